@@ -1,0 +1,188 @@
+//! The I/O seam: time, randomness, network, files, tasks.
+//!
+//! Production code gets an [`Env`] and does all of its I/O through it, on one thread, with
+//! async/await. Two drivers stand behind it: [`real`] (one io_uring a thread for sockets and
+//! files) and the `sim` crate (virtual clock, modelled network and disks, one seed).
+//! I/O is by completion: a buffer is given away and comes back with the result.
+
+mod buf;
+mod executor;
+pub mod real;
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+
+pub use buf::AlignedBuf;
+pub use executor::{Executor, JoinHandle};
+
+/// A future of this thread.
+pub type LocalFuture<T> = Pin<Box<dyn Future<Output = T>>>;
+
+/// What a daemon's world consists of. One driver a thread (real) or a node (simulated).
+pub trait Driver {
+    /// Time since an arbitrary start; never goes back.
+    fn now(&self) -> Duration;
+    /// Time since 1970-01-01 UTC.
+    fn wall_clock(&self) -> Duration;
+    /// Fills `buf` with random bytes (secure ones when real, from the seed when simulated).
+    fn fill_random(&self, buf: &mut [u8]);
+    /// Runs a task on this thread until it ends. Tasks of a killed node are dropped.
+    fn spawn(&self, task: LocalFuture<()>);
+    /// Completes when `now()` has reached `deadline`.
+    fn sleep_until(&self, deadline: Duration) -> LocalFuture<()>;
+    /// Listens on a TCP address; port 0 picks a free one.
+    fn listen(&self, addr: SocketAddr) -> io::Result<Rc<dyn Listener>>;
+    /// Connects to a TCP address.
+    fn connect(&self, addr: SocketAddr) -> LocalFuture<io::Result<Rc<dyn Stream>>>;
+    /// Listens on a unix socket, replacing a stale one.
+    fn listen_unix(&self, path: &Path) -> io::Result<Rc<dyn Listener>>;
+    /// Connects to a unix socket.
+    fn connect_unix(&self, path: &Path) -> LocalFuture<io::Result<Rc<dyn Stream>>>;
+    /// Opens a file or block device for direct I/O.
+    fn open_block(&self, path: &Path, options: OpenBlock) -> io::Result<Rc<dyn BlockFile>>;
+    /// Opens a file for small blocking I/O (a monitor's database).
+    fn open_sync(&self, path: &Path) -> io::Result<Box<dyn SyncFile>>;
+}
+
+/// How to open a block file.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OpenBlock {
+    /// Create a regular file of this many bytes if there is none (an existing one is grown to it,
+    /// never cut).
+    pub create_len: Option<u64>,
+    /// Refuse to write.
+    pub read_only: bool,
+}
+
+/// A listening socket.
+pub trait Listener {
+    /// The next connection.
+    fn accept(&self) -> LocalFuture<io::Result<Rc<dyn Stream>>>;
+    /// The address listened on (`None` for a unix socket).
+    fn local_addr(&self) -> Option<SocketAddr>;
+}
+
+/// One end of a connected byte stream. One `recv` and one `send` may be in flight at a time.
+pub trait Stream {
+    /// Reads into the spare capacity of `buf` (at least one byte unless the peer closed: 0).
+    fn recv(&self, buf: BytesMut) -> LocalFuture<(io::Result<usize>, BytesMut)>;
+    /// Writes all of `bufs`, in order.
+    fn send(&self, bufs: Vec<Bytes>) -> LocalFuture<io::Result<()>>;
+    /// Shuts both directions down: pending calls end.
+    fn close(&self);
+    /// The other end (`None` for a unix socket).
+    fn peer_addr(&self) -> Option<SocketAddr>;
+    /// This end (`None` for a unix socket).
+    fn local_addr(&self) -> Option<SocketAddr>;
+}
+
+/// A file or block device read and written in aligned blocks. Completed writes are durable only
+/// after a later `sync` completes. Offsets, lengths and buffers are multiples of `block_len`.
+pub trait BlockFile {
+    /// Size in bytes.
+    fn len(&self) -> u64;
+    /// Smallest unit of direct I/O in bytes (512 or 4096).
+    fn block_len(&self) -> u32;
+    /// Reads `len` bytes.
+    fn read_at(&self, offset: u64, len: usize) -> LocalFuture<io::Result<AlignedBuf>>;
+    /// Writes the buffers one behind the other. Buffers that are not memory-aligned are copied.
+    fn write_at(&self, offset: u64, bufs: Vec<Bytes>) -> LocalFuture<io::Result<()>>;
+    /// Makes all completed writes durable (fdatasync).
+    fn sync(&self) -> LocalFuture<io::Result<()>>;
+    /// Gives the range's space back; it reads as anything afterwards. Best effort.
+    fn discard(&self, offset: u64, len: u64) -> LocalFuture<io::Result<()>>;
+}
+
+/// A small file with blocking I/O, for what is rare and small (the monitor's database).
+pub trait SyncFile: Send + Sync + core::fmt::Debug {
+    /// Size in bytes.
+    fn len(&self) -> io::Result<u64>;
+    /// Fills `buf` from `offset`; an error if the file ends before.
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
+    /// Writes all of `data`, growing the file if need be.
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()>;
+    /// Cuts or grows (zeros) the file.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+    /// Makes all writes so far durable.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// The handle daemons carry.
+#[derive(Clone)]
+pub struct Env(Rc<dyn Driver>);
+
+impl std::ops::Deref for Env {
+    type Target = dyn Driver;
+    fn deref(&self) -> &Self::Target {
+        &*self.0
+    }
+}
+
+impl core::fmt::Debug for Env {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Env")
+    }
+}
+
+/// The time given to [`Env::timeout`] has passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Elapsed;
+
+impl Env {
+    /// Wraps a driver.
+    pub fn new(driver: Rc<dyn Driver>) -> Env {
+        Env(driver)
+    }
+
+    /// Runs a task; the handle awaits its value (dropping the handle does not stop the task).
+    pub fn spawn_with_handle<T: 'static>(
+        &self,
+        task: impl Future<Output = T> + 'static,
+    ) -> JoinHandle<T> {
+        let (handle, task) = JoinHandle::pair(task);
+        self.spawn(Box::pin(task));
+        handle
+    }
+
+    /// Runs a task for its effects.
+    pub fn go(&self, task: impl Future<Output = ()> + 'static) {
+        self.spawn(Box::pin(task));
+    }
+
+    /// Completes after `time`.
+    pub fn sleep(&self, time: Duration) -> LocalFuture<()> {
+        self.sleep_until(self.now() + time)
+    }
+
+    /// `task`, unless `time` passes first.
+    pub async fn timeout<T>(
+        &self,
+        time: Duration,
+        task: impl Future<Output = T>,
+    ) -> Result<T, Elapsed> {
+        let mut sleep = self.sleep(time);
+        let task = RefCell::new(std::pin::pin!(task));
+        std::future::poll_fn(|cx| {
+            if let std::task::Poll::Ready(v) = task.borrow_mut().as_mut().poll(cx) {
+                return std::task::Poll::Ready(Ok(v));
+            }
+            sleep.as_mut().poll(cx).map(|()| Err(Elapsed))
+        })
+        .await
+    }
+
+    /// A random number.
+    pub fn random_u64(&self) -> u64 {
+        let mut bytes = [0; 8];
+        self.fill_random(&mut bytes);
+        u64::from_le_bytes(bytes)
+    }
+}
