@@ -1,0 +1,105 @@
+//! The command line: its words, defaults and help. Man pages and shell completion are made from
+//! this definition (`loligo man`, `loligo completion`).
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// A distributed storage system that speaks Ceph's protocol.
+#[derive(Debug, Parser)]
+#[command(
+    name = "loligo",
+    version,
+    about = "A distributed storage system that speaks Ceph's protocol",
+    after_help = "Try it:\n  loligo up                          a cluster of 1 monitor, 1 manager, 3 OSDs in ./loligo-data\n  export CEPH_CONF=$PWD/loligo-data/ceph.conf\n  ceph -s                            any Ceph 16.2 client works\n  loligo down"
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Start a cluster on this machine, or restart the one in DIR with its data
+    Up(UpArgs),
+    /// Stop the cluster in DIR; its data stays
+    Down(DirArgs),
+    /// Show what the cluster in DIR says of itself
+    Status(DirArgs),
+    /// Run one monitor in the foreground
+    Mon(DaemonArgs),
+    /// Run one manager in the foreground
+    Mgr(DaemonArgs),
+    /// Run one OSD in the foreground
+    Osd(DaemonArgs),
+    /// Print a shell completion script
+    Completion {
+        /// The shell to write for
+        shell: clap_complete::Shell,
+    },
+    /// Write the man pages into a folder
+    Man {
+        /// The folder
+        dir: PathBuf,
+    },
+}
+
+/// Where a cluster lives.
+#[derive(Debug, Args)]
+pub(crate) struct DirArgs {
+    /// The cluster's folder
+    #[arg(long, value_name = "DIR", default_value = "./loligo-data")]
+    pub(crate) dir: PathBuf,
+}
+
+/// The shape of a cluster.
+#[derive(Debug, Args)]
+pub(crate) struct UpArgs {
+    #[command(flatten)]
+    pub(crate) dir: DirArgs,
+    /// Monitors (one, for now)
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) mons: u32,
+    /// OSDs; on a restart, OSDs beyond those there are added
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub(crate) osds: u32,
+    /// Storage backend of new OSDs: inkstore, or memstore (data is gone when the OSD stops)
+    #[arg(long, value_name = "NAME", default_value = "inkstore")]
+    pub(crate) store: String,
+    /// Copies of each object in new pools (osd_pool_default_size) [default: 3, or the number of OSDs if that is less]
+    #[arg(long, value_name = "REPLICAS")]
+    pub(crate) size: Option<u32>,
+    /// Size of each new OSD's device file; space is taken as data is written
+    #[arg(long, value_name = "SIZE", default_value = "10G")]
+    pub(crate) osd_size: String,
+    /// Port of the first monitor (messenger v2) [default: 3300, or what the cluster in DIR has]
+    #[arg(long, value_name = "P")]
+    pub(crate) port: Option<u16>,
+    /// Set an option, for this and later starts (a line of DIR/ceph.conf's [global])
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// Keep the daemons attached to this terminal; Ctrl-C stops them
+    #[arg(long)]
+    pub(crate) foreground: bool,
+    /// Run all daemons as threads of this process, in the foreground (for tests)
+    #[arg(long)]
+    pub(crate) single_process: bool,
+}
+
+/// One daemon.
+#[derive(Debug, Args)]
+pub(crate) struct DaemonArgs {
+    /// The daemon's id: a, x, 0
+    #[arg(long, short = 'i', value_name = "ID")]
+    pub(crate) id: String,
+    /// The configuration file
+    #[arg(long, short = 'c', value_name = "CONF", env = "CEPH_CONF")]
+    pub(crate) conf: PathBuf,
+    /// Create the daemon's data and exit
+    #[arg(long)]
+    pub(crate) mkfs: bool,
+    /// Set an option for this run; above the configuration file
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+}
