@@ -1,0 +1,137 @@
+//! A run of bytes in pieces: payloads travel by reference, never joined unless asked.
+
+use bytes::{Bytes, BytesMut};
+use smallvec::SmallVec;
+
+/// Pieces of shared memory in order. Empty pieces are never kept.
+#[derive(Debug, Clone, Default)]
+pub struct BufferList {
+    pieces: SmallVec<[Bytes; 2]>,
+    len: usize,
+}
+
+impl BufferList {
+    /// No bytes.
+    pub fn new() -> BufferList {
+        BufferList::default()
+    }
+
+    /// Bytes in all pieces.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Appends a piece by reference.
+    pub fn push(&mut self, piece: Bytes) {
+        if !piece.is_empty() {
+            self.len += piece.len();
+            self.pieces.push(piece);
+        }
+    }
+
+    /// Appends another list's pieces by reference.
+    pub fn append(&mut self, other: &BufferList) {
+        self.len += other.len;
+        self.pieces.extend(other.pieces.iter().cloned());
+    }
+
+    /// The pieces in order.
+    pub fn pieces(&self) -> &[Bytes] {
+        &self.pieces
+    }
+
+    /// All bytes in one buffer: free for up to one piece, a copy for more.
+    pub fn to_contiguous(&self) -> Bytes {
+        match self.pieces.as_slice() {
+            [] => Bytes::new(),
+            [one] => one.clone(),
+            many => {
+                let mut joined = BytesMut::with_capacity(self.len);
+                many.iter()
+                    .for_each(|piece| joined.extend_from_slice(piece));
+                joined.freeze()
+            }
+        }
+    }
+
+    /// Bytes `from..from + len` by reference; what lies past the end is left out.
+    pub fn slice(&self, from: usize, len: usize) -> BufferList {
+        let mut out = BufferList::new();
+        let end = from.saturating_add(len);
+        let mut at = 0;
+        for piece in &self.pieces {
+            let piece_end = at + piece.len();
+            if piece_end > from && at < end {
+                out.push(piece.slice(from.saturating_sub(at)..end.min(piece_end) - at));
+            }
+            at = piece_end;
+        }
+        out
+    }
+
+    /// Checksum over all pieces, continuing from `seed`.
+    pub fn crc32c(&self, seed: u32) -> u32 {
+        self.pieces
+            .iter()
+            .fold(seed, |crc, piece| crate::crc::crc32c(crc, piece))
+    }
+}
+
+impl From<Bytes> for BufferList {
+    fn from(bytes: Bytes) -> BufferList {
+        let mut list = BufferList::new();
+        list.push(bytes);
+        list
+    }
+}
+
+impl From<Vec<u8>> for BufferList {
+    fn from(bytes: Vec<u8>) -> BufferList {
+        BufferList::from(Bytes::from(bytes))
+    }
+}
+
+impl FromIterator<Bytes> for BufferList {
+    fn from_iter<I: IntoIterator<Item = Bytes>>(pieces: I) -> BufferList {
+        let mut list = BufferList::new();
+        pieces.into_iter().for_each(|piece| list.push(piece));
+        list
+    }
+}
+
+/// Same bytes, however they are cut.
+impl PartialEq for BufferList {
+    fn eq(&self, other: &BufferList) -> bool {
+        self.len == other.len
+            && self
+                .pieces
+                .iter()
+                .flatten()
+                .eq(other.pieces.iter().flatten())
+    }
+}
+
+impl Eq for BufferList {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_across_pieces() {
+        let list: BufferList = [&b"hello"[..], b"", b" ", b"world"]
+            .into_iter()
+            .map(Bytes::from_static)
+            .collect();
+        assert_eq!(list.pieces().len(), 3);
+        assert_eq!(&list.slice(3, 5).to_contiguous()[..], b"lo wo");
+        assert_eq!(&list.slice(9, 100).to_contiguous()[..], b"ld");
+        assert!(list.slice(11, 1).is_empty());
+        assert_eq!(list, BufferList::from(list.to_contiguous()));
+    }
+}
