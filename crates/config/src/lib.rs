@@ -1,1 +1,17 @@
-//! See docs/architecture.md.
+//! Options: which there are, `ceph.conf`, and which value holds.
+//!
+//! An option's value comes from the strongest source that sets it: compiled default, monitor,
+//! file, environment, command line, override at run time. Names, kinds, defaults and precedence
+//! are those of Ceph 16.2 (`src/common/options.cc`, `src/common/config.cc`).
+
+mod admin;
+mod conf_file;
+mod options;
+mod store;
+mod value;
+
+pub use admin::{admin_command, admin_signatures, dump_option};
+pub use conf_file::{ConfError, ConfFile};
+pub use options::{Kind, Level, OptionDef, option, options};
+pub use store::{Config, Observer, SetError, Shown, Source};
+pub use value::{ValueError, normalize, parse_bool, parse_iec, parse_secs, parse_si};

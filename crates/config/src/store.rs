@@ -1,0 +1,460 @@
+//! The values in force: one slot per option and source, strongest source wins.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::rc::Rc;
+
+use crate::value::normalize;
+use crate::{ConfFile, OptionDef, ValueError, option, options, parse_bool};
+
+/// Where a value comes from, weakest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// Compiled in.
+    Default,
+    /// The monitor's configuration database.
+    Mon,
+    /// `ceph.conf`.
+    File,
+    /// The environment.
+    Env,
+    /// The command line.
+    Cmdline,
+    /// Set while running.
+    Override,
+    /// Fixed by the daemon itself.
+    Final,
+}
+
+impl Source {
+    /// Ceph's name of the source.
+    pub fn name(self) -> &'static str {
+        match self {
+            Source::Default => "default",
+            Source::Mon => "mon",
+            Source::File => "file",
+            Source::Env => "env",
+            Source::Cmdline => "cmdline",
+            Source::Override => "override",
+            Source::Final => "final",
+        }
+    }
+}
+
+/// Why a setting is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SetError {
+    /// No such option (ENOENT).
+    Unknown,
+    /// A running daemon would not follow the change (ENOSYS, as Ceph answers).
+    NotAtRuntime,
+    /// A bad value (EINVAL).
+    Value(ValueError),
+}
+
+impl fmt::Display for SetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SetError::Unknown => f.write_str("unrecognized config option"),
+            SetError::NotAtRuntime => f.write_str("cannot be changed at run time"),
+            SetError::Value(error) => error.fmt(f),
+        }
+    }
+}
+
+/// Called with the names that changed.
+pub type Observer = Rc<dyn Fn(&Config, &BTreeSet<String>)>;
+
+/// One option as `config show` lists it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shown {
+    /// The option.
+    pub name: &'static str,
+    /// The value in force, variables expanded.
+    pub value: String,
+    /// The source in force.
+    pub source: Source,
+    /// Every value set, as written, by source.
+    pub values: BTreeMap<Source, String>,
+}
+
+/// The options of one daemon or tool. Cheap to share by `Rc`.
+pub struct Config {
+    kind: String,
+    id: String,
+    cluster: String,
+    host: String,
+    pid: u32,
+    is_daemon: bool,
+    /// At most one entry per option of the table and source.
+    values: RefCell<BTreeMap<&'static str, BTreeMap<Source, String>>>,
+    observers: RefCell<Vec<(Vec<&'static str>, Observer)>>,
+}
+
+impl Config {
+    /// The defaults for `kind.id`, e.g. ("osd", "0").
+    pub fn new(kind: &str, id: &str) -> Config {
+        Config {
+            kind: kind.to_string(),
+            id: id.to_string(),
+            cluster: "ceph".to_string(),
+            host: String::new(),
+            pid: 0,
+            is_daemon: kind != "client",
+            values: RefCell::default(),
+            observers: RefCell::default(),
+        }
+    }
+
+    /// Sets what `$cluster`, `$host` and `$pid` stand for.
+    pub fn with_identity(mut self, cluster: &str, host: &str, pid: u32) -> Config {
+        self.cluster = cluster.to_string();
+        self.host = host.to_string();
+        self.pid = pid;
+        self
+    }
+
+    /// `osd.0`.
+    pub fn name(&self) -> String {
+        format!("{}.{}", self.kind, self.id)
+    }
+
+    /// `osd`.
+    pub fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// `0`.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The cluster's name, `ceph` mostly.
+    pub fn cluster(&self) -> &str {
+        &self.cluster
+    }
+
+    /// The machine's short name.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Takes what the file says for this daemon: section `kind.id` before `kind` before
+    /// `global`. Unknown names are left alone; bad values are returned with their error and not
+    /// taken.
+    pub fn load_file(&self, file: &ConfFile) -> Vec<(String, ValueError)> {
+        let mut bad = Vec::new();
+        for section in ["global", &self.kind, &self.name()] {
+            for (name, value) in file.settings(section) {
+                match self.store(name, value, Source::File) {
+                    Ok(()) | Err(SetError::Unknown | SetError::NotAtRuntime) => {}
+                    Err(SetError::Value(error)) => bad.push((name.to_string(), error)),
+                }
+            }
+        }
+        bad
+    }
+
+    /// Sets a value and tells observers.
+    pub fn set(&self, name: &str, value: &str, source: Source) -> Result<(), SetError> {
+        let before = self.value(name);
+        self.store(name, value, source)?;
+        if let (Some(option), true) = (option(name), before != self.value(name)) {
+            self.notify(BTreeSet::from([option.name.to_string()]));
+        }
+        Ok(())
+    }
+
+    /// Sets a value while running; refused if the daemon would not follow.
+    pub fn set_at_runtime(&self, name: &str, value: &str) -> Result<(), SetError> {
+        let def = option(name).ok_or(SetError::Unknown)?;
+        if !def.can_update_at_runtime() {
+            return Err(SetError::NotAtRuntime);
+        }
+        self.set(name, value, Source::Override)
+    }
+
+    /// Takes a source's value away. Says whether there was one.
+    pub fn unset(&self, name: &str, source: Source) -> Result<bool, SetError> {
+        let def = option(name).ok_or(SetError::Unknown)?;
+        let before = self.value(name);
+        let had = self
+            .values
+            .borrow_mut()
+            .get_mut(def.name)
+            .is_some_and(|by_source| by_source.remove(&source).is_some());
+        if before != self.value(name) {
+            self.notify(BTreeSet::from([def.name.to_string()]));
+        }
+        Ok(had)
+    }
+
+    /// Replaces everything the monitor set (the content of MConfig). Unknown or refused settings
+    /// are returned.
+    pub fn set_mon_values(&self, settings: &BTreeMap<String, String>) -> Vec<String> {
+        let watched: Vec<&'static str> = {
+            let values = self.values.borrow();
+            values
+                .iter()
+                .filter(|(_, by_source)| by_source.contains_key(&Source::Mon))
+                .map(|(name, _)| *name)
+                .chain(
+                    settings
+                        .keys()
+                        .filter_map(|name| option(name))
+                        .map(|o| o.name),
+                )
+                .collect()
+        };
+        let before: BTreeMap<&str, Option<String>> = watched
+            .iter()
+            .map(|name| (*name, self.value(name)))
+            .collect();
+        for by_source in self.values.borrow_mut().values_mut() {
+            by_source.remove(&Source::Mon);
+        }
+        let mut ignored = Vec::new();
+        for (name, value) in settings {
+            let refused = option(name).is_none_or(|o| o.no_mon_update());
+            if refused || self.store(name, value, Source::Mon).is_err() {
+                ignored.push(name.clone());
+            }
+        }
+        let changed: BTreeSet<String> = before
+            .iter()
+            .filter(|(name, old)| self.value(name) != **old)
+            .map(|(name, _)| name.to_string())
+            .collect();
+        if !changed.is_empty() {
+            self.notify(changed);
+        }
+        ignored
+    }
+
+    /// Calls `observer` when one of `names` changes (any option if `names` is empty).
+    pub fn observe(&self, names: &[&'static str], observer: Observer) {
+        self.observers.borrow_mut().push((names.to_vec(), observer));
+    }
+
+    /// The value in force, variables expanded; `None` for an unknown name.
+    pub fn value(&self, name: &str) -> Option<String> {
+        let def = option(name)?;
+        Some(self.expand(&self.raw(def).1, 0))
+    }
+
+    /// The value in force, variables expanded; empty for an unknown name.
+    pub fn str(&self, name: &str) -> String {
+        let value = self.value(name);
+        debug_assert!(value.is_some(), "no option {name}");
+        value.unwrap_or_default()
+    }
+
+    /// A whole number, size or time in force; 0 if it is none.
+    pub fn int(&self, name: &str) -> i64 {
+        let text = self.str(name);
+        text.parse()
+            .or_else(|_| text.parse::<f64>().map(|f| f as i64))
+            .unwrap_or(0)
+    }
+
+    /// A natural number, size or time in force; 0 if it is none.
+    pub fn uint(&self, name: &str) -> u64 {
+        u64::try_from(self.int(name)).unwrap_or(0)
+    }
+
+    /// A number in force; 0 if it is none.
+    pub fn float(&self, name: &str) -> f64 {
+        self.str(name).parse().unwrap_or(0.0)
+    }
+
+    /// A switch in force.
+    pub fn bool(&self, name: &str) -> bool {
+        parse_bool(&self.str(name)).unwrap_or(false)
+    }
+
+    /// A time in force, from an option in seconds.
+    pub fn duration(&self, name: &str) -> std::time::Duration {
+        std::time::Duration::try_from_secs_f64(self.float(name)).unwrap_or_default()
+    }
+
+    /// The source in force.
+    pub fn source(&self, name: &str) -> Option<Source> {
+        option(name).map(|def| self.raw(def).0)
+    }
+
+    /// The default of this kind of daemon, as written in the table.
+    pub fn default_of(&self, def: &OptionDef) -> &'static str {
+        if self.is_daemon && !def.daemon_default.is_empty() {
+            def.daemon_default
+        } else {
+            def.default
+        }
+    }
+
+    /// Every option with its values.
+    pub fn show(&self) -> Vec<Shown> {
+        options().iter().map(|def| self.show_one(def)).collect()
+    }
+
+    /// One option with its values.
+    pub fn show_one(&self, def: &'static OptionDef) -> Shown {
+        let values = self
+            .values
+            .borrow()
+            .get(def.name)
+            .cloned()
+            .unwrap_or_default();
+        let (source, raw) = self.raw(def);
+        Shown {
+            name: def.name,
+            value: self.expand(&raw, 0),
+            source,
+            values,
+        }
+    }
+
+    /// Replaces `$cluster $type $id $host $name $pid` and `$option` in a text.
+    pub fn expand_text(&self, text: &str) -> String {
+        self.expand(text, 0)
+    }
+
+    fn store(&self, name: &str, value: &str, source: Source) -> Result<(), SetError> {
+        let def = option(name).ok_or(SetError::Unknown)?;
+        let value = if value.contains('$') {
+            value.to_string()
+        } else {
+            normalize(def, value).map_err(SetError::Value)?
+        };
+        self.values
+            .borrow_mut()
+            .entry(def.name)
+            .or_default()
+            .insert(source, value);
+        Ok(())
+    }
+
+    fn raw(&self, def: &'static OptionDef) -> (Source, String) {
+        let values = self.values.borrow();
+        match values
+            .get(def.name)
+            .and_then(|by_source| by_source.last_key_value())
+        {
+            Some((source, value)) => (*source, value.clone()),
+            None => {
+                let default = self.default_of(def);
+                let text = if default.contains('$') {
+                    default.to_string()
+                } else {
+                    normalize(def, default).unwrap_or_else(|_| default.to_string())
+                };
+                (Source::Default, text)
+            }
+        }
+    }
+
+    fn expand(&self, text: &str, depth: usize) -> String {
+        // Options may name options, but not without end.
+        if depth > 8 || !text.contains('$') {
+            return text.to_string();
+        }
+        let mut out = String::new();
+        let mut rest = text;
+        while let Some(at) = rest.find('$') {
+            out.push_str(&rest[..at]);
+            let after = &rest[at + 1..];
+            let (name, next) = match after.strip_prefix('{') {
+                Some(inner) => match inner.split_once('}') {
+                    Some((name, next)) => (name, next),
+                    None => ("", after),
+                },
+                None => {
+                    let end = after
+                        .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+                        .unwrap_or(after.len());
+                    after.split_at(end)
+                }
+            };
+            match self.variable(name, depth) {
+                Some(value) => out.push_str(&value),
+                None => {
+                    out.push('$');
+                    out.push_str(&after[..after.len() - next.len()]);
+                }
+            }
+            rest = next;
+        }
+        out.push_str(rest);
+        out
+    }
+
+    fn variable(&self, name: &str, depth: usize) -> Option<String> {
+        Some(match name {
+            "cluster" => self.cluster.clone(),
+            "type" => self.kind.clone(),
+            "id" | "num" => self.id.clone(),
+            "name" => self.name(),
+            "host" => self.host.clone(),
+            "pid" => self.pid.to_string(),
+            _ => self.expand(&self.raw(option(name)?).1, depth + 1),
+        })
+    }
+
+    fn notify(&self, changed: BTreeSet<String>) {
+        let observers: Vec<Observer> = self
+            .observers
+            .borrow()
+            .iter()
+            .filter(|(names, _)| {
+                names.is_empty() || names.iter().any(|name| changed.contains(*name))
+            })
+            .map(|(_, observer)| observer.clone())
+            .collect();
+        for observer in observers {
+            observer(self, &changed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn the_strongest_source_and_section_win() {
+        let file = ConfFile::parse(
+            "[global]\nosd_max_backfills = 2\nosd_data = /x/$name\n[osd]\nosd_max_backfills = 3\n\
+             [osd.1]\nosd_max_backfills = 9\n",
+        )
+        .unwrap();
+        let c = Config::new("osd", "0");
+        assert!(c.load_file(&file).is_empty());
+        assert_eq!(c.int("osd_max_backfills"), 3);
+        assert_eq!(c.str("osd_data"), "/x/osd.0");
+        c.set_mon_values(&BTreeMap::from([("osd_max_backfills".into(), "7".into())]));
+        assert_eq!(c.int("osd_max_backfills"), 3);
+        c.set_at_runtime("osd_max_backfills", "5").unwrap();
+        assert_eq!(c.source("osd_max_backfills"), Some(Source::Override));
+        assert_eq!(c.unset("osd_max_backfills", Source::Override), Ok(true));
+        assert_eq!(c.int("osd_max_backfills"), 3);
+        assert_eq!(c.set_at_runtime("bogus", "1"), Err(SetError::Unknown));
+    }
+
+    #[test]
+    fn observers_hear_changes_only() {
+        let c = Config::new("osd", "0");
+        let heard = Rc::new(Cell::new(0));
+        let count = heard.clone();
+        c.observe(
+            &["osd_max_backfills"],
+            Rc::new(move |_, _| count.set(count.get() + 1)),
+        );
+        c.set_at_runtime("osd_max_backfills", "1").unwrap();
+        assert_eq!(heard.get(), 0);
+        c.set_mon_values(&BTreeMap::new());
+        c.set_at_runtime("osd_max_backfills", "2").unwrap();
+        assert_eq!(heard.get(), 1);
+    }
+}

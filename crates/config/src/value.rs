@@ -1,0 +1,247 @@
+//! Values as people write them, checked against an option and brought to the form Ceph shows.
+
+use std::fmt;
+
+use crate::{Kind, OptionDef};
+
+/// Why a value is refused (EINVAL).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ValueError {
+    /// Not of the option's kind.
+    Malformed {
+        /// What was expected.
+        kind: &'static str,
+        /// What was given.
+        got: String,
+    },
+    /// Below the smallest or above the largest value.
+    OutOfRange {
+        /// The smallest, or empty.
+        min: &'static str,
+        /// The largest, or empty.
+        max: &'static str,
+        /// What was given.
+        got: String,
+    },
+    /// Not one of the allowed words.
+    NotAChoice {
+        /// The words.
+        choices: &'static str,
+        /// What was given.
+        got: String,
+    },
+}
+
+impl fmt::Display for ValueError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ValueError::Malformed { kind, got } => {
+                write!(f, "Expected option value to be {kind}, got '{got}'")
+            }
+            ValueError::OutOfRange { min, max: "", got } => {
+                write!(f, "Value '{got}' is below minimum {min}")
+            }
+            ValueError::OutOfRange { min: "", max, got } => {
+                write!(f, "Value '{got}' exceeds maximum {max}")
+            }
+            ValueError::OutOfRange { min, max, got } => {
+                write!(f, "Value '{got}' is not in range [{min}, {max}]")
+            }
+            ValueError::NotAChoice { choices, got } => {
+                write!(f, "'{got}' is not one of the permitted values: ")?;
+                f.write_str(&choices.replace('|', ", "))
+            }
+        }
+    }
+}
+
+/// A number with a decimal unit: `10`, `4K`, `2M`.
+pub fn parse_si(text: &str) -> Option<i64> {
+    scaled(text, 1000)
+}
+
+/// A number with a binary unit: `512`, `4K`, `10Mi`, `1GiB`, `64B`.
+pub fn parse_iec(text: &str) -> Option<i64> {
+    let text = text.trim();
+    let text = text.strip_suffix('B').unwrap_or(text);
+    let text = text.strip_suffix('i').unwrap_or(text);
+    scaled(text, 1024)
+}
+
+/// Seconds, with an optional unit: `30`, `30s`, `5m`, `2 hours`, `1d`.
+pub fn parse_secs(text: &str) -> Option<u64> {
+    let text = text.trim();
+    if let Ok(n) = text.parse() {
+        return Some(n);
+    }
+    let mut total = 0u64;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit())?;
+        let n: u64 = rest[..digits].parse().ok()?;
+        let after = rest[digits..].trim_start();
+        let end = after
+            .find(|c: char| !c.is_ascii_alphabetic())
+            .unwrap_or(after.len());
+        let unit = match &after[..end] {
+            "s" | "sec" | "secs" | "second" | "seconds" => 1,
+            "m" | "min" | "mins" | "minute" | "minutes" => 60,
+            "h" | "hr" | "hour" | "hours" => 3600,
+            "d" | "day" | "days" => 86400,
+            "w" | "wk" | "week" | "weeks" => 604_800,
+            "mo" | "month" | "months" => 2_592_000,
+            "y" | "yr" | "year" | "years" => 31_536_000,
+            _ => return None,
+        };
+        total = total.checked_add(n.checked_mul(unit)?)?;
+        rest = after[end..].trim_start();
+    }
+    (!text.is_empty()).then_some(total)
+}
+
+/// `true`, `false` (any case) or a number.
+pub fn parse_bool(text: &str) -> Option<bool> {
+    if text.eq_ignore_ascii_case("true") {
+        Some(true)
+    } else if text.eq_ignore_ascii_case("false") {
+        Some(false)
+    } else {
+        text.parse::<i64>().ok().map(|n| n != 0)
+    }
+}
+
+/// Checks a value (no `$` in it any more) and brings it to the form shown: numbers in plain
+/// digits, floats with six decimals, `N/M` for log levels.
+pub fn normalize(option: &OptionDef, value: &str) -> Result<String, ValueError> {
+    let malformed = |kind| ValueError::Malformed {
+        kind,
+        got: value.to_string(),
+    };
+    let text = match option.kind {
+        Kind::Uint => parse_si(value)
+            .filter(|n| *n >= 0)
+            .ok_or_else(|| malformed("integer"))?
+            .to_string(),
+        Kind::Int => parse_si(value)
+            .ok_or_else(|| malformed("integer"))?
+            .to_string(),
+        Kind::Size => parse_iec(value)
+            .filter(|n| *n >= 0)
+            .ok_or_else(|| malformed("byte count"))?
+            .to_string(),
+        Kind::Float => {
+            let n: f64 = value.trim().parse().map_err(|_| malformed("float"))?;
+            format!("{n:.6}")
+        }
+        Kind::Bool => parse_bool(value)
+            .ok_or_else(|| malformed("bool"))?
+            .to_string(),
+        Kind::Secs => parse_secs(value)
+            .ok_or_else(|| malformed("timespan"))?
+            .to_string(),
+        Kind::Millisecs => value
+            .trim()
+            .parse::<u64>()
+            .map_err(|_| malformed("milliseconds"))?
+            .to_string(),
+        Kind::Uuid => {
+            let value = value.trim();
+            let good = value.len() == 36
+                && value.bytes().enumerate().all(|(i, b)| match i {
+                    8 | 13 | 18 | 23 => b == b'-',
+                    _ => b.is_ascii_hexdigit(),
+                });
+            if !good {
+                return Err(malformed("uuid"));
+            }
+            value.to_ascii_lowercase()
+        }
+        Kind::Str if option.name.starts_with("debug_") && option.default.contains('/') => {
+            log_level(value).ok_or_else(|| malformed("log level N or N/M"))?
+        }
+        Kind::Str | Kind::Addr | Kind::AddrVec => value.to_string(),
+    };
+    if !option.choices.is_empty() && !option.choices.split('|').any(|word| word == text) {
+        return Err(ValueError::NotAChoice {
+            choices: option.choices,
+            got: value.to_string(),
+        });
+    }
+    let number: Option<f64> = match option.kind {
+        Kind::Str | Kind::Addr | Kind::AddrVec | Kind::Uuid | Kind::Bool => None,
+        _ => text.parse().ok(),
+    };
+    if let Some(n) = number {
+        let below = option.min.parse::<f64>().is_ok_and(|min| n < min);
+        let above = option.max.parse::<f64>().is_ok_and(|max| n > max);
+        if below || above {
+            return Err(ValueError::OutOfRange {
+                min: option.min,
+                max: option.max,
+                got: value.to_string(),
+            });
+        }
+    }
+    Ok(text)
+}
+
+fn log_level(value: &str) -> Option<String> {
+    let number = |text: &str| text.trim().parse::<i8>().ok();
+    match value.split_once('/') {
+        Some((log, gather)) => Some(format!("{}/{}", number(log)?, number(gather)?)),
+        None => number(value).map(|n| format!("{n}/{n}")),
+    }
+}
+
+fn scaled(text: &str, base: i64) -> Option<i64> {
+    let text = text.trim();
+    let split = text
+        .find(|c: char| c.is_ascii_alphabetic())
+        .unwrap_or(text.len());
+    let (digits, unit) = text.split_at(split);
+    let power = match unit {
+        "" => 0,
+        "K" | "k" => 1,
+        "M" => 2,
+        "G" => 3,
+        "T" => 4,
+        "P" => 5,
+        "E" => 6,
+        _ => return None,
+    };
+    let n: i64 = digits.trim().parse().ok()?;
+    n.checked_mul(base.checked_pow(power)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::option;
+
+    #[test]
+    fn units_scale() {
+        assert_eq!(parse_iec("4K"), Some(4096));
+        assert_eq!(parse_iec("10Mi"), Some(10 << 20));
+        assert_eq!(parse_iec("1GiB"), Some(1 << 30));
+        assert_eq!(parse_si("4K"), Some(4000));
+        assert_eq!(parse_si("4x"), None);
+        assert_eq!(parse_secs("2 hours"), Some(7200));
+        assert_eq!(parse_secs("1h30m"), Some(5400));
+        assert_eq!(parse_secs("soon"), None);
+    }
+
+    #[test]
+    fn values_are_checked_and_normalised() {
+        let of = |name: &str, value: &str| normalize(option(name).unwrap(), value);
+        assert_eq!(of("osd_max_backfills", "3"), Ok("3".into()));
+        assert!(of("osd_max_backfills", "abc").is_err());
+        assert!(of("osd_max_backfills", "-1").is_err());
+        assert_eq!(of("mon_osd_full_ratio", "0.9"), Ok("0.900000".into()));
+        assert_eq!(of("debug_ms", "0"), Ok("0/0".into()));
+        assert_eq!(of("debug_osd", "1/5"), Ok("1/5".into()));
+        assert!(of("osd_op_queue", "fifo").is_err());
+        assert_eq!(of("osd_memory_target", "2G"), Ok((2u64 << 30).to_string()));
+        assert!(of("osd_memory_target", "1M").is_err());
+        assert_eq!(of("mon_allow_pool_delete", "True"), Ok("true".into()));
+    }
+}
