@@ -3,25 +3,32 @@
 //! Production code gets an [`Env`] and does all of its I/O through it, on one thread, with
 //! async/await. Two drivers stand behind it: [`real`] (one io_uring a thread for sockets and
 //! files) and the `sim` crate (virtual clock, modelled network and disks, one seed).
-//! I/O is by completion: a buffer is given away and comes back with the result.
+//! I/O is by completion: a buffer is given away and comes back with the result. An operation
+//! begins when its function is called (or, at the latest, when its future is first polled), so
+//! await what you start. Dropping a future gives the operation up: a dropped `recv` may have
+//! swallowed bytes and a dropped `send` may have sent a part, so such a stream is only good for
+//! closing; a dropped `write_at` may or may not reach the file.
 
 mod buf;
 mod executor;
 pub mod real;
+pub mod sync;
+mod timers;
 
-use std::cell::RefCell;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 
 pub use buf::AlignedBuf;
 pub use executor::{Executor, JoinHandle};
+pub use timers::Timers;
 
 /// A future of this thread.
 pub type LocalFuture<T> = Pin<Box<dyn Future<Output = T>>>;
@@ -34,10 +41,14 @@ pub trait Driver {
     fn wall_clock(&self) -> Duration;
     /// Fills `buf` with random bytes (secure ones when real, from the seed when simulated).
     fn fill_random(&self, buf: &mut [u8]);
-    /// Runs a task on this thread until it ends. Tasks of a killed node are dropped.
+    /// Runs a task on this thread until it ends, never before the caller yields. Tasks of a killed
+    /// node, and those left when the runtime ends, are dropped.
     fn spawn(&self, task: LocalFuture<()>);
     /// Completes when `now()` has reached `deadline`.
     fn sleep_until(&self, deadline: Duration) -> LocalFuture<()>;
+    /// Completes when the process is asked to end (SIGTERM or SIGINT when real). From the first
+    /// call on those signals no longer end it by themselves.
+    fn termination(&self) -> LocalFuture<()>;
     /// Listens on a TCP address; port 0 picks a free one.
     fn listen(&self, addr: SocketAddr) -> io::Result<Rc<dyn Listener>>;
     /// Connects to a TCP address.
@@ -46,9 +57,10 @@ pub trait Driver {
     fn listen_unix(&self, path: &Path) -> io::Result<Rc<dyn Listener>>;
     /// Connects to a unix socket.
     fn connect_unix(&self, path: &Path) -> LocalFuture<io::Result<Rc<dyn Stream>>>;
-    /// Opens a file or block device for direct I/O.
+    /// Opens a file or block device for direct I/O. A file opened for writing is locked: a second
+    /// such open fails (`WouldBlock`).
     fn open_block(&self, path: &Path, options: OpenBlock) -> io::Result<Rc<dyn BlockFile>>;
-    /// Opens a file for small blocking I/O (a monitor's database).
+    /// Opens a file for small blocking I/O (a monitor's database), creating and locking it.
     fn open_sync(&self, path: &Path) -> io::Result<Box<dyn SyncFile>>;
 }
 
@@ -62,7 +74,7 @@ pub struct OpenBlock {
     pub read_only: bool,
 }
 
-/// A listening socket.
+/// A listening socket; it closes when the last reference goes.
 pub trait Listener {
     /// The next connection.
     fn accept(&self) -> LocalFuture<io::Result<Rc<dyn Stream>>>;
@@ -70,9 +82,11 @@ pub trait Listener {
     fn local_addr(&self) -> Option<SocketAddr>;
 }
 
-/// One end of a connected byte stream. One `recv` and one `send` may be in flight at a time.
+/// One end of a connected byte stream; it closes when the last reference goes. One `recv` and one
+/// `send` may be in flight at a time.
 pub trait Stream {
-    /// Reads into the spare capacity of `buf` (at least one byte unless the peer closed: 0).
+    /// Appends to `buf` what has come, as far as its spare capacity (which must not be empty)
+    /// goes: at least one byte, or 0 when the peer has closed.
     fn recv(&self, buf: BytesMut) -> LocalFuture<(io::Result<usize>, BytesMut)>;
     /// Writes all of `bufs`, in order.
     fn send(&self, bufs: Vec<Bytes>) -> LocalFuture<io::Result<()>>;
@@ -169,12 +183,10 @@ impl Env {
         task: impl Future<Output = T>,
     ) -> Result<T, Elapsed> {
         let mut sleep = self.sleep(time);
-        let task = RefCell::new(std::pin::pin!(task));
-        std::future::poll_fn(|cx| {
-            if let std::task::Poll::Ready(v) = task.borrow_mut().as_mut().poll(cx) {
-                return std::task::Poll::Ready(Ok(v));
-            }
-            sleep.as_mut().poll(cx).map(|()| Err(Elapsed))
+        let mut task = std::pin::pin!(task);
+        std::future::poll_fn(move |cx| match task.as_mut().poll(cx) {
+            Poll::Ready(value) => Poll::Ready(Ok(value)),
+            Poll::Pending => sleep.as_mut().poll(cx).map(|()| Err(Elapsed)),
         })
         .await
     }
@@ -185,4 +197,17 @@ impl Env {
         self.fill_random(&mut bytes);
         u64::from_le_bytes(bytes)
     }
+}
+
+/// Lets every other task that is ready run first.
+pub async fn yield_now() {
+    let mut yielded = false;
+    std::future::poll_fn(|cx| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await
 }

@@ -1,0 +1,251 @@
+//! Buffers for direct I/O: aligned to 4 KiB, always initialised, recycled.
+//!
+//! Each thread keeps a free list per power-of-two size from 4 KiB to 1 MiB, at most
+//! [`POOL_BYTES_MAX`] together; larger buffers go straight back to the allocator. A buffer may be
+//! dropped on another thread than it was taken from: it then joins that thread's list.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::cell::RefCell;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+
+use bytes::Bytes;
+
+/// Bytes a thread keeps for reuse.
+const POOL_BYTES_MAX: usize = 16 << 20;
+/// The largest buffer kept, as a power of two.
+const POOLED_SHIFT_MAX: u32 = 20;
+const ALIGN_SHIFT: u32 = 12;
+
+/// A block of memory aligned to 4 KiB.
+pub struct AlignedBuf {
+    ptr: NonNull<u8>,
+    len: usize,
+    /// Allocated bytes: a multiple of 4 KiB, at least `len`, not 0.
+    capacity: usize,
+}
+
+// SAFETY: the buffer owns its memory alone; nothing in it is tied to a thread.
+unsafe impl Send for AlignedBuf {}
+// SAFETY: a shared reference only reads.
+unsafe impl Sync for AlignedBuf {}
+
+impl AlignedBuf {
+    /// Alignment of every buffer in bytes.
+    pub const ALIGN: usize = 1 << ALIGN_SHIFT;
+
+    /// A buffer of `len` arbitrary (but initialised) bytes, to be overwritten.
+    pub fn scratch(len: usize) -> AlignedBuf {
+        let capacity = capacity_for(len);
+        let ptr = POOL
+            .try_with(|pool| pool.borrow_mut().take(capacity))
+            .ok()
+            .flatten()
+            .unwrap_or_else(|| allocate(capacity));
+        AlignedBuf { ptr, len, capacity }
+    }
+
+    /// A buffer of `len` zeros.
+    pub fn zeroed(len: usize) -> AlignedBuf {
+        let mut buf = AlignedBuf::scratch(len);
+        buf.fill(0);
+        buf
+    }
+
+    /// A copy of `data`.
+    pub fn copy_from_slice(data: &[u8]) -> AlignedBuf {
+        let mut buf = AlignedBuf::scratch(data.len());
+        buf.copy_from_slice_at(0, data);
+        buf
+    }
+
+    /// Copies `data` to `offset`; panics if it does not fit, as slices do.
+    pub fn copy_from_slice_at(&mut self, offset: usize, data: &[u8]) {
+        self[offset..offset + data.len()].copy_from_slice(data);
+    }
+
+    /// Shortens the buffer to `len` bytes; no effect if it is not longer.
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    /// Turns the buffer into shared bytes without a copy.
+    pub fn freeze(self) -> Bytes {
+        Bytes::from_owner(self)
+    }
+}
+
+impl From<AlignedBuf> for Bytes {
+    fn from(buf: AlignedBuf) -> Bytes {
+        buf.freeze()
+    }
+}
+
+impl AsRef<[u8]> for AlignedBuf {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl Deref for AlignedBuf {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `ptr` is valid for `capacity >= len` bytes, which were zeroed when allocated and
+        // only ever overwritten since; `self` owns them.
+        unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), self.len) }
+    }
+}
+
+impl DerefMut for AlignedBuf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `deref`, and `&mut self` excludes every other access.
+        unsafe { std::slice::from_raw_parts_mut(self.ptr.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for AlignedBuf {
+    fn drop(&mut self) {
+        let kept = POOL.try_with(|pool| pool.borrow_mut().put(self.ptr, self.capacity));
+        if kept != Ok(true) {
+            release(self.ptr, self.capacity);
+        }
+    }
+}
+
+impl core::fmt::Debug for AlignedBuf {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "AlignedBuf({} bytes)", self.len)
+    }
+}
+
+/// Free buffers of one thread.
+struct Pool {
+    /// One list for each size `1 << (ALIGN_SHIFT + index)`.
+    lists: [Vec<NonNull<u8>>; (POOLED_SHIFT_MAX - ALIGN_SHIFT + 1) as usize],
+    bytes: usize,
+}
+
+thread_local! {
+    static POOL: RefCell<Pool> = const {
+        RefCell::new(Pool {
+            lists: [const { Vec::new() }; (POOLED_SHIFT_MAX - ALIGN_SHIFT + 1) as usize],
+            bytes: 0,
+        })
+    };
+}
+
+impl Pool {
+    fn list(&mut self, capacity: usize) -> Option<&mut Vec<NonNull<u8>>> {
+        if !capacity.is_power_of_two() {
+            return None;
+        }
+        self.lists
+            .get_mut((capacity.trailing_zeros() - ALIGN_SHIFT) as usize)
+    }
+
+    fn take(&mut self, capacity: usize) -> Option<NonNull<u8>> {
+        let ptr = self.list(capacity)?.pop()?;
+        self.bytes -= capacity;
+        Some(ptr)
+    }
+
+    fn put(&mut self, ptr: NonNull<u8>, capacity: usize) -> bool {
+        if self.bytes + capacity > POOL_BYTES_MAX {
+            return false;
+        }
+        let Some(list) = self.list(capacity) else {
+            return false;
+        };
+        list.push(ptr);
+        self.bytes += capacity;
+        true
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        for (index, list) in self.lists.iter_mut().enumerate() {
+            for ptr in list.drain(..) {
+                release(ptr, 1 << (ALIGN_SHIFT as usize + index));
+            }
+        }
+    }
+}
+
+fn capacity_for(len: usize) -> usize {
+    let rounded = len.max(1).next_multiple_of(AlignedBuf::ALIGN);
+    if rounded <= 1 << POOLED_SHIFT_MAX {
+        rounded.next_power_of_two()
+    } else {
+        rounded
+    }
+}
+
+fn layout(capacity: usize) -> Layout {
+    Layout::from_size_align(capacity, AlignedBuf::ALIGN).expect("buffer length fits an isize")
+}
+
+fn allocate(capacity: usize) -> NonNull<u8> {
+    let layout = layout(capacity);
+    // SAFETY: the size is not 0 (`capacity_for`).
+    let ptr = unsafe { alloc_zeroed(layout) };
+    NonNull::new(ptr).unwrap_or_else(|| handle_alloc_error(layout))
+}
+
+fn release(ptr: NonNull<u8>, capacity: usize) {
+    // SAFETY: `ptr` came from `allocate(capacity)` and its only owner gives it up.
+    unsafe { dealloc(ptr.as_ptr(), layout(capacity)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_aligned_and_keep_their_length() {
+        for len in [
+            0,
+            1,
+            511,
+            4096,
+            4097,
+            65536,
+            1 << 20,
+            (1 << 20) + 1,
+            5 << 20,
+        ] {
+            let buf = AlignedBuf::zeroed(len);
+            assert_eq!(buf.len(), len);
+            assert_eq!(buf.as_ptr() as usize % AlignedBuf::ALIGN, 0);
+            assert!(buf.iter().all(|b| *b == 0));
+        }
+    }
+
+    #[test]
+    fn freezing_does_not_copy_and_dropping_recycles() {
+        let mut buf = AlignedBuf::copy_from_slice(&[7; 5000]);
+        buf.truncate(4096);
+        let at = buf.as_ptr();
+        let bytes = buf.freeze();
+        assert_eq!((bytes.as_ptr(), bytes.len()), (at, 4096));
+        drop(bytes);
+        let again = AlignedBuf::scratch(8000);
+        assert_eq!(again.as_ptr(), at);
+        assert!(AlignedBuf::zeroed(8192).iter().all(|b| *b == 0));
+    }
+
+    #[test]
+    fn the_pool_is_bounded() {
+        let many: Vec<_> = (0..40).map(|_| AlignedBuf::scratch(1 << 20)).collect();
+        drop(many);
+        POOL.with(|pool| assert!(pool.borrow().bytes <= POOL_BYTES_MAX));
+    }
+
+    #[test]
+    fn a_buffer_may_die_on_another_thread() {
+        let buf = AlignedBuf::copy_from_slice(&[9; 4096]).freeze();
+        std::thread::spawn(move || assert_eq!(buf[17], 9))
+            .join()
+            .unwrap();
+    }
+}
