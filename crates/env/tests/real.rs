@@ -1,0 +1,492 @@
+//! The real driver's contract, on both reactors.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use env::real::{Reactors, Runtime};
+use env::{AlignedBuf, Env, OpenBlock, Stream, yield_now};
+
+/// Runs a scenario on both reactors, refusing to hang. Where io_uring is refused (a container's
+/// seccomp filter) only epoll is tried.
+fn on_both<F: Future<Output = ()> + 'static>(scenario: impl Fn(Env) -> F) {
+    for reactor in [Reactors::Uring, Reactors::Epoll] {
+        let runtime = match Runtime::on(reactor) {
+            Ok(runtime) => runtime,
+            Err(error) if reactor == Reactors::Uring => {
+                eprintln!("io_uring not tried: {error}");
+                continue;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        runtime.block_on(|env| {
+            let task = scenario(env.clone());
+            async move {
+                if env.timeout(Duration::from_secs(60), task).await.is_err() {
+                    panic!("the scenario hangs on {reactor:?}");
+                }
+            }
+        });
+    }
+}
+
+fn any_port() -> SocketAddr {
+    "127.0.0.1:0".parse().unwrap()
+}
+
+async fn pair(env: &Env) -> (Rc<dyn Stream>, Rc<dyn Stream>) {
+    let listener = env.listen(any_port()).unwrap();
+    let connecting = env.spawn_with_handle({
+        let (env, addr) = (env.clone(), listener.local_addr().unwrap());
+        async move { env.connect(addr).await.unwrap() }
+    });
+    let accepted = listener.accept().await.unwrap();
+    (connecting.await, accepted)
+}
+
+async fn recv_exactly(stream: &Rc<dyn Stream>, len: usize) -> io::Result<BytesMut> {
+    let mut all = BytesMut::with_capacity(len);
+    while all.len() < len {
+        let (received, buf) = stream.recv(all).await;
+        all = buf;
+        if received? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    Ok(all)
+}
+
+/// A file path of this test's own, removed at the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let dir = std::env::temp_dir();
+        let path = dir.join(format!("env-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        Scratch(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn a_big_transfer_comes_back_whole() {
+    on_both(|env| async move {
+        const LEN: usize = 16 << 20;
+        let (near, far) = pair(&env).await;
+        assert_eq!(near.peer_addr(), far.local_addr());
+        assert_eq!(near.local_addr(), far.peer_addr());
+        env.go(async move {
+            let data = recv_exactly(&far, LEN).await.unwrap().freeze();
+            // More pieces than one system call takes, some of them empty.
+            let mut pieces = vec![Bytes::new()];
+            pieces.extend(
+                (0..LEN)
+                    .step_by(5000)
+                    .map(|at| data.slice(at..LEN.min(at + 5000))),
+            );
+            pieces.push(Bytes::new());
+            far.send(pieces).await.unwrap();
+        });
+        let data: Bytes = (0..LEN)
+            .map(|i| (i * 31 >> 3) as u8)
+            .collect::<Vec<_>>()
+            .into();
+        let sending = env.spawn_with_handle({
+            let (near, data) = (near.clone(), data.clone());
+            async move { near.send(vec![data]).await }
+        });
+        let back = recv_exactly(&near, LEN).await.unwrap();
+        sending.await.unwrap();
+        assert!(back == data);
+        near.send(vec![]).await.unwrap();
+    });
+}
+
+#[test]
+fn five_hundred_connections_talk_at_once() {
+    on_both(|env| async move {
+        let listener = env.listen(any_port()).unwrap();
+        let addr = listener.local_addr().unwrap();
+        let server = env.clone();
+        env.go(async move {
+            loop {
+                let stream = listener.accept().await.unwrap();
+                server.go(async move {
+                    loop {
+                        let (got, buf) = stream.recv(BytesMut::with_capacity(256)).await;
+                        if got.unwrap_or(0) == 0 || stream.send(vec![buf.freeze()]).await.is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+        let clients: Vec<_> = (0..500u32)
+            .map(|id| {
+                let client = env.clone();
+                env.spawn_with_handle(async move {
+                    let stream = client.connect(addr).await.unwrap();
+                    for round in 0..10u32 {
+                        let message = Bytes::from(format!("{id} {round}"));
+                        stream.send(vec![message.clone()]).await.unwrap();
+                        assert_eq!(recv_exactly(&stream, message.len()).await.unwrap(), message);
+                    }
+                })
+            })
+            .collect();
+        for client in clients {
+            client.await;
+        }
+    });
+}
+
+#[test]
+fn close_ends_pending_calls_on_both_sides() {
+    on_both(|env| async move {
+        let (near, far) = pair(&env).await;
+        let mine = env.spawn_with_handle({
+            let near = near.clone();
+            async move { near.recv(BytesMut::with_capacity(10)).await.0 }
+        });
+        let theirs = env.spawn_with_handle({
+            let far = far.clone();
+            async move { far.recv(BytesMut::with_capacity(10)).await.0 }
+        });
+        yield_now().await;
+        near.close();
+        assert_eq!(mine.await.unwrap_or(0), 0);
+        assert_eq!(theirs.await.unwrap_or(0), 0);
+        assert!(near.send(vec![Bytes::from_static(b"late")]).await.is_err());
+
+        // A send that nobody reads ends too.
+        let (near, _far) = pair(&env).await;
+        let stuck = env.spawn_with_handle({
+            let near = near.clone();
+            async move { near.send(vec![vec![0; 64 << 20].into()]).await }
+        });
+        env.sleep(Duration::from_millis(20)).await;
+        assert!(!stuck.is_finished());
+        near.close();
+        assert!(stuck.await.is_err());
+    });
+}
+
+#[test]
+fn dropping_the_last_reference_tells_the_peer() {
+    on_both(|env| async move {
+        let (near, far) = pair(&env).await;
+        // Its receive is given up in flight, which must not keep the connection open.
+        let receiving = near.recv(BytesMut::with_capacity(100));
+        assert!(
+            env.timeout(Duration::from_millis(5), receiving)
+                .await
+                .is_err()
+        );
+        drop(near);
+        assert_eq!(
+            far.recv(BytesMut::with_capacity(10)).await.0.unwrap_or(0),
+            0
+        );
+    });
+}
+
+#[test]
+fn nobody_listening_is_an_error_and_so_is_no_room() {
+    on_both(|env| async move {
+        let gone = env.listen(any_port()).unwrap().local_addr().unwrap();
+        let error = env.connect(gone).await.err().unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+        let (near, _far) = pair(&env).await;
+        let error = near.recv(BytesMut::new()).await.0.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    });
+}
+
+#[test]
+fn operations_given_up_leave_everything_working() {
+    on_both(|env| async move {
+        let listener = env.listen(any_port()).unwrap();
+        let short = Duration::from_millis(1);
+        assert!(env.timeout(short, listener.accept()).await.is_err());
+        for _ in 0..50 {
+            let (near, far) = pair(&env).await;
+            let wait = env.timeout(short / 10, near.recv(BytesMut::with_capacity(1 << 20)));
+            assert!(wait.await.is_err());
+            let sending = env.timeout(short / 10, far.send(vec![vec![1; 8 << 20].into()]));
+            assert!(sending.await.is_err());
+        }
+        let (near, far) = pair(&env).await;
+        near.send(vec![Bytes::from_static(b"still here")])
+            .await
+            .unwrap();
+        assert_eq!(recv_exactly(&far, 10).await.unwrap(), "still here");
+        // Left in flight for the runtime's end.
+        let pending = Rc::new(RefCell::new(Vec::new()));
+        pending
+            .borrow_mut()
+            .push(near.recv(BytesMut::with_capacity(1 << 20)));
+        let keeper = pending.clone();
+        env.go(async move {
+            std::future::pending::<()>().await;
+            drop(keeper);
+        });
+    });
+}
+
+#[test]
+fn timers_fire_in_order_and_not_early() {
+    on_both(|env| async move {
+        let order = Rc::new(RefCell::new(Vec::new()));
+        let start = env.now();
+        let tasks: Vec<_> = [30u64, 10, 20, 10, 0]
+            .into_iter()
+            .enumerate()
+            .map(|(task, millis)| {
+                let (timer, order) = (env.clone(), order.clone());
+                env.spawn_with_handle(async move {
+                    let wait = Duration::from_millis(millis);
+                    timer.sleep_until(start + wait).await;
+                    assert!(timer.now() >= start + wait);
+                    order.borrow_mut().push(task);
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await;
+        }
+        assert_eq!(*order.borrow(), [4, 1, 3, 2, 0]);
+        let late = env
+            .timeout(Duration::from_millis(5), std::future::pending::<()>())
+            .await;
+        assert_eq!(late, Err(env::Elapsed));
+        assert_eq!(
+            env.timeout(Duration::from_secs(9), async { 7 }).await,
+            Ok(7)
+        );
+    });
+}
+
+#[test]
+fn a_foreign_thread_ends_the_wait() {
+    on_both(|env| async move {
+        let (sender, mut receiver) = (Rc::new(Cell::new(None)), None);
+        let woken = std::future::poll_fn(|cx| {
+            if receiver.is_some() {
+                return std::task::Poll::Ready(());
+            }
+            let waker = cx.waker().clone();
+            receiver = Some(());
+            sender.set(Some(std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(20));
+                waker.wake();
+            })));
+            std::task::Poll::Pending
+        });
+        let start = env.now();
+        woken.await;
+        assert!(env.now() - start >= Duration::from_millis(20));
+        sender.take().unwrap().join().unwrap();
+    });
+}
+
+#[test]
+fn unix_sockets_replace_stale_ones_only() {
+    on_both(|env| async move {
+        let scratch = Scratch::new("socket");
+        let path = &scratch.0;
+        let first = env.listen_unix(path).unwrap();
+        assert_eq!(first.local_addr(), None);
+        assert_eq!(
+            env.listen_unix(path).err().unwrap().kind(),
+            io::ErrorKind::AddrInUse
+        );
+        drop(first);
+        let listener = env.listen_unix(path).unwrap();
+        let (near, far) = futures(env.connect_unix(path), listener.accept(), &env).await;
+        let (near, far) = (near.unwrap(), far.unwrap());
+        assert_eq!((near.peer_addr(), far.local_addr()), (None, None));
+        near.send(vec!["ab".into(), "c".into()]).await.unwrap();
+        assert_eq!(recv_exactly(&far, 3).await.unwrap(), "abc");
+        let long = PathBuf::from("/".repeat(200));
+        assert!(env.connect_unix(&long).await.is_err());
+    });
+}
+
+async fn futures<A: 'static, B>(
+    one: impl Future<Output = A> + 'static,
+    other: impl Future<Output = B>,
+    env: &Env,
+) -> (A, B) {
+    let one = env.spawn_with_handle(one);
+    let other = other.await;
+    (one.await, other)
+}
+
+#[test]
+fn block_files_keep_what_is_written() {
+    on_both(|env| async move {
+        let scratch = Scratch::new("block");
+        let options = OpenBlock {
+            create_len: Some(8 << 20),
+            ..OpenBlock::default()
+        };
+        let file = env.open_block(&scratch.0, options).unwrap();
+        assert_eq!(file.len(), 8 << 20);
+        let block = u64::from(file.block_len());
+        assert!([512, 4096].contains(&block));
+
+        let aligned = AlignedBuf::copy_from_slice(&[1; 8192]).freeze();
+        // Odd pieces among whole ones: 4096 + (100 + 3996) + 8192.
+        let odd = Bytes::from(vec![2; 4097]).slice(1..101);
+        let rest = Bytes::from(vec![3; 3996]);
+        let pieces = vec![
+            aligned.slice(..4096),
+            odd,
+            rest,
+            aligned.clone(),
+            Bytes::new(),
+        ];
+        file.write_at(4096, pieces).await.unwrap();
+        file.sync().await.unwrap();
+        let back = file.read_at(0, 5 * 4096).await.unwrap();
+        assert!(back[..4096].iter().all(|b| *b == 0));
+        assert!(back[4096..8192].iter().all(|b| *b == 1));
+        assert!(back[8192..8292].iter().all(|b| *b == 2));
+        assert!(back[8292..12288].iter().all(|b| *b == 3));
+        assert!(back[12288..].iter().all(|b| *b == 1));
+
+        // Many at once, one of them with more pieces than a system call takes.
+        let many: Vec<_> = (0..64u64)
+            .map(|i| {
+                let data = AlignedBuf::copy_from_slice(&[i as u8; 65536]).freeze();
+                let pieces: Vec<_> = (0..16)
+                    .map(|p| data.slice(p * 4096..(p + 1) * 4096))
+                    .collect();
+                let task = file.write_at((1 << 20) + (i << 16), pieces);
+                env.spawn_with_handle(task)
+            })
+            .collect();
+        let small = AlignedBuf::copy_from_slice(&[9; 4096]).freeze();
+        let pieces = vec![small.slice(..block as usize); 1500];
+        file.write_at(6 << 20, pieces).await.unwrap();
+        for task in many {
+            task.await.unwrap();
+        }
+        let back = file.read_at((1 << 20) + (63 << 16), 65536).await.unwrap();
+        assert!(back.iter().all(|b| *b == 63));
+        let back = file.read_at(6 << 20, 1500 * block as usize).await.unwrap();
+        assert!(back.iter().all(|b| *b == 9));
+
+        file.discard(6 << 20, 1 << 20).await.unwrap();
+        for bad in [
+            file.read_at(1, 4096).await.err(),
+            file.read_at(0, 100).await.err(),
+        ] {
+            assert_eq!(bad.unwrap().kind(), io::ErrorKind::InvalidInput);
+        }
+        assert!(file.read_at(8 << 20, 4096).await.is_err());
+        assert!(
+            file.write_at((8 << 20) - 4096, vec![aligned.clone()])
+                .await
+                .is_err()
+        );
+        assert!(file.write_at(u64::MAX - 4095, vec![aligned]).await.is_err());
+        drop(file);
+
+        let options = OpenBlock {
+            read_only: true,
+            ..OpenBlock::default()
+        };
+        let file = env.open_block(&scratch.0, options).unwrap();
+        assert!(file.write_at(0, vec![small]).await.is_err());
+        assert!(
+            file.read_at(4096, 4096)
+                .await
+                .unwrap()
+                .iter()
+                .all(|b| *b == 1)
+        );
+        drop(file);
+        let options = OpenBlock {
+            create_len: Some(4096),
+            ..OpenBlock::default()
+        };
+        assert_eq!(env.open_block(&scratch.0, options).unwrap().len(), 8 << 20);
+        assert!(env.open_block(&scratch.0.join("none"), options).is_err());
+    });
+}
+
+#[test]
+fn a_file_open_for_writing_is_locked_until_its_last_operation_ends() {
+    on_both(|env| async move {
+        let scratch = Scratch::new("locked");
+        let options = OpenBlock {
+            create_len: Some(4 << 20),
+            ..OpenBlock::default()
+        };
+        let file = env.open_block(&scratch.0, options).unwrap();
+        let second = env.open_block(&scratch.0, options).err().unwrap();
+        assert_eq!(second.kind(), io::ErrorKind::WouldBlock);
+        let data = AlignedBuf::copy_from_slice(&[5; 1 << 20]).freeze();
+        let write = file.write_at(0, vec![data]);
+        assert!(env.timeout(Duration::ZERO, write).await.is_err());
+        drop(file);
+        env.sleep(Duration::from_millis(50)).await;
+        env.open_block(&scratch.0, options).unwrap();
+    });
+}
+
+#[test]
+fn sync_files_grow_and_shrink() {
+    on_both(|env| async move {
+        let scratch = Scratch::new("sync");
+        let file = env.open_sync(&scratch.0).unwrap();
+        file.write_at(3, b"abc").unwrap();
+        file.sync().unwrap();
+        assert_eq!(file.len().unwrap(), 6);
+        let mut buf = [9; 6];
+        file.read_at(0, &mut buf).unwrap();
+        assert_eq!(&buf, b"\0\0\0abc");
+        assert!(file.read_at(4, &mut buf).is_err());
+        file.set_len(2).unwrap();
+        assert_eq!(file.len().unwrap(), 2);
+    });
+}
+
+#[test]
+fn random_bytes_differ_and_clocks_go_on() {
+    on_both(|env| async move {
+        assert_ne!(env.random_u64(), env.random_u64());
+        let mut long = [0; 4096];
+        env.fill_random(&mut long);
+        assert!(long.iter().any(|b| *b != 0));
+        assert!(env.wall_clock() > Duration::from_secs(1_700_000_000));
+        let before = env.now();
+        env.sleep(Duration::from_millis(2)).await;
+        assert!(env.now() >= before + Duration::from_millis(2));
+    });
+}
+
+#[test]
+fn a_signal_ends_the_wait_for_termination() {
+    // The handler is in place from the first call on. Once asked, the process stays asked: both
+    // reactors see the same signal.
+    drop(Runtime::on(Reactors::Epoll).unwrap().env().termination());
+    std::thread::spawn(|| {
+        std::thread::sleep(Duration::from_millis(50));
+        // SAFETY: sends a signal to this process, whose handler was installed above.
+        unsafe { libc::kill(libc::getpid(), libc::SIGTERM) };
+    });
+    on_both(|env| async move { env.termination().await });
+}
