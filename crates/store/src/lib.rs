@@ -1,1 +1,22 @@
-//! See docs/architecture.md.
+//! The object store: transactions on collections of objects, and the backends that keep them.
+//!
+//! [`ObjectStore`] is the contract, [`Transaction`] what changes an object, [`memstore`] the
+//! backend that forgets, [`inkstore`] the one on a device. [`kv`] is the monitor's small database.
+//! Knows objects and collections; knows neither placement groups nor maps.
+
+mod check;
+mod coll;
+mod error;
+
+pub mod kv;
+
+mod object_store;
+
+
+mod transaction;
+
+pub use coll::CollId;
+pub use error::StoreError;
+pub use kv::{Kv, KvBatch, KvError, KvOp};
+pub use object_store::{Listing, OBJECT_LEN_MAX, ObjectStat, ObjectStore, OmapPage, Statfs};
+pub use transaction::{CollIndex, ObjectIndex, Op, Transaction};

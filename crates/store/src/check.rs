@@ -1,0 +1,261 @@
+//! Whether a transaction can be applied at all, decided before anything changes.
+//!
+//! Backends apply operations one after the other; a transaction that fails must leave no trace.
+//! So existence is checked first, over a view of the store with the effects of the earlier
+//! operations laid over it. What can fail later (space) each backend checks for itself.
+
+use std::collections::BTreeMap;
+
+use types::hobject::GhObject;
+
+use crate::object_store::OBJECT_LEN_MAX;
+use crate::{CollId, CollIndex, ObjectIndex, Op, StoreError, Transaction};
+
+/// What exists now.
+pub(crate) trait Existing {
+    /// Number of objects of a collection, `None` if there is no such collection.
+    fn collection_len(&self, cid: &CollId) -> Option<usize>;
+    /// Whether the object exists (false if the collection does not).
+    fn object_exists(&self, cid: &CollId, oid: &GhObject) -> bool;
+}
+
+/// Whether a split moves an object: the low `bits` of its hash are `rem`.
+pub(crate) fn split_moves(oid: &GhObject, bits: u32, rem: u32) -> bool {
+    let mask = if bits >= 32 { u32::MAX } else { (1 << bits) - 1 };
+    oid.hobj.hash & mask == rem & mask
+}
+
+/// The reason why the transaction cannot be applied, if there is one.
+pub(crate) fn check(t: &Transaction, existing: &dyn Existing) -> Result<(), StoreError> {
+    // Most transactions change objects of collections that exist: no view is needed for those.
+    let mut view = View { t, existing, colls: BTreeMap::new(), objects: BTreeMap::new(), bulk: 0 };
+    t.ops().iter().try_for_each(|op| view.step(op))
+}
+
+/// A collection as earlier operations leave it.
+#[derive(Clone, Copy)]
+struct Coll {
+    exists: bool,
+    /// Number of objects.
+    len: i64,
+}
+
+struct View<'a> {
+    t: &'a Transaction,
+    existing: &'a dyn Existing,
+    colls: BTreeMap<CollIndex, Coll>,
+    objects: BTreeMap<(CollIndex, ObjectIndex), bool>,
+    /// Operations of `t` before this one may have moved objects in bulk (splits and merges).
+    bulk: usize,
+}
+
+impl View<'_> {
+    fn coll(&mut self, cid: CollIndex) -> Coll {
+        let (t, existing) = (self.t, self.existing);
+        *self.colls.entry(cid).or_insert_with(|| {
+            let len = existing.collection_len(&t.collections()[cid as usize]);
+            Coll { exists: len.is_some(), len: len.unwrap_or(0) as i64 }
+        })
+    }
+
+    fn need_coll(&mut self, cid: CollIndex) -> Result<(), StoreError> {
+        match self.coll(cid).exists {
+            true => Ok(()),
+            false => Err(StoreError::NoCollection(self.t.collections()[cid as usize])),
+        }
+    }
+
+    /// Whether an object exists, before this transaction or by bulk moves of it.
+    fn base_exists(&self, cid: CollIndex, oid: ObjectIndex) -> bool {
+        let colls = self.t.collections();
+        let object = &self.t.objects()[oid as usize];
+        if self.bulk == 0 {
+            return self.existing.object_exists(&colls[cid as usize], object);
+        }
+        // Follow the object from each collection it may have been in through the bulk moves.
+        (0..colls.len()).any(|from| {
+            self.existing.object_exists(&colls[from], object)
+                && self.moved(from as CollIndex, object) == cid
+        })
+    }
+
+    /// Where the bulk moves so far take an object that began in `from`.
+    fn moved(&self, from: CollIndex, object: &GhObject) -> CollIndex {
+        self.t.ops()[..self.bulk].iter().fold(from, |at, op| match *op {
+            Op::SplitCollection { cid, bits, rem, to_cid }
+                if cid == at && split_moves(object, bits, rem) =>
+            {
+                to_cid
+            }
+            Op::MergeCollection { cid, to_cid, .. } if cid == at => to_cid,
+            _ => at,
+        })
+    }
+
+    fn exists(&mut self, cid: CollIndex, oid: ObjectIndex) -> bool {
+        if let Some(&exists) = self.objects.get(&(cid, oid)) {
+            return exists;
+        }
+        let exists = self.base_exists(cid, oid);
+        self.objects.insert((cid, oid), exists);
+        exists
+    }
+
+    fn need(&mut self, cid: CollIndex, oid: ObjectIndex) -> Result<(), StoreError> {
+        self.need_coll(cid)?;
+        if self.exists(cid, oid) { Ok(()) } else { Err(StoreError::NoObject) }
+    }
+
+    fn set(&mut self, cid: CollIndex, oid: ObjectIndex, exists: bool) {
+        let before = self.exists(cid, oid);
+        let mut coll = self.coll(cid);
+        coll.len += i64::from(exists) - i64::from(before);
+        self.colls.insert(cid, coll);
+        self.objects.insert((cid, oid), exists);
+    }
+
+    fn step(&mut self, op: &Op) -> Result<(), StoreError> {
+        match *op {
+            Op::Nop => Ok(()),
+            Op::Touch { cid, oid } | Op::Create { cid, oid } => {
+                self.need_coll(cid)?;
+                self.set(cid, oid, true);
+                Ok(())
+            }
+            Op::Write { cid, oid, offset, ref data } => {
+                self.need_coll(cid)?;
+                fits(offset, data.len() as u64)?;
+                self.set(cid, oid, true);
+                Ok(())
+            }
+            Op::Zero { cid, oid, offset, len } => {
+                self.need_coll(cid)?;
+                fits(offset, len)?;
+                self.set(cid, oid, true);
+                Ok(())
+            }
+            Op::Truncate { cid, size, .. } => {
+                self.need_coll(cid)?;
+                fits(size, 0)
+            }
+            Op::Remove { cid, oid } => {
+                self.need_coll(cid)?;
+                self.set(cid, oid, false);
+                Ok(())
+            }
+            Op::RmAttrs { cid, .. } | Op::OmapClear { cid, .. } | Op::SetAllocHint { cid, .. } => {
+                self.need_coll(cid)
+            }
+            Op::SetAttr { cid, oid, .. }
+            | Op::SetAttrs { cid, oid, .. }
+            | Op::RmAttr { cid, oid, .. }
+            | Op::OmapSetKeys { cid, oid, .. }
+            | Op::OmapRmKeys { cid, oid, .. }
+            | Op::OmapRmKeyRange { cid, oid, .. }
+            | Op::OmapSetHeader { cid, oid, .. } => self.need(cid, oid),
+            Op::Clone { cid, oid, to } => {
+                self.need(cid, oid)?;
+                self.set(cid, to, true);
+                Ok(())
+            }
+            Op::CloneRange { cid, oid, to, offset, len, to_offset } => {
+                self.need(cid, oid)?;
+                fits(offset, len)?;
+                fits(to_offset, len)?;
+                self.set(cid, to, true);
+                Ok(())
+            }
+            Op::TryRename { cid, oid, to } => {
+                self.need_coll(cid)?;
+                self.rename(cid, oid, cid, to);
+                Ok(())
+            }
+            Op::CollMoveRename { cid, oid, to_cid, to } => {
+                self.need_coll(cid)?;
+                self.need_coll(to_cid)?;
+                self.rename(cid, oid, to_cid, to);
+                Ok(())
+            }
+            Op::MkColl { cid, .. } => {
+                if self.coll(cid).exists {
+                    let cid = self.t.collections()[cid as usize];
+                    return Err(StoreError::CollectionExists(cid));
+                }
+                self.colls.insert(cid, Coll { exists: true, len: 0 });
+                Ok(())
+            }
+            Op::RmColl { cid } => {
+                self.need_coll(cid)?;
+                if self.coll(cid).len != 0 {
+                    return Err(StoreError::NotEmpty(self.t.collections()[cid as usize]));
+                }
+                self.colls.insert(cid, Coll { exists: false, len: 0 });
+                Ok(())
+            }
+            Op::CollHint { cid, .. } | Op::CollSetBits { cid, .. } => self.need_coll(cid),
+            Op::SplitCollection { cid, to_cid, .. } => {
+                self.need_coll(cid)?;
+                self.need_coll(to_cid)?;
+                self.bulk_move(op)
+            }
+            Op::MergeCollection { cid, to_cid, .. } => {
+                self.need_coll(cid)?;
+                self.need_coll(to_cid)?;
+                self.bulk_move(op)
+            }
+        }
+    }
+
+    fn rename(&mut self, cid: CollIndex, oid: ObjectIndex, to_cid: CollIndex, to: ObjectIndex) {
+        if (cid, oid) != (to_cid, to) && self.exists(cid, oid) {
+            self.set(cid, oid, false);
+            self.set(to_cid, to, true);
+        }
+    }
+
+    /// Splits and merges move objects that the view does not list. The daemon sends them before
+    /// any object operation of the transaction on these collections; those after are followed.
+    fn bulk_move(&mut self, op: &Op) -> Result<(), StoreError> {
+        let (Op::SplitCollection { cid, to_cid, .. } | Op::MergeCollection { cid, to_cid, .. }) =
+            *op
+        else {
+            return Ok(());
+        };
+        let position = self.t.ops().iter().position(|o| core::ptr::eq(o, op)).unwrap_or(0);
+        // Objects known to the view move with it.
+        let known: Vec<_> = self.objects.iter().map(|(&key, &exists)| (key, exists)).collect();
+        self.bulk = position + 1;
+        for ((at, oid), exists) in known {
+            let moves = match *op {
+                Op::SplitCollection { bits, rem, .. } => {
+                    split_moves(&self.t.objects()[oid as usize], bits, rem)
+                }
+                _ => true,
+            };
+            if at == cid && moves {
+                self.objects.insert((cid, oid), false);
+                let there = self.objects.get(&(to_cid, oid)).copied().unwrap_or(false);
+                self.objects.insert((to_cid, oid), exists || there);
+            }
+        }
+        let (mut from, mut to) = (self.coll(cid), self.coll(to_cid));
+        if let Op::MergeCollection { .. } = op {
+            to.len += from.len;
+            from = Coll { exists: false, len: 0 };
+        } else {
+            // How many move is not known here; neither is empty for a later rmcoll's purpose,
+            // unless there was nothing to move.
+            to.len += from.len;
+        }
+        self.colls.insert(cid, from);
+        self.colls.insert(to_cid, to);
+        Ok(())
+    }
+}
+
+fn fits(offset: u64, len: u64) -> Result<(), StoreError> {
+    match offset.checked_add(len) {
+        Some(end) if end <= OBJECT_LEN_MAX => Ok(()),
+        _ => Err(StoreError::TooBig),
+    }
+}

@@ -1,0 +1,92 @@
+//! What a store can answer instead of doing what it was asked.
+
+use core::fmt;
+use std::io;
+
+use crate::CollId;
+
+/// Why a transaction or a read failed.
+///
+/// A failed transaction has changed nothing. `Device` and `Latched` are the device's fault: the
+/// store acknowledges nothing any more and its owner should go down. The others are the caller's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StoreError {
+    /// No such collection (ENOENT).
+    NoCollection(CollId),
+    /// No such object (ENOENT).
+    NoObject,
+    /// No such xattr (ENODATA).
+    NoAttr,
+    /// The collection exists already (EEXIST).
+    CollectionExists(CollId),
+    /// The collection holds objects (ENOTEMPTY).
+    NotEmpty(CollId),
+    /// The rename's target or the object to create exists (EEXIST).
+    ObjectExists,
+    /// The device is full (ENOSPC).
+    NoSpace,
+    /// An offset or length beyond what an object may have (EFBIG).
+    TooBig,
+    /// Stored bytes do not match their checksum (EIO). The bytes are not returned.
+    Checksum {
+        /// Where, in bytes from the start of the device.
+        device_offset: u64,
+    },
+    /// The device failed (EIO).
+    Device(io::ErrorKind),
+    /// An earlier write or flush failed (EIO): nothing has been acknowledged since.
+    Latched,
+    /// What is on the device is no store of this kind, or is damaged (EIO).
+    Format(&'static str),
+    /// The store is closed (ESHUTDOWN).
+    Closed,
+}
+
+impl StoreError {
+    /// The positive errno a client would see from Ceph.
+    pub fn errno(&self) -> i32 {
+        match self {
+            StoreError::NoCollection(_) | StoreError::NoObject => 2,
+            StoreError::NoAttr => 61,
+            StoreError::CollectionExists(_) | StoreError::ObjectExists => 17,
+            StoreError::NotEmpty(_) => 39,
+            StoreError::NoSpace => 28,
+            StoreError::TooBig => 27,
+            StoreError::Checksum { .. }
+            | StoreError::Device(_)
+            | StoreError::Latched
+            | StoreError::Format(_) => 5,
+            StoreError::Closed => 108,
+        }
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StoreError::NoCollection(cid) => write!(f, "no collection {cid}"),
+            StoreError::NoObject => f.write_str("no such object"),
+            StoreError::NoAttr => f.write_str("no such xattr"),
+            StoreError::CollectionExists(cid) => write!(f, "collection {cid} exists"),
+            StoreError::NotEmpty(cid) => write!(f, "collection {cid} is not empty"),
+            StoreError::ObjectExists => f.write_str("object exists"),
+            StoreError::NoSpace => f.write_str("no space left in the store"),
+            StoreError::TooBig => f.write_str("offset beyond the largest object"),
+            StoreError::Checksum { device_offset } => {
+                write!(f, "checksum mismatch at device offset {device_offset:#x}")
+            }
+            StoreError::Device(kind) => write!(f, "device error: {kind}"),
+            StoreError::Latched => f.write_str("the store stopped after a failed write"),
+            StoreError::Format(what) => write!(f, "not a readable store: {what}"),
+            StoreError::Closed => f.write_str("the store is closed"),
+        }
+    }
+}
+
+impl std::error::Error for StoreError {}
+
+impl From<io::Error> for StoreError {
+    fn from(e: io::Error) -> StoreError {
+        StoreError::Device(e.kind())
+    }
+}

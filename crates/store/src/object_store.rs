@@ -1,0 +1,151 @@
+//! The contract every backend keeps and the suite checks.
+
+use std::ops::Range;
+
+use bstr::BString;
+use bytes::Bytes;
+use env::LocalFuture;
+use types::bufferlist::BufferList;
+use types::hobject::GhObject;
+
+use crate::{CollId, StoreError, Transaction};
+
+/// Largest logical size of an object in bytes (Ceph's stores: 4 GiB of 32-bit lengths).
+pub const OBJECT_LEN_MAX: u64 = u32::MAX as u64;
+
+/// A store of objects in collections. One thread; share it as `Rc<dyn ObjectStore>`.
+///
+/// Order: transactions take effect in the order of the calls to [`ObjectStore::submit`], and
+/// become durable in that order: after a crash the store holds the effects of a prefix of them
+/// that includes every one whose future completed. A transaction is there whole or not at all.
+/// A read sees every transaction submitted before the read was called and none after.
+pub trait ObjectStore {
+    /// Applies a transaction. Its effect is visible to later reads when this returns; the future
+    /// completes when it is durable, or with the reason why it was refused (then it has had no
+    /// effect), or why the store stopped.
+    ///
+    /// Operations on a missing object: touch, create, write, zero create it; remove, truncate,
+    /// rmattrs, omap_clear, set_alloc_hint, try_rename and coll_move_rename do nothing; clone and
+    /// clone_range (source missing), setattr(s), rmattr and the other omap operations make the
+    /// transaction fail with `NoObject`. Removing an xattr or a key that is not there is fine.
+    /// A missing collection always fails it, but for merge's source.
+    fn submit(&self, t: Transaction) -> LocalFuture<Result<(), StoreError>>;
+
+    /// All collections, in order.
+    fn collections(&self) -> LocalFuture<Result<Vec<CollId>, StoreError>>;
+    /// How many bits of the object hash all objects of the collection share (mkcoll's `bits`).
+    fn collection_bits(&self, cid: &CollId) -> LocalFuture<Result<u32, StoreError>>;
+    /// Up to `max` objects with `start <= object < end`, in Ceph's order.
+    fn list(
+        &self,
+        cid: &CollId,
+        start: &GhObject,
+        end: &GhObject,
+        max: usize,
+    ) -> LocalFuture<Result<Listing, StoreError>>;
+
+    /// Size of an object. `NoObject` tells that it does not exist.
+    fn stat(&self, cid: &CollId, oid: &GhObject) -> LocalFuture<Result<ObjectStat, StoreError>>;
+    /// The bytes of `offset..offset + len` that lie before the end of the object; holes read as
+    /// zeros. A `len` of 0 reads to the end, as in Ceph's ObjectStore.
+    fn read(
+        &self,
+        cid: &CollId,
+        oid: &GhObject,
+        offset: u64,
+        len: u64,
+    ) -> LocalFuture<Result<BufferList, StoreError>>;
+    /// Which byte ranges of `offset..offset + len` hold written data, in order, not touching each
+    /// other (Ceph's fiemap). Holes may be reported as data, data never as a hole.
+    fn extents(
+        &self,
+        cid: &CollId,
+        oid: &GhObject,
+        offset: u64,
+        len: u64,
+    ) -> LocalFuture<Result<Vec<Range<u64>>, StoreError>>;
+
+    /// One xattr.
+    fn getattr(
+        &self,
+        cid: &CollId,
+        oid: &GhObject,
+        name: &[u8],
+    ) -> LocalFuture<Result<Bytes, StoreError>>;
+    /// All xattrs, in the order of their names.
+    fn getattrs(
+        &self,
+        cid: &CollId,
+        oid: &GhObject,
+    ) -> LocalFuture<Result<Vec<(BString, Bytes)>, StoreError>>;
+
+    /// The omap header, empty if never set.
+    fn omap_header(&self, cid: &CollId, oid: &GhObject) -> LocalFuture<Result<Bytes, StoreError>>;
+    /// Those of `keys` that exist, with their values.
+    fn omap_values(
+        &self,
+        cid: &CollId,
+        oid: &GhObject,
+        keys: &[BString],
+    ) -> LocalFuture<Result<Vec<(BString, Bytes)>, StoreError>>;
+    /// Keys from `from` on (above it if `after`), at most `max_entries` and, but for the first,
+    /// `max_bytes` of keys and values.
+    fn omap_range(
+        &self,
+        cid: &CollId,
+        oid: &GhObject,
+        from: &[u8],
+        after: bool,
+        max_entries: usize,
+        max_bytes: usize,
+    ) -> LocalFuture<Result<OmapPage, StoreError>>;
+
+    /// Space.
+    fn statfs(&self) -> LocalFuture<Result<Statfs, StoreError>>;
+    /// Makes everything durable and lets the device go. Later calls fail with `Closed`.
+    fn close(&self) -> LocalFuture<Result<(), StoreError>>;
+}
+
+/// What [`ObjectStore::stat`] knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ObjectStat {
+    /// Logical length in bytes.
+    pub size: u64,
+}
+
+/// Part of a collection's listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listing {
+    /// In order.
+    pub objects: Vec<GhObject>,
+    /// Where to go on: the first object not listed, or the `end` of the call if that was all.
+    pub next: GhObject,
+}
+
+/// Part of an omap.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OmapPage {
+    /// In the order of the keys.
+    pub entries: Vec<(BString, Bytes)>,
+    /// Whether there are keys after these.
+    pub more: bool,
+}
+
+/// Space in bytes. Fields as in Ceph's store_statfs_t.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Statfs {
+    /// Size of the device.
+    pub total: u64,
+    /// What writes may still take.
+    pub available: u64,
+    /// Kept free so that removals and checkpoints always work.
+    pub internally_reserved: u64,
+    /// Device bytes taken by object data.
+    pub allocated: u64,
+    /// Logical bytes of object data (holes not counted, clones counted each).
+    pub data_stored: u64,
+    /// Bytes taken by omap keys and values.
+    pub omap_allocated: u64,
+    /// Bytes taken by other metadata.
+    pub internal_metadata: u64,
+}

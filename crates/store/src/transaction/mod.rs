@@ -1,0 +1,502 @@
+//! Transactions: an ordered list of changes that happen together or not at all.
+//!
+//! Collections and objects are named once, in two tables, and operations refer to them by index,
+//! as on the wire: backends look each up once. Builders append; `wire` encodes.
+
+mod wire;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bstr::BString;
+use bytes::Bytes;
+use types::bufferlist::BufferList;
+use types::hobject::GhObject;
+
+use crate::CollId;
+
+/// Position in [`Transaction::collections`].
+pub type CollIndex = u32;
+/// Position in [`Transaction::objects`].
+pub type ObjectIndex = u32;
+
+/// One change. Semantics at the builder methods of [`Transaction`] and in
+/// [`crate::ObjectStore::submit`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs, reason = "fields are the builders' arguments under the same names")]
+pub enum Op {
+    Nop,
+    Touch { cid: CollIndex, oid: ObjectIndex },
+    Create { cid: CollIndex, oid: ObjectIndex },
+    Write { cid: CollIndex, oid: ObjectIndex, offset: u64, data: Bytes },
+    Zero { cid: CollIndex, oid: ObjectIndex, offset: u64, len: u64 },
+    Truncate { cid: CollIndex, oid: ObjectIndex, size: u64 },
+    Remove { cid: CollIndex, oid: ObjectIndex },
+    SetAttr { cid: CollIndex, oid: ObjectIndex, name: BString, value: Bytes },
+    SetAttrs { cid: CollIndex, oid: ObjectIndex, attrs: BTreeMap<BString, Bytes> },
+    RmAttr { cid: CollIndex, oid: ObjectIndex, name: BString },
+    RmAttrs { cid: CollIndex, oid: ObjectIndex },
+    Clone { cid: CollIndex, oid: ObjectIndex, to: ObjectIndex },
+    CloneRange {
+        cid: CollIndex,
+        oid: ObjectIndex,
+        to: ObjectIndex,
+        offset: u64,
+        len: u64,
+        to_offset: u64,
+    },
+    MkColl { cid: CollIndex, bits: u32 },
+    RmColl { cid: CollIndex },
+    OmapClear { cid: CollIndex, oid: ObjectIndex },
+    OmapSetKeys { cid: CollIndex, oid: ObjectIndex, entries: BTreeMap<BString, Bytes> },
+    OmapRmKeys { cid: CollIndex, oid: ObjectIndex, keys: BTreeSet<BString> },
+    OmapRmKeyRange { cid: CollIndex, oid: ObjectIndex, first: BString, last: BString },
+    OmapSetHeader { cid: CollIndex, oid: ObjectIndex, header: Bytes },
+    CollMoveRename { cid: CollIndex, oid: ObjectIndex, to_cid: CollIndex, to: ObjectIndex },
+    TryRename { cid: CollIndex, oid: ObjectIndex, to: ObjectIndex },
+    SetAllocHint {
+        cid: CollIndex,
+        oid: ObjectIndex,
+        object_size: u64,
+        write_size: u64,
+        flags: u32,
+    },
+    CollHint { cid: CollIndex, kind: u32, hint: Bytes },
+    CollSetBits { cid: CollIndex, bits: u32 },
+    SplitCollection { cid: CollIndex, bits: u32, rem: u32, to_cid: CollIndex },
+    MergeCollection { cid: CollIndex, to_cid: CollIndex, bits: u32 },
+}
+
+/// Tables up to this long are searched from the end; longer ones get an index.
+const LINEAR_MAX: usize = 16;
+
+/// A transaction under construction, or a decoded one.
+#[derive(Debug, Clone, Default)]
+pub struct Transaction {
+    ops: Vec<Op>,
+    colls: Vec<CollId>,
+    objects: Vec<GhObject>,
+    /// Positions in `objects`; filled once there are more than [`LINEAR_MAX`].
+    object_index: BTreeMap<GhObject, ObjectIndex>,
+    fadvise_flags: u32,
+}
+
+impl PartialEq for Transaction {
+    fn eq(&self, other: &Transaction) -> bool {
+        self.ops == other.ops
+            && self.colls == other.colls
+            && self.objects == other.objects
+            && self.fadvise_flags == other.fadvise_flags
+    }
+}
+
+impl Transaction {
+    /// No changes.
+    pub fn new() -> Transaction {
+        Transaction::default()
+    }
+
+    /// The changes in order.
+    pub fn ops(&self) -> &[Op] {
+        &self.ops
+    }
+
+    /// The collections the operations name.
+    pub fn collections(&self) -> &[CollId] {
+        &self.colls
+    }
+
+    /// The objects the operations name.
+    pub fn objects(&self) -> &[GhObject] {
+        &self.objects
+    }
+
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.ops.is_empty()
+    }
+
+    /// Bytes of object data in write operations.
+    pub fn data_len(&self) -> u64 {
+        let len = |op: &Op| if let Op::Write { data, .. } = op { data.len() as u64 } else { 0 };
+        self.ops.iter().map(len).sum()
+    }
+
+    /// CEPH_OSD_OP_FLAG_FADVISE_* given with the writes, or-ed.
+    pub fn fadvise_flags(&self) -> u32 {
+        self.fadvise_flags
+    }
+
+    /// Adds CEPH_OSD_OP_FLAG_FADVISE_* flags.
+    pub fn add_fadvise_flags(&mut self, flags: u32) -> &mut Self {
+        self.fadvise_flags |= flags;
+        self
+    }
+
+    fn coll(&mut self, cid: &CollId) -> CollIndex {
+        let found = self.colls.iter().rposition(|c| c == cid);
+        let index = found.unwrap_or_else(|| {
+            self.colls.push(*cid);
+            self.colls.len() - 1
+        });
+        index as CollIndex
+    }
+
+    fn object(&mut self, oid: &GhObject) -> ObjectIndex {
+        let found = if self.objects.len() <= LINEAR_MAX {
+            self.objects.iter().rposition(|o| o == oid).map(|i| i as ObjectIndex)
+        } else {
+            self.object_index.get(oid).copied()
+        };
+        if let Some(index) = found {
+            return index;
+        }
+        let index = self.objects.len() as ObjectIndex;
+        self.objects.push(oid.clone());
+        self.index_objects();
+        index
+    }
+
+    /// Brings the index up to date with the table.
+    fn index_objects(&mut self) {
+        if self.objects.len() > LINEAR_MAX {
+            for i in self.object_index.len()..self.objects.len() {
+                self.object_index.insert(self.objects[i].clone(), i as ObjectIndex);
+            }
+        }
+    }
+
+    fn on(&mut self, cid: &CollId, oid: &GhObject) -> (CollIndex, ObjectIndex) {
+        (self.coll(cid), self.object(oid))
+    }
+
+    fn push(&mut self, op: Op) -> &mut Self {
+        self.ops.push(op);
+        self
+    }
+
+    /// Makes sure the object exists.
+    pub fn touch(&mut self, cid: &CollId, oid: &GhObject) -> &mut Self {
+        let (cid, oid) = self.on(cid, oid);
+        self.push(Op::Touch { cid, oid })
+    }
+
+    /// Creates an object that does not exist; on one that does, as touch.
+    pub fn create(&mut self, cid: &CollId, oid: &GhObject) -> &mut Self {
+        let (cid, oid) = self.on(cid, oid);
+        self.push(Op::Create { cid, oid })
+    }
+
+    /// Writes at an offset, growing the object if need be. Writing nothing changes no size.
+    pub fn write(
+        &mut self,
+        cid: &CollId,
+        oid: &GhObject,
+        offset: u64,
+        data: impl Into<Bytes>,
+    ) -> &mut Self {
+        let (cid, oid) = self.on(cid, oid);
+        self.push(Op::Write { cid, oid, offset, data: data.into() })
+    }
+
+    /// [`Transaction::write`] of data in pieces.
+    pub fn write_list(
+        &mut self,
+        cid: &CollId,
+        oid: &GhObject,
+        offset: u64,
+        data: &BufferList,
+    ) -> &mut Self {
+        let mut at = offset;
+        if data.is_empty() {
+            return self.write(cid, oid, offset, Bytes::new());
+        }
+        for piece in data.pieces() {
+            self.write(cid, oid, at, piece.clone());
+            at += piece.len() as u64;
+        }
+        self
+    }
+
+    /// Makes a range read as zeros, growing the object if need be; frees its space.
+    pub fn zero(&mut self, cid: &CollId, oid: &GhObject, offset: u64, len: u64) -> &mut Self {
+        let (cid, oid) = self.on(cid, oid);
+        self.push(Op::Zero { cid, oid, offset, len })
+    }
+
+    /// Sets the size; what is cut off reads as zeros if the object grows again.
+    pub fn truncate(&mut self, cid: &CollId, oid: &GhObject, size: u64) -> &mut Self {
+        let (cid, oid) = self.on(cid, oid);
+        self.push(Op::Truncate { cid, oid, size })
+    }
+
+    /// Removes the object with its xattrs and omap.
+    pub fn remove(&mut self, cid: &CollId, oid: &GhObject) -> &mut Self {
+        let (cid, oid) = self.on(cid, oid);
+        self.push(Op::Remove { cid, oid })
+    }
+
+    /// Sets one xattr.
+    pub fn setattr(
+        &mut self,
+        cid: &CollId,
+        oid: &GhObject,
+        name: impl Into<BString>,
+        value: impl Into<Bytes>,
+    ) -> &mut Self {
+        let (cid, oid) = self.on(cid, oid);
+        self.push(Op::SetAttr { cid, oid, name: name.into(), value: value.into() })
+    }
+
+    /// Sets xattrs; others stay.
+    pub fn setattrs(
+        &mut self,
+        cid: &CollId,
+        oid: &GhObject,
+        attrs: BTreeMap<BString, Bytes>,
+    ) -> &mut Self {
+        let (cid, oid) = self.on(cid, oid);
+        self.push(Op::SetAttrs { cid, oid, attrs })
+    }
+
+    /// Removes one xattr.
+    pub fn rmattr(
+        &mut self,
+        cid: &CollId,
+        oid: &GhObject,
+        name: impl Into<BString>,
+    ) -> &mut Self {
+        let (cid, oid) = self.on(cid, oid);
+        self.push(Op::RmAttr { cid, oid, name: name.into() })
+    }
+
+    /// Removes all xattrs.
+    pub fn rmattrs(&mut self, cid: &CollId, oid: &GhObject) -> &mut Self {
+        let (cid, oid) = self.on(cid, oid);
+        self.push(Op::RmAttrs { cid, oid })
+    }
+
+    /// Makes `to` a copy of `oid`: data, xattrs, omap and its header; what `to` was is gone.
+    pub fn clone(&mut self, cid: &CollId, oid: &GhObject, to: &GhObject) -> &mut Self {
+        let (cid, oid) = self.on(cid, oid);
+        let to = self.object(to);
+        self.push(Op::Clone { cid, oid, to })
+    }
+
+    /// Copies a byte range of `oid` into `to` (created if missing), growing it if need be. What
+    /// lies behind the end of `oid` is not copied.
+    pub fn clone_range(
+        &mut self,
+        cid: &CollId,
+        oid: &GhObject,
+        to: &GhObject,
+        offset: u64,
+        len: u64,
+        to_offset: u64,
+    ) -> &mut Self {
+        let (cid, oid) = self.on(cid, oid);
+        let to = self.object(to);
+        self.push(Op::CloneRange { cid, oid, to, offset, len, to_offset })
+    }
+
+    /// Creates a collection whose objects share `bits` bits of their hash.
+    pub fn mkcoll(&mut self, cid: &CollId, bits: u32) -> &mut Self {
+        let cid = self.coll(cid);
+        self.push(Op::MkColl { cid, bits })
+    }
+
+    /// Removes an empty collection.
+    pub fn rmcoll(&mut self, cid: &CollId) -> &mut Self {
+        let cid = self.coll(cid);
+        self.push(Op::RmColl { cid })
+    }
+
+    /// Removes all omap keys and the header.
+    pub fn omap_clear(&mut self, cid: &CollId, oid: &GhObject) -> &mut Self {
+        let (cid, oid) = self.on(cid, oid);
+        self.push(Op::OmapClear { cid, oid })
+    }
+
+    /// Sets omap keys; others stay.
+    pub fn omap_setkeys(
+        &mut self,
+        cid: &CollId,
+        oid: &GhObject,
+        entries: BTreeMap<BString, Bytes>,
+    ) -> &mut Self {
+        let (cid, oid) = self.on(cid, oid);
+        self.push(Op::OmapSetKeys { cid, oid, entries })
+    }
+
+    /// Removes omap keys.
+    pub fn omap_rmkeys(
+        &mut self,
+        cid: &CollId,
+        oid: &GhObject,
+        keys: BTreeSet<BString>,
+    ) -> &mut Self {
+        let (cid, oid) = self.on(cid, oid);
+        self.push(Op::OmapRmKeys { cid, oid, keys })
+    }
+
+    /// Removes the omap keys with `first <= key < last`.
+    pub fn omap_rmkeyrange(
+        &mut self,
+        cid: &CollId,
+        oid: &GhObject,
+        first: impl Into<BString>,
+        last: impl Into<BString>,
+    ) -> &mut Self {
+        let (cid, oid) = self.on(cid, oid);
+        self.push(Op::OmapRmKeyRange { cid, oid, first: first.into(), last: last.into() })
+    }
+
+    /// Sets the omap header.
+    pub fn omap_setheader(
+        &mut self,
+        cid: &CollId,
+        oid: &GhObject,
+        header: impl Into<Bytes>,
+    ) -> &mut Self {
+        let (cid, oid) = self.on(cid, oid);
+        self.push(Op::OmapSetHeader { cid, oid, header: header.into() })
+    }
+
+    /// Moves an object to another collection and name; what was there is gone. Nothing happens
+    /// if the object does not exist.
+    pub fn coll_move_rename(
+        &mut self,
+        cid: &CollId,
+        oid: &GhObject,
+        to_cid: &CollId,
+        to: &GhObject,
+    ) -> &mut Self {
+        let (cid, oid) = self.on(cid, oid);
+        let (to_cid, to) = self.on(to_cid, to);
+        self.push(Op::CollMoveRename { cid, oid, to_cid, to })
+    }
+
+    /// Renames within a collection; nothing happens if the object does not exist.
+    pub fn try_rename(&mut self, cid: &CollId, oid: &GhObject, to: &GhObject) -> &mut Self {
+        let (cid, oid) = self.on(cid, oid);
+        let to = self.object(to);
+        self.push(Op::TryRename { cid, oid, to })
+    }
+
+    /// What the client expects of the object (CEPH_OSD_ALLOC_HINT_FLAG_* in `flags`).
+    pub fn set_alloc_hint(
+        &mut self,
+        cid: &CollId,
+        oid: &GhObject,
+        object_size: u64,
+        write_size: u64,
+        flags: u32,
+    ) -> &mut Self {
+        let (cid, oid) = self.on(cid, oid);
+        self.push(Op::SetAllocHint { cid, oid, object_size, write_size, flags })
+    }
+
+    /// Moves the objects whose hash ends in `rem` (in `bits` bits) to the existing collection
+    /// `to_cid`; both then share `bits` bits.
+    pub fn split_collection(
+        &mut self,
+        cid: &CollId,
+        bits: u32,
+        rem: u32,
+        to_cid: &CollId,
+    ) -> &mut Self {
+        let (cid, to_cid) = (self.coll(cid), self.coll(to_cid));
+        self.push(Op::SplitCollection { cid, bits, rem, to_cid })
+    }
+
+    /// Moves all objects to `to_cid`, which then shares `bits` bits, and removes the collection.
+    pub fn merge_collection(&mut self, cid: &CollId, to_cid: &CollId, bits: u32) -> &mut Self {
+        let (cid, to_cid) = (self.coll(cid), self.coll(to_cid));
+        self.push(Op::MergeCollection { cid, to_cid, bits })
+    }
+
+    /// Changes how many hash bits the collection's objects share.
+    pub fn coll_set_bits(&mut self, cid: &CollId, bits: u32) -> &mut Self {
+        let cid = self.coll(cid);
+        self.push(Op::CollSetBits { cid, bits })
+    }
+
+    /// Tells what will come into the collection.
+    pub fn coll_hint(&mut self, cid: &CollId, kind: u32, hint: impl Into<Bytes>) -> &mut Self {
+        let cid = self.coll(cid);
+        self.push(Op::CollHint { cid, kind, hint: hint.into() })
+    }
+
+    /// Appends another transaction's changes behind these.
+    pub fn append(&mut self, other: Transaction) -> &mut Self {
+        if self.ops.is_empty() && self.colls.is_empty() && self.objects.is_empty() {
+            let flags = self.fadvise_flags;
+            *self = other;
+            self.fadvise_flags |= flags;
+            return self;
+        }
+        let colls: Vec<CollIndex> = other.colls.iter().map(|c| self.coll(c)).collect();
+        let objects: Vec<ObjectIndex> = other.objects.iter().map(|o| self.object(o)).collect();
+        self.fadvise_flags |= other.fadvise_flags;
+        for mut op in other.ops {
+            op.renumber(
+                &mut |cid| *cid = colls[*cid as usize],
+                &mut |oid| *oid = objects[*oid as usize],
+            );
+            self.ops.push(op);
+        }
+        self
+    }
+}
+
+impl Op {
+    /// Gives every index the operation holds to one of the two functions.
+    fn renumber(
+        &mut self,
+        coll: &mut dyn FnMut(&mut CollIndex),
+        object: &mut dyn FnMut(&mut ObjectIndex),
+    ) {
+        match self {
+            Op::Nop => {}
+            Op::Touch { cid, oid }
+            | Op::Create { cid, oid }
+            | Op::Write { cid, oid, .. }
+            | Op::Zero { cid, oid, .. }
+            | Op::Truncate { cid, oid, .. }
+            | Op::Remove { cid, oid }
+            | Op::SetAttr { cid, oid, .. }
+            | Op::SetAttrs { cid, oid, .. }
+            | Op::RmAttr { cid, oid, .. }
+            | Op::RmAttrs { cid, oid }
+            | Op::OmapClear { cid, oid }
+            | Op::OmapSetKeys { cid, oid, .. }
+            | Op::OmapRmKeys { cid, oid, .. }
+            | Op::OmapRmKeyRange { cid, oid, .. }
+            | Op::OmapSetHeader { cid, oid, .. }
+            | Op::SetAllocHint { cid, oid, .. } => {
+                coll(cid);
+                object(oid);
+            }
+            Op::Clone { cid, oid, to }
+            | Op::CloneRange { cid, oid, to, .. }
+            | Op::TryRename { cid, oid, to } => {
+                coll(cid);
+                object(oid);
+                object(to);
+            }
+            Op::MkColl { cid, .. }
+            | Op::RmColl { cid }
+            | Op::CollHint { cid, .. }
+            | Op::CollSetBits { cid, .. } => coll(cid),
+            Op::CollMoveRename { cid, oid, to_cid, to } => {
+                coll(cid);
+                object(oid);
+                coll(to_cid);
+                object(to);
+            }
+            Op::SplitCollection { cid, to_cid, .. } | Op::MergeCollection { cid, to_cid, .. } => {
+                coll(cid);
+                coll(to_cid);
+            }
+        }
+    }
+}
