@@ -21,14 +21,24 @@ pub(crate) trait Existing {
 
 /// Whether a split moves an object: the low `bits` of its hash are `rem`.
 pub(crate) fn split_moves(oid: &GhObject, bits: u32, rem: u32) -> bool {
-    let mask = if bits >= 32 { u32::MAX } else { (1 << bits) - 1 };
+    let mask = if bits >= 32 {
+        u32::MAX
+    } else {
+        (1 << bits) - 1
+    };
     oid.hobj.hash & mask == rem & mask
 }
 
 /// The reason why the transaction cannot be applied, if there is one.
 pub(crate) fn check(t: &Transaction, existing: &dyn Existing) -> Result<(), StoreError> {
     // Most transactions change objects of collections that exist: no view is needed for those.
-    let mut view = View { t, existing, colls: BTreeMap::new(), objects: BTreeMap::new(), bulk: 0 };
+    let mut view = View {
+        t,
+        existing,
+        colls: BTreeMap::new(),
+        objects: BTreeMap::new(),
+        bulk: 0,
+    };
     t.ops().iter().try_for_each(|op| view.step(op))
 }
 
@@ -54,7 +64,10 @@ impl View<'_> {
         let (t, existing) = (self.t, self.existing);
         *self.colls.entry(cid).or_insert_with(|| {
             let len = existing.collection_len(&t.collections()[cid as usize]);
-            Coll { exists: len.is_some(), len: len.unwrap_or(0) as i64 }
+            Coll {
+                exists: len.is_some(),
+                len: len.unwrap_or(0) as i64,
+            }
         })
     }
 
@@ -81,15 +94,18 @@ impl View<'_> {
 
     /// Where the bulk moves so far take an object that began in `from`.
     fn moved(&self, from: CollIndex, object: &GhObject) -> CollIndex {
-        self.t.ops()[..self.bulk].iter().fold(from, |at, op| match *op {
-            Op::SplitCollection { cid, bits, rem, to_cid }
-                if cid == at && split_moves(object, bits, rem) =>
-            {
-                to_cid
-            }
-            Op::MergeCollection { cid, to_cid, .. } if cid == at => to_cid,
-            _ => at,
-        })
+        self.t.ops()[..self.bulk]
+            .iter()
+            .fold(from, |at, op| match *op {
+                Op::SplitCollection {
+                    cid,
+                    bits,
+                    rem,
+                    to_cid,
+                } if cid == at && split_moves(object, bits, rem) => to_cid,
+                Op::MergeCollection { cid, to_cid, .. } if cid == at => to_cid,
+                _ => at,
+            })
     }
 
     fn exists(&mut self, cid: CollIndex, oid: ObjectIndex) -> bool {
@@ -103,7 +119,11 @@ impl View<'_> {
 
     fn need(&mut self, cid: CollIndex, oid: ObjectIndex) -> Result<(), StoreError> {
         self.need_coll(cid)?;
-        if self.exists(cid, oid) { Ok(()) } else { Err(StoreError::NoObject) }
+        if self.exists(cid, oid) {
+            Ok(())
+        } else {
+            Err(StoreError::NoObject)
+        }
     }
 
     fn set(&mut self, cid: CollIndex, oid: ObjectIndex, exists: bool) {
@@ -122,13 +142,23 @@ impl View<'_> {
                 self.set(cid, oid, true);
                 Ok(())
             }
-            Op::Write { cid, oid, offset, ref data } => {
+            Op::Write {
+                cid,
+                oid,
+                offset,
+                ref data,
+            } => {
                 self.need_coll(cid)?;
                 fits(offset, data.len() as u64)?;
                 self.set(cid, oid, true);
                 Ok(())
             }
-            Op::Zero { cid, oid, offset, len } => {
+            Op::Zero {
+                cid,
+                oid,
+                offset,
+                len,
+            } => {
                 self.need_coll(cid)?;
                 fits(offset, len)?;
                 self.set(cid, oid, true);
@@ -158,7 +188,14 @@ impl View<'_> {
                 self.set(cid, to, true);
                 Ok(())
             }
-            Op::CloneRange { cid, oid, to, offset, len, to_offset } => {
+            Op::CloneRange {
+                cid,
+                oid,
+                to,
+                offset,
+                len,
+                to_offset,
+            } => {
                 self.need(cid, oid)?;
                 fits(offset, len)?;
                 fits(to_offset, len)?;
@@ -170,7 +207,12 @@ impl View<'_> {
                 self.rename(cid, oid, cid, to);
                 Ok(())
             }
-            Op::CollMoveRename { cid, oid, to_cid, to } => {
+            Op::CollMoveRename {
+                cid,
+                oid,
+                to_cid,
+                to,
+            } => {
                 self.need_coll(cid)?;
                 self.need_coll(to_cid)?;
                 self.rename(cid, oid, to_cid, to);
@@ -181,7 +223,13 @@ impl View<'_> {
                     let cid = self.t.collections()[cid as usize];
                     return Err(StoreError::CollectionExists(cid));
                 }
-                self.colls.insert(cid, Coll { exists: true, len: 0 });
+                self.colls.insert(
+                    cid,
+                    Coll {
+                        exists: true,
+                        len: 0,
+                    },
+                );
                 Ok(())
             }
             Op::RmColl { cid } => {
@@ -189,7 +237,13 @@ impl View<'_> {
                 if self.coll(cid).len != 0 {
                     return Err(StoreError::NotEmpty(self.t.collections()[cid as usize]));
                 }
-                self.colls.insert(cid, Coll { exists: false, len: 0 });
+                self.colls.insert(
+                    cid,
+                    Coll {
+                        exists: false,
+                        len: 0,
+                    },
+                );
                 Ok(())
             }
             Op::CollHint { cid, .. } | Op::CollSetBits { cid, .. } => self.need_coll(cid),
@@ -221,9 +275,18 @@ impl View<'_> {
         else {
             return Ok(());
         };
-        let position = self.t.ops().iter().position(|o| core::ptr::eq(o, op)).unwrap_or(0);
+        let position = self
+            .t
+            .ops()
+            .iter()
+            .position(|o| core::ptr::eq(o, op))
+            .unwrap_or(0);
         // Objects known to the view move with it.
-        let known: Vec<_> = self.objects.iter().map(|(&key, &exists)| (key, exists)).collect();
+        let known: Vec<_> = self
+            .objects
+            .iter()
+            .map(|(&key, &exists)| (key, exists))
+            .collect();
         self.bulk = position + 1;
         for ((at, oid), exists) in known {
             let moves = match *op {
@@ -241,7 +304,10 @@ impl View<'_> {
         let (mut from, mut to) = (self.coll(cid), self.coll(to_cid));
         if let Op::MergeCollection { .. } = op {
             to.len += from.len;
-            from = Coll { exists: false, len: 0 };
+            from = Coll {
+                exists: false,
+                len: 0,
+            };
         } else {
             // How many move is not known here; neither is empty for a later rmcoll's purpose,
             // unless there was nothing to move.

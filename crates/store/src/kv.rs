@@ -67,11 +67,7 @@ impl KvBatch {
     }
 
     /// Removes a range of keys.
-    pub fn delete_range(
-        &mut self,
-        start: impl Into<Bytes>,
-        end: impl Into<Bytes>,
-    ) -> &mut KvBatch {
+    pub fn delete_range(&mut self, start: impl Into<Bytes>, end: impl Into<Bytes>) -> &mut KvBatch {
         self.ops.push(KvOp::DeleteRange(start.into(), end.into()));
         self
     }
@@ -143,7 +139,11 @@ impl MemKv {
 
 /// `start..end` with an empty end meaning no limit.
 fn bounds<'a>(start: &'a [u8], end: &'a [u8]) -> (Bound<&'a [u8]>, Bound<&'a [u8]>) {
-    let end = if end.is_empty() { Bound::Unbounded } else { Bound::Excluded(end) };
+    let end = if end.is_empty() {
+        Bound::Unbounded
+    } else {
+        Bound::Excluded(end)
+    };
     (Bound::Included(start), end)
 }
 
@@ -194,6 +194,11 @@ impl Kv for MemKv {
     }
 
     fn stored_bytes(&self) -> Result<u64, KvError> {
-        Ok(self.map.borrow().iter().map(|(k, v)| (k.len() + v.len()) as u64).sum())
+        Ok(self
+            .map
+            .borrow()
+            .iter()
+            .map(|(k, v)| (k.len() + v.len()) as u64)
+            .sum())
     }
 }

@@ -9,9 +9,8 @@ mod coll;
 mod error;
 
 pub mod kv;
-
+pub mod memstore;
 mod object_store;
-
 
 mod transaction;
 

@@ -10,10 +10,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use env::{Env, SyncFile};
-use redb::{
-    Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, StorageBackend,
-    TableDefinition,
-};
+use redb::{Database, ReadableDatabase, ReadableTableMetadata, StorageBackend, TableDefinition};
 
 use super::{Kv, KvBatch, KvError, KvOp, bounds, is_empty_range};
 
@@ -36,7 +33,9 @@ impl fmt::Debug for RedbKv {
 impl RedbKv {
     /// Opens the database at `path`, creating it if there is none.
     pub fn open(env: &Env, path: &Path) -> Result<RedbKv, KvError> {
-        let file = env.open_sync(path).map_err(|e| KvError::Storage(e.to_string()))?;
+        let file = env
+            .open_sync(path)
+            .map_err(|e| KvError::Storage(e.to_string()))?;
         RedbKv::on(file)
     }
 
@@ -96,7 +95,10 @@ type Entries = Vec<(Bytes, Bytes)>;
 impl Kv for RedbKv {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, KvError> {
         let get = || -> Result<_, redb::Error> {
-            Ok(self.table()?.get(key)?.map(|v| Bytes::copy_from_slice(v.value())))
+            Ok(self
+                .table()?
+                .get(key)?
+                .map(|v| Bytes::copy_from_slice(v.value())))
         };
         Ok(get()?)
     }

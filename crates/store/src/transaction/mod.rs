@@ -22,20 +22,66 @@ pub type ObjectIndex = u32;
 /// One change. Semantics at the builder methods of [`Transaction`] and in
 /// [`crate::ObjectStore::submit`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs, reason = "fields are the builders' arguments under the same names")]
+#[allow(
+    missing_docs,
+    reason = "fields are the builders' arguments under the same names"
+)]
 pub enum Op {
     Nop,
-    Touch { cid: CollIndex, oid: ObjectIndex },
-    Create { cid: CollIndex, oid: ObjectIndex },
-    Write { cid: CollIndex, oid: ObjectIndex, offset: u64, data: Bytes },
-    Zero { cid: CollIndex, oid: ObjectIndex, offset: u64, len: u64 },
-    Truncate { cid: CollIndex, oid: ObjectIndex, size: u64 },
-    Remove { cid: CollIndex, oid: ObjectIndex },
-    SetAttr { cid: CollIndex, oid: ObjectIndex, name: BString, value: Bytes },
-    SetAttrs { cid: CollIndex, oid: ObjectIndex, attrs: BTreeMap<BString, Bytes> },
-    RmAttr { cid: CollIndex, oid: ObjectIndex, name: BString },
-    RmAttrs { cid: CollIndex, oid: ObjectIndex },
-    Clone { cid: CollIndex, oid: ObjectIndex, to: ObjectIndex },
+    Touch {
+        cid: CollIndex,
+        oid: ObjectIndex,
+    },
+    Create {
+        cid: CollIndex,
+        oid: ObjectIndex,
+    },
+    Write {
+        cid: CollIndex,
+        oid: ObjectIndex,
+        offset: u64,
+        data: Bytes,
+    },
+    Zero {
+        cid: CollIndex,
+        oid: ObjectIndex,
+        offset: u64,
+        len: u64,
+    },
+    Truncate {
+        cid: CollIndex,
+        oid: ObjectIndex,
+        size: u64,
+    },
+    Remove {
+        cid: CollIndex,
+        oid: ObjectIndex,
+    },
+    SetAttr {
+        cid: CollIndex,
+        oid: ObjectIndex,
+        name: BString,
+        value: Bytes,
+    },
+    SetAttrs {
+        cid: CollIndex,
+        oid: ObjectIndex,
+        attrs: BTreeMap<BString, Bytes>,
+    },
+    RmAttr {
+        cid: CollIndex,
+        oid: ObjectIndex,
+        name: BString,
+    },
+    RmAttrs {
+        cid: CollIndex,
+        oid: ObjectIndex,
+    },
+    Clone {
+        cid: CollIndex,
+        oid: ObjectIndex,
+        to: ObjectIndex,
+    },
     CloneRange {
         cid: CollIndex,
         oid: ObjectIndex,
@@ -44,15 +90,49 @@ pub enum Op {
         len: u64,
         to_offset: u64,
     },
-    MkColl { cid: CollIndex, bits: u32 },
-    RmColl { cid: CollIndex },
-    OmapClear { cid: CollIndex, oid: ObjectIndex },
-    OmapSetKeys { cid: CollIndex, oid: ObjectIndex, entries: BTreeMap<BString, Bytes> },
-    OmapRmKeys { cid: CollIndex, oid: ObjectIndex, keys: BTreeSet<BString> },
-    OmapRmKeyRange { cid: CollIndex, oid: ObjectIndex, first: BString, last: BString },
-    OmapSetHeader { cid: CollIndex, oid: ObjectIndex, header: Bytes },
-    CollMoveRename { cid: CollIndex, oid: ObjectIndex, to_cid: CollIndex, to: ObjectIndex },
-    TryRename { cid: CollIndex, oid: ObjectIndex, to: ObjectIndex },
+    MkColl {
+        cid: CollIndex,
+        bits: u32,
+    },
+    RmColl {
+        cid: CollIndex,
+    },
+    OmapClear {
+        cid: CollIndex,
+        oid: ObjectIndex,
+    },
+    OmapSetKeys {
+        cid: CollIndex,
+        oid: ObjectIndex,
+        entries: BTreeMap<BString, Bytes>,
+    },
+    OmapRmKeys {
+        cid: CollIndex,
+        oid: ObjectIndex,
+        keys: BTreeSet<BString>,
+    },
+    OmapRmKeyRange {
+        cid: CollIndex,
+        oid: ObjectIndex,
+        first: BString,
+        last: BString,
+    },
+    OmapSetHeader {
+        cid: CollIndex,
+        oid: ObjectIndex,
+        header: Bytes,
+    },
+    CollMoveRename {
+        cid: CollIndex,
+        oid: ObjectIndex,
+        to_cid: CollIndex,
+        to: ObjectIndex,
+    },
+    TryRename {
+        cid: CollIndex,
+        oid: ObjectIndex,
+        to: ObjectIndex,
+    },
     SetAllocHint {
         cid: CollIndex,
         oid: ObjectIndex,
@@ -60,10 +140,26 @@ pub enum Op {
         write_size: u64,
         flags: u32,
     },
-    CollHint { cid: CollIndex, kind: u32, hint: Bytes },
-    CollSetBits { cid: CollIndex, bits: u32 },
-    SplitCollection { cid: CollIndex, bits: u32, rem: u32, to_cid: CollIndex },
-    MergeCollection { cid: CollIndex, to_cid: CollIndex, bits: u32 },
+    CollHint {
+        cid: CollIndex,
+        kind: u32,
+        hint: Bytes,
+    },
+    CollSetBits {
+        cid: CollIndex,
+        bits: u32,
+    },
+    SplitCollection {
+        cid: CollIndex,
+        bits: u32,
+        rem: u32,
+        to_cid: CollIndex,
+    },
+    MergeCollection {
+        cid: CollIndex,
+        to_cid: CollIndex,
+        bits: u32,
+    },
 }
 
 /// Tables up to this long are searched from the end; longer ones get an index.
@@ -117,7 +213,13 @@ impl Transaction {
 
     /// Bytes of object data in write operations.
     pub fn data_len(&self) -> u64 {
-        let len = |op: &Op| if let Op::Write { data, .. } = op { data.len() as u64 } else { 0 };
+        let len = |op: &Op| {
+            if let Op::Write { data, .. } = op {
+                data.len() as u64
+            } else {
+                0
+            }
+        };
         self.ops.iter().map(len).sum()
     }
 
@@ -143,7 +245,10 @@ impl Transaction {
 
     fn object(&mut self, oid: &GhObject) -> ObjectIndex {
         let found = if self.objects.len() <= LINEAR_MAX {
-            self.objects.iter().rposition(|o| o == oid).map(|i| i as ObjectIndex)
+            self.objects
+                .iter()
+                .rposition(|o| o == oid)
+                .map(|i| i as ObjectIndex)
         } else {
             self.object_index.get(oid).copied()
         };
@@ -160,7 +265,8 @@ impl Transaction {
     fn index_objects(&mut self) {
         if self.objects.len() > LINEAR_MAX {
             for i in self.object_index.len()..self.objects.len() {
-                self.object_index.insert(self.objects[i].clone(), i as ObjectIndex);
+                self.object_index
+                    .insert(self.objects[i].clone(), i as ObjectIndex);
             }
         }
     }
@@ -195,7 +301,12 @@ impl Transaction {
         data: impl Into<Bytes>,
     ) -> &mut Self {
         let (cid, oid) = self.on(cid, oid);
-        self.push(Op::Write { cid, oid, offset, data: data.into() })
+        self.push(Op::Write {
+            cid,
+            oid,
+            offset,
+            data: data.into(),
+        })
     }
 
     /// [`Transaction::write`] of data in pieces.
@@ -220,7 +331,12 @@ impl Transaction {
     /// Makes a range read as zeros, growing the object if need be; frees its space.
     pub fn zero(&mut self, cid: &CollId, oid: &GhObject, offset: u64, len: u64) -> &mut Self {
         let (cid, oid) = self.on(cid, oid);
-        self.push(Op::Zero { cid, oid, offset, len })
+        self.push(Op::Zero {
+            cid,
+            oid,
+            offset,
+            len,
+        })
     }
 
     /// Sets the size; what is cut off reads as zeros if the object grows again.
@@ -244,7 +360,12 @@ impl Transaction {
         value: impl Into<Bytes>,
     ) -> &mut Self {
         let (cid, oid) = self.on(cid, oid);
-        self.push(Op::SetAttr { cid, oid, name: name.into(), value: value.into() })
+        self.push(Op::SetAttr {
+            cid,
+            oid,
+            name: name.into(),
+            value: value.into(),
+        })
     }
 
     /// Sets xattrs; others stay.
@@ -259,14 +380,13 @@ impl Transaction {
     }
 
     /// Removes one xattr.
-    pub fn rmattr(
-        &mut self,
-        cid: &CollId,
-        oid: &GhObject,
-        name: impl Into<BString>,
-    ) -> &mut Self {
+    pub fn rmattr(&mut self, cid: &CollId, oid: &GhObject, name: impl Into<BString>) -> &mut Self {
         let (cid, oid) = self.on(cid, oid);
-        self.push(Op::RmAttr { cid, oid, name: name.into() })
+        self.push(Op::RmAttr {
+            cid,
+            oid,
+            name: name.into(),
+        })
     }
 
     /// Removes all xattrs.
@@ -295,7 +415,14 @@ impl Transaction {
     ) -> &mut Self {
         let (cid, oid) = self.on(cid, oid);
         let to = self.object(to);
-        self.push(Op::CloneRange { cid, oid, to, offset, len, to_offset })
+        self.push(Op::CloneRange {
+            cid,
+            oid,
+            to,
+            offset,
+            len,
+            to_offset,
+        })
     }
 
     /// Creates a collection whose objects share `bits` bits of their hash.
@@ -347,7 +474,12 @@ impl Transaction {
         last: impl Into<BString>,
     ) -> &mut Self {
         let (cid, oid) = self.on(cid, oid);
-        self.push(Op::OmapRmKeyRange { cid, oid, first: first.into(), last: last.into() })
+        self.push(Op::OmapRmKeyRange {
+            cid,
+            oid,
+            first: first.into(),
+            last: last.into(),
+        })
     }
 
     /// Sets the omap header.
@@ -358,7 +490,11 @@ impl Transaction {
         header: impl Into<Bytes>,
     ) -> &mut Self {
         let (cid, oid) = self.on(cid, oid);
-        self.push(Op::OmapSetHeader { cid, oid, header: header.into() })
+        self.push(Op::OmapSetHeader {
+            cid,
+            oid,
+            header: header.into(),
+        })
     }
 
     /// Moves an object to another collection and name; what was there is gone. Nothing happens
@@ -372,7 +508,12 @@ impl Transaction {
     ) -> &mut Self {
         let (cid, oid) = self.on(cid, oid);
         let (to_cid, to) = self.on(to_cid, to);
-        self.push(Op::CollMoveRename { cid, oid, to_cid, to })
+        self.push(Op::CollMoveRename {
+            cid,
+            oid,
+            to_cid,
+            to,
+        })
     }
 
     /// Renames within a collection; nothing happens if the object does not exist.
@@ -392,7 +533,13 @@ impl Transaction {
         flags: u32,
     ) -> &mut Self {
         let (cid, oid) = self.on(cid, oid);
-        self.push(Op::SetAllocHint { cid, oid, object_size, write_size, flags })
+        self.push(Op::SetAllocHint {
+            cid,
+            oid,
+            object_size,
+            write_size,
+            flags,
+        })
     }
 
     /// Moves the objects whose hash ends in `rem` (in `bits` bits) to the existing collection
@@ -405,7 +552,12 @@ impl Transaction {
         to_cid: &CollId,
     ) -> &mut Self {
         let (cid, to_cid) = (self.coll(cid), self.coll(to_cid));
-        self.push(Op::SplitCollection { cid, bits, rem, to_cid })
+        self.push(Op::SplitCollection {
+            cid,
+            bits,
+            rem,
+            to_cid,
+        })
     }
 
     /// Moves all objects to `to_cid`, which then shares `bits` bits, and removes the collection.
@@ -423,7 +575,11 @@ impl Transaction {
     /// Tells what will come into the collection.
     pub fn coll_hint(&mut self, cid: &CollId, kind: u32, hint: impl Into<Bytes>) -> &mut Self {
         let cid = self.coll(cid);
-        self.push(Op::CollHint { cid, kind, hint: hint.into() })
+        self.push(Op::CollHint {
+            cid,
+            kind,
+            hint: hint.into(),
+        })
     }
 
     /// Appends another transaction's changes behind these.
@@ -438,10 +594,9 @@ impl Transaction {
         let objects: Vec<ObjectIndex> = other.objects.iter().map(|o| self.object(o)).collect();
         self.fadvise_flags |= other.fadvise_flags;
         for mut op in other.ops {
-            op.renumber(
-                &mut |cid| *cid = colls[*cid as usize],
-                &mut |oid| *oid = objects[*oid as usize],
-            );
+            op.renumber(&mut |cid| *cid = colls[*cid as usize], &mut |oid| {
+                *oid = objects[*oid as usize]
+            });
             self.ops.push(op);
         }
         self
@@ -487,7 +642,12 @@ impl Op {
             | Op::RmColl { cid }
             | Op::CollHint { cid, .. }
             | Op::CollSetBits { cid, .. } => coll(cid),
-            Op::CollMoveRename { cid, oid, to_cid, to } => {
+            Op::CollMoveRename {
+                cid,
+                oid,
+                to_cid,
+                to,
+            } => {
                 coll(cid);
                 object(oid);
                 coll(to_cid);

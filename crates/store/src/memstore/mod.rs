@@ -1,0 +1,425 @@
+//! The store that forgets: objects in memory, for tests and for measuring everything but a device.
+//!
+//! A transaction is durable at once, in the sense that nothing outlives the process.
+
+mod object;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use bstr::BString;
+use bytes::Bytes;
+use env::LocalFuture;
+use types::bufferlist::BufferList;
+use types::hobject::GhObject;
+
+use self::object::{Object, PAGE_LEN};
+use crate::check::{Existing, check, split_moves};
+use crate::{
+    CollId, Listing, ObjectStat, ObjectStore, OmapPage, Op, Statfs, StoreError, Transaction,
+};
+
+/// A store in memory, up to a number of bytes.
+#[derive(Debug)]
+pub struct MemStore {
+    state: RefCell<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    colls: BTreeMap<CollId, Collection>,
+    limit: u64,
+    closed: bool,
+}
+
+#[derive(Debug, Default)]
+struct Collection {
+    bits: u32,
+    objects: BTreeMap<GhObject, Object>,
+}
+
+fn ready<T: 'static>(value: T) -> LocalFuture<T> {
+    Box::pin(std::future::ready(value))
+}
+
+impl MemStore {
+    /// An empty store that takes up to `limit` bytes of data, xattrs and omap.
+    pub fn new(limit: u64) -> MemStore {
+        let state = State {
+            colls: BTreeMap::new(),
+            limit,
+            closed: false,
+        };
+        MemStore {
+            state: RefCell::new(state),
+        }
+    }
+
+    fn on<T: 'static>(
+        &self,
+        cid: &CollId,
+        oid: &GhObject,
+        f: impl FnOnce(&Object) -> Result<T, StoreError>,
+    ) -> LocalFuture<Result<T, StoreError>> {
+        let state = self.state.borrow();
+        ready(
+            state
+                .coll(cid)
+                .and_then(|c| c.objects.get(oid).ok_or(StoreError::NoObject))
+                .and_then(f),
+        )
+    }
+}
+
+impl Existing for State {
+    fn collection_len(&self, cid: &CollId) -> Option<usize> {
+        self.colls.get(cid).map(|c| c.objects.len())
+    }
+    fn object_exists(&self, cid: &CollId, oid: &GhObject) -> bool {
+        self.colls
+            .get(cid)
+            .is_some_and(|c| c.objects.contains_key(oid))
+    }
+}
+
+impl State {
+    fn coll(&self, cid: &CollId) -> Result<&Collection, StoreError> {
+        if self.closed {
+            return Err(StoreError::Closed);
+        }
+        self.colls.get(cid).ok_or(StoreError::NoCollection(*cid))
+    }
+
+    fn used(&self) -> u64 {
+        self.colls
+            .values()
+            .flat_map(|c| c.objects.values())
+            .map(|o| o.allocated())
+            .sum()
+    }
+
+    /// The most bytes the transaction can add.
+    fn growth(&self, t: &Transaction) -> u64 {
+        let object = |cid: u32, oid: u32| {
+            let coll = self.colls.get(&t.collections()[cid as usize])?;
+            coll.objects.get(&t.objects()[oid as usize])
+        };
+        let of_map = |map: &BTreeMap<BString, Bytes>| {
+            map.iter()
+                .map(|(k, v)| (k.len() + v.len()) as u64)
+                .sum::<u64>()
+        };
+        let grows = |op: &Op| match op {
+            Op::Write {
+                cid,
+                oid,
+                offset,
+                data,
+            } => match object(*cid, *oid) {
+                Some(o) => o.missing_pages(*offset, data.len() as u64) * PAGE_LEN,
+                None => Object::default().missing_pages(*offset, data.len() as u64) * PAGE_LEN,
+            },
+            Op::SetAttr { name, value, .. } => (name.len() + value.len()) as u64,
+            Op::SetAttrs { attrs, .. } => of_map(attrs),
+            Op::OmapSetKeys { entries, .. } => of_map(entries),
+            Op::OmapSetHeader { header, .. } => header.len() as u64,
+            Op::Clone { cid, oid, .. } | Op::CloneRange { cid, oid, .. } => {
+                object(*cid, *oid).map_or(0, Object::allocated)
+            }
+            _ => 0,
+        };
+        t.ops().iter().map(grows).sum()
+    }
+
+    fn apply(&mut self, t: &Transaction, op: &Op) {
+        let cid_at = |i: u32| t.collections()[i as usize];
+        let oid_at = |i: u32| &t.objects()[i as usize];
+        match op {
+            Op::Nop | Op::CollHint { .. } | Op::SetAllocHint { .. } => {}
+            Op::MkColl { cid, bits } => {
+                let coll = Collection {
+                    bits: *bits,
+                    ..Collection::default()
+                };
+                self.colls.insert(cid_at(*cid), coll);
+            }
+            Op::RmColl { cid } => {
+                self.colls.remove(&cid_at(*cid));
+            }
+            Op::CollSetBits { cid, bits } => {
+                self.colls.entry(cid_at(*cid)).or_default().bits = *bits;
+            }
+            Op::SplitCollection {
+                cid,
+                bits,
+                rem,
+                to_cid,
+            } => {
+                let from = self.colls.entry(cid_at(*cid)).or_default();
+                from.bits = *bits;
+                let all = std::mem::take(&mut from.objects);
+                let (moved, kept) = all
+                    .into_iter()
+                    .partition(|(o, _)| split_moves(o, *bits, *rem));
+                from.objects = kept;
+                let to = self.colls.entry(cid_at(*to_cid)).or_default();
+                to.bits = *bits;
+                to.objects.extend::<BTreeMap<_, _>>(moved);
+            }
+            Op::MergeCollection { cid, to_cid, bits } => {
+                let from = self.colls.remove(&cid_at(*cid)).unwrap_or_default();
+                let to = self.colls.entry(cid_at(*to_cid)).or_default();
+                to.bits = *bits;
+                to.objects.extend(from.objects);
+            }
+            Op::Remove { cid, oid } => {
+                self.colls
+                    .entry(cid_at(*cid))
+                    .or_default()
+                    .objects
+                    .remove(oid_at(*oid));
+            }
+            Op::TryRename { cid, oid, to } => self.rename(t, (*cid, *oid), (*cid, *to)),
+            Op::CollMoveRename {
+                cid,
+                oid,
+                to_cid,
+                to,
+            } => {
+                self.rename(t, (*cid, *oid), (*to_cid, *to));
+            }
+            Op::Clone { cid, oid, to } => {
+                let objects = &mut self.colls.entry(cid_at(*cid)).or_default().objects;
+                if let (true, Some(copy)) = (oid != to, objects.get(oid_at(*oid)).cloned()) {
+                    objects.insert(oid_at(*to).clone(), copy);
+                }
+            }
+            Op::CloneRange {
+                cid,
+                oid,
+                to,
+                offset,
+                len,
+                to_offset,
+            } => {
+                let objects = &mut self.colls.entry(cid_at(*cid)).or_default().objects;
+                let copied = objects.get(oid_at(*oid)).map(|o| o.read(*offset, *len));
+                let to = objects.entry(oid_at(*to).clone()).or_default();
+                if let Some(copied) = copied {
+                    to.write(*to_offset, &copied);
+                }
+            }
+            Op::Touch { cid, oid }
+            | Op::Create { cid, oid }
+            | Op::Write { cid, oid, .. }
+            | Op::Zero { cid, oid, .. } => {
+                let objects = &mut self.colls.entry(cid_at(*cid)).or_default().objects;
+                objects.entry(oid_at(*oid).clone()).or_default().apply(op);
+            }
+            Op::Truncate { cid, oid, .. }
+            | Op::SetAttr { cid, oid, .. }
+            | Op::SetAttrs { cid, oid, .. }
+            | Op::RmAttr { cid, oid, .. }
+            | Op::RmAttrs { cid, oid }
+            | Op::OmapClear { cid, oid }
+            | Op::OmapSetKeys { cid, oid, .. }
+            | Op::OmapRmKeys { cid, oid, .. }
+            | Op::OmapRmKeyRange { cid, oid, .. }
+            | Op::OmapSetHeader { cid, oid, .. } => {
+                let objects = &mut self.colls.entry(cid_at(*cid)).or_default().objects;
+                if let Some(object) = objects.get_mut(oid_at(*oid)) {
+                    object.apply(op);
+                }
+            }
+        }
+    }
+
+    fn rename(&mut self, t: &Transaction, from: (u32, u32), to: (u32, u32)) {
+        let key =
+            |(cid, oid): (u32, u32)| (t.collections()[cid as usize], &t.objects()[oid as usize]);
+        let ((from_cid, from_oid), (to_cid, to_oid)) = (key(from), key(to));
+        let moved = self
+            .colls
+            .entry(from_cid)
+            .or_default()
+            .objects
+            .remove(from_oid);
+        if let Some(object) = moved {
+            self.colls
+                .entry(to_cid)
+                .or_default()
+                .objects
+                .insert(to_oid.clone(), object);
+        }
+    }
+}
+
+impl ObjectStore for MemStore {
+    fn submit(&self, t: Transaction) -> LocalFuture<Result<(), StoreError>> {
+        let mut state = self.state.borrow_mut();
+        if state.closed {
+            return ready(Err(StoreError::Closed));
+        }
+        if let Err(e) = check(&t, &*state) {
+            return ready(Err(e));
+        }
+        let growth = state.growth(&t);
+        if growth > 0 && state.used() + growth > state.limit {
+            return ready(Err(StoreError::NoSpace));
+        }
+        for op in t.ops() {
+            state.apply(&t, op);
+        }
+        ready(Ok(()))
+    }
+
+    fn collections(&self) -> LocalFuture<Result<Vec<CollId>, StoreError>> {
+        let state = self.state.borrow();
+        ready(match state.closed {
+            true => Err(StoreError::Closed),
+            false => Ok(state.colls.keys().copied().collect()),
+        })
+    }
+
+    fn collection_bits(&self, cid: &CollId) -> LocalFuture<Result<u32, StoreError>> {
+        ready(self.state.borrow().coll(cid).map(|c| c.bits))
+    }
+
+    fn list(
+        &self,
+        cid: &CollId,
+        start: &GhObject,
+        end: &GhObject,
+        max: usize,
+    ) -> LocalFuture<Result<Listing, StoreError>> {
+        ready(self.state.borrow().coll(cid).map(|c| {
+            if start >= end {
+                return Listing {
+                    objects: Vec::new(),
+                    next: end.clone(),
+                };
+            }
+            let mut range = c.objects.range(start..end).map(|(oid, _)| oid);
+            let objects: Vec<_> = range.by_ref().take(max).cloned().collect();
+            let next = range.next().unwrap_or(end).clone();
+            Listing { objects, next }
+        }))
+    }
+
+    fn stat(&self, cid: &CollId, oid: &GhObject) -> LocalFuture<Result<ObjectStat, StoreError>> {
+        self.on(cid, oid, |o| Ok(ObjectStat { size: o.size }))
+    }
+
+    fn read(
+        &self,
+        cid: &CollId,
+        oid: &GhObject,
+        offset: u64,
+        len: u64,
+    ) -> LocalFuture<Result<BufferList, StoreError>> {
+        self.on(cid, oid, |o| {
+            let mut data = BufferList::new();
+            data.push(o.read(offset, if len == 0 { u64::MAX } else { len }).into());
+            Ok(data)
+        })
+    }
+
+    fn extents(
+        &self,
+        cid: &CollId,
+        oid: &GhObject,
+        offset: u64,
+        len: u64,
+    ) -> LocalFuture<Result<Vec<Range<u64>>, StoreError>> {
+        self.on(cid, oid, |o| Ok(o.extents(offset, len)))
+    }
+
+    fn getattr(
+        &self,
+        cid: &CollId,
+        oid: &GhObject,
+        name: &[u8],
+    ) -> LocalFuture<Result<Bytes, StoreError>> {
+        self.on(cid, oid, |o| {
+            o.attrs
+                .get(bstr::BStr::new(name))
+                .cloned()
+                .ok_or(StoreError::NoAttr)
+        })
+    }
+
+    fn getattrs(
+        &self,
+        cid: &CollId,
+        oid: &GhObject,
+    ) -> LocalFuture<Result<Vec<(BString, Bytes)>, StoreError>> {
+        self.on(cid, oid, |o| {
+            Ok(o.attrs
+                .iter()
+                .map(|(k, v)| (k.clone(), v.clone()))
+                .collect())
+        })
+    }
+
+    fn omap_header(&self, cid: &CollId, oid: &GhObject) -> LocalFuture<Result<Bytes, StoreError>> {
+        self.on(cid, oid, |o| Ok(o.omap_header.clone()))
+    }
+
+    fn omap_values(
+        &self,
+        cid: &CollId,
+        oid: &GhObject,
+        keys: &[BString],
+    ) -> LocalFuture<Result<Vec<(BString, Bytes)>, StoreError>> {
+        self.on(cid, oid, |o| {
+            Ok(keys
+                .iter()
+                .filter_map(|k| Some((k.clone(), o.omap.get(k)?.clone())))
+                .collect())
+        })
+    }
+
+    fn omap_range(
+        &self,
+        cid: &CollId,
+        oid: &GhObject,
+        from: &[u8],
+        after: bool,
+        max_entries: usize,
+        max_bytes: usize,
+    ) -> LocalFuture<Result<OmapPage, StoreError>> {
+        self.on(cid, oid, |o| {
+            Ok(object::omap_page(
+                &o.omap,
+                from,
+                after,
+                max_entries,
+                max_bytes,
+            ))
+        })
+    }
+
+    fn statfs(&self) -> LocalFuture<Result<Statfs, StoreError>> {
+        let state = self.state.borrow();
+        if state.closed {
+            return ready(Err(StoreError::Closed));
+        }
+        let used = state.used();
+        let objects = || state.colls.values().flat_map(|c| c.objects.values());
+        let stored = objects().map(|o| o.pages_len()).sum();
+        ready(Ok(Statfs {
+            total: state.limit,
+            available: state.limit.saturating_sub(used),
+            allocated: stored,
+            data_stored: stored,
+            omap_allocated: objects().map(|o| o.omap_len()).sum(),
+            ..Statfs::default()
+        }))
+    }
+
+    fn close(&self) -> LocalFuture<Result<(), StoreError>> {
+        self.state.borrow_mut().closed = true;
+        ready(Ok(()))
+    }
+}
