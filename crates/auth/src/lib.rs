@@ -1,13 +1,23 @@
 //! Authentication as pure steps over bytes: cephx and none, keyrings, tickets, rotating secrets,
 //! capabilities. Knows no sockets and no clock: times and random bytes come in as arguments.
 
+pub mod caps;
+pub mod cephx;
 mod crypto;
 mod error;
+mod key_server;
+mod keyring;
+pub mod none;
 mod rotating;
 mod ticket;
 
 pub use crypto::{CryptoKey, FillRandom, SECRET_LEN};
 pub use error::AuthError;
+pub use key_server::{
+    KeyIncrement, KeyServer, KeyServerData, SERVICES, ServiceSecrets, SessionAuthInfo,
+    TicketLifetimes,
+};
+pub use keyring::{EntityAuth, Keyring};
 pub use rotating::{ExpiringCryptoKey, KEYS_MAX, RotatingSecrets};
 pub use ticket::{AuthCapsInfo, AuthTicket, ServiceTicket, ServiceTicketInfo, TicketBlob};
 
