@@ -1,0 +1,181 @@
+//! A device with its ledger.
+
+use std::cell::Cell;
+use std::future::Future;
+use std::io;
+use std::path::Path;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use env::{AlignedBuf, BlockFile, Env, OpenBlock};
+
+use crate::{Ledger, WriteCause};
+
+/// Bytes to write and why. `causes` tells how many of the bytes are there for which cause.
+#[derive(Debug, Clone)]
+pub struct Piece {
+    /// The bytes; a multiple of the device's block length.
+    pub bytes: Bytes,
+    /// Shares of the causes; they add up to the length of `bytes`.
+    pub causes: Causes,
+}
+
+/// Shares of causes in a piece.
+#[derive(Debug, Clone)]
+pub enum Causes {
+    /// All for one cause.
+    One(WriteCause),
+    /// Bytes for each.
+    Shares(Vec<(WriteCause, u64)>),
+}
+
+impl Piece {
+    /// Bytes written for one cause.
+    pub fn new(bytes: Bytes, cause: WriteCause) -> Piece {
+        Piece { bytes, causes: Causes::One(cause) }
+    }
+
+    /// Bytes written for several.
+    pub fn shared(bytes: Bytes, shares: Vec<(WriteCause, u64)>) -> Piece {
+        Piece { bytes, causes: Causes::Shares(shares) }
+    }
+}
+
+/// A device open for reading and writing in blocks. A clone is another handle to it.
+///
+/// A failed write or sync latches it: every later write and sync fails at once, because nobody
+/// knows any more what an earlier write left behind.
+#[derive(Clone)]
+pub struct BlockDevice {
+    inner: Rc<Inner>,
+}
+
+struct Inner {
+    file: Rc<dyn BlockFile>,
+    ledger: Ledger,
+    failed: Cell<Option<io::ErrorKind>>,
+}
+
+impl core::fmt::Debug for BlockDevice {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "BlockDevice({} bytes)", self.len())
+    }
+}
+
+impl BlockDevice {
+    /// A device on a file that is open.
+    pub fn new(file: Rc<dyn BlockFile>) -> BlockDevice {
+        let inner = Inner { file, ledger: Ledger::default(), failed: Cell::new(None) };
+        BlockDevice { inner: Rc::new(inner) }
+    }
+
+    /// Opens a file or block device.
+    pub fn open(env: &Env, path: &Path, options: OpenBlock) -> io::Result<BlockDevice> {
+        Ok(BlockDevice::new(env.open_block(path, options)?))
+    }
+
+    /// Size in bytes.
+    #[allow(clippy::len_without_is_empty, reason = "a device is never empty")]
+    pub fn len(&self) -> u64 {
+        self.inner.file.len()
+    }
+
+    /// Smallest unit of I/O in bytes.
+    pub fn block_len(&self) -> u32 {
+        self.inner.file.block_len()
+    }
+
+    /// What was written why.
+    pub fn ledger(&self) -> &Ledger {
+        &self.inner.ledger
+    }
+
+    /// The error that latched the device, if one did.
+    pub fn failure(&self) -> Option<io::ErrorKind> {
+        self.inner.failed.get()
+    }
+
+    /// Reads `len` bytes. A failed read latches nothing.
+    pub fn read(
+        &self,
+        offset: u64,
+        len: usize,
+    ) -> impl Future<Output = io::Result<AlignedBuf>> + 'static {
+        self.inner.ledger.on_read(len as u64);
+        self.inner.file.read_at(offset, len)
+    }
+
+    /// Writes the pieces one behind the other. Submitted when called, not when first polled.
+    ///
+    /// # Panics
+    /// If the shares of a piece do not add up to its length: the ledger would be wrong.
+    pub fn write(
+        &self,
+        offset: u64,
+        pieces: Vec<Piece>,
+    ) -> impl Future<Output = io::Result<()>> + 'static {
+        let inner = self.inner.clone();
+        let task = self.admit().map(|()| {
+            inner.ledger.on_write();
+            for piece in &pieces {
+                inner.account(piece);
+            }
+            let bufs = pieces.into_iter().map(|piece| piece.bytes).collect();
+            inner.file.write_at(offset, bufs)
+        });
+        async move { inner.latch(task?.await) }
+    }
+
+    /// Makes all writes that have completed durable.
+    pub fn sync(&self) -> impl Future<Output = io::Result<()>> + 'static {
+        let inner = self.inner.clone();
+        let task = self.admit().map(|()| {
+            inner.ledger.on_sync();
+            inner.file.sync()
+        });
+        async move { inner.latch(task?.await) }
+    }
+
+    /// Gives space back. Best effort: errors do not latch.
+    pub fn discard(
+        &self,
+        offset: u64,
+        len: u64,
+    ) -> impl Future<Output = io::Result<()>> + 'static {
+        let task = self.admit().map(|()| {
+            self.inner.ledger.on_discard(len);
+            self.inner.file.discard(offset, len)
+        });
+        async move { task?.await }
+    }
+
+    fn admit(&self) -> io::Result<()> {
+        match self.inner.failed.get() {
+            Some(kind) => Err(kind.into()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Inner {
+    fn account(&self, piece: &Piece) {
+        let len = piece.bytes.len() as u64;
+        match &piece.causes {
+            Causes::One(cause) => self.ledger.on_bytes(*cause, len),
+            Causes::Shares(shares) => {
+                let sum: u64 = shares.iter().map(|(_, n)| n).sum();
+                assert_eq!(sum, len, "shares of a write: {shares:?}");
+                for &(cause, n) in shares {
+                    self.ledger.on_bytes(cause, n);
+                }
+            }
+        }
+    }
+
+    fn latch(&self, result: io::Result<()>) -> io::Result<()> {
+        if let Err(e) = &result {
+            self.failed.set(Some(self.failed.get().unwrap_or(e.kind())));
+        }
+        result
+    }
+}
