@@ -1,1 +1,15 @@
-//! See docs/architecture.md.
+//! CRUSH: the map, its hash, and the mapper from an input number to a list of devices.
+//!
+//! Pure: no I/O, no clock, no randomness. [`CrushMap`] is the map with Ceph's binary encoding;
+//! [`CrushMap::do_rule`] is bit-exact with `src/crush/mapper.c` at v16.2, since clients compute
+//! the same placement for themselves.
+
+mod choose;
+mod hash;
+mod ln;
+mod map;
+mod mapper;
+mod wire;
+
+pub use hash::{hash2, hash3, hash4};
+pub use map::*;
