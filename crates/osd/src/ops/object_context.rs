@@ -1,0 +1,649 @@
+//! Object contexts: what the primary keeps in memory of an object in use, the lock that orders its
+//! ops, and the cache that holds both.
+//!
+//! ```text
+//! lock state of one object (head and clones together), queue strictly first come, first served:
+//!
+//!   readers ──┐        a reader waits for writes under way (it must not see what may be lost)
+//!             ├─ FIFO  a writer executes alone, then lets the next writer in while it commits
+//!   writers ──┘        a read-modify-write holds all others off until it has committed
+//! ```
+//!
+//! Ceph keeps a context a clone (`ObjectContext`, `RWState` in `src/osd/osd_internal_types.h`); one
+//! lock for an object and its clones is coarser for readers of snapshots and simpler.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use bstr::BString;
+use bytes::Bytes;
+use denc::Denc;
+use store::StoreError;
+use types::osd::{ObjectInfo, SnapSet};
+use types::{EntityName, Errno, GhObject, HObject, NOSNAP, SnapId};
+
+use super::op_info::OpInfo;
+use super::pg::Pg;
+use super::watch::Watch;
+
+/// The xattr that holds the object's `object_info_t`.
+pub const OI_ATTR: &[u8] = b"_";
+/// The xattr of a head that holds its `SnapSet`.
+pub const SS_ATTR: &[u8] = b"snapset";
+/// What precedes the names of clients' xattrs.
+pub const USER_ATTR_PREFIX: u8 = b'_';
+
+/// Objects whose contexts stay in memory unused (osd_pg_object_context_cache_count is 64 in Ceph,
+/// where one costs more).
+pub const IDLE_CONTEXTS_MAX: usize = 256;
+/// Bytes of clients' xattrs kept in a context; an object with more has them read when asked for.
+const CACHED_ATTRS_MAX_LEN: usize = 16 << 10;
+
+/// Whether an object exists, and its info.
+#[derive(Debug, Clone, Default)]
+pub struct ObjectState {
+    /// The info; that of a new object if it does not exist.
+    pub oi: ObjectInfo,
+    /// Whether it exists (a whiteout does).
+    pub exists: bool,
+}
+
+impl ObjectState {
+    /// An object that does not exist.
+    pub fn absent(oid: &HObject) -> ObjectState {
+        ObjectState {
+            oi: ObjectInfo { soid: oid.clone(), ..ObjectInfo::default() },
+            exists: false,
+        }
+    }
+
+    /// Whether a client can see it.
+    pub fn is_visible(&self) -> bool {
+        self.exists && !self.oi.is_whiteout()
+    }
+}
+
+/// The clones of an object, shared by the contexts of its head and clones.
+#[derive(Debug, Clone, Default)]
+pub struct SnapSetContext {
+    /// The set as last written.
+    pub snapset: SnapSet,
+    /// Whether a head (perhaps a whiteout) holds it.
+    pub exists: bool,
+}
+
+/// A client's xattrs by name (without the prefix).
+pub type UserAttrs = BTreeMap<BString, Bytes>;
+
+/// One object or clone in use.
+#[derive(Debug)]
+pub struct ObjectContext {
+    /// Its state as last submitted.
+    pub obs: RefCell<ObjectState>,
+    /// The clones of its head.
+    pub ssc: Rc<RefCell<SnapSetContext>>,
+    /// Its clients' xattrs as last submitted; `None` when they are too long to keep.
+    pub attrs: RefCell<Option<UserAttrs>>,
+}
+
+impl ObjectContext {
+    /// The object's name.
+    pub fn oid(&self) -> HObject {
+        self.obs.borrow().oi.soid.clone()
+    }
+}
+
+/// How an op holds its object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LockKind {
+    /// Shared with other readers.
+    Read,
+    /// Alone while it executes, shared with later writers while it commits.
+    Write,
+    /// Alone until it has committed.
+    ReadWrite,
+}
+
+impl LockKind {
+    /// How an op holds its object (`PrimaryLogPG::get_rw_locks`).
+    pub fn of(info: &OpInfo) -> LockKind {
+        match (info.rwordered(), info.may_read()) {
+            (false, _) => LockKind::Read,
+            (true, false) => LockKind::Write,
+            (true, true) => LockKind::ReadWrite,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Waiter {
+    kind: LockKind,
+    granted: Cell<bool>,
+    cancelled: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+/// One object's lock, contexts and watches.
+pub(super) struct Slot {
+    head: HObject,
+    readers: Cell<u32>,
+    executing: Cell<bool>,
+    committing: Cell<u32>,
+    exclusive: Cell<bool>,
+    /// Bounded by the ops a PG admits.
+    queue: RefCell<VecDeque<Rc<Waiter>>>,
+    contexts: RefCell<BTreeMap<SnapId, Rc<ObjectContext>>>,
+    ssc: RefCell<Option<Rc<RefCell<SnapSetContext>>>>,
+    /// Live watches by (cookie, watcher); those of `oi.watchers` are all here once loaded.
+    pub(super) watches: RefCell<BTreeMap<(u64, EntityName), Rc<Watch>>>,
+    /// Key in the idle list; 0 while in use.
+    idle_stamp: Cell<u64>,
+    /// Bumped by `forget` and `clear`: what was loaded before is not kept.
+    generation: Cell<u64>,
+}
+
+impl Slot {
+    fn new(head: HObject) -> Slot {
+        Slot {
+            head,
+            readers: Cell::new(0),
+            executing: Cell::new(false),
+            committing: Cell::new(0),
+            exclusive: Cell::new(false),
+            queue: RefCell::default(),
+            contexts: RefCell::default(),
+            ssc: RefCell::default(),
+            watches: RefCell::default(),
+            idle_stamp: Cell::new(0),
+            generation: Cell::new(0),
+        }
+    }
+
+    fn admits(&self, kind: LockKind) -> bool {
+        if self.executing.get() || self.exclusive.get() {
+            return false;
+        }
+        match kind {
+            LockKind::Read => self.committing.get() == 0,
+            LockKind::Write => self.readers.get() == 0,
+            LockKind::ReadWrite => self.readers.get() == 0 && self.committing.get() == 0,
+        }
+    }
+
+    fn take(&self, kind: LockKind) {
+        match kind {
+            LockKind::Read => self.readers.set(self.readers.get() + 1),
+            LockKind::Write => self.executing.set(true),
+            LockKind::ReadWrite => self.exclusive.set(true),
+        }
+    }
+
+    /// Grants the front of the queue as far as it goes.
+    fn advance(&self) {
+        loop {
+            let waker = {
+                let mut queue = self.queue.borrow_mut();
+                while queue.front().is_some_and(|w| w.cancelled.get()) {
+                    queue.pop_front();
+                }
+                let Some(front) = queue.front() else { return };
+                if !self.admits(front.kind) {
+                    return;
+                }
+                self.take(front.kind);
+                front.granted.set(true);
+                let waker = front.waker.borrow_mut().take();
+                queue.pop_front();
+                waker
+            };
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
+    }
+
+    fn is_in_use(&self) -> bool {
+        self.readers.get() > 0
+            || self.executing.get()
+            || self.committing.get() > 0
+            || self.exclusive.get()
+            || !self.queue.borrow().is_empty()
+            || !self.watches.borrow().is_empty()
+    }
+}
+
+/// A place in an object's queue; completes when its turn has come. Dropping it gives it up.
+#[must_use = "the place is given up when dropped"]
+pub struct Lock {
+    contexts: Rc<ObjectContexts>,
+    slot: Rc<Slot>,
+    waiter: Rc<Waiter>,
+    done: bool,
+}
+
+impl Future for Lock {
+    type Output = ObjectGuard;
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<ObjectGuard> {
+        if self.waiter.granted.get() {
+            self.done = true;
+            return Poll::Ready(self.guard());
+        }
+        *self.waiter.waker.borrow_mut() = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Lock {
+    fn guard(&self) -> ObjectGuard {
+        let hold = match self.waiter.kind {
+            LockKind::Read => Hold::Read,
+            LockKind::Write => Hold::Executing,
+            LockKind::ReadWrite => Hold::Exclusive,
+        };
+        ObjectGuard {
+            contexts: self.contexts.clone(),
+            slot: self.slot.clone(),
+            hold: Cell::new(hold),
+        }
+    }
+
+    /// The guard, if the lock was free: saves a poll.
+    pub fn try_now(mut self) -> Result<ObjectGuard, Lock> {
+        if self.waiter.granted.get() {
+            self.done = true;
+            Ok(self.guard())
+        } else {
+            Err(self)
+        }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        if self.done {
+            return;
+        }
+        if self.waiter.granted.get() {
+            drop(self.guard());
+        } else {
+            self.waiter.cancelled.set(true);
+            self.slot.advance();
+            self.contexts.rest(&self.slot);
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hold {
+    Read,
+    Executing,
+    Committing,
+    Exclusive,
+}
+
+/// A held object lock. Dropping it lets the next in.
+pub struct ObjectGuard {
+    contexts: Rc<ObjectContexts>,
+    pub(super) slot: Rc<Slot>,
+    hold: Cell<Hold>,
+}
+
+impl core::fmt::Debug for ObjectGuard {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "ObjectGuard({} {:?})", self.slot.head, self.hold.get())
+    }
+}
+
+impl ObjectGuard {
+    /// The object's head.
+    pub fn head(&self) -> &HObject {
+        &self.slot.head
+    }
+
+    /// The writer has submitted its change and only waits for it to commit: the next writer may
+    /// execute. A read-modify-write keeps all others off.
+    pub(super) fn submitted(&self) {
+        if self.hold.get() == Hold::Executing {
+            self.hold.set(Hold::Committing);
+            self.slot.executing.set(false);
+            self.slot.committing.set(self.slot.committing.get() + 1);
+            self.slot.advance();
+        }
+    }
+
+    /// The context of the head, loaded if need be.
+    pub async fn head_context(&self, pg: &Rc<dyn Pg>) -> Result<Rc<ObjectContext>, Errno> {
+        self.context(pg, NOSNAP).await
+    }
+
+    /// The context of the head or the clone `snap`; it may not exist. The clone's own id, not a
+    /// snapshot's: see [`ObjectGuard::find`].
+    pub async fn context(&self, pg: &Rc<dyn Pg>, snap: SnapId) -> Result<Rc<ObjectContext>, Errno> {
+        if let Some(found) = self.slot.contexts.borrow().get(&snap) {
+            return Ok(found.clone());
+        }
+        let generation = self.slot.generation.get();
+        let ssc = if snap == NOSNAP { None } else { Some(self.snapset_context(pg).await?) };
+        let oid = self.slot.head.with_snap(snap);
+        let attrs = pg.store().getattrs(&pg.coll(), &GhObject::from(oid.clone())).await;
+        let (context, snapset) = decode_context(oid, attrs)?;
+        // Another reader may have been faster; its context is the one in use.
+        if let Some(found) = self.slot.contexts.borrow().get(&snap) {
+            return Ok(found.clone());
+        }
+        let ssc = match ssc {
+            Some(ssc) => ssc,
+            None => self.share_snapset(SnapSetContext {
+                exists: context.exists,
+                snapset: snapset.unwrap_or_default(),
+            }),
+        };
+        let LoadedContext { obs, attrs, .. } = context;
+        let context =
+            Rc::new(ObjectContext { obs: RefCell::new(obs), ssc, attrs: RefCell::new(attrs) });
+        if generation == self.slot.generation.get() {
+            self.slot.contexts.borrow_mut().insert(snap, context.clone());
+            if snap == NOSNAP {
+                Watch::restore_all(pg, &self.contexts, &self.slot, &context);
+            }
+        }
+        Ok(context)
+    }
+
+    fn share_snapset(&self, loaded: SnapSetContext) -> Rc<RefCell<SnapSetContext>> {
+        self.slot.ssc.borrow_mut().get_or_insert_with(|| Rc::new(RefCell::new(loaded))).clone()
+    }
+
+    /// The clones of the object.
+    pub async fn snapset_context(
+        &self,
+        pg: &Rc<dyn Pg>,
+    ) -> Result<Rc<RefCell<SnapSetContext>>, Errno> {
+        if let Some(ssc) = &*self.slot.ssc.borrow() {
+            return Ok(ssc.clone());
+        }
+        Ok(Box::pin(self.head_context(pg)).await?.ssc.clone())
+    }
+
+    /// The context of a clone that a write has just made.
+    pub(super) fn insert_clone(&self, snap: SnapId, context: Rc<ObjectContext>) {
+        self.slot.contexts.borrow_mut().insert(snap, context);
+    }
+
+    /// Forgets a clone that has been removed.
+    pub(super) fn remove_clone(&self, snap: SnapId) {
+        self.slot.contexts.borrow_mut().remove(&snap);
+    }
+
+    pub(super) fn contexts(&self) -> &Rc<ObjectContexts> {
+        &self.contexts
+    }
+
+    /// What a client means by `snap` of this object (`find_object_context`). `raw_clone`: the
+    /// client names a clone, not a snapshot (MAP_SNAP_CLONE).
+    pub async fn find(
+        &self,
+        pg: &Rc<dyn Pg>,
+        snap: SnapId,
+        raw_clone: bool,
+    ) -> Result<Found, Errno> {
+        if snap == NOSNAP {
+            return Ok(Found::Object(self.head_context(pg).await?));
+        }
+        let ssc = self.snapset_context(pg).await?;
+        let (clone, is_of_snap) = {
+            let ssc = ssc.borrow();
+            if !ssc.exists {
+                return Ok(Found::Absent);
+            }
+            let set = &ssc.snapset;
+            if snap > set.seq {
+                (NOSNAP, true)
+            } else if raw_clone {
+                if !set.clones.contains(&snap) {
+                    return Ok(Found::Absent);
+                }
+                (snap, true)
+            } else {
+                let Some(&clone) = set.clones.iter().find(|&&clone| clone >= snap) else {
+                    return Ok(Found::Absent);
+                };
+                (clone, set.clone_snaps.get(&clone).is_some_and(|snaps| snaps.contains(&snap)))
+            }
+        };
+        if clone != NOSNAP {
+            let oid = self.slot.head.with_snap(clone);
+            if pg.is_unreadable(&oid) {
+                return Ok(Found::Missing(oid));
+            }
+        }
+        let context = self.context(pg, clone).await?;
+        if clone != NOSNAP {
+            let removed = !raw_clone
+                && pg.osdmap().in_removed_snaps_queue(pg.pgid().pgid.pool_id(), snap);
+            if !context.obs.borrow().exists || !is_of_snap || removed {
+                return Ok(Found::Absent);
+            }
+        }
+        Ok(Found::Object(context))
+    }
+}
+
+/// The answer of [`ObjectGuard::find`].
+pub enum Found {
+    /// This context; the object may still not exist (a head).
+    Object(Rc<ObjectContext>),
+    /// There is no such object at that snapshot.
+    Absent,
+    /// This clone is it, and it is missing here.
+    Missing(HObject),
+}
+
+impl Drop for ObjectGuard {
+    fn drop(&mut self) {
+        let slot = &self.slot;
+        match self.hold.get() {
+            Hold::Read => slot.readers.set(slot.readers.get() - 1),
+            Hold::Executing => slot.executing.set(false),
+            Hold::Committing => slot.committing.set(slot.committing.get() - 1),
+            Hold::Exclusive => slot.exclusive.set(false),
+        }
+        slot.advance();
+        self.contexts.rest(slot);
+    }
+}
+
+struct LoadedContext {
+    obs: ObjectState,
+    attrs: Option<UserAttrs>,
+    exists: bool,
+}
+
+/// An object from its xattrs as stored.
+fn decode_context(
+    oid: HObject,
+    attrs: Result<Vec<(BString, Bytes)>, StoreError>,
+) -> Result<(LoadedContext, Option<SnapSet>), Errno> {
+    let attrs = match attrs {
+        Ok(attrs) => attrs,
+        Err(StoreError::NoObject) => {
+            let obs = ObjectState::absent(&oid);
+            let attrs = Some(UserAttrs::new());
+            return Ok((LoadedContext { obs, attrs, exists: false }, None));
+        }
+        Err(e) => return Err(Errno(e.errno())),
+    };
+    let damaged = |what: denc::Error| {
+        tracing::error!("{oid}: stored object info is damaged: {what}");
+        Errno::EIO
+    };
+    let mut oi = None;
+    let mut snapset = None;
+    let mut user = UserAttrs::new();
+    let mut user_len = 0;
+    for (name, value) in attrs {
+        if name == OI_ATTR {
+            oi = Some(ObjectInfo::from_bytes(&value).map_err(damaged)?);
+        } else if name == SS_ATTR {
+            snapset = Some(SnapSet::from_bytes(&value).map_err(damaged)?);
+        } else if name.first() == Some(&USER_ATTR_PREFIX) {
+            user_len += name.len() + value.len();
+            user.insert(BString::from(&name[1..]), value);
+        }
+    }
+    let Some(oi) = oi else {
+        tracing::error!("{oid}: object without object info");
+        return Err(Errno::EIO);
+    };
+    let attrs = (user_len <= CACHED_ATTRS_MAX_LEN).then_some(user);
+    let context = LoadedContext { obs: ObjectState { oi, exists: true }, attrs, exists: true };
+    Ok((context, snapset))
+}
+
+/// Which xattrs of a list of stored ones are clients', by their own names.
+pub(super) fn user_attrs(attrs: Vec<(BString, Bytes)>) -> UserAttrs {
+    let user = attrs.into_iter().filter_map(|(name, value)| {
+        let user_name = name.strip_prefix(&[USER_ATTR_PREFIX])?;
+        (!user_name.is_empty()).then(|| (BString::from(user_name), value))
+    });
+    user.collect()
+}
+
+/// A cache of user attrs after a write; gives up above the bound.
+pub(super) fn bounded(attrs: UserAttrs) -> Option<UserAttrs> {
+    let len: usize = attrs.iter().map(|(name, value)| name.len() + value.len()).sum();
+    (len <= CACHED_ATTRS_MAX_LEN).then_some(attrs)
+}
+
+/// The contexts of one PG.
+#[derive(Default)]
+pub struct ObjectContexts {
+    slots: RefCell<BTreeMap<HObject, Rc<Slot>>>,
+    /// Slots not in use, oldest first; at most [`IDLE_CONTEXTS_MAX`].
+    idle: RefCell<BTreeMap<u64, Rc<Slot>>>,
+    stamp: Cell<u64>,
+}
+
+impl ObjectContexts {
+    /// No contexts.
+    pub fn new() -> Rc<ObjectContexts> {
+        Rc::new(ObjectContexts::default())
+    }
+
+    /// Takes a place in the queue of the object of that head, at once.
+    pub fn lock(self: &Rc<Self>, head: &HObject, kind: LockKind) -> Lock {
+        debug_assert!(head.is_head());
+        let slot = self.slot(head);
+        let waiter = Rc::new(Waiter {
+            kind,
+            granted: Cell::new(false),
+            cancelled: Cell::new(false),
+            waker: RefCell::default(),
+        });
+        slot.queue.borrow_mut().push_back(waiter.clone());
+        slot.advance();
+        Lock { contexts: self.clone(), slot, waiter, done: false }
+    }
+
+    fn slot(&self, head: &HObject) -> Rc<Slot> {
+        let mut slots = self.slots.borrow_mut();
+        let slot = match slots.get(head) {
+            Some(slot) => slot.clone(),
+            None => {
+                let slot = Rc::new(Slot::new(head.clone()));
+                slots.insert(head.clone(), slot.clone());
+                slot
+            }
+        };
+        let stamp = slot.idle_stamp.replace(0);
+        if stamp != 0 {
+            self.idle.borrow_mut().remove(&stamp);
+        }
+        slot
+    }
+
+    /// Puts a slot that nobody uses any more among the idle ones, and drops the oldest of those
+    /// above the bound.
+    pub(super) fn rest(&self, slot: &Rc<Slot>) {
+        if slot.idle_stamp.get() != 0 || slot.is_in_use() {
+            return;
+        }
+        let is_listed =
+            self.slots.borrow().get(&slot.head).is_some_and(|listed| Rc::ptr_eq(listed, slot));
+        if !is_listed {
+            return;
+        }
+        if slot.contexts.borrow().is_empty() {
+            self.slots.borrow_mut().remove(&slot.head);
+            return;
+        }
+        let stamp = self.stamp.get() + 1;
+        self.stamp.set(stamp);
+        slot.idle_stamp.set(stamp);
+        let mut idle = self.idle.borrow_mut();
+        idle.insert(stamp, slot.clone());
+        if idle.len() > IDLE_CONTEXTS_MAX
+            && let Some((_, oldest)) = idle.pop_first()
+        {
+            oldest.idle_stamp.set(0);
+            self.slots.borrow_mut().remove(&oldest.head);
+        }
+    }
+
+    /// Forgets what is known of an object (head or clone) that something else has written.
+    pub fn forget(&self, oid: &HObject) {
+        let slot = self.slots.borrow().get(&oid.head()).cloned();
+        if let Some(slot) = slot {
+            slot.generation.set(slot.generation.get() + 1);
+            slot.contexts.borrow_mut().clear();
+            *slot.ssc.borrow_mut() = None;
+            for watch in core::mem::take(&mut *slot.watches.borrow_mut()).into_values() {
+                watch.discard();
+            }
+            self.rest(&slot);
+        }
+    }
+
+    /// Forgets all objects and watches (the interval ends; clients reconnect their watches to the
+    /// next primary). Guards that are still held stay good for their own object only.
+    pub fn clear(&self) {
+        self.idle.borrow_mut().clear();
+        for slot in core::mem::take(&mut *self.slots.borrow_mut()).into_values() {
+            slot.generation.set(slot.generation.get() + 1);
+            for watch in core::mem::take(&mut *slot.watches.borrow_mut()).into_values() {
+                watch.discard();
+            }
+        }
+    }
+
+    /// Objects with a context, for `perf dump` and tests.
+    pub fn len(&self) -> usize {
+        self.slots.borrow().len()
+    }
+
+    /// Whether no object has a context.
+    pub fn is_empty(&self) -> bool {
+        self.slots.borrow().is_empty()
+    }
+
+    /// Live watches of an object, for the class machinery and `dump_watchers`.
+    pub(super) fn slot_of(&self, head: &HObject) -> Option<Rc<Slot>> {
+        self.slots.borrow().get(head).cloned()
+    }
+
+    /// All watches of the PG as (object, cookie, watcher, connected).
+    pub fn watches(&self) -> Vec<(HObject, u64, EntityName, bool)> {
+        let slots = self.slots.borrow();
+        let mut all = Vec::new();
+        for (head, slot) in slots.iter() {
+            for (&(cookie, watcher), watch) in slot.watches.borrow().iter() {
+                all.push((head.clone(), cookie, watcher, watch.is_connected()));
+            }
+        }
+        all
+    }
+}
