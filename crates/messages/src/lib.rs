@@ -1,1 +1,143 @@
-//! See docs/architecture.md.
+//! Message bodies: what is between a message's header and its payload. One file a message (a
+//! request and its reply share one), layouts as 16.2 sends them (src/messages/*.h at v16.2;
+//! shared facts in docs/protocol.md). Sockets are not known here.
+//!
+//! A body whose front is its fields in order derives `Denc` and is declared by `message!`; the
+//! others implement [`Message`] by hand.
+
+use bytes::Bytes;
+use denc::{Error, Reader, Writer};
+use types::message::PRIORITY_DEFAULT;
+use types::{BufferList, MsgHeader, RawMessage};
+
+/// Header flags of 16.2: front and data are checksummed.
+const HEADER_FLAGS: u8 = 3;
+
+/// A message with a known layout.
+pub trait Message: Sized {
+    /// `header.kind`.
+    const TYPE: u16;
+    /// Version of the front we write.
+    const VERSION: u16;
+    /// Oldest reader that can read it.
+    const COMPAT: u16;
+    /// Priority unless the sender changes it.
+    const PRIORITY: u16 = PRIORITY_DEFAULT;
+
+    /// Writes the front.
+    fn encode_front(&self, w: &mut Writer);
+    /// The payload, by reference.
+    fn payload(&self) -> BufferList {
+        BufferList::new()
+    }
+    /// Reads the front; `data` is the message's payload.
+    fn decode_front(r: &mut Reader<'_>, header: &MsgHeader, data: &Bytes) -> Result<Self, Error>;
+
+    /// The message ready to send; seq and tid are the carrier's.
+    fn encode(&self) -> RawMessage {
+        let mut w = Writer::new();
+        self.encode_front(&mut w);
+        let header = MsgHeader {
+            kind: Self::TYPE,
+            priority: Self::PRIORITY,
+            version: Self::VERSION,
+            compat_version: Self::COMPAT,
+            flags: HEADER_FLAGS,
+            ..MsgHeader::default()
+        };
+        RawMessage {
+            header,
+            front: w.into_bytes(),
+            middle: Bytes::new(),
+            data: self.payload(),
+        }
+    }
+
+    /// Reads a message of this type; one that needs a newer reader is refused.
+    fn decode(raw: &RawMessage) -> Result<Self, Error> {
+        if raw.header.compat_version > Self::VERSION {
+            return Err(Error::Invalid {
+                what: "message compat version",
+                value: raw.header.compat_version.into(),
+            });
+        }
+        let data = raw.data.to_contiguous();
+        Self::decode_front(&mut Reader::new(&raw.front), &raw.header, &data)
+    }
+}
+
+/// Declares messages whose front is the body's own encoding:
+/// `message!(MMonMap, 4, 1/1)`, or with a priority `message!(MOSDPGInfo2, 132, 1/1, 196)`.
+macro_rules! message {
+    ($name:ty, $kind:expr, $v:literal / $c:literal) => {
+        message!($name, $kind, $v / $c, types::message::PRIORITY_DEFAULT);
+    };
+    ($name:ty, $kind:expr, $v:literal / $c:literal, $priority:expr) => {
+        impl $crate::Message for $name {
+            const TYPE: u16 = $kind;
+            const VERSION: u16 = $v;
+            const COMPAT: u16 = $c;
+            const PRIORITY: u16 = $priority;
+            fn encode_front(&self, w: &mut denc::Writer) {
+                denc::Denc::encode(self, w);
+            }
+            fn decode_front(
+                r: &mut denc::Reader<'_>,
+                _: &types::MsgHeader,
+                _: &bytes::Bytes,
+            ) -> Result<Self, denc::Error> {
+                denc::Denc::decode(r)
+            }
+        }
+    };
+}
+
+mod auth;
+mod command;
+mod config;
+mod log;
+mod mon_get_version;
+mod mon_map;
+mod mon_subscribe;
+mod osd_alive;
+mod osd_backoff;
+mod osd_beacon;
+mod osd_failure;
+mod osd_full;
+mod osd_map;
+mod osd_mark_me;
+mod osd_pg_created;
+mod osd_pg_temp;
+mod osd_ping;
+mod paxos;
+mod ping;
+mod pool_op;
+mod reserve;
+mod statfs;
+mod watch_notify;
+
+pub use auth::{MAuth, MAuthReply};
+pub use command::{
+    MCommand, MCommandReply, MMgrCommand, MMgrCommandReply, MMonCommand, MMonCommandAck,
+};
+pub use config::{MConfig, MGetConfig};
+pub use log::{LogEntry, MLog, MLogAck};
+pub use mon_get_version::{MMonGetVersion, MMonGetVersionReply};
+pub use mon_map::{MMonGetMap, MMonMap};
+pub use mon_subscribe::{MMonSubscribe, MMonSubscribeAck, SUBSCRIBE_ONETIME, SubscribeItem};
+pub use osd_alive::MOSDAlive;
+pub use osd_backoff::{BackoffOp, MOSDBackoff};
+pub use osd_beacon::MOSDBeacon;
+pub use osd_failure::{FAILURE_FAILED, FAILURE_IMMEDIATE, MOSDFailure};
+pub use osd_full::MOSDFull;
+pub use osd_map::MOSDMap;
+pub use osd_mark_me::{MOSDMarkMeDead, MOSDMarkMeDown};
+pub use osd_pg_created::MOSDPGCreated;
+pub use osd_pg_temp::MOSDPGTemp;
+pub use osd_ping::{MOSDPing, PingOp, SignedSpan};
+pub use paxos::PaxosHeader;
+pub use ping::MPing;
+pub use pool_op::{MPoolOp, MPoolOpReply, PoolOpCode};
+pub use reserve::{MBackfillReserve, MOSDPGTrim, MRecoveryReserve};
+pub use statfs::{MStatfs, MStatfsReply};
+pub use watch_notify::{MWatchNotify, NotifyOpcode};
