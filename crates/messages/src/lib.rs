@@ -96,6 +96,8 @@ mod auth;
 mod command;
 mod config;
 mod log;
+mod mgr_digest;
+mod mgr_session;
 mod mon_get_version;
 mod mon_map;
 mod mon_subscribe;
@@ -122,6 +124,10 @@ pub use command::{
 };
 pub use config::{MConfig, MGetConfig};
 pub use log::{LogEntry, MLog, MLogAck};
+pub use mgr_digest::MMgrDigest;
+pub use mgr_session::{
+    DaemonHealthMetric, MMgrClose, MMgrConfigure, MMgrOpen, MMgrReport, PerfCounterType,
+};
 pub use mon_get_version::{MMonGetVersion, MMonGetVersionReply};
 pub use mon_map::{MMonGetMap, MMonMap};
 pub use mon_subscribe::{MMonSubscribe, MMonSubscribeAck, SUBSCRIBE_ONETIME, SubscribeItem};
