@@ -16,6 +16,7 @@ pub mod ids;
 pub mod interval_set;
 pub mod locator;
 pub mod message;
+pub mod osd;
 pub mod pg;
 pub mod reqid;
 pub mod snap;
