@@ -100,6 +100,7 @@ pub trait Stream {
 
 /// A file or block device read and written in aligned blocks. Completed writes are durable only
 /// after a later `sync` completes. Offsets, lengths and buffers are multiples of `block_len`.
+#[expect(clippy::len_without_is_empty, reason = "a file of no bytes is nothing to ask about")]
 pub trait BlockFile {
     /// Size in bytes.
     fn len(&self) -> u64;
@@ -116,6 +117,7 @@ pub trait BlockFile {
 }
 
 /// A small file with blocking I/O, for what is rare and small (the monitor's database).
+#[expect(clippy::len_without_is_empty, reason = "asked in bytes, by a database")]
 pub trait SyncFile: Send + Sync + core::fmt::Debug {
     /// Size in bytes.
     fn len(&self) -> io::Result<u64>;

@@ -99,7 +99,7 @@ fn a_big_transfer_comes_back_whole() {
             far.send(pieces).await.unwrap();
         });
         let data: Bytes = (0..LEN)
-            .map(|i| (i * 31 >> 3) as u8)
+            .map(|i| ((i * 31) >> 3) as u8)
             .collect::<Vec<_>>()
             .into();
         let sending = env.spawn_with_handle({
@@ -338,11 +338,11 @@ fn block_files_keep_what_is_written() {
     on_both(|env| async move {
         let scratch = Scratch::new("block");
         let options = OpenBlock {
-            create_len: Some(8 << 20),
+            create_len: Some(16 << 20),
             ..OpenBlock::default()
         };
         let file = env.open_block(&scratch.0, options).unwrap();
-        assert_eq!(file.len(), 8 << 20);
+        assert_eq!(file.len(), 16 << 20);
         let block = u64::from(file.block_len());
         assert!([512, 4096].contains(&block));
 
@@ -395,9 +395,9 @@ fn block_files_keep_what_is_written() {
         ] {
             assert_eq!(bad.unwrap().kind(), io::ErrorKind::InvalidInput);
         }
-        assert!(file.read_at(8 << 20, 4096).await.is_err());
+        assert!(file.read_at(16 << 20, 4096).await.is_err());
         assert!(
-            file.write_at((8 << 20) - 4096, vec![aligned.clone()])
+            file.write_at((16 << 20) - 4096, vec![aligned.clone()])
                 .await
                 .is_err()
         );
@@ -422,7 +422,7 @@ fn block_files_keep_what_is_written() {
             create_len: Some(4096),
             ..OpenBlock::default()
         };
-        assert_eq!(env.open_block(&scratch.0, options).unwrap().len(), 8 << 20);
+        assert_eq!(env.open_block(&scratch.0, options).unwrap().len(), 16 << 20);
         assert!(env.open_block(&scratch.0.join("none"), options).is_err());
     });
 }

@@ -24,10 +24,8 @@ pub(super) struct RawAddr {
 impl RawAddr {
     fn empty() -> RawAddr {
         // SAFETY: all zeros is a valid sockaddr_storage (family AF_UNSPEC).
-        RawAddr {
-            storage: unsafe { std::mem::zeroed() },
-            len: 0,
-        }
+        let storage = unsafe { std::mem::zeroed() };
+        RawAddr { storage, len: 0 }
     }
 
     fn of<T>(addr: T) -> RawAddr {

@@ -1,0 +1,202 @@
+//! Block files: operations take the disk model's time.
+
+use std::future::ready;
+use std::io;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use env::{AlignedBuf, BlockFile, LocalFuture, OpenBlock};
+
+use crate::disk::Disk;
+use crate::process::Process;
+use crate::trace::fold;
+
+const EBADF: i32 = 9;
+const EIO: i32 = 5;
+
+/// An open block file of one process.
+pub(crate) struct SimBlockFile {
+    disk: Disk,
+    process: Rc<Process>,
+    read_only: bool,
+    len: u64,
+    block_len: u32,
+}
+
+impl SimBlockFile {
+    pub(crate) fn open(
+        disk: Disk,
+        process: Rc<Process>,
+        options: OpenBlock,
+    ) -> io::Result<SimBlockFile> {
+        let mut image = disk.image();
+        if !options.read_only {
+            if image.locked_by.is_some() {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            image.locked_by = Some(process.number);
+        }
+        let len = image.len().max(options.create_len.unwrap_or(0));
+        if len > image.len() {
+            image.set_len(len);
+        }
+        let block_len = image.model.block_len;
+        drop(image);
+        Ok(SimBlockFile {
+            disk,
+            process,
+            read_only: options.read_only,
+            len,
+            block_len,
+        })
+    }
+
+    fn check(&self, offset: u64, len: u64) -> io::Result<()> {
+        if !self.process.alive.get() {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
+        let block_len = u64::from(self.block_len);
+        let end = offset.checked_add(len);
+        if offset.is_multiple_of(block_len)
+            && len.is_multiple_of(block_len)
+            && end.is_some_and(|end| end <= self.len)
+        {
+            return Ok(());
+        }
+        Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!(
+                "range {offset}~{len} of a file of {} in blocks of {block_len}",
+                self.len
+            ),
+        ))
+    }
+
+    fn check_write(&self, offset: u64, len: u64) -> io::Result<()> {
+        if self.read_only {
+            return Err(io::Error::from_raw_os_error(EBADF));
+        }
+        self.check(offset, len)
+    }
+}
+
+impl BlockFile for SimBlockFile {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn block_len(&self) -> u32 {
+        self.block_len
+    }
+
+    fn read_at(&self, offset: u64, len: usize) -> LocalFuture<io::Result<AlignedBuf>> {
+        if let Err(error) = self.check(offset, len as u64) {
+            return Box::pin(ready(Err(error)));
+        }
+        let (disk, world) = (self.disk.clone(), self.process.world.clone());
+        let (done, fails) = {
+            let mut image = disk.image();
+            let latency = image.model.read;
+            let done = image.completion(world.now(), latency, len as u64);
+            (done, image.rng.chance(image.faults.read))
+        };
+        world.record("read", self.process.number.into(), offset ^ len as u64);
+        Box::pin(async move {
+            world.timers.sleep_until(done).await;
+            if fails {
+                return Err(io::Error::from_raw_os_error(EIO));
+            }
+            let mut buf = AlignedBuf::scratch(len);
+            let mut image = disk.image();
+            image.settle(world.now());
+            image.read(offset, &mut buf);
+            Ok(buf)
+        })
+    }
+
+    fn write_at(&self, offset: u64, bufs: Vec<Bytes>) -> LocalFuture<io::Result<()>> {
+        let len = bufs.iter().map(|buf| buf.len() as u64).sum();
+        if let Err(error) = self.check_write(offset, len) {
+            return Box::pin(ready(Err(error)));
+        }
+        let (disk, world) = (self.disk.clone(), self.process.world.clone());
+        let content = bufs
+            .iter()
+            .fold(offset, |hash, buf| hash.rotate_left(5) ^ fold(buf));
+        world.record("write", self.process.number.into(), content);
+        let (done, fails) = {
+            let mut image = disk.image();
+            let latency = image.model.write;
+            let done = image.completion(world.now(), latency, len);
+            let fails = image.rng.chance(image.faults.write);
+            if !fails || image.rng.chance(0.5) {
+                image.begin_write(done, offset, bufs);
+            }
+            (done, fails)
+        };
+        Box::pin(async move {
+            world.timers.sleep_until(done).await;
+            disk.image().settle(world.now());
+            if fails {
+                Err(io::Error::from_raw_os_error(EIO))
+            } else {
+                Ok(())
+            }
+        })
+    }
+
+    fn sync(&self) -> LocalFuture<io::Result<()>> {
+        if let Err(error) = self.check(0, 0) {
+            return Box::pin(ready(Err(error)));
+        }
+        let (disk, world) = (self.disk.clone(), self.process.world.clone());
+        let (done, fails, last) = {
+            let mut image = disk.image();
+            image.settle(world.now());
+            let latency = image.model.sync;
+            let done = image.completion(world.now(), latency, 0);
+            (
+                done,
+                image.rng.chance(image.faults.sync),
+                image.last_write(),
+            )
+        };
+        world.record("sync", self.process.number.into(), last);
+        Box::pin(async move {
+            world.timers.sleep_until(done).await;
+            if fails {
+                return Err(io::Error::from_raw_os_error(EIO));
+            }
+            let mut image = disk.image();
+            image.settle(world.now());
+            image.sync(last);
+            Ok(())
+        })
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> LocalFuture<io::Result<()>> {
+        if let Err(error) = self.check_write(offset, len) {
+            return Box::pin(ready(Err(error)));
+        }
+        let world = self.process.world.clone();
+        let mut image = self.disk.image();
+        image.settle(world.now());
+        let latency = image.model.write;
+        let done = image.completion(world.now(), latency, 0);
+        image.discard(offset, len);
+        world.record("discard", self.process.number.into(), offset ^ len);
+        Box::pin(async move {
+            world.timers.sleep_until(done).await;
+            Ok(())
+        })
+    }
+}
+
+impl Drop for SimBlockFile {
+    fn drop(&mut self) {
+        let mut image = self.disk.image();
+        if !self.read_only && image.locked_by == Some(self.process.number) {
+            image.locked_by = None;
+        }
+    }
+}
