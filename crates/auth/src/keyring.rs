@@ -33,8 +33,12 @@ impl EntityAuth {
         key: CryptoKey,
         caps: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> EntityAuth {
-        let mut auth = EntityAuth { key, caps: BTreeMap::new() };
-        caps.into_iter().for_each(|(service, text)| auth.set_caps(service, text));
+        let mut auth = EntityAuth {
+            key,
+            caps: BTreeMap::new(),
+        };
+        caps.into_iter()
+            .for_each(|(service, text)| auth.set_caps(service, text));
         auth
     }
 
@@ -45,7 +49,8 @@ impl EntityAuth {
 
     /// Sets the caps at one service.
     pub fn set_caps(&mut self, service: &str, text: &str) {
-        self.caps.insert(service.to_owned(), text.to_owned().to_bytes());
+        self.caps
+            .insert(service.to_owned(), text.to_owned().to_bytes());
     }
 }
 
@@ -64,7 +69,10 @@ impl Denc for EntityAuth {
         if version >= 2 {
             r.u64()?;
         }
-        let auth = EntityAuth { key: r.get()?, caps: r.get()? };
+        let auth = EntityAuth {
+            key: r.get()?,
+            caps: r.get()?,
+        };
         if version >= 3 {
             // A key to come, in later releases.
             r.get::<CryptoKey>()?;
@@ -114,8 +122,10 @@ impl Keyring {
             let Some(auth) = current.as_ref().and_then(|name| keyring.keys.get_mut(name)) else {
                 continue;
             };
-            let words: Vec<&str> =
-                field.split([' ', '\t', '_']).filter(|word| !word.is_empty()).collect();
+            let words: Vec<&str> = field
+                .split([' ', '\t', '_'])
+                .filter(|word| !word.is_empty())
+                .collect();
             let value = unquote(value.trim()).ok_or_else(syntax)?;
             match words.as_slice() {
                 ["key"] => auth.key = CryptoKey::from_base64(&value).map_err(|_| syntax())?,
@@ -129,7 +139,9 @@ impl Keyring {
     /// Reads a keyring file, or the encoded form some files have.
     pub fn from_file(bytes: &[u8]) -> Result<Keyring, AuthError> {
         match core::str::from_utf8(bytes) {
-            Ok(text) if text.trim_start().starts_with(['[', '#', ';']) || text.trim().is_empty() => {
+            Ok(text)
+                if text.trim_start().starts_with(['[', '#', ';']) || text.trim().is_empty() =>
+            {
                 Keyring::parse(text)
             }
             _ => Ok(Keyring::from_bytes(&Bytes::copy_from_slice(bytes))?),
@@ -203,7 +215,9 @@ fn strip_comment(line: &str) -> &str {
 
 /// The value without its quotes and escapes.
 fn unquote(value: &str) -> Option<String> {
-    let Some(inner) = value.strip_prefix('"') else { return Some(value.to_owned()) };
+    let Some(inner) = value.strip_prefix('"') else {
+        return Some(value.to_owned());
+    };
     let mut out = String::new();
     let mut chars = inner.chars();
     loop {
@@ -230,8 +244,13 @@ mod tests {
     fn what_is_printed_reads_back() {
         let key = CryptoKey::new([3; 16], types::time::UTime { sec: 5, nsec: 6 });
         let mut keyring = Keyring::new();
-        let caps = [("mon", "allow *"), ("osd", "allow command \"x y\" with a=b")];
-        keyring.keys.insert("client.admin".parse().unwrap(), EntityAuth::new(key, caps));
+        let caps = [
+            ("mon", "allow *"),
+            ("osd", "allow command \"x y\" with a=b"),
+        ];
+        keyring
+            .keys
+            .insert("client.admin".parse().unwrap(), EntityAuth::new(key, caps));
         let text = keyring.to_text();
         assert!(text.starts_with("[client.admin]\n\tkey = "));
         assert!(text.contains("\tcaps osd = \"allow command \\\"x y\\\" with a=b\"\n"));
@@ -255,7 +274,10 @@ mod tests {
     #[test]
     fn wrong_lines_are_named() {
         assert_eq!(Keyring::parse(TEXT), Err(AuthError::Syntax { line: 3 }));
-        assert_eq!(Keyring::parse("[mon.]\nkey"), Err(AuthError::Syntax { line: 2 }));
+        assert_eq!(
+            Keyring::parse("[mon.]\nkey"),
+            Err(AuthError::Syntax { line: 2 })
+        );
         assert_eq!(Keyring::parse("[mon."), Err(AuthError::Syntax { line: 1 }));
     }
 }

@@ -22,25 +22,42 @@ pub struct AuthCapsInfo {
 impl AuthCapsInfo {
     /// Caps from their text.
     pub fn from_text(text: &str) -> AuthCapsInfo {
-        AuthCapsInfo { allow_all: false, caps: text.to_owned().to_bytes() }
+        AuthCapsInfo {
+            allow_all: false,
+            caps: text.to_owned().to_bytes(),
+        }
     }
 
     /// Caps of a peer that was not asked (method none).
     pub fn allow_all() -> AuthCapsInfo {
-        AuthCapsInfo { allow_all: true, caps: Bytes::new() }
+        AuthCapsInfo {
+            allow_all: true,
+            caps: Bytes::new(),
+        }
     }
 
     /// The text inside; empty when there is none.
     pub fn text(&self) -> Result<String, Error> {
-        if self.caps.is_empty() { Ok(String::new()) } else { String::from_bytes(&self.caps) }
+        if self.caps.is_empty() {
+            Ok(String::new())
+        } else {
+            String::from_bytes(&self.caps)
+        }
     }
 }
 
 /// A bare u8 version, as these old types have.
-pub(crate) fn check_version(r: &mut Reader<'_>, what: &'static str, newest: u8) -> Result<u8, Error> {
+pub(crate) fn check_version(
+    r: &mut Reader<'_>,
+    what: &'static str,
+    newest: u8,
+) -> Result<u8, Error> {
     match r.u8()? {
         v if v >= 1 && v <= newest => Ok(v),
-        v => Err(Error::Invalid { what, value: u64::from(v) }),
+        v => Err(Error::Invalid {
+            what,
+            value: u64::from(v),
+        }),
     }
 }
 
@@ -52,7 +69,10 @@ impl Denc for AuthCapsInfo {
     }
     fn decode(r: &mut Reader<'_>) -> Result<AuthCapsInfo, Error> {
         check_version(r, "AuthCapsInfo version", 1)?;
-        Ok(AuthCapsInfo { allow_all: r.bool()?, caps: r.blob()? })
+        Ok(AuthCapsInfo {
+            allow_all: r.bool()?,
+            caps: r.blob()?,
+        })
     }
 }
 
@@ -119,7 +139,10 @@ impl Denc for TicketBlob {
     }
     fn decode(r: &mut Reader<'_>) -> Result<TicketBlob, Error> {
         check_version(r, "CephXTicketBlob version", 1)?;
-        Ok(TicketBlob { secret_id: r.u64()?, blob: r.blob()? })
+        Ok(TicketBlob {
+            secret_id: r.u64()?,
+            blob: r.blob()?,
+        })
     }
 }
 
@@ -140,7 +163,10 @@ impl Denc for ServiceTicket {
     }
     fn decode(r: &mut Reader<'_>) -> Result<ServiceTicket, Error> {
         check_version(r, "CephXServiceTicket version", 1)?;
-        Ok(ServiceTicket { session_key: r.get()?, validity: r.get()? })
+        Ok(ServiceTicket {
+            session_key: r.get()?,
+            validity: r.get()?,
+        })
     }
 }
 
@@ -161,6 +187,9 @@ impl Denc for ServiceTicketInfo {
     }
     fn decode(r: &mut Reader<'_>) -> Result<ServiceTicketInfo, Error> {
         check_version(r, "CephXServiceTicketInfo version", 1)?;
-        Ok(ServiceTicketInfo { ticket: r.get()?, session_key: r.get()? })
+        Ok(ServiceTicketInfo {
+            ticket: r.get()?,
+            session_key: r.get()?,
+        })
     }
 }

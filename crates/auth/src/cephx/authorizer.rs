@@ -28,11 +28,19 @@ impl Authorizer {
         w.u64(global_id);
         w.u32(service);
         ticket.encode(&mut w);
-        Authorizer { base: w.into_bytes(), session_key, nonce }
+        Authorizer {
+            base: w.into_bytes(),
+            session_key,
+            nonce,
+        }
     }
 
     fn payload(&self, challenge_plus_one: Option<u64>) -> Bytes {
-        let authorize = Authorize { nonce: self.nonce, challenge_plus_one, filler: 0 };
+        let authorize = Authorize {
+            nonce: self.nonce,
+            challenge_plus_one,
+            filler: 0,
+        };
         let mut w = Writer::new();
         w.raw(&self.base);
         w.blob(&self.session_key.seal(|w| authorize.encode(w)));

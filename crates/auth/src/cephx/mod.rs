@@ -20,7 +20,9 @@ mod wire;
 
 pub use authorizer::Authorizer;
 pub use client::{CephxClient, HeldTicket};
-pub use mon::{Authenticated, GlobalIdStatus, MonHandler, MonRules, StartRequest, answer_in_session};
+pub use mon::{
+    Authenticated, GlobalIdStatus, MonHandler, MonRules, StartRequest, answer_in_session,
+};
 pub use service::{ServiceHandler, ServiceStep, Verified};
 pub use wire::{
     AUTH_MODE_AUTHORIZER_MAX, AUTH_MODE_MON, Authenticate, Authorize, AuthorizeChallenge,

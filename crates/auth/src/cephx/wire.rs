@@ -33,7 +33,9 @@ impl Denc for ServerChallenge {
     }
     fn decode(r: &mut Reader<'_>) -> Result<ServerChallenge, Error> {
         check_version(r, "CephXServerChallenge version", 1)?;
-        Ok(ServerChallenge { server_challenge: r.u64()? })
+        Ok(ServerChallenge {
+            server_challenge: r.u64()?,
+        })
     }
 }
 
@@ -52,13 +54,22 @@ impl Denc for ChallengeBlob {
         w.u64(self.client_challenge);
     }
     fn decode(r: &mut Reader<'_>) -> Result<ChallengeBlob, Error> {
-        Ok(ChallengeBlob { server_challenge: r.u64()?, client_challenge: r.u64()? })
+        Ok(ChallengeBlob {
+            server_challenge: r.u64()?,
+            client_challenge: r.u64()?,
+        })
     }
 }
 
 /// What the holder of `key` answers to a challenge.
 pub fn proof(key: &CryptoKey, server_challenge: u64, client_challenge: u64) -> u64 {
-    let sealed = key.seal(|w| ChallengeBlob { server_challenge, client_challenge }.encode(w));
+    let sealed = key.seal(|w| {
+        ChallengeBlob {
+            server_challenge,
+            client_challenge,
+        }
+        .encode(w)
+    });
     let mut w = Writer::new();
     w.blob(&sealed);
     w.as_slice()
@@ -127,12 +138,24 @@ impl Denc for Authorize {
         let version = check_version(r, "CephXAuthorize version", u8::MAX)?;
         let nonce = r.u64()?;
         if version < 2 {
-            return Ok(Authorize { nonce, challenge_plus_one: None, filler: 0 });
+            return Ok(Authorize {
+                nonce,
+                challenge_plus_one: None,
+                filler: 0,
+            });
         }
         let have = r.bool()?;
         let value = r.u64()?;
-        let (challenge_plus_one, filler) = if have { (Some(value), 0) } else { (None, value) };
-        Ok(Authorize { nonce, challenge_plus_one, filler })
+        let (challenge_plus_one, filler) = if have {
+            (Some(value), 0)
+        } else {
+            (None, value)
+        };
+        Ok(Authorize {
+            nonce,
+            challenge_plus_one,
+            filler,
+        })
     }
 }
 
@@ -150,7 +173,9 @@ impl Denc for AuthorizeChallenge {
     }
     fn decode(r: &mut Reader<'_>) -> Result<AuthorizeChallenge, Error> {
         check_version(r, "CephXAuthorizeChallenge version", 1)?;
-        Ok(AuthorizeChallenge { server_challenge: r.u64()? })
+        Ok(AuthorizeChallenge {
+            server_challenge: r.u64()?,
+        })
     }
 }
 
@@ -165,7 +190,11 @@ pub struct AuthorizeReply {
 
 impl Denc for AuthorizeReply {
     fn encode(&self, w: &mut Writer) {
-        w.u8(if self.connection_secret.is_empty() { 1 } else { 2 });
+        w.u8(if self.connection_secret.is_empty() {
+            1
+        } else {
+            2
+        });
         w.u64(self.nonce_plus_one);
         if !self.connection_secret.is_empty() {
             w.blob(&self.connection_secret);
@@ -175,7 +204,11 @@ impl Denc for AuthorizeReply {
         let version = check_version(r, "CephXAuthorizeReply version", u8::MAX)?;
         Ok(AuthorizeReply {
             nonce_plus_one: r.u64()?,
-            connection_secret: if version >= 2 { r.blob()? } else { Bytes::new() },
+            connection_secret: if version >= 2 {
+                r.blob()?
+            } else {
+                Bytes::new()
+            },
         })
     }
 }
@@ -213,7 +246,10 @@ impl Denc for ResponseHeader {
         w.i32(self.status);
     }
     fn decode(r: &mut Reader<'_>) -> Result<ResponseHeader, Error> {
-        Ok(ResponseHeader { request: r.u16()?, status: r.i32()? })
+        Ok(ResponseHeader {
+            request: r.u16()?,
+            status: r.i32()?,
+        })
     }
 }
 
@@ -230,11 +266,15 @@ pub(crate) fn encode_ticket_reply(
     for info in tickets {
         w.u32(info.service);
         w.u8(1);
-        let ticket =
-            ServiceTicket { session_key: info.session_key.clone(), validity: info.validity };
+        let ticket = ServiceTicket {
+            session_key: info.session_key.clone(),
+            validity: info.validity,
+        };
         w.blob(&key.seal(|w| ticket.encode(w)));
-        let inside =
-            ServiceTicketInfo { ticket: info.ticket.clone(), session_key: info.session_key.clone() };
+        let inside = ServiceTicketInfo {
+            ticket: info.ticket.clone(),
+            session_key: info.session_key.clone(),
+        };
         let blob = TicketBlob {
             secret_id: info.secret_id,
             blob: info.service_secret.seal(|w| inside.encode(w)),
@@ -272,18 +312,31 @@ pub(crate) fn decode_ticket_reply(
         let sealed = r.bool()?;
         let bytes = r.blob()?;
         let bytes = if sealed {
-            old_session_key.ok_or(AuthError::Sealed)?.open::<Bytes>(&bytes)?
+            old_session_key
+                .ok_or(AuthError::Sealed)?
+                .open::<Bytes>(&bytes)?
         } else {
             bytes
         };
-        tickets.push(ReceivedTicket { service, ticket, blob: TicketBlob::from_bytes(&bytes)? });
+        tickets.push(ReceivedTicket {
+            service,
+            ticket,
+            blob: TicketBlob::from_bytes(&bytes)?,
+        });
     }
     Ok(tickets)
 }
 
 /// The connection secret as it is sealed in AUTH_DONE: a string.
 pub(crate) fn random_secret(secure: bool, fill: crate::FillRandom<'_>) -> Bytes {
-    let mut secret = vec![0; if secure { crate::CONNECTION_SECRET_LEN } else { 0 }];
+    let mut secret = vec![
+        0;
+        if secure {
+            crate::CONNECTION_SECRET_LEN
+        } else {
+            0
+        }
+    ];
     if secure {
         fill(&mut secret);
     }
