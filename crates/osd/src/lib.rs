@@ -1,1 +1,12 @@
-//! See docs/architecture.md.
+//! The object storage daemon: placement groups on one OSD, their peering, replication, recovery,
+//! and what a daemon does around them (maps, boot, heartbeats, commands).
+//!
+//! * [`ops`]: what a client's op does to an object.
+//! * [`pg`]: placement groups: peering (a pure state machine), log, recovery, replication.
+//! * [`osd`]: the daemon: dispatch, maps, boot, heartbeats, statistics.
+//!
+//! Relies on `store` for durability and on `msgr`/`monclient` for peers; all I/O goes by `env`.
+
+pub mod osd;
+
+pub use osd::{MkfsOptions, Osd, OsdError};
