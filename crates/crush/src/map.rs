@@ -336,6 +336,17 @@ impl CrushMap {
         self.rules.get(usize::try_from(id).ok()?)?.as_ref()
     }
 
+    /// The rule for pools that name `ruleset`, of that type and size.
+    pub fn find_rule(&self, ruleset: u8, kind: u8, size: u8) -> Option<i32> {
+        let fits = |rule: &Rule| {
+            rule.ruleset == ruleset
+                && rule.kind == kind
+                && (rule.min_size..=rule.max_size).contains(&size)
+        };
+        let slot = self.rules.iter().position(|slot| slot.as_ref().is_some_and(fits))?;
+        i32::try_from(slot).ok()
+    }
+
     /// The choose_args a pool uses: its own, else the default set, else none.
     pub fn choose_args_for(&self, pool: i64) -> Option<&ChooseArgs> {
         self.choose_args

@@ -1,0 +1,1 @@
+//! The map as `ceph osd dump` shows it.
