@@ -100,7 +100,10 @@ pub trait Stream {
 
 /// A file or block device read and written in aligned blocks. Completed writes are durable only
 /// after a later `sync` completes. Offsets, lengths and buffers are multiples of `block_len`.
-#[expect(clippy::len_without_is_empty, reason = "a file of no bytes is nothing to ask about")]
+#[expect(
+    clippy::len_without_is_empty,
+    reason = "a file of no bytes is nothing to ask about"
+)]
 pub trait BlockFile {
     /// Size in bytes.
     fn len(&self) -> u64;

@@ -490,3 +490,36 @@ fn a_signal_ends_the_wait_for_termination() {
     });
     on_both(|env| async move { env.termination().await });
 }
+
+#[test]
+fn thousands_of_operations_in_one_turn_and_half_of_them_given_up() {
+    on_both(|env| async move {
+        let scratch = Scratch::new("many");
+        let options = OpenBlock {
+            create_len: Some(16 << 20),
+            ..OpenBlock::default()
+        };
+        let file = env.open_block(&scratch.0, options).unwrap();
+        for at in 0..16u64 {
+            let data = AlignedBuf::copy_from_slice(&[at as u8; 1 << 20]).freeze();
+            file.write_at(at << 20, vec![data]).await.unwrap();
+        }
+        let mut kept = Vec::new();
+        for i in 0..4000u64 {
+            let at = i * 7919 % 4096 * 4096;
+            let reading = file.read_at(at, 4096);
+            if i % 2 == 0 {
+                kept.push((at, env.spawn_with_handle(reading)));
+            } else {
+                // Begun (one poll at least), then given up: its buffer must not come back into
+                // use while the kernel still fills it.
+                let gone = env.timeout(Duration::ZERO, reading).await;
+                drop(gone);
+            }
+        }
+        for (at, reading) in kept {
+            let data = reading.await.unwrap();
+            assert!(data.iter().all(|b| u64::from(*b) == at >> 20));
+        }
+    });
+}

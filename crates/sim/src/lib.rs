@@ -18,6 +18,7 @@
 
 mod block_file;
 mod disk;
+mod history;
 mod host;
 mod image;
 mod link;
@@ -31,6 +32,7 @@ mod trace;
 mod world;
 
 pub use disk::{Disk, DiskFaults, DiskModel};
+pub use history::{Broken, History, WriteId};
 pub use host::{Kill, Sockets};
 pub use image::Unsynced;
 pub use link::LinkModel;

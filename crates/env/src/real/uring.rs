@@ -119,6 +119,13 @@ impl Uring {
     }
 
     fn enter(&self, wait: Option<Duration>) -> io::Result<()> {
+        if wait == Some(Duration::ZERO) {
+            let mut ring = self.ring.borrow_mut();
+            let submissions = ring.submission();
+            if submissions.is_empty() && !submissions.taskrun() && !submissions.cq_overflow() {
+                return Ok(());
+            }
+        }
         let ring = self.ring.borrow();
         let submitter = ring.submitter();
         let entered = match wait {
