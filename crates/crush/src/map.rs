@@ -343,7 +343,10 @@ impl CrushMap {
                 && rule.kind == kind
                 && (rule.min_size..=rule.max_size).contains(&size)
         };
-        let slot = self.rules.iter().position(|slot| slot.as_ref().is_some_and(fits))?;
+        let slot = self
+            .rules
+            .iter()
+            .position(|slot| slot.as_ref().is_some_and(fits))?;
         i32::try_from(slot).ok()
     }
 

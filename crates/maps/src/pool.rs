@@ -145,7 +145,11 @@ pub mod pool_opts {
         ("compression_max_blob_size", COMPRESSION_MAX_BLOB_SIZE, Int),
         ("compression_min_blob_size", COMPRESSION_MIN_BLOB_SIZE, Int),
         ("compression_mode", COMPRESSION_MODE, Str),
-        ("compression_required_ratio", COMPRESSION_REQUIRED_RATIO, Double),
+        (
+            "compression_required_ratio",
+            COMPRESSION_REQUIRED_RATIO,
+            Double,
+        ),
         ("csum_max_block", CSUM_MAX_BLOCK, Int),
         ("csum_min_block", CSUM_MIN_BLOCK, Int),
         ("csum_type", CSUM_TYPE, Int),
@@ -233,7 +237,10 @@ impl Denc for PoolOpts {
                     1 => PoolOpt::Int(r.i32()?.into()),
                     2 => PoolOpt::Double(r.f64()?),
                     kind => {
-                        return Err(Error::Invalid { what: "pool option kind", value: kind.into() });
+                        return Err(Error::Invalid {
+                            what: "pool option kind",
+                            value: kind.into(),
+                        });
                     }
                 };
                 opts.insert(key, value);
@@ -254,7 +261,10 @@ pub struct HitSetParams {
 
 impl Default for HitSetParams {
     fn default() -> HitSetParams {
-        HitSetParams { kind: 0, body: bytes::Bytes::new() }
+        HitSetParams {
+            kind: 0,
+            body: bytes::Bytes::new(),
+        }
     }
 }
 
@@ -267,7 +277,10 @@ impl Denc for HitSetParams {
     }
     fn decode(r: &mut Reader<'_>) -> Result<Self, Error> {
         r.envelope("HitSet::Params", 1, 1, |r, _| {
-            Ok(HitSetParams { kind: r.u8()?, body: r.rest() })
+            Ok(HitSetParams {
+                kind: r.u8()?,
+                body: r.rest(),
+            })
         })
     }
 }
@@ -501,7 +514,10 @@ impl PgPool {
 
     /// The snapshot context of pool snapshots: newest first.
     pub fn snap_context(&self) -> SnapContext {
-        SnapContext { seq: self.snap_seq, snaps: self.snaps.keys().rev().copied().collect() }
+        SnapContext {
+            seq: self.snap_seq,
+            snaps: self.snaps.keys().rev().copied().collect(),
+        }
     }
 
     /// The mask for [`types::hash::stable_mod`] over pg_num.
@@ -534,7 +550,9 @@ impl PgPool {
 
     /// The flags' names, comma separated.
     pub fn flags_text(&self) -> String {
-        let names = pool_flags::NAMES.iter().filter(|(bit, _)| self.flags & bit != 0);
+        let names = pool_flags::NAMES
+            .iter()
+            .filter(|(bit, _)| self.flags & bit != 0);
         names.map(|(_, name)| *name).collect::<Vec<_>>().join(",")
     }
 

@@ -31,6 +31,8 @@ pub enum AddrType {
     Msgr2,
     /// Not said: clients, and entries of the blocklist.
     Any,
+    /// A range of addresses: the nonce is the length of the prefix. Only in blocklists.
+    Cidr,
 }
 
 impl AddrType {
@@ -41,6 +43,7 @@ impl AddrType {
             AddrType::Legacy => "v1",
             AddrType::Msgr2 => "v2",
             AddrType::Any => "any",
+            AddrType::Cidr => "cidr",
         }
     }
 }
@@ -304,6 +307,7 @@ impl EntityAddr {
                 1 => AddrType::Legacy,
                 2 => AddrType::Msgr2,
                 3 => AddrType::Any,
+                4 => AddrType::Cidr,
                 value => {
                     return Err(Error::Invalid {
                         what: "address type",

@@ -15,9 +15,8 @@ const JEWEL: u8 = 10;
 const LUMINOUS: u8 = 12;
 const NAUTILUS: u8 = 14;
 
-const LEGACY_REQUIRE_FLAGS: u32 = osdmap_flags::REQUIRE_JEWEL
-    | osdmap_flags::REQUIRE_KRAKEN
-    | osdmap_flags::REQUIRE_LUMINOUS;
+const LEGACY_REQUIRE_FLAGS: u32 =
+    osdmap_flags::REQUIRE_JEWEL | osdmap_flags::REQUIRE_KRAKEN | osdmap_flags::REQUIRE_LUMINOUS;
 
 /// Most OSD ids a map is made to have room for: far above any cluster, far below memory.
 const MAX_OSD_MAX: i32 = 1 << 20;
@@ -79,10 +78,16 @@ impl OsdMap {
     /// Turns this map into the one of the step's epoch.
     pub fn apply(&mut self, inc: &Incremental) -> Result<(), ApplyError> {
         if inc.epoch != 1 && inc.fsid != self.fsid {
-            return Err(ApplyError::WrongCluster { expected: self.fsid, got: inc.fsid });
+            return Err(ApplyError::WrongCluster {
+                expected: self.fsid,
+                got: inc.fsid,
+            });
         }
         if inc.epoch != self.epoch.wrapping_add(1) {
-            return Err(ApplyError::WrongEpoch { expected: self.epoch + 1, got: inc.epoch });
+            return Err(ApplyError::WrongEpoch {
+                expected: self.epoch + 1,
+                got: inc.epoch,
+            });
         }
         if !inc.fullmap.is_empty() {
             *self = OsdMap::from_bytes(&inc.fullmap)?;
@@ -92,7 +97,14 @@ impl OsdMap {
             true => None,
             false => Some(Arc::new(CrushMap::from_bytes(&inc.crush)?)),
         };
-        check_osds(inc, if inc.new_max_osd >= 0 { inc.new_max_osd } else { self.max_osd })?;
+        check_osds(
+            inc,
+            if inc.new_max_osd >= 0 {
+                inc.new_max_osd
+            } else {
+                self.max_osd
+            },
+        )?;
 
         self.fsid = inc.fsid;
         self.epoch = inc.epoch;
@@ -145,7 +157,10 @@ impl OsdMap {
         self.new_removed_snaps = inc.new_removed_snaps.clone();
         self.new_purged_snaps = inc.new_purged_snaps.clone();
         for (pool, snaps) in &inc.new_removed_snaps {
-            self.removed_snaps_queue.entry(*pool).or_default().union_with(snaps);
+            self.removed_snaps_queue
+                .entry(*pool)
+                .or_default()
+                .union_with(snaps);
         }
         for (pool, snaps) in &inc.new_purged_snaps {
             if let Some(queue) = self.removed_snaps_queue.get_mut(pool) {
@@ -188,7 +203,8 @@ impl OsdMap {
         for profile in &inc.old_erasure_code_profiles {
             self.erasure_code_profiles.remove(profile);
         }
-        self.erasure_code_profiles.extend(inc.new_erasure_code_profiles.clone());
+        self.erasure_code_profiles
+            .extend(inc.new_erasure_code_profiles.clone());
         for (osd, flips) in by_index(&inc.new_state) {
             let flips = if *flips == 0 { osd_state::UP } else { *flips };
             let both = self.osd_state[osd] & flips;
@@ -277,13 +293,23 @@ impl OsdMap {
         for addr in &inc.old_blocklist {
             self.blocklist.remove(addr);
         }
+        for (range, until) in &inc.new_range_blocklist {
+            self.range_blocklist.entry(*range).or_insert(*until);
+        }
+        for range in &inc.old_range_blocklist {
+            self.range_blocklist.remove(range);
+        }
         for (node, flags) in &inc.new_crush_node_flags {
             set_or_remove(&mut self.crush_node_flags, *node, *flags);
         }
         for (class, flags) in &inc.new_device_class_flags {
             set_or_remove(&mut self.device_class_flags, *class, *flags);
         }
-        self.cluster_snapshot_epoch = if inc.cluster_snapshot.is_empty() { 0 } else { inc.epoch };
+        self.cluster_snapshot_epoch = if inc.cluster_snapshot.is_empty() {
+            0
+        } else {
+            inc.epoch
+        };
         self.cluster_snapshot = inc.cluster_snapshot.clone();
         for (ratio, new) in [
             (&mut self.nearfull_ratio, inc.new_nearfull_ratio),
@@ -329,13 +355,17 @@ fn set_or_remove(map: &mut std::collections::BTreeMap<i32, u32>, key: i32, flags
 fn by_index<V>(
     map: &std::collections::BTreeMap<OsdId, V>,
 ) -> impl Iterator<Item = (usize, &V)> + '_ {
-    map.iter().filter_map(|(osd, value)| Some((usize::try_from(*osd).ok()?, value)))
+    map.iter()
+        .filter_map(|(osd, value)| Some((usize::try_from(*osd).ok()?, value)))
 }
 
 /// Refuses a step that names OSDs beyond max_osd.
 fn check_osds(inc: &Incremental, max_osd: i32) -> Result<(), ApplyError> {
     if max_osd > MAX_OSD_MAX {
-        return Err(ApplyError::BadOsd { osd: max_osd, max_osd: MAX_OSD_MAX });
+        return Err(ApplyError::BadOsd {
+            osd: max_osd,
+            max_osd: MAX_OSD_MAX,
+        });
     }
     let ids = (inc.new_weight.keys())
         .chain(inc.new_primary_affinity.keys())

@@ -1,7 +1,7 @@
 //! The step from one map to the next. Wire: OSDMap::Incremental.
 //!
 //! ```text
-//! v8/c7 { client part v8/c1 | osd part v9/c1 (v10 in stretch mode) | u32 crc | u32 full_crc }
+//! v8/c7 { client part v8/c1 | osd part v9/c1 (v10, v11 as in full maps) | u32 crc | u32 full_crc }
 //! ```
 //!
 //! `crc` covers every byte but its own four, so it covers `full_crc`, the crc of the map that
@@ -130,6 +130,10 @@ pub struct Incremental {
     pub new_device_class_flags: BTreeMap<i32, u32>,
     /// Stretch mode's new state.
     pub stretch: Option<StretchChange>,
+    /// Ranges of addresses barred.
+    pub new_range_blocklist: BTreeMap<EntityAddr, UTime>,
+    /// Ranges of addresses no longer barred.
+    pub old_range_blocklist: Vec<EntityAddr>,
     /// Whether this was decoded and so has checksums.
     pub have_crc: bool,
     /// Checksum of the encoding this was decoded from.
@@ -188,6 +192,8 @@ impl Default for Incremental {
             new_crush_node_flags: BTreeMap::new(),
             new_device_class_flags: BTreeMap::new(),
             stretch: None,
+            new_range_blocklist: BTreeMap::new(),
+            old_range_blocklist: Vec::new(),
             have_crc: false,
             inc_crc: 0,
             full_crc: 0,
@@ -198,7 +204,11 @@ impl Default for Incremental {
 impl Incremental {
     /// A step to `epoch` that changes nothing yet.
     pub fn new(fsid: Uuid, epoch: Epoch) -> Incremental {
-        Incremental { fsid, epoch, ..Incremental::default() }
+        Incremental {
+            fsid,
+            epoch,
+            ..Incremental::default()
+        }
     }
 
     /// The step's bytes when the resulting map has checksum `full_crc`; also its own checksum.
@@ -212,8 +222,7 @@ impl Incremental {
         let start = w.len();
         w.envelope(8, 7, |w| {
             w.envelope(8, 1, |w| self.encode_client(w));
-            let version = if self.stretch.is_some() { 10 } else { 9 };
-            w.envelope(version, 1, |w| self.encode_osd(w));
+            w.envelope(self.osd_part_version(), 1, |w| self.encode_osd(w));
             w.u32(0);
             w.u32(full_crc);
         });
@@ -222,6 +231,16 @@ impl Incremental {
         let crc = crc32c(crc, &w.as_slice()[at + 4..]);
         w.as_mut_slice()[at..at + 4].copy_from_slice(&crc.to_le_bytes());
         crc
+    }
+
+    /// The oldest version that says all there is to say.
+    fn osd_part_version(&self) -> u8 {
+        let ranges = !self.new_range_blocklist.is_empty() || !self.old_range_blocklist.is_empty();
+        match (ranges, self.stretch.is_some()) {
+            (true, _) => 11,
+            (false, true) => 10,
+            (false, false) => 9,
+        }
     }
 
     fn encode_client(&self, w: &mut Writer) {
@@ -274,13 +293,18 @@ impl Incremental {
         w.u8(self.new_require_osd_release);
         w.put(&self.new_crush_node_flags);
         w.put(&self.new_device_class_flags);
-        if let Some(stretch) = &self.stretch {
-            w.bool(true);
+        if self.osd_part_version() >= 10 {
+            let stretch = self.stretch.unwrap_or_default();
+            w.bool(self.stretch.is_some());
             w.u32(stretch.bucket_count);
             w.u32(stretch.degraded);
             w.u32(stretch.recovering);
             w.i32(stretch.bucket);
             w.bool(stretch.enabled);
+        }
+        if self.osd_part_version() >= 11 {
+            w.put(&self.new_range_blocklist);
+            w.put(&self.old_range_blocklist);
         }
     }
 
@@ -347,6 +371,10 @@ impl Incremental {
             stretch.enabled = r.bool()?;
             self.stretch = change.then_some(stretch);
         }
+        if v >= 11 {
+            self.new_range_blocklist = r.get()?;
+            self.old_range_blocklist = r.get()?;
+        }
         Ok(())
     }
 }
@@ -360,8 +388,12 @@ impl Denc for Incremental {
     fn decode(r: &mut Reader<'_>) -> Result<Self, Error> {
         r.envelope("OSDMap::Incremental", 8, 8, |r, _| {
             let mut inc = Incremental::default();
-            r.envelope("OSDMap::Incremental client part", 8, 8, |r, _| inc.decode_client(r))?;
-            r.envelope("OSDMap::Incremental osd part", 10, 9, |r, v| inc.decode_osd(r, v))?;
+            r.envelope("OSDMap::Incremental client part", 8, 8, |r, _| {
+                inc.decode_client(r)
+            })?;
+            r.envelope("OSDMap::Incremental osd part", 11, 9, |r, v| {
+                inc.decode_osd(r, v)
+            })?;
             inc.have_crc = true;
             inc.inc_crc = r.u32()?;
             inc.full_crc = r.u32()?;

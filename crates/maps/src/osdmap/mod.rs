@@ -11,6 +11,7 @@ mod placement;
 mod wire;
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use crush::CrushMap;
@@ -66,7 +67,11 @@ pub mod osd_state {
 
     /// The names of the set bits, in the order of the bits.
     pub fn names(state: u32) -> Vec<&'static str> {
-        NAMES.iter().filter(|(bit, _)| state & bit != 0).map(|(_, name)| *name).collect()
+        NAMES
+            .iter()
+            .filter(|(bit, _)| state & bit != 0)
+            .map(|(_, name)| *name)
+            .collect()
     }
 }
 
@@ -126,7 +131,11 @@ pub mod osdmap_flags {
 
     /// The names of the set flags, in printing order.
     pub fn names(flags: u32) -> Vec<&'static str> {
-        NAMES.iter().filter(|(bit, _)| flags & bit != 0).map(|(_, name)| *name).collect()
+        NAMES
+            .iter()
+            .filter(|(bit, _)| flags & bit != 0)
+            .map(|(_, name)| *name)
+            .collect()
     }
 }
 
@@ -316,6 +325,8 @@ pub struct OsdMap {
     pub recovering_stretch_mode: u32,
     /// Type of the sites' bucket.
     pub stretch_mode_bucket: i32,
+    /// Ranges of addresses (type cidr) that may not talk, until when.
+    pub range_blocklist: BTreeMap<EntityAddr, UTime>,
     /// Checksum found in the encoding this was decoded from; 0 for a map never encoded.
     pub crc: u32,
 }
@@ -369,6 +380,7 @@ impl Default for OsdMap {
             degraded_stretch_mode: 0,
             recovering_stretch_mode: 0,
             stretch_mode_bucket: 0,
+            range_blocklist: BTreeMap::new(),
             crc: 0,
         }
     }
@@ -376,7 +388,9 @@ impl Default for OsdMap {
 
 impl OsdMap {
     fn index(&self, osd: OsdId) -> Option<usize> {
-        usize::try_from(osd).ok().filter(|i| *i < self.osd_state.len())
+        usize::try_from(osd)
+            .ok()
+            .filter(|i| *i < self.osd_state.len())
     }
 
     /// The [`osd_state`] bits of an OSD, 0 for one beyond the map.
@@ -407,7 +421,10 @@ impl OsdMap {
 
     /// The in/out weight, 16.16; 0 beyond the map.
     pub fn weight(&self, osd: OsdId) -> u32 {
-        self.index(osd).and_then(|i| self.osd_weight.get(i)).copied().unwrap_or(WEIGHT_OUT)
+        self.index(osd)
+            .and_then(|i| self.osd_weight.get(i))
+            .copied()
+            .unwrap_or(WEIGHT_OUT)
     }
 
     /// Whether the OSD is out: does not exist or has weight 0.
@@ -423,7 +440,10 @@ impl OsdMap {
     /// The primary affinity, 16.16.
     pub fn primary_affinity(&self, osd: OsdId) -> u32 {
         let i = usize::try_from(osd).unwrap_or(usize::MAX);
-        self.osd_primary_affinity.get(i).copied().unwrap_or(WEIGHT_IN)
+        self.osd_primary_affinity
+            .get(i)
+            .copied()
+            .unwrap_or(WEIGHT_IN)
     }
 
     /// Where clients reach the OSD.
@@ -500,7 +520,10 @@ impl OsdMap {
 
     /// The id of a pool's name.
     pub fn lookup_pool(&self, name: &str) -> Option<i64> {
-        self.pool_names.iter().find(|(_, n)| *n == name).map(|(id, _)| *id)
+        self.pool_names
+            .iter()
+            .find(|(_, n)| *n == name)
+            .map(|(id, _)| *id)
     }
 
     /// Whether a flag of [`osdmap_flags`] is set.
@@ -516,7 +539,7 @@ impl OsdMap {
 
     /// Whether an address, or every process at its IP, may not talk.
     pub fn is_addr_blocklisted(&self, addr: &EntityAddr) -> bool {
-        if self.blocklist.is_empty() {
+        if self.blocklist.is_empty() && self.range_blocklist.is_empty() {
             return false;
         }
         let mut addr = addr.as_any();
@@ -529,11 +552,16 @@ impl OsdMap {
             sock.set_port(0);
         }
         self.blocklist.contains_key(&addr)
+            || self
+                .range_blocklist
+                .keys()
+                .any(|range| in_range(range, &addr))
     }
 
     /// Whether the PG's pool exists and has that many PGs.
     pub fn pg_exists(&self, pgid: PgId) -> bool {
-        self.pool(pgid.pool_id()).is_some_and(|p| pgid.seed < p.pg_num)
+        self.pool(pgid.pool_id())
+            .is_some_and(|p| pgid.seed < p.pg_num)
     }
 
     /// Sets how many OSD ids there are; OSDs beyond are forgotten.
@@ -552,5 +580,22 @@ impl OsdMap {
         if !self.osd_primary_affinity.is_empty() {
             self.osd_primary_affinity.resize(len, WEIGHT_IN);
         }
+    }
+}
+
+/// Whether an address lies in a range: same family, and the same first bits, as many as the
+/// range's nonce says.
+fn in_range(range: &EntityAddr, addr: &EntityAddr) -> bool {
+    let bits = range.nonce;
+    match (range.ip(), addr.ip()) {
+        (Some(IpAddr::V4(range)), Some(IpAddr::V4(addr))) => {
+            let differing = range.to_bits() ^ addr.to_bits();
+            differing.leading_zeros() >= bits.min(32)
+        }
+        (Some(IpAddr::V6(range)), Some(IpAddr::V6(addr))) => {
+            let differing = range.to_bits() ^ addr.to_bits();
+            differing.leading_zeros() >= bits.min(128)
+        }
+        _ => false,
     }
 }

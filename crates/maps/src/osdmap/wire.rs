@@ -1,7 +1,7 @@
 //! The full map's bytes.
 //!
 //! ```text
-//! v8/c7 { client part v9/c1 | osd part v9/c1 (v10 in stretch mode) | u32 crc }
+//! v8/c7 { client part v9/c1 | osd part v9/c1 (v10 in stretch mode, v11 with barred ranges) | u32 crc }
 //! ```
 //!
 //! The crc covers every byte but its own four, the outer header included.
@@ -26,14 +26,22 @@ impl OsdMap {
         let start = w.len();
         w.envelope(8, 7, |w| {
             w.envelope(9, 1, |w| self.encode_client(w));
-            let version = if self.stretch_mode_enabled { 10 } else { 9 };
-            w.envelope(version, 1, |w| self.encode_osd(w));
+            w.envelope(self.osd_part_version(), 1, |w| self.encode_osd(w));
             w.u32(0);
         });
         let at = w.len() - 4;
         let crc = crc32c(u32::MAX, &w.as_slice()[start..at]);
         w.as_mut_slice()[at..].copy_from_slice(&crc.to_le_bytes());
         crc
+    }
+
+    /// The oldest version that says all there is to say.
+    fn osd_part_version(&self) -> u8 {
+        match (self.range_blocklist.is_empty(), self.stretch_mode_enabled) {
+            (false, _) => 11,
+            (true, true) => 10,
+            (true, false) => 9,
+        }
     }
 
     fn encode_client(&self, w: &mut Writer) {
@@ -81,12 +89,15 @@ impl OsdMap {
         w.put(&self.removed_snaps_queue);
         w.put(&self.crush_node_flags);
         w.put(&self.device_class_flags);
-        if self.stretch_mode_enabled {
+        if self.osd_part_version() >= 10 {
             w.bool(self.stretch_mode_enabled);
             w.u32(self.stretch_bucket_count);
             w.u32(self.degraded_stretch_mode);
             w.u32(self.recovering_stretch_mode);
             w.i32(self.stretch_mode_bucket);
+        }
+        if self.osd_part_version() >= 11 {
+            w.put(&self.range_blocklist);
         }
     }
 
@@ -143,13 +154,18 @@ impl OsdMap {
             self.recovering_stretch_mode = r.u32()?;
             self.stretch_mode_bucket = r.i32()?;
         }
+        if v >= 11 {
+            self.range_blocklist = r.get()?;
+        }
         Ok(())
     }
 
     /// Refuses vectors that are not as long as max_osd says: everything else indexes them by it.
     fn check_lengths(&self) -> Result<(), Error> {
-        let n = usize::try_from(self.max_osd)
-            .map_err(|_| Error::Invalid { what: "max_osd", value: self.max_osd as u32 as u64 })?;
+        let n = usize::try_from(self.max_osd).map_err(|_| Error::Invalid {
+            what: "max_osd",
+            value: self.max_osd as u32 as u64,
+        })?;
         let lengths = [
             self.osd_state.len(),
             self.osd_weight.len(),
@@ -162,7 +178,10 @@ impl OsdMap {
             self.osd_uuid.len(),
         ];
         match lengths.into_iter().find(|len| *len != n) {
-            Some(len) => Err(Error::Invalid { what: "length by max_osd", value: len as u64 }),
+            Some(len) => Err(Error::Invalid {
+                what: "length by max_osd",
+                value: len as u64,
+            }),
             None => Ok(()),
         }
     }
@@ -177,7 +196,7 @@ impl Denc for OsdMap {
         r.envelope("OSDMap", 8, 8, |r, _| {
             let mut map = OsdMap::default();
             r.envelope("OSDMap client part", 9, 9, |r, v| map.decode_client(r, v))?;
-            r.envelope("OSDMap osd part", 10, 9, |r, v| map.decode_osd(r, v))?;
+            r.envelope("OSDMap osd part", 11, 9, |r, v| map.decode_osd(r, v))?;
             map.crc = r.u32()?;
             map.check_lengths()?;
             Ok(map)
