@@ -1,1 +1,41 @@
-fn main() {}
+//! The binary: command line, configuration, and the wiring of crates into daemons.
+
+mod admin_socket;
+mod cli;
+mod daemon;
+mod down;
+mod failure;
+mod layout;
+mod logging;
+mod pages;
+mod process;
+mod session;
+mod status;
+mod up;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::{Cli, Command};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match &cli.command {
+        Command::Up(args) => up::up(args),
+        Command::Down(args) => down::down(args),
+        Command::Status(args) => status::status(args),
+        Command::Mon(args) => daemon::run("mon", args),
+        Command::Mgr(args) => daemon::run("mgr", args),
+        Command::Osd(args) => daemon::run("osd", args),
+        Command::Completion { shell } => pages::completion(*shell),
+        Command::Man { dir } => pages::man(dir),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("loligo: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! The admin socket: `ceph daemon NAME COMMAND` over a unix socket
+//! (`src/common/admin_socket.cc` at v16.2).
+//!
+//! ```text
+//! request:  one JSON object, or a bare word, up to a zero byte or a line feed
+//! answer:   u32 length, big-endian; that many bytes of output
+//! ```
+//! A failed command's output begins with `ERROR: (errno) name`.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use command::CommandReply;
+use env::{Env, LocalFuture, Stream};
+use types::Errno;
+
+/// Longest request read; longer ones are closed without an answer.
+const REQUEST_LEN_MAX: usize = 64 << 10;
+
+/// Answers one command, given as JSON text.
+pub(crate) type Handler = Rc<dyn Fn(String) -> LocalFuture<CommandReply>>;
+
+/// Listens on `path` until the process ends. A socket that cannot be made is logged, not fatal:
+/// the daemon serves without it, as Ceph's do.
+pub(crate) fn serve(env: &Env, path: PathBuf, handler: Handler) {
+    let listener = match env.listen_unix(&path) {
+        Ok(listener) => listener,
+        Err(e) => {
+            tracing::warn!("no admin socket at {}: {e}", path.display());
+            return;
+        }
+    };
+    let env_of_clients = env.clone();
+    env.go(async move {
+        while let Ok(stream) = listener.accept().await {
+            let handler = handler.clone();
+            env_of_clients.go(async move {
+                if let Some(request) = read_request(&*stream).await {
+                    let reply = handler(request).await;
+                    let _ = stream.send(vec![encode_reply(&reply)]).await;
+                }
+                stream.close();
+            });
+        }
+    });
+}
+
+async fn read_request(stream: &dyn Stream) -> Option<String> {
+    let mut buf = BytesMut::with_capacity(4096);
+    loop {
+        if let Some(end) = buf.iter().position(|&b| b == 0 || b == b'\n') {
+            let text = String::from_utf8_lossy(&buf[..end]).into_owned();
+            return Some(if text.trim_start().starts_with('{') {
+                text
+            } else {
+                serde_json::json!({ "prefix": text.trim() }).to_string()
+            });
+        }
+        if buf.len() >= REQUEST_LEN_MAX {
+            return None;
+        }
+        buf.reserve(4096);
+        let (result, filled) = stream.recv(buf).await;
+        buf = filled;
+        if !matches!(result, Ok(n) if n > 0) {
+            return None;
+        }
+    }
+}
+
+fn encode_reply(reply: &CommandReply) -> Bytes {
+    let mut out = BytesMut::new();
+    if reply.rc < 0 {
+        let errno = Errno(-reply.rc);
+        out.put_slice(format!("ERROR: {errno}\n{}", reply.outs).as_bytes());
+    }
+    out.put_slice(&reply.outb);
+    if reply.rc >= 0 && reply.outb.is_empty() {
+        out.put_slice(reply.outs.as_bytes());
+    }
+    let mut framed = BytesMut::with_capacity(out.len() + 4);
+    framed.put_u32(u32::try_from(out.len()).unwrap_or(u32::MAX));
+    framed.extend_from_slice(&out);
+    framed.freeze()
+}

@@ -1,0 +1,302 @@
+//! One daemon in this process: configuration, keyring, store, start, admin socket, clean stop.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use auth::Keyring;
+use config::{Config, ConfFile, Source};
+use env::Env;
+use env::real::Runtime;
+use store::{ObjectStore, inkstore::InkStore, memstore::MemStore};
+use types::Uuid;
+
+use crate::admin_socket::{self, Handler};
+use crate::cli::DaemonArgs;
+use crate::failure::Failure;
+use crate::layout::{Layout, parse_conf};
+use crate::session::AdminSession;
+use crate::{logging, process, up};
+
+/// This machine's short name.
+fn hostname() -> String {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    name.trim().split('.').next().unwrap_or_default().to_owned()
+}
+
+fn config_of(kind: &str, id: &str, path: &Path, file: &ConfFile) -> Result<Config, Failure> {
+    let config = Config::new(kind, id).with_identity("ceph", &hostname(), std::process::id());
+    match config.load_file(file).first() {
+        None => Ok(config),
+        Some((name, error)) => {
+            Err(Failure::new(format!("{}: {name}: {error}", path.display())))
+        }
+    }
+}
+
+/// Reads the configuration file for `kind.id`, then the settings of the command line.
+pub(crate) fn load_config(
+    kind: &str,
+    id: &str,
+    path: &Path,
+    sets: &[String],
+) -> Result<Config, Failure> {
+    let text = fs::read_to_string(path)
+        .map_err(|e| Failure::new(format!("cannot read the configuration {}: {e}", path.display())))?;
+    let config = config_of(kind, id, path, &parse_conf(path, &text)?)?;
+    for set in sets {
+        let (key, value) = up::parse_set(set)?;
+        config
+            .set(&key, &value, Source::CommandLine)
+            .map_err(|e| Failure::new(format!("--set {set}: {e}")))?;
+    }
+    Ok(config)
+}
+
+/// The first keyring file of the `keyring` option that exists.
+pub(crate) fn read_keyring(config: &Config) -> Result<Option<Keyring>, Failure> {
+    for path in config.str("keyring").split(',').map(str::trim).filter(|p| !p.is_empty()) {
+        match fs::read(path) {
+            Ok(bytes) => {
+                let ring = Keyring::from_file(&bytes);
+                return ring.map(Some).map_err(|e| Failure::new(format!("keyring {path}: {e}")));
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+            Err(e) => return Err(Failure::new(format!("cannot read the keyring {path}: {e}"))),
+        }
+    }
+    Ok(None)
+}
+
+/// `loligo mon|mgr|osd`.
+pub(crate) fn run(kind: &'static str, args: &DaemonArgs) -> Result<(), Failure> {
+    logging::start();
+    let config = Rc::new(load_config(kind, &args.id, &args.conf, &args.set)?);
+    let mkfs = args.mkfs;
+    Runtime::new()?.block_on(move |env| async move {
+        match (kind, mkfs) {
+            ("mon", true) => mkfs_mon_with(&env, &config),
+            ("mgr", true) => Ok(()),
+            (_, true) => {
+                let fsid = random_uuid(&env);
+                mkfs_osd_with(&env, &config, fsid).await
+            }
+            _ => serve(&env, config).await,
+        }
+    })
+}
+
+fn random_uuid(env: &Env) -> Uuid {
+    let mut bytes = [0; 16];
+    env.fill_random(&mut bytes);
+    Uuid::from_random(bytes)
+}
+
+fn cluster_fsid(config: &Config) -> Result<Uuid, Failure> {
+    let text = config.str("fsid");
+    text.parse().map_err(|_| Failure::new(format!("fsid {text:?} in the configuration is not a UUID")))
+}
+
+/// Runs a daemon until it is told to stop or has to.
+async fn serve(env: &Env, config: Rc<Config>) -> Result<(), Failure> {
+    let name = config.name();
+    let socket = config.str("admin_socket");
+    let serve_socket = |handler: Handler| {
+        if !socket.is_empty() {
+            admin_socket::serve(env, PathBuf::from(&socket), handler);
+        }
+    };
+    tracing::info!("{name} starts, loligo {}", env!("CARGO_PKG_VERSION"));
+    match config.kind() {
+        "mon" => {
+            let daemon = start_mon(env, config.clone()).await?;
+            let of_socket = daemon.clone();
+            serve_socket(Rc::new(move |json| of_socket.admin_command(json)));
+            env.termination().await;
+            daemon.shutdown().await;
+        }
+        "mgr" => {
+            let keyring = read_keyring(&config)?.unwrap_or_default();
+            let daemon = mgr::Mgr::start(env.clone(), config.clone(), keyring)
+                .await
+                .map_err(|e| Failure::new(e.to_string()))?;
+            let of_socket = daemon.clone();
+            serve_socket(Rc::new(move |json| of_socket.admin_command(json)));
+            env.termination().await;
+            daemon.shutdown().await;
+        }
+        _ => {
+            let keyring = read_keyring(&config)?.unwrap_or_default();
+            let store = open_store(env, &config).await?;
+            let daemon = osd::Osd::start(env.clone(), config.clone(), keyring, store)
+                .await
+                .map_err(|e| Failure::new(e.to_string()))?;
+            let of_socket = daemon.clone();
+            serve_socket(Rc::new(move |json| of_socket.admin_command(json)));
+            let stop = async {
+                env.termination().await;
+                None
+            };
+            let failed = async { Some(daemon.failed().await) };
+            futures_util::pin_mut!(stop, failed);
+            let ended = futures_util::future::select(stop, failed).await.factor_first().0;
+            if let Some(reason) = ended {
+                tracing::error!("{name} stops: {reason}");
+                return Err(Failure::new(format!("{name} stops: {reason}")));
+            }
+            daemon.shutdown().await;
+        }
+    }
+    tracing::info!("{name} has stopped");
+    Ok(())
+}
+
+async fn start_mon(env: &Env, config: Rc<Config>) -> Result<Rc<mon::Mon>, Failure> {
+    let kv = open_mon_kv(env, &config)?;
+    mon::Mon::start(env.clone(), config, kv).await.map_err(|e| Failure::new(e.to_string()))
+}
+
+fn open_mon_kv(env: &Env, config: &Config) -> Result<Rc<dyn store::Kv>, Failure> {
+    let dir = PathBuf::from(config.str("mon_data"));
+    fs::create_dir_all(&dir)
+        .map_err(|e| Failure::new(format!("cannot create {}: {e}", dir.display())))?;
+    let path = dir.join("store.redb");
+    let kv = store::kv::RedbKv::open(env, &path)
+        .map_err(|e| Failure::new(format!("cannot open {}: {e}", path.display())))?;
+    Ok(Rc::new(kv))
+}
+
+/// Makes a monitor's store before there is a configuration file.
+pub(crate) fn mkfs_mon(layout: &Layout, conf_text: &str, id: &str) -> Result<(), Failure> {
+    let path = layout.conf();
+    let config = config_of("mon", id, &path, &parse_conf(&path, conf_text)?)?;
+    Runtime::new()?.block_on(move |env| async move { mkfs_mon_with(&env, &config) })
+}
+
+fn mkfs_mon_with(env: &Env, config: &Config) -> Result<(), Failure> {
+    let keyring = read_keyring(config)?
+        .ok_or_else(|| Failure::new(format!("no keyring at {}", config.str("keyring"))))?;
+    let kv = open_mon_kv(env, config)?;
+    let fsid = cluster_fsid(config)?;
+    mon::Mon::mkfs(env, config, &*kv, fsid, &keyring).map_err(|e| Failure::new(e.to_string()))
+}
+
+/// The OSD's store, opened.
+async fn open_store(env: &Env, config: &Config) -> Result<Rc<dyn ObjectStore>, Failure> {
+    let kind = config.str("osd_objectstore");
+    let size = config.uint("bluestore_block_size");
+    if kind == "memstore" {
+        let store: Rc<dyn ObjectStore> = Rc::new(MemStore::new(size));
+        let whoami = config.id().parse().unwrap_or(0);
+        let osd_fsid = read_osd_fsid(config)?;
+        make_osd(env, &store, whoami, cluster_fsid(config)?, osd_fsid).await?;
+        return Ok(store);
+    }
+    let path = block_path(config);
+    let store = InkStore::open(env, &path)
+        .await
+        .map_err(|e| Failure::new(format!("cannot open {}: {e}", path.display())))?;
+    Ok(store)
+}
+
+fn block_path(config: &Config) -> PathBuf {
+    Path::new(&config.str("osd_data")).join("block")
+}
+
+/// The identity told to `osd new`, kept beside the store.
+fn read_osd_fsid(config: &Config) -> Result<Uuid, Failure> {
+    let path = Path::new(&config.str("osd_data")).join("fsid");
+    fs::read_to_string(&path)
+        .ok()
+        .and_then(|text| text.trim().parse().ok())
+        .ok_or_else(|| Failure::new(format!("{} holds no UUID; run --mkfs", path.display())))
+}
+
+async fn make_osd(
+    env: &Env,
+    store: &Rc<dyn ObjectStore>,
+    whoami: i32,
+    cluster_fsid: Uuid,
+    osd_fsid: Uuid,
+) -> Result<(), Failure> {
+    let options = osd::MkfsOptions { whoami, cluster_fsid, osd_fsid };
+    osd::Osd::mkfs(env, store, options).await.map_err(|e| Failure::new(e.to_string()))
+}
+
+/// Makes the store of a new OSD of the cluster in the folder.
+pub(crate) async fn mkfs_osd(
+    env: &Env,
+    layout: &Layout,
+    n: u32,
+    osd_fsid: Uuid,
+    osd_size: u64,
+    store: &str,
+) -> Result<(), Failure> {
+    let sets = [
+        format!("bluestore_block_size={osd_size}"),
+        format!("osd_objectstore={store}"),
+    ];
+    let config = load_config("osd", &n.to_string(), &layout.conf(), &sets)?;
+    mkfs_osd_with(env, &config, osd_fsid).await
+}
+
+async fn mkfs_osd_with(env: &Env, config: &Config, osd_fsid: Uuid) -> Result<(), Failure> {
+    let dir = PathBuf::from(config.str("osd_data"));
+    fs::create_dir_all(&dir)
+        .map_err(|e| Failure::new(format!("cannot create {}: {e}", dir.display())))?;
+    fs::write(dir.join("fsid"), format!("{osd_fsid}\n"))?;
+    if config.str("osd_objectstore") == "memstore" {
+        return Ok(());
+    }
+    let path = block_path(config);
+    let size = config.uint("bluestore_block_size");
+    let made = InkStore::mkfs(env, &path, size).await;
+    let store = made.map_err(|e| Failure::new(format!("cannot make {}: {e}", path.display())))?;
+    let whoami = config.id().parse().map_err(|_| {
+        Failure::new(format!("--id {}: an OSD's id is a number", config.id()))
+    })?;
+    let store: Rc<dyn ObjectStore> = store;
+    make_osd(env, &store, whoami, cluster_fsid(config)?, osd_fsid).await?;
+    store.close().await.map_err(|e| Failure::new(format!("{}: {e}", path.display())))
+}
+
+/// `loligo up --single-process`: every daemon in a thread of its own, until Ctrl-C.
+pub(crate) fn run_all_in_threads(
+    layout: Layout,
+    osds: u32,
+    osd_size: u64,
+    store: &str,
+) -> Result<(), Failure> {
+    logging::start();
+    let spawn = |kind: &'static str, id: String| {
+        let conf = layout.conf();
+        std::thread::spawn(move || -> Result<(), String> {
+            let config = load_config(kind, &id, &conf, &[]).map_err(|e| e.to_string())?;
+            let runtime = Runtime::new().map_err(|e| e.to_string())?;
+            runtime
+                .block_on(move |env| async move { serve(&env, Rc::new(config)).await })
+                .map_err(|e| e.to_string())
+        })
+    };
+    let mut threads = vec![spawn("mon", "a".into()), spawn("mgr", "x".into())];
+    let (of_session, store) = (layout.clone(), store.to_owned());
+    Runtime::new()?.block_on(move |env| async move {
+        let session = AdminSession::connect(&env, &of_session).await?;
+        let known = of_session.ids("osd");
+        for n in (0..osds).filter(|n| !known.contains(&n.to_string())) {
+            up::register_osd(&session, &of_session, n, osd_size, &store).await?;
+        }
+        Ok::<(), Failure>(())
+    })?;
+    threads.extend(layout.ids("osd").into_iter().map(|id| spawn("osd", id)));
+    println!("export CEPH_CONF={}", layout.conf().display());
+    println!("Ctrl-C stops the cluster");
+    for thread in threads {
+        match thread.join() {
+            Ok(result) => result.map_err(Failure::new)?,
+            Err(_) => return Err(Failure::new("a daemon panicked; see above")),
+        }
+    }
+    let _ = process::all_running(&layout);
+    Ok(())
+}

@@ -1,0 +1,21 @@
+//! `loligo down`: stops the daemons of a cluster's folder. Their data stays.
+
+use crate::cli::DirArgs;
+use crate::failure::Failure;
+use crate::layout::Layout;
+use crate::process;
+
+/// Runs the command.
+pub(crate) fn down(args: &DirArgs) -> Result<(), Failure> {
+    let layout = Layout::open(&args.dir)?;
+    if layout.read_conf()?.is_none() {
+        return Err(Failure::new(format!("{} holds no cluster", layout.dir().display())));
+    }
+    let stopped = process::stop_all(&layout);
+    if stopped.is_empty() {
+        println!("nothing was running in {}", layout.dir().display());
+    } else {
+        println!("stopped {}", stopped.join(", "));
+    }
+    Ok(())
+}

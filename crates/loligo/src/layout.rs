@@ -1,0 +1,188 @@
+//! The folder of a cluster on one machine: which files it holds and the `ceph.conf` in it.
+//!
+//! ```text
+//! DIR/ceph.conf                    read by our daemons and by any Ceph client
+//! DIR/ceph.client.admin.keyring    the administrator's key
+//! DIR/mon/a/  mgr/x/  osd/0/ ...   data and keyring of each daemon
+//! DIR/run/NAME.pid, NAME.asok      process ids, admin sockets
+//! DIR/log/NAME.log                 logs
+//! ```
+
+use std::fs;
+use std::io::Write;
+use std::net::TcpListener;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use config::ConfFile;
+
+use crate::failure::Failure;
+
+/// Messenger v2 port of the first monitor unless told otherwise (Ceph's own).
+pub(crate) const DEFAULT_PORT: u16 = 3300;
+
+/// One cluster's folder.
+#[derive(Debug, Clone)]
+pub(crate) struct Layout {
+    dir: PathBuf,
+}
+
+impl Layout {
+    /// The folder at `dir`, which must exist.
+    pub(crate) fn open(dir: &Path) -> Result<Layout, Failure> {
+        let found = dir.canonicalize().map_err(|e| {
+            Failure::new(format!("{}: {e}; 'loligo up --dir {0}' makes a cluster", dir.display()))
+        })?;
+        Ok(Layout { dir: found })
+    }
+
+    /// The folder at `dir`, made if there is none.
+    pub(crate) fn create(dir: &Path) -> Result<Layout, Failure> {
+        fs::create_dir_all(dir)
+            .map_err(|e| Failure::new(format!("cannot create {}: {e}", dir.display())))?;
+        let layout = Layout::open(dir)?;
+        for folder in ["run", "log", "mon", "mgr", "osd"] {
+            let path = layout.dir.join(folder);
+            fs::create_dir_all(&path)
+                .map_err(|e| Failure::new(format!("cannot create {}: {e}", path.display())))?;
+        }
+        Ok(layout)
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub(crate) fn conf(&self) -> PathBuf {
+        self.dir.join("ceph.conf")
+    }
+
+    pub(crate) fn admin_keyring(&self) -> PathBuf {
+        self.dir.join("ceph.client.admin.keyring")
+    }
+
+    pub(crate) fn log(&self, daemon: &str) -> PathBuf {
+        self.dir.join("log").join(format!("{daemon}.log"))
+    }
+
+    pub(crate) fn pid_file(&self, daemon: &str) -> PathBuf {
+        self.dir.join("run").join(format!("{daemon}.pid"))
+    }
+
+    pub(crate) fn admin_socket(&self, daemon: &str) -> PathBuf {
+        self.dir.join("run").join(format!("{daemon}.asok"))
+    }
+
+    /// The data folder of `kind`.`id`.
+    pub(crate) fn data(&self, kind: &str, id: &str) -> PathBuf {
+        self.dir.join(kind).join(id)
+    }
+
+    /// The configuration, if the cluster has been made.
+    pub(crate) fn read_conf(&self) -> Result<Option<ConfFile>, Failure> {
+        match fs::read_to_string(self.conf()) {
+            Ok(text) => parse_conf(&self.conf(), &text).map(Some),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(Failure::new(format!("cannot read {}: {e}", self.conf().display()))),
+        }
+    }
+
+    /// Ids of the daemons of one kind that have data here, in order (numbers by value).
+    pub(crate) fn ids(&self, kind: &str) -> Vec<String> {
+        let mut ids: Vec<String> = fs::read_dir(self.dir.join(kind))
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+            .collect();
+        ids.sort_by_key(|id| (id.parse::<u32>().unwrap_or(u32::MAX), id.clone()));
+        ids
+    }
+}
+
+/// Parses a configuration file, naming it and the line in the error.
+pub(crate) fn parse_conf(path: &Path, text: &str) -> Result<ConfFile, Failure> {
+    ConfFile::parse(text).map_err(|e| Failure::new(format!("{}: {e}", path.display())))
+}
+
+/// What goes into a new cluster's `ceph.conf`.
+#[derive(Debug)]
+pub(crate) struct NewConf<'a> {
+    pub(crate) fsid: &'a str,
+    pub(crate) port: u16,
+    pub(crate) size: u32,
+    pub(crate) store: &'a str,
+    pub(crate) osd_size: u64,
+    pub(crate) sets: &'a [(String, String)],
+}
+
+impl NewConf<'_> {
+    /// The file's text. `$`-variables keep the folder movable only with its path: Ceph clients
+    /// want absolute paths.
+    pub(crate) fn text(&self, layout: &Layout) -> String {
+        let dir = layout.dir().display();
+        let NewConf { fsid, port, size, store, osd_size, .. } = self;
+        let min_size = size - size / 2;
+        let sets: String = self.sets.iter().map(|(k, v)| format!("{k} = {v}\n")).collect();
+        format!(
+            "# Written by 'loligo up'. Any Ceph 16.2 client reads it: export CEPH_CONF={dir}/ceph.conf\n\
+             [global]\n\
+             fsid = {fsid}\n\
+             mon_initial_members = a\n\
+             mon_host = [v2:127.0.0.1:{port}]\n\
+             public_addr = 127.0.0.1\n\
+             auth_cluster_required = cephx\n\
+             auth_service_required = cephx\n\
+             auth_client_required = cephx\n\
+             auth_allow_insecure_global_id_reclaim = false\n\
+             run_dir = {dir}/run\n\
+             admin_socket = {dir}/run/$name.asok\n\
+             log_file = {dir}/log/$name.log\n\
+             osd_crush_chooseleaf_type = 0\n\
+             osd_pool_default_size = {size}\n\
+             osd_pool_default_min_size = {min_size}\n\
+             osd_pool_default_pg_num = 32\n\
+             osd_pool_default_pg_autoscale_mode = off\n\
+             mon_allow_pool_delete = true\n\
+             mon_allow_pool_size_one = true\n\
+             mon_warn_on_pool_no_redundancy = false\n\
+             {sets}\n\
+             [mon]\n\
+             mon_data = {dir}/mon/$id\n\
+             keyring = {dir}/mon/$id/keyring\n\n\
+             [mgr]\n\
+             mgr_data = {dir}/mgr/$id\n\
+             keyring = {dir}/mgr/$id/keyring\n\n\
+             [osd]\n\
+             osd_data = {dir}/osd/$id\n\
+             keyring = {dir}/osd/$id/keyring\n\
+             osd_objectstore = {store}\n\
+             bluestore_block_size = {osd_size}\n\n\
+             [client]\n\
+             keyring = {dir}/ceph.$name.keyring\n\
+             admin_socket =\n\
+             log_file =\n"
+        )
+    }
+}
+
+/// Writes a file that only its owner may read, whole or not at all, and durably.
+pub(crate) fn write_private(path: &Path, text: &str) -> Result<(), Failure> {
+    let temporary = path.with_extension("new");
+    let write = || -> std::io::Result<()> {
+        let mut file = fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&temporary)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&temporary, path)
+    };
+    write().map_err(|e| Failure::new(format!("cannot write {}: {e}", path.display())))
+}
+
+/// Whether `port` can be listened on.
+pub(crate) fn port_is_free(port: u16) -> bool {
+    TcpListener::bind(("127.0.0.1", port)).is_ok()
+}

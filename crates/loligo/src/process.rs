@@ -1,0 +1,109 @@
+//! Processes of a cluster on one machine: started detached, found by their pid files, stopped.
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::failure::Failure;
+use crate::layout::Layout;
+
+/// How long a daemon gets to stop by itself before it is killed.
+const STOP_TIME: Duration = Duration::from_secs(10);
+
+/// Starts `loligo KIND --id ID -c CONF` with its output in its log and its pid in its pid file.
+/// Detached daemons get a session of their own and outlive the terminal.
+pub(crate) fn start(layout: &Layout, kind: &str, id: &str, detach: bool) -> Result<Child, Failure> {
+    let name = format!("{kind}.{id}");
+    let program = std::env::current_exe()?;
+    let log = File::options()
+        .create(true)
+        .append(true)
+        .open(layout.log(&name))
+        .map_err(|e| Failure::new(format!("cannot write {}: {e}", layout.log(&name).display())))?;
+    let mut command = Command::new(program);
+    command
+        .args([kind, "--id", id, "-c"])
+        .arg(layout.conf())
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log);
+    if detach {
+        // SAFETY: setsid is async-signal-safe and touches nothing of this process.
+        unsafe {
+            command.pre_exec(|| {
+                libc::setsid();
+                Ok(())
+            });
+        }
+    }
+    let child = command.spawn().map_err(|e| Failure::new(format!("cannot start {name}: {e}")))?;
+    fs::write(layout.pid_file(&name), format!("{}\n", child.id()))?;
+    Ok(child)
+}
+
+/// The daemon of a pid file, if it lives and is one of ours.
+pub(crate) fn running(pid_file: &Path) -> Option<i32> {
+    let pid: i32 = fs::read_to_string(pid_file).ok()?.trim().parse().ok()?;
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (before, after) = stat.rsplit_once(')')?;
+    // A pid may have been given to another process since; a zombie is gone.
+    (before.contains("(loligo") && !after.trim_start().starts_with('Z')).then_some(pid)
+}
+
+/// Names (`osd.0`) and pids of the daemons that live.
+pub(crate) fn all_running(layout: &Layout) -> Vec<(String, i32)> {
+    let mut found: Vec<(String, i32)> = fs::read_dir(layout.dir().join("run"))
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| {
+            let path = entry.ok()?.path();
+            let name = path.file_name()?.to_str()?.strip_suffix(".pid")?.to_owned();
+            Some((name, running(&path)?))
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+/// Sends a signal.
+pub(crate) fn signal(pid: i32, signal: i32) {
+    // SAFETY: kill has no memory effects; a pid that is gone gives an error that means the same.
+    unsafe {
+        libc::kill(pid, signal);
+    }
+}
+
+/// Stops the daemons: OSDs and managers first, then monitors, so that each can say goodbye.
+pub(crate) fn stop_all(layout: &Layout) -> Vec<String> {
+    let daemons = all_running(layout);
+    let (mons, others): (Vec<_>, Vec<_>) =
+        daemons.into_iter().partition(|(name, _)| name.starts_with("mon."));
+    let mut stopped = Vec::new();
+    for group in [others, mons] {
+        for (_, pid) in &group {
+            signal(*pid, libc::SIGTERM);
+        }
+        let end = Instant::now() + STOP_TIME;
+        for (name, pid) in group {
+            let file = layout.pid_file(&name);
+            while running(&file).is_some() {
+                if Instant::now() > end {
+                    signal(pid, libc::SIGKILL);
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let _ = fs::remove_file(file);
+            stopped.push(name);
+        }
+    }
+    stopped
+}
+
+/// The last lines of a daemon's log, for the error that says it did not start.
+pub(crate) fn log_tail(layout: &Layout, name: &str) -> String {
+    let text = fs::read_to_string(layout.log(name)).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(3)..].join("\n")
+}

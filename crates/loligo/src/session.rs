@@ -1,0 +1,106 @@
+//! A session with the monitors as `client.admin`, for the commands of this binary.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use config::Config;
+use env::Env;
+use monclient::{MonClient, MonEvents, Settings};
+use msgr::{Connection, Dispatcher, Incoming, Messenger, Policies, Policy};
+use types::entity::{CLIENT, EntityName, MGR, MON, OSD};
+
+use crate::daemon;
+use crate::failure::Failure;
+use crate::layout::Layout;
+
+/// How long the monitor gets to answer.
+const CONNECT_TIME: Duration = Duration::from_secs(15);
+
+/// See the module.
+pub(crate) struct AdminSession {
+    env: Env,
+    monc: MonClient,
+}
+
+struct NoEvents;
+impl MonEvents for NoEvents {}
+
+struct ToMonClient(MonClient);
+
+impl Dispatcher for ToMonClient {
+    fn on_message(&self, con: &Connection, incoming: Incoming) {
+        drop(self.0.on_message(con, incoming));
+    }
+    fn on_connect(&self, con: &Connection) {
+        self.0.on_connection(con);
+    }
+    fn on_reset(&self, con: &Connection) {
+        self.0.on_connection(con);
+    }
+    fn on_refused(&self, con: &Connection) {
+        self.0.on_connection(con);
+    }
+}
+
+impl AdminSession {
+    /// Connects to the monitor of the cluster in the folder.
+    pub(crate) async fn connect(env: &Env, layout: &Layout) -> Result<AdminSession, Failure> {
+        let config = daemon::load_config("client", "admin", &layout.conf(), &[])?;
+        AdminSession::open(env, &config).await
+    }
+
+    async fn open(env: &Env, config: &Config) -> Result<AdminSession, Failure> {
+        let keyring = daemon::read_keyring(config)?;
+        let want = u32::from(MON | OSD | MGR);
+        let settings = Settings::from_config(config, keyring.as_ref(), want)
+            .map_err(|e| Failure::new(e.to_string()))?;
+        let nonce = u32::try_from(env.random_u64() >> 32).unwrap_or(1);
+        let name = EntityName { kind: CLIENT, num: -1 };
+        let policies = Policies::new(Policy::lossy_client());
+        let messenger = Messenger::new(env.clone(), msgr::Config::new(name, nonce, policies));
+        let monc = MonClient::new(env.clone(), messenger.clone(), settings);
+        messenger.set_dispatcher(Rc::new(ToMonClient(monc.clone())));
+        monc.start(Rc::new(NoEvents));
+        match env.timeout(CONNECT_TIME, monc.authenticated()).await {
+            Ok(Ok(())) => Ok(AdminSession { env: env.clone(), monc }),
+            Ok(Err(e)) => Err(Failure::new(format!("the monitor refused client.admin: {e}"))),
+            Err(_) => Err(Failure::new(format!(
+                "no monitor answered at {} within {} s",
+                config.str("mon_host"),
+                CONNECT_TIME.as_secs()
+            ))),
+        }
+    }
+
+    /// The environment the session runs in.
+    pub(crate) fn env(&self) -> &Env {
+        &self.env
+    }
+
+    /// Runs a command given as JSON; its output as text.
+    pub(crate) async fn command(&self, json: &str, input: &str) -> Result<String, Failure> {
+        let answer = self
+            .monc
+            .command(vec![json.to_owned()], Bytes::copy_from_slice(input.as_bytes()))
+            .await
+            .ok_or_else(|| Failure::new("the session with the monitor has ended"))?;
+        if answer.rc < 0 {
+            return Err(Failure::new(format!("the monitor answered {}: {}", answer.rc, answer.outs)));
+        }
+        Ok(String::from_utf8_lossy(&answer.outb).into_owned())
+    }
+
+    /// Runs a command that answers in JSON.
+    pub(crate) async fn json(&self, json: &str, input: &str) -> Result<serde_json::Value, Failure> {
+        let text = self.command(json, input).await?;
+        serde_json::from_str(&text)
+            .map_err(|e| Failure::new(format!("the monitor's answer is not JSON: {e}")))
+    }
+}
+
+impl Drop for AdminSession {
+    fn drop(&mut self) {
+        self.monc.stop();
+    }
+}

@@ -1,0 +1,301 @@
+//! `loligo up`: makes a cluster in a folder, or brings back the one that is there.
+//!
+//! A new cluster: keys and `ceph.conf`, the monitor's store, then the daemons; each OSD is
+//! registered with `osd new` as a deployment tool would with a Ceph monitor. `up` returns when
+//! every OSD is up and the manager serves.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use auth::{CryptoKey, EntityAuth, Keyring};
+use config::{ConfFile, parse_iec};
+use env::Env;
+use types::{AuthEntityName, UTime, Uuid};
+
+use crate::cli::UpArgs;
+use crate::failure::Failure;
+use crate::layout::{DEFAULT_PORT, Layout, NewConf, port_is_free, write_private};
+use crate::session::AdminSession;
+use crate::{daemon, process};
+
+/// How long the daemons get to serve.
+const START_TIME: Duration = Duration::from_secs(30);
+/// Smallest device `up` accepts for an OSD.
+const OSD_SIZE_MIN: u64 = 64 << 20;
+/// Most OSDs `up` starts on one machine.
+const OSDS_MAX: u32 = 256;
+/// Backends for `--store`.
+const STORES: [&str; 2] = ["inkstore", "memstore"];
+
+/// Checked arguments.
+struct Plan {
+    osds: u32,
+    store: String,
+    size: u32,
+    osd_size: u64,
+    port: Option<u16>,
+    sets: Vec<(String, String)>,
+}
+
+fn check(args: &UpArgs) -> Result<Plan, Failure> {
+    if args.mons != 1 {
+        return Err(Failure::new(format!(
+            "--mons {}: this version runs one monitor; leave the option out",
+            args.mons
+        )));
+    }
+    if args.osds == 0 || args.osds > OSDS_MAX {
+        return Err(Failure::new(format!("--osds {}: give 1 to {OSDS_MAX}", args.osds)));
+    }
+    if !STORES.contains(&args.store.as_str()) {
+        return Err(Failure::new(format!(
+            "--store {}: there is {}",
+            args.store,
+            STORES.join(" and ")
+        )));
+    }
+    let osd_size = parse_iec(&args.osd_size)
+        .and_then(|n| u64::try_from(n).ok())
+        .filter(|n| *n >= OSD_SIZE_MIN)
+        .ok_or_else(|| {
+            Failure::new(format!("--osd-size {}: give a size from 64M up, like 10G", args.osd_size))
+        })?;
+    let size = args.size.unwrap_or(args.osds.min(3));
+    if size == 0 || size > 10 {
+        return Err(Failure::new(format!("--size {size}: give 1 to 10 replicas")));
+    }
+    let sets = args.set.iter().map(|s| parse_set(s)).collect::<Result<_, _>>()?;
+    let (osds, store, port) = (args.osds, args.store.clone(), args.port);
+    Ok(Plan { osds, store, size, osd_size, port, sets })
+}
+
+/// Splits `KEY=VALUE` and checks both against the option table.
+pub(crate) fn parse_set(text: &str) -> Result<(String, String), Failure> {
+    let (key, value) = text
+        .split_once('=')
+        .ok_or_else(|| Failure::new(format!("--set {text}: write KEY=VALUE")))?;
+    let key = key.trim().replace([' ', '-'], "_");
+    let option = config::option(&key)
+        .ok_or_else(|| Failure::new(format!("--set {text}: there is no option {key}")))?;
+    config::normalize(option, value.trim())
+        .map_err(|e| Failure::new(format!("--set {text}: {e}")))?;
+    Ok((key, value.trim().to_owned()))
+}
+
+/// Runs the command.
+pub(crate) fn up(args: &UpArgs) -> Result<(), Failure> {
+    let started = Instant::now();
+    let plan = check(args)?;
+    let layout = Layout::create(&args.dir.dir)?;
+    if let Some((name, pid)) = process::all_running(&layout).first() {
+        return Err(Failure::new(format!(
+            "a cluster is running in {} ({name} is process {pid}); 'loligo down --dir {0}' stops it",
+            layout.dir().display()
+        )));
+    }
+    let existing = layout.read_conf()?;
+    let port = match &existing {
+        Some(conf) => conf_port(&layout, conf, plan.port)?,
+        None => plan.port.unwrap_or(DEFAULT_PORT),
+    };
+    if !port_is_free(port) {
+        return Err(Failure::new(format!(
+            "port {port} on 127.0.0.1 is in use; give another with --port, or stop what listens there"
+        )));
+    }
+    let (plan, layout, attached) = (plan, layout, args.foreground);
+    if existing.is_some() {
+        add_settings(&layout, &plan.sets)?;
+    } else {
+        make_cluster(&layout, &plan, port)?;
+    }
+    let keep = args.single_process;
+    if keep {
+        return daemon::run_all_in_threads(layout, plan.osds, plan.osd_size, &plan.store);
+    }
+    start_and_wait(&layout, &plan, attached, started)
+}
+
+/// The port an existing cluster's monitor has; asking for another is refused: it is in the
+/// monitor's own map.
+fn conf_port(layout: &Layout, conf: &ConfFile, asked: Option<u16>) -> Result<u16, Failure> {
+    let host = conf.get("global", "mon_host").unwrap_or_default();
+    let port = host
+        .split(|c: char| !c.is_ascii_digit())
+        .filter_map(|digits| digits.parse::<u16>().ok())
+        .next_back()
+        .ok_or_else(|| {
+            Failure::new(format!("{}: mon_host names no port", layout.conf().display()))
+        })?;
+    match asked {
+        Some(other) if other != port => Err(Failure::new(format!(
+            "the cluster in {} has its monitor on port {port}; leave --port out",
+            layout.dir().display()
+        ))),
+        _ => Ok(port),
+    }
+}
+
+fn add_settings(layout: &Layout, sets: &[(String, String)]) -> Result<(), Failure> {
+    if sets.is_empty() {
+        return Ok(());
+    }
+    let text = fs::read_to_string(layout.conf())?;
+    let lines: String = sets.iter().map(|(k, v)| format!("{k} = {v}\n")).collect();
+    write_private(&layout.conf(), &text.replacen("[global]\n", &format!("[global]\n{lines}"), 1))
+}
+
+fn new_key() -> Result<(CryptoKey, Uuid), Failure> {
+    let env = env::real::Runtime::new()?.env();
+    let mut uuid = [0; 16];
+    env.fill_random(&mut uuid);
+    let now = UTime::from(env.wall_clock());
+    Ok((CryptoKey::generate(&mut |buf| env.fill_random(buf), now), Uuid::from_random(uuid)))
+}
+
+fn entity(name: &str) -> AuthEntityName {
+    name.parse().expect("names written in this file parse")
+}
+
+fn make_cluster(layout: &Layout, plan: &Plan, port: u16) -> Result<(), Failure> {
+    let (mon_key, fsid) = new_key()?;
+    let (admin_key, _) = new_key()?;
+    let (mgr_key, _) = new_key()?;
+    let all = [("mon", "allow *"), ("osd", "allow *"), ("mds", "allow *"), ("mgr", "allow *")];
+    let mon = EntityAuth::new(mon_key, [("mon", "allow *")]);
+    let admin = EntityAuth::new(admin_key, all);
+    let mgr = EntityAuth::new(
+        mgr_key,
+        [("mon", "allow profile mgr"), ("osd", "allow *"), ("mds", "allow *")],
+    );
+    let fsid = fsid.to_string();
+    let Plan { size, store, osd_size, sets, .. } = plan;
+    let conf = NewConf { fsid: &fsid, port, size: *size, store, osd_size: *osd_size, sets };
+    let conf_text = conf.text(layout);
+
+    for (kind, id) in [("mon", "a"), ("mgr", "x")] {
+        fs::create_dir_all(layout.data(kind, id))?;
+    }
+    let ring = |entries: &[(&str, &EntityAuth)]| {
+        let mut ring = Keyring::new();
+        for (name, auth) in entries {
+            ring.entries.insert(entity(name), (*auth).clone());
+        }
+        ring.to_text()
+    };
+    let mon_ring = ring(&[("mon.", &mon), ("client.admin", &admin), ("mgr.x", &mgr)]);
+    write_private(&layout.data("mon", "a").join("keyring"), &mon_ring)?;
+    write_private(&layout.data("mgr", "x").join("keyring"), &ring(&[("mgr.x", &mgr)]))?;
+    write_private(&layout.admin_keyring(), &ring(&[("client.admin", &admin)]))?;
+    // The configuration is written last but one: a folder that has it has all keys, too.
+    daemon::mkfs_mon(layout, &conf_text, "a")?;
+    write_private(&layout.conf(), &conf_text)
+}
+
+fn start_and_wait(
+    layout: &Layout,
+    plan: &Plan,
+    attached: bool,
+    started: Instant,
+) -> Result<(), Failure> {
+    let result = start_daemons(layout, plan, attached);
+    if let Err(failure) = result {
+        process::stop_all(layout);
+        return Err(failure);
+    }
+    let seconds = started.elapsed().as_secs_f32();
+    let count = layout.ids("osd").len();
+    println!("1 monitor, 1 manager, {count} OSDs serve after {seconds:.2} s");
+    println!("export CEPH_CONF={}", layout.conf().display());
+    if attached {
+        println!("Ctrl-C stops the cluster");
+        env::real::Runtime::new()?.block_on(|env| async move { env.termination().await });
+        process::stop_all(layout);
+    }
+    Ok(())
+}
+
+fn start_daemons(layout: &Layout, plan: &Plan, attached: bool) -> Result<(), Failure> {
+    process::start(layout, "mon", "a", !attached)?;
+    process::start(layout, "mgr", "x", !attached)?;
+    let known = layout.ids("osd");
+    for id in &known {
+        process::start(layout, "osd", id, !attached)?;
+    }
+    let new: Vec<u32> = (0..plan.osds).filter(|n| !known.contains(&n.to_string())).collect();
+    let (layout, osd_size, store) = (layout.clone(), plan.osd_size, plan.store.clone());
+    env::real::Runtime::new()?.block_on(move |env| async move {
+        let work = register_and_wait(&env, &layout, &new, osd_size, &store, attached);
+        match env.timeout(START_TIME, work).await {
+            Ok(result) => result,
+            Err(_) => Err(Failure::new(describe_late(&layout))),
+        }
+    })
+}
+
+async fn register_and_wait(
+    env: &Env,
+    layout: &Layout,
+    new: &[u32],
+    osd_size: u64,
+    store: &str,
+    attached: bool,
+) -> Result<(), Failure> {
+    let session = AdminSession::connect(env, layout).await?;
+    for n in new {
+        register_osd(&session, layout, *n, osd_size, store).await?;
+        process::start(layout, "osd", &n.to_string(), !attached)?;
+    }
+    let count = layout.ids("osd").len() as u64;
+    loop {
+        let status = session.json(r#"{"prefix":"status","format":"json"}"#, "").await?;
+        let up = status["osdmap"]["num_up_osds"].as_u64().unwrap_or(0);
+        let mgr = status["mgrmap"]["available"].as_bool().unwrap_or(false);
+        if up >= count && mgr {
+            return Ok(());
+        }
+        for name in ["mon.a".to_owned(), "mgr.x".to_owned()]
+            .into_iter()
+            .chain((0..count).map(|n| format!("osd.{n}")))
+        {
+            if layout.pid_file(&name).exists() && process::running(&layout.pid_file(&name)).is_none() {
+                return Err(Failure::new(format!(
+                    "{name} stopped: {}",
+                    process::log_tail(layout, &name)
+                )));
+            }
+        }
+        env.sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// `osd new`, then the OSD's keyring and store.
+pub(crate) async fn register_osd(
+    session: &AdminSession,
+    layout: &Layout,
+    n: u32,
+    osd_size: u64,
+    store: &str,
+) -> Result<(), Failure> {
+    let (key, uuid) = new_key()?;
+    let request = serde_json::json!({"prefix": "osd new", "uuid": uuid.to_string(), "id": n});
+    let secret = serde_json::json!({"cephx_secret": key.to_base64()});
+    session.command(&request.to_string(), &secret.to_string()).await?;
+    let data = layout.data("osd", &n.to_string());
+    fs::create_dir_all(&data)?;
+    let mut ring = Keyring::new();
+    ring.entries.insert(entity(&format!("osd.{n}")), EntityAuth::new(key, []));
+    write_private(&data.join("keyring"), &ring.to_text())?;
+    daemon::mkfs_osd(session.env(), layout, n, uuid, osd_size, store).await
+}
+
+fn describe_late(layout: &Layout) -> String {
+    let running: Vec<String> =
+        process::all_running(layout).into_iter().map(|(name, _)| name).collect();
+    format!(
+        "not all daemons served within {} s (running: {}); see {}/log",
+        START_TIME.as_secs(),
+        running.join(", "),
+        layout.dir().display()
+    )
+}
