@@ -1,1 +1,9 @@
-//! See docs/architecture.md.
+//! The manager: collects what daemons report about placement groups, disks and themselves, tells
+//! the monitors the sums, and answers the commands about them (`src/mgr/*` at v16.2, without
+//! modules in Python).
+
+mod daemon;
+mod error;
+
+pub use daemon::Mgr;
+pub use error::MgrError;
