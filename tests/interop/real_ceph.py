@@ -1,0 +1,97 @@
+"""A real Ceph 16.2 cluster from Debian's packages (memstore OSDs: no devices, no root needed), as
+the oracle beside ours."""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import time
+import uuid
+
+from cluster import Cluster, free_port
+
+CONF = """[global]
+fsid = {fsid}
+mon_initial_members = a
+mon_host = [v2:127.0.0.1:{port}]
+public_addr = 127.0.0.1
+run_dir = {dir}/run
+admin_socket = {dir}/run/$name.asok
+log_file = {dir}/log/$name.log
+pid_file = {dir}/run/$name.pid
+keyring = {dir}/keyring
+auth_allow_insecure_global_id_reclaim = false
+osd_crush_chooseleaf_type = 0
+osd_pool_default_size = 3
+osd_pool_default_min_size = 2
+osd_pool_default_pg_num = 32
+osd_pool_default_pg_autoscale_mode = off
+mon_allow_pool_delete = true
+mon_allow_pool_size_one = true
+mon_warn_on_pool_no_redundancy = false
+mon_data_avail_warn = 1
+mon_data_avail_crit = 0
+[mon]
+mon_data = {dir}/mon/$id
+[mgr]
+mgr_data = {dir}/mgr/$id
+mgr_initial_modules =
+[osd]
+osd_data = {dir}/osd/$id
+keyring = {dir}/osd/$id/keyring
+osd_objectstore = memstore
+memstore_device_bytes = 10737418240
+osd_class_dir = /usr/lib/x86_64-linux-gnu/rados-classes
+[client]
+admin_socket =
+"""
+
+
+class RealCeph(Cluster):
+    """`with RealCeph() as c:` starts and stops one monitor, one manager and `osds` OSDs."""
+
+    def __init__(self, osds=3):
+        super().__init__(osds=osds)
+        self.given = None
+
+    def sh(self, *args, **kw):
+        return subprocess.run(args, check=True, capture_output=True, env=dict(os.environ, CEPH_CONF=self.conf), **kw)
+
+    def up(self):
+        d = pathlib.Path(self.dir)
+        self.conf = str(d / "ceph.conf")
+        for folder in ("run", "log", "mon", "mgr/x", "osd"):
+            (d / folder).mkdir(parents=True)
+        fsid = str(uuid.uuid4())
+        (d / "ceph.conf").write_text(CONF.format(fsid=fsid, port=self.port, dir=d))
+        ring = str(d / "keyring")
+        self.sh("ceph-authtool", "--create-keyring", ring, "--gen-key", "-n", "mon.", "--cap", "mon", "allow *")
+        self.sh("ceph-authtool", ring, "--gen-key", "-n", "client.admin", *[x for s in ("mon", "osd", "mds", "mgr") for x in ("--cap", s, "allow *")])
+        self.sh("ceph-authtool", ring, "--gen-key", "-n", "mgr.x", "--cap", "mon", "allow profile mgr", "--cap", "osd", "allow *", "--cap", "mds", "allow *")
+        self.sh("monmaptool", "--create", "--addv", "a", f"[v2:127.0.0.1:{self.port}]", "--fsid", fsid, str(d / "monmap"))
+        self.sh("ceph-mon", "-i", "a", "--mkfs", "--monmap", str(d / "monmap"), "--keyring", ring)
+        self.sh("ceph-mon", "-i", "a")
+        self.sh("ceph-mgr", "-i", "x")
+        for n in range(self.options["osds"]):
+            data = d / "osd" / str(n)
+            data.mkdir()
+            osd, secret = str(uuid.uuid4()), self.sh("ceph-authtool", "--gen-print-key").stdout.decode().strip()
+            self.sh("ceph", "osd", "new", osd, "-i", "-", input=json.dumps({"cephx_secret": secret}).encode())
+            self.sh("ceph-authtool", "--create-keyring", str(data / "keyring"), "--name", f"osd.{n}", "--add-key", secret)
+            self.sh("ceph-osd", "-i", str(n), "--mkfs", "--osd-uuid", osd)
+            self.sh("ceph-osd", "-i", str(n))
+        self.wait(lambda: self.json("osd", "stat")["num_up_osds"] == self.options["osds"], 60, "OSDs up")
+
+    def __enter__(self):
+        self.dir = tempfile.mkdtemp(prefix="real-ceph-")
+        self.port = free_port()
+        self.up()
+        os.environ["CEPH_CONF"] = self.conf
+        return self
+
+    def __exit__(self, kind, value, trace):
+        for file in pathlib.Path(self.dir, "run").glob("*.pid"):
+            subprocess.run(["kill", "-9", file.read_text().strip()], check=False)
+        time.sleep(0.2)
+        shutil.rmtree(self.dir, ignore_errors=True)
