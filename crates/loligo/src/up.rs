@@ -1,4 +1,5 @@
-//! `loligo up`: makes a cluster in a folder, or brings back the one that is there.
+//! `loligo up`: makes a cluster in a folder, or brings back the one that is there: daemons that
+//! run already are left alone.
 //!
 //! A new cluster: keys and `ceph.conf`, the monitor's store, then the daemons; each OSD is
 //! registered with `osd new` as a deployment tool would with a Ceph monitor. `up` returns when
@@ -87,18 +88,20 @@ pub(crate) fn up(args: &UpArgs) -> Result<(), Failure> {
     let started = Instant::now();
     let plan = check(args)?;
     let layout = Layout::create(&args.dir.dir)?;
-    if let Some((name, pid)) = process::all_running(&layout).first() {
+    let existing = layout.read_conf()?;
+    let running = process::all_running(&layout);
+    if args.single_process && !running.is_empty() {
         return Err(Failure::new(format!(
-            "a cluster is running in {} ({name} is process {pid}); 'loligo down --dir {0}' stops it",
+            "a cluster is running in {}; 'loligo down --dir {0}' stops it",
             layout.dir().display()
         )));
     }
-    let existing = layout.read_conf()?;
+    let mon_runs = running.iter().any(|(name, _)| name == "mon.a");
     let port = match &existing {
         Some(conf) => conf_port(&layout, conf, plan.port)?,
         None => plan.port.unwrap_or(DEFAULT_PORT),
     };
-    if !port_is_free(port) {
+    if !mon_runs && !port_is_free(port) {
         return Err(Failure::new(format!(
             "port {port} on 127.0.0.1 is in use; give another with --port, or stop what listens there"
         )));
@@ -216,11 +219,13 @@ fn start_and_wait(
 }
 
 fn start_daemons(layout: &Layout, plan: &Plan, attached: bool) -> Result<(), Failure> {
-    process::start(layout, "mon", "a", !attached)?;
-    process::start(layout, "mgr", "x", !attached)?;
     let known = layout.ids("osd");
-    for id in &known {
-        process::start(layout, "osd", id, !attached)?;
+    let daemons = [("mon", "a"), ("mgr", "x")];
+    let daemons = daemons.into_iter().chain(known.iter().map(|id| ("osd", id.as_str())));
+    for (kind, id) in daemons {
+        if process::running(&layout.pid_file(&format!("{kind}.{id}"))).is_none() {
+            process::start(layout, kind, id, !attached)?;
+        }
     }
     let new: Vec<u32> = (0..plan.osds).filter(|n| !known.contains(&n.to_string())).collect();
     let (layout, osd_size, store) = (layout.clone(), plan.osd_size, plan.store.clone());
