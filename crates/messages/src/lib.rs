@@ -96,10 +96,13 @@ mod auth;
 mod command;
 mod config;
 mod log;
+mod mgr_beacon;
 mod mgr_digest;
+mod mgr_map;
 mod mgr_session;
 mod mon_get_version;
 mod mon_map;
+mod mon_mgr_report;
 mod mon_subscribe;
 mod osd_alive;
 mod osd_backoff;
@@ -124,12 +127,15 @@ pub use command::{
 };
 pub use config::{MConfig, MGetConfig};
 pub use log::{LogEntry, MLog, MLogAck};
+pub use mgr_beacon::{MMgrBeacon, MonCommand};
 pub use mgr_digest::MMgrDigest;
+pub use mgr_map::{MMgrMap, MServiceMap};
 pub use mgr_session::{
     DaemonHealthMetric, MMgrClose, MMgrConfigure, MMgrOpen, MMgrReport, PerfCounterType,
 };
 pub use mon_get_version::{MMonGetVersion, MMonGetVersionReply};
 pub use mon_map::{MMonGetMap, MMonMap};
+pub use mon_mgr_report::{MMonMgrReport, ProgressEvent};
 pub use mon_subscribe::{MMonSubscribe, MMonSubscribeAck, SUBSCRIBE_ONETIME, SubscribeItem};
 pub use osd_alive::MOSDAlive;
 pub use osd_backoff::{BackoffOp, MOSDBackoff};
