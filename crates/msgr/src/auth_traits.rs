@@ -35,8 +35,12 @@ pub trait ClientExchange {
     /// AUTH_REPLY_MORE has come: the payload of AUTH_REQUEST_MORE.
     fn on_reply_more(&mut self, payload: Bytes) -> Result<Bytes, AuthError>;
     /// AUTH_DONE has come.
-    fn on_done(&mut self, global_id: u64, mode: u32, payload: Bytes)
-    -> Result<SessionKeys, AuthError>;
+    fn on_done(
+        &mut self,
+        global_id: u64,
+        mode: u32,
+        payload: Bytes,
+    ) -> Result<SessionKeys, AuthError>;
     /// AUTH_BAD_METHOD has come: another request to try, or the error that ends the attempt.
     /// `errno` is positive.
     fn on_bad_method(
@@ -80,7 +84,8 @@ pub trait AuthServer {
         vec![auth::MODE_CRC, auth::MODE_SECURE]
     }
     /// Begins an exchange with somebody who connects, by a method that was allowed.
-    fn accept(&self, stranger: Stranger, method: u32) -> Result<Box<dyn ServerExchange>, AuthError>;
+    fn accept(&self, stranger: Stranger, method: u32)
+    -> Result<Box<dyn ServerExchange>, AuthError>;
 }
 
 /// The accepting side of one exchange.

@@ -115,7 +115,14 @@ impl Eq for Connection {}
 impl core::fmt::Debug for Connection {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let peer = self.0.peer.borrow();
-        write!(f, "#{} {} {} {:?}", self.0.id, peer.name, peer.addrs, self.0.phase.get())
+        write!(
+            f,
+            "#{} {} {} {:?}",
+            self.0.id,
+            peer.name,
+            peer.addrs,
+            self.0.phase.get()
+        )
     }
 }
 
@@ -178,7 +185,9 @@ impl Connection {
         }
         if inner.lossy.get() && inner.session.borrow().queued_bytes() > LOSSY_QUEUE_BYTES_MAX {
             tracing::info!(con = ?self, "peer does not read, resetting");
-            driver::fault(self, inner.generation.get());
+            // Not from here: the sender may be in the midst of something.
+            let (con, generation) = (self.clone(), inner.generation.get());
+            inner.env.go(async move { driver::fault(&con, generation) });
         }
     }
 
@@ -288,7 +297,10 @@ impl Inner {
     /// The one place where the phase changes.
     pub(crate) fn set_phase(&self, to: Phase) {
         let from = self.phase.get();
-        debug_assert!(from != Phase::Closed || to == Phase::Closed, "{from:?} to {to:?}");
+        debug_assert!(
+            from != Phase::Closed || to == Phase::Closed,
+            "{from:?} to {to:?}"
+        );
         self.phase.set(to);
     }
 

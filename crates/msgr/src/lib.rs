@@ -11,11 +11,15 @@
 
 mod auth_traits;
 mod connection;
+mod control;
 mod dispatch;
 mod driver;
+pub mod exchange;
 pub mod frame;
+mod handshake;
 mod messenger;
 mod policy;
+mod resolve;
 mod session;
 mod throttle;
 mod wake;

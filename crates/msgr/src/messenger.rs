@@ -163,7 +163,10 @@ impl Messenger {
             return con.clone();
         }
         let con = self.open(peer_kind, addrs);
-        self.0.registered.borrow_mut().insert(addrs.clone(), con.clone());
+        self.0
+            .registered
+            .borrow_mut()
+            .insert(addrs.clone(), con.clone());
         driver::spawn_connector(&con);
         con
     }
@@ -179,13 +182,22 @@ impl Messenger {
 
     fn open(&self, peer_kind: u8, addrs: &AddrVec) -> Connection {
         let peer = Peer {
-            name: EntityName { kind: peer_kind, num: -1 },
+            name: EntityName {
+                kind: peer_kind,
+                num: -1,
+            },
             addrs: addrs.clone(),
             socket_addr: addrs.msgr2().copied().unwrap_or_else(|| addrs.front()),
             ..Peer::default()
         };
         let policy = self.0.config.policies.of(peer_kind).clone();
-        let start = Start { peer_kind, policy, peer, phase: Phase::Connecting, loopback: false };
+        let start = Start {
+            peer_kind,
+            policy,
+            peer,
+            phase: Phase::Connecting,
+            loopback: false,
+        };
         Connection::start(&self.0, self.0.new_id(), start)
     }
 
@@ -204,8 +216,13 @@ impl Messenger {
             ..Peer::default()
         };
         let policy = self.0.config.policies.of(name.kind).clone();
-        let start =
-            Start { peer_kind: name.kind, policy, peer, phase: Phase::Ready, loopback: true };
+        let start = Start {
+            peer_kind: name.kind,
+            policy,
+            peer,
+            phase: Phase::Ready,
+            loopback: true,
+        };
         let con = Connection::start(&self.0, LOOPBACK_ID, start);
         self.0.others.borrow_mut().insert(LOOPBACK_ID, con.clone());
         driver::spawn_loopback(&con);
@@ -257,7 +274,12 @@ impl Shared {
 
     pub(crate) fn connections(&self) -> Vec<Connection> {
         let mut all: BTreeMap<u64, Connection> = self.others.borrow().clone();
-        all.extend(self.registered.borrow().values().map(|con| (con.id(), con.clone())));
+        all.extend(
+            self.registered
+                .borrow()
+                .values()
+                .map(|con| (con.id(), con.clone())),
+        );
         all.into_values().collect()
     }
 

@@ -63,13 +63,21 @@ impl FrameReader {
         match self.gcm {
             None => {
                 (if first > 0 { first + 4 } else { 0 })
-                    + (if p.segments > 1 { rest + EPILOGUE_LEN } else { 0 })
+                    + (if p.segments > 1 {
+                        rest + EPILOGUE_LEN
+                    } else {
+                        0
+                    })
             }
             Some(_) => {
                 let more = first.saturating_sub(INLINE_LEN);
                 let rest: usize = p.lens[1..].iter().map(|len| padded(*len as usize)).sum();
                 (if more > 0 { padded(more) + TAG_LEN } else { 0 })
-                    + (if p.segments > 1 { rest + 16 + TAG_LEN } else { 0 })
+                    + (if p.segments > 1 {
+                        rest + 16 + TAG_LEN
+                    } else {
+                        0
+                    })
             }
         }
     }
@@ -103,16 +111,27 @@ impl FrameReader {
         }
     }
 
+    /// Whether a preamble was taken and its body is missing.
+    pub fn awaits_body(&self) -> bool {
+        self.pending.is_some()
+    }
+
     /// Takes the body that belongs to the preamble taken; `None` if bytes are missing, and for a
     /// frame its sender aborted (call `preamble` again in that case: it is gone).
     pub fn body(&mut self, buf: &mut BytesMut) -> Result<Option<Frame>, FrameError> {
         let need = self.need();
-        let Some((p, _)) = &self.pending else { return Ok(None) };
+        let Some((p, _)) = &self.pending else {
+            return Ok(None);
+        };
         if buf.len() < need {
             return Ok(None);
         }
         let p = *p;
-        let inline = self.pending.take().map(|(_, inline)| inline).unwrap_or_default();
+        let inline = self
+            .pending
+            .take()
+            .map(|(_, inline)| inline)
+            .unwrap_or_default();
         let body = buf.split_to(need);
         match &mut self.gcm {
             None => crc_body(&p, body.freeze()),
@@ -145,7 +164,8 @@ fn complete(status: u8) -> Result<bool, FrameError> {
 }
 
 fn crc_body(p: &Preamble, body: Bytes) -> Result<Option<Frame>, FrameError> {
-    let u32_at = |at: usize| u32::from_le_bytes([body[at], body[at + 1], body[at + 2], body[at + 3]]);
+    let u32_at =
+        |at: usize| u32::from_le_bytes([body[at], body[at + 1], body[at + 2], body[at + 3]]);
     let mut segments = [const { Bytes::new() }; SEGMENTS_MAX];
     let mut at = 0;
     let first = p.lens[0] as usize;
@@ -170,7 +190,11 @@ fn crc_body(p: &Preamble, body: Bytes) -> Result<Option<Frame>, FrameError> {
             }
         }
     }
-    Ok(Some(Frame { tag: p.tag, count: p.segments, segments }))
+    Ok(Some(Frame {
+        tag: p.tag,
+        count: p.segments,
+        segments,
+    }))
 }
 
 fn secure_body(
@@ -205,5 +229,9 @@ fn secure_body(
             at += padded(len);
         }
     }
-    Ok(Some(Frame { tag: p.tag, count: p.segments, segments }))
+    Ok(Some(Frame {
+        tag: p.tag,
+        count: p.segments,
+        segments,
+    }))
 }

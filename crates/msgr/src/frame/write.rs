@@ -95,45 +95,51 @@ impl FrameWriter {
 
     /// Adds a frame of one segment.
     pub fn control(&mut self, tag: u8, payload: &[u8], out: &mut SendBatch) {
-        let payload = [Bytes::copy_from_slice(payload)];
-        self.frame(tag, [&payload, &[], &[], &[]], out);
+        self.frame(tag, payload, [&[]; 3], out);
     }
 
-    /// Adds a frame. Each segment is a list of buffers; trailing empty segments are left off.
-    pub fn frame(&mut self, tag: u8, segments: [&[Bytes]; SEGMENTS_MAX], out: &mut SendBatch) {
+    /// Adds a frame: its first segment, and the others as lists of buffers. Trailing empty
+    /// segments are left off.
+    pub fn frame(&mut self, tag: u8, first: &[u8], rest: [&[Bytes]; 3], out: &mut SendBatch) {
         let mut lens = [0; SEGMENTS_MAX];
         let mut count = 1;
-        for (i, bufs) in segments.iter().enumerate() {
-            // Lengths are bounded by FRONT_MAX and the like, far below u32.
-            lens[i] = bufs.iter().map(Bytes::len).sum::<usize>() as u32;
-            if lens[i] > 0 {
-                count = i + 1;
+        // Lengths are bounded by FRONT_MAX and the like, far below u32.
+        lens[0] = first.len() as u32;
+        for (i, bufs) in rest.iter().enumerate() {
+            lens[i + 1] = bufs.iter().map(Bytes::len).sum::<usize>() as u32;
+            if lens[i + 1] > 0 {
+                count = i + 2;
             }
         }
-        let preamble = Preamble { tag, segments: count, lens };
+        let preamble = Preamble {
+            tag,
+            segments: count,
+            lens,
+        };
         match &mut self.gcm {
-            None => crc_frame(&preamble, segments, out),
-            Some(gcm) => secure_frame(&preamble, segments, gcm, out),
+            None => crc_frame(&preamble, first, rest, out),
+            Some(gcm) => secure_frame(&preamble, first, rest, gcm, out),
         }
     }
 }
 
-fn crc_frame(p: &Preamble, segments: [&[Bytes]; SEGMENTS_MAX], out: &mut SendBatch) {
+fn crc_frame(p: &Preamble, first: &[u8], rest: [&[Bytes]; 3], out: &mut SendBatch) {
     out.tail.reserve(256);
     out.copy(&p.encode());
-    let segment_crc =
-        |bufs: &[Bytes]| bufs.iter().fold(CRC_START, |start, bytes| crc(start, bytes));
-    if p.lens[0] > 0 {
-        segments[0].iter().for_each(|bytes| out.share(bytes));
-        out.copy(&segment_crc(segments[0]).to_le_bytes());
+    if !first.is_empty() {
+        out.copy(first);
+        out.copy(&crc(CRC_START, first).to_le_bytes());
     }
     if p.segments > 1 {
         let mut epilogue = [0; EPILOGUE_LEN];
         epilogue[0] = LATE_COMPLETE;
-        for i in 1..p.segments {
-            segments[i].iter().for_each(|bytes| out.share(bytes));
-            let at = 1 + (i - 1) * 4;
-            epilogue[at..at + 4].copy_from_slice(&segment_crc(segments[i]).to_le_bytes());
+        for (i, bufs) in rest.iter().enumerate().take(p.segments - 1) {
+            let mut sum = CRC_START;
+            for bytes in *bufs {
+                sum = crc(sum, bytes);
+                out.share(bytes);
+            }
+            epilogue[1 + i * 4..5 + i * 4].copy_from_slice(&sum.to_le_bytes());
         }
         out.copy(&epilogue);
     }
@@ -141,11 +147,11 @@ fn crc_frame(p: &Preamble, segments: [&[Bytes]; SEGMENTS_MAX], out: &mut SendBat
 
 fn secure_frame(
     p: &Preamble,
-    segments: [&[Bytes]; SEGMENTS_MAX],
+    first: &[u8],
+    rest: [&[Bytes]; 3],
     gcm: &mut GcmStream,
     out: &mut SendBatch,
 ) {
-    let first = segments[0].concat();
     let (inline, more) = first.split_at(first.len().min(INLINE_LEN));
     let mut head = [0; PREAMBLE_LEN + INLINE_LEN];
     head[..PREAMBLE_LEN].copy_from_slice(&p.encode());
@@ -163,8 +169,8 @@ fn secure_frame(
     if p.segments > 1 {
         let len: usize = p.lens[1..].iter().map(|len| padded(*len as usize)).sum();
         let mut record = BytesMut::with_capacity(len + 16 + TAG_LEN);
-        for i in 1..p.segments {
-            segments[i].iter().for_each(|bytes| record.put_slice(bytes));
+        for bufs in &rest[..p.segments - 1] {
+            bufs.iter().for_each(|bytes| record.put_slice(bytes));
             record.resize(padded(record.len()), 0);
         }
         record.put_u8(LATE_COMPLETE);
