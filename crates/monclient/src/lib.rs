@@ -8,6 +8,7 @@
 //! concerns monitors: [`MonClient::on_message`], [`MonClient::on_connection`].
 
 mod credentials;
+mod osd_maps;
 mod session;
 mod settings;
 
@@ -21,6 +22,7 @@ use auth::{AuthError, RotatingSecrets};
 use bytes::Bytes;
 use env::Env;
 use env::sync::{Notify, Sender, oneshot};
+use maps::MonMap;
 use messages::{
     MConfig, MMonCommand, MMonCommandAck, MMonGetVersion, MMonGetVersionReply, MMonMap,
     MMonSubscribe, Message, SUBSCRIBE_ONETIME, SubscribeItem,
@@ -30,6 +32,7 @@ use types::entity::MON;
 use types::{AddrVec, AuthEntityName, RawMessage, UTime, Uuid};
 
 pub use credentials::Credentials;
+pub use osd_maps::OsdMaps;
 pub use settings::{Settings, SettingsError, parse_mon_host};
 
 /// Commands and version questions under way at a time; more are refused with EAGAIN.
@@ -249,6 +252,12 @@ impl MonClient {
         }
     }
 
+    /// As [`MonClient::subscribe`], and asks even if the same was asked for before.
+    pub fn subscribe_again(&self, what: &str, start: u64, onetime: bool) {
+        self.0.wanted.borrow_mut().remove(what);
+        self.subscribe(what, start, onetime);
+    }
+
     /// A version has come: later sessions ask for what follows it.
     pub fn got(&self, what: &str, version: u64) {
         let mut wanted = self.0.wanted.borrow_mut();
@@ -371,6 +380,7 @@ impl MonClient {
                 }
             }),
             MMonMap::TYPE => MMonMap::decode(raw).map(|m| {
+                self.on_monmap(&m.monmap);
                 if let Some(events) = self.events() {
                     events.on_monmap(m.monmap);
                 }
@@ -385,6 +395,19 @@ impl MonClient {
             tracing::warn!("monitor message of type {}: {error}", raw.header.kind);
         }
         None
+    }
+
+    fn on_monmap(&self, bytes: &Bytes) {
+        match <MonMap as denc::Denc>::from_bytes(bytes) {
+            Ok(map) => {
+                self.set_fsid(map.fsid);
+                self.got("monmap", map.epoch.into());
+                let v2 = map.mon_info.values().filter_map(|m| m.public_addrs.msgr2());
+                self.set_mons(v2.map(|addr| AddrVec::of(*addr)).collect(), map.epoch);
+                self.0.changed.notify_all();
+            }
+            Err(error) => tracing::warn!("a monmap does not decode: {error}"),
+        }
     }
 
     fn on_command_ack(&self, raw: &RawMessage, ack: MMonCommandAck) {
