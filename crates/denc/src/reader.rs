@@ -143,6 +143,17 @@ impl<'a> Reader<'a> {
         self.counted(|r| fields(r, version))
     }
 
+    /// Takes a versioned struct as it stands, envelope included, to be decoded later or passed on.
+    pub fn raw_envelope(&mut self) -> Result<Bytes, Error> {
+        const HEAD: usize = 6;
+        if self.remaining() < HEAD {
+            return Err(Error::Truncated { need: HEAD, have: self.remaining() });
+        }
+        let head = &self.buf[self.pos + 2..self.pos + HEAD];
+        let len = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
+        self.bytes(HEAD.saturating_add(len))
+    }
+
     /// Reads a u32 byte length and gives `fields` a cursor confined to it; what it leaves is
     /// skipped.
     #[inline]

@@ -43,7 +43,13 @@ impl Denc for MonCommand {
             let (cmdstring, helpstring) = (r.get()?, r.get()?);
             let (module, req_perms) = (r.get()?, r.get()?);
             let _: Bytes = r.blob()?;
-            Ok(MonCommand { cmdstring, helpstring, module, req_perms, flags: r.u64()? })
+            Ok(MonCommand {
+                cmdstring,
+                helpstring,
+                module,
+                req_perms,
+                flags: r.u64()?,
+            })
         })
     }
 }
@@ -157,7 +163,11 @@ mod tests {
                 flags: 8,
             }],
             metadata: [("arch".to_owned(), "x86_64".to_owned())].into(),
-            modules: vec![ModuleInfo { name: "status".into(), can_run: true, ..Default::default() }],
+            modules: vec![ModuleInfo {
+                name: "status".into(),
+                can_run: true,
+                ..Default::default()
+            }],
             clients: vec![("status".into(), AddrVec::default())],
             ..MMgrBeacon::default()
         };
