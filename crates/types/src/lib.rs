@@ -36,6 +36,6 @@ pub use message::{MsgHeader, RawMessage};
 pub use pg::{PgId, PgShard, SpgId};
 pub use reqid::OsdReqId;
 pub use snap::{NOSNAP, SNAPDIR, SnapContext, SnapId};
-pub use time::UTime;
+pub use time::{Span, UTime};
 pub use uuid::Uuid;
 pub use version::EVersion;

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::time::Duration;
 
-use denc::Denc;
+use denc::{Denc, Error, Reader, Writer};
 
 /// Seconds and nanoseconds since 1970 UTC, or a span. Wire: utime_t (u32, u32).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Denc)]
@@ -178,6 +178,62 @@ impl Calendar {
             second: second_of_day % 60,
             weekday: (days + 4) % 7,
         }
+    }
+}
+
+/// A signed length of time, or a point of a clock that starts anywhere. Wire: s32 seconds, s32
+/// nanoseconds (ceph::signedspan, ceph::timespan).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Span(
+    /// Nanoseconds.
+    pub i64,
+);
+
+const NANOS: i64 = 1_000_000_000;
+
+impl Span {
+    /// No time.
+    pub const ZERO: Span = Span(0);
+
+    /// A span of this length, cut at 292 years.
+    pub fn from_duration(d: Duration) -> Span {
+        Span(i64::try_from(d.as_nanos()).unwrap_or(i64::MAX))
+    }
+
+    /// The length; 0 for a negative one.
+    pub fn to_duration(self) -> Duration {
+        Duration::from_nanos(u64::try_from(self.0).unwrap_or(0))
+    }
+
+    /// Seconds.
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / NANOS as f64
+    }
+
+    /// Whether this is no time.
+    pub fn is_zero(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Sum, cut at the ends of the range.
+    pub fn plus(self, other: Span) -> Span {
+        Span(self.0.saturating_add(other.0))
+    }
+
+    /// Difference, cut at the ends of the range.
+    pub fn minus(self, other: Span) -> Span {
+        Span(self.0.saturating_sub(other.0))
+    }
+}
+
+impl Denc for Span {
+    fn encode(&self, w: &mut Writer) {
+        w.i32((self.0 / NANOS) as i32);
+        w.i32((self.0 % NANOS) as i32);
+    }
+    fn decode(r: &mut Reader<'_>) -> Result<Span, Error> {
+        let (secs, nanos) = (r.i32()?, r.i32()?);
+        Ok(Span(i64::from(secs) * NANOS + i64::from(nanos)))
     }
 }
 
