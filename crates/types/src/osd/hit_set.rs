@@ -216,14 +216,8 @@ impl Denc for HitSetParams {
     fn encode(&self, w: &mut Writer) {
         w.envelope(1, 1, |w| match *self {
             HitSetParams::None => w.u8(0),
-            HitSetParams::ExplicitHash => {
-                w.u8(1);
-                w.envelope(1, 1, |_| {});
-            }
-            HitSetParams::ExplicitObject => {
-                w.u8(2);
-                w.envelope(1, 1, |_| {});
-            }
+            HitSetParams::ExplicitHash => w.u8(1),
+            HitSetParams::ExplicitObject => w.u8(2),
             HitSetParams::Bloom {
                 fpp_micro,
                 target_size,
@@ -241,12 +235,8 @@ impl Denc for HitSetParams {
     fn decode(r: &mut Reader<'_>) -> Result<HitSetParams, Error> {
         r.envelope("HitSetParams", 1, 1, |r, _| match r.u8()? {
             0 => Ok(HitSetParams::None),
-            1 => r.envelope("ExplicitHashParams", 1, 1, |_, _| {
-                Ok(HitSetParams::ExplicitHash)
-            }),
-            2 => r.envelope("ExplicitObjectParams", 1, 1, |_, _| {
-                Ok(HitSetParams::ExplicitObject)
-            }),
+            1 => Ok(HitSetParams::ExplicitHash),
+            2 => Ok(HitSetParams::ExplicitObject),
             3 => r.envelope("BloomParams", 1, 1, |r, _| {
                 Ok(HitSetParams::Bloom {
                     fpp_micro: r.u32()?,

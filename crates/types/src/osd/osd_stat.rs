@@ -27,14 +27,40 @@ impl Pow2Hist {
     }
 }
 
-/// Latencies of a store, nanoseconds. Wire: objectstore_perf_stat_t v2/c2.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Denc)]
-#[denc(v = 2, compat = 2, oldest = 2)]
+/// Latencies of a store, nanoseconds. Wire: objectstore_perf_stat_t v1: two u32 of milliseconds,
+/// as 16.2 sends it to its peers; v2 with u64 of nanoseconds is read too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ObjectStorePerfStat {
     /// Until durable.
     pub commit_latency_ns: u64,
     /// Until readable.
     pub apply_latency_ns: u64,
+}
+
+const NS_PER_MS: u64 = 1_000_000;
+
+impl Denc for ObjectStorePerfStat {
+    fn encode(&self, w: &mut Writer) {
+        w.envelope(1, 1, |w| {
+            w.u32((self.commit_latency_ns / NS_PER_MS) as u32);
+            w.u32((self.apply_latency_ns / NS_PER_MS) as u32);
+        });
+    }
+    fn decode(r: &mut Reader<'_>) -> Result<ObjectStorePerfStat, Error> {
+        r.envelope("ObjectStorePerfStat", 2, 1, |r, v| {
+            let mut next = || -> Result<u64, Error> {
+                if v >= 2 {
+                    r.u64()
+                } else {
+                    Ok(u64::from(r.u32()?) * NS_PER_MS)
+                }
+            };
+            Ok(ObjectStorePerfStat {
+                commit_latency_ns: next()?,
+                apply_latency_ns: next()?,
+            })
+        })
+    }
 }
 
 /// Heartbeat times to one peer, microseconds: averages, least and most over 1, 5 and 15 minutes.

@@ -181,7 +181,7 @@ pub struct ObjectCopyData {
     pub reqids: Vec<(OsdReqId, u64)>,
     /// Number of truncations.
     #[denc(since = 7)]
-    pub truncate_seq: u32,
+    pub truncate_seq: u64,
     /// Size of the last.
     #[denc(since = 7)]
     pub truncate_size: u64,

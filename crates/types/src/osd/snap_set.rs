@@ -12,6 +12,8 @@ use crate::snap::SnapId;
 pub struct SnapSet {
     /// Newest snapshot the head has seen.
     pub seq: SnapId,
+    /// The snapshots of the last write's context, as releases before octopus kept them; empty.
+    pub legacy_snaps: Vec<SnapId>,
     /// Clone ids, oldest first. A clone's id is the newest snapshot it serves.
     pub clones: Vec<SnapId>,
     /// For each clone, the ranges it shares with the next newer clone or the head.
@@ -36,7 +38,7 @@ impl Denc for SnapSet {
         w.envelope(3, 2, |w| {
             w.u64(self.seq);
             w.bool(true); // head_exists
-            w.u32(0); // snaps, told by clone_snaps now
+            w.put(&self.legacy_snaps);
             w.put(&self.clones);
             w.put(&self.clone_overlap);
             w.put(&self.clone_size);
@@ -47,9 +49,9 @@ impl Denc for SnapSet {
         r.envelope("SnapSet", 3, 3, |r, _| {
             let seq = r.u64()?;
             r.u8()?;
-            let _snaps: Vec<SnapId> = r.get()?;
             Ok(SnapSet {
                 seq,
+                legacy_snaps: r.get()?,
                 clones: r.get()?,
                 clone_overlap: r.get()?,
                 clone_size: r.get()?,
