@@ -1,41 +1,331 @@
-//! The daemon: start, dispatch, stop.
+//! The daemon: start, dispatch, stop. What it knows lies in [`Cluster`] and [`Daemons`]; what it
+//! does about it in `beacon`, `report` and `commands`.
 
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 
 use auth::Keyring;
+use bytes::Bytes;
 use command::CommandReply;
 use config::Config;
+use env::sync::Notify;
 use env::{Env, LocalFuture};
-use monclient::Settings;
-use types::entity::{MDS, MGR, MON, OSD};
+use maps::MgrMap;
+use messages::{
+    MCommand, MCommandReply, MMgrClose, MMgrCommand, MMgrCommandReply, MMgrConfigure,
+    MMgrDigest, MMgrMap, MMgrOpen, MMgrReport, MOSDMap, MPGStats, MServiceMap, Message,
+};
+use monclient::{MonClient, MonEvents, OsdMaps, Settings};
+use msgr::{Connection, Dispatcher, Incoming, Messenger, Policies, Policy};
+use types::entity::{EntityName, MDS, MGR, MON, OSD};
 
 use crate::MgrError;
+use crate::cluster::Cluster;
+use crate::commands;
+use crate::daemons::{DaemonKey, Daemons};
+use crate::{beacon, report};
 
 /// A running manager.
 pub struct Mgr {
-    #[expect(dead_code, reason = "used by what follows")]
-    config: Rc<Config>,
+    pub(crate) env: Env,
+    pub(crate) config: Rc<Config>,
+    pub(crate) messenger: Messenger,
+    pub(crate) monc: MonClient,
+    pub(crate) osdmaps: OsdMaps,
+    pub(crate) mgrmap: RefCell<MgrMap>,
+    pub(crate) cluster: RefCell<Cluster>,
+    pub(crate) daemons: RefCell<Daemons>,
+    /// This process is the active manager and serves.
+    pub(crate) active: Cell<bool>,
+    /// Wakes the beacon and the report before their time.
+    pub(crate) beacon_now: Notify,
+    pub(crate) report_now: Notify,
+    pub(crate) stopped: Cell<bool>,
 }
 
 impl Mgr {
-    /// Starts a manager: listens, opens a session with the monitors.
+    /// Starts a manager: listens, opens a session with the monitors and offers itself to them.
+    /// Returns when the session is open.
     pub async fn start(
         env: Env,
         config: Rc<Config>,
         keyring: Keyring,
     ) -> Result<Rc<Mgr>, MgrError> {
         let want = u32::from(MON | OSD | MDS | MGR);
-        let settings = Settings::from_config(&config, Some(&keyring), want)
-            .map_err(MgrError::Settings)?;
-        let _ = (env, settings);
-        Ok(Rc::new(Mgr { config }))
+        let settings =
+            Settings::from_config(&config, Some(&keyring), want).map_err(MgrError::Settings)?;
+        let name = EntityName { kind: MGR, num: -1 };
+        let nonce = u32::try_from(env.random_u64() >> 33).unwrap_or(1).max(1);
+        let of_config = |bytes: &str, messages: &str| {
+            Policy::stateless_server().throttled(config.uint(bytes), config.uint(messages))
+        };
+        let policies = Policies::new(of_config("mgr_client_bytes", "mgr_client_messages"))
+            .with(OSD, of_config("mgr_osd_bytes", "mgr_osd_messages"))
+            .with(MDS, of_config("mgr_mds_bytes", "mgr_mds_messages"))
+            .with(MON, Policy::lossy_client());
+        let messenger = Messenger::new(env.clone(), msgr::Config::new(name, nonce, policies));
+        let monc = MonClient::new(env.clone(), messenger.clone(), settings);
+        let mgr = Rc::new(Mgr {
+            env: env.clone(),
+            config,
+            messenger: messenger.clone(),
+            monc: monc.clone(),
+            osdmaps: OsdMaps::new(),
+            mgrmap: RefCell::default(),
+            cluster: RefCell::default(),
+            daemons: RefCell::default(),
+            active: Cell::new(false),
+            beacon_now: Notify::default(),
+            report_now: Notify::default(),
+            stopped: Cell::new(false),
+        });
+        messenger.set_dispatcher(Rc::new(Dispatch(mgr.clone())));
+        mgr.bind().map_err(MgrError::Bind)?;
+        for what in ["config", "monmap", "mgrmap", "osdmap", "servicemap", "mgrdigest"] {
+            monc.subscribe(what, 0, false);
+        }
+        monc.start(Rc::new(Events(mgr.clone())));
+        if let Err(error) = monc.authenticated().await {
+            mgr.shutdown().await;
+            return Err(MgrError::Auth(error));
+        }
+        env.go(beacon::run(mgr.clone()));
+        env.go(report::run(mgr.clone()));
+        Ok(mgr)
+    }
+
+    /// Listens on the first free port of the range.
+    fn bind(&self) -> std::io::Result<()> {
+        let ip = self.config.str("public_addr");
+        let ip = ip.split('/').next().and_then(|ip| ip.parse::<IpAddr>().ok());
+        let ip = ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let port_of = |name: &str| u16::try_from(self.config.uint(name)).unwrap_or(0);
+        let (min, max) = (port_of("ms_bind_port_min"), port_of("ms_bind_port_max"));
+        let mut last = Err(std::io::ErrorKind::AddrNotAvailable.into());
+        for port in min..=max {
+            last = self.messenger.bind(SocketAddr::new(ip, port)).map(|_| ());
+            match &last {
+                Err(e) if e.kind() == std::io::ErrorKind::AddrInUse => {}
+                _ => break,
+            }
+        }
+        last
+    }
+
+    /// The name without `mgr.`.
+    pub(crate) fn id(&self) -> &str {
+        self.config.id()
     }
 
     /// Runs a command of the admin socket, given as JSON.
     pub fn admin_command(self: &Rc<Self>, json: String) -> LocalFuture<CommandReply> {
-        Box::pin(async move { CommandReply::error(22, json) })
+        let mgr = self.clone();
+        Box::pin(async move { commands::tell(&mgr, &[json]) })
     }
 
-    /// Stops serving and says goodbye.
-    pub async fn shutdown(self: &Rc<Self>) {}
+    /// Stops serving and closes all sessions.
+    pub async fn shutdown(self: &Rc<Self>) {
+        self.stopped.set(true);
+        self.active.set(false);
+        self.beacon_now.notify_all();
+        self.report_now.notify_all();
+        self.monc.stop();
+        self.messenger.shutdown();
+    }
+
+    fn on_mgrmap(self: &Rc<Self>, map: MgrMap) {
+        self.monc.got("mgrmap", map.epoch.into());
+        let ours = map.active_gid != 0 && map.active_gid == self.monc.global_id();
+        let news = ours != self.active.get();
+        let shown = map.available;
+        *self.mgrmap.borrow_mut() = map;
+        if news {
+            tracing::info!("mgr.{} is {}", self.id(), if ours { "active" } else { "standby" });
+            self.active.set(ours);
+            if !ours {
+                // Daemons go to the new active one by themselves when this one is silent.
+                self.close_daemons();
+            }
+        }
+        if news || (ours && !shown) {
+            self.beacon_now.notify_all();
+        }
+    }
+
+    fn close_daemons(&self) {
+        for con in self.messenger.connections() {
+            if con.peer_kind() != MON && !con.is_loopback() {
+                con.mark_down();
+            }
+        }
+        self.daemons.borrow_mut().clear();
+    }
+
+    fn on_open(&self, con: &Connection, open: MMgrOpen) {
+        let key = DaemonKey::of(con, &open.service_name, &open.daemon_name);
+        con.set_session(Some(Rc::new(key.clone())));
+        self.daemons.borrow_mut().open(key, con, &open);
+        if open.service.is_some() {
+            self.update_service(con, &open);
+        }
+        let period = u32::try_from(self.config.uint("mgr_stats_period")).unwrap_or(5);
+        let threshold = u32::try_from(self.config.uint("mgr_stats_threshold")).unwrap_or(5);
+        con.send(MMgrConfigure::plain(period, threshold).encode());
+    }
+
+    fn update_service(&self, con: &Connection, open: &MMgrOpen) {
+        let now = types::UTime::from_duration(self.env.wall_clock());
+        let mut cluster = self.cluster.borrow_mut();
+        cluster.service_daemon(con.peer_global_id(), open, now);
+        self.report_now.notify_all();
+    }
+
+    fn on_pg_stats(&self, con: &Connection, stats: MPGStats) {
+        if con.peer_kind() != OSD {
+            return;
+        }
+        let osd = i32::try_from(con.peer_name().num).unwrap_or(-1);
+        let fsid = self.monc.fsid();
+        if !fsid.is_zero() && stats.fsid != fsid {
+            return;
+        }
+        let now = types::UTime::from_duration(self.env.wall_clock());
+        let map = self.osdmaps.current();
+        let news = self.cluster.borrow_mut().ingest(osd, &stats, &map, now);
+        if news {
+            self.report_now.notify_all();
+        }
+        con.send(crate::cluster::ack_of(&stats).encode());
+    }
 }
+
+/// The messenger's calls.
+struct Dispatch(Rc<Mgr>);
+
+fn logged<T>(what: Result<T, denc::Error>, kind: u16) -> Option<T> {
+    what.inspect_err(|error| tracing::warn!("message of type {kind:#x}: {error}")).ok()
+}
+
+impl Dispatcher for Dispatch {
+    fn on_message(&self, con: &Connection, incoming: Incoming) {
+        let mgr = &self.0;
+        let Some(incoming) = mgr.monc.on_message(con, incoming) else { return };
+        let raw = &incoming.message;
+        let kind = raw.header.kind;
+        match kind {
+            MMgrMap::TYPE if con.peer_kind() == MON => {
+                if let Some(m) = logged(MMgrMap::decode(raw), kind) {
+                    mgr.on_mgrmap(m.map);
+                }
+            }
+            MOSDMap::TYPE if con.peer_kind() == MON => {
+                if let Some(m) = logged(MOSDMap::decode(raw), kind) {
+                    let maps = mgr.osdmaps.take(&mgr.monc, &m, false);
+                    if let Some(map) = maps.last() {
+                        mgr.cluster.borrow_mut().on_osdmap(map);
+                        mgr.report_now.notify_all();
+                    }
+                }
+            }
+            MServiceMap::TYPE if con.peer_kind() == MON => {
+                if let Some(m) = logged(MServiceMap::decode(raw), kind) {
+                    mgr.monc.got("servicemap", m.service_map.epoch.into());
+                    mgr.cluster.borrow_mut().on_service_map(m.service_map);
+                }
+            }
+            MMgrDigest::TYPE if con.peer_kind() == MON => {
+                if let Some(m) = logged(MMgrDigest::decode(raw), kind) {
+                    mgr.cluster.borrow_mut().on_digest(m);
+                }
+            }
+            MMgrOpen::TYPE if mgr.active.get() => {
+                if let Some(m) = logged(MMgrOpen::decode(raw), kind) {
+                    mgr.on_open(con, m);
+                }
+            }
+            MMgrReport::TYPE if mgr.active.get() => {
+                if let (Some(m), Some(key)) =
+                    (logged(MMgrReport::decode(raw), kind), con.session::<DaemonKey>())
+                {
+                    mgr.daemons.borrow_mut().report(&key, &m, mgr.env.now());
+                }
+            }
+            MMgrClose::TYPE => {
+                if let Some(key) = con.session::<DaemonKey>() {
+                    mgr.daemons.borrow_mut().close(&key);
+                }
+            }
+            MPGStats::TYPE if mgr.active.get() => {
+                if let Some(m) = logged(MPGStats::decode(raw), kind) {
+                    mgr.on_pg_stats(con, m);
+                }
+            }
+            MMgrCommand::TYPE => {
+                if let Some(m) = logged(MMgrCommand::decode(raw), kind) {
+                    on_command(mgr.clone(), con.clone(), incoming, m.cmd, m.input);
+                }
+            }
+            MCommand::TYPE => {
+                if let Some(m) = logged(MCommand::decode(raw), kind) {
+                    on_tell(mgr, con, raw.header.tid, &m.cmd);
+                }
+            }
+            _ => tracing::debug!("{} sent a message of type {kind:#x}", con.peer_name()),
+        }
+    }
+
+    fn on_connect(&self, con: &Connection) {
+        self.0.monc.on_connection(con);
+    }
+
+    fn on_reset(&self, con: &Connection) {
+        if !self.0.monc.on_connection(con) {
+            if let Some(key) = con.session::<DaemonKey>() {
+                self.0.daemons.borrow_mut().lost(&key, con);
+            }
+        }
+    }
+
+    fn on_refused(&self, con: &Connection) {
+        self.0.monc.on_connection(con);
+    }
+}
+
+fn on_command(mgr: Rc<Mgr>, con: Connection, incoming: Incoming, cmd: Vec<String>, input: Bytes) {
+    let env = mgr.env.clone();
+    env.go(async move {
+        let tid = incoming.message.header.tid;
+        let reply = commands::run(&mgr, &con, &cmd, input).await;
+        let reply = MMgrCommandReply { rc: reply.rc, outs: reply.outs, outb: reply.outb };
+        con.send(reply.encode().with_tid(tid));
+        drop(incoming);
+    });
+}
+
+fn on_tell(mgr: &Rc<Mgr>, con: &Connection, tid: u64, cmd: &[String]) {
+    let reply = if commands::may_tell(con) {
+        commands::tell(mgr, cmd)
+    } else {
+        commands::access_denied()
+    };
+    let reply = MCommandReply { rc: reply.rc, outs: reply.outs, outb: reply.outb };
+    con.send(reply.encode().with_tid(tid));
+}
+
+/// The monitor session's calls.
+struct Events(Rc<Mgr>);
+
+impl MonEvents for Events {
+    fn on_session(&self) {
+        self.0.beacon_now.notify_all();
+    }
+    fn on_config(&self, config: BTreeMap<String, String>) {
+        let ignored = self.0.config.set_mon_values(&config);
+        if !ignored.is_empty() {
+            tracing::debug!("options not taken: {ignored:?}");
+        }
+    }
+}
+

@@ -2,8 +2,13 @@
 //! the monitors the sums, and answers the commands about them (`src/mgr/*` at v16.2, without
 //! modules in Python).
 
+mod beacon;
+mod cluster;
+mod commands;
 mod daemon;
+mod daemons;
 mod error;
+mod report;
 
 pub use daemon::Mgr;
 pub use error::MgrError;

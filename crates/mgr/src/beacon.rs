@@ -1,0 +1,88 @@
+//! Signs of life to the monitors, every `mgr_tick_period` and whenever something changed.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use maps::mgrmap::ModuleInfo;
+use messages::{MMgrBeacon, Message, MonCommand};
+use types::features;
+
+use crate::commands;
+use crate::daemon::Mgr;
+
+/// Names of Ceph's modules whose commands are answered here, in native code.
+const MODULES: [&str; 8] =
+    ["balancer", "crash", "devicehealth", "iostat", "pg_autoscaler", "progress", "status", "telemetry"];
+
+/// What this daemon calls itself where Ceph shows versions.
+pub(crate) fn version_text() -> String {
+    format!("ceph version 16.2.15 (loligo {}) pacific (stable)", env!("CARGO_PKG_VERSION"))
+}
+
+/// Runs until the manager stops.
+pub(crate) async fn run(mgr: Rc<Mgr>) {
+    while !mgr.stopped.get() {
+        send(&mgr);
+        let period = mgr.config.duration("mgr_tick_period");
+        let _ = mgr.env.timeout(period, mgr.beacon_now.notified()).await;
+    }
+}
+
+fn modules() -> Vec<ModuleInfo> {
+    let module = |name: &&str| ModuleInfo {
+        name: (*name).to_owned(),
+        can_run: true,
+        ..ModuleInfo::default()
+    };
+    MODULES.iter().map(module).collect()
+}
+
+fn metadata(mgr: &Mgr) -> BTreeMap<String, String> {
+    let addrs = mgr.messenger.addrs();
+    let ip = addrs.front().ip().map(|ip| ip.to_string()).unwrap_or_default();
+    [
+        ("addr", ip),
+        ("addrs", addrs.to_string()),
+        ("arch", std::env::consts::ARCH.to_owned()),
+        ("ceph_release", "pacific".to_owned()),
+        ("ceph_version", version_text()),
+        ("ceph_version_short", "16.2.15".to_owned()),
+        ("hostname", mgr.config.host().to_owned()),
+        ("os", "Linux".to_owned()),
+    ]
+    .into_iter()
+    .map(|(k, v)| (k.to_owned(), v))
+    .collect()
+}
+
+/// The commands answered here, for the monitors to announce.
+fn descriptions() -> Vec<MonCommand> {
+    let describe = |[sig, help, module, perm]: &[&str; 4]| MonCommand {
+        cmdstring: (*sig).to_owned(),
+        helpstring: (*help).to_owned(),
+        module: (*module).to_owned(),
+        req_perms: (*perm).to_owned(),
+        flags: command::FLAG_MGR,
+    };
+    commands::TABLE.iter().map(describe).collect()
+}
+
+fn send(mgr: &Mgr) {
+    let map = mgr.mgrmap.borrow();
+    let available = mgr.active.get();
+    // Once, with the beacon that says we serve.
+    let announce = available && !map.available;
+    let beacon = MMgrBeacon {
+        server_addrs: mgr.messenger.addrs(),
+        gid: mgr.monc.global_id(),
+        available,
+        name: mgr.id().to_owned(),
+        fsid: mgr.monc.fsid(),
+        command_descs: if announce { descriptions() } else { Vec::new() },
+        metadata: metadata(mgr),
+        modules: modules(),
+        mgr_features: features::ALL,
+        ..MMgrBeacon::default()
+    };
+    mgr.monc.send(beacon.encode());
+}

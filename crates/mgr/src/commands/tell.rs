@@ -1,0 +1,72 @@
+//! `ceph tell mgr.x ...` and the admin socket: about the process itself.
+
+use command::{CommandMap, CommandReply, CommandTable, Formatter, Signature};
+
+use crate::beacon::version_text;
+use crate::daemon::Mgr;
+
+const EINVAL: i32 = 22;
+
+fn signatures() -> CommandTable {
+    let own = [
+        ("get_command_descriptions", "list available commands"),
+        ("git_version", "show the build"),
+        ("help", "list available commands"),
+        ("mgr_status", "show the state of this manager"),
+        ("status", "show the state of this manager"),
+        ("version", "show the version"),
+    ];
+    let own = own.map(|(sig, help)| Signature::new(sig, help, "mgr", "r", 0));
+    let mut all: Vec<Signature> = config::admin_signatures().into_iter().chain(own).collect();
+    all.sort_by_key(Signature::prefix);
+    let mut table = CommandTable::new();
+    all.into_iter().for_each(|command| table.push(command));
+    table
+}
+
+/// Runs a command about the process.
+pub(crate) fn tell(mgr: &Mgr, cmd: &[String]) -> CommandReply {
+    let map = match CommandMap::parse(cmd) {
+        Ok(map) => map,
+        Err(error) => return CommandReply::error(EINVAL, error.to_string()),
+    };
+    let table = signatures();
+    if let Some(Err(error)) = table.find(map.prefix()).map(|command| map.check(command)) {
+        return CommandReply::error(EINVAL, error.to_string());
+    }
+    if let Some(reply) = config::admin_command(&mgr.config, &map) {
+        return reply;
+    }
+    let mut f = Formatter::new(map.format());
+    match map.prefix() {
+        "get_command_descriptions" => {
+            return CommandReply::data(table.descriptions(map.format(), false));
+        }
+        "help" => f.object("help", |f| {
+            for command in table.iter() {
+                f.dump_string(&command.prefix(), &command.help);
+            }
+        }),
+        "version" => f.object("version", |f| {
+            f.dump_string("version", "16.2.15");
+            f.dump_string("release", "pacific");
+            f.dump_string("release_type", "stable");
+        }),
+        "git_version" => f.object("version", |f| f.dump_string("git_version", version_text())),
+        "mgr_status" | "status" => status(mgr, &mut f),
+        _ => return CommandReply::error(EINVAL, "unrecognized command"),
+    }
+    CommandReply::formatted(f)
+}
+
+fn status(mgr: &Mgr, f: &mut Formatter) {
+    let map = mgr.mgrmap.borrow();
+    f.object("mgr_status", |f| {
+        f.dump_stream("name", mgr.id());
+        f.dump_unsigned("gid", mgr.monc.global_id());
+        f.dump_bool("active", mgr.active.get());
+        f.dump_unsigned("mgrmap_epoch", map.epoch);
+        f.dump_unsigned("osdmap_epoch", mgr.osdmaps.epoch());
+        f.dump_unsigned("num_connections", mgr.messenger.connections().len() as u64);
+    });
+}
