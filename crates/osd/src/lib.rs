@@ -7,6 +7,8 @@
 //!
 //! Relies on `store` for durability and on `msgr`/`monclient` for peers; all I/O goes by `env`.
 
+pub mod ops;
 pub mod osd;
+pub mod pg;
 
 pub use osd::{MkfsOptions, Osd, OsdError};

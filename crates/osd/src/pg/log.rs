@@ -1,0 +1,550 @@
+//! The PG log: the last writes of a PG, in order, and what follows from comparing two of them.
+//!
+//! ```text
+//!        tail (not in the log)                      head == info.last_update
+//!          |   e    e    e    e    e    e    e    e
+//!   dups --+--------------------------------------> time
+//! ```
+//!
+//! Kept in memory with an index by object (newest entry) and by request, and as omap entries of
+//! the pgmeta object: `EVersion::key_name` for an entry, `dup_...` for a request remembered after
+//! its entry was trimmed, `missing/...` for the missing set (`src/osd/PGLog.cc` at v16.2).
+//! Bounds: `osd_max_pg_log_entries` entries (10000) and `osd_pg_log_dups_tracked` dups (3000).
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
+
+use types::osd::{PgInfo, PgLog, PgLogDup, PgLogEntry};
+use types::{EVersion, HObject, OsdReqId};
+
+use super::missing::Missing;
+
+/// What a request was answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answered {
+    /// Version of its entry.
+    pub version: EVersion,
+    /// Version the client was told.
+    pub user_version: u64,
+    /// Result of the op, of one that failed.
+    pub return_code: i32,
+    /// Index into the entry or the dup, for results of ops.
+    pub entry: Option<Rc<PgLogEntry>>,
+    /// A trimmed entry's rest.
+    pub dup: Option<Rc<PgLogDup>>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Dirty {
+    /// Everything is to be written anew.
+    all: bool,
+    written: Vec<Rc<PgLogEntry>>,
+    removed: BTreeSet<EVersion>,
+    dups_written: Vec<Rc<PgLogDup>>,
+    dups_removed: BTreeSet<EVersion>,
+}
+
+/// What has to be written of a log.
+#[derive(Debug, Default)]
+pub struct LogChanges {
+    /// Remove all keys of entries and dups first.
+    pub all: bool,
+    /// Entries to write.
+    pub written: Vec<Rc<PgLogEntry>>,
+    /// Entries to remove.
+    pub removed: BTreeSet<EVersion>,
+    /// Dups to write.
+    pub dups_written: Vec<Rc<PgLogDup>>,
+    /// Dups to remove.
+    pub dups_removed: BTreeSet<EVersion>,
+}
+
+/// The log of one PG on one OSD.
+#[derive(Debug, Clone, Default)]
+pub struct Log {
+    tail: EVersion,
+    head: EVersion,
+    entries: VecDeque<Rc<PgLogEntry>>,
+    dups: VecDeque<Rc<PgLogDup>>,
+    by_object: BTreeMap<HObject, Rc<PgLogEntry>>,
+    by_request: BTreeMap<OsdReqId, Rc<PgLogEntry>>,
+    dups_by_request: BTreeMap<OsdReqId, Rc<PgLogDup>>,
+    /// Entries up to here cannot be rolled back (all of them, in replicated pools).
+    pub can_rollback_to: EVersion,
+    dirty: Dirty,
+}
+
+impl Log {
+    /// A log read from the store or a message; nothing is dirty.
+    pub fn from_wire(wire: PgLog) -> Log {
+        let mut log = Log {
+            tail: wire.tail,
+            head: wire.head,
+            can_rollback_to: wire.can_rollback_to,
+            ..Log::default()
+        };
+        for dup in wire.dups {
+            log.index_dup(Rc::new(dup));
+        }
+        for e in wire.log {
+            log.index(Rc::new(e));
+        }
+        log
+    }
+
+    /// Everything before the oldest entry has been trimmed up to here.
+    pub fn tail(&self) -> EVersion {
+        self.tail
+    }
+
+    /// Version of the newest entry.
+    pub fn head(&self) -> EVersion {
+        self.head
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are no entries.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Number of requests remembered beyond the entries.
+    pub fn dups_len(&self) -> usize {
+        self.dups.len()
+    }
+
+    /// Oldest first.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Rc<PgLogEntry>> {
+        self.entries.iter()
+    }
+
+    /// Dups, oldest first.
+    pub fn dups(&self) -> impl Iterator<Item = &Rc<PgLogDup>> {
+        self.dups.iter()
+    }
+
+    /// The newest entry of an object.
+    pub fn newest_of(&self, oid: &HObject) -> Option<&Rc<PgLogEntry>> {
+        self.by_object.get(oid)
+    }
+
+    /// Entries of one object, newest first.
+    pub fn of_object<'a>(&'a self, oid: &'a HObject) -> impl Iterator<Item = &'a Rc<PgLogEntry>> {
+        let known = self.by_object.contains_key(oid);
+        self.entries.iter().rev().filter(move |e| known && e.soid == *oid)
+    }
+
+    /// Whether a request was answered before.
+    pub fn request(&self, reqid: &OsdReqId) -> Option<Answered> {
+        if let Some(e) = self.by_request.get(reqid) {
+            let (user_version, return_code) = if e.reqid == *reqid {
+                (e.user_version, e.return_code)
+            } else {
+                let extra = e.extra_reqids.iter().position(|(r, _)| r == reqid)?;
+                let code = e.extra_reqid_return_codes.get(&(extra as u32)).copied().unwrap_or(0);
+                (e.extra_reqids[extra].1, code)
+            };
+            return Some(Answered {
+                version: e.version,
+                user_version,
+                return_code,
+                entry: Some(e.clone()),
+                dup: None,
+            });
+        }
+        let dup = self.dups_by_request.get(reqid)?;
+        Some(Answered {
+            version: dup.version,
+            user_version: dup.user_version,
+            return_code: dup.return_code,
+            entry: None,
+            dup: Some(dup.clone()),
+        })
+    }
+
+    /// Entries above `since`, oldest first.
+    pub fn after(&self, since: EVersion) -> impl Iterator<Item = &Rc<PgLogEntry>> {
+        let from = self.entries.partition_point(|e| e.version <= since);
+        self.entries.range(from..)
+    }
+
+    /// The part above `since` as messages carry it, with the dups.
+    pub fn wire_after(&self, since: EVersion) -> PgLog {
+        // The tail is an entry both logs may have, or divergence would go unseen.
+        let below = self.entries.partition_point(|e| e.version <= since);
+        let tail = below.checked_sub(1).map_or(self.tail, |at| self.entries[at].version);
+        PgLog {
+            head: self.head,
+            tail,
+            can_rollback_to: self.head,
+            rollback_info_trimmed_to: self.head,
+            log: self.after(since).map(|e| (**e).clone()).collect(),
+            dups: self.dups.iter().map(|d| (**d).clone()).collect(),
+        }
+    }
+
+    /// All of it as messages carry it.
+    pub fn wire(&self) -> PgLog {
+        self.wire_after(self.tail)
+    }
+
+    /// The newest `max` entries as messages carry them.
+    pub fn wire_newest(&self, max: usize) -> PgLog {
+        let skip = self.entries.len().saturating_sub(max);
+        let tail = match skip {
+            0 => self.tail,
+            n => self.entries[n - 1].version,
+        };
+        self.wire_after(tail)
+    }
+
+    fn index(&mut self, e: Rc<PgLogEntry>) {
+        if !e.is_error() {
+            self.by_object.insert(e.soid.clone(), e.clone());
+        }
+        if e.reqid_is_indexed() {
+            self.by_request.insert(e.reqid, e.clone());
+        }
+        for (reqid, _) in &e.extra_reqids {
+            self.by_request.insert(*reqid, e.clone());
+        }
+        self.entries.push_back(e);
+    }
+
+    fn unindex(&mut self, e: &Rc<PgLogEntry>) {
+        if self.by_object.get(&e.soid).is_some_and(|known| known.version == e.version) {
+            self.by_object.remove(&e.soid);
+        }
+        let requests = e.extra_reqids.iter().map(|(r, _)| r).chain([&e.reqid]);
+        for reqid in requests {
+            if self.by_request.get(reqid).is_some_and(|known| known.version == e.version) {
+                self.by_request.remove(reqid);
+            }
+        }
+    }
+
+    fn index_dup(&mut self, dup: Rc<PgLogDup>) {
+        if !dup.reqid.is_blank() {
+            self.dups_by_request.insert(dup.reqid, dup.clone());
+        }
+        self.dups.push_back(dup);
+    }
+
+    /// Appends the next entry.
+    pub fn add(&mut self, e: PgLogEntry) {
+        debug_assert!(e.version > self.head, "{} after {}", e.version, self.head);
+        let e = Rc::new(e);
+        self.head = e.version;
+        self.can_rollback_to = e.version;
+        self.index(e.clone());
+        self.dirty.written.push(e);
+    }
+
+    /// Drops entries up to `to`, remembering the requests of the newest `dups_max` dropped ones.
+    pub fn trim(&mut self, to: EVersion, dups_max: usize) {
+        while let Some(e) = self.entries.front().cloned() {
+            if e.version > to {
+                break;
+            }
+            self.entries.pop_front();
+            self.unindex(&e);
+            self.tail = e.version;
+            self.dirty.removed.insert(e.version);
+            self.remember(&e);
+        }
+        self.tail = self.tail.max(to.min(self.head));
+        while self.dups.len() > dups_max {
+            if let Some(dup) = self.dups.pop_front() {
+                self.dups_by_request.remove(&dup.reqid);
+                self.dirty.dups_removed.insert(dup.version);
+            }
+        }
+    }
+
+    fn remember(&mut self, e: &PgLogEntry) {
+        if !e.reqid_is_indexed() {
+            return;
+        }
+        let dup = Rc::new(PgLogDup::of(e));
+        self.dirty.dups_written.push(dup.clone());
+        self.index_dup(dup);
+    }
+
+    /// Takes the entries above `to` off the head, oldest first.
+    fn rewind(&mut self, to: EVersion) -> Vec<Rc<PgLogEntry>> {
+        let from = self.entries.partition_point(|e| e.version <= to);
+        let divergent: Vec<Rc<PgLogEntry>> = self.entries.split_off(from).into();
+        self.head = to;
+        self.can_rollback_to = self.can_rollback_to.min(to);
+        for e in &divergent {
+            self.dirty.removed.insert(e.version);
+        }
+        if !divergent.is_empty() {
+            self.reindex();
+        }
+        divergent
+    }
+
+    fn reindex(&mut self) {
+        self.by_object.clear();
+        self.by_request.clear();
+        for e in std::mem::take(&mut self.entries) {
+            self.index(e);
+        }
+    }
+
+    /// Replaces the whole log (a backfill begins).
+    pub fn reset_to(&mut self, wire: PgLog) {
+        *self = Log::from_wire(wire);
+        self.dirty.all = true;
+        self.dirty.written = self.entries.iter().cloned().collect();
+        self.dirty.dups_written = self.dups.iter().cloned().collect();
+    }
+
+    /// Whether something has to be written.
+    pub fn is_dirty(&self) -> bool {
+        let d = &self.dirty;
+        d.all
+            || !(d.written.is_empty()
+                && d.removed.is_empty()
+                && d.dups_written.is_empty()
+                && d.dups_removed.is_empty())
+    }
+
+    /// What changed since the last call. Something both written and removed is only removed.
+    pub fn take_changes(&mut self) -> LogChanges {
+        let dirty = std::mem::take(&mut self.dirty);
+        // An entry may have been removed and then written anew under the same version (its epoch
+        // differs else): the newest state decides.
+        let live = |v: EVersion| {
+            let at = self.entries.partition_point(|e| e.version < v);
+            self.entries.get(at).is_some_and(|e| e.version == v)
+        };
+        let oldest_dup = self.dups.front().map(|d| d.version);
+        let live_dup = |v: EVersion| oldest_dup.is_some_and(|oldest| v >= oldest);
+        LogChanges {
+            all: dirty.all,
+            removed: dirty.removed.into_iter().filter(|v| !live(*v)).collect(),
+            written: dirty.written.into_iter().filter(|e| live(e.version)).collect(),
+            dups_removed: dirty.dups_removed.into_iter().filter(|v| !live_dup(*v)).collect(),
+            dups_written: dirty.dups_written.into_iter().filter(|d| live_dup(d.version)).collect(),
+        }
+    }
+
+    /// Makes this log follow an authoritative one: throws divergent entries out, takes its newer
+    /// ones, and notes in `missing` what is not here any more or not yet. Objects whose data is
+    /// of no use are added to `removed`: their removal belongs into the same transaction.
+    ///
+    /// Returns `false`, having done nothing, if the logs do not overlap (a backfill is needed).
+    pub fn merge(
+        &mut self,
+        auth_info: &PgInfo,
+        auth: &PgLog,
+        info: &mut PgInfo,
+        missing: &mut Missing,
+        removed: &mut Vec<HObject>,
+    ) -> bool {
+        if auth.head < self.tail || auth.tail > self.head {
+            return false;
+        }
+        self.extend_tail(auth);
+        if auth.head < self.head {
+            self.rewind_divergent(auth.head, info, missing, removed);
+        } else if auth.head > self.head {
+            // The newest entry both may have: divergence begins above it.
+            let mut lower = auth.tail.max(self.tail);
+            if let Some(e) = auth.log.iter().rev().find(|e| e.version <= self.head) {
+                lower = lower.max(e.version);
+            }
+            let divergent = self.rewind(lower);
+            for e in auth.log.iter().filter(|e| e.version > lower) {
+                if e.soid <= info.last_backfill {
+                    missing.add_next_event(e);
+                }
+                self.add(e.clone());
+            }
+            self.head = auth.head;
+            merge_divergent(self, &divergent, info, missing, Some(removed));
+            info.last_update = self.head;
+            info.last_user_version = auth_info.last_user_version;
+            info.purged_snaps = auth_info.purged_snaps.clone();
+        }
+        self.merge_dups(auth);
+        info.log_tail = self.tail;
+        true
+    }
+
+    /// Entries and dups older than ours come for free.
+    fn extend_tail(&mut self, auth: &PgLog) {
+        if auth.tail >= self.tail {
+            return;
+        }
+        let older: Vec<Rc<PgLogEntry>> = auth
+            .log
+            .iter()
+            .filter(|e| e.version <= self.tail)
+            .map(|e| Rc::new(e.clone()))
+            .collect();
+        self.tail = auth.tail;
+        if older.is_empty() {
+            return;
+        }
+        self.dirty.written.extend(older.iter().cloned());
+        let ours = std::mem::take(&mut self.entries);
+        self.entries = older.into_iter().chain(ours).collect();
+        self.reindex();
+    }
+
+    fn merge_dups(&mut self, auth: &PgLog) {
+        let newest = self.dups.back().map_or(EVersion::ZERO, |d| d.version);
+        let tail = self.tail;
+        let newer: Vec<PgLogDup> = auth
+            .dups
+            .iter()
+            .filter(|d| d.version > newest && d.version <= tail)
+            .cloned()
+            .collect();
+        for dup in newer {
+            let dup = Rc::new(dup);
+            self.dirty.dups_written.push(dup.clone());
+            self.index_dup(dup);
+        }
+    }
+
+    /// Throws out the entries above `to`.
+    pub fn rewind_divergent(
+        &mut self,
+        to: EVersion,
+        info: &mut PgInfo,
+        missing: &mut Missing,
+        removed: &mut Vec<HObject>,
+    ) {
+        let divergent = self.rewind(to);
+        info.last_update = to;
+        info.last_complete = info.last_complete.min(to);
+        merge_divergent(self, &divergent, info, missing, Some(removed));
+    }
+
+    /// Finds out what a peer will lack once it follows this log: `peer_info` and `peer_missing`
+    /// are changed as the peer will change its own when it merges this log.
+    pub fn judge_peer(&self, peer_info: &mut PgInfo, peer_log: PgLog, peer_missing: &mut Missing) {
+        if peer_log.head < self.tail || peer_log.head == self.head {
+            return;
+        }
+        // The newest of our entries that the peer may have.
+        let limit = self.tail.max(peer_log.tail);
+        let common = self.entries.iter().rev().find(|e| e.version <= peer_log.head);
+        let last_update = common.map_or(limit, |e| e.version.max(limit));
+        let mut theirs = Log::from_wire(peer_log);
+        let divergent = theirs.rewind(last_update);
+        // Whether an object changed again in our log is seen when our newer entries are added to
+        // the peer's missing set at activation; here the peer's own log decides.
+        merge_divergent(&theirs, &divergent, peer_info, peer_missing, None);
+        peer_info.last_update = peer_info.last_update.min(last_update);
+        peer_info.last_complete = last_complete_of(&theirs, peer_info.last_update, peer_missing);
+    }
+
+    /// The newest version up to which nothing is missing.
+    pub fn last_complete(&self, last_update: EVersion, missing: &Missing) -> EVersion {
+        last_complete_of(self, last_update, missing)
+    }
+
+    /// Takes the entries of objects for which `leaves` holds into another log (a split). Both
+    /// keep the bounds.
+    pub fn split(&mut self, leaves: impl Fn(&HObject) -> bool) -> Log {
+        let mut child = Log {
+            tail: self.tail,
+            head: self.head,
+            can_rollback_to: self.can_rollback_to,
+            ..Log::default()
+        };
+        let all = std::mem::take(&mut self.entries);
+        self.by_object.clear();
+        self.by_request.clear();
+        for e in all {
+            if leaves(&e.soid) {
+                self.dirty.removed.insert(e.version);
+                child.dirty.written.push(e.clone());
+                child.index(e);
+            } else {
+                self.index(e);
+            }
+        }
+        for dup in self.dups.iter().cloned() {
+            child.dirty.dups_written.push(dup.clone());
+            child.index_dup(dup);
+        }
+        child
+    }
+}
+
+fn last_complete_of(log: &Log, last_update: EVersion, missing: &Missing) -> EVersion {
+    let Some(need) = missing.oldest_need() else { return last_update };
+    let below = log.entries.partition_point(|e| e.version < need);
+    match below.checked_sub(1) {
+        Some(at) => log.entries[at].version.min(last_update),
+        None => log.tail,
+    }
+}
+
+/// What becomes of objects changed by entries that never happened. `log` no longer has them.
+/// Cases as in `_merge_object_divergent_entries` (`src/osd/PGLog.h`), for entries that cannot be
+/// rolled back:
+///
+/// | the object                                   | then                                    |
+/// |----------------------------------------------|-----------------------------------------|
+/// | changed again in the authoritative log       | ours is useless: removed, missing from 0 |
+/// | was created by the divergent entries         | removed, not missing                    |
+/// | was missing, and what we have is what it was | not missing                             |
+/// | was missing otherwise                        | needs what it was before                |
+/// | else                                         | removed, needs what it was before       |
+fn merge_divergent(
+    log: &Log,
+    divergent: &[Rc<PgLogEntry>],
+    info: &PgInfo,
+    missing: &mut Missing,
+    mut removed: Option<&mut Vec<HObject>>,
+) {
+    let mut by_object: BTreeMap<&HObject, Vec<&PgLogEntry>> = BTreeMap::new();
+    for e in divergent.iter().filter(|e| !e.is_error()) {
+        by_object.entry(&e.soid).or_default().push(e);
+    }
+    for (oid, entries) in by_object {
+        if *oid > info.last_backfill {
+            continue;
+        }
+        let first = entries[0];
+        let prior = first.prior_version;
+        let last_is_delete = entries.last().is_some_and(|e| e.is_delete());
+        let mut remove = |needed: bool| {
+            if let (Some(removed), true) = (removed.as_deref_mut(), needed) {
+                removed.push(oid.clone());
+            }
+        };
+        // An object that is missing or deleted here has no data of the divergent versions, but
+        // perhaps of an older one: removing what is not there does nothing.
+        if log.newest_of(oid).is_some_and(|e| e.version >= first.version) {
+            missing.revise_have(oid, EVersion::ZERO);
+            remove(true);
+        } else if prior.is_zero() || first.is_clone() {
+            missing.remove(oid);
+            remove(true);
+        } else if let Some(item) = missing.get(oid) {
+            if item.have == prior {
+                missing.remove(oid);
+            } else {
+                missing.revise_need(oid, prior, false);
+            }
+        } else {
+            remove(!last_is_delete);
+            missing.add(oid, prior, EVersion::ZERO, false);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

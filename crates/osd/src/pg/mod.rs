@@ -1,0 +1,5 @@
+//! A placement group on one OSD.
+
+pub mod log;
+pub mod missing;
+pub mod peering;

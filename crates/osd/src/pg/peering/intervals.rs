@@ -1,0 +1,60 @@
+//! Intervals: stretches of epochs in which a PG's sets do not change. Which past ones may have
+//! taken writes decides whom peering must ask (`PastIntervals` in `src/osd/osd_types.cc`).
+
+use std::collections::BTreeSet;
+
+use types::osd::{PastIntervals, PgHistory, PgInterval};
+use types::{OsdId, PgShard};
+
+use super::view::{ClusterView, Mapping};
+
+/// An entry of a set that is an OSD.
+pub(super) fn is_osd(osd: OsdId) -> bool {
+    osd >= 0 && osd != types::ids::OSD_NONE
+}
+
+pub(super) fn shards(osds: &[OsdId]) -> BTreeSet<PgShard> {
+    osds.iter().copied().filter(|o| is_osd(*o)).map(PgShard::replica).collect()
+}
+
+/// Whether an interval ends between two maps.
+pub fn is_new_interval(old: &Mapping, new: &Mapping) -> bool {
+    old.acting_primary != new.acting_primary
+        || old.acting != new.acting
+        || old.up_primary != new.up_primary
+        || old.up != new.up
+        || old.size != new.size
+        || old.min_size != new.min_size
+        || old.pg_num != new.pg_num
+        || old.resend_epoch != new.resend_epoch
+}
+
+/// Records the interval that ended with `last`, whose mapping was `old`.
+///
+/// It may have gone read-write if it had `min_size` replicas and its primary was recorded as up
+/// during it: a primary activates only after that (`WaitUpThru`).
+pub fn record_interval(
+    past: &mut PastIntervals,
+    history: &PgHistory,
+    old: &Mapping,
+    last: &dyn ClusterView,
+) {
+    let (first, primary) = (history.same_interval_since, old.acting_primary);
+    let enough = shards(&old.acting).len() >= old.min_size.max(1) as usize;
+    let maybe_went_rw = enough
+        && is_osd(primary)
+        && ((last.up_thru(primary) >= first && last.up_from(primary) <= first)
+            || (first..=last.epoch()).contains(&history.last_epoch_clean));
+    past.add_interval(
+        false,
+        &PgInterval {
+            first,
+            last: last.epoch(),
+            up: old.up.clone(),
+            acting: old.acting.clone(),
+            maybe_went_rw,
+            primary,
+            up_primary: old.up_primary,
+        },
+    );
+}

@@ -1,0 +1,168 @@
+//! Read leases: why a primary that was cut off serves no stale reads.
+//!
+//! A primary may serve while every replica has promised, within the last `read_lease`, not to
+//! follow another primary before the lease is over. Times on the wire are the primary's clock,
+//! which replicas only give back; a replica measures the span from when the lease came, which is
+//! after it was given. So with clocks of equal speed the primary stops first.
+//!
+//! A new primary serves nothing before the leases of the interval before are over, unless their
+//! holders are known to have ended, or have themselves joined the new interval.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use types::PgShard;
+use types::osd::PgHistory;
+use types::time::Span;
+
+use super::{ClusterView, Effect, PeerMessage, Peering, PriorSet};
+
+/// Longest lease believed.
+const LEASE_MAX: Duration = Duration::from_secs(600);
+
+/// What the primary gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lease {
+    /// It serves until then at least (its clock).
+    pub readable_until: Duration,
+    /// It may serve until then, if all confirm (its clock).
+    pub readable_until_ub: Duration,
+    /// Span of the lease.
+    pub interval: Duration,
+}
+
+/// What a replica gives back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LeaseAck {
+    /// The primary's own word.
+    pub readable_until_ub: Duration,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Leases {
+    /// Until when we serve, as primary.
+    until: Duration,
+    /// Until when the primary (we, or the one we follow) may think it serves. Own clock.
+    until_ub: Duration,
+    /// Until when a primary of an earlier interval may think so. Own clock.
+    pub(super) prior_until_ub: Duration,
+    acked: BTreeMap<PgShard, Duration>,
+}
+
+impl Leases {
+    pub(super) fn end_interval(&mut self, now: Duration) {
+        self.prior_until_ub = self.prior_until_ub.max(self.until_ub);
+        if self.prior_until_ub <= now {
+            self.prior_until_ub = Duration::ZERO;
+        }
+        self.until = Duration::ZERO;
+        self.until_ub = Duration::ZERO;
+        self.acked.clear();
+    }
+
+    pub(super) fn export(&self, history: &mut PgHistory, now: Duration) {
+        let left = self.prior_until_ub.saturating_sub(now);
+        history.prior_readable_until_ub = Span::from_duration(left);
+    }
+
+    pub(super) fn import(&mut self, history: &PgHistory, now: Duration) {
+        if !history.prior_readable_until_ub.is_zero() {
+            // Nobody gives leases longer than this: a wrong clock must not stop us for ever.
+            let left = history.prior_readable_until_ub.to_duration().min(LEASE_MAX);
+            let until = now + left;
+            self.prior_until_ub = self.prior_until_ub.max(until);
+        }
+    }
+
+    /// Holders of earlier leases that are not down have joined this interval; those that are down
+    /// matter unless they are dead.
+    pub(super) fn forget_dead(&mut self, prior: &PriorSet, view: &dyn ClusterView) {
+        if prior.down.iter().all(|osd| view.is_dead(*osd) || view.is_up(*osd)) {
+            self.prior_until_ub = Duration::ZERO;
+        }
+    }
+}
+
+impl Peering {
+    /// Until when ops must wait for leases of an earlier interval.
+    pub fn wait_until(&self, now: Duration) -> Option<Duration> {
+        let until = self.leases.prior_until_ub;
+        (until > now).then_some(until)
+    }
+
+    /// Whether this primary may serve now.
+    pub fn is_readable(&self, now: Duration) -> bool {
+        now < self.leases.until && self.wait_until(now).is_none()
+    }
+
+    /// Until when this primary may serve.
+    pub fn readable_until(&self) -> Duration {
+        self.leases.until
+    }
+
+    fn followers(&self) -> BTreeSet<PgShard> {
+        super::intervals::shards(&self.mapping.acting)
+    }
+
+    pub(super) fn new_lease(&mut self, now: Duration) -> Lease {
+        let interval = self.settings.read_lease;
+        self.leases.until_ub = now + interval;
+        self.leases.acked.insert(self.whoami, self.leases.until_ub);
+        self.update_readable();
+        Lease {
+            readable_until: self.leases.until,
+            readable_until_ub: self.leases.until_ub,
+            interval,
+        }
+    }
+
+    /// Gives the replicas a new lease: call every half `read_lease` on an activated primary.
+    pub fn renew_lease(&mut self, now: Duration, out: &mut Vec<Effect>) {
+        if !self.is_activated() {
+            return;
+        }
+        let lease = self.new_lease(now);
+        for to in self.followers() {
+            if to != self.whoami {
+                self.send(to, PeerMessage::Lease(lease), out);
+            }
+        }
+    }
+
+    /// As a replica: takes a lease and gives back what the primary wants to hear.
+    pub(super) fn take_lease(&mut self, lease: Lease, now: Duration) -> LeaseAck {
+        self.leases.until_ub = self.leases.until_ub.max(now + lease.interval);
+        LeaseAck { readable_until_ub: lease.readable_until_ub }
+    }
+
+    pub(super) fn on_lease(
+        &mut self,
+        from: PgShard,
+        lease: Lease,
+        now: Duration,
+        out: &mut Vec<Effect>,
+    ) {
+        if self.is_primary() || self.primary() != Some(from) {
+            return;
+        }
+        let ack = self.take_lease(lease, now);
+        self.send(from, PeerMessage::LeaseAck(ack), out);
+    }
+
+    pub(super) fn on_lease_ack(&mut self, from: PgShard, ack: LeaseAck) {
+        // A replica gives back only what we gave; never believe more.
+        let until = ack.readable_until_ub.min(self.leases.until_ub);
+        let known = self.leases.acked.entry(from).or_default();
+        *known = until.max(*known);
+        self.update_readable();
+    }
+
+    fn update_readable(&mut self) {
+        let until = self
+            .followers()
+            .iter()
+            .map(|s| self.leases.acked.get(s).copied().unwrap_or_default())
+            .min();
+        self.leases.until = until.unwrap_or_default();
+    }
+}

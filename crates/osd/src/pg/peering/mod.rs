@@ -1,0 +1,645 @@
+//! Peering: how the OSDs of a PG agree on what was written and who serves it, as a state machine
+//! without I/O. States and events bear the names of `src/osd/PeeringState.cc` (v16.2).
+//!
+//! ```text
+//! Initial --load/create--> Reset <------- new interval, or the prior set changed -------+
+//!                            | ActMap                                                    |
+//!            we lead?  +-----+------ else ------------+                                  |
+//!                      v                              v                                  |
+//!  Primary        GetInfo -> Down (blocked)          Stray --Notify to the primary       |
+//!                      v                              |                                  |
+//!                   GetLog -> Incomplete              | Log or Info of the primary       |
+//!                      |   -> WaitActingChange        v                                  |
+//!                      v         (pg_temp asked)  ReplicaActive --Info when committed--> |
+//!                 GetMissing                                                             |
+//!                      v                                                                 |
+//!                 WaitUpThru                                                             |
+//!                      v                                                                 |
+//!                 Active { Activating -> all replicas committed -> writes flow } --------+
+//! ```
+//!
+//! Why no acknowledged write is lost: a write is acknowledged when all of the acting set have it
+//! durable, with its log entry. An interval can only have acknowledged writes if its primary was
+//! recorded in `up_thru` first. So peering asks, for each past interval that may have been
+//! active, at least one survivor (`prior_set`), takes the newest log among those that know of the
+//! newest activation (`choose`), and nothing is served before all of the new acting set have made
+//! the result durable.
+//!
+//! What the owner must do with [`Effect`]s: write what [`Peering::take_dirty`] says in one
+//! transaction with the removals, submit it, and then send the messages; tell
+//! [`Peering::on_activate_committed`] when that transaction is durable, if `Activate` was among
+//! the effects.
+
+mod choose;
+mod history;
+mod intervals;
+mod lease;
+mod primary;
+mod prior_set;
+mod replica;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use types::osd::{PastIntervals, PgHistory, PgInfo, PgLog, PgMissing};
+use types::{EVersion, Epoch, HObject, OsdId, PgShard, SpgId};
+
+use super::log::Log;
+use super::missing::Missing;
+
+pub use choose::Choice;
+pub use intervals::is_new_interval;
+pub use lease::{Lease, LeaseAck};
+pub use prior_set::PriorSet;
+pub use view::{ClusterView, Mapping};
+
+/// Where a PG's peering stands on this OSD.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum State {
+    /// Not begun.
+    Initial,
+    /// Between two intervals.
+    Reset,
+    /// Primary: asks the prior set for infos.
+    GetInfo {
+        /// Have not answered.
+        waiting: BTreeSet<PgShard>,
+    },
+    /// Primary: acknowledged writes may be on OSDs that are down.
+    Down,
+    /// Primary: fetches the authoritative log.
+    GetLog {
+        /// From whom.
+        from: PgShard,
+    },
+    /// Primary: nobody has a complete copy.
+    Incomplete,
+    /// Primary: the monitor has been asked for another acting set.
+    WaitActingChange,
+    /// Primary: fetches logs and missing sets of the replicas.
+    GetMissing {
+        /// Have not answered.
+        waiting: BTreeSet<PgShard>,
+    },
+    /// Primary: the monitor must record that we are up.
+    WaitUpThru,
+    /// Primary: leads. Serves once all are activated.
+    Active {
+        /// Replicas (and we) that have made the activation durable.
+        activated: BTreeSet<PgShard>,
+        /// All have.
+        all: bool,
+        /// Nothing is left to recover.
+        clean: bool,
+    },
+    /// Not the primary and not (yet) told to be a replica.
+    Stray,
+    /// A replica or backfill target of the current interval.
+    ReplicaActive,
+}
+
+impl State {
+    /// The name as Ceph prints it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            State::Initial => "Initial",
+            State::Reset => "Reset",
+            State::GetInfo { .. } => "Started/Primary/Peering/GetInfo",
+            State::Down => "Started/Primary/Peering/Down",
+            State::GetLog { .. } => "Started/Primary/Peering/GetLog",
+            State::Incomplete => "Started/Primary/Peering/Incomplete",
+            State::WaitActingChange => "Started/Primary/WaitActingChange",
+            State::GetMissing { .. } => "Started/Primary/Peering/GetMissing",
+            State::WaitUpThru => "Started/Primary/Peering/WaitUpThru",
+            State::Active { all: false, .. } => "Started/Primary/Active/Activating",
+            State::Active { clean: true, .. } => "Started/Primary/Active/Clean",
+            State::Active { .. } => "Started/Primary/Active/Recovering",
+            State::Stray => "Started/Stray",
+            State::ReplicaActive => "Started/ReplicaActive",
+        }
+    }
+}
+
+/// What a query asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Query {
+    /// The info.
+    Info,
+    /// The log above a version, and the missing set.
+    Log(EVersion),
+    /// All of the log, and the missing set.
+    FullLog,
+}
+
+/// What OSDs tell each other to peer. The owner translates to and from MOSDPGQuery2, Notify2,
+/// Info2, Log, Lease, LeaseAck and Remove.
+#[derive(Debug, Clone, PartialEq)]
+pub enum PeerMessage {
+    /// MOSDPGQuery2.
+    Query(Query, Box<PgHistory>),
+    /// MOSDPGNotify2.
+    Notify(Box<PgInfo>, Box<PastIntervals>),
+    /// MOSDPGInfo2.
+    Info(Box<PgInfo>, Option<Lease>, Option<LeaseAck>),
+    /// MOSDPGLog.
+    Log(Box<LogMessage>),
+    /// MOSDPGLease.
+    Lease(Lease),
+    /// MOSDPGLeaseAck.
+    LeaseAck(LeaseAck),
+    /// MOSDPGRemove.
+    Remove,
+}
+
+/// Body of MOSDPGLog.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LogMessage {
+    /// The sender's info, or what the receiver's is to be (a backfill begins).
+    pub info: PgInfo,
+    /// The log or a part of it.
+    pub log: PgLog,
+    /// The sender's missing set.
+    pub missing: PgMissing,
+    /// The sender's past intervals.
+    pub past_intervals: PastIntervals,
+    /// A lease that comes with the activation.
+    pub lease: Option<Lease>,
+}
+
+/// What the owner has to do.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Send this, after the transaction was submitted.
+    Send {
+        /// To whom.
+        to: PgShard,
+        /// The epoch of the query that is answered, or the own one.
+        query_epoch: Epoch,
+        /// What.
+        message: PeerMessage,
+    },
+    /// Remove this object's data: it is of writes that did not happen.
+    Remove(HObject),
+    /// Remove all objects of the PG: a backfill begins.
+    RemoveAll,
+    /// A new interval: drop what is in flight.
+    IntervalChanged,
+    /// The monitor must record us as up through this epoch.
+    WantUpThru(Epoch),
+    /// Ask the monitor for this acting set (empty: the up set).
+    WantPgTemp(Vec<OsdId>),
+    /// Tell `on_activate_committed` when the transaction is durable.
+    Activate,
+    /// All replicas are activated: ops may run, recovery may begin.
+    Activated,
+    /// The primary became clean.
+    Clean,
+    /// A new PG exists: tell the monitor.
+    Created,
+    /// The primary says: remove this copy.
+    RemovePg,
+}
+
+/// Bounds and times from the configuration.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// osd_min_pg_log_entries.
+    pub min_log_entries: usize,
+    /// osd_max_pg_log_entries.
+    pub max_log_entries: usize,
+    /// osd_pg_log_dups_tracked.
+    pub dups_tracked: usize,
+    /// osd_heartbeat_grace times osd_pool_default_read_lease_ratio.
+    pub read_lease: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            min_log_entries: 250,
+            max_log_entries: 10_000,
+            dups_tracked: 3000,
+            read_lease: Duration::from_secs(16),
+        }
+    }
+}
+
+/// One PG's peering on one OSD.
+pub struct Peering {
+    /// This OSD.
+    pub whoami: PgShard,
+    /// The PG.
+    pub pgid: SpgId,
+    /// Limits.
+    pub settings: Settings,
+    /// State of this copy.
+    pub info: PgInfo,
+    /// Its log.
+    pub log: Log,
+    /// What it lacks.
+    pub missing: Missing,
+    /// Intervals since it was last clean.
+    pub past_intervals: PastIntervals,
+    /// Where the current map puts it.
+    pub mapping: Mapping,
+    /// The current map.
+    pub epoch: Epoch,
+    /// Messages about earlier epochs are of the past.
+    pub last_peering_reset: Epoch,
+    state: State,
+    prior: PriorSet,
+    /// What peers said of themselves, kept up to date while they follow us.
+    pub peer_info: BTreeMap<PgShard, PgInfo>,
+    /// What peers lack (those whose missing set is known).
+    pub peer_missing: BTreeMap<PgShard, Missing>,
+    /// Copies that are neither up nor acting.
+    pub strays: BTreeSet<PgShard>,
+    /// Who follows in this interval: acting and backfill targets, we among them.
+    pub acting_backfill: BTreeSet<PgShard>,
+    /// Who gets all objects.
+    pub backfill_targets: BTreeSet<PgShard>,
+    want_acting: Vec<OsdId>,
+    /// How far each follower's copy is complete and durable.
+    pub peer_last_complete: BTreeMap<PgShard, EVersion>,
+    leases: lease::Leases,
+    queried_for_unfound: BTreeSet<PgShard>,
+    dirty_info: bool,
+    dirty_big_info: bool,
+    creating: bool,
+}
+
+/// What [`Peering::take_dirty`] found.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct DirtyInfo {
+    /// The info.
+    pub info: bool,
+    /// Past intervals and purged snaps too.
+    pub big_info: bool,
+}
+
+impl Peering {
+    /// A PG that is new on this OSD. `past` is empty for a new PG of a new pool.
+    pub fn create(
+        whoami: PgShard,
+        pgid: SpgId,
+        settings: Settings,
+        mapping: Mapping,
+        epoch: Epoch,
+        history: PgHistory,
+        past: PastIntervals,
+    ) -> Peering {
+        let info = PgInfo { history, ..PgInfo::new(pgid) };
+        let mut pg =
+            Peering::load(whoami, pgid, settings, mapping, epoch, info, past);
+        pg.creating = pg.info.history.last_epoch_started == 0 && pg.is_primary();
+        pg.dirty_info = true;
+        pg.dirty_big_info = true;
+        pg
+    }
+
+    /// A PG from the store, at the epoch it was written in. Log and missing set are put in by the
+    /// owner.
+    pub fn load(
+        whoami: PgShard,
+        pgid: SpgId,
+        settings: Settings,
+        mapping: Mapping,
+        epoch: Epoch,
+        info: PgInfo,
+        past_intervals: PastIntervals,
+    ) -> Peering {
+        Peering {
+            whoami,
+            pgid,
+            settings,
+            info,
+            log: Log::default(),
+            missing: Missing::default(),
+            past_intervals,
+            mapping,
+            epoch,
+            last_peering_reset: epoch,
+            state: State::Initial,
+            prior: PriorSet::default(),
+            peer_info: BTreeMap::new(),
+            peer_missing: BTreeMap::new(),
+            strays: BTreeSet::new(),
+            acting_backfill: BTreeSet::new(),
+            backfill_targets: BTreeSet::new(),
+            want_acting: Vec::new(),
+            peer_last_complete: BTreeMap::new(),
+            leases: lease::Leases::default(),
+            queried_for_unfound: BTreeSet::new(),
+            dirty_info: false,
+            dirty_big_info: false,
+            creating: false,
+        }
+    }
+
+    /// After a restart: what leases we gave before is not known any more.
+    pub fn assume_leases(&mut self, now: Duration) {
+        self.leases.prior_until_ub = now + self.settings.read_lease;
+    }
+
+    /// Where it stands.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// The prior set of the interval.
+    pub fn prior(&self) -> &PriorSet {
+        &self.prior
+    }
+
+    /// Whether this OSD leads the PG in the current map.
+    pub fn is_primary(&self) -> bool {
+        self.mapping.acting_primary == self.whoami.osd
+    }
+
+    /// Whether this OSD is in the acting set.
+    pub fn is_acting(&self) -> bool {
+        self.mapping.acting.contains(&self.whoami.osd)
+    }
+
+    /// The leader.
+    pub fn primary(&self) -> Option<PgShard> {
+        let osd = self.mapping.acting_primary;
+        intervals::is_osd(osd).then(|| PgShard::replica(osd))
+    }
+
+    /// Whether this primary has activated with all its replicas.
+    pub fn is_activated(&self) -> bool {
+        matches!(self.state, State::Active { all: true, .. })
+    }
+
+    /// Whether enough replicas act for ops to be served.
+    pub fn is_active(&self) -> bool {
+        self.is_activated() && self.acting_len() >= self.mapping.min_size.max(1) as usize
+    }
+
+    /// Whether nothing is left to recover and all wanted replicas are there.
+    pub fn is_clean(&self) -> bool {
+        matches!(self.state, State::Active { clean: true, .. })
+    }
+
+    /// Number of OSDs in the acting set.
+    pub fn acting_len(&self) -> usize {
+        self.mapping.acting.iter().filter(|o| intervals::is_osd(**o)).count()
+    }
+
+    /// What of the info has to be written.
+    pub fn take_dirty(&mut self) -> DirtyInfo {
+        DirtyInfo {
+            info: std::mem::take(&mut self.dirty_info),
+            big_info: std::mem::take(&mut self.dirty_big_info),
+        }
+    }
+
+    /// The info has changed.
+    pub fn mark_dirty_info(&mut self) {
+        self.dirty_info = true;
+    }
+
+    /// A map's state changed `last` to `view`. Call for each epoch in turn, then `act_map`.
+    pub fn advance_map(
+        &mut self,
+        view: &dyn ClusterView,
+        last: &dyn ClusterView,
+        mapping: Mapping,
+        now: Duration,
+        out: &mut Vec<Effect>,
+    ) {
+        debug_assert_eq!(last.epoch() + 1, view.epoch());
+        self.epoch = view.epoch();
+        if is_new_interval(&self.mapping, &mapping) {
+            self.start_interval(view, last, mapping, now, out);
+            return;
+        }
+        self.forget_down_peers(view);
+        if self.is_peering() && self.prior.affected_by(view) {
+            self.restart_peering(out);
+        }
+    }
+
+    /// Primary and not active yet.
+    pub fn is_peering(&self) -> bool {
+        matches!(
+            self.state,
+            State::GetInfo { .. }
+                | State::Down
+                | State::GetLog { .. }
+                | State::Incomplete
+                | State::WaitActingChange
+                | State::GetMissing { .. }
+                | State::WaitUpThru
+        )
+    }
+
+    fn forget_down_peers(&mut self, view: &dyn ClusterView) {
+        let gone: Vec<PgShard> = self
+            .peer_info
+            .keys()
+            .filter(|s| !view.is_up(s.osd) && !self.acting_backfill.contains(s))
+            .copied()
+            .collect();
+        for shard in gone {
+            self.peer_info.remove(&shard);
+            self.peer_missing.remove(&shard);
+            self.strays.remove(&shard);
+            self.queried_for_unfound.remove(&shard);
+        }
+        self.strays.retain(|s| view.is_up(s.osd));
+    }
+
+    fn start_interval(
+        &mut self,
+        view: &dyn ClusterView,
+        last: &dyn ClusterView,
+        mapping: Mapping,
+        now: Duration,
+        out: &mut Vec<Effect>,
+    ) {
+        let old = std::mem::replace(&mut self.mapping, mapping);
+        intervals::record_interval(&mut self.past_intervals, &self.info.history, &old, last);
+        let new = &self.mapping;
+        let history = &mut self.info.history;
+        history.same_interval_since = self.epoch;
+        if old.up != new.up || old.up_primary != new.up_primary {
+            history.same_up_since = self.epoch;
+        }
+        if old.acting_primary != new.acting_primary {
+            history.same_primary_since = self.epoch;
+        }
+        let _ = view;
+        self.leases.end_interval(now);
+        self.dirty_info = true;
+        self.dirty_big_info = true;
+        self.restart_peering(out);
+    }
+
+    fn restart_peering(&mut self, out: &mut Vec<Effect>) {
+        self.last_peering_reset = self.epoch;
+        self.state = State::Reset;
+        self.prior = PriorSet::default();
+        self.peer_info.clear();
+        self.peer_missing.clear();
+        self.strays.clear();
+        self.acting_backfill.clear();
+        self.backfill_targets.clear();
+        self.want_acting.clear();
+        self.peer_last_complete.clear();
+        self.queried_for_unfound.clear();
+        out.push(Effect::IntervalChanged);
+    }
+
+    /// All maps up to `view` have been advanced through.
+    pub fn act_map(&mut self, view: &dyn ClusterView, now: Duration, out: &mut Vec<Effect>) {
+        match self.state {
+            State::Initial | State::Reset => {
+                if self.state == State::Initial {
+                    self.last_peering_reset = self.epoch;
+                }
+                if self.is_primary() {
+                    self.start_primary(view, now, out);
+                } else {
+                    self.state = State::Stray;
+                    self.notify_primary(now, out);
+                }
+            }
+            State::WaitUpThru => self.try_activate(view, now, out),
+            // The map may have told the primary that it forgot us.
+            State::Stray if view.epoch() % STRAY_NOTIFY_EPOCHS == 0 => {
+                self.notify_primary(now, out);
+            }
+            _ => {}
+        }
+        if self.is_activated() {
+            self.leases.forget_dead(&self.prior, view);
+        }
+    }
+
+    /// A message has come that was sent in `epoch_sent` as an answer to one of `query_epoch`. The
+    /// map must be at `epoch_sent` at least.
+    pub fn on_message(
+        &mut self,
+        from: PgShard,
+        (epoch_sent, query_epoch): (Epoch, Epoch),
+        message: PeerMessage,
+        view: &dyn ClusterView,
+        now: Duration,
+        out: &mut Vec<Effect>,
+    ) {
+        if epoch_sent < self.last_peering_reset || query_epoch < self.last_peering_reset {
+            tracing::debug!(pg = %self.pgid, %from, epoch_sent, query_epoch, "old message");
+            return;
+        }
+        if epoch_sent < view.up_from(from.osd) || !view.is_up(from.osd) {
+            return;
+        }
+        match message {
+            PeerMessage::Query(query, _) => self.on_query(from, epoch_sent, query, now, out),
+            PeerMessage::Notify(info, past) => {
+                self.on_peer_info(from, *info, Some(*past), view, now, out);
+            }
+            PeerMessage::Info(info, lease, ack) => {
+                if self.is_primary() {
+                    if let Some(ack) = ack {
+                        self.on_lease_ack(from, ack);
+                    }
+                    self.on_peer_info(from, *info, None, view, now, out);
+                } else {
+                    self.on_primary_info(from, *info, lease, now, out);
+                }
+            }
+            PeerMessage::Log(log) => {
+                if self.is_primary() {
+                    self.on_peer_log(from, *log, view, now, out);
+                } else {
+                    self.on_primary_log(from, *log, now, out);
+                }
+            }
+            PeerMessage::Lease(lease) => self.on_lease(from, lease, now, out),
+            PeerMessage::LeaseAck(ack) => self.on_lease_ack(from, ack),
+            PeerMessage::Remove => self.on_remove(from, out),
+        }
+    }
+
+    /// The transaction with the activation is durable. `interval` is the `last_peering_reset` it
+    /// was submitted in.
+    pub fn on_activate_committed(
+        &mut self,
+        interval: Epoch,
+        view: &dyn ClusterView,
+        now: Duration,
+        out: &mut Vec<Effect>,
+    ) {
+        if interval != self.last_peering_reset {
+            return;
+        }
+        match self.state {
+            State::Active { .. } => self.on_activated(self.whoami, view, now, out),
+            State::ReplicaActive => self.report_activated(now, out),
+            _ => {}
+        }
+    }
+
+    fn send(&self, to: PgShard, message: PeerMessage, out: &mut Vec<Effect>) {
+        out.push(Effect::Send { to, query_epoch: self.epoch, message });
+    }
+
+    /// The info as peers get it: what remains of leases is a span from now.
+    fn info_for_peer(&self, now: Duration) -> PgInfo {
+        let mut info = self.info.clone();
+        self.leases.export(&mut info.history, now);
+        info
+    }
+
+    fn export_history(&self, now: Duration) -> PgHistory {
+        let mut history = self.info.history.clone();
+        self.leases.export(&mut history, now);
+        history
+    }
+
+    /// `pg_log_entry` versions that every follower has complete: entries up to it may be trimmed.
+    pub fn min_last_complete(&self) -> EVersion {
+        self.acting_backfill
+            .iter()
+            .map(|s| self.peer_last_complete.get(s).copied().unwrap_or(EVersion::ZERO))
+            .min()
+            .unwrap_or(EVersion::ZERO)
+    }
+
+    /// Up to where the log is to be trimmed now.
+    pub fn trim_to(&self) -> EVersion {
+        let degraded = !self.missing.is_empty()
+            || !self.backfill_targets.is_empty()
+            || self.peer_missing.values().any(|m| !m.is_empty())
+            || self.acting_len() < self.mapping.size as usize;
+        let s = &self.settings;
+        let target = if degraded { s.max_log_entries } else { s.min_log_entries };
+        let excess = self.log.len().saturating_sub(target);
+        // Each trimming has a cost of its own: not one entry at a time (osd_pg_log_trim_min).
+        if excess < TRIM_MIN {
+            return self.log.tail();
+        }
+        let limit = self.min_last_complete();
+        let at = self.log.iter().nth(excess - 1).map_or(EVersion::ZERO, |e| e.version);
+        at.min(limit).max(self.log.tail())
+    }
+
+    /// Recomputes `last_complete` after something was recovered.
+    pub fn update_last_complete(&mut self) {
+        let complete = self.log.last_complete(self.info.last_update, &self.missing);
+        if complete > self.info.last_complete || self.missing.is_empty() {
+            self.info.last_complete = complete;
+        }
+    }
+}
+
+/// osd_pg_log_trim_min.
+const TRIM_MIN: usize = 100;
+/// A stray copy reports again each so many epochs.
+const STRAY_NOTIFY_EPOCHS: Epoch = 16;

@@ -1,0 +1,537 @@
+//! The primary's way from GetInfo to Active, and what it does there.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use types::osd::{PastIntervals, PgInfo, PgLog, PgMissing};
+use types::{EVersion, HObject, PgShard};
+
+use super::choose::{self, Infos};
+use super::view::ClusterView;
+use super::{
+    Effect, LogMessage, Missing, PeerMessage, Peering, PriorSet, Query, State, intervals,
+};
+
+impl Peering {
+    pub(super) fn start_primary(
+        &mut self,
+        view: &dyn ClusterView,
+        now: Duration,
+        out: &mut Vec<Effect>,
+    ) {
+        self.want_up_thru(view, out);
+        self.state = State::GetInfo { waiting: BTreeSet::new() };
+        self.get_infos(view, now, out);
+    }
+
+    fn want_up_thru(&self, view: &dyn ClusterView, out: &mut Vec<Effect>) {
+        if self.needs_up_thru(view) {
+            out.push(Effect::WantUpThru(self.info.history.same_interval_since));
+        }
+    }
+
+    fn needs_up_thru(&self, view: &dyn ClusterView) -> bool {
+        view.up_thru(self.whoami.osd) < self.info.history.same_interval_since
+    }
+
+    /// Asks whoever of the prior set has not been asked.
+    fn get_infos(&mut self, view: &dyn ClusterView, now: Duration, out: &mut Vec<Effect>) {
+        let State::GetInfo { waiting } = &mut self.state else { return };
+        let mut waiting = std::mem::take(waiting);
+        self.prior = PriorSet::build(
+            &self.past_intervals,
+            self.info.history.last_epoch_started,
+            &self.mapping,
+            view,
+        );
+        waiting.retain(|s| self.prior.probe.contains(s));
+        let ask: Vec<PgShard> = self
+            .prior
+            .probe
+            .iter()
+            .filter(|s| **s != self.whoami && view.is_up(s.osd))
+            .filter(|s| !self.peer_info.contains_key(s) && !waiting.contains(s))
+            .copied()
+            .collect();
+        for to in ask {
+            let history = Box::new(self.export_history(now));
+            self.send(to, PeerMessage::Query(Query::Info, history), out);
+            waiting.insert(to);
+        }
+        let done = waiting.is_empty();
+        self.state = State::GetInfo { waiting };
+        if done {
+            self.got_infos(now, view, out);
+        }
+    }
+
+    fn got_infos(&mut self, now: Duration, view: &dyn ClusterView, out: &mut Vec<Effect>) {
+        if self.prior.pg_down {
+            self.state = State::Down;
+            return;
+        }
+        self.get_log(now, view, out);
+    }
+
+    fn infos(&self) -> Infos {
+        let mut infos = self.peer_info.clone();
+        infos.insert(self.whoami, self.info.clone());
+        infos
+    }
+
+    /// A Notify or an Info of a peer.
+    pub(super) fn on_peer_info(
+        &mut self,
+        from: PgShard,
+        info: PgInfo,
+        past: Option<PastIntervals>,
+        view: &dyn ClusterView,
+        now: Duration,
+        out: &mut Vec<Effect>,
+    ) {
+        if !self.is_primary() {
+            return;
+        }
+        let _ = past;
+        if let State::Active { .. } = self.state {
+            self.on_info_while_active(from, info, view, now, out);
+            return;
+        }
+        let started_before = self.info.history.last_epoch_started;
+        self.update_history(&info.history, now);
+        self.note_stray(from);
+        self.peer_info.insert(from, info);
+        let rebuild = self.info.history.last_epoch_started > started_before;
+        match &mut self.state {
+            State::GetInfo { waiting } => {
+                waiting.remove(&from);
+                if rebuild {
+                    // A newer activation makes older intervals irrelevant.
+                    self.get_infos(view, now, out);
+                } else if waiting.is_empty() {
+                    self.got_infos(now, view, out);
+                }
+            }
+            // Somebody may have what we lack.
+            State::Incomplete => self.get_log(now, view, out),
+            _ => {}
+        }
+    }
+
+    fn note_stray(&mut self, from: PgShard) {
+        let m = &self.mapping;
+        if !m.up.contains(&from.osd) && !m.acting.contains(&from.osd) {
+            self.strays.insert(from);
+        }
+    }
+
+    fn on_info_while_active(
+        &mut self,
+        from: PgShard,
+        info: PgInfo,
+        view: &dyn ClusterView,
+        now: Duration,
+        out: &mut Vec<Effect>,
+    ) {
+        if self.acting_backfill.contains(&from) {
+            if self.info.history.merge(&info.history) {
+                self.dirty_info = true;
+            }
+            // It reports that the activation is durable there.
+            if info.last_epoch_started >= self.info.last_epoch_started {
+                self.on_activated(from, view, now, out);
+            }
+            return;
+        }
+        self.note_stray(from);
+        self.peer_info.insert(from, info);
+        if self.is_clean() {
+            self.purge_strays(out);
+        }
+    }
+
+    fn get_log(&mut self, now: Duration, view: &dyn ClusterView, out: &mut Vec<Effect>) {
+        let infos = self.infos();
+        let Some(auth) = choose::find_best_info(&infos, self.whoami) else {
+            self.state = State::Incomplete;
+            return;
+        };
+        let choice = choose::choose_replicated(&self.mapping, auth, &infos);
+        if choice.want != self.mapping.acting {
+            self.request_acting(choice.want, out);
+            self.state = State::WaitActingChange;
+            return;
+        }
+        self.want_acting.clear();
+        self.acting_backfill = choice.acting_backfill;
+        self.backfill_targets = choice.backfill;
+        if auth == self.whoami {
+            self.get_missing(now, view, out);
+            return;
+        }
+        // Far enough back for every follower that can be brought up by log.
+        let tail = infos[&auth].log_tail;
+        let since = self
+            .acting_backfill
+            .iter()
+            .filter_map(|s| infos.get(s))
+            .map(|i| i.last_update)
+            .filter(|v| *v >= tail)
+            .min()
+            .unwrap_or(tail)
+            .min(self.info.last_update.max(tail));
+        self.state = State::GetLog { from: auth };
+        let history = Box::new(self.export_history(now));
+        self.send(auth, PeerMessage::Query(Query::Log(since), history), out);
+    }
+
+    /// An empty pg_temp gives the PG back to its up set.
+    fn request_acting(&mut self, want: Vec<i32>, out: &mut Vec<Effect>) {
+        let request = if want == self.mapping.up { Vec::new() } else { want.clone() };
+        self.want_acting = want;
+        out.push(Effect::WantPgTemp(request));
+    }
+
+    /// A log has come that this primary asked for.
+    pub(super) fn on_peer_log(
+        &mut self,
+        from: PgShard,
+        message: LogMessage,
+        view: &dyn ClusterView,
+        now: Duration,
+        out: &mut Vec<Effect>,
+    ) {
+        let LogMessage { info, log, missing, .. } = message;
+        match &mut self.state {
+            State::GetLog { from: expected } if *expected == from => {
+                self.take_master_log(from, info, log, missing, now, out);
+                self.get_missing(now, view, out);
+            }
+            State::GetMissing { waiting } if waiting.contains(&from) => {
+                waiting.remove(&from);
+                let done = waiting.is_empty();
+                self.take_replica_log(from, info, log, missing);
+                if done {
+                    self.got_missing(now, view, out);
+                }
+            }
+            // Asked for because something is unfound.
+            State::Active { .. } if self.queried_for_unfound.contains(&from) => {
+                self.take_replica_log(from, info, log, missing);
+            }
+            _ => {}
+        }
+    }
+
+    fn take_master_log(
+        &mut self,
+        from: PgShard,
+        info: PgInfo,
+        log: PgLog,
+        missing: PgMissing,
+        now: Duration,
+        out: &mut Vec<Effect>,
+    ) {
+        let mut removed = Vec::new();
+        let merged =
+            self.log.merge(&info, &log, &mut self.info, &mut self.missing, &mut removed);
+        // The choice of the acting set made sure that our log reaches the authoritative one.
+        debug_assert!(merged, "{}: logs do not overlap", self.pgid);
+        out.extend(removed.into_iter().map(Effect::Remove));
+        self.info.last_epoch_started = self.info.last_epoch_started.max(info.last_epoch_started);
+        self.info.last_interval_started =
+            self.info.last_interval_started.max(info.last_interval_started);
+        self.update_history(&info.history, now);
+        self.info.stats = info.stats.clone();
+        self.update_complete_after_merge();
+        self.dirty_info = true;
+        self.dirty_big_info = true;
+        self.peer_missing.insert(from, Missing::from_wire(missing));
+        self.peer_info.insert(from, info);
+    }
+
+    pub(super) fn update_complete_after_merge(&mut self) {
+        self.info.last_complete = self.log.last_complete(self.info.last_update, &self.missing);
+    }
+
+    fn take_replica_log(
+        &mut self,
+        from: PgShard,
+        mut info: PgInfo,
+        log: PgLog,
+        missing: PgMissing,
+    ) {
+        let mut missing = Missing::from_wire(missing);
+        self.log.judge_peer(&mut info, log, &mut missing);
+        self.peer_info.insert(from, info);
+        self.peer_missing.insert(from, missing);
+    }
+
+    /// Asks the followers for what they lack, where their infos do not tell.
+    fn get_missing(&mut self, now: Duration, view: &dyn ClusterView, out: &mut Vec<Effect>) {
+        let mut waiting = BTreeSet::new();
+        let peers: Vec<PgShard> = self.acting_backfill.iter().copied().collect();
+        for peer in peers {
+            if peer == self.whoami {
+                continue;
+            }
+            let info = self.peer_info.entry(peer).or_insert_with(|| PgInfo {
+                pgid: self.pgid,
+                ..PgInfo::default()
+            });
+            let complete = info.last_update == info.last_complete
+                && info.last_update == self.info.last_update;
+            if info.is_empty()
+                || info.last_update < self.log.tail()
+                || info.last_backfill.is_min()
+                || complete
+            {
+                // Nothing, or nothing of use, or everything is there.
+                self.peer_missing.insert(peer, Missing::default());
+                continue;
+            }
+            if self.peer_missing.contains_key(&peer) {
+                continue; // the authoritative log's holder
+            }
+            // Divergence can only lie above its last activation.
+            let since = EVersion { epoch: info.last_epoch_started, version: 0 };
+            let query = if info.log_tail <= since { Query::Log(since) } else { Query::FullLog };
+            let history = Box::new(self.export_history(now));
+            self.send(peer, PeerMessage::Query(query, history), out);
+            waiting.insert(peer);
+        }
+        let done = waiting.is_empty();
+        self.state = State::GetMissing { waiting };
+        if done {
+            self.got_missing(now, view, out);
+        }
+    }
+
+    fn got_missing(&mut self, now: Duration, view: &dyn ClusterView, out: &mut Vec<Effect>) {
+        self.state = State::WaitUpThru;
+        self.try_activate(view, now, out);
+        if self.state == State::WaitUpThru {
+            self.want_up_thru(view, out);
+        }
+    }
+
+    pub(super) fn try_activate(
+        &mut self,
+        view: &dyn ClusterView,
+        now: Duration,
+        out: &mut Vec<Effect>,
+    ) {
+        if self.state == State::WaitUpThru && !self.needs_up_thru(view) {
+            self.activate(view, now, out);
+        }
+    }
+
+    /// Tells all followers what the PG is from now on.
+    fn activate(&mut self, view: &dyn ClusterView, now: Duration, out: &mut Vec<Effect>) {
+        self.info.last_epoch_started = self.epoch;
+        self.info.last_interval_started = self.info.history.same_interval_since;
+        self.dirty_info = true;
+        self.dirty_big_info = true;
+        self.leases.forget_dead(&self.prior, view);
+        self.state = State::Active { activated: BTreeSet::new(), all: false, clean: false };
+        let lease = self.new_lease(now);
+        let peers: Vec<PgShard> = self.acting_backfill.iter().copied().collect();
+        for peer in peers {
+            if peer != self.whoami {
+                let message = self.activation_of(peer, lease, now);
+                self.send(peer, message, out);
+            }
+        }
+        self.peer_last_complete.insert(self.whoami, self.info.last_complete);
+        out.push(Effect::Activate);
+        if self.creating {
+            self.creating = false;
+            out.push(Effect::Created);
+        }
+    }
+
+    fn activation_of(&mut self, peer: PgShard, lease: super::Lease, now: Duration) -> PeerMessage {
+        let my_info = self.info_for_peer(now);
+        let is_new_backfill = self.is_new_backfill(peer);
+        let theirs = self.peer_info.entry(peer).or_default();
+        let missing = self.peer_missing.entry(peer).or_default();
+        let same = theirs.last_update == self.info.last_update;
+        let by_log = theirs.last_update >= self.log.tail() && !theirs.last_backfill.is_min();
+        if same && !theirs.is_empty() && by_log {
+            self.peer_last_complete.insert(peer, theirs.last_complete);
+            return PeerMessage::Info(Box::new(my_info), Some(lease), None);
+        }
+        let mut message = LogMessage {
+            info: my_info,
+            log: PgLog::default(),
+            missing: PgMissing::default(),
+            past_intervals: self.past_intervals.clone(),
+            lease: Some(lease),
+        };
+        if same || (by_log && !is_new_backfill) {
+            // Up by log. A backfill that was interrupted goes on where it was.
+            let theirs = self.peer_info.entry(peer).or_default();
+            let missing = self.peer_missing.entry(peer).or_default();
+            message.log = self.log.wire_after(theirs.last_update);
+            for e in self.log.after(theirs.last_update) {
+                if e.soid <= theirs.last_backfill {
+                    missing.add_next_event(e);
+                }
+            }
+        } else {
+            // From nothing: the log comes whole, objects by backfill.
+            *theirs = PgInfo {
+                last_backfill: HObject::min(),
+                ..message.info.clone()
+            };
+            missing.clear();
+            message.log = self.log.wire_newest(self.settings.min_log_entries);
+            theirs.log_tail = message.log.tail;
+            theirs.last_complete = theirs.last_update;
+            message.info = theirs.clone();
+        }
+        let theirs = self.peer_info.entry(peer).or_default();
+        theirs.last_update = self.info.last_update;
+        theirs.last_epoch_started = self.info.last_epoch_started;
+        let complete = self.peer_missing[&peer].is_empty();
+        theirs.last_complete =
+            if complete { theirs.last_update } else { theirs.last_complete };
+        self.peer_last_complete.insert(peer, theirs.last_complete);
+        PeerMessage::Log(Box::new(message))
+    }
+
+    /// Whether a backfill target has to begin anew: it says it is complete, but its log does not
+    /// reach ours.
+    fn is_new_backfill(&self, peer: PgShard) -> bool {
+        self.backfill_targets.contains(&peer)
+            && self.peer_info.get(&peer).is_none_or(|i| i.last_backfill.is_max())
+    }
+
+    /// A follower (or we) made the activation durable.
+    pub(super) fn on_activated(
+        &mut self,
+        who: PgShard,
+        view: &dyn ClusterView,
+        now: Duration,
+        out: &mut Vec<Effect>,
+    ) {
+        let State::Active { activated, all, .. } = &mut self.state else { return };
+        if *all || !activated.insert(who) || !self.acting_backfill.is_subset(activated) {
+            return;
+        }
+        *all = true;
+        let history = &mut self.info.history;
+        history.last_epoch_started = self.info.last_epoch_started;
+        history.last_interval_started = self.info.last_interval_started;
+        self.dirty_info = true;
+        self.leases.forget_dead(&self.prior, view);
+        self.share_info(now, out);
+        self.renew_lease(now, out);
+        out.push(Effect::Activated);
+    }
+
+    /// Tells the followers the PG's history.
+    pub(super) fn share_info(&mut self, now: Duration, out: &mut Vec<Effect>) {
+        let info = self.info_for_peer(now);
+        let followers: Vec<PgShard> = self.acting_backfill.iter().copied().collect();
+        for to in followers {
+            if to != self.whoami {
+                self.send(to, PeerMessage::Info(Box::new(info.clone()), None, None), out);
+            }
+        }
+    }
+
+    /// Recovery and backfill have nothing left to do: clean, or back to the up set.
+    pub fn on_recovered(&mut self, now: Duration, out: &mut Vec<Effect>) {
+        if !self.is_activated() || !self.is_recovered() {
+            return;
+        }
+        let infos: Infos = self
+            .infos()
+            .into_iter()
+            .filter(|(s, _)| self.acting_backfill.contains(s) || self.strays.contains(s))
+            .collect();
+        let choice = choose::choose_replicated(&self.mapping, self.whoami, &infos);
+        if choice.want != self.mapping.acting {
+            if self.want_acting != choice.want {
+                self.request_acting(choice.want, out);
+            }
+            return;
+        }
+        let enough = self.acting_len() >= self.mapping.size as usize;
+        let State::Active { clean, .. } = &mut self.state else { return };
+        if self.mapping.acting != self.mapping.up || !enough || *clean {
+            return;
+        }
+        *clean = true;
+        let history = &mut self.info.history;
+        history.last_epoch_clean = self.epoch;
+        history.last_interval_clean = history.same_interval_since;
+        self.past_intervals = PastIntervals::default();
+        self.dirty_info = true;
+        self.dirty_big_info = true;
+        self.share_info(now, out);
+        self.purge_strays(out);
+        out.push(Effect::Clean);
+    }
+
+    /// Nobody who follows lacks anything.
+    pub fn is_recovered(&self) -> bool {
+        self.missing.is_empty()
+            && self.acting_backfill.iter().filter(|s| **s != self.whoami).all(|s| {
+                self.peer_missing.get(s).is_none_or(Missing::is_empty)
+                    && self.peer_info.get(s).is_some_and(|i| i.last_backfill.is_max())
+            })
+    }
+
+    /// Copies beyond the acting set are of no use any more.
+    fn purge_strays(&mut self, out: &mut Vec<Effect>) {
+        for stray in std::mem::take(&mut self.strays) {
+            self.peer_info.remove(&stray);
+            self.peer_missing.remove(&stray);
+            self.send(stray, PeerMessage::Remove, out);
+        }
+    }
+
+    /// Who is known to have version `need` of an object, followers first.
+    pub fn sources(&self, oid: &HObject, need: EVersion) -> Vec<PgShard> {
+        let has = |shard: &PgShard| {
+            let Some(info) = self.peer_info.get(shard) else { return false };
+            let known = match self.peer_missing.get(shard) {
+                Some(missing) => !missing.contains(oid),
+                None => info.last_complete == info.last_update,
+            };
+            known && info.last_update >= need && *oid <= info.last_backfill
+        };
+        let followers = self.acting_backfill.iter().filter(|s| **s != self.whoami);
+        let others = self.peer_info.keys().filter(|s| !self.acting_backfill.contains(s));
+        followers.chain(others).filter(|s| has(s)).copied().collect()
+    }
+
+    /// Something is missing that no known peer has: asks those whose missing sets are unknown.
+    pub fn discover_missing(&mut self, now: Duration, out: &mut Vec<Effect>) {
+        let ask: Vec<PgShard> = self
+            .peer_info
+            .iter()
+            .filter(|(s, i)| {
+                !i.is_empty()
+                    && !self.peer_missing.contains_key(s)
+                    && !self.queried_for_unfound.contains(s)
+            })
+            .map(|(s, _)| *s)
+            .collect();
+        for to in ask {
+            self.queried_for_unfound.insert(to);
+            let history = Box::new(self.export_history(now));
+            self.send(to, PeerMessage::Query(Query::FullLog, history), out);
+        }
+    }
+
+    /// Whether some up OSD may still turn out to have what is unfound.
+    pub fn may_find_more(&self) -> bool {
+        self.queried_for_unfound.iter().any(|s| !self.peer_missing.contains_key(s))
+            || intervals::shards(&self.mapping.up)
+                .iter()
+                .any(|s| *s != self.whoami && !self.peer_info.contains_key(s))
+    }
+}

@@ -1,0 +1,78 @@
+//! The prior set: the OSDs that must be asked before a PG may go active, and whether those that
+//! are up are enough to have seen every acknowledged write.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use types::osd::PastIntervals;
+use types::{Epoch, OsdId, PgShard};
+
+use super::intervals;
+use super::view::{ClusterView, Mapping};
+
+/// See the module.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PriorSet {
+    /// Ask these.
+    pub probe: BTreeSet<PgShard>,
+    /// Would be asked, but are down.
+    pub down: BTreeSet<OsdId>,
+    /// These (with the epoch they were declared lost in) stand in the way.
+    pub blocked_by: BTreeMap<OsdId, Epoch>,
+    /// Some past interval may have acknowledged writes that nobody who is up has seen.
+    pub pg_down: bool,
+}
+
+impl PriorSet {
+    /// Builds it (`PastIntervals::PriorSet` at v16.2). For a replicated PG any single survivor of
+    /// an interval has all that was acknowledged in it.
+    pub fn build(
+        past: &PastIntervals,
+        last_epoch_started: Epoch,
+        mapping: &Mapping,
+        view: &dyn ClusterView,
+    ) -> PriorSet {
+        let mut prior = PriorSet::default();
+        prior.probe.extend(intervals::shards(&mapping.acting));
+        prior.probe.extend(intervals::shards(&mapping.up));
+        for shard in &past.all_participants {
+            if view.is_up(shard.osd) {
+                prior.probe.insert(*shard);
+            } else {
+                prior.down.insert(shard.osd);
+            }
+        }
+        for interval in past.maybe_rw_back_to(last_epoch_started) {
+            let mut survivors = 0;
+            let mut blockers = BTreeMap::new();
+            for shard in &interval.acting {
+                let osd = shard.osd;
+                if view.is_up(osd) {
+                    survivors += 1;
+                } else if view.exists(osd) {
+                    let lost_at = view.lost_at(osd);
+                    if lost_at > interval.first {
+                        // The operator says: go on without.
+                        survivors += 1;
+                    } else {
+                        blockers.insert(osd, lost_at);
+                    }
+                }
+            }
+            if survivors == 0 && !blockers.is_empty() {
+                prior.pg_down = true;
+                prior.blocked_by.extend(blockers);
+            }
+        }
+        prior
+    }
+
+    /// Whether a new map changes the answer.
+    pub fn affected_by(&self, view: &dyn ClusterView) -> bool {
+        self.probe.iter().any(|p| !view.is_up(p.osd))
+            || self.down.iter().any(|osd| view.is_up(*osd))
+            || self
+                .blocked_by
+                .iter()
+                .any(|(osd, lost_at)| !view.exists(*osd) || view.lost_at(*osd) != *lost_at)
+    }
+}

@@ -1,0 +1,209 @@
+//! What an OSD does that does not lead: it tells what it has, and follows.
+
+use std::time::Duration;
+
+use types::PgShard;
+use types::osd::PgInfo;
+
+use super::{
+    Effect, Lease, LogMessage, Missing, PeerMessage, Peering, Query, State, intervals,
+};
+
+impl Peering {
+    /// A copy that is not told to be anything reports to the primary.
+    pub(super) fn notify_primary(&mut self, now: Duration, out: &mut Vec<Effect>) {
+        let Some(to) = self.primary() else { return };
+        if to == self.whoami {
+            return;
+        }
+        let notify = PeerMessage::Notify(
+            Box::new(self.info_for_peer(now)),
+            Box::new(self.past_intervals.clone()),
+        );
+        self.send(to, notify, out);
+    }
+
+    /// A primary asks. `epoch` is the one it asked in: the answer is for that.
+    pub(super) fn on_query(
+        &mut self,
+        from: PgShard,
+        epoch: u32,
+        query: Query,
+        now: Duration,
+        out: &mut Vec<Effect>,
+    ) {
+        let message = match query {
+            Query::Info => PeerMessage::Notify(
+                Box::new(self.info_for_peer(now)),
+                Box::new(self.past_intervals.clone()),
+            ),
+            Query::Log(_) | Query::FullLog => PeerMessage::Log(Box::new(LogMessage {
+                info: self.info_for_peer(now),
+                log: match query {
+                    Query::Log(since) if since >= self.log.tail() => self.log.wire_after(since),
+                    _ => self.log.wire(),
+                },
+                missing: self.missing.to_wire(),
+                past_intervals: self.past_intervals.clone(),
+                lease: None,
+            })),
+        };
+        out.push(Effect::Send { to: from, query_epoch: epoch, message });
+    }
+
+    /// The primary's log: what we are from now on.
+    pub(super) fn on_primary_log(
+        &mut self,
+        from: PgShard,
+        message: LogMessage,
+        now: Duration,
+        out: &mut Vec<Effect>,
+    ) {
+        if self.primary() != Some(from) {
+            return;
+        }
+        let LogMessage { info, log, lease, .. } = message;
+        if self.state == State::ReplicaActive {
+            // Entries about objects given up for lost.
+            self.follow_log(&info, &log, out);
+            return;
+        }
+        if self.state != State::Stray {
+            return;
+        }
+        if info.last_backfill.is_min() {
+            // All objects will come by backfill: what is here is of no use.
+            let history = self.info.history.clone();
+            self.info = PgInfo { pgid: self.pgid, history, ..info.clone() };
+            self.log.reset_to(log);
+            self.info.log_tail = self.log.tail();
+            self.info.last_complete = self.info.last_update;
+            self.missing.clear();
+            out.push(Effect::RemoveAll);
+        } else if !self.follow_log(&info, &log, out) {
+            tracing::warn!(pg = %self.pgid, %from, "log of the primary does not reach ours");
+            return;
+        }
+        self.follow(&info, lease, now, out);
+    }
+
+    fn follow_log(
+        &mut self,
+        info: &PgInfo,
+        log: &types::osd::PgLog,
+        out: &mut Vec<Effect>,
+    ) -> bool {
+        let mut removed = Vec::new();
+        let merged = self.log.merge(info, log, &mut self.info, &mut self.missing, &mut removed);
+        out.extend(removed.into_iter().map(Effect::Remove));
+        self.update_complete_after_merge();
+        self.dirty_info = true;
+        self.dirty_big_info = true;
+        merged
+    }
+
+    /// The primary's info: an activation without a log, or news of the history.
+    pub(super) fn on_primary_info(
+        &mut self,
+        from: PgShard,
+        info: PgInfo,
+        lease: Option<Lease>,
+        now: Duration,
+        out: &mut Vec<Effect>,
+    ) {
+        if self.primary() != Some(from) {
+            return;
+        }
+        match self.state {
+            State::Stray => {
+                if info.last_update < self.info.last_update {
+                    let mut removed = Vec::new();
+                    self.log.rewind_divergent(
+                        info.last_update,
+                        &mut self.info,
+                        &mut self.missing,
+                        &mut removed,
+                    );
+                    out.extend(removed.into_iter().map(Effect::Remove));
+                    self.update_complete_after_merge();
+                }
+                if info.last_update != self.info.last_update {
+                    tracing::warn!(pg = %self.pgid, %from, "activation beyond our log");
+                    return;
+                }
+                self.follow(&info, lease, now, out);
+            }
+            State::ReplicaActive => {
+                self.update_history(&info.history, now);
+                if let Some(lease) = lease {
+                    let ack = self.take_lease(lease, now);
+                    self.send(from, PeerMessage::LeaseAck(ack), out);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn follow(
+        &mut self,
+        primary: &PgInfo,
+        lease: Option<Lease>,
+        now: Duration,
+        out: &mut Vec<Effect>,
+    ) {
+        self.update_history(&primary.history, now);
+        self.info.last_epoch_started = primary.last_epoch_started;
+        self.info.last_interval_started = self.info.history.same_interval_since;
+        self.info.stats = primary.stats.clone();
+        self.dirty_info = true;
+        self.dirty_big_info = true;
+        self.state = State::ReplicaActive;
+        if let Some(lease) = lease {
+            let ack = self.take_lease(lease, now);
+            if let Some(to) = self.primary() {
+                self.send(to, PeerMessage::LeaseAck(ack), out);
+            }
+        }
+        out.push(Effect::Activate);
+    }
+
+    /// The activation is durable here: the primary may count on it.
+    pub(super) fn report_activated(&mut self, now: Duration, out: &mut Vec<Effect>) {
+        let Some(to) = self.primary() else { return };
+        let mut info = self.info_for_peer(now);
+        info.history.last_epoch_started = info.last_epoch_started;
+        info.history.last_interval_started = info.last_interval_started;
+        self.send(to, PeerMessage::Info(Box::new(info), None, None), out);
+    }
+
+    /// The primary of a clean PG says that this copy is not needed.
+    pub(super) fn on_remove(&mut self, from: PgShard, out: &mut Vec<Effect>) {
+        let me = self.whoami.osd;
+        let wanted = self.mapping.up.contains(&me) || self.mapping.acting.contains(&me);
+        if self.primary() == Some(from) && !wanted {
+            out.push(Effect::RemovePg);
+        }
+    }
+
+    /// For a PG that does not exist here: what a query for its info is answered.
+    pub fn absent_info(pgid: types::SpgId) -> PgInfo {
+        PgInfo { pgid, last_backfill: types::HObject::max(), ..PgInfo::default() }
+    }
+
+    /// Whether a message of the primary makes this copy more than a stray.
+    pub fn follows(&self) -> bool {
+        self.state == State::ReplicaActive
+    }
+
+    /// Drops what of the missing set is beyond a split.
+    pub fn retain_missing(&mut self, keep: impl FnMut(&types::HObject) -> bool) {
+        let mut missing: Missing = std::mem::take(&mut self.missing);
+        missing.retain(keep);
+        self.missing = missing;
+    }
+
+    /// Whether the OSD is in the up set.
+    pub fn is_up(&self) -> bool {
+        self.mapping.up.iter().any(|o| intervals::is_osd(*o) && *o == self.whoami.osd)
+    }
+}

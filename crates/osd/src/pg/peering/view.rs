@@ -1,0 +1,68 @@
+//! What peering asks of the OSD map. A trait, so that peering is tested without whole maps.
+
+use maps::OsdMap;
+use types::{Epoch, OsdId};
+
+/// The state of OSDs in one epoch.
+pub trait ClusterView {
+    /// The epoch.
+    fn epoch(&self) -> Epoch;
+    /// Whether the OSD exists.
+    fn exists(&self, osd: OsdId) -> bool;
+    /// Whether it is up.
+    fn is_up(&self, osd: OsdId) -> bool;
+    /// Epoch it last came up in.
+    fn up_from(&self, osd: OsdId) -> Epoch;
+    /// Last epoch in which it is known to have been up (as it asked to have recorded).
+    fn up_thru(&self, osd: OsdId) -> Epoch;
+    /// Epoch in which an operator declared its data lost.
+    fn lost_at(&self, osd: OsdId) -> Epoch;
+    /// Whether its process is known to have ended: it serves no reads.
+    fn is_dead(&self, osd: OsdId) -> bool;
+}
+
+impl ClusterView for OsdMap {
+    fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+    fn exists(&self, osd: OsdId) -> bool {
+        OsdMap::exists(self, osd)
+    }
+    fn is_up(&self, osd: OsdId) -> bool {
+        OsdMap::is_up(self, osd)
+    }
+    fn up_from(&self, osd: OsdId) -> Epoch {
+        self.info(osd).map_or(0, |i| i.up_from)
+    }
+    fn up_thru(&self, osd: OsdId) -> Epoch {
+        self.info(osd).map_or(0, |i| i.up_thru)
+    }
+    fn lost_at(&self, osd: OsdId) -> Epoch {
+        self.info(osd).map_or(0, |i| i.lost_at)
+    }
+    fn is_dead(&self, osd: OsdId) -> bool {
+        let dead = self.xinfo(osd).map_or(0, |x| x.dead_epoch);
+        !OsdMap::exists(self, osd) || dead > ClusterView::up_from(self, osd)
+    }
+}
+
+/// Where a map puts a PG, with what of its pool decides about intervals.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Mapping {
+    /// Where CRUSH wants it.
+    pub up: Vec<OsdId>,
+    /// First of those, or by affinity.
+    pub up_primary: OsdId,
+    /// Who serves it.
+    pub acting: Vec<OsdId>,
+    /// Who leads them.
+    pub acting_primary: OsdId,
+    /// Replicas wanted.
+    pub size: u32,
+    /// Replicas without which it does not serve.
+    pub min_size: u32,
+    /// PGs of the pool.
+    pub pg_num: u32,
+    /// Pool's last_force_op_resend and flags that make an interval.
+    pub resend_epoch: Epoch,
+}
