@@ -4,8 +4,18 @@
 //! and file systems; PG statistics. Pure: no I/O, no clock. Encodings are byte for byte those of
 //! Ceph 16.2, dumps those of its commands.
 
+pub mod fsmap;
+pub mod health;
+pub mod mgrmap;
+pub mod monmap;
 pub mod osdmap;
 pub mod pool;
+pub mod servicemap;
 
+pub use fsmap::FsMap;
+pub use health::{HealthCheck, HealthCheckMap, HealthMute, Severity};
+pub use mgrmap::MgrMap;
+pub use monmap::{MonInfo, MonMap};
 pub use osdmap::{ApplyError, Incremental, OsdInfo, OsdMap, OsdXinfo, UpActing};
 pub use pool::PgPool;
+pub use servicemap::ServiceMap;

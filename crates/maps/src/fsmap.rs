@@ -1,0 +1,165 @@
+//! The file systems. Wire: FSMap v7 (`src/mds/FSMap.cc` at v16.2).
+//!
+//! This system runs no MDS: what describes one is kept as its bytes, so that a map from elsewhere
+//! re-encodes exactly.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use denc::{Denc, Error, Reader, Writer};
+use types::Epoch;
+
+/// A versioned struct kept as it came: the bytes behind its envelope.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Opaque {
+    /// Version it was written with.
+    pub version: u8,
+    /// Oldest reader.
+    pub compat: u8,
+    /// Its fields.
+    pub body: Bytes,
+}
+
+impl Denc for Opaque {
+    fn encode(&self, w: &mut Writer) {
+        w.u8(self.version);
+        w.u8(self.compat);
+        w.blob(&self.body);
+    }
+    fn decode(r: &mut Reader<'_>) -> Result<Self, Error> {
+        Ok(Opaque {
+            version: r.u8()?,
+            compat: r.u8()?,
+            body: r.blob()?,
+        })
+    }
+}
+
+/// A set of features of an on-disk format: bits and their names.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Denc)]
+pub struct FeatureSet {
+    /// Bit n for feature n; bit 0 is never written.
+    pub mask: u64,
+    /// Names by number.
+    pub names: BTreeMap<u64, String>,
+}
+
+impl FeatureSet {
+    /// The set of these features.
+    pub fn of(features: &[(u64, &str)]) -> FeatureSet {
+        FeatureSet {
+            mask: features.iter().fold(0, |mask, (n, _)| mask | 1 << n),
+            names: features
+                .iter()
+                .map(|(n, name)| (*n, (*name).to_owned()))
+                .collect(),
+        }
+    }
+}
+
+/// What a reader must know to read, to write, or may ignore.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Denc)]
+pub struct CompatSet {
+    /// May be ignored.
+    pub compat: FeatureSet,
+    /// Must be known to write.
+    pub ro_compat: FeatureSet,
+    /// Must be known at all.
+    pub incompat: FeatureSet,
+}
+
+impl CompatSet {
+    /// What an MDS map of 16.2 requires when no MDS has said otherwise.
+    pub fn mds_default() -> CompatSet {
+        CompatSet {
+            incompat: FeatureSet::of(&[
+                (1, "base v0.20"),
+                (2, "client writeable ranges"),
+                (3, "default file layouts on dirs"),
+                (4, "dir inode in separate object"),
+                (5, "mds uses versioned encoding"),
+                (6, "dirfrag is stored in omap"),
+                (8, "no anchor table"),
+                (9, "file layout v2"),
+                (10, "snaprealm v2"),
+            ]),
+            ..CompatSet::default()
+        }
+    }
+}
+
+/// The map of the file systems.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FsMap {
+    /// This map's number.
+    pub epoch: Epoch,
+    /// Id of the next file system.
+    pub next_filesystem_id: u64,
+    /// File system of clients that name none, -1: none.
+    pub legacy_client_fscid: i32,
+    /// What new file systems require.
+    pub default_compat: CompatSet,
+    /// Whether there may be several.
+    pub enable_multiple: bool,
+    /// File systems.
+    pub filesystems: Vec<Opaque>,
+    /// MDS global id to its file system, -1: waits.
+    pub mds_roles: BTreeMap<u64, i32>,
+    /// MDSs that wait.
+    pub standby_daemons: BTreeMap<u64, Opaque>,
+    /// Epoch each was last changed in.
+    pub standby_epochs: BTreeMap<u64, Epoch>,
+    /// Whether there ever could be several.
+    pub ever_enabled_multiple: bool,
+}
+
+impl Default for FsMap {
+    /// No file system, as a fresh cluster has.
+    fn default() -> FsMap {
+        FsMap {
+            epoch: 0,
+            next_filesystem_id: 1,
+            legacy_client_fscid: -1,
+            default_compat: CompatSet::mds_default(),
+            enable_multiple: true,
+            filesystems: Vec::new(),
+            mds_roles: BTreeMap::new(),
+            standby_daemons: BTreeMap::new(),
+            standby_epochs: BTreeMap::new(),
+            ever_enabled_multiple: true,
+        }
+    }
+}
+
+impl Denc for FsMap {
+    fn encode(&self, w: &mut Writer) {
+        w.envelope(7, 6, |w| {
+            w.u32(self.epoch);
+            w.u64(self.next_filesystem_id);
+            w.i32(self.legacy_client_fscid);
+            w.put(&self.default_compat);
+            w.bool(self.enable_multiple);
+            w.put(&self.filesystems);
+            w.put(&self.mds_roles);
+            w.put(&self.standby_daemons);
+            w.put(&self.standby_epochs);
+            w.bool(self.ever_enabled_multiple);
+        });
+    }
+    fn decode(r: &mut Reader<'_>) -> Result<Self, Error> {
+        r.envelope("FSMap", 7, 7, |r, _| {
+            Ok(FsMap {
+                epoch: r.u32()?,
+                next_filesystem_id: r.u64()?,
+                legacy_client_fscid: r.i32()?,
+                default_compat: r.get()?,
+                enable_multiple: r.bool()?,
+                filesystems: r.get()?,
+                mds_roles: r.get()?,
+                standby_daemons: r.get()?,
+                standby_epochs: r.get()?,
+                ever_enabled_multiple: r.bool()?,
+            })
+        })
+    }
+}
