@@ -4,12 +4,19 @@
 //! [`CrushMap::do_rule`] is bit-exact with `src/crush/mapper.c` at v16.2, since clients compute
 //! the same placement for themselves.
 
+mod bucket;
 mod choose;
+mod class;
+mod edit;
 mod hash;
 mod ln;
 mod map;
 mod mapper;
+mod tree;
+mod weight;
 mod wire;
 
+pub use edit::{DEFAULT_TYPES, EditError, Location, fixed_weight, is_valid_name};
 pub use hash::{hash2, hash3, hash4};
 pub use map::*;
+pub use tree::TreeItem;
