@@ -56,7 +56,7 @@ impl ObjectState {
     /// An object that does not exist.
     pub fn absent(oid: &HObject) -> ObjectState {
         ObjectState {
-            oi: ObjectInfo { soid: oid.clone(), ..ObjectInfo::default() },
+            oi: ObjectInfo::new(oid.clone()),
             exists: false,
         }
     }
@@ -206,6 +206,14 @@ impl Slot {
         }
     }
 
+    /// The head's user version as last submitted.
+    pub(super) fn user_version(&self) -> u64 {
+        self.contexts
+            .borrow()
+            .get(&NOSNAP)
+            .map_or(0, |c| c.obs.borrow().oi.user_version)
+    }
+
     fn is_in_use(&self) -> bool {
         self.readers.get() > 0
             || self.executing.get()
@@ -327,9 +335,16 @@ impl ObjectGuard {
             return Ok(found.clone());
         }
         let generation = self.slot.generation.get();
-        let ssc = if snap == NOSNAP { None } else { Some(self.snapset_context(pg).await?) };
+        let ssc = if snap == NOSNAP {
+            None
+        } else {
+            Some(self.snapset_context(pg).await?)
+        };
         let oid = self.slot.head.with_snap(snap);
-        let attrs = pg.store().getattrs(&pg.coll(), &GhObject::from(oid.clone())).await;
+        let attrs = pg
+            .store()
+            .getattrs(&pg.coll(), &GhObject::from(oid.clone()))
+            .await;
         let (context, snapset) = decode_context(oid, attrs)?;
         // Another reader may have been faster; its context is the one in use.
         if let Some(found) = self.slot.contexts.borrow().get(&snap) {
@@ -343,19 +358,29 @@ impl ObjectGuard {
             }),
         };
         let LoadedContext { obs, attrs, .. } = context;
-        let context =
-            Rc::new(ObjectContext { obs: RefCell::new(obs), ssc, attrs: RefCell::new(attrs) });
+        let context = Rc::new(ObjectContext {
+            obs: RefCell::new(obs),
+            ssc,
+            attrs: RefCell::new(attrs),
+        });
         if generation == self.slot.generation.get() {
-            self.slot.contexts.borrow_mut().insert(snap, context.clone());
+            self.slot
+                .contexts
+                .borrow_mut()
+                .insert(snap, context.clone());
             if snap == NOSNAP {
-                Watch::restore_all(pg, &self.contexts, &self.slot, &context);
+                Watch::restore_all(pg, &self.slot, &context);
             }
         }
         Ok(context)
     }
 
     fn share_snapset(&self, loaded: SnapSetContext) -> Rc<RefCell<SnapSetContext>> {
-        self.slot.ssc.borrow_mut().get_or_insert_with(|| Rc::new(RefCell::new(loaded))).clone()
+        self.slot
+            .ssc
+            .borrow_mut()
+            .get_or_insert_with(|| Rc::new(RefCell::new(loaded)))
+            .clone()
     }
 
     /// The clones of the object.
@@ -377,10 +402,6 @@ impl ObjectGuard {
     /// Forgets a clone that has been removed.
     pub(super) fn remove_clone(&self, snap: SnapId) {
         self.slot.contexts.borrow_mut().remove(&snap);
-    }
-
-    pub(super) fn contexts(&self) -> &Rc<ObjectContexts> {
-        &self.contexts
     }
 
     /// What a client means by `snap` of this object (`find_object_context`). `raw_clone`: the
@@ -412,7 +433,12 @@ impl ObjectGuard {
                 let Some(&clone) = set.clones.iter().find(|&&clone| clone >= snap) else {
                     return Ok(Found::Absent);
                 };
-                (clone, set.clone_snaps.get(&clone).is_some_and(|snaps| snaps.contains(&snap)))
+                (
+                    clone,
+                    set.clone_snaps
+                        .get(&clone)
+                        .is_some_and(|snaps| snaps.contains(&snap)),
+                )
             }
         };
         if clone != NOSNAP {
@@ -423,8 +449,7 @@ impl ObjectGuard {
         }
         let context = self.context(pg, clone).await?;
         if clone != NOSNAP {
-            let removed = !raw_clone
-                && pg.osdmap().in_removed_snaps_queue(pg.pgid().pgid.pool_id(), snap);
+            let removed = !raw_clone && pg.is_snap_removed(snap);
             if !context.obs.borrow().exists || !is_of_snap || removed {
                 return Ok(Found::Absent);
             }
@@ -473,7 +498,14 @@ fn decode_context(
         Err(StoreError::NoObject) => {
             let obs = ObjectState::absent(&oid);
             let attrs = Some(UserAttrs::new());
-            return Ok((LoadedContext { obs, attrs, exists: false }, None));
+            return Ok((
+                LoadedContext {
+                    obs,
+                    attrs,
+                    exists: false,
+                },
+                None,
+            ));
         }
         Err(e) => return Err(Errno(e.errno())),
     };
@@ -500,7 +532,11 @@ fn decode_context(
         return Err(Errno::EIO);
     };
     let attrs = (user_len <= CACHED_ATTRS_MAX_LEN).then_some(user);
-    let context = LoadedContext { obs: ObjectState { oi, exists: true }, attrs, exists: true };
+    let context = LoadedContext {
+        obs: ObjectState { oi, exists: true },
+        attrs,
+        exists: true,
+    };
     Ok((context, snapset))
 }
 
@@ -515,7 +551,10 @@ pub(super) fn user_attrs(attrs: Vec<(BString, Bytes)>) -> UserAttrs {
 
 /// A cache of user attrs after a write; gives up above the bound.
 pub(super) fn bounded(attrs: UserAttrs) -> Option<UserAttrs> {
-    let len: usize = attrs.iter().map(|(name, value)| name.len() + value.len()).sum();
+    let len: usize = attrs
+        .iter()
+        .map(|(name, value)| name.len() + value.len())
+        .sum();
     (len <= CACHED_ATTRS_MAX_LEN).then_some(attrs)
 }
 
@@ -546,7 +585,12 @@ impl ObjectContexts {
         });
         slot.queue.borrow_mut().push_back(waiter.clone());
         slot.advance();
-        Lock { contexts: self.clone(), slot, waiter, done: false }
+        Lock {
+            contexts: self.clone(),
+            slot,
+            waiter,
+            done: false,
+        }
     }
 
     fn slot(&self, head: &HObject) -> Rc<Slot> {
@@ -572,8 +616,11 @@ impl ObjectContexts {
         if slot.idle_stamp.get() != 0 || slot.is_in_use() {
             return;
         }
-        let is_listed =
-            self.slots.borrow().get(&slot.head).is_some_and(|listed| Rc::ptr_eq(listed, slot));
+        let is_listed = self
+            .slots
+            .borrow()
+            .get(&slot.head)
+            .is_some_and(|listed| Rc::ptr_eq(listed, slot));
         if !is_listed {
             return;
         }

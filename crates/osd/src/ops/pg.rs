@@ -5,9 +5,10 @@ use std::rc::Rc;
 use bstr::BString;
 use bytes::Bytes;
 use env::{Env, LocalFuture};
-use maps::{OsdMap, PgPool};
+use maps::PgPool;
 use store::{CollId, ObjectStore};
-use types::{EntityName, Errno, HObject, ObjectLocator, OsdReqId, SnapId, SpgId};
+use types::osd::OsdOp;
+use types::{EVersion, EntityName, Epoch, Errno, HObject, ObjectLocator, OsdReqId, SnapId, SpgId};
 
 /// The PG an op runs in. All answers are of the moment of the call.
 pub trait Pg {
@@ -19,12 +20,16 @@ pub trait Pg {
     fn coll(&self) -> CollId;
     /// The PG.
     fn pgid(&self) -> SpgId;
-    /// The map the PG is at.
-    fn osdmap(&self) -> Rc<OsdMap>;
-    /// The PG's pool in that map.
+    /// The PG's pool in the map the PG is at.
     fn pool(&self) -> Rc<PgPool>;
     /// Configured limits.
     fn limits(&self) -> Rc<Limits>;
+    /// `info.last_update`, counting writes that are still under way.
+    fn last_update(&self) -> EVersion;
+    /// First epoch of this interval.
+    fn interval_since(&self) -> Epoch;
+    /// Whether the snapshot is removed: waiting to be trimmed here, or trimmed.
+    fn is_snap_removed(&self, snap: SnapId) -> bool;
     /// `info.last_user_version`, counting writes that are still under way.
     fn last_user_version(&self) -> u64;
     /// Whether the object (a head or a clone) is missing here: it cannot be read before recovery.
@@ -66,7 +71,7 @@ pub struct RemoteRead {
     /// Snapshot or head.
     pub snap: SnapId,
     /// The ops.
-    pub ops: Vec<messages::osd_op::OsdOp>,
+    pub ops: Vec<OsdOp>,
     /// MOSDOp flags beside READ.
     pub flags: u32,
 }
@@ -113,8 +118,9 @@ pub struct Limits {
     pub copy_chunk: u64,
     /// osd_hit_set_namespace: never listed.
     pub hit_set_namespace: BString,
-    /// Whether data digests are left out because the store checks its own data
-    /// (osd_skip_data_digest with a store that has checksums).
+    /// Whether data digests are left out of object info (osd_skip_data_digest). On by default,
+    /// unlike Ceph's: every store of ours checks its own data, and a digest costs each write a
+    /// pass over it.
     pub skip_data_digest: bool,
 }
 
@@ -135,7 +141,7 @@ impl Default for Limits {
             notify_timeout_sec: 30,
             copy_chunk: 8 << 20,
             hit_set_namespace: BString::from(".ceph-internal"),
-            skip_data_digest: false,
+            skip_data_digest: true,
         }
     }
 }

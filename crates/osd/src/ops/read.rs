@@ -1,0 +1,238 @@
+//! Ops that read data: read, sparse-read, mapext, stat, cmpext, checksum.
+
+use bytes::Bytes;
+use denc::Writer;
+use types::bufferlist::BufferList;
+use types::osd::ops::{ChecksumArgs, ExtentArgs};
+use types::{Errno, crc};
+
+use super::op_context::{OpContext, Step};
+use super::xxhash::{xxh32, xxh64};
+
+/// Results of cmpext count down from here: -4095 - offset of the first byte that differs.
+const MAX_ERRNO: i32 = 4095;
+
+/// Kinds of checksums in [`ChecksumArgs`].
+const XXHASH32: u8 = 0;
+const XXHASH64: u8 = 1;
+const CRC32C: u8 = 2;
+
+impl OpContext {
+    /// The part of a read that lies in the object, and in the part of it that a truncation which
+    /// has not arrived yet leaves. `None` when nothing does.
+    fn readable(&self, extent: &ExtentArgs) -> Option<(u64, u64)> {
+        let oi = &self.obs.oi;
+        let mut size = oi.size;
+        if oi.truncate_seq < u64::from(extent.truncate_seq)
+            && extent.offset.saturating_add(extent.length) > extent.truncate_size
+            && size > extent.truncate_size
+        {
+            size = extent.truncate_size;
+        }
+        let len = if extent.length == 0 {
+            size
+        } else {
+            extent.length
+        };
+        let len = len.min(size.checked_sub(extent.offset).filter(|&left| left > 0)?);
+        Some((extent.offset, len))
+    }
+
+    /// Reads as `CEPH_OSD_OP_READ` does.
+    pub(super) async fn read_extent(&mut self, extent: &ExtentArgs) -> Result<BufferList, Errno> {
+        self.num_read += 1;
+        let Some((offset, len)) = self.readable(extent) else {
+            self.count_read(0);
+            return Ok(BufferList::new());
+        };
+        let data = if len == 0 {
+            BufferList::new()
+        } else {
+            let read = self
+                .pg
+                .store()
+                .read(&self.coll, &self.goid, offset, len)
+                .await;
+            read.map_err(|e| Errno(e.errno()))?
+        };
+        let oi = &self.obs.oi;
+        if offset == 0 && data.len() as u64 == oi.size && oi.is_data_digest() {
+            let found = data.crc32c(u32::MAX);
+            if found != oi.data_digest {
+                tracing::error!(
+                    "{} full-object read crc {found:#x} != expected {:#x} on {}",
+                    self.pg.pgid(),
+                    oi.data_digest,
+                    oi.soid
+                );
+                return Err(Errno::EIO);
+            }
+        }
+        self.count_read(data.len());
+        Ok(data)
+    }
+
+    pub(super) async fn op_read(&mut self, extent: &ExtentArgs, out: &mut BufferList) -> Step {
+        *out = self.read_extent(extent).await?;
+        Ok(0)
+    }
+
+    pub(super) async fn op_sparse_read(
+        &mut self,
+        extent: &ExtentArgs,
+        out: &mut BufferList,
+    ) -> Step {
+        if extent.truncate_seq != 0 {
+            return Err(Errno::EINVAL.into());
+        }
+        self.num_read += 1;
+        let store = self.pg.store().clone();
+        let (offset, len) = (extent.offset, extent.length);
+        let extents = match len {
+            0 => Vec::new(),
+            _ => store.extents(&self.coll, &self.goid, offset, len).await?,
+        };
+        let mut w = Writer::new();
+        w.count(extents.len());
+        let mut data = BufferList::new();
+        for range in &extents {
+            let part = store
+                .read(&self.coll, &self.goid, range.start, range.end - range.start)
+                .await?;
+            w.u64(range.start);
+            w.u64(part.len() as u64);
+            data.append(&part);
+        }
+        w.count(data.len());
+        self.count_read(data.len());
+        out.push(w.into_bytes());
+        out.append(&data);
+        Ok(0)
+    }
+
+    pub(super) async fn op_mapext(&mut self, extent: &ExtentArgs, out: &mut BufferList) -> Step {
+        self.num_read += 1;
+        let store = self.pg.store().clone();
+        let len = match extent.length {
+            0 => self.obs.oi.size.saturating_sub(extent.offset),
+            len => len,
+        };
+        let extents = match len {
+            0 => Vec::new(),
+            _ => {
+                store
+                    .extents(&self.coll, &self.goid, extent.offset, len)
+                    .await?
+            }
+        };
+        let mut w = Writer::new();
+        w.count(extents.len());
+        for range in extents {
+            w.u64(range.start);
+            w.u64(range.end - range.start);
+        }
+        self.count_read(w.len());
+        out.push(w.into_bytes());
+        Ok(0)
+    }
+
+    pub(super) fn op_stat(&mut self, out: &mut BufferList) -> Step {
+        self.stats.num_rd += 1;
+        self.need_visible()?;
+        let mut w = Writer::with_capacity(16);
+        w.u64(self.obs.oi.size);
+        w.put(&self.obs.oi.mtime);
+        out.push(w.into_bytes());
+        Ok(0)
+    }
+
+    pub(super) async fn op_cmpext(&mut self, extent: &ExtentArgs, expected: &Bytes) -> Step {
+        self.num_read += 1;
+        let oi = &self.obs.oi;
+        let mut size = oi.size;
+        if oi.truncate_seq < u64::from(extent.truncate_seq)
+            && extent.offset.saturating_add(extent.length) > extent.truncate_size
+        {
+            size = extent.truncate_size;
+        }
+        let length = extent.length.min(size.saturating_sub(extent.offset));
+        let found = if length == 0 || !self.obc.obs.borrow().is_visible() {
+            Bytes::new()
+        } else {
+            self.read_extent(&ExtentArgs { length, ..*extent })
+                .await?
+                .to_contiguous()
+        };
+        // What lies past the end counts as zeros.
+        let differs = |(i, &byte): (usize, &u8)| byte != found.get(i).copied().unwrap_or(0);
+        match expected.iter().enumerate().position(differs) {
+            None => Ok(0),
+            Some(at) => {
+                let at = i32::try_from(at).unwrap_or(i32::MAX - MAX_ERRNO);
+                Err(Errno(MAX_ERRNO + at).into())
+            }
+        }
+    }
+
+    pub(super) async fn op_checksum(
+        &mut self,
+        args: &ChecksumArgs,
+        input: &Bytes,
+        out: &mut BufferList,
+    ) -> Step {
+        self.num_read += 1;
+        let chunk_size = u64::from(args.chunk_size);
+        if chunk_size > 0 && (args.length == 0 || args.length % chunk_size != 0) {
+            return Err(Errno::EINVAL.into());
+        }
+        let size = self.obs.oi.size;
+        let mut length = args.length;
+        if args.offset == 0 && length == 0 {
+            length = size;
+        } else if args.offset >= size {
+            return Ok(0);
+        } else if args.offset.saturating_add(length) > size {
+            length = size - args.offset;
+            if chunk_size > 0 && length % chunk_size != 0 {
+                return Err(Errno::EINVAL.into());
+            }
+        }
+        let init_len = match args.kind {
+            XXHASH32 | CRC32C => 4,
+            XXHASH64 => 8,
+            _ => return Err(Errno::EINVAL.into()),
+        };
+        let mut init = [0; 8];
+        init[..init_len].copy_from_slice(input.get(..init_len).ok_or(Errno::EINVAL)?);
+        let init = u64::from_le_bytes(init);
+        let data = if length == 0 {
+            Bytes::new()
+        } else {
+            let extent = ExtentArgs {
+                offset: args.offset,
+                length,
+                ..ExtentArgs::default()
+            };
+            self.read_extent(&extent).await?.to_contiguous()
+        };
+        if data.len() as u64 != length {
+            return Err(Errno::EINVAL.into());
+        }
+        let chunk_size = if chunk_size == 0 { length } else { chunk_size };
+        let mut w = Writer::new();
+        if chunk_size == 0 {
+            w.u32(0);
+        } else {
+            w.count((length / chunk_size) as usize);
+            for chunk in data.chunks_exact(chunk_size as usize) {
+                match args.kind {
+                    XXHASH32 => w.u32(xxh32(chunk, init as u32)),
+                    XXHASH64 => w.u64(xxh64(chunk, init)),
+                    _ => w.u32(crc::crc32c(init as u32, chunk)),
+                }
+            }
+        }
+        out.push(w.into_bytes());
+        Ok(0)
+    }
+}

@@ -1,0 +1,322 @@
+//! The snap mapper: which clones serve a snapshot, as rows in the omap of one object of the OSD
+//! (`src/osd/SnapMapper.cc` at v16.2).
+//!
+//! ```text
+//! SNA_{pool}_{snap:016X}_{shard}{object}  ->  v1 {u64 snap, hobject}
+//! OBJ_{shard}{object}                     ->  v1 {hobject, set of u64 snaps}
+//! object = {pool:016X}.{hash, nibbles reversed:08X}.{snap:x}.{name}.{key}.{namespace}, escaped
+//! ```
+//!
+//! Every OSD of a PG keeps its own, fed by the log.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use bstr::BString;
+use bytes::Bytes;
+use denc::{Denc, Error, Reader, Writer};
+use store::{CollId, ObjectStore, StoreError, Transaction};
+use types::osd::PgLogEntry;
+use types::snap::MAXSNAP;
+use types::{GhObject, HObject, PgId, SnapId};
+
+const MAPPING_PREFIX: &str = "SNA_";
+const OBJECT_PREFIX: &str = "OBJ_";
+/// Rows of one page asked of the store.
+const PAGE_MAX: usize = 512;
+
+/// Whether any of the entries changes which snapshots a clone serves; if not, nothing needs
+/// [`SnapMapper::apply_log`].
+pub fn concerns(entries: &[PgLogEntry]) -> bool {
+    entries.iter().any(|entry| entry.soid.snap <= MAXSNAP)
+}
+
+/// The mapper's row of a clone. Wire: object_snaps v1.
+struct ObjectSnaps {
+    oid: HObject,
+    snaps: BTreeSet<SnapId>,
+}
+
+impl Denc for ObjectSnaps {
+    fn encode(&self, w: &mut Writer) {
+        w.envelope(1, 1, |w| {
+            w.put(&self.oid);
+            w.put(&self.snaps);
+        });
+    }
+    fn decode(r: &mut Reader<'_>) -> Result<ObjectSnaps, Error> {
+        r.envelope("ObjectSnaps", 1, 1, |r, _| {
+            Ok(ObjectSnaps {
+                oid: r.get()?,
+                snaps: r.get()?,
+            })
+        })
+    }
+}
+
+/// The mapper's row of a snapshot's clone. Wire: SnapMapper::Mapping v1.
+fn mapping(snap: SnapId, oid: &HObject) -> Bytes {
+    let mut w = Writer::new();
+    w.envelope(1, 1, |w| {
+        w.u64(snap);
+        w.put(oid);
+    });
+    w.into_bytes()
+}
+
+fn push_escaped(text: &[u8], out: &mut BString) {
+    for &byte in text {
+        match byte {
+            b'%' => out.extend_from_slice(b"%p"),
+            b'.' => out.extend_from_slice(b"%e"),
+            b'_' => out.extend_from_slice(b"%u"),
+            byte => out.push(byte),
+        }
+    }
+}
+
+/// The hash with its hexadecimal digits reversed: objects of one PG are together in this order.
+fn nibblewise(hash: u32) -> u32 {
+    let bytes = hash.swap_bytes();
+    (bytes & 0x0f0f_0f0f) << 4 | (bytes & 0xf0f0_f0f0) >> 4
+}
+
+/// `hobject_t::to_str`.
+fn object_text(oid: &HObject) -> BString {
+    let mut out = BString::from(format!(
+        "{:016X}.{:08X}.",
+        oid.pool as u64,
+        nibblewise(oid.hash)
+    ));
+    out.extend_from_slice(types::snap::snap_text(oid.snap).to_string().as_bytes());
+    for part in [&oid.name, &oid.key, &oid.namespace] {
+        out.push(b'.');
+        push_escaped(part, &mut out);
+    }
+    out
+}
+
+/// The snap mapper of an OSD.
+pub struct SnapMapper {
+    store: Rc<dyn ObjectStore>,
+    coll: CollId,
+    oid: GhObject,
+}
+
+impl SnapMapper {
+    /// The mapper whose rows are in the omap of that object; Ceph's is `snapmapper` in `meta`.
+    pub fn new(store: Rc<dyn ObjectStore>, coll: CollId, oid: GhObject) -> SnapMapper {
+        SnapMapper { store, coll, oid }
+    }
+
+    /// The object Ceph keeps the rows in.
+    pub fn default_object() -> GhObject {
+        GhObject::from(HObject {
+            name: "snapmapper".into(),
+            pool: -1,
+            ..HObject::default()
+        })
+    }
+
+    /// Creates the object (mkfs).
+    pub fn create(&self, t: &mut Transaction) {
+        t.touch(&self.coll, &self.oid);
+    }
+
+    fn mapping_prefix(pool: i64, snap: SnapId) -> String {
+        format!("{MAPPING_PREFIX}{pool}_{snap:016X}_")
+    }
+
+    fn mapping_key(snap: SnapId, oid: &HObject) -> BString {
+        let mut key = BString::from(SnapMapper::mapping_prefix(oid.pool, snap));
+        key.extend_from_slice(&object_text(oid));
+        key
+    }
+
+    fn object_key(oid: &HObject) -> BString {
+        let mut key = BString::from(OBJECT_PREFIX);
+        key.extend_from_slice(&object_text(oid));
+        key
+    }
+
+    /// A clone that serves these snapshots.
+    pub fn add(&self, oid: &HObject, snaps: BTreeSet<SnapId>, t: &mut Transaction) {
+        let mut rows: BTreeMap<BString, Bytes> = snaps
+            .iter()
+            .map(|&snap| (SnapMapper::mapping_key(snap, oid), mapping(snap, oid)))
+            .collect();
+        let row = ObjectSnaps {
+            oid: oid.clone(),
+            snaps,
+        };
+        rows.insert(SnapMapper::object_key(oid), row.to_bytes());
+        t.omap_setkeys(&self.coll, &self.oid, rows);
+    }
+
+    /// The snapshots a clone serves, as recorded; none if it is not.
+    pub async fn snaps(&self, oid: &HObject) -> Result<BTreeSet<SnapId>, StoreError> {
+        let key = [SnapMapper::object_key(oid)];
+        let rows = match self.store.omap_values(&self.coll, &self.oid, &key).await {
+            Err(StoreError::NoObject) => return Ok(BTreeSet::new()),
+            rows => rows?,
+        };
+        let Some((_, row)) = rows.first() else {
+            return Ok(BTreeSet::new());
+        };
+        let row = ObjectSnaps::from_bytes(row)
+            .map_err(|_| StoreError::Format("a row of the snap mapper"))?;
+        Ok(row.snaps)
+    }
+
+    /// A clone is gone.
+    pub async fn remove(&self, oid: &HObject, t: &mut Transaction) -> Result<(), StoreError> {
+        let mut keys: BTreeSet<BString> = self
+            .snaps(oid)
+            .await?
+            .into_iter()
+            .map(|snap| SnapMapper::mapping_key(snap, oid))
+            .collect();
+        if !keys.is_empty() {
+            keys.insert(SnapMapper::object_key(oid));
+            t.omap_rmkeys(&self.coll, &self.oid, keys);
+        }
+        Ok(())
+    }
+
+    /// A clone serves these snapshots from now on.
+    pub async fn update(
+        &self,
+        oid: &HObject,
+        snaps: BTreeSet<SnapId>,
+        t: &mut Transaction,
+    ) -> Result<(), StoreError> {
+        self.remove(oid, t).await?;
+        if !snaps.is_empty() {
+            self.add(oid, snaps, t);
+        }
+        Ok(())
+    }
+
+    /// Records what log entries say of clones; their effect joins the transaction. A clone that
+    /// appears twice in the entries is not supported, and the log never holds one.
+    pub async fn apply_log(
+        &self,
+        entries: &[PgLogEntry],
+        t: &mut Transaction,
+    ) -> Result<(), StoreError> {
+        for entry in entries.iter().filter(|entry| entry.soid.snap <= MAXSNAP) {
+            if entry.is_delete() {
+                self.remove(&entry.soid, t).await?;
+                continue;
+            }
+            if !entry.is_update() {
+                continue;
+            }
+            let snaps: Vec<SnapId> = Vec::from_bytes(&entry.snaps)
+                .map_err(|_| StoreError::Format("the snaps of a log entry"))?;
+            let snaps: BTreeSet<SnapId> = snaps.into_iter().collect();
+            if entry.is_clone() {
+                self.add(&entry.soid, snaps, t);
+            } else {
+                self.update(&entry.soid, snaps, t).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Up to `max` clones of a PG that serve a snapshot; empty when it is trimmed. `bits` is the
+    /// number of hash bits the PG's objects share.
+    pub async fn objects_to_trim(
+        &self,
+        pgid: PgId,
+        bits: u32,
+        snap: SnapId,
+        max: usize,
+    ) -> Result<Vec<HObject>, StoreError> {
+        let mut found = Vec::new();
+        for hash in hash_prefixes(pgid.seed, bits) {
+            let pool = pgid.pool_id();
+            let prefix = format!(
+                "{}{:016X}.{hash}",
+                SnapMapper::mapping_prefix(pool, snap),
+                pool as u64
+            );
+            let page = self.store.omap_range(
+                &self.coll,
+                &self.oid,
+                prefix.as_bytes(),
+                false,
+                PAGE_MAX.min(max - found.len()),
+                usize::MAX,
+            );
+            let entries = match page.await {
+                Err(StoreError::NoObject) => return Ok(found),
+                page => page?.entries,
+            };
+            for (key, row) in entries {
+                if !key.starts_with(prefix.as_bytes()) {
+                    break;
+                }
+                let mut r = Reader::new(&row);
+                let oid = r.envelope("Mapping", 1, 1, |r, _| {
+                    r.u64()?;
+                    r.get::<HObject>()
+                });
+                found.push(oid.map_err(|_| StoreError::Format("a row of the snap mapper"))?);
+            }
+            if found.len() >= max {
+                break;
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// What the reversed hashes of a PG's objects begin with, in order.
+fn hash_prefixes(seed: u32, bits: u32) -> Vec<String> {
+    let whole = (bits / 4) as usize;
+    let digits = format!("{:08X}", nibblewise(seed));
+    let rest = bits % 4;
+    if rest == 0 {
+        return vec![digits[..whole].to_owned()];
+    }
+    // The next digit's low bits are the PG's, its high bits any.
+    let low = seed >> (4 * whole) & ((1 << rest) - 1);
+    (0..16 >> rest)
+        .map(|high| format!("{}{:X}", &digits[..whole], high << rest | low))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_cephs() {
+        let oid = HObject {
+            name: "a_b.c%".into(),
+            snap: 0x1f,
+            hash: 0x1234_abcd,
+            pool: 2,
+            namespace: "ns".into(),
+            ..HObject::default()
+        };
+        assert_eq!(
+            SnapMapper::mapping_key(0x1f, &oid),
+            "SNA_2_000000000000001F_0000000000000002.DCBA4321.1f.a%ub%ec%p..ns"
+        );
+        assert_eq!(
+            SnapMapper::object_key(&oid),
+            "OBJ_0000000000000002.DCBA4321.1f.a%ub%ec%p..ns"
+        );
+    }
+
+    #[test]
+    fn prefixes_cover_a_pg() {
+        assert_eq!(hash_prefixes(0x5, 0), [""]);
+        assert_eq!(hash_prefixes(0xab, 8), ["BA"]);
+        assert_eq!(hash_prefixes(0x5, 3), ["5", "D"]);
+        assert_eq!(hash_prefixes(0x15, 5).len(), 8);
+        assert!(hash_prefixes(0x15, 5).contains(&"5F".to_owned()));
+    }
+}

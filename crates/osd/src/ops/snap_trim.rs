@@ -1,0 +1,198 @@
+//! Trimming: taking a removed snapshot from a clone, and the clone with its last one
+//! (`trim_object` in `src/osd/PrimaryLogPG.cc`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use bstr::BString;
+use bytes::Bytes;
+use denc::Denc;
+use store::Transaction;
+use types::osd::{
+    LogOp, ObjectCleanRegions, ObjectInfo, ObjectModDesc, ObjectStatSum, PgLogEntry, SnapSet,
+};
+use types::{EVersion, Errno, GhObject, HObject, NOSNAP, SnapId};
+
+use super::execute::Reply;
+use super::finish::{Mutation, Pending, PendingWrite};
+use super::object_context::{
+    OI_ATTR, ObjectContext, ObjectGuard, ObjectState, SS_ATTR, SnapSetContext,
+};
+use super::pg::Pg;
+use super::snaps::clone_bytes;
+use super::watch::Effects;
+
+/// The trimming of one clone, waiting for its versions.
+pub(super) struct Trim {
+    pg: Rc<dyn Pg>,
+    guard: ObjectGuard,
+    head: Rc<ObjectContext>,
+    clone: Rc<ObjectContext>,
+    old_snaps: Vec<SnapId>,
+    new_snaps: BTreeSet<SnapId>,
+}
+
+/// Takes `snap`, and any other removed snapshot, from the clone `oid`. The guard is a `Write` lock
+/// of its object. `ENOENT` if there is no such clone any more: go on with the next.
+pub async fn trim_object(
+    pg: &Rc<dyn Pg>,
+    guard: ObjectGuard,
+    oid: &HObject,
+    snap: SnapId,
+) -> Result<PendingWrite, Errno> {
+    let head = guard.head_context(pg).await?;
+    let clone = guard.context(pg, oid.snap).await?;
+    if !clone.obs.borrow().exists || !head.obs.borrow().exists {
+        return Err(Errno::ENOENT);
+    }
+    let old_snaps = {
+        let ssc = head.ssc.borrow();
+        let set = &ssc.snapset;
+        let snaps = set.clone_snaps.get(&oid.snap).cloned().unwrap_or_default();
+        if snaps.is_empty() || set.seq == 0 || !set.clones.contains(&oid.snap) {
+            tracing::error!("{oid}: cannot trim, snap set is inconsistent");
+            return Err(Errno::ENOENT);
+        }
+        snaps
+    };
+    let is_kept = |&other: &SnapId| other != snap && !pg.is_snap_removed(other);
+    let new_snaps = old_snaps.iter().copied().filter(is_kept).collect();
+    let trim = Trim {
+        pg: pg.clone(),
+        guard,
+        head,
+        clone,
+        old_snaps,
+        new_snaps,
+    };
+    Ok(PendingWrite {
+        inner: Pending::Trim(Box::new(trim)),
+    })
+}
+
+impl Trim {
+    pub(super) fn finish(self: Box<Self>, at: EVersion, last_user_version: u64) -> Mutation {
+        let Trim {
+            pg,
+            guard,
+            head,
+            clone,
+            old_snaps,
+            new_snaps,
+        } = *self;
+        let coll = pg.coll();
+        let mut at = at;
+        let mut t = Transaction::new();
+        let mut stats = ObjectStatSum::default();
+        let mut entries = Vec::with_capacity(2);
+        let mut set = head.ssc.borrow().snapset.clone();
+
+        let oid = clone.oid();
+        let goid = GhObject::from(oid.clone());
+        let old_oi = clone.obs.borrow().oi.clone();
+        let snaps: Vec<SnapId> = new_snaps.iter().copied().collect();
+        if new_snaps.is_empty() {
+            remove_clone(&mut set, oid.snap, &old_oi, &mut stats);
+            t.remove(&coll, &goid);
+            *clone.obs.borrow_mut() = ObjectState::absent(&oid);
+            guard.remove_clone(oid.snap);
+            entries.push(entry(LogOp::DELETE, &oid, at, old_oi.version, &snaps));
+        } else {
+            let kept = old_snaps
+                .into_iter()
+                .filter(|snap| new_snaps.contains(snap))
+                .collect();
+            set.clone_snaps.insert(oid.snap, kept);
+            let mut obs = clone.obs.borrow_mut();
+            obs.oi.prior_version = old_oi.version;
+            obs.oi.version = at;
+            t.setattr(&coll, &goid, OI_ATTR, obs.oi.to_bytes());
+            entries.push(entry(LogOp::MODIFY, &oid, at, old_oi.version, &snaps));
+        }
+        at.version += 1;
+
+        let soid = head.oid();
+        let head_goid = GhObject::from(soid.clone());
+        let mut obs = head.obs.borrow_mut();
+        let prior = obs.oi.version;
+        if set.clones.is_empty() && obs.oi.is_whiteout() && !obs.oi.is_cache_pinned() {
+            count_removed(&obs.oi, &mut stats);
+            t.remove(&coll, &head_goid);
+            *obs = ObjectState::absent(&soid);
+            *head.ssc.borrow_mut() = SnapSetContext::default();
+            entries.push(entry(LogOp::DELETE, &soid, at, prior, &[]));
+        } else {
+            obs.oi.prior_version = prior;
+            obs.oi.version = at;
+            let mut attrs = BTreeMap::new();
+            attrs.insert(BString::from(OI_ATTR), obs.oi.to_bytes());
+            attrs.insert(BString::from(SS_ATTR), set.to_bytes());
+            t.setattrs(&coll, &head_goid, attrs);
+            *head.ssc.borrow_mut() = SnapSetContext {
+                snapset: set,
+                exists: true,
+            };
+            entries.push(entry(LogOp::MODIFY, &soid, at, prior, &[]));
+        }
+        drop(obs);
+        guard.submitted();
+        Mutation {
+            soid,
+            transaction: t,
+            entries,
+            at_version: at,
+            user_version: last_user_version,
+            stats,
+            guard,
+            effects: Effects::default(),
+            reply: Reply::default(),
+        }
+    }
+}
+
+fn entry(op: LogOp, oid: &HObject, at: EVersion, prior: EVersion, snaps: &[SnapId]) -> PgLogEntry {
+    PgLogEntry {
+        op,
+        soid: oid.clone(),
+        version: at,
+        prior_version: prior,
+        snaps: if oid.snap == NOSNAP {
+            Bytes::new()
+        } else {
+            snaps.to_vec().to_bytes()
+        },
+        mod_desc: ObjectModDesc::unrollbackable(),
+        clean_regions: ObjectCleanRegions::fully_dirty(),
+        ..PgLogEntry::default()
+    }
+}
+
+fn count_removed(oi: &ObjectInfo, stats: &mut ObjectStatSum) {
+    stats.num_objects -= 1;
+    stats.num_objects_dirty -= i64::from(oi.is_dirty());
+    stats.num_objects_omap -= i64::from(oi.is_omap());
+    stats.num_whiteouts -= i64::from(oi.is_whiteout());
+    stats.num_objects_pinned -= i64::from(oi.is_cache_pinned());
+    stats.num_objects_manifest -= i64::from(oi.has_manifest());
+}
+
+/// Takes a clone from the snap set; the next older one now shares with the next newer one (or the
+/// head) what both shared with it.
+fn remove_clone(set: &mut SnapSet, clone: SnapId, oi: &ObjectInfo, stats: &mut ObjectStatSum) {
+    stats.num_bytes -= clone_bytes(set, clone);
+    let index = set.clones.iter().position(|&c| c == clone);
+    if let Some(older) = index.and_then(|i| i.checked_sub(1)).map(|i| set.clones[i]) {
+        stats.num_bytes -= clone_bytes(set, older);
+        let overlap = set.clone_overlap.get(&clone).cloned().unwrap_or_default();
+        if let Some(older_overlap) = set.clone_overlap.get_mut(&older) {
+            *older_overlap = older_overlap.intersection(&overlap);
+        }
+        stats.num_bytes += clone_bytes(set, older);
+    }
+    count_removed(oi, stats);
+    stats.num_object_clones -= 1;
+    set.clones.retain(|&c| c != clone);
+    set.clone_overlap.remove(&clone);
+    set.clone_size.remove(&clone);
+    set.clone_snaps.remove(&clone);
+}
