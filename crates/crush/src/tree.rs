@@ -56,13 +56,18 @@ impl CrushMap {
     }
 
     fn sorted_children(&self, bucket: i32, wanted: &impl Fn(i32) -> bool) -> Vec<(i32, u32)> {
-        let Some(bucket) = self.bucket(bucket) else { return Vec::new() };
+        let Some(bucket) = self.bucket(bucket) else {
+            return Vec::new();
+        };
         let key = |id: i32| match id {
             0.. => format!("{}_osd.{id:08}", self.class_of(id).unwrap_or_default()),
             _ => format!("_{}", self.name_of(id).unwrap_or_default()),
         };
-        let mut children: Vec<(i32, u32)> =
-            bucket.weighted_items().into_iter().filter(|(id, _)| wanted(*id)).collect();
+        let mut children: Vec<(i32, u32)> = bucket
+            .weighted_items()
+            .into_iter()
+            .filter(|(id, _)| wanted(*id))
+            .collect();
         children.sort_by_cached_key(|(id, _)| key(*id));
         children.dedup_by_key(|(id, _)| *id);
         children
