@@ -1,203 +1,142 @@
-//! Who we are and where the monitors are, from the configuration.
+//! What a client of the monitors is told at its start.
 
-use core::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
-use auth::{CryptoKey, Keyring, METHOD_CEPHX, METHOD_NONE, MODE_CRC, MODE_SECURE};
-use config::Config;
-use types::entity::kind_from_name;
-use types::{AddrVec, AuthEntityName, EntityAddr};
+use auth::{CryptoKey, METHOD_CEPHX, MODE_CRC, MODE_SECURE};
+use types::addr::{AddrType, AddrVec, EntityAddr};
+use types::entity::{self, AuthEntityName};
 
-/// Port of messenger v2 when `mon_host` names none.
-const MON_PORT: u16 = 3300;
+/// Port of the monitors' messenger v2.
+pub const MON_PORT_V2: u16 = 3300;
+/// Port of their messenger v1.
+pub const MON_PORT_V1: u16 = 6789;
 
-/// What a session needs to know.
+/// Who we are, where the monitors are, and how long to wait for them. Times have Ceph's defaults.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Our name.
+    /// The entity: `client.admin`, `osd.3`.
     pub name: AuthEntityName,
-    /// Our key; not needed with method none.
+    /// Its key; without one only method none is possible.
     pub key: Option<CryptoKey>,
-    /// Methods we may use, best first.
+    /// Methods to offer monitors, best first (`auth_client_required`; daemons:
+    /// `auth_cluster_required`).
     pub methods: Vec<u32>,
-    /// Monitors to begin with.
-    pub mon_host: Vec<AddrVec>,
-    /// Connection modes to monitors and managers, best first.
+    /// Methods that peers of ours may use (`auth_service_required`, `auth_cluster_required`).
+    pub service_methods: Vec<u32>,
+    /// Where to begin (`mon_host`, see [`parse_mon_host`]).
+    pub mons: Vec<AddrVec>,
+    /// Services to hold tickets for (bits of entity types).
+    pub want_keys: u32,
+    /// Whether to hold the own service's rotating secrets: daemons whom others connect to.
+    pub want_rotating: bool,
+    /// Preferred modes to monitors and managers, best first (`ms_mon_client_mode`).
     pub mon_modes: Vec<u32>,
-    /// Connection modes to other services.
+    /// Preferred modes to the others (`ms_client_mode`, `ms_cluster_mode`).
     pub service_modes: Vec<u32>,
-    /// Connection modes we accept from clients and other kinds of daemons.
-    pub accept_modes: Vec<u32>,
-    /// Connection modes between daemons of one kind.
-    pub cluster_modes: Vec<u32>,
-    /// Bits of the services to get tickets for.
-    pub want: u32,
-    /// Whether others connect to us with tickets: rotating secrets are fetched.
-    pub is_service: bool,
-    /// This machine's name, sent with subscriptions.
+    /// Name of this host.
     pub hostname: String,
-}
-
-/// What is wrong with the configuration.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SettingsError {
-    /// `mon_host` is missing.
-    NoMonHost,
-    /// `mon_host` does not parse; the part that does not.
-    MonHost(String),
-    /// cephx is on and the keyring has no key for us.
-    NoKey(String),
-    /// The daemon's or client's name is not one.
-    Name(String),
-}
-
-impl fmt::Display for SettingsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SettingsError::NoMonHost => f.write_str("the configuration has no mon_host"),
-            SettingsError::MonHost(part) => {
-                write!(
-                    f,
-                    "mon_host: {part:?} is not an address like [v2:127.0.0.1:3300]"
-                )
-            }
-            SettingsError::NoKey(name) => write!(f, "the keyring has no key for {name}"),
-            SettingsError::Name(name) => write!(f, "{name:?} is not a name like client.admin"),
-        }
-    }
-}
-
-impl std::error::Error for SettingsError {}
-
-fn methods(text: &str) -> Vec<u32> {
-    text.split([',', ' ', ';', '\t'])
-        .filter_map(|word| match word {
-            "cephx" => Some(METHOD_CEPHX),
-            "none" => Some(METHOD_NONE),
-            _ => None,
-        })
-        .collect()
-}
-
-/// Connection modes from an option's text: `secure crc`.
-pub(crate) fn modes(text: &str) -> Vec<u32> {
-    text.split([',', ' ', ';', '\t'])
-        .filter_map(|word| match word {
-            "crc" => Some(MODE_CRC),
-            "secure" => Some(MODE_SECURE),
-            _ => None,
-        })
-        .collect()
+    /// Monitors tried at the same time (`mon_client_hunt_parallel`).
+    pub hunt_parallel: usize,
+    /// How long to wait before others are tried (`mon_client_hunt_interval`).
+    pub hunt_interval: Duration,
+    /// How much longer to wait each time, up to ten times (`mon_client_hunt_interval_backoff`).
+    pub hunt_backoff: f64,
+    /// Pause between signs of life (`mon_client_ping_interval`).
+    pub ping_interval: Duration,
+    /// Silence after which a monitor is given up (`mon_client_ping_timeout`).
+    pub ping_timeout: Duration,
 }
 
 impl Settings {
-    /// Reads the options; `keyring` is the content of the keyring file, if there is one.
-    /// `want` are bits of entity types.
-    pub fn from_config(
-        config: &Config,
-        keyring: Option<&Keyring>,
-        want: u32,
-    ) -> Result<Settings, SettingsError> {
-        let kind =
-            kind_from_name(config.kind()).ok_or_else(|| SettingsError::Name(config.name()))?;
-        let name = AuthEntityName::new(kind, config.id());
-        let is_service = config.kind() != "client";
-        let option = if is_service {
-            "auth_cluster_required"
-        } else {
-            "auth_client_required"
+    /// A client of these monitors with Ceph's defaults.
+    pub fn new(name: AuthEntityName, key: Option<CryptoKey>, mons: Vec<AddrVec>) -> Settings {
+        let methods = match key {
+            Some(_) => vec![METHOD_CEPHX],
+            None => vec![auth::METHOD_NONE],
         };
-        let methods = methods(&config.str(option));
-        let given = config.str("key");
-        let key = match CryptoKey::from_base64(&given) {
-            Ok(key) if !given.is_empty() => Some(key),
-            _ => keyring.and_then(|ring| ring.key(&name)).cloned(),
-        };
-        if key.is_none() && methods == [METHOD_CEPHX] {
-            return Err(SettingsError::NoKey(name.to_string()));
-        }
-        Ok(Settings {
+        Settings {
             name,
             key,
+            service_methods: methods.clone(),
             methods,
-            mon_host: parse_mon_host(&config.str("mon_host"))?,
-            mon_modes: modes(&config.str("ms_mon_client_mode")),
-            service_modes: modes(&config.str("ms_client_mode")),
-            accept_modes: modes(&config.str("ms_service_mode")),
-            cluster_modes: modes(&config.str("ms_cluster_mode")),
-            want,
-            is_service,
-            hostname: config.host().to_owned(),
-        })
+            mons,
+            want_keys: u32::from(entity::MON | entity::OSD | entity::MGR),
+            want_rotating: false,
+            mon_modes: vec![MODE_SECURE, MODE_CRC],
+            service_modes: vec![MODE_CRC, MODE_SECURE],
+            hostname: String::new(),
+            hunt_parallel: 3,
+            hunt_interval: Duration::from_secs(3),
+            hunt_backoff: 1.5,
+            ping_interval: Duration::from_secs(10),
+            ping_timeout: Duration::from_secs(30),
+        }
+    }
+
+    /// The same for a daemon that others connect to with tickets.
+    pub fn daemon(mut self) -> Settings {
+        self.want_rotating = true;
+        self.want_keys |= u32::from(entity::MDS);
+        self
     }
 }
 
-/// Addresses of monitors as `mon_host` may give them: `a,b`, `1.2.3.4:3300`, `[v2:..,v1:..]`,
-/// `[::1]:3300`. Only the v2 addresses count.
-pub fn parse_mon_host(text: &str) -> Result<Vec<AddrVec>, SettingsError> {
-    let mut found = Vec::new();
-    for part in split_outside_brackets(text) {
-        let bad = || SettingsError::MonHost(part.to_owned());
-        if part.contains("v2:") || part.contains("v1:") {
-            let addrs: AddrVec = with_nonces(part).parse().map_err(|_| bad())?;
-            let v2 = addrs.msgr2().copied().ok_or_else(bad)?;
-            found.push(AddrVec::of(v2));
+/// Reads `mon_host`: addresses or bracketed groups of addresses of one monitor each, separated by
+/// commas, semicolons or white space. An address without a type is tried at both ports, one with a
+/// port but no type is v2 at 3300 and v1 at 6789 or both types elsewhere. Host names are not
+/// resolved: the offending word is the error.
+pub fn parse_mon_host(text: &str) -> Result<Vec<AddrVec>, String> {
+    let mut mons = Vec::new();
+    let mut rest = text;
+    loop {
+        rest = rest.trim_start_matches([',', ';', ' ', '\t', '\n']);
+        if rest.is_empty() {
+            return Ok(mons);
+        }
+        let grouped = ["[v", "[any:"].iter().any(|open| rest.starts_with(open));
+        let end = if grouped {
+            rest.find(']').map(|at| at + 1)
         } else {
-            let socket = part
-                .parse::<SocketAddr>()
-                .or_else(|_| {
-                    part.parse::<IpAddr>()
-                        .map(|ip| SocketAddr::new(ip, MON_PORT))
-                })
-                .map_err(|_| bad())?;
-            found.push(AddrVec::of(EntityAddr::msgr2(socket, 0)));
+            rest.find([',', ';', ' ', '\t', '\n'])
+        };
+        let (word, after) = rest.split_at(end.unwrap_or(rest.len()));
+        rest = after;
+        let group = if grouped {
+            word.trim_matches(['[', ']'])
+        } else {
+            word
+        };
+        let mut addrs = Vec::new();
+        for one in group.split(',') {
+            addrs.extend(parse_one(one).ok_or_else(|| word.to_owned())?);
         }
-    }
-    if found.is_empty() {
-        Err(SettingsError::NoMonHost)
-    } else {
-        Ok(found)
+        mons.push(addrs.into_iter().collect());
     }
 }
 
-/// `v2:1.2.3.4:3300` to `v2:1.2.3.4:3300/0`, in each address of the list.
-fn with_nonces(list: &str) -> String {
-    let inner = list
-        .strip_prefix('[')
-        .and_then(|l| l.strip_suffix(']'))
-        .unwrap_or(list);
-    let each: Vec<String> = inner
-        .split(',')
-        .map(|a| {
-            if a.contains('/') {
-                a.to_owned()
-            } else {
-                format!("{a}/0")
-            }
-        })
-        .collect();
-    if each.len() == 1 {
-        each[0].clone()
-    } else {
-        format!("[{}]", each.join(","))
-    }
-}
-
-fn split_outside_brackets(text: &str) -> Vec<&str> {
-    let (mut parts, mut depth, mut start) = (Vec::new(), 0_i32, 0);
-    for (at, c) in text.char_indices() {
-        match c {
-            '[' => depth += 1,
-            ']' => depth -= 1,
-            ',' | ' ' | ';' | '\t' if depth <= 0 => {
-                parts.push(&text[start..at]);
-                start = at + 1;
-            }
-            _ => {}
+fn parse_one(text: &str) -> Option<Vec<EntityAddr>> {
+    let typed = ["v1:", "v2:"].iter().any(|prefix| text.starts_with(prefix));
+    let addr = EntityAddr::parse(text, AddrType::Any).ok()?;
+    let mut sock = addr.sock?;
+    let mut at = |kind: AddrType, port: u16| {
+        if addr.port() == 0 {
+            sock.set_port(port);
         }
-    }
-    parts.push(&text[start..]);
-    parts.into_iter().filter(|part| !part.is_empty()).collect()
+        EntityAddr {
+            kind,
+            nonce: addr.nonce,
+            sock: Some(sock),
+        }
+    };
+    Some(match (typed, addr.port()) {
+        (true, _) if addr.kind == AddrType::Legacy => vec![at(AddrType::Legacy, MON_PORT_V1)],
+        (true, _) | (false, MON_PORT_V2) => vec![at(AddrType::Msgr2, MON_PORT_V2)],
+        (false, MON_PORT_V1) => vec![at(AddrType::Legacy, MON_PORT_V1)],
+        (false, _) => vec![
+            at(AddrType::Msgr2, MON_PORT_V2),
+            at(AddrType::Legacy, MON_PORT_V1),
+        ],
+    })
 }
 
 #[cfg(test)]
@@ -205,24 +144,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mon_host_is_read_in_all_its_forms() {
-        let one = |text: &str| parse_mon_host(text).unwrap()[0].to_string();
+    fn mon_host_forms() {
+        let show = |text: &str| {
+            parse_mon_host(text)
+                .map(|mons| mons.iter().map(ToString::to_string).collect::<Vec<_>>())
+        };
+        let both = "[v2:10.0.0.1:3300/0,v1:10.0.0.1:6789/0]";
+        assert_eq!(show("10.0.0.1"), Ok(vec![both.to_owned()]));
         assert_eq!(
-            one("[v2:127.0.0.1:3300,v1:127.0.0.1:6789]"),
-            "v2:127.0.0.1:3300/0"
+            show("[v2:10.0.0.1:3300,v1:10.0.0.1:6789], [v2:10.0.0.2:4000/0]"),
+            Ok(vec![both.to_owned(), "v2:10.0.0.2:4000/0".to_owned()])
         );
-        assert_eq!(one("[v2:127.0.0.1:3300/0]"), "v2:127.0.0.1:3300/0");
-        assert_eq!(one("v2:127.0.0.1:3300"), "v2:127.0.0.1:3300/0");
-        assert_eq!(one("127.0.0.1:4000"), "v2:127.0.0.1:4000/0");
-        assert_eq!(one("127.0.0.1"), "v2:127.0.0.1:3300/0");
         assert_eq!(
-            parse_mon_host("10.0.0.1, 10.0.0.2;10.0.0.3").unwrap().len(),
-            3
+            show("v2:10.0.0.1:3300 10.0.0.2:6789;10.0.0.3:3300"),
+            Ok(vec![
+                "v2:10.0.0.1:3300/0".to_owned(),
+                "v1:10.0.0.2:6789/0".to_owned(),
+                "v2:10.0.0.3:3300/0".to_owned()
+            ])
         );
-        assert_eq!(parse_mon_host(""), Err(SettingsError::NoMonHost));
-        assert_eq!(
-            parse_mon_host("nowhere"),
-            Err(SettingsError::MonHost("nowhere".into()))
-        );
+        assert_eq!(show("[::1]:3300"), Ok(vec!["v2:[::1]:3300/0".to_owned()]));
+        assert_eq!(show("mon.example"), Err("mon.example".to_owned()));
     }
 }

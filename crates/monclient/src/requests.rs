@@ -1,0 +1,240 @@
+//! Requests with one answer each: commands, versions, and what is told to one monitor.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use env::sync::{Sender, oneshot};
+use messages::{
+    MCommand, MCommandReply, MMonCommand, MMonCommandAck, MMonGetVersion, MMonGetVersionReply,
+    Message,
+};
+use msgr::Connection;
+use types::entity;
+use types::message::RawMessage;
+use types::uuid::Uuid;
+
+use crate::client::{MonClient, MonError};
+
+/// What a command gives.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Answer {
+    /// 0 or a negative errno.
+    pub rc: i32,
+    /// Status text.
+    pub outs: String,
+    /// Output.
+    pub outb: Bytes,
+}
+
+/// Newest and oldest version of a map that the monitors have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Versions {
+    /// Newest.
+    pub newest: u64,
+    /// Oldest.
+    pub oldest: u64,
+}
+
+/// Open requests, by tid. Bounded by their askers, who each await one.
+#[derive(Default)]
+pub(crate) struct Requests {
+    last_tid: u64,
+    commands: BTreeMap<u64, (RawMessage, Sender<Answer>)>,
+    versions: BTreeMap<u64, (RawMessage, Sender<Versions>)>,
+    /// Told to one monitor, over a connection of its own.
+    told: BTreeMap<u64, Told>,
+}
+
+struct Told {
+    con: Connection,
+    /// Until the connection is ready.
+    message: Option<RawMessage>,
+    sender: Sender<Answer>,
+}
+
+impl Requests {
+    fn next_tid(&mut self) -> u64 {
+        self.last_tid += 1;
+        self.last_tid
+    }
+
+    /// A new session: all that is open goes out again, in order.
+    pub(crate) fn resend(&self, con: &Connection) {
+        self.commands
+            .values()
+            .for_each(|(message, _)| con.send(message.clone()));
+        self.versions
+            .values()
+            .for_each(|(message, _)| con.send(message.clone()));
+    }
+
+    /// A connection of its own is ready.
+    pub(crate) fn on_ready(&mut self, con: &Connection) {
+        for told in self.told.values_mut().filter(|told| told.con == *con) {
+            if let Some(message) = told.message.take() {
+                con.send(message);
+            }
+        }
+    }
+
+    /// A connection of its own is gone: its requests fail.
+    pub(crate) fn drop_for(&mut self, con: &Connection) {
+        self.told.retain(|_, told| told.con != *con);
+    }
+}
+
+impl MonClient {
+    fn fsid(&self) -> Uuid {
+        self.monmap().map(|map| map.fsid).unwrap_or_default()
+    }
+
+    /// Runs a command (one JSON text) at the monitors. Sent again when the session breaks; waits
+    /// for ever if there is no monitor: put a timeout around it where that matters.
+    pub async fn command(&self, cmd: Vec<String>, input: Bytes) -> Result<Answer, MonError> {
+        // A command without the cluster's id is refused.
+        self.monmap_ready().await?;
+        let (sender, receiver) = oneshot();
+        {
+            let fsid = self.fsid();
+            let mut state = self.0.state.borrow_mut();
+            let tid = state.requests.next_tid();
+            let request = MMonCommand {
+                fsid,
+                cmd,
+                input,
+                ..MMonCommand::default()
+            };
+            let message = request.encode().with_tid(tid);
+            if let Some(con) = &state.active {
+                con.send(message.clone());
+            }
+            state.requests.commands.insert(tid, (message, sender));
+        }
+        receiver.await.map_err(|_| MonError::Closed)
+    }
+
+    /// Runs a command at one monitor, named by name or rank (`tell mon.a`).
+    pub async fn tell(
+        &self,
+        mon: &str,
+        cmd: Vec<String>,
+        input: Bytes,
+    ) -> Result<Answer, MonError> {
+        let map = self.monmap_ready().await?;
+        let by_rank = mon.parse().ok().and_then(|rank| map.by_rank(rank));
+        let info = map
+            .mon_info
+            .get(mon)
+            .or(by_rank)
+            .ok_or(MonError::NoSuchMon)?;
+        let (sender, receiver) = oneshot();
+        let con = {
+            let con = self
+                .0
+                .messenger
+                .connect_anonymous(entity::MON, &info.public_addrs);
+            let mut state = self.0.state.borrow_mut();
+            let tid = state.requests.next_tid();
+            let request = MCommand {
+                fsid: map.fsid,
+                cmd,
+                input,
+            };
+            let message = Some(request.encode().with_tid(tid));
+            state.requests.told.insert(
+                tid,
+                Told {
+                    con: con.clone(),
+                    message,
+                    sender,
+                },
+            );
+            con
+        };
+        let answer = receiver.await.map_err(|_| MonError::Closed);
+        con.mark_down();
+        answer
+    }
+
+    /// Which versions of a map (`osdmap`, ...) the monitors have.
+    pub async fn versions(&self, what: &str) -> Result<Versions, MonError> {
+        let (sender, receiver) = oneshot();
+        {
+            let mut state = self.0.state.borrow_mut();
+            let handle = state.requests.next_tid();
+            let request = MMonGetVersion {
+                handle,
+                what: what.to_owned(),
+            };
+            let message = request.encode().with_tid(handle);
+            if let Some(con) = &state.active {
+                con.send(message.clone());
+            }
+            state.requests.versions.insert(handle, (message, sender));
+        }
+        receiver.await.map_err(|_| MonError::Closed)
+    }
+
+    pub(crate) fn on_command_ack(&self, raw: &RawMessage) {
+        let open = self
+            .0
+            .state
+            .borrow_mut()
+            .requests
+            .commands
+            .remove(&raw.header.tid);
+        let Some((_, sender)) = open else { return };
+        match MMonCommandAck::decode(raw) {
+            Ok(ack) => sender.send(Answer {
+                rc: ack.rc,
+                outs: ack.outs,
+                outb: ack.outb,
+            }),
+            Err(e) => tracing::warn!("a command's answer does not decode: {e}"),
+        }
+    }
+
+    pub(crate) fn on_version_reply(&self, raw: &RawMessage) {
+        let reply = match MMonGetVersionReply::decode(raw) {
+            Ok(reply) => reply,
+            Err(e) => return tracing::warn!("a version does not decode: {e}"),
+        };
+        let open = self
+            .0
+            .state
+            .borrow_mut()
+            .requests
+            .versions
+            .remove(&reply.handle);
+        if let Some((_, sender)) = open {
+            sender.send(Versions {
+                newest: reply.version,
+                oldest: reply.oldest_version,
+            });
+        }
+    }
+
+    /// An answer to something told to one monitor; whether it was ours.
+    pub(crate) fn on_told_reply(&self, con: &Connection, raw: &RawMessage) -> bool {
+        let open = {
+            let told = &mut self.0.state.borrow_mut().requests.told;
+            if told
+                .get(&raw.header.tid)
+                .is_none_or(|told| told.con != *con)
+            {
+                return false;
+            }
+            told.remove(&raw.header.tid)
+        };
+        let Some(told) = open else { return false };
+        match MCommandReply::decode(raw) {
+            Ok(reply) => told.sender.send(Answer {
+                rc: reply.rc,
+                outs: reply.outs,
+                outb: reply.outb,
+            }),
+            Err(e) => tracing::warn!("a monitor's answer does not decode: {e}"),
+        }
+        true
+    }
+}
