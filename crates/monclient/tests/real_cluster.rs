@@ -83,7 +83,8 @@ impl Owner {
                 .position(|m| m.header.kind == kind)
         };
         self.changed.until(|| at().is_some()).await;
-        self.inbox.borrow_mut().remove(at().unwrap())
+        let at = at().unwrap();
+        self.inbox.borrow_mut().remove(at)
     }
 }
 
@@ -132,7 +133,7 @@ fn open(
     (messenger, owner)
 }
 
-fn run<F: Future<Output = ()> + 'static>(test: impl FnOnce(Env, PathBuf) -> F) {
+fn run<F: Future<Output = ()> + 'static>(test: impl FnOnce(Env, PathBuf) -> F + 'static) {
     let Some(dir) = peer() else { return };
     Runtime::new().unwrap().block_on(|env| async move {
         let inner = env.clone();
