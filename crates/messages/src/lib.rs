@@ -95,6 +95,8 @@ macro_rules! message {
 mod auth;
 mod command;
 mod config;
+mod get_pool_stats;
+mod kv_data;
 mod log;
 mod mgr_beacon;
 mod mgr_digest;
@@ -107,21 +109,23 @@ mod mon_subscribe;
 mod osd_alive;
 mod osd_backoff;
 mod osd_beacon;
+mod osd_boot;
 mod osd_failure;
+mod osd_force_recovery;
 mod osd_full;
 mod osd_map;
 mod osd_mark_me;
 mod osd_op;
 mod osd_op_reply;
 mod osd_pg_created;
-mod osd_pg_temp;
-mod osd_ping;
-mod osd_repop;
-mod osd_force_recovery;
+mod osd_pg_peering;
 mod osd_pg_push;
 mod osd_pg_ready_to_merge;
 mod osd_pg_scan;
+mod osd_pg_temp;
 mod osd_pg_update_log_missing;
+mod osd_ping;
+mod osd_repop;
 mod osd_scrub;
 mod paxos;
 mod pg_stats;
@@ -136,6 +140,8 @@ pub use command::{
     MCommand, MCommandReply, MMgrCommand, MMgrCommandReply, MMonCommand, MMonCommandAck,
 };
 pub use config::{MConfig, MGetConfig};
+pub use get_pool_stats::{MGetPoolStats, MGetPoolStatsReply};
+pub use kv_data::MKVData;
 pub use log::{LogEntry, MLog, MLogAck};
 pub use mgr_beacon::{MMgrBeacon, MonCommand};
 pub use mgr_digest::MMgrDigest;
@@ -150,21 +156,28 @@ pub use mon_subscribe::{MMonSubscribe, MMonSubscribeAck, SUBSCRIBE_ONETIME, Subs
 pub use osd_alive::MOSDAlive;
 pub use osd_backoff::{BackoffOp, MOSDBackoff};
 pub use osd_beacon::MOSDBeacon;
+pub use osd_boot::MOSDBoot;
 pub use osd_failure::{FAILURE_FAILED, FAILURE_IMMEDIATE, MOSDFailure};
+pub use osd_force_recovery::MOSDForceRecovery;
 pub use osd_full::MOSDFull;
 pub use osd_map::MOSDMap;
 pub use osd_mark_me::{MOSDMarkMeDead, MOSDMarkMeDown};
 pub use osd_op::MOSDOp;
 pub use osd_op_reply::{MOSDOpReply, REACHED};
 pub use osd_pg_created::MOSDPGCreated;
-pub use osd_pg_temp::MOSDPGTemp;
-pub use osd_ping::{MOSDPing, PingOp, SignedSpan};
-pub use osd_repop::{MOSDRepOp, MOSDRepOpReply};
-pub use osd_force_recovery::MOSDForceRecovery;
-pub use osd_pg_push::{MOSDPGPull, MOSDPGPush, MOSDPGPushReply, MOSDPGRecoveryDelete, MOSDPGRecoveryDeleteReply};
+pub use osd_pg_peering::{
+    MOSDPGCreate2, MOSDPGInfo2, MOSDPGLease, MOSDPGLeaseAck, MOSDPGLog, MOSDPGNotify2,
+    MOSDPGQuery2, MOSDPGRemove,
+};
+pub use osd_pg_push::{
+    MOSDPGPull, MOSDPGPush, MOSDPGPushReply, MOSDPGRecoveryDelete, MOSDPGRecoveryDeleteReply,
+};
 pub use osd_pg_ready_to_merge::MOSDPGReadyToMerge;
 pub use osd_pg_scan::{BackfillOp, MOSDPGBackfill, MOSDPGBackfillRemove, MOSDPGScan, ScanOp};
+pub use osd_pg_temp::MOSDPGTemp;
 pub use osd_pg_update_log_missing::{MOSDPGUpdateLogMissing, MOSDPGUpdateLogMissingReply};
+pub use osd_ping::{MOSDPing, PingOp, SignedSpan};
+pub use osd_repop::{MOSDRepOp, MOSDRepOpReply};
 pub use osd_scrub::{MOSDRepScrub, MOSDRepScrubMap, MOSDScrub2, MOSDScrubReserve, ScrubReserveOp};
 pub use paxos::PaxosHeader;
 pub use pg_stats::{MPGStats, MPGStatsAck};
