@@ -95,6 +95,8 @@ macro_rules! message {
 mod auth;
 mod command;
 mod config;
+mod fs_map;
+mod fs_map_user;
 mod get_pool_stats;
 mod kv_data;
 mod log;
@@ -140,6 +142,8 @@ pub use command::{
     MCommand, MCommandReply, MMgrCommand, MMgrCommandReply, MMonCommand, MMonCommandAck,
 };
 pub use config::{MConfig, MGetConfig};
+pub use fs_map::MFSMap;
+pub use fs_map_user::{FsInfo, FsMapUser, MFSMapUser};
 pub use get_pool_stats::{MGetPoolStats, MGetPoolStatsReply};
 pub use kv_data::MKVData;
 pub use log::{LogEntry, MLog, MLogAck};
@@ -166,8 +170,8 @@ pub use osd_op::MOSDOp;
 pub use osd_op_reply::{MOSDOpReply, REACHED};
 pub use osd_pg_created::MOSDPGCreated;
 pub use osd_pg_peering::{
-    MOSDPGCreate2, MOSDPGInfo2, MOSDPGLease, MOSDPGLeaseAck, MOSDPGLog, MOSDPGNotify2,
-    MOSDPGQuery2, MOSDPGRemove,
+    MOSDPGCreate2, MOSDPGInfo2, MOSDPGLease, MOSDPGLeaseAck, MOSDPGLog, MOSDPGNotify,
+    MOSDPGNotify2, MOSDPGQuery2, MOSDPGRemove,
 };
 pub use osd_pg_push::{
     MOSDPGPull, MOSDPGPush, MOSDPGPushReply, MOSDPGRecoveryDelete, MOSDPGRecoveryDeleteReply,

@@ -1,4 +1,4 @@
-//! Peering: notify (130), query (131), info (132), log (83), leases (133, 134), creation (120) and
+//! Peering: notify (130, 80), query (131), info (132), log (83), leases (133, 134), creation (120) and
 //! removal (84).
 
 use std::collections::BTreeMap;
@@ -22,6 +22,17 @@ pub struct MOSDPGNotify2 {
     pub notify: PgNotify,
 }
 message!(MOSDPGNotify2, 130, 1 / 1, PRIORITY_HIGH);
+
+/// Type 80: the sender's states of several PGs. 16.2 answers with it a query about a PG it does not
+/// have.
+#[derive(Debug, Clone, PartialEq, Eq, Denc)]
+pub struct MOSDPGNotify {
+    /// The sender's map.
+    pub epoch: Epoch,
+    /// The states; each names its PG.
+    pub notifies: Vec<PgNotify>,
+}
+message!(MOSDPGNotify, 80, 7 / 6, PRIORITY_HIGH);
 
 /// Type 131: asks for the receiver's state, log or missing objects.
 #[derive(Debug, Clone, PartialEq, Eq, Denc)]
