@@ -281,6 +281,14 @@ impl MonClient {
         }
     }
 
+    /// Wants a map from version `start` on, told to the monitor even if it has heard the same
+    /// wish: what it sent then could not be used.
+    pub fn subscribe_again(&self, what: &str, start: u64, once: bool) {
+        let flags = if once { messages::SUBSCRIBE_ONETIME } else { 0 };
+        self.unsubscribe(what);
+        self.subscribe(what, start, flags);
+    }
+
     /// Does not want a map any more. (A monitor forgets at the end of the session.)
     pub fn unsubscribe(&self, what: &str) {
         self.0.state.borrow_mut().subs.unwant(what);

@@ -16,10 +16,14 @@
 mod client;
 mod credentials;
 mod dispatch;
+mod from_config;
+mod osd_maps;
 mod requests;
 mod settings;
 mod subs;
 
 pub use client::{MonClient, MonError, MonEvents};
+pub use from_config::SettingsError;
+pub use osd_maps::OsdMaps;
 pub use requests::{Answer, Versions};
 pub use settings::{MON_PORT_V1, MON_PORT_V2, Settings, parse_mon_host};

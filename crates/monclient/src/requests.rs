@@ -84,7 +84,8 @@ impl Requests {
 }
 
 impl MonClient {
-    fn fsid(&self) -> Uuid {
+    /// The cluster; zero before the first monmap.
+    pub fn fsid(&self) -> Uuid {
         self.monmap().map(|map| map.fsid).unwrap_or_default()
     }
 
