@@ -32,12 +32,18 @@ pub enum Causes {
 impl Piece {
     /// Bytes written for one cause.
     pub fn new(bytes: Bytes, cause: WriteCause) -> Piece {
-        Piece { bytes, causes: Causes::One(cause) }
+        Piece {
+            bytes,
+            causes: Causes::One(cause),
+        }
     }
 
     /// Bytes written for several.
     pub fn shared(bytes: Bytes, shares: Vec<(WriteCause, u64)>) -> Piece {
-        Piece { bytes, causes: Causes::Shares(shares) }
+        Piece {
+            bytes,
+            causes: Causes::Shares(shares),
+        }
     }
 }
 
@@ -65,8 +71,14 @@ impl core::fmt::Debug for BlockDevice {
 impl BlockDevice {
     /// A device on a file that is open.
     pub fn new(file: Rc<dyn BlockFile>) -> BlockDevice {
-        let inner = Inner { file, ledger: Ledger::default(), failed: Cell::new(None) };
-        BlockDevice { inner: Rc::new(inner) }
+        let inner = Inner {
+            file,
+            ledger: Ledger::default(),
+            failed: Cell::new(None),
+        };
+        BlockDevice {
+            inner: Rc::new(inner),
+        }
     }
 
     /// Opens a file or block device.
@@ -137,11 +149,7 @@ impl BlockDevice {
     }
 
     /// Gives space back. Best effort: errors do not latch.
-    pub fn discard(
-        &self,
-        offset: u64,
-        len: u64,
-    ) -> impl Future<Output = io::Result<()>> + 'static {
+    pub fn discard(&self, offset: u64, len: u64) -> impl Future<Output = io::Result<()>> + 'static {
         let task = self.admit().map(|()| {
             self.inner.ledger.on_discard(len);
             self.inner.file.discard(offset, len)

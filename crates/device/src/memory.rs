@@ -42,6 +42,7 @@ struct State {
     /// What reads see.
     current: Pages,
     next_id: u64,
+    bytes_written: u64,
 }
 
 struct Unsynced {
@@ -56,7 +57,13 @@ impl State {
     fn write(&mut self, offset: u64, data: Bytes) -> u64 {
         self.current.write(offset, &data);
         self.next_id += 1;
-        self.unsynced.push(Unsynced { id: self.next_id, offset, data, completed: false });
+        self.bytes_written += data.len() as u64;
+        self.unsynced.push(Unsynced {
+            id: self.next_id,
+            offset,
+            data,
+            completed: false,
+        });
         self.next_id
     }
 
@@ -153,6 +160,11 @@ impl MemoryFile {
         *self.hook.borrow_mut() = Some(Box::new(hook));
     }
 
+    /// Bytes written so far: the device's own counter.
+    pub fn bytes_written(&self) -> u64 {
+        self.state.borrow().bytes_written
+    }
+
     /// Writes since the last sync.
     pub fn unsynced(&self) -> usize {
         self.state.borrow().unsynced.len()
@@ -191,13 +203,20 @@ impl MemoryFile {
 
     /// A device with what is readable now (a process that died, the machine going on).
     pub fn kill_image(&self) -> Rc<MemoryFile> {
-        MemoryFile::with_pages(self.len, self.block_len, self.state.borrow().current.clone())
+        MemoryFile::with_pages(
+            self.len,
+            self.block_len,
+            self.state.borrow().current.clone(),
+        )
     }
 
     fn with_pages(len: u64, block_len: u32, pages: Pages) -> Rc<MemoryFile> {
         let file = MemoryFile::new(len, block_len);
-        *file.state.borrow_mut() =
-            State { synced: pages.clone(), current: pages, ..State::default() };
+        *file.state.borrow_mut() = State {
+            synced: pages.clone(),
+            current: pages,
+            ..State::default()
+        };
         file
     }
 
@@ -213,7 +232,13 @@ impl MemoryFile {
 
     /// Offsets of the 4 KiB pages that hold anything.
     pub fn written_pages(&self) -> Vec<u64> {
-        self.state.borrow().current.0.keys().map(|p| p * PAGE_LEN as u64).collect()
+        self.state
+            .borrow()
+            .current
+            .0
+            .keys()
+            .map(|p| p * PAGE_LEN as u64)
+            .collect()
     }
 
     fn run_hook(&self) {
@@ -298,7 +323,13 @@ impl BlockFile for MemoryFile {
 
     fn sync(&self) -> LocalFuture<io::Result<()>> {
         let completed = |w: &Unsynced| w.completed.then_some(w.id);
-        let ids: Vec<u64> = self.state.borrow().unsynced.iter().filter_map(completed).collect();
+        let ids: Vec<u64> = self
+            .state
+            .borrow()
+            .unsynced
+            .iter()
+            .filter_map(completed)
+            .collect();
         let (this, delay) = (self.this.upgrade(), self.delay.get());
         Box::pin(async move {
             pause(delay).await;

@@ -7,10 +7,13 @@
 mod check;
 mod coll;
 mod error;
+pub mod inkstore;
 
 pub mod kv;
 pub mod memstore;
 mod object_store;
+#[cfg(test)]
+mod suite;
 
 mod transaction;
 

@@ -13,7 +13,10 @@ use types::hobject::{GhObject, HObject};
 fn corpus(kind: &str) -> Vec<(PathBuf, Bytes)> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus/16.2.0");
     let Ok(files) = std::fs::read_dir(root.join(kind)) else {
-        eprintln!("no corpus beside the repository: {} not checked", root.display());
+        eprintln!(
+            "no corpus beside the repository: {} not checked",
+            root.display()
+        );
         return Vec::new();
     };
     let mut samples: Vec<_> = files
@@ -31,7 +34,10 @@ fn corpus_transactions_return() {
             .unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         assert_eq!(t.to_bytes(), bytes, "{}: {t:?}", path.display());
         for len in 0..bytes.len() {
-            assert!(Transaction::from_bytes_exact(&bytes.slice(..len)).is_err(), "cut at {len}");
+            assert!(
+                Transaction::from_bytes_exact(&bytes.slice(..len)).is_err(),
+                "cut at {len}"
+            );
         }
         for at in 0..bytes.len() {
             let mut bad = bytes.to_vec();
@@ -46,22 +52,45 @@ pub fn all_ops() -> Transaction {
     let pg = CollId::Pg("2.1a".parse().unwrap());
     let child = CollId::Pg("2.5a".parse().unwrap());
     let object = |name: &str, hash| {
-        GhObject::new(HObject { name: name.into(), hash, pool: 2, ..HObject::default() })
+        GhObject::new(HObject {
+            name: name.into(),
+            hash,
+            pool: 2,
+            ..HObject::default()
+        })
     };
     let (a, b) = (object("a", 0x1a), object("b", 0x3a));
-    let map: BTreeMap<_, _> =
-        [("k1", "v1"), ("k2", "")].map(|(k, v)| (k.into(), Bytes::from(v))).into();
+    let map: BTreeMap<_, _> = [("k1", "v1"), ("k2", "")]
+        .map(|(k, v)| (k.into(), Bytes::from(v)))
+        .into();
     let mut t = Transaction::new();
-    t.mkcoll(&pg, 4).mkcoll(&CollId::Meta, 0).coll_hint(&pg, 1, &b"hint"[..]);
-    t.touch(&pg, &a).create(&pg, &b).write(&pg, &a, 10, &b"data"[..]);
-    t.write(&pg, &a, 1 << 33, vec![7; 9000]).zero(&pg, &a, 3, 5).truncate(&pg, &a, 77);
-    t.setattr(&pg, &a, "_", &b"x"[..]).setattrs(&pg, &a, map.clone()).rmattr(&pg, &a, "_");
-    t.rmattrs(&pg, &a).clone(&pg, &a, &b).clone_range(&pg, &a, &b, 1, 2, 3);
-    t.omap_setkeys(&pg, &a, map).omap_rmkeys(&pg, &a, BTreeSet::from(["k1".into()]));
-    t.omap_rmkeyrange(&pg, &a, "a", "b").omap_setheader(&pg, &a, &b"h"[..]).omap_clear(&pg, &a);
-    t.coll_move_rename(&pg, &a, &CollId::Meta, &b).try_rename(&pg, &b, &a);
-    t.set_alloc_hint(&pg, &a, 4 << 20, 4096, 3).coll_set_bits(&pg, 5).mkcoll(&child, 7);
-    t.split_collection(&pg, 7, 0x5a, &child).merge_collection(&child, &pg, 6);
+    t.mkcoll(&pg, 4)
+        .mkcoll(&CollId::Meta, 0)
+        .coll_hint(&pg, 1, &b"hint"[..]);
+    t.touch(&pg, &a)
+        .create(&pg, &b)
+        .write(&pg, &a, 10, &b"data"[..]);
+    t.write(&pg, &a, 1 << 33, vec![7; 9000])
+        .zero(&pg, &a, 3, 5)
+        .truncate(&pg, &a, 77);
+    t.setattr(&pg, &a, "_", &b"x"[..])
+        .setattrs(&pg, &a, map.clone())
+        .rmattr(&pg, &a, "_");
+    t.rmattrs(&pg, &a)
+        .clone_object(&pg, &a, &b)
+        .clone_range(&pg, &a, &b, 1, 2, 3);
+    t.omap_setkeys(&pg, &a, map)
+        .omap_rmkeys(&pg, &a, BTreeSet::from(["k1".into()]));
+    t.omap_rmkeyrange(&pg, &a, "a", "b")
+        .omap_setheader(&pg, &a, &b"h"[..])
+        .omap_clear(&pg, &a);
+    t.coll_move_rename(&pg, &a, &CollId::Meta, &b)
+        .try_rename(&pg, &b, &a);
+    t.set_alloc_hint(&pg, &a, 4 << 20, 4096, 3)
+        .coll_set_bits(&pg, 5)
+        .mkcoll(&child, 7);
+    t.split_collection(&pg, 7, 0x5a, &child)
+        .merge_collection(&child, &pg, 6);
     t.remove(&pg, &b).rmcoll(&pg).add_fadvise_flags(0x20);
     t
 }
@@ -84,7 +113,13 @@ fn append_renumbers() {
     let mut more = Transaction::new();
     let other = CollId::Pg("9.0".parse().unwrap());
     let objects: Vec<GhObject> = (0..100_u32)
-        .map(|i| GhObject::new(HObject { name: i.to_string().into(), hash: i, ..HObject::default() }))
+        .map(|i| {
+            GhObject::new(HObject {
+                name: i.to_string().into(),
+                hash: i,
+                ..HObject::default()
+            })
+        })
         .collect();
     for object in objects.iter().chain(&objects) {
         more.touch(&other, object);
@@ -92,8 +127,13 @@ fn append_renumbers() {
     assert_eq!(more.objects().len(), 100);
     let before = whole.ops().len();
     whole.append(more);
-    let Op::Touch { cid, oid } = whole.ops()[before + 150] else { panic!() };
+    let Op::Touch { cid, oid } = whole.ops()[before + 150] else {
+        panic!()
+    };
     assert_eq!(whole.collections()[cid as usize], other);
     assert_eq!(whole.objects()[oid as usize], objects[50]);
-    assert_eq!(Transaction::from_bytes_exact(&whole.to_bytes()).unwrap(), whole);
+    assert_eq!(
+        Transaction::from_bytes_exact(&whole.to_bytes()).unwrap(),
+        whole
+    );
 }

@@ -14,6 +14,7 @@ use env::LocalFuture;
 use types::bufferlist::BufferList;
 use types::hobject::GhObject;
 
+pub(crate) use self::object::omap_page;
 use self::object::{Object, PAGE_LEN};
 use crate::check::{Existing, check, split_moves};
 use crate::{

@@ -396,7 +396,7 @@ impl Transaction {
     }
 
     /// Makes `to` a copy of `oid`: data, xattrs, omap and its header; what `to` was is gone.
-    pub fn clone(&mut self, cid: &CollId, oid: &GhObject, to: &GhObject) -> &mut Self {
+    pub fn clone_object(&mut self, cid: &CollId, oid: &GhObject, to: &GhObject) -> &mut Self {
         let (cid, oid) = self.on(cid, oid);
         let to = self.object(to);
         self.push(Op::Clone { cid, oid, to })

@@ -1,0 +1,736 @@
+//! Checkpoints: the changed part of the state as a sorted run, so that the log can be cut.
+//!
+//! A checkpoint begins at a batch boundary and holds the state exactly as it was then, although
+//! transactions go on: an object that changes before it is written has its part of the checkpoint
+//! put aside first (`State::change`). It is written in slices, never more than
+//! [`SLICE_LEN`] at once. Every so often a run holds everything and the older ones go.
+//!
+//! An entry belongs to one object and one of its parts; parts are sorted: head, chunks, omap keys.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bstr::{BStr, BString};
+use bytes::Bytes;
+use device::{Piece, WriteCause};
+use env::AlignedBuf;
+
+use super::format::{
+    BLOCK_LEN, Cursor, Extent, Malformed, NO_ENTRY, PAGE_HEADER_LEN, PAGE_PAYLOAD_LEN, PageHeader,
+    Put, Superblock, extents, put_extents,
+};
+use super::onode::{AllocHint, BlockPtr, CHUNK_BLOCKS, Chunk, Dirty, Onode, Patch, PatchSource};
+use super::rec::{parse_runs, put_runs};
+use super::state::{Frozen, Key, State};
+use super::{Core, Inner};
+use crate::{CollId, StoreError};
+
+/// Bytes of a run written at once.
+const SLICE_LEN: usize = 256 << 10;
+/// Pause between slices, unless the log is getting full.
+const SLICE_PAUSE: Duration = Duration::from_millis(1);
+/// About how many bytes of chunks or omap keys one entry holds.
+const ENTRY_LEN: usize = 2048;
+/// Runs beside the base before a new base is written.
+const RUNS_MAX: usize = 8;
+/// Every so many blocks the index of a run names the first entry.
+const INDEX_BLOCKS: u32 = 16;
+
+const DEAD: u8 = 1;
+const HEAD: u8 = 2;
+const CHUNKS: u8 = 3;
+const OMAP: u8 = 4;
+const INDEX: u8 = 5;
+
+const FRESH: u8 = 1;
+const OMAP_CLEARED: u8 = 2;
+
+/// A sorted run on the device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Run {
+    pub(super) id: u64,
+    /// Holds everything: older runs do not count.
+    pub(super) base: bool,
+    pub(super) extents: Vec<Extent>,
+    /// Block of the run in which its index begins.
+    pub(super) index_block: u32,
+}
+
+impl Run {
+    pub(super) fn blocks(&self) -> u64 {
+        self.extents.iter().map(|e| u64::from(e.len)).sum()
+    }
+}
+
+/// What a checkpoint consists of.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Manifest {
+    pub(super) id: u64,
+    pub(super) colls: Vec<(CollId, u32)>,
+    /// The oldest, a base, first.
+    pub(super) runs: Vec<Run>,
+    /// Where the manifest itself is.
+    pub(super) own: Vec<Extent>,
+}
+
+impl Manifest {
+    /// Blocks of the manifest and all runs.
+    pub(super) fn blocks(&self) -> u64 {
+        let own: u64 = self.own.iter().map(|e| u64::from(e.len)).sum();
+        own + self.runs.iter().map(Run::blocks).sum::<u64>()
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.put_varint(self.colls.len() as u64);
+        for (cid, bits) in &self.colls {
+            out.put_coll(cid);
+            out.put_varint((*bits).into());
+        }
+        out.put_varint(self.runs.len() as u64);
+        for run in &self.runs {
+            out.put_varint(run.id);
+            out.put_u8(run.base.into());
+            out.put_varint(run.index_block.into());
+            put_extents(&mut out, &run.extents);
+        }
+        out
+    }
+
+    pub(super) fn decode(bytes: &[u8], id: u64, device_blocks: u32) -> Result<Manifest, Malformed> {
+        let c = &mut Cursor::new(bytes);
+        let mut manifest = Manifest {
+            id,
+            ..Manifest::default()
+        };
+        for _ in 0..c.count()? {
+            manifest.colls.push((c.coll()?, c.varint_u32()?));
+        }
+        for _ in 0..c.count()? {
+            let (id, base, index_block) = (c.varint()?, c.u8()? != 0, c.varint_u32()?);
+            manifest.runs.push(Run {
+                id,
+                base,
+                index_block,
+                extents: extents(c, device_blocks)?,
+            });
+        }
+        Ok(manifest)
+    }
+}
+
+/// A checkpoint that has begun.
+#[derive(Debug)]
+pub(super) struct Task {
+    /// The last batch it contains.
+    seq: u64,
+    base: bool,
+    colls: Vec<(CollId, u32)>,
+}
+
+impl Core {
+    /// Freezes the state. `seq` is the last batch that is in it; the next one is still empty.
+    pub(super) fn begin_checkpoint(&mut self, seq: u64) -> Task {
+        let runs = &self.manifest.runs;
+        let deltas: u64 = runs.iter().skip(1).map(Run::blocks).sum();
+        let base_blocks = runs.first().map_or(0, Run::blocks);
+        let base = runs.is_empty() || runs.len() > RUNS_MAX || deltas > base_blocks / 2 + 256;
+        let state = &mut self.state;
+        let mut todo = std::mem::take(&mut state.dirty);
+        if base {
+            todo = state.all_keys();
+        }
+        for (cid, oid) in &todo {
+            if let Some(onode) = state.lookup(cid, oid).and_then(|slot| state.load(slot)) {
+                let mut dirty = std::mem::take(&mut onode.dirty);
+                if base {
+                    dirty = Dirty {
+                        fresh: true,
+                        ..Dirty::default()
+                    };
+                }
+                onode.frozen = Some(Box::new(dirty));
+            }
+        }
+        state.frozen = Some(Frozen {
+            todo,
+            ..Frozen::default()
+        });
+        state.drop_handles();
+        self.pending.recs.reset();
+        self.checkpointing = true;
+        self.checkpoints_begun += 1;
+        // Where the batch ends is known when it has been placed.
+        let pos = (seq == self.log.durable_seq).then_some(self.log.next_pos);
+        self.frozen_at = Some((seq, pos));
+        let colls = self
+            .state
+            .colls
+            .iter()
+            .map(|(cid, coll)| (*cid, coll.bits))
+            .collect();
+        Task { seq, base, colls }
+    }
+}
+
+impl State {
+    fn all_keys(&self) -> BTreeSet<Key> {
+        let keys = |(cid, coll): (&CollId, &super::state::Coll)| {
+            let cid = *cid;
+            coll.objects
+                .keys()
+                .map(move |oid| (cid, oid.clone()))
+                .collect::<Vec<_>>()
+        };
+        self.colls.iter().flat_map(keys).collect()
+    }
+
+    /// The next object's entries, `None` when all are written.
+    fn next_entries(&mut self) -> Option<(Key, Vec<Vec<u8>>)> {
+        let frozen = self.frozen.as_mut()?;
+        let key = frozen.todo.pop_first()?;
+        if let Some(entries) = frozen.captured.remove(&key) {
+            return Some((key, entries));
+        }
+        let onode = self.lookup(&key.0, &key.1).and_then(|slot| self.load(slot));
+        let entries = match onode.and_then(|o| Some((o.frozen.take()?, o))) {
+            Some((dirty, onode)) => entries_of(onode, &dirty),
+            // It was gone when the checkpoint began, whatever has come since.
+            None => vec![name_entry(DEAD, &key.0, &key.1)],
+        };
+        Some((key, entries))
+    }
+}
+
+/// Writes a checkpoint.
+pub(super) async fn run(inner: Rc<Inner>, task: Task) {
+    if let Err(e) = write(&inner, task).await {
+        inner.fail(e.kind());
+    }
+}
+
+async fn write(inner: &Inner, task: Task) -> io::Result<()> {
+    let (uuid, id) = {
+        let core = inner.core.borrow();
+        (core.superblock.uuid, core.superblock.checkpoint_id + 1)
+    };
+    let mut writer = RunWriter::new(uuid, id);
+    loop {
+        let more = {
+            let state = &mut inner.core.borrow_mut().state;
+            let mut more = true;
+            while more && writer.ready_len() < SLICE_LEN {
+                match state.next_entries() {
+                    Some((key, entries)) => writer.push(&key, &entries),
+                    None => more = false,
+                }
+            }
+            more
+        };
+        if !more {
+            break;
+        }
+        writer.flush(inner).await?;
+        let hurry = {
+            let log = &inner.core.borrow().log;
+            log.used() > log.len / 4 * 3
+        };
+        if !hurry {
+            inner.env.sleep(SLICE_PAUSE).await;
+        }
+    }
+    inner.core.borrow_mut().state.frozen = None;
+    writer.finish();
+    writer.flush(inner).await?;
+    let run = Run {
+        id,
+        base: task.base,
+        index_block: writer.index_block,
+        extents: std::mem::take(&mut writer.extents),
+    };
+    let mut runs = match task.base {
+        true => Vec::new(),
+        false => inner.core.borrow().manifest.runs.clone(),
+    };
+    runs.push(run);
+    let mut manifest = Manifest {
+        id,
+        colls: task.colls,
+        runs,
+        own: Vec::new(),
+    };
+    write_manifest(inner, &uuid, &mut manifest).await?;
+    let pos = await_batch(inner, task.seq).await?;
+    inner.device.sync().await?;
+    let superblock = {
+        let core = inner.core.borrow();
+        Superblock {
+            seq: core.superblock.seq + 1,
+            replay_seq: task.seq + 1,
+            replay_pos: pos,
+            checkpoint_id: id,
+            manifest_block: manifest.own.first().map_or(0, |e| e.start.into()),
+            ..core.superblock.clone()
+        }
+    };
+    write_superblock(&inner.device, &superblock).await?;
+    inner
+        .core
+        .borrow_mut()
+        .end_checkpoint(superblock, manifest, task.seq);
+    inner.progress.notify_all();
+    inner.work.notify_all();
+    Ok(())
+}
+
+/// Waits until the last batch of the checkpoint is durable; where it ends.
+async fn await_batch(inner: &Inner, seq: u64) -> io::Result<u64> {
+    let reached = || {
+        let core = inner.core.borrow();
+        core.failed.is_some() || core.log.durable_seq >= seq
+    };
+    inner.progress.until(reached).await;
+    let core = inner.core.borrow();
+    match core.frozen_at {
+        Some((_, Some(pos))) if core.log.durable_seq >= seq => Ok(pos),
+        _ => Err(io::ErrorKind::BrokenPipe.into()),
+    }
+}
+
+/// Writes both copies and makes them durable.
+pub(super) async fn write_superblock(
+    device: &device::BlockDevice,
+    superblock: &Superblock,
+) -> io::Result<()> {
+    let one = superblock.encode();
+    let both = AlignedBuf::copy_from_slice(&[&one[..], &one[..]].concat());
+    let piece = Piece::new(both.freeze(), WriteCause::Superblock);
+    device.write(superblock.offset(), vec![piece]).await?;
+    device.sync().await
+}
+
+impl Core {
+    fn end_checkpoint(&mut self, superblock: Superblock, manifest: Manifest, seq: u64) {
+        let old = std::mem::replace(&mut self.manifest, manifest);
+        let kept: BTreeSet<u64> = self.manifest.runs.iter().map(|r| r.id).collect();
+        let gone = old.runs.into_iter().filter(|r| !kept.contains(&r.id));
+        let mut free: Vec<Extent> = gone.flat_map(|r| r.extents).chain(old.own).collect();
+        self.spilled.retain(|(batch, extents)| {
+            if *batch <= seq {
+                free.extend(extents);
+            }
+            *batch > seq
+        });
+        free.into_iter().for_each(|e| self.alloc.release_extent(e));
+        self.log.tail_pos = superblock.replay_pos;
+        self.superblock = superblock;
+        self.frozen_at = None;
+        self.checkpointing = false;
+        self.checkpoints_done += 1;
+    }
+}
+
+async fn write_manifest(inner: &Inner, uuid: &[u8; 16], manifest: &mut Manifest) -> io::Result<()> {
+    let payload = manifest.encode();
+    let count = payload.len().div_ceil(PAGE_PAYLOAD_LEN) as u32;
+    manifest.own = allocate(inner, count)?;
+    let places: Vec<u32> = manifest.own.iter().flat_map(|e| e.start..e.end()).collect();
+    let mut pages = payload.chunks(PAGE_PAYLOAD_LEN).enumerate();
+    for extent in &manifest.own {
+        let mut buf = AlignedBuf::zeroed(extent.len as usize * BLOCK_LEN as usize);
+        for block in buf.chunks_exact_mut(BLOCK_LEN as usize) {
+            let Some((i, page)) = pages.next() else { break };
+            block[PAGE_HEADER_LEN..PAGE_HEADER_LEN + page.len()].copy_from_slice(page);
+            let next = places.get(i + 1).map_or(0, |&b| b.into());
+            let header = PageHeader {
+                stream: manifest.id,
+                index: i as u32,
+                first_entry: NO_ENTRY,
+                used: page.len() as u16,
+                next,
+            };
+            header.seal(uuid, block);
+        }
+        let piece = Piece::new(buf.freeze(), WriteCause::Checkpoint);
+        inner.device.write(extent.offset(), vec![piece]).await?;
+    }
+    Ok(())
+}
+
+/// Blocks for a checkpoint: the reserve is there for them.
+fn allocate(inner: &Inner, count: u32) -> io::Result<Vec<Extent>> {
+    let extents = inner.core.borrow_mut().alloc.allocate(count);
+    extents.ok_or(io::ErrorKind::StorageFull.into())
+}
+
+/// Cuts a run's entries into blocks.
+struct RunWriter {
+    uuid: [u8; 16],
+    id: u64,
+    /// Whole blocks, their headers not filled in.
+    ready: Vec<u8>,
+    block: Vec<u8>,
+    first_entry: u16,
+    next_index: u32,
+    extents: Vec<Extent>,
+    index: Vec<(u32, Key)>,
+    index_block: u32,
+}
+
+impl RunWriter {
+    fn new(uuid: [u8; 16], id: u64) -> RunWriter {
+        RunWriter {
+            uuid,
+            id,
+            ready: Vec::new(),
+            block: vec![0; PAGE_HEADER_LEN],
+            first_entry: NO_ENTRY,
+            next_index: 0,
+            extents: Vec::new(),
+            index: Vec::new(),
+            index_block: 0,
+        }
+    }
+
+    fn ready_len(&self) -> usize {
+        self.ready.len()
+    }
+
+    fn push(&mut self, key: &Key, entries: &[Vec<u8>]) {
+        for entry in entries {
+            let due = self
+                .index
+                .last()
+                .is_none_or(|(at, _)| self.next_index >= at + INDEX_BLOCKS);
+            if due && self.first_entry == NO_ENTRY {
+                self.index.push((self.next_index, key.clone()));
+            }
+            self.push_entry(entry);
+        }
+    }
+
+    fn push_entry(&mut self, entry: &[u8]) {
+        if self.first_entry == NO_ENTRY {
+            self.first_entry = (self.block.len() - PAGE_HEADER_LEN) as u16;
+        }
+        let mut len = Vec::with_capacity(4);
+        len.put_varint(entry.len() as u64);
+        self.append(&len);
+        self.append(entry);
+    }
+
+    fn append(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let room = BLOCK_LEN as usize - self.block.len();
+            let (now, later) = bytes.split_at(room.min(bytes.len()));
+            self.block.extend_from_slice(now);
+            bytes = later;
+            if self.block.len() == BLOCK_LEN as usize {
+                self.end_block();
+            }
+        }
+    }
+
+    fn end_block(&mut self) {
+        let used = (self.block.len() - PAGE_HEADER_LEN) as u16;
+        let (stream, index, first_entry) = (self.id, self.next_index, self.first_entry);
+        let header = PageHeader {
+            stream,
+            index,
+            first_entry,
+            used,
+            next: 0,
+        };
+        self.block.resize(BLOCK_LEN as usize, 0);
+        header.seal(&self.uuid, &mut self.block);
+        self.ready.extend_from_slice(&self.block);
+        self.block.truncate(PAGE_HEADER_LEN);
+        self.block.fill(0);
+        self.first_entry = NO_ENTRY;
+        self.next_index += 1;
+    }
+
+    /// Appends the index and fills up the last block.
+    fn finish(&mut self) {
+        self.index_block = self.next_index;
+        let mut entry = vec![INDEX];
+        entry.put_varint(self.index.len() as u64);
+        for (block, (cid, oid)) in &self.index {
+            entry.put_varint((*block).into());
+            entry.put_coll(cid);
+            entry.put_object(oid);
+        }
+        self.push_entry(&entry);
+        if self.block.len() > PAGE_HEADER_LEN {
+            self.end_block();
+        }
+    }
+
+    /// Writes the whole blocks there are.
+    async fn flush(&mut self, inner: &Inner) -> io::Result<()> {
+        let ready = std::mem::take(&mut self.ready);
+        let count = ready.len() / BLOCK_LEN as usize;
+        if count == 0 {
+            return Ok(());
+        }
+        let mut rest = AlignedBuf::copy_from_slice(&ready).freeze();
+        for extent in allocate(inner, count as u32)? {
+            let bytes: Bytes = rest.split_to(extent.len as usize * BLOCK_LEN as usize);
+            let piece = Piece::new(bytes, WriteCause::Checkpoint);
+            inner.device.write(extent.offset(), vec![piece]).await?;
+            match self.extents.last_mut() {
+                Some(last) if last.end() == extent.start => last.len += extent.len,
+                _ => self.extents.push(extent),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn name_entry(kind: u8, cid: &CollId, oid: &types::hobject::GhObject) -> Vec<u8> {
+    let mut out = vec![kind];
+    out.put_coll(cid);
+    out.put_object(oid);
+    out
+}
+
+/// The entries for the parts of an object that `dirty` names.
+pub(super) fn entries_of(onode: &Onode, dirty: &Dirty) -> Vec<Vec<u8>> {
+    let mut entries = Vec::new();
+    if dirty.fresh || dirty.head || dirty.omap_cleared {
+        entries.push(head_entry(onode, dirty));
+    }
+    let open = |kind| name_entry(kind, &onode.cid, &onode.oid);
+    let mut entry: Vec<u8> = Vec::new();
+    let chunks: Vec<(u32, Option<&Chunk>)> = match dirty.fresh {
+        true => onode
+            .chunks()
+            .iter()
+            .map(|(&n, c)| (n, Some(&**c)))
+            .collect(),
+        false => {
+            let chunk = |&n: &u32| (n, onode.chunks().get(&n).map(|c| &**c));
+            dirty.chunks.iter().map(chunk).collect()
+        }
+    };
+    for (number, chunk) in chunks {
+        if entry.is_empty() {
+            entry = open(CHUNKS);
+        }
+        put_chunk(&mut entry, number, chunk);
+        if entry.len() >= ENTRY_LEN {
+            entries.push(std::mem::take(&mut entry));
+        }
+    }
+    if !entry.is_empty() {
+        entries.push(std::mem::take(&mut entry));
+    }
+    let keys: Vec<(&BString, Option<&Bytes>)> = match dirty.fresh {
+        true => onode.omap.map.iter().map(|(k, v)| (k, Some(v))).collect(),
+        false => dirty
+            .omap
+            .keys()
+            .map(|k| (k, onode.omap.map.get(k)))
+            .collect(),
+    };
+    let mut last: &[u8] = b"";
+    for (key, value) in keys {
+        if entry.is_empty() {
+            entry = open(OMAP);
+            last = b"";
+        }
+        put_omap(&mut entry, key, value, last);
+        last = key;
+        if entry.len() >= ENTRY_LEN {
+            entries.push(std::mem::take(&mut entry));
+        }
+    }
+    if !entry.is_empty() {
+        entries.push(entry);
+    }
+    entries
+}
+
+fn head_entry(onode: &Onode, dirty: &Dirty) -> Vec<u8> {
+    let mut out = name_entry(HEAD, &onode.cid, &onode.oid);
+    let flags = if dirty.fresh { FRESH } else { 0 };
+    out.put_u8(flags | if dirty.omap_cleared { OMAP_CLEARED } else { 0 });
+    out.put_varint(onode.size);
+    out.put_varint(onode.hint.object_size);
+    out.put_varint(onode.hint.write_size);
+    out.put_varint(onode.hint.flags.into());
+    out.put_blob(&onode.omap.header);
+    out.put_varint(onode.attrs.len() as u64);
+    for (name, value) in &onode.attrs {
+        out.put_blob(name);
+        out.put_blob(value);
+    }
+    out.put_varint(onode.patches().len() as u64);
+    for (&at, patch) in onode.patches() {
+        out.put_varint(at);
+        out.put_varint(patch.len.into());
+        match &patch.source {
+            PatchSource::Zeros => out.put_u8(0),
+            PatchSource::Bytes(bytes) => {
+                out.put_u8(1);
+                out.put_bytes(bytes);
+            }
+            PatchSource::Block { ptr, skip } => {
+                out.put_u8(2);
+                out.put_varint(ptr.block.into());
+                out.put_bytes(&ptr.crc.to_le_bytes());
+                out.put_varint((*skip).into());
+            }
+        }
+    }
+    out
+}
+
+/// Number, which of the blocks are there, their places and checksums.
+fn put_chunk(out: &mut Vec<u8>, number: u32, chunk: Option<&Chunk>) {
+    out.put_varint(number.into());
+    let blocks = chunk.map_or(&[][..], |c| &c[..]);
+    let mask = (0..blocks.len())
+        .filter(|&i| !blocks[i].is_hole())
+        .fold(0_u16, |m, i| m | 1 << i);
+    out.put_bytes(&mask.to_le_bytes());
+    let there: Vec<BlockPtr> = blocks.iter().copied().filter(|p| !p.is_hole()).collect();
+    put_runs(out, &there, 0);
+}
+
+/// A key as what differs from the one before it in the entry, and its value if it has one.
+fn put_omap(out: &mut Vec<u8>, key: &[u8], value: Option<&Bytes>, last: &[u8]) {
+    let shared = last.iter().zip(key).take_while(|(a, b)| a == b).count();
+    out.put_varint(shared as u64);
+    out.put_blob(&key[shared..]);
+    match value {
+        None => out.put_varint(0),
+        Some(value) => {
+            out.put_varint(value.len() as u64 + 1);
+            out.put_bytes(value);
+        }
+    }
+}
+
+/// Applies one entry of a run to the state.
+pub(super) fn load_entry(
+    state: &mut State,
+    entry: &[u8],
+    device_blocks: u32,
+) -> Result<(), StoreError> {
+    let c = &mut Cursor::new(entry);
+    let kind = c.u8()?;
+    if kind == INDEX {
+        return Ok(());
+    }
+    let (cid, oid) = (c.coll()?, c.object()?);
+    if kind == DEAD {
+        state.remove(&cid, &oid);
+        return Ok(());
+    }
+    if kind == HEAD {
+        let flags = c.clone().u8()?;
+        if flags & FRESH != 0 {
+            state.remove(&cid, &oid);
+            // The manifest lists the collections that are left; others' entries are dead.
+            state.make_collection_if_missing(cid);
+            state.create(&cid, &oid);
+        }
+    }
+    let slot = state.lookup(&cid, &oid).ok_or(Malformed)?;
+    let onode = state.load(slot).ok_or(Malformed)?;
+    match kind {
+        HEAD => load_head(onode, c, device_blocks)?,
+        CHUNKS => {
+            while !c.is_empty() {
+                load_chunk(onode, c, device_blocks)?;
+            }
+        }
+        OMAP => {
+            let mut last = BString::default();
+            while !c.is_empty() {
+                let mut key = last.get(..c.len()?).ok_or(Malformed)?.to_vec();
+                key.extend_from_slice(c.blob()?);
+                let key = BString::from(key);
+                match c.len()? {
+                    0 => {
+                        onode.omap.map.remove(&key);
+                    }
+                    n => {
+                        let value = Bytes::copy_from_slice(c.bytes(n - 1)?);
+                        onode.omap.map.insert(key.clone(), value);
+                    }
+                }
+                last = key;
+            }
+        }
+        _ => return Err(Malformed.into()),
+    }
+    Ok(())
+}
+
+fn load_head(onode: &mut Onode, c: &mut Cursor<'_>, device_blocks: u32) -> Result<(), Malformed> {
+    if c.u8()? & OMAP_CLEARED != 0 {
+        onode.omap.map.clear();
+    }
+    onode.size = c.varint()?;
+    onode.hint = AllocHint {
+        object_size: c.varint()?,
+        write_size: c.varint()?,
+        flags: c.varint_u32()?,
+    };
+    onode.omap.header = Bytes::copy_from_slice(c.blob()?);
+    onode.attrs.clear();
+    for _ in 0..c.count()? {
+        let name = BStr::new(c.blob()?).to_owned();
+        onode.attrs.insert(name, Bytes::copy_from_slice(c.blob()?));
+    }
+    onode.clear_patches_uncounted();
+    for _ in 0..c.count()? {
+        let (at, len) = (c.varint()?, c.varint_u32()?);
+        let source = match c.u8()? {
+            0 => PatchSource::Zeros,
+            1 => PatchSource::Bytes(Bytes::copy_from_slice(c.bytes(len as usize)?)),
+            2 => {
+                let ptr = BlockPtr {
+                    block: c.varint_u32()?,
+                    crc: c.u32()?,
+                };
+                let skip = c.varint_u32()?;
+                let fits = skip
+                    .checked_add(len)
+                    .is_some_and(|n| u64::from(n) <= BLOCK_LEN);
+                if ptr.block >= device_blocks || !fits {
+                    return Err(Malformed);
+                }
+                PatchSource::Block { ptr, skip }
+            }
+            _ => return Err(Malformed),
+        };
+        if len == 0 || at % BLOCK_LEN + u64::from(len) > BLOCK_LEN {
+            return Err(Malformed);
+        }
+        onode.insert_patch_uncounted(at, Patch { len, source });
+    }
+    Ok(())
+}
+
+fn load_chunk(onode: &mut Onode, c: &mut Cursor<'_>, device_blocks: u32) -> Result<(), Malformed> {
+    let number = c.varint_u32()?;
+    let mask = c.bytes(2)?;
+    let mask = u16::from_le_bytes([mask[0], mask[1]]);
+    let (ptrs, _) = parse_runs(c, mask.count_ones() as usize, 0, device_blocks)?;
+    let mut ptrs = ptrs.into_iter();
+    for i in 0..CHUNK_BLOCKS {
+        let there = mask >> i & 1 == 1;
+        let ptr = if there {
+            ptrs.next().ok_or(Malformed)?
+        } else {
+            BlockPtr::HOLE
+        };
+        onode.set_ptr_uncounted(u64::from(number) * CHUNK_BLOCKS + i, ptr);
+    }
+    Ok(())
+}

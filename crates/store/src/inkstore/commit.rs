@@ -1,0 +1,196 @@
+//! Group commit: one task that takes what waits, writes it, syncs once and tells all who wait.
+//!
+//! There is no timer. Alone, a transaction is taken at once; while a batch is on its way the next
+//! one fills up. Batches are written one after the other, so only the last one can be torn.
+
+use std::io;
+use std::rc::Rc;
+
+use device::WriteCause;
+use env::LocalFuture;
+use futures_util::future::join_all;
+
+use super::format::{BLOCK_LEN, BatchHeader, data_crc};
+use super::log::{Batch, join_writes, seal, spill_record};
+use super::{Core, Inner, checkpoint as checkpoints};
+use crate::StoreError;
+
+impl Inner {
+    /// Runs until the store is closed or fails.
+    pub(super) async fn commit_loop(self: Rc<Inner>) {
+        loop {
+            self.work.until(|| self.core.borrow().has_work()).await;
+            if self.core.borrow().failed.is_some() {
+                break;
+            }
+            let (batch, seq, checkpoint) = {
+                let mut core = self.core.borrow_mut();
+                if core.pending.is_empty() && !core.wants_checkpoint() {
+                    // Closing, with nothing left to do.
+                    break;
+                }
+                core.take_batch()
+            };
+            if let Some(task) = checkpoint {
+                self.env.go(checkpoints::run(self.clone(), task));
+            }
+            if let Some(batch) = batch
+                && let Err(e) = self.write_batch(batch, seq).await
+            {
+                self.fail(e.kind());
+                break;
+            }
+        }
+        self.core.borrow_mut().committing = false;
+        self.progress.notify_all();
+    }
+
+    /// Writes a batch and makes it durable; then its transactions are acknowledged.
+    async fn write_batch(&self, mut batch: Batch, seq: u64) -> io::Result<()> {
+        let done = self.write_durably(&mut batch, seq).await;
+        let waiters = std::mem::take(&mut batch.waiters);
+        let answer = match &done {
+            Ok(()) => Ok(()),
+            Err(e) => Err(StoreError::Device(e.kind())),
+        };
+        if done.is_ok() {
+            self.core.borrow_mut().on_durable(batch, seq);
+            self.progress.notify_all();
+        }
+        for waiter in waiters {
+            waiter.send(answer.clone());
+        }
+        done
+    }
+
+    async fn write_durably(&self, batch: &mut Batch, seq: u64) -> io::Result<()> {
+        let mut writes: Vec<LocalFuture<io::Result<()>>> = Vec::new();
+        for (offset, pieces) in join_writes(std::mem::take(&mut batch.data), WriteCause::Data) {
+            writes.push(Box::pin(self.device.write(offset, pieces)));
+        }
+        let spilled = self.spill(batch, seq, &mut writes)?;
+        let stored = self.core.borrow().log.stored_len(batch.payload.len());
+        let pos = loop {
+            if let Some(pos) = self.core.borrow().log.place(stored) {
+                break pos;
+            }
+            // A checkpoint is running (one begins when the log is half full) and will make room.
+            self.progress.notified().await;
+            if let Some(kind) = self.device.failure() {
+                return Err(kind.into());
+            }
+        };
+        {
+            let core = &mut *self.core.borrow_mut();
+            let header = BatchHeader {
+                seq,
+                pos,
+                epoch: core.log.epoch,
+                durable: core.log.durable_seq,
+                payload_len: batch.payload.len() as u32,
+                transactions: batch.transactions,
+                spilled,
+            };
+            let uuid = &core.superblock.uuid;
+            let piece = seal(&header, uuid, &batch.payload, &batch.shares, stored);
+            core.log.next_pos = pos + stored;
+            if let Some((frozen, end)) = &mut core.frozen_at
+                && *frozen == seq
+            {
+                *end = Some(core.log.next_pos);
+            }
+            writes.push(Box::pin(
+                self.device.write(core.log.offset(pos), vec![piece]),
+            ));
+        }
+        let mut result = Ok(());
+        for written in join_all(writes).await {
+            result = result.and(written);
+        }
+        for early in std::mem::take(&mut batch.early) {
+            result = result.and(early.await);
+        }
+        result?;
+        self.device.sync().await
+    }
+
+    /// Moves a payload that is too long for the log to blocks of its own.
+    fn spill(
+        &self,
+        batch: &mut Batch,
+        seq: u64,
+        writes: &mut Vec<LocalFuture<io::Result<()>>>,
+    ) -> io::Result<bool> {
+        let core = &mut *self.core.borrow_mut();
+        if batch.payload.len() <= core.log.payload_max() {
+            return Ok(false);
+        }
+        let blocks = (batch.payload.len() as u64).div_ceil(BLOCK_LEN);
+        let extents = u32::try_from(blocks)
+            .ok()
+            .and_then(|n| core.alloc.allocate(n));
+        // Admission keeps blocks for this; without them nothing can be acknowledged any more.
+        let extents = extents.ok_or(io::Error::from(io::ErrorKind::StorageFull))?;
+        let payload = std::mem::take(&mut batch.payload);
+        batch.payload = spill_record(&payload, data_crc(&payload), &extents);
+        batch.shares = Default::default();
+        let mut payload = payload;
+        payload.resize((blocks * BLOCK_LEN) as usize, 0);
+        let mut rest = bytes::Bytes::from(payload);
+        for extent in &extents {
+            let bytes = rest.split_to((u64::from(extent.len) * BLOCK_LEN) as usize);
+            let piece = device::Piece::new(bytes, WriteCause::Journal);
+            writes.push(Box::pin(self.device.write(extent.offset(), vec![piece])));
+        }
+        core.spilled.push((seq, extents));
+        Ok(true)
+    }
+
+    /// Stops everything after a failed write or sync.
+    pub(super) fn fail(&self, kind: io::ErrorKind) {
+        let waiters = {
+            let mut core = self.core.borrow_mut();
+            core.failed.get_or_insert(StoreError::Device(kind));
+            core.pending.take().waiters
+        };
+        for waiter in waiters {
+            waiter.send(Err(StoreError::Latched));
+        }
+        self.work.notify_all();
+        self.progress.notify_all();
+    }
+}
+
+impl Core {
+    fn has_work(&self) -> bool {
+        self.failed.is_some() || self.closing || !self.pending.is_empty() || self.wants_checkpoint()
+    }
+
+    /// Whether a checkpoint should begin with the next batch.
+    fn wants_checkpoint(&self) -> bool {
+        let asked = self.checkpoint_asked > self.checkpoints_begun;
+        !self.checkpointing && (asked || self.log.used() > self.log.len / 2)
+    }
+
+    /// Closes the batch that is being filled. If a checkpoint should begin, it begins here: the
+    /// state in memory is the one after this batch.
+    fn take_batch(&mut self) -> (Option<Batch>, u64, Option<checkpoints::Task>) {
+        let mut seq = self.log.next_seq;
+        let batch = (!self.pending.is_empty()).then(|| self.pending.take());
+        if batch.is_some() {
+            self.log.next_seq += 1;
+        } else {
+            seq -= 1;
+        }
+        let checkpoint = self.wants_checkpoint().then(|| self.begin_checkpoint(seq));
+        (batch, seq, checkpoint)
+    }
+
+    fn on_durable(&mut self, batch: Batch, seq: u64) {
+        self.log.durable_seq = seq;
+        for block in batch.inflight {
+            self.inflight.remove(&block);
+        }
+        self.free_blocks(batch.freed);
+    }
+}

@@ -1,0 +1,176 @@
+//! The log: a ring of batches, and what waits to go into the next one.
+
+use bytes::Bytes;
+use device::{Piece, WriteCause};
+use env::sync::Sender;
+use env::{AlignedBuf, JoinHandle};
+
+use super::format::{BATCH_HEADER_LEN, BLOCK_LEN, BatchHeader, Extent, Put, put_extents};
+use super::rec::{RecWriter, Share, Shares};
+use crate::StoreError;
+
+/// Where the log stands.
+#[derive(Debug, Clone)]
+pub(super) struct Log {
+    /// Byte offset of the ring on the device, and its length.
+    pub(super) start: u64,
+    pub(super) len: u64,
+    pub(super) align: u64,
+    pub(super) epoch: u64,
+    /// The next batch and the first place it may have.
+    pub(super) next_seq: u64,
+    pub(super) next_pos: u64,
+    /// Everything from here on may be needed by a replay.
+    pub(super) tail_pos: u64,
+    pub(super) durable_seq: u64,
+}
+
+impl Log {
+    /// Bytes a batch with this payload takes.
+    pub(super) fn stored_len(&self, payload_len: usize) -> u64 {
+        ((BATCH_HEADER_LEN + payload_len) as u64).next_multiple_of(self.align)
+    }
+
+    /// The place of a batch of `len` stored bytes: it never crosses the end of the ring. `None`
+    /// when the log is full.
+    pub(super) fn place(&self, len: u64) -> Option<u64> {
+        let room = self.len - self.next_pos % self.len;
+        let pos = if len <= room {
+            self.next_pos
+        } else {
+            self.next_pos + room
+        };
+        (pos + len - self.tail_pos <= self.len).then_some(pos)
+    }
+
+    /// Where on the device a place in the log is.
+    pub(super) fn offset(&self, pos: u64) -> u64 {
+        self.start + pos % self.len
+    }
+
+    /// Bytes of the ring that a replay may need.
+    pub(super) fn used(&self) -> u64 {
+        self.next_pos - self.tail_pos
+    }
+
+    /// Payloads longer than this are spilled, so that a batch always fits behind a checkpoint.
+    pub(super) fn payload_max(&self) -> usize {
+        (self.len / 8) as usize
+    }
+}
+
+/// What the next batch consists of so far. Bound: the callers' (an OSD admits a limited number of
+/// bytes in flight).
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    pub(super) recs: RecWriter,
+    /// Blocks to be written, in the order of submission.
+    pub(super) data: Vec<(u32, Bytes)>,
+    /// Long writes under way already.
+    pub(super) early: Vec<JoinHandle<std::io::Result<()>>>,
+    /// First blocks of what is in [`super::Core::inflight`] for this batch.
+    pub(super) inflight: Vec<u32>,
+    /// Blocks that are free once the batch is durable.
+    pub(super) freed: Vec<u32>,
+    pub(super) waiters: Vec<Sender<Result<(), StoreError>>>,
+    pub(super) transactions: u32,
+}
+
+/// A batch on its way to the device.
+#[derive(Debug)]
+pub(super) struct Batch {
+    pub(super) payload: Vec<u8>,
+    pub(super) shares: Shares,
+    pub(super) data: Vec<(u32, Bytes)>,
+    pub(super) early: Vec<JoinHandle<std::io::Result<()>>>,
+    pub(super) inflight: Vec<u32>,
+    pub(super) freed: Vec<u32>,
+    pub(super) waiters: Vec<Sender<Result<(), StoreError>>>,
+    pub(super) transactions: u32,
+}
+
+impl Pending {
+    pub(super) fn is_empty(&self) -> bool {
+        self.transactions == 0
+    }
+
+    /// Closes the batch.
+    pub(super) fn take(&mut self) -> Batch {
+        let (payload, shares) = self.recs.take();
+        Batch {
+            payload,
+            shares,
+            data: std::mem::take(&mut self.data),
+            early: std::mem::take(&mut self.early),
+            inflight: std::mem::take(&mut self.inflight),
+            freed: std::mem::take(&mut self.freed),
+            waiters: std::mem::take(&mut self.waiters),
+            transactions: std::mem::take(&mut self.transactions),
+        }
+    }
+}
+
+impl Shares {
+    /// The ledger's shares of `stored` bytes of log of which `total` are header and payload.
+    fn causes(&self, total: u64, stored: u64) -> Vec<(WriteCause, u64)> {
+        let of = |share: Share| self.0[share as usize];
+        let (onode, omap, pg_log) = (of(Share::Onode), of(Share::Omap), of(Share::PgLog));
+        vec![
+            (WriteCause::Onode, onode),
+            (WriteCause::Omap, omap),
+            (WriteCause::PgLog, pg_log),
+            (WriteCause::Journal, total - onode - omap - pg_log),
+            (WriteCause::Padding, stored - total),
+        ]
+    }
+}
+
+/// The bytes of a batch for its place in the log.
+pub(super) fn seal(
+    header: &BatchHeader,
+    uuid: &[u8; 16],
+    payload: &[u8],
+    shares: &Shares,
+    stored: u64,
+) -> Piece {
+    let total = BATCH_HEADER_LEN + payload.len();
+    let mut buf = AlignedBuf::scratch(stored as usize);
+    buf[BATCH_HEADER_LEN..total].copy_from_slice(payload);
+    buf[total..].fill(0);
+    header.seal(uuid, &mut buf[..total]);
+    Piece::shared(buf.freeze(), shares.causes(total as u64, stored))
+}
+
+/// A payload too long for the log: written to blocks of its own; the log says where.
+///
+/// ```text
+/// varint length | u32 crc32c | extents
+/// ```
+pub(super) fn spill_record(payload: &[u8], crc: u32, extents: &[Extent]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(16 + 8 * extents.len());
+    out.put_varint(payload.len() as u64);
+    out.put_bytes(&crc.to_le_bytes());
+    put_extents(&mut out, extents);
+    out
+}
+
+/// Writes of adjacent blocks joined: start and pieces of each.
+pub(super) fn join_writes(
+    mut data: Vec<(u32, Bytes)>,
+    cause: WriteCause,
+) -> Vec<(u64, Vec<Piece>)> {
+    data.sort_by_key(|(block, _)| *block);
+    let mut out: Vec<(u64, Vec<Piece>)> = Vec::new();
+    let mut end = u64::MAX;
+    for (block, bytes) in data {
+        let offset = u64::from(block) * BLOCK_LEN;
+        let len = bytes.len() as u64;
+        let piece = Piece::new(bytes, cause);
+        match out.last_mut() {
+            Some((_, pieces)) if end == offset => pieces.push(piece),
+            _ => out.push((offset, vec![piece])),
+        }
+        end = offset + len;
+    }
+    out
+}

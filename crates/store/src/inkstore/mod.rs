@@ -1,0 +1,441 @@
+//! InkStore: objects on a file or block device, data written once to its final place.
+//!
+//! Data goes to free 4 KiB blocks and never through a journal first. Metadata lives in memory
+//! ([`state`]); each transaction appends a delta of tens of bytes to a log ([`rec`], [`log`]) that is
+//! written and synced once for all transactions that wait ([`commit`]), and from time to time the
+//! changed part of the state is written as a sorted run ([`checkpoint`]) so that the log can be cut.
+//! [`recover`] puts it together at mount. Format, crash argument and media assumptions:
+//! `docs/format-inkstore.md`.
+
+mod alloc;
+mod checkpoint;
+mod commit;
+mod fold;
+mod format;
+mod fsck;
+mod log;
+mod onode;
+mod read;
+mod rec;
+mod recover;
+mod space;
+mod state;
+mod write;
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::ops::Range;
+use std::rc::Rc;
+
+use bstr::BString;
+use bytes::Bytes;
+use device::BlockDevice;
+use env::sync::Notify;
+use env::{Env, LocalFuture};
+use types::bufferlist::BufferList;
+use types::hobject::GhObject;
+
+use self::alloc::Allocator;
+use self::checkpoint::Manifest;
+use self::format::{BLOCK_LEN, Extent, Superblock};
+use self::log::{Log, Pending};
+use self::state::State;
+use crate::memstore::omap_page;
+use crate::{CollId, Listing, ObjectStat, ObjectStore, OmapPage, Statfs, StoreError, Transaction};
+
+pub use self::fsck::FsckReport;
+pub use self::recover::MkfsOptions;
+
+/// A store on a device. Dropping it without [`ObjectStore::close`] is a crash as far as the device
+/// is concerned: acknowledged transactions are there at the next mount, nothing else is promised.
+pub struct InkStore {
+    inner: Rc<Inner>,
+}
+
+struct Inner {
+    env: Env,
+    device: BlockDevice,
+    core: RefCell<Core>,
+    /// There is something to commit.
+    work: Notify,
+    /// A batch or a checkpoint is done.
+    progress: Notify,
+    /// There is something to fold.
+    folding: Notify,
+}
+
+struct Core {
+    superblock: Superblock,
+    state: State,
+    alloc: Allocator,
+    device_blocks: u32,
+    log: Log,
+    pending: Pending,
+    /// Blocks written but not yet durable, by first block: reads take them from here.
+    inflight: BTreeMap<u32, Bytes>,
+    /// The checkpoint on the device.
+    manifest: Manifest,
+    /// Blocks of payloads that the log refers to, with their batch.
+    spilled: Vec<(u64, Vec<Extent>)>,
+    checkpointing: bool,
+    /// The last batch of the checkpoint under way, and where it ends once that is known.
+    frozen_at: Option<(u64, Option<u64>)>,
+    /// Checkpoints asked for and begun, to be compared.
+    checkpoint_asked: u64,
+    checkpoints_begun: u64,
+    checkpoints_done: u64,
+    /// Reads under way, and blocks freed while earlier ones may still read them.
+    readers: BTreeSet<u64>,
+    next_reader: u64,
+    quarantine: VecDeque<(u64, Vec<u32>)>,
+    /// Blocks whose patches should be merged into them: object, its uid, block. Each is queued by
+    /// a patch and taken by the folding task.
+    to_fold: VecDeque<(CollId, Rc<GhObject>, u64, u64)>,
+    failed: Option<StoreError>,
+    closing: bool,
+    committing: bool,
+}
+
+impl fmt::Debug for InkStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "InkStore on {:?}", self.inner.device)
+    }
+}
+
+fn ready<T: 'static>(value: T) -> LocalFuture<T> {
+    Box::pin(std::future::ready(value))
+}
+
+impl InkStore {
+    /// Makes an empty store; what the device held is lost.
+    pub async fn mkfs(device: &BlockDevice, options: MkfsOptions) -> Result<(), StoreError> {
+        recover::mkfs(device, options).await
+    }
+
+    /// Opens the store on a device.
+    pub async fn mount(env: Env, device: BlockDevice) -> Result<InkStore, StoreError> {
+        let core = recover::mount(&device).await?;
+        let inner = Rc::new(Inner {
+            env: env.clone(),
+            device,
+            core: RefCell::new(core),
+            work: Notify::default(),
+            progress: Notify::default(),
+            folding: Notify::default(),
+        });
+        env.go(inner.clone().commit_loop());
+        env.go(inner.clone().fold_loop());
+        Ok(InkStore { inner })
+    }
+
+    /// The device with its ledger.
+    pub fn device(&self) -> &BlockDevice {
+        &self.inner.device
+    }
+
+    /// Writes a checkpoint now; completes when it is durable.
+    pub async fn checkpoint(&self) -> Result<(), StoreError> {
+        self.inner.checkpoint().await
+    }
+
+    /// Compares all structures with each other, and with `read_data` every data block with its
+    /// checksum. Waits for what is under way; meant for a store at rest.
+    pub async fn fsck(&self, read_data: bool) -> Result<FsckReport, StoreError> {
+        fsck::fsck(&self.inner, read_data).await
+    }
+
+    fn with<T: 'static>(
+        &self,
+        f: impl FnOnce(&Core) -> Result<T, StoreError>,
+    ) -> LocalFuture<Result<T, StoreError>> {
+        let core = self.inner.core.borrow();
+        ready(core.readable().and_then(|()| f(&core)))
+    }
+}
+
+impl Drop for InkStore {
+    fn drop(&mut self) {
+        let mut core = self.inner.core.borrow_mut();
+        core.closing = true;
+        core.to_fold.clear();
+        drop(core);
+        self.inner.work.notify_all();
+        self.inner.folding.notify_all();
+    }
+}
+
+impl Core {
+    fn readable(&self) -> Result<(), StoreError> {
+        if self.closing {
+            Err(StoreError::Closed)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Frees blocks whose last reference is durably gone, when no read can be using them.
+    fn free_blocks(&mut self, blocks: Vec<u32>) {
+        if blocks.is_empty() {
+            return;
+        }
+        if self.readers.is_empty() {
+            blocks
+                .into_iter()
+                .for_each(|block| self.alloc.release(block));
+        } else {
+            self.quarantine.push_back((self.next_reader, blocks));
+        }
+    }
+
+    fn begin_read(&mut self) -> u64 {
+        let id = self.next_reader;
+        self.next_reader += 1;
+        self.readers.insert(id);
+        id
+    }
+
+    fn end_read(&mut self, id: u64) {
+        self.readers.remove(&id);
+        let oldest = self.readers.first().copied().unwrap_or(u64::MAX);
+        while self
+            .quarantine
+            .front()
+            .is_some_and(|(since, _)| *since <= oldest)
+        {
+            let Some((_, blocks)) = self.quarantine.pop_front() else {
+                break;
+            };
+            blocks
+                .into_iter()
+                .for_each(|block| self.alloc.release(block));
+        }
+    }
+}
+
+impl Inner {
+    async fn checkpoint(&self) -> Result<(), StoreError> {
+        let target = {
+            let mut core = self.core.borrow_mut();
+            if let Some(e) = &core.failed {
+                return Err(e.clone());
+            }
+            // One that is running may have begun before the last transaction.
+            core.checkpoint_asked = core.checkpoints_begun + 1;
+            core.checkpoint_asked
+        };
+        self.work.notify_all();
+        self.progress
+            .until(|| {
+                let core = self.core.borrow();
+                core.checkpoints_done >= target || core.failed.is_some() || !core.committing
+            })
+            .await;
+        let core = self.core.borrow();
+        match &core.failed {
+            _ if core.checkpoints_done >= target => Ok(()),
+            Some(e) => Err(e.clone()),
+            None => Err(StoreError::Closed),
+        }
+    }
+}
+
+impl ObjectStore for InkStore {
+    fn submit(&self, t: Transaction) -> LocalFuture<Result<(), StoreError>> {
+        self.inner.submit(&t)
+    }
+
+    fn collections(&self) -> LocalFuture<Result<Vec<CollId>, StoreError>> {
+        self.with(|core| Ok(core.state.colls.keys().copied().collect()))
+    }
+
+    fn collection_bits(&self, cid: &CollId) -> LocalFuture<Result<u32, StoreError>> {
+        self.with(|core| match core.state.colls.get(cid) {
+            Some(coll) => Ok(coll.bits),
+            None => Err(StoreError::NoCollection(*cid)),
+        })
+    }
+
+    fn list(
+        &self,
+        cid: &CollId,
+        start: &GhObject,
+        end: &GhObject,
+        max: usize,
+    ) -> LocalFuture<Result<Listing, StoreError>> {
+        self.with(|core| {
+            let coll = core
+                .state
+                .colls
+                .get(cid)
+                .ok_or(StoreError::NoCollection(*cid))?;
+            if start >= end {
+                return Ok(Listing {
+                    objects: Vec::new(),
+                    next: end.clone(),
+                });
+            }
+            let mut range = coll
+                .objects
+                .range::<GhObject, _>(start..end)
+                .map(|(oid, _)| &**oid);
+            let objects: Vec<_> = range.by_ref().take(max).cloned().collect();
+            Ok(Listing {
+                objects,
+                next: range.next().unwrap_or(end).clone(),
+            })
+        })
+    }
+
+    fn stat(&self, cid: &CollId, oid: &GhObject) -> LocalFuture<Result<ObjectStat, StoreError>> {
+        self.with(|core| {
+            Ok(ObjectStat {
+                size: core.state.find(cid, oid)?.size,
+            })
+        })
+    }
+
+    fn read(
+        &self,
+        cid: &CollId,
+        oid: &GhObject,
+        offset: u64,
+        len: u64,
+    ) -> LocalFuture<Result<BufferList, StoreError>> {
+        self.inner.read(cid, oid, offset, len)
+    }
+
+    fn extents(
+        &self,
+        cid: &CollId,
+        oid: &GhObject,
+        offset: u64,
+        len: u64,
+    ) -> LocalFuture<Result<Vec<Range<u64>>, StoreError>> {
+        self.with(|core| Ok(read::extents(core.state.find(cid, oid)?, offset, len)))
+    }
+
+    fn getattr(
+        &self,
+        cid: &CollId,
+        oid: &GhObject,
+        name: &[u8],
+    ) -> LocalFuture<Result<Bytes, StoreError>> {
+        self.with(|core| {
+            let attrs = &core.state.find(cid, oid)?.attrs;
+            attrs
+                .get(bstr::BStr::new(name))
+                .cloned()
+                .ok_or(StoreError::NoAttr)
+        })
+    }
+
+    fn getattrs(
+        &self,
+        cid: &CollId,
+        oid: &GhObject,
+    ) -> LocalFuture<Result<Vec<(BString, Bytes)>, StoreError>> {
+        self.with(|core| {
+            let attrs = &core.state.find(cid, oid)?.attrs;
+            Ok(attrs.iter().map(|(k, v)| (k.clone(), v.clone())).collect())
+        })
+    }
+
+    fn omap_header(&self, cid: &CollId, oid: &GhObject) -> LocalFuture<Result<Bytes, StoreError>> {
+        self.with(|core| Ok(core.state.find(cid, oid)?.omap.header.clone()))
+    }
+
+    fn omap_values(
+        &self,
+        cid: &CollId,
+        oid: &GhObject,
+        keys: &[BString],
+    ) -> LocalFuture<Result<Vec<(BString, Bytes)>, StoreError>> {
+        self.with(|core| {
+            let omap = &core.state.find(cid, oid)?.omap.map;
+            Ok(keys
+                .iter()
+                .filter_map(|k| Some((k.clone(), omap.get(k)?.clone())))
+                .collect())
+        })
+    }
+
+    fn omap_range(
+        &self,
+        cid: &CollId,
+        oid: &GhObject,
+        from: &[u8],
+        after: bool,
+        max_entries: usize,
+        max_bytes: usize,
+    ) -> LocalFuture<Result<OmapPage, StoreError>> {
+        self.with(|core| {
+            let omap = &core.state.find(cid, oid)?.omap.map;
+            Ok(omap_page(omap, from, after, max_entries, max_bytes))
+        })
+    }
+
+    fn statfs(&self) -> LocalFuture<Result<Statfs, StoreError>> {
+        self.with(|core| Ok(core.statfs()))
+    }
+
+    /// Commits what waits and writes a checkpoint, so that the next mount has nothing to replay.
+    fn close(&self) -> LocalFuture<Result<(), StoreError>> {
+        let inner = self.inner.clone();
+        Box::pin(async move {
+            inner.core.borrow().readable()?;
+            let result = inner.checkpoint().await;
+            inner.core.borrow_mut().closing = true;
+            inner.work.notify_all();
+            inner.folding.notify_all();
+            inner
+                .progress
+                .until(|| !inner.core.borrow().committing)
+                .await;
+            result
+        })
+    }
+}
+
+impl Core {
+    fn statfs(&self) -> Statfs {
+        let bytes = |blocks: u64| blocks * BLOCK_LEN;
+        let space = &self.state.space;
+        let metadata = self.metadata_blocks();
+        let total = bytes(self.device_blocks.into());
+        let reserved = bytes(self.reserve_blocks());
+        Statfs {
+            total,
+            available: total
+                .saturating_sub(bytes(space.blocks) + bytes(metadata))
+                .saturating_sub(reserved),
+            internally_reserved: reserved,
+            allocated: bytes(space.blocks),
+            data_stored: bytes(space.pointers),
+            omap_allocated: space.omap_bytes,
+            internal_metadata: bytes(metadata),
+            ..Statfs::default()
+        }
+    }
+
+    /// Blocks that hold neither data nor are free: superblocks, log, checkpoint.
+    fn metadata_blocks(&self) -> u64 {
+        let spilled = self
+            .spilled
+            .iter()
+            .flat_map(|(_, e)| e)
+            .map(|e| u64::from(e.len));
+        format::SUPERBLOCK_SLOTS
+            + self.log.len / BLOCK_LEN
+            + self.manifest.blocks()
+            + spilled.sum::<u64>()
+    }
+
+    /// Blocks kept free so that a checkpoint of everything can be written beside the present one,
+    /// and that what is being replaced is not in the way: removals always work.
+    fn reserve_blocks(&self) -> u64 {
+        let metadata = self.state.space.metadata_estimate() / format::PAGE_PAYLOAD_LEN as u64;
+        let share = u64::from(self.device_blocks) / 64;
+        metadata + metadata / 4 + 64 + share.min(16 * 256)
+    }
+}

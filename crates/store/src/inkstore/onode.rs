@@ -1,0 +1,598 @@
+//! One object: where its data is, what lies over it, xattrs, omap. Changes in memory only; the
+//! caller logs them.
+//!
+//! Data is a table of 4 KiB blocks, each a place on the device with its checksum or a hole, and
+//! *patches*: byte ranges that lie over the blocks because a write covered a block only in part.
+//! A patch never crosses a block boundary. Bytes of a block behind the object's size are zero.
+
+use std::collections::BTreeMap;
+use std::ops::{Bound, Range};
+use std::rc::Rc;
+
+use bstr::{BStr, BString};
+use bytes::Bytes;
+use types::hobject::GhObject;
+
+use super::format::BLOCK_LEN;
+use super::space::Space;
+use crate::CollId;
+
+/// Blocks whose pointers are kept and checkpointed together (64 KiB of data, 128 B of memory).
+pub(super) const CHUNK_BLOCKS: u64 = 16;
+
+/// Where a block is and what it must contain. Block 0 (a superblock) stands for a hole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct BlockPtr {
+    pub(super) block: u32,
+    pub(super) crc: u32,
+}
+
+impl BlockPtr {
+    pub(super) const HOLE: BlockPtr = BlockPtr { block: 0, crc: 0 };
+
+    pub(super) fn is_hole(self) -> bool {
+        self.block == 0
+    }
+}
+
+pub(super) type Chunk = [BlockPtr; CHUNK_BLOCKS as usize];
+
+/// Bytes lying over a block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Patch {
+    pub(super) len: u32,
+    pub(super) source: PatchSource,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum PatchSource {
+    Bytes(Bytes),
+    Zeros,
+    /// Bytes of another block from `skip` on: a copy of a range that is not aligned.
+    Block {
+        ptr: BlockPtr,
+        skip: u32,
+    },
+}
+
+impl Patch {
+    /// The part of the patch `from..to`, relative to its start.
+    fn part(&self, from: u64, to: u64) -> Patch {
+        let source = match &self.source {
+            PatchSource::Bytes(b) => PatchSource::Bytes(b.slice(from as usize..to as usize)),
+            PatchSource::Zeros => PatchSource::Zeros,
+            PatchSource::Block { ptr, skip } => PatchSource::Block {
+                ptr: *ptr,
+                skip: skip + from as u32,
+            },
+        };
+        Patch {
+            len: (to - from) as u32,
+            source,
+        }
+    }
+
+    /// Bytes of metadata it takes.
+    pub(super) fn cost(&self) -> usize {
+        match &self.source {
+            PatchSource::Bytes(b) => b.len() + 8,
+            PatchSource::Zeros => 8,
+            PatchSource::Block { .. } => 20,
+        }
+    }
+}
+
+/// What changed since the last checkpoint began.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Dirty {
+    /// Everything: older checkpoints hold nothing of this object that still counts.
+    pub(super) fresh: bool,
+    /// Size, hint, xattrs, patches, omap header.
+    pub(super) head: bool,
+    pub(super) chunks: std::collections::BTreeSet<u32>,
+    /// Keys in older checkpoints are gone.
+    pub(super) omap_cleared: bool,
+    /// Keys set or removed; true: older checkpoints do not have it.
+    pub(super) omap: BTreeMap<BString, bool>,
+}
+
+/// An expectation given by the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct AllocHint {
+    pub(super) object_size: u64,
+    pub(super) write_size: u64,
+    pub(super) flags: u32,
+}
+
+/// Keys that the log refers to when it writes the next one (see `rec.rs`).
+pub(super) const KEY_SLOTS: usize = 4;
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct Omap {
+    pub(super) map: BTreeMap<BString, Bytes>,
+    pub(super) header: Bytes,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Onode {
+    pub(super) cid: CollId,
+    pub(super) oid: Rc<GhObject>,
+    /// Never used twice in a run of the process.
+    pub(super) uid: u64,
+    /// Grows with every change of data; a background rewrite checks that it has not.
+    pub(super) data_version: u64,
+    pub(super) size: u64,
+    chunks: BTreeMap<u32, Box<Chunk>>,
+    patches: BTreeMap<u64, Patch>,
+    /// Metadata bytes of all patches.
+    pub(super) patch_bytes: usize,
+    pub(super) attrs: BTreeMap<BString, Bytes>,
+    pub(super) omap: Omap,
+    pub(super) hint: AllocHint,
+    /// Generation and number under which the log knows the object.
+    pub(super) handle: (u64, u32),
+    pub(super) dirty: Dirty,
+    /// What a checkpoint in progress has yet to write, as it was when that began.
+    pub(super) frozen: Option<Box<Dirty>>,
+}
+
+impl Onode {
+    pub(super) fn new(cid: CollId, oid: Rc<GhObject>, uid: u64) -> Onode {
+        Onode {
+            cid,
+            oid,
+            uid,
+            data_version: 0,
+            size: 0,
+            chunks: BTreeMap::new(),
+            patches: BTreeMap::new(),
+            patch_bytes: 0,
+            attrs: BTreeMap::new(),
+            omap: Omap::default(),
+            hint: AllocHint::default(),
+            handle: (0, 0),
+            dirty: Dirty {
+                fresh: true,
+                ..Dirty::default()
+            },
+            frozen: None,
+        }
+    }
+
+    pub(super) fn ptr(&self, block: u64) -> BlockPtr {
+        match self.chunks.get(&((block / CHUNK_BLOCKS) as u32)) {
+            Some(chunk) => chunk[(block % CHUNK_BLOCKS) as usize],
+            None => BlockPtr::HOLE,
+        }
+    }
+
+    pub(super) fn chunks(&self) -> &BTreeMap<u32, Box<Chunk>> {
+        &self.chunks
+    }
+
+    pub(super) fn patches(&self) -> &BTreeMap<u64, Patch> {
+        &self.patches
+    }
+
+    /// The patches of one block.
+    pub(super) fn patches_of(&self, block: u64) -> impl Iterator<Item = (u64, &Patch)> {
+        let start = block * BLOCK_LEN;
+        self.patches
+            .range(start..start + BLOCK_LEN)
+            .map(|(&at, patch)| (at, patch))
+    }
+
+    /// Metadata bytes of the patches of one block.
+    pub(super) fn patch_cost(&self, block: u64) -> usize {
+        self.patches_of(block).map(|(_, p)| p.cost()).sum()
+    }
+
+    /// Sets a pointer without counting references.
+    pub(super) fn set_ptr_uncounted(&mut self, block: u64, ptr: BlockPtr) -> BlockPtr {
+        let (number, at) = (
+            (block / CHUNK_BLOCKS) as u32,
+            (block % CHUNK_BLOCKS) as usize,
+        );
+        if ptr.is_hole() {
+            let Some(chunk) = self.chunks.get_mut(&number) else {
+                return BlockPtr::HOLE;
+            };
+            let old = std::mem::take(&mut chunk[at]);
+            if chunk.iter().all(|p| p.is_hole()) {
+                self.chunks.remove(&number);
+            }
+            return old;
+        }
+        let chunk = self.chunks.entry(number).or_default();
+        std::mem::replace(&mut chunk[at], ptr)
+    }
+
+    fn set_ptr(&mut self, block: u64, ptr: BlockPtr, space: &mut Space) {
+        let old = self.set_ptr_uncounted(block, ptr);
+        if !old.is_hole() {
+            space.drop_ref(old.block);
+        }
+        if !(old.is_hole() && ptr.is_hole()) && !self.dirty.fresh {
+            self.dirty.chunks.insert((block / CHUNK_BLOCKS) as u32);
+        }
+    }
+
+    /// New contents for whole blocks; the pointers are to blocks just allocated.
+    pub(super) fn write_blocks(&mut self, first: u64, ptrs: &[BlockPtr], space: &mut Space) {
+        let end = first + ptrs.len() as u64;
+        self.drop_patches(first * BLOCK_LEN..end * BLOCK_LEN, space);
+        for (block, &ptr) in (first..).zip(ptrs) {
+            self.set_ptr(block, ptr, space);
+            space.add_new(ptr.block);
+        }
+        self.data_version += 1;
+    }
+
+    pub(super) fn grow_to(&mut self, size: u64) {
+        if size > self.size {
+            self.size = size;
+            self.dirty.head = true;
+        }
+    }
+
+    /// Lays bytes over a part of one block.
+    pub(super) fn patch(&mut self, offset: u64, source: PatchSource, len: u32, space: &mut Space) {
+        self.drop_patches(offset..offset + u64::from(len), space);
+        self.insert_patch(offset, Patch { len, source }, space);
+        self.data_version += 1;
+    }
+
+    fn insert_patch(&mut self, offset: u64, patch: Patch, space: &mut Space) {
+        debug_assert!(offset % BLOCK_LEN + u64::from(patch.len) <= BLOCK_LEN && patch.len > 0);
+        if let PatchSource::Block { ptr, .. } = patch.source {
+            space.add_shared(ptr.block);
+        }
+        space.grow_attrs(patch.cost(), 0);
+        self.insert_patch_uncounted(offset, patch);
+        self.dirty.head = true;
+    }
+
+    /// Inserts a patch as it was, without counting.
+    pub(super) fn insert_patch_uncounted(&mut self, offset: u64, patch: Patch) {
+        self.patch_bytes += patch.cost();
+        self.patches.insert(offset, patch);
+    }
+
+    pub(super) fn clear_patches_uncounted(&mut self) {
+        self.patches.clear();
+        self.patch_bytes = 0;
+    }
+
+    /// Removes what patches say about a range.
+    fn drop_patches(&mut self, range: Range<u64>, space: &mut Space) {
+        if self.patches.is_empty() || range.is_empty() {
+            return;
+        }
+        // The first may begin before the range, in the same block.
+        let from = range.start / BLOCK_LEN * BLOCK_LEN;
+        let hit: Vec<u64> = self
+            .patches
+            .range(from..range.end)
+            .filter(|(at, p)| **at + u64::from(p.len) > range.start)
+            .map(|(&at, _)| at)
+            .collect();
+        for at in hit {
+            let Some(old) = self.patches.remove(&at) else {
+                continue;
+            };
+            let end = at + u64::from(old.len);
+            if at < range.start {
+                self.insert_patch(at, old.part(0, range.start - at), space);
+            }
+            if end > range.end {
+                let rest = old.part(range.end - at, end - at);
+                self.insert_patch(range.end, rest, space);
+            }
+            // The parts took references of their own, so the whole gives its one back last.
+            if let PatchSource::Block { ptr, .. } = old.source {
+                space.drop_ref(ptr.block);
+            }
+            space.grow_attrs(0, old.cost());
+            self.patch_bytes -= old.cost();
+            self.dirty.head = true;
+        }
+    }
+
+    /// Makes a range read as zeros; does not change the size.
+    pub(super) fn punch(&mut self, range: Range<u64>, space: &mut Space) {
+        if range.is_empty() {
+            return;
+        }
+        self.drop_patches(range.clone(), space);
+        let full = range.start.div_ceil(BLOCK_LEN)..range.end / BLOCK_LEN;
+        let chunks = (full.start / CHUNK_BLOCKS) as u32..full.end.div_ceil(CHUNK_BLOCKS) as u32;
+        if full.start < full.end {
+            let numbers: Vec<u32> = self.chunks.range(chunks).map(|(&n, _)| n).collect();
+            for number in numbers {
+                let first = u64::from(number) * CHUNK_BLOCKS;
+                for block in first.max(full.start)..(first + CHUNK_BLOCKS).min(full.end) {
+                    self.set_ptr(block, BlockPtr::HOLE, space);
+                }
+            }
+        }
+        for edge in edges(&range) {
+            if !self.ptr(edge.start / BLOCK_LEN).is_hole() {
+                let len = (edge.end - edge.start) as u32;
+                self.insert_patch(
+                    edge.start,
+                    Patch {
+                        len,
+                        source: PatchSource::Zeros,
+                    },
+                    space,
+                );
+            }
+        }
+        self.data_version += 1;
+    }
+
+    pub(super) fn truncate(&mut self, size: u64, space: &mut Space) {
+        if size < self.size {
+            // To the end of the last block: what lies there is zero, and whole blocks go.
+            self.punch(size..self.size.next_multiple_of(BLOCK_LEN), space);
+        }
+        if size != self.size {
+            self.size = size;
+            self.dirty.head = true;
+        }
+        self.data_version += 1;
+    }
+
+    /// Becomes a copy of another object's data, xattrs and omap. What it had is gone before.
+    pub(super) fn copy_all(&mut self, from: &Onode, space: &mut Space) {
+        self.size = from.size;
+        self.chunks = from.chunks.clone();
+        self.patches = from.patches.clone();
+        self.patch_bytes = from.patch_bytes;
+        self.attrs = from.attrs.clone();
+        self.omap = from.omap.clone();
+        self.hint = from.hint;
+        self.dirty.fresh = true;
+        for ptr in self.pointers() {
+            space.add_shared(ptr.block);
+        }
+        space.grow_omap(self.omap_cost(), 0);
+        space.grow_attrs(self.attr_cost(), 0);
+    }
+
+    /// Every pointer, as often as it counts.
+    pub(super) fn pointers(&self) -> impl Iterator<Item = BlockPtr> {
+        let blocks = self
+            .chunks
+            .values()
+            .flat_map(|c| c.iter().copied())
+            .filter(|p| !p.is_hole());
+        blocks.chain(self.patches.values().filter_map(|p| match p.source {
+            PatchSource::Block { ptr, .. } => Some(ptr),
+            _ => None,
+        }))
+    }
+
+    /// The pieces that `len` bytes from `offset` on consist of, none crossing a block boundary of
+    /// this object. Bytes that are zero because there is nothing are `Zeros`.
+    pub(super) fn pieces(&self, offset: u64, len: u64) -> Vec<(u64, Patch)> {
+        let end = (offset + len).min(self.size.max(offset));
+        let mut out = Vec::new();
+        let mut at = offset;
+        while at < end {
+            let block = at / BLOCK_LEN;
+            let block_end = ((block + 1) * BLOCK_LEN).min(end);
+            let base = self.ptr(block);
+            let under = |at: u64, to: u64| {
+                let source = match base.is_hole() {
+                    true => PatchSource::Zeros,
+                    false => PatchSource::Block {
+                        ptr: base,
+                        skip: (at % BLOCK_LEN) as u32,
+                    },
+                };
+                (
+                    at,
+                    Patch {
+                        len: (to - at) as u32,
+                        source,
+                    },
+                )
+            };
+            for (start, patch) in self.patches_of(block) {
+                let patch_end = start + u64::from(patch.len);
+                if patch_end <= at || start >= block_end {
+                    continue;
+                }
+                if start > at {
+                    out.push(under(at, start));
+                }
+                let (from, to) = (start.max(at), patch_end.min(block_end));
+                out.push((from, patch.part(from - start, to - start)));
+                at = to;
+            }
+            if at < block_end {
+                out.push(under(at, block_end));
+                at = block_end;
+            }
+        }
+        out
+    }
+
+    /// Puts pieces of an object (see [`Onode::pieces`]) at other offsets: `shift` is added.
+    pub(super) fn put_pieces(&mut self, pieces: Vec<(u64, Patch)>, shift: i64, space: &mut Space) {
+        // Held until all are placed: what is overwritten on the way may be their source.
+        let block_of = |p: &Patch| match p.source {
+            PatchSource::Block { ptr, .. } => Some(ptr.block),
+            _ => None,
+        };
+        let held: Vec<u32> = pieces.iter().filter_map(|(_, p)| block_of(p)).collect();
+        held.iter().for_each(|&block| space.add_shared(block));
+        for (at, piece) in pieces {
+            let at = at.wrapping_add_signed(shift);
+            let whole = u64::from(piece.len) == BLOCK_LEN && at.is_multiple_of(BLOCK_LEN);
+            if let (true, PatchSource::Block { ptr, .. }) = (whole, &piece.source) {
+                // A whole block on a whole block: shared, not laid over.
+                space.add_shared(ptr.block);
+                self.drop_patches(at..at + BLOCK_LEN, space);
+                self.set_ptr(at / BLOCK_LEN, *ptr, space);
+                continue;
+            }
+            // Cut at this object's block boundaries.
+            let (mut from, len) = (0, u64::from(piece.len));
+            while from < len {
+                let room = BLOCK_LEN - (at + from) % BLOCK_LEN;
+                let to = len.min(from + room);
+                let part = piece.part(from, to);
+                let range = at + from..at + to;
+                match part.source {
+                    PatchSource::Zeros => self.punch(range, space),
+                    _ => {
+                        self.drop_patches(range.clone(), space);
+                        self.insert_patch(range.start, part, space);
+                    }
+                }
+                from = to;
+            }
+        }
+        held.iter().for_each(|&block| space.drop_ref(block));
+        self.data_version += 1;
+    }
+
+    pub(super) fn set_attr(&mut self, name: &BStr, value: Bytes, space: &mut Space) {
+        let added = name.len() + value.len();
+        let removed = match self.attrs.get_mut(name) {
+            Some(old) => name.len() + std::mem::replace(old, value).len(),
+            None => {
+                self.attrs.insert(name.to_owned(), value);
+                0
+            }
+        };
+        space.grow_attrs(added, removed);
+        self.dirty.head = true;
+    }
+
+    pub(super) fn rm_attr(&mut self, name: &BStr, space: &mut Space) {
+        if let Some(old) = self.attrs.remove(name) {
+            space.grow_attrs(0, name.len() + old.len());
+            self.dirty.head = true;
+        }
+    }
+
+    pub(super) fn rm_attrs(&mut self, space: &mut Space) {
+        let removed: usize = self.attrs.iter().map(|(k, v)| k.len() + v.len()).sum();
+        space.grow_attrs(0, removed);
+        self.attrs.clear();
+        self.dirty.head = true;
+    }
+
+    pub(super) fn omap_set(&mut self, key: &BStr, value: Bytes, space: &mut Space) {
+        let added = key.len() + value.len();
+        match self.omap.map.get_mut(key) {
+            Some(old) => {
+                let old = std::mem::replace(old, value);
+                space.grow_omap(added, key.len() + old.len());
+                if !self.dirty.fresh && !self.dirty.omap.contains_key(key) {
+                    self.dirty.omap.insert(key.to_owned(), false);
+                }
+            }
+            None => {
+                space.grow_omap(added, 0);
+                if !self.dirty.fresh {
+                    // Removed since the last checkpoint and set again: an older one has it.
+                    self.dirty.omap.entry(key.to_owned()).or_insert(true);
+                }
+                self.omap.map.insert(key.to_owned(), value);
+            }
+        }
+    }
+
+    pub(super) fn omap_rm(&mut self, key: &BStr, space: &mut Space) {
+        if let Some(old) = self.omap.map.remove(key) {
+            space.grow_omap(0, key.len() + old.len());
+            match self.dirty.omap.get(key) {
+                Some(true) => {
+                    self.dirty.omap.remove(key);
+                }
+                None if !self.dirty.fresh => {
+                    self.dirty.omap.insert(key.to_owned(), false);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    pub(super) fn omap_rm_range(&mut self, first: &BStr, last: &BStr, space: &mut Space) {
+        if first >= last {
+            return;
+        }
+        let range = (Bound::Included(first), Bound::Excluded(last));
+        let keys: Vec<BString> = self
+            .omap
+            .map
+            .range::<BStr, _>(range)
+            .map(|(k, _)| k.clone())
+            .collect();
+        for key in keys {
+            self.omap_rm(BStr::new(&key), space);
+        }
+    }
+
+    pub(super) fn omap_clear(&mut self, space: &mut Space) {
+        space.grow_omap(0, self.omap_cost());
+        self.omap = Omap::default();
+        self.dirty.omap.clear();
+        self.dirty.omap_cleared = true;
+        self.dirty.head = true;
+    }
+
+    pub(super) fn omap_set_header(&mut self, header: Bytes, space: &mut Space) {
+        space.grow_omap(header.len(), self.omap.header.len());
+        self.omap.header = header;
+        self.dirty.head = true;
+    }
+
+    /// Gives back everything it takes, before it goes.
+    pub(super) fn release(&mut self, space: &mut Space) {
+        let pointers: Vec<u32> = self.pointers().map(|p| p.block).collect();
+        for block in pointers {
+            space.drop_ref(block);
+        }
+        space.grow_omap(0, self.omap_cost());
+        space.grow_attrs(0, self.attr_cost());
+        self.chunks.clear();
+        self.patches.clear();
+    }
+
+    pub(super) fn omap_cost(&self) -> usize {
+        let entries: usize = self.omap.map.iter().map(|(k, v)| k.len() + v.len()).sum();
+        entries + self.omap.header.len()
+    }
+
+    pub(super) fn attr_cost(&self) -> usize {
+        let attrs: usize = self.attrs.iter().map(|(k, v)| k.len() + v.len()).sum();
+        attrs + self.patch_bytes
+    }
+
+    /// Whether a checkpoint has anything to write.
+    pub(super) fn is_dirty(&self) -> bool {
+        let d = &self.dirty;
+        d.fresh || d.head || d.omap_cleared || !d.chunks.is_empty() || !d.omap.is_empty()
+    }
+}
+
+/// The parts of a range that cover a block only partly: none, one or two.
+pub(super) fn edges(range: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    let (start, end) = (range.start, range.end);
+    let (head_end, tail_start) = (
+        start.next_multiple_of(BLOCK_LEN).min(end),
+        end / BLOCK_LEN * BLOCK_LEN,
+    );
+    let head = start..head_end;
+    let tail = tail_start.max(head_end)..end;
+    let head = (!start.is_multiple_of(BLOCK_LEN)).then_some(head);
+    [head, Some(tail)]
+        .into_iter()
+        .flatten()
+        .filter(|r| !r.is_empty())
+}

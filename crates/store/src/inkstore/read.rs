@@ -1,0 +1,219 @@
+//! Reading data: from what is on its way, from the device with its checksums verified, from
+//! patches. What is read is settled when the read is called; blocks freed meanwhile are kept until
+//! it is done.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use device::BlockDevice;
+use env::LocalFuture;
+use futures_util::future::join_all;
+use types::bufferlist::BufferList;
+use types::hobject::GhObject;
+
+use super::format::{BLOCK_LEN, data_crc};
+use super::onode::{BlockPtr, CHUNK_BLOCKS, Onode, PatchSource};
+use super::{Core, Inner, ready};
+use crate::{CollId, StoreError};
+
+/// Where a piece of a read comes from.
+#[derive(Debug)]
+pub(super) enum Source {
+    Bytes(Bytes),
+    Zeros(usize),
+    /// Bytes of blocks that lie one behind the other on the device.
+    Device {
+        ptrs: Vec<BlockPtr>,
+        skip: usize,
+        len: usize,
+    },
+}
+
+/// A read that has begun: keeps the blocks it needs from being reused.
+pub(super) struct ReadGuard {
+    core: Rc<Inner>,
+    id: u64,
+}
+
+impl Drop for ReadGuard {
+    fn drop(&mut self) {
+        self.core.core.borrow_mut().end_read(self.id);
+    }
+}
+
+impl ReadGuard {
+    pub(super) fn begin(inner: &Rc<Inner>) -> ReadGuard {
+        let id = inner.core.borrow_mut().begin_read();
+        ReadGuard {
+            core: inner.clone(),
+            id,
+        }
+    }
+}
+
+impl Core {
+    /// What a range of an object consists of.
+    pub(super) fn sources(&self, onode: &Onode, offset: u64, len: u64) -> Vec<Source> {
+        let mut out: Vec<Source> = Vec::new();
+        for (_, piece) in onode.pieces(offset, len) {
+            let len = piece.len as usize;
+            match piece.source {
+                PatchSource::Bytes(bytes) => out.push(Source::Bytes(bytes)),
+                PatchSource::Zeros => match out.last_mut() {
+                    Some(Source::Zeros(zeros)) => *zeros += len,
+                    _ => out.push(Source::Zeros(len)),
+                },
+                PatchSource::Block { ptr, skip } => self.push_block(&mut out, ptr, skip, len),
+            }
+        }
+        out
+    }
+
+    fn push_block(&self, out: &mut Vec<Source>, ptr: BlockPtr, skip: u32, len: usize) {
+        if let Some((&first, bytes)) = self.inflight.range(..=ptr.block).next_back() {
+            let at = (ptr.block - first) as usize * BLOCK_LEN as usize;
+            if at < bytes.len() {
+                let at = at + skip as usize;
+                out.push(Source::Bytes(bytes.slice(at..at + len)));
+                return;
+            }
+        }
+        if let Some(Source::Device {
+            ptrs,
+            skip: before,
+            len: had,
+        }) = out.last_mut()
+            && skip == 0
+            && (*before + *had).is_multiple_of(BLOCK_LEN as usize)
+            && ptrs.last().is_some_and(|last| last.block + 1 == ptr.block)
+        {
+            ptrs.push(ptr);
+            *had += len;
+            return;
+        }
+        out.push(Source::Device {
+            ptrs: vec![ptr],
+            skip: skip as usize,
+            len,
+        });
+    }
+}
+
+/// Reads the sources and joins them.
+pub(super) async fn gather(
+    device: &BlockDevice,
+    sources: Vec<Source>,
+) -> Result<BufferList, StoreError> {
+    let parts = join_all(sources.into_iter().map(|source| async move {
+        Ok::<Bytes, StoreError>(match source {
+            Source::Bytes(bytes) => bytes,
+            Source::Zeros(len) => zeros(len),
+            Source::Device { ptrs, skip, len } => {
+                read_blocks(device, &ptrs).await?.slice(skip..skip + len)
+            }
+        })
+    }));
+    let mut out = BufferList::new();
+    for part in parts.await {
+        out.push(part?);
+    }
+    Ok(out)
+}
+
+/// Reads adjacent blocks and verifies each.
+pub(super) async fn read_blocks(
+    device: &BlockDevice,
+    ptrs: &[BlockPtr],
+) -> Result<Bytes, StoreError> {
+    let Some(first) = ptrs.first() else {
+        return Ok(Bytes::new());
+    };
+    let offset = u64::from(first.block) * BLOCK_LEN;
+    let data = device.read(offset, ptrs.len() * BLOCK_LEN as usize).await?;
+    for (ptr, block) in ptrs.iter().zip(data.chunks_exact(BLOCK_LEN as usize)) {
+        if data_crc(block) != ptr.crc {
+            return Err(StoreError::Checksum {
+                device_offset: u64::from(ptr.block) * BLOCK_LEN,
+            });
+        }
+    }
+    Ok(data.freeze())
+}
+
+fn zeros(len: usize) -> Bytes {
+    static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+    if len <= ZEROS.len() {
+        Bytes::from_static(&ZEROS[..len])
+    } else {
+        vec![0; len].into()
+    }
+}
+
+impl Inner {
+    pub(super) fn read(
+        self: &Rc<Inner>,
+        cid: &CollId,
+        oid: &GhObject,
+        offset: u64,
+        len: u64,
+    ) -> LocalFuture<Result<BufferList, StoreError>> {
+        let sources = {
+            let core = self.core.borrow();
+            let sources = core.readable().and_then(|()| {
+                let onode = core.state.find(cid, oid)?;
+                let left = onode.size.saturating_sub(offset);
+                let len = if len == 0 { left } else { len.min(left) };
+                Ok(core.sources(onode, offset, len))
+            });
+            match sources {
+                Ok(sources) => sources,
+                Err(e) => return ready(Err(e)),
+            }
+        };
+        let guard = ReadGuard::begin(self);
+        let device = self.device.clone();
+        Box::pin(async move {
+            let data = gather(&device, sources).await;
+            drop(guard);
+            data
+        })
+    }
+}
+
+/// Ranges that hold data.
+pub(super) fn extents(onode: &Onode, offset: u64, len: u64) -> Vec<Range<u64>> {
+    let end = offset.saturating_add(len).min(onode.size);
+    let mut found: Vec<Range<u64>> = Vec::new();
+    if offset >= end {
+        return found;
+    }
+    let first = (offset / BLOCK_LEN / CHUNK_BLOCKS) as u32;
+    for (&number, chunk) in onode.chunks().range(first..) {
+        let base = u64::from(number) * CHUNK_BLOCKS;
+        if base * BLOCK_LEN >= end {
+            break;
+        }
+        let blocks = (base..).zip(chunk.iter()).filter(|(_, ptr)| !ptr.is_hole());
+        found.extend(blocks.map(|(block, _)| block * BLOCK_LEN..(block + 1) * BLOCK_LEN));
+    }
+    let from = offset / BLOCK_LEN * BLOCK_LEN;
+    let data = onode
+        .patches()
+        .range(from..end)
+        .filter(|(_, p)| p.source != PatchSource::Zeros);
+    found.extend(data.map(|(&at, p)| at..at + u64::from(p.len)));
+    found.sort_by_key(|r| r.start);
+    let mut out: Vec<Range<u64>> = Vec::new();
+    for range in found {
+        let range = range.start.max(offset)..range.end.min(end);
+        if range.is_empty() {
+            continue;
+        }
+        match out.last_mut() {
+            Some(last) if last.end >= range.start => last.end = last.end.max(range.end),
+            _ => out.push(range),
+        }
+    }
+    out
+}

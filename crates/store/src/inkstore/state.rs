@@ -1,0 +1,306 @@
+//! All metadata in memory, and every change of it. The same functions apply a transaction when it
+//! is submitted and when it is replayed from the log, so both end in the same state.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use types::hobject::GhObject;
+
+use super::onode::{Dirty, Onode};
+use super::space::Space;
+use crate::check::{Existing, split_moves};
+use crate::{CollId, StoreError};
+
+/// Position of an onode in [`State`]; another object may have it later.
+pub(super) type Slot = u32;
+
+/// An object's name, the key under which checkpoints sort.
+pub(super) type Key = (CollId, Rc<GhObject>);
+
+#[derive(Debug, Default)]
+pub(super) struct Coll {
+    pub(super) bits: u32,
+    pub(super) objects: BTreeMap<Rc<GhObject>, Slot>,
+}
+
+/// A checkpoint being written: the state as it was when it began.
+#[derive(Debug, Default)]
+pub(super) struct Frozen {
+    /// Objects not yet written, in order.
+    pub(super) todo: BTreeSet<Key>,
+    /// Entries of objects changed since, as they were.
+    pub(super) captured: BTreeMap<Key, Vec<Vec<u8>>>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) colls: BTreeMap<CollId, Coll>,
+    onodes: Vec<Option<Box<Onode>>>,
+    vacant: Vec<Slot>,
+    next_uid: u64,
+    pub(super) space: Space,
+    /// Objects changed or removed since the last checkpoint began.
+    pub(super) dirty: BTreeSet<Key>,
+    pub(super) frozen: Option<Frozen>,
+    /// Handles given out before this generation began mean nothing any more.
+    pub(super) handle_generation: u64,
+    pub(super) next_handle: u32,
+}
+
+impl Existing for State {
+    fn collection_len(&self, cid: &CollId) -> Option<usize> {
+        self.colls.get(cid).map(|c| c.objects.len())
+    }
+    fn object_exists(&self, cid: &CollId, oid: &GhObject) -> bool {
+        self.lookup(cid, oid).is_some()
+    }
+}
+
+impl State {
+    pub(super) fn new() -> State {
+        State {
+            handle_generation: 1,
+            ..State::default()
+        }
+    }
+
+    pub(super) fn lookup(&self, cid: &CollId, oid: &GhObject) -> Option<Slot> {
+        self.colls.get(cid)?.objects.get(oid).copied()
+    }
+
+    /// The onode for a read.
+    pub(super) fn find(&self, cid: &CollId, oid: &GhObject) -> Result<&Onode, StoreError> {
+        let coll = self.colls.get(cid).ok_or(StoreError::NoCollection(*cid))?;
+        let slot = coll.objects.get(oid).ok_or(StoreError::NoObject)?;
+        self.onode(*slot).ok_or(StoreError::NoObject)
+    }
+
+    pub(super) fn onode(&self, slot: Slot) -> Option<&Onode> {
+        self.onodes.get(slot as usize)?.as_deref()
+    }
+
+    pub(super) fn onodes(&self) -> impl Iterator<Item = &Onode> {
+        self.onodes.iter().filter_map(Option::as_deref)
+    }
+
+    /// The onode to be changed, with the sums: saves what a checkpoint still needs of it first.
+    pub(super) fn change(&mut self, slot: Slot) -> Option<(&mut Onode, &mut Space)> {
+        let onode = self.onodes.get_mut(slot as usize)?.as_deref_mut()?;
+        if let Some(dirty) = onode.frozen.take() {
+            let key = (onode.cid, onode.oid.clone());
+            if let Some(frozen) = &mut self.frozen {
+                let entries = super::checkpoint::entries_of(onode, &dirty);
+                frozen.captured.insert(key, entries);
+            }
+        }
+        if !onode.dirty.head {
+            // Any change marks the object; which parts changed, the onode knows.
+            let key = (onode.cid, onode.oid.clone());
+            if !onode.is_dirty() {
+                self.dirty.insert(key);
+            }
+        }
+        Some((onode, &mut self.space))
+    }
+
+    /// The onode to be changed without regard to checkpoints: while loading one.
+    pub(super) fn load(&mut self, slot: Slot) -> Option<&mut Onode> {
+        self.onodes.get_mut(slot as usize)?.as_deref_mut()
+    }
+
+    /// Makes sure the object exists; `None` if its collection does not.
+    pub(super) fn create(&mut self, cid: &CollId, oid: &GhObject) -> Option<Slot> {
+        let coll = self.colls.get_mut(cid)?;
+        if let Some(slot) = coll.objects.get(oid) {
+            return Some(*slot);
+        }
+        let oid = Rc::new(oid.clone());
+        self.next_uid += 1;
+        let onode = Box::new(Onode::new(*cid, oid.clone(), self.next_uid));
+        let slot = match self.vacant.pop() {
+            Some(slot) => {
+                self.onodes[slot as usize] = Some(onode);
+                slot
+            }
+            None => {
+                self.onodes.push(Some(onode));
+                (self.onodes.len() - 1) as Slot
+            }
+        };
+        coll.objects.insert(oid.clone(), slot);
+        self.dirty.insert((*cid, oid));
+        self.space.objects += 1;
+        Some(slot)
+    }
+
+    /// Removes an object if it is there.
+    pub(super) fn remove(&mut self, cid: &CollId, oid: &GhObject) {
+        if let Some(mut onode) = self.detach(cid, oid) {
+            onode.release(&mut self.space);
+        }
+    }
+
+    /// Takes an object out of its collection, leaving its references as they are.
+    fn detach(&mut self, cid: &CollId, oid: &GhObject) -> Option<Box<Onode>> {
+        let slot = self.lookup(cid, oid)?;
+        self.change(slot);
+        let onode = self.onodes[slot as usize].take()?;
+        self.dirty.insert((onode.cid, onode.oid.clone()));
+        self.colls.get_mut(cid)?.objects.remove(oid);
+        self.vacant.push(slot);
+        self.space.objects -= 1;
+        Some(onode)
+    }
+
+    /// Makes `to` a copy of `from`, both in `cid`. Nothing happens if they are one.
+    pub(super) fn clone_object(&mut self, cid: &CollId, from: &GhObject, to: &GhObject) {
+        if from == to || self.lookup(cid, from).is_none() {
+            return;
+        }
+        self.remove(cid, to);
+        let (Some(from), Some(to)) = (self.lookup(cid, from), self.create(cid, to)) else {
+            return;
+        };
+        // Taken out for the time, so that both can be held.
+        let Some(mut copy) = self.onodes[to as usize].take() else {
+            return;
+        };
+        if let Some(source) = self.onodes[from as usize].as_deref() {
+            copy.copy_all(source, &mut self.space);
+        }
+        self.onodes[to as usize] = Some(copy);
+    }
+
+    /// Copies a range of data into `to`, which is created if missing.
+    pub(super) fn clone_range(
+        &mut self,
+        cid: &CollId,
+        from: &GhObject,
+        to: &GhObject,
+        range: (u64, u64, u64),
+    ) {
+        let (offset, len, to_offset) = range;
+        let Some(source) = self.lookup(cid, from).and_then(|slot| self.onode(slot)) else {
+            return;
+        };
+        let len = len.min(source.size.saturating_sub(offset));
+        let pieces = source.pieces(offset, len);
+        let shift = (to_offset as i64).wrapping_sub(offset as i64);
+        let Some(slot) = self.create(cid, to) else {
+            return;
+        };
+        let Some((onode, space)) = self.change(slot) else {
+            return;
+        };
+        if len > 0 {
+            onode.put_pieces(pieces, shift, space);
+            onode.grow_to(to_offset + len);
+        }
+    }
+
+    /// Moves an object to another name, replacing what is there.
+    pub(super) fn rename(&mut self, from: (&CollId, &GhObject), to: (&CollId, &GhObject)) {
+        if from == to {
+            return;
+        }
+        let Some(mut onode) = self.detach(from.0, from.1) else {
+            return;
+        };
+        self.remove(to.0, to.1);
+        if let Some(slot) = self.create(to.0, to.1)
+            && let Some(place) = self.onodes[slot as usize].as_mut()
+        {
+            (onode.cid, onode.oid, onode.uid) = (place.cid, place.oid.clone(), place.uid);
+            onode.dirty.fresh = true;
+            onode.frozen = None;
+            *place = onode;
+        } else {
+            onode.release(&mut self.space);
+        }
+    }
+
+    pub(super) fn make_collection(&mut self, cid: CollId, bits: u32) {
+        self.colls.entry(cid).or_default().bits = bits;
+    }
+
+    pub(super) fn make_collection_if_missing(&mut self, cid: CollId) {
+        self.colls.entry(cid).or_default();
+    }
+
+    pub(super) fn remove_collection(&mut self, cid: &CollId) {
+        self.colls.remove(cid);
+    }
+
+    /// Moves the objects of a split; handles mean nothing afterwards.
+    pub(super) fn split(&mut self, from: &CollId, bits: u32, rem: u32, to: &CollId) {
+        let Some(coll) = self.colls.get_mut(from) else {
+            return;
+        };
+        coll.bits = bits;
+        let moved = coll
+            .objects
+            .keys()
+            .filter(|oid| split_moves(oid, bits, rem));
+        let moved: Vec<Rc<GhObject>> = moved.cloned().collect();
+        if let Some(coll) = self.colls.get_mut(to) {
+            coll.bits = bits;
+        }
+        for oid in moved {
+            self.rename((from, &oid), (to, &oid));
+        }
+        self.drop_handles();
+    }
+
+    /// Moves all objects of a merge; handles mean nothing afterwards.
+    pub(super) fn merge(&mut self, from: &CollId, to: &CollId, bits: u32) {
+        let Some(coll) = self.colls.get(from) else {
+            return;
+        };
+        let moved: Vec<Rc<GhObject>> = coll.objects.keys().cloned().collect();
+        for oid in moved {
+            self.rename((from, &oid), (to, &oid));
+        }
+        self.colls.remove(from);
+        if let Some(coll) = self.colls.get_mut(to) {
+            coll.bits = bits;
+        }
+        self.drop_handles();
+    }
+
+    /// Forgets which handle means which object.
+    pub(super) fn drop_handles(&mut self) {
+        self.handle_generation += 1;
+        self.next_handle = 0;
+    }
+
+    /// All that is there is in the checkpoint.
+    pub(super) fn mark_clean(&mut self) {
+        self.dirty.clear();
+        for onode in self.onodes.iter_mut().filter_map(Option::as_deref_mut) {
+            onode.dirty = Dirty::default();
+        }
+    }
+
+    /// Counts all references and sums anew; gives each block referred to, once, to `on_block`.
+    /// Every block is below `device_blocks`.
+    pub(super) fn recount(&mut self, device_blocks: u32, mut on_block: impl FnMut(u32)) {
+        let mut space = Space::default();
+        let mut seen = vec![0_u64; (device_blocks as usize).div_ceil(64)];
+        for onode in self.onodes() {
+            space.objects += 1;
+            space.grow_omap(onode.omap_cost(), 0);
+            space.grow_attrs(onode.attr_cost(), 0);
+            for ptr in onode.pointers() {
+                let (word, bit) = (ptr.block as usize / 64, 1 << (ptr.block % 64));
+                if seen[word] & bit == 0 {
+                    seen[word] |= bit;
+                    space.add_new(ptr.block);
+                    on_block(ptr.block);
+                } else {
+                    space.add_shared(ptr.block);
+                }
+            }
+        }
+        self.space = space;
+    }
+}

@@ -1,0 +1,506 @@
+//! The contract on every backend.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use bstr::BString;
+use bytes::Bytes;
+use device::BlockDevice;
+use device::memory::{Choices, MemoryFile};
+use env::Env;
+use types::hobject::GhObject;
+
+use super::driver::block_on;
+use super::model::{Model, list_all};
+use super::workload::{Sizes, bytes, numbered, object, pg, transaction};
+use crate::inkstore::{InkStore, MkfsOptions};
+use crate::memstore::MemStore;
+use crate::{CollId, ObjectStore, StoreError, Transaction};
+
+/// A backend on a small device.
+pub(super) struct Backend {
+    env: Env,
+    file: Option<Rc<MemoryFile>>,
+    store: Rc<dyn ObjectStore>,
+    ink: Option<Rc<InkStore>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Mem,
+    Ink {
+        block_len: u32,
+        log_len: u64,
+        delay: u32,
+    },
+}
+
+const KINDS: [Kind; 4] = [
+    Kind::Mem,
+    Kind::Ink {
+        block_len: 4096,
+        log_len: 256 << 10,
+        delay: 0,
+    },
+    Kind::Ink {
+        block_len: 512,
+        log_len: 64 << 10,
+        delay: 3,
+    },
+    Kind::Ink {
+        block_len: 4096,
+        log_len: 4 << 20,
+        delay: 1,
+    },
+];
+
+pub(super) async fn mounted(env: &Env, file: Rc<MemoryFile>) -> Result<Rc<InkStore>, StoreError> {
+    Ok(Rc::new(
+        InkStore::mount(env.clone(), BlockDevice::new(file)).await?,
+    ))
+}
+
+pub(super) async fn made(env: &Env, file: &Rc<MemoryFile>, log_len: u64) -> Rc<InkStore> {
+    let options = MkfsOptions {
+        uuid: [7; 16],
+        log_len: Some(log_len),
+    };
+    InkStore::mkfs(&BlockDevice::new(file.clone()), options)
+        .await
+        .unwrap();
+    mounted(env, file.clone()).await.unwrap()
+}
+
+impl Backend {
+    async fn new(env: &Env, kind: Kind, len: u64) -> Backend {
+        match kind {
+            Kind::Mem => {
+                let store = Rc::new(MemStore::new(len));
+                Backend {
+                    env: env.clone(),
+                    file: None,
+                    store,
+                    ink: None,
+                }
+            }
+            Kind::Ink {
+                block_len,
+                log_len,
+                delay,
+            } => {
+                let file = MemoryFile::new(len, block_len);
+                file.set_delay(delay);
+                let ink = made(env, &file, log_len).await;
+                Backend {
+                    env: env.clone(),
+                    file: Some(file),
+                    store: ink.clone(),
+                    ink: Some(ink),
+                }
+            }
+        }
+    }
+
+    /// Closes and opens again, or kills and opens again; nothing for a backend that forgets.
+    async fn reopen(&mut self, orderly: bool) {
+        let Some(file) = &mut self.file else { return };
+        if orderly {
+            self.store.close().await.unwrap();
+        } else {
+            *file = file.kill_image();
+        }
+        let ink = mounted(&self.env, file.clone()).await.unwrap();
+        (self.store, self.ink) = (ink.clone(), Some(ink));
+    }
+
+    async fn check(&self) {
+        if let Some(ink) = &self.ink {
+            let report = ink.fsck(true).await.unwrap();
+            assert_eq!(report.errors, Vec::<String>::new());
+        }
+    }
+}
+
+fn each(test: impl AsyncFn(&Env, Kind) + Copy + 'static) {
+    for kind in KINDS {
+        block_on(move |env| async move { test(&env, kind).await });
+    }
+}
+
+async fn random_history(env: &Env, kind: Kind, seed: u64, steps: u64, sizes: Sizes) {
+    let mut backend = Backend::new(env, kind, 64 << 20).await;
+    let (mut model, mut choices) = (Model::default(), Choices::new(seed));
+    let mut waiting = Vec::new();
+    for step in 0..steps {
+        let t = transaction(&mut choices, &model, sizes);
+        let expected = model.apply(&t);
+        waiting.push((backend.store.submit(t), expected, step));
+        if choices.below(4) == 0 {
+            for (done, expected, at) in waiting.drain(..) {
+                assert_eq!(done.await, expected, "{kind:?} seed {seed} step {at}");
+            }
+        }
+        if choices.below(8) == 0 {
+            let same = model.compare(&*backend.store).await;
+            assert_eq!(same, Ok(()), "{kind:?} seed {seed} step {step}");
+        }
+        if choices.below(60) == 0 {
+            for (done, expected, at) in waiting.drain(..) {
+                assert_eq!(done.await, expected, "{kind:?} seed {seed} step {at}");
+            }
+            backend.reopen(choices.below(2) == 0).await;
+            let same = model.compare(&*backend.store).await;
+            assert_eq!(
+                same,
+                Ok(()),
+                "{kind:?} seed {seed} after reopening at step {step}"
+            );
+        }
+        if choices.below(100) == 0
+            && let Some(ink) = &backend.ink
+        {
+            ink.checkpoint().await.unwrap();
+        }
+        if choices.below(50) == 0 {
+            backend.check().await;
+        }
+    }
+    for (done, expected, at) in waiting.drain(..) {
+        assert_eq!(done.await, expected, "{kind:?} seed {seed} step {at}");
+    }
+    backend.check().await;
+    backend.reopen(true).await;
+    assert_eq!(
+        model.compare(&*backend.store).await,
+        Ok(()),
+        "{kind:?} seed {seed} at the end"
+    );
+    backend.check().await;
+}
+
+#[test]
+fn random_transactions_do_what_the_model_does() {
+    each(async |env, kind| {
+        for seed in 0..6 {
+            random_history(env, kind, seed, 400, Sizes::SMALL).await;
+        }
+    });
+}
+
+#[test]
+fn random_large_transactions_too() {
+    let sizes = Sizes {
+        objects: 6,
+        object_len: 900_000,
+        write_len: 400_000,
+    };
+    each(async move |env, kind| random_history(env, kind, 77, 150, sizes).await);
+}
+
+/// `STORE_SEEDS=1000..2000 cargo test -p loligo-store more_seeds -- --ignored`
+#[test]
+#[ignore = "long: as many seeds as STORE_SEEDS says"]
+fn more_seeds() {
+    let text = std::env::var("STORE_SEEDS").unwrap_or("100..200".into());
+    let (from, to) = text.split_once("..").unwrap();
+    let seeds: std::ops::Range<u64> = from.parse().unwrap()..to.parse().unwrap();
+    for seed in seeds {
+        for kind in KINDS {
+            block_on(move |env| async move {
+                random_history(&env, kind, seed, 600, Sizes::SMALL).await;
+            });
+        }
+    }
+}
+
+#[test]
+fn ten_thousand_objects_list_in_order() {
+    each(async |env, kind| {
+        let mut backend = Backend::new(env, kind, 256 << 20).await;
+        let cid = pg(0);
+        let mut t = Transaction::new();
+        t.mkcoll(&cid, 0);
+        backend.store.submit(t).await.unwrap();
+        let mut waiting = Vec::new();
+        for n in 0..10_000 {
+            let mut t = Transaction::new();
+            t.write(&cid, &numbered(n), 0, vec![n as u8; 100]);
+            waiting.push(backend.store.submit(t));
+        }
+        for done in waiting {
+            done.await.unwrap();
+        }
+        for _ in 0..2 {
+            let listed = list_all(&*backend.store, &cid, 333).await.unwrap();
+            assert_eq!(listed.len(), 10_000);
+            assert!(listed.is_sorted());
+            let some = &listed[5000..5010];
+            let part = backend
+                .store
+                .list(&cid, &some[0], &some[9], 100)
+                .await
+                .unwrap();
+            assert_eq!(
+                (part.objects.as_slice(), &part.next),
+                (&some[..9], &some[9])
+            );
+            backend.reopen(false).await;
+        }
+    });
+}
+
+#[test]
+fn large_omaps() {
+    each(async |env, kind| {
+        let mut backend = Backend::new(env, kind, 256 << 20).await;
+        let (cid, oid) = (pg(0), object("index", 5));
+        let mut t = Transaction::new();
+        t.mkcoll(&cid, 0).touch(&cid, &oid);
+        backend.store.submit(t).await.unwrap();
+        let entries = |range: std::ops::Range<u32>| -> BTreeMap<BString, Bytes> {
+            let entry = |n: u32| (format!("key {n:08}").into(), format!("value {n}").into());
+            range.map(entry).collect()
+        };
+        // One transaction far longer than the log, then many small ones.
+        let mut t = Transaction::new();
+        t.omap_setkeys(&cid, &oid, entries(0..90_000));
+        backend.store.submit(t).await.unwrap();
+        for start in (90_000..100_000).step_by(500) {
+            let mut t = Transaction::new();
+            t.omap_setkeys(&cid, &oid, entries(start..start + 500));
+            backend.store.submit(t).await.unwrap();
+        }
+        backend.reopen(false).await;
+        let all = entries(0..100_000);
+        let (mut from, mut seen) = (BString::default(), 0);
+        loop {
+            let store = &backend.store;
+            let page = store
+                .omap_range(&cid, &oid, &from, true, 1000, 1 << 20)
+                .await
+                .unwrap();
+            for (key, value) in &page.entries {
+                assert_eq!(all.get(key), Some(value));
+            }
+            seen += page.entries.len();
+            let Some((last, _)) = page.entries.last().filter(|_| page.more) else {
+                break;
+            };
+            from = last.clone();
+        }
+        assert_eq!(seen, 100_000);
+        let mut t = Transaction::new();
+        t.omap_rmkeyrange(&cid, &oid, "key 00000010", "key 00099990");
+        backend.store.submit(t).await.unwrap();
+        backend.reopen(true).await;
+        let page = backend
+            .store
+            .omap_range(&cid, &oid, b"", false, 100, 1 << 20)
+            .await
+            .unwrap();
+        assert_eq!((page.entries.len(), page.more), (20, false));
+        backend.check().await;
+    });
+}
+
+#[test]
+fn long_names_and_values() {
+    each(async |env, kind| {
+        let mut backend = Backend::new(env, kind, 64 << 20).await;
+        let cid = CollId::Meta;
+        let name: Vec<u8> = (0..4096_u32).map(|n| (n % 256) as u8).collect();
+        let mut oid = object("", 9);
+        oid.hobj.name = name.clone().into();
+        oid.hobj.namespace = vec![0; 300].into();
+        oid.hobj.key = vec![255; 1000].into();
+        let mut t = Transaction::new();
+        t.mkcoll(&cid, 0).write(&cid, &oid, 0, &b"x"[..]);
+        t.setattr(&cid, &oid, name.clone(), vec![1; 65_536]);
+        let entries = [(name.clone().into(), Bytes::from(vec![2; 1 << 20]))];
+        t.omap_setkeys(&cid, &oid, entries.into());
+        backend.store.submit(t).await.unwrap();
+        for orderly in [false, true] {
+            backend.reopen(orderly).await;
+            let store = &backend.store;
+            let listed = list_all(&**store, &cid, 10).await.unwrap();
+            assert_eq!(listed, std::slice::from_ref(&oid));
+            assert_eq!(
+                store.getattr(&cid, &oid, &name).await.unwrap(),
+                vec![1; 65_536]
+            );
+            let values = store
+                .omap_values(&cid, &oid, &[name.clone().into()])
+                .await
+                .unwrap();
+            assert_eq!(values[0].1, vec![2; 1 << 20]);
+        }
+    });
+}
+
+#[test]
+fn clones_of_clones_keep_their_data() {
+    each(async |env, kind| {
+        let mut backend = Backend::new(env, kind, 64 << 20).await;
+        let cid = pg(0);
+        let mut choices = Choices::new(4);
+        let mut model = Model::default();
+        let mut t = Transaction::new();
+        t.mkcoll(&cid, 0)
+            .write(&cid, &numbered(0), 0, bytes(&mut choices, 300_000));
+        model.apply(&t).unwrap();
+        backend.store.submit(t).await.unwrap();
+        for n in 1..60 {
+            let (from, to) = (numbered(choices.below(n)), numbered(n));
+            let at = choices.below(300_000);
+            let mut t = Transaction::new();
+            t.clone_object(&cid, &from, &to)
+                .write(&cid, &from, at, bytes(&mut choices, 5000));
+            if n > 20 {
+                t.remove(&cid, &numbered(n - 20));
+                t.touch(&cid, &numbered(n - 20));
+            }
+            model.apply(&t).unwrap();
+            backend.store.submit(t).await.unwrap();
+        }
+        assert_eq!(model.compare(&*backend.store).await, Ok(()));
+        backend.reopen(false).await;
+        assert_eq!(model.compare(&*backend.store).await, Ok(()));
+        backend.check().await;
+        // All gone: so is the space.
+        let mut t = Transaction::new();
+        (0..60).for_each(|n| {
+            t.remove(&cid, &numbered(n));
+        });
+        backend.store.submit(t).await.unwrap();
+        assert_eq!(backend.store.statfs().await.unwrap().allocated, 0);
+        backend.check().await;
+    });
+}
+
+#[test]
+fn a_full_device_refuses_and_recovers() {
+    each(async |env, kind| {
+        let mut backend = Backend::new(env, kind, 16 << 20).await;
+        let cid = pg(0);
+        let mut model = Model::default();
+        let mut t = Transaction::new();
+        t.mkcoll(&cid, 0);
+        model.apply(&t).unwrap();
+        backend.store.submit(t).await.unwrap();
+        for round in 0..3 {
+            let mut n = 0;
+            let refused = loop {
+                let mut t = Transaction::new();
+                t.write(&cid, &numbered(n), 0, vec![(n + round) as u8; 100_000]);
+                match backend.store.submit(t.clone()).await {
+                    Ok(()) => model.apply(&t).unwrap(),
+                    Err(e) => break e,
+                };
+                n += 1;
+            };
+            assert_eq!(refused, StoreError::NoSpace, "{kind:?}");
+            let statfs = backend.store.statfs().await.unwrap();
+            assert!(statfs.available < 200_000, "{kind:?} {statfs:?}");
+            assert!(n > 90, "{kind:?}: only {n} objects of 100 kB fitted 16 MiB");
+            assert_eq!(model.compare(&*backend.store).await, Ok(()));
+            // Overwriting, removing and small changes still work.
+            let mut t = Transaction::new();
+            t.write(&cid, &numbered(1), 0, vec![1; 4096]);
+            model.apply(&t).unwrap();
+            backend.store.submit(t).await.unwrap();
+            backend.reopen(round == 1).await;
+            assert_eq!(model.compare(&*backend.store).await, Ok(()));
+            for n in 0..n {
+                let mut t = Transaction::new();
+                t.remove(&cid, &numbered(n));
+                model.apply(&t).unwrap();
+                backend.store.submit(t).await.unwrap();
+            }
+            backend.check().await;
+        }
+    });
+}
+
+#[test]
+fn space_comes_back() {
+    each(async |env, kind| {
+        let backend = Backend::new(env, kind, 16 << 20).await;
+        let (cid, oid) = (pg(0), object("o", 1));
+        let mut t = Transaction::new();
+        t.mkcoll(&cid, 0);
+        backend.store.submit(t).await.unwrap();
+        let before = backend.store.statfs().await.unwrap();
+        // Ten times the device, over and over the same object.
+        for n in 0..160_u64 {
+            let mut t = Transaction::new();
+            t.write(&cid, &oid, n % 3 * 4096, vec![n as u8; 1 << 20]);
+            backend.store.submit(t).await.unwrap();
+        }
+        let mut t = Transaction::new();
+        t.remove(&cid, &oid);
+        backend.store.submit(t).await.unwrap();
+        let after = backend.store.statfs().await.unwrap();
+        assert_eq!((after.allocated, after.data_stored), (0, 0));
+        assert!(after.available + (1 << 20) >= before.available);
+        backend.check().await;
+    });
+}
+
+#[test]
+fn errors_leave_no_trace() {
+    each(async |env, kind| {
+        let backend = Backend::new(env, kind, 16 << 20).await;
+        let store = &backend.store;
+        let (cid, oid) = (pg(0), object("o", 1));
+        let submit = async |build: &dyn Fn(&mut Transaction) -> usize| {
+            let mut t = Transaction::new();
+            build(&mut t);
+            store.submit(t).await
+        };
+        assert_eq!(
+            submit(&|t| t.touch(&cid, &oid).ops().len()).await,
+            Err(StoreError::NoCollection(cid))
+        );
+        submit(&|t| t.mkcoll(&cid, 0).touch(&cid, &oid).ops().len())
+            .await
+            .unwrap();
+        let refused = submit(&|t| {
+            t.write(&cid, &oid, 0, vec![1; 9000])
+                .setattr(&cid, &object("p", 2), "a", &b"b"[..]);
+            t.ops().len()
+        })
+        .await;
+        assert_eq!(refused, Err(StoreError::NoObject));
+        assert_eq!(store.stat(&cid, &oid).await.unwrap().size, 0);
+        let refused = submit(&|t| t.mkcoll(&cid, 0).ops().len()).await;
+        assert_eq!(refused, Err(StoreError::CollectionExists(cid)));
+        assert_eq!(
+            submit(&|t| t.rmcoll(&cid).ops().len()).await,
+            Err(StoreError::NotEmpty(cid))
+        );
+        let far = submit(&|t| t.write(&cid, &oid, u64::MAX - 1, vec![1; 9]).ops().len()).await;
+        assert_eq!(far, Err(StoreError::TooBig));
+        assert_eq!(
+            store.getattr(&cid, &oid, b"no").await,
+            Err(StoreError::NoAttr)
+        );
+        assert_eq!(
+            store.stat(&cid, &object("q", 3)).await,
+            Err(StoreError::NoObject)
+        );
+        submit(&|t| t.remove(&cid, &oid).rmcoll(&cid).ops().len())
+            .await
+            .unwrap();
+        assert_eq!(store.collections().await, Ok(Vec::new()));
+        store.close().await.unwrap();
+        assert_eq!(store.collections().await, Err(StoreError::Closed));
+        assert_eq!(
+            submit(&|t| t.mkcoll(&cid, 0).ops().len()).await,
+            Err(StoreError::Closed)
+        );
+        let nobody = store
+            .list(&cid, &GhObject::min(), &GhObject::max(), 1)
+            .await;
+        assert_eq!(nobody, Err(StoreError::Closed));
+    });
+}

@@ -1,0 +1,221 @@
+//! Power loss after every device write of short histories: what was acknowledged is there, and
+//! every transaction is there whole or not at all, in order.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use device::memory::{Choices, MemoryFile};
+use env::Env;
+
+use super::contract::{made, mounted};
+use super::driver::block_on;
+use super::model::Model;
+use super::workload::{Sizes, bytes, numbered, object, pg, transaction};
+use crate::{ObjectStore, Transaction};
+
+/// A device as a crash left it, and how many transactions were acknowledged and submitted.
+struct Image {
+    file: Rc<MemoryFile>,
+    acknowledged: usize,
+    submitted: usize,
+    at: String,
+}
+
+struct History {
+    seed: u64,
+    steps: u64,
+    sizes: Sizes,
+    block_len: u32,
+    log_len: u64,
+    /// How many transactions may wait at once.
+    depth: usize,
+}
+
+/// Runs a history, crashing after every write and sync.
+async fn crash(env: Env, h: History) {
+    let file = MemoryFile::new(24 << 20, h.block_len);
+    file.set_delay(1);
+    let store = made(&env, &file, h.log_len).await;
+    let counts = Rc::new((Cell::new(0_usize), Cell::new(0_usize)));
+    let images: Rc<RefCell<Vec<Image>>> = Rc::default();
+    let (seen, kept) = (counts.clone(), images.clone());
+    let mut crashes = Choices::new(h.seed ^ 0xc4a5);
+    let mut writes = 0;
+    file.set_hook(move |file| {
+        writes += 1;
+        for n in 0..2 {
+            let image = Image {
+                file: file.crash_image(&mut crashes),
+                acknowledged: seen.0.get(),
+                submitted: seen.1.get(),
+                at: format!("write {writes} image {n}"),
+            };
+            kept.borrow_mut().push(image);
+        }
+    });
+    let mut choices = Choices::new(h.seed);
+    // The state after each transaction.
+    let mut states = vec![Model::default()];
+    let mut waiting = std::collections::VecDeque::new();
+    for _ in 0..h.steps {
+        let mut model = states.last().unwrap().clone();
+        let t = transaction(&mut choices, &model, h.sizes);
+        if model.apply(&t).is_err() {
+            continue;
+        }
+        states.push(model);
+        counts.1.set(states.len() - 1);
+        waiting.push_back(store.submit(t));
+        while waiting.len() > choices.below(h.depth as u64) as usize {
+            waiting.pop_front().unwrap().await.unwrap();
+            counts.0.set(counts.0.get() + 1);
+        }
+        check_images(&env, &h, &images, &states).await;
+    }
+    for done in waiting {
+        done.await.unwrap();
+        counts.0.set(counts.0.get() + 1);
+    }
+    check_images(&env, &h, &images, &states).await;
+    store.checkpoint().await.unwrap();
+    check_images(&env, &h, &images, &states).await;
+}
+
+async fn check_images(env: &Env, h: &History, images: &RefCell<Vec<Image>>, states: &[Model]) {
+    for image in images.take() {
+        let at = format!("seed {} {}", h.seed, image.at);
+        let found = check_image(env, &image, states, &at).await;
+        // A second crash, right after the first recovery and one more transaction.
+        let mut model = states[found].clone();
+        let store = mounted(env, image.file.clone()).await.unwrap();
+        let mut t = Transaction::new();
+        t.mkcoll(&pg(100), 0)
+            .write(&pg(100), &object("after", 1), 0, vec![5; 5000]);
+        model.apply(&t).unwrap();
+        store.submit(t).await.unwrap();
+        let again = image.file.crash_image(&mut Choices::new(h.seed));
+        let store = mounted(env, again)
+            .await
+            .unwrap_or_else(|e| panic!("{at}, again: {e}"));
+        assert_eq!(
+            model.compare(&*store).await,
+            Ok(()),
+            "{at}, after a second crash"
+        );
+    }
+}
+
+/// Opens an image; which of the states it holds.
+async fn check_image(env: &Env, image: &Image, states: &[Model], at: &str) -> usize {
+    let store = mounted(env, image.file.clone())
+        .await
+        .unwrap_or_else(|e| panic!("{at}: {e}"));
+    let mut why = Vec::new();
+    for n in image.acknowledged..=image.submitted {
+        match states[n].compare(&*store).await {
+            Ok(()) => {
+                let report = store.fsck(true).await.unwrap();
+                assert_eq!(report.errors, Vec::<String>::new(), "{at}");
+                store.close().await.unwrap();
+                return n;
+            }
+            Err(e) => why.push(format!("not state {n}: {e}")),
+        }
+    }
+    panic!(
+        "{at}: holds none of the states {}..={}: {why:#?}",
+        image.acknowledged, image.submitted
+    );
+}
+
+#[test]
+fn every_image_holds_what_was_acknowledged() {
+    for seed in 0..6 {
+        let block_len = if seed % 2 == 0 { 4096 } else { 512 };
+        let h = History {
+            seed,
+            steps: 60,
+            sizes: Sizes {
+                objects: 6,
+                object_len: 30_000,
+                write_len: 9_000,
+            },
+            block_len,
+            log_len: 64 << 10,
+            depth: 1 + seed as usize * 2,
+        };
+        block_on(move |env| crash(env, h));
+    }
+}
+
+#[test]
+fn long_writes_too() {
+    let h = History {
+        seed: 500,
+        steps: 25,
+        sizes: Sizes {
+            objects: 4,
+            object_len: 500_000,
+            write_len: 300_000,
+        },
+        block_len: 4096,
+        log_len: 256 << 10,
+        depth: 6,
+    };
+    block_on(move |env| crash(env, h));
+}
+
+/// `STORE_SEEDS=1000..2000 cargo test -p loligo-store more_crashes -- --ignored`
+#[test]
+#[ignore = "long: as many seeds as STORE_SEEDS says"]
+fn more_crashes() {
+    let text = std::env::var("STORE_SEEDS").unwrap_or("100..120".into());
+    let (from, to) = text.split_once("..").unwrap();
+    let seeds: std::ops::Range<u64> = from.parse().unwrap()..to.parse().unwrap();
+    for seed in seeds {
+        let h = History {
+            seed,
+            steps: 120,
+            sizes: Sizes {
+                objects: 8,
+                object_len: 60_000,
+                write_len: 20_000,
+            },
+            block_len: if seed % 2 == 0 { 4096 } else { 512 },
+            log_len: 64 << 10 << (seed % 3),
+            depth: 1 + seed as usize % 9,
+        };
+        block_on(move |env| crash(env, h));
+    }
+}
+
+#[test]
+fn a_killed_process_loses_nothing_acknowledged() {
+    block_on(|env| async move {
+        let file = MemoryFile::new(32 << 20, 4096);
+        let mut store = made(&env, &file, 128 << 10).await;
+        let mut model = Model::default();
+        let mut t = Transaction::new();
+        t.mkcoll(&pg(0), 0);
+        model.apply(&t).unwrap();
+        store.submit(t).await.unwrap();
+        let (mut choices, mut file) = (Choices::new(8), file);
+        for round in 0..30 {
+            let mut waiting = Vec::new();
+            for _ in 0..20 {
+                let oid = numbered(choices.below(30));
+                let mut t = Transaction::new();
+                let at = choices.below(50_000);
+                t.write(&pg(0), &oid, at, bytes(&mut choices, 5_000));
+                model.apply(&t).unwrap();
+                waiting.push(store.submit(t));
+            }
+            for done in waiting {
+                done.await.unwrap();
+            }
+            file = file.kill_image();
+            store = mounted(&env, file.clone()).await.unwrap();
+            assert_eq!(model.compare(&*store).await, Ok(()), "round {round}");
+        }
+    });
+}

@@ -1,0 +1,9 @@
+//! The contract's test suite: random transactions against a simple model, on every backend, with
+//! crashes, faults and full devices.
+
+mod contract;
+mod crash;
+mod driver;
+mod faults;
+mod model;
+mod workload;
