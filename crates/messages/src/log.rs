@@ -9,6 +9,8 @@ use crate::PaxosHeader;
 #[derive(Debug, Clone, PartialEq, Denc)]
 #[denc(v = 5, compat = 5, oldest = 5)]
 pub struct LogEntry {
+    /// Who logged, by name: `mon.a`.
+    pub name: AuthEntityName,
     /// Who logged, by rank: `mon.0`.
     pub rank: EntityName,
     /// From where.
@@ -23,8 +25,6 @@ pub struct LogEntry {
     pub msg: String,
     /// `cluster`, `audit`, ...
     pub channel: String,
-    /// Who logged, by name: `mon.a`.
-    pub name: AuthEntityName,
 }
 
 /// Type 52: entries to a monitor, or from one to a subscriber of `log-*`.

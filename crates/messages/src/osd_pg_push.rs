@@ -168,8 +168,10 @@ pub struct MOSDPGRecoveryDelete {
 message!(MOSDPGRecoveryDelete, 118, 2 / 1, PRIORITY);
 
 /// Type 119: they are deleted.
-#[derive(Debug, Clone, PartialEq, Eq, Denc)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MOSDPGRecoveryDeleteReply {
+    /// The sender.
+    pub from: PgShard,
     /// The PG, with the receiver's shard.
     pub pgid: SpgId,
     /// The sender's map.
@@ -178,7 +180,35 @@ pub struct MOSDPGRecoveryDeleteReply {
     pub min_epoch: Epoch,
     /// The objects and the versions of their deletions.
     pub objects: Vec<(HObject, EVersion)>,
-    /// The sender.
-    pub from: PgShard,
 }
-message!(MOSDPGRecoveryDeleteReply, 119, 2 / 1, PRIORITY);
+
+impl Message for MOSDPGRecoveryDeleteReply {
+    const TYPE: u16 = 119;
+    const VERSION: u16 = 2;
+    const COMPAT: u16 = 1;
+    const PRIORITY: u16 = PRIORITY;
+    fn encode_front(&self, w: &mut Writer) {
+        w.put(&self.pgid.pgid);
+        w.u32(self.map_epoch);
+        w.u32(self.min_epoch);
+        w.put(&self.objects);
+        w.i8(self.pgid.shard);
+        w.put(&self.from);
+    }
+    fn decode_front(r: &mut Reader<'_>, _: &MsgHeader, _: &Bytes) -> Result<Self, Error> {
+        let pgid: PgId = r.get()?;
+        let (map_epoch, min_epoch) = (r.u32()?, r.u32()?);
+        let objects = r.get()?;
+        let pgid = SpgId {
+            pgid,
+            shard: r.i8()?,
+        };
+        Ok(MOSDPGRecoveryDeleteReply {
+            from: r.get()?,
+            pgid,
+            map_epoch,
+            min_epoch,
+            objects,
+        })
+    }
+}

@@ -1,11 +1,11 @@
-//! Both halves of a merge are quiet (123), told to the monitor.
+//! Both halves of a merge are quiet (122), told to the monitor.
 
 use denc::Denc;
 use types::{EVersion, Epoch, PgId};
 
 use crate::PaxosHeader;
 
-/// Type 123.
+/// Type 122.
 #[derive(Debug, Clone, PartialEq, Eq, Denc)]
 pub struct MOSDPGReadyToMerge {
     /// The sender's map.
@@ -23,4 +23,4 @@ pub struct MOSDPGReadyToMerge {
     /// Whether they are ready; if not, the merge is off.
     pub ready: bool,
 }
-message!(MOSDPGReadyToMerge, 123, 1 / 1);
+message!(MOSDPGReadyToMerge, 122, 1 / 1);

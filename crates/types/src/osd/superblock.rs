@@ -68,7 +68,7 @@ impl CompatSet {
     }
 }
 
-/// Wire: OSDSuperblock v9/c5.
+/// Wire: OSDSuperblock v10/c5; v9, of 16.2's first releases, is read.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct OsdSuperblock {
     /// The cluster.
@@ -95,11 +95,13 @@ pub struct OsdSuperblock {
     pub purged_snaps_last: Epoch,
     /// When purged snapshots were last scrubbed.
     pub last_purged_snaps_scrub: UTime,
+    /// Oldest map the monitors still have.
+    pub cluster_osdmap_trim_lower_bound: Epoch,
 }
 
 impl Denc for OsdSuperblock {
     fn encode(&self, w: &mut Writer) {
-        w.envelope(9, 5, |w| {
+        w.envelope(10, 5, |w| {
             w.put(&self.cluster_fsid);
             w.i32(self.whoami);
             w.u32(self.current_epoch);
@@ -114,10 +116,11 @@ impl Denc for OsdSuperblock {
             w.u32(0); // pool_last_map_marked_full
             w.u32(self.purged_snaps_last);
             w.put(&self.last_purged_snaps_scrub);
+            w.u32(self.cluster_osdmap_trim_lower_bound);
         });
     }
     fn decode(r: &mut Reader<'_>) -> Result<OsdSuperblock, Error> {
-        r.envelope("OsdSuperblock", 9, 9, |r, _| {
+        r.envelope("OsdSuperblock", 10, 9, |r, v| {
             let mut sb = OsdSuperblock {
                 cluster_fsid: r.get()?,
                 whoami: r.i32()?,
@@ -135,6 +138,9 @@ impl Denc for OsdSuperblock {
             let _full: BTreeMap<i64, u32> = r.get()?;
             sb.purged_snaps_last = r.u32()?;
             sb.last_purged_snaps_scrub = r.get()?;
+            if v >= 10 {
+                sb.cluster_osdmap_trim_lower_bound = r.u32()?;
+            }
             Ok(sb)
         })
     }
