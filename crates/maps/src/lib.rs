@@ -10,6 +10,7 @@ pub mod mgrmap;
 pub mod monmap;
 pub mod osdmap;
 pub mod pool;
+pub mod release;
 pub mod servicemap;
 
 pub use fsmap::FsMap;

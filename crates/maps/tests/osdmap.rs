@@ -136,3 +136,63 @@ fn every_pg_is_where_osdmaptool_puts_it() {
     assert_ne!(checked, 0);
     println!("{checked} PGs");
 }
+
+/// Ceph lists the blocklist in the order of its hash table, we by address.
+fn sorted_blocklist(document: &str) -> String {
+    let Some((head, rest)) = document.split_once("\"blocklist\":{") else {
+        return document.to_owned();
+    };
+    let (entries, tail) = rest.split_once('}').unwrap();
+    let mut entries: Vec<&str> = entries
+        .split(",\"")
+        .map(|e| e.trim_start_matches('"'))
+        .collect();
+    entries.sort_unstable();
+    format!("{head}{entries:?}{tail}")
+}
+
+#[test]
+fn json_is_osdmaptools() {
+    let mut checked = 0;
+    for epoch in epochs("full.") {
+        let (_, map) = full(epoch).unwrap();
+        let Some(want) = read(&format!("full.{epoch}.json")) else {
+            continue;
+        };
+        let want = std::str::from_utf8(&want).unwrap().trim().to_owned();
+        let mut f = command::Formatter::new(command::Format::Json);
+        f.object("", |f| map.dump(f));
+        assert_eq!(
+            sorted_blocklist(&f.finish()),
+            sorted_blocklist(&want),
+            "full.{epoch}"
+        );
+        checked += 1;
+    }
+    assert_ne!(checked, 0);
+}
+
+#[test]
+fn plain_text_is_osdmaptools() {
+    let mut checked = 0;
+    for epoch in epochs("full.") {
+        let (_, map) = full(epoch).unwrap();
+        let Some(want) = read(&format!("full.{epoch}.print")) else {
+            continue;
+        };
+        let lines = |text: &str| {
+            let mut lines: Vec<String> = text.trim_end().lines().map(str::to_owned).collect();
+            let blocklist = |line: &String| line.starts_with("blocklist");
+            if let Some(at) = lines.iter().position(blocklist) {
+                let end = lines.iter().rposition(blocklist).unwrap();
+                lines[at..=end].sort();
+            }
+            lines
+        };
+        let want = std::str::from_utf8(&want).unwrap();
+        let want = want.split_once('\n').unwrap().1; // osdmaptool names the file first
+        assert_eq!(lines(&map.print()), lines(want), "full.{epoch}");
+        checked += 1;
+    }
+    assert_ne!(checked, 0);
+}

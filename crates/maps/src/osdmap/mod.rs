@@ -5,9 +5,11 @@
 //! whose encodings are byte for byte Ceph's, which the checksums in both rely on.
 
 mod apply;
+mod compat;
 mod dump;
 mod incremental;
 mod placement;
+mod print;
 mod wire;
 
 use std::collections::BTreeMap;
@@ -19,6 +21,8 @@ use denc::{Denc, Error, Reader, Writer};
 use types::{AddrVec, EntityAddr, Epoch, IntervalSet, OsdId, PgId, UTime, Uuid};
 
 pub use apply::ApplyError;
+pub use compat::{crush_features, has_steps};
+pub use dump::{dump_addr, dump_addrvec};
 pub use incremental::{Incremental, StretchChange};
 pub use placement::UpActing;
 
