@@ -254,6 +254,30 @@ impl MonClient {
         self.0.rotating.secrets.borrow().clone()
     }
 
+    /// When the ticket for a service ends.
+    pub fn ticket_expires(&self, service: u8) -> Option<UTime> {
+        Some(
+            self.0
+                .state
+                .borrow()
+                .cephx
+                .as_ref()?
+                .ticket(service)?
+                .expires,
+        )
+    }
+
+    /// Renews all service tickets now, as after a change of caps.
+    pub fn refresh_tickets(&self) {
+        self.0.state.borrow_mut().stale_tickets = self.0.settings.want_keys;
+        self.0.changed.notify_all();
+    }
+
+    /// Completes when `condition` holds; looked at whenever something of this client changes.
+    pub async fn until_changed(&self, condition: impl FnMut() -> bool) {
+        self.0.changed.until(condition).await;
+    }
+
     /// The session's connection.
     pub fn session(&self) -> Option<Connection> {
         self.0.state.borrow().active.clone()
@@ -411,7 +435,7 @@ impl Inner {
         losers.iter().for_each(Connection::mark_down);
         let global_id = self.state.borrow().global_id;
         let name = self.messenger.name();
-        if name.kind == entity::CLIENT {
+        if name.kind == entity::CLIENT || name.kind == entity::MGR {
             let num = i64::try_from(global_id).unwrap_or(-1);
             self.messenger.set_name(EntityName {
                 kind: name.kind,

@@ -248,6 +248,18 @@ impl AuthServer for Checker {
             .unwrap_or_default()
     }
 
+    fn allowed_modes(&self, peer_kind: u8) -> Vec<u32> {
+        let Some(inner) = self.0.upgrade() else {
+            return Vec::new();
+        };
+        let settings = &inner.settings;
+        if peer_kind == settings.name.kind_u8() {
+            settings.cluster_modes.clone()
+        } else {
+            settings.accept_modes.clone()
+        }
+    }
+
     fn accept(&self, _: Stranger, method: u32) -> Result<Box<dyn ServerExchange>, AuthError> {
         let inner = self.0.upgrade().ok_or(AuthError::OutOfOrder)?;
         if method == METHOD_NONE {

@@ -103,6 +103,8 @@ impl Settings {
             "ms_cluster_mode"
         };
         settings.service_modes = modes(&config.str(service));
+        settings.accept_modes = modes(&config.str("ms_service_mode"));
+        settings.cluster_modes = modes(&config.str("ms_cluster_mode"));
         settings.hostname = config.host().to_owned();
         Ok(if is_client {
             settings

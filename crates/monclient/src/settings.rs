@@ -33,6 +33,10 @@ pub struct Settings {
     pub mon_modes: Vec<u32>,
     /// Preferred modes to the others (`ms_client_mode`, `ms_cluster_mode`).
     pub service_modes: Vec<u32>,
+    /// Modes that peers of other kinds may use (`ms_service_mode`).
+    pub accept_modes: Vec<u32>,
+    /// Modes that peers of the own kind may use (`ms_cluster_mode`).
+    pub cluster_modes: Vec<u32>,
     /// Name of this host.
     pub hostname: String,
     /// Monitors tried at the same time (`mon_client_hunt_parallel`).
@@ -64,6 +68,8 @@ impl Settings {
             want_rotating: false,
             mon_modes: vec![MODE_SECURE, MODE_CRC],
             service_modes: vec![MODE_CRC, MODE_SECURE],
+            accept_modes: vec![MODE_CRC, MODE_SECURE],
+            cluster_modes: vec![MODE_CRC, MODE_SECURE],
             hostname: String::new(),
             hunt_parallel: 3,
             hunt_interval: Duration::from_secs(3),
