@@ -43,6 +43,8 @@ pub struct Mgr {
     pub(crate) beacon_now: Notify,
     pub(crate) report_now: Notify,
     pub(crate) stopped: Cell<bool>,
+    /// The session with the monitors holds it weakly; emptied at the end, for it holds us.
+    events: RefCell<Option<Rc<dyn MonEvents>>>,
 }
 
 impl Mgr {
@@ -53,9 +55,8 @@ impl Mgr {
         config: Rc<Config>,
         keyring: Keyring,
     ) -> Result<Rc<Mgr>, MgrError> {
-        let want = u32::from(MON | OSD | MDS | MGR);
         let settings =
-            Settings::from_config(&config, Some(&keyring), want).map_err(MgrError::Settings)?;
+            Settings::from_config(&config, Some(&keyring)).map_err(MgrError::Settings)?;
         let name = EntityName { kind: MGR, num: -1 };
         let nonce = u32::try_from(env.random_u64() >> 33).unwrap_or(1).max(1);
         let of_config = |bytes: &str, messages: &str| {
@@ -80,17 +81,26 @@ impl Mgr {
             beacon_now: Notify::default(),
             report_now: Notify::default(),
             stopped: Cell::new(false),
+            events: RefCell::default(),
         });
         messenger.set_dispatcher(Rc::new(Dispatch(mgr.clone())));
-        mgr.bind().map_err(MgrError::Bind)?;
-        for what in ["config", "monmap", "mgrmap", "osdmap", "servicemap", "mgrdigest"] {
-            monc.subscribe(what, 0, false);
+        if let Err(error) = mgr.bind() {
+            mgr.shutdown().await;
+            return Err(MgrError::Bind(error));
         }
-        monc.start(Rc::new(Events(mgr.clone())));
+        for what in ["mgrmap", "osdmap", "servicemap", "mgrdigest"] {
+            monc.subscribe(what, 0, 0);
+        }
+        let events: Rc<dyn MonEvents> = Rc::new(Events(mgr.clone()));
+        monc.set_events(&events);
+        *mgr.events.borrow_mut() = Some(events);
+        messenger.set_auth_server(monc.auth_server());
+        monc.start();
         if let Err(error) = monc.authenticated().await {
             mgr.shutdown().await;
-            return Err(MgrError::Auth(error));
+            return Err(MgrError::Mon(error));
         }
+        monc.rotating_ready().await;
         env.go(beacon::run(mgr.clone()));
         env.go(report::run(mgr.clone()));
         Ok(mgr)
@@ -131,8 +141,9 @@ impl Mgr {
         self.active.set(false);
         self.beacon_now.notify_all();
         self.report_now.notify_all();
-        self.monc.stop();
+        self.monc.shutdown();
         self.messenger.shutdown();
+        self.events.borrow_mut().take();
     }
 
     fn on_mgrmap(self: &Rc<Self>, map: MgrMap) {
@@ -277,19 +288,14 @@ impl Dispatcher for Dispatch {
     }
 
     fn on_connect(&self, con: &Connection) {
-        self.0.monc.on_connection(con);
+        self.0.monc.on_connect(con);
     }
 
     fn on_reset(&self, con: &Connection) {
-        if !self.0.monc.on_connection(con) {
-            if let Some(key) = con.session::<DaemonKey>() {
-                self.0.daemons.borrow_mut().lost(&key, con);
-            }
+        self.0.monc.on_reset(con);
+        if let Some(key) = con.session::<DaemonKey>() {
+            self.0.daemons.borrow_mut().lost(&key, con);
         }
-    }
-
-    fn on_refused(&self, con: &Connection) {
-        self.0.monc.on_connection(con);
     }
 }
 
@@ -318,8 +324,11 @@ fn on_tell(mgr: &Rc<Mgr>, con: &Connection, tid: u64, cmd: &[String]) {
 struct Events(Rc<Mgr>);
 
 impl MonEvents for Events {
-    fn on_session(&self) {
-        self.0.beacon_now.notify_all();
+    fn on_session(&self, _: &Connection) {
+        let mgr = &self.0;
+        let num = i64::try_from(mgr.monc.global_id()).unwrap_or(-1);
+        mgr.messenger.set_name(EntityName { kind: MGR, num });
+        mgr.beacon_now.notify_all();
     }
     fn on_config(&self, config: BTreeMap<String, String>) {
         let ignored = self.0.config.set_mon_values(&config);

@@ -2,8 +2,7 @@
 
 use core::fmt;
 
-use auth::AuthError;
-use monclient::SettingsError;
+use monclient::{MonError, SettingsError};
 
 /// The configuration or the monitors are at fault; the manager has not been started.
 #[derive(Debug)]
@@ -13,7 +12,7 @@ pub enum MgrError {
     /// No address to listen on is free.
     Bind(std::io::Error),
     /// The monitors refuse us.
-    Auth(AuthError),
+    Mon(MonError),
 }
 
 impl fmt::Display for MgrError {
@@ -21,7 +20,7 @@ impl fmt::Display for MgrError {
         match self {
             MgrError::Settings(e) => e.fmt(f),
             MgrError::Bind(e) => write!(f, "cannot listen: {e}"),
-            MgrError::Auth(e) => write!(f, "the monitor refused us: {e}"),
+            MgrError::Mon(e) => e.fmt(f),
         }
     }
 }

@@ -1,0 +1,98 @@
+//! Where an operation goes, from the map and the operation alone; and what a new map means for an
+//! operation that is under way.
+
+use maps::osdmap::osdmap_flags;
+use maps::pool::pool_flags;
+use maps::{OsdMap, PgPool};
+use types::osd::ops::message_flags;
+use types::{Epoch, ObjectLocator, OsdId, PgId, SpgId};
+
+/// What an operation acts on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Base {
+    pub(crate) object: bstr::BString,
+    pub(crate) locator: ObjectLocator,
+    /// `message_flags`.
+    pub(crate) flags: u32,
+}
+
+/// The state of the map an operation was sent under. Any difference in it ends the interval in
+/// which the OSD may still answer.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Interval {
+    pg: PgId,
+    acting: Vec<OsdId>,
+    acting_primary: OsdId,
+    up: Vec<OsdId>,
+    up_primary: OsdId,
+    size: u8,
+    min_size: u8,
+    /// Only whether it splits this PG matters, but a change is rare enough to resend.
+    pg_num: u32,
+    pg_num_pending: u32,
+    force_resend: Epoch,
+    flags: u32,
+    peering_crush: [u32; 3],
+    peering_crush_mandatory: i32,
+}
+
+/// Where it goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Target {
+    /// The primary, -1 when nobody serves the PG.
+    pub(crate) osd: OsdId,
+    pub(crate) spg: SpgId,
+    /// The whole hash.
+    pub(crate) hash: u32,
+    pub(crate) interval: Interval,
+    /// The map says: not now.
+    pub(crate) paused: bool,
+}
+
+/// Flags of the map whose change ends an interval.
+const INTERVAL_FLAGS: u32 = osdmap_flags::SORTBITWISE | osdmap_flags::RECOVERY_DELETES;
+
+/// The target in a map; `None` when the pool does not exist.
+pub(crate) fn calc_target(map: &OsdMap, base: &Base) -> Option<Target> {
+    let pool = map.pool(base.locator.pool)?;
+    let raw = map.object_to_raw_pg(&base.object, &base.locator)?;
+    let pg = pool.raw_pg_to_pg(raw);
+    let places = map.pg_to_up_acting(pg);
+    let osd = places.acting_primary;
+    let shard = map.shard_of(pool, &places.acting, osd).unwrap_or(types::pg::NO_SHARD);
+    Some(Target {
+        osd,
+        spg: SpgId { pgid: pg, shard },
+        hash: raw.seed,
+        paused: is_paused(map, pool, base.flags),
+        interval: Interval {
+            pg,
+            acting: places.acting,
+            acting_primary: places.acting_primary,
+            up: places.up,
+            up_primary: places.up_primary,
+            size: pool.size,
+            min_size: pool.min_size,
+            pg_num: pool.pg_num,
+            pg_num_pending: pool.pg_num_pending,
+            force_resend: pool.last_force_op_resend,
+            flags: map.flags & INTERVAL_FLAGS,
+            peering_crush: [
+                pool.peering_crush_bucket_count,
+                pool.peering_crush_bucket_target,
+                pool.peering_crush_bucket_barrier,
+            ],
+            peering_crush_mandatory: pool.peering_crush_mandatory_member,
+        },
+    })
+}
+
+/// Whether the cluster or the pool takes no such operation at the moment.
+fn is_paused(map: &OsdMap, pool: &PgPool, flags: u32) -> bool {
+    let pauses_read = map.has_flag(osdmap_flags::PAUSERD);
+    let respects_full = flags & (message_flags::FULL_TRY | message_flags::FULL_FORCE) == 0;
+    let full = map.has_flag(osdmap_flags::FULL) || pool.has_flag(pool_flags::FULL);
+    let pauses_write = map.has_flag(osdmap_flags::PAUSEWR) || (full && respects_full);
+    (flags & message_flags::READ != 0 && pauses_read)
+        || (flags & message_flags::WRITE != 0 && pauses_write)
+}
