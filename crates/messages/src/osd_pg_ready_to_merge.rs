@@ -23,4 +23,4 @@ pub struct MOSDPGReadyToMerge {
     /// Whether they are ready; if not, the merge is off.
     pub ready: bool,
 }
-message!(MOSDPGReadyToMerge, 122, 1 / 1);
+message!(MOSDPGReadyToMerge, 122, 1 / 0);

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use denc::{Error, Reader, Writer};
 use types::osd::PgLogEntry;
-use types::{EVersion, Epoch, MsgHeader, PgShard, SpgId};
+use types::{EVersion, Epoch, MsgHeader, SpgId};
 
 use crate::Message;
 
@@ -16,8 +16,8 @@ pub struct MOSDPGUpdateLogMissing {
     pub min_epoch: Epoch,
     /// The PG, with the receiver's shard.
     pub pgid: SpgId,
-    /// The primary.
-    pub from: PgShard,
+    /// The primary's shard.
+    pub from: i8,
     /// The primary's number for it.
     pub rep_tid: u64,
     /// The entries.
@@ -35,7 +35,7 @@ impl Message for MOSDPGUpdateLogMissing {
     fn encode_front(&self, w: &mut Writer) {
         w.u32(self.map_epoch);
         w.put(&self.pgid);
-        w.put(&self.from);
+        w.i8(self.from);
         w.u64(self.rep_tid);
         w.put(&self.entries);
         w.u32(self.min_epoch);
@@ -48,7 +48,7 @@ impl Message for MOSDPGUpdateLogMissing {
         Ok(MOSDPGUpdateLogMissing {
             map_epoch,
             pgid: r.get()?,
-            from: r.get()?,
+            from: r.i8()?,
             rep_tid: r.u64()?,
             entries: r.get()?,
             min_epoch: if v >= 2 { r.u32()? } else { map_epoch },
@@ -67,8 +67,8 @@ pub struct MOSDPGUpdateLogMissingReply {
     pub min_epoch: Epoch,
     /// The PG, with the receiver's shard.
     pub pgid: SpgId,
-    /// The replica.
-    pub from: PgShard,
+    /// The replica's shard.
+    pub from: i8,
     /// The primary's number for it.
     pub rep_tid: u64,
     /// The replica has no object missing up to here.
@@ -82,7 +82,7 @@ impl Message for MOSDPGUpdateLogMissingReply {
     fn encode_front(&self, w: &mut Writer) {
         w.u32(self.map_epoch);
         w.put(&self.pgid);
-        w.put(&self.from);
+        w.i8(self.from);
         w.u64(self.rep_tid);
         w.u32(self.min_epoch);
         w.put(&self.last_complete_ondisk);
@@ -93,7 +93,7 @@ impl Message for MOSDPGUpdateLogMissingReply {
         Ok(MOSDPGUpdateLogMissingReply {
             map_epoch,
             pgid: r.get()?,
-            from: r.get()?,
+            from: r.i8()?,
             rep_tid: r.u64()?,
             min_epoch: if v >= 2 { r.u32()? } else { map_epoch },
             last_complete_ondisk: if v >= 3 { r.get()? } else { EVersion::ZERO },

@@ -158,12 +158,12 @@ impl Denc for ObjectModDesc {
         });
     }
     fn decode(r: &mut Reader<'_>) -> Result<ObjectModDesc, Error> {
-        r.envelope("ObjectModDesc", 2, 1, |r, max_required_version| {
+        r.envelope("ObjectModDesc", 2, 1, |r, version| {
             Ok(ObjectModDesc {
+                max_required_version: version.min(2),
                 can_local_rollback: r.bool()?,
                 rollback_info_completed: r.bool()?,
                 ops: r.blob()?,
-                max_required_version,
             })
         })
     }
