@@ -261,12 +261,12 @@ fn filter(r: &mut Reader<'_>) -> Result<Box<dyn PglsFilter>, Errno> {
             value: text()?,
         }));
     }
-    let dot = kind.iter().position(|&b| b == b'.').ok_or(Errno::ENOENT)?;
+    let dot = kind.iter().position(|&b| b == b'.').ok_or(Errno::EINVAL)?;
     let (class, name) = (&kind[..dot], &kind[dot + 1..]);
     if class.is_empty() || name.is_empty() {
-        return Err(Errno::ENOENT);
+        return Err(Errno::EINVAL);
     }
-    let class = cls::class(class).ok_or(Errno::ENOENT)?;
+    let class = cls::class(class).ok_or(Errno::EINVAL)?;
     let found = class
         .filters
         .iter()

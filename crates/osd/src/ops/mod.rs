@@ -76,3 +76,6 @@ pub use op_info::{ClassUse, OpInfo, Rights};
 pub use pg::{Limits, MissingObject, Pg, RemoteRead, RemoteReply};
 pub use snap_mapper::SnapMapper;
 pub use watch::{Client, Effects, Sink};
+
+#[cfg(test)]
+mod tests;

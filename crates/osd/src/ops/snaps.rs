@@ -113,7 +113,7 @@ impl OpContext {
             self.t.remove(&self.coll, &self.goid);
         }
         let from_goid = GhObject::from(from.soid.clone());
-        Transaction::clone(&mut self.t, &self.coll, &from_goid, &self.goid);
+        self.t.clone_object(&self.coll, &from_goid, &self.goid);
         self.attr_changes.push(AttrChange::Unknown);
         // What is the same in that clone and in all newer ones up to the head need not count as
         // changed.
@@ -267,7 +267,7 @@ impl OpContext {
 
         let oi = clone_info(oid.clone(), &old.oi, at);
         let mut t = Transaction::new();
-        Transaction::clone(&mut t, &self.coll, &self.goid, &goid);
+        t.clone_object(&self.coll, &self.goid, &goid);
         t.setattr(&self.coll, &goid, OI_ATTR, oi.to_bytes());
         t.rmattr(&self.coll, &goid, SS_ATTR);
 

@@ -1,0 +1,123 @@
+//! Object classes on a PG.
+
+use cls::lock::{EXCLUSIVE, LockOp};
+
+use super::*;
+
+async fn run(pg: &TestPg, op: OsdOp, flags: u32) -> Reply {
+    let mut request = pg.request("a", vec![op]);
+    request.flags |= flags;
+    request.info = OpInfo::of(&request.ops, request.flags).unwrap();
+    pg.run(request).await
+}
+
+#[test]
+fn methods_read_and_write() {
+    on_pg(|pg| async move {
+        let reply = run(&pg, call("hello", "say_hello", b""), 0).await;
+        // The object need not be there for a method that does not look, but reads want one.
+        assert_eq!(reply.result, Errno::ENOENT.result());
+        assert_eq!(
+            run(&pg, call("hello", "record_hello", b"me"), 0)
+                .await
+                .result,
+            0
+        );
+        assert_eq!(pg.get("a").await.unwrap(), &b"Hello, me!"[..]);
+        let reply = run(&pg, call("hello", "replay", b""), 0).await;
+        assert_eq!(reply.ops[0].outdata.to_contiguous(), &b"Hello, me!"[..]);
+        assert_eq!(
+            run(&pg, call("hello", "record_hello", b""), 0).await.result,
+            -17
+        );
+        assert_eq!(
+            run(&pg, call("hello", "turn_it_to_11", b""), 0)
+                .await
+                .result,
+            0
+        );
+        assert_eq!(pg.get("a").await.unwrap(), &b"HELLO, ME!"[..]);
+        // Methods that do more than they say.
+        assert_eq!(
+            run(&pg, call("hello", "bad_reader", b""), 0).await.result,
+            -5
+        );
+        assert_eq!(
+            run(&pg, call("hello", "bad_writer", b"x"), 0).await.result,
+            -5
+        );
+        assert_eq!(pg.get("a").await.unwrap(), &b"HELLO, ME!"[..]);
+    });
+}
+
+#[test]
+fn writes_return_data_only_when_asked() {
+    on_pg(|pg| async move {
+        let reply = run(&pg, call("hello", "write_return_data", b""), 0).await;
+        assert_eq!((reply.result, reply.ops[0].outdata.len()), (0, 0));
+        assert_eq!(pg.last_entry().return_code, 0);
+        let returnvec = message_flags::RETURNVEC;
+        let reply = run(&pg, call("hello", "write_return_data", b""), returnvec).await;
+        assert_eq!((reply.result, reply.ops[0].rval), (42, 42));
+        assert_eq!(
+            reply.ops[0].outdata.to_contiguous(),
+            &b"you might see this"[..]
+        );
+        assert_eq!(pg.last_entry().return_code, 42);
+        assert_eq!(
+            pg.last_entry().op_returns[0].outdata,
+            &b"you might see this"[..]
+        );
+        let reply = run(
+            &pg,
+            call("hello", "write_too_much_return_data", b""),
+            returnvec,
+        )
+        .await;
+        assert_eq!(reply.result, Errno::EOVERFLOW.result());
+        assert_eq!((reply.ops[0].rval, reply.ops[0].outdata.len()), (-75, 0));
+        let reply = run(&pg, call("hello", "write_return_data", b"x"), returnvec).await;
+        assert_eq!(reply.result, -22);
+        assert_eq!(
+            reply.ops[0].outdata.to_contiguous(),
+            &b"too much input data!"[..]
+        );
+    });
+}
+
+#[test]
+fn locks_over_the_interpreter() {
+    on_pg(|pg| async move {
+        let op = LockOp {
+            name: "l".into(),
+            kind: EXCLUSIVE,
+            ..LockOp::default()
+        };
+        let lock = || call("lock", "lock", &op.to_bytes());
+        assert_eq!(run(&pg, lock(), 0).await.result, 0);
+        assert_eq!(run(&pg, lock(), 0).await.result, Errno::EEXIST.result());
+        let other = client(5);
+        let reply = pg
+            .run(pg.request_of(&other.client, "a", vec![lock()]))
+            .await;
+        assert_eq!(reply.result, Errno::EBUSY.result());
+        assert_eq!(last_op(&pg), LogOp::ERROR);
+        // The attribute is a client's.
+        let attr = OsdOp::attr(ops::GETXATTR, b"lock.l", b"").unwrap();
+        assert!(pg.op("a", attr).await.is_ok());
+        let info = OpInfo::of(&[lock()], 0).unwrap();
+        let rights = info.rights();
+        assert!(!rights.write && rights.classes[0].write && rights.classes[0].read);
+        assert_eq!(LockKind::of(&info), LockKind::ReadWrite);
+    });
+}
+
+#[test]
+fn malformed_calls_are_refused() {
+    on_pg(|pg| async move {
+        let mut op = call("lock", "lock", b"garbage");
+        assert_eq!(run(&pg, op.clone(), 0).await.result, Errno::EINVAL.result());
+        op.indata.truncate(5);
+        assert_eq!(OpInfo::of(&[op], 0), Err(Errno::EINVAL));
+    });
+}

@@ -1,0 +1,117 @@
+//! copy-from and copy-get.
+
+use std::collections::BTreeMap;
+
+use types::osd::ObjectCopyData;
+use types::osd::ops::CopyFromArgs;
+
+use super::*;
+
+fn copy_from(source: &str, args: CopyFromArgs) -> OsdOp {
+    let locator = ObjectLocator {
+        pool: POOL,
+        ..ObjectLocator::default()
+    };
+    let mut w = denc::Writer::new();
+    w.put(&key(source));
+    w.put(&locator);
+    OsdOp::with(ops::COPY_FROM, args, w.into_bytes())
+}
+
+fn head() -> CopyFromArgs {
+    CopyFromArgs {
+        snapid: NOSNAP,
+        ..CopyFromArgs::default()
+    }
+}
+
+#[test]
+fn copies_data_attributes_and_omap_in_pieces() {
+    on_pg(|pg| async move {
+        pg.put("source", b"some longer content").await;
+        pg.op("source", OsdOp::attr(ops::SETXATTR, b"x", b"1").unwrap())
+            .await
+            .unwrap();
+        let vals: BTreeMap<BString, Bytes> = (0..20)
+            .map(|i| (key(&format!("k{i:02}")), Bytes::from(vec![i; 10])))
+            .collect();
+        let op = OsdOp {
+            indata: vals.to_bytes(),
+            ..OsdOp::new(ops::OMAPSETVALS)
+        };
+        pg.op("source", op).await.unwrap();
+        let op = OsdOp {
+            indata: Bytes::from_static(b"head"),
+            ..OsdOp::new(ops::OMAPSETHEADER)
+        };
+        pg.op("source", op).await.unwrap();
+        let version = pg.last_entry().user_version;
+        for chunk in [7, 50, 8 << 20] {
+            pg.limits.borrow_mut().copy_chunk = chunk;
+            let name = format!("copy{chunk}");
+            let reply = pg
+                .run(pg.request(&name, vec![copy_from("source", head())]))
+                .await;
+            assert_eq!((reply.result, reply.versions.on_wire().2), (0, version));
+            assert_eq!(pg.get(&name).await.unwrap(), &b"some longer content"[..]);
+            let attr = OsdOp::attr(ops::GETXATTR, b"x", b"").unwrap();
+            assert_eq!(pg.op(&name, attr).await.unwrap(), &b"1"[..]);
+            let header = pg.op(&name, OsdOp::new(ops::OMAPGETHEADER)).await.unwrap();
+            assert_eq!(header, &b"head"[..]);
+            let mut w = denc::Writer::new();
+            w.put(&key(""));
+            w.u64(100);
+            w.put(&key(""));
+            let op = OsdOp {
+                indata: w.into_bytes(),
+                ..OsdOp::new(ops::OMAPGETVALS)
+            };
+            let out = pg.op(&name, op).await.unwrap();
+            let (found, _): (BTreeMap<BString, Bytes>, bool) =
+                Denc::from_bytes_exact(&out).unwrap();
+            assert_eq!(found, vals);
+        }
+        let reqids = &pg.last_entry().extra_reqids;
+        assert_eq!(reqids.len(), 4);
+        pg.check_stats().await;
+    });
+}
+
+#[test]
+fn copying_fails_as_it_should() {
+    on_pg(|pg| async move {
+        pg.put("a", b"data").await;
+        assert_eq!(
+            pg.op("b", copy_from("none", head())).await,
+            Err(Errno::ENOENT)
+        );
+        assert_eq!(pg.op("a", copy_from("a", head())).await, Err(Errno::EINVAL));
+        let old = CopyFromArgs {
+            src_version: 77,
+            ..head()
+        };
+        assert_eq!(pg.op("b", copy_from("a", old)).await, Err(Errno::EOVERFLOW));
+        assert_eq!(pg.get("b").await, Err(Errno::ENOENT));
+        // What was there before is gone after a copy.
+        pg.op("b", OsdOp::attr(ops::SETXATTR, b"x", b"1").unwrap())
+            .await
+            .unwrap();
+        pg.op("b", copy_from("a", head())).await.unwrap();
+        let attr = OsdOp::attr(ops::GETXATTR, b"x", b"").unwrap();
+        assert_eq!(pg.op("b", attr).await, Err(Errno::ENODATA));
+        pg.check_stats().await;
+        // A copy of what is not there still tells who removed it.
+        pg.op("a", OsdOp::new(ops::DELETE)).await.unwrap();
+        let mut w = denc::Writer::new();
+        w.put(&types::osd::ObjectCopyCursor::default());
+        w.u64(100);
+        let get = OsdOp {
+            indata: w.into_bytes(),
+            ..OsdOp::new(ops::COPY_GET)
+        };
+        let reply = pg.run(pg.request("a", vec![get])).await;
+        assert_eq!((reply.result, reply.ops[0].rval), (-2, -2));
+        let data = ObjectCopyData::from_bytes_exact(&reply.ops[0].outdata.to_contiguous());
+        assert!(!data.unwrap().reqids.is_empty());
+    });
+}

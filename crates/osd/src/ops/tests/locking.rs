@@ -1,0 +1,107 @@
+//! The order of ops on one object, and the cache of contexts.
+
+use std::cell::RefCell;
+
+use super::object_context::IDLE_CONTEXTS_MAX;
+use super::*;
+
+#[test]
+fn the_queue_is_first_come_first_served() {
+    on_pg(|pg| async move {
+        let contexts = &pg.contexts;
+        let head = oid("a");
+        let now = |lock: Lock| lock.try_now().ok();
+        let one = now(contexts.lock(&head, LockKind::Read)).unwrap();
+        let two = now(contexts.lock(&head, LockKind::Read)).unwrap();
+        let writer = contexts.lock(&head, LockKind::Write);
+        // A reader behind a waiting writer waits too.
+        let late = contexts.lock(&head, LockKind::Read);
+        let Err(writer) = writer.try_now() else {
+            panic!("readers hold it")
+        };
+        drop(one);
+        drop(two);
+        let writer = now(writer).unwrap();
+        let Err(late) = late.try_now() else {
+            panic!("the writer executes")
+        };
+        let second = contexts.lock(&head, LockKind::Write);
+        drop(late);
+        // A writer that commits lets the next in, but no reader.
+        let Err(second) = second.try_now() else {
+            panic!("the writer executes")
+        };
+        writer.submitted();
+        let second = now(second).unwrap();
+        second.submitted();
+        let Err(reader) = contexts.lock(&head, LockKind::Read).try_now() else {
+            panic!("writes commit")
+        };
+        let Err(exclusive) = contexts.lock(&head, LockKind::ReadWrite).try_now() else {
+            panic!("writes commit")
+        };
+        drop(writer);
+        drop(second);
+        drop(now(reader).unwrap());
+        let exclusive = now(exclusive).unwrap();
+        exclusive.submitted();
+        assert!(contexts.lock(&head, LockKind::Write).try_now().is_err());
+        drop(exclusive);
+        assert!(contexts.is_empty());
+    });
+}
+
+#[test]
+fn one_objects_ops_keep_their_order() {
+    on_pg(|pg| async move {
+        let order = Rc::new(RefCell::new(Vec::new()));
+        let mut tasks = Vec::new();
+        for i in 0..20_u8 {
+            let data = Bytes::from(vec![i]);
+            let op = match i % 3 {
+                0 => OsdOp::extent(ops::READ, 0, 0, Bytes::new()),
+                _ => OsdOp::extent(ops::APPEND, 0, 1, data),
+            };
+            let request = pg.request("a", vec![op]);
+            let (pg, order) = (pg.clone(), order.clone());
+            tasks.push(pg.env().clone().spawn_with_handle(async move {
+                pg.run(request).await;
+                order.borrow_mut().push(i);
+            }));
+        }
+        for task in tasks {
+            task.await;
+        }
+        let writes: Vec<u8> = (0..20).filter(|i| i % 3 != 0).collect();
+        assert_eq!(pg.get("a").await.unwrap(), writes);
+        assert_eq!(*order.borrow(), (0..20).collect::<Vec<_>>());
+    });
+}
+
+#[test]
+fn idle_contexts_are_bounded() {
+    on_pg(|pg| async move {
+        for i in 0..IDLE_CONTEXTS_MAX + 20 {
+            pg.put(&format!("o{i}"), b"x").await;
+        }
+        assert_eq!(pg.contexts.len(), IDLE_CONTEXTS_MAX);
+        assert_eq!(pg.get("o0").await.unwrap(), &b"x"[..]);
+        assert_eq!(pg.contexts.len(), IDLE_CONTEXTS_MAX);
+    });
+}
+
+#[test]
+fn missing_objects_block() {
+    on_pg(|pg| async move {
+        pg.put("a", b"x").await;
+        let missing = MissingObject {
+            oid: oid("a"),
+            is_delete: false,
+        };
+        pg.missing.borrow_mut().push(missing);
+        let read = OsdOp::extent(ops::READ, 0, 0, Bytes::new());
+        assert!(pg.try_run(pg.request("a", vec![read])).await.is_none());
+        pg.missing.borrow_mut().clear();
+        assert_eq!(pg.get("a").await.unwrap(), &b"x"[..]);
+    });
+}

@@ -1,0 +1,219 @@
+//! Watch and notify.
+
+use std::time::Duration;
+
+use messages::NotifyOpcode;
+use types::osd::ObjListWatchResponse;
+use types::osd::ops::{NotifyArgs, WatchArgs, watch_op};
+
+use denc::Writer;
+
+use super::*;
+
+fn watch(op: u8, cookie: u64) -> OsdOp {
+    OsdOp::with(
+        ops::WATCH,
+        WatchArgs {
+            cookie,
+            op,
+            ..WatchArgs::default()
+        },
+        Bytes::new(),
+    )
+}
+
+fn notify(cookie: u64, timeout: u32) -> OsdOp {
+    let mut w = Writer::new();
+    w.u32(1);
+    w.u32(timeout);
+    w.blob(b"hello");
+    OsdOp::with(ops::NOTIFY, NotifyArgs { cookie }, w.into_bytes())
+}
+
+fn ack(id: u64, cookie: u64, reply: &[u8]) -> OsdOp {
+    let mut w = Writer::new();
+    w.u64(id);
+    w.u64(cookie);
+    w.blob(reply);
+    OsdOp {
+        indata: w.into_bytes(),
+        ..OsdOp::new(ops::NOTIFY_ACK)
+    }
+}
+
+async fn send(pg: &TestPg, from: &TestClient, op: OsdOp) -> i32 {
+    pg.run(pg.request_of(&from.client, "a", vec![op]))
+        .await
+        .result
+}
+
+async fn watchers(pg: &TestPg) -> Vec<(EntityName, u64, u32)> {
+    let out = pg.op("a", OsdOp::new(ops::LIST_WATCHERS)).await.unwrap();
+    let list = ObjListWatchResponse::from_bytes_exact(&out).unwrap();
+    list.entries
+        .iter()
+        .map(|w| (w.name, w.cookie, w.timeout_seconds))
+        .collect()
+}
+
+#[test]
+fn notify_reaches_watchers_and_collects_replies() {
+    on_pg(|pg| async move {
+        let (one, two, notifier) = (client(1), client(2), client(3));
+        assert_eq!(
+            send(&pg, &one, watch(watch_op::WATCH, 11)).await,
+            Errno::ENOENT.result()
+        );
+        pg.put("a", b"data").await;
+        let before = pg.last_entry().user_version;
+        assert_eq!(send(&pg, &one, watch(watch_op::WATCH, 11)).await, 0);
+        assert_eq!(send(&pg, &two, watch(watch_op::WATCH, 22)).await, 0);
+        // Watches are logged, but are no change that clients see.
+        assert_eq!(
+            (last_op(&pg), pg.last_entry().user_version),
+            (LogOp::MODIFY, before)
+        );
+        let expected = [
+            (EntityName::client(1), 11, 30),
+            (EntityName::client(2), 22, 30),
+        ];
+        assert_eq!(watchers(&pg).await, expected);
+
+        let reply = pg
+            .run(pg.request_of(&notifier.client, "a", vec![notify(33, 5)]))
+            .await;
+        let id = u64::from_bytes_exact(&reply.ops[0].outdata.to_contiguous()).unwrap();
+        let told = one.inbox.borrow()[0].clone();
+        assert_eq!(
+            (told.opcode, told.cookie, told.notify_id),
+            (NotifyOpcode::Notify, 11, id)
+        );
+        assert_eq!((&told.payload[..], told.notifier_gid), (&b"hello"[..], 3));
+        assert_eq!(two.inbox.borrow()[0].cookie, 22);
+        assert!(notifier.inbox.borrow().is_empty());
+        assert_eq!(send(&pg, &one, ack(id, 11, b"yes")).await, 0);
+        assert_eq!(send(&pg, &two, ack(id, 99, b"not mine")).await, 0);
+        assert!(notifier.inbox.borrow().is_empty());
+        assert_eq!(send(&pg, &two, ack(id, 22, b"")).await, 0);
+        let done = notifier.inbox.borrow()[0].clone();
+        assert_eq!(
+            (done.opcode, done.cookie, done.return_code),
+            (NotifyOpcode::Complete, 33, 0)
+        );
+        type Answers = (Vec<((u64, u64), Bytes)>, Vec<(u64, u64)>);
+        let (replies, missed): Answers = Denc::from_bytes_exact(&done.replies).unwrap();
+        let expected = [
+            ((1, 11), Bytes::from_static(b"yes")),
+            ((2, 22), Bytes::new()),
+        ];
+        assert_eq!((replies, missed), (expected.to_vec(), vec![]));
+    });
+}
+
+#[test]
+fn notify_times_out_and_completes_without_watchers() {
+    on_pg(|pg| async move {
+        let (watcher, notifier) = (client(1), client(3));
+        pg.put("a", b"data").await;
+        assert_eq!(send(&pg, &notifier, notify(1, 5)).await, 0);
+        assert_eq!(notifier.inbox.borrow()[0].opcode, NotifyOpcode::Complete);
+        send(&pg, &watcher, watch(watch_op::WATCH, 11)).await;
+        send(&pg, &notifier, notify(2, 5)).await;
+        pg.env().sleep(Duration::from_secs(4)).await;
+        assert_eq!(notifier.inbox.borrow().len(), 1);
+        pg.env().sleep(Duration::from_secs(2)).await;
+        let done = notifier.inbox.borrow()[1].clone();
+        assert_eq!(
+            (done.cookie, done.return_code),
+            (2, Errno::ETIMEDOUT.result())
+        );
+        type Answers = (Vec<((u64, u64), Bytes)>, Vec<(u64, u64)>);
+        let (replies, missed): Answers = Denc::from_bytes_exact(&done.replies).unwrap();
+        assert_eq!((replies, missed), (vec![], vec![(1, 11)]));
+        // An answer that comes too late is nothing.
+        let id = watcher.inbox.borrow()[0].notify_id;
+        assert_eq!(send(&pg, &watcher, ack(id, 11, b"")).await, 0);
+        assert_eq!(notifier.inbox.borrow().len(), 2);
+    });
+}
+
+#[test]
+fn watches_time_out_unless_pinged_or_reconnected() {
+    on_pg(|pg| async move {
+        let (one, other) = (client(1), client(1));
+        pg.put("a", b"data").await;
+        send(&pg, &one, watch(watch_op::WATCH, 11)).await;
+        for _ in 0..6 {
+            pg.env().sleep(Duration::from_secs(20)).await;
+            let reply = pg
+                .run(pg.request_of(&one.client, "a", vec![watch(watch_op::PING, 11)]))
+                .await;
+            assert_eq!(
+                (reply.result, reply.versions.on_wire().1),
+                (0, EVersion::ZERO)
+            );
+        }
+        assert_eq!(watchers(&pg).await.len(), 1);
+        one.client.reset();
+        assert_eq!(
+            send(&pg, &one, watch(watch_op::PING, 11)).await,
+            Errno::ETIMEDOUT.result()
+        );
+        pg.env().sleep(Duration::from_secs(20)).await;
+        assert_eq!(send(&pg, &other, watch(watch_op::RECONNECT, 11)).await, 0);
+        pg.env().sleep(Duration::from_secs(20)).await;
+        assert_eq!(send(&pg, &other, watch(watch_op::PING, 11)).await, 0);
+        // Silent for its timeout: gone, and told so.
+        pg.env().sleep(Duration::from_secs(31)).await;
+        assert!(watchers(&pg).await.is_empty());
+        assert_eq!(other.inbox.borrow()[0].opcode, NotifyOpcode::Disconnect);
+        assert_eq!(last_op(&pg), LogOp::MODIFY);
+        assert_eq!(
+            send(&pg, &other, watch(watch_op::PING, 11)).await,
+            Errno::ENOTCONN.result()
+        );
+        let reconnect = watch(watch_op::RECONNECT, 11);
+        assert_eq!(send(&pg, &other, reconnect).await, Errno::ENOTCONN.result());
+    });
+}
+
+#[test]
+fn watches_survive_a_change_of_primary() {
+    on_pg(|pg| async move {
+        let watcher = client(1);
+        pg.put("a", b"data").await;
+        send(&pg, &watcher, watch(watch_op::WATCH, 11)).await;
+        pg.contexts.clear();
+        assert_eq!(watchers(&pg).await.len(), 1);
+        assert_eq!(
+            send(&pg, &watcher, watch(watch_op::PING, 11)).await,
+            Errno::ETIMEDOUT.result()
+        );
+        assert_eq!(send(&pg, &watcher, watch(watch_op::RECONNECT, 11)).await, 0);
+        assert_eq!(send(&pg, &watcher, watch(watch_op::PING, 11)).await, 0);
+        pg.contexts.clear();
+        // The new primary has only to load the object to know that it must wait.
+        assert_eq!(watchers(&pg).await.len(), 1);
+        pg.env().sleep(Duration::from_secs(31)).await;
+        assert!(watchers(&pg).await.is_empty());
+    });
+}
+
+#[test]
+fn unwatch_and_deletion_end_watches() {
+    on_pg(|pg| async move {
+        let (one, two, notifier) = (client(1), client(2), client(3));
+        pg.put("a", b"data").await;
+        send(&pg, &one, watch(watch_op::WATCH, 11)).await;
+        send(&pg, &two, watch(watch_op::WATCH, 22)).await;
+        send(&pg, &notifier, notify(1, 30)).await;
+        assert_eq!(send(&pg, &one, watch(watch_op::UNWATCH, 11)).await, 0);
+        assert_eq!(one.inbox.borrow().len(), 1);
+        assert_eq!(watchers(&pg).await.len(), 1);
+        // The notify waits for the other still.
+        assert!(notifier.inbox.borrow().is_empty());
+        pg.op("a", OsdOp::new(ops::DELETE)).await.unwrap();
+        assert_eq!(two.inbox.borrow()[1].opcode, NotifyOpcode::Disconnect);
+        assert_eq!(notifier.inbox.borrow()[0].opcode, NotifyOpcode::Complete);
+    });
+}
