@@ -8,7 +8,11 @@ use auth::Keyring;
 use config::{Config, ConfFile, Source};
 use env::Env;
 use env::real::Runtime;
-use store::{ObjectStore, inkstore::InkStore, memstore::MemStore};
+use device::BlockDevice;
+use env::OpenBlock;
+use store::inkstore::{self, InkStore};
+use store::memstore::MemStore;
+use store::ObjectStore;
 use types::Uuid;
 
 use crate::admin_socket::{self, Handler};
@@ -47,7 +51,7 @@ pub(crate) fn load_config(
     for set in sets {
         let (key, value) = up::parse_set(set)?;
         config
-            .set(&key, &value, Source::CommandLine)
+            .set(&key, &value, Source::Cmdline)
             .map_err(|e| Failure::new(format!("--set {set}: {e}")))?;
     }
     Ok(config)
@@ -193,10 +197,20 @@ async fn open_store(env: &Env, config: &Config) -> Result<Rc<dyn ObjectStore>, F
         return Ok(store);
     }
     let path = block_path(config);
-    let store = InkStore::open(env, &path)
+    let device = open_device(env, &path, None)?;
+    mount(env, device, &path).await
+}
+
+fn open_device(env: &Env, path: &Path, create_len: Option<u64>) -> Result<BlockDevice, Failure> {
+    BlockDevice::open(env, path, OpenBlock { create_len, read_only: false })
+        .map_err(|e| Failure::new(format!("cannot open {}: {e}", path.display())))
+}
+
+async fn mount(env: &Env, device: BlockDevice, path: &Path) -> Result<Rc<dyn ObjectStore>, Failure> {
+    let store = InkStore::mount(env.clone(), device)
         .await
-        .map_err(|e| Failure::new(format!("cannot open {}: {e}", path.display())))?;
-    Ok(store)
+        .map_err(|e| Failure::new(format!("{}: {e}", path.display())))?;
+    Ok(Rc::new(store))
 }
 
 fn block_path(config: &Config) -> PathBuf {
@@ -250,12 +264,14 @@ async fn mkfs_osd_with(env: &Env, config: &Config, osd_fsid: Uuid) -> Result<(),
     }
     let path = block_path(config);
     let size = config.uint("bluestore_block_size");
-    let made = InkStore::mkfs(env, &path, size).await;
-    let store = made.map_err(|e| Failure::new(format!("cannot make {}: {e}", path.display())))?;
+    let device = open_device(env, &path, Some(size))?;
+    InkStore::mkfs(&device, inkstore::MkfsOptions { fsid: *osd_fsid.as_bytes() })
+        .await
+        .map_err(|e| Failure::new(format!("cannot make {}: {e}", path.display())))?;
+    let store = mount(env, device, &path).await?;
     let whoami = config.id().parse().map_err(|_| {
         Failure::new(format!("--id {}: an OSD's id is a number", config.id()))
     })?;
-    let store: Rc<dyn ObjectStore> = store;
     make_osd(env, &store, whoami, cluster_fsid(config)?, osd_fsid).await?;
     store.close().await.map_err(|e| Failure::new(format!("{}: {e}", path.display())))
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use config::Config;
 use env::Env;
-use monclient::{MonClient, MonEvents, Settings};
+use monclient::{MonClient, Settings};
 use msgr::{Connection, Dispatcher, Incoming, Messenger, Policies, Policy};
-use types::entity::{CLIENT, EntityName, MGR, MON, OSD};
+use types::entity::{CLIENT, EntityName};
 
 use crate::daemon;
 use crate::failure::Failure;
@@ -17,14 +17,16 @@ use crate::layout::Layout;
 /// How long the monitor gets to answer.
 const CONNECT_TIME: Duration = Duration::from_secs(15);
 
+/// Between two knocks at a monitor that does not listen yet.
+const KNOCK_PAUSE: Duration = Duration::from_millis(3);
+/// How long to knock.
+const KNOCK_TIME: Duration = Duration::from_secs(5);
+
 /// See the module.
 pub(crate) struct AdminSession {
     env: Env,
     monc: MonClient,
 }
-
-struct NoEvents;
-impl MonEvents for NoEvents {}
 
 struct ToMonClient(MonClient);
 
@@ -33,13 +35,10 @@ impl Dispatcher for ToMonClient {
         drop(self.0.on_message(con, incoming));
     }
     fn on_connect(&self, con: &Connection) {
-        self.0.on_connection(con);
+        self.0.on_connect(con);
     }
     fn on_reset(&self, con: &Connection) {
-        self.0.on_connection(con);
-    }
-    fn on_refused(&self, con: &Connection) {
-        self.0.on_connection(con);
+        self.0.on_reset(con);
     }
 }
 
@@ -52,16 +51,16 @@ impl AdminSession {
 
     async fn open(env: &Env, config: &Config) -> Result<AdminSession, Failure> {
         let keyring = daemon::read_keyring(config)?;
-        let want = u32::from(MON | OSD | MGR);
-        let settings = Settings::from_config(config, keyring.as_ref(), want)
+        let settings = Settings::from_config(config, keyring.as_ref())
             .map_err(|e| Failure::new(e.to_string()))?;
+        wait_for_listener(env, &settings).await;
         let nonce = u32::try_from(env.random_u64() >> 32).unwrap_or(1);
         let name = EntityName { kind: CLIENT, num: -1 };
         let policies = Policies::new(Policy::lossy_client());
         let messenger = Messenger::new(env.clone(), msgr::Config::new(name, nonce, policies));
         let monc = MonClient::new(env.clone(), messenger.clone(), settings);
         messenger.set_dispatcher(Rc::new(ToMonClient(monc.clone())));
-        monc.start(Rc::new(NoEvents));
+        monc.start();
         match env.timeout(CONNECT_TIME, monc.authenticated()).await {
             Ok(Ok(())) => Ok(AdminSession { env: env.clone(), monc }),
             Ok(Err(e)) => Err(Failure::new(format!("the monitor refused client.admin: {e}"))),
@@ -84,7 +83,7 @@ impl AdminSession {
             .monc
             .command(vec![json.to_owned()], Bytes::copy_from_slice(input.as_bytes()))
             .await
-            .ok_or_else(|| Failure::new("the session with the monitor has ended"))?;
+            .map_err(|e| Failure::new(e.to_string()))?;
         if answer.rc < 0 {
             return Err(Failure::new(format!("the monitor answered {}: {}", answer.rc, answer.outs)));
         }
@@ -99,8 +98,27 @@ impl AdminSession {
     }
 }
 
+/// Knocks until a monitor listens: a messenger whose first attempt is refused pauses for long.
+async fn wait_for_listener(env: &Env, settings: &Settings) {
+    let addrs = settings.mons.iter().filter_map(|mon| mon.msgr2()?.sock);
+    let addrs: Vec<_> = addrs.collect();
+    let knock = async {
+        loop {
+            for addr in &addrs {
+                if let Ok(stream) = env.connect(*addr).await {
+                    stream.close();
+                    return;
+                }
+            }
+            env.sleep(KNOCK_PAUSE).await;
+        }
+    };
+    // A monitor that is not there is found out by the session itself, with its own words.
+    let _ = env.timeout(KNOCK_TIME, knock).await;
+}
+
 impl Drop for AdminSession {
     fn drop(&mut self) {
-        self.monc.stop();
+        self.monc.shutdown();
     }
 }

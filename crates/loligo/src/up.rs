@@ -152,7 +152,7 @@ fn new_key() -> Result<(CryptoKey, Uuid), Failure> {
     let env = env::real::Runtime::new()?.env();
     let mut uuid = [0; 16];
     env.fill_random(&mut uuid);
-    let now = UTime::from(env.wall_clock());
+    let now = UTime::from_duration(env.wall_clock());
     Ok((CryptoKey::generate(&mut |buf| env.fill_random(buf), now), Uuid::from_random(uuid)))
 }
 
@@ -182,7 +182,7 @@ fn make_cluster(layout: &Layout, plan: &Plan, port: u16) -> Result<(), Failure> 
     let ring = |entries: &[(&str, &EntityAuth)]| {
         let mut ring = Keyring::new();
         for (name, auth) in entries {
-            ring.entries.insert(entity(name), (*auth).clone());
+            ring.keys.insert(entity(name), (*auth).clone());
         }
         ring.to_text()
     };
@@ -289,7 +289,7 @@ pub(crate) async fn register_osd(
     let data = layout.data("osd", &n.to_string());
     fs::create_dir_all(&data)?;
     let mut ring = Keyring::new();
-    ring.entries.insert(entity(&format!("osd.{n}")), EntityAuth::new(key, []));
+    ring.keys.insert(entity(&format!("osd.{n}")), EntityAuth::new(key, []));
     write_private(&data.join("keyring"), &ring.to_text())?;
     daemon::mkfs_osd(session.env(), layout, n, uuid, osd_size, store).await
 }
