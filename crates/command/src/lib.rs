@@ -2,6 +2,7 @@
 //! (JSON, XML, text tables, byte counts). Shared by every daemon that answers commands; knows no
 //! single command and does no I/O.
 
+pub mod version;
 mod args;
 mod floats;
 mod formatter;

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use auth::Keyring;
+use bytes::Bytes;
+use command::{CommandMap, CommandReply};
 use config::{Config, ConfFile, Source};
 use env::Env;
 use env::real::Runtime;
@@ -13,14 +15,23 @@ use env::OpenBlock;
 use store::inkstore::{self, InkStore};
 use store::memstore::MemStore;
 use store::ObjectStore;
-use types::Uuid;
+use maps::{MonFeatures, MonInfo, MonMap};
+use types::{Errno, UTime, Uuid};
 
 use crate::admin_socket::{self, Handler};
 use crate::cli::DaemonArgs;
 use crate::failure::Failure;
+use crate::host;
 use crate::layout::{Layout, parse_conf};
 use crate::session::AdminSession;
 use crate::{logging, process, up};
+
+/// All monitor features of 16.2 (mon_feature_t: kraken to pacific).
+const MON_FEATURES: u64 = 255;
+/// Pacific.
+const RELEASE: u8 = 16;
+/// The election strategy of a cluster that says nothing else.
+const ELECTION_CLASSIC: u8 = 1;
 
 /// This machine's short name.
 fn hostname() -> String {
@@ -115,7 +126,10 @@ async fn serve(env: &Env, config: Rc<Config>) -> Result<(), Failure> {
         "mon" => {
             let daemon = start_mon(env, config.clone()).await?;
             let of_socket = daemon.clone();
-            serve_socket(Rc::new(move |json| of_socket.admin_command(json)));
+            serve_socket(Rc::new(move |json| {
+                let reply = mon_command(&of_socket, json);
+                Box::pin(async move { reply })
+            }));
             env.termination().await;
             daemon.shutdown().await;
         }
@@ -155,9 +169,24 @@ async fn serve(env: &Env, config: Rc<Config>) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn start_mon(env: &Env, config: Rc<Config>) -> Result<Rc<mon::Mon>, Failure> {
+async fn start_mon(env: &Env, config: Rc<Config>) -> Result<mon::Mon, Failure> {
     let kv = open_mon_kv(env, &config)?;
-    mon::Mon::start(env.clone(), config, kv).await.map_err(|e| Failure::new(e.to_string()))
+    let name = config.id().to_owned();
+    let identity = mon::Identity { name, metadata: host::metadata(&config) };
+    mon::Mon::start(env.clone(), config, kv, identity)
+        .await
+        .map_err(|e| Failure::new(e.to_string()))
+}
+
+/// Commands of a monitor's admin socket, with `get_command_descriptions` for `ceph daemon`.
+fn mon_command(daemon: &mon::Mon, json: String) -> CommandReply {
+    match CommandMap::parse(&[json]) {
+        Ok(map) if map.prefix() == "get_command_descriptions" => {
+            CommandReply::data(daemon.admin_signatures().descriptions(map.format(), false))
+        }
+        Ok(map) => daemon.admin_command(&map, Bytes::new()),
+        Err(e) => CommandReply::error(Errno::EINVAL.0, format!("{e:?}")),
+    }
 }
 
 fn open_mon_kv(env: &Env, config: &Config) -> Result<Rc<dyn store::Kv>, Failure> {
@@ -181,8 +210,32 @@ fn mkfs_mon_with(env: &Env, config: &Config) -> Result<(), Failure> {
     let keyring = read_keyring(config)?
         .ok_or_else(|| Failure::new(format!("no keyring at {}", config.str("keyring"))))?;
     let kv = open_mon_kv(env, config)?;
-    let fsid = cluster_fsid(config)?;
-    mon::Mon::mkfs(env, config, &*kv, fsid, &keyring).map_err(|e| Failure::new(e.to_string()))
+    let now = UTime::from_duration(env.wall_clock());
+    let monmap = first_monmap(config, now)?;
+    mon::mkfs(&*kv, config, &monmap, &keyring, now, &mut |buf: &mut [u8]| env.fill_random(buf))
+        .map_err(|e| Failure::new(e.to_string()))
+}
+
+/// The map of a cluster with this one monitor, at `mon_host`.
+fn first_monmap(config: &Config, now: UTime) -> Result<MonMap, Failure> {
+    let mon_host = config.str("mon_host");
+    let public_addrs = monclient::parse_mon_host(&mon_host)
+        .ok()
+        .and_then(|mons| mons.into_iter().next())
+        .ok_or_else(|| Failure::new(format!("mon_host {mon_host:?} names no monitor")))?;
+    let name = config.id().to_owned();
+    let mut monmap = MonMap {
+        fsid: cluster_fsid(config)?,
+        epoch: 1,
+        last_changed: now,
+        created: now,
+        persistent_features: MonFeatures { bits: MON_FEATURES },
+        min_mon_release: RELEASE,
+        strategy: ELECTION_CLASSIC,
+        ..MonMap::default()
+    };
+    monmap.add(MonInfo { name, public_addrs, ..MonInfo::default() });
+    Ok(monmap)
 }
 
 /// The OSD's store, opened.

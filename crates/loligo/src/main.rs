@@ -5,6 +5,7 @@ mod cli;
 mod daemon;
 mod down;
 mod failure;
+mod host;
 mod layout;
 mod logging;
 mod pages;

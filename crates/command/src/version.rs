@@ -1,0 +1,11 @@
+//! Which release we speak as: clients compare these words.
+
+/// The release whose protocol is spoken.
+pub const SHORT: &str = "16.2.15";
+/// Its name.
+pub const RELEASE: &str = "pacific";
+
+/// What `ceph version` prints for a daemon.
+pub fn long() -> String {
+    format!("ceph version {SHORT} (loligo {}) {RELEASE} (stable)", env!("CARGO_PKG_VERSION"))
+}
