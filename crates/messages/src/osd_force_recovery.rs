@@ -1,9 +1,9 @@
-//! The manager's order to recover or backfill some PGs first (108).
+//! The manager's order to recover or backfill some PGs first (151).
 
 use denc::Denc;
 use types::{SpgId, Uuid};
 
-/// Type 108.
+/// Type 151.
 #[derive(Debug, Clone, PartialEq, Eq, Denc)]
 pub struct MOSDForceRecovery {
     /// The cluster.
@@ -13,7 +13,7 @@ pub struct MOSDForceRecovery {
     /// `OFR_*`.
     pub options: u8,
 }
-message!(MOSDForceRecovery, 108, 2 / 2);
+message!(MOSDForceRecovery, 151, 2 / 2);
 
 impl MOSDForceRecovery {
     /// In `options`: recovery.

@@ -197,3 +197,12 @@ impl FromStr for AuthEntityName {
         ))
     }
 }
+
+/// A name and an address. Wire: entity_inst_t, bare.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Denc)]
+pub struct EntityInst {
+    /// The name.
+    pub name: EntityName,
+    /// The address.
+    pub addr: crate::addr::EntityAddr,
+}

@@ -6,6 +6,16 @@ use types::*;
 #[test]
 fn golden_encodings() {
     corpus::check_all! {
+        "ECSubRead" => EcSubRead,
+        "ECSubReadReply" => EcSubReadReply,
+        "ECSubWrite" => EcSubWrite,
+        "ECSubWriteReply" => EcSubWriteReply,
+        "ECUtil::HashInfo" => EcHashInfo,
+        "entity_inst_t" => entity::EntityInst,
+        "sha256_digest_t" => [u8; 32],
+        "real_time_wrapper" => UTime,
+        "coarse_real_time_wrapper" => UTime,
+        "timespan_wrapper" => Span,
         "CompatSet" => CompatSet,
         "ExplicitHashHitSet" => ExplicitHashHitSet,
         "ExplicitObjectHitSet" => ExplicitObjectHitSet,

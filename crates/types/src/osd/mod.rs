@@ -1,6 +1,7 @@
 //! What OSDs persist and send each other (`src/osd/osd_types.h`, `src/include/rados.h` at v16.2).
 
 pub mod clean_regions;
+pub mod ec;
 pub mod hit_set;
 pub mod listing;
 pub mod mod_desc;
@@ -23,6 +24,7 @@ pub mod stat_sum;
 pub mod superblock;
 
 pub use clean_regions::ObjectCleanRegions;
+pub use ec::{EcHashInfo, EcSubRead, EcSubReadReply, EcSubWrite, EcSubWriteReply, Enveloped};
 pub use hit_set::{
     BloomFilter, BloomHitSet, CompressibleBloomFilter, ExplicitHashHitSet, ExplicitObjectHitSet,
     HitSet, HitSetKind, HitSetParams, PgHitSetHistory, PgHitSetInfo,
