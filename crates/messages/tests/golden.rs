@@ -9,7 +9,7 @@ use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use denc::{Denc, Reader};
+use denc::Reader;
 use messages::*;
 use types::{BufferList, MsgHeader, RawMessage};
 

@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn pieces_join() {
-        let data: Vec<u8> = (0..5000_u32).map(|i| (i * 31 >> 3) as u8).collect();
+        let data: Vec<u8> = (0..5000_u32).map(|i| ((i * 31) >> 3) as u8).collect();
         for cut in [0, 1, 7, 4096, 4999, 5000] {
             let (a, b) = data.split_at(cut);
             let joined = crc32c_combine(crc32c(!0, a), crc32c(0, b), b.len() as u64);
