@@ -1,7 +1,7 @@
 //! Which blocks are free. In memory only: rebuilt at mount from what the metadata refers to.
 //!
 //! One bit a block (set: free) and, above each 64 words, one bit that says whether any of them is
-//! not zero: 32 KiB and 0.5 KiB per GiB of device. Search goes on where the last one ended, so
+//! not zero: 32 KiB and 0.5 KiB a GiB of device. Search goes on where the last one ended, so
 //! what is written together lies together while there is room, and fills holes when there is not.
 
 use super::format::Extent;

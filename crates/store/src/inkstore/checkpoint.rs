@@ -22,7 +22,7 @@ use super::format::{
     Put, Superblock, extents, put_extents,
 };
 use super::onode::{AllocHint, BlockPtr, CHUNK_BLOCKS, Chunk, Dirty, Onode, Patch, PatchSource};
-use super::rec::{parse_runs, put_runs};
+use super::rec::{Value, parse_runs, put_runs};
 use super::state::{Frozen, Key, State};
 use super::{Core, Inner};
 use crate::{CollId, StoreError};
@@ -535,14 +535,14 @@ pub(super) fn entries_of(onode: &Onode, dirty: &Dirty) -> Vec<Vec<u8>> {
             .map(|k| (k, onode.omap.map.get(k)))
             .collect(),
     };
-    let mut last: &[u8] = b"";
+    let mut last: (&[u8], &[u8]) = (b"", b"");
     for (key, value) in keys {
         if entry.is_empty() {
             entry = open(OMAP);
-            last = b"";
+            last = (b"", b"");
         }
         put_omap(&mut entry, key, value, last);
-        last = key;
+        last = (key, value.map_or(b"", |v| v));
         if entry.len() >= ENTRY_LEN {
             entries.push(std::mem::take(&mut entry));
         }
@@ -600,17 +600,14 @@ fn put_chunk(out: &mut Vec<u8>, number: u32, chunk: Option<&Chunk>) {
     put_runs(out, &there, 0);
 }
 
-/// A key as what differs from the one before it in the entry, and its value if it has one.
-fn put_omap(out: &mut Vec<u8>, key: &[u8], value: Option<&Bytes>, last: &[u8]) {
-    let shared = last.iter().zip(key).take_while(|(a, b)| a == b).count();
-    out.put_varint(shared as u64);
+/// Whether there is a value, and the key as what differs from the one before it in the entry; the
+/// value likewise: the entries of a pg log are much alike.
+fn put_omap(out: &mut Vec<u8>, key: &[u8], value: Option<&Bytes>, last: (&[u8], &[u8])) {
+    let shared = last.0.iter().zip(key).take_while(|(a, b)| a == b).count();
+    out.put_varint((shared as u64) << 1 | u64::from(value.is_some()));
     out.put_blob(&key[shared..]);
-    match value {
-        None => out.put_varint(0),
-        Some(value) => {
-            out.put_varint(value.len() as u64 + 1);
-            out.put_bytes(value);
-        }
+    if let Some(value) = value {
+        Value::put(out, value, Some(last.1));
     }
 }
 
@@ -649,19 +646,18 @@ pub(super) fn load_entry(
             }
         }
         OMAP => {
-            let mut last = BString::default();
+            let (mut last, mut last_value) = (BString::default(), Bytes::new());
             while !c.is_empty() {
-                let mut key = last.get(..c.len()?).ok_or(Malformed)?.to_vec();
+                let tag = c.len()?;
+                let mut key = last.get(..tag >> 1).ok_or(Malformed)?.to_vec();
                 key.extend_from_slice(c.blob()?);
                 let key = BString::from(key);
-                match c.len()? {
-                    0 => {
-                        onode.omap.map.remove(&key);
-                    }
-                    n => {
-                        let value = Bytes::copy_from_slice(c.bytes(n - 1)?);
-                        onode.omap.map.insert(key.clone(), value);
-                    }
+                if tag & 1 == 0 {
+                    onode.omap.map.remove(&key);
+                    last_value = Bytes::new();
+                } else {
+                    last_value = Value::parse(c)?.resolve(Some(&last_value))?;
+                    onode.omap.map.insert(key.clone(), last_value.clone());
                 }
                 last = key;
             }

@@ -76,8 +76,8 @@ impl Inner {
             }
             // A checkpoint is running (one begins when the log is half full) and will make room.
             self.progress.notified().await;
-            if let Some(kind) = self.device.failure() {
-                return Err(kind.into());
+            if self.core.borrow().failed.is_some() {
+                return Err(io::ErrorKind::BrokenPipe.into());
             }
         };
         {
@@ -150,6 +150,9 @@ impl Inner {
     pub(super) fn fail(&self, kind: io::ErrorKind) {
         let waiters = {
             let mut core = self.core.borrow_mut();
+            if core.failed.is_none() {
+                tracing::error!(%kind, device = ?self.device, "the store stops: a write failed");
+            }
             core.failed.get_or_insert(StoreError::Device(kind));
             core.pending.take().waiters
         };

@@ -435,7 +435,12 @@ impl Core {
     /// and that what is being replaced is not in the way: removals always work.
     fn reserve_blocks(&self) -> u64 {
         let metadata = self.state.space.metadata_estimate() / format::PAGE_PAYLOAD_LEN as u64;
-        let share = u64::from(self.device_blocks) / 64;
-        metadata + metadata / 4 + 64 + share.min(16 * 256)
+        metadata + metadata / 4 + 64 + self.overwrite_blocks()
+    }
+
+    /// The part of the reserve that overwrites may take for the time until what they replace is
+    /// free.
+    fn overwrite_blocks(&self) -> u64 {
+        32 + (u64::from(self.device_blocks) / 64).min(16 * 256)
     }
 }

@@ -177,7 +177,7 @@ impl<'a> Value<'a> {
         out[at + 1] = (edits >> 7) as u8;
     }
 
-    fn parse(c: &mut Cursor<'a>) -> Result<Value<'a>, Malformed> {
+    pub(super) fn parse(c: &mut Cursor<'a>) -> Result<Value<'a>, Malformed> {
         let tagged = c.len()?;
         if tagged & 1 == 0 {
             return Ok(Value::Whole(c.bytes(tagged >> 1)?));

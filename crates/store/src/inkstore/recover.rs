@@ -80,6 +80,9 @@ pub(super) async fn mount(device: &BlockDevice) -> Result<Core, StoreError> {
     // What a killed process left in a cache must not vanish after it has been read.
     device.sync().await?;
     let mut superblock = newest_superblock(device).await?;
+    if device.block_len() > superblock.log_align {
+        return damaged("made for a device with smaller sectors");
+    }
     let device_blocks = (superblock.device_len / BLOCK_LEN) as u32;
     let mut state = State::new();
     state.space.replaying = true;

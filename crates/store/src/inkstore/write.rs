@@ -11,7 +11,7 @@ use env::sync::oneshot;
 use futures_util::future::join_all;
 use types::hobject::GhObject;
 
-use super::format::{BLOCK_LEN, data_crc};
+use super::format::{BLOCK_LEN, PAGE_PAYLOAD_LEN, data_crc};
 use super::log::join_writes;
 use super::onode::{AllocHint, BlockPtr, Onode, PatchSource, edges};
 use super::rec::Share;
@@ -24,6 +24,8 @@ use crate::{CollId, Op, StoreError, Transaction};
 pub(super) const INLINE_MAX: usize = 1024;
 /// Up to this many bytes of patches an object keeps before they are folded.
 const PATCHES_MAX: usize = 16 << 10;
+/// Transactions without data that add at most so much metadata may use half of the reserve.
+const SMALL_METADATA: u64 = 64 << 10;
 /// Transactions with at least this much data start writing it at once: there is nothing to gain
 /// by joining it with others'.
 const EARLY_WRITE_MIN: u64 = 128 << 10;
@@ -88,24 +90,26 @@ impl Core {
             return Ok(());
         }
         // Blocks must be there at once: those of overwritten data come back only when durable.
-        if u64::from(self.alloc.free()) < blocks + self.spill_blocks(metadata) {
+        let kept = self.reserve_blocks() - self.overwrite_blocks();
+        if u64::from(self.alloc.free()) < blocks + self.spill_blocks(metadata) + kept && blocks > 0 {
             return Err(StoreError::NoSpace);
         }
         let used = self.state.space.blocks + self.metadata_blocks();
-        let metadata_blocks = metadata.div_ceil(super::format::PAGE_PAYLOAD_LEN as u64) * 5 / 4;
-        let limit = u64::from(self.device_blocks)
-            .saturating_sub(self.reserve_blocks())
-            .saturating_sub(metadata_blocks);
+        let metadata_blocks = metadata.div_ceil(PAGE_PAYLOAD_LEN as u64) * 5 / 4;
+        let total = u64::from(self.device_blocks);
+        if blocks == 0 && metadata <= SMALL_METADATA {
+            // What comes with a removal (a pg log entry) must fit when nothing else does.
+            let fits = used + metadata_blocks + self.reserve_blocks() / 2 <= total;
+            return if fits { Ok(()) } else { Err(StoreError::NoSpace) };
+        }
+        let limit = total.saturating_sub(self.reserve_blocks()).saturating_sub(metadata_blocks);
         if used + blocks <= limit {
             return Ok(());
         }
         // Near the end: what is overwritten counts.
         let replaced = replaced_blocks(t, &self.state);
-        if used + blocks.saturating_sub(replaced) <= limit {
-            Ok(())
-        } else {
-            Err(StoreError::NoSpace)
-        }
+        let fits = used + blocks.saturating_sub(replaced) <= limit;
+        if fits { Ok(()) } else { Err(StoreError::NoSpace) }
     }
 
     /// Blocks a batch may need for a long payload.

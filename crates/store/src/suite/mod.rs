@@ -6,4 +6,5 @@ mod crash;
 mod driver;
 mod faults;
 mod model;
+mod real;
 mod workload;

@@ -1,0 +1,240 @@
+//! What a 4 KiB write costs InkStore alone: `cargo run --release -p loligo-store --example inkbench
+//! -- [DIR] [SECONDS] [DEVICE_MIB]`.
+//!
+//! Each write is the transaction an OSD submits for it: 4 KiB of data, the object's two xattrs, a
+//! pg log entry, the PG's info, and a trimmed log key. Prints operations, CPU of the process and
+//! device bytes by cause for each queue depth.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bstr::BString;
+use bytes::Bytes;
+use device::memory::Choices;
+use device::{BlockDevice, WriteCause};
+use env::{AlignedBuf, Env, OpenBlock};
+use store::inkstore::{InkStore, MkfsOptions};
+use store::{CollId, ObjectStore, Transaction};
+use types::hobject::{GhObject, HObject};
+
+const PGS: u64 = 32;
+const OBJECT_LEN: u64 = 4 << 20;
+/// Entries a pg log keeps.
+const LOG_ENTRIES: u64 = 1000;
+
+fn main() {
+    let mut args = std::env::args().skip(1);
+    let dir = args.next().map_or_else(std::env::temp_dir, PathBuf::from);
+    let seconds = args.next().map_or(4, |s| s.parse().expect("seconds"));
+    let device_len = args.next().map_or(2048, |s| s.parse::<u64>().expect("MiB")) << 20;
+    let path = dir.join(format!("inkbench.{}", std::process::id()));
+    let file = path.clone();
+    let runtime = env::real::Runtime::new().expect("io_uring or epoll");
+    runtime.block_on(move |env| run(env, file, seconds, device_len));
+    let _ = std::fs::remove_file(path);
+}
+
+async fn run(env: Env, path: PathBuf, seconds: u64, device_len: u64) {
+    let options = OpenBlock { create_len: Some(device_len), read_only: false };
+    let device = BlockDevice::open(&env, &path, options).expect("file can be made");
+    println!("device {} MiB, sectors of {}", device_len >> 20, device.block_len());
+    let mkfs = MkfsOptions { uuid: [1; 16], log_len: None };
+    InkStore::mkfs(&device, mkfs).await.expect("mkfs");
+    let store = Rc::new(InkStore::mount(env.clone(), device).await.expect("mount"));
+    let load = Rc::new(Load::new(device_len / 2 / OBJECT_LEN));
+    load.fill(&*store).await;
+    for depth in [1, 4, 32, 128] {
+        measure(&env, &store, &load, depth, Duration::from_secs(seconds)).await;
+    }
+    reads(&env, &store, &load).await;
+    let before = env.now();
+    store.close().await.expect("close");
+    println!("close with a checkpoint: {:?}", env.now() - before);
+    drop(store);
+    let device = BlockDevice::open(&env, &path, OpenBlock::default()).expect("open");
+    let before = env.now();
+    let store = InkStore::mount(env.clone(), device).await.expect("mount");
+    println!("mount: {:?}, {} MiB resident", env.now() - before, resident_kib() >> 10);
+    let report = store.fsck(false).await.expect("fsck");
+    println!("fsck: {} objects, {} blocks, {:?}", report.objects, report.blocks, report.errors);
+}
+
+struct Load {
+    objects: Vec<(CollId, GhObject)>,
+    data: Bytes,
+    choices: std::cell::RefCell<Choices>,
+    version: std::cell::Cell<u64>,
+}
+
+impl Load {
+    fn new(objects: u64) -> Load {
+        let mut choices = Choices::new(1);
+        let object = |n: u64| {
+            let hash = (n as u32).wrapping_mul(0x9e37_79b9);
+            let cid = CollId::Pg(format!("1.{:x}", n % PGS).parse().expect("a PG"));
+            let name = format!("rbd_data.1f2e3d4c5b6a.{n:016x}").into();
+            let snap = u64::MAX - 1;
+            (cid, GhObject::new(HObject { name, hash, snap, pool: 1, ..HObject::default() }))
+        };
+        let mut data = AlignedBuf::zeroed(OBJECT_LEN as usize);
+        data.iter_mut().for_each(|b| *b = choices.below(256) as u8);
+        Load {
+            objects: (0..objects).map(object).collect(),
+            data: data.freeze(),
+            choices: choices.into(),
+            version: 1.into(),
+        }
+    }
+
+    async fn fill(&self, store: &InkStore) {
+        for pg in 0..PGS {
+            let cid = CollId::Pg(format!("1.{pg:x}").parse().expect("a PG"));
+            let mut t = Transaction::new();
+            t.mkcoll(&cid, 5).touch(&cid, &pgmeta(&cid));
+            store.submit(t).await.expect("mkcoll");
+        }
+        for (cid, oid) in &self.objects {
+            let mut t = Transaction::new();
+            t.write(cid, oid, 0, self.data.clone());
+            store.submit(t).await.expect("fill");
+        }
+    }
+
+    /// One 4 KiB overwrite at a random place.
+    fn transaction(&self) -> Transaction {
+        let mut choices = self.choices.borrow_mut();
+        let (cid, oid) = &self.objects[choices.below(self.objects.len() as u64) as usize];
+        let version = self.version.get();
+        self.version.set(version + 1);
+        let at = choices.below(OBJECT_LEN / 4096) * 4096;
+        let from = choices.below(OBJECT_LEN / 4096 - 1) as usize * 4096;
+        let meta = pgmeta(cid);
+        let mut t = Transaction::new();
+        t.write(cid, oid, at, self.data.slice(from..from + 4096));
+        let attrs = [("_", sample(250, version, &oid.hobj.name)), ("snapset", Bytes::from(vec![0; 31]))];
+        t.setattrs(cid, oid, attrs.map(|(k, v)| (BString::from(k), v)).into());
+        let key = |v: u64| BString::from(format!("0000000012.{v:020}"));
+        let entries: BTreeMap<_, _> = [
+            (key(version), sample(190, version, &oid.hobj.name)),
+            ("_fastinfo".into(), sample(186, version, b"")),
+        ]
+        .into();
+        t.omap_setkeys(cid, &meta, entries);
+        // Not the key of this PG, but as many as are set; trimmed as long as it is there.
+        if version > LOG_ENTRIES * PGS {
+            let old = version - LOG_ENTRIES * PGS;
+            t.omap_rmkeys(cid, &meta, (old..old + 2).map(key).collect::<BTreeSet<_>>());
+        }
+        t
+    }
+}
+
+/// Bytes like an object_info_t or pg_log_entry_t: mostly constant, with a name, a version, a
+/// request id and times in them, and a checksum at the end.
+fn sample(len: usize, version: u64, name: &[u8]) -> Bytes {
+    let mut bytes = vec![0x42; len];
+    bytes[20..20 + name.len()].copy_from_slice(name);
+    for (at, salt) in [(80, 1), (100, 1), (118, 7), (140, 13)] {
+        bytes[at..at + 8].copy_from_slice(&(version * salt).to_le_bytes());
+    }
+    let mut crc = Choices::new(version);
+    bytes[len - 4..].copy_from_slice(&(crc.below(1 << 32) as u32).to_le_bytes());
+    bytes.into()
+}
+
+fn pgmeta(cid: &CollId) -> GhObject {
+    let pg = cid.spg().expect("a PG's collection");
+    pg.pgmeta()
+}
+
+async fn measure(env: &Env, store: &Rc<InkStore>, load: &Rc<Load>, depth: u64, time: Duration) {
+    let ledger = store.device().ledger();
+    let snapshot = || WriteCause::ALL.map(|cause| ledger.written(cause));
+    let before = (snapshot(), ledger.writes(), ledger.syncs(), cpu(), env.now());
+    let deadline = env.now() + time;
+    let workers = (0..depth).map(|_| {
+        let (env, store, load) = (env.clone(), store.clone(), load.clone());
+        env.clone().spawn_with_handle(async move {
+            let (mut ops, mut worst) = (0, Duration::ZERO);
+            while env.now() < deadline {
+                let start = env.now();
+                store.submit(load.transaction()).await.expect("write");
+                worst = worst.max(env.now() - start);
+                ops += 1;
+            }
+            (ops, worst)
+        })
+    });
+    let workers: Vec<_> = workers.collect();
+    let (mut ops, mut worst) = (0_u64, Duration::ZERO);
+    for worker in workers {
+        let (n, slowest) = worker.await;
+        ops += n;
+        worst = worst.max(slowest);
+    }
+    let elapsed = (env.now() - before.4).as_secs_f64();
+    let cpu = (cpu() - before.3).as_secs_f64() * 1e6 / ops as f64;
+    let after = snapshot();
+    let client = ops as f64 * 4096.0;
+    let total: u64 = after.iter().zip(before.0).map(|(a, b)| a - b).sum();
+    println!(
+        "depth {depth:3}: {:7.0} op/s, {cpu:5.1} us CPU/op, WAF {:.3}, {:.2} writes and {:.2} syncs \
+         an op, slowest {worst:?}, {} MiB resident",
+        ops as f64 / elapsed,
+        total as f64 / client,
+        (ledger.writes() - before.1) as f64 / ops as f64,
+        (ledger.syncs() - before.2) as f64 / ops as f64,
+        resident_kib() >> 10,
+    );
+    for (cause, (a, b)) in WriteCause::ALL.iter().zip(after.iter().zip(before.0)) {
+        if a - b > 0 {
+            let bytes = (a - b) as f64 / ops as f64;
+            println!("           {:10} {bytes:8.1} bytes an op", cause.name());
+        }
+    }
+}
+
+async fn reads(env: &Env, store: &Rc<InkStore>, load: &Rc<Load>) {
+    let before = (cpu(), env.now());
+    let deadline = env.now() + Duration::from_secs(2);
+    let workers: Vec<_> = (0..32_u64)
+        .map(|worker| {
+            let (env, store, load) = (env.clone(), store.clone(), load.clone());
+            env.clone().spawn_with_handle(async move {
+                let (mut choices, mut ops) = (Choices::new(worker), 0_u64);
+                while env.now() < deadline {
+                    let pick = choices.below(load.objects.len() as u64) as usize;
+                    let (cid, oid) = &load.objects[pick];
+                    let at = choices.below(OBJECT_LEN / 4096) * 4096;
+                    let data = store.read(cid, oid, at, 4096).await.expect("read");
+                    assert_eq!(data.len(), 4096);
+                    ops += 1;
+                }
+                ops
+            })
+        })
+        .collect();
+    let mut ops = 0;
+    for worker in workers {
+        ops += worker.await;
+    }
+    let us = (cpu() - before.0).as_secs_f64() * 1e6 / ops as f64;
+    let rate = ops as f64 / (env.now() - before.1).as_secs_f64();
+    println!("reads of 4 KiB, depth 32: {rate:.0} op/s, {us:.1} us CPU/op");
+}
+
+/// CPU time of the process, all threads, user and system.
+fn cpu() -> Duration {
+    let stat = std::fs::read_to_string("/proc/self/stat").expect("/proc is mounted");
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
+    let ticks: u64 = fields[11..13].iter().map(|f| f.parse::<u64>().expect("ticks")).sum();
+    Duration::from_millis(ticks * 10)
+}
+
+fn resident_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("/proc is mounted");
+    let line = status.lines().find(|l| l.starts_with("VmRSS:")).unwrap_or("");
+    line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).unwrap_or(0)
+}
