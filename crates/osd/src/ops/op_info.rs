@@ -6,6 +6,30 @@ use types::Errno;
 use types::osd::OsdOp;
 use types::osd::ops::{self, message_flags, watch_op};
 
+/// Classes that may be loaded, and that the plain right `x` allows (osd_class_load_list and
+/// osd_class_default_list, the same by default).
+const LOADED_CLASSES: [&str; 19] = [
+    "cephfs",
+    "hello",
+    "journal",
+    "lock",
+    "log",
+    "numops",
+    "otp",
+    "rbd",
+    "refcount",
+    "rgw",
+    "rgw_gc",
+    "timeindex",
+    "user",
+    "version",
+    "cas",
+    "cmpomap",
+    "queue",
+    "2pc_queue",
+    "fifo",
+];
+
 /// A class method in a vector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClassUse {
@@ -17,7 +41,7 @@ pub struct ClassUse {
     pub read: bool,
     /// Whether the method writes.
     pub write: bool,
-    /// Whether the class is one that the plain right `x` allows (osd_class_default_list, `*`).
+    /// Whether the class is one that the plain right `x` allows (osd_class_default_list).
     pub allowed: bool,
 }
 
@@ -51,7 +75,7 @@ pub struct OpInfo {
 
 impl OpInfo {
     /// What the vector may do; an errno to answer at once if it does nothing (`EINVAL`) or calls
-    /// what does not exist (`EOPNOTSUPP`).
+    /// what does not exist (`EOPNOTSUPP`, `EPERM`).
     pub fn of(ops: &[OsdOp], flags: u32) -> Result<OpInfo, Errno> {
         let mut info = OpInfo {
             force_rwordered: flags & message_flags::RWORDERED != 0,
@@ -93,7 +117,17 @@ impl OpInfo {
         let class_end = usize::from(args.class_len);
         let method_end = class_end + usize::from(args.method_len);
         let names = op.indata.get(..method_end).ok_or(Errno::EINVAL)?;
-        let class = cls::class(&names[..class_end]).ok_or(Errno::EOPNOTSUPP)?;
+        let class = cls::class(&names[..class_end]).ok_or_else(|| {
+            // A class that may be loaded and is not there, or one that may not be loaded.
+            let may_load = LOADED_CLASSES
+                .iter()
+                .any(|name| name.as_bytes() == &names[..class_end]);
+            if may_load {
+                Errno::EOPNOTSUPP
+            } else {
+                Errno::EPERM
+            }
+        })?;
         let method =
             cls::method(&names[..class_end], &names[class_end..]).ok_or(Errno::EOPNOTSUPP)?;
         self.class_read |= method.flags.reads();
@@ -103,7 +137,7 @@ impl OpInfo {
             method: method.name,
             read: method.flags.reads(),
             write: method.flags.writes(),
-            allowed: true,
+            allowed: LOADED_CLASSES.contains(&class.name),
         });
         Ok(())
     }

@@ -87,7 +87,8 @@ impl OpContext {
         }
         self.num_read += 1;
         let store = self.pg.store().clone();
-        let (offset, len) = (extent.offset, extent.length);
+        let offset = extent.offset;
+        let len = extent.length.min(self.obs.oi.size.saturating_sub(offset));
         let extents = match len {
             0 => Vec::new(),
             _ => store.extents(&self.coll, &self.goid, offset, len).await?,
@@ -113,9 +114,11 @@ impl OpContext {
     pub(super) async fn op_mapext(&mut self, extent: &ExtentArgs, out: &mut BufferList) -> Step {
         self.num_read += 1;
         let store = self.pg.store().clone();
-        let len = match extent.length {
-            0 => self.obs.oi.size.saturating_sub(extent.offset),
-            len => len,
+        let left = self.obs.oi.size.saturating_sub(extent.offset);
+        let len = if extent.length == 0 {
+            left
+        } else {
+            extent.length.min(left)
         };
         let extents = match len {
             0 => Vec::new(),

@@ -322,8 +322,9 @@ fn unknown_and_tier_ops() {
             &b"\0"[..]
         );
         assert_eq!(OpInfo::of(&[], 0), Err(Errno::EINVAL));
+        assert_eq!(OpInfo::of(&[call("none", "x", b"")], 0), Err(Errno::EPERM));
         assert_eq!(
-            OpInfo::of(&[call("none", "x", b"")], 0),
+            OpInfo::of(&[call("rbd", "x", b"")], 0),
             Err(Errno::EOPNOTSUPP)
         );
         assert_eq!(

@@ -3,6 +3,7 @@
 mod classes;
 mod copying;
 mod data;
+mod fuzz;
 mod keys;
 mod listing;
 mod locking;
@@ -136,7 +137,7 @@ impl TestPg {
         self.tids.set(self.tids.get() + 1);
         Request {
             oid: oid(name),
-            info: OpInfo::of(&ops, flags).unwrap(),
+            info: OpInfo::of(&ops, flags).unwrap_or_default(),
             ops,
             snapc: SnapContext::default(),
             mtime: UTime::new(1_600_000_000, 0),
