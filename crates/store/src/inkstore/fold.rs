@@ -20,6 +20,12 @@ struct Fold {
 impl Inner {
     /// Runs until the store is closed or fails.
     pub(super) async fn fold_loop(self: Rc<Inner>) {
+        self.fold_until_closed().await;
+        self.core.borrow_mut().folding = false;
+        self.progress.notify_all();
+    }
+
+    async fn fold_until_closed(self: &Rc<Inner>) {
         loop {
             let waiting = || {
                 let core = self.core.borrow();
@@ -34,7 +40,7 @@ impl Inner {
                 core.next_fold()
             };
             let Some(fold) = fold else { continue };
-            let guard = ReadGuard::begin(&self);
+            let guard = ReadGuard::begin(self);
             let Fold {
                 slot,
                 uid,

@@ -95,6 +95,7 @@ struct Core {
     failed: Option<StoreError>,
     closing: bool,
     committing: bool,
+    folding: bool,
 }
 
 impl fmt::Debug for InkStore {
@@ -388,9 +389,11 @@ impl ObjectStore for InkStore {
             inner.core.borrow_mut().closing = true;
             inner.work.notify_all();
             inner.folding.notify_all();
+            // Afterwards no task holds the device any more.
+            let busy = |core: &Core| core.committing || core.folding;
             inner
                 .progress
-                .until(|| !inner.core.borrow().committing)
+                .until(|| !busy(&inner.core.borrow()))
                 .await;
             result
         })

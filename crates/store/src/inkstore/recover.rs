@@ -153,6 +153,7 @@ pub(super) async fn mount(device: &BlockDevice) -> Result<Core, StoreError> {
         failed: None,
         closing: false,
         committing: true,
+        folding: true,
     })
 }
 

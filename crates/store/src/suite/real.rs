@@ -53,6 +53,8 @@ async fn history(env: Env, path: PathBuf) {
         assert_eq!(model.compare(&*store).await, Ok(()), "round {round}");
         assert_eq!(store.fsck(true).await.unwrap().errors, Vec::<String>::new());
         store.close().await.unwrap();
+        // The file is locked as long as a store holds it.
+        drop(store);
         let device = BlockDevice::open(&env, &path, OpenBlock::default()).unwrap();
         store = Rc::new(InkStore::mount(env.clone(), device).await.unwrap());
         assert_eq!(model.compare(&*store).await, Ok(()), "reopened after round {round}");
