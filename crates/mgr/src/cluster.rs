@@ -1,19 +1,34 @@
-//! What is known of the cluster: statistics by PG and OSD, maps, the monitors' findings.
+//! What is known of the cluster: statistics by PG and OSD, the services, the monitors' findings
+//! (`src/mgr/ClusterState.cc`, `PGMapUpdater` of `src/mon/PGMap.cc` at v16.2).
+//!
+//! Reports and maps change the pending step only; [`Cluster::apply`] makes it the next version, at
+//! every tick and soon after something that users wait for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
+use maps::pgmap::{DeltaSettings, PgMap, PgMapIncremental};
 use maps::{OsdMap, ServiceMap};
 use messages::{MMgrDigest, MMgrOpen, MPGStats, MPGStatsAck};
-use types::osd::{OsdStat, PgStat};
-use types::{PgId, UTime};
+use types::osd::{PgStat, pg_state};
+use types::{OsdId, PgId, UTime};
+
+/// After this many report periods what OSDs have not told is no longer waited for.
+const READY_AFTER_PERIODS: u32 = 4;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Cluster {
-    pub(crate) pg_stat: BTreeMap<PgId, PgStat>,
-    pub(crate) osd_stat: BTreeMap<i32, OsdStat>,
+    pub(crate) pg_map: PgMap,
+    /// One entry at most for each PG and OSD.
+    pending: PgMapIncremental,
     pub(crate) service_map: ServiceMap,
+    /// Newer than what the monitors have.
+    pub(crate) service_map_dirty: bool,
     pub(crate) digest: MMgrDigest,
+    reported: BTreeSet<OsdId>,
+    /// Every OSD that is up has reported (or it took too long): the sums may be shown.
+    pub(crate) ready: bool,
 }
 
 /// What is taken in from a report.
@@ -23,32 +38,119 @@ pub(crate) fn ack_of(stats: &MPGStats) -> MPGStatsAck {
 }
 
 impl Cluster {
+    fn stat_of(&self, pgid: PgId) -> Option<&PgStat> {
+        self.pending.pg_stat_updates.get(&pgid).or_else(|| self.pg_map.pg_stat.get(&pgid))
+    }
+
     /// Takes an OSD's report; true when it changes what the monitors should know at once.
-    pub(crate) fn ingest(&mut self, osd: i32, stats: &MPGStats, map: &OsdMap, _: UTime) -> bool {
-        let new_osd = self.osd_stat.insert(osd, stats.osd_stat.clone()).is_none();
-        let mut changed = new_osd;
+    pub(crate) fn ingest(&mut self, osd: OsdId, stats: &MPGStats, map: &OsdMap) -> bool {
+        if !map.exists(osd) {
+            return false;
+        }
+        let mut changed = self.reported.insert(osd);
+        self.pending.osd_stat_rm.remove(&osd);
+        self.pending.osd_stat_updates.insert(osd, stats.osd_stat.clone());
+        for (pool, statfs) in &stats.pool_stat {
+            if map.pool(*pool).is_some() {
+                self.pending.pool_statfs_updates.insert((*pool, osd), *statfs);
+            }
+        }
         for (pgid, stat) in &stats.pg_stat {
-            if map.epoch != 0 && !map.pg_exists(*pgid) {
+            if !map.pg_exists(*pgid) {
                 continue;
             }
-            let old = self.pg_stat.get(pgid);
+            let old = self.stat_of(*pgid);
             if old.is_some_and(|old| old.reported() > stat.reported()) {
                 continue;
             }
             changed |= old.is_none_or(|old| old.state != stat.state);
-            self.pg_stat.insert(*pgid, stat.clone());
+            self.pending.pg_remove.remove(pgid);
+            self.pending.pg_stat_updates.insert(*pgid, stat.clone());
         }
         changed
     }
 
-    pub(crate) fn on_osdmap(&mut self, map: &OsdMap) {
-        self.pg_stat.retain(|pgid, _| map.pg_exists(*pgid));
-        self.osd_stat.retain(|osd, _| map.exists(*osd));
+    /// New PGs are unknown until somebody reports them; those of gone pools and of OSDs that are
+    /// out are forgotten; those whose primary is down are stale.
+    pub(crate) fn on_osdmap(&mut self, map: &OsdMap, now: UTime) {
+        let pending = &mut self.pending;
+        pending.osdmap_epoch = map.epoch;
+        let gone = |pgid: &PgId| !map.pg_exists(*pgid);
+        pending.pg_stat_updates.retain(|pgid, _| !gone(pgid));
+        pending.pg_remove.extend(self.pg_map.pg_stat.keys().filter(|pgid| gone(pgid)));
+        let forgotten = |osd: OsdId| !map.exists(osd) || map.is_out(osd);
+        pending.osd_stat_updates.retain(|osd, _| !forgotten(*osd));
+        let out = self.pg_map.osd_stat.keys().filter(|osd| forgotten(**osd));
+        pending.osd_stat_rm.extend(out);
+        self.reported.retain(|osd| map.is_up(*osd));
+        for (id, pool) in &map.pools {
+            let known = self.pg_map.digest.num_pg_by_pool.get(id).copied().unwrap_or(0);
+            if known == i64::from(pool.pg_num) {
+                continue;
+            }
+            for seed in 0..pool.pg_num {
+                let pgid = PgId::new(*id as u64, seed);
+                if self.pg_map.pg_stat.contains_key(&pgid) {
+                    continue;
+                }
+                self.pending.pg_remove.remove(&pgid);
+                self.pending
+                    .pg_stat_updates
+                    .entry(pgid)
+                    .or_insert_with(|| unknown_since(map.modified));
+            }
+        }
+        self.mark_stale(map, now);
+    }
+
+    fn mark_stale(&mut self, map: &OsdMap, now: UTime) {
+        let stale = |stat: &PgStat| {
+            stat.state & pg_state::STALE == 0
+                && stat.acting_primary >= 0
+                && map.is_down(stat.acting_primary)
+        };
+        let mark = |stat: &mut PgStat| {
+            stat.state |= pg_state::STALE;
+            stat.last_unstale = now;
+        };
+        for stat in self.pending.pg_stat_updates.values_mut().filter(|stat| stale(stat)) {
+            mark(stat);
+        }
+        for (pgid, stat) in self.pg_map.pg_stat.iter().filter(|(_, stat)| stale(stat)) {
+            let gone = self.pending.pg_remove.contains(pgid);
+            if !gone && !self.pending.pg_stat_updates.contains_key(pgid) {
+                let mut stat = stat.clone();
+                mark(&mut stat);
+                self.pending.pg_stat_updates.insert(*pgid, stat);
+            }
+        }
+    }
+
+    /// Makes what is pending the next version.
+    pub(crate) fn apply(&mut self, now: UTime, settings: DeltaSettings) {
+        let mut step = std::mem::take(&mut self.pending);
+        step.stamp = now;
+        self.pg_map.apply(&step, settings);
+    }
+
+    /// Whether the sums are worth telling; `active_for`: how long this manager has been active.
+    pub(crate) fn check_ready(&mut self, map: &OsdMap, active_for: Duration, period: Duration) {
+        let all = map.epoch != 0 && map.up_osds().all(|osd| self.reported.contains(&osd));
+        self.ready |= all || active_for > period * READY_AFTER_PERIODS;
+    }
+
+    /// Everything reported to this process is forgotten: it is no longer the active manager.
+    pub(crate) fn reset(&mut self) {
+        *self = Cluster {
+            service_map: std::mem::take(&mut self.service_map),
+            ..Cluster::default()
+        };
     }
 
     pub(crate) fn on_service_map(&mut self, map: ServiceMap) {
-        if map.epoch > self.service_map.epoch {
+        if map.epoch >= self.service_map.epoch {
             self.service_map = map;
+            self.service_map_dirty = false;
         }
     }
 
@@ -56,10 +158,14 @@ impl Cluster {
         self.digest = digest;
     }
 
+    /// A service's daemon has come.
     pub(crate) fn service_daemon(&mut self, gid: u64, open: &MMgrOpen, now: UTime) {
         let Some((metadata, _)) = &open.service else { return };
         let map = &mut self.service_map;
-        map.epoch += 1;
+        if !self.service_map_dirty {
+            map.epoch += 1;
+        }
+        self.service_map_dirty = true;
         map.modified = now;
         let service = map.services.entry(open.service_name.clone()).or_default();
         let daemon = service.daemons.entry(open.daemon_name.clone()).or_default();
@@ -67,5 +173,57 @@ impl Cluster {
         daemon.start_epoch = map.epoch;
         daemon.start_stamp = now;
         daemon.metadata.clone_from(metadata);
+    }
+
+    /// A service's daemon says goodbye.
+    pub(crate) fn service_gone(&mut self, service: &str, daemon: &str, now: UTime) {
+        let map = &mut self.service_map;
+        let Some(entry) = map.services.get_mut(service) else { return };
+        if entry.daemons.remove(daemon).is_none() {
+            return;
+        }
+        if entry.daemons.is_empty() {
+            map.services.remove(service);
+        }
+        if !self.service_map_dirty {
+            map.epoch += 1;
+        }
+        self.service_map_dirty = true;
+        map.modified = now;
+    }
+
+    /// PGs by OSD, from what is shown.
+    pub(crate) fn pgs_of(&self, osd: OsdId) -> BTreeSet<PgId> {
+        self.pg_map.pg_by_osd.get(&osd).cloned().unwrap_or_default()
+    }
+
+    /// PGs by the wish of a filter.
+    pub(crate) fn pgs(
+        &self,
+        wanted: impl Fn(PgId, &PgStat) -> bool,
+    ) -> BTreeMap<PgId, &PgStat> {
+        self.pg_map
+            .pg_stat
+            .iter()
+            .filter(|(pgid, stat)| wanted(**pgid, stat))
+            .map(|(pgid, stat)| (*pgid, stat))
+            .collect()
+    }
+}
+
+fn unknown_since(stamp: UTime) -> PgStat {
+    PgStat {
+        last_fresh: stamp,
+        last_active: stamp,
+        last_change: stamp,
+        last_peered: stamp,
+        last_clean: stamp,
+        last_unstale: stamp,
+        last_undegraded: stamp,
+        last_fullsized: stamp,
+        last_scrub_stamp: stamp,
+        last_deep_scrub_stamp: stamp,
+        last_clean_scrub_stamp: stamp,
+        ..PgStat::default()
     }
 }

@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
+use std::time::Duration;
 
 use auth::Keyring;
 use bytes::Bytes;
@@ -19,6 +20,7 @@ use messages::{
 };
 use monclient::{MonClient, MonEvents, OsdMaps, Settings};
 use msgr::{Connection, Dispatcher, Incoming, Messenger, Policies, Policy};
+use types::UTime;
 use types::entity::{EntityName, MDS, MGR, MON, OSD};
 
 use crate::MgrError;
@@ -39,6 +41,8 @@ pub struct Mgr {
     pub(crate) daemons: RefCell<Daemons>,
     /// This process is the active manager and serves.
     pub(crate) active: Cell<bool>,
+    /// When it became so (`env.now()`).
+    pub(crate) active_since: Cell<Duration>,
     /// Wakes the beacon and the report before their time.
     pub(crate) beacon_now: Notify,
     pub(crate) report_now: Notify,
@@ -78,6 +82,7 @@ impl Mgr {
             cluster: RefCell::default(),
             daemons: RefCell::default(),
             active: Cell::new(false),
+            active_since: Cell::default(),
             beacon_now: Notify::default(),
             report_now: Notify::default(),
             stopped: Cell::new(false),
@@ -155,9 +160,15 @@ impl Mgr {
         if news {
             tracing::info!("mgr.{} is {}", self.id(), if ours { "active" } else { "standby" });
             self.active.set(ours);
-            if !ours {
+            if ours {
+                self.active_since.set(self.env.now());
+                let now = UTime::from_duration(self.env.wall_clock());
+                self.cluster.borrow_mut().on_osdmap(&self.osdmaps.current(), now);
+                self.report_now.notify_all();
+            } else {
                 // Daemons go to the new active one by themselves when this one is silent.
                 self.close_daemons();
+                self.cluster.borrow_mut().reset();
             }
         }
         if news || (ours && !shown) {
@@ -187,7 +198,7 @@ impl Mgr {
     }
 
     fn update_service(&self, con: &Connection, open: &MMgrOpen) {
-        let now = types::UTime::from_duration(self.env.wall_clock());
+        let now = UTime::from_duration(self.env.wall_clock());
         let mut cluster = self.cluster.borrow_mut();
         cluster.service_daemon(con.peer_global_id(), open, now);
         self.report_now.notify_all();
@@ -202,9 +213,8 @@ impl Mgr {
         if !fsid.is_zero() && stats.fsid != fsid {
             return;
         }
-        let now = types::UTime::from_duration(self.env.wall_clock());
         let map = self.osdmaps.current();
-        let news = self.cluster.borrow_mut().ingest(osd, &stats, &map, now);
+        let news = self.cluster.borrow_mut().ingest(osd, &stats, &map);
         if news {
             self.report_now.notify_all();
         }
@@ -234,8 +244,9 @@ impl Dispatcher for Dispatch {
             MOSDMap::TYPE if con.peer_kind() == MON => {
                 if let Some(m) = logged(MOSDMap::decode(raw), kind) {
                     let maps = mgr.osdmaps.take(&mgr.monc, &m, false);
+                    let now = UTime::from_duration(mgr.env.wall_clock());
                     if let Some(map) = maps.last() {
-                        mgr.cluster.borrow_mut().on_osdmap(map);
+                        mgr.cluster.borrow_mut().on_osdmap(map, now);
                         mgr.report_now.notify_all();
                     }
                 }
@@ -266,6 +277,8 @@ impl Dispatcher for Dispatch {
             MMgrClose::TYPE => {
                 if let Some(key) = con.session::<DaemonKey>() {
                     mgr.daemons.borrow_mut().close(&key);
+                    let now = UTime::from_duration(mgr.env.wall_clock());
+                    mgr.cluster.borrow_mut().service_gone(&key.kind, &key.name, now);
                 }
             }
             MPGStats::TYPE if mgr.active.get() => {

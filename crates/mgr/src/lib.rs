@@ -8,7 +8,9 @@ mod commands;
 mod daemon;
 mod daemons;
 mod error;
+mod health;
 mod report;
+mod text;
 
 pub use daemon::Mgr;
 pub use error::MgrError;

@@ -1,13 +1,69 @@
-//! Reports to the monitors: sums, findings, services.
+//! Reports to the monitors: sums, findings, services. One every `mgr_tick_period`, and one soon
+//! after something that users wait for (a PG's state, an OSD's first report).
 
 use std::rc::Rc;
+use std::time::Duration;
+
+use denc::Writer;
+use maps::pgmap::DeltaSettings;
+use messages::{MMonMgrReport, Message};
+use types::UTime;
 
 use crate::daemon::Mgr;
+use crate::health;
+
+/// News wait this long for others.
+const GATHER: Duration = Duration::from_millis(20);
 
 /// Runs until the manager stops.
 pub(crate) async fn run(mgr: Rc<Mgr>) {
     while !mgr.stopped.get() {
         let period = mgr.config.duration("mgr_tick_period");
-        let _ = mgr.env.timeout(period, mgr.report_now.notified()).await;
+        if mgr.env.timeout(period, mgr.report_now.notified()).await.is_ok() {
+            mgr.env.sleep(GATHER).await;
+        }
+        if mgr.active.get() && !mgr.stopped.get() {
+            tick(&mgr);
+        }
+    }
+}
+
+/// How rates are smoothed, from the options.
+fn smoothing(mgr: &Mgr) -> DeltaSettings {
+    DeltaSettings {
+        smooth_intervals: usize::try_from(mgr.config.uint("mon_stat_smooth_intervals"))
+            .unwrap_or(6),
+        reset_interval_secs: mgr.config.float("mon_delta_reset_interval") as u32,
+    }
+}
+
+fn tick(mgr: &Mgr) {
+    let now = UTime::from_duration(mgr.env.wall_clock());
+    let map = mgr.osdmaps.current();
+    let period = mgr.config.duration("mgr_stats_period");
+    let active_for = mgr.env.now().saturating_sub(mgr.active_since.get());
+    let mut cluster = mgr.cluster.borrow_mut();
+    cluster.apply(now, smoothing(mgr));
+    cluster.check_ready(&map, active_for, period);
+    if !cluster.ready {
+        return;
+    }
+    let mut checks = health::of_pgs(&cluster.pg_map, &map, &mgr.config, now);
+    health::of_daemons(&mgr.daemons.borrow(), &mut checks);
+    let mut digest = Writer::new();
+    digest.put(&cluster.pg_map.digest_for(&map));
+    let mut services = Writer::new();
+    if cluster.service_map_dirty {
+        services.put(&cluster.service_map);
+    }
+    let report = MMonMgrReport {
+        health_checks: checks,
+        service_map: services.into_bytes(),
+        gid: mgr.monc.global_id(),
+        pg_map_digest: digest.into_bytes(),
+        ..MMonMgrReport::default()
+    };
+    if mgr.monc.session().is_some() {
+        mgr.monc.send(report.encode());
     }
 }
