@@ -712,38 +712,49 @@ impl CrushMap {
         Ok(())
     }
 
-    /// What each device may get of a rule's data, as fractions that add up to 1: the weights
-    /// below all that the rule takes.
-    pub fn rule_weights(&self, rule: i32) -> BTreeMap<i32, f64> {
-        let mut shares: BTreeMap<i32, f64> = BTreeMap::new();
+    /// What share of a rule's data each device gets: for each bucket the rule takes, the weights
+    /// below it as fractions of their sum. In single precision, as Ceph computes space from it.
+    pub fn rule_weights(&self, rule: i32) -> BTreeMap<i32, f32> {
+        let mut shares: BTreeMap<i32, f32> = BTreeMap::new();
         let Some(rule) = self.rule(rule) else {
             return shares;
         };
         for step in rule.steps.iter().filter(|s| s.op == op::TAKE) {
-            let mut below: BTreeMap<i32, f64> = BTreeMap::new();
-            if step.arg1 >= 0 {
-                below.insert(step.arg1, 1.0);
+            let (below, sum) = if step.arg1 >= 0 {
+                (BTreeMap::from([(step.arg1, 1.0)]), 1.0)
             } else {
-                for id in self.subtree(step.arg1) {
-                    for (item, weight) in self
-                        .bucket(id)
-                        .map(Bucket::weighted_items)
-                        .unwrap_or_default()
-                    {
-                        if item >= 0 && weight > 0 {
-                            *below.entry(item).or_default() += f64::from(weight) / 65536.0;
-                        }
-                    }
-                }
-            }
-            let sum: f64 = below.values().sum();
-            for (device, weight) in below {
-                *shares.entry(device).or_default() += weight / sum;
+                self.device_weights_under(step.arg1)
+            };
+            for (device, weight) in &below {
+                *shares.entry(*device).or_default() += *weight / sum;
             }
         }
-        let sum: f64 = shares.values().sum();
-        shares.values_mut().for_each(|share| *share /= sum);
         shares
+    }
+
+    /// The weights of the devices below a bucket, level by level, and their sum.
+    fn device_weights_under(&self, root: i32) -> (BTreeMap<i32, f32>, f32) {
+        let (mut weights, mut sum) = (BTreeMap::new(), 0.0);
+        let mut todo = std::collections::VecDeque::from([root]);
+        let mut seen = std::collections::BTreeSet::new();
+        while let Some(bucket) = todo.pop_front() {
+            if !seen.insert(bucket) {
+                continue;
+            }
+            for (item, weight) in self
+                .bucket(bucket)
+                .map(Bucket::weighted_items)
+                .unwrap_or_default()
+            {
+                if item >= 0 {
+                    weights.insert(item, weight as f32);
+                    sum += weight as f32;
+                } else {
+                    todo.push_back(item);
+                }
+            }
+        }
+        (weights, sum)
     }
 }
 

@@ -23,6 +23,9 @@ fn corpus() -> Option<PathBuf> {
 /// Objects whose file holds the tail of a longer one it was written over: name, true length.
 const OVERWRITTEN: [(&str, usize); 1] = [("f97d85482139c3de61f9ec00522b6bd6", 94)];
 
+/// Types with hash tables, which Ceph writes in the tables' order.
+const HASHED: [&str; 2] = ["PGMap", "PGMapDigest"];
+
 /// Checks every object of a type; how many there are.
 fn check<T: Denc>(dir: &std::path::Path) -> usize {
     let mut files: Vec<PathBuf> = std::fs::read_dir(dir)
@@ -37,11 +40,20 @@ fn check<T: Denc>(dir: &std::path::Path) -> usize {
         }
         let value =
             T::from_bytes_exact(&bytes).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
-        assert!(
-            value.to_bytes() == bytes,
-            "{}: encodes otherwise",
-            file.display()
-        );
+        let again = value.to_bytes();
+        if HASHED.iter().any(|name| dir.ends_with(name)) {
+            // Its hash tables come out in our order: the same entries, so the same length, and
+            // from then on the same bytes.
+            assert_eq!(
+                again.len(),
+                bytes.len(),
+                "{}: encodes otherwise",
+                file.display()
+            );
+            assert!(T::from_bytes_exact(&again).unwrap().to_bytes() == again);
+        } else {
+            assert!(again == bytes, "{}: encodes otherwise", file.display());
+        }
         damage::<T>(&bytes);
     }
     files.len()
@@ -102,6 +114,9 @@ corpus_types![
     ("ServiceMap", maps::ServiceMap),
     ("ServiceMap::Service", maps::servicemap::Service),
     ("ServiceMap::Daemon", maps::servicemap::ServiceDaemon),
+    ("PGMap", maps::PgMap),
+    ("PGMapDigest", maps::PgMapDigest),
+    ("PGMapDigest::pg_count", maps::pgmap::PgCount),
     ("health_check_map_t", maps::HealthCheckMap),
     ("health_check_t", maps::HealthCheck),
 ];
