@@ -1,5 +1,5 @@
 //! Ceph's own tools against our messenger and our cephx: a monitor that knows nothing but what a
-//! client asks at its start. `CEPH_TOOLS=1` says that `ceph` and `rados` are installed; without it
+//! client asks at its start, and an OSD that opens tickets and answers `tell`. `CEPH_TOOLS=1` says that `ceph` and `rados` are installed; without it
 //! the test says so and passes.
 
 use std::cell::Cell;
@@ -17,11 +17,13 @@ use bytes::Bytes;
 use denc::Denc;
 use env::Env;
 use env::real::Runtime;
-use maps::{MgrMap, MonInfo, MonMap, OsdMap};
+use maps::osdmap::osd_state;
+use maps::{MgrMap, MonInfo, MonMap, OsdInfo, OsdMap, OsdXinfo};
 use messages::{
-    MConfig, MMgrMap, MMonCommand, MMonCommandAck, MMonGetMap, MMonMap, MMonSubscribe, MOSDMap,
-    MPing, Message,
+    MCommand, MCommandReply, MConfig, MMgrMap, MMonCommand, MMonCommandAck, MMonGetMap,
+    MMonGetVersion, MMonGetVersionReply, MMonMap, MMonSubscribe, MOSDMap, MPing, Message,
 };
+use msgr::exchange::{BelievingExchange, ServiceExchange};
 use msgr::{
     Accepted, AuthServer, Config, Connection, Dispatcher, Incoming, Messenger, Policies, Policy,
     ServerExchange, ServerStep, SessionKeys, Stranger,
@@ -113,8 +115,56 @@ impl ServerExchange for Exchange {
     }
 }
 
+struct ByTicket {
+    env: Env,
+    keys: Rc<KeyServer>,
+    method: u32,
+}
+
+impl AuthServer for ByTicket {
+    fn allowed_methods(&self, _: u8) -> Vec<u32> {
+        vec![self.method]
+    }
+    fn accept(&self, _: Stranger, method: u32) -> Result<Box<dyn ServerExchange>, AuthError> {
+        Ok(if method == METHOD_NONE {
+            Box::new(BelievingExchange)
+        } else {
+            Box::new(ServiceExchange::new(self.keys.clone(), self.env.clone()))
+        })
+    }
+}
+
+/// Answers `tell`.
+struct Osd;
+
+impl Dispatcher for Osd {
+    fn on_message(&self, con: &Connection, incoming: Incoming) {
+        let raw = incoming.into_message();
+        if raw.header.kind != MCommand::TYPE {
+            return;
+        }
+        let name = con.peer_auth_name().unwrap().to_string();
+        let command = MCommand::decode(&raw).unwrap();
+        let outb = if command.cmd[0].contains("get_command_descriptions") {
+            Bytes::from_static(DESCRIPTIONS)
+        } else {
+            Bytes::from(format!("{name} {}\n", con.peer_caps().text().unwrap()))
+        };
+        let reply = MCommandReply {
+            outb,
+            ..MCommandReply::default()
+        };
+        con.send(reply.encode().with_tid(raw.header.tid));
+    }
+}
+
+const DESCRIPTIONS: &[u8] = br#"{"cmd000": {"sig": ["version"], "help": "h", "module": "mon",
+    "perm": "r", "flags": 0}, "cmd001": {"sig": ["fsid"], "help": "h", "module": "mon",
+    "perm": "r", "flags": 0}}"#;
+
 struct Mon {
     monmap: Bytes,
+    osd: AddrVec,
     sessions: Cell<usize>,
     ids: std::cell::RefCell<Vec<u64>>,
 }
@@ -151,11 +201,7 @@ impl Dispatcher for Mon {
                             map: MgrMap::default(),
                         })),
                         "osdmap" => {
-                            let map = OsdMap {
-                                fsid: FSID,
-                                epoch: 1,
-                                ..OsdMap::default()
-                            };
+                            let map = osdmap(&self.osd);
                             let maps = BTreeMap::from([(1, map.encode_with_crc().0)]);
                             con.send(Message::encode(&MOSDMap {
                                 fsid: FSID,
@@ -172,19 +218,47 @@ impl Dispatcher for Mon {
             MMonCommand::TYPE => {
                 let cmd = MMonCommand::decode(&raw).unwrap().cmd;
                 let outb = if cmd[0].contains("get_command_descriptions") {
-                    r#"{"cmd000": {"sig": ["fsid"], "help": "h", "module": "mon", "perm": "r", "flags": 0}}"#
+                    Bytes::from_static(DESCRIPTIONS)
                 } else {
-                    "the answer\n"
+                    Bytes::from_static(b"the answer\n")
                 };
                 let ack = MMonCommandAck {
                     cmd,
-                    outb: outb.into(),
+                    outb,
                     ..MMonCommandAck::default()
                 };
                 con.send(Message::encode(&ack).with_tid(tid));
             }
+            MMonGetVersion::TYPE => {
+                let asked = <MMonGetVersion as Message>::decode(&raw).unwrap();
+                con.send(Message::encode(&MMonGetVersionReply {
+                    handle: asked.handle,
+                    version: 1,
+                    oldest_version: 1,
+                }));
+            }
             kind => eprintln!("message of type {kind}"),
         }
+    }
+}
+
+/// A map with one OSD, up and in, and no pool.
+fn osdmap(addrs: &AddrVec) -> OsdMap {
+    OsdMap {
+        fsid: FSID,
+        epoch: 1,
+        max_osd: 1,
+        osd_state: vec![osd_state::EXISTS | osd_state::UP],
+        osd_weight: vec![0x10000],
+        client_addrs: vec![addrs.clone()],
+        cluster_addrs: vec![addrs.clone()],
+        hb_back_addrs: vec![addrs.clone()],
+        hb_front_addrs: vec![addrs.clone()],
+        osd_info: vec![OsdInfo::default()],
+        osd_xinfo: vec![OsdXinfo::default()],
+        osd_uuid: vec![FSID],
+        require_osd_release: 16,
+        ..OsdMap::default()
     }
 }
 
@@ -218,6 +292,7 @@ fn serve(methods: Vec<u32>, modes: Vec<u32>, extra: &str, tools: &[&[&str]]) -> 
             .apply(&KeyIncrement::SetRotating(rotated))
             .unwrap();
         keys.data.apply(&KeyIncrement::Add(name, auth)).unwrap();
+        let secrets = keys.clone();
         let next_id = Rc::new(Cell::new(4100));
         let auth = Rc::new(MonAuth {
             env: env.clone(),
@@ -243,8 +318,21 @@ fn serve(methods: Vec<u32>, modes: Vec<u32>, extra: &str, tools: &[&[&str]]) -> 
             public_addrs: AddrVec::of(addr),
             ..MonInfo::default()
         });
+        let policy = Policy::stateless_registered_server()
+            .requiring(types::features::REQUIRED_OF_CLIENT)
+            .throttled(500 << 20, 256);
+        let config = Config::new(EntityName::osd(0), 4711, Policies::new(policy));
+        let osd = Messenger::new(env.clone(), config);
+        osd.set_auth_server(Rc::new(ByTicket {
+            env: env.clone(),
+            keys: Rc::new(secrets),
+            method: methods[0],
+        }));
+        osd.set_dispatcher(Rc::new(Osd));
+        osd.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let mon = Rc::new(Mon {
             monmap: monmap.to_bytes(),
+            osd: osd.addrs(),
             sessions: Cell::new(0),
             ids: Default::default(),
         });
@@ -294,6 +382,7 @@ fn serve(methods: Vec<u32>, modes: Vec<u32>, extra: &str, tools: &[&[&str]]) -> 
         }
         assert!(mon.sessions.get() > 0);
         messenger.shutdown();
+        osd.shutdown();
         let _ = std::fs::remove_dir_all(&dir);
         printed
     })
@@ -307,16 +396,25 @@ fn tools_exist() -> bool {
     set
 }
 
-const TOOLS: [&[&str]; 3] = [
+const TOOLS: [&[&str]; 4] = [
     &["ceph", "ping", "mon.a"],
     &["ceph", "--connect-timeout", "10", "fsid"],
     &["rados", "lspools"],
+    &[
+        "ceph",
+        "--connect-timeout",
+        "10",
+        "tell",
+        "osd.0",
+        "version",
+    ],
 ];
 
 fn check(printed: &[String]) {
     assert!(printed[0].contains("HEALTH_OK"), "{printed:?}");
     assert!(printed[1].contains("the answer"), "{printed:?}");
     assert_eq!(printed[2], "");
+    assert!(printed[3].starts_with("client.admin"), "{printed:?}");
 }
 
 #[test]
@@ -332,7 +430,7 @@ fn cephx_in_crc_mode() {
         check(&serve(
             vec![METHOD_CEPHX],
             vec![MODE_CRC, MODE_SECURE],
-            "ms_mon_client_mode = crc",
+            "ms_mon_client_mode = crc\nms_client_mode = secure",
             &TOOLS,
         ));
     }
