@@ -255,7 +255,7 @@ fn injectargs(config: &Config, map: &CommandMap) -> CommandReply {
     let (mut outs, mut bad) = (String::new(), None);
     while let Some(word) = words.next() {
         let Some(body) = word.strip_prefix("--") else {
-            bad.get_or_insert((EINVAL, format!("failed to parse arguments: {word}")));
+            bad.get_or_insert((EINVAL, format!(" failed to parse arguments: {word}\n")));
             continue;
         };
         let (name, value) = match body.split_once('=') {
@@ -289,7 +289,7 @@ fn injectargs(config: &Config, map: &CommandMap) -> CommandReply {
                 );
             }
             Err(SetError::Unknown) => {
-                bad.get_or_insert((EINVAL, format!("failed to parse arguments: {word}")));
+                bad.get_or_insert((EINVAL, format!(" failed to parse arguments: {word}\n")));
             }
             Err(SetError::Value(error)) => {
                 bad.get_or_insert((EINVAL, error.to_string()));

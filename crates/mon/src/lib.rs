@@ -1,1 +1,41 @@
-//! See docs/architecture.md.
+//! The monitor: cluster maps, keys, options and the cluster log, kept in a replicated log; and
+//! the commands by which operators read and change them.
+//!
+//! [`MonCore`] is the monitor without I/O: events in, effects out (`core.rs`). [`Log`] is where it
+//! commits. [`Mon`] is the daemon: it listens, authenticates, and performs the effects.
+//!
+//! | part | files |
+//! |---|---|
+//! | core | `core.rs event.rs session.rs subs.rs dispatch.rs caps.rs` |
+//! | storage | `log.rs layout.rs mkfs.rs` |
+//! | services | `monmap.rs osd/ auth.rs config_db.rs clog.rs mgr.rs stat.rs health.rs` |
+//! | commands | `commands/`, `commands.tsv` |
+//! | daemon | `shell/` |
+
+mod auth;
+mod caps;
+mod clog;
+mod commands;
+mod config_db;
+mod core;
+mod crush_edit;
+mod dispatch;
+mod dump;
+mod event;
+mod health;
+mod layout;
+mod log;
+mod mgr;
+mod mkfs;
+mod monmap;
+mod osd;
+mod session;
+mod shell;
+mod stat;
+mod subs;
+
+pub use crate::core::{FillRandom, Identity, LoadError, MonCore};
+pub use event::{Effect, Event, Now, Peer, SessionId};
+pub use log::{LocalLog, Log};
+pub use mkfs::{MkfsError, mkfs};
+pub use shell::{Mon, StartError};

@@ -1,0 +1,265 @@
+//! The cluster log: lines from all daemons, kept for `log last`, passed on to who watches
+//! (`src/mon/LogMonitor.cc` at v16.2).
+
+use std::collections::{BTreeMap, VecDeque};
+
+use denc::Denc;
+use messages::{LogEntry, MLog, MLogAck};
+use store::Kv;
+use types::{AuthEntityName, EntityName, RawMessage, entity};
+
+use crate::core::{LoadError, MonCore};
+use crate::event::SessionId;
+use crate::event::wire;
+use crate::layout::{self, LOGM};
+
+/// Lines kept, of all channels together.
+const LINES_MAX: usize = 10_000;
+/// Lines of one message taken; the rest of it is dropped.
+const LINES_PER_MESSAGE_MAX: usize = 4096;
+
+/// Priorities, by number.
+pub(crate) const DEBUG: u16 = 0;
+pub(crate) const INFO: u16 = 1;
+pub(crate) const SECURITY: u16 = 2;
+pub(crate) const WARN: u16 = 3;
+pub(crate) const ERROR: u16 = 4;
+
+/// The log as kept in memory, the newest [`LINES_MAX`] lines.
+#[derive(Debug, Default)]
+pub(crate) struct ClusterLog {
+    /// Lines with their numbers, ascending.
+    lines: VecDeque<(u64, LogEntry)>,
+    /// Number of the newest line; 0 if there is none.
+    last: u64,
+    /// Lines up to this number are in the log.
+    encoded: u64,
+    /// Newest line taken of each sender, so that a line sent again is not taken twice.
+    seen: BTreeMap<String, u64>,
+    own_seq: u64,
+}
+
+impl ClusterLog {
+    pub(crate) fn load(kv: &dyn Kv) -> Result<ClusterLog, LoadError> {
+        let mut log = ClusterLog::default();
+        for (key, value) in layout::all(kv, LOGM)? {
+            let number = u64::from_str_radix(&key, 16).map_err(|_| LoadError::Inconsistent {
+                what: format!("logm/{key}"),
+            })?;
+            let entry = LogEntry::from_bytes(&value).map_err(|error| LoadError::Decode {
+                what: format!("logm/{key}"),
+                error,
+            })?;
+            log.last = number;
+            log.lines.push_back((number, entry));
+        }
+        log.encoded = log.last;
+        Ok(log)
+    }
+
+    /// The newest `max` lines of at least this priority, of one channel or of all, oldest first.
+    pub(crate) fn newest(&self, max: usize, prio: u16, channel: &str) -> Vec<&LogEntry> {
+        let mut lines: Vec<&LogEntry> = self
+            .lines
+            .iter()
+            .rev()
+            .map(|(_, entry)| entry)
+            .filter(|e| e.prio >= prio && (channel == "*" || e.channel == channel))
+            .take(max)
+            .collect();
+        lines.reverse();
+        lines
+    }
+
+    /// Lines numbered from `from` on.
+    pub(crate) fn since(&self, from: u64) -> impl Iterator<Item = &(u64, LogEntry)> {
+        let start = self.lines.partition_point(|(number, _)| *number < from);
+        self.lines.range(start..)
+    }
+
+    pub(crate) fn last(&self) -> u64 {
+        self.last
+    }
+
+    fn push(&mut self, entry: LogEntry) {
+        self.last += 1;
+        self.lines.push_back((self.last, entry));
+    }
+}
+
+/// The priority of a level's name.
+pub(crate) fn level_prio(name: &str) -> Option<u16> {
+    Some(match name {
+        "debug" => DEBUG,
+        "info" => INFO,
+        "sec" => SECURITY,
+        "warn" => WARN,
+        "error" => ERROR,
+        _ => return None,
+    })
+}
+
+/// The letters of a priority in a printed line.
+fn prio_tag(prio: u16) -> &'static str {
+    match prio {
+        DEBUG => "[DBG]",
+        INFO => "[INF]",
+        SECURITY => "[SEC]",
+        WARN => "[WRN]",
+        ERROR => "[ERR]",
+        _ => "[???]",
+    }
+}
+
+/// A line as `log last` prints it.
+pub(crate) fn line_text(e: &LogEntry) -> String {
+    format!(
+        "{} {} ({}) {} : {} {} {}",
+        e.stamp,
+        e.name,
+        e.rank,
+        e.seq,
+        e.channel,
+        prio_tag(e.prio),
+        e.msg
+    )
+}
+
+/// Writes a line's fields.
+pub(crate) fn dump_line(f: &mut command::Formatter, e: &LogEntry) {
+    f.object("entry", |f| {
+        f.dump_stream("name", &e.name);
+        f.dump_stream("rank", e.rank);
+        crate::dump::addrvec(f, "addrs", &e.addrs);
+        f.dump_stream("stamp", e.stamp);
+        f.dump_unsigned("seq", e.seq);
+        f.dump_string("channel", &e.channel);
+        f.dump_string("priority", prio_tag(e.prio));
+        f.dump_string("message", &e.msg);
+    });
+}
+
+impl MonCore {
+    /// Lines from a daemon or client.
+    pub(crate) fn on_log(&mut self, from: SessionId, raw: &RawMessage, m: MLog) {
+        let Some(session) = self.sessions.get(&from) else {
+            return;
+        };
+        if !session.caps.allows(&session.peer, "log", "w") {
+            return;
+        }
+        let addrs = session.peer.addrs.clone();
+        let Some(last) = m.entries.last().map(|e| (e.seq, e.channel.clone())) else {
+            return;
+        };
+        for mut entry in m.entries.into_iter().take(LINES_PER_MESSAGE_MAX) {
+            let sender = format!("{}/{}", entry.rank, addrs);
+            let seen = self.clog.seen.entry(sender).or_default();
+            if entry.seq <= *seen {
+                continue;
+            }
+            *seen = entry.seq;
+            if entry.addrs.is_empty() {
+                entry.addrs = addrs.clone();
+            }
+            self.clog.push(entry);
+            self.mark_dirty();
+        }
+        // Senders come and go; what they had sent before is not worth remembering for ever.
+        while self.clog.seen.len() > 10_000 {
+            self.clog.seen.pop_first();
+        }
+        let ack = MLogAck {
+            fsid: self.monmap.fsid,
+            last: last.0,
+            channel: last.1,
+        };
+        self.send(from, wire(&ack).with_tid(raw.header.tid));
+    }
+
+    /// A line of the monitor's own.
+    pub(crate) fn log_own(&mut self, channel: &str, prio: u16, text: impl Into<String>) {
+        self.clog.own_seq += 1;
+        let entry = LogEntry {
+            rank: EntityName::mon(self.rank()),
+            addrs: self.own_addrs(),
+            stamp: self.now.wall,
+            seq: self.clog.own_seq,
+            prio,
+            msg: text.into(),
+            channel: channel.to_string(),
+            name: AuthEntityName::new(entity::MON, self.identity.name.clone()),
+        };
+        self.clog.push(entry);
+        self.mark_dirty();
+    }
+
+    /// A line on behalf of a client (`ceph log`).
+    pub(crate) fn log_for(&mut self, session: SessionId, channel: &str, prio: u16, text: String) {
+        let Some(peer) = self.sessions.get(&session).map(|s| s.peer.clone()) else {
+            return;
+        };
+        self.clog.own_seq += 1;
+        let entry = LogEntry {
+            rank: peer.name,
+            addrs: peer.addrs.clone(),
+            stamp: self.now.wall,
+            seq: 0,
+            prio,
+            msg: text,
+            channel: channel.to_string(),
+            name: peer.auth_name.clone(),
+        };
+        self.clog.push(entry);
+        self.mark_dirty();
+    }
+
+    /// Puts new lines into the batch and drops old ones.
+    pub(crate) fn encode_clog(&mut self) {
+        let from = self.clog.encoded + 1;
+        let new: Vec<(u64, bytes::Bytes)> = self
+            .clog
+            .since(from)
+            .map(|(n, e)| (*n, e.to_bytes()))
+            .collect();
+        self.clog.encoded = self.clog.last;
+        let mut dropped = Vec::new();
+        while self.clog.lines.len() > LINES_MAX {
+            if let Some((number, _)) = self.clog.lines.pop_front() {
+                dropped.push(number);
+            }
+        }
+        let batch = self.batch();
+        for (number, bytes) in new {
+            batch.put(layout::numbered(LOGM, "", number), bytes);
+        }
+        for number in dropped {
+            batch.delete(layout::numbered(LOGM, "", number));
+        }
+    }
+
+    /// Sends new lines to a session that watches the log; `next` is the first it wants.
+    pub(crate) fn publish_log(&mut self, id: SessionId, level: &str, next: u64) -> u64 {
+        let Some(prio) = level_prio(level) else {
+            return next;
+        };
+        // A subscriber that does not say from where on gets what comes from now.
+        let from = if next == 0 { self.clog.last + 1 } else { next };
+        let entries: Vec<LogEntry> = self
+            .clog
+            .since(from)
+            .map(|(_, entry)| entry)
+            .filter(|entry| entry.prio >= prio)
+            .cloned()
+            .collect();
+        if !entries.is_empty() {
+            let m = MLog {
+                paxos: messages::PaxosHeader::at(self.clog.last),
+                fsid: self.monmap.fsid,
+                entries,
+            };
+            self.send_now(id, wire(&m));
+        }
+        self.clog.last + 1
+    }
+}

@@ -1,0 +1,106 @@
+//! One command under way: its arguments, who asks, and how its handler answers.
+
+use bytes::Bytes;
+use command::{BadArgument, CommandMap, CommandReply, Format, Formatter};
+use store::KvError;
+use types::Errno;
+
+use crate::event::SessionId;
+
+/// A command as its handler gets it.
+#[derive(Debug, Clone)]
+pub(crate) struct Cmd {
+    pub(crate) session: SessionId,
+    pub(crate) prefix: String,
+    pub(crate) map: CommandMap,
+    /// What was given with `-i`.
+    pub(crate) input: Bytes,
+    pub(crate) format: Format,
+    /// `client.admin`, for the log.
+    pub(crate) who: String,
+}
+
+impl Cmd {
+    /// A text argument.
+    pub(crate) fn string(&self, key: &str) -> Result<String, Refusal> {
+        Ok(self.map.string(key)?)
+    }
+
+    /// Output in the form asked for: `data` when structured, else `plain`.
+    pub(crate) fn output(
+        &self,
+        data: impl FnOnce(&mut Formatter),
+        plain: impl FnOnce() -> String,
+    ) -> CommandReply {
+        if self.format.is_plain() {
+            return CommandReply::data(plain());
+        }
+        self.structured(data)
+    }
+
+    /// Structured output whatever the form asked for (pretty JSON for plain).
+    pub(crate) fn structured(&self, data: impl FnOnce(&mut Formatter)) -> CommandReply {
+        let mut f = Formatter::new(self.format);
+        data(&mut f);
+        CommandReply::formatted(f)
+    }
+
+    /// The same, but compact JSON for plain: commands of which Ceph prints it so.
+    pub(crate) fn compact(&self, data: impl FnOnce(&mut Formatter)) -> CommandReply {
+        let format = if self.format.is_plain() {
+            Format::Json
+        } else {
+            self.format
+        };
+        let mut f = Formatter::new(format);
+        data(&mut f);
+        CommandReply::formatted(f)
+    }
+}
+
+/// How a handler answers.
+pub(crate) type CmdResult = Result<CommandReply, Refusal>;
+
+/// A handler's early end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The command fails.
+    Error { errno: Errno, text: String },
+    /// It collides with a change under way: once that is committed, it is tried again.
+    Retry,
+}
+
+/// A failure with a text.
+pub(crate) fn fail<T>(errno: Errno, text: impl Into<String>) -> Result<T, Refusal> {
+    Err(refuse(errno, text))
+}
+
+/// A failure as a value.
+pub(crate) fn refuse(errno: Errno, text: impl Into<String>) -> Refusal {
+    Refusal::Error {
+        errno,
+        text: text.into(),
+    }
+}
+
+/// Success with a status text.
+pub(crate) fn say(text: impl Into<String>) -> CmdResult {
+    Ok(CommandReply::text(text))
+}
+
+/// Success without a word.
+pub(crate) fn done() -> CmdResult {
+    Ok(CommandReply::default())
+}
+
+impl From<BadArgument> for Refusal {
+    fn from(error: BadArgument) -> Refusal {
+        refuse(Errno::EINVAL, error.to_string())
+    }
+}
+
+impl From<KvError> for Refusal {
+    fn from(error: KvError) -> Refusal {
+        refuse(Errno::EIO, error.to_string())
+    }
+}

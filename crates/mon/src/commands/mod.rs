@@ -1,0 +1,296 @@
+//! Commands: from the message to the handler and back.
+//!
+//! A command is looked up in the table (`commands.tsv`, with the manager's added), the sender's
+//! capabilities are checked against its module and permissions, it is handled, written to the
+//! audit log if it changes something, and answered once everything it rests on is committed.
+
+mod auth;
+mod cmd;
+mod config;
+mod config_key;
+mod tmp;
+use tmp::df;
+pub(crate) use tmp::pool_avail;
+//TMP mod crush;
+//TMP mod crush_rule;
+//TMP mod df;
+mod fs;
+mod log;
+mod mgr;
+mod mon;
+//TMP mod osd_change;
+//TMP mod osd_create;
+//TMP mod osd_flags;
+mod osd_misc;
+mod osd_query;
+//TMP mod osd_tree;
+mod pool;
+//TMP mod pool_set;
+//TMP mod report;
+mod status;
+mod tell;
+
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use command::{ArgValue, CommandMap, CommandReply, CommandTable, Signature};
+use messages::{MMonCommand, MMonCommandAck, PaxosHeader};
+use types::{Errno, RawMessage};
+
+pub(crate) use cmd::{Cmd, CmdResult, Refusal, fail, refuse};
+
+use crate::clog::{DEBUG, INFO};
+use crate::core::MonCore;
+use crate::event::SessionId;
+use crate::event::wire;
+
+thread_local! {
+    static TABLE: OnceCell<Rc<CommandTable>> = const { OnceCell::new() };
+}
+
+/// The monitor's own commands.
+pub(crate) fn table() -> Rc<CommandTable> {
+    TABLE.with(|cell| {
+        cell.get_or_init(|| {
+            let mut table = CommandTable::new();
+            for line in include_str!("../commands.tsv").lines() {
+                let mut fields = line.split('\t');
+                let mut field = || fields.next().unwrap_or("");
+                let (sig, module, perm, flags, help) =
+                    (field(), field(), field(), field(), field());
+                let flags = flags.parse().unwrap_or(0);
+                table.push(Signature::new(sig, help, module, perm, flags));
+            }
+            Rc::new(table)
+        })
+        .clone()
+    })
+}
+
+impl MonCore {
+    /// A command from a client or daemon.
+    pub(crate) fn on_mon_command(&mut self, from: SessionId, raw: &RawMessage, m: MMonCommand) {
+        let reply = if m.fsid != self.monmap.fsid {
+            Some(CommandReply::error(Errno::EPERM.0, "wrong fsid"))
+        } else {
+            self.run_command(from, raw, &m)
+        };
+        let Some(reply) = reply else { return };
+        let ack = MMonCommandAck {
+            paxos: PaxosHeader::at(self.version_for(&m.cmd)),
+            rc: reply.rc,
+            outs: reply.outs,
+            cmd: m.cmd,
+            outb: reply.outb,
+        };
+        self.send(from, wire(&ack).with_tid(raw.header.tid));
+    }
+
+    /// Version of the map a command read or changed: what the asker may wait for.
+    fn version_for(&self, cmd: &[String]) -> u64 {
+        let map = CommandMap::parse(cmd).unwrap_or_default();
+        match map.prefix().split(' ').next() {
+            Some("osd" | "pg") => {
+                u64::from(self.osd.map.epoch) + u64::from(self.is_osdmap_pending())
+            }
+            Some("mgr") => self.mgr.map.epoch.into(),
+            _ => u64::from(self.monmap.epoch),
+        }
+    }
+
+    /// The answer; `None` if the command is to be tried again later.
+    fn run_command(
+        &mut self,
+        from: SessionId,
+        raw: &RawMessage,
+        m: &MMonCommand,
+    ) -> Option<CommandReply> {
+        let error = |errno: Errno, text: &str| Some(CommandReply::error(errno.0, text));
+        let map = match CommandMap::parse(&m.cmd) {
+            Ok(map) => map,
+            Err(what) => return error(Errno::EINVAL, &what.to_string()),
+        };
+        if !map.has_prefix() {
+            return error(Errno::EINVAL, "command prefix not found");
+        }
+        let prefix = map.prefix().to_string();
+        if prefix.is_empty() {
+            return error(Errno::EINVAL, "command prefix must not be empty");
+        }
+        if prefix == "get_command_descriptions" {
+            return Some(self.descriptions());
+        }
+        let session = self.sessions.get(&from)?;
+        let peer = session.peer.clone();
+        let table = table();
+        let Some(signature) = find(&table, &map).or_else(|| self.find_mgr(&prefix)) else {
+            return error(Errno::EINVAL, "command not known");
+        };
+        if signature.has_flag(command::FLAG_OBSOLETE) {
+            return error(
+                Errno::EOPNOTSUPP,
+                "command is obsolete; please check usage and/or man page",
+            );
+        }
+        let arguments = arguments(&map);
+        let audit = format!(
+            "from='{} {}' entity='{}' cmd={}",
+            peer.name,
+            peer.socket_addr,
+            peer.auth_name,
+            audit_text(&m.cmd)
+        );
+        let allowed = session.caps.allows_command(
+            &peer,
+            &signature.module,
+            &prefix,
+            &arguments,
+            &signature.perm,
+        );
+        if !allowed {
+            self.log_own("audit", INFO, format!("{audit}:  access denied"));
+            return error(Errno::EACCES, "access denied");
+        }
+        if signature.has_flag(command::FLAG_MGR) {
+            // Tools send these to the manager themselves.
+            return error(Errno::EOPNOTSUPP, "the manager answers this command");
+        }
+        let changes = signature.perm.contains('w');
+        let prio = if changes { INFO } else { DEBUG };
+        if changes {
+            self.log_own("audit", prio, format!("{audit}: dispatch"));
+        }
+        let cmd = Cmd {
+            session: from,
+            format: map.format(),
+            who: peer.auth_name.to_string(),
+            input: m.input.clone(),
+            prefix,
+            map,
+        };
+        let result = match cmd.map.check(&signature) {
+            Ok(()) => self.dispatch_command(&cmd),
+            Err(bad) => Err(bad.into()),
+        };
+        let reply = match result {
+            Ok(reply) => reply,
+            Err(Refusal::Retry) => {
+                self.retry(from, raw.clone());
+                return None;
+            }
+            Err(Refusal::Error { errno, text }) => CommandReply::error(errno.0, text),
+        };
+        if changes && reply.rc == 0 && self.is_pending() {
+            self.log_own("audit", prio, format!("{audit}: finished"));
+        }
+        Some(reply)
+    }
+
+    fn dispatch_command(&mut self, cmd: &Cmd) -> CmdResult {
+        let mut words = cmd.prefix.split(' ');
+        let (first, second) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
+        match (first, second) {
+            ("auth", _) => self.cmd_auth(cmd),
+            ("config", _) => self.cmd_config(cmd),
+            ("config-key", _) => self.cmd_config_key(cmd),
+            ("osd", "pool") => self.cmd_pool(cmd),
+            ("osd", "crush") => self.cmd_crush(cmd),
+            ("osd", "setcrushmap" | "getcrushmap") => self.cmd_crush(cmd),
+            ("osd" | "pg", _) => self.cmd_osd(cmd),
+            ("mgr", _) => self.cmd_mgr(cmd),
+            ("mon", _) => self.cmd_mon(cmd),
+            ("fs" | "mds", _) => self.cmd_fs(cmd),
+            ("log", _) => self.cmd_log(cmd),
+            (
+                "health" | "status" | "df" | "features" | "fsid" | "versions" | "node" | "report",
+                _,
+            )
+            | ("quorum_status" | "time-sync-status" | "tell", _) => self.cmd_status(cmd),
+            _ => self.cmd_own(cmd),
+        }
+    }
+
+    fn descriptions(&self) -> CommandReply {
+        let mut all = CommandTable::new();
+        // The manager's come first, as they do in Ceph.
+        self.mgr.commands.iter().for_each(|c| all.push(c.clone()));
+        table().iter().for_each(|c| all.push(c.clone()));
+        CommandReply::data(all.descriptions(command::Format::Json, true))
+    }
+
+    fn find_mgr(&self, prefix: &str) -> Option<Signature> {
+        self.mgr
+            .commands
+            .iter()
+            .find(|c| c.prefix() == prefix)
+            .cloned()
+    }
+}
+
+/// The command of that prefix; of several, the one whose required arguments are given.
+fn find(table: &CommandTable, map: &CommandMap) -> Option<Signature> {
+    let mut first = None;
+    for command in table.iter().filter(|c| c.prefix() == map.prefix()) {
+        let fits = command
+            .args()
+            .all(|arg| !arg.required || map.contains(&arg.name));
+        if fits && command.args().count() > 0 {
+            let mut named = map
+                .iter()
+                .filter(|(key, _)| !matches!(*key, "prefix" | "format"));
+            let known = |key: &str| command.args().any(|arg| arg.name == key);
+            if named.all(|(key, _)| known(key) || key == "target") {
+                return Some(command.clone());
+            }
+        }
+        first.get_or_insert(command);
+    }
+    first.cloned()
+}
+
+/// Arguments as capabilities see them: text, by name.
+fn arguments(map: &CommandMap) -> BTreeMap<String, String> {
+    map.iter()
+        .filter(|(key, _)| !matches!(*key, "prefix" | "format"))
+        .map(|(key, value)| {
+            let text = match value {
+                ArgValue::String(text) => text.clone(),
+                ArgValue::Bool(b) => b.to_string(),
+                ArgValue::Int(n) => n.to_string(),
+                ArgValue::Float(n) => command::format_stream_float(*n),
+                ArgValue::Strings(texts) => texts.join(","),
+                ArgValue::Ints(ns) => ns.iter().map(i64::to_string).collect::<Vec<_>>().join(","),
+                ArgValue::Floats(ns) => {
+                    let texts: Vec<String> = ns
+                        .iter()
+                        .map(|n| command::format_stream_float(*n))
+                        .collect();
+                    texts.join(",")
+                }
+            };
+            (key.to_string(), text)
+        })
+        .collect()
+}
+
+/// The command for the audit log; values of options and keys are left out.
+fn audit_text(cmd: &[String]) -> String {
+    let map = CommandMap::parse(cmd).unwrap_or_default();
+    match map.prefix() {
+        "config set" | "config-key set" | "config-key put" | "auth add" => {
+            let mut shown: Vec<String> = Vec::new();
+            for (key, value) in arguments(&map) {
+                let hidden = matches!(key.as_str(), "value" | "val");
+                shown.push(format!(
+                    "\"{key}\":\"{}\"",
+                    if hidden { "..." } else { &value }
+                ));
+            }
+            format!("[{{\"prefix\":\"{}\",{}}}]", map.prefix(), shown.join(","))
+        }
+        _ => format!("{cmd:?}").replace("\\\"", "\""),
+    }
+}
+
+pub(crate) use tell::admin_table;

@@ -1,0 +1,608 @@
+//! The OSD map in its plain form, and commands on single placement groups, blocklist and profiles.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use command::format_stream_float;
+use maps::osdmap::{WEIGHT_IN, osd_state, osdmap_flags};
+use maps::pool::{PoolOpt, pool_opts};
+use maps::{OsdMap, PgPool};
+use types::{AddrType, EntityAddr, Errno, OsdId, PgId, UTime};
+
+use super::cmd::{Cmd, CmdResult, Refusal, done, fail, refuse, say};
+use super::osd_query::{osd_list, parse_osd_id};
+use crate::core::MonCore;
+
+/// The map as `osd dump` prints it.
+pub(crate) fn osdmap_text(map: &OsdMap) -> String {
+    let mut out = String::new();
+    let float = |n: f32| format_stream_float(f64::from(n));
+    let _ = writeln!(out, "epoch {}\nfsid {}", map.epoch, map.fsid);
+    let _ = writeln!(out, "created {}\nmodified {}", map.created, map.modified);
+    let _ = writeln!(out, "flags {}", osdmap_flags::names(map.flags).join(","));
+    let _ = writeln!(out, "crush_version {}", map.crush_version);
+    let _ = writeln!(out, "full_ratio {}", float(map.full_ratio));
+    let _ = writeln!(out, "backfillfull_ratio {}", float(map.backfillfull_ratio));
+    let _ = writeln!(out, "nearfull_ratio {}", float(map.nearfull_ratio));
+    if map.require_min_compat_client > 0 {
+        let name = crate::dump::release_name(map.require_min_compat_client);
+        let _ = writeln!(out, "require_min_compat_client {name}");
+    }
+    let _ = writeln!(out, "min_compat_client {}", min_compat_client(map));
+    if map.require_osd_release > 0 {
+        let name = crate::dump::release_name(map.require_osd_release);
+        let _ = writeln!(out, "require_osd_release {name}");
+    }
+    let _ = writeln!(out, "stretch_mode_enabled {}", map.stretch_mode_enabled);
+    for (id, pool) in &map.pools {
+        out.push_str(&pool_text(map, *id, pool));
+    }
+    let _ = writeln!(out, "max_osd {}", map.max_osd);
+    for osd in map.osds() {
+        let _ = writeln!(out, "{}", osd_line(map, osd));
+    }
+    for (pgid, osds) in &map.pg_upmap {
+        let _ = writeln!(out, "pg_upmap {pgid} {}", osd_list(osds));
+    }
+    for (pgid, pairs) in &map.pg_upmap_items {
+        let flat: Vec<OsdId> = pairs.iter().flat_map(|(a, b)| [*a, *b]).collect();
+        let _ = writeln!(out, "pg_upmap_items {pgid} {}", osd_list(&flat));
+    }
+    for (pgid, osds) in &map.pg_temp {
+        let _ = writeln!(out, "pg_temp {pgid} {}", osd_list(osds));
+    }
+    for (pgid, osd) in &map.primary_temp {
+        let _ = writeln!(out, "primary_temp {pgid} {osd}");
+    }
+    for (addr, until) in &map.blocklist {
+        let _ = writeln!(out, "blocklist {} expires {until}", addr.legacy_text());
+    }
+    out
+}
+
+/// The oldest client release that can use the map.
+pub(crate) fn min_compat_client(map: &OsdMap) -> &'static str {
+    let upmap = !map.pg_upmap.is_empty() || !map.pg_upmap_items.is_empty();
+    if upmap || map.crush.choose_args.len() > 1 || map.crush.choose_args.keys().any(|k| *k >= 0) {
+        return "luminous";
+    }
+    let t = &map.crush.tunables;
+    if t.chooseleaf_stable != 0 {
+        "jewel"
+    } else if map
+        .crush
+        .each_bucket()
+        .any(|b| b.algorithm() == crush::Algorithm::Straw2)
+    {
+        "hammer"
+    } else if t.chooseleaf_vary_r != 0 {
+        "firefly"
+    } else {
+        "bobtail"
+    }
+}
+
+/// A pool's lines in `osd dump` and `osd pool ls detail`.
+pub(crate) fn pool_text(map: &OsdMap, id: i64, p: &PgPool) -> String {
+    let mut out = String::new();
+    let name = map.pool_names.get(&id).map_or("<unknown>", String::as_str);
+    let _ = write!(out, "pool {id} '{name}' {}", p.type_name());
+    if p.is_erasure() {
+        let _ = write!(out, " profile {}", p.erasure_code_profile);
+    }
+    let _ = write!(
+        out,
+        " size {} min_size {} crush_rule {} object_hash rjenkins pg_num {} pgp_num {}",
+        p.size, p.min_size, p.crush_rule, p.pg_num, p.pgp_num
+    );
+    if p.pg_num_target != p.pg_num {
+        let _ = write!(out, " pg_num_target {}", p.pg_num_target);
+    }
+    if p.pgp_num_target != p.pgp_num {
+        let _ = write!(out, " pgp_num_target {}", p.pgp_num_target);
+    }
+    if p.pg_num_pending != p.pg_num {
+        let _ = write!(out, " pg_num_pending {}", p.pg_num_pending);
+    }
+    let mode = ["off", "warn", "on"][usize::from(p.pg_autoscale_mode.min(2))];
+    let _ = write!(out, " autoscale_mode {mode} last_change {}", p.last_change);
+    let resend = [
+        p.last_force_op_resend,
+        p.last_force_op_resend_prenautilus,
+        p.last_force_op_resend_preluminous,
+    ];
+    if resend.iter().any(|epoch| *epoch != 0) {
+        let _ = write!(out, " lfor {}/{}/{}", resend[0], resend[1], resend[2]);
+    }
+    if p.auid != 0 {
+        let _ = write!(out, " owner {}", p.auid);
+    }
+    if p.flags != 0 {
+        let _ = write!(out, " flags {}", p.flags_text());
+    }
+    if p.quota_max_bytes != 0 {
+        let _ = write!(out, " max_bytes {}", p.quota_max_bytes);
+    }
+    if p.quota_max_objects != 0 {
+        let _ = write!(out, " max_objects {}", p.quota_max_objects);
+    }
+    if !p.tiers.is_empty() {
+        let tiers: Vec<String> = p.tiers.iter().map(u64::to_string).collect();
+        let _ = write!(out, " tiers {}", tiers.join(","));
+    }
+    if p.tier_of >= 0 {
+        let _ = write!(out, " tier_of {}", p.tier_of);
+    }
+    if p.read_tier >= 0 {
+        let _ = write!(out, " read_tier {}", p.read_tier);
+    }
+    if p.write_tier >= 0 {
+        let _ = write!(out, " write_tier {}", p.write_tier);
+    }
+    if p.target_max_bytes != 0 {
+        let _ = write!(out, " target_bytes {}", p.target_max_bytes);
+    }
+    if p.target_max_objects != 0 {
+        let _ = write!(out, " target_objects {}", p.target_max_objects);
+    }
+    let _ = write!(out, " stripe_width {}", p.stripe_width);
+    if p.expected_num_objects != 0 {
+        let _ = write!(out, " expected_num_objects {}", p.expected_num_objects);
+    }
+    if p.fast_read {
+        let _ = write!(out, " fast_read 1");
+    }
+    out.push_str(&opts_text(p));
+    if !p.application_metadata.is_empty() {
+        let apps: Vec<&str> = p.application_metadata.keys().map(String::as_str).collect();
+        let _ = write!(out, " application {}", apps.join(","));
+    }
+    out.push('\n');
+    for snap in p.snaps.values() {
+        let _ = writeln!(out, "\tsnap {} '{}' {}", snap.snapid, snap.name, snap.stamp);
+    }
+    if let Some(queue) = map.removed_snaps_queue.get(&id) {
+        if !queue.is_empty() {
+            let parts: Vec<String> = queue
+                .iter()
+                .map(|(start, len)| format!("{start:x}~{len:x}"))
+                .collect();
+            let _ = writeln!(out, "\tremoved_snaps_queue [{}]", parts.join(","));
+        }
+    }
+    out
+}
+
+/// Options of a pool that are set, by name.
+fn opts_text(p: &PgPool) -> String {
+    let mut shown: BTreeMap<&str, String> = BTreeMap::new();
+    for (name, key, _) in pool_opts::NAMES {
+        let Some(value) = p.opts.0.get(&key) else {
+            continue;
+        };
+        let text = match value {
+            PoolOpt::Str(text) => text.clone(),
+            PoolOpt::Int(n) => n.to_string(),
+            PoolOpt::Double(n) => format_stream_float(*n),
+        };
+        shown.insert(name, text);
+    }
+    shown
+        .into_iter()
+        .map(|(name, text)| format!(" {name} {text}"))
+        .collect()
+}
+
+/// An OSD's line in `osd dump`.
+pub(crate) fn osd_line(map: &OsdMap, osd: OsdId) -> String {
+    let info = map.info(osd).copied().unwrap_or_default();
+    let share = |n: u32| format_stream_float(f64::from(n as f32 / WEIGHT_IN as f32));
+    let mut out = format!(
+        "osd.{osd} {} {} weight {}",
+        if map.is_up(osd) { "up  " } else { "down" },
+        if map.is_in(osd) { "in " } else { "out" },
+        share(map.weight(osd))
+    );
+    let affinity = map.primary_affinity(osd);
+    if affinity != WEIGHT_IN {
+        let _ = write!(out, " primary_affinity {}", share(affinity));
+    }
+    let _ = write!(
+        out,
+        " up_from {} up_thru {} down_at {} last_clean_interval [{},{})",
+        info.up_from, info.up_thru, info.down_at, info.last_clean_begin, info.last_clean_end
+    );
+    if info.lost_at != 0 {
+        let _ = write!(out, " lost_at {}", info.lost_at);
+    }
+    let addrs = map.addrs(osd).cloned().unwrap_or_default();
+    let cluster = map.cluster_addrs_of(osd).cloned().unwrap_or_default();
+    let _ = write!(
+        out,
+        " {addrs} {cluster} {}",
+        osd_state::names(map.state(osd)).join(",")
+    );
+    if !map.uuid(osd).is_zero() {
+        let _ = write!(out, " {}", map.uuid(osd));
+    }
+    out
+}
+
+/// Seconds an address stays blocked unless said otherwise are configured.
+fn blocklist_addr(cmd: &Cmd) -> Result<(EntityAddr, String), Refusal> {
+    let text = cmd.string("addr")?;
+    let mut text = text.trim().to_string();
+    let range = cmd.map.opt_string("range")?.is_some_and(|r| r == "range");
+    if range {
+        return fail(Errno::EOPNOTSUPP, "ranges of addresses cannot be blocked");
+    }
+    let bad = |text: &str| refuse(Errno::EINVAL, format!("unable to parse address {text}"));
+    // A bare host stands for everything on it.
+    if !text.contains('/') {
+        let has_port = text.parse::<std::net::SocketAddr>().is_ok();
+        text = if has_port {
+            format!("{text}/0")
+        } else {
+            format!("{text}:0/0")
+        };
+    }
+    let addr = EntityAddr::parse(&text, AddrType::Any).map_err(|_| bad(&text))?;
+    let addr = addr.as_any();
+    let shown = addr.legacy_text().to_string();
+    Ok((addr, shown))
+}
+
+impl MonCore {
+    pub(crate) fn cmd_osd_misc(&mut self, cmd: &Cmd) -> CmdResult {
+        match cmd.prefix.as_str() {
+            "osd blocklist" | "osd blacklist" => self.blocklist(cmd),
+            "osd blocklist clear" | "osd blacklist clear" => {
+                let map = self.next_map();
+                let all: Vec<EntityAddr> = map.blocklist.keys().cloned().collect();
+                if !all.is_empty() {
+                    let inc = self.inc();
+                    inc.new_blocklist.clear();
+                    inc.old_blocklist = all;
+                }
+                say("removed all blocklist entries")
+            }
+            "osd erasure-code-profile set" => self.profile_set(cmd),
+            "osd erasure-code-profile rm" => self.profile_rm(cmd),
+            "osd pg-temp" => self.pg_temp_set(cmd),
+            "osd primary-temp" => {
+                let pgid = self.pgid_of(cmd)?;
+                let osd = self.osd_id(cmd, "id")?;
+                let map = self.next_map();
+                if osd != -1 && !map.exists(osd) {
+                    return fail(Errno::ENOENT, format!("osd.{osd} does not exist"));
+                }
+                self.inc().new_primary_temp.insert(pgid, osd);
+                say(format!("set {pgid} primary_temp mapping to {osd}"))
+            }
+            "osd pg-upmap" | "osd pg-upmap-items" | "osd rm-pg-upmap" | "osd rm-pg-upmap-items" => {
+                self.upmap(cmd)
+            }
+            "osd force-create-pg" => {
+                let pgid = self.pgid_of(cmd)?;
+                if !cmd.map.flag("yes_i_really_mean_it") {
+                    return fail(
+                        Errno::EPERM,
+                        "This command will recreate a lost (as in data lost) PG with data in it, such that the cluster will give up ever trying to recover the lost data.  Do this only if you are certain that all copies of the PG are in fact lost and you are willing to accept that the data is permanently destroyed.  Pass --yes-i-really-mean-it to proceed.",
+                    );
+                }
+                self.force_create_pg(pgid);
+                say(format!("pg {pgid} now creating, ok"))
+            }
+            "pg repeer" => {
+                let pgid = self.pgid_of(cmd)?;
+                let map = self.next_map();
+                let acting = map.pg_to_up_acting(pgid).acting;
+                let real: Vec<OsdId> = acting
+                    .iter()
+                    .copied()
+                    .filter(|osd| map.exists(*osd))
+                    .collect();
+                // A temporary mapping to one of its own OSDs begins a new interval; it is dropped
+                // again as soon as the placement group has peered.
+                let Some(first) = real.first() else {
+                    return fail(Errno::EAGAIN, format!("pg {pgid} has no osds"));
+                };
+                self.inc().new_pg_temp.insert(pgid, vec![*first]);
+                done()
+            }
+            _ => done(),
+        }
+    }
+
+    fn blocklist(&mut self, cmd: &Cmd) -> CmdResult {
+        let op = match cmd.map.opt_string("blocklistop")? {
+            Some(op) => op,
+            None => cmd.string("blacklistop")?,
+        };
+        let (addr, shown) = blocklist_addr(cmd)?;
+        let map = self.next_map();
+        if op == "rm" {
+            if !map.blocklist.contains_key(&addr) {
+                return say(format!("{shown} isn't blocklisted"));
+            }
+            let was_there = self.osd.map.blocklist.contains_key(&addr);
+            let inc = self.inc();
+            inc.new_blocklist.remove(&addr);
+            if was_there {
+                inc.old_blocklist.push(addr);
+            }
+            return say(format!("un-blocklisting {shown}"));
+        }
+        let secs = match cmd.map.opt_float("expire")? {
+            Some(secs) => secs,
+            None => self.conf.float("mon_osd_blocklist_default_expire"),
+        };
+        let until = UTime::from_secs_f64(self.now.wall.as_secs_f64() + secs);
+        let inc = self.inc();
+        inc.old_blocklist.retain(|a| *a != addr);
+        inc.new_blocklist.insert(addr, until);
+        say(format!(
+            "blocklisting {shown} until {until} ({} sec)",
+            format_stream_float(secs)
+        ))
+    }
+
+    fn profile_set(&mut self, cmd: &Cmd) -> CmdResult {
+        let name = cmd.string("name")?;
+        let force = cmd.map.flag("force");
+        let mut profile: BTreeMap<String, String> = self
+            .conf
+            .str("osd_pool_default_erasure_code_profile")
+            .split_whitespace()
+            .filter_map(|pair| pair.split_once('='))
+            .filter(|(key, _)| *key == "plugin" || *key == "technique")
+            .map(|(key, value)| (key.to_string(), value.to_string()))
+            .collect();
+        for pair in cmd.map.strings("profile")? {
+            if pair == "--force" {
+                continue;
+            }
+            let (key, value) = pair.split_once('=').unwrap_or((&pair, ""));
+            if value.is_empty() {
+                profile.remove(key);
+            } else {
+                profile.insert(key.to_string(), value.to_string());
+            }
+        }
+        complete_profile(&mut profile)?;
+        let map = self.next_map();
+        if let Some(old) = map.erasure_code_profiles.get(&name) {
+            if *old == profile {
+                return done();
+            }
+            if !force {
+                return fail(
+                    Errno::EPERM,
+                    format!(
+                        "will not override erasure code profile {name} because the existing profile {} is different from the proposed profile {}",
+                        profile_text(old),
+                        profile_text(&profile)
+                    ),
+                );
+            }
+        }
+        let inc = self.inc();
+        inc.old_erasure_code_profiles.retain(|old| *old != name);
+        inc.new_erasure_code_profiles.insert(name, profile);
+        done()
+    }
+
+    fn profile_rm(&mut self, cmd: &Cmd) -> CmdResult {
+        let name = cmd.string("name")?;
+        let map = self.next_map();
+        let users: Vec<String> = map
+            .pools
+            .iter()
+            .filter(|(_, p)| p.is_erasure() && p.erasure_code_profile == name)
+            .map(|(id, _)| map.pool_names.get(id).cloned().unwrap_or_default())
+            .collect();
+        if !users.is_empty() {
+            return fail(
+                Errno::EBUSY,
+                format!(
+                    "{} pool(s) are using the erasure code profile '{name}'",
+                    users.join(" ")
+                ),
+            );
+        }
+        if !map.erasure_code_profiles.contains_key(&name) {
+            return say(format!("erasure-code-profile {name} does not exist"));
+        }
+        let inc = self.inc();
+        inc.new_erasure_code_profiles.remove(&name);
+        inc.old_erasure_code_profiles.push(name);
+        done()
+    }
+
+    /// A placement group that exists.
+    pub(crate) fn pgid_of(&mut self, cmd: &Cmd) -> Result<PgId, Refusal> {
+        let text = cmd.string("pgid")?;
+        let pgid: PgId = text
+            .parse()
+            .map_err(|_| refuse(Errno::EINVAL, format!("invalid pgid '{text}'")))?;
+        if !self.next_map().pg_exists(pgid) {
+            return fail(Errno::ENOENT, format!("pg {pgid} does not exist"));
+        }
+        Ok(pgid)
+    }
+
+    fn osd_ids(&mut self, cmd: &Cmd) -> Result<Vec<OsdId>, Refusal> {
+        let ids = match cmd.map.value("id") {
+            Some(command::ArgValue::Ints(ids)) => ids
+                .iter()
+                .map(|id| OsdId::try_from(*id).unwrap_or(-1))
+                .collect(),
+            Some(command::ArgValue::Int(id)) => vec![OsdId::try_from(*id).unwrap_or(-1)],
+            Some(command::ArgValue::Strings(texts)) => texts
+                .iter()
+                .map(|text| parse_osd_id(text))
+                .collect::<Result<Vec<_>, _>>()?,
+            Some(command::ArgValue::String(text)) => vec![parse_osd_id(text)?],
+            _ => Vec::new(),
+        };
+        let map = self.next_map();
+        for osd in &ids {
+            if *osd != crush::ITEM_NONE && !map.exists(*osd) {
+                return fail(Errno::ENOENT, format!("osd.{osd} does not exist"));
+            }
+        }
+        Ok(ids)
+    }
+
+    fn pg_temp_set(&mut self, cmd: &Cmd) -> CmdResult {
+        let pgid = self.pgid_of(cmd)?;
+        let ids = self.osd_ids(cmd)?;
+        let size = self.next_map().pool(pgid.pool_id()).map_or(0, |p| p.size);
+        if ids.len() > usize::from(size) {
+            return fail(
+                Errno::EINVAL,
+                format!(
+                    "num of osds ({}) is greater than pool size ({size})",
+                    ids.len()
+                ),
+            );
+        }
+        self.inc().new_pg_temp.insert(pgid, ids.clone());
+        if ids.is_empty() {
+            return say(format!("done cleaning up pg_temp of {pgid}"));
+        }
+        say(format!("set {pgid} pg_temp mapping to {}", osd_list(&ids)))
+    }
+
+    fn upmap(&mut self, cmd: &Cmd) -> CmdResult {
+        let map = self.next_map();
+        if map.require_min_compat_client < 12 {
+            return fail(
+                Errno::EPERM,
+                "min_compat_client is below luminous, which is required for pg-upmap. Try 'ceph osd set-require-min-compat-client luminous' before using the new interface",
+            );
+        }
+        let pgid = self.pgid_of(cmd)?;
+        let base = self.osd.map.clone();
+        match cmd.prefix.as_str() {
+            "osd rm-pg-upmap" => {
+                let inc = self.inc();
+                inc.new_pg_upmap.remove(&pgid);
+                if base.pg_upmap.contains_key(&pgid) {
+                    inc.old_pg_upmap.insert(pgid);
+                }
+                return say(format!("clear {pgid} pg_upmap mapping"));
+            }
+            "osd rm-pg-upmap-items" => {
+                let inc = self.inc();
+                inc.new_pg_upmap_items.remove(&pgid);
+                if base.pg_upmap_items.contains_key(&pgid) {
+                    inc.old_pg_upmap_items.insert(pgid);
+                }
+                return say(format!("clear {pgid} pg_upmap_items mapping"));
+            }
+            _ => {}
+        }
+        let ids = self.osd_ids(cmd)?;
+        let (size, min_size) = map
+            .pool(pgid.pool_id())
+            .map_or((0, 0), |p| (usize::from(p.size), p.min_size));
+        if cmd.prefix == "osd pg-upmap" {
+            if ids.len() < usize::from(min_size) || ids.len() > size {
+                return fail(
+                    Errno::EINVAL,
+                    format!("num of osds ({}) < pool min size ({min_size})", ids.len()),
+                );
+            }
+            if let Some(same) = duplicate(&ids) {
+                return fail(
+                    Errno::EINVAL,
+                    format!("osd.{same} already exists, osds must be different"),
+                );
+            }
+            let inc = self.inc();
+            inc.old_pg_upmap.remove(&pgid);
+            inc.new_pg_upmap.insert(pgid, ids.clone());
+            return say(format!("set {pgid} pg_upmap mapping to {}", osd_list(&ids)));
+        }
+        if !ids.len().is_multiple_of(2) {
+            return fail(
+                Errno::EINVAL,
+                "you must specify pairs of osd ids to be remapped",
+            );
+        }
+        let pairs: Vec<(OsdId, OsdId)> = ids.chunks_exact(2).map(|p| (p[0], p[1])).collect();
+        if pairs.iter().any(|(from, to)| from == to) {
+            return fail(Errno::EINVAL, "from osd and to osd are the same");
+        }
+        let texts: Vec<String> = pairs.iter().map(|(a, b)| format!("{a}->{b}")).collect();
+        let inc = self.inc();
+        inc.old_pg_upmap_items.remove(&pgid);
+        inc.new_pg_upmap_items.insert(pgid, pairs);
+        say(format!(
+            "set {pgid} pg_upmap_items mapping to [{}]",
+            texts.join(",")
+        ))
+    }
+}
+
+fn duplicate(ids: &[OsdId]) -> Option<OsdId> {
+    let mut seen = std::collections::BTreeSet::new();
+    ids.iter().copied().find(|id| !seen.insert(*id))
+}
+
+/// `{a=b,c=d}`.
+fn profile_text(profile: &BTreeMap<String, String>) -> String {
+    let pairs: Vec<String> = profile.iter().map(|(k, v)| format!("{k}={v}")).collect();
+    format!("{{{}}}", pairs.join(","))
+}
+
+/// Fills in what Ceph's plugins fill in, and checks the numbers.
+fn complete_profile(profile: &mut BTreeMap<String, String>) -> Result<(), Refusal> {
+    if !profile.contains_key("plugin") {
+        profile.insert("plugin".to_string(), "jerasure".to_string());
+    }
+    let plugin = profile.get("plugin").cloned().unwrap_or_default();
+    if !matches!(
+        plugin.as_str(),
+        "jerasure" | "isa" | "lrc" | "shec" | "clay"
+    ) {
+        return fail(Errno::EIO, format!("no erasure code plugin '{plugin}'"));
+    }
+    let mut default = |key: &str, value: &str| {
+        profile
+            .entry(key.to_string())
+            .or_insert_with(|| value.to_string());
+    };
+    if plugin != "lrc" {
+        default("k", "2");
+        default("m", if plugin == "shec" { "1" } else { "1" });
+    }
+    default("crush-root", "default");
+    default("crush-failure-domain", "host");
+    default("crush-device-class", "");
+    if plugin == "jerasure" {
+        default("technique", "reed_sol_van");
+        default("w", "8");
+        default("jerasure-per-chunk-alignment", "false");
+    }
+    for key in ["k", "m"] {
+        let Some(value) = profile.get(key) else {
+            continue;
+        };
+        let good = value.parse::<u8>().is_ok_and(|n| n >= 1);
+        if !good {
+            return fail(
+                Errno::EINVAL,
+                format!("could not convert {key}={value} to int"),
+            );
+        }
+    }
+    if profile
+        .get("k")
+        .is_some_and(|k| k.parse::<u8>().is_ok_and(|k| k < 2))
+    {
+        return fail(Errno::EINVAL, format!("k={} must be >= 2", profile["k"]));
+    }
+    Ok(())
+}

@@ -1,0 +1,406 @@
+//! `status`, `health`, `versions`, `features`, `node ls` and their like.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use command::{CommandReply, Format, Formatter};
+use maps::HealthMute;
+use maps::osdmap::osdmap_flags;
+use types::{Errno, UTime};
+
+use super::cmd::{Cmd, CmdResult, done, fail};
+use crate::core::MonCore;
+use crate::health::span_text;
+
+/// Counts by name as an object.
+pub(crate) fn dump_counts(f: &mut Formatter, name: &str, counts: &BTreeMap<String, u64>) {
+    f.object(name, |f| {
+        counts.iter().for_each(|(key, n)| f.dump_unsigned(key, *n))
+    });
+}
+
+impl MonCore {
+    pub(crate) fn cmd_status(&mut self, cmd: &Cmd) -> CmdResult {
+        match cmd.prefix.as_str() {
+            "status" => {
+                self.refresh_health();
+                Ok(cmd.output(|f| self.dump_status(f), || self.status_text()))
+            }
+            "health" => {
+                self.refresh_health();
+                let detail = cmd.map.opt_string("detail")?.is_some_and(|d| d == "detail");
+                Ok(cmd.output(
+                    |f| self.dump_health(f, detail),
+                    || self.health_text(detail, "; "),
+                ))
+            }
+            "health mute" => self.health_mute(cmd),
+            "health unmute" => {
+                match cmd.map.opt_string("code")? {
+                    Some(code) => drop(self.health.mutes.remove(&code)),
+                    None => self.health.mutes.clear(),
+                }
+                self.put_mutes();
+                done()
+            }
+            "df" => self.df(cmd),
+            "fsid" => {
+                let fsid = self.monmap.fsid;
+                Ok(cmd.output(
+                    |f| f.object("fsid", |f| f.dump_stream("fsid", fsid)),
+                    || fsid.to_string(),
+                ))
+            }
+            "versions" => {
+                let kinds = [
+                    ("mon", self.mon_counts("ceph_version")),
+                    ("mgr", self.mgr_counts("ceph_version")),
+                    ("osd", self.osd_counts("ceph_version")),
+                    ("mds", BTreeMap::new()),
+                ];
+                let mut overall: BTreeMap<String, u64> = BTreeMap::new();
+                for (_, counts) in &kinds {
+                    for (version, n) in counts {
+                        *overall.entry(version.clone()).or_default() += n;
+                    }
+                }
+                Ok(cmd.structured(|f| {
+                    f.object("version", |f| {
+                        kinds
+                            .iter()
+                            .for_each(|(kind, counts)| dump_counts(f, kind, counts));
+                        dump_counts(f, "overall", &overall);
+                    });
+                }))
+            }
+            "features" => Ok(cmd.structured(|f| self.dump_feature_map(f, "features"))),
+            "quorum_status" => Ok(cmd.compact(|f| self.dump_quorum_status(f))),
+            "time-sync-status" => Ok(cmd.structured(|f| {
+                f.object("time_sync", |f| {
+                    f.object("timechecks", |f| {
+                        f.dump_unsigned("epoch", self.election_epoch());
+                        f.dump_unsigned("round", 0u32);
+                        f.dump_string("round_status", "finished");
+                    });
+                });
+            })),
+            "node ls" => self.node_ls(cmd),
+            "report" => Ok(self.report(cmd)),
+            "tell" => fail(Errno::EINVAL, "tell goes to the daemon itself"),
+            _ => done(),
+        }
+    }
+
+    fn health_mute(&mut self, cmd: &Cmd) -> CmdResult {
+        self.refresh_health();
+        let code = cmd.string("code")?;
+        let sticky = cmd.map.flag("sticky");
+        let mut ttl = UTime::ZERO;
+        if let Some(text) = cmd.map.opt_string("ttl")? {
+            let Some(secs) = config::parse_secs(&text) else {
+                return fail(Errno::EINVAL, format!("not a valid duration: {text}"));
+            };
+            ttl = self.now.wall.plus(std::time::Duration::from_secs(secs));
+        }
+        let check = self.health.checks.checks.get(&code);
+        if check.is_none() && !sticky {
+            return fail(
+                Errno::ENOENT,
+                format!("health alert {code} is not currently raised"),
+            );
+        }
+        let mute = HealthMute {
+            code: code.clone(),
+            ttl,
+            sticky,
+            summary: check.map(|c| c.summary.clone()).unwrap_or_default(),
+            count: check.map_or(0, |c| c.count),
+        };
+        self.health.mutes.insert(code, mute);
+        self.put_mutes();
+        done()
+    }
+
+    fn dump_status(&self, f: &mut Formatter) {
+        let map = self.osdmap();
+        f.object("status", |f| {
+            f.dump_stream("fsid", self.monmap.fsid);
+            self.dump_health(f, false);
+            f.dump_unsigned("election_epoch", self.election_epoch());
+            self.dump_quorum(f);
+            f.dump_unsigned("quorum_age", self.quorum_age());
+            f.object("monmap", |f| {
+                f.dump_unsigned("epoch", self.monmap.epoch);
+                let release = crate::dump::release_name(self.monmap.min_mon_release);
+                f.dump_string("min_mon_release_name", release);
+                f.dump_unsigned("num_mons", self.monmap.size() as u64);
+            });
+            f.object("osdmap", |f| self.dump_osd_summary(f, &map));
+            f.object("pgmap", |f| {
+                super::df::dump_pg_summary(f, &self.stat.digest, &map)
+            });
+            f.object("fsmap", |f| {
+                f.dump_unsigned("epoch", maps::FsMap::default().epoch);
+                f.array("by_rank", |_| {});
+                f.dump_unsigned("up:standby", 0u32);
+            });
+            f.object("mgrmap", |f| {
+                let mgr = &self.mgr.published;
+                f.dump_bool("available", mgr.available);
+                f.dump_unsigned("num_standbys", mgr.standbys.len() as u64);
+                f.array("modules", |f| {
+                    mgr.modules.iter().for_each(|m| f.dump_string("module", m));
+                });
+                f.object("services", |f| {
+                    mgr.services
+                        .iter()
+                        .for_each(|(name, url)| f.dump_string(name, url));
+                });
+            });
+            dump_service_map(f, &self.stat.service_map);
+            f.object("progress_events", |f| {
+                for (id, event) in &self.stat.progress {
+                    f.object(id, |f| {
+                        f.dump_string("message", &event.message);
+                        f.dump_float("progress", f64::from(event.progress));
+                        f.dump_bool("add_to_ceph_s", event.add_to_ceph_s);
+                    });
+                }
+            });
+        });
+    }
+
+    /// Members of `osd stat`.
+    pub(crate) fn dump_osd_summary(&self, f: &mut Formatter, map: &maps::OsdMap) {
+        f.dump_unsigned("epoch", map.epoch);
+        f.dump_unsigned("num_osds", map.num_osds() as u64);
+        f.dump_unsigned("num_up_osds", map.num_up_osds() as u64);
+        f.dump_unsigned("osd_up_since", map.last_up_change.sec);
+        f.dump_unsigned("num_in_osds", map.num_in_osds() as u64);
+        f.dump_unsigned("osd_in_since", map.last_in_change.sec);
+        f.dump_unsigned("num_remapped_pgs", num_remapped(map));
+    }
+
+    /// `3 osds: 3 up (since 3m), 3 in (since 3m)`.
+    pub(crate) fn osd_summary_text(&self, map: &maps::OsdMap) -> String {
+        let age = |since: UTime| match since.is_zero() {
+            true => String::new(),
+            false => format!(" (since {})", span_text(self.now.wall.since(since))),
+        };
+        let mut out = format!(
+            "{} osds: {} up{}, {} in{}",
+            map.num_osds(),
+            map.num_up_osds(),
+            age(map.last_up_change),
+            map.num_in_osds(),
+            age(map.last_in_change)
+        );
+        let remapped = num_remapped(map);
+        if remapped > 0 {
+            let _ = write!(out, "; {remapped} remapped pgs");
+        }
+        out
+    }
+
+    fn status_text(&self) -> String {
+        let map = self.osdmap();
+        let mut out = String::new();
+        let _ = writeln!(out, "  cluster:");
+        let _ = writeln!(out, "    id:     {}", self.monmap.fsid);
+        let health = self.health_text(false, "\n            ");
+        let _ = writeln!(out, "    health: {}\n ", health.trim_end_matches('\n'));
+        let _ = writeln!(out, "  services:");
+        let up = self.now.mono.saturating_sub(self.started.mono);
+        let age = span_text(up);
+        let mut rows = vec![(
+            "mon".to_string(),
+            format!(
+                "{} daemons, quorum {} (age {age})",
+                self.monmap.size(),
+                self.identity.name
+            ),
+        )];
+        rows.push(("mgr".to_string(), self.mgr_summary()));
+        rows.push(("osd".to_string(), self.osd_summary_text(&map)));
+        for (name, service) in &self.stat.service_map.services {
+            let text = match service.summary.is_empty() {
+                false => service.summary.clone(),
+                true => {
+                    let names: Vec<&str> = service.daemons.keys().map(String::as_str).collect();
+                    let n = names.len();
+                    let plural = if n == 1 { "" } else { "s" };
+                    format!("{n} daemon{plural} active ({})", names.join(", "))
+                }
+            };
+            rows.push((name.clone(), text));
+        }
+        let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0) + 1;
+        for (name, text) in &rows {
+            let _ = writeln!(out, "    {:width$} {text}", format!("{name}:"));
+            if name == "osd" && map.flags & shown_flags() != 0 {
+                let flags = osdmap_flags::names(map.flags & shown_flags()).join(",");
+                let _ = writeln!(out, "    {:width$} flags {flags}", "");
+            }
+        }
+        let _ = writeln!(out, " \n  data:");
+        out.push_str(&super::df::pg_summary_text(&self.stat.digest, &map));
+        let events: Vec<&messages::ProgressEvent> = self
+            .stat
+            .progress
+            .values()
+            .filter(|e| e.add_to_ceph_s)
+            .collect();
+        if !events.is_empty() {
+            let _ = writeln!(out, "\n  progress:");
+            for event in events {
+                let _ = writeln!(out, "    {}", event.message);
+            }
+        }
+        out.push_str(" \n");
+        out
+    }
+
+    fn mgr_summary(&self) -> String {
+        let map = &self.mgr.published;
+        let mut out = String::new();
+        if map.active_gid == 0 {
+            out.push_str("no daemons active");
+        } else {
+            out.push_str(&map.active_name);
+            let state = if map.available {
+                "active"
+            } else {
+                "active, starting"
+            };
+            let _ = write!(out, "({state}");
+            if !map.active_change.is_zero() {
+                let since = span_text(self.now.wall.since(map.active_change));
+                let _ = write!(out, ", since {since}");
+            }
+            out.push(')');
+        }
+        if map.active_gid == 0 && !map.active_change.is_zero() {
+            let since = span_text(self.now.wall.since(map.active_change));
+            let _ = write!(out, " (since {since})");
+        }
+        if !map.standbys.is_empty() {
+            let names: Vec<&str> = map.standbys.values().map(|s| s.name.as_str()).collect();
+            let _ = write!(out, ", standbys: {}", names.join(", "));
+        }
+        out
+    }
+
+    fn node_ls(&self, cmd: &Cmd) -> CmdResult {
+        let kind = cmd
+            .map
+            .opt_string("type")?
+            .unwrap_or_else(|| "all".to_string());
+        let host = |facts: Option<&BTreeMap<String, String>>| {
+            facts
+                .and_then(|f| f.get("hostname"))
+                .cloned()
+                .unwrap_or_default()
+        };
+        let mut mons: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (name, facts) in &self.mon_metadata {
+            mons.entry(host(Some(facts)))
+                .or_default()
+                .push(name.clone());
+        }
+        let mut osds: BTreeMap<String, Vec<i32>> = BTreeMap::new();
+        let map = self.osdmap();
+        for osd in map.osds() {
+            if let Some(facts) = self.osd.metadata.get(&osd) {
+                osds.entry(host(Some(facts))).or_default().push(osd);
+            }
+        }
+        let mut mgrs: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for name in self.mgr.published.all_names() {
+            mgrs.entry(host(self.mgr.metadata.get(&name)))
+                .or_default()
+                .push(name);
+        }
+        let names = |f: &mut Formatter, section: &str, hosts: &BTreeMap<String, Vec<String>>| {
+            f.object(section, |f| {
+                for (host, names) in hosts {
+                    f.array(host, |f| {
+                        names.iter().for_each(|n| f.dump_string("name", n))
+                    });
+                }
+            });
+        };
+        let ids = |f: &mut Formatter, section: &str| {
+            f.object(section, |f| {
+                for (host, ids) in &osds {
+                    f.array(host, |f| ids.iter().for_each(|id| f.dump_int("id", *id)));
+                }
+            });
+        };
+        let format = if cmd.format.is_plain() {
+            Format::JsonPretty
+        } else {
+            cmd.format
+        };
+        let mut f = Formatter::new(format);
+        match kind.as_str() {
+            "mon" => names(&mut f, "mon", &mons),
+            "osd" => ids(&mut f, "osd"),
+            "mgr" => names(&mut f, "mgr", &mgrs),
+            "mds" => f.object("mds", |_| {}),
+            _ => f.object("nodes", |f| {
+                names(f, "mon", &mons);
+                ids(f, "osd");
+                names(f, "mgr", &mgrs);
+            }),
+        }
+        Ok(CommandReply::formatted(f))
+    }
+}
+
+/// Flags that `status` shows: not those every cluster has.
+fn shown_flags() -> u32 {
+    !(osdmap_flags::SORTBITWISE
+        | osdmap_flags::RECOVERY_DELETES
+        | osdmap_flags::PURGED_SNAPDIRS
+        | osdmap_flags::PGLOG_HARDLIMIT
+        | osdmap_flags::REQUIRE_JEWEL
+        | osdmap_flags::REQUIRE_KRAKEN
+        | osdmap_flags::REQUIRE_LUMINOUS)
+}
+
+/// Placement groups with a temporary acting set.
+fn num_remapped(map: &maps::OsdMap) -> u64 {
+    map.pg_temp.len() as u64
+}
+
+/// The service map as `servicemap`.
+pub(crate) fn dump_service_map(f: &mut Formatter, map: &maps::ServiceMap) {
+    f.object("servicemap", |f| {
+        f.dump_unsigned("epoch", map.epoch);
+        f.dump_stream("modified", map.modified);
+        f.object("services", |f| {
+            for (name, service) in &map.services {
+                f.object(name, |f| {
+                    f.object("daemons", |f| {
+                        f.dump_string("summary", &service.summary);
+                        for (id, d) in &service.daemons {
+                            f.object(id, |f| {
+                                f.dump_unsigned("start_epoch", d.start_epoch);
+                                f.dump_stream("start_stamp", d.start_stamp);
+                                f.dump_unsigned("gid", d.gid);
+                                f.dump_stream("addr", d.addr);
+                                let facts = |f: &mut Formatter, name: &str, map: &BTreeMap<String, String>| {
+                                    f.object(name, |f| {
+                                        map.iter().for_each(|(k, v)| f.dump_string(k, v));
+                                    });
+                                };
+                                facts(f, "metadata", &d.metadata);
+                                facts(f, "task_status", &d.task_status);
+                            });
+                        }
+                    });
+                });
+            }
+        });
+    });
+}

@@ -1,0 +1,210 @@
+//! Commands to this very monitor: by `ceph tell mon.X` and by its admin socket.
+
+use bytes::Bytes;
+use command::{ArgValue, CommandMap, CommandReply, CommandTable, Format, Formatter, Signature};
+use messages::{MCommand, MCommandReply};
+use types::{Errno, RawMessage, entity};
+
+use super::cmd::{Cmd, CmdResult, done};
+use crate::core::MonCore;
+use crate::event::SessionId;
+use crate::event::wire;
+
+/// The version Ceph's tools look for in answers, and ours.
+pub(crate) const VERSION: &str = "16.2.15";
+/// Name of the release.
+const RELEASE: &str = "pacific";
+
+/// Signatures of the commands this monitor answers about itself.
+pub(crate) fn admin_table() -> CommandTable {
+    let mut table = CommandTable::new();
+    let mut all: Vec<Signature> = [
+        ("compact", "compact the monitor's database"),
+        ("get_command_descriptions", "list commands"),
+        ("git_version", "print the build"),
+        ("help", "list commands with a line about each"),
+        ("mon_status", "print this monitor's state"),
+        ("ops", "print requests in progress"),
+        ("dump_historic_ops", "print recent requests"),
+        (
+            "dump_historic_slow_ops",
+            "print recent requests that were slow",
+        ),
+        ("perf dump", "print counters"),
+        ("quorum_status", "print who is in the monitors' quorum"),
+        ("sessions", "print who is connected"),
+        ("version", "print this monitor's version"),
+    ]
+    .into_iter()
+    .map(|(sig, help)| Signature::new(sig, help, "", "", 0))
+    .collect();
+    all.extend(config::admin_signatures());
+    all.sort_by_key(Signature::prefix);
+    all.into_iter().for_each(|signature| table.push(signature));
+    table
+}
+
+impl MonCore {
+    /// `ceph tell mon.X`.
+    pub(crate) fn on_tell(&mut self, from: SessionId, raw: &RawMessage, m: MCommand) {
+        let Some(session) = self.sessions.get(&from) else {
+            return;
+        };
+        let reply = if m.fsid != self.monmap.fsid {
+            CommandReply::error(Errno::EPERM.0, "wrong fsid")
+        } else if !session.caps.mon.is_allow_all() {
+            CommandReply::error(Errno::EACCES.0, "access denied")
+        } else {
+            match CommandMap::parse(&m.cmd) {
+                Ok(map) => self.admin_command(&map, m.input.clone()),
+                Err(what) => CommandReply::error(Errno::EINVAL.0, what.to_string()),
+            }
+        };
+        let answer = MCommandReply {
+            rc: reply.rc,
+            outs: reply.outs,
+            outb: reply.outb,
+        };
+        self.send(from, wire(&answer).with_tid(raw.header.tid));
+    }
+
+    /// Answers a command about this monitor itself.
+    pub fn admin_command(&mut self, map: &CommandMap, input: Bytes) -> CommandReply {
+        if let Some(reply) = config::admin_command(&self.conf, map) {
+            return reply;
+        }
+        let cmd = Cmd {
+            session: 0,
+            prefix: map.prefix().to_string(),
+            format: map.format(),
+            map: map.clone(),
+            input,
+            who: format!("mon.{}", self.identity.name),
+        };
+        match self.own_command(&cmd) {
+            Some(reply) => reply,
+            None => CommandReply::error(Errno::EINVAL.0, "command not known"),
+        }
+    }
+
+    /// Hidden commands that old tools send as commands to the cluster.
+    pub(crate) fn cmd_own(&mut self, cmd: &Cmd) -> CmdResult {
+        if cmd.prefix == "injectargs" {
+            let mut map = CommandMap::default();
+            map.set("prefix", ArgValue::String("injectargs".to_string()));
+            map.set(
+                "injected_args",
+                ArgValue::Strings(cmd.map.strings("injected_args")?),
+            );
+            let reply = config::admin_command(&self.conf, &map).unwrap_or_default();
+            return Ok(CommandReply {
+                outb: Bytes::new(),
+                ..reply
+            });
+        }
+        match self.own_command(cmd) {
+            Some(reply) => Ok(reply),
+            None => done(),
+        }
+    }
+
+    fn own_command(&mut self, cmd: &Cmd) -> Option<CommandReply> {
+        Some(match cmd.prefix.as_str() {
+            "get_command_descriptions" => {
+                CommandReply::data(admin_table().descriptions(Format::JsonPretty, false))
+            }
+            "help" => cmd.structured(|f| {
+                f.object("help", |f| {
+                    for c in admin_table().iter() {
+                        let args: Vec<String> = c.args().map(|a| format!("<{}>", a.name)).collect();
+                        let name = format!("{} {}", c.prefix(), args.join(" "));
+                        f.dump_string(name.trim_end(), &c.help);
+                    }
+                });
+            }),
+            "version" => cmd.structured(|f| {
+                f.object("version", |f| {
+                    f.dump_string("version", VERSION);
+                    f.dump_string("release", RELEASE);
+                    f.dump_string("release_type", "stable");
+                });
+            }),
+            "git_version" => cmd.structured(|f| {
+                f.object("version", |f| {
+                    f.dump_string("git_version", env!("CARGO_PKG_VERSION"))
+                });
+            }),
+            "mon_status" => cmd.structured(|f| self.dump_mon_status(f)),
+            "quorum_status" => cmd.structured(|f| self.dump_quorum_status(f)),
+            "sessions" => cmd.structured(|f| self.dump_sessions(f)),
+            "ops" | "dump_historic_ops" | "dump_historic_slow_ops" => cmd.structured(|f| {
+                // Requests are handled to their end in one step: none is ever in progress.
+                f.object("ops", |f| {
+                    f.array("ops", |_| {});
+                    f.dump_unsigned("num_ops", 0u32);
+                });
+            }),
+            "perf dump" => cmd.structured(|f| {
+                f.object("perf", |f| {
+                    f.object("mon", |f| {
+                        f.dump_unsigned("num_sessions", self.sessions.len() as u64);
+                        f.dump_unsigned("num_elections", 0u32);
+                    });
+                    f.object("cluster", |f| self.dump_cluster_counters(f));
+                });
+            }),
+            "compact" => CommandReply::default(),
+            _ => return None,
+        })
+    }
+
+    fn dump_cluster_counters(&self, f: &mut Formatter) {
+        let map = self.osdmap();
+        let usage = self.statfs(None);
+        f.dump_unsigned("num_mon", self.monmap.size() as u64);
+        f.dump_unsigned("num_mon_quorum", 1u32);
+        f.dump_unsigned("num_osd", map.num_osds() as u64);
+        f.dump_unsigned("num_osd_up", map.num_up_osds() as u64);
+        f.dump_unsigned("num_osd_in", map.num_in_osds() as u64);
+        f.dump_unsigned("osd_epoch", map.epoch);
+        f.dump_unsigned("osd_bytes", usage.kb << 10);
+        f.dump_unsigned("osd_bytes_used", usage.kb_used << 10);
+        f.dump_unsigned("osd_bytes_avail", usage.kb_avail << 10);
+        f.dump_unsigned("num_pool", map.pools.len() as u64);
+        f.dump_int("num_pg", self.stat.digest.num_pg);
+        f.dump_int("num_pg_active", self.stat.digest.num_pg_active);
+        f.dump_unsigned("num_object", usage.num_objects);
+    }
+
+    fn dump_sessions(&self, f: &mut Formatter) {
+        f.array("sessions", |f| {
+            for s in self.sessions.values() {
+                let p = &s.peer;
+                f.object("session", |f| {
+                    f.dump_stream("name", p.name);
+                    f.dump_stream("entity_name", &p.auth_name);
+                    crate::dump::addrvec(f, "addrs", &p.addrs);
+                    f.object("socket_addr", |f| {
+                        f.dump_string("type", p.socket_addr.kind.name());
+                        f.dump_stream("addr", p.socket_addr.sockaddr_text());
+                        f.dump_unsigned("nonce", p.socket_addr.nonce);
+                    });
+                    f.dump_string("con_type", entity::kind_name(p.name.kind));
+                    f.dump_unsigned("con_features", p.features);
+                    f.dump_string("con_features_hex", format!("{:x}", p.features));
+                    f.dump_string(
+                        "con_features_release",
+                        super::mon::features_release(p.features),
+                    );
+                    f.dump_bool("open", true);
+                    f.object("caps", |f| f.dump_string("text", &s.caps.mon.text));
+                    f.dump_bool("authenticated", true);
+                    f.dump_unsigned("global_id", p.global_id);
+                    f.dump_string("global_id_status", "new_ok");
+                    f.dump_unsigned("osd_epoch", s.osd_epoch);
+                    f.dump_string("remote_host", &s.remote_host);
+                });
+            }
+        });
+    }
+}

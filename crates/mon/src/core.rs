@@ -1,0 +1,393 @@
+//! The monitor's core: all of its state, stepped by events, without I/O of its own.
+//!
+//! ```text
+//!   event ─► handlers change the state in memory and fill the pending batch
+//!                │
+//!                ├─ a few ms after the first change: the batch is proposed
+//!                │
+//!   committed ◄──┘   then replies leave and subscribers are told
+//! ```
+//!
+//! State in memory is ahead of the log by what is pending. Nothing that rests on it is told to
+//! anybody before the commit: answers made meanwhile wait for it as well, so that what was once
+//! read is never taken back. Requests that collide with a change under way are tried again after
+//! the commit. A monitor that cannot commit stops.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use auth::KeyServer;
+use bytes::Bytes;
+use config::Config;
+use maps::MonMap;
+use store::{Kv, KvBatch, KvError};
+use types::RawMessage;
+
+use crate::caps::Caps;
+use crate::clog::ClusterLog;
+use crate::config_db::ConfigDb;
+use crate::event::{Effect, Event, Now, Peer, SessionId};
+use crate::health::Health;
+use crate::mgr::MgrService;
+use crate::osd::OsdService;
+use crate::session::Session;
+use crate::stat::StatService;
+
+/// How long a change waits for company before it is proposed.
+const PROPOSE_DELAY: Duration = Duration::from_millis(3);
+/// Pause between ticks.
+const TICK: Duration = Duration::from_secs(1);
+/// Sessions at most; more are refused. Each needs a few KiB.
+const SESSIONS_MAX: usize = 20_000;
+/// Requests and answers that wait for a commit, at most. Beyond, requests are dropped: their
+/// senders ask again when their session is reset.
+const WAITING_MAX: usize = 100_000;
+
+/// Fills a buffer with random bytes.
+pub type FillRandom = Box<dyn Fn(&mut [u8])>;
+
+/// Who the monitor is.
+#[derive(Debug, Clone)]
+pub struct Identity {
+    /// `a` of `mon.a`.
+    pub name: String,
+    /// Facts about host and build, as `mon metadata` shows them.
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// What waits for a commit.
+enum Waiting {
+    Send(SessionId, RawMessage),
+    Retry(SessionId, RawMessage),
+}
+
+/// The core.
+pub struct MonCore {
+    pub(crate) identity: Identity,
+    pub(crate) conf: Rc<Config>,
+    pub(crate) kv: Rc<dyn Kv>,
+    pub(crate) fill: FillRandom,
+    pub(crate) now: Now,
+    pub(crate) started: Now,
+    pub(crate) sessions: BTreeMap<SessionId, Session>,
+
+    // The services' state.
+    pub(crate) monmap: MonMap,
+    pub(crate) osd: OsdService,
+    pub(crate) keys: Rc<RefCell<KeyServer>>,
+    pub(crate) auth_ids: crate::auth::GlobalIds,
+    pub(crate) config_db: ConfigDb,
+    pub(crate) config_version: u64,
+    pub(crate) config_changed: bool,
+    pub(crate) clog: ClusterLog,
+    pub(crate) mgr: MgrService,
+    pub(crate) stat: StatService,
+    pub(crate) health: Health,
+    pub(crate) mon_metadata: BTreeMap<String, BTreeMap<String, String>>,
+    /// config-key entries changed by the pending or proposed batch; `None` is removed.
+    pub(crate) overlay: BTreeMap<String, Option<Bytes>>,
+    /// Names of config-key entries changed since subscribers of `kv:` were told.
+    pub(crate) kv_dirty: BTreeMap<String, Option<Bytes>>,
+    pub(crate) kv_version: u64,
+
+    // The log.
+    batch: KvBatch,
+    dirty_since: Option<Duration>,
+    proposing: bool,
+    waiting: Vec<Waiting>,
+    committing: Vec<Waiting>,
+    next_tick: Duration,
+    effects: Vec<Effect>,
+    /// Who is to get maps, from which epoch on, after the commit.
+    pub(crate) maps_later: BTreeMap<SessionId, types::Epoch>,
+}
+
+impl MonCore {
+    /// Loads the state from the database. [`crate::mkfs`] must have filled it.
+    pub fn load(
+        identity: Identity,
+        conf: Rc<Config>,
+        kv: Rc<dyn Kv>,
+        fill: FillRandom,
+        now: Now,
+    ) -> Result<MonCore, LoadError> {
+        let monmap = crate::monmap::load(&*kv)?;
+        let mut core = MonCore {
+            osd: OsdService::load(&*kv, &conf)?,
+            keys: Rc::new(RefCell::new(crate::auth::load_keys(&*kv, &conf)?)),
+            auth_ids: crate::auth::GlobalIds::load(&*kv)?,
+            config_db: ConfigDb::default(),
+            config_version: crate::layout::get_u64(&*kv, crate::layout::CONFIG, "version")?
+                .unwrap_or(1),
+            config_changed: true,
+            clog: ClusterLog::load(&*kv)?,
+            mgr: MgrService::load(&*kv)?,
+            stat: StatService::load(&*kv)?,
+            health: Health::load(&*kv)?,
+            mon_metadata: BTreeMap::new(),
+            overlay: BTreeMap::new(),
+            kv_dirty: BTreeMap::new(),
+            kv_version: 1,
+            identity,
+            conf,
+            kv,
+            fill,
+            now,
+            started: now,
+            sessions: BTreeMap::new(),
+            monmap,
+            batch: KvBatch::new(),
+            dirty_since: None,
+            proposing: false,
+            waiting: Vec::new(),
+            committing: Vec::new(),
+            next_tick: now.mono + TICK,
+            effects: Vec::new(),
+            maps_later: BTreeMap::new(),
+        };
+        for (key, value) in core.config_keys("config/")? {
+            let key = key["config/".len()..].to_string();
+            core.config_db
+                .insert(&key, &String::from_utf8_lossy(&value));
+        }
+        core.begin_leading();
+        Ok(core)
+    }
+
+    /// Takes one event; gives what is to be done, in order.
+    pub fn step(&mut self, now: Now, event: Event) -> Vec<Effect> {
+        self.now = now;
+        match event {
+            Event::Opened(id, peer) => self.on_opened(id, peer),
+            Event::Closed(id) => self.on_closed(id),
+            Event::Message(id, message) => self.on_message(id, message),
+            Event::Committed => self.on_committed(),
+            Event::Timer => {}
+        }
+        if now.mono >= self.next_tick {
+            self.next_tick = now.mono + TICK;
+            self.tick();
+        }
+        self.finish_step()
+    }
+
+    /// Proposes what is pending now, without waiting for company. For the start and the end.
+    pub fn flush(&mut self, now: Now) -> Vec<Effect> {
+        self.now = now;
+        if !self.proposing && self.dirty_since.is_some() {
+            self.propose();
+        }
+        self.finish_step()
+    }
+
+    /// What a monitor that begins to lead does first.
+    fn begin_leading(&mut self) {
+        self.auth_begin();
+        let name = self.identity.name.clone();
+        let facts = self.identity.metadata.clone();
+        let bytes = denc::Denc::to_bytes(&facts);
+        self.batch().put(
+            crate::layout::key(crate::layout::MON_METADATA, &name),
+            bytes,
+        );
+        self.mon_metadata.insert(name.clone(), facts);
+        let rank = self.rank();
+        let text = format!("mon.{name} is new leader, mons {name} in quorum (ranks {rank})");
+        self.log_own("cluster", crate::clog::INFO, text);
+        self.refresh_health();
+    }
+
+    fn finish_step(&mut self) -> Vec<Effect> {
+        if let (Some(since), false) = (self.dirty_since, self.proposing) {
+            if self.now.mono >= since + PROPOSE_DELAY {
+                self.propose();
+            }
+        }
+        let mut wake = self.next_tick;
+        if let (Some(since), false) = (self.dirty_since, self.proposing) {
+            wake = wake.min(since + PROPOSE_DELAY);
+        }
+        if self.config_changed && !self.is_pending() {
+            self.publish_config();
+        }
+        self.effects.push(Effect::WakeAt(wake));
+        std::mem::take(&mut self.effects)
+    }
+
+    /// The pending batch, to be added to: what is in it makes the step's answers wait.
+    pub(crate) fn batch(&mut self) -> &mut KvBatch {
+        self.mark_dirty();
+        &mut self.batch
+    }
+
+    /// There is something to commit.
+    pub(crate) fn mark_dirty(&mut self) {
+        self.dirty_since.get_or_insert(self.now.mono);
+    }
+
+    /// Whether the state in memory is ahead of the log.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.proposing || self.dirty_since.is_some()
+    }
+
+    /// Sends once all that the state rests on is committed.
+    pub(crate) fn send(&mut self, to: SessionId, message: RawMessage) {
+        if self.dirty_since.is_some() {
+            self.waiting.push(Waiting::Send(to, message));
+        } else if self.proposing {
+            self.committing.push(Waiting::Send(to, message));
+        } else {
+            self.effects.push(Effect::Send(to, message));
+        }
+    }
+
+    /// Sends now: for what does not rest on pending state.
+    pub(crate) fn send_now(&mut self, to: SessionId, message: RawMessage) {
+        self.effects.push(Effect::Send(to, message));
+    }
+
+    /// Handles a request again after the commit of what is pending.
+    pub(crate) fn retry(&mut self, from: SessionId, message: RawMessage) {
+        if self.waiting.len() >= WAITING_MAX {
+            return;
+        }
+        if self.dirty_since.is_none() && self.proposing {
+            self.committing.push(Waiting::Retry(from, message));
+            return;
+        }
+        self.mark_dirty();
+        self.waiting.push(Waiting::Retry(from, message));
+    }
+
+    /// Ends a session.
+    pub(crate) fn close(&mut self, id: SessionId) {
+        self.effects.push(Effect::Close(id));
+        self.on_closed(id);
+    }
+
+    pub(crate) fn effect(&mut self, effect: Effect) {
+        self.effects.push(effect);
+    }
+
+    fn propose(&mut self) {
+        self.dirty_since = None;
+        self.encode_osdmap();
+        self.encode_mgr();
+        self.encode_clog();
+        // Encoding may have marked the core dirty; it is all in this batch.
+        self.dirty_since = None;
+        let batch = std::mem::take(&mut self.batch);
+        self.committing.append(&mut self.waiting);
+        self.proposing = true;
+        self.effects.push(Effect::Propose(batch));
+    }
+
+    fn on_committed(&mut self) {
+        self.proposing = false;
+        if self.dirty_since.is_none() {
+            self.overlay.clear();
+        }
+        self.osd_committed();
+        self.publish_maps();
+        for waiting in std::mem::take(&mut self.committing) {
+            match waiting {
+                Waiting::Send(to, message) => self.effects.push(Effect::Send(to, message)),
+                Waiting::Retry(from, message) => self.on_message(from, message),
+            }
+        }
+    }
+
+    fn on_opened(&mut self, id: SessionId, peer: Rc<Peer>) {
+        if self.sessions.len() >= SESSIONS_MAX {
+            self.effects.push(Effect::Close(id));
+            return;
+        }
+        let caps = Caps::of_peer(&peer);
+        self.sessions
+            .insert(id, Session::new(id, peer, caps, self.now.mono));
+    }
+
+    fn on_closed(&mut self, id: SessionId) {
+        self.sessions.remove(&id);
+    }
+
+    fn tick(&mut self) {
+        self.tick_auth();
+        self.tick_osd();
+        self.tick_mgr();
+        self.tick_health();
+    }
+
+    /// A change of a config-key entry, for subscribers of `kv:`.
+    pub(crate) fn kv_changed(&mut self, key: &str) {
+        let value = self.overlay.get(key).cloned().flatten();
+        self.kv_dirty.insert(key.to_string(), value);
+        self.mark_dirty();
+    }
+
+    /// The monitors.
+    pub fn monmap(&self) -> &MonMap {
+        &self.monmap
+    }
+
+    /// The key server, shared with the authentication of connections.
+    pub fn key_server(&self) -> Rc<RefCell<KeyServer>> {
+        self.keys.clone()
+    }
+
+    /// Own rank: the position in the monitor map.
+    pub(crate) fn rank(&self) -> i64 {
+        let position = self
+            .monmap
+            .ranks
+            .iter()
+            .position(|name| *name == self.identity.name);
+        position.map_or(-1, |rank| rank as i64)
+    }
+}
+
+/// Why a monitor cannot start from its database.
+#[derive(Debug)]
+pub enum LoadError {
+    /// The database failed.
+    Kv(KvError),
+    /// There is no monitor in it: `--mkfs` was not run.
+    Empty,
+    /// A record does not decode.
+    Decode {
+        /// Which one.
+        what: String,
+        /// Why.
+        error: denc::Error,
+    },
+    /// A record does not fit the ones before it.
+    Inconsistent {
+        /// Which one.
+        what: String,
+    },
+}
+
+impl std::fmt::Display for LoadError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            LoadError::Kv(error) => error.fmt(f),
+            LoadError::Empty => {
+                f.write_str("the monitor's database is empty: create it with --mkfs first")
+            }
+            LoadError::Decode { what, error } => write!(f, "{what} does not decode: {error}"),
+            LoadError::Inconsistent { what } => {
+                write!(f, "{what} does not fit the records before it")
+            }
+        }
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+impl From<KvError> for LoadError {
+    fn from(error: KvError) -> LoadError {
+        LoadError::Kv(error)
+    }
+}

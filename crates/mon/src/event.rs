@@ -1,0 +1,80 @@
+//! What the core is told, and what it wants done.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use auth::AuthCapsInfo;
+use messages::Message;
+use store::KvBatch;
+use types::{AddrVec, AuthEntityName, EntityAddr, EntityName, RawMessage, UTime};
+
+/// Number of a connection, for as long as it is open.
+pub type SessionId = u64;
+
+/// The two clocks, read once a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Now {
+    /// Time of day.
+    pub wall: UTime,
+    /// Time since some start; never goes back.
+    pub mono: Duration,
+}
+
+/// Who has connected.
+#[derive(Debug, Clone)]
+pub struct Peer {
+    /// Its name in messages.
+    pub name: EntityName,
+    /// The entity it proved to be.
+    pub auth_name: AuthEntityName,
+    /// What it may do at a monitor.
+    pub caps: AuthCapsInfo,
+    /// Its number in the cluster.
+    pub global_id: u64,
+    /// Addresses it says it has.
+    pub addrs: AddrVec,
+    /// The address its socket shows.
+    pub socket_addr: EntityAddr,
+    /// Feature bits of the connection.
+    pub features: u64,
+}
+
+/// Something has happened.
+#[derive(Debug)]
+pub enum Event {
+    /// A connection is ready.
+    Opened(SessionId, Rc<Peer>),
+    /// A connection is gone.
+    Closed(SessionId),
+    /// A message has come.
+    Message(SessionId, RawMessage),
+    /// The batch proposed last is committed.
+    Committed,
+    /// The time that [`Effect::WakeAt`] named has come.
+    Timer,
+}
+
+/// Something is to be done.
+#[derive(Debug)]
+pub enum Effect {
+    /// Send a message.
+    Send(SessionId, RawMessage),
+    /// End a connection.
+    Close(SessionId),
+    /// Commit a batch, then tell by [`Event::Committed`].
+    Propose(KvBatch),
+    /// Tell by [`Event::Timer`] at this time (of [`Now::mono`]), instead of any time named before.
+    WakeAt(Duration),
+    /// Replace the values which the monitor's own options have from the configuration database.
+    OwnConfig(std::collections::BTreeMap<String, String>),
+}
+
+/// A message ready to send.
+pub(crate) fn wire<M: Message>(message: &M) -> RawMessage {
+    Message::encode(message)
+}
+
+/// Reads a message.
+pub(crate) fn read<M: Message>(raw: &RawMessage) -> Result<M, denc::Error> {
+    <M as Message>::decode(raw)
+}

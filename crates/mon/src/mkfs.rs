@@ -1,0 +1,161 @@
+//! The first content of a monitor's database: monitor map, keys, OSD map of epoch 1, manager map,
+//! first options (`Monitor::mkfs` and each service's `create_initial` at v16.2).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use auth::{CryptoKey, EntityAuth, FillRandom, Keyring};
+use config::Config;
+use denc::Denc;
+use maps::osdmap::osdmap_flags;
+use maps::{Incremental, MgrMap, MonMap, OsdMap};
+use store::{Kv, KvBatch, KvError};
+use types::{AuthEntityName, UTime, entity};
+
+use crate::layout::{self, AUTH, CONFIG, MGR, MONMAP, OSDMAP};
+use crate::{auth as auth_service, crush_edit};
+
+/// Release of OSDs required from the start: pacific.
+const RELEASE: u8 = 16;
+
+/// Why a database cannot be made.
+#[derive(Debug)]
+pub enum MkfsError {
+    /// There is a monitor in it already.
+    NotEmpty,
+    /// The keyring has no key for `mon.`.
+    NoMonKey,
+    /// The database failed.
+    Kv(KvError),
+}
+
+impl fmt::Display for MkfsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MkfsError::NotEmpty => f.write_str("the database already has a monitor in it"),
+            MkfsError::NoMonKey => f.write_str("the keyring has no key for mon."),
+            MkfsError::Kv(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for MkfsError {}
+
+impl From<KvError> for MkfsError {
+    fn from(error: KvError) -> MkfsError {
+        MkfsError::Kv(error)
+    }
+}
+
+/// Fills an empty database.
+///
+/// The keyring holds the key of `mon.`, and entities that shall exist from the start
+/// (`client.admin`, `mgr.x`, `osd.0`, ...). Bootstrap keys are made in addition.
+pub fn mkfs(
+    kv: &dyn Kv,
+    conf: &Config,
+    monmap: &MonMap,
+    keyring: &Keyring,
+    now: UTime,
+    fill: FillRandom<'_>,
+) -> Result<(), MkfsError> {
+    if layout::get_u64(kv, MONMAP, "last")?.is_some() {
+        return Err(MkfsError::NotEmpty);
+    }
+    let mut batch = KvBatch::new();
+
+    let epoch = monmap.epoch.max(1);
+    let monmap = MonMap {
+        epoch,
+        ..monmap.clone()
+    };
+    batch.put(
+        layout::numbered(MONMAP, "", epoch.into()),
+        monmap.to_bytes(),
+    );
+    layout::put_u64(&mut batch, MONMAP, "last", epoch.into());
+
+    put_keys(&mut batch, keyring, now, fill)?;
+    put_osdmap(&mut batch, conf, &monmap, now);
+
+    let mgrmap = MgrMap {
+        epoch: 1,
+        always_on_modules: BTreeMap::from([(u32::from(RELEASE), BTreeSet::new())]),
+        ..MgrMap::default()
+    };
+    batch.put(layout::numbered(MGR, "", 1), mgrmap.to_bytes());
+    layout::put_u64(&mut batch, MGR, "last", 1);
+
+    layout::put_u64(&mut batch, CONFIG, "version", 1);
+    kv.commit(batch)?;
+    Ok(())
+}
+
+fn put_keys(
+    batch: &mut KvBatch,
+    keyring: &Keyring,
+    now: UTime,
+    fill: FillRandom<'_>,
+) -> Result<(), MkfsError> {
+    let own = AuthEntityName::new(entity::MON, "");
+    let mut mon_keyring = Keyring::new();
+    let auth = keyring.keys.get(&own).ok_or(MkfsError::NoMonKey)?;
+    mon_keyring.keys.insert(own.clone(), auth.clone());
+    batch.put(layout::key(AUTH, "mon_keyring"), mon_keyring.to_bytes());
+    for (name, auth) in keyring.keys.iter().filter(|(name, _)| **name != own) {
+        auth_service::put_entity(batch, name, auth);
+    }
+    for kind in ["mds", "mgr", "osd", "rbd", "rbd-mirror", "rgw"] {
+        let name = AuthEntityName::new(entity::CLIENT, format!("bootstrap-{kind}"));
+        if keyring.keys.contains_key(&name) {
+            continue;
+        }
+        let caps = format!("allow profile bootstrap-{kind}");
+        let auth = EntityAuth::new(CryptoKey::generate(fill, now), [("mon", caps.as_str())]);
+        auth_service::put_entity(batch, &name, &auth);
+    }
+    Ok(())
+}
+
+fn put_osdmap(batch: &mut KvBatch, conf: &Config, monmap: &MonMap, now: UTime) {
+    let chooseleaf = conf.int("osd_crush_chooseleaf_type") as i32;
+    let profile: BTreeMap<String, String> = conf
+        .str("osd_pool_default_erasure_code_profile")
+        .split_whitespace()
+        .filter_map(|pair| pair.split_once('='))
+        .map(|(key, value)| (key.to_string(), value.to_string()))
+        .collect();
+    let min_compat = conf.str("mon_osd_initial_require_min_compat_client");
+    let mut map = OsdMap {
+        fsid: monmap.fsid,
+        epoch: 1,
+        created: now,
+        modified: now,
+        flags: osdmap_flags::SORTBITWISE
+            | osdmap_flags::RECOVERY_DELETES
+            | osdmap_flags::PURGED_SNAPDIRS
+            | osdmap_flags::PGLOG_HARDLIMIT,
+        crush: Arc::new(crush_edit::initial_map(chooseleaf)),
+        erasure_code_profiles: BTreeMap::from([("default".to_string(), profile)]),
+        full_ratio: conf.float("mon_osd_full_ratio") as f32,
+        backfillfull_ratio: conf.float("mon_osd_backfillfull_ratio") as f32,
+        nearfull_ratio: conf.float("mon_osd_nearfull_ratio") as f32,
+        require_min_compat_client: crate::dump::release_number(&min_compat).unwrap_or(12),
+        require_osd_release: RELEASE,
+        ..OsdMap::default()
+    };
+    let (full, crc) = map.encode_with_crc();
+    map.crc = crc;
+    let inc = Incremental {
+        modified: now,
+        fullmap: full.clone(),
+        encode_features: types::features::ALL,
+        ..Incremental::new(monmap.fsid, 1)
+    };
+    let (inc, _) = inc.encode_with_crc(crc);
+    batch.put(layout::numbered(OSDMAP, "full_", 1), full);
+    batch.put(layout::numbered(OSDMAP, "inc_", 1), inc);
+    layout::put_u64(batch, OSDMAP, "first", 1);
+    layout::put_u64(batch, OSDMAP, "last", 1);
+}

@@ -1,0 +1,129 @@
+//! The monitor map and what says who leads (`src/mon/MonmapMonitor.cc`, `Monitor.cc` at v16.2).
+//! With one monitor the quorum is that monitor.
+
+use command::Formatter;
+use denc::Denc;
+use maps::MonMap;
+use messages::MMonMap;
+use store::Kv;
+use types::{AddrVec, Epoch};
+
+use crate::core::{LoadError, MonCore};
+use crate::event::SessionId;
+use crate::event::wire;
+use crate::layout::{self, MONMAP};
+
+/// Election epoch of a monitor that is alone: odd while electing, even in quorum.
+const ELECTION_EPOCH: u32 = 2;
+
+pub(crate) fn load(kv: &dyn Kv) -> Result<MonMap, LoadError> {
+    let last = layout::get_u64(kv, MONMAP, "last")?.ok_or(LoadError::Empty)?;
+    let what = || format!("monmap/{last}");
+    let bytes = kv
+        .get(&layout::numbered(MONMAP, "", last))?
+        .ok_or_else(|| LoadError::Inconsistent { what: what() })?;
+    MonMap::from_bytes(&bytes).map_err(|error| LoadError::Decode {
+        what: what(),
+        error,
+    })
+}
+
+impl MonCore {
+    /// Own addresses.
+    pub(crate) fn own_addrs(&self) -> AddrVec {
+        let own = self.monmap.mon_info.get(&self.identity.name);
+        own.map(|mon| mon.public_addrs.clone()).unwrap_or_default()
+    }
+
+    pub(crate) fn election_epoch(&self) -> u32 {
+        ELECTION_EPOCH
+    }
+
+    /// Seconds since the quorum formed.
+    pub(crate) fn quorum_age(&self) -> u64 {
+        self.now.mono.saturating_sub(self.started.mono).as_secs()
+    }
+
+    /// The map of an epoch.
+    pub(crate) fn monmap_of_epoch(&self, epoch: Epoch) -> Option<MonMap> {
+        if epoch == self.monmap.epoch {
+            return Some(self.monmap.clone());
+        }
+        let bytes = self
+            .kv
+            .get(&layout::numbered(MONMAP, "", epoch.into()))
+            .ok()
+            .flatten()?;
+        MonMap::from_bytes(&bytes).ok()
+    }
+
+    /// Replaces the map by its successor.
+    pub(crate) fn change_monmap(&mut self, change: impl FnOnce(&mut MonMap)) {
+        change(&mut self.monmap);
+        self.monmap.epoch += 1;
+        self.monmap.last_changed = self.now.wall;
+        let (epoch, bytes) = (self.monmap.epoch, self.monmap.to_bytes());
+        let batch = self.batch();
+        batch.put(layout::numbered(MONMAP, "", epoch.into()), bytes);
+        layout::put_u64(batch, MONMAP, "last", epoch.into());
+    }
+
+    pub(crate) fn send_monmap(&mut self, to: SessionId) {
+        let m = MMonMap {
+            monmap: self.monmap.to_bytes(),
+        };
+        self.send_now(to, wire(&m));
+    }
+
+    /// What `quorum_status` says.
+    pub(crate) fn dump_quorum_status(&self, f: &mut Formatter) {
+        f.object("quorum_status", |f| {
+            f.dump_unsigned("election_epoch", self.election_epoch());
+            self.dump_quorum(f);
+            f.dump_string("quorum_leader_name", &self.identity.name);
+            f.dump_unsigned("quorum_age", self.quorum_age());
+            f.object("features", |f| {
+                f.dump_string("quorum_con", types::features::ALL.to_string());
+                f.array("quorum_mon", |f| {
+                    crate::dump::mon_feature_names(f, &self.monmap.persistent_features);
+                });
+            });
+            crate::dump::monmap(f, "monmap", &self.monmap);
+        });
+    }
+
+    /// `quorum` and `quorum_names`.
+    pub(crate) fn dump_quorum(&self, f: &mut Formatter) {
+        f.array("quorum", |f| f.dump_int("mon", self.rank()));
+        f.array("quorum_names", |f| {
+            f.dump_string("mon", &self.identity.name)
+        });
+    }
+
+    /// What `mon_status` says; also the text of a ping's answer and of the manager's digest.
+    pub(crate) fn dump_mon_status(&self, f: &mut Formatter) {
+        f.object("mon_status", |f| {
+            f.dump_string("name", &self.identity.name);
+            f.dump_int("rank", self.rank());
+            f.dump_string("state", "leader");
+            f.dump_unsigned("election_epoch", self.election_epoch());
+            f.array("quorum", |f| f.dump_int("mon", self.rank()));
+            f.dump_unsigned("quorum_age", self.quorum_age());
+            f.object("features", |f| {
+                f.dump_string("required_con", "2449958747317026820");
+                f.array("required_mon", |f| {
+                    crate::dump::mon_feature_names(f, &self.monmap.persistent_features);
+                });
+                f.dump_string("quorum_con", types::features::ALL.to_string());
+                f.array("quorum_mon", |f| {
+                    crate::dump::mon_feature_names(f, &self.monmap.persistent_features);
+                });
+            });
+            f.array("outside_quorum", |_| {});
+            f.array("extra_probe_peers", |_| {});
+            f.array("sync_provider", |_| {});
+            crate::dump::monmap(f, "monmap", &self.monmap);
+            self.dump_feature_map(f, "feature_map");
+        });
+    }
+}

@@ -1,0 +1,218 @@
+//! What time does to the map: OSDs down for long go out, blocklist entries end, quotas are
+//! watched, old maps are forgotten.
+
+use maps::OsdMap;
+use maps::osdmap::{osd_state, osdmap_flags};
+use maps::pool::pool_flags;
+use types::{Epoch, OsdId};
+
+use crate::clog::{INFO, WARN};
+use crate::core::MonCore;
+use crate::layout::{self, OSDMAP};
+
+impl MonCore {
+    pub(crate) fn tick_osd(&mut self) {
+        self.tick_failures();
+        self.tick_out();
+        self.tick_blocklist();
+        self.tick_creating();
+        self.tick_snaps();
+        self.tick_pool_fullness();
+        self.trim_osdmaps();
+    }
+
+    fn tick_out(&mut self) {
+        let down: Vec<OsdId> = self.osd.down_since.keys().copied().collect();
+        let interval = self.conf.duration("mon_osd_down_out_interval");
+        if down.is_empty() || interval.is_zero() {
+            return;
+        }
+        let level = self.conf.str("mon_osd_down_out_subtree_limit");
+        for osd in down {
+            let map = self.next_map();
+            if !map.exists(osd) || map.is_up(osd) || map.is_out(osd) {
+                self.osd.down_since.remove(&osd);
+                continue;
+            }
+            let Some(since) = self.osd.down_since.get(&osd).copied() else {
+                continue;
+            };
+            let down_for = self.now.mono.saturating_sub(since);
+            if down_for < interval || !self.can_mark_out(&map, osd) {
+                continue;
+            }
+            if !level.is_empty() && self.subtree_is_down(&map, osd, &level) {
+                // A whole rack that is gone is rather a broken switch: its data comes back.
+                continue;
+            }
+            let old_weight = map.weight(osd);
+            let known = map.xinfo(osd).cloned().unwrap_or_default();
+            let inc = self.inc();
+            inc.new_weight.insert(osd, 0);
+            *inc.new_state.entry(osd).or_default() |= osd_state::AUTOOUT;
+            let x = inc.new_xinfo.entry(osd).or_insert(known);
+            if x.old_weight == 0 {
+                x.old_weight = old_weight;
+            }
+            self.osd.down_since.remove(&osd);
+            let text = format!(
+                "Marking osd.{osd} out (has been down for {} seconds)",
+                down_for.as_secs()
+            );
+            self.log_own("cluster", INFO, text);
+        }
+    }
+
+    /// Whether flags and the share of OSDs that must stay in allow to mark it out.
+    fn can_mark_out(&mut self, map: &OsdMap, osd: OsdId) -> bool {
+        if map.has_flag(osdmap_flags::NOOUT) || self.osd_flags(osd) & osd_state::NOOUT != 0 {
+            return false;
+        }
+        let total = map.num_osds().max(1) as f64;
+        map.num_in_osds().saturating_sub(1) as f64 / total
+            >= self.conf.float("mon_osd_min_in_ratio")
+    }
+
+    /// Whether every OSD of the OSD's ancestor of type `level`, or of a wider type, is down.
+    fn subtree_is_down(&self, map: &OsdMap, osd: OsdId, level: &str) -> bool {
+        let crush = &map.crush;
+        let Some(limit) = crush
+            .types
+            .iter()
+            .find(|(_, name)| *name == level)
+            .map(|(id, _)| *id)
+        else {
+            return false;
+        };
+        let mut node = osd;
+        for _ in 0..32 {
+            let Some(parent) = crush.each_bucket().find(|b| b.items.contains(&node)) else {
+                break;
+            };
+            node = parent.id;
+            if i32::from(parent.kind) >= limit {
+                let leaves = crate::crush_edit::leaves(crush, node);
+                return leaves.iter().all(|leaf| map.is_down(*leaf));
+            }
+        }
+        false
+    }
+
+    fn tick_blocklist(&mut self) {
+        let now = self.now.wall;
+        let map = self.next_map();
+        let over: Vec<_> = map
+            .blocklist
+            .iter()
+            .filter(|(_, until)| **until < now)
+            .map(|(addr, _)| addr.clone())
+            .collect();
+        if !over.is_empty() {
+            self.inc().old_blocklist.extend(over);
+        }
+    }
+
+    /// Pools over their quota, or with OSDs that are full, refuse writes.
+    fn tick_pool_fullness(&mut self) {
+        let map = self.next_map();
+        let (mut any_full, mut any_backfill, mut any_near) = (false, false, false);
+        for osd in map.up_osds() {
+            let state = map.state(osd);
+            any_full |= state & osd_state::FULL != 0;
+            any_backfill |= state & osd_state::BACKFILLFULL != 0;
+            any_near |= state & osd_state::NEARFULL != 0;
+        }
+        for (id, pool) in &map.pools {
+            let name = map.pool_names.get(id).cloned().unwrap_or_default();
+            let stats = self.stat.pool_sum(*id);
+            let over_bytes = pool.quota_max_bytes > 0 && stats.0 >= pool.quota_max_bytes;
+            let over_objects = pool.quota_max_objects > 0 && stats.1 >= pool.quota_max_objects;
+            let quota = over_bytes || over_objects;
+            let mut flags = pool.flags
+                & !(pool_flags::FULL
+                    | pool_flags::FULL_QUOTA
+                    | pool_flags::NEARFULL
+                    | pool_flags::BACKFILLFULL);
+            if quota {
+                flags |= pool_flags::FULL | pool_flags::FULL_QUOTA;
+            }
+            if any_full {
+                flags |= pool_flags::FULL;
+            } else if any_backfill {
+                flags |= pool_flags::BACKFILLFULL | pool_flags::NEARFULL;
+            } else if any_near {
+                flags |= pool_flags::NEARFULL;
+            }
+            if flags == pool.flags {
+                continue;
+            }
+            if quota && !pool.has_flag(pool_flags::FULL_QUOTA) {
+                if over_bytes {
+                    let text = format!(
+                        "pool '{name}' is full (reached quota's max_bytes: {})",
+                        command::format_bytes(pool.quota_max_bytes)
+                    );
+                    self.log_own("cluster", WARN, text);
+                }
+                if over_objects {
+                    let text = format!(
+                        "pool '{name}' is full (reached quota's max_objects: {})",
+                        pool.quota_max_objects
+                    );
+                    self.log_own("cluster", WARN, text);
+                }
+            } else if !quota && pool.has_flag(pool_flags::FULL_QUOTA) {
+                let text = format!("pool '{name}' no longer out of quota; removing NO_QUOTA flag");
+                self.log_own("cluster", INFO, text);
+            }
+            let mut changed = pool.clone();
+            changed.flags = flags;
+            self.put_pool(*id, changed);
+        }
+    }
+
+    /// Forgets maps that nobody can need any more: older than any PG's last clean epoch, and
+    /// beyond the number kept in any case.
+    fn trim_osdmaps(&mut self) {
+        let last = self.osd.published.epoch;
+        let keep = self.conf.uint("mon_min_osdmap_epochs") as Epoch;
+        let floor = last.saturating_sub(keep);
+        let clean = self.oldest_epoch_needed();
+        let to = floor.min(clean);
+        // A hundred at a time, so that a batch stays small.
+        if to <= self.osd.first + self.conf.uint("paxos_service_trim_min") as Epoch {
+            return;
+        }
+        let to = to.min(self.osd.first + 500);
+        let first = self.osd.first;
+        let batch = self.batch();
+        for stem in ["full_", "inc_"] {
+            batch.delete_range(
+                layout::numbered(OSDMAP, stem, first.into()),
+                layout::numbered(OSDMAP, stem, to.into()),
+            );
+        }
+        layout::put_u64(batch, OSDMAP, "first", to.into());
+        self.osd.first = to;
+        self.osd.cache.retain(|(_, epoch), _| *epoch >= to);
+    }
+
+    /// Oldest epoch that some PG's history may reach back to: what OSDs say in their beacons.
+    fn oldest_epoch_needed(&self) -> Epoch {
+        let map = &self.osd.published;
+        if map.pools.is_empty() {
+            return map.epoch;
+        }
+        if self.osd.creating.is_creating_any() {
+            return self.osd.creating.oldest().unwrap_or(0);
+        }
+        let mut oldest = map.epoch;
+        for osd in map.osds() {
+            if map.is_up(osd) || map.is_in(osd) {
+                // One that has not said yet may need anything.
+                oldest = oldest.min(self.osd.last_epoch_clean.get(&osd).copied().unwrap_or(0));
+            }
+        }
+        oldest
+    }
+}

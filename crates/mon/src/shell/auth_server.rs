@@ -1,0 +1,212 @@
+//! The monitor's side of authentication: who connects, and with which key.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use auth::cephx::{MonHandler, MonRules, ServiceHandler, ServiceStep, StartRequest};
+use auth::{AuthCapsInfo, AuthError, KeyServer, METHOD_CEPHX, METHOD_NONE, MODE_CRC, MODE_SECURE};
+use bytes::Bytes;
+use config::Config;
+use denc::Denc;
+use env::Env;
+use msgr::{Accepted, AuthServer, ServerExchange, ServerStep, SessionKeys, Stranger};
+use types::{UTime, entity};
+
+use super::Shell;
+
+/// Lets peers in by the keys of the key server.
+pub(super) struct MonAuthServer {
+    pub(super) shell: Rc<Shell>,
+}
+
+impl AuthServer for MonAuthServer {
+    fn allowed_methods(&self, peer_kind: u8) -> Vec<u32> {
+        let option = match peer_kind {
+            entity::CLIENT => "auth_client_required",
+            _ => "auth_cluster_required",
+        };
+        let mut value = self.shell.conf.str("auth_supported");
+        if value.trim().is_empty() {
+            value = self.shell.conf.str(option);
+        }
+        methods(&value)
+    }
+
+    fn allowed_modes(&self, peer_kind: u8) -> Vec<u32> {
+        let option = match peer_kind {
+            entity::MON => "ms_mon_cluster_mode",
+            _ => "ms_mon_service_mode",
+        };
+        let value = self.shell.conf.str(option);
+        let modes: Vec<u32> = value
+            .split([' ', ',', ';'])
+            .filter_map(|word| match word {
+                "crc" => Some(MODE_CRC),
+                "secure" => Some(MODE_SECURE),
+                _ => None,
+            })
+            .collect();
+        if modes.is_empty() {
+            vec![MODE_SECURE, MODE_CRC]
+        } else {
+            modes
+        }
+    }
+
+    fn accept(
+        &self,
+        stranger: Stranger,
+        method: u32,
+    ) -> Result<Box<dyn ServerExchange>, AuthError> {
+        let _ = stranger;
+        let state = match method {
+            METHOD_NONE | METHOD_CEPHX => State::Start,
+            _ => return Err(AuthError::Method { method }),
+        };
+        Ok(Box::new(Exchange {
+            shell: self.shell.clone(),
+            keys: self.shell.core.borrow().key_server(),
+            method,
+            state,
+        }))
+    }
+}
+
+/// The methods a setting names.
+fn methods(value: &str) -> Vec<u32> {
+    value
+        .split([' ', ',', ';'])
+        .filter_map(|word| match word.trim() {
+            "cephx" => Some(METHOD_CEPHX),
+            "none" => Some(METHOD_NONE),
+            _ => None,
+        })
+        .collect()
+}
+
+enum State {
+    Start,
+    /// A client's proof is awaited.
+    Proof(MonHandler),
+    /// A monitor's authorizer.
+    Authorizer(ServiceHandler),
+    Over,
+}
+
+struct Exchange {
+    shell: Rc<Shell>,
+    keys: Rc<RefCell<KeyServer>>,
+    method: u32,
+    state: State,
+}
+
+impl ServerExchange for Exchange {
+    fn step(&mut self, payload: Bytes, mode: u32) -> Result<ServerStep, AuthError> {
+        match std::mem::replace(&mut self.state, State::Over) {
+            State::Start if StartRequest::is_one(&payload) => self.start(&payload),
+            State::Start if self.method == METHOD_CEPHX => {
+                self.authorizer(ServiceHandler::new(), payload, mode)
+            }
+            State::Start => Err(AuthError::OutOfOrder),
+            State::Proof(handler) => self.prove(&handler, &payload, mode),
+            State::Authorizer(handler) => self.authorizer(handler, payload, mode),
+            State::Over => Err(AuthError::OutOfOrder),
+        }
+    }
+}
+
+impl Exchange {
+    fn start(&mut self, payload: &Bytes) -> Result<ServerStep, AuthError> {
+        let request = StartRequest::from_bytes(payload)?;
+        let new = request.global_id == 0;
+        let global_id = match new {
+            // While ids are being reserved, the peer is sent away to come again.
+            true => self
+                .shell
+                .new_global_id()
+                .ok_or(AuthError::Refused { errno: 11 })?,
+            false => request.global_id,
+        };
+        if self.method == METHOD_NONE {
+            return Ok(ServerStep::Done(Box::new(Accepted {
+                reply: Bytes::new(),
+                global_id,
+                name: request.name,
+                caps: AuthCapsInfo::allow_all(),
+                keys: SessionKeys::default(),
+                state: None,
+            })));
+        }
+        let env = &self.shell.env;
+        let fill = |buf: &mut [u8]| env.fill_random(buf);
+        let (handler, challenge) = MonHandler::start(request.name, global_id, new, &fill);
+        self.state = State::Proof(handler);
+        Ok(ServerStep::More(challenge))
+    }
+
+    fn prove(
+        &mut self,
+        handler: &MonHandler,
+        payload: &Bytes,
+        mode: u32,
+    ) -> Result<ServerStep, AuthError> {
+        let env = &self.shell.env;
+        let fill = |buf: &mut [u8]| env.fill_random(buf);
+        let keys = self.keys.borrow();
+        let rules = MonRules {
+            keys: &keys,
+            now: wall(env),
+            fill: &fill,
+            allow_insecure_reclaim: insecure_reclaim(&self.shell.conf),
+        };
+        let done = handler.authenticate(payload, mode == MODE_SECURE, &rules)?;
+        Ok(ServerStep::Done(Box::new(Accepted {
+            reply: done.reply,
+            global_id: handler.global_id(),
+            name: handler.name().clone(),
+            caps: done.caps,
+            keys: SessionKeys {
+                session_key: Some(done.session_key),
+                connection_secret: done.connection_secret,
+            },
+            state: None,
+        })))
+    }
+
+    fn authorizer(
+        &mut self,
+        mut handler: ServiceHandler,
+        payload: Bytes,
+        mode: u32,
+    ) -> Result<ServerStep, AuthError> {
+        let env = &self.shell.env;
+        let fill = |buf: &mut [u8]| env.fill_random(buf);
+        let keys = self.keys.borrow();
+        match handler.step(&payload, mode == MODE_SECURE, &*keys, &fill)? {
+            ServiceStep::Challenge(challenge) => {
+                drop(keys);
+                self.state = State::Authorizer(handler);
+                Ok(ServerStep::More(challenge))
+            }
+            ServiceStep::Done(verified) => Ok(ServerStep::Done(Box::new(Accepted {
+                reply: verified.reply,
+                global_id: verified.ticket.global_id,
+                name: verified.ticket.name.clone(),
+                caps: verified.ticket.caps.clone(),
+                keys: SessionKeys {
+                    session_key: Some(verified.session_key),
+                    connection_secret: verified.connection_secret,
+                },
+                state: None,
+            }))),
+        }
+    }
+}
+
+fn insecure_reclaim(conf: &Config) -> bool {
+    conf.bool("auth_allow_insecure_global_id_reclaim")
+}
+
+fn wall(env: &Env) -> UTime {
+    UTime::from_duration(env.wall_clock())
+}
