@@ -184,6 +184,27 @@ fn requests_inside_a_session() {
 }
 
 #[test]
+fn the_auth_ticket_is_renewed_inside_a_session() {
+    let keys = server();
+    let mut client = CephxClient::new(name("client.admin"), key(1));
+    let (handler, challenge) = MonHandler::start(name("client.admin"), 4123, true, &fill);
+    let proof = client
+        .on_challenge(&challenge, u32::from(OSD), &fill)
+        .unwrap();
+    let done = handler.authenticate(&proof, true, &rules(&keys)).unwrap();
+    client.on_done(4123, &done.reply, NOW).unwrap();
+    let before = client.ticket(AUTH).unwrap().session_key.clone();
+    let proof = client
+        .on_challenge(&challenge, u32::from(OSD), &fill)
+        .unwrap();
+    let reply = handler.answer_in_session(&proof, &rules(&keys)).unwrap();
+    client.on_done(4123, &reply, NOW).unwrap();
+    assert_ne!(client.ticket(AUTH).unwrap().session_key, before);
+    let rotating = handler.answer_in_session(&CephxClient::rotating_request(), &rules(&keys));
+    assert!(rotating.is_err(), "clients have no rotating secrets");
+}
+
+#[test]
 fn cut_payloads_are_errors() {
     let keys = server();
     let mut client = CephxClient::new(name("client.admin"), key(1));

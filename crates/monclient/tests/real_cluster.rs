@@ -55,6 +55,9 @@ impl Dispatcher for Owner {
     fn on_reset(&self, con: &Connection) {
         self.monc.on_reset(con);
     }
+    fn on_remote_reset(&self, _: &Connection) {
+        self.log.borrow_mut().push("reset");
+    }
 }
 
 impl MonEvents for Owner {
@@ -268,6 +271,61 @@ fn a_wrong_key_is_told() {
             assert_eq!(outcome, Err(refused));
         }
         owner.monc.shutdown();
+        messenger.shutdown();
+    });
+}
+
+/// Story: an OSD of ours and one of Ceph's share a lossless session; its socket breaks again and
+/// again; every request must be answered, once, in the same session.
+#[test]
+fn a_lossless_session_with_an_osd_survives_broken_sockets() {
+    run(|env, dir| async move {
+        let (messenger, owner) = open(&env, &dir, "osd.0", |settings| {
+            settings.want_rotating = true;
+            settings.want_keys = u32::from(MON | OSD | MGR);
+        });
+        let monc = &owner.monc;
+        monc.authenticated().await.unwrap();
+        let fsid = monc.monmap_ready().await.unwrap().fsid;
+        monc.subscribe("osdmap", 0, SUBSCRIBE_ONETIME);
+        let map = MOSDMap::decode(&owner.message(MOSDMap::TYPE).await).unwrap();
+        let osdmap: OsdMap = denc::Denc::from_bytes(map.maps.last_key_value().unwrap().1).unwrap();
+
+        let policies = Policies::new(Policy::lossless_peer());
+        let config = Config::new(EntityName::osd(7), 4243, policies);
+        let cluster = Messenger::new(env.clone(), config);
+        cluster.set_auth_client(monc.auth_client());
+        cluster.set_auth_server(monc.auth_server());
+        cluster.set_dispatcher(owner.clone());
+        cluster.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let con = cluster.connect_to(OSD, &osdmap.cluster_addrs[0]);
+        for tid in 1..=60 {
+            let cmd = vec!["{\"prefix\": \"version\"}".to_owned()];
+            let request = MCommand {
+                fsid,
+                cmd,
+                input: Bytes::new(),
+            };
+            con.send(request.encode().with_tid(tid));
+            match tid % 6 {
+                0 => con.break_socket(),
+                3 => {
+                    env.sleep(Duration::from_millis(env.random_u64() % 20))
+                        .await
+                }
+                _ => {}
+            }
+        }
+        let mut answered = Vec::new();
+        while answered.len() < 60 {
+            answered.push(owner.message(MCommandReply::TYPE).await.header.tid);
+        }
+        assert_eq!(answered, (1..=60).collect::<Vec<u64>>());
+        let resets = owner.log.borrow().iter().filter(|e| **e == "reset").count();
+        assert_eq!(resets, 0);
+        assert!(con.is_connected());
+        cluster.shutdown();
+        monc.shutdown();
         messenger.shutdown();
     });
 }

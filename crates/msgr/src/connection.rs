@@ -277,6 +277,14 @@ impl Connection {
         self.0.close();
     }
 
+    /// Breaks the socket as a fault of the network would (`ms_inject_socket_failures`): a lossless
+    /// session goes on over another one, a lossy one is reset.
+    pub fn break_socket(&self) {
+        if let Some(link) = &*self.0.link.borrow() {
+            link.stream.close();
+        }
+    }
+
     /// Puts the daemon's state of this session here (one value, replaced).
     pub fn set_session(&self, value: Option<Rc<dyn Any>>) {
         let old = self.0.slot.replace(value);

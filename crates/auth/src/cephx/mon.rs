@@ -191,6 +191,20 @@ impl MonHandler {
         })
     }
 
+    /// Answers an MAuth inside the session that this handshake opened: as [`answer_in_session`],
+    /// and a new auth ticket for a client whose own is near its end (it proves its key again, with
+    /// the handshake's challenge).
+    pub fn answer_in_session(
+        &self,
+        payload: &Bytes,
+        rules: &MonRules<'_>,
+    ) -> Result<Bytes, AuthError> {
+        if Reader::new(payload).u16()? == request::AUTH_SESSION_KEY {
+            return Ok(self.authenticate(payload, false, rules)?.reply);
+        }
+        answer_in_session(&self.name, payload, rules)
+    }
+
     /// Decides whether the global id is the client's own.
     fn old_ticket(
         &self,
