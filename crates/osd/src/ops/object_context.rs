@@ -37,9 +37,8 @@ pub const SS_ATTR: &[u8] = b"snapset";
 /// What precedes the names of clients' xattrs.
 pub const USER_ATTR_PREFIX: u8 = b'_';
 
-/// Objects whose contexts stay in memory unused (osd_pg_object_context_cache_count is 64 in Ceph,
-/// where one costs more).
-pub const IDLE_CONTEXTS_MAX: usize = 256;
+/// Objects of a PG whose contexts stay in memory unused (osd_pg_object_context_cache_count).
+pub const IDLE_CONTEXTS_MAX: usize = 64;
 /// Bytes of clients' xattrs kept in a context; an object with more has them read when asked for.
 const CACHED_ATTRS_MAX_LEN: usize = 16 << 10;
 

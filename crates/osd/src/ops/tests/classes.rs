@@ -121,3 +121,100 @@ fn malformed_calls_are_refused() {
         assert_eq!(OpInfo::of(&[op], 0), Err(Errno::EINVAL));
     });
 }
+
+/// As real Ceph does (asked with these vectors): what a vector has written so far shows in
+/// existence and size alone.
+#[test]
+fn methods_see_the_object_as_it_was_before_the_vector() {
+    on_pg(|pg| async move {
+        let vector = |ops: Vec<OsdOp>| {
+            let pg = pg.clone();
+            async move { pg.run(pg.request("a", ops)).await }
+        };
+        let whole = |data: &'static [u8]| {
+            OsdOp::extent(
+                ops::WRITEFULL,
+                0,
+                data.len() as u64,
+                Bytes::from_static(data),
+            )
+        };
+        let louder = || call("hello", "turn_it_to_11", b"");
+        assert_eq!(
+            vector(vec![whole(b"hello"), louder()]).await.result,
+            Errno::ENOENT.result()
+        );
+        pg.put("a", b"aaa").await;
+        assert_eq!(
+            vector(vec![whole(b"hello world"), louder()]).await.result,
+            0
+        );
+        assert_eq!(pg.get("a").await.unwrap(), &b"AAA"[..]);
+
+        let add = || {
+            let args = (key("k"), key("5")).to_bytes();
+            call("numops", "add", &args)
+        };
+        let value = |pg: Rc<TestPg>| async move {
+            let keys = vec![key("k")].to_bytes();
+            let op = OsdOp {
+                indata: keys,
+                ..OsdOp::new(ops::OMAPGETVALSBYKEYS)
+            };
+            let out = pg.op("a", op).await.unwrap();
+            let vals: Vec<(BString, BString)> = Denc::from_bytes_exact(&out).unwrap();
+            vals[0].1.to_string()
+        };
+        vector(vec![add(), add()]).await;
+        assert_eq!(value(pg.clone()).await, "5");
+        vector(vec![add(), add()]).await;
+        assert_eq!(value(pg.clone()).await, "10");
+
+        let op = LockOp {
+            name: "l".into(),
+            kind: EXCLUSIVE,
+            ..LockOp::default()
+        }
+        .to_bytes();
+        let twice = vec![call("lock", "lock", &op), call("lock", "lock", &op)];
+        assert_eq!(vector(twice).await.result, 0);
+        // Deleting what this vector has deleted fails, and so the vector does.
+        let twice = vec![OsdOp::new(ops::DELETE), OsdOp::new(ops::DELETE)];
+        assert_eq!(vector(twice).await.result, Errno::ENOENT.result());
+        assert!(pg.get("a").await.is_ok());
+        pg.check_stats().await;
+    });
+}
+
+/// Keys of the log class tell the op and the step within it, as real Ceph's do.
+#[test]
+fn log_keys_are_unique() {
+    on_pg(|pg| async move {
+        let entry = cls::log::Entry {
+            timestamp: UTime::new(5, 7000),
+            ..Default::default()
+        };
+        let add = cls::log::AddOp {
+            entries: vec![entry.clone(), entry],
+            monotonic_inc: true,
+        };
+        let add = || call("log", "add", &add.to_bytes());
+        pg.op("a", add()).await.unwrap();
+        let hint = OsdOp::new(ops::SETALLOCHINT);
+        pg.run(pg.request("a", vec![hint, add()])).await;
+        let mut w = denc::Writer::new();
+        w.put(&key(""));
+        w.u64(10);
+        let op = OsdOp {
+            indata: w.into_bytes(),
+            ..OsdOp::new(ops::OMAPGETKEYS)
+        };
+        let out = pg.op("a", op).await.unwrap();
+        let (keys, _): (Vec<String>, bool) = Denc::from_bytes_exact(&out).unwrap();
+        let time = "1_0000000005.000007_";
+        assert_eq!(
+            keys,
+            ["0.1", "0.2", "1.2", "1.3"].map(|id| format!("{time}{id}"))
+        );
+    });
+}
