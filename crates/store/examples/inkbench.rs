@@ -65,7 +65,8 @@ struct Load {
     objects: Vec<(CollId, GhObject)>,
     data: Bytes,
     choices: std::cell::RefCell<Choices>,
-    version: std::cell::Cell<u64>,
+    /// Of each PG.
+    versions: std::cell::RefCell<Vec<u64>>,
 }
 
 impl Load {
@@ -84,7 +85,7 @@ impl Load {
             objects: (0..objects).map(object).collect(),
             data: data.freeze(),
             choices: choices.into(),
-            version: 1.into(),
+            versions: vec![0; PGS as usize].into(),
         }
     }
 
@@ -106,8 +107,12 @@ impl Load {
     fn transaction(&self) -> Transaction {
         let mut choices = self.choices.borrow_mut();
         let (cid, oid) = &self.objects[choices.below(self.objects.len() as u64) as usize];
-        let version = self.version.get();
-        self.version.set(version + 1);
+        let pg = cid.spg().map_or(0, |pg| pg.pgid.seed);
+        let version = {
+            let mut versions = self.versions.borrow_mut();
+            versions[pg as usize] += 1;
+            versions[pg as usize]
+        };
         let at = choices.below(OBJECT_LEN / 4096) * 4096;
         let from = choices.below(OBJECT_LEN / 4096 - 1) as usize * 4096;
         let meta = pgmeta(cid);
@@ -122,10 +127,8 @@ impl Load {
         ]
         .into();
         t.omap_setkeys(cid, &meta, entries);
-        // Not the key of this PG, but as many as are set; trimmed as long as it is there.
-        if version > LOG_ENTRIES * PGS {
-            let old = version - LOG_ENTRIES * PGS;
-            t.omap_rmkeys(cid, &meta, (old..old + 2).map(key).collect::<BTreeSet<_>>());
+        if version > LOG_ENTRIES {
+            t.omap_rmkeys(cid, &meta, BTreeSet::from([key(version - LOG_ENTRIES)]));
         }
         t
     }
@@ -152,7 +155,7 @@ fn pgmeta(cid: &CollId) -> GhObject {
 async fn measure(env: &Env, store: &Rc<InkStore>, load: &Rc<Load>, depth: u64, time: Duration) {
     let ledger = store.device().ledger();
     let snapshot = || WriteCause::ALL.map(|cause| ledger.written(cause));
-    let before = (snapshot(), ledger.writes(), ledger.syncs(), cpu(), env.now());
+    let before = (snapshot(), ledger.writes(), ledger.syncs(), cpu_parts(), env.now());
     let deadline = env.now() + time;
     let workers = (0..depth).map(|_| {
         let (env, store, load) = (env.clone(), store.clone(), load.clone());
@@ -175,12 +178,14 @@ async fn measure(env: &Env, store: &Rc<InkStore>, load: &Rc<Load>, depth: u64, t
         worst = worst.max(slowest);
     }
     let elapsed = (env.now() - before.4).as_secs_f64();
-    let cpu = (cpu() - before.3).as_secs_f64() * 1e6 / ops as f64;
+    let cpu = cpu_parts();
+    let us = |time: Duration| time.as_secs_f64() * 1e6 / ops as f64;
+    let (user, system) = (us(cpu.0 - before.3.0), us(cpu.1 - before.3.1));
     let after = snapshot();
     let client = ops as f64 * 4096.0;
     let total: u64 = after.iter().zip(before.0).map(|(a, b)| a - b).sum();
     println!(
-        "depth {depth:3}: {:7.0} op/s, {cpu:5.1} us CPU/op, WAF {:.3}, {:.2} writes and {:.2} syncs \
+        "depth {depth:3}: {:7.0} op/s, CPU {user:.1} + {system:.1} us an op, WAF {:.3}, {:.2} writes and {:.2} syncs \
          an op, slowest {worst:?}, {} MiB resident",
         ops as f64 / elapsed,
         total as f64 / client,
@@ -225,12 +230,17 @@ async fn reads(env: &Env, store: &Rc<InkStore>, load: &Rc<Load>) {
     println!("reads of 4 KiB, depth 32: {rate:.0} op/s, {us:.1} us CPU/op");
 }
 
-/// CPU time of the process, all threads, user and system.
-fn cpu() -> Duration {
+/// CPU time of the process, all threads: user and system.
+fn cpu_parts() -> (Duration, Duration) {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("/proc is mounted");
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
-    let ticks: u64 = fields[11..13].iter().map(|f| f.parse::<u64>().expect("ticks")).sum();
-    Duration::from_millis(ticks * 10)
+    let of = |i: usize| Duration::from_millis(fields[i].parse::<u64>().expect("ticks") * 10);
+    (of(11), of(12))
+}
+
+fn cpu() -> Duration {
+    let (user, system) = cpu_parts();
+    user + system
 }
 
 fn resident_kib() -> u64 {

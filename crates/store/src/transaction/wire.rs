@@ -111,8 +111,8 @@ struct LongestWrite {
 }
 
 impl Op {
-    /// The fixed fields; what does not fit there is appended to `data`.
-    fn encode(&self, data: &mut Writer, longest: &mut LongestWrite) -> Fixed {
+    /// The fixed fields; what does not fit there is appended to `data`, which begins at `start`.
+    fn encode(&self, data: &mut Writer, start: usize, longest: &mut LongestWrite) -> Fixed {
         let on = |op, cid, oid| Fixed {
             op,
             cid,
@@ -135,7 +135,7 @@ impl Op {
                 let len = bytes.len() as u32;
                 if len > longest.len {
                     // The offset is cut to 32 bits, as in Ceph.
-                    let at = data.len() as u32 + 4;
+                    let at = (data.len() - start) as u32 + 4;
                     *longest = LongestWrite {
                         len,
                         offset: offset as u32,
@@ -479,14 +479,15 @@ fn encode_table<T: Ord + Denc>(values: &[T], w: &mut Writer) {
 
 impl Denc for Transaction {
     fn encode(&self, w: &mut Writer) {
-        let mut data = Writer::with_capacity(self.data_len() as usize + 64 * self.ops.len());
         let mut longest = LongestWrite::default();
         let mut ops = Writer::with_capacity(OP_LEN * self.ops.len());
-        for op in &self.ops {
-            op.encode(&mut data, &mut longest).encode(&mut ops);
-        }
         w.envelope(9, 9, |w| {
-            w.blob(data.as_slice());
+            w.counted(|w| {
+                let start = w.len();
+                for op in &self.ops {
+                    op.encode(w, start, &mut longest).encode(&mut ops);
+                }
+            });
             w.blob(ops.as_slice());
             encode_table(&self.colls, w);
             encode_table(&self.objects, w);
