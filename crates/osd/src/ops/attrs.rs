@@ -23,7 +23,9 @@ impl OpContext {
     pub(super) async fn user_attr(&self, name: &[u8]) -> Result<Bytes, Errno> {
         {
             let exists = self.obc.obs.borrow().exists;
-            if let (true, Some(attrs)) = (exists, &*self.obc.attrs.borrow()) {
+            // One with no name is the object's own info, which is not kept here.
+            if let (true, false, Some(attrs)) = (exists, name.is_empty(), &*self.obc.attrs.borrow())
+            {
                 return attrs
                     .get(bstr::BStr::new(name))
                     .cloned()

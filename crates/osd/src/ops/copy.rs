@@ -5,6 +5,7 @@
 //! copy is one transaction. What is held is bounded by the largest object.
 
 use std::collections::BTreeMap;
+use std::mem::replace;
 use std::rc::Rc;
 
 use bstr::BString;
@@ -14,9 +15,10 @@ use types::bufferlist::BufferList;
 use types::osd::object_info;
 use types::osd::ops::{self, AssertVerArgs, copy_from_flags, message_flags};
 use types::osd::{ObjectCopyCursor, ObjectCopyData, OsdOp};
-use types::{Errno, HObject, NOSNAP, ObjectLocator, OsdReqId, UTime};
+use types::{Errno, GhObject, HObject, NOSNAP, ObjectLocator, OsdReqId, UTime};
 
-use super::op_context::{AttrChange, OpContext, Step, kb};
+use super::object_context::Found;
+use super::op_context::{AttrChange, OpContext, Step, Stop, kb};
 use super::pg::{Pg, RemoteRead};
 use super::write::stored_attr;
 
@@ -173,11 +175,48 @@ impl OpContext {
             data: BufferList::new(),
             omap: BTreeMap::new(),
         };
-        source
-            .fetch(&self.pg, self.limits.copy_chunk, self.limits.object_size)
-            .await?;
+        let head = HObject::new(source.read.name.clone(), &source.read.locator, NOSNAP);
+        if head == *self.guard.head() {
+            self.fetch_clone(&mut source).await?;
+        } else {
+            let (chunk, max) = (self.limits.copy_chunk, self.limits.object_size);
+            source.fetch(&self.pg, chunk, max).await?;
+        }
         self.install_copy(source, op.flags, truncate);
         Ok(0)
+    }
+
+    /// Reads a clone of this very object, whose lock this vector already holds.
+    async fn fetch_clone(&mut self, source: &mut Source) -> Result<(), Stop> {
+        let pg = self.pg.clone();
+        let raw_clone = source.read.flags & message_flags::MAP_SNAP_CLONE != 0;
+        let clone = match self.guard.find(&pg, source.read.snap, raw_clone).await? {
+            Found::Object(clone) if clone.obs.borrow().is_visible() => clone,
+            Found::Missing(oid) => return Err(Stop::Blocked(oid)),
+            Found::Object(_) | Found::Absent => return Err(Errno::ENOENT.into()),
+        };
+        let version = clone.obs.borrow().oi.user_version;
+        match source.user_version {
+            0 => source.user_version = version,
+            wanted if wanted < version => return Err(Errno::ERANGE.into()),
+            wanted if wanted > version => return Err(Errno::EOVERFLOW.into()),
+            _ => {}
+        }
+        let goid = GhObject::from(clone.oid());
+        let head = (replace(&mut self.obc, clone), replace(&mut self.goid, goid));
+        let mut cursor = ObjectCopyCursor::default();
+        let mut result = Ok(());
+        while result.is_ok() && !cursor.is_complete() {
+            let mut get = OsdOp::new(ops::COPY_GET);
+            get.indata = (cursor.clone(), self.limits.copy_chunk).to_bytes();
+            result = match self.op_copy_get(&mut get).await {
+                Ok(_) => source.take_output(&get.outdata.to_contiguous(), &mut cursor),
+                Err(Stop::Errno(errno)) => Err(errno),
+                Err(Stop::Blocked(_)) => Err(Errno::EIO),
+            };
+        }
+        (self.obc, self.goid) = head;
+        Ok(result?)
     }
 
     fn install_copy(&mut self, source: Source, flags: u32, truncate: Option<(u64, u64)>) {
@@ -315,20 +354,25 @@ impl Source {
                 return Err(errno);
             }
             let (_, output) = reply.ops.into_iter().next_back().ok_or(Errno::EIO)?;
-            let piece = ObjectCopyData::from_bytes(&output).map_err(|_| Errno::EIO)?;
             if self.user_version == 0 {
                 self.user_version = reply.user_version;
             }
-            if piece.cursor == cursor {
-                return Err(Errno::EIO); // it would never end
-            }
-            cursor = piece.cursor.clone();
-            self.take(piece)?;
+            self.take_output(&output, &mut cursor)?;
             if self.data.len() as u64 > max {
                 return Err(Errno::EFBIG);
             }
         }
         Ok(())
+    }
+
+    /// Takes the output of a copy-get and moves the cursor.
+    fn take_output(&mut self, output: &Bytes, cursor: &mut ObjectCopyCursor) -> Result<(), Errno> {
+        let piece = ObjectCopyData::from_bytes(output).map_err(|_| Errno::EIO)?;
+        if piece.cursor == *cursor {
+            return Err(Errno::EIO); // it would never end
+        }
+        *cursor = piece.cursor.clone();
+        self.take(piece)
     }
 
     fn take(&mut self, mut piece: ObjectCopyData) -> Result<(), Errno> {

@@ -38,6 +38,9 @@
 //!    - `Dropped`: forget the op, the client will resend (pool full without FULL_TRY).
 //! 5. On an interval change: drop all queued ops, `contexts.clear()`; guards may outlive it.
 //!
+//! A sender whose address is blocklisted is answered EBLOCKLISTED before step 2; a map that
+//! blocklists someone calls [`ObjectContexts::evict_watches`].
+//!
 //! Replicas apply `Mutation::transaction` and the log as they come. Each OSD (primary too) keeps
 //! the snap mapper itself: call [`SnapMapper::apply_log`] with the entries when
 //! [`snap_mapper::concerns`] says so (it reads, so it awaits; for ordinary writes it says no), in

@@ -24,7 +24,7 @@ use bytes::Bytes;
 use denc::Denc;
 use store::StoreError;
 use types::osd::{ObjectInfo, SnapSet};
-use types::{EntityName, Errno, GhObject, HObject, NOSNAP, SnapId};
+use types::{EntityAddr, EntityName, Errno, GhObject, HObject, NOSNAP, SnapId};
 
 use super::op_info::OpInfo;
 use super::pg::Pg;
@@ -521,7 +521,7 @@ fn decode_context(
             oi = Some(ObjectInfo::from_bytes(&value).map_err(damaged)?);
         } else if name == SS_ATTR {
             snapset = Some(SnapSet::from_bytes(&value).map_err(damaged)?);
-        } else if name.first() == Some(&USER_ATTR_PREFIX) {
+        } else if name.len() > 1 && name[0] == USER_ATTR_PREFIX {
             user_len += name.len() + value.len();
             user.insert(BString::from(&name[1..]), value);
         }
@@ -663,6 +663,18 @@ impl ObjectContexts {
             for watch in core::mem::take(&mut *slot.watches.borrow_mut()).into_values() {
                 watch.discard();
             }
+        }
+    }
+
+    /// Ends the watches of clients that a new map blocklists, as if they had timed out.
+    pub fn evict_watches(&self, is_blocklisted: impl Fn(&EntityAddr) -> bool) {
+        let slots: Vec<Rc<Slot>> = self.slots.borrow().values().cloned().collect();
+        for slot in slots {
+            let watches: Vec<Rc<Watch>> = slot.watches.borrow().values().cloned().collect();
+            watches
+                .iter()
+                .filter(|w| is_blocklisted(&w.addr()))
+                .for_each(|w| w.evict());
         }
     }
 

@@ -97,6 +97,7 @@ pub(super) struct Watch {
     oid: HObject,
     cookie: u64,
     watcher: EntityName,
+    addr: EntityAddr,
     timeout: Duration,
     client: RefCell<Option<Rc<Client>>>,
     /// Whether its client pings it; old ones do not.
@@ -104,6 +105,8 @@ pub(super) struct Watch {
     last_heard: Cell<Duration>,
     timer_runs: Cell<bool>,
     gone: Cell<bool>,
+    /// Its client is blocklisted: it ends at once.
+    evicted: Cell<bool>,
     /// Notifies it has not answered; each ends by its own timeout.
     unanswered: RefCell<BTreeMap<u64, Rc<Notify>>>,
 }
@@ -121,12 +124,14 @@ impl Watch {
             oid,
             cookie: info.cookie,
             watcher,
+            addr: info.addr,
             timeout: Duration::from_secs(info.timeout_seconds.into()),
             client: RefCell::default(),
             will_ping: Cell::new(false),
             last_heard: Cell::new(pg.env().now()),
             timer_runs: Cell::new(false),
             gone: Cell::new(false),
+            evicted: Cell::new(false),
             unanswered: RefCell::default(),
         })
     }
@@ -191,7 +196,21 @@ impl Watch {
     /// Whether its client has been silent for too long.
     fn is_overdue(&self, now: Duration) -> bool {
         let pings = self.will_ping.get() || !self.is_connected();
-        pings && now >= self.last_heard.get() + self.timeout
+        self.evicted.get() || (pings && now >= self.last_heard.get() + self.timeout)
+    }
+
+    /// Where its client connected from.
+    pub(super) fn addr(&self) -> EntityAddr {
+        self.addr
+    }
+
+    /// Ends it now.
+    pub(super) fn evict(&self) {
+        if !self.evicted.replace(true)
+            && let Some(pg) = self.pg.upgrade()
+        {
+            pg.on_watch_timeout(&self.oid, self.cookie, self.watcher);
+        }
     }
 
     /// Makes sure a timer watches over it.

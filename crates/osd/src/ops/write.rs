@@ -284,8 +284,16 @@ impl OpContext {
         self.create_if_absent();
         self.t
             .setattr(&self.coll, &self.goid, stored_attr(&name), value.clone());
-        self.attr_changes.push(AttrChange::One(name, Some(value)));
+        self.note_attr(name, Some(value));
         self.stats.num_wr += 1;
+    }
+
+    /// A client's xattr changes. One with no name is the object's own info by its stored name: the
+    /// info written at the end of the vector replaces whatever the client has put there.
+    fn note_attr(&mut self, name: BString, value: Option<Bytes>) {
+        if !name.is_empty() {
+            self.attr_changes.push(AttrChange::One(name, value));
+        }
     }
 
     pub(super) fn op_rmxattr(&mut self, op: &OsdOp) -> Step {
@@ -293,7 +301,7 @@ impl OpContext {
         self.need_visible()?;
         let (name, _) = op.attr_parts().ok_or(Errno::EINVAL)?;
         self.t.rmattr(&self.coll, &self.goid, stored_attr(&name));
-        self.attr_changes.push(AttrChange::One(name, None));
+        self.note_attr(name, None);
         self.stats.num_wr += 1;
         Ok(0)
     }

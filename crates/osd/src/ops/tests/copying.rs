@@ -115,3 +115,28 @@ fn copying_fails_as_it_should() {
         assert!(!data.unwrap().reqids.is_empty());
     });
 }
+
+/// The source's lock is the one the copy holds: it must not wait for itself.
+#[test]
+fn a_clone_is_copied_onto_its_own_head() {
+    on_pg(|pg| async move {
+        pg.put("a", b"past").await;
+        let snapc = SnapContext {
+            seq: 1,
+            snaps: vec![1],
+        };
+        let data = Bytes::from_static(b"now");
+        let mut request = pg.request("a", vec![OsdOp::extent(ops::WRITEFULL, 0, 3, data)]);
+        request.snapc = snapc.clone();
+        pg.run(request).await;
+        let past = CopyFromArgs {
+            snapid: 1,
+            ..CopyFromArgs::default()
+        };
+        let mut request = pg.request("a", vec![copy_from("a", past)]);
+        request.snapc = snapc;
+        assert_eq!(pg.run(request).await.result, 0);
+        assert_eq!(pg.get("a").await.unwrap(), &b"past"[..]);
+        pg.check_stats().await;
+    });
+}

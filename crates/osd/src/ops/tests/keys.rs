@@ -72,6 +72,12 @@ fn xattrs() {
             ..XattrArgs::default()
         });
         assert_eq!(pg.op("a", lies).await, Err(Errno::EINVAL));
+        // As in Ceph, an attribute with no name is the object's info, and stays so.
+        pg.limits.borrow_mut().attr_size = 0;
+        pg.op("a", set("", b"1")).await.unwrap();
+        let info = pg.op("a", attr(ops::GETXATTR, "")).await.unwrap();
+        assert!(types::osd::ObjectInfo::from_bytes_exact(&info).is_ok());
+        pg.op("a", attr(ops::RMXATTR, "")).await.unwrap();
         // The cache agrees with the store after all that.
         let all = pg.op("a", OsdOp::new(ops::GETXATTRS)).await.unwrap();
         pg.contexts.forget(&oid("a"));

@@ -217,3 +217,20 @@ fn unwatch_and_deletion_end_watches() {
         assert_eq!(notifier.inbox.borrow()[0].opcode, NotifyOpcode::Complete);
     });
 }
+
+#[test]
+fn blocklisted_watchers_are_evicted() {
+    on_pg(|pg| async move {
+        let (watcher, notifier) = (client(1), client(3));
+        pg.put("a", b"data").await;
+        send(&pg, &watcher, watch(watch_op::WATCH, 11)).await;
+        pg.contexts.evict_watches(|_| false);
+        assert_eq!(watchers(&pg).await.len(), 1);
+        send(&pg, &notifier, notify(1, 30)).await;
+        pg.contexts
+            .evict_watches(|addr| *addr == watcher.client.addr());
+        pg.env().sleep(Duration::from_secs(1)).await;
+        assert!(watchers(&pg).await.is_empty());
+        assert_eq!(notifier.inbox.borrow()[0].return_code, 0);
+    });
+}
