@@ -4,6 +4,7 @@
 //! and file systems; PG statistics. Pure: no I/O, no clock. Encodings are byte for byte those of
 //! Ceph 16.2, dumps those of its commands.
 
+pub mod crush_dump;
 pub mod fsmap;
 pub mod health;
 pub mod mgrmap;

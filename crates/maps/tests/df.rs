@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use command::{Format, Formatter};
 use crush::{CrushMap, Location};
-use maps::pgmap::DeltaSettings;
+use maps::pgmap::{DeltaSettings, PgCount};
 use maps::pool::{TYPE_ERASURE, TYPE_REPLICATED};
 use maps::{OsdMap, PgMap, PgMapIncremental, PgPool};
 use types::osd::{OsdStat, PgStat};
@@ -18,10 +18,10 @@ fn osdmap() -> OsdMap {
         ("host".to_owned(), "vm".to_owned()),
     ]);
     for osd in 0..3 {
-        crush
-            .create_or_move_item(osd, 65, &format!("osd.{osd}"), &place)
-            .unwrap();
+        // An OSD tells its class before its place.
         crush.set_device_class(osd, "hdd").unwrap();
+        let name = format!("osd.{osd}");
+        crush.create_or_move_item(osd, 65, &name, &place).unwrap();
     }
     crush
         .add_simple_rule("replicated_rule", "default", "osd", "", true, 1)
@@ -34,6 +34,9 @@ fn osdmap() -> OsdMap {
         full_ratio: 0.95,
         ..OsdMap::default()
     };
+    map.set_max_osd(3);
+    map.osd_state.fill(3);
+    map.osd_weight.fill(0x10000);
     map.erasure_code_profiles.insert(
         "ep".to_owned(),
         [("k", "2"), ("m", "1")]
@@ -161,4 +164,41 @@ fn rates_are_averages_of_the_last_changes() {
         io.client_rate()
     );
     assert_eq!(map.digest.pool_io_summary(3).client_rate(), "");
+}
+
+#[test]
+fn fullness_by_osd_is_cephs() {
+    let osdmap = osdmap();
+    let mut pgmap = pgmap();
+    for (osd, pgs) in [(0, 31), (1, 33), (2, 31)] {
+        pgmap.digest.num_pg_by_osd.insert(
+            osd,
+            PgCount {
+                acting: pgs,
+                ..PgCount::default()
+            },
+        );
+    }
+    let trim = |s: &str| {
+        s.lines()
+            .map(|l| l.trim_end().to_owned())
+            .collect::<Vec<_>>()
+    };
+    for (tree, plain, json) in [
+        (
+            false,
+            include_str!("golden/osd-df.txt"),
+            include_str!("golden/osd-df.json"),
+        ),
+        (
+            true,
+            include_str!("golden/osd-df-tree.txt"),
+            include_str!("golden/osd-df-tree.json"),
+        ),
+    ] {
+        assert_eq!(trim(&pgmap.osd_df(&osdmap, None, tree)), trim(plain));
+        let mut f = Formatter::new(Format::Json);
+        f.object("", |f| pgmap.dump_osd_df(f, &osdmap, None, tree));
+        assert_eq!(f.finish(), json.trim());
+    }
 }

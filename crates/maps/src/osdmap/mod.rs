@@ -6,10 +6,11 @@
 
 mod apply;
 mod compat;
-mod dump;
+pub(crate) mod dump;
 mod incremental;
 mod placement;
 mod print;
+pub(crate) mod tree;
 mod wire;
 
 use std::collections::BTreeMap;
@@ -25,6 +26,7 @@ pub use compat::{crush_features, has_steps};
 pub use dump::{dump_addr, dump_addrvec};
 pub use incremental::{Incremental, StretchChange};
 pub use placement::UpActing;
+pub use tree::{TreeFilter, crush_tree, dump_crush_tree};
 
 use crate::pool::PgPool;
 

@@ -532,7 +532,7 @@ impl PgMap {
             let count = self.num_pg_of(*osd);
             let mut row = space_row(osd.to_string(), &stat.statfs);
             row.push(pg_vector(&stat.hb_peers));
-            row.push((count.acting + count.up_not_acting).to_string());
+            row.push(count.acting.to_string());
             row.push(count.primary.to_string());
             table.row(row);
         }

@@ -8,6 +8,7 @@ mod df;
 mod digest;
 mod dump;
 mod map;
+mod osd_df;
 mod summary;
 
 pub use digest::{PgCount, PgMapDigest};
