@@ -55,6 +55,7 @@ pub struct Request {
 impl Request {
     /// The request in a client's message. `reqid` is the message's with the session's name and the
     /// header's tid where the client left them blank. An error is the errno to answer at once.
+    #[allow(clippy::result_large_err, reason = "a refused message goes back whole")]
     pub fn of(op: MOSDOp, reqid: OsdReqId, client: Rc<Client>) -> Result<Request, (MOSDOp, Errno)> {
         let info = match OpInfo::of(&op.ops, op.flags) {
             Ok(info) => info,

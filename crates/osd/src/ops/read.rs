@@ -185,7 +185,7 @@ impl OpContext {
     ) -> Step {
         self.num_read += 1;
         let chunk_size = u64::from(args.chunk_size);
-        if chunk_size > 0 && (args.length == 0 || args.length % chunk_size != 0) {
+        if chunk_size > 0 && (args.length == 0 || !args.length.is_multiple_of(chunk_size)) {
             return Err(Errno::EINVAL.into());
         }
         let size = self.obs.oi.size;
@@ -196,7 +196,7 @@ impl OpContext {
             return Ok(0);
         } else if args.offset.saturating_add(length) > size {
             length = size - args.offset;
-            if chunk_size > 0 && length % chunk_size != 0 {
+            if chunk_size > 0 && !length.is_multiple_of(chunk_size) {
                 return Err(Errno::EINVAL.into());
             }
         }

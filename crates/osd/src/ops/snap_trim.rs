@@ -71,7 +71,7 @@ pub async fn trim_object(
 }
 
 impl Trim {
-    pub(super) fn finish(self: Box<Self>, at: EVersion, last_user_version: u64) -> Mutation {
+    pub(super) fn finish(self, at: EVersion, last_user_version: u64) -> Mutation {
         let Trim {
             pg,
             guard,
@@ -79,7 +79,7 @@ impl Trim {
             clone,
             old_snaps,
             new_snaps,
-        } = *self;
+        } = self;
         let coll = pg.coll();
         let mut at = at;
         let mut t = Transaction::new();

@@ -155,7 +155,7 @@ impl OpContext {
             return Ok(0);
         }
         if args.data_length == 0
-            || args.length % args.data_length != 0
+            || !args.length.is_multiple_of(args.data_length)
             || args.data_length != pattern.len() as u64
         {
             return Err(Errno::EINVAL.into());
