@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use command::Formatter;
 use denc::{Denc, Error, Reader, Writer};
 use types::Epoch;
 
@@ -161,5 +162,74 @@ impl Denc for FsMap {
                 ever_enabled_multiple: r.bool()?,
             })
         })
+    }
+}
+
+impl FeatureSet {
+    fn dump(&self, f: &mut Formatter, name: &str) {
+        f.object(name, |f| {
+            for (n, name) in &self.names {
+                f.dump_string(&format!("feature_{n}"), name);
+            }
+        });
+    }
+
+    fn text(&self) -> String {
+        let names: Vec<String> = self
+            .names
+            .iter()
+            .map(|(n, name)| format!("{n}={name}"))
+            .collect();
+        format!("{{{}}}", names.join(","))
+    }
+}
+
+impl CompatSet {
+    /// The set's document.
+    pub fn dump(&self, f: &mut Formatter, name: &str) {
+        f.object(name, |f| {
+            self.compat.dump(f, "compat");
+            self.ro_compat.dump(f, "ro_compat");
+            self.incompat.dump(f, "incompat");
+        });
+    }
+}
+
+impl std::fmt::Display for CompatSet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (compat, ro, incompat) = (
+            self.compat.text(),
+            self.ro_compat.text(),
+            self.incompat.text(),
+        );
+        write!(f, "compat={compat},rocompat={ro},incompat={incompat}")
+    }
+}
+
+impl FsMap {
+    /// The members of `fs dump -f json` of a map without file systems.
+    pub fn dump(&self, f: &mut Formatter) {
+        f.dump_int("epoch", self.epoch);
+        f.dump_int("default_fscid", self.legacy_client_fscid);
+        self.default_compat.dump(f, "compat");
+        f.object("feature_flags", |f| {
+            f.dump_bool("enable_multiple", self.enable_multiple);
+            f.dump_bool("ever_enabled_multiple", self.ever_enabled_multiple);
+        });
+        f.array("standbys", |_| {});
+        f.array("filesystems", |_| {});
+    }
+
+    /// The text of `fs dump` of a map without file systems.
+    pub fn print(&self) -> String {
+        format!(
+            "e{}\nenable_multiple, ever_enabled_multiple: {},{}\ndefault compat: {}\nlegacy client \
+             fscid: {}\n \nNo filesystems configured\n",
+            self.epoch,
+            u8::from(self.enable_multiple),
+            u8::from(self.ever_enabled_multiple),
+            self.default_compat,
+            self.legacy_client_fscid
+        )
     }
 }

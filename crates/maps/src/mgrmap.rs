@@ -2,8 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use command::Formatter;
 use denc::{Denc, Error, Reader, Writer};
 use types::{AddrVec, Epoch, UTime};
+
+use crate::osdmap::{dump_addr, dump_addrvec};
+use crate::release::release_name;
 
 /// An option of a module.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Denc)]
@@ -171,5 +175,127 @@ impl Denc for MgrMap {
                 client_names: if v >= 12 { Some(r.get()?) } else { None },
             })
         })
+    }
+}
+
+impl ModuleOption {
+    /// The members of the option's document.
+    pub fn dump(&self, f: &mut Formatter) {
+        const TYPES: [&str; 11] = [
+            "uint",
+            "int",
+            "str",
+            "float",
+            "bool",
+            "addr",
+            "addrvec",
+            "uuid",
+            "size",
+            "secs",
+            "millisecs",
+        ];
+        const LEVELS: [&str; 3] = ["basic", "advanced", "dev"];
+        let name =
+            |names: &[&'static str], n: u8| names.get(usize::from(n)).copied().unwrap_or("unknown");
+        let set = |f: &mut Formatter, key: &str, item: &str, values: &BTreeSet<String>| {
+            f.array(key, |f| {
+                values.iter().for_each(|value| f.dump_string(item, value))
+            });
+        };
+        f.dump_string("name", &self.name);
+        f.dump_string("type", name(&TYPES, self.kind));
+        f.dump_string("level", name(&LEVELS, self.level));
+        f.dump_unsigned("flags", self.flags);
+        f.dump_string("default_value", &self.default_value);
+        f.dump_string("min", &self.min);
+        f.dump_string("max", &self.max);
+        set(f, "enum_allowed", "value", &self.enum_allowed);
+        f.dump_string("desc", &self.desc);
+        f.dump_string("long_desc", &self.long_desc);
+        set(f, "tags", "tag", &self.tags);
+        set(f, "see_also", "option", &self.see_also);
+    }
+}
+
+impl ModuleInfo {
+    /// The module's document.
+    pub fn dump(&self, f: &mut Formatter) {
+        f.object("module", |f| {
+            f.dump_string("name", &self.name);
+            f.dump_bool("can_run", self.can_run);
+            f.dump_string("error_string", &self.error_string);
+            f.object("module_options", |f| {
+                for (name, option) in &self.module_options {
+                    f.object(name, |f| option.dump(f));
+                }
+            });
+        });
+    }
+}
+
+impl MgrMap {
+    /// The members of `mgr dump -f json`.
+    pub fn dump(&self, f: &mut Formatter) {
+        f.dump_int("epoch", self.epoch);
+        f.dump_int("active_gid", self.active_gid as i64);
+        f.dump_string("active_name", &self.active_name);
+        dump_addrvec(f, "active_addrs", &self.active_addrs);
+        f.dump_stream("active_addr", self.active_addrs.legacy_text());
+        f.dump_stream("active_change", self.active_change);
+        f.dump_unsigned("active_mgr_features", self.active_mgr_features);
+        f.dump_bool("available", self.available);
+        f.array("standbys", |f| {
+            for standby in self.standbys.values() {
+                f.object("standby", |f| {
+                    f.dump_int("gid", standby.gid as i64);
+                    f.dump_string("name", &standby.name);
+                    f.dump_unsigned("mgr_features", standby.mgr_features);
+                    f.array("available_modules", |f| {
+                        standby
+                            .available_modules
+                            .iter()
+                            .for_each(|module| module.dump(f));
+                    });
+                });
+            }
+        });
+        f.array("modules", |f| {
+            self.modules.iter().for_each(|m| f.dump_string("module", m))
+        });
+        f.array("available_modules", |f| {
+            self.available_modules
+                .iter()
+                .for_each(|module| module.dump(f));
+        });
+        f.object("services", |f| {
+            self.services
+                .iter()
+                .for_each(|(name, url)| f.dump_string(name, url));
+        });
+        f.object("always_on_modules", |f| {
+            for (release, modules) in &self.always_on_modules {
+                let release = u8::try_from(*release).unwrap_or(0);
+                f.array(release_name(release), |f| {
+                    modules
+                        .iter()
+                        .for_each(|module| f.dump_string("module", module));
+                });
+            }
+        });
+        f.dump_int("last_failure_osd_epoch", self.last_failure_osd_epoch);
+        f.array("active_clients", |f| {
+            for (i, addrs) in self.clients.iter().enumerate() {
+                f.object("client", |f| {
+                    if let Some(name) = self.client_names.as_ref().and_then(|names| names.get(i)) {
+                        f.dump_string("name", name);
+                    }
+                    f.array("addrvec", |f| {
+                        for addr in addrs.iter() {
+                            f.object("addr", |f| dump_addr(f, addr));
+                        }
+                    });
+                });
+            }
+        });
     }
 }

@@ -4,8 +4,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use command::Formatter;
 use denc::{Denc, Error, Reader, Writer};
 use types::{AddrVec, EntityAddr, Epoch, UTime, Uuid};
+
+use crate::osdmap::dump_addrvec;
+use crate::release::release_name;
 
 /// Features a quorum has: struct v1 { u64 }. Bits kraken 1, luminous 2, mimic 4, osdmap_prune 8,
 /// nautilus 0x10, octopus 0x20, pacific 0x40, elector_pinging 0x80.
@@ -225,5 +229,119 @@ impl Denc for MonMap {
             }
             Ok(map)
         })
+    }
+}
+
+/// A set or list as Ceph streams print it: comma separated.
+fn joined<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
+    items
+        .into_iter()
+        .map(|item| item.to_string())
+        .collect::<Vec<_>>()
+        .join(",")
+}
+
+/// A place as Ceph streams print it: `{host=a,rack=b}`.
+fn location_text(loc: &BTreeMap<String, String>) -> String {
+    format!(
+        "{{{}}}",
+        joined(loc.iter().map(|(kind, name)| format!("{kind}={name}")))
+    )
+}
+
+impl MonFeatures {
+    /// The names of the features.
+    pub fn names(self) -> Vec<&'static str> {
+        let set = MON_FEATURE_NAMES
+            .iter()
+            .filter(|(bit, _)| self.bits & bit != 0);
+        set.map(|(_, name)| *name).collect()
+    }
+
+    fn dump(self, f: &mut Formatter, name: &str) {
+        f.array(name, |f| {
+            self.names()
+                .into_iter()
+                .for_each(|n| f.dump_string("feature", n))
+        });
+    }
+}
+
+impl MonMap {
+    /// The members of `mon dump -f json`, but for the quorum.
+    pub fn dump(&self, f: &mut Formatter) {
+        f.dump_unsigned("epoch", self.epoch);
+        f.dump_stream("fsid", self.fsid);
+        f.dump_stream("modified", self.last_changed.gmtime());
+        f.dump_stream("created", self.created.gmtime());
+        f.dump_unsigned("min_mon_release", self.min_mon_release);
+        f.dump_string("min_mon_release_name", release_name(self.min_mon_release));
+        f.dump_int("election_strategy", self.strategy);
+        f.dump_string("disallowed_leaders: ", joined(&self.disallowed_leaders));
+        f.dump_bool("stretch_mode", self.stretch_mode_enabled);
+        f.dump_string("tiebreaker_mon", &self.tiebreaker_mon);
+        f.dump_string("removed_ranks: ", joined(&self.removed_ranks));
+        f.object("features", |f| {
+            self.persistent_features.dump(f, "persistent");
+            self.optional_features.dump(f, "optional");
+        });
+        f.array("mons", |f| {
+            for (rank, mon) in self.ranks.iter().enumerate() {
+                let Some(mon) = self.mon_info.get(mon) else {
+                    continue;
+                };
+                f.object("mon", |f| {
+                    f.dump_int("rank", rank as i64);
+                    f.dump_string("name", &mon.name);
+                    dump_addrvec(f, "public_addrs", &mon.public_addrs);
+                    f.dump_stream("addr", mon.public_addrs.legacy_text());
+                    f.dump_stream("public_addr", mon.public_addrs.legacy_text());
+                    f.dump_unsigned("priority", mon.priority);
+                    f.dump_unsigned("weight", mon.weight);
+                    f.dump_string("crush_location", location_text(&mon.crush_loc));
+                });
+            }
+        });
+    }
+
+    /// The text of `mon dump`.
+    pub fn print(&self) -> String {
+        let mut out = format!(
+            "epoch {}\nfsid {}\nlast_changed {}\ncreated {}\nmin_mon_release {} ({})\n\
+             election_strategy: {}\n",
+            self.epoch,
+            self.fsid,
+            self.last_changed,
+            self.created,
+            self.min_mon_release,
+            release_name(self.min_mon_release),
+            self.strategy
+        );
+        if self.stretch_mode_enabled {
+            out.push_str(&format!(
+                "stretch_mode_enabled 1\ntiebreaker_mon {}\n",
+                self.tiebreaker_mon
+            ));
+        }
+        if self.stretch_mode_enabled || !self.disallowed_leaders.is_empty() {
+            out.push_str(&format!(
+                "disallowed_leaders {}\n",
+                joined(&self.disallowed_leaders)
+            ));
+        }
+        for (rank, name) in self.ranks.iter().enumerate() {
+            let Some(mon) = self.mon_info.get(name) else {
+                continue;
+            };
+            out.push_str(&format!("{rank}: {} mon.{name}", mon.public_addrs));
+            if !mon.crush_loc.is_empty() {
+                out.push_str(&format!(
+                    "; crush_location {}",
+                    location_text(&mon.crush_loc)
+                ));
+            }
+            out.push('\n');
+        }
+        out
     }
 }

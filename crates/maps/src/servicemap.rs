@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use command::Formatter;
 use denc::Denc;
 use types::{EntityAddr, Epoch, UTime};
 
@@ -45,4 +46,38 @@ pub struct ServiceMap {
     pub modified: UTime,
     /// By name: rgw, rbd-mirror, ...
     pub services: BTreeMap<String, Service>,
+}
+
+impl ServiceMap {
+    /// The members of `service dump -f json`.
+    pub fn dump(&self, f: &mut Formatter) {
+        f.dump_unsigned("epoch", self.epoch);
+        f.dump_stream("modified", self.modified);
+        f.object("services", |f| {
+            for (name, service) in &self.services {
+                f.object(name, |f| service.dump(f));
+            }
+        });
+    }
+}
+
+impl Service {
+    fn dump(&self, f: &mut Formatter) {
+        f.object("daemons", |f| {
+            f.dump_string("summary", &self.summary);
+            for (name, daemon) in &self.daemons {
+                f.object(name, |f| {
+                    f.dump_unsigned("start_epoch", daemon.start_epoch);
+                    f.dump_stream("start_stamp", daemon.start_stamp);
+                    f.dump_unsigned("gid", daemon.gid);
+                    f.dump_stream("addr", daemon.addr.legacy_text());
+                    let map = |f: &mut Formatter, key: &str, map: &BTreeMap<String, String>| {
+                        f.object(key, |f| map.iter().for_each(|(k, v)| f.dump_string(k, v)));
+                    };
+                    map(f, "metadata", &daemon.metadata);
+                    map(f, "task_status", &daemon.task_status);
+                });
+            }
+        });
+    }
 }

@@ -7,6 +7,7 @@
 mod apply;
 mod compat;
 pub(crate) mod dump;
+mod fresh;
 mod incremental;
 mod placement;
 mod print;
