@@ -13,7 +13,9 @@ use store::kv::RedbKv;
 use types::{AddrVec, AuthEntityName, EntityAddr, UTime, Uuid, entity};
 
 fn main() {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .init();
     let mut args = std::env::args().skip(1);
     let dir = PathBuf::from(args.next().expect("DIR"));
     let port: u16 = args.next().expect("PORT").parse().expect("a port");

@@ -13,7 +13,6 @@ use store::Kv;
 
 use crate::clog::{ERROR, INFO, WARN};
 use crate::core::{LoadError, MonCore};
-use crate::crush_edit;
 use crate::layout;
 
 /// State of the service.
@@ -447,10 +446,10 @@ fn check_down(map: &OsdMap, checks: &mut HealthCheckMap) {
     }
     let mut by_kind: BTreeMap<i32, Vec<(i32, usize)>> = BTreeMap::new();
     for bucket in map.crush.each_bucket() {
-        if crush_edit::is_shadow(&map.crush, bucket.id) {
+        if map.crush.is_shadow(bucket.id) {
             continue;
         }
-        let leaves = crush_edit::leaves(&map.crush, bucket.id);
+        let leaves = map.crush.devices_under(bucket.id);
         let existing: Vec<i32> = leaves.into_iter().filter(|osd| map.exists(*osd)).collect();
         let all_down = !existing.is_empty()
             && existing.iter().all(|osd| map.is_down(*osd))
@@ -487,7 +486,9 @@ fn check_down(map: &OsdMap, checks: &mut HealthCheckMap) {
 }
 
 fn place_text(map: &OsdMap, item: i32) -> String {
-    let mut parts: Vec<String> = crush_edit::location_of(&map.crush, item)
+    let mut parts: Vec<String> = map
+        .crush
+        .full_location(item)
         .into_iter()
         .map(|(kind, name)| format!("{kind}={name}"))
         .collect();

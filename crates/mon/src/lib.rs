@@ -18,7 +18,6 @@ mod clog;
 mod commands;
 mod config_db;
 mod core;
-mod crush_edit;
 mod dispatch;
 mod dump;
 mod event;

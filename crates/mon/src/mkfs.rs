@@ -13,8 +13,8 @@ use maps::{Incremental, MgrMap, MonMap, OsdMap};
 use store::{Kv, KvBatch, KvError};
 use types::{AuthEntityName, UTime, entity};
 
+use crate::auth as auth_service;
 use crate::layout::{self, AUTH, CONFIG, MGR, MONMAP, OSDMAP};
-use crate::{auth as auth_service, crush_edit};
 
 /// Release of OSDs required from the start: pacific.
 const RELEASE: u8 = 16;
@@ -136,7 +136,7 @@ fn put_osdmap(batch: &mut KvBatch, conf: &Config, monmap: &MonMap, now: UTime) {
             | osdmap_flags::RECOVERY_DELETES
             | osdmap_flags::PURGED_SNAPDIRS
             | osdmap_flags::PGLOG_HARDLIMIT,
-        crush: Arc::new(crush_edit::initial_map(chooseleaf)),
+        crush: Arc::new(initial_crush(chooseleaf)),
         erasure_code_profiles: BTreeMap::from([("default".to_string(), profile)]),
         full_ratio: conf.float("mon_osd_full_ratio") as f32,
         backfillfull_ratio: conf.float("mon_osd_backfillfull_ratio") as f32,
@@ -158,4 +158,27 @@ fn put_osdmap(batch: &mut KvBatch, conf: &Config, monmap: &MonMap, now: UTime) {
     batch.put(layout::numbered(OSDMAP, "inc_", 1), inc);
     layout::put_u64(batch, OSDMAP, "first", 1);
     layout::put_u64(batch, OSDMAP, "last", 1);
+}
+
+/// Ceph's bucket types, the root `default`, and one replicated rule over buckets of a type.
+fn initial_crush(chooseleaf_type: i32) -> crush::CrushMap {
+    let mut map = crush::CrushMap::fresh();
+    let domain = match chooseleaf_type {
+        0 => String::new(),
+        kind => map
+            .types
+            .get(&kind)
+            .cloned()
+            .unwrap_or_else(|| "host".to_string()),
+    };
+    let added = map.add_simple_rule(
+        "replicated_rule",
+        "default",
+        &domain,
+        "",
+        true,
+        crush::RULE_REPLICATED,
+    );
+    debug_assert!(added.is_ok(), "{added:?}");
+    map
 }

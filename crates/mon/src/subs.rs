@@ -321,10 +321,8 @@ impl MonCore {
             return Default::default();
         }
         let crush = &self.osd.published.crush;
-        let class = crate::crush_edit::class_of(crush, osd)
-            .unwrap_or_default()
-            .to_string();
-        (crate::crush_edit::location_of(crush, osd), class)
+        let class = crush.class_of(osd).unwrap_or_default().to_string();
+        (crush.full_location(osd), class)
     }
 
     /// Host of a daemon as its metadata says.
@@ -347,7 +345,7 @@ impl MonCore {
 
     /// CRUSH location of an OSD in the newest map, nearest first.
     pub(crate) fn crush_location(&self, osd: i32) -> Vec<(String, String)> {
-        crate::crush_edit::location_of(&self.osd.map.crush, osd)
+        self.osd.map.crush.full_location(osd)
     }
 
     /// A map as it is stored, for `osd getmap` and the like.

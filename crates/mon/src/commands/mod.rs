@@ -8,22 +8,21 @@ mod auth;
 mod cmd;
 mod config;
 mod config_key;
-mod tmp;
-use tmp::df;
-pub(crate) use tmp::pool_avail;
-//TMP mod crush;
-//TMP mod crush_rule;
-//TMP mod df;
+mod crush;
+mod crush_class;
+mod crush_rule;
+mod df;
 mod fs;
 mod log;
 mod mgr;
 mod mon;
+mod tmp;
 //TMP mod osd_change;
 //TMP mod osd_create;
 //TMP mod osd_flags;
 mod osd_misc;
 mod osd_query;
-//TMP mod osd_tree;
+mod osd_tree;
 mod pool;
 //TMP mod pool_set;
 //TMP mod report;
@@ -293,4 +292,6 @@ fn audit_text(cmd: &[String]) -> String {
     }
 }
 
+pub(crate) use crush::crush_refusal;
+pub(crate) use df::pool_avail;
 pub(crate) use tell::admin_table;

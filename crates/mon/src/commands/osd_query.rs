@@ -12,7 +12,6 @@ use types::{Errno, ObjectLocator, OsdId, PgId};
 
 use super::cmd::{Cmd, CmdResult, Refusal, fail, refuse};
 use crate::core::MonCore;
-use crate::crush_edit;
 
 impl MonCore {
     pub(crate) fn cmd_osd(&mut self, cmd: &Cmd) -> CmdResult {
@@ -56,10 +55,10 @@ impl MonCore {
             "osd ls-tree" => {
                 let map = self.wanted_map(cmd)?;
                 let name = cmd.string("name")?;
-                let Some(id) = crush_edit::id_of(&map.crush, &name) else {
+                let Some(id) = map.crush.id_of(&name) else {
                     return fail(Errno::ENOENT, format!("\"{name}\" does not exist"));
                 };
-                let leaves = crush_edit::leaves(&map.crush, id);
+                let leaves = map.crush.devices_under(id);
                 let ids: Vec<OsdId> = leaves.into_iter().filter(|o| map.exists(*o)).collect();
                 Ok(id_list(cmd, "osds", &ids))
             }
@@ -252,9 +251,8 @@ impl MonCore {
                     }
                 }
                 f.object("crush_location", |f| {
-                    let places: BTreeMap<String, String> = crush_edit::location_of(&map.crush, osd)
-                        .into_iter()
-                        .collect();
+                    let places: BTreeMap<String, String> =
+                        map.crush.full_location(osd).into_iter().collect();
                     places
                         .iter()
                         .for_each(|(kind, name)| f.dump_string(kind, name));

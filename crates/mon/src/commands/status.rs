@@ -136,9 +136,7 @@ impl MonCore {
                 f.dump_unsigned("num_mons", self.monmap.size() as u64);
             });
             f.object("osdmap", |f| self.dump_osd_summary(f, &map));
-            f.object("pgmap", |f| {
-                super::df::dump_pg_summary(f, &self.stat.digest, &map)
-            });
+            f.object("pgmap", |f| self.stat.digest.dump_summary(f));
             f.object("fsmap", |f| {
                 f.dump_unsigned("epoch", maps::FsMap::default().epoch);
                 f.array("by_rank", |_| {});
@@ -243,7 +241,7 @@ impl MonCore {
             }
         }
         let _ = writeln!(out, " \n  data:");
-        out.push_str(&super::df::pg_summary_text(&self.stat.digest, &map));
+        out.push_str(&self.stat.digest.summary());
         let events: Vec<&messages::ProgressEvent> = self
             .stat
             .progress

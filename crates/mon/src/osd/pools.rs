@@ -12,7 +12,6 @@ use types::{Errno, RawMessage};
 
 use crate::commands::{Refusal, fail, refuse};
 use crate::core::MonCore;
-use crate::crush_edit;
 use crate::event::SessionId;
 use crate::event::wire;
 
@@ -260,7 +259,7 @@ impl MonCore {
         let map = self.next_map();
         if !new.erasure {
             if !new.rule.is_empty() {
-                return crush_edit::rule_id(&map.crush, &new.rule).ok_or_else(|| {
+                return map.crush.rule_id(&new.rule).ok_or_else(|| {
                     refuse(
                         Errno::ENOENT,
                         format!("specified rule {} doesn't exist", new.rule),
@@ -284,7 +283,7 @@ impl MonCore {
             "" => &new.name,
             rule => rule,
         };
-        if let Some(id) = crush_edit::rule_id(&map.crush, name) {
+        if let Some(id) = map.crush.rule_id(name) {
             return Ok(id);
         }
         self.create_erasure_rule(name, profile)
@@ -303,25 +302,17 @@ impl MonCore {
                 .map_or(default.to_string(), Clone::clone)
         };
         let domain = get("crush-failure-domain", "host");
-        let rule = crush_edit::NewRule {
-            name,
-            root: &get("crush-root", "default"),
-            failure_domain: if domain == "osd" { "" } else { &domain },
-            class: &get("crush-device-class", ""),
-            firstn: false,
-            kind: crush::RULE_ERASURE,
-        };
         let mut crush = (*self.next_map().crush).clone();
-        let id = crush_edit::add_rule(&mut crush, &rule).map_err(|(text, invalid)| {
-            refuse(
-                if invalid {
-                    Errno::EINVAL
-                } else {
-                    Errno::ENOENT
-                },
-                text,
+        let id = crush
+            .add_simple_rule(
+                name,
+                &get("crush-root", "default"),
+                if domain == "osd" { "" } else { &domain },
+                &get("crush-device-class", ""),
+                false,
+                crush::RULE_ERASURE,
             )
-        })?;
+            .map_err(crate::commands::crush_refusal)?;
         let number = |key: &str| {
             profile
                 .get(key)

@@ -91,7 +91,7 @@ impl MonCore {
             };
             node = parent.id;
             if i32::from(parent.kind) >= limit {
-                let leaves = crate::crush_edit::leaves(crush, node);
+                let leaves = crush.devices_under(node);
                 return leaves.iter().all(|leaf| map.is_down(*leaf));
             }
         }
