@@ -1,5 +1,13 @@
 //! The commands of the manager: who may run them, which there are, and their dispatch.
 
+mod config_show;
+mod form;
+mod metadata;
+mod modules;
+mod osd;
+mod osd_df;
+mod pg;
+mod scrub;
 mod table;
 mod tell;
 
@@ -17,7 +25,11 @@ pub(crate) use tell::tell;
 
 use crate::daemon::Mgr;
 
+const EPERM: i32 = 1;
+const ENOENT: i32 = 2;
+const EAGAIN: i32 = 11;
 const EACCES: i32 = 13;
+const EBUSY: i32 = 16;
 const EINVAL: i32 = 22;
 
 /// What somebody without caps gets.
@@ -90,6 +102,28 @@ pub(crate) async fn run(
     if let Err(error) = map.check(command) {
         return CommandReply::error(EINVAL, error.to_string());
     }
-    let _ = (mgr, input);
-    CommandReply::error(EINVAL, "command not supported")
+    drop(input);
+    dispatch(mgr, &map).await
+}
+
+async fn dispatch(mgr: &Rc<Mgr>, map: &CommandMap) -> CommandReply {
+    match map.prefix() {
+        "pg scrub" | "pg deep-scrub" | "pg repair" => return scrub::of_pg(mgr, map),
+        "osd scrub" | "osd deep-scrub" | "osd repair" => return scrub::of_osds(mgr, map),
+        "osd pool scrub" | "osd pool deep-scrub" | "osd pool repair" => {
+            return scrub::of_pools(mgr, map);
+        }
+        "osd df" => return osd_df::run(mgr, map),
+        "osd pool stats" => return osd::pool_stats(mgr, map),
+        "osd ok-to-stop" => return osd::ok_to_stop(mgr, map),
+        "osd safe-to-destroy" => return osd::safe_to_destroy(mgr, map),
+        "osd destroy" | "osd purge" => return osd::destroy(mgr, map).await,
+        "osd status" => return osd::status(mgr, map).await,
+        "config show" | "config show-with-defaults" => return config_show::run(mgr, map),
+        prefix if prefix.contains("force-") => return scrub::force(mgr, map),
+        _ => {}
+    }
+    pg::run(mgr, map)
+        .or_else(|| modules::run(mgr, map))
+        .unwrap_or_else(|| CommandReply::error(EINVAL, "command not supported"))
 }

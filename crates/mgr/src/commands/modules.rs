@@ -1,0 +1,151 @@
+//! What Ceph answers from modules in Python, as far as there is something true to say here: no
+//! optimizer runs, no device is watched, no crash is collected.
+
+use command::{Align, CommandMap, CommandReply, Format, Formatter, TextTable, format_bytes};
+
+use super::ENOENT;
+use crate::daemon::Mgr;
+
+/// A document indented by 4 whatever form was asked for, as modules in Python answer.
+fn indented(fill: impl FnOnce(&mut Formatter)) -> CommandReply {
+    let mut f = Formatter::new(Format::JsonPretty);
+    f.object("document", fill);
+    CommandReply::data(f.finish().trim_end().to_owned())
+}
+
+/// Answers the module's command; `None`: not one of these.
+pub(super) fn run(mgr: &Mgr, map: &CommandMap) -> Option<CommandReply> {
+    Some(match map.prefix() {
+        "balancer status" => indented(|f| {
+            f.dump_bool("active", false);
+            f.dump_string("last_optimize_duration", "");
+            f.dump_string("last_optimize_started", "");
+            f.dump_string("mode", "none");
+            f.dump_bool("no_optimization_needed", false);
+            f.dump_string("optimize_result", "");
+            f.array("plans", |_| {});
+        }),
+        "crash ls" | "crash ls-new" if map.format().is_plain() => CommandReply::data(""),
+        "crash ls" | "crash ls-new" => CommandReply::data("[]"),
+        "crash stat" => CommandReply::data("0 crashes recorded\n"),
+        "device ls" if map.format().is_plain() => {
+            let mut table = TextTable::new();
+            for heading in ["DEVICE", "HOST:DEV", "DAEMONS", "WEAR", "LIFE EXPECTANCY"] {
+                table.define_column(heading, Align::Left, Align::Left);
+            }
+            CommandReply::data(table.to_string())
+        }
+        "device ls" | "device ls-by-daemon" | "device ls-by-host" => {
+            if map.format().is_plain() {
+                CommandReply::data("")
+            } else {
+                let mut f = Formatter::new(map.format());
+                f.array("devices", |_| {});
+                CommandReply::formatted(f)
+            }
+        }
+        "device info" => {
+            let name = map.string("devid").unwrap_or_default();
+            CommandReply::error(ENOENT, format!("device {name} not found"))
+        }
+        "progress" => CommandReply { outs: "Nothing in progress".into(), ..CommandReply::default() },
+        "progress json" => indented(|f| {
+            f.array("completed", |_| {});
+            f.array("events", |_| {});
+        }),
+        "iostat" => iostat(mgr, map),
+        "service dump" => service_dump(mgr, map),
+        "service status" => service_status(mgr, map),
+        _ => return None,
+    })
+}
+
+/// One line of what clients do, with the head if asked for.
+fn iostat(mgr: &Mgr, map: &CommandMap) -> CommandReply {
+    let cluster = mgr.cluster.borrow();
+    let digest = &cluster.pg_map.digest;
+    let seconds = digest.stamp_delta.as_secs_f64();
+    let sum = &digest.pg_sum_delta.stats.sum;
+    let rate = |n: i64| {
+        if seconds > 0.0 { (u64::try_from(n).unwrap_or(0) as f64 / seconds) as u64 } else { 0 }
+    };
+    let cells = [
+        ("Read", format!("{}/s", format_bytes(rate(sum.num_rd_kb) << 10))),
+        ("Write", format!("{}/s", format_bytes(rate(sum.num_wr_kb) << 10))),
+        ("Total", format!("{}/s", format_bytes(rate(sum.num_rd_kb + sum.num_wr_kb) << 10))),
+        ("Read IOPS", rate(sum.num_rd).to_string()),
+        ("Write IOPS", rate(sum.num_wr).to_string()),
+        ("Total IOPS", rate(sum.num_rd + sum.num_wr).to_string()),
+    ];
+    const WIDTH: usize = 80;
+    let width = map.opt_int("width").ok().flatten().and_then(|w| usize::try_from(w).ok());
+    let cell = width.unwrap_or(WIDTH).clamp(24, 4096) / cells.len() - 4;
+    let mut out = String::new();
+    if map.flag("print_header") {
+        let rule: String = cells.iter().map(|_| format!("+{:-<1$}", "", cell + 2)).collect();
+        out += &format!("{rule}+\n");
+        let head: String = cells.iter().map(|(h, _)| format!("| {h:>cell$} ")).collect();
+        out += &format!("{head}|\n{rule}+\n");
+    }
+    let row: String = cells.iter().map(|(_, text)| format!("| {text:>cell$} ")).collect();
+    CommandReply::data(format!("{out}{row}|"))
+}
+
+fn service_dump(mgr: &Mgr, map: &CommandMap) -> CommandReply {
+    let cluster = mgr.cluster.borrow();
+    let services = &cluster.service_map;
+    let mut f = Formatter::new(map.format());
+    f.object("service_map", |f| {
+        f.dump_unsigned("epoch", services.epoch);
+        f.dump_stream("modified", services.modified);
+        f.object("services", |f| {
+            for (name, service) in &services.services {
+                f.object(name, |f| {
+                    f.object("daemons", |f| {
+                        f.dump_string("summary", &service.summary);
+                        for (id, daemon) in &service.daemons {
+                            f.object(id, |f| {
+                                f.dump_unsigned("start_epoch", daemon.start_epoch);
+                                f.dump_stream("start_stamp", daemon.start_stamp);
+                                f.dump_unsigned("gid", daemon.gid);
+                                f.dump_stream("addr", daemon.addr.legacy_text());
+                                f.object("metadata", |f| {
+                                    for (key, value) in &daemon.metadata {
+                                        f.dump_string(key, value);
+                                    }
+                                });
+                                f.object("task_status", |f| {
+                                    for (key, value) in &daemon.task_status {
+                                        f.dump_string(key, value);
+                                    }
+                                });
+                            });
+                        }
+                    });
+                });
+            }
+        });
+    });
+    CommandReply::formatted(f)
+}
+
+fn service_status(mgr: &Mgr, map: &CommandMap) -> CommandReply {
+    let cluster = mgr.cluster.borrow();
+    let mut f = Formatter::new(map.format());
+    f.object("service_status", |f| {
+        for (name, service) in &cluster.service_map.services {
+            f.object(name, |f| {
+                for (id, daemon) in &service.daemons {
+                    f.object(id, |f| {
+                        f.object("status", |f| {
+                            for (key, value) in &daemon.task_status {
+                                f.dump_string(key, value);
+                            }
+                        });
+                    });
+                }
+            });
+        }
+    });
+    CommandReply::formatted(f)
+}
