@@ -554,10 +554,10 @@ impl Inner {
         let mut anew = false;
         let request = {
             let mut state = self.state.borrow_mut();
+            let stale = core::mem::take(&mut state.stale_tickets);
             if state.active.is_none() || state.used_method != Some(METHOD_CEPHX) {
                 return;
             }
-            let stale = core::mem::take(&mut state.stale_tickets);
             let Some(cephx) = &state.cephx else { return };
             let need = cephx.needs(want, now) | (stale & want);
             anew |= cephx.must_authenticate(now);
@@ -685,10 +685,15 @@ async fn tick(inner: Rc<Inner>) {
     while !inner.stopped.get() {
         let stale = || inner.state.borrow().stale_tickets != 0 || inner.stopped.get();
         let waited = inner.changed.until(stale);
-        let _ = inner
-            .env
-            .timeout(inner.settings.ping_interval, waited)
-            .await;
+        let lacking = inner.settings.want_rotating
+            && inner.state.borrow().used_method == Some(METHOD_CEPHX)
+            && inner.rotating.secrets.borrow().secrets.is_empty();
+        let pause = if lacking {
+            ROTATING_PAUSE
+        } else {
+            inner.settings.ping_interval
+        };
+        let _ = inner.env.timeout(pause, waited).await;
         if inner.stopped.get() {
             return;
         }

@@ -1,0 +1,251 @@
+//! Hunting in a simulated network: three monitors that believe everybody, of which one after the
+//! other dies or falls silent; the client must find another one and finish what it asked for.
+
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use auth::cephx::StartRequest;
+use auth::{AuthCapsInfo, AuthError, METHOD_NONE};
+use bytes::Bytes;
+use denc::Denc;
+use env::Env;
+use maps::{MonInfo, MonMap};
+use messages::{
+    MMonCommand, MMonCommandAck, MMonGetVersion, MMonGetVersionReply, MMonMap, MMonSubscribe,
+    Message,
+};
+use monclient::{MonClient, Settings};
+use msgr::{
+    Accepted, AuthServer, Config, Connection, Dispatcher, Incoming, Messenger, Policies, Policy,
+    ServerExchange, ServerStep, SessionKeys, Stranger,
+};
+use sim::{Control, Kill, World};
+use types::addr::{AddrVec, EntityAddr};
+use types::entity::EntityName;
+use types::{AuthEntityName, Uuid};
+
+const MONS: [&str; 3] = ["mon.0", "mon.1", "mon.2"];
+
+struct Believes(Rc<Cell<u64>>);
+struct Step(Rc<Cell<u64>>);
+
+impl AuthServer for Believes {
+    fn allowed_methods(&self, _: u8) -> Vec<u32> {
+        vec![METHOD_NONE]
+    }
+    fn accept(&self, _: Stranger, _: u32) -> Result<Box<dyn ServerExchange>, AuthError> {
+        Ok(Box::new(Step(self.0.clone())))
+    }
+}
+
+impl ServerExchange for Step {
+    fn step(&mut self, payload: Bytes, _: u32) -> Result<ServerStep, AuthError> {
+        let start = StartRequest::from_bytes(&payload)?;
+        let global_id = if start.global_id == 0 {
+            self.0.set(self.0.get() + 1);
+            self.0.get()
+        } else {
+            start.global_id
+        };
+        Ok(ServerStep::Done(Box::new(Accepted {
+            reply: Bytes::new(),
+            global_id,
+            name: start.name,
+            caps: AuthCapsInfo::allow_all(),
+            keys: SessionKeys::default(),
+            state: None,
+        })))
+    }
+}
+
+/// Answers after a while, so that requests are open when it dies.
+struct Mon {
+    env: Env,
+    monmap: Bytes,
+    subscribed: Rc<RefCell<Vec<String>>>,
+}
+
+impl Dispatcher for Mon {
+    fn on_message(&self, con: &Connection, incoming: Incoming) {
+        let raw = incoming.into_message();
+        let tid = raw.header.tid;
+        let answer = match raw.header.kind {
+            MMonSubscribe::TYPE => {
+                let wish = <MMonSubscribe as Message>::decode(&raw).unwrap();
+                self.subscribed
+                    .borrow_mut()
+                    .extend(wish.what.keys().cloned());
+                Message::encode(&MMonMap {
+                    monmap: self.monmap.clone(),
+                })
+            }
+            MMonCommand::TYPE => {
+                let cmd = MMonCommand::decode(&raw).unwrap().cmd;
+                MMonCommandAck {
+                    outs: cmd[0].clone(),
+                    ..MMonCommandAck::default()
+                }
+                .encode()
+            }
+            MMonGetVersion::TYPE => {
+                let asked = <MMonGetVersion as Message>::decode(&raw).unwrap();
+                let (version, oldest_version) = (9, 1);
+                let handle = asked.handle;
+                Message::encode(&MMonGetVersionReply {
+                    handle,
+                    version,
+                    oldest_version,
+                })
+            }
+            _ => return,
+        };
+        let (env, con) = (self.env.clone(), con.clone());
+        self.env.go(async move {
+            env.sleep(Duration::from_millis(200)).await;
+            con.send(answer.with_tid(tid));
+        });
+    }
+}
+
+fn addrs(world: &Control) -> Vec<AddrVec> {
+    let of = |name: &&str| AddrVec::of(EntityAddr::msgr2(SocketAddr::new(world.ip(name), 3300), 0));
+    MONS.iter().map(of).collect()
+}
+
+fn start_mon(world: &Control, id: usize, ids: &Rc<Cell<u64>>, wishes: &Rc<RefCell<Vec<String>>>) {
+    let env = world.node(MONS[id]);
+    let mut monmap = MonMap {
+        fsid: Uuid([1; 16]),
+        epoch: 1,
+        ..MonMap::default()
+    };
+    for (name, public_addrs) in ["a", "b", "c"].iter().zip(addrs(world)) {
+        let name = (*name).to_owned();
+        monmap.add(MonInfo {
+            name,
+            public_addrs,
+            ..MonInfo::default()
+        });
+    }
+    let config = Config::new(
+        EntityName::mon(id as i64),
+        0,
+        Policies::new(Policy::stateless_server()),
+    );
+    let messenger = Messenger::new(env.clone(), config);
+    messenger.set_auth_server(Rc::new(Believes(ids.clone())));
+    let subscribed = wishes.clone();
+    messenger.set_dispatcher(Rc::new(Mon {
+        env: env.clone(),
+        monmap: monmap.to_bytes(),
+        subscribed,
+    }));
+    messenger
+        .bind(SocketAddr::new(world.ip(MONS[id]), 3300))
+        .unwrap();
+    // Lives as long as its process.
+    env.go(async move {
+        let _messenger = messenger;
+        core::future::pending::<()>().await;
+    });
+}
+
+struct Owner(MonClient);
+
+impl Dispatcher for Owner {
+    fn on_message(&self, con: &Connection, incoming: Incoming) {
+        drop(self.0.on_message(con, incoming));
+    }
+    fn on_connect(&self, con: &Connection) {
+        self.0.on_connect(con);
+    }
+    fn on_reset(&self, con: &Connection) {
+        self.0.on_reset(con);
+    }
+}
+
+fn lose_monitors(seed: u64, how: Kill) {
+    let world = World::new(seed);
+    let control = world.control();
+    MONS.iter().for_each(|name| drop(world.node(name)));
+    let (ids, wishes) = (Rc::new(Cell::new(4000)), Rc::new(RefCell::new(Vec::new())));
+    for (id, name) in MONS.iter().enumerate() {
+        control.kill(name, Kill::PROCESS);
+        start_mon(&control, id, &ids, &wishes);
+    }
+    let env = world.node("client");
+    let config = Config::new(
+        EntityName::client(-1),
+        5,
+        Policies::new(Policy::lossy_client()),
+    );
+    let messenger = Messenger::new(env.clone(), config);
+    // It knows one of them; the monmap tells the others.
+    let first = addrs(&control)[seed as usize % 3].clone();
+    let settings = Settings::new(AuthEntityName::new(8, "x"), None, vec![first]);
+    let monc = MonClient::new(env.clone(), messenger.clone(), settings);
+    messenger.set_dispatcher(Rc::new(Owner(monc.clone())));
+    monc.start();
+    let begun = monc.clone();
+    world.run_until(async move {
+        begun.authenticated().await.unwrap();
+        begun.monmap_ready().await.unwrap();
+    });
+    let global_id = monc.global_id();
+    assert_eq!(global_id, 4001);
+    monc.subscribe("osdmap", 7, 0);
+    for round in 0..6 {
+        let asked = (0..3).map(|i| {
+            let monc = monc.clone();
+            env.spawn_with_handle(async move {
+                let text = format!("command {round} {i}");
+                let answer = monc
+                    .command(vec![text.clone()], Bytes::new())
+                    .await
+                    .unwrap();
+                assert_eq!(answer.outs, text);
+                let versions = monc.versions("osdmap").await.unwrap();
+                assert_eq!((versions.newest, versions.oldest), (9, 1));
+            })
+        });
+        let asked: Vec<_> = asked.collect();
+        world.run_for(Duration::from_millis(control.rng().below(300)));
+        // The monitor of the session goes away.
+        let at = monc.session().map(|con| con.peer_addrs());
+        let lost = at.and_then(|at| addrs(&control).iter().position(|addrs| *addrs == at));
+        if let Some(lost) = lost {
+            control.kill(MONS[lost], how);
+        }
+        world.run_until(async move {
+            for one in asked {
+                one.await;
+            }
+        });
+        assert_eq!(monc.global_id(), global_id);
+        if let Some(lost) = lost {
+            let now = monc.session().unwrap().peer_addrs();
+            assert_ne!(now, addrs(&control)[lost]);
+            start_mon(&control, lost, &ids, &wishes);
+        }
+    }
+    let told = wishes
+        .borrow()
+        .iter()
+        .filter(|what| *what == "osdmap")
+        .count();
+    assert!(told > 3, "each session is told what is wanted: {told}");
+    monc.shutdown();
+    messenger.shutdown();
+}
+
+#[test]
+fn a_killed_monitor_is_replaced() {
+    (0..12).for_each(|seed| lose_monitors(seed, Kill::PROCESS));
+}
+
+#[test]
+fn a_silent_monitor_is_replaced() {
+    (20..26).for_each(|seed| lose_monitors(seed, Kill::POWER));
+}
