@@ -4,7 +4,7 @@
 //! Reports and maps change the pending step only; [`Cluster::apply`] makes it the next version, at
 //! every tick and soon after something that users wait for.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use maps::pgmap::{DeltaSettings, PgMap, PgMapIncremental};
@@ -190,24 +190,6 @@ impl Cluster {
         }
         self.service_map_dirty = true;
         map.modified = now;
-    }
-
-    /// PGs by OSD, from what is shown.
-    pub(crate) fn pgs_of(&self, osd: OsdId) -> BTreeSet<PgId> {
-        self.pg_map.pg_by_osd.get(&osd).cloned().unwrap_or_default()
-    }
-
-    /// PGs by the wish of a filter.
-    pub(crate) fn pgs(
-        &self,
-        wanted: impl Fn(PgId, &PgStat) -> bool,
-    ) -> BTreeMap<PgId, &PgStat> {
-        self.pg_map
-            .pg_stat
-            .iter()
-            .filter(|(pgid, stat)| wanted(**pgid, stat))
-            .map(|(pgid, stat)| (*pgid, stat))
-            .collect()
     }
 }
 
