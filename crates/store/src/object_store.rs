@@ -102,6 +102,10 @@ pub trait ObjectStore {
 
     /// Space.
     fn statfs(&self) -> LocalFuture<Result<Statfs, StoreError>>;
+    /// What the store asked of its device, by cause; empty if it has none. Numbers only grow.
+    fn counters(&self) -> Vec<StoreCounter> {
+        Vec::new()
+    }
     /// Makes everything durable and lets the device go. Later calls fail with `Closed`.
     fn close(&self) -> LocalFuture<Result<(), StoreError>>;
 }
@@ -111,6 +115,17 @@ pub trait ObjectStore {
 pub struct ObjectStat {
     /// Logical length in bytes.
     pub size: u64,
+}
+
+/// One number of [`ObjectStore::counters`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreCounter {
+    /// Its name: `written_data`, `writes`...
+    pub name: String,
+    /// Whether it counts bytes.
+    pub is_bytes: bool,
+    /// Its value.
+    pub value: u64,
 }
 
 /// Part of a collection's listing.
