@@ -4,11 +4,13 @@
 //! * [`ops`]: what a client's op does to an object.
 //! * [`pg`]: placement groups: peering (a pure state machine), log, recovery, replication.
 //! * [`osd`]: the daemon: dispatch, maps, boot, heartbeats, statistics.
+//! * [`tell`]: what operators ask of it.
 //!
 //! Relies on `store` for durability and on `msgr`/`monclient` for peers; all I/O goes by `env`.
 
 pub mod ops;
 pub mod osd;
 pub mod pg;
+pub mod tell;
 
 pub use osd::{MkfsOptions, Osd, OsdError};

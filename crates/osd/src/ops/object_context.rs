@@ -23,7 +23,7 @@ use bstr::BString;
 use bytes::Bytes;
 use denc::Denc;
 use store::StoreError;
-use types::osd::{ObjectInfo, SnapSet};
+use types::osd::{ObjectInfo, SnapSet, WatchItem};
 use types::{EntityAddr, EntityName, Errno, GhObject, HObject, NOSNAP, SnapId};
 
 use super::op_info::OpInfo;
@@ -691,6 +691,15 @@ impl ObjectContexts {
     /// Live watches of an object, for the class machinery and `dump_watchers`.
     pub(super) fn slot_of(&self, head: &HObject) -> Option<Rc<Slot>> {
         self.slots.borrow().get(head).cloned()
+    }
+
+    /// All watches of the PG, as `dump_watchers` shows them.
+    pub fn watch_items(&self) -> Vec<(HObject, WatchItem)> {
+        let slots = self.slots.borrow();
+        let of_slot = |(head, slot): (&HObject, &Rc<Slot>)| -> Vec<(HObject, WatchItem)> {
+            slot.watches.borrow().values().map(|w| (head.clone(), w.item())).collect()
+        };
+        slots.iter().flat_map(of_slot).collect()
     }
 
     /// All watches of the PG as (object, cookie, watcher, connected).

@@ -204,6 +204,16 @@ impl Watch {
         self.addr
     }
 
+    /// The watch as listings show it.
+    pub(super) fn item(&self) -> WatchItem {
+        WatchItem {
+            name: self.watcher,
+            cookie: self.cookie,
+            timeout_seconds: u32::try_from(self.timeout.as_secs()).unwrap_or(u32::MAX),
+            addr: self.addr,
+        }
+    }
+
     /// Ends it now.
     pub(super) fn evict(&self) {
         if !self.evicted.replace(true)

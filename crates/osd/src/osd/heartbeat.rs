@@ -1,257 +1,319 @@
-//! Who still answers: pings to other OSDs on both of their heartbeat addresses, and what follows
-//! from silence (`src/osd/OSD.cc` at v16.2: heartbeat, handle_osd_ping, heartbeat_check).
-//!
-//! A core without I/O: the OSD's tasks send the pings it asks for, hand it the answers, and carry
-//! its reports to the monitor.
-//!
-//! ```text
-//! peer: asked --reply on front and back--> healthy
-//!       asked --grace over--> reported failed --reply--> reported alive --> healthy
-//! ```
+//! Heartbeats between OSDs: pings on the front and back networks of the peers of our PGs and of a
+//! few others; silence, or a refused connection, is reported to the monitors.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::time::Duration;
 
-use maps::OsdMap;
-use types::OsdId;
+use ::maps::OsdMap;
+use messages::{
+    FAILURE_FAILED, FAILURE_IMMEDIATE, MOSDFailure, MOSDPing, Message, PaxosHeader, PingOp,
+    SignedSpan,
+};
+use msgr::Connection;
+use types::entity::OSD;
+use types::osd::PingTimes;
+use types::{AddrVec, OsdId, UTime};
 
-/// Pings of one peer that have no answer yet, at most; older ones are forgotten first. At one
-/// ping a second this is more than any grace.
-const OPEN_PINGS_MAX: usize = 256;
+use super::Osd;
 
-/// Which of a peer's two heartbeat addresses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Side {
-    /// The cluster network.
-    Back,
-    /// The public network.
-    Front,
-}
-
-/// What there is to tell the monitor.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Report {
-    /// Silent for this long.
-    Failed {
-        /// Who.
-        osd: OsdId,
-        /// Since when it has been silent, as a span.
-        failed_for: Duration,
-        /// Its port refuses connections: nobody need wait for more silence.
-        immediate: bool,
-    },
-    /// It was reported and answers again.
-    Alive {
-        /// Who.
-        osd: OsdId,
-    },
-}
-
-#[derive(Debug, Default)]
+/// A peer that is pinged.
 struct Peer {
-    /// Open pings by when they were sent, with the sides that have not answered.
-    open: BTreeMap<Duration, BTreeSet<Side>>,
-    first_sent: Option<Duration>,
-    last_heard: [Option<Duration>; 2],
-    /// When it was reported as failed.
-    reported: Option<Duration>,
+    front: Connection,
+    back: Connection,
+    /// Both networks' last answers (`env.now()`).
+    last_front: Duration,
+    last_back: Duration,
+    /// Since when it has been pinged.
+    since: Duration,
+    /// Last round trips, microseconds.
+    back_us: u32,
+    front_us: u32,
 }
 
-impl Peer {
-    fn heard(&mut self, side: Side, sent: Duration, now: Duration) {
-        self.last_heard[side as usize] = Some(now);
-        // An answer covers everything asked before it.
-        for sides in self.open.range_mut(..=sent).map(|(_, sides)| sides) {
-            sides.remove(&side);
-        }
-        self.open.retain(|_, sides| !sides.is_empty());
-    }
-
-    fn silent_since(&self) -> Option<Duration> {
-        self.open.keys().next().copied()
-    }
-}
-
-/// The peers of one OSD.
-#[derive(Debug, Default)]
+/// See the module.
+#[derive(Default)]
 pub struct Heartbeats {
-    peers: BTreeMap<OsdId, Peer>,
+    peers: RefCell<BTreeMap<OsdId, Peer>>,
+    /// Reported as failed, with the time since when.
+    reported: RefCell<BTreeMap<OsdId, (Duration, AddrVec)>>,
 }
 
 impl Heartbeats {
-    /// Whom to ping: the OSDs of our PGs, our neighbours by number, and others until there are
-    /// `min_peers` (osd_heartbeat_min_peers).
-    pub fn choose(
-        map: &OsdMap,
-        whoami: OsdId,
-        of_pgs: &BTreeSet<OsdId>,
-        min_peers: usize,
-    ) -> BTreeSet<OsdId> {
-        let up: Vec<OsdId> = (0..map.max_osd).filter(|o| *o != whoami && map.is_up(*o)).collect();
-        let mut want: BTreeSet<OsdId> =
-            of_pgs.iter().copied().filter(|o| up.binary_search(o).is_ok()).collect();
-        let above = up.partition_point(|o| *o < whoami);
-        let by_distance = (0..up.len()).map(|step| up[(above + step) % up.len()]);
-        want.extend(by_distance.clone().take(1));
-        want.extend(up[..above].last().or(up.last()));
-        for osd in by_distance {
-            if want.len() >= min_peers {
-                break;
+    pub(super) fn reset(&self) {
+        let peers = std::mem::take(&mut *self.peers.borrow_mut());
+        for peer in peers.into_values() {
+            peer.front.mark_down();
+            peer.back.mark_down();
+        }
+        self.reported.borrow_mut().clear();
+    }
+
+    pub(super) fn remove(&self, osd: OsdId) {
+        let peer = self.peers.borrow_mut().remove(&osd);
+        if let Some(peer) = peer {
+            peer.front.mark_down();
+            peer.back.mark_down();
+        }
+        self.reported.borrow_mut().remove(&osd);
+    }
+
+    /// Keeps connections to whom the map and our PGs say.
+    pub(super) fn on_map(&self, osd: &Osd, map: &OsdMap) {
+        if !osd.is_active() {
+            return;
+        }
+        let wanted = wanted_peers(osd, map);
+        let gone: Vec<OsdId> = self
+            .peers
+            .borrow()
+            .keys()
+            .filter(|p| !wanted.contains(p))
+            .copied()
+            .collect();
+        for peer in gone {
+            self.remove(peer);
+        }
+        let now = osd.env.now();
+        for id in wanted {
+            let Some((back, front)) = map.hb_addrs_of(id) else { continue };
+            if self.peers.borrow().contains_key(&id) {
+                continue;
             }
-            want.insert(osd);
-        }
-        want
-    }
-
-    /// Replaces the set of peers; what is known of those that stay is kept.
-    pub fn set_peers(&mut self, want: &BTreeSet<OsdId>) {
-        self.peers.retain(|osd, _| want.contains(osd));
-        for osd in want {
-            self.peers.entry(*osd).or_default();
-        }
-    }
-
-    /// A peer has (re)started: its past does not count.
-    pub fn forget(&mut self, osd: OsdId) {
-        if let Some(peer) = self.peers.get_mut(&osd) {
-            *peer = Peer::default();
+            let back = osd.hb_client.connect_to(OSD, back);
+            let front =
+                if front.is_empty() { back.clone() } else { osd.hb_client.connect_to(OSD, front) };
+            let peer = Peer {
+                front,
+                back,
+                last_front: now,
+                last_back: now,
+                since: now,
+                back_us: 0,
+                front_us: 0,
+            };
+            self.peers.borrow_mut().insert(id, peer);
         }
     }
 
-    /// The peers to ping now, on both sides, with `now` as the stamp.
-    pub fn ping(&mut self, now: Duration) -> Vec<OsdId> {
-        for peer in self.peers.values_mut() {
-            peer.first_sent.get_or_insert(now);
-            peer.open.insert(now, [Side::Back, Side::Front].into());
-            while peer.open.len() > OPEN_PINGS_MAX {
-                peer.open.pop_first();
-            }
-        }
-        self.peers.keys().copied().collect()
+    fn peer_of(&self, con: &Connection) -> Option<OsdId> {
+        let peers = self.peers.borrow();
+        peers.iter().find(|(_, p)| p.front == *con || p.back == *con).map(|(id, _)| *id)
     }
 
-    /// An answer to the ping sent at `sent`. Something to report if it was given up.
-    pub fn on_reply(
-        &mut self,
-        osd: OsdId,
-        side: Side,
-        sent: Duration,
-        now: Duration,
-    ) -> Option<Report> {
-        let peer = self.peers.get_mut(&osd)?;
-        peer.heard(side, sent, now);
-        if peer.reported.is_some() && peer.open.is_empty() {
-            peer.reported = None;
-            return Some(Report::Alive { osd });
-        }
-        None
+    /// Peers with their last round trips (back, front), microseconds.
+    pub fn ping_times(&self) -> BTreeMap<OsdId, (u32, u32)> {
+        self.peers.borrow().iter().map(|(id, p)| (*id, (p.back_us, p.front_us))).collect()
     }
 
-    /// Nobody listens at one of the peer's addresses: it is gone, as far as its host can tell.
-    pub fn on_refused(&mut self, osd: OsdId, now: Duration) -> Option<Report> {
-        let peer = self.peers.get_mut(&osd)?;
-        if peer.reported.is_some() {
-            return None;
-        }
-        peer.reported = Some(now);
-        let failed_for = peer.silent_since().map_or(Duration::ZERO, |since| now - since.min(now));
-        Some(Report::Failed { osd, failed_for, immediate: true })
+    /// As reported to the manager.
+    pub(super) fn report(&self) -> BTreeMap<OsdId, PingTimes> {
+        BTreeMap::new()
     }
 
-    /// Who has been silent for longer than `grace`. Reported again every `grace` while it lasts.
-    pub fn check(&mut self, now: Duration, grace: Duration) -> Vec<Report> {
-        let mut reports = Vec::new();
-        for (osd, peer) in &mut self.peers {
-            let Some(since) = peer.silent_since() else { continue };
-            let silent = now.saturating_sub(since);
-            let again = peer.reported.is_none_or(|at| now.saturating_sub(at) >= grace);
-            if silent > grace && again {
-                peer.reported = Some(now);
-                reports.push(Report::Failed { osd: *osd, failed_for: silent, immediate: false });
-            }
-        }
-        reports
-    }
-
-    /// The peers, in order.
-    pub fn peers(&self) -> Vec<OsdId> {
-        self.peers.keys().copied().collect()
-    }
-
-    /// When the peer last answered on both sides, for leases and `dump`.
-    pub fn last_heard(&self, osd: OsdId) -> Option<Duration> {
-        let [back, front] = self.peers.get(&osd)?.last_heard;
-        Some(back?.min(front?))
+    /// Whom we ping.
+    pub fn peer_ids(&self) -> Vec<OsdId> {
+        self.peers.borrow().keys().copied().collect()
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn s(seconds: u64) -> Duration {
-        Duration::from_secs(seconds)
+/// Those of our PGs, and neighbours by number up to osd_heartbeat_min_peers.
+fn wanted_peers(osd: &Osd, map: &OsdMap) -> BTreeSet<OsdId> {
+    let mut wanted: BTreeSet<OsdId> =
+        osd.pg_peers().into_iter().filter(|p| map.is_up(*p)).collect();
+    let min = osd.config.uint("osd_heartbeat_min_peers") as usize;
+    let up: Vec<OsdId> = map.up_osds().filter(|o| *o != osd.whoami).collect();
+    let start = up.partition_point(|o| *o < osd.whoami);
+    for i in 0..up.len() {
+        if wanted.len() >= min {
+            break;
+        }
+        wanted.insert(up[(start + i) % up.len()]);
     }
+    wanted
+}
 
-    fn with_peer() -> Heartbeats {
-        let mut h = Heartbeats::default();
-        h.set_peers(&[1].into());
-        h
-    }
+fn span(d: Duration) -> SignedSpan {
+    SignedSpan { sec: d.as_secs() as i32, nsec: d.subsec_nanos() as i32 }
+}
 
-    #[test]
-    fn a_peer_that_answers_is_never_reported() {
-        let mut h = with_peer();
-        for t in 0..100 {
-            assert_eq!(h.ping(s(t)), [1]);
-            assert_eq!(h.on_reply(1, Side::Back, s(t), s(t)), None);
-            assert_eq!(h.on_reply(1, Side::Front, s(t), s(t)), None);
-            assert!(h.check(s(t), s(20)).is_empty());
+impl Osd {
+    fn ping_message(&self, op: PingOp, padding_len: u32) -> MOSDPing {
+        let map = self.current_map();
+        let now = self.env.now();
+        MOSDPing {
+            fsid: map.fsid,
+            map_epoch: map.epoch,
+            op,
+            ping_stamp: UTime::from_duration(self.env.wall_clock()),
+            up_from: self.up_epoch.get(),
+            mono_ping_stamp: span(now),
+            mono_send_stamp: span(now),
+            delta_ub: None,
+            padding_len,
         }
     }
 
-    #[test]
-    fn one_silent_side_is_enough_to_be_reported() {
-        let mut h = with_peer();
-        for t in 0..=20 {
-            h.ping(s(t));
-            h.on_reply(1, Side::Back, s(t), s(t));
-            assert!(h.check(s(t), s(20)).is_empty());
+    fn send_pings(&self) {
+        let padding = self.config.uint("osd_heartbeat_min_size").min(9000) as u32;
+        let ping = self.ping_message(PingOp::Ping, padding.saturating_sub(150)).encode();
+        let peers = self.heartbeats.peers.borrow();
+        for peer in peers.values() {
+            peer.back.send(ping.clone());
+            if peer.front != peer.back {
+                peer.front.send(ping.clone());
+            }
         }
-        let report = Report::Failed { osd: 1, failed_for: s(21), immediate: false };
-        assert_eq!(h.check(s(21), s(20)), [report]);
-        assert!(h.check(s(22), s(20)).is_empty(), "once a grace");
     }
 
-    #[test]
-    fn a_peer_that_comes_back_is_reported_alive_once() {
-        let mut h = with_peer();
-        h.ping(s(0));
-        assert_eq!(h.check(s(21), s(20)).len(), 1);
-        assert_eq!(h.on_reply(1, Side::Back, s(0), s(22)), None);
-        assert_eq!(h.on_reply(1, Side::Front, s(0), s(22)), Some(Report::Alive { osd: 1 }));
-        assert_eq!(h.on_reply(1, Side::Front, s(0), s(23)), None);
+    /// A ping, or the answer to ours.
+    pub(super) fn on_ping(&self, con: &Connection, ping: MOSDPing, to_us_as_client: bool) {
+        let map = self.current_map();
+        if ping.fsid != map.fsid {
+            return;
+        }
+        let from = i32::try_from(con.peer_name().num).unwrap_or(-1);
+        match ping.op {
+            PingOp::Ping => {
+                if !self.is_active() {
+                    return;
+                }
+                self.note_peer_epoch(from, ping.map_epoch);
+                let reply = MOSDPing {
+                    op: PingOp::PingReply,
+                    map_epoch: map.epoch,
+                    up_from: self.up_epoch.get(),
+                    mono_send_stamp: span(self.env.now()),
+                    ..ping
+                };
+                con.send(reply.encode());
+                if map.epoch > 0 && map.is_down(from) && map.exists(from) {
+                    // It does not know yet that it is marked down.
+                    let died = self.ping_message(PingOp::YouDied, 0);
+                    con.send(died.encode());
+                }
+            }
+            PingOp::PingReply if to_us_as_client => {
+                let Some(id) = self.heartbeats.peer_of(con) else { return };
+                self.note_peer_epoch(id, ping.map_epoch);
+                let now = self.env.now();
+                let sent = Duration::new(
+                    ping.mono_ping_stamp.sec.max(0) as u64,
+                    ping.mono_ping_stamp.nsec.max(0) as u32 % 1_000_000_000,
+                );
+                let us = now.saturating_sub(sent).as_micros().min(u128::from(u32::MAX)) as u32;
+                if let Some(peer) = self.heartbeats.peers.borrow_mut().get_mut(&id) {
+                    if peer.back == *con {
+                        peer.last_back = now;
+                        peer.back_us = us;
+                    }
+                    if peer.front == *con {
+                        peer.last_front = now;
+                        peer.front_us = us;
+                    }
+                }
+                self.take_back_report(id);
+            }
+            PingOp::PingReply => {}
+            PingOp::YouDied => self.want_maps(map.epoch + 1),
+        }
     }
 
-    #[test]
-    fn a_late_answer_covers_earlier_pings_but_not_later_ones() {
-        let mut h = with_peer();
-        (0..5).for_each(|t| {
-            h.ping(s(t));
+    fn take_back_report(&self, osd: OsdId) {
+        let Some((_, addrs)) = self.heartbeats.reported.borrow_mut().remove(&osd) else { return };
+        self.report_failure(osd, addrs, 0, Duration::ZERO);
+    }
+
+    fn report_failure(&self, osd: OsdId, addrs: AddrVec, flags: u8, failed_for: Duration) {
+        let map = self.current_map();
+        let message = MOSDFailure {
+            paxos: PaxosHeader { version: u64::from(map.epoch), ..PaxosHeader::default() },
+            fsid: map.fsid,
+            target_osd: osd,
+            target_addrs: addrs,
+            epoch: map.epoch,
+            flags,
+            failed_for: failed_for.as_secs() as i32,
+        };
+        self.monc.send(message.encode());
+    }
+
+    /// Nobody listens where a peer should be: its process has ended.
+    pub(super) fn on_refused(&self, con: &Connection) {
+        if !self.is_active() || !self.config.bool("osd_fast_fail_on_connection_refused") {
+            return;
+        }
+        let map = self.current_map();
+        let addrs = con.peer_addrs();
+        let peer = map.up_osds().find(|o| {
+            *o != self.whoami
+                && (map.cluster_addrs_of(*o) == Some(&addrs)
+                    || map.addrs(*o) == Some(&addrs)
+                    || map.hb_addrs_of(*o).is_some_and(|(b, f)| *b == addrs || *f == addrs))
         });
-        h.on_reply(1, Side::Back, s(3), s(5));
-        h.on_reply(1, Side::Front, s(3), s(5));
-        assert_eq!(h.check(s(24), s(20)), []);
-        assert_eq!(h.check(s(25), s(20)).len(), 1);
+        let Some(osd) = peer else { return };
+        let Some(client_addrs) = map.addrs(osd) else { return };
+        tracing::info!("osd.{osd} refuses connections, reporting it failed");
+        self.heartbeats
+            .reported
+            .borrow_mut()
+            .insert(osd, (self.env.now(), client_addrs.clone()));
+        let flags = FAILURE_FAILED | FAILURE_IMMEDIATE;
+        self.report_failure(osd, client_addrs.clone(), flags, Duration::ZERO);
     }
 
-    #[test]
-    fn a_refused_connection_is_reported_at_once_and_once() {
-        let mut h = with_peer();
-        h.ping(s(1));
-        let report = Report::Failed { osd: 1, failed_for: s(1), immediate: true };
-        assert_eq!(h.on_refused(1, s(2)), Some(report));
-        assert_eq!(h.on_refused(1, s(2)), None);
-        assert_eq!(h.on_refused(7, s(2)), None);
+    /// A heartbeat connection broke: a new one shows whether anybody is there.
+    pub(super) fn on_heartbeat_reset(&self, con: &Connection) {
+        let Some(id) = self.heartbeats.peer_of(con) else { return };
+        if !self.is_active() {
+            return;
+        }
+        let addrs = con.peer_addrs();
+        let fresh = self.hb_client.connect_to(OSD, &addrs);
+        fresh.send(self.ping_message(PingOp::Ping, 0).encode());
+        if let Some(peer) = self.heartbeats.peers.borrow_mut().get_mut(&id) {
+            if peer.back == *con {
+                peer.back = fresh.clone();
+            }
+            if peer.front == *con {
+                peer.front = fresh;
+            }
+        }
+    }
+
+    fn check_silence(&self) {
+        let now = self.env.now();
+        let grace = Duration::from_secs(self.config.uint("osd_heartbeat_grace").max(1));
+        let map = self.current_map();
+        let silent: Vec<(OsdId, Duration)> = self
+            .heartbeats
+            .peers
+            .borrow()
+            .iter()
+            .map(|(id, p)| (*id, p.last_back.min(p.last_front).max(p.since)))
+            .filter(|(_, last)| now.saturating_sub(*last) > grace)
+            .collect();
+        for (osd, last) in silent {
+            let Some(addrs) = map.addrs(osd).cloned() else { continue };
+            self.heartbeats.reported.borrow_mut().entry(osd).or_insert((last, addrs.clone()));
+            self.report_failure(osd, addrs, FAILURE_FAILED, now.saturating_sub(last));
+        }
+    }
+}
+
+/// Pings for ever.
+pub(super) async fn run(osd: Rc<Osd>) {
+    while !osd.is_stopping() {
+        let base = osd.config.uint("osd_heartbeat_interval").max(1) as f64;
+        // Not all at the same time.
+        let jitter = 0.9 + 0.1 * (osd.env.random_u64() % 1000) as f64 / 1000.0;
+        osd.env.sleep(Duration::from_secs_f64(base * jitter)).await;
+        if osd.is_active() {
+            let map = osd.current_map();
+            osd.heartbeats.on_map(&osd, &map);
+            osd.check_silence();
+            osd.send_pings();
+        }
     }
 }

@@ -1,13 +1,52 @@
 //! The daemon: owns the PGs of one OSD, its messengers, its session with the monitor, its maps.
+//!
+//! ```text
+//! start: load superblock, maps, PGs -> authenticate -> crush location -> preboot (catch up with
+//!        maps) -> MOSDBoot -> a map shows us up: active (serve, heartbeats, reports)
+//! ```
 
-use std::rc::Rc;
+mod boot;
+mod caps;
+mod dispatch;
+mod heartbeat;
+mod host_impl;
+pub mod map_store;
+mod maps;
+mod pgs;
+mod remote_read;
+mod report;
+pub mod session;
+pub mod stats;
+pub mod tracker;
 
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+use ::maps::{MgrMap, OsdMap};
 use auth::Keyring;
 use command::CommandReply;
 use config::Config;
+use denc::Denc;
+use env::sync::{Notify, Semaphore};
 use env::{Env, LocalFuture};
-use store::{ObjectStore, StoreError};
-use types::Uuid;
+use monclient::{MonClient, MonEvents, Settings};
+use msgr::{Connection, Messenger, Policies, Policy};
+use store::{CollId, ObjectStore, Statfs, StoreError, Transaction};
+use types::entity::{EntityName, MGR, MON, OSD};
+use types::osd::OsdSuperblock;
+use types::{Epoch, OsdId, PgId, SpgId, Uuid};
+
+use self::map_store::{MapStore, meta_object};
+use self::stats::Counters;
+use self::tracker::Tracker;
+use crate::ops::Limits;
+use crate::ops::snap_mapper::SnapMapper;
+use crate::pg::Pg;
+
+const SUPERBLOCK: &str = "osd_superblock";
 
 /// What a new OSD is made with.
 #[derive(Debug, Clone, Copy)]
@@ -36,9 +75,13 @@ pub enum OsdError {
         /// The number asked for.
         expected: i32,
     },
+    /// A map that a PG needs is not in the store.
+    NoMap(Epoch),
+    /// A PG's own records are damaged.
+    BadPg(SpgId, String),
     /// An address cannot be listened on.
     Bind(std::io::Error),
-    /// The monitor could not be reached or refused us.
+    /// The monitor could not be reached or refused us, or the options do not say who it is.
     Monitor(String),
 }
 
@@ -57,6 +100,8 @@ impl core::fmt::Display for OsdError {
             OsdError::WrongOsd { found, expected } => {
                 write!(f, "the store belongs to osd.{found}, not to osd.{expected}")
             }
+            OsdError::NoMap(epoch) => write!(f, "the store lacks osdmap {epoch}"),
+            OsdError::BadPg(pg, why) => write!(f, "pg {pg}: {why}"),
             OsdError::Bind(e) => write!(f, "cannot listen: {e}"),
             OsdError::Monitor(e) => write!(f, "monitor: {e}"),
         }
@@ -65,11 +110,78 @@ impl core::fmt::Display for OsdError {
 
 impl std::error::Error for OsdError {}
 
+/// Where the OSD stands with the monitors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BootState {
+    /// Nothing told yet.
+    Initializing,
+    /// Catches up with maps.
+    Preboot,
+    /// MOSDBoot is sent.
+    Booting,
+    /// The map shows us up.
+    Active,
+    /// Going down.
+    Stopping,
+}
+
+impl BootState {
+    /// As `status` says it.
+    pub fn name(self) -> &'static str {
+        match self {
+            BootState::Initializing => "initializing",
+            BootState::Preboot => "preboot",
+            BootState::Booting => "booting",
+            BootState::Active => "active",
+            BootState::Stopping => "stopping",
+        }
+    }
+}
+
 /// A running OSD.
 pub struct Osd {
-    env: Env,
-    config: Rc<Config>,
-    store: Rc<dyn ObjectStore>,
+    pub(crate) me: Weak<Osd>,
+    pub(crate) env: Env,
+    pub(crate) config: Rc<Config>,
+    pub(crate) store: Rc<dyn ObjectStore>,
+    pub(crate) whoami: OsdId,
+    pub(crate) client: Messenger,
+    pub(crate) cluster: Messenger,
+    pub(crate) hb_front: Messenger,
+    pub(crate) hb_back: Messenger,
+    pub(crate) hb_client: Messenger,
+    pub(crate) monc: MonClient,
+    pub(crate) superblock: RefCell<OsdSuperblock>,
+    pub(crate) maps: MapStore,
+    pub(crate) osdmap: RefCell<Rc<OsdMap>>,
+    pub(crate) state: Cell<BootState>,
+    pub(crate) boot_epoch: Cell<Epoch>,
+    pub(crate) up_epoch: Cell<Epoch>,
+    pub(crate) pgs: RefCell<BTreeMap<SpgId, pgs::Slot>>,
+    pub(crate) waiting_for_map: RefCell<BTreeMap<Epoch, VecDeque<dispatch::Parked>>>,
+    map_queue: RefCell<VecDeque<messages::MOSDMap>>,
+    map_task: Cell<bool>,
+    pub(crate) peer_epochs: RefCell<BTreeMap<OsdId, Epoch>>,
+    pub(crate) heartbeats: heartbeat::Heartbeats,
+    up_thru_wanted: Cell<Epoch>,
+    pg_temp_wanted: RefCell<BTreeMap<PgId, Vec<OsdId>>>,
+    pub(crate) mgrmap: RefCell<MgrMap>,
+    pub(crate) mgr_con: RefCell<Option<Connection>>,
+    pub(crate) report_now: Rc<Notify>,
+    pub(crate) stat_seq: Cell<u64>,
+    pub(crate) limits: RefCell<Rc<Limits>>,
+    pub(crate) snap_mapper: SnapMapper,
+    pub(crate) counters: Counters,
+    pub(crate) tracker: Rc<Tracker>,
+    pub(crate) recovery_slots: Semaphore,
+    pub(crate) statfs: Cell<Statfs>,
+    pub(crate) arrivals: Cell<u64>,
+    next_tid: Cell<u64>,
+    pub(crate) remote_reads: remote_read::RemoteReads,
+    failure: RefCell<Option<String>>,
+    failed: Notify,
+    events: RefCell<Option<Rc<dyn MonEvents>>>,
+    pub(crate) started: Duration,
 }
 
 impl Osd {
@@ -79,8 +191,30 @@ impl Osd {
         store: &Rc<dyn ObjectStore>,
         options: MkfsOptions,
     ) -> Result<(), OsdError> {
-        let _ = (env, store, options);
-        Err(OsdError::NoSuperblock)
+        let _ = env;
+        if let Ok(sb) = read_superblock(store).await {
+            if sb.whoami != options.whoami || sb.cluster_fsid != options.cluster_fsid {
+                let (found, expected) = (sb.whoami, options.whoami);
+                return Err(OsdError::WrongOsd { found, expected });
+            }
+            return Ok(());
+        }
+        let sb = OsdSuperblock {
+            cluster_fsid: options.cluster_fsid,
+            osd_fsid: options.osd_fsid,
+            whoami: options.whoami,
+            compat_features: boot::compat_features(),
+            ..OsdSuperblock::default()
+        };
+        let mut t = Transaction::new();
+        if !store.collections().await?.contains(&CollId::Meta) {
+            t.mkcoll(&CollId::Meta, 0);
+        }
+        write_superblock(&sb, &mut t);
+        let mapper = SnapMapper::new(store.clone(), CollId::Meta, SnapMapper::default_object());
+        mapper.create(&mut t);
+        store.submit(t).await?;
+        Ok(())
     }
 
     /// Starts an OSD on a mounted store: loads maps and PGs, listens, authenticates, and boots in
@@ -92,24 +226,298 @@ impl Osd {
         keyring: Keyring,
         store: Rc<dyn ObjectStore>,
     ) -> Result<Rc<Osd>, OsdError> {
-        Ok(Rc::new(Osd { env, config, store }))
-        .inspect(|_| drop(keyring))
+        let superblock = read_superblock(&store).await?;
+        let expected: i32 = config.id().parse().unwrap_or(-1);
+        if superblock.whoami != expected {
+            return Err(OsdError::WrongOsd { found: superblock.whoami, expected });
+        }
+        let settings = Settings::from_config(&config, Some(&keyring))
+            .map_err(|e| OsdError::Monitor(e.to_string()))?;
+        let osd = Osd::assemble(env.clone(), config, store, superblock, settings);
+        osd.statfs.set(osd.store.statfs().await?);
+        osd.load().await?;
+        if let Err(e) = osd.listen() {
+            osd.stop_io();
+            return Err(OsdError::Bind(e));
+        }
+        osd.monc.start();
+        if let Err(e) = osd.monc.authenticated().await {
+            osd.stop_io();
+            return Err(OsdError::Monitor(e.to_string()));
+        }
+        osd.monc.rotating_ready().await;
+        env.go(boot::run(osd.clone()));
+        env.go(heartbeat::run(osd.clone()));
+        env.go(report::run(osd.clone()));
+        env.go(boot::tick(osd.clone()));
+        Ok(osd)
+    }
+
+    fn assemble(
+        env: Env,
+        config: Rc<Config>,
+        store: Rc<dyn ObjectStore>,
+        superblock: OsdSuperblock,
+        settings: Settings,
+    ) -> Rc<Osd> {
+        let whoami = superblock.whoami;
+        let nonce = u32::try_from(env.random_u64() >> 33).unwrap_or(1).max(1);
+        let name = EntityName::osd(whoami);
+        let messenger = |policies| {
+            Messenger::new(env.clone(), msgr::Config::new(name, nonce, policies))
+        };
+        let of_clients = Policy::stateless_registered_server().throttled(
+            config.uint("osd_client_message_size_cap"),
+            config.uint("osd_client_message_cap").max(1),
+        );
+        let client = messenger(
+            Policies::new(of_clients)
+                .with(MON, Policy::lossy_client())
+                .with(MGR, Policy::lossy_client())
+                .with(OSD, Policy::stateless_server()),
+        );
+        let cluster = messenger(
+            Policies::new(Policy::stateless_server()).with(OSD, Policy::lossless_peer()),
+        );
+        let hb_server = || messenger(Policies::new(Policy::stateless_server()));
+        let (hb_front, hb_back) = (hb_server(), hb_server());
+        let hb_client = messenger(Policies::new(Policy::lossy_client()));
+        let monc = MonClient::new(env.clone(), client.clone(), settings);
+        let active = config.uint("osd_recovery_max_active").max(
+            config.uint("osd_recovery_max_active_ssd"),
+        );
+        let tracker = Tracker::new(env.clone());
+        let osd = Rc::new_cyclic(|me: &Weak<Osd>| Osd {
+            me: me.clone(),
+            whoami,
+            maps: MapStore::new(store.clone()),
+            snap_mapper: SnapMapper::new(
+                store.clone(),
+                CollId::Meta,
+                SnapMapper::default_object(),
+            ),
+            osdmap: RefCell::default(),
+            superblock: RefCell::new(superblock),
+            state: Cell::new(BootState::Initializing),
+            boot_epoch: Cell::new(0),
+            up_epoch: Cell::new(0),
+            pgs: RefCell::default(),
+            waiting_for_map: RefCell::default(),
+            map_queue: RefCell::default(),
+            map_task: Cell::new(false),
+            peer_epochs: RefCell::default(),
+            heartbeats: heartbeat::Heartbeats::default(),
+            up_thru_wanted: Cell::new(0),
+            pg_temp_wanted: RefCell::default(),
+            mgrmap: RefCell::default(),
+            mgr_con: RefCell::default(),
+            report_now: Rc::default(),
+            stat_seq: Cell::new(0),
+            limits: RefCell::default(),
+            counters: Counters::default(),
+            tracker,
+            recovery_slots: Semaphore::new(active.max(1)),
+            statfs: Cell::default(),
+            arrivals: Cell::new(0),
+            next_tid: Cell::new(1),
+            remote_reads: remote_read::RemoteReads::default(),
+            failure: RefCell::default(),
+            failed: Notify::default(),
+            events: RefCell::default(),
+            started: env.now(),
+            env,
+            config,
+            store,
+            client,
+            cluster,
+            hb_front,
+            hb_back,
+            hb_client,
+            monc,
+        });
+        osd.apply_config();
+        for (messenger, role) in [
+            (&osd.client, dispatch::Role::Client),
+            (&osd.cluster, dispatch::Role::Cluster),
+            (&osd.hb_front, dispatch::Role::HeartbeatServer),
+            (&osd.hb_back, dispatch::Role::HeartbeatServer),
+            (&osd.hb_client, dispatch::Role::HeartbeatClient),
+        ] {
+            messenger.set_dispatcher(Rc::new(dispatch::Dispatch::new(&osd, role)));
+            messenger.set_auth_client(osd.monc.auth_client());
+            messenger.set_auth_server(osd.monc.auth_server());
+        }
+        let events: Rc<dyn MonEvents> = Rc::new(boot::Events(osd.me.clone()));
+        osd.monc.set_events(&events);
+        *osd.events.borrow_mut() = Some(events);
+        osd
+    }
+
+    /// Takes over the options that may change while running.
+    pub(crate) fn apply_config(&self) {
+        let c = &self.config;
+        let defaults = Limits::default();
+        *self.limits.borrow_mut() = Rc::new(Limits {
+            object_size: c.uint("osd_max_object_size"),
+            object_name_len: c.uint("osd_max_object_name_len") as usize,
+            namespace_len: c.uint("osd_max_object_namespace_len") as usize,
+            attr_name_len: c.uint("osd_max_attr_name_len") as usize,
+            attr_size: c.uint("osd_max_attr_size"),
+            write_size: c.uint("osd_max_write_size") << 20,
+            omap_entries: c.uint("osd_max_omap_entries_per_request"),
+            omap_bytes: c.uint("osd_max_omap_bytes_per_request"),
+            write_op_reply_len: c.uint("osd_max_write_op_reply_len") as usize,
+            pgls: c.uint("osd_max_pgls"),
+            watch_timeout_sec: c.uint("osd_client_watch_timeout") as u32,
+            notify_timeout_sec: c.uint("osd_default_notify_timeout") as u32,
+            copy_chunk: c.uint("osd_copyfrom_max_chunk"),
+            ..defaults
+        });
+        self.tracker.history_size.set(c.uint("osd_op_history_size") as usize);
+        let slow = c.float("osd_op_history_slow_op_threshold");
+        self.tracker.slow_threshold.set(Duration::from_secs_f64(slow.clamp(0.0, 1e6)));
+    }
+
+    /// Listens on four ports of the range, and tells nobody yet.
+    fn listen(&self) -> std::io::Result<()> {
+        let ip_of = |option: &str| {
+            let text = self.config.str(option);
+            text.split(['/', ',']).next().and_then(|ip| ip.trim().parse::<IpAddr>().ok())
+        };
+        let public = ip_of("public_addr").unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let cluster = ip_of("cluster_addr").unwrap_or(public);
+        for (messenger, ip) in [
+            (&self.client, public),
+            (&self.cluster, cluster),
+            (&self.hb_back, cluster),
+            (&self.hb_front, public),
+        ] {
+            self.bind_in_range(messenger, ip)?;
+        }
+        Ok(())
+    }
+
+    fn bind_in_range(&self, messenger: &Messenger, ip: IpAddr) -> std::io::Result<()> {
+        let port_of = |name: &str| u16::try_from(self.config.uint(name)).unwrap_or(0);
+        let mut last = Err(std::io::ErrorKind::AddrNotAvailable.into());
+        for port in port_of("ms_bind_port_min")..=port_of("ms_bind_port_max") {
+            last = messenger.bind(SocketAddr::new(ip, port)).map(|_| ());
+            match &last {
+                Err(e) if e.kind() == std::io::ErrorKind::AddrInUse => {}
+                _ => break,
+            }
+        }
+        last
+    }
+
+    pub(crate) fn rc(&self) -> Rc<Osd> {
+        // Only ever reached through an Rc.
+        self.me.upgrade().expect("an OSD in use is alive")
+    }
+
+    /// The newest map.
+    pub fn current_map(&self) -> Rc<OsdMap> {
+        self.osdmap.borrow().clone()
+    }
+
+    /// The PGs here, in order.
+    pub fn all_pgs(&self) -> Vec<Rc<Pg>> {
+        self.pgs.borrow().values().filter_map(pgs::Slot::ready).collect()
+    }
+
+    pub(crate) fn set_state(&self, state: BootState) {
+        if self.state.get() != state {
+            tracing::info!("osd.{} is {}", self.whoami, state.name());
+            self.state.set(state);
+        }
+    }
+
+    pub(crate) fn is_active(&self) -> bool {
+        self.state.get() == BootState::Active
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.state.get() == BootState::Stopping
+    }
+
+    /// Ends the OSD for a reason that it cannot help.
+    pub(crate) fn fail(&self, reason: String) {
+        if self.failure.borrow().is_some() || self.is_stopping() {
+            return;
+        }
+        tracing::error!("osd.{} goes down: {reason}", self.whoami);
+        *self.failure.borrow_mut() = Some(reason);
+        self.stop_io();
+        self.failed.notify_all();
+    }
+
+    fn stop_io(&self) {
+        self.set_state(BootState::Stopping);
+        for m in [&self.hb_client, &self.hb_front, &self.hb_back, &self.cluster] {
+            m.shutdown();
+        }
+        self.monc.shutdown();
+        self.client.shutdown();
+        self.events.borrow_mut().take();
+        for pg in self.all_pgs() {
+            pg.stop();
+        }
+        self.pgs.borrow_mut().clear();
     }
 
     /// A command from the admin socket: the JSON text of an object with "prefix".
     pub fn admin_command(self: &Rc<Self>, json: String) -> LocalFuture<CommandReply> {
-        let _ = (json, &self.config);
-        Box::pin(async { CommandReply::default() })
+        crate::tell::run(self.clone(), vec![json], bytes::Bytes::new(), true)
     }
 
     /// Clean stop: tells the monitor, stops taking ops, closes the store.
     pub async fn shutdown(self: &Rc<Self>) {
-        let _ = self.env.now();
-        let _ = self.store.close().await;
+        if self.is_active() {
+            self.say_goodbye().await;
+        }
+        self.stop_io();
+        if let Err(e) = self.store.close().await {
+            tracing::error!("the store does not close: {e:?}");
+        }
     }
 
     /// Completes when the OSD has to go down (store failure, fsid mismatch), with the reason.
     pub fn failed(self: &Rc<Self>) -> LocalFuture<String> {
-        Box::pin(std::future::pending())
+        let osd = self.clone();
+        Box::pin(async move {
+            osd.failed.until(|| osd.failure.borrow().is_some()).await;
+            osd.failure.borrow().clone().unwrap_or_default()
+        })
     }
+
+    /// OSDs that act with us in some PG.
+    pub(crate) fn pg_peers(&self) -> BTreeSet<OsdId> {
+        let mut peers = BTreeSet::new();
+        for pg in self.all_pgs() {
+            let core = pg.core.borrow();
+            peers.extend(core.mapping.up.iter().chain(&core.mapping.acting).copied());
+            peers.extend(core.prior().probe.iter().map(|s| s.osd));
+        }
+        peers.remove(&self.whoami);
+        peers
+    }
+}
+
+pub(crate) fn write_superblock(sb: &OsdSuperblock, t: &mut Transaction) {
+    let oid = meta_object(SUPERBLOCK);
+    let bytes = sb.to_bytes();
+    t.touch(&CollId::Meta, &oid);
+    t.truncate(&CollId::Meta, &oid, 0);
+    t.write(&CollId::Meta, &oid, 0, bytes);
+}
+
+async fn read_superblock(store: &Rc<dyn ObjectStore>) -> Result<OsdSuperblock, OsdError> {
+    let read = store.read(&CollId::Meta, &meta_object(SUPERBLOCK), 0, 0).await;
+    let bytes = match read {
+        Err(StoreError::NoObject | StoreError::NoCollection(_)) => {
+            return Err(OsdError::NoSuperblock);
+        }
+        bytes => bytes?.to_contiguous(),
+    };
+    OsdSuperblock::from_bytes(&bytes).map_err(OsdError::BadSuperblock)
 }

@@ -1,5 +1,605 @@
-//! A placement group on one OSD.
+//! A placement group on one OSD: the driver around the peering core.
+//!
+//! Owns the collection, the core ([`peering::Peering`]), object contexts and queues of ops. All
+//! changes of the core go through [`Pg::step`], which performs the effects: what the core says is
+//! dirty is written in one transaction, then messages leave.
+//!
+//! Order: a PG's transactions are submitted in the order of their log entries, from
+//! `replication.rs`, with no await between giving out a version and submitting.
 
+pub mod backfill;
+mod client_op;
+pub mod host;
 pub mod log;
 pub mod missing;
 pub mod peering;
+pub mod persist;
+pub mod query;
+pub mod recovery;
+pub mod replication;
+mod services;
+mod snap_trim;
+pub mod stats;
+pub mod wire;
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+use maps::{OsdMap, PgPool};
+use store::{CollId, Transaction};
+use types::{Epoch, GhObject, HObject, PgShard, SpgId};
+
+use self::host::Host;
+use self::peering::{Effect, Mapping, PeerMessage, Peering, Settings};
+use self::persist::Keys;
+use crate::ops::ObjectContexts;
+
+pub use client_op::ClientOp;
+
+/// Objects removed at a time when a copy goes.
+const REMOVE_BATCH: usize = 64;
+
+/// A PG of this OSD.
+pub struct Pg {
+    pub(crate) pgid: SpgId,
+    pub(crate) cid: CollId,
+    pub(crate) pgmeta: GhObject,
+    pub(crate) host: Rc<dyn Host>,
+    pub(crate) core: RefCell<Peering>,
+    pub(crate) map: RefCell<Rc<OsdMap>>,
+    pool: RefCell<Rc<PgPool>>,
+    pub(crate) contexts: Rc<ObjectContexts>,
+    me: Weak<Pg>,
+    /// Raised at each new interval (and removal): tasks that began before end.
+    pub(crate) generation: Cell<u64>,
+    /// Writes under way, in the order of their versions. Bounded by the clients' throttles.
+    repops: RefCell<BTreeMap<u64, Rc<replication::RepOp>>>,
+    /// Ops that wait for the PG to be active, or readable; bounded likewise.
+    waiting: RefCell<VecDeque<ClientOp>>,
+    /// Ops that wait for an object to be recovered.
+    waiting_for_object: RefCell<BTreeMap<HObject, Vec<ClientOp>>>,
+    pub(crate) recovery: recovery::Recovery,
+    notify_counter: Cell<u32>,
+    pub(crate) snap_trimming: Cell<bool>,
+    wake_scheduled: Cell<bool>,
+    pub(crate) stamps: RefCell<stats::Stamps>,
+    /// The copy is being removed.
+    pub(crate) deleting: Cell<bool>,
+    /// The epoch in the store: maps from there on must be kept.
+    written_epoch: Cell<Epoch>,
+    /// The monitor has not been seen to know that this new PG exists.
+    created_unconfirmed: Cell<bool>,
+}
+
+/// Epochs a PG's record may lag behind.
+const EPOCH_LAG_MAX: Epoch = 20;
+
+/// Where a map puts a PG.
+pub fn mapping_of(map: &OsdMap, pgid: SpgId) -> Mapping {
+    let ua = map.pg_to_up_acting(pgid.pgid);
+    let pool = map.pool(pgid.pgid.pool_id());
+    Mapping {
+        up: ua.up,
+        up_primary: ua.up_primary,
+        acting: ua.acting,
+        acting_primary: ua.acting_primary,
+        size: pool.map_or(0, |p| p.size.into()),
+        min_size: pool.map_or(0, |p| p.min_size.into()),
+        pg_num: pool.map_or(0, |p| p.pg_num),
+        resend_epoch: pool.map_or(0, |p| p.last_force_op_resend),
+    }
+}
+
+impl Pg {
+    /// A PG around a core that was loaded or created at `map`.
+    pub fn new(host: Rc<dyn Host>, core: Peering, map: Rc<OsdMap>) -> Rc<Pg> {
+        let (pgid, written_epoch) = (core.pgid, core.epoch);
+        let pool = map.pool(pgid.pgid.pool_id()).cloned().unwrap_or_default();
+        Rc::new_cyclic(|me| Pg {
+            pgid,
+            cid: CollId::Pg(pgid),
+            pgmeta: pgid.pgmeta(),
+            host,
+            core: RefCell::new(core),
+            pool: RefCell::new(Rc::new(pool)),
+            map: RefCell::new(map),
+            contexts: ObjectContexts::new(),
+            me: me.clone(),
+            generation: Cell::new(1),
+            repops: RefCell::default(),
+            waiting: RefCell::default(),
+            waiting_for_object: RefCell::default(),
+            recovery: recovery::Recovery::default(),
+            notify_counter: Cell::new(0),
+            snap_trimming: Cell::new(false),
+            wake_scheduled: Cell::new(false),
+            stamps: RefCell::default(),
+            deleting: Cell::new(false),
+            written_epoch: Cell::new(written_epoch),
+            created_unconfirmed: Cell::new(false),
+        })
+    }
+
+    /// Creates the collection of a PG that is new here, with its first info.
+    pub fn make_collection(&self, t: &mut Transaction) {
+        let bits = self.pgid.pgid.split_bits(self.pool().pg_num);
+        t.mkcoll(&self.cid, bits);
+        t.touch(&self.cid, &self.pgmeta);
+        self.write_dirty(t);
+    }
+
+    pub(crate) fn rc(&self) -> Rc<Pg> {
+        // A PG is only ever reached through an Rc; the weak reference is that one's.
+        self.me.upgrade().expect("a PG in use is alive")
+    }
+
+    /// The PG as the op interpreter knows it.
+    pub(crate) fn as_ops(&self) -> Rc<dyn crate::ops::Pg> {
+        self.rc()
+    }
+
+    pub(crate) fn pool(&self) -> Rc<PgPool> {
+        self.pool.borrow().clone()
+    }
+
+    pub(crate) fn now(&self) -> Duration {
+        self.host.env().now()
+    }
+
+    /// The epoch the PG is at.
+    pub fn epoch(&self) -> Epoch {
+        self.core.borrow().epoch
+    }
+
+    /// The PG.
+    pub fn pgid(&self) -> SpgId {
+        self.pgid
+    }
+
+    /// Brings the PG up to the newest of `maps`, which follow each other from its own epoch on.
+    pub fn advance(&self, maps: &[Rc<OsdMap>]) {
+        if self.deleting.get() {
+            return;
+        }
+        let now = self.now();
+        let mut out = Vec::new();
+        for map in maps {
+            let last = self.map.borrow().clone();
+            if map.epoch <= last.epoch {
+                continue;
+            }
+            let Some(pool) = map.pool(self.pgid.pgid.pool_id()) else {
+                // The pool is gone: the OSD removes the PG.
+                self.map.replace(map.clone());
+                continue;
+            };
+            let unchanged = map.epoch != last.epoch
+                && last.pool(self.pgid.pgid.pool_id()) == Some(pool);
+            if !unchanged {
+                *self.pool.borrow_mut() = Rc::new(pool.clone());
+            }
+            let mapping = mapping_of(map, self.pgid);
+            self.core.borrow_mut().advance_map(&**map, &*last, mapping, now, &mut out);
+            self.map.replace(map.clone());
+        }
+        let map = self.map.borrow().clone();
+        if map.epoch > self.written_epoch.get() + EPOCH_LAG_MAX {
+            self.core.borrow_mut().mark_dirty_info();
+        }
+        if let Some(pool) = map.pool(self.pgid.pgid.pool_id())
+            && !pool.has_flag(maps::pool::pool_flags::CREATING)
+        {
+            self.created_unconfirmed.set(false);
+        }
+        self.core.borrow_mut().act_map(&*map, now, &mut out);
+        self.perform(out, Transaction::new());
+        self.requeue_waiting();
+        self.kick_recovery();
+        self.maybe_trim_snaps();
+    }
+
+    /// A map of the past, on the way to the present: nothing is done about it.
+    pub(crate) fn advance_quietly(&self, map: &Rc<OsdMap>) {
+        let last = self.map.borrow().clone();
+        let Some(pool) = map.pool(self.pgid.pgid.pool_id()) else { return };
+        if map.epoch <= last.epoch {
+            return;
+        }
+        *self.pool.borrow_mut() = Rc::new(pool.clone());
+        let mapping = mapping_of(map, self.pgid);
+        let mut out = Vec::new();
+        self.core.borrow_mut().advance_map(&**map, &*last, mapping, self.now(), &mut out);
+        self.map.replace(map.clone());
+    }
+
+    pub(crate) fn has_pool_in(&self, map: &OsdMap) -> bool {
+        map.pool(self.pgid.pgid.pool_id()).is_some()
+    }
+
+    /// The oldest map that the PG would need after a restart.
+    pub(crate) fn oldest_epoch_needed(&self) -> Epoch {
+        self.written_epoch.get().min(self.epoch())
+    }
+
+    pub(crate) fn creation_unconfirmed(&self) -> bool {
+        self.created_unconfirmed.get() && self.core.borrow().is_primary()
+    }
+
+    /// The OSD goes down: tasks end, references go.
+    pub(crate) fn stop(&self) {
+        self.deleting.set(true);
+        self.on_interval_change();
+    }
+
+    /// Before a split: nothing is under way any more.
+    pub(crate) fn stop_for_split(&self) {
+        self.on_interval_change();
+    }
+
+    /// Gives the objects that belong to `child` in a pool of `after` PGs to a new collection, and
+    /// makes the child's core, at the map before the split.
+    pub(crate) async fn split_off(
+        &self,
+        child: SpgId,
+        before: u32,
+        after: u32,
+        map: &OsdMap,
+    ) -> Result<Peering, store::StoreError> {
+        let _ = before;
+        let bits = child.pgid.split_bits(after);
+        let belongs = |oid: &HObject| child.pgid.contains(bits, oid);
+        let child_cid = CollId::Pg(child);
+        let mut t = Transaction::new();
+        t.mkcoll(&child_cid, bits);
+        t.split_collection(&self.cid, bits, child.pgid.seed, &child_cid);
+        t.touch(&child_cid, &child.pgmeta());
+        let made = {
+            let mut core = self.core.borrow_mut();
+            core.info.history.last_epoch_split = map.epoch;
+            let mut info = core.info.clone();
+            info.pgid = child;
+            info.history.epoch_created = map.epoch;
+            // The counts are shared out evenly until the next scrub counts.
+            let parts = i64::from(after.div_ceil(before.max(1)).max(2));
+            info.stats.stats.sum.for_each_field(|n| n / parts);
+            info.stats.stats_invalid = true;
+            core.info.stats.stats.sum.for_each_field(|n| n - n / parts);
+            core.info.stats.stats_invalid = true;
+            let mut made = Peering::load(
+                core.whoami,
+                child,
+                core.settings.clone(),
+                core.mapping.clone(),
+                core.epoch,
+                info,
+                core.past_intervals.clone(),
+            );
+            made.log = core.log.split(belongs);
+            for (oid, item) in core.missing.iter().filter(|(oid, _)| belongs(oid)) {
+                made.missing.add(oid, item.need, item.have, item.is_delete);
+            }
+            core.retain_missing(|oid| !belongs(oid));
+            core.update_last_complete();
+            made.update_last_complete();
+            core.mark_dirty_big_info();
+            made.mark_dirty_big_info();
+            made
+        };
+        self.write_dirty(&mut t);
+        self.host.store().submit(t).await?;
+        Ok(made)
+    }
+
+    /// First step of a PG that has just been loaded or created.
+    pub fn begin(&self) {
+        self.step(|core, map, now, out| core.act_map(map, now, out));
+    }
+
+    /// Changes the core and does what comes of it.
+    pub(crate) fn step(
+        &self,
+        change: impl FnOnce(&mut Peering, &OsdMap, Duration, &mut Vec<Effect>),
+    ) {
+        if self.deleting.get() {
+            return;
+        }
+        let mut out = Vec::new();
+        let map = self.map.borrow().clone();
+        change(&mut self.core.borrow_mut(), &map, self.now(), &mut out);
+        self.perform(out, Transaction::new());
+    }
+
+    /// A peering message.
+    pub fn on_peer_message(
+        &self,
+        from: PgShard,
+        epochs: (Epoch, Epoch),
+        message: PeerMessage,
+    ) {
+        let was_readable = self.is_serving();
+        self.step(|core, map, now, out| core.on_message(from, epochs, message, map, now, out));
+        if !was_readable && self.is_serving() {
+            self.requeue_waiting();
+        }
+    }
+
+    fn is_serving(&self) -> bool {
+        let core = self.core.borrow();
+        core.is_active() && core.is_readable(self.now())
+    }
+
+    /// Appends what is dirty of info, log and missing set to a transaction.
+    pub(crate) fn write_dirty(&self, t: &mut Transaction) {
+        let mut core = self.core.borrow_mut();
+        let mut keys = Keys::default();
+        if core.log.is_dirty() {
+            let changes = core.log.take_changes();
+            if changes.all {
+                persist::clear_log(&self.cid, &self.pgmeta, t);
+            }
+            keys.log(changes);
+        }
+        if core.missing.is_dirty() {
+            let changes = core.missing.take_dirty();
+            keys.missing(changes);
+        }
+        let dirty = core.take_dirty();
+        if dirty.info || dirty.big_info {
+            let past = dirty.big_info.then_some(&core.past_intervals);
+            keys.info(&core.info, past, core.epoch);
+            self.written_epoch.set(core.epoch);
+        }
+        keys.add_to(&self.cid, &self.pgmeta, t);
+    }
+
+    fn perform(&self, effects: Vec<Effect>, mut t: Transaction) {
+        let mut messages = Vec::new();
+        let (mut activate, mut activated, mut clean) = (false, false, false);
+        let mut remove_above = None;
+        let mut removed = Vec::new();
+        for effect in effects {
+            match effect {
+                Effect::Send { to, query_epoch, message } => {
+                    messages.push((to, query_epoch, message));
+                }
+                Effect::Remove(oid) => {
+                    t.remove(&self.cid, &GhObject::from(oid.clone()));
+                    self.contexts.forget(&oid);
+                    removed.push(oid);
+                }
+                Effect::RemoveAbove(oid) => remove_above = Some(oid),
+                Effect::IntervalChanged => self.on_interval_change(),
+                Effect::WantUpThru(epoch) => self.host.want_up_thru(epoch),
+                Effect::WantPgTemp(acting) => self.host.want_pg_temp(self.pgid.pgid, acting),
+                Effect::Activate => activate = true,
+                Effect::Activated => activated = true,
+                Effect::Clean => clean = true,
+                Effect::Created => {
+                    self.created_unconfirmed.set(true);
+                    self.host.pg_created(self.pgid.pgid);
+                }
+                Effect::RemovePg => self.host.remove_pg(self.pgid),
+            }
+        }
+        self.write_dirty(&mut t);
+        let committed = (!t.is_empty()).then(|| self.host.store().submit(t));
+        for (to, query_epoch, message) in messages {
+            self.send_peer(to, query_epoch, message);
+        }
+        self.update_stamps();
+        if committed.is_some() || activate {
+            self.watch_commit(committed, activate, remove_above, removed);
+        }
+        if activated {
+            self.host.forget_pg_temp(self.pgid.pgid);
+            self.on_active();
+        }
+        if clean {
+            self.maybe_trim_snaps();
+        }
+    }
+
+    fn watch_commit(
+        &self,
+        committed: Option<env::LocalFuture<Result<(), store::StoreError>>>,
+        activate: bool,
+        remove_above: Option<HObject>,
+        removed: Vec<HObject>,
+    ) {
+        let pg = self.rc();
+        let (generation, interval) = (self.generation.get(), self.core.borrow().last_peering_reset);
+        self.host.env().go(async move {
+            if let Some(committed) = committed
+                && let Err(e) = committed.await
+            {
+                pg.host.store_failed(&e);
+                return;
+            }
+            if let Some(above) = remove_above
+                && !pg.remove_objects(&above, generation).await
+            {
+                return;
+            }
+            pg.unmap_snaps(&removed).await;
+            if activate && generation == pg.generation.get() {
+                pg.step(|core, map, now, out| {
+                    core.on_activate_committed(interval, map, now, out);
+                });
+            }
+        });
+    }
+
+    async fn unmap_snaps(&self, removed: &[HObject]) {
+        for oid in removed.iter().filter(|o| o.is_snap()) {
+            let mut t = Transaction::new();
+            if self.host.snap_mapper().remove(oid, &mut t).await.is_ok() && !t.is_empty() {
+                let _ = self.host.store().submit(t).await;
+            }
+        }
+    }
+
+    /// Removes all objects, batch by batch. `false` if something else has begun meanwhile.
+    pub(crate) async fn remove_objects(&self, above: &HObject, generation: u64) -> bool {
+        let start =
+            if above.is_min() { GhObject::min() } else { GhObject::from(above.clone()) };
+        loop {
+            let store = self.host.store();
+            let listed = store
+                .list(&self.cid, &start, &GhObject::max(), REMOVE_BATCH)
+                .await;
+            let objects = match listed {
+                Ok(listing) => listing.objects,
+                Err(e) => {
+                    self.host.store_failed(&e);
+                    return false;
+                }
+            };
+            let objects: Vec<GhObject> =
+                objects.into_iter().filter(|o| !o.is_pgmeta() && o.hobj > *above).collect();
+            if self.generation.get() != generation {
+                return false;
+            }
+            if objects.is_empty() {
+                return true;
+            }
+            let mut t = Transaction::new();
+            for oid in &objects {
+                t.remove(&self.cid, oid);
+            }
+            let done = store.submit(t);
+            let clones: Vec<HObject> = objects.into_iter().map(|o| o.hobj).collect();
+            if let Err(e) = done.await {
+                self.host.store_failed(&e);
+                return false;
+            }
+            self.unmap_snaps(&clones).await;
+        }
+    }
+
+    /// Takes the copy away: objects, then the collection.
+    pub async fn delete(self: &Rc<Pg>) -> bool {
+        self.deleting.set(true);
+        self.on_interval_change();
+        let generation = self.generation.get();
+        if !self.remove_objects(&HObject::min(), generation).await {
+            return false;
+        }
+        let mut t = Transaction::new();
+        t.remove(&self.cid, &self.pgmeta);
+        t.rmcoll(&self.cid);
+        self.host.store().submit(t).await.is_ok()
+    }
+
+    fn on_interval_change(&self) {
+        self.generation.set(self.generation.get() + 1);
+        self.contexts.clear();
+        let mut ops: Vec<ClientOp> = Vec::new();
+        for repop in std::mem::take(&mut *self.repops.borrow_mut()).into_values() {
+            ops.extend(repop.take_duplicates());
+        }
+        self.recovery.reset();
+        let mut t = Transaction::new();
+        self.drop_temps(&mut t);
+        if !t.is_empty() {
+            // Durable or not does not matter: they are looked for at the next start.
+            drop(self.host.store().submit(t));
+        }
+        self.host.forget_pg_temp(self.pgid.pgid);
+        for waiting in std::mem::take(&mut *self.waiting_for_object.borrow_mut()).into_values() {
+            ops.extend(waiting);
+        }
+        ops.extend(self.waiting.borrow_mut().drain(..));
+        ops.sort_by_key(|op| op.arrival);
+        let (primary, since) = {
+            let core = self.core.borrow();
+            (core.is_primary() && !self.deleting.get(), core.info.history.same_interval_since)
+        };
+        for op in ops {
+            // Whoever sent before this interval sends again when he has its map.
+            if primary && op.epoch >= since {
+                self.waiting.borrow_mut().push_back(op);
+            } else {
+                self.drop_op(op);
+            }
+        }
+    }
+
+    /// The client will send again: it gets the maps that tell it so.
+    pub(crate) fn drop_op(&self, op: ClientOp) {
+        self.host.share_maps(&op.session);
+        op.tracked.mark("dropped: new interval");
+    }
+
+    fn on_active(&self) {
+        self.requeue_waiting();
+        self.kick_recovery();
+        self.maybe_trim_snaps();
+    }
+
+    /// Runs what waited for the PG to serve.
+    pub(crate) fn requeue_waiting(&self) {
+        if self.waiting.borrow().is_empty() {
+            return;
+        }
+        if !self.is_serving() {
+            self.schedule_wake();
+            return;
+        }
+        let ops = std::mem::take(&mut *self.waiting.borrow_mut());
+        for op in ops {
+            self.do_op(op);
+        }
+    }
+
+    /// Ops wait for time to pass (leases of an earlier interval): look again then.
+    pub(crate) fn schedule_wake(&self) {
+        let now = self.now();
+        let until = {
+            let core = self.core.borrow();
+            if !core.is_active() {
+                return;
+            }
+            core.wait_until(now)
+        };
+        let Some(until) = until else { return };
+        if self.wake_scheduled.replace(true) {
+            return;
+        }
+        let pg = self.rc();
+        let env = self.host.env().clone();
+        self.host.env().go(async move {
+            env.sleep_until(until).await;
+            pg.wake_scheduled.set(false);
+            pg.requeue_waiting();
+        });
+    }
+
+    /// Called every half lease: an active primary gives its replicas a new one.
+    pub fn renew_lease(&self) {
+        if self.core.borrow().is_activated() {
+            self.step(|core, _, now, out| core.renew_lease(now, out));
+            self.requeue_waiting();
+        }
+    }
+
+    /// Settings of the core from the configuration.
+    pub fn settings(config: &config::Config) -> Settings {
+        let lease = config.uint("osd_heartbeat_grace") as f64
+            * config.float("osd_pool_default_read_lease_ratio");
+        Settings {
+            min_log_entries: config.uint("osd_min_pg_log_entries") as usize,
+            max_log_entries: config.uint("osd_max_pg_log_entries") as usize,
+            dups_tracked: config.uint("osd_pg_log_dups_tracked") as usize,
+            read_lease: Duration::from_secs_f64(lease.clamp(0.1, 600.0)),
+        }
+    }
+
+    fn send_peer(&self, to: PgShard, query_epoch: Epoch, message: PeerMessage) {
+        let epoch = self.epoch();
+        let from = PgShard::replica(self.host.whoami());
+        let raw = wire::encode(self.pgid, from, epoch, query_epoch, message);
+        self.host.send_osd(to.osd, raw);
+    }
+}

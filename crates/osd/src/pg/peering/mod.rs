@@ -183,8 +183,8 @@ pub enum Effect {
     },
     /// Remove this object's data: it is of writes that did not happen.
     Remove(HObject),
-    /// Remove all objects of the PG: a backfill begins.
-    RemoveAll,
+    /// Remove all objects above this one: they come by backfill.
+    RemoveAbove(HObject),
     /// A new interval: drop what is in flight.
     IntervalChanged,
     /// The monitor must record us as up through this epoch.
@@ -398,6 +398,19 @@ impl Peering {
         }
     }
 
+    /// Purged snaps have changed.
+    pub fn mark_dirty_big_info(&mut self) {
+        self.dirty_info = true;
+        self.dirty_big_info = true;
+    }
+
+    /// Tells the followers what the primary's info says.
+    pub fn share_history(&mut self, now: Duration, out: &mut Vec<Effect>) {
+        if self.is_activated() {
+            self.share_info(now, out);
+        }
+    }
+
     /// The info has changed.
     pub fn mark_dirty_info(&mut self) {
         self.dirty_info = true;
@@ -412,7 +425,6 @@ impl Peering {
         now: Duration,
         out: &mut Vec<Effect>,
     ) {
-        debug_assert_eq!(last.epoch() + 1, view.epoch());
         self.epoch = view.epoch();
         if is_new_interval(&self.mapping, &mapping) {
             self.start_interval(view, last, mapping, now, out);

@@ -79,7 +79,6 @@ impl Peering {
             self.info.log_tail = self.log.tail();
             self.info.last_complete = self.info.last_update;
             self.missing.clear();
-            out.push(Effect::RemoveAll);
         } else if !self.follow_log(&info, &log, out) {
             tracing::warn!(pg = %self.pgid, %from, "log of the primary does not reach ours");
             return;
@@ -135,6 +134,10 @@ impl Peering {
             }
             State::ReplicaActive => {
                 self.update_history(&info.history, now);
+                if info.purged_snaps != self.info.purged_snaps {
+                    self.info.purged_snaps = info.purged_snaps;
+                    self.mark_dirty_big_info();
+                }
                 if let Some(lease) = lease {
                     let ack = self.take_lease(lease, now);
                     self.send(from, PeerMessage::LeaseAck(ack), out);
@@ -158,6 +161,10 @@ impl Peering {
         self.dirty_info = true;
         self.dirty_big_info = true;
         self.state = State::ReplicaActive;
+        if self.info.is_incomplete() {
+            // What is there is of an earlier attempt, and may be old.
+            out.push(Effect::RemoveAbove(self.info.last_backfill.clone()));
+        }
         if let Some(lease) = lease {
             let ack = self.take_lease(lease, now);
             if let Some(to) = self.primary() {

@@ -1,0 +1,409 @@
+//! From authenticated to up: CRUSH location, catching up with maps, MOSDBoot; what is repeated
+//! while up (beacons, leases, requests the monitor may have lost); a clean stop.
+
+use std::collections::BTreeMap;
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use messages::{
+    MOSDAlive, MOSDBeacon, MOSDBoot, MOSDMarkMeDown, MOSDPGCreated, MOSDPGTemp, Message,
+    PaxosHeader,
+};
+use monclient::MonEvents;
+use msgr::Connection;
+use types::osd::{CompatSet, FeatureSet};
+use types::{Epoch, OsdId, PgId, UTime};
+
+use super::{BootState, Osd};
+
+/// CEPH_OSD_FEATURE_INCOMPAT_* of 16.2.
+pub(super) fn compat_features() -> CompatSet {
+    CompatSet {
+        incompat: FeatureSet::of(&[
+            (1, "initial feature set(~v.18)"),
+            (2, "pginfo object"),
+            (3, "object locator"),
+            (4, "last_epoch_clean"),
+            (5, "categories"),
+            (6, "hobjectpool"),
+            (7, "biginfo"),
+            (8, "leveldbinfo"),
+            (9, "leveldblog"),
+            (10, "snapmapper"),
+            (11, "sharded objects"),
+            (12, "transaction hints"),
+            (13, "pg meta object"),
+            (14, "explicit missing set"),
+            (15, "fastinfo pg attr"),
+            (16, "deletes in missing set"),
+        ]),
+        ..CompatSet::default()
+    }
+}
+
+/// Bytes of CRUSH weight 1.
+const WEIGHT_ONE_BYTES: f64 = (1_u64 << 40) as f64;
+/// How long a clean stop waits for the monitor.
+const GOODBYE_MAX: Duration = Duration::from_secs(2);
+/// Longest wait for a command at boot; it is tried again.
+const COMMAND_MAX: Duration = Duration::from_secs(30);
+
+/// What the monitors tell.
+pub(super) struct Events(pub(super) Weak<Osd>);
+
+impl MonEvents for Events {
+    fn on_session(&self, _: &Connection) {
+        if let Some(osd) = self.0.upgrade() {
+            osd.resend_to_mon();
+        }
+    }
+
+    fn on_config(&self, config: BTreeMap<String, String>) {
+        if let Some(osd) = self.0.upgrade() {
+            osd.config.set_mon_values(&config);
+            osd.apply_config();
+        }
+    }
+}
+
+fn json_command(fields: serde_json::Value) -> Vec<String> {
+    vec![fields.to_string()]
+}
+
+impl Osd {
+    /// Puts the OSD where it belongs in the CRUSH map (osd_crush_update_on_start).
+    async fn update_crush(self: &Rc<Osd>) {
+        let id = self.whoami;
+        if self.config.bool("osd_class_update_on_start") {
+            let class = match self.config.str("osd_device_class") {
+                c if c.is_empty() => "ssd".to_owned(),
+                c => c,
+            };
+            let command = serde_json::json!({
+                "prefix": "osd crush set-device-class",
+                "class": class,
+                "ids": [id.to_string()],
+            });
+            self.boot_command(command).await;
+        }
+        if !self.config.bool("osd_crush_update_on_start") {
+            return;
+        }
+        let weight = match self.config.float("osd_crush_initial_weight") {
+            w if w >= 0.0 => w,
+            _ => (self.statfs.get().total as f64 / WEIGHT_ONE_BYTES).max(0.00001),
+        };
+        let mut location: Vec<String> = self
+            .config
+            .str("crush_location")
+            .split([' ', ',', ';', '\t'])
+            .filter(|part| part.contains('='))
+            .map(str::to_owned)
+            .collect();
+        if location.is_empty() {
+            let host = self.config.host().split('.').next().unwrap_or("localhost").to_owned();
+            location = vec![format!("host={host}"), "root=default".to_owned()];
+        }
+        let weight = (weight * 10000.0).round() / 10000.0;
+        let command = serde_json::json!({
+            "prefix": "osd crush create-or-move",
+            "id": id,
+            "weight": weight.max(0.0001),
+            "args": location,
+        });
+        self.boot_command(command).await;
+    }
+
+    async fn boot_command(&self, command: serde_json::Value) {
+        let run = self.monc.command(json_command(command), Bytes::new());
+        match self.env.timeout(COMMAND_MAX, run).await {
+            Ok(Ok(answer)) if answer.rc == 0 => {}
+            Ok(Ok(answer)) => tracing::warn!("crush update: {} ({})", answer.outs, answer.rc),
+            Ok(Err(e)) => tracing::warn!("crush update: {e:?}"),
+            Err(_) => tracing::warn!("crush update: no answer from the monitors"),
+        }
+    }
+
+    /// Catches up with maps, then tells the monitors that we are here.
+    pub(super) fn start_boot(self: &Rc<Osd>) {
+        if self.is_stopping() || self.state.get() == BootState::Preboot {
+            return;
+        }
+        self.set_state(BootState::Preboot);
+        let osd = self.clone();
+        self.env.go(async move {
+            loop {
+                let Ok(versions) = osd.monc.versions("osdmap").await else { return };
+                if osd.state.get() != BootState::Preboot {
+                    return;
+                }
+                let have = u64::from(osd.current_map().epoch);
+                let catch_up = osd.config.uint("osd_map_message_max").max(1);
+                if have > 0 && have + catch_up > versions.newest && have + 1 >= versions.oldest {
+                    if osd.may_boot() {
+                        osd.send_boot();
+                        return;
+                    }
+                } else {
+                    osd.want_maps(have as Epoch + 1);
+                }
+                osd.env.sleep(Duration::from_millis(100)).await;
+            }
+        });
+    }
+
+    /// Not while the map forbids it, and not before it says that our last life is over.
+    fn may_boot(&self) -> bool {
+        let map = self.current_map();
+        if map.has_flag(maps::osdmap::osdmap_flags::NOUP) {
+            tracing::debug!("osdmap NOUP flag is set, waiting for it to clear");
+            return false;
+        }
+        map.exists(self.whoami) && !map.is_destroyed(self.whoami)
+    }
+
+    fn send_boot(&self) {
+        self.set_state(BootState::Booting);
+        let message = MOSDBoot {
+            paxos: PaxosHeader::default(),
+            sb: self.superblock.borrow().clone(),
+            hb_back_addrs: self.hb_back.addrs(),
+            cluster_addrs: self.cluster.addrs(),
+            boot_epoch: self.boot_epoch.get(),
+            hb_front_addrs: self.hb_front.addrs(),
+            metadata: self.metadata(),
+            osd_features: msgr::FEATURES_ALL,
+        };
+        self.monc.send(message.encode());
+    }
+
+    /// `osd metadata`.
+    pub(crate) fn metadata(&self) -> BTreeMap<String, String> {
+        let mut m = BTreeMap::new();
+        let mut put = |k: &str, v: String| {
+            m.insert(k.to_owned(), v);
+        };
+        let sb = self.superblock.borrow();
+        put("front_addr", self.client.addrs().to_string());
+        put("back_addr", self.cluster.addrs().to_string());
+        put("hb_front_addr", self.hb_front.addrs().to_string());
+        put("hb_back_addr", self.hb_back.addrs().to_string());
+        put("osd_data", self.config.str("osd_data"));
+        put("osd_objectstore", self.config.str("osd_objectstore"));
+        put("hostname", self.config.host().to_owned());
+        put("ceph_release", "pacific".to_owned());
+        put("ceph_version", crate::tell::version_text());
+        put("ceph_version_short", crate::tell::VERSION.to_owned());
+        put("ceph_version_when_created", String::new());
+        put("created_at", String::new());
+        put("arch", std::env::consts::ARCH.to_owned());
+        put("osd_uuid", sb.osd_fsid.to_string());
+        put("rotational", "0".to_owned());
+        put("journal_rotational", "0".to_owned());
+        put("default_device_class", "ssd".to_owned());
+        put("bluestore_bdev_size", self.statfs.get().total.to_string());
+        m
+    }
+
+    /// The map has been looked at: are we what it says?
+    pub(super) fn check_own_state(self: &Rc<Osd>) {
+        let map = self.current_map();
+        let me = self.whoami;
+        let ours = map.is_up(me) && map.addrs(me) == Some(&self.client.addrs());
+        match self.state.get() {
+            BootState::Booting if ours => {
+                self.up_epoch.set(map.up_from(me));
+                if self.boot_epoch.get() == 0 {
+                    self.boot_epoch.set(map.up_from(me));
+                }
+                self.set_state(BootState::Active);
+                self.on_up();
+            }
+            BootState::Active if !map.exists(me) => {
+                self.fail("the map does not have this osd any more".to_owned());
+            }
+            BootState::Active if !ours => {
+                tracing::warn!("map e{} wrongly marked me down", map.epoch);
+                self.up_epoch.set(0);
+                self.up_thru_wanted.set(0);
+                self.cluster.mark_down_all();
+                self.heartbeats.reset();
+                self.set_state(BootState::Initializing);
+                self.start_boot();
+            }
+            _ => {}
+        }
+    }
+
+    fn on_up(self: &Rc<Osd>) {
+        self.monc.subscribe("osd_pg_creates", 0, 0);
+        self.monc.subscribe("mgrmap", 0, 0);
+        self.send_beacon();
+        self.resend_to_mon();
+        self.report_now.notify_all();
+        // What came before we were up.
+        for pg in self.all_pgs() {
+            pg.begin();
+        }
+    }
+
+    pub(super) fn send_beacon(&self) {
+        if !self.is_active() {
+            return;
+        }
+        let (mut pgs, mut min_clean) = (Vec::new(), self.current_map().epoch);
+        for pg in self.all_pgs() {
+            let core = pg.core.borrow();
+            if core.is_primary() {
+                pgs.push(pg.pgid().pgid);
+            }
+            min_clean = min_clean.min(core.info.history.last_epoch_clean);
+        }
+        let message = MOSDBeacon {
+            paxos: PaxosHeader::default(),
+            pgs,
+            min_last_epoch_clean: min_clean,
+            last_purged_snaps_scrub: UTime::ZERO,
+            osd_beacon_report_interval: self.config.int("osd_beacon_report_interval") as i32,
+        };
+        self.monc.send(message.encode());
+    }
+
+    pub(super) fn request_up_thru(&self, epoch: Epoch) {
+        self.up_thru_wanted.set(self.up_thru_wanted.get().max(epoch));
+        self.send_alive();
+    }
+
+    fn send_alive(&self) {
+        let want = self.up_thru_wanted.get();
+        let map = self.current_map();
+        if !self.is_active() || want == 0 {
+            return;
+        }
+        if map.info(self.whoami).is_some_and(|i| i.up_thru >= want) {
+            self.up_thru_wanted.set(0);
+            return;
+        }
+        let paxos = PaxosHeader { version: u64::from(map.epoch), ..PaxosHeader::default() };
+        self.monc.send(MOSDAlive { paxos, want }.encode());
+    }
+
+    pub(super) fn request_pg_temp(&self, pgid: PgId, acting: Vec<OsdId>) {
+        self.pg_temp_wanted.borrow_mut().insert(pgid, acting.clone());
+        if self.is_active() {
+            self.send_pg_temp(BTreeMap::from([(pgid, acting)]));
+        }
+    }
+
+    fn send_pg_temp(&self, pg_temp: BTreeMap<PgId, Vec<OsdId>>) {
+        if pg_temp.is_empty() {
+            return;
+        }
+        let message = MOSDPGTemp {
+            paxos: PaxosHeader::default(),
+            map_epoch: self.current_map().epoch,
+            pg_temp,
+            forced: false,
+        };
+        self.monc.send(message.encode());
+    }
+
+    pub(super) fn withdraw_pg_temp(&self, pgid: PgId) {
+        self.pg_temp_wanted.borrow_mut().remove(&pgid);
+    }
+
+    /// Requests that a monitor may have lost with its session.
+    pub(super) fn resend_to_mon(&self) {
+        if self.state.get() == BootState::Booting {
+            self.send_boot();
+        }
+        if !self.is_active() {
+            return;
+        }
+        self.send_alive();
+        self.send_pg_temp(self.pg_temp_wanted.borrow().clone());
+        for pg in self.all_pgs() {
+            if pg.creation_unconfirmed() {
+                self.tell_created(pg.pgid().pgid);
+            }
+        }
+    }
+
+    pub(super) fn tell_created(&self, pgid: PgId) {
+        let message = MOSDPGCreated { paxos: PaxosHeader::default(), pgid };
+        self.monc.send(message.encode());
+    }
+
+    /// Tells the monitor that we stop, and waits a little until the map says so: others need not
+    /// find out.
+    pub(super) async fn say_goodbye(&self) {
+        if !self.config.bool("osd_fast_shutdown_notify_mon") {
+            return;
+        }
+        let map = self.current_map();
+        let message = MOSDMarkMeDown {
+            paxos: PaxosHeader::default(),
+            fsid: map.fsid,
+            target_osd: self.whoami,
+            target_addrs: self.client.addrs(),
+            epoch: map.epoch,
+            request_ack: true,
+            down_and_dead: true,
+        };
+        // From here on nothing is served: the monitor may call us dead.
+        self.set_state(BootState::Stopping);
+        for pg in self.all_pgs() {
+            pg.stop();
+        }
+        self.monc.send(message.encode());
+        let down = async {
+            while self.current_map().is_up(self.whoami) {
+                self.env.sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let _ = self.env.timeout(GOODBYE_MAX, down).await;
+    }
+}
+
+/// Boots.
+pub(super) async fn run(osd: Rc<Osd>) {
+    osd.want_maps(osd.current_map().epoch + 1);
+    osd.update_crush().await;
+    osd.start_boot();
+}
+
+/// Once a second: what time brings about.
+pub(super) async fn tick(osd: Rc<Osd>) {
+    let mut last_beacon = osd.env.now();
+    let mut last_lease = osd.env.now();
+    let mut last_resend = osd.env.now();
+    while !osd.is_stopping() {
+        osd.env.sleep(Duration::from_secs(1)).await;
+        if osd.is_stopping() {
+            return;
+        }
+        let now = osd.env.now();
+        if let Ok(statfs) = osd.store.statfs().await {
+            osd.statfs.set(statfs);
+        }
+        let beacon = osd.config.uint("osd_beacon_report_interval").max(1);
+        if now - last_beacon >= Duration::from_secs(beacon) {
+            last_beacon = now;
+            osd.send_beacon();
+        }
+        let lease = crate::pg::Pg::settings(&osd.config).read_lease;
+        if now - last_lease >= lease / 2 {
+            last_lease = now;
+            for pg in osd.all_pgs() {
+                pg.renew_lease();
+            }
+        }
+        if now - last_resend >= Duration::from_secs(5) {
+            last_resend = now;
+            osd.resend_to_mon();
+        }
+        osd.warn_of_slow_ops();
+        osd.tell_fullness();
+    }
+}

@@ -1,0 +1,436 @@
+//! Messages that arrive: to the maps, the PGs, the heartbeats. What is of a map we do not have yet
+//! waits for it.
+
+use std::rc::{Rc, Weak};
+
+use messages::{
+    MCommand, MCommandReply, MMgrConfigure, MMgrMap, MOSDBackoff, MOSDMap, MOSDOp, MOSDOpReply,
+    MOSDPGBackfill, MOSDPGCreate2, MOSDPGPull, MOSDPGPush, MOSDPGPushReply, MOSDPGRecoveryDelete,
+    MOSDPGRecoveryDeleteReply, MOSDPing, MOSDRepOp, MOSDRepOpReply, MPGStatsAck, Message,
+};
+use msgr::{Connection, Dispatcher, Incoming};
+use types::entity::{CLIENT, MGR, MON, OSD};
+use types::osd::ops::message_flags;
+use types::{Epoch, Errno, OsdReqId, PgShard, SnapContext, SpgId};
+
+use super::Osd;
+use super::session::Session;
+use crate::ops::{OpInfo, Reply, Request};
+use crate::pg::{ClientOp, Pg, wire};
+
+/// Which messenger a dispatcher is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    Client,
+    Cluster,
+    HeartbeatServer,
+    HeartbeatClient,
+}
+
+/// The messengers' calls.
+pub(super) struct Dispatch {
+    osd: Weak<Osd>,
+    role: Role,
+}
+
+impl Dispatch {
+    pub(super) fn new(osd: &Rc<Osd>, role: Role) -> Dispatch {
+        Dispatch { osd: Rc::downgrade(osd), role }
+    }
+}
+
+/// A message that waits for a map.
+pub(crate) type Parked = (Connection, Incoming);
+
+/// Messages that wait for one map, at most; peers send again in the next interval.
+const PARKED_MAX: usize = 100_000;
+
+impl Dispatcher for Dispatch {
+    fn on_message(&self, con: &Connection, incoming: Incoming) {
+        let Some(osd) = self.osd.upgrade() else { return };
+        let incoming = match self.role {
+            Role::Client => match osd.monc.on_message(con, incoming) {
+                Some(incoming) => incoming,
+                None => return,
+            },
+            _ => incoming,
+        };
+        if osd.is_stopping() && incoming.message.header.kind != MOSDMap::TYPE {
+            return;
+        }
+        let kind = incoming.message.header.kind;
+        let handled = match self.role {
+            Role::HeartbeatServer | Role::HeartbeatClient => {
+                if kind == MOSDPing::TYPE {
+                    MOSDPing::decode(&incoming.message)
+                        .map(|ping| osd.on_ping(con, ping, self.role == Role::HeartbeatClient))
+                } else {
+                    Ok(())
+                }
+            }
+            Role::Client | Role::Cluster => osd.dispatch(con, incoming),
+        };
+        if let Err(e) = handled {
+            tracing::warn!("{con:?}: message of type {kind} does not decode: {e}");
+            if con.peer_kind() == CLIENT {
+                con.mark_down();
+            }
+        }
+    }
+
+    fn on_connect(&self, con: &Connection) {
+        let Some(osd) = self.osd.upgrade() else { return };
+        if self.role == Role::Client {
+            osd.monc.on_connect(con);
+            osd.on_mgr_connect(con);
+        }
+    }
+
+    fn on_reset(&self, con: &Connection) {
+        let Some(osd) = self.osd.upgrade() else { return };
+        match self.role {
+            Role::Client => {
+                osd.monc.on_reset(con);
+                osd.on_mgr_reset(con);
+                osd.remote_reads.on_reset(&osd, con);
+                if let Some(session) = con.session::<Session>() {
+                    session.client().reset();
+                    con.set_session(None);
+                }
+            }
+            Role::HeartbeatClient => osd.on_heartbeat_reset(con),
+            Role::Cluster | Role::HeartbeatServer => {}
+        }
+    }
+
+    fn on_remote_reset(&self, con: &Connection) {
+        if let (Some(osd), Role::Client) = (self.osd.upgrade(), self.role) {
+            osd.on_mgr_reset(con);
+        }
+    }
+
+    fn on_refused(&self, con: &Connection) {
+        let Some(osd) = self.osd.upgrade() else { return };
+        match self.role {
+            Role::Client => osd.monc.on_reset(con),
+            Role::Cluster | Role::HeartbeatClient => osd.on_refused(con),
+            Role::HeartbeatServer => {}
+        }
+    }
+}
+
+impl Osd {
+    fn park(&self, epoch: Epoch, con: &Connection, incoming: Incoming) {
+        let mut parked = self.waiting_for_map.borrow_mut();
+        if parked.values().map(|q| q.len()).sum::<usize>() >= PARKED_MAX {
+            return;
+        }
+        let first = parked.is_empty();
+        parked.entry(epoch).or_default().push_back((con.clone(), incoming));
+        drop(parked);
+        if first {
+            self.want_maps(self.current_map().epoch + 1);
+        }
+    }
+
+    /// A new map: what waited for it goes on, in order.
+    pub(super) fn unpark(self: &Rc<Osd>) {
+        let now = self.current_map().epoch;
+        let ready = {
+            let mut parked = self.waiting_for_map.borrow_mut();
+            let later = parked.split_off(&(now + 1));
+            std::mem::replace(&mut *parked, later)
+        };
+        for (con, incoming) in ready.into_values().flatten() {
+            let kind = incoming.message.header.kind;
+            if let Err(e) = self.dispatch(&con, incoming) {
+                tracing::warn!("{con:?}: message of type {kind} does not decode: {e}");
+            }
+        }
+        if !self.waiting_for_map.borrow().is_empty() {
+            self.want_maps(now + 1);
+        }
+    }
+
+    /// Whether a message of this epoch has to wait; then it is parked.
+    fn too_new(&self, epoch: Epoch) -> bool {
+        epoch > self.current_map().epoch
+    }
+
+    fn dispatch(self: &Rc<Osd>, con: &Connection, incoming: Incoming) -> Result<(), denc::Error> {
+        let raw = &incoming.message;
+        let from_peer = con.peer_kind() == OSD;
+        match raw.header.kind {
+            MOSDOp::TYPE => return self.on_op(con, incoming),
+            MOSDRepOp::TYPE if from_peer => {
+                let m = MOSDRepOp::decode(raw)?;
+                return self.for_pg(con, m.map_epoch, m.pgid, incoming, |osd, pg, incoming| {
+                    osd.counters.count_subop();
+                    let tid = incoming.message.header.tid;
+                    let version = m.version;
+                    let pgid = m.pgid;
+                    let tracked = osd.tracker.track(
+                        incoming.received,
+                        Box::new(move || format!("osd_repop({pgid} v {version})")),
+                    );
+                    pg.on_repop(m, tid, &tracked);
+                });
+            }
+            MOSDRepOpReply::TYPE if from_peer => {
+                let m = MOSDRepOpReply::decode(raw)?;
+                return self.for_pg(con, m.map_epoch, m.pgid, incoming, move |_, pg, incoming| {
+                    pg.on_repop_reply(&m, incoming.message.header.tid);
+                });
+            }
+            kind if wire::is_peering(kind) && from_peer => {
+                let from = peer_shard(con);
+                let messages = wire::decode(raw)?;
+                let epoch = messages.iter().map(|m| m.epoch).max().unwrap_or(0);
+                if self.too_new(epoch) {
+                    self.park(epoch, con, incoming);
+                    return Ok(());
+                }
+                self.note_peer_epoch(from.osd, epoch);
+                drop(incoming);
+                for m in messages {
+                    self.on_peering(from, m);
+                }
+            }
+            MOSDPGPush::TYPE if from_peer => {
+                let m = MOSDPGPush::decode(raw)?;
+                return self.for_pg(con, m.map_epoch, m.pgid, incoming, |_, pg, _| pg.on_push(m));
+            }
+            MOSDPGPushReply::TYPE if from_peer => {
+                let m = MOSDPGPushReply::decode(raw)?;
+                return self
+                    .for_pg(con, m.map_epoch, m.pgid, incoming, |_, pg, _| pg.on_push_reply(m));
+            }
+            MOSDPGPull::TYPE if from_peer => {
+                let m = MOSDPGPull::decode(raw)?;
+                return self.for_pg(con, m.map_epoch, m.pgid, incoming, |_, pg, _| pg.on_pull(m));
+            }
+            MOSDPGRecoveryDelete::TYPE if from_peer => {
+                let m = MOSDPGRecoveryDelete::decode(raw)?;
+                return self.for_pg(con, m.map_epoch, m.pgid, incoming, |_, pg, _| {
+                    pg.on_recovery_delete(m);
+                });
+            }
+            MOSDPGRecoveryDeleteReply::TYPE if from_peer => {
+                let m = MOSDPGRecoveryDeleteReply::decode(raw)?;
+                return self.for_pg(con, m.map_epoch, m.pgid, incoming, |_, pg, _| {
+                    pg.on_recovery_delete_reply(m);
+                });
+            }
+            MOSDPGBackfill::TYPE if from_peer => {
+                let m = MOSDPGBackfill::decode(raw)?;
+                let from = peer_shard(con);
+                return self.for_pg(con, m.map_epoch, m.pgid, incoming, move |_, pg, _| {
+                    pg.on_backfill(m, from);
+                });
+            }
+            MOSDMap::TYPE if from_peer || con.peer_kind() == MON => {
+                self.on_maps(MOSDMap::decode(raw)?);
+            }
+            MOSDPGCreate2::TYPE if con.peer_kind() == MON => {
+                let m = MOSDPGCreate2::decode(raw)?;
+                if self.too_new(m.epoch) {
+                    self.park(m.epoch, con, incoming);
+                    return Ok(());
+                }
+                self.on_create(m);
+            }
+            MMgrMap::TYPE => self.on_mgrmap(MMgrMap::decode(raw)?.map),
+            MMgrConfigure::TYPE if con.peer_kind() == MGR => {
+                MMgrConfigure::decode(raw)?;
+                self.report_now.notify_all();
+            }
+            MPGStatsAck::TYPE => {}
+            MOSDOpReply::TYPE => self.remote_reads.on_reply(raw)?,
+            // An answer to a backoff: none are sent.
+            MOSDBackoff::TYPE => {}
+            MCommand::TYPE => {
+                let m = MCommand::decode(raw)?;
+                self.on_command(con, incoming, m);
+            }
+            kind => tracing::debug!("{con:?} sent a message of type {kind}"),
+        }
+        Ok(())
+    }
+
+    fn for_pg(
+        self: &Rc<Osd>,
+        con: &Connection,
+        epoch: Epoch,
+        pgid: SpgId,
+        incoming: Incoming,
+        f: impl FnOnce(&Rc<Osd>, &Rc<Pg>, &Incoming) + 'static,
+    ) -> Result<(), denc::Error> {
+        if self.too_new(epoch) {
+            self.park(epoch, con, incoming);
+            return Ok(());
+        }
+        self.note_peer_epoch(peer_shard(con).osd, epoch);
+        let osd = self.clone();
+        self.with_pg(pgid, move |pg| f(&osd, pg, &incoming));
+        Ok(())
+    }
+
+    fn on_command(self: &Rc<Osd>, con: &Connection, incoming: Incoming, m: MCommand) {
+        let session = Session::of(con);
+        let tid = incoming.message.header.tid;
+        let reply = if session.caps.is_allow_all() || con.peer_kind() == MON {
+            crate::tell::run(self.clone(), m.cmd, m.input, false)
+        } else {
+            let denied = command::CommandReply::error(Errno::EACCES.0, "access denied");
+            Box::pin(async move { denied })
+        };
+        let con = con.clone();
+        self.env.go(async move {
+            let reply = reply.await;
+            drop(incoming);
+            let message = MCommandReply { rc: reply.rc, outs: reply.outs, outb: reply.outb };
+            con.send(message.encode().with_tid(tid));
+        });
+    }
+
+    fn on_op(self: &Rc<Osd>, con: &Connection, incoming: Incoming) -> Result<(), denc::Error> {
+        let m = MOSDOp::decode(&incoming.message)?;
+        let session = Session::of(con);
+        let map = self.current_map();
+        if m.epoch > session.epoch.get() {
+            session.epoch.set(m.epoch);
+        }
+        if self.too_new(m.epoch) {
+            self.park(m.epoch, con, incoming);
+            return Ok(());
+        }
+        if m.epoch < map.epoch {
+            self.share_with_session(&session);
+        }
+        if !self.is_active() {
+            // Not up in the map: whoever thinks so has an old one.
+            return Ok(());
+        }
+        let oid = m.hobject();
+        let tid = incoming.message.header.tid;
+        let reqid = if m.reqid.is_blank() {
+            OsdReqId { name: session.name, tid, inc: m.client_inc }
+        } else {
+            m.reqid
+        };
+        let (info, refused) = match OpInfo::of(&m.ops, m.flags) {
+            Ok(info) => (info, None),
+            Err(errno) => (OpInfo::default(), Some(errno)),
+        };
+        let request = Rc::new(Request {
+            oid,
+            snapc: SnapContext { seq: m.snap_seq, snaps: m.snaps },
+            mtime: m.mtime,
+            flags: m.flags,
+            reqid,
+            features: m.features,
+            client: session.client().clone(),
+            info,
+            ops: m.ops,
+            pgid: m.pgid.pgid,
+            retry_attempt: m.retry_attempt,
+        });
+        let arrival = self.arrivals.get() + 1;
+        self.arrivals.set(arrival);
+        let described = request.clone();
+        let pgid = m.pgid;
+        let tracked = self.tracker.track(
+            incoming.received,
+            Box::new(move || describe(&described, pgid)),
+        );
+        let op = ClientOp {
+            session: session.clone(),
+            request: request.clone(),
+            epoch: m.epoch,
+            tid,
+            retry_attempt: m.retry_attempt,
+            pgid: pgid.pgid,
+            object: m.object,
+            arrival,
+            tracked,
+            incoming,
+        };
+        let refused = refused.or_else(|| self.refusal(&session, &request, &map, pgid));
+        if let Some(errno) = refused {
+            op.reply(map.epoch, Reply::refusal(&request, errno));
+            return Ok(());
+        }
+        if map.pool(pgid.pgid.pool_id()).is_none() {
+            // The client's map is as new as ours: it knows. Else it has just been told.
+            return Ok(());
+        }
+        let spgid = map.raw_pg_to_pg(pgid.pgid).map_or(pgid, |pg| pg.spg());
+        let placed = map.pg_to_up_acting(spgid.pgid);
+        let known = self.pgs.borrow().contains_key(&spgid);
+        if !known && placed.acting_primary != self.whoami {
+            self.share_with_session(&session);
+            return Ok(());
+        }
+        if !known {
+            // Ours, but the monitor's word to create it has not come yet.
+            let incoming = op.incoming;
+            let (osd, con) = (self.clone(), con.clone());
+            self.env.go(async move {
+                osd.env.sleep(CREATE_PAUSE).await;
+                if !con.is_closed() {
+                    let _ = osd.dispatch(&con, incoming);
+                }
+            });
+            return Ok(());
+        }
+        self.with_pg(spgid, move |pg| pg.do_op(op));
+        Ok(())
+    }
+
+    /// What the client may not do.
+    fn refusal(
+        &self,
+        session: &Session,
+        request: &Request,
+        map: &::maps::OsdMap,
+        pgid: SpgId,
+    ) -> Option<Errno> {
+        if !map.blocklist.is_empty() && map.is_blocklisted(&session.con.peer_addrs()) {
+            return Some(Errno(108)); // EBLOCKLISTED
+        }
+        let pool = map.pool(pgid.pgid.pool_id())?;
+        let name = map.pool_names.get(&pgid.pgid.pool_id()).map_or("", String::as_str);
+        if !super::caps::may(session, request, pool, name) {
+            return Some(Errno::EPERM);
+        }
+        if request.info.may_write()
+            && request.oid.snap != types::NOSNAP
+            && request.flags & message_flags::PGOP == 0
+        {
+            return Some(Errno::EINVAL);
+        }
+        None
+    }
+}
+
+/// Before an op for a PG that is about to be created is looked at again.
+const CREATE_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
+
+fn peer_shard(con: &Connection) -> PgShard {
+    PgShard::replica(i32::try_from(con.peer_name().num).unwrap_or(-1))
+}
+
+fn describe(request: &Request, pgid: SpgId) -> String {
+    use std::fmt::Write;
+    let mut text = format!("osd_op({} {pgid} {} [", request.reqid, request.oid);
+    for (i, op) in request.ops.iter().enumerate() {
+        let _ = write!(
+            text,
+            "{}{}",
+            if i > 0 { "," } else { "" },
+            types::osd::ops::op_name(op.code)
+        );
+    }
+    let _ = write!(text, "] snapc {} flags {:#x})", request.snapc, request.flags);
+    text
+}

@@ -1,0 +1,124 @@
+//! The OSD as its PGs see it.
+
+use std::rc::Rc;
+
+use ::maps::OsdMap;
+use env::sync::Semaphore;
+use env::{Env, LocalFuture};
+use store::{ObjectStore, StoreError};
+use types::entity::OSD;
+use types::{Epoch, Errno, OsdId, PgId, RawMessage, SpgId};
+
+use super::Osd;
+use super::session::Session;
+use super::stats::Counters;
+use crate::ops::snap_mapper::SnapMapper;
+use crate::ops::{Limits, RemoteRead, RemoteReply};
+use crate::pg::host::{Host, RecoveryLimits};
+
+impl Host for Osd {
+    fn env(&self) -> &Env {
+        &self.env
+    }
+
+    fn store(&self) -> &Rc<dyn ObjectStore> {
+        &self.store
+    }
+
+    fn whoami(&self) -> OsdId {
+        self.whoami
+    }
+
+    fn osdmap(&self) -> Rc<OsdMap> {
+        self.current_map()
+    }
+
+    fn limits(&self) -> Rc<Limits> {
+        self.limits.borrow().clone()
+    }
+
+    fn snap_mapper(&self) -> &SnapMapper {
+        &self.snap_mapper
+    }
+
+    fn recovery_limits(&self) -> RecoveryLimits {
+        let c = &self.config;
+        let active = match c.uint("osd_recovery_max_active") {
+            0 => c.uint("osd_recovery_max_active_ssd"),
+            n => n,
+        };
+        RecoveryLimits {
+            chunk: c.uint("osd_recovery_max_chunk").max(64 << 10),
+            omap_entries: c.uint("osd_recovery_max_omap_entries_per_chunk").max(1) as usize,
+            active: active.max(1) as usize,
+            scan: c.uint("osd_backfill_scan_max").max(2) as usize,
+        }
+    }
+
+    fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    fn send_osd(&self, osd: OsdId, message: RawMessage) {
+        let map = self.current_map();
+        if osd == self.whoami || !map.is_up(osd) {
+            return;
+        }
+        let Some(addrs) = map.cluster_addrs_of(osd) else { return };
+        let con = self.cluster.connect_to(OSD, addrs);
+        self.share_with_peer(osd, &con);
+        con.send(message);
+    }
+
+    fn share_maps(&self, session: &Rc<Session>) {
+        self.share_with_session(session);
+    }
+
+    fn want_up_thru(&self, epoch: Epoch) {
+        self.request_up_thru(epoch);
+    }
+
+    fn want_pg_temp(&self, pgid: PgId, acting: Vec<OsdId>) {
+        self.request_pg_temp(pgid, acting);
+    }
+
+    fn forget_pg_temp(&self, pgid: PgId) {
+        self.withdraw_pg_temp(pgid);
+    }
+
+    fn pg_created(&self, pgid: PgId) {
+        self.tell_created(pgid);
+    }
+
+    fn remove_pg(&self, pgid: SpgId) {
+        let osd = self.rc();
+        let pg = self.pgs.borrow().get(&pgid).and_then(super::pgs::Slot::ready);
+        if let Some(pg) = pg {
+            osd.remove(&pg);
+        }
+    }
+
+    fn next_tid(&self) -> u64 {
+        let tid = self.next_tid.get();
+        self.next_tid.set(tid + 1);
+        tid
+    }
+
+    fn read_remote(&self, read: RemoteRead) -> LocalFuture<Result<RemoteReply, Errno>> {
+        super::remote_read::read(self.rc(), read)
+    }
+
+    fn store_failed(&self, error: &StoreError) {
+        if *error != StoreError::Closed {
+            self.fail(format!("the store fails: {error:?}"));
+        }
+    }
+
+    fn is_failsafe_full(&self) -> bool {
+        self.used_ratio() >= self.config.float("osd_failsafe_full_ratio")
+    }
+
+    fn recovery_slots(&self) -> &Semaphore {
+        &self.recovery_slots
+    }
+}

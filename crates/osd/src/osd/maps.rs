@@ -1,0 +1,264 @@
+//! New OSD maps: checked, stored, then consumed by every PG, in order; and shared with whoever is
+//! behind.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use ::maps::{Incremental, OsdMap};
+use bytes::Bytes;
+use denc::Denc;
+use messages::{MOSDMap, Message};
+use store::Transaction;
+use types::entity::OSD;
+use types::{Epoch, OsdId, PgShard};
+
+use super::session::Session;
+use super::{Osd, write_superblock};
+
+/// Epochs in one message to somebody behind (osd_map_share_max_epochs).
+const SHARE_MAX: Epoch = 40;
+/// Maps removed at a time.
+const TRIM_MAX: Epoch = 30;
+
+impl Osd {
+    /// Asks the monitor for maps from `from` on.
+    pub(crate) fn want_maps(&self, from: Epoch) {
+        self.monc.subscribe_again("osdmap", u64::from(from), false);
+    }
+
+    /// MOSDMap, of a monitor or a peer.
+    pub(super) fn on_maps(self: &Rc<Osd>, m: MOSDMap) {
+        let fsid = self.superblock.borrow().cluster_fsid;
+        if m.fsid != fsid {
+            tracing::error!("maps of another cluster ({}, ours is {fsid})", m.fsid);
+            return;
+        }
+        self.counters.count_maps((m.maps.len() + m.incremental_maps.len()) as u64);
+        // A monitor sends what was asked for, peers at most SHARE_MAX: drop what floods.
+        if self.map_queue.borrow().len() >= 256 {
+            self.map_queue.borrow_mut().pop_front();
+        }
+        self.map_queue.borrow_mut().push_back(m);
+        if self.map_task.replace(true) {
+            return;
+        }
+        let osd = self.clone();
+        self.env.go(async move {
+            loop {
+                let next = osd.map_queue.borrow_mut().pop_front();
+                let Some(m) = next else { break };
+                osd.take_maps(m).await;
+                if osd.is_stopping() && osd.map_queue.borrow().is_empty() {
+                    break;
+                }
+            }
+            osd.map_task.set(false);
+        });
+    }
+
+    async fn take_maps(self: &Rc<Osd>, m: MOSDMap) {
+        let have = self.current_map().epoch;
+        let newest = m.maps.keys().chain(m.incremental_maps.keys()).max().copied().unwrap_or(0);
+        if newest <= have {
+            return;
+        }
+        let first = m.maps.keys().chain(m.incremental_maps.keys()).min().copied().unwrap_or(0);
+        if first > have + 1 && have > 0 {
+            if m.oldest_map <= have + 1 {
+                // The monitor has what is between.
+                self.want_maps(have + 1);
+                return;
+            }
+            if !m.maps.contains_key(&first) {
+                self.want_maps(0);
+                return;
+            }
+            tracing::warn!("skipping maps {}..{first}, the monitors do not have them", have + 1);
+        }
+        let mut t = Transaction::new();
+        let mut new = Vec::new();
+        let mut last = self.current_map();
+        let start = if first > have + 1 { first } else { have + 1 };
+        for epoch in start..=newest {
+            let made = match (m.maps.get(&epoch), m.incremental_maps.get(&epoch)) {
+                (Some(full), inc) => decode_full(full).map(|map| (map, full.clone(), inc)),
+                (None, Some(inc)) => apply(&last, inc).map(|(map, full)| (map, full, Some(inc))),
+                (None, None) => None,
+            };
+            let Some((map, full, inc)) = made else {
+                // A hole, or a step that does not fit: a whole map mends it.
+                tracing::warn!("osdmap {epoch} cannot be made, asking for it whole");
+                self.want_maps(if new.is_empty() { 0 } else { epoch });
+                break;
+            };
+            let map = Rc::new(map);
+            self.maps.put(&map, full, inc.cloned(), &mut t);
+            last = map.clone();
+            new.push(map);
+        }
+        if new.is_empty() {
+            return;
+        }
+        self.note_in_superblock(&new, m.oldest_map, &mut t);
+        if let Err(e) = self.store.submit(t).await {
+            self.fail(format!("cannot store maps: {e:?}"));
+            return;
+        }
+        self.consume(&new).await;
+        self.monc.got("osdmap", u64::from(self.current_map().epoch));
+    }
+
+    fn note_in_superblock(&self, new: &[Rc<OsdMap>], oldest_of_mon: Epoch, t: &mut Transaction) {
+        let mut sb = self.superblock.borrow_mut();
+        let (first, last) = (new[0].epoch, new[new.len() - 1].epoch);
+        if sb.oldest_map == 0 || first > sb.newest_map + 1 {
+            sb.oldest_map = first;
+        }
+        sb.newest_map = last;
+        sb.current_epoch = last;
+        // Maps that no PG needs and the monitors have dropped.
+        let needed = self.all_pgs().iter().map(|pg| pg.oldest_epoch_needed()).min();
+        let limit = oldest_of_mon.min(needed.unwrap_or(last)).min(last);
+        let limit = limit.min(sb.oldest_map + TRIM_MAX);
+        if limit > sb.oldest_map {
+            self.maps.trim(sb.oldest_map, limit, t);
+            sb.oldest_map = limit;
+        }
+        write_superblock(&sb, t);
+    }
+
+    /// Everybody moves on to the new maps, which are durable.
+    async fn consume(self: &Rc<Osd>, new: &[Rc<OsdMap>]) {
+        let old = self.current_map();
+        let Some(newest) = new.last() else { return };
+        *self.osdmap.borrow_mut() = newest.clone();
+        let mut previous = old.clone();
+        for map in new {
+            self.drop_down_peers(&previous, map);
+            previous = map.clone();
+        }
+        self.check_own_state();
+        if self.is_stopping() && old.epoch == 0 {
+            return;
+        }
+        self.update_pgs(&old, new).await;
+        self.heartbeats.on_map(self, newest);
+        self.remote_reads.on_map(self);
+        self.unpark();
+        self.drop_blocklisted(newest);
+        if self.is_active() {
+            self.resend_to_mon();
+        }
+    }
+
+    /// Who went down, or came up anew, has no session with us any more.
+    fn drop_down_peers(&self, old: &OsdMap, new: &OsdMap) {
+        for osd in old.up_osds() {
+            if osd == self.whoami {
+                continue;
+            }
+            let same = new.is_up(osd) && new.cluster_addrs_of(osd) == old.cluster_addrs_of(osd);
+            if !same {
+                if let Some(addrs) = old.cluster_addrs_of(osd) {
+                    self.cluster.mark_down(addrs);
+                }
+                self.peer_epochs.borrow_mut().remove(&osd);
+                self.heartbeats.remove(osd);
+            }
+        }
+    }
+
+    fn drop_blocklisted(&self, map: &OsdMap) {
+        if map.blocklist.is_empty() {
+            return;
+        }
+        for con in self.client.connections() {
+            if con.peer_kind() == types::entity::CLIENT
+                && let Some(session) = con.session::<Session>()
+                && map.is_blocklisted(&con.peer_addrs())
+            {
+                // Its watches end; its ops are refused when they come.
+                session.client().reset();
+            }
+        }
+    }
+
+    /// The maps from `from` on for somebody who has those before.
+    fn maps_message(&self, from: Epoch) -> Option<MOSDMap> {
+        let map = self.current_map();
+        let sb = self.superblock.borrow();
+        let mut message = MOSDMap {
+            fsid: sb.cluster_fsid,
+            oldest_map: sb.oldest_map,
+            newest_map: sb.newest_map,
+            ..MOSDMap::default()
+        };
+        let far = from == 0 || map.epoch >= from + SHARE_MAX;
+        match (!far).then(|| self.maps.steps(from, map.epoch)).flatten() {
+            Some(steps) => message.incremental_maps = steps,
+            None => {
+                let (epoch, full) = self.maps.newest_full()?;
+                message.maps = BTreeMap::from([(epoch, full)]);
+            }
+        }
+        Some(message)
+    }
+
+    /// Sends a client the maps it lacks.
+    pub(crate) fn share_with_session(&self, session: &Session) {
+        let newest = self.current_map().epoch;
+        let has = session.epoch.get();
+        if has >= newest || session.con.peer_kind() == OSD {
+            return;
+        }
+        session.epoch.set(newest);
+        if let Some(message) = self.maps_message(if has == 0 { 0 } else { has + 1 }) {
+            session.con.send(Message::encode(&message));
+        }
+    }
+
+    /// Sends an OSD the maps it is known to lack.
+    pub(super) fn share_with_peer(&self, osd: OsdId, con: &msgr::Connection) {
+        let newest = self.current_map().epoch;
+        let has = self.peer_epochs.borrow().get(&osd).copied().unwrap_or(newest);
+        if has == 0 || has >= newest {
+            return;
+        }
+        self.peer_epochs.borrow_mut().insert(osd, newest);
+        if let Some(message) = self.maps_message(has + 1) {
+            con.send(Message::encode(&message));
+        }
+    }
+
+    /// A peer has shown that it has a map.
+    pub(super) fn note_peer_epoch(&self, osd: OsdId, epoch: Epoch) {
+        let mut known = self.peer_epochs.borrow_mut();
+        let known = known.entry(osd).or_insert(0);
+        *known = epoch.max(*known);
+    }
+
+    /// Shard of this OSD in replicated PGs.
+    pub(crate) fn shard(&self) -> PgShard {
+        PgShard::replica(self.whoami)
+    }
+}
+
+fn decode_full(bytes: &Bytes) -> Option<OsdMap> {
+    OsdMap::from_bytes(bytes).inspect_err(|e| tracing::error!("a full map: {e}")).ok()
+}
+
+/// The next map and its encoding, if the step leads to what its sender has.
+fn apply(last: &OsdMap, bytes: &Bytes) -> Option<(OsdMap, Bytes)> {
+    let inc = Incremental::from_bytes(bytes)
+        .inspect_err(|e| tracing::error!("an incremental map: {e}"))
+        .ok()?;
+    let mut map = last.clone();
+    map.apply(&inc).inspect_err(|e| tracing::error!("an incremental map: {e:?}")).ok()?;
+    let (full, crc) = map.encode_with_crc();
+    if inc.full_crc != 0 && crc != inc.full_crc {
+        tracing::warn!("osdmap {}: crc {crc:#x}, the sender has {:#x}", map.epoch, inc.full_crc);
+        return None;
+    }
+    map.crc = crc;
+    Some((map, full))
+}

@@ -1,0 +1,414 @@
+//! The PGs of this OSD: loading, creating, splitting, removing.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use ::maps::OsdMap;
+use messages::MOSDPGCreate2;
+use store::{CollId, Transaction};
+use types::osd::{PastIntervals, PgHistory};
+use types::{Epoch, GhObject, HObject, PgShard, SpgId, UTime};
+
+use super::{Osd, OsdError};
+use crate::pg::host::Host;
+use crate::pg::peering::{PeerMessage, Peering};
+use crate::pg::persist::{self, LoadError};
+use crate::pg::wire::{self, Decoded};
+use crate::pg::{self, Pg};
+
+/// What waits for a PG that is being made; bounded by the clients' throttles and peers' windows.
+type Waiting = VecDeque<Box<dyn FnOnce(&Rc<Pg>)>>;
+
+/// Messages kept for a PG that is being removed.
+const REMOVING_MAX: usize = 64;
+
+/// A PG, or the place of one that is being made or removed.
+pub(crate) enum Slot {
+    /// It is there.
+    Ready(Rc<Pg>),
+    /// Its maps are being read.
+    Starting(Waiting),
+    /// Its objects are being removed; what peers say meanwhile waits (at most
+    /// [`REMOVING_MAX`] messages).
+    Removing(Vec<(PgShard, Decoded)>),
+}
+
+impl Slot {
+    pub(crate) fn ready(&self) -> Option<Rc<Pg>> {
+        match self {
+            Slot::Ready(pg) => Some(pg.clone()),
+            Slot::Starting(_) | Slot::Removing(_) => None,
+        }
+    }
+}
+
+/// How a PG comes into being.
+struct Birth {
+    epoch: Epoch,
+    history: PgHistory,
+    past: PastIntervals,
+}
+
+impl Osd {
+    fn host(&self) -> Rc<dyn Host> {
+        self.rc()
+    }
+
+    /// Reads maps and PGs at the start.
+    pub(super) async fn load(self: &Rc<Osd>) -> Result<(), OsdError> {
+        let newest = self.superblock.borrow().newest_map;
+        if newest == 0 {
+            return Ok(());
+        }
+        let mut pgs = Vec::new();
+        for cid in self.store.collections().await? {
+            let CollId::Pg(pgid) = cid else { continue };
+            match persist::load(&*self.store, &cid, &pgid.pgmeta()).await {
+                Ok(loaded) => pgs.push((pgid, loaded)),
+                Err(LoadError::Empty) => self.remove_collection(&cid).await?,
+                Err(LoadError::Store(e)) => return Err(e.into()),
+                Err(LoadError::Damaged(e)) => return Err(OsdError::BadPg(pgid, e.to_string())),
+            }
+        }
+        let oldest = pgs.iter().map(|(_, l)| l.epoch).min().unwrap_or(newest).min(newest);
+        let mut map: Option<Rc<OsdMap>> = None;
+        for epoch in oldest..=newest {
+            // A hole is where the monitors had no maps for us any more.
+            let Some(next) = self.maps.load(epoch).await? else { continue };
+            for pg in self.all_pgs() {
+                if pg.has_pool_in(&next) {
+                    pg.advance_quietly(&next);
+                }
+            }
+            let due: Vec<usize> =
+                (0..pgs.len()).filter(|i| pgs[*i].1.epoch <= epoch).rev().collect();
+            for i in due {
+                let (pgid, loaded) = pgs.swap_remove(i);
+                self.clean_temps(pgid).await?;
+                let mut core = Peering::load(
+                    self.shard(),
+                    pgid,
+                    Pg::settings(&self.config),
+                    pg::mapping_of(&next, pgid),
+                    epoch,
+                    loaded.info,
+                    loaded.past_intervals,
+                );
+                core.log = loaded.log;
+                core.missing = loaded.missing;
+                core.assume_leases(self.env.now());
+                let pg = Pg::new(self.host(), core, next.clone());
+                self.pgs.borrow_mut().insert(pgid, Slot::Ready(pg));
+            }
+            map = Some(next);
+        }
+        let Some(map) = map else { return Err(OsdError::NoMap(newest)) };
+        tracing::info!(
+            "osd.{}: {} PGs at osdmap {}",
+            self.whoami,
+            self.pgs.borrow().len(),
+            map.epoch
+        );
+        *self.osdmap.borrow_mut() = map.clone();
+        for pg in self.all_pgs() {
+            if map.pg_exists(pg.pgid().pgid) {
+                pg.begin();
+            } else {
+                self.remove(&pg);
+            }
+        }
+        Ok(())
+    }
+
+    async fn remove_collection(&self, cid: &CollId) -> Result<(), OsdError> {
+        loop {
+            let page =
+                self.store.list(cid, &GhObject::min(), &GhObject::max(), 256).await?.objects;
+            let mut t = Transaction::new();
+            if page.is_empty() {
+                t.rmcoll(cid);
+                self.store.submit(t).await?;
+                return Ok(());
+            }
+            for oid in &page {
+                t.remove(cid, oid);
+            }
+            self.store.submit(t).await?;
+        }
+    }
+
+    /// Half-received objects of our last life.
+    async fn clean_temps(&self, pgid: SpgId) -> Result<(), OsdError> {
+        let cid = CollId::Pg(pgid);
+        let end = GhObject::from(HObject { pool: -1, ..HObject::default() });
+        let temps = self.store.list(&cid, &GhObject::min(), &end, 4096).await?.objects;
+        let mut t = Transaction::new();
+        for oid in temps.iter().filter(|o| o.hobj.is_temp()) {
+            t.remove(&cid, oid);
+        }
+        if !t.is_empty() {
+            self.store.submit(t).await?;
+        }
+        Ok(())
+    }
+
+    /// Moves all PGs to the new maps; PGs of pools that are gone go, PGs that split do.
+    pub(super) async fn update_pgs(self: &Rc<Osd>, old: &Rc<OsdMap>, new: &[Rc<OsdMap>]) {
+        let Some(newest) = new.last() else { return };
+        for pg in self.all_pgs() {
+            let pool = pg.pgid().pgid.pool_id();
+            if newest.pool(pool).is_none() {
+                self.remove(&pg);
+                continue;
+            }
+            let before = old.pool(pool).map_or(0, |p| p.pg_num);
+            let after = newest.pool(pool).map_or(0, |p| p.pg_num);
+            if before > 0 && after > before && !pg.pgid().pgid.children(before, after).is_empty() {
+                self.advance_and_split(&pg, new).await;
+            } else {
+                pg.advance(new);
+            }
+        }
+    }
+
+    async fn advance_and_split(self: &Rc<Osd>, pg: &Rc<Pg>, new: &[Rc<OsdMap>]) {
+        for map in new {
+            let pool = pg.pgid().pgid.pool_id();
+            let (before, after) = (pg.pool().pg_num, map.pool(pool).map_or(0, |p| p.pg_num));
+            let children = pg.pgid().pgid.children(before, after);
+            if before == 0 || children.is_empty() {
+                pg.advance(std::slice::from_ref(map));
+                continue;
+            }
+            // Nothing may be under way in the parent: writes of before are in its collection.
+            pg.stop_for_split();
+            for child in children {
+                let child = child.spg();
+                if self.pgs.borrow().contains_key(&child) {
+                    continue;
+                }
+                match pg.split_off(child, before, after, map).await {
+                    Ok(core) => {
+                        let made = Pg::new(self.host(), core, pg.map.borrow().clone());
+                        self.pgs.borrow_mut().insert(child, Slot::Ready(made.clone()));
+                        made.advance(std::slice::from_ref(map));
+                    }
+                    Err(e) => {
+                        self.fail(format!("cannot split {}: {e:?}", pg.pgid()));
+                        return;
+                    }
+                }
+            }
+            pg.advance(std::slice::from_ref(map));
+        }
+    }
+
+    /// Takes a copy away, in the background.
+    pub(super) fn remove(self: &Rc<Osd>, pg: &Rc<Pg>) {
+        let pgid = pg.pgid();
+        self.pgs.borrow_mut().insert(pgid, Slot::Removing(Vec::new()));
+        let (osd, pg) = (self.clone(), pg.clone());
+        self.env.go(async move {
+            if !pg.delete().await && !osd.is_stopping() {
+                tracing::error!("pg {pgid}: its copy could not be removed");
+            }
+            let slot = osd.pgs.borrow_mut().remove(&pgid);
+            if let Some(Slot::Removing(messages)) = slot {
+                for (from, m) in messages {
+                    osd.on_peering(from, m);
+                }
+            }
+        });
+    }
+
+    /// The monitor wants PGs made.
+    pub(super) fn on_create(self: &Rc<Osd>, m: MOSDPGCreate2) {
+        self.monc.got("osd_pg_creates", u64::from(m.epoch));
+        for (pgid, (created, stamp)) in m.pgs {
+            if self.pgs.borrow().contains_key(&pgid) {
+                continue;
+            }
+            let extra = m.pg_extra.get(&pgid);
+            let birth = match extra {
+                Some((history, past)) if history.epoch_created != 0 => {
+                    Birth { epoch: created, history: *history, past: past.clone() }
+                }
+                _ => Birth {
+                    epoch: created,
+                    history: new_history(created, stamp),
+                    past: PastIntervals::default(),
+                },
+            };
+            self.create(pgid, birth);
+        }
+    }
+
+    /// Makes a PG as of the epoch it is known of, then brings it up to date.
+    fn create(self: &Rc<Osd>, pgid: SpgId, birth: Birth) {
+        let newest = self.current_map();
+        if !newest.pg_exists(pgid.pgid) {
+            return;
+        }
+        if birth.epoch >= newest.epoch
+            || (birth.epoch..newest.epoch).all(|e| self.maps.cached(e).is_some())
+        {
+            let cached: Vec<Rc<OsdMap>> =
+                (birth.epoch..newest.epoch).filter_map(|e| self.maps.cached(e)).collect();
+            self.make(pgid, birth, cached, VecDeque::new());
+            return;
+        }
+        self.pgs.borrow_mut().insert(pgid, Slot::Starting(VecDeque::new()));
+        let osd = self.clone();
+        self.env.go(async move {
+            let mut maps = Vec::new();
+            for epoch in birth.epoch..newest.epoch {
+                match osd.maps.load(epoch).await {
+                    Ok(Some(map)) => maps.push(map),
+                    // From before our time: what the monitor said of its history stands.
+                    Ok(None) => {}
+                    Err(e) => return osd.fail(format!("cannot read maps: {e:?}")),
+                }
+            }
+            let slot = osd.pgs.borrow_mut().remove(&pgid);
+            if let Some(Slot::Starting(waiting)) = slot {
+                osd.make(pgid, birth, maps, waiting);
+            }
+        });
+    }
+
+    fn make(
+        self: &Rc<Osd>,
+        pgid: SpgId,
+        birth: Birth,
+        mut maps: Vec<Rc<OsdMap>>,
+        waiting: Waiting,
+    ) {
+        let newest = self.current_map();
+        let after = maps.last().map_or(0, |m| m.epoch);
+        maps.extend((after + 1..=newest.epoch).filter_map(|e| self.maps.cached(e)));
+        if maps.last().is_none_or(|m| m.epoch < newest.epoch) {
+            maps.push(newest);
+        }
+        maps.retain(|m| m.pg_exists(pgid.pgid));
+        let Some(first) = maps.first().cloned() else { return };
+        let core = Peering::create(
+            self.shard(),
+            pgid,
+            Pg::settings(&self.config),
+            pg::mapping_of(&first, pgid),
+            first.epoch,
+            birth.history,
+            birth.past,
+        );
+        let pg = Pg::new(self.host(), core, first);
+        for map in &maps[1..] {
+            pg.advance_quietly(map);
+        }
+        let mut t = Transaction::new();
+        pg.make_collection(&mut t);
+        let committed = self.store.submit(t);
+        let osd = self.clone();
+        self.env.go(async move {
+            if let Err(e) = committed.await {
+                osd.fail(format!("cannot create pg {pgid}: {e:?}"));
+            }
+        });
+        tracing::debug!("pg {pgid} created at {}", pg.epoch());
+        self.pgs.borrow_mut().insert(pgid, Slot::Ready(pg.clone()));
+        pg.begin();
+        for with in waiting {
+            with(&pg);
+        }
+    }
+
+    /// Runs something with a PG: now, when it is made, or not at all (`false`) if it is not here.
+    pub(super) fn with_pg(&self, pgid: SpgId, f: impl FnOnce(&Rc<Pg>) + 'static) -> bool {
+        let pg = match self.pgs.borrow_mut().get_mut(&pgid) {
+            Some(Slot::Ready(pg)) => pg.clone(),
+            Some(Slot::Starting(waiting)) => {
+                waiting.push_back(Box::new(f));
+                return true;
+            }
+            Some(Slot::Removing(_)) | None => return false,
+        };
+        f(&pg);
+        true
+    }
+
+    /// A peering message, once the map is new enough.
+    pub(super) fn on_peering(self: &Rc<Osd>, from: PgShard, m: Decoded) {
+        if !self.current_map().pg_exists(m.spgid.pgid) {
+            return;
+        }
+        if let Some(Slot::Removing(messages)) = self.pgs.borrow_mut().get_mut(&m.spgid) {
+            if messages.len() < REMOVING_MAX {
+                messages.push((from, m));
+            }
+            return;
+        }
+        let Decoded { spgid, epoch, query_epoch, message } = m;
+        if !self.pgs.borrow().contains_key(&spgid) {
+            // A primary's log makes a replica, a copy's report makes the primary.
+            let birth = match &message {
+                PeerMessage::Log(log) => Some((log.info.history, log.past_intervals.clone())),
+                PeerMessage::Notify(info, past) => Some((info.history, (**past).clone())),
+                _ => None,
+            };
+            if let Some((history, past)) = birth {
+                self.create(spgid, Birth { epoch: epoch.max(history.epoch_created), history, past });
+            }
+        }
+        if let PeerMessage::Query(query, _) = &message
+            && !self.pgs.borrow().contains_key(&spgid)
+        {
+            self.answer_for_absent(from, spgid, epoch, *query);
+            return;
+        }
+        self.with_pg(spgid, move |pg| {
+            let is_log = matches!(message, PeerMessage::Log(_) | PeerMessage::Notify(..));
+            pg.on_peer_message(from, (epoch, query_epoch), message);
+            if is_log {
+                pg.retry_unfound();
+            }
+        });
+    }
+
+    /// Nothing is here: the primary wants to know that.
+    fn answer_for_absent(
+        &self,
+        to: PgShard,
+        pgid: SpgId,
+        query_epoch: Epoch,
+        query: pg::peering::Query,
+    ) {
+        let info = Box::new(Peering::absent_info(pgid));
+        let message = match query {
+            pg::peering::Query::Info => PeerMessage::Notify(info, Box::default()),
+            _ => PeerMessage::Log(Box::new(pg::peering::LogMessage {
+                info: *info,
+                log: Default::default(),
+                missing: types::osd::PgMissing::new(),
+                past_intervals: PastIntervals::default(),
+                lease: None,
+            })),
+        };
+        let epoch = self.current_map().epoch;
+        let raw = wire::encode(pgid, self.shard(), epoch, query_epoch, message);
+        self.send_osd(to.osd, raw);
+    }
+}
+
+fn new_history(created: Epoch, stamp: UTime) -> PgHistory {
+    PgHistory {
+        epoch_created: created,
+        epoch_pool_created: created,
+        same_interval_since: created,
+        same_up_since: created,
+        same_primary_since: created,
+        last_epoch_clean: created,
+        last_scrub_stamp: stamp,
+        last_deep_scrub_stamp: stamp,
+        last_clean_scrub_stamp: stamp,
+        ..PgHistory::default()
+    }
+}

@@ -1,0 +1,209 @@
+//! Statistics for the manager, fullness for the monitor, warnings of slow requests.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use ::maps::MgrMap;
+use ::maps::osdmap::osd_state;
+use bytes::Bytes;
+use denc::Denc;
+use messages::{DaemonHealthMetric, MMgrOpen, MMgrReport, MOSDFull, MPGStats, Message, PaxosHeader};
+use msgr::Connection;
+use types::entity::MGR;
+use types::osd::{OsdStat, StoreStatfs};
+
+use super::Osd;
+
+/// Seconds between reports until the manager says otherwise (mgr_stats_period).
+const PERIOD: Duration = Duration::from_secs(5);
+
+impl Osd {
+    /// Share of the device that is used, 0..1.
+    pub(crate) fn used_ratio(&self) -> f64 {
+        let s = self.statfs.get();
+        match s.total {
+            0 => 0.0,
+            total => 1.0 - s.available as f64 / total as f64,
+        }
+    }
+
+    pub(super) fn on_mgrmap(&self, map: MgrMap) {
+        self.monc.got("mgrmap", u64::from(map.epoch));
+        let changed = self.mgrmap.borrow().active_gid != map.active_gid
+            || self.mgrmap.borrow().active_addrs != map.active_addrs;
+        *self.mgrmap.borrow_mut() = map;
+        if changed {
+            if let Some(old) = self.mgr_con.take() {
+                old.mark_down();
+            }
+            self.connect_mgr();
+        }
+    }
+
+    fn connect_mgr(&self) {
+        if self.is_stopping() || self.mgr_con.borrow().is_some() {
+            return;
+        }
+        let addrs = self.mgrmap.borrow().active_addrs.clone();
+        if addrs.is_empty() || self.mgrmap.borrow().active_gid == 0 {
+            return;
+        }
+        let con = self.client.connect_to(MGR, &addrs);
+        *self.mgr_con.borrow_mut() = Some(con.clone());
+        let open = MMgrOpen {
+            daemon_name: self.whoami.to_string(),
+            service_name: String::new(),
+            service: None,
+            config: BTreeMap::<String, BTreeMap<i32, String>>::new().to_bytes(),
+            config_defaults: BTreeMap::<String, String>::new().to_bytes(),
+        };
+        con.send(open.encode());
+        self.send_report(&con);
+    }
+
+    pub(super) fn on_mgr_connect(&self, con: &Connection) {
+        if self.mgr_con.borrow().as_ref() == Some(con) {
+            self.report_now.notify_all();
+        }
+    }
+
+    pub(super) fn on_mgr_reset(&self, con: &Connection) {
+        let ours = self.mgr_con.borrow().as_ref() == Some(con);
+        if ours {
+            self.mgr_con.take();
+        }
+    }
+
+    /// What this OSD says of itself.
+    pub(crate) fn osd_stat(&self) -> OsdStat {
+        let s = self.statfs.get();
+        self.stat_seq.set(self.stat_seq.get() + 1);
+        let up_from = self.up_epoch.get();
+        OsdStat {
+            statfs: StoreStatfs {
+                total: s.total,
+                available: s.available,
+                internally_reserved: s.internally_reserved,
+                allocated: s.allocated as i64,
+                data_stored: s.data_stored as i64,
+                omap_allocated: s.omap_allocated as i64,
+                internal_metadata: s.internal_metadata as i64,
+                ..StoreStatfs::default()
+            },
+            hb_peers: self.heartbeats.peer_ids(),
+            num_pgs: self.pgs.borrow().len() as u32,
+            num_osds: 1,
+            up_from,
+            seq: u64::from(up_from) << 32 | self.stat_seq.get(),
+            hb_pingtime: self.heartbeats.report(),
+            ..OsdStat::default()
+        }
+    }
+
+    /// Sends the statistics now; gives their number (`flush_pg_stats`).
+    pub(crate) fn send_pg_stats(&self) -> u64 {
+        let stat = self.osd_stat();
+        let seq = stat.seq;
+        let con = self.mgr_con.borrow().clone();
+        if let Some(con) = con {
+            let map = self.current_map();
+            let pg_stat = self
+                .all_pgs()
+                .iter()
+                .filter_map(|pg| Some((pg.pgid().pgid, pg.stat()?)))
+                .collect();
+            let message = MPGStats {
+                paxos: PaxosHeader::default(),
+                fsid: map.fsid,
+                osd_stat: stat,
+                pg_stat,
+                epoch: map.epoch,
+                pool_stat: BTreeMap::new(),
+            };
+            con.send(Message::encode(&message));
+        }
+        seq
+    }
+
+    fn send_report(&self, con: &Connection) {
+        let complaint = self.complaint_time();
+        let (slow, oldest, _) = self.tracker.slow_ops(complaint);
+        let value = (oldest.as_secs().min(u64::from(u32::MAX)) << 32) | slow as u64;
+        let report = MMgrReport {
+            daemon_name: self.whoami.to_string(),
+            packed: Bytes::new(),
+            daemon_health_metrics: vec![
+                DaemonHealthMetric { kind: 0, value: if slow > 0 { value } else { 0 } },
+                DaemonHealthMetric { kind: 1, value: 0 },
+            ],
+            rest: MMgrReport::NO_METRICS,
+            ..MMgrReport::default()
+        };
+        con.send(report.encode());
+    }
+
+    fn complaint_time(&self) -> Duration {
+        Duration::from_secs_f64(self.config.float("osd_op_complaint_time").clamp(0.1, 1e6))
+    }
+
+    pub(super) fn warn_of_slow_ops(&self) {
+        let (count, oldest, fresh) = self.tracker.slow_ops(self.complaint_time());
+        if fresh.is_empty() {
+            return;
+        }
+        tracing::warn!("{count} slow requests, oldest is {:.1} s old", oldest.as_secs_f64());
+        for op in fresh.iter().take(5) {
+            tracing::warn!(
+                "slow request {:.1} s old: {} currently {}",
+                op.age().as_secs_f64(),
+                op.describe(),
+                op.last_event()
+            );
+        }
+    }
+
+    /// Tells the monitor when we are fuller, or less full, than the map says.
+    pub(super) fn tell_fullness(&self) {
+        if !self.is_active() {
+            return;
+        }
+        let map = self.current_map();
+        let used = self.used_ratio() as f32;
+        let state = if map.full_ratio > 0.0 && used >= map.full_ratio {
+            osd_state::FULL
+        } else if map.backfillfull_ratio > 0.0 && used >= map.backfillfull_ratio {
+            osd_state::BACKFILLFULL
+        } else if map.nearfull_ratio > 0.0 && used >= map.nearfull_ratio {
+            osd_state::NEARFULL
+        } else {
+            0
+        };
+        let all = osd_state::FULL | osd_state::BACKFILLFULL | osd_state::NEARFULL;
+        if map.state(self.whoami) & all != state {
+            let message =
+                MOSDFull { paxos: PaxosHeader::default(), map_epoch: map.epoch, state };
+            self.monc.send(Message::encode(&message));
+        }
+    }
+}
+
+/// Reports for ever.
+pub(super) async fn run(osd: Rc<Osd>) {
+    let now = osd.report_now.clone();
+    while !osd.is_stopping() {
+        let _ = osd.env.timeout(PERIOD, now.notified()).await;
+        if osd.is_stopping() {
+            return;
+        }
+        if !osd.is_active() {
+            continue;
+        }
+        osd.connect_mgr();
+        let con = osd.mgr_con.borrow().clone();
+        if let Some(con) = con {
+            osd.send_report(&con);
+            osd.send_pg_stats();
+        }
+    }
+}

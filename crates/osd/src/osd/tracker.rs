@@ -1,0 +1,276 @@
+//! What ops are under way and what slow ones did: for `dump_ops_in_flight`, `dump_historic_ops`
+//! and warnings of slow requests. An op costs one allocation and a few stamps.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+use command::Formatter;
+use env::Env;
+use types::UTime;
+
+/// Events of one op at most; more are dropped (they repeat).
+const EVENTS_MAX: usize = 32;
+
+/// An op on its way.
+pub struct TrackedOp {
+    description: RefCell<Box<dyn Fn() -> String>>,
+    seq: u64,
+    begun: Duration,
+    begun_wall: Duration,
+    env: Env,
+    events: RefCell<Vec<(Duration, &'static str)>>,
+    tracker: Weak<Tracker>,
+    warned: Cell<bool>,
+}
+
+/// A finished op that is remembered.
+struct Past {
+    description: String,
+    begun_wall: Duration,
+    took: Duration,
+    events: Vec<(Duration, &'static str)>,
+    finished: Duration,
+}
+
+/// All ops of an OSD.
+pub struct Tracker {
+    env: Env,
+    next: Cell<u64>,
+    live: RefCell<BTreeMap<u64, Weak<TrackedOp>>>,
+    /// Bounded by osd_op_history_size, each.
+    recent: RefCell<VecDeque<Past>>,
+    slow: RefCell<VecDeque<Past>>,
+    /// osd_op_history_size.
+    pub history_size: Cell<usize>,
+    /// osd_op_history_slow_op_threshold.
+    pub slow_threshold: Cell<Duration>,
+}
+
+impl TrackedOp {
+    /// Something happened to the op.
+    pub fn mark(&self, event: &'static str) {
+        let mut events = self.events.borrow_mut();
+        if events.len() < EVENTS_MAX {
+            events.push((self.env.now(), event));
+        }
+    }
+
+    /// Time since it arrived.
+    pub fn age(&self) -> Duration {
+        self.env.now().saturating_sub(self.begun)
+    }
+
+    /// The last event.
+    pub fn last_event(&self) -> &'static str {
+        self.events.borrow().last().map_or("initiated", |e| e.1)
+    }
+
+    /// What it is.
+    pub fn describe(&self) -> String {
+        (self.description.borrow())()
+    }
+}
+
+impl Drop for TrackedOp {
+    fn drop(&mut self) {
+        let Some(tracker) = self.tracker.upgrade() else { return };
+        tracker.live.borrow_mut().remove(&self.seq);
+        let took = self.age();
+        let slow = took >= tracker.slow_threshold.get();
+        let size = tracker.history_size.get();
+        // The text is made only for ops that are kept: the slowest recent ones.
+        let keep = {
+            let recent = tracker.recent.borrow();
+            size > 0 && (recent.len() < size || recent.iter().any(|p| p.took < took))
+        };
+        if !keep && !slow {
+            return;
+        }
+        let past = || Past {
+            description: self.describe(),
+            begun_wall: self.begun_wall,
+            took,
+            events: self.events.borrow().clone(),
+            finished: self.env.now(),
+        };
+        if slow {
+            let mut list = tracker.slow.borrow_mut();
+            list.push_back(past());
+            while list.len() > size {
+                list.pop_front();
+            }
+        }
+        if keep {
+            let mut list = tracker.recent.borrow_mut();
+            list.push_back(past());
+            while list.len() > size {
+                let fastest = (0..list.len()).min_by_key(|i| list[*i].took).unwrap_or(0);
+                list.remove(fastest);
+            }
+        }
+    }
+}
+
+/// Time after which a finished op is not shown any more (osd_op_history_duration).
+const HISTORY_DURATION: Duration = Duration::from_secs(600);
+
+impl Tracker {
+    /// Nothing under way.
+    pub fn new(env: Env) -> Rc<Tracker> {
+        Rc::new(Tracker {
+            env,
+            next: Cell::new(1),
+            live: RefCell::default(),
+            recent: RefCell::default(),
+            slow: RefCell::default(),
+            history_size: Cell::new(20),
+            slow_threshold: Cell::new(Duration::from_secs(10)),
+        })
+    }
+
+    /// An op has arrived, when its first byte was seen at `received`.
+    pub fn track(
+        self: &Rc<Tracker>,
+        received: Duration,
+        description: Box<dyn Fn() -> String>,
+    ) -> Rc<TrackedOp> {
+        let seq = self.next.get();
+        self.next.set(seq + 1);
+        let now = self.env.now();
+        let begun_wall = self.env.wall_clock().saturating_sub(now.saturating_sub(received));
+        let op = Rc::new(TrackedOp {
+            description: RefCell::new(description),
+            seq,
+            begun: received.min(now),
+            begun_wall,
+            env: self.env.clone(),
+            events: RefCell::new(Vec::with_capacity(6)),
+            tracker: Rc::downgrade(self),
+            warned: Cell::new(false),
+        });
+        self.live.borrow_mut().insert(seq, Rc::downgrade(&op));
+        op
+    }
+
+    fn live(&self) -> Vec<Rc<TrackedOp>> {
+        self.live.borrow().values().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Number of ops under way.
+    pub fn in_flight(&self) -> usize {
+        self.live.borrow().len()
+    }
+
+    /// Ops older than `age`: how many, the oldest one's age, and those not warned of yet.
+    pub fn slow_ops(&self, age: Duration) -> (usize, Duration, Vec<Rc<TrackedOp>>) {
+        let slow: Vec<Rc<TrackedOp>> =
+            self.live().into_iter().filter(|op| op.age() >= age).collect();
+        let oldest = slow.iter().map(|op| op.age()).max().unwrap_or_default();
+        let count = slow.len();
+        let fresh = slow.into_iter().filter(|op| !op.warned.replace(true)).collect();
+        (count, oldest, fresh)
+    }
+
+    /// Ops under way for at least `age` whose description is `wanted`, as the array `ops`; how
+    /// many there are.
+    pub fn dump_live(
+        &self,
+        f: &mut Formatter,
+        age: Duration,
+        wanted: &dyn Fn(&str) -> bool,
+    ) -> usize {
+        let mut count = 0;
+        f.open_array_section("ops");
+        for op in self.live().into_iter().filter(|op| op.age() >= age) {
+            let description = op.describe();
+            if !wanted(&description) {
+                continue;
+            }
+            count += 1;
+            f.open_object_section("op");
+            let events = op.events.borrow();
+            dump_op(f, &description, op.begun_wall, op.begun, op.age(), None, &events);
+            f.close_section();
+        }
+        f.close_section();
+        count
+    }
+
+    /// How long finished ops are shown.
+    pub fn history_duration(&self) -> Duration {
+        HISTORY_DURATION
+    }
+
+    /// Remembered ops into the open array: by arrival, or the slowest first.
+    pub fn dump_past(
+        &self,
+        f: &mut Formatter,
+        by_duration: bool,
+        wanted: &dyn Fn(&str) -> bool,
+    ) {
+        let now = self.env.now();
+        let list = self.recent.borrow();
+        let mut shown: Vec<&Past> =
+            list.iter().filter(|p| now.saturating_sub(p.finished) < HISTORY_DURATION).collect();
+        if by_duration {
+            shown.sort_by_key(|p| core::cmp::Reverse(p.took));
+        } else {
+            shown.sort_by_key(|p| p.begun());
+        }
+        shown.into_iter().filter(|p| wanted(&p.description)).for_each(|p| p.dump(f, now));
+    }
+
+    /// Remembered ops that took longer than the threshold, into the open array.
+    pub fn dump_slow(&self, f: &mut Formatter, wanted: &dyn Fn(&str) -> bool) {
+        let now = self.env.now();
+        let list = self.slow.borrow();
+        list.iter().filter(|p| wanted(&p.description)).for_each(|p| p.dump(f, now));
+    }
+}
+
+impl Past {
+    fn begun(&self) -> Duration {
+        self.finished.saturating_sub(self.took)
+    }
+
+    fn dump(&self, f: &mut Formatter, now: Duration) {
+        let age = now.saturating_sub(self.begun());
+        let took = Some(self.took);
+        f.open_object_section("op");
+        dump_op(f, &self.description, self.begun_wall, self.begun(), age, took, &self.events);
+        f.close_section();
+    }
+}
+
+fn dump_op(
+    f: &mut Formatter,
+    description: &str,
+    wall: Duration,
+    begun: Duration,
+    age: Duration,
+    took: Option<Duration>,
+    events: &[(Duration, &'static str)],
+) {
+    f.dump_string("description", description);
+    f.dump_string("initiated_at", &UTime::from_duration(wall).to_string());
+    f.dump_float("age", age.as_secs_f64());
+    f.dump_float("duration", took.unwrap_or(age).as_secs_f64());
+    f.open_object_section("type_data");
+    f.dump_string("flag_point", events.last().map_or("initiated", |e| e.1));
+    f.open_array_section("events");
+    let first = [(begun, "initiated")];
+    let mut last = begun;
+    for (at, event) in first.iter().chain(events) {
+        f.open_object_section("event");
+        f.dump_string("event", event);
+        let stamp = UTime::from_duration(wall + at.saturating_sub(begun));
+        f.dump_string("time", &stamp.to_string());
+        f.dump_float("duration", at.saturating_sub(last).as_secs_f64());
+        last = *at;
+        f.close_section();
+    }
+    f.close_section();
+    f.close_section();
+}

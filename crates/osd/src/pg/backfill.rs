@@ -1,0 +1,231 @@
+//! Backfill: copying all objects, in order, to members of the up set whose logs do not reach ours.
+//!
+//! A target begins empty beyond its `last_backfill` (it removes what it has there when it is
+//! activated), so only the primary's side has to be listed. Writes meanwhile:
+//!
+//! ```text
+//!     sent whole          |  whole unless pending     |  log entry alone
+//!  -----------------------+---------------------------+------------------> objects in order
+//!                   last_backfill                  batch end
+//! ```
+//!
+//! A pending object is pushed under its read lock, which writers wait for; once pushed it is not
+//! pending any more. Objects written while the batch is being listed are counted into it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use maps::osdmap::osdmap_flags;
+use messages::{BackfillOp, MOSDPGBackfill, Message};
+use types::{GhObject, HObject, PgShard};
+
+use super::Pg;
+use crate::ops::LockKind;
+
+/// Where a PG's backfill is.
+#[derive(Default)]
+pub struct Backfill {
+    running: Cell<bool>,
+    /// The last object of the batch; `None` before the first.
+    batch_end: RefCell<Option<HObject>>,
+    /// Objects of the batch that have not been pushed.
+    pending: RefCell<BTreeSet<HObject>>,
+    /// Objects written while a batch is listed.
+    touched: RefCell<Option<BTreeSet<HObject>>>,
+}
+
+impl Backfill {
+    pub(super) fn reset(&self) {
+        self.running.set(false);
+        *self.batch_end.borrow_mut() = None;
+        self.pending.borrow_mut().clear();
+        *self.touched.borrow_mut() = None;
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        self.running.get()
+    }
+
+    /// Whether a target that is behind the object has it nevertheless. Notes that it is written.
+    pub(super) fn has_passed(&self, oid: &HObject) -> bool {
+        if let Some(touched) = &mut *self.touched.borrow_mut() {
+            touched.insert(oid.clone());
+        }
+        self.batch_end.borrow().as_ref().is_some_and(|end| oid <= end)
+            && !self.pending.borrow().contains(oid)
+    }
+}
+
+impl Pg {
+    fn targets(&self) -> Vec<(PgShard, HObject)> {
+        let core = self.core.borrow();
+        core.acting_backfill
+            .iter()
+            .filter(|s| **s != core.whoami)
+            .filter_map(|s| Some((*s, core.peer_info.get(s)?.last_backfill.clone())))
+            .filter(|(_, last)| !last.is_max())
+            .collect()
+    }
+
+    /// Copies batch after batch until every target has all.
+    pub(super) async fn backfill(self: &Rc<Pg>, generation: u64) {
+        let state = &self.recovery.backfill;
+        loop {
+            let flags = osdmap_flags::NOBACKFILL | osdmap_flags::NOREBALANCE;
+            let targets = self.targets();
+            let Some(from) = targets.iter().map(|(_, last)| last.clone()).min() else { break };
+            if self.map.borrow().flags & flags != 0 {
+                break;
+            }
+            state.running.set(true);
+            let Some((objects, end)) = self.list_batch(&from, generation).await else { break };
+            for oid in objects {
+                let slots = self.host.recovery_slots().clone();
+                let slot = slots.acquire(1).await;
+                let pushed = self.push_to_targets(&oid, &targets, generation).await;
+                drop(slot);
+                if !pushed {
+                    state.running.set(false);
+                    return;
+                }
+            }
+            if generation != self.generation.get() {
+                return;
+            }
+            if !self.advance_backfill(&targets, &end).await || generation != self.generation.get()
+            {
+                return;
+            }
+        }
+        if generation == self.generation.get() {
+            state.reset();
+        }
+    }
+
+    /// The next objects above `from`, and the last of them (or the end of all).
+    async fn list_batch(
+        &self,
+        from: &HObject,
+        generation: u64,
+    ) -> Option<(Vec<HObject>, HObject)> {
+        let state = &self.recovery.backfill;
+        *state.touched.borrow_mut() = Some(BTreeSet::new());
+        let start = if from.is_min() {
+            GhObject::from(self.pgid.pgid.first_object())
+        } else {
+            GhObject::from(from.clone())
+        };
+        let scan = self.host.recovery_limits().scan;
+        let listed =
+            self.host.store().list(&self.cid, &start, &GhObject::max(), scan).await;
+        if generation != self.generation.get() {
+            return None;
+        }
+        let listing = match listed {
+            Ok(listing) => listing,
+            Err(e) => {
+                self.host.store_failed(&e);
+                return None;
+            }
+        };
+        let end = match listing.objects.last() {
+            Some(last) if !listing.next.is_max() => last.hobj.clone(),
+            _ => HObject::max(),
+        };
+        let mut pending: BTreeSet<HObject> = listing
+            .objects
+            .into_iter()
+            .filter(|o| !o.is_pgmeta() && !o.hobj.is_temp() && o.hobj > *from)
+            .map(|o| o.hobj)
+            .collect();
+        let touched = state.touched.borrow_mut().take().unwrap_or_default();
+        pending.extend(touched.into_iter().filter(|o| o > from && *o <= end));
+        let objects: Vec<HObject> = pending.iter().cloned().collect();
+        *state.pending.borrow_mut() = pending;
+        *state.batch_end.borrow_mut() = Some(end.clone());
+        Some((objects, end))
+    }
+
+    async fn push_to_targets(
+        self: &Rc<Pg>,
+        oid: &HObject,
+        targets: &[(PgShard, HObject)],
+        generation: u64,
+    ) -> bool {
+        let guard = self.contexts.lock(&oid.head(), LockKind::Read).await;
+        for (target, last) in targets {
+            if generation != self.generation.get() {
+                return false;
+            }
+            if oid > last && !self.push(oid, *target).await {
+                return false;
+            }
+        }
+        self.recovery.backfill.pending.borrow_mut().remove(oid);
+        drop(guard);
+        generation == self.generation.get()
+    }
+
+    /// Tells the targets how far they are. The last word counts once they have it durable.
+    async fn advance_backfill(&self, targets: &[(PgShard, HObject)], end: &HObject) -> bool {
+        let (map_epoch, query_epoch) = self.epochs();
+        let op = if end.is_max() { BackfillOp::Finish } else { BackfillOp::Progress };
+        for (target, last) in targets {
+            if last >= end {
+                continue;
+            }
+            let message = MOSDPGBackfill {
+                op,
+                map_epoch,
+                query_epoch,
+                pgid: self.pgid,
+                last_backfill: end.clone(),
+                stats: self.core.borrow().info.stats.clone(),
+            };
+            let acknowledged =
+                end.is_max().then(|| self.recovery.expect_answer(*target, HObject::max()));
+            self.host.send_osd(target.osd, message.encode());
+            if let Some(acknowledged) = acknowledged
+                && acknowledged.await.is_err()
+            {
+                return false;
+            }
+            if let Some(info) = self.core.borrow_mut().peer_info.get_mut(target) {
+                info.last_backfill = end.clone();
+            }
+        }
+        true
+    }
+
+    /// As a target: how far the primary has come.
+    pub fn on_backfill(&self, m: MOSDPGBackfill, from: PgShard) {
+        if m.query_epoch < self.core.borrow().last_peering_reset {
+            return;
+        }
+        match m.op {
+            BackfillOp::Progress | BackfillOp::Finish => {
+                let mut t = store::Transaction::new();
+                {
+                    let mut core = self.core.borrow_mut();
+                    core.info.last_backfill = m.last_backfill.clone();
+                    core.info.stats = m.stats.clone();
+                    core.mark_dirty_info();
+                }
+                self.write_dirty(&mut t);
+                let (pg, committed) = (self.rc(), self.host.store().submit(t));
+                self.host.env().go(async move {
+                    if let Err(e) = committed.await {
+                        pg.host.store_failed(&e);
+                        return;
+                    }
+                    if m.op == BackfillOp::Finish {
+                        let ack = MOSDPGBackfill { op: BackfillOp::FinishAck, ..m };
+                        pg.host.send_osd(from.osd, ack.encode());
+                    }
+                });
+            }
+            BackfillOp::FinishAck => self.answer_push(from, HObject::max()),
+        }
+    }
+}

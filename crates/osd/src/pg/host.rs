@@ -1,0 +1,70 @@
+//! What a PG needs of the OSD around it.
+
+use std::rc::Rc;
+
+use env::{Env, LocalFuture};
+use maps::OsdMap;
+use store::{ObjectStore, StoreError};
+use types::{Epoch, Errno, OsdId, PgId, RawMessage, SpgId};
+
+use crate::ops::snap_mapper::SnapMapper;
+use crate::ops::{Limits, RemoteRead, RemoteReply};
+use crate::osd::session::Session;
+use crate::osd::stats::Counters;
+
+/// The OSD as its PGs see it.
+pub trait Host {
+    /// Time, randomness, tasks.
+    fn env(&self) -> &Env;
+    /// The store.
+    fn store(&self) -> &Rc<dyn ObjectStore>;
+    /// Our number.
+    fn whoami(&self) -> OsdId;
+    /// The newest map.
+    fn osdmap(&self) -> Rc<OsdMap>;
+    /// Limits of ops.
+    fn limits(&self) -> Rc<Limits>;
+    /// Where clones' snapshots are kept.
+    fn snap_mapper(&self) -> &SnapMapper;
+    /// Options that recovery reads.
+    fn recovery_limits(&self) -> RecoveryLimits;
+    /// Counters.
+    fn counters(&self) -> &Counters;
+    /// Sends to an OSD that is up, after what maps it lacks.
+    fn send_osd(&self, osd: OsdId, message: RawMessage);
+    /// Sends a client the maps it lacks.
+    fn share_maps(&self, session: &Rc<Session>);
+    /// The monitor must record us as up through this epoch.
+    fn want_up_thru(&self, epoch: Epoch);
+    /// The monitor is asked for another acting set.
+    fn want_pg_temp(&self, pgid: PgId, acting: Vec<OsdId>);
+    /// The acting set is what was wanted, or the question is moot.
+    fn forget_pg_temp(&self, pgid: PgId);
+    /// A PG has been created.
+    fn pg_created(&self, pgid: PgId);
+    /// Remove this copy.
+    fn remove_pg(&self, pgid: SpgId);
+    /// A number for a request to other OSDs.
+    fn next_tid(&self) -> u64;
+    /// See [`crate::ops::Pg::read_remote`].
+    fn read_remote(&self, read: RemoteRead) -> LocalFuture<Result<RemoteReply, Errno>>;
+    /// The store fails: the OSD goes down.
+    fn store_failed(&self, error: &StoreError);
+    /// Whether the device is so full that nothing may be written (osd_failsafe_full_ratio).
+    fn is_failsafe_full(&self) -> bool;
+    /// A slot for recovery or backfill of one object, from the OSD's budget.
+    fn recovery_slots(&self) -> &env::sync::Semaphore;
+}
+
+/// Options that recovery reads.
+#[derive(Debug, Clone, Copy)]
+pub struct RecoveryLimits {
+    /// osd_recovery_max_chunk, bytes of one push.
+    pub chunk: u64,
+    /// osd_recovery_max_omap_entries_per_chunk.
+    pub omap_entries: usize,
+    /// osd_recovery_max_active: objects of one PG at a time.
+    pub active: usize,
+    /// osd_backfill_scan_max: objects listed at a time.
+    pub scan: usize,
+}

@@ -1,0 +1,254 @@
+//! What a PG writes about itself: omap keys of its pgmeta object (`src/osd/osd_types.h`,
+//! `src/osd/PGLog.cc` at v16.2).
+//!
+//! ```text
+//! _infover   u8 10              _epoch     u32, the map the PG is at
+//! _info      pg_info_t          _fastinfo  pg_fast_info_t, newer than _info while it exists
+//! _biginfo   past intervals, purged snaps
+//! 0000000005.00000000000000000012   a log entry: blob, crc32c
+//! dup_0000000005.00000000000000000012   a request of a trimmed entry
+//! missing/OBJECT                    (object, item)
+//! can_rollback_to, rollback_info_trimmed_to
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bstr::BString;
+use bytes::Bytes;
+use denc::{Denc, Reader, Writer};
+use store::{CollId, ObjectStore, StoreError, Transaction};
+use types::crc::crc32c;
+use types::osd::{
+    PastIntervals, PgFastInfo, PgInfo, PgLog, PgLogDup, PgLogEntry, PgMissing, PgMissingItem,
+};
+use types::{EVersion, Epoch, GhObject, HObject};
+
+use super::log::{Log, LogChanges};
+use super::missing::Missing;
+
+const INFOVER: &str = "_infover";
+const INFO: &str = "_info";
+const BIGINFO: &str = "_biginfo";
+const FASTINFO: &str = "_fastinfo";
+const EPOCH: &str = "_epoch";
+const MISSING_PREFIX: &str = "missing/";
+const DUP_PREFIX: &str = "dup_";
+const INFO_VERSION: u8 = 10;
+/// Entries read at a time when a PG is loaded, and their bytes.
+const PAGE_MAX: usize = 2048;
+const PAGE_BYTES_MAX: usize = 4 << 20;
+
+/// Keys to set and to remove, for one transaction.
+#[derive(Debug, Default)]
+pub struct Keys {
+    set: BTreeMap<BString, Bytes>,
+    remove: BTreeSet<BString>,
+}
+
+impl Keys {
+    /// Whether there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        self.set.is_empty() && self.remove.is_empty()
+    }
+
+    /// The whole info; past intervals too if they changed.
+    pub fn info(&mut self, info: &PgInfo, past: Option<&PastIntervals>, epoch: Epoch) {
+        self.set.insert(INFO.into(), info.to_bytes());
+        self.set.insert(EPOCH.into(), epoch.to_bytes());
+        self.set.insert(INFOVER.into(), Bytes::from_static(&[INFO_VERSION]));
+        self.set.remove(&BString::from(FASTINFO));
+        // It would be taken for newer than the info if that went back.
+        self.remove.insert(FASTINFO.into());
+        if let Some(past) = past {
+            let mut w = Writer::new();
+            w.put(past);
+            w.put(&info.purged_snaps);
+            self.set.insert(BIGINFO.into(), w.into_bytes());
+        }
+    }
+
+    /// What a write changes of the info.
+    pub fn fast_info(&mut self, info: &PgInfo) {
+        if !self.set.contains_key(INFO.as_bytes()) {
+            self.set.insert(FASTINFO.into(), PgFastInfo::of(info).to_bytes());
+        }
+    }
+
+    /// What changed in the log.
+    pub fn log(&mut self, changes: LogChanges) {
+        self.remove.extend(changes.removed.iter().map(|v| v.key_name().into()));
+        let dup_key = |v: &EVersion| BString::from(format!("{DUP_PREFIX}{}", v.key_name()));
+        self.remove.extend(changes.dups_removed.iter().map(dup_key));
+        for e in changes.written {
+            self.set.insert(e.version.key_name().into(), encode_entry(&e));
+        }
+        for dup in changes.dups_written {
+            self.set.insert(dup_key(&dup.version), dup.to_bytes());
+        }
+    }
+
+    /// What changed in the missing set.
+    pub fn missing(&mut self, changes: Vec<(HObject, Option<PgMissingItem>)>) {
+        for (oid, item) in changes {
+            let key = BString::from(format!("{MISSING_PREFIX}{oid}"));
+            match item {
+                Some(item) => {
+                    let mut w = Writer::new();
+                    w.put(&oid);
+                    w.put(&item);
+                    self.set.insert(key, w.into_bytes());
+                }
+                None => {
+                    self.remove.insert(key);
+                }
+            }
+        }
+    }
+
+    /// Appends the changes to a transaction.
+    pub fn add_to(self, cid: &CollId, pgmeta: &GhObject, t: &mut Transaction) {
+        if !self.remove.is_empty() {
+            t.omap_rmkeys(cid, pgmeta, self.remove);
+        }
+        if !self.set.is_empty() {
+            t.omap_setkeys(cid, pgmeta, self.set);
+        }
+    }
+}
+
+/// Removes all keys of the log (it is written anew).
+pub fn clear_log(cid: &CollId, pgmeta: &GhObject, t: &mut Transaction) {
+    t.omap_rmkeyrange(cid, pgmeta, "0", ":");
+    t.omap_rmkeyrange(cid, pgmeta, DUP_PREFIX, "dup`");
+}
+
+fn encode_entry(e: &PgLogEntry) -> Bytes {
+    let body = e.to_bytes();
+    let mut w = Writer::with_capacity(body.len() + 8);
+    w.blob(&body);
+    w.u32(crc32c(0, &body));
+    w.into_bytes()
+}
+
+fn decode_entry(value: &Bytes) -> Result<PgLogEntry, denc::Error> {
+    let mut r = Reader::new(value);
+    let body = r.blob()?;
+    let crc = r.u32()?;
+    if crc32c(0, &body) != crc {
+        return Err(denc::Error::Invalid { what: "PG log entry crc", value: crc.into() });
+    }
+    PgLogEntry::from_bytes(&body)
+}
+
+/// A PG as it was written.
+pub struct Loaded {
+    /// The info.
+    pub info: PgInfo,
+    /// Intervals since the PG was clean.
+    pub past_intervals: PastIntervals,
+    /// The map it was at.
+    pub epoch: Epoch,
+    /// Its log.
+    pub log: Log,
+    /// Its missing set.
+    pub missing: Missing,
+}
+
+/// Why a PG cannot be loaded.
+#[derive(Debug)]
+pub enum LoadError {
+    /// The store fails.
+    Store(StoreError),
+    /// The PG was created, but its first transaction is not there: it can be removed.
+    Empty,
+    /// Something does not decode.
+    Damaged(denc::Error),
+}
+
+impl From<StoreError> for LoadError {
+    fn from(e: StoreError) -> LoadError {
+        LoadError::Store(e)
+    }
+}
+
+impl From<denc::Error> for LoadError {
+    fn from(e: denc::Error) -> LoadError {
+        LoadError::Damaged(e)
+    }
+}
+
+/// Reads a PG.
+pub async fn load(
+    store: &dyn ObjectStore,
+    cid: &CollId,
+    pgmeta: &GhObject,
+) -> Result<Loaded, LoadError> {
+    let (mut info, mut fast, mut past) = (None, None, PastIntervals::default());
+    let mut epoch = 0;
+    let mut log = PgLog::default();
+    let mut missing = PgMissing::new();
+    let mut purged = None;
+    let mut from = BString::default();
+    let mut after = false;
+    loop {
+        let page =
+            match store.omap_range(cid, pgmeta, &from, after, PAGE_MAX, PAGE_BYTES_MAX).await {
+                Err(StoreError::NoObject) => return Err(LoadError::Empty),
+                page => page?,
+            };
+        for (key, value) in &page.entries {
+            let mut r = Reader::new(value);
+            match key.as_slice() {
+                b"_info" => info = Some(PgInfo::from_bytes(value)?),
+                b"_fastinfo" => fast = Some(PgFastInfo::from_bytes(value)?),
+                b"_epoch" => epoch = r.u32()?,
+                b"_biginfo" => {
+                    past = r.get()?;
+                    purged = Some(r.get()?);
+                }
+                k if k.starts_with(MISSING_PREFIX.as_bytes()) => {
+                    let oid: HObject = r.get()?;
+                    missing.add(oid, r.get()?);
+                }
+                k if k.starts_with(DUP_PREFIX.as_bytes()) => {
+                    log.dups.push_back(PgLogDup::from_bytes(value)?);
+                }
+                k if k.first().is_some_and(u8::is_ascii_digit) => {
+                    log.log.push_back(decode_entry(value)?);
+                }
+                _ => {}
+            }
+        }
+        let Some((last, _)) = page.entries.last() else { break };
+        if !page.more {
+            break;
+        }
+        from = last.clone();
+        after = true;
+    }
+    let mut info = info.ok_or(LoadError::Empty)?;
+    if let Some(purged) = purged {
+        info.purged_snaps = purged;
+    }
+    if let Some(fast) = fast {
+        fast.try_apply_to(&mut info);
+    }
+    log.head = info.last_update;
+    // Entries are trimmed without writing the whole info.
+    let oldest = log.log.front().map(|e| e.version);
+    log.tail = info.log_tail;
+    if let Some(newest_dup) = log.dups.back().map(|d| d.version)
+        && oldest.is_none_or(|oldest| newest_dup < oldest)
+    {
+        log.tail = log.tail.max(newest_dup);
+    }
+    info.log_tail = log.tail;
+    log.can_rollback_to = log.head;
+    Ok(Loaded {
+        info,
+        past_intervals: past,
+        epoch,
+        log: Log::from_wire(log),
+        missing: Missing::from_wire(missing),
+    })
+}

@@ -1,0 +1,1 @@
+//! `ceph pg ID query` and its kin.

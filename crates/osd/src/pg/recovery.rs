@@ -1,0 +1,819 @@
+//! Recovery by log: objects that the missing sets name are pulled to the primary and pushed to
+//! its followers, whole, in chunks.
+//!
+//! ```text
+//!   own missing:   Pull -> source, Push <- ..., again until complete; applied in one transaction
+//!   peer missing:  Push -> peer, PushReply <- when durable there; RecoveryDelete for deletions
+//! ```
+//!
+//! One task a PG and interval picks objects ([`Pg::kick_recovery`]); one task an object moves it
+//! under the object's read lock, so writes wait and reads go on. A head is recovered before its
+//! clones, since it holds the snap set. Objects that ops wait for go first and need no slot.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use bstr::BString;
+use bytes::Bytes;
+use denc::Denc;
+use env::sync::{Notify, Sender, oneshot};
+use maps::osdmap::osdmap_flags;
+use messages::{
+    MOSDPGPull, MOSDPGPush, MOSDPGPushReply, MOSDPGRecoveryDelete, MOSDPGRecoveryDeleteReply,
+    Message,
+};
+use store::{StoreError, Transaction};
+use types::osd::{
+    ObjectInfo, ObjectRecoveryInfo, ObjectRecoveryProgress, PullOp, PushOp, PushReplyOp, SnapSet,
+};
+use types::{EVersion, GhObject, HObject, IntervalSet, PgShard};
+
+use super::Pg;
+use super::backfill::Backfill;
+use super::peering::Peering;
+use crate::ops::LockKind;
+use crate::ops::object_context::{OI_ATTR, SS_ATTR};
+
+/// An object on its way to us.
+struct Pull {
+    from: PgShard,
+    need: EVersion,
+    /// Completed with whether the object is here.
+    done: Sender<bool>,
+}
+
+/// An object on its way from us: when the peer has the chunk durable.
+type Pushes = BTreeMap<(PgShard, HObject), Sender<()>>;
+
+/// Recovery of one PG in one interval.
+#[derive(Default)]
+pub struct Recovery {
+    running: Cell<bool>,
+    /// Objects being moved; bounded by osd_recovery_max_active and the ops that wait.
+    active: RefCell<BTreeSet<HObject>>,
+    pulls: RefCell<BTreeMap<HObject, Pull>>,
+    pushes: RefCell<Pushes>,
+    /// Nobody known has them. Asked for again when a peer tells more.
+    pub(super) unfound: RefCell<BTreeSet<HObject>>,
+    /// Half-received objects.
+    temps: RefCell<BTreeSet<HObject>>,
+    pub(super) changed: Rc<Notify>,
+    pub(super) backfill: Backfill,
+}
+
+impl Recovery {
+    /// The interval ended.
+    pub(super) fn reset(&self) {
+        self.running.set(false);
+        self.active.borrow_mut().clear();
+        self.pulls.borrow_mut().clear();
+        self.pushes.borrow_mut().clear();
+        self.unfound.borrow_mut().clear();
+        self.backfill.reset();
+        self.changed.notify_all();
+    }
+
+    /// Whether a write of `oid` is to be sent whole to a follower, or its log entry alone.
+    pub(super) fn should_send(&self, core: &Peering, to: PgShard, oid: &HObject) -> bool {
+        let last_backfill = core.peer_info.get(&to).map(|i| &i.last_backfill);
+        match last_backfill {
+            Some(last) if oid > last => self.backfill.has_passed(oid),
+            _ => true,
+        }
+    }
+
+    /// Whether backfill holds the object (its lock does).
+    pub(super) fn is_backfilling(&self, _: &HObject) -> bool {
+        false
+    }
+
+    /// A place for a peer's answer about an object.
+    pub(super) fn expect_answer(&self, from: PgShard, oid: HObject) -> env::sync::Receiver<()> {
+        let (done, answered) = oneshot();
+        self.pushes.borrow_mut().insert((from, oid), done);
+        answered
+    }
+
+    /// Whether something is being moved.
+    pub fn is_active(&self) -> bool {
+        self.running.get() || !self.active.borrow().is_empty()
+    }
+
+    /// Number of objects being moved.
+    pub fn active_len(&self) -> usize {
+        self.active.borrow().len()
+    }
+
+    /// Number of objects nobody has.
+    pub fn unfound_len(&self) -> usize {
+        self.unfound.borrow().len()
+    }
+
+    /// Whether backfill is under way.
+    pub fn is_backfill_running(&self) -> bool {
+        self.backfill.is_running()
+    }
+}
+
+/// How moving one object ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Moved {
+    Done,
+    Unfound,
+    Failed,
+}
+
+/// What is read of an object to push a chunk of it.
+struct Chunk {
+    op: PushOp,
+    complete: bool,
+}
+
+impl Pg {
+    fn may_recover(&self) -> bool {
+        let map = self.map.borrow();
+        !map.has_flag(osdmap_flags::NORECOVER) && self.core.borrow().is_activated()
+    }
+
+    /// Starts recovery if there is something to recover.
+    pub(crate) fn kick_recovery(&self) {
+        self.fail_pulls_from_down();
+        if !self.may_recover() || self.recovery.running.get() {
+            self.recovery.changed.notify_all();
+            return;
+        }
+        if self.core.borrow().is_recovered() {
+            self.step(|core, _, now, out| core.on_recovered(now, out));
+            return;
+        }
+        self.recovery.running.set(true);
+        self.host.env().go(run(self.rc(), self.generation.get()));
+    }
+
+    fn fail_pulls_from_down(&self) {
+        let map = self.map.borrow().clone();
+        self.recovery.pulls.borrow_mut().retain(|_, pull| map.is_up(pull.from.osd));
+    }
+
+    /// An op waits for the object.
+    pub(super) fn recover_first(&self, oid: HObject) {
+        let missing = {
+            let core = self.core.borrow();
+            core.missing.contains(&oid) || core.peer_missing.values().any(|m| m.contains(&oid))
+        };
+        if !missing {
+            // It has been recovered between the check and now.
+            let (pg, generation) = (self.rc(), self.generation.get());
+            self.host.env().go(async move {
+                if generation == pg.generation.get() {
+                    pg.requeue_for(&oid);
+                }
+            });
+            return;
+        }
+        if self.may_recover() {
+            self.start_object(oid, true);
+        }
+    }
+
+    fn start_object(&self, oid: HObject, urgent: bool) {
+        if !self.recovery.active.borrow_mut().insert(oid.clone()) {
+            return;
+        }
+        self.host.env().go(recover(self.rc(), oid, urgent, self.generation.get()));
+    }
+
+    /// The next object to move that is not being moved.
+    fn next_object(&self) -> Option<HObject> {
+        let core = self.core.borrow();
+        let active = self.recovery.active.borrow();
+        let unfound = self.recovery.unfound.borrow();
+        let free = |oid: &&HObject| !active.contains(*oid) && !unfound.contains(*oid);
+        if let Some(oid) = core.missing.in_version_order().find(free) {
+            return Some(oid.clone());
+        }
+        core.acting_backfill
+            .iter()
+            .filter_map(|s| core.peer_missing.get(s))
+            .find_map(|missing| missing.in_version_order().find(free).cloned())
+    }
+
+    async fn move_object(self: &Rc<Pg>, oid: &HObject, generation: u64) -> Moved {
+        // The snap set of a clone is in its head.
+        if oid.is_snap() {
+            let head = oid.head();
+            let lacks_head = {
+                let core = self.core.borrow();
+                core.missing.contains(&head)
+                    || core.peer_missing.values().any(|m| m.contains(&head))
+            };
+            if lacks_head {
+                if !self.recovery.active.borrow().contains(&head) {
+                    self.start_object(head.clone(), true);
+                }
+                while self.recovery.active.borrow().contains(&head) {
+                    self.recovery.changed.notified().await;
+                    if generation != self.generation.get() {
+                        return Moved::Failed;
+                    }
+                }
+            }
+        }
+        let item = self.core.borrow().missing.get(oid).cloned();
+        if let Some(item) = item {
+            let moved = if item.is_delete {
+                self.delete_here(oid, item.need).await
+            } else {
+                self.pull(oid, item.need).await
+            };
+            if moved != Moved::Done || generation != self.generation.get() {
+                return moved;
+            }
+        }
+        let peers: Vec<(PgShard, EVersion, bool)> = {
+            let core = self.core.borrow();
+            core.acting_backfill
+                .iter()
+                .filter_map(|s| Some((*s, core.peer_missing.get(s)?.get(oid)?)))
+                .map(|(s, item)| (s, item.need, item.is_delete))
+                .collect()
+        };
+        if peers.is_empty() {
+            return Moved::Done;
+        }
+        let guard = self.contexts.lock(&oid.head(), LockKind::Read).await;
+        for (peer, need, delete) in peers {
+            if generation != self.generation.get() {
+                return Moved::Failed;
+            }
+            let ok = if delete {
+                self.delete_there(oid, need, peer).await
+            } else {
+                self.push(oid, peer).await
+            };
+            if !ok || generation != self.generation.get() {
+                return Moved::Failed;
+            }
+            self.on_peer_has(oid, peer);
+        }
+        drop(guard);
+        Moved::Done
+    }
+
+    fn on_peer_has(&self, oid: &HObject, peer: PgShard) {
+        let mut core = self.core.borrow_mut();
+        let core = &mut *core;
+        let Some(missing) = core.peer_missing.get_mut(&peer) else { return };
+        missing.remove(oid);
+        if missing.is_empty()
+            && let Some(info) = core.peer_info.get_mut(&peer)
+        {
+            info.last_complete = info.last_update;
+        }
+    }
+
+    async fn delete_here(&self, oid: &HObject, need: EVersion) -> Moved {
+        let mut t = Transaction::new();
+        t.remove(&self.cid, &GhObject::from(oid.clone()));
+        self.note_recovered(oid, need);
+        self.write_dirty(&mut t);
+        self.contexts.forget(oid);
+        let committed = self.host.store().submit(t);
+        self.unmap_snaps(std::slice::from_ref(oid)).await;
+        match committed.await {
+            Ok(()) => Moved::Done,
+            Err(e) => {
+                self.host.store_failed(&e);
+                Moved::Failed
+            }
+        }
+    }
+
+    /// The object is here in the version needed: to be written with the same transaction.
+    fn note_recovered(&self, oid: &HObject, version: EVersion) {
+        let mut core = self.core.borrow_mut();
+        core.missing.got(oid, version);
+        core.update_last_complete();
+        core.mark_dirty_info();
+    }
+
+    async fn pull(&self, oid: &HObject, need: EVersion) -> Moved {
+        loop {
+            let source = self.core.borrow().sources(oid, need).into_iter().next();
+            let Some(from) = source else { return Moved::Unfound };
+            let (done, arrived) = oneshot();
+            let pull = Pull { from, need, done };
+            self.recovery.pulls.borrow_mut().insert(oid.clone(), pull);
+            self.send_pull(from, oid, need, ObjectRecoveryProgress::default());
+            match arrived.await {
+                Ok(true) => return Moved::Done,
+                // It is not there: ask the next.
+                Ok(false) => {
+                    let mut core = self.core.borrow_mut();
+                    let missing = core.peer_missing.entry(from).or_default();
+                    missing.add(oid, need, EVersion::ZERO, false);
+                }
+                // The source went down, or the interval ended.
+                Err(_) => return Moved::Failed,
+            }
+        }
+    }
+
+    fn send_pull(
+        &self,
+        to: PgShard,
+        oid: &HObject,
+        need: EVersion,
+        progress: ObjectRecoveryProgress,
+    ) {
+        let (map_epoch, min_epoch) = self.epochs();
+        let pull = PullOp {
+            soid: oid.clone(),
+            recovery_info: ObjectRecoveryInfo {
+                soid: oid.clone(),
+                version: need,
+                size: u64::MAX,
+                copy_subset: IntervalSet::of(0, i64::MAX as u64),
+                ..ObjectRecoveryInfo::default()
+            },
+            recovery_progress: progress,
+        };
+        let message = MOSDPGPull {
+            from: PgShard::replica(self.host.whoami()),
+            pgid: self.pgid,
+            map_epoch,
+            min_epoch,
+            pulls: vec![pull],
+            cost: self.host.recovery_limits().chunk,
+        };
+        self.host.send_osd(to.osd, Message::encode(&message));
+    }
+
+    pub(super) fn epochs(&self) -> (u32, u32) {
+        let core = self.core.borrow();
+        (core.epoch, core.last_peering_reset)
+    }
+
+    async fn delete_there(&self, oid: &HObject, need: EVersion, peer: PgShard) -> bool {
+        let (map_epoch, min_epoch) = self.epochs();
+        let (done, answered) = oneshot();
+        self.recovery.pushes.borrow_mut().insert((peer, oid.clone()), done);
+        let message = MOSDPGRecoveryDelete {
+            from: PgShard::replica(self.host.whoami()),
+            pgid: self.pgid,
+            map_epoch,
+            min_epoch,
+            cost: 0,
+            objects: vec![(oid.clone(), need)],
+        };
+        self.host.send_osd(peer.osd, Message::encode(&message));
+        answered.await.is_ok()
+    }
+
+    /// Pushes the whole object; the caller holds its lock. An object that does not exist is
+    /// removed there.
+    pub(super) async fn push(&self, oid: &HObject, peer: PgShard) -> bool {
+        let mut progress = ObjectRecoveryProgress::default();
+        loop {
+            let chunk = match self.read_chunk(oid, &progress).await {
+                Ok(chunk) => chunk,
+                Err(StoreError::NoObject) => {
+                    return self.delete_there(oid, EVersion::ZERO, peer).await;
+                }
+                Err(e) => {
+                    tracing::error!(pg = %self.pgid, %oid, "cannot read to push: {e:?}");
+                    return false;
+                }
+            };
+            let (map_epoch, min_epoch) = self.epochs();
+            let (done, answered) = oneshot();
+            self.recovery.pushes.borrow_mut().insert((peer, oid.clone()), done);
+            progress = chunk.op.after_progress.clone();
+            let bytes = chunk.op.data.len() as u64;
+            let message = MOSDPGPush {
+                from: PgShard::replica(self.host.whoami()),
+                pgid: self.pgid,
+                map_epoch,
+                min_epoch,
+                pushes: vec![chunk.op],
+                is_repair: false,
+                cost: bytes,
+            };
+            self.host.send_osd(peer.osd, Message::encode(&message));
+            if answered.await.is_err() {
+                return false;
+            }
+            self.host.counters().count_recovered(bytes);
+            let mut core = self.core.borrow_mut();
+            let sum = &mut core.info.stats.stats.sum;
+            sum.num_bytes_recovered += bytes as i64;
+            if chunk.complete {
+                sum.num_objects_recovered += 1;
+                return true;
+            }
+        }
+    }
+
+    async fn read_chunk(
+        &self,
+        oid: &HObject,
+        progress: &ObjectRecoveryProgress,
+    ) -> Result<Chunk, StoreError> {
+        let limits = self.host.recovery_limits();
+        let store = self.host.store();
+        let goid = GhObject::from(oid.clone());
+        let size = store.stat(&self.cid, &goid).await?.size;
+        let mut attrset = BTreeMap::new();
+        let mut omap_header = Bytes::new();
+        let (mut oi, mut ss) = (ObjectInfo::default(), SnapSet::default());
+        if progress.first {
+            attrset = store.getattrs(&self.cid, &goid).await?.into_iter().collect();
+            omap_header = store.omap_header(&self.cid, &goid).await?;
+            if let Some(bytes) = attrset.get(&BString::from(OI_ATTR)) {
+                oi = ObjectInfo::from_bytes(bytes).unwrap_or_default();
+            }
+            ss = self.snapset_of(oid, attrset.get(&BString::from(SS_ATTR))).await;
+        }
+        let offset = progress.data_recovered_to;
+        let data = if offset < size {
+            store.read(&self.cid, &goid, offset, limits.chunk.min(size - offset)).await?
+        } else {
+            Default::default()
+        };
+        let data_to = offset + data.len() as u64;
+        let data_complete = data_to >= size;
+        let mut after = ObjectRecoveryProgress {
+            first: false,
+            data_complete,
+            data_recovered_to: data_to,
+            omap_recovered_to: progress.omap_recovered_to.clone(),
+            omap_complete: progress.omap_complete,
+            ..ObjectRecoveryProgress::default()
+        };
+        let mut omap_entries = BTreeMap::new();
+        if !progress.omap_complete {
+            let left = (limits.chunk as usize).saturating_sub(data.len()).max(64 << 10);
+            let page = store
+                .omap_range(
+                    &self.cid,
+                    &goid,
+                    &progress.omap_recovered_to,
+                    !progress.omap_recovered_to.is_empty(),
+                    limits.omap_entries,
+                    left,
+                )
+                .await?;
+            if let Some((last, _)) = page.entries.last() {
+                after.omap_recovered_to = last.clone();
+            }
+            after.omap_complete = !page.more;
+            omap_entries = page.entries.into_iter().collect();
+        }
+        let mut included = IntervalSet::new();
+        if !data.is_empty() {
+            included.insert(offset, data.len() as u64);
+        }
+        let mut copy_subset = IntervalSet::new();
+        if size > 0 {
+            copy_subset.insert(0, size);
+        }
+        let complete = after.data_complete && after.omap_complete;
+        let version = oi.version;
+        Ok(Chunk {
+            op: PushOp {
+                soid: oid.clone(),
+                version,
+                data: data.to_contiguous(),
+                data_included: included,
+                omap_header,
+                omap_entries,
+                attrset,
+                recovery_info: ObjectRecoveryInfo {
+                    soid: oid.clone(),
+                    version,
+                    size,
+                    oi,
+                    ss,
+                    copy_subset,
+                    clone_subset: BTreeMap::new(),
+                    object_exist: false,
+                },
+                after_progress: after,
+                before_progress: progress.clone(),
+            },
+            complete,
+        })
+    }
+
+    /// The snap set an object belongs to, empty if its head is not here.
+    async fn snapset_of(&self, oid: &HObject, attr: Option<&Bytes>) -> SnapSet {
+        let bytes = match attr {
+            Some(bytes) => Some(bytes.clone()),
+            None if oid.is_snap() => {
+                let head = GhObject::from(oid.head());
+                self.host.store().getattr(&self.cid, &head, SS_ATTR).await.ok()
+            }
+            None => None,
+        };
+        bytes.and_then(|b| SnapSet::from_bytes(&b).ok()).unwrap_or_default()
+    }
+
+    /// Somebody pushes: the primary to us, or a source that we pull from.
+    pub fn on_push(&self, m: MOSDPGPush) {
+        if m.min_epoch < self.core.borrow().last_peering_reset {
+            return;
+        }
+        let (pg, generation) = (self.rc(), self.generation.get());
+        self.host.env().go(async move {
+            let mut replies = Vec::new();
+            for op in m.pushes {
+                let soid = op.soid.clone();
+                if !pg.take_push(m.from, op, generation).await {
+                    return;
+                }
+                replies.push(PushReplyOp { soid });
+            }
+            if generation != pg.generation.get() || pg.core.borrow().is_primary() {
+                return;
+            }
+            let (map_epoch, min_epoch) = pg.epochs();
+            let reply = MOSDPGPushReply {
+                from: PgShard::replica(pg.host.whoami()),
+                pgid: pg.pgid,
+                map_epoch,
+                min_epoch,
+                replies,
+                cost: 0,
+            };
+            pg.host.send_osd(m.from.osd, Message::encode(&reply));
+        });
+    }
+
+    /// Applies a chunk. `false` when it does not matter any more.
+    async fn take_push(&self, from: PgShard, op: PushOp, generation: u64) -> bool {
+        let oid = op.soid.clone();
+        let pulling = self.core.borrow().is_primary();
+        if pulling {
+            let need = match self.recovery.pulls.borrow().get(&oid) {
+                Some(pull) if pull.from == from => pull.need,
+                _ => return false,
+            };
+            if op.before_progress.first && op.version != need {
+                // Not there, or not in the version needed.
+                if let Some(pull) = self.recovery.pulls.borrow_mut().remove(&oid) {
+                    pull.done.send(false);
+                }
+                return true;
+            }
+        }
+        let complete = op.after_progress.data_complete && op.after_progress.omap_complete;
+        let mut ss = op.recovery_info.ss.clone();
+        if pulling && oid.is_snap() {
+            ss = self.snapset_of(&oid, None).await;
+            if generation != self.generation.get() {
+                return false;
+            }
+        }
+        let mut t = Transaction::new();
+        let target = GhObject::from(oid.clone());
+        let whole = op.before_progress.first && complete;
+        let temp_oid = oid.make_temp(format!("temp_recovering_{}_{}", self.pgid, oid));
+        let into = if whole { target.clone() } else { GhObject::from(temp_oid.clone()) };
+        if op.before_progress.first {
+            t.remove(&self.cid, &into);
+            t.touch(&self.cid, &into);
+            t.truncate(&self.cid, &into, op.recovery_info.size);
+            if !op.omap_header.is_empty() {
+                t.omap_setheader(&self.cid, &into, op.omap_header.clone());
+            }
+            t.setattrs(&self.cid, &into, op.attrset.clone());
+            if !whole {
+                self.recovery.temps.borrow_mut().insert(temp_oid.clone());
+            }
+        }
+        let mut at = 0;
+        for (offset, len) in op.data_included.iter() {
+            let end = (at + len as usize).min(op.data.len());
+            t.write(&self.cid, &into, offset, op.data.slice(at..end));
+            at = end;
+        }
+        if !op.omap_entries.is_empty() {
+            t.omap_setkeys(&self.cid, &into, op.omap_entries.clone());
+        }
+        if complete {
+            if !whole {
+                t.remove(&self.cid, &target);
+                t.coll_move_rename(&self.cid, &into, &self.cid, &target);
+                self.recovery.temps.borrow_mut().remove(&temp_oid);
+            }
+            let version =
+                if whole { op.version } else { op.recovery_info.version.max(op.version) };
+            let need = self.core.borrow().missing.get(&oid).map(|i| i.need);
+            self.note_recovered(&oid, need.map_or(version, |need| need.max(version)));
+            self.contexts.forget(&oid);
+            self.write_dirty(&mut t);
+        }
+        let committed = self.host.store().submit(t);
+        if complete && oid.is_snap() {
+            self.map_recovered(&oid, &ss).await;
+        }
+        if let Err(e) = committed.await {
+            self.host.store_failed(&e);
+            return false;
+        }
+        if generation != self.generation.get() {
+            return false;
+        }
+        if pulling {
+            if complete {
+                if let Some(pull) = self.recovery.pulls.borrow_mut().remove(&oid) {
+                    pull.done.send(true);
+                }
+            } else {
+                let need = self.recovery.pulls.borrow().get(&oid).map(|p| p.need);
+                if let Some(need) = need {
+                    self.send_pull(from, &oid, need, op.after_progress);
+                }
+            }
+        }
+        true
+    }
+
+    async fn map_recovered(&self, oid: &HObject, ss: &SnapSet) {
+        let snaps = ss.clone_snaps.get(&oid.snap).cloned().unwrap_or_default();
+        let mut t = Transaction::new();
+        let snaps: BTreeSet<u64> = snaps.into_iter().collect();
+        if self.host.snap_mapper().update(oid, snaps, &mut t).await.is_ok() && !t.is_empty() {
+            let _ = self.host.store().submit(t).await;
+        }
+    }
+
+    /// A peer has a chunk durable.
+    pub fn on_push_reply(&self, m: MOSDPGPushReply) {
+        if m.min_epoch < self.core.borrow().last_peering_reset {
+            return;
+        }
+        for reply in m.replies {
+            self.answer_push(m.from, reply.soid);
+        }
+    }
+
+    pub(super) fn answer_push(&self, from: PgShard, oid: HObject) {
+        let waiting = self.recovery.pushes.borrow_mut().remove(&(from, oid));
+        if let Some(done) = waiting {
+            done.send(());
+        }
+    }
+
+    /// The primary wants objects.
+    pub fn on_pull(&self, m: MOSDPGPull) {
+        if m.min_epoch < self.core.borrow().last_peering_reset {
+            return;
+        }
+        let (pg, generation) = (self.rc(), self.generation.get());
+        self.host.env().go(async move {
+            let mut pushes = Vec::new();
+            for pull in m.pulls {
+                let chunk = pg.read_chunk(&pull.soid, &pull.recovery_progress).await;
+                pushes.push(match chunk {
+                    Ok(chunk) => chunk.op,
+                    // A push without a version says that it is not here.
+                    Err(_) => PushOp {
+                        soid: pull.soid,
+                        before_progress: pull.recovery_progress,
+                        ..PushOp::default()
+                    },
+                });
+            }
+            if generation != pg.generation.get() {
+                return;
+            }
+            let (map_epoch, min_epoch) = pg.epochs();
+            let message = MOSDPGPush {
+                from: PgShard::replica(pg.host.whoami()),
+                pgid: pg.pgid,
+                map_epoch,
+                min_epoch,
+                pushes,
+                is_repair: false,
+                cost: 0,
+            };
+            pg.host.send_osd(m.from.osd, Message::encode(&message));
+        });
+    }
+
+    /// The primary says that these objects are to be gone.
+    pub fn on_recovery_delete(&self, m: MOSDPGRecoveryDelete) {
+        if m.min_epoch < self.core.borrow().last_peering_reset {
+            return;
+        }
+        let (pg, generation) = (self.rc(), self.generation.get());
+        self.host.env().go(async move {
+            for (oid, version) in &m.objects {
+                let need = pg.core.borrow().missing.get(oid).map_or(*version, |i| i.need);
+                if pg.delete_here(oid, need).await != Moved::Done {
+                    return;
+                }
+            }
+            if generation != pg.generation.get() {
+                return;
+            }
+            let (map_epoch, min_epoch) = pg.epochs();
+            let reply = MOSDPGRecoveryDeleteReply {
+                pgid: pg.pgid,
+                map_epoch,
+                min_epoch,
+                objects: m.objects,
+                from: PgShard::replica(pg.host.whoami()),
+            };
+            pg.host.send_osd(m.from.osd, Message::encode(&reply));
+        });
+    }
+
+    /// A peer has removed objects.
+    pub fn on_recovery_delete_reply(&self, m: MOSDPGRecoveryDeleteReply) {
+        if m.min_epoch < self.core.borrow().last_peering_reset {
+            return;
+        }
+        for (oid, _) in m.objects {
+            self.answer_push(m.from, oid);
+        }
+    }
+
+    /// A peer told more of what it has: what was unfound may be found.
+    pub(crate) fn retry_unfound(&self) {
+        if !self.recovery.unfound.borrow().is_empty() {
+            self.recovery.unfound.borrow_mut().clear();
+            self.kick_recovery();
+        }
+    }
+
+    /// Half-received objects of an interval that ended.
+    pub(super) fn drop_temps(&self, t: &mut Transaction) {
+        for oid in std::mem::take(&mut *self.recovery.temps.borrow_mut()) {
+            t.remove(&self.cid, &GhObject::from(oid));
+        }
+    }
+}
+
+async fn recover(pg: Rc<Pg>, oid: HObject, urgent: bool, generation: u64) {
+    let slots = pg.host.recovery_slots().clone();
+    let slot = if urgent { None } else { Some(slots.acquire(1).await) };
+    if generation != pg.generation.get() {
+        return;
+    }
+    let moved = pg.move_object(&oid, generation).await;
+    drop(slot);
+    if generation != pg.generation.get() {
+        return;
+    }
+    pg.recovery.active.borrow_mut().remove(&oid);
+    match moved {
+        Moved::Done => pg.requeue_for(&oid),
+        Moved::Unfound => {
+            pg.recovery.unfound.borrow_mut().insert(oid);
+            pg.step(|core, _, now, out| core.discover_missing(now, out));
+        }
+        Moved::Failed => {
+            // Not in a tight loop: the reason is a peer that is going down, or a bad disk.
+            pg.host.env().sleep(RETRY_PAUSE).await;
+        }
+    }
+    pg.recovery.changed.notify_all();
+    if !pg.recovery.running.get() {
+        pg.kick_recovery();
+    }
+}
+
+/// Pause before an object that could not be moved is tried again.
+const RETRY_PAUSE: std::time::Duration = std::time::Duration::from_millis(200);
+
+/// Picks objects until nothing is missing anywhere, then backfills, then reports.
+async fn run(pg: Rc<Pg>, generation: u64) {
+    let alive = || generation == pg.generation.get();
+    while alive() && pg.may_recover() {
+        let limit = pg.host.recovery_limits().active;
+        while pg.recovery.active.borrow().len() < limit
+            && let Some(oid) = pg.next_object()
+        {
+            pg.start_object(oid, false);
+        }
+        if pg.recovery.active.borrow().is_empty() {
+            break;
+        }
+        pg.recovery.changed.notified().await;
+    }
+    if !alive() {
+        return;
+    }
+    let all_found = pg.recovery.unfound.borrow().is_empty();
+    if all_found && pg.may_recover() {
+        pg.backfill(generation).await;
+    }
+    if !alive() {
+        return;
+    }
+    pg.recovery.running.set(false);
+    pg.step(|core, _, now, out| core.on_recovered(now, out));
+}

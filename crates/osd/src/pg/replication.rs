@@ -1,0 +1,623 @@
+//! Client ops on the primary, and writes on replicas.
+//!
+//! ```text
+//! do_op: checks, duplicates -> place in the object's queue -> task:
+//!   lock -> execute -> [sync: version, log, submit, MOSDRepOp] -> local commit -> all replicas -> reply
+//! ```
+//!
+//! A write is answered when every OSD in `acting_backfill` has it durable. Versions are given out
+//! and submitted without an await in between, commits come back in the order of submission, so
+//! replies leave in the order of versions.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use denc::Denc;
+use env::sync::{Sender, oneshot};
+use messages::{MOSDRepOp, MOSDRepOpReply, Message};
+use store::Transaction;
+use types::bufferlist::BufferList;
+use types::osd::ops::message_flags;
+use types::osd::{ObjectStatSum, OsdOp, PgLogEntry, PgStat};
+use types::{EVersion, EntityName, Errno, HObject, OsdReqId, PgShard};
+
+use super::log::Answered;
+use super::persist::Keys;
+use super::{ClientOp, Pg};
+use crate::ops::{
+    self, Kind, LockKind, Mutation, ObjectGuard, PendingWrite, Reply, Versions, object_context,
+    snap_mapper, watch,
+};
+
+/// A write that is not durable everywhere yet.
+pub struct RepOp {
+    /// Version of its last entry.
+    pub version: EVersion,
+    /// Who has not committed.
+    waiting: RefCell<BTreeSet<PgShard>>,
+    done: Cell<Option<Sender<()>>>,
+    /// The same request, sent again meanwhile.
+    duplicates: RefCell<Vec<ClientOp>>,
+    reqid: OsdReqId,
+}
+
+impl RepOp {
+    pub(super) fn take_duplicates(&self) -> Vec<ClientOp> {
+        std::mem::take(&mut *self.duplicates.borrow_mut())
+    }
+}
+
+/// What a write needs beyond its transaction.
+struct Change {
+    soid: HObject,
+    reqid: OsdReqId,
+    transaction: Transaction,
+    entries: Vec<PgLogEntry>,
+    user_version: u64,
+    stats: ObjectStatSum,
+}
+
+impl Pg {
+    /// A client's op, for this PG by the current map.
+    pub fn do_op(&self, op: ClientOp) {
+        let now = self.now();
+        {
+            let core = self.core.borrow();
+            if !core.is_primary() || op.epoch < core.info.history.same_primary_since {
+                drop(core);
+                self.drop_op(op);
+                return;
+            }
+            if !core.is_active() || !core.is_readable(now) {
+                drop(core);
+                op.tracked.mark("waiting for active");
+                self.waiting.borrow_mut().push_back(op);
+                self.schedule_wake();
+                return;
+            }
+        }
+        let request = op.request.clone();
+        if request.info.pg_op {
+            self.host.env().go(run_pg_op(self.rc(), op, self.generation.get()));
+            return;
+        }
+        if let Err(errno) = ops::check_request(&request, &self.host.limits()) {
+            op.reply(self.epoch(), Reply::refusal(&request, errno));
+            return;
+        }
+        if request.info.may_write() {
+            if self.host.is_failsafe_full() && !request.has_flag(message_flags::FULL_FORCE) {
+                // As when the map says full: the client waits for a map that does not.
+                self.drop_op(op);
+                return;
+            }
+            let Some(op) = self.answer_duplicate(op) else { return };
+            self.enqueue(op);
+            return;
+        }
+        self.enqueue(op);
+    }
+
+    fn enqueue(&self, op: ClientOp) {
+        let lock =
+            self.contexts.lock(&op.request.oid.head(), LockKind::of(&op.request.info));
+        op.tracked.mark("queued_for_pg");
+        self.host.env().go(run_op(self.rc(), op, lock, self.generation.get()));
+    }
+
+    /// Answers a request that was executed before, or lets it wait for the first one's commit.
+    fn answer_duplicate(&self, op: ClientOp) -> Option<ClientOp> {
+        let answered = self.core.borrow().log.request(&op.request.reqid);
+        let Some(answered) = answered else { return Some(op) };
+        let in_flight = self
+            .repops
+            .borrow()
+            .values()
+            .find(|r| r.version == answered.version || r.reqid == op.request.reqid)
+            .cloned();
+        match in_flight {
+            Some(repop) => repop.duplicates.borrow_mut().push(op),
+            None => self.reply_duplicate(op, &answered),
+        }
+        None
+    }
+
+    fn reply_duplicate(&self, op: ClientOp, answered: &Answered) {
+        op.tracked.mark("duplicate");
+        let returns = match (&answered.entry, &answered.dup) {
+            (Some(e), _) => &e.op_returns[..],
+            (None, Some(dup)) => &dup.op_returns[..],
+            (None, None) => &[],
+        };
+        let mut ops: Vec<OsdOp> = op.request.ops.to_vec();
+        for (i, o) in ops.iter_mut().enumerate() {
+            o.indata = Bytes::new();
+            if let Some(r) = returns.get(i) {
+                o.rval = r.rval;
+                o.outdata = BufferList::from(r.outdata.clone());
+            }
+        }
+        let reply = Reply {
+            result: answered.return_code,
+            ops,
+            versions: Versions::Write { replay: answered.version, user: answered.user_version },
+            executed: true,
+        };
+        op.reply(self.epoch(), reply);
+    }
+
+    fn next_version(&self) -> (EVersion, u64) {
+        let core = self.core.borrow();
+        let at = EVersion::new(core.epoch, core.log.head().version + 1);
+        (at, core.info.last_user_version)
+    }
+
+    /// Gives a write its versions, submits it and sends it to the replicas. The future completes
+    /// when it is durable everywhere, `false` if the interval ended first.
+    fn submit(&self, change: Change) -> impl Future<Output = bool> + 'static {
+        let Change { soid, reqid, mut transaction, entries, user_version, stats } = change;
+        let tid = self.host.next_tid();
+        let version = entries.last().map_or(EVersion::ZERO, |e| e.version);
+        let mapped: Option<Vec<PgLogEntry>> =
+            snap_mapper::concerns(&entries).then(|| entries.clone());
+
+        let (followers, trim_to, min_complete) = self.note_write(&entries, user_version, &stats);
+        self.send_to_replicas(
+            tid,
+            &soid,
+            reqid,
+            &followers,
+            &transaction,
+            &entries,
+            (trim_to, min_complete),
+        );
+        let mut waiting: BTreeSet<PgShard> = followers;
+        let whoami = PgShard::replica(self.host.whoami());
+        waiting.insert(whoami);
+        let (done, all) = oneshot();
+        let repop = Rc::new(RepOp {
+            version,
+            waiting: RefCell::new(waiting),
+            done: Cell::new(Some(done)),
+            duplicates: RefCell::default(),
+            reqid,
+        });
+        self.repops.borrow_mut().insert(tid, repop);
+
+        let mut core = self.core.borrow_mut();
+        for e in entries {
+            core.log.add(e);
+        }
+        let dups = core.settings.dups_tracked;
+        core.log.trim(trim_to, dups);
+        core.info.log_tail = core.log.tail();
+        let complete = core.info.last_complete;
+        let mut keys = Keys::default();
+        keys.log(core.log.take_changes());
+        keys.fast_info(&core.info);
+        drop(core);
+        keys.add_to(&self.cid, &self.pgmeta, &mut transaction);
+        let committed = self.host.store().submit(transaction);
+        let pg = self.rc();
+        async move {
+            if let Some(entries) = mapped {
+                pg.map_snaps(&entries).await;
+            }
+            if let Err(e) = committed.await {
+                pg.host.store_failed(&e);
+                return false;
+            }
+            pg.on_commit(tid, whoami, complete);
+            all.await.is_ok()
+        }
+    }
+
+    /// Each OSD keeps which snapshots its clones serve.
+    async fn map_snaps(&self, entries: &[PgLogEntry]) {
+        let mut t = Transaction::new();
+        let mapped = self.host.snap_mapper().apply_log(entries, &mut t).await;
+        if let Err(e) = mapped {
+            self.host.store_failed(&e);
+            return;
+        }
+        if !t.is_empty()
+            && let Err(e) = self.host.store().submit(t).await
+        {
+            self.host.store_failed(&e);
+        }
+    }
+
+    /// Brings info, statistics and what is known of followers up to a write.
+    fn note_write(
+        &self,
+        entries: &[PgLogEntry],
+        user_version: u64,
+        stats: &ObjectStatSum,
+    ) -> (BTreeSet<PgShard>, EVersion, EVersion) {
+        let mut core = self.core.borrow_mut();
+        let core = &mut *core;
+        let Some(version) = entries.last().map(|e| e.version) else {
+            return Default::default();
+        };
+        let whoami = core.whoami;
+        core.info.last_update = version;
+        core.info.last_user_version = core.info.last_user_version.max(user_version);
+        core.info.stats.stats.sum.add(stats);
+        core.info.stats.version = version;
+        if core.missing.is_empty() {
+            core.info.last_complete = version;
+        }
+        let mut followers = core.acting_backfill.clone();
+        followers.remove(&whoami);
+        for f in &followers {
+            if let Some(info) = core.peer_info.get_mut(f) {
+                info.last_update = version;
+                if core.peer_missing.get(f).is_none_or(|m| m.is_empty()) {
+                    info.last_complete = version;
+                }
+            }
+        }
+        (followers, core.trim_to(), core.min_last_complete())
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "one call; the fields of one message")]
+    fn send_to_replicas(
+        &self,
+        tid: u64,
+        soid: &HObject,
+        reqid: OsdReqId,
+        followers: &BTreeSet<PgShard>,
+        transaction: &Transaction,
+        entries: &Vec<PgLogEntry>,
+        (trim_to, min_complete): (EVersion, EVersion),
+    ) {
+        if followers.is_empty() {
+            return;
+        }
+        let (map_epoch, min_epoch, stats) = {
+            let core = self.core.borrow();
+            (core.epoch, core.last_peering_reset, core.info.stats.to_bytes())
+        };
+        let whoami = PgShard::replica(self.host.whoami());
+        let mut message = MOSDRepOp {
+            map_epoch,
+            min_epoch,
+            reqid,
+            pgid: self.pgid,
+            poid: soid.clone(),
+            acks_wanted: (message_flags::ACK | message_flags::ONDISK) as u8,
+            version: entries.last().map_or(EVersion::ZERO, |e| e.version),
+            log_entries: entries.to_bytes(),
+            pg_stats: stats,
+            pg_trim_to: trim_to,
+            new_temp_oid: HObject::default(),
+            discard_temp_oid: HObject::default(),
+            from: whoami,
+            updated_hit_set_history: None,
+            min_last_complete_ondisk: min_complete,
+            transaction: BufferList::from(transaction.to_bytes()),
+        };
+        let whole = message.encode().with_tid(tid);
+        let mut log_only = None;
+        for to in followers {
+            let raw = if self.recovery.should_send(&self.core.borrow(), *to, soid) {
+                whole.clone()
+            } else {
+                // Backfill has not come to the object yet: the entry alone.
+                log_only
+                    .get_or_insert_with(|| {
+                        message.transaction = BufferList::from(Transaction::new().to_bytes());
+                        message.encode().with_tid(tid)
+                    })
+                    .clone()
+            };
+            self.host.send_osd(to.osd, raw);
+        }
+    }
+
+    fn on_commit(&self, tid: u64, who: PgShard, last_complete: EVersion) {
+        {
+            let mut core = self.core.borrow_mut();
+            let known = core.peer_last_complete.entry(who).or_insert(EVersion::ZERO);
+            *known = last_complete.max(*known);
+        }
+        let Some(repop) = self.repops.borrow().get(&tid).cloned() else { return };
+        let all = {
+            let mut waiting = repop.waiting.borrow_mut();
+            waiting.remove(&who);
+            waiting.is_empty()
+        };
+        if all {
+            self.repops.borrow_mut().remove(&tid);
+            if let Some(done) = repop.done.take() {
+                done.send(());
+            }
+            let duplicates = std::mem::take(&mut *repop.duplicates.borrow_mut());
+            for op in duplicates {
+                let answered = self.core.borrow().log.request(&op.request.reqid);
+                match answered {
+                    Some(answered) => self.reply_duplicate(op, &answered),
+                    None => self.drop_op(op),
+                }
+            }
+        }
+    }
+
+    /// A replica has a write durable.
+    pub fn on_repop_reply(&self, m: &MOSDRepOpReply, tid: u64) {
+        if m.min_epoch < self.core.borrow().last_peering_reset {
+            return;
+        }
+        if m.result != 0 {
+            tracing::error!(pg = %self.pgid, from = %m.from, result = m.result, "replica failed");
+            return;
+        }
+        self.on_commit(tid, m.from, m.last_complete_ondisk);
+    }
+
+    /// A write from the primary.
+    pub fn on_repop(&self, m: MOSDRepOp, tid: u64, tracked: &crate::osd::tracker::TrackedOp) {
+        let (reset, follows) = {
+            let core = self.core.borrow();
+            (core.last_peering_reset, core.follows())
+        };
+        if m.min_epoch < reset || !follows {
+            tracing::debug!(pg = %self.pgid, version = %m.version, "old write");
+            return;
+        }
+        let decoded = Transaction::from_bytes(&m.transaction.to_contiguous())
+            .and_then(|t| Ok((t, Vec::<PgLogEntry>::from_bytes(&m.log_entries)?)))
+            .and_then(|(t, e)| Ok((t, e, PgStat::from_bytes(&m.pg_stats)?)));
+        let (mut t, entries, stats) = match decoded {
+            Ok(decoded) => decoded,
+            Err(e) => {
+                tracing::error!(pg = %self.pgid, "write of the primary does not decode: {e}");
+                return;
+            }
+        };
+        let in_order =
+            entries.first().is_some_and(|e| e.version > self.core.borrow().log.head());
+        if !in_order {
+            tracing::error!(pg = %self.pgid, version = %m.version, "write out of order");
+            return;
+        }
+        for e in &entries {
+            self.contexts.forget(&e.soid);
+        }
+        let mapped = (snap_mapper::concerns(&entries) && !t.is_empty()).then(|| entries.clone());
+        let mut core = self.core.borrow_mut();
+        for e in entries {
+            core.info.last_user_version = core.info.last_user_version.max(e.user_version);
+            core.log.add(e);
+        }
+        core.info.last_update = core.log.head();
+        if core.missing.is_empty() {
+            core.info.last_complete = core.info.last_update;
+        }
+        core.info.stats = stats;
+        let dups = core.settings.dups_tracked;
+        core.log.trim(m.pg_trim_to, dups);
+        core.info.log_tail = core.log.tail();
+        let complete = core.info.last_complete;
+        let mut keys = Keys::default();
+        keys.log(core.log.take_changes());
+        keys.fast_info(&core.info);
+        let (map_epoch, min_epoch) = (core.epoch, core.last_peering_reset);
+        drop(core);
+        keys.add_to(&self.cid, &self.pgmeta, &mut t);
+        let committed = self.host.store().submit(t);
+        tracked.mark("sub_op_started");
+        let (pg, generation) = (self.rc(), self.generation.get());
+        self.host.env().go(async move {
+            if let Some(entries) = mapped {
+                pg.map_snaps(&entries).await;
+            }
+            if let Err(e) = committed.await {
+                pg.host.store_failed(&e);
+                return;
+            }
+            if generation != pg.generation.get() {
+                return;
+            }
+            let reply = MOSDRepOpReply {
+                map_epoch,
+                min_epoch,
+                reqid: m.reqid,
+                pgid: pg.pgid,
+                ack_type: message_flags::ONDISK as u8,
+                result: 0,
+                last_complete_ondisk: complete,
+                from: PgShard::replica(pg.host.whoami()),
+            };
+            pg.host.send_osd(m.from.osd, reply.encode().with_tid(tid));
+        });
+    }
+
+    /// Writes that are not durable everywhere yet.
+    pub fn writes_in_flight(&self) -> usize {
+        self.repops.borrow().len()
+    }
+
+    /// Parks an op until an object is recovered.
+    pub(crate) fn wait_for_object(&self, oid: HObject, op: ClientOp) {
+        op.tracked.mark("waiting for missing object");
+        self.waiting_for_object.borrow_mut().entry(oid.clone()).or_default().push(op);
+        self.recover_first(oid);
+    }
+
+    /// An object has been recovered: runs what waited for it.
+    pub(crate) fn requeue_for(&self, oid: &HObject) {
+        let ops = self.waiting_for_object.borrow_mut().remove(oid);
+        for op in ops.unwrap_or_default() {
+            self.do_op(op);
+        }
+    }
+
+    pub(crate) fn count_read(&self, reply: &Reply) {
+        let bytes: usize = reply.ops.iter().map(|o| o.outdata.len()).sum();
+        let mut core = self.core.borrow_mut();
+        let sum = &mut core.info.stats.stats.sum;
+        sum.num_rd += 1;
+        sum.num_rd_kb += bytes.div_ceil(1024) as i64;
+        self.host.counters().count_read(bytes as u64);
+    }
+
+    /// Submits a change that no client asked for (trimming, a watch's end) and waits for it.
+    pub(crate) async fn write_internally(self: &Rc<Pg>, pending: PendingWrite) -> bool {
+        let (at, user_version) = self.next_version();
+        let m = pending.finish(at, user_version);
+        let (guard, effects) = (m.guard, m.effects);
+        let change = Change {
+            soid: m.soid,
+            reqid: OsdReqId::default(),
+            transaction: m.transaction,
+            entries: m.entries,
+            user_version: m.user_version,
+            stats: m.stats,
+        };
+        let done = self.submit(change).await;
+        if done {
+            effects.apply(&self.as_ops(), &guard, &watch::no_client());
+        }
+        done
+    }
+
+    pub(crate) fn run_watch_timeout(&self, oid: HObject, cookie: u64, watcher: EntityName) {
+        let (pg, generation) = (self.rc(), self.generation.get());
+        let lock = self.contexts.lock(&oid.head(), LockKind::Write);
+        self.host.env().go(async move {
+            let guard = lock.await;
+            if generation != pg.generation.get() || !pg.core.borrow().is_active() {
+                return;
+            }
+            let pending =
+                watch::execute_timeout(&pg.as_ops(), guard, cookie, watcher).await;
+            if generation != pg.generation.get() {
+                return;
+            }
+            if let Ok(Some(pending)) = pending {
+                pg.write_internally(pending).await;
+            }
+        });
+    }
+}
+
+async fn run_pg_op(pg: Rc<Pg>, op: ClientOp, generation: u64) {
+    op.tracked.mark("started");
+    let reply = ops::execute_pg_op(&pg.as_ops(), &op.request).await;
+    if generation != pg.generation.get() {
+        pg.drop_op(op);
+        return;
+    }
+    pg.count_read(&reply);
+    op.reply(pg.epoch(), reply);
+}
+
+async fn run_op(pg: Rc<Pg>, op: ClientOp, lock: object_context::Lock, generation: u64) {
+    let guard = match lock.try_now() {
+        Ok(guard) => guard,
+        Err(lock) => lock.await,
+    };
+    if generation != pg.generation.get() {
+        pg.drop_op(op);
+        return;
+    }
+    // The same request may have run while this one waited for its turn.
+    let op = if op.request.info.may_write() {
+        match pg.answer_duplicate(op) {
+            Some(op) => op,
+            None => return,
+        }
+    } else {
+        op
+    };
+    op.tracked.mark("started");
+    let executed = ops::execute(&pg.as_ops(), guard, op.request.clone()).await;
+    if generation != pg.generation.get() {
+        pg.drop_op(op);
+        return;
+    }
+    match executed.kind {
+        Kind::Read(guard) => {
+            if !pg.core.borrow().is_readable(pg.now()) {
+                // The lease ran out while it was read: what was read may be stale.
+                drop(guard);
+                pg.waiting.borrow_mut().push_back(op);
+                return;
+            }
+            pg.count_read(&executed.reply);
+            executed.effects.apply(&pg.as_ops(), &guard, op.session.client());
+            op.reply(pg.epoch(), executed.reply);
+        }
+        Kind::LogError(guard) => {
+            let reply = executed.reply;
+            log_error(&pg, op, guard, reply, executed.effects).await;
+        }
+        Kind::Write(pending) => run_write(&pg, op, pending).await,
+        Kind::Blocked(oid) => pg.wait_for_object(oid, op),
+        Kind::Dropped => pg.drop_op(op),
+    }
+}
+
+async fn run_write(pg: &Rc<Pg>, op: ClientOp, pending: PendingWrite) {
+    let (at, last_user_version) = pg.next_version();
+    let bytes = pending.data_len();
+    let Mutation {
+        soid,
+        transaction,
+        entries,
+        user_version,
+        stats,
+        guard,
+        effects,
+        reply,
+        ..
+    } = pending.finish(at, last_user_version);
+    op.tracked.mark("waiting for subops");
+    let change =
+        Change { soid, reqid: op.request.reqid, transaction, entries, user_version, stats };
+    if !pg.submit(change).await {
+        pg.drop_op(op);
+        return;
+    }
+    op.tracked.mark("commit_sent");
+    pg.host.counters().count_write(bytes, op.tracked.age());
+    effects.apply(&pg.as_ops(), &guard, op.session.client());
+    op.reply(pg.epoch(), reply);
+    drop(guard);
+}
+
+async fn log_error(
+    pg: &Rc<Pg>,
+    op: ClientOp,
+    guard: ObjectGuard,
+    mut reply: Reply,
+    effects: ops::Effects,
+) {
+    let (at, last_user_version) = pg.next_version();
+    let last_update = pg.core.borrow().info.last_update;
+    reply.set_logged(at, last_update, last_user_version);
+    let entry = ops::error_entry(&op.request, &reply, at);
+    effects.apply(&pg.as_ops(), &guard, op.session.client());
+    drop(guard);
+    let change = Change {
+        soid: op.request.oid.clone(),
+        reqid: op.request.reqid,
+        transaction: Transaction::new(),
+        entries: vec![entry],
+        user_version: last_user_version,
+        stats: ObjectStatSum::default(),
+    };
+    if pg.submit(change).await {
+        op.reply(pg.epoch(), reply);
+    } else {
+        pg.drop_op(op);
+    }
+}
+
+/// An errno as replies carry it.
+pub fn refusal(request: &crate::ops::Request, errno: Errno) -> Reply {
+    Reply::refusal(request, errno)
+}

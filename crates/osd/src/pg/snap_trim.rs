@@ -1,0 +1,124 @@
+//! Snap trimming: clones of removed snapshots go, one at a time, as writes (`SnapTrimmer` in
+//! `src/osd/PrimaryLogPG.cc`). One task a PG, with a pause between clones.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use maps::osdmap::osdmap_flags;
+use types::{HObject, IntervalSet, SnapId};
+
+use super::Pg;
+use crate::ops::{LockKind, snap_trim};
+
+/// Clones asked of the mapper at a time.
+const BATCH: usize = 16;
+/// Pause between clones: clients go first.
+const PAUSE: Duration = Duration::from_millis(2);
+
+impl Pg {
+    /// Removed snapshots that this PG has not trimmed.
+    pub(crate) fn snaps_to_trim(&self) -> IntervalSet {
+        let pool = self.pgid.pgid.pool_id();
+        let mut queue = self
+            .map
+            .borrow()
+            .removed_snaps_queue
+            .get(&pool)
+            .cloned()
+            .unwrap_or_default();
+        queue.subtract(&self.core.borrow().info.purged_snaps);
+        queue
+    }
+
+    /// Starts trimming if there is something to trim and the PG is clean.
+    pub(crate) fn maybe_trim_snaps(&self) {
+        if self.snap_trimming.get() || !self.core.borrow().is_clean() {
+            return;
+        }
+        if self.map.borrow().has_flag(osdmap_flags::NOSNAPTRIM) || self.snaps_to_trim().is_empty()
+        {
+            return;
+        }
+        self.snap_trimming.set(true);
+        let (pg, generation) = (self.rc(), self.generation.get());
+        self.host.env().go(async move {
+            pg.trim_snaps(generation).await;
+            pg.snap_trimming.set(false);
+        });
+    }
+
+    async fn trim_snaps(self: &Rc<Pg>, generation: u64) {
+        loop {
+            let Some(snap) = self.snaps_to_trim().range_start() else { return };
+            if !self.trim_snap(snap, generation).await {
+                return;
+            }
+            // Done with this one: remembered with the next write of the info.
+            let mut t = store::Transaction::new();
+            {
+                let mut core = self.core.borrow_mut();
+                core.info.purged_snaps.insert(snap, 1);
+                core.mark_dirty_big_info();
+            }
+            self.write_dirty(&mut t);
+            if let Err(e) = self.host.store().submit(t).await {
+                self.host.store_failed(&e);
+                return;
+            }
+            self.step(|core, _, now, out| core.share_history(now, out));
+        }
+    }
+
+    async fn trim_snap(self: &Rc<Pg>, snap: SnapId, generation: u64) -> bool {
+        let bits = self.pgid.pgid.split_bits(self.pool().pg_num);
+        loop {
+            let found = self
+                .host
+                .snap_mapper()
+                .objects_to_trim(self.pgid.pgid, bits, snap, BATCH)
+                .await;
+            let objects: Vec<HObject> = match found {
+                Ok(objects) => objects,
+                Err(e) => {
+                    self.host.store_failed(&e);
+                    return false;
+                }
+            };
+            if objects.is_empty() {
+                return true;
+            }
+            let mut progressed = false;
+            for oid in objects {
+                let guard = self.contexts.lock(&oid.head(), LockKind::Write).await;
+                if generation != self.generation.get() || !self.core.borrow().is_clean() {
+                    return false;
+                }
+                let trim = snap_trim::trim_object(&self.as_ops(), guard, &oid, snap).await;
+                if generation != self.generation.get() {
+                    return false;
+                }
+                match trim {
+                    Ok(pending) => {
+                        if !self.write_internally(pending).await {
+                            return false;
+                        }
+                        progressed = true;
+                    }
+                    Err(errno) => {
+                        // A row for a clone that is not there: the row goes.
+                        tracing::debug!(pg = %self.pgid, %oid, %errno, "nothing to trim");
+                        let mut t = store::Transaction::new();
+                        let removed = self.host.snap_mapper().remove(&oid, &mut t).await;
+                        if removed.is_ok() && !t.is_empty() {
+                            progressed = self.host.store().submit(t).await.is_ok();
+                        }
+                    }
+                }
+                self.host.env().sleep(PAUSE).await;
+            }
+            if !progressed {
+                return false;
+            }
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! About the process: version, state, help, heap, log.
+
+use command::{CommandReply, Format, Formatter, version};
+use types::Errno;
+
+use super::{Target, refused, table};
+
+/// The version of the admin socket's protocol: commands are JSON.
+pub(super) const ADMIN_SOCKET_VERSION: &str = "2";
+
+fn object(format: Format, name: &str, fill: impl FnOnce(&mut Formatter)) -> CommandReply {
+    let mut f = Formatter::new(format);
+    f.object(name, fill);
+    CommandReply::formatted(f)
+}
+
+pub(super) fn help(format: Format) -> CommandReply {
+    object(format, "help", |f| {
+        for command in table().iter().filter(|c| !c.help.is_empty()) {
+            f.dump_string(&command.prefix(), &command.help);
+        }
+    })
+}
+
+pub(super) fn version(format: Format) -> CommandReply {
+    object(format, "version", |f| {
+        f.dump_string("version", version::SHORT);
+        f.dump_string("release", version::RELEASE);
+        f.dump_string("release_type", "stable");
+    })
+}
+
+pub(super) fn git_version(format: Format) -> CommandReply {
+    object(format, "version", |f| {
+        f.dump_string("git_version", concat!("loligo ", env!("CARGO_PKG_VERSION")));
+    })
+}
+
+pub(super) fn status(target: &dyn Target, format: Format) -> CommandReply {
+    let sb = target.superblock();
+    object(format, "status", |f| {
+        f.dump_stream("cluster_fsid", sb.cluster_fsid);
+        f.dump_stream("osd_fsid", sb.osd_fsid);
+        f.dump_int("whoami", sb.whoami);
+        f.dump_string("state", target.state());
+        f.dump_unsigned("oldest_map", sb.oldest_map);
+        f.dump_unsigned("cluster_osdmap_trim_lower_bound", sb.cluster_osdmap_trim_lower_bound);
+        f.dump_unsigned("newest_map", sb.newest_map);
+        f.dump_unsigned("num_pgs", target.pgs().len() as u64);
+    })
+}
+
+/// Ceph answers this where it runs without tcmalloc, as we do.
+pub(super) fn heap() -> CommandReply {
+    refused(
+        Errno::EOPNOTSUPP,
+        "could not issue heap profiler command -- not using tcmalloc!",
+    )
+}
+
+/// Log lines are written as they come: nothing waits, and no file is held open here.
+pub(super) fn log(format: Format) -> CommandReply {
+    object(format, "log", |_| {})
+}

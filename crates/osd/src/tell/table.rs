@@ -1,0 +1,135 @@
+//! Which commands there are. Names and arguments are Ceph's, in Ceph's order (by name); commands
+//! that would only inject errors or poke at a store Ceph has and we have not are left out.
+
+use command::{CommandTable, Signature};
+
+/// Signature and help; the commands on options are added from the `config` crate.
+const COMMANDS: &[(&str, &str)] = &[
+    ("0", ""),
+    ("1", ""),
+    ("2", ""),
+    (
+        "bench name=count,type=CephInt,req=false name=size,type=CephInt,req=false \
+         name=object_size,type=CephInt,req=false name=object_num,type=CephInt,req=false",
+        "write <count> bytes to the store in blocks of <size> (1 GiB of 4 MiB if not told \
+         otherwise), each into a new object or into <object_num> objects of <object_size>",
+    ),
+    ("cache drop", "free what can be read again"),
+    ("cache status", "show what is cached"),
+    (
+        "deep_scrub name=pgid,type=CephPgid,req=false name=time,type=CephInt,req=false",
+        "compare all data of a PG's copies soon",
+    ),
+    (
+        "dump_blocked_ops name=filterstr,type=CephString,n=N,req=false",
+        "show ops under way for longer than the complaint time",
+    ),
+    ("dump_blocklist", "show which clients are shut out and until when"),
+    (
+        "dump_historic_ops name=filterstr,type=CephString,n=N,req=false",
+        "show remembered ops by their arrival",
+    ),
+    (
+        "dump_historic_ops_by_duration name=filterstr,type=CephString,n=N,req=false",
+        "show remembered ops, slowest first",
+    ),
+    (
+        "dump_historic_slow_ops name=filterstr,type=CephString,n=N,req=false",
+        "show remembered ops that took longer than the threshold",
+    ),
+    (
+        "dump_ops_in_flight name=filterstr,type=CephString,n=N,req=false",
+        "show ops under way",
+    ),
+    (
+        "dump_osd_network name=value,type=CephInt,req=false",
+        "show slow heartbeats: from <value> milliseconds on",
+    ),
+    ("dump_pgstate_history", "show where each PG's peering stands"),
+    ("dump_watchers", "show who watches which objects"),
+    ("flush_pg_stats", "report statistics now and print the report's number"),
+    ("get_command_descriptions", "list commands with their arguments"),
+    ("get_latest_osdmap", "wait for the newest map the monitor has"),
+    ("get_mapped_pools", "list the pools with PGs on this OSD"),
+    ("git_version", "show the build"),
+    (
+        "heap name=heapcmd,type=CephChoices,strings=dump|start_profiler|stop_profiler|release|\
+         get_release_rate|set_release_rate|stats name=value,type=CephString,req=false",
+        "examine the heap (only where the allocator can)",
+    ),
+    ("help", "list commands"),
+    ("list_devices", "list the devices of the store"),
+    (
+        "list_unfound name=pgid,type=CephPgid,req=false name=offset,type=CephString,req=false",
+        "list a PG's objects of which no copy is found, from an offset in JSON on",
+    ),
+    ("log dump", "write recent log lines out"),
+    ("log flush", "write waiting log lines out"),
+    ("log reopen", "open the log anew"),
+    (
+        "mark_unfound_lost name=pgid,type=CephPgid,req=false \
+         name=mulcmd,type=CephChoices,strings=revert|delete",
+        "give a PG's unfound objects up: go back to an older version or delete them",
+    ),
+    ("ops name=filterstr,type=CephString,n=N,req=false", "show ops under way"),
+    (
+        "perf dump name=logger,type=CephString,req=false name=counter,type=CephString,req=false",
+        "show counters",
+    ),
+    ("perf reset name=var,type=CephString", "start a group's counters, or all, from zero"),
+    ("perf schema", "describe the counters"),
+    ("perfcounters_dump", ""),
+    ("perfcounters_schema", ""),
+    (
+        "pg name=pgid,type=CephPgid name=cmd,type=CephChoices,strings=deep_scrub \
+         name=time,type=CephInt,req=false",
+        "",
+    ),
+    (
+        "pg name=pgid,type=CephPgid name=cmd,type=CephChoices,strings=scrub \
+         name=time,type=CephInt,req=false",
+        "",
+    ),
+    (
+        "pg name=pgid,type=CephPgid name=cmd,type=CephChoices,strings=list_unfound \
+         name=offset,type=CephString,req=false",
+        "",
+    ),
+    (
+        "pg name=pgid,type=CephPgid name=cmd,type=CephChoices,strings=mark_unfound_lost \
+         name=mulcmd,type=CephChoices,strings=revert|delete",
+        "",
+    ),
+    ("pg name=pgid,type=CephPgid name=cmd,type=CephChoices,strings=query", ""),
+    ("query", "show all a PG knows of itself"),
+    (
+        "scrub name=pgid,type=CephPgid,req=false name=time,type=CephInt,req=false",
+        "compare the metadata of a PG's copies soon",
+    ),
+    ("send_beacon", "tell the monitor now that this OSD lives"),
+    (
+        "smart name=devid,type=CephString,req=false",
+        "show what the devices say of their health",
+    ),
+    ("status", "show where this OSD stands"),
+    ("version", "show the version"),
+];
+
+/// The commands of `ceph tell osd.N`.
+pub fn table() -> CommandTable {
+    let mut all: Vec<Signature> = COMMANDS
+        .iter()
+        .map(|(signature, help)| Signature::new(signature, help, "osd", "rwx", 0))
+        .chain(config::admin_signatures())
+        .collect();
+    // Stable: commands of one name keep their order.
+    all.sort_by_key(Signature::prefix);
+    let mut table = CommandTable::new();
+    all.into_iter().for_each(|command| table.push(command));
+    table
+}
+
+/// The commands of the admin socket: the same, as in Ceph.
+pub fn admin_table() -> CommandTable {
+    table()
+}
