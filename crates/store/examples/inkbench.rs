@@ -49,14 +49,24 @@ async fn run(env: Env, path: PathBuf, seconds: u64, device_len: u64) {
         measure(&env, &store, &load, depth, Duration::from_secs(seconds)).await;
     }
     reads(&env, &store, &load).await;
+    let path = &path;
+    let reopen = async |store: Rc<InkStore>| {
+        drop(store);
+        // Its tasks see that and let the file go.
+        env.sleep(Duration::from_millis(100)).await;
+        let device = BlockDevice::open(&env, path, OpenBlock::default()).expect("open");
+        let before = env.now();
+        let store = InkStore::mount(env.clone(), device).await.expect("mount");
+        let (read, time) = (store.device().ledger().read() >> 20, env.now() - before);
+        println!("mount: {time:?}, {read} MiB read, {} MiB resident", resident_kib() >> 10);
+        Rc::new(store)
+    };
+    println!("killed:");
+    let store = reopen(store).await;
     let before = env.now();
     store.close().await.expect("close");
     println!("close with a checkpoint: {:?}", env.now() - before);
-    drop(store);
-    let device = BlockDevice::open(&env, &path, OpenBlock::default()).expect("open");
-    let before = env.now();
-    let store = InkStore::mount(env.clone(), device).await.expect("mount");
-    println!("mount: {:?}, {} MiB resident", env.now() - before, resident_kib() >> 10);
+    let store = reopen(store).await;
     let report = store.fsck(false).await.expect("fsck");
     println!("fsck: {} objects, {} blocks, {:?}", report.objects, report.blocks, report.errors);
 }

@@ -23,12 +23,12 @@ use super::format::{
 };
 use super::onode::{AllocHint, BlockPtr, CHUNK_BLOCKS, Chunk, Dirty, Onode, Patch, PatchSource};
 use super::rec::{Value, parse_runs, put_runs};
-use super::state::{Frozen, Key, State};
+use super::state::{Key, State};
 use super::{Core, Inner};
 use crate::{CollId, StoreError};
 
-/// Bytes of a run written at once.
-const SLICE_LEN: usize = 256 << 10;
+/// Bytes of a run written at once. Small in tests, so that transactions come in between.
+const SLICE_LEN: usize = if cfg!(test) { 4096 } else { 256 << 10 };
 /// Pause between slices, unless the log is getting full.
 const SLICE_PAUSE: Duration = Duration::from_millis(1);
 /// About how many bytes of chunks or omap keys one entry holds.
@@ -138,29 +138,11 @@ impl Core {
         let base_blocks = runs.first().map_or(0, Run::blocks);
         let base = runs.is_empty() || runs.len() > RUNS_MAX || deltas > base_blocks / 2 + 256;
         let state = &mut self.state;
-        let mut todo = std::mem::take(&mut state.dirty);
-        if base {
-            todo = state.all_keys();
-        }
-        for (cid, oid) in &todo {
-            if let Some(onode) = state.lookup(cid, oid).and_then(|slot| state.load(slot)) {
-                let mut dirty = std::mem::take(&mut onode.dirty);
-                if base {
-                    dirty = Dirty {
-                        fresh: true,
-                        ..Dirty::default()
-                    };
-                }
-                onode.frozen = Some(Box::new(dirty));
-            }
-        }
-        state.frozen = Some(Frozen {
-            todo,
-            ..Frozen::default()
-        });
+        state.freeze(base);
         state.drop_handles();
         self.pending.recs.reset();
         self.checkpointing = true;
+        self.unchecked = 0;
         self.checkpoints_begun += 1;
         // Where the batch ends is known when it has been placed.
         let pos = (seq == self.log.durable_seq).then_some(self.log.next_pos);
@@ -172,35 +154,6 @@ impl Core {
             .map(|(cid, coll)| (*cid, coll.bits))
             .collect();
         Task { seq, base, colls }
-    }
-}
-
-impl State {
-    fn all_keys(&self) -> BTreeSet<Key> {
-        let keys = |(cid, coll): (&CollId, &super::state::Coll)| {
-            let cid = *cid;
-            coll.objects
-                .keys()
-                .map(move |oid| (cid, oid.clone()))
-                .collect::<Vec<_>>()
-        };
-        self.colls.iter().flat_map(keys).collect()
-    }
-
-    /// The next object's entries, `None` when all are written.
-    fn next_entries(&mut self) -> Option<(Key, Vec<Vec<u8>>)> {
-        let frozen = self.frozen.as_mut()?;
-        let key = frozen.todo.pop_first()?;
-        if let Some(entries) = frozen.captured.remove(&key) {
-            return Some((key, entries));
-        }
-        let onode = self.lookup(&key.0, &key.1).and_then(|slot| self.load(slot));
-        let entries = match onode.and_then(|o| Some((o.frozen.take()?, o))) {
-            Some((dirty, onode)) => entries_of(onode, &dirty),
-            // It was gone when the checkpoint began, whatever has come since.
-            None => vec![name_entry(DEAD, &key.0, &key.1)],
-        };
-        Some((key, entries))
     }
 }
 
@@ -222,8 +175,11 @@ async fn write(inner: &Inner, task: Task) -> io::Result<()> {
             let state = &mut inner.core.borrow_mut().state;
             let mut more = true;
             while more && writer.ready_len() < SLICE_LEN {
-                match state.next_entries() {
-                    Some((key, entries)) => writer.push(&key, &entries),
+                match state.next_frozen() {
+                    Some((key, Some(entries))) => writer.push(&key, &entries),
+                    Some((key, None)) => {
+                        writer.push(&key, &[name_entry(DEAD, &key.0, &key.1)]);
+                    }
                     None => more = false,
                 }
             }

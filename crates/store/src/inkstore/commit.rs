@@ -15,6 +15,9 @@ use super::log::{Batch, join_writes, seal, spill_record};
 use super::{Core, Inner, checkpoint as checkpoints};
 use crate::StoreError;
 
+/// Transactions after which a checkpoint begins: a mount replays not many more in a second.
+const REPLAY_MAX: u64 = 200_000;
+
 impl Inner {
     /// Runs until the store is closed or fails.
     pub(super) async fn commit_loop(self: Rc<Inner>) {
@@ -172,7 +175,8 @@ impl Core {
     /// Whether a checkpoint should begin with the next batch.
     fn wants_checkpoint(&self) -> bool {
         let asked = self.checkpoint_asked > self.checkpoints_begun;
-        !self.checkpointing && (asked || self.log.used() > self.log.len / 2)
+        let long = self.log.used() > self.log.len / 2 || self.unchecked > REPLAY_MAX;
+        !self.checkpointing && (asked || long)
     }
 
     /// Closes the batch that is being filled. If a checkpoint should begin, it begins here: the
@@ -180,8 +184,9 @@ impl Core {
     fn take_batch(&mut self) -> (Option<Batch>, u64, Option<checkpoints::Task>) {
         let mut seq = self.log.next_seq;
         let batch = (!self.pending.is_empty()).then(|| self.pending.take());
-        if batch.is_some() {
+        if let Some(batch) = &batch {
             self.log.next_seq += 1;
+            self.unchecked += u64::from(batch.transactions);
         } else {
             seq -= 1;
         }

@@ -10,6 +10,7 @@
 mod alloc;
 mod checkpoint;
 mod commit;
+mod counters;
 mod fold;
 mod format;
 mod fsck;
@@ -42,7 +43,8 @@ use self::format::{BLOCK_LEN, Extent, Superblock};
 use self::log::{Log, Pending};
 use self::state::State;
 use crate::memstore::omap_page;
-use crate::{CollId, Listing, ObjectStat, ObjectStore, OmapPage, Statfs, StoreError, Transaction};
+use crate::{CollId, Listing, ObjectStat, ObjectStore, OmapPage, Statfs, StoreCounter, StoreError};
+use crate::Transaction;
 
 pub use self::fsck::FsckReport;
 pub use self::recover::MkfsOptions;
@@ -79,6 +81,8 @@ struct Core {
     /// Blocks of payloads that the log refers to, with their batch.
     spilled: Vec<(u64, Vec<Extent>)>,
     checkpointing: bool,
+    /// Transactions since the last checkpoint began.
+    unchecked: u64,
     /// The last batch of the checkpoint under way, and where it ends once that is known.
     frozen_at: Option<(u64, Option<u64>)>,
     /// Checkpoints asked for and begun, to be compared.
@@ -378,6 +382,10 @@ impl ObjectStore for InkStore {
 
     fn statfs(&self) -> LocalFuture<Result<Statfs, StoreError>> {
         self.with(|core| Ok(core.statfs()))
+    }
+
+    fn counters(&self) -> Vec<StoreCounter> {
+        self.inner.counters()
     }
 
     /// Commits what waits and writes a checkpoint, so that the next mount has nothing to replay.

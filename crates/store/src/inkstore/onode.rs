@@ -132,8 +132,9 @@ pub(super) struct Onode {
     /// Generation and number under which the log knows the object.
     pub(super) handle: (u64, u32),
     pub(super) dirty: Dirty,
-    /// What a checkpoint in progress has yet to write, as it was when that began.
-    pub(super) frozen: Option<Box<Dirty>>,
+    /// State generation ([`super::state::State::generation`]) of the last change that mattered to a
+    /// checkpoint: not after a checkpoint's own means that `dirty` is as it was when that began.
+    pub(super) generation: u64,
 }
 
 impl Onode {
@@ -155,7 +156,7 @@ impl Onode {
                 fresh: true,
                 ..Dirty::default()
             },
-            frozen: None,
+            generation: 0,
         }
     }
 

@@ -18,7 +18,7 @@ use super::log::{Log, Pending};
 use super::onode::{BlockPtr, PatchSource};
 use super::read::read_blocks;
 use super::rec::{KeySlots, Rec, RecReader};
-use super::state::State;
+use super::state::{Slot, State};
 use super::write::omap_reference;
 use crate::object_store::OBJECT_LEN_MAX;
 use crate::{CollId, StoreError};
@@ -142,6 +142,7 @@ pub(super) async fn mount(device: &BlockDevice) -> Result<Core, StoreError> {
         manifest,
         spilled: replayed.spilled,
         checkpointing: false,
+        unchecked: replayed.transactions,
         frozen_at: None,
         checkpoint_asked: 0,
         checkpoints_begun: 0,
@@ -303,6 +304,7 @@ fn slices(extent: &Extent) -> impl Iterator<Item = Extent> + use<> {
 struct Replayed {
     next_seq: u64,
     next_pos: u64,
+    transactions: u64,
     spilled: Vec<(u64, Vec<Extent>)>,
 }
 
@@ -332,6 +334,7 @@ async fn replay(
     let mut out = Replayed {
         next_seq: superblock.replay_seq,
         next_pos: superblock.replay_pos,
+        transactions: 0,
         spilled: Vec::new(),
     };
     let mut found = scan.batch(out.next_pos, out.next_seq).await?;
@@ -352,6 +355,7 @@ async fn replay(
         if !batch.spilled.is_empty() {
             out.spilled.push((out.next_seq, batch.spilled));
         }
+        out.transactions += u64::from(batch.header.transactions);
         out.next_seq += 1;
         out.next_pos = batch.end;
         found = next;
@@ -511,6 +515,8 @@ struct Replay {
     /// By handle.
     names: Vec<(CollId, GhObject)>,
     slots: Vec<KeySlots>,
+    /// Where the object was found last, and its uid.
+    places: Vec<(Slot, u64)>,
 }
 
 impl Replay {
@@ -547,6 +553,7 @@ impl Replay {
             Rec::Open(cid, oid) => {
                 self.names.push((cid, oid));
                 self.slots.push(KeySlots::default());
+                self.places.push((0, 0));
                 *selected = Some(self.names.len() - 1);
                 return Ok(());
             }
@@ -607,8 +614,13 @@ impl Replay {
             }
             _ => {}
         }
-        let slot = state.lookup(cid, oid).ok_or(Malformed)?;
-        let (onode, space) = state.change(slot).ok_or(Malformed)?;
+        // An onode with that uid is still the same object under the same name.
+        let place = &mut self.places[handle];
+        if state.onode(place.0).is_none_or(|o| o.uid != place.1) {
+            let slot = state.lookup(cid, oid).ok_or(Malformed)?;
+            *place = (slot, state.onode(slot).map_or(0, |o| o.uid));
+        }
+        let (onode, space) = state.change(place.0).ok_or(Malformed)?;
         let slots = &mut self.slots[handle];
         match rec {
             Rec::Write { first, ptrs, size } => {

@@ -2,6 +2,7 @@
 //! is submitted and when it is replayed from the log, so both end in the same state.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::rc::Rc;
 
 use types::hobject::GhObject;
@@ -24,12 +25,37 @@ pub(super) struct Coll {
 }
 
 /// A checkpoint being written: the state as it was when it began.
+///
+/// Nothing is copied when it begins. An onode of an older generation than the present is as it
+/// was; before it changes, what the checkpoint needs of it goes to `captured`.
 #[derive(Debug, Default)]
 pub(super) struct Frozen {
-    /// Objects not yet written, in order.
+    /// Holds every object, not only those changed since the checkpoint before.
+    pub(super) base: bool,
+    /// The state's generation when it began.
+    pub(super) generation: u64,
+    /// Of a base: the last object written.
+    pub(super) position: Option<Key>,
+    /// Of others: objects not yet written, in order.
     pub(super) todo: BTreeSet<Key>,
     /// Entries of objects changed since, as they were.
     pub(super) captured: BTreeMap<Key, Vec<Vec<u8>>>,
+}
+
+impl Frozen {
+    /// What the checkpoint needs of an onode that is as it was, and which is clean afterwards;
+    /// `None` if it needs nothing.
+    fn capture(&mut self, key: &Key, onode: &mut Onode) -> Option<Vec<Vec<u8>>> {
+        if onode.generation > self.generation || !(self.base || self.todo.contains(key)) {
+            return None;
+        }
+        onode.generation = self.generation + 1;
+        let mut dirty = std::mem::take(&mut onode.dirty);
+        if self.base {
+            dirty = Dirty { fresh: true, ..Dirty::default() };
+        }
+        Some(super::checkpoint::entries_of(onode, &dirty))
+    }
 }
 
 #[derive(Debug, Default)]
@@ -42,6 +68,8 @@ pub(super) struct State {
     /// Objects changed or removed since the last checkpoint began.
     pub(super) dirty: BTreeSet<Key>,
     pub(super) frozen: Option<Frozen>,
+    /// Grows when a checkpoint begins.
+    pub(super) generation: u64,
     /// Handles given out before this generation began mean nothing any more.
     pub(super) handle_generation: u64,
     pub(super) next_handle: u32,
@@ -86,12 +114,14 @@ impl State {
     /// The onode to be changed, with the sums: saves what a checkpoint still needs of it first.
     pub(super) fn change(&mut self, slot: Slot) -> Option<(&mut Onode, &mut Space)> {
         let onode = self.onodes.get_mut(slot as usize)?.as_deref_mut()?;
-        if let Some(dirty) = onode.frozen.take() {
+        if let Some(frozen) = &mut self.frozen
+            && onode.generation <= frozen.generation
+        {
             let key = (onode.cid, onode.oid.clone());
-            if let Some(frozen) = &mut self.frozen {
-                let entries = super::checkpoint::entries_of(onode, &dirty);
+            if let Some(entries) = frozen.capture(&key, onode) {
                 frozen.captured.insert(key, entries);
             }
+            onode.generation = self.generation;
         }
         if !onode.dirty.head {
             // Any change marks the object; which parts changed, the onode knows.
@@ -116,7 +146,8 @@ impl State {
         }
         let oid = Rc::new(oid.clone());
         self.next_uid += 1;
-        let onode = Box::new(Onode::new(*cid, oid.clone(), self.next_uid));
+        let mut onode = Box::new(Onode::new(*cid, oid.clone(), self.next_uid));
+        onode.generation = self.generation;
         let slot = match self.vacant.pop() {
             Some(slot) => {
                 self.onodes[slot as usize] = Some(onode);
@@ -212,7 +243,7 @@ impl State {
         {
             (onode.cid, onode.oid, onode.uid) = (place.cid, place.oid.clone(), place.uid);
             onode.dirty.fresh = true;
-            onode.frozen = None;
+            onode.generation = self.generation;
             *place = onode;
         } else {
             onode.release(&mut self.space);
@@ -271,6 +302,83 @@ impl State {
     pub(super) fn drop_handles(&mut self) {
         self.handle_generation += 1;
         self.next_handle = 0;
+    }
+
+    /// Freezes the state for a checkpoint.
+    pub(super) fn freeze(&mut self, base: bool) {
+        let todo = std::mem::take(&mut self.dirty);
+        let frozen = Frozen {
+            base,
+            generation: self.generation,
+            todo: if base { BTreeSet::new() } else { todo },
+            ..Frozen::default()
+        };
+        self.frozen = Some(frozen);
+        self.generation += 1;
+    }
+
+    /// The next object of the frozen state and its entries; `None` for the entries if the object
+    /// was gone. `None` when all have been given.
+    pub(super) fn next_frozen(&mut self) -> Option<(Key, Option<Vec<Vec<u8>>>)> {
+        let mut frozen = self.frozen.take()?;
+        let next = match frozen.base {
+            true => self.next_of_base(&mut frozen),
+            false => self.next_of_changed(&mut frozen),
+        };
+        self.frozen = Some(frozen);
+        next
+    }
+
+    fn next_of_changed(&mut self, frozen: &mut Frozen) -> Option<(Key, Option<Vec<Vec<u8>>>)> {
+        let key = frozen.todo.first()?.clone();
+        let mut entries = frozen.captured.remove(&key);
+        if entries.is_none()
+            && let Some(slot) = self.lookup(&key.0, &key.1)
+            && let Some(onode) = self.load(slot)
+        {
+            // Of a later generation: the object there at the time was gone, this is another.
+            entries = frozen.capture(&key, onode);
+        }
+        frozen.todo.remove(&key);
+        Some((key, entries))
+    }
+
+    fn next_of_base(&mut self, frozen: &mut Frozen) -> Option<(Key, Option<Vec<Vec<u8>>>)> {
+        loop {
+            let live = self.key_after(frozen.position.as_ref());
+            let captured = frozen.captured.first_key_value().map(|(key, _)| key);
+            let captured_first = match (&live, captured) {
+                (_, None) => false,
+                (None, Some(_)) => true,
+                (Some((live, _)), Some(captured)) => captured <= live,
+            };
+            if captured_first {
+                let (key, entries) = frozen.captured.pop_first()?;
+                return Some((key, Some(entries)));
+            }
+            let (key, slot) = live?;
+            frozen.position = Some(key.clone());
+            if let Some(onode) = self.load(slot)
+                && let Some(entries) = frozen.capture(&key, onode)
+            {
+                return Some((key, Some(entries)));
+            }
+        }
+    }
+
+    /// The first object behind a name, or of all.
+    fn key_after(&self, position: Option<&Key>) -> Option<(Key, Slot)> {
+        let from = position.map_or(Bound::Unbounded, |(cid, _)| Bound::Included(*cid));
+        for (cid, coll) in self.colls.range((from, Bound::Unbounded)) {
+            let after = match position {
+                Some((at, oid)) if at == cid => Bound::Excluded(oid.clone()),
+                _ => Bound::Unbounded,
+            };
+            if let Some((oid, &slot)) = coll.objects.range((after, Bound::Unbounded)).next() {
+                return Some(((*cid, oid.clone()), slot));
+            }
+        }
+        None
     }
 
     /// All that is there is in the checkpoint.
