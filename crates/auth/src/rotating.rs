@@ -66,10 +66,10 @@ impl RotatingSecrets {
             keys.next();
         }
         let (mut id, mut key) = keys.next()?;
-        if key.expiration < now {
-            if let Some(next) = keys.next() {
-                (id, key) = next;
-            }
+        if key.expiration < now
+            && let Some(next) = keys.next()
+        {
+            (id, key) = next;
         }
         Some((*id, key))
     }

@@ -7,7 +7,8 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use env::{Env, Listener};
+use env::Env;
+use env::sync::Notify;
 use types::addr::{AddrVec, EntityAddr};
 use types::entity::EntityName;
 
@@ -70,7 +71,8 @@ pub(crate) struct Shared {
     next_id: Cell<u64>,
     global_seq: Cell<u64>,
     pub(crate) stopped: Cell<bool>,
-    listeners: RefCell<Vec<Rc<dyn Listener>>>,
+    /// Tells the tasks that accept to end, with their listeners.
+    pub(crate) stop: Rc<Notify>,
 }
 
 /// A name on the network, with connections to peers. Clones are the same messenger.
@@ -100,7 +102,7 @@ impl Messenger {
             next_id: Cell::new(1),
             global_seq: Cell::new(0),
             stopped: Cell::new(false),
-            listeners: RefCell::default(),
+            stop: Rc::default(),
         }));
         driver::spawn_idle_check(&messenger);
         messenger
@@ -148,7 +150,6 @@ impl Messenger {
         let bound = EntityAddr::msgr2(listener.local_addr().unwrap_or(addr), self.0.config.nonce);
         let addrs = self.addrs().iter().copied().chain([bound]).collect();
         self.set_addrs(addrs);
-        self.0.listeners.borrow_mut().push(listener.clone());
         driver::spawn_acceptor(self, listener);
         Ok(bound)
     }
@@ -250,7 +251,7 @@ impl Messenger {
     /// Ends all sessions and stops listening.
     pub fn shutdown(&self) {
         self.0.stopped.set(true);
-        self.0.listeners.borrow_mut().clear();
+        self.0.stop.notify_all();
         self.mark_down_all();
         self.0.auth_client.take();
         self.0.auth_server.take();

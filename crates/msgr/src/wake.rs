@@ -14,10 +14,11 @@ pub(crate) struct Wake {
 impl Wake {
     /// Sets the flag and wakes the sleeper.
     pub(crate) fn wake(&self) {
-        if !self.set.replace(true) {
-            if let Some(waker) = self.waker.borrow_mut().take() {
-                waker.wake();
-            }
+        if self.set.replace(true) {
+            return;
+        }
+        if let Some(waker) = self.waker.borrow_mut().take() {
+            waker.wake();
         }
     }
 

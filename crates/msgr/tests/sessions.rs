@@ -337,3 +337,17 @@ fn clients_kind_is_kept() {
         client.shutdown();
     });
 }
+
+#[test]
+fn shutting_down_frees_the_port() {
+    run(|env| async move {
+        let (first, _) = node(&env, EntityName::osd(0), osd_policies(), None);
+        let addr = first.bind(localhost()).unwrap().sock.unwrap();
+        first.shutdown();
+        env.sleep(Duration::from_millis(20)).await;
+        assert!(env.connect(addr).await.is_err());
+        let (second, _) = node(&env, EntityName::osd(0), osd_policies(), None);
+        assert_eq!(second.bind(addr).unwrap().sock, Some(addr));
+        second.shutdown();
+    });
+}

@@ -1,8 +1,11 @@
 //! Accepting: the handshake's server side, and what its ident does to the table of sessions.
 
 use core::fmt;
+use std::future::poll_fn;
 use std::io;
+use std::pin::pin;
 use std::rc::{Rc, Weak};
+use std::task::Poll;
 use std::time::Duration;
 
 use auth::AuthCapsInfo;
@@ -21,10 +24,23 @@ use crate::messenger::Shared;
 use crate::policy::Policy;
 use crate::resolve::{Existing, OnIdent, OnReconnect};
 
-/// Takes connections as long as the messenger lives.
+/// Takes connections as long as the messenger lives and was not shut down.
 pub(super) async fn run(messenger: Weak<Shared>, listener: Rc<dyn Listener>) {
     loop {
-        let accepted = listener.accept().await;
+        let current = messenger.upgrade().filter(|shared| !shared.stopped.get());
+        let Some(stop) = current.map(|shared| shared.stop.clone()) else {
+            return;
+        };
+        let mut accept = listener.accept();
+        let mut stopped = pin!(stop.notified());
+        let accepted = poll_fn(|cx| match accept.as_mut().poll(cx) {
+            Poll::Ready(accepted) => Poll::Ready(Some(accepted)),
+            Poll::Pending => stopped.as_mut().poll(cx).map(|()| None),
+        })
+        .await;
+        let Some(accepted) = accepted else {
+            return;
+        };
         let Some(shared) = messenger.upgrade() else {
             return;
         };

@@ -122,6 +122,9 @@ pub(super) async fn run(con: Connection) {
 async fn attempt(con: &Connection, generation: u64) -> Result<Carrier, Failed> {
     let inner = &con.0;
     let messenger = inner.messenger.upgrade().ok_or(Failed::Gone)?;
+    if messenger.stopped.get() {
+        return Err(Failed::Gone);
+    }
     let target = inner.peer.borrow().socket_addr;
     let sock = target
         .sock
