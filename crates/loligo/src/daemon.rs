@@ -15,7 +15,8 @@ use env::OpenBlock;
 use store::inkstore::{self, InkStore};
 use store::memstore::MemStore;
 use store::ObjectStore;
-use maps::{MonFeatures, MonInfo, MonMap};
+use maps::monmap::MonFeatures;
+use maps::{MonInfo, MonMap};
 use types::{Errno, UTime, Uuid};
 
 use crate::admin_socket::{self, Handler};
@@ -318,7 +319,7 @@ async fn mkfs_osd_with(env: &Env, config: &Config, osd_fsid: Uuid) -> Result<(),
     let path = block_path(config);
     let size = config.uint("bluestore_block_size");
     let device = open_device(env, &path, Some(size))?;
-    InkStore::mkfs(&device, inkstore::MkfsOptions { fsid: *osd_fsid.as_bytes() })
+    InkStore::mkfs(&device, inkstore::MkfsOptions { uuid: osd_fsid.0, log_len: None })
         .await
         .map_err(|e| Failure::new(format!("cannot make {}: {e}", path.display())))?;
     let store = mount(env, device, &path).await?;
