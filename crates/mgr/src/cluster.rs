@@ -74,7 +74,6 @@ impl Cluster {
     /// out are forgotten; those whose primary is down are stale.
     pub(crate) fn on_osdmap(&mut self, map: &OsdMap, now: UTime) {
         let pending = &mut self.pending;
-        pending.osdmap_epoch = map.epoch;
         let gone = |pgid: &PgId| !map.pg_exists(*pgid);
         pending.pg_stat_updates.retain(|pgid, _| !gone(pgid));
         pending.pg_remove.extend(self.pg_map.pg_stat.keys().filter(|pgid| gone(pgid)));

@@ -51,6 +51,14 @@ pub(super) fn dump_osds<'a>(
     f.array(name, |f| osds.into_iter().for_each(|osd| f.dump_int("osd", *osd)));
 }
 
+/// An argument that the tools send as a number or as text.
+pub(super) fn word(map: &CommandMap, key: &str) -> String {
+    match map.opt_int(key) {
+        Ok(Some(number)) => number.to_string(),
+        _ => map.opt_string(key).ok().flatten().unwrap_or_default(),
+    }
+}
+
 /// `osd.3` or `3`.
 pub(super) fn parse_osd_id(text: &str) -> Option<OsdId> {
     let digits = text.strip_prefix("osd.").unwrap_or(text);

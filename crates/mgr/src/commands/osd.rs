@@ -10,7 +10,7 @@ use maps::pgmap::PgMap;
 use types::osd::pg_state;
 use types::{OsdId, PgId};
 
-use super::form::{dump_osds, osd_set, parse_osd_id};
+use super::form::{dump_osds, osd_set, parse_osd_id, word};
 use super::{EAGAIN, EBUSY, EINVAL, ENOENT, EPERM};
 use crate::daemon::Mgr;
 
@@ -313,7 +313,7 @@ pub(super) fn safe_to_destroy(mgr: &Mgr, map: &CommandMap) -> CommandReply {
 
 /// `osd destroy`, `osd purge`: checks, then has the monitors do it.
 pub(super) async fn destroy(mgr: &Mgr, map: &CommandMap) -> CommandReply {
-    let word = map.string("id").unwrap_or_default();
+    let word = word(map, "id");
     let Some(osd) = parse_osd_id(&word) else {
         return CommandReply::error(EINVAL, format!("osd id '{word}' is not a valid id"));
     };

@@ -10,7 +10,7 @@ use maps::pgmap::{OMAP_NOTE, PgMap, Stuck};
 use types::osd::{PgStat, pg_state};
 use types::{OsdId, PgId, UTime};
 
-use super::form::{parse_osd_id, pg_info, pg_info_as, with_line_break};
+use super::form::{parse_osd_id, pg_info, pg_info_as, with_line_break, word};
 use super::{EAGAIN, EINVAL, ENOENT};
 use crate::daemon::Mgr;
 use crate::text::timespan;
@@ -157,7 +157,7 @@ fn ls(mgr: &Mgr, pgs: &PgMap, map: &CommandMap) -> Result<CommandReply, CommandR
     }
     let mut osd = None;
     if map.prefix() == "pg ls-by-osd" || map.prefix() == "pg ls-by-primary" {
-        let text = map.string("osd").map_err(bad)?;
+        let text = word(map, "osd");
         let id = parse_osd_id(&text)
             .ok_or_else(|| bad(format!("osd id '{text}' is not a valid id")))?;
         osd = Some(id);

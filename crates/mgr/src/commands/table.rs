@@ -10,7 +10,7 @@ pub(crate) const TABLE: &[[&str; 4]] = &[
     ["crash ls-new", "list crashes that nobody has looked at", "mgr", "r"],
     ["crash stat", "count crashes", "mgr", "r"],
     [
-        "iostat name=width,type=CephInt,req=false name=print_header,type=CephBool",
+        "iostat name=width,type=CephInt,req=false name=print_header,type=CephBool,req=false",
         "show what clients do now",
         "mgr",
         "r",
@@ -153,13 +153,13 @@ pub(crate) const TABLE: &[[&str; 4]] = &[
         "rw",
     ],
     [
-        "osd destroy name=id,type=CephOsdName name=force,type=CephBool name=yes_i_really_mean_it,type=CephBool",
+        "osd destroy name=id,type=CephOsdName name=force,type=CephBool,req=false name=yes_i_really_mean_it,type=CephBool,req=false",
         "mark an OSD's store as gone for good, keeping its id",
         "osd",
         "rw",
     ],
     [
-        "osd purge name=id,type=CephOsdName name=force,type=CephBool name=yes_i_really_mean_it,type=CephBool",
+        "osd purge name=id,type=CephOsdName name=force,type=CephBool,req=false name=yes_i_really_mean_it,type=CephBool,req=false",
         "remove an OSD from all maps",
         "osd",
         "rw",
