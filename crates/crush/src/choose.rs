@@ -63,7 +63,8 @@ fn tree(bucket: &Bucket, nodes: &[u32], x: u32, r: u32) -> i32 {
     let mut node = nodes.len() >> 1;
     // Leaves are the odd nodes; an inner node's height is the number of its trailing zeros.
     while node != 0 && node & 1 == 0 {
-        let draw = u64::from(hash4(x, node as u32, r, bucket.id as u32)) * weight(node) >> 32;
+        let hash = u64::from(hash4(x, node as u32, r, bucket.id as u32));
+        let draw = (hash * weight(node)) >> 32;
         let half = 1 << (node.trailing_zeros() - 1);
         let left = node - half;
         node = if draw < weight(left) {

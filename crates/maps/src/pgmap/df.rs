@@ -33,7 +33,7 @@ impl OsdMap {
             profile.get(key)?.parse::<u32>().ok()
         };
         match (number("k"), number("m")) {
-            (Some(k), Some(m)) if k > 0 => (k + m) as f32 / k as f32,
+            (Some(k), Some(m)) if k > 0 => k.saturating_add(m) as f32 / k as f32,
             _ => 0.0,
         }
     }
@@ -92,7 +92,7 @@ impl PgMapDigest {
             true => (store.omap_allocated as u64, by_rate(store.omap_allocated)),
             false => (omap, omap),
         };
-        let bytes = (used_data + used_omap) as f32;
+        let bytes = used_data.wrapping_add(used_omap) as f32;
         let share = match avail {
             0 if bytes == 0.0 => 0.0,
             0 => 1.0,
@@ -101,7 +101,7 @@ impl PgMapDigest {
         PoolSpace {
             stored_data,
             stored_omap,
-            stored_raw: (stored_data + stored_omap) as f32 * rate,
+            stored_raw: stored_data.wrapping_add(stored_omap) as f32 * rate,
             used_data,
             used_omap,
             share,
@@ -201,13 +201,13 @@ fn dump_pool_space(
     verbose: bool,
 ) {
     let sum = &stat.stats.sum;
-    f.dump_int("stored", (s.stored_data + s.stored_omap) as i64);
+    f.dump_int("stored", s.stored_data.wrapping_add(s.stored_omap) as i64);
     if verbose {
         f.dump_int("stored_data", s.stored_data as i64);
         f.dump_int("stored_omap", s.stored_omap as i64);
     }
     f.dump_int("objects", sum.num_objects);
-    let bytes = s.used_data + s.used_omap;
+    let bytes = s.used_data.wrapping_add(s.used_omap);
     f.dump_int("kb_used", bytes.div_ceil(1024) as i64);
     f.dump_int("bytes_used", bytes as i64);
     if verbose {
@@ -273,12 +273,12 @@ fn pool_table(verbose: bool) -> TextTable {
 
 fn pool_cells(pool: &PgPool, stat: &PoolStat, s: &PoolSpace, verbose: bool) -> Vec<String> {
     let sum = &stat.stats.sum;
-    let mut cells = vec![format_bytes(s.stored_data + s.stored_omap)];
+    let mut cells = vec![format_bytes(s.stored_data.wrapping_add(s.stored_omap))];
     if verbose {
         cells.extend([format_bytes(s.stored_data), format_bytes(s.stored_omap)]);
     }
     cells.push(format_si(sum.num_objects as u64));
-    cells.push(format_bytes(s.used_data + s.used_omap));
+    cells.push(format_bytes(s.used_data.wrapping_add(s.used_omap)));
     if verbose {
         cells.extend([format_bytes(s.used_data), format_bytes(s.used_omap)]);
     }
