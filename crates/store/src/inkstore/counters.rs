@@ -15,7 +15,13 @@ impl Inner {
         };
         let mut counters: Vec<StoreCounter> = WriteCause::ALL
             .into_iter()
-            .map(|cause| number(&format!("written_{}", cause.name()), true, ledger.written(cause)))
+            .map(|cause| {
+                number(
+                    &format!("written_{}", cause.name()),
+                    true,
+                    ledger.written(cause),
+                )
+            })
             .collect();
         counters.extend([
             number("written", true, ledger.written_total()),

@@ -1,21 +1,29 @@
 //! Folding: a block with many patches over it is written anew, whole, in the background.
+//!
+//! The blocks underneath are read without holding anything up; the patches are taken as they are
+//! when that is done, so a block that is written all the time is folded all the same.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
 
 use super::format::BLOCK_LEN;
+use super::onode::{BlockPtr, Onode, PatchSource};
 use super::read::{ReadGuard, Source, gather};
+use super::state::Slot;
 use super::{Core, Inner};
 
-/// A block to fold, as it was when the read of its contents began.
+/// A block to fold, and where what it consists of can be read.
 struct Fold {
-    slot: super::state::Slot,
+    slot: Slot,
     uid: u64,
-    data_version: u64,
     block: u64,
-    sources: Vec<Source>,
+    sources: Vec<(BlockPtr, Vec<Source>)>,
 }
+
+/// Contents of blocks, by place and checksum.
+type Contents = BTreeMap<(u32, u32), Bytes>;
 
 impl Inner {
     /// Runs until the store is closed or fails.
@@ -39,76 +47,104 @@ impl Inner {
                 }
                 core.next_fold()
             };
-            let Some(fold) = fold else { continue };
-            let guard = ReadGuard::begin(self);
-            let Fold {
+            let Some(Fold {
                 slot,
                 uid,
-                data_version,
                 block,
                 sources,
-            } = fold;
-            let data = gather(&self.device, sources).await;
+            }) = fold
+            else {
+                continue;
+            };
+            let guard = ReadGuard::begin(self);
+            let mut contents = Contents::new();
+            for (ptr, sources) in sources {
+                // Unreadable: the patches stay, and so does the error for who reads the block.
+                if let Ok(data) = gather(&self.device, sources).await {
+                    contents.insert((ptr.block, ptr.crc), data.to_contiguous());
+                }
+            }
+            let folded = self
+                .core
+                .borrow_mut()
+                .finish_fold(slot, uid, block, &contents);
             drop(guard);
-            // Unreadable: the patches stay, and so does the error for who reads the block.
-            let Ok(data) = data else { continue };
-            let mut contents = data.to_contiguous().to_vec();
-            contents.resize(BLOCK_LEN as usize, 0);
-            let mut core = self.core.borrow_mut();
-            if core.finish_fold(slot, uid, data_version, block, contents.into()) {
-                drop(core);
+            if folded {
                 self.work.notify_all();
             }
         }
     }
 }
 
+/// The pieces of one block of an object.
+fn pieces(onode: &Onode, block: u64) -> Vec<(u64, super::onode::Patch)> {
+    let start = block * BLOCK_LEN;
+    onode.pieces(start, BLOCK_LEN.min(onode.size.saturating_sub(start)))
+}
+
 impl Core {
     fn next_fold(&mut self) -> Option<Fold> {
-        let (cid, oid, uid, block) = self.to_fold.pop_front()?;
+        let ((uid, block), (cid, oid)) = self.to_fold.pop_first()?;
         let slot = self.state.lookup(&cid, &oid)?;
         let onode = self.state.onode(slot).filter(|o| o.uid == uid)?;
         if onode.patch_cost(block) == 0 {
             return None;
         }
-        let start = block * BLOCK_LEN;
-        let len = BLOCK_LEN.min(onode.size.saturating_sub(start));
-        let sources = self.sources(onode, start, len);
+        let mut sources: Vec<(BlockPtr, Vec<Source>)> = Vec::new();
+        for (_, piece) in pieces(onode, block) {
+            let PatchSource::Block { ptr, .. } = piece.source else {
+                continue;
+            };
+            if sources.iter().all(|(have, _)| *have != ptr) {
+                let mut whole = Vec::new();
+                self.push_block(&mut whole, ptr, 0, BLOCK_LEN as usize);
+                sources.push((ptr, whole));
+            }
+        }
         Some(Fold {
             slot,
             uid,
-            data_version: onode.data_version,
             block,
             sources,
         })
     }
 
-    /// Puts the folded block in place, if the object's data has not changed since. True if there
-    /// is something to commit.
-    fn finish_fold(
-        &mut self,
-        slot: super::state::Slot,
-        uid: u64,
-        data_version: u64,
-        block: u64,
-        contents: Bytes,
-    ) -> bool {
+    /// Writes the block as it is now, if all it consists of has been read. True if there is
+    /// something to commit.
+    fn finish_fold(&mut self, slot: Slot, uid: u64, block: u64, contents: &Contents) -> bool {
         let Some(onode) = self.state.onode(slot).filter(|o| o.uid == uid) else {
             return false;
         };
-        if onode.data_version != data_version {
-            self.to_fold
-                .push_back((onode.cid, onode.oid.clone(), uid, block));
+        if onode.patch_cost(block) == 0 {
             return false;
         }
-        if self.failed.is_some() || self.closing || self.alloc.free() < 8 {
+        let mut whole = Vec::with_capacity(BLOCK_LEN as usize);
+        for (_, piece) in pieces(onode, block) {
+            let len = piece.len as usize;
+            match piece.source {
+                PatchSource::Bytes(bytes) => whole.extend_from_slice(&bytes),
+                PatchSource::Zeros => whole.resize(whole.len() + len, 0),
+                PatchSource::Block { ptr, skip } => {
+                    // Rewritten meanwhile, or unreadable: the next patch asks again.
+                    let Some(bytes) = contents.get(&(ptr.block, ptr.crc)) else {
+                        return false;
+                    };
+                    whole.extend_from_slice(&bytes[skip as usize..skip as usize + len]);
+                }
+            }
+        }
+        whole.resize(BLOCK_LEN as usize, 0);
+        if self.failed.is_some() || self.closing || self.alloc.free() < FREE_MIN {
             return false;
         }
         self.select(slot);
-        self.write_whole(slot, &[(block, contents)], 0);
+        self.write_whole(slot, &[(block, whole.into())], 0);
         self.pending.transactions += 1;
         let freed = std::mem::take(&mut self.state.space.freed);
         self.pending.freed.extend(freed);
         true
     }
 }
+
+/// Blocks that folding leaves for others.
+const FREE_MIN: u32 = 8;

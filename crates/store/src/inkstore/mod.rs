@@ -42,9 +42,9 @@ use self::checkpoint::Manifest;
 use self::format::{BLOCK_LEN, Extent, Superblock};
 use self::log::{Log, Pending};
 use self::state::State;
+use crate::Transaction;
 use crate::memstore::omap_page;
 use crate::{CollId, Listing, ObjectStat, ObjectStore, OmapPage, Statfs, StoreCounter, StoreError};
-use crate::Transaction;
 
 pub use self::fsck::FsckReport;
 pub use self::recover::MkfsOptions;
@@ -93,9 +93,9 @@ struct Core {
     readers: BTreeSet<u64>,
     next_reader: u64,
     quarantine: VecDeque<(u64, Vec<u32>)>,
-    /// Blocks whose patches should be merged into them: object, its uid, block. Each is queued by
-    /// a patch and taken by the folding task.
-    to_fold: VecDeque<(CollId, Rc<GhObject>, u64, u64)>,
+    /// Blocks whose patches should be merged into them, by uid of the object and block. Bound: one
+    /// entry a patched block.
+    to_fold: BTreeMap<(u64, u64), (CollId, Rc<GhObject>)>,
     failed: Option<StoreError>,
     closing: bool,
     committing: bool,
@@ -399,10 +399,7 @@ impl ObjectStore for InkStore {
             inner.folding.notify_all();
             // Afterwards no task holds the device any more.
             let busy = |core: &Core| core.committing || core.folding;
-            inner
-                .progress
-                .until(|| !busy(&inner.core.borrow()))
-                .await;
+            inner.progress.until(|| !busy(&inner.core.borrow())).await;
             result
         })
     }

@@ -119,8 +119,6 @@ pub(super) struct Onode {
     pub(super) oid: Rc<GhObject>,
     /// Never used twice in a run of the process.
     pub(super) uid: u64,
-    /// Grows with every change of data; a background rewrite checks that it has not.
-    pub(super) data_version: u64,
     pub(super) size: u64,
     chunks: BTreeMap<u32, Box<Chunk>>,
     patches: BTreeMap<u64, Patch>,
@@ -143,7 +141,6 @@ impl Onode {
             cid,
             oid,
             uid,
-            data_version: 0,
             size: 0,
             chunks: BTreeMap::new(),
             patches: BTreeMap::new(),
@@ -226,7 +223,6 @@ impl Onode {
             self.set_ptr(block, ptr, space);
             space.add_new(ptr.block);
         }
-        self.data_version += 1;
     }
 
     pub(super) fn grow_to(&mut self, size: u64) {
@@ -240,7 +236,6 @@ impl Onode {
     pub(super) fn patch(&mut self, offset: u64, source: PatchSource, len: u32, space: &mut Space) {
         self.drop_patches(offset..offset + u64::from(len), space);
         self.insert_patch(offset, Patch { len, source }, space);
-        self.data_version += 1;
     }
 
     fn insert_patch(&mut self, offset: u64, patch: Patch, space: &mut Space) {
@@ -329,7 +324,6 @@ impl Onode {
                 );
             }
         }
-        self.data_version += 1;
     }
 
     pub(super) fn truncate(&mut self, size: u64, space: &mut Space) {
@@ -341,7 +335,6 @@ impl Onode {
             self.size = size;
             self.dirty.head = true;
         }
-        self.data_version += 1;
     }
 
     /// Becomes a copy of another object's data, xattrs and omap. What it had is gone before.
@@ -457,7 +450,6 @@ impl Onode {
             }
         }
         held.iter().for_each(|&block| space.drop_ref(block));
-        self.data_version += 1;
     }
 
     pub(super) fn set_attr(&mut self, name: &BStr, value: Bytes, space: &mut Space) {

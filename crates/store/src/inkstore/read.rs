@@ -70,7 +70,7 @@ impl Core {
         out
     }
 
-    fn push_block(&self, out: &mut Vec<Source>, ptr: BlockPtr, skip: u32, len: usize) {
+    pub(super) fn push_block(&self, out: &mut Vec<Source>, ptr: BlockPtr, skip: u32, len: usize) {
         if let Some((&first, bytes)) = self.inflight.range(..=ptr.block).next_back() {
             let at = (ptr.block - first) as usize * BLOCK_LEN as usize;
             if at < bytes.len() {

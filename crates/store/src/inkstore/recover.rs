@@ -150,7 +150,7 @@ pub(super) async fn mount(device: &BlockDevice) -> Result<Core, StoreError> {
         readers: BTreeSet::new(),
         next_reader: 1,
         quarantine: VecDeque::new(),
-        to_fold: VecDeque::new(),
+        to_fold: BTreeMap::new(),
         failed: None,
         closing: false,
         committing: true,

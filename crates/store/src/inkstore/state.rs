@@ -52,7 +52,10 @@ impl Frozen {
         onode.generation = self.generation + 1;
         let mut dirty = std::mem::take(&mut onode.dirty);
         if self.base {
-            dirty = Dirty { fresh: true, ..Dirty::default() };
+            dirty = Dirty {
+                fresh: true,
+                ..Dirty::default()
+            };
         }
         Some(super::checkpoint::entries_of(onode, &dirty))
     }

@@ -91,7 +91,8 @@ impl Core {
         }
         // Blocks must be there at once: those of overwritten data come back only when durable.
         let kept = self.reserve_blocks() - self.overwrite_blocks();
-        if u64::from(self.alloc.free()) < blocks + self.spill_blocks(metadata) + kept && blocks > 0 {
+        if u64::from(self.alloc.free()) < blocks + self.spill_blocks(metadata) + kept && blocks > 0
+        {
             return Err(StoreError::NoSpace);
         }
         let used = self.state.space.blocks + self.metadata_blocks();
@@ -100,16 +101,26 @@ impl Core {
         if blocks == 0 && metadata <= SMALL_METADATA {
             // What comes with a removal (a pg log entry) must fit when nothing else does.
             let fits = used + metadata_blocks + self.reserve_blocks() / 2 <= total;
-            return if fits { Ok(()) } else { Err(StoreError::NoSpace) };
+            return if fits {
+                Ok(())
+            } else {
+                Err(StoreError::NoSpace)
+            };
         }
-        let limit = total.saturating_sub(self.reserve_blocks()).saturating_sub(metadata_blocks);
+        let limit = total
+            .saturating_sub(self.reserve_blocks())
+            .saturating_sub(metadata_blocks);
         if used + blocks <= limit {
             return Ok(());
         }
         // Near the end: what is overwritten counts.
         let replaced = replaced_blocks(t, &self.state);
         let fits = used + blocks.saturating_sub(replaced) <= limit;
-        if fits { Ok(()) } else { Err(StoreError::NoSpace) }
+        if fits {
+            Ok(())
+        } else {
+            Err(StoreError::NoSpace)
+        }
     }
 
     /// Blocks a batch may need for a long payload.
@@ -548,13 +559,13 @@ impl Core {
         let block = offset / BLOCK_LEN;
         if onode.patch_cost(block) >= INLINE_MAX {
             self.to_fold
-                .push_back((onode.cid, onode.oid.clone(), onode.uid, block));
+                .insert((onode.uid, block), (onode.cid, onode.oid.clone()));
         } else if onode.patch_bytes > PATCHES_MAX
             && let Some((&at, _)) = onode.patches().first_key_value()
         {
             let block = at / BLOCK_LEN;
             self.to_fold
-                .push_back((onode.cid, onode.oid.clone(), onode.uid, block));
+                .insert((onode.uid, block), (onode.cid, onode.oid.clone()));
         }
     }
 
@@ -571,7 +582,7 @@ impl Core {
             let block = at / BLOCK_LEN;
             if block != last {
                 self.to_fold
-                    .push_back((*cid, onode.oid.clone(), onode.uid, block));
+                    .insert((onode.uid, block), (*cid, onode.oid.clone()));
                 last = block;
             }
         }

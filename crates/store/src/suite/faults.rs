@@ -87,7 +87,10 @@ fn bit_rot_is_an_error_never_wrong_data() {
                 }
             }
         }
-        assert!(read_errors > 0 && refused > 0 && harmless > 0 && dropped < 20, "{dropped}");
+        assert!(
+            read_errors > 0 && refused > 0 && harmless > 0 && dropped < 20,
+            "{dropped}"
+        );
     });
 }
 
