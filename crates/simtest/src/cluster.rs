@@ -1,0 +1,282 @@
+//! Building, starting, killing and asking a cluster.
+
+use std::collections::BTreeMap;
+use std::future::pending;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
+
+use auth::Keyring;
+use bytes::Bytes;
+use client::{Client, Options};
+use config::{ConfFile, Config};
+use device::BlockDevice;
+use env::{Env, OpenBlock};
+use maps::{MonInfo, MonMap};
+use sim::{Control, Kill};
+use store::inkstore::{self, InkStore};
+use store::kv::RedbKv;
+use store::memstore::MemStore;
+use store::{Kv, ObjectStore};
+use types::{AddrVec, EntityAddr, UTime, Uuid};
+
+use crate::keys;
+
+const MON_PORT: u16 = 3300;
+const MON_DB: &str = "/mon/store.redb";
+const OSD_BLOCK: &str = "/osd/block";
+
+/// What to build.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// OSDs.
+    pub osds: u32,
+    /// Bytes of each OSD's disk.
+    pub disk_len: u64,
+    /// Keep data in memory: killed OSDs lose it.
+    pub memstore: bool,
+    /// Lines added to `[global]`.
+    pub options: String,
+    /// Without proofs and tickets.
+    pub auth_none: bool,
+}
+
+impl Default for Plan {
+    fn default() -> Plan {
+        Plan {
+            osds: 3,
+            disk_len: 256 << 20,
+            memstore: false,
+            options: String::new(),
+            auth_none: false,
+        }
+    }
+}
+
+/// See the module. Clones are the same cluster.
+#[derive(Clone)]
+pub struct Cluster {
+    world: Control,
+    plan: Rc<Plan>,
+    conf: Rc<String>,
+    keyring: Rc<Keyring>,
+    fsid: Uuid,
+}
+
+/// An OSD's identity, the same in every run.
+fn osd_fsid(osd: u32) -> Uuid {
+    let mut bytes = [0x4c; 16];
+    bytes[12..].copy_from_slice(&osd.to_be_bytes());
+    Uuid::from_random(bytes)
+}
+
+impl Cluster {
+    /// Makes the monitor's database; nothing runs yet.
+    pub fn make(world: &Control, plan: Plan) -> Cluster {
+        let env = world.node("mon.a");
+        let mut id = [0; 16];
+        env.fill_random(&mut id);
+        let fsid = Uuid::from_random(id);
+        let method = if plan.auth_none { "none" } else { "cephx" };
+        let conf = format!(
+            "[global]\n\
+             fsid = {fsid}\n\
+             mon_host = [v2:{}:{MON_PORT}]\n\
+             auth_cluster_required = {method}\n\
+             auth_service_required = {method}\n\
+             auth_client_required = {method}\n\
+             osd_crush_chooseleaf_type = 0\n\
+             osd_pool_default_size = 3\n\
+             osd_pool_default_min_size = 2\n\
+             osd_pool_default_pg_num = 8\n\
+             osd_pool_default_pg_autoscale_mode = off\n\
+             mon_allow_pool_delete = true\n\
+             {}\n",
+            world.ip("mon.a"),
+            plan.options
+        );
+        let keyring = keys::keyring(&env, plan.osds);
+        let cluster = Cluster {
+            world: world.clone(),
+            plan: Rc::new(plan),
+            conf: Rc::new(conf),
+            keyring: Rc::new(keyring),
+            fsid,
+        };
+        cluster.mkfs_mon(&env);
+        cluster
+    }
+
+    fn config(&self, kind: &str, id: &str, host: &str) -> Rc<Config> {
+        let config = Config::new(kind, id).with_identity("ceph", host, 1);
+        let file = ConfFile::parse(&self.conf).expect("a good configuration");
+        let bad = config.load_file(&file);
+        assert!(bad.is_empty(), "{bad:?}");
+        if kind != "client" {
+            let ip = self.world.ip(host).to_string();
+            config.set("public_addr", &ip, config::Source::File).expect("an address");
+        }
+        Rc::new(config)
+    }
+
+    fn mkfs_mon(&self, env: &Env) {
+        let now = UTime::from_duration(env.wall_clock());
+        let kv = RedbKv::open(env, Path::new(MON_DB)).expect("a database");
+        let mut monmap = MonMap {
+            fsid: self.fsid,
+            epoch: 1,
+            last_changed: now,
+            created: now,
+            min_mon_release: 16,
+            persistent_features: maps::monmap::MonFeatures { bits: 255 },
+            ..MonMap::default()
+        };
+        let addr = EntityAddr::msgr2((self.world.ip("mon.a"), MON_PORT).into(), 0);
+        monmap.add(MonInfo {
+            name: "a".into(),
+            public_addrs: AddrVec::of(addr),
+            ..MonInfo::default()
+        });
+        let config = self.config("mon", "a", "mon.a");
+        let fill = &mut |buf: &mut [u8]| env.fill_random(buf);
+        mon::mkfs(&kv, &config, &monmap, &self.keyring, now, fill).expect("mkfs of the monitor");
+    }
+
+    /// Starts the monitor.
+    pub fn start_mon(&self) {
+        let env = self.world.node("mon.a");
+        let config = self.config("mon", "a", "mon.a");
+        env.clone().go(async move {
+            let kv: Rc<dyn Kv> =
+                Rc::new(RedbKv::open(&env, Path::new(MON_DB)).expect("the monitor's database"));
+            let metadata = BTreeMap::from([("hostname".to_owned(), "mon.a".to_owned())]);
+            let identity = mon::Identity { name: "a".to_owned(), metadata };
+            let mon = mon::Mon::start(env.clone(), config, kv, identity).await;
+            let mon = mon.expect("the monitor starts");
+            pending::<()>().await;
+            drop(mon);
+        });
+    }
+
+    /// Starts the manager.
+    pub fn start_mgr(&self) {
+        let env = self.world.node("mgr.x");
+        let config = self.config("mgr", "x", "mgr.x");
+        let keyring = Keyring::clone(&self.keyring);
+        env.clone().go(async move {
+            let mgr = mgr::Mgr::start(env.clone(), config, keyring).await;
+            let mgr = mgr.expect("the manager starts");
+            pending::<()>().await;
+            drop(mgr);
+        });
+    }
+
+    async fn store(plan: &Plan, env: &Env, make: Option<Uuid>) -> Rc<dyn ObjectStore> {
+        if plan.memstore {
+            return Rc::new(MemStore::new(plan.disk_len));
+        }
+        let create_len = make.map(|_| plan.disk_len);
+        let options = OpenBlock { create_len, read_only: false };
+        let device = BlockDevice::open(env, Path::new(OSD_BLOCK), options).expect("a device");
+        if let Some(uuid) = make {
+            let options = inkstore::MkfsOptions { uuid: uuid.0, log_len: None };
+            InkStore::mkfs(&device, options).await.expect("mkfs of the store");
+        }
+        Rc::new(InkStore::mount(env.clone(), device).await.expect("the store mounts"))
+    }
+
+    /// Makes an OSD's store and starts it. The monitors must know it (`osd new`).
+    pub fn make_osd(&self, osd: u32) {
+        self.run_osd(osd, true);
+    }
+
+    /// Starts an OSD that has been made.
+    pub fn start_osd(&self, osd: u32) {
+        self.run_osd(osd, self.plan.memstore);
+    }
+
+    fn run_osd(&self, osd: u32, make: bool) {
+        let host = format!("osd.{osd}");
+        let env = self.world.node(&host);
+        let config = self.config("osd", &osd.to_string(), &host);
+        let keyring = Keyring::clone(&self.keyring);
+        let (plan, cluster_fsid) = (self.plan.clone(), self.fsid);
+        env.clone().go(async move {
+            let uuid = osd_fsid(osd);
+            let store = Cluster::store(&plan, &env, make.then_some(uuid)).await;
+            if make {
+                let whoami = i32::try_from(osd).expect("few OSDs");
+                let options = osd::MkfsOptions { whoami, cluster_fsid, osd_fsid: uuid };
+                osd::Osd::mkfs(&env, &store, options).await.expect("mkfs of the OSD");
+            }
+            let osd = osd::Osd::start(env.clone(), config, keyring, store).await;
+            let osd = match osd {
+                Ok(osd) => osd,
+                Err(error) => panic!("{host} does not start: {error}"),
+            };
+            let why = osd.failed().await;
+            panic!("{host} fails: {why}");
+        });
+    }
+
+    /// Starts everything for the first time; returns when all OSDs are up.
+    pub async fn start(&self) -> Client {
+        self.start_mon();
+        self.start_mgr();
+        let client = self.client("client.admin").await;
+        for osd in 0..self.plan.osds {
+            let new = serde_json::json!({
+                "prefix": "osd new", "uuid": osd_fsid(osd).to_string(), "id": osd,
+            });
+            let secret = serde_json::json!({});
+            let answer = client
+                .mon_command(new.to_string(), Bytes::from(secret.to_string()))
+                .await
+                .expect("the monitor answers");
+            assert_eq!(answer.rc, 0, "osd new: {}", answer.outs);
+            self.make_osd(osd);
+        }
+        self.wait_until_up(&client).await;
+        client
+    }
+
+    /// Waits until every OSD is up in the map.
+    pub async fn wait_until_up(&self, client: &Client) {
+        let wanted = self.plan.osds as usize;
+        while client.osdmap().num_up_osds() < wanted {
+            self.world.sleep(Duration::from_millis(100)).await;
+            client.wait_for_latest_osdmap().await.expect("the monitor answers");
+        }
+    }
+
+    /// A client on a host of its own.
+    pub async fn client(&self, host: &str) -> Client {
+        let env = self.world.node(host);
+        let config = self.config("client", "admin", host);
+        let keyring = Keyring::clone(&self.keyring);
+        let inside = env.clone();
+        let handle = env.spawn_with_handle(async move {
+            let options = Options { follow_osdmap: true };
+            Client::connect(inside, config, &keyring, options).await
+        });
+        handle.await.expect("the client connects")
+    }
+
+    /// Runs a command at the monitors; its output.
+    pub async fn command(&self, client: &Client, json: serde_json::Value) -> Bytes {
+        let answer = client.mon_command(json.to_string(), Bytes::new()).await;
+        let answer = answer.expect("the monitor answers");
+        assert_eq!(answer.rc, 0, "{json}: {}", answer.outs);
+        answer.outb
+    }
+
+    /// Ends an OSD's process.
+    pub fn kill_osd(&self, osd: u32, how: Kill) {
+        self.world.kill(&format!("osd.{osd}"), how);
+    }
+
+    /// The simulated world.
+    pub fn world(&self) -> &Control {
+        &self.world
+    }
+}
