@@ -76,13 +76,9 @@ impl Osd {
     async fn update_crush(self: &Rc<Osd>) {
         let id = self.whoami;
         if self.config.bool("osd_class_update_on_start") {
-            let class = match self.config.str("osd_device_class") {
-                c if c.is_empty() => "ssd".to_owned(),
-                c => c,
-            };
             let command = serde_json::json!({
                 "prefix": "osd crush set-device-class",
-                "class": class,
+                "class": "ssd",
                 "ids": [id.to_string()],
             });
             self.boot_command(command).await;
