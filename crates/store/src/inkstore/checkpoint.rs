@@ -269,6 +269,7 @@ pub(super) async fn write_superblock(
 
 impl Core {
     fn end_checkpoint(&mut self, superblock: Superblock, manifest: Manifest, seq: u64) {
+        self.manifest_blocks = manifest.blocks();
         let old = std::mem::replace(&mut self.manifest, manifest);
         let kept: BTreeSet<u64> = self.manifest.runs.iter().map(|r| r.id).collect();
         let gone = old.runs.into_iter().filter(|r| !kept.contains(&r.id));

@@ -76,8 +76,9 @@ struct Core {
     pending: Pending,
     /// Blocks written but not yet durable, by first block: reads take them from here.
     inflight: BTreeMap<u32, Bytes>,
-    /// The checkpoint on the device.
+    /// The checkpoint on the device, and how many blocks it takes.
     manifest: Manifest,
+    manifest_blocks: u64,
     /// Blocks of payloads that the log refers to, with their batch.
     spilled: Vec<(u64, Vec<Extent>)>,
     checkpointing: bool,
@@ -435,7 +436,7 @@ impl Core {
             .map(|e| u64::from(e.len));
         format::SUPERBLOCK_SLOTS
             + self.log.len / BLOCK_LEN
-            + self.manifest.blocks()
+            + self.manifest_blocks
             + spilled.sum::<u64>()
     }
 

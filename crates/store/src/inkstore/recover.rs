@@ -139,6 +139,7 @@ pub(super) async fn mount(device: &BlockDevice) -> Result<Core, StoreError> {
         log,
         pending,
         inflight: BTreeMap::new(),
+        manifest_blocks: manifest.blocks(),
         manifest,
         spilled: replayed.spilled,
         checkpointing: false,

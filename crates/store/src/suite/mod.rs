@@ -2,6 +2,7 @@
 //! crashes, faults and full devices.
 
 mod contract;
+mod cost;
 mod crash;
 mod driver;
 mod faults;
