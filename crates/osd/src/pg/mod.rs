@@ -592,6 +592,7 @@ impl Pg {
             min_log_entries: config.uint("osd_min_pg_log_entries") as usize,
             max_log_entries: config.uint("osd_max_pg_log_entries") as usize,
             dups_tracked: config.uint("osd_pg_log_dups_tracked") as usize,
+            trim_min: config.uint("osd_pg_log_trim_min") as usize,
             read_lease: Duration::from_secs_f64(lease.clamp(0.1, 600.0)),
         }
     }

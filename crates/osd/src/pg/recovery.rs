@@ -521,7 +521,7 @@ impl Pg {
 
     /// Somebody pushes: the primary to us, or a source that we pull from.
     pub fn on_push(&self, m: MOSDPGPush) {
-        if m.min_epoch < self.core.borrow().last_peering_reset {
+        if m.map_epoch < self.core.borrow().last_peering_reset {
             return;
         }
         let (pg, generation) = (self.rc(), self.generation.get());
@@ -651,7 +651,7 @@ impl Pg {
 
     /// A peer has a chunk durable.
     pub fn on_push_reply(&self, m: MOSDPGPushReply) {
-        if m.min_epoch < self.core.borrow().last_peering_reset {
+        if m.map_epoch < self.core.borrow().last_peering_reset {
             return;
         }
         for reply in m.replies {
@@ -668,7 +668,7 @@ impl Pg {
 
     /// The primary wants objects.
     pub fn on_pull(&self, m: MOSDPGPull) {
-        if m.min_epoch < self.core.borrow().last_peering_reset {
+        if m.map_epoch < self.core.borrow().last_peering_reset {
             return;
         }
         let (pg, generation) = (self.rc(), self.generation.get());
@@ -705,7 +705,7 @@ impl Pg {
 
     /// The primary says that these objects are to be gone.
     pub fn on_recovery_delete(&self, m: MOSDPGRecoveryDelete) {
-        if m.min_epoch < self.core.borrow().last_peering_reset {
+        if m.map_epoch < self.core.borrow().last_peering_reset {
             return;
         }
         let (pg, generation) = (self.rc(), self.generation.get());
@@ -733,7 +733,7 @@ impl Pg {
 
     /// A peer has removed objects.
     pub fn on_recovery_delete_reply(&self, m: MOSDPGRecoveryDeleteReply) {
-        if m.min_epoch < self.core.borrow().last_peering_reset {
+        if m.map_epoch < self.core.borrow().last_peering_reset {
             return;
         }
         for (oid, _) in m.objects {

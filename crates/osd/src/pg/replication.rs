@@ -347,7 +347,7 @@ impl Pg {
 
     /// A replica has a write durable.
     pub fn on_repop_reply(&self, m: &MOSDRepOpReply, tid: u64) {
-        if m.min_epoch < self.core.borrow().last_peering_reset {
+        if m.map_epoch < self.core.borrow().last_peering_reset {
             return;
         }
         if m.result != 0 {
@@ -363,7 +363,7 @@ impl Pg {
             let core = self.core.borrow();
             (core.last_peering_reset, core.follows())
         };
-        if m.min_epoch < reset || !follows {
+        if m.map_epoch < reset || !follows {
             tracing::debug!(pg = %self.pgid, version = %m.version, "old write");
             return;
         }

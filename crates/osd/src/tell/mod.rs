@@ -1,39 +1,244 @@
-//! Commands to this OSD: `ceph tell osd.N`, `ceph daemon`, `ceph pg ID ...`.
+//! What an OSD answers to operators: `ceph tell osd.N ...`, `ceph daemon osd.N ...` on its admin
+//! socket, and `ceph pg ID ...` (`OSD::asok_command` in `src/osd/OSD.cc`,
+//! `src/common/admin_socket.cc` at v16.2).
+//!
+//! * `table`: signatures. * `process`: version, status, help. * `perf`: counters.
+//! * `ops`: ops under way. * `bench`: the store's speed. * `inspect`: watchers, maps, heartbeats.
+//!
+//! Whoever calls [`run`] has checked that the sender may (its caps allow all, or it came by the
+//! admin socket). What the commands need of the OSD is [`Target`]; `daemon` gives it.
 
+mod bench;
+mod daemon;
+mod inspect;
+mod ops;
+pub mod perf;
+mod process;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use command::{CommandMap, CommandReply};
-use env::LocalFuture;
-use types::Errno;
+use command::{ArgValue, BadArgument, CommandMap, CommandReply};
+use config::Config;
+use env::{Env, LocalFuture};
+use maps::OsdMap;
+use store::ObjectStore;
+use types::osd::{OsdSuperblock, PingTimes, WatchItem};
+use types::{Errno, HObject, OsdId, PgId, SpgId};
 
-use crate::osd::Osd;
+use crate::osd::stats::Counters;
+use crate::osd::tracker::Tracker;
 
-/// The release whose protocol and commands are spoken.
-pub const VERSION: &str = "16.2.15";
+pub use table::{admin_table, table};
 
-/// As `ceph version` prints it.
+/// The version Ceph's tools know us by.
+pub const VERSION: &str = command::version::SHORT;
+
+/// What `ceph versions` shows of us.
 pub fn version_text() -> String {
-    format!("ceph version {VERSION} (loligo {}) pacific (stable)", env!("CARGO_PKG_VERSION"))
+    command::version::long()
 }
 
-/// Runs a command given as JSON. `admin`: from the admin socket.
+/// What this OSD is for a PG.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// It leads.
+    Primary,
+    /// It follows.
+    Replica,
+    /// Neither: a copy that may go.
+    Stray,
+    /// The copy is being removed.
+    Removing,
+}
+
+/// A PG as the commands list it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PgSummary {
+    /// Which.
+    pub pgid: SpgId,
+    /// What we are in it.
+    pub role: Role,
+    /// Where its peering stands: `peering::State::name`.
+    pub state: &'static str,
+    /// Object contexts in memory.
+    pub object_contexts: usize,
+}
+
+/// The OSD as its commands see it.
+pub trait Target {
+    /// Time and randomness.
+    fn env(&self) -> &Env;
+    /// Its options.
+    fn config(&self) -> &Rc<Config>;
+    /// Its store.
+    fn store(&self) -> &Rc<dyn ObjectStore>;
+    /// What it counts.
+    fn counters(&self) -> &Counters;
+    /// Its ops.
+    fn tracker(&self) -> &Rc<Tracker>;
+    /// Who it is and which maps it has.
+    fn superblock(&self) -> OsdSuperblock;
+    /// Ceph's word for where it stands: `preboot`, `booting`, `active`, `stopping`...
+    fn state(&self) -> &'static str;
+    /// The newest map.
+    fn osdmap(&self) -> Rc<OsdMap>;
+    /// Its PGs, in order.
+    fn pgs(&self) -> Vec<PgSummary>;
+    /// The watches on objects of its PGs.
+    fn watchers(&self) -> Vec<(HObject, WatchItem)>;
+    /// Whom it pings.
+    fn heartbeat_peers(&self) -> Vec<OsdId>;
+    /// How long pings take.
+    fn ping_times(&self) -> BTreeMap<OsdId, PingTimes>;
+    /// Frees what can be read again.
+    fn drop_caches(&self);
+    /// Reports statistics to the manager now; the sequence number of that report
+    /// (`up_from` in the high half, as in `osd_stat_t`).
+    fn flush_pg_stats(&self) -> u64;
+    /// Tells the monitor now that it lives.
+    fn send_beacon(&self);
+    /// Completes when it has the newest map the monitor has.
+    fn latest_osdmap(&self) -> LocalFuture<()>;
+    /// A PG's answer to `query`, `list_unfound`, `mark_unfound_lost`, `scrub` or `deep_scrub`
+    /// (`map.prefix()` is one of these); `None` if it has no such PG.
+    fn pg_command(
+        &self,
+        pgid: PgId,
+        map: &CommandMap,
+        input: Bytes,
+    ) -> Option<LocalFuture<CommandReply>>;
+}
+
+fn refused(errno: Errno, text: impl Into<String>) -> CommandReply {
+    CommandReply::error(errno.0, text)
+}
+
+fn bad(error: BadArgument) -> CommandReply {
+    refused(Errno::EINVAL, error.to_string())
+}
+
+/// Answers a command as it came: the pieces of a JSON text. On the admin socket (`from_socket`) a
+/// bare word such as `version` will do.
 pub fn run(
-    osd: Rc<Osd>,
-    cmd: Vec<String>,
+    target: Rc<dyn Target>,
+    mut cmd: Vec<String>,
     input: Bytes,
-    admin: bool,
+    from_socket: bool,
 ) -> LocalFuture<CommandReply> {
-    let _ = (&osd, input, admin);
-    let map = match CommandMap::parse(&cmd) {
-        Ok(map) => map,
-        Err(e) => {
-            let reply = CommandReply::error(Errno::EINVAL.0, format!("{e:?}"));
-            return Box::pin(async move { reply });
-        }
-    };
-    if let Some(reply) = config::admin_command(&osd.config, &map) {
-        return Box::pin(async move { reply });
+    if from_socket && cmd.first().is_some_and(|text| !text.trim_start().starts_with('{')) {
+        let words = cmd.concat();
+        cmd = vec![serde_json::json!({ "prefix": words.trim() }).to_string()];
     }
-    Box::pin(async move { CommandReply::error(Errno::EINVAL.0, "no valid command found") })
+    match CommandMap::parse(&cmd) {
+        Ok(map) => Box::pin(run_map(target, map, input)),
+        Err(error) => Box::pin(std::future::ready(refused(Errno::EINVAL, error.to_string()))),
+    }
+}
+
+/// Answers a command.
+pub async fn run_map(target: Rc<dyn Target>, map: CommandMap, input: Bytes) -> CommandReply {
+    if !map.has_prefix() {
+        return refused(Errno::EINVAL, "invalid json, no prefix");
+    }
+    let fits: Vec<bool> = table()
+        .iter()
+        .filter(|command| command.prefix() == map.prefix())
+        .map(|command| map.check(command).is_ok())
+        .collect();
+    if fits.is_empty() {
+        let text = format!("unknown command prefix {}", map.prefix());
+        return refused(Errno::EINVAL, text);
+    }
+    // Commands of one name differ in their arguments: one of them must fit.
+    if !fits.contains(&true) {
+        return refused(Errno::EINVAL, "invalid command json");
+    }
+    if let Some(reply) = config::admin_command(target.config(), &map) {
+        return reply;
+    }
+    answer(&*target, &map, input).await.unwrap_or_else(bad)
+}
+
+async fn answer(
+    target: &dyn Target,
+    map: &CommandMap,
+    input: Bytes,
+) -> Result<CommandReply, BadArgument> {
+    let format = map.format();
+    Ok(match map.prefix() {
+        "get_command_descriptions" => CommandReply::data(table().descriptions(format, false)),
+        "help" => process::help(format),
+        "0" => CommandReply::data(process::ADMIN_SOCKET_VERSION),
+        "version" => process::version(format),
+        "git_version" => process::git_version(format),
+        "status" => process::status(target, format),
+        "heap" => process::heap(),
+        "log flush" | "log dump" | "log reopen" => process::log(format),
+        "1" | "perfcounters_dump" | "perf dump" => perf::dump(target, map).await?,
+        "2" | "perfcounters_schema" | "perf schema" => perf::schema(target, format).await,
+        "perf reset" => perf::reset(target, map)?,
+        "ops" | "dump_ops_in_flight" => ops::in_flight(target, map)?,
+        "dump_blocked_ops" => ops::blocked(target, map)?,
+        "dump_historic_ops" => ops::historic(target, map, false)?,
+        "dump_historic_ops_by_duration" => ops::historic(target, map, true)?,
+        "dump_historic_slow_ops" => ops::historic_slow(target, map)?,
+        "bench" => bench::run(target, map).await?,
+        "flush_pg_stats" => CommandReply::data(target.flush_pg_stats().to_string()),
+        "send_beacon" => {
+            target.send_beacon();
+            CommandReply::default()
+        }
+        "get_latest_osdmap" => {
+            target.latest_osdmap().await;
+            CommandReply::default()
+        }
+        "cache drop" => {
+            target.drop_caches();
+            CommandReply::default()
+        }
+        "cache status" => inspect::cache_status(target, format),
+        "dump_watchers" => inspect::watchers(target, format),
+        "dump_blocklist" => inspect::blocklist(target, format),
+        "dump_osd_network" => inspect::network(target, map)?,
+        "dump_pgstate_history" => inspect::pg_states(target, format),
+        "get_mapped_pools" => inspect::mapped_pools(target, format),
+        "list_devices" => inspect::devices(format),
+        "smart" => inspect::smart(),
+        "pg" => {
+            let mut map = map.clone();
+            map.set("prefix", ArgValue::String(map.string("cmd")?));
+            to_pg(target, &map, input).await?
+        }
+        _ => to_pg(target, map, input).await?,
+    })
+}
+
+/// A command for one PG, which must have its primary here.
+async fn to_pg(
+    target: &dyn Target,
+    map: &CommandMap,
+    input: Bytes,
+) -> Result<CommandReply, BadArgument> {
+    let Some(text) = map.opt_string("pgid")? else {
+        return Ok(refused(Errno::EINVAL, "no pgid specified"));
+    };
+    let Ok(pgid) = text.parse::<PgId>() else {
+        return Ok(refused(Errno::EINVAL, format!("couldn't parse pgid '{text}'")));
+    };
+    let role = target.pgs().into_iter().find(|pg| pg.pgid.pgid == pgid).map(|pg| pg.role);
+    let absent = || refused(Errno::ENOENT, format!("i don't have pgid {pgid}"));
+    match role {
+        None => return Ok(absent()),
+        Some(Role::Primary) => {}
+        Some(_) => return Ok(refused(Errno::EAGAIN, format!("not primary for pgid {pgid}"))),
+    }
+    match target.pg_command(pgid, map, input) {
+        Some(reply) => Ok(reply.await),
+        None => Ok(absent()),
+    }
 }

@@ -212,6 +212,8 @@ pub struct Settings {
     pub max_log_entries: usize,
     /// osd_pg_log_dups_tracked.
     pub dups_tracked: usize,
+    /// osd_pg_log_trim_min: each trimming has a cost of its own, not one entry at a time.
+    pub trim_min: usize,
     /// osd_heartbeat_grace times osd_pool_default_read_lease_ratio.
     pub read_lease: Duration,
 }
@@ -222,6 +224,7 @@ impl Default for Settings {
             min_log_entries: 250,
             max_log_entries: 10_000,
             dups_tracked: 3000,
+            trim_min: 100,
             read_lease: Duration::from_secs(16),
         }
     }
@@ -633,8 +636,7 @@ impl Peering {
         let s = &self.settings;
         let target = if degraded { s.max_log_entries } else { s.min_log_entries };
         let excess = self.log.len().saturating_sub(target);
-        // Each trimming has a cost of its own: not one entry at a time (osd_pg_log_trim_min).
-        if excess < TRIM_MIN {
+        if excess < s.trim_min.max(1) {
             return self.log.tail();
         }
         let limit = self.min_last_complete();
@@ -651,7 +653,5 @@ impl Peering {
     }
 }
 
-/// osd_pg_log_trim_min.
-const TRIM_MIN: usize = 100;
 /// A stray copy reports again each so many epochs.
 const STRAY_NOTIFY_EPOCHS: Epoch = 16;

@@ -1,0 +1,768 @@
+//! Cores of one PG on several OSDs, connected by a network that delays, under a monitor that
+//! changes maps; OSDs are killed, restarted and cut off at random. What was acknowledged must be
+//! readable wherever the PG serves, and at the end all copies are equal.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
+use std::time::Duration;
+
+use types::osd::{PastIntervals, PgHistory, PgInfo, PgLogEntry};
+use types::osd::LogOp;
+use types::{EVersion, Epoch, HObject, NOSNAP, OsdId, PgId, PgShard};
+
+use super::*;
+
+const LEASE: Duration = Duration::from_secs(16);
+
+#[derive(Clone, Debug, Default)]
+struct Map {
+    epoch: Epoch,
+    up: BTreeMap<OsdId, bool>,
+    up_from: BTreeMap<OsdId, Epoch>,
+    up_thru: BTreeMap<OsdId, Epoch>,
+    dead: BTreeMap<OsdId, Epoch>,
+    pg_temp: Vec<OsdId>,
+    order: Vec<OsdId>,
+    size: u32,
+    min_size: u32,
+}
+
+impl Map {
+    fn mapping(&self) -> Mapping {
+        let is_up = |o: &OsdId| self.up.get(o).copied().unwrap_or(false);
+        let up: Vec<OsdId> =
+            self.order.iter().copied().filter(is_up).take(self.size as usize).collect();
+        let temp: Vec<OsdId> = self.pg_temp.iter().copied().filter(is_up).collect();
+        let acting = if temp.is_empty() { up.clone() } else { temp };
+        Mapping {
+            up_primary: up.first().copied().unwrap_or(-1),
+            acting_primary: acting.first().copied().unwrap_or(-1),
+            up,
+            acting,
+            size: self.size,
+            min_size: self.min_size,
+            pg_num: 1,
+            resend_epoch: 0,
+        }
+    }
+}
+
+impl ClusterView for Map {
+    fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+    fn exists(&self, osd: OsdId) -> bool {
+        self.up.contains_key(&osd)
+    }
+    fn is_up(&self, osd: OsdId) -> bool {
+        self.up.get(&osd).copied().unwrap_or(false)
+    }
+    fn up_from(&self, osd: OsdId) -> Epoch {
+        self.up_from.get(&osd).copied().unwrap_or(0)
+    }
+    fn up_thru(&self, osd: OsdId) -> Epoch {
+        self.up_thru.get(&osd).copied().unwrap_or(0)
+    }
+    fn lost_at(&self, _: OsdId) -> Epoch {
+        0
+    }
+    fn is_dead(&self, osd: OsdId) -> bool {
+        self.dead.get(&osd).copied().unwrap_or(0) > self.up_from(osd)
+    }
+}
+
+/// What is on a disk.
+#[derive(Clone)]
+struct Disk {
+    epoch: Epoch,
+    info: PgInfo,
+    past: PastIntervals,
+    log: Log,
+    missing: Missing,
+    objects: BTreeMap<HObject, EVersion>,
+}
+
+enum OnCommit {
+    Activated(Epoch),
+    AckWrite { to: OsdId, interval: Epoch, version: EVersion },
+    OwnWrite { interval: Epoch, version: EVersion },
+}
+
+struct Node {
+    core: Peering,
+    map: Rc<Map>,
+    objects: BTreeMap<HObject, EVersion>,
+    /// Submitted and not durable yet.
+    pending: VecDeque<(Disk, Vec<OnCommit>)>,
+    /// Writes of this primary that wait for followers.
+    writes: BTreeMap<EVersion, (HObject, BTreeSet<PgShard>)>,
+}
+
+enum Packet {
+    Peer { epochs: (Epoch, Epoch), message: PeerMessage },
+    Write { interval: Epoch, epoch: Epoch, entry: PgLogEntry, whole: bool, trim_to: EVersion },
+    Ack { interval: Epoch, version: EVersion },
+}
+
+struct World {
+    rng: u64,
+    now: Duration,
+    maps: Vec<Rc<Map>>,
+    disks: BTreeMap<OsdId, Disk>,
+    nodes: BTreeMap<OsdId, Node>,
+    instance: BTreeMap<OsdId, u64>,
+    cut_off: BTreeSet<OsdId>,
+    /// (from, to) -> packets with the instances of both ends.
+    links: BTreeMap<(OsdId, OsdId), VecDeque<(u64, u64, Packet)>>,
+    acked: BTreeMap<HObject, EVersion>,
+    settings: Settings,
+}
+
+fn oid(n: u64) -> HObject {
+    HObject { name: format!("o{n}").into(), hash: n as u32 * 7919, pool: 1, snap: NOSNAP, ..HObject::default() }
+}
+
+impl World {
+    fn new(seed: u64, osds: i32, size: u32, min_size: u32) -> World {
+        let settings = Settings {
+            min_log_entries: 4,
+            max_log_entries: 12,
+            dups_tracked: 4,
+            trim_min: 1,
+            read_lease: LEASE,
+        };
+        let mut map = Map { epoch: 1, size, min_size, order: (0..osds).collect(), ..Map::default() };
+        for o in 0..osds {
+            map.up.insert(o, true);
+            map.up_from.insert(o, 1);
+        }
+        let mut w = World {
+            rng: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            now: Duration::from_secs(100),
+            maps: vec![Rc::new(map)],
+            disks: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            instance: BTreeMap::new(),
+            cut_off: BTreeSet::new(),
+            links: BTreeMap::new(),
+            acked: BTreeMap::new(),
+            settings,
+        };
+        let mapping = w.maps[0].mapping();
+        let history = PgHistory {
+            epoch_created: 1,
+            same_interval_since: 1,
+            same_up_since: 1,
+            same_primary_since: 1,
+            last_epoch_clean: 1,
+            ..PgHistory::default()
+        };
+        for o in 0..osds {
+            w.instance.insert(o, 1);
+            let core = Peering::create(
+                PgShard::replica(o),
+                PgId::new(1, 0).spg(),
+                w.settings.clone(),
+                mapping.clone(),
+                1,
+                history,
+                PastIntervals::default(),
+            );
+            let node = Node {
+                core,
+                map: w.maps[0].clone(),
+                objects: BTreeMap::new(),
+                pending: VecDeque::new(),
+                writes: BTreeMap::new(),
+            };
+            w.nodes.insert(o, node);
+            let disk = w.snapshot(o);
+            w.disks.insert(o, disk);
+        }
+        for o in 0..osds {
+            w.step_core(o, |core, map, now, out| core.act_map(map, now, out));
+        }
+        w
+    }
+
+    fn random(&mut self, n: u64) -> u64 {
+        self.rng ^= self.rng << 13;
+        self.rng ^= self.rng >> 7;
+        self.rng ^= self.rng << 17;
+        self.rng % n
+    }
+
+    fn snapshot(&self, o: OsdId) -> Disk {
+        let n = &self.nodes[&o];
+        Disk {
+            epoch: n.core.epoch,
+            info: n.core.info.clone(),
+            past: n.core.past_intervals.clone(),
+            log: n.core.log.clone(),
+            missing: n.core.missing.clone(),
+            objects: n.objects.clone(),
+        }
+    }
+
+    fn step_core(
+        &mut self,
+        o: OsdId,
+        f: impl FnOnce(&mut Peering, &dyn ClusterView, Duration, &mut Vec<Effect>),
+    ) {
+        let now = self.now;
+        let mut out = Vec::new();
+        let n = self.nodes.get_mut(&o).unwrap();
+        let map = n.map.clone();
+        f(&mut n.core, &*map, now, &mut out);
+        self.perform(o, out);
+    }
+
+    fn perform(&mut self, o: OsdId, effects: Vec<Effect>) {
+        let mut sends = Vec::new();
+        let mut commit = Vec::new();
+        let mut changes = Vec::new();
+        {
+            let n = self.nodes.get_mut(&o).unwrap();
+            for e in effects {
+                match e {
+                    Effect::Send { to, query_epoch, message } => {
+                        sends.push((to.osd, (n.core.epoch, query_epoch), message));
+                    }
+                    Effect::Remove(oid) => {
+                        n.objects.remove(&oid);
+                    }
+                    Effect::RemoveAbove(from) => n.objects.retain(|oid, _| *oid <= from),
+                    Effect::IntervalChanged => n.writes.clear(),
+                    Effect::Activate => {
+                        commit.push(OnCommit::Activated(n.core.last_peering_reset));
+                    }
+                    Effect::WantUpThru(e) => changes.push((Some(e), None)),
+                    Effect::WantPgTemp(t) => changes.push((None, Some(t))),
+                    Effect::Activated | Effect::Clean | Effect::Created => {}
+                    Effect::RemovePg => {}
+                }
+            }
+            let info = n.core.take_dirty();
+            let dirty = info.info || n.core.log.is_dirty() || n.core.missing.is_dirty();
+            n.core.log.take_changes();
+            n.core.missing.take_dirty();
+            if dirty || !commit.is_empty() {
+                let disk = self.snapshot(o);
+                self.nodes.get_mut(&o).unwrap().pending.push_back((disk, commit));
+            }
+        }
+        for (to, epochs, message) in sends {
+            self.send(o, to, Packet::Peer { epochs, message });
+        }
+        if !self.cut_off.contains(&o) {
+            for (up_thru, temp) in changes {
+                self.new_map(|m| {
+                    if let Some(e) = up_thru {
+                        m.up_thru.insert(o, e);
+                    }
+                    if let Some(t) = temp {
+                        m.pg_temp = t;
+                    }
+                });
+            }
+        }
+    }
+
+    fn new_map(&mut self, f: impl FnOnce(&mut Map)) {
+        let mut m = (**self.maps.last().unwrap()).clone();
+        m.epoch += 1;
+        f(&mut m);
+        self.maps.push(Rc::new(m));
+    }
+
+    fn send(&mut self, from: OsdId, to: OsdId, p: Packet) {
+        let ends = (self.instance[&from], self.instance[&to]);
+        self.links.entry((from, to)).or_default().push_back((ends.0, ends.1, p));
+    }
+
+    /// One map further, on one node.
+    fn advance(&mut self, o: OsdId) {
+        let now = self.now;
+        let n = self.nodes.get_mut(&o).unwrap();
+        let next = n.map.epoch + 1;
+        let Some(map) = self.maps.get(next as usize - 1).cloned() else { return };
+        let mut out = Vec::new();
+        n.core.advance_map(&*map, &*n.map, map.mapping(), now, &mut out);
+        n.map = map.clone();
+        n.core.act_map(&*map, now, &mut out);
+        self.perform(o, out);
+    }
+
+    fn kill(&mut self, o: OsdId) {
+        let n = self.nodes.remove(&o).unwrap();
+        // Some of what was submitted may have become durable, in order.
+        let keep = self.random(n.pending.len() as u64 + 1) as usize;
+        if let Some((disk, _)) = n.pending.into_iter().take(keep).next_back() {
+            self.disks.insert(o, disk);
+        }
+        *self.instance.get_mut(&o).unwrap() += 1;
+        self.cut_off.remove(&o);
+    }
+
+    fn restart(&mut self, o: OsdId) {
+        let disk = self.disks[&o].clone();
+        let map = self.maps[disk.epoch as usize - 1].clone();
+        let mut core = Peering::load(
+            PgShard::replica(o),
+            PgId::new(1, 0).spg(),
+            self.settings.clone(),
+            map.mapping(),
+            disk.epoch,
+            disk.info,
+            disk.past,
+        );
+        core.log = disk.log;
+        core.missing = disk.missing;
+        core.assume_leases(self.now);
+        let node = Node {
+            core,
+            map,
+            objects: disk.objects,
+            pending: VecDeque::new(),
+            writes: BTreeMap::new(),
+        };
+        self.nodes.insert(o, node);
+        let newest = self.maps.len();
+        let now = self.now;
+        // Catches up quietly before it boots.
+        let n = self.nodes.get_mut(&o).unwrap();
+        let mut out = Vec::new();
+        while (n.map.epoch as usize) < newest {
+            let map = self.maps[n.map.epoch as usize].clone();
+            n.core.advance_map(&*map, &*n.map, map.mapping(), now, &mut out);
+            n.map = map;
+        }
+        // A monitor marks the old life down before it takes the new one up.
+        if self.maps.last().unwrap().is_up(o) {
+            self.new_map(|m| {
+                m.up.insert(o, false);
+                m.dead.insert(o, m.epoch);
+            });
+        }
+        self.new_map(|m| {
+            m.up.insert(o, true);
+            m.up_from.insert(o, m.epoch);
+        });
+    }
+
+    fn deliver(&mut self, from: OsdId, to: OsdId) {
+        if self.cut_off.contains(&from) || self.cut_off.contains(&to) {
+            return;
+        }
+        let Some(queue) = self.links.get_mut(&(from, to)) else { return };
+        let Some((a, b, _)) = queue.front() else { return };
+        if *b != self.instance[&to] || *a != self.instance[&from] {
+            queue.pop_front();
+            return;
+        }
+        let Some(n) = self.nodes.get(&to) else { return };
+        let epoch = match &queue.front().unwrap().2 {
+            Packet::Peer { epochs, .. } => epochs.0,
+            Packet::Write { epoch, .. } => *epoch,
+            Packet::Ack { .. } => 0,
+        };
+        if epoch > n.map.epoch {
+            self.advance(to);
+            return;
+        }
+        let (_, _, packet) = self.links.get_mut(&(from, to)).unwrap().pop_front().unwrap();
+        match packet {
+            Packet::Peer { epochs, message } => self.step_core(to, |core, map, now, out| {
+                core.on_message(PgShard::replica(from), epochs, message, map, now, out);
+            }),
+            Packet::Write { interval, entry, whole, trim_to, .. } => {
+                let n = self.nodes.get_mut(&to).unwrap();
+                if interval < n.core.last_peering_reset || !n.core.follows() {
+                    return;
+                }
+                let version = entry.version;
+                if whole {
+                    n.objects.insert(entry.soid.clone(), version);
+                }
+                n.core.log.add(entry);
+                n.core.info.last_update = version;
+                if n.core.missing.is_empty() {
+                    n.core.info.last_complete = version;
+                }
+                n.core.log.trim(trim_to, 4);
+                n.core.info.log_tail = n.core.log.tail();
+                let disk = self.snapshot(to);
+                let ack = OnCommit::AckWrite { to: from, interval, version };
+                self.nodes.get_mut(&to).unwrap().pending.push_back((disk, vec![ack]));
+            }
+            Packet::Ack { interval, version } => self.on_ack(to, from, interval, version),
+        }
+    }
+
+    fn on_ack(&mut self, o: OsdId, from: OsdId, interval: Epoch, version: EVersion) {
+        let Some(n) = self.nodes.get_mut(&o) else { return };
+        if interval != n.core.last_peering_reset {
+            return;
+        }
+        n.core.peer_last_complete.insert(PgShard::replica(from), version);
+        let Some((_, waiting)) = n.writes.get_mut(&version) else { return };
+        waiting.remove(&PgShard::replica(from));
+        if waiting.is_empty() {
+            let (oid, _) = n.writes.remove(&version).unwrap();
+            let newest = self.acked.entry(oid).or_insert(version);
+            *newest = version.max(*newest);
+        }
+    }
+
+    fn commit_one(&mut self, o: OsdId) {
+        let Some(n) = self.nodes.get_mut(&o) else { return };
+        let Some((disk, actions)) = n.pending.pop_front() else { return };
+        self.disks.insert(o, disk);
+        for a in actions {
+            match a {
+                OnCommit::Activated(interval) => self.step_core(o, |core, map, now, out| {
+                    core.on_activate_committed(interval, map, now, out);
+                }),
+                OnCommit::AckWrite { to, interval, version } => {
+                    self.send(o, to, Packet::Ack { interval, version });
+                }
+                OnCommit::OwnWrite { interval, version } => self.on_ack(o, o, interval, version),
+            }
+        }
+    }
+
+    fn is_serving(&self, o: OsdId) -> bool {
+        self.nodes
+            .get(&o)
+            .is_some_and(|n| n.core.is_active() && n.core.is_readable(self.now))
+    }
+
+    fn write(&mut self, o: OsdId) {
+        if !self.is_serving(o) {
+            return;
+        }
+        let oid = oid(self.random(6));
+        let n = self.nodes.get_mut(&o).unwrap();
+        let degraded = n.core.missing.contains(&oid)
+            || n.core.acting_backfill.iter().any(|s| {
+                n.core.peer_missing.get(s).is_some_and(|m| m.contains(&oid))
+            });
+        if degraded {
+            return;
+        }
+        let version = EVersion::new(n.core.epoch, n.core.log.head().version + 1);
+        let entry = PgLogEntry {
+            op: LogOp::MODIFY,
+            soid: oid.clone(),
+            version,
+            prior_version: n.objects.get(&oid).copied().unwrap_or(EVersion::ZERO),
+            ..PgLogEntry::default()
+        };
+        n.objects.insert(oid.clone(), version);
+        n.core.log.add(entry.clone());
+        n.core.info.last_update = version;
+        if n.core.missing.is_empty() {
+            n.core.info.last_complete = version;
+        }
+        let me = n.core.whoami;
+        let followers = n.core.acting_backfill.clone();
+        let mut sends = Vec::new();
+        for f in followers.iter().filter(|f| **f != me) {
+            let info = n.core.peer_info.get_mut(f).unwrap();
+            info.last_update = version;
+            let whole = oid <= info.last_backfill;
+            if n.core.peer_missing.get(f).is_none_or(Missing::is_empty) {
+                info.last_complete = version;
+            }
+            sends.push((f.osd, whole));
+        }
+        let trim_to = n.core.trim_to();
+        n.core.log.trim(trim_to, 4);
+        n.core.info.log_tail = n.core.log.tail();
+        n.writes.insert(version, (oid, followers));
+        let (interval, epoch) = (n.core.last_peering_reset, n.core.epoch);
+        let disk = self.snapshot(o);
+        let own = OnCommit::OwnWrite { interval, version };
+        self.nodes.get_mut(&o).unwrap().pending.push_back((disk, vec![own]));
+        for (to, whole) in sends {
+            let p = Packet::Write { interval, epoch, entry: entry.clone(), whole, trim_to };
+            self.send(o, to, p);
+        }
+    }
+
+    /// Moves one object (or backfills one target) in one step; what it takes from a source must
+    /// be what the primary thinks is there.
+    fn recover(&mut self, o: OsdId) {
+        let Some(n) = self.nodes.get(&o) else { return };
+        if !n.core.is_activated() {
+            return;
+        }
+        let interval = n.core.last_peering_reset;
+        // A peer follows if it is in the same interval.
+        let follows = |w: &World, s: OsdId| {
+            !w.cut_off.contains(&s)
+                && !w.cut_off.contains(&o)
+                && w.nodes.get(&s).is_some_and(|p| {
+                    p.core.last_peering_reset <= interval && p.map.epoch >= interval
+                })
+        };
+        let mine = n.core.missing.iter().next().map(|(oid, i)| (oid.clone(), i.need));
+        if let Some((oid, need)) = mine {
+            for s in n.core.sources(&oid, need) {
+                if !follows(self, s.osd) {
+                    continue;
+                }
+                let found = self.nodes[&s.osd].objects.get(&oid).copied();
+                assert_eq!(found, Some(need), "osd.{} should have {oid}", s.osd);
+                let n = self.nodes.get_mut(&o).unwrap();
+                n.objects.insert(oid.clone(), need);
+                n.core.missing.got(&oid, need);
+                n.core.update_last_complete();
+                let disk = self.snapshot(o);
+                self.nodes.get_mut(&o).unwrap().pending.push_back((disk, Vec::new()));
+                return;
+            }
+            self.step_core(o, |core, _, now, out| core.discover_missing(now, out));
+            return;
+        }
+        let peers: Vec<PgShard> =
+            n.core.acting_backfill.iter().filter(|s| s.osd != o).copied().collect();
+        for s in peers {
+            let since = self.nodes[&o].core.info.history.same_interval_since;
+            let exact = self.nodes.get(&s.osd).is_some_and(|p| {
+                p.core.info.history.same_interval_since == since && p.core.follows()
+            });
+            if !exact || !follows(self, s.osd) {
+                continue;
+            }
+            let n = &self.nodes[&o];
+            let item = n.core.peer_missing.get(&s).and_then(|m| m.iter().next());
+            if let Some((oid, item)) = item.map(|(o, i)| (o.clone(), i.clone())) {
+                let have = n.objects[&oid];
+                assert!(have >= item.need);
+                let p = self.nodes.get_mut(&s.osd).unwrap();
+                p.objects.insert(oid.clone(), have);
+                p.core.missing.got(&oid, have);
+                p.core.update_last_complete();
+                let disk = self.snapshot(s.osd);
+                self.nodes.get_mut(&s.osd).unwrap().pending.push_back((disk, Vec::new()));
+                let core = &mut self.nodes.get_mut(&o).unwrap().core;
+                core.peer_missing.get_mut(&s).unwrap().remove(&oid);
+                return;
+            }
+            let incomplete = n.core.peer_info[&s].is_incomplete();
+            // Nothing may be on its way that is not whole.
+            let quiet = n.writes.is_empty();
+            if incomplete && quiet {
+                let objects = n.objects.clone();
+                let p = self.nodes.get_mut(&s.osd).unwrap();
+                p.objects = objects;
+                p.core.info.last_backfill = HObject::max();
+                let disk = self.snapshot(s.osd);
+                self.disks.insert(s.osd, disk);
+                self.nodes.get_mut(&s.osd).unwrap().pending.clear();
+                let core = &mut self.nodes.get_mut(&o).unwrap().core;
+                core.peer_info.get_mut(&s).unwrap().last_backfill = HObject::max();
+                return;
+            }
+        }
+        if self.nodes[&o].core.is_recovered() {
+            self.step_core(o, |core, _, now, out| core.on_recovered(now, out));
+        }
+    }
+
+    /// Wherever the PG serves, acknowledged writes are seen.
+    fn check(&self, what: &str) {
+        for (o, n) in &self.nodes {
+            if !self.is_serving(*o) {
+                continue;
+            }
+            for (oid, version) in &self.acked {
+                if n.core.missing.contains(oid) {
+                    continue;
+                }
+                let have = n.objects.get(oid).copied().unwrap_or(EVersion::ZERO);
+                assert!(
+                    have >= *version,
+                    "{what}: osd.{o} at e{} serves {oid} {have}, {version} was acknowledged",
+                    n.map.epoch
+                );
+            }
+        }
+    }
+
+    fn fault(&mut self) {
+        let osds: Vec<OsdId> = self.instance.keys().copied().collect();
+        let o = osds[self.random(osds.len() as u64) as usize];
+        let alive = self.nodes.contains_key(&o);
+        let map = self.maps.last().unwrap().clone();
+        match self.random(10) {
+            0..=2 if alive => self.kill(o),
+            3 => {
+                for o in osds {
+                    if self.nodes.contains_key(&o) {
+                        self.kill(o);
+                    }
+                }
+            }
+            4 if alive => {
+                self.cut_off.insert(o);
+            }
+            5 => self.cut_off.clear(),
+            6 | 7 if !alive => self.restart(o),
+            8 if alive && map.is_up(o) && self.random(4) == 0 => {
+                // Marked out and in: the order of preference changes.
+                let k = self.random(osds.len() as u64) as usize;
+                self.new_map(|m| m.order.rotate_left(k));
+            }
+            _ => {}
+        }
+    }
+
+    /// The monitor notices who is gone, and who is wrongly marked down.
+    fn monitor(&mut self) {
+        let map = self.maps.last().unwrap().clone();
+        for o in self.instance.keys().copied().collect::<Vec<_>>() {
+            let alive = self.nodes.contains_key(&o);
+            let cut = self.cut_off.contains(&o);
+            if map.is_up(o) && !alive {
+                self.new_map(|m| {
+                    m.up.insert(o, false);
+                    m.dead.insert(o, m.epoch);
+                });
+            } else if map.is_up(o) && cut {
+                self.new_map(|m| {
+                    m.up.insert(o, false);
+                });
+            } else if !map.is_up(o) && alive && !cut && self.nodes[&o].map.epoch >= map.epoch {
+                self.new_map(|m| {
+                    m.up.insert(o, true);
+                    m.up_from.insert(o, m.epoch);
+                });
+            }
+        }
+    }
+
+    fn random_step(&mut self, faults: bool) {
+        let osds: Vec<OsdId> = self.instance.keys().copied().collect();
+        let o = osds[self.random(osds.len() as u64) as usize];
+        let p = osds[self.random(osds.len() as u64) as usize];
+        let pause = self.random(60);
+        self.now += Duration::from_millis(pause);
+        match self.random(100) {
+            0..=44 => self.deliver(o, p),
+            45..=59 => self.commit_one(o),
+            60..=69 => {
+                if self.nodes.contains_key(&o) && !self.cut_off.contains(&o) {
+                    self.advance(o);
+                }
+            }
+            70..=84 if faults => self.write(o),
+            85..=93 => self.recover(o),
+            94..=95 => {
+                if self.nodes.contains_key(&o) {
+                    self.step_core(o, |core, _, now, out| core.renew_lease(now, out));
+                }
+            }
+            96 => self.monitor(),
+            97 if faults && self.random(3) == 0 => self.fault(),
+            _ => {}
+        }
+    }
+
+    fn settle(&mut self, seed: u64) {
+        self.cut_off.clear();
+        for o in self.instance.keys().copied().collect::<Vec<_>>() {
+            if !self.nodes.contains_key(&o) {
+                self.restart(o);
+            }
+        }
+        for _ in 0..20_000 {
+            self.random_step(false);
+            let clean = self.nodes.iter().any(|(o, n)| n.core.is_clean() && self.is_serving(*o));
+            let quiet = self.links.values().all(VecDeque::is_empty)
+                && self.nodes.values().all(|n| n.pending.is_empty() && n.writes.is_empty());
+            if clean && quiet {
+                self.check_equal(seed);
+                return;
+            }
+        }
+        let states: Vec<String> = self
+            .nodes
+            .iter()
+            .map(|(o, n)| {
+                format!(
+                    "osd.{o} e{} {} {} missing {} {:?}",
+                    n.map.epoch,
+                    n.core.state().name(),
+                    n.core.info,
+                    n.core.missing.len(),
+                    n.core.mapping
+                )
+            })
+            .collect();
+        let busy: Vec<String> = self
+            .links
+            .iter()
+            .filter(|(_, q)| !q.is_empty())
+            .map(|(k, q)| format!("{k:?} {}", q.len()))
+            .collect();
+        let left: Vec<String> = self
+            .nodes
+            .iter()
+            .map(|(o, n)| {
+                let w: Vec<String> =
+                    n.writes.iter().map(|(v, (_, s))| format!("{v} {s:?}")).collect();
+                format!("{o}: {} pending {w:?} serving {}", n.pending.len(), self.is_serving(*o))
+            })
+            .collect();
+        panic!(
+            "seed {seed}: not clean after the faults stopped:\n{}\n{busy:?}\n{left:?}",
+            states.join("\n")
+        );
+    }
+
+    fn check_equal(&self, seed: u64) {
+        self.check("end");
+        let primary = self.nodes.iter().find(|(_, n)| n.core.is_clean()).unwrap();
+        for s in &primary.1.core.acting_backfill {
+            let other = &self.nodes[&s.osd];
+            assert_eq!(other.objects, primary.1.objects, "seed {seed}: osd.{} differs", s.osd);
+            assert_eq!(other.core.log.head(), primary.1.core.log.head(), "seed {seed}");
+            let entries = |n: &Node| n.core.log.iter().map(|e| e.version).collect::<Vec<_>>();
+            let (a, b) = (entries(other), entries(primary.1));
+            let k = a.len().min(b.len());
+            assert_eq!(a[a.len() - k..], b[b.len() - k..], "seed {seed}: logs differ");
+        }
+    }
+}
+
+fn run(seed: u64, osds: i32, size: u32, min_size: u32) {
+    let mut w = World::new(seed, osds, size, min_size);
+    for _ in 0..2_500 {
+        w.random_step(true);
+        w.check(&format!("seed {seed}"));
+    }
+    w.settle(seed);
+}
+
+fn seeds() -> std::ops::Range<u64> {
+    let n = std::env::var("PEERING_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(60);
+    let first = std::env::var("PEERING_FIRST").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
+    first..first + n
+}
+
+#[test]
+fn size_three_loses_nothing() {
+    seeds().for_each(|seed| run(seed, 4, 3, 2));
+}
+
+#[test]
+fn size_two_loses_nothing() {
+    seeds().for_each(|seed| run(seed, 3, 2, 1));
+}
+
+#[test]
+fn size_one_loses_nothing() {
+    seeds().for_each(|seed| run(seed, 2, 1, 1));
+}
