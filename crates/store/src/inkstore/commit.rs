@@ -74,10 +74,13 @@ impl Inner {
         let spilled = self.spill(batch, seq, &mut writes)?;
         let stored = self.core.borrow().log.stored_len(batch.payload.len());
         let pos = loop {
-            if let Some(pos) = self.core.borrow().log.place(stored) {
-                break pos;
+            {
+                let core = self.core.borrow();
+                if let Some(pos) = core.log.place_batch(stored, seq, core.frozen_at) {
+                    break pos;
+                }
             }
-            // A checkpoint is running (one begins when the log is half full) and will make room.
+            // A checkpoint is running and will make room.
             self.progress.notified().await;
             if self.core.borrow().failed.is_some() {
                 return Err(io::ErrorKind::BrokenPipe.into());
@@ -173,9 +176,9 @@ impl Core {
     }
 
     /// Whether a checkpoint should begin with the next batch.
-    fn wants_checkpoint(&self) -> bool {
+    pub(super) fn wants_checkpoint(&self) -> bool {
         let asked = self.checkpoint_asked > self.checkpoints_begun;
-        let long = self.log.used() > self.log.len / 2 || self.unchecked > REPLAY_MAX;
+        let long = self.log.is_long() || self.unchecked > REPLAY_MAX;
         !self.checkpointing && (asked || long)
     }
 

@@ -9,6 +9,10 @@ use super::format::{BATCH_HEADER_LEN, BLOCK_LEN, BatchHeader, Extent, Put, put_e
 use super::rec::{RecWriter, Share, Shares};
 use crate::StoreError;
 
+/// The first batch number behind which the checkpoint under way will cut the log is that after
+/// this one, which ends at this place once it has one.
+pub(super) type FrozenAt = Option<(u64, Option<u64>)>;
+
 /// Where the log stands.
 #[derive(Debug, Clone)]
 pub(super) struct Log {
@@ -31,16 +35,41 @@ impl Log {
         ((BATCH_HEADER_LEN + payload_len) as u64).next_multiple_of(self.align)
     }
 
-    /// The place of a batch of `len` stored bytes: it never crosses the end of the ring. `None`
-    /// when the log is full.
-    pub(super) fn place(&self, len: u64) -> Option<u64> {
+    /// The place of a batch of `len` stored bytes: it never crosses the end of the ring, and leaves
+    /// `keep` bytes of it free. `None` when the log is too full.
+    fn place(&self, len: u64, keep: u64) -> Option<u64> {
         let room = self.len - self.next_pos % self.len;
-        let pos = if len <= room {
-            self.next_pos
-        } else {
-            self.next_pos + room
-        };
-        (pos + len - self.tail_pos <= self.len).then_some(pos)
+        let pos = if len <= room { self.next_pos } else { self.next_pos + room };
+        (pos + len - self.tail_pos <= self.len - keep).then_some(pos)
+    }
+
+    /// [`Log::place`] such that there is always a way on. A checkpoint makes room, but it needs the
+    /// batch it begins with in the log, so room for that one is kept at all times:
+    ///
+    /// 1. A checkpoint begins with the next batch once the log is half full ([`Log::is_long`]).
+    /// 2. The batch a checkpoint begins with may use all that is left; there is room for it by 3.
+    /// 3. Without a checkpoint, room for one more batch is kept. There was room for two by 1 and 4.
+    /// 4. Behind the place `frozen` where the present checkpoint began, only so much is written that
+    ///    room for two is left when all before is given up.
+    pub(super) fn place_batch(&self, len: u64, seq: u64, frozen: FrozenAt) -> Option<u64> {
+        match frozen {
+            Some((first, _)) if first == seq => self.place(len, 0),
+            Some((_, Some(end))) => {
+                let pos = self.place(len, 0)?;
+                (pos + len - end <= self.len - 2 * self.batch_max()).then_some(pos)
+            }
+            _ => self.place(len, self.batch_max()),
+        }
+    }
+
+    /// The most of the ring a batch takes, with what it leaves at the ring's end.
+    fn batch_max(&self) -> u64 {
+        self.len / 4
+    }
+
+    /// Whether a checkpoint should begin.
+    pub(super) fn is_long(&self) -> bool {
+        self.used() > self.len - 2 * self.batch_max()
     }
 
     /// Where on the device a place in the log is.
@@ -53,9 +82,9 @@ impl Log {
         self.next_pos - self.tail_pos
     }
 
-    /// Payloads longer than this are spilled, so that a batch always fits behind a checkpoint.
+    /// Payloads longer than this are spilled. Twice this, header and alignment fit `batch_max`.
     pub(super) fn payload_max(&self) -> usize {
-        (self.len / 8) as usize
+        (self.len / 16) as usize
     }
 }
 

@@ -40,7 +40,7 @@ use types::hobject::GhObject;
 use self::alloc::Allocator;
 use self::checkpoint::Manifest;
 use self::format::{BLOCK_LEN, Extent, Superblock};
-use self::log::{Log, Pending};
+use self::log::{FrozenAt, Log, Pending};
 use self::state::State;
 use crate::Transaction;
 use crate::memstore::omap_page;
@@ -85,7 +85,7 @@ struct Core {
     /// Transactions since the last checkpoint began.
     unchecked: u64,
     /// The last batch of the checkpoint under way, and where it ends once that is known.
-    frozen_at: Option<(u64, Option<u64>)>,
+    frozen_at: FrozenAt,
     /// Checkpoints asked for and begun, to be compared.
     checkpoint_asked: u64,
     checkpoints_begun: u64,
@@ -121,7 +121,10 @@ impl InkStore {
 
     /// Opens the store on a device.
     pub async fn mount(env: Env, device: BlockDevice) -> Result<InkStore, StoreError> {
-        let core = recover::mount(&device).await?;
+        let mut core = recover::mount(&device).await?;
+        // There may be no room for one more batch: so before any.
+        let durable = core.log.durable_seq;
+        let checkpoint = core.wants_checkpoint().then(|| core.begin_checkpoint(durable));
         let inner = Rc::new(Inner {
             env: env.clone(),
             device,
@@ -130,6 +133,9 @@ impl InkStore {
             progress: Notify::default(),
             folding: Notify::default(),
         });
+        if let Some(task) = checkpoint {
+            env.go(checkpoint::run(inner.clone(), task));
+        }
         env.go(inner.clone().commit_loop());
         env.go(inner.clone().fold_loop());
         Ok(InkStore { inner })

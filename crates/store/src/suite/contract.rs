@@ -206,6 +206,7 @@ fn more_seeds() {
     let seeds: std::ops::Range<u64> = from.parse().unwrap()..to.parse().unwrap();
     for seed in seeds {
         for kind in KINDS {
+            println!("seed {seed} {kind:?}");
             block_on(move |env| async move {
                 random_history(&env, kind, seed, 600, Sizes::SMALL).await;
             });
