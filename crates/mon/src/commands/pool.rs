@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use command::{CommandReply, format_bytes, format_si};
 use maps::PgPool;
-use maps::osdmap::osdmap_flags;
 use types::Errno;
 
 use super::cmd::{Cmd, CmdResult, Refusal, done, fail, refuse, say};
@@ -403,18 +402,6 @@ impl MonCore {
                 format!("application '{app}' on pool '{name}' does not have key '{key}'"),
             )),
         }
-    }
-
-    /// Sets or clears cluster flags by name.
-    pub(crate) fn set_flag(&mut self, cmd: &Cmd, bits: u32, name: &str) -> CmdResult {
-        let set = cmd.prefix == "osd set";
-        if set {
-            self.set_osdmap_flags(bits, 0);
-        } else {
-            self.set_osdmap_flags(0, bits);
-        }
-        let _ = osdmap_flags::FULL;
-        say(format!("{name} is {}", if set { "set" } else { "unset" }))
     }
 }
 

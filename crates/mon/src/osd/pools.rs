@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use denc::Writer;
 use maps::PgPool;
-use maps::osdmap::osdmap_flags;
 use maps::pool::{self, pool_flags};
 use messages::{MPoolOp, MPoolOpReply, PaxosHeader, PoolOpCode};
 use types::{Errno, RawMessage};
@@ -548,7 +547,6 @@ impl MonCore {
     pub(crate) fn set_osdmap_flags(&mut self, set: u32, clear: u32) {
         let flags = (self.next_map().flags | set) & !clear;
         self.inc().new_flags = flags as i32;
-        let _ = osdmap_flags::FULL;
     }
 }
 

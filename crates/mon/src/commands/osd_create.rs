@@ -1,0 +1,252 @@
+//! `osd new`, `osd create`, and what `osd destroy` and `osd purge` come to.
+
+use auth::{CryptoKey, EntityAuth};
+use bytes::Bytes;
+use command::CommandReply;
+use maps::osdmap::{WEIGHT_IN, osd_state};
+use types::{AuthEntityName, Errno, OsdId, Uuid, entity};
+
+use super::cmd::{Cmd, CmdResult, Refusal, fail, refuse, say};
+use super::crush::crush_refusal;
+use crate::core::MonCore;
+
+impl MonCore {
+    pub(crate) fn cmd_osd_create(&mut self, cmd: &Cmd) -> CmdResult {
+        match cmd.prefix.as_str() {
+            "osd new" => {
+                let text = cmd.string("uuid")?;
+                let uuid: Uuid = text
+                    .parse()
+                    .map_err(|_| refuse(Errno::EINVAL, format!("invalid uuid value '{text}'")))?;
+                let osd = self.new_osd(cmd, uuid, true)?;
+                let secrets = parse_secrets(&cmd.input)?;
+                self.take_secrets(osd, uuid, &secrets)?;
+                Ok(id_reply(cmd, osd))
+            }
+            "osd create" => {
+                let uuid = match cmd.map.opt_string("uuid")? {
+                    Some(text) => text.parse().map_err(|_| {
+                        refuse(Errno::EINVAL, format!("invalid uuid value '{text}'"))
+                    })?,
+                    None => Uuid::ZERO,
+                };
+                let osd = self.new_osd(cmd, uuid, false)?;
+                Ok(id_reply(cmd, osd))
+            }
+            "osd destroy-actual" | "osd purge-actual" | "osd purge-new" => self.destroy(cmd),
+            _ => say(""),
+        }
+    }
+
+    /// The id of a new OSD, or of the one that has the uuid already.
+    fn new_osd(&mut self, cmd: &Cmd, uuid: Uuid, strict: bool) -> Result<OsdId, Refusal> {
+        let map = self.next_map();
+        let wanted = match cmd.map.contains("id") {
+            true => Some(self.osd_id(cmd, "id")?),
+            false => None,
+        };
+        if !uuid.is_zero() {
+            if let Some(osd) = map.identify_osd(uuid) {
+                if wanted.is_some_and(|id| id != osd) {
+                    return fail(
+                        Errno::EEXIST,
+                        format!("uuid {uuid} already in use for different id {osd}"),
+                    );
+                }
+                return Ok(osd);
+            }
+        }
+        let max = self.conf.int("mon_max_osd");
+        let osd = match wanted {
+            Some(osd) if map.exists(osd) => {
+                if !map.is_destroyed(osd) {
+                    return fail(
+                        if strict { Errno::EINVAL } else { Errno::EEXIST },
+                        format!("id {osd} already in use and does not match uuid {uuid}"),
+                    );
+                }
+                // A destroyed OSD is replaced under its old id.
+                let inc = self.inc();
+                *inc.new_state.entry(osd).or_default() ^= osd_state::DESTROYED | osd_state::NEW;
+                inc.new_uuid.insert(osd, uuid);
+                return Ok(osd);
+            }
+            Some(osd) if osd >= 0 => osd,
+            Some(_) => return fail(Errno::EINVAL, "invalid osd id"),
+            None => (0..).find(|osd| !map.exists(*osd)).unwrap_or(map.max_osd),
+        };
+        if i64::from(osd) >= max {
+            return fail(Errno::ERANGE, format!("cannot exceed mon_max_osd ({max})"));
+        }
+        let inc = self.inc();
+        if osd >= map.max_osd && osd + 1 > inc.new_max_osd {
+            inc.new_max_osd = osd + 1;
+        }
+        *inc.new_state.entry(osd).or_default() |= osd_state::EXISTS | osd_state::NEW;
+        inc.new_weight.insert(osd, WEIGHT_IN);
+        if !uuid.is_zero() {
+            inc.new_uuid.insert(osd, uuid);
+        }
+        Ok(osd)
+    }
+
+    fn take_secrets(&mut self, osd: OsdId, uuid: Uuid, s: &Secrets) -> Result<(), Refusal> {
+        let name = AuthEntityName::new(entity::OSD, osd.to_string());
+        if let Some(text) = &s.cephx {
+            let key = CryptoKey::from_base64(text)
+                .map_err(|_| refuse(Errno::EINVAL, "the cephx secret is no key"))?;
+            let auth = EntityAuth::new(
+                key,
+                [
+                    ("mgr", "allow profile osd"),
+                    ("mon", "allow profile osd"),
+                    ("osd", "allow *"),
+                ],
+            );
+            let known = self.keys.borrow().data.secrets.get(&name).cloned();
+            match known {
+                Some(old) if old.key != auth.key => {
+                    return fail(
+                        Errno::EEXIST,
+                        format!("entity {name} exists but key does not match"),
+                    );
+                }
+                Some(_) => {}
+                None => self.auth_put(&name, auth),
+            }
+        }
+        if let (Some(lockbox), Some(dmcrypt)) = (&s.lockbox, &s.dmcrypt) {
+            let key = CryptoKey::from_base64(lockbox)
+                .map_err(|_| refuse(Errno::EINVAL, "the lockbox secret is no key"))?;
+            let caps =
+                format!("allow command \"config-key get\" with key=\"dm-crypt/osd/{uuid}/luks\"");
+            let auth = EntityAuth::new(key, [("mon", caps.as_str())]);
+            self.auth_put(&lockbox_name(uuid), auth);
+            let entry = format!("dm-crypt/osd/{uuid}/luks");
+            self.config_key_put(&entry, Bytes::from(dmcrypt.clone()));
+        }
+        if let Some(class) = &s.device_class {
+            let mut crush = self.crush_to_change();
+            if crush.class_of(osd) != Some(class.as_str()) {
+                crush.remove_device_class(osd);
+                crush
+                    .names
+                    .entry(osd)
+                    .or_insert_with(|| format!("osd.{osd}"));
+                crush.max_devices = crush.max_devices.max(osd + 1);
+                crush.set_device_class(osd, class).map_err(crush_refusal)?;
+                self.set_crush(&crush);
+            }
+        }
+        Ok(())
+    }
+
+    fn destroy(&mut self, cmd: &Cmd) -> CmdResult {
+        let osd = self.osd_id(cmd, "id")?;
+        let purge = cmd.prefix != "osd destroy-actual";
+        let map = self.next_map();
+        if !map.exists(osd) {
+            if purge {
+                return say(format!("osd.{osd} does not exist"));
+            }
+            return fail(Errno::ENOENT, format!("osd.{osd} does not exist"));
+        }
+        if !cmd.map.flag("yes_i_really_mean_it") {
+            return fail(
+                Errno::EPERM,
+                "Are you SURE?  Did you verify with 'ceph osd safe-to-destroy'?  This will PERMANENTLY DESTROY that OSD's data.  Pass --yes-i-really-mean-it to proceed.",
+            );
+        }
+        if map.is_up(osd) {
+            return fail(Errno::EBUSY, format!("osd.{osd} is not `down`."));
+        }
+        if cmd.prefix == "osd purge-new" && map.state(osd) & osd_state::NEW == 0 {
+            return fail(
+                Errno::EPERM,
+                format!("osd.{osd} has been used: purge-new is for OSDs that never started"),
+            );
+        }
+        let uuid = map.uuid(osd);
+        self.auth_remove(&AuthEntityName::new(entity::OSD, osd.to_string()));
+        if !uuid.is_zero() {
+            self.auth_remove(&lockbox_name(uuid));
+            let prefix = format!("dm-crypt/osd/{uuid}/");
+            for (key, _) in self.config_keys(&prefix)? {
+                self.config_key_remove(&key);
+            }
+        }
+        for (key, _) in self.config_keys(&format!("daemon-private/osd.{osd}/"))? {
+            self.config_key_remove(&key);
+        }
+        if purge {
+            let mut crush = self.crush_to_change();
+            let linked = crush.is_linked(osd) || crush.name_of(osd).is_some();
+            if linked {
+                // An OSD without a place has nothing to be removed but its name.
+                match crush.remove_item(osd, None, false) {
+                    Ok(()) | Err(crush::EditError::NotFound(_)) => {}
+                    Err(other) => return Err(crush_refusal(other)),
+                }
+                self.set_crush(&crush);
+            }
+            self.remove_osd(osd);
+            return say(format!("purged osd.{osd}"));
+        }
+        if !map.is_destroyed(osd) {
+            let mut toggled = osd_state::DESTROYED;
+            toggled |= map.state(osd) & osd_state::NEW;
+            let inc = self.inc();
+            *inc.new_state.entry(osd).or_default() ^= toggled;
+            inc.new_uuid.insert(osd, Uuid::ZERO);
+        }
+        self.remove_osd_metadata(osd);
+        say(format!("destroyed osd.{osd}"))
+    }
+}
+
+fn lockbox_name(uuid: Uuid) -> AuthEntityName {
+    AuthEntityName::new(entity::CLIENT, format!("osd-lockbox.{uuid}"))
+}
+
+fn id_reply(cmd: &Cmd, osd: OsdId) -> CommandReply {
+    cmd.output(
+        |f| f.object("created_osd", |f| f.dump_int("osdid", osd)),
+        || format!("{osd}\n"),
+    )
+}
+
+/// What comes with `osd new -i`.
+#[derive(Default)]
+struct Secrets {
+    cephx: Option<String>,
+    lockbox: Option<String>,
+    dmcrypt: Option<String>,
+    device_class: Option<String>,
+}
+
+fn parse_secrets(input: &[u8]) -> Result<Secrets, Refusal> {
+    if input.iter().all(u8::is_ascii_whitespace) {
+        return Ok(Secrets::default());
+    }
+    let bad = || refuse(Errno::EINVAL, "unable to parse json params");
+    let value: serde_json::Value = serde_json::from_slice(input).map_err(|_| bad())?;
+    let object = value.as_object().ok_or_else(bad)?;
+    let get = |key: &str| object.get(key).and_then(|v| v.as_str()).map(str::to_string);
+    let secrets = Secrets {
+        cephx: get("cephx_secret"),
+        lockbox: get("cephx_lockbox_secret"),
+        dmcrypt: get("dmcrypt_key"),
+        device_class: get("crush_device_class"),
+    };
+    let (lockbox, dmcrypt) = (secrets.lockbox.is_some(), secrets.dmcrypt.is_some());
+    if lockbox != dmcrypt {
+        return fail(
+            Errno::EINVAL,
+            "must specify both 'cephx_lockbox_secret' and 'dmcrypt_key', or neither",
+        );
+    }
+    if lockbox && secrets.cephx.is_none() {
+        return fail(Errno::EINVAL, "requires a cephx secret as well");
+    }
+    Ok(secrets)
+}
