@@ -18,9 +18,9 @@ use store::inkstore::{self, InkStore};
 use store::kv::RedbKv;
 use store::memstore::MemStore;
 use store::{Kv, ObjectStore};
-use types::{AddrVec, EntityAddr, UTime, Uuid};
+use types::{AddrVec, EntityAddr, PgId, UTime, Uuid};
 
-use crate::keys;
+use crate::{keys, replicas};
 
 const MON_PORT: u16 = 3300;
 const MON_DB: &str = "/mon/store.redb";
@@ -273,6 +273,52 @@ impl Cluster {
     /// Ends an OSD's process.
     pub fn kill_osd(&self, osd: u32, how: Kill) {
         self.world.kill(&format!("osd.{osd}"), how);
+    }
+
+    /// Ends all OSDs and compares what their stores hold, PG by PG; panics where they differ.
+    pub async fn compare_replicas(&self, client: &Client) {
+        let map = client.osdmap();
+        let mut stores = BTreeMap::new();
+        for osd in 0..self.plan.osds {
+            self.kill_osd(osd, Kill::PROCESS);
+            let env = self.world.node(&format!("osd.{osd}"));
+            let plan = self.plan.clone();
+            let inside = env.clone();
+            let contents = env.spawn_with_handle(async move {
+                let store = Cluster::store(&plan, &inside, None).await;
+                replicas::contents(&*store).await
+            });
+            stores.insert(i32::try_from(osd).expect("few OSDs"), contents.await);
+        }
+        for (id, pool) in &map.pools {
+            for seed in 0..pool.pg_num {
+                let pgid = PgId::new(*id as u64, seed);
+                let acting = map.pg_to_up_acting(pgid).acting;
+                let mut of_pg = acting.iter().map(|osd| (osd, stores[osd].get(&pgid)));
+                let Some((first, expected)) = of_pg.next() else { continue };
+                for (osd, found) in of_pg {
+                    assert_eq!(expected, found, "pg {pgid}: osd.{first} and osd.{osd} differ");
+                }
+            }
+        }
+    }
+
+    /// Waits until every PG is active and clean, as the manager sees it; panics after `limit`.
+    pub async fn wait_until_clean(&self, client: &Client, limit: Duration) {
+        let end = self.world.now() + limit;
+        let ask = r#"{"prefix":"pg stat","format":"json"}"#;
+        loop {
+            let answer = client.mgr_command(ask, Bytes::new()).await.expect("the manager answers");
+            let json: serde_json::Value = serde_json::from_slice(&answer.outb).unwrap_or_default();
+            let summary = &json["pg_summary"];
+            let states = summary["num_pg_by_state"].as_array().cloned().unwrap_or_default();
+            let clean = |state: &serde_json::Value| state["name"] == "active+clean";
+            if json["pg_ready"] == true && !states.is_empty() && states.iter().all(clean) {
+                return;
+            }
+            assert!(self.world.now() < end, "not clean after {limit:?}: {summary}");
+            self.world.sleep(Duration::from_secs(1)).await;
+        }
     }
 
     /// The simulated world.

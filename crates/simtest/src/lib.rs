@@ -7,7 +7,12 @@
 //! host osd.0, osd.1 ..  block file `/osd/block` (inkstore)
 //! ```
 
+mod chaos;
 mod cluster;
 mod keys;
+mod replicas;
+mod workload;
 
+pub use chaos::{Chaos, Mischief};
 pub use cluster::{Cluster, Plan};
+pub use workload::{Load, Workload};

@@ -1,11 +1,12 @@
 //! A cluster under the virtual clock, broken in many ways. `LOLIGO_SIM_SEEDS` is the number of
-//! seeds, `LOLIGO_SIM_SEED` runs one of them; a failure prints the seed.
+//! seeds (default 2), `LOLIGO_SIM_SEED` runs one of them; a failure prints the seed.
 
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde_json::json;
 use sim::World;
-use simtest::{Cluster, Plan};
+use simtest::{Chaos, Cluster, Load, Mischief, Plan, Workload};
 
 fn log() {
     let _ = tracing_subscriber::fmt()
@@ -15,19 +16,28 @@ fn log() {
         .try_init();
 }
 
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+fn seeds() -> Vec<u64> {
+    match number("LOLIGO_SIM_SEED") {
+        Some(seed) => vec![seed],
+        None => (1..=number("LOLIGO_SIM_SEEDS").unwrap_or(2)).collect(),
+    }
+}
+
 #[test]
 fn a_monitor_answers_a_client() {
     log();
     let world = World::new(1);
     let cluster = Cluster::make(&world.control(), Plan::default());
-    let end = cluster.clone();
     world.run_until(async move {
         cluster.start_mon();
-        let client = cluster.client("client.admin").await;
-        let status = cluster.command(&client, serde_json::json!({"prefix": "status"})).await;
+        let client = cluster.client("client.0").await;
+        let status = cluster.command(&client, json!({"prefix": "status"})).await;
         assert!(!status.is_empty());
     });
-    drop(end);
 }
 
 #[test]
@@ -35,20 +45,66 @@ fn an_object_is_written_and_read() {
     log();
     let world = World::new(2);
     let cluster = Cluster::make(&world.control(), Plan::default());
-    let began = world.now();
     world.run_until(async move {
         let client = cluster.start().await;
-        tracing::info!("all up at {:?}", cluster.world().now());
-        cluster
-            .command(&client, serde_json::json!({"prefix": "osd pool create", "pool": "p", "pg_num": 8}))
-            .await;
+        eprintln!("all up at {:?}", cluster.world().now());
+        let pool = json!({"prefix": "osd pool create", "pool": "p", "pg_num": 8});
+        cluster.command(&client, pool).await;
         let io = client.io_ctx("p").await.unwrap();
         io.write_full("a", Bytes::from_static(b"hello")).await.unwrap();
-        tracing::info!("written at {:?}", cluster.world().now());
+        eprintln!("written at {:?}", cluster.world().now());
         assert_eq!(&io.read("a", 0, 0).await.unwrap()[..], b"hello");
-        cluster.world().sleep(Duration::from_secs(20)).await;
-        let status = cluster.command(&client, serde_json::json!({"prefix": "status"})).await;
-        eprintln!("{}", String::from_utf8_lossy(&status));
+        cluster.wait_until_clean(&client, Duration::from_secs(60)).await;
+        cluster.compare_replicas(&client).await;
     });
-    eprintln!("{:?}", world.now() - began);
+}
+
+/// One life of a cluster: clients work while things go wrong; then all is repaired, and what was
+/// acknowledged must be there, on every replica.
+fn live(seed: u64) {
+    const CLIENTS: u32 = 3;
+    let world = World::new(seed);
+    let control = world.control();
+    let plan = Plan::default();
+    let osds = plan.osds;
+    let cluster = Cluster::make(&control, plan);
+    let (writes, done) = world.run_until(async move {
+        let world = cluster.world().clone();
+        let admin = cluster.start().await;
+        let pool = json!({"prefix": "osd pool create", "pool": "p", "pg_num": 8});
+        cluster.command(&admin, pool).await;
+        let load = Workload::new(&world, Load::default());
+        for number in 0..CLIENTS {
+            let client = cluster.client(&format!("client.{number}")).await;
+            let io = client.io_ctx("p").await.unwrap();
+            load.spawn(io, world.rng().fork());
+        }
+        Chaos::new(&cluster, world.rng().fork(), osds).run(Mischief::default()).await;
+        cluster.wait_until_up(&admin).await;
+        load.stop();
+        let end = world.now() + Duration::from_secs(120);
+        while load.running() > 0 {
+            assert!(world.now() < end, "{} clients hang", load.running());
+            world.sleep(Duration::from_millis(100)).await;
+        }
+        cluster.wait_until_clean(&admin, Duration::from_secs(300)).await;
+        let io = admin.io_ctx("p").await.unwrap();
+        load.read_all(&io).await;
+        cluster.compare_replicas(&admin).await;
+        (load.effective_writes(), load.done())
+    });
+    eprintln!(
+        "seed {seed}: {writes} writes took effect, {done} operations, {:?}, trace {:016x}",
+        world.now(),
+        control.trace_hash()
+    );
+}
+
+#[test]
+fn acknowledged_writes_survive() {
+    log();
+    for seed in seeds() {
+        eprintln!("seed {seed}");
+        live(seed);
+    }
 }

@@ -1,0 +1,52 @@
+//! What the stores of a cluster at rest hold: every OSD that serves a PG must hold the same.
+
+use std::collections::BTreeMap;
+
+use store::{CollId, ObjectStore};
+use types::{GhObject, PgId};
+
+/// An object's content, attributes and omap, as text that differs when they do.
+type Contents = BTreeMap<GhObject, String>;
+
+/// The objects of each PG in a store.
+pub(crate) async fn contents(store: &dyn ObjectStore) -> BTreeMap<PgId, Contents> {
+    let mut all = BTreeMap::new();
+    for cid in store.collections().await.expect("collections") {
+        let CollId::Pg(spg) = cid else { continue };
+        let (mut objects, mut from) = (Contents::new(), GhObject::min());
+        loop {
+            let page = store.list(&cid, &from, &GhObject::max(), 1000).await.expect("a listing");
+            let next = page.next;
+            for oid in page.objects {
+                if !oid.is_pgmeta() {
+                    let text = describe(store, &cid, &oid).await;
+                    objects.insert(oid, text);
+                }
+            }
+            if next.is_max() {
+                break;
+            }
+            from = next;
+        }
+        all.insert(spg.pgid, objects);
+    }
+    all
+}
+
+async fn describe(store: &dyn ObjectStore, cid: &CollId, oid: &GhObject) -> String {
+    let stat = store.stat(cid, oid).await.expect("a stat");
+    let data = store.read(cid, oid, 0, stat.size).await.expect("a read").to_contiguous();
+    let attrs = store.getattrs(cid, oid).await.expect("attributes");
+    let header = store.omap_header(cid, oid).await.expect("an omap header");
+    let crc = types::crc::crc32c(0, &data);
+    let names: Vec<_> = attrs.iter().map(|(name, _)| name.to_string()).collect();
+    // The object's info holds its version; all else in it follows.
+    let info = attrs.iter().find(|(name, _)| name.as_slice() == b"_").map(|(_, v)| v.clone());
+    let info_crc = types::crc::crc32c(0, &info.unwrap_or_default());
+    format!(
+        "{} bytes crc {crc:#010x}, info {info_crc:#010x}, attributes {}, omap header {}",
+        stat.size,
+        names.join(","),
+        header.len()
+    )
+}
