@@ -640,6 +640,14 @@ impl ObjectContexts {
         }
     }
 
+    /// Frees the contexts nobody uses.
+    pub fn drop_idle(&self) {
+        for slot in core::mem::take(&mut *self.idle.borrow_mut()).into_values() {
+            slot.idle_stamp.set(0);
+            self.slots.borrow_mut().remove(&slot.head);
+        }
+    }
+
     /// Forgets what is known of an object (head or clone) that something else has written.
     pub fn forget(&self, oid: &HObject) {
         let slot = self.slots.borrow().get(&oid.head()).cloned();

@@ -235,7 +235,7 @@ impl Osd {
     fn on_up(self: &Rc<Osd>) {
         self.monc.subscribe("osd_pg_creates", 0, 0);
         self.monc.subscribe("mgrmap", 0, 0);
-        self.send_beacon();
+        self.beacon_now();
         self.resend_to_mon();
         self.report_now.notify_all();
         // What came before we were up.
@@ -244,7 +244,7 @@ impl Osd {
         }
     }
 
-    pub(super) fn send_beacon(&self) {
+    pub(crate) fn beacon_now(&self) {
         if !self.is_active() {
             return;
         }
@@ -386,7 +386,7 @@ pub(super) async fn tick(osd: Rc<Osd>) {
         let beacon = osd.config.uint("osd_beacon_report_interval").max(1);
         if now - last_beacon >= Duration::from_secs(beacon) {
             last_beacon = now;
-            osd.send_beacon();
+            osd.beacon_now();
         }
         let lease = crate::pg::Pg::settings(&osd.config).read_lease;
         if now - last_lease >= lease / 2 {

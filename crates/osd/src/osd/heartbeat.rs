@@ -108,7 +108,7 @@ impl Heartbeats {
     }
 
     /// As reported to the manager.
-    pub(super) fn report(&self) -> BTreeMap<OsdId, PingTimes> {
+    pub(crate) fn report(&self) -> BTreeMap<OsdId, PingTimes> {
         BTreeMap::new()
     }
 

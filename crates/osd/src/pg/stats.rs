@@ -22,6 +22,13 @@ pub struct Stamps {
     last_fullsized: UTime,
 }
 
+impl Stamps {
+    /// Since when it is in its state.
+    pub(super) fn entered(&self) -> UTime {
+        self.last_change
+    }
+}
+
 impl Pg {
     fn wall(&self) -> UTime {
         UTime::from_duration(self.host.env().wall_clock())

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use command::{BadArgument, CommandMap, CommandReply, Format, Formatter};
 use types::entity::kind_name;
-use types::osd::Minutes;
+use types::osd::osd_stat::Minutes;
 use types::time::Calendar;
 use types::OsdId;
 
@@ -22,7 +22,7 @@ pub(super) fn watchers(target: &dyn Target, format: Format) -> CommandReply {
     f.array("watchers", |f| {
         for (oid, watch) in target.watchers() {
             f.object("watch", |f| {
-                f.dump_string("namespace", oid.nspace.to_string());
+                f.dump_string("namespace", oid.namespace.to_string());
                 f.dump_string("object", oid.name.to_string());
                 f.object("entity_name", |f| {
                     f.dump_string("type", kind_name(watch.name.kind));
@@ -30,7 +30,7 @@ pub(super) fn watchers(target: &dyn Target, format: Format) -> CommandReply {
                 });
                 f.dump_unsigned("cookie", watch.cookie);
                 f.dump_unsigned("timeout", watch.timeout_seconds);
-                f.object("entity_addr_t", |f| maps::dump_addr(f, &watch.addr));
+                f.object("entity_addr_t", |f| maps::osdmap::dump_addr(f, &watch.addr));
             });
         }
     });
@@ -46,7 +46,7 @@ pub(super) fn blocklist(target: &dyn Target, format: Format) -> CommandReply {
         f.array(name, |f| {
             for (addr, until) in entries {
                 f.object("entry", |f| {
-                    f.object("entity_addr_t", |f| maps::dump_addr(f, addr));
+                    f.object("entity_addr_t", |f| maps::osdmap::dump_addr(f, addr));
                     f.dump_stream("expire_time", until);
                 });
             }

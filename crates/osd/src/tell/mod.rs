@@ -15,8 +15,6 @@ mod ops;
 pub mod perf;
 mod process;
 mod table;
-#[cfg(test)]
-mod tests;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -104,14 +102,9 @@ pub trait Target {
     fn send_beacon(&self);
     /// Completes when it has the newest map the monitor has.
     fn latest_osdmap(&self) -> LocalFuture<()>;
-    /// A PG's answer to `query`, `list_unfound`, `mark_unfound_lost`, `scrub` or `deep_scrub`
-    /// (`map.prefix()` is one of these); `None` if it has no such PG.
-    fn pg_command(
-        &self,
-        pgid: PgId,
-        map: &CommandMap,
-        input: Bytes,
-    ) -> Option<LocalFuture<CommandReply>>;
+    /// A PG's answer to `query`, `list_unfound` or `mark_unfound_lost` (`map.prefix()` is one of
+    /// these); `None` if it has no such PG.
+    fn pg_command(&self, pgid: PgId, map: &CommandMap) -> Option<LocalFuture<CommandReply>>;
 }
 
 fn refused(errno: Errno, text: impl Into<String>) -> CommandReply {
@@ -122,12 +115,12 @@ fn bad(error: BadArgument) -> CommandReply {
     refused(Errno::EINVAL, error.to_string())
 }
 
-/// Answers a command as it came: the pieces of a JSON text. On the admin socket (`from_socket`) a
-/// bare word such as `version` will do.
+/// Answers a command as it came: the pieces of a JSON text, and input that no command here reads.
+/// On the admin socket (`from_socket`) a bare word such as `version` will do.
 pub fn run(
     target: Rc<dyn Target>,
     mut cmd: Vec<String>,
-    input: Bytes,
+    _input: Bytes,
     from_socket: bool,
 ) -> LocalFuture<CommandReply> {
     if from_socket && cmd.first().is_some_and(|text| !text.trim_start().starts_with('{')) {
@@ -135,13 +128,13 @@ pub fn run(
         cmd = vec![serde_json::json!({ "prefix": words.trim() }).to_string()];
     }
     match CommandMap::parse(&cmd) {
-        Ok(map) => Box::pin(run_map(target, map, input)),
+        Ok(map) => Box::pin(run_map(target, map)),
         Err(error) => Box::pin(std::future::ready(refused(Errno::EINVAL, error.to_string()))),
     }
 }
 
 /// Answers a command.
-pub async fn run_map(target: Rc<dyn Target>, map: CommandMap, input: Bytes) -> CommandReply {
+pub async fn run_map(target: Rc<dyn Target>, map: CommandMap) -> CommandReply {
     if !map.has_prefix() {
         return refused(Errno::EINVAL, "invalid json, no prefix");
     }
@@ -161,14 +154,10 @@ pub async fn run_map(target: Rc<dyn Target>, map: CommandMap, input: Bytes) -> C
     if let Some(reply) = config::admin_command(target.config(), &map) {
         return reply;
     }
-    answer(&*target, &map, input).await.unwrap_or_else(bad)
+    answer(&*target, &map).await.unwrap_or_else(bad)
 }
 
-async fn answer(
-    target: &dyn Target,
-    map: &CommandMap,
-    input: Bytes,
-) -> Result<CommandReply, BadArgument> {
+async fn answer(target: &dyn Target, map: &CommandMap) -> Result<CommandReply, BadArgument> {
     let format = map.format();
     Ok(match map.prefix() {
         "get_command_descriptions" => CommandReply::data(table().descriptions(format, false)),
@@ -212,18 +201,14 @@ async fn answer(
         "pg" => {
             let mut map = map.clone();
             map.set("prefix", ArgValue::String(map.string("cmd")?));
-            to_pg(target, &map, input).await?
+            to_pg(target, &map).await?
         }
-        _ => to_pg(target, map, input).await?,
+        _ => to_pg(target, map).await?,
     })
 }
 
 /// A command for one PG, which must have its primary here.
-async fn to_pg(
-    target: &dyn Target,
-    map: &CommandMap,
-    input: Bytes,
-) -> Result<CommandReply, BadArgument> {
+async fn to_pg(target: &dyn Target, map: &CommandMap) -> Result<CommandReply, BadArgument> {
     let Some(text) = map.opt_string("pgid")? else {
         return Ok(refused(Errno::EINVAL, "no pgid specified"));
     };
@@ -237,7 +222,7 @@ async fn to_pg(
         Some(Role::Primary) => {}
         Some(_) => return Ok(refused(Errno::EAGAIN, format!("not primary for pgid {pgid}"))),
     }
-    match target.pg_command(pgid, map, input) {
+    match target.pg_command(pgid, map) {
         Some(reply) => Ok(reply.await),
         None => Ok(absent()),
     }

@@ -17,10 +17,6 @@ const COMMANDS: &[(&str, &str)] = &[
     ("cache drop", "free what can be read again"),
     ("cache status", "show what is cached"),
     (
-        "deep_scrub name=pgid,type=CephPgid,req=false name=time,type=CephInt,req=false",
-        "compare all data of a PG's copies soon",
-    ),
-    (
         "dump_blocked_ops name=filterstr,type=CephString,n=N,req=false",
         "show ops under way for longer than the complaint time",
     ),
@@ -81,16 +77,6 @@ const COMMANDS: &[(&str, &str)] = &[
     ("perfcounters_dump", ""),
     ("perfcounters_schema", ""),
     (
-        "pg name=pgid,type=CephPgid name=cmd,type=CephChoices,strings=deep_scrub \
-         name=time,type=CephInt,req=false",
-        "",
-    ),
-    (
-        "pg name=pgid,type=CephPgid name=cmd,type=CephChoices,strings=scrub \
-         name=time,type=CephInt,req=false",
-        "",
-    ),
-    (
         "pg name=pgid,type=CephPgid name=cmd,type=CephChoices,strings=list_unfound \
          name=offset,type=CephString,req=false",
         "",
@@ -102,10 +88,6 @@ const COMMANDS: &[(&str, &str)] = &[
     ),
     ("pg name=pgid,type=CephPgid name=cmd,type=CephChoices,strings=query", ""),
     ("query", "show all a PG knows of itself"),
-    (
-        "scrub name=pgid,type=CephPgid,req=false name=time,type=CephInt,req=false",
-        "compare the metadata of a PG's copies soon",
-    ),
     ("send_beacon", "tell the monitor now that this OSD lives"),
     (
         "smart name=devid,type=CephString,req=false",

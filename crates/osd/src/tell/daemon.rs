@@ -1,0 +1,129 @@
+//! The daemon as its commands see it.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use command::{CommandMap, CommandReply, Formatter};
+use config::Config;
+use env::{Env, LocalFuture};
+use maps::OsdMap;
+use store::ObjectStore;
+use types::osd::{OsdSuperblock, PingTimes, WatchItem};
+use types::{Errno, HObject, OsdId, PgId};
+
+use super::{PgSummary, Role, Target, refused};
+use crate::osd::Osd;
+use crate::osd::stats::Counters;
+use crate::osd::tracker::Tracker;
+use crate::pg::Pg;
+
+fn summary(pg: &Pg) -> PgSummary {
+    let core = pg.core.borrow();
+    let role = if pg.deleting.get() {
+        Role::Removing
+    } else if core.is_primary() {
+        Role::Primary
+    } else if core.is_acting() {
+        Role::Replica
+    } else {
+        Role::Stray
+    };
+    PgSummary {
+        pgid: pg.pgid(),
+        role,
+        state: core.state().name(),
+        object_contexts: pg.contexts.len(),
+    }
+}
+
+impl Target for Osd {
+    fn env(&self) -> &Env {
+        &self.env
+    }
+
+    fn config(&self) -> &Rc<Config> {
+        &self.config
+    }
+
+    fn store(&self) -> &Rc<dyn ObjectStore> {
+        &self.store
+    }
+
+    fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    fn tracker(&self) -> &Rc<Tracker> {
+        &self.tracker
+    }
+
+    fn superblock(&self) -> OsdSuperblock {
+        self.superblock.borrow().clone()
+    }
+
+    fn state(&self) -> &'static str {
+        self.state.get().name()
+    }
+
+    fn osdmap(&self) -> Rc<OsdMap> {
+        self.current_map()
+    }
+
+    fn pgs(&self) -> Vec<PgSummary> {
+        self.all_pgs().iter().map(|pg| summary(pg)).collect()
+    }
+
+    fn watchers(&self) -> Vec<(HObject, WatchItem)> {
+        self.all_pgs().iter().flat_map(|pg| pg.contexts.watch_items()).collect()
+    }
+
+    fn heartbeat_peers(&self) -> Vec<OsdId> {
+        self.heartbeats.peer_ids()
+    }
+
+    fn ping_times(&self) -> BTreeMap<OsdId, PingTimes> {
+        self.heartbeats.report()
+    }
+
+    fn drop_caches(&self) {
+        self.all_pgs().iter().for_each(|pg| pg.contexts.drop_idle());
+    }
+
+    fn flush_pg_stats(&self) -> u64 {
+        self.send_pg_stats()
+    }
+
+    fn send_beacon(&self) {
+        Osd::send_beacon(self);
+    }
+
+    fn latest_osdmap(&self) -> LocalFuture<()> {
+        let osd = self.rc();
+        Box::pin(async move {
+            // Without a monitor there is nothing newer to have.
+            let Ok(versions) = osd.monc.versions("osdmap").await else { return };
+            while u64::from(osd.current_map().epoch) < versions.newest && !osd.is_stopping() {
+                osd.want_maps(osd.current_map().epoch + 1);
+                osd.env.sleep(LOOK_AGAIN).await;
+            }
+        })
+    }
+
+    fn pg_command(&self, pgid: PgId, map: &CommandMap) -> Option<LocalFuture<CommandReply>> {
+        let pg = self.all_pgs().into_iter().find(|pg| pg.pgid().pgid == pgid)?;
+        let map = map.clone();
+        Some(Box::pin(async move {
+            let mut f = Formatter::new(map.format());
+            match map.prefix() {
+                "query" => pg.query(&mut f),
+                "list_unfound" => pg.list_unfound(&mut f),
+                "mark_unfound_lost" => return pg.mark_unfound_lost(&map).await,
+                _ => return refused(Errno::ENOSYS, "not implemented"),
+            }
+            CommandReply::formatted(f)
+        }))
+    }
+}
+
+/// Between two looks at the map while waiting for one.
+const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_millis(20);
