@@ -26,9 +26,10 @@ pub mod pool_flags {
     pub const POOL_SNAPS: u64 = 1 << 14;
     pub const CREATING: u64 = 1 << 15;
     pub const EIO: u64 = 1 << 16;
+    pub const BULK: u64 = 1 << 17;
 
     /// Ceph's names of the flags, in the order of their bits.
-    pub const NAMES: [(u64, &str); 17] = [
+    pub const NAMES: [(u64, &str); 18] = [
         (HASHPSPOOL, "hashpspool"),
         (FULL, "full"),
         (EC_OVERWRITES, "ec_overwrites"),
@@ -46,6 +47,7 @@ pub mod pool_flags {
         (POOL_SNAPS, "pool_snaps"),
         (CREATING, "creating"),
         (EIO, "eio"),
+        (BULK, "bulk"),
     ];
 }
 

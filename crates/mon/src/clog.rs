@@ -77,10 +77,6 @@ impl ClusterLog {
         self.lines.range(start..)
     }
 
-    pub(crate) fn last(&self) -> u64 {
-        self.last
-    }
-
     fn push(&mut self, entry: LogEntry) {
         self.last += 1;
         self.lines.push_back((self.last, entry));

@@ -305,8 +305,7 @@ impl MonCore {
             return;
         }
         let caps = Caps::of_peer(&peer);
-        self.sessions
-            .insert(id, Session::new(id, peer, caps, self.now.mono));
+        self.sessions.insert(id, Session::new(id, peer, caps));
     }
 
     fn on_closed(&mut self, id: SessionId) {

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::time::Duration;
 
 use types::Epoch;
 
@@ -35,11 +34,10 @@ pub(crate) struct Session {
     pub(crate) osd_epoch: Epoch,
     /// The options it was sent last; `None` before the first time.
     pub(crate) last_config: Option<BTreeMap<String, String>>,
-    pub(crate) opened: Duration,
 }
 
 impl Session {
-    pub(crate) fn new(id: SessionId, peer: Rc<Peer>, caps: Caps, opened: Duration) -> Session {
+    pub(crate) fn new(id: SessionId, peer: Rc<Peer>, caps: Caps) -> Session {
         Session {
             id,
             peer,
@@ -48,7 +46,6 @@ impl Session {
             remote_host: String::new(),
             osd_epoch: 0,
             last_config: None,
-            opened,
         }
     }
 

@@ -16,8 +16,6 @@ pub(crate) struct Cmd {
     /// What was given with `-i`.
     pub(crate) input: Bytes,
     pub(crate) format: Format,
-    /// `client.admin`, for the log.
-    pub(crate) who: String,
 }
 
 impl Cmd {
@@ -61,13 +59,11 @@ impl Cmd {
 /// How a handler answers.
 pub(crate) type CmdResult = Result<CommandReply, Refusal>;
 
-/// A handler's early end.
+/// A handler's refusal, as the user is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// The command fails.
-    Error { errno: Errno, text: String },
-    /// It collides with a change under way: once that is committed, it is tried again.
-    Retry,
+pub(crate) struct Refusal {
+    pub(crate) errno: Errno,
+    pub(crate) text: String,
 }
 
 /// A failure with a text.
@@ -77,7 +73,7 @@ pub(crate) fn fail<T>(errno: Errno, text: impl Into<String>) -> Result<T, Refusa
 
 /// A failure as a value.
 pub(crate) fn refuse(errno: Errno, text: impl Into<String>) -> Refusal {
-    Refusal::Error {
+    Refusal {
         errno,
         text: text.into(),
     }

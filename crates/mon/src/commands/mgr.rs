@@ -59,7 +59,9 @@ impl MonCore {
                         ),
                     );
                 }
-                self.mgr_change(|map| drop(map.modules.insert(module)));
+                self.mgr_change(|map| {
+                    map.modules.insert(module);
+                });
                 done()
             }
             "mgr module disable" => {
@@ -73,7 +75,9 @@ impl MonCore {
                 if !map.modules.contains(&module) {
                     return say(format!("module '{module}' is already disabled"));
                 }
-                self.mgr_change(|map| drop(map.modules.remove(&module)));
+                self.mgr_change(|map| {
+                    map.modules.remove(&module);
+                });
                 done()
             }
             "mgr fail" => {

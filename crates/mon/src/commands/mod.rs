@@ -72,7 +72,7 @@ impl MonCore {
         let reply = if m.fsid != self.monmap.fsid {
             Some(CommandReply::error(Errno::EPERM.0, "wrong fsid"))
         } else {
-            self.run_command(from, raw, &m)
+            self.run_command(from, &m)
         };
         let Some(reply) = reply else { return };
         let ack = MMonCommandAck {
@@ -97,13 +97,8 @@ impl MonCore {
         }
     }
 
-    /// The answer; `None` if the command is to be tried again later.
-    fn run_command(
-        &mut self,
-        from: SessionId,
-        raw: &RawMessage,
-        m: &MMonCommand,
-    ) -> Option<CommandReply> {
+    /// The answer; `None` if the session is gone.
+    fn run_command(&mut self, from: SessionId, m: &MMonCommand) -> Option<CommandReply> {
         let error = |errno: Errno, text: &str| Some(CommandReply::error(errno.0, text));
         let map = match CommandMap::parse(&m.cmd) {
             Ok(map) => map,
@@ -162,7 +157,6 @@ impl MonCore {
         let cmd = Cmd {
             session: from,
             format: map.format(),
-            who: peer.auth_name.to_string(),
             input: m.input.clone(),
             prefix,
             map,
@@ -179,11 +173,7 @@ impl MonCore {
         };
         let reply = match result {
             Ok(reply) => reply,
-            Err(Refusal::Retry) => {
-                self.retry(from, raw.clone());
-                return None;
-            }
-            Err(Refusal::Error { errno, text }) => CommandReply::error(errno.0, text),
+            Err(Refusal { errno, text }) => CommandReply::error(errno.0, text),
         };
         if changes && reply.rc == 0 && self.is_pending() {
             self.log_own("audit", prio, format!("{audit}: finished"));

@@ -28,11 +28,11 @@ impl MonCore {
                 let (id, name, _) = self.pool_arg(cmd)?;
                 let snap = cmd.string("snap")?;
                 match self.create_pool_snap(id, &snap) {
-                    Err(Refusal::Error {
+                    Err(Refusal {
                         errno: Errno::EEXIST,
                         ..
                     }) => say(format!("pool {name} snap {snap} already exists")),
-                    Err(Refusal::Error {
+                    Err(Refusal {
                         errno: Errno::EINVAL,
                         ..
                     }) => fail(
@@ -47,7 +47,7 @@ impl MonCore {
                 let (id, name, _) = self.pool_arg(cmd)?;
                 let snap = cmd.string("snap")?;
                 match self.delete_pool_snap(id, &snap) {
-                    Err(Refusal::Error {
+                    Err(Refusal {
                         errno: Errno::ENOENT,
                         ..
                     }) => say(format!("pool {name} snap {snap} does not exist")),

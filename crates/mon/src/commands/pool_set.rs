@@ -27,6 +27,15 @@ const TIER_ONLY: [&str; 15] = [
     "hit_set_grade_decay_rate",
     "hit_set_search_last_n",
 ];
+/// Kinds of checksums, numbered from 1.
+const CSUM_TYPES: [&str; 6] = [
+    "none",
+    "xxhash32",
+    "xxhash64",
+    "crc32c",
+    "crc32c_16",
+    "crc32c_8",
+];
 /// Flags by the name of their setting.
 const FLAGS: [(&str, u64); 7] = [
     ("hashpspool", pool_flags::HASHPSPOOL),
@@ -37,8 +46,6 @@ const FLAGS: [(&str, u64); 7] = [
     ("noscrub", pool_flags::NOSCRUB),
     ("nodeep-scrub", pool_flags::NODEEP_SCRUB),
 ];
-/// The flag of `bulk` in later releases; 16.2.15 has it as well.
-const BULK: u64 = 1 << 17;
 
 /// A setting's value.
 enum Value {
@@ -119,7 +126,7 @@ impl MonCore {
             "pg_autoscale_mode" => Some(Value::Text(
                 ["off", "warn", "on"][usize::from(p.pg_autoscale_mode.min(2))].to_string(),
             )),
-            "bulk" => Some(Value::Bool(p.has_flag(BULK))),
+            "bulk" => Some(Value::Bool(p.has_flag(pool_flags::BULK))),
             "hit_set_period" if tier => int(p.hit_set_period.into()),
             "hit_set_count" if tier => int(p.hit_set_count.into()),
             "target_max_objects" if tier => int(p.target_max_objects),
@@ -130,6 +137,11 @@ impl MonCore {
                 let (key, _) = pool_opts::by_name(var)?;
                 Some(match p.opts.0.get(&key)? {
                     PoolOpt::Str(text) => Value::Text(text.clone()),
+                    PoolOpt::Int(n) if var == "csum_type" => {
+                        let index = usize::try_from(*n - 1).ok();
+                        let name = index.and_then(|i| CSUM_TYPES.get(i));
+                        Value::Text(name.unwrap_or(&"unknown").to_string())
+                    }
                     PoolOpt::Int(n) => Value::Int(*n),
                     PoolOpt::Double(n) => Value::Float(*n),
                 })
@@ -254,7 +266,7 @@ impl MonCore {
                     }
                     p.pg_autoscale_mode = autoscale_number(&val);
                 }
-                "bulk" => set_bit(&mut p, BULK, parse_switch(&val)?),
+                "bulk" => set_bit(&mut p, pool_flags::BULK, parse_switch(&val)?),
                 _ => self.set_opt(&mut p, &var, &val)?,
             }
         }
@@ -377,15 +389,6 @@ impl MonCore {
             "compression_algorithm" => {
                 &["none", "snappy", "zlib", "zstd", "lz4", "brotli", "unset"]
             }
-            "csum_type" => &[
-                "none",
-                "xxhash32",
-                "xxhash64",
-                "crc32c",
-                "crc32c_16",
-                "crc32c_8",
-                "unset",
-            ],
             "fingerprint_algorithm" => &["sha1", "sha256", "sha512", "unset"],
             "dedup_chunk_algorithm" => &["fastcdc", "fixed", "unset"],
             _ => &[],

@@ -79,7 +79,6 @@ impl MonCore {
             format: map.format(),
             map: map.clone(),
             input,
-            who: format!("mon.{}", self.identity.name),
         };
         match self.own_command(&cmd) {
             Some(reply) => reply,

@@ -4,7 +4,7 @@
 //! OSD which makes it late knows that others may have made it before. Primaries that subscribe
 //! `osd_pg_creates` are sent theirs whenever their mapping changes.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use denc::Denc;
 use maps::pool::pool_flags;
@@ -212,16 +212,6 @@ impl MonCore {
         remap(pgid, &mut pg, &map, &map);
         self.osd.creating.pgs.insert(pgid, pg);
         self.put_creating();
-    }
-
-    /// OSDs that lead placement groups being created.
-    pub(crate) fn creating_primaries(&self) -> BTreeSet<OsdId> {
-        self.osd
-            .creating
-            .pgs
-            .values()
-            .map(|pg| pg.acting_primary)
-            .collect()
     }
 }
 

@@ -1,6 +1,5 @@
 //! Closing an epoch, publishing it, sending maps.
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -275,13 +274,6 @@ impl MonCore {
         if let Some(session) = self.sessions.get_mut(&to) {
             session.osd_epoch = session.osd_epoch.max(epoch);
         }
-    }
-
-    /// The newest map, for `MOSDMap` answers that go out after the commit of what is pending.
-    pub(crate) fn maps_between(&mut self, from: Epoch, to: Epoch) -> BTreeMap<Epoch, Bytes> {
-        (from..=to)
-            .filter_map(|e| self.map_bytes(false, e).map(|b| (e, b)))
-            .collect()
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) mod pools;
 mod snaps;
 mod tick;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -69,8 +69,6 @@ pub(crate) struct OsdService {
     /// Encoded maps of recent epochs, so that many subscribers cost one read. At most 2 *
     /// `MAP_CACHE_MAX` entries.
     cache: BTreeMap<(bool, Epoch), bytes::Bytes>,
-    /// OSDs that were asked to stop by an operator.
-    pub(crate) booting: BTreeSet<OsdId>,
 }
 
 /// Maps cached of each kind.
@@ -113,7 +111,6 @@ impl OsdService {
             last_epoch_clean: BTreeMap::new(),
             purged_snaps: BTreeMap::new(),
             cache: BTreeMap::new(),
-            booting: BTreeSet::new(),
             map,
         })
     }

@@ -107,6 +107,9 @@ impl MonCore {
             .and_then(|k| k.parse::<u64>().ok())
             .unwrap_or(1);
         let mut flags = pool_flags::CREATING;
+        if new.bulk || self.conf.bool("osd_pool_default_flag_bulk") {
+            flags |= pool_flags::BULK;
+        }
         for (option, flag) in [
             ("osd_pool_default_flag_hashpspool", pool_flags::HASHPSPOOL),
             ("osd_pool_default_flag_nodelete", pool_flags::NODELETE),
@@ -476,8 +479,7 @@ impl MonCore {
         }
         match self.pool_op(&m, id) {
             Ok(data) => self.reply_pool_op(from, raw, Ok(()), data),
-            Err(Refusal::Retry) => self.retry(from, raw.clone()),
-            Err(Refusal::Error { errno, .. }) => {
+            Err(Refusal { errno, .. }) => {
                 self.reply_pool_op(from, raw, Err(errno), None);
             }
         }
