@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use ::maps::MgrMap;
 use ::maps::osdmap::osd_state;
-use bytes::Bytes;
 use denc::Denc;
 use messages::{DaemonHealthMetric, MMgrOpen, MMgrReport, MOSDFull, MPGStats, Message, PaxosHeader};
 use msgr::Connection;
@@ -14,9 +13,12 @@ use types::entity::MGR;
 use types::osd::{OsdStat, StoreStatfs};
 
 use super::Osd;
+use crate::tell::perf;
 
 /// Seconds between reports until the manager says otherwise (mgr_stats_period).
 const PERIOD: Duration = Duration::from_secs(5);
+/// Counters of at least this priority are reported (mgr_stats_threshold).
+const MIN_PRIORITY: u8 = 5;
 
 impl Osd {
     /// Share of the device that is used, 0..1.
@@ -59,7 +61,7 @@ impl Osd {
             config_defaults: BTreeMap::<String, String>::new().to_bytes(),
         };
         con.send(open.encode());
-        self.send_report(&con);
+        self.send_report(&con, true);
     }
 
     pub(super) fn on_mgr_connect(&self, con: &Connection) {
@@ -126,13 +128,17 @@ impl Osd {
         seq
     }
 
-    fn send_report(&self, con: &Connection) {
+    /// Counters and health. `first` on this connection: what the counters are, too.
+    fn send_report(&self, con: &Connection, first: bool) {
+        let counters = perf::counters(self, &self.statfs.get());
+        let (types, packed) = perf::report(&counters, MIN_PRIORITY);
         let complaint = self.complaint_time();
         let (slow, oldest, _) = self.tracker.slow_ops(complaint);
         let value = (oldest.as_secs().min(u64::from(u32::MAX)) << 32) | slow as u64;
         let report = MMgrReport {
             daemon_name: self.whoami.to_string(),
-            packed: Bytes::new(),
+            declare_types: if first { types } else { Vec::new() },
+            packed,
             daemon_health_metrics: vec![
                 DaemonHealthMetric { kind: 0, value: if slow > 0 { value } else { 0 } },
                 DaemonHealthMetric { kind: 1, value: 0 },
@@ -202,7 +208,7 @@ pub(super) async fn run(osd: Rc<Osd>) {
         osd.connect_mgr();
         let con = osd.mgr_con.borrow().clone();
         if let Some(con) = con {
-            osd.send_report(&con);
+            osd.send_report(&con, false);
             osd.send_pg_stats();
         }
     }

@@ -94,7 +94,7 @@ impl Target for Osd {
     }
 
     fn send_beacon(&self) {
-        Osd::send_beacon(self);
+        self.beacon_now();
     }
 
     fn latest_osdmap(&self) -> LocalFuture<()> {
@@ -102,8 +102,11 @@ impl Target for Osd {
         Box::pin(async move {
             // Without a monitor there is nothing newer to have.
             let Ok(versions) = osd.monc.versions("osdmap").await else { return };
-            while u64::from(osd.current_map().epoch) < versions.newest && !osd.is_stopping() {
+            let is_behind = || u64::from(osd.current_map().epoch) < versions.newest;
+            if is_behind() {
                 osd.want_maps(osd.current_map().epoch + 1);
+            }
+            while is_behind() && !osd.is_stopping() {
                 osd.env.sleep(LOOK_AGAIN).await;
             }
         })
