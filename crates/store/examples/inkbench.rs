@@ -59,6 +59,8 @@ async fn run(env: Env, path: PathBuf, seconds: u64, device_len: u64) {
         measure(&env, &store, &load, depth, Duration::from_secs(seconds)).await;
     }
     reads(&env, &store, &load).await;
+    new_objects(&env, &store, Duration::from_secs(seconds)).await;
+    large(&env, &store, &load, Duration::from_secs(seconds)).await;
     let path = &path;
     let reopen = async |store: Rc<InkStore>| {
         drop(store);
@@ -242,6 +244,117 @@ async fn measure(env: &Env, store: &Rc<InkStore>, load: &Rc<Load>, depth: u64, t
             let bytes = (a - b) as f64 / ops as f64;
             println!("           {:10} {bytes:8.1} bytes an op", cause.name());
         }
+    }
+}
+
+/// What a run of `work` by some workers came to.
+async fn report<F: Future<Output = u64> + 'static>(
+    env: &Env,
+    store: &Rc<InkStore>,
+    what: &str,
+    op_len: u64,
+    workers: impl Iterator<Item = F>,
+) {
+    let ledger = store.device().ledger();
+    let before = (
+        ledger.written_total(),
+        ledger.writes(),
+        cpu(),
+        env.now(),
+        resident_kib(),
+    );
+    let workers: Vec<_> = workers.map(|w| env.spawn_with_handle(w)).collect();
+    let mut ops = 0;
+    for worker in workers {
+        ops += worker.await;
+    }
+    let time = (env.now() - before.3).as_secs_f64();
+    println!(
+        "{what}: {:.0} op/s, {:.1} MB/s, {:.1} us CPU/op, WAF {:.3}, {:.2} writes an op, {} MiB more resident",
+        ops as f64 / time,
+        (ops * op_len) as f64 / time / 1e6,
+        (cpu() - before.2).as_secs_f64() * 1e6 / ops as f64,
+        (ledger.written_total() - before.0) as f64 / (ops * op_len) as f64,
+        (ledger.writes() - before.1) as f64 / ops as f64,
+        (resident_kib().saturating_sub(before.4)) >> 10,
+    );
+}
+
+/// New objects of 4 KiB, 32 at a time.
+async fn new_objects(env: &Env, store: &Rc<InkStore>, time: Duration) {
+    let deadline = env.now() + time;
+    let next = Rc::new(std::cell::Cell::new(0_u64));
+    let data = AlignedBuf::zeroed(4096).freeze();
+    let workers = (0..32).map(|_| {
+        let (env, store, next, data) = (env.clone(), store.clone(), next.clone(), data.clone());
+        async move {
+            let mut ops = 0;
+            while env.now() < deadline {
+                let n = next.replace(next.get() + 1);
+                let name = format!("benchmark_data_host_12345_object{n}");
+                let hash = (n as u32).wrapping_mul(0x9e37_79b9);
+                let cid = CollId::Pg(format!("1.{:x}", n % PGS).parse().expect("a PG"));
+                let hobj = HObject {
+                    name: name.into(),
+                    hash,
+                    snap: u64::MAX - 1,
+                    pool: 1,
+                    ..HObject::default()
+                };
+                let oid = GhObject::new(hobj);
+                let mut t = Transaction::new();
+                t.write(&cid, &oid, 0, data.clone());
+                t.setattr(&cid, &oid, "_", sample(250, n, &oid.hobj.name));
+                t.setattr(&cid, &oid, "snapset", vec![0; 31]);
+                let key = BString::from(format!("0000000013.{n:020}"));
+                let entries = [(key, sample(190, n, &oid.hobj.name))];
+                t.omap_setkeys(&cid, &pgmeta(&cid), entries.into());
+                if n >= LOG_ENTRIES * PGS {
+                    let old = format!("0000000013.{:020}", n - LOG_ENTRIES * PGS).into();
+                    t.omap_rmkeys(&cid, &pgmeta(&cid), BTreeSet::from([old]));
+                }
+                store.submit(t).await.expect("write");
+                ops += 1;
+            }
+            ops
+        }
+    });
+    report(env, store, "new objects of 4 KiB, depth 32", 4096, workers).await;
+}
+
+/// Overwrites of whole 4 MiB objects, 16 at a time, then their reads.
+async fn large(env: &Env, store: &Rc<InkStore>, load: &Rc<Load>, time: Duration) {
+    for write in [true, false] {
+        let deadline = env.now() + time;
+        let workers = (0..16_u64).map(|worker| {
+            let (env, store, load) = (env.clone(), store.clone(), load.clone());
+            async move {
+                let (mut choices, mut ops) = (Choices::new(worker), 0);
+                while env.now() < deadline {
+                    let pick = choices.below(load.objects.len() as u64) as usize;
+                    let (cid, oid) = &load.objects[pick];
+                    if write {
+                        let mut t = Transaction::new();
+                        t.write(cid, oid, 0, load.data.clone());
+                        store.submit(t).await.expect("write");
+                    } else {
+                        let data = store.read(cid, oid, 0, OBJECT_LEN).await.expect("read");
+                        assert_eq!(data.len() as u64, OBJECT_LEN);
+                    }
+                    ops += 1;
+                }
+                ops
+            }
+        });
+        let what = if write { "writes" } else { "reads" };
+        report(
+            env,
+            store,
+            &format!("{what} of 4 MiB, depth 16"),
+            OBJECT_LEN,
+            workers,
+        )
+        .await;
     }
 }
 

@@ -520,7 +520,7 @@ fn head_entry(onode: &Onode, dirty: &Dirty) -> Vec<u8> {
     out.put_varint(onode.hint.flags.into());
     out.put_blob(&onode.omap.header);
     out.put_varint(onode.attrs.len() as u64);
-    for (name, value) in &onode.attrs {
+    for (name, value) in onode.attrs.iter() {
         out.put_blob(name);
         out.put_blob(value);
     }

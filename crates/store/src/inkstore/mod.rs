@@ -19,6 +19,7 @@ mod onode;
 mod read;
 mod rec;
 mod recover;
+mod sorted_vec;
 mod space;
 mod state;
 mod write;
@@ -124,7 +125,9 @@ impl InkStore {
         let mut core = recover::mount(&device).await?;
         // There may be no room for one more batch: so before any.
         let durable = core.log.durable_seq;
-        let checkpoint = core.wants_checkpoint().then(|| core.begin_checkpoint(durable));
+        let checkpoint = core
+            .wants_checkpoint()
+            .then(|| core.begin_checkpoint(durable));
         let inner = Rc::new(Inner {
             env: env.clone(),
             device,

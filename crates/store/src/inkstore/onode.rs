@@ -14,6 +14,7 @@ use bytes::Bytes;
 use types::hobject::GhObject;
 
 use super::format::BLOCK_LEN;
+use super::sorted_vec::SortedVec;
 use super::space::Space;
 use crate::CollId;
 
@@ -120,11 +121,11 @@ pub(super) struct Onode {
     /// Never used twice in a run of the process.
     pub(super) uid: u64,
     pub(super) size: u64,
-    chunks: BTreeMap<u32, Box<Chunk>>,
+    chunks: SortedVec<u32, Box<Chunk>>,
     patches: BTreeMap<u64, Patch>,
     /// Metadata bytes of all patches.
     pub(super) patch_bytes: usize,
-    pub(super) attrs: BTreeMap<BString, Bytes>,
+    pub(super) attrs: SortedVec<BString, Bytes>,
     pub(super) omap: Omap,
     pub(super) hint: AllocHint,
     /// Generation and number under which the log knows the object.
@@ -142,10 +143,10 @@ impl Onode {
             oid,
             uid,
             size: 0,
-            chunks: BTreeMap::new(),
+            chunks: SortedVec::default(),
             patches: BTreeMap::new(),
             patch_bytes: 0,
-            attrs: BTreeMap::new(),
+            attrs: SortedVec::default(),
             omap: Omap::default(),
             hint: AllocHint::default(),
             handle: (0, 0),
@@ -164,7 +165,7 @@ impl Onode {
         }
     }
 
-    pub(super) fn chunks(&self) -> &BTreeMap<u32, Box<Chunk>> {
+    pub(super) fn chunks(&self) -> &SortedVec<u32, Box<Chunk>> {
         &self.chunks
     }
 
@@ -201,7 +202,7 @@ impl Onode {
             }
             return old;
         }
-        let chunk = self.chunks.entry(number).or_default();
+        let chunk = self.chunks.entry(number, Box::default);
         std::mem::replace(&mut chunk[at], ptr)
     }
 
@@ -303,7 +304,11 @@ impl Onode {
         let full = range.start.div_ceil(BLOCK_LEN)..range.end / BLOCK_LEN;
         let chunks = (full.start / CHUNK_BLOCKS) as u32..full.end.div_ceil(CHUNK_BLOCKS) as u32;
         if full.start < full.end {
-            let numbers: Vec<u32> = self.chunks.range(chunks).map(|(&n, _)| n).collect();
+            let within = self
+                .chunks
+                .from(&chunks.start)
+                .take_while(|(n, _)| **n < chunks.end);
+            let numbers: Vec<u32> = within.map(|(&n, _)| n).collect();
             for number in numbers {
                 let first = u64::from(number) * CHUNK_BLOCKS;
                 for block in first.max(full.start)..(first + CHUNK_BLOCKS).min(full.end) {
@@ -358,8 +363,8 @@ impl Onode {
     pub(super) fn pointers(&self) -> impl Iterator<Item = BlockPtr> {
         let blocks = self
             .chunks
-            .values()
-            .flat_map(|c| c.iter().copied())
+            .iter()
+            .flat_map(|(_, c)| c.iter().copied())
             .filter(|p| !p.is_hole());
         blocks.chain(self.patches.values().filter_map(|p| match p.source {
             PatchSource::Block { ptr, .. } => Some(ptr),
