@@ -3,17 +3,19 @@
 use std::collections::BTreeSet;
 
 use command::{BadArgument, CommandMap, CommandReply, Format, Formatter};
+use types::OsdId;
 use types::entity::kind_name;
 use types::osd::osd_stat::Minutes;
 use types::time::Calendar;
-use types::OsdId;
 
 use super::Target;
 
 pub(super) fn cache_status(target: &dyn Target, format: Format) -> CommandReply {
     let contexts: usize = target.pgs().iter().map(|pg| pg.object_contexts).sum();
     let mut f = Formatter::new(format);
-    f.object("cache_status", |f| f.dump_unsigned("object_ctx", contexts as u64));
+    f.object("cache_status", |f| {
+        f.dump_unsigned("object_ctx", contexts as u64)
+    });
     CommandReply::formatted(f)
 }
 
@@ -41,8 +43,10 @@ pub(super) fn watchers(target: &dyn Target, format: Format) -> CommandReply {
 pub(super) fn blocklist(target: &dyn Target, format: Format) -> CommandReply {
     let map = target.osdmap();
     let mut f = Formatter::new(format);
-    for (name, entries) in [("blocklist", &map.blocklist), ("range_blocklist", &map.range_blocklist)]
-    {
+    for (name, entries) in [
+        ("blocklist", &map.blocklist),
+        ("range_blocklist", &map.range_blocklist),
+    ] {
         f.array(name, |f| {
             for (addr, until) in entries {
                 f.object("entry", |f| {
@@ -58,7 +62,11 @@ pub(super) fn blocklist(target: &dyn Target, format: Format) -> CommandReply {
 pub(super) fn mapped_pools(target: &dyn Target, format: Format) -> CommandReply {
     let pools: BTreeSet<u64> = target.pgs().iter().map(|pg| pg.pgid.pgid.pool).collect();
     let mut f = Formatter::new(format);
-    f.array("mapped_pools", |f| pools.iter().for_each(|pool| f.dump_unsigned("pool_id", *pool)));
+    f.array("mapped_pools", |f| {
+        pools
+            .iter()
+            .for_each(|pool| f.dump_unsigned("pool_id", *pool))
+    });
     CommandReply::formatted(f)
 }
 
@@ -194,10 +202,17 @@ fn millis(us: u32) -> String {
 /// As C's `ctime` writes a date, in UTC.
 fn date_text(sec: u32) -> String {
     const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
-    const MONTHS: [&str; 12] =
-        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    const MONTHS: [&str; 12] = [
+        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+    ];
     let c = Calendar::of(sec);
     let day = DAYS.get(c.weekday as usize).copied().unwrap_or_default();
-    let month = MONTHS.get((c.month as usize).wrapping_sub(1)).copied().unwrap_or_default();
-    format!("{day} {month} {:>2} {:02}:{:02}:{:02} {}", c.day, c.hour, c.minute, c.second, c.year)
+    let month = MONTHS
+        .get((c.month as usize).wrapping_sub(1))
+        .copied()
+        .unwrap_or_default();
+    format!(
+        "{day} {month} {:>2} {:02}:{:02}:{:02} {}",
+        c.day, c.hour, c.minute, c.second, c.year
+    )
 }

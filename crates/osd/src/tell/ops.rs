@@ -16,7 +16,10 @@ fn filters(map: &CommandMap) -> Result<impl Fn(&str) -> bool, BadArgument> {
     })
 }
 
-pub(super) fn in_flight(target: &dyn Target, map: &CommandMap) -> Result<CommandReply, BadArgument> {
+pub(super) fn in_flight(
+    target: &dyn Target,
+    map: &CommandMap,
+) -> Result<CommandReply, BadArgument> {
     let wanted = filters(map)?;
     let mut f = Formatter::new(map.format());
     f.object("ops_in_flight", |f| {

@@ -44,7 +44,10 @@ pub(super) fn status(target: &dyn Target, format: Format) -> CommandReply {
         f.dump_int("whoami", sb.whoami);
         f.dump_string("state", target.state());
         f.dump_unsigned("oldest_map", sb.oldest_map);
-        f.dump_unsigned("cluster_osdmap_trim_lower_bound", sb.cluster_osdmap_trim_lower_bound);
+        f.dump_unsigned(
+            "cluster_osdmap_trim_lower_bound",
+            sb.cluster_osdmap_trim_lower_bound,
+        );
         f.dump_unsigned("newest_map", sb.newest_map);
         f.dump_unsigned("num_pgs", target.pgs().len() as u64);
     })

@@ -20,7 +20,10 @@ const COMMANDS: &[(&str, &str)] = &[
         "dump_blocked_ops name=filterstr,type=CephString,n=N,req=false",
         "show ops under way for longer than the complaint time",
     ),
-    ("dump_blocklist", "show which clients are shut out and until when"),
+    (
+        "dump_blocklist",
+        "show which clients are shut out and until when",
+    ),
     (
         "dump_historic_ops name=filterstr,type=CephString,n=N,req=false",
         "show remembered ops by their arrival",
@@ -41,11 +44,23 @@ const COMMANDS: &[(&str, &str)] = &[
         "dump_osd_network name=value,type=CephInt,req=false",
         "show slow heartbeats: from <value> milliseconds on",
     ),
-    ("dump_pgstate_history", "show where each PG's peering stands"),
+    (
+        "dump_pgstate_history",
+        "show where each PG's peering stands",
+    ),
     ("dump_watchers", "show who watches which objects"),
-    ("flush_pg_stats", "report statistics now and print the report's number"),
-    ("get_command_descriptions", "list commands with their arguments"),
-    ("get_latest_osdmap", "wait for the newest map the monitor has"),
+    (
+        "flush_pg_stats",
+        "report statistics now and print the report's number",
+    ),
+    (
+        "get_command_descriptions",
+        "list commands with their arguments",
+    ),
+    (
+        "get_latest_osdmap",
+        "wait for the newest map the monitor has",
+    ),
     ("get_mapped_pools", "list the pools with PGs on this OSD"),
     ("git_version", "show the build"),
     (
@@ -67,12 +82,18 @@ const COMMANDS: &[(&str, &str)] = &[
          name=mulcmd,type=CephChoices,strings=revert|delete",
         "give a PG's unfound objects up: go back to an older version or delete them",
     ),
-    ("ops name=filterstr,type=CephString,n=N,req=false", "show ops under way"),
+    (
+        "ops name=filterstr,type=CephString,n=N,req=false",
+        "show ops under way",
+    ),
     (
         "perf dump name=logger,type=CephString,req=false name=counter,type=CephString,req=false",
         "show counters",
     ),
-    ("perf reset name=var,type=CephString", "start a group's counters, or all, from zero"),
+    (
+        "perf reset name=var,type=CephString",
+        "start a group's counters, or all, from zero",
+    ),
     ("perf schema", "describe the counters"),
     ("perfcounters_dump", ""),
     ("perfcounters_schema", ""),
@@ -86,7 +107,10 @@ const COMMANDS: &[(&str, &str)] = &[
          name=mulcmd,type=CephChoices,strings=revert|delete",
         "",
     ),
-    ("pg name=pgid,type=CephPgid name=cmd,type=CephChoices,strings=query", ""),
+    (
+        "pg name=pgid,type=CephPgid name=cmd,type=CephChoices,strings=query",
+        "",
+    ),
     ("query", "show all a PG knows of itself"),
     ("send_beacon", "tell the monitor now that this OSD lives"),
     (

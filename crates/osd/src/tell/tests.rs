@@ -1,1 +1,641 @@
-//! tests
+//! Commands against a small OSD of no network. Expected texts are of real Ceph where ours has the
+//! same to say.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use command::{Arg, ArgType, CommandMap, CommandReply, Signature};
+use config::Config;
+use env::{Env, LocalFuture};
+use maps::OsdMap;
+use store::memstore::MemStore;
+use store::{CollId, ObjectStore, Transaction};
+use types::osd::osd_stat::Minutes;
+use types::osd::{OsdSuperblock, PingTimes, WatchItem};
+use types::{AddrType, EntityAddr, EntityName, GhObject, HObject, OsdId, PgId, UTime};
+
+use super::*;
+
+struct Fake {
+    env: Env,
+    config: Rc<Config>,
+    store: Rc<dyn ObjectStore>,
+    counters: Counters,
+    tracker: Rc<Tracker>,
+    osdmap: Rc<OsdMap>,
+    pgs: Vec<PgSummary>,
+    watchers: Vec<(HObject, WatchItem)>,
+    pings: BTreeMap<OsdId, PingTimes>,
+    beacons: Cell<u32>,
+    dropped: Cell<bool>,
+}
+
+impl Target for Fake {
+    fn env(&self) -> &Env {
+        &self.env
+    }
+    fn config(&self) -> &Rc<Config> {
+        &self.config
+    }
+    fn store(&self) -> &Rc<dyn ObjectStore> {
+        &self.store
+    }
+    fn counters(&self) -> &Counters {
+        &self.counters
+    }
+    fn tracker(&self) -> &Rc<Tracker> {
+        &self.tracker
+    }
+    fn superblock(&self) -> OsdSuperblock {
+        OsdSuperblock {
+            whoami: 3,
+            oldest_map: 1,
+            newest_map: 31,
+            ..OsdSuperblock::default()
+        }
+    }
+    fn state(&self) -> &'static str {
+        "active"
+    }
+    fn osdmap(&self) -> Rc<OsdMap> {
+        self.osdmap.clone()
+    }
+    fn pgs(&self) -> Vec<PgSummary> {
+        self.pgs.clone()
+    }
+    fn watchers(&self) -> Vec<(HObject, WatchItem)> {
+        self.watchers.clone()
+    }
+    fn heartbeat_peers(&self) -> Vec<OsdId> {
+        vec![1, 2]
+    }
+    fn ping_times(&self) -> BTreeMap<OsdId, PingTimes> {
+        self.pings.clone()
+    }
+    fn drop_caches(&self) {
+        self.dropped.set(true);
+    }
+    fn flush_pg_stats(&self) -> u64 {
+        21_474_836_556
+    }
+    fn send_beacon(&self) {
+        self.beacons.set(self.beacons.get() + 1);
+    }
+    fn latest_osdmap(&self) -> LocalFuture<()> {
+        Box::pin(std::future::ready(()))
+    }
+    fn pg_command(&self, pgid: PgId, map: &CommandMap) -> Option<LocalFuture<CommandReply>> {
+        let text = format!("{pgid} {} {}", map.prefix(), map.contains("mulcmd"));
+        Some(Box::pin(std::future::ready(CommandReply::data(text))))
+    }
+}
+
+fn pg(id: &str, role: Role) -> PgSummary {
+    PgSummary {
+        pgid: id.parse().unwrap(),
+        role,
+        state: "Started/Stray",
+        object_contexts: 2,
+    }
+}
+
+/// Runs a test on an OSD that the test has changed to its liking, under a virtual clock.
+fn on_osd<F: Future<Output = ()> + 'static>(
+    change: impl FnOnce(&mut Fake) + 'static,
+    test: impl FnOnce(Rc<Fake>) -> F + 'static,
+) {
+    let world = sim::World::new(11);
+    let env = world.node("osd.3");
+    world.run_until(async move {
+        let store: Rc<dyn ObjectStore> = Rc::new(MemStore::new(64 << 20));
+        let mut t = Transaction::new();
+        t.mkcoll(&CollId::Meta, 0);
+        store.submit(t).await.unwrap();
+        let mut fake = Fake {
+            config: Rc::new(Config::new("osd", "3")),
+            store,
+            counters: Counters::default(),
+            tracker: Tracker::new(env.clone()),
+            osdmap: Rc::default(),
+            pgs: vec![
+                pg("1.0", Role::Primary),
+                pg("1.7", Role::Replica),
+                pg("4.3", Role::Primary),
+            ],
+            watchers: Vec::new(),
+            pings: BTreeMap::new(),
+            beacons: Cell::default(),
+            dropped: Cell::default(),
+            env,
+        };
+        change(&mut fake);
+        test(Rc::new(fake)).await;
+    });
+}
+
+async fn ask(fake: &Rc<Fake>, json: &str) -> CommandReply {
+    run(fake.clone(), vec![json.to_owned()], Bytes::new(), false).await
+}
+
+async fn text(fake: &Rc<Fake>, json: &str) -> String {
+    let reply = ask(fake, json).await;
+    assert_eq!((reply.rc, reply.outs.as_str()), (0, ""), "{json}");
+    String::from_utf8(reply.outb.to_vec()).unwrap()
+}
+
+/// A number of a JSON answer.
+fn number(text: &str, key: &str) -> f64 {
+    let value: serde_json::Value = serde_json::from_str(text).unwrap();
+    value[key].as_f64().unwrap()
+}
+
+#[test]
+fn the_table_is_sorted_and_every_command_of_it_is_answered() {
+    let names: Vec<String> = table().iter().map(Signature::prefix).collect();
+    assert!(names.is_sorted());
+    assert!(names.contains(&"config show".to_owned()) && names.contains(&"bench".to_owned()));
+    on_osd(
+        |_| (),
+        |fake| async move {
+            for command in table().iter() {
+                let value = |arg: &Arg| match arg.kind {
+                    ArgType::Choices => serde_json::json!(arg.choices[0]),
+                    ArgType::Int => serde_json::json!(4096),
+                    ArgType::Pgid => serde_json::json!("1.0"),
+                    _ if arg.many => serde_json::json!(["x"]),
+                    _ => serde_json::json!("x"),
+                };
+                let mut json = serde_json::json!({"prefix": command.prefix(), "format": "json"});
+                for arg in command
+                    .args()
+                    .filter(|arg| arg.required || arg.name == "pgid")
+                {
+                    json[&arg.name] = value(arg);
+                }
+                let name = command.prefix();
+                // A gigabyte is more than the store has.
+                if name == "bench" {
+                    json["count"] = serde_json::json!(8192);
+                }
+                if name == "query" {
+                    json["pgid"] = serde_json::json!("4.3");
+                }
+                let reply = ask(&fake, &json.to_string()).await;
+                let (may_fail, known) = (
+                    [
+                        "heap",
+                        "injectargs",
+                        "config get",
+                        "config set",
+                        "config unset",
+                        "config help",
+                    ],
+                    !reply.outs.starts_with("unknown")
+                        && !reply.outs.starts_with("invalid command"),
+                );
+                assert!(known, "{json}: {}", reply.outs);
+                assert!(
+                    reply.rc == 0 || may_fail.contains(&name.as_str()),
+                    "{json}: {}",
+                    reply.outs
+                );
+            }
+            assert_eq!(fake.beacons.get(), 1);
+            assert!(fake.dropped.get());
+        },
+    );
+}
+
+#[test]
+fn descriptions_are_those_the_tool_reads() {
+    let json = table().descriptions(command::Format::Json, false);
+    let all: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let bench = all
+        .as_object()
+        .and_then(|all| all.values().find(|c| c["sig"][0] == "bench"))
+        .unwrap();
+    assert_eq!(
+        bench["sig"].to_string(),
+        r#"["bench",{"name":"count","req":"false","type":"CephInt"},{"name":"size","req":"false","type":"CephInt"},{"name":"object_size","req":"false","type":"CephInt"},{"name":"object_num","req":"false","type":"CephInt"}]"#
+    );
+    assert!(bench.get("module").is_none());
+    let kinds: BTreeSet<&str> = ["list_unfound", "mark_unfound_lost", "query"].into();
+    let of_pg: BTreeSet<&str> = all
+        .as_object()
+        .into_iter()
+        .flat_map(|all| all.values())
+        .filter(|c| c["sig"][0] == "pg")
+        .filter_map(|c| c["sig"][2]["strings"].as_str())
+        .collect();
+    assert_eq!(of_pg, kinds);
+}
+
+#[test]
+fn plain_answers_are_indented_json_and_json_has_no_spaces() {
+    on_osd(
+        |_| (),
+        |fake| async move {
+            assert_eq!(
+                text(&fake, r#"{"prefix":"version"}"#).await,
+                "{\n    \"version\": \"16.2.15\",\n    \"release\": \"pacific\",\n    \
+             \"release_type\": \"stable\"\n}\n"
+            );
+            assert_eq!(
+                text(&fake, r#"{"prefix":"status","format":"json"}"#).await,
+                r#"{"cluster_fsid":"00000000-0000-0000-0000-000000000000","osd_fsid":"00000000-0000-0000-0000-000000000000","whoami":3,"state":"active","oldest_map":1,"cluster_osdmap_trim_lower_bound":0,"newest_map":31,"num_pgs":3}"#
+            );
+            assert_eq!(
+                text(&fake, r#"{"prefix":"flush_pg_stats"}"#).await,
+                "21474836556"
+            );
+            assert_eq!(text(&fake, r#"{"prefix":"log flush"}"#).await, "{}\n");
+            assert_eq!(text(&fake, r#"{"prefix":"smart"}"#).await, "{\n}");
+            assert_eq!(
+                text(&fake, r#"{"prefix":"get_mapped_pools","format":"json"}"#).await,
+                "[1,4]"
+            );
+            assert_eq!(
+                text(&fake, r#"{"prefix":"cache status","format":"json"}"#).await,
+                r#"{"object_ctx":6}"#
+            );
+        },
+    );
+}
+
+#[test]
+fn nonsense_is_refused() {
+    on_osd(
+        |_| (),
+        |fake| async move {
+            for (json, errno) in [
+                ("", 22),
+                ("{", 22),
+                ("{}", 22),
+                (r#"{"prefix":"nonsense"}"#, 22),
+                (r#"{"prefix":"bench","count":"abc"}"#, 22),
+                (r#"{"prefix":"heap","heapcmd":"burn"}"#, 22),
+                (r#"{"prefix":"heap","heapcmd":"stats"}"#, 95),
+                (r#"{"prefix":"perf reset"}"#, 22),
+                (r#"{"prefix":"perf dump","logger":3}"#, 22),
+            ] {
+                let reply = ask(&fake, json).await;
+                assert_eq!(reply.rc, -errno, "{json}: {}", reply.outs);
+                assert!(!reply.outs.is_empty(), "{json}");
+            }
+        },
+    );
+}
+
+#[test]
+fn a_bare_word_is_a_command_on_the_admin_socket_only() {
+    on_osd(
+        |_| (),
+        |fake| async move {
+            let word = |socket| run(fake.clone(), vec!["0\n".to_owned()], Bytes::new(), socket);
+            assert_eq!(word(true).await.outb, "2");
+            assert_eq!(word(false).await.rc, -22);
+        },
+    );
+}
+
+#[test]
+fn commands_for_a_pg_go_to_its_primary() {
+    on_osd(
+        |_| (),
+        |fake| async move {
+            assert_eq!(
+                text(&fake, r#"{"prefix":"query","pgid":"4.3"}"#).await,
+                "4.3 query false"
+            );
+            assert_eq!(
+                text(&fake, r#"{"prefix":"pg","pgid":"1.0","cmd":"query"}"#).await,
+                "1.0 query false"
+            );
+            assert_eq!(
+                text(
+                    &fake,
+                    r#"{"prefix":"pg","pgid":"1.0","cmd":"mark_unfound_lost","mulcmd":"delete"}"#
+                )
+                .await,
+                "1.0 mark_unfound_lost true"
+            );
+            for (pgid, errno, outs) in [
+                (r#","pgid":"1.7""#, 11, "not primary for pgid 1.7"),
+                (r#","pgid":"9.0""#, 2, "i don't have pgid 9.0"),
+                (r#","pgid":"x""#, 22, "couldn't parse pgid 'x'"),
+                ("", 22, "no pgid specified"),
+            ] {
+                let reply = ask(&fake, &format!(r#"{{"prefix":"query"{pgid}}}"#)).await;
+                assert_eq!((reply.rc, reply.outs.as_str()), (-errno, outs));
+            }
+            let no_mode = r#"{"prefix":"pg","pgid":"1.0","cmd":"mark_unfound_lost"}"#;
+            assert_eq!(ask(&fake, no_mode).await.outs, "invalid command json");
+        },
+    );
+}
+
+#[test]
+fn counters_have_cephs_names_and_can_start_from_zero() {
+    on_osd(
+        |_| (),
+        |fake| async move {
+            fake.counters
+                .count_write(10_000, Duration::from_nanos(1_758_955));
+            fake.counters.count_read(7);
+            let osd = text(
+                &fake,
+                r#"{"prefix":"perf dump","logger":"osd","format":"json"}"#,
+            )
+            .await;
+            assert!(osd.starts_with(
+                r#"{"osd":{"op_wip":0,"op":2,"op_in_bytes":10000,"op_out_bytes":7,"op_r":1,"#
+            ));
+            assert!(osd.contains(
+                r#""op_w_latency":{"avgcount":1,"sum":0.001758955,"avgtime":0.001758955}"#
+            ));
+            assert!(
+                osd.contains(r#""numpg":3,"numpg_primary":2,"numpg_replica":1,"numpg_stray":0"#)
+            );
+            assert!(osd.contains(r#""heartbeat_to_peers":2"#));
+            assert_eq!(
+                text(
+                    &fake,
+                    r#"{"prefix":"perf dump","logger":"osd","counter":"op_w","format":"json"}"#
+                )
+                .await,
+                r#"{"osd":{"op_w":1}}"#
+            );
+            assert_eq!(
+                text(
+                    &fake,
+                    r#"{"prefix":"perf dump","logger":"none","format":"json"}"#
+                )
+                .await,
+                "{}"
+            );
+            let schema = text(&fake, r#"{"prefix":"perf schema","format":"json"}"#).await;
+            assert!(schema.contains(
+            r#""op_in_bytes":{"type":10,"metric_type":"counter","value_type":"integer","description":"bytes written by clients","nick":"wr","priority":8,"units":"bytes"}"#
+        ));
+            assert_eq!(
+                text(
+                    &fake,
+                    r#"{"prefix":"perf reset","var":"all","format":"json"}"#
+                )
+                .await,
+                r#"{"success":"perf reset all"}"#
+            );
+            assert_eq!(
+                text(
+                    &fake,
+                    r#"{"prefix":"perf reset","var":"x","format":"json"}"#
+                )
+                .await,
+                r#"{"error":"Not find: x"}"#
+            );
+            assert_eq!(fake.counters.op.get(), 0);
+            assert_eq!(fake.counters.op_w_latency.count(), 0);
+        },
+    );
+}
+
+#[test]
+fn a_report_packs_its_counters_in_the_order_of_their_paths() {
+    on_osd(
+        |_| (),
+        |fake| async move {
+            fake.counters.count_write(100, Duration::from_micros(5));
+            let counters = perf::counters(&*fake, &fake.store.statfs().await.unwrap());
+            let (types, packed) = perf::report(&counters, 5);
+            assert!(types.is_sorted_by_key(|t| t.path.clone()));
+            assert!(types.iter().all(|t| t.priority >= 5));
+            assert!(
+                types
+                    .iter()
+                    .any(|t| t.path == "osd.op_w" && t.kind == 10 && t.unit == 1)
+            );
+            assert!(
+                types
+                    .iter()
+                    .any(|t| t.path == "osd.op_w_in_bytes" && t.unit == 0)
+            );
+            let averages = types.iter().filter(|t| t.kind & 4 != 0).count();
+            assert_eq!(packed.len(), 6 + 8 * types.len() + 16 * averages);
+            let at = types
+                .iter()
+                .position(|t| t.path == "osd.op_w_latency")
+                .unwrap();
+            let mut value = [0; 8];
+            value.copy_from_slice(&packed[6 + 8 * at..14 + 8 * at]);
+            assert_eq!(u64::from_le_bytes(value), 5000, "nanoseconds");
+        },
+    );
+}
+
+#[test]
+fn ops_are_shown_while_they_run_and_remembered_afterwards() {
+    on_osd(
+        |_| (),
+        |fake| async move {
+            let env = fake.env.clone();
+            assert_eq!(
+                text(&fake, r#"{"prefix":"ops","format":"json"}"#).await,
+                r#"{"ops":[],"num_ops":0}"#
+            );
+            let track = |name: &'static str| {
+                fake.tracker
+                    .track(env.now(), Box::new(move || format!("osd_op({name})")))
+            };
+            let (quick, slow) = (track("client.1"), track("client.2"));
+            slow.mark("reached_pg");
+            drop(quick);
+            env.sleep(Duration::from_secs(31)).await;
+            let live = text(&fake, r#"{"prefix":"dump_ops_in_flight","format":"json"}"#).await;
+            assert!(
+                live.contains(r#""description":"osd_op(client.2)""#)
+                    && live.contains(r#""event":"reached_pg""#)
+            );
+            assert_eq!(number(&live, "num_ops"), 1.0);
+            let other =
+                r#"{"prefix":"dump_ops_in_flight","filterstr":["client.1"],"format":"json"}"#;
+            assert_eq!(text(&fake, other).await, r#"{"ops":[],"num_ops":0}"#);
+            let blocked = text(&fake, r#"{"prefix":"dump_blocked_ops","format":"json"}"#).await;
+            assert!(
+                blocked.ends_with(r#","complaint_time":30,"num_blocked_ops":1}"#),
+                "{blocked}"
+            );
+            drop(slow);
+            let order = |text: &str| {
+                let value: serde_json::Value = serde_json::from_str(text).unwrap();
+                let list = value
+                    .get("ops")
+                    .or(value.get("Ops"))
+                    .unwrap()
+                    .as_array()
+                    .unwrap();
+                list.iter()
+                    .map(|op| op["description"].to_string())
+                    .collect::<Vec<_>>()
+            };
+            let (one, two) = (
+                "\"osd_op(client.1)\"".to_owned(),
+                "\"osd_op(client.2)\"".to_owned(),
+            );
+            let past = text(&fake, r#"{"prefix":"dump_historic_ops","format":"json"}"#).await;
+            assert!(past.starts_with(r#"{"size":20,"duration":600,"ops":[{"#));
+            assert_eq!(order(&past), [one.clone(), two.clone()]);
+            let past = text(&fake, r#"{"prefix":"dump_historic_ops_by_duration"}"#).await;
+            assert_eq!(order(&past), [two.clone(), one]);
+            let past = text(
+                &fake,
+                r#"{"prefix":"dump_historic_slow_ops","format":"json"}"#,
+            )
+            .await;
+            assert!(past.starts_with(r#"{"num to keep":20,"threshold to keep":10,"Ops":["#));
+            assert_eq!(order(&past), [two]);
+        },
+    );
+}
+
+#[test]
+fn bench_writes_what_it_says_and_leaves_nothing() {
+    on_osd(
+        |_| (),
+        |fake| async move {
+            let json = text(
+                &fake,
+                r#"{"prefix":"bench","count":4194304,"size":65536,"format":"json"}"#,
+            )
+            .await;
+            assert_eq!(number(&json, "bytes_written"), 4_194_304.0);
+            assert_eq!(number(&json, "blocksize"), 65_536.0);
+            assert!(number(&json, "iops") > 0.0 && number(&json, "bytes_per_sec") > 0.0);
+            let json = text(
+            &fake,
+            r#"{"prefix":"bench","count":65536,"size":8192,"object_size":10000,"object_num":3,"format":"json"}"#,
+        )
+        .await;
+            assert_eq!(number(&json, "blocksize"), 8192.0);
+            let listed = fake
+                .store
+                .list(&CollId::Meta, &GhObject::min(), &GhObject::max(), 10)
+                .await
+                .unwrap();
+            assert!(listed.objects.is_empty());
+        },
+    );
+}
+
+#[test]
+fn bench_is_bounded() {
+    on_osd(
+        |_| (),
+        |fake| async move {
+            for (args, errno) in [
+                (r#""size":67108865"#, 22),
+                (r#""size":0"#, 22),
+                (r#""count":-1"#, 22),
+                // 4096 bytes, 100 a second, for 30 seconds.
+                (r#""count":12288001,"size":4096"#, 22),
+                // 100 MiB a second for 30 seconds.
+                (r#""count":3145728001"#, 22),
+                // The store has 64 MiB.
+                (r#""count":1073741824"#, 28),
+                (
+                    r#""count":4096,"size":4096,"object_size":4194304,"object_num":1000"#,
+                    28,
+                ),
+            ] {
+                let reply = ask(&fake, &format!(r#"{{"prefix":"bench",{args}}}"#)).await;
+                assert_eq!(reply.rc, -errno, "{args}: {}", reply.outs);
+            }
+        },
+    );
+}
+
+#[test]
+fn watchers_and_the_blocklist_look_as_in_ceph() {
+    on_osd(
+        |fake| {
+            let addr = |text| EntityAddr::parse(text, AddrType::Any).unwrap();
+            let oid = HObject {
+                name: "obj2".into(),
+                pool: 1,
+                ..HObject::default()
+            };
+            let watch = WatchItem {
+                name: EntityName::client(4263),
+                cookie: 94_921_180_420_144,
+                timeout_seconds: 30,
+                addr: addr("127.0.0.1:0/399876425").as_any(),
+            };
+            fake.watchers.push((oid, watch));
+            let mut map = OsdMap::default();
+            map.blocklist.insert(
+                addr("192.168.0.1:0/1234").as_any(),
+                UTime::new(1_795_232_811, 721_932_000),
+            );
+            fake.osdmap = Rc::new(map);
+        },
+        |fake| async move {
+            assert_eq!(
+                text(&fake, r#"{"prefix":"dump_watchers","format":"json"}"#).await,
+                r#"[{"namespace":"","object":"obj2","entity_name":{"type":"client","num":4263},"cookie":94921180420144,"timeout":30,"entity_addr_t":{"type":"any","addr":"127.0.0.1:0","nonce":399876425}}]"#
+            );
+            assert_eq!(
+                text(&fake, r#"{"prefix":"dump_blocklist","format":"json"}"#).await,
+                r#"[{"entity_addr_t":{"type":"any","addr":"192.168.0.1:0","nonce":1234},"expire_time":"2026-11-21T03:46:51.721932+0000"}][]"#
+            );
+        },
+    );
+}
+
+#[test]
+fn slow_heartbeats_come_worst_first() {
+    on_osd(
+        |fake| {
+            let ping = |back: u32, front: u32| PingTimes {
+                last_update: 1_795_232_811,
+                back_pingtime: Minutes([back, 10, 20]),
+                front_pingtime: Minutes([front, 10, 20]),
+                back_last: back,
+                front_last: front,
+                ..PingTimes::default()
+            };
+            fake.pings = [(1, ping(1_500_000, 5)), (2, ping(999_999, 2_000_001))].into();
+        },
+        |fake| async move {
+            let all = text(&fake, r#"{"prefix":"dump_osd_network","format":"json"}"#).await;
+            let value: serde_json::Value = serde_json::from_str(&all).unwrap();
+            assert_eq!(value["threshold"], 1000);
+            let entries: Vec<(i64, &str)> = value["entries"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|e| {
+                    (
+                        e["to osd"].as_i64().unwrap(),
+                        e["interface"].as_str().unwrap(),
+                    )
+                })
+                .collect();
+            assert_eq!(entries, [(2, "front"), (1, "back")]);
+            assert!(
+                all.contains(r#""last update":"Sat Nov 21 03:46:51 2026","stale":"#),
+                "{all}"
+            );
+            assert!(all.contains(r#""average":{"1min":2000.001,"5min":0.010,"15min":0.020}"#));
+            let every = text(
+                &fake,
+                r#"{"prefix":"dump_osd_network","value":0,"format":"json"}"#,
+            )
+            .await;
+            let value: serde_json::Value = serde_json::from_str(&every).unwrap();
+            assert_eq!(value["entries"].as_array().unwrap().len(), 4);
+        },
+    );
+}
