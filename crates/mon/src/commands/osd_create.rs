@@ -3,7 +3,7 @@
 use auth::{CryptoKey, EntityAuth};
 use bytes::Bytes;
 use command::CommandReply;
-use maps::osdmap::{WEIGHT_IN, osd_state};
+use maps::osdmap::osd_state;
 use types::{AuthEntityName, Errno, OsdId, Uuid, entity};
 
 use super::cmd::{Cmd, CmdResult, Refusal, fail, refuse, say};
@@ -83,7 +83,6 @@ impl MonCore {
             inc.new_max_osd = osd + 1;
         }
         *inc.new_state.entry(osd).or_default() |= osd_state::EXISTS | osd_state::NEW;
-        inc.new_weight.insert(osd, WEIGHT_IN);
         if !uuid.is_zero() {
             inc.new_uuid.insert(osd, uuid);
         }
