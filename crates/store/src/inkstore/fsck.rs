@@ -113,7 +113,8 @@ impl Core {
             if count > 0 && owned[block as usize] {
                 report.error(format!("block {block} holds data and metadata"));
             }
-            if used == self.alloc.is_free(block) && !(waiting.contains(&block) && !used) {
+            let wrong = used == self.alloc.is_free(block);
+            if wrong && (used || !waiting.contains(&block)) {
                 leaked += u64::from(!used);
                 if used {
                     report.error(format!("block {block} is in use and free"));

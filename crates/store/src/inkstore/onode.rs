@@ -211,7 +211,8 @@ impl Onode {
         if !old.is_hole() {
             space.drop_ref(old.block);
         }
-        if !(old.is_hole() && ptr.is_hole()) && !self.dirty.fresh {
+        let changed = !old.is_hole() || !ptr.is_hole();
+        if changed && !self.dirty.fresh {
             self.dirty.chunks.insert((block / CHUNK_BLOCKS) as u32);
         }
     }

@@ -71,11 +71,9 @@ impl Object {
                     self.omap.remove(key);
                 }
             }
-            Op::OmapRmKeyRange { first, last, .. } => {
-                if first < last {
-                    let mut rest = self.omap.split_off(first);
-                    self.omap.append(&mut rest.split_off(last));
-                }
+            Op::OmapRmKeyRange { first, last, .. } if first < last => {
+                let mut rest = self.omap.split_off(first);
+                self.omap.append(&mut rest.split_off(last));
             }
             Op::OmapSetHeader { header, .. } => self.omap_header = header.clone(),
             // The others are not about one object's contents.
