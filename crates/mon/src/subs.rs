@@ -108,7 +108,8 @@ impl MonCore {
                 u64::from(self.osd.published.epoch) + 1
             }
             "mgrmap" => {
-                if sub.next > u64::from(self.mgr.published.epoch) || !may("mgr") {
+                // Everybody may know where the manager is.
+                if sub.next > u64::from(self.mgr.published.epoch) {
                     return;
                 }
                 self.send_mgrmap(id);
