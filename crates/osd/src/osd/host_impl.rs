@@ -61,7 +61,7 @@ impl Host for Osd {
 
     fn send_osd(&self, osd: OsdId, message: RawMessage) {
         let map = self.current_map();
-        if osd == self.whoami || !map.is_up(osd) {
+        if osd == self.whoami || !map.is_up(osd) || !self.is_active() {
             return;
         }
         let Some(addrs) = map.cluster_addrs_of(osd) else { return };

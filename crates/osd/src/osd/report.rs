@@ -34,6 +34,7 @@ impl Osd {
         self.monc.got("mgrmap", u64::from(map.epoch));
         let changed = self.mgrmap.borrow().active_gid != map.active_gid
             || self.mgrmap.borrow().active_addrs != map.active_addrs;
+        tracing::debug!(epoch = map.epoch, active = map.active_gid, "mgrmap");
         *self.mgrmap.borrow_mut() = map;
         if changed {
             if let Some(old) = self.mgr_con.take() {
