@@ -187,6 +187,7 @@ impl Mgr {
 
     fn on_open(&self, con: &Connection, open: MMgrOpen) {
         let key = DaemonKey::of(con, &open.service_name, &open.daemon_name);
+        tracing::debug!("{} reports", key.text());
         con.set_session(Some(Rc::new(key.clone())));
         self.daemons.borrow_mut().open(key, con, &open);
         if open.service.is_some() {

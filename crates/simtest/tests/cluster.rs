@@ -54,6 +54,8 @@ fn an_object_is_written_and_read() {
         io.write_full("a", Bytes::from_static(b"hello")).await.unwrap();
         eprintln!("written at {:?}", cluster.world().now());
         assert_eq!(&io.read("a", 0, 0).await.unwrap()[..], b"hello");
+        let dump = cluster.command(&client, json!({"prefix": "mgr dump"})).await;
+        tracing::debug!("{}", String::from_utf8_lossy(&dump));
         cluster.wait_until_clean(&client, Duration::from_secs(60)).await;
         cluster.compare_replicas(&client).await;
     });
