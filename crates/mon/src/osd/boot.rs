@@ -39,6 +39,8 @@ impl MonCore {
             Boot::Wait => self.retry(from, raw.clone()),
             Boot::DownFirst => {
                 self.mark_down(osd);
+                // A store has one process at a time: the one before has ended.
+                self.mark_dead(osd);
                 self.retry(from, raw.clone());
             }
             Boot::Accept => {

@@ -67,6 +67,8 @@ impl MonCore {
             );
             self.log_own("cluster", INFO, by);
             self.mark_down(target);
+            // Nobody listens: the process has ended, and with it its leases.
+            self.mark_dead(target);
             return;
         }
         let failed_for = Duration::from_secs(u64::try_from(m.failed_for).unwrap_or(0));
@@ -147,6 +149,14 @@ impl MonCore {
         self.osd.failures.remove(&osd);
     }
 
+    /// Its process has ended: nobody need wait for the leases it had.
+    pub(crate) fn mark_dead(&mut self, osd: OsdId) {
+        let known = self.next_map().xinfo(osd).cloned().unwrap_or_default();
+        let inc = self.inc();
+        let epoch = inc.epoch;
+        inc.new_xinfo.entry(osd).or_insert(known).dead_epoch = epoch;
+    }
+
     /// Whether flags and the share of OSDs that must stay up allow to mark it down.
     pub(crate) fn can_mark_down(&mut self, osd: OsdId) -> bool {
         let map = self.next_map();
@@ -180,6 +190,9 @@ impl MonCore {
         if current && !noted {
             self.log_own("cluster", INFO, format!("osd.{osd} marked itself down"));
             self.mark_down(osd);
+            if m.down_and_dead {
+                self.mark_dead(osd);
+            }
         }
         if m.request_ack {
             // The same message is the acknowledgement; it leaves after the commit.
