@@ -161,8 +161,9 @@ impl Osd {
 
     fn send_boot(&self) {
         self.set_state(BootState::Booting);
+        let epoch = u64::from(self.current_map().epoch);
         let message = MOSDBoot {
-            paxos: PaxosHeader::default(),
+            paxos: PaxosHeader { version: epoch, ..PaxosHeader::default() },
             sb: self.superblock.borrow().clone(),
             hb_back_addrs: self.hb_back.addrs(),
             cluster_addrs: self.cluster.addrs(),
