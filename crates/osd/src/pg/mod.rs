@@ -384,13 +384,24 @@ impl Pg {
             }
         }
         self.write_dirty(&mut t);
-        let committed = (!t.is_empty()).then(|| self.host.store().submit(t));
+        let mut later = Vec::new();
         for (to, query_epoch, message) in messages {
-            self.send_peer(to, query_epoch, message);
+            let promises = message.is_promise();
+            let raw = self.peer_message(query_epoch, message);
+            if promises {
+                later.push((to, raw));
+            } else {
+                self.host.send_osd(to.osd, raw);
+            }
         }
+        if !later.is_empty() && t.is_empty() {
+            // Waits for what was submitted before.
+            t.touch(&self.cid, &self.pgmeta);
+        }
+        let committed = (!t.is_empty()).then(|| self.host.store().submit(t));
         self.update_stamps();
         if committed.is_some() || activate {
-            self.watch_commit(committed, activate, remove_above, removed);
+            self.watch_commit(committed, activate, remove_above, removed, later);
         }
         if activated {
             self.host.forget_pg_temp(self.pgid.pgid);
@@ -407,6 +418,7 @@ impl Pg {
         activate: bool,
         remove_above: Option<HObject>,
         removed: Vec<HObject>,
+        messages: Vec<(PgShard, types::RawMessage)>,
     ) {
         let pg = self.rc();
         let (generation, interval) = (self.generation.get(), self.core.borrow().last_peering_reset);
@@ -416,6 +428,9 @@ impl Pg {
             {
                 pg.host.store_failed(&e);
                 return;
+            }
+            for (to, raw) in messages {
+                pg.host.send_osd(to.osd, raw);
             }
             if let Some(above) = remove_above
                 && !pg.remove_objects(&above, generation).await
@@ -597,10 +612,8 @@ impl Pg {
         }
     }
 
-    fn send_peer(&self, to: PgShard, query_epoch: Epoch, message: PeerMessage) {
-        let epoch = self.epoch();
+    fn peer_message(&self, query_epoch: Epoch, message: PeerMessage) -> types::RawMessage {
         let from = PgShard::replica(self.host.whoami());
-        let raw = wire::encode(self.pgid, from, epoch, query_epoch, message);
-        self.host.send_osd(to.osd, raw);
+        wire::encode(self.pgid, from, self.epoch(), query_epoch, message)
     }
 }

@@ -26,7 +26,8 @@
 //! the result durable.
 //!
 //! What the owner must do with [`Effect`]s: write what [`Peering::take_dirty`] says in one
-//! transaction with the removals, submit it, and then send the messages; tell
+//! transaction with the removals, submit it, and send the messages (promises when it is durable,
+//! [`PeerMessage::is_promise`]); tell
 //! [`Peering::on_activate_committed`] when that transaction is durable, if `Activate` was among
 //! the effects.
 
@@ -154,6 +155,23 @@ pub enum PeerMessage {
     Remove,
 }
 
+impl PeerMessage {
+    /// Whether it tells what this copy has. Such a message must not leave before all of that is
+    /// durable, or this can happen:
+    ///
+    /// 1. A primary writes o2 as 3'11; nobody has it durable.
+    /// 2. An interval change; its log, with 3'11, is sent to a new replica, which makes the log
+    ///    durable and lacks o2.
+    /// 3. All lose power. The replica knows the newer activation, so its log is authoritative: it
+    ///    wants o2 at 3'11, which no disk has. What was acknowledged of o2 is unfound.
+    pub fn is_promise(&self) -> bool {
+        matches!(
+            self,
+            PeerMessage::Notify(..) | PeerMessage::Info(..) | PeerMessage::Log(_)
+        )
+    }
+}
+
 /// Body of MOSDPGLog.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LogMessage {
@@ -172,7 +190,7 @@ pub struct LogMessage {
 /// What the owner has to do.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// Send this, after the transaction was submitted.
+    /// Send this; a promise after the transaction is durable.
     Send {
         /// To whom.
         to: PgShard,

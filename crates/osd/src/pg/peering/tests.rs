@@ -84,8 +84,9 @@ struct Disk {
 
 enum OnCommit {
     Activated(Epoch),
-    AckWrite { to: OsdId, interval: Epoch, version: EVersion },
-    OwnWrite { interval: Epoch, version: EVersion },
+    AckWrite { to: OsdId, interval: Epoch, version: EVersion, complete: EVersion },
+    OwnWrite { interval: Epoch, version: EVersion, complete: EVersion },
+    Send { to: OsdId, packet: Packet },
 }
 
 struct Node {
@@ -101,7 +102,7 @@ struct Node {
 enum Packet {
     Peer { epochs: (Epoch, Epoch), message: PeerMessage },
     Write { interval: Epoch, epoch: Epoch, entry: PgLogEntry, whole: bool, trim_to: EVersion },
-    Ack { interval: Epoch, version: EVersion },
+    Ack { interval: Epoch, version: EVersion, complete: EVersion },
 }
 
 struct World {
@@ -242,6 +243,13 @@ impl World {
                     Effect::RemovePg => {}
                 }
             }
+            sends.retain(|(to, epochs, message)| {
+                if message.is_promise() {
+                    let packet = Packet::Peer { epochs: *epochs, message: message.clone() };
+                    commit.push(OnCommit::Send { to: *to, packet });
+                }
+                !message.is_promise()
+            });
             let info = n.core.take_dirty();
             let dirty = info.info || n.core.log.is_dirty() || n.core.missing.is_dirty();
             n.core.log.take_changes();
@@ -392,19 +400,29 @@ impl World {
                 n.core.log.trim(trim_to, 4);
                 n.core.info.log_tail = n.core.log.tail();
                 let disk = self.snapshot(to);
-                let ack = OnCommit::AckWrite { to: from, interval, version };
+                let complete = self.nodes[&to].core.info.last_complete;
+                let ack = OnCommit::AckWrite { to: from, interval, version, complete };
                 self.nodes.get_mut(&to).unwrap().pending.push_back((disk, vec![ack]));
             }
-            Packet::Ack { interval, version } => self.on_ack(to, from, interval, version),
+            Packet::Ack { interval, version, complete } => {
+                self.on_ack(to, from, interval, version, complete);
+            }
         }
     }
 
-    fn on_ack(&mut self, o: OsdId, from: OsdId, interval: Epoch, version: EVersion) {
+    fn on_ack(
+        &mut self,
+        o: OsdId,
+        from: OsdId,
+        interval: Epoch,
+        version: EVersion,
+        complete: EVersion,
+    ) {
         let Some(n) = self.nodes.get_mut(&o) else { return };
         if interval != n.core.last_peering_reset {
             return;
         }
-        n.core.peer_last_complete.insert(PgShard::replica(from), version);
+        n.core.peer_last_complete.insert(PgShard::replica(from), complete);
         let Some((_, waiting)) = n.writes.get_mut(&version) else { return };
         waiting.remove(&PgShard::replica(from));
         if waiting.is_empty() {
@@ -423,10 +441,13 @@ impl World {
                 OnCommit::Activated(interval) => self.step_core(o, |core, map, now, out| {
                     core.on_activate_committed(interval, map, now, out);
                 }),
-                OnCommit::AckWrite { to, interval, version } => {
-                    self.send(o, to, Packet::Ack { interval, version });
+                OnCommit::AckWrite { to, interval, version, complete } => {
+                    self.send(o, to, Packet::Ack { interval, version, complete });
                 }
-                OnCommit::OwnWrite { interval, version } => self.on_ack(o, o, interval, version),
+                OnCommit::OwnWrite { interval, version, complete } => {
+                    self.on_ack(o, o, interval, version, complete);
+                }
+                OnCommit::Send { to, packet } => self.send(o, to, packet),
             }
         }
     }
@@ -482,7 +503,8 @@ impl World {
         n.writes.insert(version, (oid, followers));
         let (interval, epoch) = (n.core.last_peering_reset, n.core.epoch);
         let disk = self.snapshot(o);
-        let own = OnCommit::OwnWrite { interval, version };
+        let complete = self.nodes[&o].core.info.last_complete;
+        let own = OnCommit::OwnWrite { interval, version, complete };
         self.nodes.get_mut(&o).unwrap().pending.push_back((disk, vec![own]));
         for (to, whole) in sends {
             let p = Packet::Write { interval, epoch, entry: entry.clone(), whole, trim_to };
