@@ -2,7 +2,6 @@
 //! (JSON, XML, text tables, byte counts). Shared by every daemon that answers commands; knows no
 //! single command and does no I/O.
 
-pub mod version;
 mod args;
 mod floats;
 mod formatter;
@@ -10,6 +9,7 @@ mod reply;
 mod signature;
 mod table;
 mod units;
+pub mod version;
 
 pub use args::{ArgValue, BadArgument, CommandMap, ParseError};
 pub use floats::{format_g, format_stream_float};

@@ -204,7 +204,8 @@ impl Arg {
             name: field("name").unwrap_or_default().to_string(),
             kind,
             many: field("n") == Some("N"),
-            required: !matches!(field("req"), Some("false" | "False" | "0")),
+            // Whatever is not plainly true is no: one of Ceph's own signatures has it misspelt.
+            required: matches!(field("req"), None | Some("true" | "True")),
             choices: field("strings")
                 .map(|s| s.split('|').map(str::to_string).collect())
                 .unwrap_or_default(),

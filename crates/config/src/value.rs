@@ -35,6 +35,19 @@ pub enum ValueError {
 impl fmt::Display for ValueError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            ValueError::Malformed {
+                kind: "integer",
+                got,
+            } if got.trim().starts_with('-') => {
+                f.write_str("strict_si_cast: value should not be negative")
+            }
+            ValueError::Malformed {
+                kind: "integer", ..
+            } => f.write_str("strict_si_cast: unit prefix not recognized"),
+            ValueError::Malformed {
+                kind: "byte count", ..
+            } => f.write_str("strict_iec_cast: unit prefix not recognized"),
+            ValueError::Malformed { kind: "uuid", .. } => Ok(()),
             ValueError::Malformed { kind, got } => {
                 write!(f, "Expected option value to be {kind}, got '{got}'")
             }

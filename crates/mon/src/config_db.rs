@@ -100,13 +100,13 @@ impl ConfigDb {
 
     /// All settings in the order shown: global, then each type followed by its entities.
     pub(crate) fn dump(&self) -> Vec<&Setting> {
+        // By stored key within a section: narrower masks come before the bare section.
         let mut all: Vec<&Setting> = self.settings.values().collect();
-        all.sort_by(|a, b| {
-            let rank = |s: &Setting| (s.section != "global", s.section.clone());
-            rank(a)
-                .cmp(&rank(b))
-                .then_with(|| a.option.cmp(&b.option))
-                .then(a.mask.cmp(&b.mask))
+        let kinds = ["global", "mon", "mgr", "osd", "mds", "client"];
+        all.sort_by_key(|s| {
+            let kind = s.section.split('.').next().unwrap_or("");
+            let rank = kinds.iter().position(|k| *k == kind).unwrap_or(kinds.len());
+            (rank, s.section.clone(), s.option.clone())
         });
         all
     }

@@ -291,6 +291,7 @@ impl MonCore {
         }
         self.osd_committed();
         self.publish_maps();
+        self.retry_refused_boots();
         for waiting in std::mem::take(&mut self.committing) {
             match waiting {
                 Waiting::Send(to, message) => self.effects.push(Effect::Send(to, message)),

@@ -397,9 +397,11 @@ impl AddrVec {
         self.0.iter().any(|a| other.contains(a))
     }
 
-    /// The v1 endpoint as JSON dumps show it, without type: `127.0.0.1:6801/77`.
+    /// The v1 endpoint, the first one when there is none, as JSON dumps show it, without type:
+    /// `127.0.0.1:6801/77`.
     pub fn legacy_text(&self) -> impl fmt::Display {
-        self.legacy_or_blank().legacy_text().to_string()
+        let legacy = self.0.iter().find(|a| a.kind == AddrType::Legacy).copied();
+        legacy.unwrap_or_else(|| self.front()).legacy_text().to_string()
     }
 }
 

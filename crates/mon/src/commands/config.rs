@@ -393,7 +393,7 @@ impl MonCore {
             }
         }
         if !changes.is_empty() {
-            self.config_change("assimilate-conf", &changes)?;
+            self.config_change("", &changes)?;
         }
         Ok(CommandReply::data(rest))
     }

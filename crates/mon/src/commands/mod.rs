@@ -283,7 +283,7 @@ fn audit_text(cmd: &[String]) -> String {
             }
             format!("[{{\"prefix\":\"{}\",{}}}]", map.prefix(), shown.join(","))
         }
-        _ => format!("{cmd:?}").replace("\\\"", "\""),
+        _ => format!("[{}]", cmd.concat()),
     }
 }
 

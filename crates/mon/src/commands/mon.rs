@@ -136,6 +136,22 @@ impl MonCore {
                 });
                 done()
             }
+            "mon rm" | "mon remove" => {
+                let name = cmd.string("name")?;
+                if !self.monmap.mon_info.contains_key(&name) {
+                    return Ok(CommandReply::text(format!(
+                        "mon.{name} does not exist or has already been removed"
+                    )));
+                }
+                if self.monmap.size() == 1 {
+                    return fail(
+                        Errno::EINVAL,
+                        format!("error: refusing removal of last monitor {name}"),
+                    );
+                }
+                self.change_monmap(|map| drop(map.remove(&name)));
+                Ok(CommandReply::text(format!("removing mon.{name}")))
+            }
             // Every monitor speaks version 2, and there is one copy of the database.
             "mon enable-msgr2" | "mon scrub" => done(),
             _ => done(),

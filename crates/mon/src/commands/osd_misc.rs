@@ -57,6 +57,9 @@ pub(crate) fn osdmap_text(map: &OsdMap) -> String {
     for (addr, until) in &map.blocklist {
         let _ = writeln!(out, "blocklist {} expires {until}", addr.legacy_text());
     }
+    for (range, until) in &map.range_blocklist {
+        let _ = writeln!(out, "range_blocklist {range} expires {until}");
+    }
     out
 }
 
@@ -215,8 +218,15 @@ pub(crate) fn osd_line(map: &OsdMap, osd: OsdId) -> String {
     if info.lost_at != 0 {
         let _ = write!(out, " lost_at {}", info.lost_at);
     }
-    let addrs = map.addrs(osd).cloned().unwrap_or_default();
-    let cluster = map.cluster_addrs_of(osd).cloned().unwrap_or_default();
+    // An OSD that never came up has no address, and nothing stands for it.
+    let text = |addrs: Option<&types::AddrVec>| {
+        addrs
+            .filter(|addrs| !addrs.is_empty())
+            .map(ToString::to_string)
+            .unwrap_or_default()
+    };
+    let addrs = text(map.addrs(osd));
+    let cluster = text(map.cluster_addrs_of(osd));
     let _ = write!(
         out,
         " {addrs} {cluster} {}",
@@ -228,15 +238,25 @@ pub(crate) fn osd_line(map: &OsdMap, osd: OsdId) -> String {
     out
 }
 
-/// Seconds an address stays blocked unless said otherwise are configured.
+/// The address, or range of addresses, of a blocklist command, and its text.
 fn blocklist_addr(cmd: &Cmd) -> Result<(EntityAddr, String), Refusal> {
-    let text = cmd.string("addr")?;
-    let mut text = text.trim().to_string();
-    let range = cmd.map.opt_string("range")?.is_some_and(|r| r == "range");
-    if range {
-        return fail(Errno::EOPNOTSUPP, "ranges of addresses cannot be blocked");
-    }
+    let mut text = cmd.string("addr")?.trim().to_string();
     let bad = |text: &str| refuse(Errno::EINVAL, format!("unable to parse address {text}"));
+    if cmd.map.opt_string("range")?.is_some_and(|r| r == "range") {
+        let (ip, bits) = text.split_once('/').ok_or_else(|| bad(&text))?;
+        let ip: std::net::IpAddr = ip.parse().map_err(|_| bad(&text))?;
+        let bits: u32 = bits.parse().map_err(|_| bad(&text))?;
+        if bits > if ip.is_ipv4() { 32 } else { 128 } {
+            return Err(bad(&text));
+        }
+        let addr = EntityAddr {
+            kind: AddrType::Cidr,
+            nonce: bits,
+            sock: Some(std::net::SocketAddr::new(ip, 0)),
+        };
+        let shown = addr.to_string();
+        return Ok((addr, shown));
+    }
     // A bare host stands for everything on it.
     if !text.contains('/') {
         let has_port = text.parse::<std::net::SocketAddr>().is_ok();
@@ -246,8 +266,9 @@ fn blocklist_addr(cmd: &Cmd) -> Result<(EntityAddr, String), Refusal> {
             format!("{text}:0/0")
         };
     }
-    let addr = EntityAddr::parse(&text, AddrType::Any).map_err(|_| bad(&text))?;
-    let addr = addr.as_any();
+    let addr = EntityAddr::parse(&text, AddrType::Any)
+        .map_err(|_| bad(&text))?
+        .as_any();
     let shown = addr.legacy_text().to_string();
     Ok((addr, shown))
 }
@@ -258,11 +279,14 @@ impl MonCore {
             "osd blocklist" | "osd blacklist" => self.blocklist(cmd),
             "osd blocklist clear" | "osd blacklist clear" => {
                 let map = self.next_map();
-                let all: Vec<EntityAddr> = map.blocklist.keys().cloned().collect();
-                if !all.is_empty() {
+                let all: Vec<EntityAddr> = map.blocklist.keys().copied().collect();
+                let ranges: Vec<EntityAddr> = map.range_blocklist.keys().copied().collect();
+                if !all.is_empty() || !ranges.is_empty() {
                     let inc = self.inc();
                     inc.new_blocklist.clear();
+                    inc.new_range_blocklist.clear();
                     inc.old_blocklist = all;
+                    inc.old_range_blocklist = ranges;
                 }
                 say("removed all blocklist entries")
             }
@@ -321,15 +345,25 @@ impl MonCore {
         };
         let (addr, shown) = blocklist_addr(cmd)?;
         let map = self.next_map();
+        let base = self.osd.map.clone();
+        let range = addr.kind == AddrType::Cidr;
+        let (now, before) = match range {
+            true => (&map.range_blocklist, &base.range_blocklist),
+            false => (&map.blocklist, &base.blocklist),
+        };
         if op == "rm" {
-            if !map.blocklist.contains_key(&addr) {
+            if !now.contains_key(&addr) {
                 return say(format!("{shown} isn't blocklisted"));
             }
-            let was_there = self.osd.map.blocklist.contains_key(&addr);
+            let was_there = before.contains_key(&addr);
             let inc = self.inc();
-            inc.new_blocklist.remove(&addr);
+            let (new, old) = match range {
+                true => (&mut inc.new_range_blocklist, &mut inc.old_range_blocklist),
+                false => (&mut inc.new_blocklist, &mut inc.old_blocklist),
+            };
+            new.remove(&addr);
             if was_there {
-                inc.old_blocklist.push(addr);
+                old.push(addr);
             }
             return say(format!("un-blocklisting {shown}"));
         }
@@ -339,8 +373,12 @@ impl MonCore {
         };
         let until = UTime::from_secs_f64(self.now.wall.as_secs_f64() + secs);
         let inc = self.inc();
-        inc.old_blocklist.retain(|a| *a != addr);
-        inc.new_blocklist.insert(addr, until);
+        let (new, old) = match range {
+            true => (&mut inc.new_range_blocklist, &mut inc.old_range_blocklist),
+            false => (&mut inc.new_blocklist, &mut inc.old_blocklist),
+        };
+        old.retain(|a| *a != addr);
+        new.insert(addr, until);
         say(format!(
             "blocklisting {shown} until {until} ({} sec)",
             format_stream_float(secs)

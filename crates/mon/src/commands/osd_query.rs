@@ -533,25 +533,34 @@ impl MonCore {
 
     fn blocklist_ls(&mut self, cmd: &Cmd) -> CommandReply {
         let map = self.osdmap();
+        let single = map
+            .blocklist
+            .iter()
+            .map(|(a, until)| (a.legacy_text().to_string(), until));
+        let ranges = map
+            .range_blocklist
+            .iter()
+            .map(|(a, until)| (a.to_string(), until));
+        let entries: Vec<(String, &types::UTime)> = single.chain(ranges).collect();
         let mut reply = cmd.output(
             |f| {
                 f.array("blocklist", |f| {
-                    for (addr, until) in &map.blocklist {
+                    for (addr, until) in &entries {
                         f.object("entry", |f| {
-                            f.dump_stream("addr", addr.legacy_text());
+                            f.dump_string("addr", addr);
                             f.dump_stream("until", until);
                         });
                     }
                 });
             },
             || {
-                map.blocklist
+                entries
                     .iter()
-                    .map(|(addr, until)| format!("{} {until}\n", addr.legacy_text()))
+                    .map(|(addr, until)| format!("{addr} {until}\n"))
                     .collect()
             },
         );
-        reply.outs = format!("listed {} entries", map.blocklist.len());
+        reply.outs = format!("listed {} entries", entries.len());
         reply
     }
 }

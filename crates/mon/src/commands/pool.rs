@@ -244,25 +244,20 @@ impl MonCore {
                 });
             },
             || {
-                let line = |max: u64, unit: &dyn Fn(u64) -> String, now: u64| match max {
-                    0 => "N/A".to_string(),
-                    max => format!("{}  (current num {})", unit(max), unit(now)),
-                };
                 let objects_text = match pool.quota_max_objects {
                     0 => "N/A".to_string(),
                     max => format!(
                         "{} objects  (current num objects: {} objects)",
                         format_si(max),
-                        format_si(objects)
+                        objects
                     ),
                 };
-                let _ = line;
                 let bytes_text = match pool.quota_max_bytes {
                     0 => "N/A".to_string(),
                     max => format!(
-                        "{}  (current num bytes: {})",
-                        quota_bytes(max),
-                        quota_bytes(bytes)
+                        "{}  (current num bytes: {} bytes)",
+                        format_bytes(max),
+                        bytes
                     ),
                 };
                 format!(
@@ -403,10 +398,6 @@ impl MonCore {
             )),
         }
     }
-}
-
-fn quota_bytes(n: u64) -> String {
-    format_bytes(n)
 }
 
 fn dump_apps(f: &mut command::Formatter, apps: &BTreeMap<String, BTreeMap<String, String>>) {

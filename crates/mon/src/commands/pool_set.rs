@@ -408,6 +408,14 @@ impl MonCore {
                             refuse(Errno::ENOENT, format!("unrecognized pool '{val}'"))
                         })?
                     }
+                    "csum_type" if val == "unset" => 0,
+                    "csum_type" => {
+                        let known = CSUM_TYPES.iter().position(|name| *name == val);
+                        let number = known.ok_or_else(|| {
+                            refuse(Errno::EINVAL, format!("unrecognized csum_type '{val}'"))
+                        })?;
+                        number as i64 + 1
+                    }
                     "target_size_bytes"
                     | "compression_max_blob_size"
                     | "compression_min_blob_size"

@@ -19,6 +19,8 @@ enum Boot {
     Already,
     /// Its map is too old, or it may not come up now: it gets the newest maps.
     Refuse,
+    /// noup is set: it gets the newest maps, and is looked at again when the flag is cleared.
+    NotNow,
     /// Nothing is answered.
     Ignore,
     /// An earlier run of it is still up: that goes down first.
@@ -35,6 +37,10 @@ impl MonCore {
         let current: Epoch = m.sb.current_epoch;
         match self.check_boot(from, osd, &m) {
             Boot::Ignore => {}
+            Boot::NotNow => {
+                self.osd.refused_boots.insert(osd, (from, raw.clone()));
+                self.send_latest_after_commit(from, current + 1);
+            }
             Boot::Already | Boot::Refuse => self.send_latest_after_commit(from, current + 1),
             Boot::Wait => self.retry(from, raw.clone()),
             Boot::DownFirst => {
@@ -86,7 +92,7 @@ impl MonCore {
             return Boot::Refuse;
         }
         if !self.can_mark_up(&map, osd) {
-            return Boot::Refuse;
+            return Boot::NotNow;
         }
         if map.is_up(osd) {
             if self.pending_inc().new_up_client.contains_key(&osd) {
@@ -113,6 +119,24 @@ impl MonCore {
     /// Whether flags allow to mark it in.
     pub(crate) fn can_mark_in(&mut self, map: &OsdMap, osd: OsdId) -> bool {
         !map.has_flag(osdmap_flags::NOIN) && self.osd_flags(osd) & osd_state::NOIN == 0
+    }
+
+    /// After a commit: OSDs that waited for noup to be cleared may try.
+    pub(crate) fn retry_refused_boots(&mut self) {
+        if self.osd.refused_boots.is_empty() {
+            return;
+        }
+        let map = self.osdmap();
+        let waiting: Vec<OsdId> = self.osd.refused_boots.keys().copied().collect();
+        for osd in waiting {
+            if map.is_up(osd) {
+                self.osd.refused_boots.remove(&osd);
+            } else if self.can_mark_up(&map, osd) {
+                if let Some((from, raw)) = self.osd.refused_boots.remove(&osd) {
+                    self.on_message(from, raw);
+                }
+            }
+        }
     }
 
     fn mark_up(&mut self, from: SessionId, osd: OsdId, m: MOSDBoot) {

@@ -85,16 +85,20 @@ impl MonCore {
             .filter(|pgid| !next.pg_exists(**pgid))
             .copied()
             .collect();
+        // An exception that changes nothing, or names an OSD that is gone, has had its day.
+        let idle = |pgid: &types::PgId| {
+            !next.pg_exists(*pgid) || next.pg_to_raw_upmap(*pgid) == next.pg_to_raw_osds(*pgid)
+        };
         let stale_upmap: Vec<_> = next
             .pg_upmap
             .keys()
-            .filter(|pgid| !next.pg_exists(**pgid))
+            .filter(|pgid| idle(pgid))
             .copied()
             .collect();
         let stale_items: Vec<_> = next
             .pg_upmap_items
             .keys()
-            .filter(|pgid| !next.pg_exists(**pgid))
+            .filter(|pgid| idle(pgid))
             .copied()
             .collect();
         // An OSD that goes down is not laggy any more because of it: when it went down is noted.

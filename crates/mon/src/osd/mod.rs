@@ -66,6 +66,8 @@ pub(crate) struct OsdService {
     last_epoch_clean: BTreeMap<OsdId, Epoch>,
     /// Snapshots of which the manager says that no PG has them any more, to be told to OSDs.
     pub(crate) purged_snaps: BTreeMap<i64, types::IntervalSet>,
+    /// Boot messages that came while noup was set: handled when it is cleared. One an OSD.
+    refused_boots: BTreeMap<OsdId, (crate::event::SessionId, types::RawMessage)>,
     /// Encoded maps of recent epochs, so that many subscribers cost one read. At most 2 *
     /// `MAP_CACHE_MAX` entries.
     cache: BTreeMap<(bool, Epoch), bytes::Bytes>,
@@ -110,6 +112,7 @@ impl OsdService {
             last_report: BTreeMap::new(),
             last_epoch_clean: BTreeMap::new(),
             purged_snaps: BTreeMap::new(),
+            refused_boots: BTreeMap::new(),
             cache: BTreeMap::new(),
             map,
         })

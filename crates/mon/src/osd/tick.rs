@@ -107,8 +107,16 @@ impl MonCore {
             .filter(|(_, until)| **until < now)
             .map(|(addr, _)| addr.clone())
             .collect();
-        if !over.is_empty() {
-            self.inc().old_blocklist.extend(over);
+        let ranges: Vec<_> = map
+            .range_blocklist
+            .iter()
+            .filter(|(_, until)| **until < now)
+            .map(|(range, _)| *range)
+            .collect();
+        if !over.is_empty() || !ranges.is_empty() {
+            let inc = self.inc();
+            inc.old_blocklist.extend(over);
+            inc.old_range_blocklist.extend(ranges);
         }
     }
 
