@@ -1,0 +1,654 @@
+//! The core without a daemon around it: events in, effects out, over a database in memory.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use auth::{AuthCapsInfo, CryptoKey, EntityAuth, Keyring};
+use bytes::Bytes;
+use denc::Denc;
+use maps::{MonInfo, MonMap, OsdMap};
+use messages::{
+    MConfig, MMonCommand, MMonCommandAck, MMonSubscribe, MOSDAlive, MOSDBoot, MOSDFailure, MOSDMap,
+    MOSDPGCreate2, MOSDPGCreated, MPoolOp, MPoolOpReply, Message, PaxosHeader, PoolOpCode,
+    SubscribeItem,
+};
+use mon::{Effect, Event, Identity, LocalLog, Log, MonCore, Now, Peer};
+use store::Kv;
+use store::kv::MemKv;
+use types::osd::OsdSuperblock;
+use types::{AddrVec, AuthEntityName, EntityAddr, EntityName, RawMessage, UTime, Uuid, entity};
+
+const FSID: &str = "01234567-89ab-cdef-0123-456789abcdef";
+
+/// A monitor, its log, and a clock that the test moves.
+struct Bench {
+    core: MonCore,
+    log: LocalLog,
+    now: Duration,
+    /// Messages sent, by session, not yet taken.
+    sent: BTreeMap<u64, Vec<RawMessage>>,
+}
+
+/// Start of the tests' monotonic clock.
+const START: Duration = Duration::from_secs(10_000);
+
+fn clock(now: Duration) -> Now {
+    Now {
+        wall: UTime::from_duration(Duration::from_secs(1_700_000_000) + now),
+        mono: START + now,
+    }
+}
+
+fn conf() -> Rc<config::Config> {
+    let conf = config::Config::new("mon", "a");
+    let text = format!(
+        "[global]\nfsid = {FSID}\nmon_allow_pool_delete = true\nmon_osd_min_in_ratio = 0.3\n"
+    );
+    assert!(
+        conf.load_file(&config::ConfFile::parse(&text).unwrap())
+            .is_empty()
+    );
+    Rc::new(conf)
+}
+
+fn fill(counter: &Cell<u8>) -> impl Fn(&mut [u8]) + '_ {
+    move |buf| {
+        for byte in buf {
+            counter.set(counter.get().wrapping_add(1));
+            *byte = counter.get();
+        }
+    }
+}
+
+fn fresh_kv() -> Rc<dyn Kv> {
+    let kv = Rc::new(MemKv::new());
+    let now = clock(Duration::ZERO).wall;
+    let counter = Cell::new(0);
+    let fill = fill(&counter);
+    let mut keyring = Keyring::new();
+    for (kind, id) in [(entity::MON, ""), (entity::CLIENT, "admin")] {
+        let auth = EntityAuth::new(CryptoKey::generate(&fill, now), [("mon", "allow *")]);
+        keyring.keys.insert(AuthEntityName::new(kind, id), auth);
+    }
+    let mut monmap = MonMap {
+        fsid: FSID.parse().unwrap(),
+        created: now,
+        last_changed: now,
+        min_mon_release: 16,
+        ..MonMap::default()
+    };
+    monmap.add(MonInfo {
+        name: "a".into(),
+        public_addrs: AddrVec::of(addr(3300)),
+        ..MonInfo::default()
+    });
+    mon::mkfs(&*kv, &conf(), &monmap, &keyring, now, &fill).unwrap();
+    kv
+}
+
+fn addr(port: u16) -> EntityAddr {
+    EntityAddr::msgr2(
+        std::net::SocketAddr::from(([127, 0, 0, 1], port)),
+        u32::from(port),
+    )
+}
+
+impl Bench {
+    fn new(kv: Rc<dyn Kv>) -> Bench {
+        let identity = Identity {
+            name: "a".into(),
+            metadata: BTreeMap::new(),
+        };
+        let log = LocalLog::new(kv.clone()).unwrap();
+        let counter = Cell::new(7u8);
+        let fill = Box::new(move |buf: &mut [u8]| {
+            for byte in buf {
+                counter.set(counter.get().wrapping_add(1));
+                *byte = counter.get();
+            }
+        });
+        let core = MonCore::load(identity, conf(), kv, fill, clock(Duration::ZERO)).unwrap();
+        let mut bench = Bench {
+            core,
+            log,
+            now: Duration::ZERO,
+            sent: BTreeMap::new(),
+        };
+        let effects = bench.core.flush(clock(bench.now));
+        bench.perform(effects);
+        bench
+    }
+
+    fn perform(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Send(to, message) => self.sent.entry(to).or_default().push(message),
+                Effect::Propose(batch) => {
+                    // The local log commits at once.
+                    let done = self.log.propose(batch);
+                    futures(done).unwrap();
+                    let effects = self.core.step(clock(self.now), Event::Committed);
+                    self.perform(effects);
+                }
+                Effect::Close(_) | Effect::WakeAt(_) | Effect::OwnConfig(_) => {}
+            }
+        }
+    }
+
+    fn step(&mut self, event: Event) {
+        let effects = self.core.step(clock(self.now), event);
+        self.perform(effects);
+    }
+
+    /// Lets time go by, a second at a time, at least 10 ms.
+    fn pass(&mut self, time: Duration) {
+        let end = self.now + time.max(Duration::from_millis(10));
+        while self.now < end {
+            self.now = (self.now + Duration::from_secs(1)).min(end);
+            self.step(Event::Timer);
+        }
+    }
+
+    fn open(&mut self, id: u64, name: EntityName, auth: &str, caps: &str, port: u16) {
+        let peer = Peer {
+            name,
+            auth_name: auth.parse().unwrap(),
+            caps: AuthCapsInfo::from_text(caps),
+            global_id: 4000 + id,
+            addrs: AddrVec::of(addr(port)),
+            socket_addr: addr(port),
+            features: types::features::ALL,
+        };
+        self.step(Event::Opened(id, Rc::new(peer)));
+    }
+
+    fn admin(&mut self) -> u64 {
+        self.open(1, EntityName::client(4001), "client.admin", "allow *", 5001);
+        1
+    }
+
+    fn osd(&mut self, osd: i32) -> u64 {
+        let id = 100 + osd as u64;
+        let caps = "allow profile osd";
+        self.open(
+            id,
+            EntityName::osd(osd),
+            &format!("osd.{osd}"),
+            caps,
+            6800 + osd as u16,
+        );
+        id
+    }
+
+    fn send<M: Message>(&mut self, from: u64, message: &M) {
+        self.step(Event::Message(from, Message::encode(message).with_tid(9)));
+    }
+
+    fn take<M: Message>(&mut self, session: u64) -> Vec<M> {
+        let all = self.sent.remove(&session).unwrap_or_default();
+        let (ours, rest): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|raw| raw.header.kind == M::TYPE);
+        self.sent.insert(session, rest);
+        ours.iter()
+            .map(|raw| <M as Message>::decode(raw).unwrap())
+            .collect()
+    }
+
+    /// Runs a command and lets it commit.
+    fn command(&mut self, from: u64, json: &str) -> MMonCommandAck {
+        self.send(
+            from,
+            &MMonCommand {
+                fsid: FSID.parse().unwrap(),
+                cmd: vec![json.to_string()],
+                ..MMonCommand::default()
+            },
+        );
+        self.pass(Duration::ZERO);
+        let mut acks = self.take::<MMonCommandAck>(from);
+        assert_eq!(acks.len(), 1, "{json}");
+        acks.remove(0)
+    }
+
+    fn out(&mut self, from: u64, json: &str) -> String {
+        let ack = self.command(from, json);
+        assert_eq!(ack.rc, 0, "{json}: {}", ack.outs);
+        String::from_utf8(ack.outb.to_vec()).unwrap()
+    }
+
+    fn map(&mut self) -> OsdMap {
+        let admin = if self.sent.contains_key(&1) {
+            1
+        } else {
+            self.admin()
+        };
+        let ack = self.command(admin, r#"{"prefix":"osd getmap"}"#);
+        OsdMap::from_bytes(&ack.outb).unwrap()
+    }
+
+    fn boot(&mut self, osd: i32) -> u64 {
+        let session = self.osd(osd);
+        let sb = OsdSuperblock {
+            cluster_fsid: FSID.parse().unwrap(),
+            osd_fsid: Uuid([osd as u8 + 1; 16]),
+            whoami: osd,
+            ..OsdSuperblock::default()
+        };
+        self.send(
+            session,
+            &MOSDBoot {
+                // It has seen every map so far.
+                paxos: PaxosHeader::at(1000),
+                sb,
+                hb_back_addrs: AddrVec::of(addr(7000 + osd as u16)),
+                cluster_addrs: AddrVec::of(addr(7100 + osd as u16)),
+                boot_epoch: 0,
+                hb_front_addrs: AddrVec::of(addr(7200 + osd as u16)),
+                metadata: BTreeMap::from([("hostname".to_string(), "h".to_string())]),
+                osd_features: 0,
+            },
+        );
+        self.pass(Duration::ZERO);
+        session
+    }
+
+    /// Three OSDs in the tree and up.
+    fn three_osds(&mut self) -> Vec<u64> {
+        let admin = self.admin();
+        (0..3)
+            .map(|osd| {
+                self.command(admin, r#"{"prefix":"osd create"}"#);
+                let class = format!(
+                    r#"{{"prefix":"osd crush set-device-class","class":"ssd","ids":["{osd}"]}}"#
+                );
+                self.command(admin, &class);
+                let place = format!(
+                    r#"{{"prefix":"osd crush create-or-move","id":{osd},"weight":1.0,"args":["host=h{osd}","root=default"]}}"#
+                );
+                assert_eq!(self.command(admin, &place).rc, 0);
+                self.boot(osd)
+            })
+            .collect()
+    }
+}
+
+fn futures<T>(mut future: env::LocalFuture<T>) -> T {
+    let waker = std::task::Waker::noop();
+    let mut context = std::task::Context::from_waker(waker);
+    match future.as_mut().poll(&mut context) {
+        std::task::Poll::Ready(value) => value,
+        std::task::Poll::Pending => panic!("the local log commits at once"),
+    }
+}
+
+#[test]
+fn osds_boot_and_the_map_says_so() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    let map = b.map();
+    assert_eq!(
+        (map.num_osds(), map.num_up_osds(), map.num_in_osds()),
+        (3, 3, 3)
+    );
+    assert_eq!(map.crush.class_of(2), Some("ssd"));
+    assert_eq!(map.uuid(1), Uuid([2; 16]));
+}
+
+#[test]
+fn nothing_is_answered_before_it_is_committed() {
+    let mut b = Bench::new(fresh_kv());
+    let admin = b.admin();
+    let create = MMonCommand {
+        fsid: FSID.parse().unwrap(),
+        cmd: vec![r#"{"prefix":"osd pool create","pool":"p"}"#.into()],
+        ..MMonCommand::default()
+    };
+    b.send(admin, &create);
+    // Once more: it is there already, in memory, and that waits as well.
+    b.send(admin, &create);
+    assert!(b.take::<MMonCommandAck>(admin).is_empty());
+    b.pass(Duration::ZERO);
+    let acks = b.take::<MMonCommandAck>(admin);
+    assert_eq!(acks.len(), 2);
+    assert_eq!(acks[0].outs, "pool 'p' created");
+    assert_eq!(acks[1].outs, "pool 'p' already exists");
+    assert_eq!(b.out(admin, r#"{"prefix":"osd pool ls"}"#), "p\n");
+}
+
+#[test]
+fn requests_that_arrive_together_share_an_epoch() {
+    let mut b = Bench::new(fresh_kv());
+    let admin = b.admin();
+    let before = b.map().epoch;
+    for name in ["a", "b", "c"] {
+        b.send(
+            admin,
+            &MMonCommand {
+                fsid: FSID.parse().unwrap(),
+                cmd: vec![format!(r#"{{"prefix":"osd pool create","pool":"{name}"}}"#)],
+                ..MMonCommand::default()
+            },
+        );
+    }
+    b.pass(Duration::ZERO);
+    b.take::<MMonCommandAck>(admin);
+    let map = b.map();
+    assert_eq!(map.epoch, before + 1);
+    assert_eq!(map.pool_names.values().collect::<Vec<_>>(), ["a", "b", "c"]);
+}
+
+#[test]
+fn state_survives_a_restart() {
+    let kv = fresh_kv();
+    let mut b = Bench::new(kv.clone());
+    b.three_osds();
+    b.out(1, r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#);
+    b.out(
+        1,
+        r#"{"prefix":"config set","who":"osd","name":"osd_max_backfills","value":"4"}"#,
+    );
+    b.out(1, r#"{"prefix":"config-key set","key":"k","val":"v"}"#);
+    let key = b.out(
+        1,
+        r#"{"prefix":"auth get-or-create-key","entity":"client.x"}"#,
+    );
+    let map = b.map();
+    drop(b);
+    let mut b = Bench::new(kv);
+    let admin = b.admin();
+    assert_eq!(b.map(), map);
+    assert_eq!(
+        b.out(
+            admin,
+            r#"{"prefix":"config get","who":"osd.1","key":"osd_max_backfills"}"#
+        ),
+        "4\n"
+    );
+    assert_eq!(
+        b.out(admin, r#"{"prefix":"config-key get","key":"k"}"#),
+        "v"
+    );
+    assert_eq!(
+        b.out(admin, r#"{"prefix":"auth print-key","entity":"client.x"}"#),
+        key
+    );
+}
+
+#[test]
+fn steps_of_the_map_lead_to_its_checksum() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    let watcher = 50;
+    b.open(
+        watcher,
+        EntityName::client(4050),
+        "client.w",
+        "allow r",
+        5050,
+    );
+    let item = SubscribeItem { start: 1, flags: 0 };
+    let what = BTreeMap::from([("osdmap".to_string(), item)]);
+    b.send(
+        watcher,
+        &MMonSubscribe {
+            what,
+            hostname: String::new(),
+        },
+    );
+    b.out(1, r#"{"prefix":"osd pool create","pool":"p"}"#);
+    b.out(1, r#"{"prefix":"osd out","ids":["1"]}"#);
+    let mut map: Option<OsdMap> = None;
+    for message in b.take::<MOSDMap>(watcher) {
+        for bytes in message.maps.values() {
+            map = Some(OsdMap::from_bytes(bytes).unwrap());
+        }
+        for bytes in message.incremental_maps.values() {
+            let inc = maps::Incremental::from_bytes(bytes).unwrap();
+            let next = map.get_or_insert_with(OsdMap::default);
+            next.apply(&inc).unwrap();
+            let (_, crc) = next.encode_with_crc();
+            assert_eq!(crc, inc.full_crc, "epoch {}", inc.epoch);
+        }
+    }
+    let map = map.unwrap();
+    assert!(map.is_out(1) && map.lookup_pool("p").is_some());
+}
+
+#[test]
+fn primaries_are_told_to_make_placement_groups_until_they_have() {
+    let mut b = Bench::new(fresh_kv());
+    let osds = b.three_osds();
+    for session in &osds {
+        let item = SubscribeItem { start: 0, flags: 0 };
+        let what = BTreeMap::from([("osd_pg_creates".to_string(), item)]);
+        b.send(
+            *session,
+            &MMonSubscribe {
+                what,
+                hostname: "h".into(),
+            },
+        );
+    }
+    b.out(1, r#"{"prefix":"osd pool create","pool":"p","pg_num":16}"#);
+    let pool = b.map().lookup_pool("p").unwrap();
+    let mut made = 0;
+    for session in &osds {
+        for create in b.take::<MOSDPGCreate2>(*session) {
+            for pgid in create.pgs.keys() {
+                made += 1;
+                b.send(
+                    *session,
+                    &MOSDPGCreated {
+                        paxos: PaxosHeader::at(0),
+                        pgid: pgid.pgid,
+                    },
+                );
+            }
+        }
+    }
+    assert_eq!(made, 16);
+    assert!(
+        b.map()
+            .pool(pool)
+            .unwrap()
+            .has_flag(maps::pool::pool_flags::CREATING)
+    );
+    b.pass(Duration::from_secs(2));
+    assert!(
+        !b.map()
+            .pool(pool)
+            .unwrap()
+            .has_flag(maps::pool::pool_flags::CREATING)
+    );
+}
+
+fn failure(target: i32, flags: u8, failed_for: i32) -> MOSDFailure {
+    MOSDFailure {
+        paxos: PaxosHeader::at(0),
+        fsid: FSID.parse().unwrap(),
+        target_osd: target,
+        target_addrs: AddrVec::of(addr(6800 + target as u16)),
+        epoch: 1,
+        flags,
+        failed_for,
+    }
+}
+
+#[test]
+fn a_refused_connection_is_believed_at_once_silence_needs_two_reporters() {
+    let mut b = Bench::new(fresh_kv());
+    let osds = b.three_osds();
+    b.send(osds[0], &failure(2, messages::FAILURE_FAILED, 30));
+    b.pass(Duration::from_secs(1));
+    assert!(b.map().is_up(2));
+    b.send(osds[1], &failure(2, messages::FAILURE_FAILED, 30));
+    b.pass(Duration::from_secs(1));
+    assert!(b.map().is_down(2));
+    b.send(
+        osds[0],
+        &failure(1, messages::FAILURE_FAILED | messages::FAILURE_IMMEDIATE, 0),
+    );
+    b.pass(Duration::ZERO);
+    assert!(b.map().is_down(1));
+}
+
+#[test]
+fn an_osd_that_stays_down_goes_out_and_comes_back_in() {
+    let mut b = Bench::new(fresh_kv());
+    let osds = b.three_osds();
+    b.send(
+        osds[0],
+        &failure(2, messages::FAILURE_FAILED | messages::FAILURE_IMMEDIATE, 0),
+    );
+    b.pass(Duration::from_secs(300));
+    // The others are alive, as their beacons would say.
+    assert!(b.map().is_in(2));
+    b.pass(Duration::from_secs(310));
+    assert!(b.map().is_out(2));
+    b.step(Event::Closed(102));
+    b.boot(2);
+    let map = b.map();
+    assert!(map.is_up(2) && map.is_in(2));
+}
+
+#[test]
+fn up_thru_grows_as_asked() {
+    let mut b = Bench::new(fresh_kv());
+    let osds = b.three_osds();
+    let epoch = b.map().epoch;
+    b.send(
+        osds[0],
+        &MOSDAlive {
+            paxos: PaxosHeader::at(epoch.into()),
+            want: epoch,
+        },
+    );
+    b.pass(Duration::ZERO);
+    assert!(b.map().info(0).unwrap().up_thru >= epoch);
+}
+
+#[test]
+fn snapshot_ids_of_clients_grow_and_exclude_pool_snapshots() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    b.out(1, r#"{"prefix":"osd pool create","pool":"p"}"#);
+    let pool = b.map().lookup_pool("p").unwrap() as u32;
+    let mut op = |b: &mut Bench, op: u32, snapid: u64| {
+        b.send(
+            1,
+            &MPoolOp {
+                fsid: FSID.parse().unwrap(),
+                pool,
+                op,
+                snapid,
+                name: "s".into(),
+                ..MPoolOp::default()
+            },
+        );
+        b.pass(Duration::ZERO);
+        b.take::<MPoolOpReply>(1).remove(0)
+    };
+    let first = op(&mut b, PoolOpCode::CREATE_UNMANAGED_SNAP, 0);
+    assert_eq!(first.reply_code, 0);
+    assert_eq!(
+        first.response_data.as_deref(),
+        Some(&1u64.to_le_bytes()[..])
+    );
+    let second = op(&mut b, PoolOpCode::CREATE_UNMANAGED_SNAP, 0);
+    assert_eq!(
+        second.response_data.as_deref(),
+        Some(&2u64.to_le_bytes()[..])
+    );
+    assert_eq!(op(&mut b, PoolOpCode::CREATE_SNAP, 0).reply_code, -22);
+    assert_eq!(
+        op(&mut b, PoolOpCode::DELETE_UNMANAGED_SNAP, 1).reply_code,
+        0
+    );
+    let map = b.map();
+    assert!(map.removed_snaps_queue[&i64::from(pool)].contains(1));
+}
+
+#[test]
+fn capabilities_bound_what_commands_do() {
+    let mut b = Bench::new(fresh_kv());
+    b.open(60, EntityName::client(4060), "client.ro", "allow r", 5060);
+    let denied = b.command(60, r#"{"prefix":"osd pool create","pool":"p"}"#);
+    assert_eq!((denied.rc, denied.outs.as_str()), (-13, "access denied"));
+    assert_eq!(b.command(60, r#"{"prefix":"osd dump"}"#).rc, 0);
+    assert_eq!(b.command(60, r#"{"prefix":"auth ls"}"#).rc, -13);
+    assert_eq!(
+        b.command(60, r#"{"prefix":"config-key get","key":"k"}"#).rc,
+        -13
+    );
+}
+
+#[test]
+fn nonsense_gets_einval() {
+    let mut b = Bench::new(fresh_kv());
+    let admin = b.admin();
+    for (json, text) in [
+        (r#"{"prefix":"no such thing"}"#, "command not known"),
+        (r#"{"x":1}"#, "command prefix not found"),
+        (r#"{"prefix":""}"#, "command prefix must not be empty"),
+        (r#"{"prefix":"osd find"}"#, "bad or missing field 'id'"),
+    ] {
+        let ack = b.command(admin, json);
+        assert_eq!((ack.rc, ack.outs.as_str()), (-22, text), "{json}");
+    }
+    assert_eq!(b.command(admin, "{").rc, -22);
+}
+
+#[test]
+fn options_reach_who_subscribed_and_only_when_they_change() {
+    let mut b = Bench::new(fresh_kv());
+    b.admin();
+    let osd = b.osd(0);
+    let what = BTreeMap::from([("config".to_string(), SubscribeItem { start: 0, flags: 0 })]);
+    b.send(
+        osd,
+        &MMonSubscribe {
+            what,
+            hostname: "h".into(),
+        },
+    );
+    assert_eq!(b.take::<MConfig>(osd).len(), 1);
+    b.out(
+        1,
+        r#"{"prefix":"config set","who":"osd","name":"osd_max_backfills","value":"4"}"#,
+    );
+    let sent = b.take::<MConfig>(osd);
+    assert_eq!(sent.len(), 1);
+    assert_eq!(sent[0].config["osd_max_backfills"], "4");
+    b.out(
+        1,
+        r#"{"prefix":"config set","who":"mgr","name":"mgr_tick_period","value":"4"}"#,
+    );
+    assert!(b.take::<MConfig>(osd).is_empty());
+}
+
+#[test]
+fn bytes_that_are_no_message_end_the_session() {
+    let mut b = Bench::new(fresh_kv());
+    let admin = b.admin();
+    let good = Message::encode(&MMonCommand {
+        fsid: FSID.parse().unwrap(),
+        cmd: vec![r#"{"prefix":"fsid"}"#.into()],
+        ..MMonCommand::default()
+    });
+    for len in 0..good.front.len() {
+        let mut cut = good.clone();
+        cut.front = good.front.slice(..len);
+        b.step(Event::Message(admin, cut));
+        b.admin();
+    }
+    let mut wild = good.clone();
+    wild.front = Bytes::from(vec![0xff; 200]);
+    for kind in 0..0x800u16 {
+        wild.header.kind = kind;
+        b.step(Event::Message(admin, wild.clone()));
+        b.admin();
+    }
+    assert_eq!(b.out(1, r#"{"prefix":"fsid"}"#), FSID);
+}
