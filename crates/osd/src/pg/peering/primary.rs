@@ -138,9 +138,7 @@ impl Peering {
                 self.dirty_info = true;
             }
             // It reports that the activation is durable there.
-            if info.last_epoch_started >= self.info.last_epoch_started {
-                self.on_activated(from, view, now, out);
-            }
+            self.on_activated(from, view, now, out);
             return;
         }
         self.note_stray(from);
@@ -328,8 +326,12 @@ impl Peering {
 
     /// Tells all followers what the PG is from now on.
     fn activate(&mut self, view: &dyn ClusterView, now: Duration, out: &mut Vec<Effect>) {
-        self.info.last_epoch_started = self.epoch;
-        self.info.last_interval_started = self.info.history.same_interval_since;
+        // Below min_size nothing is acknowledged, so later intervals need not ask us: an activation
+        // recorded nevertheless would hide that our newest entries may be divergent.
+        if self.acting_len() >= self.mapping.min_size.max(1) as usize {
+            self.info.last_epoch_started = self.epoch;
+            self.info.last_interval_started = self.info.history.same_interval_since;
+        }
         self.dirty_info = true;
         self.dirty_big_info = true;
         self.leases.forget_dead(&self.prior, view);
@@ -421,8 +423,10 @@ impl Peering {
         }
         *all = true;
         let history = &mut self.info.history;
-        history.last_epoch_started = self.info.last_epoch_started;
-        history.last_interval_started = self.info.last_interval_started;
+        history.last_epoch_started =
+            history.last_epoch_started.max(self.info.last_epoch_started);
+        history.last_interval_started =
+            history.last_interval_started.max(self.info.last_interval_started);
         self.dirty_info = true;
         self.leases.forget_dead(&self.prior, view);
         self.share_info(now, out);

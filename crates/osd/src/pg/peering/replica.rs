@@ -155,8 +155,11 @@ impl Peering {
         out: &mut Vec<Effect>,
     ) {
         self.update_history(&primary.history, now);
-        self.info.last_epoch_started = primary.last_epoch_started;
-        self.info.last_interval_started = self.info.history.same_interval_since;
+        // A backfill target has not seen all writes; and a primary below min_size records none.
+        if self.is_acting() && self.info.last_epoch_started < primary.last_epoch_started {
+            self.info.last_epoch_started = primary.last_epoch_started;
+            self.info.last_interval_started = self.info.history.same_interval_since;
+        }
         self.info.stats = primary.stats.clone();
         self.dirty_info = true;
         self.dirty_big_info = true;
@@ -178,8 +181,10 @@ impl Peering {
     pub(super) fn report_activated(&mut self, now: Duration, out: &mut Vec<Effect>) {
         let Some(to) = self.primary() else { return };
         let mut info = self.info_for_peer(now);
-        info.history.last_epoch_started = info.last_epoch_started;
-        info.history.last_interval_started = info.last_interval_started;
+        info.history.last_epoch_started =
+            info.history.last_epoch_started.max(info.last_epoch_started);
+        info.history.last_interval_started =
+            info.history.last_interval_started.max(info.last_interval_started);
         self.send(to, PeerMessage::Info(Box::new(info), None, None), out);
     }
 
