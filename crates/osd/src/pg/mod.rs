@@ -64,6 +64,7 @@ pub struct Pg {
     notify_counter: Cell<u32>,
     pub(crate) snap_trimming: Cell<bool>,
     wake_scheduled: Cell<bool>,
+    requeue_scheduled: Cell<bool>,
     pub(crate) stamps: RefCell<stats::Stamps>,
     /// The copy is being removed.
     pub(crate) deleting: Cell<bool>,
@@ -115,6 +116,7 @@ impl Pg {
             notify_counter: Cell::new(0),
             snap_trimming: Cell::new(false),
             wake_scheduled: Cell::new(false),
+            requeue_scheduled: Cell::new(false),
             stamps: RefCell::default(),
             deleting: Cell::new(false),
             written_epoch: Cell::new(written_epoch),
@@ -526,19 +528,44 @@ impl Pg {
             ops.extend(waiting);
         }
         ops.extend(self.waiting.borrow_mut().drain(..));
-        ops.sort_by_key(|op| op.arrival);
-        let (primary, since) = {
-            let core = self.core.borrow();
-            (core.is_primary() && !self.deleting.get(), core.info.history.same_interval_since)
-        };
         for op in ops {
-            // Whoever sent before this interval sends again when he has its map.
-            if primary && op.epoch >= since {
-                self.waiting.borrow_mut().push_back(op);
-            } else {
-                self.drop_op(op);
-            }
+            self.retry_op(op);
         }
+    }
+
+    /// The interval ended under an op. Clients send again what another primary should have got,
+    /// and only that; for the rest it is ours to run again (a write that got into the log is then
+    /// found there).
+    pub(crate) fn retry_op(&self, op: ClientOp) {
+        let ours = {
+            let core = self.core.borrow();
+            let since = core.info.history.same_primary_since;
+            core.is_primary() && op.epoch >= since && !self.deleting.get()
+        };
+        if !ours {
+            self.drop_op(op);
+            return;
+        }
+        op.tracked.mark("requeued: new interval");
+        let mut waiting = self.waiting.borrow_mut();
+        let at = waiting.partition_point(|other| other.arrival < op.arrival);
+        waiting.insert(at, op);
+        drop(waiting);
+        if self.is_serving() {
+            self.schedule_requeue();
+        }
+    }
+
+    /// Runs waiting ops in a moment (not from inside an op).
+    fn schedule_requeue(&self) {
+        if self.requeue_scheduled.replace(true) {
+            return;
+        }
+        let pg = self.rc();
+        self.host.env().go(async move {
+            pg.requeue_scheduled.set(false);
+            pg.requeue_waiting();
+        });
     }
 
     /// The client will send again: it gets the maps that tell it so.

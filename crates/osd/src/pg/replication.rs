@@ -78,6 +78,11 @@ impl Pg {
                 return;
             }
         }
+        if !self.waiting.borrow().is_empty() {
+            // Earlier ones are about to be run: this one goes behind them.
+            self.retry_op(op);
+            return;
+        }
         let request = op.request.clone();
         if request.info.pg_op {
             self.host.env().go(run_pg_op(self.rc(), op, self.generation.get()));
@@ -508,7 +513,7 @@ async fn run_pg_op(pg: Rc<Pg>, op: ClientOp, generation: u64) {
     op.tracked.mark("started");
     let reply = ops::execute_pg_op(&pg.as_ops(), &op.request).await;
     if generation != pg.generation.get() {
-        pg.drop_op(op);
+        pg.retry_op(op);
         return;
     }
     pg.count_read(&reply);
@@ -521,7 +526,7 @@ async fn run_op(pg: Rc<Pg>, op: ClientOp, lock: object_context::Lock, generation
         Err(lock) => lock.await,
     };
     if generation != pg.generation.get() {
-        pg.drop_op(op);
+        pg.retry_op(op);
         return;
     }
     // The same request may have run while this one waited for its turn.
@@ -536,7 +541,7 @@ async fn run_op(pg: Rc<Pg>, op: ClientOp, lock: object_context::Lock, generation
     op.tracked.mark("started");
     let executed = ops::execute(&pg.as_ops(), guard, op.request.clone()).await;
     if generation != pg.generation.get() {
-        pg.drop_op(op);
+        pg.retry_op(op);
         return;
     }
     match executed.kind {
@@ -579,7 +584,7 @@ async fn run_write(pg: &Rc<Pg>, op: ClientOp, pending: PendingWrite) {
     let change =
         Change { soid, reqid: op.request.reqid, transaction, entries, user_version, stats };
     if !pg.submit(change).await {
-        pg.drop_op(op);
+        pg.retry_op(op);
         return;
     }
     op.tracked.mark("commit_sent");
@@ -613,7 +618,7 @@ async fn log_error(
     if pg.submit(change).await {
         op.reply(pg.epoch(), reply);
     } else {
-        pg.drop_op(op);
+        pg.retry_op(op);
     }
 }
 
