@@ -186,7 +186,8 @@ impl MonCore {
     fn begin_leading(&mut self) {
         self.auth_begin();
         let name = self.identity.name.clone();
-        let facts = self.identity.metadata.clone();
+        let mut facts = self.identity.metadata.clone();
+        facts.insert("addrs".to_string(), self.own_addrs().to_string());
         let bytes = denc::Denc::to_bytes(&facts);
         self.batch().put(
             crate::layout::key(crate::layout::MON_METADATA, &name),

@@ -124,6 +124,7 @@ impl MonCore {
             f.array("sync_provider", |_| {});
             crate::dump::monmap(f, "monmap", &self.monmap);
             self.dump_feature_map(f, "feature_map");
+            f.dump_bool("stretch_mode", self.monmap.stretch_mode_enabled);
         });
     }
 }

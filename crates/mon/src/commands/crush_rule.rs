@@ -108,7 +108,9 @@ impl MonCore {
                 self.set_crush(&crush);
                 done()
             }
-            "osd crush dump" => Ok(cmd.structured(|f| dump_map(f, &map.crush))),
+            "osd crush dump" => Ok(cmd.structured(|f| {
+                f.object("crush_map", |f| dump_map_fields(f, &map.crush));
+            })),
             "osd crush show-tunables" => Ok(cmd.structured(|f| {
                 f.object("crush_map_tunables", |f| dump_tunables(f, &map.crush));
             })),
@@ -279,11 +281,6 @@ fn dump_steps(f: &mut Formatter, map: &CrushMap, rule: &Rule) {
             }
         });
     }
-}
-
-/// The whole map.
-pub(crate) fn dump_map(f: &mut Formatter, map: &CrushMap) {
-    f.object("crush_map", |f| dump_map_fields(f, map));
 }
 
 /// Members of the whole map.

@@ -85,9 +85,10 @@ impl MonCore {
                 None => return fail(Errno::ENOENT, format!("bucket '{name}' does not exist")),
             }
         }
+        let from = bucket.is_some();
         let (lines, stray) = lines(&map, bucket, &filter);
         Ok(cmd.output(
-            |f| dump(f, &map, &lines, &stray),
+            |f| dump(f, &map, &lines, (!from).then_some(&stray[..])),
             || text(&map, &lines, &stray),
         ))
     }
@@ -144,7 +145,7 @@ fn share(n: u32) -> f64 {
     f64::from(n as f32 / WEIGHT_IN as f32)
 }
 
-fn dump(f: &mut Formatter, map: &OsdMap, lines: &[TreeItem], stray: &[OsdId]) {
+fn dump(f: &mut Formatter, map: &OsdMap, lines: &[TreeItem], stray: Option<&[OsdId]>) {
     let osd_fields = |f: &mut Formatter, osd: OsdId| {
         f.dump_unsigned("exists", u32::from(map.exists(osd)));
         f.dump_string("status", status(map, osd));
@@ -170,6 +171,7 @@ fn dump(f: &mut Formatter, map: &OsdMap, lines: &[TreeItem], stray: &[OsdId]) {
                 });
             }
         });
+        let Some(stray) = stray else { return };
         f.array("stray", |f| {
             for osd in stray {
                 f.object("osd", |f| {

@@ -2,6 +2,10 @@
 
 use command::{CommandReply, Format, Formatter};
 
+use maps::PgMapDigest;
+use maps::pgmap::{dump_osd_stat, dump_pool_stat};
+use types::osd::pg_state::state_string;
+
 use super::cmd::Cmd;
 use super::tell::VERSION;
 use crate::core::MonCore;
@@ -24,22 +28,10 @@ impl MonCore {
         let tags = cmd.map.strings("tags").unwrap_or_default();
         f.dump_string("tag", tags.join(" "));
         self.dump_health(&mut f, true);
-        f.dump_string("monmap_first_committed", "1");
-        f.dump_stream("monmap_last_committed", self.monmap.epoch);
+        f.dump_unsigned("monmap_first_committed", 1u32);
+        f.dump_unsigned("monmap_last_committed", self.monmap.epoch);
         crate::dump::monmap(&mut f, "monmap", &self.monmap);
         f.array("quorum", |f| f.dump_int("mon", self.rank()));
-        f.array("mon_metadata", |f| {
-            for (name, facts) in &self.mon_metadata {
-                f.object("mon", |f| {
-                    f.dump_string("name", name);
-                    facts
-                        .iter()
-                        .for_each(|(key, value)| f.dump_string(key, value));
-                });
-            }
-        });
-        f.dump_unsigned("osdmap_first_committed", self.osd.first);
-        f.dump_unsigned("osdmap_last_committed", map.epoch);
         f.object("osdmap", |f| map.dump(f));
         f.array("osd_metadata", |f| {
             for (osd, facts) in &self.osd.metadata {
@@ -51,17 +43,23 @@ impl MonCore {
                 });
             }
         });
-        super::crush_rule::dump_map(&mut f, &map.crush);
-        f.object("fsmap", |f| {
-            super::fs::dump_fields(f, &maps::FsMap::default())
+        self.dump_clean_epochs(&mut f);
+        f.dump_unsigned("osdmap_first_committed", self.osd.first);
+        f.dump_unsigned("osdmap_last_committed", map.epoch);
+        f.object("crushmap", |f| {
+            super::crush_rule::dump_map_fields(f, &map.crush)
         });
-        f.object("pgmap", |f| self.stat.digest.dump_summary(f));
-        f.array("creating_pgs", |f| {
-            self.osd
-                .creating
-                .ids()
-                .for_each(|pgid| f.dump_stream("pg", pgid));
+        let fsmap = maps::FsMap::default();
+        f.object("fsmap", |f| super::fs::dump_fields(f, &fsmap));
+        f.dump_unsigned("mdsmap_first_committed", 1u32);
+        f.dump_unsigned("mdsmap_last_committed", fsmap.epoch);
+        f.object("auth", |f| {
+            let keys = self.keys.borrow();
+            f.dump_unsigned("first_committed", 1u32);
+            f.dump_unsigned("last_committed", keys.data.rotating_ver);
+            f.dump_unsigned("num_secrets", keys.data.secrets.len() as u64);
         });
+        dump_digest(&mut f, &self.stat.digest);
         super::status::dump_service_map(&mut f, &self.stat.service_map);
         f.close_section();
         let text = f.finish();
@@ -72,4 +70,70 @@ impl MonCore {
             ..CommandReply::data(text)
         }
     }
+}
+
+/// What the manager counts.
+fn dump_digest(f: &mut Formatter, d: &PgMapDigest) {
+    f.dump_int("num_pg", d.num_pg);
+    f.dump_int("num_pg_active", d.num_pg_active);
+    f.dump_int("num_pg_unknown", d.num_pg_unknown);
+    f.dump_int("num_osd", d.num_osd);
+    f.object("pool_sum", |f| dump_pool_stat(f, &d.pg_sum));
+    f.object("osd_sum", |f| dump_osd_stat(f, &d.osd_sum, true));
+    f.object("osd_sum_by_class", |f| {
+        for (class, sum) in &d.osd_sum_by_class {
+            f.object(class, |f| dump_osd_stat(f, sum, true));
+        }
+    });
+    f.array("pool_stats", |f| {
+        for (id, stat) in &d.pg_pool_sum {
+            f.object("pool_stat", |f| {
+                f.dump_int("poolid", *id);
+                let pgs = d.num_pg_by_pool.get(&i64::from(*id)).copied().unwrap_or(0);
+                f.dump_int("num_pg", pgs);
+                dump_pool_stat(f, stat);
+            });
+        }
+    });
+    f.array("osd_stats", |f| {
+        for (osd, seq) in d.osd_last_seq.iter().enumerate() {
+            f.object("osd_stat", |f| {
+                f.dump_unsigned("osd", osd as u64);
+                f.dump_unsigned("seq", *seq);
+            });
+        }
+    });
+    f.array("num_pg_by_state", |f| {
+        for (state, n) in &d.num_pg_by_state {
+            f.object("count", |f| {
+                f.dump_string("state", state_string(*state));
+                f.dump_int("num", *n);
+            });
+        }
+    });
+    f.array("num_pg_by_osd", |f| {
+        for (osd, n) in &d.num_pg_by_osd {
+            f.object("count", |f| {
+                f.dump_int("osd", *osd);
+                f.dump_int("num_primary_pg", n.primary);
+                f.dump_int("num_acting_pg", n.acting);
+                f.dump_int("num_up_not_acting_pg", n.up_not_acting);
+            });
+        }
+    });
+    f.array("purged_snaps", |f| {
+        for (pool, set) in &d.purged_snaps {
+            f.object("pool", |f| {
+                f.dump_int("pool", *pool);
+                f.object("purged_snaps", |f| {
+                    for (start, len) in set.iter() {
+                        f.object("interval", |f| {
+                            f.dump_unsigned("start", start);
+                            f.dump_unsigned("length", len);
+                        });
+                    }
+                });
+            });
+        }
+    });
 }

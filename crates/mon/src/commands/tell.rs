@@ -101,6 +101,15 @@ impl MonCore {
                 ..reply
             });
         }
+        if cmd.prefix == "version" {
+            let facts = self.mon_metadata.get(&self.identity.name);
+            let version = facts.and_then(|facts| facts.get("ceph_version")).cloned();
+            let version = version.unwrap_or_else(|| format!("ceph version {VERSION}"));
+            return Ok(cmd.output(
+                |f| f.object("version", |f| f.dump_string("version", &version)),
+                || version.clone(),
+            ));
+        }
         match self.own_command(cmd) {
             Some(reply) => Ok(reply),
             None => done(),

@@ -82,11 +82,6 @@ impl CreatingPgs {
         let pgs = self.pgs.values().map(|pg| pg.create_epoch);
         pgs.chain(self.queue.iter().map(|q| q.created)).min()
     }
-
-    /// Placement groups that wait, in order.
-    pub(crate) fn ids(&self) -> impl Iterator<Item = PgId> + '_ {
-        self.pgs.keys().copied()
-    }
 }
 
 impl MonCore {

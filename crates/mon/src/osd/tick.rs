@@ -223,4 +223,20 @@ impl MonCore {
         }
         oldest
     }
+
+    /// What OSDs say of the oldest epochs they need.
+    pub(crate) fn dump_clean_epochs(&self, f: &mut command::Formatter) {
+        f.object("osdmap_clean_epochs", |f| {
+            f.dump_unsigned("min_last_epoch_clean", self.oldest_epoch_needed());
+            f.object("last_epoch_clean", |f| f.array("per_pool", |_| {}));
+            f.array("osd_epochs", |f| {
+                for (osd, epoch) in &self.osd.last_epoch_clean {
+                    f.object("osd", |f| {
+                        f.dump_int("id", *osd);
+                        f.dump_unsigned("epoch", *epoch);
+                    });
+                }
+            });
+        });
+    }
 }

@@ -21,9 +21,10 @@ pub(super) struct MonAuthServer {
 
 impl AuthServer for MonAuthServer {
     fn allowed_methods(&self, peer_kind: u8) -> Vec<u32> {
+        // What clients themselves require is no business of a monitor's.
         let option = match peer_kind {
-            entity::CLIENT => "auth_client_required",
-            _ => "auth_cluster_required",
+            entity::MON | entity::MGR => "auth_cluster_required",
+            _ => "auth_service_required",
         };
         let mut value = self.shell.conf.str("auth_supported");
         if value.trim().is_empty() {
@@ -34,7 +35,7 @@ impl AuthServer for MonAuthServer {
 
     fn allowed_modes(&self, peer_kind: u8) -> Vec<u32> {
         let option = match peer_kind {
-            entity::MON => "ms_mon_cluster_mode",
+            entity::MON | entity::MGR => "ms_mon_cluster_mode",
             _ => "ms_mon_service_mode",
         };
         let value = self.shell.conf.str(option);
