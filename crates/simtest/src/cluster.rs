@@ -1,5 +1,6 @@
 //! Building, starting, killing and asking a cluster.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::future::pending;
 use std::path::Path;
@@ -13,14 +14,14 @@ use config::{ConfFile, Config};
 use device::BlockDevice;
 use env::{Env, OpenBlock};
 use maps::{MonInfo, MonMap};
-use sim::{Control, Kill};
+use sim::{Control, Kill, Rng};
 use store::inkstore::{self, InkStore};
 use store::kv::RedbKv;
 use store::memstore::MemStore;
 use store::{Kv, ObjectStore};
 use types::{AddrVec, EntityAddr, PgId, UTime, Uuid};
 
-use crate::{keys, replicas};
+use crate::{Workload, keys, replicas};
 
 const MON_PORT: u16 = 3300;
 const MON_DB: &str = "/mon/store.redb";
@@ -61,6 +62,8 @@ pub struct Cluster {
     conf: Rc<String>,
     keyring: Rc<Keyring>,
     fsid: Uuid,
+    /// The process on the monitor's host is the monitor, not what made its database.
+    mon_runs: Rc<Cell<bool>>,
 }
 
 /// An OSD's identity, the same in every run.
@@ -102,6 +105,7 @@ impl Cluster {
             conf: Rc::new(conf),
             keyring: Rc::new(keyring),
             fsid,
+            mon_runs: Rc::default(),
         };
         cluster.mkfs_mon(&env);
         cluster
@@ -142,8 +146,11 @@ impl Cluster {
         mon::mkfs(&kv, &config, &monmap, &self.keyring, now, fill).expect("mkfs of the monitor");
     }
 
-    /// Starts the monitor.
+    /// Starts the monitor, unless it runs.
     pub fn start_mon(&self) {
+        if self.mon_runs.replace(true) && self.world.is_running("mon.a") {
+            return;
+        }
         let env = self.world.node("mon.a");
         let config = self.config("mon", "a", "mon.a");
         env.clone().go(async move {
@@ -190,9 +197,11 @@ impl Cluster {
         self.run_osd(osd, true);
     }
 
-    /// Starts an OSD that has been made.
+    /// Starts an OSD that has been made, unless it runs.
     pub fn start_osd(&self, osd: u32) {
-        self.run_osd(osd, self.plan.memstore);
+        if !self.world.is_running(&format!("osd.{osd}")) {
+            self.run_osd(osd, self.plan.memstore);
+        }
     }
 
     fn run_osd(&self, osd: u32, make: bool) {
@@ -260,6 +269,13 @@ impl Cluster {
             Client::connect(inside, config, &keyring, options).await
         });
         handle.await.expect("the client connects")
+    }
+
+    /// Starts a client of the workload on a host.
+    pub async fn work(&self, load: &Workload, host: &str, rng: Rng) {
+        let client = self.client(host).await;
+        let io = client.io_ctx("p").await.expect("the pool");
+        load.spawn(&self.world.node(host), io, rng);
     }
 
     /// Runs a command at the monitors; its output.

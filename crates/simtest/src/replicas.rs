@@ -38,15 +38,20 @@ async fn describe(store: &dyn ObjectStore, cid: &CollId, oid: &GhObject) -> Stri
     let data = store.read(cid, oid, 0, stat.size).await.expect("a read").to_contiguous();
     let attrs = store.getattrs(cid, oid).await.expect("attributes");
     let header = store.omap_header(cid, oid).await.expect("an omap header");
+    let omap = store.omap_range(cid, oid, b"", false, 1000, 1 << 20).await.expect("an omap");
+    let mut omap_crc = types::crc::crc32c(0, &header);
+    for (key, value) in &omap.entries {
+        omap_crc = types::crc::crc32c(types::crc::crc32c(omap_crc, key), value);
+    }
     let crc = types::crc::crc32c(0, &data);
     let names: Vec<_> = attrs.iter().map(|(name, _)| name.to_string()).collect();
     // The object's info holds its version; all else in it follows.
     let info = attrs.iter().find(|(name, _)| name.as_slice() == b"_").map(|(_, v)| v.clone());
     let info_crc = types::crc::crc32c(0, &info.unwrap_or_default());
     format!(
-        "{} bytes crc {crc:#010x}, info {info_crc:#010x}, attributes {}, omap header {}",
+        "{} bytes crc {crc:#010x}, info {info_crc:#010x}, attributes {}, {} keys crc {omap_crc:#010x}",
         stat.size,
         names.join(","),
-        header.len()
+        omap.entries.len()
     )
 }

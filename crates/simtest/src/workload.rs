@@ -2,11 +2,14 @@
 //! read is judged by the history.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
+use bstr::BString;
 use bytes::{BufMut, Bytes, BytesMut};
-use client::{ClientError, IoCtx};
+use client::{ClientError, IoCtx, Operation};
+use env::Env;
 use sim::{Control, History, Rng};
 use types::Errno;
 
@@ -37,6 +40,25 @@ pub struct Workload {
     done: Rc<Cell<u64>>,
     stopped: Rc<Cell<bool>>,
     running: Rc<Cell<usize>>,
+}
+
+/// The attribute and the key that repeat the value.
+const MARK: &str = "value";
+
+/// Counts a client as long as it runs.
+struct Running(Rc<Cell<usize>>);
+
+impl Running {
+    fn new(count: &Rc<Cell<usize>>) -> Running {
+        count.set(count.get() + 1);
+        Running(count.clone())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
 }
 
 /// The content that stands for a value: the value, then bytes that follow from it.
@@ -101,11 +123,10 @@ impl Workload {
         self.running.get()
     }
 
-    /// Runs a client until [`Workload::stop`].
-    pub fn spawn(&self, io: IoCtx, rng: Rng) {
-        let load = self.clone();
-        self.running.set(self.running.get() + 1);
-        drop(self.world.spawn(async move {
+    /// Runs a client until [`Workload::stop`] or the end of its process.
+    pub fn spawn(&self, env: &Env, io: IoCtx, rng: Rng) {
+        let (load, running) = (self.clone(), Running::new(&self.running));
+        env.go(async move {
             while !load.stopped.get() {
                 let object = format!("object{}", rng.below(load.load.objects));
                 if rng.chance(0.5) {
@@ -117,8 +138,8 @@ impl Workload {
                 let pause = rng.between(Duration::ZERO, load.load.pause_max);
                 load.world.sleep(pause).await;
             }
-            load.running.set(load.running.get() - 1);
-        }));
+            drop(running);
+        });
     }
 
     async fn write(&self, io: &IoCtx, object: &str, rng: &Rng) {
@@ -126,7 +147,14 @@ impl Workload {
         self.next_value.set(value + 1);
         let len = usize::try_from(rng.below(self.load.len_max)).expect("lengths are small");
         let begun = self.history.borrow_mut().begin_write(object, value, self.world.now());
-        match io.write_full(object, content_of(value, len)).await {
+        // Content, attribute and key change together or not at all.
+        let mark = value.to_le_bytes();
+        let keys = BTreeMap::from([(BString::from(MARK), Bytes::copy_from_slice(&mark))]);
+        let all = Operation::new()
+            .write_full(content_of(value, len))
+            .setxattr(MARK, &mark)
+            .omap_set(&keys);
+        match io.operate(object, all).await {
             Ok(_) => self.history.borrow_mut().acknowledge(object, begun, self.world.now()),
             Err(error) => panic!("{object}: writing {value}: {error}"),
         }
@@ -134,8 +162,22 @@ impl Workload {
 
     async fn read(&self, io: &IoCtx, object: &str) {
         let begun = self.world.now();
-        let value = match io.read(object, 0, 0).await {
-            Ok(content) => Some(value_of(object, &content)),
+        let all = Operation::new()
+            .read(0, 0)
+            .getxattr(MARK)
+            .omap_get_vals_by_keys(&[BString::from(MARK)]);
+        let value = match io.operate(object, all).await {
+            Ok(outcome) => {
+                let content = outcome.output(0).expect("content");
+                let value = value_of(object, &content);
+                let mark = Bytes::copy_from_slice(&value.to_le_bytes());
+                let attr = outcome.output(1).expect("an attribute");
+                assert!(attr == mark, "{object}: content of {value}, attribute {attr:?}");
+                let keys: BTreeMap<BString, Bytes> = outcome.decode(2).expect("keys");
+                let key = keys.get(&BString::from(MARK));
+                assert!(key == Some(&mark), "{object}: content of {value}, key {key:?}");
+                Some(value)
+            }
             Err(ClientError::Errno(Errno::ENOENT)) => None,
             Err(error) => panic!("{object}: reading: {error}"),
         };

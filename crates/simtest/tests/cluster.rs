@@ -61,27 +61,42 @@ fn an_object_is_written_and_read() {
     });
 }
 
-/// One life of a cluster: clients work while things go wrong; then all is repaired, and what was
-/// acknowledged must be there, on every replica.
-fn live(seed: u64) {
+/// What one life of a cluster came to.
+#[derive(Debug, PartialEq, Eq)]
+struct Life {
+    effective_writes: usize,
+    operations: u64,
+    time: Duration,
+    trace_hash: u64,
+}
+
+/// One life of a cluster: clients work, and die, while things go wrong; then all is repaired, and
+/// what was acknowledged must be there, on every replica.
+fn live(seed: u64) -> Life {
     const CLIENTS: u32 = 3;
     let world = World::new(seed);
     let control = world.control();
-    let plan = Plan::default();
+    let plan = Plan { auth_none: seed % 4 == 0, ..Plan::default() };
     let osds = plan.osds;
     let cluster = Cluster::make(&control, plan);
-    let (writes, done) = world.run_until(async move {
+    let (effective_writes, operations) = world.run_until(async move {
         let world = cluster.world().clone();
         let admin = cluster.start().await;
         let pool = json!({"prefix": "osd pool create", "pool": "p", "pg_num": 8});
         cluster.command(&admin, pool).await;
         let load = Workload::new(&world, Load::default());
         for number in 0..CLIENTS {
-            let client = cluster.client(&format!("client.{number}")).await;
-            let io = client.io_ctx("p").await.unwrap();
-            load.spawn(io, world.rng().fork());
+            cluster.work(&load, &format!("client.{number}"), world.rng().fork()).await;
         }
-        Chaos::new(&cluster, world.rng().fork(), osds).run(Mischief::default()).await;
+        let rng = world.rng().fork();
+        let mischief = Mischief::of(&rng);
+        let chaos = Chaos::new(&cluster, rng, osds, mischief);
+        let ending = world.spawn(async move { chaos.run().await });
+        // One client dies in the middle of what it does, and another one takes its place.
+        world.sleep(mischief.time / 2).await;
+        world.kill("client.0", sim::Kill::PROCESS);
+        cluster.work(&load, "client.0", world.rng().fork()).await;
+        ending.await;
         cluster.wait_until_up(&admin).await;
         load.stop();
         let end = world.now() + Duration::from_secs(120);
@@ -95,11 +110,14 @@ fn live(seed: u64) {
         cluster.compare_replicas(&admin).await;
         (load.effective_writes(), load.done())
     });
-    eprintln!(
-        "seed {seed}: {writes} writes took effect, {done} operations, {:?}, trace {:016x}",
-        world.now(),
-        control.trace_hash()
-    );
+    let life = Life {
+        effective_writes,
+        operations,
+        time: world.now(),
+        trace_hash: control.trace_hash(),
+    };
+    eprintln!("seed {seed}: {life:?}");
+    life
 }
 
 #[test]
@@ -109,4 +127,10 @@ fn acknowledged_writes_survive() {
         eprintln!("seed {seed}");
         live(seed);
     }
+}
+
+#[test]
+fn a_seed_tells_the_whole_life() {
+    log();
+    assert_eq!(live(7), live(7));
 }
