@@ -568,23 +568,6 @@ impl Pg {
         });
     }
 
-    /// A new interval came while the op was under way: it is begun again once the PG serves, or
-    /// left to the client if another OSD is primary now. What it did survives in the log or not at
-    /// all, so that a write is either found there as a duplicate or done anew.
-    pub(crate) fn redo_op(&self, op: ClientOp) {
-        let ours = {
-            let core = self.core.borrow();
-            core.is_primary() && op.epoch >= core.info.history.same_primary_since
-        };
-        if !ours || self.deleting.get() {
-            self.drop_op(op);
-            return;
-        }
-        op.tracked.mark("requeued: new interval");
-        self.waiting.borrow_mut().push_back(op);
-        self.requeue_waiting();
-    }
-
     /// The client will send again: it gets the maps that tell it so.
     pub(crate) fn drop_op(&self, op: ClientOp) {
         self.host.share_maps(&op.session);
@@ -606,8 +589,7 @@ impl Pg {
             self.schedule_wake();
             return;
         }
-        let mut ops = Vec::from(std::mem::take(&mut *self.waiting.borrow_mut()));
-        ops.sort_by_key(|op| op.arrival);
+        let ops = std::mem::take(&mut *self.waiting.borrow_mut());
         for op in ops {
             self.do_op(op);
         }
