@@ -131,7 +131,7 @@ impl Client {
         let policies = Policies::new(Policy::lossy_client());
         let messenger = Messenger::new(env.clone(), msgr::Config::new(name, nonce, policies));
         let monc = MonClient::new(env.clone(), messenger.clone(), settings);
-        let objecter = Objecter::new(env, messenger.clone(), monc.clone());
+        let objecter = Objecter::new(env, messenger.clone(), monc.clone(), options.follow_osdmap);
         messenger.set_dispatcher(Rc::new(Dispatch(objecter.clone())));
         let events: Rc<dyn MonEvents> = Rc::new(Events { config });
         monc.set_events(&events);

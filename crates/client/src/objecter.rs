@@ -70,6 +70,8 @@ pub(crate) struct Objecter {
     pub(crate) messenger: Messenger,
     pub(crate) monc: MonClient,
     pub(crate) osdmaps: OsdMaps,
+    /// Stays subscribed to the OSD map.
+    follows: bool,
     pub(crate) sessions: RefCell<Sessions>,
     pub(crate) commands: Commands,
     /// Bound: [`INFLIGHT_OPS_MAX`].
@@ -82,12 +84,18 @@ pub(crate) struct Objecter {
 }
 
 impl Objecter {
-    pub(crate) fn new(env: Env, messenger: Messenger, monc: MonClient) -> Rc<Objecter> {
+    pub(crate) fn new(
+        env: Env,
+        messenger: Messenger,
+        monc: MonClient,
+        follows: bool,
+    ) -> Rc<Objecter> {
         Rc::new(Objecter {
             env,
             messenger,
             monc,
             osdmaps: OsdMaps::new(),
+            follows,
             sessions: RefCell::default(),
             commands: Commands::default(),
             ops: RefCell::default(),
@@ -189,6 +197,7 @@ impl Objecter {
         if self.sessions.borrow().is_backed_off(target.osd, &target.spg, &object) {
             return;
         }
+        tracing::debug!(tid, osd = target.osd, pg = %target.spg, attempt = op.attempts, "op");
         op.sent = self.env.now();
         let message = message_of(op, &target, map.epoch);
         op.attempts += 1;
@@ -231,7 +240,7 @@ impl Objecter {
 
     /// Takes maps; what they change about operations under way is acted on.
     pub(crate) fn on_osd_map(self: &Rc<Self>, message: &MOSDMap) {
-        let maps = self.osdmaps.take(&self.monc, message, true);
+        let maps = self.osdmaps.take(&self.monc, message, !self.follows);
         if maps.is_empty() {
             return;
         }
@@ -336,7 +345,8 @@ impl Objecter {
     fn want_map(&self, once: bool) {
         let waiting = self.ops.borrow().values().any(Op::waits_for_map);
         let start = self.osdmaps.epoch() + 1;
-        let flags = if once && !waiting { SUBSCRIBE_ONETIME } else { 0 };
+        let once = once && !waiting && !self.follows;
+        let flags = if once { SUBSCRIBE_ONETIME } else { 0 };
         self.monc.subscribe("osdmap", start.into(), flags);
     }
 
@@ -359,10 +369,10 @@ impl Objecter {
 
     /// Waits until the map has at least this epoch.
     pub(crate) async fn wait_for_epoch(&self, epoch: u32) {
-        if self.osdmaps.epoch() < epoch {
+        while self.osdmaps.epoch() < epoch && !self.stopped.get() {
             self.want_map(true);
+            self.map_changed.notified().await;
         }
-        self.map_changed.until(|| self.osdmaps.epoch() >= epoch || self.stopped.get()).await;
     }
 
     /// Waits until the map is as new as the monitors' is now.

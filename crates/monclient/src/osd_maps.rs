@@ -96,15 +96,14 @@ impl OsdMaps {
         if epoch == 0 || self.need_full.get() {
             monc.subscribe_again("osdmap", 0, once);
         } else if epoch < newest {
-            let start = if message.oldest_map > epoch + 1 {
-                0
-            } else {
-                epoch + 1
-            };
+            let start = if message.oldest_map > epoch + 1 { 0 } else { epoch + 1 };
             if start == 0 {
                 self.need_full.set(true);
             }
             monc.subscribe_again("osdmap", start.into(), once);
+        } else if once && epoch < message.newest_map {
+            // One delivery holds so many maps and no more.
+            monc.subscribe_again("osdmap", (epoch + 1).into(), once);
         }
         passed
     }

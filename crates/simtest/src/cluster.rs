@@ -251,8 +251,10 @@ impl Cluster {
 
     /// Waits until every OSD is up in the map.
     pub async fn wait_until_up(&self, client: &Client) {
-        let wanted = self.plan.osds as usize;
+        const LIMIT: Duration = Duration::from_secs(300);
+        let (wanted, end) = (self.plan.osds as usize, self.world.now() + LIMIT);
         while client.osdmap().num_up_osds() < wanted {
+            assert!(self.world.now() < end, "not all OSDs are up after {LIMIT:?}");
             self.world.sleep(Duration::from_millis(100)).await;
             client.wait_for_latest_osdmap().await.expect("the monitor answers");
         }
@@ -291,6 +293,40 @@ impl Cluster {
         self.world.kill(&format!("osd.{osd}"), how);
     }
 
+    /// Awaits `task`; if it takes longer than `limit`, prints what the OSDs are busy with and panics.
+    pub async fn in_time<T>(
+        &self,
+        client: &Client,
+        what: &str,
+        limit: Duration,
+        task: impl Future<Output = T>,
+    ) -> T {
+        let env = self.world.node("client.admin");
+        if let Ok(value) = env.timeout(limit, task).await {
+            return value;
+        }
+        for osd in 0..self.plan.osds {
+            for command in ["status", "dump_ops_in_flight"] {
+                let json = serde_json::json!({"prefix": command, "format": "json"}).to_string();
+                let osd = i32::try_from(osd).expect("few OSDs");
+                let answer = client.osd_command(osd, json, Bytes::new());
+                let text = match env.timeout(Duration::from_secs(5), answer).await {
+                    Ok(Ok(answer)) => String::from_utf8_lossy(&answer.outb).into_owned(),
+                    other => format!("{other:?}"),
+                };
+                eprintln!("osd.{osd} {command}: {text}");
+            }
+        }
+        let map = client.osdmap();
+        let up: Vec<i32> = map.up_osds().collect();
+        eprintln!("osdmap {} up {up:?}", map.epoch);
+        let pgs = client.mgr_command(r#"{"prefix":"pg dump","dumpcontents":["pgs_brief"]}"#, Bytes::new());
+        if let Ok(Ok(answer)) = env.timeout(Duration::from_secs(5), pgs).await {
+            eprintln!("{}", String::from_utf8_lossy(&answer.outb));
+        }
+        panic!("{what}: not done after {limit:?}");
+    }
+
     /// Ends all OSDs and compares what their stores hold, PG by PG; panics where they differ.
     pub async fn compare_replicas(&self, client: &Client) {
         let map = client.osdmap();
@@ -324,7 +360,9 @@ impl Cluster {
         let end = self.world.now() + limit;
         let ask = r#"{"prefix":"pg stat","format":"json"}"#;
         loop {
-            let answer = client.mgr_command(ask, Bytes::new()).await.expect("the manager answers");
+            let env = self.world.node("client.admin");
+            let answer = env.timeout(limit, client.mgr_command(ask, Bytes::new())).await;
+            let answer = answer.expect("in time").expect("the manager answers");
             let json: serde_json::Value = serde_json::from_slice(&answer.outb).unwrap_or_default();
             let summary = &json["pg_summary"];
             let states = summary["num_pg_by_state"].as_array().cloned().unwrap_or_default();

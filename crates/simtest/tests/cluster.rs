@@ -97,16 +97,22 @@ fn live(seed: u64) -> Life {
         world.kill("client.0", sim::Kill::PROCESS);
         cluster.work(&load, "client.0", world.rng().fork()).await;
         ending.await;
+        tracing::info!("{:?}: all is repaired", world.now());
         cluster.wait_until_up(&admin).await;
+        tracing::info!("{:?}: all OSDs are up", world.now());
         load.stop();
         let end = world.now() + Duration::from_secs(120);
         while load.running() > 0 {
             assert!(world.now() < end, "{} clients hang", load.running());
             world.sleep(Duration::from_millis(100)).await;
         }
+        tracing::info!("{:?}: the clients have ended", world.now());
         cluster.wait_until_clean(&admin, Duration::from_secs(300)).await;
+        tracing::info!("{:?}: all is clean", world.now());
         let io = admin.io_ctx("p").await.unwrap();
-        load.read_all(&io).await;
+        let limit = Duration::from_secs(120);
+        cluster.in_time(&admin, "reading all objects", limit, load.read_all(&io)).await;
+        tracing::info!("{:?}: all objects are read", world.now());
         cluster.compare_replicas(&admin).await;
         (load.effective_writes(), load.done())
     });
