@@ -33,6 +33,8 @@ pub struct Backfill {
     pending: RefCell<BTreeSet<HObject>>,
     /// Objects written while a batch is listed.
     touched: RefCell<Option<BTreeSet<HObject>>>,
+    /// Objects copied in this interval.
+    copied: Cell<u64>,
 }
 
 impl Backfill {
@@ -41,6 +43,12 @@ impl Backfill {
         *self.batch_end.borrow_mut() = None;
         self.pending.borrow_mut().clear();
         *self.touched.borrow_mut() = None;
+        self.copied.set(0);
+    }
+
+    /// Objects copied so far.
+    pub(super) fn copied(&self) -> u64 {
+        self.copied.get()
     }
 
     pub(super) fn is_running(&self) -> bool {
@@ -162,7 +170,9 @@ impl Pg {
                 return false;
             }
         }
-        self.recovery.backfill.pending.borrow_mut().remove(oid);
+        let state = &self.recovery.backfill;
+        state.pending.borrow_mut().remove(oid);
+        state.copied.set(state.copied.get() + 1);
         drop(guard);
         generation == self.generation.get()
     }

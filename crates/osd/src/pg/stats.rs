@@ -116,13 +116,12 @@ impl Pg {
             let missing = core.peer_missing.get(s).map_or(0, |m| m.len() as i64);
             let behind = core.peer_info.get(s).is_some_and(|i| i.is_incomplete());
             if behind {
-                let done = core.peer_info.get(s).map_or(0, |i| i.stats.stats.sum.num_objects);
-                let _ = done;
+                let done = (self.recovery.backfill.copied() as i64).min(objects);
                 if core.mapping.acting.len() >= core.mapping.size as usize {
-                    misplaced += objects;
+                    misplaced += objects - done;
                     continue;
                 }
-                here.push(0);
+                here.push(done);
             } else {
                 here.push((objects - missing).max(0));
             }

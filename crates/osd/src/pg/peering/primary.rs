@@ -464,7 +464,8 @@ impl Peering {
         }
         let enough = self.acting_len() >= self.mapping.size as usize;
         let State::Active { clean, .. } = &mut self.state else { return };
-        if self.mapping.acting != self.mapping.up || !enough || *clean {
+        // The acting set may be another than the up set and still be what is best.
+        if !enough || *clean {
             return;
         }
         *clean = true;
