@@ -365,9 +365,8 @@ impl Osd {
             return Ok(());
         }
         let spgid = map.raw_pg_to_pg(pgid.pgid).map_or(pgid, |pg| pg.spg());
-        let placed = map.pg_to_up_acting(spgid.pgid);
         let known = self.pgs.borrow().contains_key(&spgid);
-        if !known && placed.acting_primary != self.whoami {
+        if !known && map.pg_to_up_acting(spgid.pgid).acting_primary != self.whoami {
             self.share_with_session(&session);
             return Ok(());
         }

@@ -14,6 +14,7 @@ use messages::{
 use msgr::Connection;
 use types::entity::OSD;
 use types::osd::PingTimes;
+use types::osd::osd_stat::Minutes;
 use types::{AddrVec, OsdId, UTime};
 
 use super::Osd;
@@ -27,14 +28,46 @@ struct Peer {
     last_back: Duration,
     /// Since when it has been pinged.
     since: Duration,
-    /// Last round trips, microseconds.
-    back_us: u32,
-    front_us: u32,
+    back_times: RoundTrips,
+    front_times: RoundTrips,
+    /// When the last answer came, seconds of the wall clock.
+    updated: u32,
+}
+
+/// Round trips of one network, microseconds: moving averages over 1, 5 and 15 minutes with their
+/// extremes.
+#[derive(Debug, Clone, Copy, Default)]
+struct RoundTrips {
+    average: [f64; 3],
+    min: u32,
+    max: u32,
+    last: u32,
+    count: u32,
+}
+
+impl RoundTrips {
+    fn add(&mut self, us: u32, interval: f64) {
+        self.last = us;
+        if self.count == 0 {
+            self.average = [f64::from(us); 3];
+            self.min = us;
+        }
+        for (average, span) in self.average.iter_mut().zip([60.0, 300.0, 900.0]) {
+            *average += (f64::from(us) - *average) * (interval / span).min(1.0);
+        }
+        self.min = self.min.min(us);
+        self.max = self.max.max(us);
+        self.count = self.count.saturating_add(1);
+    }
+
+    fn minutes(&self) -> Minutes {
+        Minutes(self.average.map(|us| us as u32))
+    }
 }
 
 /// See the module.
 #[derive(Default)]
-pub struct Heartbeats {
+pub(crate) struct Heartbeats {
     peers: RefCell<BTreeMap<OsdId, Peer>>,
     /// Reported as failed, with the time since when.
     reported: RefCell<BTreeMap<OsdId, (Duration, AddrVec)>>,
@@ -90,8 +123,9 @@ impl Heartbeats {
                 last_front: now,
                 last_back: now,
                 since: now,
-                back_us: 0,
-                front_us: 0,
+                back_times: RoundTrips::default(),
+                front_times: RoundTrips::default(),
+                updated: 0,
             };
             self.peers.borrow_mut().insert(id, peer);
         }
@@ -102,18 +136,31 @@ impl Heartbeats {
         peers.iter().find(|(_, p)| p.front == *con || p.back == *con).map(|(id, _)| *id)
     }
 
-    /// Peers with their last round trips (back, front), microseconds.
-    pub fn ping_times(&self) -> BTreeMap<OsdId, (u32, u32)> {
-        self.peers.borrow().iter().map(|(id, p)| (*id, (p.back_us, p.front_us))).collect()
-    }
-
-    /// As reported to the manager.
+    /// Round trips of the peers that have been pinged long enough to tell something.
     pub(crate) fn report(&self) -> BTreeMap<OsdId, PingTimes> {
-        BTreeMap::new()
+        let peers = self.peers.borrow();
+        let known = peers.iter().filter(|(_, p)| p.back_times.count > 0);
+        known
+            .map(|(id, p)| {
+                let (back, front) = (&p.back_times, &p.front_times);
+                let times = PingTimes {
+                    last_update: p.updated,
+                    back_pingtime: back.minutes(),
+                    back_min: Minutes([back.min; 3]),
+                    back_max: Minutes([back.max; 3]),
+                    back_last: back.last,
+                    front_pingtime: front.minutes(),
+                    front_min: Minutes([front.min; 3]),
+                    front_max: Minutes([front.max; 3]),
+                    front_last: front.last,
+                };
+                (*id, times)
+            })
+            .collect()
     }
 
     /// Whom we ping.
-    pub fn peer_ids(&self) -> Vec<OsdId> {
+    pub(crate) fn peer_ids(&self) -> Vec<OsdId> {
         self.peers.borrow().keys().copied().collect()
     }
 }
@@ -203,14 +250,17 @@ impl Osd {
                     ping.mono_ping_stamp.nsec.max(0) as u32 % 1_000_000_000,
                 );
                 let us = now.saturating_sub(sent).as_micros().min(u128::from(u32::MAX)) as u32;
+                let interval = self.config.uint("osd_heartbeat_interval").max(1) as f64;
+                let wall = self.env.wall_clock().as_secs() as u32;
                 if let Some(peer) = self.heartbeats.peers.borrow_mut().get_mut(&id) {
+                    peer.updated = wall;
                     if peer.back == *con {
                         peer.last_back = now;
-                        peer.back_us = us;
+                        peer.back_times.add(us, interval);
                     }
                     if peer.front == *con {
                         peer.last_front = now;
-                        peer.front_us = us;
+                        peer.front_times.add(us, interval);
                     }
                 }
                 self.take_back_report(id);

@@ -115,7 +115,7 @@ impl Host for Osd {
     }
 
     fn is_failsafe_full(&self) -> bool {
-        self.used_ratio() >= self.config.float("osd_failsafe_full_ratio")
+        self.used_ratio() >= self.failsafe_ratio.get()
     }
 
     fn recovery_slots(&self) -> &Semaphore {

@@ -175,13 +175,14 @@ pub struct Osd {
     pub(crate) tracker: Rc<Tracker>,
     pub(crate) recovery_slots: Semaphore,
     pub(crate) statfs: Cell<Statfs>,
+    /// osd_failsafe_full_ratio.
+    pub(crate) failsafe_ratio: Cell<f64>,
     pub(crate) arrivals: Cell<u64>,
     next_tid: Cell<u64>,
     pub(crate) remote_reads: remote_read::RemoteReads,
     failure: RefCell<Option<String>>,
     failed: Notify,
     events: RefCell<Option<Rc<dyn MonEvents>>>,
-    pub(crate) started: Duration,
 }
 
 impl Osd {
@@ -318,13 +319,13 @@ impl Osd {
             tracker,
             recovery_slots: Semaphore::new(active.max(1)),
             statfs: Cell::default(),
+            failsafe_ratio: Cell::new(1.0),
             arrivals: Cell::new(0),
             next_tid: Cell::new(1),
             remote_reads: remote_read::RemoteReads::default(),
             failure: RefCell::default(),
             failed: Notify::default(),
             events: RefCell::default(),
-            started: env.now(),
             env,
             config,
             store,
@@ -373,6 +374,7 @@ impl Osd {
             copy_chunk: c.uint("osd_copyfrom_max_chunk"),
             ..defaults
         });
+        self.failsafe_ratio.set(c.float("osd_failsafe_full_ratio"));
         self.tracker.history_size.set(c.uint("osd_op_history_size") as usize);
         let slow = c.float("osd_op_history_slow_op_threshold");
         self.tracker.slow_threshold.set(Duration::from_secs_f64(slow.clamp(0.0, 1e6)));

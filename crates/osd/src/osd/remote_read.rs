@@ -18,7 +18,7 @@ use crate::ops::{RemoteRead, RemoteReply};
 
 /// Reads under way; one for each copy-from of a client.
 #[derive(Default)]
-pub struct RemoteReads {
+pub(crate) struct RemoteReads {
     next: Cell<u64>,
     open: RefCell<BTreeMap<u64, (Option<Connection>, Sender<MOSDOpReply>)>>,
 }

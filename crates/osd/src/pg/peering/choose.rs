@@ -9,13 +9,13 @@ use super::intervals;
 use super::view::Mapping;
 
 /// Infos of all that were asked, the PG's own among them.
-pub type Infos = BTreeMap<PgShard, PgInfo>;
+pub(super) type Infos = BTreeMap<PgShard, PgInfo>;
 
 /// The OSD with the authoritative log (`find_best_info` in `src/osd/PeeringState.cc`): no
 /// acknowledged write may be missing from it, so it must know of the newest activation that any
 /// of them knows of; of those the newest log, then the longest, then the one with nothing missing,
 /// then our own.
-pub fn find_best_info(infos: &Infos, whoami: PgShard) -> Option<PgShard> {
+pub(super) fn find_best_info(infos: &Infos, whoami: PgShard) -> Option<PgShard> {
     let complete = || infos.values().filter(|i| !i.is_incomplete());
     let newest_started = complete()
         .map(|i| i.last_epoch_started.max(i.history.last_epoch_started))
@@ -64,7 +64,7 @@ pub struct Choice {
 
 /// Chooses the acting set of a replicated PG (`calc_replicated_acting`): the up set's members
 /// whose logs reach those of the authoritative one, topped up with others that have the data.
-pub fn choose_replicated(mapping: &Mapping, auth: PgShard, infos: &Infos) -> Choice {
+pub(super) fn choose_replicated(mapping: &Mapping, auth: PgShard, infos: &Infos) -> Choice {
     let auth_info = &infos[&auth];
     let oldest = auth_info.log_tail;
     let usable = |shard: &PgShard| {

@@ -33,7 +33,7 @@ pub fn is_new_interval(old: &Mapping, new: &Mapping) -> bool {
 ///
 /// It may have gone read-write if it had `min_size` replicas and its primary was recorded as up
 /// during it: a primary activates only after that (`WaitUpThru`).
-pub fn record_interval(
+pub(super) fn record_interval(
     past: &mut PastIntervals,
     history: &PgHistory,
     old: &Mapping,
