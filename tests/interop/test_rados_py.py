@@ -455,7 +455,8 @@ class Aio(WithPool):
 
         comp = io.aio_read("o", 100, 0, read_done)
         comp.wait_for_complete_and_cb()
-        # librados 16.2 gives ERANGE for an aio_read over an encrypted connection, to real Ceph too.
+        # librados 16.2 gives ERANGE for aio reads into a caller's buffer over an encrypted
+        # connection, to real Ceph too.
         encrypted = "ms_client_mode=secure" in os.environ.get("LOLIGO_TEST_SETS", "")
         self.assertEqual(got["data"], None if encrypted else b"full")
 
@@ -469,7 +470,7 @@ class Aio(WithPool):
             got["exec"] = data
 
         io.aio_execute("o", "hello", "say_hello", b"aio", 32, exec_done).wait_for_complete_and_cb()
-        self.assertEqual(got["exec"], b"Hello, aio!")
+        self.assertEqual(got["exec"], None if encrypted else b"Hello, aio!")
         self.assertEqual(self.wait_rc(io.aio_remove("o")), 0)
         self.assertEqual(self.wait_rc(io.aio_remove("o")), -errno.ENOENT)
 

@@ -92,9 +92,10 @@ impl Peering {
         if !self.is_primary() {
             return;
         }
-        let _ = past;
         if let State::Active { .. } = self.state {
-            self.on_info_while_active(from, info, view, now, out);
+            // A follower's Info reports its activation; a Notify was sent before it.
+            let activated = past.is_none();
+            self.on_info_while_active(from, info, activated, view, now, out);
             return;
         }
         let started_before = self.info.history.last_epoch_started;
@@ -129,11 +130,15 @@ impl Peering {
         &mut self,
         from: PgShard,
         info: PgInfo,
+        activated: bool,
         view: &dyn ClusterView,
         now: Duration,
         out: &mut Vec<Effect>,
     ) {
         if self.acting_backfill.contains(&from) {
+            if !activated {
+                return;
+            }
             if self.info.history.merge(&info.history) {
                 self.dirty_info = true;
             }
