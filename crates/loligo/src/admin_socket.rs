@@ -7,7 +7,7 @@
 //! ```
 //! A failed command's output begins with `ERROR: (errno) name`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -17,6 +17,8 @@ use types::Errno;
 
 /// Longest request read; longer ones are closed without an answer.
 const REQUEST_LEN_MAX: usize = 64 << 10;
+/// Longest answer [`ask`] takes.
+const ANSWER_LEN_MAX: usize = 16 << 20;
 
 /// Answers one command, given as JSON text.
 pub(crate) type Handler = Rc<dyn Fn(String) -> LocalFuture<CommandReply>>;
@@ -44,6 +46,32 @@ pub(crate) fn serve(env: &Env, path: PathBuf, handler: Handler) {
             });
         }
     });
+}
+
+/// Asks a daemon on its socket for a command's JSON; `None` while it does not answer.
+pub(crate) async fn ask(env: &Env, path: &Path, prefix: &str) -> Option<serde_json::Value> {
+    let stream = env.connect_unix(path).await.ok()?;
+    let request = serde_json::json!({ "prefix": prefix, "format": "json" });
+    stream.send(vec![Bytes::from(format!("{request}\0"))]).await.ok()?;
+    const HEAD: usize = 4;
+    let mut buf = BytesMut::new();
+    loop {
+        if let Some((head, body)) = buf.split_first_chunk::<HEAD>() {
+            let len = usize::try_from(u32::from_be_bytes(*head)).ok()?;
+            if len > ANSWER_LEN_MAX {
+                return None;
+            }
+            if let Some(body) = body.get(..len) {
+                return serde_json::from_slice(body).ok();
+            }
+        }
+        buf.reserve(4096);
+        let (result, filled) = stream.recv(buf).await;
+        buf = filled;
+        if !matches!(result, Ok(n) if n > 0) {
+            return None;
+        }
+    }
 }
 
 async fn read_request(stream: &dyn Stream) -> Option<String> {

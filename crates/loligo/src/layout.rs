@@ -13,6 +13,7 @@ use std::io::Write;
 use std::net::TcpListener;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use config::ConfFile;
 
@@ -141,6 +142,8 @@ impl NewConf<'_> {
              mon_allow_pool_delete = true\n\
              mon_allow_pool_size_one = true\n\
              mon_warn_on_pool_no_redundancy = false\n\
+             # All OSDs are on this host: without this no two of them could report a third.\n\
+             mon_osd_reporter_subtree_level = osd\n\
              {sets}\n\
              [mon]\n\
              mon_data = {dir}/mon/$id\n\
@@ -178,7 +181,19 @@ pub(crate) fn write_private(path: &Path, text: &str) -> Result<(), Failure> {
     write().map_err(|e| Failure::new(format!("cannot write {}: {e}", path.display())))
 }
 
-/// Whether `port` can be listened on.
+/// Whether `port` can be listened on, now or soon: the kernel lets go of a killed process's sockets
+/// some time after the process itself is gone.
 pub(crate) fn port_is_free(port: u16) -> bool {
-    TcpListener::bind(("127.0.0.1", port)).is_ok()
+    const PATIENCE: Duration = Duration::from_secs(1);
+    const PAUSE: Duration = Duration::from_millis(10);
+    let begin = Instant::now();
+    loop {
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return true;
+        }
+        if begin.elapsed() > PATIENCE {
+            return false;
+        }
+        std::thread::sleep(PAUSE);
+    }
 }

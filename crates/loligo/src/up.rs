@@ -3,7 +3,8 @@
 //!
 //! A new cluster: keys and `ceph.conf`, the monitor's store, then the daemons; each OSD is
 //! registered with `osd new` as a deployment tool would with a Ceph monitor. `up` returns when
-//! every OSD is up and the manager serves.
+//! every OSD is up, the manager serves and every placement group is active: what is written next
+//! is served at once.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -17,10 +18,12 @@ use crate::cli::UpArgs;
 use crate::failure::Failure;
 use crate::layout::{DEFAULT_PORT, Layout, NewConf, port_is_free, write_private};
 use crate::session::AdminSession;
-use crate::{daemon, process};
+use crate::{admin_socket, daemon, process};
 
 /// How long the daemons get to serve.
 const START_TIME: Duration = Duration::from_secs(30);
+/// How long placement groups get to become active before `up` returns without them.
+const PEERING_TIME: Duration = Duration::from_secs(10);
 /// Smallest device `up` accepts for an OSD.
 const OSD_SIZE_MIN: u64 = 64 << 20;
 /// Most OSDs `up` starts on one machine.
@@ -251,19 +254,16 @@ async fn register_and_wait(
         register_osd(&session, layout, *n, osd_size, store).await?;
         process::start(layout, "osd", &n.to_string(), !attached)?;
     }
-    let count = layout.ids("osd").len() as u64;
+    let ids = layout.ids("osd");
+    let began = env.now();
     loop {
-        let status = session.json(r#"{"prefix":"status","format":"json"}"#, "").await?;
-        let up = status["osdmap"]["num_up_osds"].as_u64().unwrap_or(0);
-        let mgr = status["mgrmap"]["available"].as_bool().unwrap_or(false);
-        if up >= count && mgr {
+        if serves(env, &session, layout, &ids, env.now() - began).await? {
             return Ok(());
         }
-        for name in ["mon.a".to_owned(), "mgr.x".to_owned()]
-            .into_iter()
-            .chain((0..count).map(|n| format!("osd.{n}")))
-        {
-            if layout.pid_file(&name).exists() && process::running(&layout.pid_file(&name)).is_none() {
+        let names = ["mon.a".to_owned(), "mgr.x".to_owned()];
+        for name in names.into_iter().chain(ids.iter().map(|id| format!("osd.{id}"))) {
+            let file = layout.pid_file(&name);
+            if file.exists() && process::running(&file).is_none() {
                 return Err(Failure::new(format!(
                     "{name} stopped: {}",
                     process::log_tail(layout, &name)
@@ -272,6 +272,45 @@ async fn register_and_wait(
         }
         env.sleep(Duration::from_millis(10)).await;
     }
+}
+
+/// Whether every daemon serves. The maps alone do not tell: after all daemons were killed at once
+/// they still show the last lives of all as up, so each process is asked itself.
+async fn serves(
+    env: &Env,
+    session: &AdminSession,
+    layout: &Layout,
+    ids: &[String],
+    waited: Duration,
+) -> Result<bool, Failure> {
+    let number = |of: &serde_json::Value, key: &str| of[key].as_u64().unwrap_or(0);
+    let mut epoch = 0;
+    for id in ids {
+        let socket = layout.admin_socket(&format!("osd.{id}"));
+        match admin_socket::ask(env, &socket, "status").await {
+            Some(status) if status["state"] == "active" => {
+                epoch = epoch.max(number(&status, "newest_map"));
+            }
+            _ => return Ok(false),
+        }
+    }
+    let socket = layout.admin_socket("mgr.x");
+    let Some(mgr) = admin_socket::ask(env, &socket, "mgr_status").await else { return Ok(false) };
+    if mgr["available"] != true || number(&mgr, "osdmap_epoch") < epoch {
+        return Ok(false);
+    }
+    let status = session.json(r#"{"prefix":"status","format":"json"}"#, "").await?;
+    let up = number(&status["osdmap"], "num_up_osds");
+    if up < ids.len() as u64 || status["mgrmap"]["available"] != true {
+        return Ok(false);
+    }
+    let (pgs, serving) = (number(&mgr, "num_pgs"), number(&mgr, "num_pgs_serving"));
+    if serving < pgs && waited >= PEERING_TIME {
+        // They may lack OSDs that are gone for good: no reason to stop the others.
+        println!("{} of {pgs} placement groups do not serve yet; 'ceph -s' says why", pgs - serving);
+        return Ok(true);
+    }
+    Ok(serving >= pgs)
 }
 
 /// `osd new`, then the OSD's keyring and store.

@@ -19,8 +19,10 @@ pub(crate) fn version_text() -> String {
     format!("ceph version 16.2.15 (loligo {}) pacific (stable)", env!("CARGO_PKG_VERSION"))
 }
 
-/// Runs until the manager stops.
+/// Runs until the manager stops. A beacon names the cluster, so the first one waits for the
+/// monitors' map (without authentication the session opens before it has come).
 pub(crate) async fn run(mgr: Rc<Mgr>) {
+    let _ = mgr.monc.monmap_ready().await;
     while !mgr.stopped.get() {
         send(&mgr);
         let period = mgr.config.duration("mgr_tick_period");

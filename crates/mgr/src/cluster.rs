@@ -138,6 +138,23 @@ impl Cluster {
         self.ready |= all || active_for > period * READY_AFTER_PERIODS;
     }
 
+    /// How many PGs the map has, and how many of them are known to serve: active by a report made
+    /// in the present lives of the OSDs that hold them.
+    pub(crate) fn serving_pgs(&self, map: &OsdMap) -> (u64, u64) {
+        let total = map.pools.values().map(|pool| u64::from(pool.pg_num)).sum();
+        let serves = |(pgid, stat): &(&PgId, &PgStat)| {
+            map.pg_exists(**pgid)
+                && stat.state & pg_state::ACTIVE != 0
+                && stat.state & pg_state::STALE == 0
+                && stat.acting.iter().all(|osd| {
+                    // What is nobody's (an erasure-coded PG's gap) has no life to wait for.
+                    *osd < 0 || !map.exists(*osd) || map.is_up(*osd)
+                        && stat.reported_epoch >= map.up_from(*osd)
+                })
+        };
+        (total, self.pg_map.pg_stat.iter().filter(serves).count() as u64)
+    }
+
     /// Everything reported to this process is forgotten: it is no longer the active manager.
     pub(crate) fn reset(&mut self) {
         *self = Cluster {

@@ -65,8 +65,13 @@ fn status(mgr: &Mgr, f: &mut Formatter) {
         f.dump_stream("name", mgr.id());
         f.dump_unsigned("gid", mgr.monc.global_id());
         f.dump_bool("active", mgr.active.get());
+        f.dump_bool("available", mgr.active.get() && map.available);
         f.dump_unsigned("mgrmap_epoch", map.epoch);
-        f.dump_unsigned("osdmap_epoch", mgr.osdmaps.epoch());
+        let osdmap = mgr.osdmaps.current();
+        f.dump_unsigned("osdmap_epoch", osdmap.epoch);
+        let (total, serving) = mgr.cluster.borrow().serving_pgs(&osdmap);
+        f.dump_unsigned("num_pgs", total);
+        f.dump_unsigned("num_pgs_serving", serving);
         f.dump_unsigned("num_connections", mgr.messenger.connections().len() as u64);
     });
 }

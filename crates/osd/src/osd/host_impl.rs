@@ -118,6 +118,11 @@ impl Host for Osd {
         self.used_ratio() >= self.failsafe_ratio.get()
     }
 
+    fn pg_state_changed(&self) {
+        self.report_due.set(true);
+        self.report_now.notify_all();
+    }
+
     fn recovery_slots(&self) -> &Semaphore {
         &self.recovery_slots
     }

@@ -168,6 +168,8 @@ pub struct Osd {
     pub(crate) mgrmap: RefCell<MgrMap>,
     pub(crate) mgr_con: RefCell<Option<Connection>>,
     pub(crate) report_now: Rc<Notify>,
+    /// There is news since the last report.
+    pub(crate) report_due: Cell<bool>,
     pub(crate) stat_seq: Cell<u64>,
     pub(crate) limits: RefCell<Rc<Limits>>,
     pub(crate) snap_mapper: SnapMapper,
@@ -313,6 +315,7 @@ impl Osd {
             mgrmap: RefCell::default(),
             mgr_con: RefCell::default(),
             report_now: Rc::default(),
+            report_due: Cell::new(false),
             stat_seq: Cell::new(0),
             limits: RefCell::default(),
             counters: Counters::default(),

@@ -17,6 +17,10 @@ use crate::tell::perf;
 
 /// Seconds between reports until the manager says otherwise (mgr_stats_period).
 const PERIOD: Duration = Duration::from_secs(5);
+/// News waits this long for more of it.
+const SETTLE: Duration = Duration::from_millis(20);
+/// Least time between two reports of all PGs, however much changes.
+const PAUSE: Duration = Duration::from_millis(300);
 /// Counters of at least this priority are reported (mgr_stats_threshold).
 const MIN_PRIORITY: u8 = 5;
 
@@ -199,7 +203,10 @@ impl Osd {
 pub(super) async fn run(osd: Rc<Osd>) {
     let now = osd.report_now.clone();
     while !osd.is_stopping() {
-        let _ = osd.env.timeout(PERIOD, now.notified()).await;
+        if osd.report_due.get() || osd.env.timeout(PERIOD, now.notified()).await.is_ok() {
+            osd.env.sleep(SETTLE).await;
+        }
+        osd.report_due.set(false);
         if osd.is_stopping() {
             return;
         }
@@ -211,6 +218,7 @@ pub(super) async fn run(osd: Rc<Osd>) {
         if let Some(con) = con {
             osd.send_report(&con, false);
             osd.send_pg_stats();
+            osd.env.sleep(PAUSE).await;
         }
     }
 }

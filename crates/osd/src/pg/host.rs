@@ -52,6 +52,8 @@ pub trait Host {
     fn store_failed(&self, error: &StoreError);
     /// Whether the device is so full that nothing may be written (osd_failsafe_full_ratio).
     fn is_failsafe_full(&self) -> bool;
+    /// A PG that this OSD leads has come to another state: users wait to see it.
+    fn pg_state_changed(&self) {}
     /// A slot for recovery or backfill of one object, from the OSD's budget.
     fn recovery_slots(&self) -> &env::sync::Semaphore;
 }

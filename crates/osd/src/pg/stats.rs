@@ -152,6 +152,8 @@ impl Pg {
                 s.last_became_peered = now;
             }
             s.state = bits;
+            drop(s);
+            self.host.pg_state_changed();
         }
     }
 

@@ -531,10 +531,9 @@ impl Peering {
     /// All maps up to `view` have been advanced through.
     pub fn act_map(&mut self, view: &dyn ClusterView, now: Duration, out: &mut Vec<Effect>) {
         match self.state {
+            // `last_peering_reset` stays at the epoch the copy was made in: the message that made it
+            // was sent then, and may come when maps without a new interval have passed.
             State::Initial | State::Reset => {
-                if self.state == State::Initial {
-                    self.last_peering_reset = self.epoch;
-                }
                 if self.is_primary() {
                     self.start_primary(view, now, out);
                 } else {
