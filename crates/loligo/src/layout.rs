@@ -70,6 +70,10 @@ impl Layout {
         self.dir.join("run").join(format!("{daemon}.pid"))
     }
 
+    pub(crate) fn admin_socket(&self, daemon: &str) -> PathBuf {
+        self.dir.join("run").join(format!("{daemon}.asok"))
+    }
+
     /// The data folder of `kind`.`id`.
     pub(crate) fn data(&self, kind: &str, id: &str) -> PathBuf {
         self.dir.join(kind).join(id)
