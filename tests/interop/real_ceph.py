@@ -40,8 +40,7 @@ mgr_initial_modules =
 [osd]
 osd_data = {dir}/osd/$id
 keyring = {dir}/osd/$id/keyring
-osd_objectstore = memstore
-memstore_device_bytes = 10737418240
+{store}
 osd_class_dir = /usr/lib/x86_64-linux-gnu/rados-classes
 [client]
 admin_socket =
@@ -50,6 +49,12 @@ admin_socket =
 
 class RealCeph(Cluster):
     """`with RealCeph() as c:` starts and stops one monitor, one manager and `osds` OSDs."""
+
+    # Lines of ceph.conf that say what the OSDs store in.
+    store = "osd_objectstore = memstore\nmemstore_device_bytes = 10737418240"
+
+    def prepare_osd(self, n, data):
+        """Called with an OSD's number and its empty data folder before its mkfs."""
 
     def __init__(self, osds=3):
         super().__init__(osds=osds)
@@ -64,7 +69,7 @@ class RealCeph(Cluster):
         for folder in ("run", "log", "mon", "mgr/x", "osd"):
             (d / folder).mkdir(parents=True)
         fsid = str(uuid.uuid4())
-        (d / "ceph.conf").write_text(CONF.format(fsid=fsid, port=self.port, dir=d))
+        (d / "ceph.conf").write_text(CONF.format(fsid=fsid, port=self.port, dir=d, store=self.store))
         ring = str(d / "keyring")
         self.sh("ceph-authtool", "--create-keyring", ring, "--gen-key", "-n", "mon.", "--cap", "mon", "allow *")
         self.sh("ceph-authtool", ring, "--gen-key", "-n", "client.admin", *[x for s in ("mon", "osd", "mds", "mgr") for x in ("--cap", s, "allow *")])
@@ -76,6 +81,7 @@ class RealCeph(Cluster):
         for n in range(self.options["osds"]):
             data = d / "osd" / str(n)
             data.mkdir()
+            self.prepare_osd(n, data)
             osd, secret = str(uuid.uuid4()), self.sh("ceph-authtool", "--gen-print-key").stdout.decode().strip()
             self.sh("ceph", "osd", "new", osd, "-i", "-", input=json.dumps({"cephx_secret": secret}).encode())
             self.sh("ceph-authtool", "--create-keyring", str(data / "keyring"), "--name", f"osd.{n}", "--add-key", secret)

@@ -318,6 +318,12 @@ async fn mkfs_osd_with(env: &Env, config: &Config, osd_fsid: Uuid) -> Result<(),
     }
     let path = block_path(config);
     let size = config.uint("bluestore_block_size");
+    let elsewhere = config.str("bluestore_block_path");
+    if !elsewhere.is_empty() && !path.exists() {
+        std::os::unix::fs::symlink(&elsewhere, &path).map_err(|e| {
+            Failure::new(format!("cannot link {} to {elsewhere}: {e}", path.display()))
+        })?;
+    }
     let device = open_device(env, &path, Some(size))?;
     InkStore::mkfs(&device, inkstore::MkfsOptions { uuid: osd_fsid.0, log_len: None })
         .await

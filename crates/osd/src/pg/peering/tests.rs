@@ -788,3 +788,52 @@ fn size_two_loses_nothing() {
 fn size_one_loses_nothing() {
     seeds().for_each(|seed| run(seed, 2, 1, 1));
 }
+
+/// A pool of 64 PGs was created, and a map without news for them came right after: replicas that
+/// were made by the primary's log at the newer epoch took that log for one of an earlier interval.
+/// They never followed, and the PGs stayed in "activating" for ever.
+#[test]
+fn a_replica_made_by_a_log_of_an_earlier_epoch_follows_it() {
+    let map = |epoch| Map {
+        epoch,
+        size: 2,
+        min_size: 1,
+        order: vec![0, 1],
+        up: BTreeMap::from([(0, true), (1, true)]),
+        up_from: BTreeMap::from([(0, 1), (1, 1)]),
+        ..Map::default()
+    };
+    let (made, newer) = (map(14), map(15));
+    let pgid = PgId { pool: 1, seed: 0 }.spg();
+    let history = PgHistory {
+        epoch_created: 14,
+        same_interval_since: 14,
+        same_up_since: 14,
+        same_primary_since: 14,
+        ..PgHistory::default()
+    };
+    let settings = World::new(1, 2, 2, 1).settings;
+    let mut replica = Peering::create(
+        PgShard::replica(1),
+        pgid,
+        settings,
+        made.mapping(),
+        14,
+        history,
+        PastIntervals::default(),
+    );
+    let (now, mut out) = (Duration::from_secs(1), Vec::new());
+    replica.advance_map(&newer, &made, newer.mapping(), now, &mut out);
+    replica.act_map(&newer, now, &mut out);
+    let info = PgInfo { history, last_epoch_started: 14, ..PgInfo::new(pgid) };
+    let log = LogMessage {
+        info,
+        log: Default::default(),
+        missing: types::osd::PgMissing::new(),
+        past_intervals: PastIntervals::default(),
+        lease: None,
+    };
+    let message = PeerMessage::Log(Box::new(log));
+    replica.on_message(PgShard::replica(0), (14, 14), message, &newer, now, &mut out);
+    assert!(replica.follows());
+}

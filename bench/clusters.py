@@ -1,0 +1,144 @@
+"""The two sides of a comparison: a real Ceph 16.2 and ours, each on loop devices of its own, so that what reaches
+the devices is counted by the kernel and not by either system. Needs root (loop devices)."""
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests/interop"))
+
+import cluster  # noqa: E402
+import real_ceph  # noqa: E402
+
+SECTOR = 512
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class LoopDevice:
+    """A loop device with direct I/O over a sparse file."""
+
+    def __init__(self, path, size):
+        self.path = pathlib.Path(path)
+        with open(self.path, "wb") as f:
+            f.truncate(size)
+        r = subprocess.run(["losetup", "--find", "--show", "--direct-io=on", str(self.path)], capture_output=True, text=True)
+        if r.returncode != 0:
+            raise SystemExit(f"losetup {self.path}: {r.stderr.strip()} (loop devices need root)")
+        self.dev = r.stdout.strip()
+
+    def written(self):
+        """Bytes written to the device since it was made."""
+        stat = pathlib.Path(f"/sys/block/{pathlib.Path(self.dev).name}/stat").read_text().split()
+        return int(stat[6]) * SECTOR
+
+    def close(self):
+        subprocess.run(["losetup", "-d", self.dev], check=False)
+        self.path.unlink(missing_ok=True)
+
+
+class Side:
+    """What both sides can be asked: their devices, their daemons' CPU time and memory."""
+
+    name = ""
+
+    def pids(self):
+        """{daemon: pid}, by the pid files of its run folder."""
+        found = {}
+        for file in pathlib.Path(self.dir, "run").glob("*.pid"):
+            try:
+                found[file.stem] = int(file.read_text())
+            except ValueError:
+                continue
+        return found
+
+    def osd_pids(self):
+        return [pid for name, pid in self.pids().items() if name.startswith("osd.")]
+
+    def written(self):
+        return sum(d.written() for d in self.devices)
+
+    def cpu_seconds(self, pids):
+        """CPU time of processes, all threads, user and system."""
+        total = 0
+        for pid in pids:
+            fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+            total += int(fields[11]) + int(fields[12])
+        return total / TICKS
+
+    def rss_mb(self):
+        total = 0
+        for pid in self.osd_pids():
+            total += int(re.search(r"VmRSS:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text())[1])
+        return total / 1024
+
+    def settle(self, seconds):
+        """Lets what is deferred reach the devices."""
+        subprocess.run(["sync"], check=True)
+        time.sleep(seconds)
+
+
+class Loligo(Side, cluster.Cluster):
+    """Ours, each OSD on a loop device (`bluestore_block_path`)."""
+
+    name = "loligo"
+
+    def __init__(self, osds=3, size_gb=10, sets=()):
+        super().__init__(osds=osds, osd_size=f"{size_gb}G", sets=sets)
+        self.given, self.size = None, size_gb << 30
+        self.devices = []
+
+    def up(self):
+        links = pathlib.Path(self.dir, "devices")
+        links.mkdir()
+        for n in range(self.options["osds"]):
+            device = LoopDevice(f"{self.dir}/device.{n}", self.size)
+            self.devices.append(device)
+            (links / str(n)).symlink_to(device.dev)
+        self.options["sets"].append(f"bluestore_block_path={links}/$id")
+        super().up()
+
+    def __exit__(self, *trace):
+        self.down()
+        for d in self.devices:
+            d.close()
+        super().__exit__(*trace)
+
+
+class Ceph(Side, real_ceph.RealCeph):
+    """Real Ceph 16.2, BlueStore with its defaults on a loop device an OSD."""
+
+    name = "ceph"
+
+    def __init__(self, osds=3, size_gb=10, memory_target=1 << 30):
+        super().__init__(osds=osds)
+        self.size, self.devices = size_gb << 30, []
+        self.store = f"osd_objectstore = bluestore\nosd_memory_target = {memory_target}"
+
+    def prepare_osd(self, n, data):
+        device = LoopDevice(f"{self.dir}/device.{n}", self.size)
+        self.devices.append(device)
+        (pathlib.Path(data) / "block").symlink_to(device.dev)
+
+    def __exit__(self, *trace):
+        super().__exit__(*trace)
+        for d in self.devices:
+            d.close()
+
+
+def make_pool(name, pgs=64):
+    """A pool of size 3, ready for writes, on the cluster that CEPH_CONF names."""
+    subprocess.run(["ceph", "osd", "pool", "create", name, str(pgs), str(pgs)], check=True, capture_output=True)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        stat = json.loads(subprocess.run(["ceph", "pg", "stat", "-f", "json"], check=True, capture_output=True).stdout)
+        states = stat["pg_summary"]["num_pg_by_state"]
+        if states and all(s["name"] == "active+clean" for s in states) and stat["pg_summary"]["num_pgs"] >= pgs:
+            return
+        time.sleep(0.5)
+    raise SystemExit("placement groups did not become active+clean within 60 s")
