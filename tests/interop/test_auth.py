@@ -1,9 +1,11 @@
 """Who may do what: keys, caps, pools, namespaces; and the other modes: every connection
 encrypted, and no authentication at all."""
 import errno
+import os
+import pathlib
 import subprocess
 import sys
-import os
+import time
 import unittest
 
 import rados
@@ -92,6 +94,34 @@ class Caps(unittest.TestCase):
         self.cluster.ceph("auth", "rm", "client.gone")
         r = self.cluster.run("ceph", "auth", "get", "client.gone", check=False)
         self.assertEqual(r.returncode, errno.ENOENT)
+
+
+class Renewal(unittest.TestCase):
+    """A client renews its tickets inside the session with the monitor, its own auth ticket too: the
+    monitor once refused that, and clients stopped when their first ticket had expired (12 h)."""
+
+    def test_tickets_are_renewed_in_the_session(self):
+        # Renewal is due in a ticket's last quarter and looked for at every ping of the monitor.
+        sets = ["auth_mon_ticket_ttl=8", "auth_service_ticket_ttl=8", "mon_client_ping_interval=1"]
+        with Cluster(sets=sets) as cluster:
+            cluster.pool("p")
+            with rados.Rados(conffile=cluster.conf) as client:
+                io = client.open_ioctx("p")
+                session = client.get_instance_id()
+                end = time.monotonic() + 18
+                while time.monotonic() < end:
+                    io.write_full("o", b"content")
+                    rc, _, text = client.mon_command('{"prefix":"fsid"}', b"")
+                    self.assertEqual(rc, 0, text)
+                    time.sleep(0.5)
+                # A new connection needs a ticket that is still good.
+                cluster.kill("osd.0")
+                cluster.up()
+                io.write_full("o", b"content")
+                self.assertEqual(client.get_instance_id(), session)
+            for daemon in ("osd.0", "osd.1", "osd.2", "mgr.x"):
+                log = pathlib.Path(cluster.dir, "log", f"{daemon}.log").read_text()
+                self.assertNotIn("handshake: refused", log)
 
 
 class Modes(unittest.TestCase):

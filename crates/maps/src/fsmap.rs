@@ -115,10 +115,10 @@ pub struct FsMap {
 }
 
 impl Default for FsMap {
-    /// No file system, as a fresh cluster has.
+    /// No file system: the first map of a fresh cluster.
     fn default() -> FsMap {
         FsMap {
-            epoch: 0,
+            epoch: 1,
             next_filesystem_id: 1,
             legacy_client_fscid: -1,
             default_compat: CompatSet::mds_default(),

@@ -175,7 +175,10 @@ impl MonCore {
                 fill: &*self.fill,
                 allow_insecure_reclaim: self.conf.bool("auth_allow_insecure_global_id_reclaim"),
             };
-            answer_in_session(&peer.auth_name, &request.payload, &rules)
+            match &peer.handshake {
+                Some(handshake) => handshake.answer_in_session(&request.payload, &rules),
+                None => answer_in_session(&peer.auth_name, &request.payload, &rules),
+            }
         };
         let mut reply = MAuthReply {
             protocol: request.protocol,

@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use auth::AuthCapsInfo;
+use auth::cephx::MonHandler;
 use messages::Message;
 use store::KvBatch;
 use types::{AddrVec, AuthEntityName, EntityAddr, EntityName, RawMessage, UTime};
@@ -37,6 +38,9 @@ pub struct Peer {
     pub socket_addr: EntityAddr,
     /// Feature bits of the connection.
     pub features: u64,
+    /// The handshake that let it in; it goes on inside the session, when tickets are renewed.
+    /// `None`: it showed a ticket, or there is no authentication.
+    pub handshake: Option<Rc<MonHandler>>,
 }
 
 /// Something has happened.

@@ -9,12 +9,12 @@ use auth::{CryptoKey, EntityAuth, FillRandom, Keyring};
 use config::Config;
 use denc::Denc;
 use maps::osdmap::osdmap_flags;
-use maps::{Incremental, MgrMap, MonMap, OsdMap};
+use maps::{Incremental, MgrMap, MonMap, OsdMap, ServiceMap};
 use store::{Kv, KvBatch, KvError};
 use types::{AuthEntityName, UTime, entity};
 
 use crate::auth as auth_service;
-use crate::layout::{self, AUTH, CONFIG, MGR, MONMAP, OSDMAP};
+use crate::layout::{self, AUTH, CONFIG, MGR, MGRSTAT, MONMAP, OSDMAP};
 
 /// Release of OSDs required from the start: pacific.
 const RELEASE: u8 = 16;
@@ -86,6 +86,13 @@ pub fn mkfs(
     };
     batch.put(layout::numbered(MGR, "", 1), mgrmap.to_bytes());
     layout::put_u64(&mut batch, MGR, "last", 1);
+
+    let service_map = ServiceMap {
+        epoch: 1,
+        modified: now,
+        ..ServiceMap::default()
+    };
+    batch.put(layout::key(MGRSTAT, "service_map"), service_map.to_bytes());
 
     layout::put_u64(&mut batch, CONFIG, "version", 1);
     kv.commit(batch)?;

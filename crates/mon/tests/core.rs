@@ -5,14 +5,15 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use auth::{AuthCapsInfo, CryptoKey, EntityAuth, Keyring};
+use auth::cephx::{CephxClient, MonHandler, MonRules};
+use auth::{AuthCapsInfo, CryptoKey, EntityAuth, Keyring, METHOD_CEPHX};
 use bytes::Bytes;
 use denc::Denc;
 use maps::{MonInfo, MonMap, OsdMap};
 use messages::{
-    MConfig, MMonCommand, MMonCommandAck, MMonSubscribe, MOSDAlive, MOSDBoot, MOSDFailure, MOSDMap,
-    MOSDPGCreate2, MOSDPGCreated, MPoolOp, MPoolOpReply, Message, PaxosHeader, PoolOpCode,
-    SubscribeItem,
+    MAuth, MAuthReply, MConfig, MMonCommand, MMonCommandAck, MMonSubscribe, MOSDAlive, MOSDBoot,
+    MOSDFailure, MOSDMap, MOSDPGCreate2, MOSDPGCreated, MPoolOp, MPoolOpReply, Message,
+    PaxosHeader, PoolOpCode, SubscribeItem,
 };
 use mon::{Effect, Event, Identity, LocalLog, Log, MonCore, Now, Peer};
 use store::Kv;
@@ -160,8 +161,46 @@ impl Bench {
             addrs: AddrVec::of(addr(port)),
             socket_addr: addr(port),
             features: types::features::ALL,
+            handshake: None,
         };
         self.step(Event::Opened(id, Rc::new(peer)));
+    }
+
+    /// Lets `client.admin` in by its key; its side of the handshake and the monitor's challenge.
+    fn admin_by_key(&mut self, id: u64) -> (CephxClient, Bytes) {
+        let name: AuthEntityName = "client.admin".parse().unwrap();
+        let counter = Cell::new(50);
+        let fill = fill(&counter);
+        let keys = self.core.key_server();
+        let keys = keys.borrow();
+        let key = keys.auth(&name).unwrap().key.clone();
+        let mut client = CephxClient::new(name.clone(), key);
+        let (handshake, challenge) = MonHandler::start(name.clone(), 4200, true, &fill);
+        let proof = client
+            .on_challenge(&challenge, u32::from(entity::OSD), &fill)
+            .unwrap();
+        let now = clock(self.now).wall;
+        let rules = MonRules {
+            keys: &keys,
+            now,
+            fill: &fill,
+            allow_insecure_reclaim: false,
+        };
+        let done = handshake.authenticate(&proof, false, &rules).unwrap();
+        client.on_done(4200, &done.reply, now).unwrap();
+        drop(keys);
+        let peer = Peer {
+            name: EntityName::client(4200),
+            auth_name: name,
+            caps: done.caps,
+            global_id: 4200,
+            addrs: AddrVec::of(addr(5001)),
+            socket_addr: addr(5001),
+            features: types::features::ALL,
+            handshake: Some(Rc::new(handshake)),
+        };
+        self.step(Event::Opened(id, Rc::new(peer)));
+        (client, challenge)
     }
 
     fn admin(&mut self) -> u64 {
@@ -651,4 +690,35 @@ fn bytes_that_are_no_message_end_the_session() {
         b.admin();
     }
     assert_eq!(b.out(1, r#"{"prefix":"fsid"}"#), FSID);
+}
+
+/// A librados client renews its auth ticket inside the session, proving its key again with the
+/// handshake's challenge. The monitor had forgotten the handshake, refused, and the client lost its
+/// session every 12 hours.
+#[test]
+fn an_auth_ticket_is_renewed_in_the_session() {
+    let mut bench = Bench::new(fresh_kv());
+    let (mut client, challenge) = bench.admin_by_key(9);
+    let before = client.ticket(entity::AUTH).unwrap().session_key.clone();
+    bench.pass(Duration::from_secs(60));
+    let counter = Cell::new(99);
+    let keys = u32::from(entity::OSD);
+    let payload = client
+        .on_challenge(&challenge, keys, &fill(&counter))
+        .unwrap();
+    bench.send(
+        9,
+        &MAuth {
+            protocol: METHOD_CEPHX,
+            payload,
+            ..MAuth::default()
+        },
+    );
+    let replies: Vec<MAuthReply> = bench.take(9);
+    assert_eq!(replies.len(), 1);
+    assert_eq!(replies[0].result, 0, "{}", replies[0].message);
+    client
+        .on_done(4200, &replies[0].payload, clock(bench.now).wall)
+        .unwrap();
+    assert_ne!(client.ticket(entity::AUTH).unwrap().session_key, before);
 }

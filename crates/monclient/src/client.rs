@@ -525,10 +525,9 @@ impl Inner {
         self.send_auth(CephxClient::rotating_request());
     }
 
-    /// Asks for the rotating secrets if the current one is over (with some patience, so that the
-    /// monitors have rotated).
+    /// Asks for the rotating secrets if the current one is over.
     fn check_rotating(&self) {
-        let patience = Duration::from_secs(30);
+        let patience = self.settings.rotating_patience;
         let due = self
             .rotating
             .secrets

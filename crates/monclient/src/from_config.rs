@@ -1,6 +1,7 @@
 //! Settings from the options of a daemon or client.
 
 use core::fmt;
+use core::time::Duration;
 
 use auth::{CryptoKey, Keyring, METHOD_CEPHX, METHOD_NONE, MODE_CRC, MODE_SECURE};
 use config::Config;
@@ -39,6 +40,9 @@ impl fmt::Display for SettingsError {
 }
 
 impl std::error::Error for SettingsError {}
+
+/// Shortest pause between pings, whatever the option says.
+const PING_INTERVAL_MIN: Duration = Duration::from_millis(100);
 
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split([',', ' ', ';', '\t'])
@@ -106,6 +110,16 @@ impl Settings {
         settings.accept_modes = modes(&config.str("ms_service_mode"));
         settings.cluster_modes = modes(&config.str("ms_cluster_mode"));
         settings.hostname = config.host().to_owned();
+        settings.hunt_parallel =
+            usize::try_from(config.uint("mon_client_hunt_parallel")).unwrap_or(3);
+        settings.hunt_interval = config.duration("mon_client_hunt_interval");
+        settings.hunt_backoff = config.float("mon_client_hunt_interval_backoff");
+        settings.ping_interval = config
+            .duration("mon_client_ping_interval")
+            .max(PING_INTERVAL_MIN);
+        settings.ping_timeout = config.duration("mon_client_ping_timeout");
+        let patience = config.duration("auth_service_ticket_ttl") / 4;
+        settings.rotating_patience = settings.rotating_patience.min(patience);
         Ok(if is_client {
             settings
         } else {

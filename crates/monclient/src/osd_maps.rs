@@ -96,7 +96,11 @@ impl OsdMaps {
         if epoch == 0 || self.need_full.get() {
             monc.subscribe_again("osdmap", 0, once);
         } else if epoch < newest {
-            let start = if message.oldest_map > epoch + 1 { 0 } else { epoch + 1 };
+            let start = if message.oldest_map > epoch + 1 {
+                0
+            } else {
+                epoch + 1
+            };
             if start == 0 {
                 self.need_full.set(true);
             }

@@ -49,6 +49,9 @@ pub struct Settings {
     pub ping_interval: Duration,
     /// Silence after which a monitor is given up (`mon_client_ping_timeout`).
     pub ping_timeout: Duration,
+    /// How long an expired rotating secret is kept before the next are asked for, so that the
+    /// monitors have rotated: 30 s, or a quarter of `auth_service_ticket_ttl`.
+    pub rotating_patience: Duration,
 }
 
 impl Settings {
@@ -76,6 +79,7 @@ impl Settings {
             hunt_backoff: 1.5,
             ping_interval: Duration::from_secs(10),
             ping_timeout: Duration::from_secs(30),
+            rotating_patience: Duration::from_secs(30),
         }
     }
 

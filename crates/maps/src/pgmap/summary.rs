@@ -339,7 +339,7 @@ impl PgMapDigest {
             ("cache:    ", io.cache_rate()),
         ];
         if rates.iter().any(|(_, text)| !text.is_empty()) {
-            out.push_str("\n \n  io:\n");
+            out.push_str(" \n  io:\n");
             for (name, text) in rates.into_iter().filter(|(_, text)| !text.is_empty()) {
                 let _ = writeln!(out, "    {name}{text}");
             }

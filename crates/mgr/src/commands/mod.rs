@@ -1,5 +1,6 @@
 //! The commands of the manager: who may run them, which there are, and their dispatch.
 
+mod autoscale;
 mod config_show;
 mod form;
 mod metadata;
@@ -7,6 +8,7 @@ mod modules;
 mod osd;
 mod osd_df;
 mod pg;
+mod reweight;
 mod scrub;
 mod table;
 mod tell;
@@ -120,6 +122,8 @@ async fn dispatch(mgr: &Rc<Mgr>, map: &CommandMap) -> CommandReply {
         "osd destroy" | "osd purge" => return osd::destroy(mgr, map).await,
         "osd status" => return osd::status(mgr, map).await,
         "config show" | "config show-with-defaults" => return config_show::run(mgr, map),
+        "osd pool autoscale-status" => return autoscale::run(mgr, map),
+        prefix if prefix.contains("reweight-by") => return reweight::run(mgr, map).await,
         prefix if prefix.contains("force-") => return scrub::force(mgr, map),
         _ => {}
     }

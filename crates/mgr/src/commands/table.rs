@@ -212,6 +212,36 @@ pub(crate) const TABLE: &[[&str; 4]] = &[
     ["device info name=devid,type=CephString", "show one device", "mgr", "r"],
     ["device ls-by-daemon name=who,type=CephString", "list the devices of a daemon", "mgr", "r"],
     ["device ls-by-host name=host,type=CephString", "list the devices of a host", "mgr", "r"],
+    [
+        "osd pool autoscale-status name=format,type=CephString,req=false",
+        "show how pools' PG counts compare with what they hold",
+        "mgr",
+        "r",
+    ],
+    [
+        "osd reweight-by-utilization name=oload,type=CephInt,req=false name=max_change,type=CephFloat,req=false name=max_osds,type=CephInt,req=false name=no_increasing,type=CephChoices,strings=--no-increasing,req=false",
+        "take load from OSDs that are fuller than the average",
+        "osd",
+        "rw",
+    ],
+    [
+        "osd test-reweight-by-utilization name=oload,type=CephInt,req=false name=max_change,type=CephFloat,req=false name=max_osds,type=CephInt,req=false name=no_increasing,type=CephBool,req=false",
+        "show what reweight-by-utilization would do",
+        "osd",
+        "r",
+    ],
+    [
+        "osd reweight-by-pg name=oload,type=CephInt,req=false name=max_change,type=CephFloat,req=false name=max_osds,type=CephInt,req=false name=pools,type=CephPoolname,n=N,req=false",
+        "take PGs from OSDs that have more than the average",
+        "osd",
+        "rw",
+    ],
+    [
+        "osd test-reweight-by-pg name=oload,type=CephInt,req=false name=max_change,type=CephFloat,req=false name=max_osds,type=CephInt,req=false name=pools,type=CephPoolname,n=N,req=false",
+        "show what reweight-by-pg would do",
+        "osd",
+        "r",
+    ],
 ];
 
 /// All commands.

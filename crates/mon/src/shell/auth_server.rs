@@ -109,7 +109,7 @@ impl ServerExchange for Exchange {
                 self.authorizer(ServiceHandler::new(), payload, mode)
             }
             State::Start => Err(AuthError::OutOfOrder),
-            State::Proof(handler) => self.prove(&handler, &payload, mode),
+            State::Proof(handler) => self.prove(handler, &payload, mode),
             State::Authorizer(handler) => self.authorizer(handler, payload, mode),
             State::Over => Err(AuthError::OutOfOrder),
         }
@@ -147,7 +147,7 @@ impl Exchange {
 
     fn prove(
         &mut self,
-        handler: &MonHandler,
+        handler: MonHandler,
         payload: &Bytes,
         mode: u32,
     ) -> Result<ServerStep, AuthError> {
@@ -170,7 +170,8 @@ impl Exchange {
                 session_key: Some(done.session_key),
                 connection_secret: done.connection_secret,
             },
-            state: None,
+            // Tickets are renewed in the session with the same challenge.
+            state: Some(Rc::new(handler)),
         })))
     }
 

@@ -331,6 +331,7 @@ impl Door {
             addrs: con.peer_addrs(),
             socket_addr: con.peer_socket_addr(),
             features: con.features(),
+            handshake: con.auth_state().and_then(|state| state.downcast().ok()),
         };
         self.shell
             .connections
