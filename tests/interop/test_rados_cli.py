@@ -177,7 +177,7 @@ class Programs(unittest.TestCase):
     def test_fio(self):
         r = cluster.run("fio", "--name=t", "--ioengine=rados", "--clientname=admin", f"--conf={cluster.conf}", "--pool=cli",
                         "--busy_poll=0", "--rw=randwrite", "--bs=4k", "--size=1m", "--nrfiles=4", "--iodepth=8",
-                        "--verify=crc32c", "--do_verify=1", "--output-format=json")
+                        "--verify=crc32c", "--do_verify=1", "--verify_state_save=0", "--output-format=json")
         self.assertEqual(json.loads(r.stdout[r.stdout.index(b"{"):])["jobs"][0]["error"], 0)
 
 
