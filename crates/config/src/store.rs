@@ -1,6 +1,6 @@
 //! The values in force: one slot per option and source, strongest source wins.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::rc::Rc;
@@ -90,6 +90,10 @@ pub struct Config {
     /// At most one entry per option of the table and source.
     values: RefCell<BTreeMap<&'static str, BTreeMap<Source, String>>>,
     observers: RefCell<Vec<(Vec<&'static str>, Observer)>>,
+    /// See [`Config::revision`].
+    revision: Cell<u64>,
+    /// See [`Config::facts`].
+    facts: RefCell<BTreeMap<String, String>>,
 }
 
 impl Config {
@@ -104,6 +108,8 @@ impl Config {
             is_daemon: kind != "client",
             values: RefCell::default(),
             observers: RefCell::default(),
+            revision: Cell::new(1),
+            facts: RefCell::default(),
         }
     }
 
@@ -113,6 +119,22 @@ impl Config {
         self.host = host.to_string();
         self.pid = pid;
         self
+    }
+
+    /// What is known of the machine and the build the daemon runs on (`kernel_version`, `cpu`, ...):
+    /// daemons add it to what they tell the monitors of themselves.
+    pub fn facts(&self) -> BTreeMap<String, String> {
+        self.facts.borrow().clone()
+    }
+
+    /// Sets [`Config::facts`].
+    pub fn set_facts(&self, facts: BTreeMap<String, String>) {
+        *self.facts.borrow_mut() = facts;
+    }
+
+    /// Grows with every change of a value, from 1.
+    pub fn revision(&self) -> u64 {
+        self.revision.get()
     }
 
     /// `osd.0`.
@@ -179,6 +201,7 @@ impl Config {
     pub fn unset(&self, name: &str, source: Source) -> Result<bool, SetError> {
         let def = option(name).ok_or(SetError::Unknown)?;
         let before = self.value(name);
+        self.revision.set(self.revision.get() + 1);
         let had = self
             .values
             .borrow_mut()
@@ -214,6 +237,7 @@ impl Config {
         for by_source in self.values.borrow_mut().values_mut() {
             by_source.remove(&Source::Mon);
         }
+        self.revision.set(self.revision.get() + 1);
         let mut ignored = Vec::new();
         for (name, value) in settings {
             let refused = option(name).is_none_or(|o| o.no_mon_update());
@@ -314,6 +338,24 @@ impl Config {
         }
     }
 
+    /// Every value set, as written: option to number of the source (Ceph's CONF_*) to value. What a
+    /// daemon reports to the manager (`get_config_bl` in `src/common/config.cc` at v16.2).
+    pub fn set_values(&self) -> BTreeMap<String, BTreeMap<i32, String>> {
+        let number = |(source, value): (&Source, &String)| (*source as i32, value.clone());
+        self.values
+            .borrow()
+            .iter()
+            .filter(|(_, values)| !values.is_empty())
+            .map(|(name, values)| ((*name).to_string(), values.iter().map(number).collect()))
+            .collect()
+    }
+
+    /// Every option's default (`get_defaults_bl`).
+    pub fn defaults(&self) -> BTreeMap<String, String> {
+        let of = |def: &'static OptionDef| (def.name.to_string(), self.default_of(def).to_string());
+        options().iter().map(of).collect()
+    }
+
     /// Replaces `$cluster $type $id $host $name $pid` and `$option` in a text.
     pub fn expand_text(&self, text: &str) -> String {
         self.expand(text, 0)
@@ -331,6 +373,7 @@ impl Config {
             .entry(def.name)
             .or_default()
             .insert(source, value);
+        self.revision.set(self.revision.get() + 1);
         Ok(())
     }
 

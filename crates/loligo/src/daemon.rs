@@ -122,6 +122,7 @@ async fn serve(env: &Env, config: Rc<Config>) -> Result<(), Failure> {
             admin_socket::serve(env, PathBuf::from(&socket), handler);
         }
     };
+    config.set_facts(host::facts(&config));
     tracing::info!("{name} starts, loligo {}", env!("CARGO_PKG_VERSION"));
     match config.kind() {
         "mon" => {
@@ -173,7 +174,7 @@ async fn serve(env: &Env, config: Rc<Config>) -> Result<(), Failure> {
 async fn start_mon(env: &Env, config: Rc<Config>) -> Result<mon::Mon, Failure> {
     let kv = open_mon_kv(env, &config)?;
     let name = config.id().to_owned();
-    let identity = mon::Identity { name, metadata: host::metadata(&config) };
+    let identity = mon::Identity { name, metadata: config.facts() };
     mon::Mon::start(env.clone(), config, kv, identity)
         .await
         .map_err(|e| Failure::new(e.to_string()))
@@ -313,6 +314,9 @@ async fn mkfs_osd_with(env: &Env, config: &Config, osd_fsid: Uuid) -> Result<(),
     fs::create_dir_all(&dir)
         .map_err(|e| Failure::new(format!("cannot create {}: {e}", dir.display())))?;
     fs::write(dir.join("fsid"), format!("{osd_fsid}\n"))?;
+    for (fact, value) in host::birth_facts(UTime::from_duration(env.wall_clock())) {
+        fs::write(dir.join(fact), format!("{value}\n"))?;
+    }
     if config.str("osd_objectstore") == "memstore" {
         return Ok(());
     }

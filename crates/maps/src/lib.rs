@@ -11,6 +11,7 @@ pub mod mgrmap;
 pub mod monmap;
 pub mod osdmap;
 pub mod pgmap;
+pub mod ping_times;
 pub mod pool;
 pub mod release;
 pub mod servicemap;

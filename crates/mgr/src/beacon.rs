@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use command::version;
 use maps::mgrmap::ModuleInfo;
 use messages::{MMgrBeacon, Message, MonCommand};
 use types::features;
@@ -13,11 +14,6 @@ use crate::daemon::Mgr;
 /// Names of Ceph's modules whose commands are answered here, in native code.
 const MODULES: [&str; 8] =
     ["balancer", "crash", "devicehealth", "iostat", "pg_autoscaler", "progress", "status", "telemetry"];
-
-/// What this daemon calls itself where Ceph shows versions.
-pub(crate) fn version_text() -> String {
-    format!("ceph version 16.2.15 (loligo {}) pacific (stable)", env!("CARGO_PKG_VERSION"))
-}
 
 /// Runs until the manager stops. A beacon names the cluster, so the first one waits for the
 /// monitors' map (without authentication the session opens before it has come).
@@ -42,19 +38,19 @@ fn modules() -> Vec<ModuleInfo> {
 fn metadata(mgr: &Mgr) -> BTreeMap<String, String> {
     let addrs = mgr.messenger.addrs();
     let ip = addrs.front().ip().map(|ip| ip.to_string()).unwrap_or_default();
-    [
+    let mut facts = mgr.config.facts();
+    let own = [
         ("addr", ip),
         ("addrs", addrs.to_string()),
         ("arch", std::env::consts::ARCH.to_owned()),
-        ("ceph_release", "pacific".to_owned()),
-        ("ceph_version", version_text()),
-        ("ceph_version_short", "16.2.15".to_owned()),
+        ("ceph_release", version::RELEASE.to_owned()),
+        ("ceph_version", version::long()),
+        ("ceph_version_short", version::SHORT.to_owned()),
         ("hostname", mgr.config.host().to_owned()),
         ("os", "Linux".to_owned()),
-    ]
-    .into_iter()
-    .map(|(k, v)| (k.to_owned(), v))
-    .collect()
+    ];
+    facts.extend(own.into_iter().map(|(k, v)| (k.to_owned(), v)));
+    facts
 }
 
 /// The commands answered here, for the monitors to announce.

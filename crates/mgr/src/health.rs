@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 use command::ByteU;
 use config::Config;
 use maps::pgmap::PgMap;
+use maps::ping_times::{self, Ping};
 use maps::{HealthCheckMap, OsdMap, Severity};
 use types::osd::{PgStat, pg_state};
-use types::{PgId, UTime};
+use types::{OsdId, PgId, UTime};
 
 use crate::daemons::Daemons;
 use crate::text::{osd_vector, timespan};
@@ -150,6 +151,7 @@ pub(crate) fn of_pgs(pgs: &PgMap, map: &OsdMap, config: &Config, now: UTime) -> 
     of_pg_counts(pgs, map, config, &mut checks);
     of_pools(pgs, map, config, &mut checks);
     of_stores(pgs, config, &mut checks);
+    of_pings(pgs, map, config, now, &mut checks);
     checks
 }
 
@@ -456,6 +458,79 @@ fn of_stores(pgs: &PgMap, config: &Config, checks: &mut HealthCheckMap) {
     }
 }
 
+/// Microseconds from which a heartbeat is slow.
+pub(crate) fn slow_ping_us(config: &Config) -> u64 {
+    ping_times::slow_threshold_us(
+        config.float("mon_warn_on_slow_ping_time"),
+        config.float("mon_warn_on_slow_ping_ratio"),
+        config.float("osd_heartbeat_grace"),
+    )
+}
+
+/// Where an OSD is, above its host and below the root: `dc1,rack1`.
+fn parentage(map: &OsdMap, osd: OsdId) -> String {
+    let mut places = map.crush.full_location(osd);
+    places.retain(|(kind, _)| kind != "root" && kind != "host");
+    places.sort();
+    places.into_iter().map(|(_, name)| name).collect::<Vec<_>>().join(",")
+}
+
+fn of_pings(
+    pgs: &PgMap,
+    map: &OsdMap,
+    config: &Config,
+    now: UTime,
+    checks: &mut HealthCheckMap,
+) {
+    const DETAIL_MAX: usize = 10;
+    let threshold = slow_ping_us(config);
+    if threshold == 0 {
+        return;
+    }
+    // What was measured that many graces ago says nothing of now.
+    let old = config.uint("osd_heartbeat_grace") * 60;
+    let slow: Vec<Ping<'_>> = pgs
+        .osd_stat
+        .iter()
+        .flat_map(|(osd, stat)| ping_times::pings_of(*osd, &stat.hb_pingtime))
+        .filter(|p| u64::from(p.worst_us) > threshold)
+        .filter(|p| u64::from(now.sec).saturating_sub(p.last_update.into()) <= old)
+        .collect();
+    for (code, interface, back) in [
+        ("OSD_SLOW_PING_TIME_BACK", "back", true),
+        ("OSD_SLOW_PING_TIME_FRONT", "front", false),
+    ] {
+        let mut slow: Vec<&Ping<'_>> = slow.iter().filter(|p| p.back == back).collect();
+        slow.sort_by_key(|p| std::cmp::Reverse((p.worst_us, p.from, p.to)));
+        let Some(longest) = slow.first() else { continue };
+        let text = format!(
+            "Slow OSD heartbeats on {interface} (longest {}ms)",
+            ping_times::millis(longest.worst_us)
+        );
+        let check = checks.add(code, Severity::Warn, text, slow.len() as i64);
+        let osd = |id: OsdId| {
+            let down = if map.is_down(id) { " (down)" } else { "" };
+            format!("osd.{id} [{}]{down}", parentage(map, id))
+        };
+        for p in slow.iter().take(DETAIL_MAX) {
+            check.detail.push(format!(
+                "Slow OSD heartbeats on {interface} from {} to {} {} msec{}",
+                osd(p.from),
+                osd(p.to),
+                ping_times::millis(p.worst_us),
+                if p.improving() { " possibly improving" } else { "" }
+            ));
+        }
+        if slow.len() > DETAIL_MAX {
+            check.detail.push(
+                "Truncated long network list.  Use ceph daemon mgr.# dump_osd_network for more \
+                 information"
+                    .to_owned(),
+            );
+        }
+    }
+}
+
 /// Kinds of daemons' own metrics.
 const METRIC_SLOW_OPS: u8 = 0;
 const METRIC_PENDING_CREATING_PGS: u8 = 1;
@@ -498,5 +573,39 @@ pub(crate) fn of_daemons(daemons: &Daemons, checks: &mut HealthCheckMap) {
         let check = checks.add("PENDING_CREATING_PGS", Severity::Warn, text, pending as i64);
         let who = pending_who.join(",");
         check.detail.push(format!("osds [{who}] have pending PGs."));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use types::osd::osd_stat::Minutes;
+    use types::osd::{OsdStat, PingTimes};
+
+    use super::*;
+
+    #[test]
+    fn slow_heartbeats_are_a_finding() {
+        let now = UTime { sec: 1_795_232_811, nsec: 0 };
+        let ping = |back: u32, age: u32| PingTimes {
+            last_update: now.sec - age,
+            back_pingtime: Minutes([back, back + 1, back + 2]),
+            back_last: back,
+            front_pingtime: Minutes([9, 9, 9]),
+            front_last: 9,
+            ..PingTimes::default()
+        };
+        let config = Config::new("mgr", "x");
+        let mut pgs = PgMap::default();
+        // The default: a 20th of the grace of 20 s. What is an hour old does not count.
+        let times = [(1, ping(1_118_001, 5)), (2, ping(900_000, 5)), (3, ping(7_000_000, 3600))];
+        let stat = OsdStat { hb_pingtime: times.into(), ..OsdStat::default() };
+        pgs.osd_stat.insert(0, stat);
+        let mut checks = HealthCheckMap::default();
+        of_pings(&pgs, &OsdMap::default(), &config, now, &mut checks);
+        assert_eq!(checks.checks.len(), 1);
+        let check = &checks.checks["OSD_SLOW_PING_TIME_BACK"];
+        assert_eq!(check.summary, "Slow OSD heartbeats on back (longest 1118.003ms)");
+        assert_eq!(check.detail.len(), 1);
+        assert!(check.detail[0].ends_with(" 1118.003 msec possibly improving"), "{check:?}");
     }
 }

@@ -1,9 +1,10 @@
 //! `ceph tell mgr.x ...` and the admin socket: about the process itself.
 
-use command::{CommandMap, CommandReply, CommandTable, Formatter, Signature};
+use command::{BadArgument, CommandMap, CommandReply, CommandTable, Formatter, Signature, version};
+use maps::ping_times::{self, Ping};
 
-use crate::beacon::version_text;
 use crate::daemon::Mgr;
+use crate::health;
 
 const EINVAL: i32 = 22;
 
@@ -17,6 +18,14 @@ fn signatures() -> CommandTable {
         ("version", "show the version"),
     ];
     let own = own.map(|(sig, help)| Signature::new(sig, help, "mgr", "r", 0));
+    let network = Signature::new(
+        "dump_osd_network name=value,type=CephInt,req=false",
+        "list slow heartbeats between OSDs",
+        "mgr",
+        "r",
+        0,
+    );
+    let own = own.into_iter().chain([network]);
     let mut all: Vec<Signature> = config::admin_signatures().into_iter().chain(own).collect();
     all.sort_by_key(Signature::prefix);
     let mut table = CommandTable::new();
@@ -48,15 +57,36 @@ pub(crate) fn tell(mgr: &Mgr, cmd: &[String]) -> CommandReply {
             }
         }),
         "version" => f.object("version", |f| {
-            f.dump_string("version", "16.2.15");
-            f.dump_string("release", "pacific");
+            f.dump_string("version", version::SHORT);
+            f.dump_string("release", version::RELEASE);
             f.dump_string("release_type", "stable");
         }),
-        "git_version" => f.object("version", |f| f.dump_string("git_version", version_text())),
+        "git_version" => f.object("version", |f| f.dump_string("git_version", version::long())),
+        "dump_osd_network" => {
+            if let Err(error) = network(mgr, &map, &mut f) {
+                return CommandReply::error(EINVAL, error.to_string());
+            }
+        }
         "mgr_status" | "status" => status(mgr, &mut f),
         _ => return CommandReply::error(EINVAL, "unrecognized command"),
     }
     CommandReply::formatted(f)
+}
+
+/// Heartbeats between OSDs that took at least `value` milliseconds.
+fn network(mgr: &Mgr, map: &CommandMap, f: &mut Formatter) -> Result<(), BadArgument> {
+    let threshold = match map.opt_int("value")? {
+        Some(ms) => u64::try_from(ms).unwrap_or(0).saturating_mul(1000),
+        None => health::slow_ping_us(&mgr.config),
+    };
+    let stale = mgr.config.uint("osd_mon_heartbeat_stat_stale");
+    let now = mgr.env.wall_clock().as_secs();
+    let cluster = mgr.cluster.borrow();
+    let fresh = |p: &Ping<'_>| now.saturating_sub(p.last_update.into()) <= stale;
+    let all = cluster.pg_map.osd_stat.iter();
+    let pings = all.flat_map(|(osd, stat)| ping_times::pings_of(*osd, &stat.hb_pingtime));
+    ping_times::dump(f, pings.filter(fresh).collect(), threshold, now, stale);
+    Ok(())
 }
 
 fn status(mgr: &Mgr, f: &mut Formatter) {

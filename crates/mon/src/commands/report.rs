@@ -7,7 +7,6 @@ use maps::pgmap::{dump_osd_stat, dump_pool_stat};
 use types::osd::pg_state::state_string;
 
 use super::cmd::Cmd;
-use super::tell::VERSION;
 use crate::core::MonCore;
 
 impl MonCore {
@@ -22,7 +21,7 @@ impl MonCore {
         let mut f = Formatter::new(format);
         f.open_object_section("report");
         f.dump_stream("cluster_fingerprint", self.monmap.fsid);
-        f.dump_string("version", VERSION);
+        f.dump_string("version", command::version::SHORT);
         f.dump_string("commit", env!("CARGO_PKG_VERSION"));
         f.dump_stream("timestamp", self.now.wall);
         let tags = cmd.map.strings("tags").unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Commands to this very monitor: by `ceph tell mon.X` and by its admin socket.
 
 use bytes::Bytes;
-use command::{ArgValue, CommandMap, CommandReply, CommandTable, Format, Formatter, Signature};
+use command::{ArgValue, CommandMap, CommandReply, CommandTable, Format, Formatter, Signature, version};
 use messages::{MCommand, MCommandReply};
 use types::{Errno, RawMessage, entity};
 
@@ -9,11 +9,6 @@ use super::cmd::{Cmd, CmdResult, done};
 use crate::core::MonCore;
 use crate::event::SessionId;
 use crate::event::wire;
-
-/// The version Ceph's tools look for in answers, and ours.
-pub(crate) const VERSION: &str = "16.2.15";
-/// Name of the release.
-const RELEASE: &str = "pacific";
 
 /// Signatures of the commands this monitor answers about itself.
 pub(crate) fn admin_table() -> CommandTable {
@@ -102,9 +97,7 @@ impl MonCore {
             });
         }
         if cmd.prefix == "version" {
-            let facts = self.mon_metadata.get(&self.identity.name);
-            let version = facts.and_then(|facts| facts.get("ceph_version")).cloned();
-            let version = version.unwrap_or_else(|| format!("ceph version {VERSION}"));
+            let version = version::long();
             return Ok(cmd.output(
                 |f| f.object("version", |f| f.dump_string("version", &version)),
                 || version.clone(),
@@ -132,8 +125,8 @@ impl MonCore {
             }),
             "version" => cmd.structured(|f| {
                 f.object("version", |f| {
-                    f.dump_string("version", VERSION);
-                    f.dump_string("release", RELEASE);
+                    f.dump_string("version", version::SHORT);
+                    f.dump_string("release", version::RELEASE);
                     f.dump_string("release_type", "stable");
                 });
             }),

@@ -177,7 +177,7 @@ impl Osd {
 
     /// `osd metadata`.
     pub(crate) fn metadata(&self) -> BTreeMap<String, String> {
-        let mut m = BTreeMap::new();
+        let mut m = self.config.facts();
         let mut put = |k: &str, v: String| {
             m.insert(k.to_owned(), v);
         };
@@ -189,13 +189,12 @@ impl Osd {
         put("osd_data", self.config.str("osd_data"));
         put("osd_objectstore", self.config.str("osd_objectstore"));
         put("hostname", self.config.host().to_owned());
-        put("ceph_release", "pacific".to_owned());
+        put("ceph_release", command::version::RELEASE.to_owned());
         put("ceph_version", crate::tell::version_text());
         put("ceph_version_short", crate::tell::VERSION.to_owned());
-        put("ceph_version_when_created", String::new());
-        put("created_at", String::new());
         put("arch", std::env::consts::ARCH.to_owned());
         put("osd_uuid", sb.osd_fsid.to_string());
+        put("osdspec_affinity", String::new());
         put("rotational", "0".to_owned());
         put("journal_rotational", "0".to_owned());
         put("default_device_class", "ssd".to_owned());

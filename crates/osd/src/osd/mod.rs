@@ -168,6 +168,8 @@ pub struct Osd {
     pub(crate) mgrmap: RefCell<MgrMap>,
     pub(crate) mgr_con: RefCell<Option<Connection>>,
     pub(crate) report_now: Rc<Notify>,
+    /// Revision of the configuration that the manager has.
+    pub(crate) config_told: Cell<u64>,
     /// There is news since the last report.
     pub(crate) report_due: Cell<bool>,
     pub(crate) stat_seq: Cell<u64>,
@@ -315,6 +317,7 @@ impl Osd {
             mgrmap: RefCell::default(),
             mgr_con: RefCell::default(),
             report_now: Rc::default(),
+            config_told: Cell::new(0),
             report_due: Cell::new(false),
             stat_seq: Cell::new(0),
             limits: RefCell::default(),

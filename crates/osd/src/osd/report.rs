@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ::maps::MgrMap;
 use ::maps::osdmap::osd_state;
+use bytes::Bytes;
 use denc::Denc;
 use messages::{DaemonHealthMetric, MMgrOpen, MMgrReport, MOSDFull, MPGStats, Message, PaxosHeader};
 use msgr::Connection;
@@ -62,9 +63,10 @@ impl Osd {
             daemon_name: self.whoami.to_string(),
             service_name: String::new(),
             service: None,
-            config: BTreeMap::<String, BTreeMap<i32, String>>::new().to_bytes(),
-            config_defaults: BTreeMap::<String, String>::new().to_bytes(),
+            config: self.config.set_values().to_bytes(),
+            config_defaults: self.config.defaults().to_bytes(),
         };
+        self.config_told.set(self.config.revision());
         con.send(open.encode());
         self.send_report(&con, true);
     }
@@ -148,10 +150,20 @@ impl Osd {
                 DaemonHealthMetric { kind: 0, value: if slow > 0 { value } else { 0 } },
                 DaemonHealthMetric { kind: 1, value: 0 },
             ],
+            config: self.config_if_changed(),
             rest: MMgrReport::NO_METRICS,
             ..MMgrReport::default()
         };
         con.send(report.encode());
+    }
+
+    /// The configuration for the manager, empty if it has it.
+    fn config_if_changed(&self) -> Bytes {
+        let revision = self.config.revision();
+        if self.config_told.replace(revision) == revision {
+            return Bytes::new();
+        }
+        self.config.set_values().to_bytes()
     }
 
     fn complaint_time(&self) -> Duration {

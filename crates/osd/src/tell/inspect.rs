@@ -3,10 +3,8 @@
 use std::collections::BTreeSet;
 
 use command::{BadArgument, CommandMap, CommandReply, Format, Formatter};
-use types::OsdId;
+use maps::ping_times;
 use types::entity::kind_name;
-use types::osd::osd_stat::Minutes;
-use types::time::Calendar;
 
 use super::Target;
 
@@ -99,120 +97,22 @@ pub(super) fn smart() -> CommandReply {
     CommandReply::data("{\n}")
 }
 
-/// One interface of one peer.
-struct Ping<'a> {
-    worst: u32,
-    osd: OsdId,
-    back: bool,
-    last_update: u32,
-    average: &'a Minutes,
-    min: &'a Minutes,
-    max: &'a Minutes,
-    last: u32,
-}
-
 /// Heartbeats that took at least `value` milliseconds, slowest first. The default is where health
-/// warnings begin: `mon_warn_on_slow_ping_time`, or a share of the grace.
+/// warnings begin.
 pub(super) fn network(target: &dyn Target, map: &CommandMap) -> Result<CommandReply, BadArgument> {
     let config = target.config();
     let threshold_us = match map.opt_int("value")? {
         Some(ms) => u64::try_from(ms).unwrap_or(0).saturating_mul(1000),
-        None => {
-            let ms = match config.float("mon_warn_on_slow_ping_time") {
-                0.0 => {
-                    config.int("osd_heartbeat_grace") as f64
-                        * config.float("mon_warn_on_slow_ping_ratio")
-                        * 1000.0
-                }
-                ms => ms,
-            };
-            (ms * 1000.0).round() as u64
-        }
+        None => ping_times::slow_threshold_us(
+            config.float("mon_warn_on_slow_ping_time"),
+            config.float("mon_warn_on_slow_ping_ratio"),
+            config.float("osd_heartbeat_grace"),
+        ),
     };
     let times = target.ping_times();
-    let mut pings = Vec::new();
-    for (&osd, t) in times.iter().filter(|(_, t)| t.last_update != 0) {
-        pings.push(Ping {
-            worst: worst(&t.back_pingtime),
-            osd,
-            back: true,
-            last_update: t.last_update,
-            average: &t.back_pingtime,
-            min: &t.back_min,
-            max: &t.back_max,
-            last: t.back_last,
-        });
-        if t.front_last != 0 {
-            pings.push(Ping {
-                worst: worst(&t.front_pingtime),
-                osd,
-                back: false,
-                last_update: t.last_update,
-                average: &t.front_pingtime,
-                min: &t.front_min,
-                max: &t.front_max,
-                last: t.front_last,
-            });
-        }
-    }
-    pings.retain(|p| u64::from(p.worst) >= threshold_us);
-    pings.sort_by_key(|p| std::cmp::Reverse((p.worst, p.osd, p.back)));
+    let pings = ping_times::pings_of(target.superblock().whoami, &times).collect();
     let now = target.env().wall_clock().as_secs();
-    let stale = config.uint("osd_heartbeat_stale");
-    let whoami = target.superblock().whoami;
     let mut f = Formatter::new(map.format());
-    f.object("network_ping_times", |f| {
-        f.dump_unsigned("threshold", threshold_us / 1000);
-        f.array("entries", |f| {
-            for p in &pings {
-                f.object("entry", |f| {
-                    f.dump_string("last update", date_text(p.last_update));
-                    f.dump_bool("stale", now.saturating_sub(p.last_update.into()) > stale);
-                    f.dump_int("from osd", whoami);
-                    f.dump_int("to osd", p.osd);
-                    f.dump_string("interface", if p.back { "back" } else { "front" });
-                    dump_minutes(f, "average", p.average);
-                    dump_minutes(f, "min", p.min);
-                    dump_minutes(f, "max", p.max);
-                    f.dump_unquoted("last", millis(p.last));
-                });
-            }
-        });
-    });
+    ping_times::dump(&mut f, pings, threshold_us, now, config.uint("osd_heartbeat_stale"));
     Ok(CommandReply::formatted(f))
-}
-
-fn worst(minutes: &Minutes) -> u32 {
-    minutes.0.into_iter().max().unwrap_or(0)
-}
-
-fn dump_minutes(f: &mut Formatter, name: &str, minutes: &Minutes) {
-    f.object(name, |f| {
-        for (name, value) in ["1min", "5min", "15min"].into_iter().zip(minutes.0) {
-            f.dump_unquoted(name, millis(value));
-        }
-    });
-}
-
-/// Microseconds as milliseconds with three decimals.
-fn millis(us: u32) -> String {
-    format!("{}.{:03}", us / 1000, us % 1000)
-}
-
-/// As C's `ctime` writes a date, in UTC.
-fn date_text(sec: u32) -> String {
-    const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
-    const MONTHS: [&str; 12] = [
-        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
-    ];
-    let c = Calendar::of(sec);
-    let day = DAYS.get(c.weekday as usize).copied().unwrap_or_default();
-    let month = MONTHS
-        .get((c.month as usize).wrapping_sub(1))
-        .copied()
-        .unwrap_or_default();
-    format!(
-        "{day} {month} {:>2} {:02}:{:02}:{:02} {}",
-        c.day, c.hour, c.minute, c.second, c.year
-    )
 }
