@@ -20,6 +20,11 @@ use clap::Parser;
 
 use crate::cli::{Cli, Command};
 
+/// A daemon allocates a few hundred times for each write; see docs/dependencies.md for what this
+/// one saves.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match &cli.command {
