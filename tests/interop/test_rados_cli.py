@@ -139,8 +139,6 @@ class Objects(unittest.TestCase):
         cluster.run("rados", "purge", "imported", "--yes-i-really-really-mean-it")
         self.assertEqual(rados("ls", pool="imported"), "")
 
-    # Known fault (docs/status.md): copy-from waits for ever when the source lies on another OSD.
-    @unittest.expectedFailure
     def test_cppool(self):
         for pool in ("from", "to"):
             cluster.pool(pool)

@@ -25,6 +25,7 @@ pub(super) enum Role {
     Cluster,
     HeartbeatServer,
     HeartbeatClient,
+    Objecter,
 }
 
 /// The messengers' calls.
@@ -68,7 +69,7 @@ impl Dispatcher for Dispatch {
                     Ok(())
                 }
             }
-            Role::Client | Role::Cluster => osd.dispatch(con, incoming),
+            Role::Client | Role::Cluster | Role::Objecter => osd.dispatch(con, incoming),
         };
         if let Err(e) = handled {
             tracing::warn!("{con:?}: message of type {kind} does not decode: {e}");
@@ -92,13 +93,13 @@ impl Dispatcher for Dispatch {
             Role::Client => {
                 osd.monc.on_reset(con);
                 osd.on_mgr_reset(con);
-                osd.remote_reads.on_reset(&osd, con);
                 if let Some(session) = con.session::<Session>() {
                     session.client().reset();
                     con.set_session(None);
                 }
             }
             Role::HeartbeatClient => osd.on_heartbeat_reset(con),
+            Role::Objecter => osd.remote_reads.on_reset(con),
             Role::Cluster | Role::HeartbeatServer => {}
         }
     }
@@ -114,7 +115,7 @@ impl Dispatcher for Dispatch {
         match self.role {
             Role::Client => osd.monc.on_reset(con),
             Role::Cluster | Role::HeartbeatClient => osd.on_refused(con),
-            Role::HeartbeatServer => {}
+            Role::HeartbeatServer | Role::Objecter => {}
         }
     }
 }

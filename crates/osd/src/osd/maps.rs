@@ -9,7 +9,6 @@ use bytes::Bytes;
 use denc::Denc;
 use messages::{MOSDMap, Message};
 use store::Transaction;
-use types::entity::OSD;
 use types::{Epoch, OsdId, PgShard};
 
 use super::session::Session;
@@ -143,7 +142,9 @@ impl Osd {
         }
         self.update_pgs(&old, new).await;
         self.heartbeats.on_map(self, newest);
-        self.remote_reads.on_map(self);
+        for map in new {
+            self.remote_reads.on_map(map);
+        }
         self.unpark();
         self.drop_blocklisted(newest);
         if self.is_active() {
@@ -161,6 +162,9 @@ impl Osd {
             if !same {
                 if let Some(addrs) = old.cluster_addrs_of(osd) {
                     self.cluster.mark_down(addrs);
+                }
+                if let Some(addrs) = old.addrs(osd) {
+                    self.objecter.mark_down(addrs);
                 }
                 self.peer_epochs.borrow_mut().remove(&osd);
                 self.heartbeats.remove(osd);
@@ -208,7 +212,7 @@ impl Osd {
     pub(crate) fn share_with_session(&self, session: &Session) {
         let newest = self.current_map().epoch;
         let has = session.epoch.get();
-        if has >= newest || session.con.peer_kind() == OSD {
+        if has >= newest {
             return;
         }
         session.epoch.set(newest);

@@ -150,6 +150,8 @@ pub struct Osd {
     pub(crate) hb_front: Messenger,
     pub(crate) hb_back: Messenger,
     pub(crate) hb_client: Messenger,
+    /// Reads of objects on other OSDs.
+    pub(crate) objecter: Messenger,
     pub(crate) monc: MonClient,
     pub(crate) superblock: RefCell<OsdSuperblock>,
     pub(crate) maps: MapStore,
@@ -287,6 +289,7 @@ impl Osd {
         let hb_server = || messenger(Policies::new(Policy::stateless_server()));
         let (hb_front, hb_back) = (hb_server(), hb_server());
         let hb_client = messenger(Policies::new(Policy::lossy_client()));
+        let objecter = messenger(Policies::new(Policy::lossy_client()));
         let monc = MonClient::new(env.clone(), client.clone(), settings);
         let active = config.uint("osd_recovery_max_active").max(
             config.uint("osd_recovery_max_active_ssd"),
@@ -340,6 +343,7 @@ impl Osd {
             hb_front,
             hb_back,
             hb_client,
+            objecter,
             monc,
         });
         osd.apply_config();
@@ -349,6 +353,7 @@ impl Osd {
             (&osd.hb_front, dispatch::Role::HeartbeatServer),
             (&osd.hb_back, dispatch::Role::HeartbeatServer),
             (&osd.hb_client, dispatch::Role::HeartbeatClient),
+            (&osd.objecter, dispatch::Role::Objecter),
         ] {
             messenger.set_dispatcher(Rc::new(dispatch::Dispatch::new(&osd, role)));
             messenger.set_auth_client(osd.monc.auth_client());
@@ -461,7 +466,9 @@ impl Osd {
 
     fn stop_io(&self) {
         self.set_state(BootState::Stopping);
-        for m in [&self.hb_client, &self.hb_front, &self.hb_back, &self.cluster] {
+        for m in
+            [&self.hb_client, &self.hb_front, &self.hb_back, &self.cluster, &self.objecter]
+        {
             m.shutdown();
         }
         self.monc.shutdown();

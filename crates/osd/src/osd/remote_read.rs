@@ -1,61 +1,73 @@
 //! Reads of objects on other OSDs (copy-from), as an objecter makes them: to the primary by the
-//! newest map, again when that changes.
+//! newest map, again when that changes. They go through a messenger of their own to the public
+//! address of the primary (also where that is this OSD), where they are requests of a client with
+//! the rights of an OSD's key (`ms_objecter` in `src/ceph_osd.cc` at v16.2).
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use ::maps::OsdMap;
 use env::LocalFuture;
 use env::sync::{Receiver, Sender, oneshot};
 use messages::{MOSDOp, MOSDOpReply, Message};
 use msgr::Connection;
 use types::entity::OSD;
 use types::osd::ops::message_flags;
-use types::{Errno, HObject, OsdReqId, RawMessage, UTime};
+use types::{AddrVec, Errno, HObject, OsdReqId, PgId, RawMessage, UTime};
 
 use super::Osd;
 use crate::ops::{RemoteRead, RemoteReply};
+use crate::pg::mapping_of;
+use crate::pg::peering::Mapping;
+
+/// One read under way: to whom it was sent by which map, and who waits for its answer.
+struct Open {
+    con: Connection,
+    pgid: PgId,
+    mapping: Mapping,
+    addrs: AddrVec,
+    answer: Sender<MOSDOpReply>,
+}
 
 /// Reads under way; one for each copy-from of a client.
 #[derive(Default)]
 pub(crate) struct RemoteReads {
     next: Cell<u64>,
-    open: RefCell<BTreeMap<u64, (Option<Connection>, Sender<MOSDOpReply>)>>,
+    open: RefCell<BTreeMap<u64, Open>>,
 }
 
 impl RemoteReads {
     /// An answer.
     pub(super) fn on_reply(&self, raw: &RawMessage) -> Result<(), denc::Error> {
         let m = MOSDOpReply::decode(raw)?;
-        if let Some((_, sender)) = self.open.borrow_mut().remove(&raw.header.tid) {
-            sender.send(m);
+        if let Some(open) = self.open.borrow_mut().remove(&raw.header.tid) {
+            open.answer.send(m);
         }
         Ok(())
     }
 
     /// A connection is gone: its reads are made again.
-    pub(super) fn on_reset(&self, _: &Osd, con: &Connection) {
-        self.open.borrow_mut().retain(|_, (c, _)| c.as_ref() != Some(con));
+    pub(super) fn on_reset(&self, con: &Connection) {
+        self.open.borrow_mut().retain(|_, o| o.con != *con);
     }
 
-    /// The map changed: all are made again, to whoever is primary now.
-    pub(super) fn on_map(&self, _: &Osd) {
-        self.open.borrow_mut().clear();
+    /// A new map. Where a new interval began the primary has dropped the read: it is made again.
+    pub(super) fn on_map(&self, map: &OsdMap) {
+        self.open.borrow_mut().retain(|_, o| {
+            let mapping = mapping_of(map, o.pgid.spg());
+            map.addrs(mapping.acting_primary) == Some(&o.addrs) && mapping == o.mapping
+        });
     }
 }
 
 fn send(osd: &Osd, read: &RemoteRead) -> Option<Receiver<MOSDOpReply>> {
     let map = osd.current_map();
     let pgid = map.object_to_pg(&read.name, &read.locator)?;
-    let primary = map.pg_to_up_acting(pgid).acting_primary;
-    if !map.is_up(primary) {
-        return None;
-    }
-    let con = if primary == osd.whoami {
-        osd.cluster.loopback()
-    } else {
-        osd.cluster.connect_to(OSD, map.cluster_addrs_of(primary)?)
-    };
+    let mapping = mapping_of(&map, pgid.spg());
+    let primary = mapping.acting_primary;
+    let addrs = map.is_up(primary).then(|| map.addrs(primary)).flatten()?.clone();
+    let con = osd.objecter.connect_to(OSD, &addrs);
     let tid = osd.remote_reads.next.get() + 1;
     osd.remote_reads.next.set(tid);
     let oid = HObject::new(read.name.clone(), &read.locator, read.snap);
@@ -76,8 +88,9 @@ fn send(osd: &Osd, read: &RemoteRead) -> Option<Receiver<MOSDOpReply>> {
         retry_attempt: 0,
         features: msgr::FEATURES_ALL,
     };
-    let (sender, receiver) = oneshot();
-    osd.remote_reads.open.borrow_mut().insert(tid, (Some(con.clone()), sender));
+    let (answer, receiver) = oneshot();
+    let open = Open { con: con.clone(), pgid, mapping, addrs, answer };
+    osd.remote_reads.open.borrow_mut().insert(tid, open);
     con.send(message.encode().with_tid(tid));
     Some(receiver)
 }
