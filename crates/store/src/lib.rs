@@ -7,6 +7,7 @@
 mod check;
 mod coll;
 mod error;
+pub mod injected;
 pub mod inkstore;
 
 pub mod kv;

@@ -128,7 +128,14 @@ impl ObjectContext for ClassView<'_> {
                 length: len,
                 ..ExtentArgs::default()
             };
-            Ok(self.ctx.read_extent(&extent).await?.to_contiguous())
+            match self.ctx.read_extent(&extent).await {
+                Ok(data) => Ok(data.to_contiguous()),
+                Err(Stop::Errno(errno)) => Err(errno),
+                Err(stop) => {
+                    self.stop = Some(stop);
+                    Err(Errno::EAGAIN)
+                }
+            }
         })
     }
 

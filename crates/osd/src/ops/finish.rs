@@ -26,6 +26,8 @@ pub(super) enum Pending {
     Op(Box<OpContext>, Reply),
     /// The trimming of one clone.
     Trim(Box<super::snap_trim::Trim>),
+    /// Digests that scrub found.
+    Info(Box<super::digests::InfoUpdate>),
 }
 
 /// A change to replicate.
@@ -57,6 +59,7 @@ impl PendingWrite {
         match self.inner {
             Pending::Op(ctx, reply) => ctx.finish(reply, at, last_user_version),
             Pending::Trim(trim) => trim.finish(at, last_user_version),
+            Pending::Info(update) => update.finish(at, last_user_version),
         }
     }
 
@@ -64,7 +67,7 @@ impl PendingWrite {
     pub fn data_len(&self) -> u64 {
         match &self.inner {
             Pending::Op(ctx, _) => ctx.t.data_len(),
-            Pending::Trim(_) => 0,
+            Pending::Trim(_) | Pending::Info(_) => 0,
         }
     }
 }

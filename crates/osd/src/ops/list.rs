@@ -7,13 +7,15 @@ use std::rc::Rc;
 use bstr::BString;
 use bytes::Bytes;
 use cls::PglsFilter;
-use denc::{Denc, Reader, Writer};
+use denc::{Denc, Reader};
 use types::osd::ops;
+use types::osd::scrub_errors::{ScrubLsArg, ScrubLsResult};
 use types::osd::{NlsEntry, OsdOp, PgLsResponse, PgNlsResponse};
 use types::{Errno, GhObject, HObject, NOSNAP};
 
 use super::execute::{Reply, Request, Versions};
 use super::pg::Pg;
+use crate::pg::scrub::results;
 
 /// The namespace that stands for all of them.
 const ALL_NAMESPACES: &[u8] = b"\x01";
@@ -71,7 +73,7 @@ async fn run(pg: &Rc<dyn Pg>, request: &Request, op: &mut OsdOp) -> Result<i32, 
             Ok(0)
         }
         ops::PG_HITSET_GET => Err(Errno::ENOENT),
-        ops::SCRUBLS => scrub_list(pg, &mut r, op),
+        ops::SCRUBLS => scrub_list(pg, &mut r, op).await,
         _ => Err(Errno::EINVAL),
     }
 }
@@ -275,22 +277,63 @@ fn filter(r: &mut Reader<'_>) -> Result<Box<dyn PglsFilter>, Errno> {
     make(r)
 }
 
-/// `scrubls`: what the last scrub found. Nothing is kept of scrubs yet, so there is nothing to
-/// list, which is how Ceph answers for a PG that was not scrubbed in this interval.
-fn scrub_list(pg: &Rc<dyn Pg>, r: &mut Reader<'_>, op: &mut OsdOp) -> Result<i32, Errno> {
-    let asked = r
-        .envelope("scrub_ls_arg_t", 1, 1, |r, _| r.u32())
-        .map_err(|_| Errno::EINVAL)?;
+/// Entries of one answer to `scrubls`.
+const SCRUB_LIST_MAX: u64 = 1024;
+/// Bytes of them.
+const SCRUB_LIST_BYTES: usize = 16 << 20;
+
+/// `scrubls`: what the last scrub of this interval found; ENOENT if there was none.
+async fn scrub_list(
+    pg: &Rc<dyn Pg>,
+    r: &mut Reader<'_>,
+    op: &mut OsdOp,
+) -> Result<i32, Errno> {
+    let asked: ScrubLsArg = r.get().map_err(|_| Errno::EINVAL)?;
     let interval = pg.interval_since();
-    let mut w = Writer::new();
-    w.envelope(1, 1, |w| {
-        w.u32(interval);
-        w.u32(0);
-    });
-    op.outdata.push(w.into_bytes());
-    Err(if asked != 0 && asked != interval {
-        Errno::EAGAIN
+    let mut result = ScrubLsResult { interval, entries: Vec::new() };
+    let found = if asked.interval != 0 && asked.interval != interval {
+        Err(Errno::EAGAIN)
     } else {
-        Errno::ENOENT
-    })
+        match pg.scrub_results() {
+            Some(oid) => scrub_rows(pg, &asked, &oid).await,
+            None => Err(Errno::ENOENT),
+        }
+    };
+    let result_code = found.map(|entries| {
+        result.entries = entries;
+        0
+    });
+    op.outdata.push(result.to_bytes());
+    result_code
+}
+
+async fn scrub_rows(
+    pg: &Rc<dyn Pg>,
+    asked: &ScrubLsArg,
+    oid: &GhObject,
+) -> Result<Vec<Bytes>, Errno> {
+    let snapsets = asked.get_snapsets != 0;
+    let prefix = results::prefix(snapsets);
+    let after = HObject {
+        pool: pg.pgid().pgid.pool_id(),
+        name: asked.after_name.clone(),
+        namespace: asked.after_namespace.clone(),
+        snap: asked.after_snap,
+        ..HObject::default()
+    };
+    let from = match after.name.is_empty() {
+        true => BString::from(prefix),
+        false => results::key(snapsets, &after),
+    };
+    let max = asked.max_return.min(SCRUB_LIST_MAX) as usize;
+    if max == 0 {
+        return Ok(Vec::new());
+    }
+    let page = pg
+        .store()
+        .omap_range(&pg.coll(), oid, &from, !after.name.is_empty(), max, SCRUB_LIST_BYTES)
+        .await
+        .map_err(|e| Errno(e.errno()))?;
+    let of_kind = page.entries.into_iter().take_while(|(key, _)| key.starts_with(prefix.as_bytes()));
+    Ok(of_kind.map(|(_, value)| value).collect())
 }

@@ -55,6 +55,7 @@
 mod attrs;
 mod class;
 mod copy;
+pub mod digests;
 mod execute;
 mod finish;
 mod list;

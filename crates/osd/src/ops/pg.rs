@@ -8,7 +8,7 @@ use env::{Env, LocalFuture};
 use maps::PgPool;
 use store::{CollId, ObjectStore};
 use types::osd::OsdOp;
-use types::{EVersion, EntityName, Epoch, Errno, HObject, ObjectLocator, OsdReqId, SnapId, SpgId};
+use types::{EVersion, EntityName, Epoch, Errno, GhObject, HObject, ObjectLocator, OsdReqId, SnapId, SpgId};
 
 /// The PG an op runs in. All answers are of the moment of the call.
 pub trait Pg {
@@ -45,6 +45,11 @@ pub trait Pg {
     /// Sends a read to the primary of another object (copy-from), as an objecter would: finds the
     /// OSD, resends on map changes. Ends with an error only if the pool is gone.
     fn read_remote(&self, read: RemoteRead) -> LocalFuture<Result<RemoteReply, Errno>>;
+    /// The object in whose omap the last scrub of this interval left what it found.
+    fn scrub_results(&self) -> Option<GhObject>;
+    /// The object's copy here turned out to be unreadable. `true` if a good one is being fetched:
+    /// run the op again after that.
+    fn on_unreadable(&self, oid: &HObject, version: EVersion) -> bool;
     /// A number for the next notify: (epoch << 32) | counter.
     fn next_notify_id(&self) -> u64;
     /// A watch has not been heard of for its timeout: run [`super::watch::execute_timeout`] for

@@ -6,7 +6,7 @@ use types::bufferlist::BufferList;
 use types::osd::ops::{ChecksumArgs, ExtentArgs};
 use types::{Errno, crc};
 
-use super::op_context::{OpContext, Step};
+use super::op_context::{OpContext, Step, Stop};
 use super::xxhash::{xxh32, xxh64};
 
 /// Results of cmpext count down from here: -4095 - offset of the first byte that differs.
@@ -39,7 +39,9 @@ impl OpContext {
     }
 
     /// Reads as `CEPH_OSD_OP_READ` does.
-    pub(super) async fn read_extent(&mut self, extent: &ExtentArgs) -> Result<BufferList, Errno> {
+    /// Data that cannot be read, or is not what the object info says, is fetched from another
+    /// copy (`rep_repair_primary_object`): then the op is blocked, and tried again after that.
+    pub(super) async fn read_extent(&mut self, extent: &ExtentArgs) -> Result<BufferList, Stop> {
         self.num_read += 1;
         let Some((offset, len)) = self.readable(extent) else {
             self.count_read(0);
@@ -53,7 +55,11 @@ impl OpContext {
                 .store()
                 .read(&self.coll, &self.goid, offset, len)
                 .await;
-            read.map_err(|e| Errno(e.errno()))?
+            match read {
+                Ok(data) => data,
+                Err(e) if e.errno() == Errno::EIO.0 => return Err(self.unreadable()),
+                Err(e) => return Err(e.into()),
+            }
         };
         let oi = &self.obs.oi;
         if offset == 0 && data.len() as u64 == oi.size && oi.is_data_digest() {
@@ -65,11 +71,19 @@ impl OpContext {
                     oi.data_digest,
                     oi.soid
                 );
-                return Err(Errno::EIO);
+                return Err(self.unreadable());
             }
         }
         self.count_read(data.len());
         Ok(data)
+    }
+
+    fn unreadable(&self) -> Stop {
+        let oi = &self.obs.oi;
+        match self.pg.on_unreadable(&oi.soid, oi.version) {
+            true => Stop::Blocked(oi.soid.clone()),
+            false => Errno::EIO.into(),
+        }
     }
 
     pub(super) async fn op_read(&mut self, extent: &ExtentArgs, out: &mut BufferList) -> Step {
@@ -97,9 +111,14 @@ impl OpContext {
         w.count(extents.len());
         let mut data = BufferList::new();
         for range in &extents {
-            let part = store
+            let read = store
                 .read(&self.coll, &self.goid, range.start, range.end - range.start)
-                .await?;
+                .await;
+            let part = match read {
+                Ok(part) => part,
+                Err(e) if e.errno() == Errno::EIO.0 => return Err(self.unreadable()),
+                Err(e) => return Err(e.into()),
+            };
             w.u64(range.start);
             w.u64(part.len() as u64);
             data.append(&part);

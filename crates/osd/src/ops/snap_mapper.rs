@@ -82,7 +82,7 @@ fn nibblewise(hash: u32) -> u32 {
 }
 
 /// `hobject_t::to_str`.
-fn object_text(oid: &HObject) -> BString {
+pub(crate) fn object_text(oid: &HObject) -> BString {
     let mut out = BString::from(format!(
         "{:016X}.{:08X}.",
         oid.pool as u64,

@@ -11,7 +11,7 @@ use types::bufferlist::BufferList;
 use types::osd::OsdOp;
 use types::osd::ops::ExtentArgs;
 
-use super::op_context::{OpContext, Step};
+use super::op_context::{OpContext, Step, Stop};
 
 /// Update commands.
 const HDR: u8 = b'h';
@@ -91,7 +91,7 @@ impl Tmap {
 }
 
 impl OpContext {
-    async fn read_all(&mut self) -> Result<Bytes, Errno> {
+    async fn read_all(&mut self) -> Result<Bytes, Stop> {
         Ok(self
             .read_extent(&ExtentArgs::default())
             .await?
@@ -116,7 +116,7 @@ impl OpContext {
             return Ok(0);
         }
         let old = match self.read_all().await {
-            Err(Errno::ENOENT) => Bytes::new(),
+            Err(Stop::Errno(Errno::ENOENT)) => Bytes::new(),
             other => other?,
         };
         let mut tmap = Tmap::parse(&old)?;

@@ -318,6 +318,7 @@ impl Osd {
             return;
         }
         self.send_alive();
+        self.send_log();
         self.send_pg_temp(self.pg_temp_wanted.borrow().clone());
         for pg in self.all_pgs() {
             if pg.creation_unconfirmed() {
@@ -399,6 +400,7 @@ pub(super) async fn tick(osd: Rc<Osd>) {
             last_resend = now;
             osd.resend_to_mon();
         }
+        osd.schedule_scrubs();
         osd.warn_of_slow_ops();
         osd.tell_fullness();
     }

@@ -4,7 +4,8 @@
 use std::rc::{Rc, Weak};
 
 use messages::{
-    MCommand, MCommandReply, MMgrConfigure, MMgrMap, MOSDBackoff, MOSDMap, MOSDOp, MOSDOpReply,
+    MCommand, MCommandReply, MLogAck, MMgrConfigure, MMgrMap, MOSDBackoff, MOSDMap, MOSDOp, MOSDOpReply,
+    MOSDRepScrub, MOSDRepScrubMap, MOSDScrub2, MOSDScrubReserve,
     MOSDPGBackfill, MOSDPGCreate2, MOSDPGPull, MOSDPGPush, MOSDPGPushReply, MOSDPGRecoveryDelete,
     MOSDPGRecoveryDeleteReply, MOSDPing, MOSDRepOp, MOSDRepOpReply, MPGStatsAck, Message,
 };
@@ -229,6 +230,33 @@ impl Osd {
                     pg.on_backfill(m, from);
                 });
             }
+            MOSDScrubReserve::TYPE if from_peer => {
+                let m = MOSDScrubReserve::decode(raw)?;
+                return self.for_pg(con, m.map_epoch, m.pgid, incoming, move |_, pg, _| {
+                    pg.on_scrub_reserve(&m);
+                });
+            }
+            MOSDRepScrub::TYPE if from_peer => {
+                let m = MOSDRepScrub::decode(raw)?;
+                return self
+                    .for_pg(con, m.map_epoch, m.pgid, incoming, |_, pg, _| pg.on_rep_scrub(m));
+            }
+            MOSDRepScrubMap::TYPE if from_peer => {
+                let m = MOSDRepScrubMap::decode(raw)?;
+                return self.for_pg(con, m.map_epoch, m.pgid, incoming, |_, pg, _| {
+                    pg.on_rep_scrub_map(m);
+                });
+            }
+            MOSDScrub2::TYPE if matches!(con.peer_kind(), MON | MGR) => {
+                let m = MOSDScrub2::decode(raw)?;
+                if m.fsid != self.current_map().fsid {
+                    return Ok(());
+                }
+                for pgid in m.scrub_pgs {
+                    self.with_pg(pgid, move |pg| pg.request_scrub(m.deep, m.repair));
+                }
+            }
+            MLogAck::TYPE if con.peer_kind() == MON => self.clog.on_ack(&MLogAck::decode(raw)?),
             MOSDMap::TYPE if from_peer || con.peer_kind() == MON => {
                 self.on_maps(MOSDMap::decode(raw)?);
             }

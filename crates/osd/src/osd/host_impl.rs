@@ -14,7 +14,10 @@ use super::session::Session;
 use super::stats::Counters;
 use crate::ops::snap_mapper::SnapMapper;
 use crate::ops::{Limits, RemoteRead, RemoteReply};
-use crate::pg::host::{Host, RecoveryLimits};
+use crate::pg::host::{Host, LogLevel, RecoveryLimits};
+use crate::pg::scrub::ScrubSettings;
+use crate::pg::scrub::schedule::Times;
+use crate::pg::scrub::slots::ScrubSlots;
 
 impl Host for Osd {
     fn env(&self) -> &Env {
@@ -53,6 +56,47 @@ impl Host for Osd {
             active: active.max(1) as usize,
             scan: c.uint("osd_backfill_scan_max").max(2) as usize,
         }
+    }
+
+    fn scrub_settings(&self) -> ScrubSettings {
+        let c = &self.config;
+        ScrubSettings {
+            slots: c.uint("osd_max_scrubs"),
+            chunk: c.uint("osd_scrub_chunk_max").max(1) as usize,
+            preemptions: c.uint("osd_scrub_max_preemptions") as u32,
+            sleep_sec: c.float("osd_scrub_sleep"),
+            stride: c.uint("osd_deep_scrub_stride").max(4096),
+            omap_keys: c.uint("osd_deep_scrub_keys").max(1) as usize,
+            large_omap_keys: c.uint("osd_deep_scrub_large_omap_object_key_threshold"),
+            large_omap_bytes: c.uint("osd_deep_scrub_large_omap_object_value_sum_threshold"),
+            object_size_max: c.uint("osd_max_object_size"),
+            digest_min_age_sec: c.uint("osd_deep_scrub_update_digest_min_age"),
+            auto_repair_max: c.uint("osd_scrub_auto_repair_num_errors") as usize,
+            times: Times {
+                min_interval_sec: c.float("osd_scrub_min_interval"),
+                max_interval_sec: c.float("osd_scrub_max_interval"),
+                deep_interval_sec: c.float("osd_deep_scrub_interval"),
+                randomize: c.float("osd_scrub_interval_randomize_ratio"),
+                deep_chance: c.float("osd_deep_scrub_randomize_ratio"),
+                hours: (c.int("osd_scrub_begin_hour"), c.int("osd_scrub_end_hour")),
+                week_days: (c.int("osd_scrub_begin_week_day"), c.int("osd_scrub_end_week_day")),
+                auto_repair: c.bool("osd_scrub_auto_repair"),
+                allow_shallow: true,
+                allow_deep: true,
+            },
+        }
+    }
+
+    fn scrub_slots(&self) -> &ScrubSlots {
+        &self.scrub_slots
+    }
+
+    fn cluster_log(&self, level: LogLevel, text: String) {
+        self.log_to_cluster(level, text);
+    }
+
+    fn publish_stats(&self) {
+        self.report_now.notify_all();
     }
 
     fn counters(&self) -> &Counters {

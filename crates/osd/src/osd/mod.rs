@@ -7,6 +7,7 @@
 
 mod boot;
 mod caps;
+mod clog;
 mod dispatch;
 mod heartbeat;
 mod host_impl;
@@ -34,6 +35,7 @@ use env::sync::{Notify, Semaphore};
 use env::{Env, LocalFuture};
 use monclient::{MonClient, MonEvents, Settings};
 use msgr::{Connection, Messenger, Policies, Policy};
+use store::injected::InjectedErrors;
 use store::{CollId, ObjectStore, Statfs, StoreError, Transaction};
 use types::entity::{EntityName, MGR, MON, OSD};
 use types::osd::OsdSuperblock;
@@ -45,6 +47,7 @@ use self::tracker::Tracker;
 use crate::ops::Limits;
 use crate::ops::snap_mapper::SnapMapper;
 use crate::pg::Pg;
+use crate::pg::scrub::slots::ScrubSlots;
 
 const SUPERBLOCK: &str = "osd_superblock";
 
@@ -144,6 +147,8 @@ pub struct Osd {
     pub(crate) env: Env,
     pub(crate) config: Rc<Config>,
     pub(crate) store: Rc<dyn ObjectStore>,
+    /// The same, where objects can be made unreadable.
+    pub(crate) injected: Rc<InjectedErrors>,
     pub(crate) whoami: OsdId,
     pub(crate) client: Messenger,
     pub(crate) cluster: Messenger,
@@ -180,6 +185,8 @@ pub struct Osd {
     pub(crate) counters: Counters,
     pub(crate) tracker: Rc<Tracker>,
     pub(crate) recovery_slots: Semaphore,
+    pub(crate) scrub_slots: ScrubSlots,
+    clog: clog::ClusterLog,
     pub(crate) statfs: Cell<Statfs>,
     /// osd_failsafe_full_ratio.
     pub(crate) failsafe_ratio: Cell<f64>,
@@ -268,6 +275,8 @@ impl Osd {
         settings: Settings,
     ) -> Rc<Osd> {
         let whoami = superblock.whoami;
+        let injected = Rc::new(InjectedErrors::new(store));
+        let store: Rc<dyn ObjectStore> = injected.clone();
         let nonce = u32::try_from(env.random_u64() >> 33).unwrap_or(1).max(1);
         let name = EntityName::osd(whoami);
         let messenger = |policies| {
@@ -327,6 +336,8 @@ impl Osd {
             counters: Counters::default(),
             tracker,
             recovery_slots: Semaphore::new(active.max(1)),
+            scrub_slots: ScrubSlots::default(),
+            clog: clog::ClusterLog::default(),
             statfs: Cell::default(),
             failsafe_ratio: Cell::new(1.0),
             arrivals: Cell::new(0),
@@ -338,6 +349,7 @@ impl Osd {
             env,
             config,
             store,
+            injected,
             client,
             cluster,
             hb_front,
@@ -383,6 +395,7 @@ impl Osd {
             watch_timeout_sec: c.uint("osd_client_watch_timeout") as u32,
             notify_timeout_sec: c.uint("osd_default_notify_timeout") as u32,
             copy_chunk: c.uint("osd_copyfrom_max_chunk"),
+            skip_data_digest: c.bool("osd_skip_data_digest"),
             ..defaults
         });
         self.failsafe_ratio.set(c.float("osd_failsafe_full_ratio"));

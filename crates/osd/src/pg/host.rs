@@ -7,6 +7,8 @@ use maps::OsdMap;
 use store::{ObjectStore, StoreError};
 use types::{Epoch, Errno, OsdId, PgId, RawMessage, SpgId};
 
+use super::scrub::ScrubSettings;
+use super::scrub::slots::ScrubSlots;
 use crate::ops::snap_mapper::SnapMapper;
 use crate::ops::{Limits, RemoteRead, RemoteReply};
 use crate::osd::session::Session;
@@ -28,6 +30,14 @@ pub trait Host {
     fn snap_mapper(&self) -> &SnapMapper;
     /// Options that recovery reads.
     fn recovery_limits(&self) -> RecoveryLimits;
+    /// Options that scrub reads.
+    fn scrub_settings(&self) -> ScrubSettings;
+    /// The OSD's slots for scrubs.
+    fn scrub_slots(&self) -> &ScrubSlots;
+    /// A line for the cluster log.
+    fn cluster_log(&self, level: LogLevel, text: String);
+    /// The manager gets the PGs' statistics now.
+    fn publish_stats(&self);
     /// Counters.
     fn counters(&self) -> &Counters;
     /// Sends to an OSD that is up, after what maps it lacks.
@@ -69,4 +79,17 @@ pub struct RecoveryLimits {
     pub active: usize,
     /// osd_backfill_scan_max: objects listed at a time.
     pub scan: usize,
+}
+
+/// How grave a line of the cluster log is; its number on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogLevel {
+    /// For those who look for it.
+    Debug = 0,
+    /// Good to know.
+    Info = 1,
+    /// Somebody should look at it.
+    Warn = 3,
+    /// Somebody must.
+    Error = 4,
 }

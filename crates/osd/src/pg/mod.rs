@@ -17,6 +17,7 @@ pub mod persist;
 pub mod query;
 pub mod recovery;
 pub mod replication;
+pub mod scrub;
 mod services;
 mod snap_trim;
 pub mod stats;
@@ -61,6 +62,7 @@ pub struct Pg {
     /// Ops that wait for an object to be recovered.
     waiting_for_object: RefCell<BTreeMap<HObject, Vec<ClientOp>>>,
     pub(crate) recovery: recovery::Recovery,
+    pub(crate) scrub: scrub::Scrubber,
     notify_counter: Cell<u32>,
     pub(crate) snap_trimming: Cell<bool>,
     wake_scheduled: Cell<bool>,
@@ -113,6 +115,7 @@ impl Pg {
             waiting: RefCell::default(),
             waiting_for_object: RefCell::default(),
             recovery: recovery::Recovery::default(),
+            scrub: scrub::Scrubber::default(),
             notify_counter: Cell::new(0),
             snap_trimming: Cell::new(false),
             wake_scheduled: Cell::new(false),
@@ -410,6 +413,7 @@ impl Pg {
             self.on_active();
         }
         if clean {
+            self.scrub_on_clean();
             self.maybe_trim_snaps();
         }
     }
@@ -517,6 +521,7 @@ impl Pg {
             ops.extend(repop.take_duplicates());
         }
         self.recovery.reset();
+        ops.extend(self.reset_scrub());
         let mut t = Transaction::new();
         self.drop_temps(&mut t);
         if !t.is_empty() {

@@ -99,6 +99,10 @@ impl Pg {
                 return;
             }
             let Some(op) = self.answer_duplicate(op) else { return };
+            if self.scrub.blocks(&request.oid.head()) {
+                self.wait_for_scrub(op);
+                return;
+            }
             self.enqueue(op);
             return;
         }
@@ -169,6 +173,7 @@ impl Pg {
             snap_mapper::concerns(&entries).then(|| entries.clone());
 
         let (followers, trim_to, min_complete) = self.note_write(&entries, user_version, &stats);
+        self.scrub.on_write(&soid, &stats);
         self.send_to_replicas(
             tid,
             &soid,

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use env::{Env, LocalFuture};
 use maps::PgPool;
 use store::{CollId, ObjectStore};
-use types::{EVersion, EntityName, Epoch, Errno, HObject, OsdReqId, SnapId, SpgId};
+use types::{EVersion, EntityName, Epoch, Errno, GhObject, HObject, OsdReqId, SnapId, SpgId};
 
 use super::Pg;
 use crate::ops::{self, Limits, MissingObject, RemoteRead, RemoteReply};
@@ -92,6 +92,14 @@ impl ops::Pg for Pg {
 
     fn read_remote(&self, read: RemoteRead) -> LocalFuture<Result<RemoteReply, Errno>> {
         self.host.read_remote(read)
+    }
+
+    fn scrub_results(&self) -> Option<GhObject> {
+        self.scrub_results_object()
+    }
+
+    fn on_unreadable(&self, oid: &HObject, version: EVersion) -> bool {
+        self.repair_unreadable(oid, version)
     }
 
     fn next_notify_id(&self) -> u64 {

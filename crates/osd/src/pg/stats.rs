@@ -92,6 +92,9 @@ impl Pg {
                 };
             }
         }
+        if core.is_primary() {
+            bits |= self.scrub.state_bits(core.info.stats.stats.sum.num_scrub_errors);
+        }
         drop(core);
         if self.degraded().0 > 0 {
             bits |= pg_state::DEGRADED;

@@ -49,6 +49,10 @@ impl Target for Osd {
         &self.store
     }
 
+    fn injected(&self) -> &store::injected::InjectedErrors {
+        &self.injected
+    }
+
     fn counters(&self) -> &Counters {
         &self.counters
     }

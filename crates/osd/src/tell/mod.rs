@@ -10,6 +10,7 @@
 
 mod bench;
 mod daemon;
+mod damage;
 mod inspect;
 mod ops;
 pub mod perf;
@@ -77,6 +78,8 @@ pub trait Target {
     fn config(&self) -> &Rc<Config>;
     /// Its store.
     fn store(&self) -> &Rc<dyn ObjectStore>;
+    /// Its store, as far as objects of it can be made unreadable.
+    fn injected(&self) -> &store::injected::InjectedErrors;
     /// What it counts.
     fn counters(&self) -> &Counters;
     /// Its ops.
@@ -206,6 +209,7 @@ async fn answer(target: &dyn Target, map: &CommandMap) -> Result<CommandReply, B
         "dump_pgstate_history" => inspect::pg_states(target, format),
         "get_mapped_pools" => inspect::mapped_pools(target, format),
         "list_devices" => inspect::devices(format),
+        prefix if damage::PREFIXES.contains(&prefix) => damage::run(target, map).await?,
         "smart" => inspect::smart(),
         "pg" => {
             let mut map = map.clone();

@@ -1,5 +1,5 @@
 //! Which commands there are. Names and arguments are Ceph's, in Ceph's order (by name); commands
-//! that would only inject errors or poke at a store Ceph has and we have not are left out.
+//! that poke at a store Ceph has and we have not are left out.
 
 use command::{CommandTable, Signature};
 
@@ -118,6 +118,34 @@ const COMMANDS: &[(&str, &str)] = &[
         "show what the devices say of their health",
     ),
     ("status", "show where this OSD stands"),
+    (
+        "getomap name=pool,type=CephString name=objname,type=CephObjectname",
+        "show a copy's omap",
+    ),
+    (
+        "injectdataerr name=pool,type=CephString name=objname,type=CephObjectname name=shardid,type=CephInt,req=false,range=0|255",
+        "make the content of this OSD's copy of an object unreadable",
+    ),
+    (
+        "injectmdataerr name=pool,type=CephString name=objname,type=CephObjectname name=shardid,type=CephInt,req=false,range=0|255",
+        "make the metadata of this OSD's copy of an object unreadable",
+    ),
+    (
+        "rmomapkey name=pool,type=CephString name=objname,type=CephObjectname name=key,type=CephString",
+        "remove an omap key from this OSD's copy of an object",
+    ),
+    (
+        "setomapheader name=pool,type=CephString name=objname,type=CephObjectname name=header,type=CephString",
+        "set the omap header of this OSD's copy of an object",
+    ),
+    (
+        "setomapval name=pool,type=CephString name=objname,type=CephObjectname name=key,type=CephString name=val,type=CephString",
+        "set an omap key of this OSD's copy of an object",
+    ),
+    (
+        "truncobj name=pool,type=CephString name=objname,type=CephObjectname name=len,type=CephInt",
+        "truncate this OSD's copy of an object",
+    ),
     ("version", "show the version"),
 ];
 

@@ -24,6 +24,7 @@ struct Fake {
     env: Env,
     config: Rc<Config>,
     store: Rc<dyn ObjectStore>,
+    injected: store::injected::InjectedErrors,
     counters: Counters,
     tracker: Rc<Tracker>,
     osdmap: Rc<OsdMap>,
@@ -43,6 +44,9 @@ impl Target for Fake {
     }
     fn store(&self) -> &Rc<dyn ObjectStore> {
         &self.store
+    }
+    fn injected(&self) -> &store::injected::InjectedErrors {
+        &self.injected
     }
     fn counters(&self) -> &Counters {
         &self.counters
@@ -117,6 +121,7 @@ fn on_osd<F: Future<Output = ()> + 'static>(
         store.submit(t).await.unwrap();
         let mut fake = Fake {
             config: Rc::new(Config::new("osd", "3")),
+            injected: store::injected::InjectedErrors::new(store.clone()),
             store,
             counters: Counters::default(),
             tracker: Tracker::new(env.clone()),

@@ -19,6 +19,7 @@ pub mod pg_state;
 pub mod recovery;
 pub mod redirect;
 pub mod scrub;
+pub mod scrub_errors;
 pub mod snap_set;
 pub mod stat_sum;
 pub mod superblock;

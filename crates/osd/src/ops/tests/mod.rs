@@ -25,7 +25,7 @@ use store::{CollId, ObjectStore, Transaction};
 use types::osd::ops::{self, message_flags};
 use types::osd::{LogOp, ObjectStatSum, OsdOp, PgLogEntry};
 use types::{
-    AddrType, EVersion, EntityAddr, EntityName, Epoch, Errno, HObject, NOSNAP, ObjectLocator,
+    AddrType, EVersion, EntityAddr, EntityName, Epoch, Errno, GhObject, HObject, NOSNAP, ObjectLocator,
     OsdReqId, PgId, RawMessage, SnapContext, SnapId, SpgId, UTime,
 };
 
@@ -336,6 +336,12 @@ impl Pg for TestPg {
     }
     fn interval_since(&self) -> Epoch {
         1
+    }
+    fn scrub_results(&self) -> Option<GhObject> {
+        None
+    }
+    fn on_unreadable(&self, _: &HObject, _: EVersion) -> bool {
+        false
     }
     fn is_snap_removed(&self, snap: SnapId) -> bool {
         self.removed_snaps.borrow().contains(&snap)

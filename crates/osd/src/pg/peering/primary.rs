@@ -485,6 +485,13 @@ impl Peering {
         out.push(Effect::Clean);
     }
 
+    /// Copies turned out to be damaged and are noted as missing: not clean before they are back.
+    pub fn unclean(&mut self) {
+        if let State::Active { clean, .. } = &mut self.state {
+            *clean = false;
+        }
+    }
+
     /// Nobody who follows lacks anything.
     pub fn is_recovered(&self) -> bool {
         self.missing.is_empty()

@@ -1,0 +1,274 @@
+//! Scrub: a PG's copies are compared, chunk by chunk (`src/osd/pg_scrubber.cc`,
+//! `src/osd/scrub_machine.cc` at v16.2).
+//!
+//! ```text
+//! asked or due -> slots here and on the replicas -> for each chunk:
+//!     MOSDRepScrub -> replicas scan; we scan; a write in between? again, the chunk smaller,
+//!     at last with writes held off -> compare -> keep what is wrong
+//! -> counts, stamps, cluster log -> repair: bad copies are missing, recovery does the rest
+//! ```
+//!
+//! A chunk is compared only if no write to it was logged while it was scanned: replicas get the
+//! order to scan behind all earlier writes, so all scan the same version.
+//!
+//! * `schedule`: when. * `slots`: how many. * `scan`: what is here. * `compare`, `snapsets`: what
+//!   is wrong. * `results`: kept for clients. * `primary`, `replica`, `repair`: what is done.
+
+pub mod compare;
+mod primary;
+mod repair;
+mod replica;
+pub mod results;
+mod scan;
+pub mod schedule;
+pub mod slots;
+pub mod snapsets;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+
+use env::sync::Sender;
+use maps::osdmap::osdmap_flags;
+use maps::pool::{PoolOpt, pool_flags, pool_opts};
+use types::osd::{ObjectStatSum, ScrubMap, pg_state};
+use types::{Epoch, GhObject, HObject, PgShard, UTime};
+
+use self::scan::Chunk;
+use self::schedule::{Kind, Last, Times};
+use self::slots::Slot;
+use super::{ClientOp, Pg};
+
+/// Options that scrub reads.
+#[derive(Debug, Clone, Copy)]
+pub struct ScrubSettings {
+    /// osd_max_scrubs.
+    pub slots: u64,
+    /// osd_scrub_chunk_max.
+    pub chunk: usize,
+    /// osd_scrub_max_preemptions: scans of a chunk that a write may spoil.
+    pub preemptions: u32,
+    /// osd_scrub_sleep, seconds between chunks.
+    pub sleep_sec: f64,
+    /// osd_deep_scrub_stride, bytes read at a time.
+    pub stride: u64,
+    /// osd_deep_scrub_keys, omap keys read at a time.
+    pub omap_keys: usize,
+    /// osd_deep_scrub_large_omap_object_key_threshold.
+    pub large_omap_keys: u64,
+    /// osd_deep_scrub_large_omap_object_value_sum_threshold.
+    pub large_omap_bytes: u64,
+    /// osd_max_object_size.
+    pub object_size_max: u64,
+    /// osd_deep_scrub_update_digest_min_age.
+    pub digest_min_age_sec: u64,
+    /// osd_scrub_auto_repair_num_errors.
+    pub auto_repair_max: usize,
+    /// Intervals, hours, chances; the flags are all "allowed".
+    pub times: Times,
+}
+
+/// Scrubbing of one PG.
+#[derive(Default)]
+pub struct Scrubber {
+    /// Asked for and not begun.
+    wanted: Cell<Option<Kind>>,
+    /// A task is at it, or about to be.
+    running: Cell<bool>,
+    /// SCRUBBING and DEEP_SCRUB, while it scrubs.
+    shown: Cell<u64>,
+    /// The REPAIR state.
+    repairing: Cell<bool>,
+    /// The FAILED_REPAIR state.
+    failed_repair: Cell<bool>,
+    /// When repair is done a deep scrub is to show what is left.
+    scrub_after_recovery: Cell<bool>,
+    /// Writes to this chunk wait.
+    blocked: RefCell<Option<Chunk>>,
+    /// They wait here; bounded by the clients' throttles.
+    waiting: RefCell<Vec<ClientOp>>,
+    /// Everything before this has been counted.
+    counted_to: RefCell<Option<HObject>>,
+    /// What was counted.
+    counted: RefCell<ObjectStatSum>,
+    /// Maps that replicas owe us; at most one each.
+    maps: RefCell<BTreeMap<PgShard, Sender<ScrubMap>>>,
+    /// Answers about slots that replicas owe us.
+    grants: RefCell<BTreeMap<PgShard, Sender<bool>>>,
+    /// The slot that we, as replica, hold for the primary of this interval.
+    held: RefCell<Option<Slot>>,
+    /// The object with the results is there.
+    has_results: Cell<bool>,
+    /// 0 to 1: by how much the next scrub is put off.
+    luck: Cell<Option<f64>>,
+}
+
+impl Scrubber {
+    /// Whether one runs.
+    pub fn is_active(&self) -> bool {
+        self.shown.get() != 0
+    }
+
+    /// The bits of the PG's state that are ours.
+    pub(super) fn state_bits(&self, errors: i64) -> u64 {
+        let mut bits = self.shown.get();
+        if self.repairing.get() {
+            bits |= pg_state::REPAIR;
+        }
+        if errors > 0 {
+            bits |= pg_state::INCONSISTENT;
+            if self.failed_repair.get() {
+                bits |= pg_state::FAILED_REPAIR;
+            }
+        }
+        bits
+    }
+
+    /// Whether a write of the object has to wait.
+    pub(super) fn blocks(&self, oid: &HObject) -> bool {
+        self.blocked.borrow().as_ref().is_some_and(|chunk| chunk.contains(oid))
+    }
+
+    /// A write changed the statistics: those of objects that have been counted change with it.
+    pub(super) fn on_write(&self, oid: &HObject, stats: &ObjectStatSum) {
+        if self.counted_to.borrow().as_ref().is_some_and(|to| oid < to) {
+            self.counted.borrow_mut().add(stats);
+        }
+    }
+}
+
+impl Pg {
+    /// A write that has to wait until its chunk is scrubbed.
+    pub(super) fn wait_for_scrub(&self, op: ClientOp) {
+        op.tracked.mark("waiting for scrub");
+        self.scrub.waiting.borrow_mut().push(op);
+    }
+
+    /// Writes may go on.
+    fn unblock_writes(&self) {
+        self.scrub.blocked.borrow_mut().take();
+        let ops = std::mem::take(&mut *self.scrub.waiting.borrow_mut());
+        for op in ops {
+            self.do_op(op);
+        }
+    }
+
+    /// The interval ended: gives back what waited.
+    pub(super) fn reset_scrub(&self) -> Vec<ClientOp> {
+        let s = &self.scrub;
+        s.running.set(false);
+        s.shown.set(0);
+        s.repairing.set(false);
+        s.scrub_after_recovery.set(false);
+        s.blocked.borrow_mut().take();
+        s.counted_to.borrow_mut().take();
+        s.maps.borrow_mut().clear();
+        s.grants.borrow_mut().clear();
+        s.held.borrow_mut().take();
+        s.luck.set(None);
+        s.has_results.set(false);
+        std::mem::take(&mut *s.waiting.borrow_mut())
+    }
+
+    /// Where the last scrub of this interval left what it found.
+    pub(super) fn scrub_results_object(&self) -> Option<GhObject> {
+        self.scrub.has_results.get().then(|| results::object_of(self.pgid))
+    }
+
+    /// Somebody asks for a scrub (MOSDScrub2). It begins as soon as there are slots.
+    pub fn request_scrub(&self, deep: bool, repair: bool) {
+        if !self.core.borrow().is_primary() {
+            return;
+        }
+        let before = self.scrub.wanted.get().unwrap_or_default();
+        self.scrub.wanted.set(Some(Kind {
+            deep: deep || repair || before.deep,
+            repair: repair || before.repair,
+            required: true,
+            ..Kind::default()
+        }));
+        self.maybe_scrub(false);
+    }
+
+    fn want_deep_scrub(&self, kind: Kind) {
+        self.scrub.wanted.set(Some(Kind { deep: true, required: true, ..kind }));
+    }
+
+    fn times(&self, settings: &ScrubSettings) -> Times {
+        let (map, pool) = (self.map.borrow().clone(), self.pool());
+        let of_pool = |key: u32, default: f64| match pool.opts.0.get(&key) {
+            Some(PoolOpt::Double(v)) if *v > 0.0 => *v,
+            Some(PoolOpt::Int(v)) if *v > 0 => *v as f64,
+            _ => default,
+        };
+        let forbidden = |map_flag: u32, pool_flag: u64| {
+            map.has_flag(map_flag) || pool.has_flag(pool_flag)
+        };
+        let t = settings.times;
+        Times {
+            min_interval_sec: of_pool(pool_opts::SCRUB_MIN_INTERVAL, t.min_interval_sec),
+            max_interval_sec: of_pool(pool_opts::SCRUB_MAX_INTERVAL, t.max_interval_sec),
+            deep_interval_sec: of_pool(pool_opts::DEEP_SCRUB_INTERVAL, t.deep_interval_sec),
+            allow_shallow: !forbidden(osdmap_flags::NOSCRUB, pool_flags::NOSCRUB),
+            allow_deep: !forbidden(osdmap_flags::NODEEP_SCRUB, pool_flags::NODEEP_SCRUB),
+            ..t
+        }
+    }
+
+    fn last_scrubs(&self) -> Last {
+        let core = self.core.borrow();
+        Last {
+            scrub: core.info.history.last_scrub_stamp,
+            deep: core.info.history.last_deep_scrub_stamp,
+            has_deep_errors: core.info.stats.stats.sum.num_deep_scrub_errors > 0,
+            stats_invalid: core.info.stats.stats_invalid,
+        }
+    }
+
+    fn chance(&self) -> f64 {
+        (self.host.env().random_u64() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// Begins a scrub that was asked for or is due. Called every second; `only_required` while the
+    /// OSD recovers.
+    pub fn maybe_scrub(&self, only_required: bool) {
+        let ready = {
+            let core = self.core.borrow();
+            core.is_primary() && core.is_active() && core.is_clean()
+        };
+        if !ready || self.scrub.running.get() || self.deleting.get() {
+            return;
+        }
+        let kind = match self.scrub.wanted.get() {
+            Some(kind) => kind,
+            None if only_required => return,
+            None => {
+                let luck = self.scrub.luck.get().unwrap_or_else(|| self.chance());
+                self.scrub.luck.set(Some(luck));
+                let times = self.times(&self.host.scrub_settings());
+                let now = UTime::from_duration(self.host.env().wall_clock());
+                let coin = self.chance();
+                match schedule::due(&times, &self.last_scrubs(), now, luck, coin) {
+                    Some(kind) => kind,
+                    None => return,
+                }
+            }
+        };
+        self.scrub.running.set(true);
+        let (pg, generation) = (self.rc(), self.generation.get());
+        self.host.env().go(primary::run(pg, kind, generation));
+    }
+
+    /// Repair is done, all copies are there.
+    pub(super) fn scrub_on_clean(&self) {
+        self.scrub.repairing.set(false);
+        if self.scrub.scrub_after_recovery.replace(false) {
+            self.want_deep_scrub(Kind { check_repair: true, ..Kind::default() });
+            self.maybe_scrub(false);
+        }
+    }
+
+    /// Epochs a scrub's messages carry: the map's, and the interval's.
+    fn scrub_epochs(&self) -> (Epoch, Epoch) {
+        self.epochs()
+    }
+}

@@ -1,0 +1,79 @@
+//! Repair: damaged copies are noted as missing, and recovery brings good ones
+//! (`repair_object`, `rep_repair_primary_object` in `src/osd/PrimaryLogPG.cc`).
+
+use std::collections::BTreeSet;
+
+use types::{EVersion, HObject, PgShard};
+
+use super::compare::Findings;
+use crate::pg::Pg;
+use crate::pg::host::LogLevel;
+
+impl Pg {
+    /// Notes the damaged copies of a scrub; their number.
+    pub(super) fn mark_damaged(&self, found: &Findings) -> u32 {
+        let mut count = 0;
+        for (oid, good) in &found.good {
+            let none = BTreeSet::new();
+            let missing = found.missing.get(oid).unwrap_or(&none);
+            let wrong = found.inconsistent.get(oid).unwrap_or(&none);
+            for shard in missing.iter().chain(wrong) {
+                self.mark_missing(oid, good.version, *shard);
+                count += 1;
+            }
+            self.core.borrow_mut().info.stats.stats.sum.num_objects_repaired += 1;
+        }
+        count
+    }
+
+    fn mark_missing(&self, oid: &HObject, version: EVersion, shard: PgShard) {
+        let mut core = self.core.borrow_mut();
+        if shard == core.whoami {
+            core.missing.add(oid, version, EVersion::ZERO, false);
+            core.update_last_complete();
+            core.mark_dirty_info();
+        } else {
+            let missing = core.peer_missing.entry(shard).or_default();
+            missing.add(oid, version, EVersion::ZERO, false);
+        }
+    }
+
+    /// Recovery of what is noted as missing begins.
+    pub(super) fn begin_repair(&self) {
+        self.core.borrow_mut().unclean();
+        self.update_stamps();
+        self.kick_recovery();
+    }
+
+    /// An object turned out to be unreadable here. `true` if another copy is fetched: the op is to
+    /// wait for it.
+    pub(in crate::pg) fn repair_unreadable(&self, oid: &HObject, version: EVersion) -> bool {
+        let fetchable = {
+            let core = self.core.borrow();
+            core.is_primary()
+                && core.is_activated()
+                && !core.missing.contains(oid)
+                && !core.sources(oid, version).is_empty()
+        };
+        if !fetchable {
+            return self.core.borrow().missing.contains(oid);
+        }
+        let text = format!(
+            "{} missing primary copy of {oid}, will try copies on {}",
+            self.pgid,
+            self.sources_text(oid, version)
+        );
+        self.host.cluster_log(LogLevel::Error, text);
+        let whoami = self.core.borrow().whoami;
+        self.mark_missing(oid, version, whoami);
+        self.core.borrow_mut().info.stats.stats.sum.num_objects_repaired += 1;
+        self.begin_repair();
+        true
+    }
+
+    fn sources_text(&self, oid: &HObject, version: EVersion) -> String {
+        let sources = self.core.borrow().sources(oid, version);
+        let names: Vec<String> = sources.iter().map(PgShard::to_string).collect();
+        names.join(",")
+    }
+}
