@@ -4,9 +4,7 @@ use std::rc::Rc;
 
 use denc::Denc;
 use store::Transaction;
-use types::osd::{
-    LogOp, ObjectCleanRegions, ObjectInfo, ObjectModDesc, ObjectStatSum, PgLogEntry,
-};
+use types::osd::{LogOp, ObjectCleanRegions, ObjectInfo, ObjectModDesc, ObjectStatSum, PgLogEntry};
 use types::{EVersion, Errno, GhObject, HObject};
 
 use super::execute::Reply;
@@ -48,13 +46,25 @@ pub async fn record(
         Some(digest) => oi.set_omap_digest(digest),
         None => oi.clear_omap_digest(),
     }
-    let update = InfoUpdate { pg: pg.clone(), guard, object, oi };
-    Ok(Some(PendingWrite { inner: Pending::Info(Box::new(update)) }))
+    let update = InfoUpdate {
+        pg: pg.clone(),
+        guard,
+        object,
+        oi,
+    };
+    Ok(Some(PendingWrite {
+        inner: Pending::Info(Box::new(update)),
+    }))
 }
 
 impl InfoUpdate {
     pub(super) fn finish(self, at: EVersion, last_user_version: u64) -> Mutation {
-        let InfoUpdate { pg, guard, object, mut oi } = self;
+        let InfoUpdate {
+            pg,
+            guard,
+            object,
+            mut oi,
+        } = self;
         let soid = oi.soid.clone();
         let prior_version = oi.version;
         oi.prior_version = prior_version;
@@ -62,7 +72,13 @@ impl InfoUpdate {
         let mut transaction = Transaction::new();
         let goid = GhObject::from(soid.clone());
         transaction.setattr(&pg.coll(), &goid, OI_ATTR, oi.to_bytes());
-        let snaps = object.ssc.borrow().snapset.clone_snaps.get(&soid.snap).cloned();
+        let snaps = object
+            .ssc
+            .borrow()
+            .snapset
+            .clone_snaps
+            .get(&soid.snap)
+            .cloned();
         let entry = PgLogEntry {
             op: LogOp::MODIFY,
             soid: soid.clone(),

@@ -169,7 +169,10 @@ fn judge(oid: &HObject, object: &ScrubObject) -> (u64, Option<ObjectInfo>, Reaso
         }
     };
     if object.size != oi.size {
-        let text = format!("candidate size {} info size {} mismatch", object.size, oi.size);
+        let text = format!(
+            "candidate size {} info size {} mismatch",
+            object.size, oi.size
+        );
         fail(e::OBJ_SIZE_INFO_MISMATCH, &text);
     }
     (errors, Some(oi), reasons)
@@ -286,12 +289,17 @@ fn compare_copies(
     }
     if copy.size != oi.size {
         let text = info_text(oi);
-        reasons.add(format_args!("size {} != size {} from auth oi {text}", copy.size, oi.size));
+        reasons.add(format_args!(
+            "size {} != size {} from auth oi {text}",
+            copy.size, oi.size
+        ));
         report.errors |= shard_error::SIZE_MISMATCH_INFO;
     }
     if copy.size != good.size {
         let (found, wanted) = (copy.size, good.size);
-        reasons.add(format_args!("size {found} != size {wanted} from shard {shard}"));
+        reasons.add(format_args!(
+            "size {found} != size {wanted} from shard {shard}"
+        ));
         *errors |= object_error::SIZE_MISMATCH;
     }
     if copy.size > rules.object_size_max && *errors & object_error::SIZE_TOO_LARGE == 0 {
@@ -335,7 +343,10 @@ fn compare_object(oid: &HObject, maps: &Maps, rules: &Rules, findings: &mut Find
     let pgid = rules.pgid.pgid;
     let mut reports: BTreeMap<PgShard, ShardReport> = BTreeMap::new();
     let (chosen, digests_match) = choose(oid, maps, rules, &mut reports, &mut findings.log);
-    let mut told = InconsistentObject { object: oid.into(), ..InconsistentObject::default() };
+    let mut told = InconsistentObject {
+        object: oid.into(),
+        ..InconsistentObject::default()
+    };
     let Some(chosen) = chosen else {
         for (shard, map) in maps {
             let mut report = reports.remove(shard).unwrap_or_default();
@@ -344,18 +355,25 @@ fn compare_object(oid: &HObject, maps: &Maps, rules: &Rules, findings: &mut Find
                 Some(object) => report.describe(object),
                 None => report.errors |= shard_error::MISSING,
             }
-            count(report.has(shard_error::DEEP), report.has(shard_error::SHALLOW), findings);
+            count(
+                report.has(shard_error::DEEP),
+                report.has(shard_error::SHALLOW),
+                findings,
+            );
             told.add(*shard, report);
         }
         findings.objects.push((oid.clone(), told));
-        findings.log.push(format!("{pgid} soid {oid} : failed to pick suitable object info"));
+        findings.log.push(format!(
+            "{pgid} soid {oid} : failed to pick suitable object info"
+        ));
         return;
     };
-    let Some(good) = maps.get(&chosen.shard).and_then(|map| map.objects.get(oid)) else { return };
+    let Some(good) = maps.get(&chosen.shard).and_then(|map| map.objects.get(oid)) else {
+        return;
+    };
     told.version = chosen.oi.user_version;
     let mut trusted: Vec<PgShard> = Vec::new();
-    let (mut absent, mut wrong, mut doubtful) =
-        (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    let (mut absent, mut wrong, mut doubtful) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     let mut fix_digest = false;
     let copies = reports.len();
     for (&shard, map) in maps {
@@ -366,13 +384,22 @@ fn compare_object(oid: &HObject, maps: &Maps, rules: &Rules, findings: &mut Find
             absent.insert(shard);
             report.errors |= shard_error::MISSING;
             findings.shallow_errors += 1;
-            findings.log.push(format!("{pgid} shard {shard} {oid} : missing"));
+            findings
+                .log
+                .push(format!("{pgid} shard {shard} {oid} : missing"));
             told.add(shard, report);
             continue;
         };
         report.describe(copy);
-        let reasons =
-            compare_copies(oid, &chosen, good, copy, rules, &mut report, &mut told.errors);
+        let reasons = compare_copies(
+            oid,
+            &chosen,
+            good,
+            copy,
+            rules,
+            &mut report,
+            &mut told.errors,
+        );
         // All copies agree and only the recorded digest differs: the record is wrong.
         if rules.repair
             && shard == chosen.shard
@@ -383,17 +410,23 @@ fn compare_object(oid: &HObject, maps: &Maps, rules: &Rules, findings: &mut Find
         {
             fix_digest = true;
             report.errors = 0;
-            findings.log.push(format!("{pgid} soid {oid} : repairing object info data_digest"));
+            findings.log.push(format!(
+                "{pgid} soid {oid} : repairing object info data_digest"
+            ));
         }
         if report.errors != 0 {
             wrong.insert(shard);
             count(report.has(shard_error::DEEP), true, findings);
             if reasons.any() {
-                findings.log.push(format!("{pgid} shard {shard} soid {oid} : {}", reasons.0));
+                findings
+                    .log
+                    .push(format!("{pgid} shard {shard} soid {oid} : {}", reasons.0));
             }
         } else if reasons.any() {
             doubtful.insert(shard);
-            findings.log.push(format!("{pgid} soid {oid} : {}", reasons.0));
+            findings
+                .log
+                .push(format!("{pgid} soid {oid} : {}", reasons.0));
         } else {
             trusted.push(shard);
         }
@@ -426,7 +459,13 @@ fn compare_object(oid: &HObject, maps: &Maps, rules: &Rules, findings: &mut Find
         }
         if any {
             let version = chosen.oi.version;
-            findings.good.insert(oid.clone(), Good { shards: trusted, version });
+            findings.good.insert(
+                oid.clone(),
+                Good {
+                    shards: trusted,
+                    version,
+                },
+            );
         }
         note_digests(oid, &chosen.oi, good, fix_digest, any, rules, findings);
     }
@@ -457,11 +496,15 @@ fn note_digests(
     if damaged {
         return;
     }
-    let lacks = (data.is_some() && !oi.is_data_digest()) || (omap.is_some() && !oi.is_omap_digest());
+    let lacks =
+        (data.is_some() && !oi.is_data_digest()) || (omap.is_some() && !oi.is_omap_digest());
     if !lacks {
         return;
     }
-    let age = rules.now.to_duration().saturating_sub(oi.local_mtime.to_duration());
+    let age = rules
+        .now
+        .to_duration()
+        .saturating_sub(oi.local_mtime.to_duration());
     if age.as_secs() > rules.digest_min_age_sec {
         findings.digests.insert(oid.clone(), (data, omap));
     }

@@ -125,7 +125,10 @@ impl Scrubber {
 
     /// Whether a write of the object has to wait.
     pub(super) fn blocks(&self, oid: &HObject) -> bool {
-        self.blocked.borrow().as_ref().is_some_and(|chunk| chunk.contains(oid))
+        self.blocked
+            .borrow()
+            .as_ref()
+            .is_some_and(|chunk| chunk.contains(oid))
     }
 
     /// A write changed the statistics: those of objects that have been counted change with it.
@@ -171,7 +174,10 @@ impl Pg {
 
     /// Where the last scrub of this interval left what it found.
     pub(super) fn scrub_results_object(&self) -> Option<GhObject> {
-        self.scrub.has_results.get().then(|| results::object_of(self.pgid))
+        self.scrub
+            .has_results
+            .get()
+            .then(|| results::object_of(self.pgid))
     }
 
     /// Somebody asks for a scrub (MOSDScrub2). It begins as soon as there are slots.
@@ -190,7 +196,11 @@ impl Pg {
     }
 
     fn want_deep_scrub(&self, kind: Kind) {
-        self.scrub.wanted.set(Some(Kind { deep: true, required: true, ..kind }));
+        self.scrub.wanted.set(Some(Kind {
+            deep: true,
+            required: true,
+            ..kind
+        }));
     }
 
     fn times(&self, settings: &ScrubSettings) -> Times {
@@ -200,9 +210,8 @@ impl Pg {
             Some(PoolOpt::Int(v)) if *v > 0 => *v as f64,
             _ => default,
         };
-        let forbidden = |map_flag: u32, pool_flag: u64| {
-            map.has_flag(map_flag) || pool.has_flag(pool_flag)
-        };
+        let forbidden =
+            |map_flag: u32, pool_flag: u64| map.has_flag(map_flag) || pool.has_flag(pool_flag);
         let t = settings.times;
         Times {
             min_interval_sec: of_pool(pool_opts::SCRUB_MIN_INTERVAL, t.min_interval_sec),
@@ -262,7 +271,10 @@ impl Pg {
     pub(super) fn scrub_on_clean(&self) {
         self.scrub.repairing.set(false);
         if self.scrub.scrub_after_recovery.replace(false) {
-            self.want_deep_scrub(Kind { check_repair: true, ..Kind::default() });
+            self.want_deep_scrub(Kind {
+                check_repair: true,
+                ..Kind::default()
+            });
             self.maybe_scrub(false);
         }
     }

@@ -30,7 +30,10 @@ pub fn prefix(snapsets: bool) -> &'static str {
 /// The row of an object.
 pub fn key(snapsets: bool, oid: &HObject) -> BString {
     let mut key = BString::from(prefix(snapsets));
-    key.extend_from_slice(&object_text(&HObject { hash: 0, ..oid.clone() }));
+    key.extend_from_slice(&object_text(&HObject {
+        hash: 0,
+        ..oid.clone()
+    }));
     key
 }
 
@@ -61,8 +64,16 @@ impl Pg {
         snapsets: &[(HObject, InconsistentSnapset)],
     ) -> Transaction {
         let mut rows: BTreeMap<BString, Bytes> = BTreeMap::new();
-        rows.extend(objects.iter().map(|(oid, told)| (key(false, oid), told.to_bytes())));
-        rows.extend(snapsets.iter().map(|(oid, told)| (key(true, oid), told.to_bytes())));
+        rows.extend(
+            objects
+                .iter()
+                .map(|(oid, told)| (key(false, oid), told.to_bytes())),
+        );
+        rows.extend(
+            snapsets
+                .iter()
+                .map(|(oid, told)| (key(true, oid), told.to_bytes())),
+        );
         let mut t = Transaction::new();
         if !rows.is_empty() {
             t.omap_setkeys(&self.cid, &object_of(self.pgid), rows);
