@@ -7,13 +7,13 @@ use bytes::Bytes;
 use config::Config;
 use env::Env;
 use messages::{
-    MCommandReply, MMgrCommandReply, MMgrMap, MOSDBackoff, MOSDMap, MOSDOpReply, Message,
-    SUBSCRIBE_ONETIME,
+    MCommandReply, MMgrCommandReply, MMgrMap, MOSDBackoff, MOSDMap, MOSDOpReply, MPoolOp,
+    MWatchNotify, Message, PoolOpCode, SUBSCRIBE_ONETIME,
 };
 use monclient::{Answer, MonClient, MonEvents, Settings};
 use msgr::{Connection, Dispatcher, Incoming, Messenger, Policies, Policy};
 use types::entity::{CLIENT, EntityName};
-use types::{Errno, OsdId};
+use types::{Errno, OsdId, SnapId};
 
 use crate::commands::Whom;
 use crate::objecter::Objecter;
@@ -75,6 +75,11 @@ impl Dispatcher for Dispatch {
             MOSDBackoff::TYPE => {
                 if let Some(m) = decoded(&incoming) {
                     self.0.on_backoff(con, &m);
+                }
+            }
+            MWatchNotify::TYPE => {
+                if let Some(m) = decoded(&incoming) {
+                    self.0.lingers.on_message(m);
                 }
             }
             MMgrMap::TYPE => {
@@ -178,6 +183,49 @@ impl Client {
 
     pub(crate) fn objecter(&self) -> &Rc<Objecter> {
         &self.0.objecter
+    }
+
+    /// What this client runs in.
+    pub fn env(&self) -> &Env {
+        &self.0.objecter.env
+    }
+
+    /// Our address as OSDs record it, once there is a session.
+    pub fn addrs(&self) -> types::AddrVec {
+        self.0.objecter.messenger.addrs()
+    }
+
+    /// Makes a self-managed snapshot id of a pool.
+    pub async fn selfmanaged_snap_create(&self, pool: i64) -> Result<SnapId, ClientError> {
+        let data = self.pool_op(pool, PoolOpCode::CREATE_UNMANAGED_SNAP, 0).await?;
+        Ok(denc::Reader::new(&data.unwrap_or_default()).u64()?)
+    }
+
+    /// Gives a self-managed snapshot id back: what only it holds is trimmed.
+    pub async fn selfmanaged_snap_remove(
+        &self,
+        pool: i64,
+        snap: SnapId,
+    ) -> Result<(), ClientError> {
+        self.pool_op(pool, PoolOpCode::DELETE_UNMANAGED_SNAP, snap).await.map(drop)
+    }
+
+    async fn pool_op(
+        &self,
+        pool: i64,
+        op: u32,
+        snapid: SnapId,
+    ) -> Result<Option<Bytes>, ClientError> {
+        let pool = u32::try_from(pool).map_err(|_| Errno::ENOENT)?;
+        let request = MPoolOp { pool, op, snapid, ..MPoolOp::default() };
+        let reply = self.0.objecter.monc.pool_op(request).await?;
+        match Errno::from_result(reply.reply_code) {
+            Some(errno) => Err(errno.into()),
+            None => {
+                self.0.objecter.wait_for_epoch(reply.epoch).await;
+                Ok(reply.response_data)
+            }
+        }
     }
 
     /// Runs a command at the monitors, given as JSON.

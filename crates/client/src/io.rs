@@ -105,6 +105,15 @@ impl IoCtx {
         self
     }
 
+    pub(crate) fn base_of(&self, object: BString, flags: u32) -> Base {
+        Base { object, locator: self.locator.clone(), flags: flags | self.flags }
+    }
+
+    /// The namespace.
+    pub fn namespace(&self) -> &BString {
+        &self.locator.namespace
+    }
+
     /// Does ops on an object, all or none of them.
     pub async fn operate(
         &self,
@@ -116,7 +125,7 @@ impl IoCtx {
         if is_write && self.snap_read != NOSNAP {
             return Err(Errno::EROFS.into());
         }
-        let base = Base { object: object.into(), locator: self.locator.clone(), flags };
+        let base = self.base_of(object.into(), flags);
         let snapc = if is_write { self.snapc.clone() } else { SnapContext::default() };
         let request = request_of(base, operation, self.snap_read, snapc)?;
         self.client.objecter().submit(request).await

@@ -14,11 +14,14 @@ mod error;
 mod io;
 mod objecter;
 mod operation;
+pub mod rbd;
 mod sessions;
 mod target;
+mod watch;
 
 pub use client::{Client, Options};
 pub use error::ClientError;
 pub use io::{IoCtx, ObjectEntry};
 pub use monclient::Answer;
 pub use operation::{OpOutcome, Operation, Outcome};
+pub use watch::{Notified, Watch, WatchEvent, WatchHandler};

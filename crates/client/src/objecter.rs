@@ -32,6 +32,7 @@ use crate::commands::Commands;
 use crate::operation::{OpOutcome, Operation, Outcome};
 use crate::sessions::Sessions;
 use crate::target::{Base, Target, calc_target};
+use crate::watch::Lingers;
 
 /// Operations under way at a time (`objecter_inflight_ops`).
 const INFLIGHT_OPS_MAX: u64 = 1024;
@@ -74,6 +75,7 @@ pub(crate) struct Objecter {
     follows: bool,
     pub(crate) sessions: RefCell<Sessions>,
     pub(crate) commands: Commands,
+    pub(crate) lingers: Lingers,
     /// Bound: [`INFLIGHT_OPS_MAX`].
     ops: RefCell<BTreeMap<u64, Op>>,
     next_tid: Cell<u64>,
@@ -98,6 +100,7 @@ impl Objecter {
             follows,
             sessions: RefCell::default(),
             commands: Commands::default(),
+            lingers: Lingers::default(),
             ops: RefCell::default(),
             next_tid: Cell::new(1),
             map_changed: Notify::default(),
@@ -126,6 +129,7 @@ impl Objecter {
             op.answer.send(Err(ClientError::Closed));
         }
         self.commands.clear();
+        self.lingers.clear();
         self.map_changed.notify_all();
     }
 
@@ -247,6 +251,7 @@ impl Objecter {
         let mut resend = BTreeSet::new();
         for map in &maps {
             self.retarget(map, &mut resend);
+            self.lingers.on_map(map);
         }
         for tid in resend {
             self.send_op(tid);
@@ -293,6 +298,7 @@ impl Objecter {
         for tid in lost {
             self.send_op(tid);
         }
+        self.lingers.on_reset(osd);
         for tid in self.commands.of_osd(osd) {
             self.send_command(tid);
         }

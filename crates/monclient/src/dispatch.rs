@@ -2,7 +2,7 @@
 
 use messages::{
     MAuthReply, MCommandReply, MConfig, MMonCommandAck, MMonGetVersionReply, MMonMap,
-    MMonSubscribeAck, Message,
+    MMonSubscribeAck, MPoolOpReply, Message,
 };
 use msgr::{Connection, Incoming};
 use types::entity;
@@ -28,6 +28,7 @@ impl MonClient {
             MMonCommandAck::TYPE,
             MMonGetVersionReply::TYPE,
             MMonSubscribeAck::TYPE,
+            MPoolOpReply::TYPE,
         ];
         if !own.contains(&kind) {
             return Some(incoming);
@@ -57,6 +58,7 @@ impl MonClient {
             },
             MMonCommandAck::TYPE => self.on_command_ack(raw),
             MMonGetVersionReply::TYPE => self.on_version_reply(raw),
+            MPoolOpReply::TYPE => self.on_pool_op_reply(raw),
             _ => {}
         }
         None

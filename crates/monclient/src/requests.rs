@@ -6,7 +6,7 @@ use bytes::Bytes;
 use env::sync::{Sender, oneshot};
 use messages::{
     MCommand, MCommandReply, MMonCommand, MMonCommandAck, MMonGetVersion, MMonGetVersionReply,
-    Message,
+    MPoolOp, MPoolOpReply, Message,
 };
 use msgr::Connection;
 use types::entity;
@@ -41,6 +41,7 @@ pub(crate) struct Requests {
     last_tid: u64,
     commands: BTreeMap<u64, (RawMessage, Sender<Answer>)>,
     versions: BTreeMap<u64, (RawMessage, Sender<Versions>)>,
+    pool_ops: BTreeMap<u64, (RawMessage, Sender<MPoolOpReply>)>,
     /// Told to one monitor, over a connection of its own.
     told: BTreeMap<u64, Told>,
 }
@@ -64,6 +65,9 @@ impl Requests {
             .values()
             .for_each(|(message, _)| con.send(message.clone()));
         self.versions
+            .values()
+            .for_each(|(message, _)| con.send(message.clone()));
+        self.pool_ops
             .values()
             .for_each(|(message, _)| con.send(message.clone()));
     }
@@ -174,6 +178,34 @@ impl MonClient {
             state.requests.versions.insert(handle, (message, sender));
         }
         receiver.await.map_err(|_| MonError::Closed)
+    }
+
+    /// An operation on a pool's snapshots (`librados` sends these beside commands). Its effect
+    /// may come twice when the session breaks, as with Ceph's own clients.
+    pub async fn pool_op(&self, op: MPoolOp) -> Result<MPoolOpReply, MonError> {
+        self.monmap_ready().await?;
+        let (sender, receiver) = oneshot();
+        {
+            let fsid = self.fsid();
+            let mut state = self.0.state.borrow_mut();
+            let tid = state.requests.next_tid();
+            let message = MPoolOp { fsid, ..op }.encode().with_tid(tid);
+            if let Some(con) = &state.active {
+                con.send(message.clone());
+            }
+            state.requests.pool_ops.insert(tid, (message, sender));
+        }
+        receiver.await.map_err(|_| MonError::Closed)
+    }
+
+    pub(crate) fn on_pool_op_reply(&self, raw: &RawMessage) {
+        let tid = raw.header.tid;
+        let open = self.0.state.borrow_mut().requests.pool_ops.remove(&tid);
+        let Some((_, sender)) = open else { return };
+        match MPoolOpReply::decode(raw) {
+            Ok(reply) => sender.send(reply),
+            Err(e) => tracing::warn!("a pool operation's answer does not decode: {e}"),
+        }
     }
 
     pub(crate) fn on_command_ack(&self, raw: &RawMessage) {

@@ -1,0 +1,217 @@
+//! Clones: images whose unwritten parts are a snapshot of another (`src/librbd/image/
+//! CloneRequest.cc`, `src/librbd/operation/FlattenRequest.cc` at v16.2).
+//!
+//! The first kind is known by `rbd_children` in the clone's pool and its snapshot is protected;
+//! the second by the parent's header, which counts its children. A clone of a protected snapshot
+//! is of the first kind, which all clients understand; else of the second, which needs clients of
+//! 13.2 or later and needs no protection.
+
+use denc::{Denc, Writer};
+use futures_util::{StreamExt, stream};
+use types::Errno;
+
+use super::create::{CreateOptions, claim_name, forget, plan, write_header};
+use super::header::{Header, ParentSpec};
+use super::image::{Image, OpenOptions};
+use super::names::{self, features};
+use super::write::OBJECTS_AT_A_TIME;
+use crate::{ClientError, IoCtx, Operation};
+
+/// Operation feature: is a clone of the second kind (`RBD_OPERATION_FEATURE_CLONE_CHILD`).
+const CLONE_CHILD: u64 = 2;
+
+/// Wire: cls::rbd::ChildImageSpec v1.
+fn put_child(w: &mut Writer, io: &IoCtx, id: &str) {
+    w.envelope(1, 1, |w| {
+        w.i64(io.pool_id());
+        w.put(&io.namespace().to_string());
+        w.put(&id.to_owned());
+    });
+}
+
+fn io_of(io: &IoCtx, spec: &ParentSpec) -> IoCtx {
+    IoCtx::new(io.client().clone(), spec.pool).with_namespace(spec.namespace.as_str())
+}
+
+/// Makes a clone of a snapshot: EINVAL when the parent has no layering, ENOENT, EEXIST.
+pub async fn clone(
+    parent_io: &IoCtx,
+    parent: &str,
+    snap: &str,
+    io: &IoCtx,
+    name: &str,
+    options: &CreateOptions,
+) -> Result<(), ClientError> {
+    let open = OpenOptions { snap: Some(snap.to_owned()), read_only: true };
+    let from = Image::open(parent_io, parent, &open).await?;
+    let view = from.0.view();
+    let (size, protected) = match view.header.snap_named(snap) {
+        Some(info) => (info.size, info.protected),
+        None => return Err(Errno::ENOENT.into()),
+    };
+    if !view.header.has(features::LAYERING) || options.features & features::LAYERING == 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    let spec = ParentSpec {
+        pool: parent_io.pool_id(),
+        namespace: parent_io.namespace().to_string(),
+        image: from.0.id.clone(),
+        snap: from.0.snap,
+    };
+    from.close().await?;
+    let new = plan(io, size, options).await?;
+    claim_name(io, name, &new.id).await?;
+    let made = async {
+        write_header(io, &new).await?;
+        let attach = Operation::new().rbd_write("parent_attach", |w| {
+            w.put(&spec);
+            w.u64(size);
+            w.bool(false);
+        });
+        io.operate(names::header(&new.id), attach).await?;
+        if protected && spec.namespace.is_empty() {
+            let add = Operation::new().child("add_child", &spec, &new.id);
+            io.operate(names::CHILDREN, add).await?;
+        } else {
+            let child = Operation::new().rbd_write("op_features_set", |w| {
+                w.u64(CLONE_CHILD);
+                w.u64(CLONE_CHILD);
+            });
+            io.operate(names::header(&new.id), child).await?;
+            let add = Operation::new().rbd_write("child_attach", |w| {
+                w.u64(spec.snap);
+                put_child(w, io, &new.id);
+            });
+            parent_io.operate(names::header(&spec.image), add).await?;
+        }
+        Ok(())
+    };
+    if let Err(error) = made.await {
+        let _ = forget(io, name, &new.id).await;
+        return Err(error);
+    }
+    Ok(())
+}
+
+/// Tells a parent that an image is its child no more.
+pub(crate) async fn detach_from_parent(
+    image: &Image,
+    spec: &ParentSpec,
+) -> Result<(), ClientError> {
+    let (io, id) = (&image.0.io, &image.0.id);
+    let first_kind = Operation::new().child("remove_child", spec, id);
+    match io.operate(names::CHILDREN, first_kind).await {
+        Ok(_) => return Ok(()),
+        Err(ClientError::Errno(Errno::ENOENT)) => {}
+        Err(error) => return Err(error),
+    }
+    let detach = Operation::new().rbd_write("child_detach", |w| {
+        w.u64(spec.snap);
+        put_child(w, io, id);
+    });
+    match io_of(io, spec).operate(names::header(&spec.image), detach).await {
+        Ok(_) | Err(ClientError::Errno(Errno::ENOENT)) => {}
+        Err(error) => return Err(error),
+    }
+    tell_parent(io, spec).await
+}
+
+async fn tell_parent(io: &IoCtx, spec: &ParentSpec) -> Result<(), ClientError> {
+    let update = super::watcher::header_update();
+    match io_of(io, spec)
+        .notify(names::header(&spec.image), update, super::watcher::PATIENCE)
+        .await
+    {
+        Ok(_) | Err(ClientError::Errno(Errno::ENOENT | Errno::ETIMEDOUT)) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+impl Image {
+    /// Copies what is still the parent's and parts from it. EINVAL when there is no parent.
+    /// Writes go on meanwhile.
+    pub async fn flatten(&self) -> Result<(), ClientError> {
+        let _turn = self.0.begin_change().await?;
+        let view = self.0.view();
+        let Some(parent) = view.header.parent.clone() else { return Err(Errno::EINVAL.into()) };
+        let deep = view.header.has(features::DEEP_FLATTEN);
+        let overlap = match deep {
+            true => view.header.snaps.values().filter_map(|s| s.overlap).max().unwrap_or(0),
+            false => 0,
+        };
+        let objects = view.header.layout.objects(overlap.max(view.overlap));
+        let copies = stream::iter(0..objects).map(|object| self.fill(object, deep));
+        let mut copies = copies.buffer_unordered(OBJECTS_AT_A_TIME);
+        while let Some(result) = copies.next().await {
+            result?;
+        }
+        self.0.header_op(self.0.locked_op().rbd_write("parent_detach", |_| ())).await?;
+        let after = Header::read(&self.0.io, &self.0.header_oid).await?;
+        if after.snaps.values().all(|snap| snap.overlap.is_none()) {
+            detach_from_parent(self, &parent.spec).await?;
+        }
+        self.0.refresh().await?;
+        self.0.header_changed().await
+    }
+
+    /// Gives an object the parent's bytes, if it is not there.
+    async fn fill(&self, object: u64, deep: bool) -> Result<(), ClientError> {
+        let (_inside, view, map) = self.0.enter_write().await?;
+        let _using = self.0.objects.enter(object, true).await;
+        let head = view.prefix(object, view.overlap);
+        let below = deep && !view.header.snapc.snaps.is_empty();
+        let prefix = if below { view.prefix_ever(object) } else { head };
+        if prefix == 0 {
+            return Ok(());
+        }
+        let oid = view.header.data_object(object);
+        match view.write.stat(oid.clone()).await {
+            Err(ClientError::Errno(Errno::ENOENT)) => {}
+            other => return other.map(drop),
+        }
+        let data = self.parent_data(&view, object, prefix).await?;
+        if data.is_empty() {
+            return Ok(());
+        }
+        if let Some(map) = &map {
+            map.ensure_exists(object).await?;
+        }
+        if below {
+            self.copy_below(&view, object, &data).await?;
+            if prefix > head {
+                view.write.truncate(oid, head).await?;
+            }
+            return Ok(());
+        }
+        let copy = Operation::new().rbd_write("copyup", |w| w.raw(&data));
+        view.write.operate(oid, copy).await.map(drop)
+    }
+}
+
+/// Whether a snapshot has clones of the first kind, in any pool.
+pub(crate) async fn has_children(io: &IoCtx, spec: &ParentSpec) -> Result<bool, ClientError> {
+    let client = io.client();
+    client.wait_for_latest_osdmap().await?;
+    let pools: Vec<i64> = client.osdmap().pools.keys().copied().collect();
+    for pool in pools {
+        let there = IoCtx::new(client.clone(), pool);
+        let ask = Operation::new().rbd("get_children", |w| {
+            w.i64(spec.pool);
+            w.put(&spec.image);
+            w.u64(spec.snap);
+        });
+        match there.operate(names::CHILDREN, ask).await {
+            Ok(outcome) => {
+                let children: std::collections::BTreeSet<String> =
+                    Denc::from_bytes(&outcome.output(0)?)?;
+                if !children.is_empty() {
+                    return Ok(true);
+                }
+            }
+            // No clones here, or a pool of another kind.
+            Err(ClientError::Errno(Errno::ENOENT | Errno::EOPNOTSUPP)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,235 @@
+//! Making, listing and removing images (`src/librbd/image/CreateRequest.cc`,
+//! `RemoveRequest.cc` at v16.2).
+
+use std::collections::BTreeMap;
+
+use types::Errno;
+
+use super::clone::detach_from_parent;
+use super::image::{Image, OpenOptions};
+use super::names::{self, features};
+use super::object_map;
+use super::striping::Layout;
+use crate::{ClientError, IoCtx, Operation};
+
+/// Names of one page of a listing.
+const LIST_MAX: u64 = 1024;
+
+/// What a new image is like.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CreateOptions {
+    /// Objects have 2^order bytes, 12 to 25.
+    pub order: u8,
+    /// [`features`]; striping and data pool follow from the rest.
+    pub features: u64,
+    /// Bytes of a stripe in one object; 0 for whole objects.
+    pub stripe_unit: u64,
+    /// Objects of a stripe; 0 for one.
+    pub stripe_count: u64,
+    /// The pool of the data objects, if another.
+    pub data_pool: Option<String>,
+}
+
+impl Default for CreateOptions {
+    fn default() -> CreateOptions {
+        CreateOptions {
+            order: 22,
+            features: features::DEFAULT,
+            stripe_unit: 0,
+            stripe_count: 0,
+            data_pool: None,
+        }
+    }
+}
+
+impl CreateOptions {
+    fn layout(&self) -> Result<Layout, Errno> {
+        if !(12..=25).contains(&self.order) {
+            return Err(Errno::EDOM);
+        }
+        let size = 1 << self.order;
+        let unit = if self.stripe_unit == 0 { size } else { self.stripe_unit };
+        let count = self.stripe_count.max(1);
+        if (self.stripe_unit == 0) != (self.stripe_count == 0) || unit > size || size % unit != 0 {
+            return Err(Errno::EINVAL);
+        }
+        Ok(Layout { order: self.order, unit, count })
+    }
+
+    fn effective_features(&self, layout: &Layout) -> Result<u64, Errno> {
+        let mut bits = self.features & !(features::STRIPINGV2 | features::DATA_POOL);
+        if bits & !features::SUPPORTED != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let needs = [
+            (features::OBJECT_MAP, features::EXCLUSIVE_LOCK),
+            (features::FAST_DIFF, features::OBJECT_MAP),
+        ];
+        if needs.iter().any(|(has, needs)| bits & has != 0 && bits & needs == 0) {
+            return Err(Errno::EINVAL);
+        }
+        if layout.count != 1 || layout.unit != layout.object_size() {
+            bits |= features::STRIPINGV2;
+        }
+        if self.data_pool.is_some() {
+            bits |= features::DATA_POOL;
+        }
+        Ok(bits)
+    }
+}
+
+/// What is to be written for a new image.
+pub(crate) struct NewImage {
+    pub(crate) id: String,
+    size: u64,
+    layout: Layout,
+    features: u64,
+    data_pool: i64,
+}
+
+/// Makes an image of `size` bytes; EEXIST.
+pub async fn create(
+    io: &IoCtx,
+    name: &str,
+    size: u64,
+    options: &CreateOptions,
+) -> Result<(), ClientError> {
+    if name.is_empty() || name.contains(['/', '@']) {
+        return Err(Errno::EINVAL.into());
+    }
+    let new = plan(io, size, options).await?;
+    claim_name(io, name, &new.id).await?;
+    if let Err(error) = write_header(io, &new).await {
+        let _ = forget(io, name, &new.id).await;
+        return Err(error);
+    }
+    Ok(())
+}
+
+pub(crate) async fn plan(
+    io: &IoCtx,
+    size: u64,
+    options: &CreateOptions,
+) -> Result<NewImage, ClientError> {
+    let layout = options.layout()?;
+    let features = options.effective_features(&layout)?;
+    let data_pool = match &options.data_pool {
+        Some(pool) => io.client().pool_lookup(pool).await?,
+        None => -1,
+    };
+    if features & features::OBJECT_MAP != 0 && layout.objects(size) > object_map::OBJECTS_MAX {
+        return Err(Errno::EFBIG.into());
+    }
+    // librbd's form: the client's number and some random digits, never above 40 characters.
+    let client = io.client();
+    let id = format!("{:x}{:016x}", client.global_id(), client.env().random_u64());
+    Ok(NewImage { id, size, layout, features, data_pool })
+}
+
+pub(crate) async fn claim_name(io: &IoCtx, name: &str, id: &str) -> Result<(), ClientError> {
+    let claim = Operation::new().create(true).rbd_write("set_id", |w| w.put(&id.to_owned()));
+    io.operate(names::id_object(name), claim).await?;
+    let add = Operation::new().rbd_write("dir_add_image", |w| {
+        w.put(&name.to_owned());
+        w.put(&id.to_owned());
+    });
+    if let Err(error) = io.operate(names::DIRECTORY, add).await {
+        let _ = io.remove(names::id_object(name)).await;
+        return Err(error);
+    }
+    Ok(())
+}
+
+pub(crate) async fn write_header(io: &IoCtx, new: &NewImage) -> Result<(), ClientError> {
+    if new.features & features::OBJECT_MAP != 0 {
+        let objects = new.layout.objects(new.size);
+        let map = Operation::new().write_full(object_map::empty(objects));
+        io.operate(names::object_map(&new.id, types::snap::NOSNAP), map).await?;
+    }
+    let prefix = match new.data_pool {
+        -1 => format!("rbd_data.{}", new.id),
+        _ => format!("rbd_data.{}.{}", io.pool_id(), new.id),
+    };
+    let mut op = Operation::new().create(true).rbd_write("create", |w| {
+        w.u64(new.size);
+        w.u8(new.layout.order);
+        w.u64(new.features);
+        w.put(&prefix);
+        w.i64(new.data_pool);
+    });
+    if new.features & features::STRIPINGV2 != 0 {
+        op = op.rbd_write("set_stripe_unit_count", |w| {
+            w.u64(new.layout.unit);
+            w.u64(new.layout.count);
+        });
+    }
+    io.operate(names::header(&new.id), op).await.map(drop)
+}
+
+/// Takes an image's name, header and map away; what is not there is no fault.
+pub(crate) async fn forget(io: &IoCtx, name: &str, id: &str) -> Result<(), ClientError> {
+    let gone = |result: Result<(), ClientError>| match result {
+        Err(ClientError::Errno(Errno::ENOENT)) => Ok(()),
+        other => other,
+    };
+    gone(io.remove(names::object_map(id, types::snap::NOSNAP)).await)?;
+    gone(io.remove(names::header(id)).await)?;
+    let remove = Operation::new().rbd_write("dir_remove_image", |w| {
+        w.put(&name.to_owned());
+        w.put(&id.to_owned());
+    });
+    gone(io.operate(names::DIRECTORY, remove).await.map(drop))?;
+    gone(io.remove(names::id_object(name)).await)
+}
+
+/// Names and ids of a pool's (and namespace's) images.
+pub async fn list(io: &IoCtx) -> Result<BTreeMap<String, String>, ClientError> {
+    let (mut all, mut after) = (BTreeMap::new(), String::new());
+    loop {
+        let ask = Operation::new().rbd("dir_list", |w| {
+            w.put(&after);
+            w.u64(LIST_MAX);
+        });
+        let page: BTreeMap<String, String> = match io.operate(names::DIRECTORY, ask).await {
+            Err(ClientError::Errno(Errno::ENOENT)) => return Ok(all),
+            outcome => outcome?.decode(0)?,
+        };
+        let Some(last) = page.keys().next_back().cloned() else { return Ok(all) };
+        after = last;
+        let whole = page.len() as u64 == LIST_MAX;
+        all.extend(page);
+        if !whole {
+            return Ok(all);
+        }
+    }
+}
+
+/// Removes an image with its content: ENOTEMPTY when it has snapshots, EBUSY when somebody has
+/// it open.
+pub async fn remove(io: &IoCtx, name: &str) -> Result<(), ClientError> {
+    let image = Image::open(io, name, &OpenOptions::default()).await?;
+    let removed = remove_open(&image).await;
+    let closed = image.close().await;
+    removed?;
+    // The header is gone, and the watch with it.
+    let _ = closed;
+    forget(io, name, &image.0.id).await
+}
+
+async fn remove_open(image: &Image) -> Result<(), ClientError> {
+    let turn = image.0.begin_change().await?;
+    let view = image.0.view();
+    if !view.header.snapc.snaps.is_empty() {
+        return Err(Errno::ENOTEMPTY.into());
+    }
+    if image.0.watchers().await?.entries.len() > 1 {
+        return Err(Errno::EBUSY.into());
+    }
+    let blocked = image.0.block_writes().await;
+    image.trim(&view, 0).await?;
+    if let Some(spec) = &view.header.parent_spec {
+        detach_from_parent(image, spec).await?;
+    }
+    drop((blocked, turn));
+    Ok(())
+}

@@ -1,0 +1,530 @@
+//! An open image: what its header said last, who may write now, and how changes of the whole
+//! (a snapshot, the loss of the lock) keep clear of writes under way.
+//!
+//! A write passes the gate; a change closes it and waits until those inside have left. Changes
+//! take turns by the `changes` permit, which is always taken before the gate is closed.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use env::Env;
+use env::sync::{Notify, Permit, Semaphore};
+use types::osd::ops::{self, OsdOp};
+use types::osd::ObjListWatchResponse;
+use types::snap::NOSNAP;
+use types::{Errno, SnapContext, SnapId, UTime};
+
+use super::header::{Header, Parent, ParentSpec, SnapInfo};
+use super::lock::Lock;
+use super::names::{self, features};
+use super::object_map::{self, ObjectMap, States};
+use super::watcher;
+use crate::{ClientError, IoCtx, Operation, Watch};
+
+/// Parents of parents that are followed.
+const ANCESTORS_MAX: u32 = 64;
+
+/// How to open.
+#[derive(Debug, Clone, Default)]
+pub struct OpenOptions {
+    /// A snapshot to read instead of the head.
+    pub snap: Option<String>,
+    /// Refuse to write; such an image takes no lock.
+    pub read_only: bool,
+}
+
+/// An image's particulars, as `rbd info` shows them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImageInfo {
+    /// Name.
+    pub name: String,
+    /// Id.
+    pub id: String,
+    /// Bytes, of the snapshot if one is open.
+    pub size: u64,
+    /// Objects have 2^order bytes.
+    pub order: u8,
+    /// Objects at most.
+    pub objects: u64,
+    /// [`features`].
+    pub features: u64,
+    /// Flags of the header.
+    pub flags: u64,
+    /// What names of data objects begin with.
+    pub prefix: String,
+    /// Pool of the data objects, if another.
+    pub data_pool: Option<i64>,
+    /// Bytes of a stripe in one object.
+    pub stripe_unit: u64,
+    /// Objects of a stripe.
+    pub stripe_count: u64,
+    /// When it was made.
+    pub created: UTime,
+    /// What lies beneath.
+    pub parent: Option<Parent>,
+}
+
+/// What I/O needs to know of the header; replaced as a whole when it changes.
+pub(crate) struct View {
+    pub(crate) header: Header,
+    /// Of the head or the snapshot.
+    pub(crate) size: u64,
+    pub(crate) overlap: u64,
+    pub(crate) read: IoCtx,
+    pub(crate) write: IoCtx,
+    /// Writes below all snapshots: copies from the parent are as old as the image.
+    pub(crate) write_below: IoCtx,
+    pub(crate) parent: Option<Image>,
+    /// The map of the snapshot that is open.
+    pub(crate) snap_map: Option<States>,
+}
+
+impl View {
+    /// Bytes from an object's start that a parent of this overlap may hold.
+    pub(crate) fn prefix(&self, object: u64, overlap: u64) -> u64 {
+        let layout = &self.header.layout;
+        if overlap == 0 || self.parent.is_none() {
+            return 0;
+        }
+        let ranges = layout.image_ranges(object, 0..layout.object_size());
+        ranges.iter().map(|r| r.end.min(overlap).saturating_sub(r.start)).sum()
+    }
+
+    /// The largest of these over the head and all snapshots.
+    pub(crate) fn prefix_ever(&self, object: u64) -> u64 {
+        let snaps = self.header.snaps.values().filter_map(|snap| snap.overlap);
+        self.prefix(object, snaps.chain([self.overlap]).max().unwrap_or(0))
+    }
+}
+
+pub(crate) struct Inner {
+    pub(crate) env: Env,
+    /// Where the header is.
+    pub(crate) io: IoCtx,
+    pub(crate) name: String,
+    pub(crate) id: String,
+    pub(crate) header_oid: String,
+    pub(crate) snap: SnapId,
+    pub(crate) read_only: bool,
+    depth: u32,
+    view: RefCell<Rc<View>>,
+    /// The header has changed since the view was made.
+    pub(crate) stale: Cell<bool>,
+    refreshing: Semaphore,
+    pub(crate) changes: Semaphore,
+    gate: Gate,
+    pub(crate) lock: Lock,
+    pub(crate) watch: RefCell<Option<Rc<Watch>>>,
+    pub(crate) objects: ObjectUse,
+    pub(crate) resized: Notify,
+    pub(crate) closed: Cell<bool>,
+}
+
+/// An open image. Clones are the same; close it to give its lock back.
+#[derive(Clone)]
+pub struct Image(pub(crate) Rc<Inner>);
+
+impl core::fmt::Debug for Image {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Image {} ({})", self.0.name, self.0.id)
+    }
+}
+
+impl Image {
+    /// Opens by name; ENOENT for the image or the snapshot, EOPNOTSUPP for images this crate
+    /// must not touch (EROFS if it may only read them).
+    pub async fn open(
+        io: &IoCtx,
+        name: &str,
+        options: &OpenOptions,
+    ) -> Result<Image, ClientError> {
+        let ask = Operation::new().rbd("get_id", |_| ());
+        let id: String = io.operate(names::id_object(name), ask).await?.decode(0)?;
+        Image::open_id(io, name.to_owned(), id, options).await
+    }
+
+    pub(crate) async fn open_id(
+        io: &IoCtx,
+        name: String,
+        id: String,
+        options: &OpenOptions,
+    ) -> Result<Image, ClientError> {
+        let header = Header::read(io, &names::header(&id)).await?;
+        let snap = match &options.snap {
+            None => NOSNAP,
+            Some(name) => header.snap_named(name).ok_or(Errno::ENOENT)?.id,
+        };
+        let read_only = options.read_only || snap != NOSNAP;
+        let image = Image::with_header(io, name, id, header, snap, read_only, 0).await?;
+        if !read_only {
+            watcher::register(&image.0).await?;
+        } else if snap == NOSNAP {
+            // A reader wants to hear of changes, but may lack the right to watch.
+            let _ = watcher::register(&image.0).await;
+        }
+        Ok(image)
+    }
+
+    async fn with_header(
+        io: &IoCtx,
+        name: String,
+        id: String,
+        header: Header,
+        snap: SnapId,
+        read_only: bool,
+        depth: u32,
+    ) -> Result<Image, ClientError> {
+        let known = features::SUPPORTED | features::READ_ONLY;
+        if header.features & !known != 0 {
+            return Err(Errno::EOPNOTSUPP.into());
+        }
+        if !read_only && header.features & features::READ_ONLY != 0 {
+            return Err(Errno::EROFS.into());
+        }
+        let header_oid = names::header(&id);
+        let view = make_view(io, &id, header, snap, None, depth).await?;
+        Ok(Image(Rc::new(Inner {
+            env: io.client().env().clone(),
+            io: io.clone(),
+            name,
+            id,
+            header_oid,
+            snap,
+            read_only,
+            depth,
+            view: RefCell::new(Rc::new(view)),
+            stale: Cell::new(false),
+            refreshing: Semaphore::new(1),
+            changes: Semaphore::new(1),
+            gate: Gate::default(),
+            lock: Lock::default(),
+            watch: RefCell::default(),
+            objects: ObjectUse::default(),
+            resized: Notify::default(),
+            closed: Cell::new(false),
+        })))
+    }
+
+    /// Bytes.
+    pub fn size(&self) -> u64 {
+        self.0.view().size
+    }
+
+    /// Particulars.
+    pub fn info(&self) -> ImageInfo {
+        let view = self.0.view();
+        let header = &view.header;
+        ImageInfo {
+            name: self.0.name.clone(),
+            id: self.0.id.clone(),
+            size: view.size,
+            order: header.layout.order,
+            objects: header.layout.objects(view.size),
+            features: header.features,
+            flags: header.flags,
+            prefix: header.prefix.clone(),
+            data_pool: (header.data_pool >= 0).then_some(header.data_pool),
+            stripe_unit: header.layout.unit,
+            stripe_count: header.layout.count,
+            created: header.created,
+            parent: header.parent.clone(),
+        }
+    }
+
+    /// Snapshots, oldest first.
+    pub fn snapshots(&self) -> Vec<SnapInfo> {
+        self.0.view().header.snaps.values().cloned().collect()
+    }
+
+    /// Whether writes are refused.
+    pub fn is_read_only(&self) -> bool {
+        self.0.read_only
+    }
+
+    /// Completes when the size has changed.
+    pub async fn resized(&self) {
+        self.0.resized.notified().await;
+    }
+
+    /// All writes that have returned are durable already; those under way are waited for.
+    pub async fn flush(&self) -> Result<(), ClientError> {
+        self.0.gate.drain().await;
+        Ok(())
+    }
+
+    /// Reads the header again.
+    pub async fn refresh(&self) -> Result<(), ClientError> {
+        self.0.refresh().await
+    }
+
+    /// Whether this holds the image's exclusive lock.
+    pub fn is_lock_owner(&self) -> bool {
+        self.0.lock.is_owned()
+    }
+
+    /// Waits for writes, gives the lock back and ends the watch.
+    pub async fn close(&self) -> Result<(), ClientError> {
+        if self.0.closed.replace(true) {
+            return Ok(());
+        }
+        let released = self.0.release_lock().await;
+        let watch = self.0.watch.borrow_mut().take();
+        if let Some(watch) = watch.and_then(Rc::into_inner) {
+            watch.unwatch().await?;
+        }
+        let parent = self.0.view().parent.clone();
+        if let Some(parent) = parent {
+            Box::pin(parent.close()).await?;
+        }
+        released
+    }
+}
+
+fn io_of_pool(io: &IoCtx, pool: i64, namespace: &bstr::BStr) -> IoCtx {
+    IoCtx::new(io.client().clone(), pool).with_namespace(namespace.to_owned())
+}
+
+async fn make_view(
+    io: &IoCtx,
+    id: &str,
+    header: Header,
+    snap: SnapId,
+    before: Option<&View>,
+    depth: u32,
+) -> Result<View, ClientError> {
+    let data = match header.data_pool {
+        -1 => io.clone(),
+        pool => io_of_pool(io, pool, io.namespace().as_ref()),
+    };
+    let overlap = header.overlap_at(snap);
+    let wants_parent = match snap {
+        NOSNAP => overlap > 0 || header.snaps.values().any(|s| s.overlap.is_some_and(|o| o > 0)),
+        _ => overlap > 0,
+    };
+    let parent = match header.parent_spec.as_ref().filter(|_| wants_parent) {
+        None => None,
+        Some(spec) => {
+            let same = before.filter(|b| b.header.parent_spec.as_ref() == Some(spec));
+            match same.and_then(|b| b.parent.clone()) {
+                Some(parent) => Some(parent),
+                None => Some(Box::pin(open_parent(io, spec, depth + 1)).await?),
+            }
+        }
+    };
+    let snap_map = match before {
+        Some(before) => before.snap_map.clone(),
+        None if snap != NOSNAP && header.object_map_valid(snap) => {
+            object_map::load(io, &names::object_map(id, snap)).await.ok()
+        }
+        None => None,
+    };
+    Ok(View {
+        size: header.size_at(snap),
+        overlap,
+        read: data.clone().with_snap_read(snap),
+        write: data.clone().with_snap_context(header.snapc.clone()),
+        write_below: data.with_snap_context(SnapContext::default()),
+        parent,
+        snap_map,
+        header,
+    })
+}
+
+async fn open_parent(io: &IoCtx, spec: &ParentSpec, depth: u32) -> Result<Image, ClientError> {
+    if depth > ANCESTORS_MAX {
+        return Err(Errno::EINVAL.into());
+    }
+    let io = io_of_pool(io, spec.pool, spec.namespace.as_str().into());
+    let header = Header::read(&io, &names::header(&spec.image)).await?;
+    if !header.snaps.contains_key(&spec.snap) {
+        return Err(Errno::ENOENT.into());
+    }
+    let (name, id) = (String::new(), spec.image.clone());
+    Image::with_header(&io, name, id, header, spec.snap, true, depth).await
+}
+
+impl Inner {
+    pub(crate) fn view(&self) -> Rc<View> {
+        self.view.borrow().clone()
+    }
+
+    pub(crate) async fn refresh(&self) -> Result<(), ClientError> {
+        let _one = self.refreshing.acquire(1).await;
+        self.stale.set(false);
+        let header = Header::read(&self.io, &self.header_oid).await;
+        let header = header.inspect_err(|_| self.stale.set(true))?;
+        let before = self.view();
+        if self.snap != NOSNAP && !header.snaps.contains_key(&self.snap) {
+            return Err(Errno::ENOENT.into());
+        }
+        let view = make_view(&self.io, &self.id, header, self.snap, Some(&before), self.depth);
+        let view = view.await.inspect_err(|_| self.stale.set(true))?;
+        let resized = view.size != before.size;
+        *self.view.borrow_mut() = Rc::new(view);
+        if resized {
+            self.resized.notify_all();
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn fresh_view(&self) -> Result<Rc<View>, ClientError> {
+        if self.stale.get() {
+            self.refresh().await?;
+        }
+        Ok(self.view())
+    }
+
+    /// Enters as a writer, with the lock if the image wants one.
+    pub(crate) async fn enter_write(
+        self: &Rc<Self>,
+    ) -> Result<(Inside<'_>, Rc<View>, Option<Rc<ObjectMap>>), ClientError> {
+        if self.read_only {
+            return Err(Errno::EROFS.into());
+        }
+        loop {
+            if self.closed.get() {
+                return Err(Errno::ESHUTDOWN.into());
+            }
+            self.fresh_view().await?;
+            let inside = self.gate.enter().await;
+            let view = self.view();
+            if !view.header.has(features::EXCLUSIVE_LOCK) || self.lock.is_owned() {
+                return Ok((inside, view, self.lock.object_map()));
+            }
+            drop(inside);
+            self.acquire_lock().await?;
+        }
+    }
+
+    /// Takes the turn for a change of the whole, with the lock if the image wants one.
+    pub(crate) async fn begin_change(self: &Rc<Self>) -> Result<Permit, ClientError> {
+        if self.read_only {
+            return Err(Errno::EROFS.into());
+        }
+        let turn = self.changes.acquire(1).await;
+        if self.closed.get() {
+            return Err(Errno::ESHUTDOWN.into());
+        }
+        if self.view().header.has(features::EXCLUSIVE_LOCK) && !self.lock.is_owned() {
+            self.take_lock().await?;
+        }
+        self.refresh().await?;
+        Ok(turn)
+    }
+
+    /// Keeps writers out until the answer is dropped; waits until all have left.
+    pub(crate) async fn block_writes(&self) -> Blocked<'_> {
+        self.gate.close().await
+    }
+
+    pub(crate) async fn header_op(&self, op: Operation) -> Result<(), ClientError> {
+        self.io.operate(self.header_oid.clone(), op).await.map(drop)
+    }
+
+    /// An operation on the header that fails when the lock has been taken from us.
+    pub(crate) fn locked_op(&self) -> Operation {
+        match self.lock.cookie() {
+            Some(cookie) => Operation::new().assert_rbd_locked(&cookie, names::LOCK_TAG),
+            None => Operation::new(),
+        }
+    }
+
+    pub(crate) async fn watchers(&self) -> Result<ObjListWatchResponse, ClientError> {
+        let ask = Operation::new().op(OsdOp::new(ops::LIST_WATCHERS));
+        self.io.operate(self.header_oid.clone(), ask).await?.decode(0)
+    }
+}
+
+/// Writers inside, and whether more may enter.
+#[derive(Default)]
+struct Gate {
+    closed: Cell<u32>,
+    inside: Cell<u64>,
+    changed: Notify,
+}
+
+/// A writer inside.
+pub(crate) struct Inside<'a>(&'a Gate);
+
+/// The gate is closed.
+pub(crate) struct Blocked<'a>(&'a Gate);
+
+impl Gate {
+    async fn enter(&self) -> Inside<'_> {
+        self.changed.until(|| self.closed.get() == 0).await;
+        self.inside.set(self.inside.get() + 1);
+        Inside(self)
+    }
+
+    async fn close(&self) -> Blocked<'_> {
+        self.closed.set(self.closed.get() + 1);
+        let blocked = Blocked(self);
+        self.drain().await;
+        blocked
+    }
+
+    async fn drain(&self) {
+        self.changed.until(|| self.inside.get() == 0).await;
+    }
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        self.0.inside.set(self.0.inside.get() - 1);
+        if self.0.inside.get() == 0 {
+            self.0.changed.notify_all();
+        }
+    }
+}
+
+impl Drop for Blocked<'_> {
+    fn drop(&mut self) {
+        self.0.closed.set(self.0.closed.get() - 1);
+        self.0.changed.notify_all();
+    }
+}
+
+/// Which objects are written now: a removal is alone with its object, else the object map could
+/// say "gone" of what another write has just made.
+#[derive(Default)]
+pub(crate) struct ObjectUse {
+    /// Writers by object; `u32::MAX` stands for a removal.
+    used: RefCell<BTreeMap<u64, u32>>,
+    changed: Notify,
+}
+
+pub(crate) struct Using<'a> {
+    of: &'a ObjectUse,
+    object: u64,
+}
+
+impl ObjectUse {
+    pub(crate) async fn enter(&self, object: u64, alone: bool) -> Using<'_> {
+        loop {
+            {
+                let mut used = self.used.borrow_mut();
+                let users = used.get(&object).copied().unwrap_or(0);
+                if users == 0 || (!alone && users != u32::MAX) {
+                    used.insert(object, if alone { u32::MAX } else { users + 1 });
+                    return Using { of: self, object };
+                }
+            }
+            self.changed.notified().await;
+        }
+    }
+}
+
+impl Drop for Using<'_> {
+    fn drop(&mut self) {
+        let mut used = self.of.used.borrow_mut();
+        match used.get_mut(&self.object) {
+            Some(users) if *users != u32::MAX && *users > 1 => *users -= 1,
+            _ => {
+                used.remove(&self.object);
+                drop(used);
+                self.of.changed.notify_all();
+            }
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! The exclusive lock: one writer at a time, which hands the image over when another asks
+//! (`src/librbd/ManagedLock.cc`, `src/librbd/exclusive_lock/` at v16.2).
+//!
+//! ```text
+//! unlocked --first write--> lock? --free--> owned --asked by another--> writes end -> unlocked
+//!                             | held
+//!                             +-- its watcher lives: ask it (REQUEST_LOCK), wait, again
+//!                             +-- its watcher is gone: blocklist it, break the lock, again
+//! ```
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cls::lock::{LockInfo, LockerId, LockerInfo};
+use env::sync::Notify;
+use types::snap::NOSNAP;
+use types::Errno;
+
+use super::header::{FLAG_FAST_DIFF_INVALID, FLAG_OBJECT_MAP_INVALID};
+use super::image::{Image, Inner};
+use super::names::{self, LOCK_COOKIE, LOCK_TAG};
+use super::object_map::ObjectMap;
+use super::watcher;
+use crate::{ClientError, Operation};
+
+/// How long a request to hand over waits before it is made again.
+const REQUEST_AGAIN: Duration = Duration::from_secs(2);
+/// After handing over, the lock is not taken for this long: our own writes are nearer to it than
+/// those of the one who asked.
+const COURTESY: Duration = Duration::from_millis(100);
+
+#[derive(Default)]
+pub(crate) struct Lock {
+    /// Set while the lock is ours.
+    cookie: RefCell<Option<String>>,
+    map: RefCell<Option<Rc<ObjectMap>>>,
+    /// Somebody has released it.
+    pub(crate) released: Notify,
+    /// Until then it is left to who has asked for it.
+    courtesy: Cell<Duration>,
+}
+
+impl Lock {
+    pub(crate) fn is_owned(&self) -> bool {
+        self.cookie.borrow().is_some()
+    }
+
+    pub(crate) fn cookie(&self) -> Option<String> {
+        self.cookie.borrow().clone()
+    }
+
+    pub(crate) fn object_map(&self) -> Option<Rc<ObjectMap>> {
+        self.map.borrow().clone()
+    }
+
+    /// It has been taken from us.
+    fn lost(&self) {
+        self.cookie.borrow_mut().take();
+        self.map.borrow_mut().take();
+    }
+}
+
+impl Image {
+    /// Takes the exclusive lock now instead of at the first write.
+    pub async fn lock(&self) -> Result<(), ClientError> {
+        self.0.begin_change().await.map(drop)
+    }
+
+    /// Gives it back.
+    pub async fn unlock(&self) -> Result<(), ClientError> {
+        self.0.release_lock().await
+    }
+}
+
+impl Inner {
+    pub(crate) async fn acquire_lock(self: &Rc<Self>) -> Result<(), ClientError> {
+        let _turn = self.changes.acquire(1).await;
+        if self.lock.is_owned() {
+            return Ok(());
+        }
+        self.env.sleep_until(self.lock.courtesy.get()).await;
+        self.take_lock().await
+    }
+
+    /// Gives the lock to one who asks.
+    pub(crate) async fn hand_over(self: &Rc<Self>) -> Result<(), ClientError> {
+        self.release_lock().await?;
+        self.lock.courtesy.set(self.env.now() + COURTESY);
+        Ok(())
+    }
+
+    fn own_cookie(&self) -> Result<String, ClientError> {
+        let watch = self.watch.borrow();
+        let watch = watch.as_ref().ok_or(Errno::ENOTCONN)?;
+        Ok(format!("{LOCK_COOKIE}{}", watch.cookie()))
+    }
+
+    /// With the turn for changes held.
+    pub(crate) async fn take_lock(self: &Rc<Self>) -> Result<(), ClientError> {
+        let cookie = loop {
+            let cookie = self.own_cookie()?;
+            let released = self.lock.released.notified();
+            match self.header_op(Operation::new().rbd_lock(&cookie, LOCK_TAG)).await {
+                Ok(()) | Err(ClientError::Errno(Errno::EEXIST)) => break cookie,
+                Err(ClientError::Errno(Errno::EBUSY)) => {
+                    if self.ask_or_break().await? {
+                        let _ = self.env.timeout(REQUEST_AGAIN, released).await;
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        };
+        // Another may have changed anything meanwhile.
+        let opened = match self.refresh().await {
+            Ok(()) => self.open_object_map().await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = opened {
+            let _ = self.header_op(Operation::new().rbd_unlock(&cookie)).await;
+            return Err(error);
+        }
+        *self.lock.cookie.borrow_mut() = Some(cookie);
+        watcher::announce(self, watcher::ACQUIRED_LOCK);
+        Ok(())
+    }
+
+    async fn open_object_map(&self) -> Result<(), ClientError> {
+        let view = self.view();
+        if !view.header.object_map_valid(NOSNAP) {
+            return Ok(());
+        }
+        let oid = names::object_map(&self.id, NOSNAP);
+        let needed = view.header.layout.objects(view.size);
+        match ObjectMap::open(self.io.clone(), oid).await {
+            Ok(map) if map.objects() >= needed => {
+                *self.lock.map.borrow_mut() = Some(map);
+                return Ok(());
+            }
+            Ok(map) => map.close().await?,
+            Err(ClientError::Errno(Errno::ENOENT | Errno::EINVAL) | ClientError::Decode(_)) => {}
+            Err(error) => return Err(error),
+        }
+        // It cannot be trusted any more; `rbd object-map rebuild` makes another.
+        let flags = FLAG_OBJECT_MAP_INVALID | FLAG_FAST_DIFF_INVALID;
+        self.header_op(Operation::new().set_flags(NOSNAP, flags, flags)).await?;
+        self.refresh().await
+    }
+
+    /// Another holds it. True if it was asked to hand over, false if the lock may be free now.
+    async fn ask_or_break(&self) -> Result<bool, ClientError> {
+        let ask = Operation::new().rbd_lock_info();
+        let info: LockInfo = self.io.operate(self.header_oid.clone(), ask).await?.decode(0)?;
+        let Some((id, locker)) = info.lockers.first_key_value() else { return Ok(false) };
+        let handle = std::str::from_utf8(&id.cookie)
+            .ok()
+            .and_then(|cookie| cookie.strip_prefix(LOCK_COOKIE))
+            .and_then(|handle| handle.parse::<u64>().ok());
+        let Some(handle) = handle.filter(|_| info.tag == LOCK_TAG) else {
+            // Locked by hand (`rbd lock add`): only a hand unlocks it.
+            return Err(Errno::EBUSY.into());
+        };
+        let watchers = self.watchers().await?;
+        if watchers.entries.iter().any(|w| w.name == id.locker && w.cookie == handle) {
+            watcher::request_lock(self).await?;
+            return Ok(true);
+        }
+        self.break_lock(id, locker).await?;
+        Ok(false)
+    }
+
+    /// The holder is dead: nothing it has sent may arrive after the lock is ours.
+    async fn break_lock(&self, id: &LockerId, locker: &LockerInfo) -> Result<(), ClientError> {
+        tracing::warn!("the lock of {} is broken: {} is gone", self.name, id.locker);
+        let client = self.io.client();
+        if id.locker != types::EntityName::client(client.global_id() as i64) {
+            let command = serde_json::json!({
+                "prefix": "osd blocklist",
+                "blocklistop": "add",
+                "addr": locker.addr.legacy_text().to_string(),
+            });
+            let answer = client.mon_command(command.to_string(), Bytes::new()).await?;
+            if let Some(errno) = Errno::from_result(answer.rc) {
+                tracing::warn!("cannot blocklist {}: {}", locker.addr, answer.outs);
+                return Err(errno.into());
+            }
+            client.wait_for_latest_osdmap().await?;
+        }
+        match self.header_op(Operation::new().rbd_break_lock(id.locker, &id.cookie)).await {
+            Err(ClientError::Errno(Errno::ENOENT)) => Ok(()),
+            other => other,
+        }
+    }
+
+    pub(crate) async fn release_lock(self: &Rc<Self>) -> Result<(), ClientError> {
+        let _turn = self.changes.acquire(1).await;
+        if !self.lock.is_owned() {
+            return Ok(());
+        }
+        let _blocked = self.block_writes().await;
+        let (map, cookie) = (self.lock.object_map(), self.lock.cookie());
+        self.lock.lost();
+        if let Some(map) = map {
+            let _ = map.close().await;
+        }
+        let Some(cookie) = cookie else { return Ok(()) };
+        match self.header_op(Operation::new().rbd_unlock(&cookie)).await {
+            Ok(()) | Err(ClientError::Errno(Errno::ENOENT)) => {}
+            Err(error) => return Err(error),
+        }
+        watcher::announce(self, watcher::RELEASED_LOCK);
+        Ok(())
+    }
+
+    /// The watch has another cookie now: so has the lock.
+    pub(crate) async fn follow_watch(self: &Rc<Self>) -> Result<(), ClientError> {
+        let _turn = self.changes.acquire(1).await;
+        let Some(old) = self.lock.cookie() else { return Ok(()) };
+        let new = self.own_cookie()?;
+        match self.header_op(Operation::new().rbd_lock_cookie(&old, &new)).await {
+            Ok(()) => *self.lock.cookie.borrow_mut() = Some(new),
+            Err(error) => {
+                tracing::warn!("the lock of {} was lost: {error}", self.name);
+                self.lock.lost();
+            }
+        }
+        Ok(())
+    }
+}

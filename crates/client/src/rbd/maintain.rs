@@ -1,0 +1,91 @@
+//! Resizing: the object map is never shorter than the image (`src/librbd/operation/
+//! ResizeRequest.cc`, `TrimRequest.cc` at v16.2).
+
+use futures_util::{StreamExt, stream};
+use types::Errno;
+
+use super::image::{Image, View};
+use super::object_map;
+use super::names::features;
+use super::write::{Change, OBJECTS_AT_A_TIME};
+use crate::{ClientError, Operation};
+
+impl Image {
+    /// Grows (with zeros) or cuts.
+    pub async fn resize(&self, size: u64) -> Result<(), ClientError> {
+        let _turn = self.0.begin_change().await?;
+        self.resize_in_turn(size).await?;
+        self.0.header_changed().await
+    }
+
+    pub(crate) async fn resize_in_turn(&self, size: u64) -> Result<(), ClientError> {
+        let view = self.0.view();
+        let objects = view.header.layout.objects(size);
+        if view.header.has(features::OBJECT_MAP) && objects > object_map::OBJECTS_MAX {
+            return Err(Errno::EFBIG.into());
+        }
+        let map = self.0.lock.object_map();
+        let set_size = self.0.locked_op().rbd_write("set_size", |w| w.u64(size));
+        if size >= view.size {
+            if let Some(map) = &map {
+                map.resize(objects).await?;
+            }
+            self.0.header_op(set_size).await?;
+            return self.0.refresh().await;
+        }
+        let _blocked = self.0.block_writes().await;
+        let view = self.0.view();
+        self.trim(&view, size).await?;
+        self.0.header_op(set_size).await?;
+        if let Some(map) = &map {
+            map.resize(objects).await?;
+        }
+        self.0.refresh().await
+    }
+
+    /// Removes what lies behind `size`, with no writes under way.
+    pub(crate) async fn trim(&self, view: &View, size: u64) -> Result<(), ClientError> {
+        let layout = view.header.layout;
+        let map = self.0.lock.object_map();
+        let set = layout.object_size() * layout.count;
+        // Whole sets behind the new end go, objects before them are cut.
+        let kept_sets = size.div_ceil(set);
+        let first_gone = kept_sets * layout.count;
+        let objects = layout.objects(view.size);
+        let gone = stream::iter(first_gone..objects)
+            .map(|object| self.change(view, map.as_ref(), object, Change::Delete));
+        let mut gone = gone.buffer_unordered(OBJECTS_AT_A_TIME);
+        while let Some(result) = gone.next().await {
+            result?;
+        }
+        let cut_end = (kept_sets * set).min(view.size);
+        if size >= cut_end {
+            return Ok(());
+        }
+        for extent in layout.extents(size, cut_end - size) {
+            if extent.offset == 0 {
+                self.change(view, map.as_ref(), extent.object, Change::Delete).await?;
+            } else {
+                self.cut(view, extent.object, extent.offset).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Cuts an object that lies partly behind the image's new end. One that is not there needs no
+    /// cut: of the parent no more than the new size is seen.
+    async fn cut(&self, view: &View, object: u64, len: u64) -> Result<(), ClientError> {
+        let oid = view.header.data_object(object);
+        if let Some(map) = self.0.lock.object_map() {
+            if map.state(object) == object_map::NONEXISTENT {
+                return Ok(());
+            }
+            map.ensure_exists(object).await?;
+        }
+        let cut = Operation::new().stat().truncate(len);
+        match view.write.operate(oid, cut).await {
+            Ok(_) | Err(ClientError::Errno(Errno::ENOENT)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}

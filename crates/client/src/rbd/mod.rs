@@ -1,0 +1,36 @@
+//! librbd in Rust: block devices over the objects of a pool, in Ceph's image format 2, so that
+//! librbd and this open the same images, in turn or at the same time (`src/librbd/` at v16.2).
+//!
+//! ```text
+//! pool/namespace:  rbd_directory          names and ids of all images
+//!                  rbd_id.NAME            the image's id
+//!                  rbd_header.ID          size, features, snapshots, parent; lock and watchers
+//!                  rbd_object_map.ID[.S]  two bits for each data object, of the head and of snapshots
+//! data pool:       rbd_data.ID.N          the content, 2^order bytes each, none until written
+//! ```
+//!
+//! Everything is write-through: a write that has returned is durable, `flush` has nothing to do.
+//! Operations run beside one another; what overlaps and is not waited for may end in any order.
+//! Not here: journaling, mirroring, encryption, live migration (such images open read-only or
+//! not at all, with an error that says so).
+
+mod class;
+mod clone;
+mod create;
+mod header;
+mod image;
+mod lock;
+mod maintain;
+mod names;
+mod object_map;
+mod read;
+mod snapshot;
+mod striping;
+mod watcher;
+mod write;
+
+pub use clone::clone;
+pub use create::{CreateOptions, create, list, remove};
+pub use header::{Parent, ParentSpec, SnapInfo};
+pub use image::{Image, ImageInfo, OpenOptions};
+pub use names::features;

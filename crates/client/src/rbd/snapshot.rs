@@ -1,0 +1,252 @@
+//! Snapshots of an image (`src/librbd/operation/Snapshot*Request.cc` at v16.2).
+
+use futures_util::{StreamExt, stream};
+use types::osd::ops::{OsdOp, ROLLBACK, SnapArgs};
+use types::{Errno, SnapId};
+
+use super::clone::{detach_from_parent, has_children};
+use super::header::{ParentSpec, SnapInfo};
+use super::image::{Image, View};
+use super::names::{self, features};
+use super::object_map::{self, EXISTS, NONEXISTENT, States};
+use super::write::OBJECTS_AT_A_TIME;
+use crate::{ClientError, Operation};
+
+const UNPROTECTED: u8 = 0;
+const PROTECTED: u8 = 1;
+const UNPROTECTING: u8 = 2;
+
+impl Image {
+    fn snap_named(&self, view: &View, name: &str) -> Result<SnapInfo, ClientError> {
+        view.header.snap_named(name).cloned().ok_or(ClientError::Errno(Errno::ENOENT))
+    }
+
+    fn data_pool(&self, view: &View) -> i64 {
+        view.write.pool_id()
+    }
+
+    /// Takes a snapshot; EEXIST. Writes that have returned are in it, those that begin after this
+    /// has returned are not.
+    pub async fn snap_create(&self, name: &str) -> Result<(), ClientError> {
+        let _turn = self.0.begin_change().await?;
+        let view = self.0.view();
+        if name.is_empty() || name.contains(['/', '@']) {
+            return Err(Errno::EINVAL.into());
+        }
+        if view.header.snap_named(name).is_some() {
+            return Err(Errno::EEXIST.into());
+        }
+        let client = self.0.io.client();
+        let pool = self.data_pool(&view);
+        let blocked = self.0.block_writes().await;
+        let id = loop {
+            let id = client.selfmanaged_snap_create(pool).await?;
+            let add = self.0.locked_op().rbd_write("snapshot_add", |w| {
+                w.put(&name.to_owned());
+                w.u64(id);
+                // A user's snapshot.
+                w.envelope(1, 1, |w| w.u32(0));
+            });
+            match self.0.header_op(add).await {
+                Ok(()) => break id,
+                // Another has made one with a newer id.
+                Err(ClientError::Errno(Errno::ESTALE)) => {
+                    client.selfmanaged_snap_remove(pool, id).await?;
+                }
+                Err(error) => {
+                    let _ = client.selfmanaged_snap_remove(pool, id).await;
+                    return Err(error);
+                }
+            }
+        };
+        if let Some(map) = self.0.lock.object_map() {
+            let to = names::object_map(&self.0.id, id);
+            map.snap_add(&to, view.header.has(features::FAST_DIFF)).await?;
+        }
+        self.0.refresh().await?;
+        drop(blocked);
+        self.0.header_changed().await
+    }
+
+    /// Removes a snapshot: EBUSY when it is protected or has clones.
+    pub async fn snap_remove(&self, name: &str) -> Result<(), ClientError> {
+        let _turn = self.0.begin_change().await?;
+        let view = self.0.view();
+        let snap = self.snap_named(&view, name)?;
+        if snap.protected || snap.children > 0 {
+            return Err(Errno::EBUSY.into());
+        }
+        if view.header.has(features::OBJECT_MAP) {
+            self.remove_map(&view, snap.id).await?;
+        }
+        let remove = self.0.locked_op().rbd_write("snapshot_remove", |w| w.u64(snap.id));
+        self.0.header_op(remove).await?;
+        self.0.refresh().await?;
+        // The last one that saw the parent of a flattened image.
+        let after = self.0.view();
+        let sees = after.header.parent.is_some()
+            || after.header.snaps.values().any(|s| s.overlap.is_some());
+        if let (Some(spec), true, false) =
+            (&view.header.parent_spec, snap.overlap.is_some(), sees)
+        {
+            detach_from_parent(self, spec).await?;
+        }
+        let pool = self.data_pool(&view);
+        self.0.io.client().selfmanaged_snap_remove(pool, snap.id).await?;
+        self.0.header_changed().await
+    }
+
+    /// Merges a snapshot's object map into the next newer one, and removes it.
+    async fn remove_map(&self, view: &View, id: SnapId) -> Result<(), ClientError> {
+        let io = &self.0.io;
+        let oid = names::object_map(&self.0.id, id);
+        if view.header.has(features::FAST_DIFF) && view.header.object_map_valid(id) {
+            if let Ok(states) = object_map::load(io, &oid).await {
+                let newer = view.header.snaps.range(id + 1..).next();
+                match (newer, self.0.lock.object_map()) {
+                    (Some((newer, _)), _) => {
+                        let merge = object_map::snap_remove_op(Operation::new(), &states);
+                        let to = names::object_map(&self.0.id, *newer);
+                        match io.operate(to, merge).await {
+                            Ok(_) | Err(ClientError::Errno(Errno::ENOENT)) => {}
+                            Err(error) => return Err(error),
+                        }
+                    }
+                    (None, Some(map)) => map.snap_remove(&states).await?,
+                    (None, None) => {}
+                }
+            }
+        }
+        match io.remove(oid).await {
+            Ok(()) | Err(ClientError::Errno(Errno::ENOENT)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn set_protection(&self, id: SnapId, status: u8) -> Result<(), ClientError> {
+        let set = self.0.locked_op().rbd_write("set_protection_status", |w| {
+            w.u64(id);
+            w.u8(status);
+        });
+        self.0.header_op(set).await
+    }
+
+    /// Protects a snapshot from removal, for clones of the first kind; EBUSY when it is.
+    pub async fn snap_protect(&self, name: &str) -> Result<(), ClientError> {
+        let _turn = self.0.begin_change().await?;
+        let view = self.0.view();
+        let snap = self.snap_named(&view, name)?;
+        if !view.header.has(features::LAYERING) {
+            return Err(Errno::EOPNOTSUPP.into());
+        }
+        if snap.protected {
+            return Err(Errno::EBUSY.into());
+        }
+        self.set_protection(snap.id, PROTECTED).await?;
+        self.0.refresh().await?;
+        self.0.header_changed().await
+    }
+
+    /// Ends the protection: EBUSY while there are clones, EINVAL when there is no protection.
+    pub async fn snap_unprotect(&self, name: &str) -> Result<(), ClientError> {
+        let _turn = self.0.begin_change().await?;
+        let snap = self.snap_named(&self.0.view(), name)?;
+        if !snap.protected {
+            return Err(Errno::EINVAL.into());
+        }
+        self.set_protection(snap.id, UNPROTECTING).await?;
+        let spec = ParentSpec {
+            pool: self.0.io.pool_id(),
+            namespace: self.0.io.namespace().to_string(),
+            image: self.0.id.clone(),
+            snap: snap.id,
+        };
+        let children = has_children(&self.0.io, &spec).await;
+        let free = matches!(children, Ok(false));
+        self.set_protection(snap.id, if free { UNPROTECTED } else { PROTECTED }).await?;
+        self.0.refresh().await?;
+        self.0.header_changed().await?;
+        if children? { Err(Errno::EBUSY.into()) } else { Ok(()) }
+    }
+
+    /// Takes size and content back to a snapshot.
+    pub async fn snap_rollback(&self, name: &str) -> Result<(), ClientError> {
+        let _turn = self.0.begin_change().await?;
+        let snap = self.snap_named(&self.0.view(), name)?;
+        if self.0.view().size < snap.size {
+            self.resize_in_turn(snap.size).await?;
+        }
+        let blocked = self.0.block_writes().await;
+        let view = self.0.view();
+        let goal = self.merge_snap_map(&view, &snap).await?;
+        let objects = stream::iter(0..view.header.layout.objects(view.size));
+        let rolled = objects.map(|object| self.roll_back_object(&view, &snap, object));
+        let mut rolled = rolled.buffer_unordered(OBJECTS_AT_A_TIME);
+        while let Some(result) = rolled.next().await {
+            result?;
+        }
+        drop(rolled);
+        if let (Some(map), Some(goal)) = (self.0.lock.object_map(), goal) {
+            map.replace(goal).await?;
+        }
+        drop(blocked);
+        if view.size > snap.size {
+            self.resize_in_turn(snap.size).await?;
+        }
+        self.0.header_changed().await
+    }
+
+    /// Makes the object map hold what either of head and snapshot has; gives what it shall be
+    /// when all is done.
+    async fn merge_snap_map(
+        &self,
+        view: &View,
+        snap: &SnapInfo,
+    ) -> Result<Option<States>, ClientError> {
+        let Some(map) = self.0.lock.object_map() else { return Ok(None) };
+        let now = map.states();
+        let known = match view.header.object_map_valid(snap.id) {
+            true => {
+                let oid = names::object_map(&self.0.id, snap.id);
+                object_map::load(&self.0.io, &oid).await.ok()
+            }
+            false => None,
+        };
+        // Without the snapshot's map anything may be there, which is always safe to say.
+        let mut then = known.unwrap_or_else(|| States::new(now.len(), EXISTS));
+        then.resize(now.len(), NONEXISTENT);
+        let mut both = now;
+        for object in 0..both.len() {
+            let copied = view.prefix(object, snap.overlap.unwrap_or(0))
+                > view.prefix(object, view.overlap);
+            if then.state(object) != NONEXISTENT || copied {
+                then.set(object, EXISTS);
+                both.set(object, EXISTS);
+            }
+        }
+        map.replace(both).await?;
+        Ok(Some(then))
+    }
+
+    async fn roll_back_object(
+        &self,
+        view: &View,
+        snap: &SnapInfo,
+        object: u64,
+    ) -> Result<(), ClientError> {
+        let oid = view.header.data_object(object);
+        let back = OsdOp::with(ROLLBACK, SnapArgs { snapid: snap.id }, bytes::Bytes::new());
+        match view.write.operate(oid.clone(), Operation::new().op(back)).await {
+            Ok(_) | Err(ClientError::Errno(Errno::ENOENT)) => {}
+            Err(error) => return Err(error),
+        }
+        // The snapshot sees more of the parent than the head does: copy what is not there.
+        let prefix = view.prefix(object, snap.overlap.unwrap_or(0));
+        if prefix > view.prefix(object, view.overlap) {
+            let data = self.parent_data(view, object, prefix).await?;
+            let copy = Operation::new().rbd_write("copyup", |w| w.raw(&data));
+            view.write.operate(oid, copy).await?;
+        }
+        Ok(())
+    }
+}
