@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::block::cli::{NbdArgs, RbdArgs};
+
 /// A distributed storage system that speaks Ceph's protocol.
 #[derive(Debug, Parser)]
 #[command(
@@ -33,6 +35,10 @@ pub(crate) enum Command {
     Mgr(DaemonArgs),
     /// Run one OSD in the foreground
     Osd(DaemonArgs),
+    /// Make, list, snapshot, clone and remove block device images
+    Rbd(RbdArgs),
+    /// Serve images as network block devices
+    Nbd(NbdArgs),
     /// Print a shell completion script
     Completion {
         /// The shell to write for

@@ -1,6 +1,7 @@
 //! The binary: command line, configuration, and the wiring of crates into daemons.
 
 mod admin_socket;
+mod block;
 mod cli;
 mod daemon;
 mod down;
@@ -27,15 +28,17 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let result = match &cli.command {
-        Command::Up(args) => up::up(args),
-        Command::Down(args) => down::down(args),
-        Command::Status(args) => status::status(args),
-        Command::Mon(args) => daemon::run("mon", args),
-        Command::Mgr(args) => daemon::run("mgr", args),
-        Command::Osd(args) => daemon::run("osd", args),
-        Command::Completion { shell } => pages::completion(*shell),
-        Command::Man { dir } => pages::man(dir),
+    let result = match cli.command {
+        Command::Up(args) => up::up(&args),
+        Command::Down(args) => down::down(&args),
+        Command::Status(args) => status::status(&args),
+        Command::Mon(args) => daemon::run("mon", &args),
+        Command::Mgr(args) => daemon::run("mgr", &args),
+        Command::Osd(args) => daemon::run("osd", &args),
+        Command::Rbd(args) => block::rbd::run(args),
+        Command::Nbd(args) => block::nbd::run(args),
+        Command::Completion { shell } => pages::completion(shell),
+        Command::Man { dir } => pages::man(&dir),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

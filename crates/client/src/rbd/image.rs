@@ -258,6 +258,11 @@ impl Image {
         self.0.refresh().await
     }
 
+    /// Whether writers of this image take its exclusive lock.
+    pub fn wants_lock(&self) -> bool {
+        self.0.view().header.has(features::EXCLUSIVE_LOCK)
+    }
+
     /// Whether this holds the image's exclusive lock.
     pub fn is_lock_owner(&self) -> bool {
         self.0.lock.is_owned()

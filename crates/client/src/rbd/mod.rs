@@ -34,3 +34,4 @@ pub use create::{CreateOptions, create, list, remove};
 pub use header::{Parent, ParentSpec, SnapInfo};
 pub use image::{Image, ImageInfo, OpenOptions};
 pub use names::features;
+pub use read::{Allocated, is_hole};

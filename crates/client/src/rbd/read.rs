@@ -11,6 +11,11 @@ use crate::ClientError;
 
 static ZEROS: [u8; 65536] = [0; 65536];
 
+/// Whether a piece of a read stands for zeros that nobody has written: a hole.
+pub fn is_hole(piece: &Bytes) -> bool {
+    piece.as_ptr() == ZEROS.as_ptr()
+}
+
 /// Appends zeros without memory of their own.
 pub(crate) fn push_zeros(list: &mut BufferList, mut len: u64) {
     while len > 0 {

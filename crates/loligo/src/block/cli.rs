@@ -1,0 +1,285 @@
+//! The words of the block commands.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::spec::{ImageSpec, parse_bytes};
+
+/// Which cluster, and who we are.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ClusterArgs {
+    /// The configuration file [default: ./loligo-data/ceph.conf or /etc/ceph/ceph.conf]
+    #[arg(long, short = 'c', value_name = "CONF", env = "CEPH_CONF", global = true)]
+    pub(crate) conf: Option<PathBuf>,
+    /// The user, client.ID
+    #[arg(long, value_name = "ID", default_value = "admin", global = true)]
+    pub(crate) id: String,
+}
+
+/// `loligo rbd`.
+#[derive(Debug, Args)]
+pub(crate) struct RbdArgs {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+    #[command(subcommand)]
+    pub(crate) command: RbdCommand,
+}
+
+/// What to do with images.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RbdCommand {
+    /// Make an image
+    Create {
+        /// POOL/IMAGE
+        image: ImageSpec,
+        /// Its size, as 10G
+        #[arg(long, short = 's', value_parser = parse_bytes)]
+        size: u64,
+        #[command(flatten)]
+        options: CreateArgs,
+    },
+    /// List the images of a pool
+    Ls {
+        /// POOL or POOL/NAMESPACE
+        #[arg(default_value = super::spec::DEFAULT_POOL)]
+        pool: String,
+    },
+    /// Show what an image is like
+    Info {
+        /// POOL/IMAGE
+        image: ImageSpec,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove an image and its content
+    Rm {
+        /// POOL/IMAGE
+        image: ImageSpec,
+    },
+    /// Grow an image, or cut it
+    Resize {
+        /// POOL/IMAGE
+        image: ImageSpec,
+        /// Its new size
+        #[arg(long, short = 's', value_parser = parse_bytes)]
+        size: u64,
+        /// Content behind the new size may go
+        #[arg(long)]
+        allow_shrink: bool,
+    },
+    /// Snapshots
+    Snap {
+        #[command(subcommand)]
+        command: SnapCommand,
+    },
+    /// Make an image whose unwritten parts are a snapshot of another
+    Clone {
+        /// POOL/IMAGE@SNAP; protected ones make clones that any client understands
+        parent: ImageSpec,
+        /// POOL/IMAGE
+        child: ImageSpec,
+        #[command(flatten)]
+        options: CreateArgs,
+    },
+    /// Copy into a clone what it still shares, and part it from its parent
+    Flatten {
+        /// POOL/IMAGE
+        image: ImageSpec,
+    },
+}
+
+/// What to do with snapshots.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SnapCommand {
+    /// Take a snapshot
+    Create {
+        /// POOL/IMAGE@SNAP
+        snap: ImageSpec,
+    },
+    /// List an image's snapshots
+    Ls {
+        /// POOL/IMAGE
+        image: ImageSpec,
+    },
+    /// Remove a snapshot
+    Rm {
+        /// POOL/IMAGE@SNAP
+        snap: ImageSpec,
+    },
+    /// Take the image back to a snapshot
+    Rollback {
+        /// POOL/IMAGE@SNAP
+        snap: ImageSpec,
+    },
+    /// Protect a snapshot from removal
+    Protect {
+        /// POOL/IMAGE@SNAP
+        snap: ImageSpec,
+    },
+    /// End the protection
+    Unprotect {
+        /// POOL/IMAGE@SNAP
+        snap: ImageSpec,
+    },
+}
+
+/// What a new image is like.
+#[derive(Debug, Args)]
+pub(crate) struct CreateArgs {
+    /// Size of its objects
+    #[arg(long, value_parser = parse_bytes, default_value = "4M")]
+    pub(crate) object_size: u64,
+    /// Features, with commas [default: layering,exclusive-lock,object-map,fast-diff,deep-flatten]
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) image_feature: Option<Vec<String>>,
+    /// Bytes of a stripe in one object
+    #[arg(long, value_parser = parse_bytes, requires = "stripe_count")]
+    pub(crate) stripe_unit: Option<u64>,
+    /// Objects of a stripe
+    #[arg(long, requires = "stripe_unit")]
+    pub(crate) stripe_count: Option<u64>,
+    /// The pool of the content, if another
+    #[arg(long, value_name = "POOL")]
+    pub(crate) data_pool: Option<String>,
+}
+
+/// `loligo nbd`.
+#[derive(Debug, Args)]
+pub(crate) struct NbdArgs {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+    #[command(subcommand)]
+    pub(crate) command: NbdCommand,
+}
+
+/// What to do with network block devices.
+#[derive(Debug, Subcommand)]
+pub(crate) enum NbdCommand {
+    /// Serve images to nbd-client, qemu, nbdcopy, ... until stopped
+    Serve(NbdServeArgs),
+    /// List what a server offers
+    List {
+        /// unix:PATH or ADDRESS:PORT
+        #[arg(default_value = "127.0.0.1:10809")]
+        server: String,
+    },
+}
+
+/// `loligo nbd serve`.
+#[derive(Debug, Args)]
+pub(crate) struct NbdServeArgs {
+    /// POOL/IMAGE[@SNAP]; each is an export of that name, the first one also the default
+    #[arg(required = true)]
+    pub(crate) images: Vec<ImageSpec>,
+    /// Listen on this unix socket
+    #[arg(long, value_name = "PATH", conflicts_with = "listen")]
+    pub(crate) socket: Option<PathBuf>,
+    /// Listen on this address; there is no encryption and no password [default: 127.0.0.1:10809]
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) listen: Option<SocketAddr>,
+    /// Refuse writes, and take no lock
+    #[arg(long)]
+    pub(crate) read_only: bool,
+}
+
+/// `loligo ublk`.
+#[derive(Debug, Args)]
+pub(crate) struct UblkArgs {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+    /// POOL/IMAGE[@SNAP]
+    pub(crate) image: ImageSpec,
+    /// Refuse writes, and take no lock
+    #[arg(long)]
+    pub(crate) read_only: bool,
+}
+
+/// `loligo bench`.
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+    #[command(subcommand)]
+    pub(crate) command: BenchCommand,
+}
+
+/// What to measure.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// Reads and writes of an image
+    Rbd {
+        /// POOL/IMAGE; its content is overwritten by writes
+        image: ImageSpec,
+        #[command(flatten)]
+        load: LoadArgs,
+    },
+    /// Reads and writes of objects of a pool, which are removed at the end
+    Rados {
+        /// The pool
+        pool: String,
+        /// Bytes of each object
+        #[arg(long, value_parser = parse_bytes, default_value = "4M")]
+        object_size: u64,
+        #[command(flatten)]
+        load: LoadArgs,
+    },
+}
+
+/// The pattern of a load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Pattern {
+    /// Sequential reads
+    Read,
+    /// Sequential writes
+    Write,
+    /// Random reads
+    Randread,
+    /// Random writes
+    Randwrite,
+    /// Sequential reads and writes
+    Rw,
+    /// Random reads and writes
+    Randrw,
+}
+
+/// A load, in fio's words.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct LoadArgs {
+    /// The pattern
+    #[arg(long, value_enum, default_value = "randwrite")]
+    pub(crate) rw: Pattern,
+    /// Bytes of a request
+    #[arg(long, value_parser = parse_bytes, default_value = "4k")]
+    pub(crate) bs: u64,
+    /// Requests under way of each job
+    #[arg(long, default_value_t = 1)]
+    pub(crate) iodepth: u32,
+    /// Jobs, each a client of its own in a thread of its own (images with exclusive lock: one)
+    #[arg(long, default_value_t = 1)]
+    pub(crate) numjobs: u32,
+    /// Bytes of the image (or objects) that are touched [default: all, or 1G of objects]
+    #[arg(long, value_parser = parse_bytes)]
+    pub(crate) size: Option<u64>,
+    /// Seconds to measure; without it, until `size` bytes are done
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) runtime: Option<u64>,
+    /// Seconds before measuring begins
+    #[arg(long = "ramp_time", alias = "ramp-time", value_name = "SECONDS", default_value_t = 0)]
+    pub(crate) ramp_time: u64,
+    /// Share of reads in rw and randrw
+    #[arg(long, value_name = "PERCENT", default_value_t = 50,
+          value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub(crate) rwmixread: u32,
+    /// Write what can be told apart, and compare what is read with it
+    #[arg(long)]
+    pub(crate) verify: bool,
+    /// Where random offsets and contents come from; the same number gives the same load
+    #[arg(long, default_value_t = 1)]
+    pub(crate) randseed: u64,
+    /// Print JSON, in fio's shape
+    #[arg(long)]
+    pub(crate) json: bool,
+}

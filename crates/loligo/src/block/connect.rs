@@ -1,0 +1,89 @@
+//! A client of the cluster that the configuration names, for commands of this binary.
+
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use client::rbd::{Image, OpenOptions};
+use client::{Client, ClientError, IoCtx, Options};
+use env::Env;
+use types::Errno;
+
+use super::cli::ClusterArgs;
+use super::spec::ImageSpec;
+use crate::daemon;
+use crate::failure::Failure;
+
+/// How long the cluster gets to let us in.
+const CONNECT_TIME: Duration = Duration::from_secs(30);
+/// Where a configuration is looked for when nothing names one.
+const PLACES: [&str; 2] = ["./loligo-data/ceph.conf", "/etc/ceph/ceph.conf"];
+
+fn conf_path(args: &ClusterArgs) -> Result<PathBuf, Failure> {
+    if let Some(path) = &args.conf {
+        return Ok(path.clone());
+    }
+    let found = PLACES.iter().map(Path::new).find(|path| path.exists());
+    found.map(Path::to_owned).ok_or_else(|| {
+        Failure::new(format!("no configuration: give --conf or CEPH_CONF (looked for {PLACES:?})"))
+    })
+}
+
+/// Connects.
+pub(crate) async fn connect(env: &Env, args: &ClusterArgs) -> Result<Client, Failure> {
+    let path = conf_path(args)?;
+    let config = Rc::new(daemon::load_config("client", &args.id, &path, &[])?);
+    let keyring = daemon::read_keyring(&config)?.unwrap_or_default();
+    let options = Options { follow_osdmap: true };
+    let connecting = Client::connect(env.clone(), config.clone(), &keyring, options);
+    match env.timeout(CONNECT_TIME, connecting).await {
+        Ok(Ok(client)) => Ok(client),
+        Ok(Err(e)) => Err(Failure::new(format!("cannot connect as client.{}: {e}", args.id))),
+        Err(_) => Err(Failure::new(format!(
+            "no monitor answered at {} within {} s",
+            config.str("mon_host"),
+            CONNECT_TIME.as_secs()
+        ))),
+    }
+}
+
+/// The objects of a pool and namespace.
+pub(crate) async fn pool(client: &Client, name: &str, namespace: &str) -> Result<IoCtx, Failure> {
+    match client.io_ctx(name).await {
+        Ok(io) => Ok(io.with_namespace(namespace)),
+        Err(ClientError::Errno(Errno::ENOENT)) => Err(Failure::new(format!(
+            "there is no pool {name}; 'ceph osd pool create {name}' makes one"
+        ))),
+        Err(e) => Err(Failure::new(format!("pool {name}: {e}"))),
+    }
+}
+
+/// Opens an image.
+pub(crate) async fn open(
+    client: &Client,
+    spec: &ImageSpec,
+    read_only: bool,
+) -> Result<Image, Failure> {
+    let io = pool(client, &spec.pool, &spec.namespace).await?;
+    let options = OpenOptions { snap: spec.snap.clone(), read_only };
+    Image::open(&io, &spec.image, &options).await.map_err(|e| said(spec, e))
+}
+
+/// What is wrong with an image, and what may be done about it.
+pub(crate) fn said(spec: &ImageSpec, error: ClientError) -> Failure {
+    let advice = match &error {
+        ClientError::Errno(Errno::ENOENT) => ": there is no such image or snapshot",
+        ClientError::Errno(Errno::EOPNOTSUPP) => {
+            ": it has features that only librbd knows (a migration under way, an unknown format)"
+        }
+        ClientError::Errno(Errno::EROFS) => {
+            ": it cannot be written here (journaling, a mirror's copy, or its lock's owner keeps \
+             the lock); --read-only may do"
+        }
+        ClientError::Errno(Errno::ENOTEMPTY) => ": it has snapshots; remove them first",
+        ClientError::Errno(Errno::EBUSY) => ": somebody uses it, or it is protected, or has clones",
+        ClientError::Errno(Errno::EEXIST) => ": it exists already",
+        _ => "",
+    };
+    Failure::new(format!("{spec}: {error}{advice}"))
+}

@@ -1,0 +1,8 @@
+//! Block devices on this side of the wire: `loligo rbd`, `nbd`, `ublk`, `bench`, all over the
+//! `client` crate.
+
+pub(crate) mod cli;
+pub(crate) mod connect;
+pub(crate) mod nbd;
+pub(crate) mod rbd;
+pub(crate) mod spec;

@@ -1,0 +1,157 @@
+//! The server: exports, listening, and an orderly end.
+
+use std::rc::Rc;
+
+use client::rbd::Image;
+use env::{Env, Listener, Stream};
+
+use super::handshake::{End, negotiate};
+use super::incoming::Incoming;
+use super::transmission;
+use super::wire::export_flags;
+use crate::block::cli::{ClusterArgs, NbdServeArgs};
+use crate::block::connect::{connect, open};
+use crate::failure::Failure;
+use crate::logging;
+
+/// Where a server listens by default: the port that IANA gave to NBD.
+const DEFAULT_LISTEN: &str = "127.0.0.1:10809";
+/// Connections at a time; more wait in the kernel's queue.
+const CONNECTIONS_MAX: u64 = 256;
+
+/// An image under a name.
+pub(super) struct Export {
+    pub(super) name: String,
+    pub(super) image: Image,
+}
+
+impl Export {
+    pub(super) fn size(&self) -> u64 {
+        self.image.size()
+    }
+
+    /// `export_flags`.
+    pub(super) fn flags(&self, structured: bool) -> u16 {
+        use export_flags as f;
+        // Whatever has been answered is durable and seen by all connections: many are safe.
+        let mut flags = f::HAS_FLAGS | f::SEND_FLUSH | f::SEND_FUA | f::CAN_MULTI_CONN;
+        flags |= f::SEND_CACHE;
+        if structured {
+            flags |= f::SEND_DF;
+        }
+        if self.image.is_read_only() {
+            flags | f::READ_ONLY
+        } else {
+            flags | f::SEND_TRIM | f::SEND_WRITE_ZEROES
+        }
+    }
+}
+
+/// `loligo nbd serve`.
+pub(super) fn run(cluster: ClusterArgs, args: NbdServeArgs) -> Result<(), Failure> {
+    logging::start();
+    env::real::Runtime::new()?.block_on(|env: Env| async move {
+        let client = connect(&env, &cluster).await?;
+        let mut exports = Vec::new();
+        for spec in &args.images {
+            let image = open(&client, spec, args.read_only).await?;
+            exports.push(Rc::new(Export { name: spec.to_string(), image }));
+        }
+        let (listener, place) = listen(&env, &args)?;
+        for export in &exports {
+            println!("nbd: {} ({} bytes) at {place}", export.name, export.size());
+            tell_of_resizes(&env, export);
+        }
+        let exports: Rc<[Rc<Export>]> = exports.into();
+        accept_until_told(&env, listener, exports.clone()).await;
+        for export in exports.iter() {
+            if let Err(e) = export.image.close().await {
+                tracing::warn!("{}: closing: {e}", export.name);
+            }
+        }
+        client.shutdown();
+        if let Some(path) = &args.socket {
+            let _ = std::fs::remove_file(path);
+        }
+        Ok(())
+    })
+}
+
+fn listen(env: &Env, args: &NbdServeArgs) -> Result<(Rc<dyn Listener>, String), Failure> {
+    if let Some(path) = &args.socket {
+        let listener = env
+            .listen_unix(path)
+            .map_err(|e| Failure::new(format!("cannot listen on {}: {e}", path.display())))?;
+        return Ok((listener, format!("unix:{}", path.display())));
+    }
+    let addr = match args.listen {
+        Some(addr) => addr,
+        None => DEFAULT_LISTEN.parse().map_err(|_| Failure::new(DEFAULT_LISTEN))?,
+    };
+    let listener =
+        env.listen(addr).map_err(|e| Failure::new(format!("cannot listen on {addr}: {e}")))?;
+    let place = listener.local_addr().unwrap_or(addr).to_string();
+    Ok((listener, place))
+}
+
+/// Clients keep the size that they were told when they came: the protocol knows no notice.
+fn tell_of_resizes(env: &Env, export: &Rc<Export>) {
+    let export = Rc::downgrade(export);
+    env.go(async move {
+        while let Some(of) = export.upgrade() {
+            let image = of.image.clone();
+            drop(of);
+            image.resized().await;
+            tracing::warn!(
+                "{} has {} bytes now; clients see the new size when they connect again",
+                image.info().name,
+                image.size()
+            );
+        }
+    });
+}
+
+async fn accept_until_told(env: &Env, listener: Rc<dyn Listener>, exports: Rc<[Rc<Export>]>) {
+    let budget = env::sync::Semaphore::new(CONNECTIONS_MAX);
+    let accepting = {
+        let env = env.clone();
+        async move {
+            loop {
+                let place = budget.acquire(1).await;
+                match listener.accept().await {
+                    Ok(stream) => {
+                        let (env, exports) = (env.clone(), exports.clone());
+                        env.clone().go(async move {
+                            serve(&env, stream, &exports).await;
+                            drop(place);
+                        });
+                    }
+                    Err(e) => {
+                        tracing::warn!("accept: {e}");
+                        env.sleep(std::time::Duration::from_millis(100)).await;
+                    }
+                }
+            }
+        }
+    };
+    let ended = env.termination();
+    futures_util::future::select(std::pin::pin!(accepting), ended).await;
+}
+
+async fn serve(env: &Env, stream: Rc<dyn Stream>, exports: &[Rc<Export>]) {
+    let peer = stream.peer_addr().map_or_else(|| "a local client".to_owned(), |a| a.to_string());
+    let mut incoming = Incoming::new(stream.clone());
+    let end = match negotiate(&stream, &mut incoming, exports).await {
+        Ok(agreed) => {
+            tracing::info!("{peer} uses {}", agreed.export.name);
+            transmission::transmit(env, &stream, incoming, agreed).await
+        }
+        Err(end) => end,
+    };
+    stream.close();
+    match end {
+        End::Done => tracing::info!("{peer} has left"),
+        End::Malformed(why) => tracing::warn!("{peer} is sent away: {why}"),
+        End::Io(e) => tracing::info!("{peer}: {e}"),
+    }
+}

@@ -1,0 +1,195 @@
+//! `loligo rbd`: the few image commands needed without Ceph's own `rbd`, printed as it does.
+
+use client::Client;
+use client::rbd::{self, CreateOptions, Image, ImageInfo, features};
+use env::Env;
+use serde_json::json;
+
+use super::cli::{CreateArgs, RbdArgs, RbdCommand, SnapCommand};
+use super::connect::{connect, open, pool, said};
+use super::spec::{ImageSpec, bytes_text};
+use crate::failure::Failure;
+
+/// Runs the command.
+pub(crate) fn run(args: RbdArgs) -> Result<(), Failure> {
+    env::real::Runtime::new()?.block_on(|env: Env| async move {
+        let client = connect(&env, &args.cluster).await?;
+        let result = run_with(&client, args.command).await;
+        client.shutdown();
+        result
+    })
+}
+
+async fn run_with(client: &Client, command: RbdCommand) -> Result<(), Failure> {
+    match command {
+        RbdCommand::Create { image, size, options } => {
+            let io = pool(client, &image.pool, &image.namespace).await?;
+            let options = create_options(&options)?;
+            rbd::create(&io, &image.image, size, &options).await.map_err(|e| said(&image, e))
+        }
+        RbdCommand::Ls { pool: name } => {
+            let (name, namespace) = name.split_once('/').unwrap_or((&name, ""));
+            let io = pool(client, name, namespace).await?;
+            let images = rbd::list(&io).await.map_err(|e| Failure::new(e.to_string()))?;
+            images.keys().for_each(|image| println!("{image}"));
+            Ok(())
+        }
+        RbdCommand::Info { image, json } => info(client, &image, json).await,
+        RbdCommand::Rm { image } => {
+            let io = pool(client, &image.pool, &image.namespace).await?;
+            rbd::remove(&io, &image.image).await.map_err(|e| said(&image, e))
+        }
+        RbdCommand::Resize { image, size, allow_shrink } => {
+            let open = open(client, &image, false).await?;
+            if size < open.size() && !allow_shrink {
+                open.close().await.map_err(|e| said(&image, e))?;
+                return Err(Failure::new(format!(
+                    "{image} is larger; --allow-shrink cuts it and what it holds there"
+                )));
+            }
+            finish(&open, &image, open.resize(size).await).await
+        }
+        RbdCommand::Snap { command } => snap(client, command).await,
+        RbdCommand::Clone { parent, child, options } => {
+            let snap = snap_of(&parent)?;
+            let from = pool(client, &parent.pool, &parent.namespace).await?;
+            let to = pool(client, &child.pool, &child.namespace).await?;
+            let options = create_options(&options)?;
+            rbd::clone(&from, &parent.image, snap, &to, &child.image, &options)
+                .await
+                .map_err(|e| said(&child, e))
+        }
+        RbdCommand::Flatten { image } => {
+            let open = open(client, &image, false).await?;
+            finish(&open, &image, open.flatten().await).await
+        }
+    }
+}
+
+async fn finish(
+    image: &Image,
+    spec: &ImageSpec,
+    result: Result<(), client::ClientError>,
+) -> Result<(), Failure> {
+    let closed = image.close().await;
+    result.and(closed).map_err(|e| said(spec, e))
+}
+
+fn snap_of(spec: &ImageSpec) -> Result<&str, Failure> {
+    spec.snap.as_deref().ok_or_else(|| Failure::new(format!("{spec}: write IMAGE@SNAP")))
+}
+
+async fn snap(client: &Client, command: SnapCommand) -> Result<(), Failure> {
+    let spec = match &command {
+        SnapCommand::Ls { image } => {
+            let open = open(client, image, true).await?;
+            println!("{:>6}  {:<24} {:>10}  PROTECTED", "SNAPID", "NAME", "SIZE");
+            for snap in open.snapshots().iter().filter(|snap| snap.user) {
+                let protected = if snap.protected { "yes" } else { "" };
+                let size = bytes_text(snap.size);
+                println!("{:>6}  {:<24} {size:>10}  {protected}", snap.id, snap.name);
+            }
+            return finish(&open, image, Ok(())).await;
+        }
+        SnapCommand::Create { snap }
+        | SnapCommand::Rm { snap }
+        | SnapCommand::Rollback { snap }
+        | SnapCommand::Protect { snap }
+        | SnapCommand::Unprotect { snap } => snap,
+    };
+    let name = snap_of(spec)?;
+    let head = ImageSpec { snap: None, ..spec.clone() };
+    let image = open(client, &head, false).await?;
+    let result = match &command {
+        SnapCommand::Create { .. } => image.snap_create(name).await,
+        SnapCommand::Rm { .. } => image.snap_remove(name).await,
+        SnapCommand::Rollback { .. } => image.snap_rollback(name).await,
+        SnapCommand::Protect { .. } => image.snap_protect(name).await,
+        SnapCommand::Unprotect { .. } => image.snap_unprotect(name).await,
+        SnapCommand::Ls { .. } => Ok(()),
+    };
+    finish(&image, spec, result).await
+}
+
+fn create_options(args: &CreateArgs) -> Result<CreateOptions, Failure> {
+    if !args.object_size.is_power_of_two() {
+        return Err(Failure::new("--object-size must be a power of two from 4K to 32M"));
+    }
+    let mut options = CreateOptions {
+        order: args.object_size.ilog2() as u8,
+        stripe_unit: args.stripe_unit.unwrap_or(0),
+        stripe_count: args.stripe_count.unwrap_or(0),
+        data_pool: args.data_pool.clone(),
+        ..CreateOptions::default()
+    };
+    if let Some(names) = &args.image_feature {
+        options.features = 0;
+        for name in names {
+            options.features |= features::parse(name)
+                .ok_or_else(|| Failure::new(format!("there is no feature {name}")))?;
+        }
+    }
+    Ok(options)
+}
+
+async fn info(client: &Client, spec: &ImageSpec, as_json: bool) -> Result<(), Failure> {
+    let image = open(client, spec, true).await?;
+    let info = image.info();
+    let snapshots = image.snapshots().len();
+    image.close().await.map_err(|e| said(spec, e))?;
+    let pools = client.osdmap();
+    let pool_name = |id: i64| pools.pool_names.get(&id).cloned().unwrap_or_else(|| id.to_string());
+    if as_json {
+        let mut value = json!({
+            "name": info.name,
+            "id": info.id,
+            "size": info.size,
+            "objects": info.objects,
+            "order": info.order,
+            "object_size": 1u64 << info.order,
+            "snapshot_count": snapshots,
+            "block_name_prefix": info.prefix,
+            "format": 2,
+            "features": features::names(info.features),
+        });
+        if let Some(pool) = info.data_pool {
+            value["data_pool"] = json!(pool_name(pool));
+        }
+        if let Some(parent) = &info.parent {
+            value["parent"] = json!({
+                "pool": pool_name(parent.spec.pool),
+                "pool_namespace": parent.spec.namespace,
+                "id": parent.spec.image,
+                "snap_id": parent.spec.snap,
+                "overlap": parent.overlap,
+            });
+        }
+        println!("{value:#}");
+        return Ok(());
+    }
+    print_info(&info, snapshots, pool_name);
+    Ok(())
+}
+
+fn print_info(info: &ImageInfo, snapshots: usize, pool_name: impl Fn(i64) -> String) {
+    println!("rbd image '{}':", info.name);
+    println!("\tsize {} in {} objects", bytes_text(info.size), info.objects);
+    println!("\torder {} ({} objects)", info.order, bytes_text(1 << info.order));
+    println!("\tsnapshot_count: {snapshots}");
+    println!("\tid: {}", info.id);
+    if let Some(pool) = info.data_pool {
+        println!("\tdata_pool: {}", pool_name(pool));
+    }
+    println!("\tblock_name_prefix: {}", info.prefix);
+    println!("\tformat: 2");
+    println!("\tfeatures: {}", features::names(info.features).join(", "));
+    if let Some(parent) = &info.parent {
+        let pool = pool_name(parent.spec.pool);
+        println!("\tparent: {pool}/{} at snapshot {}", parent.spec.image, parent.spec.snap);
+        println!("\toverlap: {}", bytes_text(parent.overlap));
+    }
+    if info.stripe_count > 1 {
+        println!("\tstripe unit: {}", bytes_text(info.stripe_unit));
+        println!("\tstripe count: {}", info.stripe_count);
+    }
+}

@@ -1,0 +1,103 @@
+//! How images and sizes are written on the command line: `[POOL/[NAMESPACE/]]IMAGE[@SNAP]`, `10G`.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The pool of images named without one (`rbd_default_pool`).
+pub(crate) const DEFAULT_POOL: &str = "rbd";
+
+/// An image or a snapshot of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ImageSpec {
+    pub(crate) pool: String,
+    pub(crate) namespace: String,
+    pub(crate) image: String,
+    pub(crate) snap: Option<String>,
+}
+
+impl FromStr for ImageSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ImageSpec, String> {
+        let (path, snap) = match text.split_once('@') {
+            Some((path, snap)) => (path, Some(snap.to_owned())),
+            None => (text, None),
+        };
+        let parts: Vec<&str> = path.split('/').collect();
+        let (pool, namespace, image) = match parts[..] {
+            [image] => (DEFAULT_POOL, "", image),
+            [pool, image] => (pool, "", image),
+            [pool, namespace, image] => (pool, namespace, image),
+            _ => return Err("more than two slashes; write POOL/NAMESPACE/IMAGE@SNAP".into()),
+        };
+        if pool.is_empty() || image.is_empty() || snap.as_deref() == Some("") {
+            return Err("an empty name; write POOL/NAMESPACE/IMAGE@SNAP".into());
+        }
+        Ok(ImageSpec {
+            pool: pool.to_owned(),
+            namespace: namespace.to_owned(),
+            image: image.to_owned(),
+            snap,
+        })
+    }
+}
+
+impl fmt::Display for ImageSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/", self.pool)?;
+        if !self.namespace.is_empty() {
+            write!(f, "{}/", self.namespace)?;
+        }
+        f.write_str(&self.image)?;
+        self.snap.iter().try_for_each(|snap| write!(f, "@{snap}"))
+    }
+}
+
+/// Bytes: a number with B, K, M, G, T, P (powers of 1024; a further `iB` or `B` is allowed).
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let unit = text[digits..].to_ascii_lowercase();
+    let shift = match unit.trim_end_matches('b').trim_end_matches('i') {
+        "" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        "p" => 50,
+        _ => return Err(format!("unknown unit {unit:?}; use K, M, G, T or P")),
+    };
+    let number: u64 = text[..digits].parse().map_err(|_| "not a number".to_owned())?;
+    number.checked_mul(1 << shift).ok_or_else(|| "too large".to_owned())
+}
+
+/// Bytes for people: `10 GiB`.
+pub(crate) fn bytes_text(bytes: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let power = (bytes.max(1).ilog2() / 10) as usize;
+    let value = bytes as f64 / (1u64 << (power * 10)) as f64;
+    if bytes % (1 << (power * 10)) == 0 {
+        format!("{} {}", bytes >> (power * 10), units[power])
+    } else {
+        format!("{value:.1} {}", units[power])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_sizes_as_people_write_them() {
+        let spec: ImageSpec = "p/n/i@s".parse().unwrap();
+        assert_eq!((spec.to_string().as_str(), spec.snap.as_deref()), ("p/n/i@s", Some("s")));
+        assert_eq!("i".parse::<ImageSpec>().unwrap().to_string(), "rbd/i");
+        for bad in ["", "a/b/c/d", "p/", "i@", "/i"] {
+            assert!(bad.parse::<ImageSpec>().is_err(), "{bad}");
+        }
+        assert_eq!(parse_bytes("4k"), Ok(4096));
+        assert_eq!(parse_bytes("1GiB"), Ok(1 << 30));
+        assert_eq!(parse_bytes("512"), Ok(512));
+        assert!(parse_bytes("1x").is_err() && parse_bytes("k").is_err());
+        assert_eq!((bytes_text(10 << 30), bytes_text(1536)), ("10 GiB".into(), "1.5 KiB".into()));
+    }
+}
