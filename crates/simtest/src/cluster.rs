@@ -366,7 +366,11 @@ impl Cluster {
             let json: serde_json::Value = serde_json::from_slice(&answer.outb).unwrap_or_default();
             let summary = &json["pg_summary"];
             let states = summary["num_pg_by_state"].as_array().cloned().unwrap_or_default();
-            let clean = |state: &serde_json::Value| state["name"] == "active+clean";
+            // Scrubs come and go; one that finds something says "inconsistent".
+            let clean = |state: &serde_json::Value| {
+                let name = state["name"].as_str().unwrap_or_default();
+                name.replace("+scrubbing", "").replace("+deep", "") == "active+clean"
+            };
             if json["pg_ready"] == true && !states.is_empty() && states.iter().all(clean) {
                 return;
             }

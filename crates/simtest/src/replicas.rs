@@ -18,7 +18,9 @@ pub(crate) async fn contents(store: &dyn ObjectStore) -> BTreeMap<PgId, Contents
             let page = store.list(&cid, &from, &GhObject::max(), 1000).await.expect("a listing");
             let next = page.next;
             for oid in page.objects {
-                if !oid.is_pgmeta() {
+                // The primary's list of what scrub found is its own.
+                let of_scrub = oid.hobj.is_temp() && oid.hobj.name.starts_with(b"scrub_");
+                if !oid.is_pgmeta() && !of_scrub {
                     let text = describe(store, &cid, &oid).await;
                     objects.insert(oid, text);
                 }

@@ -76,7 +76,9 @@ fn live(seed: u64) -> Life {
     const CLIENTS: u32 = 3;
     let world = World::new(seed);
     let control = world.control();
-    let plan = Plan { auth_none: seed % 4 == 0, ..Plan::default() };
+    // Scrubs all the time: a difference between replicas leaves the PG inconsistent.
+    let options = "osd_scrub_min_interval = 4\nosd_deep_scrub_interval = 8\n".to_owned();
+    let plan = Plan { auth_none: seed % 4 == 0, options, ..Plan::default() };
     let osds = plan.osds;
     let cluster = Cluster::make(&control, plan);
     let (effective_writes, operations) = world.run_until(async move {

@@ -8,7 +8,7 @@ use types::entity::{EntityName, OSD};
 use types::{AuthEntityName, UTime};
 
 use super::Osd;
-use crate::pg::host::LogLevel;
+use crate::pg::host::{Host, LogLevel};
 
 /// Lines that wait for the monitor's answer; the oldest go when there are more.
 const WAITING_MAX: usize = 1000;
@@ -96,12 +96,13 @@ impl Osd {
         }
         let recovers = self.all_pgs().iter().any(|pg| pg.recovery.is_active());
         let only_required = recovers && !self.config.bool("osd_scrub_during_recovery");
-        let taken = || self.scrub_slots.taken() >= self.config.uint("osd_max_scrubs");
+        let settings = self.scrub_settings();
+        let taken = || self.scrub_slots.taken() >= settings.slots;
         for pg in self.all_pgs() {
             if taken() {
                 return;
             }
-            pg.maybe_scrub(only_required);
+            pg.maybe_scrub(&settings, only_required);
         }
     }
 }

@@ -30,6 +30,7 @@ use std::time::Duration;
 
 use maps::{OsdMap, PgPool};
 use store::{CollId, Transaction};
+use types::osd::ObjectStatSum;
 use types::{Epoch, GhObject, HObject, PgShard, SpgId};
 
 use self::host::Host;
@@ -72,6 +73,8 @@ pub struct Pg {
     pub(crate) deleting: Cell<bool>,
     /// The epoch in the store: maps from there on must be kept.
     written_epoch: Cell<Epoch>,
+    /// The counts in the store that writes do not write each time.
+    written_counts: RefCell<ObjectStatSum>,
     /// The monitor has not been seen to know that this new PG exists.
     created_unconfirmed: Cell<bool>,
 }
@@ -99,6 +102,7 @@ impl Pg {
     /// A PG around a core that was loaded or created at `map`.
     pub fn new(host: Rc<dyn Host>, core: Peering, map: Rc<OsdMap>) -> Rc<Pg> {
         let (pgid, written_epoch) = (core.pgid, core.epoch);
+        let written_counts = RefCell::new(persist::slow_counts(&core.info));
         let pool = map.pool(pgid.pgid.pool_id()).cloned().unwrap_or_default();
         Rc::new_cyclic(|me| Pg {
             pgid,
@@ -123,6 +127,7 @@ impl Pg {
             stamps: RefCell::default(),
             deleting: Cell::new(false),
             written_epoch: Cell::new(written_epoch),
+            written_counts,
             created_unconfirmed: Cell::new(false),
         })
     }
@@ -354,6 +359,7 @@ impl Pg {
         if dirty.info || dirty.big_info {
             let past = dirty.big_info.then_some(&core.past_intervals);
             keys.info(&core.info, past, core.epoch);
+            self.written_counts.replace(persist::slow_counts(&core.info));
             self.written_epoch.set(core.epoch);
         }
         keys.add_to(&self.cid, &self.pgmeta, t);
@@ -521,8 +527,8 @@ impl Pg {
             ops.extend(repop.take_duplicates());
         }
         self.recovery.reset();
-        ops.extend(self.reset_scrub());
         let mut t = Transaction::new();
+        ops.extend(self.reset_scrub(&mut t));
         self.drop_temps(&mut t);
         if !t.is_empty() {
             // Durable or not does not matter: they are looked for at the next start.

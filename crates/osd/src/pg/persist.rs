@@ -11,6 +11,7 @@
 //! can_rollback_to, rollback_info_trimmed_to
 //! ```
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use bstr::BString;
@@ -19,7 +20,7 @@ use denc::{Denc, Reader, Writer};
 use store::{CollId, ObjectStore, StoreError, Transaction};
 use types::crc::crc32c;
 use types::osd::{
-    PastIntervals, PgFastInfo, PgInfo, PgLog, PgLogDup, PgLogEntry, PgMissing, PgMissingItem,
+    ObjectStatSum, PastIntervals, PgFastInfo, PgInfo, PgLog, PgLogDup, PgLogEntry, PgMissing, PgMissingItem,
 };
 use types::{EVersion, Epoch, GhObject, HObject};
 
@@ -37,6 +38,21 @@ const INFO_VERSION: u8 = 10;
 /// Entries read at a time when a PG is loaded, and their bytes.
 const PAGE_MAX: usize = 2048;
 const PAGE_BYTES_MAX: usize = 4 << 20;
+
+/// The counts that the fast info does not hold.
+pub fn slow_counts(info: &PgInfo) -> ObjectStatSum {
+    ObjectStatSum {
+        num_bytes: 0,
+        num_objects: 0,
+        num_object_copies: 0,
+        num_rd: 0,
+        num_rd_kb: 0,
+        num_wr: 0,
+        num_wr_kb: 0,
+        num_objects_dirty: 0,
+        ..info.stats.stats.sum
+    }
+}
 
 /// Keys to set and to remove, for one transaction.
 #[derive(Debug, Default)]
@@ -67,11 +83,22 @@ impl Keys {
         }
     }
 
-    /// What a write changes of the info.
-    pub fn fast_info(&mut self, info: &PgInfo) {
-        if !self.set.contains_key(INFO.as_bytes()) {
+    /// What a write changes of the info: the fast part, if that is all, else the whole. `written`
+    /// are the slow counts that the store has; `true` if the whole info is written.
+    pub fn info_of_write(
+        &mut self,
+        info: &PgInfo,
+        epoch: Epoch,
+        written: &RefCell<ObjectStatSum>,
+    ) -> bool {
+        let now = slow_counts(info);
+        let whole = written.replace(now) != now;
+        if whole {
+            self.info(info, None, epoch);
+        } else if !self.set.contains_key(INFO.as_bytes()) {
             self.set.insert(FASTINFO.into(), PgFastInfo::of(info).to_bytes());
         }
+        whole
     }
 
     /// What changed in the log.
@@ -251,4 +278,33 @@ pub async fn load(
         log: Log::from_wire(log),
         missing: Missing::from_wire(missing),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Scrub under the simulator's kills found PGs with two objects with omap that said they had
+    /// none: writes wrote the fast info alone, which does not hold that count, and a restart lost
+    /// it (and clones, whiteouts, scrub errors).
+    #[test]
+    fn counts_beyond_the_fast_info_are_written() {
+        let mut info = PgInfo::default();
+        let written = RefCell::new(slow_counts(&info));
+        let write = |info: &PgInfo| {
+            let mut keys = Keys::default();
+            let whole = keys.info_of_write(info, 3, &written);
+            assert_eq!(whole, keys.set.contains_key(INFO.as_bytes()));
+            assert_eq!(whole, !keys.set.contains_key(FASTINFO.as_bytes()));
+            whole
+        };
+        info.stats.stats.sum.num_objects = 1;
+        assert!(!write(&info));
+        info.stats.stats.sum.num_objects_omap = 1;
+        assert!(write(&info));
+        info.stats.stats.sum.num_wr = 7;
+        assert!(!write(&info));
+        info.stats.stats.sum.num_object_clones = 1;
+        assert!(write(&info));
+    }
 }

@@ -111,7 +111,7 @@ impl Pg {
         f.array("recovery_state", |f| self.dump_states(f, &core, entered));
         f.object("scrubber", |f| {
             f.dump_stream("epoch_start", core.info.history.same_interval_since);
-            f.dump_bool("active", false);
+            f.dump_bool("active", self.scrub.is_active());
         });
         f.object("agent_state", |_| {});
         f.close_section();

@@ -383,6 +383,7 @@ impl Pg {
                 }
                 Err(e) => {
                     tracing::error!(pg = %self.pgid, %oid, "cannot read to push: {e:?}");
+                    self.repair_own(oid).await;
                     return false;
                 }
             };
@@ -412,6 +413,15 @@ impl Pg {
                 sum.num_objects_recovered += 1;
                 return true;
             }
+        }
+    }
+
+    /// Our copy cannot be read: it is fetched from another before it is pushed on.
+    async fn repair_own(&self, oid: &HObject) {
+        let store = self.host.store();
+        let attr = store.getattr(&self.cid, &GhObject::from(oid.clone()), OI_ATTR).await;
+        if let Ok(oi) = attr.map_err(|_| ()).and_then(|b| ObjectInfo::from_bytes(&b).map_err(|_| ())) {
+            self.repair_unreadable(oid, oi.version);
         }
     }
 

@@ -206,7 +206,9 @@ impl Pg {
         let complete = core.info.last_complete;
         let mut keys = Keys::default();
         keys.log(core.log.take_changes());
-        keys.fast_info(&core.info);
+        if keys.info_of_write(&core.info, core.epoch, &self.written_counts) {
+            self.written_epoch.set(core.epoch);
+        }
         drop(core);
         keys.add_to(&self.cid, &self.pgmeta, &mut transaction);
         let committed = self.host.store().submit(transaction);
@@ -413,7 +415,9 @@ impl Pg {
         let complete = core.info.last_complete;
         let mut keys = Keys::default();
         keys.log(core.log.take_changes());
-        keys.fast_info(&core.info);
+        if keys.info_of_write(&core.info, core.epoch, &self.written_counts) {
+            self.written_epoch.set(core.epoch);
+        }
         let (map_epoch, min_epoch) = (core.epoch, core.last_peering_reset);
         drop(core);
         keys.add_to(&self.cid, &self.pgmeta, &mut t);

@@ -30,6 +30,7 @@ use std::collections::BTreeMap;
 use env::sync::Sender;
 use maps::osdmap::osdmap_flags;
 use maps::pool::{PoolOpt, pool_flags, pool_opts};
+use store::Transaction;
 use types::osd::{ObjectStatSum, ScrubMap, pg_state};
 use types::{Epoch, GhObject, HObject, PgShard, UTime};
 
@@ -155,8 +156,8 @@ impl Pg {
         }
     }
 
-    /// The interval ended: gives back what waited.
-    pub(super) fn reset_scrub(&self) -> Vec<ClientOp> {
+    /// The interval ended: gives back what waited. What the last scrub found goes.
+    pub(super) fn reset_scrub(&self, t: &mut Transaction) -> Vec<ClientOp> {
         let s = &self.scrub;
         s.running.set(false);
         s.shown.set(0);
@@ -168,7 +169,9 @@ impl Pg {
         s.grants.borrow_mut().clear();
         s.held.borrow_mut().take();
         s.luck.set(None);
-        s.has_results.set(false);
+        if s.has_results.replace(false) {
+            t.remove(&self.cid, &results::object_of(self.pgid));
+        }
         std::mem::take(&mut *s.waiting.borrow_mut())
     }
 
@@ -192,7 +195,7 @@ impl Pg {
             required: true,
             ..Kind::default()
         }));
-        self.maybe_scrub(false);
+        self.maybe_scrub(&self.host.scrub_settings(), false);
     }
 
     fn want_deep_scrub(&self, kind: Kind) {
@@ -239,7 +242,7 @@ impl Pg {
 
     /// Begins a scrub that was asked for or is due. Called every second; `only_required` while the
     /// OSD recovers.
-    pub fn maybe_scrub(&self, only_required: bool) {
+    pub fn maybe_scrub(&self, settings: &ScrubSettings, only_required: bool) {
         let ready = {
             let core = self.core.borrow();
             core.is_primary() && core.is_active() && core.is_clean()
@@ -253,7 +256,7 @@ impl Pg {
             None => {
                 let luck = self.scrub.luck.get().unwrap_or_else(|| self.chance());
                 self.scrub.luck.set(Some(luck));
-                let times = self.times(&self.host.scrub_settings());
+                let times = self.times(settings);
                 let now = UTime::from_duration(self.host.env().wall_clock());
                 let coin = self.chance();
                 match schedule::due(&times, &self.last_scrubs(), now, luck, coin) {
@@ -275,7 +278,7 @@ impl Pg {
                 check_repair: true,
                 ..Kind::default()
             });
-            self.maybe_scrub(false);
+            self.maybe_scrub(&self.host.scrub_settings(), false);
         }
     }
 
