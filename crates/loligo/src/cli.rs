@@ -105,6 +105,9 @@ pub(crate) struct DaemonArgs {
     /// Create the daemon's data and exit
     #[arg(long)]
     pub(crate) mkfs: bool,
+    /// With --mkfs of an OSD: the UUID that 'ceph osd new' was given
+    #[arg(long, value_name = "UUID", requires = "mkfs")]
+    pub(crate) osd_uuid: Option<String>,
     /// Set an option for this run; above the configuration file
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,

@@ -87,19 +87,29 @@ pub(crate) fn read_keyring(config: &Config) -> Result<Option<Keyring>, Failure> 
 /// `loligo mon|mgr|osd`.
 pub(crate) fn run(kind: &'static str, args: &DaemonArgs) -> Result<(), Failure> {
     logging::start();
-    let config = Rc::new(load_config(kind, &args.id, &args.conf, &args.set)?);
+    let uuid = args.osd_uuid.iter().map(|uuid| format!("osd_uuid={uuid}"));
+    let sets: Vec<String> = args.set.iter().cloned().chain(uuid).collect();
+    let config = Rc::new(load_config(kind, &args.id, &args.conf, &sets)?);
     let mkfs = args.mkfs;
     Runtime::new()?.block_on(move |env| async move {
         match (kind, mkfs) {
             ("mon", true) => mkfs_mon_with(&env, &config),
             ("mgr", true) => Ok(()),
             (_, true) => {
-                let fsid = random_uuid(&env);
+                let fsid = new_osd_fsid(&env, &config)?;
                 mkfs_osd_with(&env, &config, fsid).await
             }
             _ => serve(&env, config).await,
         }
     })
+}
+
+/// What `osd_uuid` (`--osd-uuid`) says, which `ceph osd new` was told too; a new one if it is zero.
+fn new_osd_fsid(env: &Env, config: &Config) -> Result<Uuid, Failure> {
+    let text = config.str("osd_uuid");
+    let given: Uuid =
+        text.parse().map_err(|_| Failure::new(format!("--osd-uuid {text}: not a UUID")))?;
+    Ok(if given == Uuid::default() { random_uuid(env) } else { given })
 }
 
 fn random_uuid(env: &Env) -> Uuid {
