@@ -94,6 +94,8 @@ pub struct Config {
     revision: Cell<u64>,
     /// See [`Config::facts`].
     facts: RefCell<BTreeMap<String, String>>,
+    /// What the monitors sent and is not ours to take, as they sent it.
+    ignored: RefCell<BTreeMap<String, String>>,
 }
 
 impl Config {
@@ -110,6 +112,7 @@ impl Config {
             observers: RefCell::default(),
             revision: Cell::new(1),
             facts: RefCell::default(),
+            ignored: RefCell::default(),
         }
     }
 
@@ -245,6 +248,8 @@ impl Config {
                 ignored.push(name.clone());
             }
         }
+        let kept = |name: &String| Some((name.clone(), settings.get(name)?.clone()));
+        *self.ignored.borrow_mut() = ignored.iter().filter_map(kept).collect();
         let changed: BTreeSet<String> = before
             .iter()
             .filter(|(name, old)| self.value(name) != **old)
@@ -338,8 +343,14 @@ impl Config {
         }
     }
 
-    /// Every value set, as written: option to number of the source (Ceph's CONF_*) to value. What a
-    /// daemon reports to the manager (`get_config_bl` in `src/common/config.cc` at v16.2).
+    /// What the monitors set and this process does not take: options it has not, or not from them.
+    pub fn ignored(&self) -> BTreeMap<String, String> {
+        self.ignored.borrow().clone()
+    }
+
+    /// Every value set, as written: option to number of the source (Ceph's CONF_*) to value. With
+    /// [`Config::ignored`] behind it, this is what a daemon reports to the manager
+    /// (`get_config_bl` in `src/common/config.cc` at v16.2).
     pub fn set_values(&self) -> BTreeMap<String, BTreeMap<i32, String>> {
         let number = |(source, value): (&Source, &String)| (*source as i32, value.clone());
         self.values

@@ -63,7 +63,7 @@ impl Osd {
             daemon_name: self.whoami.to_string(),
             service_name: String::new(),
             service: None,
-            config: self.config.set_values().to_bytes(),
+            config: (self.config.set_values(), self.config.ignored()).to_bytes(),
             config_defaults: self.config.defaults().to_bytes(),
         };
         self.config_told.set(self.config.revision());
@@ -163,7 +163,7 @@ impl Osd {
         if self.config_told.replace(revision) == revision {
             return Bytes::new();
         }
-        self.config.set_values().to_bytes()
+        (self.config.set_values(), self.config.ignored()).to_bytes()
     }
 
     fn complaint_time(&self) -> Duration {

@@ -1,0 +1,135 @@
+#!/usr/bin/python3
+"""Our OSDs in a cluster whose monitor and manager are real Ceph 16.2: made with `ceph osd new`, booted, used by
+unmodified clients, one killed under load and brought back, scrubbed, and clean at the end."""
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import time
+import unittest
+import uuid
+
+from cluster import LOLIGO, state
+from real_ceph import RealCeph
+
+cluster = None
+
+
+class UnderCeph(RealCeph):
+    """A real monitor and manager; three OSDs of ours."""
+
+    store = "osd_objectstore = inkstore\nbluestore_block_size = 4294967296"
+
+    def up(self):
+        # Real OSDs are none of this cluster's: it starts with its monitor and manager alone.
+        self.options["osds"] = 0
+        super().up()
+        self.options["osds"] = 3
+        self.daemons = {}
+        for n in range(3):
+            data = pathlib.Path(self.dir, "osd", str(n))
+            data.mkdir()
+            osd, secret = str(uuid.uuid4()), self.sh("ceph-authtool", "--gen-print-key").stdout.decode().strip()
+            self.sh("ceph", "osd", "new", osd, "-i", "-", input=json.dumps({"cephx_secret": secret}).encode())
+            self.sh("ceph-authtool", "--create-keyring", str(data / "keyring"), "--name", f"osd.{n}", "--add-key", secret)
+            self.sh(LOLIGO, "osd", "--id", str(n), "-c", self.conf, "--mkfs", "--osd-uuid", osd)
+            self.start(n)
+        self.wait(lambda: self.json("osd", "stat")["num_up_osds"] == 3, 60, "our OSDs up")
+
+    def start(self, n):
+        with open(pathlib.Path(self.dir, "log", f"osd.{n}.log"), "a") as log:
+            self.daemons[n] = subprocess.Popen([LOLIGO, "osd", "--id", str(n), "-c", self.conf], stdout=log, stderr=log)
+
+    def kill_osd(self, n):
+        self.daemons[n].send_signal(signal.SIGKILL)
+        self.daemons[n].wait()
+
+    def __exit__(self, kind, value, trace):
+        if kind is not None:
+            print(self.logs())
+        for daemon in self.daemons.values():
+            daemon.kill()
+            daemon.wait()
+        super().__exit__(kind, value, trace)
+
+
+class OursUnderCeph(unittest.TestCase):
+    def rados(self, *args, **kw):
+        return cluster.run("rados", "-p", "data", *args, **kw).stdout
+
+    def test_1_objects(self):
+        blob = os.urandom(5 << 20)
+        self.rados("put", "big", "-", input=blob)
+        self.assertEqual(self.rados("get", "big", "-"), blob)
+        self.rados("setxattr", "big", "colour", "red")
+        self.assertEqual(self.rados("getxattr", "big", "colour"), b"red")
+        self.rados("setomapval", "big", "key", "value")
+        self.assertIn(b"value", self.rados("getomapval", "big", "key"))
+        self.rados("mksnap", "before")
+        self.rados("put", "big", "-", input=b"after")
+        old = pathlib.Path(cluster.dir, "old")
+        self.rados("-s", "before", "get", "big", str(old))
+        self.assertEqual(old.read_bytes(), blob)
+        self.rados("rmsnap", "before")
+
+    def test_2_statistics(self):
+        def counted():
+            pools = {p["name"]: p["stats"] for p in cluster.json("df")["pools"]}
+            return pools["data"]["objects"] >= 1 and pools["data"]["stored"] > 0
+        cluster.wait(counted, 30, "the manager counts the objects")
+        for osd in cluster.json("osd", "df")["nodes"]:
+            self.assertEqual(osd["status"], "up")
+            self.assertEqual(osd["kb"], 4 << 20)
+        self.assertEqual(cluster.json("osd", "metadata", "0")["osd_objectstore"], "inkstore")
+
+    def test_3_commands(self):
+        self.assertEqual(json.loads(cluster.ceph("tell", "osd.1", "version"))["release"], "pacific")
+        query = json.loads(cluster.ceph("pg", self.pgid(), "query"))
+        self.assertEqual(query["state"], "active+clean")
+        cluster.ceph("config", "set", "osd", "osd_max_backfills", "3")
+        got = lambda: cluster.ceph("tell", "osd.0", "config", "get", "osd_max_backfills")  # noqa: E731
+        cluster.wait(lambda: json.loads(got())["osd_max_backfills"] == "3", 10, "the option at the OSD")
+        # The manager died of a report without the list of ignored options.
+        self.assertIn("bluestore_block_size", cluster.ceph("config", "show", "osd.0"))
+
+    def pgid(self):
+        return json.loads(cluster.ceph("osd", "map", "data", "big", "-f", "json"))["pgid"]
+
+    def test_4_scrub(self):
+        pgid = self.pgid()
+        stamp = lambda: json.loads(cluster.ceph("pg", pgid, "query"))["info"]["stats"]["last_deep_scrub_stamp"]  # noqa: E731
+        before = stamp()
+        cluster.ceph("pg", "deep-scrub", pgid)
+        cluster.wait(lambda: stamp() != before, 30, f"deep scrub of {pgid}")
+        self.assertEqual(json.loads(cluster.ceph("pg", pgid, "query"))["info"]["stats"]["stat_sum"]["num_scrub_errors"], 0)
+
+    def test_5_one_dies_under_load(self):
+        bench = subprocess.Popen(["rados", "-p", "data", "bench", "6", "write", "-b", "4096", "-t", "8", "--no-cleanup", "--run-name", "load"],
+                                 stdout=subprocess.PIPE, text=True)
+        time.sleep(2)
+        cluster.kill_osd(2)
+        cluster.wait(lambda: cluster.json("osd", "stat")["num_up_osds"] == 2, 60, "osd.2 marked down")
+        out, _ = bench.communicate(timeout=90)
+        self.assertEqual(bench.returncode, 0)
+        written = int(re.search(r"Total writes made:\s+(\d+)", out)[1])
+        self.assertGreater(written, 0)
+        cluster.start(2)
+        cluster.wait(lambda: cluster.json("osd", "stat")["num_up_osds"] == 3, 60, "osd.2 up again")
+        cluster.wait_clean(120)
+        names = self.rados("ls").decode().split()
+        self.assertEqual(len([n for n in names if n.startswith("benchmark_data")]), written)
+        check = cluster.run("rados", "-p", "data", "bench", "60", "seq", "-t", "8", "--run-name", "load", timeout=120)
+        self.assertIn(f"Total reads made:     {written}".split(":")[0], check.stdout.decode())
+
+    def test_6_ends_healthy(self):
+        cluster.wait(lambda: cluster.json("health")["status"] == "HEALTH_OK", 60, "HEALTH_OK")
+        self.assertTrue(all(state(d.pid) in "SRD" for d in cluster.daemons.values()))
+        self.assertNotIn("Caught signal", cluster.logs(10000))
+
+
+if __name__ == "__main__":
+    with UnderCeph() as cluster:
+        cluster.pool("data", 16)
+        unittest.main(verbosity=2, exit=False).result.wasSuccessful() or exit(1)
