@@ -41,10 +41,8 @@
 //! A sender whose address is blocklisted is answered EBLOCKLISTED before step 2; a map that
 //! blocklists someone calls [`ObjectContexts::evict_watches`].
 //!
-//! Replicas apply `Mutation::transaction` and the log as they come. Each OSD (primary too) keeps
-//! the snap mapper itself: call [`SnapMapper::apply_log`] with the entries when
-//! [`snap_mapper::concerns`] says so (it reads, so it awaits; for ordinary writes it says no), in
-//! the same transaction as the log.
+//! Replicas apply `Mutation::transaction` and the log as they come. The transaction has the rows of
+//! the snap mapper in it.
 //!
 //! Recovery or backfill that writes an object beneath the contexts calls `contexts.forget(&oid)`.
 //! Snap trimming is [`snap_trim::trim_object`], one clone at a time, then as a `Write`. A watch

@@ -10,12 +10,16 @@ use store::{CollId, ObjectStore};
 use types::osd::OsdOp;
 use types::{EVersion, EntityName, Epoch, Errno, GhObject, HObject, ObjectLocator, OsdReqId, SnapId, SpgId};
 
+use super::SnapMapper;
+
 /// The PG an op runs in. All answers are of the moment of the call.
 pub trait Pg {
     /// Time, randomness, tasks.
     fn env(&self) -> &Env;
     /// The OSD's store.
     fn store(&self) -> &Rc<dyn ObjectStore>;
+    /// Which clones serve which snapshot; its rows are in the same store.
+    fn snap_mapper(&self) -> &SnapMapper;
     /// The PG's collection.
     fn coll(&self) -> CollId;
     /// The PG.

@@ -7,7 +7,9 @@
 //! object = {pool:016X}.{hash, nibbles reversed:08X}.{snap:x}.{name}.{key}.{namespace}, escaped
 //! ```
 //!
-//! Every OSD of a PG keeps its own, fed by the log.
+//! Every OSD of a PG keeps its own. Rows change in the transaction that makes, trims, recovers or
+//! removes the clone: a row that is lost with power would leave its clone behind for ever when the
+//! snapshot is trimmed. The primary's transaction has the rows in it, for its replicas too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -16,20 +18,12 @@ use bstr::BString;
 use bytes::Bytes;
 use denc::{Denc, Error, Reader, Writer};
 use store::{CollId, ObjectStore, StoreError, Transaction};
-use types::osd::PgLogEntry;
-use types::snap::MAXSNAP;
 use types::{GhObject, HObject, PgId, SnapId};
 
 const MAPPING_PREFIX: &str = "SNA_";
 const OBJECT_PREFIX: &str = "OBJ_";
 /// Rows of one page asked of the store.
 const PAGE_MAX: usize = 512;
-
-/// Whether any of the entries changes which snapshots a clone serves; if not, nothing needs
-/// [`SnapMapper::apply_log`].
-pub fn concerns(entries: &[PgLogEntry]) -> bool {
-    entries.iter().any(|entry| entry.soid.snap <= MAXSNAP)
-}
 
 /// The mapper's row of a clone. Wire: object_snaps v1.
 struct ObjectSnaps {
@@ -168,7 +162,31 @@ impl SnapMapper {
         Ok(row.snaps)
     }
 
-    /// A clone is gone.
+    /// A clone served the snapshots `old` and serves `new` from now on; none: it is gone.
+    pub fn replace(
+        &self,
+        oid: &HObject,
+        old: &[SnapId],
+        new: BTreeSet<SnapId>,
+        t: &mut Transaction,
+    ) {
+        let mut keys: BTreeSet<BString> = old
+            .iter()
+            .filter(|snap| !new.contains(snap))
+            .map(|&snap| SnapMapper::mapping_key(snap, oid))
+            .collect();
+        if new.is_empty() {
+            keys.insert(SnapMapper::object_key(oid));
+        }
+        if !keys.is_empty() {
+            t.omap_rmkeys(&self.coll, &self.oid, keys);
+        }
+        if !new.is_empty() {
+            self.add(oid, new, t);
+        }
+    }
+
+    /// A clone is gone; the snapshots it served are read.
     pub async fn remove(&self, oid: &HObject, t: &mut Transaction) -> Result<(), StoreError> {
         let mut keys: BTreeSet<BString> = self
             .snaps(oid)
@@ -193,33 +211,6 @@ impl SnapMapper {
         self.remove(oid, t).await?;
         if !snaps.is_empty() {
             self.add(oid, snaps, t);
-        }
-        Ok(())
-    }
-
-    /// Records what log entries say of clones; their effect joins the transaction. A clone that
-    /// appears twice in the entries is not supported, and the log never holds one.
-    pub async fn apply_log(
-        &self,
-        entries: &[PgLogEntry],
-        t: &mut Transaction,
-    ) -> Result<(), StoreError> {
-        for entry in entries.iter().filter(|entry| entry.soid.snap <= MAXSNAP) {
-            if entry.is_delete() {
-                self.remove(&entry.soid, t).await?;
-                continue;
-            }
-            if !entry.is_update() {
-                continue;
-            }
-            let snaps: Vec<SnapId> = Vec::from_bytes(&entry.snaps)
-                .map_err(|_| StoreError::Format("the snaps of a log entry"))?;
-            let snaps: BTreeSet<SnapId> = snaps.into_iter().collect();
-            if entry.is_clone() {
-                self.add(&entry.soid, snaps, t);
-            } else {
-                self.update(&entry.soid, snaps, t).await?;
-            }
         }
         Ok(())
     }

@@ -390,9 +390,13 @@ pub(super) async fn tick(osd: Rc<Osd>) {
             osd.beacon_now();
         }
         let lease = crate::pg::Pg::settings(&osd.config).read_lease;
-        if now - last_lease >= lease / 2 {
+        let due = now - last_lease >= lease / 2;
+        if due {
             last_lease = now;
-            for pg in osd.all_pgs() {
+        }
+        for pg in osd.all_pgs() {
+            // One whose lease ran out (this process slept, or a replica did) has ops waiting.
+            if due || pg.is_laggy() {
                 pg.renew_lease();
             }
         }

@@ -423,7 +423,7 @@ impl Osd {
         map: &::maps::OsdMap,
         pgid: SpgId,
     ) -> Option<Errno> {
-        if !map.blocklist.is_empty() && map.is_blocklisted(&session.con.peer_addrs()) {
+        if map.is_blocklisted(&session.con.peer_addrs()) {
             return Some(Errno(108)); // EBLOCKLISTED
         }
         let pool = map.pool(pgid.pgid.pool_id())?;

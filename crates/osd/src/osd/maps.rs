@@ -146,7 +146,7 @@ impl Osd {
             self.remote_reads.on_map(map);
         }
         self.unpark();
-        self.drop_blocklisted(newest);
+        self.drop_blocklisted(&old, newest);
         if self.is_active() {
             self.resend_to_mon();
         }
@@ -172,8 +172,10 @@ impl Osd {
         }
     }
 
-    fn drop_blocklisted(&self, map: &OsdMap) {
-        if map.blocklist.is_empty() {
+    /// Watches of whom the map newly blocklists end; their ops are refused when they come.
+    fn drop_blocklisted(&self, old: &OsdMap, map: &OsdMap) {
+        let same = old.blocklist == map.blocklist && old.range_blocklist == map.range_blocklist;
+        if same || map.blocklist.is_empty() && map.range_blocklist.is_empty() {
             return;
         }
         for con in self.client.connections() {
@@ -181,9 +183,11 @@ impl Osd {
                 && let Some(session) = con.session::<Session>()
                 && map.is_blocklisted(&con.peer_addrs())
             {
-                // Its watches end; its ops are refused when they come.
                 session.client().reset();
             }
+        }
+        for pg in self.all_pgs() {
+            pg.contexts.evict_watches(|addr| map.is_addr_blocklisted(addr));
         }
     }
 

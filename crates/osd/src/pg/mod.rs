@@ -458,11 +458,17 @@ impl Pg {
         });
     }
 
+    /// Takes the rows of divergent clones out of the snap mapper. A row that survives its clone is
+    /// found and dropped when its snapshot is trimmed; a clone that has been recovered meanwhile
+    /// keeps its own.
     async fn unmap_snaps(&self, removed: &[HObject]) {
+        let store = self.host.store();
         for oid in removed.iter().filter(|o| o.is_snap()) {
             let mut t = Transaction::new();
-            if self.host.snap_mapper().remove(oid, &mut t).await.is_ok() && !t.is_empty() {
-                let _ = self.host.store().submit(t).await;
+            let rows = self.host.snap_mapper().remove(oid, &mut t).await;
+            let gone = store.stat(&self.cid, &GhObject::from(oid.clone())).await.is_err();
+            if rows.is_ok() && gone && !t.is_empty() {
+                let _ = store.submit(t).await;
             }
         }
     }
@@ -494,14 +500,21 @@ impl Pg {
             let mut t = Transaction::new();
             for oid in &objects {
                 t.remove(&self.cid, oid);
+                if oid.hobj.is_snap() {
+                    let rows = self.host.snap_mapper().remove(&oid.hobj, &mut t).await;
+                    if let Err(e) = rows {
+                        self.host.store_failed(&e);
+                        return false;
+                    }
+                }
             }
-            let done = store.submit(t);
-            let clones: Vec<HObject> = objects.into_iter().map(|o| o.hobj).collect();
-            if let Err(e) = done.await {
+            if self.generation.get() != generation {
+                return false;
+            }
+            if let Err(e) = store.submit(t).await {
                 self.host.store_failed(&e);
                 return false;
             }
-            self.unmap_snaps(&clones).await;
         }
     }
 
@@ -627,6 +640,11 @@ impl Pg {
             pg.wake_scheduled.set(false);
             pg.requeue_waiting();
         });
+    }
+
+    /// Whether this primary would serve, had its lease not run out.
+    pub fn is_laggy(&self) -> bool {
+        self.core.borrow().is_laggy(self.now())
     }
 
     /// Called every half lease: an active primary gives its replicas a new one.

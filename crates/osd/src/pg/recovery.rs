@@ -586,6 +586,17 @@ impl Pg {
             }
         }
         let mut t = Transaction::new();
+        if complete && oid.is_snap() {
+            let snaps = ss.clone_snaps.get(&oid.snap).cloned().unwrap_or_default();
+            let snaps: BTreeSet<u64> = snaps.into_iter().collect();
+            if let Err(e) = self.host.snap_mapper().update(&oid, snaps, &mut t).await {
+                self.host.store_failed(&e);
+                return false;
+            }
+            if generation != self.generation.get() {
+                return false;
+            }
+        }
         let target = GhObject::from(oid.clone());
         let whole = op.before_progress.first && complete;
         let temp_oid = oid.make_temp(format!("temp_recovering_{}_{}", self.pgid, oid));
@@ -625,9 +636,6 @@ impl Pg {
             self.write_dirty(&mut t);
         }
         let committed = self.host.store().submit(t);
-        if complete && oid.is_snap() {
-            self.map_recovered(&oid, &ss).await;
-        }
         if let Err(e) = committed.await {
             self.host.store_failed(&e);
             return false;
@@ -648,15 +656,6 @@ impl Pg {
             }
         }
         true
-    }
-
-    async fn map_recovered(&self, oid: &HObject, ss: &SnapSet) {
-        let snaps = ss.clone_snaps.get(&oid.snap).cloned().unwrap_or_default();
-        let mut t = Transaction::new();
-        let snaps: BTreeSet<u64> = snaps.into_iter().collect();
-        if self.host.snap_mapper().update(oid, snaps, &mut t).await.is_ok() && !t.is_empty() {
-            let _ = self.host.store().submit(t).await;
-        }
     }
 
     /// A peer has a chunk durable.

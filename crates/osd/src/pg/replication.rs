@@ -13,22 +13,21 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use bytes::Bytes;
 use denc::Denc;
 use env::sync::{Sender, oneshot};
 use messages::{MOSDRepOp, MOSDRepOpReply, Message};
 use store::Transaction;
 use types::bufferlist::BufferList;
 use types::osd::ops::message_flags;
-use types::osd::{ObjectStatSum, OsdOp, PgLogEntry, PgStat};
+use types::osd::{ObjectStatSum, PgLogEntry, PgStat};
 use types::{EVersion, EntityName, Errno, HObject, OsdReqId, PgShard};
 
 use super::log::Answered;
 use super::persist::Keys;
 use super::{ClientOp, Pg};
 use crate::ops::{
-    self, Kind, LockKind, Mutation, ObjectGuard, PendingWrite, Reply, Versions, object_context,
-    snap_mapper, watch,
+    self, Kind, LockKind, Mutation, ObjectGuard, PendingWrite, Reply, object_context,
+    watch,
 };
 
 /// A write that is not durable everywhere yet.
@@ -140,20 +139,13 @@ impl Pg {
             (None, Some(dup)) => &dup.op_returns[..],
             (None, None) => &[],
         };
-        let mut ops: Vec<OsdOp> = op.request.ops.to_vec();
-        for (i, o) in ops.iter_mut().enumerate() {
-            o.indata = Bytes::new();
-            if let Some(r) = returns.get(i) {
-                o.rval = r.rval;
-                o.outdata = BufferList::from(r.outdata.clone());
-            }
-        }
-        let reply = Reply {
-            result: answered.return_code,
-            ops,
-            versions: Versions::Write { replay: answered.version, user: answered.user_version },
-            executed: true,
-        };
+        let reply = Reply::duplicate(
+            &op.request,
+            answered.version,
+            answered.user_version,
+            answered.return_code,
+            returns,
+        );
         op.reply(self.epoch(), reply);
     }
 
@@ -169,9 +161,6 @@ impl Pg {
         let Change { soid, reqid, mut transaction, entries, user_version, stats } = change;
         let tid = self.host.next_tid();
         let version = entries.last().map_or(EVersion::ZERO, |e| e.version);
-        let mapped: Option<Vec<PgLogEntry>> =
-            snap_mapper::concerns(&entries).then(|| entries.clone());
-
         let (followers, trim_to, min_complete) = self.note_write(&entries, user_version, &stats);
         self.scrub.on_write(&soid, &stats);
         self.send_to_replicas(
@@ -214,30 +203,12 @@ impl Pg {
         let committed = self.host.store().submit(transaction);
         let pg = self.rc();
         async move {
-            if let Some(entries) = mapped {
-                pg.map_snaps(&entries).await;
-            }
             if let Err(e) = committed.await {
                 pg.host.store_failed(&e);
                 return false;
             }
             pg.on_commit(tid, whoami, complete);
             all.await.is_ok()
-        }
-    }
-
-    /// Each OSD keeps which snapshots its clones serve.
-    async fn map_snaps(&self, entries: &[PgLogEntry]) {
-        let mut t = Transaction::new();
-        let mapped = self.host.snap_mapper().apply_log(entries, &mut t).await;
-        if let Err(e) = mapped {
-            self.host.store_failed(&e);
-            return;
-        }
-        if !t.is_empty()
-            && let Err(e) = self.host.store().submit(t).await
-        {
-            self.host.store_failed(&e);
         }
     }
 
@@ -398,7 +369,6 @@ impl Pg {
         for e in &entries {
             self.contexts.forget(&e.soid);
         }
-        let mapped = (snap_mapper::concerns(&entries) && !t.is_empty()).then(|| entries.clone());
         let mut core = self.core.borrow_mut();
         for e in entries {
             core.info.last_user_version = core.info.last_user_version.max(e.user_version);
@@ -425,9 +395,6 @@ impl Pg {
         tracked.mark("sub_op_started");
         let (pg, generation) = (self.rc(), self.generation.get());
         self.host.env().go(async move {
-            if let Some(entries) = mapped {
-                pg.map_snaps(&entries).await;
-            }
             if let Err(e) = committed.await {
                 pg.host.store_failed(&e);
                 return;

@@ -19,6 +19,10 @@ impl ops::Pg for Pg {
         self.host.store()
     }
 
+    fn snap_mapper(&self) -> &ops::SnapMapper {
+        self.host.snap_mapper()
+    }
+
     fn coll(&self) -> CollId {
         self.cid
     }

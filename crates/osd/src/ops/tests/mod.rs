@@ -204,13 +204,7 @@ impl TestPg {
     /// Finishes, submits and commits a write.
     pub(super) async fn commit(&self, pending: PendingWrite, client: &Rc<Client>) -> Reply {
         let mutation = pending.finish(self.next(), self.user_version.get());
-        let mut t = mutation.transaction;
-        if snap_mapper::concerns(&mutation.entries) {
-            self.mapper
-                .apply_log(&mutation.entries, &mut t)
-                .await
-                .unwrap();
-        }
+        let t = mutation.transaction;
         // The transaction must survive the wire.
         let expected: Vec<u64> = (self.next().version..)
             .take(mutation.entries.len())
@@ -315,6 +309,9 @@ impl Pg for TestPg {
     }
     fn store(&self) -> &Rc<dyn ObjectStore> {
         &self.store
+    }
+    fn snap_mapper(&self) -> &SnapMapper {
+        &self.mapper
     }
     fn coll(&self) -> CollId {
         CollId::Pg(self.pgid())

@@ -95,6 +95,11 @@ impl Peering {
         now < self.leases.until && self.wait_until(now).is_none()
     }
 
+    /// Whether nothing but its own lease keeps this primary from serving.
+    pub fn is_laggy(&self, now: Duration) -> bool {
+        self.is_activated() && self.wait_until(now).is_none() && now >= self.leases.until
+    }
+
     /// Until when this primary may serve.
     pub fn readable_until(&self) -> Duration {
         self.leases.until

@@ -139,7 +139,13 @@ impl Peering {
             if !activated {
                 return;
             }
-            if self.info.history.merge(&info.history) {
+            // That it activated is no activation of all: history says that from on_activated on.
+            let mut history = info.history;
+            history.last_epoch_started =
+                history.last_epoch_started.min(self.info.history.last_epoch_started);
+            history.last_interval_started =
+                history.last_interval_started.min(self.info.history.last_interval_started);
+            if self.info.history.merge(&history) {
                 self.dirty_info = true;
             }
             // It reports that the activation is durable there.
@@ -296,8 +302,16 @@ impl Peering {
             if self.peer_missing.contains_key(&peer) {
                 continue; // the authoritative log's holder
             }
-            // Divergence can only lie above its last activation.
-            let since = EVersion { epoch: info.last_epoch_started, version: 0 };
+            // Divergence can only lie above the last activation that is durable on all that acted
+            // (and which the peer has followed). Its own may have been durable on it alone:
+            //
+            // 1. Two replicas write 8'11, durable on B only, and both restart.
+            // 2. They activate at 10 with B's log. B makes that durable, A dies before it does.
+            // 3. B dies, A comes back. Nothing was acknowledged at 10, so it goes on alone, without
+            //    8'11, and writes 12'11.
+            // 4. B comes back: 8'11 is below its last_epoch_started, and diverges.
+            let started = info.last_epoch_started.min(info.history.last_epoch_started);
+            let since = EVersion { epoch: started, version: 0 };
             let query = if info.log_tail <= since { Query::Log(since) } else { Query::FullLog };
             let history = Box::new(self.export_history(now));
             self.send(peer, PeerMessage::Query(query, history), out);

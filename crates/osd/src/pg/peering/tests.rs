@@ -785,6 +785,11 @@ fn size_two_loses_nothing() {
 }
 
 #[test]
+fn size_three_with_one_enough_loses_nothing() {
+    seeds().for_each(|seed| run(seed, 4, 3, 1));
+}
+
+#[test]
 fn size_one_loses_nothing() {
     seeds().for_each(|seed| run(seed, 2, 1, 1));
 }
