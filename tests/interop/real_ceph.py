@@ -32,6 +32,8 @@ mon_allow_pool_size_one = true
 mon_warn_on_pool_no_redundancy = false
 mon_data_avail_warn = 1
 mon_data_avail_crit = 0
+paxos_propose_interval = 0.05
+paxos_min_wait = 0.01
 [mon]
 mon_data = {dir}/mon/$id
 [mgr]

@@ -60,7 +60,7 @@ fn descriptions() -> Vec<MonCommand> {
         helpstring: (*help).to_owned(),
         module: (*module).to_owned(),
         req_perms: (*perm).to_owned(),
-        flags: command::FLAG_MGR,
+        flags: commands::flags_of(sig) | command::FLAG_MGR,
     };
     commands::TABLE.iter().map(describe).collect()
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
+use config::Config;
 use denc::Reader;
 use messages::{DaemonHealthMetric, MMgrOpen, MMgrReport, PerfCounterType};
 use msgr::Connection;
@@ -153,6 +154,15 @@ impl Daemons {
 }
 
 impl Daemon {
+    /// What this very process would tell of its configuration.
+    pub(crate) fn of_config(config: &Config) -> Daemon {
+        Daemon {
+            config: config.set_values(),
+            config_defaults: config.defaults(),
+            ..Daemon::default()
+        }
+    }
+
     /// Values come in the order of the paths, in an envelope.
     fn take_values(&mut self, packed: &Bytes, now: Duration) -> Result<(), denc::Error> {
         if packed.is_empty() {

@@ -405,10 +405,13 @@ impl MonCore {
         out.push('\n');
         if detail {
             for (code, check) in &self.health.checks.checks {
-                let mute = if self.health.mutes.contains_key(code) {
-                    "(MUTED) "
-                } else {
-                    ""
+                let mute = match self.health.mutes.get(code) {
+                    None => String::new(),
+                    Some(mute) if mute.ttl.is_zero() => "(MUTED) ".to_string(),
+                    Some(mute) => {
+                        let left = mute.ttl.since(self.now.wall);
+                        format!("(MUTED ttl {}) ", span_text(left))
+                    }
                 };
                 let level = check.severity.short_name();
                 let _ = writeln!(out, "{mute}[{level}] {code}: {}", check.summary);

@@ -109,6 +109,15 @@ pub mod osdmap_flags {
     pub const NOSNAPTRIM: u32 = 1 << 21;
     pub const PGLOG_HARDLIMIT: u32 = 1 << 22;
 
+    /// Those that every cluster has: summaries leave them out (CEPH_OSDMAP_SEMIHIDDEN_FLAGS).
+    pub const SEMIHIDDEN: u32 = REQUIRE_JEWEL
+        | REQUIRE_KRAKEN
+        | REQUIRE_LUMINOUS
+        | RECOVERY_DELETES
+        | SORTBITWISE
+        | PURGED_SNAPDIRS
+        | PGLOG_HARDLIMIT;
+
     /// Ceph's names of the flags, in the order it prints them.
     pub const NAMES: [(u32, &str); 23] = [
         (NEARFULL, "nearfull"),

@@ -6,6 +6,7 @@ use command::{Align, CommandMap, CommandReply, Formatter, TextTable};
 
 use super::{EINVAL, ENOENT};
 use crate::daemon::Mgr;
+use crate::daemons::Daemon;
 
 /// Ceph's numbers of the sources of values.
 const SOURCES: [&str; 7] = ["default", "mon", "file", "env", "cmdline", "override", "final"];
@@ -37,12 +38,11 @@ fn shown(name: &str, values: &BTreeMap<i32, String>) -> Option<Shown> {
 pub(super) fn run(mgr: &Mgr, map: &CommandMap) -> CommandReply {
     let who = map.string("who").unwrap_or_default();
     let Some((kind, name)) = who.split_once('.') else {
-        let text = format!("error parsing '{who}': expected string of the form TYPE.ID, \
-             valid types are: auth, mon, osd, mds, mgr, client");
-        return CommandReply::error(EINVAL, text);
+        return CommandReply::error(EINVAL, "invalid daemon name: use <type>.<id>");
     };
     let daemons = mgr.daemons.borrow();
-    let daemon = daemons.find(kind, name);
+    let own = (kind == "mgr" && name == mgr.id()).then(|| Daemon::of_config(&mgr.config));
+    let daemon = own.as_ref().or_else(|| daemons.find(kind, name));
     let Some(daemon) = daemon.filter(|d| !d.config.is_empty() || !d.config_defaults.is_empty())
     else {
         return CommandReply::error(ENOENT, format!("no config state for daemon {who}"));

@@ -22,12 +22,11 @@ use command::{CommandMap, CommandReply, Signature};
 use msgr::Connection;
 use types::entity;
 
-pub(crate) use table::{TABLE, table};
+pub(crate) use table::{TABLE, flags_of, table};
 pub(crate) use tell::tell;
 
 use crate::daemon::Mgr;
 
-const EPERM: i32 = 1;
 const ENOENT: i32 = 2;
 const EAGAIN: i32 = 11;
 const EACCES: i32 = 13;

@@ -13,6 +13,15 @@ fn indented(fill: impl FnOnce(&mut Formatter)) -> CommandReply {
     CommandReply::data(f.finish().trim_end().to_owned())
 }
 
+/// A table without rows.
+fn heads(names: &[&str]) -> CommandReply {
+    let mut table = TextTable::new();
+    for name in names {
+        table.define_column(*name, Align::Left, Align::Left);
+    }
+    CommandReply::data(table.to_string())
+}
+
 /// Answers the module's command; `None`: not one of these.
 pub(super) fn run(mgr: &Mgr, map: &CommandMap) -> Option<CommandReply> {
     Some(match map.prefix() {
@@ -29,16 +38,16 @@ pub(super) fn run(mgr: &Mgr, map: &CommandMap) -> Option<CommandReply> {
         "crash ls" | "crash ls-new" => CommandReply::data("[]"),
         "crash stat" => CommandReply::data("0 crashes recorded\n"),
         "device ls" if map.format().is_plain() => {
-            let mut table = TextTable::new();
-            for heading in ["DEVICE", "HOST:DEV", "DAEMONS", "WEAR", "LIFE EXPECTANCY"] {
-                table.define_column(heading, Align::Left, Align::Left);
-            }
-            CommandReply::data(table.to_string())
+            heads(&["DEVICE", "HOST:DEV", "DAEMONS", "WEAR", "LIFE EXPECTANCY"])
+        }
+        "device ls-by-daemon" if map.format().is_plain() => {
+            heads(&["DEVICE", "HOST:DEV", "EXPECTED FAILURE"])
+        }
+        "device ls-by-host" if map.format().is_plain() => {
+            heads(&["DEVICE", "DEV", "DAEMONS", "EXPECTED FAILURE"])
         }
         "device ls" | "device ls-by-daemon" | "device ls-by-host" => {
-            if map.format().is_plain() {
-                CommandReply::data("")
-            } else {
+            {
                 let mut f = Formatter::new(map.format());
                 f.array("devices", |_| {});
                 CommandReply::formatted(f)

@@ -11,7 +11,7 @@ use types::osd::pg_state;
 use types::{OsdId, PgId};
 
 use super::form::{dump_osds, osd_set, parse_osd_id, word};
-use super::{EAGAIN, EBUSY, EINVAL, ENOENT, EPERM};
+use super::{EAGAIN, EBUSY, EINVAL, ENOENT};
 use crate::daemon::Mgr;
 
 /// `osd pool stats`.
@@ -321,20 +321,13 @@ pub(super) async fn destroy(mgr: &Mgr, map: &CommandMap) -> CommandReply {
     if !osdmap.exists(osd) {
         return CommandReply::text(format!("osd.{osd} does not exist"));
     }
-    if !map.flag("yes_i_really_mean_it") {
-        let text = format!(
-            "Are you SURE?  Did you verify with 'ceph osd safe-to-destroy'?  This will mean real, \
-             permanent data loss, as well as deletion of cephx and lockbox keys.  Pass \
-             --yes-i-really-mean-it if you really do."
-        );
-        return CommandReply::error(EPERM, text);
-    }
-    if !map.flag("force") {
+    // As before there was `--force`: to be sure is enough, too.
+    if !map.flag("force") && !map.flag("yes_i_really_mean_it") {
         let cluster = mgr.cluster.borrow();
         let report = Destroy::check(&[osd].into(), &osdmap, &cluster.pg_map);
         if report.rc() != 0 {
             let text = format!(
-                "{}You can proceed by passing --force, but be warned that this will likely mean \
+                "{}\nYou can proceed by passing --force, but be warned that this will likely mean \
                  real, permanent data loss.",
                 report.text()
             );

@@ -14,11 +14,12 @@ fn filter(map: &OsdMap, by: &str, text: &str) -> Result<Option<BTreeSet<OsdId>>,
     if text.is_empty() {
         return Ok(None);
     }
-    let missing = |what: &str| {
-        CommandReply::error(EINVAL, format!("specified {what} '{text}' does not exist"))
+    let missing = || {
+        let text = format!("'{text}' not a pool, crush node or device class name");
+        CommandReply::error(EINVAL, text)
     };
-    if by == "class" {
-        map.crush.class_id(text).ok_or_else(|| missing("class"))?;
+    if by == "class" || map.crush.class_id(text).is_some() {
+        map.crush.class_id(text).ok_or_else(missing)?;
         return Ok(Some(map.crush.devices_of_class(text).into_iter().collect()));
     }
     if let Some(item) = map.crush.id_of(text) {
@@ -26,7 +27,7 @@ fn filter(map: &OsdMap, by: &str, text: &str) -> Result<Option<BTreeSet<OsdId>>,
         return Ok(Some(osds.into_iter().collect()));
     }
     let pool = map.lookup_pool(text).and_then(|id| map.pool(id));
-    let pool = pool.ok_or_else(|| missing("name"))?;
+    let pool = pool.ok_or_else(missing)?;
     let osds = map.crush.rule_weights(i32::from(pool.crush_rule)).into_keys();
     Ok(Some(osds.collect()))
 }

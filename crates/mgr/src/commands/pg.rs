@@ -41,10 +41,20 @@ pub(super) fn run(mgr: &Mgr, map: &CommandMap) -> Option<CommandReply> {
         }
         "pg ls" | "pg ls-by-pool" | "pg ls-by-osd" | "pg ls-by-primary" => {
             match ls(mgr, pgs, map) {
-                Ok(reply) | Err(reply) => reply,
+                Ok(reply) => reply,
+                // The document has begun when the arguments are looked at.
+                Err(reply) if is_json => {
+                    CommandReply { outb: pg_info(mgr, map, |_| {}).outb, ..reply }
+                }
+                Err(reply) => reply,
             }
         }
         "pg dump_stuck" => dump_stuck(mgr, pgs, map),
+        "pg debug" if is_json => {
+            let answer = debug(pgs, map);
+            let document = pg_info(mgr, map, |_| {});
+            CommandReply::data([answer.outb, Bytes::from_static(b"\n"), document.outb].concat())
+        }
         "pg debug" => debug(pgs, map),
         "osd perf" if is_json => with_line_break(pg_info(mgr, map, |f| {
             f.object("osdstats", |f| pgs.dump_osd_perf(f));
@@ -61,8 +71,10 @@ pub(super) fn run(mgr: &Mgr, map: &CommandMap) -> Option<CommandReply> {
 fn dump(mgr: &Mgr, pgs: &PgMap, map: &CommandMap, format: Format) -> CommandReply {
     let mut what: BTreeSet<String> =
         map.strings("dumpcontents").unwrap_or_default().into_iter().collect();
-    if map.prefix() == "pg dump_pools_json" {
-        what = ["pools".to_owned()].into();
+    match map.prefix() {
+        "pg dump_pools_json" => what = ["pools".to_owned()].into(),
+        "pg dump_json" => what = ["all".to_owned()].into(),
+        _ => {}
     }
     if what.is_empty() {
         what.insert("all".to_owned());
@@ -295,7 +307,7 @@ fn dump_stuck(mgr: &Mgr, pgs: &PgMap, map: &CommandMap) -> CommandReply {
             pgs.dump_some_pg_stats(f, "stuck_pg_stats", &stuck, false);
         }))
     } else if stuck.is_empty() {
-        CommandReply::data(Bytes::new())
+        CommandReply::data("")
     } else {
         CommandReply::data(pgs.print_pg_stats(&stuck, true))
     };

@@ -243,7 +243,8 @@ fn wish_of(map: &CommandMap, osdmap: &OsdMap) -> Result<Wish, CommandReply> {
     if oload <= 100 {
         let text = "You must give a percentage higher than 100. The reweighting threshold will \
             be calculated as <average-utilization> times <input-percentage>. For example, an \
-            argument of 200 would reweight OSDs which are twice as utilized as the average OSD.\n";
+            argument of 200 would reweight OSDs which are twice as utilized as the average OSD.\n\
+            FAILED reweight-by-pg";
         return Err(CommandReply::error(EINVAL, text));
     }
     let max_change = map.opt_float("max_change").map_err(bad)?.unwrap_or(0.05);

@@ -187,11 +187,15 @@ pub(super) fn force(mgr: &Mgr, map: &CommandMap) -> CommandReply {
     };
     let mut outs = String::new();
     let mut chosen = Vec::new();
+    let mut missing = false;
     {
         let cluster = mgr.cluster.borrow();
         for pgid in wanted {
             match cluster.pg_map.pg_stat.get(&pgid) {
-                None => outs += &format!("pg {pgid} does not exist; "),
+                None => {
+                    missing = true;
+                    outs += &format!("pg {pgid} does not exist; ");
+                }
                 Some(stat) => match force_is_moot(stat, backfill, cancel) {
                     Some(why) => outs += &format!("pg {pgid} {why}; "),
                     None => chosen.push(pgid),
@@ -217,6 +221,9 @@ pub(super) fn force(mgr: &Mgr, map: &CommandMap) -> CommandReply {
             let message = MOSDForceRecovery { fsid: mgr.monc.fsid(), forced_pgs: pgs, options };
             con.send(message.encode());
         }
+    }
+    if missing {
+        return CommandReply::error(ENOENT, outs);
     }
     CommandReply::text(outs)
 }

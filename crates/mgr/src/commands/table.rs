@@ -244,11 +244,16 @@ pub(crate) const TABLE: &[[&str; 4]] = &[
     ],
 ];
 
+/// Flags of a command, by its signature: tools repeat `iostat` until they are stopped.
+pub(crate) fn flags_of(sig: &str) -> u64 {
+    if sig.starts_with("iostat") { command::FLAG_POLL } else { 0 }
+}
+
 /// All commands.
 pub(crate) fn table() -> CommandTable {
     let mut all = CommandTable::new();
     for [sig, help, module, perm] in TABLE {
-        all.push(Signature::new(sig, help, module, perm, 0));
+        all.push(Signature::new(sig, help, module, perm, flags_of(sig)));
     }
     all
 }

@@ -88,7 +88,9 @@ impl MonCore {
             let name = parse_entity(&text)?;
             let keys = self.keys.borrow();
             let Some(auth) = keys.data.secrets.get(&name) else {
-                return fail(Errno::ENOENT, format!("no key for {name}"));
+                // Ceph names an empty key here, not the entity.
+                let key = "AAAAAAAAAAAAAAAA";
+                return fail(Errno::ENOENT, format!("no key for auth(key={key})"));
             };
             let mut reply = keyring_reply(cmd, &name, auth, true);
             reply.outs = format!("export auth(key={})", auth.key.to_base64());
@@ -116,7 +118,7 @@ impl MonCore {
     }
 
     fn auth_add(&mut self, cmd: &Cmd) -> CmdResult {
-        let name = entity(cmd, "entity")?;
+        let name = entity(cmd, "entity").map_err(|_| refuse(Errno::EINVAL, "bad entity name"))?;
         let wanted = caps_of(cmd)?;
         let mut auth = EntityAuth::default();
         if cmd.input.is_empty() {
@@ -141,10 +143,12 @@ impl MonCore {
                     format!("entity {name} exists but key does not match"),
                 );
             }
-            if old.caps != auth.caps {
+            let services = auth.caps.keys().chain(old.caps.keys());
+            let differs = |service: &&String| old.caps.get(*service) != auth.caps.get(*service);
+            if let Some(service) = services.into_iter().find(differs) {
                 return fail(
                     Errno::EINVAL,
-                    format!("entity {name} exists but caps do not match"),
+                    format!("entity {name} exists but cap {service} does not match"),
                 );
             }
             return done();

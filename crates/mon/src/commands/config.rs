@@ -325,11 +325,8 @@ impl MonCore {
         let target = u64::try_from(cmd.map.int("num")?).unwrap_or(0);
         if target > self.config_version {
             return fail(
-                Errno::ENOENT,
-                format!(
-                    "cannot revert to future version {target}, current is {}",
-                    self.config_version
-                ),
+                Errno::EINVAL,
+                "must specify a valid historical version to revert to; see 'ceph config log' for a list of avialable configuration historical versions",
             );
         }
         let mut undo: BTreeMap<String, Option<String>> = BTreeMap::new();

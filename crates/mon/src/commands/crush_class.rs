@@ -97,7 +97,7 @@ impl MonCore {
                 done()
             }
             "osd crush weight-set create" => {
-                let (id, _, pool) = self.pool_arg(cmd)?;
+                let (id, _, pool) = self.weight_set_pool(cmd)?;
                 let positional = cmd.string("mode")? == "positional";
                 let mut crush = self.crush_to_change();
                 if crush.choose_args.contains_key(&id) {
@@ -113,7 +113,7 @@ impl MonCore {
                 done()
             }
             "osd crush weight-set rm" => {
-                let (id, _, _) = self.pool_arg(cmd)?;
+                let (id, _, _) = self.weight_set_pool(cmd)?;
                 self.weight_set_rm(id)
             }
             "osd crush weight-set rm-compat" => self.weight_set_rm(DEFAULT_CHOOSE_ARGS),
@@ -218,16 +218,25 @@ impl MonCore {
             .filter_map(|by| by.get(&id))
             .copied()
             .collect();
-        let taken = crush
+        let takes = |rule: &&crush::Rule| {
+            let mut steps = rule.steps.iter();
+            steps.any(|step| step.op == crush::op::TAKE && shadows.contains(&step.arg1))
+        };
+        let taken: Vec<String> = crush
             .rules
             .iter()
-            .flatten()
-            .flat_map(|rule| &rule.steps)
-            .any(|step| step.op == crush::op::TAKE && shadows.contains(&step.arg1));
-        if taken {
+            .enumerate()
+            .filter(|(_, rule)| rule.as_ref().is_some_and(|rule| takes(&rule)))
+            .filter_map(|(id, _)| crush.rule_names.get(&i32::try_from(id).ok()?))
+            .map(|name| format!("'{name}'"))
+            .collect();
+        if !taken.is_empty() {
             return fail(
                 Errno::EBUSY,
-                format!("class '{class}' still referenced by crush rules"),
+                format!(
+                    "class '{class}' still referenced by crush_rule(s): {}",
+                    taken.join(",")
+                ),
             );
         }
         for osd in crush.devices_of_class(&class) {
@@ -275,11 +284,20 @@ impl MonCore {
         done()
     }
 
+    /// The pool whose weights are meant; these commands have their own words for one missing.
+    fn weight_set_pool(&mut self, cmd: &Cmd) -> Result<(i64, String, maps::PgPool), Refusal> {
+        let name = cmd.string("pool")?;
+        self.pool_arg(cmd).map_err(|refusal| match refusal.errno {
+            Errno::ENOENT => refuse(Errno::ENOENT, format!("pool '{name}' not found")),
+            _ => refusal,
+        })
+    }
+
     fn weight_set_reweight(&mut self, cmd: &Cmd) -> CmdResult {
         let (set, positions) = if cmd.prefix.ends_with("compat") {
             (DEFAULT_CHOOSE_ARGS, 1)
         } else {
-            let (id, _, _) = self.pool_arg(cmd)?;
+            let (id, _, _) = self.weight_set_pool(cmd)?;
             let crush = self.crush_to_change();
             let positions = crush
                 .choose_args

@@ -101,8 +101,13 @@ impl MonCore {
             "osd crush rule rename" => {
                 let (from, to) = (cmd.string("srcname")?, cmd.string("dstname")?);
                 let mut crush = self.crush_to_change();
-                if crush.rule_id(&from).is_none() && crush.rule_id(&to).is_some() {
-                    return say(format!("already renamed to '{to}'"));
+                match (crush.rule_id(&from), crush.rule_id(&to)) {
+                    (None, Some(_)) => return say(format!("already renamed to '{to}'")),
+                    (None, None) => {
+                        let text = format!("source rule name '{from}' does not exist");
+                        return fail(Errno::ENOENT, text);
+                    }
+                    _ => {}
                 }
                 crush.rename_rule(&from, &to).map_err(crush_refusal)?;
                 self.set_crush(&crush);

@@ -25,7 +25,7 @@ impl MonCore {
         let channel = cmd
             .map
             .opt_string("channel")?
-            .unwrap_or_else(|| "*".to_string());
+            .unwrap_or_else(|| "cluster".to_string());
         let prio = level_prio(&level).unwrap_or(DEBUG);
         let max = usize::try_from(max)
             .map_err(|_| refuse(Errno::EINVAL, "the number of lines is negative"))?;

@@ -104,9 +104,7 @@ impl MonCore {
                 if left == 0 {
                     return fail(
                         Errno::EBUSY,
-                        format!(
-                            "not enough monitors would be available () after removing mon.{id}"
-                        ),
+                        format!("removing mon.{id} would break quorum"),
                     );
                 }
                 done()
@@ -118,9 +116,7 @@ impl MonCore {
                 }
                 fail(
                     Errno::EBUSY,
-                    format!(
-                        "adding a monitor that does not run would leave {up} of {size}, no quorum"
-                    ),
+                    "adding a monitor may break quorum (until that monitor starts)",
                 )
             }
             "mon set-weight" => {

@@ -307,7 +307,13 @@ impl MonCore {
                 self.upmap(cmd)
             }
             "osd force-create-pg" => {
-                let pgid = self.pgid_of(cmd)?;
+                let text = cmd.string("pgid")?;
+                let pgid: PgId = text
+                    .parse()
+                    .map_err(|_| refuse(Errno::EINVAL, format!("invalid pgid '{text}'")))?;
+                if !self.next_map().pg_exists(pgid) {
+                    return fail(Errno::ENOENT, format!("pg {pgid} should not exist"));
+                }
                 if !cmd.map.flag("yes_i_really_mean_it") {
                     return fail(
                         Errno::EPERM,

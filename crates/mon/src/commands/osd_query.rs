@@ -20,7 +20,7 @@ impl MonCore {
                 let map = self.osdmap();
                 Ok(cmd.output(
                     |f| f.object("osdmap", |f| self.dump_osd_summary(f, &map)),
-                    || format!("{}; epoch: e{}\n", self.osd_summary_text(&map), map.epoch),
+                    || format!("{}\n", self.osd_summary_text(&map, true, "")),
                 ))
             }
             "osd dump" => self.osd_dump(cmd),
@@ -107,14 +107,8 @@ impl MonCore {
             "osd get-require-min-compat-client" => {
                 let map = self.osdmap();
                 let name = crate::dump::release_name(map.require_min_compat_client);
-                Ok(cmd.output(
-                    |f| {
-                        f.object("require_min_compat_client", |f| {
-                            f.dump_string("require_min_compat_client", name);
-                        });
-                    },
-                    || format!("{name}\n"),
-                ))
+                // The same whatever form is asked for.
+                Ok(CommandReply::data(format!("{name}\n")))
             }
             "osd utilization" => Ok(self.osd_utilization(cmd)),
             "osd blocklist ls" | "osd blacklist ls" => Ok(self.blocklist_ls(cmd)),
@@ -541,26 +535,32 @@ impl MonCore {
             .range_blocklist
             .iter()
             .map(|(a, until)| (a.to_string(), until));
-        let entries: Vec<(String, &types::UTime)> = single.chain(ranges).collect();
+        let single: Vec<(String, &types::UTime)> = single.collect();
+        let ranges: Vec<(String, &types::UTime)> = ranges.collect();
         let mut reply = cmd.output(
+            // Two documents, one behind the other.
             |f| {
-                f.array("blocklist", |f| {
-                    for (addr, until) in &entries {
-                        f.object("entry", |f| {
-                            f.dump_string("addr", addr);
-                            f.dump_stream("until", until);
-                        });
-                    }
-                });
+                for (name, key, entries) in [
+                    ("blocklist", "addr", &single),
+                    ("range_blocklist", "range", &ranges),
+                ] {
+                    f.array(name, |f| {
+                        for (addr, until) in entries {
+                            f.object("entry", |f| {
+                                f.dump_string(key, addr);
+                                f.dump_stream("until", until);
+                            });
+                        }
+                    });
+                }
             },
             || {
-                entries
-                    .iter()
-                    .map(|(addr, until)| format!("{addr} {until}\n"))
+                let all = single.iter().chain(&ranges);
+                all.map(|(addr, until)| format!("{addr} {until}\n"))
                     .collect()
             },
         );
-        reply.outs = format!("listed {} entries", entries.len());
+        reply.outs = format!("listed {} entries", single.len() + ranges.len());
         reply
     }
 }

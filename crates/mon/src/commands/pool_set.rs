@@ -272,6 +272,9 @@ impl MonCore {
         }
         let _ = name;
         self.put_pool(id, p);
+        if pool_opts::by_name(&var).is_some() && val == "unset" {
+            return say(format!("unset pool {id} {var}"));
+        }
         say(format!("set pool {id} {var} to {val}"))
     }
 
@@ -394,7 +397,8 @@ impl MonCore {
             _ => &[],
         };
         if !choices.is_empty() && !choices.contains(&val) {
-            return fail(Errno::EINVAL, format!("unrecognized {var} '{val}'"));
+            let what = var.replace("compression_", "compression ");
+            return fail(Errno::EINVAL, format!("unrecognized {what} '{val}'"));
         }
         let value = match kind {
             PoolOptKind::Str if val == "unset" => None,

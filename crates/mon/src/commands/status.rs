@@ -98,7 +98,13 @@ impl MonCore {
         let mut ttl = UTime::ZERO;
         if let Some(text) = cmd.map.opt_string("ttl")? {
             let Some(secs) = config::parse_secs(&text) else {
-                return fail(Errno::EINVAL, format!("not a valid duration: {text}"));
+                let digit = text.trim_start().starts_with(|c: char| c.is_ascii_digit());
+                let why = if digit {
+                    "unrecognized unit"
+                } else {
+                    "expected digit"
+                };
+                return fail(Errno::EINVAL, format!("invalid duration: {text} ({why})"));
             };
             ttl = self.now.wall.plus(std::time::Duration::from_secs(secs));
         }
@@ -179,8 +185,14 @@ impl MonCore {
         f.dump_unsigned("num_remapped_pgs", num_remapped(map));
     }
 
-    /// `3 osds: 3 up (since 3m), 3 in (since 3m)`.
-    pub(crate) fn osd_summary_text(&self, map: &maps::OsdMap) -> String {
+    /// `3 osds: 3 up (since 3m), 3 in (since 3m)`, with the epoch if asked for; flags that users set
+    /// follow on a line of their own behind `indent`.
+    pub(crate) fn osd_summary_text(
+        &self,
+        map: &maps::OsdMap,
+        with_epoch: bool,
+        indent: &str,
+    ) -> String {
         let age = |since: UTime| match since.is_zero() {
             true => String::new(),
             false => format!(" (since {})", span_text(self.now.wall.since(since))),
@@ -193,9 +205,16 @@ impl MonCore {
             map.num_in_osds(),
             age(map.last_in_change)
         );
+        if with_epoch {
+            let _ = write!(out, "; epoch: e{}", map.epoch);
+        }
         let remapped = num_remapped(map);
         if remapped > 0 {
             let _ = write!(out, "; {remapped} remapped pgs");
+        }
+        let flags = osdmap_flags::names(map.flags & !osdmap_flags::SEMIHIDDEN);
+        if !flags.is_empty() {
+            let _ = write!(out, "\n{indent}flags {}", flags.join(","));
         }
         out
     }
@@ -219,7 +238,10 @@ impl MonCore {
             ),
         )];
         rows.push(("mgr".to_string(), self.mgr_summary()));
-        rows.push(("osd".to_string(), self.osd_summary_text(&map)));
+        rows.push((
+            "osd".to_string(),
+            self.osd_summary_text(&map, false, "         "),
+        ));
         for (name, service) in &self.stat.service_map.services {
             let text = match service.summary.is_empty() {
                 false => service.summary.clone(),

@@ -1,7 +1,9 @@
 //! Commands to this very monitor: by `ceph tell mon.X` and by its admin socket.
 
 use bytes::Bytes;
-use command::{ArgValue, CommandMap, CommandReply, CommandTable, Format, Formatter, Signature, version};
+use command::{
+    ArgValue, CommandMap, CommandReply, CommandTable, Format, Formatter, Signature, version,
+};
 use messages::{MCommand, MCommandReply};
 use types::{Errno, RawMessage, entity};
 
@@ -26,7 +28,6 @@ pub(crate) fn admin_table() -> CommandTable {
             "print recent requests that were slow",
         ),
         ("perf dump", "print counters"),
-        ("quorum_status", "print who is in the monitors' quorum"),
         ("sessions", "print who is connected"),
         ("version", "print this monitor's version"),
     ]
@@ -136,7 +137,6 @@ impl MonCore {
                 });
             }),
             "mon_status" => cmd.structured(|f| self.dump_mon_status(f)),
-            "quorum_status" => cmd.structured(|f| self.dump_quorum_status(f)),
             "sessions" => cmd.structured(|f| self.dump_sessions(f)),
             "ops" | "dump_historic_ops" | "dump_historic_slow_ops" => cmd.structured(|f| {
                 // Requests are handled to their end in one step: none is ever in progress.
