@@ -71,12 +71,23 @@ impl fmt::Display for BadProfile {
                 };
                 write!(
                     f,
-                    "{plugin} technique={name} is not a valid coding technique.  Choose one of \
-                     the following: {known}"
+                    "technique={name} is not a valid coding technique.  Choose one of the \
+                     following: {known}"
                 )
             }
             BadProfile::NotANumber(key, value) => {
-                write!(f, "could not convert {key}={value} to int")
+                let default = if *key == "m" {
+                    3
+                } else if *key == "w" {
+                    8
+                } else {
+                    7
+                };
+                write!(
+                    f,
+                    "could not convert {key}={value} to int because Expected option value to be \
+                     integer, got '{value}', set to default {default}"
+                )
             }
             BadProfile::OutOfRange(what) => f.write_str(what),
         }
@@ -168,17 +179,17 @@ impl Profile {
             // Beyond these not every k chunks give the others back.
             if k > 32 {
                 return out_of_range(format!(
-                    "isa Vandermonde: k={k} should be less/equal than 32"
+                    "Vandermonde: m={m} should be less/equal than 32 : revert to k=32"
                 ));
             }
             if m > 4 {
                 return out_of_range(format!(
-                    "isa Vandermonde: m={m} should be less than 5 to guarantee an MDS codec"
+                    "Vandermonde: m={m} should be less than 5 to guarantee an MDS codec: revert to m=4"
                 ));
             }
             if m == 4 && k > 21 {
                 return out_of_range(format!(
-                    "isa Vandermonde: k={k} should be less than 22 to guarantee an MDS codec with m=4"
+                    "Vandermonde: k={k} should be less than 22 to guarantee an MDS codec with m=4: revert to k=21"
                 ));
             }
         }
@@ -232,11 +243,11 @@ mod tests {
             ),
             (
                 "technique=xx",
-                "jerasure technique=xx is not a valid coding technique.",
+                "technique=xx is not a valid coding technique.",
             ),
             (
                 "plugin=isa,technique=xx",
-                "isa technique=xx is not a valid coding technique.",
+                "technique=xx is not a valid coding technique.",
             ),
             ("k=1,m=1", "k=1 must be >= 2"),
             ("k=3,m=0", "m=0 must be >= 1"),
@@ -247,9 +258,12 @@ mod tests {
             ),
             ("k=3,m=2,w=16", "w=16 is not supported"),
             ("k=250,m=10", "k=250 plus m=10 must be <= 254"),
-            ("plugin=isa,k=33,m=2", "isa Vandermonde: k=33"),
-            ("plugin=isa,k=22,m=4", "isa Vandermonde: k=22"),
-            ("plugin=isa,k=4,m=5", "isa Vandermonde: m=5"),
+            (
+                "plugin=isa,k=33,m=2",
+                "Vandermonde: m=2 should be less/equal than 32",
+            ),
+            ("plugin=isa,k=22,m=4", "Vandermonde: k=22"),
+            ("plugin=isa,k=4,m=5", "Vandermonde: m=5"),
         ] {
             let told = of(text).expect_err(text).to_string();
             assert!(told.starts_with(said), "{text}: {told}");

@@ -12,6 +12,7 @@ mod crush;
 mod crush_class;
 mod crush_rule;
 mod df;
+pub(crate) mod erasure_profile;
 mod fs;
 mod log;
 mod mgr;

@@ -9,6 +9,7 @@ use maps::pool::{self, pool_flags};
 use messages::{MPoolOp, MPoolOpReply, PaxosHeader, PoolOpCode};
 use types::{Errno, RawMessage};
 
+use crate::commands::erasure_profile::{code_of, stripe_unit};
 use crate::commands::{Refusal, fail, refuse};
 use crate::core::MonCore;
 use crate::event::SessionId;
@@ -101,11 +102,7 @@ impl MonCore {
         }
         self.check_pgs_per_osd(-1, pg_num, size)?;
 
-        let stripe_unit = self.conf.uint("osd_pool_erasure_code_stripe_unit");
-        let data_chunks = profile
-            .get("k")
-            .and_then(|k| k.parse::<u64>().ok())
-            .unwrap_or(1);
+        let stripe_width = self.stripe_width(new, &profile)?;
         let mut flags = pool_flags::CREATING;
         if new.bulk || self.conf.bool("osd_pool_default_flag_bulk") {
             flags |= pool_flags::BULK;
@@ -159,11 +156,7 @@ impl MonCore {
                 (true, "") => "default".to_string(),
                 (true, name) => name.to_string(),
             },
-            stripe_width: if new.erasure {
-                (data_chunks * stripe_unit) as u32
-            } else {
-                0
-            },
+            stripe_width,
             last_force_op_resend_preluminous: 0,
             cache_target_dirty_ratio_micro: micro(
                 self.conf.float("osd_pool_default_cache_target_dirty_ratio"),
@@ -226,14 +219,31 @@ impl MonCore {
         }
     }
 
+    /// Bytes of data of a stripe; 0 for a replicated pool.
+    fn stripe_width(
+        &self,
+        new: &NewPool,
+        profile: &BTreeMap<String, String>,
+    ) -> Result<u32, Refusal> {
+        if !new.erasure {
+            return Ok(0);
+        }
+        let code = code_of(profile)?;
+        let default = self.conf.uint("osd_pool_erasure_code_stripe_unit");
+        let unit = stripe_unit(profile, &code)?.unwrap_or(default);
+        let data = usize::try_from(unit).unwrap_or(usize::MAX).saturating_mul(code.k);
+        u32::try_from(code.chunk_len(data).saturating_mul(code.k))
+            .map_err(|_| refuse(Errno::EINVAL, format!("stripe_unit {unit} is too large")))
+    }
+
     fn pool_size(
         &self,
         new: &NewPool,
         profile: &BTreeMap<String, String>,
     ) -> Result<(i64, i64), Refusal> {
         if new.erasure {
-            let number = |key: &str| profile.get(key).and_then(|v| v.parse::<i64>().ok());
-            let (k, m) = (number("k").unwrap_or(2), number("m").unwrap_or(1));
+            let code = code_of(profile)?;
+            let (k, m) = (code.k as i64, code.m as i64);
             return Ok((k + m, k + (m - 1).min(1)));
         }
         let size = match new.size {

@@ -1,0 +1,238 @@
+//! Erasure code profiles: `osd erasure-code-profile set|rm` (`parse_erasure_code_profile`,
+//! `normalize_profile` in `src/mon/OSDMonitor.cc`).
+
+use std::collections::BTreeMap;
+
+use ::config::parse_iec;
+use erasure::{BadProfile, Plugin, Profile};
+use types::Errno;
+
+use super::cmd::{done, say};
+use super::{Cmd, CmdResult, Refusal, fail, refuse};
+use crate::core::MonCore;
+
+/// A profile as the map keeps it.
+type ProfileMap = BTreeMap<String, String>;
+
+impl MonCore {
+    pub(super) fn profile_set(&mut self, cmd: &Cmd) -> CmdResult {
+        let name = cmd.string("name")?;
+        let force = cmd.map.flag("force");
+        let default = self.conf.str("osd_pool_default_erasure_code_profile");
+        let given = cmd.map.strings("profile")?;
+        let mut profile = with_defaults(&default, &given);
+        let map = self.next_map();
+        if let Some(domain) = profile
+            .get("crush-failure-domain")
+            .filter(|d| !d.is_empty())
+            && map.crush.type_id(domain).is_none()
+        {
+            return fail(
+                Errno::EINVAL,
+                format!(
+                    "erasure-code-profile {} contains an invalid failure-domain \"{domain}\"",
+                    profile_text(&profile)
+                ),
+            );
+        }
+        complete(&mut profile)?;
+        if let Some(old) = map.erasure_code_profiles.get(&name) {
+            if *old == profile {
+                return done();
+            }
+            if !force {
+                return fail(
+                    Errno::EPERM,
+                    format!(
+                        "will not override erasure code profile {name} because the existing profile {} is different from the proposed profile {}",
+                        profile_text(old),
+                        profile_text(&profile)
+                    ),
+                );
+            }
+        }
+        let inc = self.inc();
+        inc.old_erasure_code_profiles.retain(|old| *old != name);
+        inc.new_erasure_code_profiles.insert(name, profile);
+        done()
+    }
+
+    pub(super) fn profile_rm(&mut self, cmd: &Cmd) -> CmdResult {
+        let name = cmd.string("name")?;
+        let map = self.next_map();
+        let users: Vec<String> = map
+            .pools
+            .iter()
+            .filter(|(_, p)| p.is_erasure() && p.erasure_code_profile == name)
+            .map(|(id, _)| map.pool_names.get(id).cloned().unwrap_or_default())
+            .collect();
+        if !users.is_empty() {
+            return fail(
+                Errno::EBUSY,
+                format!(
+                    "{} pool(s) are using the erasure code profile '{name}'",
+                    users.join(" ")
+                ),
+            );
+        }
+        if !map.erasure_code_profiles.contains_key(&name) {
+            return say(format!("erasure-code-profile {name} does not exist"));
+        }
+        let inc = self.inc();
+        inc.new_erasure_code_profiles.remove(&name);
+        inc.old_erasure_code_profiles.push(name);
+        done()
+    }
+}
+
+/// What was asked for, over the default profile; over nothing if it names another plugin.
+fn with_defaults(default: &str, given: &[String]) -> ProfileMap {
+    let pairs = |words: &mut dyn Iterator<Item = &str>| -> ProfileMap {
+        words
+            .filter(|word| *word != "--force")
+            .map(|word| word.split_once('=').unwrap_or((word, "")))
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .collect()
+    };
+    let mut profile = pairs(&mut default.split_whitespace());
+    let asked = pairs(&mut given.iter().map(String::as_str));
+    if let Some(plugin) = asked.get("plugin")
+        && profile.get("plugin") != Some(plugin)
+    {
+        profile.clear();
+    }
+    profile.extend(asked);
+    profile
+        .entry("plugin".to_owned())
+        .or_insert_with(|| "jerasure".to_owned());
+    profile
+}
+
+/// The code of a profile.
+pub(crate) fn code_of(profile: &ProfileMap) -> Result<Profile, Refusal> {
+    Profile::of(profile).map_err(|bad| {
+        let errno = match bad {
+            BadProfile::NoPlugin(_) => Errno::EIO,
+            BadProfile::NoTechnique(..) => Errno::ENOENT,
+            BadProfile::Unsupported(..) => Errno::EOPNOTSUPP,
+            BadProfile::NotANumber(..) | BadProfile::OutOfRange(_) => Errno::EINVAL,
+        };
+        refuse(errno, bad.to_string())
+    })
+}
+
+/// Bytes of a piece of a stripe, if the profile says them.
+pub(crate) fn stripe_unit(profile: &ProfileMap, code: &Profile) -> Result<Option<u64>, Refusal> {
+    let Some(text) = profile.get("stripe_unit") else {
+        return Ok(None);
+    };
+    let unit = parse_iec(text)
+        .and_then(|unit| usize::try_from(unit).ok())
+        .filter(|u| *u > 0);
+    let Some(unit) = unit else {
+        return fail(
+            Errno::EINVAL,
+            format!("could not parse stripe_unit '{text}'"),
+        );
+    };
+    let padded = code.chunk_len(unit.saturating_mul(code.k));
+    if padded != unit {
+        return fail(
+            Errno::EINVAL,
+            format!(
+                "stripe_unit {unit} does not match ec profile alignment. Would be padded to {padded}"
+            ),
+        );
+    }
+    Ok(Some(unit as u64))
+}
+
+/// Writes out what the plugin would take for granted.
+fn complete(profile: &mut ProfileMap) -> Result<(), Refusal> {
+    let code = code_of(profile)?;
+    stripe_unit(profile, &code)?;
+    let mut put = |key: &str, value: String| {
+        let known = profile.entry(key.to_owned()).or_default();
+        if known.is_empty() {
+            *known = value;
+        }
+    };
+    put("k", code.k.to_string());
+    put("m", code.m.to_string());
+    put("technique", "reed_sol_van".to_owned());
+    put("crush-root", "default".to_owned());
+    put("crush-failure-domain", "host".to_owned());
+    put("crush-device-class", String::new());
+    if code.plugin == Plugin::Jerasure {
+        put("w", "8".to_owned());
+        put("jerasure-per-chunk-alignment", "false".to_owned());
+    }
+    Ok(())
+}
+
+/// `{a=b,c=d}`.
+fn profile_text(profile: &ProfileMap) -> String {
+    let pairs: Vec<String> = profile.iter().map(|(k, v)| format!("{k}={v}")).collect();
+    format!("{{{}}}", pairs.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEFAULT: &str = "plugin=jerasure technique=reed_sol_van k=2 m=2";
+
+    fn set(words: &str) -> Result<String, String> {
+        let given: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+        let mut profile = with_defaults(DEFAULT, &given);
+        complete(&mut profile).map_err(|refusal| refusal.text)?;
+        Ok(profile_text(&profile))
+    }
+
+    /// As a real Ceph 16.2 shows them.
+    #[test]
+    fn profiles_are_completed() {
+        let crush = "crush-device-class=,crush-failure-domain=host,crush-root=default";
+        let jerasure = |k: &str, m: &str| {
+            Ok(format!(
+                "{{{crush},jerasure-per-chunk-alignment=false,k={k},m={m},plugin=jerasure,technique=reed_sol_van,w=8}}"
+            ))
+        };
+        assert_eq!(set(""), jerasure("2", "2"));
+        assert_eq!(set("k=3"), jerasure("3", "2"));
+        let isa = format!("{{{crush},k=7,m=3,plugin=isa,technique=reed_sol_van}}");
+        assert_eq!(set("plugin=isa"), Ok(isa));
+    }
+
+    #[test]
+    fn refusals() {
+        for (words, said) in [
+            (
+                "technique=nope",
+                "technique=nope is not a valid coding technique.  Choose one of the following: reed_sol_van, reed_sol_r6_op, cauchy_orig, cauchy_good, liberation, blaum_roth, liber8tion",
+            ),
+            ("k=1", "k=1 must be >= 2"),
+            (
+                "k=a",
+                "could not convert k=a to int because Expected option value to be integer, got 'a', set to default 7",
+            ),
+            ("m=0", "m=0 must be >= 1"),
+            (
+                "w=7",
+                "ReedSolomonVandermonde: w=7 must be one of {8, 16, 32} : revert to 8",
+            ),
+            (
+                "plugin=isa k=4 m=5",
+                "Vandermonde: m=5 should be less than 5 to guarantee an MDS codec: revert to m=4",
+            ),
+            (
+                "stripe_unit=1000",
+                "stripe_unit 1000 does not match ec profile alignment. Would be padded to 1024",
+            ),
+        ] {
+            assert_eq!(set(words), Err(said.to_owned()), "{words}");
+        }
+        let lrc = set("plugin=lrc k=4 m=2 l=3").unwrap_err();
+        assert!(lrc.starts_with("plugin=lrc is not supported"), "{lrc}");
+    }
+}
