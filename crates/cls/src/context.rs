@@ -96,6 +96,8 @@ pub trait ObjectContext {
     /// Whether the object's pool is a cache of another or erasure coded without overwrites: what
     /// `cls_get_pool_stripe_width` gives, 0 for replicated pools.
     fn pool_stripe_width(&self) -> u64;
+    /// Who watches the object, and from where; one entry for each watch.
+    fn watchers(&self) -> Vec<(EntityName, EntityAddr)>;
     /// Name, locator key and namespace of the object.
     fn object_name(&self) -> (BString, BString, BString);
 }

@@ -8,9 +8,11 @@
 
 mod context;
 pub mod hello;
+pub mod journal;
 pub mod lock;
 pub mod log;
 pub mod numops;
+pub mod rbd;
 pub mod refcount;
 mod registry;
 #[cfg(test)]

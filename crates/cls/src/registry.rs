@@ -104,9 +104,11 @@ pub struct Class {
 /// All classes, by name.
 pub const CLASSES: &[Class] = &[
     crate::hello::CLASS,
+    crate::journal::CLASS,
     crate::lock::CLASS,
     crate::log::CLASS,
     crate::numops::CLASS,
+    crate::rbd::CLASS,
     crate::refcount::CLASS,
     crate::timeindex::CLASS,
     crate::user::CLASS,

@@ -19,6 +19,7 @@ pub(crate) struct TestObject {
     pub(crate) caller: EntityName,
     pub(crate) now: UTime,
     pub(crate) steps: u32,
+    pub(crate) watchers: Vec<(EntityName, EntityAddr)>,
 }
 
 impl Default for TestObject {
@@ -32,6 +33,7 @@ impl Default for TestObject {
             caller: EntityName::client(4123),
             now: UTime::new(1_600_000_000, 0),
             steps: 0,
+            watchers: Vec::new(),
         }
     }
 }
@@ -252,6 +254,9 @@ impl ObjectContext for TestObject {
     }
     fn pool_stripe_width(&self) -> u64 {
         0
+    }
+    fn watchers(&self) -> Vec<(EntityName, EntityAddr)> {
+        self.watchers.clone()
     }
     fn object_name(&self) -> (BString, BString, BString) {
         ("object".into(), BString::default(), BString::default())

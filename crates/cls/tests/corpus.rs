@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use bytes::Bytes;
-use cls::{lock, log, refcount, timeindex, user, version};
+use cls::{journal, lock, log, rbd, refcount, timeindex, user, version};
 use denc::Denc;
 
 fn corpus() -> PathBuf {
@@ -181,6 +181,100 @@ fn corpus_returns_byte_for_byte() {
             check::<user::SetBucketsOp>("cls_user_set_buckets_op"),
         ),
         ("cls_user_stats", check::<user::Stats>("cls_user_stats")),
+        (
+            "cls::rbd::ChildImageSpec",
+            check::<rbd::snapshot::ChildImageSpec>("cls::rbd::ChildImageSpec"),
+        ),
+        (
+            "cls::rbd::GroupImageSpec",
+            check::<rbd::GroupImageSpec>("cls::rbd::GroupImageSpec"),
+        ),
+        (
+            "cls::rbd::GroupImageStatus",
+            check::<rbd::GroupImageStatus>("cls::rbd::GroupImageStatus"),
+        ),
+        (
+            "cls::rbd::GroupSnapshot",
+            check::<rbd::GroupSnapshot>("cls::rbd::GroupSnapshot"),
+        ),
+        (
+            "cls::rbd::GroupSpec",
+            check::<rbd::GroupSpec>("cls::rbd::GroupSpec"),
+        ),
+        (
+            "cls::rbd::ImageSnapshotSpec",
+            check::<rbd::ImageSnapshotSpec>("cls::rbd::ImageSnapshotSpec"),
+        ),
+        (
+            "cls::rbd::MigrationSpec",
+            check::<rbd::snapshot::MigrationSpec>("cls::rbd::MigrationSpec"),
+        ),
+        (
+            "cls::rbd::MirrorImage",
+            check::<rbd::mirror_status::MirrorImage>("cls::rbd::MirrorImage"),
+        ),
+        (
+            "cls::rbd::MirrorImageMap",
+            check::<rbd::mirror_status::MirrorImageMap>("cls::rbd::MirrorImageMap"),
+        ),
+        (
+            "cls::rbd::MirrorImageSiteStatus",
+            check::<rbd::mirror_status::MirrorImageSiteStatus>("cls::rbd::MirrorImageSiteStatus"),
+        ),
+        (
+            "cls::rbd::MirrorImageSiteStatusOnDisk",
+            check::<rbd::mirror_status::StoredSiteStatus>("cls::rbd::MirrorImageSiteStatusOnDisk"),
+        ),
+        (
+            "cls::rbd::MirrorImageStatus",
+            check::<rbd::mirror_status::MirrorImageStatus>("cls::rbd::MirrorImageStatus"),
+        ),
+        (
+            "cls::rbd::MirrorPeer",
+            check::<rbd::mirror_status::MirrorPeer>("cls::rbd::MirrorPeer"),
+        ),
+        (
+            "cls::rbd::ParentImageSpec",
+            check::<rbd::snapshot::ParentImageSpec>("cls::rbd::ParentImageSpec"),
+        ),
+        (
+            "cls::rbd::SnapshotInfo",
+            check::<rbd::snapshot::SnapshotInfo>("cls::rbd::SnapshotInfo"),
+        ),
+        (
+            "cls::rbd::SnapshotNamespace",
+            check::<rbd::snapshot::SnapshotNamespace>("cls::rbd::SnapshotNamespace"),
+        ),
+        (
+            "cls_rbd_parent",
+            check::<rbd::snapshot::Parent>("cls_rbd_parent"),
+        ),
+        ("cls_rbd_snap", check::<rbd::snapshot::Snap>("cls_rbd_snap")),
+        (
+            "ceph::BitVector<2>",
+            check::<rbd::BitVector>("ceph::BitVector<2>"),
+        ),
+        ("BitVector<2>", check::<rbd::BitVector>("BitVector<2>")),
+        (
+            "TrashImageSpec",
+            check::<rbd::TrashImageSpec>("TrashImageSpec"),
+        ),
+        (
+            "cls::journal::Client",
+            check::<journal::Client>("cls::journal::Client"),
+        ),
+        (
+            "cls::journal::ObjectPosition",
+            check::<journal::ObjectPosition>("cls::journal::ObjectPosition"),
+        ),
+        (
+            "cls::journal::ObjectSetPosition",
+            check::<journal::ObjectSetPosition>("cls::journal::ObjectSetPosition"),
+        ),
+        (
+            "cls::journal::Tag",
+            check::<journal::Tag>("cls::journal::Tag"),
+        ),
     ];
     if !corpus().is_dir() {
         return;

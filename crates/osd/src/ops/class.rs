@@ -352,6 +352,11 @@ impl ObjectContext for ClassView<'_> {
         u64::from(self.ctx.pool.stripe_width)
     }
 
+    fn watchers(&self) -> Vec<(EntityName, EntityAddr)> {
+        let watchers = self.ctx.obs.oi.watchers.iter();
+        watchers.map(|(&(_, name), info)| (name, info.addr)).collect()
+    }
+
     fn object_name(&self) -> (BString, BString, BString) {
         let oid = &self.ctx.obs.oi.soid;
         (oid.name.clone(), oid.key.clone(), oid.namespace.clone())
