@@ -332,7 +332,8 @@ impl Objecter {
                     let in_range = |op: &Op| {
                         op.target.as_ref().is_some_and(|t| {
                             let object = hobject_of(&op.request, t.hash);
-                            t.spg == message.pgid && object >= begin && object < end
+                            let within = object == begin || object > begin && object < end;
+                            t.spg == message.pgid && within
                         })
                     };
                     let ops = self.ops.borrow();

@@ -117,6 +117,6 @@ impl Sessions {
             .backoffs
             .range(..=(*pg, object.clone()))
             .next_back()
-            .is_some_and(|((of, begin), (_, end))| of == pg && object >= begin && object < end)
+            .is_some_and(|((of, begin), (_, end))| of == pg && (object == begin || object < end))
     }
 }

@@ -275,8 +275,7 @@ impl Osd {
             }
             MPGStatsAck::TYPE => {}
             MOSDOpReply::TYPE => self.remote_reads.on_reply(raw)?,
-            // An answer to a backoff: none are sent.
-            MOSDBackoff::TYPE => {}
+            MOSDBackoff::TYPE => Session::of(con).on_backoff(&MOSDBackoff::decode(raw)?),
             MCommand::TYPE => {
                 let m = MCommand::decode(raw)?;
                 self.on_command(con, incoming, m);

@@ -158,6 +158,14 @@ impl Host for Osd {
         }
     }
 
+    fn backs_off_while_peering(&self) -> bool {
+        self.config.bool("osd_backoff_on_peering")
+    }
+
+    fn backs_off_unfound(&self) -> bool {
+        self.config.bool("osd_backoff_on_unfound")
+    }
+
     fn is_failsafe_full(&self) -> bool {
         self.used_ratio() >= self.failsafe_ratio.get()
     }

@@ -62,6 +62,11 @@ pub trait Host {
     fn store_failed(&self, error: &StoreError);
     /// Whether the device is so full that nothing may be written (osd_failsafe_full_ratio).
     fn is_failsafe_full(&self) -> bool;
+    /// osd_backoff_on_peering: clients keep their ops during every peering, not only in states that
+    /// last.
+    fn backs_off_while_peering(&self) -> bool;
+    /// osd_backoff_on_unfound.
+    fn backs_off_unfound(&self) -> bool;
     /// A PG that this OSD leads has come to another state: users wait to see it.
     fn pg_state_changed(&self) {}
     /// A slot for recovery or backfill of one object, from the OSD's budget.

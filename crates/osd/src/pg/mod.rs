@@ -8,6 +8,7 @@
 //! `replication.rs`, with no await between giving out a version and submitting.
 
 pub mod backfill;
+mod backoff;
 mod client_op;
 pub mod host;
 pub mod log;
@@ -60,6 +61,8 @@ pub struct Pg {
     repops: RefCell<BTreeMap<u64, Rc<replication::RepOp>>>,
     /// Ops that wait for the PG to be active, or readable; bounded likewise.
     waiting: RefCell<VecDeque<ClientOp>>,
+    /// Backoffs asked of clients.
+    backoffs: RefCell<Vec<backoff::Asked>>,
     /// Ops that wait for an object to be recovered.
     waiting_for_object: RefCell<BTreeMap<HObject, Vec<ClientOp>>>,
     pub(crate) recovery: recovery::Recovery,
@@ -117,6 +120,7 @@ impl Pg {
             generation: Cell::new(1),
             repops: RefCell::default(),
             waiting: RefCell::default(),
+            backoffs: RefCell::default(),
             waiting_for_object: RefCell::default(),
             recovery: recovery::Recovery::default(),
             scrub: scrub::Scrubber::default(),
@@ -422,6 +426,7 @@ impl Pg {
             self.scrub_on_clean();
             self.maybe_trim_snaps();
         }
+        self.back_off_waiting();
     }
 
     fn watch_commit(
@@ -535,6 +540,7 @@ impl Pg {
     fn on_interval_change(&self) {
         self.generation.set(self.generation.get() + 1);
         self.contexts.clear();
+        self.release_backoffs();
         let mut ops: Vec<ClientOp> = Vec::new();
         for repop in std::mem::take(&mut *self.repops.borrow_mut()).into_values() {
             ops.extend(repop.take_duplicates());
@@ -599,6 +605,9 @@ impl Pg {
     }
 
     fn on_active(&self) {
+        if self.core.borrow().is_active() {
+            self.release_backoffs();
+        }
         self.requeue_waiting();
         self.kick_recovery();
         self.maybe_trim_snaps();
@@ -610,6 +619,7 @@ impl Pg {
             return;
         }
         if !self.is_serving() {
+            self.back_off_waiting();
             self.schedule_wake();
             return;
         }

@@ -69,6 +69,10 @@ impl Pg {
                 self.drop_op(op);
                 return;
             }
+        }
+        let Some(op) = self.back_off(op) else { return };
+        {
+            let core = self.core.borrow();
             if !core.is_active() || !core.is_readable(now) {
                 drop(core);
                 op.tracked.mark("waiting for active");
@@ -423,6 +427,7 @@ impl Pg {
 
     /// Parks an op until an object is recovered.
     pub(crate) fn wait_for_object(&self, oid: HObject, op: ClientOp) {
+        let Some(op) = self.back_off_unfound(&oid, op) else { return };
         op.tracked.mark("waiting for missing object");
         self.waiting_for_object.borrow_mut().entry(oid.clone()).or_default().push(op);
         self.recover_first(oid);
@@ -430,6 +435,7 @@ impl Pg {
 
     /// An object has been recovered: runs what waited for it.
     pub(crate) fn requeue_for(&self, oid: &HObject) {
+        self.release_backoffs_of(oid);
         let ops = self.waiting_for_object.borrow_mut().remove(oid);
         for op in ops.unwrap_or_default() {
             self.do_op(op);
