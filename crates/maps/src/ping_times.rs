@@ -128,7 +128,7 @@ pub fn millis(us: u32) -> String {
 }
 
 /// As C's `ctime` writes a date, in UTC.
-fn date_text(sec: u32) -> String {
+pub fn date_text(sec: u32) -> String {
     const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
     const MONTHS: [&str; 12] = [
         "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",

@@ -27,6 +27,7 @@ use crate::MgrError;
 use crate::cluster::Cluster;
 use crate::commands;
 use crate::daemons::{DaemonKey, Daemons};
+use crate::balancer::{self, Balancer};
 use crate::{beacon, report};
 
 /// A running manager.
@@ -47,6 +48,9 @@ pub struct Mgr {
     pub(crate) beacon_now: Notify,
     pub(crate) report_now: Notify,
     pub(crate) stopped: Cell<bool>,
+    /// Options of modules (`mgr/MODULE/NAME`) in the configuration database.
+    pub(crate) module_options: RefCell<BTreeMap<String, String>>,
+    pub(crate) balancer: RefCell<Balancer>,
     /// The session with the monitors holds it weakly; emptied at the end, for it holds us.
     events: RefCell<Option<Rc<dyn MonEvents>>>,
 }
@@ -86,6 +90,8 @@ impl Mgr {
             beacon_now: Notify::default(),
             report_now: Notify::default(),
             stopped: Cell::new(false),
+            module_options: RefCell::default(),
+            balancer: RefCell::default(),
             events: RefCell::default(),
         });
         messenger.set_dispatcher(Rc::new(Dispatch(mgr.clone())));
@@ -108,6 +114,7 @@ impl Mgr {
         monc.rotating_ready().await;
         env.go(beacon::run(mgr.clone()));
         env.go(report::run(mgr.clone()));
+        env.go(balancer::run(mgr.clone()));
         Ok(mgr)
     }
 
@@ -345,6 +352,9 @@ impl MonEvents for Events {
         mgr.beacon_now.notify_all();
     }
     fn on_config(&self, config: BTreeMap<String, String>) {
+        let of_modules = config.iter().filter(|(name, _)| name.starts_with("mgr/"));
+        *self.0.module_options.borrow_mut() =
+            of_modules.map(|(name, value)| (name.clone(), value.clone())).collect();
         let ignored = self.0.config.set_mon_values(&config);
         if !ignored.is_empty() {
             tracing::debug!("options not taken: {ignored:?}");

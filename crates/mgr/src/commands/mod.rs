@@ -1,6 +1,7 @@
 //! The commands of the manager: who may run them, which there are, and their dispatch.
 
 mod autoscale;
+mod balancer;
 mod config_show;
 mod form;
 mod metadata;
@@ -121,6 +122,7 @@ async fn dispatch(mgr: &Rc<Mgr>, map: &CommandMap) -> CommandReply {
         "osd destroy" | "osd purge" => return osd::destroy(mgr, map).await,
         "osd status" => return osd::status(mgr, map).await,
         "config show" | "config show-with-defaults" => return config_show::run(mgr, map),
+        prefix if prefix.starts_with("balancer ") => return balancer::run(mgr, map).await,
         "osd pool autoscale-status" => return autoscale::run(mgr, map),
         prefix if prefix.contains("reweight-by") => return reweight::run(mgr, map).await,
         prefix if prefix.contains("force-") => return scrub::force(mgr, map),

@@ -7,7 +7,7 @@ use super::ENOENT;
 use crate::daemon::Mgr;
 
 /// A document indented by 4 whatever form was asked for, as modules in Python answer.
-fn indented(fill: impl FnOnce(&mut Formatter)) -> CommandReply {
+pub(super) fn indented(fill: impl FnOnce(&mut Formatter)) -> CommandReply {
     let mut f = Formatter::new(Format::JsonPretty);
     f.object("document", fill);
     CommandReply::data(f.finish().trim_end().to_owned())
@@ -25,15 +25,6 @@ fn heads(names: &[&str]) -> CommandReply {
 /// Answers the module's command; `None`: not one of these.
 pub(super) fn run(mgr: &Mgr, map: &CommandMap) -> Option<CommandReply> {
     Some(match map.prefix() {
-        "balancer status" => indented(|f| {
-            f.dump_bool("active", false);
-            f.dump_string("last_optimize_duration", "");
-            f.dump_string("last_optimize_started", "");
-            f.dump_string("mode", "none");
-            f.dump_bool("no_optimization_needed", false);
-            f.dump_string("optimize_result", "");
-            f.array("plans", |_| {});
-        }),
         "crash ls" | "crash ls-new" if map.format().is_plain() => CommandReply::data(""),
         "crash ls" | "crash ls-new" => CommandReply::data("[]"),
         "crash stat" => CommandReply::data("0 crashes recorded\n"),

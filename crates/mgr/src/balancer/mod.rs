@@ -1,0 +1,251 @@
+//! The balancer: evens out PGs over OSDs by exceptions from CRUSH, by itself once a minute or by
+//! plans that an operator makes, looks at and executes (`src/pybind/mgr/balancer` at v16.2).
+//!
+//! Its settings are options of the configuration database as in Ceph: `mgr/balancer/active`,
+//! `mode`, `pool_ids`, `sleep_interval`, `upmap_max_optimizations`, `upmap_max_deviation`. Of
+//! Ceph's modes `upmap` and `none` do what they say; `crush-compat` optimizes nothing.
+
+mod eval;
+mod upmap;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use maps::OsdMap;
+use types::osd::pg_state;
+
+pub(crate) use eval::evaluate;
+pub(crate) use upmap::Changes;
+
+use crate::daemon::Mgr;
+
+/// Plans kept at most.
+pub(crate) const PLANS_MAX: usize = 64;
+/// Largest share of copies in the wrong place at which more is moved
+/// (`target_max_misplaced_ratio`).
+const MISPLACED_MAX: f64 = 0.05;
+/// Prefix of the module's options.
+const OPTIONS: &str = "mgr/balancer/";
+
+/// What somebody wants changed, and of which map.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) mode: String,
+    pub(crate) map: Rc<OsdMap>,
+    pub(crate) pools: BTreeSet<i64>,
+    pub(crate) changes: Changes,
+}
+
+/// State of the balancer.
+#[derive(Debug, Default)]
+pub(crate) struct Balancer {
+    /// At most [`PLANS_MAX`].
+    pub(crate) plans: BTreeMap<String, Plan>,
+    pub(crate) last_started: String,
+    pub(crate) last_duration: String,
+    pub(crate) result: String,
+    pub(crate) nothing_to_do: bool,
+}
+
+fn option(mgr: &Mgr, name: &str) -> Option<String> {
+    mgr.module_options.borrow().get(&format!("{OPTIONS}{name}")).cloned()
+}
+
+fn number(mgr: &Mgr, name: &str, default: f64) -> f64 {
+    option(mgr, name).and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// `none`, `crush-compat` or `upmap`.
+pub(crate) fn mode(mgr: &Mgr) -> String {
+    option(mgr, "mode").unwrap_or_else(|| "upmap".to_owned())
+}
+
+/// Whether it acts by itself.
+pub(crate) fn is_active(mgr: &Mgr) -> bool {
+    option(mgr, "active").is_none_or(|text| text.eq_ignore_ascii_case("true"))
+}
+
+/// The pools it is restricted to; empty: all.
+pub(crate) fn pool_ids(mgr: &Mgr) -> BTreeSet<i64> {
+    let text = option(mgr, "pool_ids").unwrap_or_default();
+    text.split(',').filter_map(|id| id.trim().parse().ok()).collect()
+}
+
+/// Sets an option of the module, for this manager and the next.
+pub(crate) async fn set_option(mgr: &Mgr, name: &str, value: &str) -> Result<(), String> {
+    let key = format!("{OPTIONS}{name}");
+    let command = serde_json::json!({
+        "prefix": "config set", "who": "mgr", "name": key, "value": value,
+    });
+    match mgr.monc.command(vec![command.to_string()], Bytes::new()).await {
+        Ok(answer) if answer.rc == 0 => {
+            mgr.module_options.borrow_mut().insert(key, value.to_owned());
+            Ok(())
+        }
+        Ok(answer) => Err(answer.outs),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Why nothing may be moved now, as Ceph says it.
+fn not_now(mgr: &Mgr) -> Option<String> {
+    let cluster = mgr.cluster.borrow();
+    let (pgs, sum) = (&cluster.pg_map.pg_stat, &cluster.pg_map.digest.pg_sum.stats.sum);
+    let total = pgs.len().max(1) as f64;
+    let share = |holds: &dyn Fn(u64) -> bool| {
+        pgs.values().filter(|pg| holds(pg.state)).count() as f64 / total
+    };
+    let unknown = share(&|state| state == 0);
+    let inactive = share(&|state| state & pg_state::ACTIVE == 0);
+    let copies = sum.num_object_copies.max(1) as f64;
+    let degraded = sum.num_objects_degraded as f64 / copies;
+    let misplaced = sum.num_objects_misplaced as f64 / copies;
+    if !cluster.ready || unknown > 0.0 {
+        Some(format!("Some PGs ({unknown:.6}) are unknown; try again later"))
+    } else if degraded > 0.0 {
+        Some(format!("Some objects ({degraded:.6}) are degraded; try again later"))
+    } else if inactive > 0.0 {
+        Some(format!("Some PGs ({inactive:.6}) are inactive; try again later"))
+    } else if misplaced >= MISPLACED_MAX {
+        Some(format!(
+            "Too many objects ({misplaced:.6} > {MISPLACED_MAX:.6}) are misplaced; try again later"
+        ))
+    } else {
+        None
+    }
+}
+
+/// Why an optimization gives no plan.
+pub(crate) enum NoPlan {
+    /// The cluster is not in a state for it.
+    NotNow(String),
+    /// The mode does not optimize.
+    Mode(String),
+    /// It is as even as it gets.
+    Done(String),
+}
+
+/// A plan for these pools (empty: all, or those the balancer is restricted to).
+pub(crate) fn optimize(mgr: &Mgr, wanted: &BTreeSet<i64>) -> Result<Plan, NoPlan> {
+    let map = mgr.osdmaps.current();
+    let mode = mode(mgr);
+    if let Some(why) = not_now(mgr) {
+        return Err(NoPlan::NotNow(why));
+    }
+    match mode.as_str() {
+        "upmap" => {}
+        "none" => {
+            let text = "Please do \"ceph balancer mode\" to choose a valid mode first";
+            return Err(NoPlan::Mode(text.to_owned()));
+        }
+        other => return Err(NoPlan::Mode(format!("Mode {other} optimizes nothing here"))),
+    }
+    let mut pools = if wanted.is_empty() { pool_ids(mgr) } else { wanted.clone() };
+    if pools.is_empty() {
+        pools = map.pools.keys().copied().collect();
+    }
+    let max = number(mgr, "upmap_max_optimizations", 10.0).clamp(0.0, 1e6) as usize;
+    let deviation = number(mgr, "upmap_max_deviation", 5.0);
+    let changes = upmap::optimize(&map, &pools, deviation, max);
+    if changes.is_empty() {
+        return Err(NoPlan::Done(
+            "Unable to find further optimization, or pool(s) pg_num is decreasing, or \
+             distribution is already perfect"
+                .to_owned(),
+        ));
+    }
+    Ok(Plan { mode, map, pools, changes })
+}
+
+impl Plan {
+    /// The map with the plan's changes.
+    pub(crate) fn final_map(&self) -> OsdMap {
+        let mut map = (*self.map).clone();
+        for (pgid, items) in &self.changes {
+            match items.is_empty() {
+                true => map.pg_upmap_items.remove(pgid),
+                false => map.pg_upmap_items.insert(*pgid, items.clone()),
+            };
+        }
+        map
+    }
+
+    /// What an operator would type.
+    pub(crate) fn text(&self) -> String {
+        let mut out = format!(
+            "# starting osdmap epoch {}\n# starting crush version {}\n# mode {}\n",
+            self.map.epoch, self.map.crush_version, self.mode
+        );
+        for (pgid, items) in &self.changes {
+            out += &match items.is_empty() {
+                true => format!("ceph osd rm-pg-upmap-items {pgid}\n"),
+                false => {
+                    let pairs = items.iter().map(|(from, to)| format!(" {from} {to}"));
+                    format!("ceph osd pg-upmap-items {pgid}{}\n", pairs.collect::<String>())
+                }
+            };
+        }
+        out
+    }
+
+    /// Has the monitors carry it out; the first refusal ends it.
+    pub(crate) async fn execute(&self, mgr: &Mgr) -> Result<(), (i32, String)> {
+        for (pgid, items) in &self.changes {
+            let pgid = pgid.to_string();
+            let ids: Vec<i64> = items.iter().flat_map(|(a, b)| [i64::from(*a), i64::from(*b)]).collect();
+            let command = match items.is_empty() {
+                true => serde_json::json!({"prefix": "osd rm-pg-upmap-items", "pgid": pgid}),
+                false => serde_json::json!({"prefix": "osd pg-upmap-items", "pgid": pgid, "id": ids}),
+            };
+            match mgr.monc.command(vec![command.to_string()], Bytes::new()).await {
+                Ok(answer) if answer.rc == 0 => {}
+                Ok(answer) => return Err((answer.rc, answer.outs)),
+                Err(error) => return Err((-11, error.to_string())),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One round of its own accord.
+async fn round(mgr: &Mgr) {
+    let (began, now) = (mgr.env.now(), mgr.env.wall_clock().as_secs());
+    let plan = optimize(mgr, &BTreeSet::new());
+    let mut nothing_to_do = true;
+    let result = match plan {
+        Err(NoPlan::NotNow(why) | NoPlan::Mode(why) | NoPlan::Done(why)) => why,
+        Ok(plan) => {
+            nothing_to_do = false;
+            match plan.execute(mgr).await {
+                Ok(()) => "Optimization plan created successfully".to_owned(),
+                Err((_, why)) => why,
+            }
+        }
+    };
+    let took = mgr.env.now().saturating_sub(began);
+    let secs = took.as_secs();
+    let mut state = mgr.balancer.borrow_mut();
+    state.last_started = maps::ping_times::date_text(u32::try_from(now).unwrap_or(0));
+    state.last_duration = format!(
+        "{}:{:02}:{:02}.{:06}",
+        secs / 3600,
+        secs / 60 % 60,
+        secs % 60,
+        took.subsec_micros()
+    );
+    state.result = result;
+    state.nothing_to_do = nothing_to_do;
+}
+
+/// Balances until the manager stops.
+pub(crate) async fn run(mgr: Rc<Mgr>) {
+    while !mgr.stopped.get() {
+        let pause = number(&mgr, "sleep_interval", 60.0).clamp(1.0, 1e6);
+        mgr.env.sleep(Duration::from_secs_f64(pause)).await;
+        if mgr.active.get() && !mgr.stopped.get() && is_active(&mgr) && mode(&mgr) != "none" {
+            round(&mgr).await;
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! `balancer ...` (`src/pybind/mgr/balancer/module.py` at v16.2).
+
+use std::collections::BTreeSet;
+
+use command::{CommandMap, CommandReply};
+use maps::OsdMap;
+
+use super::{EINVAL, ENOENT};
+use super::modules::indented;
+use crate::balancer::{self, NoPlan, PLANS_MAX, Plan};
+use crate::daemon::Mgr;
+
+const ENOEXEC: i32 = 8;
+const EAGAIN: i32 = 11;
+const EALREADY: i32 = 114;
+const EPERM: i32 = 1;
+
+fn text(map: &CommandMap, key: &str) -> String {
+    map.opt_string(key).ok().flatten().unwrap_or_default()
+}
+
+fn status(mgr: &Mgr) -> CommandReply {
+    let state = mgr.balancer.borrow();
+    let mut reply = indented(|f| {
+        f.dump_bool("active", balancer::is_active(mgr));
+        f.dump_string("last_optimize_duration", &state.last_duration);
+        f.dump_string("last_optimize_started", &state.last_started);
+        f.dump_string("mode", balancer::mode(mgr));
+        f.dump_bool("no_optimization_needed", state.nothing_to_do);
+        f.dump_string("optimize_result", &state.result);
+        f.array("plans", |f| state.plans.keys().for_each(|name| f.dump_string("plan", name)));
+    });
+    reply.outb = [&reply.outb[..], b"\n"].concat().into();
+    reply
+}
+
+async fn set(mgr: &Mgr, name: &str, value: &str) -> CommandReply {
+    match balancer::set_option(mgr, name, value).await {
+        Ok(()) => CommandReply::default(),
+        Err(why) => CommandReply::error(EINVAL, why),
+    }
+}
+
+async fn set_mode(mgr: &Mgr, map: &CommandMap) -> CommandReply {
+    let mode = text(map, "mode");
+    const LUMINOUS: u8 = 12;
+    if mode == "upmap" && mgr.osdmaps.current().require_min_compat_client < LUMINOUS {
+        return CommandReply::error(
+            EPERM,
+            "min_compat_client is below \"luminous\", which is required for pg-upmap. Try \"ceph osd \
+             set-require-min-compat-client luminous\" before enabling this mode",
+        );
+    }
+    set(mgr, "mode", &mode).await
+}
+
+/// Ids of the pools named; the refusal if one is not there.
+fn pools(map: &CommandMap, osdmap: &OsdMap) -> Result<BTreeSet<i64>, CommandReply> {
+    let names = map.strings("pools").unwrap_or_default();
+    let missing: Vec<String> = names
+        .iter()
+        .filter(|name| osdmap.lookup_pool(name).is_none())
+        .map(|name| format!("'{name}'"))
+        .collect();
+    if missing.is_empty() {
+        return Ok(names.iter().filter_map(|name| osdmap.lookup_pool(name)).collect());
+    }
+    Err(CommandReply::error(EINVAL, format!("pools [{}] not found", missing.join(", "))))
+}
+
+async fn restrict(mgr: &Mgr, map: &CommandMap) -> CommandReply {
+    let osdmap = mgr.osdmaps.current();
+    let mut ids = balancer::pool_ids(mgr);
+    match pools(map, &osdmap) {
+        Err(reply) if map.prefix() == "balancer pool add" => return reply,
+        Err(_) => {}
+        Ok(named) if map.prefix() == "balancer pool add" => ids.extend(named),
+        Ok(named) => ids.retain(|id| !named.contains(id)),
+    }
+    let ids: Vec<String> = ids.iter().map(i64::to_string).collect();
+    set(mgr, "pool_ids", &ids.join(",")).await
+}
+
+fn pool_ls(mgr: &Mgr) -> CommandReply {
+    let osdmap = mgr.osdmaps.current();
+    let names: Vec<&String> =
+        balancer::pool_ids(mgr).iter().filter_map(|id| osdmap.pool_names.get(id)).collect();
+    CommandReply::data(serde_json::to_string_pretty(&names).unwrap_or_default())
+}
+
+fn eval(mgr: &Mgr, map: &CommandMap) -> CommandReply {
+    let osdmap = mgr.osdmaps.current();
+    let cluster = mgr.cluster.borrow();
+    let option = text(map, "option");
+    let score = |map: &OsdMap, pools: &BTreeSet<i64>| {
+        balancer::evaluate(map, &cluster.pg_map, pools)
+    };
+    let all: BTreeSet<i64> = osdmap.pools.keys().copied().collect();
+    if option.is_empty() {
+        let score = score(&osdmap, &all);
+        return CommandReply::data(format!("current cluster score {score:.6} (lower is better)\n"));
+    }
+    if let Some(plan) = mgr.balancer.borrow().plans.get(&option) {
+        let score = score(&plan.final_map(), &plan.pools);
+        let text = format!("plan {option} final score {score:.6} (lower is better)\n");
+        return CommandReply::data(text);
+    }
+    match osdmap.lookup_pool(&option) {
+        Some(id) => {
+            let score = score(&osdmap, &[id].into());
+            let text = format!("pool \"{option}\" current score {score:.6} (lower is better)\n");
+            CommandReply::data(text)
+        }
+        None => CommandReply::error(EINVAL, format!("option \"{option}\" not a plan or a pool")),
+    }
+}
+
+fn optimize(mgr: &Mgr, map: &CommandMap) -> CommandReply {
+    let name = text(map, "plan");
+    let wanted = match pools(map, &mgr.osdmaps.current()) {
+        Ok(wanted) => wanted,
+        Err(reply) => return reply,
+    };
+    if mgr.balancer.borrow().plans.len() >= PLANS_MAX {
+        return CommandReply::error(EAGAIN, "too many plans; remove one with 'ceph balancer rm'");
+    }
+    match balancer::optimize(mgr, &wanted) {
+        Ok(plan) => {
+            mgr.balancer.borrow_mut().plans.insert(name, plan);
+            CommandReply::default()
+        }
+        Err(NoPlan::NotNow(why)) => CommandReply::error(EAGAIN, why),
+        Err(NoPlan::Mode(why)) => CommandReply::error(ENOEXEC, why),
+        Err(NoPlan::Done(why)) => CommandReply::error(EALREADY, why),
+    }
+}
+
+fn with_plan(
+    mgr: &Mgr,
+    map: &CommandMap,
+    answer: impl FnOnce(&Plan) -> CommandReply,
+) -> CommandReply {
+    let name = text(map, "plan");
+    match mgr.balancer.borrow().plans.get(&name) {
+        Some(plan) => answer(plan),
+        None => CommandReply::error(ENOENT, format!("plan {name} not found")),
+    }
+}
+
+async fn execute(mgr: &Mgr, map: &CommandMap) -> CommandReply {
+    let name = text(map, "plan");
+    let plan = mgr.balancer.borrow().plans.get(&name).cloned();
+    let Some(plan) = plan else {
+        return CommandReply::error(ENOENT, format!("plan {name} not found"));
+    };
+    match plan.execute(mgr).await {
+        Ok(()) => {
+            mgr.balancer.borrow_mut().plans.remove(&name);
+            CommandReply::default()
+        }
+        Err((rc, why)) => CommandReply::error(rc.abs(), why),
+    }
+}
+
+/// Answers the module's commands.
+pub(super) async fn run(mgr: &Mgr, map: &CommandMap) -> CommandReply {
+    match map.prefix() {
+        "balancer status" => status(mgr),
+        "balancer mode" => set_mode(mgr, map).await,
+        "balancer on" => set(mgr, "active", "true").await,
+        "balancer off" => set(mgr, "active", "false").await,
+        "balancer pool ls" => pool_ls(mgr),
+        "balancer pool add" | "balancer pool rm" => restrict(mgr, map).await,
+        "balancer eval" => eval(mgr, map),
+        "balancer optimize" => optimize(mgr, map),
+        "balancer show" => with_plan(mgr, map, |plan| CommandReply::data(plan.text())),
+        "balancer rm" => {
+            mgr.balancer.borrow_mut().plans.remove(&text(map, "plan"));
+            CommandReply::default()
+        }
+        "balancer reset" => {
+            mgr.balancer.borrow_mut().plans.clear();
+            CommandReply::default()
+        }
+        "balancer ls" => {
+            let names: Vec<String> = mgr.balancer.borrow().plans.keys().cloned().collect();
+            CommandReply::data(serde_json::to_string_pretty(&names).unwrap_or_default())
+        }
+        "balancer execute" => execute(mgr, map).await,
+        _ => CommandReply::error(EINVAL, "command not supported"),
+    }
+}
