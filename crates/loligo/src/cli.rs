@@ -64,9 +64,12 @@ pub(crate) struct DirArgs {
 pub(crate) struct UpArgs {
     #[command(flatten)]
     pub(crate) dir: DirArgs,
-    /// Monitors (one, for now)
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) mons: u32,
+    /// Monitors of a new cluster: 1, 3, 5 or 7; any minority of them may fail [default: 1]
+    #[arg(long, value_name = "N")]
+    pub(crate) mons: Option<u32>,
+    /// Managers of a new cluster: one is active, the others stand by [default: 1]
+    #[arg(long, value_name = "N")]
+    pub(crate) mgrs: Option<u32>,
     /// OSDs; on a restart, OSDs beyond those there are added
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub(crate) osds: u32,
@@ -79,7 +82,7 @@ pub(crate) struct UpArgs {
     /// Size of each new OSD's device file; space is taken as data is written
     #[arg(long, value_name = "SIZE", default_value = "10G")]
     pub(crate) osd_size: String,
-    /// Port of the first monitor (messenger v2) [default: 3300, or what the cluster in DIR has]
+    /// Port of the first monitor (messenger v2); others have the ports after it [default: 3300, or what the cluster in DIR has]
     #[arg(long, value_name = "P")]
     pub(crate) port: Option<u16>,
     /// Set an option, for this and later starts (a line of DIR/ceph.conf's [global])
@@ -102,7 +105,8 @@ pub(crate) struct DaemonArgs {
     /// The configuration file
     #[arg(long, short = 'c', value_name = "CONF", env = "CEPH_CONF")]
     pub(crate) conf: PathBuf,
-    /// Create the daemon's data and exit
+    /// Create the daemon's data and exit. A monitor of a cluster whose others run gets its state
+    /// from them when it starts
     #[arg(long)]
     pub(crate) mkfs: bool,
     /// With --mkfs of an OSD: the UUID that 'ceph osd new' was given

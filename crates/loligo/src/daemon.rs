@@ -93,7 +93,7 @@ pub(crate) fn run(kind: &'static str, args: &DaemonArgs) -> Result<(), Failure> 
     let mkfs = args.mkfs;
     Runtime::new()?.block_on(move |env| async move {
         match (kind, mkfs) {
-            ("mon", true) => mkfs_mon_with(&env, &config),
+            ("mon", true) => mkfs_mon_with(&env, &config).await,
             ("mgr", true) => Ok(()),
             (_, true) => {
                 let fsid = new_osd_fsid(&env, &config)?;
@@ -142,7 +142,16 @@ async fn serve(env: &Env, config: Rc<Config>) -> Result<(), Failure> {
                 let reply = mon_command(&of_socket, json);
                 Box::pin(async move { reply })
             }));
-            env.termination().await;
+            let stop = async {
+                env.termination().await;
+                None
+            };
+            let failed = async { Some(daemon.failed().await) };
+            futures_util::pin_mut!(stop, failed);
+            let ended = futures_util::future::select(stop, failed).await.factor_first().0;
+            if let Some(reason) = ended {
+                return Err(Failure::new(format!("{name} stops: {reason}")));
+            }
             daemon.shutdown().await;
         }
         "mgr" => {
@@ -211,31 +220,67 @@ fn open_mon_kv(env: &Env, config: &Config) -> Result<Rc<dyn store::Kv>, Failure>
     Ok(Rc::new(kv))
 }
 
-/// Makes a monitor's store before there is a configuration file.
-pub(crate) fn mkfs_mon(layout: &Layout, conf_text: &str, id: &str) -> Result<(), Failure> {
+/// Makes the stores of a new cluster's monitors before there is a configuration file: the first
+/// one's is filled, the others get theirs from it.
+pub(crate) fn mkfs_mons(layout: &Layout, conf_text: &str, ids: &[&str]) -> Result<(), Failure> {
     let path = layout.conf();
-    let config = config_of("mon", id, &path, &parse_conf(&path, conf_text)?)?;
-    Runtime::new()?.block_on(move |env| async move { mkfs_mon_with(&env, &config) })
+    let file = parse_conf(&path, conf_text)?;
+    for (at, id) in ids.iter().enumerate() {
+        let config = config_of("mon", id, &path, &file)?;
+        let env = Runtime::new()?.env();
+        let monmap = new_monmap(&env, &config, ids)?;
+        match at {
+            0 => found_mon(&env, &config, &monmap)?,
+            _ => join_mon(&env, &config, &monmap)?,
+        }
+    }
+    Ok(())
 }
 
-fn mkfs_mon_with(env: &Env, config: &Config) -> Result<(), Failure> {
-    let keyring = read_keyring(config)?
-        .ok_or_else(|| Failure::new(format!("no keyring at {}", config.str("keyring"))))?;
-    let kv = open_mon_kv(env, config)?;
+fn mon_keyring(config: &Config) -> Result<Keyring, Failure> {
+    read_keyring(config)?
+        .ok_or_else(|| Failure::new(format!("no keyring at {}", config.str("keyring"))))
+}
+
+fn found_mon(env: &Env, config: &Config, monmap: &MonMap) -> Result<(), Failure> {
+    let (keyring, kv) = (mon_keyring(config)?, open_mon_kv(env, config)?);
     let now = UTime::from_duration(env.wall_clock());
-    let monmap = first_monmap(config, now)?;
-    mon::mkfs(&*kv, config, &monmap, &keyring, now, &mut |buf: &mut [u8]| env.fill_random(buf))
+    mon::mkfs(&*kv, config, monmap, &keyring, now, &mut |buf: &mut [u8]| env.fill_random(buf))
         .map_err(|e| Failure::new(e.to_string()))
 }
 
-/// The map of a cluster with this one monitor, at `mon_host`.
-fn first_monmap(config: &Config, now: UTime) -> Result<MonMap, Failure> {
+fn join_mon(env: &Env, config: &Config, monmap: &MonMap) -> Result<(), Failure> {
+    let (keyring, kv) = (mon_keyring(config)?, open_mon_kv(env, config)?);
+    mon::mkfs_joining(&*kv, monmap, &keyring, &mut |buf: &mut [u8]| env.fill_random(buf))
+        .map_err(|e| Failure::new(e.to_string()))
+}
+
+/// `loligo mon --mkfs`. Whether this monitor founds a cluster or joins one is a matter of
+/// `mon_host`: where it names this one alone there is nobody to join.
+async fn mkfs_mon_with(env: &Env, config: &Config) -> Result<(), Failure> {
     let mon_host = config.str("mon_host");
-    let public_addrs = monclient::parse_mon_host(&mon_host)
-        .ok()
-        .and_then(|mons| mons.into_iter().next())
-        .ok_or_else(|| Failure::new(format!("mon_host {mon_host:?} names no monitor")))?;
-    let name = config.id().to_owned();
+    let hosts = monclient::parse_mon_host(&mon_host).unwrap_or_default();
+    if hosts.len() < 2 && config.str("mon_initial_members").trim() == config.id() {
+        return found_mon(env, config, &new_monmap(env, config, &[config.id()])?);
+    }
+    let monmap = AdminSession::monmap(env, config, &mon_keyring(config)?).await?;
+    if !monmap.mon_info.contains_key(config.id()) {
+        return Err(Failure::new(format!(
+            "mon.{0} is not in the monitor map: run 'ceph mon add {0} ADDRESS' first",
+            config.id()
+        )));
+    }
+    join_mon(env, config, &monmap)
+}
+
+/// The map of a new cluster: these monitors, at the addresses of `mon_host`.
+fn new_monmap(env: &Env, config: &Config, ids: &[&str]) -> Result<MonMap, Failure> {
+    let mon_host = config.str("mon_host");
+    let hosts = monclient::parse_mon_host(&mon_host).unwrap_or_default();
+    if hosts.len() < ids.len() || ids.is_empty() {
+        return Err(Failure::new(format!("mon_host {mon_host:?} names too few monitors")));
+    }
+    let now = UTime::from_duration(env.wall_clock());
     let mut monmap = MonMap {
         fsid: cluster_fsid(config)?,
         epoch: 1,
@@ -246,7 +291,9 @@ fn first_monmap(config: &Config, now: UTime) -> Result<MonMap, Failure> {
         strategy: ELECTION_CLASSIC,
         ..MonMap::default()
     };
-    monmap.add(MonInfo { name, public_addrs, ..MonInfo::default() });
+    for (id, public_addrs) in ids.iter().zip(hosts) {
+        monmap.add(MonInfo { name: (*id).to_owned(), public_addrs, ..MonInfo::default() });
+    }
     Ok(monmap)
 }
 
@@ -368,7 +415,10 @@ pub(crate) fn run_all_in_threads(
                 .map_err(|e| e.to_string())
         })
     };
-    let mut threads = vec![spawn("mon", "a".into()), spawn("mgr", "x".into())];
+    let mut threads = Vec::new();
+    for kind in ["mon", "mgr"] {
+        threads.extend(layout.ids(kind).into_iter().map(|id| spawn(kind, id)));
+    }
     let (of_session, store) = (layout.clone(), store.to_owned());
     Runtime::new()?.block_on(move |env| async move {
         let session = AdminSession::connect(&env, &of_session).await?;

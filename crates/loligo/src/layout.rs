@@ -110,6 +110,7 @@ pub(crate) fn parse_conf(path: &Path, text: &str) -> Result<ConfFile, Failure> {
 pub(crate) struct NewConf<'a> {
     pub(crate) fsid: &'a str,
     pub(crate) port: u16,
+    pub(crate) mons: u32,
     pub(crate) size: u32,
     pub(crate) store: &'a str,
     pub(crate) osd_size: u64,
@@ -121,7 +122,11 @@ impl NewConf<'_> {
     /// want absolute paths.
     pub(crate) fn text(&self, layout: &Layout) -> String {
         let dir = layout.dir().display();
-        let NewConf { fsid, port, size, store, osd_size, .. } = self;
+        let NewConf { fsid, port, mons, size, store, osd_size, .. } = self;
+        let ports = (*port..=u16::MAX).zip(0..*mons);
+        let hosts: Vec<String> =
+            ports.map(|(port, _)| format!("[v2:127.0.0.1:{port}]")).collect();
+        let hosts = hosts.join(",");
         let min_size = size - size / 2;
         let sets: String = self.sets.iter().map(|(k, v)| format!("{k} = {v}\n")).collect();
         format!(
@@ -129,7 +134,7 @@ impl NewConf<'_> {
              [global]\n\
              fsid = {fsid}\n\
              mon_initial_members = a\n\
-             mon_host = [v2:127.0.0.1:{port}]\n\
+             mon_host = {hosts}\n\
              public_addr = 127.0.0.1\n\
              auth_cluster_required = cephx\n\
              auth_service_required = cephx\n\

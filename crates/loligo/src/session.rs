@@ -3,12 +3,15 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use auth::Keyring;
 use bytes::Bytes;
 use config::Config;
 use env::Env;
+use maps::MonMap;
 use monclient::{MonClient, Settings};
 use msgr::{Connection, Dispatcher, Incoming, Messenger, Policies, Policy};
-use types::entity::{CLIENT, EntityName};
+use types::AuthEntityName;
+use types::entity::{CLIENT, EntityName, MON};
 
 use crate::daemon;
 use crate::failure::Failure;
@@ -49,10 +52,40 @@ impl AdminSession {
         AdminSession::open(env, &config).await
     }
 
+    /// The monitor map of the cluster that a monitor is to join, asked for with its own key.
+    pub(crate) async fn monmap(
+        env: &Env,
+        config: &Config,
+        keyring: &Keyring,
+    ) -> Result<MonMap, Failure> {
+        let name = AuthEntityName::new(MON, "");
+        let mut keyring = keyring.clone();
+        if let Some(auth) = keyring.keys.get(&name).cloned() {
+            keyring.keys.insert(AuthEntityName::new(MON, config.id()), auth);
+        }
+        let mut settings = Settings::from_config(config, Some(&keyring))
+            .map_err(|e| Failure::new(e.to_string()))?;
+        settings.name = name;
+        let session = AdminSession::begin(env, config, settings).await?;
+        let monmap = env.timeout(CONNECT_TIME, session.monc.monmap_ready()).await;
+        match monmap {
+            Ok(Ok(map)) => Ok(MonMap::clone(&map)),
+            _ => Err(Failure::new("no monitor map came from the monitors")),
+        }
+    }
+
     async fn open(env: &Env, config: &Config) -> Result<AdminSession, Failure> {
         let keyring = daemon::read_keyring(config)?;
         let settings = Settings::from_config(config, keyring.as_ref())
             .map_err(|e| Failure::new(e.to_string()))?;
+        AdminSession::begin(env, config, settings).await
+    }
+
+    async fn begin(
+        env: &Env,
+        config: &Config,
+        settings: Settings,
+    ) -> Result<AdminSession, Failure> {
         wait_for_listener(env, &settings).await;
         let nonce = u32::try_from(env.random_u64() >> 32).unwrap_or(1);
         let name = EntityName { kind: CLIENT, num: -1 };

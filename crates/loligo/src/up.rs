@@ -28,11 +28,18 @@ const PEERING_TIME: Duration = Duration::from_secs(10);
 const OSD_SIZE_MIN: u64 = 64 << 20;
 /// Most OSDs `up` starts on one machine.
 const OSDS_MAX: u32 = 256;
+/// Most managers.
+const MGRS_MAX: u32 = 3;
+/// Names of monitors and managers, in order.
+const MON_NAMES: [&str; 7] = ["a", "b", "c", "d", "e", "f", "g"];
+const MGR_NAMES: [&str; MGRS_MAX as usize] = ["x", "y", "z"];
 /// Backends for `--store`.
 const STORES: [&str; 2] = ["inkstore", "memstore"];
 
 /// Checked arguments.
 struct Plan {
+    mons: u32,
+    mgrs: u32,
     osds: u32,
     store: String,
     size: u32,
@@ -42,11 +49,13 @@ struct Plan {
 }
 
 fn check(args: &UpArgs) -> Result<Plan, Failure> {
-    if args.mons != 1 {
-        return Err(Failure::new(format!(
-            "--mons {}: this version runs one monitor; leave the option out",
-            args.mons
-        )));
+    let mons = args.mons.unwrap_or(1);
+    if !matches!(mons, 1 | 3 | 5 | 7) {
+        return Err(Failure::new(format!("--mons {mons}: give 1, 3, 5 or 7")));
+    }
+    let mgrs = args.mgrs.unwrap_or(1);
+    if mgrs == 0 || mgrs > MGRS_MAX {
+        return Err(Failure::new(format!("--mgrs {mgrs}: give 1 to {MGRS_MAX}")));
     }
     if args.osds == 0 || args.osds > OSDS_MAX {
         return Err(Failure::new(format!("--osds {}: give 1 to {OSDS_MAX}", args.osds)));
@@ -70,7 +79,7 @@ fn check(args: &UpArgs) -> Result<Plan, Failure> {
     }
     let sets = args.set.iter().map(|s| parse_set(s)).collect::<Result<_, _>>()?;
     let (osds, store, port) = (args.osds, args.store.clone(), args.port);
-    Ok(Plan { osds, store, size, osd_size, port, sets })
+    Ok(Plan { mons, mgrs, osds, store, size, osd_size, port, sets })
 }
 
 /// Splits `KEY=VALUE` and checks both against the option table.
@@ -99,16 +108,21 @@ pub(crate) fn up(args: &UpArgs) -> Result<(), Failure> {
             layout.dir().display()
         )));
     }
-    let mon_runs = running.iter().any(|(name, _)| name == "mon.a");
-    let port = match &existing {
-        Some(conf) => conf_port(&layout, conf, plan.port)?,
-        None => plan.port.unwrap_or(DEFAULT_PORT),
+    let mon_runs = running.iter().any(|(name, _)| name.starts_with("mon."));
+    let ports = match &existing {
+        Some(conf) => conf_ports(&layout, conf, plan.port)?,
+        None => {
+            let first = plan.port.unwrap_or(DEFAULT_PORT);
+            (first..=u16::MAX).take(plan.mons as usize).collect()
+        }
     };
-    if !mon_runs && !port_is_free(port) {
+    check_counts(&layout, args, existing.is_some())?;
+    if let Some(port) = ports.iter().find(|port| !mon_runs && !port_is_free(**port)) {
         return Err(Failure::new(format!(
             "port {port} on 127.0.0.1 is in use; give another with --port, or stop what listens there"
         )));
     }
+    let port = ports[0];
     let (plan, layout, attached) = (plan, layout, args.foreground);
     if existing.is_some() {
         add_settings(&layout, &plan.sets)?;
@@ -122,24 +136,40 @@ pub(crate) fn up(args: &UpArgs) -> Result<(), Failure> {
     start_and_wait(&layout, &plan, attached, started)
 }
 
-/// The port an existing cluster's monitor has; asking for another is refused: it is in the
-/// monitor's own map.
-fn conf_port(layout: &Layout, conf: &ConfFile, asked: Option<u16>) -> Result<u16, Failure> {
+/// The ports of an existing cluster's monitors; asking for another is refused: they are in the
+/// monitors' own map.
+fn conf_ports(layout: &Layout, conf: &ConfFile, asked: Option<u16>) -> Result<Vec<u16>, Failure> {
     let host = conf.get("global", "mon_host").unwrap_or_default();
-    let port = host
-        .split(|c: char| !c.is_ascii_digit())
-        .filter_map(|digits| digits.parse::<u16>().ok())
-        .next_back()
-        .ok_or_else(|| {
-            Failure::new(format!("{}: mon_host names no port", layout.conf().display()))
-        })?;
+    let mons = monclient::parse_mon_host(&host).unwrap_or_default();
+    let ports: Vec<u16> =
+        mons.iter().filter_map(|mon| mon.msgr2().map(|addr| addr.port())).collect();
+    let Some(first) = ports.first().copied() else {
+        let conf = layout.conf();
+        return Err(Failure::new(format!("{}: mon_host names no port", conf.display())));
+    };
     match asked {
-        Some(other) if other != port => Err(Failure::new(format!(
-            "the cluster in {} has its monitor on port {port}; leave --port out",
+        Some(other) if other != first => Err(Failure::new(format!(
+            "the cluster in {} has its first monitor on port {first}; leave --port out",
             layout.dir().display()
         ))),
-        _ => Ok(port),
+        _ => Ok(ports),
     }
+}
+
+/// An existing cluster keeps its monitors and managers.
+fn check_counts(layout: &Layout, args: &UpArgs, exists: bool) -> Result<(), Failure> {
+    let asked = [("mon", "mons", args.mons), ("mgr", "mgrs", args.mgrs)];
+    for (kind, option, count) in asked {
+        let there = layout.ids(kind).len();
+        if exists && count.is_some_and(|count| count as usize != there) {
+            return Err(Failure::new(format!(
+                "the cluster in {} has {there} of kind {kind}: leave --{option} out \
+                 ('ceph mon add' and 'loligo mon --mkfs' add a monitor)",
+                layout.dir().display()
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn add_settings(layout: &Layout, sets: &[(String, String)]) -> Result<(), Failure> {
@@ -166,22 +196,15 @@ fn entity(name: &str) -> AuthEntityName {
 fn make_cluster(layout: &Layout, plan: &Plan, port: u16) -> Result<(), Failure> {
     let (mon_key, fsid) = new_key()?;
     let (admin_key, _) = new_key()?;
-    let (mgr_key, _) = new_key()?;
     let all = [("mon", "allow *"), ("osd", "allow *"), ("mds", "allow *"), ("mgr", "allow *")];
     let mon = EntityAuth::new(mon_key, [("mon", "allow *")]);
     let admin = EntityAuth::new(admin_key, all);
-    let mgr = EntityAuth::new(
-        mgr_key,
-        [("mon", "allow profile mgr"), ("osd", "allow *"), ("mds", "allow *")],
-    );
     let fsid = fsid.to_string();
-    let Plan { size, store, osd_size, sets, .. } = plan;
-    let conf = NewConf { fsid: &fsid, port, size: *size, store, osd_size: *osd_size, sets };
+    let Plan { mons, size, store, osd_size, sets, .. } = plan;
+    let (mons, size, osd_size) = (*mons, *size, *osd_size);
+    let conf = NewConf { fsid: &fsid, port, mons, size, store, osd_size, sets };
     let conf_text = conf.text(layout);
 
-    for (kind, id) in [("mon", "a"), ("mgr", "x")] {
-        fs::create_dir_all(layout.data(kind, id))?;
-    }
     let ring = |entries: &[(&str, &EntityAuth)]| {
         let mut ring = Keyring::new();
         for (name, auth) in entries {
@@ -189,12 +212,29 @@ fn make_cluster(layout: &Layout, plan: &Plan, port: u16) -> Result<(), Failure> 
         }
         ring.to_text()
     };
-    let mon_ring = ring(&[("mon.", &mon), ("client.admin", &admin), ("mgr.x", &mgr)]);
-    write_private(&layout.data("mon", "a").join("keyring"), &mon_ring)?;
-    write_private(&layout.data("mgr", "x").join("keyring"), &ring(&[("mgr.x", &mgr)]))?;
+    let mgrs = &MGR_NAMES[..plan.mgrs as usize];
+    let mut first = vec![("mon.".to_owned(), mon.clone()), ("client.admin".to_owned(), admin.clone())];
+    for name in mgrs {
+        let (key, _) = new_key()?;
+        let caps = [("mon", "allow profile mgr"), ("osd", "allow *"), ("mds", "allow *")];
+        let (entity, auth) = (format!("mgr.{name}"), EntityAuth::new(key, caps));
+        let data = layout.data("mgr", name);
+        fs::create_dir_all(&data)?;
+        write_private(&data.join("keyring"), &ring(&[(&entity, &auth)]))?;
+        first.push((entity, auth));
+    }
     write_private(&layout.admin_keyring(), &ring(&[("client.admin", &admin)]))?;
+    let names = &MON_NAMES[..mons as usize];
+    for name in names {
+        let data = layout.data("mon", name);
+        fs::create_dir_all(&data)?;
+        let entries: Vec<(&str, &EntityAuth)> = first.iter().map(|(n, a)| (n.as_str(), a)).collect();
+        // The first monitor knows everybody's key; the others get them from it.
+        let entries = if *name == names[0] { &entries[..] } else { &entries[..1] };
+        write_private(&data.join("keyring"), &ring(entries))?;
+    }
     // The configuration is written last but one: a folder that has it has all keys, too.
-    daemon::mkfs_mon(layout, &conf_text, "a")?;
+    daemon::mkfs_mons(layout, &conf_text, names)?;
     write_private(&layout.conf(), &conf_text)
 }
 
@@ -210,8 +250,16 @@ fn start_and_wait(
         return Err(failure);
     }
     let seconds = started.elapsed().as_secs_f32();
-    let count = layout.ids("osd").len();
-    println!("1 monitor, 1 manager, {count} OSDs serve after {seconds:.2} s");
+    let count = |kind, one: &str, more: &str| match layout.ids(kind).len() {
+        1 => format!("1 {one}"),
+        n => format!("{n} {more}"),
+    };
+    println!(
+        "{}, {}, {} serve after {seconds:.2} s",
+        count("mon", "monitor", "monitors"),
+        count("mgr", "manager", "managers"),
+        count("osd", "OSD", "OSDs")
+    );
     println!("export CEPH_CONF={}", layout.conf().display());
     if attached {
         println!("Ctrl-C stops the cluster");
@@ -223,11 +271,11 @@ fn start_and_wait(
 
 fn start_daemons(layout: &Layout, plan: &Plan, attached: bool) -> Result<(), Failure> {
     let known = layout.ids("osd");
-    let daemons = [("mon", "a"), ("mgr", "x")];
-    let daemons = daemons.into_iter().chain(known.iter().map(|id| ("osd", id.as_str())));
-    for (kind, id) in daemons {
-        if process::running(&layout.pid_file(&format!("{kind}.{id}"))).is_none() {
-            process::start(layout, kind, id, !attached)?;
+    for kind in ["mon", "mgr", "osd"] {
+        for id in layout.ids(kind) {
+            if process::running(&layout.pid_file(&format!("{kind}.{id}"))).is_none() {
+                process::start(layout, kind, &id, !attached)?;
+            }
         }
     }
     let new: Vec<u32> = (0..plan.osds).filter(|n| !known.contains(&n.to_string())).collect();
@@ -260,8 +308,11 @@ async fn register_and_wait(
         if serves(env, &session, layout, &ids, env.now() - began).await? {
             return Ok(());
         }
-        let names = ["mon.a".to_owned(), "mgr.x".to_owned()];
-        for name in names.into_iter().chain(ids.iter().map(|id| format!("osd.{id}"))) {
+        let all = ["mon", "mgr", "osd"].into_iter();
+        let names = all.flat_map(|kind| {
+            layout.ids(kind).into_iter().map(move |id| format!("{kind}.{id}"))
+        });
+        for name in names {
             let file = layout.pid_file(&name);
             if file.exists() && process::running(&file).is_none() {
                 return Err(Failure::new(format!(
@@ -294,9 +345,14 @@ async fn serves(
             _ => return Ok(false),
         }
     }
-    let socket = layout.admin_socket("mgr.x");
-    let Some(mgr) = admin_socket::ask(env, &socket, "mgr_status").await else { return Ok(false) };
-    if mgr["available"] != true || number(&mgr, "osdmap_epoch") < epoch {
+    let mut active = None;
+    for id in layout.ids("mgr") {
+        let socket = layout.admin_socket(&format!("mgr.{id}"));
+        let status = admin_socket::ask(env, &socket, "mgr_status").await;
+        active = active.or(status.filter(|mgr| mgr["available"] == true));
+    }
+    let Some(mgr) = active else { return Ok(false) };
+    if number(&mgr, "osdmap_epoch") < epoch {
         return Ok(false);
     }
     let status = session.json(r#"{"prefix":"status","format":"json"}"#, "").await?;

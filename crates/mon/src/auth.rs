@@ -11,8 +11,9 @@ use store::{Kv, KvBatch, KvError};
 use types::{AuthEntityName, Errno, RawMessage, UTime};
 
 use crate::core::{LoadError, MonCore};
-use crate::event::SessionId;
+use crate::event::{Effect, SessionId};
 use crate::event::wire;
+use crate::standing::Role;
 use crate::layout::{self, AUTH};
 
 /// Global ids below are for monitors and old clients.
@@ -20,25 +21,53 @@ const GLOBAL_ID_MIN: u64 = 4096;
 /// Ids reserved with one commit.
 const GLOBAL_ID_PREALLOC: u64 = 10_000;
 
-/// Numbers of clients and daemons. Ids are reserved in the log by the thousand and then given
-/// out from memory; what is left of a reservation when a monitor stops is never used.
-#[derive(Debug, Clone, Copy)]
+/// Numbers of clients and daemons. They are reserved in the log by the thousand, for one monitor
+/// each, and then given out from memory; what is left of a reservation when a monitor stops is
+/// never used.
+#[derive(Debug, Clone, Default)]
 pub(crate) struct GlobalIds {
     next: u64,
-    /// Committed bound.
-    reserved: u64,
-    /// Bound in the pending batch.
-    wanted: u64,
+    /// Ours go up to here.
+    end: u64,
+    /// Ours when those are used up.
+    spare: Option<(u64, u64)>,
+    /// More have been asked for.
+    asked: bool,
+    /// All below are reserved, by what is pending at the latest.
+    max: u64,
+    /// Reservations in the pending and in the proposed batch: for which monitor (0: us), from, to.
+    pending: Vec<(u64, u64, u64)>,
+    proposed: Vec<(u64, u64, u64)>,
 }
 
 impl GlobalIds {
     pub(crate) fn load(kv: &dyn Kv) -> Result<GlobalIds, KvError> {
-        let reserved = layout::get_u64(kv, AUTH, "max_global_id")?.unwrap_or(GLOBAL_ID_MIN);
-        Ok(GlobalIds {
-            next: reserved,
-            reserved,
-            wanted: reserved,
-        })
+        let max = layout::get_u64(kv, AUTH, "max_global_id")?.unwrap_or(GLOBAL_ID_MIN);
+        Ok(GlobalIds { max, ..GlobalIds::default() })
+    }
+
+    /// Loads again what is committed; numbers that are ours stay so.
+    pub(crate) fn reload(&mut self, kv: &dyn Kv) -> Result<(), KvError> {
+        let GlobalIds { next, end, spare, .. } = std::mem::take(self);
+        *self = GlobalIds { next, end, spare, ..GlobalIds::load(kv)? };
+        Ok(())
+    }
+
+    pub(crate) fn on_proposed(&mut self) {
+        self.proposed.append(&mut self.pending);
+    }
+
+    fn grant(&mut self, from: u64, to: u64) {
+        self.asked = false;
+        if self.next < self.end {
+            self.spare = Some((from, to));
+        } else {
+            (self.next, self.end) = (from, to);
+        }
+    }
+
+    fn left(&self) -> u64 {
+        self.end - self.next + self.spare.map_or(0, |(from, to)| to - from)
     }
 }
 
@@ -93,37 +122,69 @@ fn lifetimes(conf: &Config) -> TicketLifetimes {
 impl MonCore {
     /// A number for somebody new; `None` while a reservation is under way.
     pub fn new_global_id(&mut self) -> Option<u64> {
-        if self.auth_ids.next >= self.auth_ids.reserved {
-            self.reserve_global_ids();
-            return None;
+        if self.auth_ids.left() < GLOBAL_ID_PREALLOC / 2 {
+            self.want_ids();
         }
-        let id = self.auth_ids.next;
-        self.auth_ids.next += 1;
-        if self.auth_ids.reserved - self.auth_ids.next < GLOBAL_ID_PREALLOC / 2 {
-            self.reserve_global_ids();
+        let ids = &mut self.auth_ids;
+        if ids.next >= ids.end {
+            (ids.next, ids.end) = ids.spare.take()?;
         }
-        Some(id)
+        ids.next += 1;
+        Some(ids.next - 1)
     }
 
-    fn reserve_global_ids(&mut self) {
-        if self.auth_ids.wanted > self.auth_ids.reserved {
+    /// Whether somebody new could be given a number.
+    pub fn has_global_ids(&self) -> bool {
+        self.auth_ids.left() > 0
+    }
+
+    /// Sees to it that there will be more numbers.
+    pub(crate) fn want_ids(&mut self) {
+        if std::mem::replace(&mut self.auth_ids.asked, true) {
             return;
         }
-        let wanted = self.auth_ids.reserved + GLOBAL_ID_PREALLOC;
-        self.auth_ids.wanted = wanted;
-        layout::put_u64(self.batch(), AUTH, "max_global_id", wanted);
+        match self.standing.role {
+            Role::Leader => self.reserve_ids(0),
+            Role::Peon => self.effect(Effect::WantIds),
+            Role::Out => self.auth_ids.asked = false,
+        }
     }
 
-    /// After a commit that has no other pending behind it, the reservation holds.
-    pub(crate) fn auth_committed(&mut self) {
-        if let Ok(Some(max)) = layout::get_u64(&*self.kv, AUTH, "max_global_id") {
-            self.auth_ids.reserved = max;
+    /// Reserves numbers for a monitor; 0 is this one.
+    pub(crate) fn reserve_ids(&mut self, whom: u64) {
+        let from = self.auth_ids.max;
+        let to = from + GLOBAL_ID_PREALLOC;
+        self.auth_ids.max = to;
+        self.auth_ids.pending.push((whom, from, to));
+        layout::put_u64(self.batch(), AUTH, "max_global_id", to);
+    }
+
+    /// Reservations are committed.
+    pub(crate) fn ids_committed(&mut self) {
+        for (whom, from, to) in std::mem::take(&mut self.auth_ids.proposed) {
+            match whom {
+                0 => self.auth_ids.grant(from, to),
+                _ => self.effect(Effect::GrantIds(whom, (from, to))),
+            }
+        }
+    }
+
+    /// The leader has reserved numbers for us.
+    pub fn take_ids(&mut self, (from, to): (u64, u64)) {
+        self.auth_ids.grant(from, to);
+    }
+
+    /// The leader is another one: what was asked of the last one may not come.
+    pub(crate) fn ask_ids_again(&mut self) {
+        self.auth_ids.asked = false;
+        if self.auth_ids.left() < GLOBAL_ID_PREALLOC / 2 {
+            self.want_ids();
         }
     }
 
     /// What a monitor that begins to lead does first: reserve ids, make rotating secrets.
     pub(crate) fn auth_begin(&mut self) {
-        self.reserve_global_ids();
+        self.ask_ids_again();
         self.tick_auth();
     }
 

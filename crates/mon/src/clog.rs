@@ -77,6 +77,18 @@ impl ClusterLog {
         self.lines.range(start..)
     }
 
+    /// A committed line from the leader.
+    pub(crate) fn take(&mut self, number: u64, entry: LogEntry) {
+        if number > self.last {
+            self.last = number;
+            self.lines.push_back((number, entry));
+        }
+        self.encoded = self.last;
+        if self.lines.len() > LINES_MAX {
+            self.lines.pop_front();
+        }
+    }
+
     fn push(&mut self, entry: LogEntry) {
         self.last += 1;
         self.lines.push_back((self.last, entry));

@@ -33,6 +33,7 @@ use crate::health::Health;
 use crate::mgr::MgrService;
 use crate::osd::OsdService;
 use crate::session::Session;
+use crate::standing::{Role, Standing};
 use crate::stat::StatService;
 
 /// How long a change waits for company before it is proposed.
@@ -60,7 +61,8 @@ pub struct Identity {
 /// What waits for a commit.
 enum Waiting {
     Send(SessionId, RawMessage),
-    Retry(SessionId, RawMessage),
+    Retry(SessionId, RawMessage, Option<u64>),
+    Done(SessionId, u64),
 }
 
 /// The core.
@@ -70,7 +72,8 @@ pub struct MonCore {
     pub(crate) kv: Rc<dyn Kv>,
     pub(crate) fill: FillRandom,
     pub(crate) now: Now,
-    pub(crate) started: Now,
+    /// Own place among the monitors.
+    pub(crate) standing: Standing,
     pub(crate) sessions: BTreeMap<SessionId, Session>,
 
     // The services' state.
@@ -100,6 +103,9 @@ pub struct MonCore {
     committing: Vec<Waiting>,
     next_tick: Duration,
     effects: Vec<Effect>,
+    /// The request being handled, and whether it will be handled again.
+    request: Option<u64>,
+    retried: bool,
     /// Who is to get maps, from which epoch on, after the commit.
     pub(crate) maps_later: BTreeMap<SessionId, types::Epoch>,
 }
@@ -126,7 +132,7 @@ impl MonCore {
             mgr: MgrService::load(&*kv)?,
             stat: StatService::load(&*kv)?,
             health: Health::load(&*kv)?,
-            mon_metadata: BTreeMap::new(),
+            mon_metadata: crate::monmap::load_metadata(&*kv)?,
             overlay: BTreeMap::new(),
             kv_dirty: BTreeMap::new(),
             kv_version: 1,
@@ -135,7 +141,7 @@ impl MonCore {
             kv,
             fill,
             now,
-            started: now,
+            standing: Standing::default(),
             sessions: BTreeMap::new(),
             monmap,
             batch: KvBatch::new(),
@@ -145,14 +151,11 @@ impl MonCore {
             committing: Vec::new(),
             next_tick: now.mono + TICK,
             effects: Vec::new(),
+            request: None,
+            retried: false,
             maps_later: BTreeMap::new(),
         };
-        for (key, value) in core.config_keys("config/")? {
-            let key = key["config/".len()..].to_string();
-            core.config_db
-                .insert(&key, &String::from_utf8_lossy(&value));
-        }
-        core.begin_leading();
+        core.load_options()?;
         Ok(core)
     }
 
@@ -163,6 +166,7 @@ impl MonCore {
             Event::Opened(id, peer) => self.on_opened(id, peer),
             Event::Closed(id) => self.on_closed(id),
             Event::Message(id, message) => self.on_message(id, message),
+            Event::Request(id, seq, message) => self.on_request(id, seq, message),
             Event::Committed => self.on_committed(),
             Event::Timer => {}
         }
@@ -182,25 +186,7 @@ impl MonCore {
         self.finish_step()
     }
 
-    /// What a monitor that begins to lead does first.
-    fn begin_leading(&mut self) {
-        self.auth_begin();
-        let name = self.identity.name.clone();
-        let mut facts = self.identity.metadata.clone();
-        facts.insert("addrs".to_string(), self.own_addrs().to_string());
-        let bytes = denc::Denc::to_bytes(&facts);
-        self.batch().put(
-            crate::layout::key(crate::layout::MON_METADATA, &name),
-            bytes,
-        );
-        self.mon_metadata.insert(name.clone(), facts);
-        let rank = self.rank();
-        let text = format!("mon.{name} is new leader, mons {name} in quorum (ranks {rank})");
-        self.log_own("cluster", crate::clog::INFO, text);
-        self.refresh_health();
-    }
-
-    fn finish_step(&mut self) -> Vec<Effect> {
+    pub(crate) fn finish_step(&mut self) -> Vec<Effect> {
         if let (Some(since), false) = (self.dirty_since, self.proposing) {
             if self.now.mono >= since + PROPOSE_DELAY {
                 self.propose();
@@ -254,12 +240,31 @@ impl MonCore {
         if self.waiting.len() >= WAITING_MAX {
             return;
         }
+        self.retried = true;
+        let again = Waiting::Retry(from, message, self.request);
         if self.dirty_since.is_none() && self.proposing {
-            self.committing.push(Waiting::Retry(from, message));
+            self.committing.push(again);
             return;
         }
         self.mark_dirty();
-        self.waiting.push(Waiting::Retry(from, message));
+        self.waiting.push(again);
+    }
+
+    /// Handles a request that its monitor keeps until [`Effect::Done`].
+    fn on_request(&mut self, from: SessionId, seq: u64, message: RawMessage) {
+        (self.request, self.retried) = (Some(seq), false);
+        self.on_message(from, message);
+        self.request = None;
+        if self.retried {
+            return;
+        }
+        if self.dirty_since.is_some() {
+            self.waiting.push(Waiting::Done(from, seq));
+        } else if self.proposing {
+            self.committing.push(Waiting::Done(from, seq));
+        } else {
+            self.effects.push(Effect::Done(from, seq));
+        }
     }
 
     /// Ends a session.
@@ -280,6 +285,7 @@ impl MonCore {
         // Encoding may have marked the core dirty; it is all in this batch.
         self.dirty_since = None;
         let batch = std::mem::take(&mut self.batch);
+        self.auth_ids.on_proposed();
         self.committing.append(&mut self.waiting);
         self.proposing = true;
         self.effects.push(Effect::Propose(batch));
@@ -287,6 +293,7 @@ impl MonCore {
 
     fn on_committed(&mut self) {
         self.proposing = false;
+        self.ids_committed();
         if self.dirty_since.is_none() {
             self.overlay.clear();
         }
@@ -296,7 +303,9 @@ impl MonCore {
         for waiting in std::mem::take(&mut self.committing) {
             match waiting {
                 Waiting::Send(to, message) => self.effects.push(Effect::Send(to, message)),
-                Waiting::Retry(from, message) => self.on_message(from, message),
+                Waiting::Retry(from, message, None) => self.on_message(from, message),
+                Waiting::Retry(from, message, Some(seq)) => self.on_request(from, seq, message),
+                Waiting::Done(from, seq) => self.effects.push(Effect::Done(from, seq)),
             }
         }
     }
@@ -314,7 +323,24 @@ impl MonCore {
         self.sessions.remove(&id);
     }
 
+    /// Forgets all that is not committed: another monitor may lead now, or did.
+    pub(crate) fn forget_pending(&mut self) {
+        self.batch = KvBatch::new();
+        self.dirty_since = None;
+        self.proposing = false;
+        self.waiting.clear();
+        self.committing.clear();
+        self.maps_later.clear();
+        self.overlay.clear();
+        self.kv_dirty.clear();
+        // Subscribers of `kv:` get all anew.
+        self.kv_version += 2;
+    }
+
     fn tick(&mut self) {
+        if self.standing.role != Role::Leader {
+            return self.tick_peon();
+        }
         self.tick_auth();
         self.tick_osd();
         self.tick_mgr();

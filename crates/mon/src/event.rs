@@ -52,6 +52,9 @@ pub enum Event {
     Closed(SessionId),
     /// A message has come.
     Message(SessionId, RawMessage),
+    /// A message has come that is kept, under this number, until [`Effect::Done`] says that all
+    /// it led to is committed: should this monitor cease to lead, the next one gets it.
+    Request(SessionId, u64, RawMessage),
     /// The batch proposed last is committed.
     Committed,
     /// The time that [`Effect::WakeAt`] named has come.
@@ -67,6 +70,12 @@ pub enum Effect {
     Close(SessionId),
     /// Commit a batch, then tell by [`Event::Committed`].
     Propose(KvBatch),
+    /// A request is done with.
+    Done(SessionId, u64),
+    /// Ask the leader for numbers for clients: few are left.
+    WantIds,
+    /// Tell a monitor that it may give out these numbers (first, end).
+    GrantIds(u64, (u64, u64)),
     /// Tell by [`Event::Timer`] at this time (of [`Now::mono`]), instead of any time named before.
     WakeAt(Duration),
     /// Replace the values which the monitor's own options have from the configuration database.

@@ -14,6 +14,7 @@ use store::Kv;
 use crate::clog::{ERROR, INFO, WARN};
 use crate::core::{LoadError, MonCore};
 use crate::layout;
+use crate::standing::Role;
 
 /// State of the service.
 #[derive(Debug, Default)]
@@ -39,6 +40,12 @@ impl Health {
     }
 }
 
+/// `mon.b, mon.c`.
+fn mon_list(names: &[&str]) -> String {
+    let names: Vec<String> = names.iter().map(|name| format!("mon.{name}")).collect();
+    names.join(", ")
+}
+
 impl MonCore {
     /// Finds out anew how the cluster is, and logs what is new.
     pub(crate) fn tick_health(&mut self) {
@@ -50,10 +57,62 @@ impl MonCore {
     pub(crate) fn refresh_health(&mut self) {
         let mut checks = HealthCheckMap::default();
         self.check_osdmap(&mut checks);
+        self.check_mons(&mut checks);
         self.check_mgr(&mut checks);
         self.check_auth(&mut checks);
         checks.merge(self.stat.health.clone());
         self.health.checks = checks;
+    }
+
+    fn check_mons(&self, checks: &mut HealthCheckMap) {
+        let (all, inside) = (self.monmap.size(), self.quorum_names().len());
+        // A cluster being made is not ill because not all of it is there yet.
+        let age = self.now.wall.since(self.monmap.created);
+        let grace = self.conf.duration("mon_down_mkfs_grace");
+        if self.standing.role != Role::Out && inside < all && age > grace {
+            let down = all - inside;
+            let check = checks.add(
+                "MON_DOWN",
+                Severity::Warn,
+                format!("{down}/{all} mons down, quorum {}", self.quorum_names().join(",")),
+                down as i64,
+            );
+            for name in self.out_of_quorum() {
+                let Some(mon) = self.monmap.mon_info.get(name) else { continue };
+                let rank = self.monmap.rank_of(name).unwrap_or(0);
+                check.detail.push(format!(
+                    "mon.{name} (rank {rank}) addr {} is down (out of quorum)",
+                    mon.public_addrs
+                ));
+            }
+        }
+        let skewed: Vec<&str> = self
+            .quorum_names()
+            .into_iter()
+            .filter(|name| self.clock_health(name) != "HEALTH_OK")
+            .collect();
+        if !skewed.is_empty() {
+            let text = format!("clock skew detected on {}", mon_list(&skewed));
+            let check = checks.add("MON_CLOCK_SKEW", Severity::Warn, text, skewed.len() as i64);
+            for name in skewed {
+                let skew = self.standing.skews.get(name).copied().unwrap_or_default();
+                let max = self.conf.float("mon_clock_drift_allowed");
+                check.detail.push(format!(
+                    "mon.{name} clock skew {:.6}s > max {max}s (latency {:.6}s)",
+                    skew.skew.abs(),
+                    skew.latency
+                ));
+            }
+        }
+    }
+
+    /// Whether a monitor's clock is near enough to the leader's.
+    pub(crate) fn clock_health(&self, name: &str) -> &'static str {
+        let skew = self.standing.skews.get(name).map_or(0.0, |skew| skew.skew.abs());
+        match skew > self.conf.float("mon_clock_drift_allowed") {
+            true => "HEALTH_WARN",
+            false => "HEALTH_OK",
+        }
     }
 
     fn check_mgr(&self, checks: &mut HealthCheckMap) {

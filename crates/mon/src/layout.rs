@@ -1,7 +1,8 @@
 //! Where the monitor keeps what, in its database.
 //!
 //! ```text
-//! paxos/last_committed            u64 le: number of committed batches
+//! paxos/last_committed            u64 le: the newest log entry applied
+//! raft/...                        the replicated log, see replica.rs; never leaves this monitor
 //! monmap/<epoch>, monmap/last     MonMap; epoch of the newest
 //! osdmap/full_<epoch>             OSDMap           (epochs as 16 hex digits: they sort)
 //! osdmap/inc_<epoch>              OSDMap::Incremental
@@ -28,6 +29,7 @@ use store::kv::{joined_key, prefix_range};
 use store::{Kv, KvBatch, KvError};
 
 pub(crate) const PAXOS: &str = "paxos";
+pub(crate) const RAFT: &str = "raft";
 pub(crate) const MONMAP: &str = "monmap";
 pub(crate) const OSDMAP: &str = "osdmap";
 pub(crate) const OSD_METADATA: &str = "osd_metadata";

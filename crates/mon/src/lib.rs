@@ -6,10 +6,11 @@
 //!
 //! | part | files |
 //! |---|---|
-//! | core | `core.rs event.rs session.rs subs.rs dispatch.rs caps.rs` |
-//! | storage | `log.rs layout.rs mkfs.rs` |
+//! | core | `core.rs standing.rs event.rs session.rs subs.rs dispatch.rs caps.rs` |
+//! | storage | `log.rs replica.rs layout.rs mkfs.rs` |
 //! | services | `monmap.rs osd/ auth.rs config_db.rs clog.rs mgr.rs stat.rs health.rs` |
 //! | commands | `commands/`, `commands.tsv` |
+//! | other monitors | `peer.rs`, `shell/` |
 //! | daemon | `shell/` |
 
 mod auth;
@@ -28,13 +29,17 @@ mod mgr;
 mod mkfs;
 mod monmap;
 mod osd;
+mod peer;
+mod replica;
 mod session;
 mod shell;
+mod standing;
 mod stat;
 mod subs;
 
 pub use crate::core::{FillRandom, Identity, LoadError, MonCore};
 pub use event::{Effect, Event, Now, Peer, SessionId};
-pub use log::{LocalLog, Log};
-pub use mkfs::{MkfsError, mkfs};
+pub use log::{LocalLog, Log, LogError};
+pub use mkfs::{MkfsError, mkfs, mkfs_joining};
 pub use shell::{Mon, StartError};
+pub use standing::{Role, Skew, Standing};

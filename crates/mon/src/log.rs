@@ -1,8 +1,8 @@
 //! The replicated log under the monitor: batches of database changes, committed in order.
 //!
 //! The core hands a batch to [`Log::propose`] and goes on when it is committed; whatever it told
-//! anybody waits for that. One proposal is under way at a time. With one monitor the log is the
-//! database itself ([`LocalLog`]); a quorum puts consensus behind the same trait.
+//! anybody waits for that. One proposal is under way at a time. A monitor's log is replicated
+//! (`replica.rs`); [`LocalLog`] is the database alone, for whoever runs a core without a daemon.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -13,16 +13,34 @@ use store::{Kv, KvBatch, KvError};
 
 use crate::layout;
 
+/// Why a batch was not committed, as far as is known here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LogError {
+    /// The database failed: nothing may be acknowledged any more.
+    Kv(KvError),
+    /// This monitor does not lead (any more). The batch may be committed all the same.
+    NotLeader,
+}
+
+impl std::fmt::Display for LogError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            LogError::Kv(error) => error.fmt(f),
+            LogError::NotLeader => f.write_str("another monitor leads"),
+        }
+    }
+}
+
 /// Commits batches, in the order proposed.
 pub trait Log {
     /// Completes when the batch is durable wherever it must be; its version is one above the
-    /// last. After an error nothing may be acknowledged any more.
-    fn propose(&self, batch: KvBatch) -> LocalFuture<Result<u64, KvError>>;
+    /// last.
+    fn propose(&self, batch: KvBatch) -> LocalFuture<Result<u64, LogError>>;
     /// Version of the last committed batch; 0 if there is none.
     fn last_committed(&self) -> u64;
 }
 
-/// The log of a monitor that is alone.
+/// The log of a core that is alone.
 pub struct LocalLog {
     kv: Rc<dyn Kv>,
     last: Cell<u64>,
@@ -51,8 +69,8 @@ impl LocalLog {
 }
 
 impl Log for LocalLog {
-    fn propose(&self, batch: KvBatch) -> LocalFuture<Result<u64, KvError>> {
-        let result = self.commit(batch);
+    fn propose(&self, batch: KvBatch) -> LocalFuture<Result<u64, LogError>> {
+        let result = self.commit(batch).map_err(LogError::Kv);
         Box::pin(async move { result })
     }
 

@@ -350,6 +350,12 @@ impl MonCore {
             };
             self.log_own("cluster", WARN, text);
         }
+        self.tick_digests();
+    }
+
+    /// Managers connected here hear how the monitors are.
+    pub(crate) fn tick_digests(&mut self) {
+        let now = self.now.mono;
         let period = self.conf.duration("mon_mgr_digest_period");
         if now.saturating_sub(self.mgr.last_digest) >= period {
             self.mgr.last_digest = now;

@@ -99,6 +99,32 @@ pub fn mkfs(
     Ok(())
 }
 
+/// Fills an empty database of a monitor that joins others: the map by which it finds them, the
+/// monitors' key, and a number of its own. The state comes from them.
+pub fn mkfs_joining(
+    kv: &dyn Kv,
+    monmap: &MonMap,
+    keyring: &Keyring,
+    fill: FillRandom<'_>,
+) -> Result<(), MkfsError> {
+    if layout::get_u64(kv, MONMAP, "last")?.is_some() {
+        return Err(MkfsError::NotEmpty);
+    }
+    let mut batch = KvBatch::new();
+    let own = AuthEntityName::new(entity::MON, "");
+    let mut mon_keyring = Keyring::new();
+    let auth = keyring.keys.get(&own).ok_or(MkfsError::NoMonKey)?;
+    mon_keyring.keys.insert(own, auth.clone());
+    batch.put(layout::key(AUTH, "mon_keyring"), mon_keyring.to_bytes());
+    batch.put(layout::numbered(MONMAP, "", monmap.epoch.into()), monmap.to_bytes());
+    layout::put_u64(&mut batch, MONMAP, "last", monmap.epoch.into());
+    let mut id = [0; 8];
+    fill(&mut id);
+    crate::replica::put_joining(&mut batch, u64::from_le_bytes(id) | 1);
+    kv.commit(batch)?;
+    Ok(())
+}
+
 fn put_keys(
     batch: &mut KvBatch,
     keyring: &Keyring,

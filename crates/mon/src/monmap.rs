@@ -1,5 +1,7 @@
 //! The monitor map and what says who leads (`src/mon/MonmapMonitor.cc`, `Monitor.cc` at v16.2).
-//! With one monitor the quorum is that monitor.
+//! The quorum itself: `standing.rs`.
+
+use std::collections::BTreeMap;
 
 use command::Formatter;
 use denc::Denc;
@@ -11,10 +13,8 @@ use types::{AddrVec, Epoch};
 use crate::core::{LoadError, MonCore};
 use crate::event::SessionId;
 use crate::event::wire;
-use crate::layout::{self, MONMAP};
-
-/// Election epoch of a monitor that is alone: odd while electing, even in quorum.
-const ELECTION_EPOCH: u32 = 2;
+use crate::layout::{self, MON_METADATA, MONMAP};
+use crate::standing::Role;
 
 pub(crate) fn load(kv: &dyn Kv) -> Result<MonMap, LoadError> {
     let last = layout::get_u64(kv, MONMAP, "last")?.ok_or(LoadError::Empty)?;
@@ -28,6 +28,21 @@ pub(crate) fn load(kv: &dyn Kv) -> Result<MonMap, LoadError> {
     })
 }
 
+/// Facts about monitors, by name.
+pub(crate) fn load_metadata(
+    kv: &dyn Kv,
+) -> Result<BTreeMap<String, BTreeMap<String, String>>, LoadError> {
+    let mut all = BTreeMap::new();
+    for (name, value) in layout::all(kv, MON_METADATA)? {
+        let facts = Denc::from_bytes(&value).map_err(|error| LoadError::Decode {
+            what: format!("mon_metadata/{name}"),
+            error,
+        })?;
+        all.insert(name, facts);
+    }
+    Ok(all)
+}
+
 impl MonCore {
     /// Own addresses.
     pub(crate) fn own_addrs(&self) -> AddrVec {
@@ -36,12 +51,25 @@ impl MonCore {
     }
 
     pub(crate) fn election_epoch(&self) -> u32 {
-        ELECTION_EPOCH
+        self.standing.epoch
     }
 
     /// Seconds since the quorum formed.
     pub(crate) fn quorum_age(&self) -> u64 {
-        self.now.mono.saturating_sub(self.started.mono).as_secs()
+        self.quorum_time().as_secs()
+    }
+
+    /// How long the quorum has been.
+    pub(crate) fn quorum_time(&self) -> std::time::Duration {
+        match self.standing.role {
+            Role::Out => std::time::Duration::ZERO,
+            _ => self.now.mono.saturating_sub(self.standing.since),
+        }
+    }
+
+    /// Who leads; empty if nobody does.
+    pub(crate) fn leader_name(&self) -> &str {
+        self.standing.leader.as_deref().unwrap_or_default()
     }
 
     /// The map of an epoch.
@@ -80,7 +108,7 @@ impl MonCore {
         f.object("quorum_status", |f| {
             f.dump_unsigned("election_epoch", self.election_epoch());
             self.dump_quorum(f);
-            f.dump_string("quorum_leader_name", &self.identity.name);
+            f.dump_string("quorum_leader_name", self.leader_name());
             f.dump_unsigned("quorum_age", self.quorum_age());
             f.object("features", |f| {
                 f.dump_string("quorum_con", types::features::ALL.to_string());
@@ -94,9 +122,16 @@ impl MonCore {
 
     /// `quorum` and `quorum_names`.
     pub(crate) fn dump_quorum(&self, f: &mut Formatter) {
-        f.array("quorum", |f| f.dump_int("mon", self.rank()));
+        self.dump_quorum_ranks(f);
         f.array("quorum_names", |f| {
-            f.dump_string("mon", &self.identity.name)
+            self.quorum_names().iter().for_each(|name| f.dump_string("mon", name));
+        });
+    }
+
+    /// `quorum`.
+    pub(crate) fn dump_quorum_ranks(&self, f: &mut Formatter) {
+        f.array("quorum", |f| {
+            self.quorum_ranks().iter().for_each(|rank| f.dump_int("mon", *rank));
         });
     }
 
@@ -105,9 +140,14 @@ impl MonCore {
         f.object("mon_status", |f| {
             f.dump_string("name", &self.identity.name);
             f.dump_int("rank", self.rank());
-            f.dump_string("state", "leader");
+            let state = match self.standing.role {
+                Role::Leader => "leader",
+                Role::Peon => "peon",
+                Role::Out => "electing",
+            };
+            f.dump_string("state", state);
             f.dump_unsigned("election_epoch", self.election_epoch());
-            f.array("quorum", |f| f.dump_int("mon", self.rank()));
+            self.dump_quorum_ranks(f);
             f.dump_unsigned("quorum_age", self.quorum_age());
             f.object("features", |f| {
                 f.dump_string("required_con", "2449958747317026820");
@@ -119,7 +159,11 @@ impl MonCore {
                     crate::dump::mon_feature_names(f, &self.monmap.persistent_features);
                 });
             });
-            f.array("outside_quorum", |_| {});
+            f.array("outside_quorum", |f| {
+                if self.standing.role == Role::Out {
+                    f.dump_string("mon", &self.identity.name);
+                }
+            });
             f.array("extra_probe_peers", |_| {});
             f.array("sync_provider", |_| {});
             crate::dump::monmap(f, "monmap", &self.monmap);

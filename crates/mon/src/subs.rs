@@ -174,7 +174,6 @@ impl MonCore {
     /// After a commit: everybody hears what is new to him.
     pub(crate) fn publish_maps(&mut self) {
         self.mgr.published = self.mgr.map.clone();
-        self.auth_committed();
         self.refresh_health();
         let all: Vec<(SessionId, Vec<String>)> = self
             .sessions

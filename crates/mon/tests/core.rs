@@ -110,13 +110,16 @@ impl Bench {
                 *byte = counter.get();
             }
         });
-        let core = MonCore::load(identity, conf(), kv, fill, clock(Duration::ZERO)).unwrap();
+        let start = clock(Duration::ZERO);
+        let mut core = MonCore::load(identity, conf(), kv, fill, start).unwrap();
+        let first = core.stand_alone(start).unwrap();
         let mut bench = Bench {
             core,
             log,
             now: Duration::ZERO,
             sent: BTreeMap::new(),
         };
+        bench.perform(first);
         let effects = bench.core.flush(clock(bench.now));
         bench.perform(effects);
         bench
@@ -133,7 +136,12 @@ impl Bench {
                     let effects = self.core.step(clock(self.now), Event::Committed);
                     self.perform(effects);
                 }
-                Effect::Close(_) | Effect::WakeAt(_) | Effect::OwnConfig(_) => {}
+                Effect::Close(_)
+                | Effect::WakeAt(_)
+                | Effect::OwnConfig(_)
+                | Effect::Done(..)
+                | Effect::WantIds
+                | Effect::GrantIds(..) => {}
             }
         }
     }

@@ -33,6 +33,8 @@ use crate::subs::Subs;
 
 /// Messages kept while there is no session; beyond that the oldest is dropped.
 const QUEUE_MAX: usize = 10_000;
+/// Pause before others are tried when no attempt is left.
+const HUNT_PAUSE: Duration = Duration::from_millis(100);
 /// Pause between two requests for rotating secrets.
 const ROTATING_PAUSE: Duration = Duration::from_secs(1);
 
@@ -664,10 +666,12 @@ async fn hunt(inner: Rc<Inner>) {
         let interval = inner.settings.hunt_interval.mul_f64(factor);
         factor = (factor * inner.settings.hunt_backoff).min(10.0);
         let found = || inner.state.borrow().active.is_some() || inner.stopped.get();
-        let _ = inner
-            .env
-            .timeout(interval, inner.changed.until(found))
-            .await;
+        let over = || found() || inner.state.borrow().hunting.is_empty();
+        let _ = inner.env.timeout(interval, inner.changed.until(over)).await;
+        if !found() && over() && !mons.is_empty() {
+            // All of them sent us away at once: they are about to find a leader, perhaps.
+            inner.env.sleep(HUNT_PAUSE).await;
+        }
         if !found() {
             let tried = {
                 let mut state = inner.state.borrow_mut();

@@ -83,6 +83,12 @@ pub trait AuthServer {
         let _ = peer_kind;
         vec![auth::MODE_CRC, auth::MODE_SECURE]
     }
+    /// Whether anybody of that kind is let in at all now; else the socket is closed without a word,
+    /// as if nobody were there.
+    fn admits(&self, stranger: Stranger) -> bool {
+        let _ = stranger;
+        true
+    }
     /// Begins an exchange with somebody who connects, by a method that was allowed.
     fn accept(&self, stranger: Stranger, method: u32)
     -> Result<Box<dyn ServerExchange>, AuthError>;

@@ -12,6 +12,8 @@ pub(crate) struct Progress {
     pub(crate) matched: u64,
     /// The next entry to send it.
     pub(crate) next: u64,
+    /// How far it was told that the log is committed.
+    pub(crate) told: u64,
     /// Whether an answer is awaited before more is sent.
     pub(crate) awaiting: bool,
     /// When the newest of our messages left that it has answered.
@@ -41,6 +43,7 @@ impl Lead {
             self.others.entry(*id).or_insert(Progress {
                 matched: 0,
                 next: last_index + 1,
+                told: 0,
                 awaiting: false,
                 answered: None,
                 needs_sync: false,

@@ -383,6 +383,11 @@ impl Raft {
         Ok(self.append_own(Payload::Members(next)))
     }
 
+    /// Only what may leave before anything is durable: members store an entry while we do.
+    pub fn take_early(&mut self) -> Vec<Envelope> {
+        std::mem::take(&mut self.ready.early)
+    }
+
     /// What is to be done since the last time.
     pub fn take_ready(&mut self) -> Ready {
         if let Some(base) = self.log.trim_point(self.applied) {

@@ -34,16 +34,17 @@ impl Raft {
         index
     }
 
-    /// Sends each member what it lacks, as far as nothing is under way; call after proposals.
+    /// Sends each member what it lacks or has not been told, as far as nothing is under way; call
+    /// after proposals, and when something was committed.
     pub fn replicate(&mut self, now: Duration) {
-        let last = self.log.last_index();
+        let (last, commit) = (self.log.last_index(), self.commit);
         let Role::Leader(lead) = &self.role else {
             return;
         };
         let due: Vec<MemberId> = lead
             .others
             .iter()
-            .filter(|(_, p)| !p.awaiting && !p.needs_sync && p.next <= last)
+            .filter(|(_, p)| !p.awaiting && !p.needs_sync && (p.next <= last || p.told < commit))
             .map(|(id, _)| *id)
             .collect();
         for id in due {
@@ -74,6 +75,7 @@ impl Raft {
         };
         let prev_index = progress.next - 1;
         progress.awaiting = true;
+        progress.told = self.commit;
         progress.needs_sync = prev_index < base;
         let stamp = stamp_of(now);
         if progress.needs_sync {

@@ -26,6 +26,11 @@ pub trait Kv {
     /// Applies a batch, in the order of its operations; durable and whole when this returns, and
     /// on an error not there at all, then or after a crash.
     fn commit(&self, batch: KvBatch) -> Result<(), KvError>;
+    /// Applies a batch whole; durable with the next [`Kv::commit`] at the latest. For what can be
+    /// made again from what is durable.
+    fn commit_later(&self, batch: KvBatch) -> Result<(), KvError> {
+        self.commit(batch)
+    }
     /// Bytes the database takes on its device.
     fn stored_bytes(&self) -> Result<u64, KvError>;
 }

@@ -3,8 +3,11 @@
 use bytes::Bytes;
 use denc::{Denc, Reader, Writer};
 
+use types::{AuthEntityName, UTime, entity};
+
 use super::wire::{Authorize, AuthorizeChallenge, AuthorizeReply};
-use crate::{AuthError, CryptoKey, TicketBlob};
+use crate::ticket::ServiceTicketInfo;
+use crate::{AuthCapsInfo, AuthError, AuthTicket, CryptoKey, FillRandom, KeyServer, TicketBlob};
 
 /// The client's side of one handshake with a service.
 #[derive(Debug, Clone)]
@@ -12,6 +15,38 @@ pub struct Authorizer {
     base: Bytes,
     session_key: CryptoKey,
     nonce: u64,
+}
+
+/// An authorizer by which one monitor proves itself to another: its ticket is sealed with the key
+/// of `mon.`, which both have.
+pub fn mon_authorizer(
+    keys: &KeyServer,
+    now: UTime,
+    fill: FillRandom<'_>,
+) -> Result<Authorizer, AuthError> {
+    let name = AuthEntityName::new(entity::MON, "");
+    let secret = keys.auth(&name).ok_or(AuthError::UnknownEntity)?.key.clone();
+    let parent = AuthTicket {
+        name,
+        global_id: 0,
+        created: now,
+        expires: now,
+        caps: AuthCapsInfo::default(),
+        flags: 0,
+    };
+    let info = keys.self_sealed_auth_info(entity::MON, &parent, secret, now, fill)?;
+    let inside = ServiceTicketInfo {
+        ticket: info.ticket.clone(),
+        session_key: info.session_key.clone(),
+    };
+    let blob = TicketBlob {
+        secret_id: info.secret_id,
+        blob: info.service_secret.seal(|w| inside.encode(w)),
+    };
+    let mut nonce = [0; 8];
+    fill(&mut nonce);
+    let nonce = u64::from_le_bytes(nonce);
+    Ok(Authorizer::new(0, info.service, &blob, info.session_key, nonce))
 }
 
 impl Authorizer {

@@ -18,7 +18,7 @@ mod mon;
 mod service;
 mod wire;
 
-pub use authorizer::Authorizer;
+pub use authorizer::{Authorizer, mon_authorizer};
 pub use client::{CephxClient, HeldTicket};
 pub use mon::{
     Authenticated, GlobalIdStatus, MonHandler, MonRules, StartRequest, answer_in_session,

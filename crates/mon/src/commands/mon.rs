@@ -20,7 +20,7 @@ impl MonCore {
                     |f| {
                         f.object("monmap", |f| {
                             crate::dump::monmap_fields(f, &map);
-                            f.array("quorum", |f| f.dump_int("mon", self.rank()));
+                            self.dump_quorum_ranks(f);
                         });
                     },
                     || monmap_text(&map),
@@ -78,6 +78,7 @@ impl MonCore {
                     .ranks
                     .iter()
                     .map(String::as_str)
+                    .filter(|name| self.standing.quorum.contains(*name))
                     .filter(|name| !ids.iter().any(|id| id == name))
                     .collect();
                 let stopping = ids.join(",");
@@ -100,8 +101,10 @@ impl MonCore {
                 if !self.monmap.mon_info.contains_key(&id) {
                     return Ok(CommandReply::text(format!("mon.{id} does not exist")));
                 }
-                let left = self.monmap.size().saturating_sub(1);
-                if left == 0 {
+                let left: Vec<&str> =
+                    self.quorum_names().into_iter().filter(|name| *name != id).collect();
+                let size = self.monmap.size().saturating_sub(1);
+                if size == 0 || left.len() <= size / 2 {
                     return fail(
                         Errno::EBUSY,
                         format!("removing mon.{id} would break quorum"),
@@ -110,7 +113,7 @@ impl MonCore {
                 done()
             }
             "mon ok-to-add-offline" => {
-                let (size, up) = (self.monmap.size() + 1, 1);
+                let (size, up) = (self.monmap.size() + 1, self.standing.quorum.len());
                 if up > size / 2 {
                     return done();
                 }
@@ -165,7 +168,10 @@ impl MonCore {
 
     fn mon_stat(&self, cmd: &Cmd) -> CommandReply {
         let map = &self.monmap;
-        let name = &self.identity.name;
+        let quorum = self.quorum_names().join(",");
+        let ranks: Vec<String> = self.quorum_ranks().iter().map(i64::to_string).collect();
+        let leader = self.leader_name();
+        let leader_rank = self.monmap.rank_of(leader).map_or(-1, |rank| rank as i64);
         cmd.output(
             |f| {
                 f.object("monmap", |f| {
@@ -175,12 +181,14 @@ impl MonCore {
                         crate::dump::release_name(map.min_mon_release),
                     );
                     f.dump_unsigned("num_mons", map.size() as u64);
-                    f.dump_string("leader", name);
+                    f.dump_string("leader", leader);
                     f.array("quorum", |f| {
-                        f.object("mon", |f| {
-                            f.dump_int("rank", self.rank());
-                            f.dump_string("name", name);
-                        });
+                        for (rank, name) in self.quorum_ranks().iter().zip(self.quorum_names()) {
+                            f.object("mon", |f| {
+                                f.dump_int("rank", *rank);
+                                f.dump_string("name", name);
+                            });
+                        }
                     });
                 });
             },
@@ -190,14 +198,13 @@ impl MonCore {
                 let removed: Vec<String> =
                     map.removed_ranks.iter().map(u32::to_string).collect();
                 format!(
-                    "e{}: {} mons at {{{}}} removed_ranks: {{{}}}, election epoch {}, leader {} {name}, quorum {} {name}\n",
+                    "e{}: {} mons at {{{}}} removed_ranks: {{{}}}, election epoch {}, leader {leader_rank} {leader}, quorum {} {quorum}\n",
                     map.epoch,
                     map.size(),
                     mons.join(","),
                     removed.join(","),
                     self.election_epoch(),
-                    self.rank(),
-                    self.rank()
+                    ranks.join(",")
                 )
             },
         )

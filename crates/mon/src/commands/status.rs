@@ -75,15 +75,7 @@ impl MonCore {
             }
             "features" => Ok(cmd.structured(|f| self.dump_feature_map(f, "features"))),
             "quorum_status" => Ok(cmd.compact(|f| self.dump_quorum_status(f))),
-            "time-sync-status" => Ok(cmd.structured(|f| {
-                f.object("time_sync", |f| {
-                    f.object("timechecks", |f| {
-                        f.dump_unsigned("epoch", self.election_epoch());
-                        f.dump_unsigned("round", 0u32);
-                        f.dump_string("round_status", "finished");
-                    });
-                });
-            })),
+            "time-sync-status" => Ok(cmd.structured(|f| self.dump_time_sync(f))),
             "node ls" => self.node_ls(cmd),
             "report" => Ok(self.report(cmd)),
             "tell" => fail(Errno::EINVAL, "tell goes to the daemon itself"),
@@ -227,16 +219,7 @@ impl MonCore {
         let health = self.health_text(false, "\n            ");
         let _ = writeln!(out, "    health: {}\n ", health.trim_end_matches('\n'));
         let _ = writeln!(out, "  services:");
-        let up = self.now.mono.saturating_sub(self.started.mono);
-        let age = span_text(up);
-        let mut rows = vec![(
-            "mon".to_string(),
-            format!(
-                "{} daemons, quorum {} (age {age})",
-                self.monmap.size(),
-                self.identity.name
-            ),
-        )];
+        let mut rows = vec![("mon".to_string(), self.mon_summary())];
         rows.push(("mgr".to_string(), self.mgr_summary()));
         rows.push((
             "osd".to_string(),
@@ -278,6 +261,40 @@ impl MonCore {
         }
         out.push_str(" \n");
         out
+    }
+
+    /// `3 daemons, quorum a,b (age 5s), out of quorum: c`.
+    fn mon_summary(&self) -> String {
+        let (n, age) = (self.monmap.size(), span_text(self.quorum_time()));
+        let mut out = format!("{n} daemons, quorum {} (age {age})", self.quorum_names().join(","));
+        let outside = self.out_of_quorum();
+        if !outside.is_empty() {
+            let _ = write!(out, ", out of quorum: {}", outside.join(", "));
+        }
+        out
+    }
+
+    /// Clocks of the monitors, as the leader compared them.
+    fn dump_time_sync(&self, f: &mut Formatter) {
+        f.object("time_sync", |f| {
+            if self.monmap.size() > 1 && !self.standing.skews.is_empty() {
+                f.object("time_skew_status", |f| {
+                    for name in self.quorum_names() {
+                        let skew = self.standing.skews.get(name).copied().unwrap_or_default();
+                        f.object(name, |f| {
+                            f.dump_float("skew", skew.skew);
+                            f.dump_float("latency", skew.latency);
+                            f.dump_string("health", self.clock_health(name));
+                        });
+                    }
+                });
+            }
+            f.object("timechecks", |f| {
+                f.dump_unsigned("epoch", self.election_epoch());
+                f.dump_unsigned("round", self.standing.rounds * 2);
+                f.dump_string("round_status", "finished");
+            });
+        });
     }
 
     fn mgr_summary(&self) -> String {

@@ -28,6 +28,8 @@ pub(crate) fn admin_table() -> CommandTable {
             "print recent requests that were slow",
         ),
         ("perf dump", "print counters"),
+        ("quorum enter", "take part in the quorum again"),
+        ("quorum exit", "leave the quorum until told to enter it again"),
         ("sessions", "print who is connected"),
         ("version", "print this monitor's version"),
     ]
@@ -149,7 +151,7 @@ impl MonCore {
                 f.object("perf", |f| {
                     f.object("mon", |f| {
                         f.dump_unsigned("num_sessions", self.sessions.len() as u64);
-                        f.dump_unsigned("num_elections", 0u32);
+                        f.dump_unsigned("num_elections", self.election_epoch() / 2);
                     });
                     f.object("cluster", |f| self.dump_cluster_counters(f));
                 });
@@ -163,7 +165,7 @@ impl MonCore {
         let map = self.osdmap();
         let usage = self.statfs(None);
         f.dump_unsigned("num_mon", self.monmap.size() as u64);
-        f.dump_unsigned("num_mon_quorum", 1u32);
+        f.dump_unsigned("num_mon_quorum", self.standing.quorum.len() as u64);
         f.dump_unsigned("num_osd", map.num_osds() as u64);
         f.dump_unsigned("num_osd_up", map.num_up_osds() as u64);
         f.dump_unsigned("num_osd_in", map.num_in_osds() as u64);

@@ -77,7 +77,7 @@ pub(crate) struct OsdService {
 const MAP_CACHE_MAX: usize = 500;
 
 impl OsdService {
-    pub(crate) fn load(kv: &dyn Kv, _: &Config) -> Result<OsdService, LoadError> {
+    fn load_map(kv: &dyn Kv) -> Result<(Epoch, Rc<OsdMap>), LoadError> {
         let last = layout::get_u64(kv, OSDMAP, "last")?.ok_or(LoadError::Empty)?;
         let first = layout::get_u64(kv, OSDMAP, "first")?.unwrap_or(last);
         let what = || format!("osdmap/full_{last}");
@@ -88,7 +88,10 @@ impl OsdService {
             what: what(),
             error,
         })?;
-        let map = Rc::new(map);
+        Ok((first as Epoch, Rc::new(map)))
+    }
+
+    fn load_metadata(kv: &dyn Kv) -> Result<BTreeMap<OsdId, Metadata>, LoadError> {
         let mut metadata = BTreeMap::new();
         for (key, value) in layout::all(kv, OSD_METADATA)? {
             let decode = |error| LoadError::Decode {
@@ -99,13 +102,39 @@ impl OsdService {
                 metadata.insert(osd, Metadata::from_bytes(&value).map_err(decode)?);
             }
         }
+        Ok(metadata)
+    }
+
+    /// The newest map, which the leader made.
+    pub(crate) fn take_map(&mut self, kv: &dyn Kv) -> Result<(), LoadError> {
+        (self.first, self.map) = OsdService::load_map(kv)?;
+        self.cache.retain(|(_, epoch), _| *epoch >= self.first);
+        self.pending = Incremental::new(self.map.fsid, self.map.epoch + 1);
+        self.next = None;
+        Ok(())
+    }
+
+    /// What the leader knows of OSDs' hosts.
+    pub(crate) fn take_metadata(&mut self, kv: &dyn Kv) -> Result<(), LoadError> {
+        self.metadata = OsdService::load_metadata(kv)?;
+        Ok(())
+    }
+
+    /// The placement groups that the leader has made.
+    pub(crate) fn take_creating(&mut self, kv: &dyn Kv) -> Result<(), LoadError> {
+        self.creating = CreatingPgs::load(kv)?;
+        Ok(())
+    }
+
+    pub(crate) fn load(kv: &dyn Kv, _: &Config) -> Result<OsdService, LoadError> {
+        let (first, map) = OsdService::load_map(kv)?;
         Ok(OsdService {
             pending: Incremental::new(map.fsid, map.epoch + 1),
             pending_dirty: false,
             next: None,
             published: map.clone(),
-            first: first as Epoch,
-            metadata,
+            first,
+            metadata: OsdService::load_metadata(kv)?,
             creating: CreatingPgs::load(kv)?,
             failures: BTreeMap::new(),
             down_since: BTreeMap::new(),

@@ -3,14 +3,20 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use auth::cephx::{MonHandler, MonRules, ServiceHandler, ServiceStep, StartRequest};
+use auth::cephx::{
+    MonHandler, MonRules, ServiceHandler, ServiceStep, StartRequest, mon_authorizer,
+};
 use auth::{AuthCapsInfo, AuthError, KeyServer, METHOD_CEPHX, METHOD_NONE, MODE_CRC, MODE_SECURE};
 use bytes::Bytes;
 use config::Config;
 use denc::Denc;
 use env::Env;
-use msgr::{Accepted, AuthServer, ServerExchange, ServerStep, SessionKeys, Stranger};
-use types::{UTime, entity};
+use msgr::exchange::{AuthorizerExchange, NoneExchange};
+use msgr::{
+    Accepted, AuthClient, AuthServer, ClientExchange, Connection, ServerExchange, ServerStep,
+    SessionKeys, Stranger,
+};
+use types::{AuthEntityName, UTime, entity};
 
 use super::Shell;
 
@@ -54,6 +60,10 @@ impl AuthServer for MonAuthServer {
         }
     }
 
+    fn admits(&self, stranger: Stranger) -> bool {
+        stranger.kind == entity::MON || self.shell.admits_clients()
+    }
+
     fn accept(
         &self,
         stranger: Stranger,
@@ -66,10 +76,35 @@ impl AuthServer for MonAuthServer {
         };
         Ok(Box::new(Exchange {
             shell: self.shell.clone(),
-            keys: self.shell.core.borrow().key_server(),
+            keys: self.shell.keys(),
             method,
             state,
         }))
+    }
+}
+
+/// Proves to other monitors that this is one: with a ticket it makes itself, with the key all
+/// monitors have (`src/mon/Monitor.cc` at v16.2: get_authorizer).
+pub(super) struct MonAuthClient {
+    pub(super) shell: Rc<Shell>,
+}
+
+impl AuthClient for MonAuthClient {
+    fn connect(&self, _: &Connection) -> Result<Box<dyn ClientExchange>, AuthError> {
+        let shell = &self.shell;
+        let name = AuthEntityName::new(entity::MON, "");
+        let modes = MonAuthServer { shell: shell.clone() }.allowed_modes(entity::MON);
+        let allowed = MonAuthServer { shell: shell.clone() }.allowed_methods(entity::MON);
+        if !allowed.contains(&METHOD_CEPHX) {
+            // Not 0: a number of its own is of no use to a monitor.
+            let start = StartRequest { name, global_id: 1 };
+            return Ok(Box::new(NoneExchange { payload: start.to_bytes() }));
+        }
+        let env = &shell.env;
+        let fill = |buf: &mut [u8]| env.fill_random(buf);
+        let keys = shell.keys();
+        let authorizer = mon_authorizer(&keys.borrow(), wall(env), &fill)?;
+        Ok(Box::new(AuthorizerExchange { authorizer, preferred_modes: modes }))
     }
 }
 

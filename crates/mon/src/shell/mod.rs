@@ -1,28 +1,49 @@
-//! The daemon: connections, the clock and the database around the core.
+//! The daemon: connections, the clock, the database and the other monitors around the core.
+//!
+//! | file | what |
+//! |---|---|
+//! | `auth_server.rs` | who connects, and how this monitor proves itself to others |
+//! | `pump.rs` | the replicated log: stores, sends, applies; takes over and gives up leading |
+//! | `peers.rs` | the other monitors: connections, who is in the quorum, clocks, membership |
+//! | `router.rs` | requests: kept until they are done with, handed to whoever leads |
 
 mod auth_server;
+mod peers;
+mod pump;
+mod router;
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
+use auth::KeyServer;
 use bytes::Bytes;
 use command::{CommandMap, CommandReply};
 use config::Config;
 use env::Env;
+use env::sync::Notify;
+use maps::MonMap;
 use msgr::{Connection, Dispatcher, Incoming, Messenger, Policies, Policy};
+use quorum::Timing;
 use store::Kv;
-use types::{EntityName, UTime, entity};
+use types::{Errno, EntityName, UTime, entity};
 
 use crate::core::{Identity, LoadError, MonCore};
 use crate::event::{Effect, Event, Now, Peer, SessionId};
-use crate::log::{LocalLog, Log};
+use crate::log::{Log, LogError};
+use crate::replica::Replica;
+use crate::standing::Role;
+use peers::Peers;
+use router::Router;
 
 /// Connections are counted from here in the core, so that 0 is nobody.
 type Connections = BTreeMap<SessionId, Connection>;
+
+/// How much later than the first each further monitor stands for election.
+const STAGGER: Duration = Duration::from_millis(60);
 
 /// Why a monitor does not start.
 #[derive(Debug)]
@@ -69,86 +90,121 @@ pub struct Mon {
 pub(self) struct Shell {
     env: Env,
     conf: Rc<Config>,
-    core: RefCell<MonCore>,
-    log: Rc<dyn Log>,
+    kv: Rc<dyn Kv>,
+    identity: Identity,
+    /// Nothing while the state is being copied from another monitor.
+    core: RefCell<Option<MonCore>>,
+    replica: Rc<Replica>,
+    /// Keys while there is no core.
+    first_keys: RefCell<Rc<RefCell<KeyServer>>>,
+    /// The newest monitor map, core or not.
+    monmap: RefCell<Rc<MonMap>>,
     messenger: Messenger,
     connections: RefCell<Connections>,
+    router: RefCell<Router>,
+    peers: RefCell<Peers>,
+    /// The log has something to do.
+    pump: Notify,
+    pump_due: Cell<bool>,
     /// The wake-up now set; later ones only if sooner.
     wake_at: Cell<Option<Duration>>,
     /// Events that came while the core was stepped, or while effects were performed.
-    queue: RefCell<std::collections::VecDeque<Event>>,
+    queue: RefCell<VecDeque<Event>>,
     stepping: Cell<bool>,
     stopped: Cell<bool>,
+    /// Since when this monitor is in no quorum.
+    out_since: Cell<Option<Duration>>,
+    /// An operator wants it out of the quorum.
+    exited: Cell<bool>,
     /// Why the monitor stopped by itself.
     failure: RefCell<Option<String>>,
+    failed: Notify,
 }
 
 impl Mon {
-    /// Starts the monitor of this database: recovers, commits what a new leader must, listens on
-    /// its address in the monitor map.
+    /// Starts the monitor of this database: listens on its address in the monitor map and looks
+    /// for the others. One that is alone serves when this returns.
     pub async fn start(
         env: Env,
         conf: Rc<Config>,
         kv: Rc<dyn Kv>,
         identity: Identity,
     ) -> Result<Mon, StartError> {
-        let log = LocalLog::new(kv.clone()).map_err(|e| StartError::Load(e.into()))?;
+        let load = StartError::Load;
         let name = identity.name.clone();
-        let fill = {
-            let env = env.clone();
-            Box::new(move |buf: &mut [u8]| env.fill_random(buf))
-        };
-        let now = read_clocks(&env);
-        let core =
-            MonCore::load(identity, conf.clone(), kv, fill, now).map_err(StartError::Load)?;
-        let rank = core.monmap().rank_of(&name);
-        let own = core
-            .monmap()
-            .mon_info
-            .get(&name)
-            .map(|mon| mon.public_addrs.clone());
+        let monmap = crate::monmap::load(&*kv).map_err(load)?;
+        let rank = monmap.rank_of(&name);
+        let own = monmap.mon_info.get(&name).map(|mon| mon.public_addrs.clone());
         let addr = own
             .as_ref()
             .and_then(|addrs| addrs.msgr2().and_then(|addr| addr.sock));
         let (Some(rank), Some(own), Some(addr)) = (rank, own, addr) else {
             return Err(StartError::NotInMap { name });
         };
-        let policies = policies();
+        let random = {
+            let env = env.clone();
+            move || env.random_u64()
+        };
+        let timing = timing_of(rank);
+        let replica = Replica::open(kv.clone(), &name, timing, env.now(), &random)
+            .map_err(|e| load(e.into()))?;
+        let keys = crate::auth::load_keys(&*kv, &conf).map_err(load)?;
         let own_name = EntityName::mon(rank as i64);
-        let messenger = Messenger::new(env.clone(), msgr::Config::new(own_name, 0, policies));
+        let messenger = Messenger::new(env.clone(), msgr::Config::new(own_name, 0, policies()));
         let shell = Rc::new(Shell {
+            out_since: Cell::new(Some(env.now())),
             env,
             conf,
-            core: RefCell::new(core),
-            log: Rc::new(log),
+            kv,
+            identity,
+            core: RefCell::new(None),
+            replica: Rc::new(replica),
+            first_keys: RefCell::new(Rc::new(RefCell::new(keys))),
+            monmap: RefCell::new(Rc::new(monmap)),
             messenger: messenger.clone(),
             connections: RefCell::default(),
+            router: RefCell::default(),
+            peers: RefCell::default(),
+            pump: Notify::default(),
+            pump_due: Cell::new(true),
             wake_at: Cell::new(None),
             queue: RefCell::default(),
             stepping: Cell::new(false),
             stopped: Cell::new(false),
+            exited: Cell::new(false),
             failure: RefCell::new(None),
+            failed: Notify::default(),
         });
-        // Ids and secrets first: nobody may be let in before they are committed.
-        shell.flush().await;
         messenger.set_auth_server(Rc::new(auth_server::MonAuthServer {
+            shell: shell.clone(),
+        }));
+        messenger.set_auth_client(Rc::new(auth_server::MonAuthClient {
             shell: shell.clone(),
         }));
         messenger.set_dispatcher(Rc::new(Door {
             shell: shell.clone(),
         }));
+        // One that is alone leads now. Ids and secrets first: nobody may be let in before they are
+        // committed.
+        shell.load_core().map_err(load)?;
+        shell.run_log().map_err(load)?;
+        if shell.role() == Role::Leader {
+            shell.flush().await;
+        }
         messenger.bind(addr).map_err(|error| StartError::Bind {
             addr: addr.to_string(),
             error,
         })?;
         messenger.set_addrs(own);
+        shell.env.go(pump::run(shell.clone()));
+        shell.env.go(peers::tend(shell.clone()));
         tracing::info!("mon.{name} serves on {addr}");
         Ok(Mon { shell })
     }
 
     /// Answers a command of the admin socket or of `ceph tell`.
     pub fn admin_command(&self, map: &CommandMap, input: Bytes) -> CommandReply {
-        self.shell.core.borrow_mut().admin_command(map, input)
+        self.shell.admin_command(map, input)
     }
 
     /// Signatures of the commands [`Mon::admin_command`] answers.
@@ -161,15 +217,23 @@ impl Mon {
         self.shell.conf.clone()
     }
 
-    /// Why the monitor stopped by itself, if it did: its database failed.
+    /// Why the monitor stopped by itself, if it did: its database failed, or it was removed.
     pub fn failure(&self) -> Option<String> {
         self.shell.failure.borrow().clone()
     }
 
-    /// Commits what is pending and ends all sessions.
+    /// Completes when the monitor has stopped by itself.
+    pub async fn failed(&self) -> String {
+        let failure = || self.shell.failure.borrow().clone();
+        self.shell.failed.until(|| failure().is_some()).await;
+        failure().unwrap_or_default()
+    }
+
+    /// Commits what is pending, lets another monitor lead, and ends all sessions.
     pub async fn shutdown(&self) {
         if !self.shell.stopped.get() {
             self.shell.flush().await;
+            self.shell.hand_over().await;
         }
         self.shell.stop();
     }
@@ -182,6 +246,11 @@ fn read_clocks(env: &Env) -> Now {
     }
 }
 
+fn timing_of(rank: usize) -> Timing {
+    let rank = u32::try_from(rank).unwrap_or(0).min(16);
+    Timing { stagger: STAGGER * rank, ..Timing::default() }
+}
+
 /// Daemons and clients reach a monitor over lossy sessions; they connect, it does not.
 fn policies() -> Policies {
     let server = Policy::stateless_server();
@@ -192,9 +261,65 @@ fn policies() -> Policies {
 }
 
 impl Shell {
+    /// Reads the state, if there is a whole one.
+    fn load_core(self: &Rc<Shell>) -> Result<(), LoadError> {
+        if self.core.borrow().is_some() || !self.replica.is_whole() {
+            return Ok(());
+        }
+        let env = self.env.clone();
+        let fill = Box::new(move |buf: &mut [u8]| env.fill_random(buf));
+        let (identity, conf) = (self.identity.clone(), self.conf.clone());
+        let core = MonCore::load(identity, conf, self.kv.clone(), fill, read_clocks(&self.env))?;
+        self.take_monmap(core.monmap());
+        *self.core.borrow_mut() = Some(core);
+        Ok(())
+    }
+
+    /// The core goes: its state is about to be replaced.
+    fn drop_core(self: &Rc<Shell>) {
+        if self.core.borrow_mut().take().is_none() {
+            return;
+        }
+        if let Ok(keys) = crate::auth::load_keys(&*self.kv, &self.conf) {
+            *self.first_keys.borrow_mut() = Rc::new(RefCell::new(keys));
+        }
+        self.drop_clients();
+    }
+
+    /// Ends the sessions of all clients: they find a monitor that can serve them.
+    fn drop_clients(self: &Rc<Shell>) {
+        let all = std::mem::take(&mut *self.connections.borrow_mut());
+        for (id, con) in all {
+            con.mark_down();
+            self.client_gone(id);
+        }
+    }
+
+    /// The keys by which peers are judged.
+    fn keys(&self) -> Rc<RefCell<KeyServer>> {
+        match &*self.core.borrow() {
+            Some(core) => core.key_server(),
+            None => self.first_keys.borrow().clone(),
+        }
+    }
+
+    fn role(&self) -> Role {
+        self.core.borrow().as_ref().map_or(Role::Out, MonCore::role)
+    }
+
+    /// Whether a client that knocks now has prospects here: a monitor cut off from the others has
+    /// nothing to offer.
+    fn admits_clients(&self) -> bool {
+        const PATIENCE: Duration = Duration::from_secs(4);
+        let now = self.env.now();
+        let lately = self.out_since.get().is_none_or(|since| now < since + PATIENCE);
+        let core = self.core.borrow();
+        lately && !self.exited.get() && core.as_ref().is_some_and(MonCore::has_global_ids)
+    }
+
     /// An id for somebody new.
     fn new_global_id(self: &Rc<Shell>) -> Option<u64> {
-        let id = self.core.borrow_mut().new_global_id();
+        let id = self.core.borrow_mut().as_mut()?.new_global_id();
         // Giving out an id may have made a reservation due.
         self.feed(Event::Timer);
         id
@@ -213,7 +338,11 @@ impl Shell {
             let Some(event) = self.queue.borrow_mut().pop_front() else {
                 break;
             };
-            let effects = self.core.borrow_mut().step(read_clocks(&self.env), event);
+            let now = read_clocks(&self.env);
+            let effects = match &mut *self.core.borrow_mut() {
+                Some(core) => core.step(now, event),
+                None => Vec::new(),
+            };
             self.perform(effects);
         }
         self.stepping.set(false);
@@ -221,16 +350,24 @@ impl Shell {
 
     /// Commits all that is pending, now.
     async fn flush(self: &Rc<Shell>) {
+        const PATIENCE: Duration = Duration::from_secs(2);
         for _ in 0..8 {
-            let effects = self.core.borrow_mut().flush(read_clocks(&self.env));
+            let now = read_clocks(&self.env);
+            let effects = match &mut *self.core.borrow_mut() {
+                Some(core) if core.role() == Role::Leader => core.flush(now),
+                _ => return,
+            };
             let mut proposed = false;
             let mut rest = Vec::new();
             for effect in effects {
                 match effect {
                     Effect::Propose(batch) => {
                         proposed = true;
-                        if let Err(error) = self.log.propose(batch).await {
-                            self.fail(error.to_string());
+                        let commit = self.replica.propose(batch);
+                        if let Err(error) = self.run_log() {
+                            return self.fail(error.to_string());
+                        }
+                        if !matches!(self.env.timeout(PATIENCE, commit).await, Ok(Ok(_))) {
                             return;
                         }
                     }
@@ -241,37 +378,38 @@ impl Shell {
             if !proposed {
                 return;
             }
-            let effects = self
-                .core
-                .borrow_mut()
-                .step(read_clocks(&self.env), Event::Committed);
-            self.perform(effects);
+            self.feed(Event::Committed);
         }
     }
 
     fn perform(self: &Rc<Shell>, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
-                Effect::Send(to, message) => {
-                    if let Some(con) = self.connections.borrow().get(&to) {
-                        con.send(message);
-                    }
-                }
-                Effect::Close(id) => {
-                    let con = self.connections.borrow_mut().remove(&id);
-                    if let Some(con) = con {
-                        con.mark_down();
-                    }
-                }
+                Effect::Send(to, message) => self.send_client(to, message),
+                Effect::Close(id) => self.close_client(id),
+                Effect::Done(session, seq) => self.request_done(session, seq),
                 Effect::Propose(batch) => {
                     let shell = self.clone();
-                    let commit = self.log.propose(batch);
+                    let term = self.standing_term();
+                    let commit = self.replica.propose(batch);
+                    self.wake_pump();
                     self.env.spawn(Box::pin(async move {
                         match commit.await {
+                            // A leader that was another meanwhile has forgotten the batch.
+                            Ok(_) if shell.standing_term() != term => {}
                             Ok(_) => shell.feed(Event::Committed),
+                            // The core hears of it by its new place.
+                            Err(LogError::NotLeader) => {}
                             Err(error) => shell.fail(error.to_string()),
                         }
                     }));
+                }
+                Effect::WantIds => self.send_leader(&crate::peer::PeerMessage::WantIds),
+                Effect::GrantIds(whom, (from, to)) => {
+                    self.send_peer(
+                        quorum::MemberId(whom),
+                        &crate::peer::PeerMessage::Ids { from, to },
+                    );
                 }
                 Effect::WakeAt(at) => self.wake(at),
                 Effect::OwnConfig(settings) => {
@@ -303,6 +441,7 @@ impl Shell {
         tracing::error!("the monitor stops: {why}");
         *self.failure.borrow_mut() = Some(why);
         self.stop();
+        self.failed.notify_all();
     }
 
     fn stop(self: &Rc<Shell>) {
@@ -310,6 +449,28 @@ impl Shell {
         self.connections.borrow_mut().clear();
         self.queue.borrow_mut().clear();
         self.messenger.shutdown();
+        self.pump.notify_all();
+    }
+
+    fn admin_command(self: &Rc<Shell>, map: &CommandMap, input: Bytes) -> CommandReply {
+        match map.prefix() {
+            "quorum exit" => {
+                self.set_exited(true);
+                return CommandReply::text("stopped responding to quorum, initiated new election");
+            }
+            "quorum enter" => {
+                self.set_exited(false);
+                return CommandReply::text("started responding to quorum, initiated new election");
+            }
+            _ => {}
+        }
+        match &mut *self.core.borrow_mut() {
+            Some(core) => core.admin_command(map, input),
+            None => CommandReply::error(
+                Errno::EAGAIN.0,
+                "this monitor copies its state from another one (synchronizing)",
+            ),
+        }
     }
 }
 
@@ -319,10 +480,30 @@ struct Door {
 }
 
 impl Door {
+    fn is_mon(con: &Connection) -> bool {
+        con.peer_kind() == entity::MON
+    }
+
+    /// Whether a connection that says it is a monitor's is one: accepted ones have proved it.
+    fn may_be_mon(con: &Connection) -> bool {
+        con.peer_auth_name()
+            .is_none_or(|name| name.kind_u8() == entity::MON && name.id.is_empty())
+    }
+
     fn opened(&self, con: &Connection) {
+        if Door::is_mon(con) {
+            match Door::may_be_mon(con) {
+                true => self.shell.peer_connected(con),
+                false => con.mark_down(),
+            }
+            return;
+        }
         let Some(auth_name) = con.peer_auth_name() else {
             return;
         };
+        if self.shell.core.borrow().is_none() {
+            return con.mark_down();
+        }
         let peer = Peer {
             name: con.peer_name(),
             auth_name,
@@ -337,22 +518,35 @@ impl Door {
             .connections
             .borrow_mut()
             .insert(con.id(), con.clone());
-        self.shell.feed(Event::Opened(con.id(), Rc::new(peer)));
+        self.shell.client_came(con.id(), Rc::new(peer));
     }
 
     fn closed(&self, con: &Connection) {
+        if Door::is_mon(con) {
+            return self.shell.peer_lost(con);
+        }
         self.shell.connections.borrow_mut().remove(&con.id());
-        self.shell.feed(Event::Closed(con.id()));
+        self.shell.client_gone(con.id());
     }
 }
 
 impl Dispatcher for Door {
     fn on_message(&self, con: &Connection, incoming: Incoming) {
-        self.shell
-            .feed(Event::Message(con.id(), incoming.into_message()));
+        let message = incoming.into_message();
+        if Door::is_mon(con) {
+            if Door::may_be_mon(con) {
+                self.shell.on_peer_message(con, &message);
+            }
+            return;
+        }
+        self.shell.on_client_message(con.id(), message);
     }
 
     fn on_accept(&self, con: &Connection) {
+        self.opened(con);
+    }
+
+    fn on_connect(&self, con: &Connection) {
         self.opened(con);
     }
 

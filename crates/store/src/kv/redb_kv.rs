@@ -10,7 +10,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use env::{Env, SyncFile};
-use redb::{Database, ReadableDatabase, ReadableTableMetadata, StorageBackend, TableDefinition};
+use redb::{Database, Durability, ReadableDatabase, ReadableTableMetadata, StorageBackend, TableDefinition};
 
 use super::{Kv, KvBatch, KvError, KvOp, bounds, is_empty_range};
 
@@ -66,8 +66,9 @@ impl RedbKv {
         Ok(entries)
     }
 
-    fn write(&self, batch: KvBatch) -> Result<(), redb::Error> {
-        let txn = self.db.begin_write()?;
+    fn write(&self, batch: KvBatch, durability: Durability) -> Result<(), redb::Error> {
+        let mut txn = self.db.begin_write()?;
+        txn.set_durability(durability).map_err(|e| redb::Error::Io(std::io::Error::other(e)))?;
         {
             let mut table = txn.open_table(TABLE)?;
             for op in &batch.ops {
@@ -127,7 +128,11 @@ impl Kv for RedbKv {
     }
 
     fn commit(&self, batch: KvBatch) -> Result<(), KvError> {
-        Ok(self.write(batch)?)
+        Ok(self.write(batch, Durability::Immediate)?)
+    }
+
+    fn commit_later(&self, batch: KvBatch) -> Result<(), KvError> {
+        Ok(self.write(batch, Durability::None)?)
     }
 
     fn stored_bytes(&self) -> Result<u64, KvError> {
