@@ -356,6 +356,10 @@ async fn serves(
         return Ok(false);
     }
     let status = session.json(r#"{"prefix":"status","format":"json"}"#, "").await?;
+    let mons = status["quorum"].as_array().map_or(0, Vec::len);
+    if mons < layout.ids("mon").len() {
+        return Ok(false);
+    }
     let up = number(&status["osdmap"], "num_up_osds");
     if up < ids.len() as u64 || status["mgrmap"]["available"] != true {
         return Ok(false);

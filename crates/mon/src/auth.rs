@@ -11,10 +11,10 @@ use store::{Kv, KvBatch, KvError};
 use types::{AuthEntityName, Errno, RawMessage, UTime};
 
 use crate::core::{LoadError, MonCore};
-use crate::event::{Effect, SessionId};
 use crate::event::wire;
-use crate::standing::Role;
+use crate::event::{Effect, SessionId};
 use crate::layout::{self, AUTH};
+use crate::standing::Role;
 
 /// Global ids below are for monitors and old clients.
 const GLOBAL_ID_MIN: u64 = 4096;
@@ -43,13 +43,23 @@ pub(crate) struct GlobalIds {
 impl GlobalIds {
     pub(crate) fn load(kv: &dyn Kv) -> Result<GlobalIds, KvError> {
         let max = layout::get_u64(kv, AUTH, "max_global_id")?.unwrap_or(GLOBAL_ID_MIN);
-        Ok(GlobalIds { max, ..GlobalIds::default() })
+        Ok(GlobalIds {
+            max,
+            ..GlobalIds::default()
+        })
     }
 
     /// Loads again what is committed; numbers that are ours stay so.
     pub(crate) fn reload(&mut self, kv: &dyn Kv) -> Result<(), KvError> {
-        let GlobalIds { next, end, spare, .. } = std::mem::take(self);
-        *self = GlobalIds { next, end, spare, ..GlobalIds::load(kv)? };
+        let GlobalIds {
+            next, end, spare, ..
+        } = std::mem::take(self);
+        *self = GlobalIds {
+            next,
+            end,
+            spare,
+            ..GlobalIds::load(kv)?
+        };
         Ok(())
     }
 

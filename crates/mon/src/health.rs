@@ -74,11 +74,16 @@ impl MonCore {
             let check = checks.add(
                 "MON_DOWN",
                 Severity::Warn,
-                format!("{down}/{all} mons down, quorum {}", self.quorum_names().join(",")),
+                format!(
+                    "{down}/{all} mons down, quorum {}",
+                    self.quorum_names().join(",")
+                ),
                 down as i64,
             );
             for name in self.out_of_quorum() {
-                let Some(mon) = self.monmap.mon_info.get(name) else { continue };
+                let Some(mon) = self.monmap.mon_info.get(name) else {
+                    continue;
+                };
                 let rank = self.monmap.rank_of(name).unwrap_or(0);
                 check.detail.push(format!(
                     "mon.{name} (rank {rank}) addr {} is down (out of quorum)",
@@ -108,7 +113,11 @@ impl MonCore {
 
     /// Whether a monitor's clock is near enough to the leader's.
     pub(crate) fn clock_health(&self, name: &str) -> &'static str {
-        let skew = self.standing.skews.get(name).map_or(0.0, |skew| skew.skew.abs());
+        let skew = self
+            .standing
+            .skews
+            .get(name)
+            .map_or(0.0, |skew| skew.skew.abs());
         match skew > self.conf.float("mon_clock_drift_allowed") {
             true => "HEALTH_WARN",
             false => "HEALTH_OK",

@@ -116,7 +116,10 @@ pub fn mkfs_joining(
     let auth = keyring.keys.get(&own).ok_or(MkfsError::NoMonKey)?;
     mon_keyring.keys.insert(own, auth.clone());
     batch.put(layout::key(AUTH, "mon_keyring"), mon_keyring.to_bytes());
-    batch.put(layout::numbered(MONMAP, "", monmap.epoch.into()), monmap.to_bytes());
+    batch.put(
+        layout::numbered(MONMAP, "", monmap.epoch.into()),
+        monmap.to_bytes(),
+    );
     layout::put_u64(&mut batch, MONMAP, "last", monmap.epoch.into());
     let mut id = [0; 8];
     fill(&mut id);

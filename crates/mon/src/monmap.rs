@@ -124,14 +124,18 @@ impl MonCore {
     pub(crate) fn dump_quorum(&self, f: &mut Formatter) {
         self.dump_quorum_ranks(f);
         f.array("quorum_names", |f| {
-            self.quorum_names().iter().for_each(|name| f.dump_string("mon", name));
+            self.quorum_names()
+                .iter()
+                .for_each(|name| f.dump_string("mon", name));
         });
     }
 
     /// `quorum`.
     pub(crate) fn dump_quorum_ranks(&self, f: &mut Formatter) {
         f.array("quorum", |f| {
-            self.quorum_ranks().iter().for_each(|rank| f.dump_int("mon", *rank));
+            self.quorum_ranks()
+                .iter()
+                .for_each(|rank| f.dump_int("mon", *rank));
         });
     }
 

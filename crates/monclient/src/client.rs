@@ -97,6 +97,8 @@ pub(crate) struct State {
     /// Messages sent before there was a session; at most [`QUEUE_MAX`].
     queue: VecDeque<RawMessage>,
     refusal: Option<Errno>,
+    /// A monitor of this hunt refused us; others have not answered yet.
+    hunt_refusal: Option<Errno>,
     last_rotating_request: Option<Duration>,
     /// Services whose ticket was refused (bits).
     stale_tickets: u32,
@@ -395,14 +397,21 @@ impl Inner {
         }
     }
 
-    /// A monitor refuses us. What it gave us before may be why: the next attempt goes without.
-    pub(crate) fn on_refusal(&self, errno: Errno) {
+    /// A monitor refuses us. Others may know us already, or still: only when no attempt is left is
+    /// it final. What a monitor gave us before may be why: the next attempt goes without.
+    pub(crate) fn on_refusal(&self, con: u64, errno: Errno) {
         let mut state = self.state.borrow_mut();
         tracing::warn!("{}: refused by a monitor: {errno:?}", self.settings.name);
         if state.active.is_some() {
             // Not the session's affair: one monitor does not know us (any more).
             return;
         }
+        state.hunting.retain(|c| c.id() != con);
+        if !state.hunting.is_empty() {
+            state.hunt_refusal = Some(errno);
+            return;
+        }
+        state.hunt_refusal = None;
         state.refusal = Some(errno);
         if let Some(cephx) = &mut state.cephx {
             cephx.forget_all();
@@ -428,7 +437,7 @@ impl Inner {
                 state.global_id = proven.global_id;
                 state.cephx = proven.cephx;
             }
-            state.refusal = None;
+            (state.refusal, state.hunt_refusal) = (None, None);
             state.active = Some(con.clone());
             state.session_since = self.env.now();
             state.subs.restart();
@@ -676,9 +685,12 @@ async fn hunt(inner: Rc<Inner>) {
             let tried = {
                 let mut state = inner.state.borrow_mut();
                 state.proven.clear();
+                // Who did not answer will not say otherwise.
+                state.refusal = state.refusal.or(state.hunt_refusal.take());
                 core::mem::take(&mut state.hunting)
             };
             tried.iter().for_each(Connection::mark_down);
+            inner.changed.notify_all();
         }
     }
 }

@@ -158,7 +158,7 @@ impl MonExchange {
 
     fn refused(&self, errno: i32) -> AuthError {
         if let Some(inner) = self.inner.upgrade() {
-            inner.on_refusal(Errno(errno));
+            inner.on_refusal(self.con, Errno(errno));
         }
         AuthError::Refused { errno }
     }

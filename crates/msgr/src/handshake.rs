@@ -393,7 +393,9 @@ impl Handshake {
             return Err(HandshakeError::Auth(AuthError::OutOfOrder));
         };
         if !auth.admits(Stranger { kind, from }) {
-            return Err(HandshakeError::Auth(AuthError::Refused { errno: Errno::EAGAIN.0 }));
+            return Err(HandshakeError::Auth(AuthError::Refused {
+                errno: Errno::EAGAIN.0,
+            }));
         }
         let (methods, modes) = (auth.allowed_methods(kind), auth.allowed_modes(kind));
         // Without a key there is nothing to seal with (src/auth/AuthServer.h: pick_con_mode).

@@ -37,6 +37,10 @@ pub struct Config {
     pub idle_timeout: Duration,
     /// Accepted sockets that have not finished their handshake, at most; more are closed at once.
     pub strangers_max: usize,
+    /// Attempts to connect are numbered from here. Peers refuse a number below one they have seen
+    /// from the same address and nonce: a daemon whose nonce is always the same (a monitor) begins
+    /// each life with a higher one.
+    pub first_global_seq: u64,
 }
 
 impl Config {
@@ -51,6 +55,7 @@ impl Config {
             ready_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(900),
             strangers_max: 4096,
+            first_global_seq: 0,
         }
     }
 }
@@ -90,6 +95,7 @@ impl Messenger {
     pub fn new(env: Env, config: Config) -> Messenger {
         let messenger = Messenger(Rc::new(Shared {
             env,
+            global_seq: Cell::new(config.first_global_seq),
             name: Cell::new(config.name),
             config,
             addrs: RefCell::default(),
@@ -100,7 +106,6 @@ impl Messenger {
             others: RefCell::default(),
             strangers: Cell::new(0),
             next_id: Cell::new(1),
-            global_seq: Cell::new(0),
             stopped: Cell::new(false),
             stop: Rc::default(),
         }));

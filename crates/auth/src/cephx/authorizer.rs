@@ -25,7 +25,11 @@ pub fn mon_authorizer(
     fill: FillRandom<'_>,
 ) -> Result<Authorizer, AuthError> {
     let name = AuthEntityName::new(entity::MON, "");
-    let secret = keys.auth(&name).ok_or(AuthError::UnknownEntity)?.key.clone();
+    let secret = keys
+        .auth(&name)
+        .ok_or(AuthError::UnknownEntity)?
+        .key
+        .clone();
     let parent = AuthTicket {
         name,
         global_id: 0,
@@ -46,7 +50,13 @@ pub fn mon_authorizer(
     let mut nonce = [0; 8];
     fill(&mut nonce);
     let nonce = u64::from_le_bytes(nonce);
-    Ok(Authorizer::new(0, info.service, &blob, info.session_key, nonce))
+    Ok(Authorizer::new(
+        0,
+        info.service,
+        &blob,
+        info.session_key,
+        nonce,
+    ))
 }
 
 impl Authorizer {

@@ -101,8 +101,11 @@ impl MonCore {
                 if !self.monmap.mon_info.contains_key(&id) {
                     return Ok(CommandReply::text(format!("mon.{id} does not exist")));
                 }
-                let left: Vec<&str> =
-                    self.quorum_names().into_iter().filter(|name| *name != id).collect();
+                let left: Vec<&str> = self
+                    .quorum_names()
+                    .into_iter()
+                    .filter(|name| *name != id)
+                    .collect();
                 let size = self.monmap.size().saturating_sub(1);
                 if size == 0 || left.len() <= size / 2 {
                     return fail(

@@ -266,7 +266,10 @@ impl MonCore {
     /// `3 daemons, quorum a,b (age 5s), out of quorum: c`.
     fn mon_summary(&self) -> String {
         let (n, age) = (self.monmap.size(), span_text(self.quorum_time()));
-        let mut out = format!("{n} daemons, quorum {} (age {age})", self.quorum_names().join(","));
+        let mut out = format!(
+            "{n} daemons, quorum {} (age {age})",
+            self.quorum_names().join(",")
+        );
         let outside = self.out_of_quorum();
         if !outside.is_empty() {
             let _ = write!(out, ", out of quorum: {}", outside.join(", "));

@@ -93,18 +93,29 @@ impl AuthClient for MonAuthClient {
     fn connect(&self, _: &Connection) -> Result<Box<dyn ClientExchange>, AuthError> {
         let shell = &self.shell;
         let name = AuthEntityName::new(entity::MON, "");
-        let modes = MonAuthServer { shell: shell.clone() }.allowed_modes(entity::MON);
-        let allowed = MonAuthServer { shell: shell.clone() }.allowed_methods(entity::MON);
+        let modes = MonAuthServer {
+            shell: shell.clone(),
+        }
+        .allowed_modes(entity::MON);
+        let allowed = MonAuthServer {
+            shell: shell.clone(),
+        }
+        .allowed_methods(entity::MON);
         if !allowed.contains(&METHOD_CEPHX) {
             // Not 0: a number of its own is of no use to a monitor.
             let start = StartRequest { name, global_id: 1 };
-            return Ok(Box::new(NoneExchange { payload: start.to_bytes() }));
+            return Ok(Box::new(NoneExchange {
+                payload: start.to_bytes(),
+            }));
         }
         let env = &shell.env;
         let fill = |buf: &mut [u8]| env.fill_random(buf);
         let keys = shell.keys();
         let authorizer = mon_authorizer(&keys.borrow(), wall(env), &fill)?;
-        Ok(Box::new(AuthorizerExchange { authorizer, preferred_modes: modes }))
+        Ok(Box::new(AuthorizerExchange {
+            authorizer,
+            preferred_modes: modes,
+        }))
     }
 }
 

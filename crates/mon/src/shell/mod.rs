@@ -29,7 +29,7 @@ use maps::MonMap;
 use msgr::{Connection, Dispatcher, Incoming, Messenger, Policies, Policy};
 use quorum::Timing;
 use store::Kv;
-use types::{Errno, EntityName, UTime, entity};
+use types::{EntityName, Errno, UTime, entity};
 
 use crate::core::{Identity, LoadError, MonCore};
 use crate::event::{Effect, Event, Now, Peer, SessionId};
@@ -42,6 +42,8 @@ use router::Router;
 /// Connections are counted from here in the core, so that 0 is nobody.
 type Connections = BTreeMap<SessionId, Connection>;
 
+/// Longest pause between attempts to reach another monitor.
+const BACKOFF_MAX: Duration = Duration::from_secs(1);
 /// How much later than the first each further monitor stands for election.
 const STAGGER: Duration = Duration::from_millis(60);
 
@@ -134,7 +136,10 @@ impl Mon {
         let name = identity.name.clone();
         let monmap = crate::monmap::load(&*kv).map_err(load)?;
         let rank = monmap.rank_of(&name);
-        let own = monmap.mon_info.get(&name).map(|mon| mon.public_addrs.clone());
+        let own = monmap
+            .mon_info
+            .get(&name)
+            .map(|mon| mon.public_addrs.clone());
         let addr = own
             .as_ref()
             .and_then(|addrs| addrs.msgr2().and_then(|addr| addr.sock));
@@ -150,7 +155,11 @@ impl Mon {
             .map_err(|e| load(e.into()))?;
         let keys = crate::auth::load_keys(&*kv, &conf).map_err(load)?;
         let own_name = EntityName::mon(rank as i64);
-        let messenger = Messenger::new(env.clone(), msgr::Config::new(own_name, 0, policies()));
+        let mut settings = msgr::Config::new(own_name, 0, policies());
+        settings.max_backoff = BACKOFF_MAX;
+        let wall_ms = env.wall_clock().as_millis();
+        settings.first_global_seq = u64::try_from(wall_ms).unwrap_or(0);
+        let messenger = Messenger::new(env.clone(), settings);
         let shell = Rc::new(Shell {
             out_since: Cell::new(Some(env.now())),
             env,
@@ -248,7 +257,10 @@ fn read_clocks(env: &Env) -> Now {
 
 fn timing_of(rank: usize) -> Timing {
     let rank = u32::try_from(rank).unwrap_or(0).min(16);
-    Timing { stagger: STAGGER * rank, ..Timing::default() }
+    Timing {
+        stagger: STAGGER * rank,
+        ..Timing::default()
+    }
 }
 
 /// Daemons and clients reach a monitor over lossy sessions; they connect, it does not.
@@ -269,7 +281,13 @@ impl Shell {
         let env = self.env.clone();
         let fill = Box::new(move |buf: &mut [u8]| env.fill_random(buf));
         let (identity, conf) = (self.identity.clone(), self.conf.clone());
-        let core = MonCore::load(identity, conf, self.kv.clone(), fill, read_clocks(&self.env))?;
+        let core = MonCore::load(
+            identity,
+            conf,
+            self.kv.clone(),
+            fill,
+            read_clocks(&self.env),
+        )?;
         self.take_monmap(core.monmap());
         *self.core.borrow_mut() = Some(core);
         Ok(())
@@ -312,7 +330,10 @@ impl Shell {
     fn admits_clients(&self) -> bool {
         const PATIENCE: Duration = Duration::from_secs(4);
         let now = self.env.now();
-        let lately = self.out_since.get().is_none_or(|since| now < since + PATIENCE);
+        let lately = self
+            .out_since
+            .get()
+            .is_none_or(|since| now < since + PATIENCE);
         let core = self.core.borrow();
         lately && !self.exited.get() && core.as_ref().is_some_and(MonCore::has_global_ids)
     }

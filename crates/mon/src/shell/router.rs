@@ -59,7 +59,11 @@ pub(super) struct Router {
 fn is_local(kind: u16) -> bool {
     matches!(
         kind,
-        MON_GET_MAP | MPing::TYPE | MMonSubscribe::TYPE | MAuth::TYPE | MCommand::TYPE
+        MON_GET_MAP
+            | MPing::TYPE
+            | MMonSubscribe::TYPE
+            | MAuth::TYPE
+            | MCommand::TYPE
             | MGetConfig::TYPE
     )
 }
@@ -98,7 +102,14 @@ impl Shell {
             }
             router.last_seq += 1;
             let seq = router.last_seq;
-            router.open.insert(seq, Open { session: from, message, sent: false });
+            router.open.insert(
+                seq,
+                Open {
+                    session: from,
+                    message,
+                    sent: false,
+                },
+            );
             router.open.len() > OPEN_MAX
         };
         if full {
@@ -113,12 +124,16 @@ impl Shell {
             Role::Out => {}
             Role::Leader => {
                 while self.replica.raft().may_read(self.env.now()) {
-                    let Some((session, seq, message)) = self.next_request() else { break };
+                    let Some((session, seq, message)) = self.next_request() else {
+                        break;
+                    };
                     self.feed(Event::Request(session, seq, message));
                 }
             }
             Role::Peon => {
-                let Some(leader) = self.replica.raft().leader() else { return };
+                let Some(leader) = self.replica.raft().leader() else {
+                    return;
+                };
                 if !self.is_connected(leader) {
                     return;
                 }
@@ -128,7 +143,9 @@ impl Shell {
                     let Router { open, clients, .. } = &mut *router;
                     for (seq, open) in open.iter_mut().filter(|(_, open)| !open.sent) {
                         open.sent = true;
-                        let Some(peer) = clients.get(&open.session) else { continue };
+                        let Some(peer) = clients.get(&open.session) else {
+                            continue;
+                        };
                         forwards.push(PeerMessage::Forward {
                             seq: *seq,
                             session: open.session,
@@ -137,7 +154,9 @@ impl Shell {
                         });
                     }
                 }
-                forwards.iter().for_each(|forward| self.send_peer(leader, forward));
+                forwards
+                    .iter()
+                    .for_each(|forward| self.send_peer(leader, forward));
             }
         }
     }
@@ -154,7 +173,11 @@ impl Shell {
 
     /// There is another leader, or the way to it broke: all that is open goes out again.
     pub(super) fn unsend_requests(&self) {
-        self.router.borrow_mut().open.values_mut().for_each(|open| open.sent = false);
+        self.router
+            .borrow_mut()
+            .open
+            .values_mut()
+            .for_each(|open| open.sent = false);
     }
 
     /// A request of another monitor's client.
@@ -165,8 +188,9 @@ impl Shell {
         peer: Peer,
         message: RawMessage,
     ) {
-        if self.role() != Role::Leader {
-            // The sender learns who leads and sends it there.
+        if !self.replica.raft().is_leader() {
+            // The sender learns who leads and sends it there. One that is elected and waits for
+            // its first entry takes it: nobody would send it again.
             return;
         }
         let (proxy, new) = {
@@ -185,7 +209,10 @@ impl Shell {
         if new {
             self.feed(Event::Opened(proxy, Rc::new(peer)));
         }
-        self.router.borrow_mut().incoming.push_back((proxy, seq, message));
+        self.router
+            .borrow_mut()
+            .incoming
+            .push_back((proxy, seq, message));
         self.serve_requests();
     }
 
@@ -210,7 +237,12 @@ impl Shell {
     pub(super) fn drop_proxies_of(self: &Rc<Shell>, member: MemberId) {
         let gone: Vec<SessionId> = {
             let router = self.router.borrow();
-            router.proxies.iter().filter(|(_, (of, _))| *of == member).map(|(id, _)| *id).collect()
+            router
+                .proxies
+                .iter()
+                .filter(|(_, (of, _))| *of == member)
+                .map(|(id, _)| *id)
+                .collect()
         };
         for proxy in gone {
             self.forget_proxy(proxy);

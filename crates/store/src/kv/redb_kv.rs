@@ -10,7 +10,9 @@ use std::path::Path;
 
 use bytes::Bytes;
 use env::{Env, SyncFile};
-use redb::{Database, Durability, ReadableDatabase, ReadableTableMetadata, StorageBackend, TableDefinition};
+use redb::{
+    Database, Durability, ReadableDatabase, ReadableTableMetadata, StorageBackend, TableDefinition,
+};
 
 use super::{Kv, KvBatch, KvError, KvOp, bounds, is_empty_range};
 
@@ -68,7 +70,8 @@ impl RedbKv {
 
     fn write(&self, batch: KvBatch, durability: Durability) -> Result<(), redb::Error> {
         let mut txn = self.db.begin_write()?;
-        txn.set_durability(durability).map_err(|e| redb::Error::Io(std::io::Error::other(e)))?;
+        txn.set_durability(durability)
+            .map_err(|e| redb::Error::Io(std::io::Error::other(e)))?;
         {
             let mut table = txn.open_table(TABLE)?;
             for op in &batch.ops {
