@@ -320,7 +320,9 @@ impl MonCore {
     }
 
     fn on_closed(&mut self, id: SessionId) {
-        self.sessions.remove(&id);
+        if let Some(session) = self.sessions.remove(&id) {
+            self.mgr_session_ended(&session);
+        }
     }
 
     /// Forgets all that is not committed: another monitor may lead now, or did.

@@ -22,6 +22,9 @@ use crate::layout::{self, MGR, MGR_METADATA};
 
 /// Commands of the manager at most.
 const COMMANDS_MAX: usize = 4096;
+/// How long after the end of its session the active manager may be silent: longer than the pause
+/// between its beacons and the search for another monitor.
+const LOST_GRACE: Duration = Duration::from_secs(3);
 /// The release whose always-on modules a map names.
 const RELEASE: u32 = 16;
 
@@ -36,6 +39,8 @@ pub(crate) struct MgrService {
     /// When each manager was last heard of, by global id.
     last_beacon: BTreeMap<u64, Duration>,
     last_digest: Duration,
+    /// Since when the active manager's session is gone, unless a beacon has come since.
+    lost_at: Option<Duration>,
 }
 
 impl MgrService {
@@ -70,6 +75,7 @@ impl MgrService {
             metadata,
             last_beacon: BTreeMap::new(),
             last_digest: Duration::ZERO,
+            lost_at: None,
         })
     }
 }
@@ -101,6 +107,7 @@ impl MonCore {
         self.mgr.last_beacon.insert(m.gid, self.now.mono);
         let active = self.mgr.map.active_gid;
         if active == m.gid {
+            self.mgr.lost_at = None;
             self.beacon_of_active(from, m);
         } else if active != 0 && self.mgr.map.active_name == m.name {
             // The same daemon, started anew.
@@ -228,6 +235,15 @@ impl MonCore {
         self.mgr.metadata.insert(name.to_string(), metadata);
     }
 
+    /// A session has ended: perhaps the active manager's, and with it the manager.
+    pub(crate) fn mgr_session_ended(&mut self, session: &crate::session::Session) {
+        let peer = &session.peer;
+        let active = self.mgr.map.active_gid;
+        if active != 0 && peer.name.is_mgr() && peer.global_id == active {
+            self.mgr.lost_at = Some(self.now.mono);
+        }
+    }
+
     /// Nobody is active any more; who was may not talk to OSDs for a while.
     fn drop_active(&mut self) {
         let until = self.conf.float("mon_mgr_blocklist_interval");
@@ -336,7 +352,10 @@ impl MonCore {
             }
         }
         let active = self.mgr.map.active_gid;
-        if active != 0 && silent(self, active) {
+        // One that lives has another session by now, and says so on it.
+        let lost = self.mgr.lost_at.is_some_and(|at| now.saturating_sub(at) > LOST_GRACE);
+        if active != 0 && (lost || silent(self, active)) {
+            self.mgr.lost_at = None;
             let name = self.mgr.map.active_name.clone();
             self.drop_active();
             let text = match self.promote_standby() {

@@ -135,6 +135,7 @@ impl MonCore {
             ranks.join(",")
         );
         self.log_own("cluster", crate::clog::INFO, text);
+        self.count_down_osds_from_now();
         self.refresh_health();
     }
 

@@ -5,10 +5,11 @@ use std::fmt::Write as _;
 
 use command::{CommandReply, Formatter};
 use denc::Denc;
-use maps::MonMap;
-use types::{Errno, entity};
+use maps::{MonInfo, MonMap};
+use types::addr::AddrType;
+use types::{AddrVec, EntityAddr, Errno, entity};
 
-use super::cmd::{Cmd, CmdResult, Refusal, done, fail, refuse};
+use super::cmd::{Cmd, CmdResult, Refusal, done, fail, refuse, say};
 use crate::core::MonCore;
 
 impl MonCore {
@@ -138,6 +139,9 @@ impl MonCore {
                 });
                 done()
             }
+            "mon add" => self.mon_add(cmd),
+            "mon set-addrs" => self.mon_set_addrs(cmd),
+            "mon set-rank" => self.mon_set_rank(cmd),
             "mon rm" | "mon remove" => {
                 let name = cmd.string("name")?;
                 if !self.monmap.mon_info.contains_key(&name) {
@@ -158,6 +162,70 @@ impl MonCore {
             "mon enable-msgr2" | "mon scrub" => done(),
             _ => done(),
         }
+    }
+
+    fn mon_add(&mut self, cmd: &Cmd) -> CmdResult {
+        let (name, text) = (cmd.string("name")?, cmd.string("addr")?);
+        let Some(public_addrs) = mon_addrs(&text) else {
+            return fail(Errno::EINVAL, format!("invalid address '{text}'"));
+        };
+        if let Some(known) = self.monmap.mon_info.get(&name) {
+            if known.public_addrs == public_addrs {
+                return say(format!("mon.{name} at {public_addrs} already exists"));
+            }
+            return fail(
+                Errno::EEXIST,
+                format!("mon.{name} already exists at address {}", known.public_addrs),
+            );
+        }
+        if self.monmap.rank_at(&public_addrs).is_some() {
+            return fail(Errno::EEXIST, format!("mon at {public_addrs} already exists"));
+        }
+        let mut crush_loc = BTreeMap::new();
+        if cmd.map.contains("location") {
+            for pair in cmd.map.strings("location")? {
+                let Some((kind, place)) = pair.split_once('=') else {
+                    return fail(Errno::EINVAL, format!("invalid location '{pair}'"));
+                };
+                crush_loc.insert(kind.to_string(), place.to_string());
+            }
+        }
+        let outs = format!("adding mon.{name} at {public_addrs}");
+        let mon = MonInfo { name, public_addrs, crush_loc, ..MonInfo::default() };
+        self.change_monmap(|map| map.add(mon));
+        say(outs)
+    }
+
+    fn mon_set_addrs(&mut self, cmd: &Cmd) -> CmdResult {
+        let (name, text) = (cmd.string("name")?, cmd.string("addrs")?);
+        if !self.monmap.mon_info.contains_key(&name) {
+            return fail(Errno::ENOENT, format!("mon.{name} does not exist"));
+        }
+        let Some(addrs) = mon_addrs(&text).filter(|addrs| addrs.msgr2().is_some()) else {
+            return fail(Errno::EINVAL, format!("failed to parse addrs '{text}'"));
+        };
+        self.change_monmap(|map| {
+            if let Some(mon) = map.mon_info.get_mut(&name) {
+                mon.public_addrs = addrs;
+            }
+        });
+        done()
+    }
+
+    fn mon_set_rank(&mut self, cmd: &Cmd) -> CmdResult {
+        let (name, rank) = (cmd.string("name")?, cmd.map.int("rank")?);
+        if !self.monmap.mon_info.contains_key(&name) {
+            return fail(Errno::ENOENT, format!("mon.{name} does not exist"));
+        }
+        let place = usize::try_from(rank).ok().filter(|rank| *rank < self.monmap.size());
+        let Some(place) = place else {
+            return fail(Errno::EINVAL, format!("invalid rank {rank}"));
+        };
+        self.change_monmap(|map| {
+            map.ranks.retain(|other| *other != name);
+            map.ranks.insert(place, name);
+        });
+        done()
     }
 
     fn wanted_monmap(&self, cmd: &Cmd) -> Result<MonMap, Refusal> {
@@ -312,6 +380,32 @@ pub(crate) fn features_release(features: u64) -> &'static str {
     } else {
         "bobtail"
     }
+}
+
+/// Addresses of a monitor as people give them: `[v2:IP:PORT,...]`, or an IP with Ceph's ports
+/// unless it names one (`MonmapMonitor::prepare_command` at v16.2).
+fn mon_addrs(text: &str) -> Option<AddrVec> {
+    const PORT_V2: u16 = 3300;
+    const PORT_V1: u16 = 6789;
+    let typed = ["v1:", "v2:"].iter().any(|kind| text.contains(kind));
+    if typed {
+        let text = text.trim_matches(['[', ']']);
+        let parse = |one: &str| EntityAddr::parse(one, AddrType::Msgr2).ok();
+        let addrs: Option<Vec<EntityAddr>> = text.split(',').map(parse).collect();
+        return addrs.map(|addrs| addrs.into_iter().collect());
+    }
+    let addr = EntityAddr::parse(text, AddrType::Any).ok()?;
+    let sock = addr.sock?;
+    let at = |kind, port| {
+        let mut sock = sock;
+        sock.set_port(port);
+        EntityAddr { kind, nonce: 0, sock: Some(sock) }
+    };
+    Some(match addr.port() {
+        0 => [at(AddrType::Msgr2, PORT_V2), at(AddrType::Legacy, PORT_V1)].into_iter().collect(),
+        PORT_V1 => AddrVec::of(at(AddrType::Legacy, PORT_V1)),
+        port => AddrVec::of(at(AddrType::Msgr2, port)),
+    })
 }
 
 fn monmap_text(map: &MonMap) -> String {

@@ -147,6 +147,14 @@ impl MonCore {
         next.flags & !(osdmap_flags::FULL | osdmap_flags::NEARFULL)
     }
 
+    /// A new leader does not know since when OSDs are down: at the latest since now.
+    pub(crate) fn count_down_osds_from_now(&mut self) {
+        let map = self.osd.published.clone();
+        for osd in map.osds().filter(|osd| map.is_down(*osd) && map.is_in(*osd)) {
+            self.osd.down_since.entry(osd).or_insert(self.now.mono);
+        }
+    }
+
     /// The proposal is committed: what is encoded is published.
     pub(crate) fn osd_committed(&mut self) {
         if self.osd.published.epoch == self.osd.map.epoch {
