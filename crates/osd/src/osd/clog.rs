@@ -97,7 +97,10 @@ impl Osd {
         let recovers = self.all_pgs().iter().any(|pg| pg.recovery.is_active());
         let only_required = recovers && !self.config.bool("osd_scrub_during_recovery");
         let settings = self.scrub_settings();
-        let taken = || self.scrub_slots.taken() >= settings.slots;
+        let taken = || {
+            let (local, remote) = self.scrub_slots.taken();
+            local + remote >= settings.slots
+        };
         for pg in self.all_pgs() {
             if taken() {
                 return;

@@ -9,13 +9,14 @@ use env::{Env, LocalFuture};
 use maps::OsdMap;
 use store::ObjectStore;
 use types::osd::{OsdSuperblock, PingTimes, WatchItem};
-use types::{Errno, HObject, OsdId, PgId};
+use types::{Errno, HObject, OsdId, PgId, SpgId, UTime};
 
 use super::{PgSummary, Role, Target, refused};
 use crate::osd::Osd;
 use crate::osd::stats::Counters;
 use crate::osd::tracker::Tracker;
 use crate::pg::Pg;
+use crate::pg::host::Host;
 
 fn summary(pg: &Pg) -> PgSummary {
     let core = pg.core.borrow();
@@ -51,6 +52,18 @@ impl Target for Osd {
 
     fn injected(&self) -> &store::injected::InjectedErrors {
         &self.injected
+    }
+
+    fn scheduled_scrubs(&self) -> Vec<(SpgId, UTime, UTime)> {
+        let settings = self.scrub_settings();
+        let of_pg = |pg: &Rc<Pg>| {
+            pg.scheduled_scrub(&settings).map(|(due, deadline)| (pg.pgid(), due, deadline))
+        };
+        self.all_pgs().iter().filter_map(of_pg).collect()
+    }
+
+    fn scrub_slots_taken(&self) -> (u64, u64) {
+        self.scrub_slots.taken()
     }
 
     fn counters(&self) -> &Counters {
@@ -131,6 +144,15 @@ impl Target for Osd {
             let mut f = Formatter::new(map.format());
             match map.prefix() {
                 "query" => pg.query(&mut f),
+                prefix @ ("scrub" | "deep_scrub") => {
+                    let sec = map.opt_int("time").ok().flatten().unwrap_or(0);
+                    let deep = prefix == "deep_scrub";
+                    let stamp = pg.trigger_scrub(deep, u64::try_from(sec).unwrap_or(0));
+                    f.object("result", |f| {
+                        f.dump_bool("deep", deep);
+                        f.dump_stream("stamp", stamp);
+                    });
+                }
                 "list_unfound" => pg.list_unfound(&mut f),
                 "mark_unfound_lost" => return pg.mark_unfound_lost(&map).await,
                 _ => return refused(Errno::ENOSYS, "not implemented"),

@@ -85,6 +85,35 @@ pub(super) fn pg_states(target: &dyn Target, format: Format) -> CommandReply {
     CommandReply::formatted(f)
 }
 
+/// When PGs are scrubbed next, soonest first.
+pub(super) fn scrubs(target: &dyn Target, format: Format) -> CommandReply {
+    let mut scrubs = target.scheduled_scrubs();
+    scrubs.sort_by_key(|(pgid, due, _)| (*due, *pgid));
+    let mut f = Formatter::new(format);
+    f.array("scrubs", |f| {
+        for (pgid, due, deadline) in scrubs {
+            f.object("scrub", |f| {
+                f.dump_stream("pgid", pgid);
+                f.dump_stream("sched_time", due);
+                f.dump_stream("deadline", deadline);
+                f.dump_bool("forced", due.is_zero());
+            });
+        }
+    });
+    CommandReply::formatted(f)
+}
+
+pub(super) fn scrub_slots(target: &dyn Target, format: Format) -> CommandReply {
+    let (local, remote) = target.scrub_slots_taken();
+    let mut f = Formatter::new(format);
+    f.object("scrub_reservations", |f| {
+        f.dump_int("scrubs_local", local as i64);
+        f.dump_int("scrubs_remote", remote as i64);
+        f.dump_int("osd_max_scrubs", target.config().int("osd_max_scrubs"));
+    });
+    CommandReply::formatted(f)
+}
+
 /// The store does not know what hardware it is on.
 pub(super) fn devices(format: Format) -> CommandReply {
     let mut f = Formatter::new(format);

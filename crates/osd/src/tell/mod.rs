@@ -29,7 +29,7 @@ use env::{Env, LocalFuture};
 use maps::OsdMap;
 use store::ObjectStore;
 use types::osd::{OsdSuperblock, PingTimes, WatchItem};
-use types::{Errno, HObject, OsdId, PgId, SpgId};
+use types::{Errno, HObject, OsdId, PgId, SpgId, UTime};
 
 use crate::osd::stats::Counters;
 use crate::osd::tracker::Tracker;
@@ -80,6 +80,10 @@ pub trait Target {
     fn store(&self) -> &Rc<dyn ObjectStore>;
     /// Its store, as far as objects of it can be made unreadable.
     fn injected(&self) -> &store::injected::InjectedErrors;
+    /// Its primaries' PGs, when their next scrubs are due, and their deadlines.
+    fn scheduled_scrubs(&self) -> Vec<(SpgId, UTime, UTime)>;
+    /// Scrub slots taken: as primary, for others.
+    fn scrub_slots_taken(&self) -> (u64, u64);
     /// What it counts.
     fn counters(&self) -> &Counters;
     /// Its ops.
@@ -206,6 +210,8 @@ async fn answer(target: &dyn Target, map: &CommandMap) -> Result<CommandReply, B
         "dump_watchers" => inspect::watchers(target, format),
         "dump_blocklist" => inspect::blocklist(target, format),
         "dump_osd_network" => inspect::network(target, map)?,
+        "dump_scrubs" => inspect::scrubs(target, format),
+        "dump_scrub_reservations" => inspect::scrub_slots(target, format),
         "dump_pgstate_history" => inspect::pg_states(target, format),
         "get_mapped_pools" => inspect::mapped_pools(target, format),
         "list_devices" => inspect::devices(format),

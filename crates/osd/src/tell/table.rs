@@ -146,6 +146,16 @@ const COMMANDS: &[(&str, &str)] = &[
         "truncobj name=pool,type=CephString name=objname,type=CephObjectname name=len,type=CephInt",
         "truncate this OSD's copy of an object",
     ),
+    (
+        "deep_scrub name=pgid,type=CephPgid,req=false name=time,type=CephInt,req=false",
+        "make a deep scrub of a PG due, as if the last were <time> seconds old or long enough ago",
+    ),
+    (
+        "scrub name=pgid,type=CephPgid,req=false name=time,type=CephInt,req=false",
+        "make a scrub of a PG due, as if the last were <time> seconds old or long enough ago",
+    ),
+    ("dump_scrub_reservations", "show how many scrubs this OSD takes part in"),
+    ("dump_scrubs", "show when PGs are scrubbed next"),
     ("version", "show the version"),
 ];
 

@@ -45,6 +45,12 @@ impl Target for Fake {
     fn store(&self) -> &Rc<dyn ObjectStore> {
         &self.store
     }
+    fn scheduled_scrubs(&self) -> Vec<(SpgId, UTime, UTime)> {
+        Vec::new()
+    }
+    fn scrub_slots_taken(&self) -> (u64, u64) {
+        (1, 0)
+    }
     fn injected(&self) -> &store::injected::InjectedErrors {
         &self.injected
     }

@@ -26,6 +26,7 @@ pub mod snapsets;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use env::sync::Sender;
 use maps::osdmap::osdmap_flags;
@@ -268,6 +269,50 @@ impl Pg {
         self.scrub.running.set(true);
         let (pg, generation) = (self.rc(), self.generation.get());
         self.host.env().go(primary::run(pg, kind, generation));
+    }
+
+    /// When the next scrub of a primary's PG is due, and from when on nothing keeps it back; both
+    /// zero if one is asked for.
+    pub fn scheduled_scrub(&self, settings: &ScrubSettings) -> Option<(UTime, UTime)> {
+        if !self.core.borrow().is_primary() {
+            return None;
+        }
+        if self.scrub.wanted.get().is_some() {
+            return Some((UTime::ZERO, UTime::ZERO));
+        }
+        let luck = self.scrub.luck.get().unwrap_or_else(|| self.chance());
+        self.scrub.luck.set(Some(luck));
+        let times = self.times(settings);
+        let last = self.last_scrubs().scrub.to_duration();
+        let after = |sec: f64| {
+            let wait = Duration::try_from_secs_f64(sec.max(0.0)).unwrap_or(Duration::MAX);
+            UTime::from_duration(last.saturating_add(wait))
+        };
+        let wait = times.min_interval_sec * (1.0 + times.randomize * luck);
+        Some((after(wait), after(times.max_interval_sec)))
+    }
+
+    /// Makes a scrub due by dating the last one back: by `sec` seconds, or the whole interval.
+    pub fn trigger_scrub(&self, deep: bool, sec: u64) -> UTime {
+        let times = self.times(&self.host.scrub_settings());
+        let interval = if deep {
+            times.deep_interval_sec
+        } else {
+            times.max_interval_sec
+        };
+        let back = if sec == 0 { interval } else { sec as f64 } + 100.0;
+        let back = Duration::try_from_secs_f64(back.max(0.0)).unwrap_or(Duration::MAX);
+        let stamp = UTime::from_duration(self.host.env().wall_clock().saturating_sub(back));
+        {
+            let mut core = self.core.borrow_mut();
+            core.info.history.last_scrub_stamp = stamp;
+            if deep {
+                core.info.history.last_deep_scrub_stamp = stamp;
+            }
+            core.mark_dirty_info();
+        }
+        self.step(|core, _, now, out| core.share_history(now, out));
+        stamp
     }
 
     /// Repair is done, all copies are there.

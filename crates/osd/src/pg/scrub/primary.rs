@@ -51,11 +51,16 @@ struct Total {
 struct Slots {
     pg: Rc<Pg>,
     peers: Vec<PgShard>,
+    generation: u64,
     _own: Slot,
 }
 
 impl Drop for Slots {
     fn drop(&mut self) {
+        if self.generation != self.pg.generation.get() {
+            // A new interval: the replicas have given their slots back by themselves.
+            return;
+        }
         for peer in std::mem::take(&mut self.peers) {
             self.pg.send_reserve(peer, ScrubReserveOp::Release);
         }
@@ -122,7 +127,7 @@ impl Pg {
         let own = self
             .host
             .scrub_slots()
-            .try_take(max)
+            .try_take(max, false)
             .ok_or(Stopped::NoSlot)?;
         let peers = self.followers();
         let mut answers = Vec::new();
@@ -136,6 +141,7 @@ impl Pg {
         let slots = Slots {
             pg: self.clone(),
             peers,
+            generation: self.generation.get(),
             _own: own,
         };
         for answer in answers {

@@ -9,7 +9,12 @@ use crate::pg::Pg;
 impl Pg {
     /// A word about slots.
     pub fn on_scrub_reserve(&self, m: &MOSDScrubReserve) {
-        if m.map_epoch < self.core.borrow().info.history.same_interval_since {
+        let (since, primary) = {
+            let core = self.core.borrow();
+            (core.info.history.same_interval_since, core.primary())
+        };
+        let from_primary = matches!(m.kind, ScrubReserveOp::Request | ScrubReserveOp::Release);
+        if m.map_epoch < since || (from_primary && primary != Some(m.from)) {
             return;
         }
         match m.kind {
@@ -40,7 +45,7 @@ impl Pg {
             *held = self
                 .host
                 .scrub_slots()
-                .try_take(self.host.scrub_settings().slots);
+                .try_take(self.host.scrub_settings().slots, true);
         }
         held.is_some()
     }
