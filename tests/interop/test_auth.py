@@ -83,6 +83,13 @@ class Caps(unittest.TestCase):
             self.assertEqual(c.mon_command('{"prefix":"osd out","ids":["0"]}', b"")[0], -errno.EACCES)
             self.assertEqual(c.mon_command('{"prefix":"auth ls"}', b"")[0], -errno.EACCES)
 
+    def test_without_monitor_caps_nobody_gets_in(self):
+        # Such a client used to be let in and then waited for maps it was never sent, for ever.
+        with self.assertRaises(rados.PermissionDeniedError):
+            self.client("outsider").connect(timeout=10)
+        with self.assertRaises(rados.PermissionDeniedError):
+            self.client("osdonly", "osd", "allow *").connect(timeout=10)
+
     def test_wrong_key_and_unknown_name(self):
         for name in ("client.admin", "client.stranger"):
             key = "AQDxxVtnAAAAABAA" + "a" * 22 + "=="

@@ -1,5 +1,6 @@
 """Debian's `ceph` 16.2 against our monitor and manager: what changes the cluster changes it, and
 what is wrong is said as Ceph says it. (Outputs beside a real Ceph's: compare.py.)"""
+import json
 import subprocess
 import os
 import time
@@ -180,6 +181,18 @@ class Ceph(unittest.TestCase):
     def test_a_new_osd_is_created_and_purged(self):
         new = c.ceph("osd", "new", "11111111-2222-3333-4444-555555555555").strip()
         self.assertEqual(new, "3")
+        # "Created" again with the secrets it has; with others it would have been given a second key
+        # behind the back of who runs it, and refused secrets used to leave an OSD behind.
+        uuid = "11111111-2222-3333-4444-555555555555"
+        secrets = [json.dumps({"cephx_secret": c.run("ceph-authtool", "--gen-print-key").stdout.decode().strip()}).encode() for _ in range(2)]
+        self.assertIn("EEXIST", c.run("ceph", "osd", "new", uuid, "-i", "-", input=secrets[0], check=False).stderr.decode())
+        c.ceph("osd", "purge", new, "--yes-i-really-mean-it")
+        for input in (b'{"cephx_lockbox_secret": "x"}', b"no json"):
+            self.assertEqual(c.run("ceph", "osd", "new", uuid, "-i", "-", input=input, check=False).returncode, 22)
+        self.assertEqual(c.json("osd", "ls"), [0, 1, 2])
+        for _ in range(2):
+            self.assertEqual(c.ceph("osd", "new", uuid, "-i", "-", input=secrets[0]).strip(), new)
+        self.assertIn("EEXIST", c.run("ceph", "osd", "new", uuid, "-i", "-", input=secrets[1], check=False).stderr.decode())
         c.ceph("osd", "destroy", new, "--yes-i-really-mean-it")
         c.ceph("osd", "purge", new, "--yes-i-really-mean-it")
         self.assertEqual(c.json("osd", "ls"), [0, 1, 2])

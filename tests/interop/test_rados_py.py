@@ -81,7 +81,26 @@ class Rados(unittest.TestCase):
             r = subprocess.run([sys.executable, "-c", script, cluster.conf], capture_output=True, timeout=30)
             if r.returncode == 0:
                 break
-        self.assertIn("mon_status", json.loads(r.stdout))
+        # Health stood one level too deep once, where who waits for the answer did not find it.
+        pong = json.loads(r.stdout)
+        self.assertIn("mon_status", pong)
+        self.assertIn("HEALTH_", pong["health"]["status"])
+
+    def test_watched_log_moves_on_a_quiet_cluster(self):
+        # The manager did not log the PGs' sums, so who followed the log at debug heard nothing.
+        heard = threading.Event()
+        lines = []
+
+        def on_line(arg, line, who, sec, nsec, seq, level, message):
+            lines.append((arg, line))
+            if b"pgmap v" in line:
+                heard.set()
+
+        with rados.Rados(conffile=cluster.conf) as watcher:
+            monitor_log = rados.MonitorLog(watcher, "debug", on_line, "mine")
+            self.assertTrue(heard.wait(10), lines)
+            self.assertEqual(lines[0][0], "mine")
+            del monitor_log
 
     def test_blocklist(self):
         with rados.Rados(conffile=cluster.conf) as victim:

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use denc::Writer;
 use maps::pgmap::DeltaSettings;
-use messages::{MMonMgrReport, Message};
-use types::UTime;
+use messages::{LogEntry, MLog, MMonMgrReport, Message, PaxosHeader};
+use types::entity::{EntityName, MGR};
+use types::{AuthEntityName, UTime};
 
 use crate::daemon::Mgr;
 use crate::health;
@@ -17,6 +18,7 @@ const GATHER: Duration = Duration::from_millis(20);
 
 /// Runs until the manager stops.
 pub(crate) async fn run(mgr: Rc<Mgr>) {
+    let (mut seq, mut logged) = (0, Duration::ZERO);
     while !mgr.stopped.get() {
         let period = mgr.config.duration("mgr_tick_period");
         if mgr.env.timeout(period, mgr.report_now.notified()).await.is_ok() {
@@ -24,6 +26,10 @@ pub(crate) async fn run(mgr: Rc<Mgr>) {
         }
         if mgr.active.get() && !mgr.stopped.get() {
             tick(&mgr);
+            let due = mgr.env.now() >= logged + period;
+            if due && log_pgmap(&mgr, seq + 1) {
+                (seq, logged) = (seq + 1, mgr.env.now());
+            }
         }
     }
 }
@@ -66,4 +72,27 @@ fn tick(mgr: &Mgr) {
     if mgr.monc.session().is_some() {
         mgr.monc.send(report.encode());
     }
+}
+
+/// Writes the PGs' sums into the cluster log, for who watches that they move. Whether it was sent.
+fn log_pgmap(mgr: &Mgr, seq: u64) -> bool {
+    let mut cluster = mgr.cluster.borrow_mut();
+    if !cluster.ready || mgr.monc.session().is_none() {
+        return false;
+    }
+    let map = mgr.osdmaps.current();
+    let digest = cluster.pg_map.digest_for(&map);
+    let entry = LogEntry {
+        name: AuthEntityName { kind: MGR.into(), id: mgr.id().to_owned() },
+        rank: EntityName { kind: MGR, num: mgr.monc.global_id() as i64 },
+        addrs: mgr.messenger.addrs(),
+        stamp: UTime::from_duration(mgr.env.wall_clock()),
+        seq,
+        prio: 0, // debug
+        msg: format!("pgmap v{}: {}", cluster.pg_map.version, digest.oneline().trim_end()),
+        channel: "cluster".to_owned(),
+    };
+    let message = MLog { paxos: PaxosHeader::default(), fsid: map.fsid, entries: vec![entry] };
+    mgr.monc.send(message.encode());
+    true
 }

@@ -69,9 +69,7 @@ impl MonCore {
     fn on_ping(&mut self, from: SessionId, raw: &RawMessage) {
         let mut f = command::Formatter::new(command::Format::JsonPretty);
         f.open_object_section("pong");
-        f.open_object_section("health_status_wrapper");
         self.dump_health(&mut f, false);
-        f.close_section();
         self.dump_mon_status(&mut f);
         f.close_section();
         let reply = MPing {

@@ -40,6 +40,12 @@ impl MonCore {
                 continue;
             }
             let once = item.flags & SUBSCRIBE_ONETIME != 0;
+            // Without `mon r` one may follow the monitors themselves and one's own options.
+            if !matches!(what.as_str(), "monmap" | "config")
+                && !session.caps.allows(&session.peer, "mon", "r")
+            {
+                continue;
+            }
             if what == "config" {
                 session.last_config = None;
                 first_config = true;

@@ -18,8 +18,11 @@ impl MonCore {
                 let uuid: Uuid = text
                     .parse()
                     .map_err(|_| refuse(Errno::EINVAL, format!("invalid uuid value '{text}'")))?;
-                let osd = self.new_osd(cmd, uuid, true)?;
                 let secrets = parse_secrets(&cmd.input)?;
+                if let Some(osd) = self.next_map().identify_osd(uuid) {
+                    self.check_same_secrets(osd, uuid, &secrets)?;
+                }
+                let osd = self.new_osd(cmd, uuid, true)?;
                 self.take_secrets(osd, uuid, &secrets)?;
                 Ok(id_reply(cmd, osd))
             }
@@ -87,6 +90,32 @@ impl MonCore {
             inc.new_uuid.insert(osd, uuid);
         }
         Ok(osd)
+    }
+
+    /// An OSD that is there already is only "created" again with the secrets it has.
+    fn check_same_secrets(&self, osd: OsdId, uuid: Uuid, s: &Secrets) -> Result<(), Refusal> {
+        let same = |name: &AuthEntityName, text: &str| {
+            let keys = self.keys.borrow();
+            let known = keys.data.secrets.get(name).map(|auth| auth.key.clone());
+            known.is_some() && known == CryptoKey::from_base64(text).ok()
+        };
+        let osd_name = AuthEntityName::new(entity::OSD, osd.to_string());
+        let mut differs = s
+            .cephx
+            .as_deref()
+            .is_some_and(|text| !same(&osd_name, text));
+        if let (Some(lockbox), Some(dmcrypt)) = (&s.lockbox, &s.dmcrypt) {
+            differs |= !same(&lockbox_name(uuid), lockbox);
+            let entry = self.config_keys(&format!("dm-crypt/osd/{uuid}/luks"))?;
+            differs |= !entry.iter().any(|(_, value)| *value == dmcrypt.as_bytes());
+        }
+        if differs {
+            return fail(
+                Errno::EEXIST,
+                format!("osd.{osd} with uuid {uuid} exists and has other secrets"),
+            );
+        }
+        Ok(())
     }
 
     fn take_secrets(&mut self, osd: OsdId, uuid: Uuid, s: &Secrets) -> Result<(), Refusal> {

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use auth::caps::MonCap;
 use auth::cephx::{
     MonHandler, MonRules, ServiceHandler, ServiceStep, StartRequest, mon_authorizer,
 };
@@ -207,6 +208,11 @@ impl Exchange {
             allow_insecure_reclaim: insecure_reclaim(&self.shell.conf),
         };
         let done = handler.authenticate(payload, mode == MODE_SECURE, &rules)?;
+        // Who may do nothing here is told so at once; else it would wait in vain for maps.
+        let rights = MonCap::parse(&done.caps.text()?).unwrap_or_default();
+        if !done.caps.allow_all && rights.grants.is_empty() {
+            return Err(AuthError::Refused { errno: 13 });
+        }
         Ok(ServerStep::Done(Box::new(Accepted {
             reply: done.reply,
             global_id: handler.global_id(),
