@@ -103,6 +103,10 @@ class Loligo(Side, cluster.Cluster):
         self.options["sets"].append(f"bluestore_block_path={links}/$id")
         super().up()
 
+    def up_again(self):
+        """Starts what is not running; returns when it serves."""
+        subprocess.run([cluster.LOLIGO, "up", "--dir", self.dir], check=True, capture_output=True)
+
     def __exit__(self, *trace):
         self.down()
         for d in self.devices:
