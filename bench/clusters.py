@@ -47,6 +47,17 @@ class Side:
 
     name = ""
 
+    def __enter__(self):
+        try:
+            return super().__enter__()
+        except BaseException:
+            self.close_devices()
+            raise
+
+    def close_devices(self):
+        for d in self.devices:
+            d.close()
+
     def pids(self):
         """{daemon: pid}, by the pid files of its run folder."""
         found = {}
@@ -109,8 +120,7 @@ class Loligo(Side, cluster.Cluster):
 
     def __exit__(self, *trace):
         self.down()
-        for d in self.devices:
-            d.close()
+        self.close_devices()
         super().__exit__(*trace)
 
 
@@ -131,8 +141,7 @@ class Ceph(Side, real_ceph.RealCeph):
 
     def __exit__(self, *trace):
         super().__exit__(*trace)
-        for d in self.devices:
-            d.close()
+        self.close_devices()
 
 
 def make_pool(name, pgs=64):
