@@ -88,7 +88,7 @@ class Images(unittest.TestCase):
         self.assertIn("journal", rbd("journal", "info", "--image", "feat"))
         rbd("journal", "status", "--image", "feat")
         rbd("journal", "inspect", "--image", "feat")
-        rbd("journal", "export", "--image", "feat", path("journal"))
+        rbd("journal", "export", "--image", "feat", "--path", path("journal"))
         rbd("journal", "reset", "--image", "feat")
         rbd("feature", "disable", "feat", "journaling")
         rbd("feature", "disable", "feat", "fast-diff", "object-map")
