@@ -12,8 +12,17 @@ use crate::commands;
 use crate::daemon::Mgr;
 
 /// Names of Ceph's modules whose commands are answered here, in native code.
-const MODULES: [&str; 8] =
-    ["balancer", "crash", "devicehealth", "iostat", "pg_autoscaler", "progress", "status", "telemetry"];
+const MODULES: [&str; 9] = [
+    "balancer",
+    "crash",
+    "devicehealth",
+    "iostat",
+    "pg_autoscaler",
+    "progress",
+    "prometheus",
+    "status",
+    "telemetry",
+];
 
 /// Runs until the manager stops. A beacon names the cluster, so the first one waits for the
 /// monitors' map (without authentication the session opens before it has come).
@@ -33,6 +42,12 @@ fn modules() -> Vec<ModuleInfo> {
         ..ModuleInfo::default()
     };
     MODULES.iter().map(module).collect()
+}
+
+/// What is served beside Ceph's protocol, and where.
+fn services(mgr: &Mgr) -> BTreeMap<String, String> {
+    let url = mgr.prometheus_url.borrow().clone();
+    url.into_iter().map(|url| ("prometheus".to_owned(), url)).collect()
 }
 
 fn metadata(mgr: &Mgr) -> BTreeMap<String, String> {
@@ -79,6 +94,7 @@ fn send(mgr: &Mgr) {
         command_descs: if announce { descriptions() } else { Vec::new() },
         metadata: metadata(mgr),
         modules: modules(),
+        services: services(mgr),
         mgr_features: features::ALL,
         ..MMgrBeacon::default()
     };

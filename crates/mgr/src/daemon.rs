@@ -28,7 +28,7 @@ use crate::cluster::Cluster;
 use crate::commands;
 use crate::daemons::{DaemonKey, Daemons};
 use crate::balancer::{self, Balancer};
-use crate::{beacon, report};
+use crate::{beacon, prometheus, report};
 
 /// A running manager.
 pub struct Mgr {
@@ -51,6 +51,10 @@ pub struct Mgr {
     /// Options of modules (`mgr/MODULE/NAME`) in the configuration database.
     pub(crate) module_options: RefCell<BTreeMap<String, String>>,
     pub(crate) balancer: RefCell<Balancer>,
+    /// Crash reports as last read; bounded where they are kept.
+    pub(crate) crashes: RefCell<commands::crash::Reports>,
+    /// Where metrics are served, while they are.
+    pub(crate) prometheus_url: RefCell<Option<String>>,
     /// The session with the monitors holds it weakly; emptied at the end, for it holds us.
     events: RefCell<Option<Rc<dyn MonEvents>>>,
 }
@@ -92,6 +96,8 @@ impl Mgr {
             stopped: Cell::new(false),
             module_options: RefCell::default(),
             balancer: RefCell::default(),
+            crashes: RefCell::default(),
+            prometheus_url: RefCell::default(),
             events: RefCell::default(),
         });
         messenger.set_dispatcher(Rc::new(Dispatch(mgr.clone())));
@@ -115,6 +121,7 @@ impl Mgr {
         env.go(beacon::run(mgr.clone()));
         env.go(report::run(mgr.clone()));
         env.go(balancer::run(mgr.clone()));
+        env.go(prometheus::run(mgr.clone()));
         Ok(mgr)
     }
 

@@ -46,7 +46,6 @@ pub(crate) struct Sample {
     pub(crate) at: Duration,
     pub(crate) value: u64,
     /// Number of values summed in `value`, for averages.
-    #[expect(dead_code, reason = "kept: the value of an average means nothing without it")]
     pub(crate) count: u64,
 }
 

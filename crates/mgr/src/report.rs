@@ -11,7 +11,7 @@ use types::entity::{EntityName, MGR};
 use types::{AuthEntityName, UTime};
 
 use crate::daemon::Mgr;
-use crate::health;
+use crate::{commands, health};
 
 /// News wait this long for others.
 const GATHER: Duration = Duration::from_millis(20);
@@ -19,12 +19,21 @@ const GATHER: Duration = Duration::from_millis(20);
 /// Runs until the manager stops.
 pub(crate) async fn run(mgr: Rc<Mgr>) {
     let (mut seq, mut logged) = (0, Duration::ZERO);
+    let mut knows_crashes = false;
     while !mgr.stopped.get() {
         let period = mgr.config.duration("mgr_tick_period");
         if mgr.env.timeout(period, mgr.report_now.notified()).await.is_ok() {
             mgr.env.sleep(GATHER).await;
         }
         if mgr.active.get() && !mgr.stopped.get() {
+            if !knows_crashes {
+                // A manager that becomes active finds what others were told.
+                knows_crashes = true;
+                let of_task = mgr.clone();
+                mgr.env.go(async move {
+                    let _ = commands::crash::load(&of_task).await;
+                });
+            }
             tick(&mgr);
             let due = mgr.env.now() >= logged + period;
             if due && log_pgmap(&mgr, seq + 1) {
@@ -56,6 +65,7 @@ fn tick(mgr: &Mgr) {
     }
     let mut checks = health::of_pgs(&cluster.pg_map, &map, &mgr.config, now);
     health::of_daemons(&mgr.daemons.borrow(), &mut checks);
+    commands::crash::health(&mgr.crashes.borrow(), now, &mut checks);
     let mut digest = Writer::new();
     digest.put(&cluster.pg_map.digest_for(&map));
     let mut services = Writer::new();

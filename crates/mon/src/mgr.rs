@@ -3,13 +3,13 @@
 //! The first manager that sends a beacon becomes active; it is available once it says so. One
 //! that falls silent is replaced, and its addresses are blocked so that it cannot go on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::Bytes;
 use command::Signature;
 use denc::Denc;
-use maps::mgrmap::{MgrMap, StandbyInfo};
+use maps::mgrmap::{MgrMap, ModuleInfo, StandbyInfo};
 use messages::{MMgrBeacon, MMgrDigest, MMgrMap, MonCommand};
 use store::Kv;
 use types::{Errno, UTime};
@@ -25,6 +25,19 @@ const COMMANDS_MAX: usize = 4096;
 /// How long after the end of its session the active manager may be silent: longer than the pause
 /// between its beacons and the search for another monitor.
 const LOST_GRACE: Duration = Duration::from_secs(3);
+/// Modules that run whatever operators say (`always_on_modules` of `src/mon/MgrMonitor.cc`).
+const ALWAYS_ON: [&str; 10] = [
+    "balancer",
+    "crash",
+    "devicehealth",
+    "orchestrator",
+    "pg_autoscaler",
+    "progress",
+    "rbd_support",
+    "status",
+    "telemetry",
+    "volumes",
+];
 /// The release whose always-on modules a map names.
 const RELEASE: u32 = 16;
 
@@ -78,6 +91,14 @@ impl MgrService {
             lost_at: None,
         })
     }
+}
+
+/// The modules that no operator can disable, as far as the manager has them.
+fn always_on(modules: &[ModuleInfo]) -> BTreeSet<String> {
+    let names = modules.iter().map(|module| module.name.clone());
+    names
+        .filter(|name| ALWAYS_ON.contains(&name.as_str()))
+        .collect()
 }
 
 fn signature(c: &MonCommand) -> Signature {
@@ -154,7 +175,7 @@ impl MonCore {
             || map.available_modules != m.modules
             || map.clients != clients;
         if changed {
-            let names = m.modules.iter().map(|module| module.name.clone()).collect();
+            let names = always_on(&m.modules);
             let map = self.change_mgr();
             map.active_addrs = m.server_addrs;
             map.services = m.services;
@@ -180,7 +201,7 @@ impl MonCore {
         map.active_mgr_features = m.mgr_features;
         map.services = BTreeMap::new();
         map.available_modules = m.modules.clone();
-        let names = m.modules.iter().map(|module| module.name.clone()).collect();
+        let names = always_on(&m.modules);
         map.always_on_modules.insert(RELEASE, names);
         self.take_mgr_metadata(&m.name, m.metadata.clone());
         self.log_own(

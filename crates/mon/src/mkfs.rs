@@ -82,6 +82,8 @@ pub fn mkfs(
     let mgrmap = MgrMap {
         epoch: 1,
         always_on_modules: BTreeMap::from([(u32::from(RELEASE), BTreeSet::new())]),
+        // Of those that Ceph enables at first (mgr_initial_modules) what a manager here has.
+        modules: BTreeSet::from(["iostat".to_string()]),
         ..MgrMap::default()
     };
     batch.put(layout::numbered(MGR, "", 1), mgrmap.to_bytes());

@@ -3,6 +3,7 @@
 mod autoscale;
 mod balancer;
 mod config_show;
+pub(crate) mod crash;
 mod form;
 mod metadata;
 mod modules;
@@ -104,11 +105,10 @@ pub(crate) async fn run(
     if let Err(error) = map.check(command) {
         return CommandReply::error(EINVAL, error.to_string());
     }
-    drop(input);
-    dispatch(mgr, &map).await
+    dispatch(mgr, &map, &input).await
 }
 
-async fn dispatch(mgr: &Rc<Mgr>, map: &CommandMap) -> CommandReply {
+async fn dispatch(mgr: &Rc<Mgr>, map: &CommandMap, input: &Bytes) -> CommandReply {
     match map.prefix() {
         "pg scrub" | "pg deep-scrub" | "pg repair" => return scrub::of_pg(mgr, map),
         "osd scrub" | "osd deep-scrub" | "osd repair" => return scrub::of_osds(mgr, map),
@@ -122,6 +122,7 @@ async fn dispatch(mgr: &Rc<Mgr>, map: &CommandMap) -> CommandReply {
         "osd destroy" | "osd purge" => return osd::destroy(mgr, map).await,
         "osd status" => return osd::status(mgr, map).await,
         "config show" | "config show-with-defaults" => return config_show::run(mgr, map),
+        prefix if prefix.starts_with("crash ") => return crash::run(mgr, map, input).await,
         prefix if prefix.starts_with("balancer ") => return balancer::run(mgr, map).await,
         "osd pool autoscale-status" => return autoscale::run(mgr, map),
         prefix if prefix.contains("reweight-by") => return reweight::run(mgr, map).await,

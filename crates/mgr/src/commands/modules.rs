@@ -25,9 +25,7 @@ fn heads(names: &[&str]) -> CommandReply {
 /// Answers the module's command; `None`: not one of these.
 pub(super) fn run(mgr: &Mgr, map: &CommandMap) -> Option<CommandReply> {
     Some(match map.prefix() {
-        "crash ls" | "crash ls-new" if map.format().is_plain() => CommandReply::data(""),
-        "crash ls" | "crash ls-new" => CommandReply::data("[]"),
-        "crash stat" => CommandReply::data("0 crashes recorded\n"),
+        "telemetry status" => telemetry(),
         "device ls" if map.format().is_plain() => {
             heads(&["DEVICE", "HOST:DEV", "DAEMONS", "WEAR", "LIFE EXPECTANCY"])
         }
@@ -58,6 +56,35 @@ pub(super) fn run(mgr: &Mgr, map: &CommandMap) -> Option<CommandReply> {
         "service status" => service_status(mgr, map),
         _ => return None,
     })
+}
+
+/// Nothing is ever sent: the settings are those of Ceph's module while it is off.
+fn telemetry() -> CommandReply {
+    let null = |f: &mut Formatter, name: &str| f.dump_unquoted(name, "null");
+    let mut reply = indented(|f| {
+        for channel in ["basic", "crash", "device"] {
+            f.dump_bool(&format!("channel_{channel}"), true);
+        }
+        f.dump_bool("channel_ident", false);
+        null(f, "contact");
+        null(f, "description");
+        f.dump_string("device_url", "");
+        f.dump_bool("enabled", false);
+        f.dump_unsigned("interval", 24_u64);
+        f.dump_unsigned("last_opt_revision", 1_u64);
+        null(f, "last_upload");
+        f.dump_bool("leaderboard", false);
+        for level in ["log_level", "log_to_cluster_level"] {
+            f.dump_string(level, "");
+        }
+        f.dump_bool("log_to_cluster", false);
+        f.dump_bool("log_to_file", false);
+        null(f, "organization");
+        null(f, "proxy");
+        f.dump_string("url", "");
+    });
+    reply.outb = [&reply.outb[..], b"\n"].concat().into();
+    reply
 }
 
 /// One line of what clients do, with the head if asked for.

@@ -22,6 +22,13 @@ pub(crate) const TABLE: &[[&str; 4]] = &[
     ["crash ls", "list crashes", "mgr", "r"],
     ["crash ls-new", "list crashes that nobody has looked at", "mgr", "r"],
     ["crash stat", "count crashes", "mgr", "r"],
+    ["crash info name=id,type=CephString", "show a crash report", "mgr", "r"],
+    ["crash post", "take a crash report (-i FILE)", "mgr", "rw"],
+    ["crash rm name=id,type=CephString", "remove a crash report", "mgr", "rw"],
+    ["crash prune name=keep,type=CephString", "remove crash reports older than that many days", "mgr", "rw"],
+    ["crash archive name=id,type=CephString", "take note of a crash: health forgets it", "mgr", "w"],
+    ["crash archive-all", "take note of all crashes", "mgr", "w"],
+    ["telemetry status", "show the settings of telemetry, which is off", "mgr", "r"],
     [
         "iostat name=width,type=CephInt,req=false name=print_header,type=CephBool,req=false",
         "show what clients do now",

@@ -231,7 +231,9 @@ impl MonCore {
         let code = code_of(profile)?;
         let default = self.conf.uint("osd_pool_erasure_code_stripe_unit");
         let unit = stripe_unit(profile, &code)?.unwrap_or(default);
-        let data = usize::try_from(unit).unwrap_or(usize::MAX).saturating_mul(code.k);
+        let data = usize::try_from(unit)
+            .unwrap_or(usize::MAX)
+            .saturating_mul(code.k);
         u32::try_from(code.chunk_len(data).saturating_mul(code.k))
             .map_err(|_| refuse(Errno::EINVAL, format!("stripe_unit {unit} is too large")))
     }

@@ -1,0 +1,300 @@
+//! `crash ...`: reports of daemons that crashed, as `ceph-crash` posts them, kept in the monitors'
+//! config-key store under Ceph's keys (`src/pybind/mgr/crash/module.py` at v16.2).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use command::{Align, CommandMap, CommandReply, TextTable};
+use maps::{HealthCheckMap, Severity};
+use serde_json::Value;
+use types::UTime;
+
+use super::EINVAL;
+use crate::daemon::Mgr;
+
+/// Where reports are kept.
+const PREFIX: &str = "mgr/crash/crash/";
+/// Reports kept at most; the oldest go first.
+const REPORTS_MAX: usize = 1000;
+/// Longest report taken.
+const REPORT_LEN_MAX: usize = 1 << 20;
+/// How long a crash is a finding (`warn_recent_interval`).
+const RECENT: Duration = Duration::from_secs(14 * 86400);
+const DAY: u64 = 86400;
+
+/// Reports by id.
+pub(crate) type Reports = BTreeMap<String, Value>;
+
+async fn monitors(mgr: &Mgr, command: Value, input: Bytes) -> Result<Bytes, CommandReply> {
+    match mgr.monc.command(vec![command.to_string()], input).await {
+        Ok(answer) if answer.rc == 0 => Ok(answer.outb),
+        Ok(answer) => Err(CommandReply::error(answer.rc.abs(), answer.outs)),
+        Err(error) => Err(CommandReply::error(super::EAGAIN, error.to_string())),
+    }
+}
+
+/// Reads the reports of all daemons.
+pub(crate) async fn load(mgr: &Mgr) -> Result<(), CommandReply> {
+    let command = serde_json::json!({"prefix": "config-key dump", "key": PREFIX, "format": "json"});
+    let dump = monitors(mgr, command, Bytes::new()).await?;
+    let dump: BTreeMap<String, String> = serde_json::from_slice(&dump).unwrap_or_default();
+    let report = |(key, text): (String, String)| {
+        Some((key.strip_prefix(PREFIX)?.to_owned(), serde_json::from_str(&text).ok()?))
+    };
+    *mgr.crashes.borrow_mut() = dump.into_iter().filter_map(report).collect();
+    Ok(())
+}
+
+async fn keep(mgr: &Mgr, id: &str, report: Value) -> Result<(), CommandReply> {
+    let key = format!("{PREFIX}{id}");
+    let command = serde_json::json!({"prefix": "config-key set", "key": key});
+    monitors(mgr, command, Bytes::from(report.to_string())).await?;
+    mgr.crashes.borrow_mut().insert(id.to_owned(), report);
+    Ok(())
+}
+
+async fn remove(mgr: &Mgr, id: &str) -> Result<(), CommandReply> {
+    let command = serde_json::json!({"prefix": "config-key rm", "key": format!("{PREFIX}{id}")});
+    monitors(mgr, command, Bytes::new()).await?;
+    mgr.crashes.borrow_mut().remove(id);
+    Ok(())
+}
+
+fn field<'a>(report: &'a Value, name: &str) -> &'a str {
+    report[name].as_str().unwrap_or_default()
+}
+
+fn is_new(report: &Value) -> bool {
+    report.get("archived").is_none()
+}
+
+/// Days since the crash, by its time `2021-03-04T05:06:07.123456Z`.
+fn age(report: &Value, now: UTime) -> Option<Duration> {
+    Some(now.since(time_of(field(report, "timestamp"))?))
+}
+
+/// Indented by 4, as modules in Python answer.
+fn indented(value: &Value) -> String {
+    let by_two = serde_json::to_string_pretty(value).unwrap_or_default();
+    let twice = |line: &str| {
+        let depth = line.len() - line.trim_start_matches(' ').len();
+        format!("{}{line}", " ".repeat(depth))
+    };
+    by_two.lines().map(twice).collect::<Vec<_>>().join("\n")
+}
+
+/// Reads `2021-03-04T05:06:07.123456Z` (before 16.2 with a blank for the T).
+fn time_of(text: &str) -> Option<UTime> {
+    let number = |from: usize, to: usize| text.get(from..to)?.parse::<u32>().ok();
+    let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
+    let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
+    let fits = (1970..2106).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day);
+    if !fits || hour > 23 || minute > 59 || second > 60 {
+        return None;
+    }
+    // Days since 1970-01-01, by years that begin in March.
+    let (y, m) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let leaps = y / 4 - y / 100 + y / 400;
+    let days = (365 * y + leaps + (153 * m + 2) / 5 + day).checked_sub(719_469)?;
+    let sec = days.checked_mul(86400)?.checked_add(hour * 3600 + minute * 60 + second)?;
+    Some(UTime { sec, nsec: 0 })
+}
+
+fn ls(mgr: &Mgr, map: &CommandMap, only_new: bool) -> CommandReply {
+    let reports = mgr.crashes.borrow();
+    let shown = reports.iter().filter(|(_, report)| !only_new || is_new(report));
+    if !map.format().is_plain() {
+        let all: Vec<&Value> = shown.map(|(_, report)| report).collect();
+        return CommandReply::data(serde_json::to_string(&all).unwrap_or_default());
+    }
+    let mut table = TextTable::new();
+    for heading in ["ID", "ENTITY", "NEW"] {
+        table.define_column(heading, Align::Left, Align::Left);
+    }
+    let mut any = false;
+    for (id, report) in shown {
+        any = true;
+        let new = if is_new(report) { "*" } else { "" };
+        table.row([id.clone(), field(report, "entity_name").to_owned(), format!(" {new}")]);
+    }
+    CommandReply::data(if any { table.to_string() } else { String::new() })
+}
+
+/// Not an error to the tool: the number is positive.
+fn not_found(id: &str) -> CommandReply {
+    CommandReply {
+        rc: EINVAL,
+        outs: format!("crash info: {id} not found"),
+        outb: Bytes::new(),
+    }
+}
+
+async fn post(mgr: &Mgr, input: &Bytes) -> CommandReply {
+    let refused = |why: &str| CommandReply::error(EINVAL, format!("malformed crash metadata: {why}"));
+    if input.len() > REPORT_LEN_MAX {
+        return refused("too long");
+    }
+    let Ok(report) = serde_json::from_slice::<Value>(input) else {
+        return refused("not JSON");
+    };
+    let id = field(&report, "crash_id").to_owned();
+    if id.is_empty() || time_of(field(&report, "timestamp")).is_none() {
+        return refused("crash_id and timestamp are needed");
+    }
+    if mgr.crashes.borrow().contains_key(&id) {
+        return CommandReply::default();
+    }
+    let oldest = {
+        let reports = mgr.crashes.borrow();
+        let oldest = reports.iter().min_by_key(|(_, report)| field(report, "timestamp").to_owned());
+        oldest.filter(|_| reports.len() >= REPORTS_MAX).map(|(id, _)| id.clone())
+    };
+    if let Some(oldest) = oldest {
+        if let Err(reply) = remove(mgr, &oldest).await {
+            return reply;
+        }
+    }
+    keep(mgr, &id, report).await.err().unwrap_or_default()
+}
+
+async fn archive(mgr: &Mgr, wanted: Option<&str>) -> CommandReply {
+    let now = UTime::from_duration(mgr.env.wall_clock()).gmtime_nat().to_string();
+    let chosen: Vec<(String, Value)> = {
+        let reports = mgr.crashes.borrow();
+        let matches = |id: &str| wanted.is_none_or(|wanted| wanted == id);
+        let new = reports.iter().filter(|(id, report)| matches(id) && is_new(report));
+        new.map(|(id, report)| (id.clone(), report.clone())).collect()
+    };
+    for (id, mut report) in chosen {
+        report["archived"] = Value::String(now.clone());
+        if let Err(reply) = keep(mgr, &id, report).await {
+            return reply;
+        }
+    }
+    CommandReply::default()
+}
+
+async fn prune(mgr: &Mgr, keep_days: &str) -> CommandReply {
+    let Ok(days) = keep_days.parse::<u64>() else {
+        return CommandReply::error(EINVAL, "keep argument must be integer");
+    };
+    let now = UTime::from_duration(mgr.env.wall_clock());
+    let limit = Duration::from_secs(days.saturating_mul(DAY));
+    let old: Vec<String> = {
+        let reports = mgr.crashes.borrow();
+        let old = reports.iter().filter(|(_, report)| age(report, now).is_some_and(|a| a > limit));
+        old.map(|(id, _)| id.clone()).collect()
+    };
+    for id in old {
+        if let Err(reply) = remove(mgr, &id).await {
+            return reply;
+        }
+    }
+    CommandReply::default()
+}
+
+fn stat(mgr: &Mgr) -> CommandReply {
+    let reports = mgr.crashes.borrow();
+    let now = UTime::from_duration(mgr.env.wall_clock());
+    let mut out = format!("{} crashes recorded\n", reports.len());
+    for days in [1, 3, 7] {
+        let limit = Duration::from_secs(days * DAY);
+        let older: Vec<&str> = reports
+            .iter()
+            .filter(|(_, report)| age(report, now).is_some_and(|age| age > limit))
+            .map(|(id, _)| id.as_str())
+            .collect();
+        if !older.is_empty() {
+            out += &format!("{} older than {days} days old:\n{}\n", older.len(), older.join("\n"));
+        }
+    }
+    CommandReply::data(out)
+}
+
+/// Answers the module's commands.
+pub(super) async fn run(mgr: &Mgr, map: &CommandMap, input: &Bytes) -> CommandReply {
+    if let Err(reply) = load(mgr).await {
+        return reply;
+    }
+    let text = |key: &str| map.opt_string(key).ok().flatten().unwrap_or_default();
+    let id = text("id");
+    let known = mgr.crashes.borrow().contains_key(&id);
+    match map.prefix() {
+        "crash ls" => ls(mgr, map, false),
+        "crash ls-new" => ls(mgr, map, true),
+        "crash stat" => stat(mgr),
+        "crash post" => post(mgr, input).await,
+        "crash prune" => prune(mgr, &text("keep")).await,
+        "crash archive-all" => archive(mgr, None).await,
+        "crash info" | "crash archive" if !known => not_found(&id),
+        "crash info" => CommandReply::data(indented(&mgr.crashes.borrow()[&id])),
+        "crash archive" => archive(mgr, Some(&id)).await,
+        "crash rm" if known => remove(mgr, &id).await.err().unwrap_or_default(),
+        _ => CommandReply::default(),
+    }
+}
+
+/// Crashes of the last two weeks that nobody has archived are a finding.
+pub(crate) fn health(reports: &Reports, now: UTime, checks: &mut HealthCheckMap) {
+    const DETAIL_MAX: usize = 30;
+    let recent: Vec<&Value> = reports
+        .values()
+        .filter(|report| is_new(report) && age(report, now).is_some_and(|age| age <= RECENT))
+        .collect();
+    if recent.is_empty() {
+        return;
+    }
+    let who: std::collections::BTreeSet<&str> =
+        recent.iter().map(|report| field(report, "entity_name")).collect();
+    let text = format!("{} daemons have recently crashed", who.len());
+    let check = checks.add("RECENT_CRASH", Severity::Warn, text, who.len() as i64);
+    for report in recent.iter().take(DETAIL_MAX) {
+        check.detail.push(format!(
+            "{} crashed on host {} at {}",
+            field(report, "entity_name"),
+            field(report, "utsname_hostname"),
+            field(report, "timestamp")
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(at: &str) -> Value {
+        serde_json::json!({"crash_id": at, "timestamp": at, "entity_name": "osd.1", "utsname_hostname": "h"})
+    }
+
+    #[test]
+    fn times_are_read_as_they_are_written() {
+        let at = UTime { sec: 1_795_232_811, nsec: 0 };
+        let text = at.gmtime().to_string();
+        assert_eq!(time_of(&text), Some(at), "{text}");
+        assert_eq!(time_of("1970-01-01T00:00:00.000000Z"), Some(UTime { sec: 0, nsec: 0 }));
+        assert_eq!(time_of("2024-02-29 12:00:00.000000Z").map(|t| t.sec), Some(1_709_208_000));
+        for bad in ["", "2021", "2021-13-01T00:00:00", "abcd-ef-ghTij:kl:mn", "2021-03-04T05:06:\u{e9}7"] {
+            assert_eq!(time_of(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn recent_crashes_are_a_finding_until_they_are_archived() {
+        let now = time_of("2026-11-21T07:00:00.000000Z").unwrap();
+        let mut reports: Reports = [
+            ("a".to_owned(), report("2026-11-20T07:00:00.000000Z")),
+            ("b".to_owned(), report("2026-10-20T07:00:00.000000Z")),
+        ]
+        .into();
+        let mut checks = HealthCheckMap::default();
+        health(&reports, now, &mut checks);
+        let check = &checks.checks["RECENT_CRASH"];
+        assert_eq!(check.summary, "1 daemons have recently crashed");
+        assert_eq!(check.detail, ["osd.1 crashed on host h at 2026-11-20T07:00:00.000000Z"]);
+        reports.get_mut("a").unwrap()["archived"] = Value::String("now".to_owned());
+        let mut checks = HealthCheckMap::default();
+        health(&reports, now, &mut checks);
+        assert!(checks.checks.is_empty());
+    }
+}

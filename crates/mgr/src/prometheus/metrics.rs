@@ -1,0 +1,263 @@
+//! The page of metrics, in Prometheus' text form.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use command::{Format, Formatter};
+use maps::OsdMap;
+use maps::osdmap::{WEIGHT_IN, osdmap_flags};
+use serde_json::Value;
+use types::osd::pg_state;
+
+use crate::cluster::Cluster;
+use crate::daemon::Mgr;
+use crate::daemons::{Counter, DaemonKey};
+
+/// Type bits of a counter: an average, one that only grows.
+const LONGRUNAVG: u8 = 4;
+const COUNTER: u8 = 8;
+/// Flags that have a metric of their own.
+const FLAGS: u32 = osdmap_flags::NOUP
+    | osdmap_flags::NODOWN
+    | osdmap_flags::NOOUT
+    | osdmap_flags::NOIN
+    | osdmap_flags::NOBACKFILL
+    | osdmap_flags::NOREBALANCE
+    | osdmap_flags::NORECOVER
+    | osdmap_flags::NOSCRUB
+    | osdmap_flags::NODEEP_SCRUB;
+
+/// One metric with its samples.
+struct Metric {
+    kind: &'static str,
+    help: String,
+    samples: Vec<String>,
+}
+
+/// All metrics, by name.
+#[derive(Default)]
+struct Page {
+    metrics: BTreeMap<String, Metric>,
+}
+
+/// A name as Prometheus wants it: letters, digits, underscores.
+fn clean(name: &str) -> String {
+    let letter = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' };
+    name.replace('-', "_minus_").replace("::", "_").chars().map(letter).collect()
+}
+
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+impl Page {
+    fn add(&mut self, kind: &'static str, name: &str, help: &str, labels: &[(&str, &str)], value: f64) {
+        let name = format!("ceph_{}", clean(name));
+        let labels: Vec<String> =
+            labels.iter().map(|(key, value)| format!("{key}=\"{}\"", escaped(value))).collect();
+        let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+        let metric = self.metrics.entry(name.clone()).or_insert_with(|| Metric {
+            kind,
+            help: help.to_owned(),
+            samples: Vec::new(),
+        });
+        metric.samples.push(format!("{name}{labels} {value:?}"));
+    }
+
+    fn text(&self) -> String {
+        let mut out = String::new();
+        for (name, metric) in &self.metrics {
+            let help = metric.help.replace('\n', " ");
+            let _ = writeln!(out, "\n# HELP {name} {help}\n# TYPE {name} {}", metric.kind);
+            for sample in &metric.samples {
+                let _ = writeln!(out, "{sample}");
+            }
+        }
+        out
+    }
+}
+
+/// The whole page.
+pub(super) fn page(mgr: &Mgr) -> String {
+    let mut page = Page::default();
+    let map = mgr.osdmaps.current();
+    let mut cluster = mgr.cluster.borrow_mut();
+    of_monitors(&mut page, &cluster);
+    of_manager(&mut page, mgr);
+    of_osds(&mut page, &map, &cluster);
+    of_pgs(&mut page, &map, &cluster);
+    of_space(&mut page, &map, &mut cluster);
+    for (key, daemon) in mgr.daemons.borrow().iter() {
+        daemon.counters.iter().for_each(|(path, counter)| of_counter(&mut page, key, path, counter));
+    }
+    page.text()
+}
+
+fn parsed(bytes: &[u8]) -> Value {
+    serde_json::from_slice(bytes).unwrap_or_default()
+}
+
+fn of_monitors(page: &mut Page, cluster: &Cluster) {
+    let health = parsed(&cluster.digest.health_json);
+    let status = match health["status"].as_str() {
+        Some("HEALTH_OK") => 0.0,
+        Some("HEALTH_WARN") => 1.0,
+        _ => 2.0,
+    };
+    page.add("untyped", "health_status", "Cluster health: 0 ok, 1 warn, 2 error", &[], status);
+    let status = parsed(&cluster.digest.mon_status_json);
+    let quorum: Vec<u64> =
+        status["quorum"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect();
+    for mon in status["monmap"]["mons"].as_array().into_iter().flatten() {
+        let name = format!("mon.{}", mon["name"].as_str().unwrap_or_default());
+        let rank = mon["rank"].as_u64().unwrap_or(0);
+        let inside = if quorum.contains(&rank) { 1.0 } else { 0.0 };
+        let daemon = [("ceph_daemon", name.as_str())];
+        page.add("gauge", "mon_quorum_status", "Whether the monitor is in the quorum", &daemon, inside);
+        let address = mon["public_addr"].as_str().unwrap_or_default();
+        let rank = rank.to_string();
+        let labels = [
+            ("ceph_daemon", name.as_str()),
+            ("public_addr", address.split(':').next().unwrap_or_default()),
+            ("rank", rank.as_str()),
+        ];
+        page.add("untyped", "mon_metadata", "The monitor's metadata", &labels, 1.0);
+    }
+}
+
+fn of_manager(page: &mut Page, mgr: &Mgr) {
+    let name = format!("mgr.{}", mgr.id());
+    let version = command::version::long();
+    let labels = [
+        ("ceph_daemon", name.as_str()),
+        ("hostname", mgr.config.host()),
+        ("ceph_version", version.as_str()),
+    ];
+    page.add("gauge", "mgr_metadata", "The manager's metadata", &labels, 1.0);
+    let active = if mgr.active.get() { 1.0 } else { 0.0 };
+    let daemon = [("ceph_daemon", name.as_str())];
+    page.add("gauge", "mgr_status", "Whether the manager is active", &daemon, active);
+}
+
+fn of_osds(page: &mut Page, map: &OsdMap, cluster: &Cluster) {
+    for osd in map.osds() {
+        let name = format!("osd.{osd}");
+        let daemon = [("ceph_daemon", name.as_str())];
+        let flag = |holds: bool| if holds { 1.0 } else { 0.0 };
+        page.add("untyped", "osd_up", "Whether the OSD is up", &daemon, flag(map.is_up(osd)));
+        page.add("untyped", "osd_in", "Whether the OSD is in", &daemon, flag(map.is_in(osd)));
+        let weight = f64::from(map.weight(osd)) / f64::from(WEIGHT_IN);
+        page.add("untyped", "osd_weight", "The OSD's reweight", &daemon, weight);
+        let address = map.addrs(osd).map(|addrs| addrs.front().sockaddr_text().to_string());
+        let labels = [
+            ("ceph_daemon", name.as_str()),
+            ("device_class", map.crush.class_of(osd).unwrap_or_default()),
+            ("public_addr", address.as_deref().and_then(|a| a.split(':').next()).unwrap_or_default()),
+        ];
+        page.add("untyped", "osd_metadata", "The OSD's metadata", &labels, 1.0);
+        if let Some(stat) = cluster.pg_map.osd_stat.get(&osd) {
+            let bytes = [
+                ("osd_stat_bytes", "Size of the store", stat.statfs.total),
+                ("osd_stat_bytes_used", "Used space", stat.statfs.used_raw()),
+            ];
+            for (name, help, value) in bytes {
+                page.add("gauge", name, help, &daemon, value as f64);
+            }
+        }
+    }
+    for (bit, name) in osdmap_flags::NAMES.iter().filter(|(bit, _)| FLAGS & bit != 0) {
+        let value = if map.has_flag(*bit) { 1.0 } else { 0.0 };
+        page.add("untyped", &format!("osd_flag_{}", name.replace('-', "_")), "The flag is set", &[], value);
+    }
+}
+
+fn of_pgs(page: &mut Page, map: &OsdMap, cluster: &Cluster) {
+    // By pool and name of a state; every name that occurs gets a value for every pool.
+    let mut counts: BTreeMap<(i64, String), f64> = BTreeMap::new();
+    let names: Vec<String> =
+        pg_state::state_string(u64::from(u32::MAX)).split('+').map(str::to_owned).collect();
+    for id in map.pools.keys() {
+        for name in &names {
+            counts.insert((*id, name.clone()), 0.0);
+        }
+    }
+    for (pgid, stat) in &cluster.pg_map.pg_stat {
+        for name in pg_state::state_string(stat.state).split('+') {
+            *counts.entry((pgid.pool_id(), name.to_owned())).or_default() += 1.0;
+        }
+    }
+    for ((pool, name), count) in counts {
+        let pool = pool.to_string();
+        let metric = format!("pg_{}", name.replace('-', "_"));
+        page.add("gauge", &metric, &format!("PGs {name} of the pool"), &[("pool_id", &pool)], count);
+    }
+    for (id, pool) in &map.pools {
+        let labels = [("pool_id", &*id.to_string())];
+        page.add("gauge", "pg_total", "PGs of the pool", &labels, f64::from(pool.pg_num));
+    }
+    let sum = &cluster.pg_map.digest.pg_sum.stats.sum;
+    for (name, value) in [
+        ("num_objects_degraded", sum.num_objects_degraded),
+        ("num_objects_misplaced", sum.num_objects_misplaced),
+        ("num_objects_unfound", sum.num_objects_unfound),
+    ] {
+        page.add("gauge", name, "Copies in that state", &[], value as f64);
+    }
+}
+
+fn of_space(page: &mut Page, map: &OsdMap, cluster: &mut Cluster) {
+    let mut f = Formatter::new(Format::Json);
+    f.object("df", |f| cluster.pg_map.digest_for(map).dump_df(map, true, f));
+    let df: Value = serde_json::from_str(&f.finish()).unwrap_or_default();
+    for (name, help) in [
+        ("total_bytes", "Size of all stores"),
+        ("total_used_bytes", "Used space"),
+        ("total_used_raw_bytes", "Used space, with what stores use themselves"),
+    ] {
+        let value = df["stats"][name].as_f64().unwrap_or(0.0);
+        page.add("gauge", &format!("cluster_{name}"), help, &[], value);
+    }
+    const OF_POOLS: [&str; 13] = [
+        "max_avail",
+        "stored",
+        "stored_raw",
+        "objects",
+        "dirty",
+        "quota_bytes",
+        "quota_objects",
+        "rd",
+        "rd_bytes",
+        "wr",
+        "wr_bytes",
+        "percent_used",
+        "bytes_used",
+    ];
+    for pool in df["pools"].as_array().into_iter().flatten() {
+        let id = pool["id"].as_i64().unwrap_or(0).to_string();
+        let name = pool["name"].as_str().unwrap_or_default();
+        let labels = [("pool_id", id.as_str()), ("name", name)];
+        page.add("untyped", "pool_metadata", "The pool's name", &labels, 1.0);
+        for metric in OF_POOLS {
+            let Some(value) = pool["stats"][metric].as_f64() else { continue };
+            let help = format!("{metric} of the pool, as ceph df has it");
+            page.add("gauge", &format!("pool_{metric}"), &help, &labels[..1], value);
+        }
+    }
+}
+
+fn of_counter(page: &mut Page, key: &DaemonKey, path: &str, counter: &Counter) {
+    let name = key.text();
+    let daemon = [("ceph_daemon", name.as_str())];
+    let help = &counter.kind.description;
+    let path = path.replace('.', "_");
+    if counter.kind.kind & LONGRUNAVG == 0 {
+        let kind = if counter.kind.kind & COUNTER == 0 { "gauge" } else { "counter" };
+        page.add(kind, &path, help, &daemon, counter.last.value as f64);
+        return;
+    }
+    const NANOS: f64 = 1e9;
+    let seconds = counter.last.value as f64 / NANOS;
+    page.add("counter", &format!("{path}_sum"), &format!("{help} Total"), &daemon, seconds);
+    let count = counter.last.count as f64;
+    page.add("counter", &format!("{path}_count"), &format!("{help} Count"), &daemon, count);
+}

@@ -1,0 +1,141 @@
+//! The `prometheus` module: a page of figures under Ceph's metric names on a small HTTP server of
+//! its own (`src/pybind/mgr/prometheus/module.py` at v16.2). It serves while the module is enabled
+//! (`ceph mgr module enable prometheus`) and this manager is active, on the port of the option
+//! `mgr/prometheus/server_port` (9283) and the address `mgr/prometheus/server_addr` (that of the
+//! manager).
+//!
+//! Anybody who reaches the port may read it, as with Ceph's: it holds figures, not data.
+
+mod metrics;
+
+use std::cell::Cell;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use env::{Listener, Stream};
+
+use crate::daemon::Mgr;
+
+/// Ceph's port for it.
+const PORT: u16 = 9283;
+/// Longest head of a request.
+const REQUEST_LEN_MAX: usize = 8 << 10;
+/// Connections served at the same time; more are closed at once.
+const CONNECTIONS_MAX: usize = 32;
+/// A client that has not asked by then is let go.
+const REQUEST_TIME: Duration = Duration::from_secs(10);
+/// How soon a change of the module's state is noticed.
+const PAUSE: Duration = Duration::from_millis(500);
+
+fn wanted(mgr: &Mgr) -> bool {
+    mgr.active.get() && !mgr.stopped.get() && mgr.mgrmap.borrow().modules.contains("prometheus")
+}
+
+fn address(mgr: &Mgr) -> SocketAddr {
+    let options = mgr.module_options.borrow();
+    let option = |name: &str| options.get(&format!("mgr/prometheus/{name}"));
+    let port = option("server_port").and_then(|text| text.parse().ok()).unwrap_or(PORT);
+    let own = mgr.messenger.addrs().front().ip();
+    let ip = option("server_addr").and_then(|text| text.parse::<IpAddr>().ok()).or(own);
+    SocketAddr::new(ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), port)
+}
+
+/// Serves until the manager stops.
+pub(crate) async fn run(mgr: Rc<Mgr>) {
+    let mut complained = false;
+    while !mgr.stopped.get() {
+        mgr.env.sleep(PAUSE).await;
+        if !wanted(&mgr) {
+            continue;
+        }
+        let address = address(&mgr);
+        match mgr.env.listen(address) {
+            Ok(listener) => {
+                complained = false;
+                tracing::info!("metrics at http://{address}/metrics");
+                *mgr.prometheus_url.borrow_mut() = Some(format!("http://{address}/"));
+                mgr.beacon_now.notify_all();
+                serve(&mgr, &*listener).await;
+                mgr.prometheus_url.borrow_mut().take();
+                mgr.beacon_now.notify_all();
+            }
+            Err(error) if !complained => {
+                complained = true;
+                tracing::warn!("no metrics: cannot listen on {address}: {error}");
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// Until the module is disabled.
+async fn serve(mgr: &Rc<Mgr>, listener: &dyn Listener) {
+    let open = Rc::new(Cell::new(0));
+    while wanted(mgr) {
+        let Ok(accepted) = mgr.env.timeout(PAUSE, listener.accept()).await else { continue };
+        let Ok(stream) = accepted else { return };
+        if open.get() >= CONNECTIONS_MAX {
+            stream.close();
+            continue;
+        }
+        open.set(open.get() + 1);
+        let (of_task, open) = (mgr.clone(), open.clone());
+        mgr.env.go(async move {
+            let answer = async {
+                if let Some(request) = read_head(&*stream).await {
+                    let _ = stream.send(vec![respond(&of_task, &request)]).await;
+                }
+            };
+            let _ = of_task.env.timeout(REQUEST_TIME, answer).await;
+            stream.close();
+            open.set(open.get() - 1);
+        });
+    }
+}
+
+/// The head of a request, up to the empty line.
+async fn read_head(stream: &dyn Stream) -> Option<String> {
+    let mut buf = BytesMut::new();
+    loop {
+        if buf.windows(4).any(|end| end == b"\r\n\r\n") {
+            return Some(String::from_utf8_lossy(&buf).into_owned());
+        }
+        if buf.len() >= REQUEST_LEN_MAX {
+            return None;
+        }
+        buf.reserve(1024);
+        let (result, filled) = stream.recv(buf).await;
+        buf = filled;
+        if !matches!(result, Ok(n) if n > 0) {
+            return None;
+        }
+    }
+}
+
+fn respond(mgr: &Mgr, head: &str) -> Bytes {
+    let mut words = head.split_ascii_whitespace();
+    let (method, path) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
+    let path = path.split('?').next().unwrap_or("");
+    let (status, kind, body) = match (method, path) {
+        ("GET" | "HEAD", "/metrics") => {
+            ("200 OK", "text/plain; charset=utf-8", metrics::page(mgr))
+        }
+        ("GET" | "HEAD", "/") => (
+            "200 OK",
+            "text/html; charset=utf-8",
+            "<html><body><a href=\"/metrics\">Metrics</a></body></html>\n".to_owned(),
+        ),
+        ("GET" | "HEAD", _) => ("404 Not Found", "text/plain", "there is /metrics\n".to_owned()),
+        _ => ("405 Method Not Allowed", "text/plain", "only GET\n".to_owned()),
+    };
+    let mut out = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    if method != "HEAD" {
+        out += &body;
+    }
+    Bytes::from(out)
+}

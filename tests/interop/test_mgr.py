@@ -1,0 +1,118 @@
+#!/usr/bin/python3
+"""What the manager does of itself and for operators: configurations, the balancer, crash reports,
+metrics. About 15 s."""
+import datetime
+import json
+import re
+import unittest
+import urllib.error
+import urllib.request
+
+from cluster import Cluster, free_port
+
+
+class Manager(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = Cluster(osds=5, size=2, osd_size="1G").__enter__()
+        cls.cluster.pool("p", 64)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.cluster.__exit__(None, None, None)
+
+    def pgs_by_osd(self):
+        counts = {}
+        for pg in self.cluster.json("pg", "dump", "pgs_brief")["pg_stats"]:
+            for osd in pg["up"]:
+                counts[osd] = counts.get(osd, 0) + 1
+        return counts
+
+    def test_daemons_report_their_configuration(self):
+        c = self.cluster
+        shown = {o["name"]: o for o in c.json("config", "show", "osd.0")}
+        self.assertEqual(shown["osd_objectstore"]["source"], "file")
+        c.ceph("config", "set", "osd", "osd_max_backfills", "7")
+
+        def told():
+            return c.ceph("config", "show", "osd.3", "osd_max_backfills").strip() == "7"
+        c.wait(told, 20, "osd.3 tells its new setting")
+        shown = {o["name"]: o for o in c.json("config", "show", "osd.3")}
+        self.assertEqual(shown["osd_max_backfills"]["source"], "mon")
+        self.assertIn("fsid", {o["name"] for o in c.json("config", "show", "mgr.x")})
+
+    def test_metadata_names_the_machine(self):
+        for facts in (self.cluster.json("osd", "metadata", "0"), self.cluster.json("mgr", "metadata")[0]):
+            for fact in ("kernel_version", "distro", "cpu", "mem_total_kb", "arch", "hostname"):
+                self.assertTrue(facts.get(fact), fact)
+
+    def test_the_balancer_evens_out_pgs(self):
+        c = self.cluster
+        c.ceph("config", "set", "mgr", "mgr/balancer/upmap_max_deviation", "1")
+        c.ceph("balancer", "off")
+        self.assertFalse(c.json("balancer", "status")["active"])
+        spread = lambda: max(self.pgs_by_osd().values()) - min(self.pgs_by_osd().values())
+        before = spread()
+        self.assertGreater(before, 4, "the placement of this pool is uneven")
+        score = lambda *plan: float(re.search(r"score ([\d.]+)", c.ceph("balancer", "eval", *plan)).group(1))
+        first = score()
+        c.ceph("config", "set", "mgr", "mgr/balancer/upmap_max_optimizations", "100")
+        c.wait(lambda: c.run("ceph", "balancer", "optimize", "even", check=False).returncode == 0, 10, "a plan")
+        self.assertIn("ceph osd pg-upmap-items 1.", c.ceph("balancer", "show", "even"))
+        self.assertLess(score("even"), first)
+        c.ceph("balancer", "execute", "even")
+        c.wait(lambda: spread() <= 2, 20, "PGs lie evenly")
+        self.assertLess(score(), first)
+        c.wait_clean()
+        again = c.run("ceph", "balancer", "optimize", "more", check=False)
+        self.assertIn(b"already perfect", again.stderr)
+        self.assertEqual(c.json("balancer", "ls"), [])
+
+    def test_crash_reports(self):
+        c = self.cluster
+        at = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        report = {"crash_id": f"{at}_test", "timestamp": at, "entity_name": "osd.9", "utsname_hostname": "there",
+                  "backtrace": ["one", "two"]}
+        c.run("ceph", "crash", "post", "-i", "-", input=json.dumps(report).encode())
+        self.assertEqual(json.loads(c.ceph("crash", "info", report["crash_id"])), report)
+        self.assertIn("osd.9", c.ceph("crash", "ls-new"))
+        self.assertEqual(len(c.json("crash", "ls")), 1)
+        c.wait(lambda: "RECENT_CRASH" in c.json("health")["checks"], 10, "health tells of the crash")
+        c.ceph("crash", "archive-all")
+        self.assertEqual(c.ceph("crash", "ls-new").strip(), "")
+        c.wait(lambda: "RECENT_CRASH" not in c.json("health")["checks"], 10, "health forgets the crash")
+        c.ceph("crash", "rm", report["crash_id"])
+        self.assertEqual(c.ceph("crash", "stat").strip(), "0 crashes recorded")
+        bad = c.run("ceph", "crash", "post", "-i", "-", input=b"{}", check=False)
+        self.assertEqual(bad.returncode, 22)
+
+    def test_metrics(self):
+        c = self.cluster
+        port = free_port()
+        url = f"http://127.0.0.1:{port}/"
+        c.ceph("config", "set", "mgr", "mgr/prometheus/server_port", str(port))
+        c.ceph("mgr", "module", "enable", "prometheus")
+        c.wait(lambda: c.json("mgr", "services").get("prometheus") == url, 10, "the service is announced")
+        page = urllib.request.urlopen(url + "metrics", timeout=5).read().decode()
+        line = re.compile(r'^[a-z_:0-9A-Z]+(\{[a-z_]+="[^"]*"(,[a-z_]+="[^"]*")*\})? -?[\d.e+-]+$')
+        for text in filter(lambda t: t and not t.startswith("#"), page.splitlines()):
+            self.assertRegex(text, line)
+        for sample in ('ceph_osd_up{ceph_daemon="osd.4"} 1.0', 'ceph_pg_total{pool_id="1"} 64.0',
+                       'ceph_pool_metadata{pool_id="1",name="p"} 1.0', 'ceph_mon_quorum_status{ceph_daemon="mon.a"} 1.0'):
+            self.assertIn(sample, page)
+        self.assertIn("ceph_osd_op_w_latency_count", page)
+        with self.assertRaises(urllib.error.HTTPError):
+            urllib.request.urlopen(url + "nothing", timeout=5)
+        c.ceph("mgr", "module", "disable", "prometheus")
+
+        def gone():
+            try:
+                urllib.request.urlopen(url + "metrics", timeout=1)
+            except urllib.error.URLError:
+                return True
+            return False
+        c.wait(gone, 10, "nobody listens any more")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
