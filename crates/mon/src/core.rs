@@ -88,6 +88,9 @@ pub struct MonCore {
     pub(crate) mgr: MgrService,
     pub(crate) stat: StatService,
     pub(crate) health: Health,
+    pub(crate) answered: crate::answered::Answered,
+    /// The command being handled has changed something.
+    pub(crate) command_changed: bool,
     pub(crate) mon_metadata: BTreeMap<String, BTreeMap<String, String>>,
     /// config-key entries changed by the pending or proposed batch; `None` is removed.
     pub(crate) overlay: BTreeMap<String, Option<Bytes>>,
@@ -132,6 +135,8 @@ impl MonCore {
             mgr: MgrService::load(&*kv)?,
             stat: StatService::load(&*kv)?,
             health: Health::load(&*kv)?,
+            answered: crate::answered::Answered::load(&*kv)?,
+            command_changed: false,
             mon_metadata: crate::monmap::load_metadata(&*kv)?,
             overlay: BTreeMap::new(),
             kv_dirty: BTreeMap::new(),

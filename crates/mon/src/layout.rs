@@ -21,6 +21,7 @@
 //! mgr_metadata/<name>             map string -> string
 //! mgrstat/digest, /service_map, /progress, /health
 //! mon_metadata/<name>             map string -> string
+//! answered/<number>               answers to commands that changed something
 //! health/mutes                    JSON-free list, see health.rs
 //! ```
 
@@ -43,6 +44,7 @@ pub(crate) const MGR_METADATA: &str = "mgr_metadata";
 pub(crate) const MGRSTAT: &str = "mgrstat";
 pub(crate) const MON_METADATA: &str = "mon_metadata";
 pub(crate) const HEALTH: &str = "health";
+pub(crate) const ANSWERED: &str = "answered";
 
 /// A key of a service.
 pub(crate) fn key(prefix: &str, key: &str) -> Bytes {

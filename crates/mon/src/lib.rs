@@ -9,10 +9,11 @@
 //! | core | `core.rs standing.rs event.rs session.rs subs.rs dispatch.rs caps.rs` |
 //! | storage | `log.rs replica.rs layout.rs mkfs.rs` |
 //! | services | `monmap.rs osd/ auth.rs config_db.rs clog.rs mgr.rs stat.rs health.rs` |
-//! | commands | `commands/`, `commands.tsv` |
+//! | commands | `commands/`, `answered.rs`, `commands.tsv` |
 //! | other monitors | `peer.rs`, `shell/` |
 //! | daemon | `shell/` |
 
+mod answered;
 mod auth;
 mod caps;
 mod clog;

@@ -218,6 +218,7 @@ impl MonCore {
         self.mgr = crate::mgr::MgrService::load(&*kv)?;
         self.stat = crate::stat::StatService::load(&*kv)?;
         self.health = crate::health::Health::load(&*kv)?;
+        self.answered = crate::answered::Answered::load(&*kv)?;
         self.mon_metadata = crate::monmap::load_metadata(&*kv)?;
         Ok(())
     }

@@ -28,6 +28,8 @@ struct Bench {
     core: MonCore,
     log: LocalLog,
     now: Duration,
+    /// The last request's number.
+    tid: u64,
     /// Messages sent, by session, not yet taken.
     sent: BTreeMap<u64, Vec<RawMessage>>,
 }
@@ -117,6 +119,7 @@ impl Bench {
             core,
             log,
             now: Duration::ZERO,
+            tid: 0,
             sent: BTreeMap::new(),
         };
         bench.perform(first);
@@ -230,7 +233,8 @@ impl Bench {
     }
 
     fn send<M: Message>(&mut self, from: u64, message: &M) {
-        self.step(Event::Message(from, Message::encode(message).with_tid(9)));
+        self.tid += 1;
+        self.step(Event::Message(from, Message::encode(message).with_tid(self.tid)));
     }
 
     fn take<M: Message>(&mut self, session: u64) -> Vec<M> {
@@ -384,6 +388,24 @@ fn requests_that_arrive_together_share_an_epoch() {
     let map = b.map();
     assert_eq!(map.epoch, before + 1);
     assert_eq!(map.pool_names.values().collect::<Vec<_>>(), ["a", "b", "c"]);
+}
+
+/// A leader died after it had committed a command and before its answer left: the client's monitor
+/// sent the command to the next leader, which made a second OSD.
+#[test]
+fn a_command_sent_again_is_not_done_again() {
+    let kv = fresh_kv();
+    let mut b = Bench::new(kv.clone());
+    let admin = b.admin();
+    let create = r#"{"prefix":"osd create"}"#;
+    let first = b.command(admin, create);
+    let mut next = Bench::new(kv);
+    let admin = next.admin();
+    next.tid = b.tid - 1;
+    let again = next.command(admin, create);
+    assert_eq!(again.outb, first.outb);
+    assert_eq!(next.map().num_osds(), 1);
+    assert_ne!(next.command(admin, create).outb, first.outb);
 }
 
 #[test]

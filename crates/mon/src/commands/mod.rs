@@ -70,12 +70,20 @@ pub(crate) fn table() -> Rc<CommandTable> {
 impl MonCore {
     /// A command from a client or daemon.
     pub(crate) fn on_mon_command(&mut self, from: SessionId, raw: &RawMessage, m: MMonCommand) {
+        let Some(asker) = self.sessions.get(&from).map(|s| s.peer.global_id) else { return };
+        let (tid, crc) = (raw.header.tid, crate::answered::command_crc(&m.cmd));
+        self.command_changed = false;
         let reply = if m.fsid != self.monmap.fsid {
             Some(CommandReply::error(Errno::EPERM.0, "wrong fsid"))
+        } else if let Some(reply) = self.answer_before(asker, tid, crc) {
+            Some(reply)
         } else {
             self.run_command(from, &m)
         };
         let Some(reply) = reply else { return };
+        if std::mem::take(&mut self.command_changed) {
+            self.remember_answer(asker, tid, crc, &reply);
+        }
         let ack = MMonCommandAck {
             paxos: PaxosHeader::at(self.version_for(&m.cmd)),
             rc: reply.rc,
@@ -177,6 +185,7 @@ impl MonCore {
             Err(Refusal { errno, text }) => CommandReply::error(errno.0, text),
         };
         if changes && reply.rc == 0 && self.is_pending() {
+            self.command_changed = true;
             self.log_own("audit", prio, format!("{audit}: finished"));
         }
         Some(reply)

@@ -230,6 +230,8 @@ impl Shell {
             self.env.go(async move {
                 shell.hand_over().await;
                 shell.exited.set(true);
+                // Whoever asked for it is told first.
+                shell.env.sleep(Duration::from_millis(300)).await;
                 shell.drop_clients();
             });
         } else {

@@ -1,0 +1,281 @@
+"""Three monitors under unmodified clients: the leader is killed, any one is killed, stopped, wiped,
+added and removed while keys are set and objects are written. Each acknowledged `config-key set`
+is readable afterwards, from every monitor; a leader's death costs less than two seconds."""
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+import unittest
+
+import rados
+
+from cluster import LOLIGO, Cluster, free_port
+
+PAUSE_MAX = 2.0
+# A client that was connected to the monitor that died looks for another one: three seconds pass in
+# librados itself (mon_client_hunt_interval) if the first try finds nobody.
+HUNT = 3.5
+
+
+def free_ports(count):
+    """The first of `count` ports in a row that nobody listens on."""
+    while True:
+        first = free_port()
+        try:
+            for port in range(first + 1, first + count):
+                with socket.socket() as s:
+                    s.bind(("127.0.0.1", port))
+            return first
+        except OSError:
+            continue
+
+
+class Mons(Cluster):
+    """A cluster with several monitors."""
+
+    def __init__(self, mons=3, mgrs=2, **kw):
+        super().__init__(osds=3, store="memstore", **kw)
+        self.mons, self.mgrs = mons, mgrs
+        self.children = []
+
+    def __exit__(self, *why):
+        super().__exit__(*why)
+        for p in self.children:
+            p.wait(10)
+
+    def up(self):
+        first = not os.path.exists(f"{self.dir}/ceph.conf")
+        command = [LOLIGO, "up", "--dir", self.dir, "--osds", "3", "--store", "memstore"]
+        if first:
+            self.port = free_ports(self.mons)
+            command += ["--port", str(self.port), "--mons", str(self.mons), "--mgrs", str(self.mgrs)]
+        r = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        if r.returncode != 0:
+            raise RuntimeError(f"loligo up failed:\n{r.stdout}{r.stderr}\n{self.logs()}")
+        self.conf = f"{self.dir}/ceph.conf"
+
+    def mkfs(self, name):
+        subprocess.run([LOLIGO, "mon", "--mkfs", "--id", name, "-c", self.conf], check=True,
+                       capture_output=True, timeout=60)
+
+    def start_mon(self, name):
+        with open(f"{self.dir}/log/mon.{name}.log", "a") as log:
+            p = subprocess.Popen([LOLIGO, "mon", "--id", name, "-c", self.conf], stdout=log,
+                                 stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
+        self.children.append(p)
+        with open(f"{self.dir}/run/mon.{name}.pid", "w") as f:
+            f.write(f"{p.pid}\n")
+
+    def quorum(self):
+        return self.json("quorum_status")
+
+    def wait_quorum(self, names, timeout=30):
+        self.wait(lambda: sorted(self.quorum()["quorum_names"]) == sorted(names), timeout,
+                  f"quorum {names}")
+
+
+class Writer(threading.Thread):
+    """Sets keys, one after the other, and remembers what was acknowledged and when."""
+
+    def __init__(self, conf, name):
+        super().__init__()
+        self.conf, self.prefix = conf, name
+        self.acked, self.gaps, self.errors = {}, [], []
+        self.over = False
+
+    def run(self):
+        client = rados.Rados(conffile=self.conf)
+        client.connect(timeout=20)
+        n, last = 0, time.monotonic()
+        while not self.over:
+            key, value = f"{self.prefix}/{n}", f"value {n}"
+            command = json.dumps({"prefix": "config-key set", "key": key, "val": value})
+            rc, _, text = client.mon_command(command, b"", timeout=60)
+            now = time.monotonic()
+            if rc == 0:
+                self.acked[key] = value
+            else:
+                self.errors.append((rc, text))
+            self.gaps.append((now - last, now))
+            n, last = n + 1, now
+        client.shutdown()
+
+    def longest_since(self, start):
+        return max((gap for gap, end in self.gaps if end >= start), default=0)
+
+
+class Quorum(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.c = Mons()
+        cls.c.__enter__()
+        cls.addClassCleanup(cls.c.__exit__, None, None, None)
+
+    def setUp(self):
+        self.c.up()
+        self.c.wait_quorum(["a", "b", "c"])
+
+    def write_while(self, what):
+        """Runs `what` under two writers; checks all they were told; gives the longest pause."""
+        writers = [Writer(self.c.conf, f"{self.id()}/{i}") for i in range(2)]
+        for w in writers:
+            w.start()
+        time.sleep(0.5)
+        start = time.monotonic()
+        try:
+            what()
+            time.sleep(1)
+        finally:
+            for w in writers:
+                w.over = True
+            for w in writers:
+                w.join()
+        for w in writers:
+            self.assertEqual(w.errors, [])
+            self.assertGreater(len(w.acked), 10)
+        self.check(writers)
+        return min(w.longest_since(start) for w in writers), max(w.longest_since(start) for w in writers)
+
+    def check(self, writers):
+        dump = self.c.json("config-key", "dump")
+        for w in writers:
+            for key, value in w.acked.items():
+                self.assertEqual(dump.get(key), value, key)
+
+    def test_a_leader_killed_costs_less_than_two_seconds(self):
+        def kill():
+            leader = self.c.quorum()["quorum_leader_name"]
+            self.c.kill(f"mon.{leader}")
+            time.sleep(3)
+            status = self.c.quorum()
+            self.assertNotEqual(status["quorum_leader_name"], leader)
+            self.assertEqual(len(status["quorum_names"]), 2)
+            self.assertEqual(status["election_epoch"] % 2, 0)
+            self.assertIn(f"out of quorum: {leader}", self.c.ceph("-s"))
+        shortest, longest = self.write_while(kill)
+        print(f"a leader's death: writes paused for {shortest:.2f} to {longest:.2f} s", flush=True)
+        self.assertLess(shortest, PAUSE_MAX)
+        self.assertLess(longest, PAUSE_MAX + HUNT)
+
+    def test_b_any_one_may_die_stop_and_come_back(self):
+        def disturb():
+            for name in "abc":
+                self.c.kill(f"mon.{name}")
+                time.sleep(1)
+                self.c.up()
+                self.c.wait_quorum(["a", "b", "c"])
+            pid = self.c.pid("mon.b")
+            os.kill(pid, signal.SIGSTOP)
+            time.sleep(3)
+            os.kill(pid, signal.SIGCONT)
+            self.c.wait_quorum(["a", "b", "c"])
+        self.write_while(disturb)
+        # Every monitor gives the same answer, whoever is asked.
+        maps = {self.c.run("ceph", "-m", addr, "mon", "getmap", "-o", "/dev/stdout").stdout
+                for addr in self.addrs()}
+        self.assertEqual(len(maps), 1)
+
+    def addrs(self):
+        mons = self.c.json("mon", "dump")["mons"]
+        return [m["public_addrs"]["addrvec"][0]["addr"] for m in mons]
+
+    def test_c_a_wiped_monitor_recovers_from_the_others(self):
+        def wipe():
+            self.c.kill("mon.c")
+            os.remove(f"{self.c.dir}/mon/c/store.redb")
+            self.c.mkfs("c")
+            self.c.start_mon("c")
+            self.c.wait_quorum(["a", "b", "c"])
+        self.write_while(wipe)
+        # It knows all: the others may go and come.
+        self.c.kill("mon.a")
+        self.c.wait_quorum(["b", "c"])
+
+    def test_d_monitors_are_added_and_removed(self):
+        port = free_port()
+
+        def add():
+            self.c.ceph("mon", "add", "d", f"127.0.0.1:{port}")
+            os.makedirs(f"{self.c.dir}/mon/d", exist_ok=True)
+            shutil.copy(f"{self.c.dir}/mon/b/keyring", f"{self.c.dir}/mon/d/keyring")
+            self.c.mkfs("d")
+            self.c.start_mon("d")
+            self.c.wait_quorum(["a", "b", "c", "d"])
+            self.assertIn("mon.d", self.c.ceph("mon", "dump"))
+            leader = self.c.quorum()["quorum_leader_name"]
+            self.c.ceph("mon", "rm", leader)
+            left = sorted({"a", "b", "c", "d"} - {leader})
+            self.c.wait_quorum(left)
+            if leader != "d":
+                self.c.wait(lambda: not self.alive(f"mon.{leader}"), 10, "the removed one to stop")
+                self.c.ceph("mon", "rm", "d")
+                self.c.wait_quorum([n for n in left if n != "d"])
+                addr = f"127.0.0.1:{self.c.port + 'abc'.index(leader)}"
+                self.c.ceph("mon", "add", leader, addr)
+                os.remove(f"{self.c.dir}/mon/{leader}/store.redb")
+                self.c.mkfs(leader)
+                self.c.start_mon(leader)
+                self.c.wait_quorum(["a", "b", "c"])
+        self.write_while(add)
+        shutil.rmtree(f"{self.c.dir}/mon/d", ignore_errors=True)
+
+    def alive(self, name):
+        try:
+            os.kill(self.c.pid(name), 0)
+            return True
+        except (ProcessLookupError, FileNotFoundError):
+            return False
+
+    def test_e_objects_are_written_while_leaders_die(self):
+        self.c.pool("p")
+        bench = subprocess.Popen(["rados", "bench", "-p", "p", "5", "write", "-b", "4096", "-t", "4"],
+                                 env=dict(os.environ, CEPH_CONF=self.c.conf),
+                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        time.sleep(1.5)
+        self.c.kill(f"mon.{self.c.quorum()['quorum_leader_name']}")
+        # A change of the map goes through and reaches everybody.
+        start = time.monotonic()
+        self.c.ceph("osd", "pool", "set", "p", "pg_num_min", "4")
+        took = time.monotonic() - start
+        out, _ = bench.communicate(timeout=60)
+        self.assertEqual(bench.returncode, 0, out)
+        print(f"a map change after the leader's death: {took:.2f} s with the client's start", flush=True)
+        self.assertLess(took, 10)
+
+    def test_f_a_standby_manager_takes_over(self):
+        stat = self.c.json("mgr", "dump")
+        self.assertEqual(len(stat["standbys"]), 1, stat["standbys"])
+        start = time.monotonic()
+        self.c.kill(f"mgr.{stat['active_name']}")
+        self.c.wait(lambda: (m := self.c.json("mgr", "dump"))["active_name"] not in ("", stat["active_name"])
+                    and m["available"], 20, "the standby to be active")
+        print(f"a manager's death: replaced after {time.monotonic() - start:.2f} s", flush=True)
+
+    def test_g_status_words(self):
+        status = self.c.json("status")
+        # By rank: one that was removed and added again has the highest.
+        ranks = [m["name"] for m in self.c.json("mon", "dump")["mons"]]
+        self.assertEqual(status["quorum_names"], ranks)
+        self.assertEqual(status["monmap"]["num_mons"], 3)
+        self.assertEqual(sorted(self.c.json("mon", "metadata"), key=lambda m: m["name"])[2]["name"], "c")
+        sync = self.c.json("time-sync-status")
+        self.assertIn("timechecks", sync)
+        self.c.wait(lambda: len(self.c.json("time-sync-status").get("time_skew_status", {})) == 3, 15,
+                    "clocks compared")
+        stat = self.c.ceph("mon", "stat")
+        self.assertIn("3 mons at", stat)
+        self.assertIn("quorum 0,1,2 " + ",".join(ranks), stat)
+        peon = next(n for n in "abc" if n != self.c.quorum()["quorum_leader_name"])
+        self.assertEqual(self.c.json("tell", f"mon.{peon}", "mon_status")["state"], "peon")
+        self.c.ceph("tell", f"mon.{peon}", "quorum", "exit")
+        self.c.wait_quorum([n for n in "abc" if n != peon])
+        self.c.run("ceph", "daemon", f"mon.{peon}", "quorum", "enter")
+        self.c.wait_quorum(["a", "b", "c"])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
