@@ -150,20 +150,24 @@ pub(crate) async fn write_header(io: &IoCtx, new: &NewImage) -> Result<(), Clien
         -1 => format!("rbd_data.{}", new.id),
         _ => format!("rbd_data.{}.{}", io.pool_id(), new.id),
     };
-    let mut op = Operation::new().create(true).rbd_write("create", |w| {
+    let header = names::header(&new.id);
+    let op = Operation::new().create(true).rbd_write("create", |w| {
         w.u64(new.size);
         w.u8(new.layout.order);
         w.u64(new.features);
         w.put(&prefix);
         w.i64(new.data_pool);
     });
+    io.operate(header.as_str(), op).await?;
     if new.features & features::STRIPINGV2 != 0 {
-        op = op.rbd_write("set_stripe_unit_count", |w| {
+        // By itself: methods do not see keys that the same operation has written.
+        let striping = Operation::new().rbd_write("set_stripe_unit_count", |w| {
             w.u64(new.layout.unit);
             w.u64(new.layout.count);
         });
+        io.operate(header, striping).await?;
     }
-    io.operate(names::header(&new.id), op).await.map(drop)
+    Ok(())
 }
 
 /// Takes an image's name, header and map away; what is not there is no fault.

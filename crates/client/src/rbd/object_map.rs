@@ -22,6 +22,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use denc::{Denc, Error, Reader, Writer};
 use env::sync::Notify;
+use futures_util::future::join_all;
 use types::crc::crc32c;
 
 use crate::{ClientError, IoCtx, Operation};
@@ -39,8 +40,6 @@ pub(crate) const EXISTS_CLEAN: u8 = 3;
 pub(crate) const OBJECTS_MAX: u64 = 256_000_000;
 /// Bytes covered by one checksum.
 const BLOCK: usize = 4096;
-/// Ranges in one update.
-const RANGES_MAX: usize = 128;
 
 /// Two bits an object.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -223,14 +222,17 @@ impl ObjectMap {
                 return;
             }
             let ranges = ranges_of(wanted.into_keys());
-            for some in ranges.chunks(RANGES_MAX) {
-                let update = some.iter().fold(self.assert_locked(), |op, range| {
-                    op.object_map_update(range.clone(), EXISTS, None)
-                });
-                match self.io.operate(self.oid.clone(), update).await {
+            // One operation each: a class method does not see what the same operation has written
+            // before it, and would write the map's bytes back without it.
+            let updates = ranges.iter().map(|range| {
+                let update = self.assert_locked().object_map_update(range.clone(), EXISTS, None);
+                self.io.operate(self.oid.clone(), update)
+            });
+            for (range, result) in ranges.iter().zip(join_all(updates).await) {
+                match result {
                     Ok(_) => {
                         let mut states = self.states.borrow_mut();
-                        some.iter().flat_map(Clone::clone).for_each(|o| states.set(o, EXISTS));
+                        range.clone().for_each(|object| states.set(object, EXISTS));
                     }
                     Err(error) => *self.failed.borrow_mut() = Some(error),
                 }

@@ -213,6 +213,11 @@ impl Image {
         let mut last = Operation::new();
         if together {
             last = last.rbd_write("copyup", |w| w.raw(&data));
+            if matches!(change, Change::Compare(..)) {
+                // A comparison does not see what its own operation has written.
+                view.write.operate(oid.clone(), last).await?;
+                last = Operation::new();
+            }
         } else {
             self.copy_below(view, object, &data).await?;
             if beneath > head {

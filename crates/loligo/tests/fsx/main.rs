@@ -1,0 +1,67 @@
+//! Random operations on images against a model in memory, on a cluster of ours whose OSDs are
+//! killed meanwhile: what is read is what was written, through snapshots, clones, resizes and
+//! reopening, whatever dies.
+//!
+//! 20,000 operations by default. `LOLIGO_FSX_OPS=1000000` for the long form, `LOLIGO_FSX_SEED=N`
+//! to repeat one (the seed is printed), `LOLIGO_FSX_KILLS=0` for no deaths, `LOLIGO_TEST_CONF` for
+//! a running cluster (a real Ceph too) with a pool `rbd` and no deaths.
+
+mod cluster;
+mod model;
+mod rng;
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use auth::Keyring;
+use client::{Client, Options};
+use config::{ConfFile, Config};
+use env::real::Runtime;
+
+use crate::cluster::Cluster;
+use crate::model::Fsx;
+use crate::rng::Rng;
+
+/// A run that takes longer than this much for each operation hangs.
+const TIME_PER_OP: Duration = Duration::from_millis(30);
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().map_or(default, |text| text.parse().expect(name))
+}
+
+#[test]
+fn images_hold_what_a_model_holds() {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let seed = number("LOLIGO_FSX_SEED", u64::from(now.subsec_nanos()));
+    let ops = number("LOLIGO_FSX_OPS", 20_000);
+    let kills = number("LOLIGO_FSX_KILLS", 1) != 0;
+    eprintln!("LOLIGO_FSX_SEED={seed} LOLIGO_FSX_OPS={ops}");
+    let cluster = Cluster::start();
+    let config = Config::new("client", "admin");
+    let text = std::fs::read_to_string(cluster.conf()).unwrap();
+    assert!(config.load_file(&ConfFile::parse(&text).unwrap()).is_empty());
+    let keyring = config.str("keyring");
+    let keyring = keyring.split(',').find_map(|path| std::fs::read(path.trim()).ok()).unwrap();
+    let keyring = Keyring::from_file(&keyring).unwrap();
+    let killer = kills.then(|| cluster.keep_killing(Rng::new(seed ^ 0xdead)));
+    let start = Instant::now();
+    let limit = Duration::from_secs(120) + TIME_PER_OP * u32::try_from(ops).unwrap_or(u32::MAX);
+    Runtime::new().unwrap().block_on(|env| async move {
+        let options = Options { follow_osdmap: true };
+        let client =
+            Client::connect(env.clone(), Rc::new(config), &keyring, options).await.unwrap();
+        let io = client.io_ctx("rbd").await.unwrap();
+        let mut fsx = Fsx::start(&env, io, Rng::new(seed)).await;
+        let run = env.timeout(limit, async {
+            for _ in 0..ops {
+                fsx.step().await;
+            }
+            fsx.finish().await;
+        });
+        let outcome = run.await;
+        assert!(outcome.is_ok(), "seed {seed}: not done within {limit:?}");
+        client.shutdown();
+    });
+    let deaths = killer.map_or(0, |killer| killer.stop());
+    eprintln!("{ops} operations, {deaths} OSDs killed, {:?}", start.elapsed());
+}
