@@ -265,6 +265,11 @@ impl IoCtx {
         let told = notify_until_complete(&objecter, &linger, cookie, &payload, timeout);
         let outcome = self.client().env().timeout(patience, told).await;
         objecter.lingers.by_cookie.borrow_mut().remove(&cookie);
+        if let Ok(Ok(notified)) = &outcome {
+            for (gid, cookie) in &notified.missed {
+                tracing::debug!("client.{gid} with watch {cookie} of {object} did not answer");
+            }
+        }
         outcome.unwrap_or(Err(Errno::ETIMEDOUT.into()))
     }
 }

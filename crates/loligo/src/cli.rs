@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::block::cli::{NbdArgs, RbdArgs};
+use crate::block::cli::{BenchArgs, NbdArgs, RbdArgs};
 
 /// A distributed storage system that speaks Ceph's protocol.
 #[derive(Debug, Parser)]
@@ -39,6 +39,8 @@ pub(crate) enum Command {
     Rbd(RbdArgs),
     /// Serve images as network block devices
     Nbd(NbdArgs),
+    /// Measure reads and writes of an image or of objects, in fio's words
+    Bench(BenchArgs),
     /// Print a shell completion script
     Completion {
         /// The shell to write for

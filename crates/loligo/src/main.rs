@@ -36,6 +36,7 @@ fn main() -> ExitCode {
         Command::Mgr(args) => daemon::run("mgr", &args),
         Command::Osd(args) => daemon::run("osd", &args),
         Command::Rbd(args) => block::rbd::run(args),
+        Command::Bench(args) => block::bench::run(args),
         Command::Nbd(args) => block::nbd::run(args),
         Command::Completion { shell } => pages::completion(shell),
         Command::Man { dir } => pages::man(&dir),

@@ -31,6 +31,8 @@ fn number(name: &str, default: u64) -> u64 {
 
 #[test]
 fn images_hold_what_a_model_holds() {
+    let filter = tracing_subscriber::EnvFilter::from_env("LOLIGO_LOG");
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).try_init();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let seed = number("LOLIGO_FSX_SEED", u64::from(now.subsec_nanos()));
     let ops = number("LOLIGO_FSX_OPS", 20_000);

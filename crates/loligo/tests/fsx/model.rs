@@ -138,7 +138,17 @@ impl Fsx {
 
     pub(crate) async fn step(&mut self) {
         self.count += 1;
-        match self.rng.below(1000) {
+        let start = self.env.now();
+        let loud = std::env::var_os("LOLIGO_FSX_LOUD").is_some();
+        self.step_by(self.rng.clone().below(1000)).await;
+        self.rng.next();
+        if loud {
+            eprintln!("{}: took {:?}", self.count, self.env.now() - start);
+        }
+    }
+
+    async fn step_by(&mut self, which: u64) {
+        match which {
             0..300 => self.read().await,
             300..570 => self.write().await,
             570..600 => self.write_many().await,

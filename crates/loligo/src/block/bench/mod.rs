@@ -1,0 +1,216 @@
+//! `loligo bench`: loads in fio's words for machines without fio. A job is a client in a thread
+//! of its own; requests are timed from the call to its answer.
+
+mod histogram;
+mod load;
+mod report;
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use client::{Client, ClientError, IoCtx};
+use env::Env;
+use futures_util::future::join_all;
+use indicatif::{ProgressBar, ProgressStyle};
+use types::Errno;
+
+use self::load::{Progress, Tally, Target, run_job};
+use super::cli::{BenchArgs, BenchCommand, ClusterArgs, LoadArgs, Pattern};
+use super::connect::{connect, open, pool, said};
+use super::spec::{ImageSpec, bytes_text};
+use crate::failure::Failure;
+
+/// Bytes of the objects that `bench rados` touches by default.
+const RADOS_SIZE: u64 = 1 << 30;
+/// Objects written or removed at a time before and after measuring.
+const OBJECTS_AT_A_TIME: usize = 16;
+
+/// What a job's thread is told.
+#[derive(Clone)]
+enum Place {
+    Image(ImageSpec),
+    Pool { pool: String, object_size: u64, prefix: String },
+}
+
+/// Runs the command.
+pub(crate) fn run(args: BenchArgs) -> Result<(), Failure> {
+    let (place, load, engine) = match args.command {
+        BenchCommand::Rbd { image, load } => (Place::Image(image), load, "rbd"),
+        BenchCommand::Rados { pool, object_size, load } => {
+            let prefix = format!("loligo_bench.{}", std::process::id());
+            (Place::Pool { pool, object_size, prefix }, load, "rados")
+        }
+    };
+    if load.bs == 0 || load.iodepth == 0 || load.numjobs == 0 {
+        return Err(Failure::new("--bs, --iodepth and --numjobs must be above 0"));
+    }
+    let name = match &place {
+        Place::Image(image) => image.to_string(),
+        Place::Pool { pool, object_size, .. } => {
+            if object_size % load.bs != 0 {
+                return Err(Failure::new("--object-size must be a multiple of --bs"));
+            }
+            pool.clone()
+        }
+    };
+    let progress = Arc::new(Progress::default());
+    let over = Arc::new(AtomicBool::new(false));
+    let bar = show(&load, &progress, &over);
+    let tallies: Vec<Result<Tally, Failure>> = std::thread::scope(|scope| {
+        let jobs: Vec<_> = (0..u64::from(load.numjobs))
+            .map(|number| {
+                let (cluster, place, load) = (args.cluster.clone(), place.clone(), load.clone());
+                let progress = progress.clone();
+                scope.spawn(move || job_thread(cluster, place, load, number, progress))
+            })
+            .collect();
+        jobs.into_iter()
+            .map(|job| job.join().unwrap_or_else(|_| Err(Failure::new("a job died"))))
+            .collect()
+    });
+    over.store(true, Ordering::Relaxed);
+    if let Some(bar) = bar {
+        let _ = bar.join();
+    }
+    let mut all = Tally::default();
+    for tally in tallies {
+        let tally = tally?;
+        all.reads.merge(&tally.reads);
+        all.writes.merge(&tally.writes);
+        all.elapsed = all.elapsed.max(tally.elapsed);
+        all.mismatches += tally.mismatches;
+        all.error = all.error.or(tally.error);
+    }
+    if load.json {
+        println!("{:#}", report::to_json(&all, &load, &name, engine));
+    } else {
+        report::print(&all, &load);
+    }
+    match all.error {
+        Some(error) => Err(Failure::new(error)),
+        None if all.mismatches > 0 => {
+            Err(Failure::new(format!("{} blocks hold something else", all.mismatches)))
+        }
+        None => Ok(()),
+    }
+}
+
+/// A bar on the terminal: share of the time or of the bytes, and the rate now.
+fn show(
+    load: &LoadArgs,
+    progress: &Arc<Progress>,
+    over: &Arc<AtomicBool>,
+) -> Option<std::thread::JoinHandle<()>> {
+    if load.json || !std::io::stderr().is_terminal() {
+        return None;
+    }
+    let style = ProgressStyle::with_template("{elapsed_precise} {bar:30} {msg}").ok()?;
+    let bar = ProgressBar::new(load.runtime.unwrap_or(0) + load.ramp_time).with_style(style);
+    let (progress, over, load) = (progress.clone(), over.clone(), load.clone());
+    Some(std::thread::spawn(move || {
+        let (mut before, mut ticks) = (0, 0);
+        while !over.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(500));
+            ticks += 1;
+            let now = progress.requests.load(Ordering::Relaxed);
+            let rate = (now - before) * 2;
+            bar.set_position(ticks / 2);
+            bar.set_message(format!("{rate} IOPS, {}/s", bytes_text(rate * load.bs)));
+            before = now;
+        }
+        bar.finish_and_clear();
+    }))
+}
+
+fn job_thread(
+    cluster: ClusterArgs,
+    place: Place,
+    load: LoadArgs,
+    number: u64,
+    progress: Arc<Progress>,
+) -> Result<Tally, Failure> {
+    env::real::Runtime::new()?.block_on(|env: Env| async move {
+        let client = connect(&env, &cluster).await?;
+        let result = match &place {
+            Place::Image(image) => on_image(&env, &client, image, &load, number, progress).await,
+            Place::Pool { pool: name, object_size, prefix } => {
+                let io = pool(&client, name, "").await?;
+                let prefix = format!("{prefix}.{number}");
+                on_objects(&env, io, *object_size, prefix, &load, number, progress).await
+            }
+        };
+        client.shutdown();
+        result
+    })
+}
+
+fn reads_only(load: &LoadArgs) -> bool {
+    matches!(load.rw, Pattern::Read | Pattern::Randread)
+}
+
+async fn on_image(
+    env: &Env,
+    client: &Client,
+    spec: &ImageSpec,
+    load: &LoadArgs,
+    number: u64,
+    progress: Arc<Progress>,
+) -> Result<Tally, Failure> {
+    let image = open(client, spec, reads_only(load)).await?;
+    if load.numjobs > 1 && !reads_only(load) && image.wants_lock() {
+        let _ = image.close().await;
+        return Err(Failure::new(format!(
+            "{spec} has exclusive-lock: only one job can write to it; use --numjobs 1"
+        )));
+    }
+    let size = load.size.unwrap_or(image.size()).min(image.size());
+    let blocks = size / load.bs / u64::from(load.numjobs);
+    if blocks == 0 {
+        let _ = image.close().await;
+        return Err(Failure::new(format!("{spec} is smaller than one request of each job")));
+    }
+    let range = (number * blocks, blocks);
+    let target = Target::Image(image.clone());
+    let tally = run_job(env, target, load, range, number, progress).await;
+    image.close().await.map_err(|e| said(spec, e))?;
+    Ok(tally)
+}
+
+async fn on_objects(
+    env: &Env,
+    io: IoCtx,
+    object_size: u64,
+    prefix: String,
+    load: &LoadArgs,
+    number: u64,
+    progress: Arc<Progress>,
+) -> Result<Tally, Failure> {
+    let size = load.size.unwrap_or(RADOS_SIZE).next_multiple_of(object_size);
+    let blocks = size / load.bs;
+    let objects: Vec<String> =
+        (0..size / object_size).map(|n| format!("{prefix}.{n:x}")).collect();
+    let cannot = |e: ClientError| Failure::new(e.to_string());
+    if load.rw != Pattern::Write && load.rw != Pattern::Randwrite {
+        // Something to read.
+        let zeros = bytes::Bytes::from(vec![0; object_size as usize]);
+        for some in objects.chunks(OBJECTS_AT_A_TIME) {
+            let writes = some.iter().map(|name| io.write_full(name.as_str(), zeros.clone()));
+            let written: Result<Vec<u64>, _> = join_all(writes).await.into_iter().collect();
+            written.map_err(cannot)?;
+        }
+    }
+    let target = Target::Objects { io: io.clone(), size: object_size, prefix };
+    let tally = run_job(env, target, load, (0, blocks), number, progress).await;
+    for some in objects.chunks(OBJECTS_AT_A_TIME) {
+        let removes = some.iter().map(|name| io.remove(name.as_str()));
+        for result in join_all(removes).await {
+            match result {
+                Ok(()) | Err(ClientError::Errno(Errno::ENOENT)) => {}
+                Err(e) => return Err(cannot(e)),
+            }
+        }
+    }
+    Ok(tally)
+}
