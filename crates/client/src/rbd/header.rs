@@ -15,8 +15,9 @@ use crate::{ClientError, IoCtx, Operation};
 pub(crate) const FLAG_OBJECT_MAP_INVALID: u64 = 1;
 /// Nor does it about changes (`RBD_FLAG_FAST_DIFF_INVALID`).
 pub(crate) const FLAG_FAST_DIFF_INVALID: u64 = 2;
-/// A snapshot may have clones of the first kind.
-pub(crate) const PROTECTED: u8 = 1;
+/// A snapshot may have clones of the first kind (`RBD_PROTECTION_STATUS_*`; 1 is on the way from
+/// this to 0).
+pub(crate) const PROTECTED: u8 = 2;
 /// Snapshots asked for at a time: four calls each.
 const SNAPS_AT_A_TIME: usize = 64;
 /// How often a header that changes under the reader is read again.

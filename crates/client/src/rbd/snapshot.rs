@@ -5,7 +5,7 @@ use types::osd::ops::{OsdOp, ROLLBACK, SnapArgs};
 use types::{Errno, SnapId};
 
 use super::clone::{detach_from_parent, has_children};
-use super::header::{ParentSpec, SnapInfo};
+use super::header::{PROTECTED, ParentSpec, SnapInfo};
 use super::image::{Image, View};
 use super::names::{self, features};
 use super::object_map::{self, EXISTS, NONEXISTENT, States};
@@ -13,8 +13,7 @@ use super::write::OBJECTS_AT_A_TIME;
 use crate::{ClientError, Operation};
 
 const UNPROTECTED: u8 = 0;
-const PROTECTED: u8 = 1;
-const UNPROTECTING: u8 = 2;
+const UNPROTECTING: u8 = 1;
 
 impl Image {
     fn snap_named(&self, view: &View, name: &str) -> Result<SnapInfo, ClientError> {

@@ -95,6 +95,9 @@ impl Histogram {
     /// What `percent` of the values do not exceed.
     pub(super) fn percentile(&self, percent: f64) -> u64 {
         let rank = (self.count as f64 * percent / 100.0).ceil().max(1.0) as u64;
+        if rank >= self.count {
+            return self.max;
+        }
         let mut seen = 0;
         for (bucket, count) in self.counts.iter().enumerate() {
             seen += count;

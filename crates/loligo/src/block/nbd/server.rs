@@ -148,10 +148,10 @@ async fn serve(env: &Env, stream: Rc<dyn Stream>, exports: &[Rc<Export>]) {
         }
         Err(end) => end,
     };
-    stream.close();
     match end {
         End::Done => tracing::info!("{peer} has left"),
         End::Malformed(why) => tracing::warn!("{peer} is sent away: {why}"),
         End::Io(e) => tracing::info!("{peer}: {e}"),
     }
+    stream.close();
 }

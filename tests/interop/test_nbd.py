@@ -1,0 +1,465 @@
+"""Our block front end beside librbd's: `loligo nbd serve` used by libnbd's and qemu's tools and by
+raw bytes, a file system in an image, images written with one and read with the other, and the
+exclusive lock going back and forth between them. About 30 s."""
+import hashlib
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+
+import rados
+import rbd
+
+from cluster import Cluster, LOLIGO
+
+SEED = int(os.environ.get("LOLIGO_NBD_SEED", str(random.randrange(1 << 32))))
+MIB = 1 << 20
+
+
+def setUpModule():
+    global c, tmp
+    print(f"seed {SEED}", flush=True)
+    c = Cluster()
+    c.__enter__()
+    tmp = pathlib.Path(tempfile.mkdtemp(prefix="loligo-nbd-"))
+    if "rbd" not in c.ceph("osd", "pool", "ls").split():
+        c.pool("rbd", 8)
+    c.run("rbd", "pool", "init", "rbd")
+
+
+def tearDownModule():
+    shutil.rmtree(tmp)
+    c.__exit__(None, None, None)
+
+
+def loligo(*args, check=True, timeout=60):
+    """`loligo ARGS`: its standard output."""
+    return c.run(LOLIGO, *args, check=check, timeout=timeout).stdout.decode()
+
+
+class Serve:
+    """`loligo nbd serve` for a while; `url(name)` for libnbd's and qemu's tools."""
+
+    def __init__(self, *images, read_only=False):
+        self.images = images
+        self.flags = ["--read-only"] if read_only else []
+        self.socket = str(tmp / f"{os.getpid()}-{time.monotonic_ns()}.sock")
+
+    def __enter__(self):
+        self.log = open(self.socket + ".log", "w+")
+        self.process = subprocess.Popen(
+            [LOLIGO, "nbd", "serve", *self.images, "--socket", self.socket, *self.flags],
+            stdout=subprocess.PIPE, stderr=self.log, text=True, env=dict(os.environ, CEPH_CONF=c.conf))
+        for _ in self.images:
+            line = self.process.stdout.readline()
+            assert line.startswith("nbd: "), line + self.said()
+        return self
+
+    def said(self):
+        self.log.flush()
+        return pathlib.Path(self.log.name).read_text()
+
+    def __exit__(self, *exc):
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(timeout=30)
+        self.process.stdout.close()
+        self.log.close()
+        assert code == 0 and not os.path.exists(self.socket), self.said()
+
+    def url(self, name=None):
+        return f"nbd+unix:///{name or self.images[0]}?socket={self.socket}"
+
+    def connect(self):
+        s = socket.socket(socket.AF_UNIX)
+        s.settimeout(20)
+        s.connect(self.socket)
+        return s
+
+
+def take(s, n):
+    data = b""
+    while len(data) < n:
+        some = s.recv(n - len(data))
+        if not some:
+            raise EOFError(f"{len(data)} of {n} bytes")
+        data += some
+    return data
+
+
+def option(s, code, data=b"", magic=0x49484156454F5054):
+    s.sendall(struct.pack(">QII", magic, code, len(data)) + data)
+
+
+def hello(s, flags=3):
+    assert take(s, 16) == b"NBDMAGICIHAVEOPT"
+    take(s, 2)
+    s.sendall(struct.pack(">I", flags))
+
+
+def old_way(serve, name):
+    """A connection by EXPORT_NAME, without structured replies; and the size."""
+    s = serve.connect()
+    hello(s)
+    option(s, 1, name.encode())
+    size, flags = struct.unpack(">QH", take(s, 10))
+    return s, size, flags
+
+
+def request(s, kind, offset=0, length=0, flags=0, payload=b"", magic=0x25609513):
+    s.sendall(struct.pack(">IHHQQI", magic, flags, kind, 77, offset, length) + payload)
+
+
+def simple_reply(s, length=0):
+    magic, error, cookie = struct.unpack(">IIQ", take(s, 16))
+    assert (magic, cookie) == (0x67446698, 77)
+    return error, take(s, length) if error == 0 else b""
+
+
+def content(size, seed=SEED, holes=True):
+    """Bytes with runs of zeros in them."""
+    rng = random.Random(seed)
+    parts = []
+    while sum(map(len, parts)) < size:
+        n = rng.randrange(1, 700000)
+        parts.append(bytes(n) if holes and rng.random() < 0.4 else rng.randbytes(n))
+    return b"".join(parts)[:size]
+
+
+def file_of(data):
+    path = tmp / hashlib.sha1(data).hexdigest()
+    path.write_bytes(data)
+    return str(path)
+
+
+class Nbd(unittest.TestCase):
+    def test_who_asks_is_told(self):
+        loligo("rbd", "create", "list-a", "--size", "40M")
+        loligo("rbd", "create", "list-b", "--size", "3000000")
+        with Serve("rbd/list-a", "list-b") as s:
+            ours = loligo("nbd", "list", f"unix:{s.socket}")
+            self.assertIn("rbd/list-a", ours)
+            self.assertIn("40 MiB", ours)
+            listed = c.run("qemu-nbd", "--list", "-k", s.socket).stdout.decode()
+            self.assertIn("exports available: 2", listed)
+            self.assertIn("size:  3000000", listed)
+            told = json.loads(c.run("nbdinfo", "--json", s.url("rbd/list-b")).stdout)
+            export = told["exports"][0]
+            self.assertEqual(export["export-size"], 3000000)
+            for can in ("can_flush", "can_fua", "can_trim", "can_zero", "can_multi_conn", "can_df"):
+                self.assertTrue(export[can], can)
+            self.assertIn("base:allocation", export["contexts"])
+            self.assertNotEqual(c.run("nbdinfo", s.url("rbd/none"), check=False).returncode, 0)
+
+    def test_copies_come_back(self):
+        data = content(30 * MIB + 12345)
+        path, back = file_of(data), str(tmp / "back")
+        for number, options in enumerate(([], ["--stripe-unit", "64K", "--stripe-count", "3"],
+                                          ["--image-feature", "layering"])):
+            name = f"copy-{number}"
+            loligo("rbd", "create", name, "--size", str(len(data)), "--object-size", "1M", *options)
+            with Serve(f"rbd/{name}") as s:
+                c.run("nbdcopy", "--connections=3", path, s.url())
+                c.run("nbdcopy", s.url(), back)
+                self.assertEqual(pathlib.Path(back).read_bytes(), data)
+                os.unlink(back)
+                c.run("qemu-img", "compare", "-f", "raw", "-F", "raw", s.url(), path)
+            exported = c.run("rbd", "export", name, "-").stdout
+            self.assertEqual(exported, data, f"{options}: librbd reads something else")
+
+    def test_holes_are_told(self):
+        loligo("rbd", "create", "holes", "--size", "32M")
+        with Serve("rbd/holes") as s:
+            c.run("qemu-io", "-f", "raw", s.url(), "-c", "write -P 5 9M 1M", "-c", "write 20M 4k")
+            told = json.loads(c.run("nbdinfo", "--map", "--json", s.url()).stdout)
+            stretches = [(e["offset"], e["length"], e["type"]) for e in told]
+            self.assertEqual(stretches, [(0, 8 * MIB, 3), (8 * MIB, 4 * MIB, 0), (12 * MIB, 8 * MIB, 3),
+                                         (20 * MIB, 4 * MIB, 0), (24 * MIB, 8 * MIB, 3)])
+            c.run("qemu-io", "-f", "raw", s.url(), "-c", "discard 20M 4M")
+            told = json.loads(c.run("nbdinfo", "--map", "--json", s.url()).stdout)
+            self.assertEqual([e["type"] for e in told], [3, 0, 3])
+        self.assertEqual(loligo_du("holes"), ["0000000000000002"])
+
+    def test_every_request(self):
+        loligo("rbd", "create", "every", "--size", "24M")
+        with Serve("rbd/every") as s:
+            steps = ["write -P 7 1000000 300001", "read -P 7 1000000 300001", "write -z 4M 8M", "read -P 0 4M 8M",
+                     "discard 12M 4M", "flush", "write -f -P 9 0 4k", "read -P 9 0 4k", "write -z -u 0 4k",
+                     "read -P 0 0 4k", "write -P 3 4190000 10000", "read -P 3 4190000 10000"]
+            c.run("qemu-io", "-f", "raw", s.url(), *[x for step in steps for x in ("-c", step)])
+            sock, size, flags = old_way(s, "rbd/every")
+            self.assertEqual((size, flags & 1), (24 * MIB, 1))
+            request(sock, 1, 5, 3, payload=b"abc")
+            self.assertEqual(simple_reply(sock), (0, b""))
+            request(sock, 0, 4, 5)
+            self.assertEqual(simple_reply(sock, 5), (0, b"\0abc\0"))
+            for kind, offset, length, error in ((0, size, 1, 22), (6, size - 1, 2, 28), (4, size, 1, 22),
+                                                (8, 0, 1, 95), (7, 0, 4096, 22), (99, 0, 0, 22),
+                                                (0, 0, 33 * MIB, 22), (3, 0, 0, 0)):
+                request(sock, kind, offset, length)
+                self.assertEqual(simple_reply(sock)[0], error, (kind, offset, length))
+            request(sock, 2)
+            self.assertEqual(sock.recv(1), b"")
+            sock.close()
+
+    def test_nonsense_closes_that_connection_only(self):
+        loligo("rbd", "create", "sense", "--size", "8M")
+        with Serve("rbd/sense") as s:
+            good, _, _ = old_way(s, "rbd/sense")
+
+            def closed(sock):
+                try:
+                    while sock.recv(65536):
+                        pass
+                except ConnectionResetError:
+                    pass
+                sock.close()
+
+            def flags(sock): hello(sock, 0xff00)
+            def magic(sock): hello(sock); option(sock, 3, magic=1)
+            def long_option(sock): hello(sock); sock.sendall(struct.pack(">QII", 0x49484156454F5054, 7, 1 << 31))
+            def no_export(sock): hello(sock); option(sock, 1, b"nothing")
+            def request_magic(sock): hello(sock); option(sock, 1, b""); request(sock, 0, magic=5)
+            def long_write(sock): hello(sock); option(sock, 1, b""); request(sock, 1, 0, 1 << 31)
+            for nonsense in (flags, magic, long_option, no_export, request_magic, long_write):
+                sock = s.connect()
+                nonsense(sock)
+                closed(sock)
+                self.assertIn("is sent away", s.said(), nonsense.__name__)
+            for odd in (b"", b"\xff" * 40, struct.pack(">I", 9) + b"x"):
+                sock = s.connect()
+                hello(sock)
+                option(sock, 7, odd)
+                magic, code, kind, length = struct.unpack(">QIII", take(sock, 20))
+                self.assertEqual((code, kind), (7, (1 << 31) + 3))
+                take(sock, length)
+                option(sock, 2)
+                closed(sock)
+            rng = random.Random(SEED)
+            for _ in range(30):
+                sock = s.connect()
+                hello(sock)
+                sock.sendall(rng.randbytes(rng.randrange(1, 400)))
+                sock.shutdown(socket.SHUT_WR)
+                closed(sock)
+            request(good, 0, 0, 512)
+            self.assertEqual(simple_reply(good, 512), (0, bytes(512)))
+            good.close()
+
+    def test_many_at_once(self):
+        loligo("rbd", "create", "many", "--size", "16M", "--object-size", "256K")
+        with Serve("rbd/many") as s:
+            def work(number):
+                sock, _, _ = old_way(s, "rbd/many")
+                for n in range(60):
+                    block = bytes([number + 1]) * 4096
+                    request(sock, 1, (number * 60 + n) * 4096, 4096, payload=block)
+                for _ in range(60):
+                    assert simple_reply(sock)[0] == 0
+                sock.close()
+            threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+            [t.start() for t in threads]
+            [t.join() for t in threads]
+            data = c.run("nbdcopy", s.url(), "-").stdout
+        wanted = b"".join(bytes([n + 1]) * (60 * 4096) for n in range(8))
+        self.assertEqual(data[:len(wanted)], wanted)
+        self.assertFalse(any(data[len(wanted):]))
+
+
+def loligo_du(image):
+    """Numbers of the data objects of an image."""
+    prefix = json.loads(loligo("rbd", "info", image, "--json"))["block_name_prefix"]
+    with rados.Rados(conffile=c.conf) as cluster, cluster.open_ioctx("rbd") as io:
+        return sorted(o.key[len(prefix) + 1:] for o in io.list_objects() if o.key.startswith(prefix + "."))
+
+
+class FileSystem(unittest.TestCase):
+    """A file system made, filled, checked and read again inside an image."""
+
+    def fill(self, folder):
+        rng = random.Random(SEED)
+        for n in range(60):
+            path = folder / f"d{n % 7}" / f"file-{n}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(rng.randbytes(rng.randrange(0, 300000)))
+
+    def check(self, device, folder):
+        c.run("/usr/sbin/e2fsck", "-fn", device)
+        out = tmp / "restored"
+        out.mkdir()
+        c.run("/usr/sbin/debugfs", "-R", f"rdump / {out}", device)
+        for path in folder.rglob("file-*"):
+            self.assertEqual((out / path.relative_to(folder)).read_bytes(), path.read_bytes(), path)
+        shutil.rmtree(out)
+
+    def test_ext4_in_an_image(self):
+        folder = tmp / "tree"
+        folder.mkdir()
+        self.fill(folder)
+        loligo("rbd", "create", "ext4", "--size", "64M")
+        fuse = os.access("/dev/fuse", os.R_OK | os.W_OK)
+        print("file system", "on a FUSE export of qemu" if fuse else "made in a file: no FUSE here", flush=True)
+        with Serve("rbd/ext4") as s:
+            (self.on_fuse if fuse else self.by_copy)(s, folder)
+            copy = str(tmp / "ext4-copy")
+            c.run("nbdcopy", s.url(), copy)
+            self.check(copy, folder)
+        exported = tmp / "ext4-export"
+        c.run("rbd", "export", "ext4", str(exported))
+        self.check(str(exported), folder)
+
+    def by_copy(self, s, folder):
+        made = str(tmp / "ext4-made")
+        c.run("truncate", "-s", "64M", made)
+        c.run("/usr/sbin/mke2fs", "-q", "-t", "ext4", "-d", str(folder), made)
+        c.run("nbdcopy", made, s.url())
+
+    def on_fuse(self, s, folder):
+        mount = tmp / "device"
+        mount.touch()
+        daemon = subprocess.Popen(
+            ["qemu-storage-daemon", "--blockdev", f"driver=nbd,node-name=n,export=rbd/ext4,server.type=unix,server.path={s.socket}",
+             "--export", f"type=fuse,id=e,node-name=n,mountpoint={mount},writable=on"])
+        try:
+            c.wait(lambda: mount.stat().st_size == 64 * MIB, 20, "the FUSE export")
+            c.run("/usr/sbin/mke2fs", "-q", "-t", "ext4", "-d", str(folder), str(mount))
+            # Written, removed and written again in place.
+            commands = tmp / "debugfs-commands"
+            more = file_of(content(2 * MIB, holes=False))
+            commands.write_text("".join(f"rm d0/file-0\nwrite {more} again-{n}\nrm again-{n}\n" for n in range(5))
+                                + f"write {folder / 'd0' / 'file-0'} d0/file-0\n")
+            c.run("/usr/sbin/debugfs", "-w", "-f", str(commands), str(mount))
+            self.check(str(mount), folder)
+        finally:
+            daemon.terminate()
+            daemon.wait(timeout=20)
+
+
+class WithLibrbd(unittest.TestCase):
+    """What one writes the other reads, and the lock goes where it is asked for."""
+
+    def test_written_with_librbd_read_with_ours(self):
+        data = content(9 * MIB + 77, SEED + 1)
+        c.run("rbd", "import", "--object-size", "1M", file_of(data), "imported")
+        c.run("rbd", "snap", "create", "imported@s")
+        c.run("rbd", "snap", "protect", "imported@s")
+        c.run("rbd", "clone", "imported@s", "cloned-by-librbd")
+        with Serve("rbd/imported", "rbd/cloned-by-librbd") as s:
+            self.assertEqual(c.run("nbdcopy", s.url("rbd/imported"), "-").stdout, data)
+            c.run("qemu-io", "-f", "raw", s.url("rbd/cloned-by-librbd"), "-c", "write -P 8 1000000 2000000")
+        changed = data[:1000000] + b"\x08" * 2000000 + data[3000000:]
+        self.assertEqual(c.run("rbd", "export", "cloned-by-librbd", "-").stdout, changed)
+        self.assertEqual(c.run("rbd", "export", "imported", "-").stdout, data)
+        loligo("rbd", "flatten", "cloned-by-librbd")
+        self.assertEqual(c.run("rbd", "export", "cloned-by-librbd", "-").stdout, changed)
+        self.assertEqual(c.run("rbd", "children", "imported@s").stdout, b"")
+        loligo("rbd", "snap", "unprotect", "imported@s")
+        with Serve("rbd/imported@s") as s:
+            self.assertEqual(c.run("nbdcopy", s.url(), "-").stdout, data)
+            refused = c.run("qemu-io", "-f", "raw", s.url(), "-c", "write 0 4k", check=False)
+            self.assertNotEqual(refused.returncode, 0)
+
+    def test_made_with_ours_used_with_librbd(self):
+        loligo("rbd", "create", "ours", "--size", "10M", "--object-size", "1M")
+        info = json.loads(c.run("rbd", "info", "ours", "--format", "json").stdout)
+        mine = json.loads(loligo("rbd", "info", "ours", "--json"))
+        for key in ("size", "objects", "order", "id", "block_name_prefix", "features"):
+            self.assertEqual(info[key], mine[key], key)
+        with Serve("rbd/ours") as s:
+            c.run("qemu-io", "-f", "raw", s.url(), "-c", "write -P 1 0 10M")
+            loligo("rbd", "snap", "create", "ours@one")
+            c.run("qemu-io", "-f", "raw", s.url(), "-c", "write -P 2 500000 4000000", "-c", "discard 6M 2M")
+        wanted = bytearray(b"\1" * (10 * MIB))
+        wanted[500000:4500000] = b"\2" * 4000000
+        wanted[6 * MIB:8 * MIB] = bytes(2 * MIB)
+        self.assertEqual(c.run("rbd", "export", "ours", "-").stdout, bytes(wanted))
+        self.assertEqual(c.run("rbd", "export", "ours@one", "-").stdout, b"\1" * (10 * MIB))
+        changes = json.loads(c.run("rbd", "diff", "ours", "--from-snap", "one", "--whole-object", "--format", "json").stdout)
+        touched = {(e["offset"] // MIB, e["exists"]) for e in changes}
+        self.assertEqual(touched, {(n, "true") for n in range(5)} | {(6, "false"), (7, "false")})
+        for name in ("ours", "ours@one"):
+            said = c.run("rbd", "object-map", "check", name).stderr.decode()
+            self.assertNotIn("object map error", said)
+        self.assertEqual(json.loads(c.run("rbd", "info", "ours", "--format", "json").stdout)["flags"], [])
+        loligo("rbd", "snap", "rollback", "ours@one")
+        self.assertEqual(c.run("rbd", "export", "ours", "-").stdout, b"\1" * (10 * MIB))
+        loligo("rbd", "resize", "ours", "--size", "3M", "--allow-shrink")
+        self.assertEqual(c.run("rbd", "export", "ours", "-").stdout, b"\1" * (3 * MIB))
+        self.assertEqual(json.loads(c.run("rbd", "info", "ours", "--format", "json").stdout)["flags"], [])
+        loligo("rbd", "snap", "rm", "ours@one")
+        c.run("rbd", "rm", "--no-progress", "ours")
+
+    def test_the_lock_goes_back_and_forth(self):
+        loligo("rbd", "create", "shared", "--size", "8M")
+        with rados.Rados(conffile=c.conf) as cluster, cluster.open_ioctx("rbd") as io, Serve("rbd/shared") as s:
+            sock, _, _ = old_way(s, "rbd/shared")
+            with rbd.Image(io, "shared") as image:
+                for turn in range(5):
+                    block = bytes([2 * turn + 1]) * 4096
+                    request(sock, 1, turn * 8192, 4096, payload=block)
+                    self.assertEqual(simple_reply(sock)[0], 0)
+                    self.assertFalse(image.is_exclusive_lock_owner())
+                    image.write(bytes([2 * turn + 2]) * 4096, turn * 8192 + 4096)
+                    image.flush()
+                    self.assertTrue(image.is_exclusive_lock_owner())
+                    if turn == 2:
+                        image.create_snap("middle")
+                request(sock, 0, 0, 5 * 8192)
+                error, data = simple_reply(sock, 5 * 8192)
+                wanted = b"".join(bytes([n + 1]) * 4096 for n in range(10))
+                self.assertEqual((error, data), (0, wanted))
+                request(sock, 1, 0, 4096, payload=b"z" * 4096)
+                self.assertEqual(simple_reply(sock)[0], 0)
+                self.assertEqual(image.read(0, 4096), b"z" * 4096)
+                with rbd.Image(io, "shared", snapshot="middle") as snap:
+                    self.assertEqual(snap.read(0, 3 * 8192), wanted[:3 * 8192])
+                # The header changed under the server.
+                image.resize(6 * MIB)
+                request(sock, 0, 7 * MIB, 512)
+                self.assertEqual(simple_reply(sock)[0], 22)
+            sock.close()
+
+    def test_the_lock_of_the_dead_is_broken(self):
+        loligo("rbd", "create", "orphan", "--size", "8M")
+        s = Serve("rbd/orphan")
+        s.__enter__()
+        c.run("qemu-io", "-f", "raw", s.url(), "-c", "write -P 4 0 1M")
+        watchers = json.loads(c.run("rbd", "status", "orphan", "--format", "json").stdout)["watchers"]
+        self.assertEqual(len(watchers), 1)
+        s.process.kill()
+        s.process.wait()
+        s.process.stdout.close()
+        s.log.close()
+        # As if its watch had timed out: the cluster throws the dead client out.
+        c.ceph("osd", "blocklist", "add", watchers[0]["address"])
+        with Serve("rbd/orphan") as again:
+            c.run("qemu-io", "-f", "raw", again.url(), "-c", "read -P 4 0 1M", "-c", "write -P 5 0 1M", timeout=60)
+        self.assertEqual(c.run("rbd", "export", "orphan", "-").stdout[:MIB], b"\5" * MIB)
+
+
+class Bench(unittest.TestCase):
+    def test_a_load_in_fio_s_words(self):
+        loligo("rbd", "create", "load", "--size", "16M")
+        told = json.loads(loligo("bench", "rbd", "load", "--rw=randrw", "--rwmixread=30", "--bs=4k", "--iodepth=16",
+                                 "--size=4M", "--verify", "--json"))
+        job = told["jobs"][0]
+        self.assertEqual((job["error"], job["verify_errors"]), (0, 0))
+        self.assertEqual(job["read"]["total_ios"] + job["write"]["total_ios"], 1024)
+        p = job["write"]["clat_ns"]["percentile"]
+        self.assertLessEqual(p["50.000000"], p["99.900000"])
+        text = loligo("bench", "rados", "rbd", "--rw=randread", "--size=8M", "--runtime=1", "--iodepth=4", "--numjobs=2")
+        self.assertRegex(text, r"read: \d+ IOPS")
+        with rados.Rados(conffile=c.conf) as cluster, cluster.open_ioctx("rbd") as io:
+            self.assertFalse([o.key for o in io.list_objects() if o.key.startswith("loligo_bench")])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
