@@ -421,10 +421,13 @@ class WithLibrbd(unittest.TestCase):
                 self.assertEqual(image.read(0, 4096), b"z" * 4096)
                 with rbd.Image(io, "shared", snapshot="middle") as snap:
                     self.assertEqual(snap.read(0, 3 * 8192), wanted[:3 * 8192])
-                # The header changed under the server.
+                # The header changes under the server, which hears of it a moment later.
                 image.resize(6 * MIB)
-                request(sock, 0, 7 * MIB, 512)
-                self.assertEqual(simple_reply(sock)[0], 22)
+
+                def refused():
+                    request(sock, 0, 7 * MIB, 512)
+                    return simple_reply(sock, 512)[0] == 22
+                c.wait(refused, 10, "the new size")
             sock.close()
 
     def test_the_lock_of_the_dead_is_broken(self):
