@@ -157,7 +157,6 @@ impl Image {
         change: Change,
     ) -> Result<(), ClientError> {
         let removes = matches!(change, Change::Clear | Change::Delete);
-        let _using = self.0.objects.enter(object, removes).await;
         let head = view.prefix(object, view.overlap);
         let beneath = match change {
             // Nobody but snapshots sees the parent through an object that goes as a whole.
@@ -167,6 +166,9 @@ impl Image {
             _ => view.prefix_ever(object),
         };
         let deletes = matches!(change, Change::Delete) || (removes && head == 0);
+        // A copy that is cut again would cut what others have written behind it meanwhile.
+        let alone = removes || beneath > head;
+        let _using = self.0.objects.enter(object, alone).await;
         let absent = map.is_some_and(|map| map.state(object) == NONEXISTENT);
         let makes = matches!(change, Change::Write(..) | Change::Same(..) | Change::Compare(..));
         if absent && !makes && beneath == 0 && (head == 0 || deletes) {
