@@ -215,16 +215,17 @@ impl Image {
         let mut last = Operation::new();
         if together {
             last = last.rbd_write("copyup", |w| w.raw(&data));
-            if matches!(change, Change::Compare(..)) {
-                // A comparison does not see what its own operation has written.
-                view.write.operate(oid.clone(), last).await?;
-                last = Operation::new();
-            }
         } else {
             self.copy_below(view, object, &data).await?;
             if beneath > head {
                 last = last.truncate(head);
             }
+        }
+        if matches!(change, Change::Compare(..)) && (together || beneath > head) {
+            // A comparison does not see what its own operation has written, and undoes it when it
+            // fails.
+            view.write.operate(oid.clone(), last).await?;
+            last = Operation::new();
         }
         match view.write.operate(oid, ops(last)).await {
             Err(ClientError::Errno(Errno::ENOENT)) if deletes => Ok(()),
