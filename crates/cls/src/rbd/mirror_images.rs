@@ -360,6 +360,14 @@ pub(super) async fn snapshot_unlink_peer(
     if !mirror.mirror_peer_uuids.remove(&peer) {
         return Err(Errno::ENOENT);
     }
+    // A snapshot that no peer needs any more is to be removed, if there is a newer one.
+    if mirror.mirror_peer_uuids.is_empty() {
+        let is_mirror = |other: &Snap| matches!(other.namespace, SnapshotNamespace::Mirror(_));
+        let snaps = snapshots::all(ctx).await?;
+        if snaps.iter().any(|other| other.id > id && is_mirror(other)) {
+            return Err(Errno::ERESTART);
+        }
+    }
     snapshots::write(ctx, snap).await
 }
 

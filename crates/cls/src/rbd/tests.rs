@@ -412,3 +412,23 @@ fn unknown_namespaces_are_refused() {
     let unknown = (text("a"), 3u64, SnapshotNamespace::Unknown(9));
     assert_eq!(object.rbd("snapshot_add", &unknown), Err(Errno::EINVAL));
 }
+
+/// Ceph's own class test found it: the last peer was unlinked from a snapshot that had a newer one
+/// behind it, where 16.2 asks the client to remove the snapshot instead.
+#[test]
+fn the_last_peer_of_an_old_mirror_snapshot_is_not_unlinked() {
+    let mut object = image(features::LAYERING);
+    let mirror = |peers: &[&str]| {
+        SnapshotNamespace::Mirror(snapshot::MirrorSnapshot {
+            mirror_peer_uuids: peers.iter().map(|peer| text(peer)).collect(),
+            ..snapshot::MirrorSnapshot::default()
+        })
+    };
+    object.rbd("snapshot_add", &(text("a"), 1u64, mirror(&["p", "q"]))).unwrap();
+    object.rbd("snapshot_add", &(text("b"), 2u64, mirror(&["p"]))).unwrap();
+    let unlink = "mirror_image_snapshot_unlink_peer";
+    object.rbd(unlink, &(1u64, text("p"))).unwrap();
+    assert_eq!(object.rbd(unlink, &(1u64, text("p"))), Err(Errno::ENOENT));
+    assert_eq!(object.rbd(unlink, &(1u64, text("q"))), Err(Errno::ERESTART));
+    object.rbd(unlink, &(2u64, text("p"))).unwrap();
+}
