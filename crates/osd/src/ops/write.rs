@@ -80,6 +80,9 @@ impl OpContext {
                     let cut = self.obs.oi.size - size;
                     self.mark_modified(size, cut);
                     self.mark_data_dirty(size, cut);
+                }
+                if self.obs.oi.size != size {
+                    // Cut, or filled up with zeros (where Ceph keeps the digest).
                     self.obs.oi.clear_data_digest();
                 }
                 self.set_size(size);
@@ -93,6 +96,7 @@ impl OpContext {
             if offset > self.obs.oi.size {
                 self.t.truncate(&self.coll, &self.goid, offset);
                 self.set_size(offset);
+                self.obs.oi.clear_data_digest();
             } else {
                 self.note_change();
             }

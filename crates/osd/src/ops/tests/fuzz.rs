@@ -156,6 +156,7 @@ fn random_op(random: &mut Random) -> OsdOp {
 fn random_vectors_do_no_harm() {
     on_pg(|pg| async move {
         pg.limits.borrow_mut().object_size = 1 << 16;
+        pg.limits.borrow_mut().skip_data_digest = false;
         let clients = [client(1), client(2)];
         let mut random = Random(11);
         let mut seq = 0;
@@ -192,6 +193,7 @@ fn random_vectors_do_no_harm() {
             }
             if step % 20 == 0 {
                 pg.check_stats().await;
+                pg.check_digests().await;
             }
         }
         assert!(done > 1000, "{done}");
