@@ -75,6 +75,9 @@ impl OpContext {
             // A write that comes before the truncation it knows of.
             if self.is_visible() {
                 let size = args.truncate_size;
+                if size > self.limits.object_size {
+                    return Err(Errno::EFBIG.into());
+                }
                 self.t.truncate(&self.coll, &self.goid, size);
                 if self.obs.oi.size > size {
                     let cut = self.obs.oi.size - size;

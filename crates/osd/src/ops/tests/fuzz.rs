@@ -154,14 +154,21 @@ fn random_op(random: &mut Random) -> OsdOp {
 
 #[test]
 fn random_vectors_do_no_harm() {
-    on_pg(|pg| async move {
+    // Seed 24 found a write whose truncate_size, beyond what the store can hold, took the OSD down.
+    for seed in [11, 24] {
+        run(seed);
+    }
+}
+
+fn run(seed: u64) {
+    on_pg(move |pg| async move {
         pg.limits.borrow_mut().object_size = 1 << 16;
         pg.limits.borrow_mut().skip_data_digest = false;
         let clients = [client(1), client(2)];
-        let mut random = Random(11);
+        let mut random = Random(seed);
         let mut seq = 0;
         let mut done = 0;
-        for step in 0..6000 {
+        for step in 0..4000 {
             let vector: Vec<OsdOp> = (0..1 + random.below(4))
                 .map(|_| random_op(&mut random))
                 .collect();
@@ -196,6 +203,6 @@ fn random_vectors_do_no_harm() {
                 pg.check_digests().await;
             }
         }
-        assert!(done > 1000, "{done}");
+        assert!(done > 600, "{done}");
     });
 }
