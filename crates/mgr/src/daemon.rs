@@ -28,7 +28,7 @@ use crate::cluster::Cluster;
 use crate::commands;
 use crate::daemons::{DaemonKey, Daemons};
 use crate::balancer::{self, Balancer};
-use crate::{beacon, prometheus, report};
+use crate::{beacon, pg_num, prometheus, report};
 
 /// A running manager.
 pub struct Mgr {
@@ -122,6 +122,7 @@ impl Mgr {
         env.go(report::run(mgr.clone()));
         env.go(balancer::run(mgr.clone()));
         env.go(prometheus::run(mgr.clone()));
+        env.go(pg_num::run(mgr.clone()));
         Ok(mgr)
     }
 

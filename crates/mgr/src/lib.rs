@@ -10,6 +10,7 @@ mod daemon;
 mod daemons;
 mod error;
 mod health;
+mod pg_num;
 mod prometheus;
 mod report;
 mod text;

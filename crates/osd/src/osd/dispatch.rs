@@ -137,7 +137,7 @@ impl Osd {
 
     /// A new map: what waited for it goes on, in order.
     pub(super) fn unpark(self: &Rc<Osd>) {
-        let now = self.current_map().epoch;
+        let now = self.pgs_epoch.get();
         let ready = {
             let mut parked = self.waiting_for_map.borrow_mut();
             let later = parked.split_off(&(now + 1));
@@ -156,7 +156,7 @@ impl Osd {
 
     /// Whether a message of this epoch has to wait; then it is parked.
     fn too_new(&self, epoch: Epoch) -> bool {
-        epoch > self.current_map().epoch
+        epoch > self.pgs_epoch.get()
     }
 
     fn dispatch(self: &Rc<Osd>, con: &Connection, incoming: Incoming) -> Result<(), denc::Error> {
@@ -299,7 +299,13 @@ impl Osd {
         }
         self.note_peer_epoch(peer_shard(con).osd, epoch);
         let osd = self.clone();
-        self.with_pg(pgid, move |pg| f(&osd, pg, &incoming));
+        self.with_pg(pgid, move |pg| {
+            // While it splits, objects of children are not in its collection any more; the interval
+            // these messages are of is over.
+            if !pg.is_splitting() {
+                f(&osd, pg, &incoming);
+            }
+        });
         Ok(())
     }
 

@@ -141,6 +141,7 @@ impl Osd {
             return;
         }
         self.update_pgs(&old, new).await;
+        self.pgs_epoch.set(newest.epoch);
         self.heartbeats.on_map(self, newest);
         for map in new {
             self.remote_reads.on_map(map);

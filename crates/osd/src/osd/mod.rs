@@ -161,6 +161,8 @@ pub struct Osd {
     pub(crate) superblock: RefCell<OsdSuperblock>,
     pub(crate) maps: MapStore,
     pub(crate) osdmap: RefCell<Rc<OsdMap>>,
+    /// The map that all PGs have come to; messages of later ones wait.
+    pub(crate) pgs_epoch: Cell<Epoch>,
     pub(crate) state: Cell<BootState>,
     pub(crate) boot_epoch: Cell<Epoch>,
     pub(crate) up_epoch: Cell<Epoch>,
@@ -314,6 +316,7 @@ impl Osd {
                 SnapMapper::default_object(),
             ),
             osdmap: RefCell::default(),
+            pgs_epoch: Cell::new(0),
             superblock: RefCell::new(superblock),
             state: Cell::new(BootState::Initializing),
             boot_epoch: Cell::new(0),

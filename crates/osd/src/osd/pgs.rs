@@ -1,6 +1,6 @@
 //! The PGs of this OSD: loading, creating, splitting, removing.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use ::maps::OsdMap;
@@ -70,6 +70,7 @@ impl Osd {
                 Err(LoadError::Damaged(e)) => return Err(OsdError::BadPg(pgid, e.to_string())),
             }
         }
+        let known: BTreeSet<SpgId> = pgs.iter().map(|(pgid, _)| *pgid).collect();
         let oldest = pgs.iter().map(|(_, l)| l.epoch).min().unwrap_or(newest).min(newest);
         let mut map: Option<Rc<OsdMap>> = None;
         for epoch in oldest..=newest {
@@ -77,6 +78,7 @@ impl Osd {
             let Some(next) = self.maps.load(epoch).await? else { continue };
             for pg in self.all_pgs() {
                 if pg.has_pool_in(&next) {
+                    self.split_at_load(&pg, &next, &known).await?;
                     pg.advance_quietly(&next);
                 }
             }
@@ -110,6 +112,7 @@ impl Osd {
             map.epoch
         );
         *self.osdmap.borrow_mut() = map.clone();
+        self.pgs_epoch.set(map.epoch);
         for pg in self.all_pgs() {
             if map.pg_exists(pg.pgid().pgid) {
                 pg.begin();
@@ -182,25 +185,50 @@ impl Osd {
             }
             // Nothing may be under way in the parent: writes of before are in its collection.
             pg.stop_for_split();
-            for child in children {
-                let child = child.spg();
-                if self.pgs.borrow().contains_key(&child) {
-                    continue;
+            let absent = |child: &SpgId| !self.pgs.borrow().contains_key(child);
+            let children: Vec<SpgId> =
+                children.into_iter().map(|child| child.spg()).filter(absent).collect();
+            match pg.split(&children, after, map).await {
+                Ok(made) => {
+                    for child in made {
+                        self.pgs
+                            .borrow_mut()
+                            .insert(child.pgid(), Slot::Ready(child.clone()));
+                        child.advance(std::slice::from_ref(map));
+                    }
                 }
-                match pg.split_off(child, before, after, map).await {
-                    Ok(core) => {
-                        let made = Pg::new(self.host(), core, pg.map.borrow().clone());
-                        self.pgs.borrow_mut().insert(child, Slot::Ready(made.clone()));
-                        made.advance(std::slice::from_ref(map));
-                    }
-                    Err(e) => {
-                        self.fail(format!("cannot split {}: {e:?}", pg.pgid()));
-                        return;
-                    }
+                Err(e) => {
+                    self.fail(format!("cannot split {}: {e:?}", pg.pgid()));
+                    return;
                 }
             }
             pg.advance(std::slice::from_ref(map));
         }
+    }
+
+    /// At the start: splits a PG that the last life left unsplit.
+    async fn split_at_load(
+        &self,
+        pg: &Rc<Pg>,
+        map: &Rc<OsdMap>,
+        known: &BTreeSet<SpgId>,
+    ) -> Result<(), OsdError> {
+        let after = map.pool(pg.pgid().pgid.pool_id()).map_or(0, |p| p.pg_num);
+        let before = pg.pool().pg_num;
+        if before == 0 || after <= before {
+            return Ok(());
+        }
+        let children = pg.pgid().pgid.children(before, after);
+        let children: Vec<SpgId> =
+            children.into_iter().map(|c| c.spg()).filter(|c| !known.contains(c)).collect();
+        if children.is_empty() {
+            return Ok(());
+        }
+        for child in pg.split(&children, after, map).await? {
+            child.advance_quietly(map);
+            self.pgs.borrow_mut().insert(child.pgid(), Slot::Ready(child));
+        }
+        Ok(())
     }
 
     /// Takes a copy away, in the background.

@@ -72,6 +72,7 @@ pub struct Pg {
     wake_scheduled: Cell<bool>,
     requeue_scheduled: Cell<bool>,
     pub(crate) stamps: RefCell<stats::Stamps>,
+    splitting: Cell<bool>,
     /// The copy is being removed.
     pub(crate) deleting: Cell<bool>,
     /// The epoch in the store: maps from there on must be kept.
@@ -85,9 +86,9 @@ pub struct Pg {
 /// Epochs a PG's record may lag behind.
 const EPOCH_LAG_MAX: Epoch = 20;
 
-/// Where a map puts a PG.
+/// Where a map puts a PG; one that it does not have yet is where the PG is that it splits from.
 pub fn mapping_of(map: &OsdMap, pgid: SpgId) -> Mapping {
-    let ua = map.pg_to_up_acting(pgid.pgid);
+    let ua = map.pg_to_up_acting(map.raw_pg_to_pg(pgid.pgid).unwrap_or(pgid.pgid));
     let pool = map.pool(pgid.pgid.pool_id());
     Mapping {
         up: ua.up,
@@ -129,6 +130,7 @@ impl Pg {
             wake_scheduled: Cell::new(false),
             requeue_scheduled: Cell::new(false),
             stamps: RefCell::default(),
+            splitting: Cell::new(false),
             deleting: Cell::new(false),
             written_epoch: Cell::new(written_epoch),
             written_counts,
@@ -177,6 +179,7 @@ impl Pg {
         if self.deleting.get() {
             return;
         }
+        self.splitting.set(false);
         let now = self.now();
         let mut out = Vec::new();
         for map in maps {
@@ -249,61 +252,76 @@ impl Pg {
 
     /// Before a split: nothing is under way any more.
     pub(crate) fn stop_for_split(&self) {
+        self.splitting.set(true);
         self.on_interval_change();
     }
 
-    /// Gives the objects that belong to `child` in a pool of `after` PGs to a new collection, and
-    /// makes the child's core, at the map before the split.
-    pub(crate) async fn split_off(
+    /// Between the beginning of a split and the map that makes it.
+    pub(crate) fn is_splitting(&self) -> bool {
+        self.splitting.get()
+    }
+
+    /// Gives the objects that belong to `children` in a pool of `after` PGs to collections of their
+    /// own; the new PGs are at the map before the split. All is one transaction: after a crash
+    /// either all children are there or none.
+    pub(crate) async fn split(
         &self,
-        child: SpgId,
-        before: u32,
+        children: &[SpgId],
         after: u32,
         map: &OsdMap,
-    ) -> Result<Peering, store::StoreError> {
-        let _ = before;
-        let bits = child.pgid.split_bits(after);
-        let belongs = |oid: &HObject| child.pgid.contains(bits, oid);
-        let child_cid = CollId::Pg(child);
+    ) -> Result<Vec<Rc<Pg>>, store::StoreError> {
         let mut t = Transaction::new();
-        t.mkcoll(&child_cid, bits);
-        t.split_collection(&self.cid, bits, child.pgid.seed, &child_cid);
-        t.touch(&child_cid, &child.pgmeta());
-        let made = {
-            let mut core = self.core.borrow_mut();
-            core.info.history.last_epoch_split = map.epoch;
-            let mut info = core.info.clone();
-            info.pgid = child;
-            info.history.epoch_created = map.epoch;
-            // The counts are shared out evenly until the next scrub counts.
-            let parts = i64::from(after.div_ceil(before.max(1)).max(2));
-            info.stats.stats.sum.for_each_field(|n| n / parts);
-            info.stats.stats_invalid = true;
-            core.info.stats.stats.sum.for_each_field(|n| n - n / parts);
-            core.info.stats.stats_invalid = true;
-            let mut made = Peering::load(
-                core.whoami,
-                child,
-                core.settings.clone(),
-                core.mapping.clone(),
-                core.epoch,
-                info,
-                core.past_intervals.clone(),
-            );
-            made.log = core.log.split(belongs);
-            for (oid, item) in core.missing.iter().filter(|(oid, _)| belongs(oid)) {
-                made.missing.add(oid, item.need, item.have, item.is_delete);
-            }
-            core.retain_missing(|oid| !belongs(oid));
-            core.update_last_complete();
-            made.update_last_complete();
-            core.mark_dirty_big_info();
-            made.mark_dirty_big_info();
-            made
-        };
+        self.core.borrow_mut().info.history.last_epoch_split = map.epoch;
+        let mut made = Vec::new();
+        for (done, child) in children.iter().enumerate() {
+            // The counts are shared out evenly until a scrub, due at once, counts.
+            let parts = (children.len() - done + 1) as i64;
+            let core = self.split_core(*child, after, map.epoch, parts);
+            let bits = child.pgid.split_bits(after);
+            let cid = CollId::Pg(*child);
+            t.mkcoll(&cid, bits);
+            t.split_collection(&self.cid, bits, child.pgid.seed, &cid);
+            t.touch(&cid, &child.pgmeta());
+            let child = Pg::new(self.host.clone(), core, self.map.borrow().clone());
+            child.write_dirty(&mut t);
+            made.push(child);
+        }
         self.write_dirty(&mut t);
         self.host.store().submit(t).await?;
         Ok(made)
+    }
+
+    /// A child's core, taken out of this PG's.
+    fn split_core(&self, child: SpgId, after: u32, epoch: Epoch, parts: i64) -> Peering {
+        let bits = child.pgid.split_bits(after);
+        let belongs = |oid: &HObject| child.pgid.contains(bits, oid);
+        let mut core = self.core.borrow_mut();
+        let mut info = core.info.clone();
+        info.pgid = child;
+        info.history.epoch_created = epoch;
+        info.stats.stats.sum.for_each_field(|n| n / parts);
+        info.stats.stats_invalid = true;
+        core.info.stats.stats.sum.for_each_field(|n| n - n / parts);
+        core.info.stats.stats_invalid = true;
+        let mut made = Peering::load(
+            core.whoami,
+            child,
+            core.settings.clone(),
+            core.mapping.clone(),
+            core.epoch,
+            info,
+            core.past_intervals.clone(),
+        );
+        made.log = core.log.split(belongs);
+        for (oid, item) in core.missing.iter().filter(|(oid, _)| belongs(oid)) {
+            made.missing.add(oid, item.need, item.have, item.is_delete);
+        }
+        core.retain_missing(|oid| !belongs(oid));
+        core.update_last_complete();
+        made.update_last_complete();
+        core.mark_dirty_big_info();
+        made.mark_dirty_big_info();
+        made
     }
 
     /// First step of a PG that has just been loaded or created.

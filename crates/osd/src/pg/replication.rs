@@ -64,7 +64,10 @@ impl Pg {
         let now = self.now();
         {
             let core = self.core.borrow();
-            if !core.is_primary() || op.epoch < core.info.history.same_primary_since {
+            let history = &core.info.history;
+            // What was sent before a split may be for a child: clients send it again.
+            let since = history.same_primary_since.max(history.last_epoch_split);
+            if !core.is_primary() || op.epoch < since {
                 drop(core);
                 self.drop_op(op);
                 return;
