@@ -2,6 +2,7 @@
 what is wrong is said as Ceph says it. (Outputs beside a real Ceph's: compare.py.)"""
 import json
 import subprocess
+import tempfile
 import os
 import time
 import unittest
@@ -167,6 +168,44 @@ class Ceph(unittest.TestCase):
         w.kill()
         self.assertIn(b"a line for the log", w.communicate()[0])
         self.assertIn("a line for the log", c.ceph("log", "last", "20"))
+
+    def test_a_crush_map_sent_again_is_taken_once(self):
+        # Who lost the answer sends the map again with the version it was made from; that was an error.
+        with tempfile.NamedTemporaryFile() as f:
+            version = int(c.run("ceph", "osd", "getcrushmap", "-o", f.name).stderr.split()[-1])
+            for _ in range(2):
+                r = c.run("ceph", "osd", "setcrushmap", str(version), "-i", f.name)
+                self.assertEqual(int(r.stderr.split()[-1]), version + 1)
+            self.fails(1, "osd", "setcrushmap", str(version + 7), "-i", f.name)
+
+    def test_switches_are_turned_off_by_injectargs(self):
+        # `--no-` before a switch's name was taken for a part of the name.
+        get = ("tell", "osd.0", "config", "get", "osd_enable_op_tracker")
+        for args, value in (("--no-osd_enable_op_tracker", "false"), ("--osd_enable_op_tracker", "true")):
+            c.ceph("tell", "osd.0", "injectargs", "--", args)
+            self.assertEqual(c.json(*get), {"osd_enable_op_tracker": value})
+        self.fails(22, "tell", "osd.0", "injectargs", "--", "--no-osd_max_backfills")
+
+    def test_commands_to_one_monitor_are_audited(self):
+        # They left no trace in the audit log.
+        c.ceph("tell", "mon.a", "sessions")
+        def logged():
+            text = c.ceph("log", "last", "50", "debug", "audit")
+            return "cmd='sessions' args=[]: dispatch" in text and "cmd='sessions' args=[]: finished" in text
+        c.wait(logged, 10, "audit lines")
+
+    def test_unscrubbed_pools_are_told(self):
+        # They were told nowhere; and they are no reason to warn.
+        c.pool("unscrubbed")
+        before = c.json("health")["status"]
+        c.ceph("osd", "pool", "set", "unscrubbed", "noscrub", "1")
+        check = c.json("health", "detail")["checks"]["POOL_SCRUB_FLAGS"]
+        self.assertEqual(check["severity"], "HEALTH_OK")
+        self.assertEqual(check["summary"]["message"], "Some pool(s) have the noscrub flag(s) set")
+        self.assertEqual([d["message"] for d in check["detail"]], ["Pool unscrubbed has noscrub flag"])
+        self.assertEqual(c.json("health")["status"], before)
+        c.ceph("osd", "pool", "set", "unscrubbed", "noscrub", "0")
+        self.assertNotIn("POOL_SCRUB_FLAGS", c.json("health")["checks"])
 
     def test_unknown_and_incomplete_commands(self):
         self.assertIn("no valid command found", self.fails(22, "nonsense"))

@@ -262,8 +262,13 @@ fn injectargs(config: &Config, map: &CommandMap) -> CommandReply {
             Some((name, value)) => (name.to_string(), value.to_string()),
             None => {
                 let is_switch = option(body).is_some_and(|o| o.kind == Kind::Bool);
+                let off = body.strip_prefix("no-").or_else(|| body.strip_prefix("no_"));
+                let off = off.filter(|name| option(name).is_some_and(|o| o.kind == Kind::Bool));
                 let next = words.peek().filter(|w| !w.starts_with("--")).copied();
                 match next {
+                    _ if off.is_some() && option(body).is_none() => {
+                        (off.unwrap_or(body).to_string(), "false".to_string())
+                    }
                     Some(value) => {
                         words.next();
                         (body.to_string(), value.to_string())

@@ -192,6 +192,7 @@ impl MonCore {
             );
         }
         check_osd_flags(&map, checks);
+        check_pool_scrub_flags(&map, checks);
         self.check_fullness(&map, checks);
         self.check_pools(&map, checks);
         let wanted = self.conf.int("osd_pool_default_size");
@@ -565,6 +566,27 @@ fn place_text(map: &OsdMap, item: i32) -> String {
         .collect();
     parts.reverse();
     parts.join(",")
+}
+
+/// Pools that are not scrubbed because somebody said so: told, and no reason to warn.
+fn check_pool_scrub_flags(map: &OsdMap, checks: &mut HealthCheckMap) {
+    let mut detail = Vec::new();
+    let mut set = Vec::new();
+    for (flag, text) in
+        [(pool_flags::NOSCRUB, "noscrub"), (pool_flags::NODEEP_SCRUB, "nodeep-scrub")]
+    {
+        let pools = map.pools.iter().filter(|(_, pool)| pool.flags & flag != 0);
+        let names: Vec<&str> =
+            pools.map(|(id, _)| map.pool_names.get(id).map_or("", String::as_str)).collect();
+        if !names.is_empty() {
+            set.push(text);
+            detail.extend(names.iter().map(|name| format!("Pool {name} has {text} flag")));
+        }
+    }
+    if !set.is_empty() {
+        let text = format!("Some pool(s) have the {} flag(s) set", set.join(", "));
+        checks.add("POOL_SCRUB_FLAGS", Severity::Ok, text, 0).detail = detail;
+    }
 }
 
 fn check_osd_flags(map: &OsdMap, checks: &mut HealthCheckMap) {

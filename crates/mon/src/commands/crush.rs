@@ -157,15 +157,6 @@ impl MonCore {
 
     fn set_crush_map(&mut self, cmd: &Cmd) -> CmdResult {
         let map = self.next_map();
-        if let Some(prior) = cmd.map.opt_int("prior_version")? {
-            let version = i64::from(map.crush_version);
-            if prior != version {
-                return fail(
-                    Errno::EPERM,
-                    format!("prior_version {prior} != crush version {version}"),
-                );
-            }
-        }
         let crush = CrushMap::from_bytes(&cmd.input).map_err(|error| {
             let text = match error {
                 denc::Error::Truncated { .. } => "End of buffer".to_string(),
@@ -173,6 +164,19 @@ impl MonCore {
             };
             refuse(Errno::EINVAL, format!("Failed to parse crushmap: {text}"))
         })?;
+        if let Some(prior) = cmd.map.opt_int("prior_version")? {
+            let version = i64::from(map.crush_version);
+            if prior == version - 1 && map.crush.to_bytes() == crush.to_bytes() {
+                // Sent again by somebody who did not hear that it was done.
+                return say(version.to_string());
+            }
+            if prior != version {
+                return fail(
+                    Errno::EPERM,
+                    format!("prior_version {prior} != crush version {version}"),
+                );
+            }
+        }
         for (id, pool) in &map.pools {
             if crush.rule(pool.crush_rule.into()).is_none() {
                 return fail(

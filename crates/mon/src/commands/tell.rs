@@ -8,6 +8,7 @@ use messages::{MCommand, MCommandReply};
 use types::{Errno, RawMessage, entity};
 
 use super::cmd::{Cmd, CmdResult, done};
+use crate::clog;
 use crate::core::MonCore;
 use crate::event::SessionId;
 use crate::event::wire;
@@ -78,10 +79,37 @@ impl MonCore {
             map: map.clone(),
             input,
         };
-        match self.own_command(&cmd) {
+        let audit = self.audits(&cmd);
+        if let Some((prio, text)) = &audit {
+            self.log_own("audit", *prio, format!("{text}: dispatch"));
+        }
+        let reply = match self.own_command(&cmd) {
             Some(reply) => reply,
             None => CommandReply::error(Errno::EINVAL.0, "command not known"),
+        };
+        if let Some((prio, text)) = audit {
+            self.log_own("audit", prio, format!("{text}: finished"));
         }
+        reply
+    }
+
+    /// Priority and text of a command's lines in the audit log; those that any daemon has are not
+    /// logged (`Monitor::do_admin_command`).
+    fn audits(&self, cmd: &Cmd) -> Option<(u16, String)> {
+        let prio = match cmd.prefix.as_str() {
+            "mon_status" | "ops" | "sessions" => clog::DEBUG,
+            "compact" | "quorum enter" | "quorum exit" => clog::INFO,
+            "dump_historic_ops" | "dump_historic_slow_ops" => clog::INFO,
+            _ => return None,
+        };
+        let arguments = super::arguments(&cmd.map);
+        let values: Vec<String> = arguments.into_values().collect();
+        let text = format!(
+            "from='admin socket' entity='admin socket' cmd='{}' args=[{}]",
+            cmd.prefix,
+            values.join(", ")
+        );
+        Some((prio, text))
     }
 
     /// Hidden commands that old tools send as commands to the cluster.
