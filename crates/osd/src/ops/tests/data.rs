@@ -346,3 +346,44 @@ fn clean_regions_tell_what_recovery_must_copy() {
         assert!(pg.last_entry().clean_regions.omap_is_dirty());
     });
 }
+
+/// Random vectors found a write that says that it comes before a truncation to more than the store
+/// can hold: the store refused the transaction, and the OSD went down.
+#[test]
+fn a_truncate_size_no_object_may_have_is_refused() {
+    on_pg(|pg| async move {
+        pg.put("a", b"abc").await;
+        let mut op = write(0, b"x");
+        op.args.set_extent(ExtentArgs {
+            offset: 0,
+            length: 1,
+            truncate_size: 1 << 40,
+            truncate_seq: 7,
+        });
+        assert_eq!(pg.op("a", op).await, Err(Errno::EFBIG));
+        assert_eq!(pg.get("a").await.unwrap(), &b"abc"[..]);
+    });
+}
+
+/// Such a write may also fill the object up with zeros: the digest of what was there is void.
+#[test]
+fn digests_of_objects_that_grow_by_zeros() {
+    on_pg(|pg| async move {
+        pg.limits.borrow_mut().skip_data_digest = false;
+        pg.put("a", b"abc").await;
+        let empty = OsdOp::extent(ops::WRITE, 10, 0, Bytes::new());
+        pg.op("a", empty).await.unwrap();
+        pg.check_digests().await;
+        pg.put("b", b"abc").await;
+        let mut op = write(9, b"x");
+        op.args.set_extent(ExtentArgs {
+            offset: 9,
+            length: 1,
+            truncate_size: 9,
+            truncate_seq: 7,
+        });
+        pg.op("b", op).await.unwrap();
+        pg.check_digests().await;
+        assert_eq!(pg.get("b").await.unwrap().len(), 10);
+    });
+}

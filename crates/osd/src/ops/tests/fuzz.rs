@@ -154,7 +154,6 @@ fn random_op(random: &mut Random) -> OsdOp {
 
 #[test]
 fn random_vectors_do_no_harm() {
-    // Seed 24 found a write whose truncate_size, beyond what the store can hold, took the OSD down.
     for seed in [11, 24] {
         run(seed);
     }
