@@ -89,11 +89,12 @@ impl OpInfo {
             } else {
                 info.write |= op.is_write_mode();
             }
-            info.read |= op.is_read_mode();
+            // A call's own mode bit says "reads"; its method's flags say what it does, and with
+            // `class-read` alone a client may call what only reads.
+            info.read |= op.is_read_mode() && op.code != ops::CALL;
             info.pg_op |= op.is_pg_type();
             info.cache |= op.is_cache_mode();
             if op.code == ops::CALL {
-                // A call's own mode bit says "reads"; its method's flags say what it does.
                 info.add_call(op)?;
             }
         }

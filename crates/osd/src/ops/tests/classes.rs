@@ -112,6 +112,22 @@ fn locks_over_the_interpreter() {
     });
 }
 
+/// A client with `profile rbd pool=images` could not unprotect a snapshot: looking for clones calls
+/// a method on `rbd_children` of every pool, for which the profile grants `class-read` and nothing
+/// else, and the call's own mode bit was taken for a read of the object.
+#[test]
+fn a_call_that_reads_needs_no_right_to_read() {
+    let info = OpInfo::of(&[call("rbd", "get_children", b"")], 0).unwrap();
+    let rights = info.rights();
+    assert!(!rights.read && !rights.write && rights.classes[0].read);
+    assert!(info.may_read() && !info.may_write());
+    let both = [
+        call("rbd", "get_children", b""),
+        OsdOp::attr(ops::GETXATTR, b"a", b"").unwrap(),
+    ];
+    assert!(OpInfo::of(&both, 0).unwrap().rights().read);
+}
+
 #[test]
 fn malformed_calls_are_refused() {
     on_pg(|pg| async move {
