@@ -276,6 +276,22 @@ fn osd_rights() {
         }
     ));
     assert!(osd("profile rbd pool=p", &write) && !osd("profile rbd pool=q", &write));
+    // A client confined to a namespace reads what the pool configures for all of them.
+    let metadata = [call("rbd", "metadata_list", true, false)];
+    let info = Op {
+        object: "rbd_info",
+        ..READ
+    };
+    let list = Op {
+        classes: &metadata,
+        rw: (false, false),
+        ..info
+    };
+    for profile in ["rbd", "rbd-read-only"] {
+        let cap = format!("profile {profile} pool=p namespace=n");
+        assert!(osd(&cap, &list) && !osd(&cap, &READ), "{cap}");
+    }
+    assert!(osd("profile rbd pool=q namespace=n", &info));
 }
 
 #[test]

@@ -282,10 +282,22 @@ impl OsdGrant {
             prefix: prefix.to_owned(),
             ..m.clone()
         };
+        // Clients confined to a namespace read the pool's configuration in the default one.
+        let pool_info = OsdMatch {
+            pool: here.pool.clone(),
+            namespace: Some(String::new()),
+            prefix: "rbd_info".to_owned(),
+            ..OsdMatch::default()
+        };
+        let metadata_list = (OsdSpec::method("rbd", "metadata_list"), pool_info);
         Some(match name.as_str() {
             "read-only" => vec![(OsdSpec::of(R), here)],
             "read-write" => vec![(OsdSpec::of(R | W), here)],
             "rbd" => vec![
+                (
+                    OsdSpec::of(R),
+                    with_prefix(&OsdMatch::default(), "rbd_info"),
+                ),
                 (
                     OsdSpec::of(CLASS_R),
                     with_prefix(&OsdMatch::default(), "rbd_children"),
@@ -294,9 +306,11 @@ impl OsdGrant {
                     OsdSpec::of(CLASS_R),
                     with_prefix(&OsdMatch::default(), "rbd_mirroring"),
                 ),
+                metadata_list,
                 (OsdSpec::of(R | W | CLASS_R | CLASS_W), here),
             ],
             "rbd-read-only" => vec![
+                metadata_list,
                 (OsdSpec::of(R | CLASS_R), here.clone()),
                 (
                     OsdSpec::method("rbd", "child_attach"),
