@@ -1,6 +1,7 @@
 //! The OSD as its PGs see it.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use ::maps::OsdMap;
 use env::sync::Semaphore;
@@ -50,7 +51,13 @@ impl Host for Osd {
             0 => c.uint("osd_recovery_max_active_ssd"),
             n => n,
         };
+        // All our devices call themselves ssd.
+        let sleep = match c.float("osd_recovery_sleep") {
+            s if s > 0.0 => s,
+            _ => c.float("osd_recovery_sleep_ssd"),
+        };
         RecoveryLimits {
+            sleep: Duration::from_secs_f64(sleep.clamp(0.0, 60.0)),
             chunk: c.uint("osd_recovery_max_chunk").max(64 << 10),
             omap_entries: c.uint("osd_recovery_max_omap_entries_per_chunk").max(1) as usize,
             active: active.max(1) as usize,

@@ -92,7 +92,7 @@ impl Pg {
                 let slots = self.host.recovery_slots().clone();
                 let slot = slots.acquire(1).await;
                 let pushed = self.push_to_targets(&oid, &targets, generation).await;
-                drop(slot);
+                self.rest(slot);
                 if !pushed {
                     state.running.set(false);
                     return;

@@ -84,6 +84,8 @@ pub struct RecoveryLimits {
     pub active: usize,
     /// osd_backfill_scan_max: objects listed at a time.
     pub scan: usize,
+    /// osd_recovery_sleep: how long a slot rests after an object.
+    pub sleep: std::time::Duration,
 }
 
 /// How grave a line of the cluster log is; its number on the wire.

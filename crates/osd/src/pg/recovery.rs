@@ -151,6 +151,19 @@ impl Pg {
         self.host.env().go(run(self.rc(), self.generation.get()));
     }
 
+    /// Gives a slot back, after osd_recovery_sleep: clients go first.
+    pub(super) fn rest(&self, slot: impl Sized + 'static) {
+        let sleep = self.host.recovery_limits().sleep;
+        if sleep.is_zero() {
+            return;
+        }
+        let env = self.host.env().clone();
+        self.host.env().go(async move {
+            env.sleep(sleep).await;
+            drop(slot);
+        });
+    }
+
     fn fail_pulls_from_down(&self) {
         let map = self.map.borrow().clone();
         self.recovery.pulls.borrow_mut().retain(|_, pull| map.is_up(pull.from.osd));
@@ -773,7 +786,9 @@ async fn recover(pg: Rc<Pg>, oid: HObject, urgent: bool, generation: u64) {
         return;
     }
     let moved = pg.move_object(&oid, generation).await;
-    drop(slot);
+    if let Some(slot) = slot {
+        pg.rest(slot);
+    }
     if generation != pg.generation.get() {
         return;
     }
