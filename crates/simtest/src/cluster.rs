@@ -1,7 +1,7 @@
 //! Building, starting, killing and asking a cluster.
 
-use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
 use std::path::Path;
 use std::rc::Rc;
@@ -13,18 +13,18 @@ use client::{Client, Options};
 use config::{ConfFile, Config};
 use device::BlockDevice;
 use env::{Env, OpenBlock};
-use maps::{MonInfo, MonMap};
+use maps::MonMap;
 use sim::{Control, Kill, Rng};
 use store::inkstore::{self, InkStore};
 use store::kv::RedbKv;
 use store::memstore::MemStore;
 use store::{Kv, ObjectStore};
-use types::{AddrVec, EntityAddr, PgId, UTime, Uuid};
+use types::{PgId, UTime, Uuid};
 
-use crate::{Workload, keys, replicas};
+use crate::{Workload, keys, mons, replicas};
 
-const MON_PORT: u16 = 3300;
-const MON_DB: &str = "/mon/store.redb";
+pub(crate) const MON_PORT: u16 = 3300;
+pub(crate) const MON_DB: &str = "/mon/store.redb";
 const OSD_BLOCK: &str = "/osd/block";
 
 /// What to build.
@@ -40,6 +40,8 @@ pub struct Plan {
     pub options: String,
     /// Without proofs and tickets.
     pub auth_none: bool,
+    /// Monitors: mon.a, mon.b, ...; up to seven.
+    pub mons: u32,
 }
 
 impl Default for Plan {
@@ -50,6 +52,7 @@ impl Default for Plan {
             memstore: false,
             options: String::new(),
             auth_none: false,
+            mons: 1,
         }
     }
 }
@@ -57,13 +60,15 @@ impl Default for Plan {
 /// See the module. Clones are the same cluster.
 #[derive(Clone)]
 pub struct Cluster {
-    world: Control,
-    plan: Rc<Plan>,
+    pub(crate) world: Control,
+    pub(crate) plan: Rc<Plan>,
     conf: Rc<String>,
-    keyring: Rc<Keyring>,
+    pub(crate) keyring: Rc<Keyring>,
     fsid: Uuid,
     /// The process on the monitor's host is the monitor, not what made its database.
     mon_runs: Rc<Cell<bool>>,
+    /// The same of the other monitors: those that have been started.
+    pub(crate) mons_started: Rc<RefCell<BTreeSet<String>>>,
 }
 
 /// An OSD's identity, the same in every run.
@@ -84,7 +89,7 @@ impl Cluster {
         let conf = format!(
             "[global]\n\
              fsid = {fsid}\n\
-             mon_host = [v2:{}:{MON_PORT}]\n\
+             mon_host = {}\n\
              auth_cluster_required = {method}\n\
              auth_service_required = {method}\n\
              auth_client_required = {method}\n\
@@ -95,7 +100,7 @@ impl Cluster {
              osd_pool_default_pg_autoscale_mode = off\n\
              mon_allow_pool_delete = true\n\
              {}\n",
-            world.ip("mon.a"),
+            mons::hosts(world, plan.mons),
             plan.options
         );
         let keyring = keys::keyring(&env, plan.osds);
@@ -106,12 +111,13 @@ impl Cluster {
             keyring: Rc::new(keyring),
             fsid,
             mon_runs: Rc::default(),
+            mons_started: Rc::default(),
         };
         cluster.mkfs_mon(&env);
         cluster
     }
 
-    fn config(&self, kind: &str, id: &str, host: &str) -> Rc<Config> {
+    pub(crate) fn config(&self, kind: &str, id: &str, host: &str) -> Rc<Config> {
         let config = Config::new(kind, id).with_identity("ceph", host, 1);
         let file = ConfFile::parse(&self.conf).expect("a good configuration");
         let bad = config.load_file(&file);
@@ -135,19 +141,16 @@ impl Cluster {
             persistent_features: maps::monmap::MonFeatures { bits: 255 },
             ..MonMap::default()
         };
-        let addr = EntityAddr::msgr2((self.world.ip("mon.a"), MON_PORT).into(), 0);
-        monmap.add(MonInfo {
-            name: "a".into(),
-            public_addrs: AddrVec::of(addr),
-            ..MonInfo::default()
-        });
+        mons::add_all(&self.world, self.plan.mons, &mut monmap);
         let config = self.config("mon", "a", "mon.a");
         let fill = &mut |buf: &mut [u8]| env.fill_random(buf);
         mon::mkfs(&kv, &config, &monmap, &self.keyring, now, fill).expect("mkfs of the monitor");
+        self.mkfs_joining(&monmap);
     }
 
-    /// Starts the monitor, unless it runs.
+    /// Starts the monitors that do not run.
     pub fn start_mon(&self) {
+        self.start_joined();
         if self.mon_runs.replace(true) && self.world.is_running("mon.a") {
             return;
         }

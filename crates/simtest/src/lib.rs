@@ -2,7 +2,7 @@
 //! a disk of its own, under the virtual clock of `sim`. For tests only.
 //!
 //! ```text
-//! host mon.a            database file, port 3300
+//! host mon.a, mon.b ..  database file, port 3300
 //! host mgr.x            nothing kept
 //! host osd.0, osd.1 ..  block file `/osd/block` (inkstore)
 //! ```
@@ -10,6 +10,7 @@
 mod chaos;
 mod cluster;
 mod keys;
+mod mons;
 mod replicas;
 mod workload;
 

@@ -22,6 +22,9 @@ use crate::peer::{PeerMessage, View};
 use crate::replica::Piece;
 use crate::standing::{Role, Skew, Standing};
 
+/// A connection over which nothing has come for so long leads nowhere, though nobody has said so:
+/// greetings come more often.
+const SILENCE_MAX: Duration = Duration::from_secs(3);
 /// How often the other monitors are looked after.
 const TEND: Duration = Duration::from_millis(250);
 /// Pause between greetings, and between views that say nothing new.
@@ -47,6 +50,8 @@ pub(super) struct Peers {
     /// Who has greeted us, at most as many as there are monitors; a newer life of the same name
     /// replaces the one before.
     known: BTreeMap<MemberId, Known>,
+    /// When something last came over a connection, by its id. Of open connections only.
+    heard: BTreeMap<u64, Duration>,
     hello_at: Duration,
     timecheck_at: Duration,
     view_at: Duration,
@@ -88,7 +93,17 @@ impl Shell {
                 continue;
             }
             let con = self.messenger.connect_to(entity::MON, &mon.public_addrs);
-            if greet && con.is_connected() {
+            if !con.is_connected() {
+                self.peers.borrow_mut().heard.remove(&con.id());
+                continue;
+            }
+            let heard = *self.peers.borrow_mut().heard.entry(con.id()).or_insert(now);
+            if now > heard + SILENCE_MAX {
+                // The session goes on over another socket.
+                tracing::info!("nothing comes from mon.{name} any more");
+                self.peers.borrow_mut().heard.insert(con.id(), now);
+                con.break_socket();
+            } else if greet {
                 con.send(self.hello().wire());
             }
         }
@@ -138,6 +153,7 @@ impl Shell {
     }
 
     pub(super) fn peer_lost(self: &Rc<Shell>, con: &Connection) {
+        self.peers.borrow_mut().heard.remove(&con.id());
         let whose: Vec<MemberId> = {
             let peers = self.peers.borrow();
             let of_con = peers.known.iter().filter(|(_, known)| known.con == *con);
@@ -182,6 +198,7 @@ impl Shell {
         if self.stopped.get() {
             return;
         }
+        self.peers.borrow_mut().heard.insert(con.id(), self.env.now());
         let message = match PeerMessage::read(raw) {
             Ok(message) => message,
             Err(error) => {

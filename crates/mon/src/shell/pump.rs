@@ -114,7 +114,9 @@ impl Shell {
             (false, None) => Role::Out,
         };
         self.take_place(role, term, leader)?;
-        self.note_monmap();
+        if fresh || !batches.is_empty() {
+            self.note_monmap();
+        }
         Ok(())
     }
 
