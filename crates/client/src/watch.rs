@@ -175,12 +175,19 @@ impl Watch {
     }
 
     /// Ends it at the OSD; from now on no event comes.
-    pub async fn unwatch(self) -> Result<(), ClientError> {
+    pub async fn unwatch(&self) -> Result<(), ClientError> {
         if !self.forget() {
             return Ok(());
         }
         let op = watch_op(self.cookie, watch_op::UNWATCH, 0);
         self.io.operate(self.object.clone(), Operation::new().op(op)).await.map(drop)
+    }
+
+    /// Ends a lost watch: the OSD may know it still, and notifies would wait for it.
+    pub async fn abandon(&self) {
+        self.forget();
+        let op = watch_op(self.cookie, watch_op::UNWATCH, 0);
+        let _ = self.io.operate(self.object.clone(), Operation::new().op(op)).await;
     }
 
     fn forget(&self) -> bool {

@@ -275,7 +275,7 @@ impl Image {
         }
         let released = self.0.release_lock().await;
         let watch = self.0.watch.borrow_mut().take();
-        if let Some(watch) = watch.and_then(Rc::into_inner) {
+        if let Some(watch) = watch {
             watch.unwatch().await?;
         }
         let parent = self.0.view().parent.clone();

@@ -132,6 +132,10 @@ fn on_event(inner: &Weak<Inner>, event: WatchEvent) {
 }
 
 async fn register_again(inner: &Rc<Inner>) {
+    let old = inner.watch.borrow().clone();
+    if let Some(old) = old {
+        old.abandon().await;
+    }
     while !inner.closed.get() {
         match register(inner).await {
             Ok(()) => {

@@ -27,17 +27,6 @@ impl Cluster {
         if cluster.given.is_none() {
             std::fs::create_dir_all(&cluster.dir).unwrap();
             cluster.up();
-            for command in [
-                &["osd", "pool", "create", "rbd", "8", "8"][..],
-                &["osd", "pool", "application", "enable", "rbd", "rbd"],
-            ] {
-                let status = Command::new("ceph")
-                    .env("CEPH_CONF", cluster.conf())
-                    .args(command)
-                    .output()
-                    .expect("package ceph-common is installed");
-                assert!(status.status.success(), "{}", String::from_utf8_lossy(&status.stderr));
-            }
         }
         cluster
     }
@@ -91,7 +80,7 @@ fn kill_until(stopping: &AtomicBool, dir: &Path, port: u16, mut rng: Rng) -> u32
         }
     };
     while !stopping.load(Ordering::Relaxed) {
-        pause(2000 + rng.below(3000));
+        pause(4000 + rng.below(8000));
         let victim = rng.below(OSDS);
         let pid = std::fs::read_to_string(dir.join(format!("run/osd.{victim}.pid"))).unwrap();
         let killed = Command::new("kill").args(["-9", pid.trim()]).status().unwrap();

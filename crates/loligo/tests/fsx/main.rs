@@ -52,6 +52,15 @@ fn images_hold_what_a_model_holds() {
         let options = Options { follow_osdmap: true };
         let client =
             Client::connect(env.clone(), Rc::new(config), &keyring, options).await.unwrap();
+        if client.pool_lookup("rbd").await.is_err() {
+            for command in [
+                r#"{"prefix":"osd pool create","pool":"rbd","pg_num":8,"pgp_num":8}"#,
+                r#"{"prefix":"osd pool application enable","pool":"rbd","app":"rbd"}"#,
+            ] {
+                let answer = client.mon_command(command, bytes::Bytes::new()).await.unwrap();
+                assert_eq!(answer.rc, 0, "{}", answer.outs);
+            }
+        }
         let io = client.io_ctx("rbd").await.unwrap();
         let mut fsx = Fsx::start(&env, io, Rng::new(seed)).await;
         let run = env.timeout(limit, async {

@@ -354,7 +354,8 @@ impl Fsx {
     }
 
     async fn clone(&mut self) {
-        if self.chain.len() >= DEPTH_MAX {
+        // A parent of no bytes is refused, by Ceph too.
+        if self.chain.len() >= DEPTH_MAX || self.now().data.is_empty() {
             return;
         }
         let (snap, first_kind) = (format!("c{}", self.count), self.rng.one_in(2));
