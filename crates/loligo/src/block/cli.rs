@@ -185,18 +185,6 @@ pub(crate) struct NbdServeArgs {
     pub(crate) read_only: bool,
 }
 
-/// `loligo ublk`.
-#[derive(Debug, Args)]
-pub(crate) struct UblkArgs {
-    #[command(flatten)]
-    pub(crate) cluster: ClusterArgs,
-    /// POOL/IMAGE[@SNAP]
-    pub(crate) image: ImageSpec,
-    /// Refuse writes, and take no lock
-    #[arg(long)]
-    pub(crate) read_only: bool,
-}
-
 /// `loligo bench`.
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {

@@ -1,4 +1,4 @@
-//! Block devices on this side of the wire: `loligo rbd`, `nbd`, `ublk`, `bench`, all over the
+//! Block devices on this side of the wire: `loligo rbd`, `nbd`, `bench`, all over the
 //! `client` crate.
 
 pub(crate) mod bench;
