@@ -2,7 +2,7 @@
 //! killed meanwhile: what is read is what was written, through snapshots, clones, resizes and
 //! reopening, whatever dies.
 //!
-//! 20,000 operations by default. `LOLIGO_FSX_OPS=1000000` for the long form, `LOLIGO_FSX_SEED=N`
+//! 2,000 operations by default. `LOLIGO_FSX_OPS=20000`, or 1000000, for the long forms, `LOLIGO_FSX_SEED=N`
 //! to repeat one (the seed is printed), `LOLIGO_FSX_KILLS=0` for no deaths, `LOLIGO_TEST_CONF` for
 //! a running cluster (a real Ceph too) with a pool `rbd` and no deaths.
 
@@ -35,7 +35,7 @@ fn images_hold_what_a_model_holds() {
     let _ = tracing_subscriber::fmt().with_env_filter(filter).try_init();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let seed = number("LOLIGO_FSX_SEED", u64::from(now.subsec_nanos()));
-    let ops = number("LOLIGO_FSX_OPS", 20_000);
+    let ops = number("LOLIGO_FSX_OPS", 2000);
     let kills = number("LOLIGO_FSX_KILLS", 1) != 0;
     eprintln!("LOLIGO_FSX_SEED={seed} LOLIGO_FSX_OPS={ops}");
     let cluster = Cluster::start();
