@@ -45,6 +45,15 @@ pub fn root() -> Option<PathBuf> {
     None
 }
 
+/// Objects whose file holds the tail of a longer one it was written over: name, true length.
+const OVERWRITTEN: [(&str, usize); 1] = [("f97d85482139c3de61f9ec00522b6bd6", 94)];
+
+fn read(path: &Path) -> Bytes {
+    let bytes = Bytes::from(fs::read(path).unwrap());
+    let cut = OVERWRITTEN.iter().find(|(name, _)| path.ends_with(name));
+    cut.map_or(bytes.clone(), |(_, len)| bytes.slice(..*len))
+}
+
 /// The encodings of a type; empty without a corpus.
 ///
 /// # Panics
@@ -60,7 +69,7 @@ pub fn objects(dir: &str) -> Vec<(PathBuf, Bytes)> {
     assert!(!paths.is_empty(), "{}: no objects", dir.display());
     paths
         .into_iter()
-        .map(|path| (path.clone(), Bytes::from(fs::read(path).unwrap())))
+        .map(|path| (path.clone(), read(&path)))
         .collect()
 }
 

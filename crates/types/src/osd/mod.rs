@@ -37,7 +37,7 @@ pub use listing::{
 pub use mod_desc::{ObjectModDesc, RollbackOp};
 pub use object_info::{ChunkInfo, ObjectInfo, ObjectManifest, WatchInfo};
 pub use ops::{OpArgs, OsdOp, WireOp};
-pub use osd_stat::{ObjectStorePerfStat, OsdInfo, OsdStat, OsdXInfo, PingTimes, Pow2Hist};
+pub use osd_stat::{ObjectStorePerfStat, OsdStat, PingTimes, Pow2Hist};
 pub use past_intervals::{CompactInterval, PastIntervals, PgInterval};
 pub use peering::{PgCreate, PgLease, PgLeaseAck, PgNotify, PgQuery, PgQueryType};
 pub use pg_history::PgHistory;

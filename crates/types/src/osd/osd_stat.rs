@@ -6,7 +6,6 @@ use denc::{Denc, Error, Reader, Writer};
 
 use super::stat_sum::StoreStatfs;
 use crate::ids::{Epoch, OsdId};
-use crate::time::UTime;
 
 /// Counts by powers of two. Wire: pow2_hist_t v1.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Denc)]
@@ -194,44 +193,4 @@ impl Denc for OsdStat {
             })
         })
     }
-}
-
-/// What the OSD map keeps of an OSD. Wire: osd_info_t: u8 1, six epochs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Denc)]
-#[denc(byte_version = 1)]
-pub struct OsdInfo {
-    /// First epoch of the last interval that ended with a clean shutdown.
-    pub last_clean_begin: Epoch,
-    /// Its last epoch.
-    pub last_clean_end: Epoch,
-    /// When it came up.
-    pub up_from: Epoch,
-    /// Up to when it surely was up.
-    pub up_thru: Epoch,
-    /// When it went down.
-    pub down_at: Epoch,
-    /// When it was declared lost.
-    pub lost_at: Epoch,
-}
-
-/// More of that. Wire: osd_xinfo_t v4/c1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Denc)]
-#[denc(v = 4, compat = 1)]
-pub struct OsdXInfo {
-    /// When it was marked down.
-    pub down_stamp: UTime,
-    /// Chance that it is slow rather than down, in parts of 2^32 - 1.
-    pub laggy_probability: u32,
-    /// How long it then takes, seconds.
-    pub laggy_interval: u32,
-    /// Its features.
-    pub features: u64,
-    /// Its weight before it was marked out, 16.16.
-    pub old_weight: u32,
-    /// When it last scrubbed purged snapshots.
-    #[denc(since = 4)]
-    pub last_purged_snaps_scrub: UTime,
-    /// When it was marked dead.
-    #[denc(since = 4)]
-    pub dead_epoch: Epoch,
 }
