@@ -576,7 +576,7 @@ PATHS_NOT_COMPARED = re.compile(
     r"stats_by_class\.(ssd|hdd)|mgr_devicehealth|options\.pg_num_m|\.mgr/|container_name|device_(ids|paths)$|\.devices$")
 
 # Known differences: the command and the difference (patterns, matched whole), and why it is there.
-# An entry that no run needs is an error, too.
+# An entry that a run did not need is said at its end.
 DIFFERENT = [
     ("ceph (osd )?(pool )?bogus|ceph tell (osd.0 bogus|mon.a quorum_status)", r"word (missing|extra) [\w-]+", "the list of similar commands is made of our commands"),
     ("ceph (osd|mon) metadata.*", r"(word )?(missing|extra) (\.|\[\]\.)?(bluestore_bdev_size|osd_uuid|vda|snappy|zlib|zstd)", "another store; frames are never compressed"),
@@ -806,8 +806,8 @@ def main():
         if entry in used:
             print(f"known: {entry[0]}: {entry[1]}: {entry[2]}")
         elif not wanted:
-            bad += 1
-            print(f"STALE: no such difference any more, take it out: {entry}")
+            # Some depend on what state PGs were in at that moment: a notice, not a failure.
+            print(f"not seen this time: {entry[0]}: {entry[1]}")
     print(f"{total - bad} passed, {bad} failed")
     return 1 if bad else 0
 
