@@ -330,13 +330,13 @@ class FileSystem(unittest.TestCase):
              "--export", f"type=fuse,id=e,node-name=n,mountpoint={mount},writable=on"])
         try:
             c.wait(lambda: mount.stat().st_size == 64 * MIB, 20, "the FUSE export")
-            c.run("/usr/sbin/mke2fs", "-q", "-t", "ext4", "-d", str(folder), str(mount))
+            c.run("/usr/sbin/mke2fs", "-q", "-t", "ext4", "-d", str(folder), str(mount), timeout=240)
             # Written, removed and written again in place.
             commands = tmp / "debugfs-commands"
             more = file_of(content(2 * MIB, holes=False))
             commands.write_text("".join(f"rm d0/file-0\nwrite {more} again-{n}\nrm again-{n}\n" for n in range(5))
                                 + f"write {folder / 'd0' / 'file-0'} d0/file-0\n")
-            c.run("/usr/sbin/debugfs", "-w", "-f", str(commands), str(mount))
+            c.run("/usr/sbin/debugfs", "-w", "-f", str(commands), str(mount), timeout=240)
             self.check(str(mount), folder)
         finally:
             daemon.terminate()
