@@ -12,6 +12,7 @@ use crate::core::{LoadError, MonCore};
 use crate::event::SessionId;
 use crate::event::wire;
 use crate::layout::{self, LOGM};
+use crate::standing::Role;
 
 /// Lines kept, of all channels together.
 const LINES_MAX: usize = 10_000;
@@ -187,6 +188,11 @@ impl MonCore {
 
     /// A line of the monitor's own.
     pub(crate) fn log_own(&mut self, channel: &str, prio: u16, text: impl Into<String>) {
+        if self.standing.role != Role::Leader {
+            // Only the leader adds lines: a peon that did waited for ever for their commit, and so
+            // did whoever was told anything by it.
+            return;
+        }
         self.clog.own_seq += 1;
         let entry = LogEntry {
             rank: EntityName::mon(self.rank()),

@@ -192,6 +192,11 @@ impl MonCore {
     }
 
     pub(crate) fn finish_step(&mut self) -> Vec<Effect> {
+        if self.standing.role != Role::Leader {
+            // Whoever does not lead changes nothing.
+            self.batch = KvBatch::new();
+            self.dirty_since = None;
+        }
         if let (Some(since), false) = (self.dirty_since, self.proposing) {
             if self.now.mono >= since + PROPOSE_DELAY {
                 self.propose();
@@ -226,7 +231,9 @@ impl MonCore {
 
     /// Sends once all that the state rests on is committed.
     pub(crate) fn send(&mut self, to: SessionId, message: RawMessage) {
-        if self.dirty_since.is_some() {
+        if self.standing.role != Role::Leader {
+            self.effects.push(Effect::Send(to, message));
+        } else if self.dirty_since.is_some() {
             self.waiting.push(Waiting::Send(to, message));
         } else if self.proposing {
             self.committing.push(Waiting::Send(to, message));
