@@ -587,6 +587,8 @@ DIFFERENT = [
     ("ceph osd test-reweight-by-utilization", r"exit code 0, real 33.*", "the device is larger there: too little is used to reweight"),
     ("ceph tell mon.a sessions", r"word (missing|extra) .*", "a monitor is no session of its own here"),
     ("ceph report", r"word (missing|extra) .*|(missing|extra) \.(paxos|osd_sum_by_class|osd_metadata|monitoring|quorum|osdmap|crushmap|mdsmap|fsmap|auth|pg).*", "no Paxos here; another device class, PGs in other states"),
+    ("ceph telemetry status", r"word (missing|extra) .*", "nothing is ever sent, so there are no addresses and no settings of where to"),
+    ("ceph report", r"extra \.purged_snaps.*", "snapshots are purged sooner here"),
     ("ceph balancer status", r"word (missing|extra) .*", "what the last optimization came to"),
     ("ceph pg (dump pgs|dump_json sum|ls active|ls-by-primary 0|ls {p1}|dump_stuck inactive)|timeout 3 ceph iostat -w 120", r"word (missing|extra) .*|(missing|extra) .*(object_location_counts|purged_snaps|stuck_pg_stats).*", "PGs in other states at that moment"),
 ]
