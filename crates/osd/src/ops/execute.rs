@@ -331,12 +331,13 @@ pub async fn execute(pg: &Rc<dyn Pg>, guard: ObjectGuard, request: Rc<Request>) 
         request.oid.snap
     };
     let raw_clone = request.has_flag(message_flags::MAP_SNAP_CLONE);
-    if snap == NOSNAP {
-        let head = guard.head();
-        if pg.is_unreadable(head) || (info.rwordered() && pg.is_degraded(head)) {
-            let head = head.clone();
-            return blocked(head);
-        }
+    // The head holds the snap set: a read of a snapshot needs it too.
+    let head = guard.head();
+    if pg.is_unreadable(head)
+        || (snap == NOSNAP && info.rwordered() && pg.is_degraded(head))
+    {
+        let head = head.clone();
+        return blocked(head);
     }
     let obc = match guard.find(pg, snap, raw_clone).await {
         Ok(Found::Object(obc)) => obc,

@@ -10,7 +10,9 @@
 //! ```
 //!
 //! A pending object is pushed under its read lock, which writers wait for; once pushed it is not
-//! pending any more. Objects written while the batch is being listed are counted into it.
+//! pending any more. Objects written while the batch is being listed are counted into it, and so
+//! is the clone that a write makes of a pending object. A batch does not part an object's clones
+//! from its head: the head decides what a write sends.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -65,6 +67,22 @@ impl Backfill {
     }
 }
 
+impl Backfill {
+    /// A write whose log entry alone was sent has made a clone: the target gets it with its head.
+    pub(super) fn add_clone(&self, clone: &HObject) {
+        if let Some(touched) = &mut *self.touched.borrow_mut() {
+            touched.insert(clone.clone());
+        }
+        if self.batch_end.borrow().as_ref().is_some_and(|end| clone <= end) {
+            self.pending.borrow_mut().insert(clone.clone());
+        }
+    }
+
+    fn next_pending(&self) -> Option<HObject> {
+        self.pending.borrow().first().cloned()
+    }
+}
+
 impl Pg {
     fn targets(&self) -> Vec<(PgShard, HObject)> {
         let core = self.core.borrow();
@@ -87,8 +105,8 @@ impl Pg {
                 break;
             }
             state.running.set(true);
-            let Some((objects, end)) = self.list_batch(&from, generation).await else { break };
-            for oid in objects {
+            let Some(end) = self.list_batch(&from, generation).await else { break };
+            while let Some(oid) = state.next_pending() {
                 let slots = self.host.recovery_slots().clone();
                 let slot = slots.acquire(1).await;
                 let pushed = self.push_to_targets(&oid, &targets, generation).await;
@@ -111,12 +129,8 @@ impl Pg {
         }
     }
 
-    /// The next objects above `from`, and the last of them (or the end of all).
-    async fn list_batch(
-        &self,
-        from: &HObject,
-        generation: u64,
-    ) -> Option<(Vec<HObject>, HObject)> {
+    /// Makes the next objects above `from` pending; the last of them (or the end of all).
+    async fn list_batch(&self, from: &HObject, generation: u64) -> Option<HObject> {
         let state = &self.recovery.backfill;
         *state.touched.borrow_mut() = Some(BTreeSet::new());
         let start = if from.is_min() {
@@ -137,22 +151,38 @@ impl Pg {
                 return None;
             }
         };
-        let end = match listing.objects.last() {
-            Some(last) if !listing.next.is_max() => last.hobj.clone(),
+        let (mut objects, mut next) = (listing.objects, listing.next);
+        let end = match objects.last() {
+            Some(last) if !next.is_max() => last.hobj.head(),
             _ => HObject::max(),
         };
-        let mut pending: BTreeSet<HObject> = listing
-            .objects
+        // The rest of the last object's clones, and its head.
+        while next.hobj <= end && !next.is_max() {
+            let listed = self.host.store().list(&self.cid, &next, &GhObject::max(), scan).await;
+            if generation != self.generation.get() {
+                return None;
+            }
+            match listed {
+                Ok(listing) => {
+                    objects.extend(listing.objects.into_iter().filter(|o| o.hobj <= end));
+                    next = listing.next;
+                }
+                Err(e) => {
+                    self.host.store_failed(&e);
+                    return None;
+                }
+            }
+        }
+        let mut pending: BTreeSet<HObject> = objects
             .into_iter()
             .filter(|o| !o.is_pgmeta() && !o.hobj.is_temp() && o.hobj > *from)
             .map(|o| o.hobj)
             .collect();
         let touched = state.touched.borrow_mut().take().unwrap_or_default();
         pending.extend(touched.into_iter().filter(|o| o > from && *o <= end));
-        let objects: Vec<HObject> = pending.iter().cloned().collect();
         *state.pending.borrow_mut() = pending;
         *state.batch_end.borrow_mut() = Some(end.clone());
-        Some((objects, end))
+        Some(end)
     }
 
     async fn push_to_targets(

@@ -83,6 +83,11 @@ impl Recovery {
         }
     }
 
+    /// Backfill will bring this new clone.
+    pub(super) fn add_clone(&self, clone: &HObject) {
+        self.backfill.add_clone(clone);
+    }
+
     /// Whether backfill holds the object (its lock does).
     pub(super) fn is_backfilling(&self, _: &HObject) -> bool {
         false

@@ -296,6 +296,9 @@ impl Pg {
                 whole.clone()
             } else {
                 // Backfill has not come to the object yet: the entry alone.
+                for clone in entries.iter().filter(|e| e.is_clone()) {
+                    self.recovery.add_clone(&clone.soid);
+                }
                 log_only
                     .get_or_insert_with(|| {
                         message.transaction = BufferList::from(Transaction::new().to_bytes());
