@@ -11,6 +11,7 @@
 
 mod buf;
 mod executor;
+mod mutants;
 pub mod real;
 pub mod sync;
 mod timers;
@@ -28,6 +29,9 @@ use bytes::{Bytes, BytesMut};
 
 pub use buf::AlignedBuf;
 pub use executor::{Executor, JoinHandle};
+#[cfg(feature = "mutants")]
+pub use mutants::choose_mutant;
+pub use mutants::{MUTANTS, mutant};
 pub use timers::Timers;
 
 /// A future of this thread.

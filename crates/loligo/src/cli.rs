@@ -41,6 +41,8 @@ pub(crate) enum Command {
     Nbd(NbdArgs),
     /// Measure reads and writes of an image or of objects, in fio's words
     Bench(BenchArgs),
+    /// Run clusters under a virtual clock and break them; exit code 1 if they break their word
+    Sim(SimArgs),
     /// Print a shell completion script
     Completion {
         /// The shell to write for
@@ -117,4 +119,28 @@ pub(crate) struct DaemonArgs {
     /// Set an option for this run; above the configuration file
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
+}
+
+/// Simulated clusters.
+#[derive(Debug, Args)]
+pub(crate) struct SimArgs {
+    /// The first life's seed; the same seed in the same binary gives the same life
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Go on with the next seeds for so long (minutes of this machine's time)
+    #[arg(long, value_name = "M", default_value_t = 1.0)]
+    pub(crate) minutes: f64,
+    /// Live so many lives at most
+    #[arg(long, value_name = "N")]
+    pub(crate) lives: Option<u64>,
+    /// OSDs of each cluster, 3 at least [default: 3 to 5, by the seed]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(3..=16))]
+    pub(crate) osds: Option<u32>,
+    /// What may go wrong: osd, power, mon, mgr, loss, partition, slow, disk, clock, admin, rot, or
+    /// none [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) faults: Option<Vec<String>>,
+    /// Print a line of JSON for each life and one for all
+    #[arg(long)]
+    pub(crate) json: bool,
 }

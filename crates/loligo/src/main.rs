@@ -12,6 +12,7 @@ mod logging;
 mod pages;
 mod process;
 mod session;
+mod simulate;
 mod status;
 mod up;
 
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         Command::Rbd(args) => block::rbd::run(args),
         Command::Bench(args) => block::bench::run(args),
         Command::Nbd(args) => block::nbd::run(args),
+        Command::Sim(args) => simulate::simulate(&args),
         Command::Completion { shell } => pages::completion(shell),
         Command::Man { dir } => pages::man(&dir),
     };

@@ -130,7 +130,12 @@ impl BlockFile for SimBlockFile {
             let done = image.completion(world.now(), latency, len);
             let fails = image.rng.chance(image.faults.write);
             if !fails || image.rng.chance(0.5) {
-                image.begin_write(done, offset, bufs);
+                let misdirect = image.faults.misdirect;
+                let place = match image.rng.chance(misdirect) {
+                    true => image.some_place(offset, len),
+                    false => offset,
+                };
+                image.begin_write(done, place, bufs);
             }
             (done, fails)
         };

@@ -48,6 +48,9 @@ pub struct DiskFaults {
     pub write: f64,
     /// Of a sync, which then has synced nothing.
     pub sync: f64,
+    /// Probability that a write is reported done and has gone to another place, where something
+    /// was written before.
+    pub misdirect: f64,
 }
 
 /// Handle to a disk or file; it outlives the processes that open it.

@@ -1,140 +1,235 @@
-//! What clients did and saw, and whether a store that keeps its word could have answered so.
+//! Whether what clients did and saw can have come from a store that does one operation at a time:
+//! linearizability, judged while the history is being made.
 //!
-//! Every write of an object carries a value of its own. A write that was acknowledged took effect
-//! between its beginning and its acknowledgement; one that never was (its client died, or was
-//! told of an error that leaves the outcome open) may take effect at any time from its beginning
-//! on, or never. A read must return a value that some order of the writes allows:
+//! An operation takes effect at one moment between its beginning and its end; one that never ends
+//! (its client died) at any moment from its beginning on, or never. The history keeps every
+//! state the store can be in, each with the operations that are under way and have taken effect
+//! in it already. At an operation's end those states stay in which it has taken effect with the
+//! answer it was given, after any order of others that are under way. None left: the store broke
+//! its word.
 //!
-//! 1. one that was written, by a write begun before the read ended;
-//! 2. not one that is surely overwritten: by a write that began after it was acknowledged and was
-//!    itself acknowledged before the read began;
-//! 3. not one older than what an earlier, finished read has already returned, in the same sense.
+//! Cost: states double with each operation whose outcome stays unknown, and most of them merge
+//! again when contents are replaced. [`STATES_MAX`] bounds them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
 use std::time::Duration;
 
-/// Number of a write in its object's history.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct WriteId(usize);
+/// States kept of one history. Beyond them it says nothing any more (see [`Judged`]).
+const STATES_MAX: usize = 20_000;
+/// Operations remembered for the report of a violation.
+const REPORTED_MAX: usize = 60;
 
-/// All that happened to a set of objects.
-#[derive(Debug, Default)]
-pub struct History {
-    objects: BTreeMap<String, Vec<Write>>,
+/// What one operation at a time does.
+pub trait Model {
+    /// What the store holds.
+    type State: Clone + Ord + fmt::Debug;
+    /// What a client asks.
+    type Op: fmt::Debug;
+    /// What it is told.
+    type Answer: Clone + Ord + fmt::Debug;
+
+    /// What `op` answers in `state`, and the state after it; `None` if that stays as it is.
+    fn apply(&self, state: &Self::State, op: &Self::Op) -> (Self::Answer, Option<Self::State>);
+
+    /// Whether the operation never changes anything.
+    fn is_read(&self, op: &Self::Op) -> bool;
 }
 
-#[derive(Debug)]
-struct Write {
-    value: u64,
+/// Number of an operation in its history.
+pub type OpId = u64;
+
+/// What became of the judgement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Judged {
+    /// Some order of the operations explains all answers.
+    Sound,
+    /// Too many operations have unknown outcomes: nothing can be said of this history any more.
+    Unclear,
+}
+
+/// A state, and what operations under way answer: a write that has taken effect in it, its one
+/// answer; a read, what it may have seen on the way to this state.
+type Possible<M> = (
+    <M as Model>::State,
+    BTreeMap<OpId, BTreeSet<<M as Model>::Answer>>,
+);
+
+/// The history of one object (or of whatever the model describes).
+pub struct History<M: Model> {
+    model: M,
+    possible: BTreeSet<Possible<M>>,
+    under_way: BTreeMap<OpId, M::Op>,
+    next: OpId,
+    unclear: bool,
+    report: VecDeque<Line<M::Answer>>,
+}
+
+struct Line<A> {
+    id: OpId,
+    who: String,
+    op: String,
     begun: Duration,
-    /// When it had surely taken effect: acknowledged, or first seen by a finished read.
-    effective: Option<Duration>,
+    ended: Option<(Duration, A)>,
 }
 
-/// What no store that keeps its word answers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Broken {
-    /// A value nobody wrote (yet).
-    NeverWritten {
-        /// The object.
-        object: String,
-        /// What was read; `None` if there was no object.
-        value: Option<u64>,
-    },
-    /// An acknowledged (or already seen) write is missing: a read returned what it replaced.
-    Lost {
-        /// The object.
-        object: String,
-        /// What was read; `None` if there was no object.
-        value: Option<u64>,
-        /// The value that should have replaced it.
-        missing: u64,
-    },
+/// No order of the operations explains an answer.
+pub struct Broken {
+    /// The last operations and what was possible before the wrong answer.
+    pub report: String,
 }
 
-impl History {
-    /// A write of `value`, unlike any other of this object, begins.
-    pub fn begin_write(&mut self, object: &str, value: u64, now: Duration) -> WriteId {
-        let writes = self.objects.entry(object.to_owned()).or_default();
-        assert!(
-            writes.iter().all(|write| write.value != value),
-            "values are used once"
-        );
-        writes.push(Write {
-            value,
-            begun: now,
-            effective: None,
-        });
-        WriteId(writes.len() - 1)
+impl<M: Model> History<M> {
+    /// A history that begins in `state`.
+    pub fn new(model: M, state: M::State) -> History<M> {
+        History {
+            model,
+            possible: BTreeSet::from([(state, BTreeMap::new())]),
+            under_way: BTreeMap::new(),
+            next: 1,
+            unclear: false,
+            report: VecDeque::new(),
+        }
     }
 
-    /// The write was acknowledged.
-    pub fn acknowledge(&mut self, object: &str, write: WriteId, now: Duration) {
-        let writes = self
-            .objects
-            .get_mut(object)
-            .expect("acknowledged after its beginning");
-        writes[write.0].effective.get_or_insert(now);
+    /// A client asks.
+    pub fn begin(&mut self, who: &str, op: M::Op, now: Duration) -> OpId {
+        let id = self.next;
+        self.next += 1;
+        if self.report.len() == REPORTED_MAX {
+            self.report.pop_front();
+        }
+        let (who, text) = (who.to_owned(), format!("{op:?}"));
+        self.report.push_back(Line { id, who, op: text, begun: now, ended: None });
+        if self.model.is_read(&op) {
+            // What it may see at once; states that come later add to it.
+            let possible = std::mem::take(&mut self.possible);
+            self.possible = possible
+                .into_iter()
+                .map(|(state, mut answers)| {
+                    answers.insert(id, BTreeSet::from([self.model.apply(&state, &op).0]));
+                    (state, answers)
+                })
+                .collect();
+        }
+        self.under_way.insert(id, op);
+        id
     }
 
-    /// Judges a read that began at `begun`, ends `now` and returned `value` (`None`: no such
-    /// object).
-    pub fn read(
-        &mut self,
-        object: &str,
-        value: Option<u64>,
-        begun: Duration,
-        now: Duration,
-    ) -> Result<(), Broken> {
-        let writes = self.objects.entry(object.to_owned()).or_default();
-        let read = match value {
-            Some(value) => match writes.iter().position(|write| write.value == value) {
-                Some(index) => Some(index),
-                None => {
-                    return Err(Broken::NeverWritten {
-                        object: object.to_owned(),
-                        value: Some(value),
-                    });
+    /// The state after a write has taken effect, as reads under way may see it.
+    fn after(&self, (state, mut answers): Possible<M>) -> Possible<M> {
+        for (read, op) in self.under_way.iter().filter(|(_, op)| self.model.is_read(op)) {
+            answers.entry(*read).or_default().insert(self.model.apply(&state, op).0);
+        }
+        (state, answers)
+    }
+
+    /// A client is told.
+    pub fn end(&mut self, id: OpId, answer: &M::Answer, now: Duration) -> Result<Judged, Broken> {
+        if let Some(line) = self.report.iter_mut().find(|line| line.id == id) {
+            line.ended = Some((now, answer.clone()));
+        }
+        if self.unclear {
+            self.under_way.remove(&id);
+            return Ok(Judged::Unclear);
+        }
+        let Some(op) = self.under_way.get(&id) else { return Ok(Judged::Sound) };
+        let is_read = self.model.is_read(op);
+        let mut left = BTreeSet::new();
+        let mut todo: Vec<Possible<M>> = self.possible.iter().cloned().collect();
+        let mut seen = self.possible.clone();
+        while let Some((state, mut answers)) = todo.pop() {
+            if seen.len() > STATES_MAX {
+                self.unclear = true;
+                self.possible.clear();
+                self.under_way.remove(&id);
+                return Ok(Judged::Unclear);
+            }
+            if let Some(predicted) = answers.get(&id) {
+                if predicted.contains(answer) {
+                    // Whatever could have come before it can come after it as well.
+                    answers.remove(&id);
+                    left.insert((state, answers));
+                    continue;
                 }
-            },
-            None => None,
-        };
-        // When the value read had surely taken effect; no object was there from the start.
-        let effective = match read {
-            Some(index) => writes[index].effective,
-            None => Some(Duration::ZERO),
-        };
-        let replaced = writes.iter().enumerate().find(|(index, write)| {
-            Some(*index) != read
-                && effective.is_some_and(|effective| write.begun >= effective)
-                && write.effective.is_some_and(|done| done <= begun)
-        });
-        if let Some((_, missing)) = replaced {
-            let missing = missing.value;
-            return Err(Broken::Lost {
-                object: object.to_owned(),
-                value,
-                missing,
-            });
+                if !is_read {
+                    continue;
+                }
+            } else {
+                let (now, changed) = self.model.apply(&state, op);
+                let unchanged = changed.is_none();
+                if now == *answer {
+                    let next = (changed.unwrap_or_else(|| state.clone()), answers.clone());
+                    left.insert(self.after(next));
+                    if unchanged {
+                        continue;
+                    }
+                }
+            }
+            for (other, op) in &self.under_way {
+                if *other == id || answers.contains_key(other) || self.model.is_read(op) {
+                    continue;
+                }
+                let (answer, changed) = self.model.apply(&state, op);
+                let mut answers = answers.clone();
+                answers.insert(*other, BTreeSet::from([answer]));
+                let next = self.after((changed.unwrap_or_else(|| state.clone()), answers));
+                if seen.insert(next.clone()) {
+                    todo.push(next);
+                }
+            }
         }
-        if let Some(index) = read {
-            writes[index].effective.get_or_insert(now);
+        if left.is_empty() {
+            return Err(Broken { report: self.describe(id) });
         }
-        Ok(())
+        self.under_way.remove(&id);
+        self.possible = left;
+        Ok(Judged::Sound)
     }
 
-    /// Objects with a write begun, in order.
-    pub fn objects(&self) -> impl Iterator<Item = &str> {
-        self.objects.keys().map(String::as_str)
+    /// Nobody will ever be told. What was to be read does not matter then; a write may still take
+    /// effect.
+    pub fn abandon(&mut self, id: OpId) {
+        if self.under_way.get(&id).is_some_and(|op| self.model.is_read(op)) {
+            self.under_way.remove(&id);
+            let possible = std::mem::take(&mut self.possible);
+            self.possible = possible
+                .into_iter()
+                .map(|(state, mut answers)| {
+                    answers.remove(&id);
+                    (state, answers)
+                })
+                .collect();
+        }
     }
 
-    /// Writes acknowledged or seen so far.
-    pub fn effective_writes(&self) -> usize {
-        self.objects
-            .values()
-            .flatten()
-            .filter(|write| write.effective.is_some())
-            .count()
+    /// Operations begun and not ended.
+    pub fn under_way(&self) -> usize {
+        self.under_way.len()
+    }
+
+    fn describe(&self, wrong: OpId) -> String {
+        let mut text = String::new();
+        for line in &self.report {
+            let mark = if line.id == wrong { "=>" } else { "  " };
+            let end = match &line.ended {
+                Some((at, answer)) => format!("{at:?} answered {answer:?}"),
+                None => "never answered".to_owned(),
+            };
+            let Line { who, op, begun, .. } = line;
+            text += &format!("{mark} {begun:?} {who} {op}; {end}\n");
+        }
+        for (state, done) in self.possible.iter().take(8) {
+            let done: Vec<OpId> = done.keys().copied().collect();
+            text += &format!("   possible before: {state:?}, of those under way done: {done:?}\n");
+        }
+        text
+    }
+}
+
+impl fmt::Debug for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no order of the operations explains this:\n{}", self.report)
     }
 }
 
@@ -142,57 +237,99 @@ impl History {
 mod tests {
     use super::*;
 
+    /// A list of numbers.
+    struct List;
+
+    #[derive(Debug)]
+    enum Do {
+        Set(u8),
+        Append(u8),
+        Read,
+    }
+
+    impl Model for List {
+        type State = Vec<u8>;
+        type Op = Do;
+        type Answer = Vec<u8>;
+
+        fn apply(&self, state: &Vec<u8>, op: &Do) -> (Vec<u8>, Option<Vec<u8>>) {
+            match op {
+                Do::Set(n) => (vec![], Some(vec![*n])),
+                Do::Append(n) => (vec![], Some([&state[..], &[*n]].concat())),
+                Do::Read => (state.clone(), None),
+            }
+        }
+
+        fn is_read(&self, op: &Do) -> bool {
+            matches!(op, Do::Read)
+        }
+    }
+
     fn at(second: u64) -> Duration {
         Duration::from_secs(second)
     }
 
-    #[test]
-    fn acknowledged_writes_must_be_seen() {
-        let mut history = History::default();
-        assert_eq!(history.read("o", None, at(0), at(1)), Ok(()));
-        let one = history.begin_write("o", 1, at(1));
-        assert_eq!(history.read("o", None, at(1), at(2)), Ok(()));
-        history.acknowledge("o", one, at(2));
-        assert_eq!(history.read("o", Some(1), at(3), at(4)), Ok(()));
-        assert!(matches!(
-            history.read("o", None, at(3), at(4)),
-            Err(Broken::Lost { .. })
-        ));
-        assert!(matches!(
-            history.read("o", Some(9), at(3), at(4)),
-            Err(Broken::NeverWritten { .. })
-        ));
-        let two = history.begin_write("o", 2, at(5));
-        assert_eq!(history.read("o", Some(1), at(5), at(6)), Ok(()));
-        history.acknowledge("o", two, at(6));
-        assert_eq!(
-            history.read("o", Some(1), at(5), at(7)),
-            Ok(()),
-            "began before"
-        );
-        let lost = Broken::Lost {
-            object: "o".into(),
-            value: Some(1),
-            missing: 2,
-        };
-        assert_eq!(history.read("o", Some(1), at(6), at(7)), Err(lost));
-        assert_eq!(history.effective_writes(), 2);
+    fn done(history: &mut History<List>, op: Do, answer: &[u8]) -> Result<Judged, Broken> {
+        let id = history.begin("a", op, at(0));
+        history.end(id, &answer.to_vec(), at(1))
     }
 
     #[test]
-    fn unacknowledged_writes_may_show_but_not_vanish_again() {
-        let mut history = History::default();
-        let one = history.begin_write("o", 1, at(0));
-        history.acknowledge("o", one, at(1));
-        history.begin_write("o", 2, at(2));
-        assert_eq!(history.read("o", Some(1), at(3), at(4)), Ok(()));
-        assert_eq!(history.read("o", Some(2), at(5), at(6)), Ok(()));
-        assert!(history.read("o", Some(1), at(7), at(8)).is_err());
-        // Two writes at the same time: either order, and a read may tell which.
-        let three = history.begin_write("o", 3, at(10));
-        let four = history.begin_write("o", 4, at(10));
-        history.acknowledge("o", three, at(12));
-        history.acknowledge("o", four, at(12));
-        assert_eq!(history.read("o", Some(3), at(13), at(14)), Ok(()));
+    fn acknowledged_writes_must_be_seen() {
+        let mut history = History::new(List, vec![]);
+        done(&mut history, Do::Set(1), &[]).unwrap();
+        done(&mut history, Do::Append(2), &[]).unwrap();
+        done(&mut history, Do::Read, &[1, 2]).unwrap();
+        let broken = done(&mut history, Do::Read, &[1]).unwrap_err();
+        assert!(broken.report.contains("=> "), "{broken:?}");
+    }
+
+    #[test]
+    fn an_append_happens_once() {
+        let mut history = History::new(List, vec![]);
+        done(&mut history, Do::Append(1), &[]).unwrap();
+        assert!(done(&mut history, Do::Read, &[1, 1]).is_err());
+    }
+
+    #[test]
+    fn what_was_seen_stays_seen() {
+        let mut history = History::new(List, vec![]);
+        done(&mut history, Do::Set(1), &[]).unwrap();
+        history.begin("dead", Do::Set(2), at(0));
+        done(&mut history, Do::Read, &[1]).unwrap();
+        done(&mut history, Do::Read, &[2]).unwrap();
+        assert_eq!(history.under_way(), 1);
+        assert!(done(&mut history, Do::Read, &[1]).is_err());
+    }
+
+    #[test]
+    fn operations_at_the_same_time_may_take_any_order() {
+        for (seen, possible) in [(vec![1, 2], true), (vec![2, 1], true), (vec![1], false)] {
+            let mut history = History::new(List, vec![]);
+            let one = history.begin("a", Do::Append(1), at(0));
+            let two = history.begin("b", Do::Append(2), at(0));
+            history.end(one, &vec![], at(1)).unwrap();
+            history.end(two, &vec![], at(1)).unwrap();
+            assert_eq!(done(&mut history, Do::Read, &seen).is_ok(), possible, "{seen:?}");
+        }
+    }
+
+    #[test]
+    fn a_read_that_began_before_a_write_may_see_it_or_not() {
+        for (seen, possible) in [(vec![], true), (vec![1], true), (vec![2], false)] {
+            let mut history = History::new(List, vec![]);
+            let read = history.begin("a", Do::Read, at(0));
+            done(&mut history, Do::Set(1), &[]).unwrap();
+            assert_eq!(history.end(read, &seen, at(2)).is_ok(), possible, "{seen:?}");
+        }
+    }
+
+    #[test]
+    fn too_many_unknown_outcomes_make_it_unclear() {
+        let mut history = History::new(List, vec![]);
+        for n in 0..20 {
+            history.begin("dead", Do::Append(n), at(0));
+        }
+        assert_eq!(done(&mut history, Do::Read, &[200]).unwrap(), Judged::Unclear);
     }
 }

@@ -297,6 +297,16 @@ impl Image {
         page[(offset % PAGE as u64) as usize] ^= 1 << (bit % 8);
     }
 
+    /// Where a write of `len` bytes meant for `offset` goes if it goes wrong.
+    pub(crate) fn some_place(&self, offset: u64, len: u64) -> u64 {
+        let pages = self.written_pages();
+        let fits = |place: &u64| *place != offset && place + len <= self.len;
+        match pages.is_empty() {
+            true => offset,
+            false => Some(*self.rng.pick(&pages)).filter(fits).unwrap_or(offset),
+        }
+    }
+
     /// Offsets of the pages ever written.
     pub(crate) fn written_pages(&self) -> Vec<u64> {
         self.pages.keys().map(|page| page * PAGE as u64).collect()

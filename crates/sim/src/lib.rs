@@ -32,7 +32,7 @@ mod trace;
 mod world;
 
 pub use disk::{Disk, DiskFaults, DiskModel};
-pub use history::{Broken, History, WriteId};
+pub use history::{Broken, History, Judged, Model, OpId};
 pub use host::{Kill, Sockets};
 pub use image::Unsynced;
 pub use link::LinkModel;

@@ -121,6 +121,19 @@ impl Connection {
         }
     }
 
+    /// Both sides find the connection reset; the reader of what `side` sends, now and then, behind
+    /// what was sent.
+    fn reset_behind(&self, side: usize) {
+        let world = &self.sides[side].process.world;
+        let last = self.pipes[side].queue.borrow().last_arrival;
+        let behind = self.arrival(side).map(|at| match world.rng.chance(0.5) {
+            true => at.max(last),
+            false => at,
+        });
+        self.reset_reader_of(side, behind);
+        self.reset_reader_of(1 - side, self.arrival(1 - side));
+    }
+
     /// The reader of what `side` sends finds the connection reset at that time.
     fn reset_reader_of(&self, side: usize, arrival: Arrival) {
         let pipe = &self.pipes[side];
@@ -318,6 +331,12 @@ fn send_some(connection: &Connection, side: usize, bufs: &mut VecDeque<Bytes>) -
         .network
         .link(connection.host(side), connection.host(1 - side));
     let mut arrival = connection.arrival(side);
+    // A connection that is reset may be so at any byte: the reader has a part of this, or none.
+    let reset = world.rng.chance(link.reset);
+    if reset {
+        let len = bufs.iter().map(Bytes::len).sum::<usize>().min(room);
+        room = world.rng.below(len as u64 + 1) as usize;
+    }
     let (mut sent, mut content) = (0, 0u64);
     while room > 0 {
         let Some(front) = bufs.front_mut() else { break };
@@ -348,8 +367,8 @@ fn send_some(connection: &Connection, side: usize, bufs: &mut VecDeque<Bytes>) -
         content ^ sent as u64,
     );
     connection.pipes[side].readable.notify_all();
-    if world.rng.chance(link.reset) {
-        connection.reset();
+    if reset {
+        connection.reset_behind(side);
     }
     if other.state.get() == SideState::Silent && world.is_up(other.process.host) {
         connection.answer_with_reset(1 - side);

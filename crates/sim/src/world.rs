@@ -438,6 +438,13 @@ impl Control {
         found.unwrap_or_else(|| self.0.make_disk(index, path.as_ref(), 0))
     }
 
+    /// Takes a disk or file away for good: who opens it next finds none.
+    pub fn remove_disk(&self, name: &str, path: impl AsRef<Path>) {
+        let index = self.0.host(name);
+        self.0.record("remove disk", index as u64, 0);
+        self.0.disks.borrow_mut().remove(&(index, path.as_ref().to_owned()));
+    }
+
     /// Speed of the disks that a host makes from now on.
     pub fn set_disk_model(&self, name: &str, model: DiskModel) {
         let index = self.0.host(name);

@@ -115,6 +115,7 @@ fn faults_are_as_asked_for() {
         read: 1.0,
         write: 1.0,
         sync: 1.0,
+        ..DiskFaults::default()
     });
     world.run_until({
         let file = file.clone();

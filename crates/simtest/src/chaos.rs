@@ -1,45 +1,103 @@
 //! Things that go wrong, from a seed: daemons fall and come back, hosts lose power, the network
-//! loses, delays and cuts. Several of them at a time; at the end everything is repaired.
+//! loses, delays and cuts, disks slow down and fail, clocks jump, operators move data. Several of
+//! them at a time; at the end everything is repaired.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use client::Client;
 use env::JoinHandle;
-use sim::{Kill, LinkModel, Rng};
+use serde_json::{Value, json};
+use sim::{Control, DiskFaults, DiskModel, Kill, LinkModel, Rng};
 
 use crate::Cluster;
 
+/// A kind of fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    /// OSD processes end and come back.
+    Osd,
+    /// Hosts lose power: writes that were not flushed are lost, torn or reordered.
+    Power,
+    /// The monitor's process ends and comes back.
+    Mon,
+    /// The manager's process ends and comes back.
+    Mgr,
+    /// Messages are lost and sent again later, connections are reset at any byte.
+    Loss,
+    /// Hosts do not hear each other, in one or both directions.
+    Partition,
+    /// Links become slow.
+    Slow,
+    /// Disks become slow, and answer EIO.
+    Disk,
+    /// Clocks are wrong and run at different speeds.
+    Clock,
+    /// OSDs are marked out and in, down, and given other weights; one is added.
+    Admin,
+    /// At the end a disk rots or misplaces writes, and is replaced.
+    Rot,
+}
+
+impl Fault {
+    /// All kinds with their names.
+    pub const ALL: [(Fault, &'static str); 11] = [
+        (Fault::Osd, "osd"),
+        (Fault::Power, "power"),
+        (Fault::Mon, "mon"),
+        (Fault::Mgr, "mgr"),
+        (Fault::Loss, "loss"),
+        (Fault::Partition, "partition"),
+        (Fault::Slow, "slow"),
+        (Fault::Disk, "disk"),
+        (Fault::Clock, "clock"),
+        (Fault::Admin, "admin"),
+        (Fault::Rot, "rot"),
+    ];
+
+    /// The kind of this name.
+    pub fn named(name: &str) -> Option<Fault> {
+        Fault::ALL.iter().find(|(_, known)| *known == name).map(|(fault, _)| *fault)
+    }
+}
+
 /// How much goes wrong.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Mischief {
+    /// What.
+    pub faults: BTreeSet<Fault>,
     /// For how long.
     pub time: Duration,
     /// Longest pause between two misfortunes of a kind.
     pub pause_max: Duration,
     /// Longest absence of an OSD.
     pub absence_max: Duration,
-    /// Two OSDs may be away at a time: placement groups wait for one of them.
-    pub two_osds: bool,
+    /// So many OSDs may be away at a time: placement groups wait for one of them.
+    pub falls: u64,
 }
 
 impl Mischief {
-    /// What a seed brings: calm and wild lives.
-    pub fn of(rng: &Rng) -> Mischief {
+    /// What a seed brings, of the `allowed` faults: calm and wild lives.
+    pub fn of(rng: &Rng, allowed: &BTreeSet<Fault>) -> Mischief {
         let seconds = |low, high| rng.between(Duration::from_secs(low), Duration::from_secs(high));
         Mischief {
-            time: seconds(20, 60),
+            faults: allowed.iter().copied().filter(|_| rng.chance(0.6)).collect(),
+            time: seconds(10, 40),
             pause_max: seconds(1, 8),
-            absence_max: seconds(1, 40),
-            two_osds: rng.chance(0.3),
+            absence_max: *rng.pick(&[Duration::from_secs(1), Duration::from_secs(8), Duration::from_secs(30)]),
+            falls: *rng.pick(&[1, 1, 2]),
         }
     }
 }
 
 struct Inner {
     cluster: Cluster,
+    admin: Client,
     rng: Rng,
-    osds: u32,
     mischief: Mischief,
+    end: Duration,
 }
 
 /// See the module.
@@ -47,127 +105,276 @@ struct Inner {
 pub struct Chaos(Rc<Inner>);
 
 impl Chaos {
-    /// Misfortunes for a cluster of `osds`.
-    pub fn new(cluster: &Cluster, rng: Rng, osds: u32, mischief: Mischief) -> Chaos {
-        Chaos(Rc::new(Inner { cluster: cluster.clone(), rng, osds, mischief }))
+    /// Misfortunes for a cluster, from now on.
+    pub fn new(cluster: &Cluster, admin: &Client, rng: Rng, mischief: Mischief) -> Chaos {
+        let end = cluster.world().now() + mischief.time;
+        Chaos(Rc::new(Inner { cluster: cluster.clone(), admin: admin.clone(), rng, mischief, end }))
     }
 
     /// Lets things go wrong until the time is over, then repairs everything.
     pub async fn run(&self) {
-        let world = self.0.cluster.world().clone();
+        let world = self.world().clone();
         tracing::info!("{:?}", self.0.mischief);
-        let falls = if self.0.mischief.two_osds { 2 } else { 1 };
         let mut kinds: Vec<JoinHandle<()>> = Vec::new();
-        for _ in 0..falls {
-            let chaos = self.clone();
-            kinds.push(world.spawn(async move { chaos.osds_fall().await }));
+        let mut begin = |chaos: Chaos, kind: Fault| {
+            kinds.push(world.spawn(async move { chaos.goes_on(kind).await }));
+        };
+        for kind in self.0.mischief.faults.iter().copied() {
+            let times = if kind == Fault::Osd { self.0.mischief.falls } else { 1 };
+            for _ in 0..times {
+                begin(self.clone(), kind);
+            }
         }
-        let chaos = self.clone();
-        kinds.push(world.spawn(async move { chaos.the_monitor_falls().await }));
-        let chaos = self.clone();
-        kinds.push(world.spawn(async move { chaos.the_network_suffers().await }));
         for kind in kinds {
             kind.await;
         }
-        world.set_network(LinkModel::default());
-        world.heal();
-        self.0.cluster.start_mon();
-        for osd in 0..self.0.osds {
-            self.0.cluster.start_osd(osd);
+        self.repair();
+    }
+
+    async fn goes_on(self, kind: Fault) {
+        let (world, Mischief { pause_max, .. }) = (self.world().clone(), &self.0.mischief);
+        let pause_max = match kind {
+            Fault::Mon | Fault::Mgr => *pause_max * 6,
+            Fault::Power | Fault::Partition | Fault::Loss | Fault::Slow => *pause_max * 2,
+            _ => *pause_max,
+        };
+        loop {
+            world.sleep(self.0.rng.between(Duration::ZERO, pause_max)).await;
+            if world.now() >= self.0.end {
+                return;
+            }
+            match kind {
+                Fault::Osd => self.an_osd_falls().await,
+                Fault::Power => self.power_fails().await,
+                Fault::Mon => self.the_monitor_falls().await,
+                Fault::Mgr => self.the_manager_falls().await,
+                Fault::Loss => self.messages_are_lost().await,
+                Fault::Partition => self.hosts_part().await,
+                Fault::Slow => self.a_link_slows_down().await,
+                Fault::Disk => self.a_disk_suffers().await,
+                Fault::Clock => self.a_clock_jumps(),
+                Fault::Admin => self.an_operator_acts().await,
+                Fault::Rot => return,
+            }
         }
     }
 
-    /// Waits for the next misfortune of a kind; false when the time is over.
-    async fn next(&self, end: Duration, pause_max: Duration) -> bool {
-        let world = self.0.cluster.world().clone();
-        world.sleep(self.0.rng.between(Duration::ZERO, pause_max)).await;
-        world.now() < end
+    fn world(&self) -> &Control {
+        self.0.cluster.world()
     }
 
-    fn end(&self) -> Duration {
-        self.0.cluster.world().now() + self.0.mischief.time
+    fn repair(&self) {
+        let (world, cluster) = (self.world(), &self.0.cluster);
+        world.set_network(LinkModel::default());
+        let names = world.names();
+        for from in &names {
+            for to in &names {
+                world.set_link(from, to, None);
+            }
+        }
+        world.heal();
+        for osd in cluster.members() {
+            cluster.disk(osd).set_faults(DiskFaults::default());
+            cluster.disk(osd).set_model(DiskModel::default());
+        }
+        cluster.start_mon();
+        cluster.start_mgr();
+        for osd in cluster.members() {
+            cluster.start_osd(osd);
+        }
     }
 
     fn how(&self) -> Kill {
-        if self.0.rng.chance(0.5) { Kill::PROCESS } else { Kill::POWER }
+        let power = self.0.mischief.faults.contains(&Fault::Power);
+        if power && self.0.rng.chance(0.5) { Kill::POWER } else { Kill::PROCESS }
     }
 
     fn absence(&self) -> Duration {
         self.0.rng.between(Duration::from_millis(1), self.0.mischief.absence_max)
     }
 
-    async fn osds_fall(&self) {
-        let Inner { cluster, rng, osds, mischief } = &*self.0;
-        let (world, end) = (cluster.world().clone(), self.end());
-        while self.next(end, mischief.pause_max).await {
-            let how = self.how();
-            if rng.chance(0.1) {
-                tracing::info!("{:?}: all OSDs fall: {how:?}", world.now());
-                for osd in 0..*osds {
-                    cluster.kill_osd(osd, how);
-                }
-                world.sleep(rng.between(Duration::ZERO, Duration::from_secs(5))).await;
-                for osd in 0..*osds {
-                    cluster.start_osd(osd);
-                }
-                continue;
-            }
-            let osd = u32::try_from(rng.below((*osds).into())).expect("few OSDs");
-            let absence = self.absence();
-            tracing::info!("{:?}: osd.{osd} falls: {how:?} for {absence:?}", world.now());
-            cluster.kill_osd(osd, how);
-            world.sleep(absence).await;
-            tracing::info!("{:?}: osd.{osd} comes back", world.now());
+    fn some_osd(&self) -> u32 {
+        *self.0.rng.pick(&self.0.cluster.members())
+    }
+
+    async fn an_osd_falls(&self) {
+        let (world, cluster) = (self.world(), &self.0.cluster);
+        let (how, osd, absence) = (self.how(), self.some_osd(), self.absence());
+        tracing::info!("{:?}: osd.{osd} falls: {how:?} for {absence:?}", world.now());
+        cluster.kill_osd(osd, how);
+        world.sleep(absence).await;
+        tracing::info!("{:?}: osd.{osd} comes back", world.now());
+        cluster.start_osd(osd);
+    }
+
+    /// Of all OSDs, or of some, at once.
+    async fn power_fails(&self) {
+        let (world, cluster, rng) = (self.world(), &self.0.cluster, &self.0.rng);
+        let share = *rng.pick(&[0.5, 1.0]);
+        let fallen: Vec<u32> =
+            cluster.members().into_iter().filter(|_| rng.chance(share)).collect();
+        tracing::info!("{:?}: {fallen:?} lose power", world.now());
+        for osd in &fallen {
+            cluster.kill_osd(*osd, Kill::POWER);
+        }
+        let absence_max = self.0.mischief.absence_max / 4;
+        for osd in fallen {
+            world.sleep(rng.between(Duration::ZERO, absence_max)).await;
             cluster.start_osd(osd);
         }
     }
 
     async fn the_monitor_falls(&self) {
-        let Inner { cluster, rng, mischief, .. } = &*self.0;
-        let (world, end) = (cluster.world().clone(), self.end());
-        while self.next(end, mischief.pause_max * 8).await {
-            let how = self.how();
-            let absence = rng.between(Duration::from_millis(1), Duration::from_secs(8));
-            tracing::info!("{:?}: the monitor falls: {how:?} for {absence:?}", world.now());
-            world.kill("mon.a", how);
-            world.sleep(absence).await;
-            cluster.start_mon();
-        }
+        let (world, how) = (self.world(), self.how());
+        let absence = self.0.rng.between(Duration::from_millis(1), Duration::from_secs(8));
+        tracing::info!("{:?}: the monitor falls: {how:?} for {absence:?}", world.now());
+        world.kill("mon.a", how);
+        world.sleep(absence).await;
+        self.0.cluster.start_mon();
     }
 
-    async fn the_network_suffers(&self) {
-        let Inner { cluster, rng, mischief, .. } = &*self.0;
-        let (world, end) = (cluster.world().clone(), self.end());
-        while self.next(end, mischief.pause_max * 2).await {
-            let names = world.names();
-            let (one, other) = (rng.pick(&names).clone(), rng.pick(&names).clone());
-            let time = self.absence();
-            match rng.below(4) {
-                0 => {
-                    let (loss, reset) = (rng.unit() * 0.05, rng.unit() * 0.005);
-                    tracing::info!("{:?}: loss {loss:.3}, resets {reset:.4}", world.now());
-                    world.set_network(LinkModel { loss, reset, ..LinkModel::default() });
-                    world.sleep(time.min(Duration::from_secs(10))).await;
-                    world.set_network(LinkModel::default());
-                }
-                _ if one == other => {}
-                1 => {
-                    tracing::info!("{:?}: {one} and {other} part for {time:?}", world.now());
-                    world.partition(&one, &other);
-                    world.sleep(time).await;
-                    world.heal();
-                }
-                2 => {
-                    tracing::info!("{:?}: {other} does not hear {one} for {time:?}", world.now());
-                    world.block(&one, &other);
-                    world.sleep(time).await;
-                    world.heal();
-                }
-                _ => {
-                    tracing::info!("{:?}: resets between {one} and {other}", world.now());
-                    world.reset_connections(&one, &other);
+    async fn the_manager_falls(&self) {
+        let world = self.world();
+        world.kill("mgr.x", Kill::PROCESS);
+        world.sleep(self.0.rng.between(Duration::ZERO, Duration::from_secs(4))).await;
+        self.0.cluster.start_mgr();
+    }
+
+    async fn messages_are_lost(&self) {
+        let (world, rng) = (self.world(), &self.0.rng);
+        let (loss, reset) = (rng.unit() * 0.05, rng.unit() * *rng.pick(&[0.0, 0.005, 0.03]));
+        let delay_mean = Duration::from_micros(rng.below(3000));
+        tracing::info!("{:?}: loss {loss:.3}, resets {reset:.4}, {delay_mean:?}", world.now());
+        world.set_network(LinkModel { loss, reset, delay_mean, ..LinkModel::default() });
+        world.sleep(self.absence().min(Duration::from_secs(10))).await;
+        world.set_network(LinkModel::default());
+    }
+
+    async fn hosts_part(&self) {
+        let (world, rng, time) = (self.world(), &self.0.rng, self.absence());
+        let names = world.names();
+        let (one, other) = (rng.pick(&names).clone(), rng.pick(&names).clone());
+        match rng.below(5) {
+            0 => {
+                // From its peers and the monitor, and not from clients: what it serves grows old.
+                let osd = format!("osd.{}", self.some_osd());
+                tracing::info!("{:?}: {osd} is heard by clients only for {time:?}", world.now());
+                for name in names.iter().filter(|n| **n != osd && !n.starts_with("client")) {
+                    world.partition(&osd, name);
                 }
             }
+            _ if one == other => return,
+            1 | 2 => {
+                tracing::info!("{:?}: {one} and {other} part for {time:?}", world.now());
+                world.partition(&one, &other);
+            }
+            3 => {
+                tracing::info!("{:?}: {other} does not hear {one} for {time:?}", world.now());
+                world.block(&one, &other);
+            }
+            _ => {
+                tracing::info!("{:?}: resets between {one} and {other}", world.now());
+                world.reset_connections(&one, &other);
+                return;
+            }
+        }
+        world.sleep(time).await;
+        world.heal();
+    }
+
+    async fn a_link_slows_down(&self) {
+        let (world, rng) = (self.world(), &self.0.rng);
+        let names = world.names();
+        let (one, other) = (rng.pick(&names).clone(), rng.pick(&names).clone());
+        let model = LinkModel {
+            delay_min: rng.between(Duration::ZERO, Duration::from_millis(100)),
+            delay_mean: rng.between(Duration::ZERO, Duration::from_millis(50)),
+            bytes_per_second: *rng.pick(&[100_000, 1_000_000]),
+            ..LinkModel::default()
+        };
+        tracing::info!("{:?}: slow from {one} to {other}: {model:?}", world.now());
+        world.set_link(&one, &other, Some(model));
+        world.sleep(self.absence()).await;
+        world.set_link(&one, &other, None);
+    }
+
+    async fn a_disk_suffers(&self) {
+        let (world, rng, osd) = (self.world(), &self.0.rng, self.some_osd());
+        let sound = DiskModel::default();
+        match rng.below(3) {
+            0 => {
+                let odds = *rng.pick(&[0.001, 0.05]);
+                let faults = DiskFaults { write: odds, sync: odds, ..DiskFaults::default() };
+                tracing::info!("{:?}: disk of osd.{osd}: {faults:?}", world.now());
+                self.0.cluster.broken_disk(osd).set_faults(faults);
+            }
+            1 => {
+                let slowness = *rng.pick(&[10.0, 200.0, 2000.0]);
+                tracing::info!("{:?}: disk of osd.{osd}: {slowness} times slower", world.now());
+                self.0.cluster.disk(osd).set_model(DiskModel { slowness, ..sound });
+            }
+            _ => {
+                let jitter_mean = *rng.pick(&[Duration::from_millis(1), Duration::from_millis(30)]);
+                let model = DiskModel { jitter_mean, bytes_per_second: 20_000_000, ..sound };
+                self.0.cluster.disk(osd).set_model(model);
+            }
+        }
+        world.sleep(self.absence()).await;
+        self.0.cluster.disk(osd).set_faults(DiskFaults::default());
+        self.0.cluster.disk(osd).set_model(sound);
+        // A store stops at the first error; somebody starts it again.
+        self.0.cluster.start_osd(osd);
+    }
+
+    /// A little: tickets must stay valid, and leases rest on clocks of about equal speed.
+    fn a_clock_jumps(&self) {
+        let (world, rng) = (self.world(), &self.0.rng);
+        let name = rng.pick(&world.names()).clone();
+        let nanos = rng.below(2_000_000_000) as i64 - 1_000_000_000;
+        let drift_ppm = rng.below(400) as i32 - 200;
+        world.set_clock(&name, nanos, drift_ppm);
+    }
+
+    async fn an_operator_acts(&self) {
+        let (world, rng, cluster) = (self.world(), &self.0.rng, &self.0.cluster);
+        let osd = self.some_osd();
+        let ids = [osd.to_string()];
+        let next = cluster.members().into_iter().max().map_or(0, |id| id + 1);
+        let json = match rng.below(7) {
+            0 if next < cluster.osds_max() => {
+                tracing::info!("{:?}: osd.{next} is added", world.now());
+                return cluster.add_osd(&self.0.admin, next).await;
+            }
+            0 | 1 => json!({"prefix": "osd down", "ids": ids}),
+            2 => json!({"prefix": "osd reweight", "id": osd, "weight": rng.unit()}),
+            3 => json!({"prefix": "osd primary-affinity", "id": osd, "weight": rng.unit()}),
+            _ => {
+                self.order(json!({"prefix": "osd out", "ids": ids})).await;
+                world.sleep(self.absence()).await;
+                json!({"prefix": "osd in", "ids": ids})
+            }
+        };
+        self.order(json).await;
+    }
+
+    async fn order(&self, json: Value) {
+        tracing::info!("{:?}: {json}", self.world().now());
+        let answer = self.0.admin.mon_command(json.to_string(), Bytes::new()).await;
+        let answer = answer.expect("the monitor answers");
+        assert_eq!(answer.rc, 0, "{json}: {}", answer.outs);
+    }
+
+    /// After the end: all OSDs in again, with the weights they had.
+    pub async fn undo_orders(&self) {
+        if !self.0.mischief.faults.contains(&Fault::Admin) {
+            return;
+        }
+        for osd in self.0.cluster.members() {
+            let ids = [osd.to_string()];
+            self.order(json!({"prefix": "osd in", "ids": ids})).await;
+            self.order(json!({"prefix": "osd reweight", "id": osd, "weight": 1.0})).await;
+            let prefix = "osd primary-affinity";
+            self.order(json!({"prefix": prefix, "id": osd, "weight": 1.0})).await;
         }
     }
 }

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
 use std::path::Path;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use auth::Keyring;
@@ -18,7 +18,7 @@ use sim::{Control, Kill, Rng};
 use store::inkstore::{self, InkStore};
 use store::kv::RedbKv;
 use store::memstore::MemStore;
-use store::{Kv, ObjectStore};
+use store::{Kv, ObjectStore, StoreError};
 use types::{PgId, UTime, Uuid};
 
 use crate::{Workload, keys, mons, replicas};
@@ -42,6 +42,12 @@ pub struct Plan {
     pub auth_none: bool,
     /// Monitors: mon.a, mon.b, ...; up to seven.
     pub mons: u32,
+    /// Copies of an object.
+    pub size: u32,
+    /// Copies without which nothing is written or read.
+    pub min_size: u32,
+    /// OSDs that may be added.
+    pub spare_osds: u32,
 }
 
 impl Default for Plan {
@@ -53,6 +59,9 @@ impl Default for Plan {
             options: String::new(),
             auth_none: false,
             mons: 1,
+            size: 3,
+            min_size: 2,
+            spare_osds: 1,
         }
     }
 }
@@ -69,6 +78,12 @@ pub struct Cluster {
     mon_runs: Rc<Cell<bool>>,
     /// The same of the other monitors: those that have been started.
     pub(crate) mons_started: Rc<RefCell<BTreeSet<String>>>,
+    /// OSDs that belong to it.
+    members: Rc<RefCell<BTreeSet<u32>>>,
+    /// Those that run, for audits.
+    running: Rc<RefCell<BTreeMap<u32, Weak<osd::Osd>>>>,
+    /// OSDs whose disks have had faults: these may fail.
+    excused: Rc<RefCell<BTreeSet<u32>>>,
 }
 
 /// An OSD's identity, the same in every run.
@@ -94,16 +109,18 @@ impl Cluster {
              auth_service_required = {method}\n\
              auth_client_required = {method}\n\
              osd_crush_chooseleaf_type = 0\n\
-             osd_pool_default_size = 3\n\
-             osd_pool_default_min_size = 2\n\
+             osd_pool_default_size = {}\n\
+             osd_pool_default_min_size = {}\n\
              osd_pool_default_pg_num = 8\n\
              osd_pool_default_pg_autoscale_mode = off\n\
              mon_allow_pool_delete = true\n\
              {}\n",
             mons::hosts(world, plan.mons),
+            plan.size,
+            plan.min_size,
             plan.options
         );
-        let keyring = keys::keyring(&env, plan.osds);
+        let keyring = keys::keyring(&env, plan.osds + plan.spare_osds);
         let cluster = Cluster {
             world: world.clone(),
             plan: Rc::new(plan),
@@ -112,6 +129,9 @@ impl Cluster {
             fsid,
             mon_runs: Rc::default(),
             mons_started: Rc::default(),
+            members: Rc::default(),
+            running: Rc::default(),
+            excused: Rc::default(),
         };
         cluster.mkfs_mon(&env);
         cluster
@@ -170,6 +190,9 @@ impl Cluster {
 
     /// Starts the manager.
     pub fn start_mgr(&self) {
+        if self.world.is_running("mgr.x") {
+            return;
+        }
         let env = self.world.node("mgr.x");
         let config = self.config("mgr", "x", "mgr.x");
         let keyring = Keyring::clone(&self.keyring);
@@ -181,22 +204,28 @@ impl Cluster {
         });
     }
 
-    async fn store(plan: &Plan, env: &Env, make: Option<Uuid>) -> Rc<dyn ObjectStore> {
+    async fn store(
+        plan: &Plan,
+        env: &Env,
+        make: Option<Uuid>,
+    ) -> Result<Rc<dyn ObjectStore>, StoreError> {
         if plan.memstore {
-            return Rc::new(MemStore::new(plan.disk_len));
+            return Ok(Rc::new(MemStore::new(plan.disk_len)));
         }
         let create_len = make.map(|_| plan.disk_len);
         let options = OpenBlock { create_len, read_only: false };
-        let device = BlockDevice::open(env, Path::new(OSD_BLOCK), options).expect("a device");
+        let device = BlockDevice::open(env, Path::new(OSD_BLOCK), options)
+            .map_err(|error| StoreError::Device(error.kind()))?;
         if let Some(uuid) = make {
             let options = inkstore::MkfsOptions { uuid: uuid.0, log_len: None };
-            InkStore::mkfs(&device, options).await.expect("mkfs of the store");
+            InkStore::mkfs(&device, options).await?;
         }
-        Rc::new(InkStore::mount(env.clone(), device).await.expect("the store mounts"))
+        Ok(Rc::new(InkStore::mount(env.clone(), device).await?))
     }
 
     /// Makes an OSD's store and starts it. The monitors must know it (`osd new`).
     pub fn make_osd(&self, osd: u32) {
+        self.members.borrow_mut().insert(osd);
         self.run_osd(osd, true);
     }
 
@@ -207,28 +236,80 @@ impl Cluster {
         }
     }
 
-    fn run_osd(&self, osd: u32, make: bool) {
-        let host = format!("osd.{osd}");
+    /// The OSDs that belong to the cluster, running or not.
+    pub fn members(&self) -> Vec<u32> {
+        self.members.borrow().iter().copied().collect()
+    }
+
+    /// One more than the highest number an OSD may have.
+    pub fn osds_max(&self) -> u32 {
+        self.plan.osds + self.plan.spare_osds
+    }
+
+    /// The OSDs that run.
+    pub(crate) fn running_osds(&self) -> Vec<(u32, Rc<osd::Osd>)> {
+        let running = self.running.borrow();
+        running.iter().filter_map(|(id, osd)| Some((*id, osd.upgrade()?))).collect()
+    }
+
+    /// The disk of an OSD; what it does wrong from now on excuses the OSD's failing.
+    pub(crate) fn broken_disk(&self, osd: u32) -> sim::Disk {
+        self.excused.borrow_mut().insert(osd);
+        self.world.disk(&format!("osd.{osd}"), OSD_BLOCK)
+    }
+
+    /// The disk of an OSD.
+    pub(crate) fn disk(&self, osd: u32) -> sim::Disk {
+        self.world.disk(&format!("osd.{osd}"), OSD_BLOCK)
+    }
+
+    /// Gives an OSD a new, empty disk.
+    pub fn replace_disk(&self, osd: u32) {
+        self.kill_osd(osd, Kill::PROCESS);
+        self.world.remove_disk(&format!("osd.{osd}"), OSD_BLOCK);
+        self.excused.borrow_mut().remove(&osd);
+        self.make_osd(osd);
+    }
+
+    fn run_osd(&self, id: u32, make: bool) {
+        let host = format!("osd.{id}");
         let env = self.world.node(&host);
-        let config = self.config("osd", &osd.to_string(), &host);
-        let keyring = Keyring::clone(&self.keyring);
-        let (plan, cluster_fsid) = (self.plan.clone(), self.fsid);
+        let cluster = self.clone();
         env.clone().go(async move {
-            let uuid = osd_fsid(osd);
-            let store = Cluster::store(&plan, &env, make.then_some(uuid)).await;
-            if make {
-                let whoami = i32::try_from(osd).expect("few OSDs");
-                let options = osd::MkfsOptions { whoami, cluster_fsid, osd_fsid: uuid };
-                osd::Osd::mkfs(&env, &store, options).await.expect("mkfs of the OSD");
-            }
-            let osd = osd::Osd::start(env.clone(), config, keyring, store).await;
-            let osd = match osd {
-                Ok(osd) => osd,
-                Err(error) => panic!("{host} does not start: {error}"),
+            let why = match cluster.be_osd(&env, id, &host, make).await {
+                Ok(osd) => osd.failed().await,
+                Err(why) => why,
             };
-            let why = osd.failed().await;
-            panic!("{host} fails: {why}");
+            assert!(cluster.excused.borrow().contains(&id), "{host} fails: {why}");
+            tracing::info!("{host} fails: {why}");
+            let world = cluster.world.clone();
+            cluster.world.spawn(async move {
+                cluster.running.borrow_mut().remove(&id);
+                world.kill(&host, Kill::PROCESS);
+            });
         });
+    }
+
+    async fn be_osd(
+        &self,
+        env: &Env,
+        id: u32,
+        host: &str,
+        make: bool,
+    ) -> Result<Rc<osd::Osd>, String> {
+        let (uuid, text) = (osd_fsid(id), |error: StoreError| format!("the store: {error:?}"));
+        let config = self.config("osd", &id.to_string(), host);
+        let store = Cluster::store(&self.plan, env, make.then_some(uuid)).await.map_err(text)?;
+        if make {
+            let whoami = i32::try_from(id).expect("few OSDs");
+            let options = osd::MkfsOptions { whoami, cluster_fsid: self.fsid, osd_fsid: uuid };
+            osd::Osd::mkfs(env, &store, options).await.map_err(|error| error.to_string())?;
+        }
+        let keyring = Keyring::clone(&self.keyring);
+        let osd = osd::Osd::start(env.clone(), config, keyring, store).await;
+        let osd = osd.map_err(|error| format!("it does not start: {error}"))?;
+        self.running.borrow_mut().insert(id, Rc::downgrade(&osd));
+        Ok(osd)
     }
 
     /// Starts everything for the first time; returns when all OSDs are up.
@@ -237,26 +318,43 @@ impl Cluster {
         self.start_mgr();
         let client = self.client("client.admin").await;
         for osd in 0..self.plan.osds {
-            let new = serde_json::json!({
-                "prefix": "osd new", "uuid": osd_fsid(osd).to_string(), "id": osd,
-            });
-            let secret = serde_json::json!({});
-            let answer = client
-                .mon_command(new.to_string(), Bytes::from(secret.to_string()))
-                .await
-                .expect("the monitor answers");
-            assert_eq!(answer.rc, 0, "osd new: {}", answer.outs);
-            self.make_osd(osd);
+            self.add_osd(&client, osd).await;
         }
         self.wait_until_up(&client).await;
         client
     }
 
+    /// Tells the monitors of a new OSD, makes and starts it.
+    pub async fn add_osd(&self, client: &Client, osd: u32) {
+        let uuid = osd_fsid(osd).to_string();
+        let new = serde_json::json!({"prefix": "osd new", "uuid": uuid, "id": osd});
+        let answer = client.mon_command(new.to_string(), Bytes::from_static(b"{}")).await;
+        let answer = answer.expect("the monitor answers");
+        assert_eq!(answer.rc, 0, "osd new: {}", answer.outs);
+        self.make_osd(osd);
+    }
+
+    /// Takes an OSD that holds nothing any more out of the cluster.
+    pub async fn remove_osd(&self, client: &Client, osd: u32) {
+        self.members.borrow_mut().remove(&osd);
+        self.kill_osd(osd, Kill::PROCESS);
+        for prefix in ["osd down", "osd purge-actual"] {
+            let json = match prefix {
+                "osd down" => serde_json::json!({"prefix": prefix, "ids": [osd.to_string()]}),
+                _ => serde_json::json!({"prefix": prefix, "id": osd, "yes_i_really_mean_it": true}),
+            };
+            self.command(client, json).await;
+        }
+    }
+
     /// Waits until every OSD is up in the map.
     pub async fn wait_until_up(&self, client: &Client) {
         const LIMIT: Duration = Duration::from_secs(300);
-        let (wanted, end) = (self.plan.osds as usize, self.world.now() + LIMIT);
-        while client.osdmap().num_up_osds() < wanted {
+        let end = self.world.now() + LIMIT;
+        while client.osdmap().num_up_osds() < self.members().len() {
+            for osd in self.members() {
+                self.start_osd(osd);
+            }
             assert!(self.world.now() < end, "not all OSDs are up after {LIMIT:?}");
             self.world.sleep(Duration::from_millis(100)).await;
             client.wait_for_latest_osdmap().await.expect("the monitor answers");
@@ -280,7 +378,7 @@ impl Cluster {
     pub async fn work(&self, load: &Workload, host: &str, rng: Rng) {
         let client = self.client(host).await;
         let io = client.io_ctx("p").await.expect("the pool");
-        load.spawn(&self.world.node(host), io, rng);
+        load.spawn(&self.world.node(host), host, io, rng);
     }
 
     /// Runs a command at the monitors; its output.
@@ -293,6 +391,7 @@ impl Cluster {
 
     /// Ends an OSD's process.
     pub fn kill_osd(&self, osd: u32, how: Kill) {
+        self.running.borrow_mut().remove(&osd);
         self.world.kill(&format!("osd.{osd}"), how);
     }
 
@@ -304,11 +403,22 @@ impl Cluster {
         limit: Duration,
         task: impl Future<Output = T>,
     ) -> T {
-        let env = self.world.node("client.admin");
-        if let Ok(value) = env.timeout(limit, task).await {
+        if let Ok(value) = self.world.node("client.admin").timeout(limit, task).await {
             return value;
         }
-        for osd in 0..self.plan.osds {
+        self.explain(client).await;
+        panic!("{what}: not done after {limit:?}");
+    }
+
+    /// Prints what the OSDs are busy with.
+    async fn explain(&self, client: &Client) {
+        let env = self.world.node("client.admin");
+        for (id, osd) in self.running_osds() {
+            for pg in osd.audit().0 {
+                eprintln!("osd.{id} {} epoch {} ops {}: {}", pg.pgid, pg.epoch, pg.in_flight, pg.about);
+            }
+        }
+        for osd in self.members() {
             for command in ["status", "dump_ops_in_flight"] {
                 let json = serde_json::json!({"prefix": command, "format": "json"}).to_string();
                 let osd = i32::try_from(osd).expect("few OSDs");
@@ -327,20 +437,19 @@ impl Cluster {
         if let Ok(Ok(answer)) = env.timeout(Duration::from_secs(5), pgs).await {
             eprintln!("{}", String::from_utf8_lossy(&answer.outb));
         }
-        panic!("{what}: not done after {limit:?}");
     }
 
     /// Ends all OSDs and compares what their stores hold, PG by PG; panics where they differ.
     pub async fn compare_replicas(&self, client: &Client) {
         let map = client.osdmap();
         let mut stores = BTreeMap::new();
-        for osd in 0..self.plan.osds {
+        for osd in self.members() {
             self.kill_osd(osd, Kill::PROCESS);
             let env = self.world.node(&format!("osd.{osd}"));
             let plan = self.plan.clone();
             let inside = env.clone();
             let contents = env.spawn_with_handle(async move {
-                let store = Cluster::store(&plan, &inside, None).await;
+                let store = Cluster::store(&plan, &inside, None).await.expect("the store mounts");
                 replicas::contents(&*store).await
             });
             stores.insert(i32::try_from(osd).expect("few OSDs"), contents.await);
@@ -352,7 +461,11 @@ impl Cluster {
                 let mut of_pg = acting.iter().map(|osd| (osd, stores[osd].get(&pgid)));
                 let Some((first, expected)) = of_pg.next() else { continue };
                 for (osd, found) in of_pg {
-                    assert_eq!(expected, found, "pg {pgid}: osd.{first} and osd.{osd} differ");
+                    let differences = replicas::differences(expected, found);
+                    assert!(
+                        differences.is_empty(),
+                        "pg {pgid}: osd.{first} and osd.{osd} differ:\n{differences}"
+                    );
                 }
             }
         }
@@ -377,7 +490,10 @@ impl Cluster {
             if json["pg_ready"] == true && !states.is_empty() && states.iter().all(clean) {
                 return;
             }
-            assert!(self.world.now() < end, "not clean after {limit:?}: {summary}");
+            if self.world.now() >= end {
+                self.explain(client).await;
+                panic!("not clean after {limit:?}: {summary}");
+            }
             self.world.sleep(Duration::from_secs(1)).await;
         }
     }

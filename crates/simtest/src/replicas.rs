@@ -1,6 +1,6 @@
 //! What the stores of a cluster at rest hold: every OSD that serves a PG must hold the same.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use store::{CollId, ObjectStore};
 use types::{GhObject, PgId};
@@ -56,4 +56,17 @@ async fn describe(store: &dyn ObjectStore, cid: &CollId, oid: &GhObject) -> Stri
         names.join(","),
         omap.entries.len()
     )
+}
+
+/// What two OSDs hold of a PG and do not both hold alike, in words.
+pub(crate) fn differences(one: Option<&Contents>, other: Option<&Contents>) -> String {
+    let none = Contents::new();
+    let (one, other) = (one.unwrap_or(&none), other.unwrap_or(&none));
+    let all: BTreeSet<&GhObject> = one.keys().chain(other.keys()).collect();
+    let lines = all.into_iter().filter(|oid| one.get(oid) != other.get(oid)).map(|oid| {
+        let text = |found: Option<&String>| found.map_or("nothing", String::as_str).to_owned();
+        let (one, other) = (text(one.get(oid)), text(other.get(oid)));
+        format!("{} at {:x}: {one}; {other}\n", oid.hobj.name, oid.hobj.snap)
+    });
+    lines.collect()
 }

@@ -1,5 +1,5 @@
-//! Clients that write, read and remember: every value is its object's only one, and whatever is
-//! read is judged by the history.
+//! Clients that write, read and remember: every value is written once, and whatever is answered is
+//! judged by the object's history.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -7,192 +7,261 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bstr::BString;
-use bytes::{BufMut, Bytes, BytesMut};
-use client::{ClientError, IoCtx, Operation};
+use bytes::Bytes;
+use client::{ClientError, IoCtx};
 use env::Env;
-use sim::{Control, History, Rng};
-use types::Errno;
+use sim::{Control, History, Judged, OpId, Rng};
+use types::{Errno, SnapContext};
+
+use crate::object::{Action, Answer, Object, State, content_of};
 
 /// What a workload consists of.
 #[derive(Debug, Clone, Copy)]
 pub struct Load {
+    /// Clients at a time.
+    pub clients: u32,
     /// Objects, shared by all clients.
     pub objects: u64,
-    /// Longest content in bytes.
-    pub len_max: u64,
+    /// Bytes of a slot of an object's content.
+    pub slot_len: usize,
+    /// Slots of an object, but for those that appends add.
+    pub slots_max: usize,
     /// Longest pause between two operations of a client.
     pub pause_max: Duration,
+    /// Share of operations that read.
+    pub reads: f64,
+    /// Probability that an operation begins with a new snapshot.
+    pub snaps: f64,
 }
 
-impl Default for Load {
-    fn default() -> Load {
-        Load { objects: 12, len_max: 20_000, pause_max: Duration::from_millis(50) }
+impl Load {
+    /// What a seed brings: few large writes or many small ones, aligned or not.
+    pub fn of(rng: &Rng) -> Load {
+        Load {
+            clients: 1 + rng.below(4) as u32,
+            objects: 2 + rng.below(16),
+            slot_len: *rng.pick(&[64, 500, 512, 1000, 4096, 5000, 16384]),
+            slots_max: 1 + rng.below(6) as usize,
+            pause_max: Duration::from_millis(*rng.pick(&[50, 100, 200])),
+            reads: 0.2 + 0.6 * rng.unit(),
+            snaps: *rng.pick(&[0.0, 0.0, 0.01, 0.05]),
+        }
     }
+}
+
+struct Shared {
+    world: Control,
+    load: Load,
+    histories: RefCell<BTreeMap<String, History<Object>>>,
+    next_value: Cell<u64>,
+    /// The newest snapshot.
+    snap: Cell<u64>,
+    reads: Cell<u64>,
+    writes: Cell<u64>,
+    unclear: Cell<u64>,
+    /// Some disk has rotted: clients may be told EIO, and know nothing then.
+    eio_allowed: Cell<bool>,
+    stopped: Cell<bool>,
+    running: Cell<usize>,
 }
 
 /// See the module.
 #[derive(Clone)]
-pub struct Workload {
-    world: Control,
-    load: Load,
-    history: Rc<RefCell<History>>,
-    next_value: Rc<Cell<u64>>,
-    done: Rc<Cell<u64>>,
-    stopped: Rc<Cell<bool>>,
-    running: Rc<Cell<usize>>,
-}
-
-/// The attribute and the key that repeat the value.
-const MARK: &str = "value";
+pub struct Workload(Rc<Shared>);
 
 /// Counts a client as long as it runs.
-struct Running(Rc<Cell<usize>>);
+struct Running(Rc<Shared>);
 
 impl Running {
-    fn new(count: &Rc<Cell<usize>>) -> Running {
-        count.set(count.get() + 1);
-        Running(count.clone())
+    fn new(shared: &Rc<Shared>) -> Running {
+        shared.running.set(shared.running.get() + 1);
+        Running(shared.clone())
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
+        self.0.running.set(self.0.running.get() - 1);
     }
 }
 
-/// The content that stands for a value: the value, then bytes that follow from it.
-fn content_of(value: u64, len: usize) -> Bytes {
-    let mut content = BytesMut::with_capacity(len + 8);
-    content.put_u64_le(value);
-    let mut state = value | 1;
-    while content.len() < len + 8 {
-        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        content.put_u8((state >> 56) as u8);
-    }
-    content.freeze()
+/// An operation whose client has not been told of its outcome, and may die before.
+struct Untold<'a> {
+    load: Workload,
+    object: &'a str,
+    begun: OpId,
+    told: bool,
 }
 
-/// The value a content stands for; panics when it is no whole content of any value.
-fn value_of(object: &str, content: &Bytes) -> u64 {
-    let head = content.first_chunk().unwrap_or_else(|| panic!("{object}: {} bytes", content.len()));
-    let value = u64::from_le_bytes(*head);
-    let expected = content_of(value, content.len() - 8);
-    assert!(expected == *content, "{object}: content of {value} is mixed with something else");
-    value
+impl Drop for Untold<'_> {
+    fn drop(&mut self) {
+        if !self.told {
+            self.load.with(self.object, |history| history.abandon(self.begun));
+        }
+    }
 }
 
 impl Workload {
     /// A workload that nobody runs yet.
     pub fn new(world: &Control, load: Load) -> Workload {
-        Workload {
+        Workload(Rc::new(Shared {
             world: world.clone(),
             load,
-            history: Rc::default(),
-            next_value: Rc::new(Cell::new(1)),
-            done: Rc::default(),
-            stopped: Rc::default(),
-            running: Rc::default(),
-        }
+            histories: RefCell::default(),
+            next_value: Cell::new(1),
+            snap: Cell::new(0),
+            reads: Cell::new(0),
+            writes: Cell::new(0),
+            unclear: Cell::new(0),
+            eio_allowed: Cell::new(false),
+            stopped: Cell::new(false),
+            running: Cell::new(0),
+        }))
     }
 
-    /// Operations finished.
-    pub fn done(&self) -> u64 {
-        self.done.get()
+    /// What it consists of.
+    pub fn load(&self) -> Load {
+        self.0.load
     }
 
-    /// Writes that took effect.
-    pub fn effective_writes(&self) -> usize {
-        self.history.borrow().effective_writes()
+    /// Reads and writes that were answered.
+    pub fn answered(&self) -> (u64, u64) {
+        (self.0.reads.get(), self.0.writes.get())
+    }
+
+    /// Answers that were not judged, as too many outcomes were unknown.
+    pub fn unclear(&self) -> u64 {
+        self.0.unclear.get()
+    }
+
+    /// Clients may be told EIO from now on.
+    pub(crate) fn allow_eio(&self) {
+        self.0.eio_allowed.set(true);
+    }
+
+    /// Clients must not be told EIO any more.
+    pub(crate) fn forbid_eio(&self) {
+        self.0.eio_allowed.set(false);
     }
 
     /// Clients end after what they are doing.
     pub fn stop(&self) {
-        self.stopped.set(true);
-    }
-
-    /// Completes when all clients have ended.
-    pub async fn ended(&self) {
-        while self.running.get() > 0 {
-            self.world.sleep(Duration::from_millis(10)).await;
-        }
+        self.0.stopped.set(true);
     }
 
     /// Clients that have not ended.
     pub fn running(&self) -> usize {
-        self.running.get()
+        self.0.running.get()
     }
 
     /// Runs a client until [`Workload::stop`] or the end of its process.
-    pub fn spawn(&self, env: &Env, io: IoCtx, rng: Rng) {
-        let (load, running) = (self.clone(), Running::new(&self.running));
+    pub fn spawn(&self, env: &Env, name: &str, io: IoCtx, rng: Rng) {
+        let (load, running, name) = (self.clone(), Running::new(&self.0), name.to_owned());
         env.go(async move {
-            while !load.stopped.get() {
-                let object = format!("object{}", rng.below(load.load.objects));
-                if rng.chance(0.5) {
-                    load.write(&io, &object, &rng).await;
-                } else {
-                    load.read(&io, &object).await;
-                }
-                load.done.set(load.done.get() + 1);
-                let pause = rng.between(Duration::ZERO, load.load.pause_max);
-                load.world.sleep(pause).await;
+            while !load.0.stopped.get() {
+                let object = format!("object{}", rng.below(load.0.load.objects));
+                let action = load.choose(&rng);
+                load.act(&name, &io, &object, action).await;
+                let pause = rng.between(Duration::ZERO, load.0.load.pause_max);
+                load.0.world.sleep(pause).await;
             }
             drop(running);
         });
     }
 
-    async fn write(&self, io: &IoCtx, object: &str, rng: &Rng) {
-        let value = self.next_value.get();
-        self.next_value.set(value + 1);
-        let len = usize::try_from(rng.below(self.load.len_max)).expect("lengths are small");
-        let begun = self.history.borrow_mut().begin_write(object, value, self.world.now());
-        // Content, attribute and key change together or not at all.
-        let mark = value.to_le_bytes();
-        let keys = BTreeMap::from([(BString::from(MARK), Bytes::copy_from_slice(&mark))]);
-        let all = Operation::new()
-            .write_full(content_of(value, len))
-            .setxattr(MARK, &mark)
-            .omap_set(&keys);
-        match io.operate(object, all).await {
-            Ok(_) => self.history.borrow_mut().acknowledge(object, begun, self.world.now()),
-            Err(error) => panic!("{object}: writing {value}: {error}"),
+    fn choose(&self, rng: &Rng) -> Action {
+        let Shared { load, .. } = &*self.0;
+        if rng.chance(load.snaps) {
+            self.0.snap.set(self.0.snap.get() + 1);
+        }
+        let snap = self.0.snap.get();
+        if rng.chance(load.reads) {
+            return match snap {
+                0 => Action::Read,
+                _ if rng.chance(0.7) => Action::Read,
+                newest => Action::ReadSnap { snap: newest - rng.below(newest.min(5)) },
+            };
+        }
+        let value = self.0.next_value.replace(self.0.next_value.get() + 1);
+        let slots = load.slots_max as u64;
+        match rng.below(16) {
+            0..4 => Action::Replace { value, slots: rng.below(slots + 1) as usize, snap },
+            4..8 => Action::Append { value, snap },
+            8..11 => Action::Put { value, slot: rng.below(slots) as usize, snap },
+            11..13 => Action::SetKey { value, key: b'a' + rng.below(8) as u8, snap },
+            13..15 => Action::CreateNew { value, snap },
+            _ => Action::Remove { snap },
         }
     }
 
-    async fn read(&self, io: &IoCtx, object: &str) {
-        let begun = self.world.now();
-        let all = Operation::new()
-            .read(0, 0)
-            .getxattr(MARK)
-            .omap_get_vals_by_keys(&[BString::from(MARK)]);
-        let value = match io.operate(object, all).await {
-            Ok(outcome) => {
-                let content = outcome.output(0).expect("content");
-                let value = value_of(object, &content);
-                let mark = Bytes::copy_from_slice(&value.to_le_bytes());
-                let attr = outcome.output(1).expect("an attribute");
-                assert!(attr == mark, "{object}: content of {value}, attribute {attr:?}");
-                let keys: BTreeMap<BString, Bytes> = outcome.decode(2).expect("keys");
-                let key = keys.get(&BString::from(MARK));
-                assert!(key == Some(&mark), "{object}: content of {value}, key {key:?}");
-                Some(value)
+    async fn act(&self, who: &str, io: &IoCtx, object: &str, action: Action) {
+        let Shared { world, load, .. } = &*self.0;
+        let begun = self.with(object, |h| h.begin(who, action.clone(), world.now()));
+        let mut untold = Untold { load: self.clone(), object, begun, told: false };
+        let (io, is_read) = match action {
+            Action::Read => (io.clone(), true),
+            Action::ReadSnap { snap } => (io.clone().with_snap_read(snap), true),
+            Action::Replace { snap, .. }
+            | Action::Append { snap, .. }
+            | Action::Put { snap, .. }
+            | Action::SetKey { snap, .. }
+            | Action::CreateNew { snap, .. }
+            | Action::Remove { snap } => {
+                let snapc = SnapContext { seq: snap, snaps: (1..=snap).rev().collect() };
+                (io.clone().with_snap_context(snapc), false)
             }
-            Err(ClientError::Errno(Errno::ENOENT)) => None,
-            Err(error) => panic!("{object}: reading: {error}"),
         };
-        let judged = self.history.borrow_mut().read(object, value, begun, self.world.now());
-        if let Err(broken) = judged {
-            panic!("{broken:?} (read from {begun:?} to {:?})", self.world.now());
+        let answer = match io.operate(object, action.operation(load.slot_len)).await {
+            Ok(_) if !is_read => Answer::Done,
+            Ok(outcome) => {
+                let data = outcome.output(0).expect("content");
+                let mark = outcome.output(1).expect("an attribute");
+                let keys: BTreeMap<BString, Bytes> = {
+                    let output = outcome.output(2).expect("keys");
+                    denc::Reader::new(&output).get().expect("keys")
+                };
+                let content = content_of(&data, &mark, &keys, load.slot_len);
+                Answer::Found(Rc::new(content.unwrap_or_else(|wrong| {
+                    panic!("{object}: {who} {action:?} at {:?}: {wrong}", world.now())
+                })))
+            }
+            Err(ClientError::Errno(errno @ (Errno::ENOENT | Errno::EEXIST))) => {
+                Answer::Refused(errno)
+            }
+            Err(ClientError::Errno(Errno::EIO)) if self.0.eio_allowed.get() => return,
+            Err(error) => panic!("{object}: {who} {action:?}: {error}"),
+        };
+        untold.told = true;
+        let counter = if is_read { &self.0.reads } else { &self.0.writes };
+        counter.set(counter.get() + 1);
+        match self.with(object, |h| h.end(begun, &answer, world.now())) {
+            Ok(Judged::Sound) => {}
+            Ok(Judged::Unclear) => self.0.unclear.set(self.0.unclear.get() + 1),
+            Err(broken) => panic!("{object}: {broken:?}"),
         }
     }
 
-    /// Reads every object once.
+    fn with<T>(&self, object: &str, act: impl FnOnce(&mut History<Object>) -> T) -> T {
+        let mut histories = self.0.histories.borrow_mut();
+        match histories.get_mut(object) {
+            Some(history) => act(history),
+            None => {
+                let mut history = History::new(Object, State::default());
+                let result = act(&mut history);
+                histories.insert(object.to_owned(), history);
+                result
+            }
+        }
+    }
+
+    /// Reads every object once, and every snapshot of it.
     pub async fn read_all(&self, io: &IoCtx) {
-        let objects: Vec<String> =
-            self.history.borrow().objects().map(ToOwned::to_owned).collect();
+        let objects: Vec<String> = self.0.histories.borrow().keys().cloned().collect();
         for object in objects {
-            self.read(io, &object).await;
+            self.act("at the end", io, &object, Action::Read).await;
+            for snap in 1..=self.0.snap.get() {
+                self.act("at the end", io, &object, Action::ReadSnap { snap }).await;
+            }
         }
     }
 }

@@ -1,12 +1,13 @@
 //! A cluster under the virtual clock, broken in many ways. `LOLIGO_SIM_SEEDS` is the number of
-//! seeds (default 2), `LOLIGO_SIM_SEED` runs one of them; a failure prints the seed.
+//! seeds (default 200, from `LOLIGO_SIM_FIRST`, default 1001, on), `LOLIGO_SIM_SEED` runs one of
+//! them; a failure prints the seed and the history that shows it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use serde_json::json;
 use sim::World;
-use simtest::{Chaos, Cluster, Load, Mischief, Plan, Workload};
+use simtest::{Cluster, Plan, Settings, live, run};
 
 fn log() {
     let _ = tracing_subscriber::fmt()
@@ -18,13 +19,6 @@ fn log() {
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
-}
-
-fn seeds() -> Vec<u64> {
-    match number("LOLIGO_SIM_SEED") {
-        Some(seed) => vec![seed],
-        None => (1..=number("LOLIGO_SIM_SEEDS").unwrap_or(2)).collect(),
-    }
 }
 
 #[test]
@@ -47,98 +41,54 @@ fn an_object_is_written_and_read() {
     let cluster = Cluster::make(&world.control(), Plan::default());
     world.run_until(async move {
         let client = cluster.start().await;
-        eprintln!("all up at {:?}", cluster.world().now());
         let pool = json!({"prefix": "osd pool create", "pool": "p", "pg_num": 8});
         cluster.command(&client, pool).await;
         let io = client.io_ctx("p").await.unwrap();
         io.write_full("a", Bytes::from_static(b"hello")).await.unwrap();
-        eprintln!("written at {:?}", cluster.world().now());
         assert_eq!(&io.read("a", 0, 0).await.unwrap()[..], b"hello");
-        let dump = cluster.command(&client, json!({"prefix": "mgr dump"})).await;
-        tracing::debug!("{}", String::from_utf8_lossy(&dump));
         cluster.wait_until_clean(&client, Duration::from_secs(60)).await;
         cluster.compare_replicas(&client).await;
     });
 }
 
-/// What one life of a cluster came to.
-#[derive(Debug, PartialEq, Eq)]
-struct Life {
-    effective_writes: usize,
-    operations: u64,
-    time: Duration,
-    trace_hash: u64,
-}
-
-/// One life of a cluster: clients work, and die, while things go wrong; then all is repaired, and
-/// what was acknowledged must be there, on every replica.
-fn live(seed: u64) -> Life {
-    const CLIENTS: u32 = 3;
-    let world = World::new(seed);
-    let control = world.control();
-    // Scrubs all the time: a difference between replicas leaves the PG inconsistent.
-    let options = "osd_scrub_min_interval = 4\nosd_deep_scrub_interval = 8\n".to_owned();
-    let plan = Plan { auth_none: seed % 4 == 0, options, ..Plan::default() };
-    let osds = plan.osds;
-    let cluster = Cluster::make(&control, plan);
-    let (effective_writes, operations) = world.run_until(async move {
-        let world = cluster.world().clone();
-        let admin = cluster.start().await;
-        let pool = json!({"prefix": "osd pool create", "pool": "p", "pg_num": 8});
-        cluster.command(&admin, pool).await;
-        let load = Workload::new(&world, Load::default());
-        for number in 0..CLIENTS {
-            cluster.work(&load, &format!("client.{number}"), world.rng().fork()).await;
-        }
-        let rng = world.rng().fork();
-        let mischief = Mischief::of(&rng);
-        let chaos = Chaos::new(&cluster, rng, osds, mischief);
-        let ending = world.spawn(async move { chaos.run().await });
-        // One client dies in the middle of what it does, and another one takes its place.
-        world.sleep(mischief.time / 2).await;
-        world.kill("client.0", sim::Kill::PROCESS);
-        cluster.work(&load, "client.0", world.rng().fork()).await;
-        ending.await;
-        tracing::info!("{:?}: all is repaired", world.now());
-        cluster.wait_until_up(&admin).await;
-        tracing::info!("{:?}: all OSDs are up", world.now());
-        load.stop();
-        let end = world.now() + Duration::from_secs(120);
-        while load.running() > 0 {
-            assert!(world.now() < end, "{} clients hang", load.running());
-            world.sleep(Duration::from_millis(100)).await;
-        }
-        tracing::info!("{:?}: the clients have ended", world.now());
-        cluster.wait_until_clean(&admin, Duration::from_secs(300)).await;
-        tracing::info!("{:?}: all is clean", world.now());
-        let io = admin.io_ctx("p").await.unwrap();
-        let limit = Duration::from_secs(120);
-        cluster.in_time(&admin, "reading all objects", limit, load.read_all(&io)).await;
-        tracing::info!("{:?}: all objects are read", world.now());
-        cluster.compare_replicas(&admin).await;
-        (load.effective_writes(), load.done())
-    });
-    let life = Life {
-        effective_writes,
-        operations,
-        time: world.now(),
-        trace_hash: control.trace_hash(),
-    };
-    eprintln!("seed {seed}: {life:?}");
-    life
-}
-
 #[test]
-fn acknowledged_writes_survive() {
+fn lives_of_many_seeds() {
     log();
-    for seed in seeds() {
-        eprintln!("seed {seed}");
-        live(seed);
+    if let Some(seed) = number("LOLIGO_SIM_SEED") {
+        eprintln!("seed {seed}: {:?}", live(seed, &Settings::default()));
+        return;
     }
+    // Debug builds are some twenty times slower.
+    let seeds = number("LOLIGO_SIM_SEEDS").unwrap_or(if cfg!(debug_assertions) { 4 } else { 200 });
+    let first = number("LOLIGO_SIM_FIRST").unwrap_or(1001);
+    let begun = Instant::now();
+    let sum = run(first..first + seeds, &Settings::default(), None, |seed, result| {
+        if let Err(failure) = result {
+            eprintln!("seed {seed}: {}", failure.what);
+        }
+        true
+    });
+    let speed = sum.time.as_secs_f64() / begun.elapsed().as_secs_f64();
+    eprintln!(
+        "{} lives of {:?} in {:?} ({speed:.0} times faster than real), {} answers judged, \
+         {} unclear, {} events",
+        sum.lives,
+        sum.time,
+        begun.elapsed(),
+        sum.answers,
+        sum.unclear,
+        sum.events
+    );
+    let failed: Vec<u64> = sum.failures.iter().map(|failure| failure.seed).collect();
+    assert!(failed.is_empty(), "failed: {failed:?} (LOLIGO_SIM_SEED=N for one of them)");
+    assert!(sum.unclear * 100 <= sum.answers, "too much is unclear");
 }
 
 #[test]
 fn a_seed_tells_the_whole_life() {
     log();
-    assert_eq!(live(7), live(7));
+    for seed in [7, 8] {
+        let settings = Settings::default();
+        assert_eq!(live(seed, &settings), live(seed, &settings));
+    }
 }

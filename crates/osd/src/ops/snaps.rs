@@ -209,6 +209,7 @@ impl OpContext {
         let old = self.obc.obs.borrow().clone();
         let mut made = None;
         let needs_clone = old.is_visible()
+            && !env::mutant("no-clone")
             && !self.cache_evict
             && self
                 .snapc

@@ -512,6 +512,11 @@ impl Osd {
         }
     }
 
+    /// Every PG as it is now, what does not hold among it; and how many client ops are under way.
+    pub fn audit(&self) -> (Vec<crate::pg::PgAudit>, usize) {
+        (self.all_pgs().iter().map(|pg| pg.audit()).collect(), self.tracker.in_flight())
+    }
+
     /// Completes when the OSD has to go down (store failure, fsid mismatch), with the reason.
     pub fn failed(self: &Rc<Self>) -> LocalFuture<String> {
         let osd = self.clone();

@@ -89,6 +89,9 @@ impl Log {
         for e in wire.log {
             log.index(Rc::new(e));
         }
+        if env::mutant("forget-requests") {
+            log.by_request.clear();
+        }
         log
     }
 
@@ -509,6 +512,9 @@ fn merge_divergent(
     missing: &mut Missing,
     mut removed: Option<&mut Vec<HObject>>,
 ) {
+    if env::mutant("keep-divergent") {
+        return;
+    }
     let mut by_object: BTreeMap<&HObject, Vec<&PgLogEntry>> = BTreeMap::new();
     for e in divergent.iter().filter(|e| !e.is_error()) {
         by_object.entry(&e.soid).or_default().push(e);

@@ -7,6 +7,7 @@
 //! Order: a PG's transactions are submitted in the order of their log entries, from
 //! `replication.rs`, with no await between giving out a version and submitting.
 
+mod audit;
 pub mod backfill;
 mod backoff;
 mod client_op;
@@ -39,6 +40,7 @@ use self::peering::{Effect, Mapping, PeerMessage, Peering, Settings};
 use self::persist::Keys;
 use crate::ops::ObjectContexts;
 
+pub use audit::PgAudit;
 pub use client_op::ClientOp;
 
 /// Objects removed at a time when a copy goes.
@@ -419,7 +421,7 @@ impl Pg {
         self.write_dirty(&mut t);
         let mut later = Vec::new();
         for (to, query_epoch, message) in messages {
-            let promises = message.is_promise();
+            let promises = message.is_promise() && !env::mutant("promise-early");
             let raw = self.peer_message(query_epoch, message);
             if promises {
                 later.push((to, raw));
@@ -576,6 +578,9 @@ impl Pg {
             ops.extend(waiting);
         }
         ops.extend(self.waiting.borrow_mut().drain(..));
+        if env::mutant("no-requeue") {
+            return;
+        }
         for op in ops {
             self.retry_op(op);
         }

@@ -179,7 +179,8 @@ impl Pg {
             &entries,
             (trim_to, min_complete),
         );
-        let mut waiting: BTreeSet<PgShard> = followers;
+        let mut waiting: BTreeSet<PgShard> =
+            if env::mutant("reply-early") { BTreeSet::new() } else { followers };
         let whoami = PgShard::replica(self.host.whoami());
         waiting.insert(whoami);
         let (done, all) = oneshot();
@@ -356,7 +357,7 @@ impl Pg {
             let core = self.core.borrow();
             (core.last_peering_reset, core.follows())
         };
-        if m.map_epoch < reset || !follows {
+        if (m.map_epoch < reset || !follows) && !env::mutant("stale-interval") {
             tracing::debug!(pg = %self.pgid, version = %m.version, "old write");
             return;
         }
@@ -405,7 +406,9 @@ impl Pg {
         tracked.mark("sub_op_started");
         let (pg, generation) = (self.rc(), self.generation.get());
         self.host.env().go(async move {
-            if let Err(e) = committed.await {
+            if !env::mutant("ack-early")
+                && let Err(e) = committed.await
+            {
                 pg.host.store_failed(&e);
                 return;
             }

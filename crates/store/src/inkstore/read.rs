@@ -132,7 +132,7 @@ pub(super) async fn read_blocks(
     let offset = u64::from(first.block) * BLOCK_LEN;
     let data = device.read(offset, ptrs.len() * BLOCK_LEN as usize).await?;
     for (ptr, block) in ptrs.iter().zip(data.chunks_exact(BLOCK_LEN as usize)) {
-        if data_crc(block) != ptr.crc {
+        if data_crc(block) != ptr.crc && !env::mutant("no-checksum") {
             return Err(StoreError::Checksum {
                 device_offset: u64::from(ptr.block) * BLOCK_LEN,
             });

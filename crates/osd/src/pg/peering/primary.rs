@@ -32,6 +32,7 @@ impl Peering {
 
     fn needs_up_thru(&self, view: &dyn ClusterView) -> bool {
         view.up_thru(self.whoami.osd) < self.info.history.same_interval_since
+            && !env::mutant("no-up-thru")
     }
 
     /// Asks whoever of the prior set has not been asked.
@@ -66,7 +67,7 @@ impl Peering {
     }
 
     fn got_infos(&mut self, now: Duration, view: &dyn ClusterView, out: &mut Vec<Effect>) {
-        if self.prior.pg_down {
+        if self.prior.pg_down && !env::mutant("ignore-down") {
             self.state = State::Down;
             return;
         }
@@ -394,6 +395,9 @@ impl Peering {
             let theirs = self.peer_info.entry(peer).or_default();
             let missing = self.peer_missing.entry(peer).or_default();
             message.log = self.log.wire_after(theirs.last_update);
+            if env::mutant("lose-last-entry") {
+                message.log.log.pop_back();
+            }
             for e in self.log.after(theirs.last_update) {
                 if e.soid <= theirs.last_backfill {
                     missing.add_next_event(e);

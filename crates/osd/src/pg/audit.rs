@@ -1,0 +1,105 @@
+//! What must hold of a PG at any moment, for simulations and tests: no command, no cost in a
+//! daemon that nobody audits.
+
+use types::osd::PgLogEntry;
+use types::{EVersion, Epoch, OsdId, SpgId};
+
+use super::Pg;
+
+/// A PG as it is at a moment between two events.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PgAudit {
+    /// Which.
+    pub pgid: SpgId,
+    /// The map it is at.
+    pub epoch: Epoch,
+    /// First epoch of the interval.
+    pub interval: Epoch,
+    /// Who leads it in the interval, in this OSD's eyes.
+    pub primary: OsdId,
+    /// Serves clients.
+    pub active: bool,
+    /// Writes not durable everywhere, and ops that wait for something.
+    pub in_flight: usize,
+    /// The newest entry.
+    pub last_update: EVersion,
+    /// What does not hold, in words.
+    pub wrong: Vec<String>,
+    /// Where peering and recovery stand, for reports.
+    pub about: String,
+}
+
+impl Pg {
+    /// Looks at log, info and missing set.
+    pub fn audit(&self) -> PgAudit {
+        let core = self.core.borrow();
+        let (info, log) = (&core.info, &core.log);
+        let mut wrong = Vec::new();
+        let mut expect = |holds: bool, what: String| {
+            if !holds {
+                wrong.push(what);
+            }
+        };
+        expect(
+            log.head() == info.last_update,
+            format!("log head {}, last_update {}", log.head(), info.last_update),
+        );
+        expect(
+            log.tail() == info.log_tail,
+            format!("log tail {}, log_tail {}", log.tail(), info.log_tail),
+        );
+        expect(
+            info.last_complete <= info.last_update,
+            format!("last_complete {} above {}", info.last_complete, info.last_update),
+        );
+        let mut last = log.tail();
+        for entry in log.iter() {
+            let PgLogEntry { version, prior_version, .. } = &**entry;
+            // Versions grow in both parts: an epoch's first entry follows the last one before it.
+            let follows = *version > last && version.version > last.version;
+            expect(follows, format!("entry {version} after {last}"));
+            expect(*prior_version < *version, format!("entry {version} of {prior_version}"));
+            last = *version;
+        }
+        expect(log.is_empty() || last == log.head(), format!("newest {last}, head {}", log.head()));
+        for (oid, item) in core.missing.iter() {
+            expect(
+                item.need <= info.last_update && item.have < item.need,
+                format!("{oid:?} is missing at {}, has {}", item.need, item.have),
+            );
+        }
+        let in_flight = self.repops.borrow().len()
+            + self.waiting.borrow().len()
+            + self.waiting_for_object.borrow().values().map(Vec::len).sum::<usize>();
+        let peers: Vec<String> = core
+            .acting_backfill
+            .iter()
+            .filter_map(|peer| Some((peer, core.peer_info.get(peer)?)))
+            .map(|(peer, info)| {
+                let missing = core.peer_missing.get(peer).map_or(0, |missing| missing.len());
+                format!("{peer} at {} to {} lacks {missing}", info.last_update, info.last_backfill)
+            })
+            .collect();
+        let about = format!(
+            "{} up {:?} acting {:?} lacks {} moving {} unfound {} backfill {} peers {peers:?}",
+            core.state().name(),
+            core.mapping.up,
+            core.mapping.acting,
+            core.missing.len(),
+            self.recovery.active_len(),
+            self.recovery.unfound_len(),
+            self.recovery.is_backfill_running(),
+        );
+        PgAudit {
+            about,
+            pgid: self.pgid,
+            epoch: core.epoch,
+            interval: info.history.same_interval_since,
+            primary: core.mapping.acting_primary,
+            active: core.is_active(),
+            in_flight,
+            last_update: info.last_update,
+            wrong,
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! One life of a cluster, from its seed: clients work, and die, while things go wrong; then all
+//! is repaired, and what was acknowledged must be there, on every replica.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use client::Client;
+use serde_json::json;
+use sim::{Control, DiskFaults, Kill, Rng, World};
+
+use crate::audit::Audit;
+use crate::{Chaos, Cluster, Fault, Load, Mischief, Plan, Workload};
+
+/// What may differ from what the seed says.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// OSDs; by the seed if not given.
+    pub osds: Option<u32>,
+    /// Kinds of faults that may happen.
+    pub faults: BTreeSet<Fault>,
+    /// The bug planted on purpose (`env::MUTANTS`), in builds that have them.
+    pub mutant: &'static str,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        let faults = Fault::ALL.iter().map(|(fault, _)| *fault).collect();
+        Settings { osds: None, faults, mutant: "" }
+    }
+}
+
+/// What a life came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Life {
+    /// Reads answered, each judged.
+    pub reads: u64,
+    /// Writes answered.
+    pub writes: u64,
+    /// Answers that could not be judged.
+    pub unclear: u64,
+    /// Times the daemons' states were audited.
+    pub audits: u64,
+    /// Messages, disk operations, kills...
+    pub events: u64,
+    /// How long it took, in its own time.
+    pub time: Duration,
+    /// Sums up all that happened: the same seed gives the same.
+    pub trace_hash: u64,
+}
+
+/// Bounds of what must come true once nothing goes wrong any more.
+const ANSWERED: Duration = Duration::from_secs(120);
+const CLEAN: Duration = Duration::from_secs(300);
+const READ: Duration = Duration::from_secs(240);
+
+fn plan_of(rng: &Rng, settings: &Settings) -> Plan {
+    let osds = settings.osds.unwrap_or(*rng.pick(&[3, 3, 3, 4, 5]));
+    let (size, min_size) = *rng.pick(&[(3, 2), (3, 2), (3, 2), (2, 1), (2, 2), (3, 1)]);
+    let grace = *rng.pick(&[4, 6, 10, 20]);
+    let log = *rng.pick(&[3, 20, 100, 250]);
+    let options = format!(
+        "osd_heartbeat_grace = {grace}\n\
+         osd_heartbeat_interval = {}\n\
+         mon_osd_min_down_reporters = {}\n\
+         mon_osd_down_out_interval = {}\n\
+         osd_min_pg_log_entries = {log}\n\
+         osd_max_pg_log_entries = {}\n\
+         osd_pg_log_trim_min = {}\n\
+         osd_pg_log_dups_tracked = 3000\n\
+         mgr_stats_period = 1\n\
+         osd_scrub_min_interval = {}\n\
+         osd_deep_scrub_interval = {}\n",
+        1 + grace / 6,
+        rng.pick(&[1, 2]),
+        rng.pick(&[10, 30, 600]),
+        log * 2,
+        rng.pick(&[1, 10]),
+        // Scrubs all the time: a difference between replicas leaves the PG inconsistent.
+        rng.pick(&[4, 30, 86400]),
+        rng.pick(&[8, 60]),
+    );
+    let auth_none = rng.chance(0.25);
+    Plan { osds, size: size.min(osds), min_size, options, auth_none, ..Plan::default() }
+}
+
+/// Lives the life of a seed. Panics when the cluster breaks its word.
+pub fn live(seed: u64, settings: &Settings) -> Life {
+    #[cfg(feature = "mutants")]
+    env::choose_mutant(settings.mutant);
+    let world = World::new(seed);
+    let control = world.control();
+    let rng = control.rng().fork();
+    let plan = plan_of(&rng, settings);
+    tracing::info!("seed {seed}: {plan:?}");
+    let mischief = Mischief::of(&rng, &settings.faults);
+    let cluster = Cluster::make(&control, plan);
+    let (workload, audit) = world.run_until(async move {
+        let begun = Begun::new(cluster, &rng).await;
+        begun.suffer(rng.fork(), mischief.clone()).await;
+        begun.settle(&rng, mischief.faults.contains(&Fault::Rot)).await
+    });
+    let (reads, writes) = workload.answered();
+    Life {
+        reads,
+        writes,
+        unclear: workload.unclear(),
+        audits: audit.rounds(),
+        events: control.events(),
+        time: world.now(),
+        trace_hash: control.trace_hash(),
+    }
+}
+
+/// A cluster with clients at work.
+struct Begun {
+    cluster: Cluster,
+    world: Control,
+    admin: Client,
+    load: Workload,
+    audit: Audit,
+}
+
+impl Begun {
+    async fn new(cluster: Cluster, rng: &Rng) -> Begun {
+        let world = cluster.world().clone();
+        let admin = cluster.start().await;
+        let pg_num = *rng.pick(&[1, 4, 8]);
+        let pool = json!({"prefix": "osd pool create", "pool": "p", "pg_num": pg_num});
+        cluster.command(&admin, pool).await;
+        let load = Workload::new(&world, Load::of(rng));
+        tracing::info!("{:?}: {:?}", world.now(), load.load());
+        for number in 0..load.load().clients {
+            cluster.work(&load, &format!("client.{number}"), world.rng().fork()).await;
+        }
+        let audit = Audit::default();
+        let begun = Begun { cluster, world, admin, load, audit };
+        begun.watch();
+        begun
+    }
+
+    /// Audits the daemons, again and again, until the world ends.
+    fn watch(&self) {
+        let (cluster, world, audit) = (self.cluster.clone(), self.world.clone(), self.audit.clone());
+        let clients = [self.admin.clone()];
+        self.world.spawn(async move {
+            loop {
+                let pause = world.rng().between(Duration::ZERO, Duration::from_millis(500));
+                world.sleep(pause).await;
+                audit.look(&cluster, &clients);
+            }
+        });
+    }
+
+    /// Lets things go wrong. One client dies in the middle of what it does, and another one takes
+    /// its place.
+    async fn suffer(&self, rng: Rng, mischief: Mischief) {
+        let half = mischief.time / 2;
+        let chaos = Chaos::new(&self.cluster, &self.admin, rng, mischief);
+        let ending = {
+            let chaos = chaos.clone();
+            self.world.spawn(async move { chaos.run().await })
+        };
+        self.world.sleep(half).await;
+        self.world.kill("client.0", Kill::PROCESS);
+        self.cluster.work(&self.load, "client.0", self.world.rng().fork()).await;
+        ending.await;
+        tracing::info!("{:?}: all is repaired", self.world.now());
+        self.cluster.wait_until_up(&self.admin).await;
+        tracing::info!("{:?}: all OSDs are up", self.world.now());
+        chaos.undo_orders().await;
+    }
+
+    /// Everything must come to rest, and be there.
+    async fn settle(self, rng: &Rng, rot: bool) -> (Workload, Audit) {
+        self.cluster.wait_until_clean(&self.admin, CLEAN).await;
+        tracing::info!("{:?}: all is clean", self.world.now());
+        if rot {
+            self.a_disk_rots(rng).await;
+        }
+        self.load.stop();
+        let ended = async {
+            while self.load.running() > 0 {
+                self.world.sleep(Duration::from_millis(100)).await;
+            }
+        };
+        self.cluster.in_time(&self.admin, "the clients' last operations", ANSWERED, ended).await;
+        tracing::info!("{:?}: the clients have ended", self.world.now());
+        let io = self.admin.io_ctx("p").await.expect("the pool");
+        let all = self.load.read_all(&io);
+        self.cluster.in_time(&self.admin, "reading all objects", READ, all).await;
+        tracing::info!("{:?}: all objects are read", self.world.now());
+        self.cluster.wait_until_clean(&self.admin, CLEAN).await;
+        self.audit.nothing_left(&self.cluster);
+        self.cluster.compare_replicas(&self.admin).await;
+        (self.load, self.audit)
+    }
+
+    /// A disk loses bits or misplaces writes while its OSD is in use: nobody may be told wrong
+    /// data. Then it is replaced, and gets everything from the others.
+    async fn a_disk_rots(&self, rng: &Rng) {
+        let osd = *rng.pick(&self.cluster.members());
+        let seconds = Duration::from_secs;
+        self.load.allow_eio();
+        let disk = self.cluster.broken_disk(osd);
+        if rng.chance(0.5) {
+            let restarts = rng.chance(0.7);
+            if restarts {
+                self.cluster.kill_osd(osd, Kill::PROCESS);
+            }
+            let count = 1 + rng.below(40) as usize;
+            let places = disk.rot(count);
+            tracing::info!("{:?}: disk of osd.{osd} rots at {places:x?}", self.world.now());
+            if restarts {
+                self.cluster.start_osd(osd);
+            }
+        } else {
+            tracing::info!("{:?}: disk of osd.{osd} misplaces writes", self.world.now());
+            disk.set_faults(DiskFaults { misdirect: 0.05, ..DiskFaults::default() });
+        }
+        self.world.sleep(rng.between(seconds(1), seconds(10))).await;
+        if rng.chance(0.5) {
+            self.cluster.kill_osd(osd, Kill::PROCESS);
+            self.cluster.start_osd(osd);
+            self.world.sleep(rng.between(seconds(1), seconds(5))).await;
+        }
+        tracing::info!("{:?}: the disk of osd.{osd} is replaced", self.world.now());
+        self.cluster.replace_disk(osd);
+        self.cluster.wait_until_up(&self.admin).await;
+        self.cluster.wait_until_clean(&self.admin, CLEAN).await;
+        self.load.forbid_eio();
+        tracing::info!("{:?}: all is clean again", self.world.now());
+    }
+}

@@ -1,0 +1,302 @@
+//! What an object of a replicated pool is to its clients, as a model: content in slots, a mark
+//! that every write sets, keys, and what snapshots keep.
+//!
+//! ```text
+//! content   slot 0 | slot 1 | ...      each of one length, holding one write's value; 0 is a hole
+//! "value"   the attribute: value of the last write
+//! keys      one letter -> value
+//! ```
+//!
+//! Snapshots are self-managed with ids from 1 on, none ever removed: a write under snapshot `n`
+//! makes a clone of what was there if the object has none for `n` yet, as `make_writeable` in
+//! `src/osd/PrimaryLogPG.cc` (v16.2) does.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::rc::Rc;
+
+use bstr::BString;
+use bytes::{BufMut, Bytes, BytesMut};
+use client::Operation;
+use sim::Model;
+use types::Errno;
+
+/// The attribute that repeats the value of the last write.
+pub(crate) const MARK: &str = "value";
+
+/// What an object holds.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) struct Content {
+    pub(crate) slots: Vec<u64>,
+    pub(crate) mark: u64,
+    pub(crate) keys: BTreeMap<u8, u64>,
+}
+
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} mark {}", self.slots, self.mark)?;
+        for (key, value) in &self.keys {
+            write!(f, " {}={value}", char::from(*key))?;
+        }
+        Ok(())
+    }
+}
+
+/// An object with its snapshots.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+pub(crate) struct State {
+    head: Option<Rc<Content>>,
+    /// Newest snapshot that a write has known.
+    seq: u64,
+    /// Contents of snapshots above the first number up to the second.
+    clones: Vec<(u64, u64, Rc<Content>)>,
+}
+
+/// What a client does to an object. Writes carry the newest snapshot they know.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Action {
+    /// Content of so many slots in place of what was there.
+    Replace { value: u64, slots: usize, snap: u64 },
+    /// One slot more at the end.
+    Append { value: u64, snap: u64 },
+    /// One slot at its place, with holes before it.
+    Put { value: u64, slot: usize, snap: u64 },
+    /// A key.
+    SetKey { value: u64, key: u8, snap: u64 },
+    /// Fails if the object is there.
+    CreateNew { value: u64, snap: u64 },
+    /// Fails if it is not.
+    Remove { snap: u64 },
+    /// Everything.
+    Read,
+    /// Everything as it was at a snapshot.
+    ReadSnap { snap: u64 },
+}
+
+/// What a client is told.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Answer {
+    Done,
+    Refused(Errno),
+    Found(Rc<Content>),
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Answer::Done => f.write_str("done"),
+            Answer::Refused(errno) => write!(f, "{errno}"),
+            Answer::Found(content) => content.fmt(f),
+        }
+    }
+}
+
+impl State {
+    /// The content as it was at a snapshot.
+    fn at(&self, snap: u64) -> Option<&Rc<Content>> {
+        if snap > self.seq {
+            return self.head.as_ref();
+        }
+        let (_, _, content) = self.clones.iter().find(|(low, high, _)| *low < snap && snap <= *high)?;
+        Some(content)
+    }
+
+    /// The state in which a write under `snap` changes the head.
+    fn writable(&self, snap: u64) -> State {
+        let mut state = self.clone();
+        if snap > state.seq {
+            if let Some(head) = &state.head {
+                state.clones.push((state.seq, snap, head.clone()));
+            }
+            state.seq = snap;
+        }
+        state
+    }
+
+    fn write(&self, snap: u64, value: u64, change: impl FnOnce(&mut Content)) -> (Answer, Option<State>) {
+        let mut state = self.writable(snap);
+        let mut content = state.head.as_deref().cloned().unwrap_or_default();
+        content.mark = value;
+        change(&mut content);
+        state.head = Some(Rc::new(content));
+        (Answer::Done, Some(state))
+    }
+}
+
+fn found(content: Option<&Rc<Content>>) -> Answer {
+    content.map_or(Answer::Refused(Errno::ENOENT), |content| Answer::Found(content.clone()))
+}
+
+/// See the module.
+pub(crate) struct Object;
+
+impl Model for Object {
+    type State = State;
+    type Op = Action;
+    type Answer = Answer;
+
+    fn apply(&self, state: &State, action: &Action) -> (Answer, Option<State>) {
+        match *action {
+            Action::Replace { value, slots, snap } => {
+                state.write(snap, value, |content| content.slots = vec![value; slots])
+            }
+            Action::Append { value, snap } => {
+                state.write(snap, value, |content| content.slots.push(value))
+            }
+            Action::Put { value, slot, snap } => state.write(snap, value, |content| {
+                let len = content.slots.len().max(slot + 1);
+                content.slots.resize(len, 0);
+                content.slots[slot] = value;
+            }),
+            Action::SetKey { value, key, snap } => state.write(snap, value, |content| {
+                content.keys.insert(key, value);
+            }),
+            Action::CreateNew { value, snap } => match state.head {
+                Some(_) => (Answer::Refused(Errno::EEXIST), None),
+                None => state.write(snap, value, |_| ()),
+            },
+            Action::Remove { snap } => {
+                if state.head.is_none() {
+                    return (Answer::Refused(Errno::ENOENT), None);
+                }
+                let mut state = state.writable(snap);
+                state.head = None;
+                if state.clones.is_empty() {
+                    // Nothing keeps the object's snapshots in mind.
+                    state.seq = 0;
+                }
+                (Answer::Done, Some(state))
+            }
+            Action::Read => (found(state.head.as_ref()), None),
+            Action::ReadSnap { snap } => (found(state.at(snap)), None),
+        }
+    }
+
+    fn is_read(&self, action: &Action) -> bool {
+        matches!(action, Action::Read | Action::ReadSnap { .. })
+    }
+}
+
+impl Action {
+    /// The operation to send. Slots are of `slot_len` bytes.
+    pub(crate) fn operation(&self, slot_len: usize) -> Operation {
+        let op = Operation::new();
+        let mark = |op: Operation, value: u64| op.setxattr(MARK, &value.to_le_bytes());
+        match *self {
+            Action::Replace { value, slots, .. } => {
+                let mut content = BytesMut::with_capacity(slots * slot_len);
+                for _ in 0..slots {
+                    put_slot(&mut content, value, slot_len);
+                }
+                mark(op.write_full(content.freeze()), value)
+            }
+            Action::Append { value, .. } => mark(op.append(slot(value, slot_len)), value),
+            Action::Put { value, slot: at, .. } => {
+                mark(op.write((at * slot_len) as u64, slot(value, slot_len)), value)
+            }
+            Action::SetKey { value, key, .. } => {
+                // Values of several lengths, some beyond what a store keeps in a row.
+                let len = 8 + value as usize * 7 % 300;
+                let keys = BTreeMap::from([(BString::from(vec![key]), slot(value, len))]);
+                mark(op.omap_set(&keys), value)
+            }
+            Action::CreateNew { value, .. } => mark(op.create(true), value),
+            Action::Remove { .. } => op.remove(),
+            Action::Read | Action::ReadSnap { .. } => {
+                op.read(0, 0).getxattr(MARK).omap_get_vals(&BString::default(), 1000, &BString::default())
+            }
+        }
+    }
+}
+
+fn slot(value: u64, len: usize) -> Bytes {
+    let mut content = BytesMut::with_capacity(len);
+    put_slot(&mut content, value, len);
+    content.freeze()
+}
+
+/// The bytes that stand for a value: itself, then bytes that follow from it.
+fn put_slot(content: &mut BytesMut, value: u64, len: usize) {
+    let end = content.len() + len;
+    content.put_u64_le(value);
+    let mut state = value | 1;
+    while content.len() < end {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        let bytes = state.to_be_bytes();
+        content.put_slice(&bytes[..(end - content.len()).min(8)]);
+    }
+}
+
+/// The value that bytes stand for; an error if they are of no value, or of several.
+fn value_of(bytes: &[u8]) -> Result<u64, String> {
+    let head = bytes.first_chunk().ok_or_else(|| format!("{} bytes are no value", bytes.len()))?;
+    let value = u64::from_le_bytes(*head);
+    let sound = match value {
+        0 => bytes.iter().all(|byte| *byte == 0),
+        _ => slot(value, bytes.len()) == bytes,
+    };
+    sound.then_some(value).ok_or_else(|| format!("bytes of {value} are mixed with others"))
+}
+
+/// The content that a read's outputs stand for.
+pub(crate) fn content_of(
+    data: &[u8],
+    mark: &[u8],
+    keys: &BTreeMap<BString, Bytes>,
+    slot_len: usize,
+) -> Result<Content, String> {
+    if !data.len().is_multiple_of(slot_len) {
+        return Err(format!("{} bytes, which is no multiple of {slot_len}", data.len()));
+    }
+    let slots = data.chunks(slot_len).map(value_of).collect::<Result<Vec<u64>, String>>()?;
+    let mark = mark.try_into().map_err(|_| format!("a mark of {} bytes", mark.len()))?;
+    let mut values = BTreeMap::new();
+    for (key, bytes) in keys {
+        let [key] = key[..] else { return Err(format!("a key {key:?}")) };
+        values.insert(key, value_of(bytes)?);
+    }
+    Ok(Content { slots, mark: u64::from_le_bytes(mark), keys: values })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_and_keys_are_read_back() {
+        let mut data = BytesMut::new();
+        put_slot(&mut data, 7, 100);
+        data.put_bytes(0, 100);
+        let keys = BTreeMap::from([(BString::from("a"), slot(9, 50))]);
+        let content = content_of(&data, &7u64.to_le_bytes(), &keys, 100).unwrap();
+        assert_eq!((content.slots, content.mark), (vec![7, 0], 7));
+        assert_eq!(content.keys, BTreeMap::from([(b'a', 9)]));
+        data[50] ^= 1;
+        assert!(content_of(&data, &7u64.to_le_bytes(), &keys, 100).is_err());
+        assert!(content_of(&data[..150], &7u64.to_le_bytes(), &keys, 100).is_err());
+    }
+
+    #[test]
+    fn a_snapshot_keeps_what_was_there() {
+        let mut state = State::default();
+        let mut act = |action: Action| {
+            let (answer, next) = Object.apply(&state, &action);
+            state = next.unwrap_or(state.clone());
+            answer
+        };
+        let marks = |answer: Answer| match answer {
+            Answer::Found(content) => content.mark,
+            other => panic!("{other:?}"),
+        };
+        act(Action::Replace { value: 1, slots: 1, snap: 0 });
+        act(Action::Append { value: 2, snap: 1 });
+        act(Action::Append { value: 3, snap: 3 });
+        assert_eq!(marks(act(Action::ReadSnap { snap: 1 })), 1);
+        assert_eq!(marks(act(Action::ReadSnap { snap: 2 })), 2);
+        assert_eq!(marks(act(Action::ReadSnap { snap: 3 })), 2);
+        assert_eq!(marks(act(Action::Read)), 3);
+        act(Action::Remove { snap: 4 });
+        assert_eq!(act(Action::Read), Answer::Refused(Errno::ENOENT));
+        assert_eq!(marks(act(Action::ReadSnap { snap: 4 })), 3);
+    }
+}
