@@ -604,7 +604,7 @@ fn snapshot_ids_of_clients_grow_and_exclude_pool_snapshots() {
     b.three_osds();
     b.out(1, r#"{"prefix":"osd pool create","pool":"p"}"#);
     let pool = b.map().lookup_pool("p").unwrap() as u32;
-    let mut op = |b: &mut Bench, op: u32, snapid: u64| {
+    let op = |b: &mut Bench, op: u32, snapid: u64| {
         b.send(
             1,
             &MPoolOp {
