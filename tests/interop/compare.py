@@ -4,6 +4,9 @@ JSON outputs at every depth, and the words of plain outputs (numbers, ids and ti
 
     tests/interop/compare.py [--verbose] [WORD ...]     only commands that contain all WORDs
 
+Each command runs on both at the same time. What only looks at the cluster and differs is asked
+again for a while, for states, statistics and health come with time, and not at the same time on both.
+
 Exit code 1 when something differs that is not named in DIFFERENT."""
 import contextlib
 import importlib.machinery
@@ -12,7 +15,6 @@ import io
 import json
 import multiprocessing
 import os
-import pickle
 import re
 import shlex
 import shutil
@@ -33,7 +35,7 @@ J ceph health
 J ceph health detail
 - ceph osd pool create p1 8 8
 - ceph osd pool application enable p1 rados
-- sleep 6
+- settle
 J ceph status
 J ceph df
 J ceph df detail
@@ -589,6 +591,7 @@ DIFFERENT = [
     ("ceph report", r"word (missing|extra) .*|(missing|extra) \.(paxos|osd_sum_by_class|osd_metadata|monitoring|quorum|osdmap|crushmap|mdsmap|fsmap|auth|pg).*", "no Paxos here; another device class, PGs in other states"),
     ("ceph telemetry status", r"word (missing|extra) .*", "nothing is ever sent, so there are no addresses and no settings of where to"),
     ("ceph report", r"extra \.purged_snaps.*", "snapshots are purged sooner here"),
+    ("ceph log last 3", r"word (missing|extra) .*", "what was logged last by then"),
     ("ceph balancer status", r"word (missing|extra) .*", "what the last optimization came to"),
     ("ceph pg (dump pgs|dump_json sum|ls active|ls-by-primary 0|ls {p1}|dump_stuck inactive)|timeout 3 ceph iostat -w 120", r"word (missing|extra) .*|(missing|extra) .*(object_location_counts|purged_snaps|stuck_pg_stats).*", "PGs in other states at that moment"),
 ]
@@ -596,6 +599,16 @@ DIFFERENT = [
 # Longest time for one command, seconds; after so many of those in a row nothing more is tried.
 COMMAND_TIME = 30
 HANGS = 3
+
+# Commands that look and change nothing. When such a one differs, it is asked again up to so many
+# times, with so many seconds between.
+LOOKS = re.compile(
+    r"ceph .*\b(status|health|df|dump|dump_\w+|ls|ls-by-\w+|stat|stats|get|list|list-\w+|show|report|metadata|versions|"
+    r"features|tree|find|utilization|perf|blocked-by|sessions|iostat|query|debug|map|progress|ok-to-stop|safe-to-destroy)\b.*|ceph -s")
+ASK_AGAIN, PAUSE = 12, 1.5
+
+# Longest time `settle` waits, seconds.
+SETTLE_TIME = 90
 
 # Parts of JSON whose keys are data: compared by the shape of their first value.
 KEYS_ARE_DATA = re.compile(r"^(\d.*|osd\.\d+|client\..*|[0-9a-f-]{36}|.*ceph version.*|p\d|v[12]:.*|.*:.*/\d+|device_health_metrics)$")
@@ -706,24 +719,34 @@ def run(tool, conf, line, as_json):
         return code, *texts
 
 
-def run_all(conf, cases, results):
-    """All commands on one cluster, in order, in a process of its own; results as a pickle.
+def settle(tool, conf):
+    """Waits until all PGs are reported active+clean."""
+    end = time.monotonic() + SETTLE_TIME
+    while time.monotonic() < end:
+        code, out, _ = run(tool, conf, "ceph status", True)
+        pgs = json.loads(out)["pgmap"] if code == 0 else {}
+        states = {s["state_name"]: s["count"] for s in pgs.get("pgs_by_state", [])}
+        if states and states == {"active+clean": pgs["num_pgs"]}:
+            return 0, "", ""
+        time.sleep(0.3)
+    return 124, "", "PGs are not clean"
+
+
+def serve(conf, pipe):
+    """Answers the commands that come through `pipe` on one cluster, in a process of its own.
     `{p1}` stands for the pool's id there."""
-    tool = Tool()
-    answers, pool = [], None
-    for line, as_json, _ in cases:
+    tool, pool = Tool(), None
+    while (case := pipe.recv()) is not None:
+        line, as_json = case
+        if line == "settle":
+            pipe.send(settle(tool, conf))
+            continue
         if "{p1}" in line:
             if pool is None:
                 pools = json.loads(run(tool, conf, "ceph osd lspools", True)[1])
                 pool = next(str(p["poolnum"]) for p in pools if p["poolname"] == "p1")
             line = line.replace("{p1}", pool)
-        answers.append(run(tool, conf, line, as_json))
-        if len(answers) >= HANGS and all(code == 124 and "iostat" not in case[0] for (code, *_), case in
-                                         zip(answers[-HANGS:], cases[len(answers) - HANGS:])):
-            print(f"{conf}: {HANGS} commands in a row did not end; is the cluster gone?")
-            return
-    with open(results, "wb") as f:
-        pickle.dump(answers, f)
+        pipe.send(run(tool, conf, line, as_json))
 
 
 def compare(ours, real, as_json):
@@ -774,43 +797,52 @@ def main():
     verbose = "--verbose" in sys.argv
     wanted = [a for a in sys.argv[1:] if not a.startswith("--")]
     cases = [(line, as_json, show and all(w in line for w in wanted)) for line, as_json, show in cases_of(COMMANDS)]
-    used, bad, total = set(), 0, 0
-    with tempfile.TemporaryDirectory() as folder, RealCeph() as real, Cluster() as ours:
-        workers = []
-        for name, cluster in (("ours", ours), ("real", real)):
-            file = os.path.join(folder, name)
-            workers.append((multiprocessing.Process(target=run_all, args=(cluster.conf, cases, file)), file))
-        for worker, _ in workers:
-            worker.start()
-        answers = []
-        for worker, file in workers:
-            worker.join()
-            with open(file, "rb") as f:
-                answers.append(pickle.load(f))
-    for (line, as_json, show), ours, real in zip(cases, *answers):
-        if not show:
-            continue
-        total += 1
-        differences = []
-        for difference in compare(ours, real, as_json):
-            entry = known(line, difference)
-            used.add(entry)
-            if entry is None:
-                differences.append(difference)
-        if differences:
-            bad += 1
-            print(f"DIFFERS {line}{' (json)' if as_json else ''}")
-            for d in differences[:12]:
-                print("   ", d)
-            if verbose:
-                print("    ours:", ours, "\n    real:", real)
+    used, bad, total, hangs = set(), [], 0, 0
+    with RealCeph() as real, Cluster() as ours:
+        pipes = []
+        for cluster in (ours, real):
+            here, there = multiprocessing.Pipe()
+            multiprocessing.Process(target=serve, args=(cluster.conf, there), daemon=True).start()
+            there.close()
+            pipes.append(here)
+
+        def both(line, as_json):
+            for pipe in pipes:
+                pipe.send((line, as_json))
+            return [pipe.recv() for pipe in pipes]
+
+        for line, as_json, show in cases:
+            total += show
+            for _ in range(ASK_AGAIN):
+                answers = both(line, as_json)
+                found = [(d, known(line, d)) for d in compare(*answers, as_json)] if show else []
+                differences = [d for d, entry in found if entry is None]
+                if not differences or not LOOKS.fullmatch(line):
+                    break
+                time.sleep(PAUSE)
+            used.update(entry for _, entry in found)
+            if differences:
+                bad.append((line, as_json, differences, answers))
+            hangs = hangs + 1 if any(code == 124 and "iostat" not in line for code, *_ in answers) else 0
+            if hangs >= HANGS:
+                print(f"{HANGS} commands in a row did not end; is a cluster gone?")
+                return 1
+        for pipe in pipes:
+            pipe.send(None)
     for entry in DIFFERENT:
         if entry in used:
             print(f"known: {entry[0]}: {entry[1]}: {entry[2]}")
         elif not wanted:
             # Some depend on what state PGs were in at that moment: a notice, not a failure.
             print(f"not seen this time: {entry[0]}: {entry[1]}")
-    print(f"{total - bad} passed, {bad} failed")
+    # Last, so that it stands at the end of a long log.
+    for line, as_json, differences, answers in bad:
+        print(f"DIFFERS {line}{' (json)' if as_json else ''}")
+        for d in differences[:12]:
+            print("   ", d)
+        if verbose:
+            print("    ours:", answers[0], "\n    real:", answers[1])
+    print(f"{total - len(bad)} passed, {len(bad)} failed")
     return 1 if bad else 0
 
 
