@@ -30,7 +30,6 @@ from real_ceph import RealCeph
 # Each line runs on both, in order, once as it stands and once more with -f json if it begins
 # with "J ". Lines that begin with "- " are only for their effect.
 COMMANDS = """
-J ceph status
 J ceph health
 J ceph health detail
 - ceph osd pool create p1 8 8
