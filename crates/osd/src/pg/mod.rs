@@ -8,6 +8,7 @@
 //! `replication.rs`, with no await between giving out a version and submitting.
 
 mod audit;
+pub mod backend;
 pub mod backfill;
 mod backoff;
 mod client_op;
