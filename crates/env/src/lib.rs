@@ -15,6 +15,7 @@ mod mutants;
 pub mod real;
 pub mod sync;
 mod timers;
+mod workers;
 
 use std::future::Future;
 use std::io;
@@ -33,6 +34,7 @@ pub use executor::{Executor, JoinHandle};
 pub use mutants::choose_mutant;
 pub use mutants::{MUTANTS, mutant};
 pub use timers::Timers;
+pub use workers::Workers;
 
 /// A future of this thread.
 pub type LocalFuture<T> = Pin<Box<dyn Future<Output = T>>>;
@@ -66,6 +68,10 @@ pub trait Driver {
     fn open_block(&self, path: &Path, options: OpenBlock) -> io::Result<Rc<dyn BlockFile>>;
     /// Opens a file for small blocking I/O (a monitor's database), creating and locking it.
     fn open_sync(&self, path: &Path) -> io::Result<Box<dyn SyncFile>>;
+    /// Threads for what blocks (when real); otherwise jobs run at once in this one.
+    fn workers(&self, _name: &str, _count: usize) -> io::Result<Workers> {
+        Ok(Workers::inline())
+    }
 }
 
 /// How to open a block file.

@@ -1,38 +1,118 @@
-//! A small durable key-value database: the monitor's.
+//! Durable key-value databases: the monitor's small one, and those that stores stand on.
 //!
-//! Blocking: its users are rare and small. Keys are bytes in their natural order; whoever wants
-//! Ceph's prefix and key joins them ([`joined_key`]).
+//! Blocking: the monitor's calls are rare and small, stores call from worker threads
+//! ([`env::Workers`]). Keys are bytes in their natural order; whoever wants Ceph's prefix and key
+//! joins them ([`joined_key`]). [`RedbKv`] is the monitor's, [`NativeKv`] RocksDB or LevelDB.
 
+mod native;
 mod redb_kv;
 
 use core::fmt;
 use std::collections::BTreeMap;
 
-use std::cell::RefCell;
 use std::ops::Bound;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
+pub use native::{Engine, FileSystem, LevelDbOptions, NativeKv, RocksDbOptions};
 pub use redb_kv::RedbKv;
+
+/// A database that worker threads share.
+pub type SharedKv = Arc<dyn Kv + Send + Sync>;
+
+/// Called with an entry; tells whether to go on.
+pub type Visit<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> bool;
 
 /// Ordered keys and values with durable, atomic batches.
 pub trait Kv {
     /// The value of a key.
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, KvError>;
-    /// Up to `max` entries with `start <= key < end`, in order. An empty `end` is no limit.
-    fn range(&self, start: &[u8], end: &[u8], max: usize) -> Result<Vec<(Bytes, Bytes)>, KvError>;
-    /// The last entry with `start <= key < end`. An empty `end` is no limit.
-    fn last(&self, start: &[u8], end: &[u8]) -> Result<Option<(Bytes, Bytes)>, KvError>;
+    /// Shows the entries with `start <= key < end`, in order or backwards, until `visit` has had
+    /// enough. An empty `end` is no limit. `visit` must not call the database.
+    fn scan(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        direction: Direction,
+        visit: Visit<'_>,
+    ) -> Result<(), KvError>;
     /// Applies a batch, in the order of its operations; durable and whole when this returns, and
-    /// on an error not there at all, then or after a crash.
+    /// on an error not there at all, then or after a crash. An empty batch makes durable what
+    /// [`Kv::commit_later`] applied.
     fn commit(&self, batch: KvBatch) -> Result<(), KvError>;
-    /// Applies a batch whole; durable with the next [`Kv::commit`] at the latest. For what can be
-    /// made again from what is durable.
+    /// Applies a batch whole; durable with the next [`Kv::commit`] at the latest, never without
+    /// the batches before it.
     fn commit_later(&self, batch: KvBatch) -> Result<(), KvError> {
         self.commit(batch)
     }
     /// Bytes the database takes on its device.
     fn stored_bytes(&self) -> Result<u64, KvError>;
+    /// Rewrites everything into its shortest form.
+    fn compact(&self) -> Result<(), KvError> {
+        Ok(())
+    }
+    /// What has been written since it was opened, and why. Zeros if it does not count.
+    fn written(&self) -> KvWritten {
+        KvWritten::default()
+    }
+
+    /// Up to `max` entries with `start <= key < end`, in order. An empty `end` is no limit.
+    fn range(&self, start: &[u8], end: &[u8], max: usize) -> Result<Vec<(Bytes, Bytes)>, KvError> {
+        let mut entries = Vec::new();
+        if max > 0 {
+            self.scan(start, end, Direction::Forwards, &mut |key, value| {
+                entries.push((Bytes::copy_from_slice(key), Bytes::copy_from_slice(value)));
+                entries.len() < max
+            })?;
+        }
+        Ok(entries)
+    }
+
+    /// The last entry with `start <= key < end`. An empty `end` is no limit.
+    fn last(&self, start: &[u8], end: &[u8]) -> Result<Option<(Bytes, Bytes)>, KvError> {
+        let mut last = None;
+        self.scan(start, end, Direction::Backwards, &mut |key, value| {
+            last = Some((Bytes::copy_from_slice(key), Bytes::copy_from_slice(value)));
+            false
+        })?;
+        Ok(last)
+    }
+}
+
+/// Which way [`Kv::scan`] goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// From the smallest key.
+    Forwards,
+    /// From the largest.
+    Backwards,
+}
+
+/// Bytes a database wrote to its files by cause, and calls. Only grow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct KvWritten {
+    /// Write-ahead log.
+    pub wal: u64,
+    /// Tables made of what the log holds.
+    pub flush: u64,
+    /// Tables made of tables.
+    pub compaction: u64,
+    /// Which tables there are.
+    pub manifest: u64,
+    /// Options, identity.
+    pub other: u64,
+    /// Bytes read.
+    pub read: u64,
+    /// Syncs of files.
+    pub syncs: u64,
+}
+
+impl KvWritten {
+    /// Bytes written for all causes.
+    pub fn total(&self) -> u64 {
+        self.wal + self.flush + self.compaction + self.manifest + self.other
+    }
 }
 
 /// One change.
@@ -114,6 +194,8 @@ pub fn prefix_range(prefix: &str) -> (Bytes, Bytes) {
 pub enum KvError {
     /// Reading or writing failed, now or earlier.
     Storage(String),
+    /// The device is full.
+    NoSpace(String),
     /// What the file holds is no database, or a damaged one.
     Corrupt(String),
 }
@@ -122,6 +204,7 @@ impl fmt::Display for KvError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             KvError::Storage(what) => write!(f, "database storage: {what}"),
+            KvError::NoSpace(what) => write!(f, "database device full: {what}"),
             KvError::Corrupt(what) => write!(f, "database damaged: {what}"),
         }
     }
@@ -129,16 +212,20 @@ impl fmt::Display for KvError {
 
 impl std::error::Error for KvError {}
 
-/// A database that is gone with its owner: for tests.
+/// A database that is gone with its owner: for tests and simulations.
 #[derive(Debug, Default)]
 pub struct MemKv {
-    map: RefCell<BTreeMap<Bytes, Bytes>>,
+    map: Mutex<BTreeMap<Bytes, Bytes>>,
 }
 
 impl MemKv {
     /// An empty one.
     pub fn new() -> MemKv {
         MemKv::default()
+    }
+
+    fn map(&self) -> MutexGuard<'_, BTreeMap<Bytes, Bytes>> {
+        self.map.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -159,29 +246,34 @@ fn is_empty_range(start: &[u8], end: &[u8]) -> bool {
 
 impl Kv for MemKv {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, KvError> {
-        Ok(self.map.borrow().get(key).cloned())
+        Ok(self.map().get(key).cloned())
     }
 
-    fn range(&self, start: &[u8], end: &[u8], max: usize) -> Result<Vec<(Bytes, Bytes)>, KvError> {
+    fn scan(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        direction: Direction,
+        visit: Visit<'_>,
+    ) -> Result<(), KvError> {
         if is_empty_range(start, end) {
-            return Ok(Vec::new());
+            return Ok(());
         }
-        let map = self.map.borrow();
-        let entries = map.range::<[u8], _>(bounds(start, end)).take(max);
-        Ok(entries.map(|(k, v)| (k.clone(), v.clone())).collect())
-    }
-
-    fn last(&self, start: &[u8], end: &[u8]) -> Result<Option<(Bytes, Bytes)>, KvError> {
-        if is_empty_range(start, end) {
-            return Ok(None);
+        let map = self.map();
+        let mut entries = map.range::<[u8], _>(bounds(start, end));
+        while let Some((key, value)) = match direction {
+            Direction::Forwards => entries.next(),
+            Direction::Backwards => entries.next_back(),
+        } {
+            if !visit(key, value) {
+                break;
+            }
         }
-        let map = self.map.borrow();
-        let entry = map.range::<[u8], _>(bounds(start, end)).next_back();
-        Ok(entry.map(|(k, v)| (k.clone(), v.clone())))
+        Ok(())
     }
 
     fn commit(&self, batch: KvBatch) -> Result<(), KvError> {
-        let mut map = self.map.borrow_mut();
+        let mut map = self.map();
         for op in batch.ops {
             match op {
                 KvOp::Put(key, value) => {
@@ -199,11 +291,7 @@ impl Kv for MemKv {
     }
 
     fn stored_bytes(&self) -> Result<u64, KvError> {
-        Ok(self
-            .map
-            .borrow()
-            .iter()
-            .map(|(k, v)| (k.len() + v.len()) as u64)
-            .sum())
+        let map = self.map();
+        Ok(map.iter().map(|(k, v)| (k.len() + v.len()) as u64).sum())
     }
 }

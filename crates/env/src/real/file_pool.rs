@@ -4,15 +4,12 @@
 //! with the first job and end, after what they have begun and what is queued, with the pool.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
-use std::future::{poll_fn, ready};
+use std::future::ready;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::task::{Poll, Waker};
-use std::thread::JoinHandle;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -20,42 +17,22 @@ use super::checked;
 use super::file::Opened;
 use super::vectored::{IOVECS_MAX, Vectored};
 use crate::sync::Semaphore;
-use crate::{AlignedBuf, BlockFile, LocalFuture};
+use crate::{AlignedBuf, BlockFile, LocalFuture, Workers};
 
 const THREADS: usize = 4;
 /// Jobs queued or running; further ones wait their turn in their tasks.
 const JOBS_MAX: u64 = 1024;
 
-type Job = Box<dyn FnOnce() + Send>;
-
-/// The threads and their queue.
+/// The threads, once there is a job, and how many jobs may wait for them.
 pub(super) struct FilePool {
-    shared: Arc<Shared>,
-    threads: RefCell<Vec<JoinHandle<()>>>,
+    workers: RefCell<Option<Rc<Workers>>>,
     budget: Semaphore,
-}
-
-#[derive(Default)]
-struct Shared {
-    queue: Mutex<Queue>,
-    filled: Condvar,
-}
-
-#[derive(Default)]
-struct Queue {
-    jobs: VecDeque<Job>,
-    closed: bool,
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl FilePool {
     pub(super) fn new() -> Rc<FilePool> {
         Rc::new(FilePool {
-            shared: Arc::default(),
-            threads: RefCell::default(),
+            workers: RefCell::default(),
             budget: Semaphore::new(JOBS_MAX),
         })
     }
@@ -66,71 +43,20 @@ impl FilePool {
         job: impl FnOnce() -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
         let _permit = self.budget.acquire(1).await;
-        self.start_threads()?;
-        let outcome = Arc::new(Mutex::new((None, None::<Waker>)));
-        let theirs = outcome.clone();
-        let job = Box::new(move || {
-            let result = job();
-            let mut outcome = locked(&theirs);
-            outcome.0 = Some(result);
-            if let Some(waker) = outcome.1.take() {
-                waker.wake();
-            }
-        });
-        locked(&self.shared.queue).jobs.push_back(job);
-        self.shared.filled.notify_one();
-        poll_fn(|cx| {
-            let mut outcome = locked(&outcome);
-            match outcome.0.take() {
-                Some(result) => Poll::Ready(result),
-                None => {
-                    outcome.1 = Some(cx.waker().clone());
-                    Poll::Pending
-                }
-            }
-        })
-        .await
+        let workers = self.workers()?;
+        let done = workers.run(job);
+        drop(workers);
+        done.await
     }
 
-    fn start_threads(&self) -> io::Result<()> {
-        let mut threads = self.threads.borrow_mut();
-        while threads.len() < THREADS {
-            let shared = self.shared.clone();
-            let builder = std::thread::Builder::new().name("file".into());
-            threads.push(builder.spawn(move || work(&shared))?);
+    fn workers(&self) -> io::Result<Rc<Workers>> {
+        let mut place = self.workers.borrow_mut();
+        if let Some(workers) = &*place {
+            return Ok(workers.clone());
         }
-        Ok(())
-    }
-}
-
-fn work(shared: &Shared) {
-    loop {
-        let mut queue = locked(&shared.queue);
-        let job = loop {
-            if let Some(job) = queue.jobs.pop_front() {
-                break job;
-            }
-            if queue.closed {
-                return;
-            }
-            queue = shared
-                .filled
-                .wait(queue)
-                .unwrap_or_else(PoisonError::into_inner);
-        };
-        drop(queue);
-        job();
-    }
-}
-
-impl Drop for FilePool {
-    fn drop(&mut self) {
-        locked(&self.shared.queue).closed = true;
-        self.shared.filled.notify_all();
-        for thread in self.threads.get_mut().drain(..) {
-            // A job that panicked is a bug already reported by its thread.
-            let _ = thread.join();
-        }
+        let workers = Rc::new(Workers::start("file", THREADS)?);
+        *place = Some(workers.clone());
+        Ok(workers)
     }
 }
 

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::{
     BlockFile, Driver, Env, Executor, JoinHandle, Listener, LocalFuture, OpenBlock, Stream,
-    SyncFile, Timers,
+    SyncFile, Timers, Workers,
 };
 use socket::RawAddr;
 
@@ -212,6 +212,10 @@ impl Driver for RealDriver {
 
     fn open_sync(&self, path: &Path) -> io::Result<Box<dyn SyncFile>> {
         Ok(Box::new(sync_file::PlainFile::open(path)?))
+    }
+
+    fn workers(&self, name: &str, count: usize) -> io::Result<Workers> {
+        Workers::start(name, count)
     }
 }
 

@@ -14,7 +14,7 @@ use redb::{
     Database, Durability, ReadableDatabase, ReadableTableMetadata, StorageBackend, TableDefinition,
 };
 
-use super::{Kv, KvBatch, KvError, KvOp, bounds, is_empty_range};
+use super::{Direction, Kv, KvBatch, KvError, KvOp, Visit, bounds, is_empty_range};
 
 const TABLE: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("kv");
 
@@ -58,14 +58,25 @@ impl RedbKv {
         Ok(self.db.begin_read()?.open_table(TABLE)?)
     }
 
-    fn scan(&self, start: &[u8], end: &[u8], max: usize) -> Result<Entries, redb::Error> {
-        let mut entries = Vec::new();
-        for entry in self.table()?.range::<&[u8]>(bounds(start, end))?.take(max) {
+    fn show(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        direction: Direction,
+        visit: Visit<'_>,
+    ) -> Result<(), redb::Error> {
+        let table = self.table()?;
+        let mut entries = table.range::<&[u8]>(bounds(start, end))?;
+        while let Some(entry) = match direction {
+            Direction::Forwards => entries.next(),
+            Direction::Backwards => entries.next_back(),
+        } {
             let (key, value) = entry?;
-            let key = Bytes::copy_from_slice(key.value());
-            entries.push((key, Bytes::copy_from_slice(value.value())));
+            if !visit(key.value(), value.value()) {
+                break;
+            }
         }
-        Ok(entries)
+        Ok(())
     }
 
     fn write(&self, batch: KvBatch, durability: Durability) -> Result<(), redb::Error> {
@@ -96,8 +107,6 @@ impl RedbKv {
     }
 }
 
-type Entries = Vec<(Bytes, Bytes)>;
-
 impl Kv for RedbKv {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, KvError> {
         let get = || -> Result<_, redb::Error> {
@@ -109,27 +118,17 @@ impl Kv for RedbKv {
         Ok(get()?)
     }
 
-    fn range(&self, start: &[u8], end: &[u8], max: usize) -> Result<Vec<(Bytes, Bytes)>, KvError> {
+    fn scan(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        direction: Direction,
+        visit: Visit<'_>,
+    ) -> Result<(), KvError> {
         if is_empty_range(start, end) {
-            return Ok(Vec::new());
+            return Ok(());
         }
-        Ok(self.scan(start, end, max)?)
-    }
-
-    fn last(&self, start: &[u8], end: &[u8]) -> Result<Option<(Bytes, Bytes)>, KvError> {
-        if is_empty_range(start, end) {
-            return Ok(None);
-        }
-        let last = || -> Result<_, redb::Error> {
-            let table = self.table()?;
-            let Some(entry) = table.range::<&[u8]>(bounds(start, end))?.next_back() else {
-                return Ok(None);
-            };
-            let (key, value) = entry?;
-            let key = Bytes::copy_from_slice(key.value());
-            Ok(Some((key, Bytes::copy_from_slice(value.value()))))
-        };
-        Ok(last()?)
+        Ok(self.show(start, end, direction, visit)?)
     }
 
     fn commit(&self, batch: KvBatch) -> Result<(), KvError> {

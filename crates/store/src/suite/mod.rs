@@ -7,5 +7,6 @@ mod crash;
 mod driver;
 mod faults;
 mod model;
+mod native;
 mod real;
 mod workload;

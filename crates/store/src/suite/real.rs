@@ -15,10 +15,10 @@ use crate::inkstore::{InkStore, MkfsOptions};
 use crate::kv::{Kv, KvBatch, RedbKv};
 
 /// A directory that goes when the test ends.
-struct Dir(PathBuf);
+pub(super) struct Dir(pub(super) PathBuf);
 
 impl Dir {
-    fn new(name: &str) -> Dir {
+    pub(super) fn new(name: &str) -> Dir {
         let dir = std::env::temp_dir().join(format!("loligo-store-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         Dir(dir)
