@@ -112,6 +112,7 @@ mod osd_alive;
 mod osd_backoff;
 mod osd_beacon;
 mod osd_boot;
+mod osd_ec_sub_op;
 mod osd_failure;
 mod osd_force_recovery;
 mod osd_full;
@@ -161,6 +162,9 @@ pub use osd_alive::MOSDAlive;
 pub use osd_backoff::{BackoffOp, MOSDBackoff};
 pub use osd_beacon::MOSDBeacon;
 pub use osd_boot::MOSDBoot;
+pub use osd_ec_sub_op::{
+    MOSDECSubOpRead, MOSDECSubOpReadReply, MOSDECSubOpWrite, MOSDECSubOpWriteReply,
+};
 pub use osd_failure::{FAILURE_FAILED, FAILURE_IMMEDIATE, MOSDFailure};
 pub use osd_force_recovery::MOSDForceRecovery;
 pub use osd_full::MOSDFull;

@@ -130,6 +130,10 @@ fn check_any(raw: &RawMessage) -> Option<(&'static str, Result<(), String>)> {
         MOSDBackoff
         MOSDBeacon
         MOSDBoot
+        MOSDECSubOpRead
+        MOSDECSubOpReadReply
+        MOSDECSubOpWrite
+        MOSDECSubOpWriteReply
         MOSDFailure
         MOSDForceRecovery
         MOSDFull

@@ -401,7 +401,10 @@ impl AddrVec {
     /// `127.0.0.1:6801/77`.
     pub fn legacy_text(&self) -> impl fmt::Display {
         let legacy = self.0.iter().find(|a| a.kind == AddrType::Legacy).copied();
-        legacy.unwrap_or_else(|| self.front()).legacy_text().to_string()
+        legacy
+            .unwrap_or_else(|| self.front())
+            .legacy_text()
+            .to_string()
     }
 }
 

@@ -35,7 +35,8 @@ fn any_bytes() {
         PgMissingItem PgMissing PastIntervals PgHistory PgInfo PgFastInfo PgStat PoolStat PgNotify
         PgQuery PgLease ObjectRecoveryInfo PushOp PullOp ObjectCopyData ScrubMap ScrubObject OsdStat
         OsdSuperblock CompatSet HitSet HitSetParams PgNlsResponse PgLsResponse ObjListSnapResponse
-        ObjListWatchResponse RequestRedirect WireOp IntervalSet
+        ObjListWatchResponse RequestRedirect WireOp IntervalSet EcSubWrite EcSubWriteReply EcSubRead
+        EcSubReadReply EcHashInfo
     ];
     let versions = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 14, 17, 20, 26, 32];
     bolero::check!()
