@@ -53,32 +53,6 @@ pub struct Request {
 }
 
 impl Request {
-    /// The request in a client's message. `reqid` is the message's with the session's name and the
-    /// header's tid where the client left them blank. An error is the errno to answer at once.
-    #[allow(clippy::result_large_err, reason = "a refused message goes back whole")]
-    pub fn of(op: MOSDOp, reqid: OsdReqId, client: Rc<Client>) -> Result<Request, (MOSDOp, Errno)> {
-        let info = match OpInfo::of(&op.ops, op.flags) {
-            Ok(info) => info,
-            Err(errno) => return Err((op, errno)),
-        };
-        Ok(Request {
-            oid: op.hobject(),
-            ops: op.ops,
-            snapc: SnapContext {
-                seq: op.snap_seq,
-                snaps: op.snaps,
-            },
-            mtime: op.mtime,
-            flags: op.flags,
-            reqid,
-            features: op.features,
-            pgid: op.pgid.pgid,
-            retry_attempt: op.retry_attempt,
-            client,
-            info,
-        })
-    }
-
     /// Whether the message has one of these flags.
     pub fn has_flag(&self, flag: u32) -> bool {
         self.flags & flag != 0

@@ -52,6 +52,7 @@
 
 mod attrs;
 mod class;
+mod class_lists;
 mod copy;
 pub mod digests;
 mod execute;
@@ -74,6 +75,7 @@ pub use execute::{Executed, Kind, Reply, Request, Versions, check_request, execu
 pub use finish::{Mutation, PendingWrite, error_entry};
 pub use list::execute_pg_op;
 pub use object_context::{Lock, LockKind, ObjectContext, ObjectContexts, ObjectGuard};
+pub use class_lists::ClassLists;
 pub use op_info::{ClassUse, OpInfo, Rights};
 pub use pg::{Limits, MissingObject, Pg, RemoteRead, RemoteReply};
 pub use snap_mapper::SnapMapper;

@@ -6,29 +6,7 @@ use types::Errno;
 use types::osd::OsdOp;
 use types::osd::ops::{self, message_flags, watch_op};
 
-/// Classes that may be loaded, and that the plain right `x` allows (osd_class_load_list and
-/// osd_class_default_list, the same by default).
-const LOADED_CLASSES: [&str; 19] = [
-    "cephfs",
-    "hello",
-    "journal",
-    "lock",
-    "log",
-    "numops",
-    "otp",
-    "rbd",
-    "refcount",
-    "rgw",
-    "rgw_gc",
-    "timeindex",
-    "user",
-    "version",
-    "cas",
-    "cmpomap",
-    "queue",
-    "2pc_queue",
-    "fifo",
-];
+use super::class_lists::ClassLists;
 
 /// A class method in a vector.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,8 +53,8 @@ pub struct OpInfo {
 
 impl OpInfo {
     /// What the vector may do; an errno to answer at once if it does nothing (`EINVAL`) or calls
-    /// what does not exist (`EOPNOTSUPP`, `EPERM`).
-    pub fn of(ops: &[OsdOp], flags: u32) -> Result<OpInfo, Errno> {
+    /// what does not exist (`EOPNOTSUPP`) or may not be loaded (`EPERM`).
+    pub fn of(ops: &[OsdOp], flags: u32, classes: &ClassLists) -> Result<OpInfo, Errno> {
         let mut info = OpInfo {
             force_rwordered: flags & message_flags::RWORDERED != 0,
             returnvec: flags & message_flags::RETURNVEC != 0,
@@ -95,7 +73,7 @@ impl OpInfo {
             info.pg_op |= op.is_pg_type();
             info.cache |= op.is_cache_mode();
             if op.code == ops::CALL {
-                info.add_call(op)?;
+                info.add_call(op, classes)?;
             }
         }
         let does_something = info.read
@@ -113,24 +91,17 @@ impl OpInfo {
         }
     }
 
-    fn add_call(&mut self, op: &OsdOp) -> Result<(), Errno> {
+    fn add_call(&mut self, op: &OsdOp, classes: &ClassLists) -> Result<(), Errno> {
         let args = op.args.cls();
         let class_end = usize::from(args.class_len);
         let method_end = class_end + usize::from(args.method_len);
         let names = op.indata.get(..method_end).ok_or(Errno::EINVAL)?;
-        let class = cls::class(&names[..class_end]).ok_or_else(|| {
-            // A class that may be loaded and is not there, or one that may not be loaded.
-            let may_load = LOADED_CLASSES
-                .iter()
-                .any(|name| name.as_bytes() == &names[..class_end]);
-            if may_load {
-                Errno::EOPNOTSUPP
-            } else {
-                Errno::EPERM
-            }
-        })?;
-        let method =
-            cls::method(&names[..class_end], &names[class_end..]).ok_or(Errno::EOPNOTSUPP)?;
+        let (class_name, method_name) = names.split_at(class_end);
+        if !classes.may_load(class_name) {
+            return Err(Errno::EPERM);
+        }
+        let class = cls::class(class_name).ok_or(Errno::EOPNOTSUPP)?;
+        let method = cls::method(class_name, method_name).ok_or(Errno::EOPNOTSUPP)?;
         self.class_read |= method.flags.reads();
         self.class_write |= method.flags.writes();
         self.classes.push(ClassUse {
@@ -138,7 +109,7 @@ impl OpInfo {
             method: method.name,
             read: method.flags.reads(),
             write: method.flags.writes(),
-            allowed: LOADED_CLASSES.contains(&class.name),
+            allowed: classes.allows(class_name),
         });
         Ok(())
     }

@@ -10,7 +10,7 @@ use store::{CollId, ObjectStore};
 use types::osd::OsdOp;
 use types::{EVersion, EntityName, Epoch, Errno, GhObject, HObject, ObjectLocator, OsdReqId, SnapId, SpgId};
 
-use super::SnapMapper;
+use super::{ClassLists, SnapMapper};
 
 /// The PG an op runs in. All answers are of the moment of the call.
 pub trait Pg {
@@ -99,6 +99,8 @@ pub struct RemoteReply {
 /// Limits from the configuration; the defaults are Ceph's.
 #[derive(Debug, Clone)]
 pub struct Limits {
+    /// osd_class_load_list and osd_class_default_list.
+    pub classes: ClassLists,
     /// osd_max_object_size, bytes.
     pub object_size: u64,
     /// osd_max_object_name_len, bytes; also of locator keys.
@@ -136,6 +138,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
+            classes: ClassLists::default(),
             object_size: 128 << 20,
             object_name_len: 2048,
             namespace_len: 256,

@@ -352,7 +352,8 @@ impl Osd {
         } else {
             m.reqid
         };
-        let (info, refused) = match OpInfo::of(&m.ops, m.flags) {
+        let limits = self.limits.borrow().clone();
+        let (info, refused) = match OpInfo::of(&m.ops, m.flags, &limits.classes) {
             Ok(info) => (info, None),
             Err(errno) => (OpInfo::default(), Some(errno)),
         };

@@ -44,7 +44,7 @@ use types::{Epoch, OsdId, PgId, SpgId, Uuid};
 use self::map_store::{MapStore, meta_object};
 use self::stats::Counters;
 use self::tracker::Tracker;
-use crate::ops::Limits;
+use crate::ops::{ClassLists, Limits};
 use crate::ops::snap_mapper::SnapMapper;
 use crate::pg::Pg;
 use crate::pg::scrub::slots::ScrubSlots;
@@ -384,7 +384,10 @@ impl Osd {
     pub(crate) fn apply_config(&self) {
         let c = &self.config;
         let defaults = Limits::default();
+        let classes =
+            ClassLists::new(&c.str("osd_class_load_list"), &c.str("osd_class_default_list"));
         *self.limits.borrow_mut() = Rc::new(Limits {
+            classes,
             object_size: c.uint("osd_max_object_size"),
             object_name_len: c.uint("osd_max_object_name_len") as usize,
             namespace_len: c.uint("osd_max_object_namespace_len") as usize,

@@ -321,14 +321,20 @@ fn unknown_and_tier_ops() {
             pg.op("a", OsdOp::new(ops::ISDIRTY)).await.unwrap(),
             &b"\0"[..]
         );
-        assert_eq!(OpInfo::of(&[], 0), Err(Errno::EINVAL));
-        assert_eq!(OpInfo::of(&[call("none", "x", b"")], 0), Err(Errno::EPERM));
         assert_eq!(
-            OpInfo::of(&[call("rbd", "x", b"")], 0),
+            OpInfo::of(&[], 0, &ClassLists::default()),
+            Err(Errno::EINVAL)
+        );
+        assert_eq!(
+            OpInfo::of(&[call("none", "x", b"")], 0, &ClassLists::default()),
+            Err(Errno::EPERM)
+        );
+        assert_eq!(
+            OpInfo::of(&[call("rbd", "x", b"")], 0, &ClassLists::default()),
             Err(Errno::EOPNOTSUPP)
         );
         assert_eq!(
-            OpInfo::of(&[call("lock", "none", b"")], 0),
+            OpInfo::of(&[call("lock", "none", b"")], 0, &ClassLists::default()),
             Err(Errno::EOPNOTSUPP)
         );
     });

@@ -171,7 +171,7 @@ fn run(seed: u64) {
             let vector: Vec<OsdOp> = (0..1 + random.below(4))
                 .map(|_| random_op(&mut random))
                 .collect();
-            let Ok(info) = OpInfo::of(&vector, 0) else {
+            let Ok(info) = OpInfo::of(&vector, 0, &ClassLists::default()) else {
                 continue;
             };
             seq += u64::from(random.below(8) == 0);

@@ -137,7 +137,7 @@ impl TestPg {
         self.tids.set(self.tids.get() + 1);
         Request {
             oid: oid(name),
-            info: OpInfo::of(&ops, flags).unwrap_or_default(),
+            info: OpInfo::of(&ops, flags, &ClassLists::default()).unwrap_or_default(),
             ops,
             snapc: SnapContext::default(),
             mtime: UTime::new(1_600_000_000, 0),
