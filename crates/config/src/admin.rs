@@ -262,7 +262,9 @@ fn injectargs(config: &Config, map: &CommandMap) -> CommandReply {
             Some((name, value)) => (name.to_string(), value.to_string()),
             None => {
                 let is_switch = option(body).is_some_and(|o| o.kind == Kind::Bool);
-                let off = body.strip_prefix("no-").or_else(|| body.strip_prefix("no_"));
+                let off = body
+                    .strip_prefix("no-")
+                    .or_else(|| body.strip_prefix("no_"));
                 let off = off.filter(|name| option(name).is_some_and(|o| o.kind == Kind::Bool));
                 let next = words.peek().filter(|w| !w.starts_with("--")).copied();
                 match next {
@@ -274,6 +276,11 @@ fn injectargs(config: &Config, map: &CommandMap) -> CommandReply {
                         (body.to_string(), value.to_string())
                     }
                     None if is_switch => (body.to_string(), "true".to_string()),
+                    None if option(body).is_some() => {
+                        let why = format!("Option {word} requires an argument.\n");
+                        bad.get_or_insert((EINVAL, parse_error(body, "", &why)));
+                        continue;
+                    }
                     None => (body.to_string(), String::new()),
                 }
             }
@@ -297,7 +304,7 @@ fn injectargs(config: &Config, map: &CommandMap) -> CommandReply {
                 bad.get_or_insert((EINVAL, format!(" failed to parse arguments: {word}\n")));
             }
             Err(SetError::Value(error)) => {
-                bad.get_or_insert((EINVAL, error.to_string()));
+                bad.get_or_insert((EINVAL, parse_error(&name, &value, &error.to_string())));
             }
         }
     }
@@ -309,6 +316,12 @@ fn injectargs(config: &Config, map: &CommandMap) -> CommandReply {
             ..CommandReply::default()
         },
     }
+}
+
+/// As `md_config_t::parse_option` says it (`src/common/config.cc` at v16.2).
+fn parse_error(name: &str, value: &str, why: &str) -> String {
+    let name = name.replace('-', "_");
+    format!("Parse error setting {name} to '{value}' using injectargs ({why}).\n")
 }
 
 fn missing(field: &str) -> CommandReply {
@@ -358,5 +371,29 @@ mod tests {
             r#"{"prefix":"injectargs","injected_args":["--debug_osd=1/5"]}"#,
         );
         assert_eq!((r.rc, r.outs.as_str()), (0, "debug_osd = '1/5' "));
+    }
+
+    /// Tools look for these words; the bare reason was told.
+    #[test]
+    fn injected_values_are_refused_in_cephs_words() {
+        let c = Config::new("osd", "0");
+        let inject = |words: &str| {
+            let json = format!(r#"{{"prefix":"injectargs","injected_args":["{words}"]}}"#);
+            let r = run(&c, &json);
+            (r.rc, r.outs)
+        };
+        let (rc, outs) = inject("--osd-scrub-auto-repair-num-errors -1");
+        assert_eq!(rc, -EINVAL);
+        assert!(
+            outs.starts_with(
+                "Parse error setting osd_scrub_auto_repair_num_errors to '-1' using injectargs ("
+            ),
+            "{outs}"
+        );
+        let (rc, outs) = inject("--osd_op_history_duration");
+        assert_eq!(rc, -EINVAL);
+        let words = "Option --osd_op_history_duration requires an argument.";
+        assert!(outs.contains(words), "{outs}");
+        assert_eq!(inject("--osd_enable_op_tracker").0, 0);
     }
 }

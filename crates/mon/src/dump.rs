@@ -61,6 +61,12 @@ pub(crate) fn mon_feature_names(f: &mut Formatter, features: &MonFeatures) {
     }
 }
 
+/// The feature of that name; every monitor of ours supports those that have one.
+pub(crate) fn mon_feature(name: &str) -> Option<MonFeatures> {
+    let (bits, _) = MON_FEATURE_NAMES.iter().find(|(_, known)| *known == name)?;
+    Some(MonFeatures { bits: *bits })
+}
+
 /// `[kraken,luminous,...]`.
 pub(crate) fn mon_feature_text(features: &MonFeatures) -> String {
     let names: Vec<&str> = MON_FEATURE_NAMES

@@ -13,6 +13,7 @@ use store::Kv;
 
 use crate::clog::{ERROR, INFO, WARN};
 use crate::core::{LoadError, MonCore};
+use crate::full_ratios::out_of_order;
 use crate::layout;
 use crate::standing::Role;
 
@@ -233,19 +234,26 @@ impl MonCore {
     }
 
     fn check_fullness(&self, map: &OsdMap, checks: &mut HealthCheckMap) {
-        for (bit, code, severity, word) in [
-            (osd_state::FULL, "OSD_FULL", Severity::Err, "full"),
+        let detail = out_of_order(map, self.conf.float("osd_failsafe_full_ratio"));
+        if !detail.is_empty() {
+            let summary = "full ratio(s) out of order".to_string();
+            checks.add("OSD_OUT_OF_ORDER_FULL", Severity::Err, summary, 0).detail = detail;
+        }
+        for (bit, code, severity, word, words) in [
+            (osd_state::FULL, "OSD_FULL", Severity::Err, "full", "full"),
             (
                 osd_state::BACKFILLFULL,
                 "OSD_BACKFILLFULL",
                 Severity::Warn,
                 "backfillfull",
+                "backfill full",
             ),
             (
                 osd_state::NEARFULL,
                 "OSD_NEARFULL",
                 Severity::Warn,
                 "nearfull",
+                "near full",
             ),
         ] {
             let osds: Vec<i32> = map
@@ -259,7 +267,7 @@ impl MonCore {
             let check = checks.add(code, severity, summary, osds.len() as i64);
             check
                 .detail
-                .extend(osds.iter().map(|osd| format!("osd.{osd} is {word}")));
+                .extend(osds.iter().map(|osd| format!("osd.{osd} is {words}")));
         }
     }
 

@@ -21,6 +21,7 @@
 //! mgr_metadata/<name>             map string -> string
 //! mgrstat/digest, /service_map, /progress, /health
 //! mon_metadata/<name>             map string -> string
+//! mon_sync/force_sync             u64 le: the database goes at the next start; see sync.rs
 //! answered/<number>               answers to commands that changed something
 //! health/mutes                    JSON-free list, see health.rs
 //! ```
@@ -43,6 +44,7 @@ pub(crate) const MGR: &str = "mgr";
 pub(crate) const MGR_METADATA: &str = "mgr_metadata";
 pub(crate) const MGRSTAT: &str = "mgrstat";
 pub(crate) const MON_METADATA: &str = "mon_metadata";
+pub(crate) const MON_SYNC: &str = "mon_sync";
 pub(crate) const HEALTH: &str = "health";
 pub(crate) const ANSWERED: &str = "answered";
 

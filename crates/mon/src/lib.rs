@@ -23,6 +23,7 @@ mod core;
 mod dispatch;
 mod dump;
 mod event;
+mod full_ratios;
 mod health;
 mod layout;
 mod log;
@@ -37,6 +38,7 @@ mod shell;
 mod standing;
 mod stat;
 mod subs;
+mod sync;
 
 pub use crate::core::{FillRandom, Identity, LoadError, MonCore};
 pub use event::{Effect, Event, Now, Peer, SessionId};

@@ -112,22 +112,32 @@ pub fn mkfs_joining(
     if layout::get_u64(kv, MONMAP, "last")?.is_some() {
         return Err(MkfsError::NotEmpty);
     }
-    let mut batch = KvBatch::new();
     let own = AuthEntityName::new(entity::MON, "");
     let mut mon_keyring = Keyring::new();
     let auth = keyring.keys.get(&own).ok_or(MkfsError::NoMonKey)?;
     mon_keyring.keys.insert(own, auth.clone());
+    let mut batch = KvBatch::new();
+    join(&mut batch, monmap, &mon_keyring, fill);
+    kv.commit(batch)?;
+    Ok(())
+}
+
+/// What a monitor that copies the others' state begins with.
+pub(crate) fn join(
+    batch: &mut KvBatch,
+    monmap: &MonMap,
+    mon_keyring: &Keyring,
+    fill: FillRandom<'_>,
+) {
     batch.put(layout::key(AUTH, "mon_keyring"), mon_keyring.to_bytes());
     batch.put(
         layout::numbered(MONMAP, "", monmap.epoch.into()),
         monmap.to_bytes(),
     );
-    layout::put_u64(&mut batch, MONMAP, "last", monmap.epoch.into());
+    layout::put_u64(batch, MONMAP, "last", monmap.epoch.into());
     let mut id = [0; 8];
     fill(&mut id);
-    crate::replica::put_joining(&mut batch, u64::from_le_bytes(id) | 1);
-    kv.commit(batch)?;
-    Ok(())
+    crate::replica::put_joining(batch, u64::from_le_bytes(id) | 1);
 }
 
 fn put_keys(

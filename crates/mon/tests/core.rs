@@ -669,6 +669,40 @@ fn nonsense_gets_einval() {
     assert_eq!(b.command(admin, "{").rc, -22);
 }
 
+/// What Ceph's own suite of the command line asks for and did not get.
+#[test]
+fn flags_features_and_deprecated_commands() {
+    let mut b = Bench::new(fresh_kv());
+    let admin = b.admin();
+    // Targets that are nothing at all were taken with a word and no error.
+    let ack = b.command(admin, r#"{"prefix":"osd add-noup","ids":["797er"]}"#);
+    let words = "unable to parse osd id or crush node or device class: \"797er\". ";
+    assert_eq!((ack.rc, ack.outs.as_str()), (-22, words));
+    let ack = b.command(admin, r#"{"prefix":"osd add-noup","ids":["77","797er"]}"#);
+    assert_eq!(ack.rc, 0, "{}", ack.outs);
+
+    let set = |name: &str, sure: &str| {
+        format!(r#"{{"prefix":"mon feature set","feature_name":"{name}"{sure}}}"#)
+    };
+    let sure = r#","yes_i_really_mean_it":true"#;
+    assert_eq!(b.command(admin, &set("abcd", sure)).rc, -2);
+    assert_eq!(b.command(admin, &set("kraken", "")).rc, -1);
+    let ack = b.command(admin, &set("kraken", sure));
+    assert_eq!((ack.rc, ack.outs.as_str()), (0, "setting feature '[kraken]'"));
+
+    let list = r#"{"prefix":"config-key list"}"#;
+    assert_eq!(b.command(admin, list).rc, 0);
+    let inject = |word: &str| {
+        format!(r#"{{"prefix":"injectargs","injected_args":["--{word}"]}}"#)
+    };
+    b.out(admin, &inject("mon-debug-deprecated-as-obsolete"));
+    let ack = b.command(admin, list);
+    assert_eq!(ack.rc, -95);
+    assert!(ack.outs.starts_with("command is obsolete"), "{}", ack.outs);
+    b.out(admin, &inject("no-mon-debug-deprecated-as-obsolete"));
+    assert_eq!(b.command(admin, list).rc, 0);
+}
+
 #[test]
 fn options_reach_who_subscribed_and_only_when_they_change() {
     let mut b = Bench::new(fresh_kv());

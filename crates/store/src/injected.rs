@@ -171,6 +171,10 @@ impl ObjectStore for InjectedErrors {
         self.inner.counters()
     }
 
+    fn compact(&self) -> LocalFuture<Result<(), StoreError>> {
+        self.inner.compact()
+    }
+
     fn close(&self) -> LocalFuture<Result<(), StoreError>> {
         self.inner.close()
     }

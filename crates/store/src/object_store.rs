@@ -106,6 +106,11 @@ pub trait ObjectStore {
     fn counters(&self) -> Vec<StoreCounter> {
         Vec::new()
     }
+    /// Writes what the store knows anew in its shortest form; completes when it is durable.
+    /// Nothing to do where there is but one form.
+    fn compact(&self) -> LocalFuture<Result<(), StoreError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
     /// Makes everything durable and lets the device go. Later calls fail with `Closed`.
     fn close(&self) -> LocalFuture<Result<(), StoreError>>;
 }

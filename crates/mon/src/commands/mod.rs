@@ -129,7 +129,9 @@ impl MonCore {
         let Some(signature) = find(&table, &map).or_else(|| self.find_mgr(&prefix)) else {
             return error(Errno::EINVAL, "command not known");
         };
-        if signature.has_flag(command::FLAG_OBSOLETE) {
+        let deprecated = signature.has_flag(command::FLAG_DEPRECATED)
+            && self.conf.bool("mon_debug_deprecated_as_obsolete");
+        if signature.has_flag(command::FLAG_OBSOLETE) || deprecated {
             return error(
                 Errno::EOPNOTSUPP,
                 "command is obsolete; please check usage and/or man page",

@@ -39,6 +39,7 @@ impl MonCore {
             }
             "mon stat" => Ok(self.mon_stat(cmd)),
             "mon feature ls" => Ok(self.mon_features(cmd)),
+            "mon feature set" => self.mon_feature_set(cmd),
             "mon metadata" => match cmd.map.opt_string("id")? {
                 Some(id) => match self.mon_metadata.get(&id) {
                     Some(facts) => Ok(cmd.structured(|f| {
@@ -279,6 +280,28 @@ impl MonCore {
                 )
             },
         )
+    }
+
+    /// Only persistent features can be set: there are no optional ones.
+    fn mon_feature_set(&mut self, cmd: &Cmd) -> CmdResult {
+        let name = cmd.string("feature_name")?;
+        let Some(feature) = crate::dump::mon_feature(&name) else {
+            return fail(Errno::ENOENT, format!("unknown feature '{name}'"));
+        };
+        let text = crate::dump::mon_feature_text(&feature);
+        if !cmd.map.flag("yes_i_really_mean_it") {
+            return fail(
+                Errno::EPERM,
+                format!(
+                    "please specify '--yes-i-really-mean-it' if you really, **really** want to \
+                     set feature '{text}' in the monmap."
+                ),
+            );
+        }
+        if self.monmap.persistent_features.bits & feature.bits != feature.bits {
+            self.change_monmap(|map| map.persistent_features.bits |= feature.bits);
+        }
+        say(format!("setting feature '{text}'"))
     }
 
     fn mon_features(&self, cmd: &Cmd) -> CommandReply {

@@ -65,16 +65,20 @@ impl MonCore {
 
     fn set_group(&mut self, cmd: &Cmd, key: &str, bits: u32, set: bool) -> CmdResult {
         let map = self.next_map();
+        // A target that is one but has nothing to change is no error; none at all is.
+        let mut named = false;
         let mut words = String::new();
         let (mut osds, mut nodes, mut classes) =
             (BTreeSet::<OsdId>::new(), BTreeSet::new(), BTreeSet::new());
         for who in cmd.map.strings(key)? {
             if matches!(who.as_str(), "any" | "all" | "*") {
+                named = true;
                 osds.extend(map.osds().filter(|osd| set || map.state(*osd) & bits != 0));
                 break;
             }
             let digits = who.strip_prefix("osd.").unwrap_or(&who);
             if let Ok(osd) = digits.parse::<OsdId>() {
+                named = true;
                 if map.exists(osd) {
                     osds.insert(osd);
                 } else {
@@ -90,6 +94,9 @@ impl MonCore {
                     "unable to parse osd id or crush node or device class: \"{who}\". "
                 );
             }
+        }
+        if !named && osds.is_empty() && nodes.is_empty() && classes.is_empty() {
+            return fail(Errno::EINVAL, words);
         }
         let change = |old: u32| if set { old | bits } else { old & !bits };
         for osd in osds {

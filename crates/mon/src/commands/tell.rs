@@ -32,6 +32,10 @@ pub(crate) fn admin_table() -> CommandTable {
         ("quorum enter", "take part in the quorum again"),
         ("quorum exit", "leave the quorum until told to enter it again"),
         ("sessions", "print who is connected"),
+        (
+            "sync_force name=validate,type=CephChoices,strings=--yes-i-really-mean-it,req=false",
+            "throw the database away at the next start and copy another monitor's",
+        ),
         ("version", "print this monitor's version"),
     ]
     .into_iter()
@@ -98,7 +102,7 @@ impl MonCore {
     fn audits(&self, cmd: &Cmd) -> Option<(u16, String)> {
         let prio = match cmd.prefix.as_str() {
             "mon_status" | "ops" | "sessions" => clog::DEBUG,
-            "compact" | "quorum enter" | "quorum exit" => clog::INFO,
+            "compact" | "quorum enter" | "quorum exit" | "sync_force" => clog::INFO,
             "dump_historic_ops" | "dump_historic_slow_ops" => clog::INFO,
             _ => return None,
         };
@@ -185,7 +189,33 @@ impl MonCore {
                 });
             }),
             "compact" => CommandReply::default(),
+            "sync_force" => self.sync_force(cmd),
             _ => return None,
+        })
+    }
+
+    fn sync_force(&self, cmd: &Cmd) -> CommandReply {
+        if !cmd.map.contains("validate") {
+            return CommandReply::error(
+                Errno::EPERM.0,
+                "the monitor's database will be erased at its next start: pass \
+                 --yes-i-really-mean-it if that is meant",
+            );
+        }
+        if self.quorum_names().iter().all(|name| *name == self.identity.name) {
+            return CommandReply::error(
+                Errno::EBUSY.0,
+                "no other monitor is in the quorum: there is nobody to copy from",
+            );
+        }
+        if let Err(e) = crate::sync::force(&*self.kv) {
+            return CommandReply::error(Errno::EIO.0, e.to_string());
+        }
+        cmd.structured(|f| {
+            f.object("sync_force", |f| {
+                f.dump_int("ret", 0);
+                f.dump_string("msg", "forcing store sync the next time the monitor starts");
+            });
         })
     }
 

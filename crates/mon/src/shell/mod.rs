@@ -134,6 +134,10 @@ impl Mon {
     ) -> Result<Mon, StartError> {
         let load = StartError::Load;
         let name = identity.name.clone();
+        let fill = |buf: &mut [u8]| env.fill_random(buf);
+        if crate::sync::erase_if_forced(&*kv, &fill).map_err(load)? {
+            tracing::warn!("the database is erased, as sync_force asked; another's is copied");
+        }
         let monmap = crate::monmap::load(&*kv).map_err(load)?;
         let rank = monmap.rank_of(&name);
         let own = monmap

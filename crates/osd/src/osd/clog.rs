@@ -33,7 +33,7 @@ impl ClusterLog {
 
 impl Osd {
     /// Writes a line to the cluster log, and to our own.
-    pub(super) fn log_to_cluster(&self, level: LogLevel, text: String) {
+    pub(crate) fn log_to_cluster(&self, level: LogLevel, text: String) {
         match level {
             LogLevel::Debug | LogLevel::Info => tracing::info!("cluster log: {text}"),
             LogLevel::Warn => tracing::warn!("cluster log: {text}"),

@@ -174,7 +174,15 @@ impl Host for Osd {
     }
 
     fn is_failsafe_full(&self) -> bool {
-        self.used_ratio() >= self.failsafe_ratio.get()
+        self.refuses_writes()
+    }
+
+    fn pg_entered(&self, state: &'static str) {
+        self.state_times.enter(state);
+    }
+
+    fn pg_left(&self, state: &'static str, stayed: Duration, steps: u64) {
+        self.state_times.leave(state, stayed, steps);
     }
 
     fn pg_state_changed(&self) {

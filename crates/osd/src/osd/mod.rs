@@ -9,6 +9,7 @@ mod boot;
 mod caps;
 mod clog;
 mod dispatch;
+pub mod fullness;
 mod heartbeat;
 mod host_impl;
 pub mod map_store;
@@ -17,6 +18,7 @@ mod pgs;
 mod remote_read;
 mod report;
 pub mod session;
+pub mod state_times;
 pub mod stats;
 pub mod tracker;
 
@@ -192,6 +194,8 @@ pub struct Osd {
     pub(crate) statfs: Cell<Statfs>,
     /// osd_failsafe_full_ratio.
     pub(crate) failsafe_ratio: Cell<f64>,
+    injected_fullness: fullness::InjectedFullness,
+    pub(crate) state_times: state_times::StateTimes,
     pub(crate) arrivals: Cell<u64>,
     next_tid: Cell<u64>,
     pub(crate) remote_reads: remote_read::RemoteReads,
@@ -343,6 +347,8 @@ impl Osd {
             clog: clog::ClusterLog::default(),
             statfs: Cell::default(),
             failsafe_ratio: Cell::new(1.0),
+            injected_fullness: fullness::InjectedFullness::default(),
+            state_times: state_times::StateTimes::default(),
             arrivals: Cell::new(0),
             next_tid: Cell::new(1),
             remote_reads: remote_read::RemoteReads::default(),

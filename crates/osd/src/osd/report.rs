@@ -5,10 +5,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use ::maps::MgrMap;
-use ::maps::osdmap::osd_state;
 use bytes::Bytes;
 use denc::Denc;
-use messages::{DaemonHealthMetric, MMgrOpen, MMgrReport, MOSDFull, MPGStats, Message, PaxosHeader};
+use messages::{DaemonHealthMetric, MMgrOpen, MMgrReport, MPGStats, Message, PaxosHeader};
 use msgr::Connection;
 use types::entity::MGR;
 use types::osd::{OsdStat, StoreStatfs};
@@ -183,30 +182,6 @@ impl Osd {
                 op.describe(),
                 op.last_event()
             );
-        }
-    }
-
-    /// Tells the monitor when we are fuller, or less full, than the map says.
-    pub(super) fn tell_fullness(&self) {
-        if !self.is_active() {
-            return;
-        }
-        let map = self.current_map();
-        let used = self.used_ratio() as f32;
-        let state = if map.full_ratio > 0.0 && used >= map.full_ratio {
-            osd_state::FULL
-        } else if map.backfillfull_ratio > 0.0 && used >= map.backfillfull_ratio {
-            osd_state::BACKFILLFULL
-        } else if map.nearfull_ratio > 0.0 && used >= map.nearfull_ratio {
-            osd_state::NEARFULL
-        } else {
-            0
-        };
-        let all = osd_state::FULL | osd_state::BACKFILLFULL | osd_state::NEARFULL;
-        if map.state(self.whoami) & all != state {
-            let message =
-                MOSDFull { paxos: PaxosHeader::default(), map_epoch: map.epoch, state };
-            self.monc.send(Message::encode(&message));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What a PG needs of the OSD around it.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use env::{Env, LocalFuture};
 use maps::OsdMap;
@@ -69,6 +70,10 @@ pub trait Host {
     fn backs_off_unfound(&self) -> bool;
     /// A PG that this OSD leads has come to another state: users wait to see it.
     fn pg_state_changed(&self) {}
+    /// A PG has come to a peering state.
+    fn pg_entered(&self, _state: &'static str) {}
+    /// A PG has left a peering state after so many steps in it.
+    fn pg_left(&self, _state: &'static str, _stayed: Duration, _steps: u64) {}
     /// A slot for recovery or backfill of one object, from the OSD's budget.
     fn recovery_slots(&self) -> &env::sync::Semaphore;
 }

@@ -75,6 +75,8 @@ pub struct Pg {
     wake_scheduled: Cell<bool>,
     requeue_scheduled: Cell<bool>,
     pub(crate) stamps: RefCell<stats::Stamps>,
+    /// The peering state, since when, and the steps taken in it.
+    in_state: Cell<(&'static str, Duration, u64)>,
     splitting: Cell<bool>,
     /// The copy is being removed.
     pub(crate) deleting: Cell<bool>,
@@ -133,6 +135,7 @@ impl Pg {
             wake_scheduled: Cell::new(false),
             requeue_scheduled: Cell::new(false),
             stamps: RefCell::default(),
+            in_state: Cell::new(("", Duration::ZERO, 0)),
             splitting: Cell::new(false),
             deleting: Cell::new(false),
             written_epoch: Cell::new(written_epoch),
@@ -390,7 +393,24 @@ impl Pg {
         keys.add_to(&self.cid, &self.pgmeta, t);
     }
 
+    /// Counts the step just taken, and the change of state it may have brought.
+    fn count_step(&self) {
+        let name = self.core.borrow().state().name();
+        let (was, since, steps) = self.in_state.get();
+        if name == was {
+            self.in_state.set((was, since, steps + 1));
+            return;
+        }
+        let now = self.now();
+        if !was.is_empty() {
+            self.host.pg_left(was, now.saturating_sub(since), steps);
+        }
+        self.host.pg_entered(name);
+        self.in_state.set((name, now, 1));
+    }
+
     fn perform(&self, effects: Vec<Effect>, mut t: Transaction) {
+        self.count_step();
         let mut messages = Vec::new();
         let (mut activate, mut activated, mut clean) = (false, false, false);
         let mut remove_above = None;

@@ -13,10 +13,12 @@ use types::{Errno, HObject, OsdId, PgId, SpgId, UTime};
 
 use super::{PgSummary, Role, Target, refused};
 use crate::osd::Osd;
+use crate::osd::fullness::Fullness;
+use crate::osd::state_times::StateTimes;
 use crate::osd::stats::Counters;
 use crate::osd::tracker::Tracker;
 use crate::pg::Pg;
-use crate::pg::host::Host;
+use crate::pg::host::{Host, LogLevel};
 
 fn summary(pg: &Pg) -> PgSummary {
     let core = pg.core.borrow();
@@ -68,6 +70,18 @@ impl Target for Osd {
 
     fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    fn state_times(&self) -> &StateTimes {
+        &self.state_times
+    }
+
+    fn inject_full(&self, step: Fullness, count: i64) {
+        self.pretend_fullness(step, count);
+    }
+
+    fn cluster_log(&self, level: LogLevel, text: String) {
+        self.log_to_cluster(level, text);
     }
 
     fn tracker(&self) -> &Rc<Tracker> {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use command::{BadArgument, CommandMap, CommandReply, Format, Formatter};
 use maps::ping_times;
+use types::UTime;
 use types::entity::kind_name;
 
 use super::Target;
@@ -81,6 +82,29 @@ pub(super) fn pg_states(target: &dyn Target, format: Format) -> CommandReply {
                 });
             }
         });
+    });
+    CommandReply::formatted(f)
+}
+
+/// Peering states, how often PGs were in them and for how long.
+pub(super) fn state_times(target: &dyn Target, format: Format) -> CommandReply {
+    let mut f = Formatter::new(format);
+    f.array("pg_recovery_stats", |f| {
+        for (state, count) in target.state_times().counts() {
+            f.object("recovery_state", |f| {
+                f.dump_unsigned("enter", count.entered);
+                f.dump_unsigned("exit", count.left);
+                f.dump_unsigned("events", count.steps);
+                // Steps take no time of their own: what they wait for goes on beside them.
+                f.dump_stream("event_time", UTime::default());
+                f.dump_stream("total_time", UTime::from_duration(count.total));
+                f.dump_stream("min_time", UTime::from_duration(count.min));
+                f.dump_stream("max_time", UTime::from_duration(count.max));
+                f.array("nested_states", |f| {
+                    state.split('/').for_each(|part| f.dump_string("state", part));
+                });
+            });
+        }
     });
     CommandReply::formatted(f)
 }

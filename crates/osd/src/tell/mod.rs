@@ -31,8 +31,11 @@ use store::ObjectStore;
 use types::osd::{OsdSuperblock, PingTimes, WatchItem};
 use types::{Errno, HObject, OsdId, PgId, SpgId, UTime};
 
+use crate::osd::fullness::Fullness;
+use crate::osd::state_times::StateTimes;
 use crate::osd::stats::Counters;
 use crate::osd::tracker::Tracker;
+use crate::pg::host::LogLevel;
 
 pub use table::{admin_table, table};
 
@@ -86,6 +89,12 @@ pub trait Target {
     fn scrub_slots_taken(&self) -> (u64, u64);
     /// What it counts.
     fn counters(&self) -> &Counters;
+    /// How long its PGs were in which peering states.
+    fn state_times(&self) -> &StateTimes;
+    /// Pretends to be so full, for `count` writes or, if that is negative, until told otherwise.
+    fn inject_full(&self, step: Fullness, count: i64);
+    /// Writes a line into the cluster log.
+    fn cluster_log(&self, level: LogLevel, text: String);
     /// Its ops.
     fn tracker(&self) -> &Rc<Tracker>;
     /// Who it is and which maps it has.
@@ -207,6 +216,14 @@ async fn answer(target: &dyn Target, map: &CommandMap) -> Result<CommandReply, B
             CommandReply::default()
         }
         "cache status" => inspect::cache_status(target, format),
+        "dump_pg_recovery_stats" => inspect::state_times(target, format),
+        "reset_pg_recovery_stats" => {
+            target.state_times().reset();
+            CommandReply::default()
+        }
+        "compact" => process::compact(target, format).await,
+        "cluster_log" => process::cluster_log(target, map)?,
+        "injectfull" => process::injectfull(target, map)?,
         "dump_watchers" => inspect::watchers(target, format),
         "dump_blocklist" => inspect::blocklist(target, format),
         "dump_osd_network" => inspect::network(target, map)?,

@@ -1,9 +1,11 @@
 //! About the process: version, state, help, heap, log.
 
-use command::{CommandReply, Format, Formatter, version};
+use command::{BadArgument, CommandMap, CommandReply, Format, Formatter, version};
 use types::Errno;
 
 use super::{Target, refused, table};
+use crate::osd::fullness::Fullness;
+use crate::pg::host::LogLevel;
 
 /// The version of the admin socket's protocol: commands are JSON.
 pub(super) const ADMIN_SOCKET_VERSION: &str = "2";
@@ -64,4 +66,52 @@ pub(super) fn heap() -> CommandReply {
 /// Log lines are written as they come: nothing waits, and no file is held open here.
 pub(super) fn log(format: Format) -> CommandReply {
     object(format, "log", |_| {})
+}
+
+pub(super) async fn compact(target: &dyn Target, format: Format) -> CommandReply {
+    let start = target.env().now();
+    if let Err(e) = target.store().compact().await {
+        return refused(
+            Errno(e.errno()),
+            format!("the store could not be compacted: {e:?}"),
+        );
+    }
+    let elapsed = target.env().now().saturating_sub(start);
+    object(format, "compact_result", |f| {
+        f.dump_float("elapsed_time", elapsed.as_secs_f64())
+    })
+}
+
+pub(super) fn cluster_log(
+    target: &dyn Target,
+    map: &CommandMap,
+) -> Result<CommandReply, BadArgument> {
+    let level = match map.string("level")?.as_str() {
+        "error" => LogLevel::Error,
+        "warning" => LogLevel::Warn,
+        "info" => LogLevel::Info,
+        "debug" => LogLevel::Debug,
+        other => return Ok(refused(Errno::EINVAL, format!("unknown level '{other}'"))),
+    };
+    let text = map.strings("message")?.join(" ");
+    if text.is_empty() {
+        return Ok(refused(Errno::EINVAL, "ignoring empty log message"));
+    }
+    target.cluster_log(level, text);
+    Ok(CommandReply::default())
+}
+
+/// As in Ceph, a step that is none is told of but is no error.
+pub(super) fn injectfull(
+    target: &dyn Target,
+    map: &CommandMap,
+) -> Result<CommandReply, BadArgument> {
+    let name = map.opt_string("type")?.unwrap_or_else(|| "full".to_owned());
+    let count = map.opt_int("count")?.unwrap_or(-1);
+    let Some(step) = Fullness::parse(&name) else {
+        let text = "Invalid type use (none, nearfull, backfillfull, full, failsafe)";
+        return Ok(CommandReply::data(text));
+    };
+    target.inject_full(step, count);
+    Ok(CommandReply::default())
 }

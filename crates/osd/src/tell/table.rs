@@ -17,6 +17,12 @@ const COMMANDS: &[(&str, &str)] = &[
     ("cache drop", "free what can be read again"),
     ("cache status", "show what is cached"),
     (
+        "cluster_log name=level,type=CephChoices,strings=error|warning|info|debug \
+         name=message,type=CephString,n=N",
+        "write a line into the cluster log",
+    ),
+    ("compact", "write the store's metadata in its shortest form"),
+    (
         "dump_blocked_ops name=filterstr,type=CephString,n=N,req=false",
         "show ops under way for longer than the complaint time",
     ),
@@ -48,6 +54,7 @@ const COMMANDS: &[(&str, &str)] = &[
         "dump_pgstate_history",
         "show where each PG's peering stands",
     ),
+    ("dump_pg_recovery_stats", "show how long PGs stay in which peering states"),
     ("dump_watchers", "show who watches which objects"),
     (
         "flush_pg_stats",
@@ -69,6 +76,10 @@ const COMMANDS: &[(&str, &str)] = &[
         "examine the heap (only where the allocator can)",
     ),
     ("help", "list commands"),
+    (
+        "injectfull name=type,type=CephString,req=false name=count,type=CephInt,req=false",
+        "pretend to be none, nearfull, backfillfull, full or failsafe full, for <count> writes",
+    ),
     ("list_devices", "list the devices of the store"),
     (
         "list_unfound name=pgid,type=CephPgid,req=false name=offset,type=CephString,req=false",
@@ -111,6 +122,7 @@ const COMMANDS: &[(&str, &str)] = &[
         "pg name=pgid,type=CephPgid name=cmd,type=CephChoices,strings=query",
         "",
     ),
+    ("reset_pg_recovery_stats", "start what dump_pg_recovery_stats counts from zero"),
     ("query", "show all a PG knows of itself"),
     ("send_beacon", "tell the monitor now that this OSD lives"),
     (

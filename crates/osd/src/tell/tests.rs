@@ -1,7 +1,7 @@
 //! Commands against a small OSD of no network. Expected texts are of real Ceph where ours has the
 //! same to say.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::rc::Rc;
@@ -33,6 +33,9 @@ struct Fake {
     pings: BTreeMap<OsdId, PingTimes>,
     beacons: Cell<u32>,
     dropped: Cell<bool>,
+    state_times: StateTimes,
+    injected_full: Cell<Option<(Fullness, i64)>>,
+    lines: RefCell<Vec<(LogLevel, String)>>,
 }
 
 impl Target for Fake {
@@ -56,6 +59,15 @@ impl Target for Fake {
     }
     fn counters(&self) -> &Counters {
         &self.counters
+    }
+    fn state_times(&self) -> &StateTimes {
+        &self.state_times
+    }
+    fn inject_full(&self, step: Fullness, count: i64) {
+        self.injected_full.set(Some((step, count)));
+    }
+    fn cluster_log(&self, level: LogLevel, text: String) {
+        self.lines.borrow_mut().push((level, text));
     }
     fn tracker(&self) -> &Rc<Tracker> {
         &self.tracker
@@ -141,6 +153,9 @@ fn on_osd<F: Future<Output = ()> + 'static>(
             pings: BTreeMap::new(),
             beacons: Cell::default(),
             dropped: Cell::default(),
+            state_times: StateTimes::default(),
+            injected_full: Cell::default(),
+            lines: RefCell::default(),
             env,
         };
         change(&mut fake);
@@ -647,6 +662,48 @@ fn slow_heartbeats_come_worst_first() {
             .await;
             let value: serde_json::Value = serde_json::from_str(&every).unwrap();
             assert_eq!(value["entries"].as_array().unwrap().len(), 4);
+        },
+    );
+}
+
+/// Ceph's own suite asks for these; they were not there.
+#[test]
+fn fullness_log_lines_and_states_for_operators() {
+    on_osd(
+        |_| (),
+        |fake| async move {
+            let injected = |json: &'static str| {
+                let fake = fake.clone();
+                async move { (text(&fake, json).await, fake.injected_full.take()) }
+            };
+            let (out, took) = injected(r#"{"prefix":"injectfull","type":"nearfull"}"#).await;
+            assert_eq!((out.as_str(), took), ("", Some((Fullness::Nearfull, -1))));
+            let (_, took) = injected(r#"{"prefix":"injectfull","count":3}"#).await;
+            assert_eq!(took, Some((Fullness::Full, 3)));
+            let (out, took) = injected(r#"{"prefix":"injectfull","type":"fat"}"#).await;
+            assert!(out.starts_with("Invalid type use (none,") && took.is_none());
+
+            let log = r#"{"prefix":"cluster_log","level":"warning","message":["two","words"]}"#;
+            text(&fake, log).await;
+            assert_eq!(*fake.lines.borrow(), [(LogLevel::Warn, "two words".to_owned())]);
+
+            let result = text(&fake, r#"{"prefix":"compact","format":"json"}"#).await;
+            assert!(number(&result, "elapsed_time") >= 0.0);
+
+            let times = &fake.state_times;
+            times.enter("Started/Stray");
+            times.leave("Started/Stray", Duration::from_secs(3), 2);
+            times.enter("Started/Stray");
+            times.leave("Started/Stray", Duration::from_secs(1), 1);
+            let stats = r#"{"prefix":"dump_pg_recovery_stats","format":"json"}"#;
+            assert_eq!(
+                text(&fake, stats).await,
+                r#"[{"enter":2,"exit":2,"events":3,"event_time":"0.000000","#.to_owned()
+                    + r#""total_time":"4.000000","min_time":"1.000000","max_time":"3.000000","#
+                    + r#""nested_states":["Started","Stray"]}]"#
+            );
+            text(&fake, r#"{"prefix":"reset_pg_recovery_stats"}"#).await;
+            assert_eq!(text(&fake, stats).await, "[]");
         },
     );
 }

@@ -398,6 +398,15 @@ impl ObjectStore for InkStore {
         self.inner.counters()
     }
 
+    /// Writes a checkpoint: one sorted run instead of a run and a log.
+    fn compact(&self) -> LocalFuture<Result<(), StoreError>> {
+        let inner = self.inner.clone();
+        Box::pin(async move {
+            inner.core.borrow().readable()?;
+            inner.checkpoint().await
+        })
+    }
+
     /// Commits what waits and writes a checkpoint, so that the next mount has nothing to replay.
     fn close(&self) -> LocalFuture<Result<(), StoreError>> {
         let inner = self.inner.clone();

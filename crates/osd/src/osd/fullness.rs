@@ -1,0 +1,179 @@
+//! How full the OSD is: measured against the map's ratios, or as an operator injected it
+//! (`OSDService::recalc_full_state`, `_check_inject_full`, `src/osd/OSD.cc` at v16.2).
+
+use std::cell::Cell;
+
+use ::maps::OsdMap;
+use ::maps::osdmap::osd_state;
+use messages::{MOSDFull, Message, PaxosHeader};
+
+use super::Osd;
+
+/// Steps of fullness, each with what the ones before it bring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Fullness {
+    /// There is room.
+    #[default]
+    None,
+    /// Operators are warned.
+    Nearfull,
+    /// No backfill comes here.
+    Backfillfull,
+    /// Clients stop writing.
+    Full,
+    /// Nothing is written.
+    Failsafe,
+}
+
+impl Fullness {
+    /// The step of that name in `injectfull`.
+    pub fn parse(name: &str) -> Option<Fullness> {
+        Some(match name {
+            "none" => Fullness::None,
+            "nearfull" => Fullness::Nearfull,
+            "backfillfull" => Fullness::Backfillfull,
+            "full" => Fullness::Full,
+            "failsafe" => Fullness::Failsafe,
+            _ => return None,
+        })
+    }
+
+    /// The step at that share of the device in use.
+    fn measured(used: f64, map: &OsdMap, failsafe_ratio: f64) -> Fullness {
+        let above = |ratio: f32| ratio > 0.0 && used as f32 >= ratio;
+        if used >= failsafe_ratio {
+            Fullness::Failsafe
+        } else if above(map.full_ratio) {
+            Fullness::Full
+        } else if above(map.backfillfull_ratio) {
+            Fullness::Backfillfull
+        } else if above(map.nearfull_ratio) {
+            Fullness::Nearfull
+        } else {
+            Fullness::None
+        }
+    }
+
+    /// The OSD's state bit in the map, which knows no failsafe.
+    fn state_bit(self) -> u32 {
+        match self {
+            Fullness::None => 0,
+            Fullness::Nearfull => osd_state::NEARFULL,
+            Fullness::Backfillfull => osd_state::BACKFILLFULL,
+            Fullness::Full | Fullness::Failsafe => osd_state::FULL,
+        }
+    }
+}
+
+/// What `injectfull` pretends.
+#[derive(Debug, Default)]
+pub(crate) struct InjectedFullness {
+    step: Cell<Fullness>,
+    /// How many writes still see it; negative for ever.
+    left: Cell<i64>,
+}
+
+impl InjectedFullness {
+    fn step(&self) -> Option<Fullness> {
+        (self.left.get() != 0).then(|| self.step.get())
+    }
+
+    /// Whether a write is to see this step; each that does counts.
+    fn hits(&self, step: Fullness) -> bool {
+        let hit = self.step().is_some_and(|injected| injected >= step);
+        if hit && self.left.get() > 0 {
+            self.left.set(self.left.get() - 1);
+        }
+        hit
+    }
+}
+
+impl Osd {
+    /// How full we are, or pretend to be.
+    fn fullness(&self) -> Fullness {
+        let measured = || {
+            let map = self.current_map();
+            Fullness::measured(self.used_ratio(), &map, self.failsafe_ratio.get())
+        };
+        self.injected_fullness.step().unwrap_or_else(measured)
+    }
+
+    /// Whether the next write must be refused.
+    pub(super) fn refuses_writes(&self) -> bool {
+        self.injected_fullness.hits(Fullness::Failsafe)
+            || self.used_ratio() >= self.failsafe_ratio.get()
+    }
+
+    /// Pretends to be so full for `count` writes (negative: until told otherwise).
+    pub(crate) fn pretend_fullness(&self, step: Fullness, count: i64) {
+        self.injected_fullness.step.set(step);
+        self.injected_fullness
+            .left
+            .set(if step == Fullness::None { 0 } else { count });
+        self.tell_fullness();
+    }
+
+    /// Tells the monitor when we are fuller, or less full, than the map says.
+    pub(super) fn tell_fullness(&self) {
+        if !self.is_active() {
+            return;
+        }
+        let map = self.current_map();
+        let state = self.fullness().state_bit();
+        let all = osd_state::FULL | osd_state::BACKFILLFULL | osd_state::NEARFULL;
+        if map.state(self.whoami) & all != state {
+            let message = MOSDFull {
+                paxos: PaxosHeader::default(),
+                map_epoch: map.epoch,
+                state,
+            };
+            self.monc.send(Message::encode(&message));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_injected_step_lasts_for_so_many_writes() {
+        let injected = InjectedFullness::default();
+        assert!(!injected.hits(Fullness::Nearfull));
+        injected.step.set(Fullness::Full);
+        injected.left.set(2);
+        assert!(!injected.hits(Fullness::Failsafe));
+        assert!(injected.hits(Fullness::Full) && injected.hits(Fullness::Nearfull));
+        assert!(!injected.hits(Fullness::Full) && injected.step().is_none());
+        injected.left.set(-1);
+        assert!((0..9).all(|_| injected.hits(Fullness::Full)));
+    }
+
+    #[test]
+    fn steps_are_measured_with_the_maps_ratios() {
+        let map = OsdMap {
+            full_ratio: 0.95,
+            backfillfull_ratio: 0.9,
+            nearfull_ratio: 0.85,
+            ..OsdMap::default()
+        };
+        let at = |used| Fullness::measured(used, &map, 0.97);
+        assert_eq!(at(0.5), Fullness::None);
+        assert_eq!(at(0.86), Fullness::Nearfull);
+        assert_eq!(at(0.91), Fullness::Backfillfull);
+        assert_eq!(at(0.96), Fullness::Full);
+        assert_eq!(at(0.98), Fullness::Failsafe);
+        // A ratio of 0 is one that is not set.
+        assert_eq!(
+            Fullness::measured(
+                0.5,
+                &OsdMap {
+                    full_ratio: 0.0,
+                    ..map
+                },
+                0.97
+            ),
+            Fullness::None
+        );
+    }
+}
