@@ -312,7 +312,7 @@ impl Osd {
         waiting: Waiting,
     ) {
         let newest = self.current_map();
-        let after = maps.last().map_or(0, |m| m.epoch);
+        let after = maps.last().map_or(birth.epoch.saturating_sub(1), |m| m.epoch);
         maps.extend((after + 1..=newest.epoch).filter_map(|e| self.maps.cached(e)));
         if maps.last().is_none_or(|m| m.epoch < newest.epoch) {
             maps.push(newest);

@@ -240,7 +240,9 @@ impl Pg {
 
     /// As a target: how far the primary has come.
     pub fn on_backfill(&self, m: MOSDPGBackfill, from: PgShard) {
-        if m.query_epoch < self.core.borrow().last_peering_reset {
+        // Not `query_epoch`, the beginning of the primary's interval: a copy made in this interval
+        // counts it from the epoch that it was made in.
+        if m.map_epoch < self.core.borrow().last_peering_reset {
             return;
         }
         match m.op {

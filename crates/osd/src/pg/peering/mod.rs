@@ -315,6 +315,12 @@ impl Peering {
         let info = PgInfo { history, ..PgInfo::new(pgid) };
         let mut pg =
             Peering::load(whoami, pgid, settings, mapping, epoch, info, past);
+        // The copy is made in the middle of an interval: what peers say as of its beginning is of
+        // this one.
+        pg.last_peering_reset = match pg.info.history.same_interval_since {
+            0 => epoch,
+            since => since.min(epoch),
+        };
         pg.creating = pg.info.history.last_epoch_started == 0 && pg.is_primary();
         pg.dirty_info = true;
         pg.dirty_big_info = true;
