@@ -152,7 +152,9 @@ impl Drop for World {
         let hosts = std::mem::take(&mut *inner.hosts.borrow_mut());
         let listeners = std::mem::take(&mut *inner.network.listeners.borrow_mut());
         let unix_listeners = std::mem::take(&mut *inner.network.unix_listeners.borrow_mut());
-        drop((hosts, listeners, unix_listeners));
+        // What tasks have leaked holds the world: at least what is large goes.
+        let disks = std::mem::take(&mut *inner.disks.borrow_mut());
+        drop((hosts, listeners, unix_listeners, disks));
     }
 }
 

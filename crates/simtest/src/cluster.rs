@@ -391,8 +391,20 @@ impl Cluster {
 
     /// Ends an OSD's process.
     pub fn kill_osd(&self, osd: u32, how: Kill) {
-        self.running.borrow_mut().remove(&osd);
+        let running = self.running.borrow_mut().remove(&osd);
         self.world.kill(&format!("osd.{osd}"), how);
+        if let Some(osd) = running.and_then(|osd| osd.upgrade()) {
+            osd.abandon();
+        }
+    }
+
+    /// The world has ended: what its OSDs hold is let go.
+    pub(crate) fn abandon(&self) {
+        for osd in std::mem::take(&mut *self.running.borrow_mut()).into_values() {
+            if let Some(osd) = osd.upgrade() {
+                osd.abandon();
+            }
+        }
     }
 
     /// Awaits `task`; if it takes longer than `limit`, prints what the OSDs are busy with and panics.

@@ -94,13 +94,14 @@ pub fn live(seed: u64, settings: &Settings) -> Life {
     tracing::info!("seed {seed}: {plan:?}");
     let mischief = Mischief::of(&rng, &settings.faults);
     let cluster = Cluster::make(&control, plan);
+    let inside = cluster.clone();
     let (workload, audit) = world.run_until(async move {
-        let begun = Begun::new(cluster, &rng).await;
+        let begun = Begun::new(inside, &rng).await;
         begun.suffer(rng.fork(), mischief.clone()).await;
         begun.settle(&rng, mischief.faults.contains(&Fault::Rot)).await
     });
     let (reads, writes) = workload.answered();
-    Life {
+    let life = Life {
         reads,
         writes,
         unclear: workload.unclear(),
@@ -108,7 +109,10 @@ pub fn live(seed: u64, settings: &Settings) -> Life {
         events: control.events(),
         time: world.now(),
         trace_hash: control.trace_hash(),
-    }
+    };
+    drop(world);
+    cluster.abandon();
+    life
 }
 
 /// A cluster with clients at work.

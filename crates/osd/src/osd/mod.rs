@@ -521,6 +521,15 @@ impl Osd {
         }
     }
 
+    /// Lets go of the PGs, which hold the OSD: for whoever ends its tasks without a word to it, as a
+    /// simulated kill does.
+    pub fn abandon(&self) {
+        self.pgs.borrow_mut().clear();
+        self.waiting_for_map.borrow_mut().clear();
+        self.map_queue.borrow_mut().clear();
+        self.events.borrow_mut().take();
+    }
+
     /// Every PG as it is now, what does not hold among it; and how many client ops are under way.
     pub fn audit(&self) -> (Vec<crate::pg::PgAudit>, usize) {
         (self.all_pgs().iter().map(|pg| pg.audit()).collect(), self.tracker.in_flight())
