@@ -1,0 +1,77 @@
+//! The attribute `hinfo_key`: length and checksum of each shard's chunk, kept as long as an object
+//! is only appended to (`ECUtil::HashInfo` at v16.2).
+
+use std::collections::BTreeMap;
+
+use bstr::BString;
+use bytes::Bytes;
+use denc::Denc;
+use types::crc;
+use types::osd::EcHashInfo;
+
+/// The attribute's name.
+pub const HINFO_KEY: &[u8] = b"hinfo_key";
+
+/// The info of an object without data.
+pub(super) fn fresh(shards: usize) -> EcHashInfo {
+    EcHashInfo {
+        total_chunk_size: 0,
+        cumulative_shard_hashes: vec![u32::MAX; shards],
+    }
+}
+
+/// What the attributes of an object tell. One whose info is lost, damaged or of another length is
+/// as one that was overwritten: no hashes.
+pub(super) fn of_attrs(
+    attrs: &BTreeMap<BString, Bytes>,
+    chunk_len: u64,
+    shards: usize,
+) -> EcHashInfo {
+    let stored = attrs
+        .get(HINFO_KEY)
+        .and_then(|bytes| EcHashInfo::from_bytes(bytes).ok());
+    match stored {
+        Some(info) if info.total_chunk_size == chunk_len && is_of(&info, shards) => info,
+        None if chunk_len == 0 => fresh(shards),
+        _ => EcHashInfo {
+            total_chunk_size: chunk_len,
+            cumulative_shard_hashes: Vec::new(),
+        },
+    }
+}
+
+fn is_of(info: &EcHashInfo, shards: usize) -> bool {
+    info.cumulative_shard_hashes.is_empty() || info.cumulative_shard_hashes.len() == shards
+}
+
+/// The chunks, in the order of shards, come behind what there is.
+pub(super) fn append(info: &mut EcHashInfo, chunks: &[Bytes]) {
+    for (hash, chunk) in info.cumulative_shard_hashes.iter_mut().zip(chunks) {
+        *hash = crc::crc32c(*hash, chunk);
+    }
+    info.total_chunk_size += chunks.first().map_or(0, |chunk| chunk.len() as u64);
+}
+
+/// The data is gone; one that had lost its hashes does not get them back.
+pub(super) fn clear(info: &mut EcHashInfo) {
+    info.total_chunk_size = 0;
+    info.cumulative_shard_hashes.fill(u32::MAX);
+}
+
+/// The data was overwritten: the length alone is known.
+pub(super) fn set_size_only(info: &mut EcHashInfo, chunk_len: u64) {
+    info.total_chunk_size = chunk_len;
+    info.cumulative_shard_hashes.clear();
+}
+
+/// Checks a shard's whole chunk: `None` if nothing is recorded that could tell.
+pub(super) fn check(
+    attrs: &BTreeMap<BString, Bytes>,
+    shard: usize,
+    chunk_len: u64,
+    crc: u32,
+) -> Option<bool> {
+    let info = EcHashInfo::from_bytes(attrs.get(HINFO_KEY)?).ok()?;
+    let hash = *info.cumulative_shard_hashes.get(shard)?;
+    Some(info.total_chunk_size == chunk_len && hash == crc)
+}
