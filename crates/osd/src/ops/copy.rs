@@ -15,7 +15,7 @@ use types::bufferlist::BufferList;
 use types::osd::object_info;
 use types::osd::ops::{self, AssertVerArgs, copy_from_flags, message_flags};
 use types::osd::{ObjectCopyCursor, ObjectCopyData, OsdOp};
-use types::{Errno, GhObject, HObject, NOSNAP, ObjectLocator, OsdReqId, UTime};
+use types::{Errno, HObject, NOSNAP, ObjectLocator, OsdReqId, UTime};
 
 use super::object_context::Found;
 use super::op_context::{AttrChange, OpContext, Step, Stop, kb};
@@ -202,7 +202,7 @@ impl OpContext {
             wanted if wanted > version => return Err(Errno::EOVERFLOW.into()),
             _ => {}
         }
-        let goid = GhObject::from(clone.oid());
+        let goid = self.pg.goid(&clone.oid());
         let head = (replace(&mut self.obc, clone), replace(&mut self.goid, goid));
         let mut cursor = ObjectCopyCursor::default();
         let mut result = Ok(());

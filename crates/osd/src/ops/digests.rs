@@ -5,7 +5,7 @@ use std::rc::Rc;
 use denc::Denc;
 use store::Transaction;
 use types::osd::{LogOp, ObjectCleanRegions, ObjectInfo, ObjectModDesc, ObjectStatSum, PgLogEntry};
-use types::{EVersion, Errno, GhObject, HObject};
+use types::{EVersion, Errno, HObject};
 
 use super::execute::Reply;
 use super::finish::{Mutation, Pending, PendingWrite};
@@ -70,7 +70,7 @@ impl InfoUpdate {
         oi.prior_version = prior_version;
         oi.version = at;
         let mut transaction = Transaction::new();
-        let goid = GhObject::from(soid.clone());
+        let goid = pg.goid(&soid);
         transaction.setattr(&pg.coll(), &goid, OI_ATTR, oi.to_bytes());
         let snaps = object
             .ssc

@@ -191,7 +191,7 @@ async fn list_stored(
         true => GhObject::min(),
         false => GhObject {
             generation: 0,
-            ..GhObject::from(cursor.clone())
+            ..pg.goid(cursor)
         },
     };
     if cursor.is_max() {
@@ -225,7 +225,7 @@ async fn passes(pg: &Rc<dyn Pg>, filter: &dyn PglsFilter, oid: &HObject) -> bool
     };
     match pg
         .store()
-        .getattr(&pg.coll(), &GhObject::from(oid.clone()), attr)
+        .getattr(&pg.coll(), &pg.goid(oid), attr)
         .await
     {
         Ok(value) => filter.matches(&oid.name, &value),

@@ -24,7 +24,7 @@ use bytes::Bytes;
 use denc::Denc;
 use store::StoreError;
 use types::osd::{ObjectInfo, SnapSet, WatchItem};
-use types::{EntityAddr, EntityName, Errno, GhObject, HObject, NOSNAP, SnapId};
+use types::{EntityAddr, EntityName, Errno, HObject, NOSNAP, SnapId};
 
 use super::op_info::OpInfo;
 use super::pg::Pg;
@@ -342,7 +342,7 @@ impl ObjectGuard {
         let oid = self.slot.head.with_snap(snap);
         let attrs = pg
             .store()
-            .getattrs(&pg.coll(), &GhObject::from(oid.clone()))
+            .getattrs(&pg.coll(), &pg.goid(&oid))
             .await;
         let (context, snapset) = decode_context(oid, attrs)?;
         // Another reader may have been faster; its context is the one in use.

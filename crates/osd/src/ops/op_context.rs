@@ -116,7 +116,7 @@ impl OpContext {
             limits: pg.limits(),
             pool: pg.pool(),
             coll: pg.coll(),
-            goid: GhObject::from(obs.oi.soid.clone()),
+            goid: pg.goid(&obs.oi.soid),
             user_at_version: obs.oi.user_version,
             mtime: request.mtime,
             tracks_modified: will_clone || !snapset.clones.is_empty(),

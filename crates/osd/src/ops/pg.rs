@@ -24,6 +24,10 @@ pub trait Pg {
     fn coll(&self) -> CollId;
     /// The PG.
     fn pgid(&self) -> SpgId;
+    /// The name of an object of the PG in the store.
+    fn goid(&self, oid: &HObject) -> GhObject {
+        GhObject { shard: self.pgid().shard, ..GhObject::from(oid.clone()) }
+    }
     /// The PG's pool in the map the PG is at.
     fn pool(&self) -> Rc<PgPool>;
     /// Configured limits.

@@ -11,7 +11,7 @@ use store::Transaction;
 use types::osd::{
     LogOp, ObjectCleanRegions, ObjectInfo, ObjectModDesc, ObjectStatSum, PgLogEntry, SnapSet,
 };
-use types::{EVersion, Errno, GhObject, HObject, NOSNAP, SnapId};
+use types::{EVersion, Errno, HObject, NOSNAP, SnapId};
 
 use super::execute::Reply;
 use super::finish::{Mutation, Pending, PendingWrite};
@@ -88,7 +88,7 @@ impl Trim {
         let mut set = head.ssc.borrow().snapset.clone();
 
         let oid = clone.oid();
-        let goid = GhObject::from(oid.clone());
+        let goid = pg.goid(&oid);
         let old_oi = clone.obs.borrow().oi.clone();
         let snaps: Vec<SnapId> = new_snaps.iter().copied().collect();
         pg.snap_mapper().replace(&oid, &old_snaps, new_snaps.clone(), &mut t);
@@ -113,7 +113,7 @@ impl Trim {
         at.version += 1;
 
         let soid = head.oid();
-        let head_goid = GhObject::from(soid.clone());
+        let head_goid = pg.goid(&soid);
         let mut obs = head.obs.borrow_mut();
         let prior = obs.oi.version;
         if set.clones.is_empty() && obs.oi.is_whiteout() && !obs.oi.is_cache_pinned() {

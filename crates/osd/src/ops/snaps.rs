@@ -11,7 +11,7 @@ use types::osd::object_info;
 use types::osd::{
     CloneInfo, LogOp, ObjListSnapResponse, ObjectInfo, ObjectModDesc, PgLogEntry, SnapSet,
 };
-use types::{EVersion, Errno, GhObject, HObject, IntervalSet, NOSNAP, SnapId};
+use types::{EVersion, Errno, HObject, IntervalSet, NOSNAP, SnapId};
 
 use super::object_context::{Found, OI_ATTR, ObjectContext, ObjectState, SS_ATTR};
 use super::op_context::{AttrChange, OpContext, Step, Stop};
@@ -112,7 +112,7 @@ impl OpContext {
         if self.obs.exists {
             self.t.remove(&self.coll, &self.goid);
         }
-        let from_goid = GhObject::from(from.soid.clone());
+        let from_goid = self.pg.goid(&from.soid);
         self.t.clone_object(&self.coll, &from_goid, &self.goid);
         self.attr_changes.push(AttrChange::Unknown);
         // What is the same in that clone and in all newer ones up to the head need not count as
@@ -256,7 +256,7 @@ impl OpContext {
     fn make_clone(&mut self, old: &ObjectState, at: EVersion) -> (Transaction, NewClone) {
         let snap = self.snapc.seq;
         let oid: HObject = old.oi.soid.with_snap(snap);
-        let goid = GhObject::from(oid.clone());
+        let goid = self.pg.goid(&oid);
         let since = self.snapset.seq;
         let snaps: Vec<SnapId> = self
             .snapc

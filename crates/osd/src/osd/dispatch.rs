@@ -12,12 +12,13 @@ use messages::{
 use msgr::{Connection, Dispatcher, Incoming};
 use types::entity::{CLIENT, MGR, MON, OSD};
 use types::osd::ops::message_flags;
-use types::{Epoch, Errno, OsdReqId, PgShard, SnapContext, SpgId};
+use types::pg::NO_SHARD;
+use types::{Epoch, Errno, OsdId, OsdReqId, PgShard, SnapContext, SpgId};
 
 use super::Osd;
 use super::session::Session;
 use crate::ops::{OpInfo, Reply, Request};
-use crate::pg::{ClientOp, Pg, wire};
+use crate::pg::{self, ClientOp, Pg, wire};
 
 /// Which messenger a dispatcher is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -185,14 +186,14 @@ impl Osd {
                 });
             }
             kind if wire::is_peering(kind) && from_peer => {
-                let from = peer_shard(con);
+                let from = peer_osd(con);
                 let messages = wire::decode(raw)?;
                 let epoch = messages.iter().map(|m| m.epoch).max().unwrap_or(0);
                 if self.too_new(epoch) {
                     self.park(epoch, con, incoming);
                     return Ok(());
                 }
-                self.note_peer_epoch(from.osd, epoch);
+                self.note_peer_epoch(from, epoch);
                 drop(incoming);
                 for m in messages {
                     self.on_peering(from, m);
@@ -225,7 +226,7 @@ impl Osd {
             }
             MOSDPGBackfill::TYPE if from_peer => {
                 let m = MOSDPGBackfill::decode(raw)?;
-                let from = peer_shard(con);
+                let from = peer_osd(con);
                 return self.for_pg(con, m.map_epoch, m.pgid, incoming, move |_, pg, _| {
                     pg.on_backfill(m, from);
                 });
@@ -297,7 +298,7 @@ impl Osd {
             self.park(epoch, con, incoming);
             return Ok(());
         }
-        self.note_peer_epoch(peer_shard(con).osd, epoch);
+        self.note_peer_epoch(peer_osd(con), epoch);
         let osd = self.clone();
         self.with_pg(pgid, move |pg| {
             // While it splits, objects of children are not in its collection any more; the interval
@@ -395,13 +396,18 @@ impl Osd {
             op.reply(map.epoch, Reply::refusal(&request, errno));
             return Ok(());
         }
-        if map.pool(pgid.pgid.pool_id()).is_none() {
+        let Some(pool) = map.pool(pgid.pgid.pool_id()) else {
             // The client's map is as new as ours: it knows. Else it has just been told.
             return Ok(());
-        }
-        let spgid = map.raw_pg_to_pg(pgid.pgid).map_or(pgid, |pg| pg.spg());
+        };
+        let shard = if pool.is_erasure() { pgid.shard } else { NO_SHARD };
+        let spgid = SpgId { pgid: map.raw_pg_to_pg(pgid.pgid).unwrap_or(pgid.pgid), shard };
         let known = self.pgs.borrow().contains_key(&spgid);
-        if !known && map.pg_to_up_acting(spgid.pgid).acting_primary != self.whoami {
+        let leads = || {
+            let primary = pg::mapping_of(&map, spgid).primary();
+            primary == Some(PgShard::new(self.whoami, shard))
+        };
+        if !known && !leads() {
             self.share_with_session(&session);
             return Ok(());
         }
@@ -450,8 +456,8 @@ impl Osd {
 /// Before an op for a PG that is about to be created is looked at again.
 const CREATE_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
 
-fn peer_shard(con: &Connection) -> PgShard {
-    PgShard::replica(i32::try_from(con.peer_name().num).unwrap_or(-1))
+fn peer_osd(con: &Connection) -> OsdId {
+    OsdId::try_from(con.peer_name().num).unwrap_or(-1)
 }
 
 fn describe(request: &Request, pgid: SpgId) -> String {

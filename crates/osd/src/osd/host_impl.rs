@@ -112,10 +112,15 @@ impl Host for Osd {
 
     fn send_osd(&self, osd: OsdId, message: RawMessage) {
         let map = self.current_map();
-        if osd == self.whoami || !map.is_up(osd) || !self.is_active() {
+        if !map.is_up(osd) || !self.is_active() {
             return;
         }
         let Some(addrs) = map.cluster_addrs_of(osd) else { return };
+        if osd == self.whoami {
+            // Another shard of the PG is here too. A messenger has no connection to itself.
+            self.objecter.connect_to(OSD, addrs).send(message);
+            return;
+        }
         let con = self.cluster.connect_to(OSD, addrs);
         self.share_with_peer(osd, &con);
         con.send(message);

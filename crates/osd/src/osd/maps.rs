@@ -9,7 +9,7 @@ use bytes::Bytes;
 use denc::Denc;
 use messages::{MOSDMap, Message};
 use store::Transaction;
-use types::{Epoch, OsdId, PgShard};
+use types::{Epoch, OsdId};
 
 use super::session::Session;
 use super::{Osd, write_superblock};
@@ -244,11 +244,6 @@ impl Osd {
         let mut known = self.peer_epochs.borrow_mut();
         let known = known.entry(osd).or_insert(0);
         *known = epoch.max(*known);
-    }
-
-    /// Shard of this OSD in replicated PGs.
-    pub(crate) fn shard(&self) -> PgShard {
-        PgShard::replica(self.whoami)
     }
 }
 

@@ -7,7 +7,7 @@ use ::maps::OsdMap;
 use messages::MOSDPGCreate2;
 use store::{CollId, Transaction};
 use types::osd::{PastIntervals, PgHistory};
-use types::{Epoch, GhObject, HObject, PgShard, SpgId, UTime};
+use types::{Epoch, GhObject, HObject, OsdId, PgShard, SpgId, UTime};
 
 use super::{Osd, OsdError};
 use crate::pg::host::Host;
@@ -30,7 +30,7 @@ pub(crate) enum Slot {
     Starting(Waiting),
     /// Its objects are being removed; what peers say meanwhile waits (at most
     /// [`REMOVING_MAX`] messages).
-    Removing(Vec<(PgShard, Decoded)>),
+    Removing(Vec<(OsdId, Decoded)>),
 }
 
 impl Slot {
@@ -88,7 +88,7 @@ impl Osd {
                 let (pgid, loaded) = pgs.swap_remove(i);
                 self.clean_temps(pgid).await?;
                 let mut core = Peering::load(
-                    self.shard(),
+                    PgShard::new(self.whoami, pgid.shard),
                     pgid,
                     Pg::settings(&self.config),
                     pg::mapping_of(&next, pgid),
@@ -143,7 +143,8 @@ impl Osd {
     /// Half-received objects of our last life.
     async fn clean_temps(&self, pgid: SpgId) -> Result<(), OsdError> {
         let cid = CollId::Pg(pgid);
-        let end = GhObject::from(HObject { pool: -1, ..HObject::default() });
+        let end = HObject { pool: -1, ..HObject::default() };
+        let end = GhObject { shard: pgid.shard, ..GhObject::from(end) };
         let temps = self.store.list(&cid, &GhObject::min(), &end, 4096).await?.objects;
         let mut t = Transaction::new();
         for oid in temps.iter().filter(|o| o.hobj.is_temp()) {
@@ -185,9 +186,10 @@ impl Osd {
             }
             // Nothing may be under way in the parent: writes of before are in its collection.
             pg.stop_for_split();
+            let shard = pg.pgid().shard;
             let absent = |child: &SpgId| !self.pgs.borrow().contains_key(child);
             let children: Vec<SpgId> =
-                children.into_iter().map(|child| child.spg()).filter(absent).collect();
+                children.into_iter().map(|child| SpgId { pgid: child, shard }).filter(absent).collect();
             match pg.split(&children, after, map).await {
                 Ok(made) => {
                     for child in made {
@@ -218,9 +220,9 @@ impl Osd {
         if before == 0 || after <= before {
             return Ok(());
         }
-        let children = pg.pgid().pgid.children(before, after);
+        let (children, shard) = (pg.pgid().pgid.children(before, after), pg.pgid().shard);
         let children: Vec<SpgId> =
-            children.into_iter().map(|c| c.spg()).filter(|c| !known.contains(c)).collect();
+            children.into_iter().map(|child| SpgId { pgid: child, shard }).filter(|c| !known.contains(c)).collect();
         if children.is_empty() {
             return Ok(());
         }
@@ -320,7 +322,7 @@ impl Osd {
         maps.retain(|m| m.pg_exists(pgid.pgid));
         let Some(first) = maps.first().cloned() else { return };
         let core = Peering::create(
-            self.shard(),
+            PgShard::new(self.whoami, pgid.shard),
             pgid,
             Pg::settings(&self.config),
             pg::mapping_of(&first, pgid),
@@ -364,7 +366,7 @@ impl Osd {
     }
 
     /// A peering message, once the map is new enough.
-    pub(super) fn on_peering(self: &Rc<Osd>, from: PgShard, m: Decoded) {
+    pub(super) fn on_peering(self: &Rc<Osd>, from: OsdId, m: Decoded) {
         if !self.current_map().pg_exists(m.spgid.pgid) {
             return;
         }
@@ -374,7 +376,8 @@ impl Osd {
             }
             return;
         }
-        let Decoded { spgid, epoch, query_epoch, message } = m;
+        let Decoded { spgid, from: shard, epoch, query_epoch, message } = m;
+        let member = shard.map(|shard| PgShard::new(from, shard));
         if !self.pgs.borrow().contains_key(&spgid) {
             // A primary's log makes a replica, a copy's report makes the primary.
             let birth = match &message {
@@ -389,11 +392,14 @@ impl Osd {
         if let PeerMessage::Query(query, _) = &message
             && !self.pgs.borrow().contains_key(&spgid)
         {
-            self.answer_for_absent(from, spgid, epoch, *query);
+            if let Some(to) = member {
+                self.answer_for_absent(to, spgid, epoch, *query);
+            }
             return;
         }
         self.with_pg(spgid, move |pg| {
             let is_log = matches!(message, PeerMessage::Log(_) | PeerMessage::Notify(..));
+            let from = member.unwrap_or_else(|| pg.core.borrow().shard_of_sender(from));
             pg.on_peer_message(from, (epoch, query_epoch), message);
             if is_log {
                 pg.retry_unfound();
@@ -421,7 +427,8 @@ impl Osd {
             })),
         };
         let epoch = self.current_map().epoch;
-        let raw = wire::encode(pgid, self.shard(), epoch, query_epoch, message);
+        let from = PgShard::new(self.whoami, pgid.shard);
+        let raw = wire::encode(pgid.pgid, from, to, epoch, query_epoch, message);
         self.send_osd(to.osd, raw);
     }
 }

@@ -30,9 +30,12 @@
 //! are on every shard; omap does not exist in erasure coded pools.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use bstr::BString;
 use bytes::Bytes;
+use erasure::Profile;
+use maps::{OsdMap, PgPool};
 use store::Transaction;
 use types::osd::PgLogEntry;
 use types::{Errno, HObject, PgId, PgShard};
@@ -78,6 +81,27 @@ impl Redundancy {
             }
         }
     }
+}
+
+/// How a pool keeps its objects. Of an erasure coded pool whose profile the map does not have (or
+/// that names a code we do not know) all shards are wanted: none is given up.
+pub fn redundancy(map: &OsdMap, pool: &PgPool) -> Redundancy {
+    if !pool.is_erasure() {
+        return Redundancy::Copies;
+    }
+    let k = profile_of(map, pool).map_or(usize::from(pool.size), |profile| profile.k);
+    Redundancy::Shards { k }
+}
+
+fn profile_of(map: &OsdMap, pool: &PgPool) -> Option<Profile> {
+    let keys = map.erasure_code_profiles.get(&pool.erasure_code_profile)?;
+    Profile::of(keys).ok()
+}
+
+/// What knows the shards of a pool; `None` of replicated pools.
+pub fn codec(map: &OsdMap, pool: &PgPool) -> Option<Rc<dyn ShardCodec>> {
+    let _profile = profile_of(map, pool)?;
+    None
 }
 
 /// An object as it is on the shards before a write.

@@ -20,7 +20,8 @@ use std::rc::Rc;
 
 use maps::osdmap::osdmap_flags;
 use messages::{BackfillOp, MOSDPGBackfill, Message};
-use types::{GhObject, HObject, PgShard};
+use types::hobject::NO_GEN;
+use types::{GhObject, HObject, OsdId, PgShard};
 
 use super::Pg;
 use crate::ops::LockKind;
@@ -134,9 +135,9 @@ impl Pg {
         let state = &self.recovery.backfill;
         *state.touched.borrow_mut() = Some(BTreeSet::new());
         let start = if from.is_min() {
-            GhObject::from(self.pgid.pgid.first_object())
+            self.goid(&self.pgid.pgid.first_object())
         } else {
-            GhObject::from(from.clone())
+            self.goid(&from)
         };
         let scan = self.host.recovery_limits().scan;
         let listed =
@@ -175,7 +176,7 @@ impl Pg {
         }
         let mut pending: BTreeSet<HObject> = objects
             .into_iter()
-            .filter(|o| !o.is_pgmeta() && !o.hobj.is_temp() && o.hobj > *from)
+            .filter(|o| !o.is_pgmeta() && o.generation == NO_GEN && !o.hobj.is_temp() && o.hobj > *from)
             .map(|o| o.hobj)
             .collect();
         let touched = state.touched.borrow_mut().take().unwrap_or_default();
@@ -219,7 +220,7 @@ impl Pg {
                 op,
                 map_epoch,
                 query_epoch,
-                pgid: self.pgid,
+                pgid: self.pgid_at(*target),
                 last_backfill: end.clone(),
                 stats: self.core.borrow().info.stats.clone(),
             };
@@ -239,7 +240,7 @@ impl Pg {
     }
 
     /// As a target: how far the primary has come.
-    pub fn on_backfill(&self, m: MOSDPGBackfill, from: PgShard) {
+    pub fn on_backfill(&self, m: MOSDPGBackfill, from: OsdId) {
         // Not `query_epoch`, the beginning of the primary's interval: a copy made in this interval
         // counts it from the epoch that it was made in.
         if m.map_epoch < self.core.borrow().last_peering_reset {
@@ -262,12 +263,21 @@ impl Pg {
                         return;
                     }
                     if m.op == BackfillOp::Finish {
-                        let ack = MOSDPGBackfill { op: BackfillOp::FinishAck, ..m };
-                        pg.host.send_osd(from.osd, ack.encode());
+                        let Some(primary) = pg.core.borrow().primary() else { return };
+                        let ack = MOSDPGBackfill {
+                            op: BackfillOp::FinishAck,
+                            pgid: pg.pgid_at(primary),
+                            ..m
+                        };
+                        pg.host.send_osd(from, ack.encode());
                     }
                 });
             }
-            BackfillOp::FinishAck => self.answer_push(from, HObject::max()),
+            BackfillOp::FinishAck => {
+                if let Some(from) = self.recovery.awaited(from, &HObject::max()) {
+                    self.answer_push(from, HObject::max());
+                }
+            }
         }
     }
 }

@@ -34,8 +34,21 @@ pub struct Answered {
     pub dup: Option<Rc<PgLogDup>>,
 }
 
+/// What a change of the log asks of the store, for the same transaction, in order.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Undo {
+    /// The object's data is of no use: remove it.
+    Remove(HObject),
+    /// The entry did not happen: undo it as its `mod_desc` says.
+    Rollback(Rc<PgLogEntry>),
+    /// The entry will not be undone: what is kept for that can go.
+    Trim(Rc<PgLogEntry>),
+}
+
 #[derive(Debug, Clone, Default)]
 struct Dirty {
+    /// How far entries can be undone.
+    bounds: bool,
     /// Everything is to be written anew.
     all: bool,
     written: Vec<Rc<PgLogEntry>>,
@@ -49,6 +62,8 @@ struct Dirty {
 pub struct LogChanges {
     /// Remove all keys of entries and dups first.
     pub all: bool,
+    /// No entry up to here can be undone, if that has to be written.
+    pub can_rollback_to: Option<EVersion>,
     /// Entries to write.
     pub written: Vec<Rc<PgLogEntry>>,
     /// Entries to remove.
@@ -69,8 +84,11 @@ pub struct Log {
     by_object: BTreeMap<HObject, Rc<PgLogEntry>>,
     by_request: BTreeMap<OsdReqId, Rc<PgLogEntry>>,
     dups_by_request: BTreeMap<OsdReqId, Rc<PgLogDup>>,
-    /// Entries up to here cannot be rolled back (all of them, in replicated pools).
-    pub can_rollback_to: EVersion,
+    /// Entries up to here cannot be rolled back (all of them, in replicated pools), and nothing is
+    /// kept for that: Ceph's `can_rollback_to` and `rollback_info_trimmed_to` in one.
+    can_rollback_to: EVersion,
+    /// Some entry could be undone once: the bound is kept in the store. In replicated pools never.
+    undoable: bool,
     dirty: Dirty,
 }
 
@@ -81,6 +99,7 @@ impl Log {
             tail: wire.tail,
             head: wire.head,
             can_rollback_to: wire.can_rollback_to,
+            undoable: wire.can_rollback_to < wire.head,
             ..Log::default()
         };
         for dup in wire.dups {
@@ -103,6 +122,16 @@ impl Log {
     /// Version of the newest entry.
     pub fn head(&self) -> EVersion {
         self.head
+    }
+
+    /// The store has a bound of what can be undone: it has to be kept up to date.
+    pub fn keep_bounds(&mut self) {
+        self.undoable = true;
+    }
+
+    /// No entry up to here can be undone.
+    pub fn can_rollback_to(&self) -> EVersion {
+        self.can_rollback_to
     }
 
     /// Number of entries.
@@ -183,8 +212,8 @@ impl Log {
         PgLog {
             head: self.head,
             tail,
-            can_rollback_to: self.head,
-            rollback_info_trimmed_to: self.head,
+            can_rollback_to: self.can_rollback_to,
+            rollback_info_trimmed_to: self.can_rollback_to,
             log: self.after(since).map(|e| (**e).clone()).collect(),
             dups: self.dups.iter().map(|d| (**d).clone()).collect(),
         }
@@ -237,18 +266,51 @@ impl Log {
         self.dups.push_back(dup);
     }
 
-    /// Appends the next entry.
+    /// Appends the next entry; neither it nor those before it can be undone.
     pub fn add(&mut self, e: PgLogEntry) {
+        let version = e.version;
+        self.append(e);
+        self.can_rollback_to = version;
+        self.dirty.bounds |= self.undoable;
+    }
+
+    /// Appends the next entry, which can be undone until [`Self::roll_forward`] comes to it.
+    pub fn add_undoable(&mut self, e: PgLogEntry) {
+        self.append(e);
+        self.undoable = true;
+        self.dirty.bounds = true;
+    }
+
+    fn append(&mut self, e: PgLogEntry) {
         debug_assert!(e.version > self.head, "{} after {}", e.version, self.head);
         let e = Rc::new(e);
         self.head = e.version;
-        self.can_rollback_to = e.version;
         self.index(e.clone());
         self.dirty.written.push(e);
     }
 
+    /// No entry up to `to` will be undone: what is kept for those can go.
+    pub fn roll_forward(&mut self, to: EVersion) -> Vec<Undo> {
+        let to = to.min(self.head);
+        if to <= self.can_rollback_to {
+            return Vec::new();
+        }
+        let done = self.kept_up_to(to);
+        self.can_rollback_to = to;
+        self.dirty.bounds |= self.undoable;
+        done
+    }
+
+    /// The entries up to `to` that can be undone.
+    fn kept_up_to(&self, to: EVersion) -> Vec<Undo> {
+        let undoable = self.after(self.can_rollback_to).take_while(|e| e.version <= to);
+        undoable.filter(|e| e.mod_desc.can_local_rollback).cloned().map(Undo::Trim).collect()
+    }
+
     /// Drops entries up to `to`, remembering the requests of the newest `dups_max` dropped ones.
+    /// Those that can be undone stay.
     pub fn trim(&mut self, to: EVersion, dups_max: usize) {
+        let to = if self.undoable { to.min(self.can_rollback_to) } else { to };
         while let Some(e) = self.entries.front().cloned() {
             if e.version > to {
                 break;
@@ -282,7 +344,10 @@ impl Log {
         let from = self.entries.partition_point(|e| e.version <= to);
         let divergent: Vec<Rc<PgLogEntry>> = self.entries.split_off(from).into();
         self.head = to;
-        self.can_rollback_to = self.can_rollback_to.min(to);
+        if to < self.can_rollback_to {
+            self.can_rollback_to = to;
+            self.dirty.bounds |= self.undoable;
+        }
         for e in &divergent {
             self.dirty.removed.insert(e.version);
         }
@@ -302,7 +367,12 @@ impl Log {
 
     /// Replaces the whole log (a backfill begins).
     pub fn reset_to(&mut self, wire: PgLog) {
+        let undoable = self.undoable;
         *self = Log::from_wire(wire);
+        // The entries are of others: nothing is kept here to undo them.
+        self.can_rollback_to = self.head;
+        self.undoable = undoable;
+        self.dirty.bounds = undoable;
         self.dirty.all = true;
         self.dirty.written = self.entries.iter().cloned().collect();
         self.dirty.dups_written = self.dups.iter().cloned().collect();
@@ -312,6 +382,7 @@ impl Log {
     pub fn is_dirty(&self) -> bool {
         let d = &self.dirty;
         d.all
+            || d.bounds
             || !(d.written.is_empty()
                 && d.removed.is_empty()
                 && d.dups_written.is_empty()
@@ -331,6 +402,7 @@ impl Log {
         let live_dup = |v: EVersion| oldest_dup.is_some_and(|oldest| v >= oldest);
         LogChanges {
             all: dirty.all,
+            can_rollback_to: dirty.bounds.then_some(self.can_rollback_to),
             removed: dirty.removed.into_iter().filter(|v| !live(*v)).collect(),
             written: dirty.written.into_iter().filter(|e| live(e.version)).collect(),
             dups_removed: dirty.dups_removed.into_iter().filter(|v| !live_dup(*v)).collect(),
@@ -339,8 +411,8 @@ impl Log {
     }
 
     /// Makes this log follow an authoritative one: throws divergent entries out, takes its newer
-    /// ones, and notes in `missing` what is not here any more or not yet. Objects whose data is
-    /// of no use are added to `removed`: their removal belongs into the same transaction.
+    /// ones, and notes in `missing` what is not here any more or not yet. What is to be done about
+    /// objects' data is added to `undo`: it belongs into the same transaction.
     ///
     /// Returns `false`, having done nothing, if the logs do not overlap (a backfill is needed).
     pub fn merge(
@@ -349,20 +421,23 @@ impl Log {
         auth: &PgLog,
         info: &mut PgInfo,
         missing: &mut Missing,
-        removed: &mut Vec<HObject>,
+        undo: &mut Vec<Undo>,
     ) -> bool {
         if auth.head < self.tail || auth.tail > self.head {
             return false;
         }
         self.extend_tail(auth);
         if auth.head < self.head {
-            self.rewind_divergent(auth.head, info, missing, removed);
+            self.rewind_divergent(auth.head, info, missing, undo);
         } else if auth.head > self.head {
             // The newest entry both may have: divergence begins above it.
             let mut lower = auth.tail.max(self.tail);
             if let Some(e) = auth.log.iter().rev().find(|e| e.version <= self.head) {
                 lower = lower.max(e.version);
             }
+            // The newer entries are of others: neither they nor those before can be undone here.
+            undo.extend(self.kept_up_to(lower));
+            let could_undo_from = self.can_rollback_to;
             let divergent = self.rewind(lower);
             for e in auth.log.iter().filter(|e| e.version > lower) {
                 if e.soid <= info.last_backfill {
@@ -371,7 +446,7 @@ impl Log {
                 self.add(e.clone());
             }
             self.head = auth.head;
-            merge_divergent(self, &divergent, info, missing, Some(removed));
+            merge_divergent(self, &divergent, could_undo_from, info, missing, Some(undo));
             info.last_update = self.head;
             info.last_user_version = auth_info.last_user_version;
             info.purged_snaps = auth_info.purged_snaps.clone();
@@ -424,12 +499,13 @@ impl Log {
         to: EVersion,
         info: &mut PgInfo,
         missing: &mut Missing,
-        removed: &mut Vec<HObject>,
+        undo: &mut Vec<Undo>,
     ) {
+        let could_undo_from = self.can_rollback_to;
         let divergent = self.rewind(to);
         info.last_update = to;
         info.last_complete = info.last_complete.min(to);
-        merge_divergent(self, &divergent, info, missing, Some(removed));
+        merge_divergent(self, &divergent, could_undo_from, info, missing, Some(undo));
     }
 
     /// Finds out what a peer will lack once it follows this log: `peer_info` and `peer_missing`
@@ -443,10 +519,11 @@ impl Log {
         let common = self.entries.iter().rev().find(|e| e.version <= peer_log.head);
         let last_update = common.map_or(limit, |e| e.version.max(limit));
         let mut theirs = Log::from_wire(peer_log);
+        let could_undo_from = theirs.can_rollback_to;
         let divergent = theirs.rewind(last_update);
         // Whether an object changed again in our log is seen when our newer entries are added to
         // the peer's missing set at activation; here the peer's own log decides.
-        merge_divergent(&theirs, &divergent, peer_info, peer_missing, None);
+        merge_divergent(&theirs, &divergent, could_undo_from, peer_info, peer_missing, None);
         peer_info.last_update = peer_info.last_update.min(last_update);
         peer_info.last_complete = last_complete_of(&theirs, peer_info.last_update, peer_missing);
     }
@@ -463,8 +540,10 @@ impl Log {
             tail: self.tail,
             head: self.head,
             can_rollback_to: self.can_rollback_to,
+            undoable: self.undoable,
             ..Log::default()
         };
+        child.dirty.bounds = self.undoable;
         let all = std::mem::take(&mut self.entries);
         self.by_object.clear();
         self.by_request.clear();
@@ -495,8 +574,7 @@ fn last_complete_of(log: &Log, last_update: EVersion, missing: &Missing) -> EVer
 }
 
 /// What becomes of objects changed by entries that never happened. `log` no longer has them.
-/// Cases as in `_merge_object_divergent_entries` (`src/osd/PGLog.h`), for entries that cannot be
-/// rolled back:
+/// Cases as in `_merge_object_divergent_entries` (`src/osd/PGLog.h`):
 ///
 /// | the object                                   | then                                    |
 /// |----------------------------------------------|-----------------------------------------|
@@ -504,18 +582,24 @@ fn last_complete_of(log: &Log, last_update: EVersion, missing: &Missing) -> EVer
 /// | was created by the divergent entries         | removed, not missing                    |
 /// | was missing, and what we have is what it was | not missing                             |
 /// | was missing otherwise                        | needs what it was before                |
+/// | was changed by entries that can all be undone| is what it was before                   |
 /// | else                                         | removed, needs what it was before       |
+///
+/// Entries above `could_undo_from` can be undone, if they say how.
 fn merge_divergent(
     log: &Log,
     divergent: &[Rc<PgLogEntry>],
+    could_undo_from: EVersion,
     info: &PgInfo,
     missing: &mut Missing,
-    mut removed: Option<&mut Vec<HObject>>,
+    mut undo: Option<&mut Vec<Undo>>,
 ) {
     if env::mutant("keep-divergent") {
         return;
     }
-    let mut by_object: BTreeMap<&HObject, Vec<&PgLogEntry>> = BTreeMap::new();
+    let undoable =
+        |e: &PgLogEntry| e.mod_desc.can_local_rollback && e.version > could_undo_from;
+    let mut by_object: BTreeMap<&HObject, Vec<&Rc<PgLogEntry>>> = BTreeMap::new();
     for e in divergent.iter().filter(|e| !e.is_error()) {
         by_object.entry(&e.soid).or_default().push(e);
     }
@@ -526,10 +610,14 @@ fn merge_divergent(
         let first = entries[0];
         let prior = first.prior_version;
         let last_is_delete = entries.last().is_some_and(|e| e.is_delete());
+        let is_missing = missing.contains(oid);
         let mut remove = |needed: bool| {
-            if let (Some(removed), true) = (removed.as_deref_mut(), needed) {
-                removed.push(oid.clone());
+            let Some(undo) = undo.as_deref_mut() else { return };
+            if needed {
+                undo.push(Undo::Remove(oid.clone()));
             }
+            let kept = entries.iter().filter(|e| undoable(e) && !is_missing);
+            undo.extend(kept.map(|e| Undo::Trim((*e).clone())));
         };
         // An object that is missing or deleted here has no data of the divergent versions, but
         // perhaps of an older one: removing what is not there does nothing.
@@ -544,6 +632,10 @@ fn merge_divergent(
                 missing.remove(oid);
             } else {
                 missing.revise_need(oid, prior, false);
+            }
+        } else if entries.iter().all(|e| undoable(e)) {
+            if let Some(undo) = undo.as_deref_mut() {
+                undo.extend(entries.iter().rev().map(|e| Undo::Rollback((*e).clone())));
             }
         } else {
             remove(!last_is_delete);

@@ -20,6 +20,7 @@ pub mod persist;
 pub mod query;
 pub mod recovery;
 pub mod replication;
+mod rollback;
 pub mod scrub;
 mod services;
 mod snap_trim;
@@ -36,7 +37,9 @@ use store::{CollId, Transaction};
 use types::osd::ObjectStatSum;
 use types::{Epoch, GhObject, HObject, PgShard, SpgId};
 
+use self::backend::{Redundancy, ShardCodec};
 use self::host::Host;
+use self::log::Undo;
 use self::peering::{Effect, Mapping, PeerMessage, Peering, Settings};
 use self::persist::Keys;
 use crate::ops::ObjectContexts;
@@ -56,6 +59,7 @@ pub struct Pg {
     pub(crate) core: RefCell<Peering>,
     pub(crate) map: RefCell<Rc<OsdMap>>,
     pool: RefCell<Rc<PgPool>>,
+    codec: RefCell<Option<Rc<dyn ShardCodec>>>,
     pub(crate) contexts: Rc<ObjectContexts>,
     me: Weak<Pg>,
     /// Raised at each new interval (and removal): tasks that began before end.
@@ -104,6 +108,7 @@ pub fn mapping_of(map: &OsdMap, pgid: SpgId) -> Mapping {
         min_size: pool.map_or(0, |p| p.min_size.into()),
         pg_num: pool.map_or(0, |p| p.pg_num),
         resend_epoch: pool.map_or(0, |p| p.last_force_op_resend),
+        redundancy: pool.map_or(Redundancy::Copies, |p| backend::redundancy(map, p)),
     }
 }
 
@@ -119,6 +124,7 @@ impl Pg {
             pgmeta: pgid.pgmeta(),
             host,
             core: RefCell::new(core),
+            codec: RefCell::new(backend::codec(&map, &pool)),
             pool: RefCell::new(Rc::new(pool)),
             map: RefCell::new(map),
             contexts: ObjectContexts::new(),
@@ -168,6 +174,26 @@ impl Pg {
 
     pub(crate) fn now(&self) -> Duration {
         self.host.env().now()
+    }
+
+    /// We, as a member of the PG.
+    pub(crate) fn whoami(&self) -> PgShard {
+        PgShard::new(self.host.whoami(), self.pgid.shard)
+    }
+
+    /// The PG as another member knows it: what messages to it name.
+    pub(crate) fn pgid_at(&self, member: PgShard) -> SpgId {
+        SpgId { pgid: self.pgid.pgid, shard: member.shard }
+    }
+
+    /// The name of an object of the PG in the store.
+    pub(crate) fn goid(&self, oid: &HObject) -> GhObject {
+        GhObject { shard: self.pgid.shard, ..GhObject::from(oid.clone()) }
+    }
+
+    /// What knows the shards of an erasure coded pool.
+    pub(crate) fn codec(&self) -> Option<Rc<dyn ShardCodec>> {
+        self.codec.borrow().clone()
     }
 
     /// The epoch the PG is at.
@@ -420,11 +446,16 @@ impl Pg {
                 Effect::Send { to, query_epoch, message } => {
                     messages.push((to, query_epoch, message));
                 }
-                Effect::Remove(oid) => {
-                    t.remove(&self.cid, &GhObject::from(oid.clone()));
+                Effect::Undo(Undo::Remove(oid)) => {
+                    t.remove(&self.cid, &self.goid(&oid));
                     self.contexts.forget(&oid);
                     removed.push(oid);
                 }
+                Effect::Undo(Undo::Rollback(e)) => {
+                    self.undo_entry(&e, &mut t);
+                    self.contexts.forget(&e.soid);
+                }
+                Effect::Undo(Undo::Trim(e)) => self.trim_entry(&e, &mut t),
                 Effect::RemoveAbove(oid) => remove_above = Some(oid),
                 Effect::IntervalChanged => self.on_interval_change(),
                 Effect::WantUpThru(epoch) => self.host.want_up_thru(epoch),
@@ -443,7 +474,7 @@ impl Pg {
         let mut later = Vec::new();
         for (to, query_epoch, message) in messages {
             let promises = message.is_promise() && !env::mutant("promise-early");
-            let raw = self.peer_message(query_epoch, message);
+            let raw = self.peer_message(to, query_epoch, message);
             if promises {
                 later.push((to, raw));
             } else {
@@ -512,7 +543,7 @@ impl Pg {
         for oid in removed.iter().filter(|o| o.is_snap()) {
             let mut t = Transaction::new();
             let rows = self.host.snap_mapper().remove(oid, &mut t).await;
-            let gone = store.stat(&self.cid, &GhObject::from(oid.clone())).await.is_err();
+            let gone = store.stat(&self.cid, &self.goid(oid)).await.is_err();
             if rows.is_ok() && gone && !t.is_empty() {
                 let _ = store.submit(t).await;
             }
@@ -522,7 +553,7 @@ impl Pg {
     /// Removes all objects, batch by batch. `false` if something else has begun meanwhile.
     pub(crate) async fn remove_objects(&self, above: &HObject, generation: u64) -> bool {
         let start =
-            if above.is_min() { GhObject::min() } else { GhObject::from(above.clone()) };
+            if above.is_min() { GhObject::min() } else { self.goid(above) };
         loop {
             let store = self.host.store();
             let listed = store
@@ -722,8 +753,12 @@ impl Pg {
         }
     }
 
-    fn peer_message(&self, query_epoch: Epoch, message: PeerMessage) -> types::RawMessage {
-        let from = PgShard::replica(self.host.whoami());
-        wire::encode(self.pgid, from, self.epoch(), query_epoch, message)
+    fn peer_message(
+        &self,
+        to: PgShard,
+        query_epoch: Epoch,
+        message: PeerMessage,
+    ) -> types::RawMessage {
+        wire::encode(self.pgid.pgid, self.whoami(), to, self.epoch(), query_epoch, message)
     }
 }

@@ -8,7 +8,7 @@
 //! 0000000005.00000000000000000012   a log entry: blob, crc32c
 //! dup_0000000005.00000000000000000012   a request of a trimmed entry
 //! missing/OBJECT                    (object, item)
-//! can_rollback_to, rollback_info_trimmed_to
+//! can_rollback_to   eversion_t: no log entry up to it can be undone (erasure coded pools)
 //! ```
 
 use std::cell::RefCell;
@@ -32,6 +32,7 @@ const INFO: &str = "_info";
 const BIGINFO: &str = "_biginfo";
 const FASTINFO: &str = "_fastinfo";
 const EPOCH: &str = "_epoch";
+const CAN_ROLLBACK_TO: &str = "can_rollback_to";
 const MISSING_PREFIX: &str = "missing/";
 const DUP_PREFIX: &str = "dup_";
 const INFO_VERSION: u8 = 10;
@@ -103,6 +104,9 @@ impl Keys {
 
     /// What changed in the log.
     pub fn log(&mut self, changes: LogChanges) {
+        if let Some(bound) = changes.can_rollback_to {
+            self.set.insert(CAN_ROLLBACK_TO.into(), bound.to_bytes());
+        }
         self.remove.extend(changes.removed.iter().map(|v| v.key_name().into()));
         let dup_key = |v: &EVersion| BString::from(format!("{DUP_PREFIX}{}", v.key_name()));
         self.remove.extend(changes.dups_removed.iter().map(dup_key));
@@ -214,7 +218,7 @@ pub async fn load(
     let mut epoch = 0;
     let mut log = PgLog::default();
     let mut missing = PgMissing::new();
-    let mut purged = None;
+    let (mut purged, mut can_rollback_to) = (None, None);
     let mut from = BString::default();
     let mut after = false;
     loop {
@@ -233,6 +237,7 @@ pub async fn load(
                     past = r.get()?;
                     purged = Some(r.get()?);
                 }
+                b"can_rollback_to" => can_rollback_to = Some(EVersion::from_bytes(value)?),
                 k if k.starts_with(MISSING_PREFIX.as_bytes()) => {
                     let oid: HObject = r.get()?;
                     missing.add(oid, r.get()?);
@@ -270,12 +275,16 @@ pub async fn load(
         log.tail = log.tail.max(newest_dup);
     }
     info.log_tail = log.tail;
-    log.can_rollback_to = log.head;
+    log.can_rollback_to = can_rollback_to.map_or(log.head, |bound| log.head.min(bound));
+    let mut log = Log::from_wire(log);
+    if can_rollback_to.is_some() {
+        log.keep_bounds();
+    }
     Ok(Loaded {
         info,
         past_intervals: past,
         epoch,
-        log: Log::from_wire(log),
+        log,
         missing: Missing::from_wire(missing),
     })
 }

@@ -6,7 +6,7 @@ use command::{CommandMap, CommandReply, Formatter};
 use maps::pgmap::dump_pg_stat;
 use store::Transaction;
 use types::osd::{LogOp, PgHistory, PgInfo, PgLogEntry, PgMissingItem};
-use types::{EVersion, Errno, GhObject, HObject, UTime};
+use types::{EVersion, Errno, HObject, UTime};
 
 use super::Pg;
 use super::peering::{Effect, LogMessage, PeerMessage, State};
@@ -279,7 +279,7 @@ impl Pg {
 
     async fn give_up(&self, oid: &HObject, revert: bool, generation: u64) -> bool {
         let Some(item) = self.core.borrow().missing.get(oid).cloned() else { return true };
-        let goid = GhObject::from(oid.clone());
+        let goid = self.goid(oid);
         let back_to = if revert { item.have } else { EVersion::ZERO };
         let mut oi = None;
         if !back_to.is_zero() {

@@ -27,7 +27,7 @@ use store::{StoreError, Transaction};
 use types::osd::{
     ObjectInfo, ObjectRecoveryInfo, ObjectRecoveryProgress, PullOp, PushOp, PushReplyOp, SnapSet,
 };
-use types::{EVersion, GhObject, HObject, IntervalSet, PgShard};
+use types::{EVersion, HObject, IntervalSet, OsdId, PgShard};
 
 use super::Pg;
 use super::backfill::Backfill;
@@ -93,6 +93,12 @@ impl Recovery {
     /// Whether backfill holds the object (its lock does).
     pub(super) fn is_backfilling(&self, _: &HObject) -> bool {
         false
+    }
+
+    /// Which member with this OSD an answer about an object is awaited from.
+    pub(super) fn awaited(&self, osd: OsdId, oid: &HObject) -> Option<PgShard> {
+        let pushes = self.pushes.borrow();
+        pushes.keys().find(|(from, of)| from.osd == osd && of == oid).map(|(from, _)| *from)
     }
 
     /// A place for a peer's answer about an object.
@@ -295,7 +301,7 @@ impl Pg {
 
     async fn delete_here(&self, oid: &HObject, need: EVersion) -> Moved {
         let mut t = Transaction::new();
-        t.remove(&self.cid, &GhObject::from(oid.clone()));
+        t.remove(&self.cid, &self.goid(oid));
         self.note_recovered(oid, need);
         self.write_dirty(&mut t);
         self.contexts.forget(oid);
@@ -360,8 +366,8 @@ impl Pg {
             recovery_progress: progress,
         };
         let message = MOSDPGPull {
-            from: PgShard::replica(self.host.whoami()),
-            pgid: self.pgid,
+            from: self.whoami(),
+            pgid: self.pgid_at(to),
             map_epoch,
             min_epoch,
             pulls: vec![pull],
@@ -380,8 +386,8 @@ impl Pg {
         let (done, answered) = oneshot();
         self.recovery.pushes.borrow_mut().insert((peer, oid.clone()), done);
         let message = MOSDPGRecoveryDelete {
-            from: PgShard::replica(self.host.whoami()),
-            pgid: self.pgid,
+            from: self.whoami(),
+            pgid: self.pgid_at(peer),
             map_epoch,
             min_epoch,
             cost: 0,
@@ -413,8 +419,8 @@ impl Pg {
             progress = chunk.op.after_progress.clone();
             let bytes = chunk.op.data.len() as u64;
             let message = MOSDPGPush {
-                from: PgShard::replica(self.host.whoami()),
-                pgid: self.pgid,
+                from: self.whoami(),
+                pgid: self.pgid_at(peer),
                 map_epoch,
                 min_epoch,
                 pushes: vec![chunk.op],
@@ -439,7 +445,7 @@ impl Pg {
     /// Our copy cannot be read: it is fetched from another before it is pushed on.
     async fn repair_own(&self, oid: &HObject) {
         let store = self.host.store();
-        let attr = store.getattr(&self.cid, &GhObject::from(oid.clone()), OI_ATTR).await;
+        let attr = store.getattr(&self.cid, &self.goid(oid), OI_ATTR).await;
         if let Ok(oi) = attr.map_err(|_| ()).and_then(|b| ObjectInfo::from_bytes(&b).map_err(|_| ())) {
             self.repair_unreadable(oid, oi.version);
         }
@@ -452,7 +458,7 @@ impl Pg {
     ) -> Result<Chunk, StoreError> {
         let limits = self.host.recovery_limits();
         let store = self.host.store();
-        let goid = GhObject::from(oid.clone());
+        let goid = self.goid(oid);
         let size = store.stat(&self.cid, &goid).await?.size;
         let mut attrset = BTreeMap::new();
         let mut omap_header = Bytes::new();
@@ -541,7 +547,7 @@ impl Pg {
         let bytes = match attr {
             Some(bytes) => Some(bytes.clone()),
             None if oid.is_snap() => {
-                let head = GhObject::from(oid.head());
+                let head = self.goid(&oid.head());
                 self.host.store().getattr(&self.cid, &head, SS_ATTR).await.ok()
             }
             None => None,
@@ -569,8 +575,8 @@ impl Pg {
             }
             let (map_epoch, min_epoch) = pg.epochs();
             let reply = MOSDPGPushReply {
-                from: PgShard::replica(pg.host.whoami()),
-                pgid: pg.pgid,
+                from: pg.whoami(),
+                pgid: pg.pgid_at(m.from),
                 map_epoch,
                 min_epoch,
                 replies,
@@ -617,10 +623,10 @@ impl Pg {
                 return false;
             }
         }
-        let target = GhObject::from(oid.clone());
+        let target = self.goid(&oid);
         let whole = op.before_progress.first && complete;
         let temp_oid = oid.make_temp(format!("temp_recovering_{}_{}", self.pgid, oid));
-        let into = if whole { target.clone() } else { GhObject::from(temp_oid.clone()) };
+        let into = if whole { target.clone() } else { self.goid(&temp_oid) };
         if op.before_progress.first {
             t.remove(&self.cid, &into);
             t.touch(&self.cid, &into);
@@ -720,8 +726,8 @@ impl Pg {
             }
             let (map_epoch, min_epoch) = pg.epochs();
             let message = MOSDPGPush {
-                from: PgShard::replica(pg.host.whoami()),
-                pgid: pg.pgid,
+                from: pg.whoami(),
+                pgid: pg.pgid_at(m.from),
                 map_epoch,
                 min_epoch,
                 pushes,
@@ -750,11 +756,11 @@ impl Pg {
             }
             let (map_epoch, min_epoch) = pg.epochs();
             let reply = MOSDPGRecoveryDeleteReply {
-                pgid: pg.pgid,
+                pgid: pg.pgid_at(m.from),
                 map_epoch,
                 min_epoch,
                 objects: m.objects,
-                from: PgShard::replica(pg.host.whoami()),
+                from: pg.whoami(),
             };
             pg.host.send_osd(m.from.osd, Message::encode(&reply));
         });
@@ -781,7 +787,7 @@ impl Pg {
     /// Half-received objects of an interval that ended.
     pub(super) fn drop_temps(&self, t: &mut Transaction) {
         for oid in std::mem::take(&mut *self.recovery.temps.borrow_mut()) {
-            t.remove(&self.cid, &GhObject::from(oid));
+            t.remove(&self.cid, &self.goid(&oid));
         }
     }
 }

@@ -181,7 +181,7 @@ impl Pg {
         );
         let mut waiting: BTreeSet<PgShard> =
             if env::mutant("reply-early") { BTreeSet::new() } else { followers };
-        let whoami = PgShard::replica(self.host.whoami());
+        let whoami = self.whoami();
         waiting.insert(whoami);
         let (done, all) = oneshot();
         let repop = Rc::new(RepOp {
@@ -271,7 +271,7 @@ impl Pg {
             let core = self.core.borrow();
             (core.epoch, core.last_peering_reset, core.info.stats.to_bytes())
         };
-        let whoami = PgShard::replica(self.host.whoami());
+        let whoami = self.whoami();
         let mut message = MOSDRepOp {
             map_epoch,
             min_epoch,
@@ -419,11 +419,11 @@ impl Pg {
                 map_epoch,
                 min_epoch,
                 reqid: m.reqid,
-                pgid: pg.pgid,
+                pgid: pg.pgid_at(m.from),
                 ack_type: message_flags::ONDISK as u8,
                 result: 0,
                 last_complete_ondisk: complete,
-                from: PgShard::replica(pg.host.whoami()),
+                from: pg.whoami(),
             };
             pg.host.send_osd(m.from.osd, reply.encode().with_tid(tid));
         });

@@ -5,9 +5,8 @@ use messages::{
     Message,
 };
 use types::osd::{PgLease, PgLeaseAck, PgNotify, PgQuery, PgQueryType};
-use types::pg::NO_SHARD;
 use types::time::Span;
-use types::{EVersion, Epoch, PgShard, RawMessage, SpgId};
+use types::{EVersion, Epoch, PgId, PgShard, RawMessage, SpgId};
 
 use super::peering::{Lease, LeaseAck, LogMessage, PeerMessage, Query};
 
@@ -35,15 +34,17 @@ fn ack_in(ack: PgLeaseAck) -> LeaseAck {
     LeaseAck { readable_until_ub: ack.readable_until_ub.to_duration() }
 }
 
-/// The message for a peer. `epoch` is the sender's, `query_epoch` that of the query answered.
+/// The message of one member of a PG for another. `epoch` is the sender's, `query_epoch` that of
+/// the query answered.
 pub fn encode(
-    spgid: SpgId,
+    pgid: PgId,
     from: PgShard,
+    to: PgShard,
     epoch: Epoch,
     query_epoch: Epoch,
     message: PeerMessage,
 ) -> RawMessage {
-    let _ = from;
+    let spgid = SpgId { pgid, shard: to.shard };
     match message {
         PeerMessage::Query(query, history) => {
             let (kind, since) = match query {
@@ -56,8 +57,8 @@ pub fn encode(
                 since,
                 history: *history,
                 epoch_sent: epoch,
-                to: NO_SHARD,
-                from: NO_SHARD,
+                to: to.shard,
+                from: from.shard,
             };
             MOSDPGQuery2 { spgid, query }.encode()
         }
@@ -66,8 +67,8 @@ pub fn encode(
                 query_epoch,
                 epoch_sent: epoch,
                 info: *info,
-                to: NO_SHARD,
-                from: NO_SHARD,
+                to: to.shard,
+                from: from.shard,
                 past_intervals: *past_intervals,
             };
             MOSDPGNotify2 { spgid, notify }.encode()
@@ -86,8 +87,8 @@ pub fn encode(
             MOSDPGLog {
                 epoch,
                 query_epoch,
-                to: NO_SHARD,
-                from: NO_SHARD,
+                to: to.shard,
+                from: from.shard,
                 info,
                 log,
                 missing,
@@ -109,8 +110,10 @@ pub fn encode(
 /// A peering message and the PG it is for.
 #[derive(Debug)]
 pub struct Decoded {
-    /// The PG.
+    /// The PG, with the receiver's shard.
     pub spgid: SpgId,
+    /// The sender's shard, where the message says it.
+    pub from: Option<i8>,
     /// The sender's epoch.
     pub epoch: Epoch,
     /// The epoch of the query it answers.
@@ -135,8 +138,8 @@ pub fn is_peering(kind: u16) -> bool {
 
 /// Reads a peering message; a removal names several PGs.
 pub fn decode(raw: &RawMessage) -> Result<Vec<Decoded>, denc::Error> {
-    let one = |spgid, epoch, query_epoch, message| {
-        vec![Decoded { spgid, epoch, query_epoch, message }]
+    let one = |spgid, from, epoch, query_epoch, message| {
+        vec![Decoded { spgid, from, epoch, query_epoch, message }]
     };
     Ok(match raw.header.kind {
         MOSDPGQuery2::TYPE => {
@@ -147,27 +150,29 @@ pub fn decode(raw: &RawMessage) -> Result<Vec<Decoded>, denc::Error> {
                 PgQueryType::FullLog => Query::FullLog,
             };
             let epoch = m.query.epoch_sent;
-            one(m.spgid, epoch, epoch, PeerMessage::Query(query, Box::new(m.query.history)))
+            let message = PeerMessage::Query(query, Box::new(m.query.history));
+            one(m.spgid, Some(m.query.from), epoch, epoch, message)
         }
         MOSDPGNotify2::TYPE => {
             let m = MOSDPGNotify2::decode(raw)?;
             let n = m.notify;
             let message = PeerMessage::Notify(Box::new(n.info), Box::new(n.past_intervals));
-            one(m.spgid, n.epoch_sent, n.query_epoch, message)
+            one(m.spgid, Some(n.from), n.epoch_sent, n.query_epoch, message)
         }
         MOSDPGInfo2::TYPE => {
             let m = MOSDPGInfo2::decode(raw)?;
+            let from = Some(m.info.pgid.shard);
             let message = PeerMessage::Info(
                 Box::new(m.info),
                 m.lease.map(lease_in),
                 m.lease_ack.map(ack_in),
             );
-            one(m.spgid, m.epoch_sent, m.min_epoch, message)
+            one(m.spgid, from, m.epoch_sent, m.min_epoch, message)
         }
         MOSDPGLog::TYPE => {
             let m = MOSDPGLog::decode(raw)?;
             let spgid = m.spgid();
-            let (epoch, query_epoch) = (m.epoch, m.query_epoch);
+            let (from, epoch, query_epoch) = (Some(m.from), m.epoch, m.query_epoch);
             let message = PeerMessage::Log(Box::new(LogMessage {
                 info: m.info,
                 log: m.log,
@@ -175,21 +180,23 @@ pub fn decode(raw: &RawMessage) -> Result<Vec<Decoded>, denc::Error> {
                 past_intervals: m.past_intervals,
                 lease: m.lease.map(lease_in),
             }));
-            one(spgid, epoch, query_epoch, message)
+            one(spgid, from, epoch, query_epoch, message)
         }
         MOSDPGLease::TYPE => {
             let m = MOSDPGLease::decode(raw)?;
-            one(m.spgid, m.epoch, m.epoch, PeerMessage::Lease(lease_in(m.lease)))
+            one(m.spgid, None, m.epoch, m.epoch, PeerMessage::Lease(lease_in(m.lease)))
         }
         MOSDPGLeaseAck::TYPE => {
             let m = MOSDPGLeaseAck::decode(raw)?;
-            one(m.spgid, m.epoch, m.epoch, PeerMessage::LeaseAck(ack_in(m.lease_ack)))
+            let message = PeerMessage::LeaseAck(ack_in(m.lease_ack));
+            one(m.spgid, None, m.epoch, m.epoch, message)
         }
         MOSDPGRemove::TYPE => {
             let m = MOSDPGRemove::decode(raw)?;
             let epoch = m.epoch;
             let remove = |spgid| Decoded {
                 spgid,
+                from: None,
                 epoch,
                 query_epoch: epoch,
                 message: PeerMessage::Remove,

@@ -2,6 +2,7 @@ use types::osd::{LogOp, PgInfo, PgLogEntry};
 use types::{EVersion, EntityName, HObject, NOSNAP, OsdReqId};
 
 use super::super::missing::Missing;
+use crate::pg::log::Undo;
 use super::Log;
 
 fn oid(name: &str) -> HObject {
@@ -59,7 +60,7 @@ fn divergent_entries_are_thrown_out_and_their_objects_wanted_as_they_were() {
     assert_eq!(missing.get(&oid("a")).map(|i| i.need), Some(EVersion::new(5, 9)));
     assert_eq!(missing.get(&oid("b")).map(|i| i.need), Some(EVersion::new(6, 11)));
     assert!(!missing.contains(&oid("c")));
-    assert_eq!(removed, vec![oid("a"), oid("c")]);
+    assert_eq!(removed, vec![Undo::Remove(oid("a")), Undo::Remove(oid("c"))]);
     assert!(mine.request(&entry("c", (5, 12), (0, 0)).reqid).is_none());
     let changes = mine.take_changes();
     assert_eq!(changes.removed.len(), 2);

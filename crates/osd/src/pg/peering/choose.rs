@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use types::ids::OSD_NONE;
 use types::osd::PgInfo;
 use types::{EVersion, OsdId, PgShard};
 
 use super::intervals;
 use super::view::Mapping;
+use crate::pg::backend::Redundancy;
 
 /// Infos of all that were asked, the PG's own among them.
 pub(super) type Infos = BTreeMap<PgShard, PgInfo>;
@@ -15,7 +17,14 @@ pub(super) type Infos = BTreeMap<PgShard, PgInfo>;
 /// acknowledged write may be missing from it, so it must know of the newest activation that any
 /// of them knows of; of those the newest log, then the longest, then the one with nothing missing,
 /// then our own.
-pub(super) fn find_best_info(infos: &Infos, whoami: PgShard) -> Option<PgShard> {
+///
+/// Of shards the *oldest* log: what one of them does not have was not acknowledged, and may be on
+/// fewer shards than it takes to read it; the others undo it.
+pub(super) fn find_best_info(
+    infos: &Infos,
+    whoami: PgShard,
+    redundancy: Redundancy,
+) -> Option<PgShard> {
     let complete = || infos.values().filter(|i| !i.is_incomplete());
     let newest_started = complete()
         .map(|i| i.last_epoch_started.max(i.history.last_epoch_started))
@@ -42,9 +51,13 @@ pub(super) fn find_best_info(infos: &Infos, whoami: PgShard) -> Option<PgShard> 
         };
         let key = |shard: PgShard, i: &PgInfo| {
             let complete = i.last_complete == i.last_update;
-            (i.last_update, std::cmp::Reverse(i.log_tail), complete, shard == whoami)
+            (std::cmp::Reverse(i.log_tail), complete, shard == whoami)
         };
-        if key(*shard, info) > key(best_shard, best_info) {
+        let newer = match redundancy {
+            Redundancy::Copies => info.last_update.cmp(&best_info.last_update),
+            Redundancy::Shards { .. } => best_info.last_update.cmp(&info.last_update),
+        };
+        if newer.then(key(*shard, info).cmp(&key(best_shard, best_info))).is_gt() {
             best = Some((*shard, info));
         }
     }
@@ -62,22 +75,69 @@ pub struct Choice {
     pub acting_backfill: BTreeSet<PgShard>,
 }
 
+/// Chooses the acting set of a PG (`choose_acting`): a `want` that makes objects whole, or `None`.
+pub(super) fn choose(mapping: &Mapping, auth: PgShard, infos: &Infos) -> Option<Choice> {
+    match mapping.redundancy {
+        Redundancy::Copies => Some(choose_replicated(mapping, auth, infos)),
+        Redundancy::Shards { .. } => {
+            let choice = choose_shards(mapping, auth, infos);
+            let have: Vec<PgShard> = choice
+                .want
+                .iter()
+                .enumerate()
+                .filter(|(_, osd)| intervals::is_osd(**osd))
+                .map(|(at, osd)| mapping.redundancy.shard_at(at, *osd))
+                .collect();
+            mapping.redundancy.is_recoverable(&have).then_some(choice)
+        }
+    }
+}
+
+/// Chooses the acting set of an erasure coded PG (`calc_ec_acting`): for each place the up set's
+/// member if its log reaches the authoritative one, else who acts there now, else any other OSD
+/// with that shard; else a hole.
+fn choose_shards(mapping: &Mapping, auth: PgShard, infos: &Infos) -> Choice {
+    let oldest = infos[&auth].log_tail;
+    let usable = |shard: &PgShard| {
+        infos.get(shard).is_some_and(|i| !i.is_incomplete() && i.last_update >= oldest)
+    };
+    let mut choice = Choice::default();
+    for at in 0..mapping.size as usize {
+        let member = |set: &[OsdId]| {
+            let osd = *set.get(at).filter(|osd| intervals::is_osd(**osd))?;
+            Some(mapping.redundancy.shard_at(at, osd))
+        };
+        let up = member(&mapping.up);
+        let chosen = match up.filter(&usable) {
+            Some(up) => Some(up),
+            None => {
+                choice.backfill.extend(up);
+                let place = mapping.redundancy.shard_at(at, 0).shard;
+                member(&mapping.acting).filter(&usable).or_else(|| {
+                    infos.keys().find(|s| s.shard == place && usable(s)).copied()
+                })
+            }
+        };
+        choice.want.push(chosen.map_or(OSD_NONE, |s| s.osd));
+        choice.acting_backfill.extend(chosen);
+    }
+    choice.acting_backfill.extend(&choice.backfill);
+    choice
+}
+
 /// Chooses the acting set of a replicated PG (`calc_replicated_acting`): the up set's members
 /// whose logs reach those of the authoritative one, topped up with others that have the data.
-pub(super) fn choose_replicated(mapping: &Mapping, auth: PgShard, infos: &Infos) -> Choice {
+fn choose_replicated(mapping: &Mapping, auth: PgShard, infos: &Infos) -> Choice {
     let auth_info = &infos[&auth];
     let oldest = auth_info.log_tail;
     let usable = |shard: &PgShard| {
         infos.get(shard).is_some_and(|i| !i.is_incomplete() && i.last_update >= oldest)
     };
-    let up_primary = PgShard::replica(mapping.up_primary);
-    let primary =
-        if intervals::is_osd(mapping.up_primary) && usable(&up_primary) { up_primary } else { auth };
+    let primary = mapping.up_leader().filter(&usable).unwrap_or(auth);
     let mut choice = Choice::default();
     choice.want.push(primary.osd);
     choice.acting_backfill.insert(primary);
-    for shard in mapping.up.iter().copied().filter(|o| intervals::is_osd(*o)) {
-        let shard = PgShard::replica(shard);
+    for shard in mapping.up_shards() {
         if shard == primary {
             continue;
         }
@@ -89,8 +149,7 @@ pub(super) fn choose_replicated(mapping: &Mapping, auth: PgShard, infos: &Infos)
         choice.acting_backfill.insert(shard);
     }
     // Others with data: those acting now first, then the newest.
-    let mut others: Vec<PgShard> = intervals::shards(&mapping.acting).into_iter().collect();
-    others.sort_by_key(|s| mapping.acting.iter().position(|o| *o == s.osd));
+    let mut others: Vec<PgShard> = mapping.acting_shards().collect();
     let mut strays: Vec<(&PgShard, &PgInfo)> =
         infos.iter().filter(|(s, _)| !others.contains(s)).collect();
     strays.sort_by_key(|(s, i)| (std::cmp::Reverse(i.last_update), **s));

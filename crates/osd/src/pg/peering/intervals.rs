@@ -1,8 +1,6 @@
 //! Intervals: stretches of epochs in which a PG's sets do not change. Which past ones may have
 //! taken writes decides whom peering must ask (`PastIntervals` in `src/osd/osd_types.cc`).
 
-use std::collections::BTreeSet;
-
 use types::osd::{PastIntervals, PgHistory, PgInterval};
 use types::{OsdId, PgShard};
 
@@ -11,10 +9,6 @@ use super::view::{ClusterView, Mapping};
 /// An entry of a set that is an OSD.
 pub(super) fn is_osd(osd: OsdId) -> bool {
     osd >= 0 && osd != types::ids::OSD_NONE
-}
-
-pub(super) fn shards(osds: &[OsdId]) -> BTreeSet<PgShard> {
-    osds.iter().copied().filter(|o| is_osd(*o)).map(PgShard::replica).collect()
 }
 
 /// Whether an interval ends between two maps.
@@ -40,13 +34,15 @@ pub(super) fn record_interval(
     last: &dyn ClusterView,
 ) {
     let (first, primary) = (history.same_interval_since, old.acting_primary);
-    let enough = shards(&old.acting).len() >= old.min_size.max(1) as usize;
+    let acting: Vec<PgShard> = old.acting_shards().collect();
+    let enough = acting.len() >= old.min_size.max(1) as usize
+        && old.redundancy.is_recoverable(&acting);
     let maybe_went_rw = enough
         && is_osd(primary)
         && ((last.up_thru(primary) >= first && last.up_from(primary) <= first)
             || (first..=last.epoch()).contains(&history.last_epoch_clean));
     past.add_interval(
-        false,
+        old.redundancy.is_erasure(),
         &PgInterval {
             first,
             last: last.epoch(),

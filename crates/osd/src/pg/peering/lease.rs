@@ -107,7 +107,7 @@ impl Peering {
     }
 
     fn followers(&self) -> BTreeSet<PgShard> {
-        super::intervals::shards(&self.mapping.acting)
+        self.mapping.acting_shards().collect()
     }
 
     pub(super) fn new_lease(&mut self, now: Duration) -> Lease {

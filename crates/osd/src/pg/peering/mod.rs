@@ -48,7 +48,7 @@ use std::time::Duration;
 use types::osd::{PastIntervals, PgHistory, PgInfo, PgLog, PgMissing};
 use types::{EVersion, Epoch, HObject, OsdId, PgShard, SpgId};
 
-use super::log::Log;
+use super::log::{Log, Undo};
 use super::missing::Missing;
 
 pub use choose::Choice;
@@ -199,8 +199,8 @@ pub enum Effect {
         /// What.
         message: PeerMessage,
     },
-    /// Remove this object's data: it is of writes that did not happen.
-    Remove(HObject),
+    /// The data of a write that did not happen: undo or remove it.
+    Undo(Undo),
     /// Remove all objects above this one: they come by backfill.
     RemoveAbove(HObject),
     /// A new interval: drop what is in flight.
@@ -383,18 +383,24 @@ impl Peering {
 
     /// Whether this OSD leads the PG in the current map.
     pub fn is_primary(&self) -> bool {
-        self.mapping.acting_primary == self.whoami.osd
+        self.primary() == Some(self.whoami)
     }
 
     /// Whether this OSD is in the acting set.
     pub fn is_acting(&self) -> bool {
-        self.mapping.acting.contains(&self.whoami.osd)
+        self.mapping.is_acting(self.whoami)
     }
 
     /// The leader.
     pub fn primary(&self) -> Option<PgShard> {
-        let osd = self.mapping.acting_primary;
-        intervals::is_osd(osd).then(|| PgShard::replica(osd))
+        self.mapping.primary()
+    }
+
+    /// The shard of an OSD that sent a message which does not say it (leases, removals): of those
+    /// that may send one, the leader first.
+    pub fn shard_of_sender(&self, osd: OsdId) -> PgShard {
+        let mut members = self.primary().into_iter().chain(self.mapping.acting_shards());
+        members.find(|s| s.osd == osd).unwrap_or(PgShard::replica(osd))
     }
 
     /// Whether this primary has activated with all its replicas.
@@ -404,8 +410,7 @@ impl Peering {
 
     /// Whether enough replicas act for ops to be served.
     pub fn is_active(&self) -> bool {
-        let enough = self.acting_len() >= self.mapping.min_size.max(1) as usize;
-        self.is_activated() && (enough || env::mutant("skip-min-size"))
+        self.is_activated() && (self.is_writeable() || env::mutant("skip-min-size"))
     }
 
     /// Whether nothing is left to recover and all wanted replicas are there.
@@ -415,7 +420,7 @@ impl Peering {
 
     /// Number of OSDs in the acting set.
     pub fn acting_len(&self) -> usize {
-        self.mapping.acting.iter().filter(|o| intervals::is_osd(**o)).count()
+        self.mapping.acting_shards().count()
     }
 
     /// What of the info has to be written.
@@ -558,6 +563,11 @@ impl Peering {
         if self.is_activated() {
             self.leases.forget_dead(&self.prior, view);
         }
+    }
+
+    /// Whether this primary's own activation was recorded: it had enough members to serve.
+    fn is_writeable(&self) -> bool {
+        self.acting_len() >= self.mapping.min_size.max(1) as usize
     }
 
     /// A message has come that was sent in `epoch_sent` as an answer to one of `query_epoch`. The

@@ -9,7 +9,7 @@ use types::{EVersion, HObject, PgShard};
 use super::choose::{self, Infos};
 use super::view::ClusterView;
 use super::{
-    Effect, LogMessage, Missing, PeerMessage, Peering, PriorSet, Query, State, intervals,
+    Effect, LogMessage, Missing, PeerMessage, Peering, PriorSet, Query, State,
 };
 
 impl Peering {
@@ -121,8 +121,7 @@ impl Peering {
     }
 
     fn note_stray(&mut self, from: PgShard) {
-        let m = &self.mapping;
-        if !m.up.contains(&from.osd) && !m.acting.contains(&from.osd) {
+        if !self.mapping.is_up(from) && !self.mapping.is_acting(from) {
             self.strays.insert(from);
         }
     }
@@ -162,11 +161,13 @@ impl Peering {
 
     fn get_log(&mut self, now: Duration, view: &dyn ClusterView, out: &mut Vec<Effect>) {
         let infos = self.infos();
-        let Some(auth) = choose::find_best_info(&infos, self.whoami) else {
+        let auth = choose::find_best_info(&infos, self.whoami, self.mapping.redundancy);
+        let choice =
+            auth.and_then(|auth| Some((auth, choose::choose(&self.mapping, auth, &infos)?)));
+        let Some((auth, choice)) = choice else {
             self.state = State::Incomplete;
             return;
         };
-        let choice = choose::choose_replicated(&self.mapping, auth, &infos);
         if choice.want != self.mapping.acting {
             self.request_acting(choice.want, out);
             self.state = State::WaitActingChange;
@@ -247,7 +248,7 @@ impl Peering {
             self.log.merge(&info, &log, &mut self.info, &mut self.missing, &mut removed);
         // The choice of the acting set made sure that our log reaches the authoritative one.
         debug_assert!(merged, "{}: logs do not overlap", self.pgid);
-        out.extend(removed.into_iter().map(Effect::Remove));
+        out.extend(removed.into_iter().map(Effect::Undo));
         self.info.last_epoch_started = self.info.last_epoch_started.max(info.last_epoch_started);
         self.info.last_interval_started =
             self.info.last_interval_started.max(info.last_interval_started);
@@ -348,7 +349,7 @@ impl Peering {
     fn activate(&mut self, view: &dyn ClusterView, now: Duration, out: &mut Vec<Effect>) {
         // Below min_size nothing is acknowledged, so later intervals need not ask us: an activation
         // recorded nevertheless would hide that our newest entries may be divergent.
-        if self.acting_len() >= self.mapping.min_size.max(1) as usize {
+        if self.is_writeable() {
             self.info.last_epoch_started = self.epoch;
             self.info.last_interval_started = self.info.history.same_interval_since;
         }
@@ -478,7 +479,7 @@ impl Peering {
             .into_iter()
             .filter(|(s, _)| self.acting_backfill.contains(s) || self.strays.contains(s))
             .collect();
-        let choice = choose::choose_replicated(&self.mapping, self.whoami, &infos);
+        let Some(choice) = choose::choose(&self.mapping, self.whoami, &infos) else { return };
         if choice.want != self.mapping.acting {
             if self.want_acting != choice.want {
                 self.request_acting(choice.want, out);
@@ -565,8 +566,9 @@ impl Peering {
     /// Whether some up OSD may still turn out to have what is unfound.
     pub fn may_find_more(&self) -> bool {
         self.queried_for_unfound.iter().any(|s| !self.peer_missing.contains_key(s))
-            || intervals::shards(&self.mapping.up)
-                .iter()
-                .any(|s| *s != self.whoami && !self.peer_info.contains_key(s))
+            || self
+                .mapping
+                .up_shards()
+                .any(|s| s != self.whoami && !self.peer_info.contains_key(&s))
     }
 }

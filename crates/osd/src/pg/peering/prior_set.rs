@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use types::osd::PastIntervals;
 use types::{Epoch, OsdId, PgShard};
 
-use super::intervals;
 use super::view::{ClusterView, Mapping};
 
 /// See the module.
@@ -23,8 +22,8 @@ pub struct PriorSet {
 }
 
 impl PriorSet {
-    /// Builds it (`PastIntervals::PriorSet` at v16.2). For a replicated PG any single survivor of
-    /// an interval has all that was acknowledged in it.
+    /// Builds it (`PastIntervals::PriorSet` at v16.2). Any single copy of those that acted in an
+    /// interval has all that was acknowledged in it; of shards it takes k.
     pub fn build(
         past: &PastIntervals,
         last_epoch_started: Epoch,
@@ -32,8 +31,8 @@ impl PriorSet {
         view: &dyn ClusterView,
     ) -> PriorSet {
         let mut prior = PriorSet::default();
-        prior.probe.extend(intervals::shards(&mapping.acting));
-        prior.probe.extend(intervals::shards(&mapping.up));
+        prior.probe.extend(mapping.acting_shards());
+        prior.probe.extend(mapping.up_shards());
         for shard in &past.all_participants {
             if view.is_up(shard.osd) {
                 prior.probe.insert(*shard);
@@ -42,23 +41,23 @@ impl PriorSet {
             }
         }
         for interval in past.maybe_rw_back_to(last_epoch_started) {
-            let mut survivors = 0;
+            let mut survivors = BTreeSet::new();
             let mut blockers = BTreeMap::new();
             for shard in &interval.acting {
                 let osd = shard.osd;
                 if view.is_up(osd) {
-                    survivors += 1;
+                    survivors.insert(*shard);
                 } else if view.exists(osd) {
                     let lost_at = view.lost_at(osd);
                     if lost_at > interval.first {
                         // The operator says: go on without.
-                        survivors += 1;
+                        survivors.insert(*shard);
                     } else {
                         blockers.insert(osd, lost_at);
                     }
                 }
             }
-            if survivors == 0 && !blockers.is_empty() {
+            if !mapping.redundancy.is_recoverable(&survivors) && !blockers.is_empty() {
                 prior.pg_down = true;
                 prior.blocked_by.extend(blockers);
             }

@@ -6,7 +6,7 @@ use types::PgShard;
 use types::osd::PgInfo;
 
 use super::{
-    Effect, Lease, LogMessage, Missing, PeerMessage, Peering, Query, State, intervals,
+    Effect, Lease, LogMessage, Missing, PeerMessage, Peering, Query, State,
 };
 
 impl Peering {
@@ -94,7 +94,7 @@ impl Peering {
     ) -> bool {
         let mut removed = Vec::new();
         let merged = self.log.merge(info, log, &mut self.info, &mut self.missing, &mut removed);
-        out.extend(removed.into_iter().map(Effect::Remove));
+        out.extend(removed.into_iter().map(Effect::Undo));
         self.update_complete_after_merge();
         self.dirty_info = true;
         self.dirty_big_info = true;
@@ -123,7 +123,7 @@ impl Peering {
                         &mut self.missing,
                         &mut removed,
                     );
-                    out.extend(removed.into_iter().map(Effect::Remove));
+                    out.extend(removed.into_iter().map(Effect::Undo));
                     self.update_complete_after_merge();
                 }
                 if info.last_update != self.info.last_update {
@@ -190,8 +190,7 @@ impl Peering {
 
     /// The primary of a clean PG says that this copy is not needed.
     pub(super) fn on_remove(&mut self, from: PgShard, out: &mut Vec<Effect>) {
-        let me = self.whoami.osd;
-        let wanted = self.mapping.up.contains(&me) || self.mapping.acting.contains(&me);
+        let wanted = self.mapping.is_up(self.whoami) || self.mapping.is_acting(self.whoami);
         if self.primary() == Some(from) && !wanted {
             out.push(Effect::RemovePg);
         }
@@ -216,6 +215,6 @@ impl Peering {
 
     /// Whether the OSD is in the up set.
     pub fn is_up(&self) -> bool {
-        self.mapping.up.iter().any(|o| intervals::is_osd(*o) && *o == self.whoami.osd)
+        self.mapping.is_up(self.whoami)
     }
 }

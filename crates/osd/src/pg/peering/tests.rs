@@ -11,6 +11,7 @@ use types::osd::LogOp;
 use types::{EVersion, Epoch, HObject, NOSNAP, OsdId, PgId, PgShard};
 
 use super::*;
+use crate::pg::backend::Redundancy;
 
 const LEASE: Duration = Duration::from_secs(16);
 
@@ -43,6 +44,7 @@ impl Map {
             min_size: self.min_size,
             pg_num: 1,
             resend_epoch: 0,
+            redundancy: Redundancy::Copies,
         }
     }
 }
@@ -229,9 +231,10 @@ impl World {
                     Effect::Send { to, query_epoch, message } => {
                         sends.push((to.osd, (n.core.epoch, query_epoch), message));
                     }
-                    Effect::Remove(oid) => {
+                    Effect::Undo(Undo::Remove(oid)) => {
                         n.objects.remove(&oid);
                     }
+                    Effect::Undo(undo) => panic!("{undo:?}"),
                     Effect::RemoveAbove(from) => n.objects.retain(|oid, _| *oid <= from),
                     Effect::IntervalChanged => n.writes.clear(),
                     Effect::Activate => {

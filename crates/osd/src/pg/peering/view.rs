@@ -1,7 +1,10 @@
 //! What peering asks of the OSD map. A trait, so that peering is tested without whole maps.
 
 use maps::OsdMap;
-use types::{Epoch, OsdId};
+use types::{Epoch, OsdId, PgShard};
+
+use super::intervals::is_osd;
+use crate::pg::backend::Redundancy;
 
 /// The state of OSDs in one epoch.
 pub trait ClusterView {
@@ -65,4 +68,45 @@ pub struct Mapping {
     pub pg_num: u32,
     /// Pool's last_force_op_resend and flags that make an interval.
     pub resend_epoch: Epoch,
+    /// Copies, or shards: then places in the sets are shards, and there may be holes.
+    pub redundancy: Redundancy,
+}
+
+impl Mapping {
+    fn members<'a>(&'a self, set: &'a [OsdId]) -> impl Iterator<Item = PgShard> + 'a {
+        set.iter()
+            .enumerate()
+            .filter(|(_, osd)| is_osd(**osd))
+            .map(|(at, osd)| self.redundancy.shard_at(at, *osd))
+    }
+
+    /// Members of the up set, in order.
+    pub fn up_shards(&self) -> impl Iterator<Item = PgShard> + '_ {
+        self.members(&self.up)
+    }
+
+    /// Members of the acting set, in order.
+    pub fn acting_shards(&self) -> impl Iterator<Item = PgShard> + '_ {
+        self.members(&self.acting)
+    }
+
+    /// The acting set's leader.
+    pub fn primary(&self) -> Option<PgShard> {
+        self.acting_shards().find(|s| s.osd == self.acting_primary)
+    }
+
+    /// The up set's leader.
+    pub fn up_leader(&self) -> Option<PgShard> {
+        self.up_shards().find(|s| s.osd == self.up_primary)
+    }
+
+    /// Whether it is in the up set.
+    pub fn is_up(&self, shard: PgShard) -> bool {
+        self.up_shards().any(|s| s == shard)
+    }
+
+    /// Whether it is in the acting set.
+    pub fn is_acting(&self, shard: PgShard) -> bool {
+        self.acting_shards().any(|s| s == shard)
+    }
 }

@@ -44,7 +44,8 @@ pub fn object_of(pgid: SpgId) -> GhObject {
         hash: pgid.pgid.seed,
         ..HObject::default()
     };
-    GhObject::from(in_pg.make_temp(format!("scrub_{pgid}")))
+    let oid = in_pg.make_temp(format!("scrub_{pgid}"));
+    GhObject { shard: pgid.shard, ..GhObject::from(oid) }
 }
 
 impl Pg {

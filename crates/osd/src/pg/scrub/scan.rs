@@ -52,7 +52,7 @@ impl Pg {
             true => GhObject::min(),
             false => GhObject {
                 generation: 0,
-                ..GhObject::from(start.clone())
+                ..self.goid(start)
             },
         };
         let mut count = 0;
@@ -103,14 +103,14 @@ impl Pg {
             true => GhObject::min(),
             false => GhObject {
                 generation: 0,
-                ..GhObject::from(chunk.start.clone())
+                ..self.goid(&chunk.start)
             },
         };
         let end = match chunk.end.is_max() {
             true => GhObject::max(),
             false => GhObject {
                 generation: 0,
-                ..GhObject::from(chunk.end.clone())
+                ..self.goid(&chunk.end)
             },
         };
         loop {
