@@ -10,6 +10,8 @@ mod extents;
 pub mod hash_info;
 mod object_op;
 mod plan;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 

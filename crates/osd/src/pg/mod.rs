@@ -20,7 +20,7 @@ pub mod persist;
 pub mod query;
 pub mod recovery;
 pub mod replication;
-mod rollback;
+pub(crate) mod rollback;
 pub mod scrub;
 mod services;
 mod snap_trim;

@@ -19,13 +19,13 @@ use types::{GhObject, HObject};
 use super::Pg;
 
 /// Where a shard keeps its objects.
-pub(super) struct ShardPlace<'a> {
+pub(crate) struct ShardPlace<'a> {
     /// Its collection.
-    pub(super) cid: &'a CollId,
+    pub(crate) cid: &'a CollId,
     /// Its number.
-    pub(super) shard: i8,
+    pub(crate) shard: i8,
     /// Length of a chunk of an object of some length.
-    pub(super) chunk_len: &'a dyn Fn(u64) -> u64,
+    pub(crate) chunk_len: &'a dyn Fn(u64) -> u64,
 }
 
 impl ShardPlace<'_> {
@@ -45,7 +45,7 @@ impl ShardPlace<'_> {
     }
 
     /// Makes the object what it was before the entry. The entries above it have been undone.
-    pub(super) fn undo(&self, e: &PgLogEntry, t: &mut Transaction) {
+    pub(crate) fn undo(&self, e: &PgLogEntry, t: &mut Transaction) {
         let (cid, oid) = (self.cid, self.object(&e.soid));
         for step in Self::steps(e).into_iter().rev() {
             match step {
@@ -84,7 +84,7 @@ impl ShardPlace<'_> {
     }
 
     /// Removes what was kept to undo the entry.
-    pub(super) fn trim(&self, e: &PgLogEntry, t: &mut Transaction) {
+    pub(crate) fn trim(&self, e: &PgLogEntry, t: &mut Transaction) {
         for step in Self::steps(e) {
             match step {
                 RollbackOp::Delete(generation)
