@@ -619,6 +619,9 @@ fn snapshot_ids_of_clients_grow_and_exclude_pool_snapshots() {
         b.pass(Duration::ZERO);
         b.take::<MPoolOpReply>(1).remove(0)
     };
+    // A pool that `rados cppool` filled knows no snapshots of clients: `rbd snap rm` there was told
+    // EINVAL, which is for pools with snapshots of their own.
+    assert_eq!(op(&mut b, PoolOpCode::DELETE_UNMANAGED_SNAP, 1).reply_code, -95);
     let first = op(&mut b, PoolOpCode::CREATE_UNMANAGED_SNAP, 0);
     assert_eq!(first.reply_code, 0);
     assert_eq!(
@@ -680,6 +683,8 @@ fn flags_features_and_deprecated_commands() {
     assert_eq!((ack.rc, ack.outs.as_str()), (-22, words));
     let ack = b.command(admin, r#"{"prefix":"osd add-noup","ids":["77","797er"]}"#);
     assert_eq!(ack.rc, 0, "{}", ack.outs);
+    let ack = b.command(admin, r#"{"prefix":"osd rm-noup","ids":["1234567"]}"#);
+    assert_eq!(ack.rc, -22);
 
     let set = |name: &str, sure: &str| {
         format!(r#"{{"prefix":"mon feature set","feature_name":"{name}"{sure}}}"#)

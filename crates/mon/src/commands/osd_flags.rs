@@ -77,7 +77,8 @@ impl MonCore {
                 break;
             }
             let digits = who.strip_prefix("osd.").unwrap_or(&who);
-            if let Ok(osd) = digits.parse::<OsdId>() {
+            // Ids end at 0xffff: what is above is no OSD (`parse_osd_id`).
+            if let Ok(osd) = digits.parse::<u16>().map(OsdId::from) {
                 named = true;
                 if map.exists(osd) {
                     osds.insert(osd);

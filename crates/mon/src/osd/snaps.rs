@@ -78,8 +78,11 @@ impl MonCore {
         let Some(pool) = self.pool_to_change(id) else {
             return fail(Errno::ENOENT, "");
         };
-        if !pool.has_flag(pool_flags::SELFMANAGED_SNAPS) {
+        if pool.has_flag(pool_flags::POOL_SNAPS) {
             return fail(Errno::EINVAL, "");
+        }
+        if !pool.has_flag(pool_flags::SELFMANAGED_SNAPS) {
+            return fail(Errno::EOPNOTSUPP, "");
         }
         let map = self.next_map();
         let queued = map
