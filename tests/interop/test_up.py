@@ -3,11 +3,13 @@
 daemons; little memory; a silent OSD is found out. About 30 s."""
 import os
 import pathlib
+import shutil
 import signal
+import subprocess
 import sys
 import time
 
-from cluster import LOLIGO, Cluster
+from cluster import LOLIGO, Cluster, state
 
 # The code of a build for debugging is several times larger, and counts.
 RSS_MAX_KIB = (64 if "/debug/" in LOLIGO else 40) << 10
@@ -70,6 +72,57 @@ def silent_osd(c):
     c.wait(lambda: c.json("osd", "stat")["num_up_osds"] == 3, 25, "osd.2 is up again")
 
 
+def a_reader_that_leaves(c):
+    """`loligo ... | head` ended with a panic when the reader had closed the pipe."""
+    for args in (["status", "--dir", c.dir], ["completion", "bash"]):
+        reader, writer = os.pipe()
+        os.close(reader)
+        r = subprocess.run([LOLIGO, *args], stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60)
+        os.close(writer)
+        assert (r.returncode, r.stderr) == (128 + signal.SIGPIPE, ""), (args, r)
+
+
+def names_for_addresses(c):
+    """Host names in `mon_host` were refused, also where daemons and `up` read it."""
+    text = pathlib.Path(c.conf).read_text()
+    named = text.replace("127.0.0.1:", "localhost:")
+    assert named != text
+    try:
+        pathlib.Path(c.conf).write_text(named)
+        c.kill("osd.1")
+        c.up()
+        status = subprocess.run([LOLIGO, "status", "--dir", c.dir], capture_output=True, text=True, timeout=60)
+        assert status.returncode == 0 and "3 up" in status.stdout, status
+        pathlib.Path(c.conf).write_text(text.replace("127.0.0.1:", "no-such-host.invalid:"))
+        r = subprocess.run([LOLIGO, "status", "--dir", c.dir], capture_output=True, text=True, timeout=60)
+        assert r.returncode == 1 and "no-such-host.invalid" in r.stderr, r
+    finally:
+        pathlib.Path(c.conf).write_text(text)
+
+
+def another_name(c):
+    """Daemons were told by their binary's name: those of a copy called otherwise were neither seen
+    nor stopped, and a second `up` started them twice."""
+    copy = f"{c.dir}/another"
+    shutil.copy(LOLIGO, copy)
+
+    def run(command):
+        r = subprocess.run([copy, command, "--dir", c.dir], capture_output=True, text=True, timeout=120)
+        assert r.returncode == 0, r
+        return r.stdout
+
+    run("down")
+    run("up")
+    before = {d: c.pid(d) for d in DAEMONS}
+    run("up")
+    assert before == {d: c.pid(d) for d in DAEMONS}
+    assert "not running" not in run("status")
+    stopped = run("down")
+    assert all(daemon in stopped for daemon in DAEMONS), stopped
+    assert all(state(pid) == "Z" for pid in before.values())
+    os.remove(copy)
+
+
 def without_authentication():
     """The first beacon of a manager once went out before it knew the cluster's id, was ignored, and
     the next one came after two seconds."""
@@ -82,11 +135,12 @@ def without_authentication():
 
 def main():
     with Cluster() as c:
-        for test in (memory_when_idle, after_death_of_all, only_osds_died, silent_osd):
+        for test in (memory_when_idle, after_death_of_all, only_osds_died, silent_osd,
+                     a_reader_that_leaves, names_for_addresses, another_name):
             test(c)
             print("ok", test.__name__)
     without_authentication()
-    print("5 passed, 0 failed")
+    print("8 passed, 0 failed")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 //! One daemon in this process: configuration, keyring, store, start, admin socket, clean stop.
 
 use std::fs;
+use std::net::ToSocketAddrs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -24,6 +25,7 @@ use crate::cli::DaemonArgs;
 use crate::failure::Failure;
 use crate::host;
 use crate::layout::{Layout, parse_conf};
+use crate::output::tell;
 use crate::session::AdminSession;
 use crate::{logging, process, up};
 
@@ -50,6 +52,15 @@ fn config_of(kind: &str, id: &str, path: &Path, file: &ConfFile) -> Result<Confi
     }
 }
 
+/// `mon_host` with this machine's addresses for host names.
+pub(crate) fn resolve_mon_host(text: &str) -> Result<String, Failure> {
+    let lookup = |name: &str| {
+        let found = (name, 0).to_socket_addrs().map_err(|e| e.to_string())?;
+        Ok(found.map(|addr| addr.ip()).collect())
+    };
+    monclient::resolve_mon_host(text, lookup).map_err(|e| Failure::new(e.to_string()))
+}
+
 /// Reads the configuration file for `kind.id`, then the settings of the command line.
 pub(crate) fn load_config(
     kind: &str,
@@ -65,6 +76,12 @@ pub(crate) fn load_config(
         config
             .set(&key, &value, Source::Cmdline)
             .map_err(|e| Failure::new(format!("--set {set}: {e}")))?;
+    }
+    let written = config.str("mon_host");
+    let resolved = resolve_mon_host(&written)?;
+    if resolved != written {
+        let taken = config.set("mon_host", &resolved, Source::Final);
+        taken.map_err(|e| Failure::new(format!("mon_host: {e}")))?;
     }
     Ok(config)
 }
@@ -429,8 +446,8 @@ pub(crate) fn run_all_in_threads(
         Ok::<(), Failure>(())
     })?;
     threads.extend(layout.ids("osd").into_iter().map(|id| spawn("osd", id)));
-    println!("export CEPH_CONF={}", layout.conf().display());
-    println!("Ctrl-C stops the cluster");
+    tell!("export CEPH_CONF={}", layout.conf().display());
+    tell!("Ctrl-C stops the cluster");
     for thread in threads {
         match thread.join() {
             Ok(result) => result.map_err(Failure::new)?,

@@ -3,6 +3,7 @@
 use crate::cli::DirArgs;
 use crate::failure::Failure;
 use crate::layout::Layout;
+use crate::output::tell;
 use crate::process;
 
 /// Runs the command.
@@ -13,9 +14,9 @@ pub(crate) fn down(args: &DirArgs) -> Result<(), Failure> {
     }
     let stopped = process::stop_all(&layout);
     if stopped.is_empty() {
-        println!("nothing was running in {}", layout.dir().display());
+        tell!("nothing was running in {}", layout.dir().display());
     } else {
-        println!("stopped {}", stopped.join(", "));
+        tell!("stopped {}", stopped.join(", "));
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ mod failure;
 mod host;
 mod layout;
 mod logging;
+mod output;
 mod pages;
 mod process;
 mod session;

@@ -7,10 +7,13 @@ use clap::CommandFactory;
 
 use crate::cli::Cli;
 use crate::failure::Failure;
+use crate::output;
 
 /// `loligo completion SHELL`.
 pub(crate) fn completion(shell: clap_complete::Shell) -> Result<(), Failure> {
-    clap_complete::generate(shell, &mut Cli::command(), "loligo", &mut std::io::stdout());
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "loligo", &mut script);
+    output::show_text(format_args!("{}", String::from_utf8_lossy(&script)));
     Ok(())
 }
 

@@ -1,6 +1,8 @@
 //! Processes of a cluster on one machine: started detached, found by their pid files, stopped.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -43,13 +45,23 @@ pub(crate) fn start(layout: &Layout, kind: &str, id: &str, detach: bool) -> Resu
     Ok(child)
 }
 
-/// The daemon of a pid file, if it lives and is one of ours.
+/// The daemon of a pid file (`DIR/run/osd.0.pid`), if it lives. The pid may have been given to
+/// another process since, so the process must have the arguments that [`start`] gives, whatever its
+/// binary is called; a zombie has none left.
 pub(crate) fn running(pid_file: &Path) -> Option<i32> {
+    let (kind, id) = pid_file.file_stem()?.to_str()?.split_once('.')?;
+    let conf = pid_file.parent()?.parent()?.join("ceph.conf");
     let pid: i32 = fs::read_to_string(pid_file).ok()?.trim().parse().ok()?;
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (before, after) = stat.rsplit_once(')')?;
-    // A pid may have been given to another process since; a zombie is gone.
-    (before.contains("(loligo") && !after.trim_start().starts_with('Z')).then_some(pid)
+    let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
+    let start = [kind, "--id", id, "-c"].map(str::as_bytes);
+    let mut places = words.windows(start.len() + 1).filter(|w| w[..start.len()] == start);
+    let found = places.any(|w| {
+        let named = Path::new(OsStr::from_bytes(w[start.len()]));
+        // A folder that was moved under a daemon is still that daemon's.
+        named == conf || !named.exists()
+    });
+    found.then_some(pid)
 }
 
 /// Names (`osd.0`) and pids of the daemons that live.
@@ -106,4 +118,46 @@ pub(crate) fn log_tail(layout: &Layout, name: &str) -> String {
     let text = fs::read_to_string(layout.log(name)).unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(3)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Daemons were told by the name of their binary: one that was copied to another name was
+    /// started a second time, and not stopped.
+    #[test]
+    fn a_daemon_is_told_by_its_arguments() {
+        let dir = std::env::temp_dir().join(format!("loligo-running-{}", std::process::id()));
+        fs::create_dir_all(dir.join("run")).unwrap();
+        let conf = dir.join("ceph.conf");
+        fs::write(&conf, "").unwrap();
+        // Waits for its input to end; what follows is for show.
+        let mut child = Command::new("/bin/sh")
+            .args(["-c", "read line", "osd", "--id", "0", "-c"])
+            .arg(&conf)
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let file = |name: &str, pid: i32| {
+            let path = dir.join("run").join(format!("{name}.pid"));
+            fs::write(&path, format!("{pid}\n")).unwrap();
+            path
+        };
+        assert_eq!(running(&file("osd.0", pid)), Some(pid));
+        assert_eq!(running(&file("osd.1", pid)), None);
+        assert_eq!(running(&file("mon.0", pid)), None);
+        let own = i32::try_from(std::process::id()).unwrap();
+        assert_eq!(running(&file("osd.0", own)), None, "a pid given to another");
+        drop(child.stdin.take());
+        // It is gone before it is waited for: a zombie.
+        let stat = format!("/proc/{pid}/stat");
+        while !fs::read_to_string(&stat).unwrap().contains(") Z") {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(running(&file("osd.0", pid)), None);
+        child.wait().unwrap();
+        fs::remove_dir_all(&dir).unwrap();
+    }
 }

@@ -9,6 +9,7 @@ use simtest::{Fault, Settings};
 
 use crate::cli::SimArgs;
 use crate::failure::Failure;
+use crate::output::show;
 
 fn settings(args: &SimArgs) -> Result<Settings, Failure> {
     let mut settings = Settings { osds: args.osds, ..Settings::default() };
@@ -53,7 +54,7 @@ pub(crate) fn simulate(args: &SimArgs) -> Result<(), Failure> {
                         "seconds": life.time.as_secs_f64(),
                         "trace_hash": format!("{:016x}", life.trace_hash),
                     });
-                    println!("{line}");
+                    show!("{line}");
                 }
                 true
             }
@@ -74,9 +75,9 @@ pub(crate) fn simulate(args: &SimArgs) -> Result<(), Failure> {
             "events": sum.events,
             "failures": failures,
         });
-        println!("{line}");
+        show!("{line}");
     } else {
-        println!(
+        show!(
             "{} lives, {time:.0} s simulated in {real:.1} s ({:.0} times faster), {} answers judged, {} events",
             sum.lives,
             time / real.max(0.001),
@@ -86,7 +87,7 @@ pub(crate) fn simulate(args: &SimArgs) -> Result<(), Failure> {
     }
     let Some(failure) = sum.failures.first() else { return Ok(()) };
     if !args.json {
-        println!("\nseed {}: the cluster broke its word: {}", failure.seed, failure.what);
+        show!("\nseed {}: the cluster broke its word: {}", failure.seed, failure.what);
     }
     let again = format!("loligo sim --seed {} --lives 1", failure.seed);
     Err(Failure::new(format!("seed {} went wrong; again: {again}", failure.seed)))

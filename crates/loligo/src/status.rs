@@ -3,6 +3,7 @@
 use crate::cli::DirArgs;
 use crate::failure::Failure;
 use crate::layout::Layout;
+use crate::output::show;
 use crate::process;
 use crate::session::AdminSession;
 
@@ -19,8 +20,8 @@ pub(crate) fn status(args: &DirArgs) -> Result<(), Failure> {
     {
         let name = format!("{kind}.{id}");
         match running.iter().find(|(n, _)| *n == name) {
-            Some((_, pid)) => println!("{name:<8} process {pid}"),
-            None => println!("{name:<8} not running"),
+            Some((_, pid)) => show!("{name:<8} process {pid}"),
+            None => show!("{name:<8} not running"),
         }
     }
     if !running.iter().any(|(name, _)| name.starts_with("mon.")) {
@@ -33,6 +34,6 @@ pub(crate) fn status(args: &DirArgs) -> Result<(), Failure> {
         let session = AdminSession::connect(&env, &layout).await?;
         session.command(r#"{"prefix":"status"}"#, "").await
     })?;
-    print!("\n{text}");
+    show!("\n{}", text.trim_end_matches('\n'));
     Ok(())
 }

@@ -17,6 +17,7 @@ use types::{AuthEntityName, UTime, Uuid};
 use crate::cli::UpArgs;
 use crate::failure::Failure;
 use crate::layout::{DEFAULT_PORT, Layout, NewConf, port_is_free, write_private};
+use crate::output::tell;
 use crate::session::AdminSession;
 use crate::{admin_socket, daemon, process};
 
@@ -140,6 +141,7 @@ pub(crate) fn up(args: &UpArgs) -> Result<(), Failure> {
 /// monitors' own map.
 fn conf_ports(layout: &Layout, conf: &ConfFile, asked: Option<u16>) -> Result<Vec<u16>, Failure> {
     let host = conf.get("global", "mon_host").unwrap_or_default();
+    let host = daemon::resolve_mon_host(&host)?;
     let mons = monclient::parse_mon_host(&host).unwrap_or_default();
     let ports: Vec<u16> =
         mons.iter().filter_map(|mon| mon.msgr2().map(|addr| addr.port())).collect();
@@ -254,15 +256,15 @@ fn start_and_wait(
         1 => format!("1 {one}"),
         n => format!("{n} {more}"),
     };
-    println!(
+    tell!(
         "{}, {}, {} serve after {seconds:.2} s",
         count("mon", "monitor", "monitors"),
         count("mgr", "manager", "managers"),
         count("osd", "OSD", "OSDs")
     );
-    println!("export CEPH_CONF={}", layout.conf().display());
+    tell!("export CEPH_CONF={}", layout.conf().display());
     if attached {
-        println!("Ctrl-C stops the cluster");
+        tell!("Ctrl-C stops the cluster");
         env::real::Runtime::new()?.block_on(|env| async move { env.termination().await });
         process::stop_all(layout);
     }
@@ -367,7 +369,7 @@ async fn serves(
     let (pgs, serving) = (number(&mgr, "num_pgs"), number(&mgr, "num_pgs_serving"));
     if serving < pgs && waited >= PEERING_TIME {
         // They may lack OSDs that are gone for good: no reason to stop the others.
-        println!("{} of {pgs} placement groups do not serve yet; 'ceph -s' says why", pgs - serving);
+        tell!("{} of {pgs} placement groups do not serve yet; 'ceph -s' says why", pgs - serving);
         return Ok(true);
     }
     Ok(serving >= pgs)

@@ -693,7 +693,7 @@ fn flags_features_and_deprecated_commands() {
     assert_eq!(b.command(admin, &set("abcd", sure)).rc, -2);
     assert_eq!(b.command(admin, &set("kraken", "")).rc, -1);
     let ack = b.command(admin, &set("kraken", sure));
-    assert_eq!((ack.rc, ack.outs.as_str()), (0, "setting feature '[kraken]'"));
+    assert_eq!((ack.rc, ack.outs.as_str()), (0, "setting feature 'mon_feature_t([kraken])'"));
 
     let list = r#"{"prefix":"config-key list"}"#;
     assert_eq!(b.command(admin, list).rc, 0);

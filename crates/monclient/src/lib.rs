@@ -17,6 +17,7 @@ mod client;
 mod credentials;
 mod dispatch;
 mod from_config;
+mod host_names;
 mod osd_maps;
 mod requests;
 mod settings;
@@ -24,6 +25,7 @@ mod subs;
 
 pub use client::{MonClient, MonError, MonEvents};
 pub use from_config::SettingsError;
+pub use host_names::{UnknownHost, resolve_mon_host};
 pub use osd_maps::OsdMaps;
 pub use requests::{Answer, Versions};
 pub use settings::{MON_PORT_V1, MON_PORT_V2, Settings, parse_mon_host};

@@ -93,8 +93,8 @@ impl Settings {
 
 /// Reads `mon_host`: addresses or bracketed groups of addresses of one monitor each, separated by
 /// commas, semicolons or white space. An address without a type is tried at both ports, one with a
-/// port but no type is v2 at 3300 and v1 at 6789 or both types elsewhere. Host names are not
-/// resolved: the offending word is the error.
+/// port but no type is v2 at 3300 and v1 at 6789 or both types elsewhere. The error is the word that is none;
+/// host names are to be replaced before ([`crate::resolve_mon_host`]).
 pub fn parse_mon_host(text: &str) -> Result<Vec<AddrVec>, String> {
     let mut mons = Vec::new();
     let mut rest = text;
@@ -105,14 +105,14 @@ pub fn parse_mon_host(text: &str) -> Result<Vec<AddrVec>, String> {
         }
         let grouped = ["[v", "[any:"].iter().any(|open| rest.starts_with(open));
         let end = if grouped {
-            rest.find(']').map(|at| at + 1)
+            Some(group_end(rest).ok_or_else(|| rest.to_owned())?)
         } else {
             rest.find([',', ';', ' ', '\t', '\n'])
         };
         let (word, after) = rest.split_at(end.unwrap_or(rest.len()));
         rest = after;
         let group = if grouped {
-            word.trim_matches(['[', ']'])
+            &word[1..word.len() - 1]
         } else {
             word
         };
@@ -122,6 +122,18 @@ pub fn parse_mon_host(text: &str) -> Result<Vec<AddrVec>, String> {
         }
         mons.push(addrs.into_iter().collect());
     }
+}
+
+/// The end of the group that `text` begins with: IPv6 addresses in it have brackets of their own.
+fn group_end(text: &str) -> Option<usize> {
+    let mut depth = 0_i32;
+    for (at, c) in text.char_indices() {
+        depth += i32::from(c == '[') - i32::from(c == ']');
+        if depth == 0 {
+            return Some(at + 1);
+        }
+    }
+    None
 }
 
 fn parse_one(text: &str) -> Option<Vec<EntityAddr>> {
@@ -165,6 +177,14 @@ mod tests {
             show("[v2:10.0.0.1:3300,v1:10.0.0.1:6789], [v2:10.0.0.2:4000/0]"),
             Ok(vec![both.to_owned(), "v2:10.0.0.2:4000/0".to_owned()])
         );
+        assert_eq!(
+            show("[v2:[fd00::1]:3300/0,v1:[fd00::1]:6789/0],v2:[fd00::2]:3300"),
+            Ok(vec![
+                "[v2:[fd00::1]:3300/0,v1:[fd00::1]:6789/0]".to_owned(),
+                "v2:[fd00::2]:3300/0".to_owned()
+            ])
+        );
+        assert!(show("[v2:[fd00::1]:3300").is_err() && show("[v2:").is_err());
         assert_eq!(
             show("v2:10.0.0.1:3300 10.0.0.2:6789;10.0.0.3:3300"),
             Ok(vec![

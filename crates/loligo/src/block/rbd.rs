@@ -9,6 +9,7 @@ use super::cli::{CreateArgs, RbdArgs, RbdCommand, SnapCommand};
 use super::connect::{connect, open, pool, said};
 use super::spec::{ImageSpec, bytes_text};
 use crate::failure::Failure;
+use crate::output::show;
 
 /// Runs the command.
 pub(crate) fn run(args: RbdArgs) -> Result<(), Failure> {
@@ -31,7 +32,7 @@ async fn run_with(client: &Client, command: RbdCommand) -> Result<(), Failure> {
             let (name, namespace) = name.split_once('/').unwrap_or((&name, ""));
             let io = pool(client, name, namespace).await?;
             let images = rbd::list(&io).await.map_err(|e| Failure::new(e.to_string()))?;
-            images.keys().for_each(|image| println!("{image}"));
+            images.keys().for_each(|image| show!("{image}"));
             Ok(())
         }
         RbdCommand::Info { image, json } => info(client, &image, json).await,
@@ -83,11 +84,11 @@ async fn snap(client: &Client, command: SnapCommand) -> Result<(), Failure> {
     let spec = match &command {
         SnapCommand::Ls { image } => {
             let open = open(client, image, true).await?;
-            println!("{:>6}  {:<24} {:>10}  PROTECTED", "SNAPID", "NAME", "SIZE");
+            show!("{:>6}  {:<24} {:>10}  PROTECTED", "SNAPID", "NAME", "SIZE");
             for snap in open.snapshots().iter().filter(|snap| snap.user) {
                 let protected = if snap.protected { "yes" } else { "" };
                 let size = bytes_text(snap.size);
-                println!("{:>6}  {:<24} {size:>10}  {protected}", snap.id, snap.name);
+                show!("{:>6}  {:<24} {size:>10}  {protected}", snap.id, snap.name);
             }
             return finish(&open, image, Ok(())).await;
         }
@@ -164,7 +165,7 @@ async fn info(client: &Client, spec: &ImageSpec, as_json: bool) -> Result<(), Fa
                 "overlap": parent.overlap,
             });
         }
-        println!("{value:#}");
+        show!("{value:#}");
         return Ok(());
     }
     print_info(&info, snapshots, pool_name);
@@ -172,24 +173,24 @@ async fn info(client: &Client, spec: &ImageSpec, as_json: bool) -> Result<(), Fa
 }
 
 fn print_info(info: &ImageInfo, snapshots: usize, pool_name: impl Fn(i64) -> String) {
-    println!("rbd image '{}':", info.name);
-    println!("\tsize {} in {} objects", bytes_text(info.size), info.objects);
-    println!("\torder {} ({} objects)", info.order, bytes_text(1 << info.order));
-    println!("\tsnapshot_count: {snapshots}");
-    println!("\tid: {}", info.id);
+    show!("rbd image '{}':", info.name);
+    show!("\tsize {} in {} objects", bytes_text(info.size), info.objects);
+    show!("\torder {} ({} objects)", info.order, bytes_text(1 << info.order));
+    show!("\tsnapshot_count: {snapshots}");
+    show!("\tid: {}", info.id);
     if let Some(pool) = info.data_pool {
-        println!("\tdata_pool: {}", pool_name(pool));
+        show!("\tdata_pool: {}", pool_name(pool));
     }
-    println!("\tblock_name_prefix: {}", info.prefix);
-    println!("\tformat: 2");
-    println!("\tfeatures: {}", features::names(info.features).join(", "));
+    show!("\tblock_name_prefix: {}", info.prefix);
+    show!("\tformat: 2");
+    show!("\tfeatures: {}", features::names(info.features).join(", "));
     if let Some(parent) = &info.parent {
         let pool = pool_name(parent.spec.pool);
-        println!("\tparent: {pool}/{} at snapshot {}", parent.spec.image, parent.spec.snap);
-        println!("\toverlap: {}", bytes_text(parent.overlap));
+        show!("\tparent: {pool}/{} at snapshot {}", parent.spec.image, parent.spec.snap);
+        show!("\toverlap: {}", bytes_text(parent.overlap));
     }
     if info.stripe_count > 1 {
-        println!("\tstripe unit: {}", bytes_text(info.stripe_unit));
-        println!("\tstripe count: {}", info.stripe_count);
+        show!("\tstripe unit: {}", bytes_text(info.stripe_unit));
+        show!("\tstripe count: {}", info.stripe_count);
     }
 }

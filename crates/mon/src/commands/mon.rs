@@ -288,7 +288,7 @@ impl MonCore {
         let Some(feature) = crate::dump::mon_feature(&name) else {
             return fail(Errno::ENOENT, format!("unknown feature '{name}'"));
         };
-        let text = crate::dump::mon_feature_text(&feature);
+        let text = format!("mon_feature_t({})", crate::dump::mon_feature_text(&feature));
         if !cmd.map.flag("yes_i_really_mean_it") {
             return fail(
                 Errno::EPERM,

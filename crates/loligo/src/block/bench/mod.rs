@@ -21,6 +21,7 @@ use super::cli::{BenchArgs, BenchCommand, ClusterArgs, LoadArgs, Pattern};
 use super::connect::{connect, open, pool, said};
 use super::spec::{ImageSpec, bytes_text};
 use crate::failure::Failure;
+use crate::output::show;
 
 /// Bytes of the objects that `bench rados` touches by default.
 const RADOS_SIZE: u64 = 1 << 30;
@@ -84,7 +85,7 @@ pub(crate) fn run(args: BenchArgs) -> Result<(), Failure> {
         all.error = all.error.or(tally.error);
     }
     if load.json {
-        println!("{:#}", report::to_json(&all, &load, &name, engine));
+        show!("{:#}", report::to_json(&all, &load, &name, engine));
     } else {
         report::print(&all, &load);
     }

@@ -6,6 +6,7 @@ use super::histogram::Histogram;
 use super::load::Tally;
 use crate::block::cli::LoadArgs;
 use crate::block::spec::bytes_text;
+use crate::output::show;
 
 /// Percentiles that are told, as fio's.
 const PERCENTILES: [f64; 9] = [1.0, 5.0, 50.0, 90.0, 95.0, 99.0, 99.9, 99.99, 99.999];
@@ -32,8 +33,8 @@ fn side(name: &str, histogram: &Histogram, args: &LoadArgs, elapsed: u64) {
     }
     let iops = histogram.count() as f64 / seconds(elapsed).max(1e-9);
     let bandwidth = bytes_text((iops * args.bs as f64) as u64);
-    println!("{name}: {iops:.0} IOPS, {bandwidth}/s, {} requests", histogram.count());
-    println!(
+    show!("{name}: {iops:.0} IOPS, {bandwidth}/s, {} requests", histogram.count());
+    show!(
         "  latency: mean {}, deviation {}, min {}, max {}",
         time_text(histogram.mean()),
         time_text(histogram.deviation()),
@@ -44,13 +45,13 @@ fn side(name: &str, histogram: &Histogram, args: &LoadArgs, elapsed: u64) {
         .iter()
         .map(|p| format!("{p}% {}", time_text(histogram.percentile(*p) as f64)))
         .collect();
-    println!("  percentiles: {}", percentiles.join(", "));
+    show!("  percentiles: {}", percentiles.join(", "));
     let doublings = histogram.doublings();
     let most = doublings.iter().map(|(_, count)| *count).max().unwrap_or(1).max(1);
     for (below, count) in doublings {
         let bar = "#".repeat((count * BAR).div_ceil(most) as usize);
         let share = 100.0 * count as f64 / histogram.count() as f64;
-        println!("  < {:>9} {share:6.2}% {bar}", time_text(below as f64));
+        show!("  < {:>9} {share:6.2}% {bar}", time_text(below as f64));
     }
 }
 
@@ -59,7 +60,7 @@ pub(super) fn print(tally: &Tally, args: &LoadArgs) {
     side("read", &tally.reads, args, tally.elapsed);
     side("write", &tally.writes, args, tally.elapsed);
     if args.verify {
-        println!("verify: {} blocks differ", tally.mismatches);
+        show!("verify: {} blocks differ", tally.mismatches);
     }
 }
 

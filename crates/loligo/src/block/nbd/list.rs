@@ -14,6 +14,7 @@ use super::wire::{
 };
 use crate::block::spec::bytes_text;
 use crate::failure::Failure;
+use crate::output::show;
 
 /// How long a server gets to answer all.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -63,7 +64,7 @@ async fn list(env: &Env, server: &str) -> Result<(), Failure> {
             return Err(Failure::new(format!("{server} lists more than {EXPORTS_MAX} exports")));
         }
     }
-    println!("{:<40} {:>12}  CAN", "EXPORT", "SIZE");
+    show!("{:<40} {:>12}  CAN", "EXPORT", "SIZE");
     for name in names {
         let mut ask = BytesMut::new();
         ask.put_u32(name.len() as u32);
@@ -76,7 +77,7 @@ async fn list(env: &Env, server: &str) -> Result<(), Failure> {
                 let (size, flags) = (data.get_u64(), data.get_u16());
                 let can = export_flags::NAMES.iter().filter(|(bit, _)| flags & bit != 0);
                 let can: Vec<&str> = can.map(|(_, name)| *name).collect();
-                println!("{text:<40} {:>12}  {}", bytes_text(size), can.join(","));
+                show!("{text:<40} {:>12}  {}", bytes_text(size), can.join(","));
             }
         }
     }

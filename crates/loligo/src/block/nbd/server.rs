@@ -13,6 +13,7 @@ use crate::block::cli::{ClusterArgs, NbdServeArgs};
 use crate::block::connect::{connect, open};
 use crate::failure::Failure;
 use crate::logging;
+use crate::output::tell;
 
 /// Where a server listens by default: the port that IANA gave to NBD.
 const DEFAULT_LISTEN: &str = "127.0.0.1:10809";
@@ -59,7 +60,7 @@ pub(super) fn run(cluster: ClusterArgs, args: NbdServeArgs) -> Result<(), Failur
         }
         let (listener, place) = listen(&env, &args)?;
         for export in &exports {
-            println!("nbd: {} ({} bytes) at {place}", export.name, export.size());
+            tell!("nbd: {} ({} bytes) at {place}", export.name, export.size());
             tell_of_resizes(&env, export);
         }
         let exports: Rc<[Rc<Export>]> = exports.into();
