@@ -58,6 +58,11 @@ pub async fn record(
 }
 
 impl InfoUpdate {
+    /// The object.
+    pub(super) fn objects(&self) -> [HObject; 1] {
+        [self.oi.soid.clone()]
+    }
+
     pub(super) fn finish(self, at: EVersion, last_user_version: u64) -> Mutation {
         let InfoUpdate {
             pg,

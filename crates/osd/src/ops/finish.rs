@@ -1,7 +1,7 @@
 //! The end of a write: versions, the object's info, the log entries, and the new state in memory
 //! (`finish_ctx`, `record_write_error` in `src/osd/PrimaryLogPG.cc`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bstr::BString;
 use denc::Denc;
@@ -60,6 +60,27 @@ impl PendingWrite {
             Pending::Op(ctx, reply) => ctx.finish(reply, at, last_user_version),
             Pending::Trim(trim) => trim.finish(at, last_user_version),
             Pending::Info(update) => update.finish(at, last_user_version),
+        }
+    }
+
+    /// The change so far, without what versions add; `None` if it is of attributes alone.
+    pub fn transaction(&self) -> Option<&Transaction> {
+        match &self.inner {
+            Pending::Op(ctx, _) => Some(&ctx.t),
+            Pending::Trim(_) | Pending::Info(_) => None,
+        }
+    }
+
+    /// The objects of a pool that the write changes or copies from.
+    pub fn objects(&self, pool: i64) -> BTreeSet<HObject> {
+        match &self.inner {
+            Pending::Op(ctx, _) => {
+                let named = ctx.t.objects().iter().map(|oid| oid.hobj.clone());
+                let named = named.filter(|oid| oid.pool == pool);
+                named.chain([ctx.obs.oi.soid.clone()]).collect()
+            }
+            Pending::Trim(trim) => trim.objects().into(),
+            Pending::Info(update) => update.objects().into(),
         }
     }
 

@@ -28,6 +28,17 @@ pub trait Pg {
     fn goid(&self, oid: &HObject) -> GhObject {
         GhObject { shard: self.pgid().shard, ..GhObject::from(oid.clone()) }
     }
+    /// Reads a range of an object that is not whole in the store: of an erasure coded PG. `None`
+    /// of a replicated one.
+    fn read_shards(
+        &self,
+        oid: &HObject,
+        offset: u64,
+        len: u64,
+    ) -> Option<LocalFuture<Result<Bytes, Errno>>> {
+        let _ = (oid, offset, len);
+        None
+    }
     /// The PG's pool in the map the PG is at.
     fn pool(&self) -> Rc<PgPool>;
     /// Configured limits.

@@ -50,6 +50,11 @@ impl OpContext {
         let data = if len == 0 {
             BufferList::new()
         } else {
+            if let Some(read) = self.pg.read_shards(&self.goid.hobj, offset, len) {
+                let data = BufferList::from(read.await?);
+                self.count_read(data.len());
+                return Ok(data);
+            }
             let read = self
                 .pg
                 .store()

@@ -71,6 +71,11 @@ pub async fn trim_object(
 }
 
 impl Trim {
+    /// The clone and its head.
+    pub(super) fn objects(&self) -> [HObject; 2] {
+        [self.clone.oid(), self.head.oid()]
+    }
+
     pub(super) fn finish(self, at: EVersion, last_user_version: u64) -> Mutation {
         let Trim {
             pg,

@@ -4,7 +4,8 @@
 use std::rc::{Rc, Weak};
 
 use messages::{
-    MCommand, MCommandReply, MLogAck, MMgrConfigure, MMgrMap, MOSDBackoff, MOSDMap, MOSDOp, MOSDOpReply,
+    MCommand, MCommandReply, MLogAck, MOSDECSubOpRead, MOSDECSubOpReadReply, MOSDECSubOpWrite,
+    MOSDECSubOpWriteReply, MMgrConfigure, MMgrMap, MOSDBackoff, MOSDMap, MOSDOp, MOSDOpReply,
     MOSDRepScrub, MOSDRepScrubMap, MOSDScrub2, MOSDScrubReserve,
     MOSDPGBackfill, MOSDPGCreate2, MOSDPGPull, MOSDPGPush, MOSDPGPushReply, MOSDPGRecoveryDelete,
     MOSDPGRecoveryDeleteReply, MOSDPing, MOSDRepOp, MOSDRepOpReply, MPGStatsAck, Message,
@@ -177,6 +178,30 @@ impl Osd {
                         Box::new(move || format!("osd_repop({pgid} v {version})")),
                     );
                     pg.on_repop(m, tid, &tracked);
+                });
+            }
+            MOSDECSubOpWrite::TYPE if from_peer => {
+                let m = MOSDECSubOpWrite::decode(raw)?;
+                return self.for_pg(con, m.map_epoch, m.pgid, incoming, |osd, pg, _| {
+                    osd.counters.count_subop();
+                    pg.on_shard_write(m);
+                });
+            }
+            MOSDECSubOpWriteReply::TYPE if from_peer => {
+                let m = MOSDECSubOpWriteReply::decode(raw)?;
+                return self.for_pg(con, m.map_epoch, m.pgid, incoming, move |_, pg, _| {
+                    pg.on_shard_write_reply(&m);
+                });
+            }
+            MOSDECSubOpRead::TYPE if from_peer => {
+                let m = MOSDECSubOpRead::decode(raw)?;
+                return self
+                    .for_pg(con, m.map_epoch, m.pgid, incoming, |_, pg, _| pg.on_shard_read(m));
+            }
+            MOSDECSubOpReadReply::TYPE if from_peer => {
+                let m = MOSDECSubOpReadReply::decode(raw)?;
+                return self.for_pg(con, m.map_epoch, m.pgid, incoming, |_, pg, _| {
+                    pg.on_shard_read_reply(m);
                 });
             }
             MOSDRepOpReply::TYPE if from_peer => {

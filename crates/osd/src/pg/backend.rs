@@ -40,6 +40,8 @@ use store::Transaction;
 use types::osd::PgLogEntry;
 use types::{Errno, HObject, PgId, PgShard};
 
+use crate::ec::Codec;
+
 /// How many of a PG's shards make its objects whole (`IsPGRecoverablePredicate` and
 /// `IsPGReadablePredicate` in `src/osd/PGBackend.h`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -100,8 +102,17 @@ fn profile_of(map: &OsdMap, pool: &PgPool) -> Option<Profile> {
 
 /// What knows the shards of a pool; `None` of replicated pools.
 pub fn codec(map: &OsdMap, pool: &PgPool) -> Option<Rc<dyn ShardCodec>> {
-    let _profile = profile_of(map, pool)?;
-    None
+    if !pool.is_erasure() {
+        return None;
+    }
+    let profile = map.erasure_code_profiles.get(&pool.erasure_code_profile)?;
+    match Codec::of(profile, pool.stripe_width.into()) {
+        Ok(codec) => Some(Rc::new(codec)),
+        Err(e) => {
+            tracing::error!("profile {}: {e}", pool.erasure_code_profile);
+            None
+        }
+    }
 }
 
 /// An object as it is on the shards before a write.

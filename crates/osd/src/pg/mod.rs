@@ -22,6 +22,7 @@ pub mod recovery;
 pub mod replication;
 pub(crate) mod rollback;
 pub mod scrub;
+mod shards;
 mod services;
 mod snap_trim;
 pub mod stats;
@@ -74,6 +75,7 @@ pub struct Pg {
     waiting_for_object: RefCell<BTreeMap<HObject, Vec<ClientOp>>>,
     pub(crate) recovery: recovery::Recovery,
     pub(crate) scrub: scrub::Scrubber,
+    pub(crate) shards: shards::Shards,
     notify_counter: Cell<u32>,
     pub(crate) snap_trimming: Cell<bool>,
     wake_scheduled: Cell<bool>,
@@ -136,6 +138,7 @@ impl Pg {
             waiting_for_object: RefCell::default(),
             recovery: recovery::Recovery::default(),
             scrub: scrub::Scrubber::default(),
+            shards: shards::Shards::default(),
             notify_counter: Cell::new(0),
             snap_trimming: Cell::new(false),
             wake_scheduled: Cell::new(false),
@@ -228,6 +231,7 @@ impl Pg {
                 && last.pool(self.pgid.pgid.pool_id()) == Some(pool);
             if !unchanged {
                 *self.pool.borrow_mut() = Rc::new(pool.clone());
+                *self.codec.borrow_mut() = backend::codec(map, pool);
             }
             let mapping = mapping_of(map, self.pgid);
             self.core.borrow_mut().advance_map(&**map, &*last, mapping, now, &mut out);
@@ -257,6 +261,7 @@ impl Pg {
             return;
         }
         *self.pool.borrow_mut() = Rc::new(pool.clone());
+        *self.codec.borrow_mut() = backend::codec(map, pool);
         let mapping = mapping_of(map, self.pgid);
         let mut out = Vec::new();
         self.core.borrow_mut().advance_map(&**map, &*last, mapping, self.now(), &mut out);
@@ -618,6 +623,7 @@ impl Pg {
             ops.extend(repop.take_duplicates());
         }
         self.recovery.reset();
+        self.shards.reset();
         let mut t = Transaction::new();
         ops.extend(self.reset_scrub(&mut t));
         self.drop_temps(&mut t);
@@ -680,8 +686,14 @@ impl Pg {
     }
 
     fn on_active(&self) {
-        if self.core.borrow().is_active() {
+        let (active, last_update) = {
+            let core = self.core.borrow();
+            (core.is_active(), core.info.last_update)
+        };
+        if active {
             self.release_backoffs();
+            // All that act have the log, and the activation is recorded: it stands.
+            self.committed_to(last_update);
         }
         self.requeue_waiting();
         self.kick_recovery();

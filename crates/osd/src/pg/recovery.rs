@@ -180,6 +180,7 @@ impl Pg {
     fn fail_pulls_from_down(&self) {
         let map = self.map.borrow().clone();
         self.recovery.pulls.borrow_mut().retain(|_, pull| map.is_up(pull.from.osd));
+        self.shards.forget_down(|osd| map.is_up(osd));
     }
 
     /// An op waits for the object.

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use denc::Denc;
-use env::sync::{Sender, oneshot};
+use env::sync::{Receiver, Sender, oneshot};
 use messages::{MOSDRepOp, MOSDRepOpReply, Message};
 use store::Transaction;
 use types::bufferlist::BufferList;
@@ -24,6 +24,7 @@ use types::{EVersion, EntityName, Errno, HObject, OsdReqId, PgShard};
 
 use super::log::Answered;
 use super::persist::Keys;
+use super::shards::Prepared;
 use super::{ClientOp, Pg};
 use crate::ops::{
     self, Kind, LockKind, Mutation, ObjectGuard, PendingWrite, Reply, object_context,
@@ -49,13 +50,13 @@ impl RepOp {
 }
 
 /// What a write needs beyond its transaction.
-struct Change {
-    soid: HObject,
-    reqid: OsdReqId,
-    transaction: Transaction,
-    entries: Vec<PgLogEntry>,
-    user_version: u64,
-    stats: ObjectStatSum,
+pub(super) struct Change {
+    pub(super) soid: HObject,
+    pub(super) reqid: OsdReqId,
+    pub(super) transaction: Transaction,
+    pub(super) entries: Vec<PgLogEntry>,
+    pub(super) user_version: u64,
+    pub(super) stats: ObjectStatSum,
 }
 
 impl Pg {
@@ -179,19 +180,8 @@ impl Pg {
             &entries,
             (trim_to, min_complete),
         );
-        let mut waiting: BTreeSet<PgShard> =
-            if env::mutant("reply-early") { BTreeSet::new() } else { followers };
         let whoami = self.whoami();
-        waiting.insert(whoami);
-        let (done, all) = oneshot();
-        let repop = Rc::new(RepOp {
-            version,
-            waiting: RefCell::new(waiting),
-            done: Cell::new(Some(done)),
-            duplicates: RefCell::default(),
-            reqid,
-        });
-        self.repops.borrow_mut().insert(tid, repop);
+        let all = self.expect_commits(tid, version, reqid, followers);
 
         let mut core = self.core.borrow_mut();
         for e in entries {
@@ -220,8 +210,40 @@ impl Pg {
         }
     }
 
+    /// Notes that a write waits for followers, and us, to have it durable.
+    pub(super) fn expect_commits(
+        &self,
+        tid: u64,
+        version: EVersion,
+        reqid: OsdReqId,
+        followers: BTreeSet<PgShard>,
+    ) -> Receiver<()> {
+        let mut waiting: BTreeSet<PgShard> =
+            if env::mutant("reply-early") { BTreeSet::new() } else { followers };
+        waiting.insert(self.whoami());
+        let (done, all) = oneshot();
+        let repop = Rc::new(RepOp {
+            version,
+            waiting: RefCell::new(waiting),
+            done: Cell::new(Some(done)),
+            duplicates: RefCell::default(),
+            reqid,
+        });
+        self.repops.borrow_mut().insert(tid, repop);
+        all
+    }
+
+    /// Commits a write as the pool's kind does. All up to the first wait is done at once: nothing
+    /// may come between giving out a version and this.
+    async fn commit(&self, change: Change, prepared: Prepared) -> bool {
+        match self.is_erasure() {
+            true => self.commit_shards(change, prepared).await,
+            false => self.submit(change).await,
+        }
+    }
+
     /// Brings info, statistics and what is known of followers up to a write.
-    fn note_write(
+    pub(super) fn note_write(
         &self,
         entries: &[PgLogEntry],
         user_version: u64,
@@ -311,7 +333,7 @@ impl Pg {
         }
     }
 
-    fn on_commit(&self, tid: u64, who: PgShard, last_complete: EVersion) {
+    pub(super) fn on_commit(&self, tid: u64, who: PgShard, last_complete: EVersion) {
         {
             let mut core = self.core.borrow_mut();
             let known = core.peer_last_complete.entry(who).or_insert(EVersion::ZERO);
@@ -325,6 +347,9 @@ impl Pg {
         };
         if all {
             self.repops.borrow_mut().remove(&tid);
+            if self.repops.borrow().keys().next().is_none_or(|oldest| *oldest > tid) {
+                self.committed_to(repop.version);
+            }
             if let Some(done) = repop.done.take() {
                 done.send(());
             }
@@ -462,6 +487,11 @@ impl Pg {
 
     /// Submits a change that no client asked for (trimming, a watch's end) and waits for it.
     pub(crate) async fn write_internally(self: &Rc<Pg>, pending: PendingWrite) -> bool {
+        let generation = self.generation.get();
+        let Ok(prepared) = self.prepare(&pending).await else { return false };
+        if generation != self.generation.get() {
+            return false;
+        }
         let (at, user_version) = self.next_version();
         let m = pending.finish(at, user_version);
         let (guard, effects) = (m.guard, m.effects);
@@ -473,7 +503,7 @@ impl Pg {
             user_version: m.user_version,
             stats: m.stats,
         };
-        let done = self.submit(change).await;
+        let done = self.commit(change, prepared).await;
         if done {
             effects.apply(&self.as_ops(), &guard, &watch::no_client());
         }
@@ -558,6 +588,15 @@ async fn run_op(pg: Rc<Pg>, op: ClientOp, lock: object_context::Lock, generation
 }
 
 async fn run_write(pg: &Rc<Pg>, op: ClientOp, pending: PendingWrite) {
+    let generation = pg.generation.get();
+    let prepared = match pg.prepare(&pending).await {
+        _ if generation != pg.generation.get() => return pg.retry_op(op),
+        Ok(prepared) => prepared,
+        Err(errno) => {
+            let reply = Reply::refusal(&op.request, errno);
+            return op.reply(pg.epoch(), reply);
+        }
+    };
     let (at, last_user_version) = pg.next_version();
     let bytes = pending.data_len();
     let Mutation {
@@ -574,7 +613,7 @@ async fn run_write(pg: &Rc<Pg>, op: ClientOp, pending: PendingWrite) {
     op.tracked.mark("waiting for subops");
     let change =
         Change { soid, reqid: op.request.reqid, transaction, entries, user_version, stats };
-    if !pg.submit(change).await {
+    if !pg.commit(change, prepared).await {
         pg.retry_op(op);
         return;
     }
@@ -606,7 +645,7 @@ async fn log_error(
         user_version: last_user_version,
         stats: ObjectStatSum::default(),
     };
-    if pg.submit(change).await {
+    if pg.commit(change, Prepared::default()).await {
         op.reply(pg.epoch(), reply);
     } else {
         pg.retry_op(op);

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use bytes::Bytes;
 use env::{Env, LocalFuture};
 use maps::PgPool;
 use store::{CollId, ObjectStore};
@@ -62,8 +63,21 @@ impl ops::Pg for Pg {
         self.core.borrow().info.last_user_version
     }
 
+    fn read_shards(
+        &self,
+        oid: &HObject,
+        offset: u64,
+        len: u64,
+    ) -> Option<LocalFuture<Result<Bytes, Errno>>> {
+        if !self.is_erasure() {
+            return None;
+        }
+        let (pg, oid) = (self.rc(), oid.clone());
+        Some(Box::pin(async move { pg.read_stripes(&oid, offset, len).await }))
+    }
+
     fn is_unreadable(&self, oid: &HObject) -> bool {
-        self.core.borrow().missing.contains(oid)
+        self.core.borrow().missing.contains(oid) || !self.enough_have(oid)
     }
 
     fn is_degraded(&self, oid: &HObject) -> bool {

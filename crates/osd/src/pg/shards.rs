@@ -1,0 +1,592 @@
+//! What the members of an erasure coded PG tell each other about objects: writes of shards, reads of
+//! shards. The other side of the seam of `backend.rs`; what the shards contain is
+//! [`super::backend::ShardCodec`]'s.
+//!
+//! ```text
+//! write:  prepare (reads partial stripes) -> [sync: version, encode, log, submit, MOSDECSubOpWrite]
+//!           -> local commit -> all shards (MOSDECSubOpWriteReply) -> reply
+//! read:   MOSDECSubOpRead to enough shards, own chunk from the store -> decode
+//!           a shard that fails is left out, and the read planned anew
+//! ```
+//!
+//! Every entry can be undone on the shards (`rollback.rs`) until all of them have it durable: each
+//! write says up to where that is so (`roll_forward_to`), and an empty one does when no other comes
+//! for a moment.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bstr::BString;
+use bytes::Bytes;
+use denc::Denc;
+use env::sync::{Receiver, Sender, oneshot};
+use messages::{
+    MOSDECSubOpRead, MOSDECSubOpReadReply, MOSDECSubOpWrite, MOSDECSubOpWriteReply, Message,
+};
+use store::Transaction;
+use types::osd::{EcSubRead, EcSubReadReply, EcSubWrite, EcSubWriteReply, Enveloped, ObjectInfo};
+use types::osd::PgLogEntry;
+use types::{EVersion, Errno, HObject, OsdReqId, PgShard};
+
+use super::Pg;
+use super::backend::ObjectBefore;
+use super::persist::Keys;
+use super::replication::Change;
+use crate::ops::PendingWrite;
+use crate::ops::object_context::OI_ATTR;
+
+/// How long after the last write shards are told that it will not be undone, if no other write
+/// tells them.
+const ROLL_FORWARD_AFTER: Duration = Duration::from_millis(50);
+
+/// A read of one shard that has not been answered. Bounded by the reads and recoveries under way.
+struct Awaited {
+    from: PgShard,
+    done: Sender<EcSubReadReply>,
+}
+
+/// What is under way between the shards of a PG in one interval.
+#[derive(Default)]
+pub(crate) struct Shards {
+    reads: RefCell<BTreeMap<u64, Awaited>>,
+    /// Newest write that is durable on all shards.
+    committed_to: Cell<EVersion>,
+    /// A task waits to tell shards so.
+    rolling: Cell<bool>,
+}
+
+impl Shards {
+    pub(super) fn reset(&self) {
+        self.reads.borrow_mut().clear();
+        self.committed_to.set(EVersion::ZERO);
+    }
+
+    /// Members that went down do not answer.
+    pub(super) fn forget_down(&self, is_up: impl Fn(i32) -> bool) {
+        self.reads.borrow_mut().retain(|_, read| is_up(read.from.osd));
+    }
+}
+
+/// What a write needs to know of objects before it.
+#[derive(Debug, Default)]
+pub(super) struct Prepared {
+    before: BTreeMap<HObject, ObjectBefore>,
+    read: BTreeMap<HObject, Vec<(u64, Bytes)>>,
+}
+
+/// A part of a shard's chunk.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ChunkPart {
+    /// Its bytes; fewer than asked for at the end.
+    pub(super) data: Bytes,
+    /// The object's attributes, if asked for.
+    pub(super) attrs: BTreeMap<BString, Bytes>,
+}
+
+impl Pg {
+    /// Whether the PG keeps shards.
+    pub(crate) fn is_erasure(&self) -> bool {
+        self.pool().is_erasure()
+    }
+
+    /// Reads what a write has to know. The write's lock is held. Nothing for replicated PGs.
+    pub(super) async fn prepare(&self, pending: &PendingWrite) -> Result<Prepared, Errno> {
+        let mut prepared = Prepared::default();
+        if !self.is_erasure() {
+            return Ok(prepared);
+        }
+        let codec = self.codec().ok_or(Errno::EOPNOTSUPP)?;
+        let generation = self.generation.get();
+        for oid in pending.objects(self.pgid.pgid.pool_id()) {
+            let attrs = match self.host.store().getattrs(&self.cid, &self.goid(&oid)).await {
+                Ok(attrs) => attrs.into_iter().collect(),
+                Err(store::StoreError::NoObject) => BTreeMap::new(),
+                Err(e) => return Err(Errno(e.errno())),
+            };
+            let info = attrs.get(&BString::from(OI_ATTR));
+            let info = info.and_then(|bytes: &Bytes| ObjectInfo::from_bytes(bytes).ok());
+            let before = ObjectBefore {
+                exists: info.is_some(),
+                size: info.map_or(0, |info| info.size),
+                attrs,
+            };
+            prepared.before.insert(oid, before);
+        }
+        let Some(transaction) = pending.transaction() else { return Ok(prepared) };
+        let size = |oid: &HObject| prepared.before.get(oid).map_or(0, |before| before.size);
+        let reads = codec.reads_of_write(transaction, &size)?;
+        for (oid, ranges) in reads {
+            for (offset, len) in ranges {
+                let data = self.read_stripes(&oid, offset, len).await?;
+                if generation != self.generation.get() {
+                    return Err(Errno::EAGAIN);
+                }
+                prepared.read.entry(oid.clone()).or_default().push((offset, data));
+            }
+        }
+        Ok(prepared)
+    }
+
+    /// Logs, submits and sends a write of shards, all before the first wait; then waits until all
+    /// shards have it durable. `false` if the interval ended first.
+    pub(super) async fn commit_shards(&self, change: Change, prepared: Prepared) -> bool {
+        let Change { soid, reqid, transaction, mut entries, user_version, stats } = change;
+        let encoded = self.codec().ok_or(Errno::EOPNOTSUPP).and_then(|codec| {
+            codec.encode_write(
+                self.pgid.pgid,
+                &transaction,
+                &prepared.before,
+                &prepared.read,
+                &mut entries,
+            )
+        });
+        let mut encoded = match encoded {
+            Ok(encoded) => encoded,
+            Err(errno) => {
+                // What was planned can be encoded: the plan was checked with the reads. The new
+                // state is in memory already, so this OSD must not go on with it.
+                tracing::error!(pg = %self.pgid, oid = %soid, "cannot encode a write: {errno}");
+                self.host.store_failed(&store::StoreError::Format("a write has no encoding"));
+                return false;
+            }
+        };
+        let tid = self.host.next_tid();
+        let version = entries.last().map_or(EVersion::ZERO, |e| e.version);
+        let (followers, trim_to, _) = self.note_write(&entries, user_version, &stats);
+        self.scrub.on_write(&soid, &stats);
+        let roll_forward_to = self.shards.committed_to.get();
+        let (map_epoch, min_epoch) = self.epochs();
+        let mut message = MOSDECSubOpWrite {
+            pgid: self.pgid,
+            map_epoch,
+            min_epoch,
+            op: EcSubWrite {
+                from: self.whoami(),
+                tid,
+                reqid,
+                soid: soid.clone(),
+                stats: self.core.borrow().info.stats.clone(),
+                at_version: version,
+                trim_to,
+                roll_forward_to,
+                log_entries: entries.clone(),
+                ..EcSubWrite::default()
+            },
+        };
+        for to in &followers {
+            let whole = self.recovery.should_send(&self.core.borrow(), *to, &soid);
+            let t = match whole {
+                true => encoded.remove(&to.shard).unwrap_or_default(),
+                false => {
+                    for clone in entries.iter().filter(|e| e.is_clone()) {
+                        self.recovery.add_clone(&clone.soid);
+                    }
+                    Transaction::new()
+                }
+            };
+            message.pgid = self.pgid_at(*to);
+            message.op.transaction = Enveloped(t.to_bytes());
+            message.op.backfill_or_async_recovery = !whole;
+            self.host.send_osd(to.osd, message.encode().with_tid(tid));
+        }
+        let all = self.expect_commits(tid, version, reqid, followers);
+        let mut t = encoded.remove(&self.pgid.shard).unwrap_or_default();
+        let complete = self.log_shard_write(entries, true, roll_forward_to, trim_to, &mut t);
+        let committed = self.host.store().submit(t);
+        if let Err(e) = committed.await {
+            self.host.store_failed(&e);
+            return false;
+        }
+        self.on_commit(tid, self.whoami(), complete);
+        all.await.is_ok()
+    }
+
+    /// Puts a write's entries into the log and what follows from them into its transaction. Says
+    /// how far this shard is complete.
+    fn log_shard_write(
+        &self,
+        entries: Vec<PgLogEntry>,
+        applied: bool,
+        roll_forward_to: EVersion,
+        trim_to: EVersion,
+        t: &mut Transaction,
+    ) -> EVersion {
+        let mut core = self.core.borrow_mut();
+        let core = &mut *core;
+        let mut undo = Vec::new();
+        for e in entries {
+            core.info.last_user_version = core.info.last_user_version.max(e.user_version);
+            if applied {
+                core.log.add_undoable(e);
+            } else {
+                // Nothing was done that could be undone: backfill brings the object.
+                undo.extend(core.log.roll_forward(core.log.head()));
+                core.log.add(e);
+            }
+        }
+        undo.extend(core.log.roll_forward(roll_forward_to));
+        for undo in undo {
+            if let super::log::Undo::Trim(e) = undo {
+                self.trim_entry(&e, t);
+            }
+        }
+        core.info.last_update = core.log.head();
+        if core.missing.is_empty() {
+            core.info.last_complete = core.info.last_update;
+        }
+        let dups = core.settings.dups_tracked;
+        core.log.trim(trim_to, dups);
+        core.info.log_tail = core.log.tail();
+        let mut keys = Keys::default();
+        keys.log(core.log.take_changes());
+        if keys.info_of_write(&core.info, core.epoch, &self.written_counts) {
+            self.written_epoch.set(core.epoch);
+        }
+        keys.add_to(&self.cid, &self.pgmeta, t);
+        core.info.last_complete
+    }
+
+    /// A write of this shard, from the primary.
+    pub fn on_shard_write(&self, m: MOSDECSubOpWrite) {
+        let (reset, follows) = {
+            let core = self.core.borrow();
+            (core.last_peering_reset, core.follows())
+        };
+        if m.map_epoch < reset || !follows {
+            tracing::debug!(pg = %self.pgid, version = %m.op.at_version, "old write");
+            return;
+        }
+        let mut t = match Transaction::from_bytes(&m.op.transaction.0) {
+            Ok(t) => t,
+            Err(e) => {
+                tracing::error!(pg = %self.pgid, "write of the primary does not decode: {e}");
+                return;
+            }
+        };
+        let op = m.op;
+        let head = self.core.borrow().log.head();
+        if op.log_entries.first().is_some_and(|e| e.version <= head) {
+            tracing::error!(pg = %self.pgid, version = %op.at_version, "write out of order");
+            return;
+        }
+        for e in &op.log_entries {
+            self.contexts.forget(&e.soid);
+        }
+        if !op.log_entries.is_empty() {
+            self.core.borrow_mut().info.stats = op.stats;
+        }
+        let last_complete = self.log_shard_write(
+            op.log_entries,
+            !op.backfill_or_async_recovery,
+            op.roll_forward_to,
+            op.trim_to,
+            &mut t,
+        );
+        let committed = self.host.store().submit(t);
+        let (pg, generation) = (self.rc(), self.generation.get());
+        self.host.env().go(async move {
+            if let Err(e) = committed.await {
+                pg.host.store_failed(&e);
+                return;
+            }
+            if generation != pg.generation.get() {
+                return;
+            }
+            let (map_epoch, min_epoch) = pg.epochs();
+            let reply = MOSDECSubOpWriteReply {
+                pgid: pg.pgid_at(op.from),
+                map_epoch,
+                min_epoch,
+                op: EcSubWriteReply {
+                    from: pg.whoami(),
+                    tid: op.tid,
+                    last_complete,
+                    committed: true,
+                    applied: false,
+                },
+            };
+            pg.host.send_osd(op.from.osd, reply.encode().with_tid(op.tid));
+        });
+    }
+
+    /// A shard has a write durable.
+    pub fn on_shard_write_reply(&self, m: &MOSDECSubOpWriteReply) {
+        if m.map_epoch >= self.core.borrow().last_peering_reset && m.op.committed {
+            self.on_commit(m.op.tid, m.op.from, m.op.last_complete);
+        }
+    }
+
+    /// Writes up to `version` are durable on all shards.
+    pub(super) fn committed_to(&self, version: EVersion) {
+        if !self.is_erasure() {
+            return;
+        }
+        let known = self.shards.committed_to.get();
+        self.shards.committed_to.set(known.max(version));
+        if self.shards.rolling.replace(true) {
+            return;
+        }
+        let pg = self.rc();
+        self.host.env().go(async move {
+            loop {
+                let before = pg.shards.committed_to.get();
+                pg.host.env().sleep(ROLL_FORWARD_AFTER).await;
+                if pg.writes_in_flight() == 0 && before == pg.shards.committed_to.get() {
+                    break;
+                }
+            }
+            pg.shards.rolling.set(false);
+            pg.roll_forward();
+        });
+    }
+
+    /// Tells all shards up to where nothing will be undone.
+    fn roll_forward(&self) {
+        let roll_forward_to = self.shards.committed_to.get();
+        let (map_epoch, min_epoch) = self.epochs();
+        let (followers, stats) = {
+            let core = self.core.borrow();
+            if !core.is_activated() || self.deleting.get() || core.log.can_rollback_to() >= roll_forward_to {
+                return;
+            }
+            (core.acting_backfill.clone(), core.info.stats.clone())
+        };
+        let tid = self.host.next_tid();
+        let mut message = MOSDECSubOpWrite {
+            pgid: self.pgid,
+            map_epoch,
+            min_epoch,
+            op: EcSubWrite {
+                from: self.whoami(),
+                tid,
+                reqid: OsdReqId::default(),
+                stats,
+                transaction: Enveloped(Transaction::new().to_bytes()),
+                roll_forward_to,
+                ..EcSubWrite::default()
+            },
+        };
+        for to in followers.into_iter().filter(|s| *s != self.whoami()) {
+            message.pgid = self.pgid_at(to);
+            self.host.send_osd(to.osd, message.encode().with_tid(tid));
+        }
+        let mut t = Transaction::new();
+        self.log_shard_write(Vec::new(), true, roll_forward_to, EVersion::ZERO, &mut t);
+        let committed = self.host.store().submit(t);
+        let pg = self.rc();
+        self.host.env().go(async move {
+            if let Err(e) = committed.await {
+                pg.host.store_failed(&e);
+            }
+        });
+    }
+
+    /// Members that have an object's chunk, one for each shard: those that act, then, for
+    /// recovery, others.
+    pub(super) fn members_with(
+        &self,
+        oid: &HObject,
+        need: EVersion,
+        others: bool,
+    ) -> BTreeMap<i8, PgShard> {
+        let core = self.core.borrow();
+        let mut found = BTreeMap::new();
+        if !core.missing.contains(oid) {
+            found.insert(core.whoami.shard, core.whoami);
+        }
+        for member in core.sources(oid, need) {
+            if others || core.mapping.is_acting(member) {
+                found.entry(member.shard).or_insert(member);
+            }
+        }
+        found
+    }
+
+    /// Whether enough of the shards that act have the object for it to be read.
+    pub(crate) fn enough_have(&self, oid: &HObject) -> bool {
+        if !self.is_erasure() {
+            return true;
+        }
+        let nobody_lacks = self.core.borrow().peer_missing.values().all(|m| !m.contains(oid));
+        let redundancy = self.core.borrow().mapping.redundancy;
+        nobody_lacks
+            || redundancy.is_recoverable(self.members_with(oid, EVersion::ZERO, false).values())
+    }
+
+    /// Reads a range of an object from the shards that act. Needs the object's lock.
+    pub(super) async fn read_stripes(
+        &self,
+        oid: &HObject,
+        offset: u64,
+        len: u64,
+    ) -> Result<Bytes, Errno> {
+        let codec = self.codec().ok_or(Errno::EOPNOTSUPP)?;
+        let generation = self.generation.get();
+        let mut members = self.members_with(oid, EVersion::ZERO, false);
+        loop {
+            let available = members.keys().copied().collect();
+            let plan = codec.plan_read(offset, len, &available).ok_or(Errno::EIO)?;
+            let from: Vec<PgShard> =
+                plan.shards.iter().filter_map(|shard| members.get(shard)).copied().collect();
+            let parts = self.read_chunks(oid, from, plan.offset, plan.len, false).await;
+            if generation != self.generation.get() {
+                return Err(Errno::EAGAIN);
+            }
+            let mut chunks = BTreeMap::new();
+            for (member, part) in parts {
+                match part {
+                    Ok(part) => {
+                        chunks.insert(member.shard, part.data);
+                    }
+                    Err(errno) => {
+                        tracing::warn!(pg = %self.pgid, %oid, %member, "shard cannot be read: {errno}");
+                        members.remove(&member.shard);
+                    }
+                }
+            }
+            if chunks.len() == plan.shards.len() {
+                return codec.decode_read(offset, len, &chunks);
+            }
+        }
+    }
+
+    /// Reads the same part of the chunks of several members.
+    pub(super) async fn read_chunks(
+        &self,
+        oid: &HObject,
+        members: Vec<PgShard>,
+        offset: u64,
+        len: u64,
+        attrs: bool,
+    ) -> Vec<(PgShard, Result<ChunkPart, Errno>)> {
+        let mut awaited = Vec::new();
+        let mut parts = Vec::new();
+        let own = members.contains(&self.whoami());
+        for member in members.into_iter().filter(|m| *m != self.whoami()) {
+            awaited.push((member, self.send_read(oid, member, offset, len, attrs)));
+        }
+        if own {
+            let part = self.read_own_chunk(oid, offset, len, attrs).await;
+            parts.push((self.whoami(), part));
+        }
+        for (member, answer) in awaited {
+            let part = match answer.await {
+                Ok(mut reply) => match reply.errors.get(oid) {
+                    Some(result) => Err(Errno::from_result(*result).unwrap_or(Errno::EIO)),
+                    None => {
+                        let buffers = reply.buffers_read.remove(oid).unwrap_or_default();
+                        let data = buffers.into_iter().map(|(_, data)| data).next();
+                        let attrs = reply.attrs_read.remove(oid).unwrap_or_default();
+                        Ok(ChunkPart { data: data.unwrap_or_default(), attrs })
+                    }
+                },
+                Err(_) => Err(Errno::EAGAIN),
+            };
+            parts.push((member, part));
+        }
+        parts
+    }
+
+    fn send_read(
+        &self,
+        oid: &HObject,
+        to: PgShard,
+        offset: u64,
+        len: u64,
+        attrs: bool,
+    ) -> Receiver<EcSubReadReply> {
+        let tid = self.host.next_tid();
+        let (done, answer) = oneshot();
+        self.shards.reads.borrow_mut().insert(tid, Awaited { from: to, done });
+        let (map_epoch, min_epoch) = self.epochs();
+        let message = MOSDECSubOpRead {
+            pgid: self.pgid_at(to),
+            map_epoch,
+            min_epoch,
+            op: EcSubRead {
+                from: self.whoami(),
+                tid,
+                to_read: BTreeMap::from([(oid.clone(), vec![(offset, len, 0)])]),
+                attrs_to_read: attrs.then(|| oid.clone()).into_iter().collect(),
+                subchunks: BTreeMap::from([(oid.clone(), vec![(0, 1)])]),
+            },
+        };
+        self.host.send_osd(to.osd, message.encode().with_tid(tid));
+        answer
+    }
+
+    async fn read_own_chunk(
+        &self,
+        oid: &HObject,
+        offset: u64,
+        len: u64,
+        attrs: bool,
+    ) -> Result<ChunkPart, Errno> {
+        let store = self.host.store();
+        let goid = self.goid(oid);
+        let read = store.read(&self.cid, &goid, offset, len).await;
+        let data = read.map_err(|e| Errno(e.errno()))?.to_contiguous();
+        let mut part = ChunkPart { data, attrs: BTreeMap::new() };
+        if attrs {
+            let attrs = store.getattrs(&self.cid, &goid).await;
+            part.attrs = attrs.map_err(|e| Errno(e.errno()))?.into_iter().collect();
+        }
+        Ok(part)
+    }
+
+    /// The primary reads this shard.
+    pub fn on_shard_read(&self, m: MOSDECSubOpRead) {
+        if m.map_epoch < self.core.borrow().last_peering_reset {
+            return;
+        }
+        let (pg, generation) = (self.rc(), self.generation.get());
+        self.host.env().go(async move {
+            let mut op = EcSubReadReply {
+                from: pg.whoami(),
+                tid: m.op.tid,
+                ..EcSubReadReply::default()
+            };
+            for (oid, ranges) in m.op.to_read {
+                let attrs = m.op.attrs_to_read.contains(&oid);
+                for (offset, len, _) in ranges {
+                    match pg.read_own_chunk(&oid, offset, len, attrs).await {
+                        Ok(part) => {
+                            op.buffers_read
+                                .entry(oid.clone())
+                                .or_default()
+                                .push((offset, part.data));
+                            if attrs {
+                                op.attrs_read.insert(oid.clone(), part.attrs);
+                            }
+                        }
+                        Err(errno) => {
+                            op.buffers_read.remove(&oid);
+                            op.attrs_read.remove(&oid);
+                            op.errors.insert(oid.clone(), errno.result());
+                            break;
+                        }
+                    }
+                }
+            }
+            if generation != pg.generation.get() {
+                return;
+            }
+            let (map_epoch, min_epoch) = pg.epochs();
+            let (to, tid) = (m.op.from, op.tid);
+            let reply = MOSDECSubOpReadReply { pgid: pg.pgid_at(to), map_epoch, min_epoch, op };
+            pg.host.send_osd(to.osd, reply.encode().with_tid(tid));
+        });
+    }
+
+    /// A shard gives what was asked.
+    pub fn on_shard_read_reply(&self, m: MOSDECSubOpReadReply) {
+        let mut reads = self.shards.reads.borrow_mut();
+        if reads.get(&m.op.tid).is_some_and(|read| read.from == m.op.from)
+            && let Some(read) = reads.remove(&m.op.tid)
+        {
+            drop(reads);
+            read.done.send(m.op);
+        }
+    }
+}
