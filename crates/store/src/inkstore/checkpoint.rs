@@ -178,7 +178,7 @@ async fn write(inner: &Inner, task: Task) -> io::Result<()> {
                 match state.next_frozen() {
                     Some((key, Some(entries))) => writer.push(&key, &entries),
                     Some((key, None)) => {
-                        writer.push(&key, &[name_entry(DEAD, &key.0, &key.1)]);
+                        writer.push(&key, &[name_entry(DEAD, &key.0, &key.1.oid)]);
                     }
                     None => more = false,
                 }
@@ -414,10 +414,10 @@ impl RunWriter {
         self.index_block = self.next_index;
         let mut entry = vec![INDEX];
         entry.put_varint(self.index.len() as u64);
-        for (block, (cid, oid)) in &self.index {
+        for (block, (cid, name)) in &self.index {
             entry.put_varint((*block).into());
             entry.put_coll(cid);
-            entry.put_object(oid);
+            entry.put_object(&name.oid);
         }
         self.push_entry(&entry);
         if self.block.len() > PAGE_HEADER_LEN {

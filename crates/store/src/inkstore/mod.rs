@@ -15,6 +15,7 @@ mod fold;
 mod format;
 mod fsck;
 mod log;
+mod name;
 mod onode;
 mod read;
 mod rec;
@@ -290,10 +291,7 @@ impl ObjectStore for InkStore {
                     next: end.clone(),
                 });
             }
-            let mut range = coll
-                .objects
-                .range::<GhObject, _>(start..end)
-                .map(|(oid, _)| &**oid);
+            let mut range = coll.range(start, end);
             let objects: Vec<_> = range.by_ref().take(max).cloned().collect();
             Ok(Listing {
                 objects,

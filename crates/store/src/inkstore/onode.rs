@@ -15,7 +15,9 @@ use types::hobject::GhObject;
 
 use super::format::BLOCK_LEN;
 use super::sorted_vec::SortedVec;
+use super::name::Name;
 use super::space::Space;
+use super::state::Key;
 use crate::CollId;
 
 /// Blocks whose pointers are kept and checkpointed together (64 KiB of data, 128 B of memory).
@@ -156,6 +158,11 @@ impl Onode {
             },
             generation: 0,
         }
+    }
+
+    /// Its place in the order of all objects.
+    pub(super) fn key(&self) -> Key {
+        (self.cid, Name::new(self.oid.clone()))
     }
 
     pub(super) fn ptr(&self, block: u64) -> BlockPtr {

@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use types::hobject::GhObject;
 
+use super::name::{Name, Ranked, seek};
 use super::onode::{Dirty, Onode};
 use super::space::Space;
 use crate::check::{Existing, split_moves};
@@ -16,12 +17,12 @@ use crate::{CollId, StoreError};
 pub(super) type Slot = u32;
 
 /// An object's name, the key under which checkpoints sort.
-pub(super) type Key = (CollId, Rc<GhObject>);
+pub(super) type Key = (CollId, Name);
 
 #[derive(Debug, Default)]
 pub(super) struct Coll {
     pub(super) bits: u32,
-    pub(super) objects: BTreeMap<Rc<GhObject>, Slot>,
+    pub(super) objects: BTreeMap<Name, Slot>,
 }
 
 /// A checkpoint being written: the state as it was when it began.
@@ -78,6 +79,21 @@ pub(super) struct State {
     pub(super) next_handle: u32,
 }
 
+impl Coll {
+    fn slot(&self, oid: &GhObject) -> Option<Slot> {
+        seek(oid, |sought| self.objects.get(sought).copied())
+    }
+
+    /// Objects of a range, in order.
+    pub(super) fn range(&self, start: &GhObject, end: &GhObject) -> impl Iterator<Item = &GhObject> {
+        let bounds = |start: &(dyn Ranked + '_), end: &(dyn Ranked + '_)| {
+            self.objects.range::<dyn Ranked, _>((Bound::Included(start), Bound::Excluded(end)))
+        };
+        let range = seek(start, |start| seek(end, |end| bounds(start, end)));
+        range.map(|(name, _)| &*name.oid)
+    }
+}
+
 impl Existing for State {
     fn collection_len(&self, cid: &CollId) -> Option<usize> {
         self.colls.get(cid).map(|c| c.objects.len())
@@ -96,14 +112,14 @@ impl State {
     }
 
     pub(super) fn lookup(&self, cid: &CollId, oid: &GhObject) -> Option<Slot> {
-        self.colls.get(cid)?.objects.get(oid).copied()
+        self.colls.get(cid)?.slot(oid)
     }
 
     /// The onode for a read.
     pub(super) fn find(&self, cid: &CollId, oid: &GhObject) -> Result<&Onode, StoreError> {
         let coll = self.colls.get(cid).ok_or(StoreError::NoCollection(*cid))?;
-        let slot = coll.objects.get(oid).ok_or(StoreError::NoObject)?;
-        self.onode(*slot).ok_or(StoreError::NoObject)
+        let slot = coll.slot(oid).ok_or(StoreError::NoObject)?;
+        self.onode(slot).ok_or(StoreError::NoObject)
     }
 
     pub(super) fn onode(&self, slot: Slot) -> Option<&Onode> {
@@ -120,7 +136,7 @@ impl State {
         if let Some(frozen) = &mut self.frozen
             && onode.generation <= frozen.generation
         {
-            let key = (onode.cid, onode.oid.clone());
+            let key = onode.key();
             if let Some(entries) = frozen.capture(&key, onode) {
                 frozen.captured.insert(key, entries);
             }
@@ -128,7 +144,7 @@ impl State {
         }
         if !onode.dirty.head {
             // Any change marks the object; which parts changed, the onode knows.
-            let key = (onode.cid, onode.oid.clone());
+            let key = onode.key();
             if !onode.is_dirty() {
                 self.dirty.insert(key);
             }
@@ -144,8 +160,8 @@ impl State {
     /// Makes sure the object exists; `None` if its collection does not.
     pub(super) fn create(&mut self, cid: &CollId, oid: &GhObject) -> Option<Slot> {
         let coll = self.colls.get_mut(cid)?;
-        if let Some(slot) = coll.objects.get(oid) {
-            return Some(*slot);
+        if let Some(slot) = coll.slot(oid) {
+            return Some(slot);
         }
         let oid = Rc::new(oid.clone());
         self.next_uid += 1;
@@ -161,8 +177,9 @@ impl State {
                 (self.onodes.len() - 1) as Slot
             }
         };
-        coll.objects.insert(oid.clone(), slot);
-        self.dirty.insert((*cid, oid));
+        let name = Name::new(oid);
+        coll.objects.insert(name.clone(), slot);
+        self.dirty.insert((*cid, name));
         self.space.objects += 1;
         Some(slot)
     }
@@ -179,8 +196,9 @@ impl State {
         let slot = self.lookup(cid, oid)?;
         self.change(slot);
         let onode = self.onodes[slot as usize].take()?;
-        self.dirty.insert((onode.cid, onode.oid.clone()));
-        self.colls.get_mut(cid)?.objects.remove(oid);
+        self.dirty.insert(onode.key());
+        let coll = self.colls.get_mut(cid)?;
+        seek(oid, |sought| coll.objects.remove(sought));
         self.vacant.push(slot);
         self.space.objects -= 1;
         Some(onode)
@@ -274,8 +292,8 @@ impl State {
         let moved = coll
             .objects
             .keys()
-            .filter(|oid| split_moves(oid, bits, rem));
-        let moved: Vec<Rc<GhObject>> = moved.cloned().collect();
+            .filter(|name| split_moves(&name.oid, bits, rem));
+        let moved: Vec<Rc<GhObject>> = moved.map(|name| name.oid.clone()).collect();
         if let Some(coll) = self.colls.get_mut(to) {
             coll.bits = bits;
         }
@@ -290,7 +308,7 @@ impl State {
         let Some(coll) = self.colls.get(from) else {
             return;
         };
-        let moved: Vec<Rc<GhObject>> = coll.objects.keys().cloned().collect();
+        let moved: Vec<Rc<GhObject>> = coll.objects.keys().map(|name| name.oid.clone()).collect();
         for oid in moved {
             self.rename((from, &oid), (to, &oid));
         }
@@ -336,7 +354,7 @@ impl State {
         let key = frozen.todo.first()?.clone();
         let mut entries = frozen.captured.remove(&key);
         if entries.is_none()
-            && let Some(slot) = self.lookup(&key.0, &key.1)
+            && let Some(slot) = self.lookup(&key.0, &key.1.oid)
             && let Some(onode) = self.load(slot)
         {
             // Of a later generation: the object there at the time was gone, this is another.
