@@ -37,6 +37,11 @@ impl EVersion {
         *self == EVersion::ZERO
     }
 
+    /// The smallest version above this one of the same epoch.
+    pub fn next(&self) -> EVersion {
+        EVersion { version: self.version.saturating_add(1), ..*self }
+    }
+
     /// The key under which a log entry is stored: ten digits of epoch, twenty of version, so
     /// that byte order is version order (`src/osd/osd_types.cc`, get_key_name).
     pub fn key_name(&self) -> String {

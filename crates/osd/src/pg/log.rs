@@ -11,13 +11,18 @@
 //! its entry was trimmed, `missing/...` for the missing set (`src/osd/PGLog.cc` at v16.2).
 //! Bounds: `osd_max_pg_log_entries` entries (10000) and `osd_pg_log_dups_tracked` dups (3000).
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::rc::Rc;
 
 use types::osd::{PgInfo, PgLog, PgLogDup, PgLogEntry};
 use types::{EVersion, HObject, OsdReqId};
 
 use super::missing::Missing;
+
+/// Asked for one key at a time and never walked through, so the order of a hash table, which is the
+/// same in every run with this hasher, reaches nothing.
+type Index<K, V> = HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
 
 /// What a request was answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,7 +59,9 @@ struct Dirty {
     written: Vec<Rc<PgLogEntry>>,
     removed: BTreeSet<EVersion>,
     dups_written: Vec<Rc<PgLogDup>>,
-    dups_removed: BTreeSet<EVersion>,
+    /// The oldest entry and the oldest dup that were trimmed.
+    trimmed_from: Option<EVersion>,
+    dups_trimmed_from: Option<EVersion>,
 }
 
 /// What has to be written of a log.
@@ -66,12 +73,14 @@ pub struct LogChanges {
     pub can_rollback_to: Option<EVersion>,
     /// Entries to write.
     pub written: Vec<Rc<PgLogEntry>>,
+    /// Remove the entries from the first to the second version, before anything is written.
+    pub trimmed: Option<(EVersion, EVersion)>,
+    /// The same for dups.
+    pub dups_trimmed: Option<(EVersion, EVersion)>,
     /// Entries to remove.
     pub removed: BTreeSet<EVersion>,
     /// Dups to write.
     pub dups_written: Vec<Rc<PgLogDup>>,
-    /// Dups to remove.
-    pub dups_removed: BTreeSet<EVersion>,
 }
 
 /// The log of one PG on one OSD.
@@ -81,9 +90,9 @@ pub struct Log {
     head: EVersion,
     entries: VecDeque<Rc<PgLogEntry>>,
     dups: VecDeque<Rc<PgLogDup>>,
-    by_object: BTreeMap<HObject, Rc<PgLogEntry>>,
-    by_request: BTreeMap<OsdReqId, Rc<PgLogEntry>>,
-    dups_by_request: BTreeMap<OsdReqId, Rc<PgLogDup>>,
+    by_object: Index<HObject, Rc<PgLogEntry>>,
+    by_request: Index<OsdReqId, Rc<PgLogEntry>>,
+    dups_by_request: Index<OsdReqId, Rc<PgLogDup>>,
     /// Entries up to here cannot be rolled back (all of them, in replicated pools), and nothing is
     /// kept for that: Ceph's `can_rollback_to` and `rollback_info_trimmed_to` in one.
     can_rollback_to: EVersion,
@@ -318,14 +327,14 @@ impl Log {
             self.entries.pop_front();
             self.unindex(&e);
             self.tail = e.version;
-            self.dirty.removed.insert(e.version);
+            self.dirty.trimmed_from.get_or_insert(e.version);
             self.remember(&e);
         }
         self.tail = self.tail.max(to.min(self.head));
         while self.dups.len() > dups_max {
             if let Some(dup) = self.dups.pop_front() {
                 self.dups_by_request.remove(&dup.reqid);
-                self.dirty.dups_removed.insert(dup.version);
+                self.dirty.dups_trimmed_from.get_or_insert(dup.version);
             }
         }
     }
@@ -386,7 +395,8 @@ impl Log {
             || !(d.written.is_empty()
                 && d.removed.is_empty()
                 && d.dups_written.is_empty()
-                && d.dups_removed.is_empty())
+                && d.trimmed_from.is_none()
+                && d.dups_trimmed_from.is_none())
     }
 
     /// What changed since the last call. Something both written and removed is only removed.
@@ -394,18 +404,27 @@ impl Log {
         let dirty = std::mem::take(&mut self.dirty);
         // An entry may have been removed and then written anew under the same version (its epoch
         // differs else): the newest state decides.
-        let live = |v: EVersion| {
-            let at = self.entries.partition_point(|e| e.version < v);
-            self.entries.get(at).is_some_and(|e| e.version == v)
+        let live = |v: EVersion| match (self.entries.front(), self.entries.back()) {
+            // Nearly always the newest.
+            (_, Some(newest)) if newest.version == v => true,
+            (Some(oldest), _) if v < oldest.version => false,
+            _ => {
+                let at = self.entries.partition_point(|e| e.version < v);
+                self.entries.get(at).is_some_and(|e| e.version == v)
+            }
         };
         let oldest_dup = self.dups.front().map(|d| d.version);
         let live_dup = |v: EVersion| oldest_dup.is_some_and(|oldest| v >= oldest);
+        // Dups are never newer than the tail.
+        let dups_end = oldest_dup.unwrap_or(self.tail.next());
         LogChanges {
             all: dirty.all,
             can_rollback_to: dirty.bounds.then_some(self.can_rollback_to),
+            // Empty if the tail went back meanwhile.
+            trimmed: dirty.trimmed_from.map(|from| (from, self.tail.next())).filter(|(a, b)| a < b),
+            dups_trimmed: dirty.dups_trimmed_from.map(|from| (from, dups_end)).filter(|(a, b)| a < b),
             removed: dirty.removed.into_iter().filter(|v| !live(*v)).collect(),
             written: dirty.written.into_iter().filter(|e| live(e.version)).collect(),
-            dups_removed: dirty.dups_removed.into_iter().filter(|v| !live_dup(*v)).collect(),
             dups_written: dirty.dups_written.into_iter().filter(|d| live_dup(d.version)).collect(),
         }
     }

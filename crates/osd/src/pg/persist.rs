@@ -58,6 +58,8 @@ pub fn slow_counts(info: &PgInfo) -> ObjectStatSum {
 /// Keys to set and to remove, for one transaction.
 #[derive(Debug, Default)]
 pub struct Keys {
+    /// From the first key to before the second; removed before anything is set.
+    ranges: Vec<(BString, BString)>,
     set: BTreeMap<BString, Bytes>,
     remove: BTreeSet<BString>,
 }
@@ -65,7 +67,7 @@ pub struct Keys {
 impl Keys {
     /// Whether there is nothing to write.
     pub fn is_empty(&self) -> bool {
-        self.set.is_empty() && self.remove.is_empty()
+        self.set.is_empty() && self.remove.is_empty() && self.ranges.is_empty()
     }
 
     /// The whole info; past intervals too if they changed.
@@ -107,11 +109,13 @@ impl Keys {
         if let Some(bound) = changes.can_rollback_to {
             self.set.insert(CAN_ROLLBACK_TO.into(), bound.to_bytes());
         }
-        self.remove.extend(changes.removed.iter().map(|v| v.key_name().into()));
-        let dup_key = |v: &EVersion| BString::from(format!("{DUP_PREFIX}{}", v.key_name()));
-        self.remove.extend(changes.dups_removed.iter().map(dup_key));
+        let key = |v: &EVersion| BString::from(v.key_name());
+        let dup_key = |v: &EVersion| BString::from(DUP_PREFIX.to_owned() + &v.key_name());
+        self.ranges.extend(changes.trimmed.map(|(from, to)| (key(&from), key(&to))));
+        self.ranges.extend(changes.dups_trimmed.map(|(from, to)| (dup_key(&from), dup_key(&to))));
+        self.remove.extend(changes.removed.iter().map(key));
         for e in changes.written {
-            self.set.insert(e.version.key_name().into(), encode_entry(&e));
+            self.set.insert(key(&e.version), encode_entry(&e));
         }
         for dup in changes.dups_written {
             self.set.insert(dup_key(&dup.version), dup.to_bytes());
@@ -138,6 +142,9 @@ impl Keys {
 
     /// Appends the changes to a transaction.
     pub fn add_to(self, cid: &CollId, pgmeta: &GhObject, t: &mut Transaction) {
+        for (from, to) in self.ranges {
+            t.omap_rmkeyrange(cid, pgmeta, from, to);
+        }
         if !self.remove.is_empty() {
             t.omap_rmkeys(cid, pgmeta, self.remove);
         }

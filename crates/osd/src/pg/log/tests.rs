@@ -1,9 +1,11 @@
+use std::collections::BTreeSet;
+
 use types::osd::{LogOp, PgInfo, PgLogEntry};
 use types::{EVersion, EntityName, HObject, NOSNAP, OsdReqId};
 
 use super::super::missing::Missing;
 use crate::pg::log::Undo;
-use super::Log;
+use super::{Log, LogChanges};
 
 fn oid(name: &str) -> HObject {
     HObject { name: name.into(), hash: 7, pool: 1, snap: NOSNAP, ..HObject::default() }
@@ -90,7 +92,8 @@ fn trimmed_requests_are_remembered_up_to_a_bound() {
     assert!(log.request(&entries[5].reqid).is_some());
     assert!(log.request(&entries[4].reqid).is_none());
     let changes = log.take_changes();
-    assert_eq!(changes.removed.len(), 8);
+    let (first, end) = (EVersion::new(1, 1), EVersion::new(1, 9));
+    assert_eq!(changes.trimmed, Some((first, end)));
     assert_eq!(changes.dups_written.len(), 3, "those that stay");
 }
 
@@ -104,4 +107,68 @@ fn a_clone_entry_does_not_answer_for_the_request() {
     head.user_version = 77;
     let (log, _) = log_of(&[clone.clone(), head]);
     assert_eq!(log.request(&clone.reqid).map(|a| a.user_version), Some(77));
+}
+
+/// What the store has of a log: its keys, by the changes that are given to it.
+#[derive(Default)]
+struct Stored {
+    entries: BTreeSet<EVersion>,
+    dups: BTreeSet<EVersion>,
+}
+
+impl Stored {
+    fn apply(&mut self, changes: LogChanges) {
+        if changes.all {
+            *self = Stored::default();
+        }
+        if let Some((from, to)) = changes.trimmed {
+            self.entries.retain(|v| *v < from || *v >= to);
+        }
+        if let Some((from, to)) = changes.dups_trimmed {
+            self.dups.retain(|v| *v < from || *v >= to);
+        }
+        self.entries.retain(|v| !changes.removed.contains(v));
+        self.entries.extend(changes.written.iter().map(|e| e.version));
+        self.dups.extend(changes.dups_written.iter().map(|d| d.version));
+    }
+}
+
+#[test]
+fn the_store_holds_what_the_log_holds() {
+    let mut random = 12345_u64;
+    let mut below = |n: u64| {
+        random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (random >> 33) % n
+    };
+    let mut log = Log::default();
+    let mut stored = Stored::default();
+    let (mut epoch, mut info, mut missing) = (1, PgInfo::default(), Missing::default());
+    for step in 0..5000 {
+        for _ in 0..below(4) {
+            let version = log.head().version + 1;
+            log.add(entry(["a", "b", "c"][below(3) as usize], (epoch, version), (0, 0)));
+        }
+        let at = |back: u64| {
+            let v = log.head().version.saturating_sub(back);
+            log.iter().find(|e| e.version.version == v).map(|e| e.version)
+        };
+        match below(5) {
+            0 => {
+                let to = at(below(12)).unwrap_or(log.tail());
+                log.trim(to, below(8) as usize);
+            }
+            1 => {
+                if let Some(to) = at(below(3)) {
+                    log.rewind_divergent(to, &mut info, &mut missing, &mut Vec::new());
+                    epoch += 1;
+                }
+            }
+            _ => {}
+        }
+        if below(3) > 0 {
+            stored.apply(log.take_changes());
+            assert!(log.iter().map(|e| e.version).eq(stored.entries.iter().copied()), "step {step}");
+            assert!(log.dups().map(|d| d.version).eq(stored.dups.iter().copied()), "step {step}");
+        }
+    }
 }
