@@ -153,13 +153,6 @@ impl MonCore {
             }
             return say(format!("pool '{name}' already exists"));
         }
-        if new.erasure {
-            // Their placement groups could not serve: nothing would write chunks.
-            return fail(
-                Errno::EOPNOTSUPP,
-                "erasure coded pools are not supported yet: create a replicated pool",
-            );
-        }
         if !new.erasure && new.rule.is_empty() && !new.profile.is_empty() {
             // The rule's place is after the profile's, which replicated pools have not.
             new.rule = std::mem::take(&mut new.profile);
