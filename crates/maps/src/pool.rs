@@ -489,6 +489,13 @@ impl PgPool {
         self.is_replicated()
     }
 
+    /// Bytes to whose multiples an object may only grow: whole stripes, of an erasure coded pool
+    /// without `allow_ec_overwrites`.
+    pub fn append_alignment(&self) -> Option<u64> {
+        let appends_only = self.is_erasure() && !self.has_flag(pool_flags::EC_OVERWRITES);
+        appends_only.then_some(u64::from(self.stripe_width.max(1)))
+    }
+
     /// Whether a flag of [`pool_flags`] is set.
     pub fn has_flag(&self, flag: u64) -> bool {
         self.flags & flag != 0

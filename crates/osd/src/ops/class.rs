@@ -123,6 +123,10 @@ impl ObjectContext for ClassView<'_> {
     fn read(&mut self, offset: u64, len: u64) -> Call<'_, Bytes> {
         Box::pin(async move {
             self.ctx.steps += 1;
+            if self.ctx.pool.is_erasure() {
+                // Methods read synchronously in Ceph, which shards cannot.
+                return Err(Errno::EOPNOTSUPP);
+            }
             let extent = ExtentArgs {
                 offset,
                 length: len,

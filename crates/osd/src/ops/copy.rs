@@ -88,11 +88,7 @@ impl OpContext {
         if left > 0 && !cursor.data_complete {
             let len = left.min(oi.size - cursor.data_offset);
             if len > 0 {
-                let store = self.pg.store().clone();
-                let data = store
-                    .read(&self.coll, &self.goid, cursor.data_offset, len)
-                    .await?;
-                reply.data = data.to_contiguous();
+                reply.data = self.read_data(cursor.data_offset, len).await?.to_contiguous();
             }
             left -= len;
             cursor.data_offset += len;
@@ -181,6 +177,10 @@ impl OpContext {
         } else {
             let (chunk, max) = (self.limits.copy_chunk, self.limits.object_size);
             source.fetch(&self.pg, chunk, max).await?;
+        }
+        let has_omap = !source.omap.is_empty() || !source.object.omap_header.is_empty();
+        if has_omap && self.pool.is_erasure() {
+            return Err(Errno::EOPNOTSUPP.into());
         }
         self.install_copy(source, op.flags, truncate);
         Ok(0)

@@ -557,6 +557,7 @@ impl OpContext {
         let extent = op.args.extent();
         let input = op.indata.clone();
         match op.code {
+            ops::SYNC_READ if self.pool.is_erasure() => Err(Errno::EOPNOTSUPP.into()),
             ops::READ | ops::SYNC_READ => {
                 let step = self.op_read(&extent, &mut op.outdata).await;
                 set_extent_len(op);
@@ -609,6 +610,11 @@ impl OpContext {
             ops::COPY_GET => self.op_copy_get(op).await,
             ops::COPY_FROM | ops::COPY_FROM2 => self.op_copy_from(op).await,
 
+            ops::TMAPGET | ops::TMAPPUT | ops::TMAPUP | ops::TMAP2OMAP
+                if self.pool.is_erasure() =>
+            {
+                Err(Errno::EOPNOTSUPP.into())
+            }
             ops::TMAPGET => self.op_tmapget(&mut op.outdata).await,
             ops::TMAPPUT => self.op_tmapput(&input),
             ops::TMAPUP => self.op_tmapup(&input).await,

@@ -50,21 +50,7 @@ impl OpContext {
         let data = if len == 0 {
             BufferList::new()
         } else {
-            if let Some(read) = self.pg.read_shards(&self.goid.hobj, offset, len) {
-                let data = BufferList::from(read.await?);
-                self.count_read(data.len());
-                return Ok(data);
-            }
-            let read = self
-                .pg
-                .store()
-                .read(&self.coll, &self.goid, offset, len)
-                .await;
-            match read {
-                Ok(data) => data,
-                Err(e) if e.errno() == Errno::EIO.0 => return Err(self.unreadable()),
-                Err(e) => return Err(e.into()),
-            }
+            self.read_data(offset, len).await?
         };
         let oi = &self.obs.oi;
         if offset == 0 && data.len() as u64 == oi.size && oi.is_data_digest() {
@@ -83,7 +69,23 @@ impl OpContext {
         Ok(data)
     }
 
+    /// Reads data as the pool's kind keeps it.
+    pub(super) async fn read_data(&self, offset: u64, len: u64) -> Result<BufferList, Stop> {
+        if let Some(read) = self.pg.read_shards(&self.goid.hobj, offset, len) {
+            return Ok(BufferList::from(read.await?));
+        }
+        match self.pg.store().read(&self.coll, &self.goid, offset, len).await {
+            Ok(data) => Ok(data),
+            Err(e) if e.errno() == Errno::EIO.0 => Err(self.unreadable()),
+            Err(e) => Err(e.into()),
+        }
+    }
+
     fn unreadable(&self) -> Stop {
+        if self.pool.is_erasure() {
+            // All shards have been tried.
+            return Errno::EIO.into();
+        }
         let oi = &self.obs.oi;
         match self.pg.on_unreadable(&oi.soid, oi.version) {
             true => Stop::Blocked(oi.soid.clone()),
@@ -110,20 +112,15 @@ impl OpContext {
         let len = extent.length.min(self.obs.oi.size.saturating_sub(offset));
         let extents = match len {
             0 => Vec::new(),
+            // Shards have holes of their own: all counts as data.
+            _ if self.pool.is_erasure() => vec![offset..offset + len],
             _ => store.extents(&self.coll, &self.goid, offset, len).await?,
         };
         let mut w = Writer::new();
         w.count(extents.len());
         let mut data = BufferList::new();
         for range in &extents {
-            let read = store
-                .read(&self.coll, &self.goid, range.start, range.end - range.start)
-                .await;
-            let part = match read {
-                Ok(part) => part,
-                Err(e) if e.errno() == Errno::EIO.0 => return Err(self.unreadable()),
-                Err(e) => return Err(e.into()),
-            };
+            let part = self.read_data(range.start, range.end - range.start).await?;
             w.u64(range.start);
             w.u64(part.len() as u64);
             data.append(&part);
@@ -137,6 +134,9 @@ impl OpContext {
 
     pub(super) async fn op_mapext(&mut self, extent: &ExtentArgs, out: &mut BufferList) -> Step {
         self.num_read += 1;
+        if self.pool.is_erasure() {
+            return Err(Errno::EOPNOTSUPP.into());
+        }
         let store = self.pg.store().clone();
         let left = self.obs.oi.size.saturating_sub(extent.offset);
         let len = if extent.length == 0 {

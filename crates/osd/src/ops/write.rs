@@ -62,6 +62,12 @@ impl OpContext {
         if len != data.len() as u64 {
             return Err(Errno::EINVAL.into());
         }
+        if let Some(alignment) = self.pool.append_alignment()
+            && (!offset.is_multiple_of(alignment)
+                || offset != if self.obs.exists { self.obs.oi.size } else { 0 })
+        {
+            return Err(Errno::EOPNOTSUPP.into());
+        }
         let seq = self.obs.oi.truncate_seq;
         if seq != 0
             && seq > u64::from(args.truncate_seq)
@@ -127,7 +133,10 @@ impl OpContext {
         check_range(0, len, self.limits.object_size)?;
         self.create_if_absent();
         let old_size = self.obs.oi.size;
-        if len < old_size {
+        if self.pool.is_erasure() {
+            // The old content is kept whole, to be put back: no stripe has to be read.
+            self.t.truncate(&self.coll, &self.goid, 0);
+        } else if len < old_size {
             self.t.truncate(&self.coll, &self.goid, len);
         }
         if len > 0 {
@@ -184,6 +193,9 @@ impl OpContext {
     pub(super) fn op_zero(&mut self, args: &ExtentArgs) -> Step {
         let max = self.limits.object_size;
         let (offset, len) = (args.offset, args.length);
+        if self.pool.append_alignment().is_some() {
+            return Err(Errno::EOPNOTSUPP.into());
+        }
         if self.obs.exists
             && offset < max
             && (1..=max).contains(&len)
@@ -209,6 +221,9 @@ impl OpContext {
     /// `truncate` and `trimtrunc`, to `size`.
     pub(super) fn op_truncate(&mut self, args: &ExtentArgs, size: u64) -> Step {
         self.num_write += 1;
+        if self.pool.append_alignment().is_some() {
+            return Err(Errno::EOPNOTSUPP.into());
+        }
         if !self.is_visible() {
             return Ok(0);
         }

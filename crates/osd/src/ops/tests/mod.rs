@@ -3,6 +3,7 @@
 mod classes;
 mod copying;
 mod data;
+mod erasure;
 mod fuzz;
 mod keys;
 mod listing;
