@@ -11,10 +11,6 @@ use command::{CommandMap, CommandReply};
 use config::{Config, ConfFile, Source};
 use env::Env;
 use env::real::Runtime;
-use device::BlockDevice;
-use env::OpenBlock;
-use store::inkstore::{self, InkStore};
-use store::memstore::MemStore;
 use store::ObjectStore;
 use maps::monmap::MonFeatures;
 use maps::{MonInfo, MonMap};
@@ -27,7 +23,7 @@ use crate::host;
 use crate::layout::{Layout, parse_conf};
 use crate::output::tell;
 use crate::session::AdminSession;
-use crate::{logging, process, up};
+use crate::{logging, process, stores, up};
 
 /// All monitor features of 16.2 (mon_feature_t: kraken to pacific).
 const MON_FEATURES: u64 = 255;
@@ -316,34 +312,13 @@ fn new_monmap(env: &Env, config: &Config, ids: &[&str]) -> Result<MonMap, Failur
 
 /// The OSD's store, opened.
 async fn open_store(env: &Env, config: &Config) -> Result<Rc<dyn ObjectStore>, Failure> {
-    let kind = config.str("osd_objectstore");
-    let size = config.uint("bluestore_block_size");
-    if kind == "memstore" {
-        let store: Rc<dyn ObjectStore> = Rc::new(MemStore::new(size));
+    let store = stores::open(env, config).await?;
+    if stores::forgets(config) {
         let whoami = config.id().parse().unwrap_or(0);
         let osd_fsid = read_osd_fsid(config)?;
         make_osd(env, &store, whoami, cluster_fsid(config)?, osd_fsid).await?;
-        return Ok(store);
     }
-    let path = block_path(config);
-    let device = open_device(env, &path, None)?;
-    mount(env, device, &path).await
-}
-
-fn open_device(env: &Env, path: &Path, create_len: Option<u64>) -> Result<BlockDevice, Failure> {
-    BlockDevice::open(env, path, OpenBlock { create_len, read_only: false })
-        .map_err(|e| Failure::new(format!("cannot open {}: {e}", path.display())))
-}
-
-async fn mount(env: &Env, device: BlockDevice, path: &Path) -> Result<Rc<dyn ObjectStore>, Failure> {
-    let store = InkStore::mount(env.clone(), device)
-        .await
-        .map_err(|e| Failure::new(format!("{}: {e}", path.display())))?;
-    Ok(Rc::new(store))
-}
-
-fn block_path(config: &Config) -> PathBuf {
-    Path::new(&config.str("osd_data")).join("block")
+    Ok(store)
 }
 
 /// The identity told to `osd new`, kept beside the store.
@@ -391,27 +366,16 @@ async fn mkfs_osd_with(env: &Env, config: &Config, osd_fsid: Uuid) -> Result<(),
     for (fact, value) in host::birth_facts(UTime::from_duration(env.wall_clock())) {
         fs::write(dir.join(fact), format!("{value}\n"))?;
     }
-    if config.str("osd_objectstore") == "memstore" {
+    stores::make(env, config, osd_fsid).await?;
+    if stores::forgets(config) {
         return Ok(());
     }
-    let path = block_path(config);
-    let size = config.uint("bluestore_block_size");
-    let elsewhere = config.str("bluestore_block_path");
-    if !elsewhere.is_empty() && !path.exists() {
-        std::os::unix::fs::symlink(&elsewhere, &path).map_err(|e| {
-            Failure::new(format!("cannot link {} to {elsewhere}: {e}", path.display()))
-        })?;
-    }
-    let device = open_device(env, &path, Some(size))?;
-    InkStore::mkfs(&device, inkstore::MkfsOptions { uuid: osd_fsid.0, log_len: None })
-        .await
-        .map_err(|e| Failure::new(format!("cannot make {}: {e}", path.display())))?;
-    let store = mount(env, device, &path).await?;
+    let store = stores::open(env, config).await?;
     let whoami = config.id().parse().map_err(|_| {
         Failure::new(format!("--id {}: an OSD's id is a number", config.id()))
     })?;
     make_osd(env, &store, whoami, cluster_fsid(config)?, osd_fsid).await?;
-    store.close().await.map_err(|e| Failure::new(format!("{}: {e}", path.display())))
+    store.close().await.map_err(|e| Failure::new(format!("{}: {e}", dir.display())))
 }
 
 /// `loligo up --single-process`: every daemon in a thread of its own, until Ctrl-C.

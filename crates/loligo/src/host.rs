@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use config::Config;
 use types::UTime;
 
+use crate::stores;
+
 /// The value of `key` in a file of `key<sep>value` lines.
 fn line_value(path: &str, key: &str, separator: char) -> Option<String> {
     fs::read_to_string(path).ok()?.lines().find_map(|line| {
@@ -132,10 +134,10 @@ fn of_osd(config: &Config) -> Vec<(&'static str, String)> {
         ("front_iface", String::new()),
         ("network_numa_unknown_ifaces", "back_iface,front_iface".to_owned()),
     ]);
-    if config.str("osd_objectstore") == "memstore" {
+    if stores::forgets(config) {
         all.extend(["device_ids", "device_paths", "devices"].map(|fact| (fact, String::new())));
     } else {
-        all.extend(devices(&data.join("block")));
+        all.extend(devices(&stores::place(config)));
     }
     all
 }

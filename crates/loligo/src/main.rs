@@ -15,6 +15,7 @@ mod process;
 mod session;
 mod simulate;
 mod status;
+mod stores;
 mod up;
 
 use std::process::ExitCode;

@@ -19,6 +19,7 @@ use crate::failure::Failure;
 use crate::layout::{DEFAULT_PORT, Layout, NewConf, port_is_free, write_private};
 use crate::output::tell;
 use crate::session::AdminSession;
+use crate::stores::STORES;
 use crate::{admin_socket, daemon, process};
 
 /// How long the daemons get to serve.
@@ -34,8 +35,6 @@ const MGRS_MAX: u32 = 3;
 /// Names of monitors and managers, in order.
 const MON_NAMES: [&str; 7] = ["a", "b", "c", "d", "e", "f", "g"];
 const MGR_NAMES: [&str; MGRS_MAX as usize] = ["x", "y", "z"];
-/// Backends for `--store`.
-const STORES: [&str; 2] = ["inkstore", "memstore"];
 
 /// Checked arguments.
 struct Plan {
@@ -65,7 +64,7 @@ fn check(args: &UpArgs) -> Result<Plan, Failure> {
         return Err(Failure::new(format!(
             "--store {}: there is {}",
             args.store,
-            STORES.join(" and ")
+            STORES.join(", ")
         )));
     }
     let osd_size = parse_iec(&args.osd_size)

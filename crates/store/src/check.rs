@@ -15,6 +15,10 @@ use crate::{CollId, CollIndex, ObjectIndex, Op, StoreError, Transaction};
 pub(crate) trait Existing {
     /// Number of objects of a collection, `None` if there is no such collection.
     fn collection_len(&self, cid: &CollId) -> Option<usize>;
+    /// Whether there is such a collection: asked for every operation, the number for few.
+    fn collection_exists(&self, cid: &CollId) -> bool {
+        self.collection_len(cid).is_some()
+    }
     /// Whether the object exists (false if the collection does not).
     fn object_exists(&self, cid: &CollId, oid: &GhObject) -> bool;
 }
@@ -46,7 +50,9 @@ pub(crate) fn check(t: &Transaction, existing: &dyn Existing) -> Result<(), Stor
 #[derive(Clone, Copy)]
 struct Coll {
     exists: bool,
-    /// Number of objects.
+    /// Whether the objects that were there before the transaction count.
+    counts_old: bool,
+    /// Number of objects, but for those.
     len: i64,
 }
 
@@ -63,12 +69,25 @@ impl View<'_> {
     fn coll(&mut self, cid: CollIndex) -> Coll {
         let (t, existing) = (self.t, self.existing);
         *self.colls.entry(cid).or_insert_with(|| {
-            let len = existing.collection_len(&t.collections()[cid as usize]);
+            let exists = existing.collection_exists(&t.collections()[cid as usize]);
             Coll {
-                exists: len.is_some(),
-                len: len.unwrap_or(0) as i64,
+                exists,
+                counts_old: exists,
+                len: 0,
             }
         })
+    }
+
+    /// Number of objects of a collection as it is now.
+    fn len(&mut self, cid: CollIndex) -> i64 {
+        let coll = self.coll(cid);
+        let old = match coll.counts_old {
+            true => self
+                .existing
+                .collection_len(&self.t.collections()[cid as usize]),
+            false => None,
+        };
+        coll.len + old.unwrap_or(0) as i64
     }
 
     fn need_coll(&mut self, cid: CollIndex) -> Result<(), StoreError> {
@@ -227,6 +246,7 @@ impl View<'_> {
                     cid,
                     Coll {
                         exists: true,
+                        counts_old: false,
                         len: 0,
                     },
                 );
@@ -234,13 +254,14 @@ impl View<'_> {
             }
             Op::RmColl { cid } => {
                 self.need_coll(cid)?;
-                if self.coll(cid).len != 0 {
+                if self.len(cid) != 0 {
                     return Err(StoreError::NotEmpty(self.t.collections()[cid as usize]));
                 }
                 self.colls.insert(
                     cid,
                     Coll {
                         exists: false,
+                        counts_old: false,
                         len: 0,
                     },
                 );
@@ -301,17 +322,17 @@ impl View<'_> {
                 self.objects.insert((to_cid, oid), exists || there);
             }
         }
+        let moved = self.len(cid);
         let (mut from, mut to) = (self.coll(cid), self.coll(to_cid));
+        // How many a split moves is not known here; neither is empty for a later rmcoll's purpose,
+        // unless there was nothing to move.
+        to.len += moved;
         if let Op::MergeCollection { .. } = op {
-            to.len += from.len;
             from = Coll {
                 exists: false,
+                counts_old: false,
                 len: 0,
             };
-        } else {
-            // How many move is not known here; neither is empty for a later rmcoll's purpose,
-            // unless there was nothing to move.
-            to.len += from.len;
         }
         self.colls.insert(cid, from);
         self.colls.insert(to_cid, to);

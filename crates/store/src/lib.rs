@@ -1,17 +1,20 @@
 //! The object store: transactions on collections of objects, and the backends that keep them.
 //!
 //! [`ObjectStore`] is the contract, [`Transaction`] what changes an object, [`memstore`] the
-//! backend that forgets, [`inkstore`] the one on a device. [`kv`] is the monitor's small database.
+//! backend that forgets, [`inkstore`] the one on a device,
+//! [`kstore`] the one in a key-value database. [`kv`] is key-value databases.
 //! Knows objects and collections; knows neither placement groups nor maps.
 
+mod blocking;
 mod check;
 mod coll;
 mod error;
 pub mod injected;
 pub mod inkstore;
-
+pub mod kstore;
 pub mod kv;
 pub mod memstore;
+mod object_key;
 mod object_store;
 #[cfg(test)]
 mod suite;

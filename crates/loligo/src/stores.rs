@@ -1,0 +1,166 @@
+//! The storage backends: making and opening the one an OSD has. Which it is stands in the file
+//! `type` of its folder, as Ceph writes it; `osd_objectstore` decides for a new one.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use config::Config;
+use device::BlockDevice;
+use env::{Env, OpenBlock};
+use store::ObjectStore;
+use store::inkstore::{self, InkStore};
+use store::kstore::{self, KStore};
+use store::kv::{Engine, LevelDbOptions, NativeKv, RocksDbOptions, SharedKv};
+use store::memstore::MemStore;
+use types::Uuid;
+
+use crate::failure::Failure;
+
+/// Backends for `--store`.
+pub(crate) const STORES: [&str; 3] = ["inkstore", "kstore", "memstore"];
+
+fn data_dir(config: &Config) -> PathBuf {
+    PathBuf::from(config.str("osd_data"))
+}
+
+/// Which backend the OSD has, or is to have.
+pub(crate) fn kind(config: &Config) -> String {
+    let written = fs::read_to_string(data_dir(config).join("type")).unwrap_or_default();
+    match written.trim() {
+        "" => config.str("osd_objectstore"),
+        kind => kind.to_owned(),
+    }
+}
+
+/// Whether the store is empty at each start, so that the OSD is made anew then.
+pub(crate) fn forgets(config: &Config) -> bool {
+    kind(config) == "memstore"
+}
+
+/// What to look at for the devices under the store.
+pub(crate) fn place(config: &Config) -> PathBuf {
+    match kind(config).as_str() {
+        "inkstore" => block_path(config),
+        _ => data_dir(config),
+    }
+}
+
+fn unknown(kind: &str) -> Failure {
+    Failure::new(format!("osd_objectstore={kind}: there is {}", STORES.join(", ")))
+}
+
+/// The OSD's store, opened.
+pub(crate) async fn open(env: &Env, config: &Config) -> Result<Rc<dyn ObjectStore>, Failure> {
+    let size = config.uint("bluestore_block_size");
+    match kind(config).as_str() {
+        "memstore" => Ok(Rc::new(MemStore::new(size))),
+        "inkstore" => {
+            let path = block_path(config);
+            let device = open_device(env, &path, None)?;
+            let store = InkStore::mount(env.clone(), device).await;
+            Ok(Rc::new(store.map_err(|e| failed(&path, &e))?))
+        }
+        "kstore" => {
+            let path = data_dir(config).join("db");
+            let kv = kstore_kv(config, &path, false)?;
+            let store = KStore::mount(env.clone(), kv, size).await;
+            Ok(Rc::new(store.map_err(|e| failed(&path, &e))?))
+        }
+        kind => Err(unknown(kind)),
+    }
+}
+
+/// Makes an empty store in the OSD's folder.
+pub(crate) async fn make(env: &Env, config: &Config, osd_fsid: Uuid) -> Result<(), Failure> {
+    let size = config.uint("bluestore_block_size");
+    let (dir, kind) = (data_dir(config), config.str("osd_objectstore"));
+    match kind.as_str() {
+        "memstore" => {}
+        "inkstore" => {
+            let path = block_path(config);
+            let elsewhere = config.str("bluestore_block_path");
+            if !elsewhere.is_empty() && !path.exists() {
+                std::os::unix::fs::symlink(&elsewhere, &path).map_err(|e| {
+                    Failure::new(format!("cannot link {} to {elsewhere}: {e}", path.display()))
+                })?;
+            }
+            let device = open_device(env, &path, Some(size))?;
+            let options = inkstore::MkfsOptions { uuid: osd_fsid.0, log_len: None };
+            InkStore::mkfs(&device, options).await.map_err(|e| failed(&path, &e))?;
+        }
+        "kstore" => {
+            let path = dir.join("db");
+            let kv = kstore_kv(config, &path, true)?;
+            let stripe_len = u32::try_from(config.uint("kstore_default_stripe_size"))
+                .unwrap_or(kstore::STRIPE_LEN);
+            let options = kstore::MkfsOptions { uuid: osd_fsid.0, stripe_len };
+            KStore::mkfs(env, kv, options).await.map_err(|e| failed(&path, &e))?;
+        }
+        kind => return Err(unknown(kind)),
+    }
+    fs::write(dir.join("type"), format!("{kind}\n"))?;
+    Ok(())
+}
+
+fn failed(path: &Path, e: &dyn std::fmt::Display) -> Failure {
+    Failure::new(format!("{}: {e}", path.display()))
+}
+
+fn block_path(config: &Config) -> PathBuf {
+    data_dir(config).join("block")
+}
+
+fn open_device(env: &Env, path: &Path, create_len: Option<u64>) -> Result<BlockDevice, Failure> {
+    BlockDevice::open(env, path, OpenBlock { create_len, read_only: false })
+        .map_err(|e| Failure::new(format!("cannot open {}: {e}", path.display())))
+}
+
+fn kstore_kv(config: &Config, path: &Path, create: bool) -> Result<SharedKv, Failure> {
+    let (backend, options) = (config.str("kstore_backend"), config.str("kstore_rocksdb_options"));
+    open_kv(config, path, &backend, options, create)
+}
+
+/// Opens RocksDB or LevelDB. A database of the other kind is refused: both keep a file `CURRENT`,
+/// and neither reads the other's tables.
+fn open_kv(
+    config: &Config,
+    path: &Path,
+    backend: &str,
+    options: String,
+    create: bool,
+) -> Result<SharedKv, Failure> {
+    let engine = match backend {
+        "rocksdb" => Engine::RocksDb(RocksDbOptions {
+            options,
+            cache_len: config.uint("rocksdb_cache_size"),
+            file_system: None,
+        }),
+        "leveldb" => Engine::LevelDb(LevelDbOptions {
+            write_buffer_len: config.uint("leveldb_write_buffer_size"),
+            cache_len: config.uint("leveldb_cache_size"),
+            block_len: config.uint("leveldb_block_size"),
+            bloom_bits: u8::try_from(config.uint("leveldb_bloom_size")).unwrap_or(u8::MAX),
+            compress: config.bool("leveldb_compression"),
+        }),
+        other => {
+            return Err(Failure::new(format!(
+                "key-value backend {other}: there is rocksdb and leveldb"
+            )));
+        }
+    };
+    let mark = path.with_extension("backend");
+    let made = fs::read_to_string(&mark).unwrap_or_default();
+    if create {
+        fs::write(&mark, format!("{backend}\n"))?;
+    } else if made.trim() != backend {
+        return Err(Failure::new(format!(
+            "{} is a {} database, the options say {backend}",
+            path.display(),
+            made.trim()
+        )));
+    }
+    let kv = NativeKv::open(path, &engine, create).map_err(|e| failed(path, &e))?;
+    Ok(Arc::new(kv))
+}
