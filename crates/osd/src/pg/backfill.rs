@@ -193,12 +193,17 @@ impl Pg {
         generation: u64,
     ) -> bool {
         let guard = self.contexts.lock(&oid.head(), LockKind::Read).await;
-        for (target, last) in targets {
-            if generation != self.generation.get() {
+        let behind = targets.iter().filter(|(_, last)| oid > last);
+        let behind: Vec<PgShard> = behind.map(|(target, _)| *target).collect();
+        if self.is_erasure() {
+            if !self.backfill_shards(oid, &behind, generation).await {
                 return false;
             }
-            if oid > last && !self.push(oid, *target).await {
-                return false;
+        } else {
+            for target in behind {
+                if generation != self.generation.get() || !self.push(oid, target).await {
+                    return false;
+                }
             }
         }
         let state = &self.recovery.backfill;

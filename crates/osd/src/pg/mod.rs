@@ -22,6 +22,7 @@ pub mod recovery;
 pub mod replication;
 pub(crate) mod rollback;
 pub mod scrub;
+mod shard_recovery;
 mod shards;
 mod services;
 mod snap_trim;

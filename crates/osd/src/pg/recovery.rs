@@ -101,6 +101,15 @@ impl Recovery {
         pushes.keys().find(|(from, of)| from.osd == osd && of == oid).map(|(from, _)| *from)
     }
 
+    /// A chunk of ours that we compute ourselves: it is taken as if we had pulled it from us.
+    pub(super) fn expect_own(&self, oid: &HObject, whoami: PgShard, need: EVersion, first: bool) {
+        if first {
+            let (done, _) = oneshot();
+            let pull = Pull { from: whoami, need, done };
+            self.pulls.borrow_mut().insert(oid.clone(), pull);
+        }
+    }
+
     /// A place for a peer's answer about an object.
     pub(super) fn expect_answer(&self, from: PgShard, oid: HObject) -> env::sync::Receiver<()> {
         let (done, answered) = oneshot();
@@ -131,7 +140,7 @@ impl Recovery {
 
 /// How moving one object ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Moved {
+pub(super) enum Moved {
     Done,
     Unfound,
     Failed,
@@ -247,6 +256,9 @@ impl Pg {
                 }
             }
         }
+        if self.is_erasure() {
+            return self.move_shards(oid, generation).await;
+        }
         let item = self.core.borrow().missing.get(oid).cloned();
         if let Some(item) = item {
             let moved = if item.is_delete {
@@ -288,7 +300,7 @@ impl Pg {
         Moved::Done
     }
 
-    fn on_peer_has(&self, oid: &HObject, peer: PgShard) {
+    pub(super) fn on_peer_has(&self, oid: &HObject, peer: PgShard) {
         let mut core = self.core.borrow_mut();
         let core = &mut *core;
         let Some(missing) = core.peer_missing.get_mut(&peer) else { return };
@@ -300,7 +312,7 @@ impl Pg {
         }
     }
 
-    async fn delete_here(&self, oid: &HObject, need: EVersion) -> Moved {
+    pub(super) async fn delete_here(&self, oid: &HObject, need: EVersion) -> Moved {
         let mut t = Transaction::new();
         t.remove(&self.cid, &self.goid(oid));
         self.note_recovered(oid, need);
@@ -382,7 +394,7 @@ impl Pg {
         (core.epoch, core.last_peering_reset)
     }
 
-    async fn delete_there(&self, oid: &HObject, need: EVersion, peer: PgShard) -> bool {
+    pub(super) async fn delete_there(&self, oid: &HObject, need: EVersion, peer: PgShard) -> bool {
         let (map_epoch, min_epoch) = self.epochs();
         let (done, answered) = oneshot();
         self.recovery.pushes.borrow_mut().insert((peer, oid.clone()), done);
@@ -544,7 +556,7 @@ impl Pg {
     }
 
     /// The snap set an object belongs to, empty if its head is not here.
-    async fn snapset_of(&self, oid: &HObject, attr: Option<&Bytes>) -> SnapSet {
+    pub(super) async fn snapset_of(&self, oid: &HObject, attr: Option<&Bytes>) -> SnapSet {
         let bytes = match attr {
             Some(bytes) => Some(bytes.clone()),
             None if oid.is_snap() => {
@@ -588,7 +600,7 @@ impl Pg {
     }
 
     /// Applies a chunk. `false` when it does not matter any more.
-    async fn take_push(&self, from: PgShard, op: PushOp, generation: u64) -> bool {
+    pub(super) async fn take_push(&self, from: PgShard, op: PushOp, generation: u64) -> bool {
         let oid = op.soid.clone();
         let pulling = self.core.borrow().is_primary();
         if pulling {
@@ -631,7 +643,9 @@ impl Pg {
         if op.before_progress.first {
             t.remove(&self.cid, &into);
             t.touch(&self.cid, &into);
-            t.truncate(&self.cid, &into, op.recovery_info.size);
+            let size = op.recovery_info.size;
+            let size = self.codec().map_or(size, |codec| codec.chunk_len(size));
+            t.truncate(&self.cid, &into, size);
             if !op.omap_header.is_empty() {
                 t.omap_setheader(&self.cid, &into, op.omap_header.clone());
             }
@@ -677,7 +691,9 @@ impl Pg {
                 }
             } else {
                 let need = self.recovery.pulls.borrow().get(&oid).map(|p| p.need);
-                if let Some(need) = need {
+                if let Some(need) = need
+                    && from != self.whoami()
+                {
                     self.send_pull(from, &oid, need, op.after_progress);
                 }
             }
