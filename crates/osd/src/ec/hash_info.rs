@@ -64,14 +64,40 @@ pub(super) fn set_size_only(info: &mut EcHashInfo, chunk_len: u64) {
     info.cumulative_shard_hashes.clear();
 }
 
-/// Checks a shard's whole chunk: `None` if nothing is recorded that could tell.
-pub(super) fn check(
+/// What the hash info says of a shard's chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// There is none, or it does not decode.
+    Absent,
+    /// The chunk has another length.
+    Length,
+    /// It has another checksum.
+    Hash,
+    /// Its length is right, and no checksum is known: the object was overwritten.
+    Unknown,
+    /// It is right.
+    Good {
+        /// The checksum of shard 0.
+        first: u32,
+    },
+}
+
+/// Judges a shard's whole chunk by its length and its CRC-32C from -1.
+pub fn judge(
     attrs: &BTreeMap<BString, Bytes>,
     shard: usize,
     chunk_len: u64,
     crc: u32,
-) -> Option<bool> {
-    let info = EcHashInfo::from_bytes(attrs.get(HINFO_KEY)?).ok()?;
-    let hash = *info.cumulative_shard_hashes.get(shard)?;
-    Some(info.total_chunk_size == chunk_len && hash == crc)
+) -> Verdict {
+    let stored = attrs.get(HINFO_KEY).and_then(|bytes| EcHashInfo::from_bytes(bytes).ok());
+    let Some(info) = stored else { return Verdict::Absent };
+    if info.total_chunk_size != chunk_len {
+        return Verdict::Length;
+    }
+    let hashes = &info.cumulative_shard_hashes;
+    match (hashes.first(), hashes.get(shard)) {
+        (Some(&first), Some(&hash)) if hash == crc => Verdict::Good { first },
+        (_, Some(_)) => Verdict::Hash,
+        (_, None) => Verdict::Unknown,
+    }
 }

@@ -224,14 +224,4 @@ impl ShardCodec for Codec {
             .map(|(s, c)| (s as i8, Bytes::from(c)))
             .collect())
     }
-
-    fn check_chunk(
-        &self,
-        attrs: &BTreeMap<BString, Bytes>,
-        shard: i8,
-        chunk_len: u64,
-        crc: u32,
-    ) -> Option<bool> {
-        hash_info::check(attrs, usize::try_from(shard).ok()?, chunk_len, crc)
-    }
 }

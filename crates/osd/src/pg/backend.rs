@@ -197,15 +197,4 @@ pub trait ShardCodec {
         wanted: &BTreeSet<i8>,
         chunks: &BTreeMap<i8, Bytes>,
     ) -> Result<BTreeMap<i8, Bytes>, Errno>;
-
-    /// Checks a shard's whole chunk against the hash info among the object's attributes. `None`
-    /// if there is no hash that could tell (an object that was overwritten); else whether length
-    /// and checksum hold. `crc` is CRC-32C of the chunk from -1.
-    fn check_chunk(
-        &self,
-        attrs: &BTreeMap<BString, Bytes>,
-        shard: i8,
-        chunk_len: u64,
-        crc: u32,
-    ) -> Option<bool>;
 }

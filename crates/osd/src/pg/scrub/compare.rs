@@ -8,9 +8,10 @@ use std::fmt::Write;
 use bstr::BStr;
 use denc::Denc;
 use types::osd::scrub_errors::{InconsistentObject, ShardReport, object_error, shard_error};
-use types::osd::{ObjectInfo, ScrubMap, ScrubObject, SnapSet};
+use types::osd::{EcHashInfo, ObjectInfo, ScrubMap, ScrubObject, SnapSet};
 use types::{EVersion, HObject, PgShard, SpgId, UTime};
 
+use crate::ec::hash_info::HINFO_KEY;
 use crate::ops::object_context::{OI_ATTR, SS_ATTR, USER_ATTR_PREFIX};
 
 /// What each OSD found, in order.
@@ -32,6 +33,18 @@ pub struct Rules {
     pub digest_min_age_sec: u64,
     /// Now.
     pub now: UTime,
+    /// Bytes of a stripe, and of its piece in each shard; `None` in a replicated pool.
+    pub stripe: Option<(u64, u64)>,
+}
+
+impl Rules {
+    /// Bytes that each copy of an object of so many has (`be_get_ondisk_size`).
+    fn stored_size(&self, size: u64) -> u64 {
+        match self.stripe {
+            Some((width, piece)) => size.div_ceil(width) * piece,
+            None => size,
+        }
+    }
 }
 
 /// A copy that can be trusted, and what its info says.
@@ -127,7 +140,11 @@ fn digests_known(oi: &ObjectInfo) -> u32 {
 }
 
 /// What is wrong with a copy by itself; its object info if that can be read.
-fn judge(oid: &HObject, object: &ScrubObject) -> (u64, Option<ObjectInfo>, Reasons) {
+fn judge(
+    oid: &HObject,
+    object: &ScrubObject,
+    rules: &Rules,
+) -> (u64, Option<ObjectInfo>, Reasons) {
     use shard_error as e;
     let mut errors = 0;
     let mut reasons = Reasons::default();
@@ -157,6 +174,15 @@ fn judge(oid: &HObject, object: &ScrubObject) -> (u64, Option<ObjectInfo>, Reaso
             Some(_) => {}
         }
     }
+    if rules.stripe.is_some() {
+        match object.attrs.get(BStr::new(HINFO_KEY)) {
+            None => fail(e::HINFO_MISSING, "candidate had a missing hinfo key"),
+            Some(bytes) if EcHashInfo::from_bytes(bytes).is_err() => {
+                fail(e::HINFO_CORRUPTED, "candidate had a corrupt hinfo");
+            }
+            Some(_) => {}
+        }
+    }
     let Some(bytes) = object.attrs.get(BStr::new(OI_ATTR)) else {
         fail(e::INFO_MISSING, "candidate had a missing info key");
         return (errors, None, reasons);
@@ -168,11 +194,9 @@ fn judge(oid: &HObject, object: &ScrubObject) -> (u64, Option<ObjectInfo>, Reaso
             return (errors, None, reasons);
         }
     };
-    if object.size != oi.size {
-        let text = format!(
-            "candidate size {} info size {} mismatch",
-            object.size, oi.size
-        );
+    let expected = rules.stored_size(oi.size);
+    if object.size != expected {
+        let text = format!("candidate size {} info size {expected} mismatch", object.size);
         fail(e::OBJ_SIZE_INFO_MISMATCH, &text);
     }
     (errors, Some(oi), reasons)
@@ -194,7 +218,7 @@ fn choose(
         let Some(object) = maps.get(&shard).and_then(|map| map.objects.get(oid)) else {
             continue;
         };
-        let (errors, oi, reasons) = judge(oid, object);
+        let (errors, oi, reasons) = judge(oid, object, rules);
         let report = reports.entry(shard).or_default();
         report.primary = shard == rules.primary;
         report.errors |= errors;
@@ -252,7 +276,9 @@ fn compare_copies(
         ));
         *errors |= object_error::OMAP_DIGEST_MISMATCH;
     }
-    if oi.is_data_digest() && copy.digest_present && oi.data_digest != copy.digest {
+    // The digest of a shard is not that of the object.
+    let is_whole = rules.stripe.is_none();
+    if is_whole && oi.is_data_digest() && copy.digest_present && oi.data_digest != copy.digest {
         reasons.add(format_args!(
             "data_digest {:#x} != data_digest {:#x} from auth oi {}",
             copy.digest,
@@ -261,7 +287,9 @@ fn compare_copies(
         ));
         report.errors |= shard_error::DATA_DIGEST_MISMATCH_INFO;
     }
-    if oi.is_omap_digest() && copy.omap_digest_present && oi.omap_digest != copy.omap_digest {
+    if is_whole
+        && oi.is_omap_digest()
+        && copy.omap_digest_present && oi.omap_digest != copy.omap_digest {
         reasons.add(format_args!(
             "omap_digest {:#x} != omap_digest {:#x} from auth oi {}",
             copy.omap_digest,
@@ -287,11 +315,19 @@ fn compare_copies(
         reasons.add("snapset inconsistent ");
         *errors |= object_error::SNAPSET_INCONSISTENCY;
     }
-    if copy.size != oi.size {
+    if !is_whole
+        && !report.has(shard_error::HINFO_MISSING | shard_error::HINFO_CORRUPTED)
+        && attr(copy, HINFO_KEY) != attr(good, HINFO_KEY)
+    {
+        reasons.add("hinfo inconsistent ");
+        *errors |= object_error::HINFO_INCONSISTENCY;
+    }
+    let expected = rules.stored_size(oi.size);
+    if copy.size != expected {
         let text = info_text(oi);
         reasons.add(format_args!(
-            "size {} != size {} from auth oi {text}",
-            copy.size, oi.size
+            "size {} != size {expected} from auth oi {text}",
+            copy.size
         ));
         report.errors |= shard_error::SIZE_MISMATCH_INFO;
     }
@@ -402,6 +438,7 @@ fn compare_object(oid: &HObject, maps: &Maps, rules: &Rules, findings: &mut Find
         );
         // All copies agree and only the recorded digest differs: the record is wrong.
         if rules.repair
+            && rules.stripe.is_none()
             && shard == chosen.shard
             && copies > 1
             && digests_match
@@ -493,7 +530,7 @@ fn note_digests(
         findings.digests.insert(oid.clone(), (data, omap));
         return;
     }
-    if damaged {
+    if damaged || rules.stripe.is_some() {
         return;
     }
     let lacks =

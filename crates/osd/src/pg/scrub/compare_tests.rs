@@ -45,6 +45,7 @@ fn rules(repair: bool) -> Rules {
         object_size_max: 128 << 20,
         digest_min_age_sec: 7200,
         now: UTime::from_duration(std::time::Duration::from_secs(100)),
+        stripe: None,
     }
 }
 
@@ -189,4 +190,53 @@ fn digests_are_recorded_when_old_enough() {
     };
     let maps: Maps = [(PgShard::replica(1), map)].into();
     assert_eq!(compare(&maps, &r).digests.len(), 1);
+}
+
+/// Shards of an object of one byte: chunks of 4 bytes, all with the same hash info.
+fn found_shards(change: impl Fn(i8, &mut ScrubObject)) -> Findings {
+    let oi = ObjectInfo { size: 1, ..info() };
+    let mut maps = Maps::new();
+    for shard in 0..3 {
+        let mut object = ScrubObject { size: 4, ..copy_with(&oi) };
+        let hinfo =
+            EcHashInfo { total_chunk_size: 4, cumulative_shard_hashes: vec![0xaaaa, 2, 3] };
+        object.attrs.insert(HINFO_KEY.into(), hinfo.to_bytes());
+        change(shard, &mut object);
+        let mut map = ScrubMap::default();
+        map.objects.insert(oid(), object);
+        maps.insert(PgShard::new(shard.into(), shard), map);
+    }
+    let rules = Rules { stripe: Some((8, 4)), primary: PgShard::new(0, 0), ..rules(false) };
+    compare(&maps, &rules)
+}
+
+#[test]
+fn shards_are_as_long_as_their_chunks_and_have_the_same_hash_info() {
+    let clean = found_shards(|_, _| {});
+    assert_eq!((clean.shallow_errors, clean.deep_errors), (0, 0), "{:?}", clean.log);
+    assert!(clean.digests.is_empty(), "a shard's checksum is not the object's");
+
+    let report = |change: fn(&mut ScrubObject)| {
+        let found = found_shards(|shard, object| {
+            if shard == 2 {
+                change(object);
+            }
+        });
+        let (_, told) = found.objects.first().expect("an inconsistent object").clone();
+        let wrong = found.inconsistent.get(&oid()).cloned().unwrap_or_default();
+        assert_eq!(wrong.into_iter().collect::<Vec<_>>(), [PgShard::new(2, 2)]);
+        told
+    };
+    let shard_errors = |told: &InconsistentObject| told.union_errors;
+    let told = report(|object| object.size = 1);
+    assert_ne!(shard_errors(&told) & shard_error::OBJ_SIZE_INFO_MISMATCH, 0);
+    let told = report(|object| object.ec_hash_mismatch = true);
+    assert_ne!(shard_errors(&told) & shard_error::EC_HASH_MISMATCH, 0);
+    let told = report(|object| drop(object.attrs.remove(HINFO_KEY)));
+    assert_ne!(shard_errors(&told) & shard_error::HINFO_MISSING, 0);
+    let told = report(|object| {
+        let other = EcHashInfo { total_chunk_size: 4, cumulative_shard_hashes: Vec::new() };
+        object.attrs.insert(HINFO_KEY.into(), other.to_bytes());
+    });
+    assert_ne!(told.errors & object_error::HINFO_INCONSISTENCY, 0);
 }

@@ -258,6 +258,10 @@ impl Pg {
             object_size_max: settings.object_size_max,
             digest_min_age_sec: settings.digest_min_age_sec,
             now: UTime::from_duration(self.host.env().wall_clock()),
+            stripe: self.codec().map(|codec| {
+                let width = codec.stripe_width();
+                (width, codec.chunk_len(width))
+            }),
         }
     }
 

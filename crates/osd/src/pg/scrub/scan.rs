@@ -13,6 +13,7 @@ use types::osd::{ScrubMap, ScrubObject, SnapSet};
 use types::{GhObject, HObject};
 
 use super::ScrubSettings;
+use crate::ec::hash_info::{self, Verdict};
 use crate::ops::object_context::SS_ATTR;
 use crate::pg::Pg;
 use crate::pg::host::LogLevel;
@@ -179,8 +180,13 @@ impl Pg {
             at += data.len() as u64;
             digest = data.crc32c(digest);
         }
-        object.digest = digest;
-        object.digest_present = true;
+        match self.codec() {
+            Some(_) => self.check_shard(object, at, digest),
+            None => {
+                object.digest = digest;
+                object.digest_present = true;
+            }
+        }
         let header = store.omap_header(&self.cid, oid).await?;
         let mut digest = crc32c(u32::MAX, &header);
         let (mut from, mut after) = (Bytes::new(), false);
@@ -211,6 +217,23 @@ impl Pg {
             object.large_omap_object_value_size = object.object_omap_bytes;
         }
         Ok(())
+    }
+
+    /// Checks a shard's chunk by what is recorded of it. A hash of the object there is not: what is
+    /// recorded of shard 0 stands for it, the same on all shards that are right
+    /// (`ECBackend::be_deep_scrub` in `src/osd/ECBackend.cc`).
+    fn check_shard(&self, object: &mut ScrubObject, len: u64, digest: u32) {
+        let shard = usize::try_from(self.pgid.shard).unwrap_or(usize::MAX);
+        match hash_info::judge(&object.attrs, shard, len, digest) {
+            Verdict::Absent => object.read_error = true,
+            Verdict::Length => object.ec_size_mismatch = true,
+            Verdict::Hash => object.ec_hash_mismatch = true,
+            Verdict::Unknown => object.digest_present = true,
+            Verdict::Good { first } => {
+                object.digest = first;
+                object.digest_present = true;
+            }
+        }
     }
 
     /// Sets right what the snap mapper says of clones, by their heads' snap sets (`_scan_snaps`).
