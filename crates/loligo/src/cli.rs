@@ -141,6 +141,9 @@ pub(crate) struct SimArgs {
     /// none [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) faults: Option<Vec<String>>,
+    /// The clients' pool is erasure coded
+    #[arg(long)]
+    pub(crate) erasure: bool,
     /// Print a line of JSON for each life and one for all
     #[arg(long)]
     pub(crate) json: bool,

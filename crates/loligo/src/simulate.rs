@@ -12,7 +12,8 @@ use crate::failure::Failure;
 use crate::output::show;
 
 fn settings(args: &SimArgs) -> Result<Settings, Failure> {
-    let mut settings = Settings { osds: args.osds, ..Settings::default() };
+    let mut settings =
+        Settings { osds: args.osds, erasure: args.erasure, ..Settings::default() };
     let Some(names) = &args.faults else { return Ok(settings) };
     settings.faults.clear();
     for name in names.iter().filter(|name| *name != "none") {

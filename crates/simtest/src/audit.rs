@@ -11,14 +11,14 @@ use std::rc::{Rc, Weak};
 
 use client::Client;
 use osd::Osd;
-use types::{Epoch, OsdId, SpgId};
+use types::{Epoch, OsdId, PgId};
 
 use crate::Cluster;
 
 #[derive(Default)]
 struct Seen {
     /// Who led a PG in an interval, and who said so.
-    primaries: RefCell<BTreeMap<(SpgId, Epoch), (OsdId, u32)>>,
+    primaries: RefCell<BTreeMap<(PgId, Epoch), (OsdId, u32)>>,
     /// The crc of an epoch's map.
     maps: RefCell<BTreeMap<Epoch, u32>>,
     /// The map each OSD has, while it runs.
@@ -54,7 +54,7 @@ impl Audit {
                 assert!(map.epoch >= epoch, "osd.{id} goes from osdmap {epoch} to {}", map.epoch);
             }
             for pg in osd.audit().0 {
-                let pgid = pg.pgid;
+                let pgid = pg.pgid.pgid;
                 assert!(pg.wrong.is_empty(), "osd.{id} pg {pgid} at {}: {:?}", pg.epoch, pg.wrong);
                 let me = i32::try_from(id).expect("few OSDs");
                 if !(pg.active && pg.primary == me) {

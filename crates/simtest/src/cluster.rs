@@ -14,12 +14,13 @@ use config::{ConfFile, Config};
 use device::BlockDevice;
 use env::{Env, OpenBlock};
 use maps::MonMap;
+use serde_json::json;
 use sim::{Control, Kill, Rng};
 use store::inkstore::{self, InkStore};
 use store::kv::RedbKv;
 use store::memstore::MemStore;
 use store::{Kv, ObjectStore, StoreError};
-use types::{PgId, UTime, Uuid};
+use types::{PgId, SpgId, UTime, Uuid};
 
 use crate::{Workload, keys, mons, replicas};
 
@@ -48,6 +49,8 @@ pub struct Plan {
     pub min_size: u32,
     /// OSDs that may be added.
     pub spare_osds: u32,
+    /// Data and parity chunks, if the clients' pool is erasure coded.
+    pub code: Option<(u32, u32)>,
 }
 
 impl Default for Plan {
@@ -62,6 +65,7 @@ impl Default for Plan {
             size: 3,
             min_size: 2,
             spare_osds: 1,
+            code: None,
         }
     }
 }
@@ -374,6 +378,27 @@ impl Cluster {
         handle.await.expect("the client connects")
     }
 
+    /// Makes the clients' pool.
+    pub async fn create_pool(&self, admin: &Client, pg_num: u32) {
+        let Some((k, m)) = self.plan.code else {
+            let pool = json!({"prefix": "osd pool create", "pool": "p", "pg_num": pg_num});
+            self.command(admin, pool).await;
+            return;
+        };
+        let keys = [format!("k={k}"), format!("m={m}"), "crush-failure-domain=osd".to_owned()];
+        let profile = json!({"prefix": "osd erasure-code-profile set", "name": "e", "profile": keys});
+        self.command(admin, profile).await;
+        let pool = json!({
+            "prefix": "osd pool create", "pool": "p", "pg_num": pg_num, "pool_type": "erasure",
+            "erasure_code_profile": "e",
+        });
+        self.command(admin, pool).await;
+        let overwrites = json!({
+            "prefix": "osd pool set", "pool": "p", "var": "allow_ec_overwrites", "val": "true",
+        });
+        self.command(admin, overwrites).await;
+    }
+
     /// Starts a client of the workload on a host.
     pub async fn work(&self, load: &Workload, host: &str, rng: Rng) {
         let client = self.client(host).await;
@@ -470,7 +495,17 @@ impl Cluster {
             for seed in 0..pool.pg_num {
                 let pgid = PgId::new(*id as u64, seed);
                 let acting = map.pg_to_up_acting(pgid).acting;
-                let mut of_pg = acting.iter().map(|osd| (osd, stores[osd].get(&pgid)));
+                if pool.is_erasure() {
+                    let shards = acting.iter().zip(0i8..).map(|(osd, shard)| {
+                        let held = stores.get(osd).and_then(|pgs| pgs.get(&SpgId { pgid, shard }));
+                        held.unwrap_or_else(|| panic!("pg {pgid} has no shard {shard}"))
+                    });
+                    let profile = &map.erasure_code_profiles[&pool.erasure_code_profile];
+                    let wrong = replicas::wrong_in_shards(&shards.collect::<Vec<_>>(), profile);
+                    assert!(wrong.is_empty(), "pg {pgid} on {acting:?}:\n{wrong}");
+                    continue;
+                }
+                let mut of_pg = acting.iter().map(|osd| (osd, stores[osd].get(&pgid.spg())));
                 let Some((first, expected)) = of_pg.next() else { continue };
                 for (osd, found) in of_pg {
                     let differences = replicas::differences(expected, found);

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use client::Client;
-use serde_json::json;
 use sim::{Control, DiskFaults, Kill, Rng, World};
 
 use crate::audit::Audit;
@@ -18,6 +17,8 @@ pub struct Settings {
     pub osds: Option<u32>,
     /// Kinds of faults that may happen.
     pub faults: BTreeSet<Fault>,
+    /// The clients' pool is erasure coded.
+    pub erasure: bool,
     /// The bug planted on purpose (`env::MUTANTS`), in builds that have them.
     pub mutant: &'static str,
 }
@@ -25,7 +26,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Settings {
         let faults = Fault::ALL.iter().map(|(fault, _)| *fault).collect();
-        Settings { osds: None, faults, mutant: "" }
+        Settings { osds: None, faults, erasure: false, mutant: "" }
     }
 }
 
@@ -54,7 +55,8 @@ const CLEAN: Duration = Duration::from_secs(300);
 const READ: Duration = Duration::from_secs(240);
 
 fn plan_of(rng: &Rng, settings: &Settings) -> Plan {
-    let osds = settings.osds.unwrap_or(*rng.pick(&[3, 3, 3, 4, 5]));
+    let usual: &[u32] = if settings.erasure { &[3, 4, 5, 6] } else { &[3, 3, 3, 4, 5] };
+    let osds = settings.osds.unwrap_or(*rng.pick(usual));
     let (size, min_size) = *rng.pick(&[(3, 2), (3, 2), (3, 2), (2, 1), (2, 2), (3, 1)]);
     let grace = *rng.pick(&[4, 6, 10, 20]);
     let log = *rng.pick(&[3, 20, 100, 250]);
@@ -80,7 +82,12 @@ fn plan_of(rng: &Rng, settings: &Settings) -> Plan {
         rng.pick(&[8, 60]),
     );
     let auth_none = rng.chance(0.25);
-    Plan { osds, size: size.min(osds), min_size, options, auth_none, ..Plan::default() }
+    let codes: &[(u32, u32)] = &[(2, 1), (2, 2), (3, 1), (3, 2), (4, 2)];
+    let code = settings.erasure.then(|| {
+        let fit: Vec<(u32, u32)> = codes.iter().copied().filter(|(k, m)| k + m <= osds).collect();
+        *rng.pick(&fit)
+    });
+    Plan { osds, size: size.min(osds), min_size, options, auth_none, code, ..Plan::default() }
 }
 
 /// Lives the life of a seed. Panics when the cluster breaks its word.
@@ -129,9 +136,10 @@ impl Begun {
         let world = cluster.world().clone();
         let admin = cluster.start().await;
         let pg_num = *rng.pick(&[1, 4, 8]);
-        let pool = json!({"prefix": "osd pool create", "pool": "p", "pg_num": pg_num});
-        cluster.command(&admin, pool).await;
-        let load = Workload::new(&world, Load::of(rng));
+        cluster.create_pool(&admin, pg_num).await;
+        let mut load = Load::of(rng);
+        load.omap = cluster.plan.code.is_none();
+        let load = Workload::new(&world, load);
         tracing::info!("{:?}: {:?}", world.now(), load.load());
         for number in 0..load.load().clients {
             cluster.work(&load, &format!("client.{number}"), world.rng().fork()).await;

@@ -1,4 +1,4 @@
-//! What an object of a replicated pool is to its clients, as a model: content in slots, a mark
+//! What an object is to its clients, as a model: content in slots, a mark
 //! that every write sets, keys, and what snapshots keep.
 //!
 //! ```text
@@ -178,8 +178,8 @@ impl Model for Object {
 }
 
 impl Action {
-    /// The operation to send. Slots are of `slot_len` bytes.
-    pub(crate) fn operation(&self, slot_len: usize) -> Operation {
+    /// The operation to send. Slots are of `slot_len` bytes; reads ask for keys if there is `omap`.
+    pub(crate) fn operation(&self, slot_len: usize, omap: bool) -> Operation {
         let op = Operation::new();
         let mark = |op: Operation, value: u64| op.setxattr(MARK, &value.to_le_bytes());
         match *self {
@@ -202,6 +202,7 @@ impl Action {
             }
             Action::CreateNew { value, .. } => mark(op.create(true), value),
             Action::Remove { .. } => op.remove(),
+            Action::Read | Action::ReadSnap { .. } if !omap => op.read(0, 0).getxattr(MARK),
             Action::Read | Action::ReadSnap { .. } => {
                 op.read(0, 0).getxattr(MARK).omap_get_vals(&BString::default(), 1000, &BString::default())
             }

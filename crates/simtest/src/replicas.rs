@@ -2,14 +2,33 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use bytes::Bytes;
+use erasure::{Code, Profile};
 use store::{CollId, ObjectStore};
-use types::{GhObject, PgId};
+use types::hobject::NO_GEN;
+use types::pg::NO_SHARD;
+use types::{GhObject, SpgId};
 
-/// An object's content, attributes and omap, as text that differs when they do.
-type Contents = BTreeMap<GhObject, String>;
+/// What an OSD holds of an object.
+#[derive(PartialEq, Eq)]
+pub(crate) struct Held {
+    data: Bytes,
+    /// Attributes and omap, as text that differs when they do.
+    rest: String,
+}
+
+impl Held {
+    fn describe(&self) -> String {
+        let crc = types::crc::crc32c(0, &self.data);
+        format!("{} bytes crc {crc:#010x}, {}", self.data.len(), self.rest)
+    }
+}
+
+/// An OSD's objects of one PG.
+pub(crate) type Contents = BTreeMap<GhObject, Held>;
 
 /// The objects of each PG in a store.
-pub(crate) async fn contents(store: &dyn ObjectStore) -> BTreeMap<PgId, Contents> {
+pub(crate) async fn contents(store: &dyn ObjectStore) -> BTreeMap<SpgId, Contents> {
     let mut all = BTreeMap::new();
     for cid in store.collections().await.expect("collections") {
         let CollId::Pg(spg) = cid else { continue };
@@ -21,8 +40,8 @@ pub(crate) async fn contents(store: &dyn ObjectStore) -> BTreeMap<PgId, Contents
                 // The primary's list of what scrub found is its own.
                 let of_scrub = oid.hobj.is_temp() && oid.hobj.name.starts_with(b"scrub_");
                 if !oid.is_pgmeta() && !of_scrub {
-                    let text = describe(store, &cid, &oid).await;
-                    objects.insert(oid, text);
+                    let held = hold(store, &cid, &oid).await;
+                    objects.insert(oid, held);
                 }
             }
             if next.is_max() {
@@ -30,12 +49,12 @@ pub(crate) async fn contents(store: &dyn ObjectStore) -> BTreeMap<PgId, Contents
             }
             from = next;
         }
-        all.insert(spg.pgid, objects);
+        all.insert(spg, objects);
     }
     all
 }
 
-async fn describe(store: &dyn ObjectStore, cid: &CollId, oid: &GhObject) -> String {
+async fn hold(store: &dyn ObjectStore, cid: &CollId, oid: &GhObject) -> Held {
     let stat = store.stat(cid, oid).await.expect("a stat");
     let data = store.read(cid, oid, 0, stat.size).await.expect("a read").to_contiguous();
     let attrs = store.getattrs(cid, oid).await.expect("attributes");
@@ -45,17 +64,16 @@ async fn describe(store: &dyn ObjectStore, cid: &CollId, oid: &GhObject) -> Stri
     for (key, value) in &omap.entries {
         omap_crc = types::crc::crc32c(types::crc::crc32c(omap_crc, key), value);
     }
-    let crc = types::crc::crc32c(0, &data);
     let names: Vec<_> = attrs.iter().map(|(name, _)| name.to_string()).collect();
     // The object's info holds its version; all else in it follows.
     let info = attrs.iter().find(|(name, _)| name.as_slice() == b"_").map(|(_, v)| v.clone());
     let info_crc = types::crc::crc32c(0, &info.unwrap_or_default());
-    format!(
-        "{} bytes crc {crc:#010x}, info {info_crc:#010x}, attributes {}, {} keys crc {omap_crc:#010x}",
-        stat.size,
+    let rest = format!(
+        "info {info_crc:#010x}, attributes {}, {} keys crc {omap_crc:#010x}",
         names.join(","),
         omap.entries.len()
-    )
+    );
+    Held { data, rest }
 }
 
 /// What two OSDs hold of a PG and do not both hold alike, in words.
@@ -64,9 +82,45 @@ pub(crate) fn differences(one: Option<&Contents>, other: Option<&Contents>) -> S
     let (one, other) = (one.unwrap_or(&none), other.unwrap_or(&none));
     let all: BTreeSet<&GhObject> = one.keys().chain(other.keys()).collect();
     let lines = all.into_iter().filter(|oid| one.get(oid) != other.get(oid)).map(|oid| {
-        let text = |found: Option<&String>| found.map_or("nothing", String::as_str).to_owned();
+        let text = |found: Option<&Held>| found.map_or("nothing".to_owned(), Held::describe);
         let (one, other) = (text(one.get(oid)), text(other.get(oid)));
         format!("{} at {:x}: {one}; {other}\n", oid.hobj.name, oid.hobj.snap)
     });
     lines.collect()
+}
+
+/// What is wrong in the shards of a PG, in words: an object that is not on all, attributes that
+/// differ, parity that is not that of the data, something kept to undo a write.
+pub(crate) fn wrong_in_shards(
+    shards: &[&Contents],
+    profile: &BTreeMap<String, String>,
+) -> String {
+    let code = Code::new(&Profile::of(profile).expect("a profile"));
+    let mut objects: BTreeMap<GhObject, Vec<Option<&Held>>> = BTreeMap::new();
+    for (at, contents) in shards.iter().enumerate() {
+        for (oid, held) in contents.iter() {
+            let name = GhObject { shard: NO_SHARD, ..oid.clone() };
+            objects.entry(name).or_insert_with(|| vec![None; shards.len()])[at] = Some(held);
+        }
+    }
+    let mut wrong = String::new();
+    for (oid, held) in &objects {
+        let name = format!("{} at {:x}", oid.hobj.name, oid.hobj.snap);
+        if oid.generation != NO_GEN {
+            wrong += &format!("{name}: generation {} is still kept\n", oid.generation);
+            continue;
+        }
+        let all: Vec<&Held> = held.iter().flatten().copied().collect();
+        let alike = |one: &Held| one.rest == all[0].rest && one.data.len() == all[0].data.len();
+        let sound = all.len() == shards.len() && all.iter().all(|one| alike(one)) && {
+            let chunks: Vec<&[u8]> = all.iter().map(|held| &held.data[..]).collect();
+            let (data, parity) = chunks.split_at(code.k());
+            code.encode(data).iter().map(Vec::as_slice).eq(parity.iter().copied())
+        };
+        if !sound {
+            let texts = held.iter().map(|held| held.map_or("nothing".to_owned(), Held::describe));
+            wrong += &format!("{name}: {}\n", texts.collect::<Vec<_>>().join("; "));
+        }
+    }
+    wrong
 }

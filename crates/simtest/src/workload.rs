@@ -32,6 +32,8 @@ pub struct Load {
     pub reads: f64,
     /// Probability that an operation begins with a new snapshot.
     pub snaps: f64,
+    /// The pool keeps omap.
+    pub omap: bool,
 }
 
 impl Load {
@@ -45,6 +47,7 @@ impl Load {
             pause_max: Duration::from_millis(*rng.pick(&[50, 100, 200])),
             reads: 0.2 + 0.6 * rng.unit(),
             snaps: *rng.pick(&[0.0, 0.0, 0.01, 0.05]),
+            omap: true,
         }
     }
 }
@@ -188,8 +191,8 @@ impl Workload {
             0..4 => Action::Replace { value, slots: rng.below(slots + 1) as usize, snap },
             4..8 => Action::Append { value, snap },
             8..11 => Action::Put { value, slot: rng.below(slots) as usize, snap },
-            11..13 => Action::SetKey { value, key: b'a' + rng.below(8) as u8, snap },
-            13..15 => Action::CreateNew { value, snap },
+            11..13 if load.omap => Action::SetKey { value, key: b'a' + rng.below(8) as u8, snap },
+            11..15 => Action::CreateNew { value, snap },
             _ => Action::Remove { snap },
         }
     }
@@ -211,12 +214,14 @@ impl Workload {
                 (io.clone().with_snap_context(snapc), false)
             }
         };
-        let answer = match io.operate(object, action.operation(load.slot_len)).await {
+        let answer = match io.operate(object, action.operation(load.slot_len, load.omap)).await {
             Ok(_) if !is_read => Answer::Done,
             Ok(outcome) => {
                 let data = outcome.output(0).expect("content");
                 let mark = outcome.output(1).expect("an attribute");
-                let keys: BTreeMap<BString, Bytes> = {
+                let keys: BTreeMap<BString, Bytes> = if !load.omap {
+                    BTreeMap::new()
+                } else {
                     let output = outcome.output(2).expect("keys");
                     denc::Reader::new(&output).get().expect("keys")
                 };

@@ -40,6 +40,7 @@ fn backfill_brings_clones_made_meanwhile() {
             pause_max: Duration::from_millis(10),
             reads: 0.1,
             snaps: 0.2,
+            omap: true,
         };
         let load = Workload::new(&world, load);
         for number in 0..load.load().clients {
