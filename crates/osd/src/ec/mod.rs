@@ -15,7 +15,6 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bstr::BString;
 use bytes::Bytes;
 use erasure::{BadProfile, Code, Profile, Stripes};
 use store::Transaction;

@@ -7,7 +7,7 @@ use bstr::{BString, ByteSlice};
 use bytes::Bytes;
 use command::{BadArgument, CommandMap, CommandReply};
 use store::{CollId, Transaction};
-use types::{Errno, GhObject, HObject, NOSNAP, ObjectLocator};
+use types::{Errno, GhObject, HObject, NOSNAP, ObjectLocator, SpgId};
 
 use super::{Target, refused};
 
@@ -49,7 +49,15 @@ fn object_of(
             "the pool has no such placement group",
         )));
     };
-    Ok(Ok((CollId::Pg(pg.spg()), GhObject::from(oid))))
+    if !osdmap.pool(id).is_some_and(|p| p.is_erasure()) {
+        return Ok(Ok((CollId::Pg(pg.spg()), GhObject::from(oid))));
+    }
+    if !matches!(map.prefix(), "injectdataerr" | "injectmdataerr") {
+        return Ok(Err(CommandReply::data("Must not call on ec pool")));
+    }
+    let shard = i8::try_from(map.opt_int("shardid")?.unwrap_or(0)).unwrap_or(i8::MAX);
+    let oid = GhObject { shard, ..GhObject::from(oid) };
+    Ok(Ok((CollId::Pg(SpgId { pgid: pg, shard }), oid)))
 }
 
 /// Runs one of [`PREFIXES`]. Errors are told in the text, as Ceph's are.

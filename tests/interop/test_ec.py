@@ -1,0 +1,264 @@
+"""Erasure coded pools with unmodified clients: what may be done to objects with and without
+overwrites, contents against a plain model while OSDs are killed, replaced and all at once, images
+in a data pool, scrub that finds and repairs a damaged shard. The seed is printed."""
+import errno
+import json
+import os
+import pathlib
+import random
+import tempfile
+import threading
+import time
+import unittest
+
+import rados
+
+from cluster import Cluster
+
+SEED = int(os.environ.get("LOLIGO_EC_SEED", str(random.randrange(1 << 32))))
+STRIPE = 8192
+
+
+class Model:
+    """Random changes of objects, on a pool and on what should be in it."""
+
+    def __init__(self, ioctx, seed, names):
+        self.ioctx, self.rng, self.names = ioctx, random.Random(seed), names
+        self.objects = {}
+
+    def place(self, limit):
+        at = self.rng.randrange(limit + 1)
+        return at // STRIPE * STRIPE if self.rng.random() < 0.3 else at
+
+    def step(self):
+        rng = self.rng
+        name = rng.choice(self.names)
+        data = self.objects.get(name, b"")
+        kind = rng.randrange(10)
+        new = rng.randbytes(1 + self.place(3 * STRIPE))
+        if kind == 0 and name in self.objects:
+            self.ioctx.remove_object(name)
+            del self.objects[name]
+            return
+        if kind <= 2:
+            self.ioctx.write_full(name, new)
+            data = new
+        elif kind <= 4:
+            self.ioctx.append(name, new)
+            data += new
+        elif kind == 5 and name in self.objects:
+            size = self.place(len(data) + STRIPE)
+            self.ioctx.trunc(name, size)
+            data = data[:size].ljust(size, b"\0")
+        else:
+            at = self.place(len(data) + STRIPE)
+            self.ioctx.write(name, new, at)
+            data = data[:at].ljust(at, b"\0") + new + data[at + len(new):]
+        self.objects[name] = data
+
+    def check(self, case, what):
+        for name in self.names:
+            expected = self.objects.get(name)
+            try:
+                found = self.ioctx.read(name, 1 << 20)
+            except rados.ObjectNotFound:
+                found = None
+            case.assertEqual(found == expected, True, f"{what}: {name}, {found and len(found)} bytes instead of {expected and len(expected)}")
+            if expected:
+                at = self.rng.randrange(len(expected))
+                size = self.rng.randrange(1, len(expected) + 1)
+                case.assertEqual(self.ioctx.read(name, size, at), expected[at:at + size], f"{what}: part of {name}")
+
+
+class Writer(threading.Thread):
+    """Changes objects until told to stop."""
+
+    def __init__(self, model):
+        super().__init__(daemon=True)
+        self.model, self.stopping, self.error, self.done = model, False, None, 0
+
+    def run(self):
+        try:
+            while not self.stopping:
+                self.model.step()
+                self.done += 1
+        except Exception as e:
+            self.error = e
+
+
+class Erasure(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        print(f"seed {SEED}", flush=True)
+        cls.cluster = c = Cluster(osds=5).__enter__()
+        cls.addClassCleanup(c.__exit__, None, None, None)
+        c.ceph("osd", "erasure-code-profile", "set", "two", "k=2", "m=1", "crush-failure-domain=osd")
+        c.ceph("osd", "erasure-code-profile", "set", "three", "k=3", "m=2", "plugin=isa", "crush-failure-domain=osd")
+        for pool, profile in (("appends", "two"), ("small", "two"), ("wide", "three")):
+            c.ceph("osd", "pool", "create", pool, "8", "8", "erasure", profile)
+            c.ceph("osd", "pool", "application", "enable", pool, "test")
+        c.ceph("osd", "pool", "set", "small", "allow_ec_overwrites", "true")
+        c.ceph("osd", "pool", "set", "wide", "allow_ec_overwrites", "true")
+        c.pool("meta")
+        c.wait_clean()
+        cls.client = rados.Rados(conffile=c.conf)
+        cls.client.connect(timeout=30)
+        cls.addClassCleanup(cls.client.shutdown)
+
+    def refused(self, code, call, *args):
+        with self.assertRaises(rados.Error) as caught:
+            call(*args)
+        self.assertEqual(caught.exception.errno, code)
+
+    def test_1_pools(self):
+        pools = {p["pool_name"]: p for p in self.cluster.json("osd", "pool", "ls", "detail")}
+        for name, size, min_size, width in (("small", 3, 2, 8192), ("wide", 5, 4, 12288)):
+            p = pools[name]
+            self.assertEqual((p["size"], p["min_size"], p["stripe_width"]), (size, min_size, width))
+            self.assertIn("ec_overwrites", p["flags_names"])
+        self.assertEqual(pools["appends"]["erasure_code_profile"], "two")
+
+    def test_2_what_may_be_done(self):
+        with self.client.open_ioctx("appends") as ioctx:
+            self.assertEqual(ioctx.alignment(), STRIPE)
+            ioctx.write_full("a", b"x" * STRIPE)
+            ioctx.append("a", b"y" * 100)
+            self.assertEqual(ioctx.read("a", 1 << 20), b"x" * STRIPE + b"y" * 100)
+            for call, args in (
+                (ioctx.append, ("a", b"z")),
+                (ioctx.write, ("a", b"z", 0)),
+                (ioctx.write, ("new", b"z", STRIPE)),
+                (ioctx.trunc, ("a", 1)),
+            ):
+                self.refused(errno.EOPNOTSUPP, call, *args)
+            ioctx.set_xattr("a", "k", b"v")
+            ioctx.write_full("a", b"new")
+            self.assertEqual((ioctx.read("a"), ioctx.get_xattr("a", "k")), (b"new", b"v"))
+            with rados.WriteOpCtx() as op:
+                ioctx.set_omap(op, ("k",), (b"v",))
+                self.refused(errno.EOPNOTSUPP, ioctx.operate_write_op, op, "a")
+            self.assertEqual(ioctx.stat("a")[0], 3)
+            ioctx.create_snap("s")
+            ioctx.write_full("a", b"newer")
+            ioctx.set_read(ioctx.lookup_snap("s").snap_id)
+            self.assertEqual(ioctx.read("a"), b"new")
+            ioctx.set_read(rados.LIBRADOS_SNAP_HEAD)
+            ioctx.snap_rollback("a", "s")
+            self.assertEqual(ioctx.read("a"), b"new")
+            ioctx.remove_snap("s")
+            ioctx.remove_object("a")
+            self.assertEqual(list(ioctx.list_objects()), [])
+
+    def test_3_contents(self):
+        for pool in ("small", "wide"):
+            with self.client.open_ioctx(pool) as ioctx:
+                model = Model(ioctx, SEED, [f"c{n}" for n in range(6)])
+                for _ in range(60):
+                    model.step()
+                model.check(self, pool)
+
+    def test_4_osds_killed(self):
+        """One at a time is down while objects change; at last all are killed at once."""
+        c = self.cluster
+        writers = []
+        for n, pool in enumerate(("small", "small", "wide")):
+            ioctx = self.client.open_ioctx(pool)
+            self.addCleanup(ioctx.close)
+            writers.append(Writer(Model(ioctx, SEED + n, [f"k{n}-{i}" for i in range(8)])))
+        for w in writers:
+            w.start()
+        rng = random.Random(SEED)
+        for victim in rng.sample(range(5), 2):
+            c.kill(f"osd.{victim}")
+            self.progress(writers, f"osd.{victim} down")
+            c.up()
+            self.progress(writers, f"osd.{victim} back")
+            c.wait_clean(120)
+        for n in range(5):
+            c.kill(f"osd.{n}")
+        c.up()
+        self.progress(writers, "all killed")
+        for w in writers:
+            w.stopping = True
+        for w in writers:
+            w.join(120)
+            self.assertFalse(w.is_alive(), "a write hangs")
+            self.assertIsNone(w.error)
+        c.wait_clean(120)
+        for w in writers:
+            w.model.check(self, "after all")
+        # Without each of two OSDs, so that what was written while one was down is decoded.
+        for n in rng.sample(range(5), 2):
+            c.kill(f"osd.{n}")
+            for w in writers:
+                w.model.check(self, f"without osd.{n}")
+            c.up()
+            c.wait_clean(120)
+
+    def progress(self, writers, what):
+        """Each writer has more done than before."""
+        before = [w.done for w in writers]
+        end = time.monotonic() + 120
+        while any(w.done < b + 3 and w.error is None for w, b in zip(writers, before)):
+            self.assertLess(time.monotonic(), end, f"{what}: {before}, {[w.done for w in writers]}\n{self.cluster.ceph('-s')}")
+            time.sleep(0.05)
+        self.assertEqual([w.error for w in writers], [None] * len(writers), what)
+
+    def test_5_tools(self):
+        c = self.cluster
+        with tempfile.TemporaryDirectory() as folder:
+            source, copy = pathlib.Path(folder, "a"), pathlib.Path(folder, "b")
+            source.write_bytes(random.Random(SEED).randbytes(5_000_000))
+            c.run("rados", "-p", "appends", "put", "big", str(source))
+            c.run("rados", "-p", "appends", "get", "big", str(copy))
+            self.assertEqual(copy.read_bytes(), source.read_bytes())
+            c.run("rados", "-p", "appends", "rm", "big")
+            c.run("rados", "bench", "-p", "appends", "1", "write", "-b", "65536", "--no-cleanup")
+            c.run("rados", "bench", "-p", "appends", "1", "rand")
+            c.run("rados", "-p", "appends", "cleanup")
+            # An image: its header in a replicated pool, its data here.
+            c.run("rbd", "pool", "init", "meta")
+            c.run("rbd", "import", str(source), "meta/image", "--data-pool", "small")
+            c.run("rbd", "snap", "create", "meta/image@s")
+            c.run("rbd", "bench", "meta/image", "--io-type", "write", "--io-size", "5000",
+                  "--io-total", "1M", "--io-pattern", "rand")
+            copy.unlink()
+            c.run("rbd", "export", "meta/image@s", str(copy))
+            self.assertEqual(copy.read_bytes(), source.read_bytes())
+            self.assertTrue(any(o.key.startswith("rbd_data.") for o in self.client.open_ioctx("small").list_objects()))
+            c.run("rbd", "snap", "purge", "meta/image")
+            c.run("rbd", "rm", "meta/image")
+
+    def test_6_scrub(self):
+        """A shard that lost its object is found, and made anew out of the others."""
+        c = self.cluster
+        with self.client.open_ioctx("small") as ioctx:
+            ioctx.write_full("scrubbed", b"s" * 20000)
+            found = c.json("osd", "map", "small", "scrubbed")
+            pgid, primary = found["pgid"], found["acting_primary"]
+            self.scrub(pgid)
+            self.assertEqual(self.inconsistent(pgid), [])
+            c.ceph("tell", f"osd.{primary}", "injectdataerr", "small", "scrubbed", str(found["acting"].index(primary)))
+            self.scrub(pgid)
+            self.assertEqual([o["object"]["name"] for o in self.inconsistent(pgid)], ["scrubbed"])
+            self.assertEqual(ioctx.read("scrubbed", 1 << 20), b"s" * 20000)
+            c.ceph("pg", "repair", pgid)
+            c.wait(lambda: self.inconsistent_after_scrub(pgid) == [], 60, "repaired")
+            self.assertEqual(ioctx.read("scrubbed", 1 << 20), b"s" * 20000)
+
+    def scrub(self, pgid):
+        stamp = lambda: self.cluster.json("pg", pgid, "query")["info"]["history"]["last_deep_scrub_stamp"]
+        before = stamp()
+        self.cluster.ceph("pg", "deep-scrub", pgid)
+        self.cluster.wait(lambda: stamp() != before, 60, "scrub")
+
+    def inconsistent(self, pgid):
+        return json.loads(self.cluster.run("rados", "list-inconsistent-obj", pgid).stdout)["inconsistents"]
+
+    def inconsistent_after_scrub(self, pgid):
+        self.scrub(pgid)
+        return self.inconsistent(pgid)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
