@@ -672,6 +672,26 @@ fn nonsense_gets_einval() {
     assert_eq!(b.command(admin, "{").rc, -22);
 }
 
+/// `osd create` answered EEXIST for an id in use, and took ids without a uuid.
+#[test]
+fn osd_create_looks_at_ids_only_with_a_uuid() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    let create = |b: &mut Bench, rest: &str| {
+        let ack = b.command(1, &format!(r#"{{"prefix":"osd create"{rest}}}"#));
+        (ack.rc, String::from_utf8_lossy(&ack.outb).trim().to_string())
+    };
+    let uuid = |n: u32| format!(r#","uuid":"11111111-1111-1111-1111-{n:012}""#);
+    let with = |n: u32, id: u32| format!(r#"{},"id":{id}"#, uuid(n));
+    assert_eq!(create(&mut b, &with(7, 0)).0, -22);
+    assert_eq!(create(&mut b, r#","id":9"#), (0, "3".to_string()));
+    assert_eq!(create(&mut b, &with(7, 5)), (0, "5".to_string()));
+    assert_eq!(create(&mut b, &with(7, 5)), (0, "5".to_string()));
+    assert_eq!(create(&mut b, &uuid(7)), (0, "5".to_string()));
+    assert_eq!(create(&mut b, &with(7, 6)).0, -17);
+    assert_eq!(create(&mut b, &uuid(8)), (0, "4".to_string()));
+}
+
 /// What Ceph's own suite of the command line asks for and did not get.
 #[test]
 fn flags_features_and_deprecated_commands() {

@@ -22,7 +22,7 @@ impl MonCore {
                 if let Some(osd) = self.next_map().identify_osd(uuid) {
                     self.check_same_secrets(osd, uuid, &secrets)?;
                 }
-                let osd = self.new_osd(cmd, uuid, true)?;
+                let osd = self.new_osd(uuid, self.asked_id(cmd)?)?;
                 self.take_secrets(osd, uuid, &secrets)?;
                 Ok(id_reply(cmd, osd))
             }
@@ -33,7 +33,13 @@ impl MonCore {
                     })?,
                     None => Uuid::ZERO,
                 };
-                let osd = self.new_osd(cmd, uuid, false)?;
+                // The id counts only with a uuid; both together make the command repeatable.
+                let wanted = self.asked_id(cmd)?.filter(|_| !uuid.is_zero());
+                if wanted.is_some_and(|osd| self.next_map().is_destroyed(osd)) {
+                    let text = "ceph osd create has been deprecated. Please use ceph osd new instead.";
+                    return fail(Errno::EINVAL, text);
+                }
+                let osd = self.new_osd(uuid, wanted)?;
                 Ok(id_reply(cmd, osd))
             }
             "osd destroy-actual" | "osd purge-actual" | "osd purge-new" => self.destroy(cmd),
@@ -41,13 +47,14 @@ impl MonCore {
         }
     }
 
+    fn asked_id(&self, cmd: &Cmd) -> Result<Option<OsdId>, Refusal> {
+        let asked = cmd.map.contains("id");
+        asked.then(|| self.osd_id(cmd, "id")).transpose()
+    }
+
     /// The id of a new OSD, or of the one that has the uuid already.
-    fn new_osd(&mut self, cmd: &Cmd, uuid: Uuid, strict: bool) -> Result<OsdId, Refusal> {
+    fn new_osd(&mut self, uuid: Uuid, wanted: Option<OsdId>) -> Result<OsdId, Refusal> {
         let map = self.next_map();
-        let wanted = match cmd.map.contains("id") {
-            true => Some(self.osd_id(cmd, "id")?),
-            false => None,
-        };
         if !uuid.is_zero() {
             if let Some(osd) = map.identify_osd(uuid) {
                 if wanted.is_some_and(|id| id != osd) {
@@ -64,7 +71,7 @@ impl MonCore {
             Some(osd) if map.exists(osd) => {
                 if !map.is_destroyed(osd) {
                     return fail(
-                        if strict { Errno::EINVAL } else { Errno::EEXIST },
+                        Errno::EINVAL,
                         format!("id {osd} already in use and does not match uuid {uuid}"),
                     );
                 }
