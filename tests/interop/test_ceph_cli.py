@@ -74,6 +74,25 @@ class Ceph(unittest.TestCase):
         c.ceph("osd", "pool", "set-quota", "small", "max_objects", "0")
         c.wait(lambda: not full(), 30, "the pool is not full")
 
+    def test_fullness_is_told(self):
+        """Ratios that contradict each other were taken without a word, and an OSD could not be told
+        to pretend that it is full."""
+        def checks():
+            return c.json("health")["checks"]
+        c.ceph("osd", "set-nearfull-ratio", ".913")
+        self.assertIn("OSD_OUT_OF_ORDER_FULL", checks())
+        self.assertIn("backfillfull_ratio (0.9) < nearfull_ratio (0.913), increased", c.ceph("health", "detail"))
+        c.ceph("osd", "set-nearfull-ratio", ".85")
+        self.assertNotIn("OSD_OUT_OF_ORDER_FULL", checks())
+        for step, check, words in (("nearfull", "OSD_NEARFULL", "near full"),
+                                   ("backfillfull", "OSD_BACKFILLFULL", "backfill full"),
+                                   ("failsafe", "OSD_FULL", "full")):
+            c.ceph("tell", "osd.0", "injectfull", step)
+            c.wait(lambda: check in checks(), 30, check)
+            self.assertIn(f"osd.0 is {words}", c.ceph("health", "detail"))
+            c.ceph("tell", "osd.0", "injectfull", "none")
+            c.wait(lambda: check not in checks(), 30, f"no {check}")
+
     def test_osd_out_in_reweight(self):
         c.ceph("osd", "out", "2")
         self.assertEqual(c.json("osd", "dump")["osds"][2]["in"], 0)
@@ -156,6 +175,12 @@ class Ceph(unittest.TestCase):
         self.assertIn("ops", c.json("tell", "osd.0", "dump_ops_in_flight"))
         self.assertIn("version", c.json("tell", "mon.a", "version"))
         self.assertIn("osd", c.json("tell", "osd.1", "perf", "dump"))
+        self.assertIn("elapsed_time", c.json("tell", "osd.1", "compact"))
+        # Each state's parts; PGs went through some to be active.
+        states = c.json("tell", "osd.0", "dump_pg_recovery_stats")
+        self.assertTrue(any("Primary" in s["nested_states"] and s["exit"] > 0 for s in states), states)
+        c.ceph("tell", "osd.0", "cluster_log", "warning", "a", "word", "from", "an", "operator")
+        c.wait(lambda: "a word from an operator" in c.ceph("log", "last", "50"), 20, "the line in the log")
         if c.dir:
             self.assertIn("version", c.json("daemon", "osd.2", "version"))
             self.assertIn("version", c.json("daemon", "mon.a", "version"))

@@ -195,6 +195,31 @@ class Quorum(unittest.TestCase):
         self.c.kill("mon.a")
         self.c.wait_quorum(["b", "c"])
 
+    def test_c_forced_to_sync_a_monitor_copies_another(self):
+        """`sync_force` was not there: a damaged database could only be removed by hand."""
+        force = ("tell", "mon.b", "sync_force")
+        self.assertEqual(self.c.run("ceph", *force, check=False).returncode, 1)
+        self.assertIn("forcing store sync", self.c.ceph(*force, "--yes-i-really-mean-it"))
+        self.c.ceph("config-key", "set", "while", "marked")
+        log = f"{self.c.dir}/log/mon.b.log"
+        self.c.kill("mon.b")
+        self.c.start_mon("b")
+        self.c.wait_quorum(["a", "b", "c"])
+        with open(log) as f:
+            self.assertIn("the database is erased, as sync_force asked", f.read())
+        # What it serves is the others' state, and it counts: with one of them it is a majority.
+        self.c.kill("mon.a")
+        self.c.wait_quorum(["b", "c"])
+        self.assertEqual(self.c.ceph("config-key", "get", "while"), "marked")
+        self.c.start_mon("a")
+        self.c.wait_quorum(["a", "b", "c"])
+        # Once is enough.
+        self.c.kill("mon.b")
+        self.c.start_mon("b")
+        self.c.wait_quorum(["a", "b", "c"])
+        with open(log) as f:
+            self.assertEqual(f.read().count("the database is erased"), 1)
+
     def test_d_monitors_are_added_and_removed(self):
         port = free_port()
 

@@ -196,3 +196,19 @@ fn plain_text_is_osdmaptools() {
     }
     assert_ne!(checked, 0);
 }
+
+/// Ceph drops the flags of device classes that a new CRUSH map no longer has; ours stayed, and
+/// with them the map's checksum would have differed.
+#[test]
+fn flags_of_device_classes_end_with_them() {
+    let mut map = OsdMap::default();
+    let mut crush = crush::CrushMap::fresh();
+    crush.class_names.insert(0, "ssd".to_owned());
+    map.device_class_flags = [(0, 1), (7, 1)].into();
+    let inc = Incremental {
+        crush: crush.to_bytes(),
+        ..Incremental::new(map.fsid, map.epoch + 1)
+    };
+    map.apply(&inc).unwrap();
+    assert_eq!(map.device_class_flags, [(0, 1)].into());
+}

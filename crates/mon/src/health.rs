@@ -612,16 +612,16 @@ fn check_osd_flags(map: &OsdMap, checks: &mut HealthCheckMap) {
         }
     }
     for (id, bits) in &map.crush_node_flags {
+        let Some(node) = map.crush.names.get(id) else { continue };
         if bits & mask != 0 {
-            let node = map.crush.names.get(id).cloned().unwrap_or_default();
             let kind = map.crush.bucket(*id).map_or(0, |b| i32::from(b.kind));
             let word = map.crush.types.get(&kind).cloned().unwrap_or_default();
             lines.push(format!("{word} {node} has flags {}", names(*bits)));
         }
     }
     for (id, bits) in &map.device_class_flags {
+        let Some(class) = map.crush.class_names.get(id) else { continue };
         if bits & mask != 0 {
-            let class = map.crush.class_names.get(id).cloned().unwrap_or_default();
             lines.push(format!("device class '{class}' has flags {}", names(*bits)));
         }
     }

@@ -706,6 +706,14 @@ fn flags_features_and_deprecated_commands() {
     let ack = b.command(admin, r#"{"prefix":"osd rm-noup","ids":["1234567"]}"#);
     assert_eq!(ack.rc, -22);
 
+    // Flags of a bucket outlived it, and health warned of nothing.
+    let out = |b: &mut Bench, json: &str| b.out(admin, json);
+    out(&mut b, r#"{"prefix":"osd crush add-bucket","name":"foo","type":"host"}"#);
+    out(&mut b, r#"{"prefix":"osd add-noup","ids":["foo"]}"#);
+    assert_eq!(b.map().crush_node_flags.len(), 1);
+    out(&mut b, r#"{"prefix":"osd crush rm","name":"foo"}"#);
+    assert!(b.map().crush_node_flags.is_empty());
+
     let set = |name: &str, sure: &str| {
         format!(r#"{{"prefix":"mon feature set","feature_name":"{name}"{sure}}}"#)
     };

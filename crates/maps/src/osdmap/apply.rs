@@ -130,6 +130,8 @@ impl OsdMap {
             if self.require_osd_release >= LUMINOUS {
                 self.crush_version = self.crush_version.wrapping_add(1);
             }
+            let classes = &self.crush.class_names;
+            self.device_class_flags.retain(|class, _| classes.contains_key(class));
         }
         Ok(())
     }

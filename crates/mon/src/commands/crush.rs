@@ -360,6 +360,9 @@ impl MonCore {
             Err(other) => return Err(crush_refusal(other)),
         }
         self.set_crush(&crush);
+        if !unlink {
+            self.inc().new_crush_node_flags.insert(id, 0);
+        }
         say(format!("removed item id {id} name '{name}' from crush map"))
     }
 }
