@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import random
+import signal
 import tempfile
 import threading
 import time
@@ -245,6 +246,38 @@ class Erasure(unittest.TestCase):
             c.ceph("pg", "repair", pgid)
             c.wait(lambda: self.inconsistent_after_scrub(pgid) == [], 60, "repaired")
             self.assertEqual(ioctx.read("scrubbed", 1 << 20), b"s" * 20000)
+
+    def test_7_fast_read(self):
+        """With `fast_read` a shard that does not answer holds no read up."""
+        c = self.cluster
+        c.ceph("osd", "set", "nodown")
+        c.ceph("osd", "pool", "set", "wide", "fast_read", "1")
+        with self.client.open_ioctx("wide") as ioctx:
+            ioctx.write_full("fast", b"f" * 30000)
+            found = c.json("osd", "map", "wide", "fast")
+            shard = next(osd for osd in found["acting"][:3] if osd != found["acting_primary"])
+            # The primary serves as long as its lease, which the stopped OSD does not renew: on a
+            # slow machine it may take more than one attempt.
+            for _ in range(5):
+                answered = threading.Event()
+                contents = []
+
+                def done(_, data):
+                    contents.append(data)
+                    answered.set()
+
+                os.kill(c.pid(f"osd.{shard}"), signal.SIGSTOP)
+                try:
+                    ioctx.aio_read("fast", 30000, 0, done)
+                    in_time = answered.wait(8)
+                finally:
+                    os.kill(c.pid(f"osd.{shard}"), signal.SIGCONT)
+                self.assertTrue(answered.wait(60), "no answer at all")
+                self.assertEqual(contents, [b"f" * 30000])
+                if in_time:
+                    break
+            self.assertTrue(in_time, "reads wait for the stopped shard")
+        c.ceph("osd", "unset", "nodown")
 
     def scrub(self, pgid):
         stamp = lambda: self.cluster.json("pg", pgid, "query")["info"]["history"]["last_deep_scrub_stamp"]

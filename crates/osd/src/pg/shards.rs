@@ -427,6 +427,15 @@ impl Pg {
         loop {
             let available = members.keys().copied().collect();
             let plan = codec.plan_read(offset, len, &available).ok_or(Errno::EIO)?;
+            if self.pool().fast_read {
+                let all = members.into_values().collect();
+                let part = (plan.offset, plan.len);
+                let chunks = self.read_first(oid, all, part, codec.k()).await;
+                if generation != self.generation.get() {
+                    return Err(Errno::EAGAIN);
+                }
+                return codec.decode_read(offset, len, &chunks);
+            }
             let from: Vec<PgShard> =
                 plan.shards.iter().filter_map(|shard| members.get(shard)).copied().collect();
             let parts = self.read_chunks(oid, from, plan.offset, plan.len, false).await;
