@@ -146,6 +146,10 @@ impl Host for Osd {
         self.tell_created(pgid);
     }
 
+    fn has_other_shard(&self, pgid: SpgId) -> bool {
+        self.pgs.borrow().keys().any(|other| other.pgid == pgid.pgid && *other != pgid)
+    }
+
     fn remove_pg(&self, pgid: SpgId) {
         let osd = self.rc();
         let pg = self.pgs.borrow().get(&pgid).and_then(super::pgs::Slot::ready);

@@ -53,6 +53,8 @@ pub trait Host {
     fn forget_pg_temp(&self, pgid: PgId);
     /// A PG has been created.
     fn pg_created(&self, pgid: PgId);
+    /// Whether another shard of the PG is on this OSD: it moves from one place to another.
+    fn has_other_shard(&self, pgid: SpgId) -> bool;
     /// Remove this copy.
     fn remove_pg(&self, pgid: SpgId);
     /// A number for a request to other OSDs.

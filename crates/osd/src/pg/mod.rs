@@ -37,7 +37,7 @@ use std::time::Duration;
 
 use maps::{OsdMap, PgPool};
 use store::{CollId, Transaction};
-use types::osd::ObjectStatSum;
+use types::osd::{ObjectStatSum, PgLogEntry};
 use types::{Epoch, GhObject, HObject, PgShard, SpgId};
 
 use self::backend::{Redundancy, ShardCodec};
@@ -447,7 +447,7 @@ impl Pg {
         let mut messages = Vec::new();
         let (mut activate, mut activated, mut clean) = (false, false, false);
         let mut remove_above = None;
-        let mut removed = Vec::new();
+        let (mut removed, mut undone) = (Vec::new(), Vec::new());
         for effect in effects {
             match effect {
                 Effect::Send { to, query_epoch, message } => {
@@ -461,6 +461,7 @@ impl Pg {
                 Effect::Undo(Undo::Rollback(e)) => {
                     self.undo_entry(&e, &mut t);
                     self.contexts.forget(&e.soid);
+                    undone.push(e);
                 }
                 Effect::Undo(Undo::Trim(e)) => self.trim_entry(&e, &mut t),
                 Effect::RemoveAbove(oid) => remove_above = Some(oid),
@@ -495,7 +496,7 @@ impl Pg {
         let committed = (!t.is_empty()).then(|| self.host.store().submit(t));
         self.update_stamps();
         if committed.is_some() || activate {
-            self.watch_commit(committed, activate, remove_above, removed, later);
+            self.watch_commit(committed, activate, remove_above, (removed, undone), later);
         }
         if activated {
             self.host.forget_pg_temp(self.pgid.pgid);
@@ -513,7 +514,7 @@ impl Pg {
         committed: Option<env::LocalFuture<Result<(), store::StoreError>>>,
         activate: bool,
         remove_above: Option<HObject>,
-        removed: Vec<HObject>,
+        (removed, undone): (Vec<HObject>, Vec<Rc<PgLogEntry>>),
         messages: Vec<(PgShard, types::RawMessage)>,
     ) {
         let pg = self.rc();
@@ -534,6 +535,7 @@ impl Pg {
                 return;
             }
             pg.unmap_snaps(&removed).await;
+            pg.put_snaps_back(&undone).await;
             if activate && generation == pg.generation.get() {
                 pg.step(|core, map, now, out| {
                     core.on_activate_committed(interval, map, now, out);
@@ -584,7 +586,8 @@ impl Pg {
             let mut t = Transaction::new();
             for oid in &objects {
                 t.remove(&self.cid, oid);
-                if oid.hobj.is_snap() {
+                // The rows of a shard's clones are those of another shard's here too.
+                if oid.hobj.is_snap() && !self.host.has_other_shard(self.pgid) {
                     let rows = self.host.snap_mapper().remove(&oid.hobj, &mut t).await;
                     if let Err(e) = rows {
                         self.host.store_failed(&e);

@@ -256,6 +256,9 @@ impl Pg {
                 return CommandReply::error(Errno::EINVAL.0, text);
             }
         };
+        if revert && self.is_erasure() {
+            return CommandReply::error(Errno::EINVAL.0, "mode must be 'delete' for ec pool");
+        }
         let unfound: Vec<HObject> = self.recovery.unfound.borrow().iter().cloned().collect();
         if unfound.is_empty() {
             return CommandReply::text("pg has no unfound objects");
@@ -278,7 +281,13 @@ impl Pg {
     }
 
     async fn give_up(&self, oid: &HObject, revert: bool, generation: u64) -> bool {
-        let Some(item) = self.core.borrow().missing.get(oid).cloned() else { return true };
+        // Of shards it may be others that lack theirs.
+        let item = {
+            let core = self.core.borrow();
+            let mut all = std::iter::once(&core.missing).chain(core.peer_missing.values());
+            all.find_map(|missing| missing.get(oid).cloned())
+        };
+        let Some(item) = item else { return true };
         let goid = self.goid(oid);
         let back_to = if revert { item.have } else { EVersion::ZERO };
         let mut oi = None;
@@ -321,6 +330,11 @@ impl Pg {
                 }
             }
             core.missing.remove(oid);
+            for undo in core.log.roll_forward(since) {
+                if let super::log::Undo::Trim(e) = undo {
+                    self.trim_entry(&e, &mut t);
+                }
+            }
             core.log.add(entry.clone());
             core.info.last_update = version;
             core.update_last_complete();

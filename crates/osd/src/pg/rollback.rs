@@ -11,6 +11,8 @@
 //! | `RollbackExtents(g, ranges)` | ranges put back from generation `g`, which goes | generation `g` removed |
 //! | `UpdateSnaps` | the snap mapper's rows put back, after the transaction | |
 
+use std::rc::Rc;
+
 use store::{CollId, Transaction};
 use types::osd::PgLogEntry;
 use types::osd::mod_desc::RollbackOp;
@@ -105,6 +107,22 @@ impl Pg {
 
     pub(super) fn trim_entry(&self, e: &PgLogEntry, t: &mut Transaction) {
         self.with_place(|place| place.trim(e, t));
+    }
+
+    /// Makes the snap mapper know the snapshots of clones whose trimming has been undone.
+    pub(super) async fn put_snaps_back(&self, undone: &[Rc<PgLogEntry>]) {
+        for e in undone.iter().filter(|e| e.soid.is_snap()) {
+            for step in ShardPlace::steps(e) {
+                let RollbackOp::UpdateSnaps(snaps) = step else { continue };
+                let mut t = Transaction::new();
+                if self.host.snap_mapper().update(&e.soid, snaps, &mut t).await.is_ok()
+                    && let Err(error) = self.host.store().submit(t).await
+                {
+                    self.host.store_failed(&error);
+                    return;
+                }
+            }
+        }
     }
 
     fn with_place(&self, f: impl FnOnce(ShardPlace<'_>)) {

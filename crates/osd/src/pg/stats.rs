@@ -120,7 +120,7 @@ impl Pg {
             let behind = core.peer_info.get(s).is_some_and(|i| i.is_incomplete());
             if behind {
                 let done = (self.recovery.backfill.copied() as i64).min(objects);
-                if core.mapping.acting.len() >= core.mapping.size as usize {
+                if core.acting_len() >= core.mapping.size as usize {
                     misplaced += objects - done;
                     continue;
                 }

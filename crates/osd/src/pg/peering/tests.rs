@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use types::osd::{PastIntervals, PgHistory, PgInfo, PgLogEntry};
 use types::osd::LogOp;
-use types::{EVersion, Epoch, HObject, NOSNAP, OsdId, PgId, PgShard};
+use types::ids::OSD_NONE;
+use types::{EVersion, Epoch, HObject, NOSNAP, OsdId, PgId, PgShard, SpgId};
 
 use super::*;
 use crate::pg::backend::Redundancy;
@@ -26,11 +27,20 @@ struct Map {
     order: Vec<OsdId>,
     size: u32,
     min_size: u32,
+    /// Copies, or shards: then each OSD has one of its own, by its number.
+    redundancy: Redundancy,
 }
 
 impl Map {
+    fn member(&self, o: OsdId) -> PgShard {
+        self.redundancy.shard_at((o as u32 % self.size) as usize, o)
+    }
+
     fn mapping(&self) -> Mapping {
         let is_up = |o: &OsdId| self.up.get(o).copied().unwrap_or(false);
+        if self.redundancy.is_erasure() {
+            return self.mapping_of_shards(is_up);
+        }
         let up: Vec<OsdId> =
             self.order.iter().copied().filter(is_up).take(self.size as usize).collect();
         let temp: Vec<OsdId> = self.pg_temp.iter().copied().filter(is_up).collect();
@@ -45,6 +55,29 @@ impl Map {
             pg_num: 1,
             resend_epoch: 0,
             redundancy: Redundancy::Copies,
+        }
+    }
+
+    fn mapping_of_shards(&self, is_up: impl Fn(&OsdId) -> bool) -> Mapping {
+        let place = |at: u32| {
+            let mut able = self.order.iter().filter(|o| **o as u32 % self.size == at);
+            able.find(|o| is_up(o)).copied().unwrap_or(OSD_NONE)
+        };
+        let up: Vec<OsdId> = (0..self.size).map(place).collect();
+        let hole = |o: &OsdId| if is_up(o) { *o } else { OSD_NONE };
+        let temp: Vec<OsdId> = self.pg_temp.iter().map(hole).collect();
+        let acting = if temp.iter().all(|o| *o == OSD_NONE) { up.clone() } else { temp };
+        let first = |set: &[OsdId]| set.iter().find(|o| **o != OSD_NONE).copied().unwrap_or(-1);
+        Mapping {
+            up_primary: first(&up),
+            acting_primary: first(&acting),
+            up,
+            acting,
+            size: self.size,
+            min_size: self.min_size,
+            pg_num: 1,
+            resend_epoch: 0,
+            redundancy: self.redundancy,
         }
     }
 }
@@ -103,7 +136,14 @@ struct Node {
 
 enum Packet {
     Peer { epochs: (Epoch, Epoch), message: PeerMessage },
-    Write { interval: Epoch, epoch: Epoch, entry: PgLogEntry, whole: bool, trim_to: EVersion },
+    Write {
+        interval: Epoch,
+        epoch: Epoch,
+        entry: PgLogEntry,
+        whole: bool,
+        trim_to: EVersion,
+        roll_forward_to: EVersion,
+    },
     Ack { interval: Epoch, version: EVersion, complete: EVersion },
 }
 
@@ -126,7 +166,7 @@ fn oid(n: u64) -> HObject {
 }
 
 impl World {
-    fn new(seed: u64, osds: i32, size: u32, min_size: u32) -> World {
+    fn new(seed: u64, osds: i32, size: u32, min_size: u32, redundancy: Redundancy) -> World {
         let settings = Settings {
             min_log_entries: 4,
             max_log_entries: 12,
@@ -134,7 +174,8 @@ impl World {
             trim_min: 1,
             read_lease: LEASE,
         };
-        let mut map = Map { epoch: 1, size, min_size, order: (0..osds).collect(), ..Map::default() };
+        let order = (0..osds).collect();
+        let mut map = Map { epoch: 1, size, min_size, order, redundancy, ..Map::default() };
         for o in 0..osds {
             map.up.insert(o, true);
             map.up_from.insert(o, 1);
@@ -162,9 +203,10 @@ impl World {
         };
         for o in 0..osds {
             w.instance.insert(o, 1);
+            let member = w.maps[0].member(o);
             let core = Peering::create(
-                PgShard::replica(o),
-                PgId::new(1, 0).spg(),
+                member,
+                SpgId { pgid: PgId::new(1, 0), shard: member.shard },
                 w.settings.clone(),
                 mapping.clone(),
                 1,
@@ -234,7 +276,14 @@ impl World {
                     Effect::Undo(Undo::Remove(oid)) => {
                         n.objects.remove(&oid);
                     }
-                    Effect::Undo(undo) => panic!("{undo:?}"),
+                    Effect::Undo(Undo::Rollback(e)) => {
+                        let undone = n.objects.remove(&e.soid);
+                        assert_eq!(undone, Some(e.version), "osd.{o} undoes {}", e.soid);
+                        if !e.prior_version.is_zero() {
+                            n.objects.insert(e.soid.clone(), e.prior_version);
+                        }
+                    }
+                    Effect::Undo(Undo::Trim(_)) => {}
                     Effect::RemoveAbove(from) => n.objects.retain(|oid, _| *oid <= from),
                     Effect::IntervalChanged => n.writes.clear(),
                     Effect::Activate => {
@@ -318,9 +367,10 @@ impl World {
     fn restart(&mut self, o: OsdId) {
         let disk = self.disks[&o].clone();
         let map = self.maps[disk.epoch as usize - 1].clone();
+        let member = map.member(o);
         let mut core = Peering::load(
-            PgShard::replica(o),
-            PgId::new(1, 0).spg(),
+            member,
+            SpgId { pgid: PgId::new(1, 0), shard: member.shard },
             self.settings.clone(),
             map.mapping(),
             disk.epoch,
@@ -383,10 +433,13 @@ impl World {
         }
         let (_, _, packet) = self.links.get_mut(&(from, to)).unwrap().pop_front().unwrap();
         match packet {
-            Packet::Peer { epochs, message } => self.step_core(to, |core, map, now, out| {
-                core.on_message(PgShard::replica(from), epochs, message, map, now, out);
-            }),
-            Packet::Write { interval, entry, whole, trim_to, .. } => {
+            Packet::Peer { epochs, message } => {
+                let member = self.maps[0].member(from);
+                self.step_core(to, |core, map, now, out| {
+                    core.on_message(member, epochs, message, map, now, out);
+                });
+            }
+            Packet::Write { interval, entry, whole, trim_to, roll_forward_to, .. } => {
                 let n = self.nodes.get_mut(&to).unwrap();
                 if interval < n.core.last_peering_reset || !n.core.follows() {
                     return;
@@ -395,7 +448,12 @@ impl World {
                 if whole {
                     n.objects.insert(entry.soid.clone(), version);
                 }
-                n.core.log.add(entry);
+                if whole && n.core.mapping.redundancy.is_erasure() {
+                    n.core.log.add_undoable(entry);
+                } else {
+                    n.core.log.add(entry);
+                }
+                n.core.log.roll_forward(roll_forward_to);
                 n.core.info.last_update = version;
                 if n.core.missing.is_empty() {
                     n.core.info.last_complete = version;
@@ -421,13 +479,14 @@ impl World {
         version: EVersion,
         complete: EVersion,
     ) {
+        let member = self.maps[0].member(from);
         let Some(n) = self.nodes.get_mut(&o) else { return };
         if interval != n.core.last_peering_reset {
             return;
         }
-        n.core.peer_last_complete.insert(PgShard::replica(from), complete);
+        n.core.peer_last_complete.insert(member, complete);
         let Some((_, waiting)) = n.writes.get_mut(&version) else { return };
-        waiting.remove(&PgShard::replica(from));
+        waiting.remove(&member);
         if waiting.is_empty() {
             let (oid, _) = n.writes.remove(&version).unwrap();
             let newest = self.acked.entry(oid).or_insert(version);
@@ -483,7 +542,17 @@ impl World {
             ..PgLogEntry::default()
         };
         n.objects.insert(oid.clone(), version);
-        n.core.log.add(entry.clone());
+        // What came before the oldest write under way is on all that act.
+        let roll_forward_to = match n.writes.keys().next() {
+            Some(v) => EVersion::new(v.epoch, v.version - 1),
+            None => n.core.log.head(),
+        };
+        if n.core.mapping.redundancy.is_erasure() {
+            n.core.log.add_undoable(entry.clone());
+            n.core.log.roll_forward(roll_forward_to);
+        } else {
+            n.core.log.add(entry.clone());
+        }
         n.core.info.last_update = version;
         if n.core.missing.is_empty() {
             n.core.info.last_complete = version;
@@ -510,7 +579,8 @@ impl World {
         let own = OnCommit::OwnWrite { interval, version, complete };
         self.nodes.get_mut(&o).unwrap().pending.push_back((disk, vec![own]));
         for (to, whole) in sends {
-            let p = Packet::Write { interval, epoch, entry: entry.clone(), whole, trim_to };
+            let entry = entry.clone();
+            let p = Packet::Write { interval, epoch, entry, whole, trim_to, roll_forward_to };
             self.send(o, to, p);
         }
     }
@@ -533,12 +603,14 @@ impl World {
         };
         let mine = n.core.missing.iter().next().map(|(oid, i)| (oid.clone(), i.need));
         if let Some((oid, need)) = mine {
-            for s in n.core.sources(&oid, need) {
-                if !follows(self, s.osd) {
-                    continue;
-                }
+            let sources: Vec<PgShard> = n.core.sources(&oid, need);
+            let sources: Vec<PgShard> =
+                sources.into_iter().filter(|s| follows(self, s.osd)).collect();
+            let enough = self.is_enough(o, &oid, need, &sources);
+            for s in sources.into_iter().take(usize::from(enough)) {
                 let found = self.nodes[&s.osd].objects.get(&oid).copied();
-                assert_eq!(found, Some(need), "osd.{} should have {oid}", s.osd);
+                let copies = !self.maps[0].redundancy.is_erasure();
+                assert!(!copies || found == Some(need), "osd.{} should have {oid}", s.osd);
                 let n = self.nodes.get_mut(&o).unwrap();
                 n.objects.insert(oid.clone(), need);
                 n.core.missing.got(&oid, need);
@@ -565,6 +637,13 @@ impl World {
             if let Some((oid, item)) = item.map(|(o, i)| (o.clone(), i.clone())) {
                 let have = n.objects[&oid];
                 assert!(have >= item.need);
+                let mut sources: Vec<PgShard> = n.core.sources(&oid, have);
+                sources.retain(|s| follows(self, s.osd));
+                sources.push(n.core.whoami);
+                if !self.is_enough(o, &oid, have, &sources) {
+                    self.step_core(o, |core, _, now, out| core.discover_missing(now, out));
+                    continue;
+                }
                 let p = self.nodes.get_mut(&s.osd).unwrap();
                 p.objects.insert(oid.clone(), have);
                 p.core.missing.got(&oid, have);
@@ -596,12 +675,46 @@ impl World {
         }
     }
 
+    /// Whether an object can be made out of these members. Those that follow must have it as the
+    /// primary thinks; others are looked at.
+    fn is_enough(&self, o: OsdId, oid: &HObject, need: EVersion, members: &[PgShard]) -> bool {
+        let core = &self.nodes[&o].core;
+        let sound = members.iter().filter(|s| {
+            let found = self.nodes.get(&s.osd).and_then(|p| p.objects.get(oid).copied());
+            let acts = core.mapping.is_acting(**s) && s.osd != o;
+            assert!(!acts || found == Some(need), "{s} should have {oid} {need}: {found:?}");
+            found == Some(need)
+        });
+        core.mapping.redundancy.is_recoverable(sound)
+    }
+
+    /// With shards: where the primary would read an object, those that it would ask hold the same
+    /// version, if they still follow it.
+    fn check_shards(&self, what: &str, o: OsdId) {
+        let n = &self.nodes[&o];
+        if !n.writes.is_empty() || !n.core.mapping.redundancy.is_erasure() {
+            return;
+        }
+        for (oid, have) in n.objects.iter().filter(|(oid, _)| !n.core.missing.contains(oid)) {
+            for s in n.core.sources(oid, EVersion::ZERO) {
+                let Some(p) = self.nodes.get(&s.osd) else { continue };
+                let since = n.core.info.history.same_interval_since;
+                let same = p.core.info.history.same_interval_since == since && p.core.follows();
+                if same && n.core.mapping.is_acting(s) {
+                    let found = p.objects.get(oid);
+                    assert_eq!(found, Some(have), "{what}: osd.{o} would read {oid} of {s}");
+                }
+            }
+        }
+    }
+
     /// Wherever the PG serves, acknowledged writes are seen.
     fn check(&self, what: &str) {
         for (o, n) in &self.nodes {
             if !self.is_serving(*o) {
                 continue;
             }
+            self.check_shards(what, *o);
             for (oid, version) in &self.acked {
                 if n.core.missing.contains(oid) {
                     continue;
@@ -763,7 +876,11 @@ impl World {
 }
 
 fn run(seed: u64, osds: i32, size: u32, min_size: u32) {
-    let mut w = World::new(seed, osds, size, min_size);
+    run_with(seed, osds, size, min_size, Redundancy::Copies);
+}
+
+fn run_with(seed: u64, osds: i32, size: u32, min_size: u32, redundancy: Redundancy) {
+    let mut w = World::new(seed, osds, size, min_size, redundancy);
     for _ in 0..2_500 {
         w.random_step(true);
         w.check(&format!("seed {seed}"));
@@ -797,6 +914,21 @@ fn size_one_loses_nothing() {
     seeds().for_each(|seed| run(seed, 2, 1, 1));
 }
 
+#[test]
+fn two_and_one_shards_lose_nothing() {
+    seeds().for_each(|seed| run_with(seed, 6, 3, 2, Redundancy::Shards { k: 2 }));
+}
+
+#[test]
+fn two_and_two_shards_lose_nothing() {
+    seeds().for_each(|seed| run_with(seed, 6, 4, 3, Redundancy::Shards { k: 2 }));
+}
+
+#[test]
+fn shards_that_serve_with_just_enough_lose_nothing() {
+    seeds().for_each(|seed| run_with(seed, 5, 4, 2, Redundancy::Shards { k: 2 }));
+}
+
 /// A pool of 64 PGs was created, and a map without news for them came right after: replicas that
 /// were made by the primary's log at the newer epoch took that log for one of an earlier interval.
 /// They never followed, and the PGs stayed in "activating" for ever.
@@ -820,7 +952,7 @@ fn a_replica_made_by_a_log_of_an_earlier_epoch_follows_it() {
         same_primary_since: 14,
         ..PgHistory::default()
     };
-    let settings = World::new(1, 2, 2, 1).settings;
+    let settings = World::new(1, 2, 2, 1, Redundancy::Copies).settings;
     let mut replica = Peering::create(
         PgShard::replica(1),
         pgid,
