@@ -187,9 +187,19 @@ pub struct Semaphore(Rc<Budget>);
 
 #[derive(Debug)]
 struct Budget {
-    total: u64,
-    free: Cell<u64>,
+    total: Cell<u64>,
+    taken: Cell<u64>,
     waiters: Waiters,
+}
+
+impl Budget {
+    fn take(&self, count: u64) -> bool {
+        let fits = self.taken.get() + count <= self.total.get();
+        if fits {
+            self.taken.set(self.taken.get() + count);
+        }
+        fits
+    }
 }
 
 /// Permits taken from a [`Semaphore`]; they return on drop.
@@ -203,25 +213,31 @@ impl Semaphore {
     /// A budget of `total` permits.
     pub fn new(total: u64) -> Semaphore {
         Semaphore(Rc::new(Budget {
-            total,
-            free: Cell::new(total),
+            total: Cell::new(total),
+            taken: Cell::new(0),
             waiters: Waiters::default(),
         }))
     }
 
     /// Permits not taken.
     pub fn free(&self) -> u64 {
-        self.0.free.get()
+        self.0.total.get().saturating_sub(self.0.taken.get())
+    }
+
+    /// Changes the budget. What is taken beyond a smaller one returns as it returns.
+    pub fn set_total(&self, total: u64) {
+        if self.0.total.replace(total) < total {
+            self.0.waiters.wake_first();
+        }
     }
 
     /// Takes `count` permits when they are free and those who asked before have theirs. A count
     /// above the total is given when all others have returned, as the total.
     pub async fn acquire(&self, count: u64) -> Permit {
-        let count = count.min(self.0.total);
         let mut place = self.0.waiters.place();
         let permit = poll_fn(|cx| {
-            if place.is_first() && self.0.free.get() >= count {
-                self.0.free.set(self.0.free.get() - count);
+            let count = count.min(self.0.total.get());
+            if place.is_first() && self.0.take(count) {
                 return Poll::Ready(Permit {
                     budget: self.0.clone(),
                     count,
@@ -239,12 +255,10 @@ impl Semaphore {
 
     /// Takes `count` permits if they are free and nobody waits.
     pub fn try_acquire(&self, count: u64) -> Option<Permit> {
-        let count = count.min(self.0.total);
-        let free = self.0.free.get();
-        if free < count || !self.0.waiters.wakers.borrow().is_empty() {
+        let count = count.min(self.0.total.get());
+        if !self.0.waiters.wakers.borrow().is_empty() || !self.0.take(count) {
             return None;
         }
-        self.0.free.set(free - count);
         Some(Permit {
             budget: self.0.clone(),
             count,
@@ -261,7 +275,7 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.budget.free.set(self.budget.free.get() + self.count);
+        self.budget.taken.set(self.budget.taken.get() - self.count);
         self.budget.waiters.wake_first();
     }
 }
