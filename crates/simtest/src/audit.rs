@@ -3,6 +3,7 @@
 //! * a PG has one primary an interval, in everybody's eyes;
 //! * PG logs: versions grow, head and tail are the info's, nothing is missing above the head;
 //! * an OSD's map never gets older, and an epoch is one map (its crc), whoever holds it;
+//! * an OSD takes part in osd_max_backfills (1) recoveries and backfills at most, each way;
 //! * nobody has a map newer than the monitor's, that is: none the monitor has forgotten again.
 
 use std::cell::{Cell, RefCell};
@@ -11,6 +12,7 @@ use std::rc::{Rc, Weak};
 
 use client::Client;
 use osd::Osd;
+use osd::pg::reserver::Stand;
 use types::{Epoch, OsdId, PgId};
 
 use crate::Cluster;
@@ -52,6 +54,10 @@ impl Audit {
                 && weak.ptr_eq(&Rc::downgrade(&osd))
             {
                 assert!(map.epoch >= epoch, "osd.{id} goes from osdmap {epoch} to {}", map.epoch);
+            }
+            for slots in osd.reservations() {
+                let taken = slots.iter().filter(|(.., stand)| *stand == Stand::Granted).count();
+                assert!(taken <= 1, "osd.{id} gave out more than osd_max_backfills: {slots:?}");
             }
             for pg in osd.audit().0 {
                 let pgid = pg.pgid.pgid;

@@ -6,7 +6,8 @@ use std::rc::{Rc, Weak};
 use messages::{
     MCommand, MCommandReply, MLogAck, MOSDECSubOpRead, MOSDECSubOpReadReply, MOSDECSubOpWrite,
     MOSDECSubOpWriteReply, MMgrConfigure, MMgrMap, MOSDBackoff, MOSDMap, MOSDOp, MOSDOpReply,
-    MOSDRepScrub, MOSDRepScrubMap, MOSDScrub2, MOSDScrubReserve,
+    MBackfillReserve, MOSDForceRecovery, MOSDRepScrub, MOSDRepScrubMap, MOSDScrub2, MOSDScrubReserve,
+    MRecoveryReserve,
     MOSDPGBackfill, MOSDPGCreate2, MOSDPGPull, MOSDPGPush, MOSDPGPushReply, MOSDPGRecoveryDelete,
     MOSDPGRecoveryDeleteReply, MOSDPing, MOSDRepOp, MOSDRepOpReply, MPGStatsAck, Message,
 };
@@ -255,6 +256,29 @@ impl Osd {
                 return self.for_pg(con, m.map_epoch, m.pgid, incoming, move |_, pg, _| {
                     pg.on_backfill(m, from);
                 });
+            }
+            MRecoveryReserve::TYPE if from_peer => {
+                let m = MRecoveryReserve::decode(raw)?;
+                let from = peer_osd(con);
+                return self.for_pg(con, m.query_epoch, m.pgid, incoming, move |_, pg, _| {
+                    pg.on_recovery_reserve(&m, from);
+                });
+            }
+            MBackfillReserve::TYPE if from_peer => {
+                let m = MBackfillReserve::decode(raw)?;
+                let from = peer_osd(con);
+                return self.for_pg(con, m.query_epoch, m.pgid, incoming, move |_, pg, _| {
+                    pg.on_backfill_reserve(&m, from);
+                });
+            }
+            MOSDForceRecovery::TYPE if matches!(con.peer_kind(), MON | MGR) => {
+                let m = MOSDForceRecovery::decode(raw)?;
+                if m.fsid != self.current_map().fsid {
+                    return Ok(());
+                }
+                for pgid in m.forced_pgs {
+                    self.with_pg(pgid, move |pg| pg.force_recovery(m.options));
+                }
             }
             MOSDScrubReserve::TYPE if from_peer => {
                 let m = MOSDScrubReserve::decode(raw)?;

@@ -16,6 +16,7 @@ use super::stats::Counters;
 use crate::ops::snap_mapper::SnapMapper;
 use crate::ops::{Limits, RemoteRead, RemoteReply};
 use crate::pg::host::{Host, LogLevel, RecoveryLimits};
+use crate::pg::reserver::Reserver;
 use crate::pg::scrub::ScrubSettings;
 use crate::pg::scrub::schedule::Times;
 use crate::pg::scrub::slots::ScrubSlots;
@@ -47,10 +48,6 @@ impl Host for Osd {
 
     fn recovery_limits(&self) -> RecoveryLimits {
         let c = &self.config;
-        let active = match c.uint("osd_recovery_max_active") {
-            0 => c.uint("osd_recovery_max_active_ssd"),
-            n => n,
-        };
         // All our devices call themselves ssd.
         let sleep = match c.float("osd_recovery_sleep") {
             s if s > 0.0 => s,
@@ -60,7 +57,10 @@ impl Host for Osd {
             sleep: Duration::from_secs_f64(sleep.clamp(0.0, 60.0)),
             chunk: c.uint("osd_recovery_max_chunk").max(64 << 10),
             omap_entries: c.uint("osd_recovery_max_omap_entries_per_chunk").max(1) as usize,
-            active: active.max(1) as usize,
+            single_start: c.uint("osd_recovery_max_single_start").max(1) as usize,
+            retry: Duration::from_secs_f64(
+                c.float("osd_backfill_retry_interval").clamp(0.1, 3600.0),
+            ),
             scan: c.uint("osd_backfill_scan_max").max(2) as usize,
         }
     }
@@ -199,7 +199,25 @@ impl Host for Osd {
         self.report_now.notify_all();
     }
 
+    fn local_reserver(&self) -> &Reserver {
+        self.limit_reservers();
+        &self.local_reserver
+    }
+
+    fn remote_reserver(&self) -> &Reserver {
+        self.limit_reservers();
+        &self.remote_reserver
+    }
+
+    fn is_backfill_full(&self, more_bytes: u64) -> bool {
+        let ratio = f64::from(self.current_map().backfillfull_ratio);
+        let total = self.statfs.get().total;
+        let more = if total == 0 { 0.0 } else { more_bytes as f64 / total as f64 };
+        ratio > 0.0 && self.used_ratio() + more >= ratio
+    }
+
     fn recovery_slots(&self) -> &Semaphore {
+        self.recovery_slots.set_total(self.recovery_max_active());
         &self.recovery_slots
     }
 }

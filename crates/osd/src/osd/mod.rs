@@ -48,6 +48,7 @@ use self::stats::Counters;
 use self::tracker::Tracker;
 use crate::ops::{ClassLists, Limits};
 use crate::ops::snap_mapper::SnapMapper;
+use crate::pg::reserver::{Reserver, Stand};
 use crate::pg::Pg;
 use crate::pg::scrub::slots::ScrubSlots;
 
@@ -189,6 +190,8 @@ pub struct Osd {
     pub(crate) counters: Counters,
     pub(crate) tracker: Rc<Tracker>,
     pub(crate) recovery_slots: Semaphore,
+    pub(crate) local_reserver: Reserver,
+    pub(crate) remote_reserver: Reserver,
     pub(crate) scrub_slots: ScrubSlots,
     clog: clog::ClusterLog,
     pub(crate) statfs: Cell<Statfs>,
@@ -306,9 +309,6 @@ impl Osd {
         let hb_client = messenger(Policies::new(Policy::lossy_client()));
         let objecter = messenger(Policies::new(Policy::lossy_client()));
         let monc = MonClient::new(env.clone(), client.clone(), settings);
-        let active = config.uint("osd_recovery_max_active").max(
-            config.uint("osd_recovery_max_active_ssd"),
-        );
         let tracker = Tracker::new(env.clone());
         let osd = Rc::new_cyclic(|me: &Weak<Osd>| Osd {
             me: me.clone(),
@@ -342,7 +342,9 @@ impl Osd {
             limits: RefCell::default(),
             counters: Counters::default(),
             tracker,
-            recovery_slots: Semaphore::new(active.max(1)),
+            recovery_slots: Semaphore::new(1),
+            local_reserver: Reserver::default(),
+            remote_reserver: Reserver::default(),
             scrub_slots: ScrubSlots::default(),
             clog: clog::ClusterLog::default(),
             statfs: Cell::default(),
@@ -410,10 +412,28 @@ impl Osd {
             skip_data_digest: c.bool("osd_skip_data_digest"),
             ..defaults
         });
+        self.limit_reservers();
+        self.recovery_slots.set_total(self.recovery_max_active());
         self.failsafe_ratio.set(c.float("osd_failsafe_full_ratio"));
         self.tracker.history_size.set(c.uint("osd_op_history_size") as usize);
         let slow = c.float("osd_op_history_slow_op_threshold");
         self.tracker.slow_threshold.set(Duration::from_secs_f64(slow.clamp(0.0, 1e6)));
+    }
+
+    /// Objects that this OSD recovers at a time. All our devices call themselves ssd.
+    pub(crate) fn recovery_max_active(&self) -> u64 {
+        let active = match self.config.uint("osd_recovery_max_active") {
+            0 => self.config.uint("osd_recovery_max_active_ssd"),
+            n => n,
+        };
+        active.max(1)
+    }
+
+    pub(crate) fn limit_reservers(&self) {
+        let max = self.config.uint("osd_max_backfills") as usize;
+        let least = u32::try_from(self.config.int("osd_min_recovery_priority")).unwrap_or(0);
+        self.local_reserver.set_limits(max, least);
+        self.remote_reserver.set_limits(max, least);
     }
 
     /// Listens on four ports of the range, and tells nobody yet.
@@ -533,6 +553,11 @@ impl Osd {
     /// Every PG as it is now, what does not hold among it; and how many client ops are under way.
     pub fn audit(&self) -> (Vec<crate::pg::PgAudit>, usize) {
         (self.all_pgs().iter().map(|pg| pg.audit()).collect(), self.tracker.in_flight())
+    }
+
+    /// Slots for recovery and backfill: of PGs led here, of PGs followed in.
+    pub fn reservations(&self) -> [Vec<(SpgId, u32, Stand)>; 2] {
+        [self.local_reserver.all(), self.remote_reserver.all()]
     }
 
     /// Completes when the OSD has to go down (store failure, fsid mismatch), with the reason.

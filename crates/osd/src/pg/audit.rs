@@ -81,14 +81,14 @@ impl Pg {
             })
             .collect();
         let about = format!(
-            "{} up {:?} acting {:?} lacks {} moving {} unfound {} backfill {} peers {peers:?}",
+            "{} up {:?} acting {:?} lacks {} moving {} unfound {} phase {:?} peers {peers:?}",
             core.state().name(),
             core.mapping.up,
             core.mapping.acting,
             core.missing.len(),
             self.recovery.active_len(),
             self.recovery.unfound_len(),
-            self.recovery.is_backfill_running(),
+            self.reservations.phase(),
         );
         PgAudit {
             about,

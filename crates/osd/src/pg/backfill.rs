@@ -21,6 +21,7 @@ use std::rc::Rc;
 use maps::osdmap::osdmap_flags;
 use messages::{BackfillOp, MOSDPGBackfill, Message};
 use types::hobject::NO_GEN;
+use types::osd::pg_state;
 use types::{GhObject, HObject, OsdId, PgShard};
 
 use super::Pg;
@@ -29,11 +30,12 @@ use crate::ops::LockKind;
 /// Where a PG's backfill is.
 #[derive(Default)]
 pub struct Backfill {
-    running: Cell<bool>,
     /// The last object of the batch; `None` before the first.
     batch_end: RefCell<Option<HObject>>,
     /// Objects of the batch that have not been pushed.
     pending: RefCell<BTreeSet<HObject>>,
+    /// Those of them that are being pushed; bounded by the OSD's recovery slots.
+    moving: RefCell<BTreeSet<HObject>>,
     /// Objects written while a batch is listed.
     touched: RefCell<Option<BTreeSet<HObject>>>,
     /// Objects copied in this interval.
@@ -42,20 +44,23 @@ pub struct Backfill {
 
 impl Backfill {
     pub(super) fn reset(&self) {
-        self.running.set(false);
         *self.batch_end.borrow_mut() = None;
         self.pending.borrow_mut().clear();
+        self.moving.borrow_mut().clear();
         *self.touched.borrow_mut() = None;
         self.copied.set(0);
+    }
+
+    /// Nothing is listed any more: writes of what the targets lack are log entries alone.
+    fn end_batch(&self) {
+        let copied = self.copied.get();
+        self.reset();
+        self.copied.set(copied);
     }
 
     /// Objects copied so far.
     pub(super) fn copied(&self) -> u64 {
         self.copied.get()
-    }
-
-    pub(super) fn is_running(&self) -> bool {
-        self.running.get()
     }
 
     /// Whether a target that is behind the object has it nevertheless. Notes that it is written.
@@ -80,54 +85,103 @@ impl Backfill {
     }
 
     fn next_pending(&self) -> Option<HObject> {
-        self.pending.borrow().first().cloned()
+        let (pending, moving) = (self.pending.borrow(), self.moving.borrow());
+        pending.iter().find(|oid| !moving.contains(*oid)).cloned()
     }
 }
 
 impl Pg {
-    fn targets(&self) -> Vec<(PgShard, HObject)> {
+    fn targets(&self) -> Rc<Vec<(PgShard, HObject)>> {
         let core = self.core.borrow();
-        core.acting_backfill
+        let targets = core.acting_backfill
             .iter()
             .filter(|s| **s != core.whoami)
             .filter_map(|s| Some((*s, core.peer_info.get(s)?.last_backfill.clone())))
             .filter(|(_, last)| !last.is_max())
-            .collect()
+            .collect();
+        Rc::new(targets)
     }
 
-    /// Copies batch after batch until every target has all.
-    pub(super) async fn backfill(self: &Rc<Pg>, generation: u64) {
+    /// Whether somebody is to be backfilled and the cluster's flags allow it: norebalance only
+    /// keeps what is misplaced.
+    pub(super) fn may_backfill(&self) -> bool {
+        let flags = self.map.borrow().flags;
+        let held = flags & osdmap_flags::NOBACKFILL != 0
+            || (flags & osdmap_flags::NOREBALANCE != 0
+                && self.state_bits() & pg_state::DEGRADED == 0);
+        !held && !self.targets().is_empty()
+    }
+
+    /// Copies batch after batch until every target has all (`true`), a slot is lost or something
+    /// fails. What the targets have stays, and is not copied again.
+    pub(super) async fn backfill(self: &Rc<Pg>, generation: u64) -> bool {
         let state = &self.recovery.backfill;
-        loop {
-            let flags = osdmap_flags::NOBACKFILL | osdmap_flags::NOREBALANCE;
+        let mut done = false;
+        while self.may_backfill() {
             let targets = self.targets();
             let Some(from) = targets.iter().map(|(_, last)| last.clone()).min() else { break };
-            if self.map.borrow().flags & flags != 0 {
+            let Some(end) = self.list_batch(&from, generation).await else { break };
+            let copied = self.copy_batch(&targets, generation).await;
+            if generation != self.generation.get() {
+                return false;
+            }
+            if !copied {
                 break;
             }
-            state.running.set(true);
-            let Some(end) = self.list_batch(&from, generation).await else { break };
-            while let Some(oid) = state.next_pending() {
-                let slots = self.host.recovery_slots().clone();
-                let slot = slots.acquire(1).await;
-                let pushed = self.push_to_targets(&oid, &targets, generation).await;
-                self.rest(slot);
-                if !pushed {
-                    state.running.set(false);
-                    return;
-                }
+            if !self.advance_backfill(&targets, &end).await {
+                break;
             }
             if generation != self.generation.get() {
-                return;
+                return false;
             }
-            if !self.advance_backfill(&targets, &end).await || generation != self.generation.get()
-            {
-                return;
-            }
+            done = self.targets().is_empty();
         }
         if generation == self.generation.get() {
-            state.reset();
+            state.end_batch();
         }
+        done
+    }
+
+    /// Pushes what is pending, as many objects at a time as the OSD has slots for. `false` if a slot
+    /// of the PG's was lost or an object could not be pushed.
+    async fn copy_batch(
+        self: &Rc<Pg>,
+        targets: &Rc<Vec<(PgShard, HObject)>>,
+        generation: u64,
+    ) -> bool {
+        let state = &self.recovery.backfill;
+        let alive = || generation == self.generation.get();
+        let failed = Rc::new(Cell::new(false));
+        let slots = self.host.recovery_slots().clone();
+        while alive() && !failed.get() && self.is_reserved() {
+            let Some(oid) = state.next_pending() else {
+                if state.moving.borrow().is_empty() {
+                    return true;
+                }
+                self.recovery.changed.notified().await;
+                continue;
+            };
+            let slot = slots.acquire(1).await;
+            // It may have gone meanwhile, with the interval.
+            if !alive() || !state.pending.borrow().contains(&oid) {
+                continue;
+            }
+            state.moving.borrow_mut().insert(oid.clone());
+            let (pg, targets, failed) = (self.clone(), targets.clone(), failed.clone());
+            self.host.env().go(async move {
+                let pushed = pg.push_to_targets(&oid, &targets, generation).await;
+                pg.rest(slot);
+                if generation == pg.generation.get() {
+                    pg.recovery.backfill.moving.borrow_mut().remove(&oid);
+                    failed.set(failed.get() || !pushed);
+                    pg.recovery.changed.notify_all();
+                }
+            });
+        }
+        // What is under way goes to its end: it is of this batch.
+        let idle = || state.moving.borrow().is_empty();
+        self.recovery.changed.until(|| !alive() || idle()).await;
+        false
     }
 
     /// Makes the next objects above `from` pending; the last of them (or the end of all).
@@ -250,6 +304,9 @@ impl Pg {
         // counts it from the epoch that it was made in.
         if m.map_epoch < self.core.borrow().last_peering_reset {
             return;
+        }
+        if m.op == BackfillOp::Progress {
+            self.stop_backfill_if_full(from);
         }
         match m.op {
             BackfillOp::Progress | BackfillOp::Finish => {

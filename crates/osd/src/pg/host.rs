@@ -8,6 +8,7 @@ use maps::OsdMap;
 use store::{ObjectStore, StoreError};
 use types::{Epoch, Errno, OsdId, PgId, RawMessage, SpgId};
 
+use super::reserver::Reserver;
 use super::scrub::ScrubSettings;
 use super::scrub::slots::ScrubSlots;
 use crate::ops::snap_mapper::SnapMapper;
@@ -76,6 +77,12 @@ pub trait Host {
     fn pg_entered(&self, _state: &'static str) {}
     /// A PG has left a peering state after so many steps in it.
     fn pg_left(&self, _state: &'static str, _stayed: Duration, _steps: u64) {}
+    /// Slots of PGs that this OSD leads.
+    fn local_reserver(&self) -> &Reserver;
+    /// Slots of PGs that this OSD follows in.
+    fn remote_reserver(&self) -> &Reserver;
+    /// Whether the device, with so many bytes more, would be past the map's backfillfull ratio.
+    fn is_backfill_full(&self, more_bytes: u64) -> bool;
     /// A slot for recovery or backfill of one object, from the OSD's budget.
     fn recovery_slots(&self) -> &env::sync::Semaphore;
 }
@@ -87,8 +94,10 @@ pub struct RecoveryLimits {
     pub chunk: u64,
     /// osd_recovery_max_omap_entries_per_chunk.
     pub omap_entries: usize,
-    /// osd_recovery_max_active: objects of one PG at a time.
-    pub active: usize,
+    /// osd_recovery_max_single_start: objects that a PG starts before others have their turn.
+    pub single_start: usize,
+    /// osd_backfill_retry_interval: how long a backfill rests that a full target refused.
+    pub retry: std::time::Duration,
     /// osd_backfill_scan_max: objects listed at a time.
     pub scan: usize,
     /// osd_recovery_sleep: how long a slot rests after an object.

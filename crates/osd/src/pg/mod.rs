@@ -21,6 +21,8 @@ pub mod persist;
 pub mod query;
 pub mod recovery;
 pub mod replication;
+pub mod reserve;
+pub mod reserver;
 pub(crate) mod rollback;
 pub mod scrub;
 mod shard_recovery;
@@ -76,6 +78,7 @@ pub struct Pg {
     /// Ops that wait for an object to be recovered.
     waiting_for_object: RefCell<BTreeMap<HObject, Vec<ClientOp>>>,
     pub(crate) recovery: recovery::Recovery,
+    pub(crate) reservations: reserve::Reservations,
     pub(crate) scrub: scrub::Scrubber,
     pub(crate) shards: shards::Shards,
     notify_counter: Cell<u32>,
@@ -139,6 +142,7 @@ impl Pg {
             backoffs: RefCell::default(),
             waiting_for_object: RefCell::default(),
             recovery: recovery::Recovery::default(),
+            reservations: reserve::Reservations::default(),
             scrub: scrub::Scrubber::default(),
             shards: shards::Shards::default(),
             notify_counter: Cell::new(0),
@@ -627,6 +631,7 @@ impl Pg {
         for repop in std::mem::take(&mut *self.repops.borrow_mut()).into_values() {
             ops.extend(repop.take_duplicates());
         }
+        self.reservations.reset();
         self.recovery.reset();
         self.shards.reset();
         let mut t = Transaction::new();

@@ -6,18 +6,19 @@
 //!   peer missing:  Push -> peer, PushReply <- when durable there; RecoveryDelete for deletions
 //! ```
 //!
-//! One task a PG and interval picks objects ([`Pg::kick_recovery`]); one task an object moves it
-//! under the object's read lock, so writes wait and reads go on. A head is recovered before its
+//! One task a PG and interval gets slots ([`super::reserve`]) and picks objects
+//! ([`Pg::kick_recovery`]); one task an object moves it under the object's read lock, so writes wait and reads go on. A head is recovered before its
 //! clones, since it holds the snap set. Objects that ops wait for go first and need no slot.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::time::Duration;
 
 use bstr::BString;
 use bytes::Bytes;
 use denc::Denc;
-use env::sync::{Notify, Sender, oneshot};
+use env::sync::{Notify, Permit, Sender, oneshot};
 use maps::osdmap::osdmap_flags;
 use messages::{
     MOSDPGPull, MOSDPGPush, MOSDPGPushReply, MOSDPGRecoveryDelete, MOSDPGRecoveryDeleteReply,
@@ -32,6 +33,7 @@ use types::{EVersion, HObject, IntervalSet, OsdId, PgShard};
 use super::Pg;
 use super::backfill::Backfill;
 use super::peering::Peering;
+use super::reserve::{Phase, Purpose, Reserved};
 use crate::ops::LockKind;
 use crate::ops::object_context::{OI_ATTR, SS_ATTR};
 
@@ -132,10 +134,6 @@ impl Recovery {
         self.unfound.borrow().len()
     }
 
-    /// Whether backfill is under way.
-    pub fn is_backfill_running(&self) -> bool {
-        self.backfill.is_running()
-    }
 }
 
 /// How moving one object ended.
@@ -209,15 +207,16 @@ impl Pg {
             return;
         }
         if self.may_recover() {
-            self.start_object(oid, true);
+            self.start_object(oid, None);
         }
     }
 
-    fn start_object(&self, oid: HObject, urgent: bool) {
+    /// Moves an object. What clients wait for needs no slot of the OSD's.
+    fn start_object(&self, oid: HObject, slot: Option<Permit>) {
         if !self.recovery.active.borrow_mut().insert(oid.clone()) {
             return;
         }
-        self.host.env().go(recover(self.rc(), oid, urgent, self.generation.get()));
+        self.host.env().go(recover(self.rc(), oid, slot, self.generation.get()));
     }
 
     /// The next object to move that is not being moved.
@@ -246,7 +245,7 @@ impl Pg {
             };
             if lacks_head {
                 if !self.recovery.active.borrow().contains(&head) {
-                    self.start_object(head.clone(), true);
+                    self.start_object(head.clone(), None);
                 }
                 while self.recovery.active.borrow().contains(&head) {
                     self.recovery.changed.notified().await;
@@ -809,9 +808,7 @@ impl Pg {
     }
 }
 
-async fn recover(pg: Rc<Pg>, oid: HObject, urgent: bool, generation: u64) {
-    let slots = pg.host.recovery_slots().clone();
-    let slot = if urgent { None } else { Some(slots.acquire(1).await) };
+async fn recover(pg: Rc<Pg>, oid: HObject, slot: Option<Permit>, generation: u64) {
     if generation != pg.generation.get() {
         return;
     }
@@ -840,34 +837,98 @@ async fn recover(pg: Rc<Pg>, oid: HObject, urgent: bool, generation: u64) {
     }
 }
 
-/// Pause before an object that could not be moved is tried again.
-const RETRY_PAUSE: std::time::Duration = std::time::Duration::from_millis(200);
+/// Pause before what failed is tried again.
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
-/// Picks objects until nothing is missing anywhere, then backfills, then reports.
+/// Recovers, then backfills, each with the slots it needs, until there is nothing that can be done.
 async fn run(pg: Rc<Pg>, generation: u64) {
     let alive = || generation == pg.generation.get();
-    while alive() && pg.may_recover() {
-        let limit = pg.host.recovery_limits().active;
-        while pg.recovery.active.borrow().len() < limit
-            && let Some(oid) = pg.next_object()
-        {
-            pg.start_object(oid, false);
+    while alive()
+        && let Some(purpose) = pg.next_purpose()
+    {
+        let reserved = pg.reserve_slots(purpose, generation).await;
+        if !alive() {
+            return;
         }
-        if pg.recovery.active.borrow().is_empty() {
-            break;
+        let mut full = reserved == Reserved::TooFull;
+        let mut done = false;
+        if reserved == Reserved::Yes {
+            done = match purpose {
+                Purpose::Recovery => pg.recover_reserved(generation).await,
+                Purpose::Backfill => pg.backfill(generation).await,
+            };
+            if !alive() {
+                return;
+            }
+            full = pg.is_revoked_as_full();
         }
-        pg.recovery.changed.notified().await;
-    }
-    if !alive() {
-        return;
-    }
-    let all_found = pg.recovery.unfound.borrow().is_empty();
-    if all_found && pg.may_recover() {
-        pg.backfill(generation).await;
+        let lost = !pg.is_reserved();
+        pg.release_slots(purpose);
+        let pause = match (full, done, lost) {
+            (true, ..) => {
+                pg.enter(Phase::TooFull);
+                pg.host.recovery_limits().retry
+            }
+            // A slot was lost: back into the queue.
+            (_, true, _) | (_, _, true) => Duration::ZERO,
+            _ => RETRY_PAUSE,
+        };
+        if !pause.is_zero() {
+            pg.host.env().sleep(pause).await;
+        }
     }
     if !alive() {
         return;
     }
     pg.recovery.running.set(false);
+    pg.enter(Phase::Idle);
     pg.step(|core, _, now, out| core.on_recovered(now, out));
+    if pg.core.borrow().is_recovered() {
+        pg.reservations.unforce();
+        pg.update_stamps();
+    }
+}
+
+impl Pg {
+    /// What slots are to be asked for; `None` if nothing can be done now.
+    fn next_purpose(&self) -> Option<Purpose> {
+        if !self.may_recover() {
+            return None;
+        }
+        if self.next_object().is_some() || !self.recovery.active.borrow().is_empty() {
+            return Some(Purpose::Recovery);
+        }
+        let all_found = self.recovery.unfound.borrow().is_empty();
+        (all_found && self.may_backfill()).then_some(Purpose::Backfill)
+    }
+
+    /// Recovers until nothing is missing that is to be found (`true`), or a slot is lost.
+    async fn recover_reserved(self: &Rc<Pg>, generation: u64) -> bool {
+        let alive = || generation == self.generation.get();
+        let slots = self.host.recovery_slots().clone();
+        while alive() && self.may_recover() && self.is_reserved() {
+            if self.next_object().is_none() {
+                if self.recovery.active.borrow().is_empty() {
+                    return true;
+                }
+                self.recovery.changed.notified().await;
+                continue;
+            }
+            let limits = self.host.recovery_limits();
+            let mut slot = Some(slots.acquire(1).await);
+            if !alive() || !self.is_reserved() {
+                break;
+            }
+            // Other PGs have their turn after osd_recovery_max_single_start objects.
+            for _ in 0..limits.single_start {
+                let Some(oid) = self.next_object() else { break };
+                let Some(slot) = slot.take().or_else(|| slots.try_acquire(1)) else { break };
+                self.start_object(oid, Some(slot));
+            }
+        }
+        // What is under way goes to its end with the slots it has.
+        let idle = || self.recovery.active.borrow().is_empty();
+        self.recovery.changed.until(|| !alive() || idle()).await;
+        false
+    }
 }

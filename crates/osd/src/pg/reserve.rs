@@ -22,7 +22,7 @@ use std::rc::Rc;
 use maps::pool::{PoolOpt, pool_opts};
 use messages::{MBackfillReserve, MOSDForceRecovery, MRecoveryReserve, Message};
 use types::osd::pg_state;
-use types::{PgShard, SpgId};
+use types::{OsdId, PgShard};
 
 use super::Pg;
 use super::reserver::{Reservation, Stand};
@@ -195,20 +195,20 @@ fn priority(purpose: Purpose, need: &Need) -> u32 {
 
 /// `kind` in MRecoveryReserve.
 mod recovery_kind {
-    pub const REQUEST: u32 = 0;
-    pub const GRANT: u32 = 1;
-    pub const RELEASE: u32 = 2;
-    pub const REVOKE: u32 = 3;
+    pub(super) const REQUEST: u32 = 0;
+    pub(super) const GRANT: u32 = 1;
+    pub(super) const RELEASE: u32 = 2;
+    pub(super) const REVOKE: u32 = 3;
 }
 
 /// `kind` in MBackfillReserve.
 mod backfill_kind {
-    pub const REQUEST: u32 = 0;
-    pub const GRANT: u32 = 1;
-    pub const REJECT_TOOFULL: u32 = 2;
-    pub const RELEASE: u32 = 3;
-    pub const REVOKE_TOOFULL: u32 = 4;
-    pub const REVOKE: u32 = 5;
+    pub(super) const REQUEST: u32 = 0;
+    pub(super) const GRANT: u32 = 1;
+    pub(super) const REJECT_TOOFULL: u32 = 2;
+    pub(super) const RELEASE: u32 = 3;
+    pub(super) const REVOKE_TOOFULL: u32 = 4;
+    pub(super) const REVOKE: u32 = 5;
 }
 
 impl Pg {
@@ -264,7 +264,7 @@ impl Pg {
     }
 
     /// Waits for all slots. Whatever the answer, [`Pg::release`] has to follow.
-    pub(super) async fn reserve(&self, purpose: Purpose, generation: u64) -> Reserved {
+    pub(super) async fn reserve_slots(&self, purpose: Purpose, generation: u64) -> Reserved {
         let alive = || generation == self.generation.get();
         let changed = self.recovery.changed.clone();
         self.enter(Phase::WaitLocal(purpose));
@@ -278,7 +278,7 @@ impl Pg {
         self.enter(Phase::WaitRemote(purpose));
         for partner in self.partners(purpose) {
             self.reservations.answers.borrow_mut().insert(partner, Answer::Awaited);
-            self.send_reserve(purpose, partner, recovery_kind::REQUEST, priority);
+            self.send_reservation(purpose, partner, recovery_kind::REQUEST, priority);
             let answer = || self.reservations.answers.borrow().get(&partner).copied();
             changed
                 .until(|| {
@@ -317,20 +317,20 @@ impl Pg {
     }
 
     /// Gives all slots back.
-    pub(super) fn release(&self, purpose: Purpose) {
+    pub(super) fn release_slots(&self, purpose: Purpose) {
         self.reservations.local.take();
         let asked = std::mem::take(&mut *self.reservations.answers.borrow_mut());
         for partner in asked.into_keys() {
             match purpose {
-                Purpose::Recovery => self.send_reserve(purpose, partner, recovery_kind::RELEASE, 0),
-                Purpose::Backfill => self.send_reserve(purpose, partner, backfill_kind::RELEASE, 0),
+                Purpose::Recovery => self.send_reservation(purpose, partner, recovery_kind::RELEASE, 0),
+                Purpose::Backfill => self.send_reservation(purpose, partner, backfill_kind::RELEASE, 0),
             }
         }
     }
 
-    fn send_reserve(&self, purpose: Purpose, to: PgShard, kind: u32, priority: u32) {
+    fn send_reservation(&self, purpose: Purpose, to: PgShard, kind: u32, priority: u32) {
         let query_epoch = self.epoch();
-        let pgid = SpgId { pgid: self.pgid.pgid, shard: to.shard };
+        let pgid = self.pgid_at(to);
         let raw = match purpose {
             Purpose::Recovery => {
                 Message::encode(&MRecoveryReserve { pgid, query_epoch, kind, priority })
@@ -351,10 +351,10 @@ impl Pg {
         self.host.send_osd(to.osd, raw);
     }
 
-    fn note_answer(&self, from: PgShard, answer: Answer) {
+    fn note_answer(&self, from: OsdId, answer: Answer) {
         let mut answers = self.reservations.answers.borrow_mut();
         // An OSD has one shard of a PG.
-        if let Some((_, known)) = answers.iter_mut().find(|(s, _)| s.osd == from.osd) {
+        if let Some((_, known)) = answers.iter_mut().find(|(s, _)| s.osd == from) {
             *known = answer;
         }
         drop(answers);
@@ -362,12 +362,15 @@ impl Pg {
     }
 
     /// MRecoveryReserve.
-    pub fn on_recovery_reserve(&self, m: &MRecoveryReserve, from: PgShard) {
+    pub fn on_recovery_reserve(&self, m: &MRecoveryReserve, from: OsdId) {
         if m.query_epoch < self.core.borrow().last_peering_reset {
             return;
         }
         match m.kind {
-            recovery_kind::REQUEST => self.reserve_for(Purpose::Recovery, from, m.priority),
+            recovery_kind::REQUEST => {
+                let Some(primary) = self.primary_on(from) else { return };
+                self.reserve_for(Purpose::Recovery, primary, m.priority);
+            }
             recovery_kind::GRANT => self.note_answer(from, Answer::Granted),
             recovery_kind::RELEASE => drop(self.reservations.remote.take()),
             recovery_kind::REVOKE => self.note_answer(from, Answer::Revoked),
@@ -376,19 +379,20 @@ impl Pg {
     }
 
     /// MBackfillReserve.
-    pub fn on_backfill_reserve(&self, m: &MBackfillReserve, from: PgShard) {
+    pub fn on_backfill_reserve(&self, m: &MBackfillReserve, from: OsdId) {
         if m.query_epoch < self.core.borrow().last_peering_reset {
             return;
         }
         match m.kind {
             backfill_kind::REQUEST => {
+                let Some(primary) = self.primary_on(from) else { return };
                 let more = (m.primary_num_bytes - m.shard_num_bytes).max(0);
                 if self.host.is_backfill_full(more.unsigned_abs()) {
                     let kind = backfill_kind::REJECT_TOOFULL;
-                    self.send_reserve(Purpose::Backfill, from, kind, m.priority);
+                    self.send_reservation(Purpose::Backfill, primary, kind, m.priority);
                     return;
                 }
-                self.reserve_for(Purpose::Backfill, from, m.priority);
+                self.reserve_for(Purpose::Backfill, primary, m.priority);
             }
             backfill_kind::GRANT => self.note_answer(from, Answer::Granted),
             backfill_kind::RELEASE => drop(self.reservations.remote.take()),
@@ -398,6 +402,10 @@ impl Pg {
             backfill_kind::REVOKE => self.note_answer(from, Answer::Revoked),
             kind => tracing::warn!(pg = %self.pgid, "backfill reservation of kind {kind}"),
         }
+    }
+
+    fn primary_on(&self, osd: OsdId) -> Option<PgShard> {
+        self.core.borrow().primary().filter(|primary| primary.osd == osd)
     }
 
     /// Takes a slot for another primary, and tells it when it has it and when it has lost it.
@@ -425,7 +433,7 @@ impl Pg {
                     (Stand::Waiting, _) => None,
                 };
                 if let Some(kind) = kind {
-                    pg.send_reserve(purpose, primary, kind, priority);
+                    pg.send_reservation(purpose, primary, kind, priority);
                     told = stand;
                 }
                 changed.notified().await;
@@ -434,9 +442,10 @@ impl Pg {
     }
 
     /// A backfill's target that has become too full tells the primary and frees its slot.
-    pub(super) fn stop_backfill_if_full(&self, primary: PgShard) {
+    pub(super) fn stop_backfill_if_full(&self, from: OsdId) {
+        let Some(primary) = self.primary_on(from) else { return };
         if self.host.is_backfill_full(0) && self.reservations.remote.take().is_some() {
-            self.send_reserve(Purpose::Backfill, primary, backfill_kind::REVOKE_TOOFULL, 0);
+            self.send_reservation(Purpose::Backfill, primary, backfill_kind::REVOKE_TOOFULL, 0);
         }
     }
 

@@ -5,6 +5,7 @@ use types::{PgShard, UTime};
 
 use super::Pg;
 use super::peering::State;
+use super::reserve::{Phase, Purpose};
 
 /// When the PG was last seen in a state.
 #[derive(Debug, Default, Clone)]
@@ -79,18 +80,18 @@ impl Pg {
             if missing && self.recovery.unfound_len() > 0 && self.recovery.active_len() == 0 {
                 bits |= pg_state::RECOVERY_UNFOUND;
             } else if missing {
-                bits |= if self.recovery.is_active() {
-                    pg_state::RECOVERING
-                } else {
-                    pg_state::RECOVERY_WAIT
+                bits |= match self.reservations.phase() {
+                    Phase::Working(Purpose::Recovery) => pg_state::RECOVERING,
+                    _ => pg_state::RECOVERY_WAIT,
                 };
             } else if backfill {
-                bits |= if self.recovery.is_backfill_running() {
-                    pg_state::BACKFILLING
-                } else {
-                    pg_state::BACKFILL_WAIT
+                bits |= match self.reservations.phase() {
+                    Phase::Working(Purpose::Backfill) => pg_state::BACKFILLING,
+                    Phase::TooFull => pg_state::BACKFILL_TOOFULL,
+                    _ => pg_state::BACKFILL_WAIT,
                 };
             }
+            bits |= self.reservations.state_bits();
         }
         if core.is_primary() {
             bits |= self.scrub.state_bits(core.info.stats.stats.sum.num_scrub_errors);

@@ -64,6 +64,10 @@ impl Target for Osd {
         self.all_pgs().iter().filter_map(of_pg).collect()
     }
 
+    fn reservations(&self) -> [Vec<(SpgId, u32, crate::pg::reserver::Stand)>; 2] {
+        Osd::reservations(self)
+    }
+
     fn scrub_slots_taken(&self) -> (u64, u64) {
         self.scrub_slots.taken()
     }

@@ -8,6 +8,7 @@ use types::UTime;
 use types::entity::kind_name;
 
 use super::Target;
+use crate::pg::reserver::Stand;
 
 pub(super) fn cache_status(target: &dyn Target, format: Format) -> CommandReply {
     let contexts: usize = target.pgs().iter().map(|pg| pg.object_contexts).sum();
@@ -121,6 +122,36 @@ pub(super) fn scrubs(target: &dyn Target, format: Format) -> CommandReply {
                 f.dump_stream("sched_time", due);
                 f.dump_stream("deadline", deadline);
                 f.dump_bool("forced", due.is_zero());
+            });
+        }
+    });
+    CommandReply::formatted(f)
+}
+
+pub(super) fn reservations(target: &dyn Target, format: Format) -> CommandReply {
+    let (max, min) = (target.config().uint("osd_max_backfills"), target.config().int("osd_min_recovery_priority"));
+    let mut f = Formatter::new(format);
+    f.object("reservations", |f| {
+        for (name, slots) in ["local_reservations", "remote_reservations"].iter().zip(target.reservations()) {
+            f.object(name, |f| {
+                f.dump_unsigned("max_allowed", max);
+                f.dump_int("min_priority", min);
+                for (list, held) in [("queues", false), ("in_progress", true)] {
+                    f.array(list, |f| {
+                        let of_list = |stand: Stand| match stand {
+                            Stand::Granted => held,
+                            Stand::Waiting => !held,
+                            Stand::Preempted => false,
+                        };
+                        for (pgid, priority, _) in slots.iter().filter(|slot| of_list(slot.2)) {
+                            f.object("item", |f| {
+                                f.dump_stream("item", pgid);
+                                f.dump_unsigned("prio", u64::from(*priority));
+                                f.dump_bool("can_preempt", true);
+                            });
+                        }
+                    });
+                }
             });
         }
     });

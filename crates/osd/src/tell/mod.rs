@@ -36,6 +36,7 @@ use crate::osd::state_times::StateTimes;
 use crate::osd::stats::Counters;
 use crate::osd::tracker::Tracker;
 use crate::pg::host::LogLevel;
+use crate::pg::reserver::Stand;
 
 pub use table::{admin_table, table};
 
@@ -85,6 +86,8 @@ pub trait Target {
     fn injected(&self) -> &store::injected::InjectedErrors;
     /// Its primaries' PGs, when their next scrubs are due, and their deadlines.
     fn scheduled_scrubs(&self) -> Vec<(SpgId, UTime, UTime)>;
+    /// Slots for recovery and backfill, as primary and for others: PG, priority, stand.
+    fn reservations(&self) -> [Vec<(SpgId, u32, Stand)>; 2];
     /// Scrub slots taken: as primary, for others.
     fn scrub_slots_taken(&self) -> (u64, u64);
     /// What it counts.
@@ -228,6 +231,7 @@ async fn answer(target: &dyn Target, map: &CommandMap) -> Result<CommandReply, B
         "dump_blocklist" => inspect::blocklist(target, format),
         "dump_osd_network" => inspect::network(target, map)?,
         "dump_scrubs" => inspect::scrubs(target, format),
+        "dump_recovery_reservations" => inspect::reservations(target, format),
         "dump_scrub_reservations" => inspect::scrub_slots(target, format),
         "dump_pgstate_history" => inspect::pg_states(target, format),
         "get_mapped_pools" => inspect::mapped_pools(target, format),

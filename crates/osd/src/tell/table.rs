@@ -166,6 +166,7 @@ const COMMANDS: &[(&str, &str)] = &[
         "scrub name=pgid,type=CephPgid,req=false name=time,type=CephInt,req=false",
         "make a scrub of a PG due, as if the last were <time> seconds old or long enough ago",
     ),
+    ("dump_recovery_reservations", "show which PGs have or wait for slots for recovery and backfill"),
     ("dump_scrub_reservations", "show how many scrubs this OSD takes part in"),
     ("dump_scrubs", "show when PGs are scrubbed next"),
     ("version", "show the version"),

@@ -51,6 +51,9 @@ impl Target for Fake {
     fn scheduled_scrubs(&self) -> Vec<(SpgId, UTime, UTime)> {
         Vec::new()
     }
+    fn reservations(&self) -> [Vec<(SpgId, u32, crate::pg::reserver::Stand)>; 2] {
+        Default::default()
+    }
     fn scrub_slots_taken(&self) -> (u64, u64) {
         (1, 0)
     }
