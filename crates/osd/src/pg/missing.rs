@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use types::osd::{PgLogEntry, PgMissing, PgMissingItem};
+use types::osd::{ObjectCleanRegions, PgLogEntry, PgMissing, PgMissingItem};
 use types::{EVersion, HObject};
 
 /// Objects to recover, by name and by the version needed.
@@ -89,12 +89,27 @@ impl Missing {
             return;
         }
         let delete = e.is_delete();
-        let have = match self.items.get(&e.soid) {
-            _ if e.prior_version.is_zero() || e.is_clone() => EVersion::ZERO,
-            Some(known) => known.have,
-            None => e.prior_version,
+        let new = match self.items.get(&e.soid) {
+            _ if e.prior_version.is_zero() || e.is_clone() => item(e.version, EVersion::ZERO, delete),
+            // What was deleted in between has nothing in common with what comes after.
+            Some(known) if delete || known.is_delete || e.is_lost_revert() => {
+                item(e.version, known.have, delete)
+            }
+            Some(known) => {
+                let mut clean_regions = known.clean_regions.clone();
+                clean_regions.merge(&e.clean_regions);
+                PgMissingItem { need: e.version, have: known.have, is_delete: false, clean_regions }
+            }
+            None if e.is_lost_revert() => item(e.version, e.reverting_to, delete),
+            None if delete => item(e.version, e.prior_version, delete),
+            None => PgMissingItem {
+                need: e.version,
+                have: e.prior_version,
+                is_delete: false,
+                clean_regions: e.clean_regions.clone(),
+            },
         };
-        self.put(&e.soid, item(e.version, have, delete));
+        self.put(&e.soid, new);
     }
 
     /// Needs another version than thought.
@@ -107,6 +122,7 @@ impl Missing {
     pub fn revise_have(&mut self, oid: &HObject, have: EVersion) {
         if let Some(known) = self.items.get_mut(oid) {
             known.have = have;
+            known.clean_regions = ObjectCleanRegions::fully_dirty();
             self.dirty.insert(oid.clone());
         }
     }
@@ -167,7 +183,7 @@ impl Missing {
     }
 }
 
-/// Nothing of the old version is kept when recovering: regions are all dirty.
+/// Nothing of the old version can be kept when recovering.
 fn item(need: EVersion, have: EVersion, delete: bool) -> PgMissingItem {
     PgMissingItem::fully_dirty(need, have, delete)
 }

@@ -12,6 +12,7 @@ pub mod backend;
 pub mod backfill;
 mod backoff;
 mod client_op;
+mod extents;
 mod fast_read;
 pub mod host;
 pub mod log;

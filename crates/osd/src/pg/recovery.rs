@@ -1,5 +1,5 @@
 //! Recovery by log: objects that the missing sets name are pulled to the primary and pushed to
-//! its followers, whole, in chunks.
+//! its followers, in chunks: of an object whose old version is there only what has changed.
 //!
 //! ```text
 //!   own missing:   Pull -> source, Push <- ..., again until complete; applied in one transaction
@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bstr::BString;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use denc::Denc;
 use env::sync::{Notify, Permit, Sender, oneshot};
 use maps::osdmap::osdmap_flags;
@@ -32,6 +32,7 @@ use types::{EVersion, HObject, IntervalSet, OsdId, PgShard};
 
 use super::Pg;
 use super::backfill::Backfill;
+use super::extents;
 use super::peering::Peering;
 use super::reserve::{Phase, Purpose, Reserved};
 use crate::ops::LockKind;
@@ -41,6 +42,8 @@ use crate::ops::object_context::{OI_ATTR, SS_ATTR};
 struct Pull {
     from: PgShard,
     need: EVersion,
+    /// What of it, as the source is told with every chunk asked for.
+    info: ObjectRecoveryInfo,
     /// Completed with whether the object is here.
     done: Sender<bool>,
 }
@@ -341,9 +344,10 @@ impl Pg {
             let source = self.core.borrow().sources(oid, need).into_iter().next();
             let Some(from) = source else { return Moved::Unfound };
             let (done, arrived) = oneshot();
-            let pull = Pull { from, need, done };
+            let (info, progress) = extents::wanted(oid, need, self.core.borrow().missing.get(oid));
+            let pull = Pull { from, need, info: info.clone(), done };
             self.recovery.pulls.borrow_mut().insert(oid.clone(), pull);
-            self.send_pull(from, oid, need, ObjectRecoveryProgress::default());
+            self.send_pull(from, info, progress);
             match arrived.await {
                 Ok(true) => return Moved::Done,
                 // It is not there: ask the next.
@@ -361,20 +365,13 @@ impl Pg {
     fn send_pull(
         &self,
         to: PgShard,
-        oid: &HObject,
-        need: EVersion,
+        recovery_info: ObjectRecoveryInfo,
         progress: ObjectRecoveryProgress,
     ) {
         let (map_epoch, min_epoch) = self.epochs();
         let pull = PullOp {
-            soid: oid.clone(),
-            recovery_info: ObjectRecoveryInfo {
-                soid: oid.clone(),
-                version: need,
-                size: u64::MAX,
-                copy_subset: IntervalSet::of(0, i64::MAX as u64),
-                ..ObjectRecoveryInfo::default()
-            },
+            soid: recovery_info.soid.clone(),
+            recovery_info,
             recovery_progress: progress,
         };
         let message = MOSDPGPull {
@@ -409,12 +406,19 @@ impl Pg {
         answered.await.is_ok()
     }
 
-    /// Pushes the whole object; the caller holds its lock. An object that does not exist is
-    /// removed there.
+    /// Pushes what the peer lacks of an object; the caller holds its lock. An object that does not
+    /// exist is removed there.
     pub(super) async fn push(&self, oid: &HObject, peer: PgShard) -> bool {
-        let mut progress = ObjectRecoveryProgress::default();
+        let (mut info, mut progress) = {
+            let core = self.core.borrow();
+            let item = core.peer_missing.get(&peer).and_then(|missing| missing.get(oid));
+            extents::wanted(oid, EVersion::ZERO, item)
+        };
+        if oid.is_snap() {
+            info.clone_subset = self.clone_sources(oid, peer).await;
+        }
         loop {
-            let chunk = match self.read_chunk(oid, &progress).await {
+            let chunk = match self.read_chunk(oid, &info, &progress).await {
                 Ok(chunk) => chunk,
                 Err(StoreError::NoObject) => {
                     return self.delete_there(oid, EVersion::ZERO, peer).await;
@@ -454,6 +458,24 @@ impl Pg {
         }
     }
 
+    /// What a peer that is brought up by log can make of a clone out of what it has.
+    async fn clone_sources(&self, oid: &HObject, peer: PgShard) -> BTreeMap<HObject, IntervalSet> {
+        let ss = self.snapset_of(oid, None).await;
+        let size = ss.clone_size.get(&oid.snap).copied().unwrap_or(0);
+        let core = self.core.borrow();
+        let (Some(info), Some(missing)) =
+            (core.peer_info.get(&peer), core.peer_missing.get(&peer))
+        else {
+            return BTreeMap::new();
+        };
+        let has = |oid: &HObject| *oid <= info.last_backfill && !missing.contains(oid);
+        // Backfill moves several objects of a kind at a time: their neighbours may not be there.
+        if *oid > info.last_backfill {
+            return BTreeMap::new();
+        }
+        extents::shared(oid, &ss, size, has)
+    }
+
     /// Our copy cannot be read: it is fetched from another before it is pushed on.
     async fn repair_own(&self, oid: &HObject) {
         let store = self.host.store();
@@ -463,9 +485,11 @@ impl Pg {
         }
     }
 
+    /// Reads the next chunk of what `info` asks for. A size that is not known yet is ours.
     async fn read_chunk(
         &self,
         oid: &HObject,
+        info: &ObjectRecoveryInfo,
         progress: &ObjectRecoveryProgress,
     ) -> Result<Chunk, StoreError> {
         let limits = self.host.recovery_limits();
@@ -477,20 +501,28 @@ impl Pg {
         let (mut oi, mut ss) = (ObjectInfo::default(), SnapSet::default());
         if progress.first {
             attrset = store.getattrs(&self.cid, &goid).await?.into_iter().collect();
-            omap_header = store.omap_header(&self.cid, &goid).await?;
+            if !progress.omap_complete {
+                omap_header = store.omap_header(&self.cid, &goid).await?;
+            }
             if let Some(bytes) = attrset.get(&BString::from(OI_ATTR)) {
                 oi = ObjectInfo::from_bytes(bytes).unwrap_or_default();
             }
             ss = self.snapset_of(oid, attrset.get(&BString::from(SS_ATTR))).await;
         }
-        let offset = progress.data_recovered_to;
-        let data = if offset < size {
-            store.read(&self.cid, &goid, offset, limits.chunk.min(size - offset)).await?
-        } else {
-            Default::default()
-        };
-        let data_to = offset + data.len() as u64;
-        let data_complete = data_to >= size;
+        let whole = if size == 0 { IntervalSet::new() } else { IntervalSet::of(0, size) };
+        let mut copy_subset = info.copy_subset.intersection(&whole);
+        for shared in info.clone_subset.values() {
+            copy_subset.subtract(shared);
+        }
+        let (ranges, data_to) =
+            extents::next_ranges(&copy_subset, progress.data_recovered_to, limits.chunk);
+        let mut included = IntervalSet::new();
+        let mut data = BytesMut::new();
+        for (offset, len) in ranges {
+            data.extend_from_slice(&store.read(&self.cid, &goid, offset, len).await?.to_contiguous());
+            included.insert(offset, len);
+        }
+        let data_complete = copy_subset.range_end().is_none_or(|end| data_to >= end);
         let mut after = ObjectRecoveryProgress {
             first: false,
             data_complete,
@@ -518,21 +550,13 @@ impl Pg {
             after.omap_complete = !page.more;
             omap_entries = page.entries.into_iter().collect();
         }
-        let mut included = IntervalSet::new();
-        if !data.is_empty() {
-            included.insert(offset, data.len() as u64);
-        }
-        let mut copy_subset = IntervalSet::new();
-        if size > 0 {
-            copy_subset.insert(0, size);
-        }
         let complete = after.data_complete && after.omap_complete;
         let version = oi.version;
         Ok(Chunk {
             op: PushOp {
                 soid: oid.clone(),
                 version,
-                data: data.to_contiguous(),
+                data: data.freeze(),
                 data_included: included,
                 omap_header,
                 omap_entries,
@@ -544,8 +568,8 @@ impl Pg {
                     oi,
                     ss,
                     copy_subset,
-                    clone_subset: BTreeMap::new(),
-                    object_exist: false,
+                    clone_subset: info.clone_subset.clone(),
+                    object_exist: info.object_exist,
                 },
                 after_progress: after,
                 before_progress: progress.clone(),
@@ -639,14 +663,34 @@ impl Pg {
         let whole = op.before_progress.first && complete;
         let temp_oid = oid.make_temp(format!("temp_recovering_{}_{}", self.pgid, oid));
         let into = if whole { target.clone() } else { self.goid(&temp_oid) };
+        let info = &op.recovery_info;
         if op.before_progress.first {
-            t.remove(&self.cid, &into);
-            t.touch(&self.cid, &into);
-            let size = op.recovery_info.size;
-            let size = self.codec().map_or(size, |codec| codec.chunk_len(size));
+            if info.object_exist {
+                // What has not changed is kept.
+                if !whole {
+                    t.remove(&self.cid, &into);
+                    t.clone_object(&self.cid, &target, &into);
+                }
+                if !op.before_progress.omap_complete {
+                    t.omap_clear(&self.cid, &into);
+                }
+                t.rmattrs(&self.cid, &into);
+            } else {
+                t.remove(&self.cid, &into);
+                t.touch(&self.cid, &into);
+            }
+            let size = self.codec().map_or(info.size, |codec| codec.chunk_len(info.size));
             t.truncate(&self.cid, &into, size);
-            if !op.omap_header.is_empty() {
+            if !op.before_progress.omap_complete
+                && (info.object_exist || !op.omap_header.is_empty())
+            {
                 t.omap_setheader(&self.cid, &into, op.omap_header.clone());
+            }
+            for (source, ranges) in &info.clone_subset {
+                for (offset, len) in ranges.iter() {
+                    let source = self.goid(source);
+                    t.clone_range(&self.cid, &source, &into, offset, len, offset);
+                }
             }
             t.setattrs(&self.cid, &into, op.attrset.clone());
             if !whole {
@@ -684,20 +728,29 @@ impl Pg {
             return false;
         }
         if pulling {
+            self.count_pulled(op.data.len() as u64, complete);
             if complete {
                 if let Some(pull) = self.recovery.pulls.borrow_mut().remove(&oid) {
                     pull.done.send(true);
                 }
             } else {
-                let need = self.recovery.pulls.borrow().get(&oid).map(|p| p.need);
-                if let Some(need) = need
+                let info = self.recovery.pulls.borrow().get(&oid).map(|p| p.info.clone());
+                if let Some(info) = info
                     && from != self.whoami()
                 {
-                    self.send_pull(from, &oid, need, op.after_progress);
+                    self.send_pull(from, info, op.after_progress);
                 }
             }
         }
         true
+    }
+
+    fn count_pulled(&self, bytes: u64, complete: bool) {
+        self.host.counters().count_recovered(bytes);
+        let mut core = self.core.borrow_mut();
+        let sum = &mut core.info.stats.stats.sum;
+        sum.num_bytes_recovered += bytes as i64;
+        sum.num_objects_recovered += i64::from(complete);
     }
 
     /// A peer has a chunk durable.
@@ -726,7 +779,8 @@ impl Pg {
         self.host.env().go(async move {
             let mut pushes = Vec::new();
             for pull in m.pulls {
-                let chunk = pg.read_chunk(&pull.soid, &pull.recovery_progress).await;
+                let (info, progress) = (&pull.recovery_info, &pull.recovery_progress);
+                let chunk = pg.read_chunk(&pull.soid, info, progress).await;
                 pushes.push(match chunk {
                     Ok(chunk) => chunk.op,
                     // A push without a version says that it is not here.
