@@ -110,7 +110,7 @@ impl Recovery {
     pub(super) fn expect_own(&self, oid: &HObject, whoami: PgShard, need: EVersion, first: bool) {
         if first {
             let (done, _) = oneshot();
-            let pull = Pull { from: whoami, need, done };
+            let pull = Pull { from: whoami, need, info: ObjectRecoveryInfo::default(), done };
             self.pulls.borrow_mut().insert(oid.clone(), pull);
         }
     }
