@@ -4,7 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use auth::Keyring;
@@ -55,7 +55,7 @@ pub struct Mgr {
     pub(crate) crashes: RefCell<commands::crash::Reports>,
     /// Where metrics are served, while they are.
     pub(crate) prometheus_url: RefCell<Option<String>>,
-    /// The session with the monitors holds it weakly; emptied at the end, for it holds us.
+    /// The session with the monitors holds it weakly.
     events: RefCell<Option<Rc<dyn MonEvents>>>,
 }
 
@@ -108,7 +108,7 @@ impl Mgr {
         for what in ["mgrmap", "osdmap", "servicemap", "mgrdigest"] {
             monc.subscribe(what, 0, 0);
         }
-        let events: Rc<dyn MonEvents> = Rc::new(Events(mgr.clone()));
+        let events: Rc<dyn MonEvents> = Rc::new(Events(Rc::downgrade(&mgr)));
         monc.set_events(&events);
         *mgr.events.borrow_mut() = Some(events);
         messenger.set_auth_server(monc.auth_server());
@@ -163,7 +163,6 @@ impl Mgr {
         self.report_now.notify_all();
         self.monc.shutdown();
         self.messenger.shutdown();
-        self.events.borrow_mut().take();
     }
 
     fn on_mgrmap(self: &Rc<Self>, map: MgrMap) {
@@ -350,20 +349,21 @@ fn on_tell(mgr: &Rc<Mgr>, con: &Connection, tid: u64, cmd: &[String]) {
 }
 
 /// The monitor session's calls.
-struct Events(Rc<Mgr>);
+struct Events(Weak<Mgr>);
 
 impl MonEvents for Events {
     fn on_session(&self, _: &Connection) {
-        let mgr = &self.0;
+        let Some(mgr) = self.0.upgrade() else { return };
         let num = i64::try_from(mgr.monc.global_id()).unwrap_or(-1);
         mgr.messenger.set_name(EntityName { kind: MGR, num });
         mgr.beacon_now.notify_all();
     }
     fn on_config(&self, config: BTreeMap<String, String>) {
+        let Some(mgr) = self.0.upgrade() else { return };
         let of_modules = config.iter().filter(|(name, _)| name.starts_with("mgr/"));
-        *self.0.module_options.borrow_mut() =
+        *mgr.module_options.borrow_mut() =
             of_modules.map(|(name, value)| (name.clone(), value.clone())).collect();
-        let ignored = self.0.config.set_mon_values(&config);
+        let ignored = mgr.config.set_mon_values(&config);
         if !ignored.is_empty() {
             tracing::debug!("options not taken: {ignored:?}");
         }

@@ -265,6 +265,14 @@ impl Messenger {
 }
 
 impl Shared {
+    /// Nothing runs any more: everything that may hold the messenger goes, without a word to peers.
+    pub(crate) fn let_go(&self) {
+        self.stopped.set(true);
+        let held = (self.auth_client.take(), self.auth_server.take(), self.dispatcher.take());
+        let connections = (self.registered.take(), self.others.take());
+        drop((held, connections));
+    }
+
     pub(crate) fn new_id(&self) -> u64 {
         let id = self.next_id.get();
         self.next_id.set(id + 1);

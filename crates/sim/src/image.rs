@@ -88,6 +88,13 @@ impl Image {
         }
     }
 
+    /// The world has ended: nobody reads this any more, though a leaked task may hold it.
+    pub(crate) fn forget(&mut self) {
+        self.pages.clear();
+        self.undo.clear();
+        self.in_flight.clear();
+    }
+
     pub(crate) fn len(&self) -> u64 {
         self.len
     }

@@ -153,8 +153,10 @@ impl Drop for World {
         let listeners = std::mem::take(&mut *inner.network.listeners.borrow_mut());
         let unix_listeners = std::mem::take(&mut *inner.network.unix_listeners.borrow_mut());
         // What tasks have leaked holds the world: at least what is large goes.
-        let disks = std::mem::take(&mut *inner.disks.borrow_mut());
-        drop((hosts, listeners, unix_listeners, disks));
+        for disk in std::mem::take(&mut *inner.disks.borrow_mut()).into_values() {
+            disk.image().forget();
+        }
+        drop((hosts, listeners, unix_listeners));
     }
 }
 

@@ -9,7 +9,7 @@ mod accept;
 mod connect;
 mod link;
 
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use bytes::BytesMut;
 use env::{Listener, Stream};
@@ -17,7 +17,7 @@ use env::{Listener, Stream};
 use crate::connection::{Connection, Link, Phase};
 use crate::dispatch::Incoming;
 use crate::frame::{FrameReader, FrameWriter, SendBatch};
-use crate::messenger::Messenger;
+use crate::messenger::{Messenger, Shared};
 
 /// Room for received bytes to begin with.
 const RECV_LEN_MIN: usize = 16 << 10;
@@ -60,7 +60,9 @@ pub(crate) fn spawn_idle_check(messenger: &Messenger) {
     let weak = Rc::downgrade(&messenger.0);
     let env = messenger.0.env.clone();
     let idle = messenger.0.config.idle_timeout;
+    let last = LastTask(weak.clone());
     messenger.0.env.go(async move {
+        let _last = last;
         loop {
             env.sleep(idle / 4).await;
             let Some(messenger) = weak.upgrade() else {
@@ -84,6 +86,18 @@ pub(crate) fn spawn_idle_check(messenger: &Messenger) {
             }
         }
     });
+}
+
+/// A process whose tasks are dropped (a simulated one that is killed) answers nobody any more. Its
+/// messenger lets go of the daemon then, which holds the messenger: else neither would ever go.
+struct LastTask(Weak<Shared>);
+
+impl Drop for LastTask {
+    fn drop(&mut self) {
+        if let Some(messenger) = self.0.upgrade() {
+            messenger.let_go();
+        }
+    }
 }
 
 /// A socket that is ready to carry a session.
