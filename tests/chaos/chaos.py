@@ -162,10 +162,8 @@ class Chaos:
 
     def read_errors(self, last, name):
         """Reads of objects fail on one OSD; no client may notice."""
-        for kind in ["replace", "append"]:
-            for object in range(6):
-                found = f"model-{kind}-0-{object}"
-                self.cluster.ceph("tell", name, "injectdataerr", "model", found, check=False, timeout=20)
+        for object in ["model-replace-0-0", "model-append-0-1", "model-replace-1-2", "model-append-2-2"]:
+            self.cluster.ceph("tell", name, "injectdataerr", "model", object, check=False, timeout=20)
         time.sleep(last)
 
     def out(self, last, name):

@@ -100,9 +100,15 @@ class Disk:
         run("mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", path)
 
     def fail_writes(self):
-        stat = os.statvfs(self.path)
-        used = (stat.f_blocks - stat.f_bfree) * stat.f_frsize
-        run("mount", "-o", f"remount,size={max(used, 4096)}", self.path)
+        # The bound must not be below what is used, which grows meanwhile: a little room, then.
+        for room in range(20):
+            stat = os.statvfs(self.path)
+            used = (stat.f_blocks - stat.f_bfree) * stat.f_frsize
+            try:
+                return run("mount", "-o", f"remount,size={used + (room << 18)}", self.path)
+            except RuntimeError as error:
+                failed = error
+        raise failed
 
     def heal(self):
         run("mount", "-o", f"remount,size={self.size}", self.path)

@@ -155,3 +155,45 @@ fn acknowledged_keys_survive_any_minority() {
         }
     }
 }
+
+/// A monitor whose clock is wrong is named by a health check, and no more once its clock is right.
+#[test]
+fn a_monitors_wrong_clock_is_told() {
+    let world = World::new(7);
+    let control = world.control();
+    let plan = Plan { osds: 0, mons: 3, ..Plan::default() };
+    let cluster = Cluster::make(&control, plan);
+    world.run_until(async move {
+        cluster.start_mon();
+        let client = cluster.client("client.r").await;
+        let time = cluster.world().clone();
+        let detail = async || {
+            let asked = json!({"prefix": "health", "detail": "detail", "format": "json"});
+            let health = cluster.command(&client, asked).await;
+            let health: serde_json::Value = serde_json::from_slice(&health).expect("JSON");
+            health["checks"]["MON_CLOCK_SKEW"].clone()
+        };
+        let told = async |wanted: bool| {
+            let end = time.now() + Duration::from_secs(900);
+            loop {
+                let check = detail().await;
+                if check.is_object() == wanted {
+                    return check;
+                }
+                assert!(time.now() < end, "MON_CLOCK_SKEW should be there: {wanted}; it is {check}");
+                time.sleep(Duration::from_secs(1)).await;
+            }
+        };
+        time.sleep(Duration::from_secs(20)).await;
+        assert!(detail().await.is_null(), "all clocks are right");
+        // Less than mon_clock_drift_allowed (0.05 s) is nothing to tell.
+        time.set_clock("mon.b", 20_000_000, 0);
+        time.set_clock("mon.c", 400_000_000, 0);
+        let check = told(true).await;
+        assert_eq!(check["severity"], "HEALTH_WARN", "{check}");
+        let text = check.to_string();
+        assert!(text.contains("mon.c") && !text.contains("mon.b"), "{text}");
+        time.set_clock("mon.c", 0, 0);
+        told(false).await;
+    });
+}
