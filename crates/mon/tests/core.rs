@@ -714,6 +714,14 @@ fn flags_features_and_deprecated_commands() {
     out(&mut b, r#"{"prefix":"osd crush rm","name":"foo"}"#);
     assert!(b.map().crush_node_flags.is_empty());
 
+    let profile = |key: &str| {
+        format!(r#"{{"prefix":"osd erasure-code-profile set","name":"e","profile":["{key}=osd"]}}"#)
+    };
+    let ack = b.command(admin, &profile("ruleset-failure-domain"));
+    assert_eq!(ack.rc, -22);
+    assert!(ack.outs.ends_with("try 'crush-failure-domain' instead"), "{}", ack.outs);
+    assert_eq!(b.command(admin, &profile("crush-failure-domain")).rc, 0);
+
     let set = |name: &str, sure: &str| {
         format!(r#"{{"prefix":"mon feature set","feature_name":"{name}"{sure}}}"#)
     };

@@ -20,6 +20,15 @@ impl MonCore {
         let force = cmd.map.flag("force");
         let default = self.conf.str("osd_pool_default_erasure_code_profile");
         let given = cmd.map.strings("profile")?;
+        // Names of before the rules had names of their own; kept, they would mean nothing.
+        let key_of = |pair: &String| pair.split_once('=').map(|(key, _)| key.to_string());
+        for key in given.iter().filter_map(key_of) {
+            if let Some(rest) = key.strip_prefix("ruleset-") {
+                let text =
+                    format!("property '{key}' is no longer supported; try 'crush-{rest}' instead");
+                return fail(Errno::EINVAL, text);
+            }
+        }
         let mut profile = with_defaults(&default, &given);
         let map = self.next_map();
         if let Some(domain) = profile
