@@ -237,7 +237,9 @@ impl MonCore {
         let detail = out_of_order(map, self.conf.float("osd_failsafe_full_ratio"));
         if !detail.is_empty() {
             let summary = "full ratio(s) out of order".to_string();
-            checks.add("OSD_OUT_OF_ORDER_FULL", Severity::Err, summary, 0).detail = detail;
+            checks
+                .add("OSD_OUT_OF_ORDER_FULL", Severity::Err, summary, 0)
+                .detail = detail;
         }
         for (bit, code, severity, word, words) in [
             (osd_state::FULL, "OSD_FULL", Severity::Err, "full", "full"),
@@ -580,15 +582,21 @@ fn place_text(map: &OsdMap, item: i32) -> String {
 fn check_pool_scrub_flags(map: &OsdMap, checks: &mut HealthCheckMap) {
     let mut detail = Vec::new();
     let mut set = Vec::new();
-    for (flag, text) in
-        [(pool_flags::NOSCRUB, "noscrub"), (pool_flags::NODEEP_SCRUB, "nodeep-scrub")]
-    {
+    for (flag, text) in [
+        (pool_flags::NOSCRUB, "noscrub"),
+        (pool_flags::NODEEP_SCRUB, "nodeep-scrub"),
+    ] {
         let pools = map.pools.iter().filter(|(_, pool)| pool.flags & flag != 0);
-        let names: Vec<&str> =
-            pools.map(|(id, _)| map.pool_names.get(id).map_or("", String::as_str)).collect();
+        let names: Vec<&str> = pools
+            .map(|(id, _)| map.pool_names.get(id).map_or("", String::as_str))
+            .collect();
         if !names.is_empty() {
             set.push(text);
-            detail.extend(names.iter().map(|name| format!("Pool {name} has {text} flag")));
+            detail.extend(
+                names
+                    .iter()
+                    .map(|name| format!("Pool {name} has {text} flag")),
+            );
         }
     }
     if !set.is_empty() {
@@ -612,7 +620,9 @@ fn check_osd_flags(map: &OsdMap, checks: &mut HealthCheckMap) {
         }
     }
     for (id, bits) in &map.crush_node_flags {
-        let Some(node) = map.crush.names.get(id) else { continue };
+        let Some(node) = map.crush.names.get(id) else {
+            continue;
+        };
         if bits & mask != 0 {
             let kind = map.crush.bucket(*id).map_or(0, |b| i32::from(b.kind));
             let word = map.crush.types.get(&kind).cloned().unwrap_or_default();
@@ -620,7 +630,9 @@ fn check_osd_flags(map: &OsdMap, checks: &mut HealthCheckMap) {
         }
     }
     for (id, bits) in &map.device_class_flags {
-        let Some(class) = map.crush.class_names.get(id) else { continue };
+        let Some(class) = map.crush.class_names.get(id) else {
+            continue;
+        };
         if bits & mask != 0 {
             lines.push(format!("device class '{class}' has flags {}", names(*bits)));
         }

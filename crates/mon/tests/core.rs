@@ -714,6 +714,11 @@ fn flags_features_and_deprecated_commands() {
     out(&mut b, r#"{"prefix":"osd crush rm","name":"foo"}"#);
     assert!(b.map().crush_node_flags.is_empty());
 
+    // An OSD cannot be up and destroyed: the tree was printed all the same.
+    for (states, rc) in [(r#""up","in""#, 0), (r#""up","destroyed""#, -22), (r#""in","out""#, -22)] {
+        let ack = b.command(admin, &format!(r#"{{"prefix":"osd tree","states":[{states}]}}"#));
+        assert_eq!(ack.rc, rc, "{states}");
+    }
     let profile = |key: &str| {
         format!(r#"{{"prefix":"osd erasure-code-profile set","name":"e","profile":["{key}=osd"]}}"#)
     };

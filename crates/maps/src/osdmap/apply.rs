@@ -131,7 +131,8 @@ impl OsdMap {
                 self.crush_version = self.crush_version.wrapping_add(1);
             }
             let classes = &self.crush.class_names;
-            self.device_class_flags.retain(|class, _| classes.contains_key(class));
+            self.device_class_flags
+                .retain(|class, _| classes.contains_key(class));
         }
         Ok(())
     }

@@ -36,7 +36,8 @@ impl MonCore {
                 // The id counts only with a uuid; both together make the command repeatable.
                 let wanted = self.asked_id(cmd)?.filter(|_| !uuid.is_zero());
                 if wanted.is_some_and(|osd| self.next_map().is_destroyed(osd)) {
-                    let text = "ceph osd create has been deprecated. Please use ceph osd new instead.";
+                    let text =
+                        "ceph osd create has been deprecated. Please use ceph osd new instead.";
                     return fail(Errno::EINVAL, text);
                 }
                 let osd = self.new_osd(uuid, wanted)?;

@@ -59,17 +59,13 @@ impl MonCore {
                 _ => return fail(Errno::EINVAL, format!("unrecognized state '{state}'")),
             }
         }
-        for (a, b, text) in [
-            (filter.in_, filter.out, "cannot specify both 'in' and 'out'"),
-            (
-                filter.up,
-                filter.down,
-                "cannot specify both 'up' and 'down'",
-            ),
-        ] {
-            if a && b {
-                return fail(Errno::EINVAL, text);
-            }
+        if filter.in_ && filter.out {
+            return fail(Errno::EINVAL, "cannot specify both 'in' and 'out'");
+        }
+        let stands = [filter.up, filter.down, filter.destroyed];
+        if stands.into_iter().filter(|asked| *asked).count() > 1 {
+            let text = "can specify only one of 'up', 'down' and 'destroyed'";
+            return fail(Errno::EINVAL, text);
         }
         let mut bucket = None;
         if cmd.prefix == "osd tree-from" {

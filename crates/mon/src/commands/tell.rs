@@ -30,7 +30,10 @@ pub(crate) fn admin_table() -> CommandTable {
         ),
         ("perf dump", "print counters"),
         ("quorum enter", "take part in the quorum again"),
-        ("quorum exit", "leave the quorum until told to enter it again"),
+        (
+            "quorum exit",
+            "leave the quorum until told to enter it again",
+        ),
         ("sessions", "print who is connected"),
         (
             "sync_force name=validate,type=CephChoices,strings=--yes-i-really-mean-it,req=false",
@@ -202,7 +205,11 @@ impl MonCore {
                  --yes-i-really-mean-it if that is meant",
             );
         }
-        if self.quorum_names().iter().all(|name| *name == self.identity.name) {
+        if self
+            .quorum_names()
+            .iter()
+            .all(|name| *name == self.identity.name)
+        {
             return CommandReply::error(
                 Errno::EBUSY.0,
                 "no other monitor is in the quorum: there is nobody to copy from",
