@@ -14,6 +14,7 @@ use super::create::{CreateOptions, claim_name, forget, plan, write_header};
 use super::header::{Header, ParentSpec};
 use super::image::{Image, OpenOptions};
 use super::names::{self, features};
+use super::progress::{OnProgress, Progress, unwatched};
 use super::write::OBJECTS_AT_A_TIME;
 use crate::{ClientError, IoCtx, Operation};
 
@@ -131,6 +132,11 @@ impl Image {
     /// Copies what is still the parent's and parts from it. EINVAL when there is no parent.
     /// Writes go on meanwhile.
     pub async fn flatten(&self) -> Result<(), ClientError> {
+        self.flatten_with(&unwatched).await
+    }
+
+    /// The same, told how far it has come.
+    pub async fn flatten_with(&self, tell: OnProgress<'_>) -> Result<(), ClientError> {
         let _turn = self.0.begin_change().await?;
         let view = self.0.view();
         let Some(parent) = view.header.parent.clone() else { return Err(Errno::EINVAL.into()) };
@@ -142,8 +148,10 @@ impl Image {
         let objects = view.header.layout.objects(overlap.max(view.overlap));
         let copies = stream::iter(0..objects).map(|object| self.fill(object, deep));
         let mut copies = copies.buffer_unordered(OBJECTS_AT_A_TIME);
+        let progress = Progress::new(tell, objects);
         while let Some(result) = copies.next().await {
             result?;
+            progress.step()?;
         }
         self.0.header_op(self.0.locked_op().rbd_write("parent_detach", |_| ())).await?;
         let after = Header::read(&self.0.io, &self.0.header_oid).await?;

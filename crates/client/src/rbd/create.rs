@@ -9,11 +9,12 @@ use super::clone::detach_from_parent;
 use super::image::{Image, OpenOptions};
 use super::names::{self, features};
 use super::object_map;
+use super::progress::{OnProgress, unwatched};
 use super::striping::Layout;
 use crate::{ClientError, IoCtx, Operation};
 
 /// Names of one page of a listing.
-const LIST_MAX: u64 = 1024;
+pub(crate) const LIST_MAX: u64 = 1024;
 
 /// What a new image is like.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -211,8 +212,17 @@ pub async fn list(io: &IoCtx) -> Result<BTreeMap<String, String>, ClientError> {
 /// Removes an image with its content: ENOTEMPTY when it has snapshots, EBUSY when somebody has
 /// it open.
 pub async fn remove(io: &IoCtx, name: &str) -> Result<(), ClientError> {
+    remove_with(io, name, &unwatched).await
+}
+
+/// The same, told how far it has come.
+pub async fn remove_with(
+    io: &IoCtx,
+    name: &str,
+    tell: OnProgress<'_>,
+) -> Result<(), ClientError> {
     let image = Image::open(io, name, &OpenOptions::default()).await?;
-    let removed = remove_open(&image).await;
+    let removed = remove_open(&image, tell).await;
     let closed = image.close().await;
     removed?;
     // The header is gone, and the watch with it.
@@ -220,7 +230,8 @@ pub async fn remove(io: &IoCtx, name: &str) -> Result<(), ClientError> {
     forget(io, name, &image.0.id).await
 }
 
-async fn remove_open(image: &Image) -> Result<(), ClientError> {
+/// What there is beside name, header and map.
+pub(crate) async fn remove_open(image: &Image, tell: OnProgress<'_>) -> Result<(), ClientError> {
     let turn = image.0.begin_change().await?;
     let view = image.0.view();
     if !view.header.snapc.snaps.is_empty() {
@@ -230,7 +241,7 @@ async fn remove_open(image: &Image) -> Result<(), ClientError> {
         return Err(Errno::EBUSY.into());
     }
     let blocked = image.0.block_writes().await;
-    image.trim(&view, 0).await?;
+    image.trim_with(&view, 0, tell).await?;
     if let Some(spec) = &view.header.parent_spec {
         detach_from_parent(image, spec).await?;
     }

@@ -144,7 +144,8 @@ impl Image {
         Image::open_id(io, name.to_owned(), id, options).await
     }
 
-    pub(crate) async fn open_id(
+    /// The same by id, as images in the trash are opened.
+    pub async fn open_id(
         io: &IoCtx,
         name: String,
         id: String,
@@ -156,6 +157,7 @@ impl Image {
             Some(name) => header.snap_named(name).ok_or(Errno::ENOENT)?.id,
         };
         let read_only = options.read_only || snap != NOSNAP;
+        Image::check_features(&header, read_only)?;
         let image = Image::with_header(io, name, id, header, snap, read_only, 0).await?;
         if !read_only {
             watcher::register(&image.0).await?;
@@ -166,7 +168,32 @@ impl Image {
         Ok(image)
     }
 
-    async fn with_header(
+    /// One of the two images of a migration, which others must not touch.
+    pub(crate) async fn open_migrating(
+        io: &IoCtx,
+        name: String,
+        id: String,
+        read_only: bool,
+    ) -> Result<Image, ClientError> {
+        let header = Header::read(io, &names::header(&id)).await?;
+        let image = Image::with_header(io, name, id, header, NOSNAP, read_only, 0).await?;
+        if !read_only {
+            watcher::register(&image.0).await?;
+        }
+        Ok(image)
+    }
+
+    fn check_features(header: &Header, read_only: bool) -> Result<(), Errno> {
+        if header.features & !(features::SUPPORTED | features::READ_ONLY) != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if !read_only && header.features & features::READ_ONLY != 0 {
+            return Err(Errno::EROFS);
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn with_header(
         io: &IoCtx,
         name: String,
         id: String,
@@ -175,13 +202,6 @@ impl Image {
         read_only: bool,
         depth: u32,
     ) -> Result<Image, ClientError> {
-        let known = features::SUPPORTED | features::READ_ONLY;
-        if header.features & !known != 0 {
-            return Err(Errno::EOPNOTSUPP.into());
-        }
-        if !read_only && header.features & features::READ_ONLY != 0 {
-            return Err(Errno::EROFS.into());
-        }
         let header_oid = names::header(&id);
         let view = make_view(io, &id, header, snap, None, depth).await?;
         Ok(Image(Rc::new(Inner {
@@ -230,6 +250,11 @@ impl Image {
             created: header.created,
             parent: header.parent.clone(),
         }
+    }
+
+    /// Its id.
+    pub fn id(&self) -> &str {
+        &self.0.id
     }
 
     /// Snapshots, oldest first.
@@ -346,6 +371,7 @@ async fn open_parent(io: &IoCtx, spec: &ParentSpec, depth: u32) -> Result<Image,
         return Err(Errno::ENOENT.into());
     }
     let (name, id) = (String::new(), spec.image.clone());
+    Image::check_features(&header, true)?;
     Image::with_header(&io, name, id, header, spec.snap, true, depth).await
 }
 

@@ -7,6 +7,7 @@ use types::Errno;
 use super::image::{Image, View};
 use super::object_map;
 use super::names::features;
+use super::progress::{OnProgress, Progress, unwatched};
 use super::write::{Change, OBJECTS_AT_A_TIME};
 use crate::{ClientError, Operation};
 
@@ -45,6 +46,16 @@ impl Image {
 
     /// Removes what lies behind `size`, with no writes under way.
     pub(crate) async fn trim(&self, view: &View, size: u64) -> Result<(), ClientError> {
+        self.trim_with(view, size, &unwatched).await
+    }
+
+    /// The same, told how far it has come.
+    pub(crate) async fn trim_with(
+        &self,
+        view: &View,
+        size: u64,
+        tell: OnProgress<'_>,
+    ) -> Result<(), ClientError> {
         let layout = view.header.layout;
         let map = self.0.lock.object_map();
         let set = layout.object_size() * layout.count;
@@ -55,8 +66,10 @@ impl Image {
         let gone = stream::iter(first_gone..objects)
             .map(|object| self.change(view, map.as_ref(), object, Change::Delete));
         let mut gone = gone.buffer_unordered(OBJECTS_AT_A_TIME);
+        let progress = Progress::new(tell, objects.saturating_sub(first_gone));
         while let Some(result) = gone.next().await {
             result?;
+            progress.step()?;
         }
         let cut_end = (kept_sets * set).min(view.size);
         if size >= cut_end {

@@ -11,8 +11,8 @@
 //!
 //! Everything is write-through: a write that has returned is durable, `flush` has nothing to do.
 //! Operations run beside one another; what overlaps and is not waited for may end in any order.
-//! Not here: journaling, mirroring, encryption, live migration (such images open read-only or
-//! not at all, with an error that says so).
+//! Not here: journaling, the copying side of mirroring, encryption (such images open read-only or
+//! not at all, with an error that says so). Images being migrated are touched by that only.
 
 mod class;
 mod clone;
@@ -21,17 +21,32 @@ mod header;
 mod image;
 mod lock;
 mod maintain;
+mod migration;
+mod mirror;
 mod names;
 mod object_map;
+mod pool;
+mod progress;
 mod read;
 mod snapshot;
 mod striping;
+mod trash;
 mod watcher;
 mod write;
 
 pub use clone::clone;
-pub use create::{CreateOptions, create, list, remove};
+pub use create::{CreateOptions, create, list, remove, remove_with};
 pub use header::{Parent, ParentSpec, SnapInfo};
 pub use image::{Image, ImageInfo, OpenOptions};
+pub use migration::{
+    Migration, MigrationEnd, MigrationState, migration, migration_abort, migration_commit,
+    migration_execute,
+};
+pub use mirror::BY_SNAPSHOT;
 pub use names::features;
+pub use pool::{
+    image_id, image_name, mirror_image, mirror_images, mirror_mode, namespace_list,
+};
+pub use progress::OnProgress;
 pub use read::{Allocated, is_hole};
+pub use trash::{trash_get, trash_list, trash_purge, trash_remove};

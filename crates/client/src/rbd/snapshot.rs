@@ -1,5 +1,6 @@
 //! Snapshots of an image (`src/librbd/operation/Snapshot*Request.cc` at v16.2).
 
+use cls::rbd::snapshot::SnapshotNamespace;
 use futures_util::{StreamExt, stream};
 use types::osd::ops::{OsdOp, ROLLBACK, SnapArgs};
 use types::{Errno, SnapId};
@@ -28,13 +29,23 @@ impl Image {
     /// has returned are not.
     pub async fn snap_create(&self, name: &str) -> Result<(), ClientError> {
         let _turn = self.0.begin_change().await?;
-        let view = self.0.view();
         if name.is_empty() || name.contains(['/', '@']) {
             return Err(Errno::EINVAL.into());
         }
-        if view.header.snap_named(name).is_some() {
+        if self.0.view().header.snap_named(name).is_some() {
             return Err(Errno::EEXIST.into());
         }
+        self.snap_create_in_turn(name, &SnapshotNamespace::User).await?;
+        self.0.header_changed().await
+    }
+
+    /// With the turn for changes held; others are not told yet.
+    pub(crate) async fn snap_create_in_turn(
+        &self,
+        name: &str,
+        namespace: &SnapshotNamespace,
+    ) -> Result<SnapId, ClientError> {
+        let view = self.0.view();
         let client = self.0.io.client();
         let pool = self.data_pool(&view);
         let blocked = self.0.block_writes().await;
@@ -43,8 +54,7 @@ impl Image {
             let add = self.0.locked_op().rbd_write("snapshot_add", |w| {
                 w.put(&name.to_owned());
                 w.u64(id);
-                // A user's snapshot.
-                w.envelope(1, 1, |w| w.u32(0));
+                w.put(namespace);
             });
             match self.0.header_op(add).await {
                 Ok(()) => break id,
@@ -64,14 +74,25 @@ impl Image {
         }
         self.0.refresh().await?;
         drop(blocked);
-        self.0.header_changed().await
+        Ok(id)
     }
 
     /// Removes a snapshot: EBUSY when it is protected or has clones.
     pub async fn snap_remove(&self, name: &str) -> Result<(), ClientError> {
         let _turn = self.0.begin_change().await?;
+        let snap = self.snap_named(&self.0.view(), name)?;
+        self.snap_remove_in_turn(snap).await
+    }
+
+    /// Removes any snapshot, not only a user's; ENOENT.
+    pub(crate) async fn snap_remove_by_id(&self, id: SnapId) -> Result<(), ClientError> {
+        let _turn = self.0.begin_change().await?;
+        let snap = self.0.view().header.snaps.get(&id).cloned().ok_or(Errno::ENOENT)?;
+        self.snap_remove_in_turn(snap).await
+    }
+
+    async fn snap_remove_in_turn(&self, snap: SnapInfo) -> Result<(), ClientError> {
         let view = self.0.view();
-        let snap = self.snap_named(&view, name)?;
         if snap.protected || snap.children > 0 {
             return Err(Errno::EBUSY.into());
         }
