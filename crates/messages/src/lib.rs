@@ -125,6 +125,7 @@ mod osd_pg_peering;
 mod osd_pg_push;
 mod osd_pg_ready_to_merge;
 mod osd_pg_scan;
+pub mod osd_perf_query;
 mod osd_pg_temp;
 mod osd_pg_update_log_missing;
 mod osd_ping;

@@ -12,7 +12,7 @@ use crate::commands;
 use crate::daemon::Mgr;
 
 /// Names of Ceph's modules whose commands are answered here, in native code.
-const MODULES: [&str; 9] = [
+const MODULES: [&str; 10] = [
     "balancer",
     "crash",
     "devicehealth",
@@ -20,6 +20,7 @@ const MODULES: [&str; 9] = [
     "pg_autoscaler",
     "progress",
     "prometheus",
+    "rbd_support",
     "status",
     "telemetry",
 ];
@@ -96,6 +97,7 @@ fn send(mgr: &Mgr) {
         modules: modules(),
         services: services(mgr),
         mgr_features: features::ALL,
+        clients: mgr.rbd_support.clients(),
         ..MMgrBeacon::default()
     };
     mgr.monc.send(beacon.encode());

@@ -28,12 +28,15 @@ use crate::cluster::Cluster;
 use crate::commands;
 use crate::daemons::{DaemonKey, Daemons};
 use crate::balancer::{self, Balancer};
+use crate::rbd_support::{self, RbdSupport};
 use crate::{beacon, pg_num, prometheus, report};
 
 /// A running manager.
 pub struct Mgr {
     pub(crate) env: Env,
     pub(crate) config: Rc<Config>,
+    /// Who we are, for the clients inside.
+    pub(crate) keyring: Keyring,
     pub(crate) messenger: Messenger,
     pub(crate) monc: MonClient,
     pub(crate) osdmaps: OsdMaps,
@@ -53,6 +56,7 @@ pub struct Mgr {
     pub(crate) balancer: RefCell<Balancer>,
     /// Crash reports as last read; bounded where they are kept.
     pub(crate) crashes: RefCell<commands::crash::Reports>,
+    pub(crate) rbd_support: RbdSupport,
     /// Where metrics are served, while they are.
     pub(crate) prometheus_url: RefCell<Option<String>>,
     /// The session with the monitors holds it weakly.
@@ -83,6 +87,7 @@ impl Mgr {
         let mgr = Rc::new(Mgr {
             env: env.clone(),
             config,
+            keyring,
             messenger: messenger.clone(),
             monc: monc.clone(),
             osdmaps: OsdMaps::new(),
@@ -97,6 +102,7 @@ impl Mgr {
             module_options: RefCell::default(),
             balancer: RefCell::default(),
             crashes: RefCell::default(),
+            rbd_support: RbdSupport::new(),
             prometheus_url: RefCell::default(),
             events: RefCell::default(),
         });
@@ -123,6 +129,7 @@ impl Mgr {
         env.go(balancer::run(mgr.clone()));
         env.go(prometheus::run(mgr.clone()));
         env.go(pg_num::run(mgr.clone()));
+        env.go(rbd_support::run(mgr.clone()));
         Ok(mgr)
     }
 
@@ -161,6 +168,7 @@ impl Mgr {
         self.active.set(false);
         self.beacon_now.notify_all();
         self.report_now.notify_all();
+        self.rbd_support.wake();
         self.monc.shutdown();
         self.messenger.shutdown();
     }
@@ -185,6 +193,9 @@ impl Mgr {
                 self.cluster.borrow_mut().reset();
             }
         }
+        if news {
+            self.rbd_support.wake();
+        }
         if news || (ours && !shown) {
             self.beacon_now.notify_all();
         }
@@ -207,9 +218,29 @@ impl Mgr {
         if open.service.is_some() {
             self.update_service(con, &open);
         }
+        self.configure(con);
+    }
+
+    /// Says how to report, and what OSDs shall count beside.
+    fn configure(&self, con: &Connection) {
         let period = u32::try_from(self.config.uint("mgr_stats_period")).unwrap_or(5);
         let threshold = u32::try_from(self.config.uint("mgr_stats_threshold")).unwrap_or(5);
-        con.send(MMgrConfigure::plain(period, threshold).encode());
+        let configure = match con.peer_kind() {
+            OSD => {
+                MMgrConfigure::with_queries(period, threshold, &self.rbd_support.perf.queries())
+            }
+            _ => MMgrConfigure::plain(period, threshold),
+        };
+        con.send(configure.encode());
+    }
+
+    /// Tells all OSDs that report here anew.
+    pub(crate) fn configure_osds(&self) {
+        for con in self.messenger.connections() {
+            if con.peer_kind() == OSD && con.session::<DaemonKey>().is_some() {
+                self.configure(&con);
+            }
+        }
     }
 
     fn update_service(&self, con: &Connection, open: &MMgrOpen) {
@@ -287,6 +318,9 @@ impl Dispatcher for Dispatch {
                     (logged(MMgrReport::decode(raw), kind), con.session::<DaemonKey>())
                 {
                     mgr.daemons.borrow_mut().report(&key, &m, mgr.env.now());
+                    if let Some(reports) = logged(m.osd_metrics(), kind) {
+                        mgr.rbd_support.perf.on_report(reports);
+                    }
                 }
             }
             MMgrClose::TYPE => {

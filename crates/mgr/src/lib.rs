@@ -12,6 +12,7 @@ mod error;
 mod health;
 mod pg_num;
 mod prometheus;
+mod rbd_support;
 mod report;
 mod text;
 

@@ -28,6 +28,7 @@ pub(crate) use table::{TABLE, flags_of, table};
 pub(crate) use tell::tell;
 
 use crate::daemon::Mgr;
+use crate::rbd_support;
 
 const ENOENT: i32 = 2;
 const EAGAIN: i32 = 11;
@@ -64,9 +65,14 @@ fn may_run(con: &Connection, command: &Signature, map: &CommandMap) -> bool {
         .filter_map(|(key, _)| Some((key.to_owned(), map.opt_string(key).ok()??)))
         .collect();
     let perm = |letter: char| command.perm.contains(letter);
+    // Ceph answers these from a module in Python.
+    let (service, module) = match rbd_support::is_command(map.prefix()) {
+        true => ("py", "rbd_support"),
+        false => (command.module.as_str(), ""),
+    };
     caps_of(con).is_capable(&MgrRequest {
-        service: &command.module,
-        module: "",
+        service,
+        module,
         command: map.prefix(),
         arguments: &arguments,
         wanted: Rwx::wanted(perm('r'), perm('w'), perm('x')),
@@ -104,6 +110,15 @@ pub(crate) async fn run(
     }
     if let Err(error) = map.check(command) {
         return CommandReply::error(EINVAL, error.to_string());
+    }
+    if rbd_support::is_command(map.prefix()) {
+        let perm = |letter: char| command.perm.contains(letter);
+        let caller = rbd_support::Caller {
+            caps: caps_of(con),
+            addr: con.peer_socket_addr(),
+            wanted: Rwx::wanted(perm('r'), perm('w'), perm('x')),
+        };
+        return rbd_support::command(mgr, &caller, &map).await;
     }
     dispatch(mgr, &map, &input).await
 }

@@ -222,12 +222,14 @@ async fn serve(mgr: &Rc<Mgr>) -> Result<(), ClientError> {
     let loaded = this.tasks.load(&client).await;
     if loaded.is_ok() && alive() {
         let mut parts = Vec::new();
-        for scheduler in [|m: &Mgr| &m.rbd_support.trash, |m: &Mgr| &m.rbd_support.mirror] {
-            let (of, client, alive) = (mgr.clone(), client.clone(), alive.clone());
-            parts.push(mgr.env.spawn_with_handle(async move {
-                scheduler(&of).run(of.clone(), client, alive).await;
-            }));
-        }
+        let (of, by, still) = (mgr.clone(), client.clone(), alive.clone());
+        parts.push(mgr.env.spawn_with_handle(async move {
+            of.rbd_support.trash.run(of.clone(), by, still).await;
+        }));
+        let (of, by, still) = (mgr.clone(), client.clone(), alive.clone());
+        parts.push(mgr.env.spawn_with_handle(async move {
+            of.rbd_support.mirror.run(of.clone(), by, still).await;
+        }));
         let (of, by, still) = (mgr.clone(), client.clone(), alive.clone());
         parts.push(mgr.env.spawn_with_handle(async move {
             of.rbd_support.tasks.run(of.clone(), by, still).await;

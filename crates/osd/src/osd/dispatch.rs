@@ -320,7 +320,7 @@ impl Osd {
             }
             MMgrMap::TYPE => self.on_mgrmap(MMgrMap::decode(raw)?.map),
             MMgrConfigure::TYPE if con.peer_kind() == MGR => {
-                MMgrConfigure::decode(raw)?;
+                self.counters.dynamic.set_queries(MMgrConfigure::decode(raw)?.osd_queries()?);
                 self.report_now.notify_all();
             }
             MPGStatsAck::TYPE => {}

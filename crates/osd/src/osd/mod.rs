@@ -16,6 +16,7 @@ pub mod map_store;
 mod maps;
 mod pgs;
 mod remote_read;
+pub mod perf_queries;
 mod report;
 pub mod session;
 pub mod state_times;

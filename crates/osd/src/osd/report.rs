@@ -150,7 +150,7 @@ impl Osd {
                 DaemonHealthMetric { kind: 1, value: 0 },
             ],
             config: self.config_if_changed(),
-            rest: MMgrReport::NO_METRICS,
+            rest: MMgrReport::with_osd_metrics(&self.counters.dynamic.take_reports()),
             ..MMgrReport::default()
         };
         con.send(report.encode());

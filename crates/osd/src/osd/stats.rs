@@ -3,6 +3,8 @@
 use std::cell::Cell;
 use std::time::Duration;
 
+use super::perf_queries::DynamicPerfStats;
+
 /// A sum of times with their number.
 #[derive(Debug, Default)]
 pub struct Latency {
@@ -58,6 +60,8 @@ pub struct Counters {
     pub map_messages: Cell<u64>,
     /// Map epochs in them.
     pub map_message_epochs: Cell<u64>,
+    /// What the manager asks for beside.
+    pub dynamic: DynamicPerfStats,
 }
 
 fn bump(cell: &Cell<u64>, by: u64) {

@@ -30,6 +30,7 @@ use crate::ops::{
     self, Kind, LockKind, Mutation, ObjectGuard, PendingWrite, Reply, object_context,
     watch,
 };
+use crate::osd::perf_queries::Observed;
 
 /// A write that is not durable everywhere yet.
 pub struct RepOp {
@@ -477,12 +478,31 @@ impl Pg {
     }
 
     pub(crate) fn count_read(&self, reply: &Reply) {
-        let bytes: usize = reply.ops.iter().map(|o| o.outdata.len()).sum();
+        let bytes = reply_len(reply);
         let mut core = self.core.borrow_mut();
         let sum = &mut core.info.stats.stats.sum;
         sum.num_rd += 1;
         sum.num_rd_kb += bytes.div_ceil(1024) as i64;
-        self.host.counters().count_read(bytes as u64);
+        self.host.counters().count_read(bytes);
+    }
+
+    /// Counts an operation for the manager's queries.
+    fn observe(&self, op: &ClientOp, read: u64, written: Option<u64>) {
+        let stats = &self.host.counters().dynamic;
+        if !stats.is_enabled() {
+            return;
+        }
+        let request = &op.request;
+        stats.add(&Observed {
+            reqid: request.reqid,
+            address: &op.session.con.peer_addrs().front(),
+            osd: self.host.whoami(),
+            pgid: self.pgid,
+            object: &request.oid,
+            read: (written.is_none() || request.info.may_read()).then_some(read),
+            written,
+            took: op.tracked.age(),
+        });
     }
 
     /// Submits a change that no client asked for (trimming, a watch's end) and waits for it.
@@ -530,6 +550,11 @@ impl Pg {
     }
 }
 
+/// Bytes that a reply brings.
+fn reply_len(reply: &Reply) -> u64 {
+    reply.ops.iter().map(|op| op.outdata.len() as u64).sum()
+}
+
 async fn run_pg_op(pg: Rc<Pg>, op: ClientOp, generation: u64) {
     op.tracked.mark("started");
     let reply = ops::execute_pg_op(&pg.as_ops(), &op.request).await;
@@ -538,6 +563,7 @@ async fn run_pg_op(pg: Rc<Pg>, op: ClientOp, generation: u64) {
         return;
     }
     pg.count_read(&reply);
+    pg.observe(&op, reply_len(&reply), None);
     op.reply(pg.epoch(), reply);
 }
 
@@ -574,6 +600,7 @@ async fn run_op(pg: Rc<Pg>, op: ClientOp, lock: object_context::Lock, generation
                 return;
             }
             pg.count_read(&executed.reply);
+            pg.observe(&op, reply_len(&executed.reply), None);
             executed.effects.apply(&pg.as_ops(), &guard, op.session.client());
             op.reply(pg.epoch(), executed.reply);
         }
@@ -619,6 +646,7 @@ async fn run_write(pg: &Rc<Pg>, op: ClientOp, pending: PendingWrite) {
     }
     op.tracked.mark("commit_sent");
     pg.host.counters().count_write(bytes, op.tracked.age());
+    pg.observe(&op, reply_len(&reply), Some(bytes));
     effects.apply(&pg.as_ops(), &guard, op.session.client());
     op.reply(pg.epoch(), reply);
     drop(guard);
