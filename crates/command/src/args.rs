@@ -77,7 +77,10 @@ impl CommandMap {
         if text.is_empty() {
             return Err(ParseError::Empty);
         }
-        let Ok(Value::Object(object)) = serde_json::from_str::<Value>(&text) else {
+        // Ceph reads the first value and leaves what follows: `rbd perf image iostat` of 16.2 ends its
+        // command with a quote too many.
+        let mut values = serde_json::Deserializer::from_str(&text).into_iter::<Value>();
+        let Some(Ok(Value::Object(object))) = values.next() else {
             return Err(ParseError::NotJson);
         };
         let mut values = BTreeMap::new();
@@ -284,6 +287,16 @@ fn convert(value: &Value) -> Option<ArgValue> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// `rbd perf image iostat` of 16.2 sends a quote too many; it was refused as no JSON.
+    #[test]
+    fn what_follows_the_first_value_is_left() {
+        let text = r#"{"prefix": "rbd perf image stats", "sort_by": "write_ops"}""#;
+        let map = CommandMap::parse(&[format!("{text}\"")]).unwrap();
+        assert_eq!(map.prefix(), "rbd perf image stats");
+        assert!(CommandMap::parse(&["\"x\"".to_owned()]).is_err());
+        assert!(CommandMap::parse(&[text[..20].to_owned()]).is_err());
+    }
 
     #[test]
     fn values_keep_their_kinds() {

@@ -6,6 +6,7 @@
 //! is of the first kind, which all clients understand; else of the second, which needs clients of
 //! 13.2 or later and needs no protection.
 
+use cls::rbd::snapshot::ChildImageSpec;
 use denc::{Denc, Writer};
 use futures_util::{StreamExt, stream};
 use types::Errno;
@@ -21,12 +22,11 @@ use crate::{ClientError, IoCtx, Operation};
 /// Operation feature: is a clone of the second kind (`RBD_OPERATION_FEATURE_CLONE_CHILD`).
 const CLONE_CHILD: u64 = 2;
 
-/// Wire: cls::rbd::ChildImageSpec v1.
 fn put_child(w: &mut Writer, io: &IoCtx, id: &str) {
-    w.envelope(1, 1, |w| {
-        w.i64(io.pool_id());
-        w.put(&io.namespace().to_string());
-        w.put(&id.to_owned());
+    w.put(&ChildImageSpec {
+        pool_id: io.pool_id(),
+        image_id: id.into(),
+        pool_namespace: io.namespace().clone(),
     });
 }
 

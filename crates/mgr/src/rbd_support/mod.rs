@@ -216,8 +216,12 @@ async fn serve(mgr: &Rc<Mgr>) -> Result<(), ClientError> {
     this.shut_out.set(false);
     mgr.beacon_now.notify_all();
     let alive = {
-        let mgr = mgr.clone();
-        move || mgr.active.get() && !mgr.stopped.get() && !mgr.rbd_support.shut_out.get()
+        // A manager that was failed and is active again begins anew: its client is shut out.
+        let (mgr, since) = (mgr.clone(), mgr.active_since.get());
+        move || {
+            let same = mgr.active.get() && mgr.active_since.get() == since;
+            same && !mgr.stopped.get() && !mgr.rbd_support.shut_out.get()
+        }
     };
     let loaded = this.tasks.load(&client).await;
     if loaded.is_ok() && alive() {

@@ -313,7 +313,7 @@ impl Tasks {
             Ok(io) => io,
             Err(error) => {
                 mgr.rbd_support.failed(&error);
-                let what = format!("error opening pool b'{}'", refs.pool);
+                let what = format!("error opening pool '{}'", refs.pool);
                 return Err(rados_error(&error, &what));
             }
         };
