@@ -3,14 +3,14 @@
 
 use serde_json::Value;
 
-/// On one line.
+/// On one line, keys in their order.
 pub(super) fn compact(value: &Value) -> String {
     let mut out = String::new();
     write(value, None, &mut out);
     out
 }
 
-/// Over lines, keys sorted (as maps of this process are).
+/// Over lines, keys sorted.
 pub(super) fn indented(value: &Value) -> String {
     let mut out = String::new();
     write(value, Some(0), &mut out);
@@ -72,7 +72,11 @@ fn write(value: &Value, depth: Option<usize>, out: &mut String) {
         }
         Value::Object(pairs) if !pairs.is_empty() => {
             out.push('{');
-            for (i, (key, item)) in pairs.iter().enumerate() {
+            let mut pairs: Vec<_> = pairs.iter().collect();
+            if depth.is_some() {
+                pairs.sort_by_key(|(key, _)| *key);
+            }
+            for (i, (key, item)) in pairs.into_iter().enumerate() {
                 comma(out, i == 0);
                 line(out, inner);
                 *out += &quoted(key);
@@ -96,7 +100,7 @@ mod tests {
     #[test]
     fn as_python_writes_it() {
         let value = json!({"b": [1, 2.0, null], "a": "é\"", "c": {}, "d": []});
-        let one = r#"{"a": "\u00e9\"", "b": [1, 2.0, null], "c": {}, "d": []}"#;
+        let one = r#"{"b": [1, 2.0, null], "a": "\u00e9\"", "c": {}, "d": []}"#;
         assert_eq!(compact(&value), one);
         assert_eq!(indented(&json!({"b": [1], "a": []})), "{\n    \"a\": [],\n    \"b\": [\n        1\n    ]\n}");
     }

@@ -544,7 +544,8 @@ mod tests {
         for (id, interval) in schedules {
             let mut schedule = Schedule::default();
             schedule.add(interval, None).unwrap();
-            let spec = LevelSpec { id: (*id).to_owned(), ..LevelSpec::default() };
+            let mut spec = LevelSpec::default();
+            spec.id.push_str(id);
             state.schedules.insert((*id).to_owned(), (spec, schedule));
         }
         for namespace in ["", "a"] {

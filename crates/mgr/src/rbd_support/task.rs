@@ -181,7 +181,7 @@ impl Task {
 
 /// `2021-03-04T05:06:07.123456`.
 fn iso(at: UTime) -> String {
-    at.gmtime_nat().to_string().trim_end_matches('Z').to_owned()
+    at.gmtime().to_string().trim_end_matches('Z').to_owned()
 }
 
 #[cfg(test)]
