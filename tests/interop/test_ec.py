@@ -118,6 +118,17 @@ class Erasure(unittest.TestCase):
             self.assertEqual((p["size"], p["min_size"], p["stripe_width"]), (size, min_size, width))
             self.assertIn("ec_overwrites", p["flags_names"])
         self.assertEqual(pools["appends"]["erasure_code_profile"], "two")
+        # As a real Ceph answers.
+        for args, said in (
+            ("pool create x 8 8 erasure two norule", "Error ENOENT: specified rule norule doesn't exist"),
+            ("pool create small 8 8 replicated", "Error EINVAL: pool 'small' cannot change to type replicated"),
+            ("pool set small size 4", "Error ENOTSUP: can not change the size of an erasure-coded pool"),
+            ("pool set small min_size 1", "Error EINVAL: pool min_size must be between 2 and size, which is set to 3"),
+            ("pool set small allow_ec_overwrites false", "Error EINVAL: ec overwrites cannot be disabled once enabled"),
+            ("erasure-code-profile rm three", "Error EBUSY: wide pool(s) are using the erasure code profile 'three'"),
+        ):
+            r = self.cluster.run("ceph", "osd", *args.split(), check=False)
+            self.assertEqual((r.returncode != 0, r.stderr.decode().strip()), (True, said))
 
     def test_2_what_may_be_done(self):
         with self.client.open_ioctx("appends") as ioctx:

@@ -300,6 +300,9 @@ impl MonCore {
         if let Some(id) = map.crush.rule_id(name) {
             return Ok(id);
         }
+        if !new.rule.is_empty() {
+            return fail(Errno::ENOENT, format!("specified rule {name} doesn't exist"));
+        }
         self.create_erasure_rule(name, profile)
     }
 
