@@ -59,6 +59,24 @@ class OursUnderCeph(unittest.TestCase):
     def rados(self, *args, **kw):
         return cluster.run("rados", "-p", "data", *args, **kw).stdout
 
+    def test_0_counts_by_image(self):
+        """The real manager's queries of performance are answered as it understands them."""
+        cluster.ceph("osd", "pool", "create", "images", "8", "8")
+        cluster.wait_clean()
+        cluster.run("rbd", "pool", "init", "images")
+        cluster.run("rbd", "create", "--size", "64M", "images/hot")
+        ask = ("rbd", "perf", "image", "counters", "images")
+        cluster.wait(lambda: cluster.run("ceph", *ask, check=False).returncode == 0, 60, "the module")
+        def counted():
+            cluster.run("rbd", "bench", "--io-type", "write", "--io-size", "4K", "--io-total", "64K", "images/hot")
+            return json.loads(cluster.ceph(*ask))["counters"]
+        cluster.wait(counted, 60, "counts")
+        [counts] = [c["0/hot"] for c in counted()]
+        self.assertGreater(counts[0], 0)
+        self.assertEqual(counts[2] % 4096, 0)
+        self.assertGreater(counts[4], 0)
+        cluster.ceph("osd", "pool", "delete", "images", "images", "--yes-i-really-really-mean-it")
+
     def test_1_objects(self):
         blob = os.urandom(5 << 20)
         self.rados("put", "big", "-", input=blob)
@@ -83,6 +101,13 @@ class OursUnderCeph(unittest.TestCase):
             self.assertEqual(osd["status"], "up")
             self.assertEqual(osd["kb"], 4 << 20)
         self.assertEqual(cluster.json("osd", "metadata", "0")["osd_objectstore"], "inkstore")
+
+        def timed():
+            """`osd perf` showed zeros."""
+            self.rados("put", "timed", "-", input=b"t" * 4096)
+            infos = cluster.json("osd", "perf")["osdstats"]["osd_perf_infos"]
+            return any(i["perf_stats"]["commit_latency_ns"] > 0 for i in infos)
+        cluster.wait(timed, 60, "a latency of the stores")
 
     def test_3_commands(self):
         self.assertEqual(json.loads(cluster.ceph("tell", "osd.1", "version"))["release"], "pacific")

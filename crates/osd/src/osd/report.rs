@@ -10,7 +10,7 @@ use denc::Denc;
 use messages::{DaemonHealthMetric, MMgrOpen, MMgrReport, MPGStats, Message, PaxosHeader};
 use msgr::Connection;
 use types::entity::MGR;
-use types::osd::{OsdStat, StoreStatfs};
+use types::osd::{ObjectStorePerfStat, OsdStat, StoreStatfs};
 
 use super::Osd;
 use crate::tell::perf;
@@ -88,6 +88,8 @@ impl Osd {
         let s = self.statfs.get();
         self.stat_seq.set(self.stat_seq.get() + 1);
         let up_from = self.up_epoch.get();
+        let latency = self.counters.recent_commit_latency(self.env.now());
+        let latency_ns = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
         OsdStat {
             statfs: StoreStatfs {
                 total: s.total,
@@ -105,6 +107,11 @@ impl Osd {
             up_from,
             seq: u64::from(up_from) << 32 | self.stat_seq.get(),
             hb_pingtime: self.heartbeats.report(),
+            // What is submitted can be read at once; Ceph tells the same time twice, too.
+            os_perf_stat: ObjectStorePerfStat {
+                commit_latency_ns: latency_ns,
+                apply_latency_ns: latency_ns,
+            },
             ..OsdStat::default()
         }
     }
@@ -146,7 +153,10 @@ impl Osd {
             declare_types: if first { types } else { Vec::new() },
             packed,
             daemon_health_metrics: vec![
-                DaemonHealthMetric { kind: 0, value: if slow > 0 { value } else { 0 } },
+                DaemonHealthMetric {
+                    kind: 0,
+                    value: if slow > 0 { value } else { 0 },
+                },
                 DaemonHealthMetric { kind: 1, value: 0 },
             ],
             config: self.config_if_changed(),
@@ -174,7 +184,10 @@ impl Osd {
         if fresh.is_empty() {
             return;
         }
-        tracing::warn!("{count} slow requests, oldest is {:.1} s old", oldest.as_secs_f64());
+        tracing::warn!(
+            "{count} slow requests, oldest is {:.1} s old",
+            oldest.as_secs_f64()
+        );
         for op in fresh.iter().take(5) {
             tracing::warn!(
                 "slow request {:.1} s old: {} currently {}",

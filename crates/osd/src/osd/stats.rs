@@ -50,6 +50,9 @@ pub struct Counters {
     pub op_out_bytes: Cell<u64>,
     /// Writes, from arrival to durable everywhere.
     pub op_w_latency: Latency,
+    /// Writes to the store, until they are durable.
+    pub commit_latency: Latency,
+    commit_shown: Cell<Shown>,
     /// Writes of primaries applied here.
     pub subop_w: Cell<u64>,
     /// Objects recovered.
@@ -68,7 +71,41 @@ fn bump(cell: &Cell<u64>, by: u64) {
     cell.set(cell.get() + by);
 }
 
+/// An average as it was last shown, and what it was made of.
+#[derive(Debug, Clone, Copy, Default)]
+struct Shown {
+    at: Duration,
+    count: u64,
+    sum: Duration,
+    average: Duration,
+}
+
+/// Averages are of at least so long.
+const SHOWN_FOR: Duration = Duration::from_secs(1);
+
 impl Counters {
+    /// How long writes to the store took of late, on the average; zero if there were none.
+    pub(crate) fn recent_commit_latency(&self, now: Duration) -> Duration {
+        let (before, latency) = (self.commit_shown.get(), &self.commit_latency);
+        if now < before.at + SHOWN_FOR {
+            return before.average;
+        }
+        let (count, sum) = (latency.count(), latency.sum());
+        // Less than before: somebody has reset the counters.
+        let new = count.checked_sub(before.count).unwrap_or(count);
+        let took = sum.checked_sub(before.sum).unwrap_or(sum);
+        let average = took
+            .checked_div(u32::try_from(new).unwrap_or(u32::MAX))
+            .unwrap_or_default();
+        self.commit_shown.set(Shown {
+            at: now,
+            count,
+            sum,
+            average,
+        });
+        average
+    }
+
     pub(crate) fn count_read(&self, bytes: u64) {
         bump(&self.op, 1);
         bump(&self.op_r, 1);
@@ -104,10 +141,45 @@ impl Counters {
         self.op_r.set(0);
         self.op_out_bytes.set(0);
         self.op_w_latency.reset();
+        self.commit_latency.reset();
         self.subop_w.set(0);
         self.recovery_ops.set(0);
         self.recovery_bytes.set(0);
         self.map_messages.set(0);
         self.map_message_epochs.set(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stores_latency_is_that_of_late() {
+        let counters = Counters::default();
+        let at = Duration::from_secs;
+        assert_eq!(counters.recent_commit_latency(at(10)), Duration::ZERO);
+        counters.commit_latency.add(Duration::from_millis(4));
+        counters.commit_latency.add(Duration::from_millis(8));
+        assert_eq!(
+            counters.recent_commit_latency(at(15)),
+            Duration::from_millis(6)
+        );
+        assert_eq!(
+            counters.recent_commit_latency(at(15)),
+            Duration::from_millis(6)
+        );
+        counters.commit_latency.add(Duration::from_millis(100));
+        assert_eq!(
+            counters.recent_commit_latency(at(20)),
+            Duration::from_millis(100)
+        );
+        assert_eq!(counters.recent_commit_latency(at(25)), Duration::ZERO);
+        counters.reset();
+        counters.commit_latency.add(Duration::from_millis(3));
+        assert_eq!(
+            counters.recent_commit_latency(at(30)),
+            Duration::from_millis(3)
+        );
     }
 }

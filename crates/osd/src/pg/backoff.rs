@@ -78,7 +78,11 @@ impl Pg {
             return false;
         };
         // Bounded by the sessions' own bound.
-        let asked = Asked { session: session.clone(), begin, id };
+        let asked = Asked {
+            session: session.clone(),
+            begin,
+            id,
+        };
         let mut backoffs = self.backoffs.borrow_mut();
         backoffs.retain(|b| !b.session.con.is_closed());
         backoffs.push(asked);

@@ -16,7 +16,7 @@ use std::rc::Rc;
 use denc::Denc;
 use env::sync::{Receiver, Sender, oneshot};
 use messages::{MOSDRepOp, MOSDRepOpReply, Message};
-use store::Transaction;
+use store::{StoreError, Transaction};
 use types::bufferlist::BufferList;
 use types::osd::ops::message_flags;
 use types::osd::{ObjectStatSum, PgLogEntry, PgStat};
@@ -27,8 +27,7 @@ use super::persist::Keys;
 use super::shards::Prepared;
 use super::{ClientOp, Pg};
 use crate::ops::{
-    self, Kind, LockKind, Mutation, ObjectGuard, PendingWrite, Reply, object_context,
-    watch,
+    self, Kind, LockKind, Mutation, ObjectGuard, PendingWrite, Reply, object_context, watch,
 };
 use crate::osd::perf_queries::Observed;
 
@@ -93,7 +92,9 @@ impl Pg {
         }
         let request = op.request.clone();
         if request.info.pg_op {
-            self.host.env().go(run_pg_op(self.rc(), op, self.generation.get()));
+            self.host
+                .env()
+                .go(run_pg_op(self.rc(), op, self.generation.get()));
             return;
         }
         if let Err(errno) = ops::check_request(&request, &self.host.limits()) {
@@ -106,7 +107,9 @@ impl Pg {
                 self.drop_op(op);
                 return;
             }
-            let Some(op) = self.answer_duplicate(op) else { return };
+            let Some(op) = self.answer_duplicate(op) else {
+                return;
+            };
             if self.scrub.blocks(&request.oid.head()) {
                 self.wait_for_scrub(op);
                 return;
@@ -118,16 +121,21 @@ impl Pg {
     }
 
     fn enqueue(&self, op: ClientOp) {
-        let lock =
-            self.contexts.lock(&op.request.oid.head(), LockKind::of(&op.request.info));
+        let lock = self
+            .contexts
+            .lock(&op.request.oid.head(), LockKind::of(&op.request.info));
         op.tracked.mark("queued_for_pg");
-        self.host.env().go(run_op(self.rc(), op, lock, self.generation.get()));
+        self.host
+            .env()
+            .go(run_op(self.rc(), op, lock, self.generation.get()));
     }
 
     /// Answers a request that was executed before, or lets it wait for the first one's commit.
     fn answer_duplicate(&self, op: ClientOp) -> Option<ClientOp> {
         let answered = self.core.borrow().log.request(&op.request.reqid);
-        let Some(answered) = answered else { return Some(op) };
+        let Some(answered) = answered else {
+            return Some(op);
+        };
         let in_flight = self
             .repops
             .borrow()
@@ -167,7 +175,14 @@ impl Pg {
     /// Gives a write its versions, submits it and sends it to the replicas. The future completes
     /// when it is durable everywhere, `false` if the interval ended first.
     fn submit(&self, change: Change) -> impl Future<Output = bool> + 'static {
-        let Change { soid, reqid, mut transaction, entries, user_version, stats } = change;
+        let Change {
+            soid,
+            reqid,
+            mut transaction,
+            entries,
+            user_version,
+            stats,
+        } = change;
         let tid = self.host.next_tid();
         let version = entries.last().map_or(EVersion::ZERO, |e| e.version);
         let (followers, trim_to, min_complete) = self.note_write(&entries, user_version, &stats);
@@ -199,7 +214,7 @@ impl Pg {
         }
         drop(core);
         keys.add_to(&self.cid, &self.pgmeta, &mut transaction);
-        let committed = self.host.store().submit(transaction);
+        let committed = self.submit_timed(transaction);
         let pg = self.rc();
         async move {
             if let Err(e) = committed.await {
@@ -219,8 +234,11 @@ impl Pg {
         reqid: OsdReqId,
         followers: BTreeSet<PgShard>,
     ) -> Receiver<()> {
-        let mut waiting: BTreeSet<PgShard> =
-            if env::mutant("reply-early") { BTreeSet::new() } else { followers };
+        let mut waiting: BTreeSet<PgShard> = if env::mutant("reply-early") {
+            BTreeSet::new()
+        } else {
+            followers
+        };
         waiting.insert(self.whoami());
         let (done, all) = oneshot();
         let repop = Rc::new(RepOp {
@@ -276,7 +294,10 @@ impl Pg {
         (followers, core.trim_to(), core.min_last_complete())
     }
 
-    #[allow(clippy::too_many_arguments, reason = "one call; the fields of one message")]
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "one call; the fields of one message"
+    )]
     fn send_to_replicas(
         &self,
         tid: u64,
@@ -292,7 +313,11 @@ impl Pg {
         }
         let (map_epoch, min_epoch, stats) = {
             let core = self.core.borrow();
-            (core.epoch, core.last_peering_reset, core.info.stats.to_bytes())
+            (
+                core.epoch,
+                core.last_peering_reset,
+                core.info.stats.to_bytes(),
+            )
         };
         let whoami = self.whoami();
         let mut message = MOSDRepOp {
@@ -340,7 +365,9 @@ impl Pg {
             let known = core.peer_last_complete.entry(who).or_insert(EVersion::ZERO);
             *known = last_complete.max(*known);
         }
-        let Some(repop) = self.repops.borrow().get(&tid).cloned() else { return };
+        let Some(repop) = self.repops.borrow().get(&tid).cloned() else {
+            return;
+        };
         let all = {
             let mut waiting = repop.waiting.borrow_mut();
             waiting.remove(&who);
@@ -348,7 +375,13 @@ impl Pg {
         };
         if all {
             self.repops.borrow_mut().remove(&tid);
-            if self.repops.borrow().keys().next().is_none_or(|oldest| *oldest > tid) {
+            if self
+                .repops
+                .borrow()
+                .keys()
+                .next()
+                .is_none_or(|oldest| *oldest > tid)
+            {
                 self.committed_to(repop.version);
             }
             if let Some(done) = repop.done.take() {
@@ -397,8 +430,9 @@ impl Pg {
                 return;
             }
         };
-        let in_order =
-            entries.first().is_some_and(|e| e.version > self.core.borrow().log.head());
+        let in_order = entries
+            .first()
+            .is_some_and(|e| e.version > self.core.borrow().log.head());
         if !in_order {
             tracing::error!(pg = %self.pgid, version = %m.version, "write out of order");
             return;
@@ -428,7 +462,7 @@ impl Pg {
         let (map_epoch, min_epoch) = (core.epoch, core.last_peering_reset);
         drop(core);
         keys.add_to(&self.cid, &self.pgmeta, &mut t);
-        let committed = self.host.store().submit(t);
+        let committed = self.submit_timed(t);
         tracked.mark("sub_op_started");
         let (pg, generation) = (self.rc(), self.generation.get());
         self.host.env().go(async move {
@@ -462,9 +496,15 @@ impl Pg {
 
     /// Parks an op until an object is recovered.
     pub(crate) fn wait_for_object(&self, oid: HObject, op: ClientOp) {
-        let Some(op) = self.back_off_unfound(&oid, op) else { return };
+        let Some(op) = self.back_off_unfound(&oid, op) else {
+            return;
+        };
         op.tracked.mark("waiting for missing object");
-        self.waiting_for_object.borrow_mut().entry(oid.clone()).or_default().push(op);
+        self.waiting_for_object
+            .borrow_mut()
+            .entry(oid.clone())
+            .or_default()
+            .push(op);
         self.recover_first(oid);
     }
 
@@ -484,6 +524,22 @@ impl Pg {
         sum.num_rd += 1;
         sum.num_rd_kb += bytes.div_ceil(1024) as i64;
         self.host.counters().count_read(bytes);
+    }
+
+    /// Submits to the store and counts how long it took to be durable.
+    pub(crate) fn submit_timed(
+        &self,
+        t: Transaction,
+    ) -> impl Future<Output = Result<(), StoreError>> + 'static {
+        let begun = self.host.env().now();
+        let (host, committed) = (self.host.clone(), self.host.store().submit(t));
+        async move {
+            let result = committed.await;
+            host.counters()
+                .commit_latency
+                .add(host.env().now().saturating_sub(begun));
+            result
+        }
     }
 
     /// Counts an operation for the manager's queries.
@@ -508,7 +564,9 @@ impl Pg {
     /// Submits a change that no client asked for (trimming, a watch's end) and waits for it.
     pub(crate) async fn write_internally(self: &Rc<Pg>, pending: PendingWrite) -> bool {
         let generation = self.generation.get();
-        let Ok(prepared) = self.prepare(&pending).await else { return false };
+        let Ok(prepared) = self.prepare(&pending).await else {
+            return false;
+        };
         if generation != self.generation.get() {
             return false;
         }
@@ -538,8 +596,7 @@ impl Pg {
             if generation != pg.generation.get() || !pg.core.borrow().is_active() {
                 return;
             }
-            let pending =
-                watch::execute_timeout(&pg.as_ops(), guard, cookie, watcher).await;
+            let pending = watch::execute_timeout(&pg.as_ops(), guard, cookie, watcher).await;
             if generation != pg.generation.get() {
                 return;
             }
@@ -601,7 +658,9 @@ async fn run_op(pg: Rc<Pg>, op: ClientOp, lock: object_context::Lock, generation
             }
             pg.count_read(&executed.reply);
             pg.observe(&op, reply_len(&executed.reply), None);
-            executed.effects.apply(&pg.as_ops(), &guard, op.session.client());
+            executed
+                .effects
+                .apply(&pg.as_ops(), &guard, op.session.client());
             op.reply(pg.epoch(), executed.reply);
         }
         Kind::LogError(guard) => {
@@ -638,8 +697,14 @@ async fn run_write(pg: &Rc<Pg>, op: ClientOp, pending: PendingWrite) {
         ..
     } = pending.finish(at, last_user_version);
     op.tracked.mark("waiting for subops");
-    let change =
-        Change { soid, reqid: op.request.reqid, transaction, entries, user_version, stats };
+    let change = Change {
+        soid,
+        reqid: op.request.reqid,
+        transaction,
+        entries,
+        user_version,
+        stats,
+    };
     if !pg.commit(change, prepared).await {
         pg.retry_op(op);
         return;
