@@ -83,13 +83,14 @@ pub enum Verdict {
 }
 
 /// Judges a shard's whole chunk by its length and its CRC-32C from -1.
-pub fn judge(attrs: &BTreeMap<BString, Bytes>, shard: usize, chunk_len: u64, crc: u32) -> Verdict {
-    let stored = attrs
-        .get(HINFO_KEY)
-        .and_then(|bytes| EcHashInfo::from_bytes(bytes).ok());
-    let Some(info) = stored else {
-        return Verdict::Absent;
-    };
+pub fn judge(
+    attrs: &BTreeMap<BString, Bytes>,
+    shard: usize,
+    chunk_len: u64,
+    crc: u32,
+) -> Verdict {
+    let stored = attrs.get(HINFO_KEY).and_then(|bytes| EcHashInfo::from_bytes(bytes).ok());
+    let Some(info) = stored else { return Verdict::Absent };
     if info.total_chunk_size != chunk_len {
         return Verdict::Length;
     }

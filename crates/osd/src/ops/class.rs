@@ -358,9 +358,7 @@ impl ObjectContext for ClassView<'_> {
 
     fn watchers(&self) -> Vec<(EntityName, EntityAddr)> {
         let watchers = self.ctx.obs.oi.watchers.iter();
-        watchers
-            .map(|(&(_, name), info)| (name, info.addr))
-            .collect()
+        watchers.map(|(&(_, name), info)| (name, info.addr)).collect()
     }
 
     fn object_name(&self) -> (BString, BString, BString) {

@@ -88,10 +88,7 @@ impl OpContext {
         if left > 0 && !cursor.data_complete {
             let len = left.min(oi.size - cursor.data_offset);
             if len > 0 {
-                reply.data = self
-                    .read_data(cursor.data_offset, len)
-                    .await?
-                    .to_contiguous();
+                reply.data = self.read_data(cursor.data_offset, len).await?.to_contiguous();
             }
             left -= len;
             cursor.data_offset += len;

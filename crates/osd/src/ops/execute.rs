@@ -307,7 +307,9 @@ pub async fn execute(pg: &Rc<dyn Pg>, guard: ObjectGuard, request: Rc<Request>) 
     let raw_clone = request.has_flag(message_flags::MAP_SNAP_CLONE);
     // The head holds the snap set: a read of a snapshot needs it too.
     let head = guard.head();
-    if pg.is_unreadable(head) || (snap == NOSNAP && info.rwordered() && pg.is_degraded(head)) {
+    if pg.is_unreadable(head)
+        || (snap == NOSNAP && info.rwordered() && pg.is_degraded(head))
+    {
         let head = head.clone();
         return blocked(head);
     }

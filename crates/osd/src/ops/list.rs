@@ -223,7 +223,11 @@ async fn passes(pg: &Rc<dyn Pg>, filter: &dyn PglsFilter, oid: &HObject) -> bool
     let Some(attr) = filter.xattr() else {
         return filter.matches(&oid.name, b"");
     };
-    match pg.store().getattr(&pg.coll(), &pg.goid(oid), attr).await {
+    match pg
+        .store()
+        .getattr(&pg.coll(), &pg.goid(oid), attr)
+        .await
+    {
         Ok(value) => filter.matches(&oid.name, &value),
         Err(store::StoreError::NoAttr) if !filter.reject_without_xattr() => {
             filter.matches(&oid.name, b"")
@@ -279,13 +283,14 @@ const SCRUB_LIST_MAX: u64 = 1024;
 const SCRUB_LIST_BYTES: usize = 16 << 20;
 
 /// `scrubls`: what the last scrub of this interval found; ENOENT if there was none.
-async fn scrub_list(pg: &Rc<dyn Pg>, r: &mut Reader<'_>, op: &mut OsdOp) -> Result<i32, Errno> {
+async fn scrub_list(
+    pg: &Rc<dyn Pg>,
+    r: &mut Reader<'_>,
+    op: &mut OsdOp,
+) -> Result<i32, Errno> {
     let asked: ScrubLsArg = r.get().map_err(|_| Errno::EINVAL)?;
     let interval = pg.interval_since();
-    let mut result = ScrubLsResult {
-        interval,
-        entries: Vec::new(),
-    };
+    let mut result = ScrubLsResult { interval, entries: Vec::new() };
     let found = if asked.interval != 0 && asked.interval != interval {
         Err(Errno::EAGAIN)
     } else {
@@ -326,19 +331,9 @@ async fn scrub_rows(
     }
     let page = pg
         .store()
-        .omap_range(
-            &pg.coll(),
-            oid,
-            &from,
-            !after.name.is_empty(),
-            max,
-            SCRUB_LIST_BYTES,
-        )
+        .omap_range(&pg.coll(), oid, &from, !after.name.is_empty(), max, SCRUB_LIST_BYTES)
         .await
         .map_err(|e| Errno(e.errno()))?;
-    let of_kind = page
-        .entries
-        .into_iter()
-        .take_while(|(key, _)| key.starts_with(prefix.as_bytes()));
+    let of_kind = page.entries.into_iter().take_while(|(key, _)| key.starts_with(prefix.as_bytes()));
     Ok(of_kind.map(|(_, value)| value).collect())
 }

@@ -340,7 +340,10 @@ impl ObjectGuard {
             Some(self.snapset_context(pg).await?)
         };
         let oid = self.slot.head.with_snap(snap);
-        let attrs = pg.store().getattrs(&pg.coll(), &pg.goid(&oid)).await;
+        let attrs = pg
+            .store()
+            .getattrs(&pg.coll(), &pg.goid(&oid))
+            .await;
         let (context, snapset) = decode_context(oid, attrs)?;
         // Another reader may have been faster; its context is the one in use.
         if let Some(found) = self.slot.contexts.borrow().get(&snap) {
@@ -702,11 +705,7 @@ impl ObjectContexts {
     pub fn watch_items(&self) -> Vec<(HObject, WatchItem)> {
         let slots = self.slots.borrow();
         let of_slot = |(head, slot): (&HObject, &Rc<Slot>)| -> Vec<(HObject, WatchItem)> {
-            slot.watches
-                .borrow()
-                .values()
-                .map(|w| (head.clone(), w.item()))
-                .collect()
+            slot.watches.borrow().values().map(|w| (head.clone(), w.item())).collect()
         };
         slots.iter().flat_map(of_slot).collect()
     }

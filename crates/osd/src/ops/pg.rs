@@ -8,9 +8,7 @@ use env::{Env, LocalFuture};
 use maps::PgPool;
 use store::{CollId, ObjectStore};
 use types::osd::OsdOp;
-use types::{
-    EVersion, EntityName, Epoch, Errno, GhObject, HObject, ObjectLocator, OsdReqId, SnapId, SpgId,
-};
+use types::{EVersion, EntityName, Epoch, Errno, GhObject, HObject, ObjectLocator, OsdReqId, SnapId, SpgId};
 
 use super::{ClassLists, SnapMapper};
 
@@ -28,10 +26,7 @@ pub trait Pg {
     fn pgid(&self) -> SpgId;
     /// The name of an object of the PG in the store.
     fn goid(&self, oid: &HObject) -> GhObject {
-        GhObject {
-            shard: self.pgid().shard,
-            ..GhObject::from(oid.clone())
-        }
+        GhObject { shard: self.pgid().shard, ..GhObject::from(oid.clone()) }
     }
     /// Reads a range of an object that is not whole in the store: of an erasure coded PG. `None`
     /// of a replicated one.

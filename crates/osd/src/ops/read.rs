@@ -74,12 +74,7 @@ impl OpContext {
         if let Some(read) = self.pg.read_shards(&self.goid.hobj, offset, len) {
             return Ok(BufferList::from(read.await?));
         }
-        match self
-            .pg
-            .store()
-            .read(&self.coll, &self.goid, offset, len)
-            .await
-        {
+        match self.pg.store().read(&self.coll, &self.goid, offset, len).await {
             Ok(data) => Ok(data),
             Err(e) if e.errno() == Errno::EIO.0 => Err(self.unreadable()),
             Err(e) => Err(e.into()),

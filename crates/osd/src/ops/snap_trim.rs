@@ -96,8 +96,7 @@ impl Trim {
         let goid = pg.goid(&oid);
         let old_oi = clone.obs.borrow().oi.clone();
         let snaps: Vec<SnapId> = new_snaps.iter().copied().collect();
-        pg.snap_mapper()
-            .replace(&oid, &old_snaps, new_snaps.clone(), &mut t);
+        pg.snap_mapper().replace(&oid, &old_snaps, new_snaps.clone(), &mut t);
         if new_snaps.is_empty() {
             remove_clone(&mut set, oid.snap, &old_oi, &mut stats);
             t.remove(&coll, &goid);

@@ -271,9 +271,7 @@ impl OpContext {
         t.clone_object(&self.coll, &self.goid, &goid);
         t.setattr(&self.coll, &goid, OI_ATTR, oi.to_bytes());
         t.rmattr(&self.coll, &goid, SS_ATTR);
-        self.pg
-            .snap_mapper()
-            .add(&oid, snaps.iter().copied().collect(), &mut t);
+        self.pg.snap_mapper().add(&oid, snaps.iter().copied().collect(), &mut t);
 
         self.stats.num_objects += 1;
         self.stats.num_objects_dirty += i64::from(oi.is_dirty());

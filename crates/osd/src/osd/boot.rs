@@ -98,13 +98,7 @@ impl Osd {
             .map(str::to_owned)
             .collect();
         if location.is_empty() {
-            let host = self
-                .config
-                .host()
-                .split('.')
-                .next()
-                .unwrap_or("localhost")
-                .to_owned();
+            let host = self.config.host().split('.').next().unwrap_or("localhost").to_owned();
             location = vec![format!("host={host}"), "root=default".to_owned()];
         }
         let weight = (weight * 10000.0).round() / 10000.0;
@@ -136,9 +130,7 @@ impl Osd {
         let osd = self.clone();
         self.env.go(async move {
             loop {
-                let Ok(versions) = osd.monc.versions("osdmap").await else {
-                    return;
-                };
+                let Ok(versions) = osd.monc.versions("osdmap").await else { return };
                 if osd.state.get() != BootState::Preboot {
                     return;
                 }
@@ -171,10 +163,7 @@ impl Osd {
         self.set_state(BootState::Booting);
         let epoch = u64::from(self.current_map().epoch);
         let message = MOSDBoot {
-            paxos: PaxosHeader {
-                version: epoch,
-                ..PaxosHeader::default()
-            },
+            paxos: PaxosHeader { version: epoch, ..PaxosHeader::default() },
             sb: self.superblock.borrow().clone(),
             hb_back_addrs: self.hb_back.addrs(),
             cluster_addrs: self.cluster.addrs(),
@@ -278,8 +267,7 @@ impl Osd {
     }
 
     pub(super) fn request_up_thru(&self, epoch: Epoch) {
-        self.up_thru_wanted
-            .set(self.up_thru_wanted.get().max(epoch));
+        self.up_thru_wanted.set(self.up_thru_wanted.get().max(epoch));
         self.send_alive();
     }
 
@@ -293,17 +281,12 @@ impl Osd {
             self.up_thru_wanted.set(0);
             return;
         }
-        let paxos = PaxosHeader {
-            version: u64::from(map.epoch),
-            ..PaxosHeader::default()
-        };
+        let paxos = PaxosHeader { version: u64::from(map.epoch), ..PaxosHeader::default() };
         self.monc.send(MOSDAlive { paxos, want }.encode());
     }
 
     pub(super) fn request_pg_temp(&self, pgid: PgId, acting: Vec<OsdId>) {
-        self.pg_temp_wanted
-            .borrow_mut()
-            .insert(pgid, acting.clone());
+        self.pg_temp_wanted.borrow_mut().insert(pgid, acting.clone());
         if self.is_active() {
             self.send_pg_temp(BTreeMap::from([(pgid, acting)]));
         }
@@ -345,10 +328,7 @@ impl Osd {
     }
 
     pub(super) fn tell_created(&self, pgid: PgId) {
-        let message = MOSDPGCreated {
-            paxos: PaxosHeader::default(),
-            pgid,
-        };
+        let message = MOSDPGCreated { paxos: PaxosHeader::default(), pgid };
         self.monc.send(message.encode());
     }
 

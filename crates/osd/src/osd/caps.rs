@@ -28,11 +28,7 @@ pub(super) fn may(session: &Session, request: &Request, pool: &PgPool, name: &st
         pool: name,
         namespace: &oid.namespace,
         app_metadata: &pool.application_metadata,
-        object: if oid.key.is_empty() {
-            &oid.name
-        } else {
-            &oid.key
-        },
+        object: if oid.key.is_empty() { &oid.name } else { &oid.key },
         read: rights.read,
         write: rights.write,
         classes: &classes,

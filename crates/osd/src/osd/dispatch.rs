@@ -4,12 +4,12 @@
 use std::rc::{Rc, Weak};
 
 use messages::{
-    MBackfillReserve, MCommand, MCommandReply, MLogAck, MMgrConfigure, MMgrMap, MOSDBackoff,
-    MOSDECSubOpRead, MOSDECSubOpReadReply, MOSDECSubOpWrite, MOSDECSubOpWriteReply,
-    MOSDForceRecovery, MOSDMap, MOSDOp, MOSDOpReply, MOSDPGBackfill, MOSDPGCreate2, MOSDPGPull,
-    MOSDPGPush, MOSDPGPushReply, MOSDPGRecoveryDelete, MOSDPGRecoveryDeleteReply, MOSDPing,
-    MOSDRepOp, MOSDRepOpReply, MOSDRepScrub, MOSDRepScrubMap, MOSDScrub2, MOSDScrubReserve,
-    MPGStatsAck, MRecoveryReserve, Message,
+    MCommand, MCommandReply, MLogAck, MOSDECSubOpRead, MOSDECSubOpReadReply, MOSDECSubOpWrite,
+    MOSDECSubOpWriteReply, MMgrConfigure, MMgrMap, MOSDBackoff, MOSDMap, MOSDOp, MOSDOpReply,
+    MBackfillReserve, MOSDForceRecovery, MOSDRepScrub, MOSDRepScrubMap, MOSDScrub2, MOSDScrubReserve,
+    MRecoveryReserve,
+    MOSDPGBackfill, MOSDPGCreate2, MOSDPGPull, MOSDPGPush, MOSDPGPushReply, MOSDPGRecoveryDelete,
+    MOSDPGRecoveryDeleteReply, MOSDPing, MOSDRepOp, MOSDRepOpReply, MPGStatsAck, Message,
 };
 use msgr::{Connection, Dispatcher, Incoming};
 use types::entity::{CLIENT, MGR, MON, OSD};
@@ -40,10 +40,7 @@ pub(super) struct Dispatch {
 
 impl Dispatch {
     pub(super) fn new(osd: &Rc<Osd>, role: Role) -> Dispatch {
-        Dispatch {
-            osd: Rc::downgrade(osd),
-            role,
-        }
+        Dispatch { osd: Rc::downgrade(osd), role }
     }
 }
 
@@ -55,9 +52,7 @@ const PARKED_MAX: usize = 100_000;
 
 impl Dispatcher for Dispatch {
     fn on_message(&self, con: &Connection, incoming: Incoming) {
-        let Some(osd) = self.osd.upgrade() else {
-            return;
-        };
+        let Some(osd) = self.osd.upgrade() else { return };
         let incoming = match self.role {
             Role::Client => match osd.monc.on_message(con, incoming) {
                 Some(incoming) => incoming,
@@ -89,9 +84,7 @@ impl Dispatcher for Dispatch {
     }
 
     fn on_connect(&self, con: &Connection) {
-        let Some(osd) = self.osd.upgrade() else {
-            return;
-        };
+        let Some(osd) = self.osd.upgrade() else { return };
         if self.role == Role::Client {
             osd.monc.on_connect(con);
             osd.on_mgr_connect(con);
@@ -99,9 +92,7 @@ impl Dispatcher for Dispatch {
     }
 
     fn on_reset(&self, con: &Connection) {
-        let Some(osd) = self.osd.upgrade() else {
-            return;
-        };
+        let Some(osd) = self.osd.upgrade() else { return };
         match self.role {
             Role::Client => {
                 osd.monc.on_reset(con);
@@ -124,9 +115,7 @@ impl Dispatcher for Dispatch {
     }
 
     fn on_refused(&self, con: &Connection) {
-        let Some(osd) = self.osd.upgrade() else {
-            return;
-        };
+        let Some(osd) = self.osd.upgrade() else { return };
         match self.role {
             Role::Client => osd.monc.on_reset(con),
             Role::Cluster | Role::HeartbeatClient => osd.on_refused(con),
@@ -142,10 +131,7 @@ impl Osd {
             return;
         }
         let first = parked.is_empty();
-        parked
-            .entry(epoch)
-            .or_default()
-            .push_back((con.clone(), incoming));
+        parked.entry(epoch).or_default().push_back((con.clone(), incoming));
         drop(parked);
         if first {
             self.want_maps(self.current_map().epoch + 1);
@@ -210,9 +196,8 @@ impl Osd {
             }
             MOSDECSubOpRead::TYPE if from_peer => {
                 let m = MOSDECSubOpRead::decode(raw)?;
-                return self.for_pg(con, m.map_epoch, m.pgid, incoming, |_, pg, _| {
-                    pg.on_shard_read(m)
-                });
+                return self
+                    .for_pg(con, m.map_epoch, m.pgid, incoming, |_, pg, _| pg.on_shard_read(m));
             }
             MOSDECSubOpReadReply::TYPE if from_peer => {
                 let m = MOSDECSubOpReadReply::decode(raw)?;
@@ -222,15 +207,9 @@ impl Osd {
             }
             MOSDRepOpReply::TYPE if from_peer => {
                 let m = MOSDRepOpReply::decode(raw)?;
-                return self.for_pg(
-                    con,
-                    m.map_epoch,
-                    m.pgid,
-                    incoming,
-                    move |_, pg, incoming| {
-                        pg.on_repop_reply(&m, incoming.message.header.tid);
-                    },
-                );
+                return self.for_pg(con, m.map_epoch, m.pgid, incoming, move |_, pg, incoming| {
+                    pg.on_repop_reply(&m, incoming.message.header.tid);
+                });
             }
             kind if wire::is_peering(kind) && from_peer => {
                 let from = peer_osd(con);
@@ -252,9 +231,8 @@ impl Osd {
             }
             MOSDPGPushReply::TYPE if from_peer => {
                 let m = MOSDPGPushReply::decode(raw)?;
-                return self.for_pg(con, m.map_epoch, m.pgid, incoming, |_, pg, _| {
-                    pg.on_push_reply(m)
-                });
+                return self
+                    .for_pg(con, m.map_epoch, m.pgid, incoming, |_, pg, _| pg.on_push_reply(m));
             }
             MOSDPGPull::TYPE if from_peer => {
                 let m = MOSDPGPull::decode(raw)?;
@@ -310,9 +288,8 @@ impl Osd {
             }
             MOSDRepScrub::TYPE if from_peer => {
                 let m = MOSDRepScrub::decode(raw)?;
-                return self.for_pg(con, m.map_epoch, m.pgid, incoming, |_, pg, _| {
-                    pg.on_rep_scrub(m)
-                });
+                return self
+                    .for_pg(con, m.map_epoch, m.pgid, incoming, |_, pg, _| pg.on_rep_scrub(m));
             }
             MOSDRepScrubMap::TYPE if from_peer => {
                 let m = MOSDRepScrubMap::decode(raw)?;
@@ -343,9 +320,7 @@ impl Osd {
             }
             MMgrMap::TYPE => self.on_mgrmap(MMgrMap::decode(raw)?.map),
             MMgrConfigure::TYPE if con.peer_kind() == MGR => {
-                self.counters
-                    .dynamic
-                    .set_queries(MMgrConfigure::decode(raw)?.osd_queries()?);
+                self.counters.dynamic.set_queries(MMgrConfigure::decode(raw)?.osd_queries()?);
                 self.report_now.notify_all();
             }
             MPGStatsAck::TYPE => {}
@@ -397,11 +372,7 @@ impl Osd {
         self.env.go(async move {
             let reply = reply.await;
             drop(incoming);
-            let message = MCommandReply {
-                rc: reply.rc,
-                outs: reply.outs,
-                outb: reply.outb,
-            };
+            let message = MCommandReply { rc: reply.rc, outs: reply.outs, outb: reply.outb };
             con.send(message.encode().with_tid(tid));
         });
     }
@@ -427,11 +398,7 @@ impl Osd {
         let oid = m.hobject();
         let tid = incoming.message.header.tid;
         let reqid = if m.reqid.is_blank() {
-            OsdReqId {
-                name: session.name,
-                tid,
-                inc: m.client_inc,
-            }
+            OsdReqId { name: session.name, tid, inc: m.client_inc }
         } else {
             m.reqid
         };
@@ -442,10 +409,7 @@ impl Osd {
         };
         let request = Rc::new(Request {
             oid,
-            snapc: SnapContext {
-                seq: m.snap_seq,
-                snaps: m.snaps,
-            },
+            snapc: SnapContext { seq: m.snap_seq, snaps: m.snaps },
             mtime: m.mtime,
             flags: m.flags,
             reqid,
@@ -485,15 +449,8 @@ impl Osd {
             // The client's map is as new as ours: it knows. Else it has just been told.
             return Ok(());
         };
-        let shard = if pool.is_erasure() {
-            pgid.shard
-        } else {
-            NO_SHARD
-        };
-        let spgid = SpgId {
-            pgid: map.raw_pg_to_pg(pgid.pgid).unwrap_or(pgid.pgid),
-            shard,
-        };
+        let shard = if pool.is_erasure() { pgid.shard } else { NO_SHARD };
+        let spgid = SpgId { pgid: map.raw_pg_to_pg(pgid.pgid).unwrap_or(pgid.pgid), shard };
         let known = self.pgs.borrow().contains_key(&spgid);
         let leads = || {
             let primary = pg::mapping_of(&map, spgid).primary();
@@ -531,10 +488,7 @@ impl Osd {
             return Some(Errno(108)); // EBLOCKLISTED
         }
         let pool = map.pool(pgid.pgid.pool_id())?;
-        let name = map
-            .pool_names
-            .get(&pgid.pgid.pool_id())
-            .map_or("", String::as_str);
+        let name = map.pool_names.get(&pgid.pgid.pool_id()).map_or("", String::as_str);
         if !super::caps::may(session, request, pool, name) {
             return Some(Errno::EPERM);
         }
@@ -566,10 +520,6 @@ fn describe(request: &Request, pgid: SpgId) -> String {
             types::osd::ops::op_name(op.code)
         );
     }
-    let _ = write!(
-        text,
-        "] snapc {} flags {:#x})",
-        request.snapc, request.flags
-    );
+    let _ = write!(text, "] snapc {} flags {:#x})", request.snapc, request.flags);
     text
 }

@@ -110,18 +110,13 @@ impl Heartbeats {
         }
         let now = osd.env.now();
         for id in wanted {
-            let Some((back, front)) = map.hb_addrs_of(id) else {
-                continue;
-            };
+            let Some((back, front)) = map.hb_addrs_of(id) else { continue };
             if self.peers.borrow().contains_key(&id) {
                 continue;
             }
             let back = osd.hb_client.connect_to(OSD, back);
-            let front = if front.is_empty() {
-                back.clone()
-            } else {
-                osd.hb_client.connect_to(OSD, front)
-            };
+            let front =
+                if front.is_empty() { back.clone() } else { osd.hb_client.connect_to(OSD, front) };
             let peer = Peer {
                 front,
                 back,
@@ -138,10 +133,7 @@ impl Heartbeats {
 
     fn peer_of(&self, con: &Connection) -> Option<OsdId> {
         let peers = self.peers.borrow();
-        peers
-            .iter()
-            .find(|(_, p)| p.front == *con || p.back == *con)
-            .map(|(id, _)| *id)
+        peers.iter().find(|(_, p)| p.front == *con || p.back == *con).map(|(id, _)| *id)
     }
 
     /// Round trips of the peers that have been pinged long enough to tell something.
@@ -175,11 +167,8 @@ impl Heartbeats {
 
 /// Those of our PGs, and neighbours by number up to osd_heartbeat_min_peers.
 fn wanted_peers(osd: &Osd, map: &OsdMap) -> BTreeSet<OsdId> {
-    let mut wanted: BTreeSet<OsdId> = osd
-        .pg_peers()
-        .into_iter()
-        .filter(|p| map.is_up(*p))
-        .collect();
+    let mut wanted: BTreeSet<OsdId> =
+        osd.pg_peers().into_iter().filter(|p| map.is_up(*p)).collect();
     let min = osd.config.uint("osd_heartbeat_min_peers") as usize;
     let up: Vec<OsdId> = map.up_osds().filter(|o| *o != osd.whoami).collect();
     let start = up.partition_point(|o| *o < osd.whoami);
@@ -193,10 +182,7 @@ fn wanted_peers(osd: &Osd, map: &OsdMap) -> BTreeSet<OsdId> {
 }
 
 fn span(d: Duration) -> SignedSpan {
-    SignedSpan {
-        sec: d.as_secs() as i32,
-        nsec: d.subsec_nanos() as i32,
-    }
+    SignedSpan { sec: d.as_secs() as i32, nsec: d.subsec_nanos() as i32 }
 }
 
 impl Osd {
@@ -218,9 +204,7 @@ impl Osd {
 
     fn send_pings(&self) {
         let padding = self.config.uint("osd_heartbeat_min_size").min(9000) as u32;
-        let ping = self
-            .ping_message(PingOp::Ping, padding.saturating_sub(150))
-            .encode();
+        let ping = self.ping_message(PingOp::Ping, padding.saturating_sub(150)).encode();
         let peers = self.heartbeats.peers.borrow();
         for peer in peers.values() {
             peer.back.send(ping.clone());
@@ -258,19 +242,14 @@ impl Osd {
                 }
             }
             PingOp::PingReply if to_us_as_client => {
-                let Some(id) = self.heartbeats.peer_of(con) else {
-                    return;
-                };
+                let Some(id) = self.heartbeats.peer_of(con) else { return };
                 self.note_peer_epoch(id, ping.map_epoch);
                 let now = self.env.now();
                 let sent = Duration::new(
                     ping.mono_ping_stamp.sec.max(0) as u64,
                     ping.mono_ping_stamp.nsec.max(0) as u32 % 1_000_000_000,
                 );
-                let us = now
-                    .saturating_sub(sent)
-                    .as_micros()
-                    .min(u128::from(u32::MAX)) as u32;
+                let us = now.saturating_sub(sent).as_micros().min(u128::from(u32::MAX)) as u32;
                 let interval = self.config.uint("osd_heartbeat_interval").max(1) as f64;
                 let wall = self.env.wall_clock().as_secs() as u32;
                 if let Some(peer) = self.heartbeats.peers.borrow_mut().get_mut(&id) {
@@ -292,19 +271,14 @@ impl Osd {
     }
 
     fn take_back_report(&self, osd: OsdId) {
-        let Some((_, addrs)) = self.heartbeats.reported.borrow_mut().remove(&osd) else {
-            return;
-        };
+        let Some((_, addrs)) = self.heartbeats.reported.borrow_mut().remove(&osd) else { return };
         self.report_failure(osd, addrs, 0, Duration::ZERO);
     }
 
     fn report_failure(&self, osd: OsdId, addrs: AddrVec, flags: u8, failed_for: Duration) {
         let map = self.current_map();
         let message = MOSDFailure {
-            paxos: PaxosHeader {
-                version: u64::from(map.epoch),
-                ..PaxosHeader::default()
-            },
+            paxos: PaxosHeader { version: u64::from(map.epoch), ..PaxosHeader::default() },
             fsid: map.fsid,
             target_osd: osd,
             target_addrs: addrs,
@@ -326,14 +300,10 @@ impl Osd {
             *o != self.whoami
                 && (map.cluster_addrs_of(*o) == Some(&addrs)
                     || map.addrs(*o) == Some(&addrs)
-                    || map
-                        .hb_addrs_of(*o)
-                        .is_some_and(|(b, f)| *b == addrs || *f == addrs))
+                    || map.hb_addrs_of(*o).is_some_and(|(b, f)| *b == addrs || *f == addrs))
         });
         let Some(osd) = peer else { return };
-        let Some(client_addrs) = map.addrs(osd) else {
-            return;
-        };
+        let Some(client_addrs) = map.addrs(osd) else { return };
         tracing::info!("osd.{osd} refuses connections, reporting it failed");
         self.heartbeats
             .reported
@@ -345,9 +315,7 @@ impl Osd {
 
     /// A heartbeat connection broke: a new one shows whether anybody is there.
     pub(super) fn on_heartbeat_reset(&self, con: &Connection) {
-        let Some(id) = self.heartbeats.peer_of(con) else {
-            return;
-        };
+        let Some(id) = self.heartbeats.peer_of(con) else { return };
         if !self.is_active() {
             return;
         }
@@ -377,14 +345,8 @@ impl Osd {
             .filter(|(_, last)| now.saturating_sub(*last) > grace)
             .collect();
         for (osd, last) in silent {
-            let Some(addrs) = map.addrs(osd).cloned() else {
-                continue;
-            };
-            self.heartbeats
-                .reported
-                .borrow_mut()
-                .entry(osd)
-                .or_insert((last, addrs.clone()));
+            let Some(addrs) = map.addrs(osd).cloned() else { continue };
+            self.heartbeats.reported.borrow_mut().entry(osd).or_insert((last, addrs.clone()));
             self.report_failure(osd, addrs, FAILURE_FAILED, now.saturating_sub(last));
         }
     }

@@ -86,10 +86,7 @@ impl Host for Osd {
                 randomize: c.float("osd_scrub_interval_randomize_ratio"),
                 deep_chance: c.float("osd_deep_scrub_randomize_ratio"),
                 hours: (c.int("osd_scrub_begin_hour"), c.int("osd_scrub_end_hour")),
-                week_days: (
-                    c.int("osd_scrub_begin_week_day"),
-                    c.int("osd_scrub_end_week_day"),
-                ),
+                week_days: (c.int("osd_scrub_begin_week_day"), c.int("osd_scrub_end_week_day")),
                 auto_repair: c.bool("osd_scrub_auto_repair"),
                 allow_shallow: true,
                 allow_deep: true,
@@ -118,9 +115,7 @@ impl Host for Osd {
         if !map.is_up(osd) || !self.is_active() {
             return;
         }
-        let Some(addrs) = map.cluster_addrs_of(osd) else {
-            return;
-        };
+        let Some(addrs) = map.cluster_addrs_of(osd) else { return };
         if osd == self.whoami {
             // Another shard of the PG is here too. A messenger has no connection to itself.
             self.objecter.connect_to(OSD, addrs).send(message);
@@ -152,19 +147,12 @@ impl Host for Osd {
     }
 
     fn has_other_shard(&self, pgid: SpgId) -> bool {
-        self.pgs
-            .borrow()
-            .keys()
-            .any(|other| other.pgid == pgid.pgid && *other != pgid)
+        self.pgs.borrow().keys().any(|other| other.pgid == pgid.pgid && *other != pgid)
     }
 
     fn remove_pg(&self, pgid: SpgId) {
         let osd = self.rc();
-        let pg = self
-            .pgs
-            .borrow()
-            .get(&pgid)
-            .and_then(super::pgs::Slot::ready);
+        let pg = self.pgs.borrow().get(&pgid).and_then(super::pgs::Slot::ready);
         if let Some(pg) = pg {
             osd.remove(&pg);
         }
@@ -224,11 +212,7 @@ impl Host for Osd {
     fn is_backfill_full(&self, more_bytes: u64) -> bool {
         let ratio = f64::from(self.current_map().backfillfull_ratio);
         let total = self.statfs.get().total;
-        let more = if total == 0 {
-            0.0
-        } else {
-            more_bytes as f64 / total as f64
-        };
+        let more = if total == 0 { 0.0 } else { more_bytes as f64 / total as f64 };
         ratio > 0.0 && self.used_ratio() + more >= ratio
     }
 

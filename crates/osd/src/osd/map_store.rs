@@ -16,11 +16,7 @@ pub const CACHE_MAX: usize = 50;
 
 /// An object of the meta collection.
 pub fn meta_object(name: impl Into<bstr::BString>) -> GhObject {
-    GhObject::from(HObject {
-        name: name.into(),
-        pool: -1,
-        ..HObject::default()
-    })
+    GhObject::from(HObject { name: name.into(), pool: -1, ..HObject::default() })
 }
 
 fn full_object(epoch: Epoch) -> GhObject {
@@ -95,11 +91,7 @@ impl MapStore {
         if let Some(map) = self.cached(epoch) {
             return Ok(Some(map));
         }
-        let bytes = match self
-            .store
-            .read(&CollId::Meta, &full_object(epoch), 0, 0)
-            .await
-        {
+        let bytes = match self.store.read(&CollId::Meta, &full_object(epoch), 0, 0).await {
             Err(StoreError::NoObject) => return Ok(None),
             bytes => bytes?.to_contiguous(),
         };
@@ -111,10 +103,7 @@ impl MapStore {
             }
         };
         let mut decoded = self.decoded.borrow_mut();
-        if decoded
-            .first_key_value()
-            .is_none_or(|(first, _)| epoch > *first)
-        {
+        if decoded.first_key_value().is_none_or(|(first, _)| epoch > *first) {
             decoded.insert(epoch, map.clone());
             shrink(&mut decoded, CACHE_MAX);
         }
@@ -123,17 +112,12 @@ impl MapStore {
 
     /// The newest map's encoding, if it has been received since the start.
     pub fn newest_full(&self) -> Option<(Epoch, Bytes)> {
-        self.full
-            .borrow()
-            .last_key_value()
-            .map(|(e, b)| (*e, b.clone()))
+        self.full.borrow().last_key_value().map(|(e, b)| (*e, b.clone()))
     }
 
     /// The steps from `from` to `to`, if all of them are in the cache.
     pub fn steps(&self, from: Epoch, to: Epoch) -> Option<BTreeMap<Epoch, Bytes>> {
         let cache = self.incremental.borrow();
-        (from..=to)
-            .map(|e| Some((e, cache.get(&e)?.clone())))
-            .collect()
+        (from..=to).map(|e| Some((e, cache.get(&e)?.clone()))).collect()
     }
 }

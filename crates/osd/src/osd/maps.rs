@@ -32,8 +32,7 @@ impl Osd {
             tracing::error!("maps of another cluster ({}, ours is {fsid})", m.fsid);
             return;
         }
-        self.counters
-            .count_maps((m.maps.len() + m.incremental_maps.len()) as u64);
+        self.counters.count_maps((m.maps.len() + m.incremental_maps.len()) as u64);
         // A monitor sends what was asked for, peers at most SHARE_MAX: drop what floods.
         if self.map_queue.borrow().len() >= 256 {
             self.map_queue.borrow_mut().pop_front();
@@ -58,23 +57,11 @@ impl Osd {
 
     async fn take_maps(self: &Rc<Osd>, m: MOSDMap) {
         let have = self.current_map().epoch;
-        let newest = m
-            .maps
-            .keys()
-            .chain(m.incremental_maps.keys())
-            .max()
-            .copied()
-            .unwrap_or(0);
+        let newest = m.maps.keys().chain(m.incremental_maps.keys()).max().copied().unwrap_or(0);
         if newest <= have {
             return;
         }
-        let first = m
-            .maps
-            .keys()
-            .chain(m.incremental_maps.keys())
-            .min()
-            .copied()
-            .unwrap_or(0);
+        let first = m.maps.keys().chain(m.incremental_maps.keys()).min().copied().unwrap_or(0);
         if first > have + 1 && have > 0 {
             if m.oldest_map <= have + 1 {
                 // The monitor has what is between.
@@ -85,10 +72,7 @@ impl Osd {
                 self.want_maps(0);
                 return;
             }
-            tracing::warn!(
-                "skipping maps {}..{first}, the monitors do not have them",
-                have + 1
-            );
+            tracing::warn!("skipping maps {}..{first}, the monitors do not have them", have + 1);
         }
         let mut t = Transaction::new();
         let mut new = Vec::new();
@@ -132,11 +116,7 @@ impl Osd {
         sb.newest_map = last;
         sb.current_epoch = last;
         // Maps that no PG needs and the monitors have dropped.
-        let needed = self
-            .all_pgs()
-            .iter()
-            .map(|pg| pg.oldest_epoch_needed())
-            .min();
+        let needed = self.all_pgs().iter().map(|pg| pg.oldest_epoch_needed()).min();
         let limit = oldest_of_mon.min(needed.unwrap_or(last)).min(last);
         let limit = limit.min(sb.oldest_map + TRIM_MAX);
         if limit > sb.oldest_map {
@@ -208,8 +188,7 @@ impl Osd {
             }
         }
         for pg in self.all_pgs() {
-            pg.contexts
-                .evict_watches(|addr| map.is_addr_blocklisted(addr));
+            pg.contexts.evict_watches(|addr| map.is_addr_blocklisted(addr));
         }
     }
 
@@ -250,12 +229,7 @@ impl Osd {
     /// Sends an OSD the maps it is known to lack.
     pub(super) fn share_with_peer(&self, osd: OsdId, con: &msgr::Connection) {
         let newest = self.current_map().epoch;
-        let has = self
-            .peer_epochs
-            .borrow()
-            .get(&osd)
-            .copied()
-            .unwrap_or(newest);
+        let has = self.peer_epochs.borrow().get(&osd).copied().unwrap_or(newest);
         if has == 0 || has >= newest {
             return;
         }
@@ -274,9 +248,7 @@ impl Osd {
 }
 
 fn decode_full(bytes: &Bytes) -> Option<OsdMap> {
-    OsdMap::from_bytes(bytes)
-        .inspect_err(|e| tracing::error!("a full map: {e}"))
-        .ok()
+    OsdMap::from_bytes(bytes).inspect_err(|e| tracing::error!("a full map: {e}")).ok()
 }
 
 /// The next map and its encoding, if the step leads to what its sender has.
@@ -285,16 +257,10 @@ fn apply(last: &OsdMap, bytes: &Bytes) -> Option<(OsdMap, Bytes)> {
         .inspect_err(|e| tracing::error!("an incremental map: {e}"))
         .ok()?;
     let mut map = last.clone();
-    map.apply(&inc)
-        .inspect_err(|e| tracing::error!("an incremental map: {e:?}"))
-        .ok()?;
+    map.apply(&inc).inspect_err(|e| tracing::error!("an incremental map: {e:?}")).ok()?;
     let (full, crc) = map.encode_with_crc();
     if inc.full_crc != 0 && crc != inc.full_crc {
-        tracing::warn!(
-            "osdmap {}: crc {crc:#x}, the sender has {:#x}",
-            map.epoch,
-            inc.full_crc
-        );
+        tracing::warn!("osdmap {}: crc {crc:#x}, the sender has {:#x}", map.epoch, inc.full_crc);
         return None;
     }
     map.crc = crc;

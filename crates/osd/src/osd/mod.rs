@@ -14,9 +14,9 @@ mod heartbeat;
 mod host_impl;
 pub mod map_store;
 mod maps;
-pub mod perf_queries;
 mod pgs;
 mod remote_read;
+pub mod perf_queries;
 mod report;
 pub mod session;
 pub mod state_times;
@@ -47,10 +47,10 @@ use types::{Epoch, OsdId, PgId, SpgId, Uuid};
 use self::map_store::{MapStore, meta_object};
 use self::stats::Counters;
 use self::tracker::Tracker;
-use crate::ops::snap_mapper::SnapMapper;
 use crate::ops::{ClassLists, Limits};
-use crate::pg::Pg;
+use crate::ops::snap_mapper::SnapMapper;
 use crate::pg::reserver::{Reserver, Stand};
+use crate::pg::Pg;
 use crate::pg::scrub::slots::ScrubSlots;
 
 const SUPERBLOCK: &str = "osd_superblock";
@@ -253,10 +253,7 @@ impl Osd {
         let superblock = read_superblock(&store).await?;
         let expected: i32 = config.id().parse().unwrap_or(-1);
         if superblock.whoami != expected {
-            return Err(OsdError::WrongOsd {
-                found: superblock.whoami,
-                expected,
-            });
+            return Err(OsdError::WrongOsd { found: superblock.whoami, expected });
         }
         let settings = Settings::from_config(&config, Some(&keyring))
             .map_err(|e| OsdError::Monitor(e.to_string()))?;
@@ -292,8 +289,9 @@ impl Osd {
         let store: Rc<dyn ObjectStore> = injected.clone();
         let nonce = u32::try_from(env.random_u64() >> 33).unwrap_or(1).max(1);
         let name = EntityName::osd(whoami);
-        let messenger =
-            |policies| Messenger::new(env.clone(), msgr::Config::new(name, nonce, policies));
+        let messenger = |policies| {
+            Messenger::new(env.clone(), msgr::Config::new(name, nonce, policies))
+        };
         let of_clients = Policy::stateless_registered_server().throttled(
             config.uint("osd_client_message_size_cap"),
             config.uint("osd_client_message_cap").max(1),
@@ -304,8 +302,9 @@ impl Osd {
                 .with(MGR, Policy::lossy_client())
                 .with(OSD, Policy::stateless_server()),
         );
-        let cluster =
-            messenger(Policies::new(Policy::stateless_server()).with(OSD, Policy::lossless_peer()));
+        let cluster = messenger(
+            Policies::new(Policy::stateless_server()).with(OSD, Policy::lossless_peer()),
+        );
         let hb_server = || messenger(Policies::new(Policy::stateless_server()));
         let (hb_front, hb_back) = (hb_server(), hb_server());
         let hb_client = messenger(Policies::new(Policy::lossy_client()));
@@ -316,7 +315,11 @@ impl Osd {
             me: me.clone(),
             whoami,
             maps: MapStore::new(store.clone()),
-            snap_mapper: SnapMapper::new(store.clone(), CollId::Meta, SnapMapper::default_object()),
+            snap_mapper: SnapMapper::new(
+                store.clone(),
+                CollId::Meta,
+                SnapMapper::default_object(),
+            ),
             osdmap: RefCell::default(),
             pgs_epoch: Cell::new(0),
             superblock: RefCell::new(superblock),
@@ -390,10 +393,8 @@ impl Osd {
     pub(crate) fn apply_config(&self) {
         let c = &self.config;
         let defaults = Limits::default();
-        let classes = ClassLists::new(
-            &c.str("osd_class_load_list"),
-            &c.str("osd_class_default_list"),
-        );
+        let classes =
+            ClassLists::new(&c.str("osd_class_load_list"), &c.str("osd_class_default_list"));
         *self.limits.borrow_mut() = Rc::new(Limits {
             classes,
             object_size: c.uint("osd_max_object_size"),
@@ -415,13 +416,9 @@ impl Osd {
         self.limit_reservers();
         self.recovery_slots.set_total(self.recovery_max_active());
         self.failsafe_ratio.set(c.float("osd_failsafe_full_ratio"));
-        self.tracker
-            .history_size
-            .set(c.uint("osd_op_history_size") as usize);
+        self.tracker.history_size.set(c.uint("osd_op_history_size") as usize);
         let slow = c.float("osd_op_history_slow_op_threshold");
-        self.tracker
-            .slow_threshold
-            .set(Duration::from_secs_f64(slow.clamp(0.0, 1e6)));
+        self.tracker.slow_threshold.set(Duration::from_secs_f64(slow.clamp(0.0, 1e6)));
     }
 
     /// Objects that this OSD recovers at a time. All our devices call themselves ssd.
@@ -444,9 +441,7 @@ impl Osd {
     fn listen(&self) -> std::io::Result<()> {
         let ip_of = |option: &str| {
             let text = self.config.str(option);
-            text.split(['/', ','])
-                .next()
-                .and_then(|ip| ip.trim().parse::<IpAddr>().ok())
+            text.split(['/', ',']).next().and_then(|ip| ip.trim().parse::<IpAddr>().ok())
         };
         let public = ip_of("public_addr").unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let cluster = ip_of("cluster_addr").unwrap_or(public);
@@ -486,11 +481,7 @@ impl Osd {
 
     /// The PGs here, in order.
     pub fn all_pgs(&self) -> Vec<Rc<Pg>> {
-        self.pgs
-            .borrow()
-            .values()
-            .filter_map(pgs::Slot::ready)
-            .collect()
+        self.pgs.borrow().values().filter_map(pgs::Slot::ready).collect()
     }
 
     pub(crate) fn set_state(&self, state: BootState) {
@@ -521,13 +512,9 @@ impl Osd {
 
     fn stop_io(&self) {
         self.set_state(BootState::Stopping);
-        for m in [
-            &self.hb_client,
-            &self.hb_front,
-            &self.hb_back,
-            &self.cluster,
-            &self.objecter,
-        ] {
+        for m in
+            [&self.hb_client, &self.hb_front, &self.hb_back, &self.cluster, &self.objecter]
+        {
             m.shutdown();
         }
         self.monc.shutdown();
@@ -566,10 +553,7 @@ impl Osd {
 
     /// Every PG as it is now, what does not hold among it; and how many client ops are under way.
     pub fn audit(&self) -> (Vec<crate::pg::PgAudit>, usize) {
-        (
-            self.all_pgs().iter().map(|pg| pg.audit()).collect(),
-            self.tracker.in_flight(),
-        )
+        (self.all_pgs().iter().map(|pg| pg.audit()).collect(), self.tracker.in_flight())
     }
 
     /// Slots for recovery and backfill: of PGs led here, of PGs followed in.
@@ -608,9 +592,7 @@ pub(crate) fn write_superblock(sb: &OsdSuperblock, t: &mut Transaction) {
 }
 
 async fn read_superblock(store: &Rc<dyn ObjectStore>) -> Result<OsdSuperblock, OsdError> {
-    let read = store
-        .read(&CollId::Meta, &meta_object(SUPERBLOCK), 0, 0)
-        .await;
+    let read = store.read(&CollId::Meta, &meta_object(SUPERBLOCK), 0, 0).await;
     let bytes = match read {
         Err(StoreError::NoObject | StoreError::NoCollection(_)) => {
             return Err(OsdError::NoSuperblock);

@@ -72,12 +72,7 @@ impl Counted {
             expressions.push((part.what, expression));
         }
         let fits = !expressions.is_empty() && !query.counters.is_empty();
-        fits.then(|| Counted {
-            query,
-            limits,
-            expressions,
-            groups: BTreeMap::new(),
-        })
+        fits.then(|| Counted { query, limits, expressions, groups: BTreeMap::new() })
     }
 
     fn key(&self, op: &Observed<'_>) -> Option<PerfKey> {
@@ -132,16 +127,10 @@ impl Counted {
         let groups = std::mem::take(&mut self.groups);
         let mut chosen: BTreeSet<&PerfKey> = BTreeSet::new();
         for limit in &self.limits {
-            let at = self
-                .query
-                .counters
-                .iter()
-                .position(|what| *what == limit.order_by);
+            let at = self.query.counters.iter().position(|what| *what == limit.order_by);
             let Some(at) = at else { continue };
-            let mut keys: Vec<(&PerfKey, u64)> = groups
-                .iter()
-                .map(|(key, values)| (key, values[at].0))
-                .collect();
+            let mut keys: Vec<(&PerfKey, u64)> =
+                groups.iter().map(|(key, values)| (key, values[at].0)).collect();
             keys.sort_by_key(|(_, sum)| std::cmp::Reverse(*sum));
             let most = usize::try_from(limit.max_count).unwrap_or(usize::MAX);
             chosen.extend(keys.into_iter().take(most).map(|(key, _)| key));
@@ -161,10 +150,8 @@ impl DynamicPerfStats {
     /// Counts for these queries from now on; those that stay keep what they have.
     pub fn set_queries(&self, queries: PerfQueries) {
         let mut counted = self.counted.borrow_mut();
-        let mut old: BTreeMap<PerfQuery, Counted> = counted
-            .drain(..)
-            .map(|counted| (counted.query.clone(), counted))
-            .collect();
+        let mut old: BTreeMap<PerfQuery, Counted> =
+            counted.drain(..).map(|counted| (counted.query.clone(), counted)).collect();
         for (query, limits) in queries.into_iter().take(QUERIES_MAX) {
             match old.remove(&query) {
                 Some(same) => counted.push(Counted { limits, ..same }),
@@ -181,19 +168,13 @@ impl DynamicPerfStats {
 
     /// Counts an operation.
     pub fn add(&self, op: &Observed<'_>) {
-        self.counted
-            .borrow_mut()
-            .iter_mut()
-            .for_each(|counted| counted.add(op));
+        self.counted.borrow_mut().iter_mut().for_each(|counted| counted.add(op));
     }
 
     /// What has been counted since the last report.
     pub fn take_reports(&self) -> PerfReports {
         let mut counted = self.counted.borrow_mut();
-        counted
-            .iter_mut()
-            .map(|c| (c.query.clone(), c.take_report()))
-            .collect()
+        counted.iter_mut().map(|c| (c.query.clone(), c.take_report())).collect()
     }
 }
 
@@ -213,29 +194,19 @@ mod tests {
     ];
 
     fn query() -> PerfQuery {
-        let part = |what, regex: &str| SubKeyDescriptor {
-            what,
-            regex: regex.to_owned(),
-        };
+        let part = |what, regex: &str| SubKeyDescriptor { what, regex: regex.to_owned() };
         PerfQuery {
             key: vec![
                 part(sub_key::POOL_ID, "^(2)$"),
                 part(sub_key::NAMESPACE, "^(.*)$"),
-                part(
-                    sub_key::OBJECT_NAME,
-                    r"^(?:rbd|journal)_data\.(?:([0-9]+)\.)?([^.]+)\.",
-                ),
+                part(sub_key::OBJECT_NAME, r"^(?:rbd|journal)_data\.(?:([0-9]+)\.)?([^.]+)\."),
             ],
             counters: COUNTERS.to_vec(),
         }
     }
 
     fn observe(stats: &DynamicPerfStats, pool: u64, name: &str, bytes: u64) {
-        let object = HObject {
-            name: name.into(),
-            snap: NOSNAP,
-            ..HObject::default()
-        };
+        let object = HObject { name: name.into(), snap: NOSNAP, ..HObject::default() };
         stats.add(&Observed {
             reqid: OsdReqId::default(),
             address: &"-",
@@ -252,10 +223,7 @@ mod tests {
     fn images_are_told_apart_and_counts_start_anew_after_a_report() {
         let stats = DynamicPerfStats::default();
         assert!(!stats.is_enabled());
-        let limits = [PerfLimit {
-            order_by: counter::WRITE_BYTES,
-            max_count: 2,
-        }];
+        let limits = [PerfLimit { order_by: counter::WRITE_BYTES, max_count: 2 }];
         stats.set_queries([(query(), limits.into())].into());
         assert!(stats.is_enabled());
         observe(&stats, 2, "rbd_data.10.0000", 100);
@@ -267,11 +235,7 @@ mod tests {
         let reports = stats.take_reports();
         let groups = &reports[&query()].groups;
         let key = |pool: &str, id: &str| -> PerfKey {
-            vec![
-                vec!["2".into()],
-                vec!["".into()],
-                vec![pool.into(), id.into()],
-            ]
+            vec![vec!["2".into()], vec!["".into()], vec![pool.into(), id.into()]]
         };
         assert_eq!(groups.len(), 2, "only the two largest");
         let of = |key: PerfKey| unpack_counters(&COUNTERS, &groups[&key]).unwrap();
@@ -284,24 +248,14 @@ mod tests {
     fn what_cannot_be_counted_is_left_out() {
         let stats = DynamicPerfStats::default();
         for regex in ["(", "no group", &"(".repeat(REGEX_LEN_MAX + 1)] {
-            let key = vec![SubKeyDescriptor {
-                what: 2,
-                regex: regex.to_owned(),
-            }];
-            let bad = PerfQuery {
-                key,
-                counters: vec![0],
-            };
+            let key = vec![SubKeyDescriptor { what: 2, regex: regex.to_owned() }];
+            let bad = PerfQuery { key, counters: vec![0] };
             stats.set_queries([(bad, BTreeSet::new())].into());
             assert!(!stats.is_enabled());
         }
         stats.set_queries([(query(), BTreeSet::new())].into());
         observe(&stats, 2, "rbd_data.10.0000", 1);
         stats.set_queries([(query(), BTreeSet::new())].into());
-        assert_eq!(
-            stats.take_reports()[&query()].groups.len(),
-            1,
-            "kept over a repeated order"
-        );
+        assert_eq!(stats.take_reports()[&query()].groups.len(), 1, "kept over a repeated order");
     }
 }

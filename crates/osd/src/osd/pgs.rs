@@ -71,28 +71,19 @@ impl Osd {
             }
         }
         let known: BTreeSet<SpgId> = pgs.iter().map(|(pgid, _)| *pgid).collect();
-        let oldest = pgs
-            .iter()
-            .map(|(_, l)| l.epoch)
-            .min()
-            .unwrap_or(newest)
-            .min(newest);
+        let oldest = pgs.iter().map(|(_, l)| l.epoch).min().unwrap_or(newest).min(newest);
         let mut map: Option<Rc<OsdMap>> = None;
         for epoch in oldest..=newest {
             // A hole is where the monitors had no maps for us any more.
-            let Some(next) = self.maps.load(epoch).await? else {
-                continue;
-            };
+            let Some(next) = self.maps.load(epoch).await? else { continue };
             for pg in self.all_pgs() {
                 if pg.has_pool_in(&next) {
                     self.split_at_load(&pg, &next, &known).await?;
                     pg.advance_quietly(&next);
                 }
             }
-            let due: Vec<usize> = (0..pgs.len())
-                .filter(|i| pgs[*i].1.epoch <= epoch)
-                .rev()
-                .collect();
+            let due: Vec<usize> =
+                (0..pgs.len()).filter(|i| pgs[*i].1.epoch <= epoch).rev().collect();
             for i in due {
                 let (pgid, loaded) = pgs.swap_remove(i);
                 self.clean_temps(pgid).await?;
@@ -113,9 +104,7 @@ impl Osd {
             }
             map = Some(next);
         }
-        let Some(map) = map else {
-            return Err(OsdError::NoMap(newest));
-        };
+        let Some(map) = map else { return Err(OsdError::NoMap(newest)) };
         tracing::info!(
             "osd.{}: {} PGs at osdmap {}",
             self.whoami,
@@ -136,11 +125,8 @@ impl Osd {
 
     async fn remove_collection(&self, cid: &CollId) -> Result<(), OsdError> {
         loop {
-            let page = self
-                .store
-                .list(cid, &GhObject::min(), &GhObject::max(), 256)
-                .await?
-                .objects;
+            let page =
+                self.store.list(cid, &GhObject::min(), &GhObject::max(), 256).await?.objects;
             let mut t = Transaction::new();
             if page.is_empty() {
                 t.rmcoll(cid);
@@ -157,19 +143,9 @@ impl Osd {
     /// Half-received objects of our last life.
     async fn clean_temps(&self, pgid: SpgId) -> Result<(), OsdError> {
         let cid = CollId::Pg(pgid);
-        let end = HObject {
-            pool: -1,
-            ..HObject::default()
-        };
-        let end = GhObject {
-            shard: pgid.shard,
-            ..GhObject::from(end)
-        };
-        let temps = self
-            .store
-            .list(&cid, &GhObject::min(), &end, 4096)
-            .await?
-            .objects;
+        let end = HObject { pool: -1, ..HObject::default() };
+        let end = GhObject { shard: pgid.shard, ..GhObject::from(end) };
+        let temps = self.store.list(&cid, &GhObject::min(), &end, 4096).await?.objects;
         let mut t = Transaction::new();
         for oid in temps.iter().filter(|o| o.hobj.is_temp()) {
             t.remove(&cid, oid);
@@ -212,11 +188,8 @@ impl Osd {
             pg.stop_for_split();
             let shard = pg.pgid().shard;
             let absent = |child: &SpgId| !self.pgs.borrow().contains_key(child);
-            let children: Vec<SpgId> = children
-                .into_iter()
-                .map(|child| SpgId { pgid: child, shard })
-                .filter(absent)
-                .collect();
+            let children: Vec<SpgId> =
+                children.into_iter().map(|child| SpgId { pgid: child, shard }).filter(absent).collect();
             match pg.split(&children, after, map).await {
                 Ok(made) => {
                     for child in made {
@@ -248,19 +221,14 @@ impl Osd {
             return Ok(());
         }
         let (children, shard) = (pg.pgid().pgid.children(before, after), pg.pgid().shard);
-        let children: Vec<SpgId> = children
-            .into_iter()
-            .map(|child| SpgId { pgid: child, shard })
-            .filter(|c| !known.contains(c))
-            .collect();
+        let children: Vec<SpgId> =
+            children.into_iter().map(|child| SpgId { pgid: child, shard }).filter(|c| !known.contains(c)).collect();
         if children.is_empty() {
             return Ok(());
         }
         for child in pg.split(&children, after, map).await? {
             child.advance_quietly(map);
-            self.pgs
-                .borrow_mut()
-                .insert(child.pgid(), Slot::Ready(child));
+            self.pgs.borrow_mut().insert(child.pgid(), Slot::Ready(child));
         }
         Ok(())
     }
@@ -268,9 +236,7 @@ impl Osd {
     /// Takes a copy away, in the background.
     pub(super) fn remove(self: &Rc<Osd>, pg: &Rc<Pg>) {
         let pgid = pg.pgid();
-        self.pgs
-            .borrow_mut()
-            .insert(pgid, Slot::Removing(Vec::new()));
+        self.pgs.borrow_mut().insert(pgid, Slot::Removing(Vec::new()));
         let (osd, pg) = (self.clone(), pg.clone());
         self.env.go(async move {
             if !pg.delete().await && !osd.is_stopping() {
@@ -294,11 +260,9 @@ impl Osd {
             }
             let extra = m.pg_extra.get(&pgid);
             let birth = match extra {
-                Some((history, past)) if history.epoch_created != 0 => Birth {
-                    epoch: created,
-                    history: *history,
-                    past: past.clone(),
-                },
+                Some((history, past)) if history.epoch_created != 0 => {
+                    Birth { epoch: created, history: *history, past: past.clone() }
+                }
                 _ => Birth {
                     epoch: created,
                     history: new_history(created, stamp),
@@ -318,15 +282,12 @@ impl Osd {
         if birth.epoch >= newest.epoch
             || (birth.epoch..newest.epoch).all(|e| self.maps.cached(e).is_some())
         {
-            let cached: Vec<Rc<OsdMap>> = (birth.epoch..newest.epoch)
-                .filter_map(|e| self.maps.cached(e))
-                .collect();
+            let cached: Vec<Rc<OsdMap>> =
+                (birth.epoch..newest.epoch).filter_map(|e| self.maps.cached(e)).collect();
             self.make(pgid, birth, cached, VecDeque::new());
             return;
         }
-        self.pgs
-            .borrow_mut()
-            .insert(pgid, Slot::Starting(VecDeque::new()));
+        self.pgs.borrow_mut().insert(pgid, Slot::Starting(VecDeque::new()));
         let osd = self.clone();
         self.env.go(async move {
             let mut maps = Vec::new();
@@ -353,17 +314,13 @@ impl Osd {
         waiting: Waiting,
     ) {
         let newest = self.current_map();
-        let after = maps
-            .last()
-            .map_or(birth.epoch.saturating_sub(1), |m| m.epoch);
+        let after = maps.last().map_or(birth.epoch.saturating_sub(1), |m| m.epoch);
         maps.extend((after + 1..=newest.epoch).filter_map(|e| self.maps.cached(e)));
         if maps.last().is_none_or(|m| m.epoch < newest.epoch) {
             maps.push(newest);
         }
         maps.retain(|m| m.pg_exists(pgid.pgid));
-        let Some(first) = maps.first().cloned() else {
-            return;
-        };
+        let Some(first) = maps.first().cloned() else { return };
         let core = Peering::create(
             PgShard::new(self.whoami, pgid.shard),
             pgid,
@@ -419,13 +376,7 @@ impl Osd {
             }
             return;
         }
-        let Decoded {
-            spgid,
-            from: shard,
-            epoch,
-            query_epoch,
-            message,
-        } = m;
+        let Decoded { spgid, from: shard, epoch, query_epoch, message } = m;
         let member = shard.map(|shard| PgShard::new(from, shard));
         if !self.pgs.borrow().contains_key(&spgid) {
             // A primary's log makes a replica, a copy's report makes the primary.
@@ -435,14 +386,7 @@ impl Osd {
                 _ => None,
             };
             if let Some((history, past)) = birth {
-                self.create(
-                    spgid,
-                    Birth {
-                        epoch: epoch.max(history.epoch_created),
-                        history,
-                        past,
-                    },
-                );
+                self.create(spgid, Birth { epoch: epoch.max(history.epoch_created), history, past });
             }
         }
         if let PeerMessage::Query(query, _) = &message

@@ -66,11 +66,7 @@ fn send(osd: &Osd, read: &RemoteRead) -> Option<Receiver<MOSDOpReply>> {
     let pgid = map.object_to_pg(&read.name, &read.locator)?;
     let mapping = mapping_of(&map, pgid.spg());
     let primary = mapping.acting_primary;
-    let addrs = map
-        .is_up(primary)
-        .then(|| map.addrs(primary))
-        .flatten()?
-        .clone();
+    let addrs = map.is_up(primary).then(|| map.addrs(primary)).flatten()?.clone();
     let con = osd.objecter.connect_to(OSD, &addrs);
     let tid = osd.remote_reads.next.get() + 1;
     osd.remote_reads.next.set(tid);
@@ -93,13 +89,7 @@ fn send(osd: &Osd, read: &RemoteRead) -> Option<Receiver<MOSDOpReply>> {
         features: msgr::FEATURES_ALL,
     };
     let (answer, receiver) = oneshot();
-    let open = Open {
-        con: con.clone(),
-        pgid,
-        mapping,
-        addrs,
-        answer,
-    };
+    let open = Open { con: con.clone(), pgid, mapping, addrs, answer };
     osd.remote_reads.open.borrow_mut().insert(tid, open);
     con.send(message.encode().with_tid(tid));
     Some(receiver)
@@ -109,7 +99,10 @@ fn send(osd: &Osd, read: &RemoteRead) -> Option<Receiver<MOSDOpReply>> {
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// Reads; ends with an error only if the pool is gone.
-pub(super) fn read(osd: Rc<Osd>, read: RemoteRead) -> LocalFuture<Result<RemoteReply, Errno>> {
+pub(super) fn read(
+    osd: Rc<Osd>,
+    read: RemoteRead,
+) -> LocalFuture<Result<RemoteReply, Errno>> {
     Box::pin(async move {
         loop {
             if osd.current_map().pool(read.locator.pool).is_none() {
@@ -118,17 +111,10 @@ pub(super) fn read(osd: Rc<Osd>, read: RemoteRead) -> LocalFuture<Result<RemoteR
             if let Some(receiver) = send(&osd, &read)
                 && let Ok(reply) = receiver.await
             {
-                let ops = reply
-                    .ops
-                    .iter()
-                    .map(|o| (o.rval, o.outdata.to_contiguous()))
-                    .collect();
+                let ops =
+                    reply.ops.iter().map(|o| (o.rval, o.outdata.to_contiguous())).collect();
                 let user_version = reply.user_version;
-                return Ok(RemoteReply {
-                    result: reply.result,
-                    ops,
-                    user_version,
-                });
+                return Ok(RemoteReply { result: reply.result, ops, user_version });
             }
             osd.env.sleep(PAUSE).await;
         }

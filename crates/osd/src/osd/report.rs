@@ -153,10 +153,7 @@ impl Osd {
             declare_types: if first { types } else { Vec::new() },
             packed,
             daemon_health_metrics: vec![
-                DaemonHealthMetric {
-                    kind: 0,
-                    value: if slow > 0 { value } else { 0 },
-                },
+                DaemonHealthMetric { kind: 0, value: if slow > 0 { value } else { 0 } },
                 DaemonHealthMetric { kind: 1, value: 0 },
             ],
             config: self.config_if_changed(),
@@ -184,10 +181,7 @@ impl Osd {
         if fresh.is_empty() {
             return;
         }
-        tracing::warn!(
-            "{count} slow requests, oldest is {:.1} s old",
-            oldest.as_secs_f64()
-        );
+        tracing::warn!("{count} slow requests, oldest is {:.1} s old", oldest.as_secs_f64());
         for op in fresh.iter().take(5) {
             tracing::warn!(
                 "slow request {:.1} s old: {} currently {}",

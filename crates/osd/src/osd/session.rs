@@ -51,10 +51,7 @@ impl Session {
         let caps = if info.allow_all {
             OsdCap::allow_all()
         } else {
-            info.text()
-                .ok()
-                .and_then(|t| OsdCap::parse(&t).ok())
-                .unwrap_or_default()
+            info.text().ok().and_then(|t| OsdCap::parse(&t).ok()).unwrap_or_default()
         };
         let name = con.peer_name();
         let addr = con.peer_addrs().front();
@@ -97,12 +94,7 @@ impl Session {
         }
         let id = self.last_backoff.get() + 1;
         self.last_backoff.set(id);
-        let backoff = Backoff {
-            id,
-            end: end.clone(),
-            acked: false,
-            released: false,
-        };
+        let backoff = Backoff { id, end: end.clone(), acked: false, released: false };
         backoffs.insert((pg, begin.clone()), backoff);
         self.say(BackoffOp::Block, pg, epoch, id, begin, end);
         Some(id)
@@ -147,17 +139,7 @@ impl Session {
         end: &HObject,
     ) {
         let (begin, end) = (begin.clone(), end.clone());
-        self.con.send(
-            MOSDBackoff {
-                pgid,
-                map_epoch,
-                op,
-                id,
-                begin,
-                end,
-            }
-            .encode(),
-        );
+        self.con.send(MOSDBackoff { pgid, map_epoch, op, id, begin, end }.encode());
     }
 
     /// Its side of watches.

@@ -94,15 +94,8 @@ impl Counters {
         // Less than before: somebody has reset the counters.
         let new = count.checked_sub(before.count).unwrap_or(count);
         let took = sum.checked_sub(before.sum).unwrap_or(sum);
-        let average = took
-            .checked_div(u32::try_from(new).unwrap_or(u32::MAX))
-            .unwrap_or_default();
-        self.commit_shown.set(Shown {
-            at: now,
-            count,
-            sum,
-            average,
-        });
+        let average = took.checked_div(u32::try_from(new).unwrap_or(u32::MAX)).unwrap_or_default();
+        self.commit_shown.set(Shown { at: now, count, sum, average });
         average
     }
 
@@ -161,25 +154,13 @@ mod tests {
         assert_eq!(counters.recent_commit_latency(at(10)), Duration::ZERO);
         counters.commit_latency.add(Duration::from_millis(4));
         counters.commit_latency.add(Duration::from_millis(8));
-        assert_eq!(
-            counters.recent_commit_latency(at(15)),
-            Duration::from_millis(6)
-        );
-        assert_eq!(
-            counters.recent_commit_latency(at(15)),
-            Duration::from_millis(6)
-        );
+        assert_eq!(counters.recent_commit_latency(at(15)), Duration::from_millis(6));
+        assert_eq!(counters.recent_commit_latency(at(15)), Duration::from_millis(6));
         counters.commit_latency.add(Duration::from_millis(100));
-        assert_eq!(
-            counters.recent_commit_latency(at(20)),
-            Duration::from_millis(100)
-        );
+        assert_eq!(counters.recent_commit_latency(at(20)), Duration::from_millis(100));
         assert_eq!(counters.recent_commit_latency(at(25)), Duration::ZERO);
         counters.reset();
         counters.commit_latency.add(Duration::from_millis(3));
-        assert_eq!(
-            counters.recent_commit_latency(at(30)),
-            Duration::from_millis(3)
-        );
+        assert_eq!(counters.recent_commit_latency(at(30)), Duration::from_millis(3));
     }
 }

@@ -75,9 +75,7 @@ impl TrackedOp {
 
 impl Drop for TrackedOp {
     fn drop(&mut self) {
-        let Some(tracker) = self.tracker.upgrade() else {
-            return;
-        };
+        let Some(tracker) = self.tracker.upgrade() else { return };
         tracker.live.borrow_mut().remove(&self.seq);
         let took = self.age();
         let slow = took >= tracker.slow_threshold.get();
@@ -141,10 +139,7 @@ impl Tracker {
         let seq = self.next.get();
         self.next.set(seq + 1);
         let now = self.env.now();
-        let begun_wall = self
-            .env
-            .wall_clock()
-            .saturating_sub(now.saturating_sub(received));
+        let begun_wall = self.env.wall_clock().saturating_sub(now.saturating_sub(received));
         let op = Rc::new(TrackedOp {
             description: RefCell::new(description),
             seq,
@@ -160,11 +155,7 @@ impl Tracker {
     }
 
     fn live(&self) -> Vec<Rc<TrackedOp>> {
-        self.live
-            .borrow()
-            .values()
-            .filter_map(Weak::upgrade)
-            .collect()
+        self.live.borrow().values().filter_map(Weak::upgrade).collect()
     }
 
     /// Number of ops under way.
@@ -174,17 +165,11 @@ impl Tracker {
 
     /// Ops older than `age`: how many, the oldest one's age, and those not warned of yet.
     pub fn slow_ops(&self, age: Duration) -> (usize, Duration, Vec<Rc<TrackedOp>>) {
-        let slow: Vec<Rc<TrackedOp>> = self
-            .live()
-            .into_iter()
-            .filter(|op| op.age() >= age)
-            .collect();
+        let slow: Vec<Rc<TrackedOp>> =
+            self.live().into_iter().filter(|op| op.age() >= age).collect();
         let oldest = slow.iter().map(|op| op.age()).max().unwrap_or_default();
         let count = slow.len();
-        let fresh = slow
-            .into_iter()
-            .filter(|op| !op.warned.replace(true))
-            .collect();
+        let fresh = slow.into_iter().filter(|op| !op.warned.replace(true)).collect();
         (count, oldest, fresh)
     }
 
@@ -206,15 +191,7 @@ impl Tracker {
             count += 1;
             f.open_object_section("op");
             let events = op.events.borrow();
-            dump_op(
-                f,
-                &description,
-                op.begun_wall,
-                op.begun,
-                op.age(),
-                None,
-                &events,
-            );
+            dump_op(f, &description, op.begun_wall, op.begun, op.age(), None, &events);
             f.close_section();
         }
         f.close_section();
@@ -227,31 +204,29 @@ impl Tracker {
     }
 
     /// Remembered ops into the open array: by arrival, or the slowest first.
-    pub fn dump_past(&self, f: &mut Formatter, by_duration: bool, wanted: &dyn Fn(&str) -> bool) {
+    pub fn dump_past(
+        &self,
+        f: &mut Formatter,
+        by_duration: bool,
+        wanted: &dyn Fn(&str) -> bool,
+    ) {
         let now = self.env.now();
         let list = self.recent.borrow();
-        let mut shown: Vec<&Past> = list
-            .iter()
-            .filter(|p| now.saturating_sub(p.finished) < HISTORY_DURATION)
-            .collect();
+        let mut shown: Vec<&Past> =
+            list.iter().filter(|p| now.saturating_sub(p.finished) < HISTORY_DURATION).collect();
         if by_duration {
             shown.sort_by_key(|p| core::cmp::Reverse(p.took));
         } else {
             shown.sort_by_key(|p| p.begun());
         }
-        shown
-            .into_iter()
-            .filter(|p| wanted(&p.description))
-            .for_each(|p| p.dump(f, now));
+        shown.into_iter().filter(|p| wanted(&p.description)).for_each(|p| p.dump(f, now));
     }
 
     /// Remembered ops that took longer than the threshold, into the open array.
     pub fn dump_slow(&self, f: &mut Formatter, wanted: &dyn Fn(&str) -> bool) {
         let now = self.env.now();
         let list = self.slow.borrow();
-        list.iter()
-            .filter(|p| wanted(&p.description))
-            .for_each(|p| p.dump(f, now));
+        list.iter().filter(|p| wanted(&p.description)).for_each(|p| p.dump(f, now));
     }
 }
 
@@ -264,15 +239,7 @@ impl Past {
         let age = now.saturating_sub(self.begun());
         let took = Some(self.took);
         f.open_object_section("op");
-        dump_op(
-            f,
-            &self.description,
-            self.begun_wall,
-            self.begun(),
-            age,
-            took,
-            &self.events,
-        );
+        dump_op(f, &self.description, self.begun_wall, self.begun(), age, took, &self.events);
         f.close_section();
     }
 }

@@ -50,31 +50,18 @@ impl Pg {
         );
         expect(
             info.last_complete <= info.last_update,
-            format!(
-                "last_complete {} above {}",
-                info.last_complete, info.last_update
-            ),
+            format!("last_complete {} above {}", info.last_complete, info.last_update),
         );
         let mut last = log.tail();
         for entry in log.iter() {
-            let PgLogEntry {
-                version,
-                prior_version,
-                ..
-            } = &**entry;
+            let PgLogEntry { version, prior_version, .. } = &**entry;
             // Versions grow in both parts: an epoch's first entry follows the last one before it.
             let follows = *version > last && version.version > last.version;
             expect(follows, format!("entry {version} after {last}"));
-            expect(
-                *prior_version < *version,
-                format!("entry {version} of {prior_version}"),
-            );
+            expect(*prior_version < *version, format!("entry {version} of {prior_version}"));
             last = *version;
         }
-        expect(
-            log.is_empty() || last == log.head(),
-            format!("newest {last}, head {}", log.head()),
-        );
+        expect(log.is_empty() || last == log.head(), format!("newest {last}, head {}", log.head()));
         for (oid, item) in core.missing.iter() {
             expect(
                 item.need <= info.last_update && item.have < item.need,
@@ -83,25 +70,14 @@ impl Pg {
         }
         let in_flight = self.repops.borrow().len()
             + self.waiting.borrow().len()
-            + self
-                .waiting_for_object
-                .borrow()
-                .values()
-                .map(Vec::len)
-                .sum::<usize>();
+            + self.waiting_for_object.borrow().values().map(Vec::len).sum::<usize>();
         let peers: Vec<String> = core
             .acting_backfill
             .iter()
             .filter_map(|peer| Some((peer, core.peer_info.get(peer)?)))
             .map(|(peer, info)| {
-                let missing = core
-                    .peer_missing
-                    .get(peer)
-                    .map_or(0, |missing| missing.len());
-                format!(
-                    "{peer} at {} to {} lacks {missing}",
-                    info.last_update, info.last_backfill
-                )
+                let missing = core.peer_missing.get(peer).map_or(0, |missing| missing.len());
+                format!("{peer} at {} to {} lacks {missing}", info.last_update, info.last_backfill)
             })
             .collect();
         let about = format!(

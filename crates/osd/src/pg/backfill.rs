@@ -68,10 +68,7 @@ impl Backfill {
         if let Some(touched) = &mut *self.touched.borrow_mut() {
             touched.insert(oid.clone());
         }
-        self.batch_end
-            .borrow()
-            .as_ref()
-            .is_some_and(|end| oid <= end)
+        self.batch_end.borrow().as_ref().is_some_and(|end| oid <= end)
             && !self.pending.borrow().contains(oid)
     }
 }
@@ -82,12 +79,7 @@ impl Backfill {
         if let Some(touched) = &mut *self.touched.borrow_mut() {
             touched.insert(clone.clone());
         }
-        if self
-            .batch_end
-            .borrow()
-            .as_ref()
-            .is_some_and(|end| clone <= end)
-        {
+        if self.batch_end.borrow().as_ref().is_some_and(|end| clone <= end) {
             self.pending.borrow_mut().insert(clone.clone());
         }
     }
@@ -101,8 +93,7 @@ impl Backfill {
 impl Pg {
     fn targets(&self) -> Rc<Vec<(PgShard, HObject)>> {
         let core = self.core.borrow();
-        let targets = core
-            .acting_backfill
+        let targets = core.acting_backfill
             .iter()
             .filter(|s| **s != core.whoami)
             .filter_map(|s| Some((*s, core.peer_info.get(s)?.last_backfill.clone())))
@@ -128,12 +119,8 @@ impl Pg {
         let mut done = false;
         while self.may_backfill() {
             let targets = self.targets();
-            let Some(from) = targets.iter().map(|(_, last)| last.clone()).min() else {
-                break;
-            };
-            let Some(end) = self.list_batch(&from, generation).await else {
-                break;
-            };
+            let Some(from) = targets.iter().map(|(_, last)| last.clone()).min() else { break };
+            let Some(end) = self.list_batch(&from, generation).await else { break };
             let copied = self.copy_batch(&targets, generation).await;
             if generation != self.generation.get() {
                 return false;
@@ -207,11 +194,8 @@ impl Pg {
             self.goid(&from)
         };
         let scan = self.host.recovery_limits().scan;
-        let listed = self
-            .host
-            .store()
-            .list(&self.cid, &start, &GhObject::max(), scan)
-            .await;
+        let listed =
+            self.host.store().list(&self.cid, &start, &GhObject::max(), scan).await;
         if generation != self.generation.get() {
             return None;
         }
@@ -229,11 +213,7 @@ impl Pg {
         };
         // The rest of the last object's clones, and its head.
         while next.hobj <= end && !next.is_max() {
-            let listed = self
-                .host
-                .store()
-                .list(&self.cid, &next, &GhObject::max(), scan)
-                .await;
+            let listed = self.host.store().list(&self.cid, &next, &GhObject::max(), scan).await;
             if generation != self.generation.get() {
                 return None;
             }
@@ -250,9 +230,7 @@ impl Pg {
         }
         let mut pending: BTreeSet<HObject> = objects
             .into_iter()
-            .filter(|o| {
-                !o.is_pgmeta() && o.generation == NO_GEN && !o.hobj.is_temp() && o.hobj > *from
-            })
+            .filter(|o| !o.is_pgmeta() && o.generation == NO_GEN && !o.hobj.is_temp() && o.hobj > *from)
             .map(|o| o.hobj)
             .collect();
         let touched = state.touched.borrow_mut().take().unwrap_or_default();
@@ -292,11 +270,7 @@ impl Pg {
     /// Tells the targets how far they are. The last word counts once they have it durable.
     async fn advance_backfill(&self, targets: &[(PgShard, HObject)], end: &HObject) -> bool {
         let (map_epoch, query_epoch) = self.epochs();
-        let op = if end.is_max() {
-            BackfillOp::Finish
-        } else {
-            BackfillOp::Progress
-        };
+        let op = if end.is_max() { BackfillOp::Finish } else { BackfillOp::Progress };
         for (target, last) in targets {
             if last >= end {
                 continue;
@@ -309,9 +283,8 @@ impl Pg {
                 last_backfill: end.clone(),
                 stats: self.core.borrow().info.stats.clone(),
             };
-            let acknowledged = end
-                .is_max()
-                .then(|| self.recovery.expect_answer(*target, HObject::max()));
+            let acknowledged =
+                end.is_max().then(|| self.recovery.expect_answer(*target, HObject::max()));
             self.host.send_osd(target.osd, message.encode());
             if let Some(acknowledged) = acknowledged
                 && acknowledged.await.is_err()
@@ -352,9 +325,7 @@ impl Pg {
                         return;
                     }
                     if m.op == BackfillOp::Finish {
-                        let Some(primary) = pg.core.borrow().primary() else {
-                            return;
-                        };
+                        let Some(primary) = pg.core.borrow().primary() else { return };
                         let ack = MOSDPGBackfill {
                             op: BackfillOp::FinishAck,
                             pgid: pg.pgid_at(primary),

@@ -78,11 +78,7 @@ impl Pg {
             return false;
         };
         // Bounded by the sessions' own bound.
-        let asked = Asked {
-            session: session.clone(),
-            begin,
-            id,
-        };
+        let asked = Asked { session: session.clone(), begin, id };
         let mut backoffs = self.backoffs.borrow_mut();
         backoffs.retain(|b| !b.session.con.is_closed());
         backoffs.push(asked);

@@ -22,12 +22,11 @@ pub(super) fn wanted(
         ..ObjectRecoveryInfo::default()
     };
     let mut progress = ObjectRecoveryProgress::default();
-    let has_old =
-        |i: &&PgMissingItem| !i.have.is_zero() && !i.is_delete && i.clean_regions.object_is_exist();
+    let has_old = |i: &&PgMissingItem| {
+        !i.have.is_zero() && !i.is_delete && i.clean_regions.object_is_exist()
+    };
     if let Some(item) = item.filter(has_old) {
-        info.copy_subset = info
-            .copy_subset
-            .intersection(&item.clean_regions.dirty_regions());
+        info.copy_subset = info.copy_subset.intersection(&item.clean_regions.dirty_regions());
         info.object_exist = true;
         progress.omap_complete = !item.clean_regions.omap_is_dirty();
     }
@@ -46,22 +45,11 @@ pub(super) fn shared(
         return BTreeMap::new();
     };
     let overlap = |clone: &u64| ss.clone_overlap.get(clone).cloned().unwrap_or_default();
-    let named = |snap: u64| HObject {
-        snap,
-        ..oid.clone()
-    };
-    let whole = if size == 0 {
-        IntervalSet::new()
-    } else {
-        IntervalSet::of(0, size)
-    };
+    let named = |snap: u64| HObject { snap, ..oid.clone() };
+    let whole = if size == 0 { IntervalSet::new() } else { IntervalSet::of(0, size) };
     let found = |source: HObject, same: IntervalSet| {
         let same = same.intersection(&whole);
-        if same.is_empty() {
-            BTreeMap::new()
-        } else {
-            BTreeMap::from([(source, same)])
-        }
+        if same.is_empty() { BTreeMap::new() } else { BTreeMap::from([(source, same)]) }
     };
     let mut same = whole.clone();
     for newer in at..ss.clones.len() {
@@ -83,7 +71,11 @@ pub(super) fn shared(
 }
 
 /// The next ranges of `subset` from `from` on, `limit` bytes at most; and where they end.
-pub(super) fn next_ranges(subset: &IntervalSet, from: u64, limit: u64) -> (Vec<(u64, u64)>, u64) {
+pub(super) fn next_ranges(
+    subset: &IntervalSet,
+    from: u64,
+    limit: u64,
+) -> (Vec<(u64, u64)>, u64) {
     let (mut ranges, mut left, mut end) = (Vec::new(), limit, from);
     for (start, len) in subset.iter() {
         let (start, stop) = (start.max(from), start + len);
@@ -106,26 +98,15 @@ mod tests {
     use super::*;
 
     fn version(v: u64) -> EVersion {
-        EVersion {
-            epoch: 1,
-            version: v,
-        }
+        EVersion { epoch: 1, version: v }
     }
 
     #[test]
     fn what_changed_is_asked_for() {
-        let oid = HObject {
-            name: "o".into(),
-            snap: NOSNAP,
-            ..HObject::default()
-        };
+        let oid = HObject { name: "o".into(), snap: NOSNAP, ..HObject::default() };
         let (all, progress) = wanted(&oid, version(9), None);
         assert!(!all.object_exist && all.copy_subset.contains(1 << 40) && !progress.omap_complete);
-        let mut item = PgMissingItem {
-            need: version(9),
-            have: version(3),
-            ..Default::default()
-        };
+        let mut item = PgMissingItem { need: version(9), have: version(3), ..Default::default() };
         item.clean_regions.mark_data_region_dirty(4096, 4096);
         let (part, progress) = wanted(&oid, version(9), Some(&item));
         assert_eq!(part.copy_subset, IntervalSet::of(4096, 4096));
@@ -133,10 +114,7 @@ mod tests {
         item.clean_regions.mark_omap_dirty();
         assert!(!wanted(&oid, version(9), Some(&item)).1.omap_complete);
         item.have = EVersion::ZERO;
-        assert!(
-            !wanted(&oid, version(9), Some(&item)).0.object_exist,
-            "there is nothing to keep"
-        );
+        assert!(!wanted(&oid, version(9), Some(&item)).0.object_exist, "there is nothing to keep");
     }
 
     #[test]
@@ -149,27 +127,15 @@ mod tests {
             ]),
             ..SnapSet::default()
         };
-        let named = |snap| HObject {
-            name: "o".into(),
-            snap,
-            ..HObject::default()
-        };
+        let named = |snap| HObject { name: "o".into(), snap, ..HObject::default() };
         let of = |snap, has: &[u64]| {
             let has: Vec<HObject> = has.iter().map(|snap| named(*snap)).collect();
             shared(&named(snap), &ss, 120, |oid| has.contains(oid))
         };
         let from = |snap, start, len| BTreeMap::from([(named(snap), IntervalSet::of(start, len))]);
         assert_eq!(of(2, &[5, NOSNAP]), from(5, 0, 100));
-        assert_eq!(
-            of(2, &[NOSNAP]),
-            from(NOSNAP, 50, 50),
-            "what both steps left alone"
-        );
-        assert_eq!(
-            of(5, &[NOSNAP]),
-            from(NOSNAP, 50, 70),
-            "no more than the clone has"
-        );
+        assert_eq!(of(2, &[NOSNAP]), from(NOSNAP, 50, 50), "what both steps left alone");
+        assert_eq!(of(5, &[NOSNAP]), from(NOSNAP, 50, 70), "no more than the clone has");
         assert_eq!(of(5, &[2]), from(2, 0, 100));
         assert_eq!(of(5, &[]), BTreeMap::new());
         assert_eq!(of(7, &[2, 5]), BTreeMap::new(), "not a clone");

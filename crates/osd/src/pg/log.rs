@@ -176,10 +176,7 @@ impl Log {
     /// Entries of one object, newest first.
     pub fn of_object<'a>(&'a self, oid: &'a HObject) -> impl Iterator<Item = &'a Rc<PgLogEntry>> {
         let known = self.by_object.contains_key(oid);
-        self.entries
-            .iter()
-            .rev()
-            .filter(move |e| known && e.soid == *oid)
+        self.entries.iter().rev().filter(move |e| known && e.soid == *oid)
     }
 
     /// Whether a request was answered before.
@@ -189,11 +186,7 @@ impl Log {
                 (e.user_version, e.return_code)
             } else {
                 let extra = e.extra_reqids.iter().position(|(r, _)| r == reqid)?;
-                let code = e
-                    .extra_reqid_return_codes
-                    .get(&(extra as u32))
-                    .copied()
-                    .unwrap_or(0);
+                let code = e.extra_reqid_return_codes.get(&(extra as u32)).copied().unwrap_or(0);
                 (e.extra_reqids[extra].1, code)
             };
             return Some(Answered {
@@ -224,9 +217,7 @@ impl Log {
     pub fn wire_after(&self, since: EVersion) -> PgLog {
         // The tail is an entry both logs may have, or divergence would go unseen.
         let below = self.entries.partition_point(|e| e.version <= since);
-        let tail = below
-            .checked_sub(1)
-            .map_or(self.tail, |at| self.entries[at].version);
+        let tail = below.checked_sub(1).map_or(self.tail, |at| self.entries[at].version);
         PgLog {
             head: self.head,
             tail,
@@ -266,20 +257,12 @@ impl Log {
     }
 
     fn unindex(&mut self, e: &Rc<PgLogEntry>) {
-        if self
-            .by_object
-            .get(&e.soid)
-            .is_some_and(|known| known.version == e.version)
-        {
+        if self.by_object.get(&e.soid).is_some_and(|known| known.version == e.version) {
             self.by_object.remove(&e.soid);
         }
         let requests = e.extra_reqids.iter().map(|(r, _)| r).chain([&e.reqid]);
         for reqid in requests {
-            if self
-                .by_request
-                .get(reqid)
-                .is_some_and(|known| known.version == e.version)
-            {
+            if self.by_request.get(reqid).is_some_and(|known| known.version == e.version) {
                 self.by_request.remove(reqid);
             }
         }
@@ -329,24 +312,14 @@ impl Log {
 
     /// The entries up to `to` that can be undone.
     fn kept_up_to(&self, to: EVersion) -> Vec<Undo> {
-        let undoable = self
-            .after(self.can_rollback_to)
-            .take_while(|e| e.version <= to);
-        undoable
-            .filter(|e| e.mod_desc.can_local_rollback)
-            .cloned()
-            .map(Undo::Trim)
-            .collect()
+        let undoable = self.after(self.can_rollback_to).take_while(|e| e.version <= to);
+        undoable.filter(|e| e.mod_desc.can_local_rollback).cloned().map(Undo::Trim).collect()
     }
 
     /// Drops entries up to `to`, remembering the requests of the newest `dups_max` dropped ones.
     /// Those that can be undone stay.
     pub fn trim(&mut self, to: EVersion, dups_max: usize) {
-        let to = if self.undoable {
-            to.min(self.can_rollback_to)
-        } else {
-            to
-        };
+        let to = if self.undoable { to.min(self.can_rollback_to) } else { to };
         while let Some(e) = self.entries.front().cloned() {
             if e.version > to {
                 break;
@@ -448,25 +421,11 @@ impl Log {
             all: dirty.all,
             can_rollback_to: dirty.bounds.then_some(self.can_rollback_to),
             // Empty if the tail went back meanwhile.
-            trimmed: dirty
-                .trimmed_from
-                .map(|from| (from, self.tail.next()))
-                .filter(|(a, b)| a < b),
-            dups_trimmed: dirty
-                .dups_trimmed_from
-                .map(|from| (from, dups_end))
-                .filter(|(a, b)| a < b),
+            trimmed: dirty.trimmed_from.map(|from| (from, self.tail.next())).filter(|(a, b)| a < b),
+            dups_trimmed: dirty.dups_trimmed_from.map(|from| (from, dups_end)).filter(|(a, b)| a < b),
             removed: dirty.removed.into_iter().filter(|v| !live(*v)).collect(),
-            written: dirty
-                .written
-                .into_iter()
-                .filter(|e| live(e.version))
-                .collect(),
-            dups_written: dirty
-                .dups_written
-                .into_iter()
-                .filter(|d| live_dup(d.version))
-                .collect(),
+            written: dirty.written.into_iter().filter(|e| live(e.version)).collect(),
+            dups_written: dirty.dups_written.into_iter().filter(|d| live_dup(d.version)).collect(),
         }
     }
 
@@ -576,25 +535,14 @@ impl Log {
         }
         // The newest of our entries that the peer may have.
         let limit = self.tail.max(peer_log.tail);
-        let common = self
-            .entries
-            .iter()
-            .rev()
-            .find(|e| e.version <= peer_log.head);
+        let common = self.entries.iter().rev().find(|e| e.version <= peer_log.head);
         let last_update = common.map_or(limit, |e| e.version.max(limit));
         let mut theirs = Log::from_wire(peer_log);
         let could_undo_from = theirs.can_rollback_to;
         let divergent = theirs.rewind(last_update);
         // Whether an object changed again in our log is seen when our newer entries are added to
         // the peer's missing set at activation; here the peer's own log decides.
-        merge_divergent(
-            &theirs,
-            &divergent,
-            could_undo_from,
-            peer_info,
-            peer_missing,
-            None,
-        );
+        merge_divergent(&theirs, &divergent, could_undo_from, peer_info, peer_missing, None);
         peer_info.last_update = peer_info.last_update.min(last_update);
         peer_info.last_complete = last_complete_of(&theirs, peer_info.last_update, peer_missing);
     }
@@ -636,9 +584,7 @@ impl Log {
 }
 
 fn last_complete_of(log: &Log, last_update: EVersion, missing: &Missing) -> EVersion {
-    let Some(need) = missing.oldest_need() else {
-        return last_update;
-    };
+    let Some(need) = missing.oldest_need() else { return last_update };
     let below = log.entries.partition_point(|e| e.version < need);
     match below.checked_sub(1) {
         Some(at) => log.entries[at].version.min(last_update),
@@ -670,7 +616,8 @@ fn merge_divergent(
     if env::mutant("keep-divergent") {
         return;
     }
-    let undoable = |e: &PgLogEntry| e.mod_desc.can_local_rollback && e.version > could_undo_from;
+    let undoable =
+        |e: &PgLogEntry| e.mod_desc.can_local_rollback && e.version > could_undo_from;
     let mut by_object: BTreeMap<&HObject, Vec<&Rc<PgLogEntry>>> = BTreeMap::new();
     for e in divergent.iter().filter(|e| !e.is_error()) {
         by_object.entry(&e.soid).or_default().push(e);
@@ -684,9 +631,7 @@ fn merge_divergent(
         let last_is_delete = entries.last().is_some_and(|e| e.is_delete());
         let is_missing = missing.contains(oid);
         let mut remove = |needed: bool| {
-            let Some(undo) = undo.as_deref_mut() else {
-                return;
-            };
+            let Some(undo) = undo.as_deref_mut() else { return };
             if needed {
                 undo.push(Undo::Remove(oid.clone()));
             }
@@ -695,10 +640,7 @@ fn merge_divergent(
         };
         // An object that is missing or deleted here has no data of the divergent versions, but
         // perhaps of an older one: removing what is not there does nothing.
-        if log
-            .newest_of(oid)
-            .is_some_and(|e| e.version >= first.version)
-        {
+        if log.newest_of(oid).is_some_and(|e| e.version >= first.version) {
             missing.revise_have(oid, EVersion::ZERO);
             remove(true);
         } else if prior.is_zero() || first.is_clone() {

@@ -90,9 +90,7 @@ impl Missing {
         }
         let delete = e.is_delete();
         let new = match self.items.get(&e.soid) {
-            _ if e.prior_version.is_zero() || e.is_clone() => {
-                item(e.version, EVersion::ZERO, delete)
-            }
+            _ if e.prior_version.is_zero() || e.is_clone() => item(e.version, EVersion::ZERO, delete),
             // What was deleted in between has nothing in common with what comes after.
             Some(known) if delete || known.is_delete || e.is_lost_revert() => {
                 item(e.version, known.have, delete)
@@ -100,12 +98,7 @@ impl Missing {
             Some(known) => {
                 let mut clean_regions = known.clean_regions.clone();
                 clean_regions.merge(&e.clean_regions);
-                PgMissingItem {
-                    need: e.version,
-                    have: known.have,
-                    is_delete: false,
-                    clean_regions,
-                }
+                PgMissingItem { need: e.version, have: known.have, is_delete: false, clean_regions }
             }
             None if e.is_lost_revert() => item(e.version, e.reverting_to, delete),
             None if delete => item(e.version, e.prior_version, delete),
@@ -136,9 +129,7 @@ impl Missing {
 
     /// The object is not missing any more.
     pub fn remove(&mut self, oid: &HObject) -> bool {
-        let Some(old) = self.items.remove(oid) else {
-            return false;
-        };
+        let Some(old) = self.items.remove(oid) else { return false };
         self.by_version.remove(&(old.need, oid.clone()));
         self.dirty.insert(oid.clone());
         true
@@ -154,8 +145,7 @@ impl Missing {
 
     /// Forgets all.
     pub fn clear(&mut self) {
-        self.dirty
-            .extend(std::mem::take(&mut self.items).into_keys());
+        self.dirty.extend(std::mem::take(&mut self.items).into_keys());
         self.by_version.clear();
     }
 

@@ -26,9 +26,9 @@ pub mod reserve;
 pub mod reserver;
 pub(crate) mod rollback;
 pub mod scrub;
-mod services;
 mod shard_recovery;
 mod shards;
+mod services;
 mod snap_trim;
 pub mod stats;
 pub mod wire;
@@ -193,18 +193,12 @@ impl Pg {
 
     /// The PG as another member knows it: what messages to it name.
     pub(crate) fn pgid_at(&self, member: PgShard) -> SpgId {
-        SpgId {
-            pgid: self.pgid.pgid,
-            shard: member.shard,
-        }
+        SpgId { pgid: self.pgid.pgid, shard: member.shard }
     }
 
     /// The name of an object of the PG in the store.
     pub(crate) fn goid(&self, oid: &HObject) -> GhObject {
-        GhObject {
-            shard: self.pgid.shard,
-            ..GhObject::from(oid.clone())
-        }
+        GhObject { shard: self.pgid.shard, ..GhObject::from(oid.clone()) }
     }
 
     /// What knows the shards of an erasure coded pool.
@@ -240,16 +234,14 @@ impl Pg {
                 self.map.replace(map.clone());
                 continue;
             };
-            let unchanged =
-                map.epoch != last.epoch && last.pool(self.pgid.pgid.pool_id()) == Some(pool);
+            let unchanged = map.epoch != last.epoch
+                && last.pool(self.pgid.pgid.pool_id()) == Some(pool);
             if !unchanged {
                 *self.pool.borrow_mut() = Rc::new(pool.clone());
                 *self.codec.borrow_mut() = backend::codec(map, pool);
             }
             let mapping = mapping_of(map, self.pgid);
-            self.core
-                .borrow_mut()
-                .advance_map(&**map, &*last, mapping, now, &mut out);
+            self.core.borrow_mut().advance_map(&**map, &*last, mapping, now, &mut out);
             self.map.replace(map.clone());
         }
         let map = self.map.borrow().clone();
@@ -271,9 +263,7 @@ impl Pg {
     /// A map of the past, on the way to the present: nothing is done about it.
     pub(crate) fn advance_quietly(&self, map: &Rc<OsdMap>) {
         let last = self.map.borrow().clone();
-        let Some(pool) = map.pool(self.pgid.pgid.pool_id()) else {
-            return;
-        };
+        let Some(pool) = map.pool(self.pgid.pgid.pool_id()) else { return };
         if map.epoch <= last.epoch {
             return;
         }
@@ -281,9 +271,7 @@ impl Pg {
         *self.codec.borrow_mut() = backend::codec(map, pool);
         let mapping = mapping_of(map, self.pgid);
         let mut out = Vec::new();
-        self.core
-            .borrow_mut()
-            .advance_map(&**map, &*last, mapping, self.now(), &mut out);
+        self.core.borrow_mut().advance_map(&**map, &*last, mapping, self.now(), &mut out);
         self.map.replace(map.clone());
     }
 
@@ -400,7 +388,12 @@ impl Pg {
     }
 
     /// A peering message.
-    pub fn on_peer_message(&self, from: PgShard, epochs: (Epoch, Epoch), message: PeerMessage) {
+    pub fn on_peer_message(
+        &self,
+        from: PgShard,
+        epochs: (Epoch, Epoch),
+        message: PeerMessage,
+    ) {
         let was_readable = self.is_serving();
         self.step(|core, map, now, out| core.on_message(from, epochs, message, map, now, out));
         if !was_readable && self.is_serving() {
@@ -432,8 +425,7 @@ impl Pg {
         if dirty.info || dirty.big_info {
             let past = dirty.big_info.then_some(&core.past_intervals);
             keys.info(&core.info, past, core.epoch);
-            self.written_counts
-                .replace(persist::slow_counts(&core.info));
+            self.written_counts.replace(persist::slow_counts(&core.info));
             self.written_epoch.set(core.epoch);
         }
         keys.add_to(&self.cid, &self.pgmeta, t);
@@ -463,11 +455,7 @@ impl Pg {
         let (mut removed, mut undone) = (Vec::new(), Vec::new());
         for effect in effects {
             match effect {
-                Effect::Send {
-                    to,
-                    query_epoch,
-                    message,
-                } => {
+                Effect::Send { to, query_epoch, message } => {
                     messages.push((to, query_epoch, message));
                 }
                 Effect::Undo(Undo::Remove(oid)) => {
@@ -578,11 +566,8 @@ impl Pg {
 
     /// Removes all objects, batch by batch. `false` if something else has begun meanwhile.
     pub(crate) async fn remove_objects(&self, above: &HObject, generation: u64) -> bool {
-        let start = if above.is_min() {
-            GhObject::min()
-        } else {
-            self.goid(above)
-        };
+        let start =
+            if above.is_min() { GhObject::min() } else { self.goid(above) };
         loop {
             let store = self.host.store();
             let listed = store
@@ -595,10 +580,8 @@ impl Pg {
                     return false;
                 }
             };
-            let objects: Vec<GhObject> = objects
-                .into_iter()
-                .filter(|o| !o.is_pgmeta() && o.hobj > *above)
-                .collect();
+            let objects: Vec<GhObject> =
+                objects.into_iter().filter(|o| !o.is_pgmeta() && o.hobj > *above).collect();
             if self.generation.get() != generation {
                 return false;
             }
@@ -799,13 +782,6 @@ impl Pg {
         query_epoch: Epoch,
         message: PeerMessage,
     ) -> types::RawMessage {
-        wire::encode(
-            self.pgid.pgid,
-            self.whoami(),
-            to,
-            self.epoch(),
-            query_epoch,
-            message,
-        )
+        wire::encode(self.pgid.pgid, self.whoami(), to, self.epoch(), query_epoch, message)
     }
 }

@@ -20,8 +20,7 @@ use denc::{Denc, Reader, Writer};
 use store::{CollId, ObjectStore, StoreError, Transaction};
 use types::crc::crc32c;
 use types::osd::{
-    ObjectStatSum, PastIntervals, PgFastInfo, PgInfo, PgLog, PgLogDup, PgLogEntry, PgMissing,
-    PgMissingItem,
+    ObjectStatSum, PastIntervals, PgFastInfo, PgInfo, PgLog, PgLogDup, PgLogEntry, PgMissing, PgMissingItem,
 };
 use types::{EVersion, Epoch, GhObject, HObject};
 
@@ -75,8 +74,7 @@ impl Keys {
     pub fn info(&mut self, info: &PgInfo, past: Option<&PastIntervals>, epoch: Epoch) {
         self.set.insert(INFO.into(), info.to_bytes());
         self.set.insert(EPOCH.into(), epoch.to_bytes());
-        self.set
-            .insert(INFOVER.into(), Bytes::from_static(&[INFO_VERSION]));
+        self.set.insert(INFOVER.into(), Bytes::from_static(&[INFO_VERSION]));
         self.set.remove(&BString::from(FASTINFO));
         // It would be taken for newer than the info if that went back.
         self.remove.insert(FASTINFO.into());
@@ -101,8 +99,7 @@ impl Keys {
         if whole {
             self.info(info, None, epoch);
         } else if !self.set.contains_key(INFO.as_bytes()) {
-            self.set
-                .insert(FASTINFO.into(), PgFastInfo::of(info).to_bytes());
+            self.set.insert(FASTINFO.into(), PgFastInfo::of(info).to_bytes());
         }
         whole
     }
@@ -114,13 +111,8 @@ impl Keys {
         }
         let key = |v: &EVersion| BString::from(v.key_name());
         let dup_key = |v: &EVersion| BString::from(DUP_PREFIX.to_owned() + &v.key_name());
-        self.ranges
-            .extend(changes.trimmed.map(|(from, to)| (key(&from), key(&to))));
-        self.ranges.extend(
-            changes
-                .dups_trimmed
-                .map(|(from, to)| (dup_key(&from), dup_key(&to))),
-        );
+        self.ranges.extend(changes.trimmed.map(|(from, to)| (key(&from), key(&to))));
+        self.ranges.extend(changes.dups_trimmed.map(|(from, to)| (dup_key(&from), dup_key(&to))));
         self.remove.extend(changes.removed.iter().map(key));
         for e in changes.written {
             self.set.insert(key(&e.version), encode_entry(&e));
@@ -181,10 +173,7 @@ fn decode_entry(value: &Bytes) -> Result<PgLogEntry, denc::Error> {
     let body = r.blob()?;
     let crc = r.u32()?;
     if crc32c(0, &body) != crc {
-        return Err(denc::Error::Invalid {
-            what: "PG log entry crc",
-            value: crc.into(),
-        });
+        return Err(denc::Error::Invalid { what: "PG log entry crc", value: crc.into() });
     }
     PgLogEntry::from_bytes(&body)
 }
@@ -240,13 +229,11 @@ pub async fn load(
     let mut from = BString::default();
     let mut after = false;
     loop {
-        let page = match store
-            .omap_range(cid, pgmeta, &from, after, PAGE_MAX, PAGE_BYTES_MAX)
-            .await
-        {
-            Err(StoreError::NoObject) => return Err(LoadError::Empty),
-            page => page?,
-        };
+        let page =
+            match store.omap_range(cid, pgmeta, &from, after, PAGE_MAX, PAGE_BYTES_MAX).await {
+                Err(StoreError::NoObject) => return Err(LoadError::Empty),
+                page => page?,
+            };
         for (key, value) in &page.entries {
             let mut r = Reader::new(value);
             match key.as_slice() {
@@ -271,9 +258,7 @@ pub async fn load(
                 _ => {}
             }
         }
-        let Some((last, _)) = page.entries.last() else {
-            break;
-        };
+        let Some((last, _)) = page.entries.last() else { break };
         if !page.more {
             break;
         }

@@ -31,10 +31,7 @@ fn dump_history(f: &mut Formatter, h: &PgHistory) {
     f.dump_stream("last_deep_scrub", h.last_deep_scrub);
     f.dump_stream("last_deep_scrub_stamp", h.last_deep_scrub_stamp);
     f.dump_stream("last_clean_scrub_stamp", h.last_clean_scrub_stamp);
-    f.dump_float(
-        "prior_readable_until_ub",
-        h.prior_readable_until_ub.as_secs_f64(),
-    );
+    f.dump_float("prior_readable_until_ub", h.prior_readable_until_ub.as_secs_f64());
 }
 
 fn dump_info(f: &mut Formatter, info: &PgInfo) {
@@ -86,34 +83,20 @@ impl Pg {
         f.dump_int("snap_trimq_len", self.snaps_to_trim().size() as i64);
         f.dump_string("state", types::osd::pg_state::state_string(stat.state));
         f.dump_int("epoch", core.epoch);
-        f.array("up", |f| {
-            core.mapping.up.iter().for_each(|o| f.dump_int("osd", *o))
-        });
-        f.array("acting", |f| {
-            core.mapping
-                .acting
-                .iter()
-                .for_each(|o| f.dump_int("osd", *o))
-        });
+        f.array("up", |f| core.mapping.up.iter().for_each(|o| f.dump_int("osd", *o)));
+        f.array("acting", |f| core.mapping.acting.iter().for_each(|o| f.dump_int("osd", *o)));
         if !core.backfill_targets.is_empty() {
             f.array("backfill_targets", |f| {
-                core.backfill_targets
-                    .iter()
-                    .for_each(|s| f.dump_stream("shard", s));
+                core.backfill_targets.iter().for_each(|s| f.dump_stream("shard", s));
             });
         }
         if !core.acting_backfill.is_empty() {
             f.array("acting_recovery_backfill", |f| {
-                core.acting_backfill
-                    .iter()
-                    .for_each(|s| f.dump_stream("shard", s));
+                core.acting_backfill.iter().for_each(|s| f.dump_stream("shard", s));
             });
         }
         f.object("info", |f| {
-            let info = PgInfo {
-                stats: stat.clone(),
-                ..core.info.clone()
-            };
+            let info = PgInfo { stats: stat.clone(), ..core.info.clone() };
             dump_info(f, &info);
         });
         f.array("peer_info", |f| {
@@ -147,9 +130,7 @@ impl Pg {
                     f.array("might_have_unfound", |_| {});
                     f.object("recovery_progress", |f| {
                         f.array("backfill_targets", |f| {
-                            core.backfill_targets
-                                .iter()
-                                .for_each(|s| f.dump_stream("shard", s));
+                            core.backfill_targets.iter().for_each(|s| f.dump_stream("shard", s));
                         });
                         f.array("waiting_on_backfill", |_| {});
                         f.dump_string("last_backfill_started", "MIN");
@@ -174,16 +155,9 @@ impl Pg {
                         }
                     });
                 }
-                State::WaitUpThru => f.dump_string(
-                    "comment",
-                    "waiting for osdmap to reflect a new up_thru for this osd",
-                ),
-                State::Incomplete => {
-                    f.dump_string("comment", "not enough complete instances of this PG")
-                }
-                State::Down => {
-                    f.dump_string("comment", "not enough up instances of this PG to go active")
-                }
+                State::WaitUpThru => f.dump_string("comment", "waiting for osdmap to reflect a new up_thru for this osd"),
+                State::Incomplete => f.dump_string("comment", "not enough complete instances of this PG"),
+                State::Down => f.dump_string("comment", "not enough up instances of this PG to go active"),
                 _ => {}
             }
         });
@@ -214,10 +188,7 @@ impl Pg {
                     });
                 });
                 f.array("probing_osds", |f| {
-                    core.prior()
-                        .probe
-                        .iter()
-                        .for_each(|s| f.dump_stream("osd", s));
+                    core.prior().probe.iter().for_each(|s| f.dump_stream("osd", s));
                 });
                 if core.prior().pg_down {
                     f.dump_string("blocked", "peering is blocked due to down osds");
@@ -266,10 +237,7 @@ impl Pg {
                 });
             }
         });
-        f.dump_string(
-            "state",
-            core.state().name().rsplit('/').next().unwrap_or(""),
-        );
+        f.dump_string("state", core.state().name().rsplit('/').next().unwrap_or(""));
         f.dump_bool("available_might_have_unfound", true);
         f.array("might_have_unfound", |_| {});
         f.dump_bool("more", unfound.len() > LIST_MAX);
@@ -309,9 +277,7 @@ impl Pg {
             self.requeue_for(&oid);
         }
         self.kick_recovery();
-        CommandReply::text(format!(
-            "pg has {count} objects unfound and apparently lost marking"
-        ))
+        CommandReply::text(format!("pg has {count} objects unfound and apparently lost marking"))
     }
 
     async fn give_up(&self, oid: &HObject, revert: bool, generation: u64) -> bool {
@@ -374,20 +340,13 @@ impl Pg {
             core.update_last_complete();
             core.mark_dirty_info();
             let me = core.whoami;
-            let followers: Vec<_> = core
-                .acting_backfill
-                .iter()
-                .filter(|s| **s != me)
-                .copied()
-                .collect();
+            let followers: Vec<_> =
+                core.acting_backfill.iter().filter(|s| **s != me).copied().collect();
             for to in followers {
                 if let Some(info) = core.peer_info.get_mut(&to) {
                     info.last_update = version;
                     if *oid <= info.last_backfill {
-                        core.peer_missing
-                            .entry(to)
-                            .or_default()
-                            .add_next_event(&entry);
+                        core.peer_missing.entry(to).or_default().add_next_event(&entry);
                     }
                 }
                 let message = LogMessage {

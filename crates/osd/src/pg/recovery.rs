@@ -103,22 +103,14 @@ impl Recovery {
     /// Which member with this OSD an answer about an object is awaited from.
     pub(super) fn awaited(&self, osd: OsdId, oid: &HObject) -> Option<PgShard> {
         let pushes = self.pushes.borrow();
-        pushes
-            .keys()
-            .find(|(from, of)| from.osd == osd && of == oid)
-            .map(|(from, _)| *from)
+        pushes.keys().find(|(from, of)| from.osd == osd && of == oid).map(|(from, _)| *from)
     }
 
     /// A chunk of ours that we compute ourselves: it is taken as if we had pulled it from us.
     pub(super) fn expect_own(&self, oid: &HObject, whoami: PgShard, need: EVersion, first: bool) {
         if first {
             let (done, _) = oneshot();
-            let pull = Pull {
-                from: whoami,
-                need,
-                info: ObjectRecoveryInfo::default(),
-                done,
-            };
+            let pull = Pull { from: whoami, need, info: ObjectRecoveryInfo::default(), done };
             self.pulls.borrow_mut().insert(oid.clone(), pull);
         }
     }
@@ -144,6 +136,7 @@ impl Recovery {
     pub fn unfound_len(&self) -> usize {
         self.unfound.borrow().len()
     }
+
 }
 
 /// How moving one object ended.
@@ -196,10 +189,7 @@ impl Pg {
 
     fn fail_pulls_from_down(&self) {
         let map = self.map.borrow().clone();
-        self.recovery
-            .pulls
-            .borrow_mut()
-            .retain(|_, pull| map.is_up(pull.from.osd));
+        self.recovery.pulls.borrow_mut().retain(|_, pull| map.is_up(pull.from.osd));
         self.shards.forget_down(|osd| map.is_up(osd));
     }
 
@@ -229,9 +219,7 @@ impl Pg {
         if !self.recovery.active.borrow_mut().insert(oid.clone()) {
             return;
         }
-        self.host
-            .env()
-            .go(recover(self.rc(), oid, slot, self.generation.get()));
+        self.host.env().go(recover(self.rc(), oid, slot, self.generation.get()));
     }
 
     /// The next object to move that is not being moved.
@@ -317,9 +305,7 @@ impl Pg {
     pub(super) fn on_peer_has(&self, oid: &HObject, peer: PgShard) {
         let mut core = self.core.borrow_mut();
         let core = &mut *core;
-        let Some(missing) = core.peer_missing.get_mut(&peer) else {
-            return;
-        };
+        let Some(missing) = core.peer_missing.get_mut(&peer) else { return };
         missing.remove(oid);
         if missing.is_empty()
             && let Some(info) = core.peer_info.get_mut(&peer)
@@ -356,17 +342,10 @@ impl Pg {
     async fn pull(&self, oid: &HObject, need: EVersion) -> Moved {
         loop {
             let source = self.core.borrow().sources(oid, need).into_iter().next();
-            let Some(from) = source else {
-                return Moved::Unfound;
-            };
+            let Some(from) = source else { return Moved::Unfound };
             let (done, arrived) = oneshot();
             let (info, progress) = extents::wanted(oid, need, self.core.borrow().missing.get(oid));
-            let pull = Pull {
-                from,
-                need,
-                info: info.clone(),
-                done,
-            };
+            let pull = Pull { from, need, info: info.clone(), done };
             self.recovery.pulls.borrow_mut().insert(oid.clone(), pull);
             self.send_pull(from, info, progress);
             match arrived.await {
@@ -414,10 +393,7 @@ impl Pg {
     pub(super) async fn delete_there(&self, oid: &HObject, need: EVersion, peer: PgShard) -> bool {
         let (map_epoch, min_epoch) = self.epochs();
         let (done, answered) = oneshot();
-        self.recovery
-            .pushes
-            .borrow_mut()
-            .insert((peer, oid.clone()), done);
+        self.recovery.pushes.borrow_mut().insert((peer, oid.clone()), done);
         let message = MOSDPGRecoveryDelete {
             from: self.whoami(),
             pgid: self.pgid_at(peer),
@@ -435,10 +411,7 @@ impl Pg {
     pub(super) async fn push(&self, oid: &HObject, peer: PgShard) -> bool {
         let (mut info, mut progress) = {
             let core = self.core.borrow();
-            let item = core
-                .peer_missing
-                .get(&peer)
-                .and_then(|missing| missing.get(oid));
+            let item = core.peer_missing.get(&peer).and_then(|missing| missing.get(oid));
             extents::wanted(oid, EVersion::ZERO, item)
         };
         if oid.is_snap() {
@@ -458,10 +431,7 @@ impl Pg {
             };
             let (map_epoch, min_epoch) = self.epochs();
             let (done, answered) = oneshot();
-            self.recovery
-                .pushes
-                .borrow_mut()
-                .insert((peer, oid.clone()), done);
+            self.recovery.pushes.borrow_mut().insert((peer, oid.clone()), done);
             progress = chunk.op.after_progress.clone();
             let bytes = chunk.op.data.len() as u64;
             let message = MOSDPGPush {
@@ -493,7 +463,8 @@ impl Pg {
         let ss = self.snapset_of(oid, None).await;
         let size = ss.clone_size.get(&oid.snap).copied().unwrap_or(0);
         let core = self.core.borrow();
-        let (Some(info), Some(missing)) = (core.peer_info.get(&peer), core.peer_missing.get(&peer))
+        let (Some(info), Some(missing)) =
+            (core.peer_info.get(&peer), core.peer_missing.get(&peer))
         else {
             return BTreeMap::new();
         };
@@ -509,10 +480,7 @@ impl Pg {
     async fn repair_own(&self, oid: &HObject) {
         let store = self.host.store();
         let attr = store.getattr(&self.cid, &self.goid(oid), OI_ATTR).await;
-        if let Ok(oi) = attr
-            .map_err(|_| ())
-            .and_then(|b| ObjectInfo::from_bytes(&b).map_err(|_| ()))
-        {
+        if let Ok(oi) = attr.map_err(|_| ()).and_then(|b| ObjectInfo::from_bytes(&b).map_err(|_| ())) {
             self.repair_unreadable(oid, oi.version);
         }
     }
@@ -532,26 +500,16 @@ impl Pg {
         let mut omap_header = Bytes::new();
         let (mut oi, mut ss) = (ObjectInfo::default(), SnapSet::default());
         if progress.first {
-            attrset = store
-                .getattrs(&self.cid, &goid)
-                .await?
-                .into_iter()
-                .collect();
+            attrset = store.getattrs(&self.cid, &goid).await?.into_iter().collect();
             if !progress.omap_complete {
                 omap_header = store.omap_header(&self.cid, &goid).await?;
             }
             if let Some(bytes) = attrset.get(&BString::from(OI_ATTR)) {
                 oi = ObjectInfo::from_bytes(bytes).unwrap_or_default();
             }
-            ss = self
-                .snapset_of(oid, attrset.get(&BString::from(SS_ATTR)))
-                .await;
+            ss = self.snapset_of(oid, attrset.get(&BString::from(SS_ATTR))).await;
         }
-        let whole = if size == 0 {
-            IntervalSet::new()
-        } else {
-            IntervalSet::of(0, size)
-        };
+        let whole = if size == 0 { IntervalSet::new() } else { IntervalSet::of(0, size) };
         let mut copy_subset = info.copy_subset.intersection(&whole);
         for shared in info.clone_subset.values() {
             copy_subset.subtract(shared);
@@ -561,12 +519,7 @@ impl Pg {
         let mut included = IntervalSet::new();
         let mut data = BytesMut::new();
         for (offset, len) in ranges {
-            data.extend_from_slice(
-                &store
-                    .read(&self.cid, &goid, offset, len)
-                    .await?
-                    .to_contiguous(),
-            );
+            data.extend_from_slice(&store.read(&self.cid, &goid, offset, len).await?.to_contiguous());
             included.insert(offset, len);
         }
         let data_complete = copy_subset.range_end().is_none_or(|end| data_to >= end);
@@ -580,9 +533,7 @@ impl Pg {
         };
         let mut omap_entries = BTreeMap::new();
         if !progress.omap_complete {
-            let left = (limits.chunk as usize)
-                .saturating_sub(data.len())
-                .max(64 << 10);
+            let left = (limits.chunk as usize).saturating_sub(data.len()).max(64 << 10);
             let page = store
                 .omap_range(
                     &self.cid,
@@ -633,17 +584,11 @@ impl Pg {
             Some(bytes) => Some(bytes.clone()),
             None if oid.is_snap() => {
                 let head = self.goid(&oid.head());
-                self.host
-                    .store()
-                    .getattr(&self.cid, &head, SS_ATTR)
-                    .await
-                    .ok()
+                self.host.store().getattr(&self.cid, &head, SS_ATTR).await.ok()
             }
             None => None,
         };
-        bytes
-            .and_then(|b| SnapSet::from_bytes(&b).ok())
-            .unwrap_or_default()
+        bytes.and_then(|b| SnapSet::from_bytes(&b).ok()).unwrap_or_default()
     }
 
     /// Somebody pushes: the primary to us, or a source that we pull from.
@@ -717,11 +662,7 @@ impl Pg {
         let target = self.goid(&oid);
         let whole = op.before_progress.first && complete;
         let temp_oid = oid.make_temp(format!("temp_recovering_{}_{}", self.pgid, oid));
-        let into = if whole {
-            target.clone()
-        } else {
-            self.goid(&temp_oid)
-        };
+        let into = if whole { target.clone() } else { self.goid(&temp_oid) };
         let info = &op.recovery_info;
         if op.before_progress.first {
             if info.object_exist {
@@ -738,9 +679,7 @@ impl Pg {
                 t.remove(&self.cid, &into);
                 t.touch(&self.cid, &into);
             }
-            let size = self
-                .codec()
-                .map_or(info.size, |codec| codec.chunk_len(info.size));
+            let size = self.codec().map_or(info.size, |codec| codec.chunk_len(info.size));
             t.truncate(&self.cid, &into, size);
             if !op.before_progress.omap_complete
                 && (info.object_exist || !op.omap_header.is_empty())
@@ -773,11 +712,8 @@ impl Pg {
                 t.coll_move_rename(&self.cid, &into, &self.cid, &target);
                 self.recovery.temps.borrow_mut().remove(&temp_oid);
             }
-            let version = if whole {
-                op.version
-            } else {
-                op.recovery_info.version.max(op.version)
-            };
+            let version =
+                if whole { op.version } else { op.recovery_info.version.max(op.version) };
             let need = self.core.borrow().missing.get(&oid).map(|i| i.need);
             self.note_recovered(&oid, need.map_or(version, |need| need.max(version)));
             self.contexts.forget(&oid);
@@ -798,12 +734,7 @@ impl Pg {
                     pull.done.send(true);
                 }
             } else {
-                let info = self
-                    .recovery
-                    .pulls
-                    .borrow()
-                    .get(&oid)
-                    .map(|p| p.info.clone());
+                let info = self.recovery.pulls.borrow().get(&oid).map(|p| p.info.clone());
                 if let Some(info) = info
                     && from != self.whoami()
                 {
@@ -885,12 +816,7 @@ impl Pg {
         let (pg, generation) = (self.rc(), self.generation.get());
         self.host.env().go(async move {
             for (oid, version) in &m.objects {
-                let need = pg
-                    .core
-                    .borrow()
-                    .missing
-                    .get(oid)
-                    .map_or(*version, |i| i.need);
+                let need = pg.core.borrow().missing.get(oid).map_or(*version, |i| i.need);
                 if pg.delete_here(oid, need).await != Moved::Done {
                     return;
                 }
@@ -1050,9 +976,7 @@ impl Pg {
             // Other PGs have their turn after osd_recovery_max_single_start objects.
             for _ in 0..limits.single_start {
                 let Some(oid) = self.next_object() else { break };
-                let Some(slot) = slot.take().or_else(|| slots.try_acquire(1)) else {
-                    break;
-                };
+                let Some(slot) = slot.take().or_else(|| slots.try_acquire(1)) else { break };
                 self.start_object(oid, Some(slot));
             }
         }

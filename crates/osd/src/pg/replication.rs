@@ -27,7 +27,8 @@ use super::persist::Keys;
 use super::shards::Prepared;
 use super::{ClientOp, Pg};
 use crate::ops::{
-    self, Kind, LockKind, Mutation, ObjectGuard, PendingWrite, Reply, object_context, watch,
+    self, Kind, LockKind, Mutation, ObjectGuard, PendingWrite, Reply, object_context,
+    watch,
 };
 use crate::osd::perf_queries::Observed;
 
@@ -92,9 +93,7 @@ impl Pg {
         }
         let request = op.request.clone();
         if request.info.pg_op {
-            self.host
-                .env()
-                .go(run_pg_op(self.rc(), op, self.generation.get()));
+            self.host.env().go(run_pg_op(self.rc(), op, self.generation.get()));
             return;
         }
         if let Err(errno) = ops::check_request(&request, &self.host.limits()) {
@@ -107,9 +106,7 @@ impl Pg {
                 self.drop_op(op);
                 return;
             }
-            let Some(op) = self.answer_duplicate(op) else {
-                return;
-            };
+            let Some(op) = self.answer_duplicate(op) else { return };
             if self.scrub.blocks(&request.oid.head()) {
                 self.wait_for_scrub(op);
                 return;
@@ -121,21 +118,16 @@ impl Pg {
     }
 
     fn enqueue(&self, op: ClientOp) {
-        let lock = self
-            .contexts
-            .lock(&op.request.oid.head(), LockKind::of(&op.request.info));
+        let lock =
+            self.contexts.lock(&op.request.oid.head(), LockKind::of(&op.request.info));
         op.tracked.mark("queued_for_pg");
-        self.host
-            .env()
-            .go(run_op(self.rc(), op, lock, self.generation.get()));
+        self.host.env().go(run_op(self.rc(), op, lock, self.generation.get()));
     }
 
     /// Answers a request that was executed before, or lets it wait for the first one's commit.
     fn answer_duplicate(&self, op: ClientOp) -> Option<ClientOp> {
         let answered = self.core.borrow().log.request(&op.request.reqid);
-        let Some(answered) = answered else {
-            return Some(op);
-        };
+        let Some(answered) = answered else { return Some(op) };
         let in_flight = self
             .repops
             .borrow()
@@ -175,14 +167,7 @@ impl Pg {
     /// Gives a write its versions, submits it and sends it to the replicas. The future completes
     /// when it is durable everywhere, `false` if the interval ended first.
     fn submit(&self, change: Change) -> impl Future<Output = bool> + 'static {
-        let Change {
-            soid,
-            reqid,
-            mut transaction,
-            entries,
-            user_version,
-            stats,
-        } = change;
+        let Change { soid, reqid, mut transaction, entries, user_version, stats } = change;
         let tid = self.host.next_tid();
         let version = entries.last().map_or(EVersion::ZERO, |e| e.version);
         let (followers, trim_to, min_complete) = self.note_write(&entries, user_version, &stats);
@@ -234,11 +219,8 @@ impl Pg {
         reqid: OsdReqId,
         followers: BTreeSet<PgShard>,
     ) -> Receiver<()> {
-        let mut waiting: BTreeSet<PgShard> = if env::mutant("reply-early") {
-            BTreeSet::new()
-        } else {
-            followers
-        };
+        let mut waiting: BTreeSet<PgShard> =
+            if env::mutant("reply-early") { BTreeSet::new() } else { followers };
         waiting.insert(self.whoami());
         let (done, all) = oneshot();
         let repop = Rc::new(RepOp {
@@ -294,10 +276,7 @@ impl Pg {
         (followers, core.trim_to(), core.min_last_complete())
     }
 
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "one call; the fields of one message"
-    )]
+    #[allow(clippy::too_many_arguments, reason = "one call; the fields of one message")]
     fn send_to_replicas(
         &self,
         tid: u64,
@@ -313,11 +292,7 @@ impl Pg {
         }
         let (map_epoch, min_epoch, stats) = {
             let core = self.core.borrow();
-            (
-                core.epoch,
-                core.last_peering_reset,
-                core.info.stats.to_bytes(),
-            )
+            (core.epoch, core.last_peering_reset, core.info.stats.to_bytes())
         };
         let whoami = self.whoami();
         let mut message = MOSDRepOp {
@@ -365,9 +340,7 @@ impl Pg {
             let known = core.peer_last_complete.entry(who).or_insert(EVersion::ZERO);
             *known = last_complete.max(*known);
         }
-        let Some(repop) = self.repops.borrow().get(&tid).cloned() else {
-            return;
-        };
+        let Some(repop) = self.repops.borrow().get(&tid).cloned() else { return };
         let all = {
             let mut waiting = repop.waiting.borrow_mut();
             waiting.remove(&who);
@@ -375,13 +348,7 @@ impl Pg {
         };
         if all {
             self.repops.borrow_mut().remove(&tid);
-            if self
-                .repops
-                .borrow()
-                .keys()
-                .next()
-                .is_none_or(|oldest| *oldest > tid)
-            {
+            if self.repops.borrow().keys().next().is_none_or(|oldest| *oldest > tid) {
                 self.committed_to(repop.version);
             }
             if let Some(done) = repop.done.take() {
@@ -430,9 +397,8 @@ impl Pg {
                 return;
             }
         };
-        let in_order = entries
-            .first()
-            .is_some_and(|e| e.version > self.core.borrow().log.head());
+        let in_order =
+            entries.first().is_some_and(|e| e.version > self.core.borrow().log.head());
         if !in_order {
             tracing::error!(pg = %self.pgid, version = %m.version, "write out of order");
             return;
@@ -496,15 +462,9 @@ impl Pg {
 
     /// Parks an op until an object is recovered.
     pub(crate) fn wait_for_object(&self, oid: HObject, op: ClientOp) {
-        let Some(op) = self.back_off_unfound(&oid, op) else {
-            return;
-        };
+        let Some(op) = self.back_off_unfound(&oid, op) else { return };
         op.tracked.mark("waiting for missing object");
-        self.waiting_for_object
-            .borrow_mut()
-            .entry(oid.clone())
-            .or_default()
-            .push(op);
+        self.waiting_for_object.borrow_mut().entry(oid.clone()).or_default().push(op);
         self.recover_first(oid);
     }
 
@@ -535,9 +495,7 @@ impl Pg {
         let (host, committed) = (self.host.clone(), self.host.store().submit(t));
         async move {
             let result = committed.await;
-            host.counters()
-                .commit_latency
-                .add(host.env().now().saturating_sub(begun));
+            host.counters().commit_latency.add(host.env().now().saturating_sub(begun));
             result
         }
     }
@@ -564,9 +522,7 @@ impl Pg {
     /// Submits a change that no client asked for (trimming, a watch's end) and waits for it.
     pub(crate) async fn write_internally(self: &Rc<Pg>, pending: PendingWrite) -> bool {
         let generation = self.generation.get();
-        let Ok(prepared) = self.prepare(&pending).await else {
-            return false;
-        };
+        let Ok(prepared) = self.prepare(&pending).await else { return false };
         if generation != self.generation.get() {
             return false;
         }
@@ -596,7 +552,8 @@ impl Pg {
             if generation != pg.generation.get() || !pg.core.borrow().is_active() {
                 return;
             }
-            let pending = watch::execute_timeout(&pg.as_ops(), guard, cookie, watcher).await;
+            let pending =
+                watch::execute_timeout(&pg.as_ops(), guard, cookie, watcher).await;
             if generation != pg.generation.get() {
                 return;
             }
@@ -658,9 +615,7 @@ async fn run_op(pg: Rc<Pg>, op: ClientOp, lock: object_context::Lock, generation
             }
             pg.count_read(&executed.reply);
             pg.observe(&op, reply_len(&executed.reply), None);
-            executed
-                .effects
-                .apply(&pg.as_ops(), &guard, op.session.client());
+            executed.effects.apply(&pg.as_ops(), &guard, op.session.client());
             op.reply(pg.epoch(), executed.reply);
         }
         Kind::LogError(guard) => {
@@ -697,14 +652,8 @@ async fn run_write(pg: &Rc<Pg>, op: ClientOp, pending: PendingWrite) {
         ..
     } = pending.finish(at, last_user_version);
     op.tracked.mark("waiting for subops");
-    let change = Change {
-        soid,
-        reqid: op.request.reqid,
-        transaction,
-        entries,
-        user_version,
-        stats,
-    };
+    let change =
+        Change { soid, reqid: op.request.reqid, transaction, entries, user_version, stats };
     if !pg.commit(change, prepared).await {
         pg.retry_op(op);
         return;

@@ -67,16 +67,12 @@ impl Phase {
     pub fn name(self) -> &'static str {
         match self {
             Phase::Idle => "Started/Primary/Active/NotRecovering",
-            Phase::WaitLocal(Purpose::Recovery) => {
-                "Started/Primary/Active/WaitLocalRecoveryReserved"
-            }
+            Phase::WaitLocal(Purpose::Recovery) => "Started/Primary/Active/WaitLocalRecoveryReserved",
             Phase::WaitRemote(Purpose::Recovery) => {
                 "Started/Primary/Active/WaitRemoteRecoveryReserved"
             }
             Phase::Working(Purpose::Recovery) => "Started/Primary/Active/Recovering",
-            Phase::WaitLocal(Purpose::Backfill) => {
-                "Started/Primary/Active/WaitLocalBackfillReserved"
-            }
+            Phase::WaitLocal(Purpose::Backfill) => "Started/Primary/Active/WaitLocalBackfillReserved",
             Phase::WaitRemote(Purpose::Backfill) => {
                 "Started/Primary/Active/WaitRemoteBackfillReserved"
             }
@@ -257,7 +253,8 @@ impl Pg {
     /// The OSDs that take part.
     fn partners(&self, purpose: Purpose) -> Vec<PgShard> {
         let core = self.core.borrow();
-        let incomplete = |s: &&PgShard| core.peer_info.get(s).is_some_and(|i| i.is_incomplete());
+        let incomplete =
+            |s: &&PgShard| core.peer_info.get(s).is_some_and(|i| i.is_incomplete());
         core.acting_backfill
             .iter()
             .filter(|s| **s != core.whoami)
@@ -272,23 +269,15 @@ impl Pg {
         let changed = self.recovery.changed.clone();
         self.enter(Phase::WaitLocal(purpose));
         let priority = self.priority_of(purpose);
-        let local = self
-            .host
-            .local_reserver()
-            .request(self.pgid, priority, changed.clone());
+        let local = self.host.local_reserver().request(self.pgid, priority, changed.clone());
         self.reservations.local.replace(Some(local));
-        changed
-            .until(|| !alive() || self.local_stand() != Some(Stand::Waiting))
-            .await;
+        changed.until(|| !alive() || self.local_stand() != Some(Stand::Waiting)).await;
         if !alive() || self.local_stand() != Some(Stand::Granted) {
             return Reserved::No;
         }
         self.enter(Phase::WaitRemote(purpose));
         for partner in self.partners(purpose) {
-            self.reservations
-                .answers
-                .borrow_mut()
-                .insert(partner, Answer::Awaited);
+            self.reservations.answers.borrow_mut().insert(partner, Answer::Awaited);
             self.send_reservation(purpose, partner, recovery_kind::REQUEST, priority);
             let answer = || self.reservations.answers.borrow().get(&partner).copied();
             changed
@@ -312,11 +301,7 @@ impl Pg {
     }
 
     fn local_stand(&self) -> Option<Stand> {
-        self.reservations
-            .local
-            .borrow()
-            .as_ref()
-            .map(Reservation::stand)
+        self.reservations.local.borrow().as_ref().map(Reservation::stand)
     }
 
     /// Whether no slot has been lost.
@@ -328,11 +313,7 @@ impl Pg {
 
     /// Whether a slot was lost because a target is full.
     pub(super) fn is_revoked_as_full(&self) -> bool {
-        self.reservations
-            .answers
-            .borrow()
-            .values()
-            .any(|a| *a == Answer::TooFull)
+        self.reservations.answers.borrow().values().any(|a| *a == Answer::TooFull)
     }
 
     /// Gives all slots back.
@@ -341,12 +322,8 @@ impl Pg {
         let asked = std::mem::take(&mut *self.reservations.answers.borrow_mut());
         for partner in asked.into_keys() {
             match purpose {
-                Purpose::Recovery => {
-                    self.send_reservation(purpose, partner, recovery_kind::RELEASE, 0)
-                }
-                Purpose::Backfill => {
-                    self.send_reservation(purpose, partner, backfill_kind::RELEASE, 0)
-                }
+                Purpose::Recovery => self.send_reservation(purpose, partner, recovery_kind::RELEASE, 0),
+                Purpose::Backfill => self.send_reservation(purpose, partner, backfill_kind::RELEASE, 0),
             }
         }
     }
@@ -355,12 +332,9 @@ impl Pg {
         let query_epoch = self.epoch();
         let pgid = self.pgid_at(to);
         let raw = match purpose {
-            Purpose::Recovery => Message::encode(&MRecoveryReserve {
-                pgid,
-                query_epoch,
-                kind,
-                priority,
-            }),
+            Purpose::Recovery => {
+                Message::encode(&MRecoveryReserve { pgid, query_epoch, kind, priority })
+            }
             Purpose::Backfill => {
                 let core = self.core.borrow();
                 let bytes = |info: &types::osd::PgInfo| info.stats.stats.sum.num_bytes;
@@ -394,9 +368,7 @@ impl Pg {
         }
         match m.kind {
             recovery_kind::REQUEST => {
-                let Some(primary) = self.primary_on(from) else {
-                    return;
-                };
+                let Some(primary) = self.primary_on(from) else { return };
                 self.reserve_for(Purpose::Recovery, primary, m.priority);
             }
             recovery_kind::GRANT => self.note_answer(from, Answer::Granted),
@@ -413,9 +385,7 @@ impl Pg {
         }
         match m.kind {
             backfill_kind::REQUEST => {
-                let Some(primary) = self.primary_on(from) else {
-                    return;
-                };
+                let Some(primary) = self.primary_on(from) else { return };
                 let more = (m.primary_num_bytes - m.shard_num_bytes).max(0);
                 if self.host.is_backfill_full(more.unsigned_abs()) {
                     let kind = backfill_kind::REJECT_TOOFULL;
@@ -435,19 +405,13 @@ impl Pg {
     }
 
     fn primary_on(&self, osd: OsdId) -> Option<PgShard> {
-        self.core
-            .borrow()
-            .primary()
-            .filter(|primary| primary.osd == osd)
+        self.core.borrow().primary().filter(|primary| primary.osd == osd)
     }
 
     /// Takes a slot for another primary, and tells it when it has it and when it has lost it.
     fn reserve_for(&self, purpose: Purpose, primary: PgShard, priority: u32) {
         let changed = Rc::new(env::sync::Notify::default());
-        let held = self
-            .host
-            .remote_reserver()
-            .request(self.pgid, priority, changed.clone());
+        let held = self.host.remote_reserver().request(self.pgid, priority, changed.clone());
         // An earlier one would be of a request that was given up.
         self.reservations.remote.replace(Some(held));
         let (pg, generation) = (self.rc(), self.generation.get());
@@ -479,9 +443,7 @@ impl Pg {
 
     /// A backfill's target that has become too full tells the primary and frees its slot.
     pub(super) fn stop_backfill_if_full(&self, from: OsdId) {
-        let Some(primary) = self.primary_on(from) else {
-            return;
-        };
+        let Some(primary) = self.primary_on(from) else { return };
         if self.host.is_backfill_full(0) && self.reservations.remote.take().is_some() {
             self.send_reservation(Purpose::Backfill, primary, backfill_kind::REVOKE_TOOFULL, 0);
         }
@@ -494,7 +456,8 @@ impl Pg {
             return;
         }
         drop(core);
-        let which = options & (MOSDForceRecovery::OFR_RECOVERY | MOSDForceRecovery::OFR_BACKFILL);
+        let which =
+            options & (MOSDForceRecovery::OFR_RECOVERY | MOSDForceRecovery::OFR_BACKFILL);
         let before = self.reservations.forced.get();
         let after = if options & MOSDForceRecovery::OFR_CANCEL != 0 {
             before & !which
@@ -531,56 +494,17 @@ mod tests {
             complete: 3,
             degraded: false,
         };
-        let degraded = Need {
-            degraded: true,
-            acting: 2,
-            complete: 2,
-            ..whole
-        };
-        let inactive = Need {
-            degraded: true,
-            acting: 1,
-            complete: 1,
-            ..whole
-        };
-        let of = |need: &Need| {
-            (
-                priority(Purpose::Recovery, need),
-                priority(Purpose::Backfill, need),
-            )
-        };
+        let degraded = Need { degraded: true, acting: 2, complete: 2, ..whole };
+        let inactive = Need { degraded: true, acting: 1, complete: 1, ..whole };
+        let of = |need: &Need| (priority(Purpose::Recovery, need), priority(Purpose::Backfill, need));
         assert_eq!(of(&whole), (180, 100));
         assert_eq!(of(&degraded), (180, 141));
-        assert_eq!(
-            of(&Need {
-                degraded: true,
-                ..whole
-            }),
-            (180, 140)
-        );
+        assert_eq!(of(&Need { degraded: true, ..whole }), (180, 140));
         assert_eq!(of(&inactive), (221, 221));
-        assert_eq!(
-            of(&Need {
-                forced: true,
-                ..inactive
-            }),
-            (255, 254)
-        );
+        assert_eq!(of(&Need { forced: true, ..inactive }), (255, 254));
         // A pool's priority moves it within its kind.
-        assert_eq!(
-            of(&Need {
-                pool_priority: 5,
-                ..whole
-            }),
-            (185, 105)
-        );
-        assert_eq!(
-            of(&Need {
-                pool_priority: -50,
-                ..degraded
-            }),
-            (170, 131)
-        );
+        assert_eq!(of(&Need { pool_priority: 5, ..whole }), (185, 105));
+        assert_eq!(of(&Need { pool_priority: -50, ..degraded }), (170, 131));
         assert_eq!(clamp(BACKFILL_BASE + 35, 10, BACKFILL_BASE), 139);
     }
 }

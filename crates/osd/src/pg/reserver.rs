@@ -122,20 +122,11 @@ impl Reserver {
     /// Asks for a slot; `changed` hears when the reservation's stand changes.
     pub fn request(&self, item: SpgId, priority: u32, changed: Rc<Notify>) -> Reservation {
         let stand = Cell::new(Stand::Waiting);
-        let ticket = Rc::new(Ticket {
-            item,
-            priority,
-            stand,
-            changed,
-        });
+        let ticket = Rc::new(Ticket { item, priority, stand, changed });
         let number = self.0.queue.borrow_mut().request(priority);
         self.0.tickets.borrow_mut().insert(number, ticket.clone());
         self.0.settle();
-        Reservation {
-            shared: self.0.clone(),
-            number,
-            ticket,
-        }
+        Reservation { shared: self.0.clone(), number, ticket }
     }
 
     /// See [`Queue::set_limits`].
@@ -147,10 +138,7 @@ impl Reserver {
     /// Who has asked: PG, priority, stand.
     pub fn all(&self) -> Vec<(SpgId, u32, Stand)> {
         let tickets = self.0.tickets.borrow();
-        tickets
-            .values()
-            .map(|t| (t.item, t.priority, t.stand.get()))
-            .collect()
+        tickets.values().map(|t| (t.item, t.priority, t.stand.get())).collect()
     }
 }
 
@@ -214,17 +202,10 @@ mod tests {
         let later = queue.request(100);
         assert_eq!(queue.settle(), [], "an equal does not");
         let degraded = queue.request(140);
-        assert_eq!(
-            queue.settle(),
-            [Word::Preempted(misplaced), Word::Granted(degraded)]
-        );
+        assert_eq!(queue.settle(), [Word::Preempted(misplaced), Word::Granted(degraded)]);
         let again = queue.request(100);
         queue.cancel(degraded);
-        assert_eq!(
-            queue.settle(),
-            [Word::Granted(later)],
-            "in the order of asking"
-        );
+        assert_eq!(queue.settle(), [Word::Granted(later)], "in the order of asking");
         queue.cancel(later);
         assert_eq!(queue.settle(), [Word::Granted(again)]);
     }
@@ -236,17 +217,9 @@ mod tests {
         let (a, b, c) = (queue.request(5), queue.request(5), queue.request(1));
         assert_eq!(queue.settle(), [Word::Granted(a)]);
         queue.set_limits(3, 3);
-        assert_eq!(
-            queue.settle(),
-            [Word::Granted(b)],
-            "the third is below the least"
-        );
+        assert_eq!(queue.settle(), [Word::Granted(b)], "the third is below the least");
         queue.set_limits(1, 0);
-        assert_eq!(
-            queue.settle(),
-            [],
-            "nobody loses what he has to a lower number of slots"
-        );
+        assert_eq!(queue.settle(), [], "nobody loses what he has to a lower number of slots");
         queue.cancel(a);
         queue.cancel(b);
         assert_eq!(queue.settle(), [Word::Granted(c)]);
@@ -259,17 +232,11 @@ mod tests {
         let pg = |seed| types::PgId::new(1, seed).spg();
         let first = reserver.request(pg(0), 100, changed.clone());
         let second = reserver.request(pg(1), 100, changed.clone());
-        assert_eq!(
-            (first.stand(), second.stand()),
-            (Stand::Granted, Stand::Waiting)
-        );
+        assert_eq!((first.stand(), second.stand()), (Stand::Granted, Stand::Waiting));
         drop(first);
         assert_eq!(second.stand(), Stand::Granted);
         let third = reserver.request(pg(2), 180, changed);
-        assert_eq!(
-            (second.stand(), third.stand()),
-            (Stand::Preempted, Stand::Granted)
-        );
+        assert_eq!((second.stand(), third.stand()), (Stand::Preempted, Stand::Granted));
         assert_eq!(reserver.all().len(), 2);
     }
 }

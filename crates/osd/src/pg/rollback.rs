@@ -32,17 +32,11 @@ pub(crate) struct ShardPlace<'a> {
 
 impl ShardPlace<'_> {
     fn object(&self, oid: &HObject) -> GhObject {
-        GhObject {
-            shard: self.shard,
-            ..GhObject::from(oid.clone())
-        }
+        GhObject { shard: self.shard, ..GhObject::from(oid.clone()) }
     }
 
     fn kept(&self, oid: &HObject, generation: u64) -> GhObject {
-        GhObject {
-            generation,
-            ..self.object(oid)
-        }
+        GhObject { generation, ..self.object(oid) }
     }
 
     fn steps(e: &PgLogEntry) -> Vec<RollbackOp> {
@@ -119,16 +113,9 @@ impl Pg {
     pub(super) async fn put_snaps_back(&self, undone: &[Rc<PgLogEntry>]) {
         for e in undone.iter().filter(|e| e.soid.is_snap()) {
             for step in ShardPlace::steps(e) {
-                let RollbackOp::UpdateSnaps(snaps) = step else {
-                    continue;
-                };
+                let RollbackOp::UpdateSnaps(snaps) = step else { continue };
                 let mut t = Transaction::new();
-                if self
-                    .host
-                    .snap_mapper()
-                    .update(&e.soid, snaps, &mut t)
-                    .await
-                    .is_ok()
+                if self.host.snap_mapper().update(&e.soid, snaps, &mut t).await.is_ok()
                     && let Err(error) = self.host.store().submit(t).await
                 {
                     self.host.store_failed(&error);
@@ -141,10 +128,6 @@ impl Pg {
     fn with_place(&self, f: impl FnOnce(ShardPlace<'_>)) {
         let codec = self.codec();
         let chunk_len = |size| codec.as_ref().map_or(size, |codec| codec.chunk_len(size));
-        f(ShardPlace {
-            cid: &self.cid,
-            shard: self.pgid.shard,
-            chunk_len: &chunk_len,
-        });
+        f(ShardPlace { cid: &self.cid, shard: self.pgid.shard, chunk_len: &chunk_len });
     }
 }

@@ -73,9 +73,7 @@ impl ops::Pg for Pg {
             return None;
         }
         let (pg, oid) = (self.rc(), oid.clone());
-        Some(Box::pin(
-            async move { pg.read_stripes(&oid, offset, len).await },
-        ))
+        Some(Box::pin(async move { pg.read_stripes(&oid, offset, len).await }))
     }
 
     fn is_unreadable(&self, oid: &HObject) -> bool {
@@ -86,9 +84,7 @@ impl ops::Pg for Pg {
         let core = self.core.borrow();
         core.missing.contains(oid)
             || core.acting_backfill.iter().any(|s| {
-                core.peer_missing
-                    .get(s)
-                    .is_some_and(|missing| missing.contains(oid))
+                core.peer_missing.get(s).is_some_and(|missing| missing.contains(oid))
             })
             || self.recovery.is_backfilling(oid)
     }
@@ -98,10 +94,7 @@ impl ops::Pg for Pg {
         core.missing
             .range_from(from)
             .take(max)
-            .map(|(oid, item)| MissingObject {
-                oid: oid.clone(),
-                is_delete: item.is_delete,
-            })
+            .map(|(oid, item)| MissingObject { oid: oid.clone(), is_delete: item.is_delete })
             .collect()
     }
 

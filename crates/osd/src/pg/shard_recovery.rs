@@ -93,14 +93,8 @@ impl Pg {
         targets: &[PgShard],
         generation: u64,
     ) -> bool {
-        let attr = self
-            .host
-            .store()
-            .getattr(&self.cid, &self.goid(oid), OI_ATTR)
-            .await;
-        let info = attr
-            .ok()
-            .and_then(|bytes| ObjectInfo::from_bytes(&bytes).ok());
+        let attr = self.host.store().getattr(&self.cid, &self.goid(oid), OI_ATTR).await;
+        let info = attr.ok().and_then(|bytes| ObjectInfo::from_bytes(&bytes).ok());
         if generation != self.generation.get() {
             return false;
         }
@@ -112,9 +106,7 @@ impl Pg {
             }
             return generation == self.generation.get();
         };
-        let moved = self
-            .rebuild_shards(oid, info.version, targets, generation)
-            .await;
+        let moved = self.rebuild_shards(oid, info.version, targets, generation).await;
         moved == Moved::Done && generation == self.generation.get()
     }
 
@@ -125,9 +117,7 @@ impl Pg {
         targets: &[PgShard],
         generation: u64,
     ) -> Moved {
-        let Some(codec) = self.codec() else {
-            return Moved::Failed;
-        };
+        let Some(codec) = self.codec() else { return Moved::Failed };
         let wanted: BTreeSet<i8> = targets.iter().map(|s| s.shard).collect();
         let part_len = self.host.recovery_limits().chunk / codec.k() as u64;
         let part_len = part_len.next_multiple_of(PART_ALIGN);
@@ -139,20 +129,14 @@ impl Pg {
             // Whoever has just that shard, else any k.
             let direct = wanted.iter().all(|shard| sources.contains_key(shard));
             let from: Vec<PgShard> = match direct {
-                true => wanted
-                    .iter()
-                    .filter_map(|shard| sources.get(shard))
-                    .copied()
-                    .collect(),
+                true => wanted.iter().filter_map(|shard| sources.get(shard)).copied().collect(),
                 false => sources.values().take(codec.k()).copied().collect(),
             };
             if !direct && from.len() < codec.k() {
                 return Moved::Unfound;
             }
             let count = from.len();
-            let parts = self
-                .read_chunks(oid, from, offset, part_len, known.is_none())
-                .await;
+            let parts = self.read_chunks(oid, from, offset, part_len, known.is_none()).await;
             if generation != self.generation.get() {
                 return Moved::Failed;
             }
@@ -173,23 +157,15 @@ impl Pg {
                 continue;
             }
             if known.is_none() {
-                let Some(first) = good.values().next().cloned() else {
-                    return Moved::Unfound;
-                };
-                known = self
-                    .known_of(oid, first.attrs, |size| codec.chunk_len(size))
-                    .await;
+                let Some(first) = good.values().next().cloned() else { return Moved::Unfound };
+                known = self.known_of(oid, first.attrs, |size| codec.chunk_len(size)).await;
                 if generation != self.generation.get() {
                     return Moved::Failed;
                 }
             }
-            let Some(known) = &known else {
-                return Moved::Failed;
-            };
-            let chunks: BTreeMap<i8, Bytes> = good
-                .into_iter()
-                .map(|(shard, part)| (shard, part.data))
-                .collect();
+            let Some(known) = &known else { return Moved::Failed };
+            let chunks: BTreeMap<i8, Bytes> =
+                good.into_iter().map(|(shard, part)| (shard, part.data)).collect();
             let Ok(rebuilt) = rebuild(&*codec, &wanted, &chunks) else {
                 tracing::error!(pg = %self.pgid, %oid, "chunks do not decode");
                 return Moved::Failed;
@@ -220,15 +196,8 @@ impl Pg {
         chunk_len: impl Fn(u64) -> u64,
     ) -> Option<Known> {
         let oi = ObjectInfo::from_bytes(attrs.get(&BString::from(OI_ATTR))?).ok()?;
-        let ss = self
-            .snapset_of(oid, attrs.get(&BString::from(SS_ATTR)))
-            .await;
-        Some(Known {
-            chunk_len: chunk_len(oi.size),
-            oi,
-            attrs,
-            ss,
-        })
+        let ss = self.snapset_of(oid, attrs.get(&BString::from(SS_ATTR))).await;
+        Some(Known { chunk_len: chunk_len(oi.size), oi, attrs, ss })
     }
 
     /// Gives a member a part of its chunk, and waits until it has it durable.
@@ -264,13 +233,7 @@ impl Pg {
             }
         }
         self.host.counters().count_recovered(bytes);
-        self.core
-            .borrow_mut()
-            .info
-            .stats
-            .stats
-            .sum
-            .num_bytes_recovered += bytes as i64;
+        self.core.borrow_mut().info.stats.stats.sum.num_bytes_recovered += bytes as i64;
         true
     }
 }
@@ -292,11 +255,8 @@ fn rebuild(
             found.insert(*shard, chunk.clone());
         }
     }
-    let lacking: BTreeSet<i8> = wanted
-        .iter()
-        .filter(|shard| !found.contains_key(*shard))
-        .copied()
-        .collect();
+    let lacking: BTreeSet<i8> =
+        wanted.iter().filter(|shard| !found.contains_key(*shard)).copied().collect();
     // An object without data has empty chunks.
     if !lacking.is_empty() && chunks.values().any(|chunk| !chunk.is_empty()) {
         found.extend(codec.rebuild(&lacking, chunks)?);
@@ -315,11 +275,7 @@ fn push_of(oid: &HObject, known: &Known, from: u64, to: u64, data: Bytes) -> Pus
         version: known.oi.version,
         data,
         data_included: span(from, to),
-        attrset: if first {
-            known.attrs.clone()
-        } else {
-            BTreeMap::new()
-        },
+        attrset: if first { known.attrs.clone() } else { BTreeMap::new() },
         recovery_info: ObjectRecoveryInfo {
             soid: oid.clone(),
             version: known.oi.version,

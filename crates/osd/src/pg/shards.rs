@@ -25,8 +25,8 @@ use messages::{
     MOSDECSubOpRead, MOSDECSubOpReadReply, MOSDECSubOpWrite, MOSDECSubOpWriteReply, Message,
 };
 use store::Transaction;
-use types::osd::PgLogEntry;
 use types::osd::{EcSubRead, EcSubReadReply, EcSubWrite, EcSubWriteReply, Enveloped, ObjectInfo};
+use types::osd::PgLogEntry;
 use types::{EVersion, Errno, HObject, OsdReqId, PgShard};
 
 use super::Pg;
@@ -64,9 +64,7 @@ impl Shards {
 
     /// Members that went down do not answer.
     pub(super) fn forget_down(&self, is_up: impl Fn(i32) -> bool) {
-        self.reads
-            .borrow_mut()
-            .retain(|_, read| is_up(read.from.osd));
+        self.reads.borrow_mut().retain(|_, read| is_up(read.from.osd));
     }
 }
 
@@ -101,12 +99,7 @@ impl Pg {
         let codec = self.codec().ok_or(Errno::EOPNOTSUPP)?;
         let generation = self.generation.get();
         for oid in pending.objects(self.pgid.pgid.pool_id()) {
-            let attrs = match self
-                .host
-                .store()
-                .getattrs(&self.cid, &self.goid(&oid))
-                .await
-            {
+            let attrs = match self.host.store().getattrs(&self.cid, &self.goid(&oid)).await {
                 Ok(attrs) => attrs.into_iter().collect(),
                 Err(store::StoreError::NoObject) => BTreeMap::new(),
                 Err(e) => return Err(Errno(e.errno())),
@@ -120,9 +113,7 @@ impl Pg {
             };
             prepared.before.insert(oid, before);
         }
-        let Some(transaction) = pending.transaction() else {
-            return Ok(prepared);
-        };
+        let Some(transaction) = pending.transaction() else { return Ok(prepared) };
         let size = |oid: &HObject| prepared.before.get(oid).map_or(0, |before| before.size);
         let reads = codec.reads_of_write(transaction, &size)?;
         for (oid, ranges) in reads {
@@ -131,11 +122,7 @@ impl Pg {
                 if generation != self.generation.get() {
                     return Err(Errno::EAGAIN);
                 }
-                prepared
-                    .read
-                    .entry(oid.clone())
-                    .or_default()
-                    .push((offset, data));
+                prepared.read.entry(oid.clone()).or_default().push((offset, data));
             }
         }
         Ok(prepared)
@@ -144,14 +131,7 @@ impl Pg {
     /// Logs, submits and sends a write of shards, all before the first wait; then waits until all
     /// shards have it durable. `false` if the interval ended first.
     pub(super) async fn commit_shards(&self, change: Change, prepared: Prepared) -> bool {
-        let Change {
-            soid,
-            reqid,
-            transaction,
-            mut entries,
-            user_version,
-            stats,
-        } = change;
+        let Change { soid, reqid, transaction, mut entries, user_version, stats } = change;
         let encoded = self.codec().ok_or(Errno::EOPNOTSUPP).and_then(|codec| {
             codec.encode_write(
                 self.pgid.pgid,
@@ -167,8 +147,7 @@ impl Pg {
                 // What was planned can be encoded: the plan was checked with the reads. The new
                 // state is in memory already, so this OSD must not go on with it.
                 tracing::error!(pg = %self.pgid, oid = %soid, "cannot encode a write: {errno}");
-                self.host
-                    .store_failed(&store::StoreError::Format("a write has no encoding"));
+                self.host.store_failed(&store::StoreError::Format("a write has no encoding"));
                 return false;
             }
         };
@@ -327,8 +306,7 @@ impl Pg {
                     applied: false,
                 },
             };
-            pg.host
-                .send_osd(op.from.osd, reply.encode().with_tid(op.tid));
+            pg.host.send_osd(op.from.osd, reply.encode().with_tid(op.tid));
         });
     }
 
@@ -369,10 +347,7 @@ impl Pg {
         let (map_epoch, min_epoch) = self.epochs();
         let (followers, stats) = {
             let core = self.core.borrow();
-            if !core.is_activated()
-                || self.deleting.get()
-                || core.log.can_rollback_to() >= roll_forward_to
-            {
+            if !core.is_activated() || self.deleting.get() || core.log.can_rollback_to() >= roll_forward_to {
                 return;
             }
             (core.acting_backfill.clone(), core.info.stats.clone())
@@ -433,12 +408,7 @@ impl Pg {
         if !self.is_erasure() {
             return true;
         }
-        let nobody_lacks = self
-            .core
-            .borrow()
-            .peer_missing
-            .values()
-            .all(|m| !m.contains(oid));
+        let nobody_lacks = self.core.borrow().peer_missing.values().all(|m| !m.contains(oid));
         let redundancy = self.core.borrow().mapping.redundancy;
         nobody_lacks
             || redundancy.is_recoverable(self.members_with(oid, EVersion::ZERO, false).values())
@@ -466,15 +436,9 @@ impl Pg {
                 }
                 return codec.decode_read(offset, len, &chunks);
             }
-            let from: Vec<PgShard> = plan
-                .shards
-                .iter()
-                .filter_map(|shard| members.get(shard))
-                .copied()
-                .collect();
-            let parts = self
-                .read_chunks(oid, from, plan.offset, plan.len, false)
-                .await;
+            let from: Vec<PgShard> =
+                plan.shards.iter().filter_map(|shard| members.get(shard)).copied().collect();
+            let parts = self.read_chunks(oid, from, plan.offset, plan.len, false).await;
             if generation != self.generation.get() {
                 return Err(Errno::EAGAIN);
             }
@@ -523,10 +487,7 @@ impl Pg {
                         let buffers = reply.buffers_read.remove(oid).unwrap_or_default();
                         let data = buffers.into_iter().map(|(_, data)| data).next();
                         let attrs = reply.attrs_read.remove(oid).unwrap_or_default();
-                        Ok(ChunkPart {
-                            data: data.unwrap_or_default(),
-                            attrs,
-                        })
+                        Ok(ChunkPart { data: data.unwrap_or_default(), attrs })
                     }
                 },
                 Err(_) => Err(Errno::EAGAIN),
@@ -546,10 +507,7 @@ impl Pg {
     ) -> Receiver<EcSubReadReply> {
         let tid = self.host.next_tid();
         let (done, answer) = oneshot();
-        self.shards
-            .reads
-            .borrow_mut()
-            .insert(tid, Awaited { from: to, done });
+        self.shards.reads.borrow_mut().insert(tid, Awaited { from: to, done });
         let (map_epoch, min_epoch) = self.epochs();
         let message = MOSDECSubOpRead {
             pgid: self.pgid_at(to),
@@ -578,10 +536,7 @@ impl Pg {
         let goid = self.goid(oid);
         let read = store.read(&self.cid, &goid, offset, len).await;
         let data = read.map_err(|e| Errno(e.errno()))?.to_contiguous();
-        let mut part = ChunkPart {
-            data,
-            attrs: BTreeMap::new(),
-        };
+        let mut part = ChunkPart { data, attrs: BTreeMap::new() };
         if attrs {
             let attrs = store.getattrs(&self.cid, &goid).await;
             part.attrs = attrs.map_err(|e| Errno(e.errno()))?.into_iter().collect();
@@ -628,12 +583,7 @@ impl Pg {
             }
             let (map_epoch, min_epoch) = pg.epochs();
             let (to, tid) = (m.op.from, op.tid);
-            let reply = MOSDECSubOpReadReply {
-                pgid: pg.pgid_at(to),
-                map_epoch,
-                min_epoch,
-                op,
-            };
+            let reply = MOSDECSubOpReadReply { pgid: pg.pgid_at(to), map_epoch, min_epoch, op };
             pg.host.send_osd(to.osd, reply.encode().with_tid(tid));
         });
     }
@@ -641,9 +591,7 @@ impl Pg {
     /// A shard gives what was asked.
     pub fn on_shard_read_reply(&self, m: MOSDECSubOpReadReply) {
         let mut reads = self.shards.reads.borrow_mut();
-        if reads
-            .get(&m.op.tid)
-            .is_some_and(|read| read.from == m.op.from)
+        if reads.get(&m.op.tid).is_some_and(|read| read.from == m.op.from)
             && let Some(read) = reads.remove(&m.op.tid)
         {
             drop(reads);

@@ -35,7 +35,8 @@ impl Pg {
         if self.snap_trimming.get() || !self.core.borrow().is_clean() {
             return;
         }
-        if self.map.borrow().has_flag(osdmap_flags::NOSNAPTRIM) || self.snaps_to_trim().is_empty() {
+        if self.map.borrow().has_flag(osdmap_flags::NOSNAPTRIM) || self.snaps_to_trim().is_empty()
+        {
             return;
         }
         self.snap_trimming.set(true);
@@ -48,9 +49,7 @@ impl Pg {
 
     async fn trim_snaps(self: &Rc<Pg>, generation: u64) {
         loop {
-            let Some(snap) = self.snaps_to_trim().range_start() else {
-                return;
-            };
+            let Some(snap) = self.snaps_to_trim().range_start() else { return };
             if !self.trim_snap(snap, generation).await {
                 return;
             }

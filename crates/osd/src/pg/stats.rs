@@ -45,11 +45,7 @@ impl Pg {
             State::Incomplete => bits |= pg_state::INCOMPLETE,
             State::Active { all: false, .. } => bits |= pg_state::ACTIVATING,
             State::Active { clean, .. } => {
-                bits |= if core.is_active() {
-                    pg_state::ACTIVE
-                } else {
-                    pg_state::PEERED
-                };
+                bits |= if core.is_active() { pg_state::ACTIVE } else { pg_state::PEERED };
                 if *clean {
                     bits |= pg_state::CLEAN;
                 }
@@ -71,12 +67,7 @@ impl Pg {
         if core.mapping.acting != core.mapping.up {
             bits |= pg_state::REMAPPED;
         }
-        if let State::Active {
-            all: true,
-            clean: false,
-            ..
-        } = core.state()
-        {
+        if let State::Active { all: true, clean: false, .. } = core.state() {
             let missing = !core.missing.is_empty()
                 || core
                     .acting_backfill
@@ -103,9 +94,7 @@ impl Pg {
             bits |= self.reservations.state_bits();
         }
         if core.is_primary() {
-            bits |= self
-                .scrub
-                .state_bits(core.info.stats.stats.sum.num_scrub_errors);
+            bits |= self.scrub.state_bits(core.info.stats.stats.sum.num_scrub_errors);
         }
         drop(core);
         if self.degraded().0 > 0 {
@@ -248,11 +237,7 @@ impl Pg {
                     && core.peer_info.get(s).is_some_and(|i| !i.is_incomplete())
             }));
             let complete: Vec<PgShard> = complete;
-            st.avail_no_missing = if bits & pg_state::CLEAN != 0 {
-                Vec::new()
-            } else {
-                complete
-            };
+            st.avail_no_missing = if bits & pg_state::CLEAN != 0 { Vec::new() } else { complete };
         }
         drop(core);
         st.snaptrimq_len = u32::try_from(self.snaps_to_trim().size()).unwrap_or(u32::MAX);

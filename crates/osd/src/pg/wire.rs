@@ -27,15 +27,11 @@ fn lease_in(lease: PgLease) -> Lease {
 }
 
 fn ack_out(ack: LeaseAck) -> PgLeaseAck {
-    PgLeaseAck {
-        readable_until_ub: Span::from_duration(ack.readable_until_ub),
-    }
+    PgLeaseAck { readable_until_ub: Span::from_duration(ack.readable_until_ub) }
 }
 
 fn ack_in(ack: PgLeaseAck) -> LeaseAck {
-    LeaseAck {
-        readable_until_ub: ack.readable_until_ub.to_duration(),
-    }
+    LeaseAck { readable_until_ub: ack.readable_until_ub.to_duration() }
 }
 
 /// The message of one member of a PG for another. `epoch` is the sender's, `query_epoch` that of
@@ -48,10 +44,7 @@ pub fn encode(
     query_epoch: Epoch,
     message: PeerMessage,
 ) -> RawMessage {
-    let spgid = SpgId {
-        pgid,
-        shard: to.shard,
-    };
+    let spgid = SpgId { pgid, shard: to.shard };
     match message {
         PeerMessage::Query(query, history) => {
             let (kind, since) = match query {
@@ -90,13 +83,7 @@ pub fn encode(
         }
         .encode(),
         PeerMessage::Log(log) => {
-            let LogMessage {
-                info,
-                log,
-                missing,
-                past_intervals,
-                lease,
-            } = *log;
+            let LogMessage { info, log, missing, past_intervals, lease } = *log;
             MOSDPGLog {
                 epoch,
                 query_epoch,
@@ -110,23 +97,13 @@ pub fn encode(
             }
             .encode()
         }
-        PeerMessage::Lease(lease) => MOSDPGLease {
-            epoch,
-            spgid,
-            lease: lease_out(lease),
+        PeerMessage::Lease(lease) => {
+            MOSDPGLease { epoch, spgid, lease: lease_out(lease) }.encode()
         }
-        .encode(),
-        PeerMessage::LeaseAck(ack) => MOSDPGLeaseAck {
-            epoch,
-            spgid,
-            lease_ack: ack_out(ack),
+        PeerMessage::LeaseAck(ack) => {
+            MOSDPGLeaseAck { epoch, spgid, lease_ack: ack_out(ack) }.encode()
         }
-        .encode(),
-        PeerMessage::Remove => MOSDPGRemove {
-            epoch,
-            pgs: vec![spgid],
-        }
-        .encode(),
+        PeerMessage::Remove => MOSDPGRemove { epoch, pgs: vec![spgid] }.encode(),
     }
 }
 
@@ -162,13 +139,7 @@ pub fn is_peering(kind: u16) -> bool {
 /// Reads a peering message; a removal names several PGs.
 pub fn decode(raw: &RawMessage) -> Result<Vec<Decoded>, denc::Error> {
     let one = |spgid, from, epoch, query_epoch, message| {
-        vec![Decoded {
-            spgid,
-            from,
-            epoch,
-            query_epoch,
-            message,
-        }]
+        vec![Decoded { spgid, from, epoch, query_epoch, message }]
     };
     Ok(match raw.header.kind {
         MOSDPGQuery2::TYPE => {
@@ -213,13 +184,7 @@ pub fn decode(raw: &RawMessage) -> Result<Vec<Decoded>, denc::Error> {
         }
         MOSDPGLease::TYPE => {
             let m = MOSDPGLease::decode(raw)?;
-            one(
-                m.spgid,
-                None,
-                m.epoch,
-                m.epoch,
-                PeerMessage::Lease(lease_in(m.lease)),
-            )
+            one(m.spgid, None, m.epoch, m.epoch, PeerMessage::Lease(lease_in(m.lease)))
         }
         MOSDPGLeaseAck::TYPE => {
             let m = MOSDPGLeaseAck::decode(raw)?;

@@ -59,8 +59,7 @@ impl Target for Osd {
     fn scheduled_scrubs(&self) -> Vec<(SpgId, UTime, UTime)> {
         let settings = self.scrub_settings();
         let of_pg = |pg: &Rc<Pg>| {
-            pg.scheduled_scrub(&settings)
-                .map(|(due, deadline)| (pg.pgid(), due, deadline))
+            pg.scheduled_scrub(&settings).map(|(due, deadline)| (pg.pgid(), due, deadline))
         };
         self.all_pgs().iter().filter_map(of_pg).collect()
     }

@@ -56,10 +56,7 @@ fn object_of(
         return Ok(Err(CommandReply::data("Must not call on ec pool")));
     }
     let shard = i8::try_from(map.opt_int("shardid")?.unwrap_or(0)).unwrap_or(i8::MAX);
-    let oid = GhObject {
-        shard,
-        ..GhObject::from(oid)
-    };
+    let oid = GhObject { shard, ..GhObject::from(oid) };
     Ok(Ok((CollId::Pg(SpgId { pgid: pg, shard }), oid)))
 }
 

@@ -102,9 +102,7 @@ pub(super) fn state_times(target: &dyn Target, format: Format) -> CommandReply {
                 f.dump_stream("min_time", UTime::from_duration(count.min));
                 f.dump_stream("max_time", UTime::from_duration(count.max));
                 f.array("nested_states", |f| {
-                    state
-                        .split('/')
-                        .for_each(|part| f.dump_string("state", part));
+                    state.split('/').for_each(|part| f.dump_string("state", part));
                 });
             });
         }
@@ -131,16 +129,10 @@ pub(super) fn scrubs(target: &dyn Target, format: Format) -> CommandReply {
 }
 
 pub(super) fn reservations(target: &dyn Target, format: Format) -> CommandReply {
-    let (max, min) = (
-        target.config().uint("osd_max_backfills"),
-        target.config().int("osd_min_recovery_priority"),
-    );
+    let (max, min) = (target.config().uint("osd_max_backfills"), target.config().int("osd_min_recovery_priority"));
     let mut f = Formatter::new(format);
     f.object("reservations", |f| {
-        for (name, slots) in ["local_reservations", "remote_reservations"]
-            .iter()
-            .zip(target.reservations())
-        {
+        for (name, slots) in ["local_reservations", "remote_reservations"].iter().zip(target.reservations()) {
             f.object(name, |f| {
                 f.dump_unsigned("max_allowed", max);
                 f.dump_int("min_priority", min);
@@ -205,12 +197,6 @@ pub(super) fn network(target: &dyn Target, map: &CommandMap) -> Result<CommandRe
     let pings = ping_times::pings_of(target.superblock().whoami, &times).collect();
     let now = target.env().wall_clock().as_secs();
     let mut f = Formatter::new(map.format());
-    ping_times::dump(
-        &mut f,
-        pings,
-        threshold_us,
-        now,
-        config.uint("osd_heartbeat_stale"),
-    );
+    ping_times::dump(&mut f, pings, threshold_us, now, config.uint("osd_heartbeat_stale"));
     Ok(CommandReply::formatted(f))
 }

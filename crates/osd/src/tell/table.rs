@@ -54,10 +54,7 @@ const COMMANDS: &[(&str, &str)] = &[
         "dump_pgstate_history",
         "show where each PG's peering stands",
     ),
-    (
-        "dump_pg_recovery_stats",
-        "show how long PGs stay in which peering states",
-    ),
+    ("dump_pg_recovery_stats", "show how long PGs stay in which peering states"),
     ("dump_watchers", "show who watches which objects"),
     (
         "flush_pg_stats",
@@ -125,10 +122,7 @@ const COMMANDS: &[(&str, &str)] = &[
         "pg name=pgid,type=CephPgid name=cmd,type=CephChoices,strings=query",
         "",
     ),
-    (
-        "reset_pg_recovery_stats",
-        "start what dump_pg_recovery_stats counts from zero",
-    ),
+    ("reset_pg_recovery_stats", "start what dump_pg_recovery_stats counts from zero"),
     ("query", "show all a PG knows of itself"),
     ("send_beacon", "tell the monitor now that this OSD lives"),
     (
@@ -172,14 +166,8 @@ const COMMANDS: &[(&str, &str)] = &[
         "scrub name=pgid,type=CephPgid,req=false name=time,type=CephInt,req=false",
         "make a scrub of a PG due, as if the last were <time> seconds old or long enough ago",
     ),
-    (
-        "dump_recovery_reservations",
-        "show which PGs have or wait for slots for recovery and backfill",
-    ),
-    (
-        "dump_scrub_reservations",
-        "show how many scrubs this OSD takes part in",
-    ),
+    ("dump_recovery_reservations", "show which PGs have or wait for slots for recovery and backfill"),
+    ("dump_scrub_reservations", "show how many scrubs this OSD takes part in"),
     ("dump_scrubs", "show when PGs are scrubbed next"),
     ("version", "show the version"),
 ];

@@ -688,10 +688,7 @@ fn fullness_log_lines_and_states_for_operators() {
 
             let log = r#"{"prefix":"cluster_log","level":"warning","message":["two","words"]}"#;
             text(&fake, log).await;
-            assert_eq!(
-                *fake.lines.borrow(),
-                [(LogLevel::Warn, "two words".to_owned())]
-            );
+            assert_eq!(*fake.lines.borrow(), [(LogLevel::Warn, "two words".to_owned())]);
 
             let result = text(&fake, r#"{"prefix":"compact","format":"json"}"#).await;
             assert!(number(&result, "elapsed_time") >= 0.0);

@@ -100,11 +100,7 @@ fn missing_objects_block() {
         };
         pg.missing.borrow_mut().push(missing);
         let read = OsdOp::extent(ops::READ, 0, 0, Bytes::new());
-        assert!(
-            pg.try_run(pg.request("a", vec![read.clone()]))
-                .await
-                .is_none()
-        );
+        assert!(pg.try_run(pg.request("a", vec![read.clone()])).await.is_none());
         // A read of a snapshot was answered ENOENT while the head, which holds the snap set, was
         // still to be recovered.
         let mut of_snap = pg.request("a", vec![read]);

@@ -26,8 +26,8 @@ use store::{CollId, ObjectStore, Transaction};
 use types::osd::ops::{self, message_flags};
 use types::osd::{LogOp, ObjectStatSum, OsdOp, PgLogEntry};
 use types::{
-    AddrType, EVersion, EntityAddr, EntityName, Epoch, Errno, GhObject, HObject, NOSNAP,
-    ObjectLocator, OsdReqId, PgId, RawMessage, SnapContext, SnapId, SpgId, UTime,
+    AddrType, EVersion, EntityAddr, EntityName, Epoch, Errno, GhObject, HObject, NOSNAP, ObjectLocator,
+    OsdReqId, PgId, RawMessage, SnapContext, SnapId, SpgId, UTime,
 };
 
 use super::*;
@@ -295,29 +295,17 @@ impl TestPg {
     pub(super) async fn check_digests(&self) {
         let (store, coll) = (self.store.clone(), self.coll());
         let (first, last) = (GhObject::min(), GhObject::max());
-        let all = store
-            .list(&coll, &first, &last, usize::MAX)
-            .await
-            .unwrap()
-            .objects;
+        let all = store.list(&coll, &first, &last, usize::MAX).await.unwrap().objects;
         for oid in all.iter().filter(|oid| !oid.is_pgmeta()) {
             let oi = store.getattr(&coll, oid, b"_").await.unwrap();
             let oi = types::osd::ObjectInfo::from_bytes(&oi).unwrap();
             let data = store.read(&coll, oid, 0, 0).await.unwrap();
             if oi.is_data_digest() {
-                assert_eq!(
-                    oi.data_digest,
-                    data.crc32c(u32::MAX),
-                    "{oid}: {} bytes",
-                    data.len()
-                );
+                assert_eq!(oi.data_digest, data.crc32c(u32::MAX), "{oid}: {} bytes", data.len());
             }
             if oi.is_omap_digest() {
                 let header = store.omap_header(&coll, oid).await.unwrap();
-                let page = store
-                    .omap_range(&coll, oid, b"", false, 1, usize::MAX)
-                    .await
-                    .unwrap();
+                let page = store.omap_range(&coll, oid, b"", false, 1, usize::MAX).await.unwrap();
                 let is_empty = header.is_empty() && page.entries.is_empty();
                 assert!(is_empty && oi.omap_digest == u32::MAX, "{oid}");
             }

@@ -4,17 +4,11 @@ use types::osd::{LogOp, PgInfo, PgLogEntry};
 use types::{EVersion, EntityName, HObject, NOSNAP, OsdReqId};
 
 use super::super::missing::Missing;
-use super::{Log, LogChanges};
 use crate::pg::log::Undo;
+use super::{Log, LogChanges};
 
 fn oid(name: &str) -> HObject {
-    HObject {
-        name: name.into(),
-        hash: 7,
-        pool: 1,
-        snap: NOSNAP,
-        ..HObject::default()
-    }
+    HObject { name: name.into(), hash: 7, pool: 1, snap: NOSNAP, ..HObject::default() }
 }
 
 fn entry(name: &str, version: (u32, u64), prior: (u32, u64)) -> PgLogEntry {
@@ -23,11 +17,7 @@ fn entry(name: &str, version: (u32, u64), prior: (u32, u64)) -> PgLogEntry {
         soid: oid(name),
         version: EVersion::new(version.0, version.1),
         prior_version: EVersion::new(prior.0, prior.1),
-        reqid: OsdReqId {
-            name: EntityName::client(1),
-            tid: version.1,
-            inc: 0,
-        },
+        reqid: OsdReqId { name: EntityName::client(1), tid: version.1, inc: 0 },
         ..PgLogEntry::default()
     }
 }
@@ -35,11 +25,7 @@ fn entry(name: &str, version: (u32, u64), prior: (u32, u64)) -> PgLogEntry {
 fn log_of(entries: &[PgLogEntry]) -> (Log, PgInfo) {
     let mut log = Log::default();
     entries.iter().for_each(|e| log.add(e.clone()));
-    let info = PgInfo {
-        last_update: log.head(),
-        last_complete: log.head(),
-        ..PgInfo::default()
-    };
+    let info = PgInfo { last_update: log.head(), last_complete: log.head(), ..PgInfo::default() };
     log.take_changes();
     (log, info)
 }
@@ -66,29 +52,17 @@ fn divergent_entries_are_thrown_out_and_their_objects_wanted_as_they_were() {
         entry("a", (5, 11), (5, 9)),
         entry("c", (5, 12), (0, 0)),
     ]);
-    let (auth, auth_info) = log_of(&[
-        common[0].clone(),
-        common[1].clone(),
-        entry("b", (6, 11), (5, 10)),
-    ]);
+    let (auth, auth_info) =
+        log_of(&[common[0].clone(), common[1].clone(), entry("b", (6, 11), (5, 10))]);
     let (mut missing, mut removed) = (Missing::default(), Vec::new());
     let wire = auth.wire_after(info.last_update);
     assert!(mine.merge(&auth_info, &wire, &mut info, &mut missing, &mut removed));
     assert_eq!(info.last_update, EVersion::new(6, 11));
     // a goes back to 5'9, c never was, b has to come in its new version.
-    assert_eq!(
-        missing.get(&oid("a")).map(|i| i.need),
-        Some(EVersion::new(5, 9))
-    );
-    assert_eq!(
-        missing.get(&oid("b")).map(|i| i.need),
-        Some(EVersion::new(6, 11))
-    );
+    assert_eq!(missing.get(&oid("a")).map(|i| i.need), Some(EVersion::new(5, 9)));
+    assert_eq!(missing.get(&oid("b")).map(|i| i.need), Some(EVersion::new(6, 11)));
     assert!(!missing.contains(&oid("c")));
-    assert_eq!(
-        removed,
-        vec![Undo::Remove(oid("a")), Undo::Remove(oid("c"))]
-    );
+    assert_eq!(removed, vec![Undo::Remove(oid("a")), Undo::Remove(oid("c"))]);
     assert!(mine.request(&entry("c", (5, 12), (0, 0)).reqid).is_none());
     let changes = mine.take_changes();
     assert_eq!(changes.removed.len(), 2);
@@ -103,17 +77,13 @@ fn a_primary_knows_what_a_peer_will_lack() {
     let mut missing = Missing::default();
     mine.judge_peer(&mut peer_info, peer.wire(), &mut missing);
     assert_eq!(peer_info.last_update, EVersion::new(5, 9));
-    assert_eq!(
-        missing.get(&oid("a")).map(|i| i.need),
-        Some(EVersion::new(5, 9))
-    );
+    assert_eq!(missing.get(&oid("a")).map(|i| i.need), Some(EVersion::new(5, 9)));
 }
 
 #[test]
 fn trimmed_requests_are_remembered_up_to_a_bound() {
-    let entries: Vec<PgLogEntry> = (1..=10)
-        .map(|v| entry("a", (1, v), (if v > 1 { 1 } else { 0 }, v - 1)))
-        .collect();
+    let entries: Vec<PgLogEntry> =
+        (1..=10).map(|v| entry("a", (1, v), (if v > 1 { 1 } else { 0 }, v - 1))).collect();
     let (mut log, _) = log_of(&entries);
     log.trim(EVersion::new(1, 8), 3);
     assert_eq!(log.tail(), EVersion::new(1, 8));
@@ -158,10 +128,8 @@ impl Stored {
             self.dups.retain(|v| *v < from || *v >= to);
         }
         self.entries.retain(|v| !changes.removed.contains(v));
-        self.entries
-            .extend(changes.written.iter().map(|e| e.version));
-        self.dups
-            .extend(changes.dups_written.iter().map(|d| d.version));
+        self.entries.extend(changes.written.iter().map(|e| e.version));
+        self.dups.extend(changes.dups_written.iter().map(|d| d.version));
     }
 }
 
@@ -169,9 +137,7 @@ impl Stored {
 fn the_store_holds_what_the_log_holds() {
     let mut random = 12345_u64;
     let mut below = |n: u64| {
-        random = random
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
+        random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (random >> 33) % n
     };
     let mut log = Log::default();
@@ -180,17 +146,11 @@ fn the_store_holds_what_the_log_holds() {
     for step in 0..5000 {
         for _ in 0..below(4) {
             let version = log.head().version + 1;
-            log.add(entry(
-                ["a", "b", "c"][below(3) as usize],
-                (epoch, version),
-                (0, 0),
-            ));
+            log.add(entry(["a", "b", "c"][below(3) as usize], (epoch, version), (0, 0)));
         }
         let at = |back: u64| {
             let v = log.head().version.saturating_sub(back);
-            log.iter()
-                .find(|e| e.version.version == v)
-                .map(|e| e.version)
+            log.iter().find(|e| e.version.version == v).map(|e| e.version)
         };
         match below(5) {
             0 => {
@@ -207,18 +167,8 @@ fn the_store_holds_what_the_log_holds() {
         }
         if below(3) > 0 {
             stored.apply(log.take_changes());
-            assert!(
-                log.iter()
-                    .map(|e| e.version)
-                    .eq(stored.entries.iter().copied()),
-                "step {step}"
-            );
-            assert!(
-                log.dups()
-                    .map(|d| d.version)
-                    .eq(stored.dups.iter().copied()),
-                "step {step}"
-            );
+            assert!(log.iter().map(|e| e.version).eq(stored.entries.iter().copied()), "step {step}");
+            assert!(log.dups().map(|d| d.version).eq(stored.dups.iter().copied()), "step {step}");
         }
     }
 }

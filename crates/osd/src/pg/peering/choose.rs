@@ -57,10 +57,7 @@ pub(super) fn find_best_info(
             Redundancy::Copies => info.last_update.cmp(&best_info.last_update),
             Redundancy::Shards { .. } => best_info.last_update.cmp(&info.last_update),
         };
-        if newer
-            .then(key(*shard, info).cmp(&key(best_shard, best_info)))
-            .is_gt()
-        {
+        if newer.then(key(*shard, info).cmp(&key(best_shard, best_info))).is_gt() {
             best = Some((*shard, info));
         }
     }
@@ -102,9 +99,7 @@ pub(super) fn choose(mapping: &Mapping, auth: PgShard, infos: &Infos) -> Option<
 fn choose_shards(mapping: &Mapping, auth: PgShard, infos: &Infos) -> Choice {
     let oldest = infos[&auth].log_tail;
     let usable = |shard: &PgShard| {
-        infos
-            .get(shard)
-            .is_some_and(|i| !i.is_incomplete() && i.last_update >= oldest)
+        infos.get(shard).is_some_and(|i| !i.is_incomplete() && i.last_update >= oldest)
     };
     let mut choice = Choice::default();
     for at in 0..mapping.size as usize {
@@ -119,10 +114,7 @@ fn choose_shards(mapping: &Mapping, auth: PgShard, infos: &Infos) -> Choice {
                 choice.backfill.extend(up);
                 let place = mapping.redundancy.shard_at(at, 0).shard;
                 member(&mapping.acting).filter(&usable).or_else(|| {
-                    infos
-                        .keys()
-                        .find(|s| s.shard == place && usable(s))
-                        .copied()
+                    infos.keys().find(|s| s.shard == place && usable(s)).copied()
                 })
             }
         };
@@ -139,9 +131,7 @@ fn choose_replicated(mapping: &Mapping, auth: PgShard, infos: &Infos) -> Choice 
     let auth_info = &infos[&auth];
     let oldest = auth_info.log_tail;
     let usable = |shard: &PgShard| {
-        infos
-            .get(shard)
-            .is_some_and(|i| !i.is_incomplete() && i.last_update >= oldest)
+        infos.get(shard).is_some_and(|i| !i.is_incomplete() && i.last_update >= oldest)
     };
     let primary = mapping.up_leader().filter(&usable).unwrap_or(auth);
     let mut choice = Choice::default();

@@ -77,11 +77,7 @@ impl Leases {
     /// Holders of earlier leases that are not down have joined this interval; those that are down
     /// matter unless they are dead.
     pub(super) fn forget_dead(&mut self, prior: &PriorSet, view: &dyn ClusterView) {
-        if prior
-            .down
-            .iter()
-            .all(|osd| view.is_dead(*osd) || view.is_up(*osd))
-        {
+        if prior.down.iter().all(|osd| view.is_dead(*osd) || view.is_up(*osd)) {
             self.prior_until_ub = Duration::ZERO;
         }
     }
@@ -142,9 +138,7 @@ impl Peering {
     /// As a replica: takes a lease and gives back what the primary wants to hear.
     pub(super) fn take_lease(&mut self, lease: Lease, now: Duration) -> LeaseAck {
         self.leases.until_ub = self.leases.until_ub.max(now + lease.interval);
-        LeaseAck {
-            readable_until_ub: lease.readable_until_ub,
-        }
+        LeaseAck { readable_until_ub: lease.readable_until_ub }
     }
 
     pub(super) fn on_lease(

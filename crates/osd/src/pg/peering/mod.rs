@@ -312,11 +312,9 @@ impl Peering {
         history: PgHistory,
         past: PastIntervals,
     ) -> Peering {
-        let info = PgInfo {
-            history,
-            ..PgInfo::new(pgid)
-        };
-        let mut pg = Peering::load(whoami, pgid, settings, mapping, epoch, info, past);
+        let info = PgInfo { history, ..PgInfo::new(pgid) };
+        let mut pg =
+            Peering::load(whoami, pgid, settings, mapping, epoch, info, past);
         // The copy is made in the middle of an interval: what peers say as of its beginning is of
         // this one.
         pg.last_peering_reset = match pg.info.history.same_interval_since {
@@ -401,13 +399,8 @@ impl Peering {
     /// The shard of an OSD that sent a message which does not say it (leases, removals): of those
     /// that may send one, the leader first.
     pub fn shard_of_sender(&self, osd: OsdId) -> PgShard {
-        let mut members = self
-            .primary()
-            .into_iter()
-            .chain(self.mapping.acting_shards());
-        members
-            .find(|s| s.osd == osd)
-            .unwrap_or(PgShard::replica(osd))
+        let mut members = self.primary().into_iter().chain(self.mapping.acting_shards());
+        members.find(|s| s.osd == osd).unwrap_or(PgShard::replica(osd))
     }
 
     /// Whether this primary has activated with all its replicas.
@@ -644,11 +637,7 @@ impl Peering {
     }
 
     fn send(&self, to: PgShard, message: PeerMessage, out: &mut Vec<Effect>) {
-        out.push(Effect::Send {
-            to,
-            query_epoch: self.epoch,
-            message,
-        });
+        out.push(Effect::Send { to, query_epoch: self.epoch, message });
     }
 
     /// The info as peers get it: what remains of leases is a span from now.
@@ -668,12 +657,7 @@ impl Peering {
     pub fn min_last_complete(&self) -> EVersion {
         self.acting_backfill
             .iter()
-            .map(|s| {
-                self.peer_last_complete
-                    .get(s)
-                    .copied()
-                    .unwrap_or(EVersion::ZERO)
-            })
+            .map(|s| self.peer_last_complete.get(s).copied().unwrap_or(EVersion::ZERO))
             .min()
             .unwrap_or(EVersion::ZERO)
     }
@@ -685,21 +669,13 @@ impl Peering {
             || self.peer_missing.values().any(|m| !m.is_empty())
             || self.acting_len() < self.mapping.size as usize;
         let s = &self.settings;
-        let target = if degraded {
-            s.max_log_entries
-        } else {
-            s.min_log_entries
-        };
+        let target = if degraded { s.max_log_entries } else { s.min_log_entries };
         let excess = self.log.len().saturating_sub(target);
         if excess < s.trim_min.max(1) {
             return self.log.tail();
         }
         let limit = self.min_last_complete();
-        let at = self
-            .log
-            .iter()
-            .nth(excess - 1)
-            .map_or(EVersion::ZERO, |e| e.version);
+        let at = self.log.iter().nth(excess - 1).map_or(EVersion::ZERO, |e| e.version);
         at.min(limit).max(self.log.tail())
     }
 

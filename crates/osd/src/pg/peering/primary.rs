@@ -8,7 +8,9 @@ use types::{EVersion, HObject, PgShard};
 
 use super::choose::{self, Infos};
 use super::view::ClusterView;
-use super::{Effect, LogMessage, Missing, PeerMessage, Peering, PriorSet, Query, State};
+use super::{
+    Effect, LogMessage, Missing, PeerMessage, Peering, PriorSet, Query, State,
+};
 
 impl Peering {
     pub(super) fn start_primary(
@@ -18,9 +20,7 @@ impl Peering {
         out: &mut Vec<Effect>,
     ) {
         self.want_up_thru(view, out);
-        self.state = State::GetInfo {
-            waiting: BTreeSet::new(),
-        };
+        self.state = State::GetInfo { waiting: BTreeSet::new() };
         self.get_infos(view, now, out);
     }
 
@@ -37,9 +37,7 @@ impl Peering {
 
     /// Asks whoever of the prior set has not been asked.
     fn get_infos(&mut self, view: &dyn ClusterView, now: Duration, out: &mut Vec<Effect>) {
-        let State::GetInfo { waiting } = &mut self.state else {
-            return;
-        };
+        let State::GetInfo { waiting } = &mut self.state else { return };
         let mut waiting = std::mem::take(waiting);
         self.prior = PriorSet::build(
             &self.past_intervals,
@@ -143,12 +141,10 @@ impl Peering {
             }
             // That it activated is no activation of all: history says that from on_activated on.
             let mut history = info.history;
-            history.last_epoch_started = history
-                .last_epoch_started
-                .min(self.info.history.last_epoch_started);
-            history.last_interval_started = history
-                .last_interval_started
-                .min(self.info.history.last_interval_started);
+            history.last_epoch_started =
+                history.last_epoch_started.min(self.info.history.last_epoch_started);
+            history.last_interval_started =
+                history.last_interval_started.min(self.info.history.last_interval_started);
             if self.info.history.merge(&history) {
                 self.dirty_info = true;
             }
@@ -202,11 +198,7 @@ impl Peering {
 
     /// An empty pg_temp gives the PG back to its up set.
     fn request_acting(&mut self, want: Vec<i32>, out: &mut Vec<Effect>) {
-        let request = if want == self.mapping.up {
-            Vec::new()
-        } else {
-            want.clone()
-        };
+        let request = if want == self.mapping.up { Vec::new() } else { want.clone() };
         self.want_acting = want;
         out.push(Effect::WantPgTemp(request));
     }
@@ -220,9 +212,7 @@ impl Peering {
         now: Duration,
         out: &mut Vec<Effect>,
     ) {
-        let LogMessage {
-            info, log, missing, ..
-        } = message;
+        let LogMessage { info, log, missing, .. } = message;
         match &mut self.state {
             State::GetLog { from: expected } if *expected == from => {
                 self.take_master_log(from, info, log, missing, now, out);
@@ -254,17 +244,14 @@ impl Peering {
         out: &mut Vec<Effect>,
     ) {
         let mut removed = Vec::new();
-        let merged = self
-            .log
-            .merge(&info, &log, &mut self.info, &mut self.missing, &mut removed);
+        let merged =
+            self.log.merge(&info, &log, &mut self.info, &mut self.missing, &mut removed);
         // The choice of the acting set made sure that our log reaches the authoritative one.
         debug_assert!(merged, "{}: logs do not overlap", self.pgid);
         out.extend(removed.into_iter().map(Effect::Undo));
         self.info.last_epoch_started = self.info.last_epoch_started.max(info.last_epoch_started);
-        self.info.last_interval_started = self
-            .info
-            .last_interval_started
-            .max(info.last_interval_started);
+        self.info.last_interval_started =
+            self.info.last_interval_started.max(info.last_interval_started);
         self.update_history(&info.history, now);
         self.info.stats = info.stats.clone();
         self.update_complete_after_merge();
@@ -303,8 +290,8 @@ impl Peering {
                 pgid: self.pgid,
                 ..PgInfo::default()
             });
-            let complete =
-                info.last_update == info.last_complete && info.last_update == self.info.last_update;
+            let complete = info.last_update == info.last_complete
+                && info.last_update == self.info.last_update;
             if info.is_empty()
                 || info.last_update < self.log.tail()
                 || info.last_backfill.is_min()
@@ -326,15 +313,8 @@ impl Peering {
             //    8'11, and writes 12'11.
             // 4. B comes back: 8'11 is below its last_epoch_started, and diverges.
             let started = info.last_epoch_started.min(info.history.last_epoch_started);
-            let since = EVersion {
-                epoch: started,
-                version: 0,
-            };
-            let query = if info.log_tail <= since {
-                Query::Log(since)
-            } else {
-                Query::FullLog
-            };
+            let since = EVersion { epoch: started, version: 0 };
+            let query = if info.log_tail <= since { Query::Log(since) } else { Query::FullLog };
             let history = Box::new(self.export_history(now));
             self.send(peer, PeerMessage::Query(query, history), out);
             waiting.insert(peer);
@@ -376,11 +356,7 @@ impl Peering {
         self.dirty_info = true;
         self.dirty_big_info = true;
         self.leases.forget_dead(&self.prior, view);
-        self.state = State::Active {
-            activated: BTreeSet::new(),
-            all: false,
-            clean: false,
-        };
+        self.state = State::Active { activated: BTreeSet::new(), all: false, clean: false };
         let lease = self.new_lease(now);
         let peers: Vec<PgShard> = self.acting_backfill.iter().copied().collect();
         for peer in peers {
@@ -389,8 +365,7 @@ impl Peering {
                 self.send(peer, message, out);
             }
         }
-        self.peer_last_complete
-            .insert(self.whoami, self.info.last_complete);
+        self.peer_last_complete.insert(self.whoami, self.info.last_complete);
         out.push(Effect::Activate);
         if self.creating {
             self.creating = false;
@@ -445,11 +420,8 @@ impl Peering {
         theirs.last_update = self.info.last_update;
         theirs.last_epoch_started = self.info.last_epoch_started;
         let complete = self.peer_missing[&peer].is_empty();
-        theirs.last_complete = if complete {
-            theirs.last_update
-        } else {
-            theirs.last_complete
-        };
+        theirs.last_complete =
+            if complete { theirs.last_update } else { theirs.last_complete };
         self.peer_last_complete.insert(peer, theirs.last_complete);
         PeerMessage::Log(Box::new(message))
     }
@@ -458,10 +430,7 @@ impl Peering {
     /// reach ours.
     fn is_new_backfill(&self, peer: PgShard) -> bool {
         self.backfill_targets.contains(&peer)
-            && self
-                .peer_info
-                .get(&peer)
-                .is_none_or(|i| i.last_backfill.is_max())
+            && self.peer_info.get(&peer).is_none_or(|i| i.last_backfill.is_max())
     }
 
     /// A follower (or we) made the activation durable.
@@ -472,18 +441,16 @@ impl Peering {
         now: Duration,
         out: &mut Vec<Effect>,
     ) {
-        let State::Active { activated, all, .. } = &mut self.state else {
-            return;
-        };
+        let State::Active { activated, all, .. } = &mut self.state else { return };
         if *all || !activated.insert(who) || !self.acting_backfill.is_subset(activated) {
             return;
         }
         *all = true;
         let history = &mut self.info.history;
-        history.last_epoch_started = history.last_epoch_started.max(self.info.last_epoch_started);
-        history.last_interval_started = history
-            .last_interval_started
-            .max(self.info.last_interval_started);
+        history.last_epoch_started =
+            history.last_epoch_started.max(self.info.last_epoch_started);
+        history.last_interval_started =
+            history.last_interval_started.max(self.info.last_interval_started);
         self.dirty_info = true;
         self.leases.forget_dead(&self.prior, view);
         self.share_info(now, out);
@@ -497,11 +464,7 @@ impl Peering {
         let followers: Vec<PgShard> = self.acting_backfill.iter().copied().collect();
         for to in followers {
             if to != self.whoami {
-                self.send(
-                    to,
-                    PeerMessage::Info(Box::new(info.clone()), None, None),
-                    out,
-                );
+                self.send(to, PeerMessage::Info(Box::new(info.clone()), None, None), out);
             }
         }
     }
@@ -516,9 +479,7 @@ impl Peering {
             .into_iter()
             .filter(|(s, _)| self.acting_backfill.contains(s) || self.strays.contains(s))
             .collect();
-        let Some(choice) = choose::choose(&self.mapping, self.whoami, &infos) else {
-            return;
-        };
+        let Some(choice) = choose::choose(&self.mapping, self.whoami, &infos) else { return };
         if choice.want != self.mapping.acting {
             if self.want_acting != choice.want {
                 self.request_acting(choice.want, out);
@@ -526,9 +487,7 @@ impl Peering {
             return;
         }
         let enough = self.acting_len() >= self.mapping.size as usize;
-        let State::Active { clean, .. } = &mut self.state else {
-            return;
-        };
+        let State::Active { clean, .. } = &mut self.state else { return };
         // The acting set may be another than the up set and still be what is best.
         if !enough || *clean {
             return;
@@ -555,17 +514,10 @@ impl Peering {
     /// Nobody who follows lacks anything.
     pub fn is_recovered(&self) -> bool {
         self.missing.is_empty()
-            && self
-                .acting_backfill
-                .iter()
-                .filter(|s| **s != self.whoami)
-                .all(|s| {
-                    self.peer_missing.get(s).is_none_or(Missing::is_empty)
-                        && self
-                            .peer_info
-                            .get(s)
-                            .is_some_and(|i| i.last_backfill.is_max())
-                })
+            && self.acting_backfill.iter().filter(|s| **s != self.whoami).all(|s| {
+                self.peer_missing.get(s).is_none_or(Missing::is_empty)
+                    && self.peer_info.get(s).is_some_and(|i| i.last_backfill.is_max())
+            })
     }
 
     /// Copies beyond the acting set are of no use any more.
@@ -580,9 +532,7 @@ impl Peering {
     /// Who is known to have version `need` of an object, followers first.
     pub fn sources(&self, oid: &HObject, need: EVersion) -> Vec<PgShard> {
         let has = |shard: &PgShard| {
-            let Some(info) = self.peer_info.get(shard) else {
-                return false;
-            };
+            let Some(info) = self.peer_info.get(shard) else { return false };
             let known = match self.peer_missing.get(shard) {
                 Some(missing) => !missing.contains(oid),
                 None => info.last_complete == info.last_update,
@@ -590,15 +540,8 @@ impl Peering {
             known && info.last_update >= need && *oid <= info.last_backfill
         };
         let followers = self.acting_backfill.iter().filter(|s| **s != self.whoami);
-        let others = self
-            .peer_info
-            .keys()
-            .filter(|s| !self.acting_backfill.contains(s));
-        followers
-            .chain(others)
-            .filter(|s| has(s))
-            .copied()
-            .collect()
+        let others = self.peer_info.keys().filter(|s| !self.acting_backfill.contains(s));
+        followers.chain(others).filter(|s| has(s)).copied().collect()
     }
 
     /// Something is missing that no known peer has: asks those whose missing sets are unknown.
@@ -622,9 +565,7 @@ impl Peering {
 
     /// Whether some up OSD may still turn out to have what is unfound.
     pub fn may_find_more(&self) -> bool {
-        self.queried_for_unfound
-            .iter()
-            .any(|s| !self.peer_missing.contains_key(s))
+        self.queried_for_unfound.iter().any(|s| !self.peer_missing.contains_key(s))
             || self
                 .mapping
                 .up_shards()

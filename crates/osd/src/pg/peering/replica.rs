@@ -5,7 +5,9 @@ use std::time::Duration;
 use types::PgShard;
 use types::osd::PgInfo;
 
-use super::{Effect, Lease, LogMessage, Missing, PeerMessage, Peering, Query, State};
+use super::{
+    Effect, Lease, LogMessage, Missing, PeerMessage, Peering, Query, State,
+};
 
 impl Peering {
     /// A copy that is not told to be anything reports to the primary.
@@ -46,11 +48,7 @@ impl Peering {
                 lease: None,
             })),
         };
-        out.push(Effect::Send {
-            to: from,
-            query_epoch: epoch,
-            message,
-        });
+        out.push(Effect::Send { to: from, query_epoch: epoch, message });
     }
 
     /// The primary's log: what we are from now on.
@@ -64,9 +62,7 @@ impl Peering {
         if self.primary() != Some(from) {
             return;
         }
-        let LogMessage {
-            info, log, lease, ..
-        } = message;
+        let LogMessage { info, log, lease, .. } = message;
         if self.state == State::ReplicaActive {
             // Entries about objects given up for lost.
             self.follow_log(&info, &log, out);
@@ -78,11 +74,7 @@ impl Peering {
         if info.last_backfill.is_min() {
             // All objects will come by backfill: what is here is of no use.
             let history = self.info.history.clone();
-            self.info = PgInfo {
-                pgid: self.pgid,
-                history,
-                ..info.clone()
-            };
+            self.info = PgInfo { pgid: self.pgid, history, ..info.clone() };
             self.log.reset_to(log);
             self.info.log_tail = self.log.tail();
             self.info.last_complete = self.info.last_update;
@@ -101,9 +93,7 @@ impl Peering {
         out: &mut Vec<Effect>,
     ) -> bool {
         let mut removed = Vec::new();
-        let merged = self
-            .log
-            .merge(info, log, &mut self.info, &mut self.missing, &mut removed);
+        let merged = self.log.merge(info, log, &mut self.info, &mut self.missing, &mut removed);
         out.extend(removed.into_iter().map(Effect::Undo));
         self.update_complete_after_merge();
         self.dirty_info = true;
@@ -193,10 +183,8 @@ impl Peering {
         let mut info = self.info_for_peer(now);
         info.history.last_epoch_started =
             info.history.last_epoch_started.max(info.last_epoch_started);
-        info.history.last_interval_started = info
-            .history
-            .last_interval_started
-            .max(info.last_interval_started);
+        info.history.last_interval_started =
+            info.history.last_interval_started.max(info.last_interval_started);
         self.send(to, PeerMessage::Info(Box::new(info), None, None), out);
     }
 
@@ -210,11 +198,7 @@ impl Peering {
 
     /// For a PG that does not exist here: what a query for its info is answered.
     pub fn absent_info(pgid: types::SpgId) -> PgInfo {
-        PgInfo {
-            pgid,
-            last_backfill: types::HObject::max(),
-            ..PgInfo::default()
-        }
+        PgInfo { pgid, last_backfill: types::HObject::max(), ..PgInfo::default() }
     }
 
     /// Whether a message of the primary makes this copy more than a stray.

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
-use types::ids::OSD_NONE;
-use types::osd::LogOp;
 use types::osd::{PastIntervals, PgHistory, PgInfo, PgLogEntry};
+use types::osd::LogOp;
+use types::ids::OSD_NONE;
 use types::{EVersion, Epoch, HObject, NOSNAP, OsdId, PgId, PgShard, SpgId};
 
 use super::*;
@@ -41,13 +41,8 @@ impl Map {
         if self.redundancy.is_erasure() {
             return self.mapping_of_shards(is_up);
         }
-        let up: Vec<OsdId> = self
-            .order
-            .iter()
-            .copied()
-            .filter(is_up)
-            .take(self.size as usize)
-            .collect();
+        let up: Vec<OsdId> =
+            self.order.iter().copied().filter(is_up).take(self.size as usize).collect();
         let temp: Vec<OsdId> = self.pg_temp.iter().copied().filter(is_up).collect();
         let acting = if temp.is_empty() { up.clone() } else { temp };
         Mapping {
@@ -71,11 +66,7 @@ impl Map {
         let up: Vec<OsdId> = (0..self.size).map(place).collect();
         let hole = |o: &OsdId| if is_up(o) { *o } else { OSD_NONE };
         let temp: Vec<OsdId> = self.pg_temp.iter().map(hole).collect();
-        let acting = if temp.iter().all(|o| *o == OSD_NONE) {
-            up.clone()
-        } else {
-            temp
-        };
+        let acting = if temp.iter().all(|o| *o == OSD_NONE) { up.clone() } else { temp };
         let first = |set: &[OsdId]| set.iter().find(|o| **o != OSD_NONE).copied().unwrap_or(-1);
         Mapping {
             up_primary: first(&up),
@@ -128,21 +119,9 @@ struct Disk {
 
 enum OnCommit {
     Activated(Epoch),
-    AckWrite {
-        to: OsdId,
-        interval: Epoch,
-        version: EVersion,
-        complete: EVersion,
-    },
-    OwnWrite {
-        interval: Epoch,
-        version: EVersion,
-        complete: EVersion,
-    },
-    Send {
-        to: OsdId,
-        packet: Packet,
-    },
+    AckWrite { to: OsdId, interval: Epoch, version: EVersion, complete: EVersion },
+    OwnWrite { interval: Epoch, version: EVersion, complete: EVersion },
+    Send { to: OsdId, packet: Packet },
 }
 
 struct Node {
@@ -156,10 +135,7 @@ struct Node {
 }
 
 enum Packet {
-    Peer {
-        epochs: (Epoch, Epoch),
-        message: PeerMessage,
-    },
+    Peer { epochs: (Epoch, Epoch), message: PeerMessage },
     Write {
         interval: Epoch,
         epoch: Epoch,
@@ -168,11 +144,7 @@ enum Packet {
         trim_to: EVersion,
         roll_forward_to: EVersion,
     },
-    Ack {
-        interval: Epoch,
-        version: EVersion,
-        complete: EVersion,
-    },
+    Ack { interval: Epoch, version: EVersion, complete: EVersion },
 }
 
 struct World {
@@ -190,13 +162,7 @@ struct World {
 }
 
 fn oid(n: u64) -> HObject {
-    HObject {
-        name: format!("o{n}").into(),
-        hash: n as u32 * 7919,
-        pool: 1,
-        snap: NOSNAP,
-        ..HObject::default()
-    }
+    HObject { name: format!("o{n}").into(), hash: n as u32 * 7919, pool: 1, snap: NOSNAP, ..HObject::default() }
 }
 
 impl World {
@@ -209,14 +175,7 @@ impl World {
             read_lease: LEASE,
         };
         let order = (0..osds).collect();
-        let mut map = Map {
-            epoch: 1,
-            size,
-            min_size,
-            order,
-            redundancy,
-            ..Map::default()
-        };
+        let mut map = Map { epoch: 1, size, min_size, order, redundancy, ..Map::default() };
         for o in 0..osds {
             map.up.insert(o, true);
             map.up_from.insert(o, 1);
@@ -247,10 +206,7 @@ impl World {
             let member = w.maps[0].member(o);
             let core = Peering::create(
                 member,
-                SpgId {
-                    pgid: PgId::new(1, 0),
-                    shard: member.shard,
-                },
+                SpgId { pgid: PgId::new(1, 0), shard: member.shard },
                 w.settings.clone(),
                 mapping.clone(),
                 1,
@@ -314,11 +270,7 @@ impl World {
             let n = self.nodes.get_mut(&o).unwrap();
             for e in effects {
                 match e {
-                    Effect::Send {
-                        to,
-                        query_epoch,
-                        message,
-                    } => {
+                    Effect::Send { to, query_epoch, message } => {
                         sends.push((to.osd, (n.core.epoch, query_epoch), message));
                     }
                     Effect::Undo(Undo::Remove(oid)) => {
@@ -345,10 +297,7 @@ impl World {
             }
             sends.retain(|(to, epochs, message)| {
                 if message.is_promise() {
-                    let packet = Packet::Peer {
-                        epochs: *epochs,
-                        message: message.clone(),
-                    };
+                    let packet = Packet::Peer { epochs: *epochs, message: message.clone() };
                     commit.push(OnCommit::Send { to: *to, packet });
                 }
                 !message.is_promise()
@@ -359,11 +308,7 @@ impl World {
             n.core.missing.take_dirty();
             if dirty || !commit.is_empty() {
                 let disk = self.snapshot(o);
-                self.nodes
-                    .get_mut(&o)
-                    .unwrap()
-                    .pending
-                    .push_back((disk, commit));
+                self.nodes.get_mut(&o).unwrap().pending.push_back((disk, commit));
             }
         }
         for (to, epochs, message) in sends {
@@ -392,10 +337,7 @@ impl World {
 
     fn send(&mut self, from: OsdId, to: OsdId, p: Packet) {
         let ends = (self.instance[&from], self.instance[&to]);
-        self.links
-            .entry((from, to))
-            .or_default()
-            .push_back((ends.0, ends.1, p));
+        self.links.entry((from, to)).or_default().push_back((ends.0, ends.1, p));
     }
 
     /// One map further, on one node.
@@ -403,12 +345,9 @@ impl World {
         let now = self.now;
         let n = self.nodes.get_mut(&o).unwrap();
         let next = n.map.epoch + 1;
-        let Some(map) = self.maps.get(next as usize - 1).cloned() else {
-            return;
-        };
+        let Some(map) = self.maps.get(next as usize - 1).cloned() else { return };
         let mut out = Vec::new();
-        n.core
-            .advance_map(&*map, &*n.map, map.mapping(), now, &mut out);
+        n.core.advance_map(&*map, &*n.map, map.mapping(), now, &mut out);
         n.map = map.clone();
         n.core.act_map(&*map, now, &mut out);
         self.perform(o, out);
@@ -431,10 +370,7 @@ impl World {
         let member = map.member(o);
         let mut core = Peering::load(
             member,
-            SpgId {
-                pgid: PgId::new(1, 0),
-                shard: member.shard,
-            },
+            SpgId { pgid: PgId::new(1, 0), shard: member.shard },
             self.settings.clone(),
             map.mapping(),
             disk.epoch,
@@ -459,8 +395,7 @@ impl World {
         let mut out = Vec::new();
         while (n.map.epoch as usize) < newest {
             let map = self.maps[n.map.epoch as usize].clone();
-            n.core
-                .advance_map(&*map, &*n.map, map.mapping(), now, &mut out);
+            n.core.advance_map(&*map, &*n.map, map.mapping(), now, &mut out);
             n.map = map;
         }
         // A monitor marks the old life down before it takes the new one up.
@@ -480,12 +415,8 @@ impl World {
         if self.cut_off.contains(&from) || self.cut_off.contains(&to) {
             return;
         }
-        let Some(queue) = self.links.get_mut(&(from, to)) else {
-            return;
-        };
-        let Some((a, b, _)) = queue.front() else {
-            return;
-        };
+        let Some(queue) = self.links.get_mut(&(from, to)) else { return };
+        let Some((a, b, _)) = queue.front() else { return };
         if *b != self.instance[&to] || *a != self.instance[&from] {
             queue.pop_front();
             return;
@@ -500,12 +431,7 @@ impl World {
             self.advance(to);
             return;
         }
-        let (_, _, packet) = self
-            .links
-            .get_mut(&(from, to))
-            .unwrap()
-            .pop_front()
-            .unwrap();
+        let (_, _, packet) = self.links.get_mut(&(from, to)).unwrap().pop_front().unwrap();
         match packet {
             Packet::Peer { epochs, message } => {
                 let member = self.maps[0].member(from);
@@ -513,14 +439,7 @@ impl World {
                     core.on_message(member, epochs, message, map, now, out);
                 });
             }
-            Packet::Write {
-                interval,
-                entry,
-                whole,
-                trim_to,
-                roll_forward_to,
-                ..
-            } => {
+            Packet::Write { interval, entry, whole, trim_to, roll_forward_to, .. } => {
                 let n = self.nodes.get_mut(&to).unwrap();
                 if interval < n.core.last_peering_reset || !n.core.follows() {
                     return;
@@ -543,23 +462,10 @@ impl World {
                 n.core.info.log_tail = n.core.log.tail();
                 let disk = self.snapshot(to);
                 let complete = self.nodes[&to].core.info.last_complete;
-                let ack = OnCommit::AckWrite {
-                    to: from,
-                    interval,
-                    version,
-                    complete,
-                };
-                self.nodes
-                    .get_mut(&to)
-                    .unwrap()
-                    .pending
-                    .push_back((disk, vec![ack]));
+                let ack = OnCommit::AckWrite { to: from, interval, version, complete };
+                self.nodes.get_mut(&to).unwrap().pending.push_back((disk, vec![ack]));
             }
-            Packet::Ack {
-                interval,
-                version,
-                complete,
-            } => {
+            Packet::Ack { interval, version, complete } => {
                 self.on_ack(to, from, interval, version, complete);
             }
         }
@@ -574,16 +480,12 @@ impl World {
         complete: EVersion,
     ) {
         let member = self.maps[0].member(from);
-        let Some(n) = self.nodes.get_mut(&o) else {
-            return;
-        };
+        let Some(n) = self.nodes.get_mut(&o) else { return };
         if interval != n.core.last_peering_reset {
             return;
         }
         n.core.peer_last_complete.insert(member, complete);
-        let Some((_, waiting)) = n.writes.get_mut(&version) else {
-            return;
-        };
+        let Some((_, waiting)) = n.writes.get_mut(&version) else { return };
         waiting.remove(&member);
         if waiting.is_empty() {
             let (oid, _) = n.writes.remove(&version).unwrap();
@@ -593,39 +495,18 @@ impl World {
     }
 
     fn commit_one(&mut self, o: OsdId) {
-        let Some(n) = self.nodes.get_mut(&o) else {
-            return;
-        };
-        let Some((disk, actions)) = n.pending.pop_front() else {
-            return;
-        };
+        let Some(n) = self.nodes.get_mut(&o) else { return };
+        let Some((disk, actions)) = n.pending.pop_front() else { return };
         self.disks.insert(o, disk);
         for a in actions {
             match a {
                 OnCommit::Activated(interval) => self.step_core(o, |core, map, now, out| {
                     core.on_activate_committed(interval, map, now, out);
                 }),
-                OnCommit::AckWrite {
-                    to,
-                    interval,
-                    version,
-                    complete,
-                } => {
-                    self.send(
-                        o,
-                        to,
-                        Packet::Ack {
-                            interval,
-                            version,
-                            complete,
-                        },
-                    );
+                OnCommit::AckWrite { to, interval, version, complete } => {
+                    self.send(o, to, Packet::Ack { interval, version, complete });
                 }
-                OnCommit::OwnWrite {
-                    interval,
-                    version,
-                    complete,
-                } => {
+                OnCommit::OwnWrite { interval, version, complete } => {
                     self.on_ack(o, o, interval, version, complete);
                 }
                 OnCommit::Send { to, packet } => self.send(o, to, packet),
@@ -646,10 +527,9 @@ impl World {
         let oid = oid(self.random(6));
         let n = self.nodes.get_mut(&o).unwrap();
         let degraded = n.core.missing.contains(&oid)
-            || n.core
-                .acting_backfill
-                .iter()
-                .any(|s| n.core.peer_missing.get(s).is_some_and(|m| m.contains(&oid)));
+            || n.core.acting_backfill.iter().any(|s| {
+                n.core.peer_missing.get(s).is_some_and(|m| m.contains(&oid))
+            });
         if degraded {
             return;
         }
@@ -696,26 +576,11 @@ impl World {
         let (interval, epoch) = (n.core.last_peering_reset, n.core.epoch);
         let disk = self.snapshot(o);
         let complete = self.nodes[&o].core.info.last_complete;
-        let own = OnCommit::OwnWrite {
-            interval,
-            version,
-            complete,
-        };
-        self.nodes
-            .get_mut(&o)
-            .unwrap()
-            .pending
-            .push_back((disk, vec![own]));
+        let own = OnCommit::OwnWrite { interval, version, complete };
+        self.nodes.get_mut(&o).unwrap().pending.push_back((disk, vec![own]));
         for (to, whole) in sends {
             let entry = entry.clone();
-            let p = Packet::Write {
-                interval,
-                epoch,
-                entry,
-                whole,
-                trim_to,
-                roll_forward_to,
-            };
+            let p = Packet::Write { interval, epoch, entry, whole, trim_to, roll_forward_to };
             self.send(o, to, p);
         }
     }
@@ -736,49 +601,29 @@ impl World {
                     p.core.last_peering_reset <= interval && p.map.epoch >= interval
                 })
         };
-        let mine = n
-            .core
-            .missing
-            .iter()
-            .next()
-            .map(|(oid, i)| (oid.clone(), i.need));
+        let mine = n.core.missing.iter().next().map(|(oid, i)| (oid.clone(), i.need));
         if let Some((oid, need)) = mine {
             let sources: Vec<PgShard> = n.core.sources(&oid, need);
-            let sources: Vec<PgShard> = sources
-                .into_iter()
-                .filter(|s| follows(self, s.osd))
-                .collect();
+            let sources: Vec<PgShard> =
+                sources.into_iter().filter(|s| follows(self, s.osd)).collect();
             let enough = self.is_enough(o, &oid, need, &sources);
             for s in sources.into_iter().take(usize::from(enough)) {
                 let found = self.nodes[&s.osd].objects.get(&oid).copied();
                 let copies = !self.maps[0].redundancy.is_erasure();
-                assert!(
-                    !copies || found == Some(need),
-                    "osd.{} should have {oid}",
-                    s.osd
-                );
+                assert!(!copies || found == Some(need), "osd.{} should have {oid}", s.osd);
                 let n = self.nodes.get_mut(&o).unwrap();
                 n.objects.insert(oid.clone(), need);
                 n.core.missing.got(&oid, need);
                 n.core.update_last_complete();
                 let disk = self.snapshot(o);
-                self.nodes
-                    .get_mut(&o)
-                    .unwrap()
-                    .pending
-                    .push_back((disk, Vec::new()));
+                self.nodes.get_mut(&o).unwrap().pending.push_back((disk, Vec::new()));
                 return;
             }
             self.step_core(o, |core, _, now, out| core.discover_missing(now, out));
             return;
         }
-        let peers: Vec<PgShard> = n
-            .core
-            .acting_backfill
-            .iter()
-            .filter(|s| s.osd != o)
-            .copied()
-            .collect();
+        let peers: Vec<PgShard> =
+            n.core.acting_backfill.iter().filter(|s| s.osd != o).copied().collect();
         for s in peers {
             let since = self.nodes[&o].core.info.history.same_interval_since;
             let exact = self.nodes.get(&s.osd).is_some_and(|p| {
@@ -804,11 +649,7 @@ impl World {
                 p.core.missing.got(&oid, have);
                 p.core.update_last_complete();
                 let disk = self.snapshot(s.osd);
-                self.nodes
-                    .get_mut(&s.osd)
-                    .unwrap()
-                    .pending
-                    .push_back((disk, Vec::new()));
+                self.nodes.get_mut(&s.osd).unwrap().pending.push_back((disk, Vec::new()));
                 let core = &mut self.nodes.get_mut(&o).unwrap().core;
                 core.peer_missing.get_mut(&s).unwrap().remove(&oid);
                 return;
@@ -839,15 +680,9 @@ impl World {
     fn is_enough(&self, o: OsdId, oid: &HObject, need: EVersion, members: &[PgShard]) -> bool {
         let core = &self.nodes[&o].core;
         let sound = members.iter().filter(|s| {
-            let found = self
-                .nodes
-                .get(&s.osd)
-                .and_then(|p| p.objects.get(oid).copied());
+            let found = self.nodes.get(&s.osd).and_then(|p| p.objects.get(oid).copied());
             let acts = core.mapping.is_acting(**s) && s.osd != o;
-            assert!(
-                !acts || found == Some(need),
-                "{s} should have {oid} {need}: {found:?}"
-            );
+            assert!(!acts || found == Some(need), "{s} should have {oid} {need}: {found:?}");
             found == Some(need)
         });
         core.mapping.redundancy.is_recoverable(sound)
@@ -860,15 +695,9 @@ impl World {
         if !n.writes.is_empty() || !n.core.mapping.redundancy.is_erasure() {
             return;
         }
-        for (oid, have) in n
-            .objects
-            .iter()
-            .filter(|(oid, _)| !n.core.missing.contains(oid))
-        {
+        for (oid, have) in n.objects.iter().filter(|(oid, _)| !n.core.missing.contains(oid)) {
             for s in n.core.sources(oid, EVersion::ZERO) {
-                let Some(p) = self.nodes.get(&s.osd) else {
-                    continue;
-                };
+                let Some(p) = self.nodes.get(&s.osd) else { continue };
                 let since = n.core.info.history.same_interval_since;
                 let same = p.core.info.history.same_interval_since == since && p.core.follows();
                 if same && n.core.mapping.is_acting(s) {
@@ -988,15 +817,9 @@ impl World {
         }
         for _ in 0..20_000 {
             self.random_step(false);
-            let clean = self
-                .nodes
-                .iter()
-                .any(|(o, n)| n.core.is_clean() && self.is_serving(*o));
+            let clean = self.nodes.iter().any(|(o, n)| n.core.is_clean() && self.is_serving(*o));
             let quiet = self.links.values().all(VecDeque::is_empty)
-                && self
-                    .nodes
-                    .values()
-                    .all(|n| n.pending.is_empty() && n.writes.is_empty());
+                && self.nodes.values().all(|n| n.pending.is_empty() && n.writes.is_empty());
             if clean && quiet {
                 self.check_equal(seed);
                 return;
@@ -1026,16 +849,9 @@ impl World {
             .nodes
             .iter()
             .map(|(o, n)| {
-                let w: Vec<String> = n
-                    .writes
-                    .iter()
-                    .map(|(v, (_, s))| format!("{v} {s:?}"))
-                    .collect();
-                format!(
-                    "{o}: {} pending {w:?} serving {}",
-                    n.pending.len(),
-                    self.is_serving(*o)
-                )
+                let w: Vec<String> =
+                    n.writes.iter().map(|(v, (_, s))| format!("{v} {s:?}")).collect();
+                format!("{o}: {} pending {w:?} serving {}", n.pending.len(), self.is_serving(*o))
             })
             .collect();
         panic!(
@@ -1049,24 +865,12 @@ impl World {
         let primary = self.nodes.iter().find(|(_, n)| n.core.is_clean()).unwrap();
         for s in &primary.1.core.acting_backfill {
             let other = &self.nodes[&s.osd];
-            assert_eq!(
-                other.objects, primary.1.objects,
-                "seed {seed}: osd.{} differs",
-                s.osd
-            );
-            assert_eq!(
-                other.core.log.head(),
-                primary.1.core.log.head(),
-                "seed {seed}"
-            );
+            assert_eq!(other.objects, primary.1.objects, "seed {seed}: osd.{} differs", s.osd);
+            assert_eq!(other.core.log.head(), primary.1.core.log.head(), "seed {seed}");
             let entries = |n: &Node| n.core.log.iter().map(|e| e.version).collect::<Vec<_>>();
             let (a, b) = (entries(other), entries(primary.1));
             let k = a.len().min(b.len());
-            assert_eq!(
-                a[a.len() - k..],
-                b[b.len() - k..],
-                "seed {seed}: logs differ"
-            );
+            assert_eq!(a[a.len() - k..], b[b.len() - k..], "seed {seed}: logs differ");
         }
     }
 }
@@ -1085,14 +889,8 @@ fn run_with(seed: u64, osds: i32, size: u32, min_size: u32, redundancy: Redundan
 }
 
 fn seeds() -> std::ops::Range<u64> {
-    let n = std::env::var("PEERING_SEEDS")
-        .ok()
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(60);
-    let first = std::env::var("PEERING_FIRST")
-        .ok()
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(1);
+    let n = std::env::var("PEERING_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(60);
+    let first = std::env::var("PEERING_FIRST").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
     first..first + n
 }
 
@@ -1167,11 +965,7 @@ fn a_replica_made_by_a_log_of_an_earlier_epoch_follows_it() {
     let (now, mut out) = (Duration::from_secs(1), Vec::new());
     replica.advance_map(&newer, &made, newer.mapping(), now, &mut out);
     replica.act_map(&newer, now, &mut out);
-    let info = PgInfo {
-        history,
-        last_epoch_started: 14,
-        ..PgInfo::new(pgid)
-    };
+    let info = PgInfo { history, last_epoch_started: 14, ..PgInfo::new(pgid) };
     let log = LogMessage {
         info,
         log: Default::default(),
@@ -1180,13 +974,6 @@ fn a_replica_made_by_a_log_of_an_earlier_epoch_follows_it() {
         lease: None,
     };
     let message = PeerMessage::Log(Box::new(log));
-    replica.on_message(
-        PgShard::replica(0),
-        (14, 14),
-        message,
-        &newer,
-        now,
-        &mut out,
-    );
+    replica.on_message(PgShard::replica(0), (14, 14), message, &newer, now, &mut out);
     assert!(replica.follows());
 }

@@ -140,7 +140,11 @@ fn digests_known(oi: &ObjectInfo) -> u32 {
 }
 
 /// What is wrong with a copy by itself; its object info if that can be read.
-fn judge(oid: &HObject, object: &ScrubObject, rules: &Rules) -> (u64, Option<ObjectInfo>, Reasons) {
+fn judge(
+    oid: &HObject,
+    object: &ScrubObject,
+    rules: &Rules,
+) -> (u64, Option<ObjectInfo>, Reasons) {
     use shard_error as e;
     let mut errors = 0;
     let mut reasons = Reasons::default();
@@ -192,10 +196,7 @@ fn judge(oid: &HObject, object: &ScrubObject, rules: &Rules) -> (u64, Option<Obj
     };
     let expected = rules.stored_size(oi.size);
     if object.size != expected {
-        let text = format!(
-            "candidate size {} info size {expected} mismatch",
-            object.size
-        );
+        let text = format!("candidate size {} info size {expected} mismatch", object.size);
         fail(e::OBJ_SIZE_INFO_MISMATCH, &text);
     }
     (errors, Some(oi), reasons)
@@ -288,9 +289,7 @@ fn compare_copies(
     }
     if is_whole
         && oi.is_omap_digest()
-        && copy.omap_digest_present
-        && oi.omap_digest != copy.omap_digest
-    {
+        && copy.omap_digest_present && oi.omap_digest != copy.omap_digest {
         reasons.add(format_args!(
             "omap_digest {:#x} != omap_digest {:#x} from auth oi {}",
             copy.omap_digest,

@@ -197,41 +197,24 @@ fn found_shards(change: impl Fn(i8, &mut ScrubObject)) -> Findings {
     let oi = ObjectInfo { size: 1, ..info() };
     let mut maps = Maps::new();
     for shard in 0..3 {
-        let mut object = ScrubObject {
-            size: 4,
-            ..copy_with(&oi)
-        };
-        let hinfo = EcHashInfo {
-            total_chunk_size: 4,
-            cumulative_shard_hashes: vec![0xaaaa, 2, 3],
-        };
+        let mut object = ScrubObject { size: 4, ..copy_with(&oi) };
+        let hinfo =
+            EcHashInfo { total_chunk_size: 4, cumulative_shard_hashes: vec![0xaaaa, 2, 3] };
         object.attrs.insert(HINFO_KEY.into(), hinfo.to_bytes());
         change(shard, &mut object);
         let mut map = ScrubMap::default();
         map.objects.insert(oid(), object);
         maps.insert(PgShard::new(shard.into(), shard), map);
     }
-    let rules = Rules {
-        stripe: Some((8, 4)),
-        primary: PgShard::new(0, 0),
-        ..rules(false)
-    };
+    let rules = Rules { stripe: Some((8, 4)), primary: PgShard::new(0, 0), ..rules(false) };
     compare(&maps, &rules)
 }
 
 #[test]
 fn shards_are_as_long_as_their_chunks_and_have_the_same_hash_info() {
     let clean = found_shards(|_, _| {});
-    assert_eq!(
-        (clean.shallow_errors, clean.deep_errors),
-        (0, 0),
-        "{:?}",
-        clean.log
-    );
-    assert!(
-        clean.digests.is_empty(),
-        "a shard's checksum is not the object's"
-    );
+    assert_eq!((clean.shallow_errors, clean.deep_errors), (0, 0), "{:?}", clean.log);
+    assert!(clean.digests.is_empty(), "a shard's checksum is not the object's");
 
     let report = |change: fn(&mut ScrubObject)| {
         let found = found_shards(|shard, object| {
@@ -239,11 +222,7 @@ fn shards_are_as_long_as_their_chunks_and_have_the_same_hash_info() {
                 change(object);
             }
         });
-        let (_, told) = found
-            .objects
-            .first()
-            .expect("an inconsistent object")
-            .clone();
+        let (_, told) = found.objects.first().expect("an inconsistent object").clone();
         let wrong = found.inconsistent.get(&oid()).cloned().unwrap_or_default();
         assert_eq!(wrong.into_iter().collect::<Vec<_>>(), [PgShard::new(2, 2)]);
         told
@@ -256,10 +235,7 @@ fn shards_are_as_long_as_their_chunks_and_have_the_same_hash_info() {
     let told = report(|object| drop(object.attrs.remove(HINFO_KEY)));
     assert_ne!(shard_errors(&told) & shard_error::HINFO_MISSING, 0);
     let told = report(|object| {
-        let other = EcHashInfo {
-            total_chunk_size: 4,
-            cumulative_shard_hashes: Vec::new(),
-        };
+        let other = EcHashInfo { total_chunk_size: 4, cumulative_shard_hashes: Vec::new() };
         object.attrs.insert(HINFO_KEY.into(), other.to_bytes());
     });
     assert_ne!(told.errors & object_error::HINFO_INCONSISTENCY, 0);

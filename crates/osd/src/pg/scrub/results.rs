@@ -45,10 +45,7 @@ pub fn object_of(pgid: SpgId) -> GhObject {
         ..HObject::default()
     };
     let oid = in_pg.make_temp(format!("scrub_{pgid}"));
-    GhObject {
-        shard: pgid.shard,
-        ..GhObject::from(oid)
-    }
+    GhObject { shard: pgid.shard, ..GhObject::from(oid) }
 }
 
 impl Pg {
