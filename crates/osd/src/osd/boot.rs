@@ -404,6 +404,7 @@ pub(super) async fn tick(osd: Rc<Osd>) {
             last_resend = now;
             osd.resend_to_mon();
         }
+        osd.turns.configure(&osd.config);
         osd.schedule_scrubs();
         osd.warn_of_slow_ops();
         osd.tell_fullness();

@@ -472,6 +472,7 @@ impl Osd {
             });
             return Ok(());
         }
+        self.turns.serve_client(op.incoming.message.data.len() as u64);
         self.with_pg(spgid, move |pg| pg.do_op(op));
         Ok(())
     }

@@ -11,6 +11,7 @@ use types::entity::OSD;
 use types::{Epoch, Errno, OsdId, PgId, RawMessage, SpgId};
 
 use super::Osd;
+use super::mclock::Turns;
 use super::session::Session;
 use super::stats::Counters;
 use crate::ops::snap_mapper::SnapMapper;
@@ -197,6 +198,10 @@ impl Host for Osd {
     fn pg_state_changed(&self) {
         self.report_due.set(true);
         self.report_now.notify_all();
+    }
+
+    fn turns(&self) -> &Rc<Turns> {
+        &self.turns
     }
 
     fn local_reserver(&self) -> &Reserver {

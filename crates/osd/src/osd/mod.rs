@@ -14,6 +14,7 @@ mod heartbeat;
 mod host_impl;
 pub mod map_store;
 mod maps;
+pub mod mclock;
 mod pgs;
 mod remote_read;
 pub mod perf_queries;
@@ -191,6 +192,7 @@ pub struct Osd {
     pub(crate) counters: Counters,
     pub(crate) tracker: Rc<Tracker>,
     pub(crate) recovery_slots: Semaphore,
+    pub(crate) turns: Rc<mclock::Turns>,
     pub(crate) local_reserver: Reserver,
     pub(crate) remote_reserver: Reserver,
     pub(crate) scrub_slots: ScrubSlots,
@@ -344,6 +346,7 @@ impl Osd {
             counters: Counters::default(),
             tracker,
             recovery_slots: Semaphore::new(1),
+            turns: mclock::Turns::new(env.clone(), &config),
             local_reserver: Reserver::default(),
             remote_reserver: Reserver::default(),
             scrub_slots: ScrubSlots::default(),
@@ -414,6 +417,7 @@ impl Osd {
             ..defaults
         });
         self.limit_reservers();
+        self.turns.configure(c);
         self.recovery_slots.set_total(self.recovery_max_active());
         self.failsafe_ratio.set(c.float("osd_failsafe_full_ratio"));
         self.tracker.history_size.set(c.uint("osd_op_history_size") as usize);

@@ -162,6 +162,7 @@ impl Pg {
                 continue;
             };
             let slot = slots.acquire(1).await;
+            self.await_turn(&oid).await;
             // It may have gone meanwhile, with the interval.
             if !alive() || !state.pending.borrow().contains(&oid) {
                 continue;

@@ -13,6 +13,7 @@ use super::scrub::ScrubSettings;
 use super::scrub::slots::ScrubSlots;
 use crate::ops::snap_mapper::SnapMapper;
 use crate::ops::{Limits, RemoteRead, RemoteReply};
+use crate::osd::mclock::Turns;
 use crate::osd::session::Session;
 use crate::osd::stats::Counters;
 
@@ -77,6 +78,8 @@ pub trait Host {
     fn pg_entered(&self, _state: &'static str) {}
     /// A PG has left a peering state after so many steps in it.
     fn pg_left(&self, _state: &'static str, _stayed: Duration, _steps: u64) {}
+    /// Whose turn it is at the disk, where osd_op_queue says that this is decided.
+    fn turns(&self) -> &Rc<Turns>;
     /// Slots of PGs that this OSD leads.
     fn local_reserver(&self) -> &Reserver;
     /// Slots of PGs that this OSD follows in.

@@ -37,6 +37,7 @@ use super::peering::Peering;
 use super::reserve::{Phase, Purpose, Reserved};
 use crate::ops::LockKind;
 use crate::ops::object_context::{OI_ATTR, SS_ATTR};
+use crate::osd::mclock::Class;
 
 /// An object on its way to us.
 struct Pull {
@@ -956,6 +957,24 @@ impl Pg {
         (all_found && self.may_backfill()).then_some(Purpose::Backfill)
     }
 
+    /// Lets others have the disk before the object is moved, as osd_op_queue says. It is not locked
+    /// meanwhile.
+    pub(super) async fn await_turn(&self, oid: &HObject) {
+        let turns = self.host.turns();
+        if !turns.are_given() {
+            return;
+        }
+        let bytes = match self.host.store().stat(&self.cid, &self.goid(oid)).await {
+            Ok(stat) => stat.size,
+            // Not here: as large as others are.
+            Err(_) => {
+                let sum = &self.core.borrow().info.stats.stats.sum;
+                sum.num_bytes.max(0).unsigned_abs() / sum.num_objects.max(1).unsigned_abs()
+            }
+        };
+        turns.turn(Class::Recovery, bytes).await;
+    }
+
     /// Recovers until nothing is missing that is to be found (`true`), or a slot is lost.
     async fn recover_reserved(self: &Rc<Pg>, generation: u64) -> bool {
         let alive = || generation == self.generation.get();
@@ -975,8 +994,14 @@ impl Pg {
             }
             // Other PGs have their turn after osd_recovery_max_single_start objects.
             for _ in 0..limits.single_start {
-                let Some(oid) = self.next_object() else { break };
                 let Some(slot) = slot.take().or_else(|| slots.try_acquire(1)) else { break };
+                let Some(oid) = self.next_object() else { break };
+                self.await_turn(&oid).await;
+                // What is next may be another one by now.
+                if !alive() || !self.is_reserved() {
+                    break;
+                }
+                let Some(oid) = self.next_object() else { break };
                 self.start_object(oid, Some(slot));
             }
         }

@@ -16,6 +16,7 @@ use super::schedule::Kind;
 use super::slots::Slot;
 use super::{ScrubSettings, snapsets};
 use crate::ops::{LockKind, digests};
+use crate::osd::mclock::Class;
 use crate::pg::Pg;
 use crate::pg::host::LogLevel;
 
@@ -208,6 +209,7 @@ impl Pg {
                 break;
             }
             start = chunk.end;
+            self.host.turns().turn(Class::BestEffort, 0).await;
             match settings.sleep_sec {
                 sec if sec > 0.0 => {
                     self.host
