@@ -10,9 +10,10 @@
 //! ```
 //!
 //! Clients never wait here, unlike in Ceph: an op of theirs begins when it comes, and others have
-//! what is left. Recovery asks once an object, by its size. [`Scheduler`] decides, without time of its own or I/O; [`Turns`] keeps those who
-//! wait. Costs are in operations of 4 KiB or less, from osd_mclock_cost_per_io_usec and
-//! osd_mclock_cost_per_byte_usec; rates in shares of osd_mclock_max_capacity_iops.
+//! what is left. Recovery asks once an object, by its size. [`Scheduler`] decides, without time of
+//! its own or I/O; [`Turns`] keeps those who wait. Costs are in operations without data, from
+//! osd_mclock_cost_per_io_usec and osd_mclock_cost_per_byte_usec; rates in shares of
+//! osd_mclock_max_capacity_iops.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
