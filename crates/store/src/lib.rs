@@ -2,13 +2,14 @@
 //!
 //! [`ObjectStore`] is the contract, [`Transaction`] what changes an object, [`memstore`] the
 //! backend that forgets, [`inkstore`] the one on a device,
-//! [`kstore`] the one in a key-value database. [`kv`] is key-value databases.
+//! [`kstore`] the one in a key-value database, [`filestore`] the one in files. [`kv`] is key-value databases.
 //! Knows objects and collections; knows neither placement groups nor maps.
 
 mod blocking;
 mod check;
 mod coll;
 mod error;
+pub mod filestore;
 pub mod injected;
 pub mod inkstore;
 pub mod kstore;

@@ -42,7 +42,7 @@ pub struct MkfsOptions {
 pub const STRIPE_LEN: u32 = 65_536;
 
 /// What is known about a database's failure in the contract's words.
-fn storage(e: KvError) -> StoreError {
+pub(crate) fn storage(e: KvError) -> StoreError {
     match e {
         KvError::Corrupt(what) => {
             tracing::error!(what, "the database is damaged");

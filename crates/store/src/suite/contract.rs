@@ -17,6 +17,7 @@ use super::model::{Model, list_all};
 use super::native::engines;
 use super::real::Dir;
 use super::workload::{Sizes, bytes, numbered, object, pg, transaction};
+use crate::filestore::{self, FileStore, InlineXattrs};
 use crate::inkstore::{InkStore, MkfsOptions};
 use crate::kstore::{self, KStore};
 use crate::kv::{MemKv, NativeKv, SharedKv};
@@ -37,7 +38,7 @@ pub(super) struct Backend {
     mem: Option<SharedKv>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Mem,
     Ink {
@@ -49,17 +50,24 @@ enum Kind {
     KvMem,
     /// KStore on RocksDB (0) or LevelDB (1).
     Kv(usize),
+    /// FileStore with its keys in memory, without threads.
+    FileMem,
+    /// FileStore with its keys in RocksDB (0) or LevelDB (1).
+    File(usize),
 }
 
 impl Kind {
     /// Whether it needs threads and files.
     fn is_real(self) -> bool {
-        matches!(self, Kind::Kv(_))
+        matches!(self, Kind::Kv(_) | Kind::File(_))
     }
 }
 
-const KINDS: [Kind; 7] = [
+const KINDS: [Kind; 10] = [
     Kind::Mem,
+    Kind::FileMem,
+    Kind::File(0),
+    Kind::File(1),
     Kind::KvMem,
     Kind::Kv(0),
     Kind::Kv(1),
@@ -97,6 +105,15 @@ pub(super) async fn made(env: &Env, file: &Rc<MemoryFile>, log_len: u64) -> Rc<I
     mounted(env, file.clone()).await.unwrap()
 }
 
+/// Small folders, so that they split; few attributes in files, so that some spill.
+pub(super) fn file_settings(dir: &std::path::Path, limit: u64) -> filestore::Settings {
+    filestore::Settings {
+        split_above: 8,
+        inline_xattrs: [InlineXattrs { count: 2, len: 200 }; 3],
+        ..filestore::Settings::new(dir.join("journal"), limit)
+    }
+}
+
 /// Stripes of the tests: small, so that objects have several.
 const STRIPE_LEN: u32 = 8192;
 
@@ -117,6 +134,20 @@ impl Backend {
         Rc::new(KStore::mount(env.clone(), kv, len).await.unwrap())
     }
 
+    async fn on_files(env: &Env, dir: &Dir, kv: SharedKv, len: u64) -> Rc<dyn ObjectStore> {
+        let settings = file_settings(&dir.0, len);
+        Rc::new(FileStore::mount(env.clone(), &dir.0, kv, settings).await.unwrap())
+    }
+
+    async fn new_files(env: &Env, kv: impl FnOnce(&Dir) -> SharedKv, nothing: Backend) -> Backend {
+        let dir = Dir::new("filestore");
+        let (kv, journal) = (kv(&dir), dir.0.join("journal"));
+        FileStore::mkfs(env, &dir.0, kv.clone(), [7; 16], &journal, 48 << 20, true).await.unwrap();
+        let store = Backend::on_files(env, &dir, kv.clone(), nothing.len).await;
+        let mem = (nothing.kind == Kind::FileMem).then_some(kv);
+        Backend { store, dir: Some(dir), mem, ..nothing }
+    }
+
     async fn empty(env: &Env, kind: Kind, len: u64) -> Backend {
         let nothing = Backend {
             env: env.clone(),
@@ -133,6 +164,10 @@ impl Backend {
             stripe_len: STRIPE_LEN,
         };
         match kind {
+            Kind::FileMem => Backend::new_files(env, |_| Arc::new(MemKv::new()), nothing).await,
+            Kind::File(engine) => {
+                Backend::new_files(env, |dir| Backend::kv_of(dir, engine), nothing).await
+            }
             Kind::KvMem => {
                 let kv: SharedKv = Arc::new(MemKv::new());
                 KStore::mkfs(env, kv.clone(), options).await.unwrap();
@@ -175,16 +210,22 @@ impl Backend {
 
     /// Closes and opens again, or kills and opens again; nothing for a backend that forgets.
     async fn reopen(&mut self, orderly: bool) {
-        if let Kind::Kv(_) | Kind::KvMem = self.kind {
+        if let Kind::Kv(_) | Kind::KvMem | Kind::File(_) | Kind::FileMem = self.kind {
             if orderly {
                 self.store.close().await.unwrap();
             }
             // Dropped without close: neither library flushes when it closes, so this is a kill.
             self.store = Rc::new(MemStore::new(0));
             let kv = match (&self.mem, &self.dir, self.kind) {
-                (_, Some(dir), Kind::Kv(engine)) => Backend::kv_of(dir, engine),
+                (_, Some(dir), Kind::Kv(engine) | Kind::File(engine)) => {
+                    Backend::kv_of(dir, engine)
+                }
                 (mem, ..) => mem.clone().unwrap(),
             };
+            if let (Some(dir), Kind::File(_) | Kind::FileMem) = (&self.dir, self.kind) {
+                self.store = Backend::on_files(&self.env, dir, kv, self.len).await;
+                return;
+            }
             self.store = Backend::on_kv(&self.env, kv, self.len).await;
             return;
         }

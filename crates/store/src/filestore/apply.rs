@@ -1,0 +1,422 @@
+//! What each operation does to files and keys, and how it can be done again.
+//!
+//! After a crash the journal is applied from the last sync on, over files that may hold any part of
+//! what follows. Operations on one object alone can be done again in order: the end is the same. Those
+//! that read another object (clones) or move it (renames, splits) cannot, since that other object may
+//! already be as it was later. So they leave a *guard* on what they made: the place in the journal up
+//! to which the object is durable, written after the object itself is. While the journal is
+//! replayed, an operation at or before an object's guard is left out (the way of Ceph's FileStore,
+//! `_set_replay_guard` in `src/os/filestore/FileStore.cc` at v16.2).
+
+use std::fs::File;
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+
+use types::hobject::GhObject;
+
+use super::files::{ENTRY_KEY_AT, Files, bits_key, entry_key, keys_of, locked};
+use super::index::Tree;
+use super::xattr::{self, GUARD};
+use crate::check::split_moves;
+use crate::kstore::storage;
+use crate::kv::{Direction, KvBatch};
+use crate::{CollId, Op, StoreError, Transaction};
+
+/// A place in the journal: an entry and an operation in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    pub(super) seq: u64,
+    pub(super) op: u32,
+}
+
+/// Applies a transaction, or does it again.
+pub(super) fn apply(
+    files: &Files,
+    t: &Transaction,
+    seq: u64,
+    replaying: bool,
+) -> Result<(), StoreError> {
+    for (n, op) in t.ops().iter().enumerate() {
+        let place = Place { seq, op: n as u32 };
+        let done = Step { files, t, place, replaying }.step(op);
+        match done {
+            // What is not there (any more) is removed or moved further on.
+            Err(StoreError::NoObject | StoreError::NoCollection(_)) if replaying => {}
+            done => done?,
+        }
+    }
+    Ok(())
+}
+
+/// Applies operations until a test's count of them is used up; there the process "dies".
+#[cfg(test)]
+pub(super) fn apply_some(
+    files: &Files,
+    t: &Transaction,
+    seq: u64,
+    left: &std::sync::atomic::AtomicU64,
+) -> Result<(), StoreError> {
+    for (n, op) in t.ops().iter().enumerate() {
+        if left.load(Ordering::Relaxed) == 0 {
+            return Err(StoreError::Latched);
+        }
+        left.fetch_sub(1, Ordering::Relaxed);
+        let place = Place { seq, op: n as u32 };
+        Step { files, t, place, replaying: false }.step(op)?;
+    }
+    Ok(())
+}
+
+struct Step<'a> {
+    files: &'a Files,
+    t: &'a Transaction,
+    place: Place,
+    replaying: bool,
+}
+
+impl Step<'_> {
+    fn cid(&self, index: u32) -> CollId {
+        self.t.collections()[index as usize]
+    }
+
+    fn oid(&self, index: u32) -> &GhObject {
+        &self.t.objects()[index as usize]
+    }
+
+    fn guard(&self, file: &File) -> Result<Option<Place>, StoreError> {
+        let Some(value) = xattr::get(file, GUARD)? else {
+            return Ok(None);
+        };
+        let Ok(bytes) = <[u8; 12]>::try_from(&value[..]) else {
+            return Err(StoreError::Format("an object's guard"));
+        };
+        let [a, b, c, d, e, f, g, h, op @ ..] = bytes;
+        let seq = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
+        Ok(Some(Place { seq, op: u32::from_le_bytes(op) }))
+    }
+
+    /// Whether a replay finds this operation done, and durable, on an object.
+    fn is_done(&self, file: &File) -> Result<bool, StoreError> {
+        Ok(self.replaying && self.guard(file)? >= Some(self.place))
+    }
+
+    fn put_guard(&self, file: &File) -> Result<(), StoreError> {
+        let mut value = self.place.seq.to_le_bytes().to_vec();
+        value.extend_from_slice(&self.place.op.to_le_bytes());
+        xattr::set(file, GUARD, &value)?;
+        self.files.xattr.fetch_add((GUARD.len() + value.len()) as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Makes an object durable as it is and says so.
+    fn set_guard(&self, file: &File) -> Result<(), StoreError> {
+        file.sync_all()?;
+        self.files.sync_kv()?;
+        self.put_guard(file)?;
+        file.sync_all()?;
+        self.files.syncs.fetch_add(2, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Changes an object that exists.
+    fn change(
+        &self,
+        (cid, oid): (u32, u32),
+        change: impl FnOnce(&File) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        match self.files.open(&self.cid(cid), self.oid(oid))? {
+            Some(file) if !self.is_done(&file)? => change(&file),
+            _ => Ok(()),
+        }
+    }
+
+    /// Changes an object, which is made if there is none.
+    fn make(
+        &self,
+        (cid, oid): (u32, u32),
+        change: impl FnOnce(&File) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let file = self.files.create(&self.cid(cid), self.oid(oid))?;
+        match self.is_done(&file)? {
+            true => Ok(()),
+            false => change(&file),
+        }
+    }
+
+    fn step(&self, op: &Op) -> Result<(), StoreError> {
+        let files = self.files;
+        match op {
+            Op::Nop | Op::CollHint { .. } | Op::SetAllocHint { .. } => Ok(()),
+            &Op::Touch { cid, oid } | &Op::Create { cid, oid } => self.make((cid, oid), |_| Ok(())),
+            Op::Write { cid, oid, offset, data } => {
+                self.make((*cid, *oid), |file| files.write(file, *offset, data))
+            }
+            &Op::Zero { cid, oid, offset, len } => {
+                self.make((cid, oid), |file| files.zero(file, offset, len))
+            }
+            &Op::Truncate { cid, oid, size } => {
+                self.change((cid, oid), |file| Ok(file.set_len(size)?))
+            }
+            &Op::Remove { cid, oid } => {
+                let (cid, oid) = (self.cid(cid), self.oid(oid));
+                match files.open(&cid, oid)? {
+                    Some(file) if !self.is_done(&file)? => files.remove(&cid, oid),
+                    _ => Ok(()),
+                }
+            }
+            Op::SetAttr { cid, oid, name, value } => {
+                self.change((*cid, *oid), |file| files.set_attr(file, name, value))
+            }
+            Op::SetAttrs { cid, oid, attrs } => self.change((*cid, *oid), |file| {
+                attrs.iter().try_for_each(|(name, value)| files.set_attr(file, name, value))
+            }),
+            Op::RmAttr { cid, oid, name } => {
+                self.change((*cid, *oid), |file| files.remove_attr(file, name))
+            }
+            &Op::RmAttrs { cid, oid } => self.change((cid, oid), |file| files.remove_attrs(file)),
+            &Op::OmapClear { cid, oid } => {
+                self.change((cid, oid), |file| files.clear(file, Some(b"-.")))
+            }
+            Op::OmapSetKeys { cid, oid, entries } => self.change((*cid, *oid), |file| {
+                let id = files.give_id(file)?;
+                let mut batch = KvBatch::new();
+                for (key, value) in entries {
+                    batch.put(entry_key(id, b'.', key), value.clone());
+                }
+                files.change(batch)
+            }),
+            Op::OmapRmKeys { cid, oid, keys } => self.change((*cid, *oid), |file| {
+                let Some(id) = files.id(file)? else { return Ok(()) };
+                let mut batch = KvBatch::new();
+                for key in keys {
+                    batch.delete(entry_key(id, b'.', key));
+                }
+                files.change(batch)
+            }),
+            Op::OmapRmKeyRange { cid, oid, first, last } => self.change((*cid, *oid), |file| {
+                let Some(id) = files.id(file)?.filter(|_| first < last) else { return Ok(()) };
+                let mut batch = KvBatch::new();
+                batch.delete_range(entry_key(id, b'.', first), entry_key(id, b'.', last));
+                files.change(batch)
+            }),
+            Op::OmapSetHeader { cid, oid, header } => self.change((*cid, *oid), |file| {
+                let id = files.give_id(file)?;
+                let mut batch = KvBatch::new();
+                batch.put(entry_key(id, b'-', b""), header.clone());
+                files.change(batch)
+            }),
+            &Op::Clone { cid, oid, to } => self.clone(&self.cid(cid), self.oid(oid), self.oid(to)),
+            &Op::CloneRange { cid, oid, to, offset, len, to_offset } => {
+                let (cid, from) = (self.cid(cid), self.oid(oid));
+                let from = files.existing(&cid, from)?;
+                let to = files.create(&cid, self.oid(to))?;
+                if self.is_done(&to)? {
+                    return Ok(());
+                }
+                self.copy_range(&from, &to, offset..offset.saturating_add(len), to_offset)?;
+                self.set_guard(&to)
+            }
+            &Op::CollMoveRename { cid, oid, to_cid, to } => {
+                let (from, target) = (self.cid(cid), self.cid(to_cid));
+                self.rename((&from, self.oid(oid)), (&target, self.oid(to)))
+            }
+            &Op::TryRename { cid, oid, to } => {
+                let cid = self.cid(cid);
+                self.rename((&cid, self.oid(oid)), (&cid, self.oid(to)))
+            }
+            &Op::MkColl { cid, bits } => {
+                let cid = self.cid(cid);
+                self.set_bits(&cid, bits)?;
+                if !locked(&files.colls).contains_key(&cid) {
+                    let root = files.dir.join(cid.to_string());
+                    let tree = Tree::load(root, files.split_above, Default::default(), |_, _| Ok(()))?;
+                    locked(&files.colls).insert(cid, Arc::new(Mutex::new(tree)));
+                }
+                Ok(())
+            }
+            &Op::CollSetBits { cid, bits } => self.set_bits(&self.cid(cid), bits),
+            &Op::RmColl { cid } => self.remove_collection(&self.cid(cid)),
+            &Op::SplitCollection { cid, bits, rem, to_cid } => {
+                let (cid, to_cid) = (self.cid(cid), self.cid(to_cid));
+                self.move_objects(&cid, &to_cid, |oid| split_moves(oid, bits, rem))?;
+                self.set_bits(&cid, bits)?;
+                self.set_bits(&to_cid, bits)
+            }
+            &Op::MergeCollection { cid, to_cid, bits } => {
+                let (cid, to_cid) = (self.cid(cid), self.cid(to_cid));
+                self.move_objects(&cid, &to_cid, |_| true)?;
+                self.remove_collection(&cid)?;
+                self.set_bits(&to_cid, bits)
+            }
+        }
+    }
+
+    fn set_bits(&self, cid: &CollId, bits: u32) -> Result<(), StoreError> {
+        let mut batch = KvBatch::new();
+        batch.put(bits_key(cid), bits.to_le_bytes().to_vec());
+        self.files.change(batch)
+    }
+
+    fn remove_collection(&self, cid: &CollId) -> Result<(), StoreError> {
+        let mut batch = KvBatch::new();
+        batch.delete(bits_key(cid));
+        self.files.change(batch)?;
+        let tree = locked(&self.files.colls).remove(cid);
+        if let Some(tree) = tree {
+            // A replay may have left objects here that were removed later the first time.
+            for oid in locked(&tree).objects()? {
+                tracing::debug!(%oid, "goes with its collection");
+            }
+            std::fs::remove_dir_all(locked(&tree).root())?;
+        }
+        Ok(())
+    }
+
+    fn copy_range(
+        &self,
+        from: &File,
+        to: &File,
+        range: Range<u64>,
+        to_offset: u64,
+    ) -> Result<(), StoreError> {
+        let len = range.end - range.start;
+        self.files.copy(from, to, range.start, len, to_offset)
+    }
+
+    fn clone(&self, cid: &CollId, oid: &GhObject, to: &GhObject) -> Result<(), StoreError> {
+        if oid == to {
+            return Ok(());
+        }
+        let files = self.files;
+        let from = files.existing(cid, oid)?;
+        if let Some(old) = files.open(cid, to)? {
+            if self.is_done(&old)? {
+                return Ok(());
+            }
+            files.remove(cid, to)?;
+        }
+        let copy = files.create(cid, to)?;
+        let size = from.metadata()?.len();
+        copy.set_len(size)?;
+        files.copy(&from, &copy, 0, size, 0)?;
+        for (name, value) in files.attrs(&from)? {
+            files.set_attr(&copy, &name, &value)?;
+        }
+        if let Some(id) = files.id(&from)? {
+            let target = files.give_id(&copy)?;
+            let mut batch = KvBatch::new();
+            let (start, end) = keys_of(id);
+            files
+                .kv
+                .scan(&start, &end, Direction::Forwards, &mut |key, value| {
+                    let kind = key[ENTRY_KEY_AT - 1];
+                    // Xattrs have been set above.
+                    if kind != b'x' {
+                        batch.put(entry_key(target, kind, &key[ENTRY_KEY_AT..]), value.to_vec());
+                    }
+                    true
+                })
+                .map_err(storage)?;
+            files.change(batch)?;
+        }
+        self.set_guard(&copy)
+    }
+
+    fn rename(
+        &self,
+        (cid, oid): (&CollId, &GhObject),
+        (to_cid, to): (&CollId, &GhObject),
+    ) -> Result<(), StoreError> {
+        if (cid, oid) == (to_cid, to) {
+            return Ok(());
+        }
+        let Some(file) = self.files.open(cid, oid)? else {
+            return Ok(());
+        };
+        if self.moved_before(&file, (cid, oid), (to_cid, to))? {
+            return Ok(());
+        }
+        if self.guard(&file)? != Some(self.place) {
+            self.set_guard(&file)?;
+        }
+        self.move_file((cid, oid), (to_cid, to))
+    }
+
+    /// Whether a replay finds an object moved already; what the replay made in its old place goes.
+    fn moved_before(
+        &self,
+        file: &File,
+        (cid, oid): (&CollId, &GhObject),
+        (to_cid, to): (&CollId, &GhObject),
+    ) -> Result<bool, StoreError> {
+        if !self.replaying {
+            return Ok(false);
+        }
+        match self.guard(file)? {
+            // Made here after the move.
+            Some(guard) if guard > self.place => return Ok(true),
+            // The crash came between guard and move.
+            Some(guard) if guard == self.place => return Ok(false),
+            _ => {}
+        }
+        match self.files.open(to_cid, to)? {
+            Some(moved) if self.is_done(&moved)? => {
+                self.files.remove(cid, oid)?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    fn move_file(
+        &self,
+        (cid, oid): (&CollId, &GhObject),
+        (to_cid, to): (&CollId, &GhObject),
+    ) -> Result<(), StoreError> {
+        let files = self.files;
+        files.remove(to_cid, to)?;
+        let from = files.path(cid, oid)?.ok_or(StoreError::NoObject)?;
+        std::fs::rename(from, files.new_path(to_cid, to)?)?;
+        files.noted(cid, oid, false)?;
+        files.noted(to_cid, to, true)
+    }
+
+    /// Moves objects to another collection, with two syncs for all of them.
+    fn move_objects(
+        &self,
+        from: &CollId,
+        to: &CollId,
+        moves: impl Fn(&GhObject) -> bool,
+    ) -> Result<(), StoreError> {
+        let files = self.files;
+        let tree = locked(&files.colls).get(from).cloned();
+        let Some(tree) = tree else { return Ok(()) };
+        let objects = locked(&tree).objects()?;
+        let root = File::open(&files.dir)?;
+        let sync = || -> Result<(), StoreError> {
+            files.sync_kv()?;
+            files.syncs.fetch_add(1, Ordering::Relaxed);
+            Ok(xattr::sync_file_system(&root)?)
+        };
+        let mut moved = Vec::new();
+        for oid in objects.into_iter().filter(moves) {
+            if let Some(file) = files.open(from, &oid)?
+                && !self.moved_before(&file, (from, &oid), (to, &oid))?
+            {
+                moved.push(oid);
+            }
+        }
+        if moved.is_empty() {
+            return Ok(());
+        }
+        sync()?;
+        for oid in &moved {
+            if let Some(file) = files.open(from, oid)? {
+                self.put_guard(&file)?;
+            }
+        }
+        sync()?;
+        moved.iter().try_for_each(|oid| self.move_file((from, oid), (to, oid)))
+    }
+}
