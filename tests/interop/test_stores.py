@@ -12,6 +12,10 @@ from cluster import Cluster
 
 # Backend, options, causes that must have grown.
 STORES = {
+    "filestore": ("filestore", [], ["written_journal", "written_data", "written_rocksdb_wal"]),
+    "filestore-leveldb": ("filestore", ["filestore_omap_backend=leveldb", "filestore_merge_threshold=-1",
+                                        "filestore_split_multiple=1", "filestore_max_sync_interval=0.5"],
+                          ["written_journal", "written_data", "written_rocksdb_wal"]),
     "kstore-rocksdb": ("kstore", [], ["written_rocksdb_wal", "wal_client_data", "wal_omap"]),
     "kstore-leveldb": ("kstore", ["kstore_backend=leveldb", "kstore_default_stripe_size=4096"],
                        ["written_rocksdb_wal", "wal_client_data", "wal_omap"]),

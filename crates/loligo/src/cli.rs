@@ -77,8 +77,8 @@ pub(crate) struct UpArgs {
     /// OSDs; on a restart, OSDs beyond those there are added
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub(crate) osds: u32,
-    /// Storage backend of new OSDs: inkstore; kstore (everything in RocksDB or LevelDB, see
-    /// kstore_backend); memstore (data is gone when the OSD stops)
+    /// Storage backend of new OSDs: inkstore; filestore (files, with a journal); kstore (everything
+    /// in RocksDB or LevelDB, see kstore_backend); memstore (data is gone when the OSD stops)
     #[arg(long, value_name = "NAME", default_value = "inkstore")]
     pub(crate) store: String,
     /// Copies of each object in new pools (osd_pool_default_size) [default: 3, or the number of OSDs if that is less]

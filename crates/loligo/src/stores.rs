@@ -5,11 +5,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use config::Config;
 use device::BlockDevice;
 use env::{Env, OpenBlock};
 use store::ObjectStore;
+use store::filestore::{self, Backoff, FileStore, InlineXattrs};
 use store::inkstore::{self, InkStore};
 use store::kstore::{self, KStore};
 use store::kv::{Engine, LevelDbOptions, NativeKv, RocksDbOptions, SharedKv};
@@ -19,7 +21,7 @@ use types::Uuid;
 use crate::failure::Failure;
 
 /// Backends for `--store`.
-pub(crate) const STORES: [&str; 3] = ["inkstore", "kstore", "memstore"];
+pub(crate) const STORES: [&str; 4] = ["inkstore", "filestore", "kstore", "memstore"];
 
 fn data_dir(config: &Config) -> PathBuf {
     PathBuf::from(config.str("osd_data"))
@@ -68,6 +70,13 @@ pub(crate) async fn open(env: &Env, config: &Config) -> Result<Rc<dyn ObjectStor
             let store = KStore::mount(env.clone(), kv, size).await;
             Ok(Rc::new(store.map_err(|e| failed(&path, &e))?))
         }
+        "filestore" => {
+            let dir = data_dir(config);
+            let kv = filestore_kv(config, &dir, false)?;
+            let settings = filestore_settings(config, size);
+            let store = FileStore::mount(env.clone(), &dir, kv, settings).await;
+            Ok(Rc::new(store.map_err(|e| failed(&dir, &e))?))
+        }
         kind => Err(unknown(kind)),
     }
 }
@@ -98,6 +107,16 @@ pub(crate) async fn make(env: &Env, config: &Config, osd_fsid: Uuid) -> Result<(
             let options = kstore::MkfsOptions { uuid: osd_fsid.0, stripe_len };
             KStore::mkfs(env, kv, options).await.map_err(|e| failed(&path, &e))?;
         }
+        "filestore" => {
+            fs::create_dir_all(dir.join("current"))?;
+            let kv = filestore_kv(config, &dir, true)?;
+            let journal = journal_path(config);
+            let direct = config.bool("journal_dio");
+            let len = journal_len(config, size);
+            FileStore::mkfs(env, &dir, kv, osd_fsid.0, &journal, len, direct)
+                .await
+                .map_err(|e| failed(&journal, &e))?;
+        }
         kind => return Err(unknown(kind)),
     }
     fs::write(dir.join("type"), format!("{kind}\n"))?;
@@ -120,6 +139,66 @@ fn open_device(env: &Env, path: &Path, create_len: Option<u64>) -> Result<BlockD
 fn kstore_kv(config: &Config, path: &Path, create: bool) -> Result<SharedKv, Failure> {
     let (backend, options) = (config.str("kstore_backend"), config.str("kstore_rocksdb_options"));
     open_kv(config, path, &backend, options, create)
+}
+
+fn filestore_kv(config: &Config, dir: &Path, create: bool) -> Result<SharedKv, Failure> {
+    let (backend, options) =
+        (config.str("filestore_omap_backend"), config.str("filestore_rocksdb_options"));
+    open_kv(config, &dir.join("current").join("omap"), &backend, options, create)
+}
+
+/// The journal: beside the files, unless the option names another place than Ceph's default.
+fn journal_path(config: &Config) -> PathBuf {
+    let option = config.str("osd_journal");
+    if option.is_empty() || option.starts_with("/var/lib/ceph/osd/") {
+        return data_dir(config).join("journal");
+    }
+    PathBuf::from(option)
+}
+
+/// `osd_journal_size` (MiB), but on a small OSD not more than a sixteenth of it.
+fn journal_len(config: &Config, size: u64) -> u64 {
+    const LEAST: u64 = 64 << 20;
+    (config.uint("osd_journal_size") << 20).min((size / 16).max(LEAST))
+}
+
+fn filestore_settings(config: &Config, size: u64) -> filestore::Settings {
+    let count = |name: &str| usize::try_from(config.uint(name)).unwrap_or(usize::MAX);
+    let seconds = |name: &str| Duration::try_from_secs_f64(config.float(name)).unwrap_or_default();
+    let inline = |kind: &str| {
+        let or = |all: &str, of_kind: &str| match count(all) {
+            0 => count(&format!("{of_kind}_{kind}")),
+            all => all,
+        };
+        InlineXattrs {
+            count: or("filestore_max_inline_xattrs", "filestore_max_inline_xattrs"),
+            len: or("filestore_max_inline_xattr_size", "filestore_max_inline_xattr_size"),
+        }
+    };
+    let queue = |max: &str, throughput: &str| Backoff {
+        max: config.uint(max),
+        low: config.float("filestore_queue_low_threshhold"),
+        high: config.float("filestore_queue_high_threshhold"),
+        high_multiple: config.float("filestore_queue_high_delay_multiple"),
+        max_multiple: config.float("filestore_queue_max_delay_multiple"),
+        expected_throughput: config.float(throughput),
+    };
+    let merge = config.str("filestore_merge_threshold").parse().unwrap_or(-10_i64);
+    let split = count("filestore_split_multiple").max(1);
+    filestore::Settings {
+        journal: journal_path(config),
+        journal_dio: config.bool("journal_dio"),
+        journal_max_write_entries: count("journal_max_write_entries"),
+        journal_max_write_bytes: count("journal_max_write_bytes"),
+        limit: size,
+        op_threads: count("filestore_op_threads").clamp(1, 64),
+        min_sync_interval: seconds("filestore_min_sync_interval"),
+        max_sync_interval: seconds("filestore_max_sync_interval"),
+        split_above: split * usize::try_from(merge.unsigned_abs()).unwrap_or(10).max(1) * 16,
+        inline_xattrs: ["xfs", "btrfs", "other"].map(inline),
+        queue_ops: queue("filestore_queue_max_ops", "filestore_expected_throughput_ops"),
+        queue_bytes: queue("filestore_queue_max_bytes", "filestore_expected_throughput_bytes"),
+    }
 }
 
 /// Opens RocksDB or LevelDB. A database of the other kind is refused: both keep a file `CURRENT`,

@@ -9,13 +9,14 @@
 //! `_set_replay_guard` in `src/os/filestore/FileStore.cc` at v16.2).
 
 use std::fs::File;
-use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use types::hobject::GhObject;
 
-use super::files::{ENTRY_KEY_AT, Files, bits_key, entry_key, keys_of, locked};
+use super::files::{
+    ENTRY_KEY_AT, Files, bits_key, collection_value, entry_key, guarded_key, keys_of, locked,
+};
 use super::index::Tree;
 use super::xattr::{self, GUARD};
 use crate::check::split_moves;
@@ -28,6 +29,22 @@ use crate::{CollId, Op, StoreError, Transaction};
 pub(super) struct Place {
     pub(super) seq: u64,
     pub(super) op: u32,
+}
+
+impl Place {
+    /// As it is stored.
+    pub(super) fn to_bytes(self) -> [u8; 12] {
+        let mut bytes = [0; 12];
+        bytes[..8].copy_from_slice(&self.seq.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.op.to_le_bytes());
+        bytes
+    }
+
+    pub(super) fn parse(bytes: &[u8]) -> Option<Place> {
+        let (seq, op) = bytes.split_at_checked(8)?;
+        let seq = u64::from_le_bytes(seq.try_into().ok()?);
+        Some(Place { seq, op: u32::from_le_bytes(op.try_into().ok()?) })
+    }
 }
 
 /// Applies a transaction, or does it again.
@@ -88,12 +105,7 @@ impl Step<'_> {
         let Some(value) = xattr::get(file, GUARD)? else {
             return Ok(None);
         };
-        let Ok(bytes) = <[u8; 12]>::try_from(&value[..]) else {
-            return Err(StoreError::Format("an object's guard"));
-        };
-        let [a, b, c, d, e, f, g, h, op @ ..] = bytes;
-        let seq = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
-        Ok(Some(Place { seq, op: u32::from_le_bytes(op) }))
+        Place::parse(&value).map(Some).ok_or(StoreError::Format("an object's guard"))
     }
 
     /// Whether a replay finds this operation done, and durable, on an object.
@@ -102,8 +114,7 @@ impl Step<'_> {
     }
 
     fn put_guard(&self, file: &File) -> Result<(), StoreError> {
-        let mut value = self.place.seq.to_le_bytes().to_vec();
-        value.extend_from_slice(&self.place.op.to_le_bytes());
+        let value = self.place.to_bytes();
         xattr::set(file, GUARD, &value)?;
         self.files.xattr.fetch_add((GUARD.len() + value.len()) as u64, Ordering::Relaxed);
         Ok(())
@@ -144,8 +155,25 @@ impl Step<'_> {
         }
     }
 
+    /// Whether a replay finds a collection that was made after this operation: what this one was
+    /// about is long gone.
+    fn is_later(&self, cid: &CollId) -> bool {
+        self.replaying && locked(&self.files.born).get(cid) > Some(&self.place)
+    }
+
+    /// Whether there is a collection to move things to.
+    fn is_there(&self, cid: &CollId) -> bool {
+        locked(&self.files.colls).contains_key(cid) && !self.is_later(cid)
+    }
+
     fn step(&self, op: &Op) -> Result<(), StoreError> {
         let files = self.files;
+        if self.replaying
+            && let Some(cid) = op.collection()
+            && self.is_later(&self.cid(cid))
+        {
+            return Ok(());
+        }
         match op {
             Op::Nop | Op::CollHint { .. } | Op::SetAllocHint { .. } => Ok(()),
             &Op::Touch { cid, oid } | &Op::Create { cid, oid } => self.make((cid, oid), |_| Ok(())),
@@ -208,14 +236,18 @@ impl Step<'_> {
             }),
             &Op::Clone { cid, oid, to } => self.clone(&self.cid(cid), self.oid(oid), self.oid(to)),
             &Op::CloneRange { cid, oid, to, offset, len, to_offset } => {
-                let (cid, from) = (self.cid(cid), self.oid(oid));
-                let from = files.existing(&cid, from)?;
-                let to = files.create(&cid, self.oid(to))?;
-                if self.is_done(&to)? {
+                let cid = self.cid(cid);
+                let from = files.existing(&cid, self.oid(oid))?;
+                let target = files.create(&cid, self.oid(to))?;
+                if self.is_done(&target)? {
                     return Ok(());
                 }
-                self.copy_range(&from, &to, offset..offset.saturating_add(len), to_offset)?;
-                self.set_guard(&to)
+                if oid == to {
+                    files.copy_within(&target, offset, len, to_offset)?;
+                } else {
+                    files.copy(&from, &target, offset, len, to_offset)?;
+                }
+                self.set_guard(&target)
             }
             &Op::CollMoveRename { cid, oid, to_cid, to } => {
                 let (from, target) = (self.cid(cid), self.cid(to_cid));
@@ -227,8 +259,14 @@ impl Step<'_> {
             }
             &Op::MkColl { cid, bits } => {
                 let cid = self.cid(cid);
+                if locked(&files.colls).contains_key(&cid) {
+                    // A replay finds it.
+                    return self.set_bits(&cid, bits);
+                }
+                locked(&files.born).insert(cid, self.place);
                 self.set_bits(&cid, bits)?;
-                if !locked(&files.colls).contains_key(&cid) {
+                files.sync_kv()?;
+                {
                     let root = files.dir.join(cid.to_string());
                     let tree = Tree::load(root, files.split_above, Default::default(), |_, _| Ok(()))?;
                     locked(&files.colls).insert(cid, Arc::new(Mutex::new(tree)));
@@ -253,8 +291,11 @@ impl Step<'_> {
     }
 
     fn set_bits(&self, cid: &CollId, bits: u32) -> Result<(), StoreError> {
+        let Some(born) = locked(&self.files.born).get(cid).copied() else {
+            return Ok(());
+        };
         let mut batch = KvBatch::new();
-        batch.put(bits_key(cid), bits.to_le_bytes().to_vec());
+        batch.put(bits_key(cid), collection_value(bits, born));
         self.files.change(batch)
     }
 
@@ -262,6 +303,7 @@ impl Step<'_> {
         let mut batch = KvBatch::new();
         batch.delete(bits_key(cid));
         self.files.change(batch)?;
+        locked(&self.files.born).remove(cid);
         let tree = locked(&self.files.colls).remove(cid);
         if let Some(tree) = tree {
             // A replay may have left objects here that were removed later the first time.
@@ -271,17 +313,6 @@ impl Step<'_> {
             std::fs::remove_dir_all(locked(&tree).root())?;
         }
         Ok(())
-    }
-
-    fn copy_range(
-        &self,
-        from: &File,
-        to: &File,
-        range: Range<u64>,
-        to_offset: u64,
-    ) -> Result<(), StoreError> {
-        let len = range.end - range.start;
-        self.files.copy(from, to, range.start, len, to_offset)
     }
 
     fn clone(&self, cid: &CollId, oid: &GhObject, to: &GhObject) -> Result<(), StoreError> {
@@ -357,8 +388,13 @@ impl Step<'_> {
             // Made here after the move.
             Some(guard) if guard > self.place => return Ok(true),
             // The crash came between guard and move.
-            Some(guard) if guard == self.place => return Ok(false),
+            Some(guard) if guard == self.place && self.is_there(to_cid) => return Ok(false),
             _ => {}
+        }
+        if !self.is_there(to_cid) {
+            // It went with the collection it was moved to.
+            self.files.remove(cid, oid)?;
+            return Ok(true);
         }
         match self.files.open(to_cid, to)? {
             Some(moved) if self.is_done(&moved)? => {
@@ -399,24 +435,33 @@ impl Step<'_> {
             files.syncs.fetch_add(1, Ordering::Relaxed);
             Ok(xattr::sync_file_system(&root)?)
         };
+        // Once all that is to be moved has its guard, a replay moves nothing else: there may be
+        // objects that came later.
+        let guarded = files.kv.get(&guarded_key(from)).map_err(storage)?;
+        let guarded = guarded.and_then(|value| Place::parse(&value)) >= Some(self.place);
         let mut moved = Vec::new();
         for oid in objects.into_iter().filter(moves) {
-            if let Some(file) = files.open(from, &oid)?
-                && !self.moved_before(&file, (from, &oid), (to, &oid))?
-            {
+            let Some(file) = files.open(from, &oid)? else { continue };
+            if self.replaying && guarded && self.guard(&file)? != Some(self.place) {
+                continue;
+            }
+            if !self.moved_before(&file, (from, &oid), (to, &oid))? {
                 moved.push(oid);
             }
         }
-        if moved.is_empty() {
-            return Ok(());
-        }
-        sync()?;
-        for oid in &moved {
-            if let Some(file) = files.open(from, oid)? {
-                self.put_guard(&file)?;
+        if !guarded {
+            sync()?;
+            for oid in &moved {
+                if let Some(file) = files.open(from, oid)? {
+                    self.put_guard(&file)?;
+                }
             }
+            sync()?;
+            let mut batch = KvBatch::new();
+            batch.put(guarded_key(from), self.place.to_bytes().to_vec());
+            files.change(batch)?;
+            files.sync_kv()?;
         }
-        sync()?;
         moved.iter().try_for_each(|oid| self.move_file((from, oid), (to, oid)))
     }
 }

@@ -13,9 +13,11 @@ use denc::Denc;
 use types::bufferlist::BufferList;
 use types::hobject::GhObject;
 
-use super::apply::apply;
+use super::apply::{Place, apply};
 use super::commit::CommitFile;
-use super::files::{ENTRY_KEY_AT, Files, entry_key, keys_of, locked, long_keys};
+use super::files::{
+    ENTRY_KEY_AT, Files, entry_key, keys_of, locked, long_keys, parse_collection,
+};
 use super::index::Tree;
 use super::journal::{Entry, Journal};
 use super::state::Names;
@@ -93,12 +95,12 @@ fn behind(prefix: &[u8]) -> Vec<u8> {
     end
 }
 
-/// Collections and their bits.
-fn collections(kv: &SharedKv) -> Result<BTreeMap<CollId, u32>, StoreError> {
+/// Collections, their bits and where they were made.
+fn collections(kv: &SharedKv) -> Result<BTreeMap<CollId, (u32, Place)>, StoreError> {
     let (mut found, mut bad) = (BTreeMap::new(), false);
     kv.scan(b"C\0", b"C\x01", Direction::Forwards, &mut |key, value| {
-        match (parse_collection_key(&key[2..]), <[u8; 4]>::try_from(value)) {
-            (Some(cid), Ok(bits)) => drop(found.insert(cid, u32::from_le_bytes(bits))),
+        match (parse_collection_key(&key[2..]), parse_collection(value)) {
+            (Some(cid), Some(what)) => drop(found.insert(cid, what)),
             _ => bad = true,
         }
         !bad
@@ -123,6 +125,7 @@ impl Core {
             inline: settings.inline(kind),
             split_above: settings.split_above,
             colls: Mutex::default(),
+            born: Mutex::default(),
             // 2^40 ids a mount: none is given twice.
             next_id: AtomicU64::new(commit.mounts << 40),
             data: AtomicU64::new(0),
@@ -130,7 +133,8 @@ impl Core {
             xattr: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
         };
-        for cid in collections(&files.kv)?.keys() {
+        for (cid, (_, born)) in &collections(&files.kv)? {
+            locked(&files.born).insert(*cid, *born);
             let long = long_names(&files.kv, cid)?;
             let path = files.dir.join(cid.to_string());
             let tree = Tree::load(path, files.split_above, long, |_, _| Ok(()))?;
@@ -179,7 +183,7 @@ impl Core {
     }
 
     /// Takes a transaction on: its effect on names is seen at once. Its number and length.
-    pub(super) fn take_on(&self, t: &Transaction) -> Result<(u64, u64), StoreError> {
+    pub(super) fn take_on(&self, t: &mut Transaction) -> Result<(u64, u64), StoreError> {
         if self.failed.load(Ordering::Relaxed) {
             return Err(StoreError::Latched);
         }
@@ -189,12 +193,13 @@ impl Core {
         if growth > 0 && names.data + growth > self.settings.limit {
             return Err(StoreError::NoSpace);
         }
-        let payload = t.to_bytes();
-        if payload.len() > self.entry_max {
-            tracing::error!(bytes = payload.len(), "longer than the journal: raise osd_journal_size");
+        let long = t.to_bytes().len();
+        if long > self.entry_max {
+            tracing::error!(bytes = long, "longer than the journal: raise osd_journal_size");
             return Err(StoreError::TooBig);
         }
         names.apply(t);
+        let payload = t.to_bytes();
         let len = payload.len() as u64;
         let mut queue = locked(&self.queue);
         let seq = queue.next_seq;
@@ -372,7 +377,7 @@ impl Core {
 fn names_of(files: &Files) -> Result<Names, StoreError> {
     let mut names = Names::default();
     let mut ids = BTreeSet::new();
-    for (cid, bits) in collections(&files.kv)? {
+    for (cid, (bits, _)) in collections(&files.kv)? {
         let coll = names.colls.entry(cid).or_default();
         coll.bits = bits;
         let mut data = 0;

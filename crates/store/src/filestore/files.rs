@@ -1,14 +1,15 @@
 //! Objects as files with xattrs, and what does not fit there in the key-value store.
 //!
 //! ```text
-//! C 00 collection[14]                   u32 bits of the hash that its objects share
+//! C 00 collection[14]                   u32 bits of the hash that its objects share, place of its making
+//! G 00 collection[14]                   place of the last split or merge whose objects all have guards
 //! L 00 collection[14] object            u64 id of a file whose object's name is too long
 //! M 00 u64 id '-'                       omap header
 //! M 00 u64 id '.' key                   omap value
 //! M 00 u64 id 'x' name                  an xattr that its file could not take
 //! ```
 //!
-//! An object gets an id (the xattr `user.loligo.id` of its file) with its first omap operation or
+//! A place is a u64 entry of the journal and a u32 operation in it. An object gets an id (the xattr `user.loligo.id` of its file) with its first omap operation or
 //! spilled xattr. Ids are never used twice. Writes of the key-value store are not synced here.
 
 use std::collections::BTreeMap;
@@ -22,6 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use types::hobject::GhObject;
 
+use super::apply::Place;
 use super::index::Tree;
 use super::xattr::{self, ID, InlineXattrs};
 use crate::kv::{Direction, KvBatch, SharedKv};
@@ -45,6 +47,8 @@ pub(super) struct Files {
     pub(super) split_above: usize,
     /// A collection is changed by its lane only; the lock is for the compiler and for mounts.
     pub(super) colls: Mutex<BTreeMap<CollId, Arc<Mutex<Tree>>>>,
+    /// Where in the journal each collection was made.
+    pub(super) born: Mutex<BTreeMap<CollId, Place>>,
     pub(super) next_id: AtomicU64,
     /// Bytes written to files: what clients wrote, and copies for clones.
     pub(super) data: AtomicU64,
@@ -58,6 +62,20 @@ fn prefixed(prefix: u8, rest: &[&[u8]]) -> Vec<u8> {
     let mut key = vec![prefix, 0];
     rest.iter().for_each(|part| key.extend_from_slice(part));
     key
+}
+
+/// A collection's value.
+pub(super) fn collection_value(bits: u32, born: Place) -> Vec<u8> {
+    [&bits.to_le_bytes()[..], &born.to_bytes()].concat()
+}
+
+pub(super) fn parse_collection(value: &[u8]) -> Option<(u32, Place)> {
+    let (bits, born) = value.split_at_checked(4)?;
+    Some((u32::from_le_bytes(bits.try_into().ok()?), Place::parse(born)?))
+}
+
+pub(super) fn guarded_key(cid: &CollId) -> Vec<u8> {
+    prefixed(b'G', &[&collection_key(cid)])
 }
 
 pub(super) fn bits_key(cid: &CollId) -> Vec<u8> {
@@ -260,8 +278,7 @@ impl Files {
         if offset >= end {
             return Ok(());
         }
-        let target = (to_offset, to_offset + (end - offset));
-        self.zero(to, target.0, target.1 - target.0)?;
+        self.zero(to, to_offset, end - offset)?;
         let mut buf = vec![0; 1 << 20];
         for range in xattr::data_ranges(from, end)? {
             let mut at = range.start.max(offset);
@@ -273,6 +290,22 @@ impl Files {
                 at += n as u64;
             }
         }
+        Ok(())
+    }
+
+    /// [`Files::copy`] within one file, whatever overlaps.
+    pub(super) fn copy_within(
+        &self,
+        file: &File,
+        offset: u64,
+        len: u64,
+        to_offset: u64,
+    ) -> Result<(), StoreError> {
+        let size = file.metadata()?.len();
+        let mut data = vec![0; len.min(size.saturating_sub(offset)) as usize];
+        file.read_exact_at(&mut data, offset)?;
+        file.write_all_at(&data, to_offset)?;
+        self.cloned.fetch_add(data.len() as u64, Ordering::Relaxed);
         Ok(())
     }
 

@@ -345,7 +345,7 @@ impl Backend for Inner {
         &self.lanes
     }
 
-    fn submit(&self, t: Transaction) -> LocalFuture<Result<(), StoreError>> {
+    fn submit(&self, mut t: Transaction) -> LocalFuture<Result<(), StoreError>> {
         let Some(core) = self.lanes.core() else {
             return Box::pin(std::future::ready(Err(StoreError::Closed)));
         };
@@ -353,7 +353,7 @@ impl Backend for Inner {
             core.queued_ops.load(Ordering::Relaxed),
             core.queued_bytes.load(Ordering::Relaxed),
         );
-        let (seq, len) = match core.take_on(&t) {
+        let (seq, len) = match core.take_on(&mut t) {
             Ok(taken) => taken,
             Err(e) => return Box::pin(std::future::ready(Err(e))),
         };

@@ -84,10 +84,29 @@ impl Names {
         t.ops().iter().map(grows).sum()
     }
 
-    /// Does what a checked transaction does to names and sizes.
-    pub(super) fn apply(&mut self, t: &Transaction) {
-        for op in t.ops() {
+    /// Does what a checked transaction does to names and sizes. Operations that do nothing, because
+    /// their object is not there, are taken out: applied again after a crash they would do something,
+    /// to an object that came later.
+    pub(super) fn apply(&mut self, t: &mut Transaction) {
+        t.retain(|t, op| {
+            let keep = self.does_something(t, op);
             self.step(t, op);
+            keep
+        });
+    }
+
+    fn does_something(&self, t: &Transaction, op: &Op) -> bool {
+        match *op {
+            Op::Truncate { cid, oid, .. }
+            | Op::Remove { cid, oid }
+            | Op::RmAttrs { cid, oid }
+            | Op::OmapClear { cid, oid }
+            | Op::TryRename { cid, oid, .. }
+            | Op::CollMoveRename { cid, oid, .. } => {
+                self.object_exists(&t.collections()[cid as usize], &t.objects()[oid as usize])
+            }
+            Op::Nop | Op::SetAllocHint { .. } | Op::CollHint { .. } => false,
+            _ => true,
         }
     }
 

@@ -6,6 +6,7 @@ mod cost;
 mod crash;
 mod driver;
 mod faults;
+mod filestore_crash;
 mod kstore_crash;
 mod model;
 mod native;

@@ -582,6 +582,16 @@ impl Transaction {
         })
     }
 
+    /// Takes the operations for which `keep` does not hold out, leaving a nop in their places.
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&Transaction, &Op) -> bool) {
+        for n in 0..self.ops.len() {
+            let op = std::mem::replace(&mut self.ops[n], Op::Nop);
+            if keep(self, &op) {
+                self.ops[n] = op;
+            }
+        }
+    }
+
     /// Appends another transaction's changes behind these.
     pub fn append(&mut self, other: Transaction) -> &mut Self {
         if self.ops.is_empty() && self.colls.is_empty() && self.objects.is_empty() {
@@ -604,6 +614,18 @@ impl Transaction {
 }
 
 impl Op {
+    /// The collection it is about; of two the one it takes from.
+    pub(crate) fn collection(&self) -> Option<CollIndex> {
+        let (mut first, mut op) = (None, self.clone());
+        op.renumber(
+            &mut |cid| {
+                first.get_or_insert(*cid);
+            },
+            &mut |_| {},
+        );
+        first
+    }
+
     /// Gives every index the operation holds to one of the two functions.
     fn renumber(
         &mut self,

@@ -1,0 +1,239 @@
+//! FileStore over kills: what was answered is there, every transaction whole or not at all, in
+//! order, wherever the process died, and however much of the journal is applied again over files
+//! that have it already.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use device::memory::Choices;
+use env::Env;
+
+use super::contract::file_settings;
+use super::driver::block_on;
+use super::model::Model;
+use super::real::Dir;
+use super::workload::{Sizes, numbered, pg, transaction};
+use crate::filestore::{FileStore, Settings};
+use crate::kv::{MemKv, SharedKv};
+use crate::{ObjectStore, StoreError, Transaction};
+
+const LIMIT: u64 = 64 << 20;
+
+/// Syncs only when told: the journal keeps everything.
+fn settings(dir: &Dir) -> Settings {
+    Settings {
+        max_sync_interval: Duration::from_secs(1 << 30),
+        ..file_settings(&dir.0, LIMIT)
+    }
+}
+
+async fn made(env: &Env, dir: &Dir, kv: &SharedKv, journal_len: u64) -> Rc<FileStore> {
+    let journal = dir.0.join("journal");
+    let made = FileStore::mkfs(env, &dir.0, kv.clone(), [7; 16], &journal, journal_len, true);
+    made.await.unwrap();
+    mounted(env, dir, kv).await.unwrap()
+}
+
+async fn mounted(env: &Env, dir: &Dir, kv: &SharedKv) -> Result<Rc<FileStore>, StoreError> {
+    let store = FileStore::mount(env.clone(), &dir.0, kv.clone(), settings(dir)).await?;
+    Ok(Rc::new(store))
+}
+
+fn database() -> SharedKv {
+    Arc::new(MemKv::new())
+}
+
+/// Everything since the mount is applied once more, over files that have all of it.
+async fn apply_all_again(env: Env, seed: u64) {
+    let dir = Dir::new("file-again");
+    let kv = database();
+    let mut store = made(&env, &dir, &kv, 32 << 20).await;
+    let (mut model, mut choices) = (Model::default(), Choices::new(seed));
+    for round in 0..6 {
+        for _ in 0..60 {
+            let t = transaction(&mut choices, &model, Sizes::SMALL);
+            let expected = model.apply(&t);
+            assert_eq!(store.submit(t).await, expected);
+        }
+        drop(store);
+        store = mounted(&env, &dir, &kv).await.unwrap();
+        let same = model.compare(&*store).await;
+        assert_eq!(same, Ok(()), "seed {seed} round {round}");
+    }
+}
+
+#[test]
+fn a_journal_applied_again_over_all_of_its_effects_changes_nothing() {
+    for seed in 0..6 {
+        block_on(move |env| apply_all_again(env, seed));
+    }
+}
+
+/// The process dies between two operations, again and again.
+async fn die_anywhere(env: Env, seed: u64) {
+    let dir = Dir::new("file-die");
+    let kv = database();
+    let mut store = made(&env, &dir, &kv, 32 << 20).await;
+    let (mut model, mut choices) = (Model::default(), Choices::new(seed));
+    for round in 0..25 {
+        store.die_after(choices.below(40));
+        for _ in 0..30 {
+            let t = transaction(&mut choices, &model, Sizes::SMALL);
+            let mut after = model.clone();
+            let expected = after.apply(&t);
+            match store.submit(t).await {
+                // It "died" before: this one was never taken on.
+                Err(StoreError::Latched) => break,
+                got => assert_eq!(got, expected),
+            }
+            model = after;
+        }
+        drop(store);
+        store = mounted(&env, &dir, &kv).await.unwrap();
+        let same = model.compare(&*store).await;
+        assert_eq!(same, Ok(()), "seed {seed} round {round}");
+    }
+}
+
+#[test]
+fn a_process_that_dies_between_any_two_operations_loses_nothing() {
+    for seed in 0..6 {
+        block_on(move |env| die_anywhere(env, seed));
+    }
+}
+
+/// `STORE_SEEDS=100..200 cargo test -p loligo-store more_kills -- --ignored`
+#[test]
+#[ignore = "long: as many seeds as STORE_SEEDS says"]
+fn more_kills() {
+    let text = std::env::var("STORE_SEEDS").unwrap_or("100..120".into());
+    let (from, to) = text.split_once("..").unwrap();
+    let seeds: std::ops::Range<u64> = from.parse().unwrap()..to.parse().unwrap();
+    for seed in seeds {
+        println!("seed {seed}");
+        block_on(move |env| apply_all_again(env, seed));
+        block_on(move |env| die_anywhere(env, seed));
+    }
+}
+
+/// A journal much shorter than what goes through it: it is emptied when full, and goes round.
+#[test]
+fn a_short_journal_goes_round() {
+    block_on(|env| async move {
+        let dir = Dir::new("file-round");
+        let kv = database();
+        let mut store = made(&env, &dir, &kv, (1 << 20) + 8192).await;
+        let (mut model, mut choices) = (Model::default(), Choices::new(3));
+        for step in 0..400 {
+            let t = transaction(&mut choices, &model, Sizes::SMALL);
+            let expected = model.apply(&t);
+            assert_eq!(store.submit(t).await, expected);
+            if step % 90 == 89 {
+                drop(store);
+                store = mounted(&env, &dir, &kv).await.unwrap();
+                assert_eq!(model.compare(&*store).await, Ok(()), "step {step}");
+            }
+        }
+        let counters = store.counters();
+        let of = |name: &str| counters.iter().find(|c| c.name == name).unwrap().value;
+        assert!(of("written_journal") > 0 && of("written_data") > 0);
+        let too_long = vec![1; 2 << 20];
+        let mut t = Transaction::new();
+        t.write(&pg(0), &numbered(1), 0, too_long);
+        if model.clone().apply(&t).is_ok() {
+            assert_eq!(store.submit(t).await, Err(StoreError::TooBig));
+        }
+        assert_eq!(model.compare(&*store).await, Ok(()));
+    });
+}
+
+/// What a power loss left of the last writes of the journal: it ends where it first does not check.
+#[test]
+fn a_torn_journal_ends_there() {
+    block_on(|env| async move {
+        for cut in [0_u64, 40, 5000, 9000] {
+            let dir = Dir::new("file-torn");
+            let kv = database();
+            let store = made(&env, &dir, &kv, 4 << 20).await;
+            let mut t = Transaction::new();
+            t.mkcoll(&pg(0), 0);
+            store.submit(t).await.unwrap();
+            let mut models = vec![];
+            let mut model = Model::default();
+            let mut t = Transaction::new();
+            t.mkcoll(&pg(0), 0);
+            model.apply(&t).unwrap();
+            models.push(model.clone());
+            store.die_after(0);
+            // Only the first of these is taken on: what the process did not live to apply.
+            let mut t = Transaction::new();
+            t.write(&pg(0), &numbered(1), 0, vec![7; 10_000]);
+            model.apply(&t).unwrap();
+            models.push(model);
+            store.submit(t).await.unwrap();
+            drop(store);
+            // Two headers, one entry of a block, then this one of three.
+            let journal = fs::OpenOptions::new().write(true).open(dir.0.join("journal")).unwrap();
+            journal.write_all_at(&[0xee; 16], 3 * 4096 + cut).unwrap();
+            let store = mounted(&env, &dir, &kv).await.unwrap();
+            assert_eq!(models[0].compare(&*store).await, Ok(()), "cut at {cut}");
+            // And goes on.
+            let mut t = Transaction::new();
+            t.write(&pg(0), &numbered(2), 0, vec![8; 100]);
+            models[0].apply(&t).unwrap();
+            store.submit(t).await.unwrap();
+            drop(store);
+            let store = mounted(&env, &dir, &kv).await.unwrap();
+            assert_eq!(models[0].compare(&*store).await, Ok(()), "cut at {cut}");
+        }
+    });
+}
+
+#[test]
+fn folders_split_by_the_hash() {
+    block_on(|env| async move {
+        let dir = Dir::new("file-split");
+        let kv = database();
+        let mut store = made(&env, &dir, &kv, 8 << 20).await;
+        let mut model = Model::default();
+        let mut t = Transaction::new();
+        t.mkcoll(&pg(0), 0);
+        for n in 0..600 {
+            t.write(&pg(0), &numbered(n), 0, vec![n as u8; 10]);
+        }
+        model.apply(&t).unwrap();
+        store.submit(t).await.unwrap();
+        assert!(store.folders(&pg(0)) > 16, "{}", store.folders(&pg(0)));
+        assert_eq!(model.compare(&*store).await, Ok(()));
+        store.close().await.unwrap();
+        // A split that was cut off: files above where they belong.
+        let root = dir.0.join("current").join(pg(0).to_string());
+        let deep = fs::read_dir(root.join("DIR_1"))
+            .unwrap()
+            .flat_map(|e| fs::read_dir(e.unwrap().path()).into_iter().flatten())
+            .map(|e| e.unwrap().path())
+            .find(|p| p.is_file());
+        if let Some(file) = deep {
+            fs::rename(&file, root.join(file.file_name().unwrap())).unwrap();
+        }
+        store = mounted(&env, &dir, &kv).await.unwrap();
+        assert_eq!(model.compare(&*store).await, Ok(()));
+    });
+}
+
+#[test]
+fn another_store_s_journal_is_refused() {
+    block_on(|env| async move {
+        let (one, two) = (Dir::new("file-one"), Dir::new("file-two"));
+        let (kv, other) = (database(), database());
+        drop(made(&env, &one, &kv, 2 << 20).await);
+        let journal = two.0.join("journal");
+        let mkfs = FileStore::mkfs(&env, &two.0, other, [8; 16], &journal, 2 << 20, true);
+        mkfs.await.unwrap();
+        fs::copy(&journal, one.0.join("journal")).unwrap();
+        assert!(matches!(mounted(&env, &one, &kv).await, Err(StoreError::Format(_))));
+    });
+}
