@@ -47,7 +47,14 @@ impl CommitFile {
     pub(super) fn create(path: &Path, uuid: [u8; 16]) -> io::Result<()> {
         let mut options = OpenOptions::new();
         let file = options.write(true).create(true).truncate(true).open(path)?;
-        let mut commit = CommitFile { file, uuid, seq: 0, mounts: 0, generation: 0, written: 0 };
+        let mut commit = CommitFile {
+            file,
+            uuid,
+            seq: 0,
+            mounts: 0,
+            generation: 0,
+            written: 0,
+        };
         commit.write(0)
     }
 
@@ -91,7 +98,8 @@ impl CommitFile {
         }
         let crc = types::crc::crc32c(u32::MAX, &bytes[12..]);
         bytes[8..12].copy_from_slice(&crc.to_le_bytes());
-        self.file.write_all_at(&bytes, self.generation % 2 * COPY_AT)?;
+        self.file
+            .write_all_at(&bytes, self.generation % 2 * COPY_AT)?;
         self.file.sync_data()?;
         self.written += bytes.len() as u64;
         self.seq = seq;

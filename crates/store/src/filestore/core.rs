@@ -15,9 +15,7 @@ use types::hobject::GhObject;
 
 use super::apply::{Place, apply};
 use super::commit::CommitFile;
-use super::files::{
-    ENTRY_KEY_AT, Files, entry_key, keys_of, locked, long_keys, parse_collection,
-};
+use super::files::{ENTRY_KEY_AT, Files, entry_key, keys_of, locked, long_keys, parse_collection};
 use super::index::Tree;
 use super::journal::{Entry, Journal};
 use super::state::Names;
@@ -72,15 +70,27 @@ pub(crate) struct Core {
 fn long_names(kv: &SharedKv, cid: &CollId) -> Result<BTreeMap<GhObject, u64>, StoreError> {
     let (mut found, mut bad) = (BTreeMap::new(), false);
     let start = long_keys(cid);
-    kv.scan(&start, &behind(&start), Direction::Forwards, &mut |key, value| {
-        match (parse_object(&key[start.len()..]), <[u8; 8]>::try_from(value)) {
-            (Some(oid), Ok(id)) => drop(found.insert(oid, u64::from_be_bytes(id))),
-            _ => bad = true,
-        }
-        !bad
-    })
+    kv.scan(
+        &start,
+        &behind(&start),
+        Direction::Forwards,
+        &mut |key, value| {
+            match (
+                parse_object(&key[start.len()..]),
+                <[u8; 8]>::try_from(value),
+            ) {
+                (Some(oid), Ok(id)) => drop(found.insert(oid, u64::from_be_bytes(id))),
+                _ => bad = true,
+            }
+            !bad
+        },
+    )
     .map_err(storage)?;
-    if bad { Err(StoreError::Format("a long name's key")) } else { Ok(found) }
+    if bad {
+        Err(StoreError::Format("a long name's key"))
+    } else {
+        Ok(found)
+    }
 }
 
 /// The first key behind all that begin with `prefix`, which does not end in 0xff bytes only.
@@ -106,7 +116,11 @@ fn collections(kv: &SharedKv) -> Result<BTreeMap<CollId, (u32, Place)>, StoreErr
         !bad
     })
     .map_err(storage)?;
-    if bad { Err(StoreError::Format("a collection's key")) } else { Ok(found) }
+    if bad {
+        Err(StoreError::Format("a collection's key"))
+    } else {
+        Ok(found)
+    }
 }
 
 impl Core {
@@ -148,8 +162,13 @@ impl Core {
             apply(&files, &t, seq, true)
         };
         let uuid = commit.uuid;
-        let mut journal =
-            Journal::open(&settings.journal, uuid, committed, settings.journal_dio, replay)?;
+        let mut journal = Journal::open(
+            &settings.journal,
+            uuid,
+            committed,
+            settings.journal_dio,
+            replay,
+        )?;
         if last > committed {
             tracing::info!(entries = last - committed, "journal replayed");
         }
@@ -160,13 +179,20 @@ impl Core {
         journal.begin_epoch()?;
         let entry_max = journal.entry_max();
         let next_seq = journal.next_seq().max(last + 1);
-        let progress = Progress { durable: next_seq - 1, applied: next_seq - 1, ..Progress::default() };
+        let progress = Progress {
+            durable: next_seq - 1,
+            applied: next_seq - 1,
+            ..Progress::default()
+        };
         Ok(Core {
             files,
             settings,
             root,
             names: Mutex::new(names),
-            queue: Mutex::new(Queue { entries: VecDeque::new(), next_seq }),
+            queue: Mutex::new(Queue {
+                entries: VecDeque::new(),
+                next_seq,
+            }),
             journal: Mutex::new(journal),
             commit: Mutex::new(commit),
             progress: Mutex::new(progress),
@@ -195,7 +221,10 @@ impl Core {
         }
         let long = t.to_bytes().len();
         if long > self.entry_max {
-            tracing::error!(bytes = long, "longer than the journal: raise osd_journal_size");
+            tracing::error!(
+                bytes = long,
+                "longer than the journal: raise osd_journal_size"
+            );
             return Err(StoreError::TooBig);
         }
         names.apply(t);
@@ -278,9 +307,16 @@ impl Core {
     fn wait_applied(&self) -> Result<(), StoreError> {
         let mut progress = locked(&self.progress);
         while progress.applied < progress.durable && !progress.failed {
-            progress = self.changed.wait(progress).unwrap_or_else(PoisonError::into_inner);
+            progress = self
+                .changed
+                .wait(progress)
+                .unwrap_or_else(PoisonError::into_inner);
         }
-        if progress.failed { Err(StoreError::Latched) } else { Ok(()) }
+        if progress.failed {
+            Err(StoreError::Latched)
+        } else {
+            Ok(())
+        }
     }
 
     /// Applies an entry once it is durable.
@@ -292,7 +328,10 @@ impl Core {
     ) -> Result<(), StoreError> {
         let mut progress = locked(&self.progress);
         while progress.durable < seq && !progress.failed {
-            progress = self.changed.wait(progress).unwrap_or_else(PoisonError::into_inner);
+            progress = self
+                .changed
+                .wait(progress)
+                .unwrap_or_else(PoisonError::into_inner);
         }
         let failed = progress.failed;
         drop(progress);
@@ -308,7 +347,9 @@ impl Core {
         self.queued_bytes.fetch_sub(len, Ordering::Relaxed);
         let mut progress = locked(&self.progress);
         progress.applied_ahead.insert(seq);
-        while let Some(next) = Some(progress.applied + 1).filter(|n| progress.applied_ahead.remove(n)) {
+        while let Some(next) =
+            Some(progress.applied + 1).filter(|n| progress.applied_ahead.remove(n))
+        {
             progress.applied = next;
         }
         drop(progress);
@@ -363,7 +404,12 @@ impl Core {
         let commit = locked(&self.commit).written;
         let journal = locked(&self.journal);
         let of = |n: &AtomicU64| n.load(Ordering::Relaxed);
-        [of(&journal.written), of(&journal.header_written), of(&journal.writes), commit]
+        [
+            of(&journal.written),
+            of(&journal.header_written),
+            of(&journal.writes),
+            commit,
+        ]
     }
 
     #[cfg(test)]
@@ -404,7 +450,11 @@ fn names_of(files: &Files) -> Result<Names, StoreError> {
         .map_err(storage)?
         .pop()
     {
-        let Some(id) = key.get(2..10).and_then(|id| id.try_into().ok()).map(u64::from_be_bytes) else {
+        let Some(id) = key
+            .get(2..10)
+            .and_then(|id| id.try_into().ok())
+            .map(u64::from_be_bytes)
+        else {
             return Err(StoreError::Format("an omap's key"));
         };
         if !ids.contains(&id) {
@@ -471,7 +521,9 @@ impl blocking::Core for Core {
         let file = self.files.existing(cid, oid)?;
         let end = offset.saturating_add(len).min(file.metadata()?.len());
         let ranges = xattr::data_ranges(&file, end)?;
-        let cut = ranges.into_iter().map(|r| r.start.max(offset)..r.end.min(end));
+        let cut = ranges
+            .into_iter()
+            .map(|r| r.start.max(offset)..r.end.min(end));
         Ok(cut.filter(|r| r.start < r.end).collect())
     }
 
@@ -483,13 +535,22 @@ impl blocking::Core for Core {
     fn getattrs(&self, cid: &CollId, oid: &GhObject) -> Result<Vec<(BString, Bytes)>, StoreError> {
         let file = self.files.existing(cid, oid)?;
         let attrs = self.files.attrs(&file)?;
-        Ok(attrs.into_iter().map(|(name, value)| (name.into(), value)).collect())
+        Ok(attrs
+            .into_iter()
+            .map(|(name, value)| (name.into(), value))
+            .collect())
     }
 
     fn omap_header(&self, cid: &CollId, oid: &GhObject) -> Result<Bytes, StoreError> {
         let file = self.files.existing(cid, oid)?;
-        let Some(id) = self.files.id(&file)? else { return Ok(Bytes::new()) };
-        let header = self.files.kv.get(&entry_key(id, b'-', b"")).map_err(storage)?;
+        let Some(id) = self.files.id(&file)? else {
+            return Ok(Bytes::new());
+        };
+        let header = self
+            .files
+            .kv
+            .get(&entry_key(id, b'-', b""))
+            .map_err(storage)?;
         Ok(header.unwrap_or_default())
     }
 
@@ -500,10 +561,17 @@ impl blocking::Core for Core {
         keys: &[BString],
     ) -> Result<Vec<(BString, Bytes)>, StoreError> {
         let file = self.files.existing(cid, oid)?;
-        let Some(id) = self.files.id(&file)? else { return Ok(Vec::new()) };
+        let Some(id) = self.files.id(&file)? else {
+            return Ok(Vec::new());
+        };
         let mut found = Vec::new();
         for key in keys {
-            if let Some(value) = self.files.kv.get(&entry_key(id, b'.', key)).map_err(storage)? {
+            if let Some(value) = self
+                .files
+                .kv
+                .get(&entry_key(id, b'.', key))
+                .map_err(storage)?
+            {
                 found.push((key.clone(), value));
             }
         }
@@ -518,8 +586,13 @@ impl blocking::Core for Core {
     ) -> Result<OmapPage, StoreError> {
         let file = self.files.existing(cid, oid)?;
         let (mut page, mut bytes) = (OmapPage::default(), 0);
-        let Some(id) = self.files.id(&file)? else { return Ok(page) };
-        let (from, end) = (entry_key(id, b'.', &wanted.from), entry_key(id, b'.' + 1, b""));
+        let Some(id) = self.files.id(&file)? else {
+            return Ok(page);
+        };
+        let (from, end) = (
+            entry_key(id, b'.', &wanted.from),
+            entry_key(id, b'.' + 1, b""),
+        );
         self.files
             .kv
             .scan(&from, &end, Direction::Forwards, &mut |key, value| {

@@ -26,8 +26,8 @@ use types::hobject::GhObject;
 use super::apply::Place;
 use super::index::Tree;
 use super::xattr::{self, ID, InlineXattrs};
-use crate::kv::{Direction, KvBatch, SharedKv};
 use crate::kstore::storage;
+use crate::kv::{Direction, KvBatch, SharedKv};
 use crate::object_key::{collection_key, put_object};
 use crate::{CollId, StoreError};
 
@@ -71,7 +71,10 @@ pub(super) fn collection_value(bits: u32, born: Place) -> Vec<u8> {
 
 pub(super) fn parse_collection(value: &[u8]) -> Option<(u32, Place)> {
     let (bits, born) = value.split_at_checked(4)?;
-    Some((u32::from_le_bytes(bits.try_into().ok()?), Place::parse(born)?))
+    Some((
+        u32::from_le_bytes(bits.try_into().ok()?),
+        Place::parse(born)?,
+    ))
 }
 
 pub(super) fn guarded_key(cid: &CollId) -> Vec<u8> {
@@ -138,7 +141,12 @@ impl Files {
         }
         let path = self.new_path(cid, oid)?;
         let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).create(true).truncate(false).open(path)?;
+        let file = options
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)?;
         locked(&*self.tree(cid)?).added(oid.hobj.hash)?;
         Ok(file)
     }
@@ -155,7 +163,8 @@ impl Files {
         self.change(batch)?;
         let mut tree = locked(&tree);
         tree.long.insert(oid.clone(), id);
-        tree.path(oid).ok_or(StoreError::Format("a name without a file"))
+        tree.path(oid)
+            .ok_or(StoreError::Format("a name without a file"))
     }
 
     /// Notes that an object's file has come to or gone from its folder by a rename.
@@ -212,7 +221,8 @@ impl Files {
         }
         let id = self.new_id();
         xattr::set(file, ID, &id.to_le_bytes())?;
-        self.xattr.fetch_add((ID.len() + 8) as u64, Ordering::Relaxed);
+        self.xattr
+            .fetch_add((ID.len() + 8) as u64, Ordering::Relaxed);
         Ok(id)
     }
 
@@ -322,11 +332,17 @@ impl Files {
     }
 
     /// Sets an xattr: on the file, or where that does not take it, in the key-value store.
-    pub(super) fn set_attr(&self, file: &File, name: &[u8], value: &Bytes) -> Result<(), StoreError> {
+    pub(super) fn set_attr(
+        &self,
+        file: &File,
+        name: &[u8],
+        value: &Bytes,
+    ) -> Result<(), StoreError> {
         if self.fits_inline(file, name, value)? {
             match xattr::set(file, &Files::inline_name(name), value) {
                 Ok(()) => {
-                    self.xattr.fetch_add((name.len() + value.len()) as u64, Ordering::Relaxed);
+                    self.xattr
+                        .fetch_add((name.len() + value.len()) as u64, Ordering::Relaxed);
                     return self.remove_spilled(file, name);
                 }
                 Err(e) => match e.raw_os_error() {

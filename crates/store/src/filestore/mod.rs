@@ -31,8 +31,8 @@ use std::time::Duration;
 use env::sync::Notify;
 use env::{Env, LocalFuture, Workers};
 
-pub(crate) use self::core::Core;
 use self::commit::CommitFile;
+pub(crate) use self::core::Core;
 use self::files::locked;
 use self::journal::Journal;
 pub use self::throttle::Backoff;
@@ -182,7 +182,11 @@ impl Gate {
     /// Waits at the gate; with `others` the job is done once they have come.
     fn pass(&self, job: Option<(usize, &dyn Fn())>) {
         let mut state = locked(&self.state);
-        let wait = |state| self.changed.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner);
+        let wait = |state| {
+            self.changed
+                .wait(state)
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+        };
         match job {
             Some((others, job)) => {
                 while state.0 < others {
@@ -245,7 +249,13 @@ impl FileStore {
         let core = Arc::new(worker.run(move || Core::open(&dir, kv, settings)).await?);
         let mut lanes = Vec::new();
         // Where there are no threads, one lane has all.
-        while lanes.len() < if worker.thread_count() == 0 { 1 } else { threads } {
+        while lanes.len()
+            < if worker.thread_count() == 0 {
+                1
+            } else {
+                threads
+            }
+        {
             lanes.push(env.workers("filestore_op", 1)?);
         }
         let syncer = Rc::new(Syncer {
@@ -305,8 +315,11 @@ impl Inner {
         len: u64,
         t: Transaction,
     ) -> LocalFuture<Result<(), StoreError>> {
-        let mut wanted: Vec<usize> =
-            t.collections().iter().map(|cid| self.lanes.lane_of(cid)).collect();
+        let mut wanted: Vec<usize> = t
+            .collections()
+            .iter()
+            .map(|cid| self.lanes.lane_of(cid))
+            .collect();
         wanted.sort_unstable();
         wanted.dedup();
         let first = wanted.first().copied().unwrap_or(0);
@@ -425,7 +438,11 @@ impl Backend for Inner {
 }
 
 fn counters(core: &Core) -> Vec<StoreCounter> {
-    let number = |name: &str, is_bytes, value| StoreCounter { name: name.to_owned(), is_bytes, value };
+    let number = |name: &str, is_bytes, value| StoreCounter {
+        name: name.to_owned(),
+        is_bytes,
+        value,
+    };
     let of = |n: &AtomicU64| n.load(Ordering::Relaxed);
     let [entries, headers, writes, commit] = core.journal_written();
     let (data, cloned) = (of(&core.files.data), of(&core.files.cloned));
@@ -440,7 +457,11 @@ fn counters(core: &Core) -> Vec<StoreCounter> {
         number("written_data", true, data),
         number("written_clone", true, cloned),
         number("written_superblock", true, commit),
-        number("written", true, kv.total() + entries + headers + data + cloned + commit),
+        number(
+            "written",
+            true,
+            kv.total() + entries + headers + data + cloned + commit,
+        ),
         // Where the file system puts these is its own affair.
         number("xattr_bytes", true, of(&core.files.xattr)),
         number("journal_writes", false, writes),

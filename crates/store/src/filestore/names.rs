@@ -148,7 +148,8 @@ mod tests {
                     namespace: name.into(),
                     pool: -3,
                 });
-                for (generation, shard) in [(NO_GEN, NO_SHARD), (7, 3), (NO_GEN, 0), (0, NO_SHARD)] {
+                for (generation, shard) in [(NO_GEN, NO_SHARD), (7, 3), (NO_GEN, 0), (0, NO_SHARD)]
+                {
                     (oid.generation, oid.shard) = (generation, shard);
                     let file = file_name(&oid).unwrap();
                     assert!(!file.contains(&b'/') && !file.contains(&0));

@@ -70,15 +70,27 @@ impl Names {
             self.size(&t.collections()[cid as usize], &t.objects()[oid as usize])
         };
         let grows = |op: &Op| match op {
-            Op::Write { cid, oid, offset, data } => {
-                (offset + data.len() as u64).saturating_sub(size(*cid, *oid))
-            }
-            Op::Zero { cid, oid, offset, len } => (offset + len).saturating_sub(size(*cid, *oid)),
+            Op::Write {
+                cid,
+                oid,
+                offset,
+                data,
+            } => (offset + data.len() as u64).saturating_sub(size(*cid, *oid)),
+            Op::Zero {
+                cid,
+                oid,
+                offset,
+                len,
+            } => (offset + len).saturating_sub(size(*cid, *oid)),
             Op::Truncate { cid, oid, size: to } => to.saturating_sub(size(*cid, *oid)),
             Op::Clone { cid, oid, .. } => size(*cid, *oid),
-            Op::CloneRange { cid, to, len, to_offset, .. } => {
-                (to_offset + len).saturating_sub(size(*cid, *to))
-            }
+            Op::CloneRange {
+                cid,
+                to,
+                len,
+                to_offset,
+                ..
+            } => (to_offset + len).saturating_sub(size(*cid, *to)),
             _ => 0,
         };
         t.ops().iter().map(grows).sum()
@@ -149,12 +161,26 @@ impl Names {
                 let (cid, oid) = (c(cid), o(oid));
                 self.put(&cid, oid, self.size(&cid, oid));
             }
-            Op::Write { cid, oid, offset, ref data } => {
+            Op::Write {
+                cid,
+                oid,
+                offset,
+                ref data,
+            } => {
                 let (cid, oid) = (c(cid), o(oid));
-                let end = if data.is_empty() { 0 } else { offset + data.len() as u64 };
+                let end = if data.is_empty() {
+                    0
+                } else {
+                    offset + data.len() as u64
+                };
                 self.put(&cid, oid, self.size(&cid, oid).max(end));
             }
-            Op::Zero { cid, oid, offset, len } => {
+            Op::Zero {
+                cid,
+                oid,
+                offset,
+                len,
+            } => {
                 let (cid, oid) = (c(cid), o(oid));
                 let end = if len == 0 { 0 } else { offset + len };
                 self.put(&cid, oid, self.size(&cid, oid).max(end));
@@ -168,23 +194,42 @@ impl Names {
                 self.take(&c(cid), o(oid));
             }
             Op::Clone { cid, oid, to } => self.put(&c(cid), o(to), self.size(&c(cid), o(oid))),
-            Op::CloneRange { cid, oid, to, offset, len, to_offset } => {
+            Op::CloneRange {
+                cid,
+                oid,
+                to,
+                offset,
+                len,
+                to_offset,
+            } => {
                 let cid = c(cid);
                 let copied = len.min(self.size(&cid, o(oid)).saturating_sub(offset));
                 let end = if copied == 0 { 0 } else { to_offset + copied };
                 self.put(&cid, o(to), self.size(&cid, o(to)).max(end));
             }
-            Op::MkColl { cid, bits } | Op::CollSetBits { cid, bits } => self.set_bits(&c(cid), bits),
+            Op::MkColl { cid, bits } | Op::CollSetBits { cid, bits } => {
+                self.set_bits(&c(cid), bits)
+            }
             Op::RmColl { cid } => {
                 self.colls.remove(&c(cid));
             }
-            Op::CollMoveRename { cid, oid, to_cid, to } => {
+            Op::CollMoveRename {
+                cid,
+                oid,
+                to_cid,
+                to,
+            } => {
                 self.move_one((&c(cid), o(oid)), (&c(to_cid), o(to)));
             }
             Op::TryRename { cid, oid, to } => {
                 self.move_one((&c(cid), o(oid)), (&c(cid), o(to)));
             }
-            Op::SplitCollection { cid, bits, rem, to_cid } => {
+            Op::SplitCollection {
+                cid,
+                bits,
+                rem,
+                to_cid,
+            } => {
                 self.move_all(&c(cid), &c(to_cid), |oid| split_moves(oid, bits, rem));
                 self.set_bits(&c(cid), bits);
                 self.set_bits(&c(to_cid), bits);

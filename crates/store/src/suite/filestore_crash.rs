@@ -32,7 +32,15 @@ fn settings(dir: &Dir) -> Settings {
 
 async fn made(env: &Env, dir: &Dir, kv: &SharedKv, journal_len: u64) -> Rc<FileStore> {
     let journal = dir.0.join("journal");
-    let made = FileStore::mkfs(env, &dir.0, kv.clone(), [7; 16], &journal, journal_len, true);
+    let made = FileStore::mkfs(
+        env,
+        &dir.0,
+        kv.clone(),
+        [7; 16],
+        &journal,
+        journal_len,
+        true,
+    );
     made.await.unwrap();
     mounted(env, dir, kv).await.unwrap()
 }
@@ -176,7 +184,10 @@ fn a_torn_journal_ends_there() {
             store.submit(t).await.unwrap();
             drop(store);
             // Two headers, one entry of a block, then this one of three.
-            let journal = fs::OpenOptions::new().write(true).open(dir.0.join("journal")).unwrap();
+            let journal = fs::OpenOptions::new()
+                .write(true)
+                .open(dir.0.join("journal"))
+                .unwrap();
             journal.write_all_at(&[0xee; 16], 3 * 4096 + cut).unwrap();
             let store = mounted(&env, &dir, &kv).await.unwrap();
             assert_eq!(models[0].compare(&*store).await, Ok(()), "cut at {cut}");
@@ -234,6 +245,9 @@ fn another_store_s_journal_is_refused() {
         let mkfs = FileStore::mkfs(&env, &two.0, other, [8; 16], &journal, 2 << 20, true);
         mkfs.await.unwrap();
         fs::copy(&journal, one.0.join("journal")).unwrap();
-        assert!(matches!(mounted(&env, &one, &kv).await, Err(StoreError::Format(_))));
+        assert!(matches!(
+            mounted(&env, &one, &kv).await,
+            Err(StoreError::Format(_))
+        ));
     });
 }
