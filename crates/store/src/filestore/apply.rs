@@ -191,6 +191,12 @@ impl Step<'_> {
             && let Some(cid) = op.collection()
             && self.is_later(&self.cid(cid))
         {
+            // What it did to another collection it does.
+            if let Op::SplitCollection { to_cid, bits, .. }
+            | Op::MergeCollection { to_cid, bits, .. } = *op
+            {
+                return self.set_bits(&self.cid(to_cid), bits);
+            }
             return Ok(());
         }
         match op {
@@ -348,7 +354,8 @@ impl Step<'_> {
     }
 
     fn set_bits(&self, cid: &CollId, bits: u32) -> Result<(), StoreError> {
-        let Some(born) = locked(&self.files.born).get(cid).copied() else {
+        let born = locked(&self.files.born).get(cid).copied();
+        let Some(born) = born.filter(|_| !self.is_later(cid)) else {
             return Ok(());
         };
         let mut batch = KvBatch::new();
