@@ -43,6 +43,8 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     /// Run clusters under a virtual clock and break them; exit code 1 if they break their word
     Sim(SimArgs),
+    /// Experiments on storage backends: bytes by cause, latencies, plots and a report
+    Lab(lab::cli::LabArgs),
     /// Print a shell completion script
     Completion {
         /// The shell to write for

@@ -7,6 +7,7 @@ mod daemon;
 mod down;
 mod failure;
 mod host;
+mod laboratory;
 mod layout;
 mod logging;
 mod output;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => block::bench::run(args),
         Command::Nbd(args) => block::nbd::run(args),
         Command::Sim(args) => simulate::simulate(&args),
+        Command::Lab(args) => laboratory::run(&args),
         Command::Completion { shell } => pages::completion(shell),
         Command::Man { dir } => pages::man(&dir),
     };

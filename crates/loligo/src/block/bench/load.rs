@@ -10,8 +10,8 @@ use bytes::{Bytes, BytesMut};
 use client::rbd::Image;
 use client::{ClientError, IoCtx};
 use env::Env;
+use lab::Histogram;
 
-use super::histogram::Histogram;
 use crate::block::cli::{LoadArgs, Pattern};
 
 /// Where the requests go.

@@ -1,7 +1,6 @@
 //! `loligo bench`: loads in fio's words for machines without fio. A job is a client in a thread
 //! of its own; requests are timed from the call to its answer.
 
-mod histogram;
 mod load;
 mod report;
 

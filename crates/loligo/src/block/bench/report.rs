@@ -1,8 +1,8 @@
 //! What was measured, for people and (in fio's shape) for programs.
 
+use lab::Histogram;
 use serde_json::{Value, json};
 
-use super::histogram::Histogram;
 use super::load::Tally;
 use crate::block::cli::LoadArgs;
 use crate::block::spec::bytes_text;

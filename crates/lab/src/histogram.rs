@@ -9,7 +9,7 @@ const BUCKETS: usize = (SUB as usize) * 59;
 
 /// Counts of nanoseconds.
 #[derive(Debug, Clone)]
-pub(super) struct Histogram {
+pub struct Histogram {
     counts: Vec<u64>,
     count: u64,
     sum: u128,
@@ -50,7 +50,8 @@ fn value_of(bucket: usize) -> u64 {
 }
 
 impl Histogram {
-    pub(super) fn add(&mut self, nanoseconds: u64) {
+    /// Counts one value.
+    pub fn add(&mut self, nanoseconds: u64) {
         self.counts[bucket_of(nanoseconds)] += 1;
         self.count += 1;
         self.sum += u128::from(nanoseconds);
@@ -59,7 +60,8 @@ impl Histogram {
         self.max = self.max.max(nanoseconds);
     }
 
-    pub(super) fn merge(&mut self, other: &Histogram) {
+    /// Adds another histogram's values.
+    pub fn merge(&mut self, other: &Histogram) {
         self.counts.iter_mut().zip(&other.counts).for_each(|(a, b)| *a += b);
         self.count += other.count;
         self.sum += other.sum;
@@ -68,23 +70,28 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
-    pub(super) fn count(&self) -> u64 {
+    /// How many values.
+    pub fn count(&self) -> u64 {
         self.count
     }
 
-    pub(super) fn min(&self) -> u64 {
+    /// The smallest, 0 of none.
+    pub fn min(&self) -> u64 {
         if self.count == 0 { 0 } else { self.min }
     }
 
-    pub(super) fn max(&self) -> u64 {
+    /// The largest.
+    pub fn max(&self) -> u64 {
         self.max
     }
 
-    pub(super) fn mean(&self) -> f64 {
+    /// The average, 0 of none.
+    pub fn mean(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.sum as f64 / self.count as f64 }
     }
 
-    pub(super) fn deviation(&self) -> f64 {
+    /// The sample's standard deviation.
+    pub fn deviation(&self) -> f64 {
         if self.count < 2 {
             return 0.0;
         }
@@ -93,7 +100,7 @@ impl Histogram {
     }
 
     /// What `percent` of the values do not exceed.
-    pub(super) fn percentile(&self, percent: f64) -> u64 {
+    pub fn percentile(&self, percent: f64) -> u64 {
         let rank = (self.count as f64 * percent / 100.0).ceil().max(1.0) as u64;
         if rank >= self.count {
             return self.max;
@@ -110,7 +117,7 @@ impl Histogram {
 
     /// Counts by doubling: upper bound (exclusive) and count, from the first to the last that
     /// has any.
-    pub(super) fn doublings(&self) -> Vec<(u64, u64)> {
+    pub fn doublings(&self) -> Vec<(u64, u64)> {
         let mut by_doubling = std::collections::BTreeMap::new();
         for (bucket, count) in self.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
             let power = value_of(bucket).max(1).ilog2();

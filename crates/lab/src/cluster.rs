@@ -1,0 +1,224 @@
+//! A cluster for one measurement: made with `loligo up` in a folder of its own, asked for its
+//! stores' counters, stopped and removed. Three OSDs, so that each keeps a replica of everything.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use client::rbd::{self, CreateOptions, Image, OpenOptions, features};
+use client::{Client, Options};
+use env::Env;
+use serde_json::{Value, json};
+
+use crate::backend::Backend;
+use crate::causes::Counters;
+use crate::cell::REPLICAS;
+use crate::cli::DiskKind;
+use crate::disk::Disk;
+use crate::{Host, LabError};
+
+/// The pool under test and its image.
+const POOL: &str = "lab";
+const IMAGE: &str = "image";
+/// How long a cluster gets to answer, and to have all placement groups clean.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// A folder with a running cluster. Dropped, the cluster is stopped and the folder removed.
+pub(crate) struct Cluster {
+    host: Host,
+    dir: PathBuf,
+    disk: Option<Disk>,
+}
+
+/// What a cluster is made with.
+pub(crate) struct Shape<'a> {
+    pub(crate) backend: &'a Backend,
+    /// Bytes of each OSD.
+    pub(crate) osd_size: u64,
+    pub(crate) disk: DiskKind,
+    /// Placement groups of the pool.
+    pub(crate) pgs: u32,
+}
+
+impl Cluster {
+    /// Makes one under `data`.
+    pub(crate) fn up(host: &Host, data: &Path, shape: &Shape<'_>) -> Result<Cluster, LabError> {
+        let backend = shape.backend;
+        let dir = data.join(format!("lab-{}-{}", backend.name, std::process::id()));
+        fs::create_dir_all(dir.join("osd"))
+            .map_err(|e| LabError::new(format!("cannot create {}: {e}", dir.display())))?;
+        let mut cluster = Cluster { host: host.clone(), dir, disk: None };
+        let mut sets: Vec<String> = backend.sets.iter().map(|s| (*s).to_owned()).collect();
+        if shape.disk == DiskKind::Xfs {
+            let disk = Disk::make(&cluster.dir, backend.store, shape.osd_size)?;
+            sets.extend(disk.sets());
+            cluster.disk = Some(disk);
+        }
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let mut command = Command::new(&host.program);
+        command
+            .args(["up", "--osds", "3", "--size", "3", "--store", backend.store])
+            .args(["--osd-size", &shape.osd_size.to_string(), "--port", &port.to_string()])
+            .arg("--dir")
+            .arg(&cluster.dir);
+        for set in &sets {
+            command.args(["--set", set]);
+        }
+        let made = command.stdin(Stdio::null()).output()?;
+        if made.status.success() {
+            return Ok(cluster);
+        }
+        let said = String::from_utf8_lossy(&made.stderr);
+        let said = said.lines().last().unwrap_or("it said nothing").to_owned();
+        Err(LabError::new(format!("{}: 'loligo up' failed: {said}", backend.name)))
+    }
+
+    /// The device under the OSDs, if it is of the laboratory's making.
+    pub(crate) fn disk(&self) -> Option<&Disk> {
+        self.disk.as_ref()
+    }
+
+    /// Process ids of the OSDs.
+    pub(crate) fn osd_pids(&self) -> Vec<u32> {
+        let pid = |n: u64| {
+            let file = self.dir.join("run").join(format!("osd.{n}.pid"));
+            fs::read_to_string(file).ok()?.trim().parse().ok()
+        };
+        (0..REPLICAS).filter_map(pid).collect()
+    }
+
+    /// A client of it, with a pool of `pgs` placement groups that are all clean.
+    pub(crate) async fn connect(&self, env: &Env, pgs: u32) -> Result<Session, LabError> {
+        let (config, keyring) =
+            (self.host.load)(&self.dir.join("ceph.conf")).map_err(LabError::new)?;
+        let options = Options { follow_osdmap: true };
+        let connecting = Client::connect(env.clone(), Rc::new(config), &keyring, options);
+        let client = match env.timeout(PATIENCE, connecting).await {
+            Ok(client) => client?,
+            Err(_) => return Err(LabError::new("the new cluster does not answer")),
+        };
+        let session = Session { client };
+        let create = json!({"prefix": "osd pool create", "pool": POOL, "pg_num": pgs, "pgp_num": pgs});
+        session.mon(&create).await?;
+        let enable = json!({"prefix": "osd pool application enable", "pool": POOL, "app": "rbd"});
+        session.mon(&enable).await?;
+        session.wait_clean().await?;
+        Ok(session)
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let down = Command::new(&self.host.program)
+            .args(["down", "--dir"])
+            .arg(&self.dir)
+            .stdin(Stdio::null())
+            .output();
+        if let Err(e) = down {
+            (self.host.tell)(&format!("cannot stop the cluster in {}: {e}", self.dir.display()));
+        }
+        // Unmounted before the folder goes.
+        self.disk = None;
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// A client of a cluster.
+pub(crate) struct Session {
+    client: Client,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.client.shutdown();
+    }
+}
+
+impl Session {
+    fn env(&self) -> &Env {
+        self.client.env()
+    }
+
+    async fn mon(&self, command: &Value) -> Result<Value, LabError> {
+        let answer = self.client.mon_command(command.to_string(), Bytes::new()).await?;
+        if answer.rc < 0 {
+            return Err(LabError::new(format!("{command}: {}", answer.outs)));
+        }
+        Ok(serde_json::from_slice(&answer.outb).unwrap_or(Value::Null))
+    }
+
+    async fn wait_clean(&self) -> Result<(), LabError> {
+        let clean = async {
+            loop {
+                let command = json!({"prefix": "pg stat", "format": "json"}).to_string();
+                let answer = self.client.mgr_command(command, Bytes::new()).await?;
+                let stat: Value = serde_json::from_slice(&answer.outb).unwrap_or(Value::Null);
+                let states = stat["pg_summary"]["num_pg_by_state"].as_array();
+                let states = states.map(Vec::as_slice).unwrap_or_default();
+                let is_clean = |s: &Value| s["name"] == "active+clean";
+                if !states.is_empty() && states.iter().all(is_clean) {
+                    return Ok(());
+                }
+                self.env().sleep(PAUSE).await;
+            }
+        };
+        let waited = self.env().timeout(PATIENCE, clean).await;
+        waited.unwrap_or_else(|_| Err(LabError::new("placement groups do not become clean")))
+    }
+
+    /// An image of 4 MiB objects without features that write beside the data, as krbd's in the
+    /// paper.
+    pub(crate) async fn image(&self, size: u64) -> Result<Image, LabError> {
+        let io = self.client.io_ctx(POOL).await?;
+        let options = CreateOptions { features: features::LAYERING, ..CreateOptions::default() };
+        rbd::create(&io, IMAGE, size, &options).await?;
+        Ok(Image::open(&io, IMAGE, &OpenOptions::default()).await?)
+    }
+
+    /// The stores' counters, summed over the OSDs.
+    pub(crate) async fn counters(&self) -> Result<Counters, LabError> {
+        let mut sums = Counters::new();
+        for osd in (0..).take(REPLICAS as usize) {
+            let command = json!({"prefix": "perf dump", "format": "json"}).to_string();
+            let answer = self.client.osd_command(osd, command, Bytes::new()).await?;
+            let dump: Value = serde_json::from_slice(&answer.outb).unwrap_or(Value::Null);
+            let counters = dump["store"].as_object().ok_or_else(|| {
+                LabError::new("this backend does not count what it writes: nothing to measure")
+            })?;
+            for (name, value) in counters {
+                *sums.entry(name.clone()).or_default() += value.as_u64().unwrap_or(0);
+            }
+        }
+        Ok(sums)
+    }
+
+    /// The counters once nothing has been written for `still`. A store that never rests is taken
+    /// as it is after a minute.
+    pub(crate) async fn settled(&self, still: Duration) -> Result<Counters, LabError> {
+        const RESTLESS: Duration = Duration::from_secs(60);
+        let begin = self.env().now();
+        let mut last = self.counters().await?;
+        let mut since = self.env().now();
+        loop {
+            self.env().sleep(PAUSE).await;
+            let now = self.counters().await?;
+            if written(&now) != written(&last) {
+                since = self.env().now();
+            }
+            last = now;
+            if self.env().now() - since >= still || self.env().now() - begin > RESTLESS {
+                return Ok(last);
+            }
+        }
+    }
+}
+
+fn written(counters: &Counters) -> u64 {
+    counters.get("written").copied().unwrap_or(0)
+}

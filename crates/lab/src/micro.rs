@@ -1,0 +1,249 @@
+//! `lab micro`: figure 4 of the paper. For each backend and request size a fresh cluster, and in
+//! it four writes, each measured alone: 1ST WRITE into an empty object, 2ND WRITE next to it, 3RD
+//! WRITE behind a hole, OVERWRITE where the first was.
+//!
+//! After each write the laboratory waits until no store has written anything for a while, so that
+//! what follows a write belongs to it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use env::Env;
+use serde_json::{Value, json};
+
+use crate::backend::{self, Backend};
+use crate::causes::{self, Cause};
+use crate::cell::Cell;
+use crate::cli::{MicroArgs, bytes_text};
+use crate::cluster::{Cluster, Session, Shape};
+use crate::{Host, LabError, machine, progress, results, table};
+
+/// How long nothing must have been written.
+const STILL: Duration = Duration::from_millis(500);
+/// Bytes of the image: the furthest write is the third of 4 MiB.
+const IMAGE_SIZE: u64 = 64 << 20;
+const OSD_SIZE: u64 = 1 << 30;
+
+/// The four writes, in order.
+pub(crate) const WRITES: [&str; 4] = ["1ST WRITE", "2ND WRITE", "3RD WRITE", "OVERWRITE"];
+
+/// Where each begins. The third leaves a hole: in the middle of the object, or as far behind the
+/// second as a request is long.
+fn offsets(request: u64) -> [u64; 4] {
+    const MIDDLE: u64 = 2 << 20;
+    [0, request, MIDDLE.max(3 * request), 0]
+}
+
+/// All cells by backend, request size and write.
+pub(crate) type Cells = BTreeMap<(String, u64, usize), Cell>;
+
+/// The file of results.
+pub(crate) fn path(out: &Path) -> PathBuf {
+    out.join("micro.json")
+}
+
+/// What a run stands on; results under other conditions are not gone on with.
+fn conditions(args: &MicroArgs) -> Value {
+    json!({
+        "experiment": "micro",
+        "replicas": crate::cell::REPLICAS,
+        "queue_depth": 1,
+        "object_size": 4u64 << 20,
+        "disk": format!("{:?}", args.common.disk).to_lowercase(),
+        "state": "fresh",
+        "quiet_ms": u64::try_from(STILL.as_millis()).unwrap_or(0),
+    })
+}
+
+fn to_json(cells: &Cells, conditions: &Value, machine: &Value) -> Value {
+    let cells = cells.iter().map(|((backend, request, write), cell)| {
+        let mut value = cell.to_json();
+        value["backend"] = json!(backend);
+        value["request_bytes"] = json!(request);
+        value["write"] = json!(WRITES[*write]);
+        value
+    });
+    json!({"conditions": conditions, "machine": machine, "cells": cells.collect::<Vec<_>>()})
+}
+
+/// What [`to_json`] made.
+pub(crate) fn from_json(value: &Value) -> Cells {
+    let cells = value["cells"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let one = |value: &Value| {
+        let write = WRITES.iter().position(|w| value["write"] == *w)?;
+        let key = (value["backend"].as_str()?.to_owned(), value["request_bytes"].as_u64()?, write);
+        Some((key, Cell::from_json(value)?))
+    };
+    cells.iter().filter_map(one).collect()
+}
+
+/// Runs the experiment.
+pub(crate) fn run(args: &MicroArgs, host: &Host) -> Result<(), LabError> {
+    let (backends, sizes) = (backend::chosen(&args.common.backend, host)?, args.request_sizes()?);
+    let path = path(&args.common.out);
+    let conditions = conditions(args);
+    let mut cells = match results::read_json(&path)? {
+        Some(old) if !args.common.anew && old["conditions"] == conditions => from_json(&old),
+        Some(_) if !args.common.anew => {
+            return Err(LabError::new(format!(
+                "{} was measured under other conditions; --anew forgets it, --out DIR keeps it",
+                path.display()
+            )));
+        }
+        _ => Cells::new(),
+    };
+    let data = args.common.data.clone().unwrap_or_else(std::env::temp_dir);
+    let machine = machine::sheet(&data);
+    let bar = progress::bar((backends.len() * sizes.len()) as u64);
+    for backend in &backends {
+        for request in &sizes {
+            bar.set_message(format!("{} {}", backend.title, bytes_text(*request)));
+            let is_there = |write| cells.contains_key(&(backend.name.to_owned(), *request, write));
+            if !(0..WRITES.len()).all(is_there) {
+                let shape =
+                    Shape { backend, osd_size: OSD_SIZE, disk: args.common.disk, pgs: 1 };
+                let four = measure(host, &data, &shape, *request).map_err(|e| {
+                    LabError::new(format!("{}, {}: {e}", backend.name, bytes_text(*request)))
+                })?;
+                for (write, cell) in four.into_iter().enumerate() {
+                    cells.insert((backend.name.to_owned(), *request, write), cell);
+                }
+                results::write_json(&path, &to_json(&cells, &conditions, &machine))?;
+            }
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
+    results::write(&path.with_extension("csv"), csv(&cells).as_bytes())?;
+    for backend in &backends {
+        (host.tell)(&format!("\n{}: {}", backend.title, "bytes written for each byte of the client"));
+        (host.tell)(backend_table(&cells, backend).trim_end());
+    }
+    (host.tell)(&format!("\nresults: {}", path.display()));
+    Ok(())
+}
+
+fn measure(
+    host: &Host,
+    data: &Path,
+    shape: &Shape<'_>,
+    request: u64,
+) -> Result<Vec<Cell>, LabError> {
+    let cluster = Cluster::up(host, data, shape)?;
+    let pgs = shape.pgs;
+    env::real::Runtime::new()?.block_on(|env: Env| async move {
+        let session = cluster.connect(&env, pgs).await?;
+        let image = session.image(IMAGE_SIZE).await?;
+        let mut cells = Vec::new();
+        let mut before = look(&cluster, &session).await?;
+        for (n, offset) in offsets(request).into_iter().enumerate() {
+            // Nothing a compression or a check for zeros could make small.
+            let content = noise(n as u64 + 1, request);
+            image.write(offset, content).await?;
+            let after = look(&cluster, &session).await?;
+            let grown = causes::grown(&before.0, &after.0).map_err(LabError::new)?;
+            let device = cluster.disk().zip(before.1.zip(after.1));
+            let device = device.map(|(disk, (before, after))| disk.grown(before, after));
+            cells.push(Cell::new(request, grown, device)?);
+            before = after;
+        }
+        image.close().await?;
+        drop(session);
+        drop(cluster);
+        Ok(cells)
+    })
+}
+
+/// Counters and sectors at rest.
+async fn look(
+    cluster: &Cluster,
+    session: &Session,
+) -> Result<(causes::Counters, Option<(u64, u64)>), LabError> {
+    let counters = session.settled(STILL).await?;
+    let Some(disk) = cluster.disk() else { return Ok((counters, None)) };
+    disk.quiet()?;
+    Ok((counters, Some(disk.sectors()?)))
+}
+
+/// Bytes that look random, from a seed (splitmix64).
+pub(crate) fn noise(seed: u64, len: u64) -> Bytes {
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)).to_le_bytes()
+    };
+    let mut data: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| next()).collect();
+    data.truncate(len as usize);
+    data.into()
+}
+
+fn csv(cells: &Cells) -> String {
+    let mut head: Vec<String> =
+        ["backend", "request_bytes", "write", "client_bytes", "sum_of_causes", "waf"]
+            .map(str::to_owned)
+            .into();
+    head.extend(Cause::ALL.map(|c| c.name().to_owned()));
+    head.push("device_bytes".to_owned());
+    let rows = cells.iter().map(|((backend, request, write), cell)| {
+        let mut row = vec![
+            backend.clone(),
+            request.to_string(),
+            WRITES[*write].to_owned(),
+            cell.client.to_string(),
+            cell.causes.sum().to_string(),
+            format!("{:.3}", cell.waf()),
+        ];
+        row.extend(Cause::ALL.map(|c| cell.causes.bytes(c).to_string()));
+        row.push(cell.device.map_or(String::new(), |(data, journal)| (data + journal).to_string()));
+        row
+    });
+    table::csv(&head, &rows.collect::<Vec<_>>())
+}
+
+/// One backend's cells: a line for each size and write.
+fn backend_table(cells: &Cells, backend: &Backend) -> String {
+    let mine: Vec<_> = cells.iter().filter(|((name, ..), _)| name == backend.name).collect();
+    let used = |cause: &Cause| mine.iter().any(|(_, cell)| cell.causes.bytes(*cause) > 0);
+    let used: Vec<Cause> = Cause::ALL.into_iter().filter(used).collect();
+    let mut head = vec!["request".to_owned(), "WAF".to_owned()];
+    head.extend(used.iter().map(|c| c.title().to_owned()));
+    let rows = mine.iter().map(|((_, request, write), cell)| {
+        let mut row = vec![
+            format!("{:<4} {}", bytes_text(*request), WRITES[*write]),
+            format!("{:.3}", cell.waf()),
+        ];
+        row.extend(used.iter().map(|c| format!("{:.3}", cell.cause_waf(*c))));
+        row
+    });
+    table::text(&head, &rows.collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_third_write_leaves_a_hole() {
+        for shift in 12..=22 {
+            let request = 1u64 << shift;
+            let [first, second, third, over] = offsets(request);
+            assert_eq!((first, second, over), (0, request, 0));
+            assert!(third >= second + 2 * request);
+            // A request stays in one object.
+            assert_eq!(third >> 22, (third + request - 1) >> 22);
+            assert!(third + request <= IMAGE_SIZE);
+        }
+    }
+
+    #[test]
+    fn results_come_back() {
+        let counters = causes::Counters::from([("written".into(), 9), ("written_data".into(), 9)]);
+        let cell = Cell::new(3, counters, None).unwrap();
+        let cells = Cells::from([(("inkstore".to_owned(), 4096, 2), cell)]);
+        assert_eq!(from_json(&to_json(&cells, &Value::Null, &Value::Null)), cells);
+    }
+}

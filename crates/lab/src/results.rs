@@ -1,0 +1,36 @@
+//! Files of results: written whole after every finished piece, so that what is there is complete
+//! and a run that was interrupted goes on.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::LabError;
+
+/// Writes a file whole or not at all.
+pub(crate) fn write(path: &Path, content: &[u8]) -> Result<(), LabError> {
+    let fail = |e: std::io::Error| LabError::new(format!("cannot write {}: {e}", path.display()));
+    if let Some(dir) = path.parent() {
+        fs::create_dir_all(dir).map_err(fail)?;
+    }
+    let new = path.with_extension("new");
+    fs::write(&new, content).map_err(fail)?;
+    fs::rename(&new, path).map_err(fail)
+}
+
+/// Writes JSON.
+pub(crate) fn write_json(path: &Path, value: &Value) -> Result<(), LabError> {
+    write(path, format!("{value:#}\n").as_bytes())
+}
+
+/// Reads JSON; `None` if there is none.
+pub(crate) fn read_json(path: &Path) -> Result<Option<Value>, LabError> {
+    match fs::read_to_string(path) {
+        Ok(text) => serde_json::from_str(&text).map(Some).map_err(|e| {
+            LabError::new(format!("{}: {e}; --anew forgets it", path.display()))
+        }),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(LabError::new(format!("cannot read {}: {e}", path.display()))),
+    }
+}
