@@ -64,11 +64,6 @@ pub(crate) fn all(host: &Host) -> Vec<Backend> {
     KNOWN.into_iter().filter(|b| host.stores.contains(&b.store)).collect()
 }
 
-/// The backend of results that may come from another binary.
-pub(crate) fn named(name: &str) -> Option<Backend> {
-    KNOWN.into_iter().find(|b| b.name == name)
-}
-
 /// Those of a list of names; `all` stands for all but variants of the same store.
 pub(crate) fn chosen(names: &[String], host: &Host) -> Result<Vec<Backend>, LabError> {
     let all = all(host);

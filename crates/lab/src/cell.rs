@@ -21,23 +21,36 @@ pub(crate) struct Cell {
     pub(crate) device: Option<(u64, u64)>,
 }
 
+/// What the kernel says of an interval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Kernel {
+    /// Bytes written to the data device and to the device of the file system's journal.
+    pub(crate) device: (u64, u64),
+    /// Bytes the OSDs wrote, in whole pages.
+    pub(crate) pages: Option<u64>,
+}
+
 impl Cell {
-    /// Sorts the counters; with sectors of the devices also what the file system added.
+    /// Sorts the counters; with the kernel's word also what the file system added.
     pub(crate) fn new(
         client: u64,
         counters: Counters,
-        device: Option<(u64, u64)>,
+        kernel: Option<Kernel>,
     ) -> Result<Cell, LabError> {
         let mut causes =
             Breakdown::of(&counters, client * REPLICAS).map_err(LabError::new)?;
-        if let Some((data, journal)) = device {
-            // What the file system wrote beyond the store's bytes: inodes, bitmaps, directories,
-            // and what a page has that the store did not write. Less than the store wrote: files
-            // that were removed or written again before the kernel got to them.
-            causes.add(Cause::FsMetadata, data.saturating_sub(causes.sum()));
+        if let Some(Kernel { device: (data, journal), pages }) = kernel {
+            // Beyond the store's bytes: the rest of the pages they are in (a log's last page is
+            // written again with each sync), then inodes, bitmaps, directories. Less than the
+            // store's: files removed or written again before the kernel got to them.
+            let beyond = data.saturating_sub(causes.sum());
+            let pages = pages.unwrap_or(0).saturating_sub(causes.sum()).min(beyond);
+            causes.add(Cause::Padding, pages);
+            causes.add(Cause::FsMetadata, beyond - pages);
             causes.add(Cause::FsJournal, journal);
+            causes.0.retain(|_, n| *n > 0);
         }
-        Ok(Cell { client, counters, causes, device })
+        Ok(Cell { client, counters, causes, device: kernel.map(|k| k.device) })
     }
 
     /// Bytes written for each byte of the client.
@@ -101,9 +114,12 @@ mod tests {
 
     #[test]
     fn a_cell_is_the_same_after_json() {
-        let counters = Counters::from([("written".into(), 40), ("written_data".into(), 40)]);
-        let cell = Cell::new(10, counters, Some((64, 8))).unwrap();
-        assert_eq!(cell.causes.bytes(Cause::FsMetadata), 24);
+        let counters = Counters::from([("written".into(), 40), ("written_journal".into(), 40)]);
+        let kernel = Kernel { device: (64, 8), pages: Some(50) };
+        let cell = Cell::new(10, counters, Some(kernel)).unwrap();
+        assert_eq!(cell.causes.bytes(Cause::Padding), 10);
+        assert_eq!(cell.causes.bytes(Cause::FsMetadata), 14);
+        assert_eq!(cell.causes.bytes(Cause::FsJournal), 8);
         assert_eq!(cell.difference(), Some(0));
         assert_eq!(Cell::from_json(&cell.to_json()), Some(cell));
     }

@@ -93,6 +93,17 @@ impl Cluster {
         (0..REPLICAS).filter_map(pid).collect()
     }
 
+    /// Bytes the OSDs handed to the kernel in whole pages and blocks: what they wrote, filled up
+    /// to pages (`write_bytes` of /proc/PID/io). `None` where the kernel does not tell.
+    pub(crate) fn page_bytes(&self) -> Option<u64> {
+        let of = |pid: u32| -> Option<u64> {
+            let io = fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
+            let line = io.lines().find_map(|line| line.strip_prefix("write_bytes:"))?;
+            line.trim().parse().ok()
+        };
+        self.osd_pids().into_iter().map(of).sum()
+    }
+
     /// A client of it, with a pool of `pgs` placement groups that are all clean.
     pub(crate) async fn connect(&self, env: &Env, pgs: u32) -> Result<Session, LabError> {
         let (config, keyring) =

@@ -18,6 +18,7 @@ mod cluster;
 mod disk;
 mod error;
 mod histogram;
+mod look;
 mod machine;
 mod micro;
 mod progress;

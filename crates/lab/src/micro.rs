@@ -14,10 +14,11 @@ use env::Env;
 use serde_json::{Value, json};
 
 use crate::backend::{self, Backend};
-use crate::causes::{self, Cause};
+use crate::causes::Cause;
 use crate::cell::Cell;
 use crate::cli::{MicroArgs, bytes_text};
 use crate::cluster::{Cluster, Session, Shape};
+use crate::look::Look;
 use crate::{Host, LabError, machine, progress, results, table};
 
 /// How long nothing must have been written.
@@ -143,10 +144,7 @@ fn measure(
             let content = noise(n as u64 + 1, request);
             image.write(offset, content).await?;
             let after = look(&cluster, &session).await?;
-            let grown = causes::grown(&before.0, &after.0).map_err(LabError::new)?;
-            let device = cluster.disk().zip(before.1.zip(after.1));
-            let device = device.map(|(disk, (before, after))| disk.grown(before, after));
-            cells.push(Cell::new(request, grown, device)?);
+            cells.push(after.since(&before, &cluster, request)?);
             before = after;
         }
         image.close().await?;
@@ -157,14 +155,12 @@ fn measure(
 }
 
 /// Counters and sectors at rest.
-async fn look(
-    cluster: &Cluster,
-    session: &Session,
-) -> Result<(causes::Counters, Option<(u64, u64)>), LabError> {
+async fn look(cluster: &Cluster, session: &Session) -> Result<Look, LabError> {
     let counters = session.settled(STILL).await?;
-    let Some(disk) = cluster.disk() else { return Ok((counters, None)) };
-    disk.quiet()?;
-    Ok((counters, Some(disk.sectors()?)))
+    if let Some(disk) = cluster.disk() {
+        disk.quiet()?;
+    }
+    Look::new(counters, cluster)
 }
 
 /// Bytes that look random, from a seed (splitmix64).
@@ -241,7 +237,7 @@ mod tests {
 
     #[test]
     fn results_come_back() {
-        let counters = causes::Counters::from([("written".into(), 9), ("written_data".into(), 9)]);
+        let counters = crate::causes::Counters::from([("written".into(), 9), ("written_data".into(), 9)]);
         let cell = Cell::new(3, counters, None).unwrap();
         let cells = Cells::from([(("inkstore".to_owned(), 4096, 2), cell)]);
         assert_eq!(from_json(&to_json(&cells, &Value::Null, &Value::Null)), cells);
