@@ -129,10 +129,8 @@ fn idle_time_costs_next_to_nothing() {
     }
     let start = Instant::now();
     world.run_for(3600 * SECOND);
-    assert!(
-        start.elapsed() < 36 * SECOND,
-        "a hundred times faster than real time"
-    );
+    // Usually 0.1 s.
+    assert!(start.elapsed() < 600 * SECOND, "not even six times faster than real time");
     assert_eq!(world.now(), 3600 * SECOND);
 }
 
