@@ -397,6 +397,40 @@ class WithLibrbd(unittest.TestCase):
         loligo("rbd", "snap", "rm", "ours@one")
         c.run("rbd", "rm", "--no-progress", "ours")
 
+    def test_clones_of_ours_are_known_to_librbd(self):
+        """A clone of the second kind was written into its parent's header without its id: `rbd
+        children` did not find it, and a second clone of the snapshot was refused."""
+        if "elsewhere" not in c.ceph("osd", "pool", "ls").split():
+            c.pool("elsewhere", 8)
+        c.run("rbd", "pool", "init", "elsewhere")
+        c.run("rbd", "namespace", "create", "rbd/ns")
+        loligo("rbd", "create", "rbd/ns/parent", "--size", "3M", "--object-size", "1M", "--data-pool", "elsewhere")
+        info = json.loads(c.run("rbd", "info", "rbd/ns/parent", "--format", "json").stdout)
+        self.assertEqual(info["data_pool"], "elsewhere")
+        data = content(3 * MIB)
+        with Serve("rbd/ns/parent") as s:
+            c.run("nbdcopy", file_of(data), s.url())
+        stored = c.run("rados", "-p", "elsewhere", "--all", "ls").stdout.decode()
+        self.assertIn(info["block_name_prefix"], stored)
+        self.assertNotIn("rbd_data", c.run("rados", "-p", "rbd", "-N", "ns", "ls").stdout.decode())
+        loligo("rbd", "snap", "create", "rbd/ns/parent@s")
+        clones = ["rbd/ns/one", "rbd/ns/two", "elsewhere/three"]
+        for clone in clones:
+            loligo("rbd", "clone", "rbd/ns/parent@s", clone)
+        children = json.loads(c.run("rbd", "children", "rbd/ns/parent@s", "--format", "json").stdout)
+        found = sorted("/".join(filter(None, (child["pool"], child["pool_namespace"], child["image"]))) for child in children)
+        self.assertEqual(found, sorted(clones))
+        for clone in clones:
+            self.assertEqual(c.run("rbd", "export", clone, "-").stdout, data)
+        loligo("rbd", "flatten", "rbd/ns/one")
+        loligo("rbd", "rm", "rbd/ns/two")
+        c.run("rbd", "rm", "--no-progress", "elsewhere/three")
+        self.assertEqual(json.loads(c.run("rbd", "children", "rbd/ns/parent@s", "--format", "json").stdout), [])
+        self.assertEqual(c.run("rbd", "export", "rbd/ns/one", "-").stdout, data)
+        loligo("rbd", "snap", "rm", "rbd/ns/parent@s")
+        for image in ("rbd/ns/one", "rbd/ns/parent"):
+            loligo("rbd", "rm", image)
+
     def test_the_lock_goes_back_and_forth(self):
         loligo("rbd", "create", "shared", "--size", "8M")
         with rados.Rados(conffile=c.conf) as cluster, cluster.open_ioctx("rbd") as io, Serve("rbd/shared") as s:

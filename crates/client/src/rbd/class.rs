@@ -5,7 +5,7 @@ use cls::lock::{AssertOp, BreakOp, EXCLUSIVE, GetInfoOp, LockOp, SetCookieOp, Un
 use denc::{Denc, Writer};
 use types::{EntityName, SnapId, UTime};
 
-use super::header::ParentSpec;
+use super::header::ParentImageSpec;
 use super::names::{LOCK, LOCK_TAG};
 use crate::Operation;
 
@@ -105,11 +105,11 @@ impl Operation {
     }
 
     /// A method that takes a parent of the old form and a child's id.
-    pub(crate) fn child(self, method: &str, parent: &ParentSpec, child: &str) -> Operation {
+    pub(crate) fn child(self, method: &str, parent: &ParentImageSpec, child: &str) -> Operation {
         self.rbd_write(method, |w| {
-            w.i64(parent.pool);
-            w.put(&parent.image);
-            w.u64(parent.snap);
+            w.i64(parent.pool_id);
+            w.put(&parent.image_id);
+            w.u64(parent.snap_id);
             w.put(&child.to_owned());
         })
     }

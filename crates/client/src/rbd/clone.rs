@@ -6,32 +6,30 @@
 //! is of the first kind, which all clients understand; else of the second, which needs clients of
 //! 13.2 or later and needs no protection.
 
+use cls::rbd::features::operation::CLONE_CHILD;
 use cls::rbd::snapshot::ChildImageSpec;
-use denc::{Denc, Writer};
+use denc::Denc;
 use futures_util::{StreamExt, stream};
 use types::Errno;
 
 use super::create::{CreateOptions, claim_name, forget, plan, write_header};
-use super::header::{Header, ParentSpec};
+use super::header::{Header, ParentImageSpec};
 use super::image::{Image, OpenOptions};
 use super::names::{self, features};
 use super::progress::{OnProgress, Progress, unwatched};
 use super::write::OBJECTS_AT_A_TIME;
 use crate::{ClientError, IoCtx, Operation};
 
-/// Operation feature: is a clone of the second kind (`RBD_OPERATION_FEATURE_CLONE_CHILD`).
-const CLONE_CHILD: u64 = 2;
-
-fn put_child(w: &mut Writer, io: &IoCtx, id: &str) {
-    w.put(&ChildImageSpec {
+fn child_spec(io: &IoCtx, id: &str) -> ChildImageSpec {
+    ChildImageSpec {
         pool_id: io.pool_id(),
         image_id: id.into(),
-        pool_namespace: io.namespace().clone(),
-    });
+        pool_namespace: io.namespace().to_owned(),
+    }
 }
 
-fn io_of(io: &IoCtx, spec: &ParentSpec) -> IoCtx {
-    IoCtx::new(io.client().clone(), spec.pool).with_namespace(spec.namespace.as_str())
+fn io_of(io: &IoCtx, spec: &ParentImageSpec) -> IoCtx {
+    IoCtx::new(io.client().clone(), spec.pool_id).with_namespace(spec.pool_namespace.clone())
 }
 
 /// Makes a clone of a snapshot: EINVAL when the parent has no layering, ENOENT, EEXIST.
@@ -53,11 +51,11 @@ pub async fn clone(
     if !view.header.has(features::LAYERING) || options.features & features::LAYERING == 0 {
         return Err(Errno::EINVAL.into());
     }
-    let spec = ParentSpec {
-        pool: parent_io.pool_id(),
-        namespace: parent_io.namespace().to_string(),
-        image: from.0.id.clone(),
-        snap: from.0.snap,
+    let spec = ParentImageSpec {
+        pool_id: parent_io.pool_id(),
+        pool_namespace: parent_io.namespace().to_owned(),
+        image_id: from.0.id.as_str().into(),
+        snap_id: from.0.snap,
     };
     from.close().await?;
     let new = plan(io, size, options).await?;
@@ -70,7 +68,7 @@ pub async fn clone(
             w.bool(false);
         });
         io.operate(names::header(&new.id), attach).await?;
-        if protected && spec.namespace.is_empty() {
+        if protected && spec.pool_namespace.is_empty() {
             let add = Operation::new().child("add_child", &spec, &new.id);
             io.operate(names::CHILDREN, add).await?;
         } else {
@@ -80,10 +78,10 @@ pub async fn clone(
             });
             io.operate(names::header(&new.id), child).await?;
             let add = Operation::new().rbd_write("child_attach", |w| {
-                w.u64(spec.snap);
-                put_child(w, io, &new.id);
+                w.u64(spec.snap_id);
+                w.put(&child_spec(io, &new.id));
             });
-            parent_io.operate(names::header(&spec.image), add).await?;
+            parent_io.operate(names::header_of(&spec), add).await?;
         }
         Ok(())
     };
@@ -97,7 +95,7 @@ pub async fn clone(
 /// Tells a parent that an image is its child no more.
 pub(crate) async fn detach_from_parent(
     image: &Image,
-    spec: &ParentSpec,
+    spec: &ParentImageSpec,
 ) -> Result<(), ClientError> {
     let (io, id) = (&image.0.io, &image.0.id);
     let first_kind = Operation::new().child("remove_child", spec, id);
@@ -107,20 +105,20 @@ pub(crate) async fn detach_from_parent(
         Err(error) => return Err(error),
     }
     let detach = Operation::new().rbd_write("child_detach", |w| {
-        w.u64(spec.snap);
-        put_child(w, io, id);
+        w.u64(spec.snap_id);
+        w.put(&child_spec(io, id));
     });
-    match io_of(io, spec).operate(names::header(&spec.image), detach).await {
+    match io_of(io, spec).operate(names::header_of(spec), detach).await {
         Ok(_) | Err(ClientError::Errno(Errno::ENOENT)) => {}
         Err(error) => return Err(error),
     }
     tell_parent(io, spec).await
 }
 
-async fn tell_parent(io: &IoCtx, spec: &ParentSpec) -> Result<(), ClientError> {
+async fn tell_parent(io: &IoCtx, spec: &ParentImageSpec) -> Result<(), ClientError> {
     let update = super::watcher::header_update();
     match io_of(io, spec)
-        .notify(names::header(&spec.image), update, super::watcher::PATIENCE)
+        .notify(names::header_of(spec), update, super::watcher::PATIENCE)
         .await
     {
         Ok(_) | Err(ClientError::Errno(Errno::ENOENT | Errno::ETIMEDOUT)) => Ok(()),
@@ -141,11 +139,8 @@ impl Image {
         let view = self.0.view();
         let Some(parent) = view.header.parent.clone() else { return Err(Errno::EINVAL.into()) };
         let deep = view.header.has(features::DEEP_FLATTEN);
-        let overlap = match deep {
-            true => view.header.snaps.values().filter_map(|s| s.overlap).max().unwrap_or(0),
-            false => 0,
-        };
-        let objects = view.header.layout.objects(overlap.max(view.overlap));
+        // What snapshots see beyond the head's overlap was copied when the head was cut.
+        let objects = view.header.layout.objects(view.overlap);
         let copies = stream::iter(0..objects).map(|object| self.fill(object, deep));
         let mut copies = copies.buffer_unordered(OBJECTS_AT_A_TIME);
         let progress = Progress::new(tell, objects);
@@ -166,9 +161,8 @@ impl Image {
     async fn fill(&self, object: u64, deep: bool) -> Result<(), ClientError> {
         let (_inside, view, map) = self.0.enter_write().await?;
         let _using = self.0.objects.enter(object, true).await;
-        let head = view.prefix(object, view.overlap);
         let below = deep && !view.header.snapc.snaps.is_empty();
-        let prefix = if below { view.prefix_ever(object) } else { head };
+        let prefix = view.prefix(object, view.overlap);
         if prefix == 0 {
             return Ok(());
         }
@@ -185,11 +179,7 @@ impl Image {
             map.ensure_exists(object).await?;
         }
         if below {
-            self.copy_below(&view, object, &data).await?;
-            if prefix > head {
-                view.write.truncate(oid, head).await?;
-            }
-            return Ok(());
+            return self.copy_below(&view, object, &data).await;
         }
         let copy = Operation::new().rbd_write("copyup", |w| w.raw(&data));
         view.write.operate(oid, copy).await.map(drop)
@@ -197,16 +187,16 @@ impl Image {
 }
 
 /// Whether a snapshot has clones of the first kind, in any pool.
-pub(crate) async fn has_children(io: &IoCtx, spec: &ParentSpec) -> Result<bool, ClientError> {
+pub(crate) async fn has_children(io: &IoCtx, spec: &ParentImageSpec) -> Result<bool, ClientError> {
     let client = io.client();
     client.wait_for_latest_osdmap().await?;
     let pools: Vec<i64> = client.osdmap().pools.keys().copied().collect();
     for pool in pools {
         let there = IoCtx::new(client.clone(), pool);
         let ask = Operation::new().rbd("get_children", |w| {
-            w.i64(spec.pool);
-            w.put(&spec.image);
-            w.u64(spec.snap);
+            w.i64(spec.pool_id);
+            w.put(&spec.image_id);
+            w.u64(spec.snap_id);
         });
         match there.operate(names::CHILDREN, ask).await {
             Ok(outcome) => {

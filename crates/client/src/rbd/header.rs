@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use denc::{Denc, Reader};
+use cls::rbd::features::PROTECTED;
+pub use cls::rbd::snapshot::ParentImageSpec;
+use cls::rbd::snapshot::{SnapshotInfo, SnapshotNamespace};
+use denc::Reader;
 use types::snap::NOSNAP;
 use types::{Errno, SnapContext, SnapId, UTime};
 
@@ -15,44 +18,18 @@ use crate::{ClientError, IoCtx, Operation};
 pub(crate) const FLAG_OBJECT_MAP_INVALID: u64 = 1;
 /// Nor does it about changes (`RBD_FLAG_FAST_DIFF_INVALID`).
 pub(crate) const FLAG_FAST_DIFF_INVALID: u64 = 2;
-/// A snapshot may have clones of the first kind (`RBD_PROTECTION_STATUS_*`; 1 is on the way from
-/// this to 0).
-pub(crate) const PROTECTED: u8 = 2;
 /// Snapshots asked for at a time: four calls each.
 const SNAPS_AT_A_TIME: usize = 64;
 /// How often a header that changes under the reader is read again.
 const ATTEMPTS: usize = 10;
 
-/// Which snapshot of which image is a parent. Wire: cls::rbd::ParentImageSpec v1.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Denc)]
-#[denc(v = 1, compat = 1)]
-pub struct ParentSpec {
-    /// Pool, -1 for none.
-    pub pool: i64,
-    /// Namespace.
-    pub namespace: String,
-    /// The image's id.
-    pub image: String,
-    /// The snapshot.
-    pub snap: SnapId,
-}
-
 /// A parent, and how much of it is seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parent {
     /// Which.
-    pub spec: ParentSpec,
+    pub spec: ParentImageSpec,
     /// Bytes from the start of the image that the parent may hold.
     pub overlap: u64,
-}
-
-/// Wire: cls::rbd::SnapshotInfo v1; the namespace is kept as it came.
-struct WireSnap {
-    name: String,
-    user: bool,
-    size: u64,
-    timestamp: UTime,
-    children: u32,
 }
 
 /// A snapshot of an image.
@@ -93,26 +70,7 @@ pub(crate) struct Header {
     pub(crate) snaps: BTreeMap<SnapId, SnapInfo>,
     pub(crate) parent: Option<Parent>,
     /// The spec even when the head has been flattened and only snapshots see the parent.
-    pub(crate) parent_spec: Option<ParentSpec>,
-}
-
-impl Denc for WireSnap {
-    fn encode(&self, _: &mut denc::Writer) {
-        unreachable!("only read")
-    }
-    fn decode(r: &mut Reader<'_>) -> Result<Self, denc::Error> {
-        r.envelope("SnapshotInfo", 1, 1, |r, _| {
-            r.u64()?;
-            let user = r.envelope("SnapshotNamespace", 1, 1, |r, _| Ok(r.u32()? == 0))?;
-            Ok(WireSnap {
-                user,
-                name: r.get()?,
-                size: r.u64()?,
-                timestamp: r.get()?,
-                children: r.u32()?,
-            })
-        })
-    }
+    pub(crate) parent_spec: Option<ParentImageSpec>,
 }
 
 fn at<'a>(outcome: &Outcome, index: usize, buf: &'a mut bytes::Bytes) -> Result<Reader<'a>, ClientError> {
@@ -167,9 +125,9 @@ impl Header {
         if unit == 0 || count == 0 || unit > 1 << order || (1 << order) % unit != 0 {
             return Err(Errno::EINVAL.into());
         }
-        let spec: ParentSpec = outcome.decode(7)?;
+        let spec: ParentImageSpec = outcome.decode(7)?;
         let overlap: Option<u64> = outcome.decode(8)?;
-        let spec = (spec.pool >= 0).then_some(spec);
+        let spec = spec.exists().then_some(spec);
         Ok(Header {
             size,
             layout: Layout { order, unit, count },
@@ -205,14 +163,14 @@ impl Header {
                 outcome => outcome?,
             };
             for (i, id) in ids.iter().enumerate() {
-                let snap: WireSnap = outcome.decode(4 * i)?;
+                let snap: SnapshotInfo = outcome.decode(4 * i)?;
                 let info = SnapInfo {
                     id: *id,
-                    name: snap.name,
-                    user: snap.user,
-                    size: snap.size,
+                    name: snap.name.to_string(),
+                    user: snap.namespace == SnapshotNamespace::User,
+                    size: snap.image_size,
                     timestamp: snap.timestamp,
-                    children: snap.children,
+                    children: snap.child_count,
                     protected: outcome.decode::<u8>(4 * i + 1)? == PROTECTED,
                     overlap: outcome.decode(4 * i + 2)?,
                     flags: outcome.decode(4 * i + 3)?,

@@ -15,7 +15,7 @@ use types::osd::ObjListWatchResponse;
 use types::snap::NOSNAP;
 use types::{Errno, SnapContext, SnapId, UTime};
 
-use super::header::{Header, Parent, ParentSpec, SnapInfo};
+use super::header::{Header, Parent, ParentImageSpec, SnapInfo};
 use super::lock::Lock;
 use super::names::{self, features};
 use super::object_map::{self, ObjectMap, States};
@@ -89,12 +89,6 @@ impl View {
         }
         let ranges = layout.image_ranges(object, 0..layout.object_size());
         ranges.iter().map(|r| r.end.min(overlap).saturating_sub(r.start)).sum()
-    }
-
-    /// The largest of these over the head and all snapshots.
-    pub(crate) fn prefix_ever(&self, object: u64) -> u64 {
-        let snaps = self.header.snaps.values().filter_map(|snap| snap.overlap);
-        self.prefix(object, snaps.chain([self.overlap]).max().unwrap_or(0))
     }
 }
 
@@ -361,18 +355,18 @@ async fn make_view(
     })
 }
 
-async fn open_parent(io: &IoCtx, spec: &ParentSpec, depth: u32) -> Result<Image, ClientError> {
+async fn open_parent(io: &IoCtx, spec: &ParentImageSpec, depth: u32) -> Result<Image, ClientError> {
     if depth > ANCESTORS_MAX {
         return Err(Errno::EINVAL.into());
     }
-    let io = io_of_pool(io, spec.pool, spec.namespace.as_str().into());
-    let header = Header::read(&io, &names::header(&spec.image)).await?;
-    if !header.snaps.contains_key(&spec.snap) {
+    let io = io_of_pool(io, spec.pool_id, spec.pool_namespace.as_ref());
+    let header = Header::read(&io, &names::header_of(spec)).await?;
+    if !header.snaps.contains_key(&spec.snap_id) {
         return Err(Errno::ENOENT.into());
     }
-    let (name, id) = (String::new(), spec.image.clone());
+    let (name, id) = (String::new(), spec.image_id.to_string());
     Image::check_features(&header, true)?;
-    Image::with_header(&io, name, id, header, spec.snap, true, depth).await
+    Image::with_header(&io, name, id, header, spec.snap_id, true, depth).await
 }
 
 impl Inner {

@@ -86,8 +86,16 @@ impl Image {
     }
 
     /// Cuts an object that lies partly behind the image's new end. One that is not there needs no
-    /// cut: of the parent no more than the new size is seen.
+    /// cut, for of the parent no more than the new size is seen; but if snapshots go on seeing
+    /// more of the parent, they get their copy now, while the head still sees as much: a later one
+    /// would show the head what had been cut.
     async fn cut(&self, view: &View, object: u64, len: u64) -> Result<(), ClientError> {
+        let snaps = !view.header.snapc.snaps.is_empty();
+        if snaps && view.prefix(object, view.overlap) > len {
+            let end = view.header.layout.object_size();
+            let map = self.0.lock.object_map();
+            return self.change(view, map.as_ref(), object, Change::Zero(len, end - len)).await;
+        }
         let oid = view.header.data_object(object);
         if let Some(map) = self.0.lock.object_map() {
             if map.state(object) == object_map::NONEXISTENT {

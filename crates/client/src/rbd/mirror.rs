@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bstr::BString;
 use bytes::Bytes;
+use cls::rbd::features::PROTECTED;
 use cls::rbd::mirror_status::{MirrorPeer, direction, image_state};
 use cls::rbd::snapshot::{MirrorSnapshot, SnapshotInfo, SnapshotNamespace, mirror_snapshot_state};
 use denc::Writer;
@@ -138,7 +139,7 @@ impl Image {
                 w.envelope(1, 1, |w| {
                     w.put(&info.namespace);
                     w.put(&info.name);
-                    w.u8(if *protected { super::header::PROTECTED } else { 0 });
+                    w.u8(if *protected { PROTECTED } else { 0 });
                 });
             }
             w.put(&metadata);

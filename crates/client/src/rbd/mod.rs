@@ -36,7 +36,7 @@ mod write;
 
 pub use clone::clone;
 pub use create::{CreateOptions, create, list, remove, remove_with};
-pub use header::{Parent, ParentSpec, SnapInfo};
+pub use header::{Parent, ParentImageSpec, SnapInfo};
 pub use image::{Image, ImageInfo, OpenOptions};
 pub use migration::{
     Migration, MigrationEnd, MigrationState, migration, migration_abort, migration_commit,

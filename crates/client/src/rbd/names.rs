@@ -1,6 +1,8 @@
 //! Names of an image's objects, and the numbers of its features (`src/include/rbd_types.h` at
 //! v16.2).
 
+use cls::rbd::snapshot::ParentImageSpec;
+
 /// The list of a pool's images.
 pub(crate) const DIRECTORY: &str = "rbd_directory";
 /// Clones of the first kind, by parent snapshot.
@@ -20,6 +22,10 @@ pub(crate) fn header(id: &str) -> String {
     format!("rbd_header.{id}")
 }
 
+pub(crate) fn header_of(spec: &ParentImageSpec) -> String {
+    format!("rbd_header.{}", spec.image_id)
+}
+
 pub(crate) fn object_map(id: &str, snap: types::SnapId) -> String {
     if snap == types::snap::NOSNAP {
         format!("rbd_object_map.{id}")
@@ -30,28 +36,10 @@ pub(crate) fn object_map(id: &str, snap: types::SnapId) -> String {
 
 /// Features of an image.
 pub mod features {
-    /// May have a parent.
-    pub const LAYERING: u64 = 1;
-    /// Stripes other than whole objects.
-    pub const STRIPINGV2: u64 = 2;
-    /// One writer at a time.
-    pub const EXCLUSIVE_LOCK: u64 = 4;
-    /// Knows which objects exist.
-    pub const OBJECT_MAP: u64 = 8;
-    /// The object map knows what changed since a snapshot.
-    pub const FAST_DIFF: u64 = 16;
-    /// Flattening detaches the snapshots too.
-    pub const DEEP_FLATTEN: u64 = 32;
-    /// Writes go through a journal.
-    pub const JOURNALING: u64 = 64;
-    /// Content in another pool.
-    pub const DATA_POOL: u64 = 128;
-    /// Uses operations older clients must not touch.
-    pub const OPERATIONS: u64 = 256;
-    /// Being migrated.
-    pub const MIGRATING: u64 = 512;
-    /// A mirror's copy.
-    pub const NON_PRIMARY: u64 = 1024;
+    pub use cls::rbd::features::{
+        DATA_POOL, DEEP_FLATTEN, EXCLUSIVE_LOCK, FAST_DIFF, JOURNALING, LAYERING, MIGRATING,
+        NON_PRIMARY, OBJECT_MAP, OPERATIONS, STRIPINGV2,
+    };
 
     /// What `rbd create` gives (`rbd_default_features`).
     pub const DEFAULT: u64 = LAYERING | EXCLUSIVE_LOCK | OBJECT_MAP | FAST_DIFF | DEEP_FLATTEN;

@@ -20,21 +20,13 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use bytes::Bytes;
+pub(crate) use cls::rbd::{EXISTS, EXISTS_CLEAN, NONEXISTENT, PENDING};
 use denc::{Denc, Error, Reader, Writer};
 use env::sync::Notify;
 use futures_util::future::join_all;
 use types::crc::crc32c;
 
 use crate::{ClientError, IoCtx, Operation};
-
-/// No such object.
-pub(crate) const NONEXISTENT: u8 = 0;
-/// May exist, and may have changed since the newest snapshot.
-pub(crate) const EXISTS: u8 = 1;
-/// Is being removed.
-pub(crate) const PENDING: u8 = 2;
-/// May exist, unchanged since the newest snapshot.
-pub(crate) const EXISTS_CLEAN: u8 = 3;
 
 /// Objects of the largest map (`cls_rbd`: 256000000).
 pub(crate) const OBJECTS_MAX: u64 = 256_000_000;

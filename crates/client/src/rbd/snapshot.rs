@@ -1,20 +1,18 @@
 //! Snapshots of an image (`src/librbd/operation/Snapshot*Request.cc` at v16.2).
 
+use cls::rbd::features::{PROTECTED, UNPROTECTED, UNPROTECTING};
 use cls::rbd::snapshot::SnapshotNamespace;
 use futures_util::{StreamExt, stream};
 use types::osd::ops::{OsdOp, ROLLBACK, SnapArgs};
 use types::{Errno, SnapId};
 
 use super::clone::{detach_from_parent, has_children};
-use super::header::{PROTECTED, ParentSpec, SnapInfo};
+use super::header::{ParentImageSpec, SnapInfo};
 use super::image::{Image, View};
 use super::names::{self, features};
 use super::object_map::{self, EXISTS, NONEXISTENT, States};
 use super::write::OBJECTS_AT_A_TIME;
 use crate::{ClientError, Operation};
-
-const UNPROTECTED: u8 = 0;
-const UNPROTECTING: u8 = 1;
 
 impl Image {
     fn snap_named(&self, view: &View, name: &str) -> Result<SnapInfo, ClientError> {
@@ -175,11 +173,11 @@ impl Image {
             return Err(Errno::EINVAL.into());
         }
         self.set_protection(snap.id, UNPROTECTING).await?;
-        let spec = ParentSpec {
-            pool: self.0.io.pool_id(),
-            namespace: self.0.io.namespace().to_string(),
-            image: self.0.id.clone(),
-            snap: snap.id,
+        let spec = ParentImageSpec {
+            pool_id: self.0.io.pool_id(),
+            pool_namespace: self.0.io.namespace().to_owned(),
+            image_id: self.0.id.as_str().into(),
+            snap_id: snap.id,
         };
         let children = has_children(&self.0.io, &spec).await;
         let free = matches!(children, Ok(false));

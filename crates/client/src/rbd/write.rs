@@ -2,8 +2,9 @@
 //! parent holds when the object is not there yet (copy-up; `src/librbd/io/ObjectRequest.cc`,
 //! `CopyupRequest.cc` at v16.2).
 //!
-//! A copy goes below all snapshots, since they see the parent's bytes too; where a snapshot sees
-//! more of the parent than the head does, the head is cut again behind it.
+//! A copy goes below all snapshots, since they see the parent's bytes too. Of the parent no snapshot
+//! sees more of an object than the head does, unless the object was copied before the head was cut
+//! (`maintain`): so a copy never shows the head more than it saw already.
 
 use std::rc::Rc;
 
@@ -68,28 +69,17 @@ impl Image {
     }
 
     async fn zero(&self, offset: u64, len: u64) -> Result<(), ClientError> {
-        let mut done = 0;
-        while done < len {
-            let (_inside, view, map) = self.0.enter_write().await?;
-            check_range(&view, offset, len)?;
-            let some = RANGE_AT_A_TIME.min(len - done);
-            let end = offset + done + some;
-            let layout = view.header.layout;
-            let extents = layout.extents(offset + done, some);
-            let changes = stream::iter(extents).map(|e| {
-                let to_end = end == view.size && e.len < layout.object_size();
-                let whole = e.offset == 0
-                    && (e.len == layout.object_size() || (to_end && layout.count == 1));
-                let change = if whole { Change::Clear } else { Change::Zero(e.offset, e.len) };
-                self.change(&view, map.as_ref(), e.object, change)
-            });
-            let mut changes = changes.buffer_unordered(OBJECTS_AT_A_TIME);
-            while let Some(result) = changes.next().await {
-                result?;
+        self.change_range(offset, len, 1, |view, _, extent| {
+            let layout = &view.header.layout;
+            // What is behind the image's end is nobody's.
+            let to_end = layout.count == 1 && extent.object == layout.objects(view.size) - 1;
+            let needed = if to_end { (view.size - 1) % layout.object_size() + 1 } else { layout.object_size() };
+            match extent.offset == 0 && extent.len >= needed {
+                true => Change::Clear,
+                false => Change::Zero(extent.offset, extent.len),
             }
-            done += some;
-        }
-        Ok(())
+        })
+        .await
     }
 
     /// Fills a range with a pattern; its length must be a multiple of the pattern's (EINVAL).
@@ -103,17 +93,27 @@ impl Image {
         if unit == 0 || len % unit != 0 {
             return Err(Errno::EINVAL.into());
         }
+        self.change_range(offset, len, unit, |_, done, extent| same(extent, done, &pattern)).await
+    }
+
+    /// Changes a large range, some of it at a time in multiples of `unit`. `change` is told the
+    /// bytes done before the extent's part.
+    async fn change_range(
+        &self,
+        offset: u64,
+        len: u64,
+        unit: u64,
+        change: impl Fn(&View, u64, &ObjectExtent) -> Change,
+    ) -> Result<(), ClientError> {
         let mut done = 0;
         while done < len {
             let (_inside, view, map) = self.0.enter_write().await?;
             check_range(&view, offset, len)?;
             let some = (len - done).min((RANGE_AT_A_TIME / unit).max(1) * unit);
             let extents = view.header.layout.extents(offset + done, some);
-            let phase = done;
-            let changes = stream::iter(extents).map(|e| {
-                let change = same(&e, phase, &pattern);
-                self.change(&view, map.as_ref(), e.object, change)
-            });
+            let before = done;
+            let changes = stream::iter(extents)
+                .map(|e| self.change(&view, map.as_ref(), e.object, change(&view, before, &e)));
             let mut changes = changes.buffer_unordered(OBJECTS_AT_A_TIME);
             while let Some(result) = changes.next().await {
                 result?;
@@ -161,14 +161,10 @@ impl Image {
         let beneath = match change {
             // Nobody but snapshots sees the parent through an object that goes as a whole.
             Change::Clear | Change::Delete if view.header.snapc.snaps.is_empty() => 0,
-            Change::Delete => view.prefix_ever(object),
-            _ if view.header.snapc.snaps.is_empty() => head,
-            _ => view.prefix_ever(object),
+            _ => head,
         };
         let deletes = matches!(change, Change::Delete) || (removes && head == 0);
-        // A copy that is cut again would cut what others have written behind it meanwhile.
-        let alone = removes || beneath > head;
-        let _using = self.0.objects.enter(object, alone).await;
+        let _using = self.0.objects.enter(object, removes).await;
         let absent = map.is_some_and(|map| map.state(object) == NONEXISTENT);
         let makes = matches!(change, Change::Write(..) | Change::Same(..) | Change::Compare(..));
         if absent && !makes && beneath == 0 && (head == 0 || deletes) {
@@ -184,7 +180,7 @@ impl Image {
         if let (Change::Compare(_, expected, _), 0) = (&change, beneath) {
             self.make_for_compare(view, object, expected).await?;
         }
-        self.apply(view, object, &change, beneath, head, deletes).await?;
+        self.apply(view, object, &change, beneath, deletes).await?;
         if let (Some(map), true) = (map, deletes) {
             let from = if beneath == 0 { PENDING } else { EXISTS };
             map.set(object..object + 1, NONEXISTENT, Some(from)).await?;
@@ -198,7 +194,6 @@ impl Image {
         object: u64,
         change: &Change,
         beneath: u64,
-        head: u64,
         deletes: bool,
     ) -> Result<(), ClientError> {
         let oid = view.header.data_object(object);
@@ -217,11 +212,8 @@ impl Image {
             last = last.rbd_write("copyup", |w| w.raw(&data));
         } else {
             self.copy_below(view, object, &data).await?;
-            if beneath > head {
-                last = last.truncate(head);
-            }
         }
-        if matches!(change, Change::Compare(..)) && (together || beneath > head) {
+        if matches!(change, Change::Compare(..)) && together {
             // A comparison does not see what its own operation has written, and undoes it when it
             // fails.
             view.write.operate(oid.clone(), last).await?;

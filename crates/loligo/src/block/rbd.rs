@@ -158,10 +158,10 @@ async fn info(client: &Client, spec: &ImageSpec, as_json: bool) -> Result<(), Fa
         }
         if let Some(parent) = &info.parent {
             value["parent"] = json!({
-                "pool": pool_name(parent.spec.pool),
-                "pool_namespace": parent.spec.namespace,
-                "id": parent.spec.image,
-                "snap_id": parent.spec.snap,
+                "pool": pool_name(parent.spec.pool_id),
+                "pool_namespace": parent.spec.pool_namespace.to_string(),
+                "id": parent.spec.image_id.to_string(),
+                "snap_id": parent.spec.snap_id,
                 "overlap": parent.overlap,
             });
         }
@@ -185,8 +185,8 @@ fn print_info(info: &ImageInfo, snapshots: usize, pool_name: impl Fn(i64) -> Str
     show!("\tformat: 2");
     show!("\tfeatures: {}", features::names(info.features).join(", "));
     if let Some(parent) = &info.parent {
-        let pool = pool_name(parent.spec.pool);
-        show!("\tparent: {pool}/{} at snapshot {}", parent.spec.image, parent.spec.snap);
+        let pool = pool_name(parent.spec.pool_id);
+        show!("\tparent: {pool}/{} at snapshot {}", parent.spec.image_id, parent.spec.snap_id);
         show!("\toverlap: {}", bytes_text(parent.overlap));
     }
     if info.stripe_count > 1 {

@@ -21,8 +21,8 @@ pub(crate) struct Cluster {
 impl Cluster {
     pub(crate) fn start() -> Cluster {
         let given = std::env::var_os("LOLIGO_TEST_CONF").map(PathBuf::from);
-        let dir = std::env::temp_dir().join(format!("loligo-fsx-{}", std::process::id()));
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let dir = std::env::temp_dir().join(format!("loligo-fsx-{}-{port}", std::process::id()));
         let cluster = Cluster { dir, port, given };
         if cluster.given.is_none() {
             std::fs::create_dir_all(&cluster.dir).unwrap();

@@ -7,6 +7,7 @@
 //! a running cluster (a real Ceph too) with a pool `rbd` and no deaths.
 
 mod cluster;
+mod crash;
 mod model;
 mod rng;
 
@@ -14,7 +15,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use auth::Keyring;
-use client::{Client, Options};
+use client::{Client, IoCtx, Options};
 use config::{ConfFile, Config};
 use env::real::Runtime;
 
@@ -29,39 +30,49 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().map_or(default, |text| text.parse().expect(name))
 }
 
-#[test]
-fn images_hold_what_a_model_holds() {
+/// A client of the cluster, with its pool `rbd`.
+async fn connect(env: &env::Env, cluster_conf: &std::path::Path) -> (Client, IoCtx) {
+    let config = Config::new("client", "admin");
+    let text = std::fs::read_to_string(cluster_conf).unwrap();
+    assert!(config.load_file(&ConfFile::parse(&text).unwrap()).is_empty());
+    let keyring = config.str("keyring");
+    let keyring = keyring.split(',').find_map(|path| std::fs::read(path.trim()).ok()).unwrap();
+    let keyring = Keyring::from_file(&keyring).unwrap();
+    let options = Options { follow_osdmap: true };
+    let client = Client::connect(env.clone(), Rc::new(config), &keyring, options).await.unwrap();
+    if client.pool_lookup("rbd").await.is_err() {
+        for command in [
+            r#"{"prefix":"osd pool create","pool":"rbd","pg_num":8,"pgp_num":8}"#,
+            r#"{"prefix":"osd pool application enable","pool":"rbd","app":"rbd"}"#,
+        ] {
+            let answer = client.mon_command(command, bytes::Bytes::new()).await.unwrap();
+            assert_eq!(answer.rc, 0, "{}", answer.outs);
+        }
+    }
+    let io = client.io_ctx("rbd").await.unwrap();
+    (client, io)
+}
+
+fn log() {
     let filter = tracing_subscriber::EnvFilter::from_env("LOLIGO_LOG");
     let _ = tracing_subscriber::fmt().with_env_filter(filter).try_init();
+}
+
+#[test]
+fn images_hold_what_a_model_holds() {
+    log();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let seed = number("LOLIGO_FSX_SEED", u64::from(now.subsec_nanos()));
     let ops = number("LOLIGO_FSX_OPS", 2000);
     let kills = number("LOLIGO_FSX_KILLS", 1) != 0;
     eprintln!("LOLIGO_FSX_SEED={seed} LOLIGO_FSX_OPS={ops}");
     let cluster = Cluster::start();
-    let config = Config::new("client", "admin");
-    let text = std::fs::read_to_string(cluster.conf()).unwrap();
-    assert!(config.load_file(&ConfFile::parse(&text).unwrap()).is_empty());
-    let keyring = config.str("keyring");
-    let keyring = keyring.split(',').find_map(|path| std::fs::read(path.trim()).ok()).unwrap();
-    let keyring = Keyring::from_file(&keyring).unwrap();
+    let conf = cluster.conf();
     let killer = kills.then(|| cluster.keep_killing(Rng::new(seed ^ 0xdead)));
     let start = Instant::now();
     let limit = Duration::from_secs(120) + TIME_PER_OP * u32::try_from(ops).unwrap_or(u32::MAX);
     Runtime::new().unwrap().block_on(|env| async move {
-        let options = Options { follow_osdmap: true };
-        let client =
-            Client::connect(env.clone(), Rc::new(config), &keyring, options).await.unwrap();
-        if client.pool_lookup("rbd").await.is_err() {
-            for command in [
-                r#"{"prefix":"osd pool create","pool":"rbd","pg_num":8,"pgp_num":8}"#,
-                r#"{"prefix":"osd pool application enable","pool":"rbd","app":"rbd"}"#,
-            ] {
-                let answer = client.mon_command(command, bytes::Bytes::new()).await.unwrap();
-                assert_eq!(answer.rc, 0, "{}", answer.outs);
-            }
-        }
-        let io = client.io_ctx("rbd").await.unwrap();
+        let (client, io) = connect(&env, &conf).await;
         let mut fsx = Fsx::start(&env, io, Rng::new(seed)).await;
         let run = env.timeout(limit, async {
             for _ in 0..ops {
@@ -75,4 +86,18 @@ fn images_hold_what_a_model_holds() {
     });
     let deaths = killer.map_or(0, |killer| killer.stop());
     eprintln!("{ops} operations, {deaths} OSDs killed, {:?}", start.elapsed());
+}
+
+/// A clone cut below the overlap its snapshots still saw: a client that died between its copy-up
+/// and the cut behind it left the parent's bytes where the head should have read zeros.
+#[test]
+fn a_clone_that_was_cut_never_shows_its_parent_again() {
+    log();
+    let cluster = Cluster::start();
+    let conf = cluster.conf();
+    Runtime::new().unwrap().block_on(|env| async move {
+        let (client, io) = connect(&env, &conf).await;
+        crash::run(&io).await;
+        client.shutdown();
+    });
 }
