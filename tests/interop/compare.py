@@ -8,24 +8,11 @@ Each command runs on both at the same time. What only looks at the cluster and d
 again for a while, for states, statistics and health come with time, and not at the same time on both.
 
 Exit code 1 when something differs that is not named in DIFFERENT."""
-import contextlib
-import importlib.machinery
-import importlib.util
-import io
-import json
-import multiprocessing
-import os
+import functools
 import re
-import shlex
-import shutil
-import socket
-import subprocess
 import sys
-import tempfile
-import time
 
-from cluster import Cluster
-from real_ceph import RealCeph
+import comparison
 
 # Each line runs on both, in order, once as it stands and once more with -f json if it begins
 # with "J ". Lines that begin with "- " are only for their effect.
@@ -595,255 +582,23 @@ DIFFERENT = [
     ("ceph pg (dump pgs|dump_json sum|ls active|ls-by-primary 0|ls {p1}|dump_stuck inactive)|timeout 3 ceph iostat -w 120", r"word (missing|extra) .*|(missing|extra) .*(object_location_counts|purged_snaps|stuck_pg_stats).*", "PGs in other states at that moment"),
 ]
 
-# Longest time for one command, seconds; after so many of those in a row nothing more is tried.
-COMMAND_TIME = 30
-HANGS = 3
-
-# Commands that look and change nothing. When such a one differs, it is asked again up to so many
-# times, with so many seconds between.
+# Commands that look and change nothing.
 LOOKS = re.compile(
     r"ceph .*\b(status|health|df|dump|dump_\w+|ls|ls-by-\w+|stat|stats|get|list|list-\w+|show|report|metadata|versions|"
     r"features|tree|find|utilization|perf|blocked-by|sessions|iostat|query|debug|map|progress|ok-to-stop|safe-to-destroy)\b.*|ceph -s")
-ASK_AGAIN, PAUSE = 12, 1.5
-
-# Longest time `settle` waits, seconds.
-SETTLE_TIME = 90
 
 # Parts of JSON whose keys are data: compared by the shape of their first value.
 KEYS_ARE_DATA = re.compile(r"^(\d.*|osd\.\d+|client\..*|[0-9a-f-]{36}|.*ceph version.*|p\d|v[12]:.*|.*:.*/\d+|device_health_metrics)$")
 
 
-def shape(value, path=""):
-    """The set of key paths of a JSON value; list elements and data keys fold into one."""
-    out = set()
-    if isinstance(value, dict):
-        for k, v in value.items():
-            key = "*" if KEYS_ARE_DATA.match(k) else k
-            out.add(f"{path}.{key}")
-            out |= shape(v, f"{path}.{key}")
-    elif isinstance(value, list):
-        for v in value:
-            out |= shape(v, f"{path}[]")
-    return out
-
-
-def shapes(values):
-    """The shapes of documents one behind the other."""
-    return set().union({f"document {n}" for n in range(len(values))}, *(shape(v) for v in values))
-
-
-def documents(text):
-    """The JSON documents of an output: some commands print two, one behind the other."""
-    decoder, found, at = json.JSONDecoder(), [], 0
-    while at < len(text):
-        value, at = decoder.raw_decode(text, at)
-        found.append(value)
-        at += len(text[at:]) - len(text[at:].lstrip())
-    return found
-
-
-def words(text):
-    """Words of a plain output without what belongs to one cluster: ids, keys, and what stands
-    behind a command's signature in help, for we describe commands in our own words."""
-    text = re.sub(r" : {2}.*|/tmp/[\w-]+", " ", text)
-    text = re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}|[A-Za-z0-9+/]{38}==", " ", text)
-    return set(re.findall(r"[A-Za-z_][A-Za-z_-]{2,}", text))
-
-
-class Tool:
-    """The `ceph` tool, loaded once: each command runs in a fork of this process (a quarter of the
-    time of starting Python and its modules anew). Other tools are run as they are."""
-
-    def __init__(self):
-        loader = importlib.machinery.SourceFileLoader("ceph_tool", shutil.which("ceph"))
-        spec = importlib.util.spec_from_loader("ceph_tool", loader)
-        self.module = importlib.util.module_from_spec(spec)
-        loader.exec_module(self.module)
-
-    def run(self, conf, args, out, err):
-        """Runs `ceph ARGS` with its output in the files; its process id."""
-        pid = os.fork()
-        if pid:
-            return pid
-        code = 1
-        try:
-            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-            os.dup2(out.fileno(), 1)
-            os.dup2(err.fileno(), 2)
-            os.environ["CEPH_CONF"] = conf
-            os.environ["CEPH_ARGS"] = ""
-            sys.stdout = io.TextIOWrapper(os.fdopen(1, "wb"), encoding="utf-8")
-            sys.stderr = io.TextIOWrapper(os.fdopen(2, "wb"), encoding="utf-8")
-            sys.argv = ["ceph", *args]
-            code = self.module.main() or 0
-        except SystemExit as e:
-            code = e.code if isinstance(e.code, int) else 0 if e.code is None else 1
-        finally:
-            with contextlib.suppress(Exception):
-                sys.stdout.flush()
-                sys.stderr.flush()
-            os._exit(code & 255)
-
-
-def run(tool, conf, line, as_json):
-    """(exit code, standard output, standard error) of one command; 124: it did not end."""
-    args = shlex.split(line) + (["--format=json"] if as_json else [])
-    if args[0] != "ceph":
-        env = dict(os.environ, CEPH_CONF=conf, CEPH_ARGS="")
-        try:
-            r = subprocess.run(args, capture_output=True, timeout=COMMAND_TIME, env=env)
-        except subprocess.TimeoutExpired:
-            return 124, "", "did not end"
-        return r.returncode, r.stdout.decode(errors="replace"), r.stderr.decode(errors="replace")
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        pid = tool.run(conf, args[1:], out, err)
-        end = time.monotonic() + COMMAND_TIME
-        pause = 0.002
-        while True:
-            done, status = os.waitpid(pid, os.WNOHANG)
-            if done:
-                code = os.waitstatus_to_exitcode(status)
-                break
-            if time.monotonic() > end:
-                os.kill(pid, 9)
-                os.waitpid(pid, 0)
-                code = 124
-                break
-            time.sleep(pause)
-            pause = min(pause * 1.2, 0.02)
-        texts = []
-        for f in (out, err):
-            f.seek(0)
-            texts.append(f.read().decode(errors="replace"))
-        return code, *texts
-
-
-def settle(tool, conf):
-    """Waits until all PGs are reported active+clean."""
-    end = time.monotonic() + SETTLE_TIME
-    while time.monotonic() < end:
-        code, out, _ = run(tool, conf, "ceph status", True)
-        pgs = json.loads(out)["pgmap"] if code == 0 else {}
-        states = {s["state_name"]: s["count"] for s in pgs.get("pgs_by_state", [])}
-        if states and states == {"active+clean": pgs["num_pgs"]}:
-            return 0, "", ""
-        time.sleep(0.3)
-    return 124, "", "PGs are not clean"
-
-
-def serve(conf, pipe):
-    """Answers the commands that come through `pipe` on one cluster, in a process of its own.
-    `{p1}` stands for the pool's id there."""
-    tool, pool = Tool(), None
-    while (case := pipe.recv()) is not None:
-        line, as_json = case
-        if line == "settle":
-            pipe.send(settle(tool, conf))
-            continue
-        if "{p1}" in line:
-            if pool is None:
-                pools = json.loads(run(tool, conf, "ceph osd lspools", True)[1])
-                pool = next(str(p["poolnum"]) for p in pools if p["poolname"] == "p1")
-            line = line.replace("{p1}", pool)
-        pipe.send(run(tool, conf, line, as_json))
-
-
-def compare(ours, real, as_json):
-    """Differences between two results, each a line that DIFFERENT can name."""
-    out = []
-    if ours[0] != real[0]:
-        return [f"exit code {ours[0]}, real {real[0]}: {ours[2].strip()[:200]!r}, real {real[2].strip()[:200]!r}"]
-    if as_json and real[1].strip()[:1] in ("[", "{"):
-        try:
-            mine, theirs = (shapes(documents(x[1].strip())) for x in (ours, real))
-        except ValueError:
-            return [f"not JSON: {ours[1][:100]!r}, real {real[1][:100]!r}"]
-        out += [f"missing {p}" for p in sorted(theirs - mine) if not PATHS_NOT_COMPARED.search(p)]
-        out += [f"extra {p}" for p in sorted(mine - theirs) if not PATHS_NOT_COMPARED.search(p)]
-        mine, theirs = words(ours[2]), words(real[2])
-    else:
-        mine, theirs = words(ours[1] + ours[2]), words(real[1] + real[2])
-    hosts = {socket.gethostname(), socket.gethostname().split(".")[0]}
-    mine, theirs = mine - NOT_COMPARED - hosts, theirs - NOT_COMPARED - hosts
-    out += [f"word missing {w}" for w in sorted(theirs - mine)]
-    out += [f"word extra {w}" for w in sorted(mine - theirs)]
-    return out
-
-
-def cases_of(text):
-    """(command, as JSON, whether to compare) for each run."""
-    cases = []
-    for line in filter(None, text.splitlines()):
-        if line.startswith("- "):
-            cases.append((line[2:], False, False))
-        elif line.startswith("J "):
-            cases += [(line[2:], False, True), (line[2:], True, True)]
-        else:
-            cases.append((line, False, True))
-    return cases
-
-
-def known(line, difference):
-    """The entry of DIFFERENT that allows this difference of this command."""
-    for entry in DIFFERENT:
-        command, what, _ = entry
-        if re.fullmatch(command, line) and re.fullmatch(what, difference):
-            return entry
-    return None
-
-
-def main():
-    verbose = "--verbose" in sys.argv
-    wanted = [a for a in sys.argv[1:] if not a.startswith("--")]
-    cases = [(line, as_json, show and all(w in line for w in wanted)) for line, as_json, show in cases_of(COMMANDS)]
-    used, bad, total, hangs = set(), [], 0, 0
-    with RealCeph() as real, Cluster() as ours:
-        pipes = []
-        for cluster in (ours, real):
-            here, there = multiprocessing.Pipe()
-            multiprocessing.Process(target=serve, args=(cluster.conf, there), daemon=True).start()
-            there.close()
-            pipes.append(here)
-
-        def both(line, as_json):
-            for pipe in pipes:
-                pipe.send((line, as_json))
-            return [pipe.recv() for pipe in pipes]
-
-        for line, as_json, show in cases:
-            total += show
-            for _ in range(ASK_AGAIN):
-                answers = both(line, as_json)
-                found = [(d, known(line, d)) for d in compare(*answers, as_json)] if show else []
-                differences = [d for d, entry in found if entry is None]
-                if not differences or not LOOKS.fullmatch(line):
-                    break
-                time.sleep(PAUSE)
-            used.update(entry for _, entry in found)
-            if differences:
-                bad.append((line, as_json, differences, answers))
-            hangs = hangs + 1 if any(code == 124 and "iostat" not in line for code, *_ in answers) else 0
-            if hangs >= HANGS:
-                print(f"{HANGS} commands in a row did not end; is a cluster gone?")
-                return 1
-        for pipe in pipes:
-            pipe.send(None)
-    for entry in DIFFERENT:
-        if entry in used:
-            print(f"known: {entry[0]}: {entry[1]}: {entry[2]}")
-        elif not wanted:
-            # Some depend on what state PGs were in at that moment: a notice, not a failure.
-            print(f"not seen this time: {entry[0]}: {entry[1]}")
-    # Last, so that it stands at the end of a long log.
-    for line, as_json, differences, answers in bad:
-        print(f"DIFFERS {line}{' (json)' if as_json else ''}")
-        for d in differences[:12]:
-            print("   ", d)
-        if verbose:
-            print("    ours:", answers[0], "\n    real:", answers[1])
-    print(f"{total - len(bad)} passed, {len(bad)} failed")
-    return 1 if bad else 0
+@functools.cache
+def pool_p1(parsed, _):
+    """The id of the pool p1, which is another in each cluster."""
+    return next(str(p["poolnum"]) for p in parsed("ceph osd lspools") if p["poolname"] == "p1")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(comparison.main(comparison.Comparison(
+        commands=COMMANDS, different=DIFFERENT, looks=LOOKS, patient=re.compile("settle|.*iostat.*"),
+        words_not_compared=frozenset(NOT_COMPARED), paths_not_compared=PATHS_NOT_COMPARED,
+        keys_are_data=KEYS_ARE_DATA, variables={"p1": pool_p1})))

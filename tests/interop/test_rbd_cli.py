@@ -3,6 +3,7 @@ mirroring, migration and the rest, each with its effect checked. About 50 s."""
 import json
 import os
 import pathlib
+import subprocess
 import tempfile
 import unittest
 
@@ -124,6 +125,18 @@ class Images(unittest.TestCase):
         self.assertEqual(rbd("lock", "add", "locked", "you", check=False).returncode, 16)
         rbd("lock", "rm", "locked", "me", locks[0]["locker"])
         self.assertEqual(parsed("lock", "ls", "locked"), [])
+
+    def test_watch(self):
+        create("watched")
+        watch = subprocess.Popen(["rbd", "watch", "watched"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                 env=dict(os.environ, CEPH_CONF=cluster.conf))
+        self.addCleanup(watch.kill)
+        cluster.wait(lambda: parsed("status", "watched")["watchers"], 60, "the watch")
+        rbd("snap", "create", "--no-progress", "watched@s")
+        # Each notify is acknowledged by the watcher before the command above goes on.
+        said, _ = watch.communicate(b"\n", timeout=60)
+        self.assertEqual(watch.returncode, 0)
+        self.assertIn(b"notify_op=HeaderUpdate", said)
 
     def test_metadata_and_config(self):
         create("meta")

@@ -14,6 +14,11 @@ pub enum ValueError {
         /// What was given.
         got: String,
     },
+    /// Neither true nor false nor a number.
+    NotABool {
+        /// What was given.
+        got: String,
+    },
     /// Below the smallest or above the largest value.
     OutOfRange {
         /// The smallest, or empty.
@@ -50,6 +55,10 @@ impl fmt::Display for ValueError {
             ValueError::Malformed { kind: "uuid", .. } => Ok(()),
             ValueError::Malformed { kind, got } => {
                 write!(f, "Expected option value to be {kind}, got '{got}'")
+            }
+            // Of what is neither true nor false Ceph says that it should be a number.
+            ValueError::NotABool { got } => {
+                write!(f, "Expected option value to be integer, got '{got}'")
             }
             ValueError::OutOfRange { min, max: "", got } => {
                 write!(f, "Value '{got}' is below minimum {min}")
@@ -147,7 +156,7 @@ pub fn normalize(option: &OptionDef, value: &str) -> Result<String, ValueError> 
             format!("{n:.6}")
         }
         Kind::Bool => parse_bool(value)
-            .ok_or_else(|| malformed("bool"))?
+            .ok_or_else(|| ValueError::NotABool { got: value.to_string() })?
             .to_string(),
         Kind::Secs => parse_secs(value)
             .ok_or_else(|| malformed("timespan"))?

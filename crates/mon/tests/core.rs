@@ -626,20 +626,20 @@ fn snapshot_ids_of_clients_grow_and_exclude_pool_snapshots() {
     assert_eq!(first.reply_code, 0);
     assert_eq!(
         first.response_data.as_deref(),
-        Some(&1u64.to_le_bytes()[..])
+        Some(&2u64.to_le_bytes()[..])
     );
     let second = op(&mut b, PoolOpCode::CREATE_UNMANAGED_SNAP, 0);
     assert_eq!(
         second.response_data.as_deref(),
-        Some(&2u64.to_le_bytes()[..])
+        Some(&3u64.to_le_bytes()[..])
     );
     assert_eq!(op(&mut b, PoolOpCode::CREATE_SNAP, 0).reply_code, -22);
     assert_eq!(
-        op(&mut b, PoolOpCode::DELETE_UNMANAGED_SNAP, 1).reply_code,
+        op(&mut b, PoolOpCode::DELETE_UNMANAGED_SNAP, 2).reply_code,
         0
     );
     let map = b.map();
-    assert!(map.removed_snaps_queue[&i64::from(pool)].contains(1));
+    assert!(map.removed_snaps_queue[&i64::from(pool)].contains(2));
 }
 
 #[test]

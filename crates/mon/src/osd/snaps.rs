@@ -67,7 +67,8 @@ impl MonCore {
             return fail(Errno::EINVAL, "");
         }
         pool.flags |= pool_flags::SELFMANAGED_SNAPS;
-        pool.snap_seq += 1;
+        // A pool's first is 2 (`add_unmanaged_snap` in `src/osd/osd_types.cc`).
+        pool.snap_seq = pool.snap_seq.max(1) + 1;
         let snapid = pool.snap_seq;
         pool.snap_epoch = self.inc().epoch;
         self.put_pool(id, pool);

@@ -1,0 +1,529 @@
+#!/usr/bin/python3
+"""Runs every subcommand of `rbd` on a real Ceph 16.2 and on ours and compares: exit codes, the
+keys of JSON outputs at every depth, and the words and numbers of plain and JSON outputs (ids,
+times, addresses and progress left out). What images hold is compared by checksums.
+
+    tests/interop/compare_rbd.py [--verbose] [WORD ...]     only commands that contain all WORDs
+
+Exit code 1 when something differs that is not named in DIFFERENT."""
+import re
+import sys
+
+import comparison
+
+# As in comparison.Comparison. `{trash:NAME}` is the id of an image in the trash,
+# `{locker:IMAGE/LOCK}` who holds a lock, `{peer:POOL}` a mirror peer, `{id:IMAGE}` an image's id.
+COMMANDS = """
+- ceph osd pool create rbd 8 8
+- ceph osd pool create other 8 8
+- settle
+rbd pool init rbd
+rbd pool init other
+rbd pool init nopool
+rbd pool init rbd
+- bash -c "head -c 5000000 /dev/zero | tr '\\\\0' x > data; head -c 12288 /dev/zero > zeros; (cat data zeros; echo end) > mixed; echo secret > pass"
+J rbd ls
+J rbd ls -l
+rbd create --size 10M a
+rbd create --size 10M a
+rbd create a2
+rbd create --size 10M --object-size 1M --stripe-unit 65536 --stripe-count 4 striped
+rbd create --size 10M --stripe-unit 65536 badstripe
+rbd create --size 10M --order 30 badorder
+rbd create --size 10M --object-size 100 badobject
+rbd create --size 10M --image-feature layering plain
+rbd create --size 10M --image-feature object-map bad
+rbd create --size 10M --image-feature nonsense bad
+rbd create --size 10M --data-pool other split
+rbd create --size 10M --data-pool nopool bad
+rbd create --size 10M nopool/a
+rbd create --size 10M rbd/nons/a
+rbd create --size 10M --image-feature layering,exclusive-lock,object-map,fast-diff,journaling j
+rbd create --size 10M --image-shared shared
+rbd create --size 10M --thick-provision --no-progress thick
+J rbd ls
+J rbd ls -l
+J rbd info a
+J rbd info striped
+J rbd info plain
+J rbd info split
+J rbd info j
+J rbd info shared
+J rbd info nope
+J rbd info nopool/a
+J rbd info a@nosnap
+J rbd info --image-id {id:a}
+J rbd status a
+J rbd status nope
+rbd resize --no-progress --size 20M a
+rbd resize --no-progress --size 5M a
+rbd resize --no-progress --allow-shrink --size 12M a
+rbd resize --no-progress --size 12M a
+rbd resize --no-progress --size 12M nope
+rbd import --no-progress mixed im
+rbd import --no-progress mixed im
+rbd import --no-progress nofile im2
+bash -c "rbd export --no-progress im - | sha256sum"
+rbd export --no-progress im out
+rbd export --no-progress im out
+rbd export --no-progress nope out2
+rbd bench --io-type nonsense a
+rbd bench --io-type write --io-size 4096 --io-total 40960 --io-threads 1 a
+rbd bench --io-type read --io-size 4096 --io-total 8192 --io-threads 1 --io-pattern rand a
+rbd bench --io-type readwrite --io-size 4096 --io-total 8192 --io-threads 1 im
+rbd bench --io-type write --io-size 4096 --io-total 4096 nope
+J rbd du
+J rbd du a
+J rbd du thick
+J rbd du plain
+J rbd du nope
+J rbd diff a
+J rbd diff --whole-object a
+J rbd diff im
+J rbd diff plain
+rbd snap create --no-progress a@s1
+rbd snap create --no-progress a@s1
+rbd snap create --no-progress nope@s1
+rbd bench --io-type write --io-size 8192 --io-total 8192 --io-threads 1 a
+rbd snap create --no-progress a@s2
+rbd resize --no-progress --size 24M a
+rbd snap create --no-progress --skip-quiesce a@s3
+J rbd snap ls a
+J rbd snap ls --all a
+J rbd snap ls nope
+J rbd snap ls plain
+rbd snap protect a@s1
+rbd snap protect a@s1
+rbd snap protect a@nosnap
+rbd snap rm --no-progress a@s1
+rbd snap unprotect a@s2
+rbd snap unprotect a@s1
+rbd snap rename a@s3 a@s4
+rbd snap rename a@s3 a@s5
+rbd snap rename a@s4 a@s2
+rbd snap limit set --limit 3 a
+rbd snap create --no-progress a@s6
+rbd snap limit clear a
+J rbd diff --from-snap s1 a@s2
+J rbd diff --from-snap s1 a
+J rbd diff --from-snap nosnap a
+J rbd du a
+J rbd du a@s1
+J rbd du --exact a
+J rbd info a@s1
+J rbd ls -l
+rbd export-diff --no-progress a@s1 d1
+rbd export-diff --no-progress --from-snap s1 a@s2 d2
+rbd export-diff --no-progress --from-snap nosnap a d3
+rbd merge-diff --no-progress d1 d2 d12
+rbd merge-diff --no-progress d2 d1 d21
+bash -c "sha256sum d1 d2 d12"
+rbd create --size 12M target
+rbd import-diff --no-progress d2 target
+rbd import-diff --no-progress d12 target
+rbd import-diff --no-progress d1 target
+rbd import-diff --no-progress nofile target
+J rbd snap ls target
+bash -c "rbd export --no-progress target@s2 - | sha256sum"
+rbd export --no-progress --export-format 2 a v2
+rbd import --no-progress --export-format 2 v2 fromv2
+rbd import --no-progress --export-format 2 mixed bad
+J rbd snap ls fromv2
+bash -c "rbd export --no-progress fromv2 - | sha256sum"
+rbd snap rollback --no-progress a@s1
+rbd snap rollback --no-progress a@nosnap
+J rbd info a
+bash -c "rbd export --no-progress a - | sha256sum"
+rbd rm --no-progress a
+rbd snap protect a@s1
+rbd clone a@s1 c1
+rbd clone a@s1 c1
+rbd clone a@nosnap c9
+rbd clone --rbd-default-clone-format 1 a@s2 c9
+rbd clone --rbd-default-clone-format 1 a@s1 v1clone
+rbd clone --rbd-default-clone-format 2 a@s2 other/c2
+rbd clone --stripe-unit 65536 --stripe-count 2 --object-size 1M a@s1 c3
+J rbd info c1
+J rbd info other/c2
+J rbd children a
+J rbd children a@s1
+J rbd children --descendants a
+J rbd children a@nosnap
+J rbd ls -l
+J rbd snap ls a
+rbd snap unprotect a@s1
+rbd bench --io-type write --io-size 4096 --io-total 4096 --io-threads 1 c1
+J rbd du c1
+J rbd diff c1
+J rbd diff --whole-object c1
+bash -c "rbd export --no-progress c3 - | sha256sum"
+rbd flatten --no-progress c1
+rbd flatten --no-progress c1
+rbd flatten --no-progress nope
+J rbd info c1
+J rbd children a@s1
+rbd snap rm --no-progress a@s2
+J rbd snap ls --all a
+J rbd children --all a
+rbd rm --no-progress other/c2
+J rbd snap ls --all a
+rbd rm --no-progress v1clone
+rbd rm --no-progress nope
+rbd cp --no-progress a other/copy
+rbd cp --no-progress a other/copy
+rbd cp --no-progress nope other/copy2
+J rbd info other/copy
+rbd deep cp --no-progress a other/deep
+rbd deep cp --no-progress --flatten c3 other/flat
+rbd deep cp --no-progress nope other/deep2
+J rbd snap ls other/deep
+J rbd info other/flat
+bash -c "rbd export --no-progress other/deep - | sha256sum"
+bash -c "rbd export --no-progress other/flat - | sha256sum"
+rbd rename plain renamed
+rbd rename plain renamed2
+rbd rename renamed im
+rbd rename renamed other/renamed
+J rbd info renamed
+rbd feature enable renamed exclusive-lock object-map fast-diff
+rbd feature enable renamed exclusive-lock
+rbd feature enable renamed nonsense
+rbd feature enable renamed layering
+J rbd info renamed
+J rbd du renamed
+rbd object-map check --no-progress renamed
+rbd object-map rebuild --no-progress renamed
+rbd object-map check --no-progress renamed
+rbd object-map check --no-progress nope
+rbd object-map rebuild --no-progress shared
+J rbd info renamed
+rbd feature disable renamed exclusive-lock
+rbd feature disable renamed fast-diff
+rbd feature disable renamed fast-diff
+rbd feature disable renamed deep-flatten
+rbd feature disable renamed layering
+J rbd info renamed
+rbd feature enable renamed journaling
+J rbd journal info --image renamed
+J rbd journal status --image renamed
+rbd feature disable renamed journaling
+J rbd journal info --image renamed
+J rbd journal info --journal {id:j}
+rbd bench --io-type write --io-size 4096 --io-total 40960 --io-threads 1 j
+J rbd journal info --image j
+J rbd journal status --image j
+rbd journal inspect --image j
+rbd journal inspect --image nope
+rbd journal export --image j jexport
+rbd journal import --path jexport --dest j
+rbd journal import --path mixed --dest j
+rbd journal export --image nope jexport2
+rbd journal client disconnect --image j
+rbd journal client disconnect --image j --client-id nobody
+J rbd journal status --image j
+rbd journal reset --image j
+J rbd journal info --image j
+rbd create --size 8M --image-feature layering,exclusive-lock,journaling replayed
+rbd journal import --path jexport --dest replayed
+J rbd journal status --image replayed
+J rbd lock ls renamed
+rbd lock add renamed lockid
+rbd lock add renamed lockid2
+rbd lock add --shared tag renamed lockid3
+J rbd lock ls renamed
+J rbd status renamed
+rbd lock rm renamed lockid client.1
+rbd lock rm renamed lockid {locker:renamed/lockid}
+rbd lock rm renamed lockid client.1
+rbd lock add --shared tag renamed l1
+rbd lock add --shared tag renamed l2
+rbd lock add --shared tag2 renamed l3
+J rbd lock ls renamed
+rbd lock rm renamed l1 {locker:renamed/l1}
+rbd lock rm renamed l2 {locker:renamed/l2}
+rbd lock add nope lockid
+J rbd lock ls nope
+rbd watch nope
+J rbd image-meta ls a
+rbd image-meta set a key value
+rbd image-meta set a conf_rbd_cache false
+rbd image-meta get a key
+rbd image-meta get a nokey
+J rbd image-meta ls a
+rbd image-meta rm a key
+rbd image-meta rm a key
+rbd image-meta set nope key value
+rbd config global set global rbd_cache false
+rbd config global set client rbd_cache true
+rbd config global set nonsense rbd_cache true
+rbd config global set global nonsense true
+rbd config global set global rbd_cache nonsense
+rbd config global get global rbd_cache
+rbd config global get global rbd_default_order
+J rbd config global ls global
+rbd config global rm global rbd_cache
+rbd config global rm client rbd_cache
+rbd config global rm global rbd_cache
+rbd config pool set rbd rbd_default_order 21
+rbd config pool set rbd nonsense 21
+rbd config pool set nopool rbd_default_order 21
+rbd config pool get rbd rbd_default_order
+rbd config pool get rbd rbd_cache
+J rbd config pool ls rbd
+rbd config pool rm rbd rbd_default_order
+rbd config pool rm rbd rbd_default_order
+rbd config image set a rbd_cache false
+rbd config image get a rbd_cache
+rbd config image get a rbd_default_order
+J rbd config image ls a
+rbd config image rm a rbd_cache
+rbd config image rm a rbd_cache
+rbd config image set nope rbd_cache false
+rbd trash mv shared
+rbd trash mv shared
+rbd trash mv a
+rbd trash mv im --expires-at 2099-01-01
+rbd trash mv thick --expires-at nonsense
+J rbd trash ls
+J rbd trash ls --all
+J rbd trash ls --long
+J rbd trash ls nopool
+rbd trash rm --no-progress {trash:im}
+rbd trash rm --no-progress 123456
+rbd trash restore 123456
+rbd trash restore --image a {trash:shared}
+rbd trash restore --image back {trash:shared}
+rbd trash restore {trash:im}
+J rbd info back
+rbd trash mv back
+rbd trash purge --no-progress nopool
+rbd trash purge --no-progress --threshold 2 rbd
+rbd trash purge --no-progress rbd
+rbd trash purge --no-progress rbd
+J rbd trash ls
+rbd trash mv thick --expires-at 2099-01-01
+rbd trash rm --no-progress --force {trash:thick}
+J rbd namespace ls
+rbd namespace create rbd/ns
+rbd namespace create rbd/ns
+rbd namespace create nopool/ns
+rbd create --size 5M rbd/ns/image
+J rbd ls rbd/ns
+J rbd info rbd/ns/image
+J rbd namespace ls
+J rbd du rbd/ns/image
+rbd namespace rm rbd/ns
+rbd rm --no-progress rbd/ns/image
+rbd namespace rm rbd/ns
+rbd namespace rm rbd/ns
+J rbd group ls
+rbd group create g
+rbd group create g
+rbd group image add g j
+rbd group image add g im
+rbd group image add g im
+rbd group image add g nope
+rbd group image add nope im
+J rbd group ls
+J rbd group image ls g
+J rbd group image ls nope
+J rbd info im
+J rbd group snap ls g
+rbd group snap create g@gs
+rbd group snap create g@gs
+rbd group snap create nope@gs
+J rbd group snap ls g
+J rbd snap ls --all im
+J rbd snap ls im
+rbd group snap rename g@gs gs2
+rbd group snap rename g@gs gs3
+rbd group snap rollback --no-progress g@gs2
+rbd group snap rollback --no-progress g@gs
+rbd rm --no-progress im
+rbd group snap rm g@gs2
+rbd group snap rm g@gs2
+rbd group image rm g im
+rbd group image rm g im
+rbd group rename g h
+rbd group rename g i
+rbd group rm h
+rbd group rm h
+J rbd group ls
+J rbd mirror pool info other
+J rbd mirror pool status other
+rbd mirror image enable other/copy
+rbd mirror pool enable other nonsense
+rbd mirror pool enable nopool image
+rbd mirror pool enable --site-name here other image
+rbd mirror pool enable other image
+J rbd mirror pool info other
+rbd mirror pool peer add other client.x@there
+rbd mirror pool peer add other client.x@there
+rbd mirror pool peer add other nonsense
+rbd mirror pool peer set other {peer:other} client client.y
+rbd mirror pool peer set other {peer:other} nonsense x
+rbd mirror pool peer set other {peer:other} mon-host 1.2.3.4
+J rbd mirror pool info other
+J rbd mirror pool info --all other
+bash -c "rbd mirror pool peer bootstrap create other | base64 -d | tr -d '0-9a-zA-Z+/='"
+rbd mirror pool peer bootstrap create rbd
+rbd mirror pool peer bootstrap import other zeros
+rbd mirror image enable other/copy
+rbd mirror image enable other/deep journal
+rbd mirror image enable other/copy snapshot
+rbd mirror image enable other/copy snapshot
+rbd mirror image enable other/nope snapshot
+rbd create --size 5M --image-feature layering,exclusive-lock,journaling other/jm
+rbd mirror image enable other/jm journal
+J rbd info other/copy
+J rbd info other/jm
+J rbd mirror pool status other
+J rbd mirror pool status --verbose other
+J rbd mirror image status other/copy
+J rbd mirror image status other/jm
+J rbd mirror image status other/deep
+J rbd mirror image status other/nope
+rbd mirror image snapshot other/copy
+rbd mirror image snapshot other/jm
+rbd mirror image snapshot other/nope
+J rbd snap ls --all other/copy
+J rbd journal status --image other/jm
+rbd mirror image demote other/copy
+rbd mirror image demote other/copy
+J rbd info other/copy
+J rbd snap ls --all other/copy
+rbd bench --io-type write --io-size 4096 --io-total 4096 --io-threads 1 other/copy
+rbd mirror image resync other/copy
+rbd mirror image promote other/copy
+rbd mirror image promote other/copy
+rbd mirror image promote --force other/copy
+rbd mirror image promote other/nope
+J rbd info other/copy
+rbd mirror image resync other/copy
+rbd mirror image demote other/jm
+J rbd mirror image status other/jm
+rbd mirror image promote other/jm
+rbd mirror pool demote other
+rbd mirror pool promote other
+rbd mirror pool promote --force other
+J rbd mirror pool status --verbose other
+rbd mirror image disable other/jm
+rbd mirror image disable other/jm
+rbd mirror image disable --force other/copy
+rbd mirror pool peer remove other {peer:other}
+rbd mirror pool peer remove other 11111111-2222-3333-4444-555555555555
+rbd mirror pool disable other
+rbd mirror pool disable other
+J rbd mirror pool info other
+J rbd mirror pool info nopool
+rbd mirror pool enable other pool
+J rbd mirror pool info other
+J rbd mirror pool status other
+rbd mirror pool disable other
+rbd migration prepare renamed other/moved
+rbd migration prepare nope other/moved2
+rbd migration prepare renamed other/moved
+J rbd status other/moved
+J rbd info other/moved
+J rbd ls other
+J rbd ls
+J rbd trash ls --all
+rbd migration commit --no-progress other/moved
+rbd migration execute --no-progress other/moved
+rbd migration execute --no-progress nope
+J rbd status other/moved
+rbd migration commit --no-progress other/moved
+rbd migration commit --no-progress other/moved
+J rbd info other/moved
+rbd migration prepare other/moved back
+rbd migration abort --no-progress back
+rbd migration abort --no-progress back
+J rbd info other/moved
+rbd sparsify --no-progress im
+rbd sparsify --no-progress --sparse-size 16K im
+rbd sparsify --no-progress --sparse-size 5 im
+rbd sparsify --no-progress nope
+J rbd diff im
+rbd create --size 32M secret
+rbd encryption format secret luks1 pass
+rbd encryption format secret luks3 pass
+rbd encryption format secret luks2 nofile
+rbd encryption format nope luks2 pass
+bash -c "rbd export --no-progress secret luks; head -c 8 luks | od -c"
+J rbd info secret
+J rbd pool stats rbd
+J rbd pool stats other
+J rbd pool stats nopool
+J rbd device ls
+rbd device unmap nodevice
+rbd snap purge --no-progress a
+rbd snap unprotect a@s1
+rbd rm --no-progress c3
+rbd snap unprotect a@s1
+rbd snap purge --no-progress a
+rbd snap purge --no-progress a
+rbd snap purge --no-progress nope
+rbd rm --no-progress a
+rbd rm --no-progress j
+rbd rm --no-progress split
+rbd rm --no-progress striped
+J rbd ls -l
+J rbd ls -l other
+rbd bogus
+rbd snap bogus
+rbd info
+rbd create
+rbd help bogus
+"""
+
+# What `rbd` says of the manager's module rbd_support and of the kernel is not compared here.
+DIFFERENT = [
+    ("rbd mirror pool status .*", r"word extra (95|Operation|failed|not|query|services|supported|to|rbd)", "monitors do not pass commands of the manager on to it: `rbd` does not learn of mirror daemons"),
+]
+
+# Commands that look and change nothing.
+LOOKS = re.compile(
+    r"rbd .*\b(ls|info|status|du|diff|children|stats)\b.*|rbd (journal inspect|object-map check|.* get) .*|bash -c .*export.*")
+
+MONTHS = "Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec"
+
+
+def words(text):
+    """Words and numbers, without ids, times, addresses, and what counts progress or speed."""
+    for pattern in (
+            r"\d+% complete\.*",
+            r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}",
+            r"(Mon|Tue|Wed|Thu|Fri|Sat|Sun) (%s) +\d+ \d+:\d+:\d+ \d+" % MONTHS,
+            r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.\d]*([+-]\d{4}|Z)?",
+            r"v[12]:\S+|\d+\.\d+\.\d+\.\d+:\d+/\d+|client\.\d+|\S*real-ceph-\w+\S*|\S*loligo-test-\w+\S*",
+            r"(rbd|journal)_data\.[0-9a-f.]+|journal\.[0-9a-f]{9,}|\.group\.\d+_[0-9a-f]+_[0-9a-f]+",
+            r"\b(?=[0-9a-f]*[0-9])[0-9a-f]{9,40}\b",
+            r"\b0x[0-9a-f]{6,}|\b[0-9a-f]{12} -?\d+ ",
+            r"(?m)^ *\d+ +\d+ +[\d.e+-]+ +([\d.e+-]+ )?.*/s.*$|elapsed:.*|(read|write)_ops:.*",
+            r'"(cookie|watcher|address)":\S+|cookie=\d+'):
+        text = re.sub(pattern, " ", text)
+    return set(re.findall(r"[\w.%@/-]+", text))
+
+
+def trash(parsed, name):
+    return next((i["id"] for i in parsed("rbd trash ls --all") if i["name"] == name), "missing")
+
+
+def locker(parsed, which):
+    image, lock_id = which.split("/")
+    return next((lock["locker"] for lock in parsed(f"rbd lock ls {image}") if lock["id"] == lock_id), "missing")
+
+
+def peer(parsed, pool):
+    return next((p["uuid"] for p in parsed(f"rbd mirror pool info {pool}")["peers"]), "missing")
+
+
+def identity(parsed, image):
+    return parsed(f"rbd info {image}")["id"]
+
+
+if __name__ == "__main__":
+    sys.exit(comparison.main(comparison.Comparison(
+        commands=COMMANDS, different=DIFFERENT, looks=LOOKS, attempts=4, patient=re.compile("settle|rbd encryption format secret luks1.*"), words=words, values=True,
+        keys_are_data=re.compile(r"^[0-9a-f]{9,}$"),
+        variables={"trash": trash, "locker": locker, "peer": peer, "id": identity})))
