@@ -50,6 +50,8 @@ pub struct Mgr {
     /// Wakes the beacon and the report before their time.
     pub(crate) beacon_now: Notify,
     pub(crate) report_now: Notify,
+    /// The statistics of PGs have been brought up to date.
+    pub(crate) pgs_told: Notify,
     pub(crate) stopped: Cell<bool>,
     /// Options of modules (`mgr/MODULE/NAME`) in the configuration database.
     pub(crate) module_options: RefCell<BTreeMap<String, String>>,
@@ -98,6 +100,7 @@ impl Mgr {
             active_since: Cell::default(),
             beacon_now: Notify::default(),
             report_now: Notify::default(),
+            pgs_told: Notify::default(),
             stopped: Cell::new(false),
             module_options: RefCell::default(),
             balancer: RefCell::default(),

@@ -1,13 +1,16 @@
 //! Walks pools to the number of PGs that somebody wants: `pg_num` splits in steps while all PGs are
-//! active, then `pgp_num` moves the new PGs, not more at a time than may be misplaced
+//! active, then `pgp_num` moves the new PGs, not more at a time than may be misplaced. The way back:
+//! `pgp_num` puts PGs where those are that they merge into, then the last PG goes, one at a time
 //! (`DaemonServer::adjust_pgs` in `src/mgr/DaemonServer.cc` at v16.2).
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use maps::PgPool;
-use types::osd::pg_state;
+use maps::{OsdMap, PgPool};
+use types::PgId;
+use types::osd::{PgStat, pg_state};
 
 use crate::daemon::Mgr;
 
@@ -25,6 +28,8 @@ struct Pgs {
     misplaced: f64,
     /// Some PG of the cluster is not active.
     inactive: bool,
+    /// The last PG and the one it merges into are clean and on the same OSDs.
+    mergeable: bool,
 }
 
 /// Bounds of a step.
@@ -42,19 +47,25 @@ enum Step {
     PgpNum(u32),
 }
 
-/// The next step of a pool, if it may be taken now. Shrinking is left alone: PGs do not merge.
-fn next_step(pool: &PgPool, pgs: Pgs, bounds: Bounds) -> Option<Step> {
+/// The next steps of a pool that may be taken now.
+fn next_steps(pool: &PgPool, pgs: Pgs, bounds: Bounds) -> Vec<Step> {
+    let mut steps = Vec::new();
     if pgs.known < pool.pg_num {
-        return None;
+        return steps;
     }
     let gap = pool.pg_num.saturating_sub(pool.pgp_num);
     if pool.pg_num_target > pool.pg_num && pgs.peered && gap < bounds.change {
         let add = (bounds.change - gap).min(pool.pg_num_target - pool.pg_num);
-        return Some(Step::PgNum(pool.pg_num + add));
+        return vec![Step::PgNum(pool.pg_num + add)];
     }
-    let target = pool.pgp_num_target.min(pool.pg_num);
+    let fewer = pool.pg_num - 1;
+    let merges = pool.pg_num_target < pool.pg_num;
+    if merges && pool.pg_num_pending == pool.pg_num && pool.pgp_num <= fewer && pgs.mergeable {
+        steps.push(Step::PgNum(fewer));
+    }
+    let target = pool.pgp_num_target.min(pool.pg_num_pending);
     if target == pool.pgp_num || pgs.inactive || pgs.misplaced > bounds.misplaced {
-        return None;
+        return steps;
     }
     // As many as the room for misplaced copies lets move, at least one.
     let room = (bounds.misplaced - pgs.misplaced).max(0.0) * f64::from(pool.pg_num);
@@ -64,26 +75,69 @@ fn next_step(pool: &PgPool, pgs: Pgs, bounds: Bounds) -> Option<Step> {
     } else {
         target.max(pool.pgp_num - most.min(pool.pgp_num - 1))
     };
-    Some(Step::PgpNum(next))
+    steps.push(Step::PgpNum(next));
+    steps
 }
 
-/// Looks again and again.
+/// Whether the last PG of a pool can merge, by what its and the other's primary have told and where
+/// the map puts them.
+fn mergeable(map: &OsdMap, stats: &BTreeMap<PgId, PgStat>, id: i64, pool: &PgPool) -> bool {
+    let Some(last) = pool.pg_num.checked_sub(1).filter(|last| *last > 0) else { return false };
+    let source = PgId::new(id as u64, last);
+    let target = source.parent();
+    let excepted = |pgid: &PgId| {
+        map.pg_upmap.contains_key(pgid) || map.pg_upmap_items.contains_key(pgid)
+    };
+    let clean = pg_state::ACTIVE | pg_state::CLEAN;
+    let place = |pgid: &PgId| {
+        let stat = stats.get(pgid)?;
+        let acting = map.pg_to_up_acting(*pgid).acting;
+        (stat.state & clean == clean && stat.acting == acting).then_some(acting)
+    };
+    match (place(&source), place(&target)) {
+        (Some(a), Some(b)) => a == b && !excepted(&source) && !excepted(&target),
+        _ => false,
+    }
+}
+
+/// Exceptions from CRUSH that stand in the way of a pool's next merge.
+fn in_the_way(map: &OsdMap, id: i64, pool: &PgPool) -> Vec<(&'static str, PgId)> {
+    if pool.pg_num_target >= pool.pg_num || pool.pgp_num >= pool.pg_num {
+        return Vec::new();
+    }
+    let source = PgId::new(id as u64, pool.pg_num - 1);
+    let mut found = Vec::new();
+    for pgid in [source, source.parent()] {
+        if map.pg_upmap.contains_key(&pgid) {
+            found.push(("osd rm-pg-upmap", pgid));
+        }
+        if map.pg_upmap_items.contains_key(&pgid) {
+            found.push(("osd rm-pg-upmap-items", pgid));
+        }
+    }
+    found
+}
+
+/// Looks again and again: when there is news of PGs, and from time to time.
 pub(crate) async fn run(mgr: Rc<Mgr>) {
+    let mut acted = 0;
     while !mgr.stopped.get() {
-        mgr.env.sleep(TICK).await;
-        if mgr.active.get() {
-            look(&mgr).await;
+        let _ = mgr.env.timeout(TICK, mgr.pgs_told.notified()).await;
+        let map = mgr.osdmaps.current();
+        // What was done last is to be seen in the map before something else is.
+        if mgr.active.get() && map.epoch > acted && look(&mgr, &map).await {
+            acted = map.epoch;
         }
     }
 }
 
-async fn look(mgr: &Mgr) {
-    let map = mgr.osdmaps.current();
+/// Whether something was done.
+async fn look(mgr: &Mgr, map: &OsdMap) -> bool {
     let bounds = Bounds {
         change: mgr.config.uint("mgr_max_pg_num_change").clamp(1, 65536) as u32,
         misplaced: mgr.config.float("target_max_misplaced_ratio"),
     };
-    let mut steps = Vec::new();
+    let mut commands = Vec::new();
     {
         let cluster = mgr.cluster.borrow();
         let sum = &cluster.pg_map.digest.pg_sum.stats.sum;
@@ -102,28 +156,32 @@ async fn look(mgr: &Mgr) {
                 peered: of_pool().all(|(_, s)| s.state & ready != 0),
                 misplaced,
                 inactive,
+                mergeable: pool.pg_num_target < pool.pg_num && mergeable(map, stats, *id, pool),
             };
-            let name = map.pool_names.get(id);
-            if let (Some(step), Some(name)) = (next_step(pool, pgs, bounds), name) {
-                steps.push((name.clone(), step));
+            let Some(name) = map.pool_names.get(id) else { continue };
+            for (prefix, pgid) in in_the_way(map, *id, pool) {
+                commands.push(serde_json::json!({ "prefix": prefix, "pgid": pgid.to_string() }));
+            }
+            for step in next_steps(pool, pgs, bounds) {
+                let (var, n) = match step {
+                    Step::PgNum(n) => ("pg_num_actual", n),
+                    Step::PgpNum(n) => ("pgp_num_actual", n),
+                };
+                commands.push(serde_json::json!({
+                    "prefix": "osd pool set", "pool": name, "var": var, "val": n.to_string(),
+                }));
             }
         }
     }
-    for (pool, step) in steps {
-        let (var, n) = match step {
-            Step::PgNum(n) => ("pg_num_actual", n),
-            Step::PgpNum(n) => ("pgp_num_actual", n),
-        };
-        tracing::info!("pool {pool}: {var} {n}");
-        let command = serde_json::json!({
-            "prefix": "osd pool set", "pool": pool, "var": var, "val": n.to_string(),
-        });
+    for command in &commands {
+        tracing::info!("{command}");
         match mgr.monc.command(vec![command.to_string()], Bytes::new()).await {
             Ok(answer) if answer.rc == 0 => {}
-            Ok(answer) => tracing::warn!("pool {pool}: {var} {n}: {}", answer.outs),
-            Err(error) => tracing::warn!("pool {pool}: {var} {n}: {error:?}"),
+            Ok(answer) => tracing::warn!("{command}: {}", answer.outs),
+            Err(error) => tracing::warn!("{command}: {error:?}"),
         }
     }
+    !commands.is_empty()
 }
 
 #[cfg(test)]
@@ -135,6 +193,7 @@ mod tests {
     fn pool(pg_num: u32, pgp_num: u32, target: u32) -> PgPool {
         PgPool {
             pg_num,
+            pg_num_pending: pg_num,
             pgp_num,
             pg_num_target: target,
             pgp_num_target: target,
@@ -143,32 +202,48 @@ mod tests {
     }
 
     fn pgs(known: u32) -> Pgs {
-        Pgs { known, peered: true, misplaced: 0.0, inactive: false }
+        Pgs { known, peered: true, misplaced: 0.0, inactive: false, mergeable: true }
     }
 
     #[test]
     fn pg_num_goes_first_in_bounded_steps() {
-        assert_eq!(next_step(&pool(8, 8, 64), pgs(8), BOUNDS), Some(Step::PgNum(24)));
+        assert_eq!(next_steps(&pool(8, 8, 64), pgs(8), BOUNDS), [Step::PgNum(24)]);
         // No more before the new ones have been placed.
-        assert_eq!(next_step(&pool(24, 8, 64), pgs(24), BOUNDS), Some(Step::PgpNum(9)));
-        assert_eq!(next_step(&pool(24, 20, 64), pgs(24), BOUNDS), Some(Step::PgNum(36)));
-        assert_eq!(next_step(&pool(64, 64, 64), pgs(64), BOUNDS), None);
+        assert_eq!(next_steps(&pool(24, 8, 64), pgs(24), BOUNDS), [Step::PgpNum(9)]);
+        assert_eq!(next_steps(&pool(24, 20, 64), pgs(24), BOUNDS), [Step::PgNum(36)]);
+        assert_eq!(next_steps(&pool(64, 64, 64), pgs(64), BOUNDS), []);
     }
 
     #[test]
     fn nothing_moves_while_pgs_are_unknown_or_too_much_is_misplaced() {
-        assert_eq!(next_step(&pool(24, 8, 64), pgs(23), BOUNDS), None);
+        assert_eq!(next_steps(&pool(24, 8, 64), pgs(23), BOUNDS), []);
         let busy = Pgs { misplaced: 0.06, ..pgs(64) };
-        assert_eq!(next_step(&pool(64, 60, 64), busy, BOUNDS), None);
+        assert_eq!(next_steps(&pool(64, 60, 64), busy, BOUNDS), []);
         let inactive = Pgs { inactive: true, ..pgs(64) };
-        assert_eq!(next_step(&pool(64, 60, 64), inactive, BOUNDS), None);
+        assert_eq!(next_steps(&pool(64, 60, 64), inactive, BOUNDS), []);
         let peering = Pgs { peered: false, ..pgs(8) };
-        assert_eq!(next_step(&pool(8, 8, 64), peering, BOUNDS), None);
+        assert_eq!(next_steps(&pool(8, 8, 64), peering, BOUNDS), []);
     }
 
     #[test]
     fn pgp_num_also_goes_down() {
         let shrink = PgPool { pgp_num_target: 1, ..pool(64, 8, 64) };
-        assert_eq!(next_step(&shrink, pgs(64), BOUNDS), Some(Step::PgpNum(5)));
+        assert_eq!(next_steps(&shrink, pgs(64), BOUNDS), [Step::PgpNum(5)]);
+    }
+    #[test]
+    fn the_last_pg_merges_once_it_lies_with_the_other() {
+        // First the places, then the PGs, one at a time.
+        assert_eq!(next_steps(&pool(64, 64, 8), pgs(64), BOUNDS), [Step::PgpNum(61)]);
+        let both = [Step::PgNum(63), Step::PgpNum(57)];
+        assert_eq!(next_steps(&pool(64, 60, 8), pgs(64), BOUNDS), both);
+        let apart = Pgs { mergeable: false, ..pgs(64) };
+        assert_eq!(next_steps(&pool(64, 8, 8), apart, BOUNDS), []);
+        assert_eq!(next_steps(&pool(64, 8, 8), pgs(64), BOUNDS), [Step::PgNum(63)]);
+        let announced = PgPool { pg_num_pending: 63, ..pool(64, 8, 8) };
+        assert_eq!(next_steps(&announced, pgs(64), BOUNDS), []);
+        // What has been announced is not made impossible.
+        let grow = PgPool { pg_num_pending: 63, pgp_num: 62, pgp_num_target: 64, ..pool(64, 0, 8) };
+        assert_eq!(next_steps(&grow, pgs(64), BOUNDS), [Step::PgpNum(63)]);
+        assert_eq!(next_steps(&pool(8, 8, 8), pgs(8), BOUNDS), []);
     }
 }

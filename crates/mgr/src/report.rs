@@ -35,6 +35,7 @@ pub(crate) async fn run(mgr: Rc<Mgr>) {
                 });
             }
             tick(&mgr);
+            mgr.pgs_told.notify_all();
             let due = mgr.env.now() >= logged + period;
             if due && log_pgmap(&mgr, seq + 1) {
                 (seq, logged) = (seq + 1, mgr.env.now());

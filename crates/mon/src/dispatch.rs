@@ -3,7 +3,8 @@
 use messages::{
     MAuth, MCommand, MGetConfig, MGetPoolStats, MGetPoolStatsReply, MLog, MMgrBeacon, MMonCommand,
     MMonGetVersion, MMonGetVersionReply, MMonMgrReport, MMonSubscribe, MOSDAlive, MOSDBeacon,
-    MOSDBoot, MOSDFailure, MOSDFull, MOSDMarkMeDead, MOSDMarkMeDown, MOSDPGCreated, MOSDPGTemp,
+    MOSDBoot, MOSDFailure, MOSDFull, MOSDMarkMeDead, MOSDMarkMeDown, MOSDPGCreated,
+    MOSDPGReadyToMerge, MOSDPGTemp,
     MPing, MPoolOp, MStatfs, MStatfsReply, Message, PaxosHeader,
 };
 use types::RawMessage;
@@ -58,6 +59,9 @@ impl MonCore {
             MOSDMarkMeDead::TYPE => self.on_mark_me_dead(from, read::<MOSDMarkMeDead>(raw)?),
             MOSDFull::TYPE => self.on_full(from, read::<MOSDFull>(raw)?),
             MOSDPGCreated::TYPE => self.on_pg_created(from, read::<MOSDPGCreated>(raw)?),
+            MOSDPGReadyToMerge::TYPE => {
+                self.on_ready_to_merge(from, &read::<MOSDPGReadyToMerge>(raw)?);
+            }
             MMgrBeacon::TYPE => self.on_mgr_beacon(from, read::<MMgrBeacon>(raw)?),
             MMonMgrReport::TYPE => self.on_mgr_report(from, read::<MMonMgrReport>(raw)?),
             // What a monitor does not know it leaves alone, as Ceph does.

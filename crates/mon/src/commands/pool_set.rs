@@ -205,14 +205,14 @@ impl MonCore {
                         );
                     }
                     p.pgp_num_target = n as u32;
-                    p.pgp_num = p.pgp_num_target.min(p.pg_num);
+                    p.pgp_num = p.pgp_num_target.min(p.pg_num_pending);
                 }
                 "pgp_num_actual" => {
                     let n = parse_int(&val)?;
-                    if n <= 0 || n > i64::from(p.pg_num) {
+                    if n <= 0 || n > i64::from(p.pg_num_pending) {
                         return fail(
                             Errno::EINVAL,
-                            format!("specified pgp_num {n} > pg_num {}", p.pg_num),
+                            format!("specified pgp_num {n} > pg_num {}", p.pg_num_pending),
                         );
                     }
                     p.pgp_num = n as u32;
@@ -373,16 +373,49 @@ impl MonCore {
         Ok(())
     }
 
-    fn set_opt(&mut self, p: &mut PgPool, var: &str, val: &str) -> Result<(), Refusal> {
-        // What the manager says of pg_num as it goes.
-        if var == "pg_num_actual" {
-            let n = parse_int(val)?;
-            if n <= 0 || n < i64::from(p.pg_num) {
-                return fail(Errno::EINVAL, "placement groups cannot be merged");
+    /// More PGs are there at once; one that is to go is announced, and goes when the OSDs say that
+    /// it can ([`Self::on_ready_to_merge`]).
+    fn set_pg_num_actual(&mut self, p: &mut PgPool, n: i64) -> Result<(), Refusal> {
+        let (now, most) = (i64::from(p.pg_num), self.conf.int("mon_max_pool_pg_num"));
+        if n == now {
+            return Ok(());
+        }
+        if n <= 0 || n > most {
+            let text = format!(
+                "'pg_num' must be greater than 0 and less than or equal to {most} (you may adjust 'mon max pool pg num' for higher values)"
+            );
+            return fail(Errno::ERANGE, text);
+        }
+        if p.has_flag(pool_flags::CREATING) {
+            let text = "cannot adjust pg_num while initial PGs are being created";
+            return fail(Errno::EBUSY, text);
+        }
+        if n > now {
+            if p.pg_num != p.pg_num_pending {
+                p.last_force_op_resend_prenautilus = self.pending_inc().epoch;
             }
             p.pg_num = n as u32;
             p.pg_num_pending = n as u32;
             return Ok(());
+        }
+        if n < i64::from(p.pgp_num) {
+            return fail(Errno::EINVAL, format!("specified pg_num {n} < pgp_num {}", p.pgp_num));
+        }
+        if n < now - 1 {
+            let text = format!(
+                "specified pg_num {n} < pg_num ({now}) - 1; only single pg decrease is currently supported"
+            );
+            return fail(Errno::EINVAL, text);
+        }
+        p.pg_num_pending = n as u32;
+        p.last_force_op_resend_prenautilus = self.pending_inc().epoch;
+        Ok(())
+    }
+
+    fn set_opt(&mut self, p: &mut PgPool, var: &str, val: &str) -> Result<(), Refusal> {
+        // What the manager says of pg_num as it goes.
+        if var == "pg_num_actual" {
+            return self.set_pg_num_actual(p, parse_int(val)?);
         }
         let Some((key, kind)) = pool_opts::by_name(var) else {
             return fail(Errno::EINVAL, format!("unrecognized variable '{var}'"));

@@ -85,9 +85,10 @@ impl MonCore {
             .filter(|pgid| !next.pg_exists(**pgid))
             .copied()
             .collect();
-        // An exception that changes nothing, or names an OSD that is gone, has had its day.
+        // An exception that changes nothing, or names an OSD that is gone, has had its day; PGs that
+        // are to merge must lie on the same OSDs.
         let idle = |pgid: &types::PgId| {
-            !next.pg_exists(*pgid) || next.pg_to_raw_upmap(*pgid) == next.pg_to_raw_osds(*pgid)
+            !next.pg_exists(*pgid) || merges(&next, *pgid) || next.pg_to_raw_upmap(*pgid) == next.pg_to_raw_osds(*pgid)
         };
         let stale_upmap: Vec<_> = next
             .pg_upmap
@@ -291,6 +292,17 @@ impl MonCore {
 
 /// A temporary mapping that has lost its purpose: its PG is gone, all its OSDs are down, or it is
 /// what CRUSH gives anyway.
+/// Whether a PG takes part in a merge that is announced.
+fn merges(map: &OsdMap, pgid: types::PgId) -> bool {
+    map.pool(pgid.pool_id()).is_some_and(|pool| {
+        let going = pool.pg_num_pending..pool.pg_num;
+        going.into_iter().any(|seed| {
+            let source = types::PgId { seed, ..pgid };
+            source == pgid || source.parent() == pgid
+        })
+    })
+}
+
 fn temp_is_stale(map: &OsdMap, pgid: types::PgId, osds: &[i32]) -> bool {
     if !map.pg_exists(pgid) {
         return true;

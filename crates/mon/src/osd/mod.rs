@@ -18,6 +18,7 @@ mod boot;
 mod creating;
 mod encode;
 mod failure;
+mod merges;
 pub(crate) mod pools;
 mod snaps;
 mod tick;

@@ -325,6 +325,8 @@ impl Osd {
                 self.tell_created(pg.pgid().pgid);
             }
         }
+        self.merges.forget_sent();
+        self.send_ready_to_merge();
     }
 
     pub(super) fn tell_created(&self, pgid: PgId) {

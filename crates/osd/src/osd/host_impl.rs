@@ -8,7 +8,7 @@ use env::sync::Semaphore;
 use env::{Env, LocalFuture};
 use store::{ObjectStore, StoreError};
 use types::entity::OSD;
-use types::{Epoch, Errno, OsdId, PgId, RawMessage, SpgId};
+use types::{EVersion, Epoch, Errno, OsdId, PgId, RawMessage, SpgId};
 
 use super::Osd;
 use super::mclock::Turns;
@@ -17,6 +17,7 @@ use super::stats::Counters;
 use crate::ops::snap_mapper::SnapMapper;
 use crate::ops::{Limits, RemoteRead, RemoteReply};
 use crate::pg::host::{Host, LogLevel, RecoveryLimits};
+use crate::pg::peering::MergeRole;
 use crate::pg::reserver::Reserver;
 use crate::pg::scrub::ScrubSettings;
 use crate::pg::scrub::schedule::Times;
@@ -145,6 +146,20 @@ impl Host for Osd {
 
     fn pg_created(&self, pgid: PgId) {
         self.tell_created(pgid);
+    }
+
+    fn ready_to_merge(&self, pgid: PgId, role: MergeRole, at: EVersion, epochs: (Epoch, Epoch)) {
+        self.merges.set_ready(pgid, role, at, epochs);
+        self.send_ready_to_merge();
+    }
+
+    fn not_ready_to_merge(&self, pgid: PgId, role: MergeRole) {
+        self.merges.set_not_ready(pgid, role);
+        self.send_ready_to_merge();
+    }
+
+    fn clear_ready_to_merge(&self, pgid: PgId) {
+        self.merges.clear(pgid);
     }
 
     fn has_other_shard(&self, pgid: SpgId) -> bool {

@@ -15,6 +15,7 @@ mod host_impl;
 pub mod map_store;
 mod maps;
 pub mod mclock;
+mod merges;
 mod pgs;
 mod remote_read;
 pub mod perf_queries;
@@ -179,6 +180,8 @@ pub struct Osd {
     pub(crate) heartbeats: heartbeat::Heartbeats,
     up_thru_wanted: Cell<Epoch>,
     pg_temp_wanted: RefCell<BTreeMap<PgId, Vec<OsdId>>>,
+    /// What is told of PGs that are to merge.
+    merges: merges::Merges,
     pub(crate) mgrmap: RefCell<MgrMap>,
     pub(crate) mgr_con: RefCell<Option<Connection>>,
     pub(crate) report_now: Rc<Notify>,
@@ -336,6 +339,7 @@ impl Osd {
             heartbeats: heartbeat::Heartbeats::default(),
             up_thru_wanted: Cell::new(0),
             pg_temp_wanted: RefCell::default(),
+            merges: merges::Merges::default(),
             mgrmap: RefCell::default(),
             mgr_con: RefCell::default(),
             report_now: Rc::default(),

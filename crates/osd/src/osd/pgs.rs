@@ -70,12 +70,13 @@ impl Osd {
                 Err(LoadError::Damaged(e)) => return Err(OsdError::BadPg(pgid, e.to_string())),
             }
         }
-        let known: BTreeSet<SpgId> = pgs.iter().map(|(pgid, _)| *pgid).collect();
+        let mut known: BTreeSet<SpgId> = pgs.iter().map(|(pgid, _)| *pgid).collect();
         let oldest = pgs.iter().map(|(_, l)| l.epoch).min().unwrap_or(newest).min(newest);
         let mut map: Option<Rc<OsdMap>> = None;
         for epoch in oldest..=newest {
             // A hole is where the monitors had no maps for us any more.
             let Some(next) = self.maps.load(epoch).await? else { continue };
+            self.merge_at_load(&next, &mut known).await?;
             for pg in self.all_pgs() {
                 if pg.has_pool_in(&next) {
                     self.split_at_load(&pg, &next, &known).await?;
@@ -123,7 +124,7 @@ impl Osd {
         Ok(())
     }
 
-    async fn remove_collection(&self, cid: &CollId) -> Result<(), OsdError> {
+    pub(super) async fn remove_collection(&self, cid: &CollId) -> Result<(), OsdError> {
         loop {
             let page =
                 self.store.list(cid, &GhObject::min(), &GhObject::max(), 256).await?.objects;
@@ -159,8 +160,16 @@ impl Osd {
     /// Moves all PGs to the new maps; PGs of pools that are gone go, PGs that split do.
     pub(super) async fn update_pgs(self: &Rc<Osd>, old: &Rc<OsdMap>, new: &[Rc<OsdMap>]) {
         let Some(newest) = new.last() else { return };
+        let shrinking: BTreeSet<i64> =
+            newest.pools.keys().copied().filter(|id| shrinks(*id, old, new)).collect();
+        for id in &shrinking {
+            self.advance_and_merge(*id, new).await;
+        }
         for pg in self.all_pgs() {
             let pool = pg.pgid().pgid.pool_id();
+            if shrinking.contains(&pool) {
+                continue;
+            }
             if newest.pool(pool).is_none() {
                 self.remove(&pg);
                 continue;
@@ -175,7 +184,7 @@ impl Osd {
         }
     }
 
-    async fn advance_and_split(self: &Rc<Osd>, pg: &Rc<Pg>, new: &[Rc<OsdMap>]) {
+    pub(super) async fn advance_and_split(self: &Rc<Osd>, pg: &Rc<Pg>, new: &[Rc<OsdMap>]) {
         for map in new {
             let pool = pg.pgid().pgid.pool_id();
             let (before, after) = (pg.pool().pg_num, map.pool(pool).map_or(0, |p| p.pg_num));
@@ -314,6 +323,10 @@ impl Osd {
         waiting: Waiting,
     ) {
         let newest = self.current_map();
+        if !newest.pg_exists(pgid.pgid) {
+            // It has merged meanwhile; nothing of it was here.
+            return;
+        }
         let after = maps.last().map_or(birth.epoch.saturating_sub(1), |m| m.epoch);
         maps.extend((after + 1..=newest.epoch).filter_map(|e| self.maps.cached(e)));
         if maps.last().is_none_or(|m| m.epoch < newest.epoch) {
@@ -431,6 +444,15 @@ impl Osd {
         let raw = wire::encode(pgid.pgid, from, to, epoch, query_epoch, message);
         self.send_osd(to.osd, raw);
     }
+}
+
+/// Whether a pool loses PGs somewhere between `old` and the last of `new`.
+fn shrinks(id: i64, old: &OsdMap, new: &[Rc<OsdMap>]) -> bool {
+    let mut before = old.pool(id).map_or(0, |pool| pool.pg_num);
+    new.iter().any(|map| {
+        let after = map.pool(id).map_or(before, |pool| pool.pg_num);
+        std::mem::replace(&mut before, after) > after
+    })
 }
 
 fn new_history(created: Epoch, stamp: UTime) -> PgHistory {

@@ -6,8 +6,9 @@ use std::time::Duration;
 use env::{Env, LocalFuture};
 use maps::OsdMap;
 use store::{ObjectStore, StoreError};
-use types::{Epoch, Errno, OsdId, PgId, RawMessage, SpgId};
+use types::{EVersion, Epoch, Errno, OsdId, PgId, RawMessage, SpgId};
 
+use super::peering::MergeRole;
 use super::reserver::Reserver;
 use super::scrub::ScrubSettings;
 use super::scrub::slots::ScrubSlots;
@@ -55,6 +56,12 @@ pub trait Host {
     fn forget_pg_temp(&self, pgid: PgId);
     /// A PG has been created.
     fn pg_created(&self, pgid: PgId);
+    /// A PG that is to merge is clean at a version: its `(last_epoch_started, last_epoch_clean)`.
+    fn ready_to_merge(&self, pgid: PgId, role: MergeRole, at: EVersion, epochs: (Epoch, Epoch));
+    /// A PG that is to merge lacks copies.
+    fn not_ready_to_merge(&self, pgid: PgId, role: MergeRole);
+    /// What was said of a PG's merge does not hold any more.
+    fn clear_ready_to_merge(&self, pgid: PgId);
     /// Whether another shard of the PG is on this OSD: it moves from one place to another.
     fn has_other_shard(&self, pgid: SpgId) -> bool;
     /// Remove this copy.

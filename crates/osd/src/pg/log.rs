@@ -583,6 +583,37 @@ impl Log {
     }
 }
 
+impl Log {
+    /// Before a merge: all entries stand, and only their requests are remembered. Returns what is to
+    /// be done with what was kept to undo them.
+    pub fn retire(&mut self, dups_max: usize) -> Vec<Undo> {
+        let undo = self.roll_forward(self.head);
+        self.trim(self.head, dups_max);
+        undo
+    }
+
+    /// Takes the requests of other logs in, all of which are [retired](Self::retire), as this one
+    /// is; the log is at `last_update` then (`IndexedLog::merge_from` in `src/osd/PGLog.h`).
+    pub fn merge_from(&mut self, others: &[&Log], last_update: EVersion) {
+        debug_assert!(self.is_empty() && others.iter().all(|other| other.is_empty()));
+        let mut dups: Vec<Rc<PgLogDup>> = self.dups.drain(..).collect();
+        dups.extend(others.iter().flat_map(|other| other.dups.iter().cloned()));
+        dups.sort_by_key(|dup| dup.version);
+        let undoable = self.undoable || others.iter().any(|other| other.undoable);
+        *self = Log {
+            tail: last_update,
+            head: last_update,
+            can_rollback_to: last_update,
+            undoable,
+            ..Log::default()
+        };
+        for dup in &dups {
+            self.index_dup(dup.clone());
+        }
+        self.dirty = Dirty { all: true, bounds: undoable, dups_written: dups, ..Dirty::default() };
+    }
+}
+
 fn last_complete_of(log: &Log, last_update: EVersion, missing: &Missing) -> EVersion {
     let Some(need) = missing.oldest_need() else { return last_update };
     let below = log.entries.partition_point(|e| e.version < need);

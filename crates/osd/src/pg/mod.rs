@@ -16,6 +16,7 @@ mod extents;
 mod fast_read;
 pub mod host;
 pub mod log;
+pub(crate) mod merge;
 pub mod missing;
 pub mod peering;
 pub mod persist;
@@ -115,6 +116,7 @@ pub fn mapping_of(map: &OsdMap, pgid: SpgId) -> Mapping {
         size: pool.map_or(0, |p| p.size.into()),
         min_size: pool.map_or(0, |p| p.min_size.into()),
         pg_num: pool.map_or(0, |p| p.pg_num),
+        pg_num_pending: pool.map_or(0, |p| p.pg_num_pending),
         resend_epoch: pool.map_or(0, |p| p.last_force_op_resend),
         redundancy: pool.map_or(Redundancy::Copies, |p| backend::redundancy(map, p)),
     }
@@ -506,8 +508,10 @@ impl Pg {
         if activated {
             self.host.forget_pg_temp(self.pgid.pgid);
             self.on_active();
+            self.merge_on_activated();
         }
         if clean {
+            self.merge_on_clean();
             self.scrub_on_clean();
             self.maybe_trim_snaps();
         }
@@ -615,6 +619,17 @@ impl Pg {
         self.deleting.set(true);
         self.on_interval_change();
         let generation = self.generation.get();
+        // What is left of it after a crash must not pass for a whole copy.
+        let mut t = Transaction::new();
+        {
+            let mut core = self.core.borrow_mut();
+            core.info.last_backfill = HObject::min();
+            core.mark_dirty_info();
+        }
+        self.write_dirty(&mut t);
+        if self.host.store().submit(t).await.is_err() {
+            return false;
+        }
         if !self.remove_objects(&HObject::min(), generation).await {
             return false;
         }
@@ -643,6 +658,7 @@ impl Pg {
             drop(self.host.store().submit(t));
         }
         self.host.forget_pg_temp(self.pgid.pgid);
+        self.host.clear_ready_to_merge(self.pgid.pgid);
         for waiting in std::mem::take(&mut *self.waiting_for_object.borrow_mut()).into_values() {
             ops.extend(waiting);
         }

@@ -6,7 +6,7 @@
 //! _info      pg_info_t          _fastinfo  pg_fast_info_t, newer than _info while it exists
 //! _biginfo   past intervals, purged snaps
 //! 0000000005.00000000000000000012   a log entry: blob, crc32c
-//! dup_0000000005.00000000000000000012   a request of a trimmed entry
+//! dup_0000000005.00000000000000000012   a request of a trimmed entry (and +, of a merged PG)
 //! missing/OBJECT                    (object, item)
 //! can_rollback_to   eversion_t: no log entry up to it can be undone (erasure coded pools)
 //! ```
@@ -118,7 +118,13 @@ impl Keys {
             self.set.insert(key(&e.version), encode_entry(&e));
         }
         for dup in changes.dups_written {
-            self.set.insert(dup_key(&dup.version), dup.to_bytes());
+            // PGs that merged have had the same versions: the keys of the second begin alike, so
+            // that trimming finds them.
+            let mut key = dup_key(&dup.version);
+            while self.set.contains_key(&key) {
+                key.push(b'+');
+            }
+            self.set.insert(key, dup.to_bytes());
         }
     }
 

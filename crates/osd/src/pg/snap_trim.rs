@@ -32,7 +32,7 @@ impl Pg {
 
     /// Starts trimming if there is something to trim and the PG is clean.
     pub(crate) fn maybe_trim_snaps(&self) {
-        if self.snap_trimming.get() || !self.core.borrow().is_clean() {
+        if self.snap_trimming.get() || !self.core.borrow().is_clean() || self.is_premerge() {
             return;
         }
         if self.map.borrow().has_flag(osdmap_flags::NOSNAPTRIM) || self.snaps_to_trim().is_empty()

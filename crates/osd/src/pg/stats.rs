@@ -49,6 +49,9 @@ impl Pg {
                 if *clean {
                     bits |= pg_state::CLEAN;
                 }
+                if core.pending_merge().is_some() {
+                    bits |= pg_state::PREMERGE;
+                }
                 if core.wait_until(now).is_some() {
                     bits |= pg_state::WAIT;
                 } else if now >= core.readable_until() {

@@ -2,7 +2,7 @@
 //! taken writes decides whom peering must ask (`PastIntervals` in `src/osd/osd_types.cc`).
 
 use types::osd::{PastIntervals, PgHistory, PgInterval};
-use types::{OsdId, PgShard};
+use types::{OsdId, PgId, PgShard};
 
 use super::view::{ClusterView, Mapping};
 
@@ -11,15 +11,26 @@ pub(super) fn is_osd(osd: OsdId) -> bool {
     osd >= 0 && osd != types::ids::OSD_NONE
 }
 
-/// Whether an interval ends between two maps.
-pub fn is_new_interval(old: &Mapping, new: &Mapping) -> bool {
+/// Whether a PG splits, is split from another, or takes part in a merge between two numbers of PGs.
+fn changes_shape(pgid: PgId, old: u32, new: u32) -> bool {
+    let (fewer, more) = (old.min(new), old.max(new));
+    if fewer == more || pgid.seed >= more {
+        return false;
+    }
+    pgid.seed >= fewer || !pgid.children(fewer, more).is_empty()
+}
+
+/// Whether an interval ends between two maps. PGs that a change of `pg_num` does not touch go on;
+/// those that are to merge stop to serve as soon as that is announced.
+pub fn is_new_interval(pgid: PgId, old: &Mapping, new: &Mapping) -> bool {
     old.acting_primary != new.acting_primary
         || old.acting != new.acting
         || old.up_primary != new.up_primary
         || old.up != new.up
         || old.size != new.size
         || old.min_size != new.min_size
-        || old.pg_num != new.pg_num
+        || changes_shape(pgid, old.pg_num, new.pg_num)
+        || changes_shape(pgid, old.pg_num_pending, new.pg_num_pending)
         || old.resend_epoch != new.resend_epoch
 }
 

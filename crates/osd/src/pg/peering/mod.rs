@@ -35,6 +35,7 @@ mod choose;
 mod history;
 mod intervals;
 mod lease;
+mod merge;
 mod primary;
 mod prior_set;
 mod replica;
@@ -55,7 +56,7 @@ pub use choose::Choice;
 pub use intervals::is_new_interval;
 pub use lease::{Lease, LeaseAck};
 pub use prior_set::PriorSet;
-pub use view::{ClusterView, Mapping};
+pub use view::{ClusterView, Mapping, MergeRole};
 
 /// Where a PG's peering stands on this OSD.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -410,7 +411,14 @@ impl Peering {
 
     /// Whether enough replicas act for ops to be served.
     pub fn is_active(&self) -> bool {
-        self.is_activated() && (self.is_writeable() || env::mutant("skip-min-size"))
+        self.is_activated()
+            && (self.is_writeable() || env::mutant("skip-min-size"))
+            && self.pending_merge().is_none()
+    }
+
+    /// What the PG does in a merge that the map announces: until it is done nothing is served.
+    pub fn pending_merge(&self) -> Option<MergeRole> {
+        self.mapping.pending_merge(self.pgid.pgid)
     }
 
     /// Whether nothing is left to recover and all wanted replicas are there.
@@ -459,7 +467,7 @@ impl Peering {
         out: &mut Vec<Effect>,
     ) {
         self.epoch = view.epoch();
-        if is_new_interval(&self.mapping, &mapping) {
+        if is_new_interval(self.pgid.pgid, &self.mapping, &mapping) {
             self.start_interval(view, last, mapping, now, out);
             return;
         }

@@ -53,6 +53,7 @@ impl Map {
             size: self.size,
             min_size: self.min_size,
             pg_num: 1,
+            pg_num_pending: 1,
             resend_epoch: 0,
             redundancy: Redundancy::Copies,
         }
@@ -76,6 +77,7 @@ impl Map {
             size: self.size,
             min_size: self.min_size,
             pg_num: 1,
+            pg_num_pending: 1,
             resend_epoch: 0,
             redundancy: self.redundancy,
         }

@@ -1,7 +1,7 @@
 //! What peering asks of the OSD map. A trait, so that peering is tested without whole maps.
 
 use maps::OsdMap;
-use types::{Epoch, OsdId, PgShard};
+use types::{Epoch, OsdId, PgId, PgShard};
 
 use super::intervals::is_osd;
 use crate::pg::backend::Redundancy;
@@ -66,13 +66,37 @@ pub struct Mapping {
     pub min_size: u32,
     /// PGs of the pool.
     pub pg_num: u32,
+    /// PGs that the pool is to have when those above this number have merged.
+    pub pg_num_pending: u32,
     /// Pool's last_force_op_resend and flags that make an interval.
     pub resend_epoch: Epoch,
     /// Copies, or shards: then places in the sets are shards, and there may be holes.
     pub redundancy: Redundancy,
 }
 
+/// What a PG does in a merge that is pending.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MergeRole {
+    /// It goes; its objects become the other's.
+    Source,
+    /// It takes the objects of this one.
+    Target(PgId),
+}
+
 impl Mapping {
+    /// What the PG does in the merge that the map announces, if it takes part in one
+    /// (`pg_pool_t::is_pending_merge`).
+    pub fn pending_merge(&self, pgid: PgId) -> Option<MergeRole> {
+        if self.pg_num_pending >= self.pg_num {
+            return None;
+        }
+        if pgid.seed >= self.pg_num_pending {
+            return Some(MergeRole::Source);
+        }
+        let mut going = (self.pg_num_pending..self.pg_num).map(|seed| PgId { seed, ..pgid });
+        going.find(|source| source.parent() == pgid).map(MergeRole::Target)
+    }
+
     fn members<'a>(&'a self, set: &'a [OsdId]) -> impl Iterator<Item = PgShard> + 'a {
         set.iter()
             .enumerate()
