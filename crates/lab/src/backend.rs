@@ -16,7 +16,7 @@ pub(crate) struct Backend {
 }
 
 /// The paper's backends in its order, then ours. Options are the paper's: `section III-C`.
-const KNOWN: [Backend; 6] = [
+pub(crate) const KNOWN: [Backend; 6] = [
     // A sync soon after each write instead of within 5 s: the same bytes, sooner.
     Backend {
         name: "filestore",

@@ -67,6 +67,20 @@ impl Cell {
         if self.client == 0 { 0.0 } else { bytes as f64 / self.client as f64 }
     }
 
+    /// Both intervals together.
+    pub(crate) fn plus(mut self, other: Cell) -> Cell {
+        self.client += other.client;
+        for (name, n) in other.counters {
+            *self.counters.entry(name).or_default() += n;
+        }
+        for (cause, n) in other.causes.0 {
+            self.causes.add(cause, n);
+        }
+        self.device =
+            self.device.zip(other.device).map(|((d, j), (other_d, other_j))| (d + other_d, j + other_j));
+        self
+    }
+
     /// What the devices' sectors say beyond the causes' sum: 0 when all is accounted for.
     pub(crate) fn difference(&self) -> Option<i64> {
         let (data, journal) = self.device?;

@@ -19,6 +19,16 @@ pub struct LabArgs {
 pub enum LabCommand {
     /// Bytes written for one write each: figure 4 of the paper
     Micro(MicroArgs),
+    /// IOPS, latency and bytes by cause under many random writes: figures 5 to 8, tables I to III
+    Longterm(LongtermArgs),
+    /// Where one write went, byte by byte, in each backend
+    Explain(ExplainArgs),
+    /// Make the plots and the report again from the results that are there
+    Report {
+        /// Folder of the results
+        #[arg(long, value_name = "DIR", default_value = "./loligo-lab")]
+        out: PathBuf,
+    },
     /// List the backends that experiments know
     Backends,
 }
@@ -61,6 +71,108 @@ pub struct MicroArgs {
     /// Request sizes, with commas [default: 4K to 4M, doubling]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_bytes)]
     pub sizes: Vec<u64>,
+}
+
+/// Which blocks are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Pattern {
+    /// Any, each as likely as any other
+    Random,
+    /// Few of them often, most seldom (zipf, theta 1.1)
+    Zipf,
+    /// One after the other
+    Sequential,
+}
+
+impl Pattern {
+    /// In results.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Pattern::Random => "random",
+            Pattern::Zipf => "zipf",
+            Pattern::Sequential => "sequential",
+        }
+    }
+}
+
+/// `loligo lab longterm`.
+#[derive(Debug, Clone, Args)]
+pub struct LongtermArgs {
+    /// What all experiments are told.
+    #[command(flatten)]
+    pub common: CommonArgs,
+    /// Size of the image; 90 % of it are written (the paper's: 64G)
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "256M")]
+    pub size: u64,
+    /// Size of each OSD [default: four times the image, 1G at least]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    pub osd_size: Option<u64>,
+    /// Bytes of a write
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "4K")]
+    pub bs: u64,
+    /// Writes under way
+    #[arg(long, value_name = "N", default_value_t = 128,
+          value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub iodepth: u32,
+    /// The pattern
+    #[arg(long, value_enum, default_value = "random")]
+    pub rw: Pattern,
+    /// Write twice the image's size first
+    #[arg(long)]
+    pub aged: bool,
+    /// The same number gives the same offsets
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Seconds between samples
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    pub sample: f64,
+}
+
+impl LongtermArgs {
+    /// Bytes to write.
+    pub(crate) fn written(&self) -> u64 {
+        self.requests() * self.bs
+    }
+
+    /// Writes to make.
+    pub(crate) fn requests(&self) -> u64 {
+        (self.size / 10 * 9 / self.bs).max(1)
+    }
+
+    /// Writes to make before.
+    pub(crate) fn ageing(&self) -> u64 {
+        if self.aged { self.size * 2 / self.bs } else { 0 }
+    }
+
+    /// Bytes of each OSD.
+    pub(crate) fn osd_bytes(&self) -> u64 {
+        self.osd_size.unwrap_or((self.size * 4).max(1 << 30))
+    }
+
+    /// What cannot be done.
+    pub(crate) fn check(&self) -> Result<(), LabError> {
+        if !self.bs.is_power_of_two() || self.bs > 4 << 20 || self.bs < 512 {
+            return Err(LabError::new("--bs: a power of two from 512 to 4M"));
+        }
+        if self.size < self.bs || self.size % self.bs != 0 {
+            return Err(LabError::new("--size: a multiple of --bs"));
+        }
+        if !(self.sample >= 0.05) {
+            return Err(LabError::new("--sample: 0.05 seconds at least"));
+        }
+        Ok(())
+    }
+}
+
+/// `loligo lab explain`.
+#[derive(Debug, Clone, Args)]
+pub struct ExplainArgs {
+    /// What all experiments are told.
+    #[command(flatten)]
+    pub common: CommonArgs,
+    /// Bytes of the write
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "4K")]
+    pub bs: u64,
 }
 
 /// Reads `4K`, `1GiB`, `512`.

@@ -152,6 +152,11 @@ impl Drop for Session {
 }
 
 impl Session {
+    /// The same client for another task.
+    pub(crate) fn again(&self) -> Counting {
+        Counting(self.client.clone())
+    }
+
     fn env(&self) -> &Env {
         self.client.env()
     }
@@ -194,19 +199,7 @@ impl Session {
 
     /// The stores' counters, summed over the OSDs.
     pub(crate) async fn counters(&self) -> Result<Counters, LabError> {
-        let mut sums = Counters::new();
-        for osd in (0..).take(REPLICAS as usize) {
-            let command = json!({"prefix": "perf dump", "format": "json"}).to_string();
-            let answer = self.client.osd_command(osd, command, Bytes::new()).await?;
-            let dump: Value = serde_json::from_slice(&answer.outb).unwrap_or(Value::Null);
-            let counters = dump["store"].as_object().ok_or_else(|| {
-                LabError::new("this backend does not count what it writes: nothing to measure")
-            })?;
-            for (name, value) in counters {
-                *sums.entry(name.clone()).or_default() += value.as_u64().unwrap_or(0);
-            }
-        }
-        Ok(sums)
+        counters(&self.client).await
     }
 
     /// The counters once nothing has been written for `still`. A store that never rests is taken
@@ -228,6 +221,32 @@ impl Session {
             }
         }
     }
+}
+
+/// Asks for counters beside the session.
+pub(crate) struct Counting(Client);
+
+impl Counting {
+    /// The stores' counters, summed over the OSDs.
+    pub(crate) async fn counters(&self) -> Result<Counters, LabError> {
+        counters(&self.0).await
+    }
+}
+
+async fn counters(client: &Client) -> Result<Counters, LabError> {
+    let mut sums = Counters::new();
+    for osd in (0..).take(REPLICAS as usize) {
+        let command = json!({"prefix": "perf dump", "format": "json"}).to_string();
+        let answer = client.osd_command(osd, command, Bytes::new()).await?;
+        let dump: Value = serde_json::from_slice(&answer.outb).unwrap_or(Value::Null);
+        let counters = dump["store"].as_object().ok_or_else(|| {
+            LabError::new("this backend does not count what it writes: nothing to measure")
+        })?;
+        for (name, value) in counters {
+            *sums.entry(name.clone()).or_default() += value.as_u64().unwrap_or(0);
+        }
+    }
+    Ok(sums)
 }
 
 fn written(counters: &Counters) -> u64 {

@@ -17,13 +17,20 @@ pub mod cli;
 mod cluster;
 mod disk;
 mod error;
+mod explain;
 mod histogram;
+mod load;
+mod longterm;
 mod look;
 mod machine;
 mod micro;
+mod paper;
+mod plot;
 mod progress;
+mod report;
 mod results;
 mod table;
+mod usage;
 
 use std::path::{Path, PathBuf};
 
@@ -50,6 +57,12 @@ pub struct Host {
 pub fn run(args: &cli::LabArgs, host: &Host) -> Result<(), LabError> {
     match &args.command {
         cli::LabCommand::Micro(args) => micro::run(args, host),
+        cli::LabCommand::Longterm(args) => {
+            args.check()?;
+            longterm::run(args, host)
+        }
+        cli::LabCommand::Explain(args) => explain::run(args, host),
+        cli::LabCommand::Report { out } => report::write(out, host),
         cli::LabCommand::Backends => {
             backend::all(host).iter().for_each(|b| (host.tell)(&b.line()));
             Ok(())

@@ -25,7 +25,7 @@ use crate::{Host, LabError, machine, progress, results, table};
 const STILL: Duration = Duration::from_millis(500);
 /// Bytes of the image: the furthest write is the third of 4 MiB.
 const IMAGE_SIZE: u64 = 64 << 20;
-const OSD_SIZE: u64 = 1 << 30;
+pub(crate) const OSD_SIZE: u64 = 1 << 30;
 
 /// The four writes, in order.
 pub(crate) const WRITES: [&str; 4] = ["1ST WRITE", "2ND WRITE", "3RD WRITE", "OVERWRITE"];
@@ -87,12 +87,7 @@ pub(crate) fn run(args: &MicroArgs, host: &Host) -> Result<(), LabError> {
     let conditions = conditions(args);
     let mut cells = match results::read_json(&path)? {
         Some(old) if !args.common.anew && old["conditions"] == conditions => from_json(&old),
-        Some(_) if !args.common.anew => {
-            return Err(LabError::new(format!(
-                "{} was measured under other conditions; --anew forgets it, --out DIR keeps it",
-                path.display()
-            )));
-        }
+        Some(_) if !args.common.anew => return Err(results::other_conditions(&path)),
         _ => Cells::new(),
     };
     let data = args.common.data.clone().unwrap_or_else(std::env::temp_dir);
@@ -123,10 +118,10 @@ pub(crate) fn run(args: &MicroArgs, host: &Host) -> Result<(), LabError> {
         (host.tell)(backend_table(&cells, backend).trim_end());
     }
     (host.tell)(&format!("\nresults: {}", path.display()));
-    Ok(())
+    crate::report::write(&args.common.out, host)
 }
 
-fn measure(
+pub(crate) fn measure(
     host: &Host,
     data: &Path,
     shape: &Shape<'_>,

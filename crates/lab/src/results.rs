@@ -34,3 +34,11 @@ pub(crate) fn read_json(path: &Path) -> Result<Option<Value>, LabError> {
         Err(e) => Err(LabError::new(format!("cannot read {}: {e}", path.display()))),
     }
 }
+
+/// What to say when results are there that another question led to.
+pub(crate) fn other_conditions(path: &Path) -> LabError {
+    LabError::new(format!(
+        "{} was measured under other conditions; --anew forgets it, --out DIR keeps it",
+        path.display()
+    ))
+}
