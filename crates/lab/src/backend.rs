@@ -22,7 +22,10 @@ pub(crate) const KNOWN: [Backend; 6] = [
         name: "filestore",
         title: "FileStore",
         store: "filestore",
-        sets: &["filestore_min_sync_interval=0.05", "filestore_max_sync_interval=0.2"],
+        sets: &[
+            "filestore_min_sync_interval=0.05",
+            "filestore_max_sync_interval=0.2",
+        ],
     },
     Backend {
         name: "kstore-leveldb",
@@ -48,20 +51,35 @@ pub(crate) const KNOWN: [Backend; 6] = [
         store: "bluestore",
         sets: &["bluestore_min_alloc_size=4096"],
     },
-    Backend { name: "inkstore", title: "InkStore", store: "inkstore", sets: &[] },
+    Backend {
+        name: "inkstore",
+        title: "InkStore",
+        store: "inkstore",
+        sets: &[],
+    },
 ];
 
 impl Backend {
     /// A line for `lab backends`.
     pub(crate) fn line(&self) -> String {
-        let sets: String = self.sets.iter().map(|set| format!(" --set {set}")).collect();
-        format!("{:<16} {:<24} --store {}{sets}", self.name, self.title, self.store)
+        let sets: String = self
+            .sets
+            .iter()
+            .map(|set| format!(" --set {set}"))
+            .collect();
+        format!(
+            "{:<16} {:<24} --store {}{sets}",
+            self.name, self.title, self.store
+        )
     }
 }
 
 /// All that this binary can make.
 pub(crate) fn all(host: &Host) -> Vec<Backend> {
-    KNOWN.into_iter().filter(|b| host.stores.contains(&b.store)).collect()
+    KNOWN
+        .into_iter()
+        .filter(|b| host.stores.contains(&b.store))
+        .collect()
 }
 
 /// Those of a list of names; `all` stands for all but variants of the same store.

@@ -165,7 +165,11 @@ pub(crate) fn grown(before: &Counters, after: &Counters) -> Result<Counters, Str
         let counts = name.starts_with("written") || name.starts_with("wal_");
         match now.checked_sub(then) {
             Some(n) => drop(all.insert(name.clone(), n)),
-            None if counts => return Err(format!("{name} went from {then} to {now}: an OSD restarted")),
+            None if counts => {
+                return Err(format!(
+                    "{name} went from {then} to {now}: an OSD restarted"
+                ));
+            }
             None => {}
         }
     }
@@ -177,7 +181,9 @@ mod tests {
     use super::*;
 
     fn counters(list: &[(&str, u64)]) -> Counters {
-        list.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect()
+        list.iter()
+            .map(|(name, n)| ((*name).to_owned(), *n))
+            .collect()
     }
 
     #[test]
@@ -197,7 +203,10 @@ mod tests {
         assert_eq!(found.sum(), 1250);
         // Data beyond the clients' is metadata.
         let found = Breakdown::of(&counters(&[("written", 90), ("written_data", 90)]), 60).unwrap();
-        assert_eq!((found.bytes(Cause::Data), found.bytes(Cause::Files)), (60, 30));
+        assert_eq!(
+            (found.bytes(Cause::Data), found.bytes(Cause::Files)),
+            (60, 30)
+        );
         assert!(Breakdown::of(&counters(&[("written", 91), ("written_data", 90)]), 60).is_err());
     }
 

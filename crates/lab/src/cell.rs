@@ -37,9 +37,12 @@ impl Cell {
         counters: Counters,
         kernel: Option<Kernel>,
     ) -> Result<Cell, LabError> {
-        let mut causes =
-            Breakdown::of(&counters, client * REPLICAS).map_err(LabError::new)?;
-        if let Some(Kernel { device: (data, journal), pages }) = kernel {
+        let mut causes = Breakdown::of(&counters, client * REPLICAS).map_err(LabError::new)?;
+        if let Some(Kernel {
+            device: (data, journal),
+            pages,
+        }) = kernel
+        {
             // Beyond the store's bytes: the rest of the pages they are in (a log's last page is
             // written again with each sync), then inodes, bitmaps, directories. Less than the
             // store's: files removed or written again before the kernel got to them.
@@ -50,7 +53,12 @@ impl Cell {
             causes.add(Cause::FsJournal, journal);
             causes.0.retain(|_, n| *n > 0);
         }
-        Ok(Cell { client, counters, causes, device: kernel.map(|k| k.device) })
+        Ok(Cell {
+            client,
+            counters,
+            causes,
+            device: kernel.map(|k| k.device),
+        })
     }
 
     /// Bytes written for each byte of the client.
@@ -64,7 +72,11 @@ impl Cell {
     }
 
     fn waf_of(&self, bytes: u64) -> f64 {
-        if self.client == 0 { 0.0 } else { bytes as f64 / self.client as f64 }
+        if self.client == 0 {
+            0.0
+        } else {
+            bytes as f64 / self.client as f64
+        }
     }
 
     /// Both intervals together.
@@ -76,20 +88,26 @@ impl Cell {
         for (cause, n) in other.causes.0 {
             self.causes.add(cause, n);
         }
-        self.device =
-            self.device.zip(other.device).map(|((d, j), (other_d, other_j))| (d + other_d, j + other_j));
+        self.device = self
+            .device
+            .zip(other.device)
+            .map(|((d, j), (other_d, other_j))| (d + other_d, j + other_j));
         self
     }
 
     /// What the devices' sectors say beyond the causes' sum: 0 when all is accounted for.
     pub(crate) fn difference(&self) -> Option<i64> {
         let (data, journal) = self.device?;
-        i64::try_from(data + journal).ok()?.checked_sub_unsigned(self.causes.sum())
+        i64::try_from(data + journal)
+            .ok()?
+            .checked_sub_unsigned(self.causes.sum())
     }
 
     pub(crate) fn to_json(&self) -> Value {
-        let causes: serde_json::Map<String, Value> =
-            Cause::ALL.iter().map(|c| (c.name().to_owned(), json!(self.causes.bytes(*c)))).collect();
+        let causes: serde_json::Map<String, Value> = Cause::ALL
+            .iter()
+            .map(|c| (c.name().to_owned(), json!(self.causes.bytes(*c))))
+            .collect();
         json!({
             "client_bytes": self.client,
             "waf": self.waf(),
@@ -107,7 +125,9 @@ impl Cell {
     pub(crate) fn from_json(value: &Value) -> Option<Cell> {
         let number = |name: &str| value[name].as_u64();
         let counters = value["counters"].as_object()?;
-        let counters = counters.iter().filter_map(|(k, v)| Some((k.clone(), v.as_u64()?)));
+        let counters = counters
+            .iter()
+            .filter_map(|(k, v)| Some((k.clone(), v.as_u64()?)));
         let device = number("device_data_bytes").zip(number("device_journal_bytes"));
         let causes = Cause::ALL.into_iter().filter_map(|c| {
             let bytes = value["causes"][c.name()].as_u64()?;
@@ -129,7 +149,10 @@ mod tests {
     #[test]
     fn a_cell_is_the_same_after_json() {
         let counters = Counters::from([("written".into(), 40), ("written_journal".into(), 40)]);
-        let kernel = Kernel { device: (64, 8), pages: Some(50) };
+        let kernel = Kernel {
+            device: (64, 8),
+            pages: Some(50),
+        };
         let cell = Cell::new(10, counters, Some(kernel)).unwrap();
         assert_eq!(cell.causes.bytes(Cause::Padding), 10);
         assert_eq!(cell.causes.bytes(Cause::FsMetadata), 14);

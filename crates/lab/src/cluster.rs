@@ -53,7 +53,11 @@ impl Cluster {
         let dir = data.join(format!("lab-{}-{}", backend.name, std::process::id()));
         fs::create_dir_all(dir.join("osd"))
             .map_err(|e| LabError::new(format!("cannot create {}: {e}", dir.display())))?;
-        let mut cluster = Cluster { host: host.clone(), dir, disk: None };
+        let mut cluster = Cluster {
+            host: host.clone(),
+            dir,
+            disk: None,
+        };
         let mut sets: Vec<String> = backend.sets.iter().map(|s| (*s).to_owned()).collect();
         if shape.disk == DiskKind::Xfs {
             let disk = Disk::make(&cluster.dir, backend.store, shape.osd_size)?;
@@ -64,7 +68,12 @@ impl Cluster {
         let mut command = Command::new(&host.program);
         command
             .args(["up", "--osds", "3", "--size", "3", "--store", backend.store])
-            .args(["--osd-size", &shape.osd_size.to_string(), "--port", &port.to_string()])
+            .args([
+                "--osd-size",
+                &shape.osd_size.to_string(),
+                "--port",
+                &port.to_string(),
+            ])
             .arg("--dir")
             .arg(&cluster.dir);
         for set in &sets {
@@ -76,7 +85,10 @@ impl Cluster {
         }
         let said = String::from_utf8_lossy(&made.stderr);
         let said = said.lines().last().unwrap_or("it said nothing").to_owned();
-        Err(LabError::new(format!("{}: 'loligo up' failed: {said}", backend.name)))
+        Err(LabError::new(format!(
+            "{}: 'loligo up' failed: {said}",
+            backend.name
+        )))
     }
 
     /// The device under the OSDs, if it is of the laboratory's making.
@@ -98,7 +110,9 @@ impl Cluster {
     pub(crate) fn page_bytes(&self) -> Option<u64> {
         let of = |pid: u32| -> Option<u64> {
             let io = fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
-            let line = io.lines().find_map(|line| line.strip_prefix("write_bytes:"))?;
+            let line = io
+                .lines()
+                .find_map(|line| line.strip_prefix("write_bytes:"))?;
             line.trim().parse().ok()
         };
         self.osd_pids().into_iter().map(of).sum()
@@ -108,14 +122,17 @@ impl Cluster {
     pub(crate) async fn connect(&self, env: &Env, pgs: u32) -> Result<Session, LabError> {
         let (config, keyring) =
             (self.host.load)(&self.dir.join("ceph.conf")).map_err(LabError::new)?;
-        let options = Options { follow_osdmap: true };
+        let options = Options {
+            follow_osdmap: true,
+        };
         let connecting = Client::connect(env.clone(), Rc::new(config), &keyring, options);
         let client = match env.timeout(PATIENCE, connecting).await {
             Ok(client) => client?,
             Err(_) => return Err(LabError::new("the new cluster does not answer")),
         };
         let session = Session { client };
-        let create = json!({"prefix": "osd pool create", "pool": POOL, "pg_num": pgs, "pgp_num": pgs});
+        let create =
+            json!({"prefix": "osd pool create", "pool": POOL, "pg_num": pgs, "pgp_num": pgs});
         session.mon(&create).await?;
         let enable = json!({"prefix": "osd pool application enable", "pool": POOL, "app": "rbd"});
         session.mon(&enable).await?;
@@ -132,7 +149,10 @@ impl Drop for Cluster {
             .stdin(Stdio::null())
             .output();
         if let Err(e) = down {
-            (self.host.tell)(&format!("cannot stop the cluster in {}: {e}", self.dir.display()));
+            (self.host.tell)(&format!(
+                "cannot stop the cluster in {}: {e}",
+                self.dir.display()
+            ));
         }
         // Unmounted before the folder goes.
         self.disk = None;
@@ -162,7 +182,10 @@ impl Session {
     }
 
     async fn mon(&self, command: &Value) -> Result<Value, LabError> {
-        let answer = self.client.mon_command(command.to_string(), Bytes::new()).await?;
+        let answer = self
+            .client
+            .mon_command(command.to_string(), Bytes::new())
+            .await?;
         if answer.rc < 0 {
             return Err(LabError::new(format!("{command}: {}", answer.outs)));
         }
@@ -192,7 +215,10 @@ impl Session {
     /// paper.
     pub(crate) async fn image(&self, size: u64) -> Result<Image, LabError> {
         let io = self.client.io_ctx(POOL).await?;
-        let options = CreateOptions { features: features::LAYERING, ..CreateOptions::default() };
+        let options = CreateOptions {
+            features: features::LAYERING,
+            ..CreateOptions::default()
+        };
         rbd::create(&io, IMAGE, size, &options).await?;
         Ok(Image::open(&io, IMAGE, &OpenOptions::default()).await?)
     }

@@ -46,12 +46,20 @@ pub(crate) fn run(args: &ExplainArgs, host: &Host) -> Result<(), LabError> {
     }
     let data = args.common.data.clone().unwrap_or_else(std::env::temp_dir);
     for backend in &backend::chosen(&args.common.backend, host)? {
-        let shape = Shape { backend, osd_size: OSD_SIZE, disk: args.common.disk, pgs: 1 };
+        let shape = Shape {
+            backend,
+            osd_size: OSD_SIZE,
+            disk: args.common.disk,
+            pgs: 1,
+        };
         let four = measure(host, &data, &shape, args.bs)
             .map_err(|e| LabError::new(format!("{}: {e}", backend.name)))?;
         if let Some(cell) = four.get(1) {
             let title = backend.title;
-            (host.tell)(&format!("\n{title}: a write of {} next to another", bytes_text(args.bs)));
+            (host.tell)(&format!(
+                "\n{title}: a write of {} next to another",
+                bytes_text(args.bs)
+            ));
             (host.tell)(text(cell).trim_end());
         }
     }
@@ -61,14 +69,23 @@ pub(crate) fn run(args: &ExplainArgs, host: &Host) -> Result<(), LabError> {
 /// Bytes on one OSD, on average.
 fn each(bytes: u64) -> String {
     let share = bytes as f64 / REPLICAS as f64;
-    if share.fract() == 0.0 { format!("{share:.0}") } else { format!("{share:.1}") }
+    if share.fract() == 0.0 {
+        format!("{share:.0}")
+    } else {
+        format!("{share:.1}")
+    }
 }
 
 fn text(cell: &Cell) -> String {
     let head = ["", "each OSD", "all", "what"].map(str::to_owned);
     let mut rows = Vec::new();
     let mut row = |name: &str, bytes: u64, what: &str| {
-        rows.push(vec![name.to_owned(), each(bytes), bytes.to_string(), format!("  {what}")]);
+        rows.push(vec![
+            name.to_owned(),
+            each(bytes),
+            bytes.to_string(),
+            format!("  {what}"),
+        ]);
     };
     for (name, bytes) in &cell.counters {
         let is_bytes = name.starts_with("written_") || name.starts_with("wal_");
@@ -83,14 +100,34 @@ fn text(cell: &Cell) -> String {
             let of = |cause| cell.causes.bytes(cause);
             let store_padding = cell.counters.get("written_padding").copied().unwrap_or(0);
             let pages = of(Cause::Padding).saturating_sub(store_padding);
-            row("pages", pages, "the rest of the pages that the bytes are in");
-            row("XFS metadata", of(Cause::FsMetadata), "inodes, bitmaps, directories");
+            row(
+                "pages",
+                pages,
+                "the rest of the pages that the bytes are in",
+            );
+            row(
+                "XFS metadata",
+                of(Cause::FsMetadata),
+                "inodes, bitmaps, directories",
+            );
             row("XFS journal", of(Cause::FsJournal), "its log");
-            row("the devices' sectors", data + journal, "as the kernel counts them");
+            row(
+                "the devices' sectors",
+                data + journal,
+                "as the kernel counts them",
+            );
         }
-        None => row("below the store", 0, "not known: '--disk xfs' (root) shows it"),
+        None => row(
+            "below the store",
+            0,
+            "not known: '--disk xfs' (root) shows it",
+        ),
     }
     let mut lines = table::text(&head, &rows);
-    lines.push_str(&format!("WAF {:.3}: {} bytes of the client\n", cell.waf(), cell.client));
+    lines.push_str(&format!(
+        "WAF {:.3}: {} bytes of the client\n",
+        cell.waf(),
+        cell.client
+    ));
     lines
 }

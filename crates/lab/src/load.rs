@@ -36,7 +36,13 @@ impl Offsets {
             Pattern::Zipf => zipf_integral(blocks.max(1) as f64 + 1.0),
             _ => 0.0,
         };
-        Offsets { pattern, state: seed, blocks: blocks.max(1), next: 0, zipf_sum }
+        Offsets {
+            pattern,
+            state: seed,
+            blocks: blocks.max(1),
+            next: 0,
+            zipf_sum,
+        }
     }
 
     /// splitmix64.
@@ -120,10 +126,15 @@ impl Load {
             let begin = load.env.now();
             if let Err(e) = image.write(block * load.bs, content).await {
                 load.failed.set(true);
-                return Err(LabError::new(format!("a write at {}: {e}", block * load.bs)));
+                return Err(LabError::new(format!(
+                    "a write at {}: {e}",
+                    block * load.bs
+                )));
             }
             let took = (load.env.now() - begin).as_nanos();
-            load.latencies.borrow_mut().add(u64::try_from(took).unwrap_or(u64::MAX));
+            load.latencies
+                .borrow_mut()
+                .add(u64::try_from(took).unwrap_or(u64::MAX));
             load.written.borrow_mut()[(block / 64) as usize] |= 1 << (block % 64);
             load.done.set(load.done.get() + 1);
         }
@@ -137,7 +148,12 @@ impl Load {
 
     /// Different blocks among them.
     pub(crate) fn touched(&self) -> u64 {
-        self.0.written.borrow().iter().map(|word| u64::from(word.count_ones())).sum()
+        self.0
+            .written
+            .borrow()
+            .iter()
+            .map(|word| u64::from(word.count_ones()))
+            .sum()
     }
 
     /// How long they took.
@@ -161,10 +177,18 @@ mod tests {
             counts
         };
         let random = counts(Pattern::Random);
-        assert!(random[0] > 50 && random[999] < 160, "{} to {}", random[0], random[999]);
+        assert!(
+            random[0] > 50 && random[999] < 160,
+            "{} to {}",
+            random[0],
+            random[999]
+        );
         assert_eq!(counts(Pattern::Sequential), vec![100; 1000]);
         let zipf = counts(Pattern::Zipf);
         let top: u32 = zipf[900..].iter().sum();
-        assert!(top > 60_000, "a tenth of the blocks got {top} of 100000 writes");
+        assert!(
+            top > 60_000,
+            "a tenth of the blocks got {top} of 100000 writes"
+        );
     }
 }

@@ -63,8 +63,12 @@ pub(crate) struct Run {
 impl Run {
     fn to_json(&self) -> Value {
         let samples = self.samples.iter().map(|s| {
-            let causes: serde_json::Map<String, Value> =
-                s.causes.0.iter().map(|(c, n)| (c.name().to_owned(), json!(n))).collect();
+            let causes: serde_json::Map<String, Value> = s
+                .causes
+                .0
+                .iter()
+                .map(|(c, n)| (c.name().to_owned(), json!(n)))
+                .collect();
             json!({"seconds": s.seconds, "ops": s.ops, "iops": s.iops, "causes": causes})
         });
         json!({
@@ -85,7 +89,9 @@ impl Run {
 
     fn from_json(value: &Value) -> Option<Run> {
         let sample = |s: &Value| {
-            let causes = Cause::ALL.into_iter().filter_map(|c| Some((c, s["causes"][c.name()].as_u64()?)));
+            let causes = Cause::ALL
+                .into_iter()
+                .filter_map(|c| Some((c, s["causes"][c.name()].as_u64()?)));
             Some(Sample {
                 seconds: s["seconds"].as_f64()?,
                 ops: s["ops"].as_u64()?,
@@ -105,7 +111,11 @@ impl Run {
             cpu_us: value["cpu_us_per_op"].as_f64()?,
             memory_mib: value["memory_mib"].as_f64()?,
             live: value["live_fraction"].as_f64()?,
-            samples: value["samples"].as_array()?.iter().filter_map(sample).collect(),
+            samples: value["samples"]
+                .as_array()?
+                .iter()
+                .filter_map(sample)
+                .collect(),
         })
     }
 }
@@ -122,7 +132,8 @@ pub(crate) fn path(out: &Path) -> PathBuf {
 pub(crate) fn from_json(value: &Value) -> Runs {
     let runs = value["runs"].as_object();
     let runs = runs.into_iter().flatten();
-    runs.filter_map(|(name, run)| Some((name.clone(), Run::from_json(run)?))).collect()
+    runs.filter_map(|(name, run)| Some((name.clone(), Run::from_json(run)?)))
+        .collect()
 }
 
 fn conditions(args: &LongtermArgs) -> Value {
@@ -168,16 +179,25 @@ pub(crate) fn run(args: &LongtermArgs, host: &Host) -> Result<(), LabError> {
         bar.finish_and_clear();
         (host.tell)(&format!(
             "{}: {:.0} IOPS, WAF {:.3}, {:.2} ms on average, {:.2} ms at 99.99 %",
-            backend.title, done.iops, done.total.waf(), done.average_ms, done.tail_ms
+            backend.title,
+            done.iops,
+            done.total.waf(),
+            done.average_ms,
+            done.tail_ms
         ));
         runs.insert(backend.name.to_owned(), done);
-        let all: serde_json::Map<String, Value> =
-            runs.iter().map(|(name, run)| (name.clone(), run.to_json())).collect();
+        let all: serde_json::Map<String, Value> = runs
+            .iter()
+            .map(|(name, run)| (name.clone(), run.to_json()))
+            .collect();
         let all = json!({"conditions": conditions, "machine": machine, "runs": all});
         results::write_json(&path, &all)?;
     }
     results::write(&path.with_extension("csv"), csv(&runs).as_bytes())?;
-    results::write(&args.common.out.join("longterm-samples.csv"), samples_csv(&runs).as_bytes())?;
+    results::write(
+        &args.common.out.join("longterm-samples.csv"),
+        samples_csv(&runs).as_bytes(),
+    )?;
     (host.tell)(&format!("\n{}", scale_text(args)));
     (host.tell)(summary(&runs).trim_end());
     (host.tell)(&format!("\nresults: {}", path.display()));
@@ -202,8 +222,12 @@ fn measure(
     backend: &Backend,
     bar: &ProgressBar,
 ) -> Result<Run, LabError> {
-    let shape =
-        Shape { backend, osd_size: args.osd_bytes(), disk: args.common.disk, pgs: PGS };
+    let shape = Shape {
+        backend,
+        osd_size: args.osd_bytes(),
+        disk: args.common.disk,
+        pgs: PGS,
+    };
     let cluster = Cluster::up(host, data, &shape)?;
     let (args, bar) = (args.clone(), bar.clone());
     env::real::Runtime::new()?.block_on(|env: Env| async move {
@@ -223,7 +247,10 @@ fn measure(
         let sampler = env.spawn_with_handle({
             let (env, load, samples) = (env.clone(), load.clone(), samples.clone());
             let (sampling, session) = (sampling.clone(), session.again());
-            let (every, mut last) = (Duration::from_secs_f64(args.sample), before.counters.clone());
+            let (every, mut last) = (
+                Duration::from_secs_f64(args.sample),
+                before.counters.clone(),
+            );
             async move {
                 let (begin, mut ops, mut then) = (env.now(), 0, env.now());
                 while sampling.get() {
@@ -258,7 +285,15 @@ fn measure(
         let samples = samples.take();
         drop(session);
         drop(cluster);
-        Ok(summed(&args, total, seconds, &latencies, samples, spent.since(&busy), load.touched()))
+        Ok(summed(
+            &args,
+            total,
+            seconds,
+            &latencies,
+            samples,
+            spent.since(&busy),
+            load.touched(),
+        ))
     })
 }
 
@@ -275,7 +310,11 @@ fn summed(
     let ms = |nanoseconds: f64| nanoseconds / 1e6;
     let percentile = |percent| ms(latencies.percentile(percent) as f64);
     // Everything an aged image has been written before.
-    let live = if args.aged { args.size } else { touched * args.bs };
+    let live = if args.aged {
+        args.size
+    } else {
+        touched * args.bs
+    };
     Run {
         total,
         seconds,
@@ -292,10 +331,7 @@ fn summed(
     }
 }
 
-async fn at_rest(
-    cluster: &Cluster,
-    session: &crate::cluster::Session,
-) -> Result<Look, LabError> {
+async fn at_rest(cluster: &Cluster, session: &crate::cluster::Session) -> Result<Look, LabError> {
     let counters = session.settled(STILL).await?;
     if let Some(disk) = cluster.disk() {
         disk.quiet()?;
@@ -312,8 +348,9 @@ async fn work(
     bar: &ProgressBar,
 ) -> Result<(), LabError> {
     let base = bar.position();
-    let lanes: Vec<_> =
-        (0..depth.max(1)).map(|_| env.spawn_with_handle(load.clone().lane(image.clone()))).collect();
+    let lanes: Vec<_> = (0..depth.max(1))
+        .map(|_| env.spawn_with_handle(load.clone().lane(image.clone())))
+        .collect();
     let showing = Rc::new(Slot::new(true));
     env.go({
         let (env, load, bar, showing) = (env.clone(), load.clone(), bar.clone(), showing.clone());
@@ -338,8 +375,17 @@ async fn work(
 fn summary(runs: &Runs) -> String {
     let used = |cause: &Cause| runs.values().any(|run| run.total.causes.bytes(*cause) > 0);
     let used: Vec<Cause> = Cause::ALL.into_iter().filter(used).collect();
-    let mut head: Vec<String> =
-        ["backend", "IOPS", "avg ms", "99.99 % ms", "CPU us/op", "MiB", "WAF"].map(str::to_owned).into();
+    let mut head: Vec<String> = [
+        "backend",
+        "IOPS",
+        "avg ms",
+        "99.99 % ms",
+        "CPU us/op",
+        "MiB",
+        "WAF",
+    ]
+    .map(str::to_owned)
+    .into();
     head.extend(used.iter().map(|c| c.title().to_owned()));
     let rows = runs.iter().map(|(name, run)| {
         let mut row = vec![
@@ -351,7 +397,10 @@ fn summary(runs: &Runs) -> String {
             format!("{:.0}", run.memory_mib),
             format!("{:.3}", run.total.waf()),
         ];
-        row.extend(used.iter().map(|c| format!("{:.3}", run.total.cause_waf(*c))));
+        row.extend(
+            used.iter()
+                .map(|c| format!("{:.3}", run.total.cause_waf(*c))),
+        );
         row
     });
     table::text(&head, &rows.collect::<Vec<_>>())
@@ -359,9 +408,20 @@ fn summary(runs: &Runs) -> String {
 
 fn csv(runs: &Runs) -> String {
     let mut head: Vec<String> = [
-        "backend", "ops", "seconds", "iops", "latency_average_ms", "latency_median_ms",
-        "latency_99_ms", "latency_99_99_ms", "cpu_us_per_op", "memory_mib", "live_fraction",
-        "client_bytes", "sum_of_causes", "waf",
+        "backend",
+        "ops",
+        "seconds",
+        "iops",
+        "latency_average_ms",
+        "latency_median_ms",
+        "latency_99_ms",
+        "latency_99_99_ms",
+        "cpu_us_per_op",
+        "memory_mib",
+        "live_fraction",
+        "client_bytes",
+        "sum_of_causes",
+        "waf",
     ]
     .map(str::to_owned)
     .into();
@@ -385,14 +445,20 @@ fn csv(runs: &Runs) -> String {
             format!("{:.3}", run.total.waf()),
         ];
         row.extend(Cause::ALL.map(|c| run.total.causes.bytes(c).to_string()));
-        row.push(run.total.device.map_or(String::new(), |(d, j)| (d + j).to_string()));
+        row.push(
+            run.total
+                .device
+                .map_or(String::new(), |(d, j)| (d + j).to_string()),
+        );
         row
     });
     table::csv(&head, &rows.collect::<Vec<_>>())
 }
 
 fn samples_csv(runs: &Runs) -> String {
-    let mut head: Vec<String> = ["backend", "seconds", "ops", "iops"].map(str::to_owned).into();
+    let mut head: Vec<String> = ["backend", "seconds", "ops", "iops"]
+        .map(str::to_owned)
+        .into();
     head.extend(Cause::ALL.map(|c| c.name().to_owned()));
     let rows = runs.iter().flat_map(|(name, run)| {
         run.samples.iter().map(move |s| {
@@ -428,7 +494,8 @@ mod tests {
 
     #[test]
     fn a_run_comes_back() {
-        let counters = crate::causes::Counters::from([("written".into(), 9), ("written_data".into(), 9)]);
+        let counters =
+            crate::causes::Counters::from([("written".into(), 9), ("written_data".into(), 9)]);
         let run = Run {
             total: Cell::new(3, counters, None).unwrap(),
             seconds: 1.5,

@@ -17,7 +17,11 @@ impl Look {
     /// With these counters, and what the kernel says now.
     pub(crate) fn new(counters: Counters, cluster: &Cluster) -> Result<Look, LabError> {
         let sectors = cluster.disk().map(|disk| disk.sectors()).transpose()?;
-        Ok(Look { counters, sectors, pages: cluster.page_bytes() })
+        Ok(Look {
+            counters,
+            sectors,
+            pages: cluster.page_bytes(),
+        })
     }
 
     /// What came between another moment and this one, in which clients wrote so many bytes.
@@ -31,7 +35,10 @@ impl Look {
         let sectors = cluster.disk().zip(before.sectors.zip(self.sectors));
         let kernel = sectors.map(|(disk, (before_sectors, sectors))| Kernel {
             device: disk.grown(before_sectors, sectors),
-            pages: before.pages.zip(self.pages).and_then(|(b, a)| a.checked_sub(b)),
+            pages: before
+                .pages
+                .zip(self.pages)
+                .and_then(|(b, a)| a.checked_sub(b)),
         });
         Cell::new(client, grown, kernel)
     }

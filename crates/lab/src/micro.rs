@@ -71,10 +71,17 @@ fn to_json(cells: &Cells, conditions: &Value, machine: &Value) -> Value {
 
 /// What [`to_json`] made.
 pub(crate) fn from_json(value: &Value) -> Cells {
-    let cells = value["cells"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let cells = value["cells"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
     let one = |value: &Value| {
         let write = WRITES.iter().position(|w| value["write"] == *w)?;
-        let key = (value["backend"].as_str()?.to_owned(), value["request_bytes"].as_u64()?, write);
+        let key = (
+            value["backend"].as_str()?.to_owned(),
+            value["request_bytes"].as_u64()?,
+            write,
+        );
         Some((key, Cell::from_json(value)?))
     };
     cells.iter().filter_map(one).collect()
@@ -82,7 +89,10 @@ pub(crate) fn from_json(value: &Value) -> Cells {
 
 /// Runs the experiment.
 pub(crate) fn run(args: &MicroArgs, host: &Host) -> Result<(), LabError> {
-    let (backends, sizes) = (backend::chosen(&args.common.backend, host)?, args.request_sizes()?);
+    let (backends, sizes) = (
+        backend::chosen(&args.common.backend, host)?,
+        args.request_sizes()?,
+    );
     let path = path(&args.common.out);
     let conditions = conditions(args);
     let mut cells = match results::read_json(&path)? {
@@ -98,8 +108,12 @@ pub(crate) fn run(args: &MicroArgs, host: &Host) -> Result<(), LabError> {
             bar.set_message(format!("{} {}", backend.title, bytes_text(*request)));
             let is_there = |write| cells.contains_key(&(backend.name.to_owned(), *request, write));
             if !(0..WRITES.len()).all(is_there) {
-                let shape =
-                    Shape { backend, osd_size: OSD_SIZE, disk: args.common.disk, pgs: 1 };
+                let shape = Shape {
+                    backend,
+                    osd_size: OSD_SIZE,
+                    disk: args.common.disk,
+                    pgs: 1,
+                };
                 let four = measure(host, &data, &shape, *request).map_err(|e| {
                     LabError::new(format!("{}, {}: {e}", backend.name, bytes_text(*request)))
                 })?;
@@ -114,7 +128,10 @@ pub(crate) fn run(args: &MicroArgs, host: &Host) -> Result<(), LabError> {
     bar.finish_and_clear();
     results::write(&path.with_extension("csv"), csv(&cells).as_bytes())?;
     for backend in &backends {
-        (host.tell)(&format!("\n{}: {}", backend.title, "bytes written for each byte of the client"));
+        (host.tell)(&format!(
+            "\n{}: {}",
+            backend.title, "bytes written for each byte of the client"
+        ));
         (host.tell)(backend_table(&cells, backend).trim_end());
     }
     (host.tell)(&format!("\nresults: {}", path.display()));
@@ -173,10 +190,16 @@ pub(crate) fn noise(seed: u64, len: u64) -> Bytes {
 }
 
 fn csv(cells: &Cells) -> String {
-    let mut head: Vec<String> =
-        ["backend", "request_bytes", "write", "client_bytes", "sum_of_causes", "waf"]
-            .map(str::to_owned)
-            .into();
+    let mut head: Vec<String> = [
+        "backend",
+        "request_bytes",
+        "write",
+        "client_bytes",
+        "sum_of_causes",
+        "waf",
+    ]
+    .map(str::to_owned)
+    .into();
     head.extend(Cause::ALL.map(|c| c.name().to_owned()));
     head.push("device_bytes".to_owned());
     let rows = cells.iter().map(|((backend, request, write), cell)| {
@@ -189,7 +212,9 @@ fn csv(cells: &Cells) -> String {
             format!("{:.3}", cell.waf()),
         ];
         row.extend(Cause::ALL.map(|c| cell.causes.bytes(c).to_string()));
-        row.push(cell.device.map_or(String::new(), |(data, journal)| (data + journal).to_string()));
+        row.push(cell.device.map_or(String::new(), |(data, journal)| {
+            (data + journal).to_string()
+        }));
         row
     });
     table::csv(&head, &rows.collect::<Vec<_>>())
@@ -197,7 +222,10 @@ fn csv(cells: &Cells) -> String {
 
 /// One backend's cells: a line for each size and write.
 fn backend_table(cells: &Cells, backend: &Backend) -> String {
-    let mine: Vec<_> = cells.iter().filter(|((name, ..), _)| name == backend.name).collect();
+    let mine: Vec<_> = cells
+        .iter()
+        .filter(|((name, ..), _)| name == backend.name)
+        .collect();
     let used = |cause: &Cause| mine.iter().any(|(_, cell)| cell.causes.bytes(*cause) > 0);
     let used: Vec<Cause> = Cause::ALL.into_iter().filter(used).collect();
     let mut head = vec!["request".to_owned(), "WAF".to_owned()];
@@ -232,9 +260,13 @@ mod tests {
 
     #[test]
     fn results_come_back() {
-        let counters = crate::causes::Counters::from([("written".into(), 9), ("written_data".into(), 9)]);
+        let counters =
+            crate::causes::Counters::from([("written".into(), 9), ("written_data".into(), 9)]);
         let cell = Cell::new(3, counters, None).unwrap();
         let cells = Cells::from([(("inkstore".to_owned(), 4096, 2), cell)]);
-        assert_eq!(from_json(&to_json(&cells, &Value::Null, &Value::Null)), cells);
+        assert_eq!(
+            from_json(&to_json(&cells, &Value::Null, &Value::Null)),
+            cells
+        );
     }
 }

@@ -146,7 +146,9 @@ pub(crate) const TABLES: [Paper; 8] = [
 pub(crate) fn limit(backend: &str) -> Option<(f64, &'static str)> {
     match backend {
         "filestore" => Some((6.0, "the paper: 6 at 4 MiB")),
-        "kstore-leveldb" | "kstore-rocksdb" => Some((3.0, "the paper: 3 (RocksDB: jumps above 512 KiB)")),
+        "kstore-leveldb" | "kstore-rocksdb" => {
+            Some((3.0, "the paper: 3 (RocksDB: jumps above 512 KiB)"))
+        }
         "bluestore" | "bluestore-4k" => Some((3.0, "the paper: 3 from 64 KiB on")),
         "inkstore" => Some((3.0, "one copy for each replica")),
         _ => None,

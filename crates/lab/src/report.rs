@@ -58,7 +58,10 @@ fn ordered<'a>(names: impl Iterator<Item = &'a String>) -> Vec<(&'a str, String)
     }
     found.sort();
     found.dedup();
-    found.into_iter().map(|(_, name, title)| (name, title)).collect()
+    found
+        .into_iter()
+        .map(|(_, name, title)| (name, title))
+        .collect()
 }
 
 struct Page(String);
@@ -94,11 +97,17 @@ impl Page {
 
     /// Names and values.
     fn sheet(&mut self, title: &str, values: &Value) {
-        self.0.push_str(&format!("<table><tr><th colspan=\"2\">{title}</th></tr>\n"));
+        self.0
+            .push_str(&format!("<table><tr><th colspan=\"2\">{title}</th></tr>\n"));
         for (name, value) in values.as_object().into_iter().flatten() {
-            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let value = value
+                .as_str()
+                .map_or_else(|| value.to_string(), str::to_owned);
             let name = escaped(&name.replace('_', " "));
-            self.0.push_str(&format!("<tr><td>{name}</td><td>{}</td></tr>\n", escaped(&value)));
+            self.0.push_str(&format!(
+                "<tr><td>{name}</td><td>{}</td></tr>\n",
+                escaped(&value)
+            ));
         }
         self.0.push_str("</table>\n");
     }
@@ -106,11 +115,18 @@ impl Page {
     /// Rows with the class of each.
     fn table(&mut self, head: &[String], rows: &[(&str, Vec<String>)]) {
         let cells = |tag: &str, cells: &[String]| -> String {
-            cells.iter().map(|c| format!("<{tag}>{}</{tag}>", escaped(c))).collect()
+            cells
+                .iter()
+                .map(|c| format!("<{tag}>{}</{tag}>", escaped(c)))
+                .collect()
         };
-        self.0.push_str(&format!("<table><tr>{}</tr>\n", cells("th", head)));
+        self.0
+            .push_str(&format!("<table><tr>{}</tr>\n", cells("th", head)));
         for (class, row) in rows {
-            self.0.push_str(&format!("<tr class=\"{class}\">{}</tr>\n", cells("td", row)));
+            self.0.push_str(&format!(
+                "<tr class=\"{class}\">{}</tr>\n",
+                cells("td", row)
+            ));
         }
         self.0.push_str("</table>\n");
     }
@@ -126,12 +142,15 @@ impl Page {
         for (name, cell) in cells {
             let device = cell.device.map(|(data, journal)| data + journal);
             let not_known = || "not known".to_owned();
-            rows.push(("", vec![
-                name,
-                cell.causes.sum().to_string(),
-                device.map_or_else(not_known, |n| n.to_string()),
-                cell.difference().map_or_else(not_known, |n| n.to_string()),
-            ]));
+            rows.push((
+                "",
+                vec![
+                    name,
+                    cell.causes.sum().to_string(),
+                    device.map_or_else(not_known, |n| n.to_string()),
+                    cell.difference().map_or_else(not_known, |n| n.to_string()),
+                ],
+            ));
         }
         let head = ["", "sum by cause", "the devices' sectors", "difference"].map(str::to_owned);
         self.table(&head, &rows);
@@ -161,19 +180,27 @@ impl Page {
             self.micro_table(&cells, name);
         }
         self.0.push_str("<h3>Sums</h3>\n");
-        let sums = ordered(cells.keys().map(|(name, ..)| name)).into_iter().filter_map(|(name, title)| {
-            let mut all = cells.iter().filter(|((n, ..), _)| n == name).map(|(_, cell)| cell.clone());
-            let first = all.next()?;
-            Some((title, all.fold(first, Cell::plus)))
-        });
+        let sums = ordered(cells.keys().map(|(name, ..)| name))
+            .into_iter()
+            .filter_map(|(name, title)| {
+                let mut all = cells
+                    .iter()
+                    .filter(|((n, ..), _)| n == name)
+                    .map(|(_, cell)| cell.clone());
+                let first = all.next()?;
+                Some((title, all.fold(first, Cell::plus)))
+            });
         let sums: Vec<(String, Cell)> = sums.collect();
         self.sums(sums.iter().map(|(title, cell)| (title.clone(), cell)));
         Ok(())
     }
 
     fn micro_table(&mut self, cells: &Cells, name: &str) {
-        let sizes: std::collections::BTreeSet<u64> =
-            cells.keys().filter(|(n, ..)| n == name).map(|(_, size, _)| *size).collect();
+        let sizes: std::collections::BTreeSet<u64> = cells
+            .keys()
+            .filter(|(n, ..)| n == name)
+            .map(|(_, size, _)| *size)
+            .collect();
         let mut head = vec!["WAF".to_owned()];
         head.extend(sizes.iter().map(|size| bytes_text(*size)));
         let rows = WRITES.iter().enumerate().map(|(n, write)| {
@@ -201,7 +228,8 @@ impl Page {
             let Some(run) = runs.get(name) else { continue };
             let figure = series::figure(&format!("{title}: {subtitle}"), &run_points(run));
             plot::write(&figure, out, &format!("longterm-{name}"))?;
-            self.0.push_str(&format!("<h3>{}</h3>\n{}", escaped(&title), figure.svg()));
+            self.0
+                .push_str(&format!("<h3>{}</h3>\n{}", escaped(&title), figure.svg()));
         }
         self.table_one(&runs);
         self.tables_two_three(&runs);
@@ -209,9 +237,10 @@ impl Page {
         self.planes(&runs, out)?;
         self.0.push_str("<h3>Sums</h3>\n");
         let sums = ordered(runs.keys());
-        self.sums(sums.iter().filter_map(|(name, title)| {
-            Some((title.clone(), &runs.get(*name)?.total))
-        }));
+        self.sums(
+            sums.iter()
+                .filter_map(|(name, title)| Some((title.clone(), &runs.get(*name)?.total))),
+        );
         Ok(())
     }
 
@@ -221,7 +250,13 @@ impl Page {
         head.extend(Cause::ALL.map(|c| c.title().to_owned()));
         head.push("Sum".to_owned());
         let mut rows = Vec::new();
-        let number = |value: f64| if value == 0.0 { "-".to_owned() } else { format!("{value:.3}") };
+        let number = |value: f64| {
+            if value == 0.0 {
+                "-".to_owned()
+            } else {
+                format!("{value:.3}")
+            }
+        };
         for (name, title) in ordered(runs.keys()) {
             let Some(run) = runs.get(name) else { continue };
             let mut row = vec![title.clone()];
@@ -229,7 +264,13 @@ impl Page {
             row.push(format!("{:.3}", run.total.waf()));
             rows.push(("", row));
             for paper in of_paper(name) {
-                let of = |cause| paper.causes.iter().find(|(c, _)| *c == cause).map_or(0.0, |(_, v)| *v);
+                let of = |cause| {
+                    paper
+                        .causes
+                        .iter()
+                        .find(|(c, _)| *c == cause)
+                        .map_or(0.0, |(_, v)| *v)
+                };
                 let mut row = vec![format!("{title}, the paper, {}", paper.device)];
                 row.extend(Cause::ALL.map(|c| number(of(c))));
                 row.push(format!("{:.3}", paper.waf));
@@ -245,31 +286,46 @@ impl Page {
 
     fn tables_two_three(&mut self, runs: &Runs) {
         self.0.push_str("<h3>Tables II and III: all in all</h3>\n");
-        let head = ["", "IOPS", "WAF", "average ms", "99.99 % ms", "CPU us/op (all OSDs)", "MiB (largest OSD)", "live"];
+        let head = [
+            "",
+            "IOPS",
+            "WAF",
+            "average ms",
+            "99.99 % ms",
+            "CPU us/op (all OSDs)",
+            "MiB (largest OSD)",
+            "live",
+        ];
         let mut rows = Vec::new();
         for (name, title) in ordered(runs.keys()) {
             let Some(run) = runs.get(name) else { continue };
-            rows.push(("", vec![
-                title.clone(),
-                format!("{:.0}", run.iops),
-                format!("{:.2}", run.total.waf()),
-                format!("{:.2}", run.average_ms),
-                format!("{:.2}", run.tail_ms),
-                format!("{:.0}", run.cpu_us),
-                format!("{:.0}", run.memory_mib),
-                format!("{:.1} %", run.live * 100.0),
-            ]));
+            rows.push((
+                "",
+                vec![
+                    title.clone(),
+                    format!("{:.0}", run.iops),
+                    format!("{:.2}", run.total.waf()),
+                    format!("{:.2}", run.average_ms),
+                    format!("{:.2}", run.tail_ms),
+                    format!("{:.0}", run.cpu_us),
+                    format!("{:.0}", run.memory_mib),
+                    format!("{:.1} %", run.live * 100.0),
+                ],
+            ));
             for paper in of_paper(name) {
-                rows.push(("paper", vec![
-                    format!("{title}, the paper, {}", paper.device),
-                    format!("{:.0}", paper.iops),
-                    format!("{:.2}", paper.waf),
-                    format!("{:.2}", paper.average_ms),
-                    format!("{:.2}", paper.tail_ms),
-                    "-".to_owned(),
-                    "-".to_owned(),
-                    "-".to_owned(),
-                ]));
+                rows.push((
+                    "paper",
+                    vec![
+                        format!("{title}, the paper, {}", paper.device),
+                        format!("{:.0}", paper.iops),
+                        format!("{:.2}", paper.waf),
+                        format!("{:.2}", paper.average_ms),
+                        format!("{:.2}", paper.tail_ms),
+                        "-".to_owned(),
+                        "-".to_owned(),
+                        "-".to_owned(),
+                    ],
+                ));
             }
         }
         self.table(&head.map(str::to_owned), &rows);
@@ -285,20 +341,26 @@ impl Page {
         for (name, title) in ordered(runs.keys()) {
             let Some(run) = runs.get(name) else { continue };
             // Against the paper's SSDs: no device here turns.
-            let Some(paper) = of_paper(name).find(|p| p.device == "SSD") else { continue };
+            let Some(paper) = of_paper(name).find(|p| p.device == "SSD") else {
+                continue;
+            };
             let share = run.total.waf() / paper.waf - 1.0;
             if share.abs() > FAR {
-                rows.push(("far", vec![
-                    title,
-                    format!("{:.2}", run.total.waf()),
-                    format!("{:.2}", paper.waf),
-                    format!("{:+.0} %", share * 100.0),
-                    paper::longterm_reasons(name).to_owned(),
-                ]));
+                rows.push((
+                    "far",
+                    vec![
+                        title,
+                        format!("{:.2}", run.total.waf()),
+                        format!("{:.2}", paper.waf),
+                        format!("{:+.0} %", share * 100.0),
+                        paper::longterm_reasons(name).to_owned(),
+                    ],
+                ));
             }
         }
         if !rows.is_empty() {
-            self.0.push_str("<h3>Where ours differs from the paper by more than 20 %</h3>\n");
+            self.0
+                .push_str("<h3>Where ours differs from the paper by more than 20 %</h3>\n");
             let head = ["", "WAF here", "the paper (SSD)", "", "why"].map(str::to_owned);
             self.table(&head, &rows);
         }
@@ -308,16 +370,37 @@ impl Page {
     fn planes(&mut self, runs: &Runs, out: &Path) -> Result<(), LabError> {
         type Cost = (&'static str, &'static str, &'static str, fn(&Run) -> f64);
         const COSTS: [Cost; 3] = [
-            ("cpu", "WAF against CPU", "CPU microseconds an operation, all OSDs", |r| r.cpu_us),
-            ("tail", "WAF against tail latency", "99.99th percentile, ms", |r| r.tail_ms),
-            ("memory", "WAF against memory", "MiB of the largest OSD", |r| r.memory_mib),
+            (
+                "cpu",
+                "WAF against CPU",
+                "CPU microseconds an operation, all OSDs",
+                |r| r.cpu_us,
+            ),
+            (
+                "tail",
+                "WAF against tail latency",
+                "99.99th percentile, ms",
+                |r| r.tail_ms,
+            ),
+            (
+                "memory",
+                "WAF against memory",
+                "MiB of the largest OSD",
+                |r| r.memory_mib,
+            ),
         ];
         self.0.push_str("<h3>The trade-off plane</h3>\n");
         for (name, title, across, cost) in COSTS {
-            let spots = ordered(runs.keys()).into_iter().filter_map(|(name, title)| {
-                let run = runs.get(name)?;
-                Some(points::Spot { name: title, x: cost(run), y: run.total.waf() })
-            });
+            let spots = ordered(runs.keys())
+                .into_iter()
+                .filter_map(|(name, title)| {
+                    let run = runs.get(name)?;
+                    Some(points::Spot {
+                        name: title,
+                        x: cost(run),
+                        y: run.total.waf(),
+                    })
+                });
             let figure = points::figure(title, across, &spots.collect::<Vec<_>>());
             plot::write(&figure, out, &format!("tradeoff-{name}"))?;
             self.0.push_str(&figure.svg());
@@ -333,18 +416,28 @@ fn of_paper(backend: &str) -> impl Iterator<Item = &'static Paper> {
 
 /// A backend's panel of figure 4.
 fn micro_figure(cells: &Cells, name: &str, title: &str) -> plot::Drawing {
-    let sizes: std::collections::BTreeSet<u64> =
-        cells.keys().filter(|(n, ..)| n == name).map(|(_, size, _)| *size).collect();
+    let sizes: std::collections::BTreeSet<u64> = cells
+        .keys()
+        .filter(|(n, ..)| n == name)
+        .map(|(_, size, _)| *size)
+        .collect();
     let bar = |size: u64, write: usize| -> Vec<(Cause, f64)> {
         let cell = cells.get(&(name.to_owned(), size, write));
-        let parts = Cause::ALL.into_iter().map(|c| (c, cell.map_or(0.0, |cell| cell.cause_waf(c))));
+        let parts = Cause::ALL
+            .into_iter()
+            .map(|c| (c, cell.map_or(0.0, |cell| cell.cause_waf(c))));
         parts.filter(|(_, v)| *v > 0.0).collect()
     };
     let groups = sizes.iter().map(|size| bars::Group {
         label: bytes_text(*size),
         bars: (0..WRITES.len()).map(|write| bar(*size, write)).collect(),
     });
-    bars::figure(title, &groups.collect::<Vec<_>>(), &["1", "2", "3", "O"], paper::limit(name))
+    bars::figure(
+        title,
+        &groups.collect::<Vec<_>>(),
+        &["1", "2", "3", "O"],
+        paper::limit(name),
+    )
 }
 
 fn run_points(run: &Run) -> Vec<series::Point> {
@@ -352,8 +445,16 @@ fn run_points(run: &Run) -> Vec<series::Point> {
     let points = run.samples.iter().map(|s| {
         let length = (s.seconds - last).max(1e-9);
         last = s.seconds;
-        let rates = s.causes.0.iter().map(|(c, n)| (*c, *n as f64 / length / 1e6));
-        series::Point { seconds: s.seconds, iops: s.iops, rates: rates.collect() }
+        let rates = s
+            .causes
+            .0
+            .iter()
+            .map(|(c, n)| (*c, *n as f64 / length / 1e6));
+        series::Point {
+            seconds: s.seconds,
+            iops: s.iops,
+            rates: rates.collect(),
+        }
     });
     points.collect()
 }
@@ -367,7 +468,12 @@ mod tests {
     fn the_papers_causes_add_up() {
         for paper in &paper::TABLES {
             let sum: f64 = paper.causes.iter().map(|(_, v)| v).sum();
-            assert!((sum - paper.waf).abs() < 0.002, "{} {}: {sum}", paper.backend, paper.device);
+            assert!(
+                (sum - paper.waf).abs() < 0.002,
+                "{} {}: {sum}",
+                paper.backend,
+                paper.device
+            );
         }
     }
 }

@@ -27,11 +27,14 @@ pub(crate) fn write_json(path: &Path, value: &Value) -> Result<(), LabError> {
 /// Reads JSON; `None` if there is none.
 pub(crate) fn read_json(path: &Path) -> Result<Option<Value>, LabError> {
     match fs::read_to_string(path) {
-        Ok(text) => serde_json::from_str(&text).map(Some).map_err(|e| {
-            LabError::new(format!("{}: {e}; --anew forgets it", path.display()))
-        }),
+        Ok(text) => serde_json::from_str(&text)
+            .map(Some)
+            .map_err(|e| LabError::new(format!("{}: {e}; --anew forgets it", path.display()))),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(LabError::new(format!("cannot read {}: {e}", path.display()))),
+        Err(e) => Err(LabError::new(format!(
+            "cannot read {}: {e}",
+            path.display()
+        ))),
     }
 }
 

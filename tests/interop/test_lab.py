@@ -1,0 +1,110 @@
+"""The laboratory: two backends at tiny sizes; causes add up to what the stores wrote, results are
+complete, an interrupted run goes on where it was, and the report holds its figures. About 20 s."""
+import csv
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.dom.minidom
+
+from cluster import LOLIGO
+
+BACKENDS = ["inkstore", "kstore-rocksdb"]
+WRITES = ["1ST WRITE", "2ND WRITE", "3RD WRITE", "OVERWRITE"]
+
+
+class Lab(unittest.TestCase):
+    def setUp(self):
+        self.dir = tempfile.mkdtemp(prefix="loligo-test-lab-")
+        self.addCleanup(shutil.rmtree, self.dir, ignore_errors=True)
+        self.out = pathlib.Path(self.dir, "results")
+        self.data = pathlib.Path(self.dir, "data")
+        self.data.mkdir()
+
+    def lab(self, *args, check=True):
+        r = subprocess.run([LOLIGO, "lab", *args], capture_output=True, text=True, timeout=240)
+        if check:
+            self.assertEqual(r.returncode, 0, r.stdout + r.stderr)
+            # Each cluster is removed behind its measurement.
+            self.assertEqual(os.listdir(self.data), [])
+        return r
+
+    def places(self):
+        return ["--out", str(self.out), "--data", str(self.data)]
+
+    def check_sums(self, cell, client):
+        self.assertEqual(cell["client_bytes"], client)
+        causes = sum(cell["causes"].values())
+        self.assertEqual(causes, cell["counters"]["written"])
+        self.assertEqual(causes, cell["sum_of_causes"])
+        self.assertEqual(cell["causes"]["ceph_data"], 3 * client)
+        self.assertAlmostEqual(cell["waf"], causes / client)
+        # Files: nobody counts sectors, and nobody guesses them.
+        self.assertIsNone(cell["device_bytes"])
+        self.assertEqual(cell["causes"]["fs_metadata"] + cell["causes"]["fs_journal"], 0)
+
+    def check_figure(self, name):
+        svg = self.out / f"{name}.svg"
+        self.assertEqual(xml.dom.minidom.parse(str(svg)).documentElement.tagName, "svg")
+        self.assertEqual((self.out / f"{name}.png").read_bytes()[:8], b"\x89PNG\r\n\x1a\n")
+
+    def test_micro_and_longterm(self):
+        self.lab("micro", "--backend", "inkstore", "--sizes", "4K", *self.places())
+        first = json.loads((self.out / "micro.json").read_text())["cells"]
+        self.lab("micro", "--backend", ",".join(BACKENDS), "--sizes", "4K", *self.places())
+        cells = json.loads((self.out / "micro.json").read_text())["cells"]
+        self.assertEqual({(c["backend"], c["write"]) for c in cells},
+                         {(b, w) for b in BACKENDS for w in WRITES})
+        self.assertEqual([c for c in cells if c["backend"] == "inkstore"], first, "measured again")
+        for cell in cells:
+            self.check_sums(cell, 4096)
+        with open(self.out / "micro.csv") as file:
+            rows = list(csv.DictReader(file))
+        self.assertEqual([int(r["sum_of_causes"]) for r in rows], [c["sum_of_causes"] for c in cells])
+
+        load = ["longterm", "--backend", "inkstore", "--size", "2M", "--iodepth", "16", *self.places()]
+        said = self.lab(*load).stdout
+        self.assertIn("scale: ", said)
+        run = json.loads((self.out / "longterm.json").read_text())["runs"]["inkstore"]
+        writes = (2 << 20) // 10 * 9 // 4096
+        self.assertEqual(run["ops"], writes)
+        self.check_sums(run["total"], writes * 4096)
+        self.assertLessEqual(sum(s["ops"] for s in run["samples"]), writes)
+        self.assertLessEqual(run["latency_median_ms"], run["latency_99_99_ms"])
+        other = self.lab(*load, "--seed", "2", check=False)
+        self.assertEqual(other.returncode, 1)
+        self.assertIn("other conditions", other.stderr)
+
+        for name in ["micro-inkstore", "micro-kstore-rocksdb", "longterm-inkstore", "tradeoff-cpu"]:
+            self.check_figure(name)
+        page = (self.out / "report.html").read_text()
+        # One file: figures are in it, nothing is fetched.
+        self.assertGreaterEqual(page.count("<svg"), 3 + 3)
+        for outside in ["<script", "<img", "<link", "url("]:
+            self.assertNotIn(outside, page)
+        for text in ["figure 4", "Table I:", "Machine", "the devices&#39; sectors", "not known", "needs root"]:
+            self.assertIn(text.replace("&#39;", "'"), page)
+
+    def test_the_papers_numbers_stand_beside_ours(self):
+        self.lab("longterm", "--backend", "kstore-rocksdb", "--size", "1M", "--iodepth", "4", *self.places())
+        page = (self.out / "report.html").read_text()
+        for number in ["52.572", "65.725", "8861", "2868.00", "more than 20 %"]:
+            self.assertIn(number, page)
+
+    def test_explain_and_wrong_words(self):
+        said = self.lab("explain", "--backend", "inkstore", "--data", str(self.data)).stdout
+        self.assertIn("written_pg_log", said)
+        self.assertIn("the store's sum", said)
+        self.assertIn("not known", said)
+        for words in [("micro", "--backend", "nosuch"), ("micro", "--sizes", "8M"), ("report",)]:
+            r = self.lab(*words, "--out", str(self.out), check=False)
+            self.assertEqual(r.returncode, 1, words)
+            self.assertIn("loligo: ", r.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main(verbosity=2))
