@@ -18,6 +18,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use command::Formatter;
 use maps::osdmap::osdmap_flags;
 use messages::{BackfillOp, MOSDPGBackfill, Message};
 use types::hobject::NO_GEN;
@@ -82,6 +83,25 @@ impl Backfill {
         if self.batch_end.borrow().as_ref().is_some_and(|end| clone <= end) {
             self.pending.borrow_mut().insert(clone.clone());
         }
+    }
+
+    /// The batch, in the words of a query.
+    pub(super) fn dump(&self, f: &mut Formatter) {
+        let (pending, end) = (self.pending.borrow(), self.batch_end.borrow().clone());
+        let begin = pending.first().cloned().unwrap_or_else(HObject::min);
+        f.dump_stream("last_backfill_started", &begin);
+        f.object("backfill_info", |f| {
+            f.dump_stream("begin", &begin);
+            f.dump_stream("end", end.unwrap_or_else(HObject::min));
+            f.array("objects", |f| {
+                pending.iter().for_each(|oid| f.object("object", |f| f.dump_stream("object", oid)));
+            });
+        });
+        // Targets are not listed: what they have beyond their last_backfill is removed.
+        f.array("peer_backfill_info", |_| {});
+        f.array("backfills_in_flight", |f| {
+            self.moving.borrow().iter().for_each(|oid| f.dump_stream("object", oid));
+        });
     }
 
     fn next_pending(&self) -> Option<HObject> {

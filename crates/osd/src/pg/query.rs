@@ -127,25 +127,12 @@ impl Pg {
             f.dump_stream("enter_time", entered);
             match core.state() {
                 State::Active { .. } => {
-                    f.array("might_have_unfound", |_| {});
+                    f.array("might_have_unfound", |f| self.dump_might_have_unfound(f, core));
                     f.object("recovery_progress", |f| {
                         f.array("backfill_targets", |f| {
                             core.backfill_targets.iter().for_each(|s| f.dump_stream("shard", s));
                         });
-                        f.array("waiting_on_backfill", |_| {});
-                        f.dump_string("last_backfill_started", "MIN");
-                        f.object("backfill_info", |f| {
-                            f.dump_string("begin", "MIN");
-                            f.dump_string("end", "MIN");
-                            f.array("objects", |_| {});
-                        });
-                        f.array("peer_backfill_info", |_| {});
-                        f.array("backfills_in_flight", |_| {});
-                        f.array("recovering", |_| {});
-                        f.object("pg_backend", |f| {
-                            f.array("pull_from_peer", |_| {});
-                            f.array("pushing", |_| {});
-                        });
+                        self.recovery.dump_progress(f);
                     });
                 }
                 State::GetInfo { waiting } | State::GetMissing { waiting } => {
@@ -216,6 +203,28 @@ impl Pg {
         });
     }
 
+    fn dump_might_have_unfound(&self, f: &mut Formatter, core: &super::peering::Peering) {
+        if core.missing.is_empty() && core.peer_missing.values().all(|m| m.is_empty()) {
+            return;
+        }
+        let map = self.map.borrow();
+        for shard in core.might_have_unfound() {
+            f.object("osd", |f| {
+                f.dump_stream("osd", shard);
+                let status = if core.peer_missing.contains_key(&shard) {
+                    "already probed"
+                } else if core.queried_for_unfound.contains(&shard) {
+                    "querying"
+                } else if !map.is_up(shard.osd) {
+                    "osd is down"
+                } else {
+                    "not queried"
+                };
+                f.dump_string("status", status);
+            });
+        }
+    }
+
     /// `list_unfound`.
     pub fn list_unfound(&self, f: &mut Formatter) {
         let unfound = self.recovery.unfound.borrow();
@@ -239,41 +248,45 @@ impl Pg {
         });
         f.dump_string("state", core.state().name().rsplit('/').next().unwrap_or(""));
         f.dump_bool("available_might_have_unfound", true);
-        f.array("might_have_unfound", |_| {});
+        f.array("might_have_unfound", |f| self.dump_might_have_unfound(f, &core));
         f.dump_bool("more", unfound.len() > LIST_MAX);
         f.close_section();
     }
 
-    /// `mark_unfound_lost`: gives up what nobody has, for an older version that is here or for
-    /// good.
+    /// `mark_unfound_lost`: gives up what nobody has, for the newest older version that somebody has
+    /// or for good.
     pub async fn mark_unfound_lost(self: &Rc<Pg>, map: &CommandMap) -> CommandReply {
         let mode = map.opt_string("mulcmd").ok().flatten().unwrap_or_default();
         let revert = match mode.as_str() {
+            "revert" if self.is_erasure() => {
+                return CommandReply::error(Errno::EINVAL.0, "mode must be 'delete' for ec pool");
+            }
             "revert" => true,
             "delete" => false,
-            other => {
-                let text = format!("mode must be 'revert' or 'delete', not '{other}'");
+            _ => {
+                let text = "mode must be 'revert' or 'delete'; mark not yet implemented";
                 return CommandReply::error(Errno::EINVAL.0, text);
             }
         };
-        if revert && self.is_erasure() {
-            return CommandReply::error(Errno::EINVAL.0, "mode must be 'delete' for ec pool");
+        if !self.core.borrow().is_primary() {
+            return CommandReply::error(Errno::EROFS.0, "not primary");
         }
         let unfound: Vec<HObject> = self.recovery.unfound.borrow().iter().cloned().collect();
         if unfound.is_empty() {
             return CommandReply::text("pg has no unfound objects");
         }
-        if self.core.borrow().may_find_more() {
-            let text = "pg has unfound objects but we haven't probed all sources, not marking lost";
+        let count = unfound.len();
+        if self.core.borrow().may_find_more(&**self.map.borrow()) {
+            let text = format!(
+                "pg has {count} unfound objects but we haven't probed all sources, not marking lost"
+            );
             return CommandReply::error(Errno::EINVAL.0, text);
         }
         let generation = self.generation.get();
-        let mut count = 0;
         for oid in unfound {
             if !self.give_up(&oid, revert, generation).await {
                 return CommandReply::error(Errno::EAGAIN.0, "the PG changed, try again");
             }
-            count += 1;
             self.requeue_for(&oid);
         }
         self.kick_recovery();
@@ -289,15 +302,19 @@ impl Pg {
         };
         let Some(item) = item else { return true };
         let goid = self.goid(oid);
-        let back_to = if revert { item.have } else { EVersion::ZERO };
+        let newest = if revert { self.core.borrow().newest_available(oid) } else { None };
         let mut oi = None;
-        if !back_to.is_zero() {
+        if let Some((back_to, who)) = newest {
+            if who != self.whoami() && !self.fetch_older(oid, back_to, who).await {
+                return false;
+            }
             let attr = crate::ops::object_context::OI_ATTR;
             let bytes = self.host.store().getattr(&self.cid, &goid, attr).await;
             oi = bytes
                 .ok()
                 .and_then(|b| <types::osd::ObjectInfo as denc::Denc>::from_bytes(&b).ok());
         }
+        let back_to = newest.map_or(EVersion::ZERO, |(version, _)| version);
         if generation != self.generation.get() {
             return false;
         }
@@ -330,6 +347,8 @@ impl Pg {
                 }
             }
             core.missing.remove(oid);
+            // What was counted with the lost version is not known: a scrub, due at once, counts.
+            core.info.stats.stats_invalid = true;
             for undo in core.log.roll_forward(since) {
                 if let super::log::Undo::Trim(e) = undo {
                     self.trim_entry(&e, &mut t);

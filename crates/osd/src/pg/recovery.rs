@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use bstr::BString;
 use bytes::{Bytes, BytesMut};
+use command::Formatter;
 use denc::Denc;
 use env::sync::{Notify, Permit, Sender, oneshot};
 use maps::osdmap::osdmap_flags;
@@ -45,6 +46,8 @@ struct Pull {
     need: EVersion,
     /// What of it, as the source is told with every chunk asked for.
     info: ObjectRecoveryInfo,
+    /// An older version than the one that is missing: it stays missing.
+    older: bool,
     /// Completed with whether the object is here.
     done: Sender<bool>,
 }
@@ -111,7 +114,8 @@ impl Recovery {
     pub(super) fn expect_own(&self, oid: &HObject, whoami: PgShard, need: EVersion, first: bool) {
         if first {
             let (done, _) = oneshot();
-            let pull = Pull { from: whoami, need, info: ObjectRecoveryInfo::default(), done };
+            let info = ObjectRecoveryInfo::default();
+            let pull = Pull { from: whoami, need, info, older: false, done };
             self.pulls.borrow_mut().insert(oid.clone(), pull);
         }
     }
@@ -131,6 +135,35 @@ impl Recovery {
     /// Number of objects being moved.
     pub fn active_len(&self) -> usize {
         self.active.borrow().len()
+    }
+
+    /// `recovery_progress` of a query but for the targets.
+    pub(super) fn dump_progress(&self, f: &mut Formatter) {
+        let pushes = self.pushes.borrow();
+        let ended = || pushes.keys().filter(|(_, oid)| oid.is_max());
+        f.array("waiting_on_backfill", |f| ended().for_each(|(s, _)| f.dump_stream("osd", s)));
+        self.backfill.dump(f);
+        f.array("recovering", |f| {
+            self.active.borrow().iter().for_each(|oid| f.dump_stream("object", oid));
+        });
+        f.object("pg_backend", |f| {
+            f.array("pull_from_peer", |f| {
+                for (oid, pull) in &*self.pulls.borrow() {
+                    f.object("pull", |f| {
+                        f.dump_stream("pull_from", pull.from);
+                        f.dump_stream("soid", oid);
+                    });
+                }
+            });
+            f.array("pushing", |f| {
+                for (to, oid) in pushes.keys().filter(|(_, oid)| !oid.is_max()) {
+                    f.object("push", |f| {
+                        f.dump_stream("pushing_to", to);
+                        f.dump_stream("soid", oid);
+                    });
+                }
+            });
+        });
     }
 
     /// Number of objects nobody has.
@@ -346,7 +379,7 @@ impl Pg {
             let Some(from) = source else { return Moved::Unfound };
             let (done, arrived) = oneshot();
             let (info, progress) = extents::wanted(oid, need, self.core.borrow().missing.get(oid));
-            let pull = Pull { from, need, info: info.clone(), done };
+            let pull = Pull { from, need, info: info.clone(), older: false, done };
             self.recovery.pulls.borrow_mut().insert(oid.clone(), pull);
             self.send_pull(from, info, progress);
             match arrived.await {
@@ -361,6 +394,16 @@ impl Pg {
                 Err(_) => return Moved::Failed,
             }
         }
+    }
+
+    /// Gets a version of an object that is older than the one that is missing, to go back to it.
+    pub(super) async fn fetch_older(&self, oid: &HObject, version: EVersion, from: PgShard) -> bool {
+        let (done, arrived) = oneshot();
+        let (info, progress) = extents::wanted(oid, version, None);
+        let pull = Pull { from, need: version, info: info.clone(), older: true, done };
+        self.recovery.pulls.borrow_mut().insert(oid.clone(), pull);
+        self.send_pull(from, info, progress);
+        arrived.await == Ok(true)
     }
 
     fn send_pull(
@@ -715,8 +758,15 @@ impl Pg {
             }
             let version =
                 if whole { op.version } else { op.recovery_info.version.max(op.version) };
-            let need = self.core.borrow().missing.get(&oid).map(|i| i.need);
-            self.note_recovered(&oid, need.map_or(version, |need| need.max(version)));
+            let older = self.recovery.pulls.borrow().get(&oid).is_some_and(|pull| pull.older);
+            if pulling && older {
+                let mut core = self.core.borrow_mut();
+                core.missing.revise_have(&oid, version);
+                core.mark_dirty_info();
+            } else {
+                let need = self.core.borrow().missing.get(&oid).map(|i| i.need);
+                self.note_recovered(&oid, need.map_or(version, |need| need.max(version)));
+            }
             self.contexts.forget(&oid);
             self.write_dirty(&mut t);
         }

@@ -287,7 +287,7 @@ pub struct Peering {
     /// How far each follower's copy is complete and durable.
     pub peer_last_complete: BTreeMap<PgShard, EVersion>,
     leases: lease::Leases,
-    queried_for_unfound: BTreeSet<PgShard>,
+    pub(super) queried_for_unfound: BTreeSet<PgShard>,
     dirty_info: bool,
     dirty_big_info: bool,
     creating: bool,

@@ -563,12 +563,42 @@ impl Peering {
         }
     }
 
-    /// Whether some up OSD may still turn out to have what is unfound.
-    pub fn may_find_more(&self) -> bool {
-        self.queried_for_unfound.iter().any(|s| !self.peer_missing.contains_key(s))
-            || self
-                .mapping
-                .up_shards()
-                .any(|s| s != self.whoami && !self.peer_info.contains_key(&s))
+    /// Who may have what is unfound: all that served since it was clean last, and all that told of
+    /// themselves.
+    pub fn might_have_unfound(&self) -> BTreeSet<PgShard> {
+        let served = self.past_intervals.all_participants.iter();
+        let mut all: BTreeSet<PgShard> = served.chain(self.peer_info.keys()).copied().collect();
+        all.remove(&self.whoami);
+        all
+    }
+
+    /// Whether some OSD may still turn out to have what is unfound: one that has not told what it
+    /// lacks, and exists, and whose data no operator has given up
+    /// (`all_unfound_are_queried_or_lost` in `src/osd/PeeringState.cc` at v16.2).
+    pub fn may_find_more(&self, view: &dyn ClusterView) -> bool {
+        let is_out_of_question = |s: &PgShard| {
+            self.peer_missing.contains_key(s)
+                || self.peer_info.get(s).is_some_and(|i| i.is_empty() || i.dne())
+                || !view.exists(s.osd)
+                || view.lost_at(s.osd) > view.up_from(s.osd)
+        };
+        !self.might_have_unfound().iter().all(is_out_of_question)
+    }
+
+    /// The newest version that somebody has of an object of which nobody has the one that is needed
+    /// (`pick_newest_available`), and who; ourselves rather than others.
+    pub fn newest_available(&self, oid: &HObject) -> Option<(EVersion, PgShard)> {
+        let own = self.missing.get(oid).map(|item| (item.have, self.whoami));
+        let others = self.acting_backfill.iter().filter(|s| **s != self.whoami).filter_map(|s| {
+            let item = self.peer_missing.get(s)?.get(oid)?;
+            Some((item.have, *s))
+        });
+        let mut newest: Option<(EVersion, PgShard)> = None;
+        for (have, who) in own.into_iter().chain(others) {
+            if !have.is_zero() && newest.is_none_or(|(best, _)| have > best) {
+                newest = Some((have, who));
+            }
+        }
+        newest
     }
 }

@@ -1,0 +1,175 @@
+//! Objects of which nobody has the newest version: reported, waited for, and given up by command.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use client::{Client, IoCtx};
+use serde_json::{Value, json};
+use sim::{Kill, World};
+use simtest::{Cluster, Plan};
+
+const OPTIONS: &str = "osd_heartbeat_grace = 6\n\
+                       mgr_stats_period = 1\n\
+                       mon_osd_min_down_reporters = 1\n";
+
+/// A cluster whose PG has three unfound objects, because the only OSD that has their newest
+/// versions is down. Of `changed` both others have an older version; of `kept` only the one has
+/// that does not lead; `created` had none.
+struct Unfound {
+    cluster: Cluster,
+    admin: Client,
+    io: IoCtx,
+    pgid: types::PgId,
+    away: u32,
+}
+
+async fn wait_until_down(cluster: &Cluster, admin: &Client, osd: u32) {
+    while admin.osdmap().is_up(osd as i32) {
+        cluster.world().sleep(Duration::from_millis(100)).await;
+        admin.wait_for_latest_osdmap().await.unwrap();
+    }
+}
+
+impl Unfound {
+    async fn new(cluster: Cluster) -> Unfound {
+        let admin = cluster.start().await;
+        cluster.command(&admin, json!({"prefix": "osd pool create", "pool": "p", "pg_num": 1})).await;
+        let io = admin.io_ctx("p").await.unwrap();
+        let (old, new) = (Bytes::from_static(b"old"), Bytes::from_static(b"newer"));
+        io.write_full("changed", old.clone()).await.unwrap();
+        cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;
+        let pgid = types::PgId::new(u64::try_from(io.pool_id()).unwrap(), 0);
+        let acting = admin.osdmap().pg_to_up_acting(pgid).acting;
+        let [away, leads, follows] = [0, 1, 2].map(|n| u32::try_from(acting[n]).unwrap());
+        cluster.command(&admin, json!({"prefix": "osd set", "key": "norecover"})).await;
+        cluster.kill_osd(leads, Kill::PROCESS);
+        wait_until_down(&cluster, &admin, leads).await;
+        io.write_full("kept", old).await.unwrap();
+        cluster.kill_osd(follows, Kill::PROCESS);
+        wait_until_down(&cluster, &admin, follows).await;
+        for object in ["changed", "kept", "created"] {
+            io.write_full(object, new.clone()).await.unwrap();
+        }
+        cluster.start_osd(leads);
+        cluster.start_osd(follows);
+        cluster.wait_until_up(&admin).await;
+        // All three act and know what they lack when this is acknowledged.
+        while admin.osdmap().pg_to_up_acting(pgid).acting.len() < 3 {
+            cluster.world().sleep(Duration::from_millis(100)).await;
+            admin.wait_for_latest_osdmap().await.unwrap();
+        }
+        io.write_full("other", new).await.unwrap();
+        cluster.kill_osd(away, Kill::PROCESS);
+        wait_until_down(&cluster, &admin, away).await;
+        cluster.command(&admin, json!({"prefix": "osd unset", "key": "norecover"})).await;
+        Unfound { cluster, admin, io, pgid, away }
+    }
+
+    async fn ask(&self, json: Value) -> client::Answer {
+        let primary = self.admin.osdmap().pg_to_up_acting(self.pgid).acting_primary;
+        self.admin.osd_command(primary, json.to_string(), Bytes::new()).await.unwrap()
+    }
+
+    async fn list(&self) -> Value {
+        let ask = json!({
+            "prefix": "pg", "cmd": "list_unfound", "pgid": self.pgid.to_string(), "format": "json",
+        });
+        serde_json::from_slice(&self.ask(ask).await.outb).unwrap_or_default()
+    }
+
+    async fn mark(&self, mode: &str) -> client::Answer {
+        let pgid = self.pgid.to_string();
+        self.ask(json!({"prefix": "pg", "cmd": "mark_unfound_lost", "pgid": pgid, "mulcmd": mode}))
+            .await
+    }
+
+    /// What is there once all is clean again, with the OSD that was away, too.
+    async fn end(self, expected: [Option<&str>; 3]) {
+        let second = Duration::from_secs(60);
+        for whole in [false, true] {
+            if whole {
+                self.cluster.start_osd(self.away);
+                self.cluster.wait_until_up(&self.admin).await;
+                self.cluster.wait_until_clean(&self.admin, second).await;
+            }
+            for (object, expected) in ["changed", "kept", "created"].into_iter().zip(expected) {
+                let found = self.io.read(object, 0, 0).await.ok();
+                let found = found.map(|b| String::from_utf8_lossy(&b).into_owned());
+                assert_eq!(found.as_deref(), expected, "{object}");
+            }
+        }
+        self.cluster.compare_replicas(&self.admin).await;
+    }
+}
+
+fn live(mode: &'static str, expected: [Option<&'static str>; 3]) {
+    let world = World::new(13);
+    let plan = Plan { min_size: 1, options: OPTIONS.to_owned(), ..Plan::default() };
+    let cluster = Cluster::make(&world.control(), plan);
+    world.run_until(async move {
+        let world = cluster.world().clone();
+        let unfound = Unfound::new(cluster).await;
+        let mut list = Value::Null;
+        for _ in 0..600 {
+            list = unfound.list().await;
+            if list["num_unfound"] == 3 {
+                break;
+            }
+            world.sleep(Duration::from_millis(100)).await;
+        }
+        assert_eq!(list["num_unfound"], 3, "{list}");
+        let away = json!({"osd": unfound.away.to_string(), "status": "osd is down"});
+        let might = list["might_have_unfound"].as_array().unwrap();
+        assert!(might.contains(&away), "{list}");
+        // A reader waits; what is not affected is served.
+        let answered = Rc::new(Cell::new(false));
+        let reader = {
+            let (io, answered) = (unfound.io.clone(), answered.clone());
+            world.spawn(async move {
+                let read = io.read("changed", 0, 0).await;
+                answered.set(true);
+                read
+            })
+        };
+        assert_eq!(&unfound.io.read("other", 0, 0).await.unwrap()[..], b"newer");
+        assert!(!answered.get());
+        let answer = unfound.mark("so what").await;
+        assert_eq!(answer.rc, -22, "{}", answer.outs);
+        // The one that is away may come back with them.
+        let answer = unfound.mark(mode).await;
+        let refused =
+            "pg has 3 unfound objects but we haven't probed all sources, not marking lost";
+        assert_eq!((answer.rc, &*answer.outs), (-22, refused));
+        let lost = json!({"prefix": "osd lost", "id": unfound.away, "yes_i_really_mean_it": true});
+        unfound.cluster.command(&unfound.admin, lost).await;
+        let mut answer = unfound.mark(mode).await;
+        for _ in 0..600 {
+            if answer.rc == 0 {
+                break;
+            }
+            // The OSD has not got the map that says so.
+            world.sleep(Duration::from_millis(100)).await;
+            answer = unfound.mark(mode).await;
+        }
+        let done = "pg has 3 objects unfound and apparently lost marking";
+        assert_eq!((answer.rc, &*answer.outs), (0, done));
+        let read = reader.await.ok().map(|b| String::from_utf8_lossy(&b).into_owned());
+        assert_eq!(read.as_deref(), expected[0]);
+        let answer = unfound.mark(mode).await;
+        assert_eq!((answer.rc, &*answer.outs), (0, "pg has no unfound objects"));
+        unfound.end(expected).await;
+    });
+}
+
+/// As Ceph: the newest version that any replica has, not only the leader; what had none is deleted.
+#[test]
+fn lost_objects_go_back_to_the_newest_version_there_is() {
+    live("revert", [Some("old"), Some("old"), None]);
+}
+
+#[test]
+fn lost_objects_are_deleted() {
+    live("delete", [None, None, None]);
+}
