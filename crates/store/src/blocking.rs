@@ -16,7 +16,7 @@ use types::bufferlist::BufferList;
 use types::hobject::GhObject;
 
 use crate::{
-    CollId, Listing, ObjectStat, ObjectStore, OmapPage, Statfs, StoreCounter, StoreError,
+    CollId, Fsck, FsckOptions, Listing, ObjectStat, ObjectStore, OmapPage, Statfs, StoreCounter, StoreError,
     Transaction,
 };
 
@@ -66,6 +66,7 @@ pub(crate) trait Core: Send + Sync + 'static {
         page: &PageWanted,
     ) -> Result<OmapPage, StoreError>;
     fn statfs(&self) -> Result<Statfs, StoreError>;
+    fn fsck(&self, options: FsckOptions) -> Result<Fsck, StoreError>;
 }
 
 /// The arguments of [`ObjectStore::omap_range`].
@@ -330,6 +331,23 @@ impl<B: Backend> ObjectStore for Blocking<B> {
 
     fn counters(&self) -> Vec<StoreCounter> {
         self.0.counters()
+    }
+
+    fn fsck(&self, options: FsckOptions) -> LocalFuture<Result<Fsck, StoreError>> {
+        // Behind all that is queued anywhere.
+        let (done, others) = std::sync::mpsc::channel();
+        for lane in &self.0.lanes().all()[1..] {
+            let done = done.clone();
+            drop(lane.run(move || {
+                // Nobody hears it if this store is closed.
+                let _ = done.send(());
+            }));
+        }
+        drop(done);
+        self.0.lanes().run(0, move |core| {
+            others.iter().for_each(drop);
+            core.fsck(options)
+        })
     }
 
     fn close(&self) -> LocalFuture<Result<(), StoreError>> {

@@ -14,7 +14,7 @@ use types::bufferlist::BufferList;
 use types::hobject::GhObject;
 
 use crate::{
-    CollId, Listing, ObjectStat, ObjectStore, OmapPage, Op, Statfs, StoreCounter, StoreError,
+    CollId, Fsck, FsckOptions, Listing, ObjectStat, ObjectStore, OmapPage, Op, Statfs, StoreCounter, StoreError,
     Transaction,
 };
 
@@ -169,6 +169,10 @@ impl ObjectStore for InjectedErrors {
 
     fn counters(&self) -> Vec<StoreCounter> {
         self.inner.counters()
+    }
+
+    fn fsck(&self, options: FsckOptions) -> LocalFuture<Result<Fsck, StoreError>> {
+        self.inner.fsck(options)
     }
 
     fn compact(&self) -> LocalFuture<Result<(), StoreError>> {

@@ -21,10 +21,11 @@ mod object_store;
 mod suite;
 
 mod transaction;
+pub mod transfer;
 
 pub use coll::CollId;
 pub use error::StoreError;
 pub use kv::{Kv, KvBatch, KvError, KvOp};
 pub use object_store::StoreCounter;
-pub use object_store::{Listing, OBJECT_LEN_MAX, ObjectStat, ObjectStore, OmapPage, Statfs};
+pub use object_store::{Fsck, FsckOptions, Listing, OBJECT_LEN_MAX, ObjectStat, ObjectStore, OmapPage, Statfs};
 pub use transaction::{CollIndex, ObjectIndex, Op, Transaction};

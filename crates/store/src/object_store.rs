@@ -106,6 +106,11 @@ pub trait ObjectStore {
     fn counters(&self) -> Vec<StoreCounter> {
         Vec::new()
     }
+    /// Compares what the store knows of itself with itself, beyond what reads show; nothing where
+    /// there is nothing to compare. Meant for a store at rest.
+    fn fsck(&self, _options: FsckOptions) -> LocalFuture<Result<Fsck, StoreError>> {
+        Box::pin(std::future::ready(Ok(Fsck::default())))
+    }
     /// Writes what the store knows anew in its shortest form; completes when it is durable.
     /// Nothing to do where there is but one form.
     fn compact(&self) -> LocalFuture<Result<(), StoreError>> {
@@ -120,6 +125,36 @@ pub trait ObjectStore {
 pub struct ObjectStat {
     /// Logical length in bytes.
     pub size: u64,
+}
+
+/// What [`ObjectStore::fsck`] is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FsckOptions {
+    /// Read all data, too.
+    pub deep: bool,
+    /// Put right what can be.
+    pub repair: bool,
+}
+
+/// What [`ObjectStore::fsck`] found.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Fsck {
+    /// What is wrong, a line each; at most [`Fsck::ERRORS_MAX`].
+    pub errors: Vec<String>,
+    /// How much of it is right now.
+    pub repaired: u64,
+}
+
+impl Fsck {
+    /// Lines that are kept.
+    pub const ERRORS_MAX: usize = 1000;
+
+    /// Notes something wrong.
+    pub fn error(&mut self, line: impl Into<String>) {
+        if self.errors.len() < Fsck::ERRORS_MAX {
+            self.errors.push(line.into());
+        }
+    }
 }
 
 /// One number of [`ObjectStore::counters`].

@@ -25,7 +25,9 @@ use crate::check::check;
 use crate::kstore::storage;
 use crate::kv::{Direction, KvBatch, SharedKv};
 use crate::object_key::{parse_collection_key, parse_object};
-use crate::{CollId, Listing, ObjectStat, OmapPage, Statfs, StoreError, Transaction};
+use crate::{
+    CollId, Fsck, FsckOptions, Listing, ObjectStat, OmapPage, Statfs, StoreError, Transaction,
+};
 
 /// How far entries have come.
 #[derive(Debug, Default)]
@@ -67,7 +69,7 @@ pub(crate) struct Core {
 }
 
 /// Long names of a collection and their ids.
-fn long_names(kv: &SharedKv, cid: &CollId) -> Result<BTreeMap<GhObject, u64>, StoreError> {
+pub(super) fn long_names(kv: &SharedKv, cid: &CollId) -> Result<BTreeMap<GhObject, u64>, StoreError> {
     let (mut found, mut bad) = (BTreeMap::new(), false);
     let start = long_keys(cid);
     kv.scan(
@@ -604,6 +606,11 @@ impl blocking::Core for Core {
             })
             .map_err(storage)?;
         Ok(page)
+    }
+
+    fn fsck(&self, options: FsckOptions) -> Result<Fsck, StoreError> {
+        let names = locked(&self.names);
+        super::fsck::check(&self.files, &names, options)
     }
 
     fn statfs(&self) -> Result<Statfs, StoreError> {

@@ -85,7 +85,7 @@ pub(super) fn bits_key(cid: &CollId) -> Vec<u8> {
     prefixed(b'C', &[&collection_key(cid)])
 }
 
-fn long_key(cid: &CollId, oid: &GhObject) -> Vec<u8> {
+pub(super) fn long_key(cid: &CollId, oid: &GhObject) -> Vec<u8> {
     let mut key = long_keys(cid);
     put_object(&mut key, oid);
     key

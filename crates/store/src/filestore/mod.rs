@@ -14,6 +14,7 @@ mod apply;
 mod commit;
 mod core;
 mod files;
+mod fsck;
 mod index;
 mod journal;
 mod names;

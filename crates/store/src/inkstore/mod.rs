@@ -46,7 +46,10 @@ use self::log::{FrozenAt, Log, Pending};
 use self::state::State;
 use crate::Transaction;
 use crate::memstore::omap_page;
-use crate::{CollId, Listing, ObjectStat, ObjectStore, OmapPage, Statfs, StoreCounter, StoreError};
+use crate::{
+    CollId, Fsck, FsckOptions, Listing, ObjectStat, ObjectStore, OmapPage, Statfs, StoreCounter,
+    StoreError,
+};
 
 pub use self::fsck::FsckReport;
 pub use self::recover::MkfsOptions;
@@ -394,6 +397,16 @@ impl ObjectStore for InkStore {
 
     fn counters(&self) -> Vec<StoreCounter> {
         self.inner.counters()
+    }
+
+    /// Metadata is checked against itself, and data against its checksums; nothing can be repaired
+    /// that a mount does not (free space is found anew by each).
+    fn fsck(&self, options: FsckOptions) -> LocalFuture<Result<Fsck, StoreError>> {
+        let inner = self.inner.clone();
+        Box::pin(async move {
+            let errors = fsck::fsck(&inner, options.deep).await?.errors;
+            Ok(Fsck { errors, ..Fsck::default() })
+        })
     }
 
     /// Writes a checkpoint: one sorted run instead of a run and a log.

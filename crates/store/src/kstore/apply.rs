@@ -230,8 +230,7 @@ impl Step<'_, '_> {
         let Some(mut onode) = self.txn.onode(cid, oid)? else {
             return Ok(());
         };
-        truncate(self.txn, &mut onode, 0)?;
-        clear_omap(self.txn, &mut onode)?;
+        empty(self.txn, &mut onode)?;
         self.txn.set_onode(cid, oid, None);
         Ok(())
     }
@@ -287,6 +286,12 @@ impl Step<'_, '_> {
         self.txn.set_onode(cid, to, Some(copy));
         Ok(())
     }
+}
+
+/// Deletes all stripes and omap keys of an object.
+pub(super) fn empty(txn: &mut Txn<'_>, onode: &mut Onode) -> Result<(), StoreError> {
+    truncate(txn, onode, 0)?;
+    clear_omap(txn, onode)
 }
 
 /// The number of an object's omap, given if it has none.

@@ -9,6 +9,7 @@
 
 mod apply;
 mod format;
+mod fsck;
 mod read;
 mod txn;
 

@@ -18,7 +18,9 @@ use crate::blocking::{self, PageWanted};
 use crate::check::Existing;
 use crate::kv::{Direction, Kv, KvError};
 use crate::object_key::parse_collection_key;
-use crate::{CollId, Listing, ObjectStat, OmapPage, Statfs, StoreError};
+use crate::{
+    CollId, Fsck, FsckOptions, Listing, ObjectStat, OmapPage, Statfs, StoreError,
+};
 
 /// What exists, for the check of a transaction.
 pub(super) struct View<'a> {
@@ -277,6 +279,10 @@ impl blocking::Core for Core {
             )
             .map_err(storage)?;
         Ok(page)
+    }
+
+    fn fsck(&self, options: FsckOptions) -> Result<Fsck, StoreError> {
+        self.check_keys(options)
     }
 
     fn statfs(&self) -> Result<Statfs, StoreError> {

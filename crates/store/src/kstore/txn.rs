@@ -151,6 +151,10 @@ impl<'a> Txn<'a> {
             if !moves(&oid) {
                 continue;
             }
+            // What has its name there goes, with all it has.
+            if let Some(value) = self.get(&onode_key(to, &oid))? {
+                super::apply::empty(self, &mut decoded::<Onode>(&value, "an onode")?)?;
+            }
             if let Some(value) = self.get(&key)? {
                 self.put(onode_key(to, &oid), value);
             }

@@ -22,7 +22,8 @@ use crate::inkstore::{InkStore, MkfsOptions};
 use crate::kstore::{self, KStore};
 use crate::kv::{MemKv, NativeKv, SharedKv};
 use crate::memstore::MemStore;
-use crate::{CollId, ObjectStore, StoreError, Transaction};
+use crate::transfer::{compare, copy};
+use crate::{CollId, Fsck, FsckOptions, ObjectStore, StoreError, Transaction};
 
 /// A backend on a small device.
 pub(super) struct Backend {
@@ -244,6 +245,8 @@ impl Backend {
             let report = ink.fsck(true).await.unwrap();
             assert_eq!(report.errors, Vec::<String>::new());
         }
+        let deep = FsckOptions { deep: true, repair: false };
+        assert_eq!(self.store.fsck(deep).await, Ok(Fsck::default()), "{:?}", self.kind);
     }
 }
 
@@ -637,5 +640,48 @@ fn errors_leave_no_trace() {
             .list(&cid, &GhObject::min(), &GhObject::max(), 1)
             .await;
         assert_eq!(nobody, Err(StoreError::Closed));
+    });
+}
+
+/// What one backend holds goes into any other and is the same there; what differs is told.
+#[test]
+fn everything_of_one_store_goes_into_another() {
+    each(async |env, kind| {
+        let mut backend = Backend::new(env, kind, 64 << 20).await;
+        let (mut model, mut choices) = (Model::default(), Choices::new(11));
+        for _ in 0..120 {
+            let t = transaction(&mut choices, &model, Sizes::SMALL);
+            let expected = model.apply(&t);
+            assert_eq!(backend.store.submit(t).await, expected);
+        }
+        let mut keys = Transaction::new();
+        keys.mkcoll(&pg(99), 3);
+        let many = (0..5000).map(|n| (format!("{n:05}").into(), Bytes::from(vec![n as u8; n % 50])));
+        keys.touch(&pg(99), &numbered(1));
+        keys.omap_setkeys(&pg(99), &numbered(1), many.collect());
+        keys.write(&pg(99), &numbered(2), 5 << 20, vec![1; 3 << 20]);
+        model.apply(&keys).unwrap();
+        backend.store.submit(keys).await.unwrap();
+        let between = MemStore::new(1 << 30);
+        let copied = copy(&*backend.store, &between, &mut |_| {}).await.unwrap();
+        assert_eq!(model.compare(&between).await, Ok(()), "{kind:?}");
+        let (compared, differences) = compare(&*backend.store, &between, &mut |_| {}).await.unwrap();
+        assert_eq!((compared, differences), (copied, vec![]), "{kind:?}");
+        assert!(copied.omap_keys >= 5000 && copied.data >= 3 << 20, "{copied:?}");
+        // And into an empty one of this kind.
+        backend = Backend::empty(env, kind, 64 << 20).await;
+        copy(&between, &*backend.store, &mut |_| {}).await.unwrap();
+        backend.reopen(true).await;
+        if !matches!(kind, Kind::Mem) {
+            assert_eq!(model.compare(&*backend.store).await, Ok(()), "{kind:?}");
+        }
+        let mut t = Transaction::new();
+        t.setattr(&pg(99), &numbered(2), "a", &b"b"[..]);
+        t.write(&pg(99), &numbered(2), (8 << 20) - 1, vec![0]);
+        t.omap_setkeys(&pg(99), &numbered(1), [("04999".into(), Bytes::new())].into());
+        between.submit(t).await.unwrap();
+        let (_, differences) = compare(&*backend.store, &between, &mut |_| {}).await.unwrap();
+        let told = |what: &str| differences.iter().any(|line| line.ends_with(what));
+        assert!(told(": data") && told(": xattrs") && told(": omap"), "{kind:?} {differences:?}");
     });
 }

@@ -65,7 +65,7 @@ impl Driver for TestDriver {
 ///
 /// # Panics
 /// If everything waits for nothing.
-pub(super) fn block_on<T: 'static, F: Future<Output = T> + 'static>(
+pub(crate) fn block_on<T: 'static, F: Future<Output = T> + 'static>(
     main: impl FnOnce(Env) -> F,
 ) -> T {
     let driver = Rc::new(TestDriver {

@@ -12,3 +12,6 @@ mod model;
 mod native;
 mod real;
 mod workload;
+
+pub(crate) use driver::block_on;
+pub(crate) use workload::{numbered, pg};

@@ -27,7 +27,7 @@ impl Sizes {
     };
 }
 
-pub(super) fn pg(seed: u32) -> CollId {
+pub(crate) fn pg(seed: u32) -> CollId {
     CollId::Pg(SpgId {
         pgid: PgId { pool: 1, seed },
         shard: -1,
@@ -44,7 +44,7 @@ pub(super) fn object(name: &str, hash: u32) -> GhObject {
     })
 }
 
-pub(super) fn numbered(n: u64) -> GhObject {
+pub(crate) fn numbered(n: u64) -> GhObject {
     let mut oid = object(&format!("object {n}"), (n as u32).wrapping_mul(0x9e37_79b9));
     match n % 5 {
         0 => oid.hobj.snap = n,
