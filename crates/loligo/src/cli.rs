@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::block::cli::{BenchArgs, NbdArgs, RbdArgs};
+use crate::store_tool::cli::StoreArgs;
 
 /// A distributed storage system that speaks Ceph's protocol.
 #[derive(Debug, Parser)]
@@ -41,6 +42,8 @@ pub(crate) enum Command {
     Nbd(NbdArgs),
     /// Measure reads and writes of an image or of objects, in fio's words
     Bench(BenchArgs),
+    /// Look into the store of a stopped OSD, check, repair, export, import and migrate it
+    Store(StoreArgs),
     /// Run clusters under a virtual clock and break them; exit code 1 if they break their word
     Sim(SimArgs),
     /// Experiments on storage backends: bytes by cause, latencies, plots and a report

@@ -179,6 +179,7 @@ async fn serve(env: &Env, config: Rc<Config>) -> Result<(), Failure> {
         }
         _ => {
             let keyring = read_keyring(&config)?.unwrap_or_default();
+            let _lock = stores::lock(&config, stores::Patience::Some)?;
             let store = open_store(env, &config).await?;
             let daemon = osd::Osd::start(env.clone(), config.clone(), keyring, store)
                 .await

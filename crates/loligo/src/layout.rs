@@ -94,6 +94,8 @@ impl Layout {
             .into_iter()
             .flatten()
             .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+            // 0.migrate, 0.old: what `loligo store migrate` makes.
+            .filter(|id| kind != "osd" || id.parse::<u32>().is_ok())
             .collect();
         ids.sort_by_key(|id| (id.parse::<u32>().unwrap_or(u32::MAX), id.clone()));
         ids

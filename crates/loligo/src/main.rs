@@ -16,6 +16,7 @@ mod process;
 mod session;
 mod simulate;
 mod status;
+mod store_tool;
 mod stores;
 mod up;
 
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         Command::Rbd(args) => block::rbd::run(args),
         Command::Bench(args) => block::bench::run(args),
         Command::Nbd(args) => block::nbd::run(args),
+        Command::Store(args) => store_tool::run(args),
         Command::Sim(args) => simulate::simulate(&args),
         Command::Lab(args) => laboratory::run(&args),
         Command::Completion { shell } => pages::completion(shell),

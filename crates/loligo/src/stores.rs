@@ -23,6 +23,77 @@ use crate::failure::Failure;
 /// Backends for `--store`.
 pub(crate) const STORES: [&str; 4] = ["inkstore", "filestore", "kstore", "memstore"];
 
+/// Files and folders in an OSD's folder that belong to its store, of all backends.
+pub(crate) const FILES: [&str; 8] = [
+    "type",
+    "block",
+    "block.db",
+    "block.wal",
+    "db",
+    "db.backend",
+    "current",
+    "journal",
+];
+
+/// How long to wait for another process to let a store go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// Not at all.
+    None,
+    /// As long as one that was killed may take to be gone.
+    Some,
+}
+
+/// A store's lock: held until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    _file: fs::File,
+}
+
+/// Takes an OSD's store for this process alone, whatever backend it is: by the file `fsid` in its
+/// folder, as Ceph does.
+pub(crate) fn lock(config: &Config, patience: Patience) -> Result<Lock, Failure> {
+    const STEP: Duration = Duration::from_millis(100);
+    let path = data_dir(config).join("fsid");
+    let file = fs::File::open(&path)
+        .map_err(|e| Failure::new(format!("{}: {e}; run --mkfs", path.display())))?;
+    let mut tries = match patience {
+        Patience::None => 1,
+        Patience::Some => 50,
+    };
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(Lock { _file: file }),
+            Err(fs::TryLockError::Error(e)) => return Err(failed(&path, &e)),
+            Err(fs::TryLockError::WouldBlock) => tries -= 1,
+        }
+        if tries == 0 {
+            return Err(Failure::new(format!(
+                "{} runs, or something else has its store ({} is locked): stop it first",
+                config.name(),
+                path.display()
+            )));
+        }
+        std::thread::sleep(STEP);
+    }
+}
+
+/// Devices and files outside the OSD's folder that its store is on, or is to be on.
+pub(crate) fn places_outside(config: &Config) -> Vec<PathBuf> {
+    let place = match kind(config).as_str() {
+        "inkstore" if block_path(config).is_symlink() => block_path(config),
+        "inkstore" => PathBuf::from(config.str("bluestore_block_path")),
+        "filestore" => journal_path(config),
+        _ => return Vec::new(),
+    };
+    let inside = place.as_os_str().is_empty() || place.starts_with(data_dir(config));
+    match place.canonicalize() {
+        Ok(real) if !real.starts_with(data_dir(config)) => vec![real],
+        Err(_) if !inside => vec![place],
+        _ => Vec::new(),
+    }
+}
+
 fn data_dir(config: &Config) -> PathBuf {
     PathBuf::from(config.str("osd_data"))
 }
@@ -201,8 +272,8 @@ fn filestore_settings(config: &Config, size: u64) -> filestore::Settings {
     }
 }
 
-/// Opens RocksDB or LevelDB. A database of the other kind is refused: both keep a file `CURRENT`,
-/// and neither reads the other's tables.
+/// Opens RocksDB or LevelDB: which of them a database is stands beside it, the option is for a new
+/// one. (Both keep a file `CURRENT`, and neither reads the other's tables.)
 fn open_kv(
     config: &Config,
     path: &Path,
@@ -210,6 +281,12 @@ fn open_kv(
     options: String,
     create: bool,
 ) -> Result<SharedKv, Failure> {
+    let mark = path.with_extension("backend");
+    let made = match create {
+        true => String::new(),
+        false => fs::read_to_string(&mark).unwrap_or_default(),
+    };
+    let backend = if made.trim().is_empty() { backend } else { made.trim() };
     let engine = match backend {
         "rocksdb" => Engine::RocksDb(RocksDbOptions {
             options,
@@ -229,16 +306,8 @@ fn open_kv(
             )));
         }
     };
-    let mark = path.with_extension("backend");
-    let made = fs::read_to_string(&mark).unwrap_or_default();
     if create {
         fs::write(&mark, format!("{backend}\n"))?;
-    } else if made.trim() != backend {
-        return Err(Failure::new(format!(
-            "{} is a {} database, the options say {backend}",
-            path.display(),
-            made.trim()
-        )));
     }
     let kv = NativeKv::open(path, &engine, create).map_err(|e| failed(path, &e))?;
     Ok(Arc::new(kv))

@@ -2,6 +2,7 @@
 //! and what a daemon does around them (maps, boot, heartbeats, commands).
 //!
 //! * [`ec`]: what objects of erasure coded pools are on shards; pure.
+//! * [`offline`]: what can be done to the store of an OSD that is stopped.
 //! * [`ops`]: what a client's op does to an object.
 //! * [`pg`]: placement groups: peering (a pure state machine), log, recovery, replication.
 //! * [`osd`]: the daemon: dispatch, maps, boot, heartbeats, statistics.
@@ -10,6 +11,7 @@
 //! Relies on `store` for durability and on `msgr`/`monclient` for peers; all I/O goes by `env`.
 
 pub mod ec;
+pub mod offline;
 pub mod ops;
 pub mod osd;
 pub mod pg;

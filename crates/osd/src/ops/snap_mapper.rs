@@ -201,6 +201,30 @@ impl SnapMapper {
         Ok(())
     }
 
+    /// Some clones that have rows, in no order of theirs; and where to go on, if there are more.
+    pub async fn clones_after(
+        &self,
+        after: Option<BString>,
+    ) -> Result<(Vec<HObject>, Option<BString>), StoreError> {
+        let (from, skip) = match &after {
+            Some(last) => (last.as_slice(), true),
+            None => (OBJECT_PREFIX.as_bytes(), false),
+        };
+        let page =
+            self.store.omap_range(&self.coll, &self.oid, from, skip, PAGE_MAX, usize::MAX).await;
+        let page = match page {
+            Err(StoreError::NoObject | StoreError::NoCollection(_)) => return Ok((vec![], None)),
+            page => page?,
+        };
+        let is_row = |key: &BString| key.starts_with(OBJECT_PREFIX.as_bytes());
+        let last = page.entries.last().map(|(key, _)| key.clone());
+        let last = last.filter(|key| page.more && is_row(key));
+        let rows = page.entries.iter().filter(|(key, _)| is_row(key));
+        let clones = rows.map(|(_, row)| ObjectSnaps::from_bytes(row).map(|row| row.oid));
+        let clones: Result<Vec<_>, _> = clones.collect();
+        Ok((clones.map_err(|_| StoreError::Format("a row of the snap mapper"))?, last))
+    }
+
     /// A clone serves these snapshots from now on.
     pub async fn update(
         &self,

@@ -1,0 +1,150 @@
+"""`loligo store` on stopped OSDs: reading and setting single values, fsck, export and import of a
+placement group (Ceph's own tool reads the file), and a chain of migrations through all backends with
+the cluster's data the same behind each. Takes about 20 s."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import unittest
+
+import rados
+
+from cluster import Cluster, LOLIGO
+from test_stores import fill, look
+
+
+def tool(c, osd, *args, input=None, check=True):
+    """`loligo store --osd N ARGS`."""
+    command = [LOLIGO, "store", "--dir", c.dir, "--osd", str(osd), *map(str, args)]
+    r = subprocess.run(command, capture_output=True, input=input, timeout=120)
+    if check and r.returncode != 0:
+        raise AssertionError(f"{' '.join(command)}: exit {r.returncode}\n{r.stdout!r}\n{r.stderr.decode()}")
+    return r
+
+
+def answer(c, osd, *args):
+    """Its JSON."""
+    return json.loads(tool(c, osd, "--json", *args).stdout)
+
+
+class StoreTool(unittest.TestCase):
+    def same(self, c, snap):
+        with rados.Rados(conffile=c.conf) as cluster, cluster.open_ioctx("p") as ioctx:
+            look(self, ioctx, snap)
+
+    def test_values_export_and_migrations(self):
+        with Cluster(osds=2, size=2, osd_size="2G") as c:
+            c.pool("p", 4)
+            with rados.Rados(conffile=c.conf) as cluster, cluster.open_ioctx("p") as ioctx:
+                snap = fill(ioctx)
+
+            r = tool(c, 0, "stat", check=False)
+            self.assertNotEqual(r.returncode, 0, "a running OSD's store")
+            self.assertIn(b"locked", r.stderr)
+            self.third(c)
+            c.down()
+            self.values(c)
+            self.fsck(c)
+            self.export_and_import(c)
+            c.up()
+            c.wait_clean()
+            self.same(c, snap)
+            c.down()
+            for to, *sets in [("filestore",), ("kstore",), ("kstore", "--set", "kstore_backend=leveldb"),
+                              ("filestore", "--set", "filestore_omap_backend=leveldb")]:
+                moved = answer(c, 1, "migrate", "--to", to, *sets)
+                self.assertTrue(moved["verified"] and moved["objects"] > 40 and moved["omap_keys"] > 2000, moved)
+                self.assertEqual(answer(c, 1, "stat")["backend"], to)
+                self.assertEqual(answer(c, 1, "fsck", "--deep")["errors"], [])
+            c.up()
+            c.wait_clean()
+            self.same(c, snap)
+            # It serves alone, too: the other one is down.
+            c.ceph("osd", "pool", "set", "p", "min_size", "1")
+            c.kill("osd.0")
+            c.ceph("osd", "down", "0")
+            self.same(c, snap)
+            c.down()
+            moved = answer(c, 1, "migrate", "--to", "inkstore", "--keep-old")
+            self.assertTrue(pathlib.Path(moved["old"], "current").is_dir(), moved)
+            c.up()
+            c.wait_clean()
+            self.same(c, snap)
+
+    def values(self, c):
+        stat = answer(c, 0, "stat")
+        self.assertEqual((stat["backend"], stat["pgs"] >= 4), ("inkstore", True), stat)
+        lines = tool(c, 0, "list").stdout.decode().splitlines()
+        self.assertEqual(len(lines), stat["objects"])
+        names = {json.loads(line)[1]["oid"] for line in lines}
+        self.assertTrue({"sparse", "index", "object 1"} <= names, names)
+        self.assertIn(b"osd_superblock", tool(c, 0, "list", "--meta").stdout)
+        [line] = tool(c, 0, "list", "sparse").stdout.decode().splitlines()
+        content = tool(c, 0, "get-bytes", line).stdout
+        self.assertEqual((len(content), content[-5:]), (1_000_004, b"\0tail"))
+        self.assertEqual(tool(c, 0, "get-attr", "object 1", "_x3").stdout, b"v" * 3001)
+        dump = answer(c, 0, "dump", "index")
+        self.assertEqual((dump["omap_keys"], dump["info"]["size"]), (2000, 0), dump["info"])
+        self.assertEqual(tool(c, 0, "get-omap", "index", "key 01999").stdout, b"value 1999")
+        self.assertEqual(len(tool(c, 0, "get-omap", "index").stdout.splitlines()), 2000)
+        tool(c, 0, "set-omap", "index", "new", input=b"and its value")
+        self.assertEqual(tool(c, 0, "get-omap", "index", "new").stdout, b"and its value")
+        tool(c, 0, "set-attr", "object 2", "_new", input=b"\0\1")
+        self.assertEqual(tool(c, 0, "get-attr", "object 2", "_new").stdout, b"\0\1")
+        # Clients look at what both OSDs have.
+        tool(c, 1, "set-omap", "index", "new", input=b"and its value")
+        tool(c, 1, "set-attr", "object 2", "_new", input=b"\0\1")
+        for args, word in [(["get-bytes", "nothing"], b"no object"), (["list", "--pg", "77.0"], b"there is"),
+                           (["migrate", "--to", "paper"], b"there is"), (["get-attr", "index", "x"], b"listed")]:
+            r = tool(c, 0, *args, check=False)
+            self.assertNotEqual(r.returncode, 0, args)
+            self.assertIn(word, r.stderr, args)
+
+    def fsck(self, c):
+        clean = answer(c, 0, "fsck", "--deep")
+        self.assertEqual(clean["errors"], [])
+        self.assertGreater(clean["bytes_read"], 1_000_000)
+        info = tool(c, 0, "get-attr", "object 20", "_").stdout
+        tool(c, 0, "set-attr", "object 20", "_", input=info[:-9])
+        r = tool(c, 0, "--json", "fsck", check=False)
+        self.assertNotEqual(r.returncode, 0)
+        self.assertEqual(len(json.loads(r.stdout)["errors"]), 1, r.stdout)
+        tool(c, 0, "set-attr", "object 20", "_", input=info)
+        self.assertEqual(answer(c, 0, "fsck")["errors"], [])
+
+    def export_and_import(self, c):
+        by_pg = answer(c, 0, "stat")["objects_by_pg"]
+        pg = max(by_pg, key=by_pg.get)
+        path = os.path.join(c.dir, "pg.export")
+        exported = answer(c, 0, "export", pg, path)
+        self.assertEqual(exported["objects"], by_pg[pg])
+        r = subprocess.run(["ceph-objectstore-tool", "--no-mon-config", "--op", "dump-export", "--file", path],
+                           capture_output=True, timeout=60)
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertIn(pg.encode(), r.stdout)
+        r = tool(c, 0, "import", path, check=False)
+        self.assertIn(b"already", r.stderr)
+        # An OSD that has none gets it; a file that was cut off is told and leaves nothing that stays.
+        whole = pathlib.Path(path).read_bytes()
+        pathlib.Path(path + ".cut").write_bytes(whole[:-200])
+        r = tool(c, 2, "import", path + ".cut", check=False)
+        self.assertIn(b"cut off", r.stderr)
+        imported = answer(c, 2, "import", path)
+        self.assertEqual(imported["objects"], exported["objects"])
+        self.assertEqual(answer(c, 2, "fsck", "--deep")["errors"], [])
+        again = path + ".again"
+        tool(c, 2, "export", pg, again)
+        self.assertEqual(pathlib.Path(again).stat().st_size, len(whole))
+
+    def third(self, c):
+        """A third OSD that has all maps and no placement groups."""
+        c.ceph("osd", "set", "noin")
+        c.options["osds"] = 3
+        c.up()
+        c.wait(lambda: c.json("osd", "stat")["num_up_osds"] == 3, what="three OSDs up")
+        c.wait_clean()
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main(verbosity=2))
