@@ -26,7 +26,8 @@ class Cluster:
 
     def __init__(self, osds=3, size=None, sets=(), store="inkstore", osd_size="10G"):
         self.given = os.environ.get("LOLIGO_TEST_CONF")
-        sets = list(sets) + os.environ.get("LOLIGO_TEST_SETS", "").split()
+        # Pools keep the number of PGs that tests give them.
+        sets = ["osd_pool_default_pg_autoscale_mode=off"] + list(sets) + os.environ.get("LOLIGO_TEST_SETS", "").split()
         self.options = dict(osds=osds, size=size, sets=sets, store=store, osd_size=osd_size)
         self.dir = None
         self.conf = self.given

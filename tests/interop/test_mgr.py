@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""What the manager does of itself and for operators: configurations, the balancer, crash reports,
-metrics. About 15 s."""
+"""What the manager does of itself and for operators: configurations, the balancer, the autoscaler, crash
+reports, metrics. About 25 s."""
 import datetime
 import json
 import re
@@ -45,6 +45,38 @@ class Manager(unittest.TestCase):
         for facts in (self.cluster.json("osd", "metadata", "0"), self.cluster.json("mgr", "metadata")[0]):
             for fact in ("kernel_version", "distro", "cpu", "mem_total_kb", "arch", "hostname"):
                 self.assertTrue(facts.get(fact), fact)
+
+    def test_the_autoscaler_gives_pools_what_they_should_have(self):
+        """It recommended and did nothing."""
+        c = self.cluster
+        c.ceph("config", "set", "mgr", "mgr/pg_autoscaler/sleep_interval", "1")
+        for name, pgs in (("few", "1"), ("many", "16"), ("told", "16"), ("left", "16")):
+            c.ceph("osd", "pool", "create", name, pgs, pgs, "--autoscale-mode=off")
+            c.ceph("osd", "pool", "set", name, "pg_num_min", "1")
+        c.wait_clean()
+        row = lambda name: next(p for p in c.json("osd", "pool", "autoscale-status") if p["pool_name"] == name)
+        self.assertEqual((row("many")["pg_num_final"], row("many")["would_adjust"]), (1, False))
+        c.ceph("osd", "pool", "set", "few", "target_size_ratio", "0.5")
+        self.assertEqual(row("few")["effective_target_ratio"], 1)
+        c.ceph("osd", "pool", "set", "few", "pg_num_max", "8")
+        c.ceph("osd", "pool", "set", "many", "pg_num_min", "4")
+        c.ceph("osd", "pool", "set", "told", "pg_autoscale_mode", "warn")
+
+        def warned():
+            check = c.json("health", "detail")["checks"].get("POOL_TOO_MANY_PGS")
+            return check and [d["message"] for d in check["detail"]] == [
+                "Pool told has 16 placement groups, should have 1"]
+        c.wait(warned, 30, "a warning of the pool that wants one")
+        for name in ("few", "many"):
+            c.ceph("osd", "pool", "set", name, "pg_autoscale_mode", "on")
+        pg_num = lambda name: c.json("osd", "pool", "get", name, "pg_num")["pg_num"]
+        c.wait(lambda: pg_num("few") == 8, 90, "the pool that is expected to be large grows")
+        c.wait(lambda: pg_num("many") == 4, 120, "the pool with too many shrinks")
+        self.assertEqual((pg_num("told"), pg_num("left")), (16, 16))
+        c.ceph("osd", "pool", "set", "noautoscale")
+        c.wait(lambda: row("few")["pg_autoscale_mode"] == "off", 20, "all pools are left alone")
+        for name in ("few", "many", "told", "left"):
+            c.ceph("osd", "pool", "delete", name, name, "--yes-i-really-really-mean-it")
 
     def test_the_balancer_evens_out_pgs(self):
         c = self.cluster

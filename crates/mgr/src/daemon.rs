@@ -29,7 +29,7 @@ use crate::commands;
 use crate::daemons::{DaemonKey, Daemons};
 use crate::balancer::{self, Balancer};
 use crate::rbd_support::{self, RbdSupport};
-use crate::{beacon, pg_num, prometheus, report};
+use crate::{autoscaler, beacon, pg_num, prometheus, report};
 
 /// A running manager.
 pub struct Mgr {
@@ -132,6 +132,7 @@ impl Mgr {
         env.go(balancer::run(mgr.clone()));
         env.go(prometheus::run(mgr.clone()));
         env.go(pg_num::run(mgr.clone()));
+        env.go(autoscaler::run(mgr.clone()));
         env.go(rbd_support::run(mgr.clone()));
         Ok(mgr)
     }

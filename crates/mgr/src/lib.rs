@@ -2,6 +2,7 @@
 //! the monitors the sums, and answers the commands about them (`src/mgr/*` at v16.2, without
 //! modules in Python).
 
+mod autoscaler;
 mod balancer;
 mod beacon;
 mod cluster;

@@ -11,7 +11,7 @@ use types::entity::{EntityName, MGR};
 use types::{AuthEntityName, UTime};
 
 use crate::daemon::Mgr;
-use crate::{commands, health};
+use crate::{autoscaler, commands, health};
 
 /// News wait this long for others.
 const GATHER: Duration = Duration::from_millis(20);
@@ -66,6 +66,7 @@ fn tick(mgr: &Mgr) {
     }
     let mut checks = health::of_pgs(&cluster.pg_map, &map, &mgr.config, now);
     health::of_daemons(&mgr.daemons.borrow(), &mut checks);
+    autoscaler::health(mgr, &map, &cluster.pg_map, &mut checks);
     commands::crash::health(&mgr.crashes.borrow(), now, &mut checks);
     let mut digest = Writer::new();
     digest.put(&cluster.pg_map.digest_for(&map));

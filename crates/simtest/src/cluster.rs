@@ -381,7 +381,9 @@ impl Cluster {
     /// Makes the clients' pool.
     pub async fn create_pool(&self, admin: &Client, pg_num: u32) {
         let Some((k, m)) = self.plan.code else {
-            let pool = json!({"prefix": "osd pool create", "pool": "p", "pg_num": pg_num});
+            let pool = json!({
+                "prefix": "osd pool create", "pool": "p", "pg_num": pg_num, "autoscale_mode": "off",
+            });
             self.command(admin, pool).await;
             return;
         };
@@ -390,7 +392,7 @@ impl Cluster {
         self.command(admin, profile).await;
         let pool = json!({
             "prefix": "osd pool create", "pool": "p", "pg_num": pg_num, "pool_type": "erasure",
-            "erasure_code_profile": "e",
+            "erasure_code_profile": "e", "autoscale_mode": "off",
         });
         self.command(admin, pool).await;
         let overwrites = json!({

@@ -146,6 +146,8 @@ pub(crate) fn optimize(mgr: &Mgr, wanted: &BTreeSet<i64>) -> Result<Plan, NoPlan
     if pools.is_empty() {
         pools = map.pools.keys().copied().collect();
     }
+    // Where PGs are about to merge, exceptions only stand in the way.
+    pools.retain(|id| map.pool(*id).is_some_and(|pool| pool.pg_num_target >= pool.pg_num));
     let max = number(mgr, "upmap_max_optimizations", 10.0).clamp(0.0, 1e6) as usize;
     let deviation = number(mgr, "upmap_max_deviation", 5.0);
     let changes = upmap::optimize(&map, &pools, deviation, max);

@@ -233,6 +233,24 @@ pub(crate) const TABLE: &[[&str; 4]] = &[
     ["device ls-by-daemon name=who,type=CephString", "list the devices of a daemon", "mgr", "r"],
     ["device ls-by-host name=host,type=CephString", "list the devices of a host", "mgr", "r"],
     [
+        "osd pool get noautoscale",
+        "Get the noautoscale flag to see if all pools are setting the autoscaler on or off as well as newly created pools in the future.",
+        "mgr",
+        "w",
+    ],
+    [
+        "osd pool set noautoscale",
+        "set the noautoscale for all pools (including newly created pools in the future) and complete all on-going progress events regarding PG-autoscaling.",
+        "mgr",
+        "w",
+    ],
+    [
+        "osd pool unset noautoscale",
+        "Unset the noautoscale flag so all pools will have autoscale enabled (including newly created pools in the future).",
+        "mgr",
+        "w",
+    ],
+    [
         "osd pool autoscale-status name=format,type=CephString,req=false",
         "show how pools' PG counts compare with what they hold",
         "mgr",

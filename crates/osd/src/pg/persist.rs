@@ -70,6 +70,12 @@ impl Keys {
         self.set.is_empty() && self.remove.is_empty() && self.ranges.is_empty()
     }
 
+    /// The keys to be set.
+    #[cfg(test)]
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &BString> {
+        self.set.keys()
+    }
+
     /// The whole info; past intervals too if they changed.
     pub fn info(&mut self, info: &PgInfo, past: Option<&PastIntervals>, epoch: Epoch) {
         self.set.insert(INFO.into(), info.to_bytes());

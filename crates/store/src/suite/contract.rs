@@ -685,3 +685,53 @@ fn everything_of_one_store_goes_into_another() {
         assert!(told(": data") && told(": xattrs") && told(": omap"), "{kind:?} {differences:?}");
     });
 }
+
+/// A PG takes in another as the OSD does it: one transaction that removes the other's metadata, moves
+/// its objects and writes its own. After a kill all of it is there.
+#[test]
+fn a_collection_takes_in_another() {
+    for kind in KINDS {
+        block_on(move |env| async move {
+            let mut backend = Backend::new(&env, kind, 16 << 20).await;
+            let (target, source) = (pg(1), pg(3));
+            let meta = |cid: &CollId| match cid {
+                CollId::Pg(pgid) => pgid.pgmeta(),
+                _ => unreachable!(),
+            };
+            let mut model = Model::default();
+            let mut t = Transaction::new();
+            for cid in [target, source] {
+                t.mkcoll(&cid, 2).touch(&cid, &meta(&cid));
+                t.omap_setkeys(&cid, &meta(&cid), BTreeMap::from([("_info".into(), Bytes::from("of this"))]));
+            }
+            for n in 0..40 {
+                let cid = if n % 3 == 0 { source } else { target };
+                t.write(&cid, &numbered(n), 0, vec![n as u8; 1000 * n as usize]);
+                t.setattr(&cid, &numbered(n), "_", Bytes::from(vec![n as u8; 200]));
+                t.omap_setkeys(&cid, &numbered(n), BTreeMap::from([("key".into(), Bytes::from(vec![n as u8; 30]))]));
+            }
+            model.apply(&t).unwrap();
+            backend.store.submit(t).await.unwrap();
+            let mut t = Transaction::new();
+            t.remove(&source, &meta(&source));
+            t.merge_collection(&source, &target, 1);
+            t.coll_set_bits(&target, 1);
+            t.omap_setkeys(&target, &meta(&target), BTreeMap::from([("_info".into(), Bytes::from("of both"))]));
+            model.apply(&t).unwrap();
+            backend.store.submit(t).await.unwrap();
+            assert_eq!(model.compare(&*backend.store).await, Ok(()), "{kind:?}");
+            backend.reopen(false).await;
+            assert_eq!(model.compare(&*backend.store).await, Ok(()), "{kind:?}");
+            // What was the other's lives on, and the name is free again.
+            let mut t = Transaction::new();
+            t.write(&target, &numbered(3), 500, vec![9; 9000]).remove(&target, &numbered(6));
+            t.mkcoll(&source, 2).touch(&source, &meta(&source));
+            t.split_collection(&target, 2, 3, &source);
+            model.apply(&t).unwrap();
+            backend.store.submit(t).await.unwrap();
+            backend.reopen(true).await;
+            assert_eq!(model.compare(&*backend.store).await, Ok(()), "{kind:?}");
+            backend.check().await;
+        });
+    }
+}

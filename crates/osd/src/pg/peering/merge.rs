@@ -88,3 +88,139 @@ impl Peering {
         (mine, theirs)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use types::osd::{LogOp, PastIntervals, PgInfo, PgLogEntry};
+    use types::{EVersion, EntityName, NOSNAP, OsdReqId, PgShard};
+
+    use super::*;
+    use crate::pg::peering::{Mapping, MergeRole, Settings, is_new_interval};
+    use crate::pg::persist::Keys;
+
+    fn request(tid: u64) -> OsdReqId {
+        OsdReqId { name: EntityName::client(1), tid, inc: 0 }
+    }
+
+    /// A clean PG with one write for each version; the request is the PG's number and the version.
+    fn pg(seed: u32, versions: &[u64]) -> Peering {
+        let pgid = PgId::new(1, seed).spg();
+        let mut info = PgInfo::new(pgid);
+        info.history.epoch_created = 1;
+        info.history.last_epoch_started = 4;
+        info.last_epoch_started = 4;
+        let mut core = Peering::load(
+            PgShard::replica(0),
+            pgid,
+            Settings { read_lease: Duration::from_secs(1), ..Settings::default() },
+            Mapping::default(),
+            5,
+            info,
+            PastIntervals::default(),
+        );
+        for version in versions {
+            let soid = HObject {
+                name: format!("{seed} {version}").into(),
+                pool: 1,
+                snap: NOSNAP,
+                ..HObject::default()
+            };
+            core.log.add(PgLogEntry {
+                op: LogOp::MODIFY,
+                soid,
+                version: EVersion::new(5, *version),
+                reqid: request(u64::from(seed) * 1000 + version),
+                ..PgLogEntry::default()
+            });
+        }
+        core.info.last_update = core.log.head();
+        core.info.last_complete = core.log.head();
+        core.info.stats.stats.sum.num_objects = versions.len() as i64;
+        core
+    }
+
+    fn meta(source: u64, target: u64) -> PgMergeMeta {
+        PgMergeMeta {
+            source_pgid: PgId::new(1, 3),
+            ready_epoch: 7,
+            last_epoch_started: 6,
+            last_epoch_clean: 6,
+            source_version: EVersion::new(5, source),
+            target_version: EVersion::new(5, target),
+        }
+    }
+
+    fn merged(mut target: Peering, source: Option<&mut Peering>, meta: &PgMergeMeta) -> Peering {
+        target.merge_from(&mut [(PgId::new(1, 3), source)], meta);
+        target
+    }
+
+    #[test]
+    fn requests_of_both_are_known_and_what_comes_next_is_newer() {
+        let mut source = pg(3, &[1, 2, 7]);
+        let target = merged(pg(1, &[1, 2, 3]), Some(&mut source), &meta(7, 3));
+        assert!(!target.info.is_incomplete());
+        assert_eq!(target.info.last_update, EVersion::new(5, 7));
+        assert_eq!(target.info.log_tail, target.info.last_update);
+        assert_eq!(target.log.head(), target.info.last_update);
+        assert_eq!(target.info.stats.stats.sum.num_objects, 6);
+        assert!(target.log.is_empty());
+        for tid in [1001, 1002, 1003, 3001, 3002, 3007] {
+            assert!(target.log.request(&request(tid)).is_some(), "{tid}");
+        }
+    }
+
+    /// Both PGs have had a request of the same version: under one key, the second would have
+    /// replaced the first, and a client that sends it again would have it done twice.
+    #[test]
+    fn requests_of_the_same_version_are_all_written() {
+        let mut source = pg(3, &[1, 2]);
+        let mut target = merged(pg(1, &[1, 2]), Some(&mut source), &meta(2, 2));
+        let mut keys = Keys::default();
+        keys.log(target.log.take_changes());
+        let dups = keys.keys().filter(|key| key.starts_with(b"dup_")).count();
+        assert_eq!(dups, 4);
+    }
+
+    #[test]
+    fn a_copy_that_is_not_what_was_agreed_on_counts_for_nothing() {
+        let whole = merged(pg(1, &[1]), Some(&mut pg(3, &[1, 2])), &meta(2, 1));
+        assert!(!whole.info.is_incomplete());
+        // It was away when the others wrote.
+        let behind = merged(pg(1, &[1]), Some(&mut pg(3, &[1])), &meta(2, 1));
+        assert!(behind.info.last_backfill.is_min());
+        let behind = merged(pg(1, &[]), Some(&mut pg(3, &[1, 2])), &meta(2, 1));
+        assert!(behind.info.last_backfill.is_min());
+        let half = merged(pg(1, &[1]), None, &meta(2, 1));
+        assert!(half.info.last_backfill.is_min());
+        let mut lacking = pg(3, &[1, 2]);
+        lacking.missing.add(&HObject::default(), EVersion::new(5, 2), EVersion::ZERO, false);
+        let lacks = merged(pg(1, &[1]), Some(&mut lacking), &meta(2, 1));
+        assert!(lacks.info.last_backfill.is_min() && lacks.missing.is_empty());
+    }
+
+    #[test]
+    fn only_those_that_take_part_stop_to_serve() {
+        let mapping = |pg_num, pg_num_pending| Mapping { pg_num, pg_num_pending, ..Mapping::default() };
+        let pgid = |seed| PgId::new(1, seed);
+        let announced = mapping(8, 7);
+        assert_eq!(announced.pending_merge(pgid(7)), Some(MergeRole::Source));
+        assert_eq!(announced.pending_merge(pgid(3)), Some(MergeRole::Target(pgid(7))));
+        assert_eq!(announced.pending_merge(pgid(6)), None);
+        let ends = |seed, old, new| is_new_interval(pgid(seed), &old, &new);
+        let steps = [
+            (mapping(8, 8), mapping(8, 7)),
+            (mapping(8, 7), mapping(7, 7)),
+            (mapping(8, 7), mapping(8, 8)),
+        ];
+        for (old, new) in steps {
+            let ended: Vec<u32> =
+                (0..8).filter(|seed| ends(*seed, old.clone(), new.clone())).collect();
+            assert_eq!(ended, [3, 7]);
+        }
+        let split = |seed| ends(seed, mapping(4, 4), mapping(6, 6));
+        assert_eq!((0..6).filter(|seed| split(*seed)).collect::<Vec<_>>(), [0, 1, 4, 5]);
+    }
+}
