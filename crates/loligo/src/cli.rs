@@ -146,6 +146,9 @@ pub(crate) struct SimArgs {
     /// none [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) faults: Option<Vec<String>>,
+    /// Short lives, as the test suite has them
+    #[arg(long)]
+    pub(crate) short: bool,
     /// The clients' pool is erasure coded
     #[arg(long)]
     pub(crate) erasure: bool,

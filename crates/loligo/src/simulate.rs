@@ -13,7 +13,12 @@ use crate::output::show;
 
 fn settings(args: &SimArgs) -> Result<Settings, Failure> {
     let mut settings =
-        Settings { osds: args.osds, erasure: args.erasure, ..Settings::default() };
+        Settings {
+            osds: args.osds,
+            erasure: args.erasure,
+            short: args.short,
+            ..Settings::default()
+        };
     let Some(names) = &args.faults else { return Ok(settings) };
     settings.faults.clear();
     for name in names.iter().filter(|name| *name != "none") {
@@ -24,6 +29,21 @@ fn settings(args: &SimArgs) -> Result<Settings, Failure> {
         settings.faults.insert(fault);
     }
     Ok(settings)
+}
+
+/// The command that lives a life again: all that decides over it.
+fn again(args: &SimArgs, seed: u64) -> String {
+    let mut words = format!("loligo sim --seed {seed} --lives 1");
+    if let Some(osds) = args.osds {
+        words += &format!(" --osds {osds}");
+    }
+    if let Some(faults) = &args.faults {
+        words += &format!(" --faults {}", faults.join(","));
+    }
+    for (given, word) in [(args.erasure, " --erasure"), (args.short, " --short")] {
+        words += if given { word } else { "" };
+    }
+    words
 }
 
 /// Lives lives until the time is over or one goes wrong.
@@ -90,6 +110,6 @@ pub(crate) fn simulate(args: &SimArgs) -> Result<(), Failure> {
     if !args.json {
         show!("\nseed {}: the cluster broke its word: {}", failure.seed, failure.what);
     }
-    let again = format!("loligo sim --seed {} --lives 1", failure.seed);
+    let again = again(args, failure.seed);
     Err(Failure::new(format!("seed {} went wrong; again: {again}", failure.seed)))
 }

@@ -76,18 +76,35 @@ pub struct Mischief {
     pub absence_max: Duration,
     /// So many OSDs may be away at a time: placement groups wait for one of them.
     pub falls: u64,
+    /// The network when nothing is wrong with it.
+    pub network: LinkModel,
+    /// The OSDs' disks when nothing is wrong with them.
+    pub disks: DiskModel,
 }
 
 impl Mischief {
-    /// What a seed brings, of the `allowed` faults: calm and wild lives.
-    pub fn of(rng: &Rng, allowed: &BTreeSet<Fault>) -> Mischief {
+    /// What a seed brings, of the `allowed` faults: calm and wild lives. On slow networks and disks
+    /// more is under way when something happens. Short lives are for suites.
+    pub fn of(rng: &Rng, allowed: &BTreeSet<Fault>, short: bool) -> Mischief {
         let seconds = |low, high| rng.between(Duration::from_secs(low), Duration::from_secs(high));
+        let (time, absences) = match short {
+            true => (seconds(4, 12), [1, 4, 8]),
+            false => (seconds(10, 40), [1, 8, 30]),
+        };
         Mischief {
             faults: allowed.iter().copied().filter(|_| rng.chance(0.6)).collect(),
-            time: seconds(10, 40),
+            time,
             pause_max: seconds(1, 8),
-            absence_max: *rng.pick(&[Duration::from_secs(1), Duration::from_secs(8), Duration::from_secs(30)]),
+            absence_max: Duration::from_secs(*rng.pick(&absences)),
             falls: *rng.pick(&[1, 1, 2]),
+            network: LinkModel {
+                delay_mean: Duration::from_micros(*rng.pick(&[50, 50, 50, 1000, 10_000])),
+                ..LinkModel::default()
+            },
+            disks: DiskModel {
+                slowness: *rng.pick(&[1.0, 1.0, 1.0, 20.0, 200.0]),
+                ..DiskModel::default()
+            },
         }
     }
 }
@@ -165,7 +182,7 @@ impl Chaos {
 
     fn repair(&self) {
         let (world, cluster) = (self.world(), &self.0.cluster);
-        world.set_network(LinkModel::default());
+        world.set_network(self.0.mischief.network);
         let names = world.names();
         for from in &names {
             for to in &names {
@@ -175,7 +192,7 @@ impl Chaos {
         world.heal();
         for osd in cluster.members() {
             cluster.disk(osd).set_faults(DiskFaults::default());
-            cluster.disk(osd).set_model(DiskModel::default());
+            cluster.disk(osd).set_model(self.0.mischief.disks);
         }
         cluster.start_mon();
         cluster.start_mgr();
@@ -247,7 +264,7 @@ impl Chaos {
         tracing::info!("{:?}: loss {loss:.3}, resets {reset:.4}, {delay_mean:?}", world.now());
         world.set_network(LinkModel { loss, reset, delay_mean, ..LinkModel::default() });
         world.sleep(self.absence().min(Duration::from_secs(10))).await;
-        world.set_network(LinkModel::default());
+        world.set_network(self.0.mischief.network);
     }
 
     async fn hosts_part(&self) {
@@ -261,6 +278,12 @@ impl Chaos {
                 tracing::info!("{:?}: {osd} is heard by clients only for {time:?}", world.now());
                 for name in names.iter().filter(|n| **n != osd && !n.starts_with("client")) {
                     world.partition(&osd, name);
+                }
+                // Some clients hear nobody else: they do not learn of another primary.
+                for client in names.iter().filter(|n| n.starts_with("client.") && rng.chance(0.5)) {
+                    for name in names.iter().filter(|n| **n != osd && !n.starts_with("client")) {
+                        world.partition(client, name);
+                    }
                 }
             }
             _ if one == other => return,
@@ -300,7 +323,7 @@ impl Chaos {
 
     async fn a_disk_suffers(&self) {
         let (world, rng, osd) = (self.world(), &self.0.rng, self.some_osd());
-        let sound = DiskModel::default();
+        let sound = self.0.mischief.disks;
         match rng.below(3) {
             0 => {
                 let odds = *rng.pick(&[0.001, 0.05]);

@@ -19,6 +19,8 @@ pub struct Settings {
     pub faults: BTreeSet<Fault>,
     /// The clients' pool is erasure coded.
     pub erasure: bool,
+    /// Less goes wrong, for less time: many such lives fit into a suite.
+    pub short: bool,
     /// The bug planted on purpose (`env::MUTANTS`), in builds that have them.
     pub mutant: &'static str,
 }
@@ -26,7 +28,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Settings {
         let faults = Fault::ALL.iter().map(|(fault, _)| *fault).collect();
-        Settings { osds: None, faults, erasure: false, mutant: "" }
+        Settings { osds: None, faults, erasure: false, short: false, mutant: "" }
     }
 }
 
@@ -99,7 +101,9 @@ pub fn live(seed: u64, settings: &Settings) -> Life {
     let rng = control.rng().fork();
     let plan = plan_of(&rng, settings);
     tracing::info!("seed {seed}: {plan:?}");
-    let mischief = Mischief::of(&rng, &settings.faults);
+    let mischief = Mischief::of(&rng, &settings.faults, settings.short);
+    control.set_network(mischief.network);
+    control.set_default_disk_model(mischief.disks);
     let cluster = Cluster::make(&control, plan);
     let inside = cluster.clone();
     let (workload, audit) = world.run_until(async move {

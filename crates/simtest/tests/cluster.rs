@@ -1,6 +1,7 @@
-//! A cluster under the virtual clock, broken in many ways. `LOLIGO_SIM_SEEDS` is the number of
-//! seeds (default 200, from `LOLIGO_SIM_FIRST`, default 1001, on), `LOLIGO_SIM_SEED` runs one of
-//! them; a failure prints the seed and the history that shows it.
+//! A cluster under the virtual clock, broken in many ways, in short lives. `LOLIGO_SIM_SEEDS` is
+//! the number of seeds (default 400, from `LOLIGO_SIM_FIRST`, default 1001, on), `LOLIGO_SIM_SEED`
+//! runs one of them; a failure prints the seed and the history that shows it. `loligo sim --short`
+//! lives the same lives.
 
 use std::time::{Duration, Instant};
 
@@ -54,15 +55,16 @@ fn an_object_is_written_and_read() {
 #[test]
 fn lives_of_many_seeds() {
     log();
+    let short = Settings { short: true, ..Settings::default() };
     if let Some(seed) = number("LOLIGO_SIM_SEED") {
-        eprintln!("seed {seed}: {:?}", live(seed, &Settings::default()));
+        eprintln!("seed {seed}: {:?}", live(seed, &short));
         return;
     }
     // Debug builds are some twenty times slower.
-    let seeds = number("LOLIGO_SIM_SEEDS").unwrap_or(if cfg!(debug_assertions) { 4 } else { 200 });
+    let seeds = number("LOLIGO_SIM_SEEDS").unwrap_or(if cfg!(debug_assertions) { 4 } else { 400 });
     let first = number("LOLIGO_SIM_FIRST").unwrap_or(1001);
     let begun = Instant::now();
-    let sum = run(first..first + seeds, &Settings::default(), None, |seed, result| {
+    let sum = run(first..first + seeds, &short, None, |seed, result| {
         if let Err(failure) = result {
             eprintln!("seed {seed}: {}", failure.what);
         }

@@ -5,6 +5,7 @@ use types::osd::PgLogEntry;
 use types::{EVersion, Epoch, OsdId, SpgId};
 
 use super::Pg;
+use super::peering::ClusterView;
 
 /// A PG as it is at a moment between two events.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,6 +63,18 @@ impl Pg {
             last = *version;
         }
         expect(log.is_empty() || last == log.head(), format!("newest {last}, head {}", log.head()));
+        let interval = info.history.same_interval_since;
+        let (acting, min_size) = (core.acting_len(), core.mapping.min_size as usize);
+        // An entry carries the epoch that it was made in.
+        expect(
+            info.last_update.epoch < interval || acting >= min_size || interval == 0,
+            format!("writes of the interval from {interval} on with {acting} members of {min_size}"),
+        );
+        if core.is_activated() && core.is_primary() {
+            // Else later primaries would not wait for what this interval has written.
+            let up_thru = self.map.borrow().up_thru(core.whoami.osd);
+            expect(up_thru >= interval, format!("active from {interval} on, up_thru {up_thru}"));
+        }
         for (oid, item) in core.missing.iter() {
             expect(
                 item.need <= info.last_update && item.have < item.need,
@@ -94,7 +107,7 @@ impl Pg {
             about,
             pgid: self.pgid,
             epoch: core.epoch,
-            interval: info.history.same_interval_since,
+            interval,
             primary: core.mapping.acting_primary,
             active: core.is_active(),
             in_flight,
