@@ -39,7 +39,7 @@ pub struct Rules {
 
 impl Rules {
     /// Bytes that each copy of an object of so many has (`be_get_ondisk_size`).
-    fn stored_size(&self, size: u64) -> u64 {
+    pub(super) fn stored_size(&self, size: u64) -> u64 {
         match self.stripe {
             Some((width, piece)) => size.div_ceil(width) * piece,
             None => size,

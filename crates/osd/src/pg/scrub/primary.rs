@@ -185,10 +185,12 @@ impl Pg {
             self.check_allowed(&kind, &settings)?;
             let (chunk, maps) = self.scan_all(&start, &kind, &settings, generation).await?;
             // From here to the counts nothing awaits: no write comes between.
-            let found = compare::compare(&maps, &self.rules(&kind, &settings));
+            let rules = self.rules(&kind, &settings);
+            let found = compare::compare(&maps, &rules);
             let best = authoritative(&maps, &found, self.core.borrow().whoami);
             let hit_sets = self.host.limits().hit_set_namespace.clone();
-            let sets = snapsets::check(mode, self.pgid, &hit_sets, &best.objects);
+            let stored = |size| rules.stored_size(size);
+            let sets = snapsets::check(mode, self.pgid, &hit_sets, &stored, &best.objects);
             s.counted.borrow_mut().add(&sets.stats);
             *s.counted_to.borrow_mut() = Some(chunk.end.clone());
             self.unblock_writes();

@@ -40,20 +40,24 @@ struct Head {
 struct Check<'a> {
     mode: &'a str,
     pgid: SpgId,
+    stored_size: &'a dyn Fn(u64) -> u64,
     head: Option<Head>,
     out: Checked,
 }
 
-/// Checks whole objects: with a head, all its clones must be in `objects`.
+/// Checks whole objects: with a head, all its clones must be in `objects`. `stored_size` tells how
+/// many bytes a copy, or a shard, of an object of so many has.
 pub fn check(
     mode: &str,
     pgid: SpgId,
     hit_set_namespace: &[u8],
+    stored_size: &dyn Fn(u64) -> u64,
     objects: &BTreeMap<HObject, ScrubObject>,
 ) -> Checked {
     let mut check = Check {
         mode,
         pgid,
+        stored_size,
         head: None,
         out: Checked::default(),
     };
@@ -101,11 +105,12 @@ impl Check<'_> {
             },
         };
         if let Some(oi) = &oi {
-            if oi.size != object.size {
+            let expected = (self.stored_size)(oi.size);
+            if expected != object.size {
                 let text = format!(
                     "on disk size ({}) does not match object info size ({}) adjusted for ondisk \
                      to ({})",
-                    object.size, oi.size, oi.size
+                    object.size, oi.size, expected
                 );
                 self.error(oid, text);
                 told.errors |= e::SIZE_MISMATCH;
@@ -326,7 +331,7 @@ mod tests {
             let set = (snap == NOSNAP).then_some(set).flatten();
             objects.insert(oid(snap), object(&oid(snap), size, set));
         }
-        check("scrub", SpgId::default(), b".ceph-internal", &objects)
+        check("scrub", SpgId::default(), b".ceph-internal", &|size| size, &objects)
     }
 
     #[test]
