@@ -107,3 +107,6 @@ async fn superblock(store: &Rc<dyn ObjectStore>) -> Result<OsdSuperblock, Transf
         bytes => Ok(OsdSuperblock::from_bytes(&bytes?.to_contiguous())?),
     }
 }
+
+#[cfg(test)]
+mod tests;
