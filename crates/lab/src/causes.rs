@@ -88,7 +88,8 @@ impl Cause {
     /// Where a store's counter belongs; `None` for one that counts no written bytes.
     fn of_counter(name: &str) -> Option<Cause> {
         Some(match name.strip_prefix("written_")? {
-            "data" => Cause::Data,
+            // BlueStore's rewrite: a small overwrite that its log had first, in its place.
+            "data" | "rewrite" => Cause::Data,
             "rocksdb" | "bluefs_sst" | "kv_flush" => Cause::RocksDb,
             "rocksdb_wal" | "wal" | "bluefs_wal" => Cause::RocksDbWal,
             "journal" | "journal_header" => Cause::Journal,

@@ -4,7 +4,8 @@
 //! Backends that keep files get XFS with its journal on a second loop device: sectors of the
 //! second are the file system's journal, sectors of the first that the store did not write its
 //! metadata. Backends that write a raw device (InkStore, BlueStore) get one loop device for each
-//! OSD: its sectors are what the store wrote and nothing else.
+//! OSD: its sectors are what the store wrote and nothing else. BlueStore's database may lie in
+//! files beside its device: it gets both.
 
 use std::fs;
 use std::os::fd::AsRawFd;
@@ -20,6 +21,8 @@ const LOG_SIZE: u64 = 96 << 20;
 const XFS_MIN: u64 = 512 << 20;
 /// Backends that write a device without a file system.
 const RAW: [&str; 2] = ["inkstore", "bluestore"];
+/// Those of them that keep no files worth counting beside it.
+const NO_FILES: [&str; 1] = ["inkstore"];
 
 /// `FIFREEZE`, `FITHAW` of linux/fs.h: `_IOWR('X', 119, int)` and 120.
 const FIFREEZE: libc::c_ulong = 0xC004_5877;
@@ -80,35 +83,33 @@ impl Disk {
                 disk.data.push(device);
             }
             disk.raw = Some(devices);
-            return Ok(disk);
         }
+        if !NO_FILES.contains(&store) {
+            disk.mount_xfs(dir, osd_size)?;
+        }
+        Ok(disk)
+    }
+
+    fn mount_xfs(&mut self, dir: &Path, osd_size: u64) -> Result<(), LabError> {
         // Key-value stores hold old and new tables side by side while they compact.
         let size = (osd_size * REPLICAS * 3).max(XFS_MIN);
-        disk.data.push(loop_device(&dir.join("device.data"), size)?);
+        let data = loop_device(&dir.join("device.data"), size)?;
+        self.data.push(data.clone());
         let journal = loop_device(&dir.join("device.journal"), LOG_SIZE)?;
         let log = format!("logdev={journal}");
         let mount = dir.join("osd");
         let sized = format!("{log},size=64m");
-        disk.journal = Some(journal);
-        run("mkfs.xfs", &["-q", "-l", &sized, &disk.data[0]])?;
-        run(
-            "mount",
-            &[
-                "-t",
-                "xfs",
-                "-o",
-                &log,
-                &disk.data[0],
-                &mount.to_string_lossy(),
-            ],
-        )?;
-        disk.mount = Some(mount);
-        disk.quiet()?;
-        let before = disk.sectors()?;
-        disk.quiet()?;
-        let after = disk.sectors()?;
-        disk.quiet_cost = (after.0 - before.0, after.1 - before.1);
-        Ok(disk)
+        self.journal = Some(journal);
+        run("mkfs.xfs", &["-q", "-l", &sized, &data])?;
+        let at = mount.to_string_lossy();
+        run("mount", &["-t", "xfs", "-o", &log, &data, &at])?;
+        self.mount = Some(mount);
+        self.quiet()?;
+        let before = self.sectors()?;
+        self.quiet()?;
+        let after = self.sectors()?;
+        self.quiet_cost = (after.0 - before.0, after.1 - before.1);
+        Ok(())
     }
 
     /// Options that make the OSDs use it.

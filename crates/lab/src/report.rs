@@ -161,6 +161,12 @@ impl Page {
                  needs root.",
             );
         }
+        if rows.iter().any(|(_, row)| row[3].starts_with('-')) {
+            self.note(
+                "A negative difference: the store wrote files (tables of a database) and removed them before the machine's page \
+                 cache wrote them to the device.",
+            );
+        }
     }
 
     fn micro(&mut self, value: &Value, out: &Path) -> Result<(), LabError> {
