@@ -214,10 +214,10 @@ J rbd journal info --image j
 J rbd journal status --image j
 rbd journal inspect --image j
 rbd journal inspect --image nope
-rbd journal export --image j jexport
+rbd journal export --image j --path jexport
 rbd journal import --path jexport --dest j
 rbd journal import --path mixed --dest j
-rbd journal export --image nope jexport2
+rbd journal export --image nope --path jexport2
 rbd journal client disconnect --image j
 rbd journal client disconnect --image j --client-id nobody
 J rbd journal status --image j

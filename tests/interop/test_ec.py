@@ -13,6 +13,7 @@ import time
 import unittest
 
 import rados
+import rbd
 
 from cluster import Cluster
 
@@ -240,6 +241,76 @@ class Erasure(unittest.TestCase):
             self.assertTrue(any(o.key.startswith("rbd_data.") for o in self.client.open_ioctx("small").list_objects()))
             c.run("rbd", "snap", "purge", "meta/image")
             c.run("rbd", "rm", "meta/image")
+
+    def test_5_images_with_data_here(self):
+        """`rbd --data-pool` on pools with overwrites: what an image goes through, content checked
+        after each step; at its end nothing is left in the pool."""
+        c = self.cluster
+        c.run("rbd", "pool", "init", "meta")
+        rng = random.Random(SEED)
+        with self.client.open_ioctx("meta") as meta, tempfile.TemporaryDirectory() as folder:
+
+            def objects(pool):
+                with self.client.open_ioctx(pool) as ioctx:
+                    return [o.key for o in ioctx.list_objects() if o.key.startswith("rbd_data.")]
+
+            def exported(spec):
+                file = pathlib.Path(folder, "exported")
+                file.unlink(missing_ok=True)
+                c.run("rbd", "export", "--no-progress", spec, str(file))
+                return file.read_bytes()
+
+            def scribble(image, data, times):
+                for _ in range(times):
+                    at = rng.randrange(len(data))
+                    some = rng.randbytes(1 + rng.randrange(min(300_000, len(data) - at)))
+                    if rng.randrange(4):
+                        image.write(some, at)
+                    else:
+                        image.write_zeroes(at, len(some))
+                        some = b"\0" * len(some)
+                    data[at:at + len(some)] = some
+
+            for pool in ("small", "wide"):
+                before = objects(pool)
+                size = 5 << 20
+                c.run("rbd", "create", "meta/i", "--size", "5M", "--object-size", "1M", "--data-pool", pool)
+                self.assertEqual(json.loads(c.run("rbd", "info", "meta/i", "--format", "json").stdout)["data_pool"], pool)
+                data = bytearray(size)
+                with rbd.Image(meta, "i") as image:
+                    scribble(image, data, 12)
+                    self.assertEqual(image.read(0, size), bytes(data))
+                    image.create_snap("s")
+                    then = bytes(data)
+                    scribble(image, data, 8)
+                    image.resize(3_300_000)
+                    image.resize(size)
+                    data[3_300_000:] = b"\0" * (size - 3_300_000)
+                self.assertEqual(exported("meta/i"), bytes(data))
+                self.assertEqual(exported("meta/i@s"), then)
+                c.run("rbd", "snap", "protect", "meta/i@s")
+                c.run("rbd", "clone", "meta/i@s", "meta/c", "--data-pool", pool)
+                child = bytearray(then)
+                with rbd.Image(meta, "c") as image:
+                    scribble(image, child, 6)
+                    self.assertEqual(image.read(0, size), bytes(child))
+                c.run("rbd", "flatten", "--no-progress", "meta/c")
+                self.assertEqual(exported("meta/c"), bytes(child))
+                c.run("rbd", "deep", "cp", "--no-progress", "meta/i", "meta/d", "--data-pool", pool)
+                self.assertEqual(exported("meta/d@s"), then)
+                c.run("rbd", "snap", "rollback", "--no-progress", "meta/i@s")
+                self.assertEqual(exported("meta/i"), then)
+                self.assertNotEqual(objects(pool), before)
+                # A deep copy's snapshots are protected as those of its source are.
+                for name in ("i", "d"):
+                    c.run("rbd", "snap", "unprotect", f"meta/{name}@s")
+                c.run("rbd", "object-map", "check", "--no-progress", "meta/i")
+                for name in ("c", "d", "i"):
+                    if name != "c":
+                        c.run("rbd", "snap", "purge", "--no-progress", f"meta/{name}")
+                    c.run("rbd", "rm", "--no-progress", f"meta/{name}")
+                # Snapshots are trimmed in the background.
+                c.wait(lambda: objects(pool) == before, 120, "no object of the images left")
 
     def test_6_scrub(self):
         """A shard that lost its object is found, and made anew out of the others."""

@@ -181,7 +181,7 @@ impl Image {
         if below {
             return self.copy_below(&view, object, &data).await;
         }
-        let copy = Operation::new().rbd_write("copyup", |w| w.raw(&data));
+        let copy = Operation::new().copy_up(&data);
         view.write.operate(oid, copy).await.map(drop)
     }
 }

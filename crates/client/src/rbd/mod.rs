@@ -16,6 +16,7 @@
 
 mod class;
 mod clone;
+mod copyup;
 mod create;
 mod header;
 mod image;

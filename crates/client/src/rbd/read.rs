@@ -1,6 +1,6 @@
 //! Reading: objects side by side, zeros where there is none, the parent beneath.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::future::join_all;
 use types::{BufferList, Errno};
 
@@ -126,31 +126,6 @@ impl Image {
             push_zeros(&mut list, range.end - range.start - len);
         }
         Ok(list)
-    }
-
-    /// The parent's bytes below `prefix` of an object in one buffer, without zeros at its end.
-    pub(crate) async fn parent_data(
-        &self,
-        view: &View,
-        object: u64,
-        prefix: u64,
-    ) -> Result<Bytes, ClientError> {
-        let list = self.read_parent(view, object, 0, prefix).await?;
-        let used = |piece: &Bytes| piece.iter().rposition(|b| *b != 0).map(|last| last + 1);
-        let mut data = BytesMut::with_capacity(list.len());
-        let Some(last) = list.pieces().iter().rposition(|piece| used(piece).is_some()) else {
-            return Ok(Bytes::new());
-        };
-        if last == 0 {
-            let only = &list.pieces()[0];
-            return Ok(only.slice(..used(only).unwrap_or(0)));
-        }
-        for piece in &list.pieces()[..last] {
-            data.extend_from_slice(piece);
-        }
-        let end = &list.pieces()[last];
-        data.extend_from_slice(&end[..used(end).unwrap_or(0)]);
-        Ok(data.freeze())
     }
 
     /// What the object map knows of a range: stretches with or without content. `None` when no

@@ -262,7 +262,7 @@ impl Image {
         let prefix = view.prefix(object, snap.overlap.unwrap_or(0));
         if prefix > view.prefix(object, view.overlap) {
             let data = self.parent_data(view, object, prefix).await?;
-            let copy = Operation::new().rbd_write("copyup", |w| w.raw(&data));
+            let copy = Operation::new().copy_up(&data);
             view.write.operate(oid, copy).await?;
         }
         Ok(())

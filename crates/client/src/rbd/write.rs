@@ -15,6 +15,7 @@ use futures_util::stream;
 use types::osd::ops::{self, OsdOp, WriteSameArgs};
 use types::Errno;
 
+use super::copyup::CopyUp;
 use super::image::{Image, View};
 use super::names::{self, features};
 use super::object_map::{EXISTS, EXISTS_CLEAN, NONEXISTENT, ObjectMap, PENDING};
@@ -209,7 +210,7 @@ impl Image {
         let together = view.header.snapc.snaps.is_empty();
         let mut last = Operation::new();
         if together {
-            last = last.rbd_write("copyup", |w| w.raw(&data));
+            last = last.copy_up(&data);
         } else {
             self.copy_below(view, object, &data).await?;
         }
@@ -230,7 +231,7 @@ impl Image {
         &self,
         view: &View,
         object: u64,
-        data: &Bytes,
+        data: &CopyUp,
     ) -> Result<(), ClientError> {
         // Snapshots' maps first: an object they do not know is not read.
         for (i, (id, snap)) in view.header.snaps.iter().enumerate() {
@@ -250,7 +251,7 @@ impl Image {
                 }
             }
         }
-        let copy = Operation::new().rbd_write("copyup", |w| w.raw(data));
+        let copy = Operation::new().copy_up(data);
         view.write_below.operate(view.header.data_object(object), copy).await.map(drop)
     }
 

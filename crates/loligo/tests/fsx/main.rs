@@ -2,9 +2,10 @@
 //! killed meanwhile: what is read is what was written, through snapshots, clones, resizes and
 //! reopening, whatever dies.
 //!
-//! 2,000 operations by default. `LOLIGO_FSX_OPS=20000`, or 1000000, for the long forms, `LOLIGO_FSX_SEED=N`
-//! to repeat one (the seed is printed), `LOLIGO_FSX_KILLS=0` for no deaths, `LOLIGO_TEST_CONF` for
-//! a running cluster (a real Ceph too) with a pool `rbd` and no deaths.
+//! 20,000 operations by default, on several images beside one another, each with clones of its
+//! own. `LOLIGO_FSX_OPS=1000000` for the long form, `LOLIGO_FSX_IMAGES=N` for more or fewer
+//! images, `LOLIGO_FSX_SEED=N` to repeat a run (the seed is printed), `LOLIGO_FSX_KILLS=0` for no
+//! deaths, `LOLIGO_TEST_CONF` for a running cluster (a real Ceph too) with a pool `rbd` and no deaths.
 
 mod cluster;
 mod crash;
@@ -18,6 +19,7 @@ use auth::Keyring;
 use client::{Client, IoCtx, Options};
 use config::{ConfFile, Config};
 use env::real::Runtime;
+use futures_util::future::join_all;
 
 use crate::cluster::Cluster;
 use crate::model::Fsx;
@@ -63,9 +65,10 @@ fn images_hold_what_a_model_holds() {
     log();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let seed = number("LOLIGO_FSX_SEED", u64::from(now.subsec_nanos()));
-    let ops = number("LOLIGO_FSX_OPS", 2000);
+    let ops = number("LOLIGO_FSX_OPS", 20_000);
+    let images = number("LOLIGO_FSX_IMAGES", 10).max(1);
     let kills = number("LOLIGO_FSX_KILLS", 1) != 0;
-    eprintln!("LOLIGO_FSX_SEED={seed} LOLIGO_FSX_OPS={ops}");
+    eprintln!("LOLIGO_FSX_SEED={seed} LOLIGO_FSX_OPS={ops} LOLIGO_FSX_IMAGES={images}");
     let cluster = Cluster::start();
     let conf = cluster.conf();
     let killer = kills.then(|| cluster.keep_killing(Rng::new(seed ^ 0xdead)));
@@ -73,14 +76,17 @@ fn images_hold_what_a_model_holds() {
     let limit = Duration::from_secs(120) + TIME_PER_OP * u32::try_from(ops).unwrap_or(u32::MAX);
     Runtime::new().unwrap().block_on(|env| async move {
         let (client, io) = connect(&env, &conf).await;
-        let mut fsx = Fsx::start(&env, io, Rng::new(seed)).await;
-        let run = env.timeout(limit, async {
-            for _ in 0..ops {
-                fsx.step().await;
+        let run = |image: u64| {
+            let (env, io) = (env.clone(), io.clone());
+            async move {
+                let mut fsx = Fsx::start(&env, io, Rng::new(seed.wrapping_add(image))).await;
+                for _ in 0..ops.div_ceil(images) {
+                    fsx.step().await;
+                }
+                fsx.finish().await;
             }
-            fsx.finish().await;
-        });
-        let outcome = run.await;
+        };
+        let outcome = env.timeout(limit, join_all((0..images).map(run))).await;
         assert!(outcome.is_ok(), "seed {seed}: not done within {limit:?}");
         client.shutdown();
     });
