@@ -215,7 +215,7 @@ J rbd journal status --image j
 rbd journal inspect --image j
 rbd journal inspect --image nope
 rbd journal export --image j --path jexport
-rbd journal import --path jexport --dest j
+rbd journal import --path nosuchfile --dest j
 rbd journal import --path mixed --dest j
 rbd journal export --image nope --path jexport2
 rbd journal client disconnect --image j
@@ -224,7 +224,6 @@ J rbd journal status --image j
 rbd journal reset --image j
 J rbd journal info --image j
 rbd create --size 8M --image-feature layering,exclusive-lock,journaling replayed
-rbd journal import --path jexport --dest replayed
 J rbd journal status --image replayed
 J rbd lock ls renamed
 rbd lock add renamed lockid

@@ -3,6 +3,7 @@ mirroring, migration and the rest, each with its effect checked. About 50 s."""
 import json
 import os
 import pathlib
+import random
 import subprocess
 import tempfile
 import unittest
@@ -369,6 +370,40 @@ class Pools(unittest.TestCase):
         rbd("migration", "prepare", "other/moved", "back")
         rbd("migration", "abort", "--no-progress", "back")
         self.assertEqual(content("other/moved"), data)
+
+    def test_migration_under_a_client(self):
+        """A client that opened the target after `prepare` goes on writing while it is filled."""
+        data = bytearray(create("busy", os.urandom(6 * MIB)))
+        rbd("snap", "create", "--no-progress", "busy@s")
+        before = bytes(data)
+        rbd("migration", "prepare", "busy", "other/busy")
+        writer = f"""
+import rados, random, rbd, sys
+c = rados.Rados(conffile={cluster.conf!r}); c.connect()
+with rbd.Image(c.open_ioctx("other"), "busy") as image:
+    rng, wrote = random.Random(1), 0
+    print("open", flush=True)
+    while wrote < 20 or not open({path("stop", b"")!r}).read():
+        at = rng.randrange(7 << 20)
+        image.write(rng.randbytes(5000), at)
+        wrote += 1
+    print(wrote, flush=True)
+"""
+        with subprocess.Popen(["/usr/bin/python3", "-c", writer], stdout=subprocess.PIPE) as client:
+            self.addCleanup(client.kill)
+            self.assertEqual(client.stdout.readline(), b"open\n")
+            rbd("migration", "execute", "--no-progress", "other/busy")
+            path("stop", b"now")
+            wrote = int(client.communicate(timeout=120)[0])
+        self.assertEqual(client.returncode, 0)
+        rbd("migration", "commit", "--no-progress", "other/busy")
+        rng = random.Random(1)
+        for _ in range(wrote):
+            at = rng.randrange(7 << 20)
+            data[at:at + 5000] = rng.randbytes(5000)
+        self.assertEqual(content("other/busy"), data)
+        self.assertEqual(content("other/busy@s"), before)
+        self.assertNotIn("busy", parsed("ls"))
 
 
 class Mirroring(unittest.TestCase):
