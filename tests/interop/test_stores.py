@@ -14,6 +14,10 @@ from cluster import Cluster
 STORES = {
     "inkstore": ("inkstore", [], ["written_data", "writes"]),
     "memstore": ("memstore", [], []),
+    "bluestore": ("bluestore", ["bluestore_min_alloc_size=65536"],
+                  ["written_data", "written_zero_fill", "written_rocksdb_wal", "wal_omap", "wal_shared_blob"]),
+    "bluestore-4k": ("bluestore", ["bluestore_min_alloc_size=4096"],
+                     ["written_data", "written_rocksdb_wal", "wal_freelist"]),
     "filestore": ("filestore", [], ["written_journal", "written_data", "written_rocksdb_wal"]),
     "filestore-leveldb": ("filestore", ["filestore_omap_backend=leveldb", "filestore_merge_threshold=-1",
                                         "filestore_split_multiple=1", "filestore_max_sync_interval=0.5",

@@ -130,7 +130,7 @@ impl BlockDevice {
         let task = self.admit().map(|()| {
             inner.ledger.on_write();
             for piece in &pieces {
-                inner.account(piece);
+                inner.ledger.on_piece(piece);
             }
             let bufs = pieces.into_iter().map(|piece| piece.bytes).collect();
             inner.file.write_at(offset, bufs)
@@ -166,20 +166,6 @@ impl BlockDevice {
 }
 
 impl Inner {
-    fn account(&self, piece: &Piece) {
-        let len = piece.bytes.len() as u64;
-        match &piece.causes {
-            Causes::One(cause) => self.ledger.on_bytes(*cause, len),
-            Causes::Shares(shares) => {
-                let sum: u64 = shares.iter().map(|(_, n)| n).sum();
-                assert_eq!(sum, len, "shares of a write: {shares:?}");
-                for &(cause, n) in shares {
-                    self.ledger.on_bytes(cause, n);
-                }
-            }
-        }
-    }
-
     fn latch(&self, result: io::Result<()>) -> io::Result<()> {
         if let Err(e) = &result {
             self.failed.set(Some(self.failed.get().unwrap_or(e.kind())));

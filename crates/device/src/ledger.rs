@@ -1,6 +1,8 @@
 //! The byte ledger.
 
-use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::{Causes, Piece};
 
 /// Why bytes are written to a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,11 +32,25 @@ pub enum WriteCause {
     Padding,
     /// The store's root.
     Superblock,
+    /// What was there before, written again because a device's block holds it beside new data.
+    Rewrite,
+    /// A database's write-ahead log.
+    DatabaseLog,
+    /// A database's tables made of what its log holds.
+    DatabaseFlush,
+    /// A database's tables made of tables.
+    DatabaseCompaction,
+    /// Which tables a database has.
+    DatabaseManifest,
+    /// A database's other files.
+    DatabaseOther,
+    /// A file system's metadata.
+    FileSystem,
 }
 
 impl WriteCause {
     /// All causes, in the order of their numbers.
-    pub const ALL: [WriteCause; 12] = [
+    pub const ALL: [WriteCause; 19] = [
         WriteCause::Data,
         WriteCause::Journal,
         WriteCause::Onode,
@@ -47,6 +63,13 @@ impl WriteCause {
         WriteCause::ZeroFill,
         WriteCause::Padding,
         WriteCause::Superblock,
+        WriteCause::Rewrite,
+        WriteCause::DatabaseLog,
+        WriteCause::DatabaseFlush,
+        WriteCause::DatabaseCompaction,
+        WriteCause::DatabaseManifest,
+        WriteCause::DatabaseOther,
+        WriteCause::FileSystem,
     ];
 
     /// The name in counters.
@@ -64,6 +87,13 @@ impl WriteCause {
             WriteCause::ZeroFill => "zero_fill",
             WriteCause::Padding => "padding",
             WriteCause::Superblock => "superblock",
+            WriteCause::Rewrite => "rewrite",
+            WriteCause::DatabaseLog => "rocksdb_wal",
+            WriteCause::DatabaseFlush => "rocksdb",
+            WriteCause::DatabaseCompaction => "database_compaction",
+            WriteCause::DatabaseManifest => "manifest",
+            WriteCause::DatabaseOther => "other",
+            WriteCause::FileSystem => "file_system",
         }
     }
 }
@@ -71,56 +101,74 @@ impl WriteCause {
 /// Bytes and calls since the device was opened.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    written: [Cell<u64>; WriteCause::ALL.len()],
-    writes: Cell<u64>,
-    read: Cell<u64>,
-    reads: Cell<u64>,
-    syncs: Cell<u64>,
-    discarded: Cell<u64>,
+    written: [AtomicU64; WriteCause::ALL.len()],
+    writes: AtomicU64,
+    read: AtomicU64,
+    reads: AtomicU64,
+    syncs: AtomicU64,
+    discarded: AtomicU64,
 }
 
-fn add(cell: &Cell<u64>, n: u64) {
-    cell.set(cell.get() + n);
+fn add(cell: &AtomicU64, n: u64) {
+    cell.fetch_add(n, Ordering::Relaxed);
 }
 
 impl Ledger {
     /// Bytes submitted for one cause.
     pub fn written(&self, cause: WriteCause) -> u64 {
-        self.written[cause as usize].get()
+        self.written[cause as usize].load(Ordering::Relaxed)
     }
 
     /// Bytes submitted for all causes: what the device was asked to write.
     pub fn written_total(&self) -> u64 {
-        self.written.iter().map(Cell::get).sum()
+        self.written.iter().map(|n| n.load(Ordering::Relaxed)).sum()
     }
 
     /// Write calls.
     pub fn writes(&self) -> u64 {
-        self.writes.get()
+        self.writes.load(Ordering::Relaxed)
     }
 
     /// Bytes asked to be read.
     pub fn read(&self) -> u64 {
-        self.read.get()
+        self.read.load(Ordering::Relaxed)
     }
 
     /// Read calls.
     pub fn reads(&self) -> u64 {
-        self.reads.get()
+        self.reads.load(Ordering::Relaxed)
     }
 
     /// Sync calls.
     pub fn syncs(&self) -> u64 {
-        self.syncs.get()
+        self.syncs.load(Ordering::Relaxed)
     }
 
     /// Bytes given back.
     pub fn discarded(&self) -> u64 {
-        self.discarded.get()
+        self.discarded.load(Ordering::Relaxed)
     }
 
     pub(crate) fn on_write(&self) {
         add(&self.writes, 1);
+    }
+
+    /// Counts a piece's bytes.
+    ///
+    /// # Panics
+    /// If its shares do not add up to its length: the ledger would be wrong.
+    pub(crate) fn on_piece(&self, piece: &Piece) {
+        let len = piece.bytes.len() as u64;
+        match &piece.causes {
+            Causes::One(cause) => self.on_bytes(*cause, len),
+            Causes::Shares(shares) => {
+                let sum: u64 = shares.iter().map(|(_, n)| n).sum();
+                assert_eq!(sum, len, "shares of a write: {shares:?}");
+                for &(cause, n) in shares {
+                    self.on_bytes(cause, n);
+                }
+            }
+        }
     }
 
     pub(crate) fn on_bytes(&self, cause: WriteCause, len: u64) {

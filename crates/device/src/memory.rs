@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::io;
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::Bytes;
@@ -16,7 +17,7 @@ use env::{AlignedBuf, BlockFile, LocalFuture};
 
 /// Unit in which memory is taken and a write may be torn.
 const SECTOR_LEN: usize = 512;
-const PAGE_LEN: usize = 4096;
+pub(crate) const PAGE_LEN: usize = 4096;
 
 /// A device of some size in memory; pages never written are zeros and take none.
 pub struct MemoryFile {
@@ -34,27 +35,27 @@ pub struct MemoryFile {
 type Hook = Box<dyn FnMut(&MemoryFile)>;
 
 #[derive(Default)]
-struct State {
+pub(crate) struct State {
     /// What is durable.
-    synced: Pages,
+    pub(crate) synced: Pages,
     /// Not yet covered by a sync, in order.
-    unsynced: Vec<Unsynced>,
+    pub(crate) unsynced: Vec<Unsynced>,
     /// What reads see.
-    current: Pages,
+    pub(crate) current: Pages,
     next_id: u64,
-    bytes_written: u64,
+    pub(crate) bytes_written: u64,
 }
 
-struct Unsynced {
-    id: u64,
+pub(crate) struct Unsynced {
+    pub(crate) id: u64,
     offset: u64,
     data: Bytes,
     /// The write's future has completed: the next sync covers it.
-    completed: bool,
+    pub(crate) completed: bool,
 }
 
 impl State {
-    fn write(&mut self, offset: u64, data: Bytes) -> u64 {
+    pub(crate) fn write(&mut self, offset: u64, data: Bytes) -> u64 {
         self.current.write(offset, &data);
         self.next_id += 1;
         self.bytes_written += data.len() as u64;
@@ -67,14 +68,14 @@ impl State {
         self.next_id
     }
 
-    fn complete(&mut self, id: u64) {
+    pub(crate) fn complete(&mut self, id: u64) {
         if let Some(write) = self.unsynced.iter_mut().find(|w| w.id == id) {
             write.completed = true;
         }
     }
 
     /// Makes the writes with these ids durable.
-    fn settle(&mut self, ids: &[u64]) {
+    pub(crate) fn settle(&mut self, ids: &[u64]) {
         let synced = &mut self.synced;
         self.unsynced.retain(|w| {
             let covered = ids.contains(&w.id);
@@ -86,23 +87,85 @@ impl State {
     }
 }
 
+impl State {
+    /// Of pages, all durable.
+    pub(crate) fn of(pages: Pages) -> State {
+        State {
+            synced: pages.clone(),
+            current: pages,
+            ..State::default()
+        }
+    }
+
+    /// Flips bits of a byte, for good.
+    pub(crate) fn rot(&mut self, offset: u64, bits: u8) {
+        let mut byte = [0];
+        self.current.read(offset, &mut byte);
+        byte[0] ^= bits;
+        self.current.write(offset, &byte);
+        self.synced.write(offset, &byte);
+    }
+
+    /// Offsets of the pages that hold anything.
+    pub(crate) fn written_pages(&self) -> Vec<u64> {
+        let pages = self.current.0.keys();
+        pages.map(|p| p * PAGE_LEN as u64).collect()
+    }
+
+    /// What a power loss now could leave.
+    pub(crate) fn crashed(&self, choices: &mut Choices) -> Pages {
+        let mut pages = self.synced.clone();
+        let mut order: Vec<usize> = (0..self.unsynced.len()).collect();
+        for i in (1..order.len()).rev() {
+            order.swap(i, choices.below(i as u64 + 1) as usize);
+        }
+        // Sometimes all or nothing survives, most often a random part.
+        let style = choices.below(8);
+        for i in order {
+            let Unsynced { offset, data, .. } = &self.unsynced[i];
+            match (style, choices.below(3)) {
+                (0, _) => {}
+                (1, _) | (_, 0) => pages.write(*offset, data),
+                (_, 1) => {}
+                _ => {
+                    let sectors = data.len() / SECTOR_LEN;
+                    for s in 0..sectors {
+                        if choices.below(2) == 0 {
+                            let at = s * SECTOR_LEN;
+                            pages.write(offset + at as u64, &data[at..at + SECTOR_LEN]);
+                        }
+                    }
+                }
+            }
+        }
+        pages
+    }
+}
+
 #[derive(Default, Clone)]
-struct Pages(BTreeMap<u64, Rc<Vec<u8>>>);
+pub(crate) struct Pages(BTreeMap<u64, Arc<Vec<u8>>>);
 
 impl Pages {
-    fn write(&mut self, mut offset: u64, mut data: &[u8]) {
+    pub(crate) fn write(&mut self, mut offset: u64, mut data: &[u8]) {
         while !data.is_empty() {
             let from = (offset % PAGE_LEN as u64) as usize;
             let n = data.len().min(PAGE_LEN - from);
+            if n == PAGE_LEN && data[..n].iter().all(|byte| *byte == 0) {
+                // As if never written: zeros take no memory.
+                self.0.remove(&(offset / PAGE_LEN as u64));
+                offset += n as u64;
+                data = &data[n..];
+                continue;
+            }
             let page = self.0.entry(offset / PAGE_LEN as u64);
-            let page = page.or_insert_with(|| Rc::new(vec![0; PAGE_LEN]));
-            Rc::make_mut(page)[from..from + n].copy_from_slice(&data[..n]);
+            let page = page.or_insert_with(|| Arc::new(vec![0; PAGE_LEN]));
+            Arc::make_mut(page)[from..from + n].copy_from_slice(&data[..n]);
             offset += n as u64;
             data = &data[n..];
         }
     }
 
-    fn read(&self, mut offset: u64, mut out: &mut [u8]) {
+    pub(crate) fn read(&self, mut offset: u64, mut out: &mut [u8]) {
         while !out.is_empty() {
             let from = (offset % PAGE_LEN as u64) as usize;
             let n = out.len().min(PAGE_LEN - from);
@@ -174,30 +237,7 @@ impl MemoryFile {
     /// writes some, whole or torn, applied in some order. `Choices::new(0)` is no special case.
     pub fn crash_image(&self, choices: &mut Choices) -> Rc<MemoryFile> {
         let state = self.state.borrow();
-        let mut pages = state.synced.clone();
-        let mut order: Vec<usize> = (0..state.unsynced.len()).collect();
-        for i in (1..order.len()).rev() {
-            order.swap(i, choices.below(i as u64 + 1) as usize);
-        }
-        // Sometimes all or nothing survives, most often a random part.
-        let style = choices.below(8);
-        for i in order {
-            let Unsynced { offset, data, .. } = &state.unsynced[i];
-            match (style, choices.below(3)) {
-                (0, _) => {}
-                (1, _) | (_, 0) => pages.write(*offset, data),
-                (_, 1) => {}
-                _ => {
-                    let sectors = data.len() / SECTOR_LEN;
-                    for s in 0..sectors {
-                        if choices.below(2) == 0 {
-                            let at = s * SECTOR_LEN;
-                            pages.write(offset + at as u64, &data[at..at + SECTOR_LEN]);
-                        }
-                    }
-                }
-            }
-        }
+        let pages = state.crashed(choices);
         MemoryFile::with_pages(self.len, self.block_len, pages)
     }
 
@@ -212,33 +252,18 @@ impl MemoryFile {
 
     fn with_pages(len: u64, block_len: u32, pages: Pages) -> Rc<MemoryFile> {
         let file = MemoryFile::new(len, block_len);
-        *file.state.borrow_mut() = State {
-            synced: pages.clone(),
-            current: pages,
-            ..State::default()
-        };
+        *file.state.borrow_mut() = State::of(pages);
         file
     }
 
     /// Flips bits of the byte at `offset`, for good.
     pub fn rot(&self, offset: u64, bits: u8) {
-        let mut state = self.state.borrow_mut();
-        let mut byte = [0];
-        state.current.read(offset, &mut byte);
-        byte[0] ^= bits;
-        state.current.write(offset, &byte);
-        state.synced.write(offset, &byte);
+        self.state.borrow_mut().rot(offset, bits);
     }
 
     /// Offsets of the 4 KiB pages that hold anything.
     pub fn written_pages(&self) -> Vec<u64> {
-        self.state
-            .borrow()
-            .current
-            .0
-            .keys()
-            .map(|p| p * PAGE_LEN as u64)
-            .collect()
+        self.state.borrow().written_pages()
     }
 
     fn run_hook(&self) {

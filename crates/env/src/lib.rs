@@ -23,6 +23,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -66,6 +67,14 @@ pub trait Driver {
     /// Opens a file or block device for direct I/O. A file opened for writing is locked: a second
     /// such open fails (`WouldBlock`).
     fn open_block(&self, path: &Path, options: OpenBlock) -> io::Result<Rc<dyn BlockFile>>;
+    /// Opens a file or block device as [`Driver::open_block`] does, for threads that may block.
+    fn open_shared_block(
+        &self,
+        _path: &Path,
+        _options: OpenBlock,
+    ) -> io::Result<Arc<dyn SharedBlockFile>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
     /// Opens a file for small blocking I/O (a monitor's database), creating and locking it.
     fn open_sync(&self, path: &Path) -> io::Result<Box<dyn SyncFile>>;
     /// Threads for what blocks (when real); otherwise jobs run at once in this one.
@@ -127,6 +136,25 @@ pub trait BlockFile {
     fn sync(&self) -> LocalFuture<io::Result<()>>;
     /// Gives the range's space back; it reads as anything afterwards. Best effort.
     fn discard(&self, offset: u64, len: u64) -> LocalFuture<io::Result<()>>;
+}
+
+/// A [`BlockFile`] whose calls block and may come from any thread: for stores whose database has
+/// threads of its own.
+#[expect(
+    clippy::len_without_is_empty,
+    reason = "a file of no bytes is nothing to ask about"
+)]
+pub trait SharedBlockFile: Send + Sync {
+    /// Size in bytes.
+    fn len(&self) -> u64;
+    /// Smallest unit of direct I/O in bytes (512 or 4096).
+    fn block_len(&self) -> u32;
+    /// Reads `len` bytes.
+    fn read_at(&self, offset: u64, len: usize) -> io::Result<AlignedBuf>;
+    /// Writes the buffers one behind the other. Buffers that are not memory-aligned are copied.
+    fn write_at(&self, offset: u64, bufs: Vec<Bytes>) -> io::Result<()>;
+    /// Makes all writes that have returned durable (fdatasync).
+    fn sync(&self) -> io::Result<()>;
 }
 
 /// A small file with blocking I/O, for what is rare and small (the monitor's database).

@@ -82,7 +82,8 @@ pub(crate) struct UpArgs {
     /// OSDs; on a restart, OSDs beyond those there are added
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub(crate) osds: u32,
-    /// Storage backend of new OSDs: inkstore; filestore (files, with a journal); kstore (everything
+    /// Storage backend of new OSDs: inkstore; bluestore (data on a raw
+    /// device, metadata in RocksDB); filestore (files, with a journal); kstore (everything
     /// in RocksDB or LevelDB, see kstore_backend); memstore (data is gone when the OSD stops)
     #[arg(long, value_name = "NAME", default_value = "inkstore")]
     pub(crate) store: String,

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::Config;
-use device::BlockDevice;
+use device::{BlockDevice, SharedDevice};
 use env::{Env, OpenBlock};
 use store::ObjectStore;
+use store::bluestore::{self, BlueStore};
 use store::filestore::{self, Backoff, FileStore, InlineXattrs};
 use store::inkstore::{self, InkStore};
 use store::kstore::{self, KStore};
@@ -21,7 +22,7 @@ use types::Uuid;
 use crate::failure::Failure;
 
 /// Backends for `--store`.
-pub(crate) const STORES: [&str; 4] = ["inkstore", "filestore", "kstore", "memstore"];
+pub(crate) const STORES: [&str; 5] = ["inkstore", "bluestore", "filestore", "kstore", "memstore"];
 
 /// Files and folders in an OSD's folder that belong to its store, of all backends.
 pub(crate) const FILES: [&str; 8] = [
@@ -81,8 +82,8 @@ pub(crate) fn lock(config: &Config, patience: Patience) -> Result<Lock, Failure>
 /// Devices and files outside the OSD's folder that its store is on, or is to be on.
 pub(crate) fn places_outside(config: &Config) -> Vec<PathBuf> {
     let place = match kind(config).as_str() {
-        "inkstore" if block_path(config).is_symlink() => block_path(config),
-        "inkstore" => PathBuf::from(config.str("bluestore_block_path")),
+        "inkstore" | "bluestore" if block_path(config).is_symlink() => block_path(config),
+        "inkstore" | "bluestore" => PathBuf::from(config.str("bluestore_block_path")),
         "filestore" => journal_path(config),
         _ => return Vec::new(),
     };
@@ -115,7 +116,7 @@ pub(crate) fn forgets(config: &Config) -> bool {
 /// What to look at for the devices under the store.
 pub(crate) fn place(config: &Config) -> PathBuf {
     match kind(config).as_str() {
-        "inkstore" => block_path(config),
+        "inkstore" | "bluestore" => block_path(config),
         _ => data_dir(config),
     }
 }
@@ -133,6 +134,13 @@ pub(crate) async fn open(env: &Env, config: &Config) -> Result<Rc<dyn ObjectStor
             let path = block_path(config);
             let device = open_device(env, &path, None)?;
             let store = InkStore::mount(env.clone(), device).await;
+            Ok(Rc::new(store.map_err(|e| failed(&path, &e))?))
+        }
+        "bluestore" => {
+            let path = block_path(config);
+            let device = open_shared(env, &path, None)?;
+            let kv = bluestore_kv(config, false)?;
+            let store = BlueStore::mount(env.clone(), device, kv).await;
             Ok(Rc::new(store.map_err(|e| failed(&path, &e))?))
         }
         "kstore" => {
@@ -160,15 +168,21 @@ pub(crate) async fn make(env: &Env, config: &Config, osd_fsid: Uuid) -> Result<(
         "memstore" => {}
         "inkstore" => {
             let path = block_path(config);
-            let elsewhere = config.str("bluestore_block_path");
-            if !elsewhere.is_empty() && !path.exists() {
-                std::os::unix::fs::symlink(&elsewhere, &path).map_err(|e| {
-                    Failure::new(format!("cannot link {} to {elsewhere}: {e}", path.display()))
-                })?;
-            }
+            link_block(config, &path)?;
             let device = open_device(env, &path, Some(size))?;
             let options = inkstore::MkfsOptions { uuid: osd_fsid.0, log_len: None };
             InkStore::mkfs(&device, options).await.map_err(|e| failed(&path, &e))?;
+        }
+        "bluestore" => {
+            let path = block_path(config);
+            link_block(config, &path)?;
+            let device = open_shared(env, &path, Some(size))?;
+            let kv = bluestore_kv(config, true)?;
+            let options = bluestore::MkfsOptions {
+                uuid: osd_fsid.0,
+                min_alloc_len: min_alloc_len(config),
+            };
+            BlueStore::mkfs(env, device, kv, options).await.map_err(|e| failed(&path, &e))?;
         }
         "kstore" => {
             let path = dir.join("db");
@@ -205,6 +219,40 @@ fn block_path(config: &Config) -> PathBuf {
 fn open_device(env: &Env, path: &Path, create_len: Option<u64>) -> Result<BlockDevice, Failure> {
     BlockDevice::open(env, path, OpenBlock { create_len, read_only: false })
         .map_err(|e| Failure::new(format!("cannot open {}: {e}", path.display())))
+}
+
+fn open_shared(
+    env: &Env,
+    path: &Path,
+    create_len: Option<u64>,
+) -> Result<SharedDevice, Failure> {
+    SharedDevice::open(env, path, OpenBlock { create_len, read_only: false })
+        .map_err(|e| Failure::new(format!("cannot open {}: {e}", path.display())))
+}
+
+/// Lets `block` be a link to the device that the options name.
+fn link_block(config: &Config, path: &Path) -> Result<(), Failure> {
+    let elsewhere = config.str("bluestore_block_path");
+    if elsewhere.is_empty() || path.exists() {
+        return Ok(());
+    }
+    std::os::unix::fs::symlink(&elsewhere, path)
+        .map_err(|e| Failure::new(format!("cannot link {} to {elsewhere}: {e}", path.display())))
+}
+
+/// `bluestore_min_alloc_size`, or what it is for solid-state devices if that is 0.
+fn min_alloc_len(config: &Config) -> u32 {
+    let len = match config.uint("bluestore_min_alloc_size") {
+        0 => config.uint("bluestore_min_alloc_size_ssd"),
+        len => len,
+    };
+    // One that is none of the lengths there are is refused when the store is made.
+    u32::try_from(len).unwrap_or(u32::MAX)
+}
+
+fn bluestore_kv(config: &Config, create: bool) -> Result<SharedKv, Failure> {
+    let options = config.str("bluestore_rocksdb_options");
+    open_kv(config, &data_dir(config).join("db"), "rocksdb", options, create)
 }
 
 fn kstore_kv(config: &Config, path: &Path, create: bool) -> Result<SharedKv, Failure> {

@@ -2,10 +2,12 @@
 //!
 //! [`ObjectStore`] is the contract, [`Transaction`] what changes an object, [`memstore`] the
 //! backend that forgets, [`inkstore`] the one on a device,
+//! [`bluestore`] the one on a device with its metadata in a key-value database,
 //! [`kstore`] the one in a key-value database, [`filestore`] the one in files. [`kv`] is key-value databases.
 //! Knows objects and collections; knows neither placement groups nor maps.
 
 mod blocking;
+pub mod bluestore;
 mod check;
 mod coll;
 mod error;

@@ -15,7 +15,6 @@ use bytes::Bytes;
 
 use super::checked;
 use super::file::Opened;
-use super::vectored::{IOVECS_MAX, Vectored};
 use crate::sync::Semaphore;
 use crate::{AlignedBuf, BlockFile, LocalFuture, Workers};
 
@@ -109,29 +108,7 @@ impl BlockFile for PooledFile {
             return Box::pin(ready(Err(error)));
         }
         let bufs = self.opened.fit(bufs);
-        self.run(move |opened| {
-            let mut bufs = Vectored::new(bufs);
-            let mut offset = offset;
-            loop {
-                let count = bufs.iovecs.len().min(IOVECS_MAX) as libc::c_int;
-                let (raw, at) = (opened.file.as_raw_fd(), offset.cast_signed());
-                // SAFETY: the vectors point into the buffers that `bufs` owns, which are only
-                // read.
-                let written = unsafe { libc::pwritev(raw, bufs.iovecs.as_ptr(), count, at) };
-                let written = match usize::try_from(written) {
-                    Ok(0) if count > 0 => return Err(io::ErrorKind::WriteZero.into()),
-                    Ok(written) => written,
-                    Err(_) => match io::Error::last_os_error() {
-                        error if error.kind() == io::ErrorKind::Interrupted => 0,
-                        error => return Err(error),
-                    },
-                };
-                if !bufs.advance(written) {
-                    return Ok(());
-                }
-                offset += written as u64;
-            }
-        })
+        self.run(move |opened| opened.write_all_at(offset, bufs))
     }
 
     fn sync(&self) -> LocalFuture<io::Result<()>> {

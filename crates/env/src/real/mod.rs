@@ -8,6 +8,7 @@
 mod epoll;
 mod file;
 mod file_pool;
+mod shared_file;
 mod signal;
 mod socket;
 mod sync_file;
@@ -28,7 +29,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::{
-    BlockFile, Driver, Env, Executor, JoinHandle, Listener, LocalFuture, OpenBlock, Stream,
+    BlockFile, Driver, Env, Executor, JoinHandle, Listener, LocalFuture, OpenBlock,
+    SharedBlockFile, Stream,
     SyncFile, Timers, Workers,
 };
 use socket::RawAddr;
@@ -208,6 +210,14 @@ impl Driver for RealDriver {
             .reactor
             .clone()
             .block_file(file::Opened::open(path, options)?))
+    }
+
+    fn open_shared_block(
+        &self,
+        path: &Path,
+        options: OpenBlock,
+    ) -> io::Result<Arc<dyn SharedBlockFile>> {
+        Ok(Arc::new(file::Opened::open(path, options)?))
     }
 
     fn open_sync(&self, path: &Path) -> io::Result<Box<dyn SyncFile>> {

@@ -15,6 +15,8 @@ impl Inner {
         };
         let mut counters: Vec<StoreCounter> = WriteCause::ALL
             .into_iter()
+            // Those behind are of stores on databases.
+            .filter(|cause| *cause <= WriteCause::Superblock)
             .map(|cause| {
                 number(
                     &format!("written_{}", cause.name()),

@@ -12,6 +12,7 @@ use env::Env;
 use env::real::{Reactors, Runtime};
 use types::hobject::GhObject;
 
+use super::blue::Blue;
 use super::driver::block_on;
 use super::model::{Model, list_all};
 use super::native::engines;
@@ -37,6 +38,7 @@ pub(super) struct Backend {
     dir: Option<Dir>,
     /// The database of one that stands on a database in memory.
     mem: Option<SharedKv>,
+    blue: Option<Blue>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,16 +57,21 @@ enum Kind {
     FileMem,
     /// FileStore with its keys in RocksDB (0) or LevelDB (1).
     File(usize),
+    /// BlueStore on a device in memory, on a database in memory or on RocksDB.
+    Blue { unit: u32, rocks: bool },
 }
 
 impl Kind {
     /// Whether it needs threads and files.
     fn is_real(self) -> bool {
-        matches!(self, Kind::Kv(_) | Kind::File(_))
+        matches!(
+            self,
+            Kind::Kv(_) | Kind::File(_) | Kind::Blue { rocks: true, .. }
+        )
     }
 }
 
-const KINDS: [Kind; 10] = [
+const KINDS: [Kind; 13] = [
     Kind::Mem,
     Kind::FileMem,
     Kind::File(0),
@@ -72,6 +79,18 @@ const KINDS: [Kind; 10] = [
     Kind::KvMem,
     Kind::Kv(0),
     Kind::Kv(1),
+    Kind::Blue {
+        unit: 65_536,
+        rocks: false,
+    },
+    Kind::Blue {
+        unit: 4096,
+        rocks: false,
+    },
+    Kind::Blue {
+        unit: 16_384,
+        rocks: true,
+    },
     Kind::Ink {
         block_len: 4096,
         log_len: 256 << 10,
@@ -159,6 +178,7 @@ impl Backend {
             ink: None,
             dir: None,
             mem: None,
+            blue: None,
         };
         let options = kstore::MkfsOptions {
             uuid: [7; 16],
@@ -187,6 +207,14 @@ impl Backend {
                 Backend {
                     store,
                     dir: Some(dir),
+                    ..nothing
+                }
+            }
+            Kind::Blue { unit, rocks } => {
+                let blue = Blue::new(env, len, unit, rocks).await;
+                Backend {
+                    store: blue.store.clone(),
+                    blue: Some(blue),
                     ..nothing
                 }
             }
@@ -228,6 +256,12 @@ impl Backend {
                 return;
             }
             self.store = Backend::on_kv(&self.env, kv, self.len).await;
+            return;
+        }
+        if let Some(blue) = &mut self.blue {
+            self.store = Rc::new(MemStore::new(0));
+            blue.reopen(&self.env, orderly).await;
+            self.store = blue.store.clone();
             return;
         }
         let Some(file) = &mut self.file else { return };
@@ -354,7 +388,7 @@ fn more_seeds() {
 #[test]
 fn ten_thousand_objects_list_in_order() {
     each(async |env, kind| {
-        let mut backend = Backend::new(env, kind, 256 << 20).await;
+        let mut backend = Backend::new(env, kind, 1 << 30).await;
         let cid = pg(0);
         let mut t = Transaction::new();
         t.mkcoll(&cid, 0);

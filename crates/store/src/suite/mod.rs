@@ -1,6 +1,8 @@
 //! The contract's test suite: random transactions against a simple model, on every backend, with
 //! crashes, faults and full devices.
 
+mod blue;
+mod blue_crash;
 mod contract;
 mod cost;
 mod crash;

@@ -1,0 +1,296 @@
+//! What is in the database and on the device besides data (docs/bluestore.md).
+//!
+//! Prefixes are those of Ceph's BlueStore (`src/os/bluestore/BlueStore.cc` at v16.2): `S` the store,
+//! `C` collections, `O` onodes, `M` omaps, `X` shared blobs, `L` deferred writes, `B` the freelist;
+//! `E` is ours: extent maps in shards. A key is prefix, zero byte, rest.
+
+use std::collections::BTreeMap;
+
+use bstr::BString;
+use bytes::Bytes;
+use denc::Denc;
+use types::crc::crc32c;
+use types::hobject::GhObject;
+
+use crate::CollId;
+use crate::object_key::{COLLECTION_KEY_LEN, collection_key, parse_object, put_object};
+
+/// Unit of device I/O and of checksums.
+pub(super) const BLOCK_LEN: u64 = 4096;
+/// Bytes at the device's start that hold no data: the label, and room.
+pub(super) const LABEL_ROOM: u64 = 64 << 10;
+/// Seed of all checksums (Ceph's -1).
+pub(super) const CRC_SEED: u32 = u32::MAX;
+
+/// Which part of the store a key belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Prefix {
+    Super,
+    Collection,
+    Onode,
+    Extents,
+    Omap,
+    Shared,
+    Deferred,
+    Freelist,
+}
+
+impl Prefix {
+    pub(super) const ALL: [Prefix; 8] = [
+        Prefix::Super,
+        Prefix::Collection,
+        Prefix::Onode,
+        Prefix::Extents,
+        Prefix::Omap,
+        Prefix::Shared,
+        Prefix::Deferred,
+        Prefix::Freelist,
+    ];
+
+    fn byte(self) -> u8 {
+        match self {
+            Prefix::Super => b'S',
+            Prefix::Collection => b'C',
+            Prefix::Onode => b'O',
+            Prefix::Extents => b'E',
+            Prefix::Omap => b'M',
+            Prefix::Shared => b'X',
+            Prefix::Deferred => b'L',
+            Prefix::Freelist => b'B',
+        }
+    }
+
+    /// The name in counters.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Prefix::Super => "superblock",
+            Prefix::Collection => "collection",
+            Prefix::Onode => "onode",
+            Prefix::Extents => "extents",
+            Prefix::Omap => "omap",
+            Prefix::Shared => "shared_blob",
+            Prefix::Deferred => "deferred",
+            Prefix::Freelist => "freelist",
+        }
+    }
+
+    /// Whose key this is.
+    pub(super) fn of(key: &[u8]) -> Option<Prefix> {
+        Prefix::ALL
+            .into_iter()
+            .find(|prefix| key.first() == Some(&prefix.byte()))
+    }
+
+    /// The start of its keys.
+    pub(super) fn key(self) -> Vec<u8> {
+        vec![self.byte(), 0]
+    }
+
+    fn numbered(self, number: u64) -> Vec<u8> {
+        let mut key = self.key();
+        key.extend_from_slice(&number.to_be_bytes());
+        key
+    }
+}
+
+/// The number in the key of a prefix whose keys are numbers.
+pub(super) fn number_of(key: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(key.get(2..10)?.try_into().ok()?))
+}
+
+/// The first key behind all that begin with `prefix` (which is not all 0xff).
+pub(super) fn behind(prefix: &[u8]) -> Bytes {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < 0xff {
+            end.push(last + 1);
+            break;
+        }
+    }
+    end.into()
+}
+
+/// `S`: what the store is.
+pub(super) fn superblock_key() -> Bytes {
+    let mut key = Prefix::Super.key();
+    key.extend_from_slice(b"super");
+    key.into()
+}
+
+/// `S`: what changes with transactions.
+pub(super) fn totals_key() -> Bytes {
+    let mut key = Prefix::Super.key();
+    key.extend_from_slice(b"totals");
+    key.into()
+}
+
+/// `C`, collection.
+pub(super) fn cnode_key(cid: &CollId) -> Bytes {
+    let mut key = Prefix::Collection.key();
+    key.extend_from_slice(&collection_key(cid));
+    key.into()
+}
+
+/// `O`, collection: what all onodes of it begin with.
+pub(super) fn onodes_of(cid: &CollId) -> Vec<u8> {
+    let mut key = Prefix::Onode.key();
+    key.extend_from_slice(&collection_key(cid));
+    key
+}
+
+/// `O`, collection, object.
+pub(super) fn onode_key(cid: &CollId, oid: &GhObject) -> Bytes {
+    let mut key = onodes_of(cid);
+    put_object(&mut key, oid);
+    key.into()
+}
+
+/// The object of an onode's key.
+pub(super) fn object_of(key: &[u8]) -> Option<GhObject> {
+    parse_object(key.get(2 + COLLECTION_KEY_LEN..)?)
+}
+
+/// `E`, the object's number, the shard's.
+pub(super) fn shard_key(nid: u64, shard: u32) -> Bytes {
+    let mut key = Prefix::Extents.numbered(nid);
+    key.extend_from_slice(&shard.to_be_bytes());
+    key.into()
+}
+
+/// The shard's number in [`shard_key`].
+pub(super) fn shard_of(key: &[u8]) -> Option<u32> {
+    Some(u32::from_be_bytes(key.get(10..14)?.try_into().ok()?))
+}
+
+/// `X`, the shared blob's number.
+pub(super) fn shared_key(sbid: u64) -> Bytes {
+    Prefix::Shared.numbered(sbid).into()
+}
+
+/// `L`, the transaction's number.
+pub(super) fn deferred_key(seq: u64) -> Bytes {
+    Prefix::Deferred.numbered(seq).into()
+}
+
+/// `B`, the number of the group of allocation units.
+pub(super) fn freelist_key(group: u64) -> Bytes {
+    Prefix::Freelist.numbered(group).into()
+}
+
+/// `M`, the omap's number, `-`: its header.
+pub(super) fn header_key(omap: u64) -> Bytes {
+    omap_key(omap, b'-', b"")
+}
+
+/// `M`, the omap's number, `.`, key.
+pub(super) fn entry_key(omap: u64, key: &[u8]) -> Bytes {
+    omap_key(omap, b'.', key)
+}
+
+/// `M`, the omap's number, `~`: behind its last entry.
+pub(super) fn tail_key(omap: u64) -> Bytes {
+    omap_key(omap, b'~', b"")
+}
+
+fn omap_key(omap: u64, kind: u8, rest: &[u8]) -> Bytes {
+    let mut key = Prefix::Omap.numbered(omap);
+    key.push(kind);
+    key.extend_from_slice(rest);
+    key.into()
+}
+
+/// Where an entry's own key begins in [`entry_key`].
+pub(super) const ENTRY_KEY_AT: usize = 2 + 8 + 1;
+
+/// The store: value of [`superblock_key`] and, with a checksum, the device's first block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Denc)]
+#[denc(v = 1, compat = 1)]
+pub(super) struct Superblock {
+    /// Who it belongs to.
+    pub(super) uuid: [u8; 16],
+    /// Bytes of an allocation unit.
+    pub(super) min_alloc_len: u32,
+    /// Bytes of the device that belong to the store.
+    pub(super) device_len: u64,
+}
+
+/// What the device's first block begins with.
+const LABEL: &[u8; 24] = b"loligo bluestore block\n\0";
+
+impl Superblock {
+    /// The device's first block: label, u32 length, superblock, u32 crc32c of what is before it.
+    pub(super) fn to_block(self) -> Vec<u8> {
+        let own = self.to_bytes();
+        let mut block = LABEL.to_vec();
+        block.extend_from_slice(&(own.len() as u32).to_le_bytes());
+        block.extend_from_slice(&own);
+        let crc = crc32c(CRC_SEED, &block);
+        block.extend_from_slice(&crc.to_le_bytes());
+        block.resize(BLOCK_LEN as usize, 0);
+        block
+    }
+
+    /// The superblock of such a block.
+    pub(super) fn of_block(block: &[u8]) -> Option<Superblock> {
+        let rest = block.strip_prefix(LABEL)?;
+        let len = u32::from_le_bytes(rest.get(..4)?.try_into().ok()?) as usize;
+        let own = rest.get(4..)?.get(..len)?;
+        let crc_at = LABEL.len() + 4 + len;
+        let crc = block.get(crc_at..crc_at + 4)?;
+        if crc != crc32c(CRC_SEED, &block[..crc_at]).to_le_bytes() {
+            return None;
+        }
+        Superblock::from_bytes_exact(&Bytes::copy_from_slice(own)).ok()
+    }
+}
+
+/// Value of [`totals_key`], written with every transaction that changes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Denc)]
+pub(super) struct Totals {
+    /// Largest number given to an object, an omap or a shared blob.
+    pub(super) last_id: u64,
+    /// Bytes that extents map.
+    pub(super) stored: u64,
+}
+
+/// A collection: value of [`cnode_key`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Denc)]
+#[denc(v = 1, compat = 1)]
+pub(super) struct Cnode {
+    /// Bits of the hash that its objects share.
+    pub(super) bits: u32,
+}
+
+/// An object: value of [`onode_key`]. Fields as in Ceph's bluestore_onode_t; extents are in shards.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Denc)]
+#[denc(v = 1, compat = 1)]
+pub(super) struct Onode {
+    /// Its number: where its shards are.
+    pub(super) nid: u64,
+    /// Bytes.
+    pub(super) size: u64,
+    /// Xattrs.
+    pub(super) attrs: BTreeMap<BString, Bytes>,
+    /// Number of its omap, 0 if it never had one.
+    pub(super) omap_head: u64,
+    /// What the client expects.
+    pub(super) expected_object_size: u64,
+    pub(super) expected_write_size: u64,
+    pub(super) alloc_hint_flags: u32,
+}
+
+/// A shared blob: how many objects refer to each of its allocation units, by device offset. Value
+/// of [`shared_key`].
+#[derive(Debug, Clone, PartialEq, Eq, Default, Denc)]
+#[denc(v = 1, compat = 1)]
+pub(super) struct SharedBlob {
+    pub(super) refs: BTreeMap<u64, u32>,
+}
+
+/// Writes to be made in place once the transaction is durable: value of [`deferred_key`].
+#[derive(Debug, Clone, PartialEq, Eq, Default, Denc)]
+#[denc(v = 1, compat = 1)]
+pub(super) struct Deferred {
+    /// Whole blocks by device offset.
+    pub(super) writes: BTreeMap<u64, Bytes>,
+}

@@ -1,0 +1,431 @@
+//! Objects straight on a device, what is known of them in a key-value database: Ceph's BlueStore
+//! (`src/os/bluestore/BlueStore.cc` at v16.2, and lee-2017's account of it).
+//!
+//! Data for new allocation units is written to free space before the metadata commits; parts of
+//! units that are there go through the database's log and are written in place afterwards
+//! ([`write`]). Extents point into blobs with checksums ([`extent_map`]), clones share blobs by
+//! counted references. What waits becomes durable together ([`commit`]). Formats, crash argument and
+//! causes: docs/bluestore.md.
+//!
+//! All that blocks runs on two threads: one applies transactions and serves reads, in the order of
+//! the calls, one makes them durable.
+
+mod alloc;
+mod apply;
+mod commit;
+mod extent_map;
+mod format;
+mod fsck;
+mod pending;
+mod read;
+mod syncs;
+mod txn;
+mod varint;
+mod write;
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use denc::Denc;
+use device::{Piece, SharedDevice, WriteCause};
+use env::{Env, LocalFuture};
+
+use self::alloc::Allocator;
+use self::commit::{Pending, Unfinished};
+use self::format::{
+    BLOCK_LEN, Deferred, LABEL_ROOM, Prefix, Superblock, Totals, behind, number_of, superblock_key,
+    totals_key,
+};
+use self::pending::{Blocks, Keys, scan_over};
+use self::syncs::Syncs;
+use self::txn::Txn;
+use crate::blocking::{Backend, Blocking, Lanes};
+use crate::check::check;
+use crate::kstore::written_counters;
+use crate::kv::{Direction, KvBatch, KvError, SharedKv};
+use crate::{StoreCounter, StoreError, Transaction};
+
+/// How a new store is made.
+#[derive(Debug, Clone, Copy)]
+pub struct MkfsOptions {
+    /// Who it belongs to.
+    pub uuid: [u8; 16],
+    /// Bytes of an allocation unit (`bluestore_min_alloc_size`): a power of two from 4 to 64 KiB.
+    pub min_alloc_len: u32,
+}
+
+/// Allocation unit of the paper, and of Ceph on disks up to 15.2.
+pub const MIN_ALLOC_LEN: u32 = 64 << 10;
+
+/// What is known about a database's failure in the contract's words.
+fn storage(e: KvError) -> StoreError {
+    match e {
+        KvError::Corrupt(what) => {
+            tracing::error!(what, "the database is damaged");
+            StoreError::Checksum {
+                device_offset: u64::MAX,
+            }
+        }
+        KvError::NoSpace(what) => {
+            tracing::error!(what, "the database has no space");
+            StoreError::Device(std::io::ErrorKind::StorageFull)
+        }
+        KvError::Storage(what) => {
+            tracing::error!(what, "the database failed");
+            StoreError::Device(std::io::ErrorKind::Other)
+        }
+    }
+}
+
+fn decoded<T: Denc>(value: &Bytes, what: &'static str) -> Result<T, StoreError> {
+    T::from_bytes_exact(value).map_err(|_| StoreError::Format(what))
+}
+
+/// What lives on the worker threads.
+pub(crate) struct Core {
+    device: SharedDevice,
+    kv: SharedKv,
+    superblock: Superblock,
+    state: Mutex<State>,
+    /// Held by whoever makes things durable. Taken before `state`.
+    round: Mutex<()>,
+    /// Bytes put into batches, by prefix.
+    put: [AtomicU64; Prefix::ALL.len()],
+    transactions: AtomicU64,
+    deferred_writes: AtomicU64,
+}
+
+struct State {
+    alloc: Allocator,
+    totals: Totals,
+    keys: Keys,
+    blocks: Blocks,
+    unfinished: Unfinished,
+    /// Number of the last transaction since the mount.
+    last_seq: u64,
+    /// Why nothing is acknowledged any more.
+    failed: Option<StoreError>,
+}
+
+impl Core {
+    fn open(device: SharedDevice, kv: SharedKv) -> Result<Core, StoreError> {
+        let label = device.read(0, BLOCK_LEN as usize)?;
+        let label = Superblock::of_block(&label).ok_or(StoreError::Format("no bluestore label"))?;
+        let superblock = kv
+            .get(&superblock_key())
+            .map_err(storage)?
+            .ok_or(StoreError::Format("no bluestore here: run --mkfs"))?;
+        let superblock: Superblock = decoded(&superblock, "the superblock")?;
+        if superblock != label || device.len() < superblock.device_len {
+            return Err(StoreError::Format(
+                "device and database do not belong together",
+            ));
+        }
+        let totals = match kv.get(&totals_key()).map_err(storage)? {
+            Some(value) => decoded(&value, "the totals")?,
+            None => Totals::default(),
+        };
+        let unit = superblock.min_alloc_len.into();
+        let mut alloc = Allocator::new(superblock.device_len, unit, LABEL_ROOM);
+        let mut sound = Some(());
+        let of = |prefix: Prefix| (prefix.key(), behind(&prefix.key()));
+        let (start, end) = of(Prefix::Freelist);
+        kv.scan(&start, &end, Direction::Forwards, &mut |key, value| {
+            sound = number_of(key).and_then(|group| alloc.load(group, value));
+            sound.is_some()
+        })
+        .map_err(storage)?;
+        sound.ok_or(StoreError::Format("the freelist"))?;
+        let (start, end) = of(Prefix::Deferred);
+        let records = kv.range(&start, &end, usize::MAX).map_err(storage)?;
+        let records: Result<Vec<(Bytes, Deferred)>, StoreError> = records
+            .into_iter()
+            .map(|(key, value)| Ok((key, decoded(&value, "a deferred write")?)))
+            .collect();
+        let core = Core {
+            device,
+            kv,
+            superblock,
+            state: Mutex::new(State {
+                alloc,
+                totals,
+                keys: Keys::default(),
+                blocks: Blocks::default(),
+                unfinished: Unfinished::default(),
+                last_seq: 0,
+                failed: None,
+            }),
+            round: Mutex::new(()),
+            put: Default::default(),
+            transactions: AtomicU64::new(0),
+            deferred_writes: AtomicU64::new(0),
+        };
+        core.replay(records?)?;
+        Ok(core)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn round(&self) -> MutexGuard<'_, ()> {
+        self.round.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes of an allocation unit.
+    fn unit(&self) -> u64 {
+        self.superblock.min_alloc_len.into()
+    }
+
+    /// Bytes kept free for transactions that need none in the end: overwrites by copies.
+    fn reserve(&self) -> u64 {
+        let share = (self.superblock.device_len / 64).min(4 << 20);
+        share.max(4 * self.unit()).next_multiple_of(self.unit())
+    }
+
+    /// A key's value, with what has been applied.
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        let changed = self.state().keys.get(key);
+        match changed {
+            Some(value) => Ok(value),
+            None => self.kv.get(key).map_err(storage),
+        }
+    }
+
+    /// The entries of a range in order, with what has been applied.
+    fn scan(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), StoreError> {
+        if !end.is_empty() && start >= end {
+            return Ok(());
+        }
+        let changes = self.state().keys.range(start, end);
+        scan_over(&*self.kv, changes, start, end, visit).map_err(storage)
+    }
+
+    /// Applies a transaction; a later [`Core::sync`] makes it durable.
+    fn apply(&self, t: &Transaction) -> Result<(), StoreError> {
+        if let Some(e) = &self.state().failed {
+            return Err(e.clone());
+        }
+        let view = read::View::new(self, t.ops().len());
+        let checked = check(t, &view);
+        view.failure()?;
+        checked?;
+        match self.attempt(t) {
+            // Space may be free but for deferred writes.
+            Err(StoreError::NoSpace) if self.state().alloc.waiting_len() > 0 => {
+                self.drain()?;
+                self.attempt(t)
+            }
+            result => result,
+        }
+    }
+
+    fn attempt(&self, t: &Transaction) -> Result<(), StoreError> {
+        let before = self.state().totals;
+        let mut txn = Txn::new(self, before);
+        let mut applied = apply::apply(&mut txn, t);
+        let mut state = self.state();
+        if applied.is_ok() && !self.fits(&state.alloc, &txn.took, &txn.freed) {
+            applied = Err(StoreError::NoSpace);
+        }
+        if let Err(e) = applied {
+            txn.took.iter().for_each(|run| state.alloc.release(run));
+            return Err(e);
+        }
+        let freelist = state.alloc.apply(&txn.took, &txn.freed).map_err(|e| {
+            tracing::error!(offset = e.offset, "the freelist contradicts an extent map");
+            state.failed = Some(StoreError::Latched);
+            StoreError::Format("the freelist contradicts an extent map")
+        })?;
+        let seq = state.last_seq + 1;
+        state.last_seq = seq;
+        let (batch, bytes) = txn.to_batch(seq, freelist, before);
+        state.totals = txn.totals();
+        state.keys.add(seq, &batch);
+        for write in txn.direct.iter().chain(&txn.deferred) {
+            state.blocks.add(seq, write.offset, &write.data);
+        }
+        state.unfinished.add(Pending {
+            seq,
+            batch,
+            direct: std::mem::take(&mut txn.direct),
+            deferred: std::mem::take(&mut txn.deferred),
+            freed: std::mem::take(&mut txn.freed),
+        });
+        for (counter, n) in self.put.iter().zip(bytes) {
+            counter.fetch_add(n, Ordering::Relaxed);
+        }
+        self.transactions.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether a transaction that takes and frees so much leaves the reserve alone, or takes no
+    /// more than it frees.
+    fn fits(&self, alloc: &Allocator, took: &[Range<u64>], freed: &[Range<u64>]) -> bool {
+        let len = |runs: &[Range<u64>]| runs.iter().map(|run| run.end - run.start).sum::<u64>();
+        let (took, freed) = (len(took), len(freed));
+        let used = (alloc.used_len() + took).saturating_sub(freed);
+        took <= freed || used + self.reserve() <= alloc.data_len()
+    }
+
+    fn counters(&self) -> Vec<StoreCounter> {
+        let number = |name: &str, is_bytes, value| StoreCounter {
+            name: name.to_owned(),
+            is_bytes,
+            value,
+        };
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let ledger = self.device.ledger();
+        // The database's files lie beside the device.
+        let mut counters = written_counters(&self.kv.written());
+        for counter in &mut counters {
+            match counter.name.as_str() {
+                "written" => counter.value += ledger.written_total(),
+                "read" => counter.value += ledger.read(),
+                "syncs" => counter.value += ledger.syncs(),
+                _ => {}
+            }
+        }
+        for cause in [
+            WriteCause::Data,
+            WriteCause::Rewrite,
+            WriteCause::ZeroFill,
+            WriteCause::Superblock,
+        ] {
+            let name = format!("written_{}", cause.name());
+            counters.push(number(&name, true, ledger.written(cause)));
+        }
+        // What the log's bytes are for; the rest of them is the database's framing.
+        for prefix in Prefix::ALL {
+            let bytes = load(&self.put[prefix as usize]);
+            counters.push(number(&format!("wal_{}", prefix.name()), true, bytes));
+        }
+        counters.push(number("writes", false, ledger.writes()));
+        counters.push(number(
+            "deferred_writes",
+            false,
+            load(&self.deferred_writes),
+        ));
+        counters.push(number("transactions", false, load(&self.transactions)));
+        counters
+    }
+}
+
+/// A store on a device and a key-value database. Dropping it without
+/// [`close`](crate::ObjectStore::close) is a crash as far as both are concerned.
+pub type BlueStore = Blocking<Inner>;
+
+/// What [`BlueStore`] is made of.
+pub struct Inner {
+    lanes: Lanes<Core>,
+    syncs: Rc<Syncs>,
+    /// What the counters were when the store was closed.
+    last_counters: RefCell<Vec<StoreCounter>>,
+}
+
+impl BlueStore {
+    /// Makes an empty store on a device and in an empty database.
+    pub async fn mkfs(
+        env: &Env,
+        device: SharedDevice,
+        kv: SharedKv,
+        options: MkfsOptions,
+    ) -> Result<(), StoreError> {
+        let unit = options.min_alloc_len;
+        if !unit.is_power_of_two() || !(BLOCK_LEN as u32..=64 << 10).contains(&unit) {
+            return Err(StoreError::Format(
+                "bluestore_min_alloc_size is a power of two from 4096 to 65536",
+            ));
+        }
+        if device.len() < LABEL_ROOM + 16 * u64::from(unit) {
+            return Err(StoreError::Format("the device is too small"));
+        }
+        let superblock = Superblock {
+            uuid: options.uuid,
+            min_alloc_len: unit,
+            device_len: device.len() / u64::from(unit) * u64::from(unit),
+        };
+        let worker = env.workers("bluestore", 1)?;
+        worker
+            .run(move || {
+                let mut batch = KvBatch::new();
+                batch.delete_range(&b""[..], &b""[..]);
+                batch.put(superblock_key(), superblock.to_bytes());
+                kv.commit(batch).map_err(storage)?;
+                let label = Piece::new(superblock.to_block().into(), WriteCause::Superblock);
+                device.write(0, vec![label])?;
+                Ok(device.sync()?)
+            })
+            .await
+    }
+
+    /// Opens the store on a device and in its database.
+    pub async fn mount(
+        env: Env,
+        device: SharedDevice,
+        kv: SharedKv,
+    ) -> Result<BlueStore, StoreError> {
+        let lane = env.workers("bluestore", 1)?;
+        let core = Arc::new(lane.run(move || Core::open(device, kv)).await?);
+        let syncs = Syncs::new(env.workers("bstore_kv_sync", 1)?, env, core.clone());
+        Ok(Blocking(Inner {
+            lanes: Lanes::new(core, vec![lane]),
+            syncs,
+            last_counters: RefCell::default(),
+        }))
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // A sync that runs keeps device and database until it ends.
+        self.syncs.forget();
+    }
+}
+
+impl Backend for Inner {
+    type Core = Core;
+
+    fn lanes(&self) -> &Lanes<Core> {
+        &self.lanes
+    }
+
+    fn submit(&self, t: Transaction) -> LocalFuture<Result<(), StoreError>> {
+        let applied = self.lanes.run(0, move |core| core.apply(&t));
+        let syncs = self.syncs.clone();
+        Box::pin(async move {
+            applied.await?;
+            syncs.wait().await
+        })
+    }
+
+    fn counters(&self) -> Vec<StoreCounter> {
+        match self.lanes.core() {
+            Some(core) => core.counters(),
+            None => self.last_counters.borrow().clone(),
+        }
+    }
+
+    fn close(&self) -> LocalFuture<Result<(), StoreError>> {
+        let Some(core) = self.lanes.take() else {
+            return Box::pin(std::future::ready(Err(StoreError::Closed)));
+        };
+        *self.last_counters.borrow_mut() = core.counters();
+        // What is queued comes before this.
+        let drained = self.lanes.all()[0].run(|| ());
+        let syncs = self.syncs.clone();
+        Box::pin(async move {
+            drained.await;
+            syncs.close(core).await
+        })
+    }
+}

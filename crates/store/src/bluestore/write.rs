@@ -1,0 +1,285 @@
+//! Writes, holes and clones: what they do to extents, blobs and the device.
+//!
+//! As Ceph's `_do_write` (`src/os/bluestore/BlueStore.cc` at v16.2): whole allocation units go to
+//! new places; a part of a unit goes in place and deferred where this object alone has a blob there,
+//! else to a new unit of which the rest is filled with zeros.
+
+use bytes::{Bytes, BytesMut};
+use device::WriteCause;
+use types::crc::crc32c;
+
+use super::extent_map::{Blob, Extent, Physical, SHARD_LEN, Shard};
+use super::format::{BLOCK_LEN, CRC_SEED, Onode};
+use super::read::read_shard;
+use super::txn::{Txn, Write};
+use crate::StoreError;
+
+/// Largest blob (Ceph's bluestore_max_blob_size_ssd), where the unit is not larger.
+const BLOB_LEN_MAX: u64 = 64 << 10;
+
+/// Shard of a logical offset.
+fn shard_at(offset: u64) -> u32 {
+    (offset / SHARD_LEN) as u32
+}
+
+/// Checksums of whole blocks.
+pub(super) fn checksums(data: &[u8]) -> impl Iterator<Item = u32> + '_ {
+    let blocks = data.chunks(BLOCK_LEN as usize);
+    blocks.map(|block| crc32c(CRC_SEED, block))
+}
+
+/// Writes bytes, growing the object if need be.
+pub(super) fn write(
+    txn: &mut Txn<'_>,
+    onode: &mut Onode,
+    offset: u64,
+    data: &Bytes,
+) -> Result<(), StoreError> {
+    let end = offset + data.len() as u64;
+    let mut at = offset;
+    while at < end {
+        let shard = shard_at(at);
+        let base = u64::from(shard) * SHARD_LEN;
+        let to = end.min(base + SHARD_LEN);
+        let piece = data.slice((at - offset) as usize..(to - offset) as usize);
+        txn.change_shard(onode.nid, shard, |txn, shard| {
+            write_shard(txn, shard, at - base, &piece)
+        })?;
+        at = to;
+    }
+    onode.size = onode.size.max(end);
+    Ok(())
+}
+
+/// Writes within a shard: parts of units at either end, whole ones between.
+fn write_shard(
+    txn: &mut Txn<'_>,
+    shard: &mut Shard,
+    offset: u64,
+    data: &Bytes,
+) -> Result<(), StoreError> {
+    let unit = txn.core.unit();
+    let end = offset + data.len() as u64;
+    let part = |from: u64, to: u64| data.slice((from - offset) as usize..(to - offset) as usize);
+    let (first, last) = (offset.next_multiple_of(unit), end / unit * unit);
+    if first > last {
+        return write_small(txn, shard, offset, data);
+    }
+    if offset < first {
+        write_small(txn, shard, offset, &part(offset, first))?;
+    }
+    let mut at = first;
+    while at < last {
+        let to = last.min(at + BLOB_LEN_MAX.max(unit));
+        write_units(txn, shard, at, &part(at, to))?;
+        at = to;
+    }
+    if last < end {
+        write_small(txn, shard, last, &part(last, end))?;
+    }
+    Ok(())
+}
+
+/// Writes whole units to new places.
+fn write_units(
+    txn: &mut Txn<'_>,
+    shard: &mut Shard,
+    offset: u64,
+    data: &Bytes,
+) -> Result<(), StoreError> {
+    let len = data.len() as u64;
+    let mut blob = Blob {
+        checksums: checksums(data).collect(),
+        ..Blob::default()
+    };
+    let mut at = 0;
+    for run in txn.allocate(len)? {
+        let run_len = run.end - run.start;
+        txn.write_direct(Write {
+            offset: run.start,
+            data: data.slice(at as usize..(at + run_len) as usize),
+            shares: vec![(WriteCause::Data, run_len)],
+        });
+        blob.physical.push(Physical {
+            offset: Some(run.start),
+            len: run_len,
+        });
+        at += run_len;
+    }
+    shard.blobs.push(blob);
+    let blob = shard.blobs.len() - 1;
+    shard.map(Extent {
+        offset,
+        len,
+        blob,
+        blob_offset: 0,
+    });
+    Ok(())
+}
+
+/// Writes a part of one unit.
+fn write_small(
+    txn: &mut Txn<'_>,
+    shard: &mut Shard,
+    offset: u64,
+    data: &Bytes,
+) -> Result<(), StoreError> {
+    let unit = txn.core.unit();
+    let (len, end) = (data.len() as u64, offset + data.len() as u64);
+    let (from, to) = (
+        offset / BLOCK_LEN * BLOCK_LEN,
+        end.next_multiple_of(BLOCK_LEN),
+    );
+    let was_mapped = shard
+        .extents
+        .iter()
+        .any(|e| e.end() > from && e.offset < to);
+    let padding = (to - from) - len;
+    let around = match was_mapped {
+        true => WriteCause::Rewrite,
+        false => WriteCause::ZeroFill,
+    };
+    let blocks = match padding {
+        0 => data.clone(),
+        _ => {
+            let mut blocks = BytesMut::zeroed((to - from) as usize);
+            if was_mapped {
+                blocks.copy_from_slice(&read_shard(txn, shard, from, to)?);
+            }
+            let at = (offset - from) as usize;
+            blocks[at..at + data.len()].copy_from_slice(data);
+            blocks.freeze()
+        }
+    };
+    let chunk = offset / unit * unit;
+    let in_place = shard.extents.iter().find_map(|e| {
+        let blob = &shard.blobs[e.blob];
+        let base = e.offset.checked_sub(e.blob_offset)?;
+        let here = e.end() > chunk && e.offset < chunk + unit;
+        (here && blob.is_mutable()).then_some((e.blob, base))
+    });
+    if let Some((index, base)) = in_place {
+        let blob = &mut shard.blobs[index];
+        let (place, _) = blob
+            .place(from - base)
+            .ok_or(StoreError::Format("an extent without a place"))?;
+        let first = ((from - base) / BLOCK_LEN) as usize;
+        for (n, crc) in checksums(&blocks).enumerate() {
+            let slot = blob.checksums.get_mut(first + n);
+            *slot.ok_or(StoreError::Format("a blob without checksums"))? = crc;
+        }
+        txn.write_deferred(Write {
+            offset: place,
+            data: blocks,
+            shares: vec![(WriteCause::Data, len), (around, padding)],
+        });
+        shard.map(Extent {
+            offset: from,
+            len: to - from,
+            blob: index,
+            blob_offset: from - base,
+        });
+        return Ok(());
+    }
+    let mut whole = BytesMut::zeroed(unit as usize);
+    whole[(from - chunk) as usize..(to - chunk) as usize].copy_from_slice(&blocks);
+    let whole = whole.freeze();
+    let runs = txn.allocate(unit)?;
+    let place = runs[0].start;
+    shard.blobs.push(Blob {
+        physical: vec![Physical {
+            offset: Some(place),
+            len: unit,
+        }],
+        checksums: checksums(&whole).collect(),
+        ..Blob::default()
+    });
+    txn.write_direct(Write {
+        offset: place,
+        data: whole,
+        shares: vec![
+            (WriteCause::Data, len),
+            (around, padding),
+            (WriteCause::ZeroFill, unit - (to - from)),
+        ],
+    });
+    shard.map(Extent {
+        offset: from,
+        len: to - from,
+        blob: shard.blobs.len() - 1,
+        blob_offset: from - chunk,
+    });
+    Ok(())
+}
+
+/// Makes a range a hole, growing the object if need be.
+pub(super) fn zero(
+    txn: &mut Txn<'_>,
+    onode: &mut Onode,
+    offset: u64,
+    len: u64,
+) -> Result<(), StoreError> {
+    if len == 0 {
+        return Ok(());
+    }
+    punch(txn, onode, offset, offset + len)?;
+    onode.size = onode.size.max(offset + len);
+    Ok(())
+}
+
+/// Sets the size.
+pub(super) fn truncate(txn: &mut Txn<'_>, onode: &mut Onode, size: u64) -> Result<(), StoreError> {
+    punch(txn, onode, size, u64::MAX)?;
+    onode.size = size;
+    Ok(())
+}
+
+fn punch(txn: &mut Txn<'_>, onode: &Onode, offset: u64, end: u64) -> Result<(), StoreError> {
+    // Nothing is mapped behind the largest object.
+    let offset = offset.min(crate::OBJECT_LEN_MAX);
+    for index in txn.shards_from(onode.nid, shard_at(offset))? {
+        let base = u64::from(index) * SHARD_LEN;
+        if base >= end {
+            break;
+        }
+        let (from, to) = (offset.saturating_sub(base), (end - base).min(SHARD_LEN));
+        txn.change_shard(onode.nid, index, |_, shard| {
+            shard.punch(from, to);
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// Lets a new object have all that another has: blobs become shared, and are counted.
+pub(super) fn share(txn: &mut Txn<'_>, from: &Onode, to: &Onode) -> Result<(), StoreError> {
+    for index in txn.shards_from(from.nid, 0)? {
+        let mut shard = txn.shard(from.nid, index)?;
+        for blob in &mut shard.blobs {
+            let unit = txn.core.unit();
+            let is_new = blob.shared == 0;
+            if is_new {
+                blob.shared = txn.new_id();
+            }
+            let mut counted = txn.shared_blob(blob.shared)?;
+            for p in &blob.physical {
+                let Some(start) = p.offset else { continue };
+                for n in 0..p.len / unit {
+                    let refs = counted.refs.entry(start + n * unit).or_default();
+                    *refs += if is_new { 2 } else { 1 };
+                }
+            }
+            txn.set_shared_blob(blob.shared, counted);
+        }
+        let copy = shard.clone();
+        txn.change_shard(from.nid, index, |_, theirs| {
+            *theirs = shard;
+            Ok(())
+        })?;
+        txn.change_shard(to.nid, index, |_, ours| {
+            *ours = copy;
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
