@@ -95,6 +95,14 @@ class Lab(unittest.TestCase):
         for number in ["52.572", "65.725", "8861", "2868.00", "more than 20 %"]:
             self.assertIn(number, page)
 
+    def test_sweep(self):
+        self.lab("sweep", "--backend", "inkstore", "--size", "256K", "--depths", "1,8", *self.places())
+        runs = json.loads((self.out / "sweep.json").read_text())["runs"]
+        self.assertEqual([r["queue_depth"] for r in runs], [1, 8])
+        for run in runs:
+            self.check_sums(run["total"], run["ops"] * 4096)
+        self.check_figure("sweep-waf")
+
     def test_explain_and_wrong_words(self):
         said = self.lab("explain", "--backend", "inkstore", "--data", str(self.data)).stdout
         self.assertIn("written_pg_log", said)

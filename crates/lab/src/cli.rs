@@ -21,6 +21,8 @@ pub enum LabCommand {
     Micro(MicroArgs),
     /// IOPS, latency and bytes by cause under many random writes: figures 5 to 8, tables I to III
     Longterm(LongtermArgs),
+    /// WAF, IOPS and latency over queue depths
+    Sweep(SweepArgs),
     /// Where one write went, byte by byte, in each backend
     Explain(ExplainArgs),
     /// Make the plots and the report again from the results that are there
@@ -171,6 +173,22 @@ impl LongtermArgs {
         }
         Ok(())
     }
+}
+
+/// `loligo lab sweep`.
+#[derive(Debug, Clone, Args)]
+pub struct SweepArgs {
+    /// Queue depths, with commas
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "1,4,16,64,256"
+    )]
+    pub depths: Vec<u32>,
+    /// The load; its --iodepth counts for nothing here.
+    #[command(flatten)]
+    pub load: LongtermArgs,
 }
 
 /// `loligo lab explain`.

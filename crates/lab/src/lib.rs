@@ -29,6 +29,7 @@ mod plot;
 mod progress;
 mod report;
 mod results;
+mod sweep;
 mod table;
 mod usage;
 
@@ -60,6 +61,10 @@ pub fn run(args: &cli::LabArgs, host: &Host) -> Result<(), LabError> {
         cli::LabCommand::Longterm(args) => {
             args.check()?;
             longterm::run(args, host)
+        }
+        cli::LabCommand::Sweep(args) => {
+            args.load.check()?;
+            sweep::run(args, host)
         }
         cli::LabCommand::Explain(args) => explain::run(args, host),
         cli::LabCommand::Report { out } => report::write(out, host),

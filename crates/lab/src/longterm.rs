@@ -61,7 +61,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    fn to_json(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         let samples = self.samples.iter().map(|s| {
             let causes: serde_json::Map<String, Value> = s
                 .causes
@@ -87,7 +87,7 @@ impl Run {
         })
     }
 
-    fn from_json(value: &Value) -> Option<Run> {
+    pub(crate) fn from_json(value: &Value) -> Option<Run> {
         let sample = |s: &Value| {
             let causes = Cause::ALL
                 .into_iter()
@@ -136,7 +136,7 @@ pub(crate) fn from_json(value: &Value) -> Runs {
         .collect()
 }
 
-fn conditions(args: &LongtermArgs) -> Value {
+pub(crate) fn conditions(args: &LongtermArgs) -> Value {
     json!({
         "experiment": "longterm",
         "replicas": REPLICAS,
@@ -215,7 +215,7 @@ fn scale_text(args: &LongtermArgs) -> String {
     )
 }
 
-fn measure(
+pub(crate) fn measure(
     args: &LongtermArgs,
     host: &Host,
     data: &Path,

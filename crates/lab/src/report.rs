@@ -12,8 +12,8 @@ use crate::longterm::{self, Run, Runs};
 use crate::micro::{self, Cells, WRITES};
 use crate::paper::{self, Paper};
 use crate::plot::canvas::escaped;
-use crate::plot::{self, bars, points, series};
-use crate::{Host, LabError, backend, results};
+use crate::plot::{self, bars, lines, points, series};
+use crate::{Host, LabError, backend, results, sweep};
 
 /// What a difference must be to be explained.
 const FAR: f64 = 0.20;
@@ -29,18 +29,22 @@ border-bottom:1px solid #ccc}p.note{color:#555;font-size:13px}td.sum{font-weight
 pub(crate) fn write(out: &Path, host: &Host) -> Result<(), LabError> {
     let micro = results::read_json(&micro::path(out))?;
     let longterm = results::read_json(&longterm::path(out))?;
-    if micro.is_none() && longterm.is_none() {
+    let sweep = results::read_json(&sweep::path(out))?;
+    if micro.is_none() && longterm.is_none() && sweep.is_none() {
         return Err(LabError::new(format!(
             "{} holds no results; 'loligo lab micro' and 'loligo lab longterm' make them",
             out.display()
         )));
     }
-    let mut page = Page::new(&micro, &longterm);
+    let mut page = Page::new([&micro, &longterm, &sweep]);
     if let Some(value) = &micro {
         page.micro(value, out)?;
     }
     if let Some(value) = &longterm {
         page.longterm(value, out)?;
+    }
+    if let Some(value) = &sweep {
+        page.sweep(value, out)?;
     }
     let path = out.join("report.html");
     results::write(&path, page.finish().as_bytes())?;
@@ -67,7 +71,7 @@ fn ordered<'a>(names: impl Iterator<Item = &'a String>) -> Vec<(&'a str, String)
 struct Page(String);
 
 impl Page {
-    fn new(micro: &Option<Value>, longterm: &Option<Value>) -> Page {
+    fn new(results: [&Option<Value>; 3]) -> Page {
         let mut page = Page(format!(
             "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>loligo lab</title>\n\
              <style>{STYLE}</style></head><body>\n<h1>Write behaviours of storage backends</h1>\n"
@@ -77,7 +81,7 @@ impl Page {
              below: the paper) on this machine: bytes that reach the stores' devices, by cause, for each byte that a client \
              writes (WAF), with three replicas.",
         );
-        if let Some(machine) = micro.as_ref().or(longterm.as_ref()).map(|v| &v["machine"]) {
+        if let Some(machine) = results.iter().find_map(|v| Some(&v.as_ref()?["machine"])) {
             page.sheet("Machine", machine);
         }
         page
@@ -198,6 +202,38 @@ impl Page {
             });
         let sums: Vec<(String, Cell)> = sums.collect();
         self.sums(sums.iter().map(|(title, cell)| (title.clone(), cell)));
+        Ok(())
+    }
+
+    fn sweep(&mut self, value: &Value, out: &Path) -> Result<(), LabError> {
+        let points = sweep::from_json(value);
+        self.heading("Over queue depths (beyond the paper)");
+        self.text(
+            "What shares a commit with others pays less for it. The paper has one queue depth, 128.",
+        );
+        self.sheet("Conditions", &value["conditions"]);
+        type Axis = (&'static str, &'static str, &'static str, fn(&Run) -> f64);
+        const AXES: [Axis; 2] = [
+            ("waf", "WAF over queue depth", "WAF", |r| r.total.waf()),
+            ("iops", "IOPS over queue depth", "IOPS", |r| r.iops),
+        ];
+        for (name, title, up, of) in AXES {
+            let curves = ordered(points.keys().map(|(name, _)| name)).into_iter();
+            let curves = curves.map(|(name, title)| {
+                let mine = points.iter().filter(|((n, _), _)| n == name);
+                let values = mine.map(|((_, depth), run)| (*depth, of(run))).collect();
+                lines::Curve {
+                    name: title,
+                    values,
+                }
+            });
+            let figure = lines::figure(title, "queue depth", up, &curves.collect::<Vec<_>>());
+            plot::write(&figure, out, &format!("sweep-{name}"))?;
+            self.0.push_str(&figure.svg());
+        }
+        let (head, rows) = sweep::rows(&points);
+        let rows: Vec<(&str, Vec<String>)> = rows.into_iter().map(|row| ("", row)).collect();
+        self.table(&head, &rows);
         Ok(())
     }
 

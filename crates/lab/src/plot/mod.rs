@@ -3,6 +3,7 @@
 pub(crate) mod bars;
 pub(crate) mod canvas;
 pub(crate) mod frame;
+pub(crate) mod lines;
 mod png;
 pub(crate) mod points;
 pub(crate) mod series;

@@ -11,7 +11,7 @@ pub(crate) struct Spot {
 }
 
 /// Colours of the points, in turn.
-const COLOURS: [&str; 6] = [
+pub(crate) const COLOURS: [&str; 6] = [
     "#3f6fb5", "#e58a3c", "#57a35a", "#7d5ba6", "#d9546a", "#5fb3b3",
 ];
 
