@@ -143,8 +143,11 @@ pub(crate) struct SimArgs {
     /// OSDs of each cluster, 3 at least [default: 3 to 5, by the seed]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(3..=16))]
     pub(crate) osds: Option<u32>,
+    /// Monitors of each cluster
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=7))]
+    pub(crate) mons: u32,
     /// What may go wrong: osd, power, mon, mgr, loss, partition, slow, disk, clock, admin, rot, or
-    /// none [default: all]
+    /// none [default: all these]; and what may be done: grow (more placement groups), remove (OSDs)
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) faults: Option<Vec<String>>,
     /// Short lives, as the test suite has them

@@ -15,6 +15,7 @@ fn settings(args: &SimArgs) -> Result<Settings, Failure> {
     let mut settings =
         Settings {
             osds: args.osds,
+            mons: args.mons,
             erasure: args.erasure,
             short: args.short,
             ..Settings::default()

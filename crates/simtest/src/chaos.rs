@@ -12,7 +12,7 @@ use env::JoinHandle;
 use serde_json::{Value, json};
 use sim::{Control, DiskFaults, DiskModel, Kill, LinkModel, Rng};
 
-use crate::Cluster;
+use crate::{Cluster, operator};
 
 /// A kind of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,11 +39,15 @@ pub enum Fault {
     Admin,
     /// At the end a disk rots or misplaces writes, and is replaced.
     Rot,
+    /// The pool gets more placement groups. Not usual.
+    Grow,
+    /// OSDs are emptied, removed and made anew. Not usual.
+    Remove,
 }
 
 impl Fault {
     /// All kinds with their names.
-    pub const ALL: [(Fault, &'static str); 11] = [
+    pub const ALL: [(Fault, &'static str); 13] = [
         (Fault::Osd, "osd"),
         (Fault::Power, "power"),
         (Fault::Mon, "mon"),
@@ -55,7 +59,15 @@ impl Fault {
         (Fault::Clock, "clock"),
         (Fault::Admin, "admin"),
         (Fault::Rot, "rot"),
+        (Fault::Grow, "grow"),
+        (Fault::Remove, "remove"),
     ];
+
+    /// The kinds that lives have if nothing else is asked for.
+    pub fn usual() -> BTreeSet<Fault> {
+        let asked = [Fault::Grow, Fault::Remove];
+        Fault::ALL.iter().map(|(fault, _)| *fault).filter(|fault| !asked.contains(fault)).collect()
+    }
 
     /// The kind of this name.
     pub fn named(name: &str) -> Option<Fault> {
@@ -172,6 +184,8 @@ impl Chaos {
                 Fault::Clock => self.a_clock_jumps(),
                 Fault::Admin => self.an_operator_acts().await,
                 Fault::Rot => return,
+                Fault::Grow => operator::grow(&self.0.cluster, &self.0.admin, &self.0.rng).await,
+                Fault::Remove => self.an_osd_is_removed().await,
             }
         }
     }
@@ -244,8 +258,11 @@ impl Chaos {
     async fn the_monitor_falls(&self) {
         let (world, how) = (self.world(), self.how());
         let absence = self.0.rng.between(Duration::from_millis(1), Duration::from_secs(8));
-        tracing::info!("{:?}: the monitor falls: {how:?} for {absence:?}", world.now());
-        world.kill("mon.a", how);
+        let names = self.0.cluster.mon_names();
+        // With one there is nothing to choose.
+        let name = if names.len() > 1 { *self.0.rng.pick(names) } else { names[0] };
+        tracing::info!("{:?}: mon.{name} falls: {how:?} for {absence:?}", world.now());
+        self.0.cluster.kill_mon(name, how);
         world.sleep(absence).await;
         self.0.cluster.start_mon();
     }
@@ -380,11 +397,21 @@ impl Chaos {
         self.order(json).await;
     }
 
+    /// One at a time, and never below the number of copies.
+    async fn an_osd_is_removed(&self) {
+        let Inner { cluster, admin, rng, end, .. } = &*self.0;
+        if cluster.members().len() > cluster.plan.members_min() {
+            operator::remove(cluster, admin, rng, self.some_osd(), *end).await;
+        }
+    }
+
     async fn order(&self, json: Value) {
         tracing::info!("{:?}: {json}", self.world().now());
         let answer = self.0.admin.mon_command(json.to_string(), Bytes::new()).await;
         let answer = answer.expect("the monitor answers");
-        assert_eq!(answer.rc, 0, "{json}: {}", answer.outs);
+        // It may have been removed meanwhile.
+        let is_gone = answer.rc == -2 && self.0.mischief.faults.contains(&Fault::Remove);
+        assert!(answer.rc == 0 || is_gone, "{json}: {}", answer.outs);
     }
 
     /// After the end: all OSDs in again, with the weights they had.

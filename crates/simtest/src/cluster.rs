@@ -70,6 +70,13 @@ impl Default for Plan {
     }
 }
 
+impl Plan {
+    /// OSDs that the clients' pool cannot do without.
+    pub(crate) fn members_min(&self) -> usize {
+        self.code.map_or(self.size, |(k, m)| k + m) as usize
+    }
+}
+
 /// See the module. Clones are the same cluster.
 #[derive(Clone)]
 pub struct Cluster {
@@ -235,7 +242,8 @@ impl Cluster {
 
     /// Starts an OSD that has been made, unless it runs.
     pub fn start_osd(&self, osd: u32) {
-        if !self.world.is_running(&format!("osd.{osd}")) {
+        let belongs = self.members.borrow().contains(&osd);
+        if belongs && !self.world.is_running(&format!("osd.{osd}")) {
             self.run_osd(osd, self.plan.memstore);
         }
     }
@@ -349,6 +357,18 @@ impl Cluster {
             };
             self.command(client, json).await;
         }
+    }
+
+    /// Brings back the number of an OSD that has been removed: with its key, and an empty disk.
+    pub async fn renew_osd(&self, client: &Client, osd: u32) {
+        let name = types::entity::AuthEntityName::new(types::entity::OSD, &osd.to_string());
+        let key = self.keyring.keys[&name].key.to_base64();
+        let new = json!({"prefix": "osd new", "uuid": osd_fsid(osd).to_string(), "id": osd});
+        let secrets = json!({"cephx_secret": key}).to_string();
+        let answer = client.mon_command(new.to_string(), Bytes::from(secrets)).await;
+        let answer = answer.expect("the monitor answers");
+        assert_eq!(answer.rc, 0, "osd new: {}", answer.outs);
+        self.replace_disk(osd);
     }
 
     /// Waits until every OSD is up in the map.

@@ -16,6 +16,7 @@ mod keys;
 mod life;
 mod mons;
 mod object;
+mod operator;
 mod replicas;
 mod workload;
 

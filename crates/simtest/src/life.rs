@@ -15,6 +15,8 @@ use crate::{Chaos, Cluster, Fault, Load, Mischief, Plan, Workload};
 pub struct Settings {
     /// OSDs; by the seed if not given.
     pub osds: Option<u32>,
+    /// Monitors.
+    pub mons: u32,
     /// Kinds of faults that may happen.
     pub faults: BTreeSet<Fault>,
     /// The clients' pool is erasure coded.
@@ -27,8 +29,8 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Settings {
-        let faults = Fault::ALL.iter().map(|(fault, _)| *fault).collect();
-        Settings { osds: None, faults, erasure: false, short: false, mutant: "" }
+        let faults = Fault::usual();
+        Settings { osds: None, mons: 1, faults, erasure: false, short: false, mutant: "" }
     }
 }
 
@@ -89,7 +91,9 @@ fn plan_of(rng: &Rng, settings: &Settings) -> Plan {
         let fit: Vec<(u32, u32)> = codes.iter().copied().filter(|(k, m)| k + m <= osds).collect();
         *rng.pick(&fit)
     });
-    Plan { osds, size: size.min(osds), min_size, options, auth_none, code, ..Plan::default() }
+    let mons = settings.mons;
+    let size = size.min(osds);
+    Plan { osds, mons, size, min_size, options, auth_none, code, ..Plan::default() }
 }
 
 /// Lives the life of a seed. Panics when the cluster breaks its word.
