@@ -38,6 +38,9 @@ fn again(args: &SimArgs, seed: u64) -> String {
     if let Some(osds) = args.osds {
         words += &format!(" --osds {osds}");
     }
+    if args.mons != 1 {
+        words += &format!(" --mons {}", args.mons);
+    }
     if let Some(faults) = &args.faults {
         words += &format!(" --faults {}", faults.join(","));
     }

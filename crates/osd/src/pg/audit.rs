@@ -62,7 +62,10 @@ impl Pg {
             expect(*prior_version < *version, format!("entry {version} of {prior_version}"));
             last = *version;
         }
-        expect(log.is_empty() || last == log.head(), format!("newest {last}, head {}", log.head()));
+        // After a split the newest entries may be in another PG's log: the head stays, as in Ceph.
+        let has_split = log.head().epoch < info.history.last_epoch_split;
+        let is_newest = last == log.head() || (has_split && last < log.head());
+        expect(log.is_empty() || is_newest, format!("newest {last}, head {}", log.head()));
         let interval = info.history.same_interval_since;
         let (acting, min_size) = (core.acting_len(), core.mapping.min_size as usize);
         // An entry carries the epoch that it was made in.
