@@ -26,7 +26,7 @@ fn lives_with_growth_and_removal() {
         return;
     }
     // Debug builds are some twenty times slower.
-    let seeds = number("LOLIGO_SIM_SEEDS").unwrap_or(if cfg!(debug_assertions) { 2 } else { 30 });
+    let seeds = number("LOLIGO_SIM_SEEDS").unwrap_or(if cfg!(debug_assertions) { 1 } else { 4 });
     let first = number("LOLIGO_SIM_FIRST").unwrap_or(1);
     let sum = run(first..first + seeds, &settings, None, |seed, result| {
         if let Err(failure) = result {
