@@ -4,6 +4,10 @@ use bytes::Bytes;
 
 use crate::Denc;
 
+/// Room that an encoding begins with, in bytes: most messages' parts fit, so that growing, which
+/// copies, is rare.
+const ROOM: usize = 256;
+
 /// An encoding under construction.
 #[derive(Debug, Default, Clone)]
 pub struct Writer {
@@ -23,7 +27,7 @@ macro_rules! ints {
 impl Writer {
     /// An empty buffer.
     pub fn new() -> Writer {
-        Writer::default()
+        Writer::with_capacity(ROOM)
     }
 
     /// An empty buffer with room for `len` bytes.

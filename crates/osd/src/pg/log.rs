@@ -12,7 +12,6 @@
 //! Bounds: `osd_max_pg_log_entries` entries (10000) and `osd_pg_log_dups_tracked` dups (3000).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::rc::Rc;
 
 use types::osd::{PgInfo, PgLog, PgLogDup, PgLogEntry};
@@ -21,8 +20,9 @@ use types::{EVersion, HObject, OsdReqId};
 use super::missing::Missing;
 
 /// Asked for one key at a time and never walked through, so the order of a hash table, which is the
-/// same in every run with this hasher, reaches nothing.
-type Index<K, V> = HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
+/// same in every run with this hasher, reaches nothing. Who makes up requests that collide makes a
+/// look-up as long as the log, which is bounded.
+type Index<K, V> = HashMap<K, V, foldhash::fast::FixedState>;
 
 /// What a request was answered.
 #[derive(Debug, Clone, PartialEq, Eq)]

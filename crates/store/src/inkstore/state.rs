@@ -1,6 +1,7 @@
 //! All metadata in memory, and every change of it. The same functions apply a transaction when it
 //! is submitted and when it is replayed from the log, so both end in the same state.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::rc::Rc;
@@ -66,6 +67,9 @@ impl Frozen {
 pub(super) struct State {
     pub(super) colls: BTreeMap<CollId, Coll>,
     onodes: Vec<Option<Box<Onode>>>,
+    /// What was looked up last: the operations of a transaction are about one object and its PG's
+    /// own. Only hints: what stands in the slot decides.
+    recent: Cell<[Slot; 2]>,
     vacant: Vec<Slot>,
     next_uid: u64,
     pub(super) space: Space,
@@ -112,7 +116,18 @@ impl State {
     }
 
     pub(super) fn lookup(&self, cid: &CollId, oid: &GhObject) -> Option<Slot> {
-        self.colls.get(cid)?.slot(oid)
+        let recent = self.recent.get();
+        for slot in recent {
+            if let Some(onode) = self.onode(slot)
+                && *onode.oid == *oid
+                && onode.cid == *cid
+            {
+                return Some(slot);
+            }
+        }
+        let slot = self.colls.get(cid)?.slot(oid)?;
+        self.recent.set([slot, recent[0]]);
+        Some(slot)
     }
 
     /// The onode for a read.
