@@ -86,11 +86,16 @@ impl Audit {
         assert_eq!(known, crc, "{who} has another osdmap {epoch} than others had");
     }
 
+    /// Whether OSDs have client ops under way.
+    pub(crate) fn are_ops_under_way(&self, cluster: &Cluster) -> bool {
+        cluster.running_osds().iter().any(|(_, osd)| !osd.audit().1.is_empty())
+    }
+
     /// At rest, with no client left: nothing is under way anywhere.
     pub(crate) fn nothing_left(&self, cluster: &Cluster) {
         for (id, osd) in cluster.running_osds() {
             let (pgs, ops) = osd.audit();
-            assert_eq!(ops, 0, "osd.{id} has client ops that nobody waits for");
+            assert!(ops.is_empty(), "osd.{id} has client ops that nobody waits for: {ops:?}");
             for pg in pgs {
                 assert_eq!(pg.in_flight, 0, "osd.{id} pg {}: ops that nobody waits for", pg.pgid);
             }

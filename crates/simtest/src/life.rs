@@ -210,6 +210,13 @@ impl Begun {
         self.cluster.in_time(&self.admin, "reading all objects", READ, all).await;
         tracing::info!("{:?}: all objects are read", self.world.now());
         self.cluster.wait_until_clean(&self.admin, CLEAN).await;
+        // The op of a client that is gone may still wait for a slow disk (short life 1060).
+        let quiet = async {
+            while self.audit.are_ops_under_way(&self.cluster) {
+                self.world.sleep(Duration::from_millis(100)).await;
+            }
+        };
+        self.cluster.in_time(&self.admin, "ops of clients that are gone", ANSWERED, quiet).await;
         self.audit.nothing_left(&self.cluster);
         self.cluster.compare_replicas(&self.admin).await;
         (self.load, self.audit)

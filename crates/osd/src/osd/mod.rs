@@ -560,8 +560,8 @@ impl Osd {
     }
 
     /// Every PG as it is now, what does not hold among it; and how many client ops are under way.
-    pub fn audit(&self) -> (Vec<crate::pg::PgAudit>, usize) {
-        (self.all_pgs().iter().map(|pg| pg.audit()).collect(), self.tracker.in_flight())
+    pub fn audit(&self) -> (Vec<crate::pg::PgAudit>, Vec<String>) {
+        (self.all_pgs().iter().map(|pg| pg.audit()).collect(), self.tracker.describe_live())
     }
 
     /// Slots for recovery and backfill: of PGs led here, of PGs followed in.

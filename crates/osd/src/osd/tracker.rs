@@ -158,6 +158,12 @@ impl Tracker {
         self.live.borrow().values().filter_map(Weak::upgrade).collect()
     }
 
+    /// What is under way: descriptions with the last events.
+    pub fn describe_live(&self) -> Vec<String> {
+        let describe = |op: Rc<TrackedOp>| format!("{} ({})", op.describe(), op.last_event());
+        self.live().into_iter().map(describe).collect()
+    }
+
     /// Number of ops under way.
     pub fn in_flight(&self) -> usize {
         self.live.borrow().len()
