@@ -31,7 +31,17 @@ use crate::cli::{Cli, Command};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// Keeps the allocator from being given memory in pieces of 2 MiB, of which an idle daemon uses a
+/// tenth: 10 MiB of each daemon's 38 MiB were that. Daemons that this process starts inherit it.
+fn without_huge_pages() {
+    // SAFETY: the call takes numbers only. An old kernel refuses, which costs memory, nothing else.
+    unsafe {
+        libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0);
+    }
+}
+
 fn main() -> ExitCode {
+    without_huge_pages();
     let cli = Cli::parse();
     let result = match cli.command {
         Command::Up(args) => up::up(&args),
