@@ -154,19 +154,19 @@ image.flush()
 os._exit(0)
 """
         subprocess.run(["/usr/bin/python3", "-c", writer], check=True, timeout=120)
-        rbd("journal", "export", "--image", "journaled", "--path", path("journal"))
+        rbd("journal", "export", "--image", "journaled", "--path", path("journal-left"))
         # On a real Ceph, too, one import of five never ends: `rbd` waits for itself.
         for attempt in range(10):
             name = f"replayed-{attempt}"
             create(name, None, 8 * MIB, *features)
             done = cluster.run("timeout", "20", "rbd", "journal", "import", "--dest", name, "--path",
-                               path("journal"), check=False)
+                               path("journal-left"), check=False)
             if done.returncode != 124:
                 break
         self.assertEqual(done.returncode, 0, done.stderr)
         rbd("journal", "export", "--image", name, "--path", path("journal-again"))
         # The first line names the journal; the second entry on has what was written.
-        first, again = (pathlib.Path(path(file)).read_bytes().split(b"\n")[1:] for file in ("journal", "journal-again"))
+        first, again = (pathlib.Path(path(file)).read_bytes().split(b"\n")[1:] for file in ("journal-left", "journal-again"))
         self.assertGreater(sum(map(len, first)), MIB)
         self.assertEqual(len(first), len(again))
         # The image's own client is none that can be disconnected.
