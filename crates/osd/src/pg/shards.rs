@@ -141,7 +141,8 @@ impl Pg {
                 &mut entries,
             )
         });
-        let mut encoded = match encoded {
+        // Several members have the same shard while it moves from one to another.
+        let encoded = match encoded {
             Ok(encoded) => encoded,
             Err(errno) => {
                 // What was planned can be encoded: the plan was checked with the reads. The new
@@ -176,22 +177,22 @@ impl Pg {
         };
         for to in &followers {
             let whole = self.recovery.should_send(&self.core.borrow(), *to, &soid);
-            let t = match whole {
-                true => encoded.remove(&to.shard).unwrap_or_default(),
-                false => {
-                    for clone in entries.iter().filter(|e| e.is_clone()) {
-                        self.recovery.add_clone(&clone.soid);
-                    }
-                    Transaction::new()
-                }
+            let bytes = match encoded.get(&to.shard).filter(|_| whole) {
+                Some(t) => t.to_bytes(),
+                None => Transaction::new().to_bytes(),
             };
+            if !whole {
+                for clone in entries.iter().filter(|e| e.is_clone()) {
+                    self.recovery.add_clone(&clone.soid);
+                }
+            }
             message.pgid = self.pgid_at(*to);
-            message.op.transaction = Enveloped(t.to_bytes());
+            message.op.transaction = Enveloped(bytes);
             message.op.backfill_or_async_recovery = !whole;
             self.host.send_osd(to.osd, message.encode().with_tid(tid));
         }
         let all = self.expect_commits(tid, version, reqid, followers);
-        let mut t = encoded.remove(&self.pgid.shard).unwrap_or_default();
+        let mut t = encoded.get(&self.pgid.shard).cloned().unwrap_or_default();
         let complete = self.log_shard_write(entries, true, roll_forward_to, trim_to, &mut t);
         let committed = self.submit_timed(t);
         if let Err(e) = committed.await {
