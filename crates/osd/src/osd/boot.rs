@@ -13,7 +13,7 @@ use messages::{
 use monclient::MonEvents;
 use msgr::Connection;
 use types::osd::{CompatSet, FeatureSet};
-use types::{Epoch, OsdId, PgId, UTime};
+use types::{Epoch, OsdId, PgId, SpgId, UTime};
 
 use super::{BootState, Osd};
 
@@ -285,10 +285,10 @@ impl Osd {
         self.monc.send(MOSDAlive { paxos, want }.encode());
     }
 
-    pub(super) fn request_pg_temp(&self, pgid: PgId, acting: Vec<OsdId>) {
+    pub(super) fn request_pg_temp(&self, pgid: SpgId, acting: Vec<OsdId>) {
         self.pg_temp_wanted.borrow_mut().insert(pgid, acting.clone());
         if self.is_active() {
-            self.send_pg_temp(BTreeMap::from([(pgid, acting)]));
+            self.send_pg_temp(BTreeMap::from([(pgid.pgid, acting)]));
         }
     }
 
@@ -305,7 +305,7 @@ impl Osd {
         self.monc.send(message.encode());
     }
 
-    pub(super) fn withdraw_pg_temp(&self, pgid: PgId) {
+    pub(super) fn withdraw_pg_temp(&self, pgid: SpgId) {
         self.pg_temp_wanted.borrow_mut().remove(&pgid);
     }
 
@@ -319,7 +319,8 @@ impl Osd {
         }
         self.send_alive();
         self.send_log();
-        self.send_pg_temp(self.pg_temp_wanted.borrow().clone());
+        let wanted = self.pg_temp_wanted.borrow().clone();
+        self.send_pg_temp(wanted.into_iter().map(|(spg, acting)| (spg.pgid, acting)).collect());
         for pg in self.all_pgs() {
             if pg.creation_unconfirmed() {
                 self.tell_created(pg.pgid().pgid);

@@ -136,11 +136,11 @@ impl Host for Osd {
         self.request_up_thru(epoch);
     }
 
-    fn want_pg_temp(&self, pgid: PgId, acting: Vec<OsdId>) {
+    fn want_pg_temp(&self, pgid: SpgId, acting: Vec<OsdId>) {
         self.request_pg_temp(pgid, acting);
     }
 
-    fn forget_pg_temp(&self, pgid: PgId) {
+    fn forget_pg_temp(&self, pgid: SpgId) {
         self.withdraw_pg_temp(pgid);
     }
 
@@ -148,17 +148,17 @@ impl Host for Osd {
         self.tell_created(pgid);
     }
 
-    fn ready_to_merge(&self, pgid: PgId, role: MergeRole, at: EVersion, epochs: (Epoch, Epoch)) {
+    fn ready_to_merge(&self, pgid: SpgId, role: MergeRole, at: EVersion, epochs: (Epoch, Epoch)) {
         self.merges.set_ready(pgid, role, at, epochs);
         self.send_ready_to_merge();
     }
 
-    fn not_ready_to_merge(&self, pgid: PgId, role: MergeRole) {
+    fn not_ready_to_merge(&self, pgid: SpgId, role: MergeRole) {
         self.merges.set_not_ready(pgid, role);
         self.send_ready_to_merge();
     }
 
-    fn clear_ready_to_merge(&self, pgid: PgId) {
+    fn clear_ready_to_merge(&self, pgid: SpgId) {
         self.merges.clear(pgid);
     }
 

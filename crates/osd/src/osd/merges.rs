@@ -24,13 +24,15 @@ type Family = (Rc<Pg>, Vec<(SpgId, Option<Rc<Pg>>)>);
 #[derive(Debug, Default)]
 pub(super) struct Merges(RefCell<Told>);
 
+/// By copy: beside the one that leads, an OSD may have a stray of another shard, whose intervals
+/// end (with its removal) when the leader's do not.
 #[derive(Debug, Default)]
 struct Told {
-    sources: BTreeMap<PgId, EVersion>,
+    sources: BTreeMap<SpgId, EVersion>,
     /// With `last_epoch_started` and `last_epoch_clean`.
-    targets: BTreeMap<PgId, (EVersion, Epoch, Epoch)>,
+    targets: BTreeMap<SpgId, (EVersion, Epoch, Epoch)>,
     /// PGs that lack copies, and the source of their merge.
-    not_ready: BTreeMap<PgId, PgId>,
+    not_ready: BTreeMap<SpgId, PgId>,
     /// Sources of which the monitor has been told.
     sent: BTreeSet<PgId>,
 }
@@ -38,7 +40,7 @@ struct Told {
 impl Merges {
     pub(super) fn set_ready(
         &self,
-        pgid: PgId,
+        pgid: SpgId,
         role: MergeRole,
         at: EVersion,
         (started, clean): (Epoch, Epoch),
@@ -51,19 +53,22 @@ impl Merges {
         }
     }
 
-    pub(super) fn set_not_ready(&self, pgid: PgId, role: MergeRole) {
+    pub(super) fn set_not_ready(&self, pgid: SpgId, role: MergeRole) {
         let mut told = self.0.borrow_mut();
         told.sources.remove(&pgid);
         told.targets.remove(&pgid);
-        told.not_ready.insert(pgid, source_of(pgid, role));
+        told.not_ready.insert(pgid, source_of(pgid.pgid, role));
     }
 
-    pub(super) fn clear(&self, pgid: PgId) {
+    pub(super) fn clear(&self, pgid: SpgId) {
         let mut told = self.0.borrow_mut();
-        told.sources.remove(&pgid);
-        told.targets.remove(&pgid);
-        told.not_ready.remove(&pgid);
-        told.sent.retain(|source| *source != pgid && source.parent() != pgid);
+        let said = told.sources.remove(&pgid).is_some()
+            | told.targets.remove(&pgid).is_some()
+            | told.not_ready.remove(&pgid).is_some();
+        if said {
+            let of = pgid.pgid;
+            told.sent.retain(|source| *source != of && source.parent() != of);
+        }
     }
 
     /// The monitor may not have heard it, or not heeded it.
@@ -90,9 +95,12 @@ impl Merges {
                 due.push(blank(*source));
             }
         }
-        for (source, at) in &told.sources {
+        for (SpgId { pgid: source, .. }, at) in &told.sources {
             let off = told.not_ready.values().any(|other| other == source);
-            let Some((target_at, started, clean)) = told.targets.get(&source.parent()) else {
+            let mut targets = told.targets.iter();
+            let Some((_, (target_at, started, clean))) =
+                targets.find(|(target, _)| target.pgid == source.parent())
+            else {
                 continue;
             };
             if !off && told.sent.insert(*source) {
@@ -207,5 +215,62 @@ impl Osd {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOURCE: PgId = PgId::new(1, 7);
+    const TARGET: PgId = PgId::new(1, 3);
+
+    fn shard(pgid: PgId, shard: i8) -> SpgId {
+        SpgId { pgid, shard }
+    }
+
+    /// Both halves are ready, on an OSD that leads them with shard 0.
+    fn ready() -> Merges {
+        let merges = Merges::default();
+        let at = |version| EVersion { epoch: 5, version };
+        merges.set_ready(shard(SOURCE, 0), MergeRole::Source, at(9), (4, 4));
+        assert_eq!(merges.due(10), []);
+        merges.set_ready(shard(TARGET, 0), MergeRole::Target(SOURCE), at(7), (4, 4));
+        merges
+    }
+
+    fn said(merges: &Merges) -> Vec<(PgId, bool)> {
+        merges.due(10).iter().map(|m| (m.pgid, m.ready)).collect()
+    }
+
+    /// The leader of a PG of shards was ready; then a stray of another shard on the same OSD was
+    /// removed, and with it what the leader had said: the merge waited for ever.
+    #[test]
+    fn a_stray_that_goes_does_not_take_back_what_the_leader_said() {
+        let merges = ready();
+        for stray in [shard(SOURCE, 2), shard(TARGET, 1)] {
+            merges.clear(stray);
+        }
+        assert_eq!(said(&merges), [(SOURCE, true)]);
+        merges.clear(shard(TARGET, 2));
+        merges.forget_sent();
+        assert_eq!(said(&merges), [(SOURCE, true)]);
+        merges.clear(shard(TARGET, 0));
+        merges.forget_sent();
+        assert_eq!(said(&merges), []);
+    }
+
+    /// A monitor that lost it, with the leader it passed it on to, never asked: it is said again
+    /// until the map answers (`Osd::resend_to_mon`), and not in between.
+    #[test]
+    fn it_is_said_again_until_a_map_answers() {
+        let merges = ready();
+        for _ in 0..2 {
+            assert_eq!(said(&merges), [(SOURCE, true)]);
+            assert_eq!(said(&merges), []);
+            merges.forget_sent();
+        }
+        merges.set_not_ready(shard(TARGET, 0), MergeRole::Target(SOURCE));
+        assert_eq!(said(&merges), [(SOURCE, false)]);
     }
 }

@@ -44,7 +44,7 @@ use store::injected::InjectedErrors;
 use store::{CollId, ObjectStore, Statfs, StoreError, Transaction};
 use types::entity::{EntityName, MGR, MON, OSD};
 use types::osd::OsdSuperblock;
-use types::{Epoch, OsdId, PgId, SpgId, Uuid};
+use types::{Epoch, OsdId, SpgId, Uuid};
 
 use self::map_store::{MapStore, meta_object};
 use self::stats::Counters;
@@ -179,7 +179,7 @@ pub struct Osd {
     pub(crate) peer_epochs: RefCell<BTreeMap<OsdId, Epoch>>,
     pub(crate) heartbeats: heartbeat::Heartbeats,
     up_thru_wanted: Cell<Epoch>,
-    pg_temp_wanted: RefCell<BTreeMap<PgId, Vec<OsdId>>>,
+    pg_temp_wanted: RefCell<BTreeMap<SpgId, Vec<OsdId>>>,
     /// What is told of PGs that are to merge.
     merges: merges::Merges,
     pub(crate) mgrmap: RefCell<MgrMap>,

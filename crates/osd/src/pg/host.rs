@@ -51,17 +51,17 @@ pub trait Host {
     /// The monitor must record us as up through this epoch.
     fn want_up_thru(&self, epoch: Epoch);
     /// The monitor is asked for another acting set.
-    fn want_pg_temp(&self, pgid: PgId, acting: Vec<OsdId>);
+    fn want_pg_temp(&self, pgid: SpgId, acting: Vec<OsdId>);
     /// The acting set is what was wanted, or the question is moot.
-    fn forget_pg_temp(&self, pgid: PgId);
+    fn forget_pg_temp(&self, pgid: SpgId);
     /// A PG has been created.
     fn pg_created(&self, pgid: PgId);
     /// A PG that is to merge is clean at a version: its `(last_epoch_started, last_epoch_clean)`.
-    fn ready_to_merge(&self, pgid: PgId, role: MergeRole, at: EVersion, epochs: (Epoch, Epoch));
+    fn ready_to_merge(&self, pgid: SpgId, role: MergeRole, at: EVersion, epochs: (Epoch, Epoch));
     /// A PG that is to merge lacks copies.
-    fn not_ready_to_merge(&self, pgid: PgId, role: MergeRole);
+    fn not_ready_to_merge(&self, pgid: SpgId, role: MergeRole);
     /// What was said of a PG's merge does not hold any more.
-    fn clear_ready_to_merge(&self, pgid: PgId);
+    fn clear_ready_to_merge(&self, pgid: SpgId);
     /// Whether another shard of the PG is on this OSD: it moves from one place to another.
     fn has_other_shard(&self, pgid: SpgId) -> bool;
     /// Remove this copy.

@@ -21,7 +21,7 @@ impl Pg {
             (core.pending_merge(), core.acting_len() >= core.mapping.size as usize)
         };
         if let (Some(role), false) = (role, enough) {
-            self.host.not_ready_to_merge(self.pgid.pgid, role);
+            self.host.not_ready_to_merge(self.pgid, role);
         }
     }
 
@@ -34,7 +34,7 @@ impl Pg {
         let started = history.last_epoch_started.max(info.last_epoch_started);
         let clean = history.last_epoch_clean;
         drop(core);
-        self.host.ready_to_merge(self.pgid.pgid, role, at, (started, clean));
+        self.host.ready_to_merge(self.pgid, role, at, (started, clean));
     }
 
     /// Whether the PG is to merge: nothing is to change in it.

@@ -474,7 +474,7 @@ impl Pg {
                 Effect::RemoveAbove(oid) => remove_above = Some(oid),
                 Effect::IntervalChanged => self.on_interval_change(),
                 Effect::WantUpThru(epoch) => self.host.want_up_thru(epoch),
-                Effect::WantPgTemp(acting) => self.host.want_pg_temp(self.pgid.pgid, acting),
+                Effect::WantPgTemp(acting) => self.host.want_pg_temp(self.pgid, acting),
                 Effect::Activate => activate = true,
                 Effect::Activated => activated = true,
                 Effect::Clean => clean = true,
@@ -506,7 +506,7 @@ impl Pg {
             self.watch_commit(committed, activate, remove_above, (removed, undone), later);
         }
         if activated {
-            self.host.forget_pg_temp(self.pgid.pgid);
+            self.host.forget_pg_temp(self.pgid);
             self.on_active();
             self.merge_on_activated();
         }
@@ -657,8 +657,8 @@ impl Pg {
             // Durable or not does not matter: they are looked for at the next start.
             drop(self.host.store().submit(t));
         }
-        self.host.forget_pg_temp(self.pgid.pgid);
-        self.host.clear_ready_to_merge(self.pgid.pgid);
+        self.host.forget_pg_temp(self.pgid);
+        self.host.clear_ready_to_merge(self.pgid);
         for waiting in std::mem::take(&mut *self.waiting_for_object.borrow_mut()).into_values() {
             ops.extend(waiting);
         }
