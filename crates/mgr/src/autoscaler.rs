@@ -75,7 +75,6 @@ struct Pool {
     size: f64,
     min: u64,
     max: u64,
-    only_grows: bool,
 }
 
 /// OSDs that some pools share.
@@ -143,7 +142,6 @@ fn pool_of(map: &OsdMap, pgs: &PgMap, id: i64, pool: &PgPool) -> Pool {
         size: f64::from(pool.size),
         min: option("pg_num_min").map_or(PG_NUM_MIN, |n| n as u64),
         max: option("pg_num_max").map_or(u64::MAX, |n| n as u64),
-        only_grows: pool.is_erasure(),
     }
 }
 
@@ -209,8 +207,7 @@ fn settle(pool: &mut Pool, tree: &mut Tree, ratio: f64, takes: bool) {
     row.ideal = target as u64;
     row.wanted = nearest_power_of_two(target).max(pool.min).min(pool.max);
     let (now, then) = (f64::from(row.pg_num), row.wanted as f64);
-    // Monitors refuse to make fewer PGs of an erasure coded pool.
-    let far = then > now * THRESHOLD || then < now / THRESHOLD && !pool.only_grows;
+    let far = then > now * THRESHOLD || then < now / THRESHOLD;
     row.off = far && (0.0..=1.0).contains(&ratio);
 }
 
@@ -413,7 +410,7 @@ mod tests {
             root: -1,
             both_targets: false,
         };
-        Pool { row, osds: (0..10).collect(), size: 3.0, min: PG_NUM_MIN, max: u64::MAX, only_grows: false }
+        Pool { row, osds: (0..10).collect(), size: 3.0, min: PG_NUM_MIN, max: u64::MAX }
     }
 
     /// On 10 OSDs of 1 TB, 100 PGs each: (wanted, whether it is off).

@@ -367,9 +367,6 @@ impl MonCore {
             }
             self.check_pgs_per_osd(id, n, p.size.into())?;
         }
-        if n < i64::from(p.pg_num) && p.is_erasure() {
-            return fail(Errno::EOPNOTSUPP, EC_DOES_NOT_MERGE);
-        }
         // The manager walks pg_num and pgp_num there step by step, as data movement allows.
         p.pg_num_target = n as u32;
         p.pgp_num_target = n as u32;
@@ -400,9 +397,6 @@ impl MonCore {
             p.pg_num = n as u32;
             p.pg_num_pending = n as u32;
             return Ok(());
-        }
-        if p.is_erasure() {
-            return fail(Errno::EOPNOTSUPP, EC_DOES_NOT_MERGE);
         }
         if n < i64::from(p.pgp_num) {
             return fail(Errno::EINVAL, format!("specified pg_num {n} < pgp_num {}", p.pgp_num));
@@ -495,9 +489,6 @@ impl MonCore {
         Ok(())
     }
 }
-
-/// A merge under overwrites has been seen to make zeros of an object of such a pool.
-const EC_DOES_NOT_MERGE: &str = "the pg_num of an erasure-coded pool cannot be decreased";
 
 /// Settings in the order `osd pool get ... all` shows them.
 const ALL: [&str; 42] = [
