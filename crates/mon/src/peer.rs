@@ -64,6 +64,10 @@ pub(crate) enum PeerMessage {
     TimePing { stamp: u64 },
     /// The answer: the wall clock in nanoseconds.
     TimePong { stamp: u64, wall: u64 },
+    /// A client wants to read at the sender's: how far must the log be applied there?
+    ReadAt { seq: u64 },
+    /// So far, says a leader with a lease.
+    At { seq: u64, index: u64 },
 }
 
 /// The quorum as the leader sees it.
@@ -230,6 +234,15 @@ impl Denc for PeerMessage {
                 w.u64(*stamp);
                 w.u64(*wall);
             }
+            PeerMessage::ReadAt { seq } => {
+                w.u8(15);
+                w.u64(*seq);
+            }
+            PeerMessage::At { seq, index } => {
+                w.u8(16);
+                w.u64(*seq);
+                w.u64(*index);
+            }
         }
     }
     fn decode(r: &mut Reader<'_>) -> Result<PeerMessage, Error> {
@@ -277,6 +290,11 @@ impl Denc for PeerMessage {
             14 => PeerMessage::TimePong {
                 stamp: r.u64()?,
                 wall: r.u64()?,
+            },
+            15 => PeerMessage::ReadAt { seq: r.u64()? },
+            16 => PeerMessage::At {
+                seq: r.u64()?,
+                index: r.u64()?,
             },
             tag => {
                 return Err(Error::Invalid {
@@ -374,6 +392,8 @@ mod tests {
             PeerMessage::View(view),
             PeerMessage::TimePing { stamp: 1 },
             PeerMessage::TimePong { stamp: 1, wall: 2 },
+            PeerMessage::ReadAt { seq: 1 },
+            PeerMessage::At { seq: 1, index: 2 },
         ];
         for one in all {
             let raw = one.wire();

@@ -197,3 +197,61 @@ fn a_monitors_wrong_clock_is_told() {
         told(false).await;
     });
 }
+
+/// A monitor served subscriptions from what it knew itself: cut off from the others it showed old
+/// maps for up to 4 s, and one that was merely behind showed a client that had just connected maps
+/// without a change that another client had been told is done.
+#[test]
+fn who_connects_is_shown_what_others_were_told() {
+    let world = World::new(11);
+    let control = world.control();
+    let plan = Plan { osds: 0, mons: 3, ..Plan::default() };
+    let cluster = Cluster::make(&control, plan);
+    world.run_until(async move {
+        cluster.start_mon();
+        let time = cluster.world().clone();
+        // Whoever is here talks to these monitors only.
+        let apart = |client: &str, mons: &[&str]| {
+            mons.iter().for_each(|mon| time.partition(client, mon));
+        };
+        apart("client.a", &["mon.c"]);
+        let a = cluster.client("client.a").await;
+        let set = async |key: &str| {
+            cluster.command(&a, json!({"prefix": "osd set", "key": key})).await;
+            a.wait_for_latest_osdmap().await.expect("the monitors answer");
+            a.osdmap().epoch
+        };
+        set("noout").await;
+
+        // One that is behind: what the leader sends takes a second to arrive there.
+        for mon in ["mon.a", "mon.b"] {
+            let slow = LinkModel { delay_min: Duration::from_millis(400), ..LinkModel::default() };
+            time.set_link(mon, "mon.c", Some(slow));
+        }
+        let told = set("noin").await;
+        apart("client.b", &["mon.a", "mon.b"]);
+        let b = cluster.client("client.b").await;
+        let shown = b.osdmap().epoch;
+        assert!(shown >= told, "told of {told}, shown {shown} by a monitor that is behind");
+        time.set_link("mon.a", "mon.c", None);
+        time.set_link("mon.b", "mon.c", None);
+        time.sleep(Duration::from_secs(3)).await;
+
+        // One that is cut off.
+        apart("mon.c", &["mon.a", "mon.b"]);
+        let told = set("nodown").await;
+        apart("client.c", &["mon.a", "mon.b"]);
+        let (inside, done) = (cluster.clone(), Rc::new(Cell::new(false)));
+        let flag = done.clone();
+        let connecting = time.spawn(async move {
+            let c = inside.client("client.c").await;
+            flag.set(true);
+            c.osdmap().epoch
+        });
+        time.sleep(Duration::from_secs(3)).await;
+        assert!(!done.get(), "a monitor that is cut off has shown a map");
+        time.heal();
+        let shown = connecting.await;
+        assert!(shown >= told, "told of {told}, shown {shown}");
+    });
+}

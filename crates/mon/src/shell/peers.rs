@@ -323,6 +323,12 @@ impl Shell {
                     self.on_done(seq);
                 }
             }
+            PeerMessage::ReadAt { seq } => self.on_read_at(from, seq),
+            PeerMessage::At { seq, index } => {
+                if self.leads_us(from) {
+                    self.on_at(seq, index);
+                }
+            }
             PeerMessage::WantIds => {
                 if self.role() == Role::Leader {
                     let done = self.with_core(|core, now| Ok(core.on_want_ids(now, from.0)));

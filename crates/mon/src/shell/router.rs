@@ -11,7 +11,15 @@
 //! treats its own clients' requests the same way. It takes requests up only while it has a lease:
 //! what it answers is the newest state there is.
 //!
-//! Subscriptions, tickets and what is asked of this very monitor are served on the spot.
+//! Subscriptions are served here, but not from less than what somebody else has been told already:
+//!
+//! ```text
+//! client ── MMonSubscribe ──► its monitor ── ReadAt ──► leader, while it has a lease
+//!                                         ◄── At ─────  how far the log is applied there
+//!        ◄── maps ──          once it is applied here as far
+//! ```
+//!
+//! Tickets and what is asked of this very monitor are served on the spot.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -37,6 +45,14 @@ struct Open {
     message: RawMessage,
     /// The present leader has it.
     sent: bool,
+    /// Of a subscription: the entry that must be applied here.
+    at: Option<u64>,
+}
+
+impl Open {
+    fn is_subscription(&self) -> bool {
+        self.message.header.kind == MMonSubscribe::TYPE
+    }
 }
 
 /// See the module.
@@ -53,6 +69,9 @@ pub(super) struct Router {
     /// As leader: other monitors' requests not taken up yet; they keep them, at most [`OPEN_MAX`]
     /// each.
     incoming: VecDeque<(SessionId, u64, RawMessage)>,
+    /// As leader: other monitors' subscriptions that want to know how far the log is; they keep
+    /// them likewise.
+    asked: VecDeque<(MemberId, u64)>,
 }
 
 /// What any monitor answers by itself.
@@ -61,7 +80,6 @@ fn is_local(kind: u16) -> bool {
         kind,
         MON_GET_MAP
             | MPing::TYPE
-            | MMonSubscribe::TYPE
             | MAuth::TYPE
             | MCommand::TYPE
             | MGetConfig::TYPE
@@ -108,6 +126,7 @@ impl Shell {
                     session: from,
                     message,
                     sent: false,
+                    at: None,
                 },
             );
             router.open.len() > OPEN_MAX
@@ -118,19 +137,31 @@ impl Shell {
         self.serve_requests();
     }
 
-    /// Gives the leader what it does not have.
+    /// Gives the leader what it does not have, and subscribers what they may have.
     pub(super) fn serve_requests(self: &Rc<Shell>) {
         match self.role() {
             Role::Out => {}
             Role::Leader => {
                 while self.replica.raft().may_read(self.env.now()) {
+                    let asked = self.router.borrow_mut().asked.pop_front();
+                    if let Some((from, seq)) = asked {
+                        let index = self.replica.raft().applied();
+                        self.send_peer(from, &PeerMessage::At { seq, index });
+                        continue;
+                    }
                     let Some((session, seq, message)) = self.next_request() else {
                         break;
                     };
-                    self.feed(Event::Request(session, seq, message));
+                    if message.header.kind == MMonSubscribe::TYPE {
+                        self.on_done(seq);
+                        self.feed(Event::Message(session, message));
+                    } else {
+                        self.feed(Event::Request(session, seq, message));
+                    }
                 }
             }
             Role::Peon => {
+                self.serve_subscriptions();
                 let Some(leader) = self.replica.raft().leader() else {
                     return;
                 };
@@ -143,6 +174,10 @@ impl Shell {
                     let Router { open, clients, .. } = &mut *router;
                     for (seq, open) in open.iter_mut().filter(|(_, open)| !open.sent) {
                         open.sent = true;
+                        if open.is_subscription() {
+                            forwards.push(PeerMessage::ReadAt { seq: *seq });
+                            continue;
+                        }
                         let Some(peer) = clients.get(&open.session) else {
                             continue;
                         };
@@ -161,6 +196,41 @@ impl Shell {
         }
     }
 
+    /// Those that wait for nothing any more, in the order they came.
+    fn serve_subscriptions(self: &Rc<Shell>) {
+        let applied = self.replica.raft().applied();
+        let is_due = |open: &Open| open.at.is_some_and(|at| at <= applied);
+        loop {
+            let due = {
+                let mut router = self.router.borrow_mut();
+                let first = router.open.iter().find(|(_, open)| is_due(open));
+                let seq = first.map(|(seq, _)| *seq);
+                seq.and_then(|seq| router.open.remove(&seq))
+            };
+            let Some(open) = due else { return };
+            self.feed(Event::Message(open.session, open.message));
+        }
+    }
+
+    /// As leader: another monitor asks how far the log is.
+    pub(super) fn on_read_at(self: &Rc<Shell>, from: MemberId, seq: u64) {
+        // As with requests: who does not lead is not asked for long.
+        if self.replica.raft().is_leader() {
+            self.router.borrow_mut().asked.push_back((from, seq));
+            self.serve_requests();
+        }
+    }
+
+    /// The leader says how far the log is.
+    pub(super) fn on_at(self: &Rc<Shell>, seq: u64, index: u64) {
+        // Sent to an earlier leader too: any of the answers will do, as each was given after the
+        // question.
+        if let Some(open) = self.router.borrow_mut().open.get_mut(&seq) {
+            open.at = Some(index);
+        }
+        self.serve_requests();
+    }
+
     fn next_request(&self) -> Option<(SessionId, u64, RawMessage)> {
         let mut router = self.router.borrow_mut();
         if let Some(first) = router.incoming.pop_front() {
@@ -177,7 +247,10 @@ impl Shell {
             .borrow_mut()
             .open
             .values_mut()
-            .for_each(|open| open.sent = false);
+            .for_each(|open| {
+                open.sent = false;
+                open.at = None;
+            });
     }
 
     /// A request of another monitor's client.
@@ -252,6 +325,7 @@ impl Shell {
 
     /// This monitor leads no more.
     pub(super) fn drop_proxies(self: &Rc<Shell>) {
+        self.router.borrow_mut().asked.clear();
         let gone: Vec<SessionId> = self.router.borrow().proxies.keys().copied().collect();
         for proxy in gone {
             self.forget_proxy(proxy);
