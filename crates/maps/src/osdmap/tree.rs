@@ -100,7 +100,7 @@ pub(crate) fn dump_item(
                 let Some(weights) = set_weights(crush, args, item) else {
                     continue;
                 };
-                f.array(&set_name(*id, pool_names), |f| {
+                f.array(&weight_set_name(*id, pool_names), |f| {
                     weights
                         .iter()
                         .for_each(|w| f.dump_float("weight", fraction(*w)));
@@ -110,7 +110,8 @@ pub(crate) fn dump_item(
     }
 }
 
-fn set_name(id: i64, pool_names: &BTreeMap<i64, String>) -> String {
+/// What a weight set is called: by its pool, or `(compat)`.
+pub fn weight_set_name(id: i64, pool_names: &BTreeMap<i64, String>) -> String {
     match id {
         DEFAULT_CHOOSE_ARGS => "(compat)".to_owned(),
         id => pool_names
@@ -171,7 +172,7 @@ pub fn crush_tree(
         table.define_column(heading, Align::Left, Align::Right);
     }
     for id in crush.choose_args.keys() {
-        table.define_column(&set_name(*id, pool_names), Align::Left, Align::Right);
+        table.define_column(&weight_set_name(*id, pool_names), Align::Left, Align::Right);
     }
     table.define_column("TYPE NAME", Align::Left, Align::Left);
     for item in crush.tree(show_shadow) {
@@ -231,7 +232,7 @@ impl OsdMap {
             .collect()
     }
 
-    /// `osd tree -f json`: nodes and stray.
+    /// `osd tree -f json`: nodes, and stray ones unless `root` is given.
     pub fn dump_tree(&self, f: &mut Formatter, root: Option<i32>, filter: TreeFilter) {
         let items = self.tree_items(root, filter.is_empty(), |osd| filter.shows(self, osd));
         let touched: BTreeSet<i32> = items.iter().map(|item| item.id).collect();
@@ -248,13 +249,10 @@ impl OsdMap {
             });
         };
         f.array("nodes", |f| items.iter().for_each(|item| dump(f, item)));
-        f.array("stray", |f| {
-            if root.is_none() {
-                self.strays(&touched, filter)
-                    .into_iter()
-                    .for_each(|osd| dump(f, &stray(osd)));
-            }
-        });
+        if root.is_none() {
+            let strays = self.strays(&touched, filter);
+            f.array("stray", |f| strays.into_iter().for_each(|osd| dump(f, &stray(osd))));
+        }
     }
 
     /// `osd tree`.

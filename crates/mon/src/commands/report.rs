@@ -46,7 +46,7 @@ impl MonCore {
         f.dump_unsigned("osdmap_first_committed", self.osd.first);
         f.dump_unsigned("osdmap_last_committed", map.epoch);
         f.object("crushmap", |f| {
-            super::crush_rule::dump_map_fields(f, &map.crush)
+            maps::crush_dump::dump_crush(f, &map.crush)
         });
         let fsmap = maps::FsMap::default();
         f.object("fsmap", |f| super::fs::dump_fields(f, &fsmap));
