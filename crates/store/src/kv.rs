@@ -6,6 +6,7 @@
 
 mod native;
 mod redb_kv;
+mod told;
 
 use core::fmt;
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use bytes::Bytes;
 
 pub use native::{Engine, FileSystem, LevelDbOptions, NativeKv, RocksDbOptions};
 pub use redb_kv::RedbKv;
+pub(crate) use told::{storage, written_counters};
 
 /// A database that worker threads share.
 pub type SharedKv = Arc<dyn Kv + Send + Sync>;

@@ -3,7 +3,8 @@
 //! [`ObjectStore`] is the contract, [`Transaction`] what changes an object, [`memstore`] the
 //! backend that forgets, [`inkstore`] the one on a device,
 //! [`bluestore`] the one on a device with its metadata in a key-value database,
-//! [`kstore`] the one in a key-value database, [`filestore`] the one in files. [`kv`] is key-value databases.
+//! [`kstore`] the one in a key-value database (`keyed` is what these two share), [`filestore`] the one in
+//! files. [`kv`] is key-value databases.
 //! Knows objects and collections; knows neither placement groups nor maps.
 
 mod blocking;
@@ -14,6 +15,7 @@ mod error;
 pub mod filestore;
 pub mod injected;
 pub mod inkstore;
+mod keyed;
 pub mod kstore;
 pub mod kv;
 pub mod memstore;

@@ -209,7 +209,7 @@ mod tests {
         let keys = alloc.apply(&took, &[]).unwrap();
         let mut again = Allocator::new(64 << 20, 65_536, 65_536);
         for (key, value) in &keys {
-            let group = super::super::format::number_of(key).unwrap();
+            let group = crate::keyed::keys::number_of(key).unwrap();
             again.load(group, value).unwrap();
         }
         assert_eq!(again.used_len(), 10 * 65_536);

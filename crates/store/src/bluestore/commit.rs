@@ -18,9 +18,9 @@ use device::Piece;
 
 use super::format::{BLOCK_LEN, deferred_key};
 use super::txn::Write;
-use super::{Core, State, storage};
+use super::{Core, State};
 use crate::StoreError;
-use crate::kv::KvBatch;
+use crate::kv::{KvBatch, storage};
 
 /// Deferred transactions that may wait while others commit (Ceph's bluestore_deferred_batch_ops).
 const DEFERRED_MAX: usize = 64;
@@ -64,7 +64,7 @@ impl Unfinished {
     }
 
     /// Whether deferred writes should be made now.
-    fn deferred_is_due(&self) -> bool {
+    pub(super) fn deferred_is_due(&self) -> bool {
         !self.deferred.is_empty() && (self.pending.is_empty() || self.deferred.len() > DEFERRED_MAX)
     }
 }
@@ -77,7 +77,7 @@ fn pieces(write: Write) -> Vec<Piece> {
 
 impl Core {
     /// Makes all that has been applied durable.
-    pub(super) fn sync(&self) -> Result<(), StoreError> {
+    pub(super) fn commit(&self) -> Result<(), StoreError> {
         let _round = self.round();
         self.run_round().map_err(|e| self.latch(e))
     }

@@ -1,8 +1,8 @@
 //! What is in the database and on the device besides data (docs/bluestore.md).
 //!
-//! Prefixes are those of Ceph's BlueStore (`src/os/bluestore/BlueStore.cc` at v16.2): `S` the store,
-//! `C` collections, `O` onodes, `M` omaps, `X` shared blobs, `L` deferred writes, `B` the freelist;
-//! `E` is ours: extent maps in shards. A key is prefix, zero byte, rest.
+//! To the keys that stores in databases share ([`keys`]) come, as in Ceph's BlueStore
+//! (`src/os/bluestore/BlueStore.cc` at v16.2), `X` shared blobs, `L` deferred writes, `B` the freelist;
+//! `E` is ours: extent maps in shards.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,8 @@ use bstr::BString;
 use bytes::Bytes;
 use denc::Denc;
 use types::crc::crc32c;
-use types::hobject::GhObject;
 
-use crate::CollId;
-use crate::object_key::{COLLECTION_KEY_LEN, collection_key, parse_object, put_object};
+use crate::keyed::{self, keys};
 
 /// Unit of device I/O and of checksums.
 pub(super) const BLOCK_LEN: u64 = 4096;
@@ -47,13 +45,13 @@ impl Prefix {
         Prefix::Freelist,
     ];
 
-    fn byte(self) -> u8 {
+    fn letter(self) -> u8 {
         match self {
-            Prefix::Super => b'S',
-            Prefix::Collection => b'C',
-            Prefix::Onode => b'O',
+            Prefix::Super => keys::SUPER,
+            Prefix::Collection => keys::COLLECTION,
+            Prefix::Onode => keys::ONODE,
             Prefix::Extents => b'E',
-            Prefix::Omap => b'M',
+            Prefix::Omap => keys::OMAP,
             Prefix::Shared => b'X',
             Prefix::Deferred => b'L',
             Prefix::Freelist => b'B',
@@ -74,80 +72,19 @@ impl Prefix {
         }
     }
 
-    /// Whose key this is.
-    pub(super) fn of(key: &[u8]) -> Option<Prefix> {
-        Prefix::ALL
-            .into_iter()
-            .find(|prefix| key.first() == Some(&prefix.byte()))
+    /// Whose letter this is.
+    pub(super) fn of(letter: u8) -> Option<Prefix> {
+        Prefix::ALL.into_iter().find(|p| p.letter() == letter)
     }
 
     /// The start of its keys.
     pub(super) fn key(self) -> Vec<u8> {
-        vec![self.byte(), 0]
+        keys::prefix(self.letter())
     }
 
     fn numbered(self, number: u64) -> Vec<u8> {
-        let mut key = self.key();
-        key.extend_from_slice(&number.to_be_bytes());
-        key
+        keys::numbered(self.letter(), number)
     }
-}
-
-/// The number in the key of a prefix whose keys are numbers.
-pub(super) fn number_of(key: &[u8]) -> Option<u64> {
-    Some(u64::from_be_bytes(key.get(2..10)?.try_into().ok()?))
-}
-
-/// The first key behind all that begin with `prefix` (which is not all 0xff).
-pub(super) fn behind(prefix: &[u8]) -> Bytes {
-    let mut end = prefix.to_vec();
-    while let Some(last) = end.pop() {
-        if last < 0xff {
-            end.push(last + 1);
-            break;
-        }
-    }
-    end.into()
-}
-
-/// `S`: what the store is.
-pub(super) fn superblock_key() -> Bytes {
-    let mut key = Prefix::Super.key();
-    key.extend_from_slice(b"super");
-    key.into()
-}
-
-/// `S`: what changes with transactions.
-pub(super) fn totals_key() -> Bytes {
-    let mut key = Prefix::Super.key();
-    key.extend_from_slice(b"totals");
-    key.into()
-}
-
-/// `C`, collection.
-pub(super) fn cnode_key(cid: &CollId) -> Bytes {
-    let mut key = Prefix::Collection.key();
-    key.extend_from_slice(&collection_key(cid));
-    key.into()
-}
-
-/// `O`, collection: what all onodes of it begin with.
-pub(super) fn onodes_of(cid: &CollId) -> Vec<u8> {
-    let mut key = Prefix::Onode.key();
-    key.extend_from_slice(&collection_key(cid));
-    key
-}
-
-/// `O`, collection, object.
-pub(super) fn onode_key(cid: &CollId, oid: &GhObject) -> Bytes {
-    let mut key = onodes_of(cid);
-    put_object(&mut key, oid);
-    key.into()
-}
-
-/// The object of an onode's key.
-pub(super) fn object_of(key: &[u8]) -> Option<GhObject> {
-    parse_object(key.get(2 + COLLECTION_KEY_LEN..)?)
 }
 
 /// `E`, the object's number, the shard's.
@@ -177,32 +114,7 @@ pub(super) fn freelist_key(group: u64) -> Bytes {
     Prefix::Freelist.numbered(group).into()
 }
 
-/// `M`, the omap's number, `-`: its header.
-pub(super) fn header_key(omap: u64) -> Bytes {
-    omap_key(omap, b'-', b"")
-}
-
-/// `M`, the omap's number, `.`, key.
-pub(super) fn entry_key(omap: u64, key: &[u8]) -> Bytes {
-    omap_key(omap, b'.', key)
-}
-
-/// `M`, the omap's number, `~`: behind its last entry.
-pub(super) fn tail_key(omap: u64) -> Bytes {
-    omap_key(omap, b'~', b"")
-}
-
-fn omap_key(omap: u64, kind: u8, rest: &[u8]) -> Bytes {
-    let mut key = Prefix::Omap.numbered(omap);
-    key.push(kind);
-    key.extend_from_slice(rest);
-    key.into()
-}
-
-/// Where an entry's own key begins in [`entry_key`].
-pub(super) const ENTRY_KEY_AT: usize = 2 + 8 + 1;
-
-/// The store: value of [`superblock_key`] and, with a checksum, the device's first block.
+/// The store: value of [`keys::superblock_key`] and, with a checksum, the device's first block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Denc)]
 #[denc(v = 1, compat = 1)]
 pub(super) struct Superblock {
@@ -244,7 +156,7 @@ impl Superblock {
     }
 }
 
-/// Value of [`totals_key`], written with every transaction that changes it.
+/// Value of [`keys::totals_key`], written with every transaction that changes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Denc)]
 pub(super) struct Totals {
     /// Largest number given to an object, an omap or a shared blob.
@@ -253,18 +165,10 @@ pub(super) struct Totals {
     pub(super) stored: u64,
 }
 
-/// A collection: value of [`cnode_key`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Denc)]
-#[denc(v = 1, compat = 1)]
-pub(super) struct Cnode {
-    /// Bits of the hash that its objects share.
-    pub(super) bits: u32,
-}
-
-/// An object: value of [`onode_key`]. Fields as in Ceph's bluestore_onode_t; extents are in shards.
+/// An object: value of [`keys::onode_key`]. Fields as in Ceph's bluestore_onode_t; extents are in shards.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Denc)]
 #[denc(v = 1, compat = 1)]
-pub(super) struct Onode {
+pub(crate) struct Onode {
     /// Its number: where its shards are.
     pub(super) nid: u64,
     /// Bytes.
@@ -293,4 +197,24 @@ pub(super) struct SharedBlob {
 pub(super) struct Deferred {
     /// Whole blocks by device offset.
     pub(super) writes: BTreeMap<u64, Bytes>,
+}
+
+impl keyed::Onode for Onode {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn attrs(&mut self) -> &mut BTreeMap<BString, Bytes> {
+        &mut self.attrs
+    }
+
+    fn omap(&mut self) -> &mut u64 {
+        &mut self.omap_head
+    }
+
+    fn set_hint(&mut self, object_size: u64, write_size: u64, flags: u32) {
+        self.expected_object_size = object_size;
+        self.expected_write_size = write_size;
+        self.alloc_hint_flags = flags;
+    }
 }

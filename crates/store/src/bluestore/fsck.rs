@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 
 use super::extent_map::Shard;
-use super::format::{
-    Onode, Prefix, SharedBlob, behind, number_of, object_of, shard_of, shared_key,
-};
+use super::Core;
+use super::format::{Onode, Prefix, SharedBlob, shard_of, shared_key};
 use super::read::read_shard;
 use super::txn::Txn;
-use super::{Core, decoded};
+use crate::keyed::keys::{behind, number_of, object_of};
+use crate::keyed::{Keys, decoded};
 use crate::{Fsck, FsckOptions, StoreError};
 
 impl Core {
@@ -27,7 +27,7 @@ impl Core {
 
     /// Compares all there is. Nothing is repaired: what contradicts itself may be read and copied.
     /// Bound: the memory of all onodes and units.
-    pub(super) fn check_all(&self, options: FsckOptions) -> Result<Fsck, StoreError> {
+    pub(super) fn compare_all(&self, options: FsckOptions) -> Result<Fsck, StoreError> {
         let mut report = Fsck::default();
         let unit = self.unit();
         let mut sizes = BTreeMap::new();

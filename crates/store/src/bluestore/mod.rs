@@ -18,35 +18,31 @@ mod format;
 mod fsck;
 mod pending;
 mod read;
-mod syncs;
 mod txn;
 mod varint;
 mod write;
 
-use std::cell::RefCell;
 use std::ops::Range;
-use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use denc::Denc;
 use device::{Piece, SharedDevice, WriteCause};
-use env::{Env, LocalFuture};
+use env::Env;
 
 use self::alloc::Allocator;
 use self::commit::{Pending, Unfinished};
-use self::format::{
-    BLOCK_LEN, Deferred, LABEL_ROOM, Prefix, Superblock, Totals, behind, number_of, superblock_key,
-    totals_key,
-};
-use self::pending::{Blocks, Keys, scan_over};
-use self::syncs::Syncs;
+use self::format::{BLOCK_LEN, Deferred, LABEL_ROOM, Prefix, Superblock, Totals};
+use self::pending::{Blocks, Keys};
 use self::txn::Txn;
-use crate::blocking::{Backend, Blocking, Lanes};
+use crate::blocking::Blocking;
 use crate::check::check;
-use crate::kstore::written_counters;
-use crate::kv::{Direction, KvBatch, KvError, SharedKv};
+use crate::keyed::keys::{behind, number_of, superblock_key, totals_key};
+use crate::keyed::read::View;
+use crate::keyed::rounds::{Durable, Inner};
+use crate::keyed::{self, decoded};
+use crate::kv::{Direction, KvBatch, SharedKv, storage, written_counters};
 use crate::{StoreCounter, StoreError, Transaction};
 
 /// How a new store is made.
@@ -61,32 +57,8 @@ pub struct MkfsOptions {
 /// Allocation unit of the paper, and of Ceph on disks up to 15.2.
 pub const MIN_ALLOC_LEN: u32 = 64 << 10;
 
-/// What is known about a database's failure in the contract's words.
-fn storage(e: KvError) -> StoreError {
-    match e {
-        KvError::Corrupt(what) => {
-            tracing::error!(what, "the database is damaged");
-            StoreError::Checksum {
-                device_offset: u64::MAX,
-            }
-        }
-        KvError::NoSpace(what) => {
-            tracing::error!(what, "the database has no space");
-            StoreError::Device(std::io::ErrorKind::StorageFull)
-        }
-        KvError::Storage(what) => {
-            tracing::error!(what, "the database failed");
-            StoreError::Device(std::io::ErrorKind::Other)
-        }
-    }
-}
-
-fn decoded<T: Denc>(value: &Bytes, what: &'static str) -> Result<T, StoreError> {
-    T::from_bytes_exact(value).map_err(|_| StoreError::Format(what))
-}
-
 /// What lives on the worker threads.
-pub(crate) struct Core {
+pub struct Core {
     device: SharedDevice,
     kv: SharedKv,
     superblock: Superblock,
@@ -187,52 +159,10 @@ impl Core {
         share.max(4 * self.unit()).next_multiple_of(self.unit())
     }
 
-    /// A key's value, with what has been applied.
-    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
-        let changed = self.state().keys.get(key);
-        match changed {
-            Some(value) => Ok(value),
-            None => self.kv.get(key).map_err(storage),
-        }
-    }
-
-    /// The entries of a range in order, with what has been applied.
-    fn scan(
-        &self,
-        start: &[u8],
-        end: &[u8],
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
-    ) -> Result<(), StoreError> {
-        if !end.is_empty() && start >= end {
-            return Ok(());
-        }
-        let changes = self.state().keys.range(start, end);
-        scan_over(&*self.kv, changes, start, end, visit).map_err(storage)
-    }
-
-    /// Applies a transaction; a later [`Core::sync`] makes it durable.
-    fn apply(&self, t: &Transaction) -> Result<(), StoreError> {
-        if let Some(e) = &self.state().failed {
-            return Err(e.clone());
-        }
-        let view = read::View::new(self, t.ops().len());
-        let checked = check(t, &view);
-        view.failure()?;
-        checked?;
-        match self.attempt(t) {
-            // Space may be free but for deferred writes.
-            Err(StoreError::NoSpace) if self.state().alloc.waiting_len() > 0 => {
-                self.drain()?;
-                self.attempt(t)
-            }
-            result => result,
-        }
-    }
-
     fn attempt(&self, t: &Transaction) -> Result<(), StoreError> {
         let before = self.state().totals;
         let mut txn = Txn::new(self, before);
-        let mut applied = apply::apply(&mut txn, t);
+        let mut applied = keyed::apply::apply(&mut txn, t);
         let mut state = self.state();
         if applied.is_ok() && !self.fits(&state.alloc, &txn.took, &txn.freed) {
             applied = Err(StoreError::NoSpace);
@@ -275,6 +205,42 @@ impl Core {
         let (took, freed) = (len(took), len(freed));
         let used = (alloc.used_len() + took).saturating_sub(freed);
         took <= freed || used + self.reserve() <= alloc.data_len()
+    }
+}
+
+impl Durable for Core {
+    fn apply(&self, t: &Transaction) -> Result<(), StoreError> {
+        if let Some(e) = &self.state().failed {
+            return Err(e.clone());
+        }
+        let view = View::new(self, t.ops().len());
+        let checked = check(t, &view);
+        view.failure()?;
+        checked?;
+        match self.attempt(t) {
+            // Space may be free but for deferred writes.
+            Err(StoreError::NoSpace) if self.state().alloc.waiting_len() > 0 => {
+                self.drain()?;
+                self.attempt(t)
+            }
+            result => result,
+        }
+    }
+
+    fn sync(&self) -> Result<(), StoreError> {
+        self.commit()
+    }
+
+    fn has_more(&self) -> bool {
+        self.state().unfinished.deferred_is_due()
+    }
+
+    fn do_more(&self) -> Result<(), StoreError> {
+        self.write_deferred_if_due()
+    }
+
+    fn finish(&self) -> Result<(), StoreError> {
+        self.drain()
     }
 
     fn counters(&self) -> Vec<StoreCounter> {
@@ -322,15 +288,7 @@ impl Core {
 
 /// A store on a device and a key-value database. Dropping it without
 /// [`close`](crate::ObjectStore::close) is a crash as far as both are concerned.
-pub type BlueStore = Blocking<Inner>;
-
-/// What [`BlueStore`] is made of.
-pub struct Inner {
-    lanes: Lanes<Core>,
-    syncs: Rc<Syncs>,
-    /// What the counters were when the store was closed.
-    last_counters: RefCell<Vec<StoreCounter>>,
-}
+pub type BlueStore = Blocking<Inner<Core>>;
 
 impl BlueStore {
     /// Makes an empty store on a device and in an empty database.
@@ -376,56 +334,7 @@ impl BlueStore {
     ) -> Result<BlueStore, StoreError> {
         let lane = env.workers("bluestore", 1)?;
         let core = Arc::new(lane.run(move || Core::open(device, kv)).await?);
-        let syncs = Syncs::new(env.workers("bstore_kv_sync", 1)?, env, core.clone());
-        Ok(Blocking(Inner {
-            lanes: Lanes::new(core, vec![lane]),
-            syncs,
-            last_counters: RefCell::default(),
-        }))
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        // A sync that runs keeps device and database until it ends.
-        self.syncs.forget();
-    }
-}
-
-impl Backend for Inner {
-    type Core = Core;
-
-    fn lanes(&self) -> &Lanes<Core> {
-        &self.lanes
-    }
-
-    fn submit(&self, t: Transaction) -> LocalFuture<Result<(), StoreError>> {
-        let applied = self.lanes.run(0, move |core| core.apply(&t));
-        let syncs = self.syncs.clone();
-        Box::pin(async move {
-            applied.await?;
-            syncs.wait().await
-        })
-    }
-
-    fn counters(&self) -> Vec<StoreCounter> {
-        match self.lanes.core() {
-            Some(core) => core.counters(),
-            None => self.last_counters.borrow().clone(),
-        }
-    }
-
-    fn close(&self) -> LocalFuture<Result<(), StoreError>> {
-        let Some(core) = self.lanes.take() else {
-            return Box::pin(std::future::ready(Err(StoreError::Closed)));
-        };
-        *self.last_counters.borrow_mut() = core.counters();
-        // What is queued comes before this.
-        let drained = self.lanes.all()[0].run(|| ());
-        let syncs = self.syncs.clone();
-        Box::pin(async move {
-            drained.await;
-            syncs.close(core).await
-        })
+        let sync = env.workers("bstore_kv_sync", 1)?;
+        Ok(Blocking(Inner::new(env, core, lane, sync)))
     }
 }

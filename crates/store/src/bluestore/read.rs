@@ -1,86 +1,20 @@
-//! Reads, and what exists.
+//! Reads of data.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use bstr::BString;
 use bytes::{Bytes, BytesMut};
-use types::bufferlist::BufferList;
-use types::hobject::GhObject;
 
+use super::Core;
 use super::extent_map::{Blob, SHARD_LEN, Shard};
-use super::format::{
-    BLOCK_LEN, Cnode, ENTRY_KEY_AT, Onode, Prefix, behind, cnode_key, entry_key, header_key,
-    object_of, onode_key, onodes_of, tail_key,
-};
+use super::format::{BLOCK_LEN, Onode};
+use super::pending::scan_over;
 use super::txn::Txn;
 use super::write::checksums;
-use super::{Core, decoded};
-use crate::blocking::{self, PageWanted};
-use crate::check::Existing;
-use crate::object_key::parse_collection_key;
-use crate::{CollId, Fsck, FsckOptions, Listing, ObjectStat, OmapPage, Statfs, StoreError};
-
-/// What exists, for the check of a transaction.
-pub(super) struct View<'a> {
-    core: &'a Core,
-    /// More objects than this in a collection need not be told apart: no transaction of so many
-    /// operations removes them all.
-    enough: usize,
-    failed: RefCell<Option<StoreError>>,
-}
-
-impl<'a> View<'a> {
-    pub(super) fn new(core: &'a Core, ops: usize) -> View<'a> {
-        View {
-            core,
-            enough: ops + 1,
-            failed: RefCell::default(),
-        }
-    }
-
-    /// Why the database could not tell, if it could not.
-    pub(super) fn failure(&self) -> Result<(), StoreError> {
-        self.failed.take().map_or(Ok(()), Err)
-    }
-
-    fn there(&self, key: &[u8]) -> bool {
-        match self.core.get(key) {
-            Ok(value) => value.is_some(),
-            Err(e) => {
-                *self.failed.borrow_mut() = Some(e);
-                false
-            }
-        }
-    }
-}
-
-impl Existing for View<'_> {
-    fn collection_len(&self, cid: &CollId) -> Option<usize> {
-        if !self.collection_exists(cid) {
-            return None;
-        }
-        let start = onodes_of(cid);
-        let mut count = 0;
-        let scanned = self.core.scan(&start, &behind(&start), &mut |_, _| {
-            count += 1;
-            count < self.enough
-        });
-        if let Err(e) = scanned {
-            *self.failed.borrow_mut() = Some(e);
-        }
-        Some(count)
-    }
-
-    fn collection_exists(&self, cid: &CollId) -> bool {
-        self.there(&cnode_key(cid))
-    }
-
-    fn object_exists(&self, cid: &CollId, oid: &GhObject) -> bool {
-        self.there(&onode_key(cid, oid))
-    }
-}
+use crate::keyed::Keys;
+use crate::keyed::read::{Reads, push_extent};
+use crate::kv::storage;
+use crate::{Fsck, FsckOptions, Statfs, StoreError};
 
 /// The bytes of the range that lie before the end.
 pub(super) fn read(
@@ -184,113 +118,50 @@ impl Core {
         Ok(buf.freeze())
     }
 
-    fn cnode(&self, cid: &CollId) -> Result<Cnode, StoreError> {
-        let value = self.get(&cnode_key(cid))?;
-        decoded(
-            &value.ok_or(StoreError::NoCollection(*cid))?,
-            "a collection",
-        )
-    }
-
-    fn onode(&self, cid: &CollId, oid: &GhObject) -> Result<Onode, StoreError> {
-        match self.get(&onode_key(cid, oid))? {
-            Some(value) => decoded(&value, "an onode"),
-            None => {
-                self.cnode(cid)?;
-                Err(StoreError::NoObject)
-            }
-        }
-    }
-
     fn reading(&self) -> Txn<'_> {
         Txn::new(self, self.state().totals)
     }
 }
 
-impl blocking::Core for Core {
-    fn collections(&self) -> Result<Vec<CollId>, StoreError> {
-        let start = Prefix::Collection.key();
-        let mut found = Vec::new();
-        self.scan(&start, &behind(&start), &mut |key, _| {
-            found.push(parse_collection_key(&key[start.len()..]));
-            true
-        })?;
-        let found: Option<Vec<CollId>> = found.into_iter().collect();
-        let mut found = found.ok_or(StoreError::Format("a collection's key"))?;
-        found.sort_unstable();
-        Ok(found)
-    }
-
-    fn collection_bits(&self, cid: &CollId) -> Result<u32, StoreError> {
-        Ok(self.cnode(cid)?.bits)
-    }
-
-    fn list(
-        &self,
-        cid: &CollId,
-        start: &GhObject,
-        end: &GhObject,
-        max: usize,
-    ) -> Result<Listing, StoreError> {
-        self.cnode(cid)?;
-        let mut objects = Vec::new();
-        let mut next = end.clone();
-        if start < end {
-            let limit = match end.is_max() {
-                true => behind(&onodes_of(cid)),
-                false => onode_key(cid, end),
-            };
-            let mut bad = false;
-            self.scan(&onode_key(cid, start), &limit, &mut |key, _| {
-                match object_of(key) {
-                    Some(oid) if objects.len() < max => objects.push(oid),
-                    Some(oid) => {
-                        next = oid;
-                        return false;
-                    }
-                    None => bad = true,
-                }
-                !bad
-            })?;
-            if bad {
-                return Err(StoreError::Format("an onode's key"));
-            }
+impl Keys for Core {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        let changed = self.state().keys.get(key);
+        match changed {
+            Some(value) => Ok(value),
+            None => self.kv.get(key).map_err(storage),
         }
-        Ok(Listing { objects, next })
     }
 
-    fn stat(&self, cid: &CollId, oid: &GhObject) -> Result<ObjectStat, StoreError> {
-        Ok(ObjectStat {
-            size: self.onode(cid, oid)?.size,
-        })
-    }
-
-    fn read(
+    fn scan(
         &self,
-        cid: &CollId,
-        oid: &GhObject,
-        offset: u64,
-        len: u64,
-    ) -> Result<BufferList, StoreError> {
-        let onode = self.onode(cid, oid)?;
-        let len = if len == 0 { u64::MAX } else { len };
-        let data = read(&self.reading(), &onode, offset, len)?;
-        let mut list = BufferList::new();
-        list.push(data);
-        Ok(list)
+        start: &[u8],
+        end: &[u8],
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), StoreError> {
+        if !end.is_empty() && start >= end {
+            return Ok(());
+        }
+        let changes = self.state().keys.range(start, end);
+        scan_over(&*self.kv, changes, start, end, visit).map_err(storage)
+    }
+}
+
+impl Reads for Core {
+    type Onode = Onode;
+
+    fn data(&self, onode: &Onode, offset: u64, len: u64) -> Result<Bytes, StoreError> {
+        read(&self.reading(), onode, offset, len)
     }
 
-    fn extents(
+    fn extents_of(
         &self,
-        cid: &CollId,
-        oid: &GhObject,
+        onode: &Onode,
         offset: u64,
         len: u64,
     ) -> Result<Vec<Range<u64>>, StoreError> {
-        let onode = self.onode(cid, oid)?;
         let end = offset.saturating_add(len).min(onode.size);
         let txn = self.reading();
-        let mut found: Vec<Range<u64>> = Vec::new();
+        let mut found = Vec::new();
         for index in txn.shards_from(onode.nid, (offset.min(onode.size) / SHARD_LEN) as u32)? {
             let base = u64::from(index) * SHARD_LEN;
             if base >= end {
@@ -298,79 +169,18 @@ impl blocking::Core for Core {
             }
             for e in txn.shard(onode.nid, index)?.extents {
                 let (from, to) = ((base + e.offset).max(offset), (base + e.end()).min(end));
-                match found.last_mut() {
-                    _ if from >= to => {}
-                    Some(last) if last.end == from => last.end = to,
-                    _ => found.push(from..to),
-                }
+                push_extent(&mut found, from, to);
             }
         }
         Ok(found)
     }
 
-    fn getattr(&self, cid: &CollId, oid: &GhObject, name: &[u8]) -> Result<Bytes, StoreError> {
-        let attrs = self.onode(cid, oid)?.attrs;
-        attrs
-            .get(bstr::BStr::new(name))
-            .cloned()
-            .ok_or(StoreError::NoAttr)
+    fn check_all(&self, options: FsckOptions) -> Result<Fsck, StoreError> {
+        self.compare_all(options)
     }
 
-    fn getattrs(&self, cid: &CollId, oid: &GhObject) -> Result<Vec<(BString, Bytes)>, StoreError> {
-        Ok(self.onode(cid, oid)?.attrs.into_iter().collect())
-    }
-
-    fn omap_header(&self, cid: &CollId, oid: &GhObject) -> Result<Bytes, StoreError> {
-        match self.onode(cid, oid)?.omap_head {
-            0 => Ok(Bytes::new()),
-            omap => Ok(self.get(&header_key(omap))?.unwrap_or_default()),
-        }
-    }
-
-    fn omap_values(
-        &self,
-        cid: &CollId,
-        oid: &GhObject,
-        keys: &[BString],
-    ) -> Result<Vec<(BString, Bytes)>, StoreError> {
-        let omap = self.onode(cid, oid)?.omap_head;
-        let mut found = Vec::new();
-        for key in keys.iter().filter(|_| omap != 0) {
-            if let Some(value) = self.get(&entry_key(omap, key))? {
-                found.push((key.clone(), value));
-            }
-        }
-        Ok(found)
-    }
-
-    fn omap_range(
-        &self,
-        cid: &CollId,
-        oid: &GhObject,
-        wanted: &PageWanted,
-    ) -> Result<OmapPage, StoreError> {
-        let omap = self.onode(cid, oid)?.omap_head;
-        let (mut page, mut bytes) = (OmapPage::default(), 0);
-        if omap == 0 {
-            return Ok(page);
-        }
-        let from = entry_key(omap, &wanted.from);
-        self.scan(&from, &tail_key(omap), &mut |key, value| {
-            let key = &key[ENTRY_KEY_AT..];
-            if wanted.after && key == wanted.from {
-                return true;
-            }
-            wanted.add(&mut page, &mut bytes, key, value)
-        })?;
-        Ok(page)
-    }
-
-    fn fsck(&self, options: FsckOptions) -> Result<Fsck, StoreError> {
-        self.check_all(options)
-    }
-
-    fn statfs(&self) -> Result<Statfs, StoreError> {
-        let metadata = self.kv.stored_bytes().map_err(super::storage)?;
+    fn space(&self) -> Result<Statfs, StoreError> {
+        let metadata = self.kv.stored_bytes().map_err(storage)?;
         let state = self.state();
         let (total, used) = (state.alloc.data_len(), state.alloc.used_len());
         let reserved = self.reserve();

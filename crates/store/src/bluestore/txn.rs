@@ -6,21 +6,23 @@
 //! allocator, which [`Txn::took`] names.
 
 use std::collections::BTreeMap;
-use std::ops::{Bound, Range};
+use std::ops::Range;
 
 use bytes::Bytes;
 use denc::Denc;
 use device::WriteCause;
-use types::hobject::GhObject;
 
 use super::extent_map::Shard;
+use super::Core;
 use super::format::{
-    BLOCK_LEN, Cnode, Deferred, Onode, Prefix, SharedBlob, Totals, behind, cnode_key, deferred_key,
-    object_of, onode_key, onodes_of, shard_key, shard_of, shared_key, totals_key,
+    BLOCK_LEN, Deferred, Onode, Prefix, SharedBlob, Totals, deferred_key, shard_key, shard_of,
+    shared_key,
 };
-use super::{Core, decoded};
+use crate::StoreError;
+use crate::keyed::changes::Changes;
+use crate::keyed::decoded;
+use crate::keyed::keys::totals_key;
 use crate::kv::KvBatch;
-use crate::{CollId, StoreError};
 
 /// A decoded value and whether it has been changed; `None` if there is none.
 type Cached<T> = (Option<T>, bool);
@@ -37,9 +39,7 @@ pub(super) struct Write {
 /// Changes over a store.
 pub(super) struct Txn<'a> {
     pub(super) core: &'a Core,
-    /// By key; `None` deletes.
-    writes: BTreeMap<Bytes, Option<Bytes>>,
-    onodes: BTreeMap<Bytes, Cached<Onode>>,
+    pub(super) changes: Changes<'a, Onode>,
     shards: BTreeMap<Bytes, Cached<Shard>>,
     shared: BTreeMap<u64, Cached<SharedBlob>>,
     totals: Totals,
@@ -60,8 +60,7 @@ impl<'a> Txn<'a> {
     pub(super) fn new(core: &'a Core, totals: Totals) -> Txn<'a> {
         Txn {
             core,
-            writes: BTreeMap::new(),
-            onodes: BTreeMap::new(),
+            changes: Changes::over(core),
             shards: BTreeMap::new(),
             shared: BTreeMap::new(),
             totals,
@@ -79,70 +78,9 @@ impl<'a> Txn<'a> {
     }
 
     /// A number nobody has.
-    pub(super) fn new_id(&mut self) -> u64 {
+    pub(super) fn next_id(&mut self) -> u64 {
         self.totals.last_id += 1;
         self.totals.last_id
-    }
-
-    pub(super) fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
-        match self.writes.get(key) {
-            Some(value) => Ok(value.clone()),
-            None => self.core.get(key),
-        }
-    }
-
-    pub(super) fn put(&mut self, key: Bytes, value: impl Into<Bytes>) {
-        self.writes.insert(key, Some(value.into()));
-    }
-
-    pub(super) fn delete(&mut self, key: Bytes) {
-        self.writes.insert(key, None);
-    }
-
-    /// Keys there are in `start..end`, in order.
-    pub(super) fn keys(&self, start: &[u8], end: &[u8]) -> Result<Vec<Bytes>, StoreError> {
-        let mut found = BTreeMap::new();
-        self.core.scan(start, end, &mut |key, _| {
-            found.insert(Bytes::copy_from_slice(key), true);
-            true
-        })?;
-        let range = (Bound::Included(start), Bound::Excluded(end));
-        for (key, value) in self.writes.range::<[u8], _>(range) {
-            found.insert(key.clone(), value.is_some());
-        }
-        let there = found.into_iter().filter(|(_, is)| *is);
-        Ok(there.map(|(key, _)| key).collect())
-    }
-
-    /// Deletes the keys there are in `start..end`.
-    pub(super) fn delete_range(&mut self, start: &[u8], end: &[u8]) -> Result<(), StoreError> {
-        for key in self.keys(start, end)? {
-            self.delete(key);
-        }
-        Ok(())
-    }
-
-    /// An object, if there is one.
-    pub(super) fn onode(
-        &mut self,
-        cid: &CollId,
-        oid: &GhObject,
-    ) -> Result<Option<Onode>, StoreError> {
-        let key = onode_key(cid, oid);
-        if let Some((onode, _)) = self.onodes.get(&key) {
-            return Ok(onode.clone());
-        }
-        let onode = match self.get(&key)? {
-            Some(value) => Some(decoded::<Onode>(&value, "an onode")?),
-            None => None,
-        };
-        self.onodes.insert(key, (onode.clone(), false));
-        Ok(onode)
-    }
-
-    /// Sets what an object is, or that it is not.
-    pub(super) fn set_onode(&mut self, cid: &CollId, oid: &GhObject, onode: Option<Onode>) {
-        self.onodes.insert(onode_key(cid, oid), (onode, true));
     }
 
     /// Part of an object's extent map; empty if it has none there.
@@ -151,7 +89,7 @@ impl<'a> Txn<'a> {
         if let Some((shard, _)) = self.shards.get(&key) {
             return Ok(shard.clone().unwrap_or_default());
         }
-        match self.get(&key)? {
+        match self.changes.get(&key)? {
             Some(value) => Shard::decode(&value).ok_or(StoreError::Format("an extent map")),
             None => Ok(Shard::default()),
         }
@@ -184,7 +122,7 @@ impl<'a> Txn<'a> {
     pub(super) fn shards_from(&self, nid: u64, first: u32) -> Result<Vec<u32>, StoreError> {
         let (start, end) = (shard_key(nid, first), shard_key(nid, u32::MAX));
         let mut there = std::collections::BTreeSet::new();
-        there.extend(self.keys(&start, &end)?);
+        there.extend(self.changes.keys(&start, &end)?);
         for (key, (shard, _)) in self.shards.range(start..end) {
             match shard {
                 Some(_) => there.insert(key.clone()),
@@ -219,7 +157,7 @@ impl<'a> Txn<'a> {
         if let Some((blob, _)) = self.shared.get(&sbid) {
             return Ok(blob.clone().unwrap_or_default());
         }
-        match self.get(&shared_key(sbid))? {
+        match self.changes.get(&shared_key(sbid))? {
             Some(value) => decoded(&value, "a shared blob"),
             None => Ok(SharedBlob::default()),
         }
@@ -265,30 +203,6 @@ impl<'a> Txn<'a> {
         self.core.device_blocks(offset, len, own)
     }
 
-    pub(super) fn set_cnode(&mut self, cid: &CollId, cnode: Option<Cnode>) {
-        match cnode {
-            Some(cnode) => self.put(cnode_key(cid), cnode.to_bytes()),
-            None => self.delete(cnode_key(cid)),
-        }
-    }
-
-    /// The objects of a collection.
-    pub(super) fn objects(&mut self, cid: &CollId) -> Result<Vec<GhObject>, StoreError> {
-        self.settle_onodes();
-        let start = onodes_of(cid);
-        let keys = self.keys(&start, &behind(&start))?;
-        let object = |key: &Bytes| object_of(key).ok_or(StoreError::Format("an onode's key"));
-        keys.iter().map(object).collect()
-    }
-
-    fn settle_onodes(&mut self) {
-        for (key, (onode, changed)) in std::mem::take(&mut self.onodes) {
-            if changed {
-                self.writes.insert(key, onode.map(|onode| onode.to_bytes()));
-            }
-        }
-    }
-
     /// The changes for the database, and how many bytes they are by prefix. `freelist` is what the
     /// allocator says of them, `before` the totals that the database has.
     pub(super) fn to_batch(
@@ -297,25 +211,25 @@ impl<'a> Txn<'a> {
         freelist: Vec<(Bytes, Bytes)>,
         before: Totals,
     ) -> (KvBatch, BatchBytes) {
-        self.settle_onodes();
+        self.changes.settle();
         for (key, (shard, changed)) in std::mem::take(&mut self.shards) {
             if changed {
                 let value = shard.map(|shard| Bytes::from(shard.encode()));
-                self.writes.insert(key, value);
+                self.changes.set(key, value);
             }
         }
         for (sbid, (blob, changed)) in std::mem::take(&mut self.shared) {
             if changed {
                 let value = blob.map(|blob| blob.to_bytes());
-                self.writes.insert(shared_key(sbid), value);
+                self.changes.set(shared_key(sbid), value);
             }
         }
-        let is_changed = !self.writes.is_empty() || !self.deferred.is_empty();
+        let is_changed = !self.changes.is_empty() || !self.deferred.is_empty();
         if is_changed && self.totals != before {
-            self.put(totals_key(), self.totals.to_bytes());
+            self.changes.put(totals_key(), self.totals.to_bytes());
         }
         for (key, value) in freelist {
-            self.put(key, value);
+            self.changes.put(key, value);
         }
         if !self.deferred.is_empty() {
             let mut record = Deferred::default();
@@ -326,19 +240,14 @@ impl<'a> Txn<'a> {
                     record.writes.insert(at, self.blocks[&at].clone());
                 }
             }
-            self.put(deferred_key(seq), record.to_bytes());
+            self.changes.put(deferred_key(seq), record.to_bytes());
         }
-        let (mut batch, mut bytes) = (KvBatch::new(), BatchBytes::default());
-        for (key, value) in std::mem::take(&mut self.writes) {
-            let len = key.len() + value.as_ref().map_or(0, Bytes::len);
-            if let Some(prefix) = Prefix::of(&key) {
-                bytes[prefix as usize] += len as u64;
+        let mut bytes = BatchBytes::default();
+        let batch = self.changes.to_batch(&mut |letter, len| {
+            if let Some(prefix) = Prefix::of(letter) {
+                bytes[prefix as usize] += len;
             }
-            match value {
-                Some(value) => batch.put(key, value),
-                None => batch.delete(key),
-            };
-        }
+        });
         (batch, bytes)
     }
 }

@@ -259,7 +259,7 @@ pub(super) fn share(txn: &mut Txn<'_>, from: &Onode, to: &Onode) -> Result<(), S
             let unit = txn.core.unit();
             let is_new = blob.shared == 0;
             if is_new {
-                blob.shared = txn.new_id();
+                blob.shared = txn.next_id();
             }
             let mut counted = txn.shared_blob(blob.shared)?;
             for p in &blob.physical {

@@ -20,7 +20,7 @@ use super::files::{
 use super::index::Tree;
 use super::xattr::{self, GUARD};
 use crate::check::split_moves;
-use crate::kstore::storage;
+use crate::kv::storage;
 use crate::kv::{Direction, KvBatch};
 use crate::{CollId, Op, StoreError, Transaction};
 

@@ -22,7 +22,7 @@ use super::state::Names;
 use super::{Settings, xattr};
 use crate::blocking::{self, PageWanted};
 use crate::check::check;
-use crate::kstore::storage;
+use crate::kv::storage;
 use crate::kv::{Direction, KvBatch, SharedKv};
 use crate::object_key::{parse_collection_key, parse_object};
 use crate::{

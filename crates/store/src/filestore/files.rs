@@ -26,7 +26,7 @@ use types::hobject::GhObject;
 use super::apply::Place;
 use super::index::Tree;
 use super::xattr::{self, ID, InlineXattrs};
-use crate::kstore::storage;
+use crate::kv::storage;
 use crate::kv::{Direction, KvBatch, SharedKv};
 use crate::object_key::{collection_key, put_object};
 use crate::{CollId, StoreError};

@@ -10,7 +10,7 @@ use super::core::long_names;
 use super::files::{ENTRY_KEY_AT, Files, entry_key, locked, long_key};
 use super::state::Names;
 use super::xattr::{self, GUARD};
-use crate::kstore::storage;
+use crate::kv::storage;
 use crate::kv::{Direction, KvBatch};
 use crate::{CollId, Fsck, FsckOptions, StoreError};
 

@@ -39,7 +39,7 @@ use self::journal::Journal;
 pub use self::throttle::Backoff;
 pub use self::xattr::{FileSystemKind, InlineXattrs};
 use crate::blocking::{Backend, Blocking, Lanes};
-use crate::kstore::{storage, written_counters};
+use crate::kv::{storage, written_counters};
 use crate::kv::{KvBatch, SharedKv};
 use crate::{StoreCounter, StoreError, Transaction};
 

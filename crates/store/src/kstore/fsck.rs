@@ -8,9 +8,11 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use denc::Denc;
 
-use super::format::{Onode, Prefix, behind, object_of, totals_key};
-use super::{Core, Totals, decoded, storage};
-use crate::kv::{Direction, KvBatch};
+use super::format::{Onode, Prefix};
+use super::{Core, Totals};
+use crate::keyed::decoded;
+use crate::keyed::keys::{behind, object_of, totals_key};
+use crate::kv::{Direction, KvBatch, storage};
 use crate::object_key::{COLLECTION_KEY_LEN, parse_collection_key};
 use crate::{Fsck, FsckOptions, StoreError};
 

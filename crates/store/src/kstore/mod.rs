@@ -13,22 +13,22 @@ mod fsck;
 mod read;
 mod txn;
 
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bytes::Bytes;
 use denc::Denc;
-use env::sync::Notify;
-use env::{Env, LocalFuture, Workers};
+use env::Env;
 
-use self::format::{Prefix, Superblock, Totals, superblock_key, totals_key};
+use self::format::{Prefix, Superblock, Totals};
 use self::txn::Txn;
-use crate::blocking::{Backend, Blocking, Lanes};
+use crate::blocking::Blocking;
 use crate::check::check;
-use crate::kv::{KvBatch, KvError, KvWritten, SharedKv};
-use crate::{StoreCounter, StoreError, Transaction};
+use crate::keyed::keys::{superblock_key, totals_key};
+use crate::keyed::read::View;
+use crate::keyed::rounds::{Durable, Inner};
+use crate::keyed::{self, decoded};
+use crate::kv::{KvBatch, SharedKv, storage, written_counters};
+use crate::{Op, StoreCounter, StoreError, Transaction};
 
 /// How a new store is made.
 #[derive(Debug, Clone, Copy)]
@@ -42,32 +42,8 @@ pub struct MkfsOptions {
 /// Stripes of a store whose options do not say: Ceph's kstore_default_stripe_size.
 pub const STRIPE_LEN: u32 = 65_536;
 
-/// What is known about a database's failure in the contract's words.
-pub(crate) fn storage(e: KvError) -> StoreError {
-    match e {
-        KvError::Corrupt(what) => {
-            tracing::error!(what, "the database is damaged");
-            StoreError::Checksum {
-                device_offset: u64::MAX,
-            }
-        }
-        KvError::NoSpace(what) => {
-            tracing::error!(what, "the database has no space");
-            StoreError::Device(std::io::ErrorKind::StorageFull)
-        }
-        KvError::Storage(what) => {
-            tracing::error!(what, "the database failed");
-            StoreError::Device(std::io::ErrorKind::Other)
-        }
-    }
-}
-
-fn decoded<T: Denc>(value: &Bytes, what: &'static str) -> Result<T, StoreError> {
-    T::from_bytes_exact(value).map_err(|_| StoreError::Format(what))
-}
-
 /// What lives on the worker threads.
-pub(crate) struct Core {
+pub struct Core {
     kv: SharedKv,
     superblock: Superblock,
     /// Bytes of stripes that fit.
@@ -108,19 +84,20 @@ impl Core {
     fn totals(&self) -> MutexGuard<'_, Totals> {
         self.totals.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    /// Applies a transaction; a later [`Core::sync`] makes it durable.
+impl Durable for Core {
     fn apply(&self, t: &Transaction) -> Result<(), StoreError> {
         if self.failed.load(Ordering::Relaxed) {
             return Err(StoreError::Latched);
         }
-        let view = read::View::new(&*self.kv, t.ops().len());
+        let view = View::new(self, t.ops().len());
         let checked = check(t, &view);
         view.failure()?;
         checked?;
         let mut totals = self.totals();
-        let mut txn = Txn::new(&*self.kv, totals.last_nid);
-        apply::apply(&mut txn, t, self.superblock.stripe_len)?;
+        let mut txn = Txn::new(self, self.superblock.stripe_len, totals.last_nid);
+        keyed::apply::apply(&mut txn, t)?;
         let data = totals.data.saturating_add_signed(txn.data_delta);
         if txn.data_delta > 0 && data > self.limit {
             return Err(StoreError::NoSpace);
@@ -130,10 +107,14 @@ impl Core {
             data,
         };
         if after != *totals {
-            txn.put(totals_key(), after.to_bytes());
+            txn.changes.put(totals_key(), after.to_bytes());
         }
-        let client_bytes = txn.client_bytes;
-        let (batch, bytes) = txn.into_batch();
+        let mut bytes = [0; Prefix::ALL.len()];
+        let batch = txn.changes.to_batch(&mut |letter, len| {
+            if let Some(prefix) = Prefix::of(letter) {
+                bytes[prefix as usize] += len;
+            }
+        });
         if !batch.is_empty()
             && let Err(e) = self.kv.commit_later(batch)
         {
@@ -144,7 +125,11 @@ impl Core {
         for (counter, n) in self.put.iter().zip(bytes) {
             counter.fetch_add(n, Ordering::Relaxed);
         }
-        self.client_bytes.fetch_add(client_bytes, Ordering::Relaxed);
+        let written = t.ops().iter().map(|op| match op {
+            Op::Write { data, .. } => data.len() as u64,
+            _ => 0,
+        });
+        self.client_bytes.fetch_add(written.sum::<u64>(), Ordering::Relaxed);
         self.transactions.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
@@ -180,95 +165,8 @@ impl Core {
     }
 }
 
-/// A database's bytes by cause as counters.
-pub(crate) fn written_counters(written: &KvWritten) -> Vec<StoreCounter> {
-    let causes = [
-        ("written_rocksdb_wal", written.wal),
-        ("written_rocksdb", written.flush),
-        ("written_compaction", written.compaction),
-        ("written_manifest", written.manifest),
-        ("written_other", written.other),
-        ("written", written.total()),
-        ("read", written.read),
-    ];
-    let mut counters: Vec<StoreCounter> = causes
-        .into_iter()
-        .map(|(name, value)| StoreCounter {
-            name: name.to_owned(),
-            is_bytes: true,
-            value,
-        })
-        .collect();
-    counters.push(StoreCounter {
-        name: "syncs".to_owned(),
-        is_bytes: false,
-        value: written.syncs,
-    });
-    counters
-}
-
 /// A store in a key-value database.
-pub type KStore = Blocking<Inner>;
-
-/// What [`KStore`] is made of.
-pub struct Inner {
-    lanes: Lanes<Core>,
-    syncs: Rc<Syncs>,
-    /// What the counters were when the store was closed.
-    last_counters: RefCell<Vec<StoreCounter>>,
-}
-
-/// Syncs of the database, each for all that waits when it begins.
-struct Syncs {
-    env: Env,
-    worker: Workers,
-    core: RefCell<Option<Arc<Core>>>,
-    asked: Cell<u64>,
-    done: Cell<u64>,
-    running: Cell<bool>,
-    failed: RefCell<Option<StoreError>>,
-    progress: Notify,
-}
-
-impl Syncs {
-    /// Completes when all that has been applied is durable.
-    async fn wait(self: Rc<Syncs>) -> Result<(), StoreError> {
-        let mine = self.asked.get() + 1;
-        self.asked.set(mine);
-        if !self.running.replace(true) {
-            self.env.go(self.clone().run());
-        }
-        self.progress
-            .until(|| self.done.get() >= mine || self.failed.borrow().is_some())
-            .await;
-        match &*self.failed.borrow() {
-            Some(e) if self.done.get() < mine => Err(e.clone()),
-            _ => Ok(()),
-        }
-    }
-
-    async fn run(self: Rc<Syncs>) {
-        while self.done.get() < self.asked.get() && self.failed.borrow().is_none() {
-            let target = self.asked.get();
-            let Some(core) = self.core.borrow().clone() else {
-                *self.failed.borrow_mut() = Some(StoreError::Closed);
-                break;
-            };
-            let sync = self.worker.run(move || {
-                let result = core.sync();
-                drop(core);
-                result
-            });
-            match sync.await {
-                Ok(()) => self.done.set(target),
-                Err(e) => *self.failed.borrow_mut() = Some(e),
-            }
-            self.progress.notify_all();
-        }
-        self.running.set(false);
-        self.progress.notify_all();
-    }
-}
+pub type KStore = Blocking<Inner<Core>>;
 
 impl KStore {
     /// Makes an empty store in an empty database.
@@ -292,70 +190,7 @@ impl KStore {
     pub async fn mount(env: Env, kv: SharedKv, limit: u64) -> Result<KStore, StoreError> {
         let lane = env.workers("kstore", 1)?;
         let core = Arc::new(lane.run(move || Core::open(kv, limit)).await?);
-        let syncs = Rc::new(Syncs {
-            worker: env.workers("kstore_sync", 1)?,
-            env,
-            core: RefCell::new(Some(core.clone())),
-            asked: Cell::new(0),
-            done: Cell::new(0),
-            running: Cell::new(false),
-            failed: RefCell::default(),
-            progress: Notify::default(),
-        });
-        Ok(Blocking(Inner {
-            lanes: Lanes::new(core, vec![lane]),
-            syncs,
-            last_counters: RefCell::default(),
-        }))
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        // A sync that runs keeps the database until it ends.
-        *self.syncs.core.borrow_mut() = None;
-    }
-}
-
-impl Backend for Inner {
-    type Core = Core;
-
-    fn lanes(&self) -> &Lanes<Core> {
-        &self.lanes
-    }
-
-    fn submit(&self, t: Transaction) -> LocalFuture<Result<(), StoreError>> {
-        let applied = self.lanes.run(0, move |core| core.apply(&t));
-        let syncs = self.syncs.clone();
-        Box::pin(async move {
-            applied.await?;
-            syncs.wait().await
-        })
-    }
-
-    fn counters(&self) -> Vec<StoreCounter> {
-        match self.lanes.core() {
-            Some(core) => core.counters(),
-            None => self.last_counters.borrow().clone(),
-        }
-    }
-
-    fn close(&self) -> LocalFuture<Result<(), StoreError>> {
-        let Some(core) = self.lanes.take() else {
-            return Box::pin(std::future::ready(Err(StoreError::Closed)));
-        };
-        *self.last_counters.borrow_mut() = core.counters();
-        // What is queued comes before this.
-        let drained = self.lanes.all()[0].run(|| ());
-        let syncs = self.syncs.clone();
-        Box::pin(async move {
-            drained.await;
-            let result = syncs.clone().wait().await;
-            *syncs.core.borrow_mut() = None;
-            syncs.progress.until(|| !syncs.running.get()).await;
-            // The database closes here, on a thread that may block.
-            syncs.worker.run(move || drop(core)).await;
-            result
-        })
+        let sync = env.workers("kstore_sync", 1)?;
+        Ok(Blocking(Inner::new(env, core, lane, sync)))
     }
 }
