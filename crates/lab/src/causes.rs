@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::ceph;
+
 /// Counters of a store by name, or how they grew.
 pub(crate) type Counters = BTreeMap<String, u64>;
 
@@ -111,7 +113,11 @@ impl Breakdown {
     /// of replicas: the store cannot have written more client data than that, so what it calls
     /// data beyond it (rests of stripes, objects that are not clients') counts as metadata, as in
     /// the paper. An error names both sums when they differ.
+    /// A real Ceph's are its devices' sectors, shared out: the sum holds by their making.
     pub(crate) fn of(grown: &Counters, data: u64) -> Result<Breakdown, String> {
+        if ceph::causes::are_of_ceph(grown) {
+            return Ok(ceph::causes::of(grown, data));
+        }
         let mut bytes: BTreeMap<Cause, u64> = BTreeMap::new();
         for (name, n) in grown {
             if let Some(cause) = Cause::of_counter(name) {

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::LabError;
 use crate::causes::{Breakdown, Cause, Counters};
+use crate::{LabError, ceph, disk};
 
 /// Replicas in every experiment.
 pub(crate) const REPLICAS: u64 = 3;
@@ -53,11 +53,21 @@ impl Cell {
             causes.add(Cause::FsJournal, journal);
             causes.0.retain(|_, n| *n > 0);
         }
+        // Of a real Ceph the devices are all that is known, and the causes are their shares.
+        let of_ceph = || {
+            let journal = counters.get(&ceph::counters::device(disk::FS_JOURNAL));
+            let journal = journal.copied().unwrap_or(0);
+            Some((causes.sum() - journal.min(causes.sum()), journal))
+        };
+        let device = match ceph::causes::are_of_ceph(&counters) {
+            true => of_ceph(),
+            false => kernel.map(|k| k.device),
+        };
         Ok(Cell {
             client,
             counters,
             causes,
-            device: kernel.map(|k| k.device),
+            device,
         })
     }
 

@@ -21,8 +21,10 @@ pub enum LabCommand {
     Micro(MicroArgs),
     /// IOPS, latency and bytes by cause under many random writes: figures 5 to 8, tables I to III
     Longterm(LongtermArgs),
-    /// WAF, IOPS and latency over queue depths
+    /// WAF, IOPS, latency, CPU and memory over queue depths, request sizes or patterns
     Sweep(SweepArgs),
+    /// The same loads on a real Ceph and on ours, on the same kind of devices (root only)
+    Compare(CompareArgs),
     /// Where one write went, byte by byte, in each backend
     Explain(ExplainArgs),
     /// Make the plots and the report again from the results that are there
@@ -80,7 +82,7 @@ pub struct MicroArgs {
     pub sizes: Vec<u64>,
 }
 
-/// Which blocks are written.
+/// Which blocks are written, and what a block is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Pattern {
     /// Any, each as likely as any other
@@ -89,6 +91,10 @@ pub enum Pattern {
     Zipf,
     /// One after the other
     Sequential,
+    /// Values of omap keys at random, instead of an image's blocks
+    Omap,
+    /// Small objects at random: one that is not there is written, one that is there is removed
+    Delete,
 }
 
 impl Pattern {
@@ -98,6 +104,8 @@ impl Pattern {
             Pattern::Random => "random",
             Pattern::Zipf => "zipf",
             Pattern::Sequential => "sequential",
+            Pattern::Omap => "omap",
+            Pattern::Delete => "delete",
         }
     }
 }
@@ -124,7 +132,7 @@ pub struct LongtermArgs {
     /// The pattern
     #[arg(long, value_enum, default_value = "random")]
     pub rw: Pattern,
-    /// Write twice the image's size first
+    /// Overwrite the image at random first, until twice the size of an OSD has been written to each
     #[arg(long)]
     pub aged: bool,
     /// The same number gives the same offsets
@@ -136,7 +144,7 @@ pub struct LongtermArgs {
 }
 
 impl LongtermArgs {
-    /// Bytes to write.
+    /// Bytes to write, if every request writes.
     pub(crate) fn written(&self) -> u64 {
         self.requests() * self.bs
     }
@@ -149,9 +157,23 @@ impl LongtermArgs {
     /// Writes to make before.
     pub(crate) fn ageing(&self) -> u64 {
         if self.aged {
-            self.size * 2 / self.bs
+            self.osd_bytes() * 2 / self.ageing_bs()
         } else {
             0
+        }
+    }
+
+    /// Bytes of each of those.
+    pub(crate) fn ageing_bs(&self) -> u64 {
+        self.bs.max(4096)
+    }
+
+    /// Blocks that the load chooses from. Objects that come and go are few, so that each is
+    /// written and removed several times.
+    pub(crate) fn blocks(&self) -> u64 {
+        match self.rw {
+            Pattern::Delete => (self.requests() / 8).max(1),
+            _ => self.size / self.bs,
         }
     }
 
@@ -164,6 +186,9 @@ impl LongtermArgs {
     pub(crate) fn check(&self) -> Result<(), LabError> {
         if !self.bs.is_power_of_two() || self.bs > 4 << 20 || self.bs < 512 {
             return Err(LabError::new("--bs: a power of two from 512 to 4M"));
+        }
+        if self.rw == Pattern::Omap && self.bs > 64 << 10 {
+            return Err(LabError::new("--rw omap: values of 64K at most (--bs)"));
         }
         if self.size < self.bs || self.size % self.bs != 0 {
             return Err(LabError::new("--size: a multiple of --bs"));
@@ -178,15 +203,32 @@ impl LongtermArgs {
 /// `loligo lab sweep`.
 #[derive(Debug, Clone, Args)]
 pub struct SweepArgs {
-    /// Queue depths, with commas
-    #[arg(
-        long,
-        value_name = "LIST",
-        value_delimiter = ',',
-        default_value = "1,4,16,64,256"
-    )]
+    /// Queue depths, with commas [default, if nothing else is swept: 1,4,16,64,256]
+    #[arg(long, value_name = "LIST", value_delimiter = ',',
+          value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub depths: Vec<u32>,
-    /// The load; its --iodepth counts for nothing here.
+    /// Request sizes, with commas, 512 to 4M
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_bytes)]
+    pub sizes: Vec<u64>,
+    /// Patterns, with commas
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_enum)]
+    pub patterns: Vec<Pattern>,
+    /// The load of which one thing at a time is changed.
+    #[command(flatten)]
+    pub load: LongtermArgs,
+}
+
+/// `loligo lab compare`.
+#[derive(Debug, Clone, Args)]
+pub struct CompareArgs {
+    /// Also on FileStore, BlueStore and KStore of the Ceph that is installed here
+    #[arg(long)]
+    pub with_ceph: bool,
+    /// Request sizes of single writes, with commas, up to 4M
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_bytes,
+          default_value = "4K,64K,1M,4M")]
+    pub sizes: Vec<u64>,
+    /// The load of many writes; devices are loop devices whatever --disk says.
     #[command(flatten)]
     pub load: LongtermArgs,
 }
@@ -222,19 +264,17 @@ pub fn bytes_text(bytes: u64) -> String {
     )
 }
 
-impl MicroArgs {
-    /// The sizes to measure.
-    pub(crate) fn request_sizes(&self) -> Result<Vec<u64>, LabError> {
-        if self.sizes.is_empty() {
-            return Ok((12..=22).map(|shift| 1u64 << shift).collect());
-        }
-        match self.sizes.iter().find(|size| **size > 4 << 20) {
-            None => Ok(self.sizes.clone()),
-            Some(size) => Err(LabError::new(format!(
-                "--sizes {}: an object has 4M, and a request stays in one",
-                bytes_text(*size)
-            ))),
-        }
+/// Sizes of single writes that stay in an object; if none are given those of the paper.
+pub(crate) fn request_sizes(sizes: &[u64]) -> Result<Vec<u64>, LabError> {
+    if sizes.is_empty() {
+        return Ok((12..=22).map(|shift| 1u64 << shift).collect());
+    }
+    match sizes.iter().find(|size| **size > 4 << 20) {
+        None => Ok(sizes.to_vec()),
+        Some(size) => Err(LabError::new(format!(
+            "--sizes {}: an object has 4M, and a request stays in one",
+            bytes_text(*size)
+        ))),
     }
 }
 

@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use client::rbd::{self, CreateOptions, Image, OpenOptions, features};
-use client::{Client, Options};
+use client::{Client, IoCtx, Options};
 use env::Env;
 use serde_json::{Value, json};
 
-use crate::backend::Backend;
+use crate::backend::{Backend, System};
 use crate::causes::Counters;
 use crate::cell::REPLICAS;
+use crate::ceph::{self, counters::Probe};
 use crate::cli::DiskKind;
 use crate::disk::Disk;
 use crate::{Host, LabError};
@@ -25,14 +26,20 @@ use crate::{Host, LabError};
 const POOL: &str = "lab";
 const IMAGE: &str = "image";
 /// How long a cluster gets to answer, and to have all placement groups clean.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(20);
+/// Between two looks at a real Ceph, whose counters come through a longer way.
+const CEPH_PAUSE: Duration = Duration::from_millis(250);
+/// How long nothing must have been written by a real Ceph: longer than BlueStore keeps deferred
+/// writes (`bluestore_max_defer_interval`, 3 s).
+const CEPH_STILL: Duration = Duration::from_secs(5);
 
 /// A folder with a running cluster. Dropped, the cluster is stopped and the folder removed.
 pub(crate) struct Cluster {
     host: Host,
     dir: PathBuf,
+    system: System,
     disk: Option<Disk>,
 }
 
@@ -56,8 +63,13 @@ impl Cluster {
         let mut cluster = Cluster {
             host: host.clone(),
             dir,
+            system: backend.system,
             disk: None,
         };
+        if backend.system == System::Ceph {
+            cluster.up_ceph(shape)?;
+            return Ok(cluster);
+        }
         let mut sets: Vec<String> = backend.sets.iter().map(|s| (*s).to_owned()).collect();
         if shape.disk == DiskKind::Xfs {
             let disk = Disk::make(&cluster.dir, backend.store, shape.osd_size)?;
@@ -91,6 +103,34 @@ impl Cluster {
         )))
     }
 
+    fn up_ceph(&mut self, shape: &Shape<'_>) -> Result<(), LabError> {
+        ceph::version()?;
+        if shape.disk != DiskKind::Xfs {
+            return Err(LabError::new(
+                "what a real Ceph writes is known from its devices only: --disk xfs (root)",
+            ));
+        }
+        let disk = Disk::for_ceph(&self.dir, shape.backend.store, shape.osd_size)?;
+        self.disk = Some(disk);
+        ceph::up(&self.dir, shape.backend)
+    }
+
+    /// An error of this cluster with what its OSDs said when they failed.
+    pub(crate) fn explained(&self, error: LabError) -> LabError {
+        match self.system {
+            System::Loligo => error,
+            System::Ceph => LabError::new(format!("{error}{}", ceph::last_words(&self.dir))),
+        }
+    }
+
+    /// OSDs that are no more, by name.
+    pub(crate) fn gone(&self) -> Vec<String> {
+        match self.system {
+            System::Loligo => Vec::new(),
+            System::Ceph => ceph::gone(&self.dir),
+        }
+    }
+
     /// The device under the OSDs, if it is of the laboratory's making.
     pub(crate) fn disk(&self) -> Option<&Disk> {
         self.disk.as_ref()
@@ -108,14 +148,7 @@ impl Cluster {
     /// Bytes the OSDs handed to the kernel in whole pages and blocks: what they wrote, filled up
     /// to pages (`write_bytes` of /proc/PID/io). `None` where the kernel does not tell.
     pub(crate) fn page_bytes(&self) -> Option<u64> {
-        let of = |pid: u32| -> Option<u64> {
-            let io = fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
-            let line = io
-                .lines()
-                .find_map(|line| line.strip_prefix("write_bytes:"))?;
-            line.trim().parse().ok()
-        };
-        self.osd_pids().into_iter().map(of).sum()
+        page_bytes(&self.osd_pids())
     }
 
     /// A client of it, with a pool of `pgs` placement groups that are all clean.
@@ -130,7 +163,14 @@ impl Cluster {
             Ok(client) => client?,
             Err(_) => return Err(LabError::new("the new cluster does not answer")),
         };
-        let session = Session { client };
+        let probe = match (self.system, &self.disk) {
+            (System::Ceph, Some(disk)) => Some(Rc::new(CephProbe {
+                probe: Probe::new(&self.dir, disk.devices()),
+                pids: self.osd_pids(),
+            })),
+            _ => None,
+        };
+        let session = Session(Counting { client, probe });
         let create =
             json!({"prefix": "osd pool create", "pool": POOL, "pg_num": pgs, "pgp_num": pgs});
         session.mon(&create).await?;
@@ -143,6 +183,12 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
+        if self.system == System::Ceph {
+            ceph::down(&self.dir);
+            self.disk = None;
+            let _ = fs::remove_dir_all(&self.dir);
+            return;
+        }
         let down = Command::new(&self.host.program)
             .args(["down", "--dir"])
             .arg(&self.dir)
@@ -160,29 +206,45 @@ impl Drop for Cluster {
     }
 }
 
-/// A client of a cluster.
-pub(crate) struct Session {
-    client: Client,
+/// See [`Cluster::page_bytes`].
+fn page_bytes(pids: &[u32]) -> Option<u64> {
+    let of = |pid: &u32| -> Option<u64> {
+        let io = fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
+        let line = io
+            .lines()
+            .find_map(|line| line.strip_prefix("write_bytes:"))?;
+        line.trim().parse().ok()
+    };
+    pids.iter().map(of).sum()
 }
+
+/// A client of a cluster.
+pub(crate) struct Session(Counting);
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.client.shutdown();
+        self.0.client.shutdown();
     }
 }
 
 impl Session {
     /// The same client for another task.
     pub(crate) fn again(&self) -> Counting {
-        Counting(self.client.clone())
+        self.0.clone()
     }
 
     fn env(&self) -> &Env {
-        self.client.env()
+        self.0.client.env()
+    }
+
+    /// The pool under test.
+    pub(crate) async fn pool(&self) -> Result<IoCtx, LabError> {
+        Ok(self.0.client.io_ctx(POOL).await?)
     }
 
     async fn mon(&self, command: &Value) -> Result<Value, LabError> {
         let answer = self
+            .0
             .client
             .mon_command(command.to_string(), Bytes::new())
             .await?;
@@ -196,7 +258,7 @@ impl Session {
         let clean = async {
             loop {
                 let command = json!({"prefix": "pg stat", "format": "json"}).to_string();
-                let answer = self.client.mgr_command(command, Bytes::new()).await?;
+                let answer = self.0.client.mgr_command(command, Bytes::new()).await?;
                 let stat: Value = serde_json::from_slice(&answer.outb).unwrap_or(Value::Null);
                 let states = stat["pg_summary"]["num_pg_by_state"].as_array();
                 let states = states.map(Vec::as_slice).unwrap_or_default();
@@ -214,7 +276,7 @@ impl Session {
     /// An image of 4 MiB objects without features that write beside the data, as krbd's in the
     /// paper.
     pub(crate) async fn image(&self, size: u64) -> Result<Image, LabError> {
-        let io = self.client.io_ctx(POOL).await?;
+        let io = self.pool().await?;
         let options = CreateOptions {
             features: features::LAYERING,
             ..CreateOptions::default()
@@ -225,18 +287,22 @@ impl Session {
 
     /// The stores' counters, summed over the OSDs.
     pub(crate) async fn counters(&self) -> Result<Counters, LabError> {
-        counters(&self.client).await
+        self.0.counters().await
     }
 
     /// The counters once nothing has been written for `still`. A store that never rests is taken
     /// as it is after a minute.
     pub(crate) async fn settled(&self, still: Duration) -> Result<Counters, LabError> {
         const RESTLESS: Duration = Duration::from_secs(60);
+        let (still, pause) = match self.0.probe {
+            None => (still, PAUSE),
+            Some(_) => (still.max(CEPH_STILL), CEPH_PAUSE),
+        };
         let begin = self.env().now();
         let mut last = self.counters().await?;
         let mut since = self.env().now();
         loop {
-            self.env().sleep(PAUSE).await;
+            self.env().sleep(pause).await;
             let now = self.counters().await?;
             if written(&now) != written(&last) {
                 since = self.env().now();
@@ -250,29 +316,50 @@ impl Session {
 }
 
 /// Asks for counters beside the session.
-pub(crate) struct Counting(Client);
-
-impl Counting {
-    /// The stores' counters, summed over the OSDs.
-    pub(crate) async fn counters(&self) -> Result<Counters, LabError> {
-        counters(&self.0).await
-    }
+#[derive(Clone)]
+pub(crate) struct Counting {
+    client: Client,
+    /// For a real Ceph.
+    probe: Option<Rc<CephProbe>>,
 }
 
-async fn counters(client: &Client) -> Result<Counters, LabError> {
-    let mut sums = Counters::new();
-    for osd in (0..).take(REPLICAS as usize) {
-        let command = json!({"prefix": "perf dump", "format": "json"}).to_string();
-        let answer = client.osd_command(osd, command, Bytes::new()).await?;
-        let dump: Value = serde_json::from_slice(&answer.outb).unwrap_or(Value::Null);
-        let counters = dump["store"].as_object().ok_or_else(|| {
-            LabError::new("this backend does not count what it writes: nothing to measure")
-        })?;
-        for (name, value) in counters {
-            *sums.entry(name.clone()).or_default() += value.as_u64().unwrap_or(0);
+struct CephProbe {
+    probe: Probe,
+    pids: Vec<u32>,
+}
+
+impl Counting {
+    /// What the stores count, summed over the OSDs; of a real Ceph what is known.
+    pub(crate) async fn counters(&self) -> Result<Counters, LabError> {
+        let mut sums = Counters::new();
+        for osd in (0..).take(REPLICAS as usize) {
+            let command = json!({"prefix": "perf dump", "format": "json"}).to_string();
+            let asked = self.client.osd_command(osd, command, Bytes::new());
+            let answer = match self.client.env().timeout(PATIENCE, asked).await {
+                Ok(answer) => answer?,
+                Err(_) => {
+                    return Err(LabError::new(format!(
+                        "osd.{osd} does not say what it counts"
+                    )));
+                }
+            };
+            let dump: Value = serde_json::from_slice(&answer.outb).unwrap_or(Value::Null);
+            if let Some(ceph) = &self.probe {
+                ceph.probe.add_perf(&dump, &mut sums);
+                continue;
+            }
+            let counters = dump["store"].as_object().ok_or_else(|| {
+                LabError::new("this backend does not count what it writes: nothing to measure")
+            })?;
+            for (name, value) in counters {
+                *sums.entry(name.clone()).or_default() += value.as_u64().unwrap_or(0);
+            }
         }
+        if let Some(ceph) = &self.probe {
+            ceph.probe.add_rest(page_bytes(&ceph.pids), &mut sums)?;
+        }
+        Ok(sums)
     }
-    Ok(sums)
 }
 
 fn written(counters: &Counters) -> u64 {

@@ -5,7 +5,9 @@
 //! second are the file system's journal, sectors of the first that the store did not write its
 //! metadata. Backends that write a raw device (InkStore, BlueStore) get one loop device for each
 //! OSD: its sectors are what the store wrote and nothing else. BlueStore's database may lie in
-//! files beside its device: it gets both.
+//! files beside its device: it gets both. Under a real Ceph ([`Disk::for_ceph`]) each part of a
+//! store has devices of its own, as in the paper: what the kernel counts of them is all that is
+//! known of some causes.
 
 use std::fs;
 use std::os::fd::AsRawFd;
@@ -36,9 +38,23 @@ pub(crate) struct Disk {
     mount: Option<PathBuf>,
     /// Where the OSDs find raw devices.
     raw: Option<PathBuf>,
+    /// Devices of parts of Ceph's stores: [`JOURNAL`], [`DB`], [`WAL`].
+    parts: Vec<(&'static str, String)>,
     /// What making the file system quiet writes when there is nothing to write.
     quiet_cost: (u64, u64),
 }
+
+/// FileStore's journal, an OSD's own.
+pub(crate) const JOURNAL: &str = "journal";
+/// BlueStore's `block.db` and `block.wal`.
+pub(crate) const DB: &str = "db";
+pub(crate) const WAL: &str = "wal";
+/// Data, raw or under a file system; that file system's journal.
+pub(crate) const DATA: &str = "data";
+pub(crate) const FS_JOURNAL: &str = "fs_journal";
+
+/// Room for a journal or a database beside the data: sparse, so that only what is used is taken.
+const PART_SIZE: u64 = 4 << 30;
 
 fn run(program: &str, args: &[&str]) -> Result<String, LabError> {
     let out = Command::new(program).args(args).output();
@@ -64,16 +80,26 @@ fn loop_device(file: &Path, size: u64) -> Result<String, LabError> {
     })
 }
 
+/// Bytes written to `/dev/NAME` since it was made.
+pub(crate) fn device_bytes(device: &str) -> Result<u64, LabError> {
+    let name = device.trim_start_matches("/dev/");
+    let stat = fs::read_to_string(format!("/sys/block/{name}/stat"))?;
+    // The seventh number: sectors of 512 bytes written (Documentation/block/stat.rst).
+    let sectors = stat
+        .split_whitespace()
+        .nth(6)
+        .and_then(|n| n.parse::<u64>().ok());
+    sectors.map(|n| n * 512).ok_or_else(|| {
+        LabError::new(format!(
+            "/sys/block/{name}/stat does not say what was written"
+        ))
+    })
+}
+
 impl Disk {
     /// Devices for OSDs of `osd_size` bytes each whose folders are under `dir/osd`.
     pub(crate) fn make(dir: &Path, store: &str, osd_size: u64) -> Result<Disk, LabError> {
-        let mut disk = Disk {
-            data: Vec::new(),
-            journal: None,
-            mount: None,
-            raw: None,
-            quiet_cost: (0, 0),
-        };
+        let mut disk = Disk::none();
         if RAW.contains(&store) {
             let devices = dir.join("devices");
             fs::create_dir_all(&devices)?;
@@ -88,6 +114,55 @@ impl Disk {
             disk.mount_xfs(dir, osd_size)?;
         }
         Ok(disk)
+    }
+
+    fn none() -> Disk {
+        Disk {
+            data: Vec::new(),
+            journal: None,
+            mount: None,
+            raw: None,
+            parts: Vec::new(),
+            quiet_cost: (0, 0),
+        }
+    }
+
+    /// Devices for a real Ceph's OSDs; `dir/devices/PART.N` is OSD N's.
+    pub(crate) fn for_ceph(dir: &Path, store: &str, osd_size: u64) -> Result<Disk, LabError> {
+        let mut disk = Disk::none();
+        let devices = dir.join("devices");
+        fs::create_dir_all(&devices)?;
+        let part = |name: &str, n: u64, size: u64| -> Result<String, LabError> {
+            let device = loop_device(&dir.join(format!("device.{name}.{n}")), size)?;
+            std::os::unix::fs::symlink(&device, devices.join(format!("{name}.{n}")))?;
+            Ok(device)
+        };
+        let parts: &[&'static str] = match store {
+            "bluestore" => &[DB, WAL],
+            "filestore" => &[JOURNAL],
+            _ => &[],
+        };
+        for n in 0..REPLICAS {
+            if store == "bluestore" {
+                disk.data.push(part(DATA, n, osd_size)?);
+            }
+            for name in parts {
+                disk.parts.push((name, part(name, n, PART_SIZE)?));
+            }
+        }
+        if store != "bluestore" {
+            disk.mount_xfs(dir, osd_size)?;
+        }
+        Ok(disk)
+    }
+
+    /// All devices with what is on them.
+    pub(crate) fn devices(&self) -> Vec<(&'static str, String)> {
+        let data = self.data.iter().map(|device| (DATA, device.clone()));
+        let journal = self.journal.iter().map(|d| (FS_JOURNAL, d.clone()));
+        data.chain(journal)
+            .chain(self.parts.iter().cloned())
+            .collect()
     }
 
     fn mount_xfs(&mut self, dir: &Path, osd_size: u64) -> Result<(), LabError> {
@@ -142,25 +217,17 @@ impl Disk {
 
     /// Bytes written to data and journal devices since they were made.
     pub(crate) fn sectors(&self) -> Result<(u64, u64), LabError> {
-        let written = |device: &String| -> Result<u64, LabError> {
-            let name = device.trim_start_matches("/dev/");
-            let stat = fs::read_to_string(format!("/sys/block/{name}/stat"))?;
-            // The seventh number: sectors of 512 bytes written (Documentation/block/stat.rst).
-            let sectors = stat
-                .split_whitespace()
-                .nth(6)
-                .and_then(|n| n.parse::<u64>().ok());
-            sectors.map(|n| n * 512).ok_or_else(|| {
-                LabError::new(format!(
-                    "/sys/block/{name}/stat does not say what was written"
-                ))
-            })
-        };
         let mut data = 0;
         for device in &self.data {
-            data += written(device)?;
+            data += device_bytes(device)?;
         }
-        Ok((data, self.journal.as_ref().map_or(Ok(0), written)?))
+        let journal = self.journal.as_deref();
+        Ok((data, journal.map_or(Ok(0), device_bytes)?))
+    }
+
+    /// What making the file system quiet writes by itself, to data and journal devices.
+    pub(crate) fn quiet_cost(&self) -> (u64, u64) {
+        self.quiet_cost
     }
 
     /// What an interval wrote: sectors after less sectors before, less what quieting itself costs.
@@ -185,8 +252,8 @@ impl Drop for Disk {
                 std::thread::sleep(std::time::Duration::from_millis(100));
             }
         }
-        for device in self.data.iter().chain(&self.journal) {
-            let _ = run("losetup", &["--detach", device]);
+        for (_, device) in self.devices() {
+            let _ = run("losetup", &["--detach", &device]);
         }
     }
 }

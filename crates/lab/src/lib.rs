@@ -13,8 +13,10 @@
 mod backend;
 mod causes;
 mod cell;
+mod ceph;
 pub mod cli;
 mod cluster;
+mod compare;
 mod disk;
 mod error;
 mod explain;
@@ -65,6 +67,10 @@ pub fn run(args: &cli::LabArgs, host: &Host) -> Result<(), LabError> {
         cli::LabCommand::Sweep(args) => {
             args.load.check()?;
             sweep::run(args, host)
+        }
+        cli::LabCommand::Compare(args) => {
+            args.load.check()?;
+            compare::run(args, host)
         }
         cli::LabCommand::Explain(args) => explain::run(args, host),
         cli::LabCommand::Report { out } => report::write(out, host),

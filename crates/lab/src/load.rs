@@ -1,11 +1,15 @@
-//! A load: offsets of an image in a pattern, and lanes that write them, each waiting for its
-//! answer before the next.
+//! A load: numbers of blocks in a pattern, and lanes that write them, each waiting for its answer
+//! before the next. A block is a part of an image, a key of an omap, or an object that comes and
+//! goes.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use client::rbd::Image;
+use client::{ClientError, IoCtx};
 use env::Env;
 
 use crate::cli::Pattern;
@@ -61,7 +65,7 @@ impl Offsets {
                 self.next = (next + 1) % self.blocks;
                 next
             }
-            Pattern::Random => self.random() % self.blocks,
+            Pattern::Random | Pattern::Omap | Pattern::Delete => self.random() % self.blocks,
             Pattern::Zipf => {
                 let share = (self.random() >> 11) as f64 / (1u64 << 53) as f64;
                 // The rank whose integral is that share; ranks are spread over the image.
@@ -79,6 +83,49 @@ fn zipf_integral(end: f64) -> f64 {
     (end.powf(power) - 1.0) / power
 }
 
+/// What a load writes into.
+#[derive(Clone)]
+pub(crate) enum Target {
+    /// An image's blocks, in place.
+    Image(Image),
+    /// Keys of omaps: a block is one key's value.
+    Omap(IoCtx),
+    /// Whole objects: one that is there is removed, one that is not is written.
+    Objects(IoCtx),
+}
+
+/// Keys of one object in [`Target::Omap`]: as many as a bucket's index has under Ceph's S3 gateway
+/// before it grows (`rgw_max_objs_per_shard` is 100,000) would make small runs one object.
+const KEYS_PER_OBJECT: u64 = 1024;
+
+impl Target {
+    /// One request. `is_there` says whether [`Target::Objects`] has the block's object.
+    async fn request(
+        &self,
+        block: u64,
+        bs: u64,
+        content: Bytes,
+        is_there: bool,
+    ) -> Result<(), ClientError> {
+        match self {
+            Target::Image(image) => image.write(block * bs, content).await.map(drop),
+            Target::Omap(io) => {
+                let object = format!("omap.{:08}", block / KEYS_PER_OBJECT);
+                let key = format!("key.{:08}", block % KEYS_PER_OBJECT);
+                let values = BTreeMap::from([(key.into(), content)]);
+                io.omap_set(object, &values).await
+            }
+            Target::Objects(io) => {
+                let object = format!("object.{block:012}");
+                match is_there {
+                    true => io.remove(object).await,
+                    false => io.write_full(object, content).await.map(drop),
+                }
+            }
+        }
+    }
+}
+
 /// A load that all lanes share.
 #[derive(Clone)]
 pub(crate) struct Load(Rc<Inner>);
@@ -91,8 +138,12 @@ struct Inner {
     begun: Cell<u64>,
     done: Cell<u64>,
     contents: Vec<Bytes>,
+    /// Bytes of the writes that were answered; removals have none.
+    bytes: Cell<u64>,
+    /// When the last answer came.
+    ended: Cell<Duration>,
     latencies: RefCell<Histogram>,
-    /// A bit for each block written; bound: the image's blocks.
+    /// A bit for each block that is there; bound: the blocks of the load.
     written: RefCell<Vec<u64>>,
     failed: Cell<bool>,
 }
@@ -108,6 +159,8 @@ impl Load {
             requests,
             begun: Cell::new(0),
             done: Cell::new(0),
+            bytes: Cell::new(0),
+            ended: Cell::new(env.now()),
             contents: (1..=CONTENTS).map(|seed| noise(seed, bs)).collect(),
             latencies: RefCell::default(),
             written: RefCell::new(vec![0; words]),
@@ -115,38 +168,52 @@ impl Load {
         }))
     }
 
-    /// Writes until all requests have been begun by some lane.
-    pub(crate) async fn lane(self, image: Image) -> Result<(), LabError> {
+    /// Makes requests until all have been begun by some lane.
+    pub(crate) async fn lane(self, target: Target) -> Result<(), LabError> {
         let load = &*self.0;
         while load.begun.get() < load.requests && !load.failed.get() {
             let number = load.begun.get();
             load.begun.set(number + 1);
             let block = load.offsets.borrow_mut().next();
             let content = load.contents[(number % CONTENTS) as usize].clone();
+            // Decided and noted before it is sent: requests for one object are carried out in the
+            // order of their sending.
+            let is_there = load.note(block, matches!(target, Target::Objects(_)));
             let begin = load.env.now();
-            if let Err(e) = image.write(block * load.bs, content).await {
+            if let Err(e) = target.request(block, load.bs, content, is_there).await {
                 load.failed.set(true);
-                return Err(LabError::new(format!(
-                    "a write at {}: {e}",
-                    block * load.bs
-                )));
+                return Err(LabError::new(format!("block {block} of the load: {e}")));
             }
-            let took = (load.env.now() - begin).as_nanos();
+            let now = load.env.now();
+            load.ended.set(now);
+            let took = (now - begin).as_nanos();
             load.latencies
                 .borrow_mut()
                 .add(u64::try_from(took).unwrap_or(u64::MAX));
-            load.written.borrow_mut()[(block / 64) as usize] |= 1 << (block % 64);
+            let removed = is_there && matches!(target, Target::Objects(_));
+            load.bytes
+                .set(load.bytes.get() + if removed { 0 } else { load.bs });
             load.done.set(load.done.get() + 1);
         }
         Ok(())
     }
 
-    /// Writes that were answered.
+    /// Requests that were answered.
     pub(crate) fn done(&self) -> u64 {
         self.0.done.get()
     }
 
-    /// Different blocks among them.
+    /// Bytes that they wrote.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.0.bytes.get()
+    }
+
+    /// When the last answer came.
+    pub(crate) fn ended(&self) -> Duration {
+        self.0.ended.get()
+    }
+
+    /// Blocks that are there.
     pub(crate) fn touched(&self) -> u64 {
         self.0
             .written
@@ -159,6 +226,20 @@ impl Load {
     /// How long they took.
     pub(crate) fn latencies(&self) -> Histogram {
         self.0.latencies.borrow().clone()
+    }
+}
+
+impl Inner {
+    /// Whether a block is there; afterwards it is, or, where requests take turns, the other way.
+    fn note(&self, block: u64, in_turns: bool) -> bool {
+        let word = &mut self.written.borrow_mut()[(block / 64) as usize];
+        let bit = 1 << (block % 64);
+        let was = *word & bit != 0;
+        match in_turns && was {
+            true => *word &= !bit,
+            false => *word |= bit,
+        }
+        was
     }
 }
 

@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use client::rbd::Image;
-use env::Env;
+use env::{Env, JoinHandle};
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
@@ -17,14 +16,16 @@ use crate::backend::{self, Backend};
 use crate::causes::{Breakdown, Cause};
 use crate::cell::{Cell, REPLICAS};
 use crate::cli::{LongtermArgs, Pattern, bytes_text};
-use crate::cluster::{Cluster, Shape};
-use crate::load::{Load, Offsets};
+use crate::cluster::{Cluster, PATIENCE, Shape};
+use crate::load::{Load, Offsets, Target};
 use crate::look::Look;
 use crate::usage::{self, Usage};
 use crate::{Histogram, Host, LabError, machine, progress, results, table};
 
 /// How long nothing must have been written before and after.
 const STILL: Duration = Duration::from_secs(1);
+/// Between two looks at a load that runs. At its end up to one goes by; the clock stops before.
+const LOOK: Duration = Duration::from_millis(100);
 /// Placement groups: enough that no OSD waits for one.
 const PGS: u32 = 16;
 
@@ -150,6 +151,7 @@ pub(crate) fn conditions(args: &LongtermArgs) -> Value {
         "placement_groups": PGS,
         "disk": format!("{:?}", args.common.disk).to_lowercase(),
         "state": if args.aged { "aged" } else { "fresh" },
+        "aged_with_bytes": args.ageing() * args.ageing_bs(),
         "seed": args.seed,
         "sample_seconds": args.sample,
     })
@@ -205,7 +207,7 @@ pub(crate) fn run(args: &LongtermArgs, host: &Host) -> Result<(), LabError> {
 }
 
 /// How far the run is from the paper's.
-fn scale_text(args: &LongtermArgs) -> String {
+pub(crate) fn scale_text(args: &LongtermArgs) -> String {
     // 57.6 GiB, three replicas, 16 OSDs.
     const PAPER: f64 = 57.6 * 3.0 / 16.0;
     let here = args.written() as f64 / f64::from(1u32 << 30);
@@ -228,73 +230,86 @@ pub(crate) fn measure(
         disk: args.common.disk,
         pgs: PGS,
     };
-    let cluster = Cluster::up(host, data, &shape)?;
-    let (args, bar) = (args.clone(), bar.clone());
-    env::real::Runtime::new()?.block_on(|env: Env| async move {
-        let session = cluster.connect(&env, PGS).await?;
-        let image = session.image(args.size).await?;
-        if args.aged {
-            let offsets = Offsets::new(Pattern::Random, args.seed ^ 1, args.size / args.bs);
-            let load = Load::new(&env, args.bs, offsets, args.ageing());
-            work(&env, &load, &image, args.iodepth, &bar).await?;
-        }
-        let before = at_rest(&cluster, &session).await?;
-        let busy = usage::of(&cluster.osd_pids());
-        let offsets = Offsets::new(args.rw, args.seed, args.size / args.bs);
-        let load = Load::new(&env, args.bs, offsets, args.requests());
-        let samples = Rc::new(RefCell::new(Vec::new()));
-        let sampling = Rc::new(Slot::new(true));
-        let sampler = env.spawn_with_handle({
-            let (env, load, samples) = (env.clone(), load.clone(), samples.clone());
-            let (sampling, session) = (sampling.clone(), session.again());
-            let (every, mut last) = (
-                Duration::from_secs_f64(args.sample),
-                before.counters.clone(),
-            );
-            async move {
-                let (begin, mut ops, mut then) = (env.now(), 0, env.now());
-                while sampling.get() {
-                    env.sleep(every).await;
-                    let counters = session.counters().await?;
-                    let (now, done) = (env.now(), load.done());
-                    let grown = crate::causes::grown(&last, &counters).map_err(LabError::new)?;
-                    let causes = Breakdown::of(&grown, u64::MAX).map_err(LabError::new)?;
-                    let length = (now - then).as_secs_f64().max(1e-9);
-                    samples.borrow_mut().push(Sample {
-                        seconds: (now - begin).as_secs_f64(),
-                        ops: done - ops,
-                        iops: (done - ops) as f64 / length,
-                        causes,
-                    });
-                    (ops, then, last) = (done, now, counters);
-                }
-                Ok::<(), LabError>(())
+    let cluster = Rc::new(Cluster::up(host, data, &shape)?);
+    let (args, bar, under_test) = (args.clone(), bar.clone(), cluster.clone());
+    env::real::Runtime::new()?
+        .block_on(move |env| under_load(env, under_test, args, bar))
+        .map_err(|e| cluster.explained(e))
+}
+
+async fn under_load(
+    env: Env,
+    cluster: Rc<Cluster>,
+    args: LongtermArgs,
+    bar: ProgressBar,
+) -> Result<Run, LabError> {
+    let session = cluster.connect(&env, PGS).await?;
+    let image = session.image(args.size).await?;
+    if args.aged {
+        let bs = args.ageing_bs();
+        let offsets = Offsets::new(Pattern::Random, args.seed ^ 1, args.size / bs);
+        let load = Load::new(&env, bs, offsets, args.ageing());
+        let target = Target::Image(image.clone());
+        work(&env, &cluster, &load, &target, args.iodepth, &bar).await?;
+    }
+    let before = Look::at_rest(&cluster, &session, STILL).await?;
+    let busy = usage::of(&cluster.osd_pids());
+    let offsets = Offsets::new(args.rw, args.seed, args.blocks());
+    let target = match args.rw {
+        Pattern::Omap => Target::Omap(session.pool().await?),
+        Pattern::Delete => Target::Objects(session.pool().await?),
+        _ => Target::Image(image.clone()),
+    };
+    let load = Load::new(&env, args.bs, offsets, args.requests());
+    let samples = Rc::new(RefCell::new(Vec::new()));
+    let sampling = Rc::new(Slot::new(true));
+    let sampler = env.spawn_with_handle({
+        let (env, load, samples) = (env.clone(), load.clone(), samples.clone());
+        let (sampling, session) = (sampling.clone(), session.again());
+        let (every, mut last) = (
+            Duration::from_secs_f64(args.sample),
+            before.counters.clone(),
+        );
+        async move {
+            let (begin, mut ops, mut then) = (env.now(), 0, env.now());
+            while sampling.get() {
+                env.sleep(every).await;
+                let counters = session.counters().await?;
+                let (now, done) = (env.now(), load.done());
+                let grown = crate::causes::grown(&last, &counters).map_err(LabError::new)?;
+                let causes = Breakdown::of(&grown, u64::MAX).map_err(LabError::new)?;
+                let length = (now - then).as_secs_f64().max(1e-9);
+                samples.borrow_mut().push(Sample {
+                    seconds: (now - begin).as_secs_f64(),
+                    ops: done - ops,
+                    iops: (done - ops) as f64 / length,
+                    causes,
+                });
+                (ops, then, last) = (done, now, counters);
             }
-        });
-        let begin = env.now();
-        work(&env, &load, &image, args.iodepth, &bar).await?;
-        let seconds = (env.now() - begin).as_secs_f64();
-        sampling.set(false);
-        sampler.await?;
-        let after = at_rest(&cluster, &session).await?;
-        let spent = usage::of(&cluster.osd_pids());
-        let ops = load.done();
-        let total = after.since(&before, &cluster, ops * args.bs)?;
-        image.close().await?;
-        let latencies = load.latencies();
-        let samples = samples.take();
-        drop(session);
-        drop(cluster);
-        Ok(summed(
-            &args,
-            total,
-            seconds,
-            &latencies,
-            samples,
-            spent.since(&busy),
-            load.touched(),
-        ))
-    })
+            Ok::<(), LabError>(())
+        }
+    });
+    let begin = env.now();
+    work(&env, &cluster, &load, &target, args.iodepth, &bar).await?;
+    let seconds = (load.ended() - begin).as_secs_f64();
+    sampling.set(false);
+    sampler.await?;
+    let after = Look::at_rest(&cluster, &session, STILL).await?;
+    let spent = usage::of(&cluster.osd_pids());
+    let total = after.since(&before, &cluster, load.bytes())?;
+    image.close().await?;
+    let latencies = load.latencies();
+    let samples = samples.take();
+    Ok(summed(
+        &args,
+        total,
+        seconds,
+        &latencies,
+        samples,
+        spent.since(&busy),
+        load.touched(),
+    ))
 }
 
 fn summed(
@@ -309,11 +324,12 @@ fn summed(
     let ops = latencies.count();
     let ms = |nanoseconds: f64| nanoseconds / 1e6;
     let percentile = |percent| ms(latencies.percentile(percent) as f64);
-    // Everything an aged image has been written before.
-    let live = if args.aged {
-        args.size
-    } else {
-        touched * args.bs
+    // An aged image is full; omaps and objects lie beside it.
+    let in_image = !matches!(args.rw, Pattern::Omap | Pattern::Delete);
+    let live = match (args.aged, in_image) {
+        (true, true) => args.size,
+        (true, false) => args.size + touched * args.bs,
+        (false, _) => touched * args.bs,
     };
     Run {
         total,
@@ -331,48 +347,49 @@ fn summed(
     }
 }
 
-async fn at_rest(cluster: &Cluster, session: &crate::cluster::Session) -> Result<Look, LabError> {
-    let counters = session.settled(STILL).await?;
-    if let Some(disk) = cluster.disk() {
-        disk.quiet()?;
-    }
-    Look::new(counters, cluster)
-}
-
 /// Runs a load to its end, `depth` requests under way.
 async fn work(
     env: &Env,
+    cluster: &Cluster,
     load: &Load,
-    image: &Image,
+    target: &Target,
     depth: u32,
     bar: &ProgressBar,
 ) -> Result<(), LabError> {
     let base = bar.position();
     let lanes: Vec<_> = (0..depth.max(1))
-        .map(|_| env.spawn_with_handle(load.clone().lane(image.clone())))
+        .map(|_| env.spawn_with_handle(load.clone().lane(target.clone())))
         .collect();
-    let showing = Rc::new(Slot::new(true));
-    env.go({
-        let (env, load, bar, showing) = (env.clone(), load.clone(), bar.clone(), showing.clone());
-        async move {
-            while showing.get() {
-                bar.set_position(base + load.done());
-                env.sleep(Duration::from_millis(250)).await;
-            }
+    let (mut done, mut since) = (load.done(), env.now());
+    while !lanes.iter().all(JoinHandle::is_finished) {
+        env.sleep(LOOK).await;
+        if load.done() != done {
+            (done, since) = (load.done(), env.now());
         }
-    });
+        bar.set_position(base + done);
+        let gone = cluster.gone();
+        if !gone.is_empty() {
+            let gone = gone.join(", ");
+            return Err(LabError::new(format!("{gone} ended after {done} writes")));
+        }
+        if env.now() - since > PATIENCE {
+            let seconds = PATIENCE.as_secs();
+            return Err(LabError::new(format!(
+                "after {done} writes none was answered for {seconds} s"
+            )));
+        }
+    }
     let mut result = Ok(());
     for lane in lanes {
         let done = lane.await;
         result = result.and(done);
     }
-    showing.set(false);
     bar.set_position(base + load.done());
     result
 }
 
 /// Tables I to III.
-fn summary(runs: &Runs) -> String {
+pub(crate) fn summary(runs: &Runs) -> String {
     let used = |cause: &Cause| runs.values().any(|run| run.total.causes.bytes(*cause) > 0);
     let used: Vec<Cause> = Cause::ALL.into_iter().filter(used).collect();
     let mut head: Vec<String> = [
@@ -406,7 +423,7 @@ fn summary(runs: &Runs) -> String {
     table::text(&head, &rows.collect::<Vec<_>>())
 }
 
-fn csv(runs: &Runs) -> String {
+pub(crate) fn csv(runs: &Runs) -> String {
     let mut head: Vec<String> = [
         "backend",
         "ops",

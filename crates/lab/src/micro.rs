@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,8 +17,8 @@ use serde_json::{Value, json};
 use crate::backend::{self, Backend};
 use crate::causes::Cause;
 use crate::cell::Cell;
-use crate::cli::{MicroArgs, bytes_text};
-use crate::cluster::{Cluster, Session, Shape};
+use crate::cli::{DiskKind, MicroArgs, bytes_text, request_sizes};
+use crate::cluster::{Cluster, PATIENCE, Shape};
 use crate::look::Look;
 use crate::{Host, LabError, machine, progress, results, table};
 
@@ -46,19 +47,27 @@ pub(crate) fn path(out: &Path) -> PathBuf {
 }
 
 /// What a run stands on; results under other conditions are not gone on with.
-fn conditions(args: &MicroArgs) -> Value {
+pub(crate) fn conditions(disk: DiskKind) -> Value {
     json!({
         "experiment": "micro",
         "replicas": crate::cell::REPLICAS,
         "queue_depth": 1,
         "object_size": 4u64 << 20,
-        "disk": format!("{:?}", args.common.disk).to_lowercase(),
+        "disk": format!("{disk:?}").to_lowercase(),
+        "osd_bytes": OSD_SIZE,
+        "image_bytes": IMAGE_SIZE,
+        "contents": "random, the same in each run",
         "state": "fresh",
         "quiet_ms": u64::try_from(STILL.as_millis()).unwrap_or(0),
     })
 }
 
 fn to_json(cells: &Cells, conditions: &Value, machine: &Value) -> Value {
+    json!({"conditions": conditions, "machine": machine, "cells": cells_json(cells)})
+}
+
+/// A list of cells with their places.
+pub(crate) fn cells_json(cells: &Cells) -> Vec<Value> {
     let cells = cells.iter().map(|((backend, request, write), cell)| {
         let mut value = cell.to_json();
         value["backend"] = json!(backend);
@@ -66,10 +75,10 @@ fn to_json(cells: &Cells, conditions: &Value, machine: &Value) -> Value {
         value["write"] = json!(WRITES[*write]);
         value
     });
-    json!({"conditions": conditions, "machine": machine, "cells": cells.collect::<Vec<_>>()})
+    cells.collect()
 }
 
-/// What [`to_json`] made.
+/// What [`cells_json`] made, in `cells`.
 pub(crate) fn from_json(value: &Value) -> Cells {
     let cells = value["cells"]
         .as_array()
@@ -91,10 +100,10 @@ pub(crate) fn from_json(value: &Value) -> Cells {
 pub(crate) fn run(args: &MicroArgs, host: &Host) -> Result<(), LabError> {
     let (backends, sizes) = (
         backend::chosen(&args.common.backend, host)?,
-        args.request_sizes()?,
+        request_sizes(&args.sizes)?,
     );
     let path = path(&args.common.out);
-    let conditions = conditions(args);
+    let conditions = conditions(args.common.disk);
     let mut cells = match results::read_json(&path)? {
         Some(old) if !args.common.anew && old["conditions"] == conditions => from_json(&old),
         Some(_) if !args.common.anew => return Err(results::other_conditions(&path)),
@@ -144,35 +153,42 @@ pub(crate) fn measure(
     shape: &Shape<'_>,
     request: u64,
 ) -> Result<Vec<Cell>, LabError> {
-    let cluster = Cluster::up(host, data, shape)?;
-    let pgs = shape.pgs;
-    env::real::Runtime::new()?.block_on(|env: Env| async move {
-        let session = cluster.connect(&env, pgs).await?;
-        let image = session.image(IMAGE_SIZE).await?;
-        let mut cells = Vec::new();
-        let mut before = look(&cluster, &session).await?;
-        for (n, offset) in offsets(request).into_iter().enumerate() {
-            // Nothing a compression or a check for zeros could make small.
-            let content = noise(n as u64 + 1, request);
-            image.write(offset, content).await?;
-            let after = look(&cluster, &session).await?;
-            cells.push(after.since(&before, &cluster, request)?);
-            before = after;
-        }
-        image.close().await?;
-        drop(session);
-        drop(cluster);
-        Ok(cells)
-    })
+    let cluster = Rc::new(Cluster::up(host, data, shape)?);
+    let (pgs, under_test) = (shape.pgs, cluster.clone());
+    env::real::Runtime::new()?
+        .block_on(move |env| four_writes(env, under_test, pgs, request))
+        .map_err(|e| cluster.explained(e))
 }
 
-/// Counters and sectors at rest.
-async fn look(cluster: &Cluster, session: &Session) -> Result<Look, LabError> {
-    let counters = session.settled(STILL).await?;
-    if let Some(disk) = cluster.disk() {
-        disk.quiet()?;
+async fn four_writes(
+    env: Env,
+    cluster: Rc<Cluster>,
+    pgs: u32,
+    request: u64,
+) -> Result<Vec<Cell>, LabError> {
+    let session = cluster.connect(&env, pgs).await?;
+    let image = session.image(IMAGE_SIZE).await?;
+    let mut cells = Vec::new();
+    let mut before = Look::at_rest(&cluster, &session, STILL).await?;
+    for (n, offset) in offsets(request).into_iter().enumerate() {
+        // Nothing a compression or a check for zeros could make small.
+        let content = noise(n as u64 + 1, request);
+        match env.timeout(PATIENCE, image.write(offset, content)).await {
+            Ok(written) => drop(written?),
+            Err(_) => {
+                return Err(LabError::new(format!(
+                    "the {} was not answered within {} s",
+                    WRITES[n],
+                    PATIENCE.as_secs()
+                )));
+            }
+        }
+        let after = Look::at_rest(&cluster, &session, STILL).await?;
+        cells.push(after.since(&before, &cluster, request)?);
+        before = after;
     }
-    Look::new(counters, cluster)
+    image.close().await?;
+    Ok(cells)
 }
 
 /// Bytes that look random, from a seed (splitmix64).
@@ -189,7 +205,7 @@ pub(crate) fn noise(seed: u64, len: u64) -> Bytes {
     data.into()
 }
 
-fn csv(cells: &Cells) -> String {
+pub(crate) fn csv(cells: &Cells) -> String {
     let mut head: Vec<String> = [
         "backend",
         "request_bytes",
@@ -221,7 +237,7 @@ fn csv(cells: &Cells) -> String {
 }
 
 /// One backend's cells: a line for each size and write.
-fn backend_table(cells: &Cells, backend: &Backend) -> String {
+pub(crate) fn backend_table(cells: &Cells, backend: &Backend) -> String {
     let mine: Vec<_> = cells
         .iter()
         .filter(|((name, ..), _)| name == backend.name)

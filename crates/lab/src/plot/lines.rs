@@ -10,8 +10,14 @@ pub(crate) struct Curve {
     pub(crate) values: Vec<(u32, f64)>,
 }
 
-/// Draws them.
-pub(crate) fn figure(title: &str, across: &str, up: &str, curves: &[Curve]) -> Drawing {
+/// Draws them; `label` writes a place.
+pub(crate) fn figure(
+    title: &str,
+    across: &str,
+    up: &str,
+    curves: &[Curve],
+    label: &dyn Fn(u32) -> String,
+) -> Drawing {
     let mut d = Drawing::new(720.0, 380.0);
     let frame = Frame {
         left: 64.0,
@@ -62,7 +68,7 @@ pub(crate) fn figure(title: &str, across: &str, up: &str, curves: &[Curve]) -> D
             frame.bottom() + 17.0,
             11.0,
             Anchor::Middle,
-            &place.to_string(),
+            &label(*place),
         );
     }
     let middle = frame.left + frame.width / 2.0;

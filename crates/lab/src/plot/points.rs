@@ -6,6 +6,8 @@ use super::frame::{Frame, scale};
 /// One backend.
 pub(crate) struct Spot {
     pub(crate) name: String,
+    /// Spots of a series have a colour.
+    pub(crate) series: usize,
     pub(crate) x: f64,
     pub(crate) y: f64,
 }
@@ -29,7 +31,8 @@ pub(crate) fn figure(title: &str, across: &str, spots: &[Spot]) -> Drawing {
     let ys = scale(spots.iter().map(|s| s.y).fold(0.0, f64::max) * 1.1);
     frame.left_scale(&mut d, ys, "WAF");
     frame.bottom_scale(&mut d, xs, across);
-    for (spot, fill) in spots.iter().zip(COLOURS.iter().cycle()) {
+    for spot in spots {
+        let fill = COLOURS[spot.series % COLOURS.len()];
         let (x, y) = (frame.x(spot.x / xs.0), frame.y(spot.y / ys.0));
         d.marks.push(Mark::Circle {
             x,

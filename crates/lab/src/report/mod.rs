@@ -1,6 +1,8 @@
 //! Plots and one HTML page from the results that are there: figures inside, nothing from
 //! elsewhere, the paper's numbers beside ours and, where they are far apart, why.
 
+mod compare;
+
 use std::path::Path;
 
 use serde_json::Value;
@@ -30,13 +32,15 @@ pub(crate) fn write(out: &Path, host: &Host) -> Result<(), LabError> {
     let micro = results::read_json(&micro::path(out))?;
     let longterm = results::read_json(&longterm::path(out))?;
     let sweep = results::read_json(&sweep::path(out))?;
-    if micro.is_none() && longterm.is_none() && sweep.is_none() {
+    let compared = results::read_json(&crate::compare::path(out))?;
+    let all = [&micro, &longterm, &sweep, &compared];
+    if all.iter().all(|value| value.is_none()) {
         return Err(LabError::new(format!(
             "{} holds no results; 'loligo lab micro' and 'loligo lab longterm' make them",
             out.display()
         )));
     }
-    let mut page = Page::new([&micro, &longterm, &sweep]);
+    let mut page = Page::new(&all);
     if let Some(value) = &micro {
         page.micro(value, out)?;
     }
@@ -46,32 +50,56 @@ pub(crate) fn write(out: &Path, host: &Host) -> Result<(), LabError> {
     if let Some(value) = &sweep {
         page.sweep(value, out)?;
     }
+    if let Some(value) = &compared {
+        page.compare(value, out)?;
+    }
     let path = out.join("report.html");
     results::write(&path, page.finish().as_bytes())?;
     (host.tell)(&format!("report:  {}", path.display()));
     Ok(())
 }
 
-/// Titles in the paper's order; backends this binary does not know come last, under their names.
-fn ordered<'a>(names: impl Iterator<Item = &'a String>) -> Vec<(&'a str, String)> {
-    let mut found: Vec<(usize, &str, String)> = Vec::new();
-    for name in names {
-        let place = backend::KNOWN.iter().position(|b| b.name == name);
-        let title = place.map_or(name.as_str(), |n| backend::KNOWN[n].title);
-        found.push((place.unwrap_or(usize::MAX), name, title.to_owned()));
+/// Ours of the same design, and the paper's, for a backend of Ceph; any other's own name.
+fn counterpart(name: &str) -> &str {
+    match name.strip_prefix("ceph-") {
+        Some("kstore") => "kstore-rocksdb",
+        Some(ours) => ours,
+        None => name,
     }
-    found.sort();
+}
+
+/// Titles in the paper's order, Ceph's of today behind ours of the same design; backends this
+/// binary does not know come last, under their names.
+fn ordered<'a>(names: impl Iterator<Item = &'a String>) -> Vec<(&'a str, String)> {
+    let place = |name: &str| backend::KNOWN.iter().position(|b| b.name == name);
+    let mut found: Vec<(usize, usize, &str)> = names
+        .map(|name| {
+            let group = place(counterpart(name)).unwrap_or(usize::MAX);
+            (group, place(name).unwrap_or(usize::MAX), name.as_str())
+        })
+        .collect();
+    found.sort_unstable();
     found.dedup();
+    let title = |at: usize, name: &str| {
+        let known = backend::KNOWN.get(at);
+        known.map_or(name, |b| b.title).to_owned()
+    };
     found
         .into_iter()
-        .map(|(_, name, title)| (name, title))
+        .map(|(_, at, name)| (name, title(at, name)))
         .collect()
+}
+
+/// Whether the next in such an order is of another design: the paper's rows stand before it.
+fn ends_group(order: &[(&str, String)], at: usize) -> bool {
+    let next = order.get(at + 1).map(|(name, _)| counterpart(name));
+    next != Some(counterpart(order[at].0))
 }
 
 struct Page(String);
 
 impl Page {
-    fn new(results: [&Option<Value>; 3]) -> Page {
+    fn new(results: &[&Option<Value>]) -> Page {
         let mut page = Page(format!(
             "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>loligo lab</title>\n\
              <style>{STYLE}</style></head><body>\n<h1>Write behaviours of storage backends</h1>\n"
@@ -206,34 +234,73 @@ impl Page {
     }
 
     fn sweep(&mut self, value: &Value, out: &Path) -> Result<(), LabError> {
-        let points = sweep::from_json(value);
-        self.heading("Over queue depths (beyond the paper)");
+        let all = sweep::from_json(value);
+        self.heading("Over queue depths, request sizes, patterns (beyond the paper)");
         self.text(
-            "What shares a commit with others pays less for it. The paper has one queue depth, 128.",
+            "What shares a commit with others pays less for it; the paper's long runs have one queue depth, 128, one request size, \
+             4 KiB, and one pattern, random. <i>omap</i>: values of omap keys, each a request; <i>delete</i>: small objects that \
+             are written and removed in turn, half of the requests in the long run; the client's bytes are those of values and of \
+             what is written.",
         );
-        self.sheet("Conditions", &value["conditions"]);
-        type Axis = (&'static str, &'static str, &'static str, fn(&Run) -> f64);
-        const AXES: [Axis; 2] = [
-            ("waf", "WAF over queue depth", "WAF", |r| r.total.waf()),
-            ("iops", "IOPS over queue depth", "IOPS", |r| r.iops),
+        self.sheet("Conditions (where not swept)", &value["conditions"]);
+        for axis in sweep::Axis::ALL {
+            let points = all.iter().filter(|((_, place), _)| place.axis == axis);
+            let points: sweep::Points = points.map(|(k, run)| (k.clone(), run.clone())).collect();
+            if points.is_empty() {
+                continue;
+            }
+            let name = axis.name();
+            self.0
+                .push_str(&format!("<h3>Over the {}</h3>\n", escaped(name)));
+            self.sweep_figures(&points, axis, out)?;
+            let (head, rows) = sweep::rows(&all, Some(axis));
+            let rows: Vec<(&str, Vec<String>)> = rows.into_iter().map(|row| ("", row)).collect();
+            self.table(&head, &rows);
+            let order = ordered(points.keys().map(|(name, _)| name));
+            let spots = points.iter().map(|((name, place), run)| {
+                let series = order.iter().position(|(n, _)| n == name).unwrap_or(0);
+                let title = order.get(series).map_or(name.as_str(), |(_, t)| t);
+                (format!("{title}, {}", place.label()), series, run)
+            });
+            let files = format!("sweep-{}-", name.replace(' ', "-"));
+            self.planes(&spots.collect::<Vec<_>>(), out, &files)?;
+        }
+        Ok(())
+    }
+
+    fn sweep_figures(
+        &mut self,
+        points: &sweep::Points,
+        axis: sweep::Axis,
+        out: &Path,
+    ) -> Result<(), LabError> {
+        type Line = (&'static str, &'static str, fn(&Run) -> f64);
+        const LINES: [Line; 2] = [
+            ("waf", "WAF", |r| r.total.waf()),
+            ("iops", "IOPS", |r| r.iops),
         ];
-        for (name, title, up, of) in AXES {
+        let across = axis.name();
+        for (file, up, of) in LINES {
             let curves = ordered(points.keys().map(|(name, _)| name)).into_iter();
             let curves = curves.map(|(name, title)| {
                 let mine = points.iter().filter(|((n, _), _)| n == name);
-                let values = mine.map(|((_, depth), run)| (*depth, of(run))).collect();
+                let values = mine.map(|((_, place), run)| (place.at, of(run))).collect();
                 lines::Curve {
                     name: title,
                     values,
                 }
             });
-            let figure = lines::figure(title, "queue depth", up, &curves.collect::<Vec<_>>());
-            plot::write(&figure, out, &format!("sweep-{name}"))?;
+            let label = |at: u32| sweep::Place { axis, at }.label();
+            let title = format!("{up} over the {across}");
+            let curves: Vec<lines::Curve> = curves.collect();
+            let figure = lines::figure(&title, across, up, &curves, &label);
+            let file = match axis {
+                sweep::Axis::Depth => format!("sweep-{file}"),
+                _ => format!("sweep-{}-{file}", across.replace(' ', "-")),
+            };
+            plot::write(&figure, out, &file)?;
             self.0.push_str(&figure.svg());
         }
-        let (head, rows) = sweep::rows(&points);
-        let rows: Vec<(&str, Vec<String>)> = rows.into_iter().map(|row| ("", row)).collect();
-        self.table(&head, &rows);
         Ok(())
     }
 
@@ -276,7 +343,7 @@ impl Page {
         self.table_one(&runs);
         self.tables_two_three(&runs);
         self.far(&runs);
-        self.planes(&runs, out)?;
+        self.planes(&spots(&runs), out, "")?;
         self.0.push_str("<h3>Sums</h3>\n");
         let sums = ordered(runs.keys());
         self.sums(
@@ -299,13 +366,15 @@ impl Page {
                 format!("{value:.3}")
             }
         };
-        for (name, title) in ordered(runs.keys()) {
-            let Some(run) = runs.get(name) else { continue };
+        let order = ordered(runs.keys());
+        for (at, (name, title)) in order.iter().enumerate() {
+            let Some(run) = runs.get(*name) else { continue };
             let mut row = vec![title.clone()];
             row.extend(Cause::ALL.map(|c| number(run.total.cause_waf(c))));
             row.push(format!("{:.3}", run.total.waf()));
             rows.push(("", row));
-            for paper in of_paper(name) {
+            let papers = of_paper(counterpart(name)).filter(|_| ends_group(&order, at));
+            for paper in papers {
                 let of = |cause| {
                     paper
                         .causes
@@ -313,7 +382,7 @@ impl Page {
                         .find(|(c, _)| *c == cause)
                         .map_or(0.0, |(_, v)| *v)
                 };
-                let mut row = vec![format!("{title}, the paper, {}", paper.device)];
+                let mut row = vec![format!("{}, the paper, {}", design(name), paper.device)];
                 row.extend(Cause::ALL.map(|c| number(of(c))));
                 row.push(format!("{:.3}", paper.waf));
                 rows.push(("paper", row));
@@ -339,8 +408,9 @@ impl Page {
             "live",
         ];
         let mut rows = Vec::new();
-        for (name, title) in ordered(runs.keys()) {
-            let Some(run) = runs.get(name) else { continue };
+        let order = ordered(runs.keys());
+        for (at, (name, title)) in order.iter().enumerate() {
+            let Some(run) = runs.get(*name) else { continue };
             rows.push((
                 "",
                 vec![
@@ -354,11 +424,12 @@ impl Page {
                     format!("{:.1} %", run.live * 100.0),
                 ],
             ));
-            for paper in of_paper(name) {
+            let papers = of_paper(counterpart(name)).filter(|_| ends_group(&order, at));
+            for paper in papers {
                 rows.push((
                     "paper",
                     vec![
-                        format!("{title}, the paper, {}", paper.device),
+                        format!("{}, the paper, {}", design(name), paper.device),
                         format!("{:.0}", paper.iops),
                         format!("{:.2}", paper.waf),
                         format!("{:.2}", paper.average_ms),
@@ -408,8 +479,14 @@ impl Page {
         }
     }
 
-    /// What a low WAF costs otherwise.
-    fn planes(&mut self, runs: &Runs, out: &Path) -> Result<(), LabError> {
+    /// What a low WAF costs otherwise. Spots are runs with their names and the number of their
+    /// colour.
+    fn planes(
+        &mut self,
+        spots: &[(String, usize, &Run)],
+        out: &Path,
+        files: &str,
+    ) -> Result<(), LabError> {
         type Cost = (&'static str, &'static str, &'static str, fn(&Run) -> f64);
         const COSTS: [Cost; 3] = [
             (
@@ -433,22 +510,33 @@ impl Page {
         ];
         self.0.push_str("<h3>The trade-off plane</h3>\n");
         for (name, title, across, cost) in COSTS {
-            let spots = ordered(runs.keys())
-                .into_iter()
-                .filter_map(|(name, title)| {
-                    let run = runs.get(name)?;
-                    Some(points::Spot {
-                        name: title,
-                        x: cost(run),
-                        y: run.total.waf(),
-                    })
-                });
+            let spots = spots.iter().map(|(name, series, run)| points::Spot {
+                name: name.clone(),
+                series: *series,
+                x: cost(run),
+                y: run.total.waf(),
+            });
             let figure = points::figure(title, across, &spots.collect::<Vec<_>>());
-            plot::write(&figure, out, &format!("tradeoff-{name}"))?;
+            plot::write(&figure, out, &format!("{files}tradeoff-{name}"))?;
             self.0.push_str(&figure.svg());
         }
         Ok(())
     }
+}
+
+/// One spot for each run.
+fn spots(runs: &Runs) -> Vec<(String, usize, &Run)> {
+    let order = ordered(runs.keys()).into_iter().enumerate();
+    order
+        .filter_map(|(n, (name, title))| Some((title, n, runs.get(name)?)))
+        .collect()
+}
+
+/// A design's name.
+fn design(name: &str) -> String {
+    let name = counterpart(name);
+    let known = backend::KNOWN.iter().find(|b| b.name == name);
+    known.map_or(name, |b| b.title).to_owned()
 }
 
 fn of_paper(backend: &str) -> impl Iterator<Item = &'static Paper> {

@@ -1,0 +1,340 @@
+//! A real Ceph beside ours: a cluster of the packages' own daemons for one measurement, on the
+//! same kind of devices, written by the same client.
+//!
+//! Its stores count by cause only in part. What the kernel counts of each device stands for the
+//! rest, so each part of a store has a device of its own, as in the paper ([`counters`] reads,
+//! [`causes`] sorts). Owns: making and ending such a cluster. Relies on: Ceph's programs, root.
+
+pub(crate) mod causes;
+pub(crate) mod counters;
+
+use std::fs;
+use std::io::Write;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::LabError;
+use crate::backend::Backend;
+use crate::cell::REPLICAS;
+
+/// What is run.
+const PROGRAMS: [&str; 6] = [
+    "ceph",
+    "ceph-authtool",
+    "monmaptool",
+    "ceph-mon",
+    "ceph-mgr",
+    "ceph-osd",
+];
+/// How long one of them, and the OSDs together, may take.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// The version, if a cluster can be made here; else what is missing.
+pub(crate) fn version() -> Result<String, LabError> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there =
+        |program: &&&str| !std::env::split_paths(&path).any(|d| d.join(program).is_file());
+    let missing: Vec<&str> = PROGRAMS.iter().filter(is_there).copied().collect();
+    if !missing.is_empty() {
+        return Err(LabError::new(format!(
+            "no real Ceph to compare with: {} not installed ('apt-get install ceph-mon ceph-mgr ceph-osd ceph-common' brings 16.2)",
+            missing.join(", ")
+        )));
+    }
+    // SAFETY: the call has no arguments and cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        return Err(LabError::new(
+            "a real Ceph is measured by its devices' sectors: loop devices need root",
+        ));
+    }
+    let said = run(Command::new("ceph-osd").arg("--version"))?;
+    // "ceph version 16.2.15 (hash) pacific (stable)"
+    let number = said.split_whitespace().nth(2).unwrap_or("?");
+    Ok(number.to_owned())
+}
+
+/// Runs a program to its end and takes what it printed.
+fn run(command: &mut Command) -> Result<String, LabError> {
+    run_with(command, b"")
+}
+
+fn run_with(command: &mut Command, input: &[u8]) -> Result<String, LabError> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let fail = |e: std::io::Error| LabError::new(format!("cannot run {program}: {e}"));
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(fail)?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // One that does not read its input says so by its exit code.
+        let _ = stdin.write_all(input);
+    }
+    let out = child.wait_with_output().map_err(fail)?;
+    if out.status.success() {
+        return Ok(String::from_utf8_lossy(&out.stdout).trim().to_owned());
+    }
+    let said = String::from_utf8_lossy(&out.stderr);
+    let said = said.lines().rfind(|line| !line.trim().is_empty());
+    Err(LabError::new(format!(
+        "{program}: {}",
+        said.unwrap_or("it said nothing")
+    )))
+}
+
+fn conf(dir: &Path, fsid: &str, port: u16, backend: &Backend) -> String {
+    let sets: String = backend
+        .sets
+        .iter()
+        .filter_map(|set| set.split_once('='))
+        .map(|(name, value)| format!("{name} = {value}\n"))
+        .collect();
+    let dir = dir.display();
+    let store = backend.store;
+    // FileStore takes all of a journal that is a block device.
+    format!(
+        "[global]\n\
+         fsid = {fsid}\n\
+         mon_initial_members = a\n\
+         mon_host = [v2:127.0.0.1:{port}]\n\
+         public_addr = 127.0.0.1\n\
+         run_dir = {dir}/run\n\
+         admin_socket = {dir}/run/$name.asok\n\
+         log_file = {dir}/log/$name.log\n\
+         pid_file = {dir}/run/$name.pid\n\
+         keyring = {dir}/keyring\n\
+         auth_allow_insecure_global_id_reclaim = false\n\
+         osd_crush_chooseleaf_type = 0\n\
+         osd_pool_default_size = {REPLICAS}\n\
+         osd_pool_default_min_size = 2\n\
+         osd_pool_default_pg_autoscale_mode = off\n\
+         mon_data_avail_warn = 1\n\
+         mon_data_avail_crit = 0\n\
+         paxos_propose_interval = 0.05\n\
+         osd_objectstore = {store}\n\
+         {sets}\
+         [mon]\n\
+         mon_data = {dir}/mon/$id\n\
+         [mgr]\n\
+         mgr_data = {dir}/mgr/$id\n\
+         mgr_initial_modules =\n\
+         [osd]\n\
+         osd_data = {dir}/osd/$id\n\
+         keyring = {dir}/ring.$id\n\
+         osd_journal = {dir}/devices/journal.$id\n\
+         osd_journal_size = 0\n\
+         osd_memory_target = 1073741824\n\
+         osd_class_dir = /usr/lib/x86_64-linux-gnu/rados-classes\n\
+         [client]\n\
+         admin_socket =\n"
+    )
+}
+
+/// Makes and starts a cluster in `dir`: one monitor, one manager, [`REPLICAS`] OSDs whose devices
+/// are in `dir/devices`. What was begun and failed is ended by [`down`].
+pub(crate) fn up(dir: &Path, backend: &Backend) -> Result<(), LabError> {
+    for folder in ["run", "log", "mon", "mgr/x", "osd"] {
+        fs::create_dir_all(dir.join(folder))?;
+    }
+    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    let fsid = fs::read_to_string("/proc/sys/kernel/random/uuid")?;
+    let fsid = fsid.trim();
+    let conf_file = dir.join("ceph.conf");
+    fs::write(&conf_file, conf(dir, fsid, port, backend))?;
+    let ceph = |program: &str, args: &[&str]| {
+        let mut command = Command::new(program);
+        command.env("CEPH_CONF", &conf_file).args(args);
+        command
+    };
+    let path = |name: &str| dir.join(name).to_string_lossy().into_owned();
+    let (ring, monmap) = (path("keyring"), path("monmap"));
+    let address = format!("[v2:127.0.0.1:{port}]");
+    let tool = |args: &[&str]| run(&mut ceph("ceph-authtool", args));
+    tool(&[
+        "--create-keyring",
+        &ring,
+        "--gen-key",
+        "-n",
+        "mon.",
+        "--cap",
+        "mon",
+        "allow *",
+    ])?;
+    for (name, mon) in [("client.admin", "allow *"), ("mgr.x", "allow profile mgr")] {
+        tool(&[
+            &ring,
+            "--gen-key",
+            "-n",
+            name,
+            "--cap",
+            "mon",
+            mon,
+            "--cap",
+            "osd",
+            "allow *",
+            "--cap",
+            "mds",
+            "allow *",
+            "--cap",
+            "mgr",
+            "allow *",
+        ])?;
+    }
+    run(&mut ceph(
+        "monmaptool",
+        &["--create", "--addv", "a", &address, "--fsid", fsid, &monmap],
+    ))?;
+    let mkfs = ["-i", "a", "--mkfs", "--monmap", &monmap, "--keyring", &ring];
+    run(&mut ceph("ceph-mon", &mkfs))?;
+    run(&mut ceph("ceph-mon", &["-i", "a"]))?;
+    let patience = PATIENCE.as_secs().to_string();
+    let tell = |args: &[&str], input: &[u8]| {
+        run_with(
+            ceph("ceph", &["--connect-timeout", &patience]).args(args),
+            input,
+        )
+    };
+    // A manager's own pool would be written to beside the load.
+    let quiet = "mgr/devicehealth/enable_monitoring";
+    tell(&["config", "set", "mgr", quiet, "false"], b"")?;
+    run(&mut ceph("ceph-mgr", &["-i", "x"]))?;
+    for n in 0..REPLICAS {
+        let id = n.to_string();
+        let data = dir.join("osd").join(&id);
+        fs::create_dir_all(&data)?;
+        if backend.store == "bluestore" {
+            for (link, part) in [("block", "data"), ("block.db", "db"), ("block.wal", "wal")] {
+                let device = dir.join("devices").join(format!("{part}.{n}"));
+                std::os::unix::fs::symlink(device, data.join(link))?;
+            }
+        }
+        let uuid = fs::read_to_string("/proc/sys/kernel/random/uuid")?;
+        let uuid = uuid.trim();
+        let secret = tool(&["--gen-print-key"])?;
+        let json = serde_json::json!({"cephx_secret": secret}).to_string();
+        tell(&["osd", "new", uuid, "-i", "-"], json.as_bytes())?;
+        let (ring, name) = (path(&format!("ring.{n}")), format!("osd.{n}"));
+        tool(&[
+            "--create-keyring",
+            &ring,
+            "--name",
+            &name,
+            "--add-key",
+            &secret,
+        ])?;
+        let mkfs = ["-i", &id, "--mkfs", "--osd-uuid", uuid];
+        run(&mut ceph("ceph-osd", &mkfs))?;
+        run(&mut ceph("ceph-osd", &["-i", &id]))?;
+    }
+    let begin = Instant::now();
+    loop {
+        let stat = tell(&["osd", "stat", "-f", "json"], b"")?;
+        let stat: serde_json::Value = serde_json::from_str(&stat).unwrap_or_default();
+        if stat["num_up_osds"].as_u64() == Some(REPLICAS) {
+            return Ok(());
+        }
+        if begin.elapsed() > PATIENCE {
+            let last = last_words(dir);
+            return Err(LabError::new(format!("its OSDs do not come up{last}")));
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Ends the cluster in `dir`; returns when its daemons are gone.
+pub(crate) fn down(dir: &Path) {
+    let Ok(files) = fs::read_dir(dir.join("run")) else {
+        return;
+    };
+    let pids = files.flatten().filter_map(|file| {
+        let is_pid = file.path().extension().is_some_and(|e| e == "pid");
+        let text = is_pid.then(|| fs::read_to_string(file.path()).ok())??;
+        text.trim().parse::<i32>().ok().filter(|pid| *pid > 1)
+    });
+    let pids: Vec<i32> = pids.collect();
+    for pid in &pids {
+        // SAFETY: the call takes two numbers; these processes are this cluster's, by their files.
+        unsafe { libc::kill(*pid, libc::SIGKILL) };
+    }
+    let begin = Instant::now();
+    let is_left = |pid: &i32| Path::new("/proc").join(pid.to_string()).exists();
+    while pids.iter().any(is_left) && begin.elapsed() < PATIENCE {
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Whether a process that is not gone and not a zombie.
+fn is_alive(pid: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat
+        .rsplit_once(')')
+        .and_then(|(_, rest)| rest.trim_start().chars().next());
+    state.is_some_and(|state| state != 'Z' && state != 'X')
+}
+
+/// Names of OSDs whose processes ended.
+pub(crate) fn gone(dir: &Path) -> Vec<String> {
+    let names = (0..REPLICAS).map(|n| format!("osd.{n}"));
+    let is_gone = |name: &String| {
+        let pid = fs::read_to_string(dir.join("run").join(format!("{name}.pid")));
+        pid.is_ok_and(|pid| !is_alive(pid.trim()))
+    };
+    names.filter(is_gone).collect()
+}
+
+/// What the OSDs that are gone said last, behind a colon: why they failed, by their logs. Empty if
+/// all live.
+pub(crate) fn last_words(dir: &Path) -> String {
+    let gone = gone(dir);
+    let words = gone.iter().map(|name| {
+        let log = fs::read(dir.join("log").join(format!("{name}.log"))).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        format!("{name} is gone: {}", reason(&log))
+    });
+    let words: Vec<String> = words.collect();
+    match words.is_empty() {
+        true => String::new(),
+        false => format!(": {}", words.join("; ")),
+    }
+}
+
+/// The line of an OSD's log that says why it ended: a failed assertion or a signal if there is
+/// one, else the last one.
+fn reason(log: &str) -> String {
+    // A crash is followed by a dump of recent events that begins so.
+    let before = log.split("--- begin dump of recent events ---").next();
+    let lines = || before.unwrap_or(log).lines().filter(|l| !l.is_empty());
+    let why = lines().find(|line| {
+        ["ceph_assert", "FAILED", "Caught signal", "ceph_abort"]
+            .iter()
+            .any(|word| line.contains(word))
+    });
+    why.or_else(|| lines().last())
+        .unwrap_or("its log is empty")
+        .trim()
+        .chars()
+        .take(300)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_says_why_its_daemon_ended() {
+        let log = "1 starting\n2 /x/KStore.cc: 12: FAILED ceph_assert(r == 0)\n3 more\n\
+                   --- begin dump of recent events ---\n9 old\n";
+        assert_eq!(
+            reason(log),
+            "2 /x/KStore.cc: 12: FAILED ceph_assert(r == 0)"
+        );
+        assert_eq!(reason("a\nb\n\n"), "b");
+        assert_eq!(reason(""), "its log is empty");
+    }
+}
