@@ -119,7 +119,10 @@ impl Cluster {
     pub(crate) fn explained(&self, error: LabError) -> LabError {
         match self.system {
             System::Loligo => error,
-            System::Ceph => LabError::new(format!("{error}{}", ceph::last_words(&self.dir))),
+            System::Ceph => match ceph::last_words(&self.dir) {
+                words if words.is_empty() => error,
+                words => LabError::by_backend(format!("{error}{words}")),
+            },
         }
     }
 
@@ -161,7 +164,7 @@ impl Cluster {
         let connecting = Client::connect(env.clone(), Rc::new(config), &keyring, options);
         let client = match env.timeout(PATIENCE, connecting).await {
             Ok(client) => client?,
-            Err(_) => return Err(LabError::new("the new cluster does not answer")),
+            Err(_) => return Err(LabError::by_backend("the new cluster does not answer")),
         };
         let probe = match (self.system, &self.disk) {
             (System::Ceph, Some(disk)) => Some(Rc::new(CephProbe {
@@ -270,7 +273,7 @@ impl Session {
             }
         };
         let waited = self.env().timeout(PATIENCE, clean).await;
-        waited.unwrap_or_else(|_| Err(LabError::new("placement groups do not become clean")))
+        waited.unwrap_or_else(|_| Err(LabError::by_backend("placement groups do not become clean")))
     }
 
     /// An image of 4 MiB objects without features that write beside the data, as krbd's in the
@@ -338,7 +341,7 @@ impl Counting {
             let answer = match self.client.env().timeout(PATIENCE, asked).await {
                 Ok(answer) => answer?,
                 Err(_) => {
-                    return Err(LabError::new(format!(
+                    return Err(LabError::by_backend(format!(
                         "osd.{osd} does not say what it counts"
                     )));
                 }

@@ -70,7 +70,7 @@ impl Results {
             .contains_key(&(backend.name.to_owned(), experiment.to_owned()))
     }
 
-    /// Keeps why a backend of Ceph failed; ours must not.
+    /// Keeps why a backend of Ceph failed. Ours must not, nor must what is around it.
     fn fail(
         &mut self,
         backend: &Backend,
@@ -78,8 +78,9 @@ impl Results {
         error: LabError,
         host: &Host,
     ) -> Result<(), LabError> {
+        let is_result = backend.system == System::Ceph && error.is_by_backend();
         let error = format!("{}, {experiment}: {error}", backend.name);
-        if backend.system == System::Loligo {
+        if !is_result {
             return Err(LabError::new(error));
         }
         (host.tell)(&format!("{error} (kept as its result)"));

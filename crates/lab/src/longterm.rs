@@ -370,11 +370,11 @@ async fn work(
         let gone = cluster.gone();
         if !gone.is_empty() {
             let gone = gone.join(", ");
-            return Err(LabError::new(format!("{gone} ended after {done} writes")));
+            return Err(LabError::by_backend(format!("{gone} ended after {done} writes")));
         }
         if env.now() - since > PATIENCE {
             let seconds = PATIENCE.as_secs();
-            return Err(LabError::new(format!(
+            return Err(LabError::by_backend(format!(
                 "after {done} writes none was answered for {seconds} s"
             )));
         }

@@ -176,7 +176,7 @@ async fn four_writes(
         match env.timeout(PATIENCE, image.write(offset, content)).await {
             Ok(written) => drop(written?),
             Err(_) => {
-                return Err(LabError::new(format!(
+                return Err(LabError::by_backend(format!(
                     "the {} was not answered within {} s",
                     WRITES[n],
                     PATIENCE.as_secs()

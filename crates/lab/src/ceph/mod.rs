@@ -201,7 +201,7 @@ pub(crate) fn up(dir: &Path, backend: &Backend) -> Result<(), LabError> {
     };
     // A manager's own pool would be written to beside the load.
     let quiet = "mgr/devicehealth/enable_monitoring";
-    tell(&["config", "set", "mgr", quiet, "false"], b"")?;
+    tell(&["config", "set", "mgr", quiet, "false", "--force"], b"")?;
     run(&mut ceph("ceph-mgr", &["-i", "x"]))?;
     for n in 0..REPLICAS {
         let id = n.to_string();
@@ -228,8 +228,9 @@ pub(crate) fn up(dir: &Path, backend: &Backend) -> Result<(), LabError> {
             &secret,
         ])?;
         let mkfs = ["-i", &id, "--mkfs", "--osd-uuid", uuid];
-        run(&mut ceph("ceph-osd", &mkfs))?;
-        run(&mut ceph("ceph-osd", &["-i", &id]))?;
+        let begun = run(&mut ceph("ceph-osd", &mkfs))
+            .and_then(|_| run(&mut ceph("ceph-osd", &["-i", &id])));
+        begun.map_err(|e| LabError::by_backend(format!("osd.{n} cannot be made: {e}")))?;
     }
     let begin = Instant::now();
     loop {
@@ -240,7 +241,7 @@ pub(crate) fn up(dir: &Path, backend: &Backend) -> Result<(), LabError> {
         }
         if begin.elapsed() > PATIENCE {
             let last = last_words(dir);
-            return Err(LabError::new(format!("its OSDs do not come up{last}")));
+            return Err(LabError::by_backend(format!("its OSDs do not come up{last}")));
         }
         std::thread::sleep(PAUSE);
     }
