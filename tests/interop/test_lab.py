@@ -1,13 +1,15 @@
 """The laboratory: two backends at tiny sizes; causes add up to what the stores wrote, results are
-complete, an interrupted run goes on where it was, and the report holds its figures. About 20 s."""
+complete, an interrupted run goes on where it was and leaves nothing, and the report holds its figures. About 25 s."""
 import csv
 import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import xml.dom.minidom
 
@@ -25,8 +27,8 @@ class Lab(unittest.TestCase):
         self.data = pathlib.Path(self.dir, "data")
         self.data.mkdir()
 
-    def lab(self, *args, check=True):
-        r = subprocess.run([LOLIGO, "lab", *args], capture_output=True, text=True, timeout=240)
+    def lab(self, *args, check=True, env=None):
+        r = subprocess.run([LOLIGO, "lab", *args], capture_output=True, text=True, timeout=240, env=env)
         if check:
             self.assertEqual(r.returncode, 0, r.stdout + r.stderr)
             # Each cluster is removed behind its measurement.
@@ -102,6 +104,53 @@ class Lab(unittest.TestCase):
         for run in runs:
             self.check_sums(run["total"], run["ops"] * 4096)
         self.check_figure("sweep-waf")
+        # What an image is not: values of omap keys, and objects that come and go.
+        self.lab("sweep", "--backend", "inkstore,kstore-rocksdb", "--size", "256K", "--patterns", "omap,delete",
+                 "--sizes", "512", "--iodepth", "8", "--out", str(self.out / "loads"), "--data", str(self.data))
+        runs = json.loads((self.out / "loads" / "sweep.json").read_text())["runs"]
+        self.assertEqual([(r["axis"], r["at"]) for r in runs],
+                         [("request size", "512"), ("pattern", "omap"), ("pattern", "delete")] * 2)
+        for run in runs:
+            total = run["total"]
+            self.assertEqual(sum(total["causes"].values()), total["counters"]["written"])
+            self.assertLessEqual(total["causes"]["ceph_data"], 3 * total["client_bytes"])
+            whole = run["ops"] * run["request_bytes"]
+            if run["pattern"] == "delete":
+                # Removals write nothing of the client's; no object goes that was not written.
+                self.assertLess(total["client_bytes"], whole)
+                self.assertGreaterEqual(total["client_bytes"], whole / 2)
+            else:
+                self.assertEqual(total["client_bytes"], whole)
+
+    def is_coming_up(self):
+        """Whether 'loligo up' is still at work on a cluster of this test."""
+        for proc in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                words = proc.read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if b"up" in words[:2] and any(str(self.data).encode() in word for word in words):
+                return True
+        return False
+
+    def test_a_run_that_is_cut_leaves_nothing(self):
+        for cut in [signal.SIGINT, signal.SIGKILL]:
+            args = [LOLIGO, "lab", "longterm", "--backend", "inkstore", "--size", "1G", *self.places()]
+            with subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as running:
+                deadline = time.monotonic() + 120
+                while not list(self.data.glob("lab-*/run/osd.2.pid")) or self.is_coming_up():
+                    self.assertIsNone(running.poll())
+                    self.assertLess(time.monotonic(), deadline, "no cluster")
+                    time.sleep(0.05)
+                running.send_signal(cut)
+                running.wait(timeout=120)
+            if cut == signal.SIGINT:
+                self.assertEqual(running.returncode, 130)
+                self.assertEqual(os.listdir(self.data), [])
+        # Of one that could do nothing any more the next takes care.
+        self.assertEqual(len(os.listdir(self.data)), 1)
+        said = self.lab("micro", "--backend", "inkstore", "--sizes", "4K", *self.places())
+        self.assertIn("ending what is left", said.stdout)
 
     def test_explain_and_wrong_words(self):
         said = self.lab("explain", "--backend", "inkstore", "--data", str(self.data)).stdout
@@ -112,6 +161,11 @@ class Lab(unittest.TestCase):
             r = self.lab(*words, "--out", str(self.out), check=False)
             self.assertEqual(r.returncode, 1, words)
             self.assertIn("loligo: ", r.stderr)
+        # Without Ceph's programs there is nothing to compare with, and that is said.
+        r = self.lab("compare", "--with-ceph", *self.places(), check=False, env=dict(os.environ, PATH="/nowhere"))
+        self.assertEqual(r.returncode, 1)
+        self.assertIn("ceph-osd", r.stderr)
+        self.assertIn("not installed", r.stderr)
 
 
 if __name__ == "__main__":

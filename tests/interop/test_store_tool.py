@@ -95,11 +95,33 @@ class StoreTool(unittest.TestCase):
         # Clients look at what both OSDs have.
         tool(c, 1, "set-omap", "index", "new", input=b"and its value")
         tool(c, 1, "set-attr", "object 2", "_new", input=b"\0\1")
+        self.removals(c)
         for args, word in [(["get-bytes", "nothing"], b"no object"), (["list", "--pg", "77.0"], b"there is"),
                            (["migrate", "--to", "paper"], b"there is"), (["get-attr", "index", "x"], b"listed")]:
             r = tool(c, 0, *args, check=False)
             self.assertNotEqual(r.returncode, 0, args)
             self.assertIn(word, r.stderr, args)
+
+    def removals(self, c):
+        tool(c, 0, "set-omap", "index", "gone", input=b"soon")
+        tool(c, 0, "rm-omap", "index", "gone")
+        tool(c, 0, "set-attr", "object 3", "_gone", input=b"soon")
+        tool(c, 0, "rm-attr", "object 3", "_gone")
+        for command, name in [("rm-omap", "index"), ("rm-attr", "object 3")]:
+            r = tool(c, 0, command, name, "gone", check=False)
+            self.assertNotEqual(r.returncode, 0)
+            self.assertIn(b"lists all", r.stderr)
+        header = tool(c, 0, "get-omap", "index", "--header").stdout
+        tool(c, 0, "set-omap-header", "index", input=b"another")
+        self.assertEqual(tool(c, 0, "get-omap", "index", "--header").stdout, b"another")
+        tool(c, 0, "set-omap-header", "index", input=header)
+        # Other data, longer and shorter; the info follows, so that nothing is wrong with the object.
+        old = tool(c, 0, "get-bytes", "object 4").stdout
+        for new in [b"x" * 70_001, b"", old]:
+            tool(c, 0, "set-bytes", "object 4", input=new)
+            self.assertEqual(tool(c, 0, "get-bytes", "object 4").stdout, new)
+            self.assertEqual(answer(c, 0, "dump", "object 4")["info"]["size"], len(new))
+            self.assertEqual(answer(c, 0, "fsck", "--deep")["errors"], [])
 
     def fsck(self, c):
         clean = answer(c, 0, "fsck", "--deep")

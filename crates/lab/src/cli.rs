@@ -37,6 +37,27 @@ pub enum LabCommand {
     Backends,
 }
 
+impl LabCommand {
+    /// What an experiment with clusters is told.
+    pub(crate) fn common(&self) -> Option<&CommonArgs> {
+        match self {
+            LabCommand::Micro(args) => Some(&args.common),
+            LabCommand::Longterm(args) => Some(&args.common),
+            LabCommand::Sweep(args) => Some(&args.load.common),
+            LabCommand::Compare(args) => Some(&args.load.common),
+            LabCommand::Explain(args) => Some(&args.common),
+            LabCommand::Report { .. } | LabCommand::Backends => None,
+        }
+    }
+}
+
+impl CommonArgs {
+    /// The folder for clusters.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.data.clone().unwrap_or_else(std::env::temp_dir)
+    }
+}
+
 /// What all experiments are told.
 #[derive(Debug, Clone, Args)]
 pub struct CommonArgs {

@@ -20,7 +20,7 @@ use crate::cell::REPLICAS;
 use crate::ceph::{self, counters::Probe};
 use crate::cli::DiskKind;
 use crate::disk::Disk;
-use crate::{Host, LabError};
+use crate::{Host, LabError, ending};
 
 /// The pool under test and its image.
 const POOL: &str = "lab";
@@ -57,7 +57,7 @@ impl Cluster {
     /// Makes one under `data`.
     pub(crate) fn up(host: &Host, data: &Path, shape: &Shape<'_>) -> Result<Cluster, LabError> {
         let backend = shape.backend;
-        let dir = data.join(format!("lab-{}-{}", backend.name, std::process::id()));
+        let dir = ending::folder(data, backend.name);
         fs::create_dir_all(dir.join("osd"))
             .map_err(|e| LabError::new(format!("cannot create {}: {e}", dir.display())))?;
         let mut cluster = Cluster {
@@ -91,7 +91,7 @@ impl Cluster {
         for set in &sets {
             command.args(["--set", set]);
         }
-        let made = command.stdin(Stdio::null()).output()?;
+        let made = ending::make(&mut command)?;
         if made.status.success() {
             return Ok(cluster);
         }

@@ -177,8 +177,7 @@ pub(crate) fn run(args: &CompareArgs, host: &Host) -> Result<(), LabError> {
         true => Some(ceph::version()?),
         false => None,
     };
-    let (data, out) = (load.common.data.clone(), load.common.out.clone());
-    let data = data.unwrap_or_else(std::env::temp_dir);
+    let (data, out) = (load.common.data(), load.common.out.clone());
     let path = path(&out);
     let old = results::read_json(&path)?;
     // Without Ceph first and with it then is one experiment that goes on.

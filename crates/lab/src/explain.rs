@@ -44,7 +44,7 @@ pub(crate) fn run(args: &ExplainArgs, host: &Host) -> Result<(), LabError> {
     if args.bs > 4 << 20 {
         return Err(LabError::new("--bs: a write stays in an object of 4M"));
     }
-    let data = args.common.data.clone().unwrap_or_else(std::env::temp_dir);
+    let data = args.common.data();
     for backend in &backend::chosen(&args.common.backend, host)? {
         let shape = Shape {
             backend,

@@ -18,6 +18,7 @@ pub mod cli;
 mod cluster;
 mod compare;
 mod disk;
+mod ending;
 mod error;
 mod explain;
 mod histogram;
@@ -58,6 +59,9 @@ pub struct Host {
 
 /// `loligo lab`.
 pub fn run(args: &cli::LabArgs, host: &Host) -> Result<(), LabError> {
+    if let Some(common) = args.command.common() {
+        ending::prepare(&common.data(), host)?;
+    }
     match &args.command {
         cli::LabCommand::Micro(args) => micro::run(args, host),
         cli::LabCommand::Longterm(args) => {

@@ -182,7 +182,9 @@ impl Load {
             let begin = load.env.now();
             if let Err(e) = target.request(block, load.bs, content, is_there).await {
                 load.failed.set(true);
-                return Err(LabError::by_backend(format!("block {block} of the load: {e}")));
+                return Err(LabError::by_backend(format!(
+                    "block {block} of the load: {e}"
+                )));
             }
             let now = load.env.now();
             load.ended.set(now);

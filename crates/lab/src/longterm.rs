@@ -167,7 +167,7 @@ pub(crate) fn run(args: &LongtermArgs, host: &Host) -> Result<(), LabError> {
         Some(_) if !args.common.anew => return Err(results::other_conditions(&path)),
         _ => Runs::new(),
     };
-    let data = args.common.data.clone().unwrap_or_else(std::env::temp_dir);
+    let data = args.common.data();
     let machine = machine::sheet(&data);
     for (n, backend) in backends.iter().enumerate() {
         if runs.contains_key(backend.name) {
@@ -277,7 +277,7 @@ async fn under_load(
                 let counters = session.counters().await?;
                 let (now, done) = (env.now(), load.done());
                 let grown = crate::causes::grown(&last, &counters).map_err(LabError::new)?;
-                let causes = Breakdown::of(&grown, u64::MAX).map_err(LabError::new)?;
+                let causes = Breakdown::in_flight(&grown, u64::MAX);
                 let length = (now - then).as_secs_f64().max(1e-9);
                 samples.borrow_mut().push(Sample {
                     seconds: (now - begin).as_secs_f64(),
@@ -370,7 +370,9 @@ async fn work(
         let gone = cluster.gone();
         if !gone.is_empty() {
             let gone = gone.join(", ");
-            return Err(LabError::by_backend(format!("{gone} ended after {done} writes")));
+            return Err(LabError::by_backend(format!(
+                "{gone} ended after {done} writes"
+            )));
         }
         if env.now() - since > PATIENCE {
             let seconds = PATIENCE.as_secs();

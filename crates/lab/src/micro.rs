@@ -109,7 +109,7 @@ pub(crate) fn run(args: &MicroArgs, host: &Host) -> Result<(), LabError> {
         Some(_) if !args.common.anew => return Err(results::other_conditions(&path)),
         _ => Cells::new(),
     };
-    let data = args.common.data.clone().unwrap_or_else(std::env::temp_dir);
+    let data = args.common.data();
     let machine = machine::sheet(&data);
     let bar = progress::bar((backends.len() * sizes.len()) as u64);
     for backend in &backends {

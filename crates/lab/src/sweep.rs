@@ -166,7 +166,7 @@ pub(crate) fn run(args: &SweepArgs, host: &Host) -> Result<(), LabError> {
         Some(_) if !common.anew => return Err(results::other_conditions(&path)),
         _ => Points::new(),
     };
-    let data = common.data.clone().unwrap_or_else(std::env::temp_dir);
+    let data = common.data();
     let machine = machine::sheet(&data);
     let steps = |place: &Place| {
         let load = place.longterm(&args.load);

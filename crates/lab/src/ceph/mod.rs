@@ -241,10 +241,22 @@ pub(crate) fn up(dir: &Path, backend: &Backend) -> Result<(), LabError> {
         }
         if begin.elapsed() > PATIENCE {
             let last = last_words(dir);
-            return Err(LabError::by_backend(format!("its OSDs do not come up{last}")));
+            return Err(LabError::by_backend(format!(
+                "its OSDs do not come up{last}"
+            )));
         }
         std::thread::sleep(PAUSE);
     }
+}
+
+/// Whether a process was started by [`up`] for this folder: a number in a file may be another's by
+/// now.
+fn is_of(dir: &Path, pid: i32) -> bool {
+    let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let conf = format!("CEPH_CONF={}", dir.join("ceph.conf").display());
+    environ
+        .split(|b| *b == 0)
+        .any(|variable| variable == conf.as_bytes())
 }
 
 /// Ends the cluster in `dir`; returns when its daemons are gone.
@@ -255,7 +267,8 @@ pub(crate) fn down(dir: &Path) {
     let pids = files.flatten().filter_map(|file| {
         let is_pid = file.path().extension().is_some_and(|e| e == "pid");
         let text = is_pid.then(|| fs::read_to_string(file.path()).ok())??;
-        text.trim().parse::<i32>().ok().filter(|pid| *pid > 1)
+        let pid = text.trim().parse::<i32>().ok().filter(|pid| *pid > 1)?;
+        is_of(dir, pid).then_some(pid)
     });
     let pids: Vec<i32> = pids.collect();
     for pid in &pids {

@@ -76,6 +76,14 @@ pub(crate) enum StoreCommand {
         /// Where to [default: standard output]
         file: Option<PathBuf>,
     },
+    /// Replace an object's data by what a file or standard input holds; its info gets the new size
+    #[command(after_help = OBJECTS)]
+    SetBytes {
+        /// Which
+        object: String,
+        /// Where from [default: standard input]
+        file: Option<PathBuf>,
+    },
     /// Write an xattr's value to standard output, or list their names
     #[command(after_help = OBJECTS)]
     GetAttr {
@@ -93,6 +101,14 @@ pub(crate) enum StoreCommand {
         name: String,
         /// Where from [default: standard input]
         file: Option<PathBuf>,
+    },
+    /// Remove an xattr
+    #[command(after_help = OBJECTS)]
+    RmAttr {
+        /// Which object
+        object: String,
+        /// As stored
+        name: String,
     },
     /// Write an omap key's value to standard output, or list the keys
     #[command(after_help = OBJECTS)]
@@ -114,6 +130,22 @@ pub(crate) enum StoreCommand {
         key: String,
         /// Where from [default: standard input]
         file: Option<PathBuf>,
+    },
+    /// Set the omap header to what a file or standard input holds
+    #[command(after_help = OBJECTS)]
+    SetOmapHeader {
+        /// Which object
+        object: String,
+        /// Where from [default: standard input]
+        file: Option<PathBuf>,
+    },
+    /// Remove an omap key
+    #[command(after_help = OBJECTS)]
+    RmOmap {
+        /// Which object
+        object: String,
+        /// The key
+        key: String,
     },
     /// Check the store, and what the OSD keeps in it; exit code 1 if something is wrong and stays so
     Fsck {

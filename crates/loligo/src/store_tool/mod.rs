@@ -3,8 +3,9 @@
 //! Everything goes through the contract of `store::ObjectStore`; what a placement group's objects
 //! mean is known to `osd::offline`.
 
-pub(crate) mod cli;
+mod change;
 mod check;
+pub(crate) mod cli;
 mod migrate;
 mod objects;
 mod pg_file;
@@ -74,7 +75,8 @@ fn progress(what: &'static str, objects: u64) -> ProgressBar {
         return ProgressBar::hidden();
     }
     let style = "{msg} {wide_bar} {pos}/{len} objects, {eta} left";
-    let style = ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
+    let style =
+        ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::new(objects).with_style(style).with_message(what)
 }
 
@@ -148,18 +150,26 @@ async fn perform(
         StoreCommand::GetBytes { object, file } => {
             objects::get_bytes(store, &object, file.as_deref()).await
         }
+        StoreCommand::SetBytes { object, file } => {
+            change::set_bytes(store, &object, file.as_deref()).await
+        }
         StoreCommand::GetAttr { object, name } => {
             objects::get_attr(context, store, &object, name.as_deref()).await
         }
         StoreCommand::SetAttr { object, name, file } => {
-            objects::set_attr(store, &object, &name, file.as_deref()).await
+            change::set_attr(store, &object, &name, file.as_deref()).await
         }
+        StoreCommand::RmAttr { object, name } => change::rm_attr(store, &object, &name).await,
         StoreCommand::GetOmap { object, key, header } => {
             objects::get_omap(context, store, &object, key.as_deref(), header).await
         }
         StoreCommand::SetOmap { object, key, file } => {
-            objects::set_omap(store, &object, &key, file.as_deref()).await
+            change::set_omap(store, &object, Some(&key), file.as_deref()).await
         }
+        StoreCommand::SetOmapHeader { object, file } => {
+            change::set_omap(store, &object, None, file.as_deref()).await
+        }
+        StoreCommand::RmOmap { object, key } => change::rm_omap(store, &object, &key).await,
         StoreCommand::Fsck { deep, repair } => check::fsck(context, store, deep, repair).await,
         StoreCommand::Export { pg, file } => pg_file::export(context, store, &pg, &file).await,
         StoreCommand::Import { file } => pg_file::import(context, store, &file).await,

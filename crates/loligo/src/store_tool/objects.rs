@@ -1,14 +1,14 @@
-//! What objects there are and what is in them: reading, and the two changes of single values.
+//! What objects there are and what is in them.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::Path;
 use std::rc::Rc;
 
 use denc::Denc;
 use serde_json::{Value, json};
 use store::transfer::{Keys, Objects};
-use store::{CollId, ObjectStore, StoreError, Transaction};
+use store::{CollId, ObjectStore, StoreError};
 use types::hobject::GhObject;
 use types::osd::{ObjectInfo, SnapSet};
 
@@ -147,14 +147,13 @@ pub(super) async fn dump(store: &Rc<dyn ObjectStore>, object: &str) -> Result<()
     Ok(())
 }
 
-async fn dumped(
-    store: &Rc<dyn ObjectStore>,
-    (cid, oid): Place,
-) -> Result<Value, StoreError> {
+async fn dumped(store: &Rc<dyn ObjectStore>, (cid, oid): Place) -> Result<Value, StoreError> {
     let size = store.stat(&cid, &oid).await?.size;
     let extents = store.extents(&cid, &oid, 0, size).await?;
-    let extents: Vec<_> =
-        extents.into_iter().map(|r| json!({"offset": r.start, "length": r.end - r.start})).collect();
+    let extents: Vec<_> = extents
+        .into_iter()
+        .map(|r| json!({"offset": r.start, "length": r.end - r.start}))
+        .collect();
     let mut value = describe(&cid, &oid);
     let mut attrs = serde_json::Map::new();
     for (name, bytes) in store.getattrs(&cid, &oid).await? {
@@ -230,19 +229,6 @@ fn sink(file: Option<&Path>) -> Result<Box<dyn Write>, Failure> {
     })
 }
 
-/// Reads what a command is given.
-fn source(file: Option<&Path>) -> Result<Vec<u8>, Failure> {
-    let mut bytes = Vec::new();
-    match file {
-        None => io::stdin().lock().read_to_end(&mut bytes).map(drop)?,
-        Some(path) => {
-            bytes = std::fs::read(path)
-                .map_err(|e| Failure::new(format!("cannot read {}: {e}", path.display())))?;
-        }
-    }
-    Ok(bytes)
-}
-
 pub(super) async fn get_bytes(
     store: &Rc<dyn ObjectStore>,
     object: &str,
@@ -282,23 +268,11 @@ pub(super) async fn get_attr(
     };
     match store.getattr(&cid, &oid, name.as_bytes()).await {
         Ok(value) => write_out(&value),
-        Err(StoreError::NoAttr) => {
-            Err(Failure::new(format!("{object} has no xattr {name}; without a name all are listed")))
-        }
+        Err(StoreError::NoAttr) => Err(Failure::new(format!(
+            "{object} has no xattr {name}; without a name all are listed"
+        ))),
         Err(e) => Err(failed(&e)),
     }
-}
-
-pub(super) async fn set_attr(
-    store: &Rc<dyn ObjectStore>,
-    object: &str,
-    name: &str,
-    file: Option<&Path>,
-) -> Result<(), Failure> {
-    let (cid, oid) = find(store, object).await?;
-    let mut t = Transaction::new();
-    t.setattr(&cid, &oid, name, source(file)?);
-    store.submit(t).await.map_err(|e| failed(&e))
 }
 
 pub(super) async fn get_omap(
@@ -329,16 +303,4 @@ pub(super) async fn get_omap(
     }
     context.tell(&json!(names), &names.join("\n"));
     Ok(())
-}
-
-pub(super) async fn set_omap(
-    store: &Rc<dyn ObjectStore>,
-    object: &str,
-    key: &str,
-    file: Option<&Path>,
-) -> Result<(), Failure> {
-    let (cid, oid) = find(store, object).await?;
-    let mut t = Transaction::new();
-    t.omap_setkeys(&cid, &oid, [(key.into(), source(file)?.into())].into());
-    store.submit(t).await.map_err(|e| failed(&e))
 }

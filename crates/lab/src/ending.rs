@@ -1,0 +1,149 @@
+//! What a run that is cut leaves behind, and how it goes: clusters, mounts, loop devices.
+//!
+//! A signal ends the cluster under test before the process goes; a process that was killed leaves
+//! its folder, `lab-BACKEND-PID`, and the next run with the same `--data` ends what it finds there
+//! of processes that are no more.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use crate::{Host, LabError, ceph};
+
+/// Exit code of a process that SIGINT ended, as shells have it.
+const INTERRUPTED: i32 = 130;
+
+/// The process that is making a cluster, 0 if none: it must not go on when that cluster is ended.
+static MAKING: AtomicI32 = AtomicI32::new(0);
+
+/// Runs what makes a cluster to its end.
+pub(crate) fn make(command: &mut Command) -> std::io::Result<Output> {
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    MAKING.store(i32::try_from(child.id()).unwrap_or(0), Ordering::SeqCst);
+    let out = child.wait_with_output();
+    MAKING.store(0, Ordering::SeqCst);
+    out
+}
+
+/// The folder of a cluster of this process.
+pub(crate) fn folder(data: &Path, backend: &str) -> PathBuf {
+    data.join(format!("lab-{backend}-{}", std::process::id()))
+}
+
+/// The process a folder is of; `None` if it is not the laboratory's.
+fn owner(folder: &Path) -> Option<u32> {
+    let name = folder.file_name()?.to_str()?.strip_prefix("lab-")?;
+    let (_, pid) = name.rsplit_once('-')?;
+    folder.join("osd").is_dir().then(|| pid.parse().ok())?
+}
+
+fn folders(data: &Path) -> Vec<(PathBuf, u32)> {
+    let entries = fs::read_dir(data).into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| Some((entry.path(), owner(&entry.path())?)))
+        .collect()
+}
+
+/// Makes SIGINT and SIGTERM end the cluster under test, and ends what earlier runs left. Called
+/// once, before any thread is started: threads inherit which signals wait.
+pub(crate) fn prepare(data: &Path, host: &Host) -> Result<(), LabError> {
+    for (folder, pid) in folders(data) {
+        if pid != std::process::id() && !Path::new("/proc").join(pid.to_string()).exists() {
+            (host.tell)(&format!("ending what is left in {}", folder.display()));
+            end(&folder, host);
+        }
+    }
+    // SAFETY: a signal set is plain data that sigemptyset makes valid; both calls only read it.
+    let signals = unsafe {
+        let mut signals: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut signals);
+        libc::sigaddset(&raw mut signals, libc::SIGINT);
+        libc::sigaddset(&raw mut signals, libc::SIGTERM);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const signals, std::ptr::null_mut());
+        signals
+    };
+    let (data, host) = (data.to_owned(), host.clone());
+    std::thread::Builder::new()
+        .name("lab-signals".to_owned())
+        .spawn(move || {
+            let mut signal = 0;
+            // SAFETY: both point to values of this frame.
+            if unsafe { libc::sigwait(&raw const signals, &raw mut signal) } != 0 {
+                return;
+            }
+            (host.tell)("interrupted: ending the cluster; the same command goes on from here");
+            let making = MAKING.load(Ordering::SeqCst);
+            if making > 0 {
+                // SAFETY: the call takes two numbers; the process is a child not waited for yet.
+                unsafe { libc::kill(making, libc::SIGKILL) };
+            }
+            let mine = |(_, pid): &(PathBuf, u32)| *pid == std::process::id();
+            for (folder, _) in folders(&data).into_iter().filter(mine) {
+                end(&folder, &host);
+            }
+            std::process::exit(INTERRUPTED);
+        })?;
+    Ok(())
+}
+
+/// Stops what runs in a folder, takes its devices down and removes it.
+fn end(folder: &Path, host: &Host) {
+    let _ = Command::new(&host.program)
+        .args(["down", "--dir"])
+        .arg(folder)
+        .stdin(Stdio::null())
+        .output();
+    ceph::down(folder);
+    let program = |name: &str, args: &[&str]| {
+        let out = Command::new(name).args(args).stdin(Stdio::null()).output();
+        let out = out.ok().filter(|out| out.status.success())?;
+        Some(String::from_utf8_lossy(&out.stdout).into_owned())
+    };
+    let osd = folder.join("osd");
+    let is_mount = fs::read_to_string("/proc/self/mounts")
+        .unwrap_or_default()
+        .lines()
+        .any(|line| line.split(' ').nth(1) == osd.to_str());
+    if is_mount {
+        program("umount", &[&osd.to_string_lossy()]);
+    }
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if !entry.file_name().to_string_lossy().starts_with("device.") {
+            continue;
+        }
+        // "/dev/loop7: [2049]:1234 (/path)", a line each.
+        let file = entry.path();
+        let found = program("losetup", &["--associated", &file.to_string_lossy()]);
+        for line in found.unwrap_or_default().lines() {
+            if let Some((device, _)) = line.split_once(':') {
+                program("losetup", &["--detach", device]);
+            }
+        }
+    }
+    let _ = fs::remove_dir_all(folder);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_laboratorys_folders_have_owners() {
+        let data = std::env::temp_dir().join(format!("lab-ending-{}", std::process::id()));
+        for name in [
+            "lab-kstore-rocksdb-77/osd",
+            "lab-inkstore-x/osd",
+            "lab-bluestore-78",
+            "other-5/osd",
+        ] {
+            fs::create_dir_all(data.join(name)).unwrap();
+        }
+        assert_eq!(folders(&data), [(data.join("lab-kstore-rocksdb-77"), 77)]);
+        fs::remove_dir_all(&data).unwrap();
+    }
+}
