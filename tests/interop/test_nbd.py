@@ -1,6 +1,6 @@
 """Our block front end beside librbd's: `loligo nbd serve` used by libnbd's and qemu's tools and by
 raw bytes, a file system in an image, images written with one and read with the other, and the
-exclusive lock going back and forth between them. About 30 s."""
+exclusive lock going back and forth between them, journals of the dead. About 40 s."""
 import hashlib
 import json
 import os
@@ -49,8 +49,9 @@ def loligo(*args, check=True, timeout=60):
 class Serve:
     """`loligo nbd serve` for a while; `url(name)` for libnbd's and qemu's tools."""
 
-    def __init__(self, *images, read_only=False):
+    def __init__(self, *images, read_only=False, conf=None):
         self.images = images
+        self.conf = conf or c.conf
         self.flags = ["--read-only"] if read_only else []
         self.socket = str(tmp / f"{os.getpid()}-{time.monotonic_ns()}.sock")
 
@@ -58,7 +59,7 @@ class Serve:
         self.log = open(self.socket + ".log", "w+")
         self.process = subprocess.Popen(
             [LOLIGO, "nbd", "serve", *self.images, "--socket", self.socket, *self.flags],
-            stdout=subprocess.PIPE, stderr=self.log, text=True, env=dict(os.environ, CEPH_CONF=c.conf))
+            stdout=subprocess.PIPE, stderr=self.log, text=True, env=dict(os.environ, CEPH_CONF=self.conf))
         for _ in self.images:
             line = self.process.stdout.readline()
             assert line.startswith("nbd: "), line + self.said()
@@ -480,6 +481,143 @@ class WithLibrbd(unittest.TestCase):
         with Serve("rbd/orphan") as again:
             c.run("qemu-io", "-f", "raw", again.url(), "-c", "read -P 4 0 1M", "-c", "write -P 5 0 1M", timeout=60)
         self.assertEqual(c.run("rbd", "export", "orphan", "-").stdout[:MIB], b"\5" * MIB)
+
+
+class Journals(unittest.TestCase):
+    """Images whose changes go through a journal, written by ours and by librbd in turn."""
+
+    FEATURES = "layering,exclusive-lock,object-map,fast-diff,journaling"
+    # Content that is in the journal only: the writer's position is never kept, and its objects are
+    # taken away behind its back.
+    LAZY = "[client]\nrbd_journal_commit_age = 100000\n"
+
+    def lazy_conf(self):
+        path = tmp / "lazy.conf"
+        path.write_text(pathlib.Path(c.conf).read_text() + "\n" + self.LAZY)
+        return str(path)
+
+    def journal(self, image, what="status"):
+        """`rbd journal info` or `status`, as JSON."""
+        return json.loads(c.run("rbd", "journal", what, "--image", image, "--format", "json").stdout)
+
+    def id_of(self, image):
+        return json.loads(c.run("rbd", "info", image, "--format", "json").stdout)["id"]
+
+    def check_gone(self, id):
+        self.assertNotIn(id, c.run("rados", "-p", "rbd", "ls").stdout.decode())
+
+    def throw_out(self, image):
+        """As if the dead client's watch had timed out."""
+        for watcher in json.loads(c.run("rbd", "status", image, "--format", "json").stdout)["watchers"]:
+            c.ceph("osd", "blocklist", "add", watcher["address"])
+
+    def lose_objects(self, image):
+        prefix = json.loads(c.run("rbd", "info", image, "--format", "json").stdout)["block_name_prefix"]
+        names = [n for n in c.run("rados", "-p", "rbd", "ls").stdout.decode().split() if n.startswith(prefix)]
+        self.assertTrue(names)
+        for name in names:
+            c.run("rados", "-p", "rbd", "rm", name)
+
+    def test_ours_dies_librbd_replays(self):
+        image = "journal-of-ours"
+        loligo("rbd", "create", image, "--size", "10M", "--object-size", "1M", "--image-feature", self.FEATURES)
+        info = self.journal(image, "info")
+        self.assertEqual((info["order"], info["splay_width"]), (24, 4))
+        s = Serve(f"rbd/{image}", conf=self.lazy_conf())
+        s.__enter__()
+        c.run("qemu-io", "-f", "raw", s.url(), "-c", "write -P 1 0 4M", "-c", "write -P 2 1000000 2000001",
+              "-c", "discard 3M 512k", "-c", "write -P 3 9M 1M")
+        s.process.kill()
+        s.process.wait()
+        s.process.stdout.close()
+        s.log.close()
+        (client,) = self.journal(image)["registered_clients"]
+        self.assertEqual(client["commit_position"]["object_positions"], [])
+        self.throw_out(image)
+        self.lose_objects(image)
+        wanted = bytearray(b"\1" * (4 * MIB) + bytes(5 * MIB) + b"\3" * MIB)
+        wanted[1000000:3000001] = b"\2" * 2000001
+        wanted[3 * MIB:3 * MIB + 512 * 1024] = bytes(512 * 1024)
+        with rados.Rados(conffile=c.conf) as cluster, cluster.open_ioctx("rbd") as io:
+            with rbd.Image(io, image) as opened:
+                opened.write(b"librbd", 5 * MIB)
+                wanted[5 * MIB:5 * MIB + 6] = b"librbd"
+                self.assertEqual(opened.read(0, 10 * MIB), bytes(wanted))
+        self.assertEqual(c.run("rbd", "export", image, "-").stdout, bytes(wanted))
+        id = self.id_of(image)
+        c.run("rbd", "rm", "--no-progress", image)
+        self.check_gone(id)
+
+    def test_librbd_dies_ours_replays(self):
+        image = "journal-of-librbd"
+        c.run("rbd", "create", image, "--size", "10M", "--object-size", "1M", "--image-feature", self.FEATURES)
+        script = f"""
+import os, rados, rbd, signal
+cluster = rados.Rados(conffile={self.lazy_conf()!r})
+cluster.connect()
+image = rbd.Image(cluster.open_ioctx("rbd"), {image!r})
+image.write(b"a" * {4 * MIB}, 0)
+image.write(b"b" * 2000001, 1000000)
+image.discard({3 * MIB}, {512 * 1024})
+image.discard(100, 200)
+image.write(b"c" * {MIB}, {9 * MIB})
+image.flush()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+        died = subprocess.run(["/usr/bin/python3", "-c", script], timeout=60)
+        self.assertEqual(died.returncode, -signal.SIGKILL)
+        self.throw_out(image)
+        with Serve(f"rbd/{image}", read_only=True) as s:
+            before = c.run("nbdcopy", s.url(), "-").stdout
+        self.lose_objects(image)
+        with Serve(f"rbd/{image}") as s:
+            c.run("qemu-io", "-f", "raw", s.url(), "-c", "write -P 9 9M 4k")
+            found = c.run("nbdcopy", s.url(), "-").stdout
+        wanted = before[:9 * MIB] + b"\x09" * 4096 + before[9 * MIB + 4096:]
+        self.assertEqual(found, wanted)
+        self.assertEqual(wanted[1000000:3000001], b"b" * 2000001)
+        positions = self.journal(image)["registered_clients"][0]["commit_position"]["object_positions"]
+        self.assertEqual(len(positions), 4)
+        id = self.id_of(image)
+        loligo("rbd", "rm", image)
+        self.check_gone(id)
+
+    def test_changes_of_the_whole(self):
+        """Snapshots, sizes, clones and rollbacks by both, with a journal that fills and is trimmed,
+        and that `rbd journal inspect` and `export` read."""
+        image = "journal-both"
+        c.run("rbd", "create", image, "--size", "4M", "--object-size", "1M", "--image-feature", self.FEATURES,
+              "--journal-object-size", "64K", "--journal-splay-width", "2")
+        with Serve(f"rbd/{image}") as s:
+            c.run("qemu-io", "-f", "raw", s.url(), "-c", "write -P 1 0 2M")
+        loligo("rbd", "snap", "create", f"{image}@one")
+        c.run("rbd", "snap", "create", "--no-progress", f"{image}@two")
+        loligo("rbd", "resize", image, "--size", "6M")
+        c.run("rbd", "resize", "--no-progress", image, "--size", "5M", "--allow-shrink")
+        with Serve(f"rbd/{image}") as s:
+            c.run("qemu-io", "-f", "raw", s.url(), "-c", "write -P 2 1M 4M")
+        loligo("rbd", "snap", "protect", f"{image}@one")
+        c.run("rbd", "clone", f"{image}@one", "journal-child", "--image-feature", self.FEATURES)
+        loligo("rbd", "flatten", "journal-child")
+        loligo("rbd", "snap", "unprotect", f"{image}@one")
+        self.assertEqual(c.run("rbd", "export", "journal-child", "-").stdout, b"\1" * (2 * MIB) + bytes(2 * MIB))
+        self.assertEqual(c.run("rbd", "export", image, "-").stdout, b"\1" * MIB + b"\2" * (4 * MIB))
+        loligo("rbd", "snap", "rollback", f"{image}@two")
+        self.assertEqual(c.run("rbd", "export", image, "-").stdout, b"\1" * (2 * MIB) + bytes(2 * MIB))
+        status = self.journal(image)
+        self.assertGreater(status["active_set"], 10)
+        self.assertGreaterEqual(status["minimum_set"], status["active_set"] - 1)
+        said = c.run("rbd", "journal", "inspect", "--verbose", "--image", image)
+        self.assertIn(b" 0 errors", said.stdout + said.stderr)
+        path = str(tmp / "exported")
+        c.run("rbd", "journal", "export", "--image", image, "--path", path)
+        self.assertTrue(os.path.exists(path))
+        for snap in ("one", "two"):
+            loligo("rbd", "snap", "rm", f"{image}@{snap}")
+        for name in (image, "journal-child"):
+            id = self.id_of(name)
+            loligo("rbd", "rm", name)
+            self.check_gone(id)
 
 
 class Bench(unittest.TestCase):

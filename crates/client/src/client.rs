@@ -27,6 +27,7 @@ pub struct Options {
 }
 
 struct Inner {
+    config: Rc<Config>,
     objecter: Rc<Objecter>,
     /// The session with the monitors holds it weakly.
     _events: Rc<dyn MonEvents>,
@@ -138,9 +139,9 @@ impl Client {
         let monc = MonClient::new(env.clone(), messenger.clone(), settings);
         let objecter = Objecter::new(env, messenger.clone(), monc.clone(), options.follow_osdmap);
         messenger.set_dispatcher(Rc::new(Dispatch(objecter.clone())));
-        let events: Rc<dyn MonEvents> = Rc::new(Events { config });
+        let events: Rc<dyn MonEvents> = Rc::new(Events { config: config.clone() });
         monc.set_events(&events);
-        let client = Client(Rc::new(Inner { objecter: objecter.clone(), _events: events }));
+        let client = Client(Rc::new(Inner { objecter: objecter.clone(), config, _events: events }));
         monc.subscribe("mgrmap", 0, 0);
         let once = if options.follow_osdmap { 0 } else { SUBSCRIBE_ONETIME };
         monc.subscribe("osdmap", 0, once);
@@ -183,6 +184,11 @@ impl Client {
 
     pub(crate) fn objecter(&self) -> &Rc<Objecter> {
         &self.0.objecter
+    }
+
+    /// The options it was started with, and those the monitors have set since.
+    pub fn config(&self) -> &Config {
+        &self.0.config
     }
 
     /// What this client runs in.

@@ -15,6 +15,7 @@ use types::Errno;
 use super::create::{CreateOptions, claim_name, forget, plan, write_header};
 use super::header::{Header, ParentImageSpec};
 use super::image::{Image, OpenOptions};
+use super::journal::OpChange;
 use super::names::{self, features};
 use super::progress::{OnProgress, Progress, unwatched};
 use super::write::OBJECTS_AT_A_TIME;
@@ -136,12 +137,25 @@ impl Image {
     /// The same, told how far it has come.
     pub async fn flatten_with(&self, tell: OnProgress<'_>) -> Result<(), ClientError> {
         let _turn = self.0.begin_change().await?;
+        if self.0.view().header.parent.is_none() {
+            return Err(Errno::EINVAL.into());
+        }
+        self.0.journaled(OpChange::Flatten, self.flatten_in_turn(tell, false)).await?;
+        self.0.header_changed().await
+    }
+
+    /// With the turn for changes held; `alone` when no writers are let in meanwhile.
+    pub(crate) async fn flatten_in_turn(
+        &self,
+        tell: OnProgress<'_>,
+        alone: bool,
+    ) -> Result<(), ClientError> {
         let view = self.0.view();
         let Some(parent) = view.header.parent.clone() else { return Err(Errno::EINVAL.into()) };
         let deep = view.header.has(features::DEEP_FLATTEN);
         // What snapshots see beyond the head's overlap was copied when the head was cut.
         let objects = view.header.layout.objects(view.overlap);
-        let copies = stream::iter(0..objects).map(|object| self.fill(object, deep));
+        let copies = stream::iter(0..objects).map(|object| self.fill(object, deep, alone));
         let mut copies = copies.buffer_unordered(OBJECTS_AT_A_TIME);
         let progress = Progress::new(tell, objects);
         while let Some(result) = copies.next().await {
@@ -153,13 +167,18 @@ impl Image {
         if after.snaps.values().all(|snap| snap.overlap.is_none()) {
             detach_from_parent(self, &parent.spec).await?;
         }
-        self.0.refresh().await?;
-        self.0.header_changed().await
+        self.0.refresh().await
     }
 
     /// Gives an object the parent's bytes, if it is not there.
-    async fn fill(&self, object: u64, deep: bool) -> Result<(), ClientError> {
-        let (_inside, view, map) = self.0.enter_write().await?;
+    async fn fill(&self, object: u64, deep: bool, alone: bool) -> Result<(), ClientError> {
+        let (_inside, view, map) = match alone {
+            true => (None, self.0.view(), self.0.lock.object_map()),
+            false => {
+                let (inside, view, map) = self.0.enter_write().await?;
+                (Some(inside), view, map)
+            }
+        };
         let _using = self.0.objects.enter(object, true).await;
         let below = deep && !view.header.snapc.snaps.is_empty();
         let prefix = view.prefix(object, view.overlap);

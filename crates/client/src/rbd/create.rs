@@ -3,12 +3,15 @@
 
 use std::collections::BTreeMap;
 
+use cls::rbd::mirror_status::mode;
 use types::Errno;
 
 use super::clone::detach_from_parent;
 use super::image::{Image, OpenOptions};
+use super::journal;
 use super::names::{self, features};
 use super::object_map;
+use super::pool::mirror_mode;
 use super::progress::{OnProgress, unwatched};
 use super::striping::Layout;
 use crate::{ClientError, IoCtx, Operation};
@@ -29,6 +32,10 @@ pub struct CreateOptions {
     pub stripe_count: u64,
     /// The pool of the data objects, if another.
     pub data_pool: Option<String>,
+    /// Objects of the journal have 2^this bytes, 12 to 26; 0 for `rbd_journal_order`.
+    pub journal_order: u8,
+    /// Objects of the journal that are written side by side; 0 for `rbd_journal_splay_width`.
+    pub journal_splay_width: u8,
 }
 
 impl Default for CreateOptions {
@@ -39,6 +46,8 @@ impl Default for CreateOptions {
             stripe_unit: 0,
             stripe_count: 0,
             data_pool: None,
+            journal_order: 0,
+            journal_splay_width: 0,
         }
     }
 }
@@ -65,6 +74,7 @@ impl CreateOptions {
         let needs = [
             (features::OBJECT_MAP, features::EXCLUSIVE_LOCK),
             (features::FAST_DIFF, features::OBJECT_MAP),
+            (features::JOURNALING, features::EXCLUSIVE_LOCK),
         ];
         if needs.iter().any(|(has, needs)| bits & has != 0 && bits & needs == 0) {
             return Err(Errno::EINVAL);
@@ -86,6 +96,8 @@ pub(crate) struct NewImage {
     layout: Layout,
     features: u64,
     data_pool: i64,
+    journal_order: u8,
+    journal_splay_width: u8,
 }
 
 /// Makes an image of `size` bytes; EEXIST.
@@ -124,7 +136,17 @@ pub(crate) async fn plan(
     // librbd's form: the client's number and some random digits, never above 40 characters.
     let client = io.client();
     let id = format!("{:x}{:016x}", client.global_id(), client.env().random_u64());
-    Ok(NewImage { id, size, layout, features, data_pool })
+    if features & features::JOURNALING != 0 && mirror_mode(io).await? == mode::POOL {
+        // Such an image would be mirrored from its first moment on.
+        return Err(Errno::EOPNOTSUPP.into());
+    }
+    let or_option = |own: u8, option: &str| match own {
+        0 => u8::try_from(client.config().uint(option)).unwrap_or(0),
+        own => own,
+    };
+    let journal_order = or_option(options.journal_order, "rbd_journal_order");
+    let journal_splay_width = or_option(options.journal_splay_width, "rbd_journal_splay_width");
+    Ok(NewImage { id, size, layout, features, data_pool, journal_order, journal_splay_width })
 }
 
 pub(crate) async fn claim_name(io: &IoCtx, name: &str, id: &str) -> Result<(), ClientError> {
@@ -146,6 +168,9 @@ pub(crate) async fn write_header(io: &IoCtx, new: &NewImage) -> Result<(), Clien
         let objects = new.layout.objects(new.size);
         let map = Operation::new().write_full(object_map::empty(objects));
         io.operate(names::object_map(&new.id, types::snap::NOSNAP), map).await?;
+    }
+    if new.features & features::JOURNALING != 0 {
+        journal::create(io, &new.id, new.journal_order, new.journal_splay_width).await?;
     }
     let prefix = match new.data_pool {
         -1 => format!("rbd_data.{}", new.id),
@@ -171,13 +196,14 @@ pub(crate) async fn write_header(io: &IoCtx, new: &NewImage) -> Result<(), Clien
     Ok(())
 }
 
-/// Takes an image's name, header and map away; what is not there is no fault.
+/// Takes an image's name, header, journal and map away; what is not there is no fault.
 pub(crate) async fn forget(io: &IoCtx, name: &str, id: &str) -> Result<(), ClientError> {
     let gone = |result: Result<(), ClientError>| match result {
         Err(ClientError::Errno(Errno::ENOENT)) => Ok(()),
         other => other,
     };
     gone(io.remove(names::object_map(id, types::snap::NOSNAP)).await)?;
+    journal::remove(io, id).await?;
     gone(io.remove(names::header(id)).await)?;
     let remove = Operation::new().rbd_write("dir_remove_image", |w| {
         w.put(&name.to_owned());
@@ -232,6 +258,7 @@ pub async fn remove_with(
 
 /// What there is beside name, header and map.
 pub(crate) async fn remove_open(image: &Image, tell: OnProgress<'_>) -> Result<(), ClientError> {
+    image.0.is_going.set(true);
     let turn = image.0.begin_change().await?;
     let view = image.0.view();
     if !view.header.snapc.snaps.is_empty() {

@@ -113,6 +113,8 @@ pub(crate) struct Inner {
     pub(crate) objects: ObjectUse,
     pub(crate) resized: Notify,
     pub(crate) closed: Cell<bool>,
+    /// The image is being removed: its journal counts no more.
+    pub(crate) is_going: Cell<bool>,
 }
 
 /// An open image. Clones are the same; close it to give its lock back.
@@ -217,6 +219,7 @@ impl Image {
             objects: ObjectUse::default(),
             resized: Notify::default(),
             closed: Cell::new(false),
+            is_going: Cell::new(false),
         })))
     }
 
@@ -420,6 +423,18 @@ impl Inner {
             drop(inside);
             self.acquire_lock().await?;
         }
+    }
+
+    /// What readers see. With a journal they take the lock, for it may hold what the content does
+    /// not yet.
+    pub(crate) async fn view_to_read(self: &Rc<Self>) -> Result<Rc<View>, ClientError> {
+        let view = self.fresh_view().await?;
+        let waits = view.header.has(features::JOURNALING) && !self.read_only;
+        if !waits || self.lock.is_owned() {
+            return Ok(view);
+        }
+        self.acquire_lock().await?;
+        self.fresh_view().await
     }
 
     /// Takes the turn for a change of the whole, with the lock if the image wants one.

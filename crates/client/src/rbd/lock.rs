@@ -7,6 +7,7 @@
 //!                             +-- its watcher lives: ask it (REQUEST_LOCK), wait, again
 //!                             +-- its watcher is gone: blocklist it, break the lock, again
 //! ```
+//! Owned is who has the lock and has replayed the image's journal, if it has one.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -20,7 +21,8 @@ use types::Errno;
 
 use super::header::{FLAG_FAST_DIFF_INVALID, FLAG_OBJECT_MAP_INVALID};
 use super::image::{Image, Inner};
-use super::names::{self, LOCK_COOKIE, LOCK_TAG};
+use super::journal::Journal;
+use super::names::{self, LOCK_COOKIE, LOCK_TAG, features};
 use super::object_map::ObjectMap;
 use super::watcher;
 use crate::{ClientError, Operation};
@@ -35,7 +37,10 @@ const COURTESY: Duration = Duration::from_millis(100);
 pub(crate) struct Lock {
     /// Set while the lock is ours.
     cookie: RefCell<Option<String>>,
+    /// Writers may enter: what the last owner left is dealt with.
+    is_ready: Cell<bool>,
     map: RefCell<Option<Rc<ObjectMap>>>,
+    journal: RefCell<Option<Rc<Journal>>>,
     /// Somebody has released it.
     pub(crate) released: Notify,
     /// Until then it is left to who has asked for it.
@@ -44,7 +49,7 @@ pub(crate) struct Lock {
 
 impl Lock {
     pub(crate) fn is_owned(&self) -> bool {
-        self.cookie.borrow().is_some()
+        self.is_ready.get()
     }
 
     pub(crate) fn cookie(&self) -> Option<String> {
@@ -55,8 +60,14 @@ impl Lock {
         self.map.borrow().clone()
     }
 
+    pub(crate) fn journal(&self) -> Option<Rc<Journal>> {
+        self.journal.borrow().clone()
+    }
+
     /// It has been taken from us.
     fn lost(&self) {
+        self.is_ready.set(false);
+        self.journal.borrow_mut().take();
         self.cookie.borrow_mut().take();
         self.map.borrow_mut().take();
     }
@@ -117,12 +128,31 @@ impl Inner {
             Ok(()) => self.open_object_map().await,
             Err(error) => Err(error),
         };
+        *self.lock.cookie.borrow_mut() = Some(cookie.clone());
+        let opened = match opened {
+            Ok(()) => self.open_journal().await,
+            error => error,
+        };
         if let Err(error) = opened {
+            let map = self.lock.object_map();
+            self.lock.lost();
+            if let Some(map) = map {
+                let _ = map.close().await;
+            }
             let _ = self.header_op(Operation::new().rbd_unlock(&cookie)).await;
             return Err(error);
         }
-        *self.lock.cookie.borrow_mut() = Some(cookie);
+        self.lock.is_ready.set(true);
         watcher::announce(self, watcher::ACQUIRED_LOCK);
+        Ok(())
+    }
+
+    async fn open_journal(self: &Rc<Self>) -> Result<(), ClientError> {
+        if !self.view().header.has(features::JOURNALING) || self.is_going.get() {
+            return Ok(());
+        }
+        let journal = Journal::open(self).await?;
+        *self.lock.journal.borrow_mut() = Some(journal);
         Ok(())
     }
 
@@ -200,6 +230,12 @@ impl Inner {
         }
         let _blocked = self.block_writes().await;
         let (map, cookie) = (self.lock.object_map(), self.lock.cookie());
+        if let Some(journal) = self.lock.journal() {
+            // The next owner replays what could not be told.
+            if let Err(error) = journal.close().await {
+                tracing::warn!("the journal of {} is left as it is: {error}", self.name);
+            }
+        }
         self.lock.lost();
         if let Some(map) = map {
             let _ = map.close().await;

@@ -5,6 +5,7 @@ use futures_util::{StreamExt, stream};
 use types::Errno;
 
 use super::image::{Image, View};
+use super::journal::OpChange;
 use super::object_map;
 use super::names::features;
 use super::progress::{OnProgress, Progress, unwatched};
@@ -15,16 +16,32 @@ impl Image {
     /// Grows (with zeros) or cuts.
     pub async fn resize(&self, size: u64) -> Result<(), ClientError> {
         let _turn = self.0.begin_change().await?;
-        self.resize_in_turn(size).await?;
+        self.check_size(size)?;
+        {
+            // With a journal no write may come between the entry and the change.
+            let _blocked = match self.0.lock.journal() {
+                Some(_) => Some(self.0.block_writes().await),
+                None => None,
+            };
+            let resize = OpChange::Resize { size };
+            self.0.journaled(resize, self.resize_in_turn(size)).await?;
+        }
         self.0.header_changed().await
+    }
+
+    fn check_size(&self, size: u64) -> Result<(), Errno> {
+        let header = &self.0.view().header;
+        let objects = header.layout.objects(size);
+        match header.has(features::OBJECT_MAP) && objects > object_map::OBJECTS_MAX {
+            true => Err(Errno::EFBIG),
+            false => Ok(()),
+        }
     }
 
     pub(crate) async fn resize_in_turn(&self, size: u64) -> Result<(), ClientError> {
         let view = self.0.view();
         let objects = view.header.layout.objects(size);
-        if view.header.has(features::OBJECT_MAP) && objects > object_map::OBJECTS_MAX {
-            return Err(Errno::EFBIG.into());
-        }
+        self.check_size(size)?;
         let map = self.0.lock.object_map();
         let set_size = self.0.locked_op().rbd_write("set_size", |w| w.u64(size));
         if size >= view.size {

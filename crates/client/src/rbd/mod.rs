@@ -7,11 +7,12 @@
 //!                  rbd_header.ID          size, features, snapshots, parent; lock and watchers
 //!                  rbd_object_map.ID[.S]  two bits for each data object, of the head and of snapshots
 //! data pool:       rbd_data.ID.N          the content, 2^order bytes each, none until written
+//!                  journal.ID, journal_data.POOL.ID.N    with journaling: changes before they are made
 //! ```
 //!
 //! Everything is write-through: a write that has returned is durable, `flush` has nothing to do.
 //! Operations run beside one another; what overlaps and is not waited for may end in any order.
-//! Not here: journaling, the copying side of mirroring, encryption (such images open read-only or
+//! Not here: the copying side of mirroring, encryption (such images open read-only or
 //! not at all, with an error that says so). Images being migrated are touched by that only.
 
 mod class;
@@ -20,6 +21,7 @@ mod copyup;
 mod create;
 mod header;
 mod image;
+mod journal;
 mod lock;
 mod maintain;
 mod migration;

@@ -44,9 +44,9 @@ pub mod features {
     /// What `rbd create` gives (`rbd_default_features`).
     pub const DEFAULT: u64 = LAYERING | EXCLUSIVE_LOCK | OBJECT_MAP | FAST_DIFF | DEEP_FLATTEN;
     /// What this crate creates.
-    pub const SUPPORTED: u64 = DEFAULT | STRIPINGV2 | DATA_POOL | OPERATIONS;
+    pub const SUPPORTED: u64 = DEFAULT | STRIPINGV2 | DATA_POOL | OPERATIONS | JOURNALING;
     /// What it does not write to.
-    pub const READ_ONLY: u64 = JOURNALING | NON_PRIMARY;
+    pub const READ_ONLY: u64 = NON_PRIMARY;
 
     const NAMES: [(u64, &str); 11] = [
         (LAYERING, "layering"),

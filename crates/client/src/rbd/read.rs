@@ -32,7 +32,7 @@ impl Image {
     /// Reads a range, which must lie in the image (EINVAL). The pieces are the network's own
     /// buffers.
     pub async fn read(&self, offset: u64, len: u64) -> Result<BufferList, ClientError> {
-        let view = self.0.fresh_view().await?;
+        let view = self.0.view_to_read().await?;
         if offset.checked_add(len).is_none_or(|end| end > view.size) {
             return Err(Errno::EINVAL.into());
         }

@@ -1,7 +1,7 @@
 //! Snapshots of an image (`src/librbd/operation/Snapshot*Request.cc` at v16.2).
 
 use cls::rbd::features::{PROTECTED, UNPROTECTED, UNPROTECTING};
-use cls::rbd::snapshot::SnapshotNamespace;
+use cls::rbd::snapshot::{SnapshotInfo, SnapshotNamespace};
 use futures_util::{StreamExt, stream};
 use types::osd::ops::{OsdOp, ROLLBACK, SnapArgs};
 use types::{Errno, SnapId};
@@ -9,6 +9,7 @@ use types::{Errno, SnapId};
 use super::clone::{detach_from_parent, has_children};
 use super::header::{ParentImageSpec, SnapInfo};
 use super::image::{Image, View};
+use super::journal::OpChange;
 use super::names::{self, features};
 use super::object_map::{self, EXISTS, NONEXISTENT, States};
 use super::write::OBJECTS_AT_A_TIME;
@@ -43,10 +44,22 @@ impl Image {
         name: &str,
         namespace: &SnapshotNamespace,
     ) -> Result<SnapId, ClientError> {
+        let blocked = self.0.block_writes().await;
+        let created = OpChange::SnapCreate { name: name.into(), namespace: namespace.clone() };
+        let id = self.0.journaled(created, self.snap_create_alone(name, namespace)).await?;
+        drop(blocked);
+        Ok(id)
+    }
+
+    /// With writers kept out.
+    pub(crate) async fn snap_create_alone(
+        &self,
+        name: &str,
+        namespace: &SnapshotNamespace,
+    ) -> Result<SnapId, ClientError> {
         let view = self.0.view();
         let client = self.0.io.client();
         let pool = self.data_pool(&view);
-        let blocked = self.0.block_writes().await;
         let id = loop {
             let id = client.selfmanaged_snap_create(pool).await?;
             let add = self.0.locked_op().rbd_write("snapshot_add", |w| {
@@ -71,7 +84,6 @@ impl Image {
             map.snap_add(&to, view.header.has(features::FAST_DIFF)).await?;
         }
         self.0.refresh().await?;
-        drop(blocked);
         Ok(id)
     }
 
@@ -90,6 +102,29 @@ impl Image {
     }
 
     async fn snap_remove_in_turn(&self, snap: SnapInfo) -> Result<(), ClientError> {
+        if snap.protected || snap.children > 0 {
+            return Err(Errno::EBUSY.into());
+        }
+        let removed = match self.0.lock.journal() {
+            None => None,
+            Some(_) => Some(self.snap_namespace(snap.id).await?),
+        };
+        let (name, namespace) = (snap.name.as_str().into(), removed.unwrap_or_default());
+        let removal = OpChange::SnapRemove { name, namespace };
+        self.0.journaled(removal, self.snap_remove_alone(&snap)).await?;
+        self.0.header_changed().await
+    }
+
+    /// What a snapshot is for.
+    async fn snap_namespace(&self, id: SnapId) -> Result<SnapshotNamespace, ClientError> {
+        let ask = Operation::new().rbd("snapshot_get", |w| w.u64(id));
+        let header = self.0.header_oid.clone();
+        let info: SnapshotInfo = self.0.io.operate(header, ask).await?.decode(0)?;
+        Ok(info.namespace)
+    }
+
+    /// With the turn for changes held; others are not told yet.
+    pub(crate) async fn snap_remove_alone(&self, snap: &SnapInfo) -> Result<(), ClientError> {
         let view = self.0.view();
         if snap.protected || snap.children > 0 {
             return Err(Errno::EBUSY.into());
@@ -110,8 +145,7 @@ impl Image {
             detach_from_parent(self, spec).await?;
         }
         let pool = self.data_pool(&view);
-        self.0.io.client().selfmanaged_snap_remove(pool, snap.id).await?;
-        self.0.header_changed().await
+        self.0.io.client().selfmanaged_snap_remove(pool, snap.id).await
     }
 
     /// Merges a snapshot's object map into the next newer one, and removes it.
@@ -141,7 +175,7 @@ impl Image {
         }
     }
 
-    async fn set_protection(&self, id: SnapId, status: u8) -> Result<(), ClientError> {
+    pub(crate) async fn set_protection(&self, id: SnapId, status: u8) -> Result<(), ClientError> {
         let set = self.0.locked_op().rbd_write("set_protection_status", |w| {
             w.u64(id);
             w.u8(status);
@@ -160,7 +194,8 @@ impl Image {
         if snap.protected {
             return Err(Errno::EBUSY.into());
         }
-        self.set_protection(snap.id, PROTECTED).await?;
+        let protects = OpChange::SnapProtect { name: name.into(), namespace: SnapshotNamespace::User };
+        self.0.journaled(protects, self.set_protection(snap.id, PROTECTED)).await?;
         self.0.refresh().await?;
         self.0.header_changed().await
     }
@@ -172,6 +207,15 @@ impl Image {
         if !snap.protected {
             return Err(Errno::EINVAL.into());
         }
+        let (name, namespace) = (name.into(), SnapshotNamespace::User);
+        let ends = OpChange::SnapUnprotect { name, namespace };
+        let ended = self.0.journaled(ends, self.snap_unprotect_in_turn(&snap)).await;
+        self.0.header_changed().await?;
+        ended
+    }
+
+    /// With the turn for changes held; others are not told yet.
+    pub(crate) async fn snap_unprotect_in_turn(&self, snap: &SnapInfo) -> Result<(), ClientError> {
         self.set_protection(snap.id, UNPROTECTING).await?;
         let spec = ParentImageSpec {
             pool_id: self.0.io.pool_id(),
@@ -183,7 +227,6 @@ impl Image {
         let free = matches!(children, Ok(false));
         self.set_protection(snap.id, if free { UNPROTECTED } else { PROTECTED }).await?;
         self.0.refresh().await?;
-        self.0.header_changed().await?;
         if children? { Err(Errno::EBUSY.into()) } else { Ok(()) }
     }
 
@@ -191,14 +234,29 @@ impl Image {
     pub async fn snap_rollback(&self, name: &str) -> Result<(), ClientError> {
         let _turn = self.0.begin_change().await?;
         let snap = self.snap_named(&self.0.view(), name)?;
+        {
+            // With a journal a write in between would be replayed before it.
+            let _blocked = match self.0.lock.journal() {
+                Some(_) => Some(self.0.block_writes().await),
+                None => None,
+            };
+            let (name, namespace) = (name.into(), SnapshotNamespace::User);
+            let back = OpChange::SnapRollback { name, namespace };
+            self.0.journaled(back, self.snap_rollback_in_turn(&snap)).await?;
+        }
+        self.0.header_changed().await
+    }
+
+    /// With the turn for changes held; others are not told yet.
+    pub(crate) async fn snap_rollback_in_turn(&self, snap: &SnapInfo) -> Result<(), ClientError> {
         if self.0.view().size < snap.size {
             self.resize_in_turn(snap.size).await?;
         }
         let blocked = self.0.block_writes().await;
         let view = self.0.view();
-        let goal = self.merge_snap_map(&view, &snap).await?;
+        let goal = self.merge_snap_map(&view, snap).await?;
         let objects = stream::iter(0..view.header.layout.objects(view.size));
-        let rolled = objects.map(|object| self.roll_back_object(&view, &snap, object));
+        let rolled = objects.map(|object| self.roll_back_object(&view, snap, object));
         let mut rolled = rolled.buffer_unordered(OBJECTS_AT_A_TIME);
         while let Some(result) = rolled.next().await {
             result?;
@@ -211,7 +269,7 @@ impl Image {
         if view.size > snap.size {
             self.resize_in_turn(snap.size).await?;
         }
-        self.0.header_changed().await
+        Ok(())
     }
 
     /// Makes the object map hold what either of head and snapshot has; gives what it shall be

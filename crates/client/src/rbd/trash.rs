@@ -124,6 +124,7 @@ async fn remove_content(io: &IoCtx, id: &str, tell: OnProgress<'_>) -> Result<()
             removed?;
         }
     }
+    super::journal::remove(io, id).await?;
     for oid in [names::object_map(id, types::snap::NOSNAP), names::header(id)] {
         match io.remove(oid).await {
             Ok(()) | Err(ClientError::Errno(Errno::ENOENT)) => {}

@@ -44,18 +44,42 @@ pub(crate) enum Change {
     Compare(u64, Bytes, Bytes),
 }
 
+/// What a range is changed to.
+#[derive(Debug)]
+pub(crate) enum Over {
+    /// Zeros; parts below `granularity` bytes are left alone (0: none are).
+    Zeros { granularity: u64 },
+    Pattern(Bytes),
+}
+
 impl Image {
     /// Writes. The range must lie in the image (EINVAL).
     pub async fn write(&self, offset: u64, data: Bytes) -> Result<(), ClientError> {
         let (_inside, view, map) = self.0.enter_write().await?;
         check_range(&view, offset, data.len() as u64)?;
+        let Some(journal) = self.0.lock.journal() else {
+            return self.write_in(&view, map.as_ref(), offset, &data).await;
+        };
+        let recorded = journal.write(offset, &data).await?;
+        self.write_in(&view, map.as_ref(), offset, &data).await?;
+        recorded.done();
+        Ok(())
+    }
+
+    /// Inside as a writer, or with the turn for changes.
+    pub(crate) async fn write_in(
+        &self,
+        view: &View,
+        map: Option<&Rc<ObjectMap>>,
+        offset: u64,
+        data: &Bytes,
+    ) -> Result<(), ClientError> {
         let extents = view.header.layout.extents(offset, data.len() as u64);
-        let change = |extent: &ObjectExtent| Change::Write(extent.offset, gather(extent, &data));
+        let change = |extent: &ObjectExtent| Change::Write(extent.offset, gather(extent, data));
         if let [only] = extents.as_slice() {
-            return self.change(&view, map.as_ref(), only.object, change(only)).await;
+            return self.change(view, map, only.object, change(only)).await;
         }
-        let writes =
-            extents.iter().map(|e| self.change(&view, map.as_ref(), e.object, change(e)));
+        let writes = extents.iter().map(|e| self.change(view, map, e.object, change(e)));
         join_all(writes).await.into_iter().collect()
     }
 
@@ -70,17 +94,7 @@ impl Image {
     }
 
     async fn zero(&self, offset: u64, len: u64) -> Result<(), ClientError> {
-        self.change_range(offset, len, 1, |view, _, extent| {
-            let layout = &view.header.layout;
-            // What is behind the image's end is nobody's.
-            let to_end = layout.count == 1 && extent.object == layout.objects(view.size) - 1;
-            let needed = if to_end { (view.size - 1) % layout.object_size() + 1 } else { layout.object_size() };
-            match extent.offset == 0 && extent.len >= needed {
-                true => Change::Clear,
-                false => Change::Zero(extent.offset, extent.len),
-            }
-        })
-        .await
+        self.change_range(offset, len, 1, &Over::Zeros { granularity: 0 }).await
     }
 
     /// Fills a range with a pattern; its length must be a multiple of the pattern's (EINVAL).
@@ -94,32 +108,61 @@ impl Image {
         if unit == 0 || len % unit != 0 {
             return Err(Errno::EINVAL.into());
         }
-        self.change_range(offset, len, unit, |_, done, extent| same(extent, done, &pattern)).await
+        self.change_range(offset, len, unit, &Over::Pattern(pattern)).await
     }
 
-    /// Changes a large range, some of it at a time in multiples of `unit`. `change` is told the
-    /// bytes done before the extent's part.
+    /// Changes a large range, some of it at a time in multiples of `unit`.
     async fn change_range(
         &self,
         offset: u64,
         len: u64,
         unit: u64,
-        change: impl Fn(&View, u64, &ObjectExtent) -> Change,
+        over: &Over,
     ) -> Result<(), ClientError> {
         let mut done = 0;
         while done < len {
             let (_inside, view, map) = self.0.enter_write().await?;
             check_range(&view, offset, len)?;
-            let some = (len - done).min((RANGE_AT_A_TIME / unit).max(1) * unit);
-            let extents = view.header.layout.extents(offset + done, some);
-            let before = done;
-            let changes = stream::iter(extents)
-                .map(|e| self.change(&view, map.as_ref(), e.object, change(&view, before, &e)));
-            let mut changes = changes.buffer_unordered(OBJECTS_AT_A_TIME);
-            while let Some(result) = changes.next().await {
-                result?;
+            let (at, some) = (offset + done, (len - done).min((RANGE_AT_A_TIME / unit).max(1) * unit));
+            let journal = self.0.lock.journal();
+            let recorded = match (&journal, over) {
+                (None, _) => None,
+                (Some(journal), Over::Zeros { .. }) => Some(journal.discard(at, some).await?),
+                (Some(journal), Over::Pattern(pattern)) => {
+                    Some(journal.write_same(at, some, pattern.clone()).await?)
+                }
+            };
+            self.change_range_in(&view, map.as_ref(), at, some, over).await?;
+            if let Some(recorded) = recorded {
+                recorded.done();
             }
             done += some;
+        }
+        Ok(())
+    }
+
+    /// Inside as a writer, or with the turn for changes. A pattern begins with the range.
+    pub(crate) async fn change_range_in(
+        &self,
+        view: &View,
+        map: Option<&Rc<ObjectMap>>,
+        offset: u64,
+        len: u64,
+        over: &Over,
+    ) -> Result<(), ClientError> {
+        let extents = view.header.layout.extents(offset, len);
+        let changes = extents.iter().filter_map(|extent| {
+            let change = match over {
+                Over::Pattern(pattern) => Some(same(extent, pattern)),
+                Over::Zeros { granularity } => zeros(view, extent, *granularity),
+            };
+            change.map(|change| (extent.object, change))
+        });
+        let changes = stream::iter(changes.collect::<Vec<_>>())
+            .map(|(object, change)| self.change(view, map, object, change));
+        let mut changes = changes.buffer_unordered(OBJECTS_AT_A_TIME);
+        while let Some(result) = changes.next().await {
+            result?;
         }
         Ok(())
     }
@@ -134,13 +177,28 @@ impl Image {
     ) -> Result<Option<u64>, ClientError> {
         let (_inside, view, map) = self.0.enter_write().await?;
         check_range(&view, offset, data.len() as u64)?;
-        let extents = view.header.layout.extents(offset, data.len() as u64);
-        let [extent] = extents.as_slice() else { return Err(Errno::EINVAL.into()) };
-        if expected.len() != data.len() || extent.pieces.len() != 1 {
-            return Err(Errno::EINVAL.into());
-        }
+        let extent = one_piece(&view, offset, &expected, &data)?;
+        let Some(journal) = self.0.lock.journal() else {
+            return self.compare_in(&view, map.as_ref(), offset, &extent, expected, data).await;
+        };
+        let recorded = journal.compare_and_write(offset, expected.clone(), data.clone()).await?;
+        let outcome = self.compare_in(&view, map.as_ref(), offset, &extent, expected, data).await?;
+        recorded.done();
+        Ok(outcome)
+    }
+
+    /// The same inside as a writer, or with the turn for changes.
+    pub(crate) async fn compare_in(
+        &self,
+        view: &View,
+        map: Option<&Rc<ObjectMap>>,
+        offset: u64,
+        extent: &ObjectExtent,
+        expected: Bytes,
+        data: Bytes,
+    ) -> Result<Option<u64>, ClientError> {
         let change = Change::Compare(extent.offset, expected, data);
-        match self.change(&view, map.as_ref(), extent.object, change).await {
+        match self.change(view, map, extent.object, change).await {
             Ok(()) => Ok(None),
             Err(ClientError::Errno(Errno(code))) if code >= MISMATCH_BASE => {
                 Ok(Some(offset + (code - MISMATCH_BASE) as u64))
@@ -277,6 +335,20 @@ impl Image {
     }
 }
 
+/// The extent of a comparison: one stripe of one object, else EINVAL.
+pub(crate) fn one_piece(
+    view: &View,
+    offset: u64,
+    expected: &Bytes,
+    data: &Bytes,
+) -> Result<ObjectExtent, Errno> {
+    let mut extents = view.header.layout.extents(offset, data.len() as u64);
+    match (extents.pop(), extents.is_empty()) {
+        (Some(extent), true) if expected.len() == data.len() && extent.pieces.len() == 1 => Ok(extent),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
 fn check_range(view: &View, offset: u64, len: u64) -> Result<(), ClientError> {
     match offset.checked_add(len) {
         Some(end) if end <= view.size => Ok(()),
@@ -295,11 +367,34 @@ fn gather(extent: &ObjectExtent, data: &Bytes) -> Bytes {
     joined.freeze()
 }
 
+/// How an extent comes to read as zeros; `None` where only less than `granularity` bytes are meant
+/// (`ImageDiscardRequest::prune_object_extents` in `src/librbd/io/ImageRequest.cc`).
+fn zeros(view: &View, extent: &ObjectExtent, granularity: u64) -> Option<Change> {
+    let layout = &view.header.layout;
+    let (mut offset, mut end) = (extent.offset, extent.offset + extent.len);
+    let granularity = granularity.min(layout.object_size());
+    if granularity > 0 && (granularity < layout.object_size() || end < layout.object_size()) {
+        offset = offset.next_multiple_of(granularity);
+        end -= end % granularity;
+    }
+    if offset >= end {
+        return None;
+    }
+    // What is behind the image's end is nobody's.
+    let to_end = layout.count == 1 && extent.object == layout.objects(view.size) - 1;
+    let needed =
+        if to_end { (view.size - 1) % layout.object_size() + 1 } else { layout.object_size() };
+    Some(match offset == 0 && end >= needed {
+        true => Change::Clear,
+        false => Change::Zero(offset, end - offset),
+    })
+}
+
 /// An extent's part of a repeated pattern.
-fn same(extent: &ObjectExtent, done: u64, pattern: &Bytes) -> Change {
+fn same(extent: &ObjectExtent, pattern: &Bytes) -> Change {
     let unit = pattern.len() as u64;
     let turned = |at: u64| {
-        let phase = ((done + at) % unit) as usize;
+        let phase = (at % unit) as usize;
         pattern[phase..].iter().chain(&pattern[..phase])
     };
     if let ([(at, len)], 0) = (extent.pieces.as_slice(), extent.len % unit) {

@@ -1,11 +1,12 @@
 //! A client that dies in the middle of a copy-up or of a cut, at every point where it waits.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::task::Poll;
 
 use bytes::Bytes;
 use client::IoCtx;
-use client::rbd::{self, CreateOptions, Image, OpenOptions};
+use client::rbd::{self, CreateOptions, Image, OpenOptions, features};
 
 const OBJECT: usize = 1 << 16;
 const SIZE: usize = 4 * OBJECT;
@@ -122,6 +123,73 @@ async fn cut_let_go(io: &IoCtx, waits: usize) -> bool {
     next.close().await.unwrap();
     image.close().await.unwrap();
     outcome.is_some_and(|result| result.is_ok())
+}
+
+/// Writes, a snapshot, a resize and a rollback on an image with a journal, each let go of at every
+/// point where it waits.
+pub(crate) async fn journaled(io: &IoCtx) {
+    type Step = fn(&Image) -> std::pin::Pin<Box<dyn Future<Output = Result<(), client::ClientError>> + '_>>;
+    // Across three objects; in small parts, for they are in entries of their own.
+    let write: Step = |image| Box::pin(image.write(100, vec![b'w'; 2 * OBJECT].into()));
+    let snap: Step = |image| Box::pin(image.snap_create("new"));
+    let cut: Step = |image| Box::pin(image.resize(CUT as u64));
+    let back: Step = |image| Box::pin(image.snap_rollback("old"));
+    for (what, step) in [("write", write), ("snap", snap), ("cut", cut), ("back", back)] {
+        let (mut waits, mut replayed) = (0, 0);
+        loop {
+            let name = format!("journaled-{what}-{waits}");
+            let options = CreateOptions {
+                order: 16,
+                features: features::DEFAULT | features::JOURNALING,
+                journal_order: 16,
+                ..CreateOptions::default()
+            };
+            rbd::create(io, &name, SIZE as u64, &options).await.unwrap();
+            let image = open(io, &name).await;
+            image.write(0, vec![b'a'; SIZE].into()).await.unwrap();
+            image.snap_create("old").await.unwrap();
+            image.write(0, vec![b'b'; SIZE].into()).await.unwrap();
+            let before = state(io, &name).await;
+            let done = up_to(waits, step(&image)).await.is_some_and(|result| result.is_ok());
+            image.close().await.unwrap();
+            let left = state(io, &name).await;
+            // Whoever takes the lock next finds all of it or nothing.
+            let next = open(io, &name).await;
+            next.lock().await.unwrap();
+            let found = state(io, &name).await;
+            let mut wanted = before.clone();
+            match what {
+                "write" => wanted.0[100..100 + 2 * OBJECT].fill(b'w'),
+                "snap" => drop(wanted.1.insert("new".to_owned(), before.0.clone())),
+                "cut" => wanted.0.truncate(CUT),
+                _ => wanted.0.fill(b'a'),
+            }
+            assert!(found == wanted || (!done && found == before), "{name}: {:?}", tell(&found.0));
+            replayed += u32::from(found == wanted && left != wanted);
+            next.write(0, Bytes::from_static(b"next")).await.unwrap();
+            next.close().await.unwrap();
+            if done {
+                break;
+            }
+            waits += 1;
+            assert!(waits < WAITS_MAX);
+        }
+        eprintln!("{what} waited {waits} times, {replayed} were replayed");
+        assert!(replayed > 0);
+    }
+}
+
+/// Content of the head and of the snapshots.
+async fn state(io: &IoCtx, name: &str) -> (Vec<u8>, BTreeMap<String, Vec<u8>>) {
+    let options = OpenOptions { snap: None, read_only: true };
+    let image = Image::open(io, name, &options).await.unwrap();
+    let mut snaps = BTreeMap::new();
+    for snap in image.snapshots() {
+        let data = content(io, name, Some(&snap.name)).await;
+        snaps.insert(snap.name, data.to_vec());
+    }
+    image.close().await.unwrap();
+    (content(io, name, None).await.to_vec(), snaps)
 }
 
 /// Runs of equal bytes: (byte, how many).

@@ -5,7 +5,7 @@
 //! 20,000 operations by default (2,000 without optimization), on several images beside one another, each with clones of its
 //! own. `LOLIGO_FSX_OPS=1000000` for the long form, `LOLIGO_FSX_IMAGES=N` for more or fewer
 //! images, `LOLIGO_FSX_SEED=N` to repeat a run (the seed is printed), `LOLIGO_FSX_KILLS=0` for no
-//! deaths, `LOLIGO_TEST_CONF` for a running cluster (a real Ceph too) with a pool `rbd` and no deaths.
+//! deaths, `LOLIGO_FSX_FEATURES=N` for images of these features only, `LOLIGO_TEST_CONF` for a running cluster (a real Ceph too) with a pool `rbd` and no deaths.
 
 mod cluster;
 mod crash;
@@ -106,6 +106,20 @@ fn a_clone_that_was_cut_never_shows_its_parent_again() {
     Runtime::new().unwrap().block_on(|env| async move {
         let (client, io) = connect(&env, &conf).await;
         crash::run(&io).await;
+        client.shutdown();
+    });
+}
+
+/// What a writer had begun and not finished is brought to its end by the next one who takes the
+/// lock, in the order of the journal; what was not in the journal yet is not there at all.
+#[test]
+fn the_journal_of_a_dead_writer_is_replayed() {
+    log();
+    let cluster = Cluster::start();
+    let conf = cluster.conf();
+    Runtime::new().unwrap().block_on(|env| async move {
+        let (client, io) = connect(&env, &conf).await;
+        crash::journaled(&io).await;
         client.shutdown();
     });
 }

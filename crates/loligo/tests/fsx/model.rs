@@ -442,7 +442,8 @@ impl Fsx {
     }
 }
 
-/// Objects of 64 or 128 KiB, now and then in stripes, with all features or few.
+/// Objects of 64 or 128 KiB, now and then in stripes, with all features or few; a journal's objects
+/// are so small that it fills and is trimmed all the time.
 fn options(rng: &mut Rng) -> CreateOptions {
     use features as f;
     let some = [
@@ -451,17 +452,22 @@ fn options(rng: &mut Rng) -> CreateOptions {
         f::LAYERING | f::EXCLUSIVE_LOCK | f::OBJECT_MAP,
         f::LAYERING | f::EXCLUSIVE_LOCK | f::OBJECT_MAP | f::FAST_DIFF,
         f::LAYERING | f::DEEP_FLATTEN,
+        f::LAYERING | f::EXCLUSIVE_LOCK | f::JOURNALING,
+        f::DEFAULT | f::JOURNALING,
         f::DEFAULT,
         f::DEFAULT,
         f::DEFAULT,
     ];
     let order = 16 + rng.below(2) as u8;
     let (stripe_unit, stripe_count) = if rng.one_in(3) { (1 << 14, 1 + rng.below(3)) } else { (0, 0) };
+    let drawn = some[rng.below(some.len() as u64) as usize];
     CreateOptions {
         order,
-        features: some[rng.below(some.len() as u64) as usize],
+        features: crate::number("LOLIGO_FSX_FEATURES", drawn),
         stripe_unit,
         stripe_count,
-        data_pool: None,
+        journal_order: 16 + rng.below(4) as u8,
+        journal_splay_width: 1 + rng.below(4) as u8,
+        ..CreateOptions::default()
     }
 }
