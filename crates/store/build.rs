@@ -3,7 +3,7 @@
 //! `librocksdb-dev` and `libleveldb-dev` are needed here, their run-time halves to start the binary.
 
 fn main() {
-    let parts = ["engine.h", "face.cc", "level.cc", "rocks.cc"];
+    let parts = ["engine.h", "bluefs.cc", "face.cc", "level.cc", "rocks.cc"];
     for part in parts {
         println!("cargo:rerun-if-changed=src/kv/native/{part}");
     }

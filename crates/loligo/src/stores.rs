@@ -11,7 +11,7 @@ use config::Config;
 use device::{BlockDevice, SharedDevice};
 use env::{Env, OpenBlock};
 use store::ObjectStore;
-use store::bluestore::{self, BlueStore};
+use store::bluestore::{self, BlueStore, Database};
 use store::filestore::{self, Backoff, FileStore, InlineXattrs};
 use store::inkstore::{self, InkStore};
 use store::kstore::{self, KStore};
@@ -81,17 +81,30 @@ pub(crate) fn lock(config: &Config, patience: Patience) -> Result<Lock, Failure>
 
 /// Devices and files outside the OSD's folder that its store is on, or is to be on.
 pub(crate) fn places_outside(config: &Config) -> Vec<PathBuf> {
-    let place = match kind(config).as_str() {
-        "inkstore" | "bluestore" if block_path(config).is_symlink() => block_path(config),
-        "inkstore" | "bluestore" => PathBuf::from(config.str("bluestore_block_path")),
-        "filestore" => journal_path(config),
-        _ => return Vec::new(),
+    let linked = |name: &str, option: &str| match data_dir(config).join(name) {
+        path if path.is_symlink() => path,
+        _ => PathBuf::from(config.str(option)),
     };
+    let places = match kind(config).as_str() {
+        "inkstore" => vec![linked("block", "bluestore_block_path")],
+        "bluestore" => vec![
+            linked("block", "bluestore_block_path"),
+            linked(DB.name, DB.path),
+            linked(WAL.name, WAL.path),
+        ],
+        "filestore" => vec![journal_path(config)],
+        _ => Vec::new(),
+    };
+    places.into_iter().filter_map(|place| outside(config, place)).collect()
+}
+
+/// A place, if it is not in the OSD's folder.
+fn outside(config: &Config, place: PathBuf) -> Option<PathBuf> {
     let inside = place.as_os_str().is_empty() || place.starts_with(data_dir(config));
     match place.canonicalize() {
-        Ok(real) if !real.starts_with(data_dir(config)) => vec![real],
-        Err(_) if !inside => vec![place],
-        _ => Vec::new(),
+        Ok(real) if !real.starts_with(data_dir(config)) => Some(real),
+        Err(_) if !inside => Some(place),
+        _ => None,
     }
 }
 
@@ -139,8 +152,8 @@ pub(crate) async fn open(env: &Env, config: &Config) -> Result<Rc<dyn ObjectStor
         "bluestore" => {
             let path = block_path(config);
             let device = open_shared(env, &path, None)?;
-            let kv = bluestore_kv(config, false)?;
-            let store = BlueStore::mount(env.clone(), device, kv).await;
+            let database = bluestore_database(env, config, false)?;
+            let store = BlueStore::mount(env.clone(), device, database).await;
             Ok(Rc::new(store.map_err(|e| failed(&path, &e))?))
         }
         "kstore" => {
@@ -177,12 +190,12 @@ pub(crate) async fn make(env: &Env, config: &Config, osd_fsid: Uuid) -> Result<(
             let path = block_path(config);
             link_block(config, &path)?;
             let device = open_shared(env, &path, Some(size))?;
-            let kv = bluestore_kv(config, true)?;
+            let database = bluestore_database(env, config, true)?;
             let options = bluestore::MkfsOptions {
                 uuid: osd_fsid.0,
                 min_alloc_len: min_alloc_len(config),
             };
-            BlueStore::mkfs(env, device, kv, options).await.map_err(|e| failed(&path, &e))?;
+            BlueStore::mkfs(env, device, database, options).await.map_err(|e| failed(&path, &e))?;
         }
         "kstore" => {
             let path = dir.join("db");
@@ -232,11 +245,14 @@ fn open_shared(
 
 /// Lets `block` be a link to the device that the options name.
 fn link_block(config: &Config, path: &Path) -> Result<(), Failure> {
-    let elsewhere = config.str("bluestore_block_path");
+    link(&config.str("bluestore_block_path"), path)
+}
+
+fn link(elsewhere: &str, path: &Path) -> Result<(), Failure> {
     if elsewhere.is_empty() || path.exists() {
         return Ok(());
     }
-    std::os::unix::fs::symlink(&elsewhere, path)
+    std::os::unix::fs::symlink(elsewhere, path)
         .map_err(|e| Failure::new(format!("cannot link {} to {elsewhere}: {e}", path.display())))
 }
 
@@ -250,9 +266,68 @@ fn min_alloc_len(config: &Config) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }
 
-fn bluestore_kv(config: &Config, create: bool) -> Result<SharedKv, Failure> {
-    let options = config.str("bluestore_rocksdb_options");
-    open_kv(config, &data_dir(config).join("db"), "rocksdb", options, create)
+/// A device of a BlueStore's database: its name in the OSD's folder, and Ceph's options for it.
+struct Beside {
+    name: &'static str,
+    path: &'static str,
+    size: &'static str,
+    create: &'static str,
+}
+
+const DB: Beside = Beside {
+    name: "block.db",
+    path: "bluestore_block_db_path",
+    size: "bluestore_block_db_size",
+    create: "bluestore_block_db_create",
+};
+
+const WAL: Beside = Beside {
+    name: "block.wal",
+    path: "bluestore_block_wal_path",
+    size: "bluestore_block_wal_size",
+    create: "bluestore_block_wal_create",
+};
+
+impl Beside {
+    /// The device, if the OSD has one. When the store is made, the options say whether: by a path,
+    /// to which the name becomes a link, or by leave to make a file of some size.
+    fn open(&self, env: &Env, config: &Config, make: bool) -> Result<Option<SharedDevice>, Failure> {
+        let path = data_dir(config).join(self.name);
+        let mut create_len = None;
+        if make {
+            link(&config.str(self.path), &path)?;
+            let size = config.uint(self.size);
+            create_len = (config.bool(self.create) && size > 0).then_some(size);
+        }
+        match path.is_symlink() || path.exists() || create_len.is_some() {
+            true => open_shared(env, &path, create_len).map(Some),
+            false => Ok(None),
+        }
+    }
+}
+
+/// The database of a BlueStore: on BlueFS; but in a folder where it was made there (as all were once,
+/// and are with `bluestore_bluefs` off).
+fn bluestore_database(env: &Env, config: &Config, make: bool) -> Result<Database, Failure> {
+    let mut options = config.str("bluestore_rocksdb_options");
+    let annex = config.str("bluestore_rocksdb_options_annex");
+    if !annex.is_empty() {
+        options = format!("{options},{annex}");
+    }
+    let folder = data_dir(config).join("db");
+    let is_folder = match make {
+        true => !config.bool("bluestore_bluefs"),
+        false => folder.is_dir(),
+    };
+    if is_folder {
+        return open_kv(config, &folder, "rocksdb", options, make).map(Database::Given);
+    }
+    let cache_len = config.uint("rocksdb_cache_size");
+    Ok(Database::BlueFs {
+        options: RocksDbOptions { options, cache_len, file_system: None },
+        db: DB.open(env, config, make)?,
+        wal: WAL.open(env, config, make)?,
+    })
 }
 
 fn kstore_kv(config: &Config, path: &Path, create: bool) -> Result<SharedKv, Failure> {

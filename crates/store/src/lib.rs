@@ -26,6 +26,7 @@ mod suite;
 
 mod transaction;
 pub mod transfer;
+mod varint;
 
 pub use coll::CollId;
 pub use error::StoreError;

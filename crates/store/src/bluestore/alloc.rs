@@ -50,6 +50,8 @@ pub(super) struct Allocator {
     first: u64,
     used: Bits,
     taken: Bits,
+    /// Units of `taken` that BlueFS has: its log says which.
+    lent: u64,
     /// Where the search goes on.
     cursor: u64,
 }
@@ -76,6 +78,7 @@ impl Allocator {
             first: reserved.div_ceil(unit).min(units),
             used: bits.clone(),
             taken: bits,
+            lent: 0,
             cursor: 0,
         }
     }
@@ -90,8 +93,11 @@ impl Allocator {
                 if !(self.first..self.units).contains(&unit) {
                     return None;
                 }
+                // BlueFS's are taken already.
+                if !self.taken.put(unit, true) && !self.used.has(unit) {
+                    return None;
+                }
                 self.used.put(unit, true);
-                self.taken.put(unit, true);
             }
         }
         Some(())
@@ -107,15 +113,53 @@ impl Allocator {
         (self.units - self.first) * self.unit
     }
 
+    /// Bytes that BlueFS has.
+    pub(super) fn lent_len(&self) -> u64 {
+        self.lent * self.unit
+    }
+
     /// Bytes that can be given out now.
-    #[cfg(test)]
-    fn free_len(&self) -> u64 {
+    pub(super) fn free_len(&self) -> u64 {
         self.data_len() - self.taken.count * self.unit
     }
 
     /// Bytes freed that cannot be given out yet.
     pub(super) fn waiting_len(&self) -> u64 {
-        self.taken.count.saturating_sub(self.used.count) * self.unit
+        let held = self.used.count + self.lent;
+        self.taken.count.saturating_sub(held) * self.unit
+    }
+
+    /// Takes `len` bytes for BlueFS.
+    pub(super) fn lend(&mut self, len: u64) -> Option<Vec<Range<u64>>> {
+        let runs = self.allocate(len)?;
+        self.lent += len.div_ceil(self.unit);
+        Some(runs)
+    }
+
+    /// Takes a run that BlueFS's log says it has. `None`: it is no run of whole units, or another
+    /// has some of it.
+    pub(super) fn lend_at(&mut self, run: &Range<u64>) -> Option<()> {
+        let whole = run.start.is_multiple_of(self.unit) && run.end.is_multiple_of(self.unit);
+        let units = run.start / self.unit..run.end / self.unit;
+        if !whole || units.start < self.first || units.end > self.units {
+            return None;
+        }
+        for n in units {
+            if !self.taken.put(n, true) {
+                return None;
+            }
+            self.lent += 1;
+        }
+        Some(())
+    }
+
+    /// Takes back a run that BlueFS had.
+    pub(super) fn take_back(&mut self, run: &Range<u64>) {
+        for n in run.start / self.unit..run.end / self.unit {
+            if !self.used.has(n) && self.taken.put(n, false) {
+                self.lent -= 1;
+            }
+        }
     }
 
     /// Takes `len` bytes, in as few runs as the first free places give; all or nothing.

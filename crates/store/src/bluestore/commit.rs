@@ -135,7 +135,7 @@ impl Core {
         }
         unfinished.deferred.extend(deferred);
         unfinished.freed.extend(freed);
-        state.give_out();
+        self.give_out(state);
         Ok(())
     }
 
@@ -217,24 +217,14 @@ impl Core {
     }
 }
 
-impl State {
+impl Core {
     /// Gives out again what was freed before the oldest deferred record that is left.
-    fn give_out(&mut self) {
-        let unfinished = &mut self.unfinished;
+    fn give_out(&self, state: &mut State) {
+        let unfinished = &mut state.unfinished;
         let oldest = unfinished.records.first().copied().unwrap_or(u64::MAX);
-        while unfinished
-            .freed
-            .front()
-            .is_some_and(|(seq, _)| *seq < oldest)
-        {
-            for run in unfinished
-                .freed
-                .pop_front()
-                .into_iter()
-                .flat_map(|(_, runs)| runs)
-            {
-                self.alloc.release(&run);
-            }
+        let mut alloc = self.alloc();
+        while let Some((_, runs)) = unfinished.freed.pop_front_if(|(seq, _)| *seq < oldest) {
+            runs.iter().for_each(|run| alloc.release(run));
         }
     }
 }

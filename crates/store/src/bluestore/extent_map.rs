@@ -6,7 +6,7 @@
 //! units that no extent refers to are given back at once ([`Shard::release`]).
 
 use super::format::BLOCK_LEN;
-use super::varint::{Input, put_varint};
+use crate::varint::{Input, put_varint};
 
 /// Logical bytes of a shard: a multiple of every allocation unit.
 pub(super) const SHARD_LEN: u64 = 256 << 10;

@@ -92,15 +92,15 @@ impl Core {
                 report.error(format!("omap {omap} of no object"));
             }
         }
-        let state = self.state();
-        for offset in own.iter().filter(|offset| !state.alloc.is_used(**offset)) {
+        let (state, alloc) = (self.state(), self.alloc());
+        for offset in own.iter().filter(|offset| !alloc.is_used(**offset)) {
             report.error(format!("unit {offset:#x} is used and called free"));
         }
         let allocated = own.len() as u64 * unit;
-        if allocated != state.alloc.used_len() {
+        if allocated != alloc.used_len() {
             report.error(format!(
                 "{allocated} bytes are allocated, the freelist says {}",
-                state.alloc.used_len()
+                alloc.used_len()
             ));
         }
         if stored != state.totals.stored {

@@ -12,14 +12,15 @@
 
 mod alloc;
 mod apply;
+mod bluefs;
 mod commit;
+mod database;
 mod extent_map;
 mod format;
 mod fsck;
 mod pending;
 mod read;
 mod txn;
-mod varint;
 mod write;
 
 use std::ops::Range;
@@ -28,21 +29,23 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use denc::Denc;
-use device::{Piece, SharedDevice, WriteCause};
+use device::{Ledger, Piece, SharedDevice, WriteCause};
 use env::Env;
 
 use self::alloc::Allocator;
+use self::bluefs::{BlueFs, SharedAllocator};
 use self::commit::{Pending, Unfinished};
+pub use self::database::Database;
 use self::format::{BLOCK_LEN, Deferred, LABEL_ROOM, Prefix, Superblock, Totals};
 use self::pending::{Blocks, Keys};
 use self::txn::Txn;
 use crate::blocking::Blocking;
 use crate::check::check;
-use crate::keyed::keys::{behind, number_of, superblock_key, totals_key};
+use crate::keyed::keys::{behind, superblock_key, totals_key};
 use crate::keyed::read::View;
 use crate::keyed::rounds::{Durable, Inner};
 use crate::keyed::{self, decoded};
-use crate::kv::{Direction, KvBatch, SharedKv, storage, written_counters};
+use crate::kv::{KvBatch, SharedKv, storage, written_counters};
 use crate::{StoreCounter, StoreError, Transaction};
 
 /// How a new store is made.
@@ -57,11 +60,24 @@ pub struct MkfsOptions {
 /// Allocation unit of the paper, and of Ceph on disks up to 15.2.
 pub const MIN_ALLOC_LEN: u32 = 64 << 10;
 
+fn locked(alloc: &SharedAllocator) -> MutexGuard<'_, Allocator> {
+    alloc.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// What lives on the worker threads.
 pub struct Core {
     device: SharedDevice,
     kv: SharedKv,
     superblock: Superblock,
+    /// The device's space, of which BlueFS may have some. Taken after `state`, and never held
+    /// while the database is asked.
+    space: SharedAllocator,
+    /// What the database stands on, if it is ours.
+    bluefs: Option<Arc<BlueFs>>,
+    /// Bytes kept free for the database.
+    kv_reserve: u64,
+    /// What must be free for it when it is to hold more.
+    kv_headroom: u64,
     state: Mutex<State>,
     /// Held by whoever makes things durable. Taken before `state`.
     round: Mutex<()>,
@@ -72,7 +88,6 @@ pub struct Core {
 }
 
 struct State {
-    alloc: Allocator,
     totals: Totals,
     keys: Keys,
     blocks: Blocks,
@@ -84,15 +99,20 @@ struct State {
 }
 
 impl Core {
-    fn open(device: SharedDevice, kv: SharedKv) -> Result<Core, StoreError> {
+    fn open(device: SharedDevice, database: &Database) -> Result<Core, StoreError> {
         let label = device.read(0, BLOCK_LEN as usize)?;
         let label = Superblock::of_block(&label).ok_or(StoreError::Format("no bluestore label"))?;
+        if device.len() < label.device_len {
+            return Err(StoreError::Format("the device is shorter than its store"));
+        }
+        let opened = database.open(&device, &label, false)?;
+        let kv = opened.kv;
         let superblock = kv
             .get(&superblock_key())
             .map_err(storage)?
             .ok_or(StoreError::Format("no bluestore here: run --mkfs"))?;
         let superblock: Superblock = decoded(&superblock, "the superblock")?;
-        if superblock != label || device.len() < superblock.device_len {
+        if superblock != label {
             return Err(StoreError::Format(
                 "device and database do not belong together",
             ));
@@ -101,17 +121,7 @@ impl Core {
             Some(value) => decoded(&value, "the totals")?,
             None => Totals::default(),
         };
-        let unit = superblock.min_alloc_len.into();
-        let mut alloc = Allocator::new(superblock.device_len, unit, LABEL_ROOM);
-        let mut sound = Some(());
         let of = |prefix: Prefix| (prefix.key(), behind(&prefix.key()));
-        let (start, end) = of(Prefix::Freelist);
-        kv.scan(&start, &end, Direction::Forwards, &mut |key, value| {
-            sound = number_of(key).and_then(|group| alloc.load(group, value));
-            sound.is_some()
-        })
-        .map_err(storage)?;
-        sound.ok_or(StoreError::Format("the freelist"))?;
         let (start, end) = of(Prefix::Deferred);
         let records = kv.range(&start, &end, usize::MAX).map_err(storage)?;
         let records: Result<Vec<(Bytes, Deferred)>, StoreError> = records
@@ -122,8 +132,11 @@ impl Core {
             device,
             kv,
             superblock,
+            space: opened.alloc,
+            bluefs: opened.bluefs,
+            kv_reserve: opened.reserve,
+            kv_headroom: opened.headroom,
             state: Mutex::new(State {
-                alloc,
                 totals,
                 keys: Keys::default(),
                 blocks: Blocks::default(),
@@ -144,6 +157,10 @@ impl Core {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn alloc(&self) -> MutexGuard<'_, Allocator> {
+        locked(&self.space)
+    }
+
     fn round(&self) -> MutexGuard<'_, ()> {
         self.round.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -153,29 +170,33 @@ impl Core {
         self.superblock.min_alloc_len.into()
     }
 
-    /// Bytes kept free for transactions that need none in the end: overwrites by copies.
+    /// Bytes kept free for transactions that need none in the end, overwrites by copies, and for
+    /// the database.
     fn reserve(&self) -> u64 {
         let share = (self.superblock.device_len / 64).min(4 << 20);
-        share.max(4 * self.unit()).next_multiple_of(self.unit())
+        let share = share.max(4 * self.unit()) + self.kv_reserve;
+        share.next_multiple_of(self.unit())
     }
 
     fn attempt(&self, t: &Transaction) -> Result<(), StoreError> {
         let before = self.state().totals;
         let mut txn = Txn::new(self, before);
         let mut applied = keyed::apply::apply(&mut txn, t);
-        let mut state = self.state();
-        if applied.is_ok() && !self.fits(&state.alloc, &txn.took, &txn.freed) {
+        if applied.is_ok() && !self.fits(&txn) {
             applied = Err(StoreError::NoSpace);
         }
+        let mut state = self.state();
+        let mut alloc = self.alloc();
         if let Err(e) = applied {
-            txn.took.iter().for_each(|run| state.alloc.release(run));
+            txn.took.iter().for_each(|run| alloc.release(run));
             return Err(e);
         }
-        let freelist = state.alloc.apply(&txn.took, &txn.freed).map_err(|e| {
+        let freelist = alloc.apply(&txn.took, &txn.freed).map_err(|e| {
             tracing::error!(offset = e.offset, "the freelist contradicts an extent map");
             state.failed = Some(StoreError::Latched);
             StoreError::Format("the freelist contradicts an extent map")
         })?;
+        drop(alloc);
         let seq = state.last_seq + 1;
         state.last_seq = seq;
         let (batch, bytes) = txn.to_batch(seq, freelist, before);
@@ -198,13 +219,53 @@ impl Core {
         Ok(())
     }
 
-    /// Whether a transaction that takes and frees so much leaves the reserve alone, or takes no
-    /// more than it frees.
-    fn fits(&self, alloc: &Allocator, took: &[Range<u64>], freed: &[Range<u64>]) -> bool {
+    /// Whether a transaction leaves the reserve alone, or takes no more than it frees.
+    fn fits(&self, txn: &Txn<'_>) -> bool {
         let len = |runs: &[Range<u64>]| runs.iter().map(|run| run.end - run.start).sum::<u64>();
-        let (took, freed) = (len(took), len(freed));
-        let used = (alloc.used_len() + took).saturating_sub(freed);
-        took <= freed || used + self.reserve() <= alloc.data_len()
+        let (took, freed) = (len(&txn.took), len(&txn.freed));
+        let alloc = self.alloc();
+        let used = (alloc.used_len() + alloc.lent_len() + took).saturating_sub(freed);
+        let has_room = used + self.reserve() <= alloc.data_len();
+        drop(alloc);
+        let fs = self.bluefs.as_ref();
+        let is_tight = fs.is_some_and(|fs| fs.free_len() < self.kv_headroom);
+        match took > freed {
+            true => has_room,
+            // Only what shrinks may go on when the database's devices are nearly full.
+            false => freed > took || !is_tight || !txn.adds_omap(),
+        }
+    }
+
+    /// The ledgers of all devices.
+    fn devices(&self) -> Vec<SharedDevice> {
+        let own = self.bluefs.iter().flat_map(|fs| fs.own_devices());
+        std::iter::once(self.device.clone()).chain(own).collect()
+    }
+
+    /// Bytes by cause where all that is written goes to our devices.
+    fn device_counters(&self) -> Vec<StoreCounter> {
+        let devices = self.devices();
+        let sum = |of: &dyn Fn(&Ledger) -> u64| devices.iter().map(|d| of(d.ledger())).sum();
+        let counter = |name: &str, is_bytes, value| StoreCounter {
+            name: name.to_owned(),
+            is_bytes,
+            value,
+        };
+        let mut counters = Vec::new();
+        for (name, cause) in [
+            ("written_rocksdb_wal", WriteCause::DatabaseLog),
+            ("written_rocksdb", WriteCause::DatabaseFlush),
+            ("written_compaction", WriteCause::DatabaseCompaction),
+            ("written_manifest", WriteCause::DatabaseManifest),
+            ("written_other", WriteCause::DatabaseOther),
+            ("written_bluefs_log", WriteCause::FileSystem),
+        ] {
+            counters.push(counter(name, true, sum(&|ledger| ledger.written(cause))));
+        }
+        counters.push(counter("written", true, sum(&Ledger::written_total)));
+        counters.push(counter("read", true, sum(&Ledger::read)));
+        counters.push(counter("syncs", false, sum(&Ledger::syncs)));
+        counters
     }
 }
 
@@ -219,7 +280,7 @@ impl Durable for Core {
         checked?;
         match self.attempt(t) {
             // Space may be free but for deferred writes.
-            Err(StoreError::NoSpace) if self.state().alloc.waiting_len() > 0 => {
+            Err(StoreError::NoSpace) if self.alloc().waiting_len() > 0 => {
                 self.drain()?;
                 self.attempt(t)
             }
@@ -251,9 +312,12 @@ impl Durable for Core {
         };
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let ledger = self.device.ledger();
-        // The database's files lie beside the device.
-        let mut counters = written_counters(&self.kv.written());
-        for counter in &mut counters {
+        let mut counters = match &self.bluefs {
+            Some(_) => self.device_counters(),
+            None => written_counters(&self.kv.written()),
+        };
+        for counter in counters.iter_mut().filter(|_| self.bluefs.is_none()) {
+            // The database's files lie beside the device.
             match counter.name.as_str() {
                 "written" => counter.value += ledger.written_total(),
                 "read" => counter.value += ledger.read(),
@@ -268,7 +332,13 @@ impl Durable for Core {
             WriteCause::Superblock,
         ] {
             let name = format!("written_{}", cause.name());
-            counters.push(number(&name, true, ledger.written(cause)));
+            let devices = self.devices();
+            let written = devices.iter().map(|d| d.ledger().written(cause)).sum();
+            counters.push(number(&name, true, written));
+        }
+        if let Some(fs) = &self.bluefs {
+            let theirs = fs.counters().into_iter();
+            counters.extend(theirs.map(|(name, is_bytes, n)| number(name, is_bytes, n)));
         }
         // What the log's bytes are for; the rest of them is the database's framing.
         for prefix in Prefix::ALL {
@@ -291,11 +361,11 @@ impl Durable for Core {
 pub type BlueStore = Blocking<Inner<Core>>;
 
 impl BlueStore {
-    /// Makes an empty store on a device and in an empty database.
+    /// Makes an empty store on a device and in a database, which is emptied or made.
     pub async fn mkfs(
         env: &Env,
         device: SharedDevice,
-        kv: SharedKv,
+        database: Database,
         options: MkfsOptions,
     ) -> Result<(), StoreError> {
         let unit = options.min_alloc_len;
@@ -312,13 +382,16 @@ impl BlueStore {
             min_alloc_len: unit,
             device_len: device.len() / u64::from(unit) * u64::from(unit),
         };
+        let mut salt = [0; 8];
+        env.fill_random(&mut salt);
         let worker = env.workers("bluestore", 1)?;
         worker
             .run(move || {
+                let opened = database.make(&device, &superblock, u64::from_le_bytes(salt))?;
                 let mut batch = KvBatch::new();
                 batch.delete_range(&b""[..], &b""[..]);
                 batch.put(superblock_key(), superblock.to_bytes());
-                kv.commit(batch).map_err(storage)?;
+                opened.kv.commit(batch).map_err(storage)?;
                 let label = Piece::new(superblock.to_block().into(), WriteCause::Superblock);
                 device.write(0, vec![label])?;
                 Ok(device.sync()?)
@@ -330,10 +403,10 @@ impl BlueStore {
     pub async fn mount(
         env: Env,
         device: SharedDevice,
-        kv: SharedKv,
+        database: Database,
     ) -> Result<BlueStore, StoreError> {
         let lane = env.workers("bluestore", 1)?;
-        let core = Arc::new(lane.run(move || Core::open(device, kv)).await?);
+        let core = Arc::new(lane.run(move || Core::open(device, &database)).await?);
         let sync = env.workers("bstore_kv_sync", 1)?;
         Ok(Blocking(Inner::new(env, core, lane, sync)))
     }

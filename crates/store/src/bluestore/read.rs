@@ -6,6 +6,7 @@ use std::ops::Range;
 use bytes::{Bytes, BytesMut};
 
 use super::Core;
+use super::bluefs::Role;
 use super::extent_map::{Blob, SHARD_LEN, Shard};
 use super::format::{BLOCK_LEN, Onode};
 use super::pending::scan_over;
@@ -180,16 +181,23 @@ impl Reads for Core {
     }
 
     fn space(&self) -> Result<Statfs, StoreError> {
-        let metadata = self.kv.stored_bytes().map_err(storage)?;
-        let state = self.state();
-        let (total, used) = (state.alloc.data_len(), state.alloc.used_len());
+        let metadata = match &self.bluefs {
+            Some(fs) => fs.used_len(),
+            None => self.kv.stored_bytes().map_err(storage)?,
+        };
+        let stored = self.state().totals.stored;
+        let alloc = self.alloc();
+        let (total, used) = (alloc.data_len(), alloc.used_len());
+        let free = total.saturating_sub(used + alloc.lent_len());
+        // A device for the database counts, as in Ceph.
+        let beside = self.bluefs.as_ref().map_or(0, |fs| fs.space_of(Role::Db).1);
         let reserved = self.reserve();
         Ok(Statfs {
-            total: self.superblock.device_len,
-            available: total.saturating_sub(used).saturating_sub(reserved),
+            total: self.superblock.device_len + beside,
+            available: free.saturating_sub(reserved),
             internally_reserved: reserved,
             allocated: used,
-            data_stored: state.totals.stored,
+            data_stored: stored,
             internal_metadata: metadata,
             ..Statfs::default()
         })

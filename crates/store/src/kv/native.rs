@@ -41,7 +41,7 @@ unsafe extern "C" {
         path: *const c_char,
         options: *const c_char,
         cache_len: u64,
-        create: c_int,
+        mode: c_int,
         file_system: *const c_void,
         out: *mut *mut RawEngine,
         error: *mut *mut c_char,
@@ -88,6 +88,9 @@ unsafe extern "C" {
     fn loligo_kv_close(db: *mut RawEngine);
     fn loligo_kv_free_error(error: *mut c_char);
 }
+
+/// `loligo::kLook`; 0 is to open, 1 to create.
+const MODE_LOOK: c_int = 2;
 
 /// Length of `loligo::Counter`'s array.
 const COUNTERS: usize = 7;
@@ -171,6 +174,16 @@ impl fmt::Debug for NativeKv {
 impl NativeKv {
     /// Opens the database in a directory; with `create` it is made if there is none.
     pub fn open(path: &Path, engine: &Engine, create: bool) -> Result<NativeKv, KvError> {
+        NativeKv::open_as(path, engine, create.into())
+    }
+
+    /// Opens a RocksDB without changing anything: what its log holds is only in memory. Writing
+    /// fails.
+    pub fn look(path: &Path, options: RocksDbOptions) -> Result<NativeKv, KvError> {
+        NativeKv::open_as(path, &Engine::RocksDb(options), MODE_LOOK)
+    }
+
+    fn open_as(path: &Path, engine: &Engine, mode: c_int) -> Result<NativeKv, KvError> {
         let text = |bytes: &[u8]| {
             CString::new(bytes).map_err(|_| KvError::Storage("a zero byte in a path".into()))
         };
@@ -193,7 +206,7 @@ impl NativeKv {
                         c_path.as_ptr(),
                         options.as_ptr(),
                         rocks.cache_len,
-                        create.into(),
+                        mode,
                         file_system,
                         &raw mut raw,
                         &raw mut error,
@@ -209,7 +222,7 @@ impl NativeKv {
                     level.block_len,
                     level.bloom_bits.into(),
                     level.compress.into(),
-                    create.into(),
+                    mode,
                     &raw mut raw,
                     &raw mut error,
                 )

@@ -12,11 +12,11 @@ use device::shared_memory::SharedMemoryFile;
 use device::{SharedDevice, WriteCause};
 use env::{AlignedBuf, Env, SharedBlockFile};
 
-use super::blue::{check, made, mounted};
+use super::blue::{Disks, Under, check, made, mounted};
 use super::driver::block_on;
 use super::model::Model;
 use super::workload::{Sizes, numbered, object, pg, transaction};
-use crate::bluestore::BlueStore;
+use crate::bluestore::{BlueStore, Database};
 use crate::kv::{Kv, KvBatch, MemKv, SharedKv};
 use crate::{FsckOptions, ObjectStore, StoreError, Transaction};
 
@@ -30,33 +30,61 @@ fn copy(kv: &SharedKv) -> SharedKv {
     Arc::new(image)
 }
 
-/// Device and database as a crash left them, and how many transactions were acknowledged and
+/// A database in memory, with what it has now; `None` for one on the devices.
+fn given(kv: Option<&SharedKv>, disks: &Disks) -> Database {
+    match kv {
+        Some(kv) => Database::Given(copy(kv)),
+        None => disks.bluefs(),
+    }
+}
+
+/// Devices and database as a crash left them, and how many transactions were acknowledged and
 /// submitted then.
 struct Image {
-    file: Arc<SharedMemoryFile>,
-    kv: SharedKv,
+    disks: Disks,
+    kv: Option<SharedKv>,
     acknowledged: usize,
     submitted: usize,
 }
 
-/// A database's commits are durable when they return, so between two events of the device it has
-/// one state: images at each event, and at the end, are all there are.
-async fn power_losses(env: Env, seed: u64, unit: u32, sizes: Sizes, steps: usize) {
-    let file = SharedMemoryFile::new(24 << 20, 4096);
-    let kv: SharedKv = Arc::new(MemKv::new());
-    let store = made(&env, &file, kv.clone(), unit).await;
+/// A database in memory has its commits when they return, so between two events of the device it
+/// has one state: images at each event, and at the end, are all there are. One on BlueFS is on the
+/// same devices: an image is what power loss leaves of RocksDB's and BlueFS's writes, too, those of
+/// RocksDB's own threads among them. Of these images some are looked at: a RocksDB takes time.
+async fn power_losses(env: Env, seed: u64, unit: u32, sizes: Sizes, steps: usize, under: Under) {
+    let disks = Disks::new(24 << 20, under);
+    let kv: Option<SharedKv> = match under {
+        Under::Memory => Some(Arc::new(MemKv::new())),
+        _ => None,
+    };
+    let database = match &kv {
+        Some(kv) => Database::Given(kv.clone()),
+        None => disks.bluefs(),
+    };
+    let store = made(&env, &disks.block, database, unit).await;
     let counts: Arc<[AtomicUsize; 2]> = Arc::default();
     let images: Arc<Mutex<Vec<Image>>> = Arc::default();
-    let (seen, kept, theirs) = (counts.clone(), images.clone(), kv.clone());
-    let mut crashes = Choices::new(seed ^ 0xc4a5);
-    file.set_hook(move |file| {
-        kept.lock().unwrap().push(Image {
-            file: file.crash_image(&mut crashes),
-            kv: copy(&theirs),
-            acknowledged: seen[0].load(Ordering::Relaxed),
-            submitted: seen[1].load(Ordering::Relaxed),
+    let crashes = Arc::new(Mutex::new(Choices::new(seed ^ 0xc4a5)));
+    for file in disks.all() {
+        let (seen, kept, theirs) = (counts.clone(), images.clone(), kv.clone());
+        let (crashes, disks) = (crashes.clone(), disks.clone());
+        file.set_hook(move |_| {
+            let mut crashes = crashes.lock().unwrap();
+            if under != Under::Memory && crashes.below(3) != 0 {
+                return;
+            }
+            // Threads of RocksDB's come here, too: what was acknowledged is asked before, what was
+            // submitted after.
+            let acknowledged = seen[0].load(Ordering::SeqCst);
+            let disks = disks.image(|file| file.crash_image(&mut crashes));
+            kept.lock().unwrap().push(Image {
+                disks,
+                kv: theirs.as_ref().map(copy),
+                acknowledged,
+                submitted: seen[1].load(Ordering::SeqCst),
+            });
         });
-    });
+    }
     let mut choices = Choices::new(seed);
     let (mut states, mut waiting) = (vec![Model::default()], VecDeque::new());
     for step in 0..steps {
@@ -66,11 +94,11 @@ async fn power_losses(env: Env, seed: u64, unit: u32, sizes: Sizes, steps: usize
             continue;
         }
         states.push(model);
-        counts[1].store(states.len() - 1, Ordering::Relaxed);
+        counts[1].store(states.len() - 1, Ordering::SeqCst);
         waiting.push_back(store.submit(t));
         while waiting.len() > choices.below(1 + seed * 2) as usize {
             waiting.pop_front().unwrap().await.unwrap();
-            counts[0].fetch_add(1, Ordering::Relaxed);
+            counts[0].fetch_add(1, Ordering::SeqCst);
         }
         let taken = std::mem::take(&mut *images.lock().unwrap());
         for image in taken {
@@ -85,7 +113,11 @@ async fn power_losses(env: Env, seed: u64, unit: u32, sizes: Sizes, steps: usize
 }
 
 async fn check_image(env: &Env, image: &Image, states: &[Model], at: &str) {
-    let store = mounted(env, &image.file, image.kv.clone()).await;
+    let live = match &image.kv {
+        Some(kv) => Database::Given(kv.clone()),
+        None => image.disks.bluefs(),
+    };
+    let store = mounted(env, &image.disks.block, live).await;
     let store = store.unwrap_or_else(|e| panic!("{at}: {e}"));
     check(&store).await;
     let mut found = None;
@@ -107,8 +139,10 @@ async fn check_image(env: &Env, image: &Image, states: &[Model], at: &str) {
         .write(&pg(100), &object("after", 1), 100, vec![6; 50]);
     model.apply(&t).unwrap();
     store.submit(t).await.unwrap();
-    let again = image.file.crash_image(&mut Choices::new(found as u64));
-    let store = mounted(env, &again, copy(&image.kv)).await.unwrap();
+    let mut choices = Choices::new(found as u64);
+    let again = image.disks.image(|file| file.crash_image(&mut choices));
+    let database = given(image.kv.as_ref(), &again);
+    let store = mounted(env, &again.block, database).await.unwrap();
     assert_eq!(model.compare(&*store).await, Ok(()), "{at}, again");
     check(&store).await;
 }
@@ -122,7 +156,23 @@ fn every_image_holds_what_was_acknowledged() {
     };
     for seed in 0..4 {
         let unit = [65_536, 4096, 16_384][seed as usize % 3];
-        block_on(move |env| power_losses(env, seed, unit, sizes, 40));
+        block_on(move |env| power_losses(env, seed, unit, sizes, 40, Under::Memory));
+    }
+}
+
+#[test]
+fn every_image_of_data_and_database_holds_what_was_acknowledged() {
+    let sizes = Sizes {
+        objects: 6,
+        object_len: 90_000,
+        write_len: 30_000,
+    };
+    for (seed, unit, under) in [
+        (11, 4096, Under::BlueFs),
+        (12, 65_536, Under::BlueFs),
+        (13, 16_384, Under::Beside),
+    ] {
+        block_on(move |env| power_losses(env, seed, unit, sizes, 40, under));
     }
 }
 
@@ -133,14 +183,14 @@ fn long_writes_too() {
         object_len: 500_000,
         write_len: 200_000,
     };
-    block_on(move |env| power_losses(env, 2, 65_536, sizes, 12));
+    block_on(move |env| power_losses(env, 2, 65_536, sizes, 12, Under::Memory));
 }
 
 /// A store with some contents, closed, and the model of them.
 async fn filled(env: &Env, seed: u64, unit: u32) -> (Arc<SharedMemoryFile>, SharedKv, Model) {
     let file = SharedMemoryFile::new(24 << 20, 4096);
     let kv: SharedKv = Arc::new(MemKv::new());
-    let store = made(env, &file, kv.clone(), unit).await;
+    let store = made(env, &file, Database::Given(kv.clone()), unit).await;
     let (mut model, mut choices) = (Model::default(), Choices::new(seed));
     for _ in 0..150 {
         let t = transaction(&mut choices, &model, Sizes::SMALL);
@@ -167,7 +217,7 @@ fn rot_is_an_error_never_wrong_data() {
                 };
                 let within = if page == 0 { 60 } else { 4096 };
                 rotten.rot(page + choices.below(within), 1 << choices.below(8));
-                let store = match mounted(&env, &rotten, copy(&kv)).await {
+                let store = match mounted(&env, &rotten, Database::Given(copy(&kv))).await {
                     Err(StoreError::Format(_)) => {
                         refused += 1;
                         continue;
@@ -252,14 +302,14 @@ fn a_failed_write_or_flush_latches() {
         block_on(move |env| async move {
             let file = SharedMemoryFile::new(16 << 20, 4096);
             let kv: SharedKv = Arc::new(MemKv::new());
-            drop(made(&env, &file, kv.clone(), 65_536).await);
+            drop(made(&env, &file, Database::Given(kv.clone()), 65_536).await);
             let failing = Arc::new(Failing {
                 file: file.clone(),
                 writes_left: AtomicUsize::new(writes_left),
                 syncs_left: AtomicUsize::new(syncs_left),
             });
             let device = SharedDevice::new(failing);
-            let store = BlueStore::mount(env.clone(), device, kv.clone())
+            let store = BlueStore::mount(env.clone(), device, Database::Given(kv.clone()))
                 .await
                 .unwrap();
             let (mut states, mut waiting) = (vec![Model::default()], Vec::new());
@@ -294,7 +344,7 @@ fn a_failed_write_or_flush_latches() {
             t.touch(&pg(0), &numbered(0));
             assert_eq!(store.submit(t).await, Err(StoreError::Latched));
             let image = file.crash_image(&mut Choices::new(writes_left as u64));
-            let found = mounted(&env, &image, copy(&kv)).await.unwrap();
+            let found = mounted(&env, &image, Database::Given(copy(&kv))).await.unwrap();
             check(&found).await;
             let mut is_a_state = false;
             for state in &states[acknowledged.get()..] {
@@ -310,9 +360,9 @@ async fn one_write(env: Env, unit: u32) -> Vec<(u64, [u64; 4])> {
     let file = SharedMemoryFile::new(24 << 20, 4096);
     let device = SharedDevice::new(file.clone());
     let kv: SharedKv = Arc::new(MemKv::new());
-    drop(made(&env, &file, kv.clone(), unit).await);
+    drop(made(&env, &file, Database::Given(kv.clone()), unit).await);
     let start = file.bytes_written();
-    let store = BlueStore::mount(env, device.clone(), kv).await.unwrap();
+    let store = BlueStore::mount(env, device.clone(), Database::Given(kv)).await.unwrap();
     let (cid, oid) = (pg(0), object("o", 1));
     let mut t = Transaction::new();
     t.mkcoll(&cid, 0).touch(&cid, &oid);

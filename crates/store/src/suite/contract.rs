@@ -12,7 +12,7 @@ use env::Env;
 use env::real::{Reactors, Runtime};
 use types::hobject::GhObject;
 
-use super::blue::Blue;
+use super::blue::{Blue, Under};
 use super::driver::block_on;
 use super::model::{Model, list_all};
 use super::native::engines;
@@ -57,8 +57,8 @@ enum Kind {
     FileMem,
     /// FileStore with its keys in RocksDB (0) or LevelDB (1).
     File(usize),
-    /// BlueStore on a device in memory, on a database in memory or on RocksDB.
-    Blue { unit: u32, rocks: bool },
+    /// BlueStore on devices in memory.
+    Blue { unit: u32, under: Under },
 }
 
 impl Kind {
@@ -66,12 +66,12 @@ impl Kind {
     fn is_real(self) -> bool {
         matches!(
             self,
-            Kind::Kv(_) | Kind::File(_) | Kind::Blue { rocks: true, .. }
-        )
+            Kind::Kv(_) | Kind::File(_)
+        ) || matches!(self, Kind::Blue { under, .. } if under != Under::Memory)
     }
 }
 
-const KINDS: [Kind; 13] = [
+const KINDS: [Kind; 15] = [
     Kind::Mem,
     Kind::FileMem,
     Kind::File(0),
@@ -81,15 +81,23 @@ const KINDS: [Kind; 13] = [
     Kind::Kv(1),
     Kind::Blue {
         unit: 65_536,
-        rocks: false,
+        under: Under::Memory,
     },
     Kind::Blue {
         unit: 4096,
-        rocks: false,
+        under: Under::Memory,
     },
     Kind::Blue {
         unit: 16_384,
-        rocks: true,
+        under: Under::Files,
+    },
+    Kind::Blue {
+        unit: 16_384,
+        under: Under::BlueFs,
+    },
+    Kind::Blue {
+        unit: 4096,
+        under: Under::Beside,
     },
     Kind::Ink {
         block_len: 4096,
@@ -210,8 +218,8 @@ impl Backend {
                     ..nothing
                 }
             }
-            Kind::Blue { unit, rocks } => {
-                let blue = Blue::new(env, len, unit, rocks).await;
+            Kind::Blue { unit, under } => {
+                let blue = Blue::new(env, len, unit, under).await;
                 Backend {
                     store: blue.store.clone(),
                     blue: Some(blue),

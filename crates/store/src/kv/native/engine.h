@@ -23,6 +23,10 @@ enum Counter {
   kCounters
 };
 
+// Under which name a file that is opened for writing is told its counter (in IOOptions'
+// property_bag): a file system of ours wants to know why it writes.
+constexpr char kCauseProperty[] = "loligo.cause";
+
 // Outcomes of every call; native.rs has the same.
 enum Outcome : int { kOk = 0, kStorage = 1, kCorrupt = 2, kNoSpace = 3, kOptions = 4 };
 

@@ -145,16 +145,22 @@ class CountingFileSystem : public FileSystemWrapper {
 
   IOStatus NewWritableFile(const std::string& name, const FileOptions& options,
                            std::unique_ptr<FSWritableFile>* out, IODebugContext* dbg) override {
-    return counted(name, target()->NewWritableFile(name, options, out, dbg), out);
+    Counter which = kind(name);
+    FileOptions told = with_cause(options, which);
+    return counted(which, target()->NewWritableFile(name, told, out, dbg), out);
   }
   IOStatus ReopenWritableFile(const std::string& name, const FileOptions& options,
                               std::unique_ptr<FSWritableFile>* out, IODebugContext* dbg) override {
-    return counted(name, target()->ReopenWritableFile(name, options, out, dbg), out);
+    Counter which = kind(name);
+    FileOptions told = with_cause(options, which);
+    return counted(which, target()->ReopenWritableFile(name, told, out, dbg), out);
   }
   IOStatus ReuseWritableFile(const std::string& name, const std::string& old,
                              const FileOptions& options, std::unique_ptr<FSWritableFile>* out,
                              IODebugContext* dbg) override {
-    return counted(name, target()->ReuseWritableFile(name, old, options, out, dbg), out);
+    Counter which = kind(name);
+    FileOptions told = with_cause(options, which);
+    return counted(which, target()->ReuseWritableFile(name, old, told, out, dbg), out);
   }
   IOStatus NewSequentialFile(const std::string& name, const FileOptions& options,
                              std::unique_ptr<FSSequentialFile>* out,
@@ -172,9 +178,13 @@ class CountingFileSystem : public FileSystemWrapper {
   }
 
  private:
-  IOStatus counted(const std::string& path, IOStatus status,
-                   std::unique_ptr<FSWritableFile>* out) {
-    if (status.ok()) out->reset(new CountedWritable(std::move(*out), counters_, kind(path)));
+  static FileOptions with_cause(const FileOptions& options, Counter which) {
+    FileOptions told = options;
+    told.io_options.property_bag[kCauseProperty] = std::to_string(which);
+    return told;
+  }
+  IOStatus counted(Counter which, IOStatus status, std::unique_ptr<FSWritableFile>* out) {
+    if (status.ok()) out->reset(new CountedWritable(std::move(*out), counters_, which));
     return status;
   }
   Counter kind(const std::string& path) {
@@ -189,6 +199,9 @@ class CountingFileSystem : public FileSystemWrapper {
   std::shared_ptr<Reasons> reasons_;
 };
 
+// How a database is opened: it must be there; it is made if it is not; nothing is written.
+enum Mode : int { kOpen = 0, kCreate = 1, kLook = 2 };
+
 // RocksDB's own log would be bytes on the device that nobody asked for.
 class SilentLogger : public Logger {
  public:
@@ -202,6 +215,8 @@ int outcome(const Status& status, std::string* error) {
   *error = status.ToString();
   if (status.IsCorruption()) return kCorrupt;
   if (status.IsNoSpace() || status.subcode() == Status::kSpaceLimit) return kNoSpace;
+  // What a flush in the background met is told later, as the text of another status.
+  if (status.IsIncomplete() && error->find("No space left") != std::string::npos) return kNoSpace;
   if (status.IsInvalidArgument()) return kOptions;
   return kStorage;
 }
@@ -214,14 +229,14 @@ class Rocks : public Engine {
     env_.reset();
   }
 
-  int open(const std::string& path, const std::string& text, uint64_t cache_len, bool create,
+  int open(const std::string& path, const std::string& text, uint64_t cache_len, Mode mode,
            const std::shared_ptr<FileSystem>& under, std::string* error) {
     auto reasons = std::make_shared<Reasons>();
     env_ = NewCompositeEnv(std::make_shared<CountingFileSystem>(under, &counters, reasons));
     Options options;
     options.env = env_.get();
     options.info_log = std::make_shared<SilentLogger>();
-    options.create_if_missing = create;
+    options.create_if_missing = mode == kCreate;
     options.paranoid_checks = true;
     // Statistics dumps are one more writer; the counters above are exact.
     options.stats_dump_period_sec = 0;
@@ -244,7 +259,7 @@ class Rocks : public Engine {
       given.table_factory.reset(NewBlockBasedTableFactory(table));
     }
     DB* db = nullptr;
-    status = DB::Open(given, path, &db);
+    status = mode == kLook ? DB::OpenForReadOnly(given, path, &db) : DB::Open(given, path, &db);
     db_.reset(db);
     return outcome(status, error);
   }
@@ -347,15 +362,15 @@ class Rocks : public Engine {
 
 extern "C" {
 
-// Opens a database. file_system: null for the machine's, or a std::shared_ptr<FileSystem>* of the
+// Opens a database. mode: a Mode. file_system: null for the machine's, or a std::shared_ptr<FileSystem>* of the
 // caller's, which is copied.
-int loligo_rocks_open(const char* path, const char* options, uint64_t cache_len, int create,
+int loligo_rocks_open(const char* path, const char* options, uint64_t cache_len, int mode,
                       const void* file_system, loligo::Engine** out, char** error) {
   std::shared_ptr<FileSystem> under = FileSystem::Default();
   if (file_system) under = *static_cast<const std::shared_ptr<FileSystem>*>(file_system);
   std::unique_ptr<loligo::Rocks> rocks(new loligo::Rocks);
   std::string text;
-  int outcome = rocks->open(path, options, cache_len, create != 0, under, &text);
+  int outcome = rocks->open(path, options, cache_len, static_cast<loligo::Mode>(mode), under, &text);
   *error = outcome == loligo::kOk ? nullptr : strdup(text.c_str());
   *out = outcome == loligo::kOk ? rocks.release() : nullptr;
   return outcome;
