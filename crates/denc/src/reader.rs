@@ -18,9 +18,11 @@ macro_rules! ints {
         #[inline]
         pub fn $name(&mut self) -> Result<$name, Error> {
             const LEN: usize = size_of::<$name>();
-            let mut bytes = [0; LEN];
-            bytes.copy_from_slice(self.slice(LEN)?);
-            Ok($name::from_le_bytes(bytes))
+            let Some(bytes) = self.buf[self.pos..self.end].first_chunk::<LEN>() else {
+                return Err(self.truncated(LEN));
+            };
+            self.pos += LEN;
+            Ok($name::from_le_bytes(*bytes))
         }
     )*};
 }
@@ -32,6 +34,11 @@ impl<'a> Reader<'a> {
     }
 
     ints!(u8 u16 u32 u64 i8 i16 i32 i64 f32 f64);
+
+    #[cold]
+    fn truncated(&self, need: usize) -> Error {
+        Error::Truncated { need, have: self.remaining() }
+    }
 
     /// Reads a bool: any byte but 0 is true.
     #[inline]
@@ -63,7 +70,7 @@ impl<'a> Reader<'a> {
     #[inline]
     pub fn slice(&mut self, len: usize) -> Result<&'a [u8], Error> {
         if len > self.remaining() {
-            return Err(Error::Truncated { need: len, have: self.remaining() });
+            return Err(self.truncated(len));
         }
         let from = self.pos;
         self.pos += len;
@@ -74,7 +81,7 @@ impl<'a> Reader<'a> {
     #[inline]
     pub fn bytes(&mut self, len: usize) -> Result<Bytes, Error> {
         if len > self.remaining() {
-            return Err(Error::Truncated { need: len, have: self.remaining() });
+            return Err(self.truncated(len));
         }
         let from = self.pos;
         self.pos += len;
@@ -163,7 +170,7 @@ impl<'a> Reader<'a> {
     ) -> Result<T, Error> {
         let len = self.u32()? as usize;
         if len > self.remaining() {
-            return Err(Error::Truncated { need: len, have: self.remaining() });
+            return Err(self.truncated(len));
         }
         let mut inner = Reader { buf: self.buf, pos: self.pos, end: self.pos + len };
         let value = fields(&mut inner)?;

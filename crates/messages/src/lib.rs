@@ -12,6 +12,8 @@ use types::{BufferList, MsgHeader, RawMessage};
 
 /// Header flags of 16.2: front and data are checksummed.
 const HEADER_FLAGS: u8 = 3;
+/// Room that a front begins with, in bytes: a replicated write's fits without growing.
+const FRONT_ROOM: usize = 2048;
 
 /// A message with a known layout.
 pub trait Message: Sized {
@@ -35,7 +37,7 @@ pub trait Message: Sized {
 
     /// The message ready to send; seq and tid are the carrier's.
     fn encode(&self) -> RawMessage {
-        let mut w = Writer::new();
+        let mut w = Writer::with_capacity(FRONT_ROOM);
         self.encode_front(&mut w);
         let header = MsgHeader {
             kind: Self::TYPE,

@@ -32,7 +32,8 @@ pub(crate) struct Session {
     /// What the peer has been told of `in_seq`.
     pub(crate) acked_seq: u64,
     /// Messages that never left, by priority, highest first out. Bounded by what the owner has in
-    /// flight: requests of its own, or answers to requests let in by the policy's throttles.
+    /// flight: requests of its own, or answers to requests let in by the policy's throttles. A
+    /// priority once used keeps its (empty) place: there are a handful.
     queue: BTreeMap<u16, VecDeque<RawMessage>>,
     /// Sent on a broken socket, to be sent again before all others, in order.
     requeued: VecDeque<RawMessage>,
@@ -53,7 +54,7 @@ impl Session {
 
     /// Whether anything waits to be sent.
     pub(crate) fn has_queued(&self) -> bool {
-        !self.queue.is_empty() || !self.requeued.is_empty()
+        !self.requeued.is_empty() || self.queue.values().any(|lane| !lane.is_empty())
     }
 
     /// Bytes that wait to be sent.
@@ -65,14 +66,7 @@ impl Session {
     pub(crate) fn pop_next(&mut self, lossless: bool) -> Option<RawMessage> {
         let mut message = match self.requeued.pop_front() {
             Some(message) => message,
-            None => {
-                let mut lane = self.queue.last_entry()?;
-                let message = lane.get_mut().pop_front()?;
-                if lane.get().is_empty() {
-                    lane.remove();
-                }
-                message
-            }
+            None => self.queue.values_mut().rev().find_map(VecDeque::pop_front)?,
         };
         self.queued_bytes -= wire_len(&message);
         self.out_seq += 1;

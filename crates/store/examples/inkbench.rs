@@ -159,7 +159,7 @@ impl Load {
             ("_", sample(250, version, &oid.hobj.name)),
             ("snapset", Bytes::from(vec![0; 31])),
         ];
-        t.setattrs(cid, oid, attrs.map(|(k, v)| (BString::from(k), v)).into());
+        t.setattrs(cid, oid, attrs.map(|(k, v)| (BString::from(k), v)));
         let key = |v: u64| BString::from(format!("0000000012.{v:020}"));
         let entries: BTreeMap<_, _> = [
             (key(version), sample(190, version, &oid.hobj.name)),
@@ -308,7 +308,7 @@ async fn new_objects(env: &Env, store: &Rc<InkStore>, time: Duration) {
                 t.setattr(&cid, &oid, "snapset", vec![0; 31]);
                 let key = BString::from(format!("0000000013.{n:020}"));
                 let entries = [(key, sample(190, n, &oid.hobj.name))];
-                t.omap_setkeys(&cid, &pgmeta(&cid), entries.into());
+                t.omap_setkeys(&cid, &pgmeta(&cid), entries);
                 if n >= LOG_ENTRIES * PGS {
                     let old = format!("0000000013.{:020}", n - LOG_ENTRIES * PGS).into();
                     t.omap_rmkeys(&cid, &pgmeta(&cid), BTreeSet::from([old]));

@@ -33,4 +33,4 @@ pub use error::StoreError;
 pub use kv::{Kv, KvBatch, KvError, KvOp};
 pub use object_store::StoreCounter;
 pub use object_store::{Fsck, FsckOptions, Listing, OBJECT_LEN_MAX, ObjectStat, ObjectStore, OmapPage, Statfs};
-pub use transaction::{CollIndex, ObjectIndex, Op, Transaction};
+pub use transaction::{CollIndex, ObjectIndex, Op, Pairs, Transaction};

@@ -191,7 +191,7 @@ async fn copy_object(
         let whole = page.entries.len() >= KEYS_MAX / 2;
         batch
             .t
-            .omap_setkeys(cid, oid, page.entries.into_iter().collect());
+            .omap_setkeys(cid, oid, page.entries);
         batch.submit_if(whole).await?;
     }
     batch.submit_if_long().await

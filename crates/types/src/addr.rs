@@ -126,23 +126,32 @@ impl EntityAddr {
         self.ip() == other.ip()
     }
 
-    /// Bytes to order addresses by, as Ceph's memcmp of the struct does: type, nonce, then the
-    /// sockaddr as it lies in memory.
-    fn order_key(&self) -> ([u8; 8], [u8; 28]) {
+    /// What addresses are ordered by, as by Ceph's memcmp of the struct: type and nonce as they lie
+    /// in memory. [`EntityAddr::sockaddr`] follows.
+    fn order_head(&self) -> [u8; 8] {
         let mut head = [0; 8];
         head[..4].copy_from_slice(&(self.kind as u32).to_le_bytes());
         head[4..].copy_from_slice(&self.nonce.to_le_bytes());
-        let mut tail = [0; 28];
+        head
+    }
+
+    /// The sockaddr as it lies in memory.
+    fn sockaddr(&self) -> [u8; 28] {
+        let mut bytes = [0; 28];
         let mut w = Writer::with_capacity(28);
         encode_sockaddr(self.sock, &mut w);
-        tail[..w.len()].copy_from_slice(w.as_slice());
-        (head, tail)
+        bytes[..w.len()].copy_from_slice(w.as_slice());
+        bytes
     }
 }
 
 impl Ord for EntityAddr {
     fn cmp(&self, other: &EntityAddr) -> core::cmp::Ordering {
-        self.order_key().cmp(&other.order_key())
+        // Asked for every message sent: usually for the very address that is there.
+        self.order_head().cmp(&other.order_head()).then_with(|| match self.sock == other.sock {
+            true => core::cmp::Ordering::Equal,
+            false => self.sockaddr().cmp(&other.sockaddr()),
+        })
     }
 }
 

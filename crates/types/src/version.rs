@@ -45,18 +45,29 @@ impl EVersion {
     /// The key under which a log entry is stored: ten digits of epoch, twenty of version, so
     /// that byte order is version order (`src/osd/osd_types.cc`, get_key_name).
     pub fn key_name(&self) -> String {
-        // Four of these are made for each write, so without the formatting machinery.
-        let mut digits = [b'0'; 31];
+        self.key().into_iter().map(char::from).collect()
+    }
+
+    /// [`EVersion::key_name`] as bytes. Four of these are made for each write, so without the
+    /// formatting machinery.
+    pub fn key(&self) -> [u8; EVersion::KEY_LEN] {
+        let mut digits = [b'0'; EVersion::KEY_LEN];
         digits[10] = b'.';
         put_digits(&mut digits[..10], self.epoch.into());
         put_digits(&mut digits[11..], self.version);
-        digits.iter().map(|d| char::from(*d)).collect()
+        digits
     }
+
+    /// Bytes of a key.
+    pub const KEY_LEN: usize = 31;
 }
 
 /// Fills the end of a text of zeros with a number.
 fn put_digits(text: &mut [u8], mut number: u64) {
     for place in text.iter_mut().rev() {
+        if number == 0 {
+            return;
+        }
         *place = b'0' + (number % 10) as u8;
         number /= 10;
     }

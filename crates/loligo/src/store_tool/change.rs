@@ -106,7 +106,7 @@ pub(super) async fn set_omap(
     let value = source(file)?;
     let mut t = Transaction::new();
     match key {
-        Some(key) => t.omap_setkeys(&cid, &oid, [(key.into(), value.into())].into()),
+        Some(key) => t.omap_setkeys(&cid, &oid, [(key.into(), value.into())]),
         None => t.omap_setheader(&cid, &oid, value),
     };
     submit(store, t).await
@@ -124,6 +124,6 @@ pub(super) async fn rm_omap(
         return Err(Failure::new(format!("{object} has no omap key {key}; {listed}")));
     }
     let mut t = Transaction::new();
-    t.omap_rmkeys(&cid, &oid, [key.into()].into());
+    t.omap_rmkeys(&cid, &oid, [key.into()]);
     submit(store, t).await
 }

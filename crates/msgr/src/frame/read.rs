@@ -1,6 +1,6 @@
 //! The disassembler: from received bytes to frames, by slices of the receive buffer.
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 
 use super::secure::TAG_LEN;
 use super::{
@@ -90,16 +90,22 @@ impl FrameReader {
         if buf.len() < self.head_len() {
             return Ok(None);
         }
-        let mut head = buf.split_to(self.head_len());
-        if let Some(gcm) = &mut self.gcm {
-            gcm.open(&mut head)?;
-            head.truncate(PREAMBLE_LEN + INLINE_LEN);
-        }
-        let head = head.freeze();
         let mut bytes = [0; PREAMBLE_LEN];
-        bytes.copy_from_slice(&head[..PREAMBLE_LEN]);
+        let inline = match &mut self.gcm {
+            None => {
+                bytes.copy_from_slice(&buf[..PREAMBLE_LEN]);
+                buf.advance(PREAMBLE_LEN);
+                Bytes::new()
+            }
+            Some(gcm) => {
+                let mut head = buf.split_to(PREAMBLE_LEN + INLINE_LEN + TAG_LEN);
+                gcm.open(&mut head)?;
+                bytes.copy_from_slice(&head[..PREAMBLE_LEN]);
+                head.freeze().slice(PREAMBLE_LEN..PREAMBLE_LEN + INLINE_LEN)
+            }
+        };
         let preamble = Preamble::decode(&bytes, self.authenticated)?;
-        self.pending = Some((preamble, head.slice(PREAMBLE_LEN..)));
+        self.pending = Some((preamble, inline));
         Ok(Some(preamble))
     }
 

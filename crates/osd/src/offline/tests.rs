@@ -96,7 +96,7 @@ async fn filled() -> Rc<dyn ObjectStore> {
     mapper.add(&object("a", 4).hobj, [3, 4].into(), &mut t);
     let keys = (0..3000).map(|n| (format!("{n}").into(), Bytes::from_static(b"value")));
     t.omap_setheader(&cid(), &object("b", NOSNAP), &b"header"[..]);
-    t.omap_setkeys(&cid(), &object("b", NOSNAP), keys.collect());
+    t.omap_setkeys(&cid(), &object("b", NOSNAP), keys);
     let entries = (1..=3_u64).map(|v| PgLogEntry {
         version: EVersion { epoch: EPOCH, version: v },
         soid: object("a", NOSNAP).hobj,

@@ -132,12 +132,10 @@ impl OpContext {
                 oi.mtime = self.mtime;
                 oi.local_mtime = UTime::from_duration(self.pg.env().wall_clock());
             }
-            let mut attrs = BTreeMap::new();
-            attrs.insert(BString::from(OI_ATTR), self.obs.oi.to_bytes());
-            if soid.snap == NOSNAP {
-                attrs.insert(BString::from(SS_ATTR), self.snapset.to_bytes());
-            }
-            transaction.setattrs(&self.coll, &self.goid, attrs);
+            let info = (BString::from(OI_ATTR), self.obs.oi.to_bytes());
+            let clones =
+                (soid.snap == NOSNAP).then(|| (BString::from(SS_ATTR), self.snapset.to_bytes()));
+            transaction.setattrs(&self.coll, &self.goid, [info].into_iter().chain(clones));
         } else {
             self.obs = ObjectState::absent(&soid);
         }

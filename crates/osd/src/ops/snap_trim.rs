@@ -1,7 +1,7 @@
 //! Trimming: taking a removed snapshot from a clone, and the clone with its last one
 //! (`trim_object` in `src/osd/PrimaryLogPG.cc`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use bstr::BString;
@@ -130,10 +130,8 @@ impl Trim {
         } else {
             obs.oi.prior_version = prior;
             obs.oi.version = at;
-            let mut attrs = BTreeMap::new();
-            attrs.insert(BString::from(OI_ATTR), obs.oi.to_bytes());
-            attrs.insert(BString::from(SS_ATTR), set.to_bytes());
-            t.setattrs(&coll, &head_goid, attrs);
+            let info = (BString::from(OI_ATTR), obs.oi.to_bytes());
+            t.setattrs(&coll, &head_goid, [info, (BString::from(SS_ATTR), set.to_bytes())]);
             *head.ssc.borrow_mut() = SnapSetContext {
                 snapset: set,
                 exists: true,

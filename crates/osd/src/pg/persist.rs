@@ -115,8 +115,13 @@ impl Keys {
         if let Some(bound) = changes.can_rollback_to {
             self.set.insert(CAN_ROLLBACK_TO.into(), bound.to_bytes());
         }
-        let key = |v: &EVersion| BString::from(v.key_name());
-        let dup_key = |v: &EVersion| BString::from(DUP_PREFIX.to_owned() + &v.key_name());
+        let key = |v: &EVersion| BString::from(v.key());
+        let dup_key = |v: &EVersion| {
+            let mut key = BString::from(Vec::with_capacity(DUP_PREFIX.len() + EVersion::KEY_LEN));
+            key.extend_from_slice(DUP_PREFIX.as_bytes());
+            key.extend_from_slice(&v.key());
+            key
+        };
         self.ranges.extend(changes.trimmed.map(|(from, to)| (key(&from), key(&to))));
         self.ranges.extend(changes.dups_trimmed.map(|(from, to)| (dup_key(&from), dup_key(&to))));
         self.remove.extend(changes.removed.iter().map(key));
@@ -173,10 +178,10 @@ pub fn clear_log(cid: &CollId, pgmeta: &GhObject, t: &mut Transaction) {
 }
 
 fn encode_entry(e: &PgLogEntry) -> Bytes {
-    let body = e.to_bytes();
-    let mut w = Writer::with_capacity(body.len() + 8);
-    w.blob(&body);
-    w.u32(crc32c(0, &body));
+    let mut w = Writer::new();
+    w.counted(|w| w.put(e));
+    let crc = crc32c(0, &w.as_slice()[4..]);
+    w.u32(crc);
     w.into_bytes()
 }
 

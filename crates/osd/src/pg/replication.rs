@@ -17,7 +17,6 @@ use denc::Denc;
 use env::sync::{Receiver, Sender, oneshot};
 use messages::{MOSDRepOp, MOSDRepOpReply, Message};
 use store::{StoreError, Transaction};
-use types::bufferlist::BufferList;
 use types::osd::ops::message_flags;
 use types::osd::{ObjectStatSum, PgLogEntry, PgStat};
 use types::{EVersion, EntityName, Errno, HObject, OsdReqId, PgShard};
@@ -311,7 +310,7 @@ impl Pg {
             from: whoami,
             updated_hit_set_history: None,
             min_last_complete_ondisk: min_complete,
-            transaction: BufferList::from(transaction.to_bytes()),
+            transaction: transaction.encoded().into(),
         };
         let whole = message.encode().with_tid(tid);
         let mut log_only = None;
@@ -325,7 +324,7 @@ impl Pg {
                 }
                 log_only
                     .get_or_insert_with(|| {
-                        message.transaction = BufferList::from(Transaction::new().to_bytes());
+                        message.transaction = Transaction::new().encoded().into();
                         message.encode().with_tid(tid)
                     })
                     .clone()

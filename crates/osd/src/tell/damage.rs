@@ -1,7 +1,6 @@
 //! Commands that damage one OSD's copy of an object behind the PG's back, to test scrub and repair
 //! (`TestOpsSocketHook` in `src/osd/OSD.cc`).
 
-use std::collections::BTreeMap;
 
 use bstr::{BString, ByteSlice};
 use bytes::Bytes;
@@ -82,11 +81,10 @@ pub(super) async fn run(
         }
         "setomapval" => {
             let (key, value) = (map.string("key")?, map.string("val")?);
-            let pair = BTreeMap::from([(BString::from(key), Bytes::from(value))]);
-            t.omap_setkeys(&cid, &oid, pair);
+            t.omap_setkeys(&cid, &oid, [(BString::from(key), Bytes::from(value))]);
         }
         "rmomapkey" => {
-            t.omap_rmkeys(&cid, &oid, [BString::from(map.string("key")?)].into());
+            t.omap_rmkeys(&cid, &oid, [BString::from(map.string("key")?)]);
         }
         "setomapheader" => {
             t.omap_setheader(&cid, &oid, Bytes::from(map.string("header")?));

@@ -489,7 +489,7 @@ pub(super) fn entries_of(onode: &Onode, dirty: &Dirty) -> Vec<Vec<u8>> {
         false => dirty
             .omap
             .keys()
-            .map(|k| (k, onode.omap.map.get(k)))
+            .map(|k| (k, onode.omap.map.get(BStr::new(k))))
             .collect(),
     };
     let mut last: (&[u8], &[u8]) = (b"", b"");
@@ -610,7 +610,7 @@ pub(super) fn load_entry(
                 key.extend_from_slice(c.blob()?);
                 let key = BString::from(key);
                 if tag & 1 == 0 {
-                    onode.omap.map.remove(&key);
+                    onode.omap.map.remove(BStr::new(&key));
                     last_value = Bytes::new();
                 } else {
                     last_value = Value::parse(c)?.resolve(Some(&last_value))?;

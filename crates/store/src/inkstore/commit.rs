@@ -5,6 +5,7 @@
 
 use std::io;
 use std::rc::Rc;
+use std::time::Duration;
 
 use device::WriteCause;
 use env::LocalFuture;
@@ -15,6 +16,8 @@ use super::log::{Batch, join_writes, seal, spill_record};
 use super::{Core, Inner, checkpoint as checkpoints};
 use crate::StoreError;
 
+/// A batch that takes the device this long is worth a line in the log: who waits for it will ask.
+const SLOW: Duration = Duration::from_millis(500);
 /// Transactions after which a checkpoint begins: a mount replays not many more in a second.
 const REPLAY_MAX: u64 = 200_000;
 
@@ -109,6 +112,7 @@ impl Inner {
                 self.device.write(core.log.offset(pos), vec![piece]),
             ));
         }
+        let begun = self.env.now();
         let mut result = Ok(());
         for written in join_all(writes).await {
             result = result.and(written);
@@ -120,7 +124,14 @@ impl Inner {
         if env::mutant("skip-flush") {
             return Ok(());
         }
-        self.device.sync().await
+        let written = self.env.now();
+        let synced = self.device.sync().await;
+        let (write, sync) = (written - begun, self.env.now() - written);
+        if write + sync >= SLOW {
+            let transactions = batch.transactions;
+            tracing::warn!(?write, ?sync, transactions, device = ?self.device, "the device is slow");
+        }
+        synced
     }
 
     /// Moves a payload that is too long for the log to blocks of its own.

@@ -14,6 +14,7 @@ mod counters;
 mod fold;
 mod format;
 mod fsck;
+mod key_map;
 mod log;
 mod name;
 mod onode;
@@ -31,7 +32,7 @@ use std::fmt;
 use std::ops::Range;
 use std::rc::Rc;
 
-use bstr::BString;
+use bstr::{BStr, BString};
 use bytes::Bytes;
 use device::BlockDevice;
 use env::sync::Notify;
@@ -340,7 +341,7 @@ impl ObjectStore for InkStore {
         self.with(|core| {
             let attrs = &core.state.find(cid, oid)?.attrs;
             attrs
-                .get(bstr::BStr::new(name))
+                .get(BStr::new(name))
                 .cloned()
                 .ok_or(StoreError::NoAttr)
         })
@@ -371,7 +372,7 @@ impl ObjectStore for InkStore {
             let omap = &core.state.find(cid, oid)?.omap.map;
             Ok(keys
                 .iter()
-                .filter_map(|k| Some((k.clone(), omap.get(k)?.clone())))
+                .filter_map(|k| Some((k.clone(), omap.get(BStr::new(k))?.clone())))
                 .collect())
         })
     }
@@ -387,7 +388,7 @@ impl ObjectStore for InkStore {
     ) -> LocalFuture<Result<OmapPage, StoreError>> {
         self.with(|core| {
             let omap = &core.state.find(cid, oid)?.omap.map;
-            Ok(omap_page(omap, from, after, max_entries, max_bytes))
+            Ok(omap_page(omap.from(BStr::new(from), after), max_entries, max_bytes))
         })
     }
 

@@ -6,7 +6,7 @@
 //! A patch never crosses a block boundary. Bytes of a block behind the object's size are zero.
 
 use std::collections::BTreeMap;
-use std::ops::{Bound, Range};
+use std::ops::Range;
 use std::rc::Rc;
 
 use bstr::{BStr, BString};
@@ -14,6 +14,7 @@ use bytes::Bytes;
 use types::hobject::GhObject;
 
 use super::format::BLOCK_LEN;
+use super::key_map::{KeyMap, Place};
 use super::sorted_vec::SortedVec;
 use super::name::Name;
 use super::space::Space;
@@ -96,7 +97,7 @@ pub(super) struct Dirty {
     /// Keys in older checkpoints are gone.
     pub(super) omap_cleared: bool,
     /// Keys set or removed; true: older checkpoints do not have it.
-    pub(super) omap: BTreeMap<BString, bool>,
+    pub(super) omap: KeyMap<bool>,
 }
 
 /// An expectation given by the client.
@@ -112,7 +113,7 @@ pub(super) const KEY_SLOTS: usize = 4;
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Omap {
-    pub(super) map: BTreeMap<BString, Bytes>,
+    pub(super) map: KeyMap<Bytes>,
     pub(super) header: Bytes,
 }
 
@@ -492,55 +493,43 @@ impl Onode {
         self.dirty.head = true;
     }
 
-    pub(super) fn omap_set(&mut self, key: &BStr, value: Bytes, space: &mut Space) {
+    /// Sets the value of a key at the place that [`KeyMap::find`] gave for it.
+    pub(super) fn omap_set(&mut self, place: Place, key: &BStr, value: Bytes, space: &mut Space) {
         let added = key.len() + value.len();
-        match self.omap.map.get_mut(key) {
-            Some(old) => {
-                let old = std::mem::replace(old, value);
-                space.grow_omap(added, key.len() + old.len());
-                if !self.dirty.fresh && !self.dirty.omap.contains_key(key) {
-                    self.dirty.omap.insert(key.to_owned(), false);
-                }
-            }
-            None => {
-                space.grow_omap(added, 0);
-                if !self.dirty.fresh {
-                    // Removed since the last checkpoint and set again: an older one has it.
-                    self.dirty.omap.entry(key.to_owned()).or_insert(true);
-                }
-                self.omap.map.insert(key.to_owned(), value);
-            }
+        let old = self.omap.map.put(place, key, value);
+        space.grow_omap(added, old.as_ref().map_or(0, |old| key.len() + old.len()));
+        if self.dirty.fresh {
+            return;
+        }
+        // Removed since the last checkpoint and set again: an older one has it.
+        let known = self.dirty.omap.find(key);
+        if !known.found {
+            self.dirty.omap.put(known, key, old.is_none());
         }
     }
 
     pub(super) fn omap_rm(&mut self, key: &BStr, space: &mut Space) {
-        if let Some(old) = self.omap.map.remove(key) {
-            space.grow_omap(0, key.len() + old.len());
-            match self.dirty.omap.get(key) {
-                Some(true) => {
-                    self.dirty.omap.remove(key);
-                }
-                None if !self.dirty.fresh => {
-                    self.dirty.omap.insert(key.to_owned(), false);
-                }
-                _ => {}
+        if let Some((key, old)) = self.omap.map.remove(key) {
+            self.note_omap_removed(key, &old, space);
+        }
+    }
+
+    fn note_omap_removed(&mut self, key: BString, old: &Bytes, space: &mut Space) {
+        space.grow_omap(0, key.len() + old.len());
+        match self.dirty.omap.get(BStr::new(&key)) {
+            Some(true) => {
+                self.dirty.omap.remove(BStr::new(&key));
             }
+            None if !self.dirty.fresh => {
+                self.dirty.omap.insert(key, false);
+            }
+            _ => {}
         }
     }
 
     pub(super) fn omap_rm_range(&mut self, first: &BStr, last: &BStr, space: &mut Space) {
-        if first >= last {
-            return;
-        }
-        let range = (Bound::Included(first), Bound::Excluded(last));
-        let keys: Vec<BString> = self
-            .omap
-            .map
-            .range::<BStr, _>(range)
-            .map(|(k, _)| k.clone())
-            .collect();
-        for key in keys {
-            self.omap_rm(BStr::new(&key), space);
+        for (key, old) in self.omap.map.remove_range(first, last) {
+            self.note_omap_removed(key, &old, space);
         }
     }
 

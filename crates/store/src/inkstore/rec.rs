@@ -228,6 +228,22 @@ fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     alike + rest.take_while(|(a, b)| a == b).count()
 }
 
+/// Where two texts are alike for [`COPY_MIN`] bytes at the same place, from `at` on; the end of `a`
+/// if nowhere. The last byte of a stretch that differs says how far the next one can be away.
+fn next_alike(a: &[u8], b: &[u8], mut at: usize) -> usize {
+    let stretch = |text: &[u8], at: usize| {
+        Some(u32::from_le_bytes(*text.get(at..)?.first_chunk::<COPY_MIN>()?))
+    };
+    while let (Some(a), Some(b)) = (stretch(a, at), stretch(b, at)) {
+        let differ = a ^ b;
+        if differ == 0 {
+            return at;
+        }
+        at += COPY_MIN - differ.leading_zeros() as usize / 8;
+    }
+    a.len()
+}
+
 fn put_edits(out: &mut Vec<u8>, value: &[u8], old: &[u8]) {
     let common = value.len().min(old.len());
     let mut at = 0;
@@ -239,19 +255,7 @@ fn put_edits(out: &mut Vec<u8>, value: &[u8], old: &[u8]) {
         }
         // Insert up to the next run of equal bytes that is long enough.
         let from = at;
-        let mut run = 0;
-        while at < value.len() {
-            run = if at < common && value[at] == old[at] {
-                run + 1
-            } else {
-                0
-            };
-            at += 1;
-            if run == COPY_MIN {
-                break;
-            }
-        }
-        let to = if run == COPY_MIN { at - COPY_MIN } else { at };
+        let to = next_alike(value, old, from);
         out.put_varint(copied as u64);
         out.put_blob(&value[from..to]);
         at = to;
@@ -443,35 +447,23 @@ impl RecWriter {
     }
 
     pub(super) fn omap_set(&mut self, share: Share, key: &BStr, value: &[u8], old: Option<&[u8]>) {
-        let mut slots = self.take_slots();
-        self.rec(share, |out| {
-            out.put_u8(OMAP_SET);
-            slots.put(out, key);
-            Value::put(out, value, old);
-        });
-        self.give_slots(slots);
+        self.rec_with_key(share, OMAP_SET, key);
+        self.rec(share, |out| Value::put(out, value, old));
     }
 
     pub(super) fn omap_rm(&mut self, share: Share, key: &BStr) {
-        let mut slots = self.take_slots();
-        self.rec(share, |out| {
-            out.put_u8(OMAP_RM);
-            slots.put(out, key);
-        });
-        self.give_slots(slots);
+        self.rec_with_key(share, OMAP_RM, key);
     }
 
-    fn take_slots(&mut self) -> KeySlots {
-        self.selected
-            .and_then(|h| self.slots.get_mut(&h))
-            .map(std::mem::take)
-            .unwrap_or_default()
-    }
-
-    fn give_slots(&mut self, slots: KeySlots) {
-        if let Some(handle) = self.selected {
-            self.slots.insert(handle, slots);
+    /// Begins a record about a key of the selected object.
+    fn rec_with_key(&mut self, share: Share, opcode: u8, key: &BStr) {
+        let before = self.out.len();
+        self.out.put_u8(opcode);
+        match self.selected {
+            Some(handle) => self.slots.entry(handle).or_default().put(&mut self.out, key),
+            None => KeySlots::default().put(&mut self.out, key),
         }
+        self.shares.0[share as usize] += (self.out.len() - before) as u64;
     }
 
     pub(super) fn omap_rm_range(&mut self, share: Share, first: &BStr, last: &BStr) {

@@ -657,8 +657,9 @@ impl Replay {
             Rec::RmAttrs => onode.rm_attrs(space),
             Rec::OmapSet { key, value } => {
                 let key = key.resolve(slots)?;
-                let value = value.resolve(omap_reference(onode, key.as_slice().into()))?;
-                onode.omap_set(key.as_slice().into(), value, space);
+                let place = onode.omap.map.find(key.as_slice().into());
+                let value = value.resolve(omap_reference(onode, place))?;
+                onode.omap_set(place, key.as_slice().into(), value, space);
             }
             Rec::OmapRm { key } => {
                 let key = key.resolve(slots)?;

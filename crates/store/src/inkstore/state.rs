@@ -118,7 +118,9 @@ impl State {
     pub(super) fn lookup(&self, cid: &CollId, oid: &GhObject) -> Option<Slot> {
         let recent = self.recent.get();
         for slot in recent {
+            // Hashes first: names are long and often alike.
             if let Some(onode) = self.onode(slot)
+                && onode.oid.hobj.hash == oid.hobj.hash
                 && *onode.oid == *oid
                 && onode.cid == *cid
             {
@@ -157,12 +159,9 @@ impl State {
             }
             onode.generation = self.generation;
         }
-        if !onode.dirty.head {
-            // Any change marks the object; which parts changed, the onode knows.
-            let key = onode.key();
-            if !onode.is_dirty() {
-                self.dirty.insert(key);
-            }
+        // Any change marks the object; which parts changed, the onode knows.
+        if !onode.is_dirty() {
+            self.dirty.insert(onode.key());
         }
         Some((onode, &mut self.space))
     }

@@ -12,13 +12,14 @@ use futures_util::future::join_all;
 use types::hobject::GhObject;
 
 use super::format::{BLOCK_LEN, PAGE_PAYLOAD_LEN, data_crc};
+use super::key_map::Place;
 use super::log::join_writes;
 use super::onode::{AllocHint, BlockPtr, Onode, PatchSource, edges};
 use super::rec::Share;
 use super::state::Slot;
 use super::{Core, Inner, ready};
 use crate::check::check;
-use crate::{CollId, Op, StoreError, Transaction};
+use crate::{CollId, Op, Pairs, StoreError, Transaction};
 
 /// Up to this many bytes of a block are kept among the metadata instead of in a block.
 pub(super) const INLINE_MAX: usize = 1024;
@@ -382,9 +383,10 @@ impl Core {
                         let Some((onode, space)) = self.state.change(slot) else {
                             break;
                         };
-                        if onode.omap.map.contains_key(key) {
-                            self.pending.recs.omap_rm(share(oid(o)), BStr::new(key));
-                            onode.omap_rm(BStr::new(key), space);
+                        let key = BStr::new(key);
+                        if onode.omap.map.contains(key) {
+                            self.pending.recs.omap_rm(share(oid(o)), key);
+                            onode.omap_rm(key, space);
                         }
                     }
                 }
@@ -444,9 +446,10 @@ impl Core {
         let Some((onode, space)) = self.state.change(slot) else {
             return;
         };
-        let reference = omap_reference(onode, key);
+        let place = onode.omap.map.find(key);
+        let reference = omap_reference(onode, place);
         self.pending.recs.omap_set(share, key, value, reference);
-        onode.omap_set(key, Bytes::copy_from_slice(value), space);
+        onode.omap_set(place, key, Bytes::copy_from_slice(value), space);
     }
 
     /// Writes data: whole blocks to new places, parts of blocks as patches, or as whole blocks if
@@ -599,14 +602,8 @@ fn share(oid: &GhObject) -> Share {
 
 /// What a new omap value is compared with: the old one or, for a new key, the value of the
 /// greatest smaller key. Replay must come to the same.
-pub(super) fn omap_reference<'a>(onode: &'a Onode, key: &BStr) -> Option<&'a [u8]> {
-    let range = (std::ops::Bound::Unbounded, std::ops::Bound::Included(key));
-    onode
-        .omap
-        .map
-        .range::<BStr, _>(range)
-        .next_back()
-        .map(|(_, value)| &value[..])
+pub(super) fn omap_reference(onode: &Onode, place: Place) -> Option<&[u8]> {
+    onode.omap.map.at_or_before(place).map(|value| &value[..])
 }
 
 /// The whole new contents of the block that `range` lies in, if they are known without reading the
@@ -641,8 +638,9 @@ fn compose(onode: &Onode, range: &Range<u64>, data: &[u8]) -> Option<Bytes> {
 
 /// The most blocks and bytes of metadata a transaction can add.
 fn growth(t: &Transaction, state: &super::state::State) -> (u64, u64) {
-    let pairs = |map: &std::collections::BTreeMap<bstr::BString, Bytes>| {
-        map.iter()
+    let pairs = |pairs: &Pairs| {
+        pairs
+            .iter()
             .map(|(k, v)| (k.len() + v.len() + 16) as u64)
             .sum::<u64>()
     };

@@ -6,9 +6,9 @@ mod object;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::ops::Range;
+use std::ops::{Bound, Range};
 
-use bstr::BString;
+use bstr::{BStr, BString};
 use bytes::Bytes;
 use env::LocalFuture;
 use types::bufferlist::BufferList;
@@ -18,7 +18,8 @@ pub(crate) use self::object::omap_page;
 use self::object::{Object, PAGE_LEN};
 use crate::check::{Existing, check, split_moves};
 use crate::{
-    CollId, Listing, ObjectStat, ObjectStore, OmapPage, Op, Statfs, StoreError, Transaction,
+    CollId, Listing, ObjectStat, ObjectStore, OmapPage, Op, Pairs, Statfs, StoreError,
+    Transaction,
 };
 
 /// A store in memory, up to a number of bytes.
@@ -106,8 +107,9 @@ impl State {
             let coll = self.colls.get(&t.collections()[cid as usize])?;
             coll.objects.get(&t.objects()[oid as usize])
         };
-        let of_map = |map: &BTreeMap<BString, Bytes>| {
-            map.iter()
+        let of_pairs = |pairs: &Pairs| {
+            pairs
+                .iter()
                 .map(|(k, v)| (k.len() + v.len()) as u64)
                 .sum::<u64>()
         };
@@ -122,8 +124,8 @@ impl State {
                 None => Object::default().missing_pages(*offset, data.len() as u64) * PAGE_LEN,
             },
             Op::SetAttr { name, value, .. } => (name.len() + value.len()) as u64,
-            Op::SetAttrs { attrs, .. } => of_map(attrs),
-            Op::OmapSetKeys { entries, .. } => of_map(entries),
+            Op::SetAttrs { attrs, .. } => of_pairs(attrs),
+            Op::OmapSetKeys { entries, .. } => of_pairs(entries),
             Op::OmapSetHeader { header, .. } => header.len() as u64,
             Op::Clone { cid, oid, .. } | Op::CloneRange { cid, oid, .. } => {
                 object(*cid, *oid).map_or(0, Object::allocated)
@@ -391,13 +393,10 @@ impl ObjectStore for MemStore {
         max_bytes: usize,
     ) -> LocalFuture<Result<OmapPage, StoreError>> {
         self.on(cid, oid, |o| {
-            Ok(object::omap_page(
-                &o.omap,
-                from,
-                after,
-                max_entries,
-                max_bytes,
-            ))
+            let from = BStr::new(from);
+            let start = if after { Bound::Excluded(from) } else { Bound::Included(from) };
+            let entries = o.omap.range::<BStr, _>((start, Bound::Unbounded));
+            Ok(object::omap_page(entries, max_entries, max_bytes))
         })
     }
 

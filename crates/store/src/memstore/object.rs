@@ -1,9 +1,9 @@
 //! One object in memory: sparse pages, xattrs, omap.
 
 use std::collections::BTreeMap;
-use std::ops::{Bound, Range};
+use std::ops::Range;
 
-use bstr::{BStr, BString};
+use bstr::BString;
 use bytes::Bytes;
 
 use crate::{OmapPage, Op};
@@ -176,23 +176,15 @@ impl Object {
     }
 }
 
-/// Part of an omap, as [`crate::ObjectStore::omap_range`] asks.
-pub(crate) fn omap_page(
-    omap: &BTreeMap<BString, Bytes>,
-    from: &[u8],
-    after: bool,
+/// The first part of entries, as [`crate::ObjectStore::omap_range`] asks.
+pub(crate) fn omap_page<'a>(
+    entries: impl Iterator<Item = (&'a BString, &'a Bytes)>,
     max_entries: usize,
     max_bytes: usize,
 ) -> OmapPage {
-    let from = BStr::new(from);
-    let start = if after {
-        Bound::Excluded(from)
-    } else {
-        Bound::Included(from)
-    };
     let mut page = OmapPage::default();
     let mut bytes = 0;
-    for (key, value) in omap.range::<BStr, _>((start, Bound::Unbounded)) {
+    for (key, value) in entries {
         bytes += key.len() + value.len();
         let full = page.entries.len() >= max_entries;
         if full || (bytes > max_bytes && !page.entries.is_empty()) {

@@ -497,7 +497,7 @@ fn long_names_and_values() {
         t.mkcoll(&cid, 0).write(&cid, &oid, 0, &b"x"[..]);
         t.setattr(&cid, &oid, name.clone(), vec![1; 65_536]);
         let entries = [(name.clone().into(), Bytes::from(vec![2; 1 << 20]))];
-        t.omap_setkeys(&cid, &oid, entries.into());
+        t.omap_setkeys(&cid, &oid, entries);
         backend.store.submit(t).await.unwrap();
         for orderly in [false, true] {
             backend.reopen(orderly).await;
@@ -700,7 +700,7 @@ fn everything_of_one_store_goes_into_another() {
         keys.mkcoll(&pg(99), 3);
         let many = (0..5000).map(|n| (format!("{n:05}").into(), Bytes::from(vec![n as u8; n % 50])));
         keys.touch(&pg(99), &numbered(1));
-        keys.omap_setkeys(&pg(99), &numbered(1), many.collect());
+        keys.omap_setkeys(&pg(99), &numbered(1), many);
         keys.write(&pg(99), &numbered(2), 5 << 20, vec![1; 3 << 20]);
         model.apply(&keys).unwrap();
         backend.store.submit(keys).await.unwrap();
@@ -720,7 +720,7 @@ fn everything_of_one_store_goes_into_another() {
         let mut t = Transaction::new();
         t.setattr(&pg(99), &numbered(2), "a", &b"b"[..]);
         t.write(&pg(99), &numbered(2), (8 << 20) - 1, vec![0]);
-        t.omap_setkeys(&pg(99), &numbered(1), [("04999".into(), Bytes::new())].into());
+        t.omap_setkeys(&pg(99), &numbered(1), [("04999".into(), Bytes::new())]);
         between.submit(t).await.unwrap();
         let (_, differences) = compare(&*backend.store, &between, &mut |_| {}).await.unwrap();
         let told = |what: &str| differences.iter().any(|line| line.ends_with(what));

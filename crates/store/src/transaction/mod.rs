@@ -5,10 +5,11 @@
 
 mod wire;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use bstr::BString;
 use bytes::Bytes;
+use denc::Writer;
 use types::bufferlist::BufferList;
 use types::hobject::GhObject;
 
@@ -18,6 +19,9 @@ use crate::CollId;
 pub type CollIndex = u32;
 /// Position in [`Transaction::objects`].
 pub type ObjectIndex = u32;
+
+/// Names and values, each name once.
+pub type Pairs = Vec<(BString, Bytes)>;
 
 /// One change. Semantics at the builder methods of [`Transaction`] and in
 /// [`crate::ObjectStore::submit`].
@@ -66,7 +70,7 @@ pub enum Op {
     SetAttrs {
         cid: CollIndex,
         oid: ObjectIndex,
-        attrs: BTreeMap<BString, Bytes>,
+        attrs: Pairs,
     },
     RmAttr {
         cid: CollIndex,
@@ -104,12 +108,12 @@ pub enum Op {
     OmapSetKeys {
         cid: CollIndex,
         oid: ObjectIndex,
-        entries: BTreeMap<BString, Bytes>,
+        entries: Pairs,
     },
     OmapRmKeys {
         cid: CollIndex,
         oid: ObjectIndex,
-        keys: BTreeSet<BString>,
+        keys: Vec<BString>,
     },
     OmapRmKeyRange {
         cid: CollIndex,
@@ -162,6 +166,9 @@ pub enum Op {
     },
 }
 
+/// Bytes that an encoded operation usually takes with its xattrs or keys, and all names.
+const ROOM: usize = 512;
+
 /// Tables up to this long are searched from the end; longer ones get an index.
 const LINEAR_MAX: usize = 16;
 
@@ -209,6 +216,13 @@ impl Transaction {
     /// Whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
         self.ops.is_empty()
+    }
+
+    /// The encoding, in a buffer that had room for all of it from the beginning.
+    pub fn encoded(&self) -> Bytes {
+        let mut w = Writer::with_capacity(self.data_len() as usize + ROOM + ROOM * self.ops.len());
+        w.put(self);
+        w.into_bytes()
     }
 
     /// Bytes of object data in write operations.
@@ -373,9 +387,10 @@ impl Transaction {
         &mut self,
         cid: &CollId,
         oid: &GhObject,
-        attrs: BTreeMap<BString, Bytes>,
+        attrs: impl IntoIterator<Item = (BString, Bytes)>,
     ) -> &mut Self {
         let (cid, oid) = self.on(cid, oid);
+        let attrs = attrs.into_iter().collect();
         self.push(Op::SetAttrs { cid, oid, attrs })
     }
 
@@ -448,9 +463,10 @@ impl Transaction {
         &mut self,
         cid: &CollId,
         oid: &GhObject,
-        entries: BTreeMap<BString, Bytes>,
+        entries: impl IntoIterator<Item = (BString, Bytes)>,
     ) -> &mut Self {
         let (cid, oid) = self.on(cid, oid);
+        let entries = entries.into_iter().collect();
         self.push(Op::OmapSetKeys { cid, oid, entries })
     }
 
@@ -459,9 +475,10 @@ impl Transaction {
         &mut self,
         cid: &CollId,
         oid: &GhObject,
-        keys: BTreeSet<BString>,
+        keys: impl IntoIterator<Item = BString>,
     ) -> &mut Self {
         let (cid, oid) = self.on(cid, oid);
+        let keys = keys.into_iter().collect();
         self.push(Op::OmapRmKeys { cid, oid, keys })
     }
 

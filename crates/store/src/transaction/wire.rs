@@ -10,7 +10,7 @@
 //! What an op needs beyond its fixed fields follows in `data` in the order of the ops: written
 //! bytes and header as blobs, names as strings, maps and sets counted.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use denc::{Denc, Error, Reader, Writer};
 use types::hobject::GhObject;
@@ -449,21 +449,24 @@ impl Op {
     }
 }
 
-/// The map from values to their index, as a table; indices must be 0..n, each once.
-fn table<T: Ord + Clone>(map: BTreeMap<T, u32>, what: &'static str) -> Result<Vec<T>, Error> {
-    let mut slots: Vec<Option<T>> = vec![None; map.len()];
-    for (value, index) in map {
-        let slot = slots.get_mut(index as usize);
-        let slot = slot.ok_or(Error::Invalid {
-            what,
-            value: index.into(),
-        })?;
-        *slot = Some(value);
+/// Reads the map from values to their index as a table: each value once, indices 0..n.
+fn table<T: Ord + Denc>(r: &mut Reader<'_>, what: &'static str) -> Result<Vec<T>, Error> {
+    let mut named: Vec<(T, u32)> = r.get()?;
+    named.sort_by_key(|(_, index)| *index);
+    for (place, (_, index)) in named.iter().enumerate() {
+        if *index as usize != place {
+            return Err(Error::Invalid { what, value: (*index).into() });
+        }
     }
-    slots
-        .into_iter()
-        .collect::<Option<_>>()
-        .ok_or(Error::Invalid { what, value: 0 })
+    // Nearly always one or two.
+    let distinct: BTreeSet<&T> = match named.len() {
+        1 => BTreeSet::new(),
+        _ => named.iter().map(|(value, _)| value).collect(),
+    };
+    if named.len() > 1 && distinct.len() < named.len() {
+        return Err(Error::Invalid { what, value: named.len() as u64 });
+    }
+    Ok(named.into_iter().map(|(value, _)| value).collect())
 }
 
 /// The inverse of [`table`], borrowed, in Ceph's map order.
@@ -503,14 +506,8 @@ impl Denc for Transaction {
         r.envelope("Transaction", 9, 9, |r, _| {
             let data = r.blob()?;
             let op_bytes = r.blob()?;
-            let colls = table(
-                r.get::<BTreeMap<CollId, u32>>()?,
-                "Transaction collection index",
-            )?;
-            let objects = table(
-                r.get::<BTreeMap<GhObject, u32>>()?,
-                "Transaction object index",
-            )?;
+            let colls: Vec<CollId> = table(r, "Transaction collection index")?;
+            let objects: Vec<GhObject> = table(r, "Transaction object index")?;
             let count = r.u64()?;
             let _ = (r.u32()?, r.u32()?, r.u32()?);
             let fadvise_flags = r.u32()?;
