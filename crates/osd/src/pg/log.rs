@@ -660,13 +660,13 @@ fn merge_divergent(
         let first = entries[0];
         let prior = first.prior_version;
         let last_is_delete = entries.last().is_some_and(|e| e.is_delete());
-        let is_missing = missing.contains(oid);
         let mut remove = |needed: bool| {
             let Some(undo) = undo.as_deref_mut() else { return };
             if needed {
                 undo.push(Undo::Remove(oid.clone()));
             }
-            let kept = entries.iter().filter(|e| undoable(e) && !is_missing);
+            // Missing may be only what the authoritative log has made of it since.
+            let kept = entries.iter().filter(|e| undoable(e));
             undo.extend(kept.map(|e| Undo::Trim((*e).clone())));
         };
         // An object that is missing or deleted here has no data of the divergent versions, but

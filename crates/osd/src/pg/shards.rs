@@ -52,6 +52,8 @@ pub(crate) struct Shards {
     reads: RefCell<BTreeMap<u64, Awaited>>,
     /// Newest write that is durable on all shards.
     committed_to: Cell<EVersion>,
+    /// Up to where all shards have been told so, in this interval.
+    told: Cell<EVersion>,
     /// A task waits to tell shards so.
     rolling: Cell<bool>,
 }
@@ -60,6 +62,7 @@ impl Shards {
     pub(super) fn reset(&self) {
         self.reads.borrow_mut().clear();
         self.committed_to.set(EVersion::ZERO);
+        self.told.set(EVersion::ZERO);
     }
 
     /// Members that went down do not answer.
@@ -157,6 +160,7 @@ impl Pg {
         let (followers, trim_to, _) = self.note_write(&entries, user_version, &stats);
         self.scrub.on_write(&soid, &stats);
         let roll_forward_to = self.shards.committed_to.get();
+        self.shards.told.set(roll_forward_to);
         let (map_epoch, min_epoch) = self.epochs();
         let mut message = MOSDECSubOpWrite {
             pgid: self.pgid,
@@ -348,11 +352,15 @@ impl Pg {
         let (map_epoch, min_epoch) = self.epochs();
         let (followers, stats) = {
             let core = self.core.borrow();
-            if !core.is_activated() || self.deleting.get() || core.log.can_rollback_to() >= roll_forward_to {
+            // Not what this shard knows decides: the interval may have ended under the message
+            // that told another.
+            let told = self.shards.told.get() >= roll_forward_to;
+            if !core.is_activated() || self.deleting.get() || told {
                 return;
             }
             (core.acting_backfill.clone(), core.info.stats.clone())
         };
+        self.shards.told.set(roll_forward_to);
         let tid = self.host.next_tid();
         let mut message = MOSDECSubOpWrite {
             pgid: self.pgid,

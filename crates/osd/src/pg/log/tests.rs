@@ -172,3 +172,23 @@ fn the_store_holds_what_the_log_holds() {
         }
     }
 }
+
+/// Found by a life with an erasure coded pool: what a shard kept to undo a write stayed for ever.
+///
+/// 1. A shard has a write that another lacks: it did not happen, and the object is written anew.
+/// 2. The shard comes back and follows the others' log. The object is missing now, by the new
+///    write, and so what was kept for the old one was thought never to have been kept.
+#[test]
+fn what_was_kept_for_an_entry_that_did_not_happen_goes() {
+    let common = entry("a", (5, 9), (0, 0));
+    let undone = entry("a", (5, 10), (5, 9));
+    let (mut mine, mut info) = log_of(std::slice::from_ref(&common));
+    mine.add_undoable(undone.clone());
+    info.last_update = mine.head();
+    let (auth, auth_info) = log_of(&[common, entry("a", (6, 10), (5, 9))]);
+    let (mut missing, mut undo) = (Missing::default(), Vec::new());
+    let wire = auth.wire();
+    assert!(mine.merge(&auth_info, &wire, &mut info, &mut missing, &mut undo));
+    assert_eq!(missing.get(&oid("a")).map(|i| i.need), Some(EVersion::new(6, 10)));
+    assert_eq!(undo, [Undo::Remove(oid("a")), Undo::Trim(std::rc::Rc::new(undone))]);
+}
