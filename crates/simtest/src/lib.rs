@@ -18,6 +18,7 @@ mod mons;
 mod object;
 mod operator;
 mod replicas;
+mod scrubs;
 mod workload;
 
 pub use campaign::{Failure, Sum, run, try_live};

@@ -217,6 +217,7 @@ impl Begun {
             }
         };
         self.cluster.in_time(&self.admin, "ops of clients that are gone", ANSWERED, quiet).await;
+        self.cluster.deep_scrub_all(&self.admin, CLEAN).await;
         self.audit.nothing_left(&self.cluster);
         self.cluster.compare_replicas(&self.admin).await;
         (self.load, self.audit)

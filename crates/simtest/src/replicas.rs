@@ -107,7 +107,8 @@ pub(crate) fn wrong_in_shards(
     for (oid, held) in &objects {
         let name = format!("{} at {:x}", oid.hobj.name, oid.hobj.snap);
         if oid.generation != NO_GEN {
-            wrong += &format!("{name}: generation {} is still kept\n", oid.generation);
+            let on: Vec<usize> = (0..held.len()).filter(|shard| held[*shard].is_some()).collect();
+            wrong += &format!("{name}: generation {} is still kept on shards {on:?}\n", oid.generation);
             continue;
         }
         let all: Vec<&Held> = held.iter().flatten().copied().collect();

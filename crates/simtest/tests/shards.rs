@@ -1,11 +1,42 @@
-//! Erasure coded pools in the simulated cluster.
+//! Erasure coded pools in the simulated cluster: single stories, and lives from seeds
+//! (`loligo sim --erasure --short` lives the same). `LOLIGO_SIM_SEEDS`, `LOLIGO_SIM_FIRST` and
+//! `LOLIGO_SIM_SEED` as in `cluster.rs`.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::json;
 use sim::World;
-use simtest::{Cluster, Plan};
+use simtest::{Cluster, Plan, Settings, live, run};
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+#[test]
+fn lives_with_an_erasure_coded_pool() {
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+        .without_time()
+        .with_test_writer()
+        .try_init();
+    let settings = Settings { short: true, erasure: true, ..Settings::default() };
+    if let Some(seed) = number("LOLIGO_SIM_SEED") {
+        eprintln!("seed {seed}: {:?}", live(seed, &settings));
+        return;
+    }
+    // Debug builds are some twenty times slower.
+    let seeds = number("LOLIGO_SIM_SEEDS").unwrap_or(if cfg!(debug_assertions) { 2 } else { 20 });
+    let first = number("LOLIGO_SIM_FIRST").unwrap_or(1);
+    let sum = run(first..first + seeds, &settings, None, |seed, result| {
+        if let Err(failure) = result {
+            eprintln!("seed {seed}: {}", failure.what);
+        }
+        true
+    });
+    let failed: Vec<u64> = sum.failures.iter().map(|failure| failure.seed).collect();
+    assert!(failed.is_empty(), "failed: {failed:?} (LOLIGO_SIM_SEED=N for one of them)");
+}
 
 /// Found by merges of PGs under overwrites: an object's bytes had become zeros.
 ///
