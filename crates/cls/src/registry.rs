@@ -32,10 +32,6 @@ impl Flags {
     pub const fn writes(self) -> bool {
         self.0 & 2 != 0
     }
-    /// Whether a cache tier must hold the object first.
-    pub const fn promotes(self) -> bool {
-        self.0 & 8 != 0
-    }
 }
 
 /// What a method returns: a result and data. A negative result undoes the op and still carries

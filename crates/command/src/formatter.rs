@@ -141,19 +141,6 @@ impl Formatter {
         self.value(name, if value { "true" } else { "false" }, false);
     }
 
-    /// No value.
-    pub fn dump_null(&mut self, name: &str) {
-        if self.xml {
-            self.spaces();
-            let _ = write!(self.out, "<{name} xsi:nil=\"true\" />");
-            if self.pretty {
-                self.out.push('\n');
-            }
-        } else {
-            self.value(name, "null", false);
-        }
-    }
-
     /// A text.
     pub fn dump_string(&mut self, name: &str, value: impl AsRef<str>) {
         self.value(name, value.as_ref(), true);

@@ -58,11 +58,6 @@ impl TextTable {
         self.separation = Some(separation);
     }
 
-    /// Leaves the heading line away.
-    pub fn hide_heading(&mut self) {
-        self.without_heading = true;
-    }
-
     /// Adds a row; missing cells are empty, cells past the last column are dropped.
     pub fn row<I>(&mut self, cells: I)
     where

@@ -367,11 +367,6 @@ impl Config {
         options().iter().map(of).collect()
     }
 
-    /// Replaces `$cluster $type $id $host $name $pid` and `$option` in a text.
-    pub fn expand_text(&self, text: &str) -> String {
-        self.expand(text, 0)
-    }
-
     fn store(&self, name: &str, value: &str, source: Source) -> Result<(), SetError> {
         let def = option(name).ok_or(SetError::Unknown)?;
         let value = if value.contains('$') {

@@ -57,15 +57,6 @@ impl<'a> Reader<'a> {
         self.pos
     }
 
-    /// The next byte, not taken.
-    pub fn peek_u8(&self) -> Result<u8, Error> {
-        if self.pos < self.end {
-            Ok(self.buf[self.pos])
-        } else {
-            Err(Error::Truncated { need: 1, have: 0 })
-        }
-    }
-
     /// Takes `len` bytes, borrowed.
     #[inline]
     pub fn slice(&mut self, len: usize) -> Result<&'a [u8], Error> {

@@ -134,11 +134,6 @@ impl Executor {
         self.0.slots.borrow().len() - self.0.free.borrow().len()
     }
 
-    /// Owner of the task being polled now.
-    pub fn running_owner(&self) -> Option<u32> {
-        self.0.running.get()
-    }
-
     /// Polls woken tasks in order, at most `budget` of them; says how many.
     pub fn run_ready(&self, budget: usize) -> usize {
         for ran in 0..budget {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use command::Formatter;
 use denc::{Denc, Error, Reader, Writer};
-use types::{AddrVec, EntityAddr, Epoch, UTime, Uuid};
+use types::{AddrVec, Epoch, UTime, Uuid};
 
 use crate::osdmap::dump_addrvec;
 use crate::release::release_name;
@@ -137,13 +137,6 @@ impl MonMap {
         self.ranks.iter().position(there)
     }
 
-    /// Whether someone listens at the address.
-    pub fn contains_addr(&self, addr: &EntityAddr) -> bool {
-        self.mon_info
-            .values()
-            .any(|mon| mon.public_addrs.contains(addr))
-    }
-
     /// Adds a monitor with the highest rank.
     pub fn add(&mut self, mon: MonInfo) {
         if !self.ranks.contains(&mon.name) {
@@ -160,13 +153,6 @@ impl MonMap {
             self.removed_ranks.insert(rank as u32);
         }
         Some(mon)
-    }
-
-    /// Orders the ranks by address, as a map made by hand is.
-    pub fn rank_by_addrs(&mut self) {
-        let mut mons: Vec<&MonInfo> = self.mon_info.values().collect();
-        mons.sort_by(|a, b| a.public_addrs.cmp(&b.public_addrs));
-        self.ranks = mons.into_iter().map(|mon| mon.name.clone()).collect();
     }
 }
 

@@ -516,11 +516,6 @@ impl PgPool {
         self.has_flag(pool_flags::POOL_SNAPS)
     }
 
-    /// Whether clients make the snapshots (rbd, cephfs).
-    pub fn is_unmanaged_snaps_mode(&self) -> bool {
-        self.has_flag(pool_flags::SELFMANAGED_SNAPS)
-    }
-
     /// The snapshot context of pool snapshots: newest first.
     pub fn snap_context(&self) -> SnapContext {
         SnapContext {

@@ -28,10 +28,5 @@ pub fn release_name(release: u8) -> &'static str {
         .unwrap_or("unknown")
 }
 
-/// The number of a release name; `None` for an unknown one.
-pub fn release_from_name(name: &str) -> Option<u8> {
-    (1..=17).find(|release| release_name(*release) == name)
-}
-
 /// The release this system is.
 pub const PACIFIC: u8 = 16;

@@ -296,19 +296,6 @@ impl MonClient {
         }
     }
 
-    /// The same, unless an earlier wish reaches further.
-    pub fn subscribe_at_least(&self, what: &str, start: u64, flags: u8) {
-        let news = self
-            .0
-            .state
-            .borrow_mut()
-            .subs
-            .want_at_least(what, start, flags);
-        if news {
-            self.0.send_subs();
-        }
-    }
-
     /// Wants a map from version `start` on, told to the monitor even if it has heard the same
     /// wish: what it sent then could not be used.
     pub fn subscribe_again(&self, what: &str, start: u64, once: bool) {

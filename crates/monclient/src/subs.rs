@@ -23,15 +23,6 @@ impl Subs {
         true
     }
 
-    /// Wants a map from `start` on unless an earlier wish reaches further.
-    pub(crate) fn want_at_least(&mut self, what: &str, start: u64, flags: u8) -> bool {
-        let known = self.new.get(what).or_else(|| self.sent.get(what));
-        match known {
-            Some(item) if item.start >= start => false,
-            _ => self.want(what, start, flags),
-        }
-    }
-
     /// Does not want it any more.
     pub(crate) fn unwant(&mut self, what: &str) {
         self.new.remove(what);
@@ -91,6 +82,5 @@ mod tests {
         subs.got("osdmap", 6);
         subs.restart();
         assert!(!subs.take_new().contains_key("osdmap"));
-        assert!(subs.want_at_least("monmap", 9, 0) && !subs.want_at_least("monmap", 3, 0));
     }
 }

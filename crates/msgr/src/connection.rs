@@ -222,11 +222,6 @@ impl Connection {
         self.0.peer.borrow().global_id
     }
 
-    /// Sets the peer's global id, for a monitor that gives one out late.
-    pub fn set_peer_global_id(&self, global_id: u64) {
-        self.0.peer.borrow_mut().global_id = global_id;
-    }
-
     /// The entity the peer proved to be (accepted connections).
     pub fn peer_auth_name(&self) -> Option<AuthEntityName> {
         self.0.peer.borrow().auth_name.clone()

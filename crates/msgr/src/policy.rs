@@ -46,11 +46,6 @@ impl Policy {
             throttle_messages: None,
         }
     }
-
-    /// Server side of a session that outlives connections.
-    pub const fn stateful_server() -> Policy {
-        Policy::new(false, true, true, true, true)
-    }
     /// Server of lossy clients, kept by address (OSD to clients).
     pub const fn stateless_registered_server() -> Policy {
         Policy::new(true, true, false, true, true)
@@ -71,11 +66,6 @@ impl Policy {
     pub const fn lossy_client() -> Policy {
         Policy::new(true, false, false, false, true)
     }
-    /// Client that keeps its session over connections.
-    pub const fn lossless_client() -> Policy {
-        Policy::new(false, false, false, true, true)
-    }
-
     /// The same, refusing peers that lack any of these feature bits.
     pub fn requiring(mut self, features: u64) -> Policy {
         self.features_required |= features;

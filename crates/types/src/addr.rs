@@ -121,11 +121,6 @@ impl EntityAddr {
         }
     }
 
-    /// Same IP, whatever the port and nonce.
-    pub fn same_host(&self, other: &EntityAddr) -> bool {
-        self.ip() == other.ip()
-    }
-
     /// What addresses are ordered by, as by Ceph's memcmp of the struct: type and nonce as they lie
     /// in memory. [`EntityAddr::sockaddr`] follows.
     fn order_head(&self) -> [u8; 8] {
@@ -380,15 +375,6 @@ impl AddrVec {
     /// The first v2 endpoint.
     pub fn msgr2(&self) -> Option<&EntityAddr> {
         self.0.iter().find(|a| a.kind == AddrType::Msgr2)
-    }
-
-    /// The first v1 endpoint, the blank address when there is none.
-    pub fn legacy_or_blank(&self) -> EntityAddr {
-        self.0
-            .iter()
-            .find(|a| a.kind == AddrType::Legacy)
-            .copied()
-            .unwrap_or_default()
     }
 
     /// The first endpoint, the blank address when there is none.

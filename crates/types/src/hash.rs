@@ -58,16 +58,6 @@ pub fn object_hash(namespace: &[u8], key: &[u8], name: &[u8]) -> u32 {
     rjenkins(&joined)
 }
 
-/// The simple string hash of Linux's dcache, selectable per pool (object_hash 1).
-pub fn linux_dcache(name: &[u8]) -> u32 {
-    name.iter().fold(0_u64, |hash, &c| {
-        let c = u64::from(c);
-        hash.wrapping_add(c << 4)
-            .wrapping_add(c >> 4)
-            .wrapping_mul(11)
-    }) as u32
-}
-
 /// `x mod b` that moves only what must when `b` grows; `mask` is the next power of two - 1.
 pub const fn stable_mod(x: u32, b: u32, mask: u32) -> u32 {
     if x & mask < b {

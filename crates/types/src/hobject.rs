@@ -148,23 +148,9 @@ impl HObject {
         }
     }
 
-    /// The first position behind this object's head (get_max_object_boundary).
-    pub fn max_object_boundary(&self) -> HObject {
-        if self.max {
-            self.clone()
-        } else {
-            self.with_snap(SNAPDIR)
-        }
-    }
-
     /// The hash with its bits reversed: what objects of a pool are sorted by.
     pub fn bitwise_key(&self) -> u32 {
         self.hash.reverse_bits()
-    }
-
-    /// Sets the hash by its reversed form.
-    pub fn set_bitwise_key(&mut self, key: u32) {
-        self.hash = key.reverse_bits();
     }
 
     /// Key for placement among objects of one hash.

@@ -159,12 +159,6 @@ impl IntervalSet {
         }
         both
     }
-
-    /// Whether every number of this is in `other`.
-    pub fn is_subset_of(&self, other: &IntervalSet) -> bool {
-        self.iter()
-            .all(|(start, len)| other.contains_range(start, len))
-    }
 }
 
 impl FromIterator<(u64, u64)> for IntervalSet {

@@ -218,14 +218,6 @@ impl MonCap {
                 grant.is_allow_all() || sum.has(req.wanted)
             })
     }
-
-    /// File systems the peer may see; `None` if it is not confined.
-    pub fn allowed_fs_names(&self) -> Option<Vec<&str>> {
-        self.grants
-            .iter()
-            .map(|grant| grant.fs_name.as_deref())
-            .collect()
-    }
 }
 
 impl Denc for MonCap {

@@ -250,11 +250,6 @@ impl CephxClient {
         ))
     }
 
-    /// Drops the tickets but the auth ticket (a service refused one: fetch them again).
-    pub fn forget_service_tickets(&mut self) {
-        self.tickets.retain(|service, _| *service == AUTH);
-    }
-
     /// Drops all tickets (the monitors refused the old one); the global id goes with them.
     pub fn forget_all(&mut self) {
         self.tickets.clear();

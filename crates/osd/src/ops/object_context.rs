@@ -696,11 +696,6 @@ impl ObjectContexts {
         self.slots.borrow().is_empty()
     }
 
-    /// Live watches of an object, for the class machinery and `dump_watchers`.
-    pub(super) fn slot_of(&self, head: &HObject) -> Option<Rc<Slot>> {
-        self.slots.borrow().get(head).cloned()
-    }
-
     /// All watches of the PG, as `dump_watchers` shows them.
     pub fn watch_items(&self) -> Vec<(HObject, WatchItem)> {
         let slots = self.slots.borrow();

@@ -1,7 +1,6 @@
 //! What an op vector may do, told by its codes and by the classes it calls: its order among the
 //! object's ops and the rights its sender needs (`src/osd/osd_op_util.cc` at v16.2).
 
-use maps::PgPool;
 use types::Errno;
 use types::osd::OsdOp;
 use types::osd::ops::{self, message_flags, watch_op};
@@ -141,11 +140,5 @@ impl OpInfo {
             write: self.write,
             classes: &self.classes,
         }
-    }
-
-    /// Whether the pool takes it at all: erasure coded pools have no omap and only whole writes
-    /// unless they allow overwrites.
-    pub fn suits(&self, pool: &PgPool) -> bool {
-        !(pool.is_erasure() && self.cache)
     }
 }

@@ -20,7 +20,7 @@ use types::{EntityAddr, EntityName, Errno, HObject, OsdReqId, RawMessage, SnapCo
 
 use super::execute::{Reply, Request};
 use super::finish::{Pending, PendingWrite};
-use super::object_context::{ObjectContext, ObjectContexts, ObjectGuard, Slot};
+use super::object_context::{ObjectContext, ObjectGuard, Slot};
 use super::op_context::{OpContext, Step};
 use super::op_info::OpInfo;
 use super::pg::Pg;
@@ -645,16 +645,4 @@ pub fn no_client() -> Rc<Client> {
         EntityAddr::default(),
         Box::new(Nowhere),
     )
-}
-
-/// Live watches of an object as (cookie, watcher, connected), for `ceph tell`.
-pub fn watches_of(contexts: &ObjectContexts, head: &HObject) -> Vec<(u64, EntityName, bool)> {
-    let Some(slot) = contexts.slot_of(head) else {
-        return Vec::new();
-    };
-    let watches = slot.watches.borrow();
-    watches
-        .iter()
-        .map(|(&(cookie, watcher), watch)| (cookie, watcher, watch.is_connected()))
-        .collect()
 }

@@ -153,11 +153,6 @@ impl Log {
         self.entries.is_empty()
     }
 
-    /// Number of requests remembered beyond the entries.
-    pub fn dups_len(&self) -> usize {
-        self.dups.len()
-    }
-
     /// Oldest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Rc<PgLogEntry>> {
         self.entries.iter()

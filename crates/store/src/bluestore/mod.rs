@@ -57,9 +57,6 @@ pub struct MkfsOptions {
     pub min_alloc_len: u32,
 }
 
-/// Allocation unit of the paper, and of Ceph on disks up to 15.2.
-pub const MIN_ALLOC_LEN: u32 = 64 << 10;
-
 fn locked(alloc: &SharedAllocator) -> MutexGuard<'_, Allocator> {
     alloc.lock().unwrap_or_else(PoisonError::into_inner)
 }

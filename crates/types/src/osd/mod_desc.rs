@@ -61,12 +61,6 @@ impl ObjectModDesc {
         }
     }
 
-    /// The entry cannot be undone.
-    pub fn mark_unrollbackable(&mut self) {
-        self.can_local_rollback = false;
-        self.ops = Bytes::new();
-    }
-
     /// Whether there are no steps.
     pub fn is_empty(&self) -> bool {
         self.can_local_rollback && self.ops.is_empty()

@@ -551,11 +551,6 @@ impl OsdOp {
         self.code & MODE_CACHE != 0
     }
 
-    /// Whether this acts on content or omap.
-    pub fn is_data_type(&self) -> bool {
-        self.code & TYPE == TYPE_DATA
-    }
-
     /// Whether this acts on attributes.
     pub fn is_attr_type(&self) -> bool {
         self.code & TYPE == TYPE_ATTR

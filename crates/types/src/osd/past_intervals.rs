@@ -76,11 +76,6 @@ impl PastIntervals {
         (self.first, self.last.saturating_add(1))
     }
 
-    /// Covers from `last_epoch_clean` on.
-    pub fn adjust_start_backwards(&mut self, last_epoch_clean: Epoch) {
-        self.first = last_epoch_clean;
-    }
-
     /// Adds the interval that just ended; it must be newer than all before.
     pub fn add_interval(&mut self, ec_pool: bool, interval: &PgInterval) {
         if self.first == 0 {

@@ -78,11 +78,6 @@ impl PgInfo {
         self.history.epoch_created == 0
     }
 
-    /// Whether objects up to `last_update` are missing.
-    pub fn has_missing(&self) -> bool {
-        self.last_complete != self.last_update
-    }
-
     /// Whether backfill is not done.
     pub fn is_incomplete(&self) -> bool {
         !self.last_backfill.is_max()

@@ -109,19 +109,6 @@ impl PgLogEntry {
         matches!(self.op, LogOp::DELETE | LogOp::LOST_DELETE)
     }
 
-    /// Whether the object exists after.
-    pub fn is_update(&self) -> bool {
-        matches!(
-            self.op,
-            LogOp::CLONE
-                | LogOp::MODIFY
-                | LogOp::PROMOTE
-                | LogOp::CLEAN
-                | LogOp::LOST_REVERT
-                | LogOp::LOST_MARK
-        )
-    }
-
     /// Whether this is [`LogOp::ERROR`].
     pub fn is_error(&self) -> bool {
         self.op == LogOp::ERROR
@@ -153,26 +140,6 @@ impl PgLogEntry {
     /// The key it is stored under.
     pub fn key_name(&self) -> String {
         self.version.key_name()
-    }
-
-    /// The form in which it is stored: a blob and its CRC-32C.
-    pub fn encode_with_checksum(&self, w: &mut Writer) {
-        let entry = self.to_bytes();
-        w.blob(&entry);
-        w.u32(crate::crc::crc32c(0, &entry));
-    }
-
-    /// Reads the stored form.
-    pub fn decode_with_checksum(r: &mut Reader<'_>) -> Result<PgLogEntry, Error> {
-        let entry = r.blob()?;
-        let crc = r.u32()?;
-        if crate::crc::crc32c(0, &entry) != crc {
-            return Err(Error::Invalid {
-                what: "log entry checksum",
-                value: crc.into(),
-            });
-        }
-        PgLogEntry::from_bytes(&entry)
     }
 }
 

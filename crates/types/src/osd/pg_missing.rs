@@ -136,11 +136,6 @@ impl PgMissing {
         oldest.map_or(EVersion::ZERO, |item| item.need)
     }
 
-    /// Deletions in it.
-    pub fn num_deletes(&self) -> usize {
-        self.missing.values().filter(|item| item.is_delete).count()
-    }
-
     /// Adds or replaces an object.
     pub fn add(&mut self, oid: HObject, item: PgMissingItem) {
         self.remove(&oid);

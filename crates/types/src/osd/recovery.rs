@@ -137,11 +137,6 @@ pub struct ObjectCopyCursor {
 }
 
 impl ObjectCopyCursor {
-    /// Nothing copied yet.
-    pub fn is_initial(&self) -> bool {
-        *self == ObjectCopyCursor::default()
-    }
-
     /// All copied.
     pub fn is_complete(&self) -> bool {
         self.attr_complete && self.data_complete && self.omap_complete
