@@ -20,6 +20,8 @@ pub(crate) mod merge;
 pub mod missing;
 pub mod peering;
 pub mod persist;
+mod pull;
+mod push;
 pub mod query;
 pub mod recovery;
 pub mod replication;
