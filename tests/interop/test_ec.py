@@ -361,6 +361,29 @@ class Erasure(unittest.TestCase):
             self.assertTrue(in_time, "reads wait for the stopped shard")
         c.ceph("osd", "unset", "nodown")
 
+    def test_8_fewer_pgs(self):
+        """PGs are moved to where those are that they merge into, and merge, while objects change. The
+        OSD that a shard moved to was sent empty transactions: objects' bytes became zeros."""
+        c = self.cluster
+        c.ceph("osd", "pool", "create", "merging", "8", "8", "erasure", "two")
+        c.ceph("osd", "pool", "set", "merging", "allow_ec_overwrites", "true")
+        ioctx = self.client.open_ioctx("merging")
+        self.addCleanup(ioctx.close)
+        writer = Writer(Model(ioctx, SEED, [f"m{n}" for n in range(40)]))
+        writer.start()
+        self.progress([writer], "before")
+        c.ceph("osd", "pool", "set", "merging", "pg_num", "4")
+        c.wait(lambda: c.json("osd", "pool", "get", "merging", "pg_num")["pg_num"] == 4, 240, "4 PGs")
+        writer.stopping = True
+        writer.join(120)
+        self.assertFalse(writer.is_alive(), "a write hangs")
+        self.assertIsNone(writer.error)
+        c.wait_clean(120)
+        writer.model.check(self, "merged")
+        for pg in c.json("pg", "ls-by-pool", "merging")["pg_stats"]:
+            self.scrub(pg["pgid"])
+            self.assertEqual(self.inconsistent(pg["pgid"]), [], pg["pgid"])
+
     def scrub(self, pgid):
         stamp = lambda: self.cluster.json("pg", pgid, "query")["info"]["history"]["last_deep_scrub_stamp"]
         before = stamp()
