@@ -147,15 +147,30 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=7))]
     pub(crate) mons: u32,
     /// What may go wrong: osd, power, mon, mgr, loss, partition, slow, disk, clock, admin, rot, or
-    /// none [default: all these]; and what may be done: grow (more placement groups), remove (OSDs)
+    /// none [default: all these]; aimed (see --aim); and what may be done: grow (more
+    /// placement groups), shrink (and fewer), remove (OSDs), snaps (of the pool)
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) faults: Option<Vec<String>>,
+    /// Lives in which one thing is aimed at: unflushed, island, intervals, thin, resets
+    #[arg(long, value_name = "NAME")]
+    pub(crate) aim: Option<String>,
     /// Short lives, as the test suite has them
     #[arg(long)]
     pub(crate) short: bool,
     /// The clients' pool is erasure coded
     #[arg(long)]
     pub(crate) erasure: bool,
+    /// Make the first life that goes wrong smaller while it goes wrong in the same way: faults,
+    /// clients, objects and time are left out (for --minutes more)
+    #[arg(long)]
+    pub(crate) minimise: bool,
+    /// Leave parts out, as --minimise prints them: without=osd+mon,skip=osd-0-3,seconds=2,clients=1,objects=1,again=1
+    #[arg(long, value_name = "PARTS")]
+    pub(crate) cut: Option<String>,
+    /// Write what happened in the life that went wrong (or, with --lives 1, in the one life): a
+    /// page with a drawing if the name ends in .html, a drawing if in .svg, or text
+    #[arg(long, value_name = "FILE")]
+    pub(crate) timeline: Option<PathBuf>,
     /// Print a line of JSON for each life and one for all
     #[arg(long)]
     pub(crate) json: bool,

@@ -1,11 +1,13 @@
 //! `loligo sim`: whole clusters under a virtual clock, broken in many ways, from seeds.
 
 use std::io::IsTerminal;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 use serde_json::json;
-use simtest::{Fault, Settings};
+use simtest::diary::Diary;
+use simtest::{Aim, Fault, Settings, timeline};
 
 use crate::cli::SimArgs;
 use crate::failure::Failure;
@@ -20,6 +22,14 @@ fn settings(args: &SimArgs) -> Result<Settings, Failure> {
             short: args.short,
             ..Settings::default()
         };
+    if let Some(name) = &args.aim {
+        let aim = Aim::named(name);
+        let wrong = || format!("--aim {name}: not one of {}", Aim::names().join(", "));
+        settings.aim = Some(aim.ok_or_else(|| Failure::new(wrong()))?);
+    }
+    if let Some(cut) = &args.cut {
+        settings.cut = cut.parse().map_err(|why| Failure::new(format!("--cut: {why}")))?;
+    }
     let Some(names) = &args.faults else { return Ok(settings) };
     settings.faults.clear();
     for name in names.iter().filter(|name| *name != "none") {
@@ -33,7 +43,7 @@ fn settings(args: &SimArgs) -> Result<Settings, Failure> {
 }
 
 /// The command that lives a life again: all that decides over it.
-fn again(args: &SimArgs, seed: u64) -> String {
+fn again(args: &SimArgs, seed: u64, cut: &str) -> String {
     let mut words = format!("loligo sim --seed {seed} --lives 1");
     if let Some(osds) = args.osds {
         words += &format!(" --osds {osds}");
@@ -44,10 +54,63 @@ fn again(args: &SimArgs, seed: u64) -> String {
     if let Some(faults) = &args.faults {
         words += &format!(" --faults {}", faults.join(","));
     }
+    if let Some(aim) = &args.aim {
+        words += &format!(" --aim {aim}");
+    }
     for (given, word) in [(args.erasure, " --erasure"), (args.short, " --short")] {
         words += if given { word } else { "" };
     }
+    if !cut.is_empty() {
+        words += &format!(" --cut {cut}");
+    }
     words
+}
+
+fn write_timeline(file: &Path, seed: u64, diary: &Diary) -> Result<(), Failure> {
+    let content = match file.extension().and_then(|end| end.to_str()) {
+        Some("html") => timeline::html(&format!("Life {seed}"), diary),
+        Some("svg") => timeline::svg(diary),
+        _ => timeline::text(diary),
+    };
+    let wrong = |why: std::io::Error| Failure::new(format!("--timeline {}: {why}", file.display()));
+    std::fs::write(file, content).map_err(wrong)
+}
+
+/// Makes a life that goes wrong smaller as long as `minutes` allow; how it goes wrong then.
+fn make_smaller(
+    args: &SimArgs,
+    settings: &Settings,
+    seed: u64,
+    time: Duration,
+) -> Result<String, Failure> {
+    let mut told = |text: &str| {
+        if !args.json {
+            show!("{text}");
+        }
+    };
+    const YEAR: Duration = Duration::from_secs(365 * 86_400);
+    let deadline = Instant::now() + time.min(YEAR);
+    let small = simtest::minimise(seed, settings, deadline, &mut told);
+    let small = small.ok_or_else(|| Failure::new(format!("life {seed} did not go wrong again")))?;
+    let cut = small.cut.to_string();
+    if args.json {
+        let line = json!({
+            "seed": seed,
+            "cut": cut,
+            "lives": small.lives,
+            "faults": small.diary.faults(),
+            "what": small.failure.what,
+        });
+        show!("{line}");
+    } else {
+        let faults = small.diary.faults();
+        show!("after {} lives: {} misfortunes are left: {}", small.lives, faults.len(), faults.join(" "));
+        show!("{}", small.failure.what);
+    }
+    if let Some(file) = &args.timeline {
+        write_timeline(file, seed, &small.diary)?;
+    }
+    Ok(again(args, seed, &cut))
 }
 
 /// Lives lives until the time is over or one goes wrong.
@@ -110,10 +173,25 @@ pub(crate) fn simulate(args: &SimArgs) -> Result<(), Failure> {
             sum.events
         );
     }
-    let Some(failure) = sum.failures.first() else { return Ok(()) };
+    let Some(failure) = sum.failures.first() else {
+        if let (Some(file), Some(1)) = (&args.timeline, args.lives) {
+            let (_, diary) = simtest::live_with_diary(args.seed, &settings);
+            write_timeline(file, args.seed, &diary)?;
+        }
+        return Ok(());
+    };
+    let seed = failure.seed;
     if !args.json {
-        show!("\nseed {}: the cluster broke its word: {}", failure.seed, failure.what);
+        show!("\nseed {seed}: the cluster broke its word: {}", failure.what);
     }
-    let again = again(args, failure.seed);
-    Err(Failure::new(format!("seed {} went wrong; again: {again}", failure.seed)))
+    let again = if args.minimise {
+        make_smaller(args, &settings, seed, minutes)?
+    } else {
+        if let Some(file) = &args.timeline {
+            let (_, diary) = simtest::live_with_diary(seed, &settings);
+            write_timeline(file, seed, &diary)?;
+        }
+        again(args, seed, args.cut.as_deref().unwrap_or_default())
+    };
+    Err(Failure::new(format!("seed {seed} went wrong; again: {again}")))
 }

@@ -110,6 +110,11 @@ impl BlockFile for SimBlockFile {
             let mut image = disk.image();
             image.settle(world.now());
             image.read(offset, &mut buf);
+            let garble = image.faults.garble;
+            if len > 0 && image.rng.chance(garble) {
+                let at = image.rng.below(len as u64) as usize;
+                buf[at] ^= 1 << image.rng.below(8);
+            }
             Ok(buf)
         })
     }

@@ -51,6 +51,8 @@ pub struct DiskFaults {
     /// Probability that a write is reported done and has gone to another place, where something
     /// was written before.
     pub misdirect: f64,
+    /// Probability that a read is reported done and has one bit wrong.
+    pub garble: f64,
 }
 
 /// Handle to a disk or file; it outlives the processes that open it.

@@ -1,11 +1,11 @@
 //! Plants each bug of `env::MUTANTS` in turn and lives lives until one of them finds it: one that
 //! goes wrong with the bug and does not without. `scripts/sim-mutants` runs it; arguments: seeds
-//! at most (2000), then names of mutants (all). Prints a table; exit code 1 if one is not found.
+//! at most (2000), then names of mutants (all), `aim=NAME` for lives of one aim only. Prints a table; exit code 1 if one is not found.
 
 use std::process::ExitCode;
 use std::time::Instant;
 
-use simtest::{Settings, Sum, run, try_live};
+use simtest::{Aim, Settings, Sum, run, try_live};
 
 /// Failed lives that may be looked at again without the bug, a mutant.
 const AGAIN_MAX: usize = 40;
@@ -23,7 +23,9 @@ fn cell(what: &str) -> String {
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     let seeds: u64 = args.next().and_then(|n| n.parse().ok()).unwrap_or(2000);
-    let chosen: Vec<String> = args.collect();
+    let (aims, chosen): (Vec<String>, Vec<String>) = args.partition(|arg| arg.contains('='));
+    let aim = aims.iter().find_map(|arg| Aim::named(arg.strip_prefix("aim=")?));
+    let sound = Settings { aim, ..Settings::default() };
     println!("| mutant | what is wrong | found by seed | lives | simulated | found as |");
     println!("|---|---|---|---|---|---|");
     let mut all_found = true;
@@ -32,7 +34,7 @@ fn main() -> ExitCode {
             continue;
         }
         let begun = Instant::now();
-        let settings = Settings { mutant: name, ..Settings::default() };
+        let settings = Settings { mutant: name, ..sound.clone() };
         let (mut first, mut lives, mut time, mut again) = (1, 0, 0, 0);
         let found = loop {
             let sum: Sum = run(first..seeds + 1, &settings, None, |_, result| result.is_ok());
@@ -41,8 +43,8 @@ fn main() -> ExitCode {
             let Some(last) = sum.failures.last() else { break None };
             first = last.seed + 1;
             // A life that goes wrong without the bug, too, has found something else.
-            let sound = |seed| try_live(seed, &Settings::default()).is_ok();
-            if let Some(failure) = sum.failures.iter().find(|failure| sound(failure.seed)) {
+            let passes = |seed| try_live(seed, &sound).is_ok();
+            if let Some(failure) = sum.failures.iter().find(|failure| passes(failure.seed)) {
                 break Some(failure.clone());
             }
             again += sum.failures.len();

@@ -15,7 +15,7 @@ use osd::Osd;
 use osd::pg::reserver::Stand;
 use types::{Epoch, OsdId, PgId};
 
-use crate::Cluster;
+use crate::{Cluster, diary};
 
 #[derive(Default)]
 struct Seen {
@@ -25,6 +25,7 @@ struct Seen {
     maps: RefCell<BTreeMap<Epoch, u32>>,
     /// The map each OSD has, while it runs.
     epochs: RefCell<BTreeMap<u32, (Weak<Osd>, Epoch)>>,
+    newest: Cell<Epoch>,
     rounds: Cell<u64>,
 }
 
@@ -43,6 +44,10 @@ impl Audit {
         self.0.rounds.set(self.0.rounds.get() + 1);
         for client in clients {
             let map = client.osdmap();
+            if map.epoch > self.0.newest.replace(self.0.newest.get().max(map.epoch)) {
+                let (up, members) = (map.up_osds().collect(), cluster.members().len());
+                diary::map(cluster.world(), map.epoch, up, members);
+            }
             self.same_map("a client", map.epoch, map.crc);
         }
         for (id, osd) in cluster.running_osds() {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::{Life, Settings, live};
+use crate::{Life, Settings, diary, live};
 
 /// A life that went wrong.
 #[derive(Debug, Clone)]
@@ -77,6 +77,9 @@ pub fn try_live(seed: u64, settings: &Settings) -> Result<Life, Failure> {
     PANIC.set(Some(String::new()));
     let result = catch_unwind(AssertUnwindSafe(|| live(seed, settings)));
     let what = PANIC.take().unwrap_or_default();
+    if result.is_err() {
+        diary::finding(&what);
+    }
     result.map_err(|_| Failure { seed, what })
 }
 

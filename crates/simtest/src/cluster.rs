@@ -270,6 +270,13 @@ impl Cluster {
         self.world.disk(&format!("osd.{osd}"), OSD_BLOCK)
     }
 
+    /// Members of a PG that may be away while it serves.
+    pub(crate) fn spare_copies(&self) -> usize {
+        let Plan { size, min_size, code, .. } = &*self.plan;
+        let spare = code.map_or(size.saturating_sub(*min_size), |(_, m)| m.saturating_sub(1));
+        spare as usize
+    }
+
     /// The disk of an OSD.
     pub(crate) fn disk(&self, osd: u32) -> sim::Disk {
         self.world.disk(&format!("osd.{osd}"), OSD_BLOCK)

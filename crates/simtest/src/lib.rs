@@ -8,21 +8,30 @@
 //! host osd.0, osd.1 ..  block file `/osd/block` (inkstore)
 //! ```
 
+mod aimed;
 mod audit;
 mod campaign;
 mod chaos;
 mod cluster;
+mod cut;
+pub mod diary;
 mod keys;
 mod life;
+mod minimise;
 mod mons;
 mod object;
 mod operator;
+mod pool_snaps;
 mod replicas;
 mod scrubs;
+pub mod timeline;
 mod workload;
 
+pub use aimed::Aim;
 pub use campaign::{Failure, Sum, run, try_live};
 pub use chaos::{Chaos, Fault, Mischief};
 pub use cluster::{Cluster, Plan};
+pub use cut::Cut;
 pub use life::{Life, Settings, live};
+pub use minimise::{Small, live_with_diary, minimise};
 pub use workload::{Load, Workload};

@@ -8,7 +8,7 @@ use client::Client;
 use sim::{Control, DiskFaults, Kill, Rng, World};
 
 use crate::audit::Audit;
-use crate::{Chaos, Cluster, Fault, Load, Mischief, Plan, Workload};
+use crate::{Aim, Chaos, Cluster, Cut, Fault, Load, Mischief, Plan, Workload, diary, pool_snaps};
 
 /// What may differ from what the seed says.
 #[derive(Debug, Clone)]
@@ -23,6 +23,10 @@ pub struct Settings {
     pub erasure: bool,
     /// Less goes wrong, for less time: many such lives fit into a suite.
     pub short: bool,
+    /// Nothing but this is aimed at; by the seed if not given.
+    pub aim: Option<Aim>,
+    /// What is left out.
+    pub cut: Cut,
     /// The bug planted on purpose (`env::MUTANTS`), in builds that have them.
     pub mutant: &'static str,
 }
@@ -30,7 +34,8 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Settings {
         let faults = Fault::usual();
-        Settings { osds: None, mons: 1, faults, erasure: false, short: false, mutant: "" }
+        let cut = Cut::default();
+        Settings { osds: None, mons: 1, faults, erasure: false, short: false, aim: None, cut, mutant: "" }
     }
 }
 
@@ -105,15 +110,20 @@ pub fn live(seed: u64, settings: &Settings) -> Life {
     let rng = control.rng().fork();
     let plan = plan_of(&rng, settings);
     tracing::info!("seed {seed}: {plan:?}");
-    let mischief = Mischief::of(&rng, &settings.faults, settings.short);
+    let mut mischief = Mischief::of(&rng, settings);
+    settings.cut.apply_to_mischief(&mut mischief);
+    for _ in 0..settings.cut.again {
+        control.rng().next_u64();
+    }
     control.set_network(mischief.network);
     control.set_default_disk_model(mischief.disks);
     let cluster = Cluster::make(&control, plan);
+    let cut = settings.cut.clone();
     let inside = cluster.clone();
     let (workload, audit) = world.run_until(async move {
-        let begun = Begun::new(inside, &rng).await;
-        begun.suffer(rng.fork(), mischief.clone()).await;
-        begun.settle(&rng, mischief.faults.contains(&Fault::Rot)).await
+        let begun = Begun::new(inside, &rng, &mischief, &cut).await;
+        begun.suffer(rng.fork(), &mischief, &cut).await;
+        begun.settle(&rng, &mischief).await
     });
     let (reads, writes) = workload.answered();
     let life = Life {
@@ -140,17 +150,33 @@ struct Begun {
 }
 
 impl Begun {
-    async fn new(cluster: Cluster, rng: &Rng) -> Begun {
+    async fn new(cluster: Cluster, rng: &Rng, mischief: &Mischief, cut: &Cut) -> Begun {
         let world = cluster.world().clone();
         let admin = cluster.start().await;
         let pg_num = *rng.pick(&[1, 4, 8]);
         cluster.create_pool(&admin, pg_num).await;
         let mut load = Load::of(rng);
         load.omap = cluster.plan.code.is_none();
+        if mischief.aim.is_some() {
+            load.crowd();
+        }
+        if mischief.faults.contains(&Fault::Snaps) {
+            (load.pool_snaps, load.snaps) = (true, 0.0);
+        }
+        cut.apply_to_load(&mut load);
         let load = Workload::new(&world, load);
         tracing::info!("{:?}: {:?}", world.now(), load.load());
         for number in 0..load.load().clients {
             cluster.work(&load, &format!("client.{number}"), world.rng().fork()).await;
+        }
+        if load.load().pool_snaps {
+            let snaps = pool_snaps::run(
+                cluster.clone(),
+                admin.clone(),
+                load.clone(),
+                world.rng().fork(),
+            );
+            world.spawn(snaps);
         }
         let audit = Audit::default();
         let begun = Begun { cluster, world, admin, load, audit };
@@ -173,9 +199,10 @@ impl Begun {
 
     /// Lets things go wrong. One client dies in the middle of what it does, and another one takes
     /// its place.
-    async fn suffer(&self, rng: Rng, mischief: Mischief) {
+    async fn suffer(&self, rng: Rng, mischief: &Mischief, cut: &Cut) {
         let half = mischief.time / 2;
-        let chaos = Chaos::new(&self.cluster, &self.admin, rng, mischief);
+        let Begun { cluster, admin, load, .. } = self;
+        let chaos = Chaos::new(cluster, admin, load, rng, mischief.clone(), cut);
         let ending = {
             let chaos = chaos.clone();
             self.world.spawn(async move { chaos.run().await })
@@ -184,18 +211,18 @@ impl Begun {
         self.world.kill("client.0", Kill::PROCESS);
         self.cluster.work(&self.load, "client.0", self.world.rng().fork()).await;
         ending.await;
-        tracing::info!("{:?}: all is repaired", self.world.now());
+        diary::note(&self.world, "all is repaired".to_owned());
         self.cluster.wait_until_up(&self.admin).await;
-        tracing::info!("{:?}: all OSDs are up", self.world.now());
+        diary::note(&self.world, "all OSDs are up".to_owned());
         chaos.undo_orders().await;
     }
 
     /// Everything must come to rest, and be there.
-    async fn settle(self, rng: &Rng, rot: bool) -> (Workload, Audit) {
+    async fn settle(self, rng: &Rng, mischief: &Mischief) -> (Workload, Audit) {
         self.cluster.wait_until_clean(&self.admin, CLEAN).await;
-        tracing::info!("{:?}: all is clean", self.world.now());
-        if rot {
-            self.a_disk_rots(rng).await;
+        diary::note(&self.world, "all is clean".to_owned());
+        if mischief.faults.contains(&Fault::Rot) {
+            self.a_disk_rots(rng, mischief.aim.is_some()).await;
         }
         self.load.stop();
         let ended = async {
@@ -204,11 +231,11 @@ impl Begun {
             }
         };
         self.cluster.in_time(&self.admin, "the clients' last operations", ANSWERED, ended).await;
-        tracing::info!("{:?}: the clients have ended", self.world.now());
+        diary::note(&self.world, "the clients have ended".to_owned());
         let io = self.admin.io_ctx("p").await.expect("the pool");
         let all = self.load.read_all(&io);
         self.cluster.in_time(&self.admin, "reading all objects", READ, all).await;
-        tracing::info!("{:?}: all objects are read", self.world.now());
+        diary::note(&self.world, "all objects are read".to_owned());
         self.cluster.wait_until_clean(&self.admin, CLEAN).await;
         // The op of a client that is gone may still wait for a slow disk (short life 1060).
         let quiet = async {
@@ -225,24 +252,32 @@ impl Begun {
 
     /// A disk loses bits or misplaces writes while its OSD is in use: nobody may be told wrong
     /// data. Then it is replaced, and gets everything from the others.
-    async fn a_disk_rots(&self, rng: &Rng) {
+    async fn a_disk_rots(&self, rng: &Rng, aimed: bool) {
         let osd = *rng.pick(&self.cluster.members());
         let seconds = Duration::from_secs;
         self.load.allow_eio();
         let disk = self.cluster.broken_disk(osd);
-        if rng.chance(0.5) {
+        if aimed && rng.chance(0.4) {
+            // Started anew, its store has nothing in memory.
+            self.cluster.kill_osd(osd, Kill::PROCESS);
+            self.cluster.start_osd(osd);
+            self.cluster.wait_until_up(&self.admin).await;
+            diary::note(&self.world, format!("disk of osd.{osd} garbles what is read"));
+            let garble = *rng.pick(&[0.05, 0.5]);
+            disk.set_faults(DiskFaults { garble, ..DiskFaults::default() });
+        } else if rng.chance(0.5) {
             let restarts = rng.chance(0.7);
             if restarts {
                 self.cluster.kill_osd(osd, Kill::PROCESS);
             }
             let count = 1 + rng.below(40) as usize;
             let places = disk.rot(count);
-            tracing::info!("{:?}: disk of osd.{osd} rots at {places:x?}", self.world.now());
+            diary::note(&self.world, format!("disk of osd.{osd} rots at {places:x?}"));
             if restarts {
                 self.cluster.start_osd(osd);
             }
         } else {
-            tracing::info!("{:?}: disk of osd.{osd} misplaces writes", self.world.now());
+            diary::note(&self.world, format!("disk of osd.{osd} misplaces writes"));
             disk.set_faults(DiskFaults { misdirect: 0.05, ..DiskFaults::default() });
         }
         self.world.sleep(rng.between(seconds(1), seconds(10))).await;
@@ -251,11 +286,11 @@ impl Begun {
             self.cluster.start_osd(osd);
             self.world.sleep(rng.between(seconds(1), seconds(5))).await;
         }
-        tracing::info!("{:?}: the disk of osd.{osd} is replaced", self.world.now());
+        diary::note(&self.world, format!("the disk of osd.{osd} is replaced"));
         self.cluster.replace_disk(osd);
         self.cluster.wait_until_up(&self.admin).await;
         self.cluster.wait_until_clean(&self.admin, CLEAN).await;
         self.load.forbid_eio();
-        tracing::info!("{:?}: all is clean again", self.world.now());
+        diary::note(&self.world, "all is clean again".to_owned());
     }
 }

@@ -7,7 +7,7 @@
 //! keys      one letter -> value
 //! ```
 //!
-//! Snapshots are self-managed with ids from 1 on, none ever removed: a write under snapshot `n`
+//! Snapshots are self-managed with ids from 1 on, none ever removed, or the pool's: a write under snapshot `n`
 //! makes a clone of what was there if the object has none for `n` yet, as `make_writeable` in
 //! `src/osd/PrimaryLogPG.cc` (v16.2) does.
 
@@ -50,6 +50,8 @@ pub(crate) struct State {
     seq: u64,
     /// Contents of snapshots above the first number up to the second.
     clones: Vec<(u64, u64, Rc<Content>)>,
+    /// Newest snapshot of the pool that the primary knows.
+    pool: u64,
 }
 
 /// What a client does to an object. Writes carry the newest snapshot they know.
@@ -67,6 +69,8 @@ pub(crate) enum Action {
     CreateNew { value: u64, snap: u64 },
     /// Fails if it is not.
     Remove { snap: u64 },
+    /// The primary learns of a snapshot of the pool.
+    PoolSnap { snap: u64 },
     /// Everything.
     Read,
     /// Everything as it was at a snapshot.
@@ -104,6 +108,7 @@ impl State {
     /// The state in which a write under `snap` changes the head.
     fn writable(&self, snap: u64) -> State {
         let mut state = self.clone();
+        let snap = snap.max(state.pool);
         if snap > state.seq {
             if let Some(head) = &state.head {
                 state.clones.push((state.seq, snap, head.clone()));
@@ -167,6 +172,9 @@ impl Model for Object {
                 }
                 (Answer::Done, Some(state))
             }
+            Action::PoolSnap { snap } => {
+                (Answer::Done, Some(State { pool: snap, ..state.clone() }))
+            }
             Action::Read => (found(state.head.as_ref()), None),
             Action::ReadSnap { snap } => (found(state.at(snap)), None),
         }
@@ -202,6 +210,8 @@ impl Action {
             }
             Action::CreateNew { value, .. } => mark(op.create(true), value),
             Action::Remove { .. } => op.remove(),
+            // Nobody sends it.
+            Action::PoolSnap { .. } => op,
             Action::Read | Action::ReadSnap { .. } if !omap => op.read(0, 0).getxattr(MARK),
             Action::Read | Action::ReadSnap { .. } => {
                 op.read(0, 0).getxattr(MARK).omap_get_vals(&BString::default(), 1000, &BString::default())
@@ -275,6 +285,21 @@ mod tests {
         data[50] ^= 1;
         assert!(content_of(&data, &7u64.to_le_bytes(), &keys, 100).is_err());
         assert!(content_of(&data[..150], &7u64.to_le_bytes(), &keys, 100).is_err());
+    }
+
+    #[test]
+    fn a_snapshot_of_the_pool_counts_for_writes_that_do_not_name_it() {
+        let write = Action::Append { value: 1, snap: 0 };
+        let (_, first) = Object.apply(&State::default(), &write);
+        let (_, taken) = Object.apply(&first.unwrap(), &Action::PoolSnap { snap: 4 });
+        let (_, second) = Object.apply(&taken.unwrap(), &Action::Append { value: 2, snap: 0 });
+        let second = second.unwrap();
+        let marks = |action: Action| match Object.apply(&second, &action).0 {
+            Answer::Found(content) => content.mark,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(marks(Action::ReadSnap { snap: 4 }), 1);
+        assert_eq!(marks(Action::Read), 2);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! What an operator does to a cluster that is in use and breaks: the pool gets more placement
-//! groups, an OSD is emptied, taken out of the cluster and comes back as a new one.
+//! groups or fewer, an OSD is emptied, taken out of the cluster and comes back as a new one.
 //!
 //! These are asked for by name (`--faults grow,remove`): they are not among the usual faults.
 
@@ -10,7 +10,7 @@ use client::Client;
 use serde_json::{Value, json};
 use sim::Rng;
 
-use crate::Cluster;
+use crate::{Cluster, diary};
 
 /// Placement groups of the clients' pool at most.
 const PG_NUM_MAX: u64 = 32;
@@ -22,21 +22,25 @@ async fn ask(admin: &Client, json: Value) -> client::Answer {
     answer.expect("the monitor answers")
 }
 
-/// One to eight more placement groups, all at once or one after the other as the manager has it.
-pub(crate) async fn grow(cluster: &Cluster, admin: &Client, rng: &Rng) {
+/// One to eight more placement groups (or some less if it `shrinks`, too), all at once or one after
+/// the other as the manager has it.
+pub(crate) async fn grow(cluster: &Cluster, admin: &Client, rng: &Rng, shrinks: bool) {
     let get = json!({"prefix": "osd pool get", "pool": "p", "var": "pg_num", "format": "json"});
     let now: Value = serde_json::from_slice(&ask(admin, get).await.outb).unwrap_or_default();
     let now = now["pg_num"].as_u64().expect("the pool has placement groups");
-    let more = (now + 1 + rng.below(8)).min(PG_NUM_MAX);
-    if more <= now {
+    let to = match shrinks && rng.chance(0.4) {
+        true => now.saturating_sub(1 + rng.below(now)).max(1),
+        false => (now + 1 + rng.below(8)).min(PG_NUM_MAX),
+    };
+    if to == now {
         return;
     }
-    tracing::info!("{:?}: from {now} to {more} placement groups", cluster.world().now());
+    diary::note(cluster.world(), format!("from {now} to {to} placement groups"));
     for var in ["pg_num", "pgp_num"] {
-        let set = json!({"prefix": "osd pool set", "pool": "p", "var": var, "val": more.to_string()});
+        let set = json!({"prefix": "osd pool set", "pool": "p", "var": var, "val": to.to_string()});
         let answer = ask(admin, set).await;
-        // -EBUSY: those of the last time are still being made.
-        assert!(matches!(answer.rc, 0 | -16), "{var} = {more}: {}", answer.outs);
+        // -EBUSY: those of the last time are still being made, or merged.
+        assert!(matches!(answer.rc, 0 | -16), "{var} = {to}: {}", answer.outs);
     }
 }
 
@@ -45,7 +49,7 @@ pub(crate) async fn grow(cluster: &Cluster, admin: &Client, rng: &Rng) {
 pub(crate) async fn remove(cluster: &Cluster, admin: &Client, rng: &Rng, osd: u32, end: Duration) {
     let world = cluster.world().clone();
     let ids = [osd.to_string()];
-    tracing::info!("{:?}: osd.{osd} is to be emptied", world.now());
+    diary::note(&world, format!("osd.{osd} is to be emptied"));
     let answer = ask(admin, json!({"prefix": "osd out", "ids": ids})).await;
     assert_eq!(answer.rc, 0, "{}", answer.outs);
     let patience = (world.now() + EMPTY_IN).min(end);
@@ -69,9 +73,9 @@ pub(crate) async fn remove(cluster: &Cluster, admin: &Client, rng: &Rng, osd: u3
         }
         world.sleep(Duration::from_millis(500)).await;
     }
-    tracing::info!("{:?}: osd.{osd} is removed", world.now());
+    diary::note(&world, format!("osd.{osd} is removed"));
     cluster.remove_osd(admin, osd).await;
     world.sleep(rng.between(Duration::ZERO, Duration::from_secs(4))).await;
-    tracing::info!("{:?}: osd.{osd} is new", world.now());
+    diary::note(&world, format!("osd.{osd} is new"));
     cluster.renew_osd(admin, osd).await;
 }

@@ -2,7 +2,7 @@
 //! judged by the object's history.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use env::Env;
 use sim::{Control, History, Judged, OpId, Rng};
 use types::{Errno, SnapContext};
 
+use crate::diary;
 use crate::object::{Action, Answer, Object, State, content_of};
 
 /// What a workload consists of.
@@ -32,6 +33,8 @@ pub struct Load {
     pub reads: f64,
     /// Probability that an operation begins with a new snapshot.
     pub snaps: f64,
+    /// Snapshots are the pool's, made and removed meanwhile.
+    pub pool_snaps: bool,
     /// The pool keeps omap.
     pub omap: bool,
 }
@@ -47,8 +50,16 @@ impl Load {
             pause_max: Duration::from_millis(*rng.pick(&[50, 100, 200])),
             reads: 0.2 + 0.6 * rng.unit(),
             snaps: *rng.pick(&[0.0, 0.0, 0.01, 0.05]),
+            pool_snaps: false,
             omap: true,
         }
+    }
+
+    /// Several clients on few objects, quickly: each sees what the others do.
+    pub(crate) fn crowd(&mut self) {
+        self.clients = self.clients.max(2);
+        self.objects = self.objects.min(5);
+        self.pause_max = Duration::from_millis(50);
     }
 }
 
@@ -59,6 +70,10 @@ struct Shared {
     next_value: Cell<u64>,
     /// The newest snapshot.
     snap: Cell<u64>,
+    /// The pool's snapshots.
+    pool_snaps: RefCell<BTreeSet<u64>>,
+    /// Reads of snapshots that are under way.
+    snap_reads: RefCell<BTreeMap<u64, usize>>,
     reads: Cell<u64>,
     writes: Cell<u64>,
     unclear: Cell<u64>,
@@ -73,7 +88,7 @@ struct Shared {
 pub struct Workload(Rc<Shared>);
 
 /// Counts a client as long as it runs.
-struct Running(Rc<Shared>);
+pub(crate) struct Running(Rc<Shared>);
 
 impl Running {
     fn new(shared: &Rc<Shared>) -> Running {
@@ -104,6 +119,32 @@ impl Drop for Untold<'_> {
     }
 }
 
+/// A read of a snapshot that is under way.
+struct SnapRead {
+    load: Workload,
+    snap: u64,
+}
+
+impl SnapRead {
+    fn new(load: &Workload, action: &Action) -> Option<SnapRead> {
+        let Action::ReadSnap { snap } = *action else { return None };
+        *load.0.snap_reads.borrow_mut().entry(snap).or_default() += 1;
+        Some(SnapRead { load: load.clone(), snap })
+    }
+}
+
+impl Drop for SnapRead {
+    fn drop(&mut self) {
+        let mut reads = self.load.0.snap_reads.borrow_mut();
+        if let Some(left) = reads.get_mut(&self.snap) {
+            *left -= 1;
+            if *left == 0 {
+                reads.remove(&self.snap);
+            }
+        }
+    }
+}
+
 impl Workload {
     /// A workload that nobody runs yet.
     pub fn new(world: &Control, load: Load) -> Workload {
@@ -113,6 +154,8 @@ impl Workload {
             histories: RefCell::default(),
             next_value: Cell::new(1),
             snap: Cell::new(0),
+            pool_snaps: RefCell::default(),
+            snap_reads: RefCell::default(),
             reads: Cell::new(0),
             writes: Cell::new(0),
             unclear: Cell::new(0),
@@ -152,6 +195,51 @@ impl Workload {
         self.0.stopped.set(true);
     }
 
+    /// Whether clients end.
+    pub(crate) fn stopped(&self) -> bool {
+        self.0.stopped.get()
+    }
+
+    /// Counts as a client as long as it is kept.
+    pub(crate) fn running_guard(&self) -> Running {
+        Running::new(&self.0)
+    }
+
+    /// Something happens to all objects, to each at its own time.
+    pub(crate) fn begin_everywhere(&self, action: &Action) -> Vec<(String, OpId)> {
+        let now = self.0.world.now();
+        let names = (0..self.0.load.objects).map(|n| format!("object{n}"));
+        names
+            .map(|name| {
+                let begun = self.with(&name, |h| h.begin("the pool", action.clone(), now));
+                (name, begun)
+            })
+            .collect()
+    }
+
+    /// It has happened everywhere.
+    pub(crate) fn end_everywhere(&self, begun: Vec<(String, OpId)>) {
+        for (name, op) in begun {
+            let now = self.0.world.now();
+            if let Err(broken) = self.with(&name, |h| h.end(op, &Answer::Done, now)) {
+                panic!("{name}: {broken:?}");
+            }
+        }
+    }
+
+    /// A snapshot of the pool may be read.
+    pub(crate) fn remember_snap(&self, snap: u64) {
+        self.0.pool_snaps.borrow_mut().insert(snap);
+    }
+
+    /// It is read no more; returns when nobody is reading it.
+    pub(crate) async fn forget_snap(&self, snap: u64) {
+        self.0.pool_snaps.borrow_mut().remove(&snap);
+        while self.0.snap_reads.borrow().contains_key(&snap) {
+            self.0.world.sleep(Duration::from_millis(20)).await;
+        }
+    }
+
     /// Clients that have not ended.
     pub fn running(&self) -> usize {
         self.0.running.get()
@@ -172,6 +260,24 @@ impl Workload {
         });
     }
 
+    /// The objects that clients have used.
+    pub(crate) fn objects(&self) -> Vec<String> {
+        self.0.histories.borrow().keys().cloned().collect()
+    }
+
+    /// Reads one object again and again until the process ends.
+    pub(crate) fn spawn_reader(&self, env: &Env, name: &str, io: &IoCtx, object: &str, rng: Rng) {
+        let (load, io) = (self.clone(), io.clone());
+        let (name, object) = (name.to_owned(), object.to_owned());
+        env.go(async move {
+            loop {
+                load.act(&name, &io, &object, Action::Read).await;
+                let pause = rng.between(Duration::ZERO, Duration::from_millis(50));
+                load.0.world.sleep(pause).await;
+            }
+        });
+    }
+
     fn choose(&self, rng: &Rng) -> Action {
         let Shared { load, .. } = &*self.0;
         if rng.chance(load.snaps) {
@@ -179,9 +285,11 @@ impl Workload {
         }
         let snap = self.0.snap.get();
         if rng.chance(load.reads) {
+            let of_pool: Vec<u64> = self.0.pool_snaps.borrow().iter().copied().collect();
             return match snap {
-                0 => Action::Read,
+                0 if of_pool.is_empty() => Action::Read,
                 _ if rng.chance(0.7) => Action::Read,
+                0 => Action::ReadSnap { snap: *rng.pick(&of_pool) },
                 newest => Action::ReadSnap { snap: newest - rng.below(newest.min(5)) },
             };
         }
@@ -200,9 +308,12 @@ impl Workload {
     async fn act(&self, who: &str, io: &IoCtx, object: &str, action: Action) {
         let Shared { world, load, .. } = &*self.0;
         let begun = self.with(object, |h| h.begin(who, action.clone(), world.now()));
+        let line = diary::asked(world.now(), who, object, || format!("{action:?}"));
+        let _snap_read = SnapRead::new(self, &action);
         let mut untold = Untold { load: self.clone(), object, begun, told: false };
         let (io, is_read) = match action {
             Action::Read => (io.clone(), true),
+            Action::PoolSnap { .. } => unreachable!("no client does that"),
             Action::ReadSnap { snap } => (io.clone().with_snap_read(snap), true),
             Action::Replace { snap, .. }
             | Action::Append { snap, .. }
@@ -237,6 +348,7 @@ impl Workload {
             Err(error) => panic!("{object}: {who} {action:?}: {error}"),
         };
         untold.told = true;
+        diary::answered(world.now(), line, || format!("{answer:?}"));
         let counter = if is_read { &self.0.reads } else { &self.0.writes };
         counter.set(counter.get() + 1);
         match self.with(object, |h| h.end(begun, &answer, world.now())) {
@@ -261,10 +373,10 @@ impl Workload {
 
     /// Reads every object once, and every snapshot of it.
     pub async fn read_all(&self, io: &IoCtx) {
-        let objects: Vec<String> = self.0.histories.borrow().keys().cloned().collect();
-        for object in objects {
+        for object in self.objects() {
             self.act("at the end", io, &object, Action::Read).await;
-            for snap in 1..=self.0.snap.get() {
+            let of_pool = self.0.pool_snaps.borrow().clone();
+            for snap in (1..=self.0.snap.get()).chain(of_pool) {
                 self.act("at the end", io, &object, Action::ReadSnap { snap }).await;
             }
         }

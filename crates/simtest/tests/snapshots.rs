@@ -40,6 +40,7 @@ fn backfill_brings_clones_made_meanwhile() {
             pause_max: Duration::from_millis(10),
             reads: 0.1,
             snaps: 0.2,
+            pool_snaps: false,
             omap: true,
         };
         let load = Workload::new(&world, load);

@@ -1,0 +1,380 @@
+//! Misfortunes aimed at a window: several things go wrong in the order and at the moments that
+//! matter. Single misfortunes at random times hardly ever meet like this.
+//!
+//! ```text
+//! unflushed  some disks are slow, what they were given is in flight; the power goes; who kept most comes back last
+//! island     an OSD and clients who read from it hear nobody else; its place is taken and written to
+//! intervals  many map changes without a death, while messages of each pair of hosts are late by its own measure
+//! thin       as many OSDs as may fall at once, and one more
+//! resets     connections between OSDs break again and again, in the middle of messages
+//! ```
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use client::Client;
+use serde_json::json;
+use sim::{Control, DiskModel, Kill, LinkModel, Rng};
+use types::ObjectLocator;
+
+use crate::{Cluster, Mischief, Workload, diary};
+
+/// What is aimed at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Aim {
+    /// Between what is said and what is durable.
+    Unflushed,
+    /// Leases.
+    Island,
+    /// Messages of an earlier interval.
+    Intervals,
+    /// min_size.
+    Thin,
+    /// Messages that are repeated.
+    Resets,
+}
+
+/// All of them with their names.
+const AIMS: [(Aim, &str); 5] = [
+    (Aim::Unflushed, "unflushed"),
+    (Aim::Island, "island"),
+    (Aim::Intervals, "intervals"),
+    (Aim::Thin, "thin"),
+    (Aim::Resets, "resets"),
+];
+
+/// How long an island is waited for to be marked down; it may lead nothing.
+const MARKED_DOWN: Duration = Duration::from_secs(40);
+
+impl Aim {
+    /// One of them.
+    pub(crate) fn of(rng: &Rng) -> Aim {
+        rng.pick(&AIMS).0
+    }
+
+    /// The one of this name.
+    pub fn named(name: &str) -> Option<Aim> {
+        AIMS.iter()
+            .find(|(_, known)| *known == name)
+            .map(|(aim, _)| *aim)
+    }
+
+    /// Their names.
+    pub fn names() -> Vec<&'static str> {
+        AIMS.iter().map(|(_, name)| *name).collect()
+    }
+}
+
+/// Where it happens.
+pub(crate) struct Scene<'a> {
+    pub(crate) cluster: &'a Cluster,
+    pub(crate) admin: &'a Client,
+    pub(crate) load: &'a Workload,
+    pub(crate) rng: &'a Rng,
+    pub(crate) mischief: &'a Mischief,
+}
+
+fn millis(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+fn seconds(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+impl Scene<'_> {
+    /// One of them happens, and ends.
+    pub(crate) async fn strike(&self) {
+        match self.mischief.aim.unwrap_or_else(|| Aim::of(self.rng)) {
+            Aim::Unflushed => self.unflushed().await,
+            Aim::Island => self.island().await,
+            Aim::Intervals => self.intervals().await,
+            Aim::Thin => self.thin().await,
+            Aim::Resets => self.resets().await,
+        }
+    }
+
+    fn world(&self) -> &Control {
+        self.cluster.world()
+    }
+
+    async fn pause(&self, low: Duration, high: Duration) {
+        self.world().sleep(self.rng.between(low, high)).await;
+    }
+
+    fn note(&self, text: String) {
+        diary::note(self.world(), text);
+    }
+
+    fn shuffled(&self, mut osds: Vec<u32>) -> Vec<u32> {
+        for last in (1..osds.len()).rev() {
+            osds.swap(last, self.rng.below(last as u64 + 1) as usize);
+        }
+        osds
+    }
+
+    async fn unflushed(&self) {
+        let (rng, cluster) = (self.rng, self.cluster);
+        let sound = self.mischief.disks;
+        let share = *rng.pick(&[0.4, 0.7]);
+        let (slow, quick): (Vec<u32>, Vec<u32>) = self
+            .shuffled(cluster.members())
+            .into_iter()
+            .partition(|_| rng.chance(share));
+        let each = millis(*rng.pick(&[10, 100, 700]));
+        self.note(format!("disks of {slow:?} take {each:?}"));
+        for osd in &slow {
+            let model = DiskModel {
+                write: each,
+                sync: each,
+                jitter_mean: each,
+                slowness: 1.0,
+                ..sound
+            };
+            cluster.disk(*osd).set_model(model);
+        }
+        if rng.chance(0.5) {
+            // Not all get what is sent at once, and recovery takes its time.
+            self.delay(&self.hosts("osd."), 0.5, *rng.pick(&[20, 200]));
+        }
+        self.pause(each / 2, each * 4).await;
+        let mut quick = quick;
+        if rng.chance(0.6)
+            && let Some(first) = quick.first()
+        {
+            // Another interval begins; what is in flight is told to whoever leads it.
+            self.note(format!("osd.{first} falls"));
+            cluster.kill_osd(*first, Kill::PROCESS);
+            self.pause(Duration::ZERO, seconds(2)).await;
+        }
+        let all = rng.chance(0.7);
+        let power = if all {
+            slow.clone()
+        } else {
+            slow.iter().copied().take(1).collect()
+        };
+        self.note(format!("{power:?} lose power, {quick:?} end: {all}"));
+        for osd in &power {
+            cluster.kill_osd(*osd, Kill::POWER);
+        }
+        for osd in quick.iter().filter(|_| all) {
+            cluster.kill_osd(*osd, Kill::PROCESS);
+        }
+        for osd in &slow {
+            cluster.disk(*osd).set_model(sound);
+        }
+        self.pause(Duration::ZERO, millis(300)).await;
+        for osd in power {
+            cluster.start_osd(osd);
+        }
+        self.undelay(&self.hosts("osd."));
+        // They find each other, and serve.
+        self.pause(seconds(1), seconds(9)).await;
+        quick.reverse();
+        for osd in quick {
+            cluster.start_osd(osd);
+            self.pause(Duration::ZERO, millis(500)).await;
+        }
+    }
+
+    /// The objects whose primary an OSD is.
+    fn led_by(&self, osd: i32) -> Vec<String> {
+        let map = self.admin.osdmap();
+        let Some(pool) = map.lookup_pool("p") else {
+            return Vec::new();
+        };
+        let place = ObjectLocator {
+            pool,
+            ..ObjectLocator::default()
+        };
+        let leads = |object: &String| {
+            let raw = map.object_to_raw_pg(object.as_bytes(), &place);
+            let pg = raw.and_then(|raw| Some(map.pool(pool)?.raw_pg_to_pg(raw)));
+            pg.is_some_and(|pg| map.pg_to_up_acting(pg).acting_primary == osd)
+        };
+        self.load.objects().into_iter().filter(leads).collect()
+    }
+
+    /// Clients that only read, of objects that an OSD leads, and hear nobody but that OSD. Another
+    /// one takes its place and is written to; those on the island must not be told what was before.
+    async fn island(&self) {
+        let (world, rng, cluster) = (self.world(), self.rng, self.cluster);
+        let led = |osd: &u32| {
+            i32::try_from(*osd)
+                .map(|osd| self.led_by(osd))
+                .unwrap_or_default()
+        };
+        let leads = cluster.members().into_iter().map(|osd| (osd, led(&osd)));
+        let leading: Vec<(u32, Vec<String>)> = leads.filter(|(_, led)| !led.is_empty()).collect();
+        if leading.is_empty() {
+            return;
+        }
+        let (id, objects) = rng.pick(&leading).clone();
+        let (osd, reader) = (format!("osd.{id}"), "client.island");
+        self.note(format!("{osd} and {reader} are to be an island"));
+        let client = cluster.client(reader).await;
+        let io = client.io_ctx("p").await.expect("the pool");
+        for object in &objects {
+            self.load
+                .spawn_reader(&world.node(reader), reader, &io, object, world.rng().fork());
+        }
+        self.pause(millis(100), millis(500)).await;
+        let names = world.names();
+        for name in names
+            .iter()
+            .filter(|name| **name != osd && **name != reader)
+        {
+            world.partition(&osd, name);
+            world.partition(reader, name);
+        }
+        self.note(format!("{osd} and {reader} are an island"));
+        let patience = world.now() + MARKED_DOWN;
+        let number = i32::try_from(id).expect("few OSDs");
+        while self.admin.osdmap().is_up(number) && world.now() < patience {
+            world.sleep(millis(200)).await;
+        }
+        self.pause(seconds(1), seconds(12)).await;
+        if rng.chance(0.5) {
+            world.kill(reader, Kill::PROCESS);
+        }
+        world.heal();
+        self.note(format!("{osd} is no island any more"));
+        self.pause(Duration::ZERO, millis(500)).await;
+        world.kill(reader, Kill::PROCESS);
+    }
+
+    fn hosts(&self, prefix: &str) -> Vec<String> {
+        self.world()
+            .names()
+            .into_iter()
+            .filter(|name| name.starts_with(prefix))
+            .collect()
+    }
+
+    /// Makes messages late between a share of the pairs of hosts, by up to so many milliseconds,
+    /// each direction by a measure of its own.
+    fn delay(&self, hosts: &[String], share: f64, most: u64) {
+        self.note(format!(
+            "messages between hosts are late by up to {most} ms"
+        ));
+        for from in hosts {
+            for to in hosts
+                .iter()
+                .filter(|to| *to != from && self.rng.chance(share))
+            {
+                let delay_min = self.rng.between(Duration::ZERO, millis(most));
+                let model = LinkModel {
+                    delay_min,
+                    ..self.mischief.network
+                };
+                self.world().set_link(from, to, Some(model));
+            }
+        }
+    }
+
+    fn undelay(&self, hosts: &[String]) {
+        for from in hosts {
+            for to in hosts {
+                self.world().set_link(from, to, None);
+            }
+        }
+    }
+
+    async fn intervals(&self) {
+        let (rng, cluster) = (self.rng, self.cluster);
+        let hosts = [self.hosts("osd."), self.hosts("mon.")].concat();
+        let late = *rng.pick(&[0.2, 0.5]);
+        let most = *rng.pick(&[100, 400, 1500]);
+        self.delay(&hosts, late, most);
+        for _ in 0..4 + rng.below(12) {
+            let osd = *rng.pick(&cluster.members());
+            let json = match rng.below(8) {
+                0..4 => {
+                    let weight = *rng.pick(&[0.0, 1.0]);
+                    json!({"prefix": "osd primary-affinity", "id": osd, "weight": weight})
+                }
+                4 => json!({"prefix": "osd out", "ids": [osd.to_string()]}),
+                5 => json!({"prefix": "osd in", "ids": [osd.to_string()]}),
+                6 => json!({"prefix": "osd reweight", "id": osd, "weight": rng.unit()}),
+                _ => json!({"prefix": "osd reweight", "id": osd, "weight": 1.0}),
+            };
+            self.order(json).await;
+            self.pause(millis(20), millis(most)).await;
+        }
+        self.undelay(&hosts);
+        self.set_right().await;
+    }
+
+    async fn order(&self, json: serde_json::Value) {
+        self.note(json.to_string());
+        let answer = self.admin.mon_command(json.to_string(), Bytes::new()).await;
+        let answer = answer.expect("the monitor answers");
+        // It may have been removed meanwhile.
+        assert!(matches!(answer.rc, 0 | -2), "{json}: {}", answer.outs);
+    }
+
+    /// All OSDs in, with the weights they had.
+    async fn set_right(&self) {
+        for osd in self.cluster.members() {
+            let prefix = "osd primary-affinity";
+            self.order(json!({"prefix": prefix, "id": osd, "weight": 1.0}))
+                .await;
+            self.order(json!({"prefix": "osd in", "ids": [osd.to_string()]}))
+                .await;
+            self.order(json!({"prefix": "osd reweight", "id": osd, "weight": 1.0}))
+                .await;
+        }
+    }
+
+    async fn thin(&self) {
+        let (rng, cluster) = (self.rng, self.cluster);
+        let members = self.shuffled(cluster.members());
+        let count = (cluster.spare_copies() + 1)
+            .min(members.len().saturating_sub(1))
+            .max(1);
+        let fallen = &members[..count];
+        self.note(format!("{fallen:?} fall"));
+        for osd in fallen {
+            cluster.kill_osd(*osd, Kill::PROCESS);
+            self.pause(Duration::ZERO, millis(*rng.pick(&[1, 300, 2000])))
+                .await;
+        }
+        self.pause(seconds(1), seconds(5)).await;
+        for osd in self.shuffled(fallen.to_vec()) {
+            cluster.start_osd(osd);
+            self.pause(Duration::ZERO, seconds(2)).await;
+        }
+    }
+
+    async fn resets(&self) {
+        let (world, rng) = (self.world(), self.rng);
+        let members = self.cluster.members();
+        let delay = millis(*rng.pick(&[0, 2, 20, 100]));
+        let sound = self.mischief.network;
+        let reset = *rng.pick(&[0.0, 0.01, 0.1]);
+        self.note(format!(
+            "connections of OSDs break, {reset} of messages, {delay:?} on the way"
+        ));
+        let model = LinkModel {
+            delay_min: delay,
+            reset,
+            ..sound
+        };
+        let pairs = || {
+            members
+                .iter()
+                .flat_map(|from| members.iter().map(move |to| (from, to)))
+        };
+        for (from, to) in pairs().filter(|(from, to)| from != to) {
+            world.set_link(&format!("osd.{from}"), &format!("osd.{to}"), Some(model));
+        }
+        for _ in 0..5 + rng.below(40) {
+            let (one, other) = (rng.pick(&members), rng.pick(&members));
+            world.reset_connections(&format!("osd.{one}"), &format!("osd.{other}"));
+            self.pause(Duration::ZERO, millis(300)).await;
+        }
+        for (from, to) in pairs() {
+            world.set_link(&format!("osd.{from}"), &format!("osd.{to}"), None);
+        }
+    }
+}
