@@ -51,12 +51,17 @@ class StoreTool(unittest.TestCase):
             c.wait_clean()
             self.same(c, snap)
             c.down()
-            for to, *sets in [("filestore",), ("kstore",), ("kstore", "--set", "kstore_backend=leveldb"),
+            # A database in a folder, as BlueStores once had it, goes on being opened; the next has BlueFS.
+            for to, *sets in [("bluestore", "--set", "bluestore_bluefs=false"), ("bluestore",),
+                              ("filestore",), ("kstore",), ("kstore", "--set", "kstore_backend=leveldb"),
                               ("filestore", "--set", "filestore_omap_backend=leveldb")]:
                 moved = answer(c, 1, "migrate", "--to", to, *sets)
                 self.assertTrue(moved["verified"] and moved["objects"] > 40 and moved["omap_keys"] > 2000, moved)
                 self.assertEqual(answer(c, 1, "stat")["backend"], to)
                 self.assertEqual(answer(c, 1, "fsck", "--deep")["errors"], [])
+                if to == "bluestore":
+                    self.assertEqual(pathlib.Path(c.dir, "osd/1/db").is_dir(), bool(sets))
+                    self.assertEqual(answer(c, 1, "fsck", "--repair")["repaired"], 0)
             c.up()
             c.wait_clean()
             self.same(c, snap)

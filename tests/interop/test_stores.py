@@ -19,6 +19,8 @@ STORES = {
     "bluestore-4k": ("bluestore", ["bluestore_min_alloc_size=4096"],
                      ["written_data", "written_rocksdb_wal", "wal_freelist", "written_bluefs_log",
                       "bluefs_slow_used_bytes"]),
+    "bluestore-compressed": ("bluestore", ["bluestore_compression_mode=force", "bluestore_compression_algorithm=zstd"],
+                             ["written_data", "written_padding", "compress_success_count", "bluestore_compressed"]),
     # The database on devices of its own, which are too small for all of it.
     "bluestore-db-wal": ("bluestore", ["bluestore_block_db_path=$run_dir/db.$id", "bluestore_block_db_size=4194304",
                                        "bluestore_block_db_create=true",

@@ -11,7 +11,7 @@ use config::Config;
 use device::{BlockDevice, SharedDevice};
 use env::{Env, OpenBlock};
 use store::ObjectStore;
-use store::bluestore::{self, BlueStore, Database};
+use store::bluestore::{self, Algorithm, BlueStore, Compression, CompressionMode, Database};
 use store::filestore::{self, Backoff, FileStore, InlineXattrs};
 use store::inkstore::{self, InkStore};
 use store::kstore::{self, KStore};
@@ -153,7 +153,7 @@ pub(crate) async fn open(env: &Env, config: &Config) -> Result<Rc<dyn ObjectStor
             let path = block_path(config);
             let device = open_shared(env, &path, None)?;
             let database = bluestore_database(env, config, false)?;
-            let store = BlueStore::mount(env.clone(), device, database).await;
+            let store = BlueStore::mount(env.clone(), device, database, compression(config)?).await;
             Ok(Rc::new(store.map_err(|e| failed(&path, &e))?))
         }
         "kstore" => {
@@ -327,6 +327,32 @@ fn bluestore_database(env: &Env, config: &Config, make: bool) -> Result<Database
         options: RocksDbOptions { options, cache_len, file_system: None },
         db: DB.open(env, config, make)?,
         wal: WAL.open(env, config, make)?,
+    })
+}
+
+/// Options `bluestore_compression_*`, as for solid-state devices where they are 0.
+fn compression(config: &Config) -> Result<Compression, Failure> {
+    let (mode, algorithm) =
+        (config.str("bluestore_compression_mode"), config.str("bluestore_compression_algorithm"));
+    let len = |name: &str| match config.uint(name) {
+        0 => config.uint(&format!("{name}_ssd")),
+        len => len,
+    };
+    let mode = CompressionMode::named(&mode).ok_or_else(|| {
+        Failure::new(format!("bluestore_compression_mode={mode}: none, passive, aggressive or force"))
+    })?;
+    let found = Algorithm::named(&algorithm);
+    if found.is_none() && mode != CompressionMode::None {
+        return Err(Failure::new(format!(
+            "bluestore_compression_algorithm={algorithm}: there is snappy, zstd and lz4"
+        )));
+    }
+    Ok(Compression {
+        mode,
+        algorithm: found.unwrap_or(Algorithm::Snappy),
+        required_ratio: config.float("bluestore_compression_required_ratio"),
+        min_blob_len: len("bluestore_compression_min_blob_size"),
+        max_blob_len: len("bluestore_compression_max_blob_size"),
     })
 }
 

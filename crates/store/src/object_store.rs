@@ -199,6 +199,12 @@ pub struct Statfs {
     pub allocated: u64,
     /// Logical bytes of object data (holes not counted, clones counted each).
     pub data_stored: u64,
+    /// Bytes that compressed data takes.
+    pub data_compressed: u64,
+    /// Device bytes taken by them.
+    pub data_compressed_allocated: u64,
+    /// Logical bytes of object data that are compressed.
+    pub data_compressed_original: u64,
     /// Bytes taken by omap keys and values.
     pub omap_allocated: u64,
     /// Bytes taken by other metadata.

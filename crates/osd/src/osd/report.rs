@@ -97,6 +97,9 @@ impl Osd {
                 internally_reserved: s.internally_reserved,
                 allocated: s.allocated as i64,
                 data_stored: s.data_stored as i64,
+                data_compressed: s.data_compressed as i64,
+                data_compressed_allocated: s.data_compressed_allocated as i64,
+                data_compressed_original: s.data_compressed_original as i64,
                 omap_allocated: s.omap_allocated as i64,
                 internal_metadata: s.internal_metadata as i64,
                 ..StoreStatfs::default()

@@ -4,6 +4,7 @@
 //! words are the values of the freelist's keys. `taken` is what must not be given out: all of
 //! `used`, and what was freed but may still be read after a crash, or written by a deferred write.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -208,7 +209,7 @@ impl Allocator {
         took: &[Range<u64>],
         freed: &[Range<u64>],
     ) -> Result<Vec<(Bytes, Bytes)>, Contradiction> {
-        let mut groups = std::collections::BTreeSet::new();
+        let mut groups = BTreeSet::new();
         for (runs, is) in [(took, true), (freed, false)] {
             for run in runs {
                 for n in run.start / self.unit..run.end / self.unit {
@@ -232,6 +233,36 @@ impl Allocator {
         let words = &self.used.words[at..at + (GROUP_UNITS / 64) as usize];
         let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
         bytes.into()
+    }
+
+    /// Device offsets of the units that objects have, in order.
+    pub(super) fn used_offsets(&self) -> impl Iterator<Item = u64> + '_ {
+        let used = (self.first..self.units).filter(|n| self.used.has(*n));
+        used.map(|n| n * self.unit)
+    }
+
+    /// Those of some units that BlueFS has. Nothing may be waiting to be free.
+    pub(super) fn lent_among(&self, offsets: &BTreeSet<u64>) -> Vec<u64> {
+        let is_lent = |offset: &&u64| {
+            let n = *offset / self.unit;
+            self.taken.has(n) && !self.used.has(n)
+        };
+        offsets.iter().filter(is_lent).copied().collect()
+    }
+
+    /// Marks these units as what objects have, and no others; the freelist's keys that change, with
+    /// values. None of them is BlueFS's, and nothing is waiting to be free.
+    pub(super) fn rebuild(&mut self, offsets: &BTreeSet<u64>) -> Vec<(Bytes, Bytes)> {
+        let mut groups = BTreeSet::new();
+        for n in self.first..self.units {
+            let is = offsets.contains(&(n * self.unit));
+            if self.used.put(n, is) {
+                self.taken.put(n, is);
+                groups.insert(n / GROUP_UNITS);
+            }
+        }
+        let keys = groups.into_iter();
+        keys.map(|group| (freelist_key(group), self.value(group))).collect()
     }
 
     /// Whether objects have the unit at an offset.

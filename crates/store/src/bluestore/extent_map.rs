@@ -5,6 +5,7 @@
 //! shard. Extents of a shard do not overlap; what none maps reads as zeros. A blob's allocation
 //! units that no extent refers to are given back at once ([`Shard::release`]).
 
+use super::compression::{Algorithm, Compressed};
 use super::format::BLOCK_LEN;
 use crate::varint::{Input, put_varint};
 
@@ -55,6 +56,8 @@ pub(super) struct Blob {
     pub(super) checksums: Vec<u32>,
     /// Number of the shared blob that counts its references, 0 if only this object has it.
     pub(super) shared: u64,
+    /// What it holds, if that is not the data itself.
+    pub(super) compressed: Option<Compressed>,
 }
 
 impl Blob {
@@ -63,7 +66,12 @@ impl Blob {
         self.physical.iter().map(|p| p.len).sum()
     }
 
-    /// Where a byte of it is, and how many follow it there.
+    /// Bytes of data: what extents can point to.
+    pub(super) fn data_len(&self) -> u64 {
+        self.compressed.map_or_else(|| self.len(), |c| c.len)
+    }
+
+    /// Where a byte of what is stored is, and how many follow it there.
     pub(super) fn place(&self, offset: u64) -> Option<(u64, u64)> {
         let mut at = 0;
         for p in &self.physical {
@@ -77,7 +85,7 @@ impl Blob {
 
     /// Whether small writes may go into it.
     pub(super) fn is_mutable(&self) -> bool {
-        self.shared == 0
+        self.shared == 0 && self.compressed.is_none()
     }
 }
 
@@ -85,6 +93,24 @@ impl Shard {
     /// Bytes that extents map.
     pub(super) fn stored(&self) -> u64 {
         self.extents.iter().map(|e| e.len).sum()
+    }
+
+    /// What there is of compressed data: bytes stored, bytes of units that they take, bytes that
+    /// extents map there.
+    pub(super) fn compressed(&self) -> [u64; 3] {
+        let mut sums = [0; 3];
+        for blob in &self.blobs {
+            if let Some(compressed) = blob.compressed {
+                sums[0] += compressed.stored_len;
+                sums[1] += blob.len();
+            }
+        }
+        for e in &self.extents {
+            if self.blobs[e.blob].compressed.is_some() {
+                sums[2] += e.len;
+            }
+        }
+        sums
     }
 
     /// Makes `from..to` map nothing.
@@ -140,6 +166,11 @@ impl Shard {
             let len = blob.len();
             let mut used = vec![false; (len / unit) as usize];
             for e in self.extents.iter().filter(|e| e.blob == index) {
+                // Any part of compressed data needs all that is stored.
+                if blob.compressed.is_some() {
+                    used.fill(true);
+                    break;
+                }
                 let units = e.blob_offset / unit..(e.blob_offset + e.len).div_ceil(unit);
                 for n in units {
                     if let Some(place) = used.get_mut(n as usize) {
@@ -190,10 +221,19 @@ impl Shard {
 
     /// The bytes of [`super::format::shard_key`]'s value.
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut out = vec![VERSION];
+        // What has nothing compressed is as it always was.
+        let has_compressed = self.blobs.iter().any(|blob| blob.compressed.is_some());
+        let mut out = vec![if has_compressed { VERSION_COMPRESSED } else { VERSION }];
         put_varint(&mut out, self.blobs.len() as u64);
         for blob in &self.blobs {
             put_varint(&mut out, blob.shared);
+            if has_compressed {
+                put_varint(&mut out, blob.compressed.map_or(0, |c| c.algorithm as u64));
+            }
+            if let Some(compressed) = blob.compressed {
+                put_varint(&mut out, compressed.stored_len);
+                put_varint(&mut out, compressed.len);
+            }
             put_varint(&mut out, blob.physical.len() as u64);
             for p in &blob.physical {
                 put_varint(&mut out, p.offset.map_or(0, |o| o / BLOCK_LEN + 1));
@@ -219,7 +259,8 @@ impl Shard {
     /// The shard of such bytes, if they are one's.
     pub(super) fn decode(bytes: &[u8]) -> Option<Shard> {
         let mut input = Input(bytes);
-        if input.byte()? != VERSION {
+        let version = input.byte()?;
+        if ![VERSION, VERSION_COMPRESSED].contains(&version) {
             return None;
         }
         let mut shard = Shard::default();
@@ -228,6 +269,16 @@ impl Shard {
                 shared: input.varint()?,
                 ..Blob::default()
             };
+            if version == VERSION_COMPRESSED {
+                blob.compressed = match input.varint()? {
+                    0 => None,
+                    n => Some(Compressed {
+                        algorithm: Algorithm::numbered(n)?,
+                        stored_len: input.varint()?,
+                        len: input.varint()?,
+                    }),
+                };
+            }
             for _ in 0..input.count()? {
                 let offset = input.varint()?;
                 let len = input.varint()?;
@@ -245,6 +296,11 @@ impl Shard {
             if blob.checksums.len() as u64 * BLOCK_LEN > blob.len() {
                 return None;
             }
+            if let Some(compressed) = blob.compressed
+                && (compressed.stored_len > blob.len() || compressed.len > SHARD_LEN)
+            {
+                return None;
+            }
             shard.blobs.push(blob);
         }
         let mut at = 0_u64;
@@ -258,7 +314,7 @@ impl Shard {
             let blob = shard.blobs.get(extent.blob)?;
             let blob_end = extent.blob_offset.checked_add(extent.len)?;
             at = extent.offset.checked_add(extent.len)?;
-            if extent.len == 0 || blob_end > blob.len() || at > SHARD_LEN {
+            if extent.len == 0 || blob_end > blob.data_len() || at > SHARD_LEN {
                 return None;
             }
             shard.extents.push(extent);
@@ -269,6 +325,8 @@ impl Shard {
 
 /// First byte of an encoded shard.
 const VERSION: u8 = 1;
+/// The same of one with compressed blobs.
+const VERSION_COMPRESSED: u8 = 2;
 
 #[cfg(test)]
 mod tests {
@@ -320,15 +378,48 @@ mod tests {
         assert_eq!(Shard::decode(&shard.encode()), Some(shard));
     }
 
+    /// The first has 20000 bytes stored that were 65536.
+    fn compressed() -> Shard {
+        let mut shard = two_blobs();
+        shard.blobs[0].compressed = Some(Compressed {
+            algorithm: Algorithm::Lz4,
+            stored_len: 20_000,
+            len: 65_536,
+        });
+        shard.blobs[0].physical[0].len = 20_480;
+        shard.blobs[0].checksums.truncate(5);
+        shard
+    }
+
+    #[test]
+    fn compressed_data_is_kept_whole_as_long_as_any_of_it_is_mapped() {
+        let mut shard = compressed();
+        assert_eq!(shard.compressed(), [20_000, 20_480, 61_440]);
+        shard.release(4096, |_, _, _| ());
+        shard.punch(0, 61_440);
+        let mut gone = 0;
+        shard.release(4096, |_, len, _| gone += len);
+        assert_eq!(gone, 4096, "the other's unit");
+        assert_eq!(Shard::decode(&shard.encode()), Some(shard.clone()));
+        shard.punch(0, 65_536);
+        gone = 0;
+        shard.release(4096, |_, len, _| gone += len);
+        assert_eq!((gone, shard.blobs.len()), (20_480, 0));
+    }
+
     #[test]
     fn damaged_bytes_are_no_shard_or_a_sound_one() {
-        let whole = two_blobs().encode();
+        damage(&two_blobs().encode());
+        damage(&compressed().encode());
+    }
+
+    fn damage(whole: &[u8]) {
         for cut in 0..whole.len() {
             assert_eq!(Shard::decode(&whole[..cut]), None);
         }
         for at in 0..whole.len() {
             for bit in 0..8 {
-                let mut bad = whole.clone();
+                let mut bad = whole.to_vec();
                 bad[at] ^= 1 << bit;
                 if let Some(mut shard) = Shard::decode(&bad) {
                     shard.release(4096, |_, _, _| ());

@@ -156,13 +156,38 @@ impl Superblock {
     }
 }
 
-/// Value of [`keys::totals_key`], written with every transaction that changes it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Denc)]
+/// Value of [`keys::totals_key`], written with every transaction that changes it: two numbers, and three
+/// more once anything has been compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Totals {
     /// Largest number given to an object, an omap or a shared blob.
     pub(super) last_id: u64,
     /// Bytes that extents map.
     pub(super) stored: u64,
+    /// Of compressed data: bytes stored, bytes of their units, bytes that extents map.
+    pub(super) compressed: [u64; 3],
+}
+
+impl Totals {
+    pub(super) fn to_bytes(self) -> Bytes {
+        let mut numbers = vec![self.last_id, self.stored];
+        if self.compressed != [0; 3] {
+            numbers.extend(self.compressed);
+        }
+        let bytes: Vec<u8> = numbers.iter().flat_map(|n| n.to_le_bytes()).collect();
+        bytes.into()
+    }
+
+    pub(super) fn of_bytes(bytes: &[u8]) -> Option<Totals> {
+        let (numbers, rest) = bytes.as_chunks::<8>();
+        let numbers: Vec<u64> = numbers.iter().map(|n| u64::from_le_bytes(*n)).collect();
+        let (last_id, stored, compressed) = match numbers[..] {
+            [last_id, stored] => (last_id, stored, [0; 3]),
+            [last_id, stored, a, b, c] => (last_id, stored, [a, b, c]),
+            _ => return None,
+        };
+        rest.is_empty().then_some(Totals { last_id, stored, compressed })
+    }
 }
 
 /// An object: value of [`keys::onode_key`]. Fields as in Ceph's bluestore_onode_t; extents are in shards.

@@ -1,18 +1,52 @@
 //! Whether everything agrees: extent maps, shared blobs, freelist, totals, and data with its
-//! checksums.
+//! checksums. A repair believes the extent maps: all else is counted anew from them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
+use denc::Denc;
+use device::{Piece, WriteCause};
 
-use super::extent_map::Shard;
+use super::extent_map::{Blob, Physical, SHARD_LEN, Shard};
 use super::Core;
-use super::format::{Onode, Prefix, SharedBlob, shard_of, shared_key};
+use super::format::{BLOCK_LEN, Onode, Prefix, SharedBlob, Totals, shard_of, shared_key};
 use super::read::read_shard;
 use super::txn::Txn;
-use crate::keyed::keys::{behind, number_of, object_of};
+use crate::keyed::keys::{behind, number_of, object_of, totals_key};
 use crate::keyed::{Keys, decoded};
+use crate::kv::{KvBatch, storage};
 use crate::{Fsck, FsckOptions, StoreError};
+
+/// Who holds a unit: a shared blob, or a blob of one shard.
+type Holder = (u64, Bytes, usize);
+
+fn holder(blob: &Blob, key: &Bytes, index: usize) -> Holder {
+    match blob.shared {
+        0 => (0, key.clone(), index),
+        shared => (shared, Bytes::new(), 0),
+    }
+}
+
+/// The units of a blob by device offset.
+fn units(blob: &Blob, unit: u64) -> impl Iterator<Item = u64> + '_ {
+    let runs = blob.physical.iter().filter_map(|p| Some((p.offset?, p.len)));
+    runs.flat_map(move |(start, len)| (start..start + len).step_by(unit as usize))
+}
+
+/// What extent maps say, and what must change.
+#[derive(Default)]
+struct Found {
+    /// Every unit that is held, by its first holder.
+    held: BTreeMap<u64, Holder>,
+    /// Units that another holder has first.
+    twice: BTreeSet<(u64, Holder)>,
+    /// References of shared blobs to units.
+    shared: BTreeMap<(u64, u64), u32>,
+    totals: Totals,
+    /// Units taken for copies.
+    copies: Vec<u64>,
+    batch: KvBatch,
+}
 
 impl Core {
     fn entries(&self, prefix: Prefix) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
@@ -25,13 +59,47 @@ impl Core {
         Ok(all)
     }
 
-    /// Compares all there is. Nothing is repaired: what contradicts itself may be read and copied.
-    /// Bound: the memory of all onodes and units.
+    /// Compares all there is, and repairs what can be told from extent maps: they say what is stored.
+    /// Data that fails its checksums stays an error. Bound: the memory of all onodes and units.
     pub(super) fn compare_all(&self, options: FsckOptions) -> Result<Fsck, StoreError> {
-        let mut report = Fsck::default();
-        let unit = self.unit();
-        let mut sizes = BTreeMap::new();
-        let mut omaps = BTreeSet::new();
+        if options.repair {
+            // Nothing is under way.
+            self.drain()?;
+        }
+        let (mut report, mut found) = (Fsck::default(), Found::default());
+        let (sizes, omaps) = self.fsck_onodes(&mut report, &mut found)?;
+        self.fsck_extents(&mut report, &mut found, options, &sizes)?;
+        for (sbid, _) in found.shared.keys() {
+            found.totals.last_id = found.totals.last_id.max(*sbid);
+        }
+        if options.repair && !found.twice.is_empty() {
+            self.part(&mut report, &mut found)?;
+        }
+        self.fsck_shared(&mut report, &mut found, options)?;
+        for (key, _) in self.entries(Prefix::Omap)? {
+            let omap = number_of(&key).unwrap_or(0);
+            if !omaps.contains(&omap) {
+                report.error(format!("omap {omap} of no object"));
+                found.batch.delete(key);
+                report.repaired += u64::from(options.repair);
+            }
+        }
+        let before = report.errors.len();
+        self.fsck_space(&mut report, &found);
+        self.fsck_totals(&mut report, &found);
+        if options.repair {
+            self.mend(&mut report, found, before)?;
+        }
+        Ok(report)
+    }
+
+    /// Sizes by number, and numbers of omaps.
+    fn fsck_onodes(
+        &self,
+        report: &mut Fsck,
+        found: &mut Found,
+    ) -> Result<(BTreeMap<u64, u64>, BTreeSet<u64>), StoreError> {
+        let (mut sizes, mut omaps) = (BTreeMap::new(), BTreeSet::new());
         for (key, value) in self.entries(Prefix::Onode)? {
             if object_of(&key).is_none() {
                 report.error(format!("onode key {key:?}"));
@@ -40,10 +108,21 @@ impl Core {
             if sizes.insert(onode.nid, onode.size).is_some() {
                 report.error(format!("two objects of number {}", onode.nid));
             }
+            let last = &mut found.totals.last_id;
+            *last = (*last).max(onode.nid).max(onode.omap_head);
             omaps.insert(onode.omap_head);
         }
-        let (mut own, mut shared) = (BTreeSet::new(), BTreeMap::new());
-        let mut stored = 0;
+        Ok((sizes, omaps))
+    }
+
+    fn fsck_extents(
+        &self,
+        report: &mut Fsck,
+        found: &mut Found,
+        options: FsckOptions,
+        sizes: &BTreeMap<u64, u64>,
+    ) -> Result<(), StoreError> {
+        let unit = self.unit();
         let txn = Txn::new(self, self.state().totals);
         for (key, value) in self.entries(Prefix::Extents)? {
             let (nid, index) = (number_of(&key), shard_of(&key));
@@ -52,30 +131,42 @@ impl Core {
                 continue;
             };
             let size = nid.and_then(|nid| sizes.get(&nid)).copied();
-            let base = u64::from(index.unwrap_or(0)) * super::extent_map::SHARD_LEN;
+            let base = u64::from(index.unwrap_or(0)) * SHARD_LEN;
             let end = shard.extents.last().map_or(0, |e| base + e.end());
             match size {
-                None => report.error(format!("extent map of no object: {nid:?}")),
+                None => {
+                    report.error(format!("extent map of no object: {nid:?}"));
+                    if options.repair {
+                        found.batch.delete(key);
+                        report.repaired += 1;
+                        continue;
+                    }
+                }
                 // An extent may fill the last block.
-                Some(size) if end > size.next_multiple_of(super::format::BLOCK_LEN) => {
+                Some(size) if end > size.next_multiple_of(BLOCK_LEN) => {
                     report.error(format!("object {nid:?} of {size} bytes maps up to {end}"));
                 }
                 Some(_) => {}
             }
-            stored += shard.stored();
+            found.totals.stored += shard.stored();
+            for (total, n) in found.totals.compressed.iter_mut().zip(shard.compressed()) {
+                *total += n;
+            }
             let mut whole = shard.clone();
             whole.release(unit, |offset, _, _| {
                 report.error(format!("unit {offset:#x} is held and not referred to"));
             });
-            for blob in &shard.blobs {
-                for p in &blob.physical {
-                    let Some(start) = p.offset else { continue };
-                    for offset in (start..start + p.len).step_by(unit as usize) {
-                        if blob.shared != 0 {
-                            *shared.entry((blob.shared, offset)).or_insert(0_u32) += 1;
-                        } else if !own.insert(offset) {
-                            report.error(format!("unit {offset:#x} is two blobs'"));
-                        }
+            for (index, blob) in shard.blobs.iter().enumerate() {
+                let holder = holder(blob, &key, index);
+                for offset in units(blob, unit) {
+                    if blob.shared != 0 {
+                        *found.shared.entry((blob.shared, offset)).or_insert(0) += 1;
+                    }
+                    let first = found.held.entry(offset).or_insert_with(|| holder.clone());
+                    // A shared blob's units are in several shards; another's are in one, once.
+                    let is_other = *first != holder;
+                    if is_other && found.twice.insert((offset, holder.clone())) {
+                        report.error(format!("unit {offset:#x} is two blobs'"));
                     }
                 }
             }
@@ -85,61 +176,340 @@ impl Core {
                 report.error(format!("data of object {nid:?} shard {index:?}: {e}"));
             }
         }
-        self.fsck_shared(&mut report, &shared, &mut own)?;
-        for (key, _) in self.entries(Prefix::Omap)? {
-            let omap = number_of(&key).unwrap_or(0);
-            if !omaps.contains(&omap) {
-                report.error(format!("omap {omap} of no object"));
-            }
-        }
-        let (state, alloc) = (self.state(), self.alloc());
-        for offset in own.iter().filter(|offset| !alloc.is_used(**offset)) {
-            report.error(format!("unit {offset:#x} is used and called free"));
-        }
-        let allocated = own.len() as u64 * unit;
-        if allocated != alloc.used_len() {
-            report.error(format!(
-                "{allocated} bytes are allocated, the freelist says {}",
-                alloc.used_len()
-            ));
-        }
-        if stored != state.totals.stored {
-            let said = state.totals.stored;
-            report.error(format!("{stored} bytes are stored, the totals say {said}"));
-        }
-        Ok(report)
+        Ok(())
     }
 
     fn fsck_shared(
         &self,
         report: &mut Fsck,
-        counted: &BTreeMap<(u64, u64), u32>,
-        own: &mut BTreeSet<u64>,
+        found: &mut Found,
+        options: FsckOptions,
     ) -> Result<(), StoreError> {
-        let mut said = BTreeMap::new();
+        let mut said: BTreeMap<u64, BTreeMap<u64, u32>> = BTreeMap::new();
         for (key, value) in self.entries(Prefix::Shared)? {
             let sbid = number_of(&key).unwrap_or(0);
-            let blob: SharedBlob = decoded(&value, "a shared blob")?;
-            if shared_key(sbid) != key {
-                report.error(format!("shared blob key {key:?}"));
+            let refs = match decoded::<SharedBlob>(&value, "a shared blob") {
+                Ok(blob) if shared_key(sbid) == key => blob.refs,
+                _ => BTreeMap::new(),
+            };
+            said.insert(sbid, refs);
+        }
+        let mut counted: BTreeMap<u64, BTreeMap<u64, u32>> = BTreeMap::new();
+        for ((sbid, offset), refs) in &found.shared {
+            counted.entry(*sbid).or_default().insert(*offset, *refs);
+        }
+        let all: BTreeSet<u64> = said.keys().chain(counted.keys()).copied().collect();
+        for sbid in all {
+            let (says, is) = (said.get(&sbid), counted.get(&sbid));
+            if says == is {
+                continue;
             }
-            for (offset, refs) in blob.refs {
-                said.insert((sbid, offset), refs);
+            report.error(format!("shared blob {sbid} says {says:?}, there are {is:?}"));
+            report.repaired += u64::from(options.repair);
+            match is {
+                Some(refs) => {
+                    let blob = SharedBlob { refs: refs.clone() };
+                    found.batch.put(shared_key(sbid), blob.to_bytes())
+                }
+                None => found.batch.delete(shared_key(sbid)),
+            };
+        }
+        Ok(())
+    }
+
+    fn fsck_space(&self, report: &mut Fsck, found: &Found) {
+        let alloc = self.alloc();
+        for offset in found.held.keys().filter(|offset| !alloc.is_used(**offset)) {
+            report.error(format!("unit {offset:#x} is used and called free"));
+        }
+        let used = alloc.used_offsets();
+        let leaked: Vec<u64> = used.filter(|offset| !found.held.contains_key(offset)).collect();
+        if let Some(first) = leaked.first() {
+            let bytes = leaked.len() as u64 * self.unit();
+            report.error(format!(
+                "{bytes} bytes are leaked: called used, and nobody's, from {first:#x} on"
+            ));
+        }
+    }
+
+    fn fsck_totals(&self, report: &mut Fsck, found: &Found) {
+        let (said, is) = (self.state().totals, found.totals);
+        if said.stored != is.stored {
+            report.error(format!(
+                "{} bytes are stored, the totals say {}",
+                is.stored, said.stored
+            ));
+        }
+        if said.compressed != is.compressed {
+            report.error(format!(
+                "{:?} bytes are compressed, the totals say {:?}",
+                is.compressed, said.compressed
+            ));
+        }
+        if said.last_id < is.last_id {
+            report.error(format!(
+                "the largest number is {}, the totals say {}",
+                is.last_id, said.last_id
+            ));
+        }
+    }
+
+    /// Gives each holder but the first of a unit a copy of it: whose data it is, checksums tell.
+    fn part(&self, report: &mut Fsck, found: &mut Found) -> Result<(), StoreError> {
+        let unit = self.unit();
+        let mut moved: BTreeMap<(u64, Holder), u64> = BTreeMap::new();
+        for (offset, holder) in std::mem::take(&mut found.twice) {
+            let Some(runs) = self.alloc().allocate(unit) else {
+                break;
+            };
+            let place = runs[0].start;
+            found.copies.push(place);
+            let data = self.device.read(offset, unit as usize)?.freeze();
+            self.device
+                .write(place, vec![Piece::new(data, WriteCause::Data)])?;
+            moved.insert((offset, holder), place);
+            report.repaired += 1;
+        }
+        self.device.sync()?;
+        for (key, value) in self.entries(Prefix::Extents)? {
+            let Some(mut shard) = Shard::decode(&value) else {
+                continue;
+            };
+            let mut changed = false;
+            for (index, blob) in shard.blobs.iter_mut().enumerate() {
+                let holder = holder(blob, &key, index);
+                changed |= replace(blob, unit, |offset| {
+                    moved.get(&(offset, holder.clone())).copied()
+                });
+            }
+            if changed {
+                found.batch.put(key, shard.encode());
             }
         }
-        if said != *counted {
-            report.error(format!("shared blobs say {said:?}, there are {counted:?}"));
-        }
-        for (_, offset) in counted.keys() {
-            if !own.insert(*offset) {
-                report.error(format!("unit {offset:#x} is two blobs'"));
+        for ((offset, holder), place) in moved {
+            if let Some(refs) = found.shared.remove(&(holder.0, offset)) {
+                found.shared.insert((holder.0, place), refs);
             }
+            found.held.insert(place, holder);
+        }
+        Ok(())
+    }
+
+    /// Writes what has been found to be so. Errors from `first` on are of space and totals.
+    fn mend(&self, report: &mut Fsck, mut found: Found, first: usize) -> Result<(), StoreError> {
+        let mut of_space = (report.errors.len() - first) as u64;
+        let held: BTreeSet<u64> = found.held.keys().copied().collect();
+        let (mut state, mut alloc) = (self.state(), self.alloc());
+        // These are held from now on.
+        let unit = self.unit();
+        found.copies.iter().for_each(|place| alloc.release(&(*place..*place + unit)));
+        for offset in alloc.lent_among(&held) {
+            report.error(format!(
+                "unit {offset:#x} is the database's, too: this OSD must be made anew"
+            ));
+            of_space = 0;
+        }
+        if of_space > 0 || !found.batch.is_empty() {
+            found.totals.last_id = found.totals.last_id.max(state.totals.last_id);
+            found.batch.put(totals_key(), found.totals.to_bytes());
+            if of_space > 0 || report.repaired > 0 {
+                for (key, value) in alloc.rebuild(&held) {
+                    found.batch.put(key, value);
+                }
+            }
+            state.totals = found.totals;
+            drop((state, alloc));
+            self.kv.commit(found.batch).map_err(storage)?;
+            report.repaired += of_space;
         }
         Ok(())
     }
 }
 
+/// Gives a blob's units other places. Whether any was.
+fn replace(blob: &mut Blob, unit: u64, place_of: impl Fn(u64) -> Option<u64>) -> bool {
+    let mut changed = false;
+    let mut physical: Vec<Physical> = Vec::new();
+    for p in &blob.physical {
+        for n in 0..p.len / unit {
+            let offset = p.offset.map(|start| {
+                let was = start + n * unit;
+                let is = place_of(was);
+                changed |= is.is_some();
+                is.unwrap_or(was)
+            });
+            match physical.last_mut() {
+                Some(last)
+                    if last.offset.is_some() == offset.is_some()
+                        && last.offset.map(|start| start + last.len) == offset =>
+                {
+                    last.len += unit;
+                }
+                _ => physical.push(Physical { offset, len: unit }),
+            }
+        }
+    }
+    blob.physical = physical;
+    changed
+}
+
 fn verify(txn: &Txn<'_>, shard: &Shard) -> Result<(), StoreError> {
     let end = shard.extents.last().map_or(0, |e| e.end());
     read_shard(txn, shard, 0, end).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use device::SharedDevice;
+    use device::shared_memory::SharedMemoryFile;
+    use env::Env;
+
+    use super::*;
+    use crate::bluestore::format::{freelist_key, shard_key};
+    use crate::bluestore::{BlueStore, Compression, Database, MkfsOptions};
+    use crate::kv::{Kv, MemKv, SharedKv};
+    use crate::suite::{block_on, numbered, pg};
+    use crate::{ObjectStore, Transaction};
+
+    /// A store with some objects, closed.
+    async fn filled(env: &Env) -> (SharedDevice, SharedKv) {
+        let device = SharedDevice::new(SharedMemoryFile::new(16 << 20, 4096));
+        let kv: SharedKv = Arc::new(MemKv::new());
+        let options = MkfsOptions {
+            uuid: [7; 16],
+            min_alloc_len: 4096,
+        };
+        let database = Database::Given(kv.clone());
+        BlueStore::mkfs(env, device.clone(), database, options)
+            .await
+            .unwrap();
+        let store = mounted(env, &device, &kv).await;
+        let mut t = Transaction::new();
+        t.mkcoll(&pg(0), 0);
+        for n in 1..4 {
+            t.write(&pg(0), &numbered(n), 0, vec![n as u8; 10_000]);
+        }
+        t.omap_setkeys(&pg(0), &numbered(1), [("k".into(), "v".into())]);
+        t.clone_object(&pg(0), &numbered(1), &numbered(9));
+        store.submit(t).await.unwrap();
+        store.close().await.unwrap();
+        (device, kv)
+    }
+
+    async fn mounted(env: &Env, device: &SharedDevice, kv: &SharedKv) -> BlueStore {
+        let database = Database::Given(kv.clone());
+        BlueStore::mount(env.clone(), device.clone(), database, Compression::default())
+            .await
+            .unwrap()
+    }
+
+    /// Damages a store, and sees it told, repaired but for `left` errors, and gone. Objects that are
+    /// `lost` cannot be read afterwards, the others can.
+    async fn one(env: &Env, name: &str, left: u64, lost: u64, damage: impl FnOnce(&dyn Kv)) {
+        let (device, kv) = filled(env).await;
+        damage(&*kv);
+        let store = mounted(env, &device, &kv).await;
+        let fsck = |repair| store.fsck(FsckOptions { deep: false, repair });
+        let told = fsck(false).await.unwrap();
+        assert!(!told.errors.is_empty(), "{name}");
+        let report = fsck(true).await.unwrap();
+        assert_eq!(report.errors.len() as u64 - report.repaired, left, "{name} {report:?}");
+        if left == 0 {
+            assert_eq!(fsck(false).await, Ok(Fsck::default()), "{name}");
+        }
+        store.close().await.unwrap();
+        drop(store);
+        let store = mounted(env, &device, &kv).await;
+        let mut unreadable = 0;
+        for n in [1, 2, 3, 9] {
+            match store.read(&pg(0), &numbered(n), 0, 0).await {
+                Ok(data) => {
+                    let expected = vec![if n == 9 { 1 } else { n as u8 }; 10_000];
+                    assert!(data.to_contiguous() == expected, "{name} {n}");
+                }
+                Err(StoreError::Checksum { .. }) => unreadable += 1,
+                Err(e) => panic!("{name} {n}: {e}"),
+            }
+        }
+        assert_eq!(unreadable, lost, "{name}");
+        // Life goes on: what is free is, and what is held is not given to another.
+        let mut t = Transaction::new();
+        t.write(&pg(0), &numbered(20), 0, vec![8; 1_000_000]);
+        t.remove(&pg(0), &numbered(1));
+        t.remove(&pg(0), &numbered(2));
+        store.submit(t).await.unwrap();
+        if left == 0 {
+            let fsck = store.fsck(FsckOptions { deep: lost == 0, repair: false });
+            assert_eq!(fsck.await, Ok(Fsck::default()), "{name}");
+        }
+    }
+
+    fn shards(kv: &dyn Kv) -> Vec<(Bytes, Bytes)> {
+        kv.range(b"E", b"F", usize::MAX).unwrap()
+    }
+
+    fn put(kv: &dyn Kv, key: Bytes, value: impl Into<Bytes>) {
+        let mut batch = KvBatch::new();
+        batch.put(key, value.into());
+        kv.commit(batch).unwrap();
+    }
+
+    #[test]
+    fn what_extent_maps_tell_is_repaired() {
+        block_on(|env| async move {
+            one(&env, "leaked units", 0, 0, |kv| {
+                put(kv, freelist_key(3), vec![0xff; 16]);
+            })
+            .await;
+            one(&env, "units called free", 0, 0, |kv| {
+                put(kv, freelist_key(0), vec![0; 16]);
+            })
+            .await;
+            one(&env, "a shared blob that says another number", 0, 0, |kv| {
+                let (key, value) = kv.range(b"X", b"Y", 1).unwrap().remove(0);
+                let mut blob = SharedBlob::from_bytes_exact(&value).unwrap();
+                blob.refs.values_mut().for_each(|refs| *refs = 1);
+                put(kv, key, blob.to_bytes());
+            })
+            .await;
+            one(&env, "a shared blob that is gone, and one of nothing", 0, 0, |kv| {
+                let (key, value) = kv.range(b"X", b"Y", 1).unwrap().remove(0);
+                let mut batch = KvBatch::new();
+                batch.delete(key).put(shared_key(500), value);
+                kv.commit(batch).unwrap();
+            })
+            .await;
+            one(&env, "no totals", 0, 0, |kv| {
+                let mut batch = KvBatch::new();
+                batch.delete(totals_key());
+                kv.commit(batch).unwrap();
+            })
+            .await;
+            one(&env, "omap and extents of no object", 0, 0, |kv| {
+                let (_, shard) = shards(kv).remove(1);
+                put(kv, b"M\0\0\0\0\0\0\0\0\x63.key".to_vec().into(), vec![1]);
+                put(kv, shard_key(77, 0), shard);
+            })
+            .await;
+            // Object 3 says it has what is object 2's: its own data is lost, and nobody else's.
+            one(&env, "units of two objects", 0, 1, |kv| {
+                let all = shards(kv);
+                let own = all.iter().filter(|(_, value)| {
+                    Shard::decode(value).unwrap().blobs.iter().all(|b| b.shared == 0)
+                });
+                let own: Vec<_> = own.collect();
+                let (two, three) = (Shard::decode(&own[0].1).unwrap(), Shard::decode(&own[1].1));
+                let mut three = three.unwrap();
+                three.blobs[0].physical = two.blobs[0].physical.clone();
+                put(kv, own[1].0.clone(), three.encode());
+            })
+            .await;
+            one(&env, "an extent map that cannot be read", 1, 0, |kv| {
+                put(kv, shard_key(78, 0), vec![9, 9]);
+            })
+            .await;
+        });
+    }
 }

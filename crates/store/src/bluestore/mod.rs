@@ -14,6 +14,7 @@ mod alloc;
 mod apply;
 mod bluefs;
 mod commit;
+mod compression;
 mod database;
 mod extent_map;
 mod format;
@@ -35,6 +36,7 @@ use env::Env;
 use self::alloc::Allocator;
 use self::bluefs::{BlueFs, SharedAllocator};
 use self::commit::{Pending, Unfinished};
+pub use self::compression::{Algorithm, Compression, Mode as CompressionMode};
 pub use self::database::Database;
 use self::format::{BLOCK_LEN, Deferred, LABEL_ROOM, Prefix, Superblock, Totals};
 use self::pending::{Blocks, Keys};
@@ -71,6 +73,8 @@ pub struct Core {
     space: SharedAllocator,
     /// What the database stands on, if it is ours.
     bluefs: Option<Arc<BlueFs>>,
+    compression: Compression,
+    compression_counts: CompressionCounts,
     /// Bytes kept free for the database.
     kv_reserve: u64,
     /// What must be free for it when it is to hold more.
@@ -82,6 +86,17 @@ pub struct Core {
     put: [AtomicU64; Prefix::ALL.len()],
     transactions: AtomicU64,
     deferred_writes: AtomicU64,
+}
+
+/// As Ceph counts them.
+#[derive(Debug, Default)]
+struct CompressionCounts {
+    /// Blobs that became shorter.
+    succeeded: AtomicU64,
+    /// Blobs that did not, or not enough.
+    rejected: AtomicU64,
+    /// Bytes written anew because little was left of what they were compressed with.
+    merged: AtomicU64,
 }
 
 struct State {
@@ -96,7 +111,11 @@ struct State {
 }
 
 impl Core {
-    fn open(device: SharedDevice, database: &Database) -> Result<Core, StoreError> {
+    fn open(
+        device: SharedDevice,
+        database: &Database,
+        compression: Compression,
+    ) -> Result<Core, StoreError> {
         let label = device.read(0, BLOCK_LEN as usize)?;
         let label = Superblock::of_block(&label).ok_or(StoreError::Format("no bluestore label"))?;
         if device.len() < label.device_len {
@@ -115,7 +134,9 @@ impl Core {
             ));
         }
         let totals = match kv.get(&totals_key()).map_err(storage)? {
-            Some(value) => decoded(&value, "the totals")?,
+            Some(value) => {
+                Totals::of_bytes(&value).ok_or(StoreError::Format("the totals"))?
+            }
             None => Totals::default(),
         };
         let of = |prefix: Prefix| (prefix.key(), behind(&prefix.key()));
@@ -131,6 +152,8 @@ impl Core {
             superblock,
             space: opened.alloc,
             bluefs: opened.bluefs,
+            compression,
+            compression_counts: CompressionCounts::default(),
             kv_reserve: opened.reserve,
             kv_headroom: opened.headroom,
             state: Mutex::new(State {
@@ -326,6 +349,7 @@ impl Durable for Core {
             WriteCause::Data,
             WriteCause::Rewrite,
             WriteCause::ZeroFill,
+            WriteCause::Padding,
             WriteCause::Superblock,
         ] {
             let name = format!("written_{}", cause.name());
@@ -336,6 +360,18 @@ impl Durable for Core {
         if let Some(fs) = &self.bluefs {
             let theirs = fs.counters().into_iter();
             counters.extend(theirs.map(|(name, is_bytes, n)| number(name, is_bytes, n)));
+        }
+        let [compressed, allocated, original] = self.state().totals.compressed;
+        let counts = &self.compression_counts;
+        for (name, is_bytes, value) in [
+            ("compress_success_count", false, load(&counts.succeeded)),
+            ("compress_rejected_count", false, load(&counts.rejected)),
+            ("bluestore_compressed", true, compressed),
+            ("bluestore_compressed_allocated", true, allocated),
+            ("bluestore_compressed_original", true, original),
+            ("bluestore_gc_merged", true, load(&counts.merged)),
+        ] {
+            counters.push(number(name, is_bytes, value));
         }
         // What the log's bytes are for; the rest of them is the database's framing.
         for prefix in Prefix::ALL {
@@ -401,9 +437,11 @@ impl BlueStore {
         env: Env,
         device: SharedDevice,
         database: Database,
+        compression: Compression,
     ) -> Result<BlueStore, StoreError> {
         let lane = env.workers("bluestore", 1)?;
-        let core = Arc::new(lane.run(move || Core::open(device, &database)).await?);
+        let open = move || Core::open(device, &database, compression);
+        let core = Arc::new(lane.run(open).await?);
         let sync = env.workers("bstore_kv_sync", 1)?;
         Ok(Blocking(Inner::new(env, core, lane, sync)))
     }

@@ -58,8 +58,22 @@ pub(super) fn read_shard(
     Ok(out.freeze())
 }
 
-/// Bytes of a blob: whole blocks are read and compared with their checksums.
+/// Bytes of a blob's data.
 fn read_blob(txn: &Txn<'_>, blob: &Blob, offset: u64, len: u64) -> Result<Bytes, StoreError> {
+    let Some(compressed) = blob.compressed else {
+        return read_stored(txn, blob, offset, len);
+    };
+    let stored = read_stored(txn, blob, 0, compressed.stored_len)?;
+    let data = compressed
+        .algorithm
+        .decompress(&stored, compressed.len as usize)
+        .filter(|data| offset + len <= data.len() as u64)
+        .ok_or(StoreError::Format("compressed data"))?;
+    Ok(data.slice(offset as usize..(offset + len) as usize))
+}
+
+/// What a blob stores: whole blocks are read and compared with their checksums.
+fn read_stored(txn: &Txn<'_>, blob: &Blob, offset: u64, len: u64) -> Result<Bytes, StoreError> {
     let (from, to) = (
         offset / BLOCK_LEN * BLOCK_LEN,
         (offset + len).next_multiple_of(BLOCK_LEN),
@@ -72,7 +86,8 @@ fn read_blob(txn: &Txn<'_>, blob: &Blob, offset: u64, len: u64) -> Result<Bytes,
             .ok_or(StoreError::Format("an extent without a place"))?;
         let run = there.min(to - at);
         let data = txn.device_blocks(place, run)?;
-        let expected = &blob.checksums[(at / BLOCK_LEN) as usize..];
+        let expected = blob.checksums.get((at / BLOCK_LEN) as usize..);
+        let expected = expected.unwrap_or_default();
         for (n, crc) in checksums(&data).enumerate() {
             if expected.get(n) != Some(&crc) {
                 let device_offset = place + n as u64 * BLOCK_LEN;
@@ -185,7 +200,10 @@ impl Reads for Core {
             Some(fs) => fs.used_len(),
             None => self.kv.stored_bytes().map_err(storage)?,
         };
-        let stored = self.state().totals.stored;
+        let (stored, [compressed, compressed_allocated, compressed_original]) = {
+            let totals = self.state().totals;
+            (totals.stored, totals.compressed)
+        };
         let alloc = self.alloc();
         let (total, used) = (alloc.data_len(), alloc.used_len());
         let free = total.saturating_sub(used + alloc.lent_len());
@@ -198,6 +216,9 @@ impl Reads for Core {
             internally_reserved: reserved,
             allocated: used,
             data_stored: stored,
+            data_compressed: compressed,
+            data_compressed_allocated: compressed_allocated,
+            data_compressed_original: compressed_original,
             internal_metadata: metadata,
             ..Statfs::default()
         })

@@ -103,7 +103,7 @@ impl<'a> Txn<'a> {
         change: impl FnOnce(&mut Txn<'_>, &mut Shard) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let mut shard = self.shard(nid, index)?;
-        let before = shard.stored();
+        let (before, compressed) = (shard.stored(), shard.compressed());
         change(self, &mut shard)?;
         let mut gone = Vec::new();
         shard.release(self.core.unit(), |offset, len, shared| {
@@ -113,6 +113,11 @@ impl<'a> Txn<'a> {
             self.give_back(offset, len, shared)?;
         }
         self.totals.stored = self.totals.stored + shard.stored() - before;
+        for ((total, was), is) in
+            self.totals.compressed.iter_mut().zip(compressed).zip(shard.compressed())
+        {
+            *total = (*total + is).saturating_sub(was);
+        }
         let left = Some(shard).filter(|shard| !shard.extents.is_empty());
         self.shards.insert(shard_key(nid, index), (left, true));
         Ok(())

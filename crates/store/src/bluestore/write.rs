@@ -4,10 +4,13 @@
 //! new places; a part of a unit goes in place and deferred where this object alone has a blob there,
 //! else to a new unit of which the rest is filled with zeros.
 
+use std::sync::atomic::Ordering;
+
 use bytes::{Bytes, BytesMut};
 use device::WriteCause;
 use types::crc::crc32c;
 
+use super::compression::Plan;
 use super::extent_map::{Blob, Extent, Physical, SHARD_LEN, Shard};
 use super::format::{BLOCK_LEN, CRC_SEED, Onode};
 use super::read::read_shard;
@@ -36,6 +39,8 @@ pub(super) fn write(
     data: &Bytes,
 ) -> Result<(), StoreError> {
     let end = offset + data.len() as u64;
+    let unit = txn.core.unit();
+    let plan = txn.core.compression.plan(onode.alloc_hint_flags, unit, BLOB_LEN_MAX);
     let mut at = offset;
     while at < end {
         let shard = shard_at(at);
@@ -43,7 +48,8 @@ pub(super) fn write(
         let to = end.min(base + SHARD_LEN);
         let piece = data.slice((at - offset) as usize..(to - offset) as usize);
         txn.change_shard(onode.nid, shard, |txn, shard| {
-            write_shard(txn, shard, at - base, &piece)
+            write_shard(txn, shard, at - base, &piece, plan.as_ref())?;
+            collect(txn, shard)
         })?;
         at = to;
     }
@@ -57,6 +63,7 @@ fn write_shard(
     shard: &mut Shard,
     offset: u64,
     data: &Bytes,
+    plan: Option<&Plan>,
 ) -> Result<(), StoreError> {
     let unit = txn.core.unit();
     let end = offset + data.len() as u64;
@@ -70,8 +77,11 @@ fn write_shard(
     }
     let mut at = first;
     while at < last {
-        let to = last.min(at + BLOB_LEN_MAX.max(unit));
-        write_units(txn, shard, at, &part(at, to))?;
+        let most = plan.map_or(BLOB_LEN_MAX.max(unit), |plan| plan.blob_len);
+        let to = last.min(at + most);
+        if !write_compressed(txn, shard, at, &part(at, to), plan)? {
+            write_units(txn, shard, at, &part(at, to))?;
+        }
         at = to;
     }
     if last < end {
@@ -114,6 +124,87 @@ fn write_units(
         blob,
         blob_offset: 0,
     });
+    Ok(())
+}
+
+/// Writes whole units, compressed, to fewer new ones; or nothing, if that does not pay.
+fn write_compressed(
+    txn: &mut Txn<'_>,
+    shard: &mut Shard,
+    offset: u64,
+    data: &Bytes,
+    plan: Option<&Plan>,
+) -> Result<bool, StoreError> {
+    let unit = txn.core.unit();
+    let len = data.len() as u64;
+    let Some(plan) = plan.filter(|_| len > unit) else {
+        return Ok(false);
+    };
+    let Some((compressed, mut stored)) = plan.compress(data) else {
+        txn.core.compression_counts.rejected.fetch_add(1, Ordering::Relaxed);
+        return Ok(false);
+    };
+    txn.core.compression_counts.succeeded.fetch_add(1, Ordering::Relaxed);
+    let stored_len = compressed.stored_len;
+    stored.resize(stored_len.next_multiple_of(unit) as usize, 0);
+    let stored = Bytes::from(stored);
+    let mut blob = Blob {
+        checksums: checksums(&stored).collect(),
+        compressed: Some(compressed),
+        ..Blob::default()
+    };
+    let mut at = 0;
+    for run in txn.allocate(stored.len() as u64)? {
+        let run_len = run.end - run.start;
+        let own = stored_len.saturating_sub(at).min(run_len);
+        txn.write_direct(Write {
+            offset: run.start,
+            data: stored.slice(at as usize..(at + run_len) as usize),
+            shares: vec![(WriteCause::Data, own), (WriteCause::Padding, run_len - own)],
+        });
+        blob.physical.push(Physical {
+            offset: Some(run.start),
+            len: run_len,
+        });
+        at += run_len;
+    }
+    shard.blobs.push(blob);
+    let blob = shard.blobs.len() - 1;
+    shard.map(Extent {
+        offset,
+        len,
+        blob,
+        blob_offset: 0,
+    });
+    Ok(true)
+}
+
+/// Writes what is left of compressed blobs anew where it would take fewer units as it is than what
+/// is stored (Ceph's garbage collection of blobs that were partly overwritten).
+fn collect(txn: &mut Txn<'_>, shard: &mut Shard) -> Result<(), StoreError> {
+    let unit = txn.core.unit();
+    let mut wasteful = Vec::new();
+    for (index, blob) in shard.blobs.iter().enumerate() {
+        if blob.compressed.is_none() || blob.shared != 0 {
+            continue;
+        }
+        let left: Vec<Extent> =
+            shard.extents.iter().filter(|e| e.blob == index).copied().collect();
+        let (mut units, mut behind) = (0, 0);
+        for e in &left {
+            let (first, last) = ((e.offset / unit).max(behind), e.end().div_ceil(unit));
+            units += last.saturating_sub(first);
+            behind = behind.max(last);
+        }
+        if units * unit < blob.len() {
+            wasteful.extend(left);
+        }
+    }
+    for e in wasteful {
+        let data = read_shard(txn, shard, e.offset, e.end())?;
+        write_shard(txn, shard, e.offset, &data, None)?;
+        txn.core.compression_counts.merged.fetch_add(e.len, Ordering::Relaxed);
+    }
     Ok(())
 }
 

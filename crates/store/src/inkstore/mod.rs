@@ -453,6 +453,7 @@ impl Core {
             data_stored: bytes(space.pointers),
             omap_allocated: space.omap_bytes,
             internal_metadata: bytes(metadata),
+            ..Statfs::default()
         }
     }
 

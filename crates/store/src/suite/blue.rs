@@ -2,16 +2,20 @@
 //! files or on BlueFS.
 
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use bytes::Bytes;
 use device::SharedDevice;
 use device::shared_memory::SharedMemoryFile;
-use env::Env;
+use env::{AlignedBuf, Env, SharedBlockFile};
 
 use super::native::engines;
 use super::real::Dir;
-use crate::bluestore::{BlueStore, Database, MkfsOptions};
-use crate::kv::{Engine, MemKv, NativeKv, RocksDbOptions, SharedKv};
+use crate::bluestore::{
+    Algorithm, BlueStore, Compression, CompressionMode, Database, MkfsOptions,
+};
+use crate::kv::{Engine, KvError, MemKv, NativeKv, RocksDbOptions, SharedKv};
 use crate::{Fsck, FsckOptions, ObjectStore, StoreError};
 
 /// What the database stands on.
@@ -19,6 +23,8 @@ use crate::{Fsck, FsckOptions, ObjectStore, StoreError};
 pub(super) enum Under {
     /// Nothing: it is in memory, and cannot be killed.
     Memory,
+    /// The same, under a store that compresses all it can.
+    Compressed,
     /// RocksDB in the machine's files.
     Files,
     /// RocksDB on BlueFS on the store's device.
@@ -27,12 +33,56 @@ pub(super) enum Under {
     Beside,
 }
 
+impl Under {
+    /// How its stores compress.
+    pub(super) fn compression(self) -> Compression {
+        let mode = match self {
+            Under::Compressed => CompressionMode::Force,
+            _ => CompressionMode::None,
+        };
+        Compression { mode, algorithm: Algorithm::Lz4, ..Compression::default() }
+    }
+
+    /// Whether the database is in memory.
+    pub(super) fn is_memory(self) -> bool {
+        matches!(self, Under::Memory | Under::Compressed)
+    }
+}
+
 /// A store's devices: its own, and those of its database.
 #[derive(Clone)]
 pub(super) struct Disks {
     pub(super) block: Arc<SharedMemoryFile>,
     pub(super) db: Option<Arc<SharedMemoryFile>>,
     pub(super) wal: Option<Arc<SharedMemoryFile>>,
+    gate: Arc<Mutex<()>>,
+}
+
+/// One of several devices that lose power at one time: writes and syncs of all go one by one, so that
+/// images of all of them, taken in one's hook or while the gate is held, are of one moment.
+struct Gated {
+    file: Arc<SharedMemoryFile>,
+    gate: Arc<Mutex<()>>,
+}
+
+impl SharedBlockFile for Gated {
+    fn len(&self) -> u64 {
+        self.file.len()
+    }
+    fn block_len(&self) -> u32 {
+        self.file.block_len()
+    }
+    fn read_at(&self, offset: u64, len: usize) -> std::io::Result<AlignedBuf> {
+        self.file.read_at(offset, len)
+    }
+    fn write_at(&self, offset: u64, bufs: Vec<Bytes>) -> std::io::Result<()> {
+        let _gate = self.gate.lock().unwrap();
+        self.file.write_at(offset, bufs)
+    }
+    fn sync(&self) -> std::io::Result<()> {
+        let _gate = self.gate.lock().unwrap();
+        self.file.sync()
+    }
 }
 
 impl Disks {
@@ -42,6 +92,7 @@ impl Disks {
             block: SharedMemoryFile::new(len, 4096),
             db: beside(1 << 20),
             wal: beside(512 << 10),
+            gate: Arc::default(),
         }
     }
 
@@ -60,12 +111,25 @@ impl Disks {
             block: of(&self.block),
             db: self.db.as_deref().map(&mut of),
             wal: self.wal.as_deref().map(&mut of),
+            gate: Arc::default(),
         }
+    }
+
+    fn gated(&self, file: &Arc<SharedMemoryFile>) -> SharedDevice {
+        SharedDevice::new(Arc::new(Gated {
+            file: file.clone(),
+            gate: self.gate.clone(),
+        }))
+    }
+
+    /// The store's own.
+    pub(super) fn device(&self) -> SharedDevice {
+        self.gated(&self.block)
     }
 
     /// The database on them.
     pub(super) fn bluefs(&self) -> Database {
-        let device = |file: &Arc<SharedMemoryFile>| SharedDevice::new(file.clone());
+        let device = |file: &Arc<SharedMemoryFile>| self.gated(file);
         Database::BlueFs {
             options: small(),
             db: self.db.as_ref().map(device),
@@ -94,28 +158,29 @@ pub(super) struct Blue {
 /// Makes a store and opens it.
 pub(super) async fn made(
     env: &Env,
-    file: &Arc<SharedMemoryFile>,
+    device: SharedDevice,
     database: Database,
     unit: u32,
+    under: Under,
 ) -> Rc<BlueStore> {
     let options = MkfsOptions {
         uuid: [7; 16],
         min_alloc_len: unit,
     };
-    let device = SharedDevice::new(file.clone());
-    BlueStore::mkfs(env, device, database.clone(), options)
+    BlueStore::mkfs(env, device.clone(), database.clone(), options)
         .await
         .unwrap();
-    mounted(env, file, database).await.unwrap()
+    mounted(env, device, database, under).await.unwrap()
 }
 
 pub(super) async fn mounted(
     env: &Env,
-    file: &Arc<SharedMemoryFile>,
+    device: SharedDevice,
     database: Database,
+    under: Under,
 ) -> Result<Rc<BlueStore>, StoreError> {
-    let device = SharedDevice::new(file.clone());
-    Ok(Rc::new(BlueStore::mount(env.clone(), device, database).await?))
+    let store = BlueStore::mount(env.clone(), device, database, under.compression());
+    Ok(Rc::new(store.await?))
 }
 
 /// Nothing is wrong in it.
@@ -136,16 +201,24 @@ impl Blue {
             mem: Arc::new(MemKv::new()),
             dir: (under == Under::Files).then(|| Dir::new("bluestore")),
         };
-        blue.store = made(env, &blue.disks.block, blue.database(), unit).await;
+        blue.store = made(env, blue.disks.device(), blue.database(env).await, unit, under).await;
         blue
     }
 
-    fn database(&self) -> Database {
+    async fn database(&self, env: &Env) -> Database {
         match (self.under, &self.dir) {
             (Under::Files, Some(dir)) => {
                 let rocks = Engine::RocksDb(small());
-                let kv = NativeKv::open(&dir.0.join("db"), &rocks, true).unwrap();
-                Database::Given(Arc::new(kv))
+                loop {
+                    match NativeKv::open(&dir.0.join("db"), &rocks, true) {
+                        Ok(kv) => return Database::Given(Arc::new(kv)),
+                        // A thread of the one that was killed has it until it has finished a round.
+                        Err(KvError::Storage(e)) if e.contains("lock hold") => {
+                            env.sleep(Duration::from_millis(5)).await;
+                        }
+                        Err(e) => panic!("{e}"),
+                    }
+                }
             }
             (Under::BlueFs | Under::Beside, _) => self.disks.bluefs(),
             _ => Database::Given(self.mem.clone()),
@@ -158,9 +231,14 @@ impl Blue {
             self.store.close().await.unwrap();
         }
         // What the killed one still does must not reach the new one's devices.
-        self.disks = self.disks.image(SharedMemoryFile::kill_image);
+        let gate = self.disks.gate.clone();
+        self.disks = {
+            let _gate = gate.lock().unwrap();
+            self.disks.image(SharedMemoryFile::kill_image)
+        };
         self.store = spare(env).await;
-        self.store = mounted(env, &self.disks.block, self.database())
+        let database = self.database(env).await;
+        self.store = mounted(env, self.disks.device(), database, self.under)
             .await
             .unwrap();
     }
@@ -168,6 +246,7 @@ impl Blue {
 
 /// Some store.
 async fn spare(env: &Env) -> Rc<BlueStore> {
-    let file = SharedMemoryFile::new(1 << 21, 4096);
-    made(env, &file, Database::Given(Arc::new(MemKv::new())), 4096).await
+    let device = SharedDevice::new(SharedMemoryFile::new(1 << 21, 4096));
+    let database = Database::Given(Arc::new(MemKv::new()));
+    made(env, device, database, 4096, Under::Memory).await
 }

@@ -16,7 +16,7 @@ use super::blue::{Disks, Under, check, made, mounted};
 use super::driver::block_on;
 use super::model::Model;
 use super::workload::{Sizes, numbered, object, pg, transaction};
-use crate::bluestore::{BlueStore, Database};
+use crate::bluestore::{BlueStore, Compression, Database};
 use crate::kv::{Kv, KvBatch, MemKv, SharedKv};
 use crate::{FsckOptions, ObjectStore, StoreError, Transaction};
 
@@ -42,6 +42,7 @@ fn given(kv: Option<&SharedKv>, disks: &Disks) -> Database {
 /// submitted then.
 struct Image {
     disks: Disks,
+    under: Under,
     kv: Option<SharedKv>,
     acknowledged: usize,
     submitted: usize,
@@ -53,15 +54,15 @@ struct Image {
 /// RocksDB's own threads among them. Of these images some are looked at: a RocksDB takes time.
 async fn power_losses(env: Env, seed: u64, unit: u32, sizes: Sizes, steps: usize, under: Under) {
     let disks = Disks::new(24 << 20, under);
-    let kv: Option<SharedKv> = match under {
-        Under::Memory => Some(Arc::new(MemKv::new())),
-        _ => None,
+    let kv: Option<SharedKv> = match under.is_memory() {
+        true => Some(Arc::new(MemKv::new())),
+        false => None,
     };
     let database = match &kv {
         Some(kv) => Database::Given(kv.clone()),
         None => disks.bluefs(),
     };
-    let store = made(&env, &disks.block, database, unit).await;
+    let store = made(&env, disks.device(), database, unit, under).await;
     let counts: Arc<[AtomicUsize; 2]> = Arc::default();
     let images: Arc<Mutex<Vec<Image>>> = Arc::default();
     let crashes = Arc::new(Mutex::new(Choices::new(seed ^ 0xc4a5)));
@@ -70,7 +71,7 @@ async fn power_losses(env: Env, seed: u64, unit: u32, sizes: Sizes, steps: usize
         let (crashes, disks) = (crashes.clone(), disks.clone());
         file.set_hook(move |_| {
             let mut crashes = crashes.lock().unwrap();
-            if under != Under::Memory && crashes.below(3) != 0 {
+            if !under.is_memory() && crashes.below(3) != 0 {
                 return;
             }
             // Threads of RocksDB's come here, too: what was acknowledged is asked before, what was
@@ -79,6 +80,7 @@ async fn power_losses(env: Env, seed: u64, unit: u32, sizes: Sizes, steps: usize
             let disks = disks.image(|file| file.crash_image(&mut crashes));
             kept.lock().unwrap().push(Image {
                 disks,
+                under,
                 kv: theirs.as_ref().map(copy),
                 acknowledged,
                 submitted: seen[1].load(Ordering::SeqCst),
@@ -117,7 +119,7 @@ async fn check_image(env: &Env, image: &Image, states: &[Model], at: &str) {
         Some(kv) => Database::Given(kv.clone()),
         None => image.disks.bluefs(),
     };
-    let store = mounted(env, &image.disks.block, live).await;
+    let store = mounted(env, image.disks.device(), live, image.under).await;
     let store = store.unwrap_or_else(|e| panic!("{at}: {e}"));
     check(&store).await;
     let mut found = None;
@@ -142,7 +144,7 @@ async fn check_image(env: &Env, image: &Image, states: &[Model], at: &str) {
     let mut choices = Choices::new(found as u64);
     let again = image.disks.image(|file| file.crash_image(&mut choices));
     let database = given(image.kv.as_ref(), &again);
-    let store = mounted(env, &again.block, database).await.unwrap();
+    let store = mounted(env, again.device(), database, image.under).await.unwrap();
     assert_eq!(model.compare(&*store).await, Ok(()), "{at}, again");
     check(&store).await;
 }
@@ -157,6 +159,9 @@ fn every_image_holds_what_was_acknowledged() {
     for seed in 0..4 {
         let unit = [65_536, 4096, 16_384][seed as usize % 3];
         block_on(move |env| power_losses(env, seed, unit, sizes, 40, Under::Memory));
+        if unit == 4096 {
+            block_on(move |env| power_losses(env, seed, unit, sizes, 40, Under::Compressed));
+        }
     }
 }
 
@@ -190,7 +195,7 @@ fn long_writes_too() {
 async fn filled(env: &Env, seed: u64, unit: u32) -> (Arc<SharedMemoryFile>, SharedKv, Model) {
     let file = SharedMemoryFile::new(24 << 20, 4096);
     let kv: SharedKv = Arc::new(MemKv::new());
-    let store = made(env, &file, Database::Given(kv.clone()), unit).await;
+    let store = made(env, SharedDevice::new(file.clone()), Database::Given(kv.clone()), unit, Under::Memory).await;
     let (mut model, mut choices) = (Model::default(), Choices::new(seed));
     for _ in 0..150 {
         let t = transaction(&mut choices, &model, Sizes::SMALL);
@@ -217,7 +222,7 @@ fn rot_is_an_error_never_wrong_data() {
                 };
                 let within = if page == 0 { 60 } else { 4096 };
                 rotten.rot(page + choices.below(within), 1 << choices.below(8));
-                let store = match mounted(&env, &rotten, Database::Given(copy(&kv))).await {
+                let store = match mounted(&env, SharedDevice::new(rotten.clone()), Database::Given(copy(&kv)), Under::Memory).await {
                     Err(StoreError::Format(_)) => {
                         refused += 1;
                         continue;
@@ -302,14 +307,14 @@ fn a_failed_write_or_flush_latches() {
         block_on(move |env| async move {
             let file = SharedMemoryFile::new(16 << 20, 4096);
             let kv: SharedKv = Arc::new(MemKv::new());
-            drop(made(&env, &file, Database::Given(kv.clone()), 65_536).await);
+            drop(made(&env, SharedDevice::new(file.clone()), Database::Given(kv.clone()), 65_536, Under::Memory).await);
             let failing = Arc::new(Failing {
                 file: file.clone(),
                 writes_left: AtomicUsize::new(writes_left),
                 syncs_left: AtomicUsize::new(syncs_left),
             });
             let device = SharedDevice::new(failing);
-            let store = BlueStore::mount(env.clone(), device, Database::Given(kv.clone()))
+            let store = BlueStore::mount(env.clone(), device, Database::Given(kv.clone()), Compression::default())
                 .await
                 .unwrap();
             let (mut states, mut waiting) = (vec![Model::default()], Vec::new());
@@ -344,7 +349,7 @@ fn a_failed_write_or_flush_latches() {
             t.touch(&pg(0), &numbered(0));
             assert_eq!(store.submit(t).await, Err(StoreError::Latched));
             let image = file.crash_image(&mut Choices::new(writes_left as u64));
-            let found = mounted(&env, &image, Database::Given(copy(&kv))).await.unwrap();
+            let found = mounted(&env, SharedDevice::new(image.clone()), Database::Given(copy(&kv)), Under::Memory).await.unwrap();
             check(&found).await;
             let mut is_a_state = false;
             for state in &states[acknowledged.get()..] {
@@ -360,9 +365,9 @@ async fn one_write(env: Env, unit: u32) -> Vec<(u64, [u64; 4])> {
     let file = SharedMemoryFile::new(24 << 20, 4096);
     let device = SharedDevice::new(file.clone());
     let kv: SharedKv = Arc::new(MemKv::new());
-    drop(made(&env, &file, Database::Given(kv.clone()), unit).await);
+    drop(made(&env, SharedDevice::new(file.clone()), Database::Given(kv.clone()), unit, Under::Memory).await);
     let start = file.bytes_written();
-    let store = BlueStore::mount(env, device.clone(), Database::Given(kv)).await.unwrap();
+    let store = BlueStore::mount(env, device.clone(), Database::Given(kv), Compression::default()).await.unwrap();
     let (cid, oid) = (pg(0), object("o", 1));
     let mut t = Transaction::new();
     t.mkcoll(&cid, 0).touch(&cid, &oid);

@@ -67,11 +67,11 @@ impl Kind {
         matches!(
             self,
             Kind::Kv(_) | Kind::File(_)
-        ) || matches!(self, Kind::Blue { under, .. } if under != Under::Memory)
+        ) || matches!(self, Kind::Blue { under, .. } if !under.is_memory())
     }
 }
 
-const KINDS: [Kind; 15] = [
+const KINDS: [Kind; 16] = [
     Kind::Mem,
     Kind::FileMem,
     Kind::File(0),
@@ -86,6 +86,10 @@ const KINDS: [Kind; 15] = [
     Kind::Blue {
         unit: 4096,
         under: Under::Memory,
+    },
+    Kind::Blue {
+        unit: 4096,
+        under: Under::Compressed,
     },
     Kind::Blue {
         unit: 16_384,
