@@ -11,6 +11,9 @@ use crate::ceph;
 /// Counters of a store by name, or how they grew.
 pub(crate) type Counters = BTreeMap<String, u64>;
 
+/// Of the bytes in BlueFS's logs: those that only fill blocks.
+pub(crate) const LOG_PADDING: &str = "bluefs_wal_padding";
+
 /// Why bytes reached a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Cause {
@@ -143,6 +146,11 @@ impl Breakdown {
         let log = bytes.entry(Cause::RocksDbWal).or_default();
         let in_log = in_log.min(*log);
         *log -= in_log;
+        // BlueFS writes the last block of a log anew with each append, and says how much of the
+        // log's bytes that is.
+        let again = grown.get(LOG_PADDING).copied().unwrap_or(0).min(*log);
+        *log -= again;
+        *bytes.entry(Cause::Padding).or_default() += again;
         let all_data = bytes.remove(&Cause::Data).unwrap_or(0) + in_log;
         let client = all_data.min(data);
         bytes.insert(Cause::Data, client);
@@ -214,6 +222,15 @@ mod tests {
         assert_eq!(found.bytes(Cause::RocksDbWal), 700);
         assert_eq!(found.bytes(Cause::Files), 50);
         assert_eq!(found.sum(), 1250);
+        // What fills up a log's blocks is told apart, the sum stays.
+        let bluefs = counters(&[
+            ("written", 90),
+            ("written_rocksdb_wal", 90),
+            ("bluefs_wal_padding", 50),
+        ]);
+        let found = Breakdown::of(&bluefs, 0).unwrap();
+        assert_eq!(found.bytes(Cause::RocksDbWal), 40);
+        assert_eq!(found.bytes(Cause::Padding), 50);
         // Data beyond the clients' is metadata.
         let found = Breakdown::of(&counters(&[("written", 90), ("written_data", 90)]), 60).unwrap();
         assert_eq!(

@@ -2,7 +2,7 @@
 //! second write of an object is taken: what the first costs once is not in it.
 
 use crate::backend;
-use crate::causes::Cause;
+use crate::causes::{Cause, LOG_PADDING};
 use crate::cell::{Cell, REPLICAS};
 use crate::cli::{ExplainArgs, bytes_text};
 use crate::cluster::Shape;
@@ -20,7 +20,11 @@ fn meaning(counter: &str) -> &'static str {
         "wal_stripe_rest" => "- of the log: the rest of the stripes they are in",
         "wal_onode" => "- of the log: the object's size, xattrs, stripes",
         "wal_omap" => "- of the log: pg log, pg info, omap",
-        "wal_super" => "- of the log: the store's own state",
+        "wal_superblock" => "- of the log: the store's own state",
+        "wal_deferred" => "- of the log: data that waits there for its place",
+        "wal_extents" => "- of the log: which units hold the data, its checksums",
+        "wal_freelist" => "- of the log: which units are free",
+        "wal_shared_blob" => "- of the log: units that several objects share",
         "wal_collection" => "- of the log: collections",
         "written_rocksdb" => "tables made of what was in memory",
         "written_compaction" => "tables made of tables",
@@ -29,6 +33,9 @@ fn meaning(counter: &str) -> &'static str {
         "written_omap" => "omap keys",
         "written_pg_log" => "the placement group's log and info",
         "written_allocator" => "which blocks are free",
+        "written_rewrite" => "a small overwrite that the log had first, in its place",
+        "written_bluefs_log" => "BlueFS: which files there are, and where",
+        "bluefs_wal_padding" => "- of the log: filling up its blocks",
         "written_padding" => "filling up to the device's blocks",
         "written_zero_fill" => "zeros around the data",
         "written_clean" => "live data moved to make room",
@@ -89,6 +96,7 @@ fn text(cell: &Cell) -> String {
     };
     for (name, bytes) in &cell.counters {
         let is_bytes = name.starts_with("written_") || name.starts_with("wal_");
+        let is_bytes = is_bytes || name == LOG_PADDING;
         if is_bytes && *bytes > 0 {
             row(name, *bytes, meaning(name));
         }
@@ -98,7 +106,8 @@ fn text(cell: &Cell) -> String {
     match cell.device {
         Some((data, journal)) => {
             let of = |cause| cell.causes.bytes(cause);
-            let store_padding = cell.counters.get("written_padding").copied().unwrap_or(0);
+            let counter = |name: &str| cell.counters.get(name).copied().unwrap_or(0);
+            let store_padding = counter("written_padding") + counter(LOG_PADDING);
             let pages = of(Cause::Padding).saturating_sub(store_padding);
             row(
                 "pages",
