@@ -52,9 +52,11 @@ impl LabCommand {
 }
 
 impl CommonArgs {
-    /// The folder for clusters.
+    /// The folder for clusters, from the root on: links to devices in it are followed from
+    /// elsewhere.
     pub(crate) fn data(&self) -> PathBuf {
-        self.data.clone().unwrap_or_else(std::env::temp_dir)
+        let data = self.data.clone().unwrap_or_else(std::env::temp_dir);
+        std::path::absolute(&data).unwrap_or(data)
     }
 }
 
