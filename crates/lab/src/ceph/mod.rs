@@ -36,9 +36,9 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// The version, if a cluster can be made here; else what is missing.
 pub(crate) fn version() -> Result<String, LabError> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_there =
+    let is_missing =
         |program: &&&str| !std::env::split_paths(&path).any(|d| d.join(program).is_file());
-    let missing: Vec<&str> = PROGRAMS.iter().filter(is_there).copied().collect();
+    let missing: Vec<&str> = PROGRAMS.iter().filter(is_missing).copied().collect();
     if !missing.is_empty() {
         return Err(LabError::new(format!(
             "no real Ceph to compare with: {} not installed ('apt-get install ceph-mon ceph-mgr ceph-osd ceph-common' brings 16.2)",
@@ -249,35 +249,32 @@ pub(crate) fn up(dir: &Path, backend: &Backend) -> Result<(), LabError> {
     }
 }
 
-/// Whether a process was started by [`up`] for this folder: a number in a file may be another's by
-/// now.
-fn is_of(dir: &Path, pid: i32) -> bool {
-    let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+/// Processes that [`up`] started for this folder: those that were given its configuration. An OSD
+/// that hangs while it ends has taken its pid file away, so that these files are not enough.
+fn processes(dir: &Path) -> Vec<i32> {
     let conf = format!("CEPH_CONF={}", dir.join("ceph.conf").display());
-    environ
-        .split(|b| *b == 0)
-        .any(|variable| variable == conf.as_bytes())
+    let is_of = |pid: &i32| {
+        let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let mut variables = environ.split(|b| *b == 0);
+        variables.any(|variable| variable == conf.as_bytes())
+    };
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter(is_of).collect()
 }
 
 /// Ends the cluster in `dir`; returns when its daemons are gone.
 pub(crate) fn down(dir: &Path) {
-    let Ok(files) = fs::read_dir(dir.join("run")) else {
-        return;
-    };
-    let pids = files.flatten().filter_map(|file| {
-        let is_pid = file.path().extension().is_some_and(|e| e == "pid");
-        let text = is_pid.then(|| fs::read_to_string(file.path()).ok())??;
-        let pid = text.trim().parse::<i32>().ok().filter(|pid| *pid > 1)?;
-        is_of(dir, pid).then_some(pid)
-    });
-    let pids: Vec<i32> = pids.collect();
-    for pid in &pids {
-        // SAFETY: the call takes two numbers; these processes are this cluster's, by their files.
-        unsafe { libc::kill(*pid, libc::SIGKILL) };
-    }
     let begin = Instant::now();
-    let is_left = |pid: &i32| Path::new("/proc").join(pid.to_string()).exists();
-    while pids.iter().any(is_left) && begin.elapsed() < PATIENCE {
+    loop {
+        let left = processes(dir);
+        if left.is_empty() || begin.elapsed() > PATIENCE {
+            return;
+        }
+        for pid in left {
+            // SAFETY: the call takes two numbers; the process is this cluster's.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+        }
         std::thread::sleep(PAUSE);
     }
 }
@@ -291,12 +288,12 @@ fn is_alive(pid: &str) -> bool {
     state.is_some_and(|state| state != 'Z' && state != 'X')
 }
 
-/// Names of OSDs whose processes ended.
+/// Names of OSDs whose processes ended, or are ending: the first thing that goes is the pid file.
 pub(crate) fn gone(dir: &Path) -> Vec<String> {
     let names = (0..REPLICAS).map(|n| format!("osd.{n}"));
     let is_gone = |name: &String| {
         let pid = fs::read_to_string(dir.join("run").join(format!("{name}.pid")));
-        pid.is_ok_and(|pid| !is_alive(pid.trim()))
+        pid.map_or(true, |pid| !is_alive(pid.trim()))
     };
     names.filter(is_gone).collect()
 }
