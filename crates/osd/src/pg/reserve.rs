@@ -193,6 +193,15 @@ fn priority(purpose: Purpose, need: &Need) -> u32 {
     clamp(base + more, need.pool_priority, base)
 }
 
+/// An OSD that has two shards of a PG, while they move, gives one slot for both.
+fn one_on_each_osd(members: impl Iterator<Item = PgShard>) -> Vec<PgShard> {
+    let mut first: BTreeMap<OsdId, PgShard> = BTreeMap::new();
+    for member in members {
+        first.entry(member.osd).or_insert(member);
+    }
+    first.into_values().collect()
+}
+
 /// `kind` in MRecoveryReserve.
 mod recovery_kind {
     pub(super) const REQUEST: u32 = 0;
@@ -250,17 +259,14 @@ impl Pg {
         priority(purpose, &need)
     }
 
-    /// The OSDs that take part.
+    /// One member on each of the OSDs that take part.
     fn partners(&self, purpose: Purpose) -> Vec<PgShard> {
         let core = self.core.borrow();
         let incomplete =
             |s: &&PgShard| core.peer_info.get(s).is_some_and(|i| i.is_incomplete());
-        core.acting_backfill
-            .iter()
-            .filter(|s| **s != core.whoami)
-            .filter(|s| purpose == Purpose::Recovery || incomplete(s))
-            .copied()
-            .collect()
+        let others = core.acting_backfill.iter().filter(|s| **s != core.whoami);
+        let those = others.filter(|s| purpose == Purpose::Recovery || incomplete(s));
+        one_on_each_osd(those.copied())
     }
 
     /// Waits for all slots. Whatever the answer, [`Pg::release`] has to follow.
@@ -353,7 +359,7 @@ impl Pg {
 
     fn note_answer(&self, from: OsdId, answer: Answer) {
         let mut answers = self.reservations.answers.borrow_mut();
-        // An OSD has one shard of a PG.
+        // Of each OSD one shard is asked.
         if let Some((_, known)) = answers.iter_mut().find(|(s, _)| s.osd == from) {
             *known = answer;
         }
@@ -482,6 +488,16 @@ impl Pg {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Shards 1 and 2 of a PG changed places, and some writes had been missed: the slot that an OSD
+    /// had given for one of its two shards kept the other waiting in its queue, and the PG was
+    /// waiting for itself for ever (one of 24 merges of PGs with an OSD killed).
+    #[test]
+    fn an_osd_with_two_shards_is_asked_once() {
+        let members = [(0, 1), (0, 2), (2, 1), (2, 2), (3, 0)];
+        let asked = one_on_each_osd(members.iter().map(|(osd, shard)| PgShard::new(*osd, *shard)));
+        assert_eq!(asked, [PgShard::new(0, 1), PgShard::new(2, 1), PgShard::new(3, 0)]);
+    }
 
     #[test]
     fn priorities_are_ceph_s() {
