@@ -534,6 +534,7 @@ J ceph crash stat
 ceph crash info nosuch
 J ceph device ls
 J ceph device ls-by-daemon osd.0
+ceph device ls-by-daemon osd.77
 J ceph device ls-by-host nosuch
 ceph device info nosuch
 J ceph telemetry status

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::block::cli::{BenchArgs, NbdArgs, RbdArgs};
+use crate::block::cli::{BenchArgs, NbdArgs, RbdArgs, UblkArgs};
 use crate::store_tool::cli::StoreArgs;
 
 /// A distributed storage system that speaks Ceph's protocol.
@@ -40,6 +40,8 @@ pub(crate) enum Command {
     Rbd(RbdArgs),
     /// Serve images as network block devices
     Nbd(NbdArgs),
+    /// Say how to attach an image to this kernel (there is no ublk driver yet: over NBD)
+    Ublk(UblkArgs),
     /// Measure reads and writes of an image or of objects, in fio's words
     Bench(BenchArgs),
     /// Look into the store of a stopped OSD, check, repair, export, import and migrate it

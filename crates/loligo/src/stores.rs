@@ -20,6 +20,7 @@ use store::memstore::MemStore;
 use types::Uuid;
 
 use crate::failure::Failure;
+use crate::memory;
 
 /// Backends for `--store`.
 pub(crate) const STORES: [&str; 5] = ["inkstore", "bluestore", "filestore", "kstore", "memstore"];
@@ -319,10 +320,10 @@ fn bluestore_database(env: &Env, config: &Config, make: bool) -> Result<Database
         true => !config.bool("bluestore_bluefs"),
         false => folder.is_dir(),
     };
+    let cache_len = memory::of_metadata(config);
     if is_folder {
-        return open_kv(config, &folder, "rocksdb", options, make).map(Database::Given);
+        return open_kv(config, &folder, "rocksdb", options, cache_len, make).map(Database::Given);
     }
-    let cache_len = config.uint("rocksdb_cache_size");
     Ok(Database::BlueFs {
         options: RocksDbOptions { options, cache_len, file_system: None },
         db: DB.open(env, config, make)?,
@@ -358,13 +359,14 @@ fn compression(config: &Config) -> Result<Compression, Failure> {
 
 fn kstore_kv(config: &Config, path: &Path, create: bool) -> Result<SharedKv, Failure> {
     let (backend, options) = (config.str("kstore_backend"), config.str("kstore_rocksdb_options"));
-    open_kv(config, path, &backend, options, create)
+    open_kv(config, path, &backend, options, config.uint("rocksdb_cache_size"), create)
 }
 
 fn filestore_kv(config: &Config, dir: &Path, create: bool) -> Result<SharedKv, Failure> {
     let (backend, options) =
         (config.str("filestore_omap_backend"), config.str("filestore_rocksdb_options"));
-    open_kv(config, &dir.join("current").join("omap"), &backend, options, create)
+    let cache = config.uint("rocksdb_cache_size");
+    open_kv(config, &dir.join("current").join("omap"), &backend, options, cache, create)
 }
 
 /// The journal: beside the files, unless the option names another place than Ceph's default.
@@ -428,6 +430,7 @@ fn open_kv(
     path: &Path,
     backend: &str,
     options: String,
+    cache_len: u64,
     create: bool,
 ) -> Result<SharedKv, Failure> {
     let mark = path.with_extension("backend");
@@ -439,7 +442,7 @@ fn open_kv(
     let engine = match backend {
         "rocksdb" => Engine::RocksDb(RocksDbOptions {
             options,
-            cache_len: config.uint("rocksdb_cache_size"),
+            cache_len,
             file_system: None,
         }),
         "leveldb" => Engine::LevelDb(LevelDbOptions {

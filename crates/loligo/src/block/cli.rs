@@ -132,7 +132,7 @@ pub(crate) struct CreateArgs {
     /// Size of its objects
     #[arg(long, value_parser = parse_bytes, default_value = "4M")]
     pub(crate) object_size: u64,
-    /// Features, with commas [default: layering,exclusive-lock,object-map,fast-diff,deep-flatten]
+    /// Features, with commas; journaling is another [default: layering,exclusive-lock,object-map,fast-diff,deep-flatten]
     #[arg(long, value_delimiter = ',')]
     pub(crate) image_feature: Option<Vec<String>>,
     /// Bytes of a stripe in one object
@@ -158,7 +158,8 @@ pub(crate) struct NbdArgs {
 /// What to do with network block devices.
 #[derive(Debug, Subcommand)]
 pub(crate) enum NbdCommand {
-    /// Serve images to nbd-client, qemu, nbdcopy, ... until stopped
+    /// Serve images to nbd-client, qemu, nbdcopy, ... until stopped (Ctrl-C)
+    #[command(after_help = "Try it:\n  loligo rbd create rbd/disk --size 10G\n  loligo nbd serve rbd/disk --socket /tmp/disk.sock\nand, while that runs, one of:\n  nbd-client -unix /tmp/disk.sock /dev/nbd0              a block device (kernel module nbd)\n  qemu-img info 'nbd+unix:///rbd/disk?socket=/tmp/disk.sock'\n  nbdcopy file.img 'nbd+unix:///rbd/disk?socket=/tmp/disk.sock'")]
     Serve(NbdServeArgs),
     /// List what a server offers
     List {
@@ -185,6 +186,13 @@ pub(crate) struct NbdServeArgs {
     pub(crate) read_only: bool,
 }
 
+/// `loligo ublk`.
+#[derive(Debug, Args)]
+pub(crate) struct UblkArgs {
+    /// POOL/IMAGE[@SNAP]
+    pub(crate) image: ImageSpec,
+}
+
 /// `loligo bench`.
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
@@ -197,7 +205,8 @@ pub(crate) struct BenchArgs {
 /// What to measure.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
-    /// Reads and writes of an image
+    /// Reads and writes of an image: IOPS, bandwidth, latency
+    #[command(after_help = "Try it:\n  loligo rbd create rbd/disk --size 1G\n  loligo bench rbd rbd/disk --rw randwrite --bs 4k --iodepth 32 --runtime 10\n  loligo bench rbd rbd/disk --rw read --bs 4M --iodepth 4 --runtime 10")]
     Rbd {
         /// POOL/IMAGE; its content is overwritten by writes
         image: ImageSpec,
@@ -205,6 +214,7 @@ pub(crate) enum BenchCommand {
         load: LoadArgs,
     },
     /// Reads and writes of objects of a pool, which are removed at the end
+    #[command(after_help = "Try it:\n  loligo bench rados rbd --rw write --bs 4M --iodepth 16 --runtime 10")]
     Rados {
         /// The pool
         pool: String,
@@ -236,38 +246,38 @@ pub(crate) enum Pattern {
 /// A load, in fio's words.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct LoadArgs {
-    /// The pattern
+    /// What is done, in which order of offsets
     #[arg(long, value_enum, default_value = "randwrite")]
     pub(crate) rw: Pattern,
-    /// Bytes of a request
+    /// Bytes of each request: 4k, 1M
     #[arg(long, value_parser = parse_bytes, default_value = "4k")]
     pub(crate) bs: u64,
-    /// Requests under way of each job
+    /// Requests that each job keeps under way
     #[arg(long, default_value_t = 1)]
     pub(crate) iodepth: u32,
     /// Jobs, each a client of its own in a thread of its own (images with exclusive lock: one)
     #[arg(long, default_value_t = 1)]
     pub(crate) numjobs: u32,
-    /// Bytes of the image (or objects) that are touched [default: all, or 1G of objects]
+    /// Bytes of the image that are touched, or of objects [default: the whole image; 1G of objects]
     #[arg(long, value_parser = parse_bytes)]
     pub(crate) size: Option<u64>,
-    /// Seconds to measure; without it, until `size` bytes are done
+    /// Seconds to measure; without it, until --size bytes are done
     #[arg(long, value_name = "SECONDS")]
     pub(crate) runtime: Option<u64>,
-    /// Seconds before measuring begins
+    /// Seconds of load before measuring begins
     #[arg(long = "ramp_time", alias = "ramp-time", value_name = "SECONDS", default_value_t = 0)]
     pub(crate) ramp_time: u64,
-    /// Share of reads in rw and randrw
+    /// Share of reads with --rw rw and randrw
     #[arg(long, value_name = "PERCENT", default_value_t = 50,
           value_parser = clap::value_parser!(u32).range(0..=100))]
     pub(crate) rwmixread: u32,
-    /// Write what can be told apart, and compare what is read with it
+    /// Read back what was written, and compare
     #[arg(long)]
     pub(crate) verify: bool,
     /// Where random offsets and contents come from; the same number gives the same load
     #[arg(long, default_value_t = 1)]
     pub(crate) randseed: u64,
-    /// Print JSON, in fio's shape
+    /// Print JSON in the shape of `fio --output-format=json`
     #[arg(long)]
     pub(crate) json: bool,
 }

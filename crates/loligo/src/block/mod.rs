@@ -1,4 +1,4 @@
-//! Block devices on this side of the wire: `loligo rbd`, `nbd`, `bench`, all over the
+//! Block devices on this side of the wire: `loligo rbd`, `nbd`, `ublk`, `bench`, all over the
 //! `client` crate.
 
 pub(crate) mod bench;
@@ -7,3 +7,4 @@ pub(crate) mod connect;
 pub(crate) mod nbd;
 pub(crate) mod rbd;
 pub(crate) mod spec;
+pub(crate) mod ublk;

@@ -4,6 +4,7 @@ mod autoscale;
 mod balancer;
 mod config_show;
 pub(crate) mod crash;
+mod devices;
 mod form;
 mod metadata;
 mod modules;
@@ -138,6 +139,7 @@ async fn dispatch(mgr: &Rc<Mgr>, map: &CommandMap, input: &Bytes) -> CommandRepl
         "osd status" => return osd::status(mgr, map).await,
         "config show" | "config show-with-defaults" => return config_show::run(mgr, map),
         prefix if prefix.starts_with("crash ") => return crash::run(mgr, map, input).await,
+        prefix if prefix.starts_with("device ") => return devices::run(mgr, map).await,
         prefix if prefix.starts_with("balancer ") => return balancer::run(mgr, map).await,
         "osd pool autoscale-status" => return autoscale::run(mgr, map),
         prefix if prefix.ends_with(" noautoscale") => return autoscale::noautoscale(mgr, map).await,

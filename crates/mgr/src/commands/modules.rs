@@ -1,9 +1,8 @@
 //! What Ceph answers from modules in Python, as far as there is something true to say here: no
 //! optimizer runs, no device is watched, no crash is collected.
 
-use command::{Align, CommandMap, CommandReply, Format, Formatter, TextTable, format_bytes};
+use command::{CommandMap, CommandReply, Format, Formatter, format_bytes};
 
-use super::ENOENT;
 use crate::daemon::Mgr;
 
 /// A document indented by 4 whatever form was asked for, as modules in Python answer.
@@ -13,39 +12,10 @@ pub(super) fn indented(fill: impl FnOnce(&mut Formatter)) -> CommandReply {
     CommandReply::data(f.finish().trim_end().to_owned())
 }
 
-/// A table without rows.
-fn heads(names: &[&str]) -> CommandReply {
-    let mut table = TextTable::new();
-    for name in names {
-        table.define_column(*name, Align::Left, Align::Left);
-    }
-    CommandReply::data(table.to_string())
-}
-
 /// Answers the module's command; `None`: not one of these.
 pub(super) fn run(mgr: &Mgr, map: &CommandMap) -> Option<CommandReply> {
     Some(match map.prefix() {
         "telemetry status" => telemetry(),
-        "device ls" if map.format().is_plain() => {
-            heads(&["DEVICE", "HOST:DEV", "DAEMONS", "WEAR", "LIFE EXPECTANCY"])
-        }
-        "device ls-by-daemon" if map.format().is_plain() => {
-            heads(&["DEVICE", "HOST:DEV", "EXPECTED FAILURE"])
-        }
-        "device ls-by-host" if map.format().is_plain() => {
-            heads(&["DEVICE", "DEV", "DAEMONS", "EXPECTED FAILURE"])
-        }
-        "device ls" | "device ls-by-daemon" | "device ls-by-host" => {
-            {
-                let mut f = Formatter::new(map.format());
-                f.array("devices", |_| {});
-                CommandReply::formatted(f)
-            }
-        }
-        "device info" => {
-            let name = map.string("devid").unwrap_or_default();
-            CommandReply::error(ENOENT, format!("device {name} not found"))
-        }
         "progress" => CommandReply { outs: "Nothing in progress".into(), ..CommandReply::default() },
         "progress json" => indented(|f| {
             f.array("completed", |_| {});
