@@ -225,7 +225,10 @@ mod tests {
 
     #[test]
     fn modes_hints_and_lengths_decide() {
-        let with = |mode| Compression { mode, ..Compression::default() };
+        let with = |mode| Compression {
+            mode,
+            ..Compression::default()
+        };
         let is = |mode, hints| with(mode).plan(hints, 4096, 65_536).is_some();
         assert!(!is(Mode::None, 256) && !is(Mode::Passive, 0) && is(Mode::Passive, 256));
         assert!(is(Mode::Aggressive, 0) && !is(Mode::Aggressive, 512) && is(Mode::Force, 512));
@@ -233,7 +236,10 @@ mod tests {
             let plan = with(Mode::Force).plan(hints, unit, 65_536);
             plan.unwrap().blob_len
         };
-        assert_eq!((len(0, 4096), len(4 | 16, 4096), len(4 | 16 | 8, 4096)), (8192, 65_536, 8192));
+        assert_eq!(
+            (len(0, 4096), len(4 | 16, 4096), len(4 | 16 | 8, 4096)),
+            (8192, 65_536, 8192)
+        );
         assert_eq!(len(0, 65_536), 131_072);
         let plan = with(Mode::Force).plan(4 | 16, 4096, 65_536).unwrap();
         let mut choices = device::memory::Choices::new(3);

@@ -176,11 +176,16 @@ fn space(superblock: &Superblock) -> SharedAllocator {
 fn load(kv: &dyn Kv, alloc: &SharedAllocator) -> Result<(), StoreError> {
     let start = Prefix::Freelist.key();
     let mut sound = Some(());
-    kv.scan(&start, &behind(&start), Direction::Forwards, &mut |key, value| {
-        let mut alloc = super::locked(alloc);
-        sound = number_of(key).and_then(|group| alloc.load(group, value));
-        sound.is_some()
-    })
+    kv.scan(
+        &start,
+        &behind(&start),
+        Direction::Forwards,
+        &mut |key, value| {
+            let mut alloc = super::locked(alloc);
+            sound = number_of(key).and_then(|group| alloc.load(group, value));
+            sound.is_some()
+        },
+    )
     .map_err(storage)?;
     sound.ok_or(StoreError::Format("the freelist"))
 }

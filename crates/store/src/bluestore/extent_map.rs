@@ -223,7 +223,11 @@ impl Shard {
     pub(super) fn encode(&self) -> Vec<u8> {
         // What has nothing compressed is as it always was.
         let has_compressed = self.blobs.iter().any(|blob| blob.compressed.is_some());
-        let mut out = vec![if has_compressed { VERSION_COMPRESSED } else { VERSION }];
+        let mut out = vec![if has_compressed {
+            VERSION_COMPRESSED
+        } else {
+            VERSION
+        }];
         put_varint(&mut out, self.blobs.len() as u64);
         for blob in &self.blobs {
             put_varint(&mut out, blob.shared);

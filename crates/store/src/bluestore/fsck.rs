@@ -7,8 +7,8 @@ use bytes::Bytes;
 use denc::Denc;
 use device::{Piece, WriteCause};
 
-use super::extent_map::{Blob, Physical, SHARD_LEN, Shard};
 use super::Core;
+use super::extent_map::{Blob, Physical, SHARD_LEN, Shard};
 use super::format::{BLOCK_LEN, Onode, Prefix, SharedBlob, Totals, shard_of, shared_key};
 use super::read::read_shard;
 use super::txn::Txn;
@@ -29,7 +29,10 @@ fn holder(blob: &Blob, key: &Bytes, index: usize) -> Holder {
 
 /// The units of a blob by device offset.
 fn units(blob: &Blob, unit: u64) -> impl Iterator<Item = u64> + '_ {
-    let runs = blob.physical.iter().filter_map(|p| Some((p.offset?, p.len)));
+    let runs = blob
+        .physical
+        .iter()
+        .filter_map(|p| Some((p.offset?, p.len)));
     runs.flat_map(move |(start, len)| (start..start + len).step_by(unit as usize))
 }
 
@@ -204,7 +207,9 @@ impl Core {
             if says == is {
                 continue;
             }
-            report.error(format!("shared blob {sbid} says {says:?}, there are {is:?}"));
+            report.error(format!(
+                "shared blob {sbid} says {says:?}, there are {is:?}"
+            ));
             report.repaired += u64::from(options.repair);
             match is {
                 Some(refs) => {
@@ -223,7 +228,9 @@ impl Core {
             report.error(format!("unit {offset:#x} is used and called free"));
         }
         let used = alloc.used_offsets();
-        let leaked: Vec<u64> = used.filter(|offset| !found.held.contains_key(offset)).collect();
+        let leaked: Vec<u64> = used
+            .filter(|offset| !found.held.contains_key(offset))
+            .collect();
         if let Some(first) = leaked.first() {
             let bytes = leaked.len() as u64 * self.unit();
             report.error(format!(
@@ -302,7 +309,10 @@ impl Core {
         let (mut state, mut alloc) = (self.state(), self.alloc());
         // These are held from now on.
         let unit = self.unit();
-        found.copies.iter().for_each(|place| alloc.release(&(*place..*place + unit)));
+        found
+            .copies
+            .iter()
+            .for_each(|place| alloc.release(&(*place..*place + unit)));
         for offset in alloc.lent_among(&held) {
             report.error(format!(
                 "unit {offset:#x} is the database's, too: this OSD must be made anew"
@@ -400,9 +410,14 @@ mod tests {
 
     async fn mounted(env: &Env, device: &SharedDevice, kv: &SharedKv) -> BlueStore {
         let database = Database::Given(kv.clone());
-        BlueStore::mount(env.clone(), device.clone(), database, Compression::default())
-            .await
-            .unwrap()
+        BlueStore::mount(
+            env.clone(),
+            device.clone(),
+            database,
+            Compression::default(),
+        )
+        .await
+        .unwrap()
     }
 
     /// Damages a store, and sees it told, repaired but for `left` errors, and gone. Objects that are
@@ -411,11 +426,20 @@ mod tests {
         let (device, kv) = filled(env).await;
         damage(&*kv);
         let store = mounted(env, &device, &kv).await;
-        let fsck = |repair| store.fsck(FsckOptions { deep: false, repair });
+        let fsck = |repair| {
+            store.fsck(FsckOptions {
+                deep: false,
+                repair,
+            })
+        };
         let told = fsck(false).await.unwrap();
         assert!(!told.errors.is_empty(), "{name}");
         let report = fsck(true).await.unwrap();
-        assert_eq!(report.errors.len() as u64 - report.repaired, left, "{name} {report:?}");
+        assert_eq!(
+            report.errors.len() as u64 - report.repaired,
+            left,
+            "{name} {report:?}"
+        );
         if left == 0 {
             assert_eq!(fsck(false).await, Ok(Fsck::default()), "{name}");
         }
@@ -441,7 +465,10 @@ mod tests {
         t.remove(&pg(0), &numbered(2));
         store.submit(t).await.unwrap();
         if left == 0 {
-            let fsck = store.fsck(FsckOptions { deep: lost == 0, repair: false });
+            let fsck = store.fsck(FsckOptions {
+                deep: lost == 0,
+                repair: false,
+            });
             assert_eq!(fsck.await, Ok(Fsck::default()), "{name}");
         }
     }
@@ -474,12 +501,18 @@ mod tests {
                 put(kv, key, blob.to_bytes());
             })
             .await;
-            one(&env, "a shared blob that is gone, and one of nothing", 0, 0, |kv| {
-                let (key, value) = kv.range(b"X", b"Y", 1).unwrap().remove(0);
-                let mut batch = KvBatch::new();
-                batch.delete(key).put(shared_key(500), value);
-                kv.commit(batch).unwrap();
-            })
+            one(
+                &env,
+                "a shared blob that is gone, and one of nothing",
+                0,
+                0,
+                |kv| {
+                    let (key, value) = kv.range(b"X", b"Y", 1).unwrap().remove(0);
+                    let mut batch = KvBatch::new();
+                    batch.delete(key).put(shared_key(500), value);
+                    kv.commit(batch).unwrap();
+                },
+            )
             .await;
             one(&env, "no totals", 0, 0, |kv| {
                 let mut batch = KvBatch::new();
@@ -497,7 +530,11 @@ mod tests {
             one(&env, "units of two objects", 0, 1, |kv| {
                 let all = shards(kv);
                 let own = all.iter().filter(|(_, value)| {
-                    Shard::decode(value).unwrap().blobs.iter().all(|b| b.shared == 0)
+                    Shard::decode(value)
+                        .unwrap()
+                        .blobs
+                        .iter()
+                        .all(|b| b.shared == 0)
                 });
                 let own: Vec<_> = own.collect();
                 let (two, three) = (Shard::decode(&own[0].1).unwrap(), Shard::decode(&own[1].1));

@@ -12,8 +12,8 @@ use bytes::Bytes;
 use denc::Denc;
 use device::WriteCause;
 
-use super::extent_map::Shard;
 use super::Core;
+use super::extent_map::Shard;
 use super::format::{
     BLOCK_LEN, Deferred, Onode, Prefix, SharedBlob, Totals, deferred_key, shard_key, shard_of,
     shared_key,
@@ -113,8 +113,12 @@ impl<'a> Txn<'a> {
             self.give_back(offset, len, shared)?;
         }
         self.totals.stored = self.totals.stored + shard.stored() - before;
-        for ((total, was), is) in
-            self.totals.compressed.iter_mut().zip(compressed).zip(shard.compressed())
+        for ((total, was), is) in self
+            .totals
+            .compressed
+            .iter_mut()
+            .zip(compressed)
+            .zip(shard.compressed())
         {
             *total = (*total + is).saturating_sub(was);
         }

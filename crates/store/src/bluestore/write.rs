@@ -40,7 +40,10 @@ pub(super) fn write(
 ) -> Result<(), StoreError> {
     let end = offset + data.len() as u64;
     let unit = txn.core.unit();
-    let plan = txn.core.compression.plan(onode.alloc_hint_flags, unit, BLOB_LEN_MAX);
+    let plan = txn
+        .core
+        .compression
+        .plan(onode.alloc_hint_flags, unit, BLOB_LEN_MAX);
     let mut at = offset;
     while at < end {
         let shard = shard_at(at);
@@ -141,10 +144,16 @@ fn write_compressed(
         return Ok(false);
     };
     let Some((compressed, mut stored)) = plan.compress(data) else {
-        txn.core.compression_counts.rejected.fetch_add(1, Ordering::Relaxed);
+        txn.core
+            .compression_counts
+            .rejected
+            .fetch_add(1, Ordering::Relaxed);
         return Ok(false);
     };
-    txn.core.compression_counts.succeeded.fetch_add(1, Ordering::Relaxed);
+    txn.core
+        .compression_counts
+        .succeeded
+        .fetch_add(1, Ordering::Relaxed);
     let stored_len = compressed.stored_len;
     stored.resize(stored_len.next_multiple_of(unit) as usize, 0);
     let stored = Bytes::from(stored);
@@ -160,7 +169,10 @@ fn write_compressed(
         txn.write_direct(Write {
             offset: run.start,
             data: stored.slice(at as usize..(at + run_len) as usize),
-            shares: vec![(WriteCause::Data, own), (WriteCause::Padding, run_len - own)],
+            shares: vec![
+                (WriteCause::Data, own),
+                (WriteCause::Padding, run_len - own),
+            ],
         });
         blob.physical.push(Physical {
             offset: Some(run.start),
@@ -188,8 +200,12 @@ fn collect(txn: &mut Txn<'_>, shard: &mut Shard) -> Result<(), StoreError> {
         if blob.compressed.is_none() || blob.shared != 0 {
             continue;
         }
-        let left: Vec<Extent> =
-            shard.extents.iter().filter(|e| e.blob == index).copied().collect();
+        let left: Vec<Extent> = shard
+            .extents
+            .iter()
+            .filter(|e| e.blob == index)
+            .copied()
+            .collect();
         let (mut units, mut behind) = (0, 0);
         for e in &left {
             let (first, last) = ((e.offset / unit).max(behind), e.end().div_ceil(unit));
@@ -203,7 +219,10 @@ fn collect(txn: &mut Txn<'_>, shard: &mut Shard) -> Result<(), StoreError> {
     for e in wasteful {
         let data = read_shard(txn, shard, e.offset, e.end())?;
         write_shard(txn, shard, e.offset, &data, None)?;
-        txn.core.compression_counts.merged.fetch_add(e.len, Ordering::Relaxed);
+        txn.core
+            .compression_counts
+            .merged
+            .fetch_add(e.len, Ordering::Relaxed);
     }
     Ok(())
 }

@@ -12,9 +12,7 @@ use env::{AlignedBuf, Env, SharedBlockFile};
 
 use super::native::engines;
 use super::real::Dir;
-use crate::bluestore::{
-    Algorithm, BlueStore, Compression, CompressionMode, Database, MkfsOptions,
-};
+use crate::bluestore::{Algorithm, BlueStore, Compression, CompressionMode, Database, MkfsOptions};
 use crate::kv::{Engine, KvError, MemKv, NativeKv, RocksDbOptions, SharedKv};
 use crate::{Fsck, FsckOptions, ObjectStore, StoreError};
 
@@ -40,7 +38,11 @@ impl Under {
             Under::Compressed => CompressionMode::Force,
             _ => CompressionMode::None,
         };
-        Compression { mode, algorithm: Algorithm::Lz4, ..Compression::default() }
+        Compression {
+            mode,
+            algorithm: Algorithm::Lz4,
+            ..Compression::default()
+        }
     }
 
     /// Whether the database is in memory.
@@ -201,7 +203,14 @@ impl Blue {
             mem: Arc::new(MemKv::new()),
             dir: (under == Under::Files).then(|| Dir::new("bluestore")),
         };
-        blue.store = made(env, blue.disks.device(), blue.database(env).await, unit, under).await;
+        blue.store = made(
+            env,
+            blue.disks.device(),
+            blue.database(env).await,
+            unit,
+            under,
+        )
+        .await;
         blue
     }
 

@@ -144,7 +144,9 @@ async fn check_image(env: &Env, image: &Image, states: &[Model], at: &str) {
     let mut choices = Choices::new(found as u64);
     let again = image.disks.image(|file| file.crash_image(&mut choices));
     let database = given(image.kv.as_ref(), &again);
-    let store = mounted(env, again.device(), database, image.under).await.unwrap();
+    let store = mounted(env, again.device(), database, image.under)
+        .await
+        .unwrap();
     assert_eq!(model.compare(&*store).await, Ok(()), "{at}, again");
     check(&store).await;
 }
@@ -195,7 +197,14 @@ fn long_writes_too() {
 async fn filled(env: &Env, seed: u64, unit: u32) -> (Arc<SharedMemoryFile>, SharedKv, Model) {
     let file = SharedMemoryFile::new(24 << 20, 4096);
     let kv: SharedKv = Arc::new(MemKv::new());
-    let store = made(env, SharedDevice::new(file.clone()), Database::Given(kv.clone()), unit, Under::Memory).await;
+    let store = made(
+        env,
+        SharedDevice::new(file.clone()),
+        Database::Given(kv.clone()),
+        unit,
+        Under::Memory,
+    )
+    .await;
     let (mut model, mut choices) = (Model::default(), Choices::new(seed));
     for _ in 0..150 {
         let t = transaction(&mut choices, &model, Sizes::SMALL);
@@ -222,7 +231,14 @@ fn rot_is_an_error_never_wrong_data() {
                 };
                 let within = if page == 0 { 60 } else { 4096 };
                 rotten.rot(page + choices.below(within), 1 << choices.below(8));
-                let store = match mounted(&env, SharedDevice::new(rotten.clone()), Database::Given(copy(&kv)), Under::Memory).await {
+                let store = match mounted(
+                    &env,
+                    SharedDevice::new(rotten.clone()),
+                    Database::Given(copy(&kv)),
+                    Under::Memory,
+                )
+                .await
+                {
                     Err(StoreError::Format(_)) => {
                         refused += 1;
                         continue;
@@ -307,16 +323,30 @@ fn a_failed_write_or_flush_latches() {
         block_on(move |env| async move {
             let file = SharedMemoryFile::new(16 << 20, 4096);
             let kv: SharedKv = Arc::new(MemKv::new());
-            drop(made(&env, SharedDevice::new(file.clone()), Database::Given(kv.clone()), 65_536, Under::Memory).await);
+            drop(
+                made(
+                    &env,
+                    SharedDevice::new(file.clone()),
+                    Database::Given(kv.clone()),
+                    65_536,
+                    Under::Memory,
+                )
+                .await,
+            );
             let failing = Arc::new(Failing {
                 file: file.clone(),
                 writes_left: AtomicUsize::new(writes_left),
                 syncs_left: AtomicUsize::new(syncs_left),
             });
             let device = SharedDevice::new(failing);
-            let store = BlueStore::mount(env.clone(), device, Database::Given(kv.clone()), Compression::default())
-                .await
-                .unwrap();
+            let store = BlueStore::mount(
+                env.clone(),
+                device,
+                Database::Given(kv.clone()),
+                Compression::default(),
+            )
+            .await
+            .unwrap();
             let (mut states, mut waiting) = (vec![Model::default()], Vec::new());
             for n in 0..40 {
                 let mut t = Transaction::new();
@@ -349,7 +379,14 @@ fn a_failed_write_or_flush_latches() {
             t.touch(&pg(0), &numbered(0));
             assert_eq!(store.submit(t).await, Err(StoreError::Latched));
             let image = file.crash_image(&mut Choices::new(writes_left as u64));
-            let found = mounted(&env, SharedDevice::new(image.clone()), Database::Given(copy(&kv)), Under::Memory).await.unwrap();
+            let found = mounted(
+                &env,
+                SharedDevice::new(image.clone()),
+                Database::Given(copy(&kv)),
+                Under::Memory,
+            )
+            .await
+            .unwrap();
             check(&found).await;
             let mut is_a_state = false;
             for state in &states[acknowledged.get()..] {
@@ -365,9 +402,25 @@ async fn one_write(env: Env, unit: u32) -> Vec<(u64, [u64; 4])> {
     let file = SharedMemoryFile::new(24 << 20, 4096);
     let device = SharedDevice::new(file.clone());
     let kv: SharedKv = Arc::new(MemKv::new());
-    drop(made(&env, SharedDevice::new(file.clone()), Database::Given(kv.clone()), unit, Under::Memory).await);
+    drop(
+        made(
+            &env,
+            SharedDevice::new(file.clone()),
+            Database::Given(kv.clone()),
+            unit,
+            Under::Memory,
+        )
+        .await,
+    );
     let start = file.bytes_written();
-    let store = BlueStore::mount(env, device.clone(), Database::Given(kv), Compression::default()).await.unwrap();
+    let store = BlueStore::mount(
+        env,
+        device.clone(),
+        Database::Given(kv),
+        Compression::default(),
+    )
+    .await
+    .unwrap();
     let (cid, oid) = (pg(0), object("o", 1));
     let mut t = Transaction::new();
     t.mkcoll(&cid, 0).touch(&cid, &oid);

@@ -340,8 +340,7 @@ unsafe extern "C" fn rename(
 ) -> c_int {
     done(|| {
         // SAFETY: the file system's pointer and two paths of C++'s, for this call.
-        let (fs, from, to) =
-            unsafe { (fs_of(fs), bytes_of(from, from_len), bytes_of(to, to_len)) };
+        let (fs, from, to) = unsafe { (fs_of(fs), bytes_of(from, from_len), bytes_of(to, to_len)) };
         fs.rename(from, to)
     })
 }

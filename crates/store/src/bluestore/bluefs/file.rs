@@ -365,12 +365,7 @@ impl Reader {
         }
     }
 
-    fn read_frames(
-        &self,
-        frames: &[Frame],
-        offset: u64,
-        out: &mut [u8],
-    ) -> Result<usize, FsError> {
+    fn read_frames(&self, frames: &[Frame], offset: u64, out: &mut [u8]) -> Result<usize, FsError> {
         let end = offset.saturating_add(out.len() as u64);
         let first = frames.partition_point(|f| f.logical + f.len <= offset);
         let within = frames[first..].iter().take_while(|f| f.logical < end);

@@ -262,7 +262,8 @@ pub(super) fn record_ops(seed: u32, position: u64, bytes: &[u8]) -> Option<Vec<O
     let crc = crc32c(seed, bytes.get(8..end)?);
     if !header.starts_with(RECORD_MAGIC)
         || crc.to_le_bytes() != header[4..8]
-        || position.to_le_bytes() != header[16..24] {
+        || position.to_le_bytes() != header[16..24]
+    {
         return None;
     }
     let mut input = Input(&bytes[RECORD_HEADER_LEN..end]);
@@ -342,7 +343,6 @@ impl Superblock {
         };
         input.0.is_empty().then_some(superblock)
     }
-
 }
 
 /// Seed of the checksums of records and frames: what another file system left on the device is not

@@ -202,7 +202,10 @@ mod tests {
             let mut bad = bytes.clone();
             bad[frame.at as usize] ^= 4;
             let found = scanned(&bad, 5).unwrap();
-            assert_eq!(found.end, whole.frames[found.frames.len() - 1].at + found.frames.last().unwrap().len);
+            assert_eq!(
+                found.end,
+                whole.frames[found.frames.len() - 1].at + found.frames.last().unwrap().len
+            );
             assert_eq!(found.size, frame.logical);
         }
     }

@@ -25,8 +25,8 @@ use device::{Piece, SharedDevice, WriteCause};
 
 use self::file::File;
 use self::format::{
-    Extent, Names, Op, RESERVED_LEN, SUPERBLOCK_AT, Superblock, extents_len, is_label, label, pieces,
-    seed,
+    Extent, Names, Op, RESERVED_LEN, SUPERBLOCK_AT, Superblock, extents_len, is_label, label,
+    pieces, seed,
 };
 use self::log::Log;
 use super::alloc::Allocator;
@@ -429,11 +429,27 @@ impl BlueFs {
             ("bluefs_slow_used_bytes", true, slow_used),
             ("bluefs_num_files", false, files),
             ("bluefs_log_bytes", true, log_len),
-            ("bluefs_log_compactions", false, load(&self.counts.log_compactions)),
+            (
+                "bluefs_log_compactions",
+                false,
+                load(&self.counts.log_compactions),
+            ),
             ("bluefs_logged_bytes", true, load(&self.counts.logged_bytes)),
-            ("bluefs_files_written_wal", false, load(&self.counts.files_written_wal)),
-            ("bluefs_files_written_sst", false, load(&self.counts.files_written_sst)),
-            ("bluefs_bytes_written_slow", true, load(&self.counts.spilled_bytes)),
+            (
+                "bluefs_files_written_wal",
+                false,
+                load(&self.counts.files_written_wal),
+            ),
+            (
+                "bluefs_files_written_sst",
+                false,
+                load(&self.counts.files_written_sst),
+            ),
+            (
+                "bluefs_bytes_written_slow",
+                true,
+                load(&self.counts.spilled_bytes),
+            ),
             ("bluefs_wal_padding", true, load(&self.counts.wal_padding)),
         ]
     }
@@ -554,7 +570,11 @@ impl BlueFs {
 
     fn file(&self, path: &[u8]) -> Result<Arc<File>, FsError> {
         let state = self.state();
-        let ino = state.names.paths.get(&normal(path)).ok_or(FsError::NotFound)?;
+        let ino = state
+            .names
+            .paths
+            .get(&normal(path))
+            .ok_or(FsError::NotFound)?;
         state.files.get(ino).cloned().ok_or(FsError::NotFound)
     }
 
