@@ -13,7 +13,7 @@ use messages::{
 use monclient::MonEvents;
 use msgr::Connection;
 use types::osd::{CompatSet, FeatureSet};
-use types::{Epoch, OsdId, PgId, SpgId, UTime};
+use types::{EntityAddr, Epoch, OsdId, PgId, SpgId, UTime};
 
 use super::{BootState, Osd};
 
@@ -224,12 +224,23 @@ impl Osd {
                 self.up_epoch.set(0);
                 self.up_thru_wanted.set(0);
                 self.cluster.mark_down_all();
+                self.renew_cluster_addrs();
                 self.heartbeats.reset();
                 self.set_state(BootState::Initializing);
                 self.start_boot();
             }
             _ => {}
         }
+    }
+
+    /// A session that a peer made with us while the map had us down would be taken for one with our
+    /// next life, which knows nothing of it: what is sent in it is lost (`tests/rejoin.rs` of
+    /// simtest). So the next life has other addresses, as `Messenger::rebind` gives (v16.2): here
+    /// the nonce alone differs.
+    fn renew_cluster_addrs(&self) {
+        const STEP: u32 = 1_000_000;
+        let renewed = |addr: &EntityAddr| EntityAddr { nonce: addr.nonce.wrapping_add(STEP), ..*addr };
+        self.cluster.set_addrs(self.cluster.addrs().iter().map(renewed).collect());
     }
 
     fn on_up(self: &Rc<Osd>) {

@@ -1,0 +1,22 @@
+//! An OSD that the map had down while it lived.
+
+use simtest::{Aim, Settings, live};
+
+/// Found by `loligo sim --aim island --short`, seed 11: a PG that stayed in GetInfo for ever.
+///
+/// 1. An OSD is cut off from the others and marked down. When it hears them again, its sockets are
+///    reset, and it connects anew to another OSD, before it knows of the map in which it is down.
+/// 2. Then it learns of that map, and drops all its sessions; to the other OSD this one stays open,
+///    waiting for a new socket.
+/// 3. It is up again, at the same address. The other one, now a primary, asks it for its copy of a PG:
+///    in the open session, which the OSD no longer knows. The session is reset, and the question is
+///    lost.
+///
+/// Ceph's OSDs bind anew when they were wrongly marked down; ours change their nonce.
+#[test]
+fn what_a_peer_asks_of_an_osd_that_comes_back_is_not_lost() {
+    let seeds = if cfg!(debug_assertions) { 11..12 } else { 11..16 };
+    for seed in seeds {
+        live(seed, &Settings { aim: Some(Aim::Island), short: true, ..Settings::default() });
+    }
+}
