@@ -141,6 +141,12 @@ class Lab(unittest.TestCase):
                     self.assertIsNone(running.poll())
                     self.assertLess(time.monotonic(), deadline, "no cluster")
                     time.sleep(0.05)
+                # What is ended by SIGTERM must not have it blocked: 'loligo down' waited ten seconds for
+                # each daemon and killed it, because the laboratory's own signal mask was inherited.
+                for pid in self.data.glob("lab-*/run/*.pid"):
+                    status = pathlib.Path("/proc", pid.read_text().strip(), "status").read_text()
+                    blocked = int(status.split("SigBlk:")[1].split()[0], 16)
+                    self.assertEqual(blocked & (1 << (signal.SIGTERM - 1)), 0, pid)
                 running.send_signal(cut)
                 running.wait(timeout=120)
             if cut == signal.SIGINT:

@@ -5,6 +5,8 @@
 //! of processes that are no more.
 
 use std::fs;
+use std::io::Read;
+use std::os::fd::IntoRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -49,8 +51,19 @@ fn folders(data: &Path) -> Vec<(PathBuf, u32)> {
         .collect()
 }
 
-/// Makes SIGINT and SIGTERM end the cluster under test, and ends what earlier runs left. Called
-/// once, before any thread is started: threads inherit which signals wait.
+/// Where [`on_signal`] writes.
+static TOLD: AtomicI32 = AtomicI32::new(-1);
+
+extern "C" fn on_signal(_: libc::c_int) {
+    // SAFETY: write is async-signal-safe; the byte is this frame's.
+    unsafe { libc::write(TOLD.load(Ordering::SeqCst), [0u8].as_ptr().cast(), 1) };
+}
+
+/// Makes SIGINT and SIGTERM end the cluster under test, and ends what earlier runs left.
+///
+/// By handlers, not by a mask: children inherit a mask, and daemons started by `loligo up` with
+/// SIGTERM blocked did not end by it, so that `loligo down` waited its ten seconds for each and
+/// killed them. Handlers are gone in what a child executes.
 pub(crate) fn prepare(data: &Path, host: &Host) -> Result<(), LabError> {
     for (folder, pid) in folders(data) {
         if pid != std::process::id() && !Path::new("/proc").join(pid.to_string()).exists() {
@@ -58,22 +71,18 @@ pub(crate) fn prepare(data: &Path, host: &Host) -> Result<(), LabError> {
             end(&folder, host);
         }
     }
-    // SAFETY: a signal set is plain data that sigemptyset makes valid; both calls only read it.
-    let signals = unsafe {
-        let mut signals: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&raw mut signals);
-        libc::sigaddset(&raw mut signals, libc::SIGINT);
-        libc::sigaddset(&raw mut signals, libc::SIGTERM);
-        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const signals, std::ptr::null_mut());
-        signals
-    };
+    let (mut told, teller) = std::io::pipe()?;
+    TOLD.store(teller.into_raw_fd(), Ordering::SeqCst);
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        let handler = on_signal as extern "C" fn(libc::c_int);
+        // SAFETY: the handler calls nothing but write, on a descriptor that stays open.
+        unsafe { libc::signal(signal, handler as libc::sighandler_t) };
+    }
     let (data, host) = (data.to_owned(), host.clone());
     std::thread::Builder::new()
         .name("lab-signals".to_owned())
         .spawn(move || {
-            let mut signal = 0;
-            // SAFETY: both point to values of this frame.
-            if unsafe { libc::sigwait(&raw const signals, &raw mut signal) } != 0 {
+            if told.read_exact(&mut [0]).is_err() {
                 return;
             }
             (host.tell)("interrupted: ending the cluster; the same command goes on from here");
