@@ -70,8 +70,11 @@ fn fitted(given: &RocksDbOptions, len: u64) -> (RocksDbOptions, u64) {
     }
     let mut fitted = given.clone();
     // Of a setting that comes twice the latter holds. Compactions must find room, too.
+    if !fitted.options.is_empty() {
+        fitted.options.push(',');
+    }
     fitted.options += &format!(
-        ",write_buffer_size={most},target_file_size_base={most},max_bytes_for_level_base={}",
+        "write_buffer_size={most},target_file_size_base={most},max_bytes_for_level_base={}",
         4 * most
     );
     (fitted, most)
@@ -144,7 +147,8 @@ impl Database {
             kv: Arc::new(kv),
             alloc,
             bluefs: Some(fs),
-            reserve: if db.is_some() { 0 } else { 2 * buffer },
+            // Also where it has a device of its own: what that has no room for is spilled here.
+            reserve: 2 * buffer,
             headroom: buffer,
         })
     }

@@ -618,14 +618,17 @@ fn space_comes_back() {
         for n in 0..160_u64 {
             let mut t = Transaction::new();
             t.write(&cid, &oid, n % 3 * 4096, vec![n as u8; 1 << 20]);
-            backend.store.submit(t).await.unwrap();
+            let written = backend.store.submit(t).await;
+            assert_eq!(written, Ok(()), "{kind:?}, write {n}");
         }
         let mut t = Transaction::new();
         t.remove(&cid, &oid);
         backend.store.submit(t).await.unwrap();
         let after = backend.store.statfs().await.unwrap();
         assert_eq!((after.allocated, after.data_stored), (0, 0));
-        assert!(after.available + (1 << 20) >= before.available);
+        // A database on the same device may hold on to some of it.
+        let given_back = after.available + after.internal_metadata + (1 << 20);
+        assert!(given_back >= before.available, "{kind:?} {after:?} {before:?}");
         backend.check().await;
     });
 }
