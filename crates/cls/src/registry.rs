@@ -24,10 +24,12 @@ impl Flags {
     pub const fn and(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
     }
+
     /// Whether the method may read.
     pub const fn reads(self) -> bool {
         self.0 & 1 != 0
     }
+
     /// Whether the method may write.
     pub const fn writes(self) -> bool {
         self.0 & 2 != 0

@@ -29,7 +29,6 @@ pub struct TextTable {
     rows: Vec<Vec<String>>,
     indent: usize,
     separation: Option<&'static str>,
-    without_heading: bool,
 }
 
 impl TextTable {
@@ -107,14 +106,12 @@ fn pad(out: &mut fmt::Formatter<'_>, text: &str, width: usize, align: Align) -> 
 impl fmt::Display for TextTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let separation = self.separation.unwrap_or("  ");
-        if !self.without_heading {
-            for (i, c) in self.columns.iter().enumerate() {
-                let before = if i == 0 { "" } else { separation };
-                write!(f, "{before}{:indent$}", "", indent = self.indent)?;
-                pad(f, &c.heading, c.width, c.heading_align)?;
-            }
-            writeln!(f)?;
+        for (i, c) in self.columns.iter().enumerate() {
+            let before = if i == 0 { "" } else { separation };
+            write!(f, "{before}{:indent$}", "", indent = self.indent)?;
+            pad(f, &c.heading, c.width, c.heading_align)?;
         }
+        writeln!(f)?;
         for row in &self.rows {
             for (i, (c, cell)) in self.columns.iter().zip(row).enumerate() {
                 let before = if i == 0 { "" } else { separation };

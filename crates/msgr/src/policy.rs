@@ -46,26 +46,32 @@ impl Policy {
             throttle_messages: None,
         }
     }
+
     /// Server of lossy clients, kept by address (OSD to clients).
     pub const fn stateless_registered_server() -> Policy {
         Policy::new(true, true, false, true, true)
     }
+
     /// Server of lossy clients (mon and mgr to everybody else).
     pub const fn stateless_server() -> Policy {
         Policy::new(true, true, false, true, false)
     }
+
     /// Two daemons that resend what was lost (OSD to OSD).
     pub const fn lossless_peer() -> Policy {
         Policy::new(false, false, true, false, true)
     }
+
     /// The same, noticing that the peer restarted (mon to mon).
     pub const fn lossless_peer_reuse() -> Policy {
         Policy::new(false, false, true, true, true)
     }
+
     /// Client of a lossy server (everybody to mon and mgr, clients to OSDs, heartbeats).
     pub const fn lossy_client() -> Policy {
         Policy::new(true, false, false, false, true)
     }
+
     /// The same, refusing peers that lack any of these feature bits.
     pub fn requiring(mut self, features: u64) -> Policy {
         self.features_required |= features;

@@ -1,6 +1,10 @@
 //! An OSD that the map had down while it lived.
 
-use simtest::{Aim, Settings, live};
+use std::time::Duration;
+
+use serde_json::json;
+use sim::World;
+use simtest::{Aim, Cluster, Plan, Settings, live};
 
 /// Found by `loligo sim --aim island --short`, seed 11: a PG that stayed in GetInfo for ever.
 ///
@@ -19,4 +23,27 @@ fn what_a_peer_asks_of_an_osd_that_comes_back_is_not_lost() {
     for seed in seeds {
         live(seed, &Settings { aim: Some(Aim::Island), short: true, ..Settings::default() });
     }
+}
+
+/// What the fix of that rests on.
+#[test]
+fn who_was_wrongly_down_comes_back_at_another_cluster_address() {
+    let world = World::new(3);
+    let cluster = Cluster::make(&world.control(), Plan::default());
+    world.run_until(async move {
+        let admin = cluster.start().await;
+        cluster.create_pool(&admin, 4).await;
+        cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;
+        let before = admin.osdmap();
+        cluster.command(&admin, json!({"prefix": "osd down", "ids": ["1"]})).await;
+        while admin.osdmap().epoch == before.epoch || !admin.osdmap().is_up(1) {
+            cluster.world().sleep(Duration::from_millis(100)).await;
+            cluster.wait_until_up(&admin).await;
+        }
+        cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;
+        let after = admin.osdmap();
+        assert_ne!(after.cluster_addrs_of(1), before.cluster_addrs_of(1));
+        assert_eq!(after.addrs(1), before.addrs(1));
+        assert_eq!(after.cluster_addrs_of(0), before.cluster_addrs_of(0));
+    });
 }

@@ -4,6 +4,7 @@
 //! new places; a part of a unit goes in place and deferred where this object alone has a blob there,
 //! else to a new unit of which the rest is filled with zeros.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use bytes::{Bytes, BytesMut};
@@ -101,17 +102,31 @@ fn write_units(
     data: &Bytes,
 ) -> Result<(), StoreError> {
     let len = data.len() as u64;
-    let mut blob = Blob {
-        checksums: checksums(data).collect(),
-        ..Blob::default()
-    };
+    write_blob(txn, shard, offset..offset + len, data, len, Blob::default())
+}
+
+/// Writes whole units to new places, of which `filled` bytes are a blob's, and maps `range` to the
+/// blob.
+fn write_blob(
+    txn: &mut Txn<'_>,
+    shard: &mut Shard,
+    range: Range<u64>,
+    stored: &Bytes,
+    filled: u64,
+    mut blob: Blob,
+) -> Result<(), StoreError> {
+    blob.checksums = checksums(stored).collect();
     let mut at = 0;
-    for run in txn.allocate(len)? {
+    for run in txn.allocate(stored.len() as u64)? {
         let run_len = run.end - run.start;
+        let own = filled.saturating_sub(at).min(run_len);
         txn.write_direct(Write {
             offset: run.start,
-            data: data.slice(at as usize..(at + run_len) as usize),
-            shares: vec![(WriteCause::Data, run_len)],
+            data: stored.slice(at as usize..(at + run_len) as usize),
+            shares: vec![
+                (WriteCause::Data, own),
+                (WriteCause::Padding, run_len - own),
+            ],
         });
         blob.physical.push(Physical {
             offset: Some(run.start),
@@ -122,8 +137,8 @@ fn write_units(
     shard.blobs.push(blob);
     let blob = shard.blobs.len() - 1;
     shard.map(Extent {
-        offset,
-        len,
+        offset: range.start,
+        len: range.end - range.start,
         blob,
         blob_offset: 0,
     });
@@ -156,38 +171,11 @@ fn write_compressed(
         .fetch_add(1, Ordering::Relaxed);
     let stored_len = compressed.stored_len;
     stored.resize(stored_len.next_multiple_of(unit) as usize, 0);
-    let stored = Bytes::from(stored);
-    let mut blob = Blob {
-        checksums: checksums(&stored).collect(),
+    let blob = Blob {
         compressed: Some(compressed),
         ..Blob::default()
     };
-    let mut at = 0;
-    for run in txn.allocate(stored.len() as u64)? {
-        let run_len = run.end - run.start;
-        let own = stored_len.saturating_sub(at).min(run_len);
-        txn.write_direct(Write {
-            offset: run.start,
-            data: stored.slice(at as usize..(at + run_len) as usize),
-            shares: vec![
-                (WriteCause::Data, own),
-                (WriteCause::Padding, run_len - own),
-            ],
-        });
-        blob.physical.push(Physical {
-            offset: Some(run.start),
-            len: run_len,
-        });
-        at += run_len;
-    }
-    shard.blobs.push(blob);
-    let blob = shard.blobs.len() - 1;
-    shard.map(Extent {
-        offset,
-        len,
-        blob,
-        blob_offset: 0,
-    });
+    write_blob(txn, shard, offset..offset + len, &stored.into(), stored_len, blob)?;
     Ok(true)
 }
 
