@@ -144,8 +144,7 @@ impl Pg {
                 &mut entries,
             )
         });
-        // Several members have the same shard while it moves from one to another.
-        let encoded = match encoded {
+        let mut encoded = match encoded {
             Ok(encoded) => encoded,
             Err(errno) => {
                 // What was planned can be encoded: the plan was checked with the reads. The new
@@ -181,6 +180,7 @@ impl Pg {
         };
         for to in &followers {
             let whole = self.recovery.should_send(&self.core.borrow(), *to, &soid);
+            // Not taken out: another member has the same shard while it moves from one to the other.
             let bytes = match encoded.get(&to.shard).filter(|_| whole) {
                 Some(t) => t.to_bytes(),
                 None => Transaction::new().to_bytes(),
@@ -196,7 +196,7 @@ impl Pg {
             self.host.send_osd(to.osd, message.encode().with_tid(tid));
         }
         let all = self.expect_commits(tid, version, reqid, followers);
-        let mut t = encoded.get(&self.pgid.shard).cloned().unwrap_or_default();
+        let mut t = encoded.remove(&self.pgid.shard).unwrap_or_default();
         let complete = self.log_shard_write(entries, true, roll_forward_to, trim_to, &mut t);
         let committed = self.submit_timed(t);
         if let Err(e) = committed.await {
