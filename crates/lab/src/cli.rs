@@ -80,6 +80,9 @@ pub struct CommonArgs {
     /// What lies under the OSDs' folders
     #[arg(long, value_enum, default_value = "files")]
     pub disk: DiskKind,
+    /// Options of the daemons, after those a backend is made with; given again for each
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub sets: Vec<String>,
     /// Forget results that are there and measure all anew
     #[arg(long)]
     pub anew: bool,
@@ -103,6 +106,10 @@ pub struct MicroArgs {
     /// Request sizes, with commas [default: 4K to 4M, doubling]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_bytes)]
     pub sizes: Vec<u64>,
+    /// Clusters at a time: bytes are counted, not time, and most of each cluster's is waiting
+    #[arg(long, value_name = "N", default_value_t = 4,
+          value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub jobs: u32,
 }
 
 /// Which blocks are written, and what a block is.

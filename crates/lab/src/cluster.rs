@@ -1,11 +1,13 @@
 //! A cluster for one measurement: made with `loligo up` in a folder of its own, asked for its
 //! stores' counters, stopped and removed. Three OSDs, so that each keeps a replica of everything.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::rc::Rc;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -28,7 +30,7 @@ const IMAGE: &str = "image";
 /// How long a cluster gets to answer, and to have all placement groups clean.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// Between two looks.
-const PAUSE: Duration = Duration::from_millis(20);
+const PAUSE: Duration = Duration::from_millis(50);
 /// Between two looks at a real Ceph, whose counters come through a longer way.
 const CEPH_PAUSE: Duration = Duration::from_millis(250);
 /// How long nothing must have been written by a real Ceph: longer than BlueStore keeps deferred
@@ -51,6 +53,8 @@ pub(crate) struct Shape<'a> {
     pub(crate) disk: DiskKind,
     /// Placement groups of the pool.
     pub(crate) pgs: u32,
+    /// Options beyond the backend's own.
+    pub(crate) sets: &'a [String],
 }
 
 impl Cluster {
@@ -76,7 +80,8 @@ impl Cluster {
             sets.extend(disk.sets());
             cluster.disk = Some(disk);
         }
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        sets.extend_from_slice(shape.sets);
+        let port = free_port()?;
         let mut command = Command::new(&host.program);
         command
             .args(["up", "--osds", "3", "--size", "3", "--store", backend.store])
@@ -112,7 +117,7 @@ impl Cluster {
         }
         let disk = Disk::for_ceph(&self.dir, shape.backend.store, shape.osd_size)?;
         self.disk = Some(disk);
-        ceph::up(&self.dir, shape.backend)
+        ceph::up(&self.dir, shape.backend, shape.sets)
     }
 
     /// An error of this cluster with what its OSDs said when they failed.
@@ -206,6 +211,19 @@ impl Drop for Cluster {
         // Unmounted before the folder goes.
         self.disk = None;
         let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// A port nobody listens on, and that no other cluster of this process was given. Bound of what is
+/// kept: the clusters of an experiment.
+fn free_port() -> Result<u16, LabError> {
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
+    loop {
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        if given.insert(port) {
+            return Ok(port);
+        }
     }
 }
 

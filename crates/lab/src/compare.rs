@@ -122,6 +122,7 @@ impl Plan<'_> {
                         osd_size: micro::OSD_SIZE.max(self.load.osd_bytes()),
                         disk: DiskKind::Xfs,
                         pgs: 1,
+                        sets: &self.load.common.sets,
                     };
                     match micro::measure(self.host, &self.data, &shape, *request) {
                         Ok(four) => {
@@ -188,7 +189,7 @@ pub(crate) fn run(args: &CompareArgs, host: &Host) -> Result<(), LabError> {
         conditions: json!({
             "experiment": "compare",
             "ceph": version.map_or(before.unwrap_or_default(), Value::String),
-            "single_writes": micro::conditions(DiskKind::Xfs),
+            "single_writes": micro::conditions(DiskKind::Xfs, &load.common.sets),
             "many_writes": longterm::conditions(&load),
         }),
         machine: machine::sheet(&data),

@@ -13,6 +13,7 @@ use std::fs;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use crate::LabError;
 use crate::cell::REPLICAS;
@@ -73,6 +74,9 @@ fn run(program: &str, args: &[&str]) -> Result<String, LabError> {
 fn loop_device(file: &Path, size: u64) -> Result<String, LabError> {
     fs::File::create(file)?.set_len(size)?;
     let file = file.to_string_lossy();
+    // Two that look for a free one at once may find the same.
+    static FINDING: Mutex<()> = Mutex::new(());
+    let _finding = FINDING.lock().unwrap_or_else(PoisonError::into_inner);
     run("losetup", &["--find", "--show", &file]).map_err(|e| {
         LabError::new(format!(
             "{e}; a loop device needs root, '--disk files' does without"

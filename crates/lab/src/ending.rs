@@ -1,40 +1,53 @@
 //! What a run that is cut leaves behind, and how it goes: clusters, mounts, loop devices.
 //!
-//! A signal ends the cluster under test before the process goes; a process that was killed leaves
-//! its folder, `lab-BACKEND-PID`, and the next run with the same `--data` ends what it finds there
-//! of processes that are no more.
+//! A signal ends the clusters under test before the process goes; a process that was killed leaves
+//! their folders, `lab-BACKEND-N-PID`, and the next run with the same `--data` ends what it finds
+//! there of processes that are no more.
 
 use std::fs;
 use std::io::Read;
 use std::os::fd::IntoRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::{Host, LabError, ceph};
 
 /// Exit code of a process that SIGINT ended, as shells have it.
 const INTERRUPTED: i32 = 130;
 
-/// The process that is making a cluster, 0 if none: it must not go on when that cluster is ended.
-static MAKING: AtomicI32 = AtomicI32::new(0);
+/// The processes that are making clusters: they must not go on when those are ended. Bound: the
+/// clusters that are made at once.
+static MAKING: Mutex<Vec<i32>> = Mutex::new(Vec::new());
+
+fn making() -> MutexGuard<'static, Vec<i32>> {
+    MAKING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Clusters this process has made.
+static MADE: AtomicU32 = AtomicU32::new(0);
 
 /// Runs what makes a cluster to its end.
 pub(crate) fn make(command: &mut Command) -> std::io::Result<Output> {
-    let child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()?;
-    MAKING.store(i32::try_from(child.id()).unwrap_or(0), Ordering::SeqCst);
+    let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let (child, pid) = {
+        // Noted before a signal can be dealt with.
+        let mut making = making();
+        let child = command.spawn()?;
+        let pid = i32::try_from(child.id()).unwrap_or(0);
+        making.push(pid);
+        (child, pid)
+    };
     let out = child.wait_with_output();
-    MAKING.store(0, Ordering::SeqCst);
+    making().retain(|other| *other != pid);
     out
 }
 
-/// The folder of a cluster of this process.
+/// The folder of a new cluster of this process.
 pub(crate) fn folder(data: &Path, backend: &str) -> PathBuf {
-    data.join(format!("lab-{backend}-{}", std::process::id()))
+    let n = MADE.fetch_add(1, Ordering::Relaxed);
+    data.join(format!("lab-{backend}-{n}-{}", std::process::id()))
 }
 
 /// The process a folder is of; `None` if it is not the laboratory's.
@@ -59,7 +72,7 @@ extern "C" fn on_signal(_: libc::c_int) {
     unsafe { libc::write(TOLD.load(Ordering::SeqCst), [0u8].as_ptr().cast(), 1) };
 }
 
-/// Makes SIGINT and SIGTERM end the cluster under test, and ends what earlier runs left.
+/// Makes SIGINT and SIGTERM end the clusters under test, and ends what earlier runs left.
 ///
 /// By handlers, not by a mask: children inherit a mask, and daemons started by `loligo up` with
 /// SIGTERM blocked did not end by it, so that `loligo down` waited its ten seconds for each and
@@ -85,11 +98,13 @@ pub(crate) fn prepare(data: &Path, host: &Host) -> Result<(), LabError> {
             if told.read_exact(&mut [0]).is_err() {
                 return;
             }
-            (host.tell)("interrupted: ending the cluster; the same command goes on from here");
-            let making = MAKING.load(Ordering::SeqCst);
-            if making > 0 {
-                // SAFETY: the call takes two numbers; the process is a child not waited for yet.
-                unsafe { libc::kill(making, libc::SIGKILL) };
+            (host.tell)("interrupted: ending what runs; the same command goes on from here");
+            // Held to the end: nobody makes another.
+            let making = making();
+            for pid in making.iter().filter(|pid| **pid > 0) {
+                // SAFETY: the call takes two numbers; the process is a child not waited for yet, or
+                // just being so.
+                unsafe { libc::kill(*pid, libc::SIGKILL) };
             }
             let mine = |(_, pid): &(PathBuf, u32)| *pid == std::process::id();
             for (folder, _) in folders(&data).into_iter().filter(mine) {

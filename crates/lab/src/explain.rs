@@ -58,6 +58,7 @@ pub(crate) fn run(args: &ExplainArgs, host: &Host) -> Result<(), LabError> {
             osd_size: OSD_SIZE,
             disk: args.common.disk,
             pgs: 1,
+            sets: &args.common.sets,
         };
         let four = measure(host, &data, &shape, args.bs)
             .map_err(|e| LabError::new(format!("{}: {e}", backend.name)))?;

@@ -200,6 +200,11 @@ impl Load {
         Ok(())
     }
 
+    /// Requests to be made.
+    pub(crate) fn requests(&self) -> u64 {
+        self.0.requests
+    }
+
     /// Requests that were answered.
     pub(crate) fn done(&self) -> u64 {
         self.0.done.get()

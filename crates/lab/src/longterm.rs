@@ -138,7 +138,7 @@ pub(crate) fn from_json(value: &Value) -> Runs {
 }
 
 pub(crate) fn conditions(args: &LongtermArgs) -> Value {
-    json!({
+    let mut conditions = json!({
         "experiment": "longterm",
         "replicas": REPLICAS,
         "pattern": args.rw.name(),
@@ -154,7 +154,9 @@ pub(crate) fn conditions(args: &LongtermArgs) -> Value {
         "aged_with_bytes": args.ageing() * args.ageing_bs(),
         "seed": args.seed,
         "sample_seconds": args.sample,
-    })
+    });
+    results::note_sets(&mut conditions, &args.common.sets);
+    conditions
 }
 
 /// Runs the experiment.
@@ -229,6 +231,7 @@ pub(crate) fn measure(
         osd_size: args.osd_bytes(),
         disk: args.common.disk,
         pgs: PGS,
+        sets: &args.common.sets,
     };
     let cluster = Rc::new(Cluster::up(host, data, &shape)?);
     let (args, bar, under_test) = (args.clone(), bar.clone(), cluster.clone());
@@ -275,10 +278,17 @@ async fn under_load(
             while sampling.get() {
                 env.sleep(every).await;
                 let counters = session.counters().await?;
-                let (now, done) = (env.now(), load.done());
+                let done = load.done();
+                // What the stores do after the last answer takes no requests' time.
+                let now = if done == load.requests() { load.ended().max(then) } else { env.now() };
                 let grown = crate::causes::grown(&last, &counters).map_err(LabError::new)?;
                 let causes = Breakdown::in_flight(&grown, u64::MAX);
-                let length = (now - then).as_secs_f64().max(1e-9);
+                let length = (now - then).as_secs_f64();
+                // A piece of an interval would look like a peak.
+                if length * 2.0 < every.as_secs_f64() && !samples.borrow().is_empty() {
+                    break;
+                }
+                let length = length.max(1e-9);
                 samples.borrow_mut().push(Sample {
                     seconds: (now - begin).as_secs_f64(),
                     ops: done - ops,

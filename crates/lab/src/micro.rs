@@ -3,11 +3,13 @@
 //! WRITE behind a hole, OVERWRITE where the first was.
 //!
 //! After each write the laboratory waits until no store has written anything for a while, so that
-//! what follows a write belongs to it.
+//! what follows a write belongs to it. Several clusters wait side by side (`--jobs`): each has
+//! devices and counters of its own, and nothing here is about time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -47,8 +49,8 @@ pub(crate) fn path(out: &Path) -> PathBuf {
 }
 
 /// What a run stands on; results under other conditions are not gone on with.
-pub(crate) fn conditions(disk: DiskKind) -> Value {
-    json!({
+pub(crate) fn conditions(disk: DiskKind, sets: &[String]) -> Value {
+    let mut conditions = json!({
         "experiment": "micro",
         "replicas": crate::cell::REPLICAS,
         "queue_depth": 1,
@@ -59,7 +61,9 @@ pub(crate) fn conditions(disk: DiskKind) -> Value {
         "contents": "random, the same in each run",
         "state": "fresh",
         "quiet_ms": u64::try_from(STILL.as_millis()).unwrap_or(0),
-    })
+    });
+    results::note_sets(&mut conditions, sets);
+    conditions
 }
 
 fn to_json(cells: &Cells, conditions: &Value, machine: &Value) -> Value {
@@ -103,8 +107,8 @@ pub(crate) fn run(args: &MicroArgs, host: &Host) -> Result<(), LabError> {
         request_sizes(&args.sizes)?,
     );
     let path = path(&args.common.out);
-    let conditions = conditions(args.common.disk);
-    let mut cells = match results::read_json(&path)? {
+    let conditions = conditions(args.common.disk, &args.common.sets);
+    let cells = match results::read_json(&path)? {
         Some(old) if !args.common.anew && old["conditions"] == conditions => from_json(&old),
         Some(_) if !args.common.anew => return Err(results::other_conditions(&path)),
         _ => Cells::new(),
@@ -112,28 +116,50 @@ pub(crate) fn run(args: &MicroArgs, host: &Host) -> Result<(), LabError> {
     let data = args.common.data();
     let machine = machine::sheet(&data);
     let bar = progress::bar((backends.len() * sizes.len()) as u64);
-    for backend in &backends {
-        for request in &sizes {
-            bar.set_message(format!("{} {}", backend.title, bytes_text(*request)));
-            let is_there = |write| cells.contains_key(&(backend.name.to_owned(), *request, write));
-            if !(0..WRITES.len()).all(is_there) {
-                let shape = Shape {
-                    backend,
-                    osd_size: OSD_SIZE,
-                    disk: args.common.disk,
-                    pgs: 1,
-                };
-                let four = measure(host, &data, &shape, *request).map_err(|e| {
-                    LabError::new(format!("{}, {}: {e}", backend.name, bytes_text(*request)))
-                })?;
-                for (write, cell) in four.into_iter().enumerate() {
-                    cells.insert((backend.name.to_owned(), *request, write), cell);
-                }
-                results::write_json(&path, &to_json(&cells, &conditions, &machine))?;
+    let is_there = |cells: &Cells, backend: &Backend, request| {
+        let mut writes = 0..WRITES.len();
+        writes.all(|write| cells.contains_key(&(backend.name.to_owned(), request, write)))
+    };
+    let all = backends.iter().flat_map(|b| sizes.iter().map(move |request| (b, *request)));
+    let todo: VecDeque<(&Backend, u64)> =
+        all.filter(|(backend, request)| !is_there(&cells, backend, *request)).collect();
+    bar.set_position((backends.len() * sizes.len() - todo.len()) as u64);
+    let (todo, found) = (Mutex::new(todo), Mutex::new(cells));
+    let next = || locked(&todo).pop_front();
+    let lane = || -> Result<(), LabError> {
+        while let Some((backend, request)) = next() {
+            bar.set_message(format!("{} {}", backend.title, bytes_text(request)));
+            let shape = Shape {
+                backend,
+                osd_size: OSD_SIZE,
+                disk: args.common.disk,
+                pgs: 1,
+                sets: &args.common.sets,
+            };
+            let four = measure(host, &data, &shape, request).map_err(|e| {
+                // The others end with what they are at.
+                locked(&todo).clear();
+                LabError::new(format!("{}, {}: {e}", backend.name, bytes_text(request)))
+            })?;
+            let mut cells = locked(&found);
+            for (write, cell) in four.into_iter().enumerate() {
+                cells.insert((backend.name.to_owned(), request, write), cell);
             }
+            results::write_json(&path, &to_json(&cells, &conditions, &machine))?;
             bar.inc(1);
         }
-    }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let lanes: Vec<_> = (0..args.jobs).map(|_| scope.spawn(lane)).collect();
+        let ended = lanes.into_iter().map(|lane| {
+            let panicked = |_| Err(LabError::new("a measurement panicked: see above"));
+            lane.join().unwrap_or_else(panicked)
+        });
+        // All of them are waited for before one's error counts.
+        ended.collect::<Vec<_>>().into_iter().collect::<Result<(), LabError>>()
+    })?;
+    let cells = found.into_inner().unwrap_or_else(PoisonError::into_inner);
     bar.finish_and_clear();
     results::write(&path.with_extension("csv"), csv(&cells).as_bytes())?;
     for backend in &backends {
@@ -147,6 +173,11 @@ pub(crate) fn run(args: &MicroArgs, host: &Host) -> Result<(), LabError> {
     crate::report::write(&args.common.out, host)
 }
 
+fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The four writes of one size in a fresh cluster.
 pub(crate) fn measure(
     host: &Host,
     data: &Path,

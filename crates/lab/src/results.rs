@@ -38,6 +38,13 @@ pub(crate) fn read_json(path: &Path) -> Result<Option<Value>, LabError> {
     }
 }
 
+/// Options that all clusters were made with, among the conditions.
+pub(crate) fn note_sets(conditions: &mut Value, sets: &[String]) {
+    if !sets.is_empty() {
+        conditions["options"] = Value::from(sets.join(" "));
+    }
+}
+
 /// What to say when results are there that another question led to.
 pub(crate) fn other_conditions(path: &Path) -> LabError {
     LabError::new(format!(

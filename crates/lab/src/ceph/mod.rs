@@ -87,10 +87,10 @@ fn run_with(command: &mut Command, input: &[u8]) -> Result<String, LabError> {
     )))
 }
 
-fn conf(dir: &Path, fsid: &str, port: u16, backend: &Backend) -> String {
-    let sets: String = backend
-        .sets
-        .iter()
+fn conf(dir: &Path, fsid: &str, port: u16, backend: &Backend, sets: &[String]) -> String {
+    let own = backend.sets.iter().copied();
+    let sets: String = own
+        .chain(sets.iter().map(String::as_str))
         .filter_map(|set| set.split_once('='))
         .map(|(name, value)| format!("{name} = {value}\n"))
         .collect();
@@ -137,7 +137,7 @@ fn conf(dir: &Path, fsid: &str, port: u16, backend: &Backend) -> String {
 
 /// Makes and starts a cluster in `dir`: one monitor, one manager, [`REPLICAS`] OSDs whose devices
 /// are in `dir/devices`. What was begun and failed is ended by [`down`].
-pub(crate) fn up(dir: &Path, backend: &Backend) -> Result<(), LabError> {
+pub(crate) fn up(dir: &Path, backend: &Backend, sets: &[String]) -> Result<(), LabError> {
     for folder in ["run", "log", "mon", "mgr/x", "osd"] {
         fs::create_dir_all(dir.join(folder))?;
     }
@@ -145,7 +145,7 @@ pub(crate) fn up(dir: &Path, backend: &Backend) -> Result<(), LabError> {
     let fsid = fs::read_to_string("/proc/sys/kernel/random/uuid")?;
     let fsid = fsid.trim();
     let conf_file = dir.join("ceph.conf");
-    fs::write(&conf_file, conf(dir, fsid, port, backend))?;
+    fs::write(&conf_file, conf(dir, fsid, port, backend, sets))?;
     let ceph = |program: &str, args: &[&str]| {
         let mut command = Command::new(program);
         command.env("CEPH_CONF", &conf_file).args(args);

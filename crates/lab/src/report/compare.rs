@@ -54,7 +54,7 @@ impl Page {
             self.table_one(&found.runs);
             self.tables_two_three(&found.runs);
             self.far_from_ceph(&found);
-            self.planes(&spots(&found.runs), out, "compare-")?;
+            self.planes(&spots(&found.runs), &[], out, "compare-")?;
             let sums = ordered(found.runs.keys());
             self.sums(
                 sums.iter().filter_map(|(name, title)| {

@@ -259,11 +259,11 @@ impl Page {
             let order = ordered(points.keys().map(|(name, _)| name));
             let spots = points.iter().map(|((name, place), run)| {
                 let series = order.iter().position(|(n, _)| n == name).unwrap_or(0);
-                let title = order.get(series).map_or(name.as_str(), |(_, t)| t);
-                (format!("{title}, {}", place.label()), series, run)
+                (place.label(), series, run)
             });
             let files = format!("sweep-{}-", name.replace(' ', "-"));
-            self.planes(&spots.collect::<Vec<_>>(), out, &files)?;
+            let titles: Vec<String> = order.iter().map(|(_, title)| title.clone()).collect();
+            self.planes(&spots.collect::<Vec<_>>(), &titles, out, &files)?;
         }
         Ok(())
     }
@@ -343,7 +343,7 @@ impl Page {
         self.table_one(&runs);
         self.tables_two_three(&runs);
         self.far(&runs);
-        self.planes(&spots(&runs), out, "")?;
+        self.planes(&spots(&runs), &[], out, "")?;
         self.0.push_str("<h3>Sums</h3>\n");
         let sums = ordered(runs.keys());
         self.sums(
@@ -484,6 +484,7 @@ impl Page {
     fn planes(
         &mut self,
         spots: &[(String, usize, &Run)],
+        series: &[String],
         out: &Path,
         files: &str,
     ) -> Result<(), LabError> {
@@ -516,7 +517,7 @@ impl Page {
                 x: cost(run),
                 y: run.total.waf(),
             });
-            let figure = points::figure(title, across, &spots.collect::<Vec<_>>());
+            let figure = points::figure(title, across, &spots.collect::<Vec<_>>(), series);
             plot::write(&figure, out, &format!("{files}tradeoff-{name}"))?;
             self.0.push_str(&figure.svg());
         }
