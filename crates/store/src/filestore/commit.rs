@@ -10,6 +10,8 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::StoreError;
 
@@ -26,9 +28,10 @@ pub(super) struct CommitFile {
     pub(super) seq: u64,
     /// How often the store has been mounted.
     pub(super) mounts: u64,
-    generation: u64,
-    /// Bytes written.
-    pub(super) written: u64,
+    /// +1 each time it is written.
+    pub(super) generation: u64,
+    /// Bytes written. Who reads them does not wait for a sync.
+    pub(super) written: Arc<AtomicU64>,
 }
 
 fn number(bytes: &[u8]) -> u64 {
@@ -43,8 +46,8 @@ fn checked(bytes: &[u8; LEN]) -> bool {
 }
 
 impl CommitFile {
-    /// Makes the file of a store that has no entries.
-    pub(super) fn create(path: &Path, uuid: [u8; 16]) -> io::Result<()> {
+    /// Makes the file of a store that has no entries. Its generation.
+    pub(super) fn create(path: &Path, uuid: [u8; 16]) -> io::Result<u64> {
         let mut options = OpenOptions::new();
         let file = options.write(true).create(true).truncate(true).open(path)?;
         let mut commit = CommitFile {
@@ -53,9 +56,10 @@ impl CommitFile {
             seq: 0,
             mounts: 0,
             generation: 0,
-            written: 0,
+            written: Arc::default(),
         };
-        commit.write(0)
+        commit.write(0)?;
+        Ok(commit.generation)
     }
 
     pub(super) fn open(path: &Path) -> Result<CommitFile, StoreError> {
@@ -82,7 +86,7 @@ impl CommitFile {
             seq: number(&bytes[28..]),
             mounts: number(&bytes[36..]),
             generation: number(&bytes[44..]),
-            written: 0,
+            written: Arc::default(),
         })
     }
 
@@ -101,7 +105,7 @@ impl CommitFile {
         self.file
             .write_all_at(&bytes, self.generation % 2 * COPY_AT)?;
         self.file.sync_data()?;
-        self.written += bytes.len() as u64;
+        self.written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         self.seq = seq;
         Ok(())
     }

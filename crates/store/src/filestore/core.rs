@@ -14,10 +14,11 @@ use types::bufferlist::BufferList;
 use types::hobject::GhObject;
 
 use super::apply::{Place, apply};
+use super::checkpoint::Checkpoints;
 use super::commit::CommitFile;
 use super::files::{ENTRY_KEY_AT, Files, entry_key, keys_of, locked, long_keys, parse_collection};
 use super::index::Tree;
-use super::journal::{Entry, Journal};
+use super::journal::{Counts, Entry, Journal};
 use super::state::Names;
 use super::{Settings, xattr};
 use crate::blocking::{self, PageWanted};
@@ -36,6 +37,10 @@ struct Progress {
     /// All entries up to here are applied, and these further ones.
     applied: u64,
     applied_ahead: BTreeSet<u64>,
+    /// The last entry whose application has begun.
+    begun: u64,
+    /// Entries behind this one wait: a snapshot is being taken.
+    stop_behind: Option<u64>,
     failed: bool,
 }
 
@@ -50,10 +55,14 @@ pub(crate) struct Core {
     pub(super) files: Files,
     pub(super) settings: Settings,
     root: File,
+    /// Snapshots, where commits are such.
+    checkpoints: Option<Checkpoints>,
     names: Mutex<Names>,
     queue: Mutex<Queue>,
     journal: Mutex<Journal>,
     commit: Mutex<CommitFile>,
+    journal_counts: Arc<Counts>,
+    commit_written: Arc<AtomicU64>,
     progress: Mutex<Progress>,
     changed: Condvar,
     failed: AtomicBool,
@@ -63,6 +72,7 @@ pub(crate) struct Core {
     pub(super) queued_ops: AtomicU64,
     pub(super) queued_bytes: AtomicU64,
     pub(super) commits: AtomicU64,
+    pub(super) snapshots: AtomicU64,
     /// Operations until the next one fails as if the process were killed there: for tests.
     #[cfg(test)]
     pub(super) ops_left: AtomicU64,
@@ -132,6 +142,7 @@ impl Core {
         let mut commit = CommitFile::open(&current.join("commit_op_seq"))?;
         let root = File::open(&current)?;
         let (kind, _, _) = xattr::file_system(&root)?;
+        let checkpoints = Checkpoints::of(dir)?;
         commit.mounts += 1;
         let committed = commit.seq;
         commit.write(committed)?;
@@ -140,6 +151,7 @@ impl Core {
             kv,
             inline: settings.inline(kind),
             split_above: settings.split_above,
+            by_snapshots: checkpoints.is_some(),
             colls: Mutex::default(),
             born: Mutex::default(),
             // 2^40 ids a mount: none is given twice.
@@ -178,23 +190,32 @@ impl Core {
         files.sync_kv()?;
         xattr::sync_file_system(&root)?;
         commit.write(last)?;
-        journal.begin_epoch()?;
+        // Before the journal lets go of what was replayed.
+        if let Some(checkpoints) = &checkpoints {
+            checkpoints.take(commit.generation)?;
+            checkpoints.forget_old()?;
+        }
+        journal.begin_epoch(last)?;
         let entry_max = journal.entry_max();
         let next_seq = journal.next_seq().max(last + 1);
         let progress = Progress {
             durable: next_seq - 1,
             applied: next_seq - 1,
+            begun: next_seq - 1,
             ..Progress::default()
         };
         Ok(Core {
             files,
             settings,
             root,
+            checkpoints,
             names: Mutex::new(names),
             queue: Mutex::new(Queue {
                 entries: VecDeque::new(),
                 next_seq,
             }),
+            journal_counts: journal.counts.clone(),
+            commit_written: commit.written.clone(),
             journal: Mutex::new(journal),
             commit: Mutex::new(commit),
             progress: Mutex::new(progress),
@@ -205,6 +226,7 @@ impl Core {
             queued_ops: AtomicU64::new(0),
             queued_bytes: AtomicU64::new(0),
             commits: AtomicU64::new(0),
+            snapshots: AtomicU64::new(0),
             #[cfg(test)]
             ops_left: AtomicU64::new(u64::MAX),
         })
@@ -277,7 +299,9 @@ impl Core {
             }
             self.half_full.store(journal.half_full(), Ordering::Relaxed);
             drop(journal);
-            locked(&self.progress).durable = last;
+            let durable = &mut locked(&self.progress).durable;
+            // A snapshot may have been faster.
+            *durable = last.max(*durable);
             self.changed.notify_all();
         }
     }
@@ -321,7 +345,12 @@ impl Core {
         }
     }
 
-    /// Applies an entry once it is durable.
+    /// Whether entries are applied while the journal is being written.
+    fn is_parallel(&self) -> bool {
+        self.checkpoints.is_some() && !self.settings.journal_writeahead
+    }
+
+    /// Applies an entry once it is durable, or may be without.
     pub(super) fn apply_when_durable(
         &self,
         seq: u64,
@@ -329,17 +358,21 @@ impl Core {
         t: &Transaction,
     ) -> Result<(), StoreError> {
         let mut progress = locked(&self.progress);
-        while progress.durable < seq && !progress.failed {
+        let must_wait = |progress: &Progress| {
+            let is_stopped = progress.stop_behind.is_some_and(|last| seq > last);
+            is_stopped || (!self.is_parallel() && progress.durable < seq)
+        };
+        while must_wait(&progress) && !progress.failed {
             progress = self
                 .changed
                 .wait(progress)
                 .unwrap_or_else(PoisonError::into_inner);
         }
-        let failed = progress.failed;
-        drop(progress);
-        if failed {
+        if progress.failed {
             return Err(StoreError::Latched);
         }
+        progress.begun = progress.begun.max(seq);
+        drop(progress);
         if let Err(e) = self.apply_now(t, seq) {
             tracing::error!(error = %e, seq, "cannot apply a transaction; the journal keeps it");
             self.fail();
@@ -376,7 +409,18 @@ impl Core {
 
     /// Makes the files durable as far as they are applied, and gives the journal's entries up.
     pub(super) fn commit(&self) -> Result<(), StoreError> {
+        self.commit_if(false)
+    }
+
+    /// The same, with what no transaction did, too.
+    fn commit_if(&self, always: bool) -> Result<(), StoreError> {
         let mut commit = locked(&self.commit);
+        if let Some(checkpoints) = &self.checkpoints {
+            return self.snapshot(checkpoints, &mut commit, always).inspect_err(|e| {
+                tracing::error!(error = %e, "cannot take a snapshot");
+                self.fail();
+            });
+        }
         let target = locked(&self.progress).applied;
         if self.failed.load(Ordering::Relaxed) {
             return Err(StoreError::Latched);
@@ -401,16 +445,68 @@ impl Core {
         })
     }
 
+    /// A commit that is a snapshot. Everything whose application has begun is in it, whether the
+    /// journal has it yet or not; nothing else begins meanwhile. No entry waits for one behind it: each
+    /// lane has its entries in order, so those up to the last that has begun all come to their end.
+    fn snapshot(
+        &self,
+        checkpoints: &Checkpoints,
+        commit: &mut CommitFile,
+        always: bool,
+    ) -> Result<(), StoreError> {
+        let mut progress = locked(&self.progress);
+        let target = progress.begun;
+        progress.stop_behind = Some(target);
+        while progress.applied < target && !progress.failed {
+            progress = self
+                .changed
+                .wait(progress)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        let failed = progress.failed;
+        drop(progress);
+        let mut taken = || -> Result<bool, StoreError> {
+            if failed {
+                return Err(StoreError::Latched);
+            }
+            if target == commit.seq && !always {
+                return Ok(false);
+            }
+            self.files.sync_kv()?;
+            commit.write(target)?;
+            checkpoints.take(commit.generation)?;
+            Ok(true)
+        };
+        let taken = taken();
+        locked(&self.progress).stop_behind = None;
+        self.changed.notify_all();
+        if !taken? {
+            return Ok(());
+        }
+        self.files.syncs.fetch_add(2, Ordering::Relaxed);
+        self.commits.fetch_add(1, Ordering::Relaxed);
+        self.snapshots.fetch_add(1, Ordering::Relaxed);
+        let mut journal = locked(&self.journal);
+        // What the journal does not have yet it need not have any more.
+        locked(&self.queue).entries.retain(|(seq, _)| *seq > target);
+        journal.trim(target)?;
+        self.half_full.store(journal.half_full(), Ordering::Relaxed);
+        drop(journal);
+        let mut progress = locked(&self.progress);
+        progress.durable = progress.durable.max(target);
+        drop(progress);
+        self.changed.notify_all();
+        Ok(checkpoints.forget_old()?)
+    }
+
     /// Bytes of the journal's entries, of its headers, its writes, of commit_op_seq.
     pub(super) fn journal_written(&self) -> [u64; 4] {
-        let commit = locked(&self.commit).written;
-        let journal = locked(&self.journal);
         let of = |n: &AtomicU64| n.load(Ordering::Relaxed);
         [
-            of(&journal.written),
-            of(&journal.header_written),
-            of(&journal.writes),
-            commit,
+            of(&self.journal_counts.entries),
+            of(&self.journal_counts.headers),
+            of(&self.journal_counts.writes),
+            of(&self.commit_written),
         ]
     }
 
@@ -610,7 +706,12 @@ impl blocking::Core for Core {
 
     fn fsck(&self, options: FsckOptions) -> Result<Fsck, StoreError> {
         let names = locked(&self.names);
-        super::fsck::check(&self.files, &names, options)
+        let report = super::fsck::check(&self.files, &names, options)?;
+        drop(names);
+        if report.repaired > 0 && self.checkpoints.is_some() {
+            self.commit_if(true)?;
+        }
+        Ok(report)
     }
 
     fn statfs(&self) -> Result<Statfs, StoreError> {

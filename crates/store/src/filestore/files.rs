@@ -45,6 +45,8 @@ pub(super) struct Files {
     pub(super) kv: SharedKv,
     pub(super) inline: InlineXattrs,
     pub(super) split_above: usize,
+    /// Commits are snapshots of all of it: nothing that is applied between two survives a crash.
+    pub(super) by_snapshots: bool,
     /// A collection is changed by its lane only; the lock is for the compiler and for mounts.
     pub(super) colls: Mutex<BTreeMap<CollId, Arc<Mutex<Tree>>>>,
     /// Where in the journal each collection was made.

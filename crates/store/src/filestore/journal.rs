@@ -19,6 +19,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
@@ -52,8 +53,18 @@ pub(super) struct Journal {
     generation: u64,
     /// Ends of entries that are still needed, by number.
     ends: VecDeque<(u64, u64)>,
-    pub(super) written: AtomicU64,
-    pub(super) header_written: AtomicU64,
+    /// Who reads them does not wait for a write.
+    pub(super) counts: Arc<Counts>,
+}
+
+/// What was written since the journal was opened.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    /// Bytes of entries.
+    pub(super) entries: AtomicU64,
+    /// Bytes of headers.
+    pub(super) headers: AtomicU64,
+    /// Writes of entries.
     pub(super) writes: AtomicU64,
 }
 
@@ -133,9 +144,7 @@ impl Journal {
             epoch: 1,
             generation: 0,
             ends: VecDeque::new(),
-            written: AtomicU64::new(0),
-            header_written: AtomicU64::new(0),
-            writes: AtomicU64::new(0),
+            counts: Arc::default(),
         }
     }
 
@@ -269,12 +278,12 @@ impl Journal {
         self.file.write_all_at(&buf[first..], RING_AT)?;
         self.file.sync_data()?;
         self.head += len;
-        self.written.fetch_add(len, Ordering::Relaxed);
-        self.writes.fetch_add(1, Ordering::Relaxed);
+        self.counts.entries.fetch_add(len, Ordering::Relaxed);
+        self.counts.writes.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Gives up the entries up to `committed`.
+    /// Gives up the entries up to `committed`, also those that were never written.
     pub(super) fn trim(&mut self, committed: u64) -> io::Result<()> {
         let mut tail = self.tail;
         while let Some(&(seq, end)) = self.ends.front().filter(|(seq, _)| *seq <= committed) {
@@ -282,15 +291,20 @@ impl Journal {
             tail = end;
             self.ends.pop_front();
         }
-        if tail != self.tail {
+        let is_ahead = self.next_seq <= committed;
+        if is_ahead {
+            self.next_seq = committed + 1;
+        }
+        if tail != self.tail || is_ahead {
             self.tail = tail;
             self.write_header()?;
         }
         Ok(())
     }
 
-    /// Says that nothing of before is needed any more: all of it is where it belongs.
-    pub(super) fn begin_epoch(&mut self) -> io::Result<()> {
+    /// Says that nothing up to `committed` is needed any more: all of it is where it belongs.
+    pub(super) fn begin_epoch(&mut self, committed: u64) -> io::Result<()> {
+        self.next_seq = self.next_seq.max(committed + 1);
         self.ends.clear();
         self.tail = self.head;
         self.epoch += 1;
@@ -314,7 +328,7 @@ impl Journal {
         self.file
             .write_all_at(&header, self.generation % 2 * BLOCK_LEN)?;
         self.file.sync_data()?;
-        self.header_written.fetch_add(BLOCK_LEN, Ordering::Relaxed);
+        self.counts.headers.fetch_add(BLOCK_LEN, Ordering::Relaxed);
         Ok(())
     }
 }

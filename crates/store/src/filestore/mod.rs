@@ -7,10 +7,11 @@
 //! After a crash the journal is applied again (`apply.rs` says why that is right). Formats and
 //! crash argument: docs/format-filestore.md.
 //!
-//! The journal is written ahead always: btrfs's snapshots, which let Ceph write it in parallel, are
-//! not used.
+//! On btrfs the sync is a snapshot (`checkpoint.rs`), a mount begins with the newest, and so
+//! transactions are applied while the journal is being written, as in Ceph; elsewhere after.
 
 mod apply;
+mod checkpoint;
 mod commit;
 mod core;
 mod files;
@@ -32,6 +33,8 @@ use std::time::Duration;
 use env::sync::Notify;
 use env::{Env, LocalFuture, Workers};
 
+use self::checkpoint::Checkpoints;
+pub use self::checkpoint::{make_current, roll_back};
 use self::commit::CommitFile;
 pub(crate) use self::core::Core;
 use self::files::locked;
@@ -54,6 +57,8 @@ pub struct Settings {
     pub journal_max_write_entries: usize,
     #[allow(missing_docs, reason = "said above")]
     pub journal_max_write_bytes: usize,
+    /// Apply nothing before the journal has it, on btrfs, too (`filestore_journal_writeahead`).
+    pub journal_writeahead: bool,
     /// Bytes of objects that fit.
     pub limit: u64,
     /// Threads that apply transactions (`filestore_op_threads`).
@@ -89,6 +94,7 @@ impl Settings {
             journal_dio: true,
             journal_max_write_entries: 100,
             journal_max_write_bytes: 10 << 20,
+            journal_writeahead: false,
             limit,
             op_threads: 2,
             min_sync_interval: Duration::from_millis(10),
@@ -211,7 +217,7 @@ impl Gate {
 
 impl FileStore {
     /// Makes an empty store in a folder, with a journal of `journal_len` bytes and an empty key-value
-    /// store.
+    /// store. Before the latter is opened [`make_current`] is to be called, if it lies in `current`.
     pub async fn mkfs(
         env: &Env,
         dir: &Path,
@@ -230,14 +236,20 @@ impl FileStore {
             batch.delete_range(&b""[..], &b""[..]);
             kv.commit(batch).map_err(storage)?;
             Journal::create(&journal, uuid, journal_len, 1, direct)?;
-            CommitFile::create(&current.join("commit_op_seq"), uuid)?;
+            let generation = CommitFile::create(&current.join("commit_op_seq"), uuid)?;
             let root = std::fs::File::open(&current)?;
-            Ok(xattr::sync_file_system(&root)?)
+            kv.commit(KvBatch::new()).map_err(storage)?;
+            xattr::sync_file_system(&root)?;
+            if let Some(checkpoints) = Checkpoints::of_new(&dir)? {
+                checkpoints.take(generation)?;
+            }
+            Ok(())
         };
         worker.run(make).await
     }
 
-    /// Opens the store in a folder; applies what its journal holds.
+    /// Opens the store in a folder; applies what its journal holds. Before the key-value store is
+    /// opened [`roll_back`] is to be called.
     pub async fn mount(
         env: Env,
         dir: &Path,
@@ -467,6 +479,7 @@ fn counters(core: &Core) -> Vec<StoreCounter> {
         number("xattr_bytes", true, of(&core.files.xattr)),
         number("journal_writes", false, writes),
         number("commits", false, of(&core.commits)),
+        number("snapshots", false, of(&core.snapshots)),
         number("syncs", false, kv.syncs + of(&core.files.syncs) + writes),
         number("queued_ops", false, of(&core.queued_ops)),
         number("queued_bytes", true, of(&core.queued_bytes)),
