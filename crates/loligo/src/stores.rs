@@ -165,6 +165,7 @@ pub(crate) async fn open(env: &Env, config: &Config) -> Result<Rc<dyn ObjectStor
         }
         "filestore" => {
             let dir = data_dir(config);
+            filestore::roll_back(&dir).map_err(|e| failed(&dir, &e))?;
             let kv = filestore_kv(config, &dir, false)?;
             let settings = filestore_settings(config, size);
             let store = FileStore::mount(env.clone(), &dir, kv, settings).await;
@@ -207,7 +208,8 @@ pub(crate) async fn make(env: &Env, config: &Config, osd_fsid: Uuid) -> Result<(
             KStore::mkfs(env, kv, options).await.map_err(|e| failed(&path, &e))?;
         }
         "filestore" => {
-            fs::create_dir_all(dir.join("current"))?;
+            let by_snapshots = config.bool("filestore_btrfs_snap");
+            filestore::make_current(&dir, by_snapshots).map_err(|e| failed(&dir, &e))?;
             let kv = filestore_kv(config, &dir, true)?;
             let journal = journal_path(config);
             let direct = config.bool("journal_dio");
@@ -343,14 +345,14 @@ fn compression(config: &Config) -> Result<Compression, Failure> {
         Failure::new(format!("bluestore_compression_mode={mode}: none, passive, aggressive or force"))
     })?;
     let found = Algorithm::named(&algorithm);
-    if found.is_none() && mode != CompressionMode::None {
+    if found.is_none() && mode != CompressionMode::None && algorithm != "none" {
         return Err(Failure::new(format!(
-            "bluestore_compression_algorithm={algorithm}: there is snappy, zstd and lz4"
+            "bluestore_compression_algorithm={algorithm}: there is snappy, zlib, zstd and lz4"
         )));
     }
     Ok(Compression {
         mode,
-        algorithm: found.unwrap_or(Algorithm::Snappy),
+        algorithm: found,
         required_ratio: config.float("bluestore_compression_required_ratio"),
         min_blob_len: len("bluestore_compression_min_blob_size"),
         max_blob_len: len("bluestore_compression_max_blob_size"),
@@ -412,6 +414,7 @@ fn filestore_settings(config: &Config, size: u64) -> filestore::Settings {
         journal_dio: config.bool("journal_dio"),
         journal_max_write_entries: count("journal_max_write_entries"),
         journal_max_write_bytes: count("journal_max_write_bytes"),
+        journal_writeahead: config.bool("filestore_journal_writeahead"),
         limit: size,
         op_threads: count("filestore_op_threads").clamp(1, 64),
         min_sync_interval: seconds("filestore_min_sync_interval"),

@@ -16,8 +16,8 @@ use types::bufferlist::BufferList;
 use types::hobject::GhObject;
 
 use crate::{
-    CollId, Fsck, FsckOptions, Listing, ObjectStat, ObjectStore, OmapPage, Statfs, StoreCounter, StoreError,
-    Transaction,
+    CollId, Fsck, FsckOptions, Listing, ObjectStat, ObjectStore, OmapPage, PoolOptions, Statfs,
+    StoreCounter, StoreError, Transaction,
 };
 
 /// Reads of a store, blocking. As in [`ObjectStore`].
@@ -110,6 +110,8 @@ pub(crate) trait Backend: 'static {
     fn lanes(&self) -> &Lanes<Self::Core>;
     /// [`ObjectStore::submit`].
     fn submit(&self, t: Transaction) -> LocalFuture<Result<(), StoreError>>;
+    /// [`ObjectStore::set_pool_options`].
+    fn set_pool_options(&self, _pool: u64, _options: &PoolOptions) {}
     /// [`ObjectStore::counters`].
     fn counters(&self) -> Vec<StoreCounter>;
     /// [`ObjectStore::close`].
@@ -327,6 +329,10 @@ impl<B: Backend> ObjectStore for Blocking<B> {
 
     fn statfs(&self) -> LocalFuture<Result<Statfs, StoreError>> {
         self.0.lanes().run(0, |core| core.statfs())
+    }
+
+    fn set_pool_options(&self, pool: u64, options: &PoolOptions) {
+        self.0.set_pool_options(pool, options);
     }
 
     fn counters(&self) -> Vec<StoreCounter> {

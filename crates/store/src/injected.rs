@@ -14,8 +14,8 @@ use types::bufferlist::BufferList;
 use types::hobject::GhObject;
 
 use crate::{
-    CollId, Fsck, FsckOptions, Listing, ObjectStat, ObjectStore, OmapPage, Op, Statfs, StoreCounter, StoreError,
-    Transaction,
+    CollId, Fsck, FsckOptions, Listing, ObjectStat, ObjectStore, OmapPage, Op, PoolOptions,
+    Statfs, StoreCounter, StoreError, Transaction,
 };
 
 /// What reading an unreadable object gives.
@@ -165,6 +165,10 @@ impl ObjectStore for InjectedErrors {
 
     fn statfs(&self) -> LocalFuture<Result<Statfs, StoreError>> {
         self.inner.statfs()
+    }
+
+    fn set_pool_options(&self, pool: u64, options: &PoolOptions) {
+        self.inner.set_pool_options(pool, options);
     }
 
     fn counters(&self) -> Vec<StoreCounter> {

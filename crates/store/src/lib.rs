@@ -21,6 +21,7 @@ pub mod kv;
 pub mod memstore;
 mod object_key;
 mod object_store;
+mod pool_options;
 #[cfg(test)]
 mod suite;
 
@@ -33,4 +34,5 @@ pub use error::StoreError;
 pub use kv::{Kv, KvBatch, KvError, KvOp};
 pub use object_store::StoreCounter;
 pub use object_store::{Fsck, FsckOptions, Listing, OBJECT_LEN_MAX, ObjectStat, ObjectStore, OmapPage, Statfs};
+pub use pool_options::PoolOptions;
 pub use transaction::{CollIndex, ObjectIndex, Op, Pairs, Transaction};

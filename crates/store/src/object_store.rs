@@ -8,7 +8,7 @@ use env::LocalFuture;
 use types::bufferlist::BufferList;
 use types::hobject::GhObject;
 
-use crate::{CollId, StoreError, Transaction};
+use crate::{CollId, PoolOptions, StoreError, Transaction};
 
 /// Largest logical size of an object in bytes (Ceph's stores: 4 GiB of 32-bit lengths).
 pub const OBJECT_LEN_MAX: u64 = u32::MAX as u64;
@@ -102,6 +102,9 @@ pub trait ObjectStore {
 
     /// Space.
     fn statfs(&self) -> LocalFuture<Result<Statfs, StoreError>>;
+    /// What a pool wants from now on, in place of what was told of it before. Kept in memory only:
+    /// told anew after each mount. A store that can do nothing of it lets it be.
+    fn set_pool_options(&self, _pool: u64, _options: &PoolOptions) {}
     /// What the store asked of its device, by cause; empty if it has none. Numbers only grow.
     fn counters(&self) -> Vec<StoreCounter> {
         Vec::new()

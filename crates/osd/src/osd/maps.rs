@@ -131,6 +131,7 @@ impl Osd {
         let old = self.current_map();
         let Some(newest) = new.last() else { return };
         *self.osdmap.borrow_mut() = newest.clone();
+        self.tell_pool_options(newest);
         let mut previous = old.clone();
         for map in new {
             self.drop_down_peers(&previous, map);

@@ -17,6 +17,7 @@ mod maps;
 pub mod mclock;
 mod merges;
 mod pgs;
+mod pool_options;
 mod remote_read;
 pub mod perf_queries;
 mod report;
@@ -41,7 +42,7 @@ use env::{Env, LocalFuture};
 use monclient::{MonClient, MonEvents, Settings};
 use msgr::{Connection, Messenger, Policies, Policy};
 use store::injected::InjectedErrors;
-use store::{CollId, ObjectStore, Statfs, StoreError, Transaction};
+use store::{CollId, ObjectStore, PoolOptions, Statfs, StoreError, Transaction};
 use types::entity::{EntityName, MGR, MON, OSD};
 use types::osd::OsdSuperblock;
 use types::{Epoch, OsdId, SpgId, Uuid};
@@ -167,6 +168,8 @@ pub struct Osd {
     pub(crate) superblock: RefCell<OsdSuperblock>,
     pub(crate) maps: MapStore,
     pub(crate) osdmap: RefCell<Rc<OsdMap>>,
+    /// What the store was told of pools that have options for it. Bound: the pools of the map.
+    pool_options: RefCell<BTreeMap<u64, PoolOptions>>,
     /// The map that all PGs have come to; messages of later ones wait.
     pub(crate) pgs_epoch: Cell<Epoch>,
     pub(crate) state: Cell<BootState>,
@@ -326,6 +329,7 @@ impl Osd {
                 SnapMapper::default_object(),
             ),
             osdmap: RefCell::default(),
+            pool_options: RefCell::default(),
             pgs_epoch: Cell::new(0),
             superblock: RefCell::new(superblock),
             state: Cell::new(BootState::Initializing),

@@ -113,6 +113,7 @@ impl Osd {
             map.epoch
         );
         *self.osdmap.borrow_mut() = map.clone();
+        self.tell_pool_options(&map);
         self.pgs_epoch.set(map.epoch);
         for pg in self.all_pgs() {
             if map.pg_exists(pg.pgid().pgid) {

@@ -6,7 +6,7 @@ use super::format::Onode;
 use super::read::read;
 use super::txn::Txn;
 use super::write;
-use crate::StoreError;
+use crate::{CollId, StoreError};
 use crate::keyed::apply::Objects;
 use crate::keyed::changes::Changes;
 
@@ -32,8 +32,15 @@ impl<'a> Objects<'a> for Txn<'a> {
         read(self, onode, offset, len)
     }
 
-    fn write(&mut self, onode: &mut Onode, offset: u64, data: &Bytes) -> Result<(), StoreError> {
-        write::write(self, onode, offset, data)
+    fn write(
+        &mut self,
+        cid: &CollId,
+        onode: &mut Onode,
+        offset: u64,
+        data: &Bytes,
+    ) -> Result<(), StoreError> {
+        let compression = self.core.compression_in(cid);
+        write::write(self, compression, onode, offset, data)
     }
 
     fn zero(&mut self, onode: &mut Onode, offset: u64, len: u64) -> Result<(), StoreError> {

@@ -1,13 +1,19 @@
 //! Compression of blobs: whether, with what, and whether it pays (Ceph's `_choose_write_options` and
 //! `_do_alloc_write` in `src/os/bluestore/BlueStore.cc` at v16.2). Pure.
 
+use std::io::{Read, Write};
+
 use bytes::Bytes;
+
+use crate::PoolOptions;
 
 /// What data is compressed with. The numbers, in blobs, are Ceph's (`Compressor.h`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Algorithm {
     /// Fast, little memory.
     Snappy = 1,
+    /// Known everywhere.
+    Zlib = 2,
     /// Shorter, slower.
     Zstd = 3,
     /// The fastest to decompress.
@@ -15,10 +21,14 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
+    const ALL: [Algorithm; 4] =
+        [Algorithm::Snappy, Algorithm::Zlib, Algorithm::Zstd, Algorithm::Lz4];
+
     /// That of a name in `bluestore_compression_algorithm`.
     pub fn named(name: &str) -> Option<Algorithm> {
         Some(match name {
             "snappy" => Algorithm::Snappy,
+            "zlib" => Algorithm::Zlib,
             "zstd" => Algorithm::Zstd,
             "lz4" => Algorithm::Lz4,
             _ => return None,
@@ -26,13 +36,18 @@ impl Algorithm {
     }
 
     pub(super) fn numbered(n: u64) -> Option<Algorithm> {
-        let all = [Algorithm::Snappy, Algorithm::Zstd, Algorithm::Lz4];
-        all.into_iter().find(|a| *a as u64 == n)
+        Algorithm::ALL.into_iter().find(|a| *a as u64 == n)
     }
 
     fn compress(self, data: &[u8]) -> Option<Vec<u8>> {
         match self {
             Algorithm::Snappy => snap::raw::Encoder::new().compress_vec(data).ok(),
+            Algorithm::Zlib => {
+                let level = flate2::Compression::new(ZLIB_LEVEL);
+                let mut encoder = flate2::write::DeflateEncoder::new(Vec::new(), level);
+                encoder.write_all(data).ok()?;
+                encoder.finish().ok()
+            }
             Algorithm::Zstd => zstd::bulk::compress(data, ZSTD_LEVEL).ok(),
             Algorithm::Lz4 => Some(lz4_flex::block::compress(data)),
         }
@@ -47,6 +62,13 @@ impl Algorithm {
                 }
                 snap::raw::Decoder::new().decompress_vec(data).ok()?
             }
+            Algorithm::Zlib => {
+                // A byte more than there may be, to see that there is none.
+                let mut out = Vec::with_capacity(len + 1);
+                let decoder = flate2::read::DeflateDecoder::new(data);
+                decoder.take(len as u64 + 1).read_to_end(&mut out).ok()?;
+                out
+            }
             Algorithm::Zstd => zstd::bulk::decompress(data, len).ok()?,
             Algorithm::Lz4 => lz4_flex::block::decompress(data, len).ok()?,
         };
@@ -54,6 +76,8 @@ impl Algorithm {
     }
 }
 
+/// Ceph's compressor_zlib_level.
+const ZLIB_LEVEL: u32 = 5;
 /// Ceph's compressor_zstd_level.
 const ZSTD_LEVEL: i32 = 1;
 
@@ -89,8 +113,8 @@ impl Mode {
 pub struct Compression {
     /// What is compressed.
     pub mode: Mode,
-    /// With what.
-    pub algorithm: Algorithm,
+    /// With what; `None`: nothing is compressed.
+    pub algorithm: Option<Algorithm>,
     /// What is not at most this part of what it was stays as it is.
     pub required_ratio: f64,
     /// Bytes that are compressed together.
@@ -104,7 +128,7 @@ impl Default for Compression {
     fn default() -> Compression {
         Compression {
             mode: Mode::None,
-            algorithm: Algorithm::Snappy,
+            algorithm: Some(Algorithm::Snappy),
             required_ratio: 0.875,
             min_blob_len: 8 << 10,
             max_blob_len: 64 << 10,
@@ -134,6 +158,20 @@ pub(super) struct Plan {
 }
 
 impl Compression {
+    /// These with what a pool wants in their place. With an algorithm nobody knows ("none" is one)
+    /// nothing is compressed, as in Ceph.
+    pub(super) fn with(self, pool: &PoolOptions) -> Compression {
+        let mode = pool.compression_mode.as_deref().and_then(Mode::named);
+        let algorithm = pool.compression_algorithm.as_deref().map(Algorithm::named);
+        Compression {
+            mode: mode.unwrap_or(self.mode),
+            algorithm: algorithm.unwrap_or(self.algorithm),
+            required_ratio: pool.compression_required_ratio.unwrap_or(self.required_ratio),
+            min_blob_len: pool.compression_min_blob_len.unwrap_or(self.min_blob_len),
+            max_blob_len: pool.compression_max_blob_len.unwrap_or(self.max_blob_len),
+        }
+    }
+
     /// How an object with these hints is compressed, if it is. No blob is longer than `most`.
     pub(super) fn plan(&self, hints: u32, unit: u64, most: u64) -> Option<Plan> {
         let has = |flag: u32| hints & flag != 0;
@@ -143,9 +181,7 @@ impl Compression {
             Mode::Aggressive => !has(hint::INCOMPRESSIBLE),
             Mode::Force => true,
         };
-        if !wanted {
-            return None;
-        }
+        let algorithm = self.algorithm.filter(|_| wanted)?;
         let from_end_to_end = has(hint::SEQUENTIAL_READ)
             && !has(hint::RANDOM_READ)
             && has(hint::APPEND_ONLY | hint::IMMUTABLE)
@@ -156,7 +192,7 @@ impl Compression {
         };
         let blob_len = blob_len / unit * unit;
         Some(Plan {
-            algorithm: self.algorithm,
+            algorithm,
             required_ratio: self.required_ratio,
             blob_len: blob_len.clamp(2 * unit, most.max(2 * unit)),
             unit,
@@ -205,7 +241,7 @@ mod tests {
     #[test]
     fn every_algorithm_gives_back_what_it_got_or_nothing() {
         let data: Vec<u8> = (0..65_536_u32).map(|n| (n / 100) as u8).collect();
-        for algorithm in [Algorithm::Snappy, Algorithm::Zstd, Algorithm::Lz4] {
+        for algorithm in Algorithm::ALL {
             let short = algorithm.compress(&data).unwrap();
             assert!(short.len() < 20_000, "{algorithm:?}");
             let again = algorithm.decompress(&short, data.len()).unwrap();
@@ -221,6 +257,31 @@ mod tests {
                 assert_eq!(algorithm.decompress(&short[..at], data.len()), None);
             }
         }
+    }
+
+    #[test]
+    fn a_pool_says_what_it_says_and_leaves_the_rest() {
+        let store = Compression {
+            mode: Mode::Passive,
+            ..Compression::default()
+        };
+        assert_eq!(store.with(&PoolOptions::default()), store);
+        let pool = PoolOptions {
+            compression_mode: Some("force".into()),
+            compression_algorithm: Some("zlib".into()),
+            compression_min_blob_len: Some(32 << 10),
+            ..PoolOptions::default()
+        };
+        let own = store.with(&pool);
+        assert_eq!((own.mode, own.algorithm), (Mode::Force, Some(Algorithm::Zlib)));
+        assert_eq!((own.min_blob_len, own.max_blob_len), (32 << 10, store.max_blob_len));
+        assert_eq!(own.required_ratio, store.required_ratio);
+        assert_eq!(own.plan(0, 4096, 65_536).unwrap().blob_len, 32 << 10);
+        let none = PoolOptions {
+            compression_algorithm: Some("none".into()),
+            ..pool
+        };
+        assert_eq!(store.with(&none).plan(256, 4096, 65_536), None);
     }
 
     #[test]

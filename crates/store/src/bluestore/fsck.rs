@@ -1,5 +1,6 @@
 //! Whether everything agrees: extent maps, shared blobs, freelist, totals, and data with its
-//! checksums. A repair believes the extent maps: all else is counted anew from them.
+//! checksums. A repair believes the extent maps: all else is counted anew from them. An object of
+//! which an onode or a part of the extent map cannot be read is removed: other OSDs have it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,10 +13,12 @@ use super::extent_map::{Blob, Physical, SHARD_LEN, Shard};
 use super::format::{BLOCK_LEN, Onode, Prefix, SharedBlob, Totals, shard_of, shared_key};
 use super::read::read_shard;
 use super::txn::Txn;
-use crate::keyed::keys::{behind, number_of, object_of, totals_key};
+use crate::keyed::keys::{
+    behind, header_key, number_of, object_of, onodes_of, tail_key, totals_key,
+};
 use crate::keyed::{Keys, decoded};
 use crate::kv::{KvBatch, storage};
-use crate::{Fsck, FsckOptions, StoreError};
+use crate::{CollId, Fsck, FsckOptions, StoreError};
 
 /// Who holds a unit: a shared blob, or a blob of one shard.
 type Holder = (u64, Bytes, usize);
@@ -36,6 +39,25 @@ fn units(blob: &Blob, unit: u64) -> impl Iterator<Item = u64> + '_ {
     runs.flat_map(move |(start, len)| (start..start + len).step_by(unit as usize))
 }
 
+/// An onode that can be read.
+struct Known {
+    key: Bytes,
+    size: u64,
+    omap: u64,
+}
+
+/// The object an onode's key is of, for people, and whether it is the OSD's own (its maps, a
+/// placement group's log): nobody else has those.
+fn of_onode_key(key: &Bytes) -> (String, bool) {
+    match object_of(key) {
+        Some(oid) => {
+            let is_own = oid.is_pgmeta() || key.starts_with(&onodes_of(&CollId::Meta));
+            (oid.to_string(), is_own)
+        }
+        None => (format!("an object whose key is {key:?}"), false),
+    }
+}
+
 /// What extent maps say, and what must change.
 #[derive(Default)]
 struct Found {
@@ -46,6 +68,9 @@ struct Found {
     /// References of shared blobs to units.
     shared: BTreeMap<(u64, u64), u32>,
     totals: Totals,
+    /// Numbers of objects that a repair removes, and of their omaps.
+    lost: BTreeSet<u64>,
+    lost_omaps: BTreeSet<u64>,
     /// Units taken for copies.
     copies: Vec<u64>,
     batch: KvBatch,
@@ -70,8 +95,10 @@ impl Core {
             self.drain()?;
         }
         let (mut report, mut found) = (Fsck::default(), Found::default());
-        let (sizes, omaps) = self.fsck_onodes(&mut report, &mut found)?;
-        self.fsck_extents(&mut report, &mut found, options, &sizes)?;
+        let mut onodes = self.fsck_onodes(&mut report, &mut found, options)?;
+        self.fsck_shards(&mut report, &mut found, options, &mut onodes)?;
+        self.fsck_extents(&mut report, &mut found, options, &onodes)?;
+        let omaps: BTreeSet<u64> = onodes.values().map(|known| known.omap).collect();
         for (sbid, _) in found.shared.keys() {
             found.totals.last_id = found.totals.last_id.max(*sbid);
         }
@@ -79,13 +106,17 @@ impl Core {
             self.part(&mut report, &mut found)?;
         }
         self.fsck_shared(&mut report, &mut found, options)?;
+        let mut told = None;
         for (key, _) in self.entries(Prefix::Omap)? {
             let omap = number_of(&key).unwrap_or(0);
-            if !omaps.contains(&omap) {
+            if omaps.contains(&omap) || found.lost_omaps.contains(&omap) {
+                continue;
+            }
+            if told.replace(omap) != Some(omap) {
                 report.error(format!("omap {omap} of no object"));
-                found.batch.delete(key);
                 report.repaired += u64::from(options.repair);
             }
+            found.batch.delete(key);
         }
         let before = report.errors.len();
         self.fsck_space(&mut report, &found);
@@ -96,26 +127,83 @@ impl Core {
         Ok(report)
     }
 
-    /// Sizes by number, and numbers of omaps.
+    /// Onodes by number. Those that cannot be read are removed by a repair; what was theirs is then
+    /// nobody's.
     fn fsck_onodes(
         &self,
         report: &mut Fsck,
         found: &mut Found,
-    ) -> Result<(BTreeMap<u64, u64>, BTreeSet<u64>), StoreError> {
-        let (mut sizes, mut omaps) = (BTreeMap::new(), BTreeSet::new());
+        options: FsckOptions,
+    ) -> Result<BTreeMap<u64, Known>, StoreError> {
+        let mut onodes = BTreeMap::new();
         for (key, value) in self.entries(Prefix::Onode)? {
-            if object_of(&key).is_none() {
-                report.error(format!("onode key {key:?}"));
-            }
-            let onode: Onode = decoded(&value, "an onode")?;
-            if sizes.insert(onode.nid, onode.size).is_some() {
-                report.error(format!("two objects of number {}", onode.nid));
-            }
+            let onode = match decoded::<Onode>(&value, "an onode") {
+                Ok(onode) if object_of(&key).is_some() => onode,
+                _ => {
+                    lose(report, found, options, &key, "the onode cannot be read");
+                    continue;
+                }
+            };
             let last = &mut found.totals.last_id;
             *last = (*last).max(onode.nid).max(onode.omap_head);
-            omaps.insert(onode.omap_head);
+            let (size, omap) = (onode.size, onode.omap_head);
+            if onodes.insert(onode.nid, Known { key, size, omap }).is_some() {
+                report.error(format!("two objects of number {}", onode.nid));
+            }
         }
-        Ok((sizes, omaps))
+        Ok(onodes)
+    }
+
+    /// Parts of extent maps that cannot be read: a repair removes them and the objects they are of.
+    fn fsck_shards(
+        &self,
+        report: &mut Fsck,
+        found: &mut Found,
+        options: FsckOptions,
+        onodes: &mut BTreeMap<u64, Known>,
+    ) -> Result<(), StoreError> {
+        let mut lost = BTreeSet::new();
+        let mut shards = Vec::new();
+        for (key, value) in self.entries(Prefix::Extents)? {
+            let (nid, index) = (number_of(&key), shard_of(&key));
+            if Shard::decode(&value).is_none() {
+                match nid.and_then(|nid| Some((nid, onodes.get(&nid)?))) {
+                    Some((nid, _)) if lost.contains(&nid) => {}
+                    Some((nid, known)) => {
+                        let why = format!("part {index:?} of the extent map cannot be read");
+                        if lose(report, found, options, &known.key, &why) {
+                            lost.insert(nid);
+                        }
+                    }
+                    None => {
+                        report.error(format!(
+                            "extent map {nid:?} {index:?} of no object cannot be read"
+                        ));
+                        if options.repair {
+                            found.batch.delete(key);
+                            report.repaired += 1;
+                        }
+                        continue;
+                    }
+                }
+            }
+            shards.push((nid, key));
+        }
+        for (nid, key) in shards {
+            if nid.is_some_and(|nid| lost.contains(&nid)) {
+                found.batch.delete(key);
+            }
+        }
+        for nid in lost {
+            let omap = onodes.remove(&nid).map_or(0, |known| known.omap);
+            if omap != 0 {
+                let start = header_key(omap);
+                found.batch.delete_range(start, tail_key(omap));
+                found.lost_omaps.insert(omap);
+            }
+            found.lost.insert(nid);
+        }
+        Ok(())
     }
 
     fn fsck_extents(
@@ -123,17 +211,18 @@ impl Core {
         report: &mut Fsck,
         found: &mut Found,
         options: FsckOptions,
-        sizes: &BTreeMap<u64, u64>,
+        onodes: &BTreeMap<u64, Known>,
     ) -> Result<(), StoreError> {
         let unit = self.unit();
         let txn = Txn::new(self, self.state().totals);
         for (key, value) in self.entries(Prefix::Extents)? {
             let (nid, index) = (number_of(&key), shard_of(&key));
-            let Some(shard) = Shard::decode(&value) else {
-                report.error(format!("extent map {nid:?} {index:?} cannot be read"));
+            // What cannot be read, and what went with it, has been told.
+            let Some(shard) = Shard::decode(&value) else { continue };
+            if nid.is_some_and(|nid| found.lost.contains(&nid)) {
                 continue;
-            };
-            let size = nid.and_then(|nid| sizes.get(&nid)).copied();
+            }
+            let size = nid.and_then(|nid| onodes.get(&nid)).map(|known| known.size);
             let base = u64::from(index.unwrap_or(0)) * SHARD_LEN;
             let end = shard.extents.last().map_or(0, |e| base + e.end());
             match size {
@@ -282,6 +371,9 @@ impl Core {
             let Some(mut shard) = Shard::decode(&value) else {
                 continue;
             };
+            if number_of(&key).is_some_and(|nid| found.lost.contains(&nid)) {
+                continue;
+            }
             let mut changed = false;
             for (index, blob) in shard.blobs.iter_mut().enumerate() {
                 let holder = holder(blob, &key, index);
@@ -336,6 +428,36 @@ impl Core {
     }
 }
 
+/// Tells of an object that cannot be read; a repair removes its onode, if others have the object.
+/// Whether it is removed.
+fn lose(
+    report: &mut Fsck,
+    found: &mut Found,
+    options: FsckOptions,
+    key: &Bytes,
+    why: &str,
+) -> bool {
+    let (name, is_own) = of_onode_key(key);
+    if is_own {
+        report.error(format!(
+            "{name}: {why}; this is the OSD's own and not repaired: export what can be read, make the OSD anew"
+        ));
+        return false;
+    }
+    if !options.repair {
+        report.error(format!(
+            "{name}: {why}; a repair removes the object here, 'ceph pg repair' brings it back from other OSDs"
+        ));
+        return false;
+    }
+    report.error(format!(
+        "{name}: {why}; removed here, 'ceph pg repair' brings it back from other OSDs"
+    ));
+    found.batch.delete(key.clone());
+    report.repaired += 1;
+    true
+}
+
 /// Gives a blob's units other places. Whether any was.
 fn replace(blob: &mut Blob, unit: u64, place_of: impl Fn(u64) -> Option<u64>) -> bool {
     let mut changed = false;
@@ -378,6 +500,7 @@ mod tests {
 
     use super::*;
     use crate::bluestore::format::{freelist_key, shard_key};
+    use crate::keyed::keys::onode_key;
     use crate::bluestore::{BlueStore, Compression, Database, MkfsOptions};
     use crate::kv::{Kv, MemKv, SharedKv};
     use crate::suite::{block_on, numbered, pg};
@@ -453,7 +576,7 @@ mod tests {
                     let expected = vec![if n == 9 { 1 } else { n as u8 }; 10_000];
                     assert!(data.to_contiguous() == expected, "{name} {n}");
                 }
-                Err(StoreError::Checksum { .. }) => unreadable += 1,
+                Err(StoreError::Checksum { .. } | StoreError::NoObject) => unreadable += 1,
                 Err(e) => panic!("{name} {n}: {e}"),
             }
         }
@@ -543,10 +666,68 @@ mod tests {
                 put(kv, own[1].0.clone(), three.encode());
             })
             .await;
-            one(&env, "an extent map that cannot be read", 1, 0, |kv| {
+            one(&env, "a shared blob that cannot be read", 0, 0, |kv| {
+                let (key, _) = kv.range(b"X", b"Y", 1).unwrap().remove(0);
+                put(kv, key, vec![9]);
+            })
+            .await;
+            one(&env, "an extent map of no object that cannot be read", 0, 0, |kv| {
                 put(kv, shard_key(78, 0), vec![9, 9]);
             })
             .await;
+        });
+    }
+
+    /// What cannot be read made every look at the store fail, repairs, too: the object had to stay.
+    #[test]
+    fn an_object_that_cannot_be_read_is_removed_and_nothing_else() {
+        block_on(|env| async move {
+            for n in [1, 2, 9] {
+                one(&env, "an onode", 0, 1, |kv| {
+                    put(kv, onode_key(&pg(0), &numbered(n)), vec![9]);
+                })
+                .await;
+            }
+            // Of object 1, which shares blobs with 9 and has an omap; and of the last.
+            for which in [0, 3] {
+                one(&env, "a part of an extent map", 0, 1, |kv| {
+                    let all = shards(kv);
+                    assert_eq!(all.len(), 4);
+                    put(kv, all[which].0.clone(), vec![9, 9]);
+                })
+                .await;
+            }
+            one(&env, "a key", 0, 0, |kv| {
+                let mut key = onode_key(&pg(0), &numbered(3)).to_vec();
+                key.truncate(key.len() - 5);
+                put(kv, key.into(), vec![9]);
+            })
+            .await;
+            // Nobody else has a placement group's log.
+            one(&env, "the onode of a log", 1, 0, |kv| {
+                let own = pg(0).spg().unwrap().pgmeta();
+                put(kv, onode_key(&pg(0), &own), vec![9]);
+            })
+            .await;
+        });
+    }
+
+    #[test]
+    fn lost_objects_are_named() {
+        block_on(|env| async move {
+            let (device, kv) = filled(&env).await;
+            put(&*kv, onode_key(&pg(0), &numbered(2)), vec![9]);
+            let store = mounted(&env, &device, &kv).await;
+            let fsck = |repair| {
+                store.fsck(FsckOptions {
+                    deep: false,
+                    repair,
+                })
+            };
+            let name = numbered(2).to_string();
+            let named = |report: &Fsck| report.errors.iter().any(|e| e.contains(&name));
+            assert!(named(&fsck(false).await.unwrap()));
+            assert!(named(&fsck(true).await.unwrap()));
         });
     }
 }

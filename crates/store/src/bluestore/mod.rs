@@ -24,6 +24,7 @@ mod read;
 mod txn;
 mod write;
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -48,7 +49,7 @@ use crate::keyed::read::View;
 use crate::keyed::rounds::{Durable, Inner};
 use crate::keyed::{self, decoded};
 use crate::kv::{KvBatch, SharedKv, storage, written_counters};
-use crate::{StoreCounter, StoreError, Transaction};
+use crate::{CollId, PoolOptions, StoreCounter, StoreError, Transaction};
 
 /// How a new store is made.
 #[derive(Debug, Clone, Copy)]
@@ -74,6 +75,8 @@ pub struct Core {
     /// What the database stands on, if it is ours.
     bluefs: Option<Arc<BlueFs>>,
     compression: Compression,
+    /// The same for pools that want it otherwise. Bound: the pools of the cluster.
+    pools: Mutex<BTreeMap<u64, Compression>>,
     compression_counts: CompressionCounts,
     /// Bytes kept free for the database.
     kv_reserve: u64,
@@ -153,6 +156,7 @@ impl Core {
             space: opened.alloc,
             bluefs: opened.bluefs,
             compression,
+            pools: Mutex::default(),
             compression_counts: CompressionCounts::default(),
             kv_reserve: opened.reserve,
             kv_headroom: opened.headroom,
@@ -183,6 +187,17 @@ impl Core {
 
     fn round(&self) -> MutexGuard<'_, ()> {
         self.round.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pools(&self) -> MutexGuard<'_, BTreeMap<u64, Compression>> {
+        self.pools.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How data is compressed in a collection.
+    fn compression_in(&self, cid: &CollId) -> Compression {
+        let pools = self.pools();
+        let own = cid.spg().and_then(|pg| pools.get(&pg.pgid.pool));
+        own.copied().unwrap_or(self.compression)
     }
 
     /// Bytes of an allocation unit.
@@ -315,6 +330,15 @@ impl Durable for Core {
 
     fn sync(&self) -> Result<(), StoreError> {
         self.commit()
+    }
+
+    fn set_pool_options(&self, pool: u64, options: &PoolOptions) {
+        let wanted = self.compression.with(options);
+        let mut pools = self.pools();
+        match wanted == self.compression {
+            true => drop(pools.remove(&pool)),
+            false => drop(pools.insert(pool, wanted)),
+        }
     }
 
     fn has_more(&self) -> bool {
@@ -459,6 +483,49 @@ mod tests {
     use super::*;
     use crate::kv::RocksDbOptions;
     use crate::suite::{block_on, numbered, pg};
+
+    #[test]
+    fn pools_say_how_they_are_compressed() {
+        block_on(|env| async move {
+            let device = SharedDevice::new(SharedMemoryFile::new(64 << 20, 4096));
+            let database = Database::BlueFs {
+                options: RocksDbOptions::default(),
+                db: None,
+                wal: None,
+            };
+            let options = MkfsOptions {
+                uuid: [7; 16],
+                min_alloc_len: 4096,
+            };
+            let made = BlueStore::mkfs(&env, device.clone(), database.clone(), options);
+            made.await.unwrap();
+            let core = Core::open(device, &database, Compression::default()).unwrap();
+            let cid = pg(0);
+            let pool = cid.spg().unwrap().pgid.pool;
+            let mut t = Transaction::new();
+            t.mkcoll(&cid, 0);
+            core.apply(&t).unwrap();
+            let compressed = |n: u64| {
+                let before = core.state().totals.compressed[2];
+                let mut t = Transaction::new();
+                t.write(&cid, &numbered(n), 0, vec![n as u8; 64 << 10]);
+                core.apply(&t).unwrap();
+                core.state().totals.compressed[2] - before
+            };
+            let force = PoolOptions {
+                compression_mode: Some("force".into()),
+                ..PoolOptions::default()
+            };
+            assert_eq!(compressed(1), 0);
+            core.set_pool_options(pool + 1, &force);
+            assert_eq!(compressed(2), 0);
+            core.set_pool_options(pool, &force);
+            assert_eq!(compressed(3), 64 << 10);
+            core.set_pool_options(pool, &PoolOptions::default());
+            assert_eq!(compressed(4), 0);
+            core.finish().unwrap();
+        });
+    }
 
     /// Found by a test on a busy machine: a store with room for many objects failed for good, because
     /// its RocksDB had found the device full.

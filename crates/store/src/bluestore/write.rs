@@ -11,7 +11,7 @@ use bytes::{Bytes, BytesMut};
 use device::WriteCause;
 use types::crc::crc32c;
 
-use super::compression::Plan;
+use super::compression::{Compression, Plan};
 use super::extent_map::{Blob, Extent, Physical, SHARD_LEN, Shard};
 use super::format::{BLOCK_LEN, CRC_SEED, Onode};
 use super::read::read_shard;
@@ -35,16 +35,14 @@ pub(super) fn checksums(data: &[u8]) -> impl Iterator<Item = u32> + '_ {
 /// Writes bytes, growing the object if need be.
 pub(super) fn write(
     txn: &mut Txn<'_>,
+    compression: Compression,
     onode: &mut Onode,
     offset: u64,
     data: &Bytes,
 ) -> Result<(), StoreError> {
     let end = offset + data.len() as u64;
     let unit = txn.core.unit();
-    let plan = txn
-        .core
-        .compression
-        .plan(onode.alloc_hint_flags, unit, BLOB_LEN_MAX);
+    let plan = compression.plan(onode.alloc_hint_flags, unit, BLOB_LEN_MAX);
     let mut at = offset;
     while at < end {
         let shard = shard_at(at);

@@ -21,9 +21,10 @@ pub(crate) trait Objects<'a> {
     fn new_onode(&mut self) -> Self::Onode;
     /// The bytes of the range that lie before the end.
     fn read(&self, onode: &Self::Onode, offset: u64, len: u64) -> Result<Bytes, StoreError>;
-    /// Bytes (at least one) from `offset` on.
+    /// Bytes (at least one) from `offset` on, into an object of a collection.
     fn write(
         &mut self,
+        cid: &CollId,
         onode: &mut Self::Onode,
         offset: u64,
         data: &Bytes,
@@ -152,9 +153,10 @@ impl<'a, T: Objects<'a>> Step<'_, 'a, T> {
     }
 
     fn write(&mut self, of: (u32, u32), offset: u64, data: &Bytes) -> Result<(), StoreError> {
+        let cid = self.cid(of.0);
         self.make(of, |objects, onode| match data.is_empty() {
             true => Ok(()),
-            false => objects.write(onode, offset, data),
+            false => objects.write(&cid, onode, offset, data),
         })
     }
 

@@ -9,7 +9,7 @@ use env::sync::Notify;
 use env::{Env, LocalFuture, Workers};
 
 use crate::blocking::{Backend, Core, Lanes};
-use crate::{StoreCounter, StoreError, Transaction};
+use crate::{PoolOptions, StoreCounter, StoreError, Transaction};
 
 /// A core whose transactions are applied first and durable later.
 pub(crate) trait Durable: Core {
@@ -29,6 +29,8 @@ pub(crate) trait Durable: Core {
     fn finish(&self) -> Result<(), StoreError> {
         Ok(())
     }
+    /// [`crate::ObjectStore::set_pool_options`], on the caller's thread.
+    fn set_pool_options(&self, _pool: u64, _options: &PoolOptions) {}
     /// Bytes by cause, and counts.
     fn counters(&self) -> Vec<StoreCounter>;
 }
@@ -157,6 +159,12 @@ impl<C: Durable> Backend for Inner<C> {
             applied.await?;
             rounds.wait().await
         })
+    }
+
+    fn set_pool_options(&self, pool: u64, options: &PoolOptions) {
+        if let Some(core) = self.lanes.core() {
+            core.set_pool_options(pool, options);
+        }
     }
 
     fn counters(&self) -> Vec<StoreCounter> {

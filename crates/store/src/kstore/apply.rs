@@ -4,7 +4,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::format::{Onode, stripe_key};
 use super::txn::Txn;
-use crate::StoreError;
+use crate::{CollId, StoreError};
 use crate::keyed::apply::Objects;
 use crate::keyed::changes::Changes;
 
@@ -33,7 +33,13 @@ impl<'a> Objects<'a> for Txn<'a> {
         read(onode, offset, len, stripe)
     }
 
-    fn write(&mut self, onode: &mut Onode, offset: u64, data: &Bytes) -> Result<(), StoreError> {
+    fn write(
+        &mut self,
+        _cid: &CollId,
+        onode: &mut Onode,
+        offset: u64,
+        data: &Bytes,
+    ) -> Result<(), StoreError> {
         write(self, onode, offset, data)
     }
 

@@ -40,7 +40,7 @@ impl Under {
         };
         Compression {
             mode,
-            algorithm: Algorithm::Lz4,
+            algorithm: Some(Algorithm::Lz4),
             ..Compression::default()
         }
     }
