@@ -20,6 +20,7 @@ mod workers;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -74,6 +75,11 @@ pub trait Driver {
         _options: OpenBlock,
     ) -> io::Result<Arc<dyn SharedBlockFile>> {
         Err(io::ErrorKind::Unsupported.into())
+    }
+    /// Completes when a descriptor that can be polled (another io_uring, say) has something to
+    /// read; nothing is read. The descriptor is kept open meanwhile.
+    fn readable(&self, _fd: Rc<dyn AsRawFd>) -> LocalFuture<io::Result<()>> {
+        Box::pin(std::future::ready(Err(io::ErrorKind::Unsupported.into())))
     }
     /// Opens a file for small blocking I/O (a monitor's database), creating and locking it.
     fn open_sync(&self, path: &Path) -> io::Result<Box<dyn SyncFile>>;

@@ -523,3 +523,33 @@ fn thousands_of_operations_in_one_turn_and_half_of_them_given_up() {
         }
     });
 }
+
+/// `loligo ublk` waits for the completions of a ring of its own beside everything else.
+#[test]
+fn a_descriptor_is_awaited_until_it_can_be_read() {
+    on_both(|env| async move {
+        let (reader, mut writer) = io::pipe().unwrap();
+        let reader = Rc::new(reader);
+        let seen = Rc::new(Cell::new(0));
+        let waiting = env.spawn_with_handle({
+            let (env, reader, seen) = (env.clone(), reader.clone(), seen.clone());
+            async move {
+                for _ in 0..2 {
+                    // Nothing is taken, so the second wait ends at once.
+                    env.readable(reader.clone()).await.unwrap();
+                    seen.set(seen.get() + 1);
+                }
+            }
+        });
+        env.sleep(Duration::from_millis(20)).await;
+        assert_eq!(seen.get(), 0);
+        io::Write::write_all(&mut writer, b"x").unwrap();
+        waiting.await;
+        assert_eq!(seen.get(), 2);
+        let mut byte = [0];
+        io::Read::read_exact(&mut &*reader, &mut byte).unwrap();
+        // Given up while it waits: the descriptor is let go.
+        let given_up = env.timeout(Duration::from_millis(5), env.readable(reader)).await;
+        assert!(given_up.is_err());
+    });
+}

@@ -40,7 +40,7 @@ pub(crate) enum Command {
     Rbd(RbdArgs),
     /// Serve images as network block devices
     Nbd(NbdArgs),
-    /// Say how to attach an image to this kernel (there is no ublk driver yet: over NBD)
+    /// Serve an image as a block device of this kernel, /dev/ublkbN
     Ublk(UblkArgs),
     /// Measure reads and writes of an image or of objects, in fio's words
     Bench(BenchArgs),

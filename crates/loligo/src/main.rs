@@ -54,7 +54,7 @@ fn main() -> ExitCode {
         Command::Rbd(args) => block::rbd::run(args),
         Command::Bench(args) => block::bench::run(args),
         Command::Nbd(args) => block::nbd::run(args),
-        Command::Ublk(args) => block::ublk::run(&args),
+        Command::Ublk(args) => block::ublk::run(args),
         Command::Store(args) => store_tool::run(args),
         Command::Sim(args) => simulate::simulate(&args),
         Command::Lab(args) => laboratory::run(&args),

@@ -98,8 +98,11 @@ struct Source {
 
 impl Drop for Source {
     fn drop(&mut self) {
-        // Closing the descriptor, which nobody else has, takes it out of the epoll set.
         self.epoll.sources.borrow_mut().remove(&self.key);
+        // Closing takes it out of the epoll set only where nobody else has the same open file.
+        let (epoll, fd) = (self.epoll.fd.as_raw_fd(), self.fd.as_raw_fd());
+        // SAFETY: a removal has no event; the descriptors are open.
+        unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, fd, std::ptr::null_mut()) };
     }
 }
 
@@ -198,6 +201,27 @@ impl Reactor for Epoll {
 
     fn block_file(self: Rc<Self>, file: Opened) -> Rc<dyn BlockFile> {
         Rc::new(PooledFile::new(self.files.clone(), file))
+    }
+
+    fn readable(self: Rc<Self>, fd: Rc<dyn AsRawFd>) -> LocalFuture<io::Result<()>> {
+        Box::pin(async move {
+            // A source closes its descriptor to leave the epoll set: one of its own.
+            // SAFETY: `fd` is open; no memory is passed.
+            let own = checked(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 0) })?;
+            // SAFETY: the descriptor is new and ours.
+            let source = self.register(unsafe { OwnedFd::from_raw_fd(own) })?;
+            source.readiness.read.when_ready(|| has_input(&source.fd)).await
+        })
+    }
+}
+
+/// Whether there is something to read now, without taking it.
+fn has_input(fd: &OwnedFd) -> io::Result<()> {
+    let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one valid entry is given.
+    match checked(unsafe { libc::poll(&mut poll, 1, 0) })? {
+        0 => Err(io::ErrorKind::WouldBlock.into()),
+        _ => Ok(()),
     }
 }
 

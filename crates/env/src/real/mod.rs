@@ -57,6 +57,7 @@ trait Reactor {
     fn listener(self: Rc<Self>, fd: OwnedFd) -> io::Result<Rc<dyn Listener>>;
     fn connect(self: Rc<Self>, addr: RawAddr) -> LocalFuture<io::Result<Rc<dyn Stream>>>;
     fn block_file(self: Rc<Self>, file: file::Opened) -> Rc<dyn BlockFile>;
+    fn readable(self: Rc<Self>, fd: Rc<dyn AsRawFd>) -> LocalFuture<io::Result<()>>;
 }
 
 /// The executor, clock and reactor of one thread.
@@ -218,6 +219,10 @@ impl Driver for RealDriver {
         options: OpenBlock,
     ) -> io::Result<Arc<dyn SharedBlockFile>> {
         Ok(Arc::new(file::Opened::open(path, options)?))
+    }
+
+    fn readable(&self, fd: Rc<dyn AsRawFd>) -> LocalFuture<io::Result<()>> {
+        self.reactor.clone().readable(fd)
     }
 
     fn open_sync(&self, path: &Path) -> io::Result<Box<dyn SyncFile>> {

@@ -351,4 +351,12 @@ impl Reactor for Uring {
     fn block_file(self: Rc<Self>, file: Opened) -> Rc<dyn BlockFile> {
         Rc::new(UringFile::new(self, file))
     }
+
+    fn readable(self: Rc<Self>, fd: Rc<dyn AsRawFd>) -> LocalFuture<io::Result<()>> {
+        let poll = opcode::PollAdd::new(Fd(fd.as_raw_fd()), libc::POLLIN as u32).build();
+        let held = Held { _fd: fd, memory: Memory::Nothing };
+        // SAFETY: no memory is given to the kernel; the descriptor is held.
+        let op = unsafe { self.start(held, |_| poll) };
+        Box::pin(async move { outcome(op.await.0).map(drop) })
+    }
 }

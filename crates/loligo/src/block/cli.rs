@@ -188,9 +188,34 @@ pub(crate) struct NbdServeArgs {
 
 /// `loligo ublk`.
 #[derive(Debug, Args)]
+#[command(after_help = "Try it (as root):\n  modprobe ublk_drv\n  loligo rbd create rbd/disk --size 10G\n  loligo ublk rbd/disk                  prints /dev/ublkbN and serves it until Ctrl-C\nand, while that runs:\n  mkfs.ext4 /dev/ublkb0 && mount /dev/ublkb0 /mnt\n  umount /mnt && loligo ublk --stop /dev/ublkb0\nIf the server is killed (-9) the device is gone, its users get errors, and nothing that was\nacknowledged is lost. An image must not be mounted for writing in two places.")]
 pub(crate) struct UblkArgs {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
     /// POOL/IMAGE[@SNAP]
-    pub(crate) image: ImageSpec,
+    #[arg(required_unless_present_any = ["list", "stop"])]
+    pub(crate) image: Option<ImageSpec>,
+    /// Refuse writes, and take no lock; snapshots are always so
+    #[arg(long, requires = "image")]
+    pub(crate) read_only: bool,
+    /// The device's number [default: the first that is free]
+    #[arg(long, value_name = "N", requires = "image")]
+    pub(crate) device: Option<u32>,
+    /// Queues into which the kernel puts requests; one thread serves them all
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
+    pub(crate) queues: u16,
+    /// Requests of each queue that are under way at a time
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) depth: u16,
+    /// List the devices there are, and who serves them
+    #[arg(long, conflicts_with_all = ["image", "stop"])]
+    pub(crate) list: bool,
+    /// Stop and remove a device: what the kernel still holds is written, its server ends
+    #[arg(long, value_name = "DEVICE", conflicts_with = "image", value_parser = super::ublk::parse_device)]
+    pub(crate) stop: Option<u32>,
+    /// With --stop: although somebody uses it
+    #[arg(long, requires = "stop")]
+    pub(crate) force: bool,
 }
 
 /// `loligo bench`.

@@ -6,5 +6,6 @@ pub(crate) mod cli;
 pub(crate) mod connect;
 pub(crate) mod nbd;
 pub(crate) mod rbd;
+mod requests;
 pub(crate) mod spec;
 pub(crate) mod ublk;

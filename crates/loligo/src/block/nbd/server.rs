@@ -11,6 +11,7 @@ use super::transmission;
 use super::wire::export_flags;
 use crate::block::cli::{ClusterArgs, NbdServeArgs};
 use crate::block::connect::{connect, open};
+use crate::block::requests::tell_of_resizes;
 use crate::failure::Failure;
 use crate::logging;
 use crate::output::tell;
@@ -19,6 +20,9 @@ use crate::output::tell;
 const DEFAULT_LISTEN: &str = "127.0.0.1:10809";
 /// Connections at a time; more wait in the kernel's queue.
 const CONNECTIONS_MAX: u64 = 256;
+
+/// The protocol knows no notice of another size.
+const RESIZED: &str = "clients see the new size when they connect again";
 
 /// An image under a name.
 pub(super) struct Export {
@@ -61,7 +65,7 @@ pub(super) fn run(cluster: ClusterArgs, args: NbdServeArgs) -> Result<(), Failur
         let (listener, place) = listen(&env, &args)?;
         for export in &exports {
             tell!("nbd: {} ({} bytes) at {place}", export.name, export.size());
-            tell_of_resizes(&env, export);
+            tell_of_resizes(&env, &export.image, RESIZED);
         }
         let exports: Rc<[Rc<Export>]> = exports.into();
         accept_until_told(&env, listener, exports.clone()).await;
@@ -93,23 +97,6 @@ fn listen(env: &Env, args: &NbdServeArgs) -> Result<(Rc<dyn Listener>, String), 
         env.listen(addr).map_err(|e| Failure::new(format!("cannot listen on {addr}: {e}")))?;
     let place = listener.local_addr().unwrap_or(addr).to_string();
     Ok((listener, place))
-}
-
-/// Clients keep the size that they were told when they came: the protocol knows no notice.
-fn tell_of_resizes(env: &Env, export: &Rc<Export>) {
-    let export = Rc::downgrade(export);
-    env.go(async move {
-        while let Some(of) = export.upgrade() {
-            let image = of.image.clone();
-            drop(of);
-            image.resized().await;
-            tracing::warn!(
-                "{} has {} bytes now; clients see the new size when they connect again",
-                image.info().name,
-                image.size()
-            );
-        }
-    });
 }
 
 async fn accept_until_told(env: &Env, listener: Rc<dyn Listener>, exports: Rc<[Rc<Export>]>) {

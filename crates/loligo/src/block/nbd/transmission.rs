@@ -18,11 +18,10 @@ use super::wire::{
     ALLOCATION_ID, CHUNK_MAGIC, HOLE_AND_ZERO, PAYLOAD_MAX, REQUEST_MAGIC, SIMPLE_MAGIC, chunk,
     command, command_flags,
 };
+use crate::block::requests::{self, BYTES_MAX, errno, perform};
 
 /// Requests under way of one connection; the next is not read before one is done.
 const REQUESTS_MAX: u64 = 256;
-/// Bytes they read or write.
-const BYTES_MAX: u64 = 64 << 20;
 /// Stretches told by one answer about allocation.
 const STRETCHES_MAX: usize = 4096;
 /// Bytes looked at by one answer about allocation.
@@ -123,19 +122,6 @@ enum Done {
     Status(Vec<(u32, u32)>),
 }
 
-/// Errno numbers the protocol has.
-fn wire_error(error: &ClientError) -> u32 {
-    match error {
-        ClientError::Errno(Errno::EPERM | Errno::EROFS | Errno::EACCES) => 1,
-        ClientError::Errno(Errno::ENOMEM) => 12,
-        ClientError::Errno(Errno::EINVAL) => 22,
-        ClientError::Errno(Errno::ENOSPC | Errno(122)) => 28,
-        ClientError::Errno(Errno::EOPNOTSUPP) => 95,
-        ClientError::Errno(Errno::ESHUTDOWN) | ClientError::Closed => 108,
-        _ => 5,
-    }
-}
-
 impl Link {
     async fn handle(&self, request: &Request, payload: Bytes) -> Vec<Bytes> {
         match self.perform(request, payload).await {
@@ -160,7 +146,7 @@ impl Link {
                 })]
             }
             Err(error) => {
-                let (code, text) = (wire_error(&error), error.to_string());
+                let (code, text) = (errno(&error).cast_unsigned(), error.to_string());
                 tracing::debug!("request {} of {}: {text}", request.kind, self.export.name);
                 if !self.structured {
                     return vec![simple(request, code)];
@@ -186,32 +172,33 @@ impl Link {
         if request.flags & !allowed != 0 {
             return Err(Errno::EINVAL.into());
         }
-        let image = &self.export.image;
         let (offset, len) = (request.offset, u64::from(request.len));
-        let end = offset.checked_add(len).ok_or(Errno::EINVAL)?;
-        if end > image.size() {
-            // Said of writes as of a full disk.
-            let writes = matches!(request.kind, command::WRITE | command::WRITE_ZEROES);
-            return Err(if writes { Errno::ENOSPC } else { Errno::EINVAL }.into());
-        }
-        match request.kind {
-            command::READ if request.len > PAYLOAD_MAX => Err(Errno::EINVAL.into()),
-            command::READ => Ok(Done::Data(image.read(offset, len).await?)),
-            command::WRITE => image.write(offset, payload).await.map(|()| Done::Nothing),
-            command::FLUSH => Ok(Done::Nothing),
-            command::TRIM => image.discard(offset, len).await.map(|()| Done::Nothing),
+        let asked = match request.kind {
+            command::READ if request.len > PAYLOAD_MAX => return Err(Errno::EINVAL.into()),
+            command::READ => requests::Request::Read(offset, len),
+            command::WRITE => requests::Request::Write(offset, payload),
+            command::TRIM => requests::Request::Discard(offset, len),
             command::WRITE_ZEROES if request.flags & f::FAST_ZERO != 0 => {
-                Err(Errno::EOPNOTSUPP.into())
+                return Err(Errno::EOPNOTSUPP.into());
             }
-            command::WRITE_ZEROES => {
-                image.write_zeroes(offset, len).await.map(|()| Done::Nothing)
+            command::WRITE_ZEROES => requests::Request::WriteZeroes(offset, len),
+            command::FLUSH => requests::Request::Flush,
+            command::CACHE | command::BLOCK_STATUS => {
+                let end = offset.checked_add(len).ok_or(Errno::EINVAL)?;
+                let answers = request.kind == command::CACHE || (self.allocation && len > 0);
+                if end > self.export.image.size() || !answers {
+                    return Err(Errno::EINVAL.into());
+                }
+                return match request.kind {
+                    command::CACHE => Ok(Done::Nothing),
+                    _ => self.status(request).await,
+                };
             }
-            command::CACHE => Ok(Done::Nothing),
-            command::BLOCK_STATUS if self.allocation && len > 0 => self.status(request).await,
-            command::BLOCK_STATUS => Err(Errno::EINVAL.into()),
-            command::RESIZE => Err(Errno::EOPNOTSUPP.into()),
-            _ => Err(Errno::EINVAL.into()),
-        }
+            command::RESIZE => return Err(Errno::EOPNOTSUPP.into()),
+            _ => return Err(Errno::EINVAL.into()),
+        };
+        let data = perform(&self.export.image, asked).await?;
+        Ok(if request.kind == command::READ { Done::Data(data) } else { Done::Nothing })
     }
 
     /// Which parts of a range hold something.
