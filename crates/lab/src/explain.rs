@@ -9,6 +9,9 @@ use crate::cluster::Shape;
 use crate::micro::{OSD_SIZE, measure};
 use crate::{Host, LabError, table};
 
+/// A database's log, whose bytes other counters divide.
+const LOG: &str = "written_rocksdb_wal";
+
 /// What a counter's bytes are.
 fn meaning(counter: &str) -> &'static str {
     match counter {
@@ -40,7 +43,7 @@ fn meaning(counter: &str) -> &'static str {
         "written_zero_fill" => "zeros around the data",
         "written_clean" => "live data moved to make room",
         "written_checkpoint" => "state, so that the log can be cut",
-        "written_superblock" => "the store's root",
+        "written_superblock" => "the store's root; in FileStore how far the files are durable",
         "written_other" => "other files",
         _ => "",
     }
@@ -85,7 +88,7 @@ fn each(bytes: u64) -> String {
 }
 
 fn text(cell: &Cell) -> String {
-    let head = ["", "each OSD", "all", "what"].map(str::to_owned);
+    let head = ["", "each OSD", "all", ""].map(str::to_owned);
     let mut rows = Vec::new();
     let mut row = |name: &str, bytes: u64, what: &str| {
         rows.push(vec![
@@ -95,11 +98,20 @@ fn text(cell: &Cell) -> String {
             format!("  {what}"),
         ]);
     };
-    for (name, bytes) in &cell.counters {
-        let is_bytes = name.starts_with("written_") || name.starts_with("wal_");
-        let is_bytes = is_bytes || name == LOG_PADDING;
-        if is_bytes && *bytes > 0 {
-            row(name, *bytes, meaning(name));
+    let grown = || cell.counters.iter().filter(|(_, bytes)| **bytes > 0);
+    for (name, bytes) in grown().filter(|(name, _)| name.starts_with("written_")) {
+        row(name, *bytes, meaning(name));
+        if name != LOG {
+            continue;
+        }
+        let is_part = |name: &str| name.starts_with("wal_") || name == LOG_PADDING;
+        let parts: Vec<_> = grown().filter(|(name, _)| is_part(name)).collect();
+        for (name, bytes) in &parts {
+            row(name, **bytes, meaning(name));
+        }
+        let told: u64 = parts.iter().map(|(_, bytes)| **bytes).sum();
+        if !parts.is_empty() && *bytes > told {
+            row("", bytes - told, "- of the log: frames around all that");
         }
     }
     let written = cell.counters.get("written").copied().unwrap_or(0);
@@ -110,17 +122,20 @@ fn text(cell: &Cell) -> String {
             let counter = |name: &str| cell.counters.get(name).copied().unwrap_or(0);
             let store_padding = counter("written_padding") + counter(LOG_PADDING);
             let pages = of(Cause::Padding).saturating_sub(store_padding);
-            row(
-                "pages",
-                pages,
-                "the rest of the pages that the bytes are in",
-            );
-            row(
-                "XFS metadata",
-                of(Cause::FsMetadata),
-                "inodes, bitmaps, directories",
-            );
-            row("XFS journal", of(Cause::FsJournal), "its log");
+            for (name, bytes, what) in [
+                ("pages", pages, "the rest of the pages that the bytes are in"),
+                (
+                    "XFS metadata",
+                    of(Cause::FsMetadata),
+                    "inodes, bitmaps, directories",
+                ),
+                ("XFS journal", of(Cause::FsJournal), "its log"),
+            ] {
+                // There is no file system under a raw device.
+                if bytes > 0 {
+                    row(name, bytes, what);
+                }
+            }
             row(
                 "the devices' sectors",
                 data + journal,
@@ -132,6 +147,11 @@ fn text(cell: &Cell) -> String {
             0,
             "not known: '--disk xfs' (root) shows it",
         ),
+    }
+    // Words begin at one place: the table sets its columns to the right.
+    let widest = rows.iter().map(|row| row[3].len()).max().unwrap_or(0);
+    for row in &mut rows {
+        row[3] = format!("{:<widest$}", row[3]);
     }
     let mut lines = table::text(&head, &rows);
     lines.push_str(&format!(
