@@ -93,6 +93,9 @@ pub(crate) fn figure(
             width: 1.2,
             dashed: true,
         });
+        // Legible over bars, too: about the width of the font's letters.
+        let width = what.chars().count() as f32 * 5.8 + 4.0;
+        d.rect(frame.right() - 4.0 - width, y - 15.0, width + 2.0, 13.0, "#ffffff");
         d.text(frame.right() - 4.0, y - 5.0, 10.0, Anchor::End, what);
     }
     frame.border(&mut d);

@@ -195,8 +195,8 @@ impl Page {
         }
         if rows.iter().any(|(_, row)| row[3].starts_with('-')) {
             self.note(
-                "A negative difference: the store wrote files (tables of a database) and removed them before the machine's page \
-                 cache wrote them to the device.",
+                "A negative difference: the store wrote to files and then removed them (tables of a database), or wrote the same \
+                 blocks again (FileStore between two syncs), before the machine's page cache wrote them to the device.",
             );
         }
     }
@@ -391,7 +391,7 @@ impl Page {
         self.table(&head, &rows);
         self.note(
             "In the paper's rows for KStore \"metadata in files\" holds the database's log and first tables, too; ours tells them apart. \
-             Padding and cleaning are InkStore's, and (padding) the rests of pages with <code>--disk xfs</code>.",
+             Padding fills up blocks and, with <code>--disk xfs</code>, pages; cleaning is InkStore's.",
         );
     }
 
