@@ -202,6 +202,20 @@ fn one_on_each_osd(members: impl Iterator<Item = PgShard>) -> Vec<PgShard> {
     first.into_values().collect()
 }
 
+fn clamp_u64(n: i64) -> u64 {
+    u64::try_from(n).unwrap_or(0)
+}
+
+/// What a target needs for so many bytes of clients' data: of an erasure coded pool (data chunks,
+/// bytes of a stripe's piece) its part of them, and a piece an object for what each is rounded up
+/// (`PG::try_reserve_recovery_space`, `src/osd/PG.cc` at v16.2).
+fn room_for(bytes: u64, objects: u64, code: Option<(u64, u64)>) -> u64 {
+    match code {
+        Some((k, piece)) => (bytes / k.max(1)).saturating_add(objects.saturating_mul(piece)),
+        None => bytes,
+    }
+}
+
 /// `kind` in MRecoveryReserve.
 mod recovery_kind {
     pub(super) const REQUEST: u32 = 0;
@@ -267,6 +281,13 @@ impl Pg {
         let others = core.acting_backfill.iter().filter(|s| **s != core.whoami);
         let those = others.filter(|s| purpose == Purpose::Recovery || incomplete(s));
         one_on_each_osd(those.copied())
+    }
+
+    /// How many members on an OSD are to be backfilled.
+    fn targets_on(&self, osd: OsdId) -> usize {
+        let core = self.core.borrow();
+        let those = core.acting_backfill.iter().filter(|s| s.osd == osd && **s != core.whoami);
+        those.filter(|s| core.peer_info.get(s).is_some_and(|i| i.is_incomplete())).count()
     }
 
     /// Waits for all slots. Whatever the answer, [`Pg::release`] has to follow.
@@ -342,14 +363,15 @@ impl Pg {
                 Message::encode(&MRecoveryReserve { pgid, query_epoch, kind, priority })
             }
             Purpose::Backfill => {
-                let core = self.core.borrow();
-                let bytes = |info: &types::osd::PgInfo| info.stats.stats.sum.num_bytes;
+                // An OSD that is asked once for two shards needs room for both.
+                let shards = i64::try_from(self.targets_on(to.osd)).unwrap_or(1).max(1);
+                let num_bytes = self.core.borrow().info.stats.stats.sum.num_bytes;
                 Message::encode(&MBackfillReserve {
                     pgid,
                     query_epoch,
                     kind,
                     priority,
-                    primary_num_bytes: bytes(&core.info),
+                    primary_num_bytes: num_bytes.saturating_mul(shards),
                     shard_num_bytes: 0,
                 })
             }
@@ -392,8 +414,12 @@ impl Pg {
         match m.kind {
             backfill_kind::REQUEST => {
                 let Some(primary) = self.primary_on(from) else { return };
-                let more = (m.primary_num_bytes - m.shard_num_bytes).max(0);
-                if self.host.is_backfill_full(more.unsigned_abs()) {
+                let lacking = m.primary_num_bytes.saturating_sub(m.shard_num_bytes);
+                let codec = self.codec();
+                let code = codec.as_ref().map(|c| (c.k() as u64, c.chunk_len(1)));
+                let objects = self.core.borrow().info.stats.stats.sum.num_objects;
+                let more = room_for(clamp_u64(lacking), clamp_u64(objects), code);
+                if self.host.is_backfill_full(more) {
                     let kind = backfill_kind::REJECT_TOOFULL;
                     self.send_reservation(Purpose::Backfill, primary, kind, m.priority);
                     return;
@@ -497,6 +523,18 @@ mod tests {
         let members = [(0, 1), (0, 2), (2, 1), (2, 2), (3, 0)];
         let asked = one_on_each_osd(members.iter().map(|(osd, shard)| PgShard::new(*osd, *shard)));
         assert_eq!(asked, [PgShard::new(0, 1), PgShard::new(2, 1), PgShard::new(3, 0)]);
+    }
+
+    /// The one slot that an OSD was asked for had counted one of its two shards' bytes, and the
+    /// bytes of the whole object instead of a shard's part of them.
+    #[test]
+    fn room_is_for_the_shards_that_come() {
+        let gib = 1 << 30;
+        assert_eq!(room_for(gib, 100, None), gib);
+        // Of 2+1 a shard has half, and may have a piece more of every object.
+        assert_eq!(room_for(gib, 100, Some((2, 4096))), gib / 2 + 100 * 4096);
+        assert_eq!(room_for(2 * gib, 100, Some((2, 4096))), gib + 100 * 4096);
+        assert_eq!(clamp_u64(-5), 0);
     }
 
     #[test]
