@@ -25,6 +25,7 @@ osd_heartbeat_grace = 6
 mon_osd_down_out_interval = 20
 osd_objectstore = inkstore
 mgr_stats_period = 2
+osd_max_markdown_count = 1000
 """
 CAPS = {"mon.": ["mon", "allow *"], "client.admin": ["mon", "allow *", "osd", "allow *", "mgr", "allow *", "mds", "allow *"],
         "mgr.x": ["mon", "allow profile mgr", "osd", "allow *"], "mgr.y": ["mon", "allow profile mgr", "osd", "allow *"]}

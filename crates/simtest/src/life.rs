@@ -79,6 +79,7 @@ fn plan_of(rng: &Rng, settings: &Settings) -> Plan {
          osd_pg_log_trim_min = {}\n\
          osd_pg_log_dups_tracked = 3000\n\
          mgr_stats_period = 1\n\
+         osd_max_markdown_count = 1000000\n\
          osd_scrub_min_interval = {}\n\
          osd_deep_scrub_interval = {}\n",
         1 + grace / 6,

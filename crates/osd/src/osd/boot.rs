@@ -1,7 +1,7 @@
 //! From authenticated to up: CRUSH location, catching up with maps, MOSDBoot; what is repeated
 //! while up (beacons, leases, requests the monitor may have lost); a clean stop.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use types::osd::{CompatSet, FeatureSet};
 use types::{EntityAddr, Epoch, OsdId, PgId, SpgId, UTime};
 
 use super::{BootState, Osd};
+use crate::pg::host::LogLevel;
 
 /// CEPH_OSD_FEATURE_INCOMPAT_* of 16.2.
 pub(super) fn compat_features() -> CompatSet {
@@ -39,6 +40,22 @@ pub(super) fn compat_features() -> CompatSet {
             (16, "deletes in missing set"),
         ]),
         ..CompatSet::default()
+    }
+}
+
+/// When the map had us down while we lived. Bound: what is older than the period goes, and each is a
+/// new map.
+#[derive(Debug, Default)]
+pub(super) struct Markdowns(VecDeque<Duration>);
+
+impl Markdowns {
+    /// Once more, now: how often within the period.
+    fn note(&mut self, now: Duration, period: Duration) -> usize {
+        self.0.push_back(now);
+        while self.0.front().is_some_and(|at| *at + period < now) {
+            self.0.pop_front();
+        }
+        self.0.len()
     }
 }
 
@@ -220,7 +237,14 @@ impl Osd {
                 self.fail("the map does not have this osd any more".to_owned());
             }
             BootState::Active if !ours => {
-                tracing::warn!("map e{} wrongly marked me down", map.epoch);
+                let still = format!("Monitor daemon marked osd.{me} down, but it is still running");
+                self.log_to_cluster(LogLevel::Warn, still);
+                let down_at = map.info(me).map_or(0, |info| info.down_at);
+                let wrongly = format!("map e{} wrongly marked me down at e{down_at}", map.epoch);
+                self.log_to_cluster(LogLevel::Debug, wrongly);
+                if let Some(reason) = self.note_markdown() {
+                    return self.fail(reason);
+                }
                 self.up_epoch.set(0);
                 self.up_thru_wanted.set(0);
                 self.cluster.mark_down_all();
@@ -231,6 +255,21 @@ impl Osd {
             }
             _ => {}
         }
+    }
+
+    /// Counts that the map had us down while we lived; why to give up if that was too often: each time
+    /// costs everybody a peering, and whatever keeps our heartbeats away stays until somebody looks at
+    /// it (osd_max_markdown_count; `OSD::_committed_osd_maps` in `src/osd/OSD.cc` at v16.2).
+    fn note_markdown(&self) -> Option<String> {
+        let most = usize::try_from(self.config.int("osd_max_markdown_count")).unwrap_or(0);
+        let period = self.config.uint("osd_max_markdown_period");
+        let count = self.markdowns.borrow_mut().note(self.env.now(), Duration::from_secs(period));
+        (count > most).then(|| {
+            format!(
+                "marked down {count} times in the last {period} seconds, more than \
+                 osd_max_markdown_count {most}: look at the network, then start it again"
+            )
+        })
     }
 
     /// A session that a peer made with us while the map had us down would be taken for one with our
@@ -422,5 +461,18 @@ pub(super) async fn tick(osd: Rc<Osd>) {
         osd.schedule_scrubs();
         osd.warn_of_slow_ops();
         osd.tell_fullness();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_period_s_markdowns_count() {
+        let mut markdowns = Markdowns::default();
+        let counts = [0, 100, 550, 600, 601, 5000]
+            .map(|sec| markdowns.note(Duration::from_secs(sec), Duration::from_secs(600)));
+        assert_eq!(counts, [1, 2, 3, 4, 4, 1]);
     }
 }

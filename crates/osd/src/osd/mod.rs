@@ -181,6 +181,7 @@ pub struct Osd {
     map_task: Cell<bool>,
     pub(crate) peer_epochs: RefCell<BTreeMap<OsdId, Epoch>>,
     pub(crate) heartbeats: heartbeat::Heartbeats,
+    markdowns: RefCell<boot::Markdowns>,
     up_thru_wanted: Cell<Epoch>,
     pg_temp_wanted: RefCell<BTreeMap<SpgId, Vec<OsdId>>>,
     /// What is told of PGs that are to merge.
@@ -341,6 +342,7 @@ impl Osd {
             map_task: Cell::new(false),
             peer_epochs: RefCell::default(),
             heartbeats: heartbeat::Heartbeats::default(),
+            markdowns: RefCell::default(),
             up_thru_wanted: Cell::new(0),
             pg_temp_wanted: RefCell::default(),
             merges: merges::Merges::default(),
@@ -410,7 +412,6 @@ impl Osd {
             classes,
             object_size: c.uint("osd_max_object_size"),
             object_name_len: c.uint("osd_max_object_name_len") as usize,
-            namespace_len: c.uint("osd_max_object_namespace_len") as usize,
             attr_name_len: c.uint("osd_max_attr_name_len") as usize,
             attr_size: c.uint("osd_max_attr_size"),
             write_size: c.uint("osd_max_write_size") << 20,
