@@ -171,6 +171,7 @@ impl Osd {
                 let m = MOSDRepOp::decode(raw)?;
                 return self.for_pg(con, m.map_epoch, m.pgid, incoming, |osd, pg, incoming| {
                     osd.counters.count_subop();
+                    osd.pace.note_client();
                     let tid = incoming.message.header.tid;
                     let version = m.version;
                     let pgid = m.pgid;
@@ -185,6 +186,7 @@ impl Osd {
                 let m = MOSDECSubOpWrite::decode(raw)?;
                 return self.for_pg(con, m.map_epoch, m.pgid, incoming, |osd, pg, _| {
                     osd.counters.count_subop();
+                    osd.pace.note_client();
                     pg.on_shard_write(m);
                 });
             }
@@ -472,6 +474,7 @@ impl Osd {
             });
             return Ok(());
         }
+        self.pace.note_client();
         self.turns.serve_client(op.incoming.message.data.len() as u64);
         self.with_pg(spgid, move |pg| pg.do_op(op));
         Ok(())

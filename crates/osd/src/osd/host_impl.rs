@@ -12,6 +12,7 @@ use types::{EVersion, Epoch, Errno, OsdId, PgId, RawMessage, SpgId};
 
 use super::Osd;
 use super::mclock::Turns;
+use super::pace::Pace;
 use super::session::Session;
 use super::stats::Counters;
 use crate::ops::snap_mapper::SnapMapper;
@@ -57,7 +58,7 @@ impl Host for Osd {
         };
         RecoveryLimits {
             sleep: Duration::from_secs_f64(sleep.clamp(0.0, 60.0)),
-            chunk: c.uint("osd_recovery_max_chunk").max(64 << 10),
+            chunk: self.pace.piece(c.uint("osd_recovery_max_chunk").max(64 << 10)),
             omap_entries: c.uint("osd_recovery_max_omap_entries_per_chunk").max(1) as usize,
             single_start: c.uint("osd_recovery_max_single_start").max(1) as usize,
             retry: Duration::from_secs_f64(
@@ -217,6 +218,10 @@ impl Host for Osd {
 
     fn turns(&self) -> &Rc<Turns> {
         &self.turns
+    }
+
+    fn pace(&self) -> &Pace {
+        &self.pace
     }
 
     fn local_reserver(&self) -> &Reserver {

@@ -16,6 +16,7 @@ pub mod map_store;
 mod maps;
 pub mod mclock;
 mod merges;
+pub mod pace;
 mod pgs;
 mod pool_options;
 mod remote_read;
@@ -200,6 +201,7 @@ pub struct Osd {
     pub(crate) tracker: Rc<Tracker>,
     pub(crate) recovery_slots: Semaphore,
     pub(crate) turns: Rc<mclock::Turns>,
+    pub(crate) pace: pace::Pace,
     pub(crate) local_reserver: Reserver,
     pub(crate) remote_reserver: Reserver,
     pub(crate) scrub_slots: ScrubSlots,
@@ -357,6 +359,7 @@ impl Osd {
             tracker,
             recovery_slots: Semaphore::new(1),
             turns: mclock::Turns::new(env.clone(), &config),
+            pace: pace::Pace::new(env.clone()),
             local_reserver: Reserver::default(),
             remote_reserver: Reserver::default(),
             scrub_slots: ScrubSlots::default(),
@@ -412,6 +415,7 @@ impl Osd {
             classes,
             object_size: c.uint("osd_max_object_size"),
             object_name_len: c.uint("osd_max_object_name_len") as usize,
+            namespace_len: c.uint("osd_max_object_namespace_len") as usize,
             attr_name_len: c.uint("osd_max_attr_name_len") as usize,
             attr_size: c.uint("osd_max_attr_size"),
             write_size: c.uint("osd_max_write_size") << 20,

@@ -182,7 +182,7 @@ impl Pg {
                 continue;
             };
             let slot = slots.acquire(1).await;
-            self.await_turn(&oid).await;
+            let place = self.await_turn(&oid).await;
             // It may have gone meanwhile, with the interval.
             if !alive() || !state.pending.borrow().contains(&oid) {
                 continue;
@@ -191,6 +191,7 @@ impl Pg {
             let (pg, targets, failed) = (self.clone(), targets.clone(), failed.clone());
             self.host.env().go(async move {
                 let pushed = pg.push_to_targets(&oid, &targets, generation).await;
+                drop(place);
                 pg.rest(slot);
                 if generation == pg.generation.get() {
                     pg.recovery.backfill.moving.borrow_mut().remove(&oid);

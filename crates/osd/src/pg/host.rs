@@ -15,6 +15,7 @@ use super::scrub::slots::ScrubSlots;
 use crate::ops::snap_mapper::SnapMapper;
 use crate::ops::{Limits, RemoteRead, RemoteReply};
 use crate::osd::mclock::Turns;
+use crate::osd::pace::Pace;
 use crate::osd::session::Session;
 use crate::osd::stats::Counters;
 
@@ -87,6 +88,8 @@ pub trait Host {
     fn pg_left(&self, _state: &'static str, _stayed: Duration, _steps: u64) {}
     /// Whose turn it is at the disk, where osd_op_queue says that this is decided.
     fn turns(&self) -> &Rc<Turns>;
+    /// How much of recovery may be on its way.
+    fn pace(&self) -> &Pace;
     /// Slots of PGs that this OSD leads.
     fn local_reserver(&self) -> &Reserver;
     /// Slots of PGs that this OSD follows in.
@@ -100,7 +103,7 @@ pub trait Host {
 /// Options that recovery reads.
 #[derive(Debug, Clone, Copy)]
 pub struct RecoveryLimits {
-    /// osd_recovery_max_chunk, bytes of one push.
+    /// osd_recovery_max_chunk, bytes of one push; less beside clients.
     pub chunk: u64,
     /// osd_recovery_max_omap_entries_per_chunk.
     pub omap_entries: usize,

@@ -54,6 +54,7 @@ impl Pg {
             let item = core.peer_missing.get(&peer).and_then(|missing| missing.get(oid));
             extents::wanted(oid, EVersion::ZERO, item)
         };
+        let generation = self.generation.get();
         if oid.is_snap() {
             info.clone_subset = self.clone_sources(oid, peer).await;
         }
@@ -69,6 +70,10 @@ impl Pg {
                     return false;
                 }
             };
+            // Read in an interval that has ended: the next one's lock on the object is not ours.
+            if generation != self.generation.get() {
+                return false;
+            }
             let (map_epoch, min_epoch) = self.epochs();
             let (done, answered) = oneshot();
             self.recovery.pushes.borrow_mut().insert((peer, oid.clone()), done);

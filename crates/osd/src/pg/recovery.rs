@@ -19,10 +19,10 @@ use std::time::Duration;
 use command::Formatter;
 use env::sync::{Notify, Permit, Sender, oneshot};
 use maps::osdmap::osdmap_flags;
-use types::osd::ObjectRecoveryInfo;
-use types::{EVersion, HObject, OsdId, PgShard};
+use types::osd::{ObjectRecoveryInfo, PgMissingItem};
+use types::{EVersion, HObject, IntervalSet, OsdId, PgShard};
 
-use super::Pg;
+use super::{Pg, extents};
 use super::backfill::Backfill;
 use super::peering::Peering;
 use super::reserve::{Phase, Purpose, Reserved};
@@ -231,8 +231,8 @@ impl Pg {
         }
     }
 
-    /// Moves an object. What clients wait for needs no slot of the OSD's.
-    fn start_object(&self, oid: HObject, slot: Option<Permit>) {
+    /// Moves an object. What clients wait for needs no slot of the OSD's, nor a place.
+    fn start_object(&self, oid: HObject, slot: Option<(Permit, Permit)>) {
         if !self.recovery.active.borrow_mut().insert(oid.clone()) {
             return;
         }
@@ -346,12 +346,13 @@ impl Pg {
 
 }
 
-async fn recover(pg: Rc<Pg>, oid: HObject, slot: Option<Permit>, generation: u64) {
+async fn recover(pg: Rc<Pg>, oid: HObject, slot: Option<(Permit, Permit)>, generation: u64) {
     if generation != pg.generation.get() {
         return;
     }
     let moved = pg.move_object(&oid, generation).await;
-    if let Some(slot) = slot {
+    if let Some((slot, place)) = slot {
+        drop(place);
         pg.rest(slot);
     }
     if generation != pg.generation.get() {
@@ -440,14 +441,18 @@ impl Pg {
         (all_found && self.may_backfill()).then_some(Purpose::Backfill)
     }
 
-    /// Lets others have the disk before the object is moved, as osd_op_queue says. It is not locked
-    /// meanwhile.
-    pub(super) async fn await_turn(&self, oid: &HObject) {
-        let turns = self.host.turns();
-        if !turns.are_given() {
-            return;
-        }
-        let bytes = match self.host.store().stat(&self.cid, &self.goid(oid)).await {
+    /// Lets others have the disk before the object is moved, as osd_op_queue says, and clients the way.
+    /// It is not locked meanwhile. The place is held until the object is there.
+    pub(super) async fn await_turn(&self, oid: &HObject) -> Permit {
+        let bytes = self.bytes_to_move(oid).await;
+        let place = self.host.pace().place(bytes).await;
+        self.host.turns().turn(Class::Recovery, bytes).await;
+        place
+    }
+
+    /// About how much of an object is to be moved: what has changed of it.
+    async fn bytes_to_move(&self, oid: &HObject) -> u64 {
+        let size = match self.host.store().stat(&self.cid, &self.goid(oid)).await {
             Ok(stat) => stat.size,
             // Not here: as large as others are.
             Err(_) => {
@@ -455,7 +460,15 @@ impl Pg {
                 sum.num_bytes.max(0).unsigned_abs() / sum.num_objects.max(1).unsigned_abs()
             }
         };
-        turns.turn(Class::Recovery, bytes).await;
+        let core = self.core.borrow();
+        let whole = IntervalSet::of(0, size.max(1));
+        let changed = |item: &PgMissingItem| {
+            let (info, _) = extents::wanted(oid, EVersion::ZERO, Some(item));
+            info.copy_subset.intersection(&whole).size()
+        };
+        let own = core.missing.get(oid).map(&changed);
+        let peers = core.acting_backfill.iter().filter_map(|s| core.peer_missing.get(s)?.get(oid));
+        own.into_iter().chain(peers.map(&changed)).max().unwrap_or(size)
     }
 
     /// Recovers until nothing is missing that is to be found (`true`), or a slot is lost.
@@ -479,13 +492,13 @@ impl Pg {
             for _ in 0..limits.single_start {
                 let Some(slot) = slot.take().or_else(|| slots.try_acquire(1)) else { break };
                 let Some(oid) = self.next_object() else { break };
-                self.await_turn(&oid).await;
+                let place = self.await_turn(&oid).await;
                 // What is next may be another one by now.
                 if !alive() || !self.is_reserved() {
                     break;
                 }
                 let Some(oid) = self.next_object() else { break };
-                self.start_object(oid, Some(slot));
+                self.start_object(oid, Some((slot, place)));
             }
         }
         // What is under way goes to its end with the slots it has.
