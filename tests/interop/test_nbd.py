@@ -533,6 +533,12 @@ class Journals(unittest.TestCase):
         s.log.close()
         (client,) = self.journal(image)["registered_clients"]
         self.assertEqual(client["commit_position"]["object_positions"], [])
+        path = str(tmp / "exported-of-ours")
+        said = c.run("rbd", "journal", "export", "--image", image, "--path", path)
+        self.assertIn(b" entries processed, 0 errors", said.stdout + said.stderr)
+        entries = [line for line in pathlib.Path(path).read_text().splitlines() if not line.startswith("#")]
+        # 7 MiB in entries of 16 KiB at most, and a discard.
+        self.assertGreater(len(entries), 400)
         self.throw_out(image)
         self.lose_objects(image)
         wanted = bytearray(b"\1" * (4 * MIB) + bytes(5 * MIB) + b"\3" * MIB)
