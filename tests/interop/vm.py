@@ -95,7 +95,7 @@ def run(*command, **kw):
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unavailable(f"{shlex.join(command)}: {error}")
     if r.returncode != 0:
-        raise Unavailable(f"{shlex.join(command)}: exit {r.returncode}: {(r.stdout + r.stderr)[-1000:]}")
+        raise Unavailable(f"{command[0]} {command[-1]}: exit {r.returncode}: {(r.stdout + r.stderr).strip()[-1000:]}")
     return r.stdout
 
 
@@ -131,7 +131,7 @@ def fetch():
         apt = ["-o", f"Dir::Etc::SourceList={at}/sources.list", "-o", "Dir::Etc::SourceParts=-",
                "-o", f"Dir::State::Lists={at}/lists", "-o", f"Dir::Cache={at}", "-o", "APT::Sandbox::User=root",
                "-o", "Acquire::http::Timeout=20", "-o", "Acquire::Retries=1"]
-        run("apt-get", *apt, "-qq", "update", cwd=at)
+        run("apt-get", *apt, "-o", "APT::Update::Error-Mode=any", "-qq", "update", cwd=at)
         names = re.findall(rf"^({PACKAGE}) ", run("apt-cache", *apt, "search", "--names-only", "^linux-image-6"), re.M)
         if not names:
             raise Unavailable("bookworm-backports has no package linux-image-6.12*-amd64")
