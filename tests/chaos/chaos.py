@@ -154,11 +154,13 @@ class Chaos:
 
     def fail_writes(self, last, name):
         """Its device fails writes of new blocks; then it is healed and the OSD started again."""
+        self.cluster.excused.add(name)
         self.cluster.disks[name].fail_writes()
         time.sleep(last)
         self.cluster.disks[name].heal()
         self.fall(name)
         self.rise(name)
+        self.cluster.excused.discard(name)
 
     def read_errors(self, last, name):
         """Reads of objects fail on one OSD; no client may notice."""
@@ -301,6 +303,9 @@ def live(args, folder):
         else:
             problems.append(f"the model ended without a report:\n{cluster.log_tail('model')}")
         problems += chaos.failed
+        for name in cluster.homes:
+            cluster.note_exit(name)
+        problems += cluster.exits + cluster.panics()
         if not problems:
             try:
                 scrub_all(cluster)

@@ -37,7 +37,8 @@ class Cluster:
         self.conf = f"{folder}/ceph.conf"
         self.hosts = hosts.make(3)
         self.disks, self.processes, self.homes = {}, {}, {}
-        self.exits = []
+        # Those that ended though nobody ended them, and those that may.
+        self.exits, self.ended, self.excused = [], set(), set()
         for kind in ["run", "log"]:
             os.makedirs(f"{folder}/{kind}")
         for number, host in enumerate(self.hosts):
@@ -78,7 +79,7 @@ class Cluster:
             self.ceph("mon", "add", name[4:], f"{self.homes[name].ip}:3300")
             self.mkfs(name)
             self.run(name)
-            self.wait(lambda: name[4:] in self.json("quorum_status")["quorum_names"], 60, f"{name} in the quorum")
+            self.wait(lambda: name[4:] in self.json("quorum_status")["quorum_names"], 180, f"{name} in the quorum")
         self.write_conf(self.daemons("mon"))
         for name in self.daemons("mgr"):
             self.run(name)
@@ -108,7 +109,7 @@ class Cluster:
 
     def mkfs(self, name, *args):
         made = self.homes[name].start(self.command(name, "--mkfs", *args), self.log(name))
-        if made.wait(120) != 0:
+        if made.wait(300) != 0:
             raise RuntimeError(f"mkfs of {name} failed:\n{self.log_tail(name)}")
 
     def run(self, name):
@@ -116,14 +117,33 @@ class Cluster:
         running = self.processes.get(name)
         if running and running.poll() is None:
             return
+        self.note_exit(name)
         self.processes[name] = self.homes[name].start(self.command(name), self.log(name))
 
     def kill(self, name, how=signal.SIGKILL):
         process = self.processes[name]
+        self.note_exit(name)
+        self.ended.add(process)
         if process.poll() is None:
             process.send_signal(signal.SIGCONT)
             process.send_signal(how)
             process.wait(60)
+
+    def note_exit(self, name):
+        """Remembers a daemon that has ended by itself, unless its disk was broken on purpose."""
+        process = self.processes.get(name)
+        if process and process.poll() is not None and process not in self.ended and name not in self.excused:
+            self.exits.append(f"{name} ended by itself, exit code {process.returncode}:\n{self.log_tail(name)}")
+            self.ended.add(process)
+
+    def panics(self):
+        """What daemons said when they broke off."""
+        found = []
+        for name in self.homes:
+            path = pathlib.Path(self.log(name))
+            text = path.read_text(errors="replace") if path.exists() else ""
+            found += [f"{name}: {line}" for line in text.splitlines() if "panicked at" in line]
+        return found
 
     def signal(self, name, how):
         if self.processes[name].poll() is None:
@@ -175,7 +195,7 @@ class Cluster:
                 raise RuntimeError(f"not within {timeout} s: {what}\n{status}")
             time.sleep(0.3)
 
-    def wait_up(self, timeout=180):
+    def wait_up(self, timeout=300):
         def up():
             osd = self.json("osd", "stat")
             return osd["num_up_osds"] == osd["num_in_osds"] == len(self.daemons("osd"))

@@ -13,7 +13,7 @@ pub const MUTANTS: [(&str, &str); 21] = [
     ("stale-interval", "a replica takes writes of a primary of an earlier interval"),
     ("stale-peering", "peering listens to messages of an earlier interval"),
     ("forget-requests", "after a restart requests answered before are not known"),
-    ("no-requeue", "operations that wait when an interval ends are lost"),
+    ("lose-waiting", "operations that wait for an object are lost when it is recovered"),
     ("serve-after-lease", "the primary serves reads after its lease has ended"),
     ("keep-divergent", "entries that did not happen leave the log, their data stays"),
     ("skip-min-size", "writes are taken with fewer replicas than min_size"),
@@ -24,7 +24,7 @@ pub const MUTANTS: [(&str, &str); 21] = [
     ("backfill-blind", "writes during a backfill do not reach its target"),
     ("no-clone", "the write after a snapshot makes no clone"),
     ("no-replay", "a connection made anew does not repeat what was not acknowledged"),
-    ("replay-twice", "messages repeated over a new connection are taken twice"),
+    ("replay-twice", "a new connection repeats what the peer has had, which is taken twice"),
     ("mon-early", "the monitor answers before its database is durable"),
 ];
 

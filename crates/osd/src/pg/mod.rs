@@ -665,9 +665,6 @@ impl Pg {
             ops.extend(waiting);
         }
         ops.extend(self.waiting.borrow_mut().drain(..));
-        if env::mutant("no-requeue") {
-            return;
-        }
         for op in ops {
             self.retry_op(op);
         }
