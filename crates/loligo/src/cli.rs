@@ -145,12 +145,12 @@ pub(crate) struct SimArgs {
     /// OSDs of each cluster, 3 at least [default: 3 to 5, by the seed]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(3..=16))]
     pub(crate) osds: Option<u32>,
-    /// Monitors of each cluster
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=7))]
-    pub(crate) mons: u32,
-    /// What may go wrong: osd, power, mon, mgr, loss, partition, slow, disk, clock, admin, rot, or
-    /// none [default: all these]; aimed (see --aim); and what may be done: grow (more
-    /// placement groups), shrink (and fewer), remove (OSDs), snaps (of the pool)
+    /// Monitors of each cluster [default: 1 or 3, by the seed]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=7))]
+    pub(crate) mons: Option<u32>,
+    /// What may go wrong: osd, power, mon, mgr, loss, partition, slow, disk, clock, admin, rot,
+    /// aimed (see --aim), or none; and what may be done: grow (more placement groups), shrink
+    /// (and fewer), remove (OSDs), snaps (of the pool) [default: all, the last six seldom]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) faults: Option<Vec<String>>,
     /// Lives in which one thing is aimed at: unflushed, island, intervals, thin, resets

@@ -1,5 +1,6 @@
 //! `loligo sim`: whole clusters under a virtual clock, broken in many ways, from seeds.
 
+use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -31,13 +32,13 @@ fn settings(args: &SimArgs) -> Result<Settings, Failure> {
         settings.cut = cut.parse().map_err(|why| Failure::new(format!("--cut: {why}")))?;
     }
     let Some(names) = &args.faults else { return Ok(settings) };
-    settings.faults.clear();
+    let faults = settings.faults.insert(BTreeSet::new());
     for name in names.iter().filter(|name| *name != "none") {
         let fault = Fault::named(name).ok_or_else(|| {
             let known: Vec<&str> = Fault::ALL.iter().map(|(_, name)| *name).collect();
             Failure::new(format!("--faults {name}: not one of none, {}", known.join(", ")))
         })?;
-        settings.faults.insert(fault);
+        faults.insert(fault);
     }
     Ok(settings)
 }
@@ -48,8 +49,8 @@ fn again(args: &SimArgs, seed: u64, cut: &str) -> String {
     if let Some(osds) = args.osds {
         words += &format!(" --osds {osds}");
     }
-    if args.mons != 1 {
-        words += &format!(" --mons {}", args.mons);
+    if let Some(mons) = args.mons {
+        words += &format!(" --mons {mons}");
     }
     if let Some(faults) = &args.faults {
         words += &format!(" --faults {}", faults.join(","));

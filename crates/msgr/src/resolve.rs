@@ -99,7 +99,9 @@ impl Existing {
         if self.connect_seq > offer.connect_seq {
             return OnReconnect::Retry(self.connect_seq);
         }
-        if self.connect_seq == offer.connect_seq && !self.peer_wins() {
+        // Without an attempt of our own under way nobody would end the peer's waiting.
+        let racing = self.phase == Phase::Connecting;
+        if self.connect_seq == offer.connect_seq && racing && !self.peer_wins() {
             return OnReconnect::Wait;
         }
         OnReconnect::TakeOver
@@ -203,6 +205,36 @@ mod tests {
             ..o()
         };
         assert_eq!(e.on_reconnect(&same), OnReconnect::TakeOver);
-        assert_eq!(swapped(e).on_reconnect(&same), OnReconnect::Wait);
+        let racing = Existing {
+            phase: Phase::Connecting,
+            ..swapped(e)
+        };
+        assert_eq!(racing.on_reconnect(&same), OnReconnect::Wait);
+    }
+
+    /// Found by simulated lives whose connections broke many times a second (`resets`): placement
+    /// groups stayed laggy for ever.
+    ///
+    /// 1. The peer reconnects; we go on over its socket, and take its connect_seq for ours.
+    /// 2. The socket breaks before the peer has our answer. We have nothing to send: standby.
+    /// 3. The peer asks again with the same connect_seq. That looked like a race of two attempts
+    ///    which ours wins, as our address is the lower one: it was told to wait. There was no
+    ///    attempt of ours, so it waited, asked, and was told to wait, and what it had to send
+    ///    never left.
+    #[test]
+    fn a_peer_that_asks_again_does_not_wait_for_who_stands_by() {
+        let e = swapped(existing());
+        let offer = Reconnect {
+            addrs: types::addr::AddrVec::of(e.peer),
+            client_cookie: 11,
+            server_cookie: 22,
+            global_seq: 8,
+            connect_seq: 5,
+            msg_seq: 0,
+        };
+        for phase in [Phase::Standby, Phase::Ready, Phase::Waiting] {
+            let e = Existing { phase, ..e };
+            assert_eq!(e.on_reconnect(&offer), OnReconnect::TakeOver);
+        }
     }
 }

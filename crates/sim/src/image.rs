@@ -255,6 +255,13 @@ impl Image {
             .append(&mut behind.split_off(&(pages.end * in_page)));
     }
 
+    /// The process that has opened it is no more.
+    pub(crate) fn forsake(&mut self, process: u32) {
+        if self.locked_by == Some(process) {
+            self.locked_by = None;
+        }
+    }
+
     /// The process or its host has died.
     pub(crate) fn crash(&mut self, now: Duration, unsynced: Unsynced) {
         self.settle(now);

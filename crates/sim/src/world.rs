@@ -311,6 +311,12 @@ impl Control {
             .record("kill", process.number.into(), silently.into());
         process.alive.set(false);
         process.silent.set(silently);
+        // What destructors would still write (a database that is closed) is never written.
+        for ((host, _), disk) in &*self.0.disks.borrow() {
+            if *host == index {
+                disk.image().forsake(process.number);
+            }
+        }
         self.0.executor.drop_owned_by(process.number);
         // What the tasks leaked ends as well.
         for connection in self.0.network.connections() {

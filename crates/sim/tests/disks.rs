@@ -234,3 +234,32 @@ fn many_unsynced_overwrites_stay_bounded() {
     assert_eq!(world.disk("osd.0", "/dev/data").unsynced_sectors(), 8);
     assert!(world.now() > Duration::from_millis(40));
 }
+
+/// Found while looking for a bug planted in the monitor's database (its commits were not durable),
+/// which no life showed: when a monitor was killed, its database was closed by the destructors of
+/// the process and so made durable. A process that is killed writes nothing any more.
+#[test]
+fn what_a_killed_process_lets_go_of_writes_nothing() {
+    struct Closing(Box<dyn env::SyncFile>);
+    impl Drop for Closing {
+        fn drop(&mut self) {
+            assert!(self.0.write_at(0, &[2; 512]).is_err());
+            assert!(self.0.sync().is_err());
+        }
+    }
+    let world = World::new(1);
+    let env = world.node("mon.a");
+    let inside = env.clone();
+    env.go(async move {
+        let file = inside.open_sync("/mon/db".as_ref()).unwrap();
+        file.write_at(0, &[1; 512]).unwrap();
+        let _closing = Closing(file);
+        std::future::pending::<()>().await;
+    });
+    world.run_for(Duration::from_millis(1));
+    world.kill("mon.a", Kill::PROCESS);
+    let file = world.node("mon.a").open_sync("/mon/db".as_ref()).unwrap();
+    let mut found = [0; 512];
+    file.read_at(0, &mut found).unwrap();
+    assert_eq!(found, [1; 512]);
+}

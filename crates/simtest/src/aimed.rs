@@ -2,9 +2,11 @@
 //! matter. Single misfortunes at random times hardly ever meet like this.
 //!
 //! ```text
-//! unflushed  some disks are slow, what they were given is in flight; the power goes; who kept most comes back last
+//! unflushed  some disks are slow, what they were given is in flight; the power goes; who kept most comes back last,
+//!            or who has been told of what was in flight stays
 //! island     an OSD and clients who read from it hear nobody else; its place is taken and written to
-//! intervals  many map changes without a death, while messages of each pair of hosts are late by its own measure
+//! intervals  many map changes without a death, while messages of each pair of hosts are late by its own measure;
+//!            or two lead in turn, and what one of them and a third say to each other is late
 //! thin       as many OSDs as may fall at once, and one more
 //! resets     connections between OSDs break again and again, in the middle of messages
 //! ```
@@ -86,8 +88,10 @@ impl Scene<'_> {
     /// One of them happens, and ends.
     pub(crate) async fn strike(&self) {
         match self.mischief.aim.unwrap_or_else(|| Aim::of(self.rng)) {
+            Aim::Unflushed if self.rng.chance(0.4) => self.promised().await,
             Aim::Unflushed => self.unflushed().await,
             Aim::Island => self.island().await,
+            Aim::Intervals if self.rng.chance(0.6) => self.take_turns().await,
             Aim::Intervals => self.intervals().await,
             Aim::Thin => self.thin().await,
             Aim::Resets => self.resets().await,
@@ -175,6 +179,50 @@ impl Scene<'_> {
             cluster.start_osd(osd);
             self.pause(Duration::ZERO, millis(500)).await;
         }
+    }
+
+    /// A primary that is marked down has not heard of it, nor have clients: what they write reaches
+    /// one copy, whose disk is slow, and not the other. These two peer, and when one has told of what
+    /// is in flight it loses power, together with the old primary.
+    async fn promised(&self) {
+        let (rng, cluster, world) = (self.rng, self.cluster, self.world());
+        let members = self.shuffled(cluster.members());
+        let [first, copy, other, ..] = members[..] else { return };
+        let sound = self.mischief.disks;
+        let each = millis(*rng.pick(&[50, 200, 700]));
+        let model = DiskModel { write: each, sync: Duration::ZERO, slowness: 1.0, ..sound };
+        self.note(format!("disks of osd.{first} and osd.{copy} take {each:?}"));
+        for osd in [first, copy] {
+            cluster.disk(osd).set_model(model);
+        }
+        let led = format!("osd.{first}");
+        let mut late = vec![(led.clone(), format!("osd.{other}"))];
+        for mon in self.hosts("mon.") {
+            late.push((mon.clone(), led.clone()));
+            let clients = self.hosts("client.").into_iter().filter(|name| name != "client.admin");
+            late.extend(clients.map(|client| (mon.clone(), client)));
+        }
+        let model = LinkModel { delay_min: each * 6, ..self.mischief.network };
+        for (from, to) in &late {
+            world.set_link(from, to, Some(model));
+        }
+        self.pause(each, each * 3).await;
+        self.order(json!({"prefix": "osd down", "ids": [first.to_string()]})).await;
+        self.pause(each / 2, each * 5).await;
+        self.note(format!("osd.{first} and osd.{copy} lose power"));
+        for osd in [first, copy] {
+            cluster.kill_osd(osd, Kill::POWER);
+            cluster.disk(osd).set_model(sound);
+        }
+        for (from, to) in &late {
+            world.set_link(from, to, None);
+        }
+        self.pause(Duration::ZERO, millis(300)).await;
+        for osd in [copy, first] {
+            cluster.start_osd(osd);
+            self.pause(Duration::ZERO, seconds(2)).await;
+        }
+        self.pause(seconds(1), seconds(5)).await;
     }
 
     /// The objects whose primary an OSD is.
@@ -303,6 +351,51 @@ impl Scene<'_> {
         }
         self.undelay(&hosts);
         self.set_right().await;
+    }
+
+    /// Two OSDs lead in turn. What one of them and a third say to each other belongs to an earlier
+    /// turn when it is heard; what the other one writes reaches the first late, too.
+    async fn take_turns(&self) {
+        let (rng, world) = (self.rng, self.world());
+        let members = self.shuffled(self.cluster.members());
+        let [one, other, third, ..] = members[..] else { return };
+        let between = rng.between(millis(100), millis(800));
+        let writes = rng.between(millis(10), millis(300));
+        let mut late = vec![(other, one, writes)];
+        let ways = rng.below(3);
+        if ways != 0 {
+            late.push((third, one, between));
+        }
+        if ways != 1 {
+            late.push((one, third, between));
+        }
+        for (from, to, delay_min) in &late {
+            self.note(format!("osd.{to} hears osd.{from} late by {delay_min:?}"));
+            let model = LinkModel { delay_min: *delay_min, ..self.mischief.network };
+            world.set_link(&format!("osd.{from}"), &format!("osd.{to}"), Some(model));
+        }
+        for osd in members.iter().filter(|osd| **osd != one) {
+            self.affinity(*osd, 0.0).await;
+        }
+        for _ in 0..2 + rng.below(5) {
+            // Long enough to peer and to write; or not.
+            let least = if rng.chance(0.7) { between * 3 } else { millis(20) };
+            self.pause(least, between * 5).await;
+            self.affinity(other, 1.0).await;
+            self.affinity(one, 0.0).await;
+            self.pause(writes, writes * 4 + millis(300)).await;
+            self.affinity(one, 1.0).await;
+            self.affinity(other, 0.0).await;
+        }
+        self.pause(Duration::ZERO, between * 2).await;
+        for (from, to, _) in &late {
+            world.set_link(&format!("osd.{from}"), &format!("osd.{to}"), None);
+        }
+        self.set_right().await;
+    }
+
+    async fn affinity(&self, osd: u32, weight: f64) {
+        self.order(json!({"prefix": "osd primary-affinity", "id": osd, "weight": weight})).await;
     }
 
     async fn order(&self, json: serde_json::Value) {

@@ -5,6 +5,8 @@
 //! * an OSD's map never gets older, and an epoch is one map (its crc), whoever holds it;
 //! * an OSD takes part in osd_max_backfills (1) recoveries and backfills at most, each way;
 //! * nobody has a map newer than the monitor's, that is: none the monitor has forgotten again.
+//!
+//! At rest nothing is under way, and the members of a PG have one log and all objects.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -103,6 +105,32 @@ impl Audit {
             assert!(ops.is_empty(), "osd.{id} has client ops that nobody waits for: {ops:?}");
             for pg in pgs {
                 assert_eq!(pg.in_flight, 0, "osd.{id} pg {}: ops that nobody waits for", pg.pgid);
+            }
+        }
+    }
+
+    /// At rest: who acts has the log that its primary has, and by its own account every object.
+    pub(crate) fn same_logs(&self, cluster: &Cluster, client: &Client) {
+        let map = client.osdmap();
+        let mut newest = BTreeMap::new();
+        for (id, osd) in cluster.running_osds() {
+            let me = i32::try_from(id).expect("few OSDs");
+            for pg in osd.audit().0 {
+                let acting = map.pg_to_up_acting(pg.pgid.pgid).acting;
+                let acts = match usize::try_from(pg.pgid.shard) {
+                    Ok(shard) => acting.get(shard) == Some(&me),
+                    Err(_) => acting.contains(&me),
+                };
+                if !acts {
+                    continue;
+                }
+                assert_eq!(pg.missing, 0, "osd.{id} pg {}: clean, and lacks objects", pg.pgid);
+                let first = *newest.entry(pg.pgid.pgid).or_insert((id, pg.last_update));
+                assert_eq!(
+                    first.1, pg.last_update,
+                    "pg {}: osd.{} and osd.{id} have other newest entries",
+                    pg.pgid, first.0
+                );
             }
         }
     }

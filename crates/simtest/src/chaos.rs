@@ -41,15 +41,15 @@ pub enum Fault {
     /// At the end a disk rots or misplaces writes, and is replaced.
     Rot,
     /// Several things go wrong in the order and at the moments that matter (`aimed.rs`).
-    /// Not usual.
+    /// Seldom.
     Aimed,
-    /// The pool gets more placement groups. Not usual.
+    /// The pool gets more placement groups. Seldom.
     Grow,
-    /// OSDs are emptied, removed and made anew. Not usual.
+    /// OSDs are emptied, removed and made anew. Seldom.
     Remove,
-    /// Snapshots are the pool's, made and removed meanwhile. Not usual.
+    /// Snapshots are the pool's, made and removed meanwhile. Seldom.
     Snaps,
-    /// Where the pool grows it shrinks, too. Not usual.
+    /// Where the pool grows it shrinks, too.
     Shrink,
 }
 
@@ -74,10 +74,14 @@ impl Fault {
         (Fault::Shrink, "shrink"),
     ];
 
-    /// The kinds that lives have if nothing else is asked for.
-    pub fn usual() -> BTreeSet<Fault> {
-        let asked = [Fault::Aimed, Fault::Grow, Fault::Remove, Fault::Snaps, Fault::Shrink];
-        Fault::ALL.iter().map(|(fault, _)| *fault).filter(|fault| !asked.contains(fault)).collect()
+    /// How likely a life has it if nothing was asked for: what takes a life over is seldom.
+    fn odds(self) -> f64 {
+        match self {
+            Fault::Aimed | Fault::Grow | Fault::Remove | Fault::Snaps => 0.12,
+            // Where it grows.
+            Fault::Shrink => 0.5,
+            _ => 0.6,
+        }
     }
 
     /// Its name.
@@ -117,15 +121,18 @@ impl Mischief {
     /// one thing is aimed at. On slow networks and disks more is under way when something happens.
     /// Short lives are for suites.
     pub fn of(rng: &Rng, settings: &Settings) -> Mischief {
-        let Settings { faults: allowed, short, aim, .. } = settings;
+        let Settings { short, aim, .. } = settings;
+        let (allowed, is_asked) = (settings.allowed(), settings.faults.is_some());
         let seconds = |low, high| rng.between(Duration::from_secs(low), Duration::from_secs(high));
         let (time, absences) = match *short {
             true => (seconds(4, 12), [1, 4, 8]),
             false => (seconds(10, 40), [1, 8, 30]),
         };
-        let dense = (allowed.contains(&Fault::Aimed) && rng.chance(0.4)) || aim.is_some();
+        let dense_odds = if is_asked { 0.4 } else { 0.15 };
+        let dense = (allowed.contains(&Fault::Aimed) && rng.chance(dense_odds)) || aim.is_some();
+        let odds = |fault: Fault| if is_asked { 0.6 } else { fault.odds() };
         let mut faults: BTreeSet<Fault> =
-            allowed.iter().copied().filter(|_| rng.chance(0.6)).collect();
+            allowed.into_iter().filter(|fault| rng.chance(odds(*fault))).collect();
         if dense {
             faults.retain(|fault| matches!(fault, Fault::Rot | Fault::Snaps));
             faults.insert(Fault::Aimed);

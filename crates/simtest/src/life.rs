@@ -15,10 +15,10 @@ use crate::{Aim, Chaos, Cluster, Cut, Fault, Load, Mischief, Plan, Workload, dia
 pub struct Settings {
     /// OSDs; by the seed if not given.
     pub osds: Option<u32>,
-    /// Monitors.
-    pub mons: u32,
-    /// Kinds of faults that may happen.
-    pub faults: BTreeSet<Fault>,
+    /// Monitors; by the seed if not given.
+    pub mons: Option<u32>,
+    /// Kinds of faults that may happen; if not given all, some of them seldom.
+    pub faults: Option<BTreeSet<Fault>>,
     /// The clients' pool is erasure coded.
     pub erasure: bool,
     /// Less goes wrong, for less time: many such lives fit into a suite.
@@ -33,9 +33,24 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Settings {
-        let faults = Fault::usual();
-        let cut = Cut::default();
-        Settings { osds: None, mons: 1, faults, erasure: false, short: false, aim: None, cut, mutant: "" }
+        Settings {
+            osds: None,
+            mons: None,
+            faults: None,
+            erasure: false,
+            short: false,
+            aim: None,
+            cut: Cut::default(),
+            mutant: "",
+        }
+    }
+}
+
+impl Settings {
+    /// Kinds of faults that may happen.
+    pub(crate) fn allowed(&self) -> BTreeSet<Fault> {
+        let all = || Fault::ALL.iter().map(|(fault, _)| *fault).collect();
+        self.faults.clone().unwrap_or_else(all)
     }
 }
 
@@ -97,7 +112,7 @@ fn plan_of(rng: &Rng, settings: &Settings) -> Plan {
         let fit: Vec<(u32, u32)> = codes.iter().copied().filter(|(k, m)| k + m <= osds).collect();
         *rng.pick(&fit)
     });
-    let mons = settings.mons;
+    let mons = settings.mons.unwrap_or_else(|| *rng.pick(&[1, 1, 1, 1, 3]));
     let size = size.min(osds);
     Plan { osds, mons, size, min_size, options, auth_none, code, ..Plan::default() }
 }
@@ -247,6 +262,7 @@ impl Begun {
         self.cluster.in_time(&self.admin, "ops of clients that are gone", ANSWERED, quiet).await;
         self.cluster.deep_scrub_all(&self.admin, CLEAN).await;
         self.audit.nothing_left(&self.cluster);
+        self.audit.same_logs(&self.cluster, &self.admin);
         self.cluster.compare_replicas(&self.admin).await;
         (self.load, self.audit)
     }

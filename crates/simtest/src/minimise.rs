@@ -91,7 +91,7 @@ impl Search<'_> {
     }
 
     fn leave_out_kinds(&mut self, told: &mut dyn FnMut(&str)) {
-        for kind in self.settings.faults.clone() {
+        for kind in self.settings.allowed() {
             let mut cut = self.best.cut.clone();
             if cut.without.insert(kind) {
                 self.holds(cut, told);

@@ -20,7 +20,7 @@ fn log() {
 fn lives_with_growth_and_removal() {
     log();
     let faults = [Fault::Grow, Fault::Remove, Fault::Osd, Fault::Mon, Fault::Mgr, Fault::Admin];
-    let settings = Settings { mons: 3, faults: faults.into(), ..Settings::default() };
+    let settings = Settings { mons: Some(3), faults: Some(faults.into()), ..Settings::default() };
     if let Some(seed) = number("LOLIGO_SIM_SEED") {
         eprintln!("seed {seed}: {:?}", live(seed, &settings));
         return;

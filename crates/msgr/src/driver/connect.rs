@@ -84,6 +84,7 @@ pub(super) async fn run(con: Connection) {
             }
             Ok(Err(Failed::Gone)) => return,
             Ok(Err(Failed::Wait)) => {
+                tracing::debug!(?con, "told to wait");
                 inner.set_phase(Phase::Waiting);
                 config.max_backoff
             }

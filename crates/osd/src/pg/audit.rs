@@ -24,6 +24,8 @@ pub struct PgAudit {
     pub in_flight: usize,
     /// The newest entry.
     pub last_update: EVersion,
+    /// Objects that this copy lacks, by its own account.
+    pub missing: usize,
     /// What does not hold, in words.
     pub wrong: Vec<String>,
     /// Where peering and recovery stand, for reports.
@@ -115,6 +117,7 @@ impl Pg {
             active: core.is_active(),
             in_flight,
             last_update: info.last_update,
+            missing: core.missing.len(),
             wrong,
         }
     }
