@@ -17,7 +17,7 @@ pub struct Settings {
     pub osds: Option<u32>,
     /// Monitors; by the seed if not given.
     pub mons: Option<u32>,
-    /// Kinds of faults that may happen; if not given all, some of them seldom.
+    /// Kinds of faults that may happen; if not given all but for those to be named.
     pub faults: Option<BTreeSet<Fault>>,
     /// The clients' pool is erasure coded.
     pub erasure: bool,
