@@ -1,6 +1,7 @@
 //! The binary: command line, configuration, and the wiring of crates into daemons.
 
 mod admin_socket;
+mod allocator;
 mod block;
 mod cli;
 mod daemon;
@@ -30,7 +31,7 @@ use crate::cli::{Cli, Command};
 /// A daemon allocates a few hundred times for each write; see docs/dependencies.md for what this
 /// one saves.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 
 /// Keeps the allocator from being given memory in pieces of 2 MiB, of which an idle daemon uses a
 /// tenth: 10 MiB of each daemon's 38 MiB were that. Daemons that this process starts inherit it.
