@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
@@ -36,6 +36,8 @@ struct Slot {
     generation: u32,
     owner: u32,
     state: State,
+    /// Of the task before, for the next one: nobody else has it.
+    spare: Option<(Arc<TaskWake>, Waker)>,
 }
 
 enum State {
@@ -64,7 +66,8 @@ struct Ready {
 struct TaskWake {
     ready: Arc<Ready>,
     index: u32,
-    generation: u32,
+    /// Changes only while nobody but the slot has it.
+    generation: AtomicU32,
     queued: AtomicBool,
 }
 
@@ -97,17 +100,27 @@ impl Executor {
                 generation: 0,
                 owner,
                 state: State::Free,
+                spare: None,
             });
             u32::try_from(slots.len() - 1).expect("fewer than 2^32 tasks")
         });
         let slot = &mut slots[index as usize];
-        let wake = Arc::new(TaskWake {
-            ready: self.0.ready.clone(),
-            index,
-            generation: slot.generation,
-            queued: AtomicBool::new(false),
-        });
-        let waker = Waker::from(wake.clone());
+        let (wake, waker) = match slot.spare.take() {
+            Some((wake, waker)) => {
+                wake.generation.store(slot.generation, Ordering::Relaxed);
+                wake.queued.store(false, Ordering::Relaxed);
+                (wake, waker)
+            }
+            None => {
+                let wake = Arc::new(TaskWake {
+                    ready: self.0.ready.clone(),
+                    index,
+                    generation: AtomicU32::new(slot.generation),
+                    queued: AtomicBool::new(false),
+                });
+                (wake.clone(), Waker::from(wake))
+            }
+        };
         slot.owner = owner;
         slot.state = State::Waiting(Task {
             future,
@@ -176,9 +189,19 @@ impl Executor {
         slot.state = State::Free;
         slot.generation = slot.generation.wrapping_add(1);
         drop(slots);
+        // With nothing borrowed: dropping what a task holds may wake and spawn others.
+        let Task {
+            future,
+            wake,
+            waker,
+        } = task;
+        drop(future);
+        // Ours and that of our waker: no other waker is left that a new task's number would make
+        // wake the wrong one.
+        if Arc::strong_count(&wake) == 2 {
+            self.0.slots.borrow_mut()[index as usize].spare = Some((wake, waker));
+        }
         self.0.free.borrow_mut().push(index);
-        // Last, and with nothing borrowed: dropping a task may wake and spawn others.
-        drop(task);
     }
 
     /// Drops the tasks of `owner`, in slab order; the one being polled is dropped after its poll.
@@ -234,7 +257,8 @@ impl Wake for TaskWake {
         if self.queued.swap(true, Ordering::AcqRel) {
             return;
         }
-        self.ready.lock().push_back((self.index, self.generation));
+        let generation = self.generation.load(Ordering::Relaxed);
+        self.ready.lock().push_back((self.index, generation));
         if self.ready.home != thread_mark()
             && let Some(notify) = &self.ready.notify
         {

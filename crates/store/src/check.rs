@@ -4,8 +4,7 @@
 //! So existence is checked first, over a view of the store with the effects of the earlier
 //! operations laid over it. What can fail later (space) each backend checks for itself.
 
-use std::collections::BTreeMap;
-
+use smallvec::SmallVec;
 use types::hobject::GhObject;
 
 use crate::object_store::OBJECT_LEN_MAX;
@@ -39,8 +38,8 @@ pub(crate) fn check(t: &Transaction, existing: &dyn Existing) -> Result<(), Stor
     let mut view = View {
         t,
         existing,
-        colls: BTreeMap::new(),
-        objects: BTreeMap::new(),
+        colls: Overlay::default(),
+        objects: Overlay::default(),
         bulk: 0,
     };
     t.ops().iter().try_for_each(|op| view.step(op))
@@ -56,26 +55,57 @@ struct Coll {
     len: i64,
 }
 
+/// What earlier operations made of a few things, in the order of the keys: those of a usual
+/// transaction fit without an allocation.
+struct Overlay<K, V>(SmallVec<[(K, V); 4]>);
+
+impl<K, V> Default for Overlay<K, V> {
+    fn default() -> Self {
+        Overlay(SmallVec::new())
+    }
+}
+
+impl<K: Ord + Copy, V: Copy> Overlay<K, V> {
+    fn find(&self, key: K) -> Result<usize, usize> {
+        self.0.binary_search_by_key(&key, |(k, _)| *k)
+    }
+
+    fn get(&self, key: K) -> Option<V> {
+        self.find(key).ok().map(|at| self.0[at].1)
+    }
+
+    fn insert(&mut self, key: K, value: V) {
+        match self.find(key) {
+            Ok(at) => self.0[at].1 = value,
+            Err(at) => self.0.insert(at, (key, value)),
+        }
+    }
+}
+
 struct View<'a> {
     t: &'a Transaction,
     existing: &'a dyn Existing,
-    colls: BTreeMap<CollIndex, Coll>,
-    objects: BTreeMap<(CollIndex, ObjectIndex), bool>,
+    colls: Overlay<CollIndex, Coll>,
+    objects: Overlay<(CollIndex, ObjectIndex), bool>,
     /// Operations of `t` before this one may have moved objects in bulk (splits and merges).
     bulk: usize,
 }
 
 impl View<'_> {
     fn coll(&mut self, cid: CollIndex) -> Coll {
-        let (t, existing) = (self.t, self.existing);
-        *self.colls.entry(cid).or_insert_with(|| {
-            let exists = existing.collection_exists(&t.collections()[cid as usize]);
-            Coll {
-                exists,
-                counts_old: exists,
-                len: 0,
-            }
-        })
+        if let Some(coll) = self.colls.get(cid) {
+            return coll;
+        }
+        let exists = self
+            .existing
+            .collection_exists(&self.t.collections()[cid as usize]);
+        let coll = Coll {
+            exists,
+            counts_old: exists,
+            len: 0,
+        };
+        self.colls.insert(cid, coll);
+        coll
     }
 
     /// Number of objects of a collection as it is now.
@@ -128,7 +158,7 @@ impl View<'_> {
     }
 
     fn exists(&mut self, cid: CollIndex, oid: ObjectIndex) -> bool {
-        if let Some(&exists) = self.objects.get(&(cid, oid)) {
+        if let Some(exists) = self.objects.get((cid, oid)) {
             return exists;
         }
         let exists = self.base_exists(cid, oid);
@@ -305,9 +335,8 @@ impl View<'_> {
         // Objects known to the view move with it.
         let known: Vec<_> = self
             .objects
-            .iter()
-            .map(|(&key, &exists)| (key, exists))
-            .collect();
+            .0
+            .to_vec();
         self.bulk = position + 1;
         for ((at, oid), exists) in known {
             let moves = match *op {
@@ -318,7 +347,7 @@ impl View<'_> {
             };
             if at == cid && moves {
                 self.objects.insert((cid, oid), false);
-                let there = self.objects.get(&(to_cid, oid)).copied().unwrap_or(false);
+                let there = self.objects.get((to_cid, oid)).unwrap_or(false);
                 self.objects.insert((to_cid, oid), exists || there);
             }
         }

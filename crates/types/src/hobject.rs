@@ -29,7 +29,7 @@ const POOL_MIN: i64 = i64::MIN;
 const POOL_TEMP_START: i64 = -2;
 
 /// An object, one of its clones, or a position between objects. Wire: hobject_t v4.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HObject {
     /// Locator key, empty when it equals the name.
     pub key: BString,
@@ -45,6 +45,13 @@ pub struct HObject {
     pub namespace: BString,
     /// Pool.
     pub pool: i64,
+}
+
+/// By the placement hash, which is one of the name.
+impl core::hash::Hash for HObject {
+    fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
+        state.write_u64(u64::from(self.hash) << 32 ^ self.snap);
+    }
 }
 
 /// The smallest object.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bstr::BString;
 use denc::Denc;
-use store::Transaction;
+use store::{Op, Transaction};
 use types::osd::{LogOp, LogOpReturn, ObjectModDesc, ObjectStatSum, OsdOp, PgLogEntry};
 use types::{EVersion, HObject, NOSNAP, UTime};
 
@@ -133,8 +133,8 @@ impl OpContext {
                 oi.local_mtime = UTime::from_duration(self.pg.env().wall_clock());
             }
             let info = (BString::from(OI_ATTR), self.obs.oi.to_bytes());
-            let clones =
-                (soid.snap == NOSNAP).then(|| (BString::from(SS_ATTR), self.snapset.to_bytes()));
+            let clones = (soid.snap == NOSNAP && !self.keeps_snapset(&transaction))
+                .then(|| (BString::from(SS_ATTR), self.snapset.to_bytes()));
             transaction.setattrs(&self.coll, &self.goid, [info].into_iter().chain(clones));
         } else {
             self.obs = ObjectState::absent(&soid);
@@ -184,6 +184,12 @@ impl OpContext {
         }
     }
 
+    /// Whether the head's xattr already says what the clones are, and will after the transaction.
+    fn keeps_snapset(&self, t: &Transaction) -> bool {
+        let ssc = self.obc.ssc.borrow();
+        ssc.exists && ssc.snapset == self.snapset && t.ops().iter().all(keeps_attrs)
+    }
+
     /// Shows the new state to those who come next.
     fn publish(&mut self) {
         let mut attrs = self.obc.attrs.borrow_mut();
@@ -230,6 +236,25 @@ pub fn error_entry(request: &Request, reply: &Reply, at: EVersion) -> PgLogEntry
         mod_desc: ObjectModDesc::unrollbackable(),
         ..PgLogEntry::default()
     }
+}
+
+/// Whether an operation leaves the xattrs it does not name.
+fn keeps_attrs(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Write { .. }
+            | Op::Zero { .. }
+            | Op::Truncate { .. }
+            | Op::SetAllocHint { .. }
+            | Op::OmapSetKeys { .. }
+            | Op::OmapRmKeys { .. }
+            | Op::OmapRmKeyRange { .. }
+            | Op::OmapClear { .. }
+            | Op::OmapSetHeader { .. }
+            | Op::SetAttr { .. }
+            | Op::SetAttrs { .. }
+            | Op::RmAttr { .. }
+    )
 }
 
 fn op_returns(ops: &[OsdOp]) -> Vec<LogOpReturn> {

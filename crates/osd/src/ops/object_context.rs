@@ -650,6 +650,10 @@ impl ObjectContexts {
 
     /// Forgets what is known of an object (head or clone) that something else has written.
     pub fn forget(&self, oid: &HObject) {
+        if self.slots.borrow().is_empty() {
+            // As on a replica, always.
+            return;
+        }
         let slot = self.slots.borrow().get(&oid.head()).cloned();
         if let Some(slot) = slot {
             slot.generation.set(slot.generation.get() + 1);

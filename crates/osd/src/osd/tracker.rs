@@ -8,19 +8,22 @@ use std::time::Duration;
 
 use command::Formatter;
 use env::Env;
+use smallvec::SmallVec;
 use types::UTime;
 
 /// Events of one op at most; more are dropped (they repeat).
 const EVENTS_MAX: usize = 32;
+
+/// What happened to an op and when; a usual one's fit without an allocation.
+type Events = SmallVec<[(Duration, &'static str); 6]>;
 
 /// An op on its way.
 pub struct TrackedOp {
     description: RefCell<Box<dyn Fn() -> String>>,
     seq: u64,
     begun: Duration,
-    begun_wall: Duration,
     env: Env,
-    events: RefCell<Vec<(Duration, &'static str)>>,
+    events: RefCell<Events>,
     tracker: Weak<Tracker>,
     warned: Cell<bool>,
 }
@@ -30,7 +33,7 @@ struct Past {
     description: String,
     begun_wall: Duration,
     took: Duration,
-    events: Vec<(Duration, &'static str)>,
+    events: Events,
     finished: Duration,
 }
 
@@ -62,6 +65,11 @@ impl TrackedOp {
         self.env.now().saturating_sub(self.begun)
     }
 
+    /// When it arrived, by the wall clock.
+    fn begun_wall(&self) -> Duration {
+        self.env.wall_clock().saturating_sub(self.age())
+    }
+
     /// The last event.
     pub fn last_event(&self) -> &'static str {
         self.events.borrow().last().map_or("initiated", |e| e.1)
@@ -90,7 +98,7 @@ impl Drop for TrackedOp {
         }
         let past = || Past {
             description: self.describe(),
-            begun_wall: self.begun_wall,
+            begun_wall: self.begun_wall(),
             took,
             events: self.events.borrow().clone(),
             finished: self.env.now(),
@@ -139,14 +147,12 @@ impl Tracker {
         let seq = self.next.get();
         self.next.set(seq + 1);
         let now = self.env.now();
-        let begun_wall = self.env.wall_clock().saturating_sub(now.saturating_sub(received));
         let op = Rc::new(TrackedOp {
             description: RefCell::new(description),
             seq,
             begun: received.min(now),
-            begun_wall,
             env: self.env.clone(),
-            events: RefCell::new(Vec::with_capacity(6)),
+            events: RefCell::default(),
             tracker: Rc::downgrade(self),
             warned: Cell::new(false),
         });
@@ -197,7 +203,7 @@ impl Tracker {
             count += 1;
             f.open_object_section("op");
             let events = op.events.borrow();
-            dump_op(f, &description, op.begun_wall, op.begun, op.age(), None, &events);
+            dump_op(f, &description, op.begun_wall(), op.begun, op.age(), None, &events);
             f.close_section();
         }
         f.close_section();

@@ -11,7 +11,9 @@
 //! its entry was trimmed, `missing/...` for the missing set (`src/osd/PGLog.cc` at v16.2).
 //! Bounds: `osd_max_pg_log_entries` entries (10000) and `osd_pg_log_dups_tracked` dups (3000).
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::borrow::Borrow;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
 use types::osd::{PgInfo, PgLog, PgLogDup, PgLogEntry};
@@ -23,6 +25,30 @@ use super::missing::Missing;
 /// same in every run with this hasher, reaches nothing. Who makes up requests that collide makes a
 /// look-up as long as the log, which is bounded.
 type Index<K, V> = HashMap<K, V, foldhash::fast::FixedState>;
+
+/// An entry found by its object: the name stands in the entry alone.
+#[derive(Debug, Clone)]
+struct OfObject(Rc<PgLogEntry>);
+
+impl Borrow<HObject> for OfObject {
+    fn borrow(&self) -> &HObject {
+        &self.0.soid
+    }
+}
+
+impl PartialEq for OfObject {
+    fn eq(&self, other: &OfObject) -> bool {
+        self.0.soid == other.0.soid
+    }
+}
+
+impl Eq for OfObject {}
+
+impl Hash for OfObject {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.soid.hash(state);
+    }
+}
 
 /// What a request was answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,7 +116,8 @@ pub struct Log {
     head: EVersion,
     entries: VecDeque<Rc<PgLogEntry>>,
     dups: VecDeque<Rc<PgLogDup>>,
-    by_object: Index<HObject, Rc<PgLogEntry>>,
+    /// The newest entry of each object.
+    by_object: HashSet<OfObject, foldhash::fast::FixedState>,
     by_request: Index<OsdReqId, Rc<PgLogEntry>>,
     dups_by_request: Index<OsdReqId, Rc<PgLogDup>>,
     /// Entries up to here cannot be rolled back (all of them, in replicated pools), and nothing is
@@ -165,12 +192,12 @@ impl Log {
 
     /// The newest entry of an object.
     pub fn newest_of(&self, oid: &HObject) -> Option<&Rc<PgLogEntry>> {
-        self.by_object.get(oid)
+        self.by_object.get(oid).map(|known| &known.0)
     }
 
     /// Entries of one object, newest first.
     pub fn of_object<'a>(&'a self, oid: &'a HObject) -> impl Iterator<Item = &'a Rc<PgLogEntry>> {
-        let known = self.by_object.contains_key(oid);
+        let known = self.by_object.contains(oid);
         self.entries.iter().rev().filter(move |e| known && e.soid == *oid)
     }
 
@@ -240,7 +267,7 @@ impl Log {
 
     fn index(&mut self, e: Rc<PgLogEntry>) {
         if !e.is_error() {
-            self.by_object.insert(e.soid.clone(), e.clone());
+            self.by_object.replace(OfObject(e.clone()));
         }
         if e.reqid_is_indexed() {
             self.by_request.insert(e.reqid, e.clone());
@@ -252,7 +279,7 @@ impl Log {
     }
 
     fn unindex(&mut self, e: &Rc<PgLogEntry>) {
-        if self.by_object.get(&e.soid).is_some_and(|known| known.version == e.version) {
+        if self.newest_of(&e.soid).is_some_and(|known| known.version == e.version) {
             self.by_object.remove(&e.soid);
         }
         let requests = e.extra_reqids.iter().map(|(r, _)| r).chain([&e.reqid]);

@@ -12,7 +12,8 @@
 //! ```
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::ops::Range;
 
 use bstr::BString;
 use bytes::Bytes;
@@ -36,6 +37,8 @@ const CAN_ROLLBACK_TO: &str = "can_rollback_to";
 const MISSING_PREFIX: &str = "missing/";
 const DUP_PREFIX: &str = "dup_";
 const INFO_VERSION: u8 = 10;
+/// Bytes that what a write changes takes: an entry, the fast info, a dup.
+const ROOM: usize = 768;
 /// Entries read at a time when a PG is loaded, and their bytes.
 const PAGE_MAX: usize = 2048;
 const PAGE_BYTES_MAX: usize = 4 << 20;
@@ -60,8 +63,14 @@ pub fn slow_counts(info: &PgInfo) -> ObjectStatSum {
 pub struct Keys {
     /// From the first key to before the second; removed before anything is set.
     ranges: Vec<(BString, BString)>,
-    set: BTreeMap<BString, Bytes>,
+    /// Where the value lies in `values`. In no order; of a key that is there twice the later one
+    /// counts.
+    set: Vec<(BString, Range<usize>)>,
+    /// All values, one behind the other.
+    values: Writer,
     remove: BTreeSet<BString>,
+    /// The whole info is among what is set.
+    whole_info: bool,
 }
 
 impl Keys {
@@ -73,22 +82,32 @@ impl Keys {
     /// The keys to be set.
     #[cfg(test)]
     pub(crate) fn keys(&self) -> impl Iterator<Item = &BString> {
-        self.set.keys()
+        self.set.iter().map(|(key, _)| key)
+    }
+
+    fn put(&mut self, key: impl Into<BString>, value: impl FnOnce(&mut Writer)) {
+        if self.set.is_empty() {
+            self.values = Writer::with_capacity(ROOM);
+        }
+        let begin = self.values.len();
+        value(&mut self.values);
+        self.set.push((key.into(), begin..self.values.len()));
     }
 
     /// The whole info; past intervals too if they changed.
     pub fn info(&mut self, info: &PgInfo, past: Option<&PastIntervals>, epoch: Epoch) {
-        self.set.insert(INFO.into(), info.to_bytes());
-        self.set.insert(EPOCH.into(), epoch.to_bytes());
-        self.set.insert(INFOVER.into(), Bytes::from_static(&[INFO_VERSION]));
-        self.set.remove(&BString::from(FASTINFO));
+        self.whole_info = true;
+        self.put(INFO, |w| w.put(info));
+        self.put(EPOCH, |w| w.put(&epoch));
+        self.put(INFOVER, |w| w.u8(INFO_VERSION));
+        self.set.retain(|(key, _)| key != FASTINFO);
         // It would be taken for newer than the info if that went back.
         self.remove.insert(FASTINFO.into());
         if let Some(past) = past {
-            let mut w = Writer::new();
-            w.put(past);
-            w.put(&info.purged_snaps);
-            self.set.insert(BIGINFO.into(), w.into_bytes());
+            self.put(BIGINFO, |w| {
+                w.put(past);
+                w.put(&info.purged_snaps);
+            });
         }
     }
 
@@ -104,8 +123,8 @@ impl Keys {
         let whole = written.replace(now) != now;
         if whole {
             self.info(info, None, epoch);
-        } else if !self.set.contains_key(INFO.as_bytes()) {
-            self.set.insert(FASTINFO.into(), PgFastInfo::of(info).to_bytes());
+        } else if !self.whole_info {
+            self.put(FASTINFO, |w| w.put(&PgFastInfo::of(info)));
         }
         whole
     }
@@ -113,7 +132,7 @@ impl Keys {
     /// What changed in the log.
     pub fn log(&mut self, changes: LogChanges) {
         if let Some(bound) = changes.can_rollback_to {
-            self.set.insert(CAN_ROLLBACK_TO.into(), bound.to_bytes());
+            self.put(CAN_ROLLBACK_TO, |w| w.put(&bound));
         }
         let key = |v: &EVersion| BString::from(v.key());
         let dup_key = |v: &EVersion| {
@@ -126,16 +145,19 @@ impl Keys {
         self.ranges.extend(changes.dups_trimmed.map(|(from, to)| (dup_key(&from), dup_key(&to))));
         self.remove.extend(changes.removed.iter().map(key));
         for e in changes.written {
-            self.set.insert(key(&e.version), encode_entry(&e));
+            self.put(key(&e.version), |w| encode_entry(w, &e));
         }
         for dup in changes.dups_written {
             // PGs that merged have had the same versions: the keys of the second begin alike, so
-            // that trimming finds them.
+            // that trimming finds them. Such dups follow each other.
             let mut key = dup_key(&dup.version);
-            while self.set.contains_key(&key) {
+            if let Some((last, _)) = self.set.last()
+                && last.starts_with(&key)
+            {
+                key = last.clone();
                 key.push(b'+');
             }
-            self.set.insert(key, dup.to_bytes());
+            self.put(key, |w| w.put(&*dup));
         }
     }
 
@@ -145,10 +167,10 @@ impl Keys {
             let key = BString::from(format!("{MISSING_PREFIX}{oid}"));
             match item {
                 Some(item) => {
-                    let mut w = Writer::new();
-                    w.put(&oid);
-                    w.put(&item);
-                    self.set.insert(key, w.into_bytes());
+                    self.put(key, |w| {
+                        w.put(&oid);
+                        w.put(&item);
+                    });
                 }
                 None => {
                     self.remove.insert(key);
@@ -166,7 +188,14 @@ impl Keys {
             t.omap_rmkeys(cid, pgmeta, self.remove);
         }
         if !self.set.is_empty() {
-            t.omap_setkeys(cid, pgmeta, self.set);
+            let mut set = self.set;
+            // Of equal keys the later comes first, and stays.
+            set.reverse();
+            set.sort_by(|(a, _), (b, _)| a.cmp(b));
+            set.dedup_by(|(a, _), (b, _)| a == b);
+            let values = self.values.into_bytes();
+            let set = set.into_iter().map(|(key, value)| (key, values.slice(value)));
+            t.omap_setkeys(cid, pgmeta, set);
         }
     }
 }
@@ -177,12 +206,11 @@ pub fn clear_log(cid: &CollId, pgmeta: &GhObject, t: &mut Transaction) {
     t.omap_rmkeyrange(cid, pgmeta, DUP_PREFIX, "dup`");
 }
 
-fn encode_entry(e: &PgLogEntry) -> Bytes {
-    let mut w = Writer::new();
+fn encode_entry(w: &mut Writer, e: &PgLogEntry) {
+    let begin = w.len();
     w.counted(|w| w.put(e));
-    let crc = crc32c(0, &w.as_slice()[4..]);
+    let crc = crc32c(0, &w.as_slice()[begin + 4..]);
     w.u32(crc);
-    w.into_bytes()
 }
 
 fn decode_entry(value: &Bytes) -> Result<PgLogEntry, denc::Error> {
@@ -327,8 +355,8 @@ mod tests {
         let write = |info: &PgInfo| {
             let mut keys = Keys::default();
             let whole = keys.info_of_write(info, 3, &written);
-            assert_eq!(whole, keys.set.contains_key(INFO.as_bytes()));
-            assert_eq!(whole, !keys.set.contains_key(FASTINFO.as_bytes()));
+            assert_eq!(whole, keys.set.iter().any(|(key, _)| key == INFO));
+            assert_eq!(whole, !keys.set.iter().any(|(key, _)| key == FASTINFO));
             whole
         };
         info.stats.stats.sum.num_objects = 1;

@@ -66,9 +66,15 @@ impl<V> KeyMap<V> {
     pub(super) fn find(&self, key: &BStr) -> Place {
         let chunk = self.chunk_of(key);
         let entries = self.chunks.get(chunk).map_or(&[][..], |c| c);
-        let (at, found) = match entries.binary_search_by(|(k, _)| BStr::new(k).cmp(key)) {
-            Ok(at) => (at, true),
-            Err(at) => (at, false),
+        // A log's next key goes behind the last, its oldest is the first: then the names in between,
+        // each somewhere else in memory, need not be looked at.
+        let (at, found) = match (entries.first(), entries.last()) {
+            (_, Some((last, _))) if last < key => (entries.len(), false),
+            (Some((first, _)), _) if first >= key => (0, first == key),
+            _ => match entries.binary_search_by(|(k, _)| BStr::new(k).cmp(key)) {
+                Ok(at) => (at, true),
+                Err(at) => (at, false),
+            },
         };
         Place { chunk, at, found }
     }
@@ -150,15 +156,24 @@ impl<V> KeyMap<V> {
         if first >= last {
             return Vec::new();
         }
-        let (from, to) = (self.find(first), self.find(last));
+        let from = self.find(first);
+        let mut begin = from.at;
         let mut removed = Vec::new();
-        for chunk in from.chunk..self.chunks.len().min(to.chunk + 1) {
-            let entries = &mut self.chunks[chunk];
-            let begin = if chunk == from.chunk { from.at } else { 0 };
-            let end = if chunk == to.chunk { to.at } else { entries.len() };
-            removed.extend(entries.drain(begin..end));
+        let mut emptied = 0;
+        for entries in self.chunks.iter_mut().skip(from.chunk) {
+            // Usually a key or two go: those are nearer than the middle.
+            let gone = entries[begin..].iter().take_while(|(key, _)| key < last).count();
+            let all = begin + gone == entries.len();
+            removed.extend(entries.drain(begin..begin + gone));
+            emptied += usize::from(entries.is_empty());
+            begin = 0;
+            if !all {
+                break;
+            }
         }
-        self.chunks.retain(|entries| !entries.is_empty());
+        if emptied > 0 {
+            self.chunks.retain(|entries| !entries.is_empty());
+        }
         removed
     }
 

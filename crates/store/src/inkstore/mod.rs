@@ -44,12 +44,12 @@ use self::alloc::Allocator;
 use self::checkpoint::Manifest;
 use self::format::{BLOCK_LEN, Extent, Superblock};
 use self::log::{FrozenAt, Log, Pending};
-use self::state::State;
+use self::state::{Slot, State};
 use crate::Transaction;
 use crate::memstore::omap_page;
 use crate::{
-    CollId, Fsck, FsckOptions, Listing, ObjectStat, ObjectStore, OmapPage, Statfs, StoreCounter,
-    StoreError,
+    CollId, CollIndex, Fsck, FsckOptions, Listing, ObjectIndex, ObjectStat, ObjectStore, OmapPage,
+    Statfs, StoreCounter, StoreError,
 };
 
 pub use self::fsck::FsckReport;
@@ -80,6 +80,9 @@ struct Core {
     device_blocks: u32,
     log: Log,
     pending: Pending,
+    /// The object of the operation before, of the transaction being applied, which the log has
+    /// selected. Operations that move or remove objects forget it.
+    resolved: Option<((CollIndex, ObjectIndex), Slot)>,
     /// Blocks written but not yet durable, by first block: reads take them from here.
     inflight: BTreeMap<u32, Bytes>,
     /// The checkpoint on the device, and how many blocks it takes.

@@ -138,6 +138,7 @@ pub(super) async fn mount(device: &BlockDevice) -> Result<Core, StoreError> {
         device_blocks,
         log,
         pending,
+        resolved: None,
         inflight: BTreeMap::new(),
         manifest_blocks: manifest.blocks(),
         manifest,

@@ -19,7 +19,7 @@ use super::rec::Share;
 use super::state::Slot;
 use super::{Core, Inner, ready};
 use crate::check::check;
-use crate::{CollId, Op, Pairs, StoreError, Transaction};
+use crate::{CollId, CollIndex, ObjectIndex, Op, Pairs, StoreError, Transaction};
 
 /// Up to this many bytes of a block are kept among the metadata instead of in a block.
 pub(super) const INLINE_MAX: usize = 1024;
@@ -38,8 +38,12 @@ impl Inner {
             return ready(Err(e));
         }
         let first_write = core.pending.data.len();
+        core.resolved = None;
         for op in t.ops() {
             core.apply(t, op);
+            if moves_objects(op) {
+                core.resolved = None;
+            }
         }
         let (sender, receiver) = oneshot();
         core.pending.transactions += 1;
@@ -151,25 +155,28 @@ impl Core {
     }
 
     /// The object, created and selected.
-    fn ensure(&mut self, cid: &CollId, oid: &GhObject) -> Option<Slot> {
-        match self.state.lookup(cid, oid) {
-            Some(slot) => {
-                self.select(slot);
-                Some(slot)
-            }
-            None => {
-                let slot = self.state.create(cid, oid)?;
-                self.select(slot);
-                self.pending.recs.create();
-                Some(slot)
-            }
-        }
+    fn ensure(&mut self, t: &Transaction, cid: CollIndex, oid: ObjectIndex) -> Option<Slot> {
+        self.existing(t, cid, oid).or_else(|| {
+            let (of, name) = (&t.collections()[cid as usize], &t.objects()[oid as usize]);
+            let slot = self.state.create(of, name)?;
+            self.select(slot);
+            self.pending.recs.create();
+            self.resolved = Some(((cid, oid), slot));
+            Some(slot)
+        })
     }
 
     /// The object, selected, if it exists.
-    fn existing(&mut self, cid: &CollId, oid: &GhObject) -> Option<Slot> {
-        let slot = self.state.lookup(cid, oid)?;
+    fn existing(&mut self, t: &Transaction, cid: CollIndex, oid: ObjectIndex) -> Option<Slot> {
+        if let Some((of, slot)) = self.resolved
+            && of == (cid, oid)
+        {
+            return Some(slot);
+        }
+        let (of, name) = (&t.collections()[cid as usize], &t.objects()[oid as usize]);
+        let slot = self.state.lookup(of, name)?;
         self.select(slot);
+        self.resolved = Some(((cid, oid), slot));
         Some(slot)
     }
 
@@ -180,7 +187,7 @@ impl Core {
         match *op {
             Op::Nop | Op::CollHint { .. } => {}
             Op::Touch { cid: c, oid: o } | Op::Create { cid: c, oid: o } => {
-                self.ensure(cid(c), oid(o));
+                self.ensure(t, c, o);
             }
             Op::Write {
                 cid: c,
@@ -188,7 +195,7 @@ impl Core {
                 offset,
                 ref data,
             } => {
-                if let Some(slot) = self.ensure(cid(c), oid(o)) {
+                if let Some(slot) = self.ensure(t, c, o) {
                     self.write(slot, offset, data);
                 }
             }
@@ -198,7 +205,7 @@ impl Core {
                 offset,
                 len,
             } => {
-                if let Some(slot) = self.ensure(cid(c), oid(o))
+                if let Some(slot) = self.ensure(t, c, o)
                     && len > 0
                 {
                     self.pending.recs.zero(offset, len);
@@ -213,7 +220,7 @@ impl Core {
                 oid: o,
                 size,
             } => {
-                if let Some(slot) = self.existing(cid(c), oid(o)) {
+                if let Some(slot) = self.existing(t, c, o) {
                     self.pending.recs.truncate(size);
                     if let Some((onode, space)) = self.state.change(slot) {
                         onode.truncate(size, space);
@@ -221,7 +228,7 @@ impl Core {
                 }
             }
             Op::Remove { cid: c, oid: o } => {
-                if self.existing(cid(c), oid(o)).is_some() {
+                if self.existing(t, c, o).is_some() {
                     self.pending.recs.remove();
                     self.state.remove(cid(c), oid(o));
                 }
@@ -232,7 +239,7 @@ impl Core {
                 ref name,
                 ref value,
             } => {
-                if let Some(slot) = self.existing(cid(c), oid(o)) {
+                if let Some(slot) = self.existing(t, c, o) {
                     self.set_attr(slot, BStr::new(name), value);
                 }
             }
@@ -241,7 +248,7 @@ impl Core {
                 oid: o,
                 ref attrs,
             } => {
-                if let Some(slot) = self.existing(cid(c), oid(o)) {
+                if let Some(slot) = self.existing(t, c, o) {
                     for (name, value) in attrs {
                         self.set_attr(slot, BStr::new(name), value);
                     }
@@ -252,7 +259,7 @@ impl Core {
                 oid: o,
                 ref name,
             } => {
-                if let Some(slot) = self.existing(cid(c), oid(o)) {
+                if let Some(slot) = self.existing(t, c, o) {
                     self.pending.recs.rm_attr(BStr::new(name));
                     if let Some((onode, space)) = self.state.change(slot) {
                         onode.rm_attr(BStr::new(name), space);
@@ -260,7 +267,7 @@ impl Core {
                 }
             }
             Op::RmAttrs { cid: c, oid: o } => {
-                if let Some(slot) = self.existing(cid(c), oid(o)) {
+                if let Some(slot) = self.existing(t, c, o) {
                     self.pending.recs.rm_attrs();
                     if let Some((onode, space)) = self.state.change(slot) {
                         onode.rm_attrs(space);
@@ -268,7 +275,7 @@ impl Core {
                 }
             }
             Op::Clone { cid: c, oid: o, to } => {
-                if o != to && self.existing(cid(c), oid(o)).is_some() {
+                if o != to && self.existing(t, c, o).is_some() {
                     self.pending.recs.clone_to(oid(to));
                     self.state.clone_object(cid(c), oid(o), oid(to));
                 }
@@ -281,7 +288,7 @@ impl Core {
                 len,
                 to_offset,
             } => {
-                if self.existing(cid(c), oid(o)).is_some() {
+                if self.existing(t, c, o).is_some() {
                     self.pending
                         .recs
                         .clone_range(oid(to), offset, len, to_offset);
@@ -308,7 +315,7 @@ impl Core {
                 write_size,
                 flags,
             } => {
-                if let Some(slot) = self.existing(cid(c), oid(o)) {
+                if let Some(slot) = self.existing(t, c, o) {
                     let hint = AllocHint {
                         object_size,
                         write_size,
@@ -355,7 +362,7 @@ impl Core {
                 self.pending.recs.forget_handles();
             }
             Op::OmapClear { cid: c, oid: o } => {
-                if let Some(slot) = self.existing(cid(c), oid(o)) {
+                if let Some(slot) = self.existing(t, c, o) {
                     self.pending.recs.omap_clear(share(oid(o)));
                     if let Some((onode, space)) = self.state.change(slot) {
                         onode.omap_clear(space);
@@ -367,7 +374,7 @@ impl Core {
                 oid: o,
                 ref entries,
             } => {
-                if let Some(slot) = self.existing(cid(c), oid(o)) {
+                if let Some(slot) = self.existing(t, c, o) {
                     for (key, value) in entries {
                         self.omap_set(slot, share(oid(o)), BStr::new(key), value);
                     }
@@ -378,7 +385,7 @@ impl Core {
                 oid: o,
                 ref keys,
             } => {
-                if let Some(slot) = self.existing(cid(c), oid(o)) {
+                if let Some(slot) = self.existing(t, c, o) {
                     for key in keys {
                         let Some((onode, space)) = self.state.change(slot) else {
                             break;
@@ -397,7 +404,7 @@ impl Core {
                 ref first,
                 ref last,
             } => {
-                if let Some(slot) = self.existing(cid(c), oid(o)) {
+                if let Some(slot) = self.existing(t, c, o) {
                     let (first, last) = (BStr::new(first), BStr::new(last));
                     self.pending.recs.omap_rm_range(share(oid(o)), first, last);
                     if let Some((onode, space)) = self.state.change(slot) {
@@ -410,7 +417,7 @@ impl Core {
                 oid: o,
                 ref header,
             } => {
-                if let Some(slot) = self.existing(cid(c), oid(o))
+                if let Some(slot) = self.existing(t, c, o)
                     && let Some((onode, space)) = self.state.change(slot)
                 {
                     self.pending
@@ -423,7 +430,11 @@ impl Core {
     }
 
     fn rename(&mut self, from: (&CollId, &GhObject), to: (&CollId, &GhObject)) {
-        if from != to && self.existing(from.0, from.1).is_some() {
+        if from == to {
+            return;
+        }
+        if let Some(slot) = self.state.lookup(from.0, from.1) {
+            self.select(slot);
             self.pending.recs.rename(to.0, to.1);
             self.state.rename(from, to);
         }
@@ -590,6 +601,21 @@ impl Core {
             }
         }
     }
+}
+
+/// Whether what a name stands for may be another object afterwards, or another be selected.
+fn moves_objects(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Remove { .. }
+            | Op::Clone { .. }
+            | Op::CloneRange { .. }
+            | Op::CollMoveRename { .. }
+            | Op::TryRename { .. }
+            | Op::RmColl { .. }
+            | Op::SplitCollection { .. }
+            | Op::MergeCollection { .. }
+    )
 }
 
 fn share(oid: &GhObject) -> Share {
