@@ -116,6 +116,9 @@ fn make_smaller(
 
 /// Lives lives until the time is over or one goes wrong.
 pub(crate) fn simulate(args: &SimArgs) -> Result<(), Failure> {
+    if std::env::var_os("LOLIGO_LOG").is_some() {
+        crate::logging::start();
+    }
     let settings = settings(args)?;
     let begun = Instant::now();
     let minutes = Duration::try_from_secs_f64(args.minutes * 60.0);

@@ -2,7 +2,12 @@
 //! and three monitors lead, while daemons fall. `loligo sim --faults grow,remove,osd,mon --mons 3`
 //! lives the same. `LOLIGO_SIM_SEEDS`, `LOLIGO_SIM_FIRST` and `LOLIGO_SIM_SEED` as in `cluster.rs`.
 
-use simtest::{Fault, Settings, live, run};
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::json;
+use sim::{Kill, World};
+use simtest::{Cluster, Fault, Plan, Settings, live, run};
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
@@ -37,4 +42,46 @@ fn lives_with_growth_and_removal() {
     eprintln!("{} lives of {:?}, {} answers judged", sum.lives, sum.time, sum.answers);
     let seeds: Vec<u64> = sum.failures.iter().map(|failure| failure.seed).collect();
     assert!(seeds.is_empty(), "these seeds break their word: {seeds:?}");
+}
+
+/// Found by `loligo sim --faults grow,shrink,snaps,rot,osd --short`, one life of twelve: scrub found
+/// objects of a PG that its other copies lacked.
+///
+/// 1. An OSD is down while its pool grows from 1 PG to 2 and, in a later map, to 4.
+/// 2. It comes back and goes through both maps at once: 1.0 splits into 1.1, and 1.1 should split into
+///    1.3 at the next map. What had split off was left at the map that made it.
+/// 3. The objects of 1.3 stayed in 1.1's collection, and 1.3 came into being empty. With all OSDs
+///    down meanwhile they would have been lost.
+#[test]
+fn an_osd_that_was_away_while_its_pool_grew_twice_splits_twice() {
+    log();
+    let world = World::new(5);
+    let cluster = Cluster::make(&world.control(), Plan::default());
+    world.run_until(async move {
+        let admin = cluster.start().await;
+        let pool = json!({"prefix": "osd pool create", "pool": "p", "pg_num": 1, "autoscale_mode": "off"});
+        cluster.command(&admin, pool).await;
+        let io = admin.io_ctx("p").await.unwrap();
+        for n in 0..40 {
+            io.write_full(format!("object{n}"), Bytes::from(vec![n; 100])).await.unwrap();
+        }
+        cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;
+        cluster.kill_osd(0, Kill::PROCESS);
+        while admin.osdmap().is_up(0) {
+            cluster.world().sleep(Duration::from_millis(100)).await;
+            admin.wait_for_latest_osdmap().await.unwrap();
+        }
+        for pg_num in [2, 4] {
+            let grow = json!({"prefix": "osd pool set", "pool": "p", "var": "pg_num", "val": pg_num.to_string()});
+            cluster.command(&admin, grow).await;
+            while admin.osdmap().pool(io.pool_id()).unwrap().pg_num != pg_num {
+                cluster.world().sleep(Duration::from_millis(100)).await;
+                admin.wait_for_latest_osdmap().await.unwrap();
+            }
+        }
+        cluster.start_osd(0);
+        cluster.wait_until_up(&admin).await;
+        cluster.wait_until_clean(&admin, Duration::from_secs(300)).await;
+        cluster.compare_replicas(&admin).await;
+    });
 }

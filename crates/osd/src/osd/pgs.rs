@@ -185,37 +185,46 @@ impl Osd {
         }
     }
 
+    /// Moves a PG to the new maps, and what splits off it on the way to those that come after.
     pub(super) async fn advance_and_split(self: &Rc<Osd>, pg: &Rc<Pg>, new: &[Rc<OsdMap>]) {
-        for map in new {
-            let pool = pg.pgid().pgid.pool_id();
-            let (before, after) = (pg.pool().pg_num, map.pool(pool).map_or(0, |p| p.pg_num));
-            let children = pg.pgid().pgid.children(before, after);
-            if before == 0 || children.is_empty() {
-                pg.advance(std::slice::from_ref(map));
-                continue;
+        let mut rest = vec![(pg.clone(), new)];
+        while let Some((pg, new)) = rest.pop() {
+            for (at, map) in new.iter().enumerate() {
+                let Some(made) = self.split_by(&pg, map).await else { return };
+                let behind = &new[at + 1..];
+                rest.extend(made.into_iter().map(|child| (child, behind)));
             }
+        }
+    }
+
+    /// Moves a PG to the next map; the PGs that this map makes of it, at the same map. `None` if
+    /// the OSD has failed.
+    async fn split_by(self: &Rc<Osd>, pg: &Rc<Pg>, map: &Rc<OsdMap>) -> Option<Vec<Rc<Pg>>> {
+        let pool = pg.pgid().pgid.pool_id();
+        let (before, after) = (pg.pool().pg_num, map.pool(pool).map_or(0, |p| p.pg_num));
+        let children = pg.pgid().pgid.children(before, after);
+        let mut made = Vec::new();
+        if before > 0 && !children.is_empty() {
             // Nothing may be under way in the parent: writes of before are in its collection.
             pg.stop_for_split();
             let shard = pg.pgid().shard;
             let absent = |child: &SpgId| !self.pgs.borrow().contains_key(child);
-            let children: Vec<SpgId> =
-                children.into_iter().map(|child| SpgId { pgid: child, shard }).filter(absent).collect();
-            match pg.split(&children, after, map).await {
-                Ok(made) => {
-                    for child in made {
-                        self.pgs
-                            .borrow_mut()
-                            .insert(child.pgid(), Slot::Ready(child.clone()));
-                        child.advance(std::slice::from_ref(map));
-                    }
-                }
+            let children = children.into_iter().map(|child| SpgId { pgid: child, shard });
+            let children: Vec<SpgId> = children.filter(absent).collect();
+            made = match pg.split(&children, after, map).await {
+                Ok(made) => made,
                 Err(e) => {
                     self.fail(format!("cannot split {}: {e:?}", pg.pgid()));
-                    return;
+                    return None;
                 }
-            }
-            pg.advance(std::slice::from_ref(map));
+            };
         }
+        for child in &made {
+            self.pgs.borrow_mut().insert(child.pgid(), Slot::Ready(child.clone()));
+            child.advance(std::slice::from_ref(map));
+        }
+        pg.advance(std::slice::from_ref(map));
+        Some(made)
     }
 
     /// At the start: splits a PG that the last life left unsplit.
