@@ -234,7 +234,9 @@ def scrub_all(cluster):
     cluster.wait(scrubbed, 300, "all PGs are deep-scrubbed")
     health = cluster.ceph("health", "detail")
     if "inconsistent" in health:
-        raise RuntimeError(f"a scrub found differences:\n{health}")
+        # Which objects and how, as the cluster log has it: the stores are gone afterwards.
+        found = cluster.ceph("log", "last", "200", "error", "cluster", check=False)
+        raise RuntimeError(f"a scrub found differences:\n{health}\n{found}")
 
 
 def plot(report, path):

@@ -78,8 +78,7 @@ impl Fault {
     fn odds(self) -> f64 {
         match self {
             Fault::Aimed => 0.12,
-            // To be named: of some 400 lives that had them, too, one ended inconsistent
-            // (docs/status.md, Known faults).
+            // To be named: lives that had them, too, have found faults (docs/status.md, Known faults).
             Fault::Grow | Fault::Remove | Fault::Snaps | Fault::Shrink => 0.0,
             _ => 0.6,
         }

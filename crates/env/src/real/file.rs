@@ -16,7 +16,7 @@ use crate::{AlignedBuf, OpenBlock};
 /// Unit of I/O where the kernel does not tell.
 const BLOCK_LEN_DEFAULT: u32 = 4096;
 /// Tries to lock a file, a tenth of a second apart: a process just killed may not be gone yet.
-const LOCK_TRIES: u32 = 20;
+const LOCK_TRIES: u32 = 50;
 
 /// An open block file.
 #[derive(Debug)]
