@@ -382,6 +382,31 @@ mod tests {
     }
 
     #[test]
+    fn a_waker_that_outlives_its_task_wakes_no_later_one() {
+        let executor = Executor::new(None);
+        let kept = Rc::new(RefCell::new(None));
+        let keep = kept.clone();
+        let first = std::future::poll_fn(move |cx| {
+            *keep.borrow_mut() = Some(cx.waker().clone());
+            Poll::Ready(())
+        });
+        executor.spawn(0, Box::pin(first));
+        executor.run_ready(10);
+        // In the place that the first has left.
+        let polls = Rc::new(Cell::new(0));
+        let count = polls.clone();
+        let second = std::future::poll_fn(move |_| {
+            count.set(count.get() + 1);
+            Poll::<()>::Pending
+        });
+        executor.spawn(0, Box::pin(second));
+        executor.run_ready(10);
+        kept.borrow_mut().take().unwrap().wake();
+        executor.run_ready(10);
+        assert_eq!(polls.get(), 1);
+    }
+
+    #[test]
     fn a_foreign_thread_s_wake_notifies() {
         let notified = Arc::new(AtomicBool::new(false));
         let flag = notified.clone();
