@@ -93,6 +93,64 @@ fn a_forced_pg_takes_the_slot() {
     });
 }
 
+/// Found by `loligo sim --seed 20178 --faults grow,shrink,snaps,remove,osd,power,mon --short`: an object
+/// that had been removed and made again held bytes and keys of before on one OSD.
+///
+/// 1. A backfill has pushed some objects of its batch when another placement group takes its slot.
+/// 2. The batch is forgotten. Objects of it are removed, and the target, which has them but has not been
+///    told that it is past them, is sent log entries alone.
+/// 3. The backfill begins again behind the last batch that was finished: it lists what there is, and
+///    the target keeps what there is not any more.
+#[test]
+fn objects_removed_while_a_backfill_waits_for_its_slot_are_removed_everywhere() {
+    let world = World::new(9);
+    let options = "osd_min_pg_log_entries = 3\nosd_max_pg_log_entries = 6\nosd_pg_log_trim_min = 1\n\
+                   osd_heartbeat_grace = 6\nosd_recovery_max_active = 1\nmgr_stats_period = 1\n";
+    let plan = Plan { osds: 2, size: 2, min_size: 1, options: options.to_owned(), ..Plan::default() };
+    let cluster = Cluster::make(&world.control(), plan);
+    world.run_until(async move {
+        let admin = cluster.start().await;
+        cluster.command(&admin, json!({"prefix": "osd pool create", "pool": "p", "pg_num": 2})).await;
+        let affinity = json!({"prefix": "osd primary-affinity", "id": "osd.1", "weight": 0.0});
+        cluster.command(&admin, affinity).await;
+        let sleep = |seconds: &str| {
+            json!({"prefix": "config set", "who": "osd", "name": "osd_recovery_sleep", "value": seconds})
+        };
+        cluster.command(&admin, sleep("3")).await;
+        let io = admin.io_ctx("p").await.unwrap();
+        io.write_full("first", Bytes::from_static(b"first")).await.unwrap();
+        cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;
+        cluster.kill_osd(1, Kill::PROCESS);
+        write(&io, 40, "while it is down").await;
+        cluster.start_osd(1);
+        cluster.wait_until_up(&admin).await;
+        let is = |states: &BTreeMap<String, String>, word: &str| -> Vec<String> {
+            let has = |state: &String| state.split('+').any(|s| s == word);
+            states.iter().filter(|(_, state)| has(state)).map(|(pgid, _)| pgid.clone()).collect()
+        };
+        until(&cluster, &admin, "one is backfilled, one waits", |states| {
+            is(states, "backfilling").len() == 1 && is(states, "backfill_wait").len() == 1
+        })
+        .await;
+        // Some objects are copied.
+        cluster.world().sleep(Duration::from_secs(10)).await;
+        let waiting = is(&states(&admin).await, "backfill_wait");
+        let force = json!({"prefix": "pg force-backfill", "pgid": waiting});
+        let answer = admin.mgr_command(force.to_string(), Bytes::new()).await.unwrap();
+        assert_eq!(answer.rc, 0, "{}", answer.outs);
+        until(&cluster, &admin, "the other one is backfilled", |states| {
+            is(states, "backfilling") == waiting && is(states, "backfill_wait").len() == 1
+        })
+        .await;
+        for n in 0..40 {
+            io.remove(format!("o{n}")).await.unwrap();
+        }
+        cluster.command(&admin, sleep("0")).await;
+        cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;
+        cluster.compare_replicas(&admin).await;
+    });
+}
+
 /// A target that is past the backfillfull ratio refuses, and is asked again.
 #[test]
 fn a_full_target_refuses_a_backfill() {

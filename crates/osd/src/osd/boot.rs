@@ -429,7 +429,9 @@ pub(super) async fn tick(osd: Rc<Osd>) {
     let mut last_lease = osd.env.now();
     let mut last_resend = osd.env.now();
     while !osd.is_stopping() {
-        osd.env.sleep(Duration::from_secs(1)).await;
+        // OSDs that tick together ask each other for scrub slots they have just taken themselves, and
+        // would do so for ever (`OSD::get_tick_interval` in `src/osd/OSD.cc` at v16.2).
+        osd.env.sleep(Duration::from_micros(950_000 + osd.env.random_u64() % 100_000)).await;
         if osd.is_stopping() {
             return;
         }

@@ -101,7 +101,9 @@ impl Osd {
             let (local, remote) = self.scrub_slots.taken();
             local + remote >= settings.slots
         };
-        for pg in self.all_pgs() {
+        let mut pgs = self.all_pgs();
+        pgs.sort_by_cached_key(|pg| pg.scrub_turn());
+        for pg in pgs {
             if taken() {
                 return;
             }

@@ -13,6 +13,9 @@
 //! pending any more. Objects written while the batch is being listed are counted into it, and so
 //! is the clone that a write makes of a pending object. A batch does not part an object's clones
 //! from its head: the head decides what a write sends.
+//!
+//! A batch that is broken off (a slot was lost, a push failed) is kept and gone on with: the targets
+//! have some of its objects, which nobody would remove there if they were removed here meanwhile.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -50,6 +53,12 @@ impl Backfill {
         self.moving.borrow_mut().clear();
         *self.touched.borrow_mut() = None;
         self.copied.set(0);
+    }
+
+    /// The end of a batch that was listed and that not all targets, the last of which is at `from`,
+    /// have been told to have.
+    fn unfinished(&self, from: &HObject) -> Option<HObject> {
+        self.batch_end.borrow().clone().filter(|end| end > from)
     }
 
     /// Nothing is listed any more: writes of what the targets lack are log entries alone.
@@ -110,6 +119,11 @@ impl Backfill {
     }
 }
 
+/// Where the target is that is least far.
+fn first_of(targets: &[(PgShard, HObject)]) -> Option<HObject> {
+    targets.iter().map(|(_, last)| last.clone()).min()
+}
+
 impl Pg {
     fn targets(&self) -> Rc<Vec<(PgShard, HObject)>> {
         let core = self.core.borrow();
@@ -139,8 +153,14 @@ impl Pg {
         let mut done = false;
         while self.may_backfill() {
             let targets = self.targets();
-            let Some(from) = targets.iter().map(|(_, last)| last.clone()).min() else { break };
-            let Some(end) = self.list_batch(&from, generation).await else { break };
+            let Some(from) = first_of(&targets) else { break };
+            let end = match state.unfinished(&from) {
+                Some(end) => end,
+                None => match self.list_batch(&from, generation).await {
+                    Some(end) => end,
+                    None => break,
+                },
+            };
             let copied = self.copy_batch(&targets, generation).await;
             if generation != self.generation.get() {
                 return false;
@@ -157,7 +177,10 @@ impl Pg {
             done = self.targets().is_empty();
         }
         if generation == self.generation.get() {
-            state.end_batch();
+            let from = first_of(&self.targets());
+            if from.is_none_or(|from| state.unfinished(&from).is_none()) {
+                state.end_batch();
+            }
         }
         done
     }

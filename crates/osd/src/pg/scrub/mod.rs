@@ -102,6 +102,8 @@ pub struct Scrubber {
     has_results: Cell<bool>,
     /// 0 to 1: by how much the next scrub is put off.
     luck: Cell<Option<f64>>,
+    /// When it last had a slot of its own OSD, on the clock that only goes forward.
+    had_slot: Cell<Duration>,
 }
 
 impl Scrubber {
@@ -269,6 +271,15 @@ impl Pg {
         self.scrub.running.set(true);
         let (pg, generation) = (self.rc(), self.generation.get());
         self.host.env().go(primary::run(pg, kind, generation));
+    }
+
+    /// Whose turn it is among the PGs of an OSD, the smallest first: those that somebody asked for
+    /// before those that are due, then who has waited longest for a slot, refused by replicas or not,
+    /// then who was scrubbed longest ago. By number alone the first ones would take every slot where
+    /// intervals are short.
+    pub fn scrub_turn(&self) -> (bool, Duration, UTime) {
+        let s = &self.scrub;
+        (s.wanted.get().is_none(), s.had_slot.get(), self.last_scrubs().scrub)
     }
 
     /// When the next scrub of a primary's PG is due, and from when on nothing keeps it back; both

@@ -130,6 +130,7 @@ impl Pg {
             .scrub_slots()
             .try_take(max, false)
             .ok_or(Stopped::NoSlot)?;
+        self.scrub.had_slot.set(self.host.env().now());
         let peers = self.followers();
         let mut answers = Vec::new();
         for peer in &peers {
