@@ -212,9 +212,10 @@ class Rounds(threading.Thread):
             try:
                 code = process.wait(600)
             except subprocess.TimeoutExpired:
+                waits = self.cluster.requests(process)
                 process.kill()
                 process.wait()
-                code = "none after 600 s"
+                code = f"none after 600 s; it waits for {waits}"
             if code != 0:
                 self.failed.append(f"{self.name}: exit {code} in round {self.count + 1}")
                 print(self.failed, flush=True)
@@ -322,6 +323,8 @@ def live(args, folder):
         raise
     finally:
         cluster.end()
+        if args.keep and problems:
+            cluster.keep_stores()
 
 
 def show(report):
@@ -350,7 +353,7 @@ def main():
     parser.add_argument("--minutes", type=float, default=30, help="how long things go wrong (30)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--report", help="write the report there (JSON), and a plot beside it (.svg)")
-    parser.add_argument("--keep", action="store_true", help="keep the folder with logs")
+    parser.add_argument("--keep", action="store_true", help="keep the folder with logs, and the stores if something was wrong")
     args = parser.parse_args()
     hosts.enter()
     folder = tempfile.mkdtemp(prefix="loligo-chaos-")

@@ -58,7 +58,7 @@ class Cluster:
         text += f"run_dir = {self.dir}/run\nadmin_socket = {self.dir}/run/$name.asok\n"
         for kind in ["mon", "mgr", "osd"]:
             text += f"[{kind}]\n{kind}_data = {self.dir}/{kind}/$id\nkeyring = {self.dir}/{kind}/$id/keyring\n"
-        text += f"[client]\nkeyring = {self.dir}/keyring\nadmin_socket =\nlog_file =\n"
+        text += f"[client]\nkeyring = {self.dir}/keyring\nadmin_socket = {self.dir}/run/client.$pid.asok\nlog_file =\n"
         pathlib.Path(self.conf).write_text(text)
 
     def start(self):
@@ -207,6 +207,16 @@ class Cluster:
             states = summary["num_pg_by_state"]
             return states and all(state["name"] == "active+clean" for state in states)
         self.wait(clean, timeout, "all PGs active+clean")
+
+    def requests(self, process):
+        """What a client waits for, as it says itself."""
+        socket = f"{self.dir}/run/client.{process.pid}.asok"
+        return self.tool("ceph", "--admin-daemon", socket, "objecter_requests", check=False, timeout=20)
+
+    def keep_stores(self):
+        """Copies the OSDs' folders, which end with the namespace, to where they can be looked into."""
+        for name in self.daemons("osd"):
+            subprocess.run(["cp", "-r", "--sparse=always", self.data(name), f"{self.dir}/kept-{name}"], check=False)
 
     def end(self):
         for name, process in self.processes.items():

@@ -112,6 +112,8 @@ pub(crate) trait Backend: 'static {
     fn submit(&self, t: Transaction) -> LocalFuture<Result<(), StoreError>>;
     /// [`ObjectStore::set_pool_options`].
     fn set_pool_options(&self, _pool: u64, _options: &PoolOptions) {}
+    /// [`ObjectStore::stop_when_full`].
+    fn stop_when_full(&self);
     /// [`ObjectStore::counters`].
     fn counters(&self) -> Vec<StoreCounter>;
     /// [`ObjectStore::close`].
@@ -333,6 +335,10 @@ impl<B: Backend> ObjectStore for Blocking<B> {
 
     fn set_pool_options(&self, pool: u64, options: &PoolOptions) {
         self.0.set_pool_options(pool, options);
+    }
+
+    fn stop_when_full(&self) {
+        self.0.stop_when_full();
     }
 
     fn counters(&self) -> Vec<StoreCounter> {

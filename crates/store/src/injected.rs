@@ -171,6 +171,10 @@ impl ObjectStore for InjectedErrors {
         self.inner.set_pool_options(pool, options);
     }
 
+    fn stop_when_full(&self) {
+        self.inner.stop_when_full();
+    }
+
     fn counters(&self) -> Vec<StoreCounter> {
         self.inner.counters()
     }

@@ -105,6 +105,10 @@ pub trait ObjectStore {
     /// What a pool wants from now on, in place of what was told of it before. Kept in memory only:
     /// told anew after each mount. A store that can do nothing of it lets it be.
     fn set_pool_options(&self, _pool: u64, _options: &PoolOptions) {}
+    /// From now on a transaction that finds no room stops the store: what is submitted after it is
+    /// refused with `Latched`, whether it would fit or not. For owners whose transactions build on
+    /// each other, as an OSD's do (the next entry of a PG's log must not be there without this one).
+    fn stop_when_full(&self);
     /// What the store asked of its device, by cause; empty if it has none. Numbers only grow.
     fn counters(&self) -> Vec<StoreCounter> {
         Vec::new()

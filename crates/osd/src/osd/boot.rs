@@ -436,9 +436,7 @@ pub(super) async fn tick(osd: Rc<Osd>) {
             return;
         }
         let now = osd.env.now();
-        if let Ok(statfs) = osd.store.statfs().await {
-            osd.statfs.set(statfs);
-        }
+        osd.measure_room().await;
         let beacon = osd.config.uint("osd_beacon_report_interval").max(1);
         if now - last_beacon >= Duration::from_secs(beacon) {
             last_beacon = now;
@@ -462,7 +460,6 @@ pub(super) async fn tick(osd: Rc<Osd>) {
         osd.turns.configure(&osd.config);
         osd.schedule_scrubs();
         osd.warn_of_slow_ops();
-        osd.tell_fullness();
     }
 }
 

@@ -1,13 +1,15 @@
 //! How full the OSD is: measured against the map's ratios, or as an operator injected it
 //! (`OSDService::recalc_full_state`, `_check_inject_full`, `src/osd/OSD.cc` at v16.2).
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
 
 use ::maps::OsdMap;
 use ::maps::osdmap::osd_state;
 use messages::{MOSDFull, Message, PaxosHeader};
 
 use super::Osd;
+use super::session::Session;
 
 /// Steps of fullness, each with what the ones before it bring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -65,6 +67,35 @@ impl Fullness {
     }
 }
 
+/// Bytes between two measurements below which none is made for them alone.
+const MEASURE_MIN: u64 = 1 << 20;
+
+/// What may be written before the device has to be measured anew, and who waits for room.
+#[derive(Default)]
+pub(crate) struct Room {
+    /// Bytes until the next step at the earliest.
+    left: Cell<u64>,
+    measuring: Cell<bool>,
+    /// Clients whose ops were dropped because nothing may be written. One of each connection.
+    dropped: RefCell<Vec<Weak<Session>>>,
+}
+
+impl Room {
+    /// Counts what goes to the store; whether it is time to measure.
+    pub(super) fn take(&self, bytes: u64) -> bool {
+        let left = self.left.get().saturating_sub(bytes);
+        self.left.set(left);
+        left == 0 && !self.measuring.replace(true)
+    }
+
+    pub(super) fn drops(&self, session: &Rc<Session>) {
+        let mut dropped = self.dropped.borrow_mut();
+        if !dropped.iter().any(|known| std::ptr::eq(known.as_ptr(), Rc::as_ptr(session))) {
+            dropped.push(Rc::downgrade(session));
+        }
+    }
+}
+
 /// What `injectfull` pretends.
 #[derive(Debug, Default)]
 pub(crate) struct InjectedFullness {
@@ -89,6 +120,30 @@ impl InjectedFullness {
 }
 
 impl Osd {
+    /// Measures the device, tells the monitor what has changed, and lets those send again whose
+    /// ops found no room when there is some. Once a second, and when so much has been written that
+    /// the step may be another: a disk may be filled faster than that.
+    pub(super) async fn measure_room(&self) {
+        if let Ok(statfs) = self.store.statfs().await {
+            self.statfs.set(statfs);
+        }
+        let map = self.current_map();
+        let used = self.used_ratio();
+        let ratios = [map.nearfull_ratio, map.backfillfull_ratio, map.full_ratio].map(f64::from);
+        let next = ratios.into_iter().chain([self.failsafe_ratio.get()]).filter(|at| *at > used);
+        let share = next.fold(1.0, f64::min) - used;
+        let left = (share * self.statfs.get().total as f64) as u64;
+        self.room.left.set(left.max(MEASURE_MIN));
+        self.room.measuring.set(false);
+        self.tell_fullness();
+        if self.fullness() < Fullness::Failsafe {
+            // No map need ever say that it was full: without a new connection they would wait for ever.
+            for session in self.room.dropped.take().iter().filter_map(Weak::upgrade) {
+                session.con.mark_down();
+            }
+        }
+    }
+
     /// How full we are, or pretend to be.
     fn fullness(&self) -> Fullness {
         let measured = || {

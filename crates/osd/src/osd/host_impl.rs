@@ -203,6 +203,17 @@ impl Host for Osd {
         self.refuses_writes()
     }
 
+    fn no_room_for(&self, session: &Rc<Session>) {
+        self.room.drops(session);
+    }
+
+    fn will_write(&self, bytes: u64) {
+        if self.room.take(bytes) {
+            let osd = self.rc();
+            self.env.go(async move { osd.measure_room().await });
+        }
+    }
+
     fn pg_entered(&self, state: &'static str) {
         self.state_times.enter(state);
     }

@@ -207,6 +207,7 @@ pub struct Osd {
     pub(crate) scrub_slots: ScrubSlots,
     clog: clog::ClusterLog,
     pub(crate) statfs: Cell<Statfs>,
+    room: fullness::Room,
     /// osd_failsafe_full_ratio.
     pub(crate) failsafe_ratio: Cell<f64>,
     injected_fullness: fullness::InjectedFullness,
@@ -269,6 +270,7 @@ impl Osd {
         let settings = Settings::from_config(&config, Some(&keyring))
             .map_err(|e| OsdError::Monitor(e.to_string()))?;
         let osd = Osd::assemble(env.clone(), config, store, superblock, settings);
+        osd.store.stop_when_full();
         osd.statfs.set(osd.store.statfs().await?);
         osd.load().await?;
         if let Err(e) = osd.listen() {
@@ -365,6 +367,7 @@ impl Osd {
             scrub_slots: ScrubSlots::default(),
             clog: clog::ClusterLog::default(),
             statfs: Cell::default(),
+            room: fullness::Room::default(),
             failsafe_ratio: Cell::new(1.0),
             injected_fullness: fullness::InjectedFullness::default(),
             state_times: state_times::StateTimes::default(),

@@ -75,6 +75,10 @@ pub trait Host {
     fn store_failed(&self, error: &StoreError);
     /// Whether the device is so full that nothing may be written (osd_failsafe_full_ratio).
     fn is_failsafe_full(&self) -> bool;
+    /// An op was dropped for that: the client is to send again once there is room.
+    fn no_room_for(&self, session: &Rc<Session>);
+    /// So many bytes more go to the store: how full it is may be another question soon.
+    fn will_write(&self, bytes: u64);
     /// osd_backoff_on_peering: clients keep their ops during every peering, not only in states that
     /// last.
     fn backs_off_while_peering(&self) -> bool;

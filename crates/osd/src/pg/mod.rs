@@ -261,6 +261,9 @@ impl Pg {
         self.perform(out, Transaction::new());
         self.requeue_waiting();
         self.kick_recovery();
+        if self.reservations.phase() == reserve::Phase::TooFull(reserve::Purpose::Recovery) {
+            self.recovery.changed.notify_all();
+        }
         self.maybe_trim_snaps();
     }
 

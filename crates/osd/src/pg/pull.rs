@@ -212,6 +212,7 @@ impl Pg {
             self.contexts.forget(&oid);
             self.write_dirty(&mut t);
         }
+        self.host.will_write(t.data_len());
         let committed = self.host.store().submit(t);
         if let Err(e) = committed.await {
             self.host.store_failed(&e);

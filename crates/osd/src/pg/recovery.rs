@@ -405,14 +405,18 @@ async fn run(pg: Rc<Pg>, generation: u64) {
         pg.release_slots(purpose);
         let pause = match (full, done, lost) {
             (true, ..) => {
-                pg.enter(Phase::TooFull);
+                pg.enter(Phase::TooFull(purpose));
                 pg.host.recovery_limits().retry
             }
             // A slot was lost: back into the queue.
             (_, true, _) | (_, _, true) => Duration::ZERO,
             _ => RETRY_PAUSE,
         };
-        if !pause.is_zero() {
+        if full && purpose == Purpose::Recovery {
+            // A new map wakes it (`Pg::advance`).
+            let room = pg.recovery.changed.until(|| !alive() || !pg.is_too_full_to_recover());
+            let _ = pg.host.env().timeout(pause, room).await;
+        } else if !pause.is_zero() {
             pg.host.env().sleep(pause).await;
         }
     }

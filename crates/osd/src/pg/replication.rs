@@ -101,8 +101,8 @@ impl Pg {
         }
         if request.info.may_write() {
             if self.host.is_failsafe_full() && !request.has_flag(message_flags::FULL_FORCE) {
-                // As when the map says full: the client waits for a map that does not.
-                self.drop_op(op);
+                op.tracked.mark("dropped: no room");
+                self.host.no_room_for(&op.session);
                 return;
             }
             let Some(op) = self.answer_duplicate(op) else { return };
@@ -494,6 +494,7 @@ impl Pg {
         t: Transaction,
     ) -> impl Future<Output = Result<(), StoreError>> + 'static {
         let begun = self.host.env().now();
+        self.host.will_write(t.data_len());
         let (host, committed) = (self.host.clone(), self.host.store().submit(t));
         async move {
             let result = committed.await;

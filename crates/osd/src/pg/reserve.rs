@@ -19,6 +19,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use maps::osdmap::osd_state;
 use maps::pool::{PoolOpt, pool_opts};
 use messages::{MBackfillReserve, MOSDForceRecovery, MRecoveryReserve, Message};
 use types::osd::pg_state;
@@ -58,8 +59,8 @@ pub enum Phase {
     WaitRemote(Purpose),
     /// Moves objects.
     Working(Purpose),
-    /// A target is too full.
-    TooFull,
+    /// An OSD that takes part is too full.
+    TooFull(Purpose),
 }
 
 impl Phase {
@@ -77,7 +78,8 @@ impl Phase {
                 "Started/Primary/Active/WaitRemoteBackfillReserved"
             }
             Phase::Working(Purpose::Backfill) => "Started/Primary/Active/Backfilling",
-            Phase::TooFull => "Started/Primary/Active/NotBackfilling",
+            Phase::TooFull(Purpose::Recovery) => "Started/Primary/Active/NotRecovering",
+            Phase::TooFull(Purpose::Backfill) => "Started/Primary/Active/NotBackfilling",
         }
     }
 }
@@ -293,6 +295,9 @@ impl Pg {
     /// Waits for all slots. Whatever the answer, [`Pg::release`] has to follow.
     pub(super) async fn reserve_slots(&self, purpose: Purpose, generation: u64) -> Reserved {
         let alive = || generation == self.generation.get();
+        if purpose == Purpose::Recovery && self.is_too_full_to_recover() {
+            return Reserved::TooFull;
+        }
         let changed = self.recovery.changed.clone();
         self.enter(Phase::WaitLocal(purpose));
         let priority = self.priority_of(purpose);
@@ -325,6 +330,13 @@ impl Pg {
         }
         self.enter(Phase::Working(purpose));
         Reserved::Yes
+    }
+
+    /// Whether an OSD that takes part is full: recovery could fill it to the brim
+    /// (`WaitLocalRecoveryReserved`, `src/osd/PeeringState.cc` at v16.2).
+    pub(super) fn is_too_full_to_recover(&self) -> bool {
+        let (core, map) = (self.core.borrow(), self.map.borrow());
+        core.acting_backfill.iter().any(|s| map.state(s.osd) & osd_state::FULL != 0)
     }
 
     fn local_stand(&self) -> Option<Stand> {

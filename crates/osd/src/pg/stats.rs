@@ -85,12 +85,13 @@ impl Pg {
             } else if missing {
                 bits |= match self.reservations.phase() {
                     Phase::Working(Purpose::Recovery) => pg_state::RECOVERING,
+                    Phase::TooFull(Purpose::Recovery) => pg_state::RECOVERY_TOOFULL,
                     _ => pg_state::RECOVERY_WAIT,
                 };
             } else if backfill {
                 bits |= match self.reservations.phase() {
                     Phase::Working(Purpose::Backfill) => pg_state::BACKFILLING,
-                    Phase::TooFull => pg_state::BACKFILL_TOOFULL,
+                    Phase::TooFull(_) => pg_state::BACKFILL_TOOFULL,
                     _ => pg_state::BACKFILL_WAIT,
                 };
             }

@@ -66,6 +66,7 @@ pub(crate) struct Core {
     progress: Mutex<Progress>,
     changed: Condvar,
     failed: AtomicBool,
+    pub(super) stops_when_full: AtomicBool,
     /// Bytes of the longest entry.
     entry_max: usize,
     pub(super) half_full: AtomicBool,
@@ -221,6 +222,7 @@ impl Core {
             progress: Mutex::new(progress),
             changed: Condvar::new(),
             failed: AtomicBool::new(false),
+            stops_when_full: AtomicBool::new(false),
             entry_max,
             half_full: AtomicBool::new(false),
             queued_ops: AtomicU64::new(0),
@@ -241,6 +243,9 @@ impl Core {
         check(t, &*names)?;
         let growth = names.growth(t);
         if growth > 0 && names.data + growth > self.settings.limit {
+            if self.stops_when_full.load(Ordering::Relaxed) {
+                self.fail();
+            }
             return Err(StoreError::NoSpace);
         }
         let long = t.to_bytes().len();

@@ -415,6 +415,12 @@ impl Backend for Inner {
         })
     }
 
+    fn stop_when_full(&self) {
+        if let Some(core) = self.lanes.core() {
+            core.stops_when_full.store(true, Ordering::Relaxed);
+        }
+    }
+
     fn counters(&self) -> Vec<StoreCounter> {
         match self.lanes.core() {
             Some(core) => counters(&core),

@@ -107,6 +107,7 @@ struct Core {
     /// entry a patched block.
     to_fold: BTreeMap<(u64, u64), (CollId, Rc<GhObject>)>,
     failed: Option<StoreError>,
+    stops_when_full: bool,
     closing: bool,
     committing: bool,
     folding: bool,
@@ -397,6 +398,10 @@ impl ObjectStore for InkStore {
 
     fn statfs(&self) -> LocalFuture<Result<Statfs, StoreError>> {
         self.with(|core| Ok(core.statfs()))
+    }
+
+    fn stop_when_full(&self) {
+        self.inner.core.borrow_mut().stops_when_full = true;
     }
 
     fn counters(&self) -> Vec<StoreCounter> {

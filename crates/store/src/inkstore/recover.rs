@@ -154,6 +154,7 @@ pub(super) async fn mount(device: &BlockDevice) -> Result<Core, StoreError> {
         quarantine: VecDeque::new(),
         to_fold: BTreeMap::new(),
         failed: None,
+        stops_when_full: false,
         closing: false,
         committing: true,
         folding: true,

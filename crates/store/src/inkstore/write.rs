@@ -35,6 +35,11 @@ impl Inner {
     pub(super) fn submit(&self, t: &Transaction) -> LocalFuture<Result<(), StoreError>> {
         let mut core = self.core.borrow_mut();
         if let Err(e) = core.admit(t) {
+            let stops = e == StoreError::NoSpace && core.stops_when_full;
+            drop(core);
+            if stops {
+                self.fail(std::io::ErrorKind::StorageFull);
+            }
             return ready(Err(e));
         }
         let first_write = core.pending.data.len();
@@ -94,8 +99,14 @@ impl Core {
         if blocks == 0 && metadata == 0 {
             return Ok(());
         }
+        // What the store's owner notes for itself (an OSD: maps) may take half of the reserve: an
+        // OSD that clients have filled must start, to let them remove something.
+        let reserve = match t.collections().iter().all(|cid| *cid == CollId::Meta) {
+            true => self.reserve_blocks() / 2,
+            false => self.reserve_blocks(),
+        };
         // Blocks must be there at once: those of overwritten data come back only when durable.
-        let kept = self.reserve_blocks() - self.overwrite_blocks();
+        let kept = reserve.saturating_sub(self.overwrite_blocks());
         if u64::from(self.alloc.free()) < blocks + self.spill_blocks(metadata) + kept && blocks > 0
         {
             return Err(StoreError::NoSpace);
@@ -113,7 +124,7 @@ impl Core {
             };
         }
         let limit = total
-            .saturating_sub(self.reserve_blocks())
+            .saturating_sub(reserve)
             .saturating_sub(metadata_blocks);
         if used + blocks <= limit {
             return Ok(());

@@ -4,6 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use env::sync::Notify;
 use env::{Env, LocalFuture, Workers};
@@ -39,8 +40,29 @@ pub(crate) trait Durable: Core {
 pub struct Inner<C> {
     lanes: Lanes<C>,
     rounds: Rc<Rounds<C>>,
+    room: Arc<Room>,
     /// What the counters were when the store was closed.
     last_counters: RefCell<Vec<StoreCounter>>,
+}
+
+/// [`crate::ObjectStore::stop_when_full`].
+#[derive(Default)]
+struct Room {
+    stops: AtomicBool,
+    lacked: AtomicBool,
+}
+
+impl Room {
+    fn apply<C: Durable>(&self, core: &C, t: &Transaction) -> Result<(), StoreError> {
+        if self.lacked.load(Ordering::Relaxed) {
+            return Err(StoreError::Latched);
+        }
+        let result = core.apply(t);
+        if result == Err(StoreError::NoSpace) && self.stops.load(Ordering::Relaxed) {
+            self.lacked.store(true, Ordering::Relaxed);
+        }
+        result
+    }
 }
 
 /// Rounds, one after the other.
@@ -72,6 +94,7 @@ impl<C: Durable> Inner<C> {
         Inner {
             lanes: Lanes::new(core, vec![lane]),
             rounds,
+            room: Arc::default(),
             last_counters: RefCell::default(),
         }
     }
@@ -153,7 +176,8 @@ impl<C: Durable> Backend for Inner<C> {
     }
 
     fn submit(&self, t: Transaction) -> LocalFuture<Result<(), StoreError>> {
-        let applied = self.lanes.run(0, move |core| core.apply(&t));
+        let room = self.room.clone();
+        let applied = self.lanes.run(0, move |core| room.apply(core, &t));
         let rounds = self.rounds.clone();
         Box::pin(async move {
             applied.await?;
@@ -165,6 +189,10 @@ impl<C: Durable> Backend for Inner<C> {
         if let Some(core) = self.lanes.core() {
             core.set_pool_options(pool, options);
         }
+    }
+
+    fn stop_when_full(&self) {
+        self.room.stops.store(true, Ordering::Relaxed);
     }
 
     fn counters(&self) -> Vec<StoreCounter> {

@@ -33,6 +33,9 @@ struct State {
     colls: BTreeMap<CollId, Collection>,
     limit: u64,
     closed: bool,
+    stops_when_full: bool,
+    /// A transaction found no room, and was to be the last.
+    stopped: bool,
 }
 
 #[derive(Debug, Default)]
@@ -52,6 +55,8 @@ impl MemStore {
             colls: BTreeMap::new(),
             limit,
             closed: false,
+            stops_when_full: false,
+            stopped: false,
         };
         MemStore {
             state: RefCell::new(state),
@@ -264,11 +269,15 @@ impl ObjectStore for MemStore {
         if state.closed {
             return ready(Err(StoreError::Closed));
         }
+        if state.stopped {
+            return ready(Err(StoreError::Latched));
+        }
         if let Err(e) = check(&t, &*state) {
             return ready(Err(e));
         }
         let growth = state.growth(&t);
         if growth > 0 && state.used() + growth > state.limit {
+            state.stopped = state.stops_when_full;
             return ready(Err(StoreError::NoSpace));
         }
         for op in t.ops() {
@@ -416,6 +425,10 @@ impl ObjectStore for MemStore {
             omap_allocated: objects().map(|o| o.omap_len()).sum(),
             ..Statfs::default()
         }))
+    }
+
+    fn stop_when_full(&self) {
+        self.state.borrow_mut().stops_when_full = true;
     }
 
     fn close(&self) -> LocalFuture<Result<(), StoreError>> {

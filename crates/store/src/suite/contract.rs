@@ -605,6 +605,48 @@ fn a_full_device_refuses_and_recovers() {
     });
 }
 
+/// An OSD was told that a write found no room after it had handed over the next one, a small one
+/// that fitted: the PG's log was durable with that entry and without the one before it.
+#[test]
+fn nothing_follows_what_found_no_room() {
+    each(async |env, kind| {
+        let mut backend = Backend::new(env, kind, 16 << 20).await;
+        let cid = pg(0);
+        let mut model = Model::default();
+        let mut t = Transaction::new();
+        t.mkcoll(&cid, 0);
+        model.apply(&t).unwrap();
+        backend.store.submit(t).await.unwrap();
+        backend.store.stop_when_full();
+        let mut refused = 0;
+        for n in 0..40 {
+            let mut long = Transaction::new();
+            long.write(&cid, &numbered(n), 0, vec![n as u8; 1 << 20]);
+            let mut short = Transaction::new();
+            short.touch(&cid, &numbered(100 + n));
+            // Handed over together, as by two requests that came together.
+            let (first, second) =
+                (backend.store.submit(long.clone()), backend.store.submit(short.clone()));
+            match (first.await, second.await) {
+                (Ok(()), Ok(())) if refused == 0 => {
+                    model.apply(&long).unwrap();
+                    model.apply(&short).unwrap();
+                }
+                (Err(e), Err(StoreError::Latched)) => {
+                    let wanted = if refused == 0 { StoreError::NoSpace } else { StoreError::Latched };
+                    assert_eq!(e, wanted, "{kind:?}");
+                    refused += 1;
+                }
+                other => panic!("{kind:?}: {other:?} for number {n}"),
+            }
+        }
+        assert!(refused > 0, "{kind:?}: 40 MiB fitted 16 MiB");
+        backend.reopen(false).await;
+        assert_eq!(model.compare(&*backend.store).await, Ok(()), "{kind:?}");
+        backend.check().await;
+    });
+}
+
 #[test]
 fn space_comes_back() {
     each(async |env, kind| {
