@@ -221,16 +221,25 @@ class Failures(unittest.TestCase):
         self.all_up()
 
     def test_7_full(self):
-        """Full: writes wait or fail, who forces it may delete, and then there is room again."""
+        """Full: writes wait or fail, recovery waits, who forces it may delete, and then there is room again."""
         c = self.cluster
         with self.client.open_ioctx("p") as io:
             io.write_full("big", b"z" * 1000)
+        c.ceph("osd", "set", "noout")
+        c.kill("osd.0")
+        self.wait_down(0)
+        with self.client.open_ioctx("p") as io:
+            for n in range(50):
+                io.write_full(f"o{n}", b"c" * 100)
         for word, ratio in (("nearfull", "0.0000001"), ("backfillfull", "0.0000002"), ("full", "0.0000003")):
             c.ceph("osd", f"set-{word}-ratio", ratio)
         c.wait(lambda: "OSD_FULL" in c.json("health")["checks"], 60, "full")
         # "nearfull" and "backfillfull" have the word in them, too, and come first on a slow machine.
         flags = lambda: next(p["flags_names"] for p in c.json("osd", "dump")["pools"] if p["pool_name"] == "p").split(",")
         c.wait(lambda: "full" in flags(), 60, "pools")
+        self.start(0)
+        c.wait(lambda: "PG_RECOVERY_FULL" in c.json("health")["checks"], 60, "recovery waits")
+        self.assertIn("recovery_toofull", c.ceph("pg", "ls", "recovery_toofull"))
         put = subprocess.Popen(["rados", "-p", "p", "put", "more", "/etc/hostname"], env=dict(os.environ, CEPH_CONF=c.conf))
         self.addCleanup(put.wait)
         time.sleep(2)
@@ -242,6 +251,7 @@ class Failures(unittest.TestCase):
         self.assertEqual(put.wait(120), 0)
         c.run("rados", "-p", "p", "stat", "more")
         c.wait_clean(60)
+        c.ceph("osd", "unset", "noout")
 
 
 if __name__ == "__main__":
