@@ -94,7 +94,7 @@ class Lab(unittest.TestCase):
     def test_the_papers_numbers_stand_beside_ours(self):
         self.lab("longterm", "--backend", "kstore-rocksdb", "--size", "1M", "--iodepth", "4", *self.places())
         page = (self.out / "report.html").read_text()
-        for number in ["52.572", "65.725", "8861", "2868.00", "more than 20 %"]:
+        for number in ["52.572", "65.725", "8861", "2868.00", "more than 20 %", "<h3>Syncs</h3>"]:
             self.assertIn(number, page)
 
     def test_sweep(self):

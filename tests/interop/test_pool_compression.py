@@ -35,6 +35,10 @@ class PoolCompression(unittest.TestCase):
         after = self.counters(c)
         return {k: after[k] - before.get(k, 0) for k in after}
 
+    def told(self, c):
+        """What `ceph df detail` says of the pools, by name."""
+        return {p["name"]: p["stats"] for p in c.json("df", "detail")["pools"]}
+
     def until(self, c, pool, wanted):
         """OSDs hear of a change with the next map: writes until they act on it."""
         n = 0
@@ -45,6 +49,24 @@ class PoolCompression(unittest.TestCase):
             original = self.write(c, pool, f"until {n}")["bluestore_compressed_original"]
             return original == (2 * SIZE if wanted else 0)
         c.wait(acts, what=f"{pool}: compression is {wanted}")
+
+    def shown(self, c):
+        """`ceph df detail` shows what is compressed, in which pool and to how much, over all replicas, as Ceph's does
+        (the OSDs tell the manager what each pool takes)."""
+        counts = self.counters(c)
+        wanted = [counts["bluestore_compressed_allocated"], counts["bluestore_compressed_original"]]
+
+        def says():
+            stats = self.told(c)["squeezed"]
+            return [stats["compress_bytes_used"], stats["compress_under_bytes"]] == wanted
+        c.wait(says, what="df detail shows what is compressed")
+        stats = self.told(c)
+        plain, squeezed = stats["plain"], stats["squeezed"]
+        self.assertEqual((plain["compress_bytes_used"], plain["compress_under_bytes"]), (0, 0))
+        # Bytes stored are the clients', whatever they take.
+        self.assertEqual((plain["stored_data"], plain["data_bytes_used"]), (SIZE, 2 * SIZE))
+        self.assertEqual(squeezed["stored_data"] % SIZE, 0)
+        self.assertLess(squeezed["data_bytes_used"], 2 * squeezed["stored_data"])
 
     def test_a_pool_is_compressed_as_it_says(self):
         with Cluster(osds=2, size=2, store="bluestore") as c:
@@ -79,6 +101,7 @@ class PoolCompression(unittest.TestCase):
             self.until(c, "squeezed", False)
             c.ceph("osd", "pool", "set", "squeezed", "compression_required_ratio", "0.875")
             self.until(c, "squeezed", True)
+            self.shown(c)
             # OSDs that start know it from their own map.
             for n in range(2):
                 os.kill(c.pid(f"osd.{n}"), signal.SIGKILL)
@@ -88,6 +111,7 @@ class PoolCompression(unittest.TestCase):
             with rados.Rados(conffile=c.conf) as cluster, cluster.open_ioctx("squeezed") as ioctx:
                 for name in ("before", "snappy", "zlib", "zstd", "lz4", "of 16384"):
                     self.assertEqual(ioctx.read(name, SIZE), TEXT[:SIZE], name)
+            self.shown(c)
             c.ceph("osd", "pool", "set", "squeezed", "compression_mode", "unset")
             self.until(c, "squeezed", False)
 

@@ -80,6 +80,10 @@ pub struct CommonArgs {
     /// What lies under the OSDs' folders
     #[arg(long, value_enum, default_value = "files")]
     pub disk: DiskKind,
+    /// What XFS's journal is written in, with --disk xfs: 4K to 256K, as mkfs.xfs chooses 4K on
+    /// drives with sectors of 4 KiB [default: sectors of 512 bytes]
+    #[arg(long, value_name = "SIZE", value_parser = parse_log_unit)]
+    pub log_unit: Option<u64>,
     /// Options of the daemons, after those a backend is made with; given again for each
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub sets: Vec<String>,
@@ -280,6 +284,13 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     bytes
         .filter(|n| *n > 0)
         .ok_or_else(|| format!("{text:?} is not a size like 4K or 1G"))
+}
+
+/// Reads a stripe unit of XFS's journal: what mkfs.xfs takes for blocks of 4 KiB.
+fn parse_log_unit(text: &str) -> Result<u64, String> {
+    let is_unit = |n: &u64| n.is_power_of_two() && (4 << 10..=256 << 10).contains(n);
+    let unit = parse_bytes(text)?;
+    Some(unit).filter(is_unit).ok_or_else(|| format!("{text}: a power of two from 4K to 256K"))
 }
 
 /// Writes 4096 as `4K`.

@@ -51,6 +51,8 @@ pub(crate) struct Shape<'a> {
     /// Bytes of each OSD.
     pub(crate) osd_size: u64,
     pub(crate) disk: DiskKind,
+    /// What XFS's journal is written in, if not in sectors.
+    pub(crate) log_unit: Option<u64>,
     /// Placement groups of the pool.
     pub(crate) pgs: u32,
     /// Options beyond the backend's own.
@@ -76,7 +78,7 @@ impl Cluster {
         }
         let mut sets: Vec<String> = backend.sets.iter().map(|s| (*s).to_owned()).collect();
         if shape.disk == DiskKind::Xfs {
-            let disk = Disk::make(&cluster.dir, backend.store, shape.osd_size)?;
+            let disk = Disk::make(&cluster.dir, backend.store, shape.osd_size, shape.log_unit)?;
             sets.extend(disk.sets());
             cluster.disk = Some(disk);
         }
@@ -115,7 +117,12 @@ impl Cluster {
                 "what a real Ceph writes is known from its devices only: --disk xfs (root)",
             ));
         }
-        let disk = Disk::for_ceph(&self.dir, shape.backend.store, shape.osd_size)?;
+        let disk = Disk::for_ceph(
+            &self.dir,
+            shape.backend.store,
+            shape.osd_size,
+            shape.log_unit,
+        )?;
         self.disk = Some(disk);
         ceph::up(&self.dir, shape.backend, shape.sets)
     }

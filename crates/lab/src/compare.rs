@@ -121,6 +121,7 @@ impl Plan<'_> {
                         backend,
                         osd_size: micro::OSD_SIZE.max(self.load.osd_bytes()),
                         disk: DiskKind::Xfs,
+                        log_unit: self.load.common.log_unit,
                         pgs: 1,
                         sets: &self.load.common.sets,
                     };
@@ -189,7 +190,7 @@ pub(crate) fn run(args: &CompareArgs, host: &Host) -> Result<(), LabError> {
         conditions: json!({
             "experiment": "compare",
             "ceph": version.map_or(before.unwrap_or_default(), Value::String),
-            "single_writes": micro::conditions(DiskKind::Xfs, &load.common.sets),
+            "single_writes": micro::conditions(DiskKind::Xfs, &load.common),
             "many_writes": longterm::conditions(&load),
         }),
         machine: machine::sheet(&data),

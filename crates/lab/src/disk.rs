@@ -102,7 +102,14 @@ pub(crate) fn device_bytes(device: &str) -> Result<u64, LabError> {
 
 impl Disk {
     /// Devices for OSDs of `osd_size` bytes each whose folders are under `dir/osd`.
-    pub(crate) fn make(dir: &Path, store: &str, osd_size: u64) -> Result<Disk, LabError> {
+    ///
+    /// XFS writes its journal in sectors, or in multiples of `log_unit`.
+    pub(crate) fn make(
+        dir: &Path,
+        store: &str,
+        osd_size: u64,
+        log_unit: Option<u64>,
+    ) -> Result<Disk, LabError> {
         let mut disk = Disk::none();
         if RAW.contains(&store) {
             let devices = dir.join("devices");
@@ -115,7 +122,7 @@ impl Disk {
             disk.raw = Some(devices);
         }
         if !NO_FILES.contains(&store) {
-            disk.mount_xfs(dir, osd_size)?;
+            disk.mount_xfs(dir, osd_size, log_unit)?;
         }
         Ok(disk)
     }
@@ -132,7 +139,12 @@ impl Disk {
     }
 
     /// Devices for a real Ceph's OSDs; `dir/devices/PART.N` is OSD N's.
-    pub(crate) fn for_ceph(dir: &Path, store: &str, osd_size: u64) -> Result<Disk, LabError> {
+    pub(crate) fn for_ceph(
+        dir: &Path,
+        store: &str,
+        osd_size: u64,
+        log_unit: Option<u64>,
+    ) -> Result<Disk, LabError> {
         let mut disk = Disk::none();
         let devices = dir.join("devices");
         fs::create_dir_all(&devices)?;
@@ -155,7 +167,7 @@ impl Disk {
             }
         }
         if store != "bluestore" {
-            disk.mount_xfs(dir, osd_size)?;
+            disk.mount_xfs(dir, osd_size, log_unit)?;
         }
         Ok(disk)
     }
@@ -169,7 +181,12 @@ impl Disk {
             .collect()
     }
 
-    fn mount_xfs(&mut self, dir: &Path, osd_size: u64) -> Result<(), LabError> {
+    fn mount_xfs(
+        &mut self,
+        dir: &Path,
+        osd_size: u64,
+        log_unit: Option<u64>,
+    ) -> Result<(), LabError> {
         // Key-value stores hold old and new tables side by side while they compact.
         let size = (osd_size * REPLICAS * 3).max(XFS_MIN);
         let data = loop_device(&dir.join("device.data"), size)?;
@@ -177,7 +194,8 @@ impl Disk {
         let journal = loop_device(&dir.join("device.journal"), LOG_SIZE)?;
         let log = format!("logdev={journal}");
         let mount = dir.join("osd");
-        let sized = format!("{log},size=64m");
+        let unit = log_unit.map_or_else(String::new, |unit| format!(",su={unit}"));
+        let sized = format!("{log},size=64m{unit}");
         self.journal = Some(journal);
         run("mkfs.xfs", &["-q", "-l", &sized, &data])?;
         let at = mount.to_string_lossy();

@@ -60,6 +60,7 @@ pub(crate) fn run(args: &ExplainArgs, host: &Host) -> Result<(), LabError> {
             backend,
             osd_size: OSD_SIZE,
             disk: args.common.disk,
+            log_unit: args.common.log_unit,
             pgs: 1,
             sets: &args.common.sets,
         };

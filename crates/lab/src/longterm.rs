@@ -155,7 +155,7 @@ pub(crate) fn conditions(args: &LongtermArgs) -> Value {
         "seed": args.seed,
         "sample_seconds": args.sample,
     });
-    results::note_sets(&mut conditions, &args.common.sets);
+    results::note_choices(&mut conditions, &args.common);
     conditions
 }
 
@@ -230,6 +230,7 @@ pub(crate) fn measure(
         backend,
         osd_size: args.osd_bytes(),
         disk: args.common.disk,
+        log_unit: args.common.log_unit,
         pgs: PGS,
         sets: &args.common.sets,
     };

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use crate::backend::{self, Backend};
 use crate::causes::Cause;
 use crate::cell::Cell;
-use crate::cli::{DiskKind, MicroArgs, bytes_text, request_sizes};
+use crate::cli::{CommonArgs, DiskKind, MicroArgs, bytes_text, request_sizes};
 use crate::cluster::{Cluster, PATIENCE, Shape};
 use crate::look::Look;
 use crate::{Host, LabError, machine, progress, results, table};
@@ -49,7 +49,7 @@ pub(crate) fn path(out: &Path) -> PathBuf {
 }
 
 /// What a run stands on; results under other conditions are not gone on with.
-pub(crate) fn conditions(disk: DiskKind, sets: &[String]) -> Value {
+pub(crate) fn conditions(disk: DiskKind, common: &CommonArgs) -> Value {
     let mut conditions = json!({
         "experiment": "micro",
         "replicas": crate::cell::REPLICAS,
@@ -62,7 +62,7 @@ pub(crate) fn conditions(disk: DiskKind, sets: &[String]) -> Value {
         "state": "fresh",
         "quiet_ms": u64::try_from(STILL.as_millis()).unwrap_or(0),
     });
-    results::note_sets(&mut conditions, sets);
+    results::note_choices(&mut conditions, common);
     conditions
 }
 
@@ -107,7 +107,7 @@ pub(crate) fn run(args: &MicroArgs, host: &Host) -> Result<(), LabError> {
         request_sizes(&args.sizes)?,
     );
     let path = path(&args.common.out);
-    let conditions = conditions(args.common.disk, &args.common.sets);
+    let conditions = conditions(args.common.disk, &args.common);
     let cells = match results::read_json(&path)? {
         Some(old) if !args.common.anew && old["conditions"] == conditions => from_json(&old),
         Some(_) if !args.common.anew => return Err(results::other_conditions(&path)),
@@ -133,6 +133,7 @@ pub(crate) fn run(args: &MicroArgs, host: &Host) -> Result<(), LabError> {
                 backend,
                 osd_size: OSD_SIZE,
                 disk: args.common.disk,
+                log_unit: args.common.log_unit,
                 pgs: 1,
                 sets: &args.common.sets,
             };

@@ -7,6 +7,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::LabError;
+use crate::cli::CommonArgs;
 
 /// Writes a file whole or not at all.
 pub(crate) fn write(path: &Path, content: &[u8]) -> Result<(), LabError> {
@@ -38,10 +39,13 @@ pub(crate) fn read_json(path: &Path) -> Result<Option<Value>, LabError> {
     }
 }
 
-/// Options that all clusters were made with, among the conditions.
-pub(crate) fn note_sets(conditions: &mut Value, sets: &[String]) {
-    if !sets.is_empty() {
-        conditions["options"] = Value::from(sets.join(" "));
+/// What all clusters were made with beyond the usual, among the conditions.
+pub(crate) fn note_choices(conditions: &mut Value, common: &CommonArgs) {
+    if !common.sets.is_empty() {
+        conditions["options"] = Value::from(common.sets.join(" "));
+    }
+    if let Some(unit) = common.log_unit {
+        conditions["file_system_journal_unit"] = Value::from(unit);
     }
 }
 

@@ -16,7 +16,7 @@ use types::bufferlist::BufferList;
 use types::hobject::GhObject;
 
 use crate::{
-    CollId, Fsck, FsckOptions, Listing, ObjectStat, ObjectStore, OmapPage, PoolOptions, Statfs,
+    CollId, Fsck, FsckOptions, Listing, ObjectStat, ObjectStore, OmapPage, PoolOptions, PoolStatfs, Statfs,
     StoreCounter, StoreError, Transaction,
 };
 
@@ -66,6 +66,9 @@ pub(crate) trait Core: Send + Sync + 'static {
         page: &PageWanted,
     ) -> Result<OmapPage, StoreError>;
     fn statfs(&self) -> Result<Statfs, StoreError>;
+    fn pool_statfs(&self) -> Option<PoolStatfs> {
+        None
+    }
     fn fsck(&self, options: FsckOptions) -> Result<Fsck, StoreError>;
 }
 
@@ -331,6 +334,10 @@ impl<B: Backend> ObjectStore for Blocking<B> {
 
     fn statfs(&self) -> LocalFuture<Result<Statfs, StoreError>> {
         self.0.lanes().run(0, |core| core.statfs())
+    }
+
+    fn pool_statfs(&self) -> LocalFuture<Result<Option<PoolStatfs>, StoreError>> {
+        self.0.lanes().run(0, |core| Ok(core.pool_statfs()))
     }
 
     fn set_pool_options(&self, pool: u64, options: &PoolOptions) {

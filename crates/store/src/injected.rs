@@ -15,7 +15,7 @@ use types::hobject::GhObject;
 
 use crate::{
     CollId, Fsck, FsckOptions, Listing, ObjectStat, ObjectStore, OmapPage, Op, PoolOptions,
-    Statfs, StoreCounter, StoreError, Transaction,
+    PoolStatfs, Statfs, StoreCounter, StoreError, Transaction,
 };
 
 /// What reading an unreadable object gives.
@@ -165,6 +165,10 @@ impl ObjectStore for InjectedErrors {
 
     fn statfs(&self) -> LocalFuture<Result<Statfs, StoreError>> {
         self.inner.statfs()
+    }
+
+    fn pool_statfs(&self) -> LocalFuture<Result<Option<PoolStatfs>, StoreError>> {
+        self.inner.pool_statfs()
     }
 
     fn set_pool_options(&self, pool: u64, options: &PoolOptions) {

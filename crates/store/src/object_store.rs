@@ -1,5 +1,6 @@
 //! The contract every backend keeps and the suite checks.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use bstr::BString;
@@ -102,6 +103,12 @@ pub trait ObjectStore {
 
     /// Space.
     fn statfs(&self) -> LocalFuture<Result<Statfs, StoreError>>;
+    /// What the objects of each pool take, by the pool's number; a pool that is not there takes
+    /// nothing. `None` from a store that does not know, as Ceph's stores but BlueStore. Of omaps
+    /// nothing is told.
+    fn pool_statfs(&self) -> LocalFuture<Result<Option<PoolStatfs>, StoreError>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
     /// What a pool wants from now on, in place of what was told of it before. Kept in memory only:
     /// told anew after each mount. A store that can do nothing of it lets it be.
     fn set_pool_options(&self, _pool: u64, _options: &PoolOptions) {}
@@ -192,6 +199,9 @@ pub struct OmapPage {
     /// Whether there are keys after these.
     pub more: bool,
 }
+
+/// Space that the objects of pools take, by the pools' numbers. Bound: the pools of the cluster.
+pub type PoolStatfs = BTreeMap<u64, Statfs>;
 
 /// Space in bytes. Fields as in Ceph's store_statfs_t.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -2,6 +2,7 @@
 //! elsewhere, the paper's numbers beside ours and, where they are far apart, why.
 
 mod compare;
+mod reasons;
 
 use std::path::Path;
 
@@ -217,6 +218,7 @@ impl Page {
             self.text(&escaped(paper::micro_text(name)));
             self.micro_table(&cells, name);
         }
+        self.convergence(&cells);
         self.0.push_str("<h3>Sums</h3>\n");
         let sums = ordered(cells.keys().map(|(name, ..)| name))
             .into_iter()
@@ -446,37 +448,6 @@ impl Page {
             "IOPS and latencies are those of one machine with three OSDs, a monitor, a manager and the client on the same \
              processors; they compare backends with each other, not with the paper's five servers.",
         );
-    }
-
-    /// Sums that differ from the paper's, and why.
-    fn far(&mut self, runs: &Runs) {
-        let mut rows = Vec::new();
-        for (name, title) in ordered(runs.keys()) {
-            let Some(run) = runs.get(name) else { continue };
-            // Against the paper's SSDs: no device here turns.
-            let Some(paper) = of_paper(name).find(|p| p.device == "SSD") else {
-                continue;
-            };
-            let share = run.total.waf() / paper.waf - 1.0;
-            if share.abs() > FAR {
-                rows.push((
-                    "far",
-                    vec![
-                        title,
-                        format!("{:.2}", run.total.waf()),
-                        format!("{:.2}", paper.waf),
-                        format!("{:+.0} %", share * 100.0),
-                        paper::longterm_reasons(name).to_owned(),
-                    ],
-                ));
-            }
-        }
-        if !rows.is_empty() {
-            self.0
-                .push_str("<h3>Where ours differs from the paper by more than 20 %</h3>\n");
-            let head = ["", "WAF here", "the paper (SSD)", "", "why"].map(str::to_owned);
-            self.table(&head, &rows);
-        }
     }
 
     /// What a low WAF costs otherwise. Spots are runs with their names and the number of their

@@ -64,6 +64,15 @@ pub(super) async fn set_bytes(
     submit(store, t).await
 }
 
+/// Removes an object here; other OSDs keep theirs. The snap mapper's rows of a clone are left, as
+/// they would be of one that is lost: `fsck --repair` puts them right.
+pub(super) async fn remove(store: &Rc<dyn ObjectStore>, object: &str) -> Result<(), Failure> {
+    let (cid, oid) = find(store, object).await?;
+    let mut t = Transaction::new();
+    t.remove(&cid, &oid);
+    submit(store, t).await
+}
+
 pub(super) async fn set_attr(
     store: &Rc<dyn ObjectStore>,
     object: &str,

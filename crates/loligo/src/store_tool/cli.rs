@@ -147,6 +147,12 @@ pub(crate) enum StoreCommand {
         /// The key
         key: String,
     },
+    /// Remove an object from this OSD: 'ceph pg repair' brings it back from the others
+    #[command(after_help = OBJECTS)]
+    Remove {
+        /// Which
+        object: String,
+    },
     /// Check the store, and what the OSD keeps in it; exit code 1 if something is wrong and stays so
     Fsck {
         /// Read all data and compare checksums

@@ -170,6 +170,7 @@ async fn perform(
             change::set_omap(store, &object, None, file.as_deref()).await
         }
         StoreCommand::RmOmap { object, key } => change::rm_omap(store, &object, &key).await,
+        StoreCommand::Remove { object } => change::remove(store, &object).await,
         StoreCommand::Fsck { deep, repair } => check::fsck(context, store, deep, repair).await,
         StoreCommand::Export { pg, file } => pg_file::export(context, store, &pg, &file).await,
         StoreCommand::Import { file } => pg_file::import(context, store, &file).await,

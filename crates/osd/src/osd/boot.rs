@@ -437,6 +437,9 @@ pub(super) async fn tick(osd: Rc<Osd>) {
         }
         let now = osd.env.now();
         osd.measure_room().await;
+        if let Ok(pools) = osd.store.pool_statfs().await {
+            osd.pool_statfs.replace(pools);
+        }
         let beacon = osd.config.uint("osd_beacon_report_interval").max(1);
         if now - last_beacon >= Duration::from_secs(beacon) {
             last_beacon = now;

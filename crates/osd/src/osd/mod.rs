@@ -43,7 +43,7 @@ use env::{Env, LocalFuture};
 use monclient::{MonClient, MonEvents, Settings};
 use msgr::{Connection, Messenger, Policies, Policy};
 use store::injected::InjectedErrors;
-use store::{CollId, ObjectStore, PoolOptions, Statfs, StoreError, Transaction};
+use store::{CollId, ObjectStore, PoolOptions, PoolStatfs, Statfs, StoreError, Transaction};
 use types::entity::{EntityName, MGR, MON, OSD};
 use types::osd::OsdSuperblock;
 use types::{Epoch, OsdId, SpgId, Uuid};
@@ -208,6 +208,8 @@ pub struct Osd {
     clog: clog::ClusterLog,
     pub(crate) statfs: Cell<Statfs>,
     room: fullness::Room,
+    /// What pools take, if the store knows.
+    pool_statfs: RefCell<Option<PoolStatfs>>,
     /// osd_failsafe_full_ratio.
     pub(crate) failsafe_ratio: Cell<f64>,
     injected_fullness: fullness::InjectedFullness,
@@ -272,6 +274,7 @@ impl Osd {
         let osd = Osd::assemble(env.clone(), config, store, superblock, settings);
         osd.store.stop_when_full();
         osd.statfs.set(osd.store.statfs().await?);
+        osd.pool_statfs.replace(osd.store.pool_statfs().await?);
         osd.load().await?;
         if let Err(e) = osd.listen() {
             osd.stop_io();
@@ -368,6 +371,7 @@ impl Osd {
             clog: clog::ClusterLog::default(),
             statfs: Cell::default(),
             room: fullness::Room::default(),
+            pool_statfs: RefCell::default(),
             failsafe_ratio: Cell::new(1.0),
             injected_fullness: fullness::InjectedFullness::default(),
             state_times: state_times::StateTimes::default(),

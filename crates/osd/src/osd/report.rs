@@ -10,6 +10,7 @@ use denc::Denc;
 use messages::{DaemonHealthMetric, MMgrOpen, MMgrReport, MPGStats, Message, PaxosHeader};
 use msgr::Connection;
 use types::entity::MGR;
+use store::Statfs;
 use types::osd::{ObjectStorePerfStat, OsdStat, StoreStatfs};
 
 use super::Osd;
@@ -91,22 +92,11 @@ impl Osd {
         let latency = self.counters.recent_commit_latency(self.env.now());
         let latency_ns = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
         OsdStat {
-            statfs: StoreStatfs {
-                total: s.total,
-                available: s.available,
-                internally_reserved: s.internally_reserved,
-                allocated: s.allocated as i64,
-                data_stored: s.data_stored as i64,
-                data_compressed: s.data_compressed as i64,
-                data_compressed_allocated: s.data_compressed_allocated as i64,
-                data_compressed_original: s.data_compressed_original as i64,
-                omap_allocated: s.omap_allocated as i64,
-                internal_metadata: s.internal_metadata as i64,
-                ..StoreStatfs::default()
-            },
+            statfs: told(&s),
             hb_peers: self.heartbeats.peer_ids(),
             num_pgs: self.pgs.borrow().len() as u32,
             num_osds: 1,
+            num_per_pool_osds: self.pool_statfs.borrow().is_some().into(),
             up_from,
             seq: u64::from(up_from) << 32 | self.stat_seq.get(),
             hb_pingtime: self.heartbeats.report(),
@@ -117,6 +107,21 @@ impl Osd {
             },
             ..OsdStat::default()
         }
+    }
+
+    /// What pools take, of those that have PGs here; nothing if the store does not know.
+    fn pool_stat(&self) -> BTreeMap<i64, StoreStatfs> {
+        let known = self.pool_statfs.borrow();
+        let Some(known) = &*known else {
+            return BTreeMap::new();
+        };
+        let pools = self.all_pgs().into_iter().map(|pg| pg.pgid().pgid.pool);
+        pools
+            .map(|pool| {
+                let space = known.get(&pool).copied().unwrap_or_default();
+                (pool as i64, told(&space))
+            })
+            .collect()
     }
 
     /// Sends the statistics now; gives their number (`flush_pg_stats`).
@@ -137,7 +142,7 @@ impl Osd {
                 osd_stat: stat,
                 pg_stat,
                 epoch: map.epoch,
-                pool_stat: BTreeMap::new(),
+                pool_stat: self.pool_stat(),
             };
             con.send(Message::encode(&message));
         }
@@ -193,6 +198,23 @@ impl Osd {
                 op.last_event()
             );
         }
+    }
+}
+
+/// As the manager is told.
+fn told(s: &Statfs) -> StoreStatfs {
+    StoreStatfs {
+        total: s.total,
+        available: s.available,
+        internally_reserved: s.internally_reserved,
+        allocated: s.allocated as i64,
+        data_stored: s.data_stored as i64,
+        data_compressed: s.data_compressed as i64,
+        data_compressed_allocated: s.data_compressed_allocated as i64,
+        data_compressed_original: s.data_compressed_original as i64,
+        omap_allocated: s.omap_allocated as i64,
+        internal_metadata: s.internal_metadata as i64,
+        ..StoreStatfs::default()
     }
 }
 

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::format::Onode;
+use super::pools::pool_of;
 use super::read::read;
 use super::txn::Txn;
 use super::write;
@@ -15,6 +16,10 @@ impl<'a> Objects<'a> for Txn<'a> {
 
     fn changes(&mut self) -> &mut Changes<'a, Onode> {
         &mut self.changes
+    }
+
+    fn enter(&mut self, cid: &CollId) {
+        self.pool = pool_of(cid);
     }
 
     fn new_id(&mut self) -> u64 {
@@ -40,15 +45,15 @@ impl<'a> Objects<'a> for Txn<'a> {
         data: &Bytes,
     ) -> Result<(), StoreError> {
         let compression = self.core.compression_in(cid);
-        write::write(self, compression, onode, offset, data)
+        self.keeping_count(onode, |txn, onode| write::write(txn, compression, onode, offset, data))
     }
 
     fn zero(&mut self, onode: &mut Onode, offset: u64, len: u64) -> Result<(), StoreError> {
-        write::zero(self, onode, offset, len)
+        self.keeping_count(onode, |txn, onode| write::zero(txn, onode, offset, len))
     }
 
     fn truncate(&mut self, onode: &mut Onode, size: u64) -> Result<(), StoreError> {
-        write::truncate(self, onode, size)
+        self.keeping_count(onode, |txn, onode| write::truncate(txn, onode, size))
     }
 
     /// Shares all data.
@@ -59,6 +64,8 @@ impl<'a> Objects<'a> for Txn<'a> {
             ..from.clone()
         };
         write::share(self, from, &copy)?;
+        let behind = self.behind_end(&copy)?;
+        self.change_behind_ends(0, behind);
         Ok(copy)
     }
 }

@@ -95,6 +95,13 @@ impl Shard {
         self.extents.iter().map(|e| e.len).sum()
     }
 
+    /// Bytes that are mapped from `end`, where the object ends, to the end of its block.
+    pub(super) fn behind_end(&self, end: u64) -> u64 {
+        let to = end.next_multiple_of(BLOCK_LEN);
+        let mapped = |e: &Extent| e.end().min(to).saturating_sub(e.offset.max(end));
+        self.extents.iter().map(mapped).sum()
+    }
+
     /// What there is of compressed data: bytes stored, bytes of units that they take, bytes that
     /// extents map there.
     pub(super) fn compressed(&self) -> [u64; 3] {

@@ -11,6 +11,7 @@ use device::{Piece, WriteCause};
 use super::Core;
 use super::extent_map::{Blob, Physical, SHARD_LEN, Shard};
 use super::format::{BLOCK_LEN, Onode, Prefix, SharedBlob, Totals, shard_of, shared_key};
+use super::pools::Pools;
 use super::read::read_shard;
 use super::txn::Txn;
 use crate::keyed::keys::{
@@ -121,6 +122,7 @@ impl Core {
         let before = report.errors.len();
         self.fsck_space(&mut report, &found);
         self.fsck_totals(&mut report, &found);
+        self.fsck_pools(&mut report)?;
         if options.repair {
             self.mend(&mut report, found, before)?;
         }
@@ -350,6 +352,20 @@ impl Core {
         }
     }
 
+    fn fsck_pools(&self, report: &mut Fsck) -> Result<(), StoreError> {
+        let is = self.count_pools()?;
+        let said = self.state().pools.clone();
+        let all: BTreeSet<u64> = said.keys().chain(is.keys()).copied().collect();
+        for pool in all {
+            let of = |pools: &Pools| pools.get(&pool).copied().unwrap_or_default();
+            let (said, is) = (of(&said), of(&is));
+            if said != is {
+                report.error(format!("pool {} takes {is:?}, the totals say {said:?}", pool as i64));
+            }
+        }
+        Ok(())
+    }
+
     /// Gives each holder but the first of a unit a copy of it: whose data it is, checksums tell.
     fn part(&self, report: &mut Fsck, found: &mut Found) -> Result<(), StoreError> {
         let unit = self.unit();
@@ -422,6 +438,9 @@ impl Core {
             state.totals = found.totals;
             drop((state, alloc));
             self.kv.commit(found.batch).map_err(storage)?;
+            let pools = self.count_pools()?;
+            let said = std::mem::replace(&mut self.state().pools, pools.clone());
+            self.set_pools(&said, &pools)?;
             report.repaired += of_space;
         }
         Ok(())

@@ -20,6 +20,7 @@ mod extent_map;
 mod format;
 mod fsck;
 mod pending;
+mod pools;
 mod read;
 mod txn;
 mod write;
@@ -41,6 +42,7 @@ pub use self::compression::{Algorithm, Compression, Mode as CompressionMode};
 pub use self::database::Database;
 use self::format::{BLOCK_LEN, Deferred, LABEL_ROOM, Prefix, Superblock, Totals};
 use self::pending::{Blocks, Keys};
+use self::pools::{PoolSpace, Pools};
 use self::txn::Txn;
 use crate::blocking::Blocking;
 use crate::check::check;
@@ -104,6 +106,7 @@ struct CompressionCounts {
 
 struct State {
     totals: Totals,
+    pools: Pools,
     keys: Keys,
     blocks: Blocks,
     unfinished: Unfinished,
@@ -162,6 +165,7 @@ impl Core {
             kv_headroom: opened.headroom,
             state: Mutex::new(State {
                 totals,
+                pools: Pools::new(),
                 keys: Keys::default(),
                 blocks: Blocks::default(),
                 unfinished: Unfinished::default(),
@@ -174,6 +178,8 @@ impl Core {
             deferred_writes: AtomicU64::new(0),
         };
         core.replay(records?)?;
+        let pools = core.load_pools()?;
+        core.state().pools = pools;
         Ok(core)
     }
 
@@ -234,8 +240,14 @@ impl Core {
         drop(alloc);
         let seq = state.last_seq + 1;
         state.last_seq = seq;
-        let (batch, bytes) = txn.to_batch(seq, freelist, before);
+        let (batch, bytes) = txn.to_batch(seq, freelist, before, &state.pools);
         state.totals = txn.totals();
+        for (pool, space) in txn.pools() {
+            match *space == PoolSpace::default() {
+                true => state.pools.remove(pool),
+                false => state.pools.insert(*pool, *space),
+            };
+        }
         state.keys.add(seq, &batch);
         for write in txn.direct.iter().chain(&txn.deferred) {
             state.blocks.add(seq, write.offset, &write.data);

@@ -15,7 +15,7 @@ use super::write::checksums;
 use crate::keyed::Keys;
 use crate::keyed::read::{Reads, push_extent};
 use crate::kv::storage;
-use crate::{Fsck, FsckOptions, Statfs, StoreError};
+use crate::{Fsck, FsckOptions, PoolStatfs, Statfs, StoreError};
 
 /// The bytes of the range that lie before the end.
 pub(super) fn read(
@@ -193,6 +193,12 @@ impl Reads for Core {
 
     fn check_all(&self, options: FsckOptions) -> Result<Fsck, StoreError> {
         self.compare_all(options)
+    }
+
+    fn space_of_pools(&self) -> Option<PoolStatfs> {
+        let state = self.state();
+        let pools = state.pools.iter();
+        Some(pools.map(|(pool, space)| (*pool, space.statfs())).collect())
     }
 
     fn space(&self) -> Result<Statfs, StoreError> {

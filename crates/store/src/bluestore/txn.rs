@@ -13,11 +13,12 @@ use denc::Denc;
 use device::WriteCause;
 
 use super::Core;
-use super::extent_map::Shard;
+use super::extent_map::{SHARD_LEN, Shard};
 use super::format::{
     BLOCK_LEN, Deferred, Onode, Prefix, SharedBlob, Totals, deferred_key, shard_key, shard_of,
     shared_key,
 };
+use super::pools::{self, PoolSpace, Pools};
 use crate::StoreError;
 use crate::keyed::changes::Changes;
 use crate::keyed::decoded;
@@ -43,6 +44,10 @@ pub(super) struct Txn<'a> {
     shards: BTreeMap<Bytes, Cached<Shard>>,
     shared: BTreeMap<u64, Cached<SharedBlob>>,
     totals: Totals,
+    /// The pool of the operation that is being applied.
+    pub(super) pool: u64,
+    /// What pools take, of those that it changes.
+    pools: Pools,
     /// Units taken, by device offset.
     pub(super) took: Vec<Range<u64>>,
     /// Units no object has any more.
@@ -64,6 +69,8 @@ impl<'a> Txn<'a> {
             shards: BTreeMap::new(),
             shared: BTreeMap::new(),
             totals,
+            pool: 0,
+            pools: Pools::new(),
             took: Vec::new(),
             freed: Vec::new(),
             direct: Vec::new(),
@@ -75,6 +82,16 @@ impl<'a> Txn<'a> {
     /// The totals as this transaction leaves them.
     pub(super) fn totals(&self) -> Totals {
         self.totals
+    }
+
+    /// What pools take, of those that it has changed.
+    pub(super) fn pools(&self) -> &Pools {
+        &self.pools
+    }
+
+    fn space(&mut self) -> &mut PoolSpace {
+        let known = || self.core.state().pools.get(&self.pool).copied().unwrap_or_default();
+        self.pools.entry(self.pool).or_insert_with(known)
     }
 
     /// A number nobody has.
@@ -113,6 +130,8 @@ impl<'a> Txn<'a> {
             self.give_back(offset, len, shared)?;
         }
         self.totals.stored = self.totals.stored + shard.stored() - before;
+        let is = (shard.stored(), shard.compressed());
+        self.space().change((before, compressed), is);
         for ((total, was), is) in self
             .totals
             .compressed
@@ -124,6 +143,36 @@ impl<'a> Txn<'a> {
         }
         let left = Some(shard).filter(|shard| !shard.extents.is_empty());
         self.shards.insert(shard_key(nid, index), (left, true));
+        Ok(())
+    }
+
+    /// Bytes of an object's last block that are mapped and behind its end: extents are of whole
+    /// blocks.
+    pub(super) fn behind_end(&self, onode: &Onode) -> Result<u64, StoreError> {
+        if onode.size.is_multiple_of(BLOCK_LEN) {
+            return Ok(0);
+        }
+        let shard = self.shard(onode.nid, (onode.size / SHARD_LEN) as u32)?;
+        Ok(shard.behind_end(onode.size % SHARD_LEN))
+    }
+
+    /// Counts them out of what the pool stores.
+    pub(super) fn change_behind_ends(&mut self, was: u64, is: u64) {
+        self.space().change_stored(is, was);
+    }
+
+    /// Changes an object's data, and what its pool stores with it.
+    pub(super) fn keeping_count(
+        &mut self,
+        onode: &mut Onode,
+        change: impl FnOnce(&mut Txn<'_>, &mut Onode) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let was = self.behind_end(onode)?;
+        change(self, onode)?;
+        let is = self.behind_end(onode)?;
+        if was != is {
+            self.change_behind_ends(was, is);
+        }
         Ok(())
     }
 
@@ -159,6 +208,8 @@ impl<'a> Txn<'a> {
             }
         }
         self.freed.push(offset..offset + len);
+        let space = self.space();
+        space.allocated = space.allocated.saturating_sub(len);
         Ok(())
     }
 
@@ -187,6 +238,7 @@ impl<'a> Txn<'a> {
         let runs = self.core.alloc().allocate(len);
         let runs = runs.ok_or(StoreError::NoSpace)?;
         self.took.extend(runs.iter().cloned());
+        self.space().allocated += runs.iter().map(|run| run.end - run.start).sum::<u64>();
         Ok(runs)
     }
 
@@ -218,12 +270,13 @@ impl<'a> Txn<'a> {
     }
 
     /// The changes for the database, and how many bytes they are by prefix. `freelist` is what the
-    /// allocator says of them, `before` the totals that the database has.
+    /// allocator says of them, `before` and `pools` what the database has of totals and pools.
     pub(super) fn to_batch(
         &mut self,
         seq: u64,
         freelist: Vec<(Bytes, Bytes)>,
         before: Totals,
+        pools: &Pools,
     ) -> (KvBatch, BatchBytes) {
         self.changes.settle();
         for (key, (shard, changed)) in std::mem::take(&mut self.shards) {
@@ -241,6 +294,9 @@ impl<'a> Txn<'a> {
         let is_changed = !self.changes.is_empty() || !self.deferred.is_empty();
         if is_changed && self.totals != before {
             self.changes.put(totals_key(), self.totals.to_bytes());
+        }
+        for (key, value) in pools::changes(pools, &self.pools) {
+            self.changes.set(key, value);
         }
         for (key, value) in freelist {
             self.changes.put(key, value);

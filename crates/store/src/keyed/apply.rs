@@ -15,6 +15,8 @@ pub(crate) trait Objects<'a> {
     type Onode: Onode;
     /// What has been changed so far.
     fn changes(&mut self) -> &mut Changes<'a, Self::Onode>;
+    /// The next operations are on objects of this collection, or of its pool.
+    fn enter(&mut self, _cid: &CollId) {}
     /// A number nobody has: for an object, an omap, ...
     fn new_id(&mut self) -> u64;
     /// An object of no bytes.
@@ -86,8 +88,10 @@ struct Step<'s, 'a, T: Objects<'a>> {
 }
 
 impl<'a, T: Objects<'a>> Step<'_, 'a, T> {
-    fn cid(&self, index: u32) -> CollId {
-        self.t.collections()[index as usize]
+    fn cid(&mut self, index: u32) -> CollId {
+        let cid = self.t.collections()[index as usize];
+        self.objects.enter(&cid);
+        cid
     }
 
     fn oid(&self, index: u32) -> GhObject {
@@ -219,11 +223,13 @@ impl<'a, T: Objects<'a>> Step<'_, 'a, T> {
                 self.write((cid, to), to_offset, &data)
             }
             &Op::MkColl { cid, bits } | &Op::CollSetBits { cid, bits } => {
-                self.set_cnode(&self.cid(cid), Some(Cnode { bits }));
+                let cid = self.cid(cid);
+                self.set_cnode(&cid, Some(Cnode { bits }));
                 Ok(())
             }
             &Op::RmColl { cid } => {
-                self.set_cnode(&self.cid(cid), None);
+                let cid = self.cid(cid);
+                self.set_cnode(&cid, None);
                 Ok(())
             }
             &Op::CollMoveRename {

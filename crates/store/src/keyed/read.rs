@@ -16,7 +16,7 @@ use super::{Keys, Onode, decoded};
 use crate::blocking::{Core, PageWanted};
 use crate::check::Existing;
 use crate::object_key::parse_collection_key;
-use crate::{CollId, Fsck, FsckOptions, Listing, ObjectStat, OmapPage, Statfs, StoreError};
+use crate::{CollId, Fsck, FsckOptions, Listing, ObjectStat, OmapPage, PoolStatfs, Statfs, StoreError};
 
 /// What exists, for the check of a transaction.
 pub(crate) struct View<'a> {
@@ -95,6 +95,10 @@ pub(crate) trait Reads: Keys + Send + Sync + 'static {
     fn check_all(&self, options: FsckOptions) -> Result<Fsck, StoreError>;
     /// [`Core::statfs`].
     fn space(&self) -> Result<Statfs, StoreError>;
+    /// [`Core::pool_statfs`].
+    fn space_of_pools(&self) -> Option<PoolStatfs> {
+        None
+    }
 }
 
 fn cnode(core: &impl Reads, cid: &CollId) -> Result<Cnode, StoreError> {
@@ -265,5 +269,9 @@ impl<R: Reads> Core for R {
 
     fn statfs(&self) -> Result<Statfs, StoreError> {
         self.space()
+    }
+
+    fn pool_statfs(&self) -> Option<PoolStatfs> {
+        self.space_of_pools()
     }
 }
