@@ -163,10 +163,13 @@ class Chaos:
         self.cluster.excused.discard(name)
 
     def read_errors(self, last, name):
-        """Reads of objects fail on one OSD; no client may notice."""
+        """Reads of objects fail on one OSD; no client may notice. Copies that nobody read meanwhile are unreadable until the OSD
+        is started again."""
         for object in ["model-replace-0-0", "model-append-0-1", "model-replace-1-2", "model-append-2-2"]:
             self.cluster.ceph("tell", name, "injectdataerr", "model", object, check=False, timeout=20)
         time.sleep(last)
+        self.fall(name)
+        self.rise(name)
 
     def out(self, last, name):
         self.cluster.ceph("osd", "out", name)
