@@ -24,6 +24,7 @@ mod pull;
 mod push;
 pub mod query;
 pub mod recovery;
+mod removal;
 pub mod replication;
 pub mod reserve;
 pub mod reserver;
@@ -33,6 +34,7 @@ mod shard_recovery;
 mod shards;
 mod services;
 mod snap_trim;
+mod split;
 pub mod stats;
 pub mod wire;
 
@@ -55,9 +57,6 @@ use crate::ops::ObjectContexts;
 
 pub use audit::PgAudit;
 pub use client_op::ClientOp;
-
-/// Objects removed at a time when a copy goes.
-const REMOVE_BATCH: usize = 64;
 
 /// A PG of this OSD.
 pub struct Pg {
@@ -301,80 +300,6 @@ impl Pg {
         self.on_interval_change();
     }
 
-    /// Before a split: nothing is under way any more.
-    pub(crate) fn stop_for_split(&self) {
-        self.splitting.set(true);
-        self.on_interval_change();
-    }
-
-    /// Between the beginning of a split and the map that makes it.
-    pub(crate) fn is_splitting(&self) -> bool {
-        self.splitting.get()
-    }
-
-    /// Gives the objects that belong to `children` in a pool of `after` PGs to collections of their
-    /// own; the new PGs are at the map before the split. All is one transaction: after a crash
-    /// either all children are there or none.
-    pub(crate) async fn split(
-        &self,
-        children: &[SpgId],
-        after: u32,
-        map: &OsdMap,
-    ) -> Result<Vec<Rc<Pg>>, store::StoreError> {
-        let mut t = Transaction::new();
-        self.core.borrow_mut().info.history.last_epoch_split = map.epoch;
-        let mut made = Vec::new();
-        for (done, child) in children.iter().enumerate() {
-            // The counts are shared out evenly until a scrub, due at once, counts.
-            let parts = (children.len() - done + 1) as i64;
-            let core = self.split_core(*child, after, map.epoch, parts);
-            let bits = child.pgid.split_bits(after);
-            let cid = CollId::Pg(*child);
-            t.mkcoll(&cid, bits);
-            t.split_collection(&self.cid, bits, child.pgid.seed, &cid);
-            t.touch(&cid, &child.pgmeta());
-            let child = Pg::new(self.host.clone(), core, self.map.borrow().clone());
-            child.write_dirty(&mut t);
-            made.push(child);
-        }
-        self.write_dirty(&mut t);
-        self.host.store().submit(t).await?;
-        Ok(made)
-    }
-
-    /// A child's core, taken out of this PG's.
-    fn split_core(&self, child: SpgId, after: u32, epoch: Epoch, parts: i64) -> Peering {
-        let bits = child.pgid.split_bits(after);
-        let belongs = |oid: &HObject| child.pgid.contains(bits, oid);
-        let mut core = self.core.borrow_mut();
-        let mut info = core.info.clone();
-        info.pgid = child;
-        info.history.epoch_created = epoch;
-        info.stats.stats.sum.for_each_field(|n| n / parts);
-        info.stats.stats_invalid = true;
-        core.info.stats.stats.sum.for_each_field(|n| n - n / parts);
-        core.info.stats.stats_invalid = true;
-        let mut made = Peering::load(
-            core.whoami,
-            child,
-            core.settings.clone(),
-            core.mapping.clone(),
-            core.epoch,
-            info,
-            core.past_intervals.clone(),
-        );
-        made.log = core.log.split(belongs);
-        for (oid, item) in core.missing.iter().filter(|(oid, _)| belongs(oid)) {
-            made.missing.add(oid, item.need, item.have, item.is_delete);
-        }
-        core.retain_missing(|oid| !belongs(oid));
-        core.update_last_complete();
-        made.update_last_complete();
-        core.mark_dirty_big_info();
-        made.mark_dirty_big_info();
-        made
-    }
-
     /// First step of a PG that has just been loaded or created.
     pub fn begin(&self) {
         self.step(|core, map, now, out| core.act_map(map, now, out));
@@ -556,92 +481,6 @@ impl Pg {
                 });
             }
         });
-    }
-
-    /// Takes the rows of divergent clones out of the snap mapper. A row that survives its clone is
-    /// found and dropped when its snapshot is trimmed; a clone that has been recovered meanwhile
-    /// keeps its own.
-    async fn unmap_snaps(&self, removed: &[HObject]) {
-        let store = self.host.store();
-        for oid in removed.iter().filter(|o| o.is_snap()) {
-            let mut t = Transaction::new();
-            let rows = self.host.snap_mapper().remove(oid, &mut t).await;
-            let gone = store.stat(&self.cid, &self.goid(oid)).await.is_err();
-            if rows.is_ok() && gone && !t.is_empty() {
-                let _ = store.submit(t).await;
-            }
-        }
-    }
-
-    /// Removes all objects, batch by batch. `false` if something else has begun meanwhile.
-    pub(crate) async fn remove_objects(&self, above: &HObject, generation: u64) -> bool {
-        let start =
-            if above.is_min() { GhObject::min() } else { self.goid(above) };
-        loop {
-            let store = self.host.store();
-            let listed = store
-                .list(&self.cid, &start, &GhObject::max(), REMOVE_BATCH)
-                .await;
-            let objects = match listed {
-                Ok(listing) => listing.objects,
-                Err(e) => {
-                    self.host.store_failed(&e);
-                    return false;
-                }
-            };
-            let objects: Vec<GhObject> =
-                objects.into_iter().filter(|o| !o.is_pgmeta() && o.hobj > *above).collect();
-            if self.generation.get() != generation {
-                return false;
-            }
-            if objects.is_empty() {
-                return true;
-            }
-            let mut t = Transaction::new();
-            for oid in &objects {
-                t.remove(&self.cid, oid);
-                // The rows of a shard's clones are those of another shard's here too.
-                if oid.hobj.is_snap() && !self.host.has_other_shard(self.pgid) {
-                    let rows = self.host.snap_mapper().remove(&oid.hobj, &mut t).await;
-                    if let Err(e) = rows {
-                        self.host.store_failed(&e);
-                        return false;
-                    }
-                }
-            }
-            if self.generation.get() != generation {
-                return false;
-            }
-            if let Err(e) = store.submit(t).await {
-                self.host.store_failed(&e);
-                return false;
-            }
-        }
-    }
-
-    /// Takes the copy away: objects, then the collection.
-    pub async fn delete(self: &Rc<Pg>) -> bool {
-        self.deleting.set(true);
-        self.on_interval_change();
-        let generation = self.generation.get();
-        // What is left of it after a crash must not pass for a whole copy.
-        let mut t = Transaction::new();
-        {
-            let mut core = self.core.borrow_mut();
-            core.info.last_backfill = HObject::min();
-            core.mark_dirty_info();
-        }
-        self.write_dirty(&mut t);
-        if self.host.store().submit(t).await.is_err() {
-            return false;
-        }
-        if !self.remove_objects(&HObject::min(), generation).await {
-            return false;
-        }
-        let mut t = Transaction::new();
-        t.remove(&self.cid, &self.pgmeta);
-        t.rmcoll(&self.cid);
-        self.host.store().submit(t).await.is_ok()
     }
 
     fn on_interval_change(&self) {

@@ -1,0 +1,100 @@
+//! Objects that are not to be here any more: divergent ones, those above a backfill's bound, and all
+//! of a copy that goes.
+
+use std::rc::Rc;
+
+use store::Transaction;
+use types::{GhObject, HObject};
+
+use super::Pg;
+
+/// Objects removed at a time.
+const REMOVE_BATCH: usize = 64;
+
+impl Pg {
+    /// Takes the rows of divergent clones out of the snap mapper. A row that survives its clone is
+    /// found and dropped when its snapshot is trimmed; a clone that has been recovered meanwhile
+    /// keeps its own.
+    pub(super) async fn unmap_snaps(&self, removed: &[HObject]) {
+        let store = self.host.store();
+        for oid in removed.iter().filter(|o| o.is_snap()) {
+            let mut t = Transaction::new();
+            let rows = self.host.snap_mapper().remove(oid, &mut t).await;
+            let gone = store.stat(&self.cid, &self.goid(oid)).await.is_err();
+            if rows.is_ok() && gone && !t.is_empty() {
+                let _ = store.submit(t).await;
+            }
+        }
+    }
+
+    /// Removes all objects, batch by batch. `false` if something else has begun meanwhile.
+    pub(crate) async fn remove_objects(&self, above: &HObject, generation: u64) -> bool {
+        let start =
+            if above.is_min() { GhObject::min() } else { self.goid(above) };
+        loop {
+            let store = self.host.store();
+            let listed = store
+                .list(&self.cid, &start, &GhObject::max(), REMOVE_BATCH)
+                .await;
+            let objects = match listed {
+                Ok(listing) => listing.objects,
+                Err(e) => {
+                    self.host.store_failed(&e);
+                    return false;
+                }
+            };
+            let objects: Vec<GhObject> =
+                objects.into_iter().filter(|o| !o.is_pgmeta() && o.hobj > *above).collect();
+            if self.generation.get() != generation {
+                return false;
+            }
+            if objects.is_empty() {
+                return true;
+            }
+            let mut t = Transaction::new();
+            for oid in &objects {
+                t.remove(&self.cid, oid);
+                // The rows of a shard's clones are those of another shard's here too.
+                if oid.hobj.is_snap() && !self.host.has_other_shard(self.pgid) {
+                    let rows = self.host.snap_mapper().remove(&oid.hobj, &mut t).await;
+                    if let Err(e) = rows {
+                        self.host.store_failed(&e);
+                        return false;
+                    }
+                }
+            }
+            if self.generation.get() != generation {
+                return false;
+            }
+            if let Err(e) = store.submit(t).await {
+                self.host.store_failed(&e);
+                return false;
+            }
+        }
+    }
+
+    /// Takes the copy away: objects, then the collection.
+    pub async fn delete(self: &Rc<Pg>) -> bool {
+        self.deleting.set(true);
+        self.on_interval_change();
+        let generation = self.generation.get();
+        // What is left of it after a crash must not pass for a whole copy.
+        let mut t = Transaction::new();
+        {
+            let mut core = self.core.borrow_mut();
+            core.info.last_backfill = HObject::min();
+            core.mark_dirty_info();
+        }
+        self.write_dirty(&mut t);
+        if self.host.store().submit(t).await.is_err() {
+            return false;
+        }
+        if !self.remove_objects(&HObject::min(), generation).await {
+            return false;
+        }
+        let mut t = Transaction::new();
+        t.remove(&self.cid, &self.pgmeta);
+        t.rmcoll(&self.cid);
+        self.host.store().submit(t).await.is_ok()
+    }
+}
