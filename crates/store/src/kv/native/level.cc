@@ -5,6 +5,7 @@
 // otherwise swallowed: it would be bytes on the device that nobody asked for.
 #include "engine.h"
 
+#include <atomic>
 #include <cstdarg>
 #include <memory>
 #include <mutex>
@@ -44,25 +45,43 @@ class Flushes : public leveldb::Logger {
   std::set<unsigned long long> numbers_;
 };
 
+// A log is synced before it is let go: LevelDB begins another one when a memtable is full, and a
+// write with sync that comes then makes only the new one durable, not the writes without sync
+// that are still in the old one. A sync that fails there is noted in `lost`.
 class CountedWritable : public leveldb::WritableFile {
  public:
-  CountedWritable(leveldb::WritableFile* file, Counters* counters, Counter which)
-      : file_(file), counters_(counters), which_(which) {}
+  CountedWritable(leveldb::WritableFile* file, Counters* counters, Counter which,
+                  std::atomic<bool>* lost)
+      : file_(file), counters_(counters), which_(which), lost_(lost) {}
+  ~CountedWritable() override { settle(); }
   Status Append(const Slice& data) override {
     counters_->add(which_, data.size());
+    unsynced_ = which_ == kWalBytes;
     return file_->Append(data);
   }
-  Status Close() override { return file_->Close(); }
+  Status Close() override {
+    settle();
+    return file_->Close();
+  }
   Status Flush() override { return file_->Flush(); }
   Status Sync() override {
     counters_->add(kSyncs, 1);
-    return file_->Sync();
+    Status status = file_->Sync();
+    if (status.ok()) unsynced_ = false;
+    return status;
   }
 
  private:
+  void settle() {
+    if (unsynced_ && !Sync().ok()) lost_->store(true);
+    unsynced_ = false;
+  }
+
   std::unique_ptr<leveldb::WritableFile> file_;
   Counters* counters_;
   Counter which_;
+  std::atomic<bool>* lost_;
+  bool unsynced_ = false;
 };
 
 class CountedSequential : public leveldb::SequentialFile {
@@ -103,12 +122,12 @@ class CountingEnv : public leveldb::EnvWrapper {
 
   Status NewWritableFile(const std::string& name, leveldb::WritableFile** out) override {
     Status status = target()->NewWritableFile(name, out);
-    if (status.ok()) *out = new CountedWritable(*out, counters_, kind(name));
+    if (status.ok()) *out = new CountedWritable(*out, counters_, kind(name), &lost_);
     return status;
   }
   Status NewAppendableFile(const std::string& name, leveldb::WritableFile** out) override {
     Status status = target()->NewAppendableFile(name, out);
-    if (status.ok()) *out = new CountedWritable(*out, counters_, kind(name));
+    if (status.ok()) *out = new CountedWritable(*out, counters_, kind(name), &lost_);
     return status;
   }
   Status NewSequentialFile(const std::string& name, leveldb::SequentialFile** out) override {
@@ -121,6 +140,9 @@ class CountingEnv : public leveldb::EnvWrapper {
     if (status.ok()) *out = new CountedRandomAccess(*out, counters_);
     return status;
   }
+
+  // Whether writes may be gone that a write with sync was to make durable.
+  bool lost() const { return lost_.load(); }
 
  private:
   Counter kind(const std::string& path) {
@@ -136,6 +158,7 @@ class CountingEnv : public leveldb::EnvWrapper {
   }
   Counters* counters_;
   Flushes* flushes_;
+  std::atomic<bool> lost_{false};
 };
 
 int outcome(const Status& status, std::string* error) {
@@ -230,7 +253,10 @@ class Level : public Engine {
     }
     leveldb::WriteOptions options;
     options.sync = sync;
-    return outcome(db_->Write(options, &batch), error);
+    Status status = db_->Write(options, &batch);
+    if (status.ok() && env_.lost())
+      status = Status::IOError("a log could not be synced when the next one began");
+    return outcome(status, error);
   }
 
   int compact(std::string*) override {
