@@ -93,9 +93,12 @@ impl Audit {
         assert_eq!(known, crc, "{who} has another osdmap {epoch} than others had");
     }
 
-    /// Whether OSDs have client ops under way.
+    /// Whether OSDs have client ops or writes of their own under way.
     pub(crate) fn are_ops_under_way(&self, cluster: &Cluster) -> bool {
-        cluster.running_osds().iter().any(|(_, osd)| !osd.audit().1.is_empty())
+        cluster.running_osds().iter().any(|(_, osd)| {
+            let (pgs, ops) = osd.audit();
+            !ops.is_empty() || pgs.iter().any(|pg| pg.in_flight > 0)
+        })
     }
 
     /// At rest, with no client left: nothing is under way anywhere.

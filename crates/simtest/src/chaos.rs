@@ -78,7 +78,7 @@ impl Fault {
     fn odds(self) -> f64 {
         match self {
             Fault::Aimed => 0.12,
-            // To be named: lives that had them, too, have found faults (docs/status.md, Known faults).
+            // To be named: lives that had them, too, have found faults (docs/testing.md).
             Fault::Grow | Fault::Remove | Fault::Snaps | Fault::Shrink => 0.0,
             _ => 0.6,
         }
@@ -455,15 +455,14 @@ impl Chaos {
         let (world, rng, cluster) = (self.world(), &self.rng, &self.inner.cluster);
         let osd = self.some_osd();
         let ids = [osd.to_string()];
-        let next = cluster.members().into_iter().max().map_or(0, |id| id + 1);
-        let json = match rng.below(7) {
-            0 if next < cluster.osds_max() => {
+        let json = match (rng.below(7), cluster.next_osd()) {
+            (0, Some(next)) => {
                 diary::note(world, format!("osd.{next} is added"));
                 return cluster.add_osd(&self.inner.admin, next).await;
             }
-            0 | 1 => json!({"prefix": "osd down", "ids": ids}),
-            2 => json!({"prefix": "osd reweight", "id": osd, "weight": rng.unit()}),
-            3 => json!({"prefix": "osd primary-affinity", "id": osd, "weight": rng.unit()}),
+            (0 | 1, _) => json!({"prefix": "osd down", "ids": ids}),
+            (2, _) => json!({"prefix": "osd reweight", "id": osd, "weight": rng.unit()}),
+            (3, _) => json!({"prefix": "osd primary-affinity", "id": osd, "weight": rng.unit()}),
             _ => {
                 self.order(json!({"prefix": "osd out", "ids": ids})).await;
                 world.sleep(self.absence()).await;

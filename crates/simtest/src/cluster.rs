@@ -91,6 +91,10 @@ pub struct Cluster {
     pub(crate) mons_started: Rc<RefCell<BTreeSet<String>>>,
     /// OSDs that belong to it.
     members: Rc<RefCell<BTreeSet<u32>>>,
+    /// Numbers between an OSD that has been removed and the new one.
+    vacant: Rc<RefCell<BTreeSet<u32>>>,
+    /// OSDs whose stores are being made: one that ends meanwhile is made again.
+    unmade: Rc<RefCell<BTreeSet<u32>>>,
     /// Those that run, for audits.
     running: Rc<RefCell<BTreeMap<u32, Weak<osd::Osd>>>>,
     /// OSDs whose disks have had faults: these may fail.
@@ -141,6 +145,8 @@ impl Cluster {
             mon_runs: Rc::default(),
             mons_started: Rc::default(),
             members: Rc::default(),
+            vacant: Rc::default(),
+            unmade: Rc::default(),
             running: Rc::default(),
             excused: Rc::default(),
         };
@@ -237,6 +243,7 @@ impl Cluster {
     /// Makes an OSD's store and starts it. The monitors must know it (`osd new`).
     pub fn make_osd(&self, osd: u32) {
         self.members.borrow_mut().insert(osd);
+        self.unmade.borrow_mut().insert(osd);
         self.run_osd(osd, true);
     }
 
@@ -244,13 +251,24 @@ impl Cluster {
     pub fn start_osd(&self, osd: u32) {
         let belongs = self.members.borrow().contains(&osd);
         if belongs && !self.world.is_running(&format!("osd.{osd}")) {
-            self.run_osd(osd, self.plan.memstore);
+            let unmade = self.unmade.borrow().contains(&osd);
+            if unmade {
+                self.world.remove_disk(&format!("osd.{osd}"), OSD_BLOCK);
+            }
+            self.run_osd(osd, self.plan.memstore || unmade);
         }
     }
 
     /// The OSDs that belong to the cluster, running or not.
     pub fn members(&self) -> Vec<u32> {
         self.members.borrow().iter().copied().collect()
+    }
+
+    /// The number of an OSD to be added, if there may be one more.
+    pub(crate) fn next_osd(&self) -> Option<u32> {
+        let (members, vacant) = (self.members.borrow(), self.vacant.borrow());
+        let last = members.iter().chain(vacant.iter()).max();
+        last.map(|last| last + 1).filter(|next| *next < self.osds_max())
     }
 
     /// One more than the highest number an OSD may have.
@@ -323,6 +341,7 @@ impl Cluster {
             let whoami = i32::try_from(id).expect("few OSDs");
             let options = osd::MkfsOptions { whoami, cluster_fsid: self.fsid, osd_fsid: uuid };
             osd::Osd::mkfs(env, &store, options).await.map_err(|error| error.to_string())?;
+            self.unmade.borrow_mut().remove(&id);
         }
         let keyring = Keyring::clone(&self.keyring);
         let osd = osd::Osd::start(env.clone(), config, keyring, store).await;
@@ -356,6 +375,7 @@ impl Cluster {
     /// Takes an OSD that holds nothing any more out of the cluster.
     pub async fn remove_osd(&self, client: &Client, osd: u32) {
         self.members.borrow_mut().remove(&osd);
+        self.vacant.borrow_mut().insert(osd);
         self.kill_osd(osd, Kill::PROCESS);
         for prefix in ["osd down", "osd purge-actual"] {
             let json = match prefix {
@@ -375,6 +395,7 @@ impl Cluster {
         let answer = client.mon_command(new.to_string(), Bytes::from(secrets)).await;
         let answer = answer.expect("the monitor answers");
         assert_eq!(answer.rc, 0, "osd new: {}", answer.outs);
+        self.vacant.borrow_mut().remove(&osd);
         self.replace_disk(osd);
     }
 

@@ -74,6 +74,7 @@ pub struct Life {
 }
 
 /// Bounds of what must come true once nothing goes wrong any more.
+const ENDED: Duration = Duration::from_secs(300);
 const ANSWERED: Duration = Duration::from_secs(120);
 const CLEAN: Duration = Duration::from_secs(300);
 const READ: Duration = Duration::from_secs(240);
@@ -226,7 +227,9 @@ impl Begun {
         self.world.sleep(half).await;
         self.world.kill("client.0", Kill::PROCESS);
         self.cluster.work(&self.load, "client.0", self.world.rng().fork()).await;
-        ending.await;
+        // Operators wait for monitors' answers as long as it takes.
+        let limit = mischief.time + ENDED;
+        self.cluster.in_time(admin, "what operators are about", limit, ending).await;
         diary::note(&self.world, "all is repaired".to_owned());
         self.cluster.wait_until_up(&self.admin).await;
         diary::note(&self.world, "all OSDs are up".to_owned());
@@ -254,17 +257,24 @@ impl Begun {
         diary::note(&self.world, "all objects are read".to_owned());
         self.cluster.wait_until_clean(&self.admin, CLEAN).await;
         // The op of a client that is gone may still wait for a slow disk (short life 1060).
+        self.quiet("ops of clients that are gone").await;
+        self.cluster.deep_scrub_all(&self.admin, CLEAN).await;
+        // So may digests that the scrubs recorded, and the trimming of a snapshot.
+        self.quiet("what the daemons write by themselves").await;
+        self.audit.nothing_left(&self.cluster);
+        self.audit.same_logs(&self.cluster, &self.admin);
+        self.cluster.compare_replicas(&self.admin).await;
+        (self.load, self.audit)
+    }
+
+    /// Waits until no OSD has an operation under way.
+    async fn quiet(&self, what: &str) {
         let quiet = async {
             while self.audit.are_ops_under_way(&self.cluster) {
                 self.world.sleep(Duration::from_millis(100)).await;
             }
         };
-        self.cluster.in_time(&self.admin, "ops of clients that are gone", ANSWERED, quiet).await;
-        self.cluster.deep_scrub_all(&self.admin, CLEAN).await;
-        self.audit.nothing_left(&self.cluster);
-        self.audit.same_logs(&self.cluster, &self.admin);
-        self.cluster.compare_replicas(&self.admin).await;
-        (self.load, self.audit)
+        self.cluster.in_time(&self.admin, what, ANSWERED, quiet).await;
     }
 
     /// A disk loses bits or misplaces writes while its OSD is in use: nobody may be told wrong

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::json;
-use sim::{Kill, World};
+use sim::{DiskModel, Kill, World};
 use simtest::{Cluster, Fault, Plan, Settings, live, run};
 
 fn number(name: &str) -> Option<u64> {
@@ -83,5 +83,48 @@ fn an_osd_that_was_away_while_its_pool_grew_twice_splits_twice() {
         cluster.wait_until_up(&admin).await;
         cluster.wait_until_clean(&admin, Duration::from_secs(300)).await;
         cluster.compare_replicas(&admin).await;
+    });
+}
+
+/// Found by `loligo sim --seed 30502 --faults grow,shrink,snaps,remove,osd,power,mon --short`: a client's
+/// read was never answered.
+///
+/// 1. A placement group has moved away from an OSD, which removes its copy.
+/// 2. It comes back, to be led there, while the copy is being removed. A read that comes now was given
+///    to the copy that goes, which took nothing any more: it was lost without a word.
+/// 3. The log reaches back to the beginning, so the OSD goes on leading as soon as it has it, without an
+///    interval that would have made the client send again.
+#[test]
+fn a_read_that_comes_while_an_older_copy_is_removed_is_answered() {
+    log();
+    let world = World::new(6);
+    let plan = Plan { size: 2, min_size: 1, ..Plan::default() };
+    let cluster = Cluster::make(&world.control(), plan);
+    world.run_until(async move {
+        let world = cluster.world().clone();
+        let admin = cluster.start().await;
+        let pool = json!({"prefix": "osd pool create", "pool": "p", "pg_num": 1, "autoscale_mode": "off"});
+        cluster.command(&admin, pool).await;
+        let io = admin.io_ctx("p").await.unwrap();
+        for n in 0..20 {
+            io.write_full(format!("object{n}"), Bytes::from_static(b"here")).await.unwrap();
+        }
+        let pgid = types::PgId::new(u64::try_from(io.pool_id()).unwrap(), 0);
+        let leader = admin.osdmap().pg_to_up_acting(pgid).acting_primary;
+        let ids = [leader.to_string()];
+        let disk = world.disk(&format!("osd.{leader}"), "/osd/block");
+        // From before the copy is removed until after it.
+        for round in 0..30 {
+            cluster.wait_until_clean(&admin, Duration::from_secs(120)).await;
+            cluster.command(&admin, json!({"prefix": "osd out", "ids": ids})).await;
+            disk.set_model(DiskModel { slowness: 200.0, ..DiskModel::default() });
+            world.sleep(Duration::from_millis(round * 50)).await;
+            cluster.command(&admin, json!({"prefix": "osd in", "ids": ids})).await;
+            admin.wait_for_latest_osdmap().await.unwrap();
+            let read = io.read("object7", 0, 0);
+            let answer = cluster.in_time(&admin, "a read", Duration::from_secs(60), read).await;
+            assert_eq!(&answer.unwrap()[..], b"here");
+            disk.set_model(DiskModel::default());
+        }
     });
 }

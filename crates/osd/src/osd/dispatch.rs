@@ -453,7 +453,8 @@ impl Osd {
         };
         let shard = if pool.is_erasure() { pgid.shard } else { NO_SHARD };
         let spgid = SpgId { pgid: map.raw_pg_to_pg(pgid.pgid).unwrap_or(pgid.pgid), shard };
-        let known = self.pgs.borrow().contains_key(&spgid);
+        // A copy that is being removed takes no op: if the PG has come back, it is made anew first.
+        let known = self.pgs.borrow().get(&spgid).is_some_and(|slot| !slot.is_going());
         let leads = || {
             let primary = pg::mapping_of(&map, spgid).primary();
             primary == Some(PgShard::new(self.whoami, shard))
@@ -463,7 +464,7 @@ impl Osd {
             return Ok(());
         }
         if !known {
-            // Ours, but the monitor's word to create it has not come yet.
+            // Ours, but the monitor's word to create it has not come yet, or an older copy is going.
             let incoming = op.incoming;
             let (osd, con) = (self.clone(), con.clone());
             self.env.go(async move {

@@ -40,6 +40,11 @@ impl Slot {
             Slot::Starting(_) | Slot::Removing(_) => None,
         }
     }
+
+    /// Whether its objects are being removed.
+    pub(super) fn is_going(&self) -> bool {
+        matches!(self, Slot::Removing(_))
+    }
 }
 
 /// How a PG comes into being.

@@ -44,6 +44,7 @@ impl Pg {
         let told = session.is_backed_off(self.pgid, &begin)
             || session.is_backed_off(self.pgid, &op.request.oid.head());
         if told {
+            tracing::debug!(pg = %self.pgid, epoch = op.epoch, "op dropped: backoff");
             op.tracked.mark("dropped: backoff");
             return None;
         }

@@ -549,6 +549,7 @@ impl Pg {
 
     /// The client will send again: it gets the maps that tell it so.
     pub(crate) fn drop_op(&self, op: ClientOp) {
+        tracing::debug!(pg = %self.pgid, epoch = op.epoch, at = self.epoch(), "op dropped");
         self.host.share_maps(&op.session);
         op.tracked.mark("dropped: new interval");
     }
