@@ -1,8 +1,9 @@
 //! A cluster under the virtual clock, broken in many ways, in short lives. `LOLIGO_SIM_SEEDS` is
-//! the number of seeds (default 400, from `LOLIGO_SIM_FIRST`, default 1001, on), `LOLIGO_SIM_SEED`
+//! the number of seeds (default 1,000, from `LOLIGO_SIM_FIRST`, default 1001, on), `LOLIGO_SIM_SEED`
 //! runs one of them; a failure prints the seed and the history that shows it. `loligo sim --short`
 //! lives the same lives.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -52,19 +53,41 @@ fn an_object_is_written_and_read() {
     });
 }
 
+/// Two tests live half of the lives each, so that two cores have something to do.
 #[test]
 fn lives_of_many_seeds() {
     log();
-    let short = Settings { short: true, ..Settings::default() };
     if let Some(seed) = number("LOLIGO_SIM_SEED") {
-        eprintln!("seed {seed}: {:?}", live(seed, &short));
+        eprintln!("seed {seed}: {:?}", live(seed, &short()));
         return;
     }
+    let seeds = seeds();
+    lives(seeds.start..seeds.start + (seeds.end - seeds.start) / 2);
+}
+
+#[test]
+fn lives_of_as_many_more_seeds() {
+    log();
+    if number("LOLIGO_SIM_SEED").is_none() {
+        let seeds = seeds();
+        lives(seeds.start + (seeds.end - seeds.start) / 2..seeds.end);
+    }
+}
+
+fn short() -> Settings {
+    Settings { short: true, ..Settings::default() }
+}
+
+fn seeds() -> Range<u64> {
     // Debug builds are some twenty times slower.
-    let seeds = number("LOLIGO_SIM_SEEDS").unwrap_or(if cfg!(debug_assertions) { 4 } else { 400 });
+    let few = if cfg!(debug_assertions) { 4 } else { 1000 };
     let first = number("LOLIGO_SIM_FIRST").unwrap_or(1001);
+    first..first + number("LOLIGO_SIM_SEEDS").unwrap_or(few)
+}
+
+fn lives(seeds: Range<u64>) {
     let begun = Instant::now();
-    let sum = run(first..first + seeds, &short, None, |seed, result| {
+    let sum = run(seeds, &short(), None, |seed, result| {
         if let Err(failure) = result {
             eprintln!("seed {seed}: {}", failure.what);
         }
