@@ -7,12 +7,14 @@
 //! ```
 //! A failed command's output begins with `ERROR: (errno) name`.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use command::CommandReply;
-use env::{Env, LocalFuture, Stream};
+use env::{Env, Listener, LocalFuture, Stream};
 use types::Errno;
 
 /// Longest request read; longer ones are closed without an answer.
@@ -20,21 +22,25 @@ const REQUEST_LEN_MAX: usize = 64 << 10;
 /// Longest answer [`ask`] takes.
 const ANSWER_LEN_MAX: usize = 16 << 20;
 
+/// How often a socket in use is tried again, and after what pause: 5 s in all.
+const LISTEN_TRIES: usize = 50;
+const LISTEN_PAUSE: Duration = Duration::from_millis(100);
+
 /// Answers one command, given as JSON text.
 pub(crate) type Handler = Rc<dyn Fn(String) -> LocalFuture<CommandReply>>;
 
 /// Listens on `path` until the process ends. A socket that cannot be made is logged, not fatal:
 /// the daemon serves without it, as Ceph's do.
 pub(crate) fn serve(env: &Env, path: PathBuf, handler: Handler) {
-    let listener = match env.listen_unix(&path) {
-        Ok(listener) => listener,
-        Err(e) => {
-            tracing::warn!("no admin socket at {}: {e}", path.display());
-            return;
-        }
-    };
     let env_of_clients = env.clone();
     env.go(async move {
+        let listener = match listen(&env_of_clients, &path).await {
+            Ok(listener) => listener,
+            Err(e) => {
+                tracing::warn!("no admin socket at {}: {e}", path.display());
+                return;
+            }
+        };
         while let Ok(stream) = listener.accept().await {
             let handler = handler.clone();
             env_of_clients.go(async move {
@@ -46,6 +52,18 @@ pub(crate) fn serve(env: &Env, path: PathBuf, handler: Handler) {
             });
         }
     });
+}
+
+/// Waits for a socket that is in use: the kernel may go on accepting for a daemon that was killed a
+/// moment ago, and who waits for this one asks it there.
+async fn listen(env: &Env, path: &Path) -> io::Result<Rc<dyn Listener>> {
+    for _ in 0..LISTEN_TRIES {
+        match env.listen_unix(path) {
+            Err(e) if e.kind() == io::ErrorKind::AddrInUse => env.sleep(LISTEN_PAUSE).await,
+            result => return result,
+        }
+    }
+    env.listen_unix(path)
 }
 
 /// Asks a daemon on its socket for a command's JSON; `None` while it does not answer.
