@@ -5,8 +5,10 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 
 from cluster import LOLIGO, Cluster, state
@@ -51,6 +53,20 @@ def only_osds_died(c):
     took = timed(lambda: c.run("rados", "-p", "p", "put", "again", "/etc/hostname"))
     assert took < PAUSE_MAX, f"first write after `up` took {took:.1f} s"
     print(f"up after the death of all OSDs: {up:.2f} s, first write {took:.2f} s")
+
+
+def a_socket_still_held(c):
+    """The kernel may go on accepting at the admin socket of a daemon that was killed a moment ago: the new one did without, and
+    `up`, which asks it there, waited in vain."""
+    c.kill("osd.0")
+    path = pathlib.Path(c.dir, "run", "osd.0.asok")
+    path.unlink()
+    held = socket.socket(socket.AF_UNIX)
+    held.bind(str(path))
+    held.listen()
+    threading.Timer(1, held.close).start()
+    c.up()
+    assert c.json("daemon", str(path), "status")["whoami"] == 0
 
 
 def memory_when_idle(c):
@@ -137,12 +153,12 @@ def without_authentication():
 
 def main():
     with Cluster() as c:
-        for test in (memory_when_idle, after_death_of_all, only_osds_died, silent_osd,
+        for test in (memory_when_idle, after_death_of_all, only_osds_died, a_socket_still_held, silent_osd,
                      a_reader_that_leaves, names_for_addresses, another_name):
             test(c)
             print("ok", test.__name__)
     without_authentication()
-    print("8 passed, 0 failed")
+    print("9 passed, 0 failed")
 
 
 if __name__ == "__main__":

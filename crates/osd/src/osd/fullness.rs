@@ -205,6 +205,18 @@ mod tests {
     }
 
     #[test]
+    fn the_device_is_measured_when_so_much_has_been_written() {
+        let room = Room::default();
+        room.left.set(10_000);
+        assert!(!room.take(4096) && !room.take(4096));
+        // Once, until it has been measured.
+        assert!(room.take(4096) && !room.take(4096));
+        room.left.set(1);
+        room.measuring.set(false);
+        assert!(room.take(1));
+    }
+
+    #[test]
     fn steps_are_measured_with_the_maps_ratios() {
         let map = OsdMap {
             full_ratio: 0.95,

@@ -496,21 +496,27 @@ mod tests {
     use crate::kv::RocksDbOptions;
     use crate::suite::{block_on, numbered, pg};
 
+    /// A store of 64 MiB in memory, made and not open, and its database.
+    pub(super) async fn made(env: &Env) -> (SharedDevice, Database) {
+        let device = SharedDevice::new(SharedMemoryFile::new(64 << 20, 4096));
+        let database = Database::BlueFs {
+            options: RocksDbOptions::default(),
+            db: None,
+            wal: None,
+        };
+        let options = MkfsOptions {
+            uuid: [7; 16],
+            min_alloc_len: 4096,
+        };
+        let made = BlueStore::mkfs(env, device.clone(), database.clone(), options);
+        made.await.unwrap();
+        (device, database)
+    }
+
     #[test]
     fn pools_say_how_they_are_compressed() {
         block_on(|env| async move {
-            let device = SharedDevice::new(SharedMemoryFile::new(64 << 20, 4096));
-            let database = Database::BlueFs {
-                options: RocksDbOptions::default(),
-                db: None,
-                wal: None,
-            };
-            let options = MkfsOptions {
-                uuid: [7; 16],
-                min_alloc_len: 4096,
-            };
-            let made = BlueStore::mkfs(&env, device.clone(), database.clone(), options);
-            made.await.unwrap();
+            let (device, database) = made(&env).await;
             let core = Core::open(device, &database, Compression::default()).unwrap();
             let cid = pg(0);
             let pool = cid.spg().unwrap().pgid.pool;

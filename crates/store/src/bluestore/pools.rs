@@ -194,13 +194,10 @@ impl Core {
 
 #[cfg(test)]
 mod tests {
-    use device::SharedDevice;
-    use device::shared_memory::SharedMemoryFile;
-
     use super::*;
-    use crate::bluestore::{BlueStore, Compression, Database, MkfsOptions};
+    use crate::bluestore::Compression;
+    use crate::bluestore::tests::made;
     use crate::keyed::rounds::Durable;
-    use crate::kv::RocksDbOptions;
     use crate::suite::{block_on, numbered, pg};
     use crate::{PoolOptions, Transaction};
 
@@ -209,18 +206,7 @@ mod tests {
     #[test]
     fn what_a_pool_takes_is_known_and_counted_where_it_is_not() {
         block_on(|env| async move {
-            let device = SharedDevice::new(SharedMemoryFile::new(64 << 20, 4096));
-            let database = Database::BlueFs {
-                options: RocksDbOptions::default(),
-                db: None,
-                wal: None,
-            };
-            let options = MkfsOptions {
-                uuid: [7; 16],
-                min_alloc_len: 4096,
-            };
-            let made = BlueStore::mkfs(&env, device.clone(), database.clone(), options);
-            made.await.unwrap();
+            let (device, database) = made(&env).await;
             let open = || Core::open(device.clone(), &database, Compression::default()).unwrap();
             let core = open();
             let (cid, data) = (pg(0), vec![5; 64 << 10]);

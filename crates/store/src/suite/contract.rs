@@ -647,6 +647,37 @@ fn nothing_follows_what_found_no_room() {
     });
 }
 
+/// An OSD that clients had filled to the brim could not store the maps it missed, and so not start.
+#[test]
+fn what_the_owner_notes_fits_when_nothing_else_does() {
+    each(async |env, kind| {
+        if !matches!(kind, Kind::Ink { .. }) {
+            return;
+        }
+        let backend = Backend::new(env, kind, 16 << 20).await;
+        let cid = pg(0);
+        let mut t = Transaction::new();
+        t.mkcoll(&cid, 0);
+        t.mkcoll(&CollId::Meta, 0);
+        backend.store.submit(t).await.unwrap();
+        let write = |cid: &CollId, n: u64, len: usize| {
+            let mut t = Transaction::new();
+            t.write(cid, &numbered(n), 0, vec![n as u8; len]);
+            backend.store.submit(t)
+        };
+        for len in [100_000, 4096] {
+            let mut n = len as u64;
+            while write(&cid, n, len).await.is_ok() {
+                n += 1;
+            }
+        }
+        assert_eq!(write(&cid, 1, 4096).await, Err(StoreError::NoSpace), "{kind:?}");
+        for n in 0..8 {
+            assert_eq!(write(&CollId::Meta, n, 4096).await, Ok(()), "{kind:?}, map {n}");
+        }
+    });
+}
+
 #[test]
 fn space_comes_back() {
     each(async |env, kind| {
