@@ -110,6 +110,19 @@ impl ObjectStore for InjectedErrors {
         self.inner.read(cid, oid, offset, len)
     }
 
+    fn read_device(
+        &self,
+        cid: &CollId,
+        oid: &GhObject,
+        offset: u64,
+        len: u64,
+    ) -> LocalFuture<Result<BufferList, StoreError>> {
+        if self.data.borrow().contains(oid) {
+            return Box::pin(std::future::ready(Err(UNREADABLE)));
+        }
+        self.inner.read_device(cid, oid, offset, len)
+    }
+
     fn extents(
         &self,
         cid: &CollId,

@@ -56,6 +56,17 @@ pub trait ObjectStore {
         offset: u64,
         len: u64,
     ) -> LocalFuture<Result<BufferList, StoreError>>;
+    /// As [`ObjectStore::read`], but what a cache holds does not count: for scrubs, which ask what the
+    /// device holds.
+    fn read_device(
+        &self,
+        cid: &CollId,
+        oid: &GhObject,
+        offset: u64,
+        len: u64,
+    ) -> LocalFuture<Result<BufferList, StoreError>> {
+        self.read(cid, oid, offset, len)
+    }
     /// Which byte ranges of `offset..offset + len` hold written data, in order, not touching each
     /// other (Ceph's fiemap). Holes may be reported as data, data never as a hole.
     fn extents(

@@ -21,6 +21,7 @@ use super::format::{
     BLOCK_LEN, Cursor, Extent, Malformed, NO_ENTRY, PAGE_HEADER_LEN, PAGE_PAYLOAD_LEN, PageHeader,
     Put, Superblock, extents, put_extents,
 };
+use super::key_map::Looked;
 use super::onode::{AllocHint, BlockPtr, CHUNK_BLOCKS, Chunk, Dirty, Onode, Patch, PatchSource};
 use super::rec::{Value, parse_runs, put_runs};
 use super::state::{Key, State};
@@ -484,24 +485,26 @@ pub(super) fn entries_of(onode: &Onode, dirty: &Dirty) -> Vec<Vec<u8>> {
     if !entry.is_empty() {
         entries.push(std::mem::take(&mut entry));
     }
-    let keys: Vec<(&BString, Option<&Bytes>)> = match dirty.fresh {
-        true => onode.omap.map.iter().map(|(k, v)| (k, Some(v))).collect(),
-        false => dirty
-            .omap
-            .keys()
-            .map(|k| (k, onode.omap.map.get(BStr::new(k))))
-            .collect(),
-    };
-    let mut last: (&[u8], &[u8]) = (b"", b"");
-    for (key, value) in keys {
+    let (mut last_key, mut last_value) = (Vec::new(), Vec::new());
+    let mut put = |key: &[u8], value: Option<&Bytes>| {
         if entry.is_empty() {
             entry = open(OMAP);
-            last = (b"", b"");
+            (last_key.clear(), last_value.clear());
         }
-        put_omap(&mut entry, key, value, last);
-        last = (key, value.map_or(b"", |v| v));
+        put_omap(&mut entry, key, value, (&last_key, &last_value));
+        (last_key.clear(), last_value.clear());
+        last_key.extend_from_slice(key);
+        last_value.extend_from_slice(value.map_or(b"", |v| v));
         if entry.len() >= ENTRY_LEN {
             entries.push(std::mem::take(&mut entry));
+        }
+    };
+    if dirty.fresh {
+        onode.omap.map.iter().for_each(|(key, value)| put(&key, Some(&value)));
+    } else {
+        let mut looked = Looked::default();
+        for (key, _) in dirty.omap.iter() {
+            put(&key, onode.omap.map.get_next(BStr::new(&*key), &mut looked));
         }
     }
     if !entry.is_empty() {
@@ -614,7 +617,8 @@ pub(super) fn load_entry(
                     last_value = Bytes::new();
                 } else {
                     last_value = Value::parse(c)?.resolve(Some(&last_value))?;
-                    onode.omap.map.insert(key.clone(), last_value.clone());
+                    let packs = onode.packs();
+                    onode.omap.map.insert(key.clone(), last_value.clone(), packs);
                 }
                 last = key;
             }

@@ -61,6 +61,7 @@ impl Inner {
         };
         if done.is_ok() {
             self.core.borrow_mut().on_durable(batch, seq);
+            self.notify_discards();
             self.progress.notify_all();
         }
         for waiter in waiters {
@@ -217,5 +218,6 @@ impl Core {
             self.inflight.remove(&block);
         }
         self.free_blocks(batch.freed);
+        self.pending.freed.extend(batch.freed_again);
     }
 }

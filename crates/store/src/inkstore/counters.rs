@@ -32,6 +32,7 @@ impl Inner {
             number("reads", false, ledger.reads()),
             number("syncs", false, ledger.syncs()),
             number("discarded", true, ledger.discarded()),
+            number("cache_hit", true, self.core.borrow().cache.borrow().hit),
         ]);
         counters
     }

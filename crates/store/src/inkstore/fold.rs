@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use super::format::BLOCK_LEN;
 use super::onode::{BlockPtr, Onode, PatchSource};
-use super::read::{ReadGuard, Source, gather};
+use super::read::{ReadGuard, Source};
 use super::state::Slot;
 use super::{Core, Inner};
 
@@ -60,7 +60,7 @@ impl Inner {
             let mut contents = Contents::new();
             for (ptr, sources) in sources {
                 // Unreadable: the patches stay, and so does the error for who reads the block.
-                if let Ok(data) = gather(&self.device, sources).await {
+                if let Ok(data) = self.gather(sources, false).await {
                     contents.insert((ptr.block, ptr.crc), data.to_contiguous());
                 }
             }
@@ -140,8 +140,7 @@ impl Core {
         self.select(slot);
         self.write_whole(slot, &[(block, whole.into())], 0);
         self.pending.transactions += 1;
-        let freed = std::mem::take(&mut self.state.space.freed);
-        self.pending.freed.extend(freed);
+        self.free_later();
         true
     }
 }

@@ -103,7 +103,9 @@ impl Core {
             .iter()
             .flat_map(|(_, blocks)| blocks)
             .chain(&self.pending.freed)
+            .chain(&self.pending.freed_again)
             .copied()
+            .chain(self.discards.blocks())
             .collect();
         let mut leaked = 0;
         for block in 0..self.device_blocks {

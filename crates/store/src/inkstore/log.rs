@@ -105,6 +105,9 @@ pub(super) struct Pending {
     pub(super) inflight: Vec<u32>,
     /// Blocks that are free once the batch is durable.
     pub(super) freed: Vec<u32>,
+    /// Blocks that may be this batch's own: free once the batch behind it is durable. Until that one
+    /// vouches for this one, mount compares them with what this one says they hold.
+    pub(super) freed_again: Vec<u32>,
     pub(super) waiters: Vec<Sender<Result<(), StoreError>>>,
     pub(super) transactions: u32,
 }
@@ -118,6 +121,7 @@ pub(super) struct Batch {
     pub(super) early: Vec<JoinHandle<std::io::Result<()>>>,
     pub(super) inflight: Vec<u32>,
     pub(super) freed: Vec<u32>,
+    pub(super) freed_again: Vec<u32>,
     pub(super) waiters: Vec<Sender<Result<(), StoreError>>>,
     pub(super) transactions: u32,
 }
@@ -137,6 +141,7 @@ impl Pending {
             early: std::mem::take(&mut self.early),
             inflight: std::mem::take(&mut self.inflight),
             freed: std::mem::take(&mut self.freed),
+            freed_again: std::mem::take(&mut self.freed_again),
             waiters: std::mem::take(&mut self.waiters),
             transactions: std::mem::take(&mut self.transactions),
         }

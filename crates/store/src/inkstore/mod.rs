@@ -8,9 +8,11 @@
 //! `docs/format-inkstore.md`.
 
 mod alloc;
+mod cache;
 mod checkpoint;
 mod commit;
 mod counters;
+mod discard;
 mod fold;
 mod format;
 mod fsck;
@@ -18,6 +20,7 @@ mod key_map;
 mod log;
 mod name;
 mod onode;
+mod packed;
 mod read;
 mod rec;
 mod recover;
@@ -41,7 +44,9 @@ use types::bufferlist::BufferList;
 use types::hobject::GhObject;
 
 use self::alloc::Allocator;
+use self::cache::Cache;
 use self::checkpoint::Manifest;
+use self::discard::Discards;
 use self::format::{BLOCK_LEN, Extent, Superblock};
 use self::log::{FrozenAt, Log, Pending};
 use self::state::{Slot, State};
@@ -71,6 +76,8 @@ struct Inner {
     progress: Notify,
     /// There is something to fold.
     folding: Notify,
+    /// There is something to discard.
+    discarding: Notify,
 }
 
 struct Core {
@@ -85,6 +92,7 @@ struct Core {
     resolved: Option<((CollIndex, ObjectIndex), Slot)>,
     /// Blocks written but not yet durable, by first block: reads take them from here.
     inflight: BTreeMap<u32, Bytes>,
+    cache: RefCell<Cache>,
     /// The checkpoint on the device, and how many blocks it takes.
     manifest: Manifest,
     manifest_blocks: u64,
@@ -103,6 +111,7 @@ struct Core {
     readers: BTreeSet<u64>,
     next_reader: u64,
     quarantine: VecDeque<(u64, Vec<u32>)>,
+    discards: Discards,
     /// Blocks whose patches should be merged into them, by uid of the object and block. Bound: one
     /// entry a patched block.
     to_fold: BTreeMap<(u64, u64), (CollId, Rc<GhObject>)>,
@@ -144,12 +153,14 @@ impl InkStore {
             work: Notify::default(),
             progress: Notify::default(),
             folding: Notify::default(),
+            discarding: Notify::default(),
         });
         if let Some(task) = checkpoint {
             env.go(checkpoint::run(inner.clone(), task));
         }
         env.go(inner.clone().commit_loop());
         env.go(inner.clone().fold_loop());
+        env.go(inner.clone().discard_loop());
         Ok(InkStore { inner })
     }
 
@@ -161,6 +172,17 @@ impl InkStore {
     /// Writes a checkpoint now; completes when it is durable.
     pub async fn checkpoint(&self) -> Result<(), StoreError> {
         self.inner.checkpoint().await
+    }
+
+    /// Keeps at most so many bytes of blocks that were read (0 unless told), and fetches some in front
+    /// of readers that go through an object.
+    pub fn set_cache_size(&self, bytes: u64) {
+        self.inner.core.borrow().cache.borrow_mut().set_max(bytes);
+    }
+
+    /// The device is told of runs of so many bytes and more that have become free (of none unless told).
+    pub fn set_discard(&self, shortest: Option<u64>) {
+        self.inner.core.borrow_mut().discards.set(shortest);
     }
 
     /// Compares all structures with each other, and with `read_data` every data block with its
@@ -186,6 +208,7 @@ impl Drop for InkStore {
         drop(core);
         self.inner.work.notify_all();
         self.inner.folding.notify_all();
+        self.inner.discarding.notify_all();
     }
 }
 
@@ -198,15 +221,24 @@ impl Core {
         }
     }
 
+    /// Puts what has lost its last reference down to be freed when that is durable.
+    fn free_later(&mut self) {
+        for block in self.state.space.freed.drain(..) {
+            let own = self.inflight.range(..=block).next_back().is_some_and(|(&first, bytes)| {
+                u64::from(block - first) * BLOCK_LEN < bytes.len() as u64
+            });
+            let list = if own { &mut self.pending.freed_again } else { &mut self.pending.freed };
+            list.push(block);
+        }
+    }
+
     /// Frees blocks whose last reference is durably gone, when no read can be using them.
     fn free_blocks(&mut self, blocks: Vec<u32>) {
         if blocks.is_empty() {
             return;
         }
         if self.readers.is_empty() {
-            blocks
-                .into_iter()
-                .for_each(|block| self.alloc.release(block));
+            self.release(blocks);
         } else {
             self.quarantine.push_back((self.next_reader, blocks));
         }
@@ -230,9 +262,7 @@ impl Core {
             let Some((_, blocks)) = self.quarantine.pop_front() else {
                 break;
             };
-            blocks
-                .into_iter()
-                .for_each(|block| self.alloc.release(block));
+            self.release(blocks);
         }
     }
 }
@@ -323,7 +353,17 @@ impl ObjectStore for InkStore {
         offset: u64,
         len: u64,
     ) -> LocalFuture<Result<BufferList, StoreError>> {
-        self.inner.read(cid, oid, offset, len)
+        self.inner.read(cid, oid, offset, len, true)
+    }
+
+    fn read_device(
+        &self,
+        cid: &CollId,
+        oid: &GhObject,
+        offset: u64,
+        len: u64,
+    ) -> LocalFuture<Result<BufferList, StoreError>> {
+        self.inner.read(cid, oid, offset, len, false)
     }
 
     fn extents(
@@ -376,7 +416,7 @@ impl ObjectStore for InkStore {
             let omap = &core.state.find(cid, oid)?.omap.map;
             Ok(keys
                 .iter()
-                .filter_map(|k| Some((k.clone(), omap.get(BStr::new(k))?.clone())))
+                .filter_map(|k| Some((k.clone(), omap.get(BStr::new(k))?.into_owned())))
                 .collect())
         })
     }
@@ -436,8 +476,9 @@ impl ObjectStore for InkStore {
             inner.core.borrow_mut().closing = true;
             inner.work.notify_all();
             inner.folding.notify_all();
+            inner.discarding.notify_all();
             // Afterwards no task holds the device any more.
-            let busy = |core: &Core| core.committing || core.folding;
+            let busy = |core: &Core| core.committing || core.folding || core.discards.is_running();
             inner.progress.until(|| !busy(&inner.core.borrow())).await;
             result
         })

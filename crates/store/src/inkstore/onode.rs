@@ -496,7 +496,8 @@ impl Onode {
     /// Sets the value of a key at the place that [`KeyMap::find`] gave for it.
     pub(super) fn omap_set(&mut self, place: Place, key: &BStr, value: Bytes, space: &mut Space) {
         let added = key.len() + value.len();
-        let old = self.omap.map.put(place, key, value);
+        let packs = self.packs();
+        let old = self.omap.map.put(place, key, value, packs);
         space.grow_omap(added, old.as_ref().map_or(0, |old| key.len() + old.len()));
         if self.dirty.fresh {
             return;
@@ -504,32 +505,39 @@ impl Onode {
         // Removed since the last checkpoint and set again: an older one has it.
         let known = self.dirty.omap.find(key);
         if !known.found {
-            self.dirty.omap.put(known, key, old.is_none());
+            self.dirty.omap.put(known, key, old.is_none(), packs);
         }
+    }
+
+    /// Whether its omap keys are many, much alike, and hardly looked at: a PG's log.
+    pub(super) fn packs(&self) -> bool {
+        self.oid.is_pgmeta()
     }
 
     pub(super) fn omap_rm(&mut self, key: &BStr, space: &mut Space) {
         if let Some((key, old)) = self.omap.map.remove(key) {
-            self.note_omap_removed(key, &old, space);
+            self.note_omap_removed(key, old.len(), space);
         }
     }
 
-    fn note_omap_removed(&mut self, key: BString, old: &Bytes, space: &mut Space) {
-        space.grow_omap(0, key.len() + old.len());
-        match self.dirty.omap.get(BStr::new(&key)) {
+    fn note_omap_removed(&mut self, key: BString, old_len: usize, space: &mut Space) {
+        space.grow_omap(0, key.len() + old_len);
+        let noted = self.dirty.omap.find(BStr::new(&key));
+        match self.dirty.omap.at(noted) {
             Some(true) => {
-                self.dirty.omap.remove(BStr::new(&key));
+                self.dirty.omap.remove_at(noted);
             }
             None if !self.dirty.fresh => {
-                self.dirty.omap.insert(key, false);
+                let packs = self.packs();
+                self.dirty.omap.insert_at(noted, key, false, packs);
             }
             _ => {}
         }
     }
 
     pub(super) fn omap_rm_range(&mut self, first: &BStr, last: &BStr, space: &mut Space) {
-        for (key, old) in self.omap.map.remove_range(first, last) {
-            self.note_omap_removed(key, &old, space);
+        for (key, old_len) in self.omap.map.remove_range(first, last) {
+            self.note_omap_removed(key, old_len, space);
         }
     }
 

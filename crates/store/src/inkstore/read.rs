@@ -12,6 +12,7 @@ use futures_util::future::join_all;
 use types::bufferlist::BufferList;
 use types::hobject::GhObject;
 
+use super::cache::KEPT_READ_MAX;
 use super::format::{BLOCK_LEN, data_crc};
 use super::onode::{BlockPtr, CHUNK_BLOCKS, Onode, PatchSource};
 use super::{Core, Inner, ready};
@@ -39,6 +40,7 @@ pub(super) struct ReadGuard {
 impl Drop for ReadGuard {
     fn drop(&mut self) {
         self.core.core.borrow_mut().end_read(self.id);
+        self.core.notify_discards();
     }
 }
 
@@ -53,8 +55,8 @@ impl ReadGuard {
 }
 
 impl Core {
-    /// What a range of an object consists of.
-    pub(super) fn sources(&self, onode: &Onode, offset: u64, len: u64) -> Vec<Source> {
+    /// What a range of an object consists of; with `cached` also from blocks that are kept.
+    fn sources(&self, onode: &Onode, offset: u64, len: u64, cached: bool) -> Vec<Source> {
         let mut out: Vec<Source> = Vec::new();
         for (_, piece) in onode.pieces(offset, len) {
             let len = piece.len as usize;
@@ -64,10 +66,18 @@ impl Core {
                     Some(Source::Zeros(zeros)) => *zeros += len,
                     _ => out.push(Source::Zeros(len)),
                 },
+                PatchSource::Block { ptr, skip } if cached => self.push_kept(&mut out, ptr, skip, len),
                 PatchSource::Block { ptr, skip } => self.push_block(&mut out, ptr, skip, len),
             }
         }
         out
+    }
+
+    fn push_kept(&self, out: &mut Vec<Source>, ptr: BlockPtr, skip: u32, len: usize) {
+        match self.cache.borrow_mut().find(ptr) {
+            Some(bytes) => out.push(Source::Bytes(bytes.slice(skip as usize..skip as usize + len))),
+            None => self.push_block(out, ptr, skip, len),
+        }
     }
 
     pub(super) fn push_block(&self, out: &mut Vec<Source>, ptr: BlockPtr, skip: u32, len: usize) {
@@ -100,27 +110,6 @@ impl Core {
     }
 }
 
-/// Reads the sources and joins them.
-pub(super) async fn gather(
-    device: &BlockDevice,
-    sources: Vec<Source>,
-) -> Result<BufferList, StoreError> {
-    let parts = join_all(sources.into_iter().map(|source| async move {
-        Ok::<Bytes, StoreError>(match source {
-            Source::Bytes(bytes) => bytes,
-            Source::Zeros(len) => zeros(len),
-            Source::Device { ptrs, skip, len } => {
-                read_blocks(device, &ptrs).await?.slice(skip..skip + len)
-            }
-        })
-    }));
-    let mut out = BufferList::new();
-    for part in parts.await {
-        out.push(part?);
-    }
-    Ok(out)
-}
-
 /// Reads adjacent blocks and verifies each.
 pub(super) async fn read_blocks(
     device: &BlockDevice,
@@ -151,33 +140,94 @@ fn zeros(len: usize) -> Bytes {
 }
 
 impl Inner {
+    /// Reads the sources and joins them; with `keep` what comes from the device stays in the cache.
+    /// Needs a [`ReadGuard`] for as long as it takes.
+    pub(super) async fn gather(
+        &self,
+        sources: Vec<Source>,
+        keep: bool,
+    ) -> Result<BufferList, StoreError> {
+        let parts = join_all(sources.into_iter().map(|source| async move {
+            Ok::<Bytes, StoreError>(match source {
+                Source::Bytes(bytes) => bytes,
+                Source::Zeros(len) => zeros(len),
+                Source::Device { ptrs, skip, len } => {
+                    let data = read_blocks(&self.device, &ptrs).await?;
+                    if keep {
+                        self.keep(&ptrs, &data);
+                    }
+                    data.slice(skip..skip + len)
+                }
+            })
+        }));
+        let mut out = BufferList::new();
+        for part in parts.await {
+            out.push(part?);
+        }
+        Ok(out)
+    }
+
+    /// Blocks of a longer read are copied: a slice would keep all of it in memory.
+    fn keep(&self, ptrs: &[BlockPtr], data: &Bytes) {
+        let core = self.core.borrow();
+        let mut cache = core.cache.borrow_mut();
+        for (&ptr, block) in ptrs.iter().zip(data.chunks_exact(BLOCK_LEN as usize)) {
+            let alone = ptrs.len() == 1;
+            cache.keep(ptr, if alone { data.clone() } else { Bytes::copy_from_slice(block) });
+        }
+    }
+
+    /// With `cached` from blocks that are kept, too, and what is read is kept.
     pub(super) fn read(
         self: &Rc<Inner>,
         cid: &CollId,
         oid: &GhObject,
         offset: u64,
         len: u64,
+        cached: bool,
     ) -> LocalFuture<Result<BufferList, StoreError>> {
-        let sources = {
+        let (sources, keep, ahead) = {
             let core = self.core.borrow();
             let sources = core.readable().and_then(|()| {
                 let onode = core.state.find(cid, oid)?;
                 let left = onode.size.saturating_sub(offset);
                 let len = if len == 0 { left } else { len.min(left) };
-                Ok(core.sources(onode, offset, len))
+                let keep = cached && len <= KEPT_READ_MAX;
+                let ahead = match cached {
+                    true => {
+                        let mut cache = core.cache.borrow_mut();
+                        cache.ahead_of(onode.uid, offset..offset + len, onode.size)
+                    }
+                    false => None,
+                };
+                let ahead = ahead.map(|r| core.sources(onode, r.start, r.end - r.start, true));
+                Ok((core.sources(onode, offset, len, cached), keep, ahead))
             });
             match sources {
                 Ok(sources) => sources,
                 Err(e) => return ready(Err(e)),
             }
         };
+        if let Some(sources) = ahead {
+            self.fetch(sources);
+        }
         let guard = ReadGuard::begin(self);
-        let device = self.device.clone();
+        let inner = self.clone();
         Box::pin(async move {
-            let data = gather(&device, sources).await;
+            let data = inner.gather(sources, keep).await;
             drop(guard);
             data
         })
+    }
+
+    /// Reads blocks into the cache for a read that will come.
+    fn fetch(self: &Rc<Inner>, sources: Vec<Source>) {
+        let (inner, guard) = (self.clone(), ReadGuard::begin(self));
+        self.env.go(async move {
+            // Who wants what cannot be read will be told by a read of its own.
+            let _ = inner.gather(sources, true).await;
+            drop(guard);
+        });
     }
 }
 

@@ -221,7 +221,7 @@ impl<'a> Value<'a> {
 
 /// How many bytes two texts begin with alike. Compares eight at a time: values of the pg's own
 /// object differ in a few numbers.
-fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     let words = a.chunks_exact(8).zip(b.chunks_exact(8));
     let alike = words.take_while(|(a, b)| a == b).count() * 8;
     let rest = a[alike..].iter().zip(&b[alike..]);

@@ -53,8 +53,7 @@ impl Inner {
         let (sender, receiver) = oneshot();
         core.pending.transactions += 1;
         core.pending.waiters.push(sender);
-        let freed = std::mem::take(&mut core.state.space.freed);
-        core.pending.freed.extend(freed);
+        core.free_later();
         if t.data_len() >= EARLY_WRITE_MIN {
             self.write_early(&mut core, first_write);
         }

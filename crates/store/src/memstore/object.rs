@@ -1,5 +1,6 @@
 //! One object in memory: sparse pages, xattrs, omap.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -177,14 +178,15 @@ impl Object {
 }
 
 /// The first part of entries, as [`crate::ObjectStore::omap_range`] asks.
-pub(crate) fn omap_page<'a>(
-    entries: impl Iterator<Item = (&'a BString, &'a Bytes)>,
+pub(crate) fn omap_page(
+    entries: impl Iterator<Item = (impl Borrow<BString>, impl Borrow<Bytes>)>,
     max_entries: usize,
     max_bytes: usize,
 ) -> OmapPage {
     let mut page = OmapPage::default();
     let mut bytes = 0;
     for (key, value) in entries {
+        let (key, value) = (key.borrow(), value.borrow());
         bytes += key.len() + value.len();
         let full = page.entries.len() >= max_entries;
         if full || (bytes > max_bytes && !page.entries.is_empty()) {

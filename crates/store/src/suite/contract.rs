@@ -121,9 +121,11 @@ const KINDS: [Kind; 16] = [
 ];
 
 pub(super) async fn mounted(env: &Env, file: Rc<MemoryFile>) -> Result<Rc<InkStore>, StoreError> {
-    Ok(Rc::new(
-        InkStore::mount(env.clone(), BlockDevice::new(file)).await?,
-    ))
+    let store = InkStore::mount(env.clone(), BlockDevice::new(file)).await?;
+    // Small, so that blocks come and go, but enough to fetch ahead.
+    store.set_cache_size(512 << 10);
+    store.set_discard(Some(1));
+    Ok(Rc::new(store))
 }
 
 pub(super) async fn made(env: &Env, file: &Rc<MemoryFile>, log_len: u64) -> Rc<InkStore> {

@@ -20,6 +20,8 @@ use crate::{ObjectStore, StoreError, Transaction};
 async fn filled(env: &Env, seed: u64, close: bool) -> (Rc<MemoryFile>, [Model; 2]) {
     let file = MemoryFile::new(16 << 20, 4096);
     let store = made(env, &file, 256 << 10).await;
+    // Where rot makes the last batch look as if it had never been synced, the one before is read.
+    store.set_discard(None);
     let (mut models, mut choices) = ([Model::default(), Model::default()], Choices::new(seed));
     for _ in 0..120 {
         let t = transaction(&mut choices, &models[0], Sizes::SMALL);
@@ -212,6 +214,8 @@ fn the_ledger_adds_up() {
         let file = MemoryFile::new(16 << 20, 4096);
         let written = Rc::new(std::cell::Cell::new(0));
         let store = made(&env, &file, 256 << 10).await;
+        // The file counts discards as writes.
+        store.set_discard(None);
         let seen = written.clone();
         file.set_hook(move |file| seen.set(file.bytes_written()));
         let start = file.bytes_written();

@@ -3,15 +3,18 @@
 
 mod blue;
 mod blue_crash;
+mod caching;
 mod contract;
 mod cost;
 mod crash;
+mod discarding;
 mod driver;
 mod faults;
 mod filestore_crash;
 mod kstore_crash;
 mod model;
 mod native;
+mod pg_log;
 mod real;
 mod workload;
 
