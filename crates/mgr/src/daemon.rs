@@ -191,6 +191,7 @@ impl Mgr {
                 let now = UTime::from_duration(self.env.wall_clock());
                 self.cluster.borrow_mut().on_osdmap(&self.osdmaps.current(), now);
                 self.report_now.notify_all();
+                self.configure_all();
             } else {
                 // Daemons go to the new active one by themselves when this one is silent.
                 self.close_daemons();
@@ -222,7 +223,10 @@ impl Mgr {
         if open.service.is_some() {
             self.update_service(con, &open);
         }
-        self.configure(con);
+        // Who heard sooner than we that we are the active one is told when we hear it.
+        if self.active.get() {
+            self.configure(con);
+        }
     }
 
     /// Says how to report, and what OSDs shall count beside.
@@ -238,10 +242,10 @@ impl Mgr {
         con.send(configure.encode());
     }
 
-    /// Tells all OSDs that report here anew.
-    pub(crate) fn configure_osds(&self) {
+    /// Tells all that report here anew.
+    pub(crate) fn configure_all(&self) {
         for con in self.messenger.connections() {
-            if con.peer_kind() == OSD && con.session::<DaemonKey>().is_some() {
+            if con.session::<DaemonKey>().is_some() {
                 self.configure(&con);
             }
         }
@@ -312,12 +316,12 @@ impl Dispatcher for Dispatch {
                     mgr.cluster.borrow_mut().on_digest(m);
                 }
             }
-            MMgrOpen::TYPE if mgr.active.get() => {
+            MMgrOpen::TYPE => {
                 if let Some(m) = logged(MMgrOpen::decode(raw), kind) {
                     mgr.on_open(con, m);
                 }
             }
-            MMgrReport::TYPE if mgr.active.get() => {
+            MMgrReport::TYPE => {
                 if let (Some(m), Some(key)) =
                     (logged(MMgrReport::decode(raw), kind), con.session::<DaemonKey>())
                 {

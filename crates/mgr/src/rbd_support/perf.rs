@@ -332,7 +332,7 @@ pub(super) async fn run(mgr: Rc<Mgr>, client: Client, alive: impl Fn() -> bool) 
     while alive() {
         let asked = this.asked.notified();
         if this.expire(mgr.env.now()) {
-            mgr.configure_osds();
+            mgr.configure_all();
         }
         if let Err(error) = this.round(&mgr, &client).await {
             tracing::warn!("counts by image: {error}");
@@ -386,7 +386,7 @@ pub(super) async fn command(
         return CommandReply::error(super::EAGAIN, "too many questions at a time; try again later");
     }
     if this.register(mgr.env.now(), client, &key, pool) {
-        mgr.configure_osds();
+        mgr.configure_all();
         this.wake();
     }
     let now = mgr.env.wall_clock().as_secs();

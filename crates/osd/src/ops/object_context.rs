@@ -24,7 +24,7 @@ use bytes::Bytes;
 use denc::Denc;
 use store::StoreError;
 use types::osd::{ObjectInfo, SnapSet, WatchItem};
-use types::{EntityAddr, EntityName, Errno, HObject, NOSNAP, SnapId};
+use types::{EVersion, EntityAddr, EntityName, Errno, HObject, NOSNAP, SnapId};
 
 use super::op_info::OpInfo;
 use super::pg::Pg;
@@ -411,10 +411,17 @@ impl ObjectGuard {
         snap: SnapId,
         raw_clone: bool,
     ) -> Result<Found, Errno> {
+        let head = &self.slot.head;
         if snap == NOSNAP {
-            return Ok(Found::Object(self.head_context(pg).await?));
+            return match self.head_context(pg).await {
+                Ok(context) => Ok(Found::Object(context)),
+                Err(errno) => self.damaged(pg, head, errno),
+            };
         }
-        let ssc = self.snapset_context(pg).await?;
+        let ssc = match self.snapset_context(pg).await {
+            Ok(ssc) => ssc,
+            Err(errno) => return self.damaged(pg, head, errno),
+        };
         let (clone, is_of_snap) = {
             let ssc = ssc.borrow();
             if !ssc.exists {
@@ -440,13 +447,14 @@ impl ObjectGuard {
                 )
             }
         };
-        if clone != NOSNAP {
-            let oid = self.slot.head.with_snap(clone);
-            if pg.is_unreadable(&oid) {
-                return Ok(Found::Missing(oid));
-            }
+        let oid = self.slot.head.with_snap(clone);
+        if clone != NOSNAP && pg.is_unreadable(&oid) {
+            return Ok(Found::Missing(oid));
         }
-        let context = self.context(pg, clone).await?;
+        let context = match self.context(pg, clone).await {
+            Ok(context) => context,
+            Err(errno) => return self.damaged(pg, &oid, errno),
+        };
         if clone != NOSNAP {
             let removed = !raw_clone && pg.is_snap_removed(snap);
             if !context.obs.borrow().exists || !is_of_snap || removed {
@@ -454,6 +462,16 @@ impl ObjectGuard {
             }
         }
         Ok(Found::Object(context))
+    }
+
+    /// Object info or snap set cannot be read or do not decode: another copy is fetched if there
+    /// is one, as for data.
+    fn damaged(&self, pg: &Rc<dyn Pg>, oid: &HObject, errno: Errno) -> Result<Found, Errno> {
+        // What the version should be, the object does not say.
+        if errno == Errno::EIO && pg.on_unreadable(oid, EVersion::ZERO) {
+            return Ok(Found::Missing(oid.clone()));
+        }
+        Err(errno)
     }
 }
 

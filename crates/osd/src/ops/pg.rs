@@ -66,8 +66,9 @@ pub trait Pg {
     fn read_remote(&self, read: RemoteRead) -> LocalFuture<Result<RemoteReply, Errno>>;
     /// The object in whose omap the last scrub of this interval left what it found.
     fn scrub_results(&self) -> Option<GhObject>;
-    /// The object's copy here turned out to be unreadable. `true` if a good one is being fetched:
-    /// run the op again after that.
+    /// The object's copy here turned out to be unreadable; it should have this version, which is
+    /// zero if that is not known. `true` if a good one is being fetched: run the op again after
+    /// that.
     fn on_unreadable(&self, oid: &HObject, version: EVersion) -> bool;
     /// A number for the next notify: (epoch << 32) | counter.
     fn next_notify_id(&self) -> u64;

@@ -287,7 +287,7 @@ impl Osd {
         self.monc.subscribe("mgrmap", 0, 0);
         self.beacon_now();
         self.resend_to_mon();
-        self.report_now.notify_all();
+        self.report_soon();
         // What came before we were up.
         for pg in self.all_pgs() {
             pg.begin();

@@ -323,7 +323,7 @@ impl Osd {
             MMgrMap::TYPE => self.on_mgrmap(MMgrMap::decode(raw)?.map),
             MMgrConfigure::TYPE if con.peer_kind() == MGR => {
                 self.counters.dynamic.set_queries(MMgrConfigure::decode(raw)?.osd_queries()?);
-                self.report_now.notify_all();
+                self.report_soon();
             }
             MPGStatsAck::TYPE => {}
             MOSDOpReply::TYPE => self.remote_reads.on_reply(raw)?,

@@ -106,7 +106,7 @@ impl Host for Osd {
     }
 
     fn publish_stats(&self) {
-        self.report_now.notify_all();
+        self.report_soon();
     }
 
     fn counters(&self) -> &Counters {
@@ -223,8 +223,7 @@ impl Host for Osd {
     }
 
     fn pg_state_changed(&self) {
-        self.report_due.set(true);
-        self.report_now.notify_all();
+        self.report_soon();
     }
 
     fn turns(&self) -> &Rc<Turns> {

@@ -168,7 +168,15 @@ impl Osd {
             for pg in orphans {
                 self.remove(&pg);
             }
-            for (target, sources) in families {
+            for (target, mut sources) in families {
+                // Copies may have begun to go while other families were merged.
+                for (_, source) in &mut sources {
+                    *source = source.take().filter(|source| self.keeps(source));
+                }
+                if !self.keeps(&target) {
+                    sources.iter().filter_map(|(_, source)| source.as_ref()).for_each(|pg| self.remove(pg));
+                    continue;
+                }
                 // Nothing may be under way: writes of before are in these collections.
                 target.stop_for_split();
                 for (pgid, source) in &sources {

@@ -173,7 +173,7 @@ impl Osd {
         }
         for pg in self.all_pgs() {
             let pool = pg.pgid().pgid.pool_id();
-            if shrinking.contains(&pool) {
+            if shrinking.contains(&pool) || !self.keeps(&pg) {
                 continue;
             }
             if newest.pool(pool).is_none() {
@@ -190,11 +190,19 @@ impl Osd {
         }
     }
 
+    /// Whether a copy is not being removed: while one PG splits, others go on.
+    pub(super) fn keeps(&self, pg: &Rc<Pg>) -> bool {
+        matches!(self.pgs.borrow().get(&pg.pgid()), Some(Slot::Ready(kept)) if Rc::ptr_eq(kept, pg))
+    }
+
     /// Moves a PG to the new maps, and what splits off it on the way to those that come after.
     pub(super) async fn advance_and_split(self: &Rc<Osd>, pg: &Rc<Pg>, new: &[Rc<OsdMap>]) {
         let mut rest = vec![(pg.clone(), new)];
         while let Some((pg, new)) = rest.pop() {
             for (at, map) in new.iter().enumerate() {
+                if !self.keeps(&pg) {
+                    break;
+                }
                 let Some(made) = self.split_by(&pg, map).await else { return };
                 let behind = &new[at + 1..];
                 rest.extend(made.into_iter().map(|child| (child, behind)));

@@ -71,9 +71,11 @@ impl Osd {
         self.send_report(&con, true);
     }
 
+    /// A manager that has just come knows nothing, and `loligo up` waits for what it will know: it
+    /// is told at once, however short ago the last report was.
     pub(super) fn on_mgr_connect(&self, con: &Connection) {
-        if self.mgr_con.borrow().as_ref() == Some(con) {
-            self.report_now.notify_all();
+        if self.mgr_con.borrow().as_ref() == Some(con) && self.is_active() {
+            self.send_pg_stats();
         }
     }
 
@@ -82,6 +84,13 @@ impl Osd {
         if ours {
             self.mgr_con.take();
         }
+    }
+
+    /// There is news for the manager. The task that reports may be pausing, when it does not hear
+    /// the call: so the news is noted, too.
+    pub(super) fn report_soon(&self) {
+        self.report_due.set(true);
+        self.report_now.notify_all();
     }
 
     /// What this OSD says of itself.

@@ -50,6 +50,30 @@ impl Hash for OfObject {
     }
 }
 
+/// A dup found by its request, which stands in the dup alone: there are thousands in each PG.
+#[derive(Debug, Clone)]
+struct OfRequest(Rc<PgLogDup>);
+
+impl Borrow<OsdReqId> for OfRequest {
+    fn borrow(&self) -> &OsdReqId {
+        &self.0.reqid
+    }
+}
+
+impl PartialEq for OfRequest {
+    fn eq(&self, other: &OfRequest) -> bool {
+        self.0.reqid == other.0.reqid
+    }
+}
+
+impl Eq for OfRequest {}
+
+impl Hash for OfRequest {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.reqid.hash(state);
+    }
+}
+
 /// What a request was answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answered {
@@ -119,7 +143,7 @@ pub struct Log {
     /// The newest entry of each object.
     by_object: HashSet<OfObject, foldhash::fast::FixedState>,
     by_request: Index<OsdReqId, Rc<PgLogEntry>>,
-    dups_by_request: Index<OsdReqId, Rc<PgLogDup>>,
+    dups_by_request: HashSet<OfRequest, foldhash::fast::FixedState>,
     /// Entries up to here cannot be rolled back (all of them, in replicated pools), and nothing is
     /// kept for that: Ceph's `can_rollback_to` and `rollback_info_trimmed_to` in one.
     can_rollback_to: EVersion,
@@ -219,7 +243,7 @@ impl Log {
                 dup: None,
             });
         }
-        let dup = self.dups_by_request.get(reqid)?;
+        let dup = &self.dups_by_request.get(reqid)?.0;
         Some(Answered {
             version: dup.version,
             user_version: dup.user_version,
@@ -292,7 +316,7 @@ impl Log {
 
     fn index_dup(&mut self, dup: Rc<PgLogDup>) {
         if !dup.reqid.is_blank() {
-            self.dups_by_request.insert(dup.reqid, dup.clone());
+            self.dups_by_request.replace(OfRequest(dup.clone()));
         }
         self.dups.push_back(dup);
     }

@@ -305,12 +305,13 @@ impl Pg {
         self.step(|core, map, now, out| core.act_map(map, now, out));
     }
 
-    /// Changes the core and does what comes of it.
+    /// Changes the core and does what comes of it. Nothing while the PG splits: its log has been
+    /// shared out, and who asks for it, in the interval that is over, would take it for a whole one.
     pub(crate) fn step(
         &self,
         change: impl FnOnce(&mut Peering, &OsdMap, Duration, &mut Vec<Effect>),
     ) {
-        if self.deleting.get() {
+        if self.deleting.get() || self.splitting.get() {
             return;
         }
         let mut out = Vec::new();

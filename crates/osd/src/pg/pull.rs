@@ -117,7 +117,9 @@ impl Pg {
                 Some(pull) if pull.from == from => pull.need,
                 _ => return false,
             };
-            if op.before_progress.first && op.version != need {
+            // Which version is needed is not known of an object that was found damaged here.
+            let wrong = op.version.is_zero() || !need.is_zero() && op.version != need;
+            if op.before_progress.first && wrong {
                 // Not there, or not in the version needed.
                 if let Some(pull) = self.recovery.pulls.borrow_mut().remove(&oid) {
                     pull.done.send(false);

@@ -122,11 +122,12 @@ impl Pg {
     }
 
     /// Our copy cannot be read: it is fetched from another before it is pushed on.
-    async fn repair_own(&self, oid: &HObject) {
-        let store = self.host.store();
-        let attr = store.getattr(&self.cid, &self.goid(oid), OI_ATTR).await;
-        if let Ok(oi) = attr.map_err(|_| ()).and_then(|b| ObjectInfo::from_bytes(&b).map_err(|_| ())) {
-            self.repair_unreadable(oid, oi.version);
+    pub(super) async fn repair_own(&self, oid: &HObject) {
+        let generation = self.generation.get();
+        let attr = self.host.store().getattr(&self.cid, &self.goid(oid), OI_ATTR).await;
+        let oi = attr.ok().and_then(|bytes| ObjectInfo::from_bytes(&bytes).ok());
+        if generation == self.generation.get() {
+            self.repair_unreadable(oid, oi.map_or(EVersion::ZERO, |oi| oi.version));
         }
     }
 
@@ -149,9 +150,9 @@ impl Pg {
             if !progress.omap_complete {
                 omap_header = store.omap_header(&self.cid, &goid).await?;
             }
-            if let Some(bytes) = attrset.get(&BString::from(OI_ATTR)) {
-                oi = ObjectInfo::from_bytes(bytes).unwrap_or_default();
-            }
+            let info = attrset.get(&BString::from(OI_ATTR)).ok_or(StoreError::NoAttr)?;
+            // Nobody is given a damaged copy for a good one.
+            oi = ObjectInfo::from_bytes(info).map_err(|_| StoreError::Format("object info"))?;
             ss = self.snapset_of(oid, attrset.get(&BString::from(SS_ATTR))).await;
         }
         let whole = if size == 0 { IntervalSet::new() } else { IntervalSet::of(0, size) };

@@ -16,6 +16,7 @@ use bstr::BString;
 use bytes::Bytes;
 use denc::Denc;
 use messages::{MOSDPGPush, Message};
+use store::StoreError;
 use types::osd::{ObjectInfo, ObjectRecoveryInfo, ObjectRecoveryProgress, PushOp, SnapSet};
 use types::{EVersion, HObject, IntervalSet, PgShard};
 
@@ -94,17 +95,20 @@ impl Pg {
         generation: u64,
     ) -> bool {
         let attr = self.host.store().getattr(&self.cid, &self.goid(oid), OI_ATTR).await;
-        let info = attr.ok().and_then(|bytes| ObjectInfo::from_bytes(&bytes).ok());
         if generation != self.generation.get() {
             return false;
         }
-        let Some(info) = info else {
+        if let Err(StoreError::NoObject) = attr {
             for target in targets {
                 if !self.delete_there(oid, EVersion::ZERO, *target).await {
                     return false;
                 }
             }
             return generation == self.generation.get();
+        }
+        let Some(info) = attr.ok().and_then(|bytes| ObjectInfo::from_bytes(&bytes).ok()) else {
+            self.repair_own(oid).await;
+            return false;
         };
         let moved = self.rebuild_shards(oid, info.version, targets, generation).await;
         moved == Moved::Done && generation == self.generation.get()
@@ -113,7 +117,7 @@ impl Pg {
     async fn rebuild_shards(
         self: &Rc<Pg>,
         oid: &HObject,
-        need: EVersion,
+        mut need: EVersion,
         targets: &[PgShard],
         generation: u64,
     ) -> Moved {
@@ -139,6 +143,11 @@ impl Pg {
             let parts = self.read_chunks(oid, from, offset, part_len, known.is_none()).await;
             if generation != self.generation.get() {
                 return Moved::Failed;
+            }
+            if need.is_zero() {
+                // Which one is needed is not known of an object that was found damaged.
+                let versions = parts.iter().filter_map(|(_, part)| version_of(part.as_ref().ok()?));
+                need = versions.max().unwrap_or_default();
             }
             let mut good = BTreeMap::new();
             for (member, part) in parts {

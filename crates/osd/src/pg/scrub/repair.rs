@@ -51,15 +51,21 @@ impl Pg {
         self.kick_recovery();
     }
 
-    /// An object turned out to be unreadable here. `true` if another copy is fetched: the op is to
-    /// wait for it.
+    /// An object turned out to be unreadable here, which should have this version, or, if that is
+    /// zero, the one that the log knows. `true` if another copy is fetched: the op is to wait for it.
     pub(in crate::pg) fn repair_unreadable(&self, oid: &HObject, version: EVersion) -> bool {
+        let logged = || self.core.borrow().log.newest_of(oid).map(|e| e.version);
+        let version = match version.is_zero() {
+            // Still zero if it was written too long ago: then any version there is will do.
+            true => logged().unwrap_or_default(),
+            false => version,
+        };
         let fetchable = {
             let core = self.core.borrow();
             core.is_primary()
                 && core.is_activated()
                 && !core.missing.contains(oid)
-                && !core.sources(oid, version).is_empty()
+                && self.others_have(oid, version)
         };
         if !fetchable {
             return self.core.borrow().missing.contains(oid);
@@ -81,6 +87,17 @@ impl Pg {
             .num_objects_repaired += 1;
         self.begin_repair();
         true
+    }
+
+    /// Whether others have what the object can be made of.
+    fn others_have(&self, oid: &HObject, version: EVersion) -> bool {
+        let core = self.core.borrow();
+        if !self.is_erasure() {
+            return !core.sources(oid, version).is_empty();
+        }
+        let mut members = self.members_with(oid, version, true);
+        members.remove(&core.whoami.shard);
+        core.mapping.redundancy.is_recoverable(members.values())
     }
 
     fn sources_text(&self, oid: &HObject, version: EVersion) -> String {

@@ -173,7 +173,7 @@ impl Pg {
         let (mut at, mut digest) = (0, u32::MAX);
         while at < object.size {
             let len = settings.stride.min(object.size - at);
-            let data = store.read(&self.cid, oid, at, len).await?;
+            let data = store.read_device(&self.cid, oid, at, len).await?;
             if data.is_empty() {
                 break;
             }
