@@ -24,7 +24,7 @@ pub const MUTANTS: [(&str, &str); 21] = [
     ("backfill-blind", "writes during a backfill do not reach its target"),
     ("no-clone", "the write after a snapshot makes no clone"),
     ("no-replay", "a connection made anew does not repeat what was not acknowledged"),
-    ("replay-twice", "a new connection repeats what the peer has had, which is taken twice"),
+    ("replay-twice", "a new connection repeats what the peer has had, and a write so repeated is made twice"),
     ("mon-early", "the monitor answers before its database is durable"),
 ];
 

@@ -96,6 +96,9 @@ fn main() -> ExitCode {
         for failure in &sum.failures {
             println!("seed {} of {}: {}", failure.seed, given.join(" "), failure.what);
         }
+        if let (true, Some(failure)) = (smaller, sum.failures.first()) {
+            make_smaller(failure.seed, &sound);
+        }
         println!(
             "{} lives, {} s simulated, {} answers, {} went wrong, {:?}",
             sum.lives,

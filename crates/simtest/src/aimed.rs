@@ -11,13 +11,14 @@
 //! resets     connections between OSDs break again and again, in the middle of messages
 //! ```
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
 use client::Client;
 use serde_json::json;
 use sim::{Control, DiskModel, Kill, LinkModel, Rng};
-use types::ObjectLocator;
+use types::{EVersion, Epoch, ObjectLocator, SpgId};
 
 use crate::{Cluster, Mischief, Workload, diary};
 
@@ -182,12 +183,11 @@ impl Scene<'_> {
     }
 
     /// A primary that is marked down has not heard of it, nor have clients: what they write reaches
-    /// one copy, whose disk is slow, and not the other. These two peer, and when one has told of what
-    /// is in flight it loses power, together with the old primary.
+    /// one copy, whose disk is slow, and not the other. These two peer. As soon as the other one has
+    /// been told of a write that it lacks, who has told it loses power, together with the old primary.
     async fn promised(&self) {
         let (rng, cluster, world) = (self.rng, self.cluster, self.world());
-        let members = self.shuffled(cluster.members());
-        let [first, copy, other, ..] = members[..] else { return };
+        let Some([first, copy, other]) = self.members_of_one() else { return };
         let sound = self.mischief.disks;
         let each = millis(*rng.pick(&[50, 200, 700]));
         let model = DiskModel { write: each, sync: Duration::ZERO, slowness: 1.0, ..sound };
@@ -195,26 +195,34 @@ impl Scene<'_> {
         for osd in [first, copy] {
             cluster.disk(osd).set_model(model);
         }
+        // Clients get to what takes long now.
+        self.pause(each, each * 4).await;
         let led = format!("osd.{first}");
-        let mut late = vec![(led.clone(), format!("osd.{other}"))];
+        let mut late = vec![(led.clone(), format!("osd.{other}"), each * 6)];
+        // What is said takes a part of the time in which what it is about becomes durable.
+        let said = each / *rng.pick(&[4, 8]);
+        late.push((format!("osd.{copy}"), format!("osd.{other}"), said));
         for mon in self.hosts("mon.") {
-            late.push((mon.clone(), led.clone()));
+            late.push((mon.clone(), led.clone(), each * 6));
             let clients = self.hosts("client.").into_iter().filter(|name| name != "client.admin");
-            late.extend(clients.map(|client| (mon.clone(), client)));
+            late.extend(clients.map(|client| (mon.clone(), client, each * 6)));
         }
-        let model = LinkModel { delay_min: each * 6, ..self.mischief.network };
-        for (from, to) in &late {
+        for (from, to, delay_min) in &late {
+            let model = LinkModel { delay_min: *delay_min, ..self.mischief.network };
             world.set_link(from, to, Some(model));
         }
-        self.pause(each, each * 3).await;
+        let before = self.entries(other);
         self.order(json!({"prefix": "osd down", "ids": [first.to_string()]})).await;
-        self.pause(each / 2, each * 5).await;
+        let patience = world.now() + rng.between(each * 2, each * 6);
+        while world.now() < patience && !self.has_been_told(other, &before) {
+            world.sleep(each / 32).await;
+        }
         self.note(format!("osd.{first} and osd.{copy} lose power"));
         for osd in [first, copy] {
             cluster.kill_osd(osd, Kill::POWER);
             cluster.disk(osd).set_model(sound);
         }
-        for (from, to) in &late {
+        for (from, to, _) in &late {
             world.set_link(from, to, None);
         }
         self.pause(Duration::ZERO, millis(300)).await;
@@ -225,21 +233,51 @@ impl Scene<'_> {
         self.pause(seconds(1), seconds(5)).await;
     }
 
+    /// The primary of some object, and two more of those that keep it.
+    fn members_of_one(&self) -> Option<[u32; 3]> {
+        let objects = self.load.objects();
+        if objects.is_empty() {
+            return None;
+        }
+        let object: &String = self.rng.pick(&objects);
+        let (first, acting) = self.kept_by(object)?;
+        let others = acting.into_iter().filter(|osd| *osd != first);
+        let others = others.filter_map(|osd| u32::try_from(osd).ok()).collect();
+        match self.shuffled(others)[..] {
+            [copy, other, ..] => Some([u32::try_from(first).ok()?, copy, other]),
+            _ => None,
+        }
+    }
+
+    /// The interval and the newest entry of each placement group that an OSD keeps.
+    fn entries(&self, id: u32) -> BTreeMap<SpgId, (Epoch, EVersion)> {
+        let running = self.cluster.running_osds();
+        let osd = running.iter().find(|(running, _)| *running == id);
+        let pgs = osd.map(|(_, osd)| osd.audit().0).unwrap_or_default();
+        pgs.into_iter().map(|pg| (pg.pgid, (pg.interval, pg.last_update))).collect()
+    }
+
+    /// Whether an OSD has entries in a newer interval that it had not before.
+    fn has_been_told(&self, id: u32, before: &BTreeMap<SpgId, (Epoch, EVersion)>) -> bool {
+        self.entries(id).iter().any(|(pgid, (interval, newest))| {
+            let known = before.get(pgid);
+            known.is_some_and(|known| *interval > known.0 && *newest > known.1)
+        })
+    }
+
+    /// The primary of an object's placement group, and who keeps it.
+    fn kept_by(&self, object: &str) -> Option<(i32, Vec<i32>)> {
+        let map = self.admin.osdmap();
+        let place = ObjectLocator { pool: map.lookup_pool("p")?, ..ObjectLocator::default() };
+        let raw = map.object_to_raw_pg(object.as_bytes(), &place)?;
+        let pg = map.pool(place.pool)?.raw_pg_to_pg(raw);
+        let kept = map.pg_to_up_acting(pg);
+        Some((kept.acting_primary, kept.acting))
+    }
+
     /// The objects whose primary an OSD is.
     fn led_by(&self, osd: i32) -> Vec<String> {
-        let map = self.admin.osdmap();
-        let Some(pool) = map.lookup_pool("p") else {
-            return Vec::new();
-        };
-        let place = ObjectLocator {
-            pool,
-            ..ObjectLocator::default()
-        };
-        let leads = |object: &String| {
-            let raw = map.object_to_raw_pg(object.as_bytes(), &place);
-            let pg = raw.and_then(|raw| Some(map.pool(pool)?.raw_pg_to_pg(raw)));
-            pg.is_some_and(|pg| map.pg_to_up_acting(pg).acting_primary == osd)
-        };
+        let leads = |object: &String| self.kept_by(object).is_some_and(|(first, _)| first == osd);
         self.load.objects().into_iter().filter(leads).collect()
     }
 

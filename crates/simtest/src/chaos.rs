@@ -43,11 +43,11 @@ pub enum Fault {
     /// Several things go wrong in the order and at the moments that matter (`aimed.rs`).
     /// Seldom.
     Aimed,
-    /// The pool gets more placement groups. To be named.
+    /// The pool gets more placement groups.
     Grow,
-    /// OSDs are emptied, removed and made anew. To be named.
+    /// OSDs are emptied, removed and made anew.
     Remove,
-    /// Snapshots are the pool's, made and removed meanwhile. To be named.
+    /// Snapshots are the pool's, made and removed meanwhile.
     Snaps,
     /// Where the pool grows it shrinks, too.
     Shrink,
@@ -74,12 +74,12 @@ impl Fault {
         (Fault::Shrink, "shrink"),
     ];
 
-    /// How likely a life has it if nothing was asked for.
-    fn odds(self) -> f64 {
+    /// How likely a life has it if nothing was asked for; `rebuilt`: it is one of those in which
+    /// the cluster and its pool change their shape.
+    fn odds(self, rebuilt: bool) -> f64 {
         match self {
             Fault::Aimed => 0.12,
-            // To be named: lives that had them, too, have found faults (docs/testing.md).
-            Fault::Grow | Fault::Remove | Fault::Snaps | Fault::Shrink => 0.0,
+            Fault::Grow | Fault::Remove | Fault::Snaps | Fault::Shrink if !rebuilt => 0.0,
             _ => 0.6,
         }
     }
@@ -130,7 +130,9 @@ impl Mischief {
         };
         let dense_odds = if is_asked { 0.4 } else { 0.15 };
         let dense = (allowed.contains(&Fault::Aimed) && rng.chance(dense_odds)) || aim.is_some();
-        let odds = |fault: Fault| if is_asked { 0.6 } else { fault.odds() };
+        // Not in others: they take longer, and hide what the other kinds do.
+        let rebuilt = !is_asked && !settings.erasure && rng.chance(0.2);
+        let odds = |fault: Fault| if is_asked { 0.6 } else { fault.odds(rebuilt) };
         let mut faults: BTreeSet<Fault> =
             allowed.into_iter().filter(|fault| rng.chance(odds(*fault))).collect();
         if dense {

@@ -19,10 +19,10 @@ use sim::{Control, Kill, Rng};
 use store::inkstore::{self, InkStore};
 use store::kv::RedbKv;
 use store::memstore::MemStore;
-use store::{Kv, ObjectStore, StoreError};
+use store::{Kv, ObjectStore, StoreError, Transaction};
 use types::{PgId, SpgId, UTime, Uuid};
 
-use crate::{Workload, keys, mons, replicas};
+use crate::{Workload, diary, keys, mons, replicas};
 
 pub(crate) const MON_PORT: u16 = 3300;
 pub(crate) const MON_DB: &str = "/mon/store.redb";
@@ -237,7 +237,10 @@ impl Cluster {
             let options = inkstore::MkfsOptions { uuid: uuid.0, log_len: None };
             InkStore::mkfs(&device, options).await?;
         }
-        Ok(Rc::new(InkStore::mount(env.clone(), device).await?))
+        let store = InkStore::mount(env.clone(), device).await?;
+        store.set_cache_size(1 << 20);
+        store.set_discard(Some(16 << 10));
+        Ok(Rc::new(store))
     }
 
     /// Makes an OSD's store and starts it. The monitors must know it (`osd new`).
@@ -497,8 +500,12 @@ impl Cluster {
         panic!("{what}: not done after {limit:?}");
     }
 
-    /// Prints what the OSDs are busy with.
+    /// Prints what the OSDs are busy with. Not in a life that is written down: it has been printed
+    /// when the life was found, and making it smaller would print it again and again.
     async fn explain(&self, client: &Client) {
+        if diary::is_kept() {
+            return;
+        }
         let env = self.world.node("client.admin");
         for (id, osd) in self.running_osds() {
             for pg in osd.audit().0 {
@@ -526,6 +533,20 @@ impl Cluster {
         }
     }
 
+    /// Ends an OSD and changes its store behind its back.
+    pub async fn change_store(&self, osd: u32, change: Transaction) {
+        self.kill_osd(osd, Kill::PROCESS);
+        let host = format!("osd.{osd}");
+        let env = self.world.node(&host);
+        let (plan, inside) = (self.plan.clone(), env.clone());
+        let changed = env.spawn_with_handle(async move {
+            let store = Cluster::store(&plan, &inside, None).await.expect("the store mounts");
+            store.submit(change).await.expect("the store takes it");
+        });
+        changed.await;
+        self.world.kill(&host, Kill::PROCESS);
+    }
+
     /// Ends all OSDs and compares what their stores hold, PG by PG; panics where they differ.
     pub async fn compare_replicas(&self, client: &Client) {
         let map = client.osdmap();
@@ -548,7 +569,7 @@ impl Cluster {
                 if pool.is_erasure() {
                     let shards = acting.iter().zip(0i8..).map(|(osd, shard)| {
                         let held = stores.get(osd).and_then(|pgs| pgs.get(&SpgId { pgid, shard }));
-                        held.unwrap_or_else(|| panic!("pg {pgid} has no shard {shard}"))
+                        held.unwrap_or_else(|| panic!("pg {pgid} on {acting:?}: osd.{osd} has no shard {shard}"))
                     });
                     let profile = &map.erasure_code_profiles[&pool.erasure_code_profile];
                     let wrong = replicas::wrong_in_shards(&shards.collect::<Vec<_>>(), profile);

@@ -3,9 +3,12 @@
 //! of its own, and so has its diary.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use sim::Control;
+
+use crate::Fault;
 
 /// Lines kept of a life; what comes later is only counted.
 const LINES_MAX: usize = 200_000;
@@ -57,6 +60,8 @@ pub struct Diary {
     pub lines: Vec<(Duration, What)>,
     /// Lines that were too many.
     pub omitted: u64,
+    /// The kinds of misfortunes that the life has.
+    pub(crate) kinds: BTreeSet<Fault>,
     /// The last operation's number.
     pub(crate) ops: u64,
 }
@@ -68,6 +73,11 @@ thread_local! {
 /// From now on this thread's life is written down.
 pub fn keep() {
     DIARY.set(Some(Diary::default()));
+}
+
+/// Whether this thread's life is written down.
+pub(crate) fn is_kept() -> bool {
+    DIARY.with_borrow(Option::is_some)
 }
 
 /// What has been written down since [`keep`].
@@ -82,6 +92,15 @@ fn write(now: Duration, what: impl FnOnce() -> What) {
             diary.lines.push((now, what()));
         } else {
             diary.omitted += 1;
+        }
+    });
+}
+
+/// These kinds of misfortunes happen, or some of them.
+pub(crate) fn kinds(kinds: &BTreeSet<Fault>) {
+    DIARY.with_borrow_mut(|diary| {
+        if let Some(diary) = diary {
+            diary.kinds.clone_from(kinds);
         }
     });
 }

@@ -17,7 +17,7 @@ pub struct Settings {
     pub osds: Option<u32>,
     /// Monitors; by the seed if not given.
     pub mons: Option<u32>,
-    /// Kinds of faults that may happen; if not given all but for those to be named.
+    /// Kinds of faults that may happen; if not given all.
     pub faults: Option<BTreeSet<Fault>>,
     /// The clients' pool is erasure coded.
     pub erasure: bool,
@@ -129,6 +129,7 @@ pub fn live(seed: u64, settings: &Settings) -> Life {
     tracing::info!("seed {seed}: {plan:?}");
     let mut mischief = Mischief::of(&rng, settings);
     settings.cut.apply_to_mischief(&mut mischief);
+    diary::kinds(&mischief.faults);
     for _ in 0..settings.cut.again {
         control.rng().next_u64();
     }
@@ -316,7 +317,7 @@ impl Begun {
         diary::note(&self.world, format!("the disk of osd.{osd} is replaced"));
         self.cluster.replace_disk(osd);
         self.cluster.wait_until_up(&self.admin).await;
-        self.cluster.wait_until_clean(&self.admin, CLEAN).await;
+        self.cluster.wait_until_mended(&self.admin, CLEAN).await;
         self.load.forbid_eio();
         diary::note(&self.world, "all is clean again".to_owned());
     }

@@ -61,6 +61,9 @@ impl Search<'_> {
 
     /// Whether the life with this cut still goes wrong; if so it is the best so far.
     fn holds(&mut self, cut: Cut, told: &mut dyn FnMut(&str)) -> bool {
+        if cut == self.best.cut {
+            return true;
+        }
         for chance in 0..CHANCES {
             if !self.in_time() {
                 return false;
@@ -91,7 +94,7 @@ impl Search<'_> {
     }
 
     fn leave_out_kinds(&mut self, told: &mut dyn FnMut(&str)) {
-        for kind in self.settings.allowed() {
+        for kind in self.best.diary.kinds.clone() {
             let mut cut = self.best.cut.clone();
             if cut.without.insert(kind) {
                 self.holds(cut, told);

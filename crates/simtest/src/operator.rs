@@ -1,7 +1,5 @@
 //! What an operator does to a cluster that is in use and breaks: the pool gets more placement
 //! groups or fewer, an OSD is emptied, taken out of the cluster and comes back as a new one.
-//!
-//! These are asked for by name (`--faults grow,remove`): they are not among the usual faults.
 
 use std::time::Duration;
 

@@ -1,7 +1,9 @@
 //! A deep scrub of everything, asked for when a cluster is at rest: what the daemons themselves say
 //! of their copies.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,6 +16,36 @@ use crate::Cluster;
 const AGAIN: Duration = Duration::from_secs(20);
 
 impl Cluster {
+    /// As an operator who has replaced a disk: waits until all is clean, and asks for scrubs of what
+    /// was found inconsistent with the old one. By itself the next scrub may come a day later (short
+    /// life 1464 of those in which the pool grows).
+    pub(crate) async fn wait_until_mended(&self, client: &Client, limit: Duration) {
+        let done = Rc::new(Cell::new(false));
+        let (cluster, asker, ended) = (self.clone(), client.clone(), done.clone());
+        self.world().spawn(async move {
+            while !ended.get() {
+                for pgid in cluster.inconsistent(&asker).await {
+                    let ask = json!({"prefix": "pg deep-scrub", "pgid": pgid});
+                    // If nobody leads it now, the next time will do.
+                    let _ = asker.mgr_command(ask.to_string(), Bytes::new()).await;
+                }
+                cluster.world().sleep(AGAIN).await;
+            }
+        });
+        self.wait_until_clean(client, limit).await;
+        done.set(true);
+    }
+
+    /// Placement groups that scrubs have found inconsistent.
+    async fn inconsistent(&self, client: &Client) -> Vec<String> {
+        let ask = json!({"prefix": "pg ls", "states": ["inconsistent"], "format": "json"});
+        let answer = client.mgr_command(ask.to_string(), Bytes::new()).await;
+        let answer = answer.expect("the manager answers");
+        let json: Value = serde_json::from_slice(&answer.outb).unwrap_or_default();
+        let pgs = json["pg_stats"].as_array().cloned().unwrap_or_default();
+        pgs.iter().filter_map(|pg| Some(pg["pgid"].as_str()?.to_owned())).collect()
+    }
+
     /// Deep scrubs all placement groups; panics if one finds an error, or after `limit`.
     pub async fn deep_scrub_all(&self, client: &Client, limit: Duration) {
         let world = self.world().clone();

@@ -1,0 +1,66 @@
+//! What OSDs tell the manager, and when.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use client::Client;
+use sim::{Kill, World};
+use simtest::{Cluster, Plan};
+
+/// How many PGs the manager knows to be active and clean.
+async fn clean_pgs(env: &env::Env, admin: &Client) -> u64 {
+    let ask = r#"{"prefix":"pg stat","format":"json"}"#;
+    // What was asked of the manager that died is not answered.
+    let answer = env.timeout(Duration::from_millis(100), admin.mgr_command(ask, Bytes::new())).await;
+    let Ok(Ok(answer)) = answer else { return 0 };
+    let json: serde_json::Value = serde_json::from_slice(&answer.outb).unwrap_or_default();
+    let states = json["pg_summary"]["num_pg_by_state"].as_array().cloned().unwrap_or_default();
+    let clean = states.iter().filter(|state| state["name"] == "active+clean");
+    clean.filter_map(|state| state["num"].as_u64()).sum()
+}
+
+/// After the death of all daemons `loligo up` waited 5 s every second time, until the OSDs' next
+/// regular reports:
+///
+/// 1. OSDs are active again, have the map with the manager that died, and report to it.
+/// 2. Then they pause for 300 ms, so that they do not report all the time while PGs peer.
+/// 3. Meanwhile the new manager is there and asks for a report. The task that pauses was not
+///    listening.
+///
+/// Here managers die at all times after an OSD has come back.
+#[test]
+fn a_new_manager_is_told_of_pgs_without_waiting_for_the_regular_report() {
+    const PGS: u64 = 8;
+    /// Until the next report that comes without any news. Of the simulated clock.
+    const REGULAR: Duration = Duration::from_secs(5);
+    let world = World::new(5);
+    let cluster = Cluster::make(&world.control(), Plan::default());
+    world.run_until(async move {
+        let world = cluster.world().clone();
+        let env = world.node("client.admin");
+        let admin = cluster.start().await;
+        cluster.create_pool(&admin, PGS as u32).await;
+        cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;
+        for round in 0..10 {
+            cluster.kill_mon("a", Kill::PROCESS);
+            world.kill("mgr.x", Kill::PROCESS);
+            for osd in 0..3 {
+                cluster.kill_osd(osd, Kill::PROCESS);
+            }
+            cluster.start_mon();
+            for osd in 0..3 {
+                cluster.start_osd(osd);
+            }
+            // Managers take this long to start: some are there while OSDs pause.
+            world.sleep(Duration::from_millis(40 * round)).await;
+            cluster.start_mgr();
+            let started = world.now();
+            while clean_pgs(&env, &admin).await < PGS {
+                world.sleep(Duration::from_millis(20)).await;
+                assert!(world.now() < started + 2 * REGULAR, "round {round}");
+            }
+            let took = world.now() - started;
+            assert!(took < REGULAR, "round {round}: {took:?}");
+        }
+    });
+}
