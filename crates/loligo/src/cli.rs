@@ -150,7 +150,8 @@ pub(crate) struct SimArgs {
     pub(crate) mons: Option<u32>,
     /// What may go wrong: osd, power, mon, mgr, loss, partition, slow, disk, clock, admin, rot,
     /// aimed (see --aim), or none; and what may be done: grow (more placement groups), shrink
-    /// (and fewer), remove (OSDs), snaps (of the pool) [default: what may go wrong]
+    /// (and fewer), remove (OSDs), snaps (of the pool) [default: what may go wrong, and in one life
+    /// of five what may be done]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) faults: Option<Vec<String>>,
     /// Lives in which one thing is aimed at: unflushed, island, intervals, thin, resets

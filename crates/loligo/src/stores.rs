@@ -139,6 +139,9 @@ fn unknown(kind: &str) -> Failure {
     Failure::new(format!("osd_objectstore={kind}: there is {}", STORES.join(", ")))
 }
 
+/// Shorter runs of free blocks than this (bytes) are not worth a request to the device.
+const DISCARD_SHORTEST: u64 = 64 << 10;
+
 /// The OSD's store, opened.
 pub(crate) async fn open(env: &Env, config: &Config) -> Result<Rc<dyn ObjectStore>, Failure> {
     let size = config.uint("bluestore_block_size");
@@ -147,8 +150,10 @@ pub(crate) async fn open(env: &Env, config: &Config) -> Result<Rc<dyn ObjectStor
         "inkstore" => {
             let path = block_path(config);
             let device = open_device(env, &path, None)?;
-            let store = InkStore::mount(env.clone(), device).await;
-            Ok(Rc::new(store.map_err(|e| failed(&path, &e))?))
+            let store = InkStore::mount(env.clone(), device).await.map_err(|e| failed(&path, &e))?;
+            store.set_cache_size(memory::of_data(config));
+            store.set_discard(config.bool("bdev_enable_discard").then_some(DISCARD_SHORTEST));
+            Ok(Rc::new(store))
         }
         "bluestore" => {
             let path = block_path(config);

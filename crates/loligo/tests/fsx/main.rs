@@ -82,8 +82,13 @@ fn images_hold_what_a_model_holds() {
             let (env, io) = (env.clone(), io.clone());
             async move {
                 let mut fsx = Fsx::start(&env, io, Rng::new(seed.wrapping_add(image))).await;
-                for _ in 0..ops.div_ceil(images) {
+                let own = ops.div_ceil(images);
+                for done in 1..=own {
                     fsx.step().await;
+                    // A long run says how far it is.
+                    if image == 0 && done % 5000 == 0 {
+                        eprintln!("{} of {ops} operations, {:?}", done * images, start.elapsed());
+                    }
                 }
                 fsx.finish().await;
             }

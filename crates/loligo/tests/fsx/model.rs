@@ -36,6 +36,8 @@ pub(crate) struct Fsx {
     env: Env,
     io: IoCtx,
     rng: Rng,
+    /// The first image's name, which those of its clones begin with.
+    name: String,
     /// The one worked on is the last; each is the parent of the next.
     chain: Vec<Modelled>,
     image: Image,
@@ -51,9 +53,9 @@ impl Fsx {
         rbd::create(&io, &name, size, &options).await.unwrap();
         let image = Image::open(&io, &name, &OpenOptions::default()).await.unwrap();
         let data = Rc::new(vec![0; size as usize]);
-        let first = Modelled { name, data, snaps: BTreeMap::new(), cloned: None };
+        let first = Modelled { name: name.clone(), data, snaps: BTreeMap::new(), cloned: None };
         let log = VecDeque::from([format!("create {size} {options:?}")]);
-        Fsx { env: env.clone(), io, rng, chain: vec![first], image, count: 0, log }
+        Fsx { env: env.clone(), io, rng, name, chain: vec![first], image, count: 0, log }
     }
 
     fn now(&self) -> &Modelled {
@@ -359,7 +361,8 @@ impl Fsx {
             return;
         }
         let (snap, first_kind) = (format!("c{}", self.count), self.rng.one_in(2));
-        let child = format!("{}-{}", self.chain[0].name, self.count);
+        // Not the parent's name and more: a run of a million operations ended when that was too long.
+        let child = format!("{}-{}", self.name, self.count);
         let options = options(&mut self.rng);
         self.note(format!("clone @{snap} to {child}, {first_kind} {options:?}"));
         self.must(self.image.snap_create(&snap).await);
