@@ -168,6 +168,28 @@ def bit_rot(s):
     assert s.bad() == {} and s.errors() == (0, 0, 0), s.bad()
 
 
+def rot_under_a_cache(s):
+    """A byte changes on the device of a running OSD under blocks that its store keeps in memory: readers do not see it, a deep scrub does."""
+    name, data = "kept", bytes(range(11, 239)) * 36
+    s.c.run("rados", "-p", "p", "put", name, "-", input=data)
+    osd = s.acting[0]
+    assert s.c.run("rados", "-p", "p", "get", name, "-").stdout == data
+    with open(pathlib.Path(s.c.dir, "osd", str(osd), "block"), "r+b") as f:
+        image = mmap.mmap(f.fileno(), 0)
+        at = image.find(data[:4096])
+        assert at >= 0, "the object's bytes are not on the device"
+        image[at + 100] ^= 1
+        image.flush()
+        image.close()
+    assert s.c.run("rados", "-p", "p", "get", name, "-").stdout == data
+    s.scrub("deep-scrub")
+    errors = {x["osd"]: x["errors"] for x in s.bad()[name]["shards"] if x["errors"]}
+    assert errors == {osd: ["read_error"]}, s.bad()[name]
+    s.scrub("repair")
+    s.scrub("deep-scrub")
+    assert s.bad() == {} and s.errors() == (0, 0, 0), s.bad()
+
+
 def beyond_repair(s):
     """No good copy is left: repair says so, and a new write mends it."""
     for osd in s.acting:
@@ -235,7 +257,7 @@ def main():
         s = Scrubbed(c)
         for name in ("size", "omap", "data", "meta", "lead", "eio", "fine", "also"):
             s.put(name)
-        for test in (nothing_wrong, damage_is_found, a_read_repairs_its_object, repair, bit_rot, beyond_repair, snapshots, while_writing, by_schedule):
+        for test in (nothing_wrong, damage_is_found, a_read_repairs_its_object, repair, bit_rot, rot_under_a_cache, beyond_repair, snapshots, while_writing, by_schedule):
             start = time.monotonic()
             test(s)
             print(f"ok {test.__name__} ({time.monotonic() - start:.1f} s)", flush=True)

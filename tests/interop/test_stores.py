@@ -2,6 +2,7 @@
 bytes by cause in `perf dump`, and all of it again after a kill of every OSD. Takes about 6 s a
 backend."""
 import os
+import pathlib
 import signal
 import sys
 import unittest
@@ -109,6 +110,21 @@ class Stores(unittest.TestCase):
                 self.assertEqual(ioctx.read("after"), b"the kill")
                 ioctx.remove_object("after")
                 look(self, ioctx, snap)
+
+    def test_space_is_given_back(self):
+        """With `bdev_enable_discard` the file under an InkStore shrinks when objects are removed."""
+        with Cluster(osds=1, sets=["bdev_enable_discard=true"]) as c:
+            block = next(pathlib.Path(c.dir).rglob("block"))
+            c.ceph("osd", "pool", "create", "p", "8")
+            c.wait_clean()
+            with rados.Rados(conffile=c.conf) as cluster, cluster.open_ioctx("p") as ioctx:
+                for n in range(16):
+                    ioctx.write_full(f"o{n}", contents(n) * 64)
+                before = block.stat().st_blocks * 512
+                for n in range(16):
+                    ioctx.remove_object(f"o{n}")
+                # The last ones are told of when a later batch is durable.
+                c.wait(lambda: ioctx.write_full("more", b"more") or block.stat().st_blocks * 512 < before / 2, 60, "the file has shrunk")
 
     def causes(self, c, causes):
         """Bytes by cause, by both ways to ask; each byte has one."""
