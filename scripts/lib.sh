@@ -7,15 +7,27 @@ as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 
 # Installs the Debian packages that are missing; daemons that a package would start stay off.
 need_packages() {
-    local missing=() package
-    for package in "$@"; do
-        [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
-    done
+    local missing
+    read -ra missing <<<"$(missing_packages "$@")"
     [ ${#missing[@]} = 0 ] && return
     command -v apt-get >/dev/null || { echo "missing: ${missing[*]}; no apt-get here, install them by hand" >&2; exit 1; }
     echo "installing ${missing[*]}"
     as_root apt-get -qq update
-    as_root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get -qq install -y --no-install-recommends "${missing[@]}" >/dev/null
+    install_packages "${missing[@]}"
+    # One that was there, newer than Debian's own (from backports), may have had to go for them.
+    read -ra missing <<<"$(missing_packages "$@")"
+    [ ${#missing[@]} = 0 ] || install_packages "${missing[@]}"
+}
+
+missing_packages() {
+    local package
+    for package in "$@"; do
+        [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || printf '%s ' "$package"
+    done
+}
+
+install_packages() {
+    as_root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get -qq install -y --no-install-recommends "$@" >/dev/null
 }
 
 # Finds cargo, or installs Rust (Debian 12's own is too old) as rust-lang.org tells.
