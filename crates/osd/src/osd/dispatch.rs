@@ -6,7 +6,7 @@ use std::rc::{Rc, Weak};
 use messages::{
     MCommand, MCommandReply, MLogAck, MOSDECSubOpRead, MOSDECSubOpReadReply, MOSDECSubOpWrite,
     MOSDECSubOpWriteReply, MMgrConfigure, MMgrMap, MOSDBackoff, MOSDMap, MOSDOp, MOSDOpReply,
-    MBackfillReserve, MOSDForceRecovery, MOSDRepScrub, MOSDRepScrubMap, MOSDScrub2, MOSDScrubReserve,
+    MBackfillReserve, MOSDForceRecovery, MOSDFull, MOSDRepScrub, MOSDRepScrubMap, MOSDScrub2, MOSDScrubReserve,
     MRecoveryReserve,
     MOSDPGBackfill, MOSDPGCreate2, MOSDPGPull, MOSDPGPush, MOSDPGPushReply, MOSDPGRecoveryDelete,
     MOSDPGRecoveryDeleteReply, MOSDPing, MOSDRepOp, MOSDRepOpReply, MPGStatsAck, Message,
@@ -320,6 +320,7 @@ impl Osd {
                 }
                 self.on_create(m);
             }
+            MOSDFull::TYPE if from_peer => self.on_peer_full(peer_osd(con), &MOSDFull::decode(raw)?),
             MMgrMap::TYPE => self.on_mgrmap(MMgrMap::decode(raw)?.map),
             MMgrConfigure::TYPE if con.peer_kind() == MGR => {
                 self.counters.dynamic.set_queries(MMgrConfigure::decode(raw)?.osd_queries()?);

@@ -1,15 +1,23 @@
 //! How full the OSD is: measured against the map's ratios, or as an operator injected it
 //! (`OSDService::recalc_full_state`, `_check_inject_full`, `src/osd/OSD.cc` at v16.2).
+//!
+//! A full OSD says so to the monitor, and to those who lead its PGs: what they send meanwhile it
+//! cannot refuse, and until a map comes (with monitors that are away: for long) that may be more than it has
+//! room for. The message is the same, MOSDFull, which OSDs of Ceph pass over.
 
 use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::{Rc, Weak};
+use std::time::Duration;
 
 use ::maps::OsdMap;
 use ::maps::osdmap::osd_state;
 use messages::{MOSDFull, Message, PaxosHeader};
+use types::OsdId;
 
 use super::Osd;
 use super::session::Session;
+use crate::pg::host::Host;
 
 /// Steps of fullness, each with what the ones before it bring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -69,15 +77,30 @@ impl Fullness {
 
 /// Bytes between two measurements below which none is made for them alone.
 const MEASURE_MIN: u64 = 1 << 20;
+/// A peer that is full says so once a second; who has not for so long has died or has room.
+const TOLD_LASTS: Duration = Duration::from_secs(5);
 
-/// What may be written before the device has to be measured anew, and who waits for room.
+/// Why a client's op was dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lack {
+    /// This OSD is past `osd_failsafe_full_ratio`.
+    Failsafe,
+    /// This OSD, which takes part in the PG, is full.
+    Full(OsdId),
+}
+
+/// What may be written before the device has to be measured anew, who is full, and who waits for
+/// room.
 #[derive(Default)]
 pub(crate) struct Room {
     /// Bytes until the next step at the earliest.
     left: Cell<u64>,
     measuring: Cell<bool>,
-    /// Clients whose ops were dropped because nothing may be written. One of each connection.
-    dropped: RefCell<Vec<Weak<Session>>>,
+    /// OSDs that are past the map's full ratio by their own word, whatever the map says of them, and
+    /// when they said so (`env.now()`): this one and those in the PGs that it leads.
+    full: RefCell<BTreeMap<OsdId, Duration>>,
+    /// Clients whose ops were dropped. One of each connection and lack.
+    dropped: RefCell<Vec<(Weak<Session>, Lack)>>,
 }
 
 impl Room {
@@ -88,11 +111,18 @@ impl Room {
         left == 0 && !self.measuring.replace(true)
     }
 
-    pub(super) fn drops(&self, session: &Rc<Session>) {
+    pub(super) fn drops(&self, session: &Rc<Session>, lack: Lack) {
+        let known = |(other, why): &(Weak<Session>, Lack)| {
+            std::ptr::eq(other.as_ptr(), Rc::as_ptr(session)) && *why == lack
+        };
         let mut dropped = self.dropped.borrow_mut();
-        if !dropped.iter().any(|known| std::ptr::eq(known.as_ptr(), Rc::as_ptr(session))) {
-            dropped.push(Rc::downgrade(session));
+        if !dropped.iter().any(known) {
+            dropped.push((Rc::downgrade(session), lack));
         }
+    }
+
+    pub(super) fn is_full(&self, osd: OsdId) -> bool {
+        self.full.borrow().contains_key(&osd)
     }
 }
 
@@ -136,12 +166,43 @@ impl Osd {
         self.room.left.set(left.max(MEASURE_MIN));
         self.room.measuring.set(false);
         self.tell_fullness();
-        if self.fullness() < Fullness::Failsafe {
-            // No map need ever say that it was full: without a new connection they would wait for ever.
-            for session in self.room.dropped.take().iter().filter_map(Weak::upgrade) {
+        let oldest = self.env.now().saturating_sub(TOLD_LASTS);
+        self.room.full.borrow_mut().retain(|_, said| *said >= oldest);
+        self.room_again();
+    }
+
+    /// A peer says how full it is.
+    pub(super) fn on_peer_full(&self, peer: OsdId, m: &MOSDFull) {
+        self.note_full(peer, m.state & osd_state::FULL != 0);
+        self.room_again();
+    }
+
+    /// Whether it was known to be full before.
+    fn note_full(&self, osd: OsdId, full: bool) -> bool {
+        let mut known = self.room.full.borrow_mut();
+        match full {
+            true => known.insert(osd, self.env.now()),
+            false => known.remove(&osd),
+        }
+        .is_some()
+    }
+
+    /// What waited for room that is there now goes on.
+    fn room_again(&self) {
+        let failsafe = self.fullness() >= Fullness::Failsafe;
+        let lacks = |lack: Lack| match lack {
+            Lack::Failsafe => failsafe,
+            Lack::Full(osd) => self.room.is_full(osd),
+        };
+        // No map need ever say that it was full: without a new connection they would wait for ever.
+        self.room.dropped.borrow_mut().retain(|(session, lack)| {
+            let waits = lacks(*lack);
+            if !waits && let Some(session) = session.upgrade() {
                 session.con.mark_down();
             }
-        }
+            waits
+        });
+        self.all_pgs().iter().for_each(|pg| pg.recover_if_room());
     }
 
     /// How full we are, or pretend to be.
@@ -168,13 +229,25 @@ impl Osd {
         self.tell_fullness();
     }
 
-    /// Tells the monitor when we are fuller, or less full, than the map says.
+    /// Tells the monitor when we are fuller, or less full, than the map says, and those who lead our
+    /// PGs while we are full.
     pub(super) fn tell_fullness(&self) {
         if !self.is_active() {
             return;
         }
         let map = self.current_map();
-        let state = self.fullness().state_bit();
+        let step = self.fullness();
+        let state = step.state_bit();
+        let is_full = step >= Fullness::Full;
+        let was_full = self.note_full(self.whoami, is_full);
+        if is_full || was_full {
+            let leaders: BTreeSet<OsdId> = self.all_pgs().iter().filter_map(|pg| pg.leader()).collect();
+            for leader in leaders.into_iter().filter(|leader| *leader != self.whoami) {
+                let paxos = PaxosHeader::default();
+                let message = MOSDFull { paxos, map_epoch: map.epoch, state };
+                self.send_osd(leader, Message::encode(&message));
+            }
+        }
         let all = osd_state::FULL | osd_state::BACKFILLFULL | osd_state::NEARFULL;
         if map.state(self.whoami) & all != state {
             let message = MOSDFull {

@@ -11,6 +11,7 @@ use types::entity::OSD;
 use types::{EVersion, Epoch, Errno, OsdId, PgId, RawMessage, SpgId};
 
 use super::Osd;
+use super::fullness::Lack;
 use super::mclock::Turns;
 use super::pace::Pace;
 use super::session::Session;
@@ -203,8 +204,12 @@ impl Host for Osd {
         self.refuses_writes()
     }
 
-    fn no_room_for(&self, session: &Rc<Session>) {
-        self.room.drops(session);
+    fn is_full(&self, osd: OsdId) -> bool {
+        self.room.is_full(osd)
+    }
+
+    fn no_room_for(&self, session: &Rc<Session>, lack: Lack) {
+        self.room.drops(session, lack);
     }
 
     fn will_write(&self, bytes: u64) {

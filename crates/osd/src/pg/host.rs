@@ -14,6 +14,7 @@ use super::scrub::ScrubSettings;
 use super::scrub::slots::ScrubSlots;
 use crate::ops::snap_mapper::SnapMapper;
 use crate::ops::{Limits, RemoteRead, RemoteReply};
+use crate::osd::fullness::Lack;
 use crate::osd::mclock::Turns;
 use crate::osd::pace::Pace;
 use crate::osd::session::Session;
@@ -75,8 +76,11 @@ pub trait Host {
     fn store_failed(&self, error: &StoreError);
     /// Whether the device is so full that nothing may be written (osd_failsafe_full_ratio).
     fn is_failsafe_full(&self) -> bool;
+    /// Whether that OSD, this one or one that takes part in a PG led here, is past the map's full
+    /// ratio by its own word; the map may not know yet.
+    fn is_full(&self, osd: OsdId) -> bool;
     /// An op was dropped for that: the client is to send again once there is room.
-    fn no_room_for(&self, session: &Rc<Session>);
+    fn no_room_for(&self, session: &Rc<Session>, lack: Lack);
     /// So many bytes more go to the store: how full it is may be another question soon.
     fn will_write(&self, bytes: u64);
     /// osd_backoff_on_peering: clients keep their ops during every peering, not only in states that

@@ -46,7 +46,7 @@ use std::time::Duration;
 use maps::{OsdMap, PgPool};
 use store::{CollId, Transaction};
 use types::osd::{ObjectStatSum, PgLogEntry};
-use types::{Epoch, GhObject, HObject, PgShard, SpgId};
+use types::{Epoch, GhObject, HObject, OsdId, PgShard, SpgId};
 
 use self::backend::{Redundancy, ShardCodec};
 use self::host::Host;
@@ -219,6 +219,11 @@ impl Pg {
         self.pgid
     }
 
+    /// The OSD that leads it, by the map that the PG has.
+    pub(crate) fn leader(&self) -> Option<OsdId> {
+        self.core.borrow().primary().map(|shard| shard.osd)
+    }
+
     /// Brings the PG up to the newest of `maps`, which follow each other from its own epoch on.
     pub fn advance(&self, maps: &[Rc<OsdMap>]) {
         if self.deleting.get() {
@@ -260,9 +265,7 @@ impl Pg {
         self.perform(out, Transaction::new());
         self.requeue_waiting();
         self.kick_recovery();
-        if self.reservations.phase() == reserve::Phase::TooFull(reserve::Purpose::Recovery) {
-            self.recovery.changed.notify_all();
-        }
+        self.recover_if_room();
         self.maybe_trim_snaps();
     }
 

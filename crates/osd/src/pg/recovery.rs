@@ -413,7 +413,7 @@ async fn run(pg: Rc<Pg>, generation: u64) {
             _ => RETRY_PAUSE,
         };
         if full && purpose == Purpose::Recovery {
-            // A new map wakes it (`Pg::advance`).
+            // A new map wakes it, or who is full no more (`recover_if_room`).
             let room = pg.recovery.changed.until(|| !alive() || !pg.is_too_full_to_recover());
             let _ = pg.host.env().timeout(pause, room).await;
         } else if !pause.is_zero() {

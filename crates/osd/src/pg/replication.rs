@@ -26,9 +26,10 @@ use super::persist::Keys;
 use super::shards::Prepared;
 use super::{ClientOp, Pg};
 use crate::ops::{
-    self, Kind, LockKind, Mutation, ObjectGuard, PendingWrite, Reply, object_context,
+    self, Kind, LockKind, Mutation, ObjectGuard, PendingWrite, Reply, Request, object_context,
     watch,
 };
+use crate::osd::fullness::Lack;
 use crate::osd::perf_queries::Observed;
 
 /// A write that is not durable everywhere yet.
@@ -100,9 +101,9 @@ impl Pg {
             return;
         }
         if request.info.may_write() {
-            if self.host.is_failsafe_full() && !request.has_flag(message_flags::FULL_FORCE) {
+            if let Some(lack) = self.lack_of_room(&request) {
                 op.tracked.mark("dropped: no room");
-                self.host.no_room_for(&op.session);
+                self.host.no_room_for(&op.session, lack);
                 return;
             }
             let Some(op) = self.answer_duplicate(op) else { return };
@@ -114,6 +115,23 @@ impl Pg {
             return;
         }
         self.enqueue(op);
+    }
+
+    /// Why a write must not be begun. Who is full is known here before a map says so; then the
+    /// pool's flag is looked at (`ops::execute`), and clients keep their writes themselves.
+    fn lack_of_room(&self, request: &Request) -> Option<Lack> {
+        if request.has_flag(message_flags::FULL_FORCE) {
+            return None;
+        }
+        if self.host.is_failsafe_full() {
+            return Some(Lack::Failsafe);
+        }
+        if request.has_flag(message_flags::FULL_TRY) {
+            return None;
+        }
+        let core = self.core.borrow();
+        let full = core.acting_backfill.iter().find(|s| self.host.is_full(s.osd));
+        full.map(|s| Lack::Full(s.osd))
     }
 
     fn enqueue(&self, op: ClientOp) {

@@ -336,7 +336,15 @@ impl Pg {
     /// (`WaitLocalRecoveryReserved`, `src/osd/PeeringState.cc` at v16.2).
     pub(super) fn is_too_full_to_recover(&self) -> bool {
         let (core, map) = (self.core.borrow(), self.map.borrow());
-        core.acting_backfill.iter().any(|s| map.state(s.osd) & osd_state::FULL != 0)
+        let is_full = |osd| self.host.is_full(osd) || map.state(osd) & osd_state::FULL != 0;
+        core.acting_backfill.iter().any(|s| is_full(s.osd))
+    }
+
+    /// Recovery that waits for room looks again whether there is some.
+    pub(crate) fn recover_if_room(&self) {
+        if self.reservations.phase() == Phase::TooFull(Purpose::Recovery) {
+            self.recovery.changed.notify_all();
+        }
     }
 
     fn local_stand(&self) -> Option<Stand> {
