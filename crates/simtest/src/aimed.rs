@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! unflushed  some disks are slow, what they were given is in flight; the power goes; who kept most comes back last,
-//!            or who has been told of what was in flight stays
+//!            or a primary serves what the others have in flight, and falls with them
 //! island     an OSD and clients who read from it hear nobody else; its place is taken and written to
 //! intervals  many map changes without a death, while messages of each pair of hosts are late by its own measure;
 //!            or two lead in turn, and what one of them and a third say to each other is late
@@ -16,9 +16,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use client::Client;
+use osd::pg::PgAudit;
 use serde_json::json;
 use sim::{Control, DiskModel, Kill, LinkModel, Rng};
-use types::{EVersion, Epoch, ObjectLocator, SpgId};
+use types::{ObjectLocator, SpgId};
 
 use crate::{Cluster, Mischief, Workload, diary};
 
@@ -182,59 +183,88 @@ impl Scene<'_> {
         }
     }
 
-    /// A primary that is marked down has not heard of it, nor have clients: what they write reaches
-    /// one copy, whose disk is slow, and not the other. These two peer. As soon as the other one has
-    /// been told of a write that it lacks, who has told it loses power, together with the old primary.
+    /// A primary alone has writes in its log when the next interval begins with the same members, and
+    /// peering gives these writes to the others, whose disks are slow. As soon as the primary serves,
+    /// and answers who has waited for them, the others lose power, and it ends. They go on without it.
     async fn promised(&self) {
         let (rng, cluster, world) = (self.rng, self.cluster, self.world());
-        let Some([first, copy, other]) = self.members_of_one() else { return };
+        let Some((first, others)) = self.members_of_one() else { return };
         let sound = self.mischief.disks;
-        let each = millis(*rng.pick(&[50, 200, 700]));
+        let each = millis(*rng.pick(&[50, 150, 400]));
         let model = DiskModel { write: each, sync: Duration::ZERO, slowness: 1.0, ..sound };
-        self.note(format!("disks of osd.{first} and osd.{copy} take {each:?}"));
-        for osd in [first, copy] {
-            cluster.disk(osd).set_model(model);
-        }
-        // Clients get to what takes long now.
-        self.pause(each, each * 4).await;
+        self.note(format!("disks of {others:?} take {each:?}, and they hear osd.{first} late"));
+        let late = LinkModel { delay_min: each * 4, ..self.mischief.network };
         let led = format!("osd.{first}");
-        let mut late = vec![(led.clone(), format!("osd.{other}"), each * 6)];
-        // What is said takes a part of the time in which what it is about becomes durable.
-        let said = each / *rng.pick(&[4, 8]);
-        late.push((format!("osd.{copy}"), format!("osd.{other}"), said));
-        for mon in self.hosts("mon.") {
-            late.push((mon.clone(), led.clone(), each * 6));
-            let clients = self.hosts("client.").into_iter().filter(|name| name != "client.admin");
-            late.extend(clients.map(|client| (mon.clone(), client, each * 6)));
+        for osd in &others {
+            cluster.disk(*osd).set_model(model);
+            world.set_link(&led, &format!("osd.{osd}"), Some(late));
         }
-        for (from, to, delay_min) in &late {
-            let model = LinkModel { delay_min: *delay_min, ..self.mischief.network };
-            world.set_link(from, to, Some(model));
+        // Clients get to what is late now.
+        self.pause(each, each * 4).await;
+        let of_others = || -> Vec<_> { others.iter().map(|osd| self.audits(*osd)).collect() };
+        let before = of_others();
+        let (size, min_size) = {
+            let map = self.admin.osdmap();
+            let pool = map.lookup_pool("p").and_then(|id| map.pool(id)).expect("the pool");
+            (pool.size, pool.min_size)
+        };
+        // Another one makes an interval in which nobody is away, with leases to be waited for.
+        self.min_size(if min_size < size { size } else { size - 1 }).await;
+        // Whether it is so of some placement group with each of the others: as the primary has it
+        // now, as the other one had it before, and has it now.
+        let of_one = |so: &dyn Fn(&PgAudit, &PgAudit, &PgAudit) -> bool| {
+            let now = of_others();
+            self.audits(first).iter().any(|(pgid, led)| {
+                before.iter().zip(&now).all(|(before, now)| {
+                    let pair = before.get(pgid).zip(now.get(pgid));
+                    pair.is_some_and(|(before, now)| so(led, before, now))
+                })
+            })
+        };
+        let has_begun = |_: &PgAudit, b: &PgAudit, now: &PgAudit| now.interval > b.interval;
+        self.wait(each * 8, || of_one(&has_begun)).await;
+        // What comes from now on of the last interval is refused.
+        for osd in &others {
+            world.set_link(&led, &format!("osd.{osd}"), None);
         }
-        let before = self.entries(other);
+        let serves = |led: &PgAudit, b: &PgAudit, now: &PgAudit| {
+            let begun = now.interval > b.interval && now.interval == led.interval;
+            begun && now.last_update > b.last_update && led.active
+        };
+        self.wait(each * 16, || of_one(&serves)).await;
+        self.pause(each / 16, each / 2).await;
+        self.note(format!("{others:?} lose power, osd.{first} ends"));
+        for osd in &others {
+            cluster.kill_osd(*osd, Kill::POWER);
+            cluster.disk(*osd).set_model(sound);
+        }
+        cluster.kill_osd(first, Kill::PROCESS);
         self.order(json!({"prefix": "osd down", "ids": [first.to_string()]})).await;
-        let patience = world.now() + rng.between(each * 2, each * 6);
-        while world.now() < patience && !self.has_been_told(other, &before) {
-            world.sleep(each / 32).await;
+        self.min_size(min_size).await;
+        for osd in &others {
+            cluster.start_osd(*osd);
         }
-        self.note(format!("osd.{first} and osd.{copy} lose power"));
-        for osd in [first, copy] {
-            cluster.kill_osd(osd, Kill::POWER);
-            cluster.disk(osd).set_model(sound);
-        }
-        for (from, to, _) in &late {
-            world.set_link(from, to, None);
-        }
-        self.pause(Duration::ZERO, millis(300)).await;
-        for osd in [copy, first] {
-            cluster.start_osd(osd);
-            self.pause(Duration::ZERO, seconds(2)).await;
-        }
-        self.pause(seconds(1), seconds(5)).await;
+        // They find each other, and go on.
+        self.pause(seconds(2), seconds(9)).await;
+        cluster.start_osd(first);
+        self.pause(Duration::ZERO, seconds(2)).await;
     }
 
-    /// The primary of some object, and two more of those that keep it.
-    fn members_of_one(&self) -> Option<[u32; 3]> {
+    async fn min_size(&self, to: u8) {
+        let (prefix, val) = ("osd pool set", to.to_string());
+        self.order(json!({"prefix": prefix, "pool": "p", "var": "min_size", "val": val})).await;
+    }
+
+    /// Until something is so, or for so long.
+    async fn wait(&self, most: Duration, is_so: impl Fn() -> bool) {
+        let patience = self.world().now() + most;
+        while self.world().now() < patience && !is_so() {
+            self.world().sleep(millis(2)).await;
+        }
+    }
+
+    /// The primary of some object, and the others that keep it.
+    fn members_of_one(&self) -> Option<(u32, Vec<u32>)> {
         let objects = self.load.objects();
         if objects.is_empty() {
             return None;
@@ -242,27 +272,16 @@ impl Scene<'_> {
         let object: &String = self.rng.pick(&objects);
         let (first, acting) = self.kept_by(object)?;
         let others = acting.into_iter().filter(|osd| *osd != first);
-        let others = others.filter_map(|osd| u32::try_from(osd).ok()).collect();
-        match self.shuffled(others)[..] {
-            [copy, other, ..] => Some([u32::try_from(first).ok()?, copy, other]),
-            _ => None,
-        }
+        let others: Vec<u32> = others.filter_map(|osd| u32::try_from(osd).ok()).collect();
+        Some((u32::try_from(first).ok()?, others)).filter(|(_, others)| !others.is_empty())
     }
 
-    /// The interval and the newest entry of each placement group that an OSD keeps.
-    fn entries(&self, id: u32) -> BTreeMap<SpgId, (Epoch, EVersion)> {
+    /// The placement groups that an OSD keeps, as they are now.
+    fn audits(&self, id: u32) -> BTreeMap<SpgId, PgAudit> {
         let running = self.cluster.running_osds();
         let osd = running.iter().find(|(running, _)| *running == id);
         let pgs = osd.map(|(_, osd)| osd.audit().0).unwrap_or_default();
-        pgs.into_iter().map(|pg| (pg.pgid, (pg.interval, pg.last_update))).collect()
-    }
-
-    /// Whether an OSD has entries in a newer interval that it had not before.
-    fn has_been_told(&self, id: u32, before: &BTreeMap<SpgId, (Epoch, EVersion)>) -> bool {
-        self.entries(id).iter().any(|(pgid, (interval, newest))| {
-            let known = before.get(pgid);
-            known.is_some_and(|known| *interval > known.0 && *newest > known.1)
-        })
+        pgs.into_iter().map(|pg| (pg.pgid, pg)).collect()
     }
 
     /// The primary of an object's placement group, and who keeps it.

@@ -464,6 +464,7 @@ impl Pg {
         let (generation, interval) = (self.generation.get(), self.core.borrow().last_peering_reset);
         self.host.env().go(async move {
             if let Some(committed) = committed
+                && !env::mutant("promise-early")
                 && let Err(e) = committed.await
             {
                 pg.host.store_failed(&e);
