@@ -195,3 +195,83 @@ fn asks_while_others_split(pause: u64, late: u64) {
         cluster.compare_replicas(&admin).await;
     });
 }
+
+/// Seen once in lives with growth: `cannot split`, and the OSD ended.
+///
+/// 1. Two placement groups have moved away from an OSD. It gets several maps at once, by which both
+///    split again and again: it splits the first, and waits for its disk each time.
+/// 2. Their primary, clean by the map before, says that the copies are not needed. The first splits
+///    and does not listen; the second is removed.
+/// 3. The first is done, and it is the second's turn: there is no such collection.
+#[test]
+fn a_copy_that_goes_while_another_splits_is_not_split() {
+    log();
+    // From before the maps come until all have split: some of these meet the moment.
+    for pause in (0..1400).step_by(200) {
+        is_told_to_remove_while_it_splits(pause);
+    }
+}
+
+/// An OSD is told so many milliseconds after it asks for the maps that split its placement groups.
+fn is_told_to_remove_while_it_splits(pause: u64) {
+    let millis = Duration::from_millis;
+    let world = World::new(8);
+    let plan = Plan { size: 2, min_size: 1, ..Plan::default() };
+    let cluster = Cluster::make(&world.control(), plan);
+    world.run_until(async move {
+        let world = cluster.world().clone();
+        let admin = cluster.start().await;
+        let pool = json!({"prefix": "osd pool create", "pool": "p", "pg_num": 2, "autoscale_mode": "off"});
+        cluster.command(&admin, pool).await;
+        let io = admin.io_ctx("p").await.unwrap();
+        for n in 0..20 {
+            io.write_full(format!("object{n}"), Bytes::from_static(b"here")).await.unwrap();
+        }
+        cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;
+        let keeps = |osd: u32| -> usize {
+            let pgs = (0..2).map(|seed| types::PgId::new(u64::try_from(io.pool_id()).unwrap(), seed));
+            let acting = pgs.map(|pgid| admin.osdmap().pg_to_up_acting(pgid).acting);
+            acting.filter(|acting| acting.contains(&osd.cast_signed())).count()
+        };
+        let leaves = (0..3).find(|osd| keeps(*osd) == 2).expect("two copies of each on three OSDs");
+        let host = format!("osd.{leaves}");
+        let others: Vec<String> = (0..3).filter(|osd| *osd != leaves).map(|osd| format!("osd.{osd}")).collect();
+        // Time to hold back what it is told at the end.
+        for other in &others {
+            let slow = DiskModel { write: millis(100), ..DiskModel::default() };
+            world.disk(other, "/osd/block").set_model(slow);
+        }
+        cluster.command(&admin, json!({"prefix": "osd out", "ids": [leaves.to_string()]})).await;
+        while keeps(leaves) > 0 {
+            world.sleep(millis(1)).await;
+            admin.wait_for_latest_osdmap().await.unwrap();
+        }
+        for other in &others {
+            world.block(other, &host);
+        }
+        // The manager is to hear of it, too.
+        world.sleep(Duration::from_secs(8)).await;
+        cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;
+        let slow = DiskModel { write: millis(150), sync: millis(150), ..DiskModel::default() };
+        world.disk(&host, "/osd/block").set_model(slow);
+        world.partition("mon.a", &host);
+        for pg_num in ["4", "8", "16"] {
+            for var in ["pg_num", "pg_num_actual"] {
+                let grow = json!({"prefix": "osd pool set", "pool": "p", "var": var, "val": pg_num});
+                cluster.command(&admin, grow).await;
+            }
+        }
+        // In a new session it asks for all it lacks.
+        world.reset_connections("mon.a", &host);
+        world.unblock("mon.a", &host);
+        world.unblock(&host, "mon.a");
+        world.sleep(millis(pause)).await;
+        for other in &others {
+            world.unblock(other, &host);
+        }
+        // An OSD that fails ends the test.
+        world.sleep(Duration::from_secs(5)).await;
+        cluster.wait_until_clean(&admin, Duration::from_secs(120)).await;
+        cluster.compare_replicas(&admin).await;
+    });
+}
