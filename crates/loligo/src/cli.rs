@@ -177,4 +177,8 @@ pub(crate) struct SimArgs {
     /// Print a line of JSON for each life and one for all
     #[arg(long)]
     pub(crate) json: bool,
+    /// Plant this bug on purpose
+    #[cfg(feature = "mutants")]
+    #[arg(long, value_name = "NAME", value_parser = env::MUTANTS.map(|(name, _)| name))]
+    pub(crate) mutant: Option<String>,
 }

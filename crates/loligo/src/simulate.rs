@@ -23,6 +23,11 @@ fn settings(args: &SimArgs) -> Result<Settings, Failure> {
             short: args.short,
             ..Settings::default()
         };
+    #[cfg(feature = "mutants")]
+    if let Some(mutant) = &args.mutant {
+        let mut names = env::MUTANTS.into_iter().map(|(name, _)| name);
+        settings.mutant = names.find(|name| name == mutant).unwrap_or_default();
+    }
     if let Some(name) = &args.aim {
         let aim = Aim::named(name);
         let wrong = || format!("--aim {name}: not one of {}", Aim::names().join(", "));
@@ -57,6 +62,10 @@ fn again(args: &SimArgs, seed: u64, cut: &str) -> String {
     }
     if let Some(aim) = &args.aim {
         words += &format!(" --aim {aim}");
+    }
+    #[cfg(feature = "mutants")]
+    if let Some(mutant) = &args.mutant {
+        words += &format!(" --mutant {mutant}");
     }
     for (given, word) in [(args.erasure, " --erasure"), (args.short, " --short")] {
         words += if given { word } else { "" };
