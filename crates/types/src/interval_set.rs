@@ -1,15 +1,17 @@
 //! Disjoint, non-adjacent ranges of u64: removed snapshots, dirty extents, overlaps of clones.
 
 use core::fmt;
-use std::collections::BTreeMap;
+use core::ops::Range;
 
 use denc::{Denc, Error, Reader, Writer};
+use smallvec::{SmallVec, smallvec};
 
 /// A set of numbers as ranges. Wire: interval_set (u32 count, then u64 start, u64 length).
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct IntervalSet {
-    /// Start to length; lengths are above 0, ends never pass u64::MAX.
-    ranges: BTreeMap<u64, u64>,
+    /// Start and length, in order; lengths are above 0, ends never pass u64::MAX. Most sets are what
+    /// one write leaves clean of an object, in the entries of PGs' logs: two ranges.
+    ranges: SmallVec<[(u64, u64); 2]>,
 }
 
 impl IntervalSet {
@@ -20,9 +22,10 @@ impl IntervalSet {
 
     /// One range.
     pub fn of(start: u64, len: u64) -> IntervalSet {
-        let mut set = IntervalSet::new();
-        set.insert(start, len);
-        set
+        match len {
+            0 => IntervalSet::new(),
+            len => IntervalSet { ranges: smallvec![(start, len.min(u64::MAX - start))] },
+        }
     }
 
     /// Whether there is no number in it.
@@ -37,25 +40,22 @@ impl IntervalSet {
 
     /// How many numbers are in it.
     pub fn size(&self) -> u64 {
-        self.ranges.values().sum()
+        self.ranges.iter().map(|(_, len)| len).sum()
     }
 
     /// The ranges in order, as (start, length).
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, u64)> + '_ {
-        self.ranges.iter().map(|(start, len)| (*start, *len))
+        self.ranges.iter().copied()
     }
 
     /// Smallest number.
     pub fn range_start(&self) -> Option<u64> {
-        self.ranges.keys().next().copied()
+        self.ranges.first().map(|(start, _)| *start)
     }
 
     /// One past the largest number.
     pub fn range_end(&self) -> Option<u64> {
-        self.ranges
-            .iter()
-            .next_back()
-            .map(|(start, len)| start + len)
+        self.ranges.last().map(|(start, len)| start + len)
     }
 
     /// Removes everything.
@@ -65,8 +65,15 @@ impl IntervalSet {
 
     /// The range that starts at or before `at` and ends behind it.
     fn range_around(&self, at: u64) -> Option<(u64, u64)> {
-        let (&start, &len) = self.ranges.range(..=at).next_back()?;
+        let behind = self.ranges.partition_point(|&(start, _)| start <= at);
+        let (start, len) = self.ranges[behind.checked_sub(1)?];
         (at - start < len).then_some((start, len))
+    }
+
+    /// Places of the ranges that have numbers from `start` on and before `end`.
+    fn overlapped(&self, start: u64, end: u64) -> Range<usize> {
+        let from = self.ranges.partition_point(|&(s, l)| s + l <= start);
+        from..self.ranges.partition_point(|&(s, _)| s < end).max(from)
     }
 
     /// Whether a number is in it.
@@ -84,12 +91,7 @@ impl IntervalSet {
 
     /// Whether any number of a range is in it.
     pub fn intersects(&self, start: u64, len: u64) -> bool {
-        len != 0
-            && self
-                .ranges
-                .range(..start.saturating_add(len))
-                .next_back()
-                .is_some_and(|(s, l)| s + l > start)
+        len != 0 && !self.overlapped(start, start.saturating_add(len)).is_empty()
     }
 
     /// Adds a range; what is already there stays. The end is cut at u64::MAX.
@@ -97,17 +99,18 @@ impl IntervalSet {
         if len == 0 {
             return;
         }
-        let (mut from, mut end) = (start, start.saturating_add(len));
-        // Swallow every range that overlaps or touches.
-        while let Some((&s, &l)) = self.ranges.range(..=end).next_back() {
-            if s + l < from {
-                break;
-            }
-            self.ranges.remove(&s);
-            from = from.min(s);
-            end = end.max(s + l);
+        let end = start.saturating_add(len);
+        // What overlaps or touches becomes one with it.
+        let from = self.ranges.partition_point(|&(s, l)| s + l < start);
+        let to = self.ranges.partition_point(|&(s, _)| s <= end);
+        if from == to {
+            return self.ranges.insert(from, (start, end - start));
         }
-        self.ranges.insert(from, end - from);
+        let (last_start, last_len) = self.ranges[to - 1];
+        let first = &mut self.ranges[from];
+        let (start, end) = (start.min(first.0), end.max(last_start + last_len));
+        *first = (start, end - start);
+        self.ranges.drain(from + 1..to);
     }
 
     /// Removes a range; what is not there is no error.
@@ -116,18 +119,14 @@ impl IntervalSet {
             return;
         }
         let end = start.saturating_add(len);
-        while let Some((&s, &l)) = self.ranges.range(..end).next_back() {
-            if s + l <= start {
-                break;
-            }
-            self.ranges.remove(&s);
-            if s + l > end {
-                self.ranges.insert(end, s + l - end);
-            }
-            if s < start {
-                self.ranges.insert(s, start - s);
-            }
-        }
+        let gone = self.overlapped(start, end);
+        let hit = &self.ranges[gone.clone()];
+        let (Some(&(first, _)), Some(&(last, len))) = (hit.first(), hit.last()) else { return };
+        let before = (first < start).then(|| (first, start - first));
+        let behind = (last + len > end).then(|| (end, last + len - end));
+        let at = gone.start;
+        self.ranges.drain(gone);
+        self.ranges.insert_many(at, before.into_iter().chain(behind));
     }
 
     /// Adds all of `other`.
@@ -149,7 +148,7 @@ impl IntervalSet {
         while let (Some(&(s, l)), Some(&(t, m))) = (a.peek(), b.peek()) {
             let (start, end) = (s.max(t), (s + l).min(t + m));
             if start < end {
-                both.ranges.insert(start, end - start);
+                both.ranges.push((start, end - start));
             }
             if s + l < t + m {
                 a.next();
@@ -203,13 +202,19 @@ impl IntervalSet {
 
 impl Denc for IntervalSet {
     fn encode(&self, w: &mut Writer) {
-        self.ranges.encode(w);
+        w.count(self.ranges.len());
+        for (start, len) in self.iter() {
+            w.u64(start);
+            w.u64(len);
+        }
     }
     fn decode(r: &mut Reader<'_>) -> Result<IntervalSet, Error> {
-        let ranges: BTreeMap<u64, u64> = r.get()?;
+        let count = r.count(16)?;
+        let mut ranges = SmallVec::with_capacity(count);
         let mut end = 0;
-        for (i, (&start, &len)) in ranges.iter().enumerate() {
-            if len == 0 || (i > 0 && start < end) {
+        for _ in 0..count {
+            let (start, len) = (r.u64()?, r.u64()?);
+            if len == 0 || start < end {
                 return Err(Error::Invalid {
                     what: "interval set",
                     value: start,
@@ -219,6 +224,7 @@ impl Denc for IntervalSet {
                 what: "interval set end",
                 value: start,
             })?;
+            ranges.push((start, len));
         }
         Ok(IntervalSet { ranges })
     }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use denc::Denc;
 use store::Transaction;
-use types::osd::{LogOp, ObjectCleanRegions, ObjectInfo, ObjectModDesc, ObjectStatSum, PgLogEntry};
+use types::osd::{LogExtras, LogOp, ObjectCleanRegions, ObjectInfo, ObjectModDesc, ObjectStatSum, PgLogEntry};
 use types::{EVersion, Errno, HObject};
 
 use super::execute::Reply;
@@ -83,14 +83,15 @@ impl InfoUpdate {
             .snapset
             .clone_snaps
             .get(&soid.snap)
-            .cloned();
+            .map(|snaps| snaps.to_bytes())
+            .unwrap_or_default();
         let entry = PgLogEntry {
             op: LogOp::MODIFY,
             soid: soid.clone(),
             version: at,
             prior_version,
             user_version: oi.user_version,
-            snaps: snaps.map(|snaps| snaps.to_bytes()).unwrap_or_default(),
+            extras: LogExtras { snaps, ..LogExtras::default() }.boxed(),
             mod_desc: ObjectModDesc::unrollbackable(),
             clean_regions: ObjectCleanRegions::default(),
             ..PgLogEntry::default()

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bstr::BString;
 use denc::Denc;
 use store::{Op, Transaction};
-use types::osd::{LogOp, LogOpReturn, ObjectModDesc, ObjectStatSum, OsdOp, PgLogEntry};
+use types::osd::{LogExtras, LogOp, LogOpReturn, ObjectModDesc, ObjectStatSum, OsdOp, PgLogEntry};
 use types::{EVersion, HObject, NOSNAP, UTime};
 
 use super::execute::{Reply, Request, Versions};
@@ -154,12 +154,13 @@ impl OpContext {
         };
         if returnvec {
             entry.return_code = reply.result;
-            entry.op_returns = op_returns(&reply.ops);
+            entry.extras = LogExtras { op_returns: op_returns(&reply.ops), ..LogExtras::default() }.boxed();
         }
         for (index, (reqid, user_version, code)) in (0_u32..).zip(&self.extra_reqids) {
-            entry.extra_reqids.push((*reqid, *user_version));
+            let extras = entry.extras_mut();
+            extras.extra_reqids.push((*reqid, *user_version));
             if *code != 0 {
-                entry.extra_reqid_return_codes.insert(index, *code);
+                extras.extra_reqid_return_codes.insert(index, *code);
             }
         }
         entries.push(entry);
@@ -222,17 +223,17 @@ impl OpContext {
 /// The log entry of a write that failed or changed nothing, so that its resend gets the same
 /// answer. The reply's version is the entry's (`Reply::set_logged`).
 pub fn error_entry(request: &Request, reply: &Reply, at: EVersion) -> PgLogEntry {
+    let op_returns = match request.info.returnvec {
+        true => op_returns(&reply.ops),
+        false => Vec::new(),
+    };
     PgLogEntry {
         op: LogOp::ERROR,
         soid: request.oid.clone(),
         version: at,
         reqid: request.reqid,
         return_code: reply.result,
-        op_returns: if request.info.returnvec {
-            op_returns(&reply.ops)
-        } else {
-            Vec::new()
-        },
+        extras: LogExtras { op_returns, ..LogExtras::default() }.boxed(),
         mod_desc: ObjectModDesc::unrollbackable(),
         ..PgLogEntry::default()
     }

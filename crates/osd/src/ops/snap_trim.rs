@@ -9,7 +9,7 @@ use bytes::Bytes;
 use denc::Denc;
 use store::Transaction;
 use types::osd::{
-    LogOp, ObjectCleanRegions, ObjectInfo, ObjectModDesc, ObjectStatSum, PgLogEntry, SnapSet,
+    LogExtras, LogOp, ObjectCleanRegions, ObjectInfo, ObjectModDesc, ObjectStatSum, PgLogEntry, SnapSet,
 };
 use types::{EVersion, Errno, HObject, NOSNAP, SnapId};
 
@@ -155,16 +155,16 @@ impl Trim {
 }
 
 fn entry(op: LogOp, oid: &HObject, at: EVersion, prior: EVersion, snaps: &[SnapId]) -> PgLogEntry {
+    let snaps = match oid.snap {
+        NOSNAP => Bytes::new(),
+        _ => snaps.to_vec().to_bytes(),
+    };
     PgLogEntry {
         op,
         soid: oid.clone(),
         version: at,
         prior_version: prior,
-        snaps: if oid.snap == NOSNAP {
-            Bytes::new()
-        } else {
-            snaps.to_vec().to_bytes()
-        },
+        extras: LogExtras { snaps, ..LogExtras::default() }.boxed(),
         mod_desc: ObjectModDesc::unrollbackable(),
         clean_regions: ObjectCleanRegions::fully_dirty(),
         ..PgLogEntry::default()

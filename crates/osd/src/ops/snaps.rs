@@ -9,7 +9,7 @@ use store::Transaction;
 use types::bufferlist::BufferList;
 use types::osd::object_info;
 use types::osd::{
-    CloneInfo, LogOp, ObjListSnapResponse, ObjectInfo, ObjectModDesc, PgLogEntry, SnapSet,
+    CloneInfo, LogExtras, LogOp, ObjListSnapResponse, ObjectInfo, ObjectModDesc, PgLogEntry, SnapSet,
 };
 use types::{EVersion, Errno, HObject, IntervalSet, NOSNAP, SnapId};
 
@@ -292,7 +292,7 @@ impl OpContext {
             prior_version: old.oi.version,
             user_version: old.oi.user_version,
             mtime: self.obs.oi.mtime,
-            snaps: snaps.to_bytes(),
+            extras: LogExtras { snaps: snaps.to_bytes(), ..LogExtras::default() }.boxed(),
             mod_desc: ObjectModDesc::unrollbackable(),
             ..PgLogEntry::default()
         };

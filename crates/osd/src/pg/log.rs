@@ -16,10 +16,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
-use types::osd::{PgInfo, PgLog, PgLogDup, PgLogEntry};
+use types::osd::{LogOpReturn, PgInfo, PgLog, PgLogDup, PgLogEntry};
 use types::{EVersion, HObject, OsdReqId};
 
 use super::missing::Missing;
+use dups::Dups;
+
+mod dups;
 
 /// Asked for one key at a time and never walked through, so the order of a hash table, which is the
 /// same in every run with this hasher, reaches nothing. Who makes up requests that collide makes a
@@ -50,9 +53,9 @@ impl Hash for OfObject {
     }
 }
 
-/// A dup found by its request, which stands in the dup alone: there are thousands in each PG.
+/// An entry found by its own request, which stands in the entry alone.
 #[derive(Debug, Clone)]
-struct OfRequest(Rc<PgLogDup>);
+struct OfRequest(Rc<PgLogEntry>);
 
 impl Borrow<OsdReqId> for OfRequest {
     fn borrow(&self) -> &OsdReqId {
@@ -83,10 +86,8 @@ pub struct Answered {
     pub user_version: u64,
     /// Result of the op, of one that failed.
     pub return_code: i32,
-    /// Index into the entry or the dup, for results of ops.
-    pub entry: Option<Rc<PgLogEntry>>,
-    /// A trimmed entry's rest.
-    pub dup: Option<Rc<PgLogDup>>,
+    /// What its ops returned.
+    pub op_returns: Vec<LogOpReturn>,
 }
 
 /// What a change of the log asks of the store, for the same transaction, in order.
@@ -108,7 +109,7 @@ struct Dirty {
     all: bool,
     written: Vec<Rc<PgLogEntry>>,
     removed: BTreeSet<EVersion>,
-    dups_written: Vec<Rc<PgLogDup>>,
+    dups_written: Vec<PgLogDup>,
     /// The oldest entry and the oldest dup that were trimmed.
     trimmed_from: Option<EVersion>,
     dups_trimmed_from: Option<EVersion>,
@@ -130,7 +131,7 @@ pub struct LogChanges {
     /// Entries to remove.
     pub removed: BTreeSet<EVersion>,
     /// Dups to write.
-    pub dups_written: Vec<Rc<PgLogDup>>,
+    pub dups_written: Vec<PgLogDup>,
 }
 
 /// The log of one PG on one OSD.
@@ -139,11 +140,12 @@ pub struct Log {
     tail: EVersion,
     head: EVersion,
     entries: VecDeque<Rc<PgLogEntry>>,
-    dups: VecDeque<Rc<PgLogDup>>,
+    dups: Dups,
     /// The newest entry of each object.
     by_object: HashSet<OfObject, foldhash::fast::FixedState>,
-    by_request: Index<OsdReqId, Rc<PgLogEntry>>,
-    dups_by_request: HashSet<OfRequest, foldhash::fast::FixedState>,
+    by_request: HashSet<OfRequest, foldhash::fast::FixedState>,
+    /// The newest entry an object brought a request with from elsewhere.
+    by_extra_request: Index<OsdReqId, Rc<PgLogEntry>>,
     /// Entries up to here cannot be rolled back (all of them, in replicated pools), and nothing is
     /// kept for that: Ceph's `can_rollback_to` and `rollback_info_trimmed_to` in one.
     can_rollback_to: EVersion,
@@ -162,14 +164,13 @@ impl Log {
             undoable: wire.can_rollback_to < wire.head,
             ..Log::default()
         };
-        for dup in wire.dups {
-            log.index_dup(Rc::new(dup));
-        }
+        wire.dups.into_iter().for_each(|dup| log.dups.push(dup));
         for e in wire.log {
             log.index(Rc::new(e));
         }
         if env::mutant("forget-requests") {
             log.by_request.clear();
+            log.by_extra_request.clear();
         }
         log
     }
@@ -210,7 +211,7 @@ impl Log {
     }
 
     /// Dups, oldest first.
-    pub fn dups(&self) -> impl Iterator<Item = &Rc<PgLogDup>> {
+    pub fn dups(&self) -> impl Iterator<Item = PgLogDup> {
         self.dups.iter()
     }
 
@@ -227,29 +228,31 @@ impl Log {
 
     /// Whether a request was answered before.
     pub fn request(&self, reqid: &OsdReqId) -> Option<Answered> {
-        if let Some(e) = self.by_request.get(reqid) {
-            let (user_version, return_code) = if e.reqid == *reqid {
-                (e.user_version, e.return_code)
-            } else {
-                let extra = e.extra_reqids.iter().position(|(r, _)| r == reqid)?;
-                let code = e.extra_reqid_return_codes.get(&(extra as u32)).copied().unwrap_or(0);
-                (e.extra_reqids[extra].1, code)
-            };
+        if let Some(OfRequest(e)) = self.by_request.get(reqid) {
             return Some(Answered {
                 version: e.version,
-                user_version,
-                return_code,
-                entry: Some(e.clone()),
-                dup: None,
+                user_version: e.user_version,
+                return_code: e.return_code,
+                op_returns: e.extras().op_returns.clone(),
             });
         }
-        let dup = &self.dups_by_request.get(reqid)?.0;
+        if let Some(e) = self.by_extra_request.get(reqid) {
+            let extras = e.extras();
+            let extra = extras.extra_reqids.iter().position(|(r, _)| r == reqid)?;
+            let code = extras.extra_reqid_return_codes.get(&(extra as u32)).copied();
+            return Some(Answered {
+                version: e.version,
+                user_version: extras.extra_reqids[extra].1,
+                return_code: code.unwrap_or(0),
+                op_returns: extras.op_returns.clone(),
+            });
+        }
+        let dup = self.dups.find(reqid)?;
         Some(Answered {
             version: dup.version,
             user_version: dup.user_version,
             return_code: dup.return_code,
-            entry: None,
-            dup: Some(dup.clone()),
+            op_returns: dup.op_returns,
         })
     }
 
@@ -270,7 +273,7 @@ impl Log {
             can_rollback_to: self.can_rollback_to,
             rollback_info_trimmed_to: self.can_rollback_to,
             log: self.after(since).map(|e| (**e).clone()).collect(),
-            dups: self.dups.iter().map(|d| (**d).clone()).collect(),
+            dups: self.dups.iter().collect(),
         }
     }
 
@@ -294,10 +297,10 @@ impl Log {
             self.by_object.replace(OfObject(e.clone()));
         }
         if e.reqid_is_indexed() {
-            self.by_request.insert(e.reqid, e.clone());
+            self.by_request.replace(OfRequest(e.clone()));
         }
-        for (reqid, _) in &e.extra_reqids {
-            self.by_request.insert(*reqid, e.clone());
+        for (reqid, _) in &e.extras().extra_reqids {
+            self.by_extra_request.insert(*reqid, e.clone());
         }
         self.entries.push_back(e);
     }
@@ -306,19 +309,14 @@ impl Log {
         if self.newest_of(&e.soid).is_some_and(|known| known.version == e.version) {
             self.by_object.remove(&e.soid);
         }
-        let requests = e.extra_reqids.iter().map(|(r, _)| r).chain([&e.reqid]);
-        for reqid in requests {
-            if self.by_request.get(reqid).is_some_and(|known| known.version == e.version) {
-                self.by_request.remove(reqid);
+        if self.by_request.get(&e.reqid).is_some_and(|known| known.0.version == e.version) {
+            self.by_request.remove(&e.reqid);
+        }
+        for (reqid, _) in &e.extras().extra_reqids {
+            if self.by_extra_request.get(reqid).is_some_and(|known| known.version == e.version) {
+                self.by_extra_request.remove(reqid);
             }
         }
-    }
-
-    fn index_dup(&mut self, dup: Rc<PgLogDup>) {
-        if !dup.reqid.is_blank() {
-            self.dups_by_request.replace(OfRequest(dup.clone()));
-        }
-        self.dups.push_back(dup);
     }
 
     /// Appends the next entry; neither it nor those before it can be undone.
@@ -378,9 +376,8 @@ impl Log {
         }
         self.tail = self.tail.max(to.min(self.head));
         while self.dups.len() > dups_max {
-            if let Some(dup) = self.dups.pop_front() {
-                self.dups_by_request.remove(&dup.reqid);
-                self.dirty.dups_trimmed_from.get_or_insert(dup.version);
+            if let Some(version) = self.dups.pop() {
+                self.dirty.dups_trimmed_from.get_or_insert(version);
             }
         }
     }
@@ -389,9 +386,12 @@ impl Log {
         if !e.reqid_is_indexed() {
             return;
         }
-        let dup = Rc::new(PgLogDup::of(e));
+        self.remember_dup(PgLogDup::of(e));
+    }
+
+    fn remember_dup(&mut self, dup: PgLogDup) {
         self.dirty.dups_written.push(dup.clone());
-        self.index_dup(dup);
+        self.dups.push(dup);
     }
 
     /// Takes the entries above `to` off the head, oldest first.
@@ -415,6 +415,7 @@ impl Log {
     fn reindex(&mut self) {
         self.by_object.clear();
         self.by_request.clear();
+        self.by_extra_request.clear();
         for e in std::mem::take(&mut self.entries) {
             self.index(e);
         }
@@ -430,7 +431,7 @@ impl Log {
         self.dirty.bounds = undoable;
         self.dirty.all = true;
         self.dirty.written = self.entries.iter().cloned().collect();
-        self.dirty.dups_written = self.dups.iter().cloned().collect();
+        self.dirty.dups_written = self.dups.iter().collect();
     }
 
     /// Whether something has to be written.
@@ -459,7 +460,7 @@ impl Log {
                 self.entries.get(at).is_some_and(|e| e.version == v)
             }
         };
-        let oldest_dup = self.dups.front().map(|d| d.version);
+        let oldest_dup = self.dups.oldest();
         let live_dup = |v: EVersion| oldest_dup.is_some_and(|oldest| v >= oldest);
         // Dups are never newer than the tail.
         let dups_end = oldest_dup.unwrap_or(self.tail.next());
@@ -543,7 +544,7 @@ impl Log {
     }
 
     fn merge_dups(&mut self, auth: &PgLog) {
-        let newest = self.dups.back().map_or(EVersion::ZERO, |d| d.version);
+        let newest = self.dups.newest().unwrap_or(EVersion::ZERO);
         let tail = self.tail;
         let newer: Vec<PgLogDup> = auth
             .dups
@@ -551,11 +552,7 @@ impl Log {
             .filter(|d| d.version > newest && d.version <= tail)
             .cloned()
             .collect();
-        for dup in newer {
-            let dup = Rc::new(dup);
-            self.dirty.dups_written.push(dup.clone());
-            self.index_dup(dup);
-        }
+        newer.into_iter().for_each(|dup| self.remember_dup(dup));
     }
 
     /// Throws out the entries above `to`.
@@ -612,6 +609,7 @@ impl Log {
         let all = std::mem::take(&mut self.entries);
         self.by_object.clear();
         self.by_request.clear();
+        self.by_extra_request.clear();
         for e in all {
             if leaves(&e.soid) {
                 self.dirty.removed.insert(e.version);
@@ -621,10 +619,7 @@ impl Log {
                 self.index(e);
             }
         }
-        for dup in self.dups.iter().cloned() {
-            child.dirty.dups_written.push(dup.clone());
-            child.index_dup(dup);
-        }
+        self.dups.iter().for_each(|dup| child.remember_dup(dup));
         child
     }
 }
@@ -642,8 +637,8 @@ impl Log {
     /// is; the log is at `last_update` then (`IndexedLog::merge_from` in `src/osd/PGLog.h`).
     pub fn merge_from(&mut self, others: &[&Log], last_update: EVersion) {
         debug_assert!(self.is_empty() && others.iter().all(|other| other.is_empty()));
-        let mut dups: Vec<Rc<PgLogDup>> = self.dups.drain(..).collect();
-        dups.extend(others.iter().flat_map(|other| other.dups.iter().cloned()));
+        let mut dups: Vec<PgLogDup> = self.dups.iter().collect();
+        dups.extend(others.iter().flat_map(|other| other.dups.iter()));
         dups.sort_by_key(|dup| dup.version);
         let undoable = self.undoable || others.iter().any(|other| other.undoable);
         *self = Log {
@@ -653,9 +648,7 @@ impl Log {
             undoable,
             ..Log::default()
         };
-        for dup in &dups {
-            self.index_dup(dup.clone());
-        }
+        dups.iter().for_each(|dup| self.dups.push(dup.clone()));
         self.dirty = Dirty { all: true, bounds: undoable, dups_written: dups, ..Dirty::default() };
     }
 }

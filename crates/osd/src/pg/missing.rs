@@ -100,7 +100,7 @@ impl Missing {
                 clean_regions.merge(&e.clean_regions);
                 PgMissingItem { need: e.version, have: known.have, is_delete: false, clean_regions }
             }
-            None if e.is_lost_revert() => item(e.version, e.reverting_to, delete),
+            None if e.is_lost_revert() => item(e.version, e.extras().reverting_to, delete),
             None if delete => item(e.version, e.prior_version, delete),
             None => PgMissingItem {
                 need: e.version,

@@ -157,7 +157,7 @@ impl Keys {
                 key = last.clone();
                 key.push(b'+');
             }
-            self.put(key, |w| w.put(&*dup));
+            self.put(key, |w| w.put(&dup));
         }
     }
 

@@ -336,7 +336,7 @@ impl Pg {
             match oi {
                 Some(mut oi) => {
                     entry.op = LogOp::LOST_REVERT;
-                    entry.reverting_to = back_to;
+                    entry.extras_mut().reverting_to = back_to;
                     oi.prior_version = oi.version;
                     oi.version = version;
                     let attr = crate::ops::object_context::OI_ATTR;

@@ -160,17 +160,12 @@ impl Pg {
 
     fn reply_duplicate(&self, op: ClientOp, answered: &Answered) {
         op.tracked.mark("duplicate");
-        let returns = match (&answered.entry, &answered.dup) {
-            (Some(e), _) => &e.op_returns[..],
-            (None, Some(dup)) => &dup.op_returns[..],
-            (None, None) => &[],
-        };
         let reply = Reply::duplicate(
             &op.request,
             answered.version,
             answered.user_version,
             answered.return_code,
-            returns,
+            &answered.op_returns,
         );
         op.reply(self.epoch(), reply);
     }

@@ -42,7 +42,7 @@ pub use past_intervals::{CompactInterval, PastIntervals, PgInterval};
 pub use peering::{PgCreate, PgLease, PgLeaseAck, PgNotify, PgQuery, PgQueryType};
 pub use pg_history::PgHistory;
 pub use pg_info::{PgFastInfo, PgInfo};
-pub use pg_log::{LogOp, LogOpReturn, PgLog, PgLogDup, PgLogEntry};
+pub use pg_log::{LogExtras, LogOp, LogOpReturn, PgLog, PgLogDup, PgLogEntry};
 pub use pg_missing::{PgMissing, PgMissingItem};
 pub use pg_stat::PgStat;
 pub use recovery::{

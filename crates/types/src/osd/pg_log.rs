@@ -74,31 +74,63 @@ pub struct PgLogEntry {
     pub version: EVersion,
     /// The object's version before, 0'0 if there was none.
     pub prior_version: EVersion,
-    /// [`LogOp::LOST_REVERT`]: the version that is back.
-    pub reverting_to: EVersion,
     /// Version clients see.
     pub user_version: u64,
     /// The request.
     pub reqid: OsdReqId,
     /// When, by the client's clock.
     pub mtime: UTime,
-    /// [`LogOp::CLONE`]: the clone's snapshots, an encoded `Vec<SnapId>`.
-    pub snaps: Bytes,
     /// How to undo it.
     pub mod_desc: ObjectModDesc,
+    /// The request's result.
+    pub return_code: i32,
+    /// What it left untouched.
+    pub clean_regions: ObjectCleanRegions,
+    /// What else it says, if anything: [`PgLogEntry::extras`].
+    pub extras: Option<Box<LogExtras>>,
+}
+
+/// What few entries say; an OSD keeps thousands that do not.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LogExtras {
+    /// [`LogOp::LOST_REVERT`]: the version that is back.
+    pub reverting_to: EVersion,
+    /// [`LogOp::CLONE`]: the clone's snapshots, an encoded `Vec<SnapId>`.
+    pub snaps: Bytes,
     /// Requests that came with the object (copy-from, promotion) and their user versions.
     pub extra_reqids: Vec<(OsdReqId, u64)>,
     /// Results of those that failed, by index.
     pub extra_reqid_return_codes: BTreeMap<u32, i32>,
-    /// The request's result.
-    pub return_code: i32,
     /// What its ops returned, if it asked to keep that.
     pub op_returns: Vec<LogOpReturn>,
-    /// What it left untouched.
-    pub clean_regions: ObjectCleanRegions,
+}
+
+static NO_EXTRAS: LogExtras = LogExtras {
+    reverting_to: EVersion::ZERO,
+    snaps: Bytes::new(),
+    extra_reqids: Vec::new(),
+    extra_reqid_return_codes: BTreeMap::new(),
+    op_returns: Vec::new(),
+};
+
+impl LogExtras {
+    /// As entries hold it: nothing, where it says nothing.
+    pub fn boxed(self) -> Option<Box<LogExtras>> {
+        (self != NO_EXTRAS).then(|| Box::new(self))
+    }
 }
 
 impl PgLogEntry {
+    /// What few entries say.
+    pub fn extras(&self) -> &LogExtras {
+        self.extras.as_deref().unwrap_or(&NO_EXTRAS)
+    }
+
+    /// The same, for who has something to say.
+    pub fn extras_mut(&mut self) -> &mut LogExtras {
+        self.extras.get_or_insert_default()
+    }
+
     /// Whether a clone was made.
     pub fn is_clone(&self) -> bool {
         self.op == LogOp::CLONE
@@ -130,10 +162,11 @@ impl PgLogEntry {
 
     /// The clone's snapshots.
     pub fn decoded_snaps(&self) -> Result<Vec<SnapId>, Error> {
-        if self.snaps.is_empty() {
+        let snaps = &self.extras().snaps;
+        if snaps.is_empty() {
             Ok(Vec::new())
         } else {
-            Vec::from_bytes(&self.snaps)
+            Vec::from_bytes(snaps)
         }
     }
 
@@ -145,13 +178,14 @@ impl PgLogEntry {
 
 impl Denc for PgLogEntry {
     fn encode(&self, w: &mut Writer) {
+        let extras = self.extras();
         w.envelope(14, 4, |w| {
             w.put(&self.op);
             w.put(&self.soid);
             w.put(&self.version);
             // Readers of before reverting_to take it for prior_version.
             if self.is_lost_revert() {
-                w.put(&self.reverting_to);
+                w.put(&extras.reverting_to);
             } else {
                 w.put(&self.prior_version);
             }
@@ -160,21 +194,21 @@ impl Denc for PgLogEntry {
             if self.is_lost_revert() {
                 w.put(&self.prior_version);
             }
-            w.blob(&self.snaps);
+            w.blob(&extras.snaps);
             w.u64(self.user_version);
             w.put(&self.mod_desc);
-            w.put(&self.extra_reqids);
+            w.put(&extras.extra_reqids);
             if self.is_error() {
                 w.i32(self.return_code);
             }
-            if !self.extra_reqids.is_empty() {
-                w.put(&self.extra_reqid_return_codes);
+            if !extras.extra_reqids.is_empty() {
+                w.put(&extras.extra_reqid_return_codes);
             }
             w.put(&self.clean_regions);
             if !self.is_error() {
                 w.i32(self.return_code);
             }
-            w.put(&self.op_returns);
+            w.put(&extras.op_returns);
         });
     }
     fn decode(r: &mut Reader<'_>) -> Result<PgLogEntry, Error> {
@@ -188,19 +222,20 @@ impl Denc for PgLogEntry {
                 mtime: r.get()?,
                 ..PgLogEntry::default()
             };
+            let mut extras = LogExtras::default();
             if entry.is_lost_revert() {
-                entry.reverting_to = entry.prior_version;
+                extras.reverting_to = entry.prior_version;
                 entry.prior_version = r.get()?;
             }
-            entry.snaps = r.blob()?;
+            extras.snaps = r.blob()?;
             entry.user_version = r.u64()?;
             entry.mod_desc = r.get()?;
-            entry.extra_reqids = r.get()?;
+            extras.extra_reqids = r.get()?;
             if entry.is_error() {
                 entry.return_code = r.i32()?;
             }
-            if v >= 12 && !entry.extra_reqids.is_empty() {
-                entry.extra_reqid_return_codes = r.get()?;
+            if v >= 12 && !extras.extra_reqids.is_empty() {
+                extras.extra_reqid_return_codes = r.get()?;
             }
             entry.clean_regions = if v >= 13 {
                 r.get()?
@@ -211,8 +246,9 @@ impl Denc for PgLogEntry {
                 if !entry.is_error() {
                     entry.return_code = r.i32()?;
                 }
-                entry.op_returns = r.get()?;
+                extras.op_returns = r.get()?;
             }
+            entry.extras = extras.boxed();
             Ok(entry)
         })
     }
@@ -243,7 +279,7 @@ impl PgLogDup {
             version: entry.version,
             user_version: entry.user_version,
             return_code: entry.return_code,
-            op_returns: entry.op_returns.clone(),
+            op_returns: entry.extras().op_returns.clone(),
         }
     }
 

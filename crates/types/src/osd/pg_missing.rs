@@ -198,7 +198,7 @@ impl PgMissing {
                 item
             }
             None if entry.is_lost_revert() => {
-                PgMissingItem::fully_dirty(entry.version, entry.reverting_to, is_delete)
+                PgMissingItem::fully_dirty(entry.version, entry.extras().reverting_to, is_delete)
             }
             None => PgMissingItem {
                 need: entry.version,

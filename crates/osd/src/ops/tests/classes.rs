@@ -65,7 +65,7 @@ fn writes_return_data_only_when_asked() {
         );
         assert_eq!(pg.last_entry().return_code, 42);
         assert_eq!(
-            pg.last_entry().op_returns[0].outdata,
+            pg.last_entry().extras().op_returns[0].outdata,
             &b"you might see this"[..]
         );
         let reply = run(

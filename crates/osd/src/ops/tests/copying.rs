@@ -71,8 +71,7 @@ fn copies_data_attributes_and_omap_in_pieces() {
                 Denc::from_bytes_exact(&out).unwrap();
             assert_eq!(found, vals);
         }
-        let reqids = &pg.last_entry().extra_reqids;
-        assert_eq!(reqids.len(), 4);
+        assert_eq!(pg.last_entry().extras().extra_reqids.len(), 4);
         pg.check_stats().await;
     });
 }

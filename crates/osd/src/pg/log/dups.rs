@@ -1,0 +1,225 @@
+//! The dups of a PG's log: requests remembered after their entries were trimmed, oldest first.
+//!
+//! There are thousands in each PG, and nearly all say as little as this: a client's request made a
+//! version, which the client was told by (nearly) the same number. Such a dup is a row of 32 bytes;
+//! one that says anything else stands beside it, whole.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::hash::BuildHasher;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+use types::osd::PgLogDup;
+use types::{EVersion, EntityName, OsdReqId};
+
+/// `ahead` of a dup that a row does not say.
+const RARE: i32 = i32::MIN;
+
+#[derive(Debug, Clone, Copy)]
+struct Row {
+    tid: u64,
+    version: u64,
+    epoch: u32,
+    client: u32,
+    /// How far the version for clients is in front of the PG's, or [`RARE`].
+    ahead: i32,
+    return_code: i32,
+}
+
+const _: () = assert!(size_of::<Row>() == 32);
+
+impl Row {
+    /// As far as a row can say it.
+    fn of(dup: &PgLogDup) -> Row {
+        let ahead = dup.user_version.wrapping_sub(dup.version.version).cast_signed();
+        Row {
+            tid: dup.reqid.tid,
+            version: dup.version.version,
+            epoch: dup.version.epoch,
+            client: u32::try_from(dup.reqid.name.num).unwrap_or(0),
+            ahead: i32::try_from(ahead).unwrap_or(RARE),
+            return_code: dup.return_code,
+        }
+    }
+
+    fn version(&self) -> EVersion {
+        EVersion::new(self.epoch, self.version)
+    }
+
+    fn reqid(&self) -> OsdReqId {
+        OsdReqId { name: EntityName::client(self.client.into()), tid: self.tid, inc: 0 }
+    }
+
+    /// All that a row can say.
+    fn dup(&self) -> PgLogDup {
+        PgLogDup {
+            reqid: self.reqid(),
+            version: self.version(),
+            user_version: self.version.wrapping_add_signed(self.ahead.into()),
+            return_code: self.return_code,
+            op_returns: Vec::new(),
+        }
+    }
+}
+
+/// Dups in order, found by their requests.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Dups {
+    rows: VecDeque<Row>,
+    /// Number of the oldest row. The next ones follow; behind the last number comes 0.
+    first: u32,
+    /// The dups that rows do not say, by number.
+    rare: BTreeMap<u32, PgLogDup>,
+    /// Numbers of dups, of those with the same request the newest. Of who makes up requests that
+    /// collide the same holds as in [`super::Index`].
+    by_request: HashTable<u32>,
+}
+
+fn hash(reqid: &OsdReqId) -> u64 {
+    FixedState::default().hash_one((reqid.name.num, reqid.tid))
+}
+
+impl Dups {
+    pub(super) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Version of the oldest.
+    pub(super) fn oldest(&self) -> Option<EVersion> {
+        self.rows.front().map(Row::version)
+    }
+
+    /// Version of the newest.
+    pub(super) fn newest(&self) -> Option<EVersion> {
+        self.rows.back().map(Row::version)
+    }
+
+    /// Oldest first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = PgLogDup> {
+        (0..self.rows.len()).map(|at| self.dup(self.first.wrapping_add(at as u32)))
+    }
+
+    pub(super) fn find(&self, reqid: &OsdReqId) -> Option<PgLogDup> {
+        let found = self.by_request.find(hash(reqid), |&number| self.reqid(number) == *reqid);
+        found.map(|&number| self.dup(number))
+    }
+
+    /// Adds the newest.
+    pub(super) fn push(&mut self, dup: PgLogDup) {
+        let number = self.first.wrapping_add(self.rows.len() as u32);
+        let mut row = Row::of(&dup);
+        let reqid = dup.reqid;
+        if row.ahead == RARE || row.dup() != dup {
+            row.ahead = RARE;
+            self.rare.insert(number, dup);
+        }
+        if self.rows.len() == self.rows.capacity() {
+            // Their number is bounded: twice the room would be wasted.
+            self.rows.reserve_exact(self.rows.len() / 8 + 8);
+        }
+        self.rows.push_back(row);
+        if reqid.is_blank() {
+            return;
+        }
+        let mut by_request = std::mem::take(&mut self.by_request);
+        match by_request.find_mut(hash(&reqid), |&known| self.reqid(known) == reqid) {
+            Some(known) => *known = number,
+            None => {
+                by_request.insert_unique(hash(&reqid), number, |&known| hash(&self.reqid(known)));
+            }
+        }
+        self.by_request = by_request;
+    }
+
+    /// Takes the oldest out; its version.
+    pub(super) fn pop(&mut self) -> Option<EVersion> {
+        let version = self.oldest()?;
+        let number = self.first;
+        if let Ok(found) = self.by_request.find_entry(hash(&self.reqid(number)), |&known| known == number) {
+            found.remove();
+        }
+        let row = self.rows.pop_front()?;
+        if row.ahead == RARE {
+            self.rare.remove(&number);
+        }
+        self.first = number.wrapping_add(1);
+        Some(version)
+    }
+
+    fn row(&self, number: u32) -> &Row {
+        &self.rows[number.wrapping_sub(self.first) as usize]
+    }
+
+    fn reqid(&self, number: u32) -> OsdReqId {
+        let row = self.row(number);
+        match row.ahead {
+            RARE => self.rare[&number].reqid,
+            _ => row.reqid(),
+        }
+    }
+
+    fn dup(&self, number: u32) -> PgLogDup {
+        let row = self.row(number);
+        match row.ahead {
+            RARE => self.rare[&number].clone(),
+            _ => row.dup(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use device::memory::Choices;
+    use types::osd::LogOpReturn;
+
+    use super::*;
+
+    /// Mostly what a client's write leaves, and whatever else a dup can say.
+    fn dup(version: u64, below: &mut impl FnMut(u64) -> u64) -> PgLogDup {
+        let mut dup = PgLogDup {
+            reqid: OsdReqId { name: EntityName::client(4100 + below(3) as i64), tid: below(60), inc: 0 },
+            version: EVersion::new(7, version),
+            user_version: version,
+            ..PgLogDup::default()
+        };
+        match below(16) {
+            0 => dup.reqid.name.num = 1 << 40,
+            1 => dup.reqid.name = EntityName::osd(4100),
+            2 => dup.reqid.inc = 3,
+            3 => dup.user_version = 0,
+            4 => dup.user_version = u64::MAX - below(3),
+            5 => dup.user_version = version.wrapping_add_signed(i32::MIN.into()),
+            6 => dup.return_code = -17,
+            7 => dup.op_returns.push(LogOpReturn { rval: 1, outdata: Bytes::from_static(b"said") }),
+            8 => dup.reqid = OsdReqId::default(),
+            _ => {}
+        }
+        dup
+    }
+
+    #[test]
+    fn dups_are_what_was_put_in_and_the_newest_of_a_request_is_found() {
+        let mut choices = Choices::new(11);
+        let mut below = |n| choices.below(n);
+        // Numbers begin again while it lasts.
+        let mut dups = Dups { first: u32::MAX - 900, ..Dups::default() };
+        let mut model = VecDeque::new();
+        for version in 1..3000 {
+            let next = dup(version, &mut below);
+            dups.push(next.clone());
+            model.push_back(next.clone());
+            while model.len() > 40 + below(20) as usize {
+                assert_eq!(dups.pop(), model.pop_front().map(|dup: PgLogDup| dup.version));
+            }
+            assert!(dups.iter().eq(model.iter().cloned()));
+            for reqid in [next.reqid, dup(0, &mut below).reqid] {
+                let newest = model.iter().rev().find(|dup| dup.reqid == reqid);
+                assert_eq!(dups.find(&reqid).as_ref(), newest.filter(|_| !reqid.is_blank()));
+            }
+        }
+        assert_eq!((dups.len(), dups.newest()), (model.len(), Some(EVersion::new(7, 2999))));
+        while dups.pop().is_some() {}
+        assert!(dups.rare.is_empty() && dups.by_request.is_empty() && dups.oldest().is_none());
+    }
+}
