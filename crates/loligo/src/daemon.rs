@@ -312,7 +312,7 @@ fn new_monmap(env: &Env, config: &Config, ids: &[&str]) -> Result<MonMap, Failur
 }
 
 /// The OSD's store, opened.
-async fn open_store(env: &Env, config: &Config) -> Result<Rc<dyn ObjectStore>, Failure> {
+async fn open_store(env: &Env, config: &Rc<Config>) -> Result<Rc<dyn ObjectStore>, Failure> {
     let store = stores::open(env, config).await?;
     if stores::forgets(config) {
         let whoami = config.id().parse().unwrap_or(0);
@@ -355,11 +355,11 @@ pub(crate) async fn mkfs_osd(
         format!("bluestore_block_size={osd_size}"),
         format!("osd_objectstore={store}"),
     ];
-    let config = load_config("osd", &n.to_string(), &layout.conf(), &sets)?;
+    let config = Rc::new(load_config("osd", &n.to_string(), &layout.conf(), &sets)?);
     mkfs_osd_with(env, &config, osd_fsid).await
 }
 
-async fn mkfs_osd_with(env: &Env, config: &Config, osd_fsid: Uuid) -> Result<(), Failure> {
+async fn mkfs_osd_with(env: &Env, config: &Rc<Config>, osd_fsid: Uuid) -> Result<(), Failure> {
     let dir = PathBuf::from(config.str("osd_data"));
     fs::create_dir_all(&dir)
         .map_err(|e| Failure::new(format!("cannot create {}: {e}", dir.display())))?;

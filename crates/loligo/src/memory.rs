@@ -1,39 +1,35 @@
-//! The rule by which an OSD's caches share `osd_memory_target` (`BlueStore::_set_cache_sizes` in
-//! `src/os/bluestore/BlueStore.cc` at v16.2, whose options these are).
+//! The rule by which an OSD's caches share `osd_memory_target`.
 //!
 //! ```text
-//! cache = bluestore_cache_size, or (osd_memory_target - osd_memory_base) less the share that
-//!         fragmentation is expected to take, and never below osd_memory_cache_min
-//! BlueStore's database gets bluestore_cache_kv_ratio of it, for blocks of its tables
-//! InkStore gets all of it, for data that was read; but 16 MiB where nothing is told
+//! InkStore, for data that was read:
+//!     bluestore_cache_size, if told
+//!     what osd_memory_target leaves beside all else that is resident, if told, as it is found every
+//!         osd_memory_cache_resize_interval; never below osd_memory_cache_min
+//!     16 MiB, if nothing is told
+//! BlueStore's database, for blocks of its tables, when it is opened: bluestore_cache_kv_ratio of
+//!     bluestore_cache_size, or of (osd_memory_target - osd_memory_base) less the share that
+//!     fragmentation is expected to take, and never below osd_memory_cache_min
+//!     (`BlueStore::_set_cache_sizes` in `src/os/bluestore/BlueStore.cc` at v16.2)
 //! ```
-//! The size is set when the store is opened. What else an OSD keeps has bounds of its own beside its
-//! code: InkStore keeps all its metadata in memory; KStore's and FileStore's databases have
-//! `rocksdb_cache_size` and `leveldb_cache_size`.
+//! What else an OSD keeps has bounds of its own or, as InkStore's metadata, must be in memory;
+//! KStore's and FileStore's databases have `rocksdb_cache_size` and `leveldb_cache_size`.
+
+use std::rc::{Rc, Weak};
+use std::time::Duration;
 
 use config::{Config, Source};
+use env::Env;
+use store::inkstore::InkStore;
 
 /// InkStore's cache of data where no size is told: an OSD is to take tens of megabytes, not the four
 /// gigabytes that Ceph's take by default.
 const USUAL_DATA: u64 = 16 << 20;
+/// Between two looks at what is resident at least.
+const INTERVAL_MIN: Duration = Duration::from_millis(100);
 
 /// Bytes for the blocks of BlueStore's database.
 pub(crate) fn of_metadata(config: &Config) -> u64 {
-    let share = config.float("bluestore_cache_kv_ratio").clamp(0.0, 1.0);
-    (cache(config) as f64 * share) as u64
-}
-
-/// Bytes for data that was read from an InkStore.
-pub(crate) fn of_data(config: &Config) -> u64 {
-    let told = |name: &str| config.source(name).is_some_and(|s| s != Source::Default);
-    match told("bluestore_cache_size") || told("osd_memory_target") {
-        true => cache(config),
-        false => USUAL_DATA,
-    }
-}
-
-fn cache(config: &Config) -> u64 {
-    match config.uint("bluestore_cache_size") {
+    let cache = match config.uint("bluestore_cache_size") {
         0 => {
             let target = config.uint("osd_memory_target");
             let free = target.saturating_sub(config.uint("osd_memory_base"));
@@ -41,28 +37,94 @@ fn cache(config: &Config) -> u64 {
             ((free as f64 * kept) as u64).max(config.uint("osd_memory_cache_min"))
         }
         told => told,
+    };
+    let share = config.float("bluestore_cache_kv_ratio").clamp(0.0, 1.0);
+    (cache as f64 * share) as u64
+}
+
+/// Gives an InkStore its share of the memory as long as it lives.
+pub(crate) async fn share(env: Env, config: Rc<Config>, store: Weak<InkStore>) {
+    while let Some(store) = store.upgrade() {
+        store.set_cache_size(of_data(&config, resident(), store.cached()));
+        drop(store);
+        env.sleep(config.duration("osd_memory_cache_resize_interval").max(INTERVAL_MIN)).await;
     }
+}
+
+/// Bytes for data that was read from an InkStore, of which `cached` are among the `resident`.
+fn of_data(config: &Config, resident: u64, cached: u64) -> u64 {
+    let told = |name: &str| config.source(name).is_some_and(|s| s != Source::Default);
+    if told("bluestore_cache_size") && config.uint("bluestore_cache_size") > 0 {
+        return config.uint("bluestore_cache_size");
+    }
+    if !told("osd_memory_target") {
+        return USUAL_DATA;
+    }
+    let else_resident = resident.saturating_sub(cached);
+    let left = config.uint("osd_memory_target").saturating_sub(else_resident);
+    left.max(config.uint("osd_memory_cache_min"))
+}
+
+/// Bytes of the process in memory, its code too.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+    let kib: u64 = line.trim().trim_end_matches(" kB").parse().unwrap_or(0);
+    kib << 10
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const MIB: u64 = 1 << 20;
+
+    fn config() -> (Config, impl Fn(&Config, &str, &str)) {
+        let set = |config: &Config, name: &str, value: &str| config.set(name, value, Source::Override).unwrap();
+        (Config::new("osd", "0"), set)
+    }
+
     #[test]
-    fn the_cache_follows_the_target() {
-        let config = Config::new("osd", "0");
-        let set = |name: &str, value: &str| config.set(name, value, Source::Override).unwrap();
+    fn a_database_gets_its_part_of_the_target() {
+        let (config, set) = config();
         let usual = of_metadata(&config);
-        assert_eq!(of_data(&config), USUAL_DATA);
-        set("osd_memory_target", "8G");
+        set(&config, "osd_memory_target", "8G");
         let large = of_metadata(&config);
-        assert!(of_data(&config) > 4 << 30 && of_data(&config) < 8 << 30);
-        set("osd_memory_target", "939524096");
+        set(&config, "osd_memory_target", "939524096");
         let least = of_metadata(&config);
         assert!(least < usual && usual < large, "{least} {usual} {large}");
-        assert!(least >= 32 << 20);
-        set("bluestore_cache_size", "100M");
-        assert!(of_metadata(&config) <= 100 << 20);
-        assert_eq!(of_data(&config), 100 << 20);
+        assert!(least >= 32 * MIB);
+        set(&config, "bluestore_cache_size", "100M");
+        assert!(of_metadata(&config) <= 100 * MIB);
+    }
+
+    /// `osd_memory_target` sized the cache once, when nothing else was in memory yet: an OSD with a
+    /// large index took the target and its index.
+    #[test]
+    fn data_gets_what_the_target_leaves() {
+        let (config, set) = config();
+        assert_eq!(of_data(&config, 5000 * MIB, 0), USUAL_DATA);
+        set(&config, "osd_memory_target", "1000M");
+        // All else grows to 400 MiB while the cache fills, at 1.1 bytes of memory a byte of it.
+        let mut cached = 0;
+        for n in 0..=40 {
+            let max = of_data(&config, n * 10 * MIB + cached * 11 / 10, cached);
+            cached = cached.max(300 * MIB).min(max);
+        }
+        assert_eq!(cached, 300 * MIB);
+        for _ in 0..8 {
+            cached = of_data(&config, 400 * MIB + cached * 11 / 10, cached);
+        }
+        let all = 400 * MIB + cached * 11 / 10;
+        assert!(all.abs_diff(1000 * MIB) < MIB, "{all}");
+        // As Ceph, it keeps a cache even so.
+        assert_eq!(of_data(&config, 2000 * MIB, 128 * MIB), 128 * MIB);
+        set(&config, "bluestore_cache_size", "100M");
+        assert_eq!(of_data(&config, 2000 * MIB, 100 * MIB), 100 * MIB);
+    }
+
+    #[test]
+    fn what_is_resident_is_known() {
+        assert!((MIB..1024 * MIB).contains(&resident()));
     }
 }

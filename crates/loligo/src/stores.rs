@@ -143,7 +143,7 @@ fn unknown(kind: &str) -> Failure {
 const DISCARD_SHORTEST: u64 = 64 << 10;
 
 /// The OSD's store, opened.
-pub(crate) async fn open(env: &Env, config: &Config) -> Result<Rc<dyn ObjectStore>, Failure> {
+pub(crate) async fn open(env: &Env, config: &Rc<Config>) -> Result<Rc<dyn ObjectStore>, Failure> {
     let size = config.uint("bluestore_block_size");
     match kind(config).as_str() {
         "memstore" => Ok(Rc::new(MemStore::new(size))),
@@ -151,9 +151,10 @@ pub(crate) async fn open(env: &Env, config: &Config) -> Result<Rc<dyn ObjectStor
             let path = block_path(config);
             let device = open_device(env, &path, None)?;
             let store = InkStore::mount(env.clone(), device).await.map_err(|e| failed(&path, &e))?;
-            store.set_cache_size(memory::of_data(config));
+            let store = Rc::new(store);
+            env.go(memory::share(env.clone(), config.clone(), Rc::downgrade(&store)));
             store.set_discard(config.bool("bdev_enable_discard").then_some(DISCARD_SHORTEST));
-            Ok(Rc::new(store))
+            Ok(store)
         }
         "bluestore" => {
             let path = block_path(config);

@@ -61,18 +61,20 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    /// Keeps at most so many bytes from now on.
+    /// Keeps at most so many bytes from now on. What was kept last goes first: it lies together in
+    /// memory, so that the allocator can give whole pages of it back.
     pub(super) fn set_max(&mut self, bytes: u64) {
         self.max = usize::try_from(bytes / BLOCK_LEN).unwrap_or(usize::MAX);
         if self.slots.len() > self.max {
-            let hit = self.hit;
-            *self = Cache { max: self.max, hit, ..Cache::default() };
+            for kept in self.slots.drain(self.max..).flatten() {
+                self.places.remove(&kept.ptr.block);
+            }
+            self.empty.retain(|place| *place < self.max);
         }
     }
 
     /// Bytes kept.
-    #[cfg(test)]
-    fn len(&self) -> u64 {
+    pub(super) fn len(&self) -> u64 {
         self.places.len() as u64 * BLOCK_LEN
     }
 
@@ -185,6 +187,13 @@ mod tests {
             assert!(cache.len() <= 4 * BLOCK_LEN);
         }
         assert!(cache.find(ptr(2)).is_none() && cache.find(ptr(99)).is_some());
+        cache.forget(1);
+        cache.set_max(2 * BLOCK_LEN);
+        assert!(cache.len() <= 2 * BLOCK_LEN && cache.len() > 0);
+        for n in 100..110 {
+            cache.keep(ptr(n), block(n));
+            assert!(cache.len() <= 2 * BLOCK_LEN && cache.find(ptr(n)) == Some(&block(n)));
+        }
         cache.set_max(0);
         assert!(cache.len() == 0 && cache.find(ptr(1)).is_none());
         cache.keep(ptr(1), block(1));

@@ -180,6 +180,11 @@ impl InkStore {
         self.inner.core.borrow().cache.borrow_mut().set_max(bytes);
     }
 
+    /// Bytes of blocks that were read and are kept.
+    pub fn cached(&self) -> u64 {
+        self.inner.core.borrow().cache.borrow().len()
+    }
+
     /// The device is told of runs of so many bytes and more that have become free (of none unless told).
     pub fn set_discard(&self, shortest: Option<u64>) {
         self.inner.core.borrow_mut().discards.set(shortest);
