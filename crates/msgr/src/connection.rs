@@ -247,6 +247,11 @@ impl Connection {
         self.0.phase.get() == Phase::Ready
     }
 
+    /// Whether nobody here tries to get a socket: what is sent would begin that.
+    pub fn is_standby(&self) -> bool {
+        self.0.phase.get() == Phase::Standby
+    }
+
     /// Whether the session is over.
     pub fn is_closed(&self) -> bool {
         self.0.phase.get() == Phase::Closed

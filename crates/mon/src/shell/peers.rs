@@ -95,6 +95,11 @@ impl Shell {
             let con = self.messenger.connect_to(entity::MON, &mon.public_addrs);
             if !con.is_connected() {
                 self.peers.borrow_mut().heard.remove(&con.id());
+                if con.is_standby() {
+                    // Its socket broke with nothing on the way, perhaps for the other one, too: who has
+                    // something to say to a monitor waits for a connection, so nobody would make one.
+                    con.send(self.hello().wire());
+                }
                 continue;
             }
             let heard = *self.peers.borrow_mut().heard.entry(con.id()).or_insert(now);
