@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
@@ -444,6 +445,28 @@ fn a_file_open_for_writing_is_locked_until_its_last_operation_ends() {
         drop(file);
         env.sleep(Duration::from_millis(50)).await;
         env.open_block(&scratch.0, options).unwrap();
+    });
+}
+
+/// Once in many starts on a busy machine `loligo up` could not open the store it had just made ("operation
+/// would block"): the kernel still held the file for an fsync that had been answered, and would have
+/// until the thread entered it for its io_uring again; it slept instead, waiting for the lock.
+#[test]
+fn a_file_that_the_kernel_still_holds_is_not_locked_when_nobody_uses_it() {
+    on_both(|env| async move {
+        let scratch = Scratch::new("held");
+        let options = OpenBlock { create_len: Some(1 << 20), ..OpenBlock::default() };
+        let file = env.open_block(&scratch.0, options).unwrap();
+        let path = std::fs::canonicalize(&scratch.0).unwrap();
+        let fds = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+        let fd = fds.filter(|fd| std::fs::read_link(fd.path()).is_ok_and(|at| at == path));
+        let fd: Vec<i32> = fd.filter_map(|fd| fd.file_name().to_str()?.parse().ok()).collect();
+        assert_eq!(fd.len(), 1, "{fd:?}");
+        // SAFETY: the descriptor is open, and what it is copied to is this test's own.
+        let held = unsafe { OwnedFd::from_raw_fd(libc::dup(fd[0])) };
+        drop(file);
+        env.open_block(&scratch.0, options).unwrap();
+        drop(held);
     });
 }
 

@@ -135,6 +135,14 @@ impl Opened {
     }
 }
 
+impl Drop for Opened {
+    /// No operation uses the file any more, yet the kernel may keep it open: an io_uring whose
+    /// completions are deferred lets go of one when its thread next enters the kernel for it.
+    fn drop(&mut self) {
+        let _ = self.file.unlock();
+    }
+}
+
 fn joined(bufs: &[Bytes], len: usize) -> Bytes {
     let mut whole = AlignedBuf::scratch(len);
     let mut at = 0;
