@@ -57,6 +57,12 @@ impl Request {
     pub fn has_flag(&self, flag: u32) -> bool {
         self.flags & flag != 0
     }
+
+    /// Whether it is held back where there is no room: not what is forced, nor what an MDS writes
+    /// (`PrimaryLogPG::prepare_transaction`, `src/osd/PrimaryLogPG.cc` at v16.2).
+    pub fn heeds_full(&self) -> bool {
+        self.reqid.name.kind != entity::MDS && !self.has_flag(message_flags::FULL_FORCE)
+    }
 }
 
 /// The versions a reply tells.
@@ -490,7 +496,7 @@ fn full(ctx: &OpContext) -> Option<Errno> {
         return None;
     }
     let request = &ctx.request;
-    if request.reqid.name.kind == entity::MDS || request.has_flag(message_flags::FULL_FORCE) {
+    if !request.heeds_full() {
         return None;
     }
     Some(if !request.has_flag(message_flags::FULL_TRY) {

@@ -200,7 +200,8 @@ impl Osd {
             if !waits && let Some(session) = session.upgrade() {
                 session.con.mark_down();
             }
-            waits
+            // Who is full for long sees clients come and go.
+            waits && session.strong_count() > 0
         });
         self.all_pgs().iter().for_each(|pg| pg.recover_if_room());
     }

@@ -126,7 +126,7 @@ impl Pg {
         if self.host.is_failsafe_full() {
             return Some(Lack::Failsafe);
         }
-        if request.has_flag(message_flags::FULL_TRY) {
+        if !request.heeds_full() || request.has_flag(message_flags::FULL_TRY) {
             return None;
         }
         let core = self.core.borrow();
