@@ -1,4 +1,4 @@
-//! The encoder: an append-only buffer with back-patched lengths.
+//! The encoder: an append-only buffer with back-patched lengths, and long payloads by reference.
 
 use bytes::Bytes;
 
@@ -7,11 +7,18 @@ use crate::Denc;
 /// Room that an encoding begins with, in bytes: most messages' parts fit, so that growing, which
 /// copies, is rare.
 const ROOM: usize = 256;
+/// Payloads of fewer bytes are copied: what shares them keeps the whole message alive that they
+/// came in, and a copy of so much costs little.
+const SHARED_MIN: usize = 64 << 10;
 
 /// An encoding under construction.
 #[derive(Debug, Default, Clone)]
 pub struct Writer {
     buf: Vec<u8>,
+    /// Payloads by reference, each with the place in `buf` that it belongs before.
+    shared: Vec<(usize, Bytes)>,
+    /// Their lengths together.
+    shared_len: usize,
 }
 
 macro_rules! ints {
@@ -32,7 +39,7 @@ impl Writer {
 
     /// An empty buffer with room for `len` bytes.
     pub fn with_capacity(len: usize) -> Writer {
-        Writer { buf: Vec::with_capacity(len) }
+        Writer { buf: Vec::with_capacity(len), ..Writer::default() }
     }
 
     ints!(u8 u16 u32 u64 i8 i16 i32 i64 f32 f64);
@@ -61,6 +68,16 @@ impl Writer {
         self.raw(bytes);
     }
 
+    /// The same of bytes that are shared: if there are many, by reference ([`Writer::into_pieces`]).
+    pub fn shared_blob(&mut self, bytes: &Bytes) {
+        if bytes.len() < SHARED_MIN {
+            return self.blob(bytes);
+        }
+        self.count(bytes.len());
+        self.shared.push((self.buf.len(), bytes.clone()));
+        self.shared_len += bytes.len();
+    }
+
     /// Appends a count of elements.
     ///
     /// # Panics
@@ -87,40 +104,60 @@ impl Writer {
     /// Appends a u32 byte length around what `fields` writes: an encoding inside a blob.
     #[inline]
     pub fn counted(&mut self, fields: impl FnOnce(&mut Writer)) {
-        let at = self.buf.len();
+        let (at, before) = (self.buf.len(), self.len());
         self.u32(0);
         fields(self);
-        let len = u32::try_from(self.buf.len() - at - 4).expect("an encoding above 4 GiB");
+        let len = u32::try_from(self.len() - before - 4).expect("an encoding above 4 GiB");
         self.buf[at..at + 4].copy_from_slice(&len.to_le_bytes());
     }
 
     /// Bytes written so far.
     pub fn len(&self) -> usize {
-        self.buf.len()
+        self.buf.len() + self.shared_len
     }
 
     /// Whether nothing is written yet.
     pub fn is_empty(&self) -> bool {
-        self.buf.is_empty()
+        self.len() == 0
     }
 
-    /// What is written so far.
+    /// What is written so far, without what is shared.
     pub fn as_slice(&self) -> &[u8] {
         &self.buf
     }
 
-    /// What is written so far, to patch in place.
+    /// What is written so far, without what is shared, to patch in place.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         &mut self.buf
     }
 
     /// The finished encoding.
     pub fn into_bytes(self) -> Bytes {
-        Bytes::from(self.buf)
+        Bytes::from(self.into_vec())
     }
 
     /// The finished encoding.
     pub fn into_vec(self) -> Vec<u8> {
-        self.buf
+        if self.shared.is_empty() {
+            return self.buf;
+        }
+        let mut all = Vec::with_capacity(self.len());
+        self.into_pieces().for_each(|piece| all.extend_from_slice(&piece));
+        all
+    }
+
+    /// The finished encoding as pieces in order: long payloads by reference, what stands between
+    /// them as slices of one buffer. Some may be empty.
+    pub fn into_pieces(self) -> impl Iterator<Item = Bytes> {
+        let mut rest = Bytes::from(self.buf);
+        let mut taken = 0;
+        let mut pieces = Vec::with_capacity(2 * self.shared.len() + 1);
+        for (at, shared) in self.shared {
+            pieces.push(rest.split_to(at - taken));
+            pieces.push(shared);
+            taken = at;
+        }
+        pieces.push(rest);
+        pieces.into_iter()
     }
 }

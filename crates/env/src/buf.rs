@@ -1,8 +1,11 @@
 //! Buffers for direct I/O: aligned to 4 KiB, always initialised, recycled.
 //!
-//! Each thread keeps a free list per power-of-two size from 4 KiB to 1 MiB, at most
-//! [`POOL_BYTES_MAX`] together; larger buffers go straight back to the allocator. A buffer may be
-//! dropped on another thread than it was taken from: it then joins that thread's list.
+//! Each thread keeps a free list per size: powers of two from 4 KiB to 1 MiB, then steps of 256 KiB
+//! to 8 MiB, at most [`POOL_BYTES_MAX`] together; larger buffers go straight back to the allocator.
+//! What has lain unused for a while goes back too ([`trim`]): memory that is new costs a page fault
+//! and a page of zeros for each 4 KiB, so a stream of long messages reuses it, and an idle daemon
+//! does not keep it. A buffer may be dropped on another thread than it was taken from: it then
+//! joins that thread's list.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::RefCell;
@@ -11,11 +14,19 @@ use std::ptr::NonNull;
 
 use bytes::Bytes;
 
-/// Bytes a thread keeps for reuse.
-const POOL_BYTES_MAX: usize = 16 << 20;
-/// The largest buffer kept, as a power of two.
-const POOLED_SHIFT_MAX: u32 = 20;
+/// Bytes a thread keeps for reuse: sixteen messages of 4 MiB, as many as clients usually have in
+/// flight.
+const POOL_BYTES_MAX: usize = 72 << 20;
+/// The largest size that is a power of two.
+const POWERS_SHIFT_MAX: u32 = 20;
+/// Sizes above are multiples of this power of two.
+const STEP_SHIFT: u32 = 18;
+/// The largest buffer kept.
+const POOLED_MAX: usize = 8 << 20;
 const ALIGN_SHIFT: u32 = 12;
+/// Lists for powers of two, and for steps above them.
+const POWERS: usize = (POWERS_SHIFT_MAX - ALIGN_SHIFT + 1) as usize;
+const STEPS: usize = (POOLED_MAX >> STEP_SHIFT) - (1 << (POWERS_SHIFT_MAX - STEP_SHIFT));
 
 /// A block of memory aligned to 4 KiB.
 pub struct AlignedBuf {
@@ -120,31 +131,31 @@ impl core::fmt::Debug for AlignedBuf {
 
 /// Free buffers of one thread.
 struct Pool {
-    /// One list for each size `1 << (ALIGN_SHIFT + index)`.
-    lists: [Vec<NonNull<u8>>; (POOLED_SHIFT_MAX - ALIGN_SHIFT + 1) as usize],
+    lists: [List; POWERS + STEPS],
     bytes: usize,
+}
+
+/// Free buffers of one size.
+struct List {
+    free: Vec<NonNull<u8>>,
+    /// How many have not been taken since the last [`trim`].
+    unused: usize,
 }
 
 thread_local! {
     static POOL: RefCell<Pool> = const {
         RefCell::new(Pool {
-            lists: [const { Vec::new() }; (POOLED_SHIFT_MAX - ALIGN_SHIFT + 1) as usize],
+            lists: [const { List { free: Vec::new(), unused: 0 } }; POWERS + STEPS],
             bytes: 0,
         })
     };
 }
 
 impl Pool {
-    fn list(&mut self, capacity: usize) -> Option<&mut Vec<NonNull<u8>>> {
-        if !capacity.is_power_of_two() {
-            return None;
-        }
-        self.lists
-            .get_mut((capacity.trailing_zeros() - ALIGN_SHIFT) as usize)
-    }
-
     fn take(&mut self, capacity: usize) -> Option<NonNull<u8>> {
-        let ptr = self.list(capacity)?.pop()?;
+        let list = &mut self.lists[list_of(capacity)?];
+        let ptr = list.free.pop()?;
+        list.unused = list.unused.min(list.free.len());
         self.bytes -= capacity;
         Some(ptr)
     }
@@ -153,31 +164,65 @@ impl Pool {
         if self.bytes + capacity > POOL_BYTES_MAX {
             return false;
         }
-        let Some(list) = self.list(capacity) else {
+        let Some(list) = list_of(capacity) else {
             return false;
         };
-        list.push(ptr);
+        self.lists[list].free.push(ptr);
         self.bytes += capacity;
         true
+    }
+
+    /// Gives back what has not been taken since the last call.
+    fn trim(&mut self) {
+        for (index, list) in self.lists.iter_mut().enumerate() {
+            // The last in is the first out: those at the front have lain longest.
+            for ptr in list.free.drain(..list.unused) {
+                self.bytes -= capacity_of(index);
+                release(ptr, capacity_of(index));
+            }
+            list.unused = list.free.len();
+        }
     }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        for (index, list) in self.lists.iter_mut().enumerate() {
-            for ptr in list.drain(..) {
-                release(ptr, 1 << (ALIGN_SHIFT as usize + index));
-            }
-        }
+        // Once to count all as unused, once to let them go.
+        self.trim();
+        self.trim();
+    }
+}
+
+/// Gives buffers of this thread that nobody has needed since the last call back to the allocator.
+pub(crate) fn trim() {
+    let _ = POOL.try_with(|pool| pool.borrow_mut().trim());
+}
+
+/// The list of buffers with this capacity.
+fn list_of(capacity: usize) -> Option<usize> {
+    if capacity <= 1 << POWERS_SHIFT_MAX {
+        return Some((capacity.trailing_zeros() - ALIGN_SHIFT) as usize);
+    }
+    (capacity <= POOLED_MAX)
+        .then(|| POWERS - 1 + (capacity >> STEP_SHIFT) - (1 << (POWERS_SHIFT_MAX - STEP_SHIFT)))
+}
+
+/// The capacity of a list's buffers.
+fn capacity_of(list: usize) -> usize {
+    match list.checked_sub(POWERS) {
+        None => 1 << (ALIGN_SHIFT as usize + list),
+        Some(step) => (1 << POWERS_SHIFT_MAX) + ((step + 1) << STEP_SHIFT),
     }
 }
 
 fn capacity_for(len: usize) -> usize {
-    let rounded = len.max(1).next_multiple_of(AlignedBuf::ALIGN);
-    if rounded <= 1 << POOLED_SHIFT_MAX {
-        rounded.next_power_of_two()
+    let len = len.max(1);
+    if len <= 1 << POWERS_SHIFT_MAX {
+        len.next_power_of_two().max(AlignedBuf::ALIGN)
+    } else if len <= POOLED_MAX {
+        len.next_multiple_of(1 << STEP_SHIFT)
     } else {
-        rounded
+        len.next_multiple_of(AlignedBuf::ALIGN)
     }
 }
 
@@ -212,7 +257,9 @@ mod tests {
             65536,
             1 << 20,
             (1 << 20) + 1,
-            5 << 20,
+            (4 << 20) + 14,
+            8 << 20,
+            9 << 20,
         ] {
             let buf = AlignedBuf::zeroed(len);
             assert_eq!(buf.len(), len);
@@ -236,9 +283,38 @@ mod tests {
 
     #[test]
     fn the_pool_is_bounded() {
-        let many: Vec<_> = (0..40).map(|_| AlignedBuf::scratch(1 << 20)).collect();
+        for len in [1 << 20, 4 << 20, 9 << 20] {
+            let many: Vec<_> = (0..100).map(|_| AlignedBuf::scratch(len)).collect();
+            drop(many);
+            POOL.with(|pool| assert!(pool.borrow().bytes <= POOL_BYTES_MAX));
+        }
+    }
+
+    #[test]
+    fn sizes_and_lists_agree() {
+        for list in 0..POWERS + STEPS {
+            let capacity = capacity_of(list);
+            assert_eq!(list_of(capacity), Some(list));
+            assert_eq!(capacity_for(capacity), capacity);
+            assert_eq!(capacity_for(capacity - 1), capacity);
+        }
+        assert_eq!(capacity_of(POWERS + STEPS - 1), POOLED_MAX);
+        assert_eq!(list_of(capacity_for(POOLED_MAX + 1)), None);
+    }
+
+    #[test]
+    fn what_nobody_needs_goes_back() {
+        let pooled = || POOL.with(|pool| pool.borrow().bytes);
+        let many: Vec<_> = (0..4).map(|_| AlignedBuf::scratch(4 << 20)).collect();
         drop(many);
-        POOL.with(|pool| assert!(pool.borrow().bytes <= POOL_BYTES_MAX));
+        trim();
+        assert_eq!(pooled(), 16 << 20, "used since the last time");
+        // Two of them at a time are needed.
+        drop([AlignedBuf::scratch(4 << 20), AlignedBuf::scratch(4 << 20)]);
+        trim();
+        assert_eq!(pooled(), 8 << 20);
+        trim();
+        assert_eq!(pooled(), 0);
     }
 
     #[test]

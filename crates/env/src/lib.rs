@@ -20,6 +20,7 @@ mod workers;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::pin::Pin;
@@ -113,6 +114,13 @@ pub trait Stream {
     /// Appends to `buf` what has come, as far as its spare capacity (which must not be empty)
     /// goes: at least one byte, or 0 when the peer has closed.
     fn recv(&self, buf: BytesMut) -> LocalFuture<(io::Result<usize>, BytesMut)>;
+    /// Fills `range` of `buf`, which must not be empty, from its start on: at least one byte, or 0
+    /// when the peer has closed. May wait until all of it has come.
+    fn recv_into(
+        &self,
+        buf: AlignedBuf,
+        range: Range<usize>,
+    ) -> LocalFuture<(io::Result<usize>, AlignedBuf)>;
     /// Writes all of `bufs`, in order.
     fn send(&self, bufs: Vec<Bytes>) -> LocalFuture<io::Result<()>>;
     /// Shuts both directions down: pending calls end.

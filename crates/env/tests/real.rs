@@ -115,6 +115,36 @@ fn a_big_transfer_comes_back_whole() {
 }
 
 #[test]
+fn a_part_of_a_buffer_is_filled_and_the_end_is_told() {
+    on_both(|env| async move {
+        const LEN: usize = 3 << 20;
+        let (near, far) = pair(&env).await;
+        let data: Bytes = (0..LEN).map(|i| ((i * 31) >> 3) as u8).collect();
+        env.go({
+            let data = data.clone();
+            async move { far.send(vec![data]).await.unwrap() }
+        });
+        let (mut buf, mut filled) = (AlignedBuf::zeroed(LEN + 200), 100);
+        while filled < LEN + 100 {
+            let end = (filled + 200_000).min(LEN + 100);
+            let (got, back) = near.recv_into(buf, filled..end).await;
+            buf = back;
+            let got = got.unwrap();
+            assert!(got > 0 && filled + got <= end);
+            filled += got;
+        }
+        assert!(buf[100..LEN + 100] == data[..]);
+        assert!(buf[..100].iter().chain(&buf[LEN + 100..]).all(|b| *b == 0));
+        let (end, buf) = near.recv_into(buf, 0..10).await;
+        assert_eq!(end.unwrap(), 0);
+        for wrong in [5..5, 0..LEN + 201] {
+            let (refused, _) = near.recv_into(AlignedBuf::scratch(buf.len()), wrong).await;
+            assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        }
+    });
+}
+
+#[test]
 fn five_hundred_connections_talk_at_once() {
     on_both(|env| async move {
         let listener = env.listen(any_port()).unwrap();

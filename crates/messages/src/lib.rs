@@ -39,11 +39,13 @@ pub trait Message: Sized {
     fn encode(&self) -> RawMessage {
         let mut w = Writer::with_capacity(FRONT_ROOM);
         self.encode_front(&mut w);
+        let data = self.payload();
         let header = MsgHeader {
             kind: Self::TYPE,
             priority: Self::PRIORITY,
             version: Self::VERSION,
             compat_version: Self::COMPAT,
+            data_off: data.page_offset(),
             flags: HEADER_FLAGS,
             ..MsgHeader::default()
         };
@@ -51,7 +53,7 @@ pub trait Message: Sized {
             header,
             front: w.into_bytes(),
             middle: Bytes::new(),
-            data: self.payload(),
+            data,
         }
     }
 

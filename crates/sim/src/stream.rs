@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::future::{Future, poll_fn, ready};
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
@@ -15,7 +16,7 @@ use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use env::sync::Notify;
-use env::{LocalFuture, Stream};
+use env::{AlignedBuf, LocalFuture, Stream};
 
 use crate::network::HostId;
 use crate::process::Process;
@@ -248,7 +249,32 @@ enum Found {
     Nothing { until: Option<Duration> },
 }
 
-fn read_some(connection: &Connection, side: usize, buf: &mut BytesMut) -> Found {
+/// Waits until something has come, and gives at most `room` bytes of it to `put`.
+async fn read(
+    connection: &Connection,
+    side: usize,
+    room: usize,
+    mut put: impl FnMut(&[u8]),
+) -> io::Result<usize> {
+    let timers = connection.sides[side].process.world.timers.clone();
+    loop {
+        let event = connection.pipes[1 - side].readable.notified();
+        match read_some(connection, side, room, &mut put) {
+            Found::Bytes(read) => return Ok(read),
+            Found::Broken(error) => return Err(error),
+            Found::Nothing { until } => {
+                wait(event, until.map(|at| timers.sleep_until(at))).await;
+            }
+        }
+    }
+}
+
+fn read_some(
+    connection: &Connection,
+    side: usize,
+    mut room: usize,
+    put: &mut impl FnMut(&[u8]),
+) -> Found {
     let world = &connection.sides[side].process.world;
     let now = world.now();
     if connection.sides[side].state.get() != SideState::Open {
@@ -259,26 +285,25 @@ fn read_some(connection: &Connection, side: usize, buf: &mut BytesMut) -> Found 
     if has_come(queue.reset, now) {
         return Found::Broken(io::ErrorKind::ConnectionReset.into());
     }
-    let mut room = buf.capacity() - buf.len();
     // Now and then a short read, which TCP allows anywhere.
     if room > 1 && world.rng.chance(1.0 / 32.0) {
         room = 1 + world.rng.below(room.min(256) as u64 - 1) as usize;
     }
-    let before = buf.len();
+    let mut read = 0;
     while let Some(chunk) = queue.chunks.front_mut()
         && room > 0
         && chunk.arrival.is_some_and(|at| at <= now)
     {
         let step = room.min(chunk.data.len());
-        buf.put_slice(&chunk.data[..step]);
+        put(&chunk.data[..step]);
         chunk.data.advance(step);
         if chunk.data.is_empty() {
             queue.chunks.pop_front();
         }
         queue.bytes -= step;
         room -= step;
+        read += step;
     }
-    let read = buf.len() - before;
     if read > 0 {
         drop(queue);
         pipe.writable.notify_all();
@@ -399,17 +424,29 @@ impl Stream for SimStream {
         }
         let (connection, side) = (self.connection.clone(), self.side);
         Box::pin(async move {
-            let timers = connection.sides[side].process.world.timers.clone();
-            loop {
-                let event = connection.pipes[1 - side].readable.notified();
-                match read_some(&connection, side, &mut buf) {
-                    Found::Bytes(read) => return (Ok(read), buf),
-                    Found::Broken(error) => return (Err(error), buf),
-                    Found::Nothing { until } => {
-                        wait(event, until.map(|at| timers.sleep_until(at))).await;
-                    }
-                }
-            }
+            let room = buf.capacity() - buf.len();
+            let result = read(&connection, side, room, |bytes| buf.put_slice(bytes)).await;
+            (result, buf)
+        })
+    }
+
+    fn recv_into(
+        &self,
+        mut buf: AlignedBuf,
+        range: Range<usize>,
+    ) -> LocalFuture<(io::Result<usize>, AlignedBuf)> {
+        if range.is_empty() || range.end > buf.len() {
+            return Box::pin(ready((Err(io::ErrorKind::InvalidInput.into()), buf)));
+        }
+        let (connection, side) = (self.connection.clone(), self.side);
+        Box::pin(async move {
+            let mut at = range.start;
+            let put = |bytes: &[u8]| {
+                buf.copy_from_slice_at(at, bytes);
+                at += bytes.len();
+            };
+            let result = read(&connection, side, range.len(), put).await;
+            (result, buf)
         })
     }
 

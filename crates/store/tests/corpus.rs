@@ -90,6 +90,28 @@ fn every_op_returns() {
     }
 }
 
+/// Long data goes into an encoding by reference, and a receiver that does as it is told finds it at
+/// the beginning of a page.
+#[test]
+fn long_data_is_not_copied() {
+    let long: Vec<Bytes> = [200_000, 64 << 10].map(|len| vec![len as u8; len].into()).into();
+    let mut t = all_ops();
+    let (cid, oid) = (t.collections()[0], t.objects()[0].clone());
+    for data in &long {
+        t.write(&cid, &oid, 8192, data.clone());
+        t.setattr(&cid, &oid, "_", &b"behind"[..]);
+    }
+    let encoded = t.encoded();
+    assert_eq!(encoded.to_contiguous(), t.to_bytes());
+    assert!(Transaction::from_bytes_exact(&encoded.to_contiguous()).unwrap() == t);
+    for data in &long {
+        assert!(encoded.pieces().iter().any(|p| p.as_ptr() == data.as_ptr() && p.len() == data.len()));
+    }
+    let before = encoded.pieces()[0].len();
+    assert_eq!((before + usize::from(encoded.page_offset())) % 4096, 0);
+    assert_eq!(all_ops().encoded().pieces().len(), 1);
+}
+
 #[test]
 fn append_renumbers() {
     let mut whole = all_ops();

@@ -3,6 +3,9 @@
 use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
 
+/// Bytes of a page of memory.
+const PAGE: usize = 4096;
+
 /// Pieces of shared memory in order. Empty pieces are never kept.
 #[derive(Debug, Clone, Default)]
 pub struct BufferList {
@@ -43,6 +46,13 @@ impl BufferList {
     /// The pieces in order.
     pub fn pieces(&self) -> &[Bytes] {
         &self.pieces
+    }
+
+    /// Where in a page the first byte must lie for the longest piece to begin a page.
+    pub fn page_offset(&self) -> u16 {
+        let Some(longest) = self.pieces.iter().map(Bytes::len).max() else { return 0 };
+        let before = self.pieces.iter().map(Bytes::len).take_while(|len| *len < longest);
+        (PAGE - before.sum::<usize>() % PAGE) as u16 % PAGE as u16
     }
 
     /// All bytes in one buffer: free for up to one piece, a copy for more.
@@ -121,6 +131,18 @@ impl Eq for BufferList {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_longest_piece_begins_a_page() {
+        let list = |lens: &[usize]| -> BufferList {
+            lens.iter().map(|len| Bytes::from(vec![0; *len])).collect()
+        };
+        assert_eq!(list(&[]).page_offset(), 0);
+        assert_eq!(list(&[5000]).page_offset(), 0);
+        assert_eq!(list(&[14, 5000, 300]).page_offset(), 4096 - 14);
+        assert_eq!(list(&[4096, 5000]).page_offset(), 0);
+        assert_eq!(list(&[5000, 14, 6000, 6000]).page_offset(), 8192 - 5014);
+    }
 
     #[test]
     fn slices_across_pieces() {

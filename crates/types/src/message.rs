@@ -29,7 +29,8 @@ pub struct MsgHeader {
     pub version: u16,
     /// Oldest version a reader must know.
     pub compat_version: u16,
-    /// Offset of the data in the object, for alignment.
+    /// Where in a page the receiver should put the data's first byte, so that what is long in it
+    /// begins a page (`Message::get_data_off`, `Transaction::get_data_alignment`).
     pub data_off: u16,
     /// Highest sequence number received from the peer; the messenger fills it in.
     pub ack_seq: u64,

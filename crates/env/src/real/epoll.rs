@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::future::{poll_fn, ready};
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use super::file::Opened;
 use super::file_pool::{FilePool, PooledFile};
 use super::socket::{self, RawAddr};
 use super::{Reactor, checked, silence_bell};
-use crate::{BlockFile, Listener, LocalFuture, Stream};
+use crate::{AlignedBuf, BlockFile, Listener, LocalFuture, Stream};
 
 /// Events taken per system call.
 const EVENTS: usize = 256;
@@ -304,6 +305,28 @@ impl Stream for EpollStream {
                 // SAFETY: the kernel has written this many bytes behind the buffer's length.
                 unsafe { buf.set_len(buf.len() + got) };
                 Ok(got)
+            };
+            let received = source.readiness.read.when_ready(receive).await;
+            (received, buf)
+        })
+    }
+
+    fn recv_into(
+        &self,
+        mut buf: AlignedBuf,
+        range: Range<usize>,
+    ) -> LocalFuture<(io::Result<usize>, AlignedBuf)> {
+        if range.is_empty() || range.end > buf.len() {
+            return Box::pin(ready((Err(io::ErrorKind::InvalidInput.into()), buf)));
+        }
+        let source = self.source.clone();
+        Box::pin(async move {
+            let receive = || {
+                let room = &mut buf[range.clone()];
+                let (at, len) = (room.as_mut_ptr().cast(), room.len());
+                // SAFETY: the room is valid for writes of its length.
+                let got = unsafe { libc::recv(source.fd.as_raw_fd(), at, len, 0) };
+                usize::try_from(got).map_err(|_| io::Error::last_os_error())
             };
             let received = source.readiness.read.when_ready(receive).await;
             (received, buf)

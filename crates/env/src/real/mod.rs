@@ -31,12 +31,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use crate::{
     BlockFile, Driver, Env, Executor, JoinHandle, Listener, LocalFuture, OpenBlock,
     SharedBlockFile, Stream,
-    SyncFile, Timers, Workers,
+    SyncFile, Timers, Workers, buf,
 };
 use socket::RawAddr;
 
 /// Polls between two looks at the reactor.
 const POLLS_PER_TURN: usize = 256;
+/// Between two looks at which buffers nobody needed.
+const TRIM_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Which reactor does the I/O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,6 +122,7 @@ impl Runtime {
         let (mut handle, task) = JoinHandle::pair(main(self.env()));
         driver.executor.spawn(0, Box::pin(task));
         let mut context = Context::from_waker(Waker::noop());
+        let mut trimmed = Duration::ZERO;
         let value = loop {
             driver.executor.run_ready(POLLS_PER_TURN);
             if let Poll::Ready(value) = pin!(&mut handle).poll(&mut context) {
@@ -127,6 +130,10 @@ impl Runtime {
             }
             let now = driver.now();
             driver.timers.fire(now);
+            if now - trimmed >= TRIM_INTERVAL {
+                trimmed = now;
+                buf::trim();
+            }
             let wait = if driver.executor.has_ready() {
                 Some(Duration::ZERO)
             } else {

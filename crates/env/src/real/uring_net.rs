@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::rc::Rc;
 
@@ -12,7 +13,7 @@ use io_uring::types::Fd;
 use super::socket::{self, RawAddr};
 use super::uring::{Held, Memory, Op, Uring, outcome};
 use super::vectored::{IOVECS_MAX, Vectored};
-use crate::{Listener, LocalFuture, Stream};
+use crate::{AlignedBuf, Listener, LocalFuture, Stream};
 
 /// A listening socket.
 pub(super) struct UringListener {
@@ -150,6 +151,45 @@ impl Stream for UringStream {
                 unsafe { buf.set_len(buf.len() + received) };
             }
             (received, buf)
+        })
+    }
+
+    fn recv_into(
+        &self,
+        buf: AlignedBuf,
+        range: Range<usize>,
+    ) -> LocalFuture<(io::Result<usize>, AlignedBuf)> {
+        if range.is_empty() || range.end > buf.len() {
+            return Box::pin(std::future::ready((
+                Err(io::ErrorKind::InvalidInput.into()),
+                buf,
+            )));
+        }
+        let raw = Fd(self.fd.as_raw_fd());
+        let held = Held {
+            _fd: self.fd.clone(),
+            memory: Memory::Read(buf),
+        };
+        // SAFETY: the buffer is on the heap in the memory held.
+        let op = unsafe {
+            self.uring.start(held, |memory| {
+                let Memory::Read(buf) = memory else {
+                    unreachable!("made above")
+                };
+                let room = &mut buf[range];
+                let len = u32::try_from(room.len()).unwrap_or(u32::MAX);
+                // The kernel goes on until it is full: one completion instead of one a segment.
+                opcode::Recv::new(raw, room.as_mut_ptr(), len)
+                    .flags(libc::MSG_WAITALL)
+                    .build()
+            })
+        };
+        Box::pin(async move {
+            let (result, memory) = op.await;
+            let Memory::Read(buf) = memory else {
+                unreachable!("given above")
+            };
+            (outcome(result), buf)
         })
     }
 

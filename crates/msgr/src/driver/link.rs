@@ -88,22 +88,33 @@ pub(super) async fn read(
         if con.0.generation.get() != generation {
             return;
         }
-        make_room(&mut buf, receiver.frames.need(), chunk);
-        let room = buf.capacity() - buf.len();
-        let result;
-        (result, buf) = link.stream.recv(buf).await;
+        let result = match receiver.frames.lend() {
+            Some((room, range)) => {
+                let (result, room) = link.stream.recv_into(room, range).await;
+                receiver.frames.give_back(room, *result.as_ref().unwrap_or(&0));
+                // What follows is short, and the next message's data is to be received into its own
+                // buffer, not together with what comes before it.
+                chunk = RECV_LEN_MIN;
+                result
+            }
+            None => {
+                make_room(&mut buf, receiver.frames.need(), chunk);
+                let room = buf.capacity() - buf.len();
+                let result;
+                (result, buf) = link.stream.recv(buf).await;
+                if result.as_ref().is_ok_and(|n| *n == room) {
+                    chunk = (chunk * 2).min(RECV_LEN_MAX);
+                } else if result.as_ref().is_ok_and(|n| *n < chunk / 8) {
+                    chunk = (chunk / 2).max(RECV_LEN_MIN);
+                }
+                result
+            }
+        };
         if con.0.generation.get() != generation {
             return;
         }
         match result {
-            Ok(n) if n > 0 => {
-                link.last_active.set(con.0.env.now());
-                if n == room {
-                    chunk = (chunk * 2).min(RECV_LEN_MAX);
-                } else if n < chunk / 8 {
-                    chunk = (chunk / 2).max(RECV_LEN_MIN);
-                }
-            }
+            Ok(n) if n > 0 => link.last_active.set(con.0.env.now()),
             result => {
                 tracing::debug!(?con, ?result, "socket ended");
                 return fault(&con, generation);

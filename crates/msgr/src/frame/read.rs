@@ -1,12 +1,28 @@
 //! The disassembler: from received bytes to frames, by slices of the receive buffer.
+//!
+//! A long data segment gets a buffer of its own, so that its bytes lie where direct I/O takes them:
+//! [`FrameReader::lend`] gives it to who receives. Its checksum is taken piece by piece as they
+//! come, while the processor's caches still hold them.
+
+use std::ops::Range;
 
 use bytes::{Buf, Bytes, BytesMut};
+use denc::Denc;
+use env::AlignedBuf;
+use types::message::MsgHeader;
 
 use super::secure::TAG_LEN;
 use super::{
     CRC_START, EPILOGUE_LEN, FrameError, GcmStream, INLINE_LEN, LATE_ABORTED, LATE_COMPLETE,
-    PREAMBLE_LEN, Preamble, SEGMENTS_MAX, crc, padded,
+    PREAMBLE_LEN, Preamble, SEGMENTS_MAX, crc, padded, tag,
 };
+
+/// Shortest data segment that gets a buffer of its own.
+const LONG_MIN: usize = 64 << 10;
+/// Bytes of a long segment received at a time: less than a second-level cache.
+const LONG_STEP: usize = 256 << 10;
+/// Place of the data segment.
+const DATA: usize = 3;
 
 /// A frame that was received whole and checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,8 +48,58 @@ impl Frame {
 pub struct FrameReader {
     gcm: Option<GcmStream>,
     authenticated: bool,
-    /// The preamble taken, with the part of segment 0 that came along in secure mode.
-    pending: Option<(Preamble, Bytes)>,
+    pending: Option<Pending>,
+}
+
+/// A frame whose preamble was taken.
+#[derive(Debug)]
+struct Pending {
+    preamble: Preamble,
+    /// The part of segment 0 that came along in secure mode.
+    inline: Bytes,
+    /// What has come of a frame with a long data segment.
+    long: Option<Long>,
+}
+
+/// A frame whose data segment has a buffer of its own.
+#[derive(Debug)]
+struct Long {
+    /// The segments before it.
+    segments: [Bytes; SEGMENTS_MAX],
+    /// Where the data lies; empty while lent.
+    buf: AlignedBuf,
+    /// The segment's place in `buf`: where its sender asks for it within a page.
+    start: usize,
+    /// Up to where it has come.
+    filled: usize,
+    end: usize,
+    /// Checksum of what has come.
+    crc: u32,
+}
+
+impl Long {
+    /// Room for the data of a frame of which the segments before have come.
+    fn new(p: &Preamble, segments: [Bytes; SEGMENTS_MAX]) -> Long {
+        let data_off = MsgHeader::from_bytes(&segments[0]).map_or(0, |header| header.data_off);
+        let start = usize::from(data_off) % AlignedBuf::ALIGN;
+        let end = start + p.lens[DATA] as usize;
+        Long {
+            segments,
+            buf: AlignedBuf::scratch(end),
+            start,
+            filled: start,
+            end,
+            crc: CRC_START,
+        }
+    }
+
+    /// Takes over bytes that were received together with what comes before the data.
+    fn take(&mut self, buf: &mut BytesMut) {
+        let bytes = buf.split_to(buf.len().min(self.end - self.filled));
+        self.buf.copy_from_slice_at(self.filled, &bytes);
+        self.filled += bytes.len();
+        self.crc = crc(self.crc, &bytes);
+    }
 }
 
 impl FrameReader {
@@ -84,8 +150,8 @@ impl FrameReader {
 
     /// Takes the next preamble off `buf` unless it was taken already; `None` if bytes are missing.
     pub fn preamble(&mut self, buf: &mut BytesMut) -> Result<Option<Preamble>, FrameError> {
-        if let Some((preamble, _)) = &self.pending {
-            return Ok(Some(*preamble));
+        if let Some(pending) = &self.pending {
+            return Ok(Some(pending.preamble));
         }
         if buf.len() < self.head_len() {
             return Ok(None);
@@ -105,7 +171,11 @@ impl FrameReader {
             }
         };
         let preamble = Preamble::decode(&bytes, self.authenticated)?;
-        self.pending = Some((preamble, inline));
+        self.pending = Some(Pending {
+            preamble,
+            inline,
+            long: None,
+        });
         Ok(Some(preamble))
     }
 
@@ -113,8 +183,39 @@ impl FrameReader {
     pub fn need(&self) -> usize {
         match &self.pending {
             None => self.head_len(),
-            Some((preamble, _)) => self.body_len(preamble),
+            Some(Pending { preamble, .. }) if !self.is_long(preamble) => self.body_len(preamble),
+            Some(Pending { long: Some(_), .. }) => EPILOGUE_LEN,
+            Some(Pending { preamble, .. }) => {
+                self.body_len(preamble) - preamble.lens[DATA] as usize - EPILOGUE_LEN
+            }
         }
+    }
+
+    /// Whether the data of a frame gets a buffer of its own. (What is sealed is opened in place.)
+    fn is_long(&self, p: &Preamble) -> bool {
+        self.gcm.is_none() && p.tag == tag::MESSAGE && p.lens[DATA] as usize >= LONG_MIN
+    }
+
+    /// Where the next bytes of a long data segment belong, once all that was received has been
+    /// looked at: to be filled from the range's start on, and given back.
+    pub fn lend(&mut self) -> Option<(AlignedBuf, Range<usize>)> {
+        let long = self.pending.as_mut()?.long.as_mut()?;
+        if long.filled == long.end {
+            return None;
+        }
+        let buf = core::mem::replace(&mut long.buf, AlignedBuf::scratch(0));
+        Some((buf, long.filled..long.end.min(long.filled + LONG_STEP)))
+    }
+
+    /// Takes back what was lent, with `received` bytes more in it.
+    pub fn give_back(&mut self, buf: AlignedBuf, received: usize) {
+        let Some(long) = self.pending.as_mut().and_then(|p| p.long.as_mut()) else {
+            return;
+        };
+        let more = &buf[long.filled..long.filled + received];
+        long.crc = crc(long.crc, more);
+        long.filled += received;
+        long.buf = buf;
     }
 
     /// Whether a preamble was taken and its body is missing.
@@ -126,23 +227,47 @@ impl FrameReader {
     /// frame its sender aborted (call `preamble` again in that case: it is gone).
     pub fn body(&mut self, buf: &mut BytesMut) -> Result<Option<Frame>, FrameError> {
         let need = self.need();
-        let Some((p, _)) = &self.pending else {
+        let Some(pending) = &mut self.pending else {
             return Ok(None);
         };
-        if buf.len() < need {
+        let p = pending.preamble;
+        if let Some(long) = &mut pending.long {
+            long.take(buf);
+        }
+        let unfilled = pending.long.as_ref().is_some_and(|l| l.filled < l.end);
+        if unfilled || buf.len() < need {
             return Ok(None);
         }
-        let p = *p;
-        let inline = self
-            .pending
-            .take()
-            .map(|(_, inline)| inline)
-            .unwrap_or_default();
+        if self.is_long(&p) {
+            return self.long_body(&p, buf.split_to(need).freeze(), buf);
+        }
+        let inline = self.pending.take().map(|p| p.inline).unwrap_or_default();
         let body = buf.split_to(need);
         match &mut self.gcm {
             None => crc_body(&p, body.freeze()),
             Some(gcm) => secure_body(&p, inline, body, gcm),
         }
+    }
+
+    /// A step with a frame of long data: `bytes` is what comes before the data, or what comes
+    /// behind it.
+    fn long_body(
+        &mut self,
+        p: &Preamble,
+        bytes: Bytes,
+        buf: &mut BytesMut,
+    ) -> Result<Option<Frame>, FrameError> {
+        let Some(pending) = &mut self.pending else {
+            return Ok(None);
+        };
+        let Some(mut long) = pending.long.take() else {
+            let segments = crc_segments(p, &bytes, DATA)?;
+            pending.long = Some(Long::new(p, segments));
+            return self.body(buf);
+        };
+        self.pending = None;
+        long.segments[DATA] = long.buf.freeze().slice(long.start..long.end);
+        crc_frame(p, long.segments, &bytes, Some(long.crc))
     }
 
     /// The next whole frame, if there is one.
@@ -169,29 +294,55 @@ fn complete(status: u8) -> Result<bool, FrameError> {
     }
 }
 
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
 fn crc_body(p: &Preamble, body: Bytes) -> Result<Option<Frame>, FrameError> {
-    let u32_at =
-        |at: usize| u32::from_le_bytes([body[at], body[at + 1], body[at + 2], body[at + 3]]);
+    let segments = crc_segments(p, &body, p.segments)?;
+    let epilogue = if p.segments > 1 { body.len() - EPILOGUE_LEN } else { body.len() };
+    crc_frame(p, segments, &body[epilogue..], None)
+}
+
+/// The first `count` segments of a body; the first one's checksum comes with it.
+fn crc_segments(
+    p: &Preamble,
+    body: &Bytes,
+    count: usize,
+) -> Result<[Bytes; SEGMENTS_MAX], FrameError> {
     let mut segments = [const { Bytes::new() }; SEGMENTS_MAX];
     let mut at = 0;
     let first = p.lens[0] as usize;
     if first > 0 {
         segments[0] = body.slice(..first);
-        if u32_at(first) != crc(CRC_START, &segments[0]) {
+        if u32_at(body, first) != crc(CRC_START, &segments[0]) {
             return Err(FrameError::SegmentCrc { segment: 0 });
         }
         at = first + 4;
     }
+    for i in 1..count {
+        let len = p.lens[i] as usize;
+        segments[i] = body.slice(at..at + len);
+        at += len;
+    }
+    Ok(segments)
+}
+
+/// The frame of these segments, checked by its epilogue; `None` if its sender gave it up. The
+/// checksum of the data may be known already.
+fn crc_frame(
+    p: &Preamble,
+    segments: [Bytes; SEGMENTS_MAX],
+    epilogue: &[u8],
+    data_crc: Option<u32>,
+) -> Result<Option<Frame>, FrameError> {
     if p.segments > 1 {
-        let epilogue = body.len() - EPILOGUE_LEN;
-        if !complete(body[epilogue])? {
+        if !complete(epilogue[0])? {
             return Ok(None);
         }
-        for i in 1..p.segments {
-            let len = p.lens[i] as usize;
-            segments[i] = body.slice(at..at + len);
-            at += len;
-            if u32_at(epilogue + 1 + (i - 1) * 4) != crc(CRC_START, &segments[i]) {
+        for (i, bytes) in segments.iter().enumerate().take(p.segments).skip(1) {
+            let sum = data_crc.filter(|_| i == DATA).unwrap_or_else(|| crc(CRC_START, bytes));
+            if u32_at(epilogue, 1 + (i - 1) * 4) != sum {
                 return Err(FrameError::SegmentCrc { segment: i });
             }
         }

@@ -323,7 +323,7 @@ impl Pg {
             from: whoami,
             updated_hit_set_history: None,
             min_last_complete_ondisk: min_complete,
-            transaction: transaction.encoded().into(),
+            transaction: transaction.encoded(),
         };
         let whole = message.encode().with_tid(tid);
         let mut log_only = None;
@@ -337,7 +337,7 @@ impl Pg {
                 }
                 log_only
                     .get_or_insert_with(|| {
-                        message.transaction = Transaction::new().encoded().into();
+                        message.transaction = Transaction::new().encoded();
                         message.encode().with_tid(tid)
                     })
                     .clone()

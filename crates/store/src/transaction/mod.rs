@@ -168,6 +168,8 @@ pub enum Op {
 
 /// Bytes that an encoded operation usually takes with its xattrs or keys, and all names.
 const ROOM: usize = 512;
+/// Room for data that is copied into an encoding: usual small writes; what is long is shared.
+const COPIED_MAX: u64 = 128 << 10;
 
 /// Tables up to this long are searched from the end; longer ones get an index.
 const LINEAR_MAX: usize = 16;
@@ -218,11 +220,13 @@ impl Transaction {
         self.ops.is_empty()
     }
 
-    /// The encoding, in a buffer that had room for all of it from the beginning.
-    pub fn encoded(&self) -> Bytes {
-        let mut w = Writer::with_capacity(self.data_len() as usize + ROOM + ROOM * self.ops.len());
+    /// The encoding, long data by reference, the rest in a buffer that had room for it from the
+    /// beginning.
+    pub fn encoded(&self) -> BufferList {
+        let copied = self.data_len().min(COPIED_MAX) as usize;
+        let mut w = Writer::with_capacity(copied + ROOM + ROOM * self.ops.len());
         w.put(self);
-        w.into_bytes()
+        w.into_pieces().collect()
     }
 
     /// Bytes of object data in write operations.

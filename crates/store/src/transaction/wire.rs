@@ -142,7 +142,7 @@ impl Op {
                         at,
                     };
                 }
-                data.blob(bytes);
+                data.shared_blob(bytes);
                 Fixed {
                     off: offset,
                     len: len.into(),
