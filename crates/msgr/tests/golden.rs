@@ -3,6 +3,7 @@
 
 use bytes::BytesMut;
 use msgr::frame::{Frame, FrameReader, FrameWriter, GcmStream, SendBatch, rx_tx_streams, tag};
+use types::BufferList;
 
 const BANNER_LEN: usize = 26;
 
@@ -33,12 +34,8 @@ fn rewritten(frames: &[Frame], until: u8, gcm: Option<GcmStream>) -> Vec<u8> {
     let mut out = SendBatch::new();
     for frame in frames {
         let [first, a, b, c] = &frame.segments;
-        let rest: [&[bytes::Bytes]; 3] = [
-            std::slice::from_ref(a),
-            std::slice::from_ref(b),
-            std::slice::from_ref(c),
-        ];
-        writer.frame(frame.tag, first, rest, &mut out);
+        let rest = [a, b, c].map(|bytes| BufferList::from(bytes.clone()));
+        writer.frame(frame.tag, first, rest.each_ref(), &mut out);
         if frame.tag == until && gcm.is_some() {
             writer.authenticated(gcm.take());
         }

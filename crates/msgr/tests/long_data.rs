@@ -4,6 +4,8 @@
 use bytes::{Bytes, BytesMut};
 use denc::Denc;
 use msgr::frame::{Frame, FrameReader, FrameWriter, SendBatch, tag};
+use types::BufferList;
+use types::crc::crc32c;
 use types::message::MsgHeader;
 
 const PAGE: usize = 4096;
@@ -21,9 +23,9 @@ fn bytes(len: usize, seed: u64) -> Bytes {
 fn message(data_off: u16, lens: [usize; 3], out: &mut SendBatch) -> Frame {
     let header = MsgHeader { data_off, ..MsgHeader::default() }.to_bytes();
     let [front, middle, data] = lens.map(|len| bytes(len, len as u64));
-    let parts = [[front.clone()], [middle.clone()], [data.clone()]];
-    FrameWriter::new().frame(tag::MESSAGE, &header, parts.each_ref().map(|p| &p[..]), out);
-    Frame { tag: tag::MESSAGE, count: 4, segments: [header, front, middle, data] }
+    let parts = [&front, &middle, &data].map(|bytes| BufferList::from(bytes.clone()));
+    FrameWriter::new().frame(tag::MESSAGE, &header, parts.each_ref(), out);
+    Frame { tag: tag::MESSAGE, count: 4, segments: [header, front, middle, data], sums: None }
 }
 
 /// Reads as a connection does, at most `step` bytes at a time.
@@ -78,6 +80,8 @@ fn they_come_whole_and_aligned_however_the_stream_is_cut() {
             if data.len() >= 64 << 10 {
                 let offset = data.as_ptr() as usize % PAGE;
                 assert_eq!(offset, usize::from(header.data_off) % PAGE);
+                let sums = frame.sums.as_ref().unwrap();
+                assert_eq!(sums.crc32c(0, &data[5..]), Some(crc32c(0, &data[5..])));
             }
         }
     }

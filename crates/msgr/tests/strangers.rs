@@ -13,21 +13,18 @@ use env::real::Runtime;
 use env::{Env, Stream};
 use msgr::frame::{FrameWriter, PREAMBLE_LEN, Preamble, SendBatch, tag};
 use msgr::{FEATURES_ALL, Policies, Policy};
+use types::BufferList;
 use types::addr::{AddrVec, EntityAddr};
 use types::entity::{CLIENT, EntityName, OSD};
 use types::message::MsgHeader;
 
 fn frame(tag: u8, segments: &[&[u8]]) -> Vec<u8> {
     let mut out = SendBatch::new();
-    let bytes: Vec<Bytes> = segments[1..]
-        .iter()
-        .map(|s| Bytes::copy_from_slice(s))
-        .collect();
-    let mut rest: [&[Bytes]; 3] = [&[]; 3];
-    for (slot, piece) in rest.iter_mut().zip(&bytes) {
-        *slot = std::slice::from_ref(piece);
+    let mut rest = [(); 3].map(|()| BufferList::new());
+    for (list, segment) in rest.iter_mut().zip(&segments[1..]) {
+        list.push(Bytes::copy_from_slice(segment));
     }
-    FrameWriter::new().frame(tag, segments[0], rest, &mut out);
+    FrameWriter::new().frame(tag, segments[0], rest.each_ref(), &mut out);
     out.take().concat()
 }
 

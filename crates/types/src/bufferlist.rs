@@ -3,14 +3,15 @@
 use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
 
-/// Bytes of a page of memory.
-const PAGE: usize = 4096;
+use crate::page_sums::{PAGE, PageSums};
 
 /// Pieces of shared memory in order. Empty pieces are never kept.
 #[derive(Debug, Clone, Default)]
 pub struct BufferList {
     pieces: SmallVec<[Bytes; 2]>,
     len: usize,
+    /// Checksums known of a long piece.
+    sums: Option<PageSums>,
 }
 
 impl BufferList {
@@ -41,6 +42,16 @@ impl BufferList {
     pub fn append(&mut self, other: &BufferList) {
         self.len += other.len;
         self.pieces.extend(other.pieces.iter().cloned());
+    }
+
+    /// The same bytes, of which these checksums are known.
+    pub fn with_sums(self, sums: Option<PageSums>) -> BufferList {
+        BufferList { sums, ..self }
+    }
+
+    /// Checksums known of a long piece.
+    pub fn sums(&self) -> Option<&PageSums> {
+        self.sums.as_ref()
     }
 
     /// The pieces in order.
@@ -86,9 +97,10 @@ impl BufferList {
 
     /// Checksum over all pieces, continuing from `seed`.
     pub fn crc32c(&self, seed: u32) -> u32 {
-        self.pieces
-            .iter()
-            .fold(seed, |crc, piece| crate::crc::crc32c(crc, piece))
+        self.pieces.iter().fold(seed, |crc, piece| {
+            let known = self.sums.as_ref().and_then(|sums| sums.crc32c(crc, piece));
+            known.unwrap_or_else(|| crate::crc::crc32c(crc, piece))
+        })
     }
 }
 

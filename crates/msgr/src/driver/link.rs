@@ -3,8 +3,9 @@
 use core::fmt;
 use std::rc::Rc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use denc::Denc;
+use types::BufferList;
 use types::message::{MsgHeader, RawMessage};
 use types::time::UTime;
 
@@ -187,6 +188,7 @@ impl Receiver {
         let inner = &con.0;
         let permits = core::mem::take(&mut self.permits);
         let [header, front, middle, data] = frame.segments;
+        let data = BufferList::from(data).with_sums(frame.sums);
         if header.len() < MsgHeader::LEN {
             return Err(Broken::Header);
         }
@@ -213,7 +215,7 @@ impl Receiver {
             header,
             front,
             middle,
-            data: data.into(),
+            data,
         };
         let received = inner.env.now();
         dispatcher.on_message(
@@ -278,10 +280,6 @@ fn gather(con: &Connection, link: &Link, batch: &mut SendBatch) {
 fn message_frame(message: &RawMessage, writer: &mut FrameWriter, batch: &mut SendBatch) {
     let mut header = denc::Writer::with_capacity(MsgHeader::LEN);
     message.header.encode(&mut header);
-    let rest: [&[Bytes]; 3] = [
-        core::slice::from_ref(&message.front),
-        core::slice::from_ref(&message.middle),
-        message.data.pieces(),
-    ];
-    writer.frame(tag::MESSAGE, header.as_slice(), rest, batch);
+    let [front, middle] = [&message.front, &message.middle].map(|b| BufferList::from(b.clone()));
+    writer.frame(tag::MESSAGE, header.as_slice(), [&front, &middle, &message.data], batch);
 }

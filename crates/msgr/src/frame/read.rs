@@ -10,6 +10,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use denc::Denc;
 use env::AlignedBuf;
 use types::message::MsgHeader;
+use types::page_sums::{PageSums, Summing};
 
 use super::secure::TAG_LEN;
 use super::{
@@ -25,7 +26,7 @@ const LONG_STEP: usize = 256 << 10;
 const DATA: usize = 3;
 
 /// A frame that was received whole and checked.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Frame {
     /// Its tag.
     pub tag: u8,
@@ -33,7 +34,17 @@ pub struct Frame {
     pub count: usize,
     /// The segments; empty beyond `count`.
     pub segments: [Bytes; SEGMENTS_MAX],
+    /// What is known of a long data segment.
+    pub sums: Option<PageSums>,
 }
+
+impl PartialEq for Frame {
+    fn eq(&self, other: &Frame) -> bool {
+        (self.tag, self.count, &self.segments) == (other.tag, other.count, &other.segments)
+    }
+}
+
+impl Eq for Frame {}
 
 impl Frame {
     /// The only segment of a control frame.
@@ -73,8 +84,8 @@ struct Long {
     /// Up to where it has come.
     filled: usize,
     end: usize,
-    /// Checksum of what has come.
-    crc: u32,
+    /// Checksums of what has come.
+    sums: Summing,
 }
 
 impl Long {
@@ -89,7 +100,7 @@ impl Long {
             start,
             filled: start,
             end,
-            crc: CRC_START,
+            sums: Summing::new(start, end, CRC_START),
         }
     }
 
@@ -98,7 +109,7 @@ impl Long {
         let bytes = buf.split_to(buf.len().min(self.end - self.filled));
         self.buf.copy_from_slice_at(self.filled, &bytes);
         self.filled += bytes.len();
-        self.crc = crc(self.crc, &bytes);
+        self.sums.go_on(&self.buf, self.filled, self.end);
     }
 }
 
@@ -212,9 +223,8 @@ impl FrameReader {
         let Some(long) = self.pending.as_mut().and_then(|p| p.long.as_mut()) else {
             return;
         };
-        let more = &buf[long.filled..long.filled + received];
-        long.crc = crc(long.crc, more);
         long.filled += received;
+        long.sums.go_on(&buf, long.filled, long.end);
         long.buf = buf;
     }
 
@@ -266,8 +276,11 @@ impl FrameReader {
             return self.body(buf);
         };
         self.pending = None;
-        long.segments[DATA] = long.buf.freeze().slice(long.start..long.end);
-        crc_frame(p, long.segments, &bytes, Some(long.crc))
+        let data = long.buf.freeze().slice(long.start..long.end);
+        long.segments[DATA] = data.clone();
+        let data_crc = Some(long.sums.whole());
+        let frame = crc_frame(p, long.segments, &bytes, data_crc)?;
+        Ok(frame.map(|f| Frame { sums: Some(long.sums.finish(data)), ..f }))
     }
 
     /// The next whole frame, if there is one.
@@ -351,6 +364,7 @@ fn crc_frame(
         tag: p.tag,
         count: p.segments,
         segments,
+        sums: None,
     }))
 }
 
@@ -390,5 +404,6 @@ fn secure_body(
         tag: p.tag,
         count: p.segments,
         segments,
+        sums: None,
     }))
 }

@@ -1,6 +1,7 @@
 //! The assembler: from segments to wire bytes, many frames into one send.
 
 use bytes::{BufMut, Bytes, BytesMut};
+use types::BufferList;
 
 use super::secure::TAG_LEN;
 use super::{
@@ -95,18 +96,18 @@ impl FrameWriter {
 
     /// Adds a frame of one segment.
     pub fn control(&mut self, tag: u8, payload: &[u8], out: &mut SendBatch) {
-        self.frame(tag, payload, [&[]; 3], out);
+        self.frame(tag, payload, [&BufferList::new(); 3], out);
     }
 
-    /// Adds a frame: its first segment, and the others as lists of buffers. Trailing empty
-    /// segments are left off.
-    pub fn frame(&mut self, tag: u8, first: &[u8], rest: [&[Bytes]; 3], out: &mut SendBatch) {
+    /// Adds a frame: its first segment, and the others by reference. Trailing empty segments are
+    /// left off.
+    pub fn frame(&mut self, tag: u8, first: &[u8], rest: [&BufferList; 3], out: &mut SendBatch) {
         let mut lens = [0; SEGMENTS_MAX];
         let mut count = 1;
         // Lengths are bounded by FRONT_MAX and the like, far below u32.
         lens[0] = first.len() as u32;
         for (i, bufs) in rest.iter().enumerate() {
-            lens[i + 1] = bufs.iter().map(Bytes::len).sum::<usize>() as u32;
+            lens[i + 1] = bufs.len() as u32;
             if lens[i + 1] > 0 {
                 count = i + 2;
             }
@@ -123,7 +124,7 @@ impl FrameWriter {
     }
 }
 
-fn crc_frame(p: &Preamble, first: &[u8], rest: [&[Bytes]; 3], out: &mut SendBatch) {
+fn crc_frame(p: &Preamble, first: &[u8], rest: [&BufferList; 3], out: &mut SendBatch) {
     out.tail.reserve(256);
     out.copy(&p.encode());
     if !first.is_empty() {
@@ -134,12 +135,9 @@ fn crc_frame(p: &Preamble, first: &[u8], rest: [&[Bytes]; 3], out: &mut SendBatc
         let mut epilogue = [0; EPILOGUE_LEN];
         epilogue[0] = LATE_COMPLETE;
         for (i, bufs) in rest.iter().enumerate().take(p.segments - 1) {
-            let mut sum = CRC_START;
-            for bytes in *bufs {
-                sum = crc(sum, bytes);
-                out.share(bytes);
-            }
+            let sum = bufs.crc32c(CRC_START);
             epilogue[1 + i * 4..5 + i * 4].copy_from_slice(&sum.to_le_bytes());
+            bufs.pieces().iter().for_each(|bytes| out.share(bytes));
         }
         out.copy(&epilogue);
     }
@@ -148,7 +146,7 @@ fn crc_frame(p: &Preamble, first: &[u8], rest: [&[Bytes]; 3], out: &mut SendBatc
 fn secure_frame(
     p: &Preamble,
     first: &[u8],
-    rest: [&[Bytes]; 3],
+    rest: [&BufferList; 3],
     gcm: &mut GcmStream,
     out: &mut SendBatch,
 ) {
@@ -170,7 +168,7 @@ fn secure_frame(
         let len: usize = p.lens[1..].iter().map(|len| padded(*len as usize)).sum();
         let mut record = BytesMut::with_capacity(len + 16 + TAG_LEN);
         for bufs in &rest[..p.segments - 1] {
-            bufs.iter().for_each(|bytes| record.put_slice(bytes));
+            bufs.pieces().iter().for_each(|bytes| record.put_slice(bytes));
             record.resize(padded(record.len()), 0);
         }
         record.put_u8(LATE_COMPLETE);

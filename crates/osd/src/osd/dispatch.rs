@@ -173,13 +173,14 @@ impl Osd {
                     osd.counters.count_subop();
                     osd.pace.note_client();
                     let tid = incoming.message.header.tid;
+                    let sums = incoming.message.data.sums().cloned();
                     let version = m.version;
                     let pgid = m.pgid;
                     let tracked = osd.tracker.track(
                         incoming.received,
                         Box::new(move || format!("osd_repop({pgid} v {version})")),
                     );
-                    pg.on_repop(m, tid, &tracked);
+                    pg.on_repop(m, sums, tid, &tracked);
                 });
             }
             MOSDECSubOpWrite::TYPE if from_peer => {

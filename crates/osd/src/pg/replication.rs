@@ -19,7 +19,7 @@ use messages::{MOSDRepOp, MOSDRepOpReply, Message};
 use store::{StoreError, Transaction};
 use types::osd::ops::message_flags;
 use types::osd::{ObjectStatSum, PgLogEntry, PgStat};
-use types::{EVersion, EntityName, Errno, HObject, OsdReqId, PgShard};
+use types::{EVersion, EntityName, Errno, HObject, OsdReqId, PageSums, PgShard};
 
 use super::log::Answered;
 use super::persist::Keys;
@@ -390,7 +390,13 @@ impl Pg {
     }
 
     /// A write from the primary.
-    pub fn on_repop(&self, m: MOSDRepOp, tid: u64, tracked: &crate::osd::tracker::TrackedOp) {
+    pub fn on_repop(
+        &self,
+        m: MOSDRepOp,
+        sums: Option<PageSums>,
+        tid: u64,
+        tracked: &crate::osd::tracker::TrackedOp,
+    ) {
         let (reset, follows) = {
             let core = self.core.borrow();
             (core.last_peering_reset, core.follows())
@@ -441,6 +447,7 @@ impl Pg {
         let (map_epoch, min_epoch) = (core.epoch, core.last_peering_reset);
         drop(core);
         keys.add_to(&self.cid, &self.pgmeta, &mut t);
+        t.set_sums(sums);
         let committed = self.submit_timed(t);
         tracked.mark("sub_op_started");
         let (pg, generation) = (self.rc(), self.generation.get());
@@ -659,7 +666,7 @@ async fn run_write(pg: &Rc<Pg>, op: ClientOp, pending: PendingWrite) {
     let bytes = pending.data_len();
     let Mutation {
         soid,
-        transaction,
+        mut transaction,
         entries,
         user_version,
         stats,
@@ -668,6 +675,7 @@ async fn run_write(pg: &Rc<Pg>, op: ClientOp, pending: PendingWrite) {
         reply,
         ..
     } = pending.finish(at, last_user_version);
+    transaction.set_sums(op.incoming.message.data.sums().cloned());
     op.tracked.mark("waiting for subops");
     let change =
         Change { soid, reqid: op.request.reqid, transaction, entries, user_version, stats };

@@ -138,7 +138,7 @@ impl Core {
             return false;
         }
         self.select(slot);
-        self.write_whole(slot, &[(block, whole.into())], 0);
+        self.write_whole(slot, &[(block, whole.into())], 0, None);
         self.pending.transactions += 1;
         self.free_later();
         true

@@ -5,6 +5,7 @@ use bstr::BString;
 use denc::{Reader, Writer};
 use types::crc::crc32c;
 use types::hobject::{GhObject, HObject};
+use types::page_sums::PageSums;
 use types::pg::{PgId, SpgId};
 
 use crate::{CollId, StoreError};
@@ -31,6 +32,12 @@ pub(super) const PAGE_PAYLOAD_LEN: usize = BLOCK_LEN as usize - PAGE_HEADER_LEN;
 /// Checksum of a data block.
 pub(super) fn data_crc(block: &[u8]) -> u32 {
     crc32c(CRC_SEED, block)
+}
+
+/// The same, if it is not known already.
+pub(super) fn known_data_crc(block: &[u8], sums: Option<&PageSums>) -> u32 {
+    let known = sums.and_then(|sums| sums.crc32c(CRC_SEED, block));
+    known.unwrap_or_else(|| data_crc(block))
 }
 
 /// What is damaged, as an error.

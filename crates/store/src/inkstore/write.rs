@@ -10,8 +10,9 @@ use env::LocalFuture;
 use env::sync::oneshot;
 use futures_util::future::join_all;
 use types::hobject::GhObject;
+use types::page_sums::PageSums;
 
-use super::format::{BLOCK_LEN, PAGE_PAYLOAD_LEN, data_crc};
+use super::format::{BLOCK_LEN, PAGE_PAYLOAD_LEN, known_data_crc};
 use super::key_map::Place;
 use super::log::join_writes;
 use super::onode::{AllocHint, BlockPtr, Onode, PatchSource, edges};
@@ -206,7 +207,7 @@ impl Core {
                 ref data,
             } => {
                 if let Some(slot) = self.ensure(t, c, o) {
-                    self.write(slot, offset, data);
+                    self.write(slot, offset, data, t.sums());
                 }
             }
             Op::Zero {
@@ -475,7 +476,7 @@ impl Core {
 
     /// Writes data: whole blocks to new places, parts of blocks as patches, or as whole blocks if
     /// what else the block holds is known and there is enough of it.
-    fn write(&mut self, slot: Slot, offset: u64, data: &Bytes) {
+    fn write(&mut self, slot: Slot, offset: u64, data: &Bytes, sums: Option<&PageSums>) {
         if data.is_empty() {
             return;
         }
@@ -499,14 +500,20 @@ impl Core {
             whole.push((full.start / BLOCK_LEN, part(&full)));
             whole.sort_by_key(|(block, _)| *block);
         }
-        self.write_whole(slot, &whole, end);
+        self.write_whole(slot, &whole, end, sums);
         for range in parts {
             self.patch(slot, range.start, &part(&range));
         }
     }
 
     /// Writes whole blocks; adjacent pieces share one record and, if they can, one extent.
-    pub(super) fn write_whole(&mut self, slot: Slot, pieces: &[(u64, Bytes)], end: u64) {
+    pub(super) fn write_whole(
+        &mut self,
+        slot: Slot,
+        pieces: &[(u64, Bytes)],
+        end: u64,
+        sums: Option<&PageSums>,
+    ) {
         let mut rest = pieces;
         while let Some((first, _)) = rest.first() {
             let mut next = *first;
@@ -518,7 +525,7 @@ impl Core {
             let joined = joined.count();
             let run = &rest[..joined];
             rest = &rest[joined..];
-            let ptrs = self.place(run.iter().map(|(_, bytes)| bytes));
+            let ptrs = self.place(run.iter().map(|(_, bytes)| bytes), sums);
             let Some((onode, space)) = self.state.change(slot) else {
                 return;
             };
@@ -535,7 +542,11 @@ impl Core {
     }
 
     /// Gives contents their places and queues them to be written.
-    fn place<'a>(&mut self, contents: impl Iterator<Item = &'a Bytes> + Clone) -> Vec<BlockPtr> {
+    fn place<'a>(
+        &mut self,
+        contents: impl Iterator<Item = &'a Bytes> + Clone,
+        sums: Option<&PageSums>,
+    ) -> Vec<BlockPtr> {
         let blocks = contents
             .clone()
             .map(|b| b.len() as u64 / BLOCK_LEN)
@@ -556,7 +567,7 @@ impl Core {
                 for (i, block) in written.chunks_exact(BLOCK_LEN as usize).enumerate() {
                     ptrs.push(BlockPtr {
                         block: extent.start + i as u32,
-                        crc: data_crc(block),
+                        crc: known_data_crc(block, sums),
                     });
                 }
                 self.inflight.insert(extent.start, written.clone());

@@ -11,6 +11,7 @@ use bstr::BString;
 use bytes::Bytes;
 use denc::Writer;
 use types::bufferlist::BufferList;
+use types::page_sums::PageSums;
 use types::hobject::GhObject;
 
 use crate::CollId;
@@ -183,6 +184,8 @@ pub struct Transaction {
     /// Positions in `objects`; filled once there are more than [`LINEAR_MAX`].
     object_index: BTreeMap<GhObject, ObjectIndex>,
     fadvise_flags: u32,
+    /// Checksums known of long data.
+    sums: Option<PageSums>,
 }
 
 impl PartialEq for Transaction {
@@ -226,7 +229,17 @@ impl Transaction {
         let copied = self.data_len().min(COPIED_MAX) as usize;
         let mut w = Writer::with_capacity(copied + ROOM + ROOM * self.ops.len());
         w.put(self);
-        w.into_pieces().collect()
+        w.into_pieces().collect::<BufferList>().with_sums(self.sums.clone())
+    }
+
+    /// Notes checksums that are known of data in it.
+    pub fn set_sums(&mut self, sums: Option<PageSums>) {
+        self.sums = sums;
+    }
+
+    /// Checksums that are known of data in it.
+    pub(crate) fn sums(&self) -> Option<&PageSums> {
+        self.sums.as_ref()
     }
 
     /// Bytes of object data in write operations.
