@@ -47,7 +47,7 @@
 //! Recovery or backfill that writes an object beneath the contexts calls `contexts.forget(&oid)`.
 //! Snap trimming is [`snap_trim::trim_object`], one clone at a time, then as a `Write`. A watch
 //! that times out calls [`Pg::on_watch_timeout`]; the PG then runs [`watch::execute_timeout`] like
-//! an op. When a client's session resets, its owner calls [`Client::reset`]; there is one
+//! an op, and [`ObjectContexts::end_overdue_watches`] when it has recovered an object. When a client's session resets, its owner calls [`Client::reset`]; there is one
 //! [`Client`] a session, shared by all PGs.
 
 mod attrs;
@@ -79,7 +79,7 @@ pub use class_lists::ClassLists;
 pub use op_info::{ClassUse, OpInfo, Rights};
 pub use pg::{Limits, MissingObject, Pg, RemoteRead, RemoteReply};
 pub use snap_mapper::SnapMapper;
-pub use watch::{Client, Effects, Sink};
+pub use watch::{Client, Effects, Overdue, Sink};
 
 #[cfg(test)]
 mod tests;

@@ -213,6 +213,10 @@ impl Slot {
             .map_or(0, |c| c.obs.borrow().oi.user_version)
     }
 
+    fn watches(&self) -> Vec<Rc<Watch>> {
+        self.watches.borrow().values().cloned().collect()
+    }
+
     fn is_in_use(&self) -> bool {
         self.readers.get() > 0
             || self.executing.get()
@@ -328,7 +332,8 @@ impl ObjectGuard {
     }
 
     /// The context of the head or the clone `snap`; it may not exist. The clone's own id, not a
-    /// snapshot's: see [`ObjectGuard::find`].
+    /// snapshot's: see [`ObjectGuard::find`]. `EIO`: object info or snap set cannot be read or do
+    /// not decode; another copy is fetched if there is one, as for data.
     pub async fn context(&self, pg: &Rc<dyn Pg>, snap: SnapId) -> Result<Rc<ObjectContext>, Errno> {
         if let Some(found) = self.slot.contexts.borrow().get(&snap) {
             return Ok(found.clone());
@@ -344,7 +349,12 @@ impl ObjectGuard {
             .store()
             .getattrs(&pg.coll(), &pg.goid(&oid))
             .await;
-        let (context, snapset) = decode_context(oid, attrs)?;
+        let (context, snapset) = decode_context(oid.clone(), attrs).inspect_err(|&errno| {
+            if errno == Errno::EIO {
+                // What the version should be, the object does not say.
+                pg.on_unreadable(&oid, EVersion::ZERO);
+            }
+        })?;
         // Another reader may have been faster; its context is the one in use.
         if let Some(found) = self.slot.contexts.borrow().get(&snap) {
             return Ok(found.clone());
@@ -415,12 +425,12 @@ impl ObjectGuard {
         if snap == NOSNAP {
             return match self.head_context(pg).await {
                 Ok(context) => Ok(Found::Object(context)),
-                Err(errno) => self.damaged(pg, head, errno),
+                Err(errno) => damaged(pg, head, errno),
             };
         }
         let ssc = match self.snapset_context(pg).await {
             Ok(ssc) => ssc,
-            Err(errno) => return self.damaged(pg, head, errno),
+            Err(errno) => return damaged(pg, head, errno),
         };
         let (clone, is_of_snap) = {
             let ssc = ssc.borrow();
@@ -453,7 +463,7 @@ impl ObjectGuard {
         }
         let context = match self.context(pg, clone).await {
             Ok(context) => context,
-            Err(errno) => return self.damaged(pg, &oid, errno),
+            Err(errno) => return damaged(pg, &oid, errno),
         };
         if clone != NOSNAP {
             let removed = !raw_clone && pg.is_snap_removed(snap);
@@ -463,15 +473,13 @@ impl ObjectGuard {
         }
         Ok(Found::Object(context))
     }
+}
 
-    /// Object info or snap set cannot be read or do not decode: another copy is fetched if there
-    /// is one, as for data.
-    fn damaged(&self, pg: &Rc<dyn Pg>, oid: &HObject, errno: Errno) -> Result<Found, Errno> {
-        // What the version should be, the object does not say.
-        if errno == Errno::EIO && pg.on_unreadable(oid, EVersion::ZERO) {
-            return Ok(Found::Missing(oid.clone()));
-        }
-        Err(errno)
+/// An object that could not be loaded: missing, if another copy of it is fetched.
+fn damaged(pg: &Rc<dyn Pg>, oid: &HObject, errno: Errno) -> Result<Found, Errno> {
+    match errno == Errno::EIO && pg.is_unreadable(oid) {
+        true => Ok(Found::Missing(oid.clone())),
+        false => Err(errno),
     }
 }
 
@@ -666,7 +674,8 @@ impl ObjectContexts {
         }
     }
 
-    /// Forgets what is known of an object (head or clone) that something else has written.
+    /// Forgets what is known of an object (head or clone) that something else has written. Its
+    /// watches stay connected, as far as the object still has them when it is loaded again.
     pub fn forget(&self, oid: &HObject) {
         if self.slots.borrow().is_empty() {
             // As on a replica, always.
@@ -677,10 +686,17 @@ impl ObjectContexts {
             slot.generation.set(slot.generation.get() + 1);
             slot.contexts.borrow_mut().clear();
             *slot.ssc.borrow_mut() = None;
-            for watch in core::mem::take(&mut *slot.watches.borrow_mut()).into_values() {
-                watch.discard();
-            }
             self.rest(&slot);
+        }
+    }
+
+    /// The object has been recovered: watches that timed out meanwhile end.
+    pub fn end_overdue_watches(&self, oid: &HObject) {
+        let slot = self.slots.borrow().get(oid).cloned();
+        for watch in slot.iter().flat_map(|slot| slot.watches()) {
+            if watch.is_overdue() {
+                watch.end();
+            }
         }
     }
 
@@ -700,8 +716,7 @@ impl ObjectContexts {
     pub fn evict_watches(&self, is_blocklisted: impl Fn(&EntityAddr) -> bool) {
         let slots: Vec<Rc<Slot>> = self.slots.borrow().values().cloned().collect();
         for slot in slots {
-            let watches: Vec<Rc<Watch>> = slot.watches.borrow().values().cloned().collect();
-            watches
+            slot.watches()
                 .iter()
                 .filter(|w| is_blocklisted(&w.addr()))
                 .for_each(|w| w.evict());

@@ -136,10 +136,18 @@ impl Watch {
         })
     }
 
-    /// The watches of an object that has just been loaded: they wait for their clients.
+    /// The watches of an object that has just been loaded: they wait for their clients, but for
+    /// those that were known before it was recovered here.
     pub(super) fn restore_all(pg: &Rc<dyn Pg>, slot: &Slot, context: &ObjectContext) {
         let obs = context.obs.borrow();
         let mut watches = slot.watches.borrow_mut();
+        watches.retain(|key, watch| {
+            let is_kept = obs.oi.watchers.contains_key(key);
+            if !is_kept {
+                watch.discard();
+            }
+            is_kept
+        });
         for (&(cookie, watcher), info) in &obs.oi.watchers {
             watches.entry((cookie, watcher)).or_insert_with(|| {
                 let watch = Watch::new(pg, obs.oi.soid.clone(), watcher, info);
@@ -194,9 +202,11 @@ impl Watch {
     }
 
     /// Whether its client has been silent for too long.
-    fn is_overdue(&self, now: Duration) -> bool {
+    pub(super) fn is_overdue(&self) -> bool {
+        let Some(pg) = self.pg.upgrade() else { return false };
         let pings = self.will_ping.get() || !self.is_connected();
-        self.evicted.get() || (pings && now >= self.last_heard.get() + self.timeout)
+        let is_late = || pg.env().now() >= self.last_heard.get() + self.timeout;
+        self.evicted.get() || (pings && is_late())
     }
 
     /// Where its client connected from.
@@ -216,9 +226,14 @@ impl Watch {
 
     /// Ends it now.
     pub(super) fn evict(&self) {
-        if !self.evicted.replace(true)
-            && let Some(pg) = self.pg.upgrade()
-        {
+        if !self.evicted.replace(true) {
+            self.end();
+        }
+    }
+
+    /// Ends it if its client is still silent when its turn comes.
+    pub(super) fn end(&self) {
+        if let Some(pg) = self.pg.upgrade() {
             pg.on_watch_timeout(&self.oid, self.cookie, self.watcher);
         }
     }
@@ -239,11 +254,9 @@ impl Watch {
                     watch.timer_runs.set(false);
                     return;
                 }
-                if watch.is_overdue(env.now()) {
+                if watch.is_overdue() {
                     watch.timer_runs.set(false);
-                    if let Some(pg) = watch.pg.upgrade() {
-                        pg.on_watch_timeout(&watch.oid, watch.cookie, watch.watcher);
-                    }
+                    watch.end();
                     return;
                 }
                 let deadline = watch.last_heard.get() + watch.timeout;
@@ -596,21 +609,40 @@ impl OpContext {
     }
 }
 
-/// Ends a watch that has timed out: a logged write of no client, to finish and replicate like
-/// others; its effects are applied with [`no_client`]. `None` when its client has come back or the
-/// watch is gone already.
+/// What becomes of a watch that has timed out.
+pub enum Overdue {
+    /// It ends: a logged write of no client, to finish and replicate like others; its effects are
+    /// applied with [`no_client`].
+    Ends(PendingWrite),
+    /// Its client has come back, or it is gone already.
+    Stays,
+    /// Its object is missing here or degraded: recover it, then call
+    /// [`super::ObjectContexts::end_overdue_watches`].
+    Blocked,
+}
+
+/// Ends a watch that has timed out. `EIO`: its object cannot be read, and nobody has another copy.
 pub async fn execute_timeout(
     pg: &Rc<dyn Pg>,
     guard: ObjectGuard,
     cookie: u64,
     watcher: EntityName,
-) -> Result<Option<PendingWrite>, Errno> {
+) -> Result<Overdue, Errno> {
     let key = (cookie, watcher);
-    let obc = guard.head_context(pg).await?;
+    let is_blocked = || pg.is_unreadable(guard.head()) || pg.is_degraded(guard.head());
+    if is_blocked() {
+        return Ok(Overdue::Blocked);
+    }
+    let loaded = guard.head_context(pg).await;
+    // Loading may have found that it cannot be read.
+    if is_blocked() {
+        return Ok(Overdue::Blocked);
+    }
+    let obc = loaded?;
     let watch = guard.slot.watches.borrow().get(&key).cloned();
     let has_watch = obc.obs.borrow().oi.watchers.contains_key(&key);
-    if !has_watch || watch.is_some_and(|watch| !watch.is_overdue(pg.env().now())) {
-        return Ok(None);
+    if !has_watch || watch.is_some_and(|watch| !watch.is_overdue()) {
+        return Ok(Overdue::Stays);
     }
     let request = Rc::new(Request {
         oid: guard.head().clone(),
@@ -629,7 +661,7 @@ pub async fn execute_timeout(
     ctx.obs.oi.watchers.remove(&key);
     ctx.modify = true;
     ctx.effects.disconnect(cookie, watcher, true);
-    Ok(Some(PendingWrite {
+    Ok(Overdue::Ends(PendingWrite {
         inner: Pending::Op(Box::new(ctx), Reply::default()),
     }))
 }

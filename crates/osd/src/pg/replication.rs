@@ -26,8 +26,8 @@ use super::persist::Keys;
 use super::shards::Prepared;
 use super::{ClientOp, Pg};
 use crate::ops::{
-    self, Kind, LockKind, Mutation, ObjectGuard, PendingWrite, Reply, Request, object_context,
-    watch,
+    self, Kind, LockKind, Mutation, ObjectGuard, Overdue, PendingWrite, Reply, Request,
+    object_context, watch,
 };
 use crate::osd::fullness::Lack;
 use crate::osd::perf_queries::Observed;
@@ -491,6 +491,7 @@ impl Pg {
     /// An object has been recovered: runs what waited for it.
     pub(crate) fn requeue_for(&self, oid: &HObject) {
         self.release_backoffs_of(oid);
+        self.contexts.end_overdue_watches(oid);
         let ops = self.waiting_for_object.borrow_mut().remove(oid);
         if env::mutant("lose-waiting") {
             return;
@@ -576,13 +577,17 @@ impl Pg {
             if generation != pg.generation.get() || !pg.core.borrow().is_active() {
                 return;
             }
-            let pending =
-                watch::execute_timeout(&pg.as_ops(), guard, cookie, watcher).await;
+            let overdue = watch::execute_timeout(&pg.as_ops(), guard, cookie, watcher).await;
             if generation != pg.generation.get() {
                 return;
             }
-            if let Ok(Some(pending)) = pending {
-                pg.write_internally(pending).await;
+            match overdue {
+                Ok(Overdue::Ends(pending)) => {
+                    pg.write_internally(pending).await;
+                }
+                Ok(Overdue::Stays) => {}
+                Ok(Overdue::Blocked) => pg.recover_first(oid),
+                Err(errno) => tracing::error!(pg = %pg.pgid, %oid, %errno, "a watch cannot end"),
             }
         });
     }

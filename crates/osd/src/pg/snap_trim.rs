@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use maps::osdmap::osdmap_flags;
-use types::{HObject, IntervalSet, SnapId};
+use types::{Errno, HObject, IntervalSet, SnapId};
 
 use super::Pg;
 use crate::ops::{LockKind, snap_trim};
@@ -104,13 +104,21 @@ impl Pg {
                         }
                         progressed = true;
                     }
-                    Err(errno) => {
+                    Err(Errno::ENOENT) => {
                         // A row for a clone that is not there: the row goes.
-                        tracing::debug!(pg = %self.pgid, %oid, %errno, "nothing to trim");
+                        tracing::debug!(pg = %self.pgid, %oid, "nothing to trim");
                         let mut t = store::Transaction::new();
                         let removed = self.host.snap_mapper().remove(&oid, &mut t).await;
                         if removed.is_ok() && !t.is_empty() {
                             progressed = self.host.store().submit(t).await.is_ok();
+                        }
+                    }
+                    Err(errno) => {
+                        tracing::warn!(pg = %self.pgid, %oid, %errno, "cannot be trimmed yet");
+                        // Another copy of it or of its head is being fetched: its turn comes when
+                        // the PG is clean again.
+                        if !self.core.borrow().is_clean() {
+                            return false;
                         }
                     }
                 }

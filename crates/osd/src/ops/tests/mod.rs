@@ -423,7 +423,7 @@ impl Pg for TestPg {
         self.env.go(async move {
             let guard = me.contexts.lock(&oid, LockKind::Write).await;
             let pg = me.as_pg();
-            if let Some(pending) = watch::execute_timeout(&pg, guard, cookie, watcher)
+            if let Overdue::Ends(pending) = watch::execute_timeout(&pg, guard, cookie, watcher)
                 .await
                 .unwrap()
             {

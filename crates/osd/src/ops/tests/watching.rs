@@ -199,6 +199,53 @@ fn watches_survive_a_change_of_primary() {
     });
 }
 
+/// A primary whose own copy could not be read fetched another one, and forgot whoever watched the
+/// object: the next ping was refused, and librados tells its user that the watch is lost.
+#[test]
+fn watches_survive_recovery_of_their_object() {
+    on_pg(|pg| async move {
+        let (one, two) = (client(1), client(2));
+        pg.put("a", b"data").await;
+        send(&pg, &one, watch(watch_op::WATCH, 11)).await;
+        pg.contexts.forget(&oid("a"));
+        assert_eq!(send(&pg, &one, watch(watch_op::PING, 11)).await, 0);
+        // A watch that the recovered copy does not have is none.
+        let mut t = Transaction::new();
+        let without = pg.store().getattr(&pg.coll(), &pg.goid(&oid("a")), b"_").await.unwrap();
+        send(&pg, &two, watch(watch_op::WATCH, 22)).await;
+        t.setattr(&pg.coll(), &pg.goid(&oid("a")), "_", without);
+        pg.store().submit(t).await.unwrap();
+        pg.contexts.forget(&oid("a"));
+        send(&pg, &client(3), notify(33, 5)).await;
+        assert_eq!(one.inbox.borrow()[0].opcode, NotifyOpcode::Notify);
+        assert!(two.inbox.borrow().is_empty());
+        let ping = watch(watch_op::PING, 22);
+        assert_eq!(send(&pg, &two, ping).await, Errno::ENOTCONN.result());
+    });
+}
+
+/// A watch that timed out while its object was to be fetched from elsewhere was taken out of the
+/// copy that could not be read, or, if the object info was what could not be read, never ended.
+#[test]
+fn watches_of_missing_objects_end_when_these_are_recovered() {
+    on_pg(|pg| async move {
+        let watcher = client(1);
+        pg.put("a", b"data").await;
+        send(&pg, &watcher, watch(watch_op::WATCH, 11)).await;
+        let before = pg.log.borrow().len();
+        watcher.client.reset();
+        pg.missing.borrow_mut().push(MissingObject { oid: oid("a"), is_delete: false });
+        pg.env().sleep(Duration::from_secs(31)).await;
+        assert_eq!(pg.log.borrow().len(), before);
+        pg.missing.borrow_mut().clear();
+        pg.contexts.forget(&oid("a"));
+        pg.contexts.end_overdue_watches(&oid("a"));
+        pg.env().sleep(Duration::from_secs(1)).await;
+        assert_eq!(pg.log.borrow().len(), before + 1);
+        assert!(watchers(&pg).await.is_empty());
+    });
+}
+
 #[test]
 fn unwatch_and_deletion_end_watches() {
     on_pg(|pg| async move {
