@@ -72,6 +72,7 @@ impl Pg {
             info,
             core.past_intervals.clone(),
         );
+        made.inherit_leases(&core);
         made.log = core.log.split(belongs);
         for (oid, item) in core.missing.iter().filter(|(oid, _)| belongs(oid)) {
             made.missing.add(oid, item.need, item.have, item.is_delete);

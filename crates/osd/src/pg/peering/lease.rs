@@ -60,6 +60,12 @@ impl Leases {
         self.acked.clear();
     }
 
+    /// Objects come from another PG: whoever may serve them there, may.
+    fn inherit(&mut self, from: &Leases) {
+        self.until_ub = self.until_ub.max(from.until_ub);
+        self.prior_until_ub = self.prior_until_ub.max(from.prior_until_ub);
+    }
+
     pub(super) fn export(&self, history: &mut PgHistory, now: Duration) {
         let left = self.prior_until_ub.saturating_sub(now);
         history.prior_readable_until_ub = Span::from_duration(left);
@@ -84,6 +90,12 @@ impl Leases {
 }
 
 impl Peering {
+    /// Takes over what leases are known of a PG that this one gets objects of, by a split or a merge:
+    /// they count in the interval that begins with it.
+    pub(crate) fn inherit_leases(&mut self, from: &Peering) {
+        self.leases.inherit(&from.leases);
+    }
+
     /// Until when ops must wait for leases of an earlier interval.
     pub fn wait_until(&self, now: Duration) -> Option<Duration> {
         let until = self.leases.prior_until_ub;

@@ -61,6 +61,7 @@ impl Peering {
                     && source.info.last_update == meta.source_version;
             }
             theirs.push(source.retire());
+            self.inherit_leases(source);
             let (info, other) = (&mut self.info, &source.info);
             info.stats.stats.sum.add(&other.stats.stats.sum);
             info.stats.stats_invalid |= other.stats.stats_invalid;
