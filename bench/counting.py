@@ -22,18 +22,31 @@ ALLOCATES = re.compile(r"^(mi_malloc|mi_zalloc|mi_calloc|mi_realloc|malloc|callo
 
 
 @contextlib.contextmanager
-def image(pgs, log_entries, image_mb, size_gb):
-    """A cluster with a filled image, its PG logs and what is remembered of trimmed entries full."""
+def image(pgs, log_entries, image_mb, size_gb, object_kb=1024, options=()):
+    """A cluster with a filled image, its PG logs (of as many PGs as the image has objects) and what is remembered of trimmed entries
+    full."""
     sets = ["rbd_cache=false", f"osd_min_pg_log_entries={log_entries}", f"osd_max_pg_log_entries={log_entries}",
             f"osd_pg_log_dups_tracked={log_entries}", "mon_max_pg_per_osd=5000"]
     with cluster.Cluster(osds=3, osd_size=f"{size_gb}G", sets=sets) as c:
         c.pool("bench", pgs)
         c.wait_clean(300)
         c.run("rbd", "pool", "init", "bench")
-        c.run("rbd", "create", "--size", f"{image_mb}M", "--object-size", "1M", "bench/image")
+        c.run("rbd", "create", "--size", f"{image_mb}M", "--object-size", f"{object_kb}K", *options, "bench/image")
         c.run("rbd", "bench", "--io-type", "write", "--io-size", "1M", "--io-total", f"{image_mb}M", "bench/image", timeout=600)
-        rbd_bench("write", 2 * log_entries * pgs * 5 // 4, 64)
+        rbd_bench("write", 2 * log_entries * min(pgs, image_mb * 1024 // object_kb) * 5 // 4, 64)
         yield c
+
+
+def lead(c, osd):
+    """Makes one OSD the primary of all PGs."""
+    for number in range(3):
+        c.ceph("osd", "primary-affinity", f"osd.{number}", "1" if number == osd else "0")
+
+    def primaries():
+        return {row["acting_primary"] for row in c.json("pg", "dump", "pgs_brief")["pg_stats"]}
+
+    c.wait(lambda: primaries() == {osd}, 300, f"osd.{osd} is the primary of all PGs")
+    c.wait_clean(300)
 
 
 def rbd_bench(kind, ops, depth):
@@ -43,13 +56,13 @@ def rbd_bench(kind, ops, depth):
 
 
 def counts(c):
-    """{write: what osd.0 took part in, read: what it answered, primary: writes it was primary of}."""
+    """{lead: writes that osd.0 led, follow: those it had a part in as a replica, read: what it answered}."""
     dump = c.json("tell", "osd.0", "perf", "dump")["osd"]
-    return {"write": dump["op_w"] + dump["subop_w"], "read": dump["op_r"], "primary": dump["op_w"]}
+    return {"lead": dump["op_w"], "follow": dump["subop_w"], "read": dump["op_r"]}
 
 
-def native(c, kind, ops, depth):
-    """Cost of osd.0 at full speed."""
+def native(c, kind, run):
+    """Cost of osd.0 at full speed, for each operation of a kind (of `counts`) that `run` makes it do."""
     pid = c.pid("osd.0")
 
     def usage():
@@ -64,7 +77,7 @@ def native(c, kind, ops, depth):
                                 stderr=subprocess.PIPE, text=True)
         time.sleep(0.5)
     before, first = usage(), counts(c)
-    rbd_bench(kind, ops, depth)
+    run()
     after, last = usage(), counts(c)
     if perf:
         perf.send_signal(signal.SIGINT)
@@ -120,8 +133,8 @@ def short(name):
 
 
 def under_valgrind(c, loads, keep=None):
-    """Restarts osd.0 under callgrind and counts what each of `loads` makes it do: [(kind, before, run)]. Yields for each its kind,
-    the operations, the profile and the instructions of one operation, what it executes when idle taken off."""
+    """Restarts osd.0 under callgrind and counts what each of `loads` makes it do: [(kind of `counts`, before, run)]. Yields for each
+    its kind, the operations, the profile and the instructions of one operation, what it executes when idle taken off."""
     with tempfile.TemporaryDirectory(prefix="loligo-callgrind-") as work:
         yield from _under_valgrind(c, pathlib.Path(work), loads, keep)
 
@@ -159,10 +172,10 @@ def _under_valgrind(c, work, loads, keep):
             before = counts(c)
             profile, took = counted(kind, run)
             after = counts(c)
-            ops = after[kind] - before[kind]
-            if kind == "write":
-                print(f"osd.0 was primary of {(after['primary'] - before['primary']) / ops:.0%} of its writes; idle it executes "
-                      f"{idle_rate / 1e6:.2f} million instructions a second", flush=True)
+            done = {k: after[k] - before[k] for k in after}
+            ops = done[kind]
+            print(f"{kind}: osd.0 led {done['lead']} writes, followed in {done['follow']}, answered {done['read']} reads; idle it executes "
+                  f"{idle_rate / 1e6:.2f} million instructions a second", flush=True)
             yield kind, ops, profile, (profile.total - idle_rate * took) / ops
     finally:
         tool.terminate()
