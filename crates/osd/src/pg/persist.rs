@@ -326,6 +326,7 @@ pub async fn load(
     {
         log.tail = log.tail.max(newest_dup);
     }
+    log.tail = log.tail.max(trimmed_to(oldest, log.tail, log.head));
     info.log_tail = log.tail;
     log.can_rollback_to = can_rollback_to.map_or(log.head, |bound| log.head.min(bound));
     let mut log = Log::from_wire(log);
@@ -341,9 +342,71 @@ pub async fn load(
     })
 }
 
+/// How far a log was trimmed at least, by its oldest entry. Entries without a request (of clones that
+/// were made or trimmed) leave no dup, and versions have no gaps but where entries went to another PG
+/// in a split: then the log reaches less far than it could, which costs a backfill at most.
+fn trimmed_to(oldest: Option<EVersion>, tail: EVersion, head: EVersion) -> EVersion {
+    match oldest {
+        None => head,
+        Some(oldest) if oldest.version > tail.version + 1 => {
+            EVersion::new(oldest.epoch, oldest.version - 1)
+        }
+        Some(_) => tail,
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use sim::World;
+    use store::memstore::MemStore;
+    use types::osd::LogOp;
+    use types::{EntityName, OsdReqId, PgId};
+
     use super::*;
+
+    /// Found by `loligo sim --seed 2516`: a clone that one copy lacked for ever.
+    ///
+    /// 1. The last entry that was trimmed from the log is that of a clone. It has no request, so
+    ///    nothing is left of it; the whole info, which says how far the log reaches, is not written.
+    /// 2. The OSD restarts. The newest dup is of the entry before the clone's: the log claims to
+    ///    reach back to there.
+    /// 3. Another, that has all but the clone, is brought up by this log, which does not name it.
+    #[test]
+    fn a_log_does_not_reach_back_over_a_trimmed_entry_without_a_request() {
+        World::new(1).run_until(async move {
+            let entry = |version, is_clone| PgLogEntry {
+                op: if is_clone { LogOp::CLONE } else { LogOp::MODIFY },
+                version: EVersion::new(4, version),
+                reqid: match is_clone {
+                    true => OsdReqId::default(),
+                    false => OsdReqId { name: EntityName::client(1), tid: version, inc: 0 },
+                },
+                ..PgLogEntry::default()
+            };
+            let spgid = PgId::new(1, 0).spg();
+            let (cid, pgmeta) = (CollId::Pg(spgid), spgid.pgmeta());
+            let store = MemStore::new(1 << 20);
+            let mut log = Log::default();
+            let mut info = PgInfo { pgid: spgid, ..PgInfo::default() };
+            let mut keys = Keys::default();
+            keys.info(&info, None, 4);
+            for (version, is_clone) in [(1, false), (2, true), (3, false), (4, false)] {
+                log.add(entry(version, is_clone));
+            }
+            info.last_update = log.head();
+            log.trim(EVersion::new(4, 2), 100);
+            keys.log(log.take_changes());
+            keys.put(FASTINFO, |w| w.put(&PgFastInfo::of(&info)));
+            let mut t = Transaction::new();
+            t.mkcoll(&cid, 0);
+            t.touch(&cid, &pgmeta);
+            keys.add_to(&cid, &pgmeta, &mut t);
+            store.submit(t).await.unwrap();
+            let loaded = load(&store, &cid, &pgmeta).await.unwrap();
+            assert_eq!(loaded.log.tail(), EVersion::new(4, 2));
+            assert_eq!(loaded.info.log_tail, EVersion::new(4, 2));
+        });
+    }
 
     /// Scrub under the simulator's kills found PGs with two objects with omap that said they had
     /// none: writes wrote the fast info alone, which does not hold that count, and a restart lost
