@@ -62,10 +62,49 @@ impl Row {
     }
 }
 
+/// Rows of one piece: 4 KiB.
+const PIECE: usize = 128;
+
+/// Rows in order, in pieces of one size: the memory of one that has gone is the next one's, of any PG.
+#[derive(Debug, Clone, Default)]
+struct Rows {
+    pieces: VecDeque<Box<[Row; PIECE]>>,
+    /// Rows of the first piece that are gone: less than all.
+    gone: usize,
+    len: usize,
+}
+
+impl Rows {
+    fn at(&self, at: usize) -> Option<&Row> {
+        let row = self.gone + at;
+        (at < self.len).then(|| &self.pieces[row / PIECE][row % PIECE])
+    }
+
+    fn push(&mut self, row: Row) {
+        let end = self.gone + self.len;
+        if end == self.pieces.len() * PIECE {
+            self.pieces.push_back(Box::new([row; PIECE]));
+        }
+        self.pieces[end / PIECE][end % PIECE] = row;
+        self.len += 1;
+    }
+
+    fn pop(&mut self) -> Option<Row> {
+        let row = *self.at(0)?;
+        self.len -= 1;
+        self.gone += 1;
+        if self.gone == PIECE || self.len == 0 {
+            self.pieces.pop_front();
+            self.gone = 0;
+        }
+        Some(row)
+    }
+}
+
 /// Dups in order, found by their requests.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Dups {
-    rows: VecDeque<Row>,
+    rows: Rows,
     /// Number of the oldest row. The next ones follow; behind the last number comes 0.
     first: u32,
     /// The dups that rows do not say, by number.
@@ -81,22 +120,22 @@ fn hash(reqid: &OsdReqId) -> u64 {
 
 impl Dups {
     pub(super) fn len(&self) -> usize {
-        self.rows.len()
+        self.rows.len
     }
 
     /// Version of the oldest.
     pub(super) fn oldest(&self) -> Option<EVersion> {
-        self.rows.front().map(Row::version)
+        self.rows.at(0).map(Row::version)
     }
 
     /// Version of the newest.
     pub(super) fn newest(&self) -> Option<EVersion> {
-        self.rows.back().map(Row::version)
+        self.rows.at(self.rows.len.checked_sub(1)?).map(Row::version)
     }
 
     /// Oldest first.
     pub(super) fn iter(&self) -> impl Iterator<Item = PgLogDup> {
-        (0..self.rows.len()).map(|at| self.dup(self.first.wrapping_add(at as u32)))
+        (0..self.rows.len).map(|at| self.dup(self.first.wrapping_add(at as u32)))
     }
 
     pub(super) fn find(&self, reqid: &OsdReqId) -> Option<PgLogDup> {
@@ -106,18 +145,14 @@ impl Dups {
 
     /// Adds the newest.
     pub(super) fn push(&mut self, dup: PgLogDup) {
-        let number = self.first.wrapping_add(self.rows.len() as u32);
+        let number = self.first.wrapping_add(self.rows.len as u32);
         let mut row = Row::of(&dup);
         let reqid = dup.reqid;
         if row.ahead == RARE || row.dup() != dup {
             row.ahead = RARE;
             self.rare.insert(number, dup);
         }
-        if self.rows.len() == self.rows.capacity() {
-            // Their number is bounded: twice the room would be wasted.
-            self.rows.reserve_exact(self.rows.len() / 8 + 8);
-        }
-        self.rows.push_back(row);
+        self.rows.push(row);
         if reqid.is_blank() {
             return;
         }
@@ -138,7 +173,7 @@ impl Dups {
         if let Ok(found) = self.by_request.find_entry(hash(&self.reqid(number)), |&known| known == number) {
             found.remove();
         }
-        let row = self.rows.pop_front()?;
+        let row = self.rows.pop()?;
         if row.ahead == RARE {
             self.rare.remove(&number);
         }
@@ -147,7 +182,8 @@ impl Dups {
     }
 
     fn row(&self, number: u32) -> &Row {
-        &self.rows[number.wrapping_sub(self.first) as usize]
+        let at = number.wrapping_sub(self.first) as usize;
+        self.rows.at(at).expect("the number of a dup that is here")
     }
 
     fn reqid(&self, number: u32) -> OsdReqId {
@@ -204,12 +240,16 @@ mod tests {
         let mut below = |n| choices.below(n);
         // Numbers begin again while it lasts.
         let mut dups = Dups { first: u32::MAX - 900, ..Dups::default() };
-        let mut model = VecDeque::new();
+        let (mut model, mut most) = (VecDeque::new(), 40);
         for version in 1..3000 {
             let next = dup(version, &mut below);
             dups.push(next.clone());
             model.push_back(next.clone());
-            while model.len() > 40 + below(20) as usize {
+            if version % 100 == 0 {
+                // From none to some pieces.
+                most = below(3 * PIECE as u64) as usize;
+            }
+            while model.len() > most {
                 assert_eq!(dups.pop(), model.pop_front().map(|dup: PgLogDup| dup.version));
             }
             assert!(dups.iter().eq(model.iter().cloned()));
@@ -218,8 +258,27 @@ mod tests {
                 assert_eq!(dups.find(&reqid).as_ref(), newest.filter(|_| !reqid.is_blank()));
             }
         }
-        assert_eq!((dups.len(), dups.newest()), (model.len(), Some(EVersion::new(7, 2999))));
+        assert_eq!((dups.len(), dups.newest()), (model.len(), model.back().map(|dup| dup.version)));
         while dups.pop().is_some() {}
         assert!(dups.rare.is_empty() && dups.by_request.is_empty() && dups.oldest().is_none());
+        assert!(dups.rows.pieces.is_empty());
+    }
+
+    /// One row of memory for all dups grew by an eighth each time, in 32 PGs at once. Each time it left
+    /// room of another size behind, which the allocator keeps for its size as long as one PG is
+    /// still using some: 2 MiB of an OSD's 52.
+    #[test]
+    fn rows_take_whole_pieces_only() {
+        let mut dups = Dups::default();
+        let mut below = |_| 15;
+        for version in 1..=3000 {
+            dups.push(dup(version, &mut below));
+            if version > 1000 {
+                dups.pop();
+            }
+            let pieces = dups.rows.pieces.len();
+            assert!(pieces * PIECE < dups.len() + 2 * PIECE, "{pieces} for {}", dups.len());
+        }
+        assert!(dups.rare.is_empty());
     }
 }
