@@ -4,6 +4,7 @@ mod admin_socket;
 mod allocator;
 mod block;
 mod cli;
+mod code;
 mod daemon;
 mod down;
 mod failure;

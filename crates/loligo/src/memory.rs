@@ -1,4 +1,5 @@
-//! The rule by which an OSD's caches share `osd_memory_target`.
+//! The rule by which an OSD's caches share `osd_memory_target`, and when a daemon gives back what it
+//! does not use.
 //!
 //! ```text
 //! InkStore, for data that was read:
@@ -13,6 +14,9 @@
 //! ```
 //! What else an OSD keeps has bounds of its own or, as InkStore's metadata, must be in memory;
 //! KStore's and FileStore's databases have `rocksdb_cache_size` and `leveldb_cache_size`.
+//!
+//! Every daemon looks each second whether it has worked and is idle now. Then, once, freed memory
+//! goes back to the system, and pages of code; the latter every minute too, when it works all the time.
 
 use std::rc::{Rc, Weak};
 use std::time::Duration;
@@ -21,11 +25,22 @@ use config::{Config, Source};
 use env::Env;
 use store::inkstore::InkStore;
 
+use crate::{allocator, code};
+
 /// InkStore's cache of data where no size is told: an OSD is to take tens of megabytes, not the four
 /// gigabytes that Ceph's take by default.
 const USUAL_DATA: u64 = 16 << 20;
 /// Between two looks at what is resident at least.
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
+
+/// Between two looks at what the daemon does.
+const LOOK: Duration = Duration::from_secs(1);
+/// CPU time between two looks of a daemon that is idle at most: heartbeats, reports, ticks.
+const IDLE_MAX: Duration = Duration::from_millis(50);
+/// CPU time of work that leaves something to tidy.
+const WORK_MIN: Duration = Duration::from_millis(200);
+/// Looks in which code that nothing uses may stay.
+const CODE_LOOKS: u32 = 60;
 
 /// Bytes for the blocks of BlueStore's database.
 pub(crate) fn of_metadata(config: &Config) -> u64 {
@@ -63,6 +78,51 @@ fn of_data(config: &Config, resident: u64, cached: u64) -> u64 {
     let else_resident = resident.saturating_sub(cached);
     let left = config.uint("osd_memory_target").saturating_sub(else_resident);
     left.max(config.uint("osd_memory_cache_min"))
+}
+
+/// Gives back, as long as the daemon runs, what it does not use.
+pub(crate) async fn tidy(env: Env) {
+    let mut work = Work::default();
+    for look in 1.. {
+        env.sleep(LOOK).await;
+        let over = work.is_over(cpu_time());
+        if over {
+            allocator::collect();
+        }
+        if over || look % CODE_LOOKS == 0 {
+            code::give_up();
+        }
+    }
+}
+
+/// Tells when a daemon that worked has become idle.
+#[derive(Default)]
+struct Work {
+    /// CPU time at the last look.
+    seen: Duration,
+    /// CPU time when it was last idle after work; none before its start is over.
+    over: Option<Duration>,
+}
+
+impl Work {
+    /// Whether work is over since the last look, of a daemon that has taken `cpu`.
+    fn is_over(&mut self, cpu: Duration) -> bool {
+        let idle = cpu - self.seen <= IDLE_MAX;
+        self.seen = cpu;
+        let over = idle && self.over.is_none_or(|over| cpu - over >= WORK_MIN);
+        if over {
+            self.over = Some(cpu);
+        }
+        over
+    }
+}
+
+/// CPU time that the process has taken.
+fn cpu_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is there for the call to fill in.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
+    Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32)
 }
 
 /// Bytes of the process in memory, its code too.
@@ -121,6 +181,27 @@ mod tests {
         assert_eq!(of_data(&config, 2000 * MIB, 128 * MIB), 128 * MIB);
         set(&config, "bluestore_cache_size", "100M");
         assert_eq!(of_data(&config, 2000 * MIB, 100 * MIB), 100 * MIB);
+    }
+
+    /// An OSD of an image of 10 GiB kept 20 to 60 MiB that writes of 4 MiB had needed, as long as
+    /// nothing else was written.
+    #[test]
+    fn the_end_of_work_is_seen_once() {
+        let mut work = Work::default();
+        let at = |ms| Duration::from_millis(ms);
+        // It starts, and is idle.
+        assert_eq!([90, 95, 100].map(|cpu| work.is_over(at(cpu))), [false, true, false]);
+        // It is idle for long, which is work too in the end.
+        let idle: Vec<bool> = (1..=40).map(|n| work.is_over(at(100 + 5 * n))).collect();
+        assert_eq!(idle.iter().filter(|&&over| over).count(), 1);
+        // It works, with more to do or less, and then does not.
+        assert_eq!([900, 1700, 1760, 1770, 1780].map(|cpu| work.is_over(at(cpu))), [false, false, false, true, false]);
+    }
+
+    #[test]
+    fn cpu_time_passes() {
+        let before = cpu_time();
+        while cpu_time() - before < Duration::from_millis(2) {}
     }
 
     #[test]
