@@ -282,14 +282,17 @@ impl Log {
         self.wire_after(self.tail)
     }
 
-    /// The newest `max` entries as messages carry them.
+    /// The newest `max` entries as messages carry them; of those before the requests, as dups
+    /// (`_handle_dups` in `src/osd/osd_types.cc`).
     pub fn wire_newest(&self, max: usize) -> PgLog {
         let skip = self.entries.len().saturating_sub(max);
         let tail = match skip {
             0 => self.tail,
             n => self.entries[n - 1].version,
         };
-        self.wire_after(tail)
+        let mut wire = self.wire_after(tail);
+        wire.dups.extend(self.entries.iter().take(skip).flat_map(|e| requests_of(e)));
+        wire
     }
 
     fn index(&mut self, e: Rc<PgLogEntry>) {
@@ -383,10 +386,7 @@ impl Log {
     }
 
     fn remember(&mut self, e: &PgLogEntry) {
-        if !e.reqid_is_indexed() {
-            return;
-        }
-        self.remember_dup(PgLogDup::of(e));
+        requests_of(e).for_each(|dup| self.remember_dup(dup));
     }
 
     fn remember_dup(&mut self, dup: PgLogDup) {
@@ -651,6 +651,21 @@ impl Log {
         dups.iter().for_each(|dup| self.dups.push(dup.clone()));
         self.dirty = Dirty { all: true, bounds: undoable, dups_written: dups, ..Dirty::default() };
     }
+}
+
+/// What is remembered of an entry that is not in the log any more: its request, and those that its
+/// object brought from elsewhere.
+fn requests_of(e: &PgLogEntry) -> impl Iterator<Item = PgLogDup> {
+    let own = e.reqid_is_indexed().then(|| PgLogDup::of(e));
+    let extras = e.extras();
+    let brought = (0_u32..).zip(&extras.extra_reqids).map(|(at, &(reqid, user_version))| PgLogDup {
+        reqid,
+        version: e.version,
+        user_version,
+        return_code: extras.extra_reqid_return_codes.get(&at).copied().unwrap_or(0),
+        op_returns: Vec::new(),
+    });
+    own.into_iter().chain(brought)
 }
 
 fn last_complete_of(log: &Log, last_update: EVersion, missing: &Missing) -> EVersion {

@@ -43,6 +43,36 @@ fn what_is_sent_begins_at_an_entry_both_logs_may_have() {
     assert_eq!(wire.log.len(), 1);
 }
 
+/// Found by `loligo sim --seed 3039`: an acknowledged append was there twice.
+///
+/// 1. A PG's log has more entries than a copy gets that begins anew, by backfill.
+/// 2. The one whose entry was left out sends its request again, and the primary has died meanwhile.
+/// 3. The new copy is primary now, and knew neither the entry nor a dup of it.
+#[test]
+fn a_new_copy_knows_the_requests_of_entries_that_it_does_not_get() {
+    let mut entries: Vec<PgLogEntry> =
+        (1..=16).map(|v| entry("a", (5, v), (5, v - 1))).collect();
+    let elsewhere = OsdReqId { name: EntityName::client(9), tid: 77, inc: 0 };
+    let extras = entries[6].extras_mut();
+    extras.extra_reqids.push((elsewhere, 40));
+    extras.extra_reqid_return_codes.insert(0, -2);
+    let (mut log, _) = log_of(&entries);
+    log.trim(EVersion::new(5, 4), 3000);
+    let wire = log.wire_newest(3);
+    assert_eq!((wire.log.len(), wire.tail), (3, EVersion::new(5, 13)));
+    let mut copy = Log::default();
+    copy.reset_to(wire);
+    log.trim(EVersion::new(5, 10), 3000);
+    for log in [&copy, &log] {
+        for e in &entries {
+            assert_eq!(log.request(&e.reqid).map(|a| a.version), Some(e.version));
+        }
+        let answered = log.request(&elsewhere).expect("what an object brought along");
+        assert_eq!((answered.user_version, answered.return_code), (40, -2));
+    }
+    assert_eq!(copy.take_changes().dups_written.len(), 14);
+}
+
 #[test]
 fn divergent_entries_are_thrown_out_and_their_objects_wanted_as_they_were() {
     let common = [entry("a", (5, 9), (0, 0)), entry("b", (5, 10), (0, 0))];
