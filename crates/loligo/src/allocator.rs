@@ -4,8 +4,14 @@
 //! notices that as long as the page at hand has a free block; else it takes a larger block and
 //! marks its page as one whose blocks may begin inside, which makes freeing them slower. Asked
 //! without an alignment it does neither.
+//!
+//! A daemon's thread keeps blocks that it frees, and takes the last one first: of the fifty
+//! allocations of a write nearly all are free again before the next, and the processor's caches
+//! still hold them. mimalloc takes the blocks of a page of 64 KiB in turn, each of which has left
+//! the caches by then.
 
 use std::alloc::{GlobalAlloc, Layout};
+use std::cell::Cell;
 use std::ffi::c_void;
 
 use libmimalloc_sys::{
@@ -21,6 +27,76 @@ unsafe extern "C" {
     fn mi_collect(force: bool);
 }
 
+/// Sizes of which freed blocks are kept, in words.
+const KEPT_WORDS: usize = 128;
+/// Bytes of each of them that are kept at most, 4 MiB together: as many blocks as the writes need that are
+/// in flight together.
+const KEPT_MAX: usize = 32 << 10;
+
+/// Blocks of one size that the thread has freed. Each begins with the address of the next.
+struct Kept {
+    last: Cell<*mut u8>,
+    /// How many more there may be: none, where [`keep_freed`] was not called.
+    room: Cell<usize>,
+}
+
+thread_local! {
+    /// By size in words. Nothing is to be done when the thread ends: only threads that last as long
+    /// as the process keep anything.
+    static KEPT: [Kept; KEPT_WORDS + 1] = const {
+        [const { Kept { last: Cell::new(std::ptr::null_mut()), room: Cell::new(0) } }; KEPT_WORDS + 1]
+    };
+}
+
+/// Lets this thread, which must last as long as the process, keep blocks that it frees.
+pub(crate) fn keep_freed() {
+    KEPT.with(|kept| {
+        for (words, of_size) in kept.iter().enumerate().skip(1) {
+            of_size.room.set(KEPT_MAX / (words * OF_ALL));
+        }
+    });
+}
+
+/// A block that was kept, for `size` bytes aligned to a word; null if there is none.
+#[inline]
+fn take(size: usize) -> *mut u8 {
+    let words = size.div_ceil(OF_ALL);
+    if words > KEPT_WORDS {
+        return std::ptr::null_mut();
+    }
+    KEPT.with(|kept| {
+        let of_size = &kept[words];
+        let block = of_size.last.get();
+        if !block.is_null() {
+            // SAFETY: a kept block begins with the next one's address, and nobody else has it.
+            of_size.last.set(unsafe { block.cast::<*mut u8>().read() });
+            of_size.room.set(of_size.room.get() + 1);
+        }
+        block
+    })
+}
+
+/// Keeps a block that was asked for with `size` bytes; whether there was room.
+///
+/// # Safety
+/// The block is mimalloc's, and its owner gives it up.
+#[inline]
+unsafe fn keep(block: *mut u8, size: usize) -> bool {
+    let words = size.div_ceil(OF_ALL);
+    if words > KEPT_WORDS {
+        return false;
+    }
+    KEPT.with(|kept| {
+        let of_size = &kept[words];
+        let Some(room) = of_size.room.get().checked_sub(1) else { return false };
+        // SAFETY: sizes of mimalloc's blocks are whole words: it holds `words` of them.
+        unsafe { block.cast::<*mut u8>().write(of_size.last.get()) };
+        of_size.last.set(block);
+        of_size.room.set(room);
+        true
+    })
+}
+
 /// mimalloc.
 pub(crate) struct Allocator;
 
@@ -31,19 +107,33 @@ pub(crate) struct Allocator;
 /// KiB that has blocks in use too, which takes time in a store with a large index (some 20 ms for
 /// 10 TB): nothing for a busy daemon.
 pub(crate) fn collect() {
+    for words in 1..=KEPT_WORDS {
+        loop {
+            let block = take(words * OF_ALL);
+            if block.is_null() {
+                break;
+            }
+            // SAFETY: it was freed before.
+            unsafe { mi_free(block.cast::<c_void>()) };
+        }
+    }
     // SAFETY: frees nothing that is in use; any thread may call it.
     unsafe { mi_collect(true) }
 }
 
 // SAFETY: mimalloc's blocks have at least the size asked for and are aligned to a word, or to what
-// was asked; each is freed or resized through the same library, which knows a block's kind.
+// was asked; each is freed or resized through the same library, which knows a block's kind, or, if
+// aligned to a word, given out again for as many words.
 unsafe impl GlobalAlloc for Allocator {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: both take any size; the alignment is a power of two.
         unsafe {
             match layout.align() {
-                ..=OF_ALL => mi_malloc(layout.size()).cast(),
+                ..=OF_ALL => match take(layout.size()) {
+                    block if block.is_null() => mi_malloc(layout.size()).cast(),
+                    block => block,
+                },
                 align => mi_malloc_aligned(layout.size(), align).cast(),
             }
         }
@@ -54,16 +144,26 @@ unsafe impl GlobalAlloc for Allocator {
         // SAFETY: as in `alloc`.
         unsafe {
             match layout.align() {
-                ..=OF_ALL => mi_zalloc(layout.size()).cast(),
+                ..=OF_ALL => match take(layout.size()) {
+                    block if block.is_null() => mi_zalloc(layout.size()).cast(),
+                    block => {
+                        block.write_bytes(0, layout.size());
+                        block
+                    }
+                },
                 align => mi_zalloc_aligned(layout.size(), align).cast(),
             }
         }
     }
 
     #[inline]
-    unsafe fn dealloc(&self, block: *mut u8, _: Layout) {
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         // SAFETY: the block is one of ours, by the caller's promise.
-        unsafe { mi_free(block.cast::<c_void>()) }
+        unsafe {
+            if layout.align() > OF_ALL || !keep(block, layout.size()) {
+                mi_free(block.cast::<c_void>());
+            }
+        }
     }
 
     #[inline]
@@ -75,5 +175,60 @@ unsafe impl GlobalAlloc for Allocator {
                 align => mi_realloc_aligned(block.cast::<c_void>(), size, align).cast(),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_freed_block_is_the_next() {
+        std::thread::spawn(|| {
+            let layout = |size| Layout::from_size_align(size, 8).unwrap();
+            let alloc = |size| {
+                // SAFETY: the size is not 0.
+                let block = unsafe { Allocator.alloc(layout(size)) };
+                assert!(!block.is_null());
+                // SAFETY: it has so many bytes.
+                unsafe { block.write_bytes(0xab, size) };
+                block
+            };
+            // SAFETY: each is freed once, with the layout it was asked for.
+            let free = |block, size| unsafe { Allocator.dealloc(block, layout(size)) };
+            let kept = |size: usize| KEPT.with(|k| !k[size.div_ceil(8)].last.get().is_null());
+            // Threads do not keep anything unless they are told to.
+            free(alloc(40), 40);
+            assert!(!kept(40));
+            keep_freed();
+            let (a, b) = (alloc(33), alloc(40));
+            free(a, 33);
+            free(b, 40);
+            assert_eq!([alloc(37), alloc(40)], [b, a]);
+            free(a, 40);
+            // SAFETY: the size is not 0; the block has so many bytes.
+            let zeros = unsafe {
+                let block = Allocator.alloc_zeroed(layout(40));
+                assert_eq!(block, a);
+                std::slice::from_raw_parts(block, 40).iter().all(|byte| *byte == 0)
+            };
+            assert!(zeros);
+            free(a, 40);
+            free(b, 37);
+            // Each size is bounded; long blocks are not kept.
+            for size in [8, 1000, 1024] {
+                let many: Vec<*mut u8> = (0..5000).map(|_| alloc(size)).collect();
+                many.into_iter().for_each(|block| free(block, size));
+                let room = KEPT.with(|k| k[size.div_ceil(8)].room.get());
+                assert!(kept(size) && room == 0);
+            }
+            free(alloc(1025), 1025);
+            collect();
+            assert!((1..=1024).all(|size| !kept(size)));
+            let room = KEPT.with(|k| k[5].room.get());
+            assert_eq!(room, KEPT_MAX / 40);
+        })
+        .join()
+        .unwrap();
     }
 }

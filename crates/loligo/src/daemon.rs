@@ -23,7 +23,7 @@ use crate::host;
 use crate::layout::{Layout, parse_conf};
 use crate::output::tell;
 use crate::session::AdminSession;
-use crate::{logging, memory, process, stores, up};
+use crate::{allocator, logging, memory, process, stores, up};
 
 /// All monitor features of 16.2 (mon_feature_t: kraken to pacific).
 const MON_FEATURES: u64 = 255;
@@ -146,6 +146,7 @@ async fn serve(env: &Env, config: Rc<Config>) -> Result<(), Failure> {
         }
     };
     config.set_facts(host::facts(&config));
+    allocator::keep_freed();
     env.go(memory::tidy(env.clone()));
     tracing::info!("{name} starts, loligo {}", env!("CARGO_PKG_VERSION"));
     match config.kind() {
