@@ -89,12 +89,18 @@ unsafe fn keep(block: *mut u8, size: usize) -> bool {
     KEPT.with(|kept| {
         let of_size = &kept[words];
         let Some(room) = of_size.room.get().checked_sub(1) else { return false };
-        // SAFETY: sizes of mimalloc's blocks are whole words: it holds `words` of them.
+        // SAFETY: mimalloc was asked for whole words: it holds `words` of them.
         unsafe { block.cast::<*mut u8>().write(of_size.last.get()) };
         of_size.last.set(block);
         of_size.room.set(room);
         true
     })
+}
+
+/// What mimalloc is asked for: a block that was kept may serve any size of as many words.
+#[inline]
+fn whole_words(size: usize) -> usize {
+    size.next_multiple_of(OF_ALL)
 }
 
 /// mimalloc.
@@ -131,7 +137,7 @@ unsafe impl GlobalAlloc for Allocator {
         unsafe {
             match layout.align() {
                 ..=OF_ALL => match take(layout.size()) {
-                    block if block.is_null() => mi_malloc(layout.size()).cast(),
+                    block if block.is_null() => mi_malloc(whole_words(layout.size())).cast(),
                     block => block,
                 },
                 align => mi_malloc_aligned(layout.size(), align).cast(),
@@ -145,7 +151,7 @@ unsafe impl GlobalAlloc for Allocator {
         unsafe {
             match layout.align() {
                 ..=OF_ALL => match take(layout.size()) {
-                    block if block.is_null() => mi_zalloc(layout.size()).cast(),
+                    block if block.is_null() => mi_zalloc(whole_words(layout.size())).cast(),
                     block => {
                         block.write_bytes(0, layout.size());
                         block
@@ -171,7 +177,7 @@ unsafe impl GlobalAlloc for Allocator {
         // SAFETY: as in `dealloc` and `alloc`.
         unsafe {
             match layout.align() {
-                ..=OF_ALL => mi_realloc(block.cast::<c_void>(), size).cast(),
+                ..=OF_ALL => mi_realloc(block.cast::<c_void>(), whole_words(size)).cast(),
                 align => mi_realloc_aligned(block.cast::<c_void>(), size, align).cast(),
             }
         }
