@@ -174,9 +174,21 @@ unsafe impl GlobalAlloc for Allocator {
 
     #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: as in `dealloc` and `alloc`.
+        // SAFETY: as in `dealloc` and `alloc`; both blocks have the bytes that are copied, and are not the same.
         unsafe {
             match layout.align() {
+                // What grows from nothing, as most that is encoded does: each size from what is kept.
+                ..=OF_ALL if layout.size() <= KEPT_WORDS * OF_ALL => {
+                    if layout.size().div_ceil(OF_ALL) == size.div_ceil(OF_ALL) {
+                        return block;
+                    }
+                    let to = self.alloc(Layout::from_size_align_unchecked(size, layout.align()));
+                    if !to.is_null() {
+                        to.copy_from_nonoverlapping(block, layout.size().min(size));
+                        self.dealloc(block, layout);
+                    }
+                    to
+                }
                 ..=OF_ALL => mi_realloc(block.cast::<c_void>(), whole_words(size)).cast(),
                 align => mi_realloc_aligned(block.cast::<c_void>(), size, align).cast(),
             }
@@ -229,6 +241,25 @@ mod tests {
                 assert!(kept(size) && room == 0);
             }
             free(alloc(1025), 1025);
+            // What grows keeps its bytes and takes a kept block, and its own is kept; within its
+            // words it stays.
+            free(alloc(800), 800);
+            let block = alloc(33);
+            // SAFETY: the block is ours, of so many bytes.
+            let grow = |block, from, to| unsafe { Allocator.realloc(block, layout(from), to) };
+            assert_eq!(grow(block, 33, 40), block);
+            let last = |size: usize| KEPT.with(|k| k[size / 8].last.get());
+            let next = last(800);
+            let grown = grow(block, 40, 800);
+            assert_eq!([grown, last(40)], [next, block]);
+            // SAFETY: it has more bytes.
+            assert!(unsafe { std::slice::from_raw_parts(grown, 33) }.iter().all(|byte| *byte == 0xab));
+            // Longer than what is kept, and back.
+            let long = grow(grown, 800, 5000);
+            let short = grow(long, 5000, 33);
+            // SAFETY: as above.
+            assert!(unsafe { std::slice::from_raw_parts(short, 33) }.iter().all(|byte| *byte == 0xab));
+            free(short, 33);
             collect();
             assert!((1..=1024).all(|size| !kept(size)));
             let room = KEPT.with(|k| k[5].room.get());

@@ -347,7 +347,7 @@ pub async fn execute(pg: &Rc<dyn Pg>, guard: ObjectGuard, request: Rc<Request>) 
         }
         None => SnapContext::default(),
     };
-    let mut ctx = OpContext::new(pg.clone(), guard, request.clone(), obc, snapc);
+    let mut ctx = Box::new(OpContext::new(pg.clone(), guard, request.clone(), obc, snapc));
     if !ctx.snapc.is_valid() {
         // Refused like an error of the ops, but unlogged.
         return finished(ctx, Errno::EINVAL.result(), true);
@@ -388,7 +388,7 @@ fn absent(pg: &Rc<dyn Pg>, guard: ObjectGuard, request: &Request) -> Executed {
 }
 
 /// Sorts the outcome of a vector.
-fn finished(mut ctx: OpContext, mut result: i32, unlogged: bool) -> Executed {
+fn finished(mut ctx: Box<OpContext>, mut result: i32, unlogged: bool) -> Executed {
     let info = &ctx.request.info;
     let may_write = info.may_write();
     let changes = ctx.is_mutation() && result >= 0;
@@ -432,7 +432,7 @@ fn finished(mut ctx: OpContext, mut result: i32, unlogged: bool) -> Executed {
         reply: Reply::default(),
         effects: Effects::default(),
         kind: Kind::Write(PendingWrite {
-            inner: Pending::Op(Box::new(ctx), reply),
+            inner: Pending::Op(ctx, reply),
         }),
     }
 }
@@ -451,7 +451,7 @@ fn take_reply(ctx: &mut OpContext, result: i32) -> Reply {
 }
 
 /// A vector that changes nothing.
-fn answer(mut ctx: OpContext, mut result: i32, unlogged: bool) -> Executed {
+fn answer(mut ctx: Box<OpContext>, mut result: i32, unlogged: bool) -> Executed {
     let mut reply = take_reply(&mut ctx, result);
     let user = ctx.obc.obs.borrow().oi.user_version;
     if unlogged && result >= 0 {
@@ -611,10 +611,11 @@ impl OpContext {
             ops::TRIMTRUNC => self.op_truncate(&extent, extent.truncate_size),
             ops::CREATE => self.op_create(op.flags, &input),
             ops::DELETE => self.op_delete(),
-            ops::ROLLBACK => self.op_rollback(op.args.snap().snapid).await,
+            // Rare ones have a place of their own: every op's task is as long as the longest.
+            ops::ROLLBACK => Box::pin(self.op_rollback(op.args.snap().snapid)).await,
             ops::SETALLOCHINT => self.op_set_alloc_hint(&op.args.alloc_hint()),
-            ops::COPY_GET => self.op_copy_get(op).await,
-            ops::COPY_FROM | ops::COPY_FROM2 => self.op_copy_from(op).await,
+            ops::COPY_GET => Box::pin(self.op_copy_get(op)).await,
+            ops::COPY_FROM | ops::COPY_FROM2 => Box::pin(self.op_copy_from(op)).await,
 
             ops::TMAPGET | ops::TMAPPUT | ops::TMAPUP | ops::TMAP2OMAP
                 if self.pool.is_erasure() =>

@@ -15,6 +15,7 @@ use std::rc::Rc;
 
 use denc::Denc;
 use env::sync::{Receiver, Sender, oneshot};
+use futures_util::future::Either;
 use messages::{MOSDRepOp, MOSDRepOpReply, Message};
 use store::{StoreError, Transaction};
 use types::osd::ops::message_flags;
@@ -248,10 +249,10 @@ impl Pg {
 
     /// Commits a write as the pool's kind does. All up to the first wait is done at once: nothing
     /// may come between giving out a version and this.
-    async fn commit(&self, change: Change, prepared: Prepared) -> bool {
+    fn commit(&self, change: Change, prepared: Prepared) -> impl Future<Output = bool> {
         match self.is_erasure() {
-            true => self.commit_shards(change, prepared).await,
-            false => self.submit(change).await,
+            true => Either::Left(Box::pin(self.commit_shards(change, prepared))),
+            false => Either::Right(self.submit(change)),
         }
     }
 
@@ -649,7 +650,7 @@ async fn run_op(pg: Rc<Pg>, op: ClientOp, lock: object_context::Lock, generation
         }
         Kind::LogError(guard) => {
             let reply = executed.reply;
-            log_error(&pg, op, guard, reply, executed.effects).await;
+            Box::pin(log_error(&pg, op, guard, reply, executed.effects)).await;
         }
         Kind::Write(pending) => run_write(&pg, op, pending).await,
         Kind::Blocked(oid) => pg.wait_for_object(oid, op),

@@ -95,10 +95,14 @@ impl Pg {
 
     /// Reads what a write has to know. The write's lock is held. Nothing for replicated PGs.
     pub(super) async fn prepare(&self, pending: &PendingWrite) -> Result<Prepared, Errno> {
-        let mut prepared = Prepared::default();
-        if !self.is_erasure() {
-            return Ok(prepared);
+        match self.is_erasure() {
+            true => Box::pin(self.prepare_shards(pending)).await,
+            false => Ok(Prepared::default()),
         }
+    }
+
+    async fn prepare_shards(&self, pending: &PendingWrite) -> Result<Prepared, Errno> {
+        let mut prepared = Prepared::default();
         let codec = self.codec().ok_or(Errno::EOPNOTSUPP)?;
         let generation = self.generation.get();
         for oid in pending.objects(self.pgid.pgid.pool_id()) {
