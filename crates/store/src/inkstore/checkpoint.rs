@@ -16,12 +16,13 @@ use bstr::{BStr, BString};
 use bytes::Bytes;
 use device::{Piece, WriteCause};
 use env::AlignedBuf;
+use types::hobject::GhObject;
 
 use super::format::{
     BLOCK_LEN, Cursor, Extent, Malformed, NO_ENTRY, PAGE_HEADER_LEN, PAGE_PAYLOAD_LEN, PageHeader,
     Put, Superblock, extents, put_extents,
 };
-use super::key_map::Looked;
+use super::key_map::{KeyMap, Looked};
 use super::onode::{AllocHint, BlockPtr, CHUNK_BLOCKS, Chunk, Dirty, Onode, Patch, PatchSource};
 use super::rec::{Value, parse_runs, put_runs};
 use super::state::{Key, State};
@@ -34,6 +35,9 @@ const SLICE_LEN: usize = if cfg!(test) { 4096 } else { 256 << 10 };
 const SLICE_PAUSE: Duration = Duration::from_millis(1);
 /// About how many bytes of chunks or omap keys one entry holds.
 const ENTRY_LEN: usize = 2048;
+/// An omap is copied whole for a checkpoint that needs at least this part of it: one in so many
+/// chunks.
+const OMAP_SHARE: usize = 4;
 /// Runs beside the base before a new base is written.
 const RUNS_MAX: usize = 8;
 /// Every so many blocks the index of a run names the first entry.
@@ -447,20 +451,75 @@ impl RunWriter {
     }
 }
 
-fn name_entry(kind: u8, cid: &CollId, oid: &types::hobject::GhObject) -> Vec<u8> {
+fn name_entry(kind: u8, cid: &CollId, oid: &GhObject) -> Vec<u8> {
     let mut out = vec![kind];
     out.put_coll(cid);
     out.put_object(oid);
     out
 }
 
+/// What a checkpoint needs of an object that is about to change.
+///
+/// A PG's own object has thousands of keys, packed in memory, and all PGs' objects are changed as
+/// soon as a checkpoint has begun: what they hold is copied as it is, and becomes entries when the
+/// checkpoint comes to it.
+#[derive(Debug)]
+pub(super) struct Captured {
+    /// All or, with `omap`, all but the omap's.
+    entries: Vec<Vec<u8>>,
+    omap: Option<OmapCopy>,
+}
+
+#[derive(Debug)]
+struct OmapCopy {
+    cid: CollId,
+    oid: Rc<GhObject>,
+    map: KeyMap<Bytes>,
+    /// The keys that count, if not all do.
+    keys: Option<KeyMap<bool>>,
+}
+
+impl Captured {
+    pub(super) fn of(onode: &Onode, mut dirty: Dirty) -> Captured {
+        let map = &onode.omap.map;
+        let keys = std::mem::take(&mut dirty.omap);
+        let mut entries = data_entries(onode, &dirty);
+        if !dirty.fresh && map.chunks() > OMAP_SHARE * keys.chunks() {
+            entries.extend(omap_entries(&onode.cid, &onode.oid, map, Some(&keys)));
+            return Captured { entries, omap: None };
+        }
+        let omap = OmapCopy {
+            cid: onode.cid,
+            oid: onode.oid.clone(),
+            map: map.clone(),
+            keys: (!dirty.fresh).then_some(keys),
+        };
+        Captured { entries, omap: Some(omap) }
+    }
+
+    pub(super) fn into_entries(self) -> Vec<Vec<u8>> {
+        let mut entries = self.entries;
+        if let Some(OmapCopy { cid, oid, map, keys }) = self.omap {
+            entries.extend(omap_entries(&cid, &oid, &map, keys.as_ref()));
+        }
+        entries
+    }
+}
+
 /// The entries for the parts of an object that `dirty` names.
 pub(super) fn entries_of(onode: &Onode, dirty: &Dirty) -> Vec<Vec<u8>> {
+    let mut entries = data_entries(onode, dirty);
+    let keys = (!dirty.fresh).then_some(&dirty.omap);
+    entries.extend(omap_entries(&onode.cid, &onode.oid, &onode.omap.map, keys));
+    entries
+}
+
+/// Those of head and chunks.
+fn data_entries(onode: &Onode, dirty: &Dirty) -> Vec<Vec<u8>> {
     let mut entries = Vec::new();
     if dirty.fresh || dirty.head || dirty.omap_cleared {
         entries.push(head_entry(onode, dirty));
     }
-    let open = |kind| name_entry(kind, &onode.cid, &onode.oid);
     let mut entry: Vec<u8> = Vec::new();
     let chunks: Vec<(u32, Option<&Chunk>)> = match dirty.fresh {
         true => onode
@@ -475,7 +534,7 @@ pub(super) fn entries_of(onode: &Onode, dirty: &Dirty) -> Vec<Vec<u8>> {
     };
     for (number, chunk) in chunks {
         if entry.is_empty() {
-            entry = open(CHUNKS);
+            entry = name_entry(CHUNKS, &onode.cid, &onode.oid);
         }
         put_chunk(&mut entry, number, chunk);
         if entry.len() >= ENTRY_LEN {
@@ -483,12 +542,24 @@ pub(super) fn entries_of(onode: &Onode, dirty: &Dirty) -> Vec<Vec<u8>> {
         }
     }
     if !entry.is_empty() {
-        entries.push(std::mem::take(&mut entry));
+        entries.push(entry);
     }
+    entries
+}
+
+/// Those of omap keys: of `keys`, or of all.
+fn omap_entries(
+    cid: &CollId,
+    oid: &GhObject,
+    map: &KeyMap<Bytes>,
+    keys: Option<&KeyMap<bool>>,
+) -> Vec<Vec<u8>> {
+    let mut entries = Vec::new();
+    let mut entry: Vec<u8> = Vec::new();
     let (mut last_key, mut last_value) = (Vec::new(), Vec::new());
     let mut put = |key: &[u8], value: Option<&Bytes>| {
         if entry.is_empty() {
-            entry = open(OMAP);
+            entry = name_entry(OMAP, cid, oid);
             (last_key.clear(), last_value.clear());
         }
         put_omap(&mut entry, key, value, (&last_key, &last_value));
@@ -499,12 +570,13 @@ pub(super) fn entries_of(onode: &Onode, dirty: &Dirty) -> Vec<Vec<u8>> {
             entries.push(std::mem::take(&mut entry));
         }
     };
-    if dirty.fresh {
-        onode.omap.map.iter().for_each(|(key, value)| put(&key, Some(&value)));
-    } else {
-        let mut looked = Looked::default();
-        for (key, _) in dirty.omap.iter() {
-            put(&key, onode.omap.map.get_next(BStr::new(&*key), &mut looked));
+    match keys {
+        None => map.iter().for_each(|(key, value)| put(&key, Some(&value))),
+        Some(keys) => {
+            let mut looked = Looked::default();
+            for (key, _) in keys.iter() {
+                put(&key, map.get_next(BStr::new(&*key), &mut looked));
+            }
         }
     }
     if !entry.is_empty() {
@@ -690,4 +762,47 @@ fn load_chunk(onode: &mut Onode, c: &mut Cursor<'_>, device_blocks: u32) -> Resu
         onode.set_ptr_uncounted(u64::from(number) * CHUNK_BLOCKS + i, ptr);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use types::SpgId;
+
+    use super::*;
+
+    /// Writes at QD 128 stood still for a quarter of a second each time a checkpoint began: the next
+    /// write to each PG made entries of the thousands of keys in its log, on all OSDs at once.
+    /// They are copied as they are now, unless few of many are needed; what the checkpoint gets is
+    /// what was there.
+    #[test]
+    fn what_changes_behind_the_beginning_is_copied_and_comes_as_it_was() {
+        let pg: SpgId = "3.1".parse().unwrap();
+        let (cid, oid) = (CollId::Pg(pg), pg.pgmeta());
+        for (base, changed, copied) in [(false, 600, true), (true, 0, true), (false, 5, false)] {
+            let mut state = State::new();
+            state.make_collection(cid, 3);
+            let slot = state.create(&cid, &oid).unwrap();
+            let set = |state: &mut State, n: usize, value: &'static [u8]| {
+                let (onode, space) = state.change(slot).unwrap();
+                let key = format!("{n:020}");
+                let place = onode.omap.map.find(key.as_str().into());
+                onode.omap_set(place, key.as_str().into(), Bytes::from_static(value), space);
+            };
+            (0..1000).for_each(|n| set(&mut state, n, b"first"));
+            state.mark_clean();
+            (0..changed).for_each(|n| set(&mut state, n, b"second"));
+            let onode = state.onode(slot).unwrap();
+            let dirty = Dirty { fresh: base, ..onode.dirty.clone() };
+            let expected = entries_of(onode, &dirty);
+            let key = onode.key();
+            state.freeze(base);
+            set(&mut state, 2000, b"third");
+            let (onode, space) = state.change(slot).unwrap();
+            onode.omap_rm_range("0".into(), "00000000000000000100".into(), space);
+            let captured = &state.frozen.as_ref().unwrap().captured[&key];
+            assert_eq!(captured.omap.is_some(), copied, "{changed} keys, base {base}");
+            assert_eq!(state.next_frozen(), Some((key, Some(expected))));
+            assert_eq!(state.next_frozen(), None);
+        }
+    }
 }

@@ -103,6 +103,11 @@ impl<V: Pack> KeyMap<V> {
         self.chunks.is_empty()
     }
 
+    /// About how large it is: in chunks of at most [`CHUNK_MAX`] keys.
+    pub(super) fn chunks(&self) -> usize {
+        self.chunks.len()
+    }
+
     pub(super) fn clear(&mut self) {
         *self = KeyMap::default();
     }

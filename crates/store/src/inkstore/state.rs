@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use types::hobject::GhObject;
 
+use super::checkpoint::{Captured, entries_of};
 use super::name::{Name, Ranked, seek};
 use super::onode::{Dirty, Onode};
 use super::space::Space;
@@ -40,14 +41,14 @@ pub(super) struct Frozen {
     pub(super) position: Option<Key>,
     /// Of others: objects not yet written, in order.
     pub(super) todo: BTreeSet<Key>,
-    /// Entries of objects changed since, as they were.
-    pub(super) captured: BTreeMap<Key, Vec<Vec<u8>>>,
+    /// Objects changed since, as they were.
+    pub(super) captured: BTreeMap<Key, Captured>,
 }
 
 impl Frozen {
-    /// What the checkpoint needs of an onode that is as it was, and which is clean afterwards;
-    /// `None` if it needs nothing.
-    fn capture(&mut self, key: &Key, onode: &mut Onode) -> Option<Vec<Vec<u8>>> {
+    /// Which parts the checkpoint needs of an onode that is as it was, and which is clean
+    /// afterwards; `None` if it needs nothing.
+    fn take_dirty(&mut self, key: &Key, onode: &mut Onode) -> Option<Dirty> {
         if onode.generation > self.generation || !(self.base || self.todo.contains(key)) {
             return None;
         }
@@ -59,7 +60,7 @@ impl Frozen {
                 ..Dirty::default()
             };
         }
-        Some(super::checkpoint::entries_of(onode, &dirty))
+        Some(dirty)
     }
 }
 
@@ -154,8 +155,8 @@ impl State {
             && onode.generation <= frozen.generation
         {
             let key = onode.key();
-            if let Some(entries) = frozen.capture(&key, onode) {
-                frozen.captured.insert(key, entries);
+            if let Some(dirty) = frozen.take_dirty(&key, onode) {
+                frozen.captured.insert(key, Captured::of(onode, dirty));
             }
             onode.generation = self.generation;
         }
@@ -366,13 +367,13 @@ impl State {
 
     fn next_of_changed(&mut self, frozen: &mut Frozen) -> Option<(Key, Option<Vec<Vec<u8>>>)> {
         let key = frozen.todo.first()?.clone();
-        let mut entries = frozen.captured.remove(&key);
+        let mut entries = frozen.captured.remove(&key).map(Captured::into_entries);
         if entries.is_none()
             && let Some(slot) = self.lookup(&key.0, &key.1.oid)
             && let Some(onode) = self.load(slot)
         {
             // Of a later generation: the object there at the time was gone, this is another.
-            entries = frozen.capture(&key, onode);
+            entries = frozen.take_dirty(&key, onode).map(|dirty| entries_of(onode, &dirty));
         }
         frozen.todo.remove(&key);
         Some((key, entries))
@@ -388,15 +389,15 @@ impl State {
                 (Some((live, _)), Some(captured)) => captured <= live,
             };
             if captured_first {
-                let (key, entries) = frozen.captured.pop_first()?;
-                return Some((key, Some(entries)));
+                let (key, captured) = frozen.captured.pop_first()?;
+                return Some((key, Some(captured.into_entries())));
             }
             let (key, slot) = live?;
             frozen.position = Some(key.clone());
             if let Some(onode) = self.load(slot)
-                && let Some(entries) = frozen.capture(&key, onode)
+                && let Some(dirty) = frozen.take_dirty(&key, onode)
             {
-                return Some((key, Some(entries)));
+                return Some((key, Some(entries_of(onode, &dirty))));
             }
         }
     }
