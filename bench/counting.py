@@ -17,8 +17,8 @@ sys.path.insert(0, str(ROOT / "tests/interop"))
 import cluster  # noqa: E402
 
 TICKS = os.sysconf("SC_CLK_TCK")
-# The allocator's entrances as Rust calls them; `realloc` in place counts, too.
-ALLOCATES = re.compile(r"^(mi_malloc|mi_zalloc|mi_calloc|mi_realloc|malloc|calloc|realloc|posix_memalign)(_aligned|_aligned_at)?$")
+# The allocator's entrances as Rust calls them, whether a kept block serves or mimalloc; `realloc` in place counts, too.
+ALLOCATES = re.compile(r"^__rustc(\[[0-9a-f]+\])?::__rust_(alloc|alloc_zeroed|realloc)$")
 
 
 @contextlib.contextmanager
