@@ -8,8 +8,8 @@ use crate::{Denc, Error};
 #[derive(Debug)]
 pub struct Reader<'a> {
     buf: &'a Bytes,
-    pos: usize,
-    end: usize,
+    /// What is left before the end of the buffer or of the innermost envelope.
+    left: &'a [u8],
 }
 
 macro_rules! ints {
@@ -17,11 +17,10 @@ macro_rules! ints {
         /// Reads the number, little-endian.
         #[inline]
         pub fn $name(&mut self) -> Result<$name, Error> {
-            const LEN: usize = size_of::<$name>();
-            let Some(bytes) = self.buf[self.pos..self.end].first_chunk::<LEN>() else {
-                return Err(self.truncated(LEN));
+            let Some((bytes, left)) = self.left.split_first_chunk() else {
+                return Err(self.truncated(size_of::<$name>()));
             };
-            self.pos += LEN;
+            self.left = left;
             Ok($name::from_le_bytes(*bytes))
         }
     )*};
@@ -30,7 +29,7 @@ macro_rules! ints {
 impl<'a> Reader<'a> {
     /// A cursor at the start of `buf`.
     pub fn new(buf: &'a Bytes) -> Reader<'a> {
-        Reader { buf, pos: 0, end: buf.len() }
+        Reader { buf, left: buf }
     }
 
     ints!(u8 u16 u32 u64 i8 i16 i32 i64 f32 f64);
@@ -49,41 +48,35 @@ impl<'a> Reader<'a> {
     /// Bytes left before the end of the buffer or of the innermost envelope.
     #[inline]
     pub fn remaining(&self) -> usize {
-        self.end - self.pos
+        self.left.len()
     }
 
     /// Offset from the start of the buffer.
     pub fn position(&self) -> usize {
-        self.pos
+        self.left.as_ptr() as usize - self.buf.as_ptr() as usize
     }
 
     /// Takes `len` bytes, borrowed.
     #[inline]
     pub fn slice(&mut self, len: usize) -> Result<&'a [u8], Error> {
-        if len > self.remaining() {
+        let Some((taken, left)) = self.left.split_at_checked(len) else {
             return Err(self.truncated(len));
-        }
-        let from = self.pos;
-        self.pos += len;
-        Ok(&self.buf[from..self.pos])
+        };
+        self.left = left;
+        Ok(taken)
     }
 
     /// Takes `len` bytes as a shared slice of the buffer: no copy, keeps the buffer alive.
     #[inline]
     pub fn bytes(&mut self, len: usize) -> Result<Bytes, Error> {
-        if len > self.remaining() {
-            return Err(self.truncated(len));
-        }
-        let from = self.pos;
-        self.pos += len;
-        Ok(self.buf.slice(from..self.pos))
+        let taken = self.slice(len)?;
+        Ok(self.buf.slice_ref(taken))
     }
 
     /// Takes all that is left, as a shared slice.
     pub fn rest(&mut self) -> Bytes {
-        let from = self.pos;
-        self.pos = self.end;
-        self.buf.slice(from..self.end)
+        let left = std::mem::take(&mut self.left);
+        self.buf.slice_ref(left)
     }
 
     /// Takes a counted blob as a shared slice.
@@ -144,11 +137,10 @@ impl<'a> Reader<'a> {
     /// Takes a versioned struct as it stands, envelope included, to be decoded later or passed on.
     pub fn raw_envelope(&mut self) -> Result<Bytes, Error> {
         const HEAD: usize = 6;
-        if self.remaining() < HEAD {
-            return Err(Error::Truncated { need: HEAD, have: self.remaining() });
-        }
-        let head = &self.buf[self.pos + 2..self.pos + HEAD];
-        let len = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
+        let Some(&[_, _, a, b, c, d]) = self.left.first_chunk::<HEAD>() else {
+            return Err(self.truncated(HEAD));
+        };
+        let len = u32::from_le_bytes([a, b, c, d]) as usize;
         self.bytes(HEAD.saturating_add(len))
     }
 
@@ -160,12 +152,7 @@ impl<'a> Reader<'a> {
         fields: impl FnOnce(&mut Reader<'a>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let len = self.u32()? as usize;
-        if len > self.remaining() {
-            return Err(self.truncated(len));
-        }
-        let mut inner = Reader { buf: self.buf, pos: self.pos, end: self.pos + len };
-        let value = fields(&mut inner)?;
-        self.pos += len;
-        Ok(value)
+        let mut inner = Reader { buf: self.buf, left: self.slice(len)? };
+        fields(&mut inner)
     }
 }

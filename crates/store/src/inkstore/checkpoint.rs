@@ -22,6 +22,7 @@ use super::format::{
     BLOCK_LEN, Cursor, Extent, Malformed, NO_ENTRY, PAGE_HEADER_LEN, PAGE_PAYLOAD_LEN, PageHeader,
     Put, Superblock, extents, put_extents,
 };
+use super::changed_keys::ChangedKeys;
 use super::key_map::{KeyMap, Looked};
 use super::onode::{AllocHint, BlockPtr, CHUNK_BLOCKS, Chunk, Dirty, Onode, Patch, PatchSource};
 use super::rec::{Value, parse_runs, put_runs};
@@ -48,6 +49,7 @@ const HEAD: u8 = 2;
 const CHUNKS: u8 = 3;
 const OMAP: u8 = 4;
 const INDEX: u8 = 5;
+const OMAP_RANGES: u8 = 6;
 
 const FRESH: u8 = 1;
 const OMAP_CLEARED: u8 = 2;
@@ -474,9 +476,9 @@ pub(super) struct Captured {
 struct OmapCopy {
     cid: CollId,
     oid: Rc<GhObject>,
-    map: KeyMap<Bytes>,
+    map: KeyMap,
     /// The keys that count, if not all do.
-    keys: Option<KeyMap<bool>>,
+    keys: Option<ChangedKeys>,
 }
 
 impl Captured {
@@ -484,7 +486,7 @@ impl Captured {
         let map = &onode.omap.map;
         let keys = std::mem::take(&mut dirty.omap);
         let mut entries = data_entries(onode, &dirty);
-        if !dirty.fresh && map.chunks() > OMAP_SHARE * keys.chunks() {
+        if !dirty.fresh && map.chunks() > OMAP_SHARE * map.chunks_with(&keys) {
             entries.extend(omap_entries(&onode.cid, &onode.oid, map, Some(&keys)));
             return Captured { entries, omap: None };
         }
@@ -551,11 +553,25 @@ fn data_entries(onode: &Onode, dirty: &Dirty) -> Vec<Vec<u8>> {
 fn omap_entries(
     cid: &CollId,
     oid: &GhObject,
-    map: &KeyMap<Bytes>,
-    keys: Option<&KeyMap<bool>>,
+    map: &KeyMap,
+    keys: Option<&ChangedKeys>,
 ) -> Vec<Vec<u8>> {
     let mut entries = Vec::new();
     let mut entry: Vec<u8> = Vec::new();
+    for (first, end) in keys.iter().flat_map(|keys| keys.iter()) {
+        let Some(end) = end else { continue };
+        if entry.is_empty() {
+            entry = name_entry(OMAP_RANGES, cid, oid);
+        }
+        entry.put_blob(first);
+        entry.put_blob(end);
+        if entry.len() >= ENTRY_LEN {
+            entries.push(std::mem::take(&mut entry));
+        }
+    }
+    if !entry.is_empty() {
+        entries.push(std::mem::take(&mut entry));
+    }
     let (mut last_key, mut last_value) = (Vec::new(), Vec::new());
     let mut put = |key: &[u8], value: Option<&Bytes>| {
         if entry.is_empty() {
@@ -574,8 +590,13 @@ fn omap_entries(
         None => map.iter().for_each(|(key, value)| put(&key, Some(&value))),
         Some(keys) => {
             let mut looked = Looked::default();
-            for (key, _) in keys.iter() {
-                put(&key, map.get_next(BStr::new(&*key), &mut looked));
+            for (first, end) in keys.iter() {
+                let Some(end) = end else {
+                    put(first, map.get_next(first, &mut looked));
+                    continue;
+                };
+                let within = map.from(first, false).take_while(|(key, _)| BStr::new(&**key) < end);
+                within.for_each(|(key, value)| put(&key, Some(&value)));
             }
         }
     }
@@ -675,6 +696,12 @@ pub(super) fn load_entry(
         CHUNKS => {
             while !c.is_empty() {
                 load_chunk(onode, c, device_blocks)?;
+            }
+        }
+        OMAP_RANGES => {
+            while !c.is_empty() {
+                let (first, end) = (c.blob()?, c.blob()?);
+                onode.omap.map.remove_range(first.into(), end.into());
             }
         }
         OMAP => {

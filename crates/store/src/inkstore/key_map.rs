@@ -10,8 +10,10 @@ use std::cell::Cell;
 use std::mem;
 
 use bstr::{BStr, BString};
+use bytes::Bytes;
 
-use super::packed::{Pack, Row};
+use super::changed_keys::ChangedKeys;
+use super::packed::Row;
 
 /// Entries of a chunk at most. More would move more bytes when a key goes in between, fewer make
 /// the table of chunks longer.
@@ -19,12 +21,12 @@ const CHUNK_MAX: usize = 64;
 
 /// Adjacent entries, never none.
 #[derive(Debug, Clone)]
-enum Chunk<V> {
-    Open(Vec<(BString, V)>),
+enum Chunk {
+    Open(Vec<(BString, Bytes)>),
     Packed(Row),
 }
 
-impl<V: Pack> Chunk<V> {
+impl Chunk {
     fn first(&self) -> &BString {
         match self {
             Chunk::Open(entries) => &entries[0].0,
@@ -33,7 +35,7 @@ impl<V: Pack> Chunk<V> {
     }
 
     /// The entries, to be looked at.
-    fn look(&self) -> Cow<'_, [(BString, V)]> {
+    fn look(&self) -> Cow<'_, [(BString, Bytes)]> {
         match self {
             Chunk::Open(entries) => Cow::Borrowed(entries),
             Chunk::Packed(row) => Cow::Owned(row.entries()),
@@ -41,7 +43,7 @@ impl<V: Pack> Chunk<V> {
     }
 
     /// The entries, to be changed.
-    fn open(&mut self) -> &mut Vec<(BString, V)> {
+    fn open(&mut self) -> &mut Vec<(BString, Bytes)> {
         if let Chunk::Packed(row) = self {
             *self = Chunk::Open(row.entries());
         }
@@ -53,10 +55,10 @@ impl<V: Pack> Chunk<V> {
 }
 
 /// Keys and values in the order of the keys.
-#[derive(Debug, Clone)]
-pub(super) struct KeyMap<V> {
+#[derive(Debug, Clone, Default)]
+pub(super) struct KeyMap {
     /// None is empty.
-    chunks: Vec<Chunk<V>>,
+    chunks: Vec<Chunk>,
     /// Where the last two keys were looked for. Only hints: they may be of no chunk at all.
     recent: Cell<[usize; 2]>,
 }
@@ -70,23 +72,11 @@ pub(super) struct Place {
 }
 
 /// The entries of a packed chunk that was looked at last, while nothing changes.
-#[derive(Debug)]
-pub(super) struct Looked<V>(Option<(usize, Vec<(BString, V)>)>);
-
-impl<V> Default for Looked<V> {
-    fn default() -> Self {
-        Looked(None)
-    }
-}
-
-impl<V> Default for KeyMap<V> {
-    fn default() -> Self {
-        KeyMap { chunks: Vec::new(), recent: Cell::new([0; 2]) }
-    }
-}
+#[derive(Debug, Default)]
+pub(super) struct Looked(Option<(usize, Vec<(BString, Bytes)>)>);
 
 /// Where a key is among entries, or would be.
-fn seek<V>(entries: &[(BString, V)], key: &BStr) -> Result<usize, usize> {
+fn seek(entries: &[(BString, Bytes)], key: &BStr) -> Result<usize, usize> {
     // A log's next key goes behind the last, its oldest is the first: then the names in between,
     // each somewhere else in memory, need not be looked at.
     match (entries.first(), entries.last()) {
@@ -98,7 +88,7 @@ fn seek<V>(entries: &[(BString, V)], key: &BStr) -> Result<usize, usize> {
     }
 }
 
-impl<V: Pack> KeyMap<V> {
+impl KeyMap {
     pub(super) fn is_empty(&self) -> bool {
         self.chunks.is_empty()
     }
@@ -106,6 +96,18 @@ impl<V: Pack> KeyMap<V> {
     /// About how large it is: in chunks of at most [`CHUNK_MAX`] keys.
     pub(super) fn chunks(&self) -> usize {
         self.chunks.len()
+    }
+
+    /// How many of its chunks have keys in ranges of these.
+    pub(super) fn chunks_with(&self, changed: &ChangedKeys) -> usize {
+        let (mut count, mut counted) = (0, 0);
+        for (first, end) in changed.iter() {
+            let until = end.map_or_else(|| self.chunk_of(first), |end| self.chunk_of(end)) + 1;
+            let from = self.chunk_of(first).max(counted);
+            count += until.saturating_sub(from);
+            counted = counted.max(until);
+        }
+        count
     }
 
     pub(super) fn clear(&mut self) {
@@ -141,19 +143,23 @@ impl<V: Pack> KeyMap<V> {
     }
 
     /// The value of the key itself or, if it is not there, of the greatest smaller one.
-    pub(super) fn at_or_before(&self, place: Place) -> Option<&V> {
+    pub(super) fn at_or_before(&self, place: Place) -> Option<&Bytes> {
+        self.entry_at_or_before(place).map(|(_, value)| value)
+    }
+
+    /// As [`KeyMap::at_or_before`], the key.
+    pub(super) fn key_at_or_before(&self, place: Place) -> Option<&BStr> {
+        self.entry_at_or_before(place).map(|(key, _)| key.as_ref())
+    }
+
+    fn entry_at_or_before(&self, place: Place) -> Option<&(BString, Bytes)> {
         let Place { chunk, at, found } = place;
         // Only a key before all others is before all of its chunk, and `find` has opened that.
         let Some(Chunk::Open(entries)) = self.chunks.get(chunk) else { return None };
-        entries.get(at.checked_sub(usize::from(!found))?).map(|(_, value)| value)
+        entries.get(at.checked_sub(usize::from(!found))?)
     }
 
-    /// The value at a place that was found.
-    pub(super) fn at(&self, place: Place) -> Option<&V> {
-        self.at_or_before(place).filter(|_| place.found)
-    }
-
-    pub(super) fn get(&self, key: &BStr) -> Option<Cow<'_, V>> {
+    pub(super) fn get(&self, key: &BStr) -> Option<Cow<'_, Bytes>> {
         match self.chunks.get(self.chunk_of(key))? {
             Chunk::Open(entries) => seek(entries, key).ok().map(|at| Cow::Borrowed(&entries[at].1)),
             Chunk::Packed(row) => {
@@ -164,7 +170,7 @@ impl<V: Pack> KeyMap<V> {
     }
 
     /// As `get`, for a row of keys in order.
-    pub(super) fn get_next<'a>(&'a self, key: &BStr, looked: &'a mut Looked<V>) -> Option<&'a V> {
+    pub(super) fn get_next<'a>(&'a self, key: &BStr, looked: &'a mut Looked) -> Option<&'a Bytes> {
         let chunk = self.chunk_of(key);
         let entries = match self.chunks.get(chunk)? {
             Chunk::Open(entries) => entries,
@@ -184,7 +190,7 @@ impl<V: Pack> KeyMap<V> {
 
     /// Sets the value of a key whose place was found; the old one. `packs`: entries that a row of
     /// new ones has left behind are packed.
-    pub(super) fn put(&mut self, place: Place, key: &BStr, value: V, packs: bool) -> Option<V> {
+    pub(super) fn put(&mut self, place: Place, key: &BStr, value: Bytes, packs: bool) -> Option<Bytes> {
         if place.found {
             return Some(mem::replace(&mut self.chunks[place.chunk].open()[place.at].1, value));
         }
@@ -192,7 +198,7 @@ impl<V: Pack> KeyMap<V> {
         None
     }
 
-    pub(super) fn insert(&mut self, key: BString, value: V, packs: bool) -> Option<V> {
+    pub(super) fn insert(&mut self, key: BString, value: Bytes, packs: bool) -> Option<Bytes> {
         let place = self.find(BStr::new(&key));
         if place.found {
             return Some(mem::replace(&mut self.chunks[place.chunk].open()[place.at].1, value));
@@ -202,7 +208,7 @@ impl<V: Pack> KeyMap<V> {
     }
 
     /// Adds a key at the place that was found for it.
-    pub(super) fn insert_at(&mut self, place: Place, key: BString, value: V, packs: bool) {
+    pub(super) fn insert_at(&mut self, place: Place, key: BString, value: Bytes, packs: bool) {
         let Place { chunk, at, .. } = place;
         let Some(entries) = self.chunks.get_mut(chunk).map(Chunk::open) else {
             self.chunks.push(Chunk::Open(vec![(key, value)]));
@@ -228,13 +234,13 @@ impl<V: Pack> KeyMap<V> {
         self.chunks.insert(chunk + 1, Chunk::Open(behind));
     }
 
-    pub(super) fn remove(&mut self, key: &BStr) -> Option<(BString, V)> {
+    pub(super) fn remove(&mut self, key: &BStr) -> Option<(BString, Bytes)> {
         let place = self.find(key);
         self.remove_at(place)
     }
 
     /// Takes what stands at a place that was found.
-    pub(super) fn remove_at(&mut self, place: Place) -> Option<(BString, V)> {
+    pub(super) fn remove_at(&mut self, place: Place) -> Option<(BString, Bytes)> {
         let Place { chunk, at, found } = place;
         if !found {
             return None;
@@ -247,12 +253,14 @@ impl<V: Pack> KeyMap<V> {
         Some(removed)
     }
 
-    /// Takes the keys from `first` on and before `last` out; with what their values weighed.
-    pub(super) fn remove_range(&mut self, first: &BStr, last: &BStr) -> Vec<(BString, usize)> {
-        let mut removed = Vec::new();
+    /// Takes the keys from `first` on and before `last` out. The bytes of keys and values; `None`
+    /// if there was none.
+    pub(super) fn remove_range(&mut self, first: &BStr, last: &BStr) -> Option<usize> {
         if first >= last || self.chunks.is_empty() {
-            return removed;
+            return None;
         }
+        let mut removed = None;
+        let mut note = |weight: usize| *removed.get_or_insert(0) += weight;
         let from = self.chunk_of(first);
         let mut emptied = from..from;
         for at in from..self.chunks.len() {
@@ -262,7 +270,7 @@ impl<V: Pack> KeyMap<V> {
             let whole = self.chunks[at].first() >= first
                 && self.chunks.get(at + 1).is_some_and(|next| next.first() <= last);
             if let (true, Chunk::Packed(row)) = (whole, &self.chunks[at]) {
-                removed.extend(row.weights::<V>());
+                note(row.weight);
                 emptied.end = at + 1;
                 continue;
             }
@@ -274,7 +282,7 @@ impl<V: Pack> KeyMap<V> {
             };
             let gone = entries[begin..].iter().take_while(|(key, _)| key < last).count();
             let gone = entries.drain(begin..begin + gone);
-            removed.extend(gone.map(|(key, value)| (key, value.weight())));
+            gone.for_each(|(key, value)| note(key.len() + value.len()));
             match entries.is_empty() {
                 true => emptied.end = at + 1,
                 // Of the first, others stay in front.
@@ -286,7 +294,7 @@ impl<V: Pack> KeyMap<V> {
         removed
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Cow<'_, BString>, Cow<'_, V>)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Cow<'_, BString>, Cow<'_, Bytes>)> {
         self.chunks.iter().flat_map(|chunk| entries_of(chunk, 0))
     }
 
@@ -295,7 +303,7 @@ impl<V: Pack> KeyMap<V> {
         &self,
         key: &BStr,
         after: bool,
-    ) -> impl Iterator<Item = (Cow<'_, BString>, Cow<'_, V>)> {
+    ) -> impl Iterator<Item = (Cow<'_, BString>, Cow<'_, Bytes>)> {
         let chunk = self.chunk_of(key);
         let skip = self.chunks.get(chunk).map_or(0, |chunk| match seek(&chunk.look(), key) {
             Ok(at) => at + usize::from(after),
@@ -309,17 +317,17 @@ impl<V: Pack> KeyMap<V> {
     }
 }
 
-type Entries<'a, V> = Box<dyn Iterator<Item = (Cow<'a, BString>, Cow<'a, V>)> + 'a>;
+type Entries<'a> = Box<dyn Iterator<Item = (Cow<'a, BString>, Cow<'a, Bytes>)> + 'a>;
 
 /// The entries of a chunk but for the first ones.
-fn entries_of<V: Pack>(chunk: &Chunk<V>, skip: usize) -> Entries<'_, V> {
+fn entries_of(chunk: &Chunk, skip: usize) -> Entries<'_> {
     match chunk {
         Chunk::Open(entries) => {
             let rest = entries.iter().skip(skip);
             Box::new(rest.map(|(key, value)| (Cow::Borrowed(key), Cow::Borrowed(value))))
         }
         Chunk::Packed(row) => {
-            let rest = row.entries::<V>().into_iter().skip(skip);
+            let rest = row.entries().into_iter().skip(skip);
             Box::new(rest.map(|(key, value)| (Cow::Owned(key), Cow::Owned(value))))
         }
     }
@@ -329,7 +337,6 @@ fn entries_of<V: Pack>(chunk: &Chunk<V>, skip: usize) -> Entries<'_, V> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use bytes::Bytes;
     use device::memory::Choices;
 
     use super::*;
@@ -338,7 +345,7 @@ mod tests {
         format!("what was put in in round {round:06}").into()
     }
 
-    fn compare(map: &KeyMap<Bytes>, tree: &BTreeMap<BString, Bytes>) {
+    fn compare(map: &KeyMap, tree: &BTreeMap<BString, Bytes>) {
         let found = map.iter().map(|(key, value)| (key.into_owned(), value.into_owned()));
         assert!(found.eq(tree.iter().map(|(key, value)| (key.clone(), value.clone()))));
         let mut looked = Looked::default();
@@ -348,7 +355,7 @@ mod tests {
         assert!(map.chunks.iter().all(|c| (1..=CHUNK_MAX).contains(&c.look().len())));
     }
 
-    fn packed(map: &KeyMap<Bytes>) -> usize {
+    fn packed(map: &KeyMap) -> usize {
         map.chunks.iter().filter(|chunk| matches!(chunk, Chunk::Packed(_))).count()
     }
 
@@ -381,7 +388,9 @@ mod tests {
                         for (gone, _) in &gone {
                             tree.remove(gone);
                         }
-                        assert_eq!(map.remove_range(key, BStr::new(&other)), gone);
+                        let weight = gone.iter().map(|(key, len)| key.len() + len).sum();
+                        let removed = (!gone.is_empty()).then_some(weight);
+                        assert_eq!(map.remove_range(key, BStr::new(&other)), removed);
                         compare(&map, &tree);
                     }
                 }
@@ -408,7 +417,7 @@ mod tests {
         compare(&map, &tree);
         assert_eq!(most_packed > 3, packs);
         map.clear();
-        assert!(map.is_empty() && map.remove_range("".into(), "9".into()).is_empty());
+        assert!(map.is_empty() && map.remove_range("".into(), "9".into()).is_none());
     }
 
     #[test]

@@ -9,6 +9,7 @@
 
 mod alloc;
 mod cache;
+mod changed_keys;
 mod checkpoint;
 mod commit;
 mod counters;

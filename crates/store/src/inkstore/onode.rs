@@ -14,6 +14,7 @@ use bytes::Bytes;
 use types::hobject::GhObject;
 
 use super::format::BLOCK_LEN;
+use super::changed_keys::ChangedKeys;
 use super::key_map::{KeyMap, Place};
 use super::sorted_vec::SortedVec;
 use super::name::Name;
@@ -96,8 +97,7 @@ pub(super) struct Dirty {
     pub(super) chunks: std::collections::BTreeSet<u32>,
     /// Keys in older checkpoints are gone.
     pub(super) omap_cleared: bool,
-    /// Keys set or removed; true: older checkpoints do not have it.
-    pub(super) omap: KeyMap<bool>,
+    pub(super) omap: ChangedKeys,
 }
 
 /// An expectation given by the client.
@@ -113,7 +113,7 @@ pub(super) const KEY_SLOTS: usize = 4;
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Omap {
-    pub(super) map: KeyMap<Bytes>,
+    pub(super) map: KeyMap,
     pub(super) header: Bytes,
 }
 
@@ -496,17 +496,12 @@ impl Onode {
     /// Sets the value of a key at the place that [`KeyMap::find`] gave for it.
     pub(super) fn omap_set(&mut self, place: Place, key: &BStr, value: Bytes, space: &mut Space) {
         let added = key.len() + value.len();
+        if !self.dirty.fresh {
+            self.dirty.omap.note_set(key, self.omap.map.key_at_or_before(place));
+        }
         let packs = self.packs();
         let old = self.omap.map.put(place, key, value, packs);
-        space.grow_omap(added, old.as_ref().map_or(0, |old| key.len() + old.len()));
-        if self.dirty.fresh {
-            return;
-        }
-        // Removed since the last checkpoint and set again: an older one has it.
-        let known = self.dirty.omap.find(key);
-        if !known.found {
-            self.dirty.omap.put(known, key, old.is_none(), packs);
-        }
+        space.grow_omap(added, old.map_or(0, |old| key.len() + old.len()));
     }
 
     /// Whether its omap keys are many, much alike, and hardly looked at: a PG's log.
@@ -516,28 +511,18 @@ impl Onode {
 
     pub(super) fn omap_rm(&mut self, key: &BStr, space: &mut Space) {
         if let Some((key, old)) = self.omap.map.remove(key) {
-            self.note_omap_removed(key, old.len(), space);
-        }
-    }
-
-    fn note_omap_removed(&mut self, key: BString, old_len: usize, space: &mut Space) {
-        space.grow_omap(0, key.len() + old_len);
-        let noted = self.dirty.omap.find(BStr::new(&key));
-        match self.dirty.omap.at(noted) {
-            Some(true) => {
-                self.dirty.omap.remove_at(noted);
+            space.grow_omap(0, key.len() + old.len());
+            if !self.dirty.fresh {
+                self.dirty.omap.note_removed(BStr::new(&key));
             }
-            None if !self.dirty.fresh => {
-                let packs = self.packs();
-                self.dirty.omap.insert_at(noted, key, false, packs);
-            }
-            _ => {}
         }
     }
 
     pub(super) fn omap_rm_range(&mut self, first: &BStr, last: &BStr, space: &mut Space) {
-        for (key, old_len) in self.omap.map.remove_range(first, last) {
-            self.note_omap_removed(key, old_len, space);
+        let Some(removed) = self.omap.map.remove_range(first, last) else { return };
+        space.grow_omap(0, removed);
+        if !self.dirty.fresh {
+            self.dirty.omap.note_range_removed(first, last);
         }
     }
 

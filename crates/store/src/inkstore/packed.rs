@@ -16,86 +16,44 @@ use super::rec::common_prefix;
 /// Bytes compared at once.
 const WORD: usize = 8;
 
-/// A value that can stand in a row.
-pub(super) trait Pack: Clone {
-    /// Bytes it takes by itself.
-    fn weight(&self) -> usize;
-    /// Appends it; `before` is the value before it in the row.
-    fn pack(&self, before: Option<&Self>, out: &mut Vec<u8>);
-    /// Takes it from the front.
-    fn unpack(bytes: &mut &[u8], before: Option<&Self>) -> Self;
-    /// Leaves it out; its weight.
-    fn pass(bytes: &mut &[u8]) -> usize;
-}
-
-impl Pack for bool {
-    fn weight(&self) -> usize {
-        1
+/// Appends a value; `before` is the value before it in the row.
+fn pack(value: &Bytes, before: Option<&Bytes>, out: &mut Vec<u8>) {
+    let Some(before) = before.filter(|b| b.len() == value.len() && !b.is_empty()) else {
+        put_varint(out, value.len() << 1);
+        out.extend_from_slice(value);
+        return;
+    };
+    put_varint(out, value.len() << 1 | 1);
+    let bits_at = out.len();
+    out.resize(bits_at + bits_len(value.len()), 0);
+    let (words, olds) = (value.chunks_exact(WORD), before.chunks_exact(WORD));
+    let (rest, old_rest) = (words.remainder(), olds.remainder());
+    for (i, (word, _)) in words.zip(olds).enumerate().filter(|(_, (word, old))| word != old) {
+        out[bits_at + i / 8] |= 1 << (i % 8);
+        out.extend_from_slice(word);
     }
-    fn pack(&self, _: Option<&bool>, out: &mut Vec<u8>) {
-        out.push(u8::from(*self));
-    }
-    fn unpack(bytes: &mut &[u8], _: Option<&bool>) -> bool {
-        split(bytes, 1)[0] != 0
-    }
-    fn pass(bytes: &mut &[u8]) -> usize {
-        split(bytes, 1).len()
+    if rest != old_rest {
+        let i = value.len() / WORD;
+        out[bits_at + i / 8] |= 1 << (i % 8);
+        out.extend_from_slice(rest);
     }
 }
 
-impl Pack for Bytes {
-    fn weight(&self) -> usize {
-        self.len()
+/// Takes a value from the front.
+fn unpack(bytes: &mut &[u8], before: Option<&Bytes>) -> Bytes {
+    let tagged = take_varint(bytes);
+    let len = tagged >> 1;
+    let Some(before) = before.filter(|_| tagged & 1 == 1) else {
+        return Bytes::copy_from_slice(split(bytes, len));
+    };
+    let bits = split(bytes, bits_len(len));
+    let mut value = before.to_vec();
+    for i in changed(bits) {
+        let word = i * WORD..len.min((i + 1) * WORD);
+        let taken = split(bytes, word.len());
+        value[word].copy_from_slice(taken);
     }
-
-    fn pack(&self, before: Option<&Bytes>, out: &mut Vec<u8>) {
-        let Some(before) = before.filter(|b| b.len() == self.len() && !b.is_empty()) else {
-            put_varint(out, self.len() << 1);
-            out.extend_from_slice(self);
-            return;
-        };
-        put_varint(out, self.len() << 1 | 1);
-        let bits_at = out.len();
-        out.resize(bits_at + bits_len(self.len()), 0);
-        let (words, olds) = (self.chunks_exact(WORD), before.chunks_exact(WORD));
-        let (rest, old_rest) = (words.remainder(), olds.remainder());
-        for (i, (word, _)) in words.zip(olds).enumerate().filter(|(_, (word, old))| word != old) {
-            out[bits_at + i / 8] |= 1 << (i % 8);
-            out.extend_from_slice(word);
-        }
-        if rest != old_rest {
-            let i = self.len() / WORD;
-            out[bits_at + i / 8] |= 1 << (i % 8);
-            out.extend_from_slice(rest);
-        }
-    }
-
-    fn unpack(bytes: &mut &[u8], before: Option<&Bytes>) -> Bytes {
-        let (len, differs) = take_len(bytes);
-        let Some(before) = before.filter(|_| differs) else {
-            return Bytes::copy_from_slice(split(bytes, len));
-        };
-        let bits = split(bytes, bits_len(len));
-        let mut value = before.to_vec();
-        for i in changed(bits) {
-            let word = i * WORD..len.min((i + 1) * WORD);
-            let taken = split(bytes, word.len());
-            value[word].copy_from_slice(taken);
-        }
-        value.into()
-    }
-
-    fn pass(bytes: &mut &[u8]) -> usize {
-        let (len, differs) = take_len(bytes);
-        if !differs {
-            split(bytes, len);
-            return len;
-        }
-        let bits = split(bytes, bits_len(len));
-        let words: usize = changed(bits).map(|i| len.min((i + 1) * WORD) - i * WORD).sum();
-        split(bytes, words);
-        len
-    }
+    value.into()
 }
 
 /// Bytes that hold a bit for each word of a value.
@@ -130,12 +88,6 @@ fn take_varint(bytes: &mut &[u8]) -> usize {
     }
 }
 
-/// Length of a value, and whether it is written as what differs.
-fn take_len(bytes: &mut &[u8]) -> (usize, bool) {
-    let tagged = take_varint(bytes);
-    (tagged >> 1, tagged & 1 == 1)
-}
-
 /// Takes bytes from the front. There are as many: rows are made and read here alone.
 fn split<'a>(bytes: &mut &'a [u8], len: usize) -> &'a [u8] {
     let (taken, rest) = bytes.split_at(len);
@@ -148,14 +100,16 @@ fn split<'a>(bytes: &mut &'a [u8], len: usize) -> &'a [u8] {
 pub(super) struct Row {
     pub(super) first: BString,
     count: usize,
+    /// Bytes of all keys and values as they are.
+    pub(super) weight: usize,
     bytes: Box<[u8]>,
 }
 
 impl Row {
     /// Packs entries, of which there is one at least.
-    pub(super) fn of<V: Pack>(entries: &[(BString, V)]) -> Row {
+    pub(super) fn of(entries: &[(BString, Bytes)]) -> Row {
         let mut bytes = Vec::with_capacity(entries.len() * 64);
-        let mut before: Option<&(BString, V)> = None;
+        let (mut before, mut weight): (Option<&(BString, Bytes)>, _) = (None, 0);
         for entry in entries {
             let (key, value) = entry;
             let last: &[u8] = before.map_or(&[], |(key, _)| key);
@@ -163,34 +117,24 @@ impl Row {
             bytes.push(shared as u8);
             put_varint(&mut bytes, key.len() - shared);
             bytes.extend_from_slice(&key[shared..]);
-            value.pack(before.map(|(_, value)| value), &mut bytes);
+            pack(value, before.map(|(_, value)| value), &mut bytes);
+            weight += key.len() + value.len();
             before = Some(entry);
         }
-        Row { first: entries[0].0.clone(), count: entries.len(), bytes: bytes.into() }
+        Row { first: entries[0].0.clone(), count: entries.len(), weight, bytes: bytes.into() }
     }
 
     /// The entries as they were.
-    pub(super) fn entries<V: Pack>(&self) -> Vec<(BString, V)> {
+    pub(super) fn entries(&self) -> Vec<(BString, Bytes)> {
         let mut bytes = &self.bytes[..];
-        let mut entries: Vec<(BString, V)> = Vec::with_capacity(self.count);
+        let mut entries: Vec<(BString, Bytes)> = Vec::with_capacity(self.count);
         for _ in 0..self.count {
             let last = entries.last();
             let key = take_key(&mut bytes, last.map_or(&[], |(key, _)| key));
-            let value = V::unpack(&mut bytes, last.map(|(_, value)| value));
+            let value = unpack(&mut bytes, last.map(|(_, value)| value));
             entries.push((key, value));
         }
         entries
-    }
-
-    /// The keys, and what each value weighs.
-    pub(super) fn weights<V: Pack>(&self) -> Vec<(BString, usize)> {
-        let mut bytes = &self.bytes[..];
-        let mut keys: Vec<(BString, usize)> = Vec::with_capacity(self.count);
-        for _ in 0..self.count {
-            let key = take_key(&mut bytes, keys.last().map_or(&[], |(key, _)| key));
-            keys.push((key, V::pass(&mut bytes)));
-        }
-        keys
     }
 }
 
@@ -231,12 +175,9 @@ mod tests {
                 entries.push((name.into(), value.clone().into()));
             }
             let row = Row::of(&entries);
-            assert_eq!(row.entries::<Bytes>(), entries);
+            assert_eq!(row.entries(), entries);
             assert_eq!(row.first, entries[0].0);
-            let weights: Vec<_> = entries.iter().map(|(k, v)| (k.clone(), v.len())).collect();
-            assert_eq!(row.weights::<Bytes>(), weights);
-            let flags: Vec<_> = entries.iter().map(|(k, v)| (k.clone(), v.len() % 2 == 1)).collect();
-            assert_eq!(Row::of(&flags).entries::<bool>(), flags);
+            assert_eq!(row.weight, entries.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>());
         }
     }
 

@@ -219,13 +219,29 @@ impl<'a> Value<'a> {
     }
 }
 
-/// How many bytes two texts begin with alike. Compares eight at a time: values of the pg's own
-/// object differ in a few numbers.
+/// Eight bytes from a place on, if there are as many.
+fn word(text: &[u8], at: usize) -> Option<u64> {
+    text.get(at..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
+}
+
+/// The first place from `at` on where two texts differ, or where the shorter one ends. Compares eight
+/// bytes at a time: values of the pg's own object differ in a few numbers.
+fn alike_until(a: &[u8], b: &[u8], mut at: usize) -> usize {
+    while let (Some(x), Some(y)) = (word(a, at), word(b, at)) {
+        if x != y {
+            return at + (x ^ y).trailing_zeros() as usize / 8;
+        }
+        at += 8;
+    }
+    while a.get(at).is_some_and(|byte| b.get(at) == Some(byte)) {
+        at += 1;
+    }
+    at
+}
+
+/// How many bytes two texts begin with alike.
 pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
-    let words = a.chunks_exact(8).zip(b.chunks_exact(8));
-    let alike = words.take_while(|(a, b)| a == b).count() * 8;
-    let rest = a[alike..].iter().zip(&b[alike..]);
-    alike + rest.take_while(|(a, b)| a == b).count()
+    alike_until(a, b, 0)
 }
 
 /// Where two texts are alike for [`COPY_MIN`] bytes at the same place, from `at` on; the end of `a`
@@ -245,20 +261,26 @@ fn next_alike(a: &[u8], b: &[u8], mut at: usize) -> usize {
 }
 
 fn put_edits(out: &mut Vec<u8>, value: &[u8], old: &[u8]) {
-    let common = value.len().min(old.len());
     let mut at = 0;
-    while at < value.len() {
-        let copied = common_prefix(&value[at..common.max(at)], &old[at.min(old.len())..]);
-        at += copied;
-        if at == value.len() {
-            break;
+    loop {
+        let from = alike_until(value, old, at);
+        let copied = from - at;
+        if from == value.len() {
+            return;
         }
         // Insert up to the next run of equal bytes that is long enough.
-        let from = at;
-        let to = next_alike(value, old, from);
-        out.put_varint(copied as u64);
-        out.put_blob(&value[from..to]);
-        at = to;
+        at = next_alike(value, old, from);
+        let inserted = at - from;
+        // Mostly a few bytes of a number, which are written as the word that begins with them.
+        if let (..0x80, ..=8, Some(word)) = (copied, inserted, word(value, from)) {
+            out.extend_from_slice(&[copied as u8, inserted as u8]);
+            let end = out.len() + inserted;
+            out.extend_from_slice(&word.to_le_bytes());
+            out.truncate(end);
+        } else {
+            out.put_varint(copied as u64);
+            out.put_blob(&value[from..at]);
+        }
     }
 }
 
