@@ -2,7 +2,7 @@
 //! gives the same bytes; damaged ones are refused.
 
 use bytes::BytesMut;
-use msgr::frame::{Frame, FrameReader, FrameWriter, GcmStream, SendBatch, rx_tx_streams, tag};
+use msgr::frame::{Frame, FrameReader, FrameWriter, GcmStream, Segment, SendBatch, rx_tx_streams, tag};
 use types::BufferList;
 
 const BANNER_LEN: usize = 26;
@@ -35,7 +35,7 @@ fn rewritten(frames: &[Frame], until: u8, gcm: Option<GcmStream>) -> Vec<u8> {
     for frame in frames {
         let [first, a, b, c] = &frame.segments;
         let rest = [a, b, c].map(|bytes| BufferList::from(bytes.clone()));
-        writer.frame(frame.tag, first, rest.each_ref(), &mut out);
+        writer.frame(frame.tag, first, rest.each_ref().map(Segment::from), &mut out);
         if frame.tag == until && gcm.is_some() {
             writer.authenticated(gcm.take());
         }

@@ -3,7 +3,7 @@
 
 use bytes::{Bytes, BytesMut};
 use denc::Denc;
-use msgr::frame::{Frame, FrameReader, FrameWriter, SendBatch, tag};
+use msgr::frame::{Frame, FrameReader, FrameWriter, Segment, SendBatch, tag};
 use types::BufferList;
 use types::crc::crc32c;
 use types::message::MsgHeader;
@@ -24,7 +24,7 @@ fn message(data_off: u16, lens: [usize; 3], out: &mut SendBatch) -> Frame {
     let header = MsgHeader { data_off, ..MsgHeader::default() }.to_bytes();
     let [front, middle, data] = lens.map(|len| bytes(len, len as u64));
     let parts = [&front, &middle, &data].map(|bytes| BufferList::from(bytes.clone()));
-    FrameWriter::new().frame(tag::MESSAGE, &header, parts.each_ref(), out);
+    FrameWriter::new().frame(tag::MESSAGE, &header, parts.each_ref().map(Segment::from), out);
     Frame { tag: tag::MESSAGE, count: 4, segments: [header, front, middle, data], sums: None }
 }
 

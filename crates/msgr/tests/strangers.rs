@@ -11,7 +11,7 @@ use common::{localhost, node, raw, until};
 use denc::Denc;
 use env::real::Runtime;
 use env::{Env, Stream};
-use msgr::frame::{FrameWriter, PREAMBLE_LEN, Preamble, SendBatch, tag};
+use msgr::frame::{FrameWriter, PREAMBLE_LEN, Preamble, Segment, SendBatch, tag};
 use msgr::{FEATURES_ALL, Policies, Policy};
 use types::BufferList;
 use types::addr::{AddrVec, EntityAddr};
@@ -24,7 +24,7 @@ fn frame(tag: u8, segments: &[&[u8]]) -> Vec<u8> {
     for (list, segment) in rest.iter_mut().zip(&segments[1..]) {
         list.push(Bytes::copy_from_slice(segment));
     }
-    FrameWriter::new().frame(tag, segments[0], rest.each_ref(), &mut out);
+    FrameWriter::new().frame(tag, segments[0], rest.each_ref().map(Segment::from), &mut out);
     out.take().concat()
 }
 

@@ -280,6 +280,6 @@ fn gather(con: &Connection, link: &Link, batch: &mut SendBatch) {
 fn message_frame(message: &RawMessage, writer: &mut FrameWriter, batch: &mut SendBatch) {
     let mut header = denc::Writer::with_capacity(MsgHeader::LEN);
     message.header.encode(&mut header);
-    let [front, middle] = [&message.front, &message.middle].map(|b| BufferList::from(b.clone()));
-    writer.frame(tag::MESSAGE, header.as_slice(), [&front, &middle, &message.data], batch);
+    let rest = [(&message.front).into(), (&message.middle).into(), (&message.data).into()];
+    writer.frame(tag::MESSAGE, header.as_slice(), rest, batch);
 }

@@ -17,7 +17,7 @@ use core::fmt;
 
 pub use read::{Frame, FrameReader};
 pub use secure::{GcmStream, SECRET_LEN, rx_tx_streams};
-pub use write::{FrameWriter, SendBatch};
+pub use write::{FrameWriter, Segment, SendBatch};
 
 /// Frame tags.
 pub mod tag {

@@ -1,7 +1,8 @@
 //! The assembler: from segments to wire bytes, many frames into one send.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use types::BufferList;
+use types::crc::crc32c;
+use types::{BufferList, PageSums};
 
 use super::secure::TAG_LEN;
 use super::{
@@ -77,6 +78,38 @@ impl SendBatch {
     }
 }
 
+/// A segment behind a frame's first one, by reference.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Segment<'a> {
+    pieces: &'a [Bytes],
+    sums: Option<&'a PageSums>,
+}
+
+impl<'a> From<&'a Bytes> for Segment<'a> {
+    fn from(bytes: &'a Bytes) -> Segment<'a> {
+        Segment { pieces: std::slice::from_ref(bytes), sums: None }
+    }
+}
+
+impl<'a> From<&'a BufferList> for Segment<'a> {
+    fn from(list: &'a BufferList) -> Segment<'a> {
+        Segment { pieces: list.pieces(), sums: list.sums() }
+    }
+}
+
+impl Segment<'_> {
+    fn len(&self) -> usize {
+        self.pieces.iter().map(Bytes::len).sum()
+    }
+
+    fn crc(&self) -> u32 {
+        self.pieces.iter().fold(CRC_START, |crc, piece| {
+            let known = self.sums.and_then(|sums| sums.crc32c(crc, piece));
+            known.unwrap_or_else(|| crc32c(crc, piece))
+        })
+    }
+}
+
 /// Puts segments into frames.
 #[derive(Debug, Default)]
 pub struct FrameWriter {
@@ -96,18 +129,18 @@ impl FrameWriter {
 
     /// Adds a frame of one segment.
     pub fn control(&mut self, tag: u8, payload: &[u8], out: &mut SendBatch) {
-        self.frame(tag, payload, [&BufferList::new(); 3], out);
+        self.frame(tag, payload, [Segment::default(); 3], out);
     }
 
     /// Adds a frame: its first segment, and the others by reference. Trailing empty segments are
     /// left off.
-    pub fn frame(&mut self, tag: u8, first: &[u8], rest: [&BufferList; 3], out: &mut SendBatch) {
+    pub fn frame(&mut self, tag: u8, first: &[u8], rest: [Segment<'_>; 3], out: &mut SendBatch) {
         let mut lens = [0; SEGMENTS_MAX];
         let mut count = 1;
         // Lengths are bounded by FRONT_MAX and the like, far below u32.
         lens[0] = first.len() as u32;
-        for (i, bufs) in rest.iter().enumerate() {
-            lens[i + 1] = bufs.len() as u32;
+        for (i, segment) in rest.iter().enumerate() {
+            lens[i + 1] = segment.len() as u32;
             if lens[i + 1] > 0 {
                 count = i + 2;
             }
@@ -124,7 +157,7 @@ impl FrameWriter {
     }
 }
 
-fn crc_frame(p: &Preamble, first: &[u8], rest: [&BufferList; 3], out: &mut SendBatch) {
+fn crc_frame(p: &Preamble, first: &[u8], rest: [Segment<'_>; 3], out: &mut SendBatch) {
     out.tail.reserve(256);
     out.copy(&p.encode());
     if !first.is_empty() {
@@ -134,10 +167,9 @@ fn crc_frame(p: &Preamble, first: &[u8], rest: [&BufferList; 3], out: &mut SendB
     if p.segments > 1 {
         let mut epilogue = [0; EPILOGUE_LEN];
         epilogue[0] = LATE_COMPLETE;
-        for (i, bufs) in rest.iter().enumerate().take(p.segments - 1) {
-            let sum = bufs.crc32c(CRC_START);
-            epilogue[1 + i * 4..5 + i * 4].copy_from_slice(&sum.to_le_bytes());
-            bufs.pieces().iter().for_each(|bytes| out.share(bytes));
+        for (i, segment) in rest.iter().enumerate().take(p.segments - 1) {
+            epilogue[1 + i * 4..5 + i * 4].copy_from_slice(&segment.crc().to_le_bytes());
+            segment.pieces.iter().for_each(|bytes| out.share(bytes));
         }
         out.copy(&epilogue);
     }
@@ -146,7 +178,7 @@ fn crc_frame(p: &Preamble, first: &[u8], rest: [&BufferList; 3], out: &mut SendB
 fn secure_frame(
     p: &Preamble,
     first: &[u8],
-    rest: [&BufferList; 3],
+    rest: [Segment<'_>; 3],
     gcm: &mut GcmStream,
     out: &mut SendBatch,
 ) {
@@ -167,8 +199,8 @@ fn secure_frame(
     if p.segments > 1 {
         let len: usize = p.lens[1..].iter().map(|len| padded(*len as usize)).sum();
         let mut record = BytesMut::with_capacity(len + 16 + TAG_LEN);
-        for bufs in &rest[..p.segments - 1] {
-            bufs.pieces().iter().for_each(|bytes| record.put_slice(bytes));
+        for segment in &rest[..p.segments - 1] {
+            segment.pieces.iter().for_each(|bytes| record.put_slice(bytes));
             record.resize(padded(record.len()), 0);
         }
         record.put_u8(LATE_COMPLETE);

@@ -131,6 +131,12 @@ impl Keys {
 
     /// What changed in the log.
     pub fn log(&mut self, changes: LogChanges) {
+        self.log_of_write(changes, &[]);
+    }
+
+    /// What a write changed in the log. `wire`: the list of its entries as the primary sends it, so
+    /// that they need not be encoded again.
+    pub fn log_of_write(&mut self, changes: LogChanges, wire: &[u8]) {
         if let Some(bound) = changes.can_rollback_to {
             self.put(CAN_ROLLBACK_TO, |w| w.put(&bound));
         }
@@ -144,8 +150,9 @@ impl Keys {
         self.ranges.extend(changes.trimmed.map(|(from, to)| (key(&from), key(&to))));
         self.ranges.extend(changes.dups_trimmed.map(|(from, to)| (dup_key(&from), dup_key(&to))));
         self.remove.extend(changes.removed.iter().map(key));
+        let sent = wire.strip_prefix(&1_u32.to_le_bytes()).filter(|_| changes.written.len() == 1);
         for e in changes.written {
-            self.put(key(&e.version), |w| encode_entry(w, &e));
+            self.put(key(&e.version), |w| encode_entry(w, &e, sent));
         }
         for dup in changes.dups_written {
             // PGs that merged have had the same versions: the keys of the second begin alike, so
@@ -206,9 +213,13 @@ pub fn clear_log(cid: &CollId, pgmeta: &GhObject, t: &mut Transaction) {
     t.omap_rmkeyrange(cid, pgmeta, DUP_PREFIX, "dup`");
 }
 
-fn encode_entry(w: &mut Writer, e: &PgLogEntry) {
+/// `sent`: the entry's encoding, if there is one.
+fn encode_entry(w: &mut Writer, e: &PgLogEntry, sent: Option<&[u8]>) {
     let begin = w.len();
-    w.counted(|w| w.put(e));
+    match sent {
+        Some(sent) => w.blob(sent),
+        None => w.counted(|w| w.put(e)),
+    }
     let crc = crc32c(0, &w.as_slice()[begin + 4..]);
     w.u32(crc);
 }

@@ -13,6 +13,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use bytes::Bytes;
 use denc::Denc;
 use env::sync::{Receiver, Sender, oneshot};
 use futures_util::future::Either;
@@ -185,13 +186,14 @@ impl Pg {
         let version = entries.last().map_or(EVersion::ZERO, |e| e.version);
         let (followers, trim_to, min_complete) = self.note_write(&entries, user_version, &stats);
         self.scrub.on_write(&soid, &stats);
+        let wire = entries.to_bytes();
         self.send_to_replicas(
             tid,
             &soid,
             reqid,
             &followers,
             &transaction,
-            &entries,
+            (&entries, &wire),
             (trim_to, min_complete),
         );
         let whoami = self.whoami();
@@ -206,7 +208,7 @@ impl Pg {
         core.info.log_tail = core.log.tail();
         let complete = core.info.last_complete;
         let mut keys = Keys::default();
-        keys.log(core.log.take_changes());
+        keys.log_of_write(core.log.take_changes(), &wire);
         if keys.info_of_write(&core.info, core.epoch, &self.written_counts) {
             self.written_epoch.set(core.epoch);
         }
@@ -297,7 +299,7 @@ impl Pg {
         reqid: OsdReqId,
         followers: &BTreeSet<PgShard>,
         transaction: &Transaction,
-        entries: &Vec<PgLogEntry>,
+        (entries, wire): (&[PgLogEntry], &Bytes),
         (trim_to, min_complete): (EVersion, EVersion),
     ) {
         if followers.is_empty() {
@@ -316,7 +318,7 @@ impl Pg {
             poid: soid.clone(),
             acks_wanted: (message_flags::ACK | message_flags::ONDISK) as u8,
             version: entries.last().map_or(EVersion::ZERO, |e| e.version),
-            log_entries: entries.to_bytes(),
+            log_entries: wire.clone(),
             pg_stats: stats,
             pg_trim_to: trim_to,
             new_temp_oid: HObject::default(),
@@ -407,7 +409,7 @@ impl Pg {
             return;
         }
         let decoded = Transaction::from_bytes(&m.transaction.to_contiguous())
-            .and_then(|t| Ok((t, Vec::<PgLogEntry>::from_bytes(&m.log_entries)?)))
+            .and_then(|t| Ok((t, Vec::<PgLogEntry>::from_bytes_exact(&m.log_entries)?)))
             .and_then(|(t, e)| Ok((t, e, PgStat::from_bytes(&m.pg_stats)?)));
         let (mut t, entries, stats) = match decoded {
             Ok(decoded) => decoded,
@@ -441,7 +443,7 @@ impl Pg {
         core.info.log_tail = core.log.tail();
         let complete = core.info.last_complete;
         let mut keys = Keys::default();
-        keys.log(core.log.take_changes());
+        keys.log_of_write(core.log.take_changes(), &m.log_entries);
         if keys.info_of_write(&core.info, core.epoch, &self.written_counts) {
             self.written_epoch.set(core.epoch);
         }

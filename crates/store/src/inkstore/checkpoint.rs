@@ -530,7 +530,7 @@ fn data_entries(onode: &Onode, dirty: &Dirty) -> Vec<Vec<u8>> {
             .map(|(&n, c)| (n, Some(&**c)))
             .collect(),
         false => {
-            let chunk = |&n: &u32| (n, onode.chunks().get(&n).map(|c| &**c));
+            let chunk = |n: u32| (n, onode.chunks().get(&n).map(|c| &**c));
             dirty.chunks.iter().map(chunk).collect()
         }
     };
@@ -717,7 +717,7 @@ pub(super) fn load_entry(
                 } else {
                     last_value = Value::parse(c)?.resolve(Some(&last_value))?;
                     let packs = onode.packs();
-                    onode.omap.map.insert(key.clone(), last_value.clone(), packs);
+                    onode.omap.map.insert(BStr::new(&key), &last_value, packs);
                 }
                 last = key;
             }
@@ -812,7 +812,7 @@ mod tests {
                 let (onode, space) = state.change(slot).unwrap();
                 let key = format!("{n:020}");
                 let place = onode.omap.map.find(key.as_str().into());
-                onode.omap_set(place, key.as_str().into(), Bytes::from_static(value), space);
+                onode.omap_set(place, key.as_str().into(), value, space);
             };
             (0..1000).for_each(|n| set(&mut state, n, b"first"));
             state.mark_clean();

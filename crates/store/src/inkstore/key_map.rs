@@ -89,10 +89,6 @@ fn seek(entries: &[(BString, Bytes)], key: &BStr) -> Result<usize, usize> {
 }
 
 impl KeyMap {
-    pub(super) fn is_empty(&self) -> bool {
-        self.chunks.is_empty()
-    }
-
     /// About how large it is: in chunks of at most [`CHUNK_MAX`] keys.
     pub(super) fn chunks(&self) -> usize {
         self.chunks.len()
@@ -134,6 +130,11 @@ impl KeyMap {
     /// The place of a key that is to be changed.
     pub(super) fn find(&mut self, key: &BStr) -> Place {
         let chunk = self.chunk_of(key);
+        if let Some(Chunk::Packed(row)) = self.chunks.get(chunk)
+            && row.last().is_some_and(|(last, _)| last < key)
+        {
+            return Place { chunk, at: row.len(), found: false };
+        }
         let entries = self.chunks.get_mut(chunk).map_or(&[][..], |c| &c.open()[..]);
         let (at, found) = match seek(entries, key) {
             Ok(at) => (at, true),
@@ -142,21 +143,17 @@ impl KeyMap {
         Place { chunk, at, found }
     }
 
-    /// The value of the key itself or, if it is not there, of the greatest smaller one.
-    pub(super) fn at_or_before(&self, place: Place) -> Option<&Bytes> {
-        self.entry_at_or_before(place).map(|(_, value)| value)
-    }
-
-    /// As [`KeyMap::at_or_before`], the key.
-    pub(super) fn key_at_or_before(&self, place: Place) -> Option<&BStr> {
-        self.entry_at_or_before(place).map(|(key, _)| key.as_ref())
-    }
-
-    fn entry_at_or_before(&self, place: Place) -> Option<&(BString, Bytes)> {
+    /// The key itself and its value or, if it is not there, those of the greatest smaller one.
+    pub(super) fn at_or_before(&self, place: Place) -> Option<(&BStr, &[u8])> {
         let Place { chunk, at, found } = place;
-        // Only a key before all others is before all of its chunk, and `find` has opened that.
-        let Some(Chunk::Open(entries)) = self.chunks.get(chunk) else { return None };
-        entries.get(at.checked_sub(usize::from(!found))?)
+        match self.chunks.get(chunk)? {
+            // Only a key before all others is before all of its chunk, and `find` has opened that.
+            Chunk::Open(entries) => {
+                let (key, value) = entries.get(at.checked_sub(usize::from(!found))?)?;
+                Some((key.as_ref(), value))
+            }
+            Chunk::Packed(row) => row.last(),
+        }
     }
 
     pub(super) fn get(&self, key: &BStr) -> Option<Cow<'_, Bytes>> {
@@ -188,60 +185,64 @@ impl KeyMap {
         self.get(key).is_some()
     }
 
-    /// Sets the value of a key whose place was found; the old one. `packs`: entries that a row of
-    /// new ones has left behind are packed.
-    pub(super) fn put(&mut self, place: Place, key: &BStr, value: Bytes, packs: bool) -> Option<Bytes> {
-        if place.found {
-            return Some(mem::replace(&mut self.chunks[place.chunk].open()[place.at].1, value));
+    /// Sets the value of a key whose place was found; the length of the old one. `packs`: entries
+    /// that a row of new ones has left behind are packed, and new ones as they come.
+    pub(super) fn put(&mut self, place: Place, key: &BStr, value: &[u8], packs: bool) -> Option<usize> {
+        let Place { chunk, at, found } = place;
+        if !found {
+            self.insert_at(place, key, value, packs);
+            return None;
         }
-        self.insert_at(place, key.to_owned(), value, packs);
-        None
+        let old = &mut self.chunks[chunk].open()[at].1;
+        Some(mem::replace(old, Bytes::copy_from_slice(value)).len())
     }
 
-    pub(super) fn insert(&mut self, key: BString, value: Bytes, packs: bool) -> Option<Bytes> {
-        let place = self.find(BStr::new(&key));
-        if place.found {
-            return Some(mem::replace(&mut self.chunks[place.chunk].open()[place.at].1, value));
-        }
-        self.insert_at(place, key, value, packs);
-        None
+    pub(super) fn insert(&mut self, key: &BStr, value: &[u8], packs: bool) -> Option<usize> {
+        let place = self.find(key);
+        self.put(place, key, value, packs)
     }
 
     /// Adds a key at the place that was found for it.
-    pub(super) fn insert_at(&mut self, place: Place, key: BString, value: Bytes, packs: bool) {
+    fn insert_at(&mut self, place: Place, key: &BStr, value: &[u8], packs: bool) {
         let Place { chunk, at, .. } = place;
-        let Some(entries) = self.chunks.get_mut(chunk).map(Chunk::open) else {
-            self.chunks.push(Chunk::Open(vec![(key, value)]));
-            return;
+        let new = |key: &BStr| (key.to_owned(), Bytes::copy_from_slice(value));
+        let entries = match self.chunks.get_mut(chunk) {
+            None => return self.chunks.push(Chunk::Open(vec![new(key)])),
+            // Behind its last, or `find` had opened it.
+            Some(Chunk::Packed(row)) => {
+                if row.len() < CHUNK_MAX {
+                    row.push(key, value);
+                } else {
+                    row.seal();
+                    self.chunks.insert(chunk + 1, Chunk::Packed(Row::begin(key, value)));
+                }
+                return;
+            }
+            Some(Chunk::Open(entries)) => entries,
         };
         if entries.len() < CHUNK_MAX {
-            entries.insert(at, (key, value));
+            entries.insert(at, new(key));
+            return;
+        }
+        if packs && at == CHUNK_MAX {
+            self.chunks[chunk] = Chunk::Packed(Row::of(entries));
+            self.chunks.insert(chunk + 1, Chunk::Packed(Row::begin(key, value)));
             return;
         }
         // Full: cut where the key goes if that is near the end, since the next one probably goes
         // behind it, and in the middle else.
         let cut = if at > CHUNK_MAX * 3 / 4 { at } else { CHUNK_MAX / 2 };
         let mut behind = entries.split_off(cut);
-        if at < CHUNK_MAX {
-            let (part, at) = if at <= cut { (entries, at) } else { (&mut behind, at - cut) };
-            part.insert(at, (key, value));
-        } else {
-            behind.push((key, value));
-            if packs {
-                self.chunks[chunk] = Chunk::Packed(Row::of(entries));
-            }
-        }
+        let (part, at) = match at <= cut && at < CHUNK_MAX {
+            true => (entries, at),
+            false => (&mut behind, at - cut),
+        };
+        part.insert(at, new(key));
         self.chunks.insert(chunk + 1, Chunk::Open(behind));
     }
 
     pub(super) fn remove(&mut self, key: &BStr) -> Option<(BString, Bytes)> {
-        let place = self.find(key);
-        self.remove_at(place)
-    }
-
-    /// Takes what stands at a place that was found.
-    pub(super) fn remove_at(&mut self, place: Place) -> Option<(BString, Bytes)> {
-        let Place { chunk, at, found } = place;
+        let Place { chunk, at, found } = self.find(key);
         if !found {
             return None;
         }
@@ -271,6 +272,16 @@ impl KeyMap {
                 && self.chunks.get(at + 1).is_some_and(|next| next.first() <= last);
             if let (true, Chunk::Packed(row)) = (whole, &self.chunks[at]) {
                 note(row.weight);
+                emptied.end = at + 1;
+                continue;
+            }
+            if let Chunk::Packed(row) = &mut self.chunks[at]
+                && row.first >= first
+            {
+                row.drop_before(last).into_iter().for_each(&mut note);
+                if !row.is_empty() {
+                    break;
+                }
                 emptied.end = at + 1;
                 continue;
             }
@@ -362,7 +373,7 @@ mod tests {
     /// `packs`: now and then keys are put in one behind the other.
     fn lives(seed: u64, packs: bool) {
         let mut choices = Choices::new(seed);
-        let (mut map, mut tree) = (KeyMap::default(), BTreeMap::new());
+        let (mut map, mut tree) = (KeyMap::default(), BTreeMap::<BString, Bytes>::new());
         let mut most_packed = 0;
         for round in 0..40_000_u64 {
             let key = BString::from(format!("{:04}", choices.below(2000)));
@@ -370,10 +381,11 @@ mod tests {
             match choices.below(20) {
                 0..=9 => {
                     let place = map.find(key);
-                    let before = tree.range(..=key.to_owned()).next_back().map(|(_, v)| v);
+                    let before = tree.range(..=key.to_owned()).next_back();
+                    let before = before.map(|(key, value)| (BStr::new(&**key), &value[..]));
                     assert_eq!(map.at_or_before(place), before);
-                    let old = map.put(place, key, value(round), packs);
-                    assert_eq!(old, tree.insert(key.to_owned(), value(round)));
+                    let old = map.put(place, key, &value(round), packs);
+                    assert_eq!(old, tree.insert(key.to_owned(), value(round)).map(|v| v.len()));
                 }
                 10..=13 => {
                     assert_eq!(map.remove(key).map(|(_, v)| v), tree.remove(key));
@@ -403,8 +415,8 @@ mod tests {
                 16 if packs && choices.below(40) == 0 => {
                     for n in 0..300 {
                         let next = BString::from(format!("{key}{n:03}"));
-                        let old = map.insert(next.clone(), value(round + n), true);
-                        assert_eq!(old, tree.insert(next, value(round + n)));
+                        let old = map.insert(BStr::new(&next), &value(round + n), true);
+                        assert_eq!(old, tree.insert(next, value(round + n)).map(|v| v.len()));
                     }
                     most_packed = most_packed.max(packed(&map));
                 }
@@ -417,7 +429,7 @@ mod tests {
         compare(&map, &tree);
         assert_eq!(most_packed > 3, packs);
         map.clear();
-        assert!(map.is_empty() && map.remove_range("".into(), "9".into()).is_none());
+        assert!(map.chunks() == 0 && map.remove_range("".into(), "9".into()).is_none());
     }
 
     #[test]
@@ -431,15 +443,15 @@ mod tests {
     fn a_log_keeps_its_chunks_full_and_packed() {
         let mut map = KeyMap::default();
         for key in ["_epoch", "_fastinfo", "_info"] {
-            map.insert(key.into(), value(0), true);
+            map.insert(key.into(), &value(0), true);
         }
         for version in 0..5000_u64 {
-            map.insert(format!("0000000012.{version:020}").into(), value(version), true);
+            map.insert(BStr::new(&format!("0000000012.{version:020}")), &value(version), true);
             if version >= 1000 {
                 let first = format!("0000000012.{:020}", version - 1000);
                 assert!(map.remove(BStr::new(&first)).is_some());
             }
-            assert_eq!(map.insert("_fastinfo".into(), value(version), true).is_some(), true);
+            assert_eq!(map.insert("_fastinfo".into(), &value(version), true).is_some(), true);
         }
         assert!(map.chunks.len() < 1003 / CHUNK_MAX + 4, "{}", map.chunks.len());
         assert!(packed(&map) + 4 >= map.chunks.len(), "{}", packed(&map));

@@ -11,6 +11,7 @@ use std::rc::Rc;
 
 use bstr::{BStr, BString};
 use bytes::Bytes;
+use smallvec::SmallVec;
 use types::hobject::GhObject;
 
 use super::format::BLOCK_LEN;
@@ -87,6 +88,30 @@ impl Patch {
     }
 }
 
+/// Numbers of chunks, a bit each: an object of 4 MiB has 64.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct ChunkSet(SmallVec<[u64; 1]>);
+
+impl ChunkSet {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn insert(&mut self, number: u32) {
+        let at = number as usize / 64;
+        if at >= self.0.len() {
+            self.0.resize(at + 1, 0);
+        }
+        self.0[at] |= 1 << (number % 64);
+    }
+
+    /// In order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = u32> {
+        let words = self.0.iter().zip((0..).step_by(64));
+        words.flat_map(|(word, from)| (0..64).filter(move |n| word >> n & 1 == 1).map(move |n| from + n))
+    }
+}
+
 /// What changed since the last checkpoint began.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Dirty {
@@ -94,7 +119,7 @@ pub(super) struct Dirty {
     pub(super) fresh: bool,
     /// Size, hint, xattrs, patches, omap header.
     pub(super) head: bool,
-    pub(super) chunks: std::collections::BTreeSet<u32>,
+    pub(super) chunks: ChunkSet,
     /// Keys in older checkpoints are gone.
     pub(super) omap_cleared: bool,
     pub(super) omap: ChangedKeys,
@@ -494,14 +519,15 @@ impl Onode {
     }
 
     /// Sets the value of a key at the place that [`KeyMap::find`] gave for it.
-    pub(super) fn omap_set(&mut self, place: Place, key: &BStr, value: Bytes, space: &mut Space) {
+    pub(super) fn omap_set(&mut self, place: Place, key: &BStr, value: &[u8], space: &mut Space) {
         let added = key.len() + value.len();
         if !self.dirty.fresh {
-            self.dirty.omap.note_set(key, self.omap.map.key_at_or_before(place));
+            let before = self.omap.map.at_or_before(place).map(|(key, _)| key);
+            self.dirty.omap.note_set(key, before);
         }
         let packs = self.packs();
         let old = self.omap.map.put(place, key, value, packs);
-        space.grow_omap(added, old.map_or(0, |old| key.len() + old.len()));
+        space.grow_omap(added, old.map_or(0, |old_len| key.len() + old_len));
     }
 
     /// Whether its omap keys are many, much alike, and hardly looked at: a PG's log.

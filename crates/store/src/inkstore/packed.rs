@@ -8,7 +8,7 @@
 //! ```
 //! In memory only. A log entry of 250 bytes takes about 90, a request of 60 about 30.
 
-use bstr::BString;
+use bstr::{BStr, BString};
 use bytes::Bytes;
 
 use super::rec::common_prefix;
@@ -16,13 +16,13 @@ use super::rec::common_prefix;
 /// Bytes compared at once.
 const WORD: usize = 8;
 
-/// Appends a value; `before` is the value before it in the row.
-fn pack(value: &Bytes, before: Option<&Bytes>, out: &mut Vec<u8>) {
-    let Some(before) = before.filter(|b| b.len() == value.len() && !b.is_empty()) else {
+/// Appends a value; `before` is the value before it in the row, or empty.
+fn pack(value: &[u8], before: &[u8], out: &mut Vec<u8>) {
+    if before.len() != value.len() || before.is_empty() {
         put_varint(out, value.len() << 1);
         out.extend_from_slice(value);
         return;
-    };
+    }
     put_varint(out, value.len() << 1 | 1);
     let bits_at = out.len();
     out.resize(bits_at + bits_len(value.len()), 0);
@@ -54,6 +54,20 @@ fn unpack(bytes: &mut &[u8], before: Option<&Bytes>) -> Bytes {
         value[word].copy_from_slice(taken);
     }
     value.into()
+}
+
+/// Leaves a value out; its length.
+fn pass(bytes: &mut &[u8]) -> usize {
+    let tagged = take_varint(bytes);
+    let len = tagged >> 1;
+    if tagged & 1 == 0 {
+        split(bytes, len);
+        return len;
+    }
+    let bits = split(bytes, bits_len(len));
+    let words: usize = changed(bits).map(|i| len.min((i + 1) * WORD) - i * WORD).sum();
+    split(bytes, words);
+    len
 }
 
 /// Bytes that hold a bit for each word of a value.
@@ -95,56 +109,125 @@ fn split<'a>(bytes: &mut &'a [u8], len: usize) -> &'a [u8] {
     taken
 }
 
-/// Entries in the order of their keys.
+/// Entries in the order of their keys. Others can come behind the last one until it is sealed, and go
+/// in front; to change one in between, the row is unpacked.
 #[derive(Debug, Clone)]
 pub(super) struct Row {
+    /// Of those that are left.
     pub(super) first: BString,
+    /// Entries in `bytes`, and how many of the first of them are gone.
     count: usize,
-    /// Bytes of all keys and values as they are.
+    gone: usize,
+    /// Bytes of the keys and values that are left, as they are.
     pub(super) weight: usize,
-    bytes: Box<[u8]>,
+    bytes: Vec<u8>,
+    /// Key and value of the last entry; none: sealed.
+    last: Option<Box<(BString, Vec<u8>)>>,
 }
 
 impl Row {
-    /// Packs entries, of which there is one at least.
+    /// A row of one, which can grow.
+    pub(super) fn begin(key: &BStr, value: &[u8]) -> Row {
+        let mut row = Row {
+            first: key.to_owned(),
+            count: 0,
+            gone: 0,
+            weight: 0,
+            bytes: Vec::new(),
+            last: Some(Box::default()),
+        };
+        row.push(key, value);
+        row
+    }
+
+    /// Packs entries, of which there is one at least; sealed.
     pub(super) fn of(entries: &[(BString, Bytes)]) -> Row {
-        let mut bytes = Vec::with_capacity(entries.len() * 64);
-        let (mut before, mut weight): (Option<&(BString, Bytes)>, _) = (None, 0);
-        for entry in entries {
-            let (key, value) = entry;
-            let last: &[u8] = before.map_or(&[], |(key, _)| key);
-            let shared = common_prefix(last, key).min(u8::MAX.into());
-            bytes.push(shared as u8);
-            put_varint(&mut bytes, key.len() - shared);
-            bytes.extend_from_slice(&key[shared..]);
-            pack(value, before.map(|(_, value)| value), &mut bytes);
-            weight += key.len() + value.len();
-            before = Some(entry);
+        let ((first, value), rest) = entries.split_first().expect("a chunk has an entry");
+        let mut row = Row::begin(first.as_ref(), value);
+        for (key, value) in rest {
+            row.push(key.as_ref(), value);
         }
-        Row { first: entries[0].0.clone(), count: entries.len(), weight, bytes: bytes.into() }
+        row.seal();
+        row
+    }
+
+    /// Entries, with those that are gone.
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether all are gone.
+    pub(super) fn is_empty(&self) -> bool {
+        self.gone == self.count
+    }
+
+    /// The last entry, if others can come behind it.
+    pub(super) fn last(&self) -> Option<(&BStr, &[u8])> {
+        self.last.as_deref().map(|(key, value)| (key.as_ref(), &value[..]))
+    }
+
+    /// Adds an entry behind the last one. On a sealed row nothing happens.
+    pub(super) fn push(&mut self, key: &BStr, value: &[u8]) {
+        let Some((last_key, last_value)) = self.last.as_deref_mut() else { return };
+        let shared = common_prefix(last_key, key).min(u8::MAX.into());
+        self.bytes.push(shared as u8);
+        put_varint(&mut self.bytes, key.len() - shared);
+        self.bytes.extend_from_slice(&key[shared..]);
+        pack(value, last_value, &mut self.bytes);
+        last_key.truncate(shared);
+        last_key.extend_from_slice(&key[shared..]);
+        last_value.clear();
+        last_value.extend_from_slice(value);
+        self.count += 1;
+        self.weight += key.len() + value.len();
+    }
+
+    /// None comes behind the last any more.
+    pub(super) fn seal(&mut self) {
+        self.last = None;
+        self.bytes.shrink_to_fit();
     }
 
     /// The entries as they were.
     pub(super) fn entries(&self) -> Vec<(BString, Bytes)> {
         let mut bytes = &self.bytes[..];
         let mut entries: Vec<(BString, Bytes)> = Vec::with_capacity(self.count);
+        let mut key = Vec::new();
         for _ in 0..self.count {
-            let last = entries.last();
-            let key = take_key(&mut bytes, last.map_or(&[], |(key, _)| key));
-            let value = unpack(&mut bytes, last.map(|(_, value)| value));
-            entries.push((key, value));
+            take_key(&mut bytes, &mut key);
+            let value = unpack(&mut bytes, entries.last().map(|(_, value)| value));
+            entries.push((key.as_slice().into(), value));
         }
+        entries.drain(..self.gone);
         entries
+    }
+
+    /// Takes the first entries out, up to a key. Bytes of keys and values; `None` if there was none.
+    pub(super) fn drop_before(&mut self, end: &BStr) -> Option<usize> {
+        let mut bytes = &self.bytes[..];
+        let (mut key, mut dropped) = (Vec::new(), None);
+        for n in 0..self.count {
+            take_key(&mut bytes, &mut key);
+            if n >= self.gone && BStr::new(&key) >= end {
+                self.first = key.into();
+                break;
+            }
+            let len = pass(&mut bytes);
+            if n >= self.gone {
+                *dropped.get_or_insert(0) += key.len() + len;
+                self.gone += 1;
+            }
+        }
+        self.weight -= dropped.unwrap_or(0);
+        dropped
     }
 }
 
-fn take_key(bytes: &mut &[u8], last: &[u8]) -> BString {
-    let shared = usize::from(split(bytes, 1)[0]);
+/// Makes a key of the one before it.
+fn take_key(bytes: &mut &[u8], key: &mut Vec<u8>) {
+    key.truncate(split(bytes, 1)[0].into());
     let rest = take_varint(bytes);
-    let mut key = Vec::with_capacity(shared + rest);
-    key.extend_from_slice(&last[..shared]);
     key.extend_from_slice(split(bytes, rest));
-    key.into()
 }
 
 #[cfg(test)]
@@ -177,7 +260,31 @@ mod tests {
             let row = Row::of(&entries);
             assert_eq!(row.entries(), entries);
             assert_eq!(row.first, entries[0].0);
-            assert_eq!(row.weight, entries.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>());
+            let weight = |entries: &[(BString, Bytes)]| -> usize {
+                entries.iter().map(|(k, v)| k.len() + v.len()).sum()
+            };
+            assert_eq!(row.weight, weight(&entries));
+            entries.sort_by(|(a, _), (b, _)| a.cmp(b));
+            let mut row = Row::begin(BStr::new(&entries[0].0), &entries[0].1);
+            let (mut at, mut gone) = (1, 0);
+            while gone < entries.len() {
+                if at < entries.len() && choices.below(3) > 0 {
+                    assert_eq!(row.last().map(|(key, _)| key), Some(BStr::new(&entries[at - 1].0)));
+                    row.push(BStr::new(&entries[at].0), &entries[at].1);
+                    at += 1;
+                } else {
+                    let end = entries[choices.below(at as u64) as usize].0.clone();
+                    let to = entries[..at].partition_point(|(key, _)| *key < end).max(gone);
+                    let to = if at == entries.len() && choices.below(4) == 0 { at } else { to };
+                    let end = entries.get(to).map_or_else(|| "~".into(), |(key, _)| key.clone());
+                    let dropped = (to > gone).then(|| weight(&entries[gone..to]));
+                    assert_eq!(row.drop_before(BStr::new(&end)), dropped);
+                    gone = to;
+                }
+                assert_eq!(row.entries(), entries[gone..at]);
+                assert_eq!((row.weight, row.is_empty()), (weight(&entries[gone..at]), gone == at));
+                assert!(row.is_empty() || row.first == entries[gone].0);
+            }
         }
     }
 

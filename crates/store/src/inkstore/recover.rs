@@ -663,7 +663,7 @@ impl Replay {
                 let key = key.resolve(slots)?;
                 let place = onode.omap.map.find(key.as_slice().into());
                 let value = value.resolve(omap_reference(onode, place))?;
-                onode.omap_set(place, key.as_slice().into(), value, space);
+                onode.omap_set(place, key.as_slice().into(), &value, space);
             }
             Rec::OmapRm { key } => {
                 let key = key.resolve(slots)?;

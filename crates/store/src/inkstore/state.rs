@@ -25,6 +25,8 @@ pub(super) type Key = (CollId, Name);
 pub(super) struct Coll {
     pub(super) bits: u32,
     pub(super) objects: BTreeMap<Name, Slot>,
+    /// Where the PG's own object was found last, which every write is about. Only a hint.
+    meta: Cell<Slot>,
 }
 
 /// A checkpoint being written: the state as it was when it began.
@@ -119,18 +121,30 @@ impl State {
     pub(super) fn lookup(&self, cid: &CollId, oid: &GhObject) -> Option<Slot> {
         let recent = self.recent.get();
         for slot in recent {
-            // Hashes first: names are long and often alike.
-            if let Some(onode) = self.onode(slot)
-                && onode.oid.hobj.hash == oid.hobj.hash
-                && *onode.oid == *oid
-                && onode.cid == *cid
-            {
+            if self.is_at(slot, cid, oid) {
                 return Some(slot);
             }
         }
-        let slot = self.colls.get(cid)?.slot(oid)?;
+        let coll = self.colls.get(cid)?;
+        let slot = match oid.is_pgmeta() {
+            true if self.is_at(coll.meta.get(), cid, oid) => coll.meta.get(),
+            is_meta => {
+                let slot = coll.slot(oid)?;
+                if is_meta {
+                    coll.meta.set(slot);
+                }
+                slot
+            }
+        };
         self.recent.set([slot, recent[0]]);
         Some(slot)
+    }
+
+    fn is_at(&self, slot: Slot, cid: &CollId, oid: &GhObject) -> bool {
+        // Hashes first: names are long and often alike.
+        self.onode(slot).is_some_and(|onode| {
+            onode.oid.hobj.hash == oid.hobj.hash && *onode.oid == *oid && onode.cid == *cid
+        })
     }
 
     /// The onode for a read.

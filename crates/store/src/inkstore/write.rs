@@ -471,7 +471,7 @@ impl Core {
         let place = onode.omap.map.find(key);
         let reference = omap_reference(onode, place);
         self.pending.recs.omap_set(share, key, value, reference);
-        onode.omap_set(place, key, Bytes::copy_from_slice(value), space);
+        onode.omap_set(place, key, value, space);
     }
 
     /// Writes data: whole blocks to new places, parts of blocks as patches, or as whole blocks if
@@ -650,7 +650,7 @@ fn share(oid: &GhObject) -> Share {
 /// What a new omap value is compared with: the old one or, for a new key, the value of the
 /// greatest smaller key. Replay must come to the same.
 pub(super) fn omap_reference(onode: &Onode, place: Place) -> Option<&[u8]> {
-    onode.omap.map.at_or_before(place).map(|value| &value[..])
+    onode.omap.map.at_or_before(place).map(|(_, value)| value)
 }
 
 /// The whole new contents of the block that `range` lies in, if they are known without reading the
