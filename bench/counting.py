@@ -90,11 +90,17 @@ def native(c, kind, run):
             f"{kind}_syscalls": calls and calls / n}
 
 
+# The first level of a processor's caches and, as the last, its second: what is not there comes from a level that is shared with
+# other machines, or from memory.
+CACHES = ["--cache-sim=yes", "--I1=32768,8,64", "--D1=32768,8,64", "--LL=1048576,8,64"]
+
+
 class Profile:
-    """A file of callgrind: own instructions by function, calls by callee."""
+    """A file of callgrind: own instructions by function, calls by callee, misses of the simulated caches in all."""
 
     def __init__(self, path):
         self.own, self.calls, names = {}, {}, {}
+        events, sums = [], []
 
         def name_of(text):
             number, _, name = text.partition(" ")
@@ -111,13 +117,23 @@ class Profile:
             elif line.startswith("calls="):
                 self.calls[callee] = self.calls.get(callee, 0) + int(line[6:].split()[0])
                 skip = True
+            elif line.startswith("events:"):
+                events = line.split()[1:]
+                sums = [0] * len(events)
             elif line[0] in "0123456789+-*":
                 # The line behind `calls=` is the callee's cost, counted with the callee.
                 if not skip:
-                    cost = line.split()
-                    self.own[function] = self.own.get(function, 0) + (int(cost[1]) if len(cost) > 1 else 0)
+                    cost = [int(count) for count in line.split()[1:]]
+                    self.own[function] = self.own.get(function, 0) + (cost[0] if cost else 0)
+                    for at, count in enumerate(cost):
+                        sums[at] += count
                 skip = False
         self.total = sum(self.own.values())
+        self.events = dict(zip(events, sums))
+
+    def misses(self):
+        """Of code in the first level, of data in the second."""
+        return {"code_misses": self.events["I1mr"], "data_misses": self.events["DLmr"] + self.events["DLmw"]}
 
     def allocations(self):
         return sum(n for name, n in self.calls.items() if ALLOCATES.match(name.split("'")[0]))
@@ -143,8 +159,8 @@ def _under_valgrind(c, work, loads, keep):
     c.ceph("osd", "set", "noout")
     c.kill("osd.0", signal.SIGTERM)
     out = work / "callgrind.out"
-    tool = subprocess.Popen(["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", "--instr-atstart=no", cluster.LOLIGO, "osd",
-                             "--id", "0", "-c", c.conf], stdout=open(work / "valgrind.log", "w"), stderr=subprocess.STDOUT)
+    tool = subprocess.Popen(["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", "--instr-atstart=no", *CACHES,
+                             cluster.LOLIGO, "osd", "--id", "0", "-c", c.conf], stdout=open(work / "valgrind.log", "w"), stderr=subprocess.STDOUT)
     control = lambda *how: subprocess.run(["callgrind_control", *how, str(tool.pid)], check=True, capture_output=True)  # noqa: E731
     try:
         c.wait(lambda: c.json("osd", "stat")["num_up_osds"] == 3, 120, "osd.0 up under valgrind")

@@ -208,8 +208,14 @@ impl Ord for HObject {
         self.max
             .cmp(&other.max)
             .then_with(|| self.pool.cmp(&other.pool))
-            .then_with(|| self.bitwise_key().cmp(&other.bitwise_key()))
-            .then_with(|| self.namespace.cmp(&other.namespace))
+            .then_with(|| cmp_reversed(self.hash, other.hash))
+            .then_with(|| {
+                if self.namespace.is_empty() && other.namespace.is_empty() {
+                    Ordering::Equal
+                } else {
+                    self.namespace.cmp(&other.namespace)
+                }
+            })
             .then_with(|| {
                 if self.key.is_empty() && other.key.is_empty() {
                     Ordering::Equal
@@ -221,8 +227,16 @@ impl Ord for HObject {
             .then_with(|| self.snap.cmp(&other.snap))
             // Never reached by objects that exist (a key equal to the name is not stored);
             // keeps the order consistent with equality.
+            .then_with(|| self.key.len().cmp(&other.key.len()))
             .then_with(|| self.key.cmp(&other.key))
     }
+}
+
+/// How two numbers compare with their bits in reverse: by the lowest bit in which they differ.
+fn cmp_reversed(a: u32, b: u32) -> Ordering {
+    let differ = a ^ b;
+    let lowest = differ & differ.wrapping_neg();
+    (a & lowest).cmp(&(b & lowest))
 }
 
 impl PartialOrd for HObject {

@@ -168,8 +168,8 @@ impl Osd {
         match raw.header.kind {
             MOSDOp::TYPE => return self.on_op(con, incoming),
             MOSDRepOp::TYPE if from_peer => {
-                let m = MOSDRepOp::decode(raw)?;
-                return self.for_pg(con, m.map_epoch, m.pgid, incoming, |osd, pg, incoming| {
+                let m = Box::new(MOSDRepOp::decode(raw)?);
+                return self.for_pg(con, m.map_epoch, m.pgid, incoming, move |osd, pg, incoming| {
                     osd.counters.count_subop();
                     osd.pace.note_client();
                     let tid = incoming.message.header.tid;
@@ -180,7 +180,7 @@ impl Osd {
                         incoming.received,
                         Box::new(move || format!("osd_repop({pgid} v {version})")),
                     );
-                    pg.on_repop(m, sums, tid, &tracked);
+                    pg.on_repop(&m, sums, tid, &tracked);
                 });
             }
             MOSDECSubOpWrite::TYPE if from_peer => {
@@ -432,7 +432,7 @@ impl Osd {
             incoming.received,
             Box::new(move || describe(&described, pgid)),
         );
-        let op = ClientOp {
+        let op = Box::new(ClientOp {
             session: session.clone(),
             request: request.clone(),
             epoch: m.epoch,
@@ -443,7 +443,7 @@ impl Osd {
             arrival,
             tracked,
             incoming,
-        };
+        });
         let refused = refused.or_else(|| self.refusal(&session, &request, &map, pgid));
         if let Some(errno) = refused {
             op.reply(map.epoch, Reply::refusal(&request, errno));

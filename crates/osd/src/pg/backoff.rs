@@ -38,7 +38,7 @@ impl Pg {
     }
 
     /// Takes an op that its sender has to keep: one that was told to, or that is told now.
-    pub(super) fn back_off(&self, op: ClientOp) -> Option<ClientOp> {
+    pub(super) fn back_off(&self, op: Box<ClientOp>) -> Option<Box<ClientOp>> {
         let session = op.session.clone();
         let begin = self.pgid.pgid.first_object();
         let told = session.is_backed_off(self.pgid, &begin)
@@ -60,7 +60,7 @@ impl Pg {
     }
 
     /// Takes an op of an object that no OSD in reach has.
-    pub(super) fn back_off_unfound(&self, oid: &HObject, op: ClientOp) -> Option<ClientOp> {
+    pub(super) fn back_off_unfound(&self, oid: &HObject, op: Box<ClientOp>) -> Option<Box<ClientOp>> {
         let head = op.request.oid.head();
         let unfound = self.recovery.unfound.borrow().contains(oid);
         if !unfound || *oid != head || !self.host.backs_off_unfound() {

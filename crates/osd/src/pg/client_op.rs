@@ -12,7 +12,8 @@ use crate::ops::{Reply, Request};
 use crate::osd::session::Session;
 use crate::osd::tracker::TrackedOp;
 
-/// An op that a client waits for.
+/// An op that a client waits for. In a box from its beginning on: it is handed from one place to the
+/// next a dozen times, and waits in several.
 pub struct ClientOp {
     /// Who sent it.
     pub session: Rc<Session>,
@@ -38,7 +39,7 @@ pub struct ClientOp {
 
 impl ClientOp {
     /// Sends the answer.
-    pub fn reply(self, epoch: Epoch, reply: Reply) {
+    pub fn reply(self: Box<Self>, epoch: Epoch, reply: Reply) {
         let (bad_replay_version, replay_version, user_version) = reply.versions.on_wire();
         let mut flags = u64::from(self.request.flags);
         if reply.executed {

@@ -75,11 +75,11 @@ pub struct Pg {
     /// Writes under way, in the order of their versions. Bounded by the clients' throttles.
     repops: RefCell<BTreeMap<u64, Rc<replication::RepOp>>>,
     /// Ops that wait for the PG to be active, or readable; bounded likewise.
-    waiting: RefCell<VecDeque<ClientOp>>,
+    waiting: RefCell<VecDeque<Box<ClientOp>>>,
     /// Backoffs asked of clients.
     backoffs: RefCell<Vec<backoff::Asked>>,
     /// Ops that wait for an object to be recovered.
-    waiting_for_object: RefCell<BTreeMap<HObject, Vec<ClientOp>>>,
+    waiting_for_object: RefCell<BTreeMap<HObject, Vec<Box<ClientOp>>>>,
     pub(crate) recovery: recovery::Recovery,
     pub(crate) reservations: reserve::Reservations,
     pub(crate) scrub: scrub::Scrubber,
@@ -492,7 +492,7 @@ impl Pg {
         self.generation.set(self.generation.get() + 1);
         self.contexts.clear();
         self.release_backoffs();
-        let mut ops: Vec<ClientOp> = Vec::new();
+        let mut ops: Vec<Box<ClientOp>> = Vec::new();
         for repop in std::mem::take(&mut *self.repops.borrow_mut()).into_values() {
             ops.extend(repop.take_duplicates());
         }
@@ -520,7 +520,7 @@ impl Pg {
     /// The interval ended under an op. Clients send again what another primary should have got,
     /// and only that; for the rest it is ours to run again (a write that got into the log is then
     /// found there).
-    pub(crate) fn retry_op(&self, op: ClientOp) {
+    pub(crate) fn retry_op(&self, op: Box<ClientOp>) {
         let ours = {
             let core = self.core.borrow();
             let since = core.info.history.same_primary_since;
@@ -553,7 +553,7 @@ impl Pg {
     }
 
     /// The client will send again: it gets the maps that tell it so.
-    pub(crate) fn drop_op(&self, op: ClientOp) {
+    pub(crate) fn drop_op(&self, op: Box<ClientOp>) {
         tracing::debug!(pg = %self.pgid, epoch = op.epoch, at = self.epoch(), "op dropped");
         self.host.share_maps(&op.session);
         op.tracked.mark("dropped: new interval");

@@ -10,7 +10,6 @@
 //! replies leave in the order of versions.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -18,6 +17,7 @@ use denc::Denc;
 use env::sync::{Receiver, Sender, oneshot};
 use futures_util::future::Either;
 use messages::{MOSDRepOp, MOSDRepOpReply, Message};
+use smallvec::SmallVec;
 use store::{StoreError, Transaction};
 use types::osd::ops::message_flags;
 use types::osd::{ObjectStatSum, PgLogEntry, PgStat};
@@ -34,20 +34,23 @@ use crate::ops::{
 use crate::osd::fullness::Lack;
 use crate::osd::perf_queries::Observed;
 
+/// Members of a PG that a write goes to.
+pub(super) type Followers = SmallVec<[PgShard; 4]>;
+
 /// A write that is not durable everywhere yet.
 pub struct RepOp {
     /// Version of its last entry.
     pub version: EVersion,
     /// Who has not committed.
-    waiting: RefCell<BTreeSet<PgShard>>,
+    waiting: RefCell<Followers>,
     done: Cell<Option<Sender<()>>>,
     /// The same request, sent again meanwhile.
-    duplicates: RefCell<Vec<ClientOp>>,
+    duplicates: RefCell<Vec<Box<ClientOp>>>,
     reqid: OsdReqId,
 }
 
 impl RepOp {
-    pub(super) fn take_duplicates(&self) -> Vec<ClientOp> {
+    pub(super) fn take_duplicates(&self) -> Vec<Box<ClientOp>> {
         std::mem::take(&mut *self.duplicates.borrow_mut())
     }
 }
@@ -64,7 +67,7 @@ pub(super) struct Change {
 
 impl Pg {
     /// A client's op, for this PG by the current map.
-    pub fn do_op(&self, op: ClientOp) {
+    pub fn do_op(&self, op: Box<ClientOp>) {
         let now = self.now();
         {
             let core = self.core.borrow();
@@ -136,7 +139,7 @@ impl Pg {
         full.map(|s| Lack::Full(s.osd))
     }
 
-    fn enqueue(&self, op: ClientOp) {
+    fn enqueue(&self, op: Box<ClientOp>) {
         let lock =
             self.contexts.lock(&op.request.oid.head(), LockKind::of(&op.request.info));
         op.tracked.mark("queued_for_pg");
@@ -144,7 +147,7 @@ impl Pg {
     }
 
     /// Answers a request that was executed before, or lets it wait for the first one's commit.
-    fn answer_duplicate(&self, op: ClientOp) -> Option<ClientOp> {
+    fn answer_duplicate(&self, op: Box<ClientOp>) -> Option<Box<ClientOp>> {
         let answered = self.core.borrow().log.request(&op.request.reqid);
         let Some(answered) = answered else { return Some(op) };
         let in_flight = self
@@ -160,7 +163,7 @@ impl Pg {
         None
     }
 
-    fn reply_duplicate(&self, op: ClientOp, answered: &Answered) {
+    fn reply_duplicate(&self, op: Box<ClientOp>, answered: &Answered) {
         op.tracked.mark("duplicate");
         let reply = Reply::duplicate(
             &op.request,
@@ -232,11 +235,10 @@ impl Pg {
         tid: u64,
         version: EVersion,
         reqid: OsdReqId,
-        followers: BTreeSet<PgShard>,
+        followers: Followers,
     ) -> Receiver<()> {
-        let mut waiting: BTreeSet<PgShard> =
-            if env::mutant("reply-early") { BTreeSet::new() } else { followers };
-        waiting.insert(self.whoami());
+        let mut waiting = if env::mutant("reply-early") { Followers::new() } else { followers };
+        waiting.push(self.whoami());
         let (done, all) = oneshot();
         let repop = Rc::new(RepOp {
             version,
@@ -264,7 +266,7 @@ impl Pg {
         entries: &[PgLogEntry],
         user_version: u64,
         stats: &ObjectStatSum,
-    ) -> (BTreeSet<PgShard>, EVersion, EVersion) {
+    ) -> (Followers, EVersion, EVersion) {
         let mut core = self.core.borrow_mut();
         let core = &mut *core;
         let Some(version) = entries.last().map(|e| e.version) else {
@@ -278,8 +280,8 @@ impl Pg {
         if core.missing.is_empty() {
             core.info.last_complete = version;
         }
-        let mut followers = core.acting_backfill.clone();
-        followers.remove(&whoami);
+        let others = core.acting_backfill.iter().filter(|shard| **shard != whoami);
+        let followers: Followers = others.copied().collect();
         for f in &followers {
             if let Some(info) = core.peer_info.get_mut(f) {
                 info.last_update = version;
@@ -297,7 +299,7 @@ impl Pg {
         tid: u64,
         soid: &HObject,
         reqid: OsdReqId,
-        followers: &BTreeSet<PgShard>,
+        followers: &[PgShard],
         transaction: &Transaction,
         (entries, wire): (&[PgLogEntry], &Bytes),
         (trim_to, min_complete): (EVersion, EVersion),
@@ -358,7 +360,7 @@ impl Pg {
         let Some(repop) = self.repops.borrow().get(&tid).cloned() else { return };
         let all = {
             let mut waiting = repop.waiting.borrow_mut();
-            waiting.remove(&who);
+            waiting.retain(|shard| *shard != who);
             waiting.is_empty()
         };
         if all {
@@ -395,7 +397,7 @@ impl Pg {
     /// A write from the primary.
     pub fn on_repop(
         &self,
-        m: MOSDRepOp,
+        m: &MOSDRepOp,
         sums: Option<PageSums>,
         tid: u64,
         tracked: &crate::osd::tracker::TrackedOp,
@@ -408,10 +410,12 @@ impl Pg {
             tracing::debug!(pg = %self.pgid, version = %m.version, "old write");
             return;
         }
-        let decoded = Transaction::from_bytes(&m.transaction.to_contiguous())
-            .and_then(|t| Ok((t, Vec::<PgLogEntry>::from_bytes_exact(&m.log_entries)?)))
-            .and_then(|(t, e)| Ok((t, e, PgStat::from_bytes(&m.pg_stats)?)));
-        let (mut t, entries, stats) = match decoded {
+        let decode = || {
+            let transaction = Transaction::from_bytes(&m.transaction.to_contiguous())?;
+            let entries = Vec::<PgLogEntry>::from_bytes_exact(&m.log_entries)?;
+            Ok::<_, denc::Error>((transaction, entries, Box::new(PgStat::from_bytes(&m.pg_stats)?)))
+        };
+        let (mut t, entries, stats) = match decode() {
             Ok(decoded) => decoded,
             Err(e) => {
                 tracing::error!(pg = %self.pgid, "write of the primary does not decode: {e}");
@@ -437,7 +441,7 @@ impl Pg {
         if core.missing.is_empty() {
             core.info.last_complete = core.info.last_update;
         }
-        core.info.stats = stats;
+        core.info.stats = *stats;
         let dups = core.settings.dups_tracked;
         core.log.trim(m.pg_trim_to, dups);
         core.info.log_tail = core.log.tail();
@@ -454,6 +458,7 @@ impl Pg {
         let committed = self.submit_timed(t);
         tracked.mark("sub_op_started");
         let (pg, generation) = (self.rc(), self.generation.get());
+        let (from, reqid) = (m.from, m.reqid);
         self.host.env().go(async move {
             if !env::mutant("ack-early")
                 && let Err(e) = committed.await
@@ -467,14 +472,14 @@ impl Pg {
             let reply = MOSDRepOpReply {
                 map_epoch,
                 min_epoch,
-                reqid: m.reqid,
-                pgid: pg.pgid_at(m.from),
+                reqid,
+                pgid: pg.pgid_at(from),
                 ack_type: message_flags::ONDISK as u8,
                 result: 0,
                 last_complete_ondisk: complete,
                 from: pg.whoami(),
             };
-            pg.host.send_osd(m.from.osd, reply.encode().with_tid(tid));
+            pg.host.send_osd(from.osd, reply.encode().with_tid(tid));
         });
     }
 
@@ -484,7 +489,7 @@ impl Pg {
     }
 
     /// Parks an op until an object is recovered.
-    pub(crate) fn wait_for_object(&self, oid: HObject, op: ClientOp) {
+    pub(crate) fn wait_for_object(&self, oid: HObject, op: Box<ClientOp>) {
         let Some(op) = self.back_off_unfound(&oid, op) else { return };
         op.tracked.mark("waiting for missing object");
         self.waiting_for_object.borrow_mut().entry(oid.clone()).or_default().push(op);
@@ -601,7 +606,7 @@ fn reply_len(reply: &Reply) -> u64 {
     reply.ops.iter().map(|op| op.outdata.len() as u64).sum()
 }
 
-async fn run_pg_op(pg: Rc<Pg>, op: ClientOp, generation: u64) {
+async fn run_pg_op(pg: Rc<Pg>, op: Box<ClientOp>, generation: u64) {
     op.tracked.mark("started");
     let reply = ops::execute_pg_op(&pg.as_ops(), &op.request).await;
     if generation != pg.generation.get() {
@@ -613,7 +618,7 @@ async fn run_pg_op(pg: Rc<Pg>, op: ClientOp, generation: u64) {
     op.reply(pg.epoch(), reply);
 }
 
-async fn run_op(pg: Rc<Pg>, op: ClientOp, lock: object_context::Lock, generation: u64) {
+async fn run_op(pg: Rc<Pg>, op: Box<ClientOp>, lock: object_context::Lock, generation: u64) {
     let guard = match lock.try_now() {
         Ok(guard) => guard,
         Err(lock) => lock.await,
@@ -660,7 +665,7 @@ async fn run_op(pg: Rc<Pg>, op: ClientOp, lock: object_context::Lock, generation
     }
 }
 
-async fn run_write(pg: &Rc<Pg>, op: ClientOp, pending: PendingWrite) {
+async fn run_write(pg: &Rc<Pg>, op: Box<ClientOp>, pending: PendingWrite) {
     let generation = pg.generation.get();
     let prepared = match pg.prepare(&pending).await {
         _ if generation != pg.generation.get() => return pg.retry_op(op),
@@ -701,7 +706,7 @@ async fn run_write(pg: &Rc<Pg>, op: ClientOp, pending: PendingWrite) {
 
 async fn log_error(
     pg: &Rc<Pg>,
-    op: ClientOp,
+    op: Box<ClientOp>,
     guard: ObjectGuard,
     mut reply: Reply,
     effects: ops::Effects,

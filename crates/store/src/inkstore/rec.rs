@@ -219,69 +219,83 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Eight bytes from a place on, if there are as many.
-fn word(text: &[u8], at: usize) -> Option<u64> {
-    text.get(at..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
-}
-
-/// The first place from `at` on where two texts differ, or where the shorter one ends. Compares eight
-/// bytes at a time: values of the pg's own object differ in a few numbers.
-fn alike_until(a: &[u8], b: &[u8], mut at: usize) -> usize {
-    while let (Some(x), Some(y)) = (word(a, at), word(b, at)) {
-        if x != y {
-            return at + (x ^ y).trailing_zeros() as usize / 8;
-        }
-        at += 8;
-    }
-    while a.get(at).is_some_and(|byte| b.get(at) == Some(byte)) {
-        at += 1;
-    }
-    at
-}
-
 /// How many bytes two texts begin with alike.
 pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
-    alike_until(a, b, 0)
-}
-
-/// Where two texts are alike for [`COPY_MIN`] bytes at the same place, from `at` on; the end of `a`
-/// if nowhere. The last byte of a stretch that differs says how far the next one can be away.
-fn next_alike(a: &[u8], b: &[u8], mut at: usize) -> usize {
-    let stretch = |text: &[u8], at: usize| {
-        Some(u32::from_le_bytes(*text.get(at..)?.first_chunk::<COPY_MIN>()?))
-    };
-    while let (Some(a), Some(b)) = (stretch(a, at), stretch(b, at)) {
-        let differ = a ^ b;
-        if differ == 0 {
-            return at;
+    let common = a.len().min(b.len());
+    let (words, rest) = a[..common].as_chunks::<8>();
+    let (others, other_rest) = b[..common].as_chunks::<8>();
+    for (n, (word, other)) in words.iter().zip(others).enumerate() {
+        let differ = u64::from_le_bytes(*word) ^ u64::from_le_bytes(*other);
+        if differ != 0 {
+            return n * 8 + differ.trailing_zeros() as usize / 8;
         }
-        at += COPY_MIN - differ.leading_zeros() as usize / 8;
     }
-    a.len()
+    common - rest.len() + rest.iter().zip(other_rest).take_while(|(a, b)| a == b).count()
 }
 
-fn put_edits(out: &mut Vec<u8>, value: &[u8], old: &[u8]) {
-    let mut at = 0;
-    loop {
-        let from = alike_until(value, old, at);
-        let copied = from - at;
-        if from == value.len() {
+/// Edits on their way into a record.
+struct Edits<'a> {
+    out: &'a mut Vec<u8>,
+    value: &'a [u8],
+    /// Up to here the value is written.
+    done: usize,
+    /// The next piece to insert: it ends where the value is like the old one for [`COPY_MIN`] bytes.
+    from: usize,
+    to: usize,
+}
+
+impl Edits<'_> {
+    /// These bytes differ; they are behind all before.
+    fn add(&mut self, from: usize, to: usize) {
+        if self.to == self.from || from >= self.to + COPY_MIN {
+            self.put();
+            self.from = from;
+        }
+        self.to = to;
+    }
+
+    fn put(&mut self) {
+        let (copied, inserted) = (self.from - self.done, self.to - self.from);
+        if inserted == 0 {
             return;
         }
-        // Insert up to the next run of equal bytes that is long enough.
-        at = next_alike(value, old, from);
-        let inserted = at - from;
+        self.done = self.to;
+        let piece = &self.value[self.from..];
         // Mostly a few bytes of a number, which are written as the word that begins with them.
-        if let (..0x80, ..=8, Some(word)) = (copied, inserted, word(value, from)) {
-            out.extend_from_slice(&[copied as u8, inserted as u8]);
-            let end = out.len() + inserted;
-            out.extend_from_slice(&word.to_le_bytes());
-            out.truncate(end);
+        if let (..0x80, ..=8, Some(word)) = (copied, inserted, piece.first_chunk::<8>()) {
+            self.out.extend_from_slice(&[copied as u8, inserted as u8]);
+            let end = self.out.len() + inserted;
+            self.out.extend_from_slice(word);
+            self.out.truncate(end);
         } else {
-            out.put_varint(copied as u64);
-            out.put_blob(&value[from..at]);
+            self.out.put_varint(copied as u64);
+            self.out.put_blob(&piece[..inserted]);
         }
     }
+}
+
+/// Compares eight bytes at a time: values of the pg's own object differ in a few numbers. Of a word
+/// that differs, all counts from the first to the last byte that does.
+fn put_edits(out: &mut Vec<u8>, value: &[u8], old: &[u8]) {
+    let mut edits = Edits { out, value, done: 0, from: 0, to: 0 };
+    let common = value.len().min(old.len());
+    let (words, rest) = value[..common].as_chunks::<8>();
+    let (olds, old_rest) = old[..common].as_chunks::<8>();
+    for (n, (word, old)) in words.iter().zip(olds).enumerate() {
+        let differ = u64::from_le_bytes(*word) ^ u64::from_le_bytes(*old);
+        if differ != 0 {
+            let first = differ.trailing_zeros() as usize / 8;
+            edits.add(n * 8 + first, n * 8 + 8 - differ.leading_zeros() as usize / 8);
+        }
+    }
+    let at = common - rest.len();
+    for (n, _) in rest.iter().zip(old_rest).enumerate().filter(|(_, (byte, old))| byte != old) {
+        edits.add(at + n, at + n + 1);
+    }
+    if value.len() > common {
+        edits.add(common, value.len());
+    }
+    edits.put();
 }
 
 /// A key, as what differs from one of the last four.

@@ -87,7 +87,7 @@ pub struct Scrubber {
     /// Writes to this chunk wait.
     blocked: RefCell<Option<Chunk>>,
     /// They wait here; bounded by the clients' throttles.
-    waiting: RefCell<Vec<ClientOp>>,
+    waiting: RefCell<Vec<Box<ClientOp>>>,
     /// Everything before this has been counted.
     counted_to: RefCell<Option<HObject>>,
     /// What was counted.
@@ -145,7 +145,7 @@ impl Scrubber {
 
 impl Pg {
     /// A write that has to wait until its chunk is scrubbed.
-    pub(super) fn wait_for_scrub(&self, op: ClientOp) {
+    pub(super) fn wait_for_scrub(&self, op: Box<ClientOp>) {
         op.tracked.mark("waiting for scrub");
         self.scrub.waiting.borrow_mut().push(op);
     }
@@ -160,7 +160,7 @@ impl Pg {
     }
 
     /// The interval ended: gives back what waited. What the last scrub found goes.
-    pub(super) fn reset_scrub(&self, t: &mut Transaction) -> Vec<ClientOp> {
+    pub(super) fn reset_scrub(&self, t: &mut Transaction) -> Vec<Box<ClientOp>> {
         let s = &self.scrub;
         s.running.set(false);
         s.shown.set(0);
