@@ -51,11 +51,6 @@ impl<'a> Reader<'a> {
         self.left.len()
     }
 
-    /// Offset from the start of the buffer.
-    pub fn position(&self) -> usize {
-        self.left.as_ptr() as usize - self.buf.as_ptr() as usize
-    }
-
     /// Takes `len` bytes, borrowed.
     #[inline]
     pub fn slice(&mut self, len: usize) -> Result<&'a [u8], Error> {

@@ -97,11 +97,16 @@ impl BufferList {
 
     /// Checksum over all pieces, continuing from `seed`.
     pub fn crc32c(&self, seed: u32) -> u32 {
-        self.pieces.iter().fold(seed, |crc, piece| {
-            let known = self.sums.as_ref().and_then(|sums| sums.crc32c(crc, piece));
-            known.unwrap_or_else(|| crate::crc::crc32c(crc, piece))
-        })
+        crc32c_of(seed, &self.pieces, self.sums.as_ref())
     }
+}
+
+/// crc32c of pieces one behind the other, from what is known of a long one where it is.
+pub fn crc32c_of(seed: u32, pieces: &[Bytes], sums: Option<&PageSums>) -> u32 {
+    pieces.iter().fold(seed, |crc, piece| {
+        let known = sums.and_then(|sums| sums.crc32c(crc, piece));
+        known.unwrap_or_else(|| crate::crc::crc32c(crc, piece))
+    })
 }
 
 impl From<Bytes> for BufferList {

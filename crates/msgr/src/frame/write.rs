@@ -1,7 +1,7 @@
 //! The assembler: from segments to wire bytes, many frames into one send.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use types::crc::crc32c;
+use types::bufferlist::crc32c_of;
 use types::{BufferList, PageSums};
 
 use super::secure::TAG_LEN;
@@ -103,10 +103,7 @@ impl Segment<'_> {
     }
 
     fn crc(&self) -> u32 {
-        self.pieces.iter().fold(CRC_START, |crc, piece| {
-            let known = self.sums.and_then(|sums| sums.crc32c(crc, piece));
-            known.unwrap_or_else(|| crc32c(crc, piece))
-        })
+        crc32c_of(CRC_START, self.pieces, self.sums)
     }
 }
 

@@ -419,6 +419,31 @@ mod tests {
         });
     }
 
+    /// What a write's list of entries says is what is stored, whether it is taken from there or, of a
+    /// list of several, encoded.
+    #[test]
+    fn entries_as_sent_are_stored_as_if_encoded() {
+        for count in 1..4 {
+            let entries: Vec<PgLogEntry> = (1..=count)
+                .map(|version| PgLogEntry {
+                    version: EVersion::new(4, version),
+                    user_version: 70 + version,
+                    ..PgLogEntry::default()
+                })
+                .collect();
+            let stored = |wire: &[u8]| {
+                let mut log = Log::default();
+                entries.iter().for_each(|e| log.add(e.clone()));
+                let mut keys = Keys::default();
+                keys.log_of_write(log.take_changes(), wire);
+                let values = keys.values.into_bytes();
+                keys.set.into_iter().map(|(_, at)| decode_entry(&values.slice(at)).unwrap()).collect::<Vec<_>>()
+            };
+            assert_eq!(stored(&entries.to_bytes()), entries);
+            assert_eq!(stored(&[]), entries);
+        }
+    }
+
     /// Scrub under the simulator's kills found PGs with two objects with omap that said they had
     /// none: writes wrote the fast info alone, which does not hold that count, and a restart lost
     /// it (and clones, whiteouts, scrub errors).

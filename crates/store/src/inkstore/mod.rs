@@ -11,6 +11,7 @@ mod alloc;
 mod cache;
 mod changed_keys;
 mod checkpoint;
+mod chunk_set;
 mod commit;
 mod counters;
 mod discard;

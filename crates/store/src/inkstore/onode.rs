@@ -11,11 +11,11 @@ use std::rc::Rc;
 
 use bstr::{BStr, BString};
 use bytes::Bytes;
-use smallvec::SmallVec;
 use types::hobject::GhObject;
 
-use super::format::BLOCK_LEN;
 use super::changed_keys::ChangedKeys;
+use super::chunk_set::ChunkSet;
+use super::format::BLOCK_LEN;
 use super::key_map::{KeyMap, Place};
 use super::sorted_vec::SortedVec;
 use super::name::Name;
@@ -85,30 +85,6 @@ impl Patch {
             PatchSource::Zeros => 8,
             PatchSource::Block { .. } => 20,
         }
-    }
-}
-
-/// Numbers of chunks, a bit each: an object of 4 MiB has 64.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct ChunkSet(SmallVec<[u64; 1]>);
-
-impl ChunkSet {
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    fn insert(&mut self, number: u32) {
-        let at = number as usize / 64;
-        if at >= self.0.len() {
-            self.0.resize(at + 1, 0);
-        }
-        self.0[at] |= 1 << (number % 64);
-    }
-
-    /// In order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = u32> {
-        let words = self.0.iter().zip((0..).step_by(64));
-        words.flat_map(|(word, from)| (0..64).filter(move |n| word >> n & 1 == 1).map(move |n| from + n))
     }
 }
 

@@ -10,6 +10,7 @@
 //! [`Value::resolve`] and [`KeyRef::resolve`] do.
 
 use std::collections::BTreeMap;
+use std::iter;
 
 use bstr::{BStr, BString};
 use bytes::Bytes;
@@ -219,18 +220,29 @@ impl<'a> Value<'a> {
     }
 }
 
-/// How many bytes two texts begin with alike.
-pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+/// Where two texts differ, as far as both go, eight bytes at a time: the place of a word, and what
+/// differs in it, the first byte lowest.
+fn differing<'a>(a: &'a [u8], b: &'a [u8]) -> impl Iterator<Item = (usize, u64)> + 'a {
     let common = a.len().min(b.len());
     let (words, rest) = a[..common].as_chunks::<8>();
     let (others, other_rest) = b[..common].as_chunks::<8>();
-    for (n, (word, other)) in words.iter().zip(others).enumerate() {
-        let differ = u64::from_le_bytes(*word) ^ u64::from_le_bytes(*other);
-        if differ != 0 {
-            return n * 8 + differ.trailing_zeros() as usize / 8;
-        }
-    }
-    common - rest.len() + rest.iter().zip(other_rest).take_while(|(a, b)| a == b).count()
+    let last = iter::once_with(move || {
+        let padded = |rest: &[u8]| {
+            let mut word = [0; 8];
+            word[..rest.len()].copy_from_slice(rest);
+            u64::from_le_bytes(word)
+        };
+        padded(rest) ^ padded(other_rest)
+    });
+    let whole = words.iter().zip(others);
+    let whole = whole.map(|(a, b)| u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b));
+    (0..).step_by(8).zip(whole.chain(last)).filter(|(_, differ)| *differ != 0)
+}
+
+/// How many bytes two texts begin with alike.
+pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+    let first = differing(a, b).next();
+    first.map_or(a.len().min(b.len()), |(at, differ)| at + differ.trailing_zeros() as usize / 8)
 }
 
 /// Edits on their way into a record.
@@ -274,26 +286,16 @@ impl Edits<'_> {
     }
 }
 
-/// Compares eight bytes at a time: values of the pg's own object differ in a few numbers. Of a word
-/// that differs, all counts from the first to the last byte that does.
+/// Of a word that differs, all counts from the first to the last byte that does: values of the pg's own
+/// object differ in a few numbers.
 fn put_edits(out: &mut Vec<u8>, value: &[u8], old: &[u8]) {
     let mut edits = Edits { out, value, done: 0, from: 0, to: 0 };
-    let common = value.len().min(old.len());
-    let (words, rest) = value[..common].as_chunks::<8>();
-    let (olds, old_rest) = old[..common].as_chunks::<8>();
-    for (n, (word, old)) in words.iter().zip(olds).enumerate() {
-        let differ = u64::from_le_bytes(*word) ^ u64::from_le_bytes(*old);
-        if differ != 0 {
-            let first = differ.trailing_zeros() as usize / 8;
-            edits.add(n * 8 + first, n * 8 + 8 - differ.leading_zeros() as usize / 8);
-        }
+    for (at, differ) in differing(value, old) {
+        let first = differ.trailing_zeros() as usize / 8;
+        edits.add(at + first, at + 8 - differ.leading_zeros() as usize / 8);
     }
-    let at = common - rest.len();
-    for (n, _) in rest.iter().zip(old_rest).enumerate().filter(|(_, (byte, old))| byte != old) {
-        edits.add(at + n, at + n + 1);
-    }
-    if value.len() > common {
-        edits.add(common, value.len());
+    if value.len() > old.len() {
+        edits.add(old.len(), value.len());
     }
     edits.put();
 }
