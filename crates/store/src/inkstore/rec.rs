@@ -10,7 +10,7 @@
 //! [`Value::resolve`] and [`KeyRef::resolve`] do.
 
 use std::collections::BTreeMap;
-use std::iter;
+use std::ops::ControlFlow;
 
 use bstr::{BStr, BString};
 use bytes::Bytes;
@@ -220,29 +220,30 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Where two texts differ, as far as both go, eight bytes at a time: the place of a word, and what
-/// differs in it, the first byte lowest.
-fn differing<'a>(a: &'a [u8], b: &'a [u8]) -> impl Iterator<Item = (usize, u64)> + 'a {
+/// Where two texts differ, as far as both go, eight bytes at a time: tells `found` the place of a word, and
+/// what differs in it, the first byte lowest, until it breaks. A loop and no iterator, since a write comes
+/// here for each of its values (as a chain of adapters it took 4,500 instructions a write more).
+fn differing(a: &[u8], b: &[u8], mut found: impl FnMut(usize, u64) -> ControlFlow<usize>) -> ControlFlow<usize> {
     let common = a.len().min(b.len());
     let (words, rest) = a[..common].as_chunks::<8>();
     let (others, other_rest) = b[..common].as_chunks::<8>();
-    let last = iter::once_with(move || {
-        let padded = |rest: &[u8]| {
-            let mut word = [0; 8];
-            word[..rest.len()].copy_from_slice(rest);
-            u64::from_le_bytes(word)
-        };
-        padded(rest) ^ padded(other_rest)
-    });
-    let whole = words.iter().zip(others);
-    let whole = whole.map(|(a, b)| u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b));
-    (0..).step_by(8).zip(whole.chain(last)).filter(|(_, differ)| *differ != 0)
+    for (n, (word, other)) in words.iter().zip(others).enumerate() {
+        let differ = u64::from_le_bytes(*word) ^ u64::from_le_bytes(*other);
+        if differ != 0 {
+            found(n * 8, differ)?;
+        }
+    }
+    let rest = rest.iter().zip(other_rest).rev();
+    match rest.fold(0, |differ, (byte, other)| differ << 8 | u64::from(byte ^ other)) {
+        0 => ControlFlow::Continue(()),
+        differ => found(words.len() * 8, differ),
+    }
 }
 
 /// How many bytes two texts begin with alike.
 pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
-    let first = differing(a, b).next();
-    first.map_or(a.len().min(b.len()), |(at, differ)| at + differ.trailing_zeros() as usize / 8)
+    let first = differing(a, b, |at, differ| ControlFlow::Break(at + differ.trailing_zeros() as usize / 8));
+    first.break_value().unwrap_or(a.len().min(b.len()))
 }
 
 /// Edits on their way into a record.
@@ -290,10 +291,11 @@ impl Edits<'_> {
 /// object differ in a few numbers.
 fn put_edits(out: &mut Vec<u8>, value: &[u8], old: &[u8]) {
     let mut edits = Edits { out, value, done: 0, from: 0, to: 0 };
-    for (at, differ) in differing(value, old) {
+    let _: ControlFlow<usize> = differing(value, old, |at, differ| {
         let first = differ.trailing_zeros() as usize / 8;
         edits.add(at + first, at + 8 - differ.leading_zeros() as usize / 8);
-    }
+        ControlFlow::Continue(())
+    });
     if value.len() > old.len() {
         edits.add(old.len(), value.len());
     }
