@@ -524,13 +524,9 @@ fn data_entries(onode: &Onode, dirty: &Dirty) -> Vec<Vec<u8>> {
     }
     let mut entry: Vec<u8> = Vec::new();
     let chunks: Vec<(u32, Option<&Chunk>)> = match dirty.fresh {
-        true => onode
-            .chunks()
-            .iter()
-            .map(|(&n, c)| (n, Some(&**c)))
-            .collect(),
+        true => onode.chunks().iter().map(|(n, c)| (n, Some(c))).collect(),
         false => {
-            let chunk = |n: u32| (n, onode.chunks().get(&n).map(|c| &**c));
+            let chunk = |n: u32| (n, onode.chunks().get(n));
             dirty.chunks.iter().map(chunk).collect()
         }
     };

@@ -12,6 +12,7 @@ mod cache;
 mod changed_keys;
 mod checkpoint;
 mod chunk_set;
+mod chunk_table;
 mod commit;
 mod counters;
 mod discard;

@@ -15,6 +15,7 @@ use types::hobject::GhObject;
 
 use super::changed_keys::ChangedKeys;
 use super::chunk_set::ChunkSet;
+use super::chunk_table::ChunkTable;
 use super::format::BLOCK_LEN;
 use super::key_map::{KeyMap, Place};
 use super::sorted_vec::SortedVec;
@@ -125,7 +126,7 @@ pub(super) struct Onode {
     /// Never used twice in a run of the process.
     pub(super) uid: u64,
     pub(super) size: u64,
-    chunks: SortedVec<u32, Box<Chunk>>,
+    chunks: ChunkTable,
     patches: BTreeMap<u64, Patch>,
     /// Metadata bytes of all patches.
     pub(super) patch_bytes: usize,
@@ -147,7 +148,7 @@ impl Onode {
             oid,
             uid,
             size: 0,
-            chunks: SortedVec::default(),
+            chunks: ChunkTable::default(),
             patches: BTreeMap::new(),
             patch_bytes: 0,
             attrs: SortedVec::default(),
@@ -168,13 +169,13 @@ impl Onode {
     }
 
     pub(super) fn ptr(&self, block: u64) -> BlockPtr {
-        match self.chunks.get(&((block / CHUNK_BLOCKS) as u32)) {
+        match self.chunks.get((block / CHUNK_BLOCKS) as u32) {
             Some(chunk) => chunk[(block % CHUNK_BLOCKS) as usize],
             None => BlockPtr::HOLE,
         }
     }
 
-    pub(super) fn chunks(&self) -> &SortedVec<u32, Box<Chunk>> {
+    pub(super) fn chunks(&self) -> &ChunkTable {
         &self.chunks
     }
 
@@ -202,16 +203,16 @@ impl Onode {
             (block % CHUNK_BLOCKS) as usize,
         );
         if ptr.is_hole() {
-            let Some(chunk) = self.chunks.get_mut(&number) else {
+            let Some(chunk) = self.chunks.get_mut(number) else {
                 return BlockPtr::HOLE;
             };
             let old = std::mem::take(&mut chunk[at]);
             if chunk.iter().all(|p| p.is_hole()) {
-                self.chunks.remove(&number);
+                self.chunks.remove(number);
             }
             return old;
         }
-        let chunk = self.chunks.entry(number, Box::default);
+        let chunk = self.chunks.entry(number);
         std::mem::replace(&mut chunk[at], ptr)
     }
 
@@ -316,10 +317,11 @@ impl Onode {
         if full.start < full.end {
             let within = self
                 .chunks
-                .from(&chunks.start)
-                .take_while(|(n, _)| **n < chunks.end);
-            let numbers: Vec<u32> = within.map(|(&n, _)| n).collect();
-            for number in numbers {
+                .from(chunks.start)
+                .take_while(|(n, _)| *n < chunks.end);
+            let numbers: Vec<u32> = within.map(|(n, _)| n).collect();
+            // From the last: what lies behind a chunk that goes is moved.
+            for number in numbers.into_iter().rev() {
                 let first = u64::from(number) * CHUNK_BLOCKS;
                 for block in first.max(full.start)..(first + CHUNK_BLOCKS).min(full.end) {
                     self.set_ptr(block, BlockPtr::HOLE, space);

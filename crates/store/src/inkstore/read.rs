@@ -239,7 +239,7 @@ pub(super) fn extents(onode: &Onode, offset: u64, len: u64) -> Vec<Range<u64>> {
         return found;
     }
     let first = (offset / BLOCK_LEN / CHUNK_BLOCKS) as u32;
-    for (&number, chunk) in onode.chunks().from(&first) {
+    for (number, chunk) in onode.chunks().from(first) {
         let base = u64::from(number) * CHUNK_BLOCKS;
         if base * BLOCK_LEN >= end {
             break;

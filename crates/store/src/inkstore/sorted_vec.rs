@@ -1,5 +1,5 @@
-//! A small ordered map in one allocation. Most objects have a chunk or two and three xattrs, for
-//! which a tree's nodes would take several times the memory of what is in them.
+//! A small ordered map in one allocation. Most objects have three xattrs, for which a tree's nodes
+//! would take several times the memory of what is in them.
 
 use std::borrow::Borrow;
 
@@ -44,27 +44,12 @@ impl<K: Ord, V> SortedVec<K, V> {
         match self.find(&key) {
             Ok(at) => self.0[at].1 = value,
             Err(at) => {
-                if self.0.capacity() == 0 {
-                    self.0.reserve_exact(1);
+                if self.0.len() == self.0.capacity() {
+                    self.0.reserve_exact(1 + self.0.len() / 8);
                 }
                 self.0.insert(at, (key, value));
             }
         }
-    }
-
-    /// The value, inserted if missing.
-    pub(super) fn entry(&mut self, key: K, new: impl FnOnce() -> V) -> &mut V {
-        let at = match self.find(&key) {
-            Ok(at) => at,
-            Err(at) => {
-                if self.0.capacity() == 0 {
-                    self.0.reserve_exact(1);
-                }
-                self.0.insert(at, (key, new()));
-                at
-            }
-        };
-        &mut self.0[at].1
     }
 
     pub(super) fn remove<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<V>
@@ -72,15 +57,6 @@ impl<K: Ord, V> SortedVec<K, V> {
         K: Borrow<Q>,
     {
         self.find(key).ok().map(|at| self.0.remove(at).1)
-    }
-
-    /// Entries with keys not below `from`.
-    pub(super) fn from<Q: Ord + ?Sized>(&self, from: &Q) -> impl Iterator<Item = (&K, &V)>
-    where
-        K: Borrow<Q>,
-    {
-        let at = self.find(from).unwrap_or_else(|at| at);
-        self.0[at..].iter().map(|(k, v)| (k, v))
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {

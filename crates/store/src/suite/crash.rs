@@ -219,3 +219,33 @@ fn a_killed_process_loses_nothing_acknowledged() {
         }
     });
 }
+
+/// The histories' objects are short: with each chunk (64 KiB) from the 33rd on noted as if it were
+/// another one, they found nothing.
+#[test]
+fn a_checkpoint_holds_each_chunk_that_changed() {
+    block_on(|env| async move {
+        let mut file = MemoryFile::new(64 << 20, 4096);
+        let mut store = made(&env, &file, 128 << 10).await;
+        let (mut model, mut choices) = (Model::default(), Choices::new(9));
+        let oid = numbered(4);
+        let mut t = Transaction::new();
+        t.mkcoll(&pg(0), 0).truncate(&pg(0), &oid, 10 << 20);
+        for round in 0..20 {
+            for _ in 0..12 {
+                let at = choices.below(2500) * 4096;
+                match choices.below(4) {
+                    0 => t.zero(&pg(0), &oid, at, 200_000),
+                    _ => t.write(&pg(0), &oid, at, bytes(&mut choices, 4096)),
+                };
+            }
+            model.apply(&t).unwrap();
+            store.submit(std::mem::take(&mut t)).await.unwrap();
+            store.checkpoint().await.unwrap();
+            file = file.kill_image();
+            store = mounted(&env, file.clone()).await.unwrap();
+            assert_eq!(model.compare(&*store).await, Ok(()), "round {round}");
+            assert_eq!(store.fsck(true).await.unwrap().errors, Vec::<String>::new());
+        }
+    });
+}
