@@ -2,7 +2,7 @@
 //!
 //! An object that is written throughout is one run and has nothing beside its pointers; one with
 //! holes has 32 bytes a run. What goes between two runs, or out of one, moves what lies behind it:
-//! 8 KiB for an object of 4 MiB.
+//! 8 KiB for an object of 4 MiB, 256 KiB for the longest that an OSD allows (`osd_max_object_size`).
 
 use super::onode::Chunk;
 
