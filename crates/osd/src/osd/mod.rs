@@ -440,7 +440,7 @@ impl Osd {
         self.turns.configure(c);
         self.recovery_slots.set_total(self.recovery_max_active());
         self.failsafe_ratio.set(c.float("osd_failsafe_full_ratio"));
-        self.tracker.history_size.set(c.uint("osd_op_history_size") as usize);
+        self.tracker.set_history_size(c.uint("osd_op_history_size") as usize);
         let slow = c.float("osd_op_history_slow_op_threshold");
         self.tracker.slow_threshold.set(Duration::from_secs_f64(slow.clamp(0.0, 1e6)));
     }

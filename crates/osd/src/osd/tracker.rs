@@ -45,8 +45,11 @@ pub struct Tracker {
     /// Bounded by osd_op_history_size, each.
     recent: RefCell<VecDeque<Past>>,
     slow: RefCell<VecDeque<Past>>,
+    /// An op that took no longer than this is not remembered among the recent ones, before the
+    /// second. It is the shortest of them, if there is no room: most ops need not look.
+    floor: Cell<(Duration, Duration)>,
     /// osd_op_history_size.
-    pub history_size: Cell<usize>,
+    history_size: Cell<usize>,
     /// osd_op_history_slow_op_threshold.
     pub slow_threshold: Cell<Duration>,
 }
@@ -85,14 +88,12 @@ impl Drop for TrackedOp {
     fn drop(&mut self) {
         let Some(tracker) = self.tracker.upgrade() else { return };
         tracker.live.borrow_mut().remove(&self.seq);
-        let took = self.age();
+        let now = self.env.now();
+        let took = now.saturating_sub(self.begun);
         let slow = took >= tracker.slow_threshold.get();
-        let size = tracker.history_size.get();
+        let (shortest, until) = tracker.floor.get();
         // The text is made only for ops that are kept: the slowest recent ones.
-        let keep = {
-            let recent = tracker.recent.borrow();
-            size > 0 && (recent.len() < size || recent.iter().any(|p| p.took < took))
-        };
+        let keep = took > shortest || now >= until;
         if !keep && !slow {
             return;
         }
@@ -101,22 +102,17 @@ impl Drop for TrackedOp {
             begun_wall: self.begun_wall(),
             took,
             events: self.events.borrow().clone(),
-            finished: self.env.now(),
+            finished: now,
         };
         if slow {
             let mut list = tracker.slow.borrow_mut();
             list.push_back(past());
-            while list.len() > size {
+            while list.len() > tracker.history_size.get() {
                 list.pop_front();
             }
         }
         if keep {
-            let mut list = tracker.recent.borrow_mut();
-            list.push_back(past());
-            while list.len() > size {
-                let fastest = (0..list.len()).min_by_key(|i| list[*i].took).unwrap_or(0);
-                list.remove(fastest);
-            }
+            tracker.keep_recent(past());
         }
     }
 }
@@ -133,6 +129,7 @@ impl Tracker {
             live: RefCell::default(),
             recent: RefCell::default(),
             slow: RefCell::default(),
+            floor: Cell::default(),
             history_size: Cell::new(20),
             slow_threshold: Cell::new(Duration::from_secs(10)),
         })
@@ -158,6 +155,35 @@ impl Tracker {
         });
         self.live.borrow_mut().insert(seq, Rc::downgrade(&op));
         op
+    }
+
+    /// How many finished ops are remembered (osd_op_history_size).
+    pub fn history_size(&self) -> usize {
+        self.history_size.get()
+    }
+
+    /// Sets how many finished ops are remembered.
+    pub fn set_history_size(&self, size: usize) {
+        self.history_size.set(size);
+        self.floor.take();
+    }
+
+    /// Remembers a finished op among the recent ones, of which the slowest stay.
+    fn keep_recent(&self, past: Past) {
+        let now = past.finished;
+        let mut list = self.recent.borrow_mut();
+        list.push_back(past);
+        list.retain(|p| now.saturating_sub(p.finished) < HISTORY_DURATION);
+        while list.len() > self.history_size.get() {
+            let fastest = (0..list.len()).min_by_key(|i| list[*i].took).unwrap_or(0);
+            list.remove(fastest);
+        }
+        let full = list.len() == self.history_size.get();
+        self.floor.set(match list.iter().map(|p| p.took).min() {
+            Some(shortest) if full => (shortest, list[0].finished + HISTORY_DURATION),
+            Some(_) => Default::default(),
+            None => (Duration::MAX, Duration::MAX),
+        });
     }
 
     fn live(&self) -> Vec<Rc<TrackedOp>> {
@@ -285,4 +311,37 @@ fn dump_op(
     }
     f.close_section();
     f.close_section();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Slow ops of the past were kept for ever, though not shown any more after ten minutes: after a bad hour
+    /// `dump_historic_ops` stayed empty.
+    #[test]
+    fn the_slowest_ops_of_the_last_ten_minutes_are_remembered() {
+        let world = sim::World::new(1);
+        let env = world.node("osd");
+        world.run_until(async move {
+            let tracker = Tracker::new(env.clone());
+            let kept = || tracker.recent.borrow().iter().map(|p| p.took.as_millis()).collect::<Vec<_>>();
+            let ops = async |millis: &[u64]| {
+                for &millis in millis {
+                    let op = tracker.track(env.now(), Box::new(String::new));
+                    env.sleep(Duration::from_millis(millis)).await;
+                    drop(op);
+                }
+                kept()
+            };
+            tracker.set_history_size(3);
+            assert_eq!(ops(&[500, 900, 700, 600, 100]).await, [900, 700, 600]);
+            env.sleep(HISTORY_DURATION).await;
+            assert_eq!(ops(&[2, 4, 3, 1, 5]).await, [4, 3, 5]);
+            tracker.set_history_size(0);
+            assert!(ops(&[80, 90]).await.is_empty());
+            tracker.set_history_size(1);
+            assert_eq!(ops(&[20, 10]).await, [20]);
+        });
+    }
 }

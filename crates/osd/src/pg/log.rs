@@ -6,12 +6,12 @@
 //!   dups --+--------------------------------------> time
 //! ```
 //!
-//! Kept in memory with an index by object (newest entry) and by request, and as omap entries of
-//! the pgmeta object: `EVersion::key_name` for an entry, `dup_...` for a request remembered after
+//! Kept in memory, on a primary with an index by request, and as omap entries of the pgmeta object: `EVersion::key_name` for an entry, `dup_...` for a request remembered after
 //! its entry was trimmed, `missing/...` for the missing set (`src/osd/PGLog.cc` at v16.2).
 //! Bounds: `osd_max_pg_log_entries` entries (10000) and `osd_pg_log_dups_tracked` dups (3000).
 
 use std::borrow::Borrow;
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::rc::Rc;
@@ -28,30 +28,6 @@ mod dups;
 /// same in every run with this hasher, reaches nothing. Who makes up requests that collide makes a
 /// look-up as long as the log, which is bounded.
 type Index<K, V> = HashMap<K, V, foldhash::fast::FixedState>;
-
-/// An entry found by its object: the name stands in the entry alone.
-#[derive(Debug, Clone)]
-struct OfObject(Rc<PgLogEntry>);
-
-impl Borrow<HObject> for OfObject {
-    fn borrow(&self) -> &HObject {
-        &self.0.soid
-    }
-}
-
-impl PartialEq for OfObject {
-    fn eq(&self, other: &OfObject) -> bool {
-        self.0.soid == other.0.soid
-    }
-}
-
-impl Eq for OfObject {}
-
-impl Hash for OfObject {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.soid.hash(state);
-    }
-}
 
 /// An entry found by its own request, which stands in the entry alone.
 #[derive(Debug, Clone)]
@@ -74,6 +50,44 @@ impl Eq for OfRequest {}
 impl Hash for OfRequest {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.0.reqid.hash(state);
+    }
+}
+
+/// Entries by their requests.
+#[derive(Debug, Clone, Default)]
+struct Requests {
+    own: HashSet<OfRequest, foldhash::fast::FixedState>,
+    /// The newest entry an object brought a request with from elsewhere.
+    brought: Index<OsdReqId, Rc<PgLogEntry>>,
+}
+
+impl Requests {
+    fn of<'a>(entries: impl Iterator<Item = &'a Rc<PgLogEntry>>) -> Requests {
+        let mut requests = Requests::default();
+        if !env::mutant("forget-requests") {
+            entries.for_each(|e| requests.insert(e));
+        }
+        requests
+    }
+
+    fn insert(&mut self, e: &Rc<PgLogEntry>) {
+        if e.reqid_is_indexed() {
+            self.own.replace(OfRequest(e.clone()));
+        }
+        for (reqid, _) in &e.extras().extra_reqids {
+            self.brought.insert(*reqid, e.clone());
+        }
+    }
+
+    fn remove(&mut self, e: &PgLogEntry) {
+        if self.own.get(&e.reqid).is_some_and(|known| known.0.version == e.version) {
+            self.own.remove(&e.reqid);
+        }
+        for (reqid, _) in &e.extras().extra_reqids {
+            if self.brought.get(reqid).is_some_and(|known| known.version == e.version) {
+                self.brought.remove(reqid);
+            }
+        }
     }
 }
 
@@ -141,11 +155,8 @@ pub struct Log {
     head: EVersion,
     entries: VecDeque<Rc<PgLogEntry>>,
     dups: Dups,
-    /// The newest entry of each object.
-    by_object: HashSet<OfObject, foldhash::fast::FixedState>,
-    by_request: HashSet<OfRequest, foldhash::fast::FixedState>,
-    /// The newest entry an object brought a request with from elsewhere.
-    by_extra_request: Index<OsdReqId, Rc<PgLogEntry>>,
+    /// Made when somebody asks, which on a replica nobody does.
+    by_request: OnceCell<Requests>,
     /// Entries up to here cannot be rolled back (all of them, in replicated pools), and nothing is
     /// kept for that: Ceph's `can_rollback_to` and `rollback_info_trimmed_to` in one.
     can_rollback_to: EVersion,
@@ -165,13 +176,7 @@ impl Log {
             ..Log::default()
         };
         wire.dups.into_iter().for_each(|dup| log.dups.push(dup));
-        for e in wire.log {
-            log.index(Rc::new(e));
-        }
-        if env::mutant("forget-requests") {
-            log.by_request.clear();
-            log.by_extra_request.clear();
-        }
+        log.entries.extend(wire.log.into_iter().map(Rc::new));
         log
     }
 
@@ -215,20 +220,26 @@ impl Log {
         self.dups.iter()
     }
 
-    /// The newest entry of an object.
-    pub fn newest_of(&self, oid: &HObject) -> Option<&Rc<PgLogEntry>> {
-        self.by_object.get(oid).map(|known| &known.0)
+    /// Entries of one object, newest first: looks at all.
+    pub fn of_object<'a>(&'a self, oid: &'a HObject) -> impl Iterator<Item = &'a Rc<PgLogEntry>> {
+        self.entries.iter().rev().filter(move |e| e.soid == *oid)
     }
 
-    /// Entries of one object, newest first.
-    pub fn of_object<'a>(&'a self, oid: &'a HObject) -> impl Iterator<Item = &'a Rc<PgLogEntry>> {
-        let known = self.by_object.contains(oid);
-        self.entries.iter().rev().filter(move |e| known && e.soid == *oid)
+    /// The newest entry of an object that changed it: looks at all.
+    pub fn newest_of(&self, oid: &HObject) -> Option<&Rc<PgLogEntry>> {
+        self.entries.iter().rev().find(|e| e.soid == *oid && !e.is_error())
+    }
+
+    /// An interval begins: who led the PG may follow now, and be asked for no request.
+    pub fn forget_index(&mut self) {
+        self.by_request.take();
+        self.dups.forget_index();
     }
 
     /// Whether a request was answered before.
     pub fn request(&self, reqid: &OsdReqId) -> Option<Answered> {
-        if let Some(OfRequest(e)) = self.by_request.get(reqid) {
+        let requests = self.by_request.get_or_init(|| Requests::of(self.entries.iter()));
+        if let Some(OfRequest(e)) = requests.own.get(reqid) {
             return Some(Answered {
                 version: e.version,
                 user_version: e.user_version,
@@ -236,7 +247,7 @@ impl Log {
                 op_returns: e.extras().op_returns.clone(),
             });
         }
-        if let Some(e) = self.by_extra_request.get(reqid) {
+        if let Some(e) = requests.brought.get(reqid) {
             let extras = e.extras();
             let extra = extras.extra_reqids.iter().position(|(r, _)| r == reqid)?;
             let code = extras.extra_reqid_return_codes.get(&(extra as u32)).copied();
@@ -295,33 +306,6 @@ impl Log {
         wire
     }
 
-    fn index(&mut self, e: Rc<PgLogEntry>) {
-        if !e.is_error() {
-            self.by_object.replace(OfObject(e.clone()));
-        }
-        if e.reqid_is_indexed() {
-            self.by_request.replace(OfRequest(e.clone()));
-        }
-        for (reqid, _) in &e.extras().extra_reqids {
-            self.by_extra_request.insert(*reqid, e.clone());
-        }
-        self.entries.push_back(e);
-    }
-
-    fn unindex(&mut self, e: &Rc<PgLogEntry>) {
-        if self.newest_of(&e.soid).is_some_and(|known| known.version == e.version) {
-            self.by_object.remove(&e.soid);
-        }
-        if self.by_request.get(&e.reqid).is_some_and(|known| known.0.version == e.version) {
-            self.by_request.remove(&e.reqid);
-        }
-        for (reqid, _) in &e.extras().extra_reqids {
-            if self.by_extra_request.get(reqid).is_some_and(|known| known.version == e.version) {
-                self.by_extra_request.remove(reqid);
-            }
-        }
-    }
-
     /// Appends the next entry; neither it nor those before it can be undone.
     pub fn add(&mut self, e: PgLogEntry) {
         let version = e.version;
@@ -341,7 +325,10 @@ impl Log {
         debug_assert!(e.version > self.head, "{} after {}", e.version, self.head);
         let e = Rc::new(e);
         self.head = e.version;
-        self.index(e.clone());
+        if let Some(requests) = self.by_request.get_mut() {
+            requests.insert(&e);
+        }
+        self.entries.push_back(e.clone());
         self.dirty.written.push(e);
     }
 
@@ -367,12 +354,10 @@ impl Log {
     /// Those that can be undone stay.
     pub fn trim(&mut self, to: EVersion, dups_max: usize) {
         let to = if self.undoable { to.min(self.can_rollback_to) } else { to };
-        while let Some(e) = self.entries.front().cloned() {
-            if e.version > to {
-                break;
+        while let Some(e) = self.entries.pop_front_if(|e| e.version <= to) {
+            if let Some(requests) = self.by_request.get_mut() {
+                requests.remove(&e);
             }
-            self.entries.pop_front();
-            self.unindex(&e);
             self.tail = e.version;
             self.dirty.trimmed_from.get_or_insert(e.version);
             self.remember(&e);
@@ -407,18 +392,9 @@ impl Log {
             self.dirty.removed.insert(e.version);
         }
         if !divergent.is_empty() {
-            self.reindex();
+            self.by_request.take();
         }
         divergent
-    }
-
-    fn reindex(&mut self) {
-        self.by_object.clear();
-        self.by_request.clear();
-        self.by_extra_request.clear();
-        for e in std::mem::take(&mut self.entries) {
-            self.index(e);
-        }
     }
 
     /// Replaces the whole log (a backfill begins).
@@ -540,7 +516,7 @@ impl Log {
         self.dirty.written.extend(older.iter().cloned());
         let ours = std::mem::take(&mut self.entries);
         self.entries = older.into_iter().chain(ours).collect();
-        self.reindex();
+        self.by_request.take();
     }
 
     fn merge_dups(&mut self, auth: &PgLog) {
@@ -607,16 +583,14 @@ impl Log {
         };
         child.dirty.bounds = self.undoable;
         let all = std::mem::take(&mut self.entries);
-        self.by_object.clear();
-        self.by_request.clear();
-        self.by_extra_request.clear();
+        self.by_request.take();
         for e in all {
             if leaves(&e.soid) {
                 self.dirty.removed.insert(e.version);
                 child.dirty.written.push(e.clone());
-                child.index(e);
+                child.entries.push_back(e);
             } else {
-                self.index(e);
+                self.entries.push_back(e);
             }
         }
         self.dups.iter().for_each(|dup| child.remember_dup(dup));
@@ -707,6 +681,8 @@ fn merge_divergent(
     for e in divergent.iter().filter(|e| !e.is_error()) {
         by_object.entry(&e.soid).or_default().push(e);
     }
+    let changed = log.entries.iter().filter(|e| !e.is_error() && by_object.contains_key(&e.soid));
+    let newest: BTreeMap<&HObject, EVersion> = changed.map(|e| (&e.soid, e.version)).collect();
     for (oid, entries) in by_object {
         if *oid > info.last_backfill {
             continue;
@@ -725,7 +701,7 @@ fn merge_divergent(
         };
         // An object that is missing or deleted here has no data of the divergent versions, but
         // perhaps of an older one: removing what is not there does nothing.
-        if log.newest_of(oid).is_some_and(|e| e.version >= first.version) {
+        if newest.get(oid).is_some_and(|newest| *newest >= first.version) {
             missing.revise_have(oid, EVersion::ZERO);
             remove(true);
         } else if prior.is_zero() || first.is_clone() {

@@ -51,7 +51,7 @@ pub(super) fn historic(
     let tracker = target.tracker();
     let mut f = Formatter::new(map.format());
     f.object("op_history", |f| {
-        f.dump_unsigned("size", tracker.history_size.get() as u64);
+        f.dump_unsigned("size", tracker.history_size() as u64);
         f.dump_unsigned("duration", tracker.history_duration().as_secs());
         f.array("ops", |f| tracker.dump_past(f, by_duration, &wanted));
     });
@@ -66,7 +66,7 @@ pub(super) fn historic_slow(
     let tracker = target.tracker();
     let mut f = Formatter::new(map.format());
     f.object("OpHistory slow ops", |f| {
-        f.dump_unsigned("num to keep", tracker.history_size.get() as u64);
+        f.dump_unsigned("num to keep", tracker.history_size() as u64);
         f.dump_unsigned("threshold to keep", tracker.slow_threshold.get().as_secs());
         f.array("Ops", |f| tracker.dump_slow(f, &wanted));
     });

@@ -4,6 +4,7 @@
 //! version, which the client was told by (nearly) the same number. Such a dup is a row of 32 bytes;
 //! one that says anything else stands beside it, whole.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::BuildHasher;
 
@@ -109,9 +110,9 @@ pub(super) struct Dups {
     first: u32,
     /// The dups that rows do not say, by number.
     rare: BTreeMap<u32, PgLogDup>,
-    /// Numbers of dups, of those with the same request the newest. Of who makes up requests that
-    /// collide the same holds as in [`super::Index`].
-    by_request: HashTable<u32>,
+    /// Numbers of dups, of those with the same request the newest; made when somebody asks. Of who
+    /// makes up requests that collide the same holds as in [`super::Index`].
+    by_request: OnceCell<HashTable<u32>>,
 }
 
 fn hash(reqid: &OsdReqId) -> u64 {
@@ -139,38 +140,58 @@ impl Dups {
     }
 
     pub(super) fn find(&self, reqid: &OsdReqId) -> Option<PgLogDup> {
-        let found = self.by_request.find(hash(reqid), |&number| self.reqid(number) == *reqid);
+        let by_request = self.by_request.get_or_init(|| self.index());
+        let found = by_request.find(hash(reqid), |&number| self.reqid(number) == *reqid);
         found.map(|&number| self.dup(number))
+    }
+
+    pub(super) fn forget_index(&mut self) {
+        self.by_request.take();
+    }
+
+    fn index(&self) -> HashTable<u32> {
+        let mut table = HashTable::with_capacity(self.rows.len);
+        (0..self.rows.len).for_each(|at| self.note(&mut table, self.first.wrapping_add(at as u32)));
+        table
+    }
+
+    /// Has a table know a dup, the newest of those that it knows.
+    fn note(&self, table: &mut HashTable<u32>, number: u32) {
+        let reqid = self.reqid(number);
+        if reqid.is_blank() {
+            return;
+        }
+        match table.find_mut(hash(&reqid), |&known| self.reqid(known) == reqid) {
+            Some(known) => *known = number,
+            None => {
+                table.insert_unique(hash(&reqid), number, |&known| hash(&self.reqid(known)));
+            }
+        }
     }
 
     /// Adds the newest.
     pub(super) fn push(&mut self, dup: PgLogDup) {
         let number = self.first.wrapping_add(self.rows.len as u32);
         let mut row = Row::of(&dup);
-        let reqid = dup.reqid;
         if row.ahead == RARE || row.dup() != dup {
             row.ahead = RARE;
             self.rare.insert(number, dup);
         }
         self.rows.push(row);
-        if reqid.is_blank() {
-            return;
+        if let Some(mut table) = self.by_request.take() {
+            self.note(&mut table, number);
+            self.by_request = table.into();
         }
-        let mut by_request = std::mem::take(&mut self.by_request);
-        match by_request.find_mut(hash(&reqid), |&known| self.reqid(known) == reqid) {
-            Some(known) => *known = number,
-            None => {
-                by_request.insert_unique(hash(&reqid), number, |&known| hash(&self.reqid(known)));
-            }
-        }
-        self.by_request = by_request;
     }
 
     /// Takes the oldest out; its version.
     pub(super) fn pop(&mut self) -> Option<EVersion> {
         let version = self.oldest()?;
         let number = self.first;
-        if let Ok(found) = self.by_request.find_entry(hash(&self.reqid(number)), |&known| known == number) {
+        let reqid = self.reqid(number);
+        if let Some(table) = self.by_request.get_mut()
+            && let Ok(found) = table.find_entry(hash(&reqid), |&known| known == number)
+        {
             found.remove();
         }
         let row = self.rows.pop()?;
@@ -253,6 +274,9 @@ mod tests {
                 assert_eq!(dups.pop(), model.pop_front().map(|dup: PgLogDup| dup.version));
             }
             assert!(dups.iter().eq(model.iter().cloned()));
+            if below(20) == 0 {
+                dups.forget_index();
+            }
             for reqid in [next.reqid, dup(0, &mut below).reqid] {
                 let newest = model.iter().rev().find(|dup| dup.reqid == reqid);
                 assert_eq!(dups.find(&reqid).as_ref(), newest.filter(|_| !reqid.is_blank()));
@@ -260,7 +284,7 @@ mod tests {
         }
         assert_eq!((dups.len(), dups.newest()), (model.len(), model.back().map(|dup| dup.version)));
         while dups.pop().is_some() {}
-        assert!(dups.rare.is_empty() && dups.by_request.is_empty() && dups.oldest().is_none());
+        assert!(dups.rare.is_empty() && dups.index().is_empty() && dups.oldest().is_none());
         assert!(dups.rows.pieces.is_empty());
     }
 

@@ -193,7 +193,17 @@ fn the_store_holds_what_the_log_holds() {
                     epoch += 1;
                 }
             }
+            2 if below(4) == 0 => log.forget_index(),
             _ => {}
+        }
+        if below(3) == 0 {
+            // Asked now and then: the index is made of all that came before, and kept up meanwhile.
+            for tid in log.head().version.saturating_sub(30)..=log.head().version + 1 {
+                let of_entry = log.iter().rev().find(|e| e.reqid.tid == tid).map(|e| e.version);
+                let of_dup = || log.dups().filter(|d| d.reqid.tid == tid).last().map(|d| d.version);
+                let reqid = OsdReqId { tid, ..entry("", (0, 0), (0, 0)).reqid };
+                assert_eq!(log.request(&reqid).map(|a| a.version), of_entry.or_else(of_dup), "step {step}");
+            }
         }
         if below(3) > 0 {
             stored.apply(log.take_changes());

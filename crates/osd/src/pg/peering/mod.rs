@@ -528,6 +528,9 @@ impl Peering {
         }
         let _ = view;
         self.leases.end_interval(now);
+        if !self.is_primary() {
+            self.log.forget_index();
+        }
         self.dirty_info = true;
         self.dirty_big_info = true;
         self.restart_peering(out);
