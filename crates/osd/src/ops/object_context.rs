@@ -262,6 +262,11 @@ impl Lock {
         }
     }
 
+    /// Whether the lock is held by now.
+    pub fn is_granted(&self) -> bool {
+        self.waiter.granted.get()
+    }
+
     /// The guard, if the lock was free: saves a poll.
     pub fn try_now(mut self) -> Result<ObjectGuard, Lock> {
         if self.waiter.granted.get() {

@@ -120,8 +120,9 @@ impl Keys {
         written: &RefCell<ObjectStatSum>,
     ) -> bool {
         let now = slow_counts(info);
-        let whole = written.replace(now) != now;
+        let whole = *written.borrow() != now;
         if whole {
+            written.replace(now);
             self.info(info, None, epoch);
         } else if !self.whole_info {
             self.put(FASTINFO, |w| w.put(&PgFastInfo::of(info)));

@@ -142,8 +142,9 @@ impl Pg {
     fn enqueue(&self, op: Box<ClientOp>) {
         let lock =
             self.contexts.lock(&op.request.oid.head(), LockKind::of(&op.request.info));
+        let waits = !lock.is_granted();
         op.tracked.mark("queued_for_pg");
-        self.host.env().go(run_op(self.rc(), op, lock, self.generation.get()));
+        self.host.env().go(run_op(self.rc(), op, (lock, waits), self.generation.get()));
     }
 
     /// Answers a request that was executed before, or lets it wait for the first one's commit.
@@ -618,7 +619,13 @@ async fn run_pg_op(pg: Rc<Pg>, op: Box<ClientOp>, generation: u64) {
     op.reply(pg.epoch(), reply);
 }
 
-async fn run_op(pg: Rc<Pg>, op: Box<ClientOp>, lock: object_context::Lock, generation: u64) {
+/// Runs an op once its object is its own. `waits`: it was not so when the op came.
+async fn run_op(
+    pg: Rc<Pg>,
+    op: Box<ClientOp>,
+    (lock, waits): (object_context::Lock, bool),
+    generation: u64,
+) {
     let guard = match lock.try_now() {
         Ok(guard) => guard,
         Err(lock) => lock.await,
@@ -628,7 +635,7 @@ async fn run_op(pg: Rc<Pg>, op: Box<ClientOp>, lock: object_context::Lock, gener
         return;
     }
     // The same request may have run while this one waited for its turn.
-    let op = if op.request.info.may_write() {
+    let op = if waits && op.request.info.may_write() {
         match pg.answer_duplicate(op) {
             Some(op) => op,
             None => return,

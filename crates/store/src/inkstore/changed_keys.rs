@@ -18,6 +18,9 @@ pub(super) struct ChangedKeys {
     ranges: BTreeMap<BString, Option<BString>>,
 }
 
+/// Up to so many ranges are looked at one by one.
+const FEW: usize = 6;
+
 /// Whether a range whose first key is not greater has this key, too.
 fn holds(first: &BString, end: &Option<BString>, key: &BStr) -> bool {
     match end {
@@ -46,7 +49,12 @@ impl ChangedKeys {
 
     /// The key got a value. `before`: itself if it had one, else the greatest smaller key there is.
     pub(super) fn note_set(&mut self, key: &BStr, before: Option<&BStr>) {
-        let Some((first, end)) = self.ranges.range_mut::<BStr, _>(up_to(key)).next_back() else {
+        // A log has few ranges: to look at them takes less than to find the way to one.
+        let near = match self.ranges.len() {
+            ..=FEW => self.ranges.iter_mut().rev().find(|(first, _)| &***first <= key),
+            _ => self.ranges.range_mut::<BStr, _>(up_to(key)).next_back(),
+        };
+        let Some((first, end)) = near else {
             self.ranges.insert(key.to_owned(), None);
             return;
         };

@@ -736,8 +736,8 @@ fn load_head(onode: &mut Onode, c: &mut Cursor<'_>, device_blocks: u32) -> Resul
     onode.omap.header = Bytes::copy_from_slice(c.blob()?);
     onode.attrs.clear();
     for _ in 0..c.count()? {
-        let name = BStr::new(c.blob()?).to_owned();
-        onode.attrs.insert(name, Bytes::copy_from_slice(c.blob()?));
+        let name = c.blob()?.into();
+        onode.attrs.insert(name, c.blob()?.into());
     }
     onode.clear_patches_uncounted();
     for _ in 0..c.count()? {

@@ -392,10 +392,8 @@ impl ObjectStore for InkStore {
     ) -> LocalFuture<Result<Bytes, StoreError>> {
         self.with(|core| {
             let attrs = &core.state.find(cid, oid)?.attrs;
-            attrs
-                .get(BStr::new(name))
-                .cloned()
-                .ok_or(StoreError::NoAttr)
+            let value = attrs.get(name).ok_or(StoreError::NoAttr)?;
+            Ok(Bytes::copy_from_slice(value))
         })
     }
 
@@ -406,7 +404,8 @@ impl ObjectStore for InkStore {
     ) -> LocalFuture<Result<Vec<(BString, Bytes)>, StoreError>> {
         self.with(|core| {
             let attrs = &core.state.find(cid, oid)?.attrs;
-            Ok(attrs.iter().map(|(k, v)| (k.clone(), v.clone())).collect())
+            let pairs = attrs.iter().map(|(k, v)| (BString::from(&**k), Bytes::copy_from_slice(v)));
+            Ok(pairs.collect())
         })
     }
 

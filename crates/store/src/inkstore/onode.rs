@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
-use bstr::{BStr, BString};
+use bstr::BStr;
 use bytes::Bytes;
+use smallvec::SmallVec;
 use types::hobject::GhObject;
 
 use super::changed_keys::ChangedKeys;
@@ -119,26 +120,32 @@ pub(super) struct Omap {
     pub(super) header: Bytes,
 }
 
+/// Names and values of xattrs. A usual name (`_`, `snapset`) stands in place: each elsewhere in memory would be
+/// one more thing that a write has to wait for.
+pub(super) type Attrs = SortedVec<SmallVec<[u8; 16]>, Box<[u8]>>;
+
+/// What each write of an object needs stands in front: two or three lines of the processor's caches.
 #[derive(Debug, Clone)]
+#[repr(C, align(64))]
 pub(super) struct Onode {
     pub(super) cid: CollId,
     pub(super) oid: Rc<GhObject>,
-    /// Never used twice in a run of the process.
-    pub(super) uid: u64,
-    pub(super) size: u64,
-    chunks: ChunkTable,
-    patches: BTreeMap<u64, Patch>,
-    /// Metadata bytes of all patches.
-    pub(super) patch_bytes: usize,
-    pub(super) attrs: SortedVec<BString, Bytes>,
-    pub(super) omap: Omap,
-    pub(super) hint: AllocHint,
     /// Generation and number under which the log knows the object.
     pub(super) handle: (u64, u32),
-    pub(super) dirty: Dirty,
     /// State generation ([`super::state::State::generation`]) of the last change that mattered to a
     /// checkpoint: not after a checkpoint's own means that `dirty` is as it was when that began.
     pub(super) generation: u64,
+    pub(super) size: u64,
+    chunks: ChunkTable,
+    pub(super) attrs: Attrs,
+    pub(super) dirty: Dirty,
+    patches: BTreeMap<u64, Patch>,
+    pub(super) omap: Omap,
+    /// Metadata bytes of all patches.
+    pub(super) patch_bytes: usize,
+    /// Never used twice in a run of the process.
+    pub(super) uid: u64,
+    pub(super) hint: AllocHint,
 }
 
 impl Onode {
@@ -469,12 +476,19 @@ impl Onode {
         held.iter().for_each(|&block| space.drop_ref(block));
     }
 
-    pub(super) fn set_attr(&mut self, name: &BStr, value: Bytes, space: &mut Space) {
+    pub(super) fn set_attr(&mut self, name: &[u8], value: &[u8], space: &mut Space) {
         let added = name.len() + value.len();
         let removed = match self.attrs.get_mut(name) {
-            Some(old) => name.len() + std::mem::replace(old, value).len(),
+            Some(old) => {
+                let removed = name.len() + old.len();
+                match old.len() == value.len() {
+                    true => old.copy_from_slice(value),
+                    false => *old = value.into(),
+                }
+                removed
+            }
             None => {
-                self.attrs.insert(name.to_owned(), value);
+                self.attrs.insert(name.into(), value.into());
                 0
             }
         };
@@ -482,7 +496,7 @@ impl Onode {
         self.dirty.head = true;
     }
 
-    pub(super) fn rm_attr(&mut self, name: &BStr, space: &mut Space) {
+    pub(super) fn rm_attr(&mut self, name: &[u8], space: &mut Space) {
         if let Some(old) = self.attrs.remove(name) {
             space.grow_attrs(0, name.len() + old.len());
             self.dirty.head = true;

@@ -654,8 +654,8 @@ impl Replay {
                 onode.truncate(size, space);
             }
             Rec::SetAttr { name, value } => {
-                let value = value.resolve(onode.attrs.get(name).map(|v| &v[..]))?;
-                onode.set_attr(name, value, space);
+                let value = value.resolve(onode.attrs.get(&**name).map(|v| &v[..]))?;
+                onode.set_attr(name, &value, space);
             }
             Rec::RmAttr { name } => onode.rm_attr(name, space),
             Rec::RmAttrs => onode.rm_attrs(space),

@@ -456,12 +456,12 @@ impl Core {
         let Some((onode, space)) = self.state.change(slot) else {
             return;
         };
-        let old = onode.attrs.get(name).map(|v| &v[..]);
+        let old = onode.attrs.get(&**name).map(|v| &v[..]);
         if old == Some(value) {
             return;
         }
         self.pending.recs.set_attr(name, value, old);
-        onode.set_attr(name, Bytes::copy_from_slice(value), space);
+        onode.set_attr(name, value, space);
     }
 
     fn omap_set(&mut self, slot: Slot, share: Share, key: &BStr, value: &[u8]) {
