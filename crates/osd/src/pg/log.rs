@@ -6,8 +6,9 @@
 //!   dups --+--------------------------------------> time
 //! ```
 //!
-//! Kept in memory, on a primary with an index by request, and as omap entries of the pgmeta object: `EVersion::key_name` for an entry, `dup_...` for a request remembered after
-//! its entry was trimmed, `missing/...` for the missing set (`src/osd/PGLog.cc` at v16.2).
+//! Kept in memory, on a primary with an index by request, and as omap entries of the pgmeta object:
+//! `EVersion::key_name` for an entry, `dup_...` for a request remembered after its entry was trimmed,
+//! `missing/...` for the missing set (`src/osd/PGLog.cc` at v16.2).
 //! Bounds: `osd_max_pg_log_entries` entries (10000) and `osd_pg_log_dups_tracked` dups (3000).
 
 use std::borrow::Borrow;
