@@ -12,7 +12,7 @@ pub const MUTANTS: [(&str, &str); 21] = [
     ("no-checksum", "the store does not verify checksums of what it reads"),
     ("stale-interval", "a replica takes writes of a primary of an earlier interval"),
     ("stale-peering", "peering listens to messages of an earlier interval"),
-    ("forget-requests", "after a restart requests answered before are not known"),
+    ("forget-requests", "who begins to lead a PG does not know requests answered before"),
     ("lose-waiting", "operations that wait for an object are lost when it is recovered"),
     ("serve-after-lease", "the primary serves reads after its lease has ended"),
     ("keep-divergent", "entries that did not happen leave the log, their data stays"),
