@@ -22,7 +22,7 @@ pub use denc_derive::Denc;
 
 pub use error::Error;
 pub use reader::Reader;
-pub use writer::Writer;
+pub use writer::{SHARED_MIN, Writer};
 
 use bytes::Bytes;
 

@@ -7,9 +7,9 @@ use crate::Denc;
 /// Room that an encoding begins with, in bytes: most messages' parts fit, so that growing, which
 /// copies, is rare.
 const ROOM: usize = 256;
-/// Payloads of fewer bytes are copied: what shares them keeps the whole message alive that they
-/// came in, and a copy of so much costs little.
-const SHARED_MIN: usize = 64 << 10;
+/// Payloads of fewer bytes are copied: what shares them keeps all alive that was received with them,
+/// and a copy of so much costs little (4 KiB by reference saved no time).
+pub const SHARED_MIN: usize = 64 << 10;
 
 /// An encoding under construction.
 #[derive(Debug, Default, Clone)]

@@ -1,5 +1,6 @@
-//! Long data segments are received into buffers of their own: they come out whole wherever the
-//! stream is cut, lie in memory as their header asks, and damage is seen.
+//! Data segments come with the checksums of their pages. Long ones are received into buffers of
+//! their own: they come out whole wherever the stream is cut, lie in memory as their header asks,
+//! and damage is seen.
 
 use bytes::{Bytes, BytesMut};
 use denc::Denc;
@@ -61,6 +62,9 @@ fn they_come_whole_and_aligned_however_the_stream_is_cut() {
     let mut out = SendBatch::new();
     let mut sent = vec![message(0, [100, 0, 4096], &mut out)];
     for (data_off, lens) in [
+        (4086, [100, 0, 5000]),
+        (4086, [100, 9, 4105]),
+        (0, [0, 0, 4095]),
         (0, [3000, 0, 1 << 20]),
         (4082, [200, 7, (300 << 10) + 28]),
         (0xffff, [0, 0, 64 << 10]),
@@ -80,8 +84,13 @@ fn they_come_whole_and_aligned_however_the_stream_is_cut() {
             if data.len() >= 64 << 10 {
                 let offset = data.as_ptr() as usize % PAGE;
                 assert_eq!(offset, usize::from(header.data_off) % PAGE);
-                let sums = frame.sums.as_ref().unwrap();
-                assert_eq!(sums.crc32c(0, &data[5..]), Some(crc32c(0, &data[5..])));
+            }
+            let lead = (PAGE - usize::from(header.data_off) % PAGE) % PAGE;
+            assert_eq!(frame.sums.is_some(), data.len() >= lead + PAGE);
+            if let Some(sums) = &frame.sums {
+                for part in [&data[..], &data[5..], &data[lead..lead + PAGE]] {
+                    assert_eq!(sums.crc32c(0, part), Some(crc32c(0, part)));
+                }
             }
         }
     }

@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use denc::Denc;
 use store::{CollId, Op, Transaction};
+use types::PageSums;
+use types::crc::crc32c;
 use types::hobject::{GhObject, HObject};
 
 #[test]
@@ -107,9 +109,36 @@ fn long_data_is_not_copied() {
     for data in &long {
         assert!(encoded.pieces().iter().any(|p| p.as_ptr() == data.as_ptr() && p.len() == data.len()));
     }
-    let before = encoded.pieces()[0].len();
+    let before = encoded.pieces().iter().map(Bytes::len).take_while(|len| *len < 200_000).sum::<usize>();
     assert_eq!((before + usize::from(encoded.page_offset())) % 4096, 0);
     assert_eq!(all_ops().encoded().pieces().len(), 1);
+}
+
+/// Short data is copied, and what is known of it with it: nobody reads it again for a checksum, and
+/// a receiver takes that of the data's own pages.
+#[test]
+fn short_data_keeps_its_checksums() {
+    let data: Bytes = (0..9000_u32).map(|i| (i * 7 >> 3) as u8).collect();
+    let encoded = |t: &Transaction, sums| {
+        let mut t = t.clone();
+        t.set_sums(sums);
+        t.encoded()
+    };
+    let (cid, oid) = (CollId::Meta, GhObject::new(HObject::default()));
+    for before in [0, 3] {
+        let mut t = Transaction::new();
+        for len in 0..before {
+            t.setattr(&cid, &oid, "_", vec![1; len]);
+        }
+        t.write(&cid, &oid, 8192, data.clone()).setattr(&cid, &oid, "_", &b"behind"[..]);
+        let crc = t.encoded().crc32c(1);
+        let known = |flip| data.chunks(4096).take(2).map(move |page| crc32c(u32::MAX, page) ^ flip);
+        let right = encoded(&t, PageSums::of(data.clone(), known(0)));
+        assert_eq!((right.crc32c(1), right.pieces().len()), (crc, 1));
+        assert!(encoded(&t, PageSums::of(data.clone(), known(1))).crc32c(1) != crc);
+        let at = right.to_contiguous().windows(9000).position(|part| part == data).unwrap();
+        assert_eq!((at + usize::from(right.page_offset())) % 4096, 0);
+    }
 }
 
 #[test]

@@ -8,9 +8,9 @@ use crate::page_sums::{PAGE, PageSums};
 /// Pieces of shared memory in order. Empty pieces are never kept.
 #[derive(Debug, Clone, Default)]
 pub struct BufferList {
-    pieces: SmallVec<[Bytes; 2]>,
+    pieces: SmallVec<[Bytes; 3]>,
     len: usize,
-    /// Checksums known of a long piece.
+    /// Checksums known of one piece.
     sums: Option<PageSums>,
 }
 
@@ -42,6 +42,9 @@ impl BufferList {
     pub fn append(&mut self, other: &BufferList) {
         self.len += other.len;
         self.pieces.extend(other.pieces.iter().cloned());
+        if self.sums.is_none() {
+            self.sums.clone_from(&other.sums);
+        }
     }
 
     /// The same bytes, of which these checksums are known.
@@ -49,7 +52,7 @@ impl BufferList {
         BufferList { sums, ..self }
     }
 
-    /// Checksums known of a long piece.
+    /// Checksums known of one piece.
     pub fn sums(&self) -> Option<&PageSums> {
         self.sums.as_ref()
     }
@@ -59,8 +62,14 @@ impl BufferList {
         &self.pieces
     }
 
-    /// Where in a page the first byte must lie for the longest piece to begin a page.
+    /// Where in a page the first byte must lie for those pages to be whole whose checksums are known,
+    /// or for the longest piece to begin a page.
     pub fn page_offset(&self) -> u16 {
+        if let ([all], Some(sums)) = (&self.pieces[..], &self.sums)
+            && let Some(offset) = sums.page_offset(all)
+        {
+            return offset as u16;
+        }
         let Some(longest) = self.pieces.iter().map(Bytes::len).max() else { return 0 };
         let before = self.pieces.iter().map(Bytes::len).take_while(|len| *len < longest);
         (PAGE - before.sum::<usize>() % PAGE) as u16 % PAGE as u16
@@ -101,7 +110,7 @@ impl BufferList {
     }
 }
 
-/// crc32c of pieces one behind the other, from what is known of a long one where it is.
+/// crc32c of pieces one behind the other, from what is known of one where it is.
 pub fn crc32c_of(seed: u32, pieces: &[Bytes], sums: Option<&PageSums>) -> u32 {
     pieces.iter().fold(seed, |crc, piece| {
         let known = sums.and_then(|sums| sums.crc32c(crc, piece));

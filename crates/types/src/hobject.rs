@@ -12,6 +12,7 @@
 use core::cmp::Ordering;
 use core::fmt;
 use core::str::FromStr;
+use std::borrow::Cow;
 
 use bstr::{BString, ByteSlice};
 use denc::{Denc, Error, Reader, Writer};
@@ -136,6 +137,14 @@ impl HObject {
     /// The head of this object.
     pub fn head(&self) -> HObject {
         self.with_snap(NOSNAP)
+    }
+
+    /// The same, where it mostly is the head already.
+    pub fn as_head(&self) -> Cow<'_, HObject> {
+        match self.is_head() {
+            true => Cow::Borrowed(self),
+            false => Cow::Owned(self.head()),
+        }
     }
 
     /// The same object at another snap id.

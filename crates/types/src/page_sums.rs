@@ -1,48 +1,64 @@
-//! Checksums of the pages of a long buffer.
+//! Checksums of the pages of a buffer.
 //!
-//! A 4 MiB write is checksummed as it arrives. The store wants a checksum of each of its blocks,
-//! each replica's frame one of all of it: both are made of the pages', without reading the bytes
-//! again. (Ceph's buffers remember checksums of themselves for the same reason: `buffer::raw` in
-//! `src/common/buffer.cc`.)
+//! A write's data is checksummed once, as it arrives. The store wants a checksum of each of its
+//! blocks, each replica's frame one of all of it: both are made of the pages', without reading the
+//! bytes again; and so is the frame of a reply from the checksums that the store has. (Ceph's buffers
+//! remember checksums of themselves for the same reason: `buffer::raw` in `src/common/buffer.cc`.)
 
 use std::sync::Arc;
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 
-use crate::crc::{crc32c, crc32c_combine};
+use crate::crc::{crc32c, crc32c_reseed};
 
 /// Bytes of a page.
 pub const PAGE: usize = 4096;
+/// What the checksum of a page starts from: as frames' and stores' do, so that those of one page
+/// are this very number.
+pub const PAGE_SEED: u32 = u32::MAX;
 
-/// Takes the checksums of a buffer's pages while it is being filled.
+/// A small write's one stands in place.
+type Pages = SmallVec<[u32; 4]>;
+
+/// The checksum from `seed` of a page whose checksum is `page`.
+fn from_seed(page: u32, seed: u32) -> u32 {
+    crc32c_reseed(page, PAGE_SEED, seed, PAGE as u64)
+}
+
+/// Takes the checksums of the pages of some bytes while they come.
 #[derive(Debug, Clone, Default)]
 pub struct Summing {
+    /// Place of the first byte in its page.
+    offset: usize,
     /// Up to where they are taken.
     at: usize,
-    pages: Vec<u32>,
+    len: usize,
+    pages: Pages,
     /// Of all up to `at`.
     whole: u32,
 }
 
 impl Summing {
-    /// Begins at `start` of a buffer that begins a page; the checksum of all continues from `seed`.
-    pub fn new(start: usize, end: usize, seed: u32) -> Summing {
-        let pages = Vec::with_capacity((end / PAGE).saturating_sub(start / PAGE));
-        Summing { at: start, pages, whole: seed }
+    /// Begins with `len` bytes that are to come, the first of which is at `offset` in its page; the
+    /// checksum of all continues from `seed`.
+    pub fn new(offset: usize, len: usize, seed: u32) -> Summing {
+        let pages = Pages::with_capacity(len / PAGE);
+        Summing { offset: offset % PAGE, len, pages, whole: seed, ..Summing::default() }
     }
 
-    /// The buffer is filled up to `filled`, of `end` bytes it will hold.
-    pub fn go_on(&mut self, buf: &[u8], filled: usize, end: usize) {
-        while self.at < filled {
-            let next = ((self.at / PAGE + 1) * PAGE).min(end);
-            if next > filled {
+    /// `bytes` have come, from the first on.
+    pub fn go_on(&mut self, bytes: &[u8]) {
+        while self.at < bytes.len() {
+            let to_page = PAGE - (self.offset + self.at) % PAGE;
+            let next = (self.at + to_page).min(self.len);
+            let Some(part) = bytes.get(self.at..next) else {
                 return;
-            }
-            let part = &buf[self.at..next];
+            };
             if part.len() == PAGE {
-                let page = crc32c(0, part);
+                let page = crc32c(PAGE_SEED, part);
                 self.pages.push(page);
-                self.whole = crc32c_combine(self.whole, page, PAGE as u64);
+                self.whole = from_seed(page, self.whole);
             } else {
                 self.whole = crc32c(self.whole, part);
             }
@@ -55,39 +71,77 @@ impl Summing {
         self.whole
     }
 
-    /// The checksums of the pages that `bytes`, which is what was filled, holds whole.
-    pub fn finish(self, bytes: Bytes) -> PageSums {
-        let lead = bytes.as_ptr().align_offset(PAGE);
-        PageSums { bytes, lead, pages: self.pages.into() }
+    /// The checksums of the pages that `bytes`, which are those that came, hold whole, if any.
+    pub fn finish(self, bytes: Bytes) -> Option<PageSums> {
+        let lead = (PAGE - self.offset) % PAGE;
+        PageSums::new(bytes, lead, self.pages)
     }
 }
 
-/// The checksums of the pages that a buffer holds whole.
+/// The checksums of the pages that a buffer holds whole. Clones are the same ones.
 #[derive(Debug, Clone)]
-pub struct PageSums {
+pub struct PageSums(Arc<Known>);
+
+#[derive(Debug)]
+struct Known {
     /// Kept, so that its addresses mean nothing else.
     bytes: Bytes,
     /// Bytes before the first whole page.
     lead: usize,
-    /// From seed 0.
-    pages: Arc<[u32]>,
+    /// At least one, from [`PAGE_SEED`].
+    pages: Pages,
 }
 
 impl PageSums {
+    /// Of bytes that begin with a page, whose pages have these checksums from [`PAGE_SEED`];
+    /// `None` if there are none.
+    pub fn of(bytes: Bytes, pages: impl Iterator<Item = u32>) -> Option<PageSums> {
+        PageSums::new(bytes, 0, pages.collect())
+    }
+
+    fn new(bytes: Bytes, lead: usize, pages: Pages) -> Option<PageSums> {
+        let known = Known { bytes, lead, pages };
+        (!known.pages.is_empty()).then(|| PageSums(Arc::new(known)))
+    }
+
+    /// Where a part of these bytes begins in them.
+    fn start_of(&self, part: &[u8]) -> Option<usize> {
+        let bytes = &self.0.bytes;
+        let start = (part.as_ptr() as usize).checked_sub(bytes.as_ptr() as usize)?;
+        (!part.is_empty() && start + part.len() <= bytes.len()).then_some(start)
+    }
+
+    /// Bytes of a part that begins at `start` before its first whole page.
+    fn to_page(&self, start: usize) -> usize {
+        self.0.lead.wrapping_sub(start) % PAGE
+    }
+
+    /// Where in its page a part of these bytes begins.
+    pub fn page_offset(&self, part: &[u8]) -> Option<usize> {
+        let to_page = self.to_page(self.start_of(part)?);
+        Some((PAGE - to_page) % PAGE)
+    }
+
+    /// Those of a copy of `part`, a part of these bytes, which is at `at` of `copy`.
+    pub fn of_copy(&self, part: &[u8], copy: Bytes, at: usize) -> Option<PageSums> {
+        let start = self.start_of(part)?;
+        let to_page = self.to_page(start);
+        let first = (start + to_page - self.0.lead) / PAGE;
+        let count = part.len().checked_sub(to_page)? / PAGE;
+        let pages = self.0.pages.get(first..first + count)?;
+        PageSums::new(copy, at + to_page, pages.into())
+    }
+
     /// The checksum of `part` from `seed`, if it is a part of these bytes: whole pages in it are
     /// not looked at.
     pub fn crc32c(&self, seed: u32, part: &[u8]) -> Option<u32> {
-        let start = (part.as_ptr() as usize).checked_sub(self.bytes.as_ptr() as usize)?;
-        if part.is_empty() || start + part.len() > self.bytes.len() {
-            return None;
-        }
-        let (mut crc, mut rest, mut at) = (seed, part, start);
+        let (mut crc, mut rest, mut at) = (seed, part, self.start_of(part)?);
         while !rest.is_empty() {
-            let to_page = self.lead.wrapping_sub(at) % PAGE;
-            let page = at.checked_sub(self.lead).map(|from| from / PAGE);
-            let len = match page.and_then(|n| self.pages.get(n)) {
+            let to_page = self.to_page(at);
+            let page = at.checked_sub(self.0.lead).map(|from| from / PAGE);
+            let len = match page.and_then(|n| self.0.pages.get(n)) {
                 Some(page) if to_page == 0 && rest.len() >= PAGE => {
-                    crc = crc32c_combine(crc, *page, PAGE as u64);
+                    crc = from_seed(*page, crc);
                     PAGE
                 }
                 _ => {
@@ -107,31 +161,23 @@ impl PageSums {
 mod tests {
     use super::*;
 
-    /// A buffer of pages, filled in steps from `start` to `end`.
+    /// Some pages' bytes from `start` to `end`, which come in steps.
     fn summed(start: usize, end: usize, step: usize) -> (Bytes, Summing) {
-        #[repr(align(4096))]
-        struct Pages([u8; 8 * PAGE]);
-        impl AsRef<[u8]> for Pages {
-            fn as_ref(&self) -> &[u8] {
-                &self.0
-            }
+        let bytes: Bytes = (start..end).map(|i| ((i * 37) >> 4) as u8).collect();
+        let mut summing = Summing::new(start, bytes.len(), !0);
+        for come in (0..bytes.len()).step_by(step).skip(1).chain([bytes.len()]) {
+            summing.go_on(&bytes[..come]);
         }
-        let mut pages = Box::new(Pages([0; 8 * PAGE]));
-        pages.0.iter_mut().enumerate().for_each(|(i, b)| *b = ((i * 37) >> 4) as u8);
-        let mut summing = Summing::new(start, end, !0);
-        for filled in (start..end).step_by(step).skip(1).chain([end]) {
-            summing.go_on(&pages.0, filled, end);
-        }
-        (Bytes::from_owner(*pages).slice(start..end), summing)
+        (bytes, summing)
     }
 
     #[test]
     fn they_are_those_of_the_bytes() {
-        for (start, end) in [(0, 8 * PAGE), (14, 5 * PAGE), (4090, 4100), (5, 100), (PAGE, 3 * PAGE + 1)] {
+        for (start, end) in [(0, 8 * PAGE), (14, 5 * PAGE), (0, PAGE), (9, 2 * PAGE + 9), (PAGE, 3 * PAGE + 1)] {
             for step in [1, 100, PAGE, 3 * PAGE + 5, 8 * PAGE] {
                 let (bytes, summing) = summed(start, end, step);
                 assert_eq!(summing.whole(), crc32c(!0, &bytes), "{start}..{end} by {step}");
-                let sums = summing.finish(bytes.clone());
+                let sums = summing.finish(bytes.clone()).unwrap();
                 let cuts = [0, 1, 14, PAGE - start % PAGE, 2 * PAGE, 2 * PAGE - start % PAGE, bytes.len()];
                 for from in cuts.into_iter().filter(|c| *c < bytes.len()) {
                     for to in cuts.into_iter().filter(|c| *c > from && *c <= bytes.len()) {
@@ -144,18 +190,52 @@ mod tests {
     }
 
     #[test]
+    fn copies_have_them_too() {
+        let (bytes, summing) = summed(14, 5 * PAGE, PAGE);
+        let sums = summing.finish(bytes.clone()).unwrap();
+        let page = PAGE - 14;
+        for (from, to) in [(0, bytes.len()), (page, page + PAGE), (9, page + PAGE), (page + 1, 3 * PAGE + 7)] {
+            let part = &bytes[from..to];
+            for at in [0, 14, PAGE, 3 * PAGE + 5] {
+                let copy: Bytes = [&vec![7; at][..], part, b"behind"].concat().into();
+                let known = sums.of_copy(part, copy.clone(), at).unwrap();
+                assert_eq!(known.crc32c(3, &copy), Some(crc32c(3, &copy)), "{from}..{to} at {at}");
+                // Of pages that begin where the part's do.
+                let place = known.page_offset(&copy[at..]);
+                assert_eq!(place, Some((14 + from) % PAGE), "{from}..{to} at {at}");
+            }
+        }
+        // No page is whole, or the bytes are others.
+        assert!(sums.of_copy(&bytes[1..PAGE], bytes.clone(), 0).is_none());
+        assert!(sums.of_copy(&[0; PAGE], bytes.clone(), 0).is_none());
+    }
+
+    #[test]
+    fn where_no_page_is_whole_there_are_none() {
+        for (start, end) in [(4090, 4100), (5, 100), (0, PAGE - 1), (1, 2 * PAGE - 1)] {
+            let (bytes, summing) = summed(start, end, 77);
+            assert_eq!(summing.whole(), crc32c(!0, &bytes), "{start}..{end}");
+            assert!(summing.finish(bytes).is_none(), "{start}..{end}");
+        }
+        assert!(PageSums::of(Bytes::from_static(b"x"), [].into_iter()).is_none());
+    }
+
+    #[test]
     fn whole_pages_are_not_looked_at_again() {
         let (bytes, mut summing) = summed(14, 4 * PAGE, 900);
-        summing.pages.iter_mut().for_each(|page| *page ^= 1);
-        let sums = summing.finish(bytes.clone());
+        summing.pages[0] ^= 1;
+        let sums = summing.finish(bytes.clone()).unwrap();
         let page = &bytes[PAGE - 14..2 * PAGE - 14];
-        assert_eq!(sums.crc32c(0, page), Some(crc32c(0, page) ^ 1));
+        assert_eq!(sums.crc32c(PAGE_SEED, page), Some(crc32c(PAGE_SEED, page) ^ 1));
+        let known = PageSums::of(bytes.slice(..2 * PAGE), [3, 4].into_iter()).unwrap();
+        assert_eq!(known.crc32c(PAGE_SEED, &bytes[..PAGE]), Some(3));
+        assert_eq!(known.crc32c(PAGE_SEED, &bytes[PAGE..2 * PAGE]), Some(4));
     }
 
     #[test]
     fn other_bytes_have_none() {
         let (bytes, summing) = summed(0, 4 * PAGE, PAGE);
-        let sums = summing.finish(bytes.slice(..3 * PAGE));
+        let sums = summing.finish(bytes.slice(..3 * PAGE)).unwrap();
         assert_eq!(sums.crc32c(0, &bytes[2 * PAGE..4 * PAGE]), None);
         assert_eq!(sums.crc32c(0, &vec![0; PAGE]), None);
         assert_eq!(sums.crc32c(0, &[]), None);

@@ -10,7 +10,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use denc::Denc;
 use env::AlignedBuf;
 use types::message::MsgHeader;
-use types::page_sums::{PageSums, Summing};
+use types::page_sums::{PAGE, PageSums, Summing};
 
 use super::secure::TAG_LEN;
 use super::{
@@ -34,7 +34,7 @@ pub struct Frame {
     pub count: usize,
     /// The segments; empty beyond `count`.
     pub segments: [Bytes; SEGMENTS_MAX],
-    /// What is known of a long data segment.
+    /// What is known of the data segment.
     pub sums: Option<PageSums>,
 }
 
@@ -91,16 +91,16 @@ struct Long {
 impl Long {
     /// Room for the data of a frame of which the segments before have come.
     fn new(p: &Preamble, segments: [Bytes; SEGMENTS_MAX]) -> Long {
-        let data_off = MsgHeader::from_bytes(&segments[0]).map_or(0, |header| header.data_off);
-        let start = usize::from(data_off) % AlignedBuf::ALIGN;
-        let end = start + p.lens[DATA] as usize;
+        let start = page_offset(&segments[0]) % AlignedBuf::ALIGN;
+        let len = p.lens[DATA] as usize;
+        let end = start + len;
         Long {
             segments,
             buf: AlignedBuf::scratch(end),
             start,
             filled: start,
             end,
-            sums: Summing::new(start, end, CRC_START),
+            sums: Summing::new(start, len, CRC_START),
         }
     }
 
@@ -109,7 +109,7 @@ impl Long {
         let bytes = buf.split_to(buf.len().min(self.end - self.filled));
         self.buf.copy_from_slice_at(self.filled, &bytes);
         self.filled += bytes.len();
-        self.sums.go_on(&self.buf, self.filled, self.end);
+        self.sums.go_on(&self.buf[self.start..self.filled]);
     }
 }
 
@@ -224,7 +224,7 @@ impl FrameReader {
             return;
         };
         long.filled += received;
-        long.sums.go_on(&buf, long.filled, long.end);
+        long.sums.go_on(&buf[long.start..long.filled]);
         long.buf = buf;
     }
 
@@ -280,7 +280,7 @@ impl FrameReader {
         long.segments[DATA] = data.clone();
         let data_crc = Some(long.sums.whole());
         let frame = crc_frame(p, long.segments, &bytes, data_crc)?;
-        Ok(frame.map(|f| Frame { sums: Some(long.sums.finish(data)), ..f }))
+        Ok(frame.map(|f| Frame { sums: long.sums.finish(data), ..f }))
     }
 
     /// The next whole frame, if there is one.
@@ -314,7 +314,19 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
 fn crc_body(p: &Preamble, body: Bytes) -> Result<Option<Frame>, FrameError> {
     let segments = crc_segments(p, &body, p.segments)?;
     let epilogue = if p.segments > 1 { body.len() - EPILOGUE_LEN } else { body.len() };
-    crc_frame(p, segments, &body[epilogue..], None)
+    let data = segments[DATA].clone();
+    if p.tag != tag::MESSAGE || data.len() < PAGE {
+        return crc_frame(p, segments, &body[epilogue..], None);
+    }
+    let mut sums = Summing::new(page_offset(&segments[0]), data.len(), CRC_START);
+    sums.go_on(&data);
+    let frame = crc_frame(p, segments, &body[epilogue..], Some(sums.whole()))?;
+    Ok(frame.map(|f| Frame { sums: sums.finish(data), ..f }))
+}
+
+/// Where in a page the data of a message begins for its sender.
+fn page_offset(header: &Bytes) -> usize {
+    MsgHeader::from_bytes(header).map_or(0, |header| header.data_off.into())
 }
 
 /// The first `count` segments of a body; the first one's checksum comes with it.

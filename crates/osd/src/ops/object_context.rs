@@ -15,6 +15,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
+use std::hash::BuildHasher;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -22,6 +23,8 @@ use std::task::{Context, Poll, Waker};
 use bstr::BString;
 use bytes::Bytes;
 use denc::Denc;
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
 use store::StoreError;
 use types::osd::{ObjectInfo, SnapSet, WatchItem};
 use types::{EVersion, EntityAddr, EntityName, Errno, HObject, NOSNAP, SnapId};
@@ -139,6 +142,8 @@ pub(super) struct Slot {
     ssc: RefCell<Option<Rc<RefCell<SnapSetContext>>>>,
     /// Live watches by (cookie, watcher); those of `oi.watchers` are all here once loaded.
     pub(super) watches: RefCell<BTreeMap<(u64, EntityName), Rc<Watch>>>,
+    /// Whether those who ask for the object get this one.
+    listed: Cell<bool>,
     /// Key in the idle list; 0 while in use.
     idle_stamp: Cell<u64>,
     /// Bumped by `forget` and `clear`: what was loaded before is not kept.
@@ -157,6 +162,7 @@ impl Slot {
             contexts: RefCell::default(),
             ssc: RefCell::default(),
             watches: RefCell::default(),
+            listed: Cell::new(true),
             idle_stamp: Cell::new(0),
             generation: Cell::new(0),
         }
@@ -588,10 +594,15 @@ pub(super) fn bounded(attrs: UserAttrs) -> Option<UserAttrs> {
     (len <= CACHED_ATTRS_MAX_LEN).then_some(attrs)
 }
 
+fn hash(head: &HObject) -> u64 {
+    FixedState::default().hash_one(head)
+}
+
 /// The contexts of one PG.
 #[derive(Default)]
 pub struct ObjectContexts {
-    slots: RefCell<BTreeMap<HObject, Rc<Slot>>>,
+    /// By head.
+    slots: RefCell<HashTable<Rc<Slot>>>,
     /// Slots not in use, oldest first; at most [`IDLE_CONTEXTS_MAX`].
     idle: RefCell<BTreeMap<u64, Rc<Slot>>>,
     stamp: Cell<u64>,
@@ -625,14 +636,10 @@ impl ObjectContexts {
 
     fn slot(&self, head: &HObject) -> Rc<Slot> {
         let mut slots = self.slots.borrow_mut();
-        let slot = match slots.get(head) {
-            Some(slot) => slot.clone(),
-            None => {
-                let slot = Rc::new(Slot::new(head.clone()));
-                slots.insert(head.clone(), slot.clone());
-                slot
-            }
-        };
+        let entry = slots.entry(hash(head), |slot| slot.head == *head, |slot| hash(&slot.head));
+        let entry = entry.or_insert_with(|| Rc::new(Slot::new(head.clone())));
+        let slot = entry.get().clone();
+        drop(slots);
         let stamp = slot.idle_stamp.replace(0);
         if stamp != 0 {
             self.idle.borrow_mut().remove(&stamp);
@@ -646,16 +653,11 @@ impl ObjectContexts {
         if slot.idle_stamp.get() != 0 || slot.is_in_use() {
             return;
         }
-        let is_listed = self
-            .slots
-            .borrow()
-            .get(&slot.head)
-            .is_some_and(|listed| Rc::ptr_eq(listed, slot));
-        if !is_listed {
+        if !slot.listed.get() {
             return;
         }
         if slot.contexts.borrow().is_empty() {
-            self.slots.borrow_mut().remove(&slot.head);
+            self.unlist(slot);
             return;
         }
         let stamp = self.stamp.get() + 1;
@@ -667,15 +669,34 @@ impl ObjectContexts {
             && let Some((_, oldest)) = idle.pop_first()
         {
             oldest.idle_stamp.set(0);
-            self.slots.borrow_mut().remove(&oldest.head);
+            self.unlist(&oldest);
         }
+    }
+
+    fn find(&self, head: &HObject) -> Option<Rc<Slot>> {
+        self.slots.borrow().find(hash(head), |slot| slot.head == *head).cloned()
+    }
+
+    fn unlist(&self, slot: &Rc<Slot>) {
+        slot.listed.set(false);
+        let mut slots = self.slots.borrow_mut();
+        if let Ok(entry) = slots.find_entry(hash(&slot.head), |listed| Rc::ptr_eq(listed, slot)) {
+            entry.remove();
+        }
+    }
+
+    /// All slots, in the order of their objects.
+    fn all(&self) -> Vec<Rc<Slot>> {
+        let mut all: Vec<Rc<Slot>> = self.slots.borrow().iter().cloned().collect();
+        all.sort_unstable_by(|a, b| a.head.cmp(&b.head));
+        all
     }
 
     /// Frees the contexts nobody uses.
     pub fn drop_idle(&self) {
         for slot in core::mem::take(&mut *self.idle.borrow_mut()).into_values() {
             slot.idle_stamp.set(0);
-            self.slots.borrow_mut().remove(&slot.head);
+            self.unlist(&slot);
         }
     }
 
@@ -686,7 +707,7 @@ impl ObjectContexts {
             // As on a replica, always.
             return;
         }
-        let slot = self.slots.borrow().get(&oid.head()).cloned();
+        let slot = self.find(&oid.as_head());
         if let Some(slot) = slot {
             slot.generation.set(slot.generation.get() + 1);
             slot.contexts.borrow_mut().clear();
@@ -697,7 +718,7 @@ impl ObjectContexts {
 
     /// The object has been recovered: watches that timed out meanwhile end.
     pub fn end_overdue_watches(&self, oid: &HObject) {
-        let slot = self.slots.borrow().get(oid).cloned();
+        let slot = self.find(oid);
         for watch in slot.iter().flat_map(|slot| slot.watches()) {
             if watch.is_overdue() {
                 watch.end();
@@ -709,7 +730,10 @@ impl ObjectContexts {
     /// next primary). Guards that are still held stay good for their own object only.
     pub fn clear(&self) {
         self.idle.borrow_mut().clear();
-        for slot in core::mem::take(&mut *self.slots.borrow_mut()).into_values() {
+        let all = self.all();
+        self.slots.borrow_mut().clear();
+        for slot in all {
+            slot.listed.set(false);
             slot.generation.set(slot.generation.get() + 1);
             for watch in core::mem::take(&mut *slot.watches.borrow_mut()).into_values() {
                 watch.discard();
@@ -719,8 +743,7 @@ impl ObjectContexts {
 
     /// Ends the watches of clients that a new map blocklists, as if they had timed out.
     pub fn evict_watches(&self, is_blocklisted: impl Fn(&EntityAddr) -> bool) {
-        let slots: Vec<Rc<Slot>> = self.slots.borrow().values().cloned().collect();
-        for slot in slots {
+        for slot in self.all() {
             slot.watches()
                 .iter()
                 .filter(|w| is_blocklisted(&w.addr()))
@@ -740,22 +763,20 @@ impl ObjectContexts {
 
     /// All watches of the PG, as `dump_watchers` shows them.
     pub fn watch_items(&self) -> Vec<(HObject, WatchItem)> {
-        let slots = self.slots.borrow();
-        let of_slot = |(head, slot): (&HObject, &Rc<Slot>)| -> Vec<(HObject, WatchItem)> {
-            slot.watches.borrow().values().map(|w| (head.clone(), w.item())).collect()
+        let of_slot = |slot: Rc<Slot>| -> Vec<(HObject, WatchItem)> {
+            slot.watches.borrow().values().map(|w| (slot.head.clone(), w.item())).collect()
         };
-        slots.iter().flat_map(of_slot).collect()
+        self.all().into_iter().flat_map(of_slot).collect()
     }
 
     /// All watches of the PG as (object, cookie, watcher, connected).
     pub fn watches(&self) -> Vec<(HObject, u64, EntityName, bool)> {
-        let slots = self.slots.borrow();
-        let mut all = Vec::new();
-        for (head, slot) in slots.iter() {
+        let mut found = Vec::new();
+        for slot in self.all() {
             for (&(cookie, watcher), watch) in slot.watches.borrow().iter() {
-                all.push((head.clone(), cookie, watcher, watch.is_connected()));
+                found.push((slot.head.clone(), cookie, watcher, watch.is_connected()));
             }
         }
-        all
+        found
     }
 }

@@ -42,7 +42,7 @@ impl Pg {
         let session = op.session.clone();
         let begin = self.pgid.pgid.first_object();
         let told = session.is_backed_off(self.pgid, &begin)
-            || session.is_backed_off(self.pgid, &op.request.oid.head());
+            || session.is_backed_off(self.pgid, &op.request.oid.as_head());
         if told {
             tracing::debug!(pg = %self.pgid, epoch = op.epoch, "op dropped: backoff");
             op.tracked.mark("dropped: backoff");

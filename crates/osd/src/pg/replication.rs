@@ -112,7 +112,7 @@ impl Pg {
                 return;
             }
             let Some(op) = self.answer_duplicate(op) else { return };
-            if self.scrub.blocks(&request.oid.head()) {
+            if self.scrub.blocks(&request.oid.as_head()) {
                 self.wait_for_scrub(op);
                 return;
             }
@@ -141,7 +141,7 @@ impl Pg {
 
     fn enqueue(&self, op: Box<ClientOp>) {
         let lock =
-            self.contexts.lock(&op.request.oid.head(), LockKind::of(&op.request.info));
+            self.contexts.lock(&op.request.oid.as_head(), LockKind::of(&op.request.info));
         let waits = !lock.is_granted();
         op.tracked.mark("queued_for_pg");
         self.host.env().go(run_op(self.rc(), op, (lock, waits), self.generation.get()));

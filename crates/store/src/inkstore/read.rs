@@ -10,6 +10,7 @@ use device::BlockDevice;
 use env::LocalFuture;
 use futures_util::future::join_all;
 use types::bufferlist::BufferList;
+use types::page_sums::PageSums;
 use types::hobject::GhObject;
 
 use super::cache::KEPT_READ_MAX;
@@ -23,6 +24,13 @@ use crate::{CollId, StoreError};
 pub(super) enum Source {
     Bytes(Bytes),
     Zeros(usize),
+    /// A part of a block that is kept.
+    Kept {
+        ptr: BlockPtr,
+        block: Bytes,
+        skip: usize,
+        len: usize,
+    },
     /// Bytes of blocks that lie one behind the other on the device.
     Device {
         ptrs: Vec<BlockPtr>,
@@ -75,7 +83,7 @@ impl Core {
 
     fn push_kept(&self, out: &mut Vec<Source>, ptr: BlockPtr, skip: u32, len: usize) {
         match self.cache.borrow_mut().find(ptr) {
-            Some(bytes) => out.push(Source::Bytes(bytes.slice(skip as usize..skip as usize + len))),
+            Some(block) => out.push(Source::Kept { ptr, block: block.clone(), skip: skip as usize, len }),
             None => self.push_block(out, ptr, skip, len),
         }
     }
@@ -130,6 +138,12 @@ pub(super) async fn read_blocks(
     Ok(data.freeze())
 }
 
+/// A part of blocks, with their checksums for who sends it on.
+fn part_of(blocks: &Bytes, ptrs: &[BlockPtr], skip: usize, len: usize) -> BufferList {
+    let sums = PageSums::of(blocks.clone(), ptrs.iter().map(|ptr| ptr.crc));
+    BufferList::from(blocks.slice(skip..skip + len)).with_sums(sums)
+}
+
 fn zeros(len: usize) -> Bytes {
     static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
     if len <= ZEROS.len() {
@@ -148,21 +162,23 @@ impl Inner {
         keep: bool,
     ) -> Result<BufferList, StoreError> {
         let parts = join_all(sources.into_iter().map(|source| async move {
-            Ok::<Bytes, StoreError>(match source {
-                Source::Bytes(bytes) => bytes,
-                Source::Zeros(len) => zeros(len),
+            Ok::<BufferList, StoreError>(match source {
+                Source::Bytes(bytes) => bytes.into(),
+                Source::Zeros(len) => zeros(len).into(),
+                Source::Kept { ptr, block, skip, len } => part_of(&block, &[ptr], skip, len),
                 Source::Device { ptrs, skip, len } => {
                     let data = read_blocks(&self.device, &ptrs).await?;
                     if keep {
                         self.keep(&ptrs, &data);
                     }
-                    data.slice(skip..skip + len)
+                    part_of(&data, &ptrs, skip, len)
                 }
             })
         }));
-        let mut out = BufferList::new();
-        for part in parts.await {
-            out.push(part?);
+        let mut parts = parts.await.into_iter();
+        let mut out = parts.next().unwrap_or_else(|| Ok(BufferList::new()))?;
+        for part in parts {
+            out.append(&part?);
         }
         Ok(out)
     }

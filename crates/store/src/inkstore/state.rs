@@ -3,9 +3,11 @@
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::BuildHasher;
 use std::ops::Bound;
 use std::rc::Rc;
 
+use foldhash::fast::FixedState;
 use types::hobject::GhObject;
 
 use super::checkpoint::{Captured, entries_of};
@@ -25,8 +27,28 @@ pub(super) type Key = (CollId, Name);
 pub(super) struct Coll {
     pub(super) bits: u32,
     pub(super) objects: BTreeMap<Name, Slot>,
-    /// Where the PG's own object was found last, which every write is about. Only a hint.
-    meta: Cell<Slot>,
+}
+
+/// Where objects were found last, each in the place that its name says: saves the way through the
+/// trees, most of which has left the processor's caches since. Only hints: what stands in the slot
+/// decides.
+#[derive(Debug)]
+struct Hints(Box<[Cell<Slot>; HINTS]>);
+
+/// Places for hints, 4 bytes each: as many objects of 4 MiB are 16 GiB of data.
+const HINTS: usize = 4096;
+
+impl Default for Hints {
+    fn default() -> Hints {
+        Hints(Box::new([const { Cell::new(0) }; HINTS]))
+    }
+}
+
+impl Hints {
+    fn of(&self, cid: &CollId, oid: &GhObject) -> &Cell<Slot> {
+        let hash = FixedState::default().hash_one((cid, &oid.hobj));
+        &self.0[hash as usize % HINTS]
+    }
 }
 
 /// A checkpoint being written: the state as it was when it began.
@@ -70,9 +92,7 @@ impl Frozen {
 pub(super) struct State {
     pub(super) colls: BTreeMap<CollId, Coll>,
     onodes: Vec<Option<Box<Onode>>>,
-    /// What was looked up last: the operations of a transaction are about one object and its PG's
-    /// own. Only hints: what stands in the slot decides.
-    recent: Cell<[Slot; 2]>,
+    hints: Hints,
     vacant: Vec<Slot>,
     next_uid: u64,
     pub(super) space: Space,
@@ -119,24 +139,12 @@ impl State {
     }
 
     pub(super) fn lookup(&self, cid: &CollId, oid: &GhObject) -> Option<Slot> {
-        let recent = self.recent.get();
-        for slot in recent {
-            if self.is_at(slot, cid, oid) {
-                return Some(slot);
-            }
+        let hint = self.hints.of(cid, oid);
+        if self.is_at(hint.get(), cid, oid) {
+            return Some(hint.get());
         }
-        let coll = self.colls.get(cid)?;
-        let slot = match oid.is_pgmeta() {
-            true if self.is_at(coll.meta.get(), cid, oid) => coll.meta.get(),
-            is_meta => {
-                let slot = coll.slot(oid)?;
-                if is_meta {
-                    coll.meta.set(slot);
-                }
-                slot
-            }
-        };
-        self.recent.set([slot, recent[0]]);
+        let slot = self.colls.get(cid)?.slot(oid)?;
+        hint.set(slot);
         Some(slot)
     }
 
@@ -149,9 +157,11 @@ impl State {
 
     /// The onode for a read.
     pub(super) fn find(&self, cid: &CollId, oid: &GhObject) -> Result<&Onode, StoreError> {
-        let coll = self.colls.get(cid).ok_or(StoreError::NoCollection(*cid))?;
-        let slot = coll.slot(oid).ok_or(StoreError::NoObject)?;
-        self.onode(slot).ok_or(StoreError::NoObject)
+        match self.lookup(cid, oid).and_then(|slot| self.onode(slot)) {
+            Some(onode) => Ok(onode),
+            None if self.colls.contains_key(cid) => Err(StoreError::NoObject),
+            None => Err(StoreError::NoCollection(*cid)),
+        }
     }
 
     pub(super) fn onode(&self, slot: Slot) -> Option<&Onode> {
@@ -188,10 +198,10 @@ impl State {
 
     /// Makes sure the object exists; `None` if its collection does not.
     pub(super) fn create(&mut self, cid: &CollId, oid: &GhObject) -> Option<Slot> {
-        let coll = self.colls.get_mut(cid)?;
-        if let Some(slot) = coll.slot(oid) {
+        if let Some(slot) = self.lookup(cid, oid) {
             return Some(slot);
         }
+        let coll = self.colls.get_mut(cid)?;
         let oid = Rc::new(oid.clone());
         self.next_uid += 1;
         let mut onode = Box::new(Onode::new(*cid, oid.clone(), self.next_uid));

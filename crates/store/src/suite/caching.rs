@@ -11,6 +11,7 @@ use types::crc::crc32c;
 
 use super::contract::made;
 use super::driver::block_on;
+use super::model::all_of;
 use super::workload::{bytes, numbered, pg};
 use crate::inkstore::InkStore;
 use crate::{CollId, ObjectStore, StoreError, Transaction};
@@ -36,7 +37,7 @@ async fn with_object(env: &Env) -> (Rc<MemoryFile>, BlockDevice, InkStore, Vec<u
 }
 
 async fn read(store: &InkStore, offset: u64, len: u64) -> Vec<u8> {
-    store.read(&pg(0), &numbered(1), offset, len).await.unwrap().to_contiguous().to_vec()
+    all_of(&store.read(&pg(0), &numbered(1), offset, len).await.unwrap()).unwrap().to_vec()
 }
 
 #[test]
@@ -71,6 +72,23 @@ fn who_goes_through_an_object_finds_it_fetched() {
         }
         let reads = device.ledger().reads() - reads;
         assert!(reads < LEN / 4096 / 4, "{reads} reads for {} blocks", LEN / 4096);
+    });
+}
+
+/// The checksums by which blocks were verified come along, so that who sends them need take none.
+#[test]
+fn what_is_read_has_its_checksums() {
+    block_on(|env| async move {
+        let (_, _, store, data) = with_object(&env).await;
+        store.set_cache_size(1 << 20);
+        // Of the device, then kept; then more than one block, and parts of blocks.
+        for (at, len) in [(8192, 4096), (8192, 4096), (4096, 40_960), (5000, 9000), (8192, 5000)] {
+            let read = store.read(&pg(0), &numbered(1), at, len).await.unwrap();
+            let sums = read.sums().unwrap();
+            let wanted = &data[at as usize..][..len as usize];
+            assert_eq!(sums.crc32c(0, &read.pieces()[0]), Some(crc32c(0, &wanted[..read.pieces()[0].len()])));
+            assert_eq!(read.crc32c(!0), crc32c(!0, wanted));
+        }
     });
 }
 

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use bstr::BString;
 use bytes::Bytes;
+use types::bufferlist::BufferList;
+use types::crc::crc32c;
 use types::hobject::GhObject;
 
 use crate::check::{Existing, check, split_moves};
@@ -271,6 +273,15 @@ pub(super) async fn list_all(
     }
 }
 
+/// What was read, in one piece, if the checksums that came with it are its own.
+pub(super) fn all_of(read: &BufferList) -> Result<Bytes, String> {
+    let data = read.to_contiguous();
+    match read.crc32c(7) == crc32c(7, &data) {
+        true => Ok(data),
+        false => Err("checksums of what was read".into()),
+    }
+}
+
 async fn compare_object(
     store: &dyn ObjectStore,
     cid: &CollId,
@@ -282,11 +293,7 @@ async fn compare_object(
     if size != object.data.len() as u64 {
         return Err(format!("size {size}, not {}", object.data.len()));
     }
-    let data = store
-        .read(cid, oid, 0, 0)
-        .await
-        .map_err(text)?
-        .to_contiguous();
+    let data = all_of(&store.read(cid, oid, 0, 0).await.map_err(text)?)?;
     if data != object.data {
         let at = data.iter().zip(&object.data).position(|(a, b)| a != b);
         return Err(format!(
@@ -297,11 +304,7 @@ async fn compare_object(
     }
     // A window somewhere, too.
     let (from, len) = (size / 3, size / 2 + 1);
-    let window = store
-        .read(cid, oid, from, len)
-        .await
-        .map_err(text)?
-        .to_contiguous();
+    let window = all_of(&store.read(cid, oid, from, len).await.map_err(text)?)?;
     let end = object.data.len().min((from + len) as usize);
     if window != object.data[from as usize..end] {
         return Err(format!("window {from}+{len} differs"));

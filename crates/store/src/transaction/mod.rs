@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use bstr::BString;
 use bytes::Bytes;
-use denc::Writer;
+use denc::{SHARED_MIN, Writer};
 use types::bufferlist::BufferList;
 use types::page_sums::PageSums;
 use types::hobject::GhObject;
@@ -169,8 +169,6 @@ pub enum Op {
 
 /// Bytes that an encoded operation usually takes with its xattrs or keys, and all names.
 const ROOM: usize = 512;
-/// Room for data that is copied into an encoding: usual small writes; what is long is shared.
-const COPIED_MAX: u64 = 128 << 10;
 
 /// Tables up to this long are searched from the end; longer ones get an index.
 const LINEAR_MAX: usize = 16;
@@ -184,7 +182,7 @@ pub struct Transaction {
     /// Positions in `objects`; filled once there are more than [`LINEAR_MAX`].
     object_index: BTreeMap<GhObject, ObjectIndex>,
     fadvise_flags: u32,
-    /// Checksums known of long data.
+    /// Checksums known of data in it.
     sums: Option<PageSums>,
 }
 
@@ -226,10 +224,16 @@ impl Transaction {
     /// The encoding, long data by reference, the rest in a buffer that had room for it from the
     /// beginning.
     pub fn encoded(&self) -> BufferList {
-        let copied = self.data_len().min(COPIED_MAX) as usize;
+        let copied = self.data_lens().filter(|len| *len < SHARED_MIN).sum::<usize>();
         let mut w = Writer::with_capacity(copied + ROOM + ROOM * self.ops.len());
-        w.put(self);
-        w.into_pieces().collect::<BufferList>().with_sums(self.sums.clone())
+        let longest = self.encode_to(&mut w);
+        let encoded: BufferList = w.into_pieces().collect();
+        let sums = self.sums.as_ref().and_then(|sums| match (encoded.pieces(), longest) {
+            // All has been copied.
+            ([all], Some((data, at))) => sums.of_copy(data, all.clone(), at),
+            _ => Some(sums.clone()),
+        });
+        encoded.with_sums(sums)
     }
 
     /// Notes checksums that are known of data in it.
@@ -244,14 +248,15 @@ impl Transaction {
 
     /// Bytes of object data in write operations.
     pub fn data_len(&self) -> u64 {
-        let len = |op: &Op| {
-            if let Op::Write { data, .. } = op {
-                data.len() as u64
-            } else {
-                0
-            }
-        };
-        self.ops.iter().map(len).sum()
+        self.data_lens().map(|len| len as u64).sum()
+    }
+
+    /// The same, of each write.
+    fn data_lens(&self) -> impl Iterator<Item = usize> {
+        self.ops.iter().filter_map(|op| match op {
+            Op::Write { data, .. } => Some(data.len()),
+            _ => None,
+        })
     }
 
     /// CEPH_OSD_OP_FLAG_FADVISE_* given with the writes, or-ed.

@@ -12,6 +12,7 @@
 
 use std::collections::BTreeSet;
 
+use bytes::Bytes;
 use denc::{Denc, Error, Reader, Writer};
 use types::hobject::GhObject;
 
@@ -102,17 +103,26 @@ impl Fixed {
     }
 }
 
-/// The longest write, which Ceph's FileStore once wanted to know (all but the flags unused).
+/// The longest write: receivers are told where its data begins, so that they can align it.
 #[derive(Debug, Default, Clone, Copy)]
 struct LongestWrite {
+    /// Which of the operations.
+    number: usize,
     len: u32,
     offset: u32,
+    /// Place in `data`.
     at: u32,
 }
 
 impl Op {
     /// The fixed fields; what does not fit there is appended to `data`, which begins at `start`.
-    fn encode(&self, data: &mut Writer, start: usize, longest: &mut LongestWrite) -> Fixed {
+    fn encode(
+        &self,
+        number: usize,
+        data: &mut Writer,
+        start: usize,
+        longest: &mut LongestWrite,
+    ) -> Fixed {
         let on = |op, cid, oid| Fixed {
             op,
             cid,
@@ -137,6 +147,7 @@ impl Op {
                     // The offset is cut to 32 bits, as in Ceph.
                     let at = (data.len() - start) as u32 + 4;
                     *longest = LongestWrite {
+                        number,
                         len,
                         offset: offset as u32,
                         at,
@@ -480,15 +491,17 @@ fn encode_table<T: Ord + Denc>(values: &[T], w: &mut Writer) {
     }
 }
 
-impl Denc for Transaction {
-    fn encode(&self, w: &mut Writer) {
+impl Transaction {
+    /// Appends the encoding; the data of the longest write, and its place in the encoding.
+    pub(super) fn encode_to(&self, w: &mut Writer) -> Option<(&Bytes, usize)> {
         let mut longest = LongestWrite::default();
         let mut ops = Writer::with_capacity(OP_LEN * self.ops.len());
+        let (begin, mut start) = (w.len(), 0);
         w.envelope(9, 9, |w| {
             w.counted(|w| {
-                let start = w.len();
-                for op in &self.ops {
-                    op.encode(w, start, &mut longest).encode(&mut ops);
+                start = w.len();
+                for (number, op) in self.ops.iter().enumerate() {
+                    op.encode(number, w, start, &mut longest).encode(&mut ops);
                 }
             });
             w.blob(ops.as_slice());
@@ -500,6 +513,16 @@ impl Denc for Transaction {
             w.u32(longest.at);
             w.u32(self.fadvise_flags);
         });
+        match self.ops.get(longest.number) {
+            Some(Op::Write { data, .. }) => Some((data, start - begin + longest.at as usize)),
+            _ => None,
+        }
+    }
+}
+
+impl Denc for Transaction {
+    fn encode(&self, w: &mut Writer) {
+        self.encode_to(w);
     }
 
     fn decode(r: &mut Reader<'_>) -> Result<Transaction, Error> {
