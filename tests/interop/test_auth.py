@@ -110,8 +110,8 @@ class Renewal(unittest.TestCase):
     def test_tickets_are_renewed_in_the_session(self):
         # Renewal is due in a ticket's last quarter and looked for at every ping of the monitor.
         sets = ["auth_mon_ticket_ttl=8", "auth_service_ticket_ttl=8", "mon_client_ping_interval=1"]
-        # Ports that no other cluster of this machine takes. Once the manager got the port that the
-        # one of a real Ceph in another lane had just left, and refused that cluster's daemons, as it should.
+        # Ports that no other cluster of this machine takes. Once the manager refused strangers, as it should:
+        # by its log those of a cluster in another lane, whose manager had had the port before.
         first = 10000 + os.getpid() % 20000
         sets += [f"ms_bind_port_min={first}", f"ms_bind_port_max={first + 100}"]
         with Cluster(sets=sets) as cluster:
