@@ -8,7 +8,7 @@ use crate::page_sums::{PAGE, PageSums};
 /// Pieces of shared memory in order. Empty pieces are never kept.
 #[derive(Debug, Clone, Default)]
 pub struct BufferList {
-    pieces: SmallVec<[Bytes; 3]>,
+    pieces: SmallVec<[Bytes; 2]>,
     len: usize,
     /// Checksums known of one piece.
     sums: Option<PageSums>,

@@ -126,7 +126,7 @@ impl PageSums {
     pub fn of_copy(&self, part: &[u8], copy: Bytes, at: usize) -> Option<PageSums> {
         let start = self.start_of(part)?;
         let to_page = self.to_page(start);
-        let first = (start + to_page - self.0.lead) / PAGE;
+        let first = (start + to_page).checked_sub(self.0.lead)? / PAGE;
         let count = part.len().checked_sub(to_page)? / PAGE;
         let pages = self.0.pages.get(first..first + count)?;
         PageSums::new(copy, at + to_page, pages.into())
@@ -208,6 +208,10 @@ mod tests {
         // No page is whole, or the bytes are others.
         assert!(sums.of_copy(&bytes[1..PAGE], bytes.clone(), 0).is_none());
         assert!(sums.of_copy(&[0; PAGE], bytes.clone(), 0).is_none());
+        // Nothing is known of what stands pages before what was copied.
+        let copy: Bytes = [&vec![7; 3 * PAGE][..], &bytes].concat().into();
+        let known = sums.of_copy(&bytes, copy.slice(..), 3 * PAGE);
+        assert!(known.is_none_or(|known| known.of_copy(&copy, copy.clone(), 0).is_none()));
     }
 
     #[test]

@@ -731,7 +731,7 @@ impl ObjectContexts {
     pub fn clear(&self) {
         self.idle.borrow_mut().clear();
         let all = self.all();
-        self.slots.borrow_mut().clear();
+        self.slots.take();
         for slot in all {
             slot.listed.set(false);
             slot.generation.set(slot.generation.get() + 1);
