@@ -34,10 +34,6 @@ fn up_to(key: &BStr) -> (Bound<&BStr>, Bound<&BStr>) {
 }
 
 impl ChangedKeys {
-    pub(super) fn is_empty(&self) -> bool {
-        self.ranges.is_empty()
-    }
-
     pub(super) fn clear(&mut self) {
         self.ranges.clear();
     }

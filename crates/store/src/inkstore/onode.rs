@@ -93,6 +93,8 @@ impl Patch {
 /// What changed since the last checkpoint began.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Dirty {
+    /// The object is among those that the next checkpoint looks at.
+    pub(super) listed: bool,
     /// Everything: older checkpoints hold nothing of this object that still counts.
     pub(super) fresh: bool,
     /// Size, hint, xattrs, patches, omap header.
@@ -578,12 +580,6 @@ impl Onode {
     pub(super) fn attr_cost(&self) -> usize {
         let attrs: usize = self.attrs.iter().map(|(k, v)| k.len() + v.len()).sum();
         attrs + self.patch_bytes
-    }
-
-    /// Whether a checkpoint has anything to write.
-    pub(super) fn is_dirty(&self) -> bool {
-        let d = &self.dirty;
-        d.fresh || d.head || d.omap_cleared || !d.chunks.is_empty() || !d.omap.is_empty()
     }
 }
 

@@ -1,13 +1,13 @@
 //! All metadata in memory, and every change of it. The same functions apply a transaction when it
 //! is submitted and when it is replayed from the log, so both end in the same state.
 
-use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 use std::ops::Bound;
 use std::rc::Rc;
 
 use foldhash::fast::FixedState;
+use hashbrown::HashTable;
 use types::hobject::GhObject;
 
 use super::checkpoint::{Captured, entries_of};
@@ -29,27 +29,53 @@ pub(super) struct Coll {
     pub(super) objects: BTreeMap<Name, Slot>,
 }
 
-/// Where objects were found last, each in the place that its name says: saves the way through the
-/// trees, most of which has left the processor's caches since. Only hints: what stands in the slot
-/// decides.
+/// Where each object is, by the hash of its name. In parts: one that grows does not keep writes
+/// waiting while the others' entries are placed anew.
 #[derive(Debug)]
-struct Hints(Box<[Cell<Slot>; HINTS]>);
+struct Index([HashTable<(u32, Slot)>; INDEX_PARTS]);
 
-/// Places for hints, 4 bytes each: as many objects of 4 MiB are 16 GiB of data.
-const HINTS: usize = 4096;
+const INDEX_PARTS: usize = 64;
 
-impl Default for Hints {
-    fn default() -> Hints {
-        Hints(Box::new([const { Cell::new(0) }; HINTS]))
+impl Default for Index {
+    fn default() -> Index {
+        Index([const { HashTable::new() }; INDEX_PARTS])
     }
 }
 
-impl Hints {
-    fn of(&self, cid: &CollId, oid: &GhObject) -> &Cell<Slot> {
-        let hash = FixedState::default().hash_one((cid, &oid.hobj));
-        &self.0[hash as usize % HINTS]
+/// Of all that an entry keeps of a name's hash, which part has it and what the part sorts it by.
+fn place_of(hash: u32) -> (usize, u64) {
+    let spread = u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (hash as usize % INDEX_PARTS, spread)
+}
+
+fn hash_of(cid: &CollId, oid: &GhObject) -> u32 {
+    FixedState::default().hash_one((cid, &oid.hobj)) as u32
+}
+
+impl Index {
+    fn find(&self, hash: u32, is_at: impl Fn(Slot) -> bool) -> Option<Slot> {
+        let (part, place) = place_of(hash);
+        let found = self.0[part].find(place, |entry| entry.0 == hash && is_at(entry.1));
+        found.map(|entry| entry.1)
+    }
+
+    fn insert(&mut self, hash: u32, slot: Slot) {
+        let (part, place) = place_of(hash);
+        self.0[part].insert_unique(place, (hash, slot), |entry| place_of(entry.0).1);
+    }
+
+    fn remove(&mut self, hash: u32, slot: Slot) {
+        let (part, place) = place_of(hash);
+        if let Ok(entry) = self.0[part].find_entry(place, |entry| *entry == (hash, slot)) {
+            entry.remove();
+        }
     }
 }
+
+/// Names of objects changed or removed, by collection: put in order when it is their turn, since to
+/// keep them in order takes longer than the change. Bound: as many as there are changes between two
+/// checkpoints.
+type Changed = BTreeMap<CollId, Vec<Name>>;
 
 /// A checkpoint being written: the state as it was when it began.
 ///
@@ -63,8 +89,10 @@ pub(super) struct Frozen {
     pub(super) generation: u64,
     /// Of a base: the last object written.
     pub(super) position: Option<Key>,
-    /// Of others: objects not yet written, in order.
-    pub(super) todo: BTreeSet<Key>,
+    /// Of others: objects not yet written.
+    todo: Changed,
+    /// Those of the collection whose turn it is, the next one last.
+    turn: Option<(CollId, Vec<Name>)>,
     /// Objects changed since, as they were.
     pub(super) captured: BTreeMap<Key, Captured>,
 }
@@ -72,8 +100,8 @@ pub(super) struct Frozen {
 impl Frozen {
     /// Which parts the checkpoint needs of an onode that is as it was, and which is clean
     /// afterwards; `None` if it needs nothing.
-    fn take_dirty(&mut self, key: &Key, onode: &mut Onode) -> Option<Dirty> {
-        if onode.generation > self.generation || !(self.base || self.todo.contains(key)) {
+    fn take_dirty(&self, onode: &mut Onode) -> Option<Dirty> {
+        if onode.generation > self.generation || !(self.base || onode.dirty.listed) {
             return None;
         }
         onode.generation = self.generation + 1;
@@ -86,18 +114,37 @@ impl Frozen {
         }
         Some(dirty)
     }
+
+    /// The next object that was changed, in the order of names.
+    fn next_changed(&mut self) -> Option<Key> {
+        loop {
+            if let Some((cid, names)) = &mut self.turn
+                && let Some(name) = names.pop()
+            {
+                return Some((*cid, name));
+            }
+            let (cid, mut names) = self.todo.pop_first()?;
+            names.sort_unstable_by(|a, b| b.cmp(a));
+            names.dedup();
+            self.turn = Some((cid, names));
+        }
+    }
+}
+
+fn list(changed: &mut Changed, key: Key) {
+    changed.entry(key.0).or_default().push(key.1);
 }
 
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) colls: BTreeMap<CollId, Coll>,
     onodes: Vec<Option<Box<Onode>>>,
-    hints: Hints,
+    index: Index,
     vacant: Vec<Slot>,
     next_uid: u64,
     pub(super) space: Space,
     /// Objects changed or removed since the last checkpoint began.
-    pub(super) dirty: BTreeSet<Key>,
+    dirty: Changed,
     pub(super) frozen: Option<Frozen>,
     /// Grows when a checkpoint begins.
     pub(super) generation: u64,
@@ -107,10 +154,6 @@ pub(super) struct State {
 }
 
 impl Coll {
-    fn slot(&self, oid: &GhObject) -> Option<Slot> {
-        seek(oid, |sought| self.objects.get(sought).copied())
-    }
-
     /// Objects of a range, in order.
     pub(super) fn range(&self, start: &GhObject, end: &GhObject) -> impl Iterator<Item = &GhObject> {
         let bounds = |start: &(dyn Ranked + '_), end: &(dyn Ranked + '_)| {
@@ -139,19 +182,8 @@ impl State {
     }
 
     pub(super) fn lookup(&self, cid: &CollId, oid: &GhObject) -> Option<Slot> {
-        let hint = self.hints.of(cid, oid);
-        if self.is_at(hint.get(), cid, oid) {
-            return Some(hint.get());
-        }
-        let slot = self.colls.get(cid)?.slot(oid)?;
-        hint.set(slot);
-        Some(slot)
-    }
-
-    fn is_at(&self, slot: Slot, cid: &CollId, oid: &GhObject) -> bool {
-        // Hashes first: names are long and often alike.
-        self.onode(slot).is_some_and(|onode| {
-            onode.oid.hobj.hash == oid.hobj.hash && *onode.oid == *oid && onode.cid == *cid
+        self.index.find(hash_of(cid, oid), |slot| {
+            self.onode(slot).is_some_and(|onode| *onode.oid == *oid && onode.cid == *cid)
         })
     }
 
@@ -178,15 +210,15 @@ impl State {
         if let Some(frozen) = &mut self.frozen
             && onode.generation <= frozen.generation
         {
-            let key = onode.key();
-            if let Some(dirty) = frozen.take_dirty(&key, onode) {
-                frozen.captured.insert(key, Captured::of(onode, dirty));
+            if let Some(dirty) = frozen.take_dirty(onode) {
+                frozen.captured.insert(onode.key(), Captured::of(onode, dirty));
             }
             onode.generation = self.generation;
         }
-        // Any change marks the object; which parts changed, the onode knows.
-        if !onode.is_dirty() {
-            self.dirty.insert(onode.key());
+        // Any change lists the object; which parts changed, the onode knows.
+        if !onode.dirty.listed {
+            onode.dirty.listed = true;
+            list(&mut self.dirty, onode.key());
         }
         Some((onode, &mut self.space))
     }
@@ -202,10 +234,12 @@ impl State {
             return Some(slot);
         }
         let coll = self.colls.get_mut(cid)?;
+        let hash = hash_of(cid, oid);
         let oid = Rc::new(oid.clone());
         self.next_uid += 1;
         let mut onode = Box::new(Onode::new(*cid, oid.clone(), self.next_uid));
         onode.generation = self.generation;
+        onode.dirty.listed = true;
         let slot = match self.vacant.pop() {
             Some(slot) => {
                 self.onodes[slot as usize] = Some(onode);
@@ -218,7 +252,8 @@ impl State {
         };
         let name = Name::new(oid);
         coll.objects.insert(name.clone(), slot);
-        self.dirty.insert((*cid, name));
+        self.index.insert(hash, slot);
+        list(&mut self.dirty, (*cid, name));
         self.space.objects += 1;
         Some(slot)
     }
@@ -235,9 +270,10 @@ impl State {
         let slot = self.lookup(cid, oid)?;
         self.change(slot);
         let onode = self.onodes[slot as usize].take()?;
-        self.dirty.insert(onode.key());
+        list(&mut self.dirty, onode.key());
         let coll = self.colls.get_mut(cid)?;
         seek(oid, |sought| coll.objects.remove(sought));
+        self.index.remove(hash_of(cid, oid), slot);
         self.vacant.push(slot);
         self.space.objects -= 1;
         Some(onode)
@@ -302,7 +338,7 @@ impl State {
             && let Some(place) = self.onodes[slot as usize].as_mut()
         {
             (onode.cid, onode.oid, onode.uid) = (place.cid, place.oid.clone(), place.uid);
-            onode.dirty.fresh = true;
+            (onode.dirty.fresh, onode.dirty.listed) = (true, true);
             onode.generation = self.generation;
             *place = onode;
         } else {
@@ -370,7 +406,7 @@ impl State {
         let frozen = Frozen {
             base,
             generation: self.generation,
-            todo: if base { BTreeSet::new() } else { todo },
+            todo: if base { Changed::new() } else { todo },
             ..Frozen::default()
         };
         self.frozen = Some(frozen);
@@ -390,16 +426,15 @@ impl State {
     }
 
     fn next_of_changed(&mut self, frozen: &mut Frozen) -> Option<(Key, Option<Vec<Vec<u8>>>)> {
-        let key = frozen.todo.first()?.clone();
+        let key = frozen.next_changed()?;
         let mut entries = frozen.captured.remove(&key).map(Captured::into_entries);
         if entries.is_none()
             && let Some(slot) = self.lookup(&key.0, &key.1.oid)
             && let Some(onode) = self.load(slot)
         {
             // Of a later generation: the object there at the time was gone, this is another.
-            entries = frozen.take_dirty(&key, onode).map(|dirty| entries_of(onode, &dirty));
+            entries = frozen.take_dirty(onode).map(|dirty| entries_of(onode, &dirty));
         }
-        frozen.todo.remove(&key);
         Some((key, entries))
     }
 
@@ -419,7 +454,7 @@ impl State {
             let (key, slot) = live?;
             frozen.position = Some(key.clone());
             if let Some(onode) = self.load(slot)
-                && let Some(dirty) = frozen.take_dirty(&key, onode)
+                && let Some(dirty) = frozen.take_dirty(onode)
             {
                 return Some((key, Some(entries_of(onode, &dirty))));
             }
