@@ -16,6 +16,7 @@ use bstr::{BStr, BString};
 use bytes::Bytes;
 use device::{Piece, WriteCause};
 use env::AlignedBuf;
+use smallvec::SmallVec;
 use types::hobject::GhObject;
 
 use super::format::{
@@ -176,17 +177,15 @@ async fn write(inner: &Inner, task: Task) -> io::Result<()> {
         let core = inner.core.borrow();
         (core.superblock.uuid, core.superblock.checkpoint_id + 1)
     };
-    let mut writer = RunWriter::new(uuid, id);
+    let (mut writer, mut entries) = (RunWriter::new(uuid, id), Entries::default());
     loop {
         let more = {
             let state = &mut inner.core.borrow_mut().state;
             let mut more = true;
             while more && writer.ready_len() < SLICE_LEN {
-                match state.next_frozen() {
-                    Some((key, Some(entries))) => writer.push(&key, &entries),
-                    Some((key, None)) => {
-                        writer.push(&key, &[name_entry(DEAD, &key.0, &key.1.oid)]);
-                    }
+                entries.clear();
+                match state.next_frozen(&mut entries) {
+                    Some(key) => writer.push(&key, &entries),
                     None => more = false,
                 }
             }
@@ -362,8 +361,8 @@ impl RunWriter {
         self.ready.len()
     }
 
-    fn push(&mut self, key: &Key, entries: &[Vec<u8>]) {
-        for entry in entries {
+    fn push(&mut self, key: &Key, entries: &Entries) {
+        for entry in entries.iter() {
             let due = self
                 .index
                 .last()
@@ -453,11 +452,63 @@ impl RunWriter {
     }
 }
 
-fn name_entry(kind: u8, cid: &CollId, oid: &GhObject) -> Vec<u8> {
-    let mut out = vec![kind];
-    out.put_coll(cid);
-    out.put_object(oid);
-    out
+/// Entries of a run, one behind the other.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Entries {
+    bytes: Vec<u8>,
+    /// Where each ends.
+    ends: Vec<usize>,
+}
+
+impl Entries {
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    /// The one that has not ended.
+    fn open_len(&self) -> usize {
+        self.bytes.len() - self.ends.last().unwrap_or(&0)
+    }
+
+    /// Begins one of an object; its contents are put behind.
+    fn begin(&mut self, kind: u8, cid: &CollId, oid: &GhObject) -> &mut Vec<u8> {
+        self.bytes.put_u8(kind);
+        self.bytes.put_coll(cid);
+        self.bytes.put_object(oid);
+        &mut self.bytes
+    }
+
+    /// Ends what has been begun, if anything.
+    fn end(&mut self) {
+        if self.open_len() > 0 {
+            self.ends.push(self.bytes.len());
+        }
+    }
+
+    fn end_if_long(&mut self) {
+        if self.open_len() >= ENTRY_LEN {
+            self.end();
+        }
+    }
+
+    /// The one of an object that is gone.
+    pub(super) fn put_dead(&mut self, cid: &CollId, oid: &GhObject) {
+        self.begin(DEAD, cid, oid);
+        self.end();
+    }
+
+    /// Puts those of `other` behind.
+    fn append(&mut self, other: &Entries) {
+        let before = self.bytes.len();
+        self.bytes.extend_from_slice(&other.bytes);
+        self.ends.extend(other.ends.iter().map(|end| before + end));
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let begins = std::iter::once(&0).chain(&self.ends);
+        begins.zip(&self.ends).map(|(&begin, &end)| &self.bytes[begin..end])
+    }
 }
 
 /// What a checkpoint needs of an object that is about to change.
@@ -468,7 +519,7 @@ fn name_entry(kind: u8, cid: &CollId, oid: &GhObject) -> Vec<u8> {
 #[derive(Debug)]
 pub(super) struct Captured {
     /// All or, with `omap`, all but the omap's.
-    entries: Vec<Vec<u8>>,
+    entries: Entries,
     omap: Option<OmapCopy>,
 }
 
@@ -485,9 +536,10 @@ impl Captured {
     pub(super) fn of(onode: &Onode, mut dirty: Dirty) -> Captured {
         let map = &onode.omap.map;
         let keys = std::mem::take(&mut dirty.omap);
-        let mut entries = data_entries(onode, &dirty);
+        let mut entries = Entries::default();
+        put_data(&mut entries, onode, &dirty);
         if !dirty.fresh && map.chunks() > OMAP_SHARE * map.chunks_with(&keys) {
-            entries.extend(omap_entries(&onode.cid, &onode.oid, map, Some(&keys)));
+            put_omap(&mut entries, &onode.cid, &onode.oid, map, Some(&keys));
             return Captured { entries, omap: None };
         }
         let omap = OmapCopy {
@@ -499,88 +551,69 @@ impl Captured {
         Captured { entries, omap: Some(omap) }
     }
 
-    pub(super) fn into_entries(self) -> Vec<Vec<u8>> {
-        let mut entries = self.entries;
+    pub(super) fn put(self, entries: &mut Entries) {
+        entries.append(&self.entries);
         if let Some(OmapCopy { cid, oid, map, keys }) = self.omap {
-            entries.extend(omap_entries(&cid, &oid, &map, keys.as_ref()));
+            put_omap(entries, &cid, &oid, &map, keys.as_ref());
         }
-        entries
     }
 }
 
 /// The entries for the parts of an object that `dirty` names.
-pub(super) fn entries_of(onode: &Onode, dirty: &Dirty) -> Vec<Vec<u8>> {
-    let mut entries = data_entries(onode, dirty);
+pub(super) fn put_entries(entries: &mut Entries, onode: &Onode, dirty: &Dirty) {
+    put_data(entries, onode, dirty);
     let keys = (!dirty.fresh).then_some(&dirty.omap);
-    entries.extend(omap_entries(&onode.cid, &onode.oid, &onode.omap.map, keys));
-    entries
+    put_omap(entries, &onode.cid, &onode.oid, &onode.omap.map, keys);
 }
 
 /// Those of head and chunks.
-fn data_entries(onode: &Onode, dirty: &Dirty) -> Vec<Vec<u8>> {
-    let mut entries = Vec::new();
+fn put_data(entries: &mut Entries, onode: &Onode, dirty: &Dirty) {
     if dirty.fresh || dirty.head || dirty.omap_cleared {
-        entries.push(head_entry(onode, dirty));
+        put_head(entries, onode, dirty);
     }
-    let mut entry: Vec<u8> = Vec::new();
-    let chunks: Vec<(u32, Option<&Chunk>)> = match dirty.fresh {
-        true => onode.chunks().iter().map(|(n, c)| (n, Some(c))).collect(),
-        false => {
-            let chunk = |n: u32| (n, onode.chunks().get(n));
-            dirty.chunks.iter().map(chunk).collect()
+    let mut put = |number: u32, chunk: Option<&Chunk>| {
+        if entries.open_len() == 0 {
+            entries.begin(CHUNKS, &onode.cid, &onode.oid);
         }
+        put_chunk(&mut entries.bytes, number, chunk);
+        entries.end_if_long();
     };
-    for (number, chunk) in chunks {
-        if entry.is_empty() {
-            entry = name_entry(CHUNKS, &onode.cid, &onode.oid);
-        }
-        put_chunk(&mut entry, number, chunk);
-        if entry.len() >= ENTRY_LEN {
-            entries.push(std::mem::take(&mut entry));
-        }
+    match dirty.fresh {
+        true => onode.chunks().iter().for_each(|(n, chunk)| put(n, Some(chunk))),
+        false => dirty.chunks.iter().for_each(|n| put(n, onode.chunks().get(n))),
     }
-    if !entry.is_empty() {
-        entries.push(entry);
-    }
-    entries
+    entries.end();
 }
 
 /// Those of omap keys: of `keys`, or of all.
-fn omap_entries(
+fn put_omap(
+    entries: &mut Entries,
     cid: &CollId,
     oid: &GhObject,
     map: &KeyMap,
     keys: Option<&ChangedKeys>,
-) -> Vec<Vec<u8>> {
-    let mut entries = Vec::new();
-    let mut entry: Vec<u8> = Vec::new();
+) {
     for (first, end) in keys.iter().flat_map(|keys| keys.iter()) {
         let Some(end) = end else { continue };
-        if entry.is_empty() {
-            entry = name_entry(OMAP_RANGES, cid, oid);
+        if entries.open_len() == 0 {
+            entries.begin(OMAP_RANGES, cid, oid);
         }
-        entry.put_blob(first);
-        entry.put_blob(end);
-        if entry.len() >= ENTRY_LEN {
-            entries.push(std::mem::take(&mut entry));
-        }
+        entries.bytes.put_blob(first);
+        entries.bytes.put_blob(end);
+        entries.end_if_long();
     }
-    if !entry.is_empty() {
-        entries.push(std::mem::take(&mut entry));
-    }
+    entries.end();
     let (mut last_key, mut last_value) = (Vec::new(), Vec::new());
     let mut put = |key: &[u8], value: Option<&Bytes>| {
-        if entry.is_empty() {
-            entry = name_entry(OMAP, cid, oid);
+        if entries.open_len() == 0 {
+            entries.begin(OMAP, cid, oid);
             (last_key.clear(), last_value.clear());
         }
-        put_omap(&mut entry, key, value, (&last_key, &last_value));
+        put_key(&mut entries.bytes, key, value, (&last_key, &last_value));
         (last_key.clear(), last_value.clear());
         last_key.extend_from_slice(key);
         last_value.extend_from_slice(value.map_or(b"", |v| v));
-        if entry.len() >= ENTRY_LEN {
-            entries.push(std::mem::take(&mut entry));
-        }
+        entries.end_if_long();
     };
     match keys {
         None => map.iter().for_each(|(key, value)| put(&key, Some(&value))),
@@ -596,14 +629,11 @@ fn omap_entries(
             }
         }
     }
-    if !entry.is_empty() {
-        entries.push(entry);
-    }
-    entries
+    entries.end();
 }
 
-fn head_entry(onode: &Onode, dirty: &Dirty) -> Vec<u8> {
-    let mut out = name_entry(HEAD, &onode.cid, &onode.oid);
+fn put_head(entries: &mut Entries, onode: &Onode, dirty: &Dirty) {
+    let out = entries.begin(HEAD, &onode.cid, &onode.oid);
     let flags = if dirty.fresh { FRESH } else { 0 };
     out.put_u8(flags | if dirty.omap_cleared { OMAP_CLEARED } else { 0 });
     out.put_varint(onode.size);
@@ -634,7 +664,7 @@ fn head_entry(onode: &Onode, dirty: &Dirty) -> Vec<u8> {
             }
         }
     }
-    out
+    entries.end();
 }
 
 /// Number, which of the blocks are there, their places and checksums.
@@ -645,13 +675,13 @@ fn put_chunk(out: &mut Vec<u8>, number: u32, chunk: Option<&Chunk>) {
         .filter(|&i| !blocks[i].is_hole())
         .fold(0_u16, |m, i| m | 1 << i);
     out.put_bytes(&mask.to_le_bytes());
-    let there: Vec<BlockPtr> = blocks.iter().copied().filter(|p| !p.is_hole()).collect();
+    let there: SmallVec<[BlockPtr; CHUNK_BLOCKS as usize]> = blocks.iter().copied().filter(|p| !p.is_hole()).collect();
     put_runs(out, &there, 0);
 }
 
 /// Whether there is a value, and the key as what differs from the one before it in the entry; the
 /// value likewise: the entries of a pg log are much alike.
-fn put_omap(out: &mut Vec<u8>, key: &[u8], value: Option<&Bytes>, last: (&[u8], &[u8])) {
+fn put_key(out: &mut Vec<u8>, key: &[u8], value: Option<&Bytes>, last: (&[u8], &[u8])) {
     let shared = last.0.iter().zip(key).take_while(|(a, b)| a == b).count();
     out.put_varint((shared as u64) << 1 | u64::from(value.is_some()));
     out.put_blob(&key[shared..]);
@@ -815,7 +845,8 @@ mod tests {
             (0..changed).for_each(|n| set(&mut state, n, b"second"));
             let onode = state.onode(slot).unwrap();
             let dirty = Dirty { fresh: base, ..onode.dirty.clone() };
-            let expected = entries_of(onode, &dirty);
+            let (mut expected, mut entries) = (Entries::default(), Entries::default());
+            put_entries(&mut expected, onode, &dirty);
             let key = onode.key();
             state.freeze(base);
             set(&mut state, 2000, b"third");
@@ -823,8 +854,8 @@ mod tests {
             onode.omap_rm_range("0".into(), "00000000000000000100".into(), space);
             let captured = &state.frozen.as_ref().unwrap().captured[&key];
             assert_eq!(captured.omap.is_some(), copied, "{changed} keys, base {base}");
-            assert_eq!(state.next_frozen(), Some((key, Some(expected))));
-            assert_eq!(state.next_frozen(), None);
+            assert_eq!((state.next_frozen(&mut entries), entries), (Some(key), expected));
+            assert_eq!(state.next_frozen(&mut Entries::default()), None);
         }
     }
 }

@@ -10,7 +10,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use types::hobject::GhObject;
 
-use super::checkpoint::{Captured, entries_of};
+use super::checkpoint::{Captured, Entries, put_entries};
 use super::name::{Name, Ranked, seek};
 use super::onode::{Dirty, Onode};
 use super::space::Space;
@@ -35,6 +35,10 @@ pub(super) struct Coll {
 struct Index([HashTable<(u32, Slot)>; INDEX_PARTS]);
 
 const INDEX_PARTS: usize = 64;
+
+/// Objects that a base looks up at once: the way down a tree for each took a third of its time. Few
+/// in tests, so that much happens in between.
+const AHEAD: usize = if cfg!(test) { 3 } else { 64 };
 
 impl Default for Index {
     fn default() -> Index {
@@ -87,8 +91,11 @@ pub(super) struct Frozen {
     pub(super) base: bool,
     /// The state's generation when it began.
     pub(super) generation: u64,
-    /// Of a base: the last object written.
-    pub(super) position: Option<Key>,
+    /// Of a base: objects that come next, the first one last. What became of them since, their
+    /// onodes tell.
+    ahead: Vec<(Key, Slot)>,
+    /// The last object that was in `ahead`.
+    position: Option<Key>,
     /// Of others: objects not yet written.
     todo: Changed,
     /// Those of the collection whose turn it is, the next one last.
@@ -413,67 +420,78 @@ impl State {
         self.generation += 1;
     }
 
-    /// The next object of the frozen state and its entries; `None` for the entries if the object
-    /// was gone. `None` when all have been given.
-    pub(super) fn next_frozen(&mut self) -> Option<(Key, Option<Vec<Vec<u8>>>)> {
+    /// The next object of the frozen state, and its entries put into `entries`: one that says so if
+    /// it was gone. `None` when all have been given.
+    pub(super) fn next_frozen(&mut self, entries: &mut Entries) -> Option<Key> {
         let mut frozen = self.frozen.take()?;
         let next = match frozen.base {
-            true => self.next_of_base(&mut frozen),
-            false => self.next_of_changed(&mut frozen),
+            true => self.next_of_base(&mut frozen, entries),
+            false => self.next_of_changed(&mut frozen, entries),
         };
         self.frozen = Some(frozen);
         next
     }
 
-    fn next_of_changed(&mut self, frozen: &mut Frozen) -> Option<(Key, Option<Vec<Vec<u8>>>)> {
+    fn next_of_changed(&mut self, frozen: &mut Frozen, entries: &mut Entries) -> Option<Key> {
         let key = frozen.next_changed()?;
-        let mut entries = frozen.captured.remove(&key).map(Captured::into_entries);
-        if entries.is_none()
-            && let Some(slot) = self.lookup(&key.0, &key.1.oid)
-            && let Some(onode) = self.load(slot)
+        let live = self.lookup(&key.0, &key.1.oid);
+        if let Some(captured) = frozen.captured.remove(&key) {
+            captured.put(entries);
+        } else if let Some(onode) = live.and_then(|slot| self.load(slot))
+            && let Some(dirty) = frozen.take_dirty(onode)
         {
-            // Of a later generation: the object there at the time was gone, this is another.
-            entries = frozen.take_dirty(onode).map(|dirty| entries_of(onode, &dirty));
+            put_entries(entries, onode, &dirty);
+        } else {
+            // There is none or, of a later generation, another.
+            entries.put_dead(&key.0, &key.1.oid);
         }
-        Some((key, entries))
+        Some(key)
     }
 
-    fn next_of_base(&mut self, frozen: &mut Frozen) -> Option<(Key, Option<Vec<Vec<u8>>>)> {
+    fn next_of_base(&mut self, frozen: &mut Frozen, entries: &mut Entries) -> Option<Key> {
         loop {
-            let live = self.key_after(frozen.position.as_ref());
+            if frozen.ahead.is_empty() {
+                frozen.ahead = self.keys_after(frozen.position.as_ref());
+                frozen.position = frozen.ahead.last().map(|(key, _)| key.clone()).or(frozen.position.take());
+                frozen.ahead.reverse();
+            }
             let captured = frozen.captured.first_key_value().map(|(key, _)| key);
-            let captured_first = match (&live, captured) {
+            let captured_first = match (frozen.ahead.last(), captured) {
                 (_, None) => false,
                 (None, Some(_)) => true,
                 (Some((live, _)), Some(captured)) => captured <= live,
             };
             if captured_first {
                 let (key, captured) = frozen.captured.pop_first()?;
-                return Some((key, Some(captured.into_entries())));
+                captured.put(entries);
+                return Some(key);
             }
-            let (key, slot) = live?;
-            frozen.position = Some(key.clone());
+            // What stands in the slot now is the object as it was, or of a later generation.
+            let (key, slot) = frozen.ahead.pop()?;
             if let Some(onode) = self.load(slot)
                 && let Some(dirty) = frozen.take_dirty(onode)
             {
-                return Some((key, Some(entries_of(onode, &dirty))));
+                put_entries(entries, onode, &dirty);
+                return Some(key);
             }
         }
     }
 
-    /// The first object behind a name, or of all.
-    fn key_after(&self, position: Option<&Key>) -> Option<(Key, Slot)> {
+    /// The first objects behind a name, or of all, of one collection.
+    fn keys_after(&self, position: Option<&Key>) -> Vec<(Key, Slot)> {
         let from = position.map_or(Bound::Unbounded, |(cid, _)| Bound::Included(*cid));
         for (cid, coll) in self.colls.range((from, Bound::Unbounded)) {
             let after = match position {
                 Some((at, oid)) if at == cid => Bound::Excluded(oid.clone()),
                 _ => Bound::Unbounded,
             };
-            if let Some((oid, &slot)) = coll.objects.range((after, Bound::Unbounded)).next() {
-                return Some(((*cid, oid.clone()), slot));
+            let next = coll.objects.range((after, Bound::Unbounded)).take(AHEAD);
+            let next: Vec<_> = next.map(|(oid, &slot)| ((*cid, oid.clone()), slot)).collect();
+            if !next.is_empty() {
+                return next;
             }
         }
-        None
+        Vec::new()
     }
 
     /// All that is there is in the checkpoint.
