@@ -1,0 +1,102 @@
+//! How full batches are, and how long the alone wait, on a device whose syncs take time.
+
+use std::cell::Cell;
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use device::BlockDevice;
+use device::memory::{Choices, MemoryFile};
+use env::{AlignedBuf, BlockFile, Env, LocalFuture};
+
+use super::contract::made;
+use super::driver::block_on;
+use super::workload::{numbered, pg};
+use crate::inkstore::InkStore;
+use crate::{ObjectStore, Transaction};
+
+const SYNC: Duration = Duration::from_millis(1);
+const ROUNDS: u32 = 200;
+
+struct SlowSyncs {
+    file: Rc<MemoryFile>,
+    env: Env,
+    syncs: Cell<u32>,
+}
+
+impl BlockFile for SlowSyncs {
+    fn len(&self) -> u64 {
+        self.file.len()
+    }
+    fn block_len(&self) -> u32 {
+        self.file.block_len()
+    }
+    fn read_at(&self, offset: u64, len: usize) -> LocalFuture<io::Result<AlignedBuf>> {
+        self.file.read_at(offset, len)
+    }
+    fn write_at(&self, offset: u64, bufs: Vec<Bytes>) -> LocalFuture<io::Result<()>> {
+        self.file.write_at(offset, bufs)
+    }
+    fn sync(&self) -> LocalFuture<io::Result<()>> {
+        self.syncs.set(self.syncs.get() + 1);
+        let (sleep, sync) = (self.env.sleep(SYNC), self.file.sync());
+        Box::pin(async move {
+            sleep.await;
+            sync.await
+        })
+    }
+    fn discard(&self, offset: u64, len: u64) -> LocalFuture<io::Result<()>> {
+        self.file.discard(offset, len)
+    }
+}
+
+/// `writers` that each write again up to half a sync after their answer: transactions for each
+/// sync, and the mean time of a transaction.
+async fn written(env: Env, writers: u32) -> (f64, Duration) {
+    let file = MemoryFile::new(64 << 20, 4096);
+    drop(made(&env, &file, 4 << 20).await);
+    let slow = Rc::new(SlowSyncs { file, env: env.clone(), syncs: Cell::default() });
+    let store = Rc::new(InkStore::mount(env.clone(), BlockDevice::new(slow.clone())).await.unwrap());
+    let mut t = Transaction::new();
+    t.mkcoll(&pg(0), 0);
+    store.submit(t).await.unwrap();
+    let (before, waited) = (slow.syncs.get(), Rc::new(Cell::new(Duration::ZERO)));
+    let tasks: Vec<_> = (0..writers)
+        .map(|n| {
+            let (env, store, waited) = (env.clone(), store.clone(), waited.clone());
+            let mut choices = Choices::new(n.into());
+            env.clone().spawn_with_handle(async move {
+                for round in 0..ROUNDS {
+                    env.sleep(SYNC * choices.below(50) as u32 / 100).await;
+                    let mut t = Transaction::new();
+                    t.write(&pg(0), &numbered(n.into()), 0, vec![round as u8; 4096]);
+                    let begun = env.now();
+                    store.submit(t).await.unwrap();
+                    waited.set(waited.get() + (env.now() - begun));
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await;
+    }
+    let (ops, syncs) = (writers * ROUNDS, slow.syncs.get() - before);
+    (f64::from(ops) / f64::from(syncs), waited.get() / ops)
+}
+
+/// Story: with 16 writes in flight a batch held those who sent again first, two or three; the rest
+/// waited for its flush and then had one of their own. Two flushes did the work of one, and 16
+/// writes cost half as much again of the machine's time as they do in one batch.
+#[test]
+fn a_batch_waits_for_those_who_were_in_flight() {
+    let (a_sync, time) = block_on(|env| written(env, 16));
+    assert!(a_sync >= 12.0, "{a_sync:.1} transactions a sync");
+    assert!(time <= SYNC * 2, "{time:?} a transaction");
+}
+
+#[test]
+fn alone_nothing_is_waited_for() {
+    let (_, time) = block_on(|env| written(env, 1));
+    assert_eq!(time, SYNC);
+}
