@@ -6,7 +6,7 @@
 //!     bluestore_cache_size, if told
 //!     what osd_memory_target leaves beside all else that is resident, if told, as it is found every
 //!         osd_memory_cache_resize_interval; never below osd_memory_cache_min
-//!     16 MiB, if nothing is told
+//!     what 64 MB leave, found likewise, from 4 to 16 MiB, if nothing is told
 //! BlueStore's database, for blocks of its tables, when it is opened: bluestore_cache_kv_ratio of
 //!     bluestore_cache_size, or of (osd_memory_target - osd_memory_base) less the share that
 //!     fragmentation is expected to take, and never below osd_memory_cache_min
@@ -27,9 +27,13 @@ use store::inkstore::InkStore;
 
 use crate::{allocator, code};
 
-/// InkStore's cache of data where no size is told: an OSD is to take tens of megabytes, not the four
+/// What an OSD on InkStore should take where nothing is told: tens of megabytes, not the four
 /// gigabytes that Ceph's take by default.
-const USUAL_DATA: u64 = 16 << 20;
+const USUAL_TARGET: u64 = 64_000_000;
+/// Its cache of data then. The least serves readers that go through objects; an index of more than
+/// some 12 GB of data does not fit beside it.
+const USUAL_DATA_MIN: u64 = 4 << 20;
+const USUAL_DATA_MAX: u64 = 16 << 20;
 /// Between two looks at what is resident at least.
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
 
@@ -72,10 +76,11 @@ fn of_data(config: &Config, resident: u64, cached: u64) -> u64 {
     if told("bluestore_cache_size") && config.uint("bluestore_cache_size") > 0 {
         return config.uint("bluestore_cache_size");
     }
-    if !told("osd_memory_target") {
-        return USUAL_DATA;
-    }
     let else_resident = resident.saturating_sub(cached);
+    if !told("osd_memory_target") {
+        let left = USUAL_TARGET.saturating_sub(else_resident);
+        return left.clamp(USUAL_DATA_MIN, USUAL_DATA_MAX);
+    }
     let left = config.uint("osd_memory_target").saturating_sub(else_resident);
     left.max(config.uint("osd_memory_cache_min"))
 }
@@ -163,7 +168,11 @@ mod tests {
     #[test]
     fn data_gets_what_the_target_leaves() {
         let (config, set) = config();
-        assert_eq!(of_data(&config, 5000 * MIB, 0), USUAL_DATA);
+        // Nothing told: an OSD with 10 GB of small blocks that were read took 77 MB.
+        assert_eq!(of_data(&config, 30 * MIB, 0), USUAL_DATA_MAX);
+        assert_eq!(of_data(&config, 64_000_000, 16 * MIB), USUAL_DATA_MAX);
+        assert_eq!(of_data(&config, 77_000_000, 16 * MIB), 16 * MIB - 13_000_000);
+        assert_eq!(of_data(&config, 5000 * MIB, 16 * MIB), USUAL_DATA_MIN);
         set(&config, "osd_memory_target", "1000M");
         // All else grows to 400 MiB while the cache fills, at 1.1 bytes of memory a byte of it.
         let mut cached = 0;

@@ -17,9 +17,12 @@ use super::onode::BlockPtr;
 
 /// Reads longer than this are not kept: they would push out more than they are worth.
 pub(super) const KEPT_READ_MAX: u64 = 128 << 10;
-/// How far in front of a sequential reader blocks are fetched.
-const AHEAD: u64 = 256 << 10;
-/// Sequential readers that are known at a time.
+/// How far in front of a sequential reader blocks are fetched at most.
+const AHEAD_MAX: u64 = 256 << 10;
+/// Less than this is not worth it.
+const AHEAD_MIN: u64 = 32 << 10;
+/// Sequential readers that are known at a time. What is fetched for them takes half of the cache at
+/// most, so that it is still there when they come to it.
 const STREAMS: usize = 16;
 
 #[derive(Debug)]
@@ -137,7 +140,9 @@ impl Cache {
     /// Notes a read of an object of `size` bytes; what to fetch for the one that follows, if this one
     /// follows another.
     pub(super) fn ahead_of(&mut self, uid: u64, read: Range<u64>, size: u64) -> Option<Range<u64>> {
-        if self.max as u64 * BLOCK_LEN < 2 * AHEAD || read.end - read.start > AHEAD / 2 {
+        let blocks = (self.max / (2 * STREAMS)) as u64;
+        let distance = (blocks * BLOCK_LEN).min(AHEAD_MAX);
+        if distance < AHEAD_MIN || read.end - read.start > distance / 2 {
             return None;
         }
         let known = |s: &Stream| s.uid == uid && s.next == read.start && s.next != 0;
@@ -150,10 +155,10 @@ impl Cache {
         }
         stream.next = read.end;
         // In long strides, not a block for each read.
-        if stream.ahead >= read.end + AHEAD / 2 {
+        if stream.ahead >= read.end + distance / 2 {
             return None;
         }
-        let fetch = stream.ahead.max(read.end)..(read.end + AHEAD).min(size);
+        let fetch = stream.ahead.max(read.end)..(read.end + distance).min(size);
         stream.ahead = fetch.end;
         (!fetch.is_empty()).then_some(fetch)
     }
@@ -218,7 +223,15 @@ mod tests {
 
     #[test]
     fn fetches_ahead_of_readers_that_go_through_an_object() {
-        let (mut cache, size) = (cache(1000), 1 << 20);
+        fetches_ahead(4096, AHEAD_MAX);
+        // 4 MiB of cache, as where the index is large.
+        fetches_ahead(1024, AHEAD_MAX / 2);
+        let mut small = cache(100);
+        assert_eq!((small.ahead_of(1, 0..4096, 1 << 20), small.ahead_of(1, 4096..8192, 1 << 20)), (None, None));
+    }
+
+    fn fetches_ahead(blocks: u64, distance: u64) {
+        let (mut cache, size) = (cache(blocks), 1 << 20);
         let mut fetched = 0;
         let mut fetches = 0;
         for at in (0..size).step_by(4096) {
@@ -229,12 +242,12 @@ mod tests {
                 fetched = range.end;
                 fetches += 1;
             }
-            assert!(at == 0 || fetched == size || fetched >= at + 4096 + AHEAD / 2);
+            assert!(at == 0 || fetched == size || fetched >= at + 4096 + distance / 2);
         }
         assert_eq!(fetched, size);
-        assert!(fetches <= 9, "{fetches}");
+        assert!(fetches <= 2 * size / distance + 1, "{fetches}");
         // Long reads need no help.
-        assert_eq!(cache.ahead_of(3, 0..AHEAD, 1 << 22), None);
-        assert_eq!(cache.ahead_of(3, AHEAD..2 * AHEAD, 1 << 22), None);
+        assert_eq!(cache.ahead_of(3, 0..distance, 1 << 22), None);
+        assert_eq!(cache.ahead_of(3, distance..2 * distance, 1 << 22), None);
     }
 }
