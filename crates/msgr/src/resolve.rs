@@ -19,6 +19,8 @@ pub(crate) struct Existing {
     pub(crate) server_cookie: u64,
     pub(crate) connect_seq: u64,
     pub(crate) peer_global_seq: u64,
+    /// The last of our messages that the peer has acknowledged.
+    pub(crate) peer_in_seq: u64,
     /// The peer's v2 address and ours.
     pub(crate) peer: EntityAddr,
     pub(crate) own: EntityAddr,
@@ -43,6 +45,9 @@ pub(crate) enum OnIdent {
 /// What to do with a SESSION_RECONNECT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnReconnect {
+    /// From before messages that the peer has acknowledged: an attempt it has given up, late on its
+    /// way. Close without a word.
+    Stale,
     /// There is no such session.
     Reset { full: bool },
     /// The peer's connect_seq is behind.
@@ -99,6 +104,9 @@ impl Existing {
         if self.connect_seq > offer.connect_seq {
             return OnReconnect::Retry(self.connect_seq);
         }
+        if self.peer_in_seq > offer.msg_seq {
+            return OnReconnect::Stale;
+        }
         // Without an attempt of our own under way nobody would end the peer's waiting.
         let racing = self.phase == Phase::Connecting;
         if self.connect_seq == offer.connect_seq && racing && !self.peer_wins() {
@@ -122,6 +130,7 @@ mod tests {
             server_cookie: 22,
             connect_seq: 5,
             peer_global_seq: 7,
+            peer_in_seq: 0,
             peer: "v2:127.0.0.1:6800/1".parse().unwrap(),
             own: "v2:127.0.0.1:6900/1".parse().unwrap(),
         }
@@ -235,6 +244,32 @@ mod tests {
         for phase in [Phase::Standby, Phase::Ready, Phase::Waiting] {
             let e = Existing { phase, ..e };
             assert_eq!(e.on_reconnect(&offer), OnReconnect::TakeOver);
+        }
+    }
+
+    /// Found by a simulated life (seed 4094): a replica never had a write of its primary, and had
+    /// those behind it.
+    ///
+    /// 1. The peer asks to go on: it has had 40 of our messages. Its socket breaks with that under way.
+    /// 2. We connect to it, and the session goes on: it has had, and acknowledged, 41 and 42.
+    /// 3. What it asked at first arrives. Nothing told that it was old: our attempt had left its
+    ///    global_seq as it was, and the connect_seq of both attempts is the same. The session went
+    ///    over to the dead socket, and our next message was numbered 41 again: the peer took it for
+    ///    the one it had had.
+    #[test]
+    fn what_the_peer_asked_before_it_acknowledged_more_is_old() {
+        let offer = Reconnect {
+            addrs: types::addr::AddrVec::of(existing().peer),
+            client_cookie: 11,
+            server_cookie: 22,
+            global_seq: 8,
+            connect_seq: 5,
+            msg_seq: 40,
+        };
+        for e in [existing(), swapped(existing())] {
+            let acked = |peer_in_seq| Existing { peer_in_seq, ..e }.on_reconnect(&offer);
+            assert_eq!(acked(42), OnReconnect::Stale);
+            assert_eq!(acked(40), OnReconnect::TakeOver);
         }
     }
 }

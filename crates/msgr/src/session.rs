@@ -31,6 +31,8 @@ pub(crate) struct Session {
     pub(crate) in_seq: u64,
     /// What the peer has been told of `in_seq`.
     pub(crate) acked_seq: u64,
+    /// What the peer has told of its own: it has had our messages up to this number.
+    pub(crate) peer_in_seq: u64,
     /// Messages that never left, by priority, highest first out. Bounded by what the owner has in
     /// flight: requests of its own, or answers to requests let in by the policy's throttles. A
     /// priority once used keeps its (empty) place: there are a handful.
@@ -81,6 +83,7 @@ impl Session {
 
     /// The peer has had all messages up to `seq`.
     pub(crate) fn on_ack(&mut self, seq: u64) {
+        self.peer_in_seq = self.peer_in_seq.max(seq.min(self.out_seq));
         while self.sent.front().is_some_and(|m| m.header.seq <= seq) {
             self.sent.pop_front();
         }
@@ -126,6 +129,7 @@ impl Session {
         self.requeue_sent();
         self.in_seq = 0;
         self.acked_seq = 0;
+        self.peer_in_seq = 0;
         self.out_seq = 0;
     }
 

@@ -251,6 +251,7 @@ impl Known<'_> {
             server_cookie: session.server_cookie,
             connect_seq: session.connect_seq,
             peer_global_seq: session.peer_global_seq,
+            peer_in_seq: session.peer_in_seq,
             peer: v2(addrs),
             own: v2(&self.messenger.addrs.borrow()),
         };
@@ -393,6 +394,7 @@ impl Known<'_> {
             return Ok(Answer::only(Control::SessionReset { full: true }));
         };
         Ok(match existing.on_reconnect(&offer) {
+            OnReconnect::Stale => return Err(Failed::Stale),
             OnReconnect::Reset { full } => Answer::only(Control::SessionReset { full }),
             OnReconnect::Retry(seq) => Answer::only(Control::SessionRetry(seq)),
             OnReconnect::RetryGlobal(seq) => Answer::only(Control::SessionRetryGlobal(seq)),
