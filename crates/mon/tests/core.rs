@@ -390,6 +390,61 @@ fn requests_that_arrive_together_share_an_epoch() {
     assert_eq!(map.pool_names.values().collect::<Vec<_>>(), ["a", "b", "c"]);
 }
 
+/// A simulated life in which an OSD never came back: `osd new` and `osd in` shared an epoch, whose
+/// weight made the OSD exist and whose flips, counted without the weight, made it cease to.
+#[test]
+fn an_osd_may_change_more_than_once_in_an_epoch() {
+    const MAYBE: [&str; 9] = [
+        r#"{"prefix":"osd new","uuid":"11111111-1111-1111-1111-000000000005","id":5}"#,
+        r#"{"prefix":"osd new","uuid":"11111111-1111-1111-1111-000000000000","id":0}"#,
+        r#"{"prefix":"osd in","ids":["0","5"]}"#,
+        r#"{"prefix":"osd out","ids":["0","5"]}"#,
+        r#"{"prefix":"osd reweight","id":5,"weight":0.5}"#,
+        r#"{"prefix":"osd rm","ids":["5"]}"#,
+        r#"{"prefix":"osd purge-actual","id":0,"yes_i_really_mean_it":true}"#,
+        r#"{"prefix":"osd destroy-actual","id":0,"yes_i_really_mean_it":true}"#,
+        r#"{"prefix":"osd set-group","flags":"noup","who":["0","5"]}"#,
+    ];
+    let (new, purge) = (MAYBE[1], MAYBE[6]);
+    assert!(new.contains("osd new") && purge.contains("osd purge"));
+    let outcome = |commands: &[&str], together: bool| {
+        let mut b = Bench::new(fresh_kv());
+        b.three_osds();
+        b.command(1, r#"{"prefix":"osd down","ids":["0"]}"#);
+        let before = b.map().epoch;
+        for json in commands {
+            let cmd = vec![(*json).to_owned()];
+            b.send(1, &MMonCommand { fsid: FSID.parse().unwrap(), cmd, ..MMonCommand::default() });
+            if !together {
+                b.pass(Duration::ZERO);
+            }
+        }
+        for _ in commands {
+            b.pass(Duration::ZERO);
+        }
+        let mut answers = b.take::<MMonCommandAck>(1);
+        answers.sort_by_key(|ack| commands.iter().position(|c| *c == ack.cmd[0]));
+        let answers: Vec<_> = answers.into_iter().map(|ack| (ack.cmd, ack.rc)).collect();
+        let map = b.map();
+        let osds: Vec<_> = map.osds().map(|osd| (osd, map.state(osd), map.weight(osd))).collect();
+        (map.epoch - before, answers, osds)
+    };
+    let (mut shared, all) = (0, MAYBE.len());
+    for number in 0..all * all * all {
+        let three = [number / all / all, number / all % all, number % all];
+        let commands = three.map(|which| MAYBE[which]);
+        if commands.starts_with(&[purge, new]) {
+            // A number is free again with the next epoch: `osd new` waits, and what follows does not.
+            continue;
+        }
+        let (epochs, answers, osds) = outcome(&commands, true);
+        shared += u32::from(epochs == 1);
+        let (_, answers_apart, osds_apart) = outcome(&commands, false);
+        assert_eq!((answers, osds), (answers_apart, osds_apart), "{commands:#?}");
+    }
+    assert!(shared > 400, "{shared}");
+}
+
 /// A leader died after it had committed a command and before its answer left: the client's monitor
 /// sent the command to the next leader, which made a second OSD.
 #[test]

@@ -64,6 +64,8 @@ pub(crate) type CmdResult = Result<CommandReply, Refusal>;
 pub(crate) struct Refusal {
     pub(crate) errno: Errno,
     pub(crate) text: String,
+    /// Nothing is answered: the command is handled again after the commit of what is pending.
+    pub(crate) not_yet: bool,
 }
 
 /// A failure with a text.
@@ -76,7 +78,13 @@ pub(crate) fn refuse(errno: Errno, text: impl Into<String>) -> Refusal {
     Refusal {
         errno,
         text: text.into(),
+        not_yet: false,
     }
+}
+
+/// The command has to wait for the commit of what is pending.
+pub(crate) fn not_yet<T>() -> Result<T, Refusal> {
+    Err(Refusal { not_yet: true, ..refuse(Errno::EAGAIN, "wait for the next epoch") })
 }
 
 /// Success with a status text.

@@ -78,7 +78,7 @@ impl MonCore {
         } else if let Some(reply) = self.answer_before(asker, tid, crc) {
             Some(reply)
         } else {
-            self.run_command(from, &m)
+            self.run_command(from, raw, &m)
         };
         let Some(reply) = reply else { return };
         if std::mem::take(&mut self.command_changed) {
@@ -106,8 +106,13 @@ impl MonCore {
         }
     }
 
-    /// The answer; `None` if the session is gone.
-    fn run_command(&mut self, from: SessionId, m: &MMonCommand) -> Option<CommandReply> {
+    /// The answer; `None` if the session is gone, or the command waits for a commit.
+    fn run_command(
+        &mut self,
+        from: SessionId,
+        raw: &RawMessage,
+        m: &MMonCommand,
+    ) -> Option<CommandReply> {
         let error = |errno: Errno, text: &str| Some(CommandReply::error(errno.0, text));
         let map = match CommandMap::parse(&m.cmd) {
             Ok(map) => map,
@@ -184,7 +189,11 @@ impl MonCore {
         };
         let reply = match result {
             Ok(reply) => reply,
-            Err(Refusal { errno, text }) => CommandReply::error(errno.0, text),
+            Err(refusal) if refusal.not_yet => {
+                self.retry(from, raw.clone());
+                return None;
+            }
+            Err(Refusal { errno, text, .. }) => CommandReply::error(errno.0, text),
         };
         if changes && reply.rc == 0 && self.is_pending() {
             self.command_changed = true;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use command::format_stream_float;
 use maps::osdmap::{WEIGHT_IN, WEIGHT_OUT, osd_state};
-use types::{Errno, OsdId, Uuid};
+use types::{Errno, OsdId};
 
 use super::cmd::{Cmd, CmdResult, Refusal, done, fail, refuse, say};
 use super::osd_query::parse_osd_id;
@@ -19,7 +19,7 @@ impl MonCore {
                 let osd = self.existing_osd(cmd)?;
                 let weight = cmd.map.float("weight")?;
                 let fixed = (weight * f64::from(WEIGHT_IN)) as u32;
-                self.inc().new_weight.insert(osd, fixed);
+                self.set_osd_weight(osd, fixed);
                 let shown = format_stream_float(weight);
                 say(format!("reweighted osd.{osd} to {shown} ({fixed:x})"))
             }
@@ -120,8 +120,7 @@ impl MonCore {
                     let _ = write!(words, "osd.{osd} is already down. ");
                 }
                 "stop" => {
-                    *self.inc().new_state.entry(osd).or_default() |=
-                        osd_state::UP | (osd_state::STOP & !map.state(osd));
+                    self.set_osd_state(osd, (map.state(osd) & !osd_state::UP) | osd_state::STOP);
                     let _ = write!(words, "stop osd.{osd}. ");
                 }
                 "out" if map.is_out(osd) => {
@@ -130,10 +129,9 @@ impl MonCore {
                 "out" => {
                     let weight = map.weight(osd);
                     let known = map.xinfo(osd).cloned().unwrap_or_default();
-                    let inc = self.inc();
-                    inc.new_weight.insert(osd, WEIGHT_OUT);
+                    self.set_osd_weight(osd, WEIGHT_OUT);
                     if weight != WEIGHT_IN {
-                        inc.new_xinfo.entry(osd).or_insert(known).old_weight = weight;
+                        self.inc().new_xinfo.entry(osd).or_insert(known).old_weight = weight;
                     }
                     let _ = write!(words, "marked out osd.{osd}. ");
                 }
@@ -142,12 +140,11 @@ impl MonCore {
                 }
                 "in" => {
                     let known = map.xinfo(osd).cloned().unwrap_or_default();
-                    let inc = self.inc();
                     if known.old_weight > 0 {
-                        inc.new_weight.insert(osd, known.old_weight);
-                        inc.new_xinfo.entry(osd).or_insert(known).old_weight = 0;
+                        self.set_osd_weight(osd, known.old_weight);
+                        self.inc().new_xinfo.entry(osd).or_insert(known).old_weight = 0;
                     } else {
-                        inc.new_weight.insert(osd, WEIGHT_IN);
+                        self.set_osd_weight(osd, WEIGHT_IN);
                     }
                     let _ = write!(words, "marked in osd.{osd}. ");
                 }
@@ -172,24 +169,6 @@ impl MonCore {
         }
     }
 
-    /// Takes an OSD that is down out of the map.
-    pub(crate) fn remove_osd(&mut self, osd: OsdId) {
-        let map = self.next_map();
-        let base = self.osd.map.clone();
-        let state = map.state(osd);
-        let inc = self.inc();
-        if base.exists(osd) {
-            // The state is toggled: all that is set now is cleared.
-            *inc.new_state.entry(osd).or_default() ^= state;
-            inc.new_uuid.insert(osd, Uuid::ZERO);
-        } else {
-            inc.new_state.remove(&osd);
-            inc.new_uuid.remove(&osd);
-            inc.new_weight.remove(&osd);
-        }
-        self.remove_osd_metadata(osd);
-    }
-
     fn reweightn(&mut self, cmd: &Cmd) -> CmdResult {
         let text = cmd.string("weights")?;
         let bad = || {
@@ -209,7 +188,9 @@ impl MonCore {
             }
             weights.insert(osd, weight);
         }
-        self.inc().new_weight.extend(weights);
+        for (osd, weight) in weights {
+            self.set_osd_weight(osd, weight);
+        }
         done()
     }
 

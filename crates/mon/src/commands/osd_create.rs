@@ -6,7 +6,7 @@ use command::CommandReply;
 use maps::osdmap::osd_state;
 use types::{AuthEntityName, Errno, OsdId, Uuid, entity};
 
-use super::cmd::{Cmd, CmdResult, Refusal, fail, refuse, say};
+use super::cmd::{Cmd, CmdResult, Refusal, fail, not_yet, refuse, say};
 use super::crush::crush_refusal;
 use crate::core::MonCore;
 
@@ -77,15 +77,20 @@ impl MonCore {
                     );
                 }
                 // A destroyed OSD is replaced under its old id.
-                let inc = self.inc();
-                *inc.new_state.entry(osd).or_default() ^= osd_state::DESTROYED | osd_state::NEW;
-                inc.new_uuid.insert(osd, uuid);
+                self.set_osd_state(osd, map.state(osd) ^ (osd_state::DESTROYED | osd_state::NEW));
+                self.inc().new_uuid.insert(osd, uuid);
                 return Ok(osd);
             }
             Some(osd) if osd >= 0 => osd,
             Some(_) => return fail(Errno::EINVAL, "invalid osd id"),
-            None => (0..).find(|osd| !map.exists(*osd)).unwrap_or(map.max_osd),
+            None => {
+                let free = |osd: &OsdId| !map.exists(*osd) && !self.osd.map.exists(*osd);
+                (0..).find(free).unwrap_or(map.max_osd)
+            }
         };
+        if self.is_being_removed(osd) {
+            return not_yet();
+        }
         if i64::from(osd) >= max {
             return fail(Errno::ERANGE, format!("cannot exceed mon_max_osd ({max})"));
         }
@@ -93,9 +98,9 @@ impl MonCore {
         if osd >= map.max_osd && osd + 1 > inc.new_max_osd {
             inc.new_max_osd = osd + 1;
         }
-        *inc.new_state.entry(osd).or_default() |= osd_state::EXISTS | osd_state::NEW;
+        self.set_osd_state(osd, osd_state::EXISTS | osd_state::NEW);
         if !uuid.is_zero() {
-            inc.new_uuid.insert(osd, uuid);
+            self.inc().new_uuid.insert(osd, uuid);
         }
         Ok(osd)
     }
@@ -229,11 +234,8 @@ impl MonCore {
             return say(format!("purged osd.{osd}"));
         }
         if !map.is_destroyed(osd) {
-            let mut toggled = osd_state::DESTROYED;
-            toggled |= map.state(osd) & osd_state::NEW;
-            let inc = self.inc();
-            *inc.new_state.entry(osd).or_default() ^= toggled;
-            inc.new_uuid.insert(osd, Uuid::ZERO);
+            self.set_osd_state(osd, (map.state(osd) | osd_state::DESTROYED) & !osd_state::NEW);
+            self.inc().new_uuid.insert(osd, Uuid::ZERO);
         }
         self.remove_osd_metadata(osd);
         say(format!("destroyed osd.{osd}"))

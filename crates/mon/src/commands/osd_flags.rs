@@ -102,9 +102,8 @@ impl MonCore {
         let change = |old: u32| if set { old | bits } else { old & !bits };
         for osd in osds {
             let old = map.state(osd);
-            let toggled = old ^ change(old);
-            if toggled != 0 {
-                *self.inc().new_state.entry(osd).or_default() ^= toggled;
+            if change(old) != old {
+                self.set_osd_state(osd, change(old));
             }
         }
         for id in nodes {

@@ -170,6 +170,9 @@ impl MonCore {
             });
             xinfo.old_weight = 0;
         }
+        if let Some(weight) = weight {
+            self.set_osd_weight(osd, weight);
+        }
         let epoch = self.osd.map.epoch;
         let superblock = &m.sb;
         let inc = self.inc();
@@ -192,9 +195,6 @@ impl MonCore {
             inc.new_last_clean_interval.insert(osd, mounted);
         }
         inc.new_xinfo.insert(osd, xinfo);
-        if let Some(weight) = weight {
-            inc.new_weight.insert(osd, weight);
-        }
         self.osd.failures.remove(&osd);
         self.osd
             .last_report
@@ -323,7 +323,7 @@ impl MonCore {
         let mask = osd_state::FULL | osd_state::BACKFILLFULL | osd_state::NEARFULL;
         let toggled = (map.state(osd) ^ m.state) & mask;
         if toggled != 0 {
-            *self.inc().new_state.entry(osd).or_default() ^= toggled;
+            self.set_osd_state(osd, map.state(osd) ^ toggled);
             let names = osd_state::names(m.state & mask).join(",");
             self.log_own("cluster", DEBUG, format!("osd.{osd} is {names}"));
         }

@@ -145,7 +145,8 @@ impl MonCore {
 
     /// Toggles an OSD that is up to down.
     pub(crate) fn mark_down(&mut self, osd: OsdId) {
-        *self.inc().new_state.entry(osd).or_default() |= osd_state::UP;
+        let state = self.osd_state(osd);
+        self.set_osd_state(osd, state & !osd_state::UP);
         self.osd.failures.remove(&osd);
     }
 

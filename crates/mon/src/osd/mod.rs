@@ -12,6 +12,7 @@
 //! | `creating.rs` | placement groups being created |
 //! | `pools.rs` | pools created, deleted, changed |
 //! | `snaps.rs` | snapshots of pools |
+//! | `states.rs` | states and weights of OSDs |
 //! | `tick.rs` | what time does to the map |
 
 mod boot;
@@ -21,6 +22,7 @@ mod failure;
 mod merges;
 pub(crate) mod pools;
 mod snaps;
+mod states;
 mod tick;
 
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 //! watched, old maps are forgotten.
 
 use maps::OsdMap;
-use maps::osdmap::{osd_state, osdmap_flags};
+use maps::osdmap::{WEIGHT_OUT, osd_state, osdmap_flags};
 use maps::pool::pool_flags;
 use types::{Epoch, OsdId};
 
@@ -48,12 +48,13 @@ impl MonCore {
             let old_weight = map.weight(osd);
             let known = map.xinfo(osd).cloned().unwrap_or_default();
             let inc = self.inc();
-            inc.new_weight.insert(osd, 0);
-            *inc.new_state.entry(osd).or_default() |= osd_state::AUTOOUT;
             let x = inc.new_xinfo.entry(osd).or_insert(known);
             if x.old_weight == 0 {
                 x.old_weight = old_weight;
             }
+            self.set_osd_weight(osd, WEIGHT_OUT);
+            let state = self.osd_state(osd);
+            self.set_osd_state(osd, state | osd_state::AUTOOUT);
             self.osd.down_since.remove(&osd);
             let text = format!(
                 "Marking osd.{osd} out (has been down for {} seconds)",
