@@ -192,6 +192,10 @@ impl Host for Osd {
         }
     }
 
+    fn give_up(&self, why: String) {
+        self.fail(why);
+    }
+
     fn backs_off_while_peering(&self) -> bool {
         self.config.bool("osd_backoff_on_peering")
     }

@@ -74,6 +74,9 @@ pub trait Host {
     fn read_remote(&self, read: RemoteRead) -> LocalFuture<Result<RemoteReply, Errno>>;
     /// The store fails: the OSD goes down.
     fn store_failed(&self, error: &StoreError);
+    /// What this OSD holds is not what its peers think it is: it goes down, and is made whole by the
+    /// peering after its next start.
+    fn give_up(&self, why: String);
     /// Whether the device is so full that nothing may be written (osd_failsafe_full_ratio).
     fn is_failsafe_full(&self) -> bool;
     /// Whether that OSD, this one or one that takes part in a PG led here, is past the map's full

@@ -423,11 +423,8 @@ impl Pg {
                 return;
             }
         };
-        let in_order =
-            entries.first().is_some_and(|e| e.version > self.core.borrow().log.head());
         let takes_all = env::mutant("stale-interval") || env::mutant("replay-twice");
-        if !in_order && !takes_all {
-            tracing::error!(pg = %self.pgid, version = %m.version, "write out of order");
+        if !takes_all && !self.is_next(&entries) {
             return;
         }
         for e in &entries {
@@ -482,6 +479,19 @@ impl Pg {
             };
             pg.host.send_osd(from.osd, reply.encode().with_tid(tid));
         });
+    }
+
+    /// Whether a write of the primary follows the newest one here. Sessions between OSDs lose and
+    /// repeat nothing, so that one which does not is proof of a fault, and to go on would make a copy
+    /// that differs.
+    pub(super) fn is_next(&self, entries: &[PgLogEntry]) -> bool {
+        let head = self.core.borrow().log.head();
+        let Some(first) = entries.first().map(|e| e.version) else { return true };
+        let is_next = first > head && first.version == head.version + 1;
+        if !is_next {
+            self.host.give_up(format!("pg {}: write {first} came after {head}", self.pgid));
+        }
+        is_next
     }
 
     /// Writes that are not durable everywhere yet.

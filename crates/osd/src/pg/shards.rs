@@ -274,9 +274,7 @@ impl Pg {
             }
         };
         let op = m.op;
-        let head = self.core.borrow().log.head();
-        if op.log_entries.first().is_some_and(|e| e.version <= head) {
-            tracing::error!(pg = %self.pgid, version = %op.at_version, "write out of order");
+        if !self.is_next(&op.log_entries) {
             return;
         }
         for e in &op.log_entries {
