@@ -24,6 +24,7 @@ use super::format::{
     Put, Superblock, extents, put_extents,
 };
 use super::changed_keys::ChangedKeys;
+use super::kept::Kept;
 use super::key_map::{KeyMap, Looked};
 use super::onode::{AllocHint, BlockPtr, CHUNK_BLOCKS, Chunk, Dirty, Onode, Patch, PatchSource};
 use super::rec::{Value, parse_runs, put_runs};
@@ -516,10 +517,14 @@ impl Entries {
 /// A PG's own object has thousands of keys, packed in memory, and all PGs' objects are changed as
 /// soon as a checkpoint has begun: what they hold is copied as it is, and becomes entries when the
 /// checkpoint comes to it.
-#[derive(Debug)]
+///
+/// Of its chunks the object itself keeps what changes ([`Kept`]), as long as it is there.
+#[derive(Debug, Default)]
 pub(super) struct Captured {
-    /// All or, with `omap`, all but the omap's.
-    entries: Entries,
+    head: Entries,
+    chunks: Entries,
+    /// Those of the omap, unless it is copied.
+    omap_entries: Entries,
     omap: Option<OmapCopy>,
 }
 
@@ -533,26 +538,41 @@ struct OmapCopy {
 }
 
 impl Captured {
-    pub(super) fn of(onode: &Onode, mut dirty: Dirty) -> Captured {
-        let map = &onode.omap.map;
+    pub(super) fn of(onode: &mut Onode, mut dirty: Dirty) -> Captured {
         let keys = std::mem::take(&mut dirty.omap);
-        let mut entries = Entries::default();
-        put_data(&mut entries, onode, &dirty);
-        if !dirty.fresh && map.chunks() > OMAP_SHARE * map.chunks_with(&keys) {
-            put_omap(&mut entries, &onode.cid, &onode.oid, map, Some(&keys));
-            return Captured { entries, omap: None };
+        let mut captured = Captured::default();
+        put_head(&mut captured.head, onode, &dirty);
+        let needed = dirty.chunks_of(onode);
+        if !needed.is_empty() {
+            onode.kept = Some(Box::new(Kept::new(needed)));
         }
-        let omap = OmapCopy {
+        let map = &onode.omap.map;
+        if !dirty.fresh && map.chunks() > OMAP_SHARE * map.chunks_with(&keys) {
+            put_omap(&mut captured.omap_entries, &onode.cid, &onode.oid, map, Some(&keys));
+            return captured;
+        }
+        captured.omap = Some(OmapCopy {
             cid: onode.cid,
             oid: onode.oid.clone(),
             map: map.clone(),
             keys: (!dirty.fresh).then_some(keys),
-        };
-        Captured { entries, omap: Some(omap) }
+        });
+        captured
     }
 
-    pub(super) fn put(self, entries: &mut Entries) {
-        entries.append(&self.entries);
+    /// The object is about to go: what it keeps of its chunks is put here.
+    pub(super) fn take_chunks(&mut self, onode: &mut Onode) {
+        put_kept(&mut self.chunks, onode);
+    }
+
+    /// Its entries; `live` is the object of that name now, if there is one.
+    pub(super) fn put(self, entries: &mut Entries, live: Option<&mut Onode>) {
+        entries.append(&self.head);
+        entries.append(&self.chunks);
+        if let Some(onode) = live {
+            put_kept(entries, onode);
+        }
+        entries.append(&self.omap_entries);
         if let Some(OmapCopy { cid, oid, map, keys }) = self.omap {
             put_omap(entries, &cid, &oid, &map, keys.as_ref());
         }
@@ -561,27 +581,27 @@ impl Captured {
 
 /// The entries for the parts of an object that `dirty` names.
 pub(super) fn put_entries(entries: &mut Entries, onode: &Onode, dirty: &Dirty) {
-    put_data(entries, onode, dirty);
+    put_head(entries, onode, dirty);
+    put_chunks(entries, onode, Kept::new(dirty.chunks_of(onode)));
     let keys = (!dirty.fresh).then_some(&dirty.omap);
     put_omap(entries, &onode.cid, &onode.oid, &onode.omap.map, keys);
 }
 
-/// Those of head and chunks.
-fn put_data(entries: &mut Entries, onode: &Onode, dirty: &Dirty) {
-    if dirty.fresh || dirty.head || dirty.omap_cleared {
-        put_head(entries, onode, dirty);
+/// Those of the chunks that an object keeps for a checkpoint, which it need not any more.
+fn put_kept(entries: &mut Entries, onode: &mut Onode) {
+    if let Some(kept) = onode.kept.take() {
+        put_chunks(entries, onode, *kept);
     }
-    let mut put = |number: u32, chunk: Option<&Chunk>| {
+}
+
+fn put_chunks(entries: &mut Entries, onode: &Onode, kept: Kept) {
+    kept.for_each(onode.chunks(), |number, chunk| {
         if entries.open_len() == 0 {
             entries.begin(CHUNKS, &onode.cid, &onode.oid);
         }
         put_chunk(&mut entries.bytes, number, chunk);
         entries.end_if_long();
-    };
-    match dirty.fresh {
-        true => onode.chunks().iter().for_each(|(n, chunk)| put(n, Some(chunk))),
-        false => dirty.chunks.iter().for_each(|n| put(n, onode.chunks().get(n))),
-    }
+    });
     entries.end();
 }
 
@@ -632,7 +652,11 @@ fn put_omap(
     entries.end();
 }
 
+/// That of all but chunks and omap keys, if any of it changed.
 fn put_head(entries: &mut Entries, onode: &Onode, dirty: &Dirty) {
+    if !(dirty.fresh || dirty.head || dirty.omap_cleared) {
+        return;
+    }
     let out = entries.begin(HEAD, &onode.cid, &onode.oid);
     let flags = if dirty.fresh { FRESH } else { 0 };
     out.put_u8(flags | if dirty.omap_cleared { OMAP_CLEARED } else { 0 });

@@ -15,6 +15,19 @@ impl ChunkSet {
         self.0[at] |= 1 << (number % 64);
     }
 
+    /// Takes a number out; whether it was there.
+    pub(super) fn take(&mut self, number: u32) -> bool {
+        let Some(word) = self.0.get_mut(number as usize / 64) else { return false };
+        let bit = 1 << (number % 64);
+        let was = *word & bit != 0;
+        *word &= !bit;
+        was
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.iter().all(|word| *word == 0)
+    }
+
     /// In order.
     pub(super) fn iter(&self) -> impl Iterator<Item = u32> {
         let words = self.0.iter().zip((0..).step_by(64));
@@ -43,6 +56,11 @@ mod tests {
                 set.insert(number);
                 tree.insert(number);
                 assert!(!set.0.is_empty() && set.iter().eq(tree.iter().copied()));
+                if choices.below(4) == 0 {
+                    let number = choices.below(most) as u32;
+                    assert_eq!(set.take(number), tree.remove(&number));
+                    assert_eq!(set.is_empty(), tree.is_empty());
+                }
             }
         }
     }

@@ -19,6 +19,7 @@ mod discard;
 mod fold;
 mod format;
 mod fsck;
+mod kept;
 mod key_map;
 mod log;
 mod name;

@@ -18,6 +18,7 @@ use super::changed_keys::ChangedKeys;
 use super::chunk_set::ChunkSet;
 use super::chunk_table::ChunkTable;
 use super::format::BLOCK_LEN;
+use super::kept::Kept;
 use super::key_map::{KeyMap, Place};
 use super::sorted_vec::SortedVec;
 use super::name::Name;
@@ -105,6 +106,18 @@ pub(super) struct Dirty {
     pub(super) omap: ChangedKeys,
 }
 
+impl Dirty {
+    /// The chunks that a checkpoint needs.
+    pub(super) fn chunks_of(&self, onode: &Onode) -> ChunkSet {
+        if !self.fresh {
+            return self.chunks.clone();
+        }
+        let mut all = ChunkSet::default();
+        onode.chunks.iter().for_each(|(number, _)| all.insert(number));
+        all
+    }
+}
+
 /// An expectation given by the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct AllocHint {
@@ -141,6 +154,8 @@ pub(super) struct Onode {
     chunks: ChunkTable,
     pub(super) attrs: Attrs,
     pub(super) dirty: Dirty,
+    /// What the checkpoint that is being written needs of the chunks, if it has not come to the object.
+    pub(super) kept: Option<Box<Kept>>,
     patches: BTreeMap<u64, Patch>,
     pub(super) omap: Omap,
     /// Metadata bytes of all patches.
@@ -168,6 +183,7 @@ impl Onode {
                 fresh: true,
                 ..Dirty::default()
             },
+            kept: None,
             generation: 0,
         }
     }
@@ -226,6 +242,9 @@ impl Onode {
     }
 
     fn set_ptr(&mut self, block: u64, ptr: BlockPtr, space: &mut Space) {
+        if let Some(kept) = &mut self.kept {
+            kept.note((block / CHUNK_BLOCKS) as u32, &self.chunks);
+        }
         let old = self.set_ptr_uncounted(block, ptr);
         if !old.is_hole() {
             space.drop_ref(old.block);

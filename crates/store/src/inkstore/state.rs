@@ -276,7 +276,13 @@ impl State {
     fn detach(&mut self, cid: &CollId, oid: &GhObject) -> Option<Box<Onode>> {
         let slot = self.lookup(cid, oid)?;
         self.change(slot);
-        let onode = self.onodes[slot as usize].take()?;
+        let mut onode = self.onodes[slot as usize].take()?;
+        if let Some(frozen) = &mut self.frozen
+            && onode.kept.is_some()
+            && let Some(captured) = frozen.captured.get_mut(&onode.key())
+        {
+            captured.take_chunks(&mut onode);
+        }
         list(&mut self.dirty, onode.key());
         let coll = self.colls.get_mut(cid)?;
         seek(oid, |sought| coll.objects.remove(sought));
@@ -436,7 +442,7 @@ impl State {
         let key = frozen.next_changed()?;
         let live = self.lookup(&key.0, &key.1.oid);
         if let Some(captured) = frozen.captured.remove(&key) {
-            captured.put(entries);
+            captured.put(entries, live.and_then(|slot| self.load(slot)));
         } else if let Some(onode) = live.and_then(|slot| self.load(slot))
             && let Some(dirty) = frozen.take_dirty(onode)
         {
@@ -463,7 +469,8 @@ impl State {
             };
             if captured_first {
                 let (key, captured) = frozen.captured.pop_first()?;
-                captured.put(entries);
+                let live = self.lookup(&key.0, &key.1.oid);
+                captured.put(entries, live.and_then(|slot| self.load(slot)));
                 return Some(key);
             }
             // What stands in the slot now is the object as it was, or of a later generation.
