@@ -843,7 +843,9 @@ fn load_chunk(onode: &mut Onode, c: &mut Cursor<'_>, device_blocks: u32) -> Resu
 
 #[cfg(test)]
 mod tests {
+    use device::memory::Choices;
     use types::SpgId;
+    use types::hobject::HObject;
 
     use super::*;
 
@@ -880,6 +882,76 @@ mod tests {
             assert_eq!(captured.omap.is_some(), copied, "{changed} keys, base {base}");
             assert_eq!((state.next_frozen(&mut entries), entries), (Some(key), expected));
             assert_eq!(state.next_frozen(&mut Entries::default()), None);
+        }
+    }
+
+    /// A change of any kind; the same for the same choices and state.
+    fn change(state: &mut State, cid: &CollId, choices: &mut Choices, blocks: &mut u32) {
+        let names = ["a", "b", "c", "d", "e", "f"].map(|name| {
+            GhObject::new(HObject { name: name.into(), pool: 3, snap: u64::MAX - 1, ..HObject::default() })
+        });
+        let mut any = || &names[choices.below(6) as usize];
+        let (oid, other) = (any(), any());
+        match choices.below(24) {
+            0 => return state.remove(cid, oid),
+            1 => return state.rename((cid, oid), (cid, other)),
+            2 => return state.clone_object(cid, oid, other),
+            3 => return state.clone_range(cid, oid, other, (choices.below(90) << 12, 9 << 12, 4 << 12)),
+            _ => {}
+        }
+        let slot = state.create(cid, oid).unwrap();
+        let (onode, space) = state.change(slot).unwrap();
+        let block = choices.below(100);
+        match choices.below(12) {
+            0 => onode.punch(block << 12..(block + 30) << 12, space),
+            1 => onode.truncate(block << 12, space),
+            2 => onode.omap_clear(space),
+            3 => onode.omap_rm(format!("{block:04}").as_str().into(), space),
+            4..=6 => {
+                let key = format!("{block:04}");
+                let place = onode.omap.map.find(key.as_str().into());
+                onode.omap_set(place, key.as_str().into(), b"value", space);
+            }
+            7 => onode.set_attr(b"_", &[block as u8], space),
+            _ => {
+                *blocks += 2;
+                onode.write_blocks(block, &[*blocks, *blocks + 1].map(|block| BlockPtr { block, crc: block }), space);
+                onode.grow_to((block + 2) << 12);
+            }
+        }
+    }
+
+    /// Nothing told when an object that had changed while a checkpoint was written, and was renamed
+    /// before it was its turn, lost its data: that takes a crash right after that checkpoint.
+    #[test]
+    fn a_checkpoint_has_the_state_as_it_was_whatever_happens() {
+        let cid = CollId::Pg("3.1".parse().unwrap());
+        for seed in 0..3000 {
+            let (mut choices, mut blocks) = (Choices::new(seed), 10);
+            let (base, before, since) = (choices.below(2) == 0, choices.below(60), choices.below(60));
+            let frozen = || {
+                let (mut choices, mut blocks) = (Choices::new(seed + 1_000_000), 10);
+                let mut state = State::new();
+                state.make_collection(cid, 3);
+                (0..before).for_each(|_| change(&mut state, &cid, &mut choices, &mut blocks));
+                state.mark_clean();
+                (0..since).for_each(|_| change(&mut state, &cid, &mut choices, &mut blocks));
+                state.freeze(base);
+                state
+            };
+            let (mut quiet, mut expected) = (frozen(), Vec::new());
+            let mut entries = Entries::default();
+            while let Some(key) = quiet.next_frozen(&mut entries) {
+                expected.push((key, std::mem::take(&mut entries)));
+            }
+            let (mut busy, mut found) = (frozen(), Vec::new());
+            blocks += 10_000;
+            loop {
+                (0..choices.below(8)).for_each(|_| change(&mut busy, &cid, &mut choices, &mut blocks));
+                let Some(key) = busy.next_frozen(&mut entries) else { break };
+                found.push((key, std::mem::take(&mut entries)));
+            }
+            assert_eq!(found, expected, "seed {seed}");
         }
     }
 }
