@@ -538,8 +538,11 @@ ceph device ls-by-daemon osd.77
 J ceph device ls-by-host nosuch
 ceph device info nosuch
 J ceph telemetry status
-J ceph progress
+ceph progress off
+ceph progress
 J ceph progress json
+ceph progress clear
+ceph progress on
 timeout 3 ceph iostat
 timeout 3 ceph iostat -w 120
 J ceph df bogus

@@ -100,6 +100,35 @@ class Manager(unittest.TestCase):
         self.assertIn(b"already perfect", again.stderr)
         self.assertEqual(c.json("balancer", "ls"), [])
 
+    def test_progress(self):
+        """It said that nothing was in progress, whatever was."""
+        c = self.cluster
+        c.ceph("config", "set", "mgr", "mgr/progress/sleep_interval", "0.2")
+        c.pool("moved", 16)
+        c.wait_clean()
+        c.run("rados", "bench", "-p", "moved", "2", "write", "-b", "4096", "--no-cleanup")
+        over = lambda: {e["message"]: e for e in c.json("progress", "json")["completed"]}
+        c.ceph("osd", "out", "4")
+        c.wait(lambda: "Rebalancing after osd.4 marked out" in over(), 60, "the PGs of osd.4 are elsewhere")
+        c.ceph("osd", "in", "4")
+        c.wait(lambda: "Rebalancing after osd.4 marked in" in over(), 60, "they are back")
+        self.assertEqual(over()["Rebalancing after osd.4 marked in"]["refs"], [["osd", 4]])
+        c.wait(lambda: not c.json("progress", "json")["events"], 60, "nothing goes on")
+        self.assertIn("[Complete]: Rebalancing after osd.4 marked out (", c.ceph("progress"))
+        c.pool("images", 8)
+        c.run("rbd", "pool", "init", "images")
+        c.run("rbd", "create", "--size", "10M", "images/a")
+        task = c.json("rbd", "task", "add", "remove", "images/a")
+        c.wait(lambda: task["message"] in over(), 60, "the image is removed")
+        done = over()[task["message"]]
+        self.assertEqual((done["id"], done["refs"]), (task["id"], task["refs"] | {"origin": "rbd_support"}))
+        kept = json.loads(c.ceph("config-key", "get", "mgr/progress/completed"))
+        self.assertEqual(kept["version"], 2)
+        c.ceph("progress", "clear")
+        self.assertEqual(c.json("progress", "json"), {"completed": [], "events": []})
+        c.ceph("osd", "pool", "rm", "moved", "moved", "--yes-i-really-really-mean-it")
+        c.ceph("osd", "pool", "rm", "images", "images", "--yes-i-really-really-mean-it")
+
     def test_crash_reports(self):
         c = self.cluster
         at = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -20,7 +20,8 @@ use messages::{
 };
 use monclient::{MonClient, MonEvents, OsdMaps, Settings};
 use msgr::{Connection, Dispatcher, Incoming, Messenger, Policies, Policy};
-use types::UTime;
+use serde_json::{Value, json};
+use types::{Errno, UTime};
 use types::entity::{EntityName, MDS, MGR, MON, OSD};
 
 use crate::MgrError;
@@ -29,6 +30,7 @@ use crate::commands;
 use crate::daemons::{DaemonKey, Daemons};
 use crate::balancer::{self, Balancer};
 use crate::rbd_support::{self, RbdSupport};
+use crate::progress::{self, Progress};
 use crate::{autoscaler, beacon, pg_num, prometheus, report};
 
 /// A running manager.
@@ -58,6 +60,7 @@ pub struct Mgr {
     pub(crate) balancer: RefCell<Balancer>,
     /// Crash reports as last read; bounded where they are kept.
     pub(crate) crashes: RefCell<commands::crash::Reports>,
+    pub(crate) progress: RefCell<Progress>,
     pub(crate) rbd_support: RbdSupport,
     /// Where metrics are served, while they are.
     pub(crate) prometheus_url: RefCell<Option<String>>,
@@ -105,6 +108,7 @@ impl Mgr {
             module_options: RefCell::default(),
             balancer: RefCell::default(),
             crashes: RefCell::default(),
+            progress: RefCell::default(),
             rbd_support: RbdSupport::new(),
             prometheus_url: RefCell::default(),
             events: RefCell::default(),
@@ -134,6 +138,7 @@ impl Mgr {
         env.go(pg_num::run(mgr.clone()));
         env.go(autoscaler::run(mgr.clone()));
         env.go(rbd_support::run(mgr.clone()));
+        env.go(progress::run(mgr.clone()));
         Ok(mgr)
     }
 
@@ -227,6 +232,30 @@ impl Mgr {
         if self.active.get() {
             self.configure(con);
         }
+    }
+
+    /// Runs a command at the monitors; its output.
+    pub(crate) async fn at_monitors(&self, command: &Value, input: Bytes) -> Result<Bytes, CommandReply> {
+        match self.monc.command(vec![command.to_string()], input).await {
+            Ok(answer) if answer.rc == 0 => Ok(answer.outb),
+            Ok(answer) => Err(CommandReply::error(answer.rc.abs(), answer.outs)),
+            Err(error) => Err(CommandReply::error(Errno::EAGAIN.0, error.to_string())),
+        }
+    }
+
+    /// Sets an option of a module (`mgr/MODULE/NAME`), or takes it away, for this manager and the next.
+    pub(crate) async fn set_option(&self, name: &str, value: Option<String>) -> Result<(), CommandReply> {
+        let command = match &value {
+            Some(value) => json!({"prefix": "config set", "who": "mgr", "name": name, "value": value}),
+            None => json!({"prefix": "config rm", "who": "mgr", "name": name}),
+        };
+        self.at_monitors(&command, Bytes::new()).await?;
+        let mut options = self.module_options.borrow_mut();
+        match value {
+            Some(value) => options.insert(name.to_owned(), value),
+            None => options.remove(name),
+        };
+        Ok(())
     }
 
     /// Says how to report, and what OSDs shall count beside.

@@ -79,6 +79,7 @@ fn tick(mgr: &Mgr) {
         service_map: services.into_bytes(),
         gid: mgr.monc.global_id(),
         pg_map_digest: digest.into_bytes(),
+        progress_events: mgr.progress.borrow().for_monitors(mgr.env.wall_clock().as_secs_f64()),
         ..MMonMgrReport::default()
     };
     if mgr.monc.session().is_some() {

@@ -75,18 +75,8 @@ pub(crate) fn pool_ids(mgr: &Mgr) -> BTreeSet<i64> {
 
 /// Sets an option of the module, for this manager and the next.
 pub(crate) async fn set_option(mgr: &Mgr, name: &str, value: &str) -> Result<(), String> {
-    let key = format!("{OPTIONS}{name}");
-    let command = serde_json::json!({
-        "prefix": "config set", "who": "mgr", "name": key, "value": value,
-    });
-    match mgr.monc.command(vec![command.to_string()], Bytes::new()).await {
-        Ok(answer) if answer.rc == 0 => {
-            mgr.module_options.borrow_mut().insert(key, value.to_owned());
-            Ok(())
-        }
-        Ok(answer) => Err(answer.outs),
-        Err(error) => Err(error.to_string()),
-    }
+    let set = mgr.set_option(&format!("{OPTIONS}{name}"), Some(value.to_owned())).await;
+    set.map_err(|refused| refused.outs)
 }
 
 /// Why nothing may be moved now, as Ceph says it.

@@ -26,18 +26,10 @@ const DAY: u64 = 86400;
 /// Reports by id.
 pub(crate) type Reports = BTreeMap<String, Value>;
 
-async fn monitors(mgr: &Mgr, command: Value, input: Bytes) -> Result<Bytes, CommandReply> {
-    match mgr.monc.command(vec![command.to_string()], input).await {
-        Ok(answer) if answer.rc == 0 => Ok(answer.outb),
-        Ok(answer) => Err(CommandReply::error(answer.rc.abs(), answer.outs)),
-        Err(error) => Err(CommandReply::error(super::EAGAIN, error.to_string())),
-    }
-}
-
 /// Reads the reports of all daemons.
 pub(crate) async fn load(mgr: &Mgr) -> Result<(), CommandReply> {
     let command = serde_json::json!({"prefix": "config-key dump", "key": PREFIX, "format": "json"});
-    let dump = monitors(mgr, command, Bytes::new()).await?;
+    let dump = mgr.at_monitors(&command, Bytes::new()).await?;
     let dump: BTreeMap<String, String> = serde_json::from_slice(&dump).unwrap_or_default();
     let report = |(key, text): (String, String)| {
         Some((key.strip_prefix(PREFIX)?.to_owned(), serde_json::from_str(&text).ok()?))
@@ -49,14 +41,14 @@ pub(crate) async fn load(mgr: &Mgr) -> Result<(), CommandReply> {
 async fn keep(mgr: &Mgr, id: &str, report: Value) -> Result<(), CommandReply> {
     let key = format!("{PREFIX}{id}");
     let command = serde_json::json!({"prefix": "config-key set", "key": key});
-    monitors(mgr, command, Bytes::from(report.to_string())).await?;
+    mgr.at_monitors(&command, Bytes::from(report.to_string())).await?;
     mgr.crashes.borrow_mut().insert(id.to_owned(), report);
     Ok(())
 }
 
 async fn remove(mgr: &Mgr, id: &str) -> Result<(), CommandReply> {
     let command = serde_json::json!({"prefix": "config-key rm", "key": format!("{PREFIX}{id}")});
-    monitors(mgr, command, Bytes::new()).await?;
+    mgr.at_monitors(&command, Bytes::new()).await?;
     mgr.crashes.borrow_mut().remove(id);
     Ok(())
 }

@@ -29,7 +29,7 @@ pub(crate) use table::{TABLE, flags_of, table};
 pub(crate) use tell::tell;
 
 use crate::daemon::Mgr;
-use crate::rbd_support;
+use crate::{progress, rbd_support};
 
 const ENOENT: i32 = 2;
 const EAGAIN: i32 = 11;
@@ -138,6 +138,7 @@ async fn dispatch(mgr: &Rc<Mgr>, map: &CommandMap, input: &Bytes) -> CommandRepl
         "osd destroy" | "osd purge" => return osd::destroy(mgr, map).await,
         "osd status" => return osd::status(mgr, map).await,
         "config show" | "config show-with-defaults" => return config_show::run(mgr, map),
+        prefix if prefix.starts_with("progress") => return progress::command(mgr, prefix).await,
         prefix if prefix.starts_with("crash ") => return crash::run(mgr, map, input).await,
         prefix if prefix.starts_with("device ") => return devices::run(mgr, map).await,
         prefix if prefix.starts_with("balancer ") => return balancer::run(mgr, map).await,

@@ -16,11 +16,6 @@ pub(super) fn indented(fill: impl FnOnce(&mut Formatter)) -> CommandReply {
 pub(super) fn run(mgr: &Mgr, map: &CommandMap) -> Option<CommandReply> {
     Some(match map.prefix() {
         "telemetry status" => telemetry(),
-        "progress" => CommandReply { outs: "Nothing in progress".into(), ..CommandReply::default() },
-        "progress json" => indented(|f| {
-            f.array("completed", |_| {});
-            f.array("events", |_| {});
-        }),
         "iostat" => iostat(mgr, map),
         "service dump" => service_dump(mgr, map),
         "service status" => service_status(mgr, map),

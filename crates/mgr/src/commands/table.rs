@@ -37,6 +37,9 @@ pub(crate) const TABLE: &[[&str; 4]] = &[
     ],
     ["progress", "show what goes on", "mgr", "r"],
     ["progress json", "show what goes on as JSON", "mgr", "r"],
+    ["progress clear", "forget what goes on and what went on", "mgr", "rw"],
+    ["progress on", "follow what goes on", "mgr", "rw"],
+    ["progress off", "do not follow what goes on, and forget it", "mgr", "rw"],
     [
         "osd status name=bucket,type=CephString,req=false",
         "show the space and the load of OSDs",

@@ -7,7 +7,6 @@
 //! that takes over may be sure that nothing of the old one is still under way (it is blocklisted).
 //! All state is where Ceph keeps it, in the pools and the configuration database.
 
-mod json;
 mod level;
 mod perf;
 mod schedule;

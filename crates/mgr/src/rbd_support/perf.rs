@@ -21,8 +21,9 @@ use messages::osd_perf_query::{
 use serde_json::{Value, json};
 use types::Errno;
 
-use super::{Caller, EINVAL, json, rados_error, rbd_pools};
+use super::{Caller, EINVAL, rados_error, rbd_pools};
 use crate::daemon::Mgr;
+use crate::json;
 
 /// What is counted, in the order of the answers.
 const COUNTERS: [(&str, u8); 6] = [

@@ -24,8 +24,9 @@ use types::Errno;
 
 use super::level::{Kind, LevelError, LevelSpec};
 use super::schedule::{Schedule, time_text};
-use super::{EINVAL, json, rados_error, rbd_pools};
+use super::{EINVAL, rados_error, rbd_pools};
 use crate::daemon::Mgr;
+use crate::json;
 
 /// Between two looks at what there is.
 const REFRESH: Duration = Duration::from_secs(60);
@@ -304,7 +305,7 @@ impl Scheduler {
     ) -> Result<(), CommandReply> {
         let text = json::indented(&schedule.to_value());
         let Some(pool) = spec.pool() else {
-            return set_option(mgr, self.option(), (!schedule.is_empty()).then_some(text)).await;
+            return mgr.set_option(self.option(), (!schedule.is_empty()).then_some(text)).await;
         };
         let name = client.osdmap().pool_names.get(&pool).cloned().unwrap_or_default();
         let io = client.io_ctx(&name).await.map_err(|e| rados_error(&e, ""))?;
@@ -510,25 +511,6 @@ async fn snapshot(io: &client::IoCtx, id: &str) -> Result<(), ClientError> {
     let taken = image.mirror_snapshot().await;
     let _ = image.close().await;
     taken.map(drop)
-}
-
-/// Sets an option of the module, or takes it away, for this manager and the next.
-async fn set_option(mgr: &Mgr, name: &str, value: Option<String>) -> Result<(), CommandReply> {
-    let command = match &value {
-        Some(value) => json!({"prefix": "config set", "who": "mgr", "name": name, "value": value}),
-        None => json!({"prefix": "config rm", "who": "mgr", "name": name}),
-    };
-    match mgr.monc.command(vec![command.to_string()], Bytes::new()).await {
-        Ok(answer) if answer.rc == 0 => {}
-        Ok(answer) => return Err(CommandReply::error(answer.rc.abs(), answer.outs)),
-        Err(error) => return Err(CommandReply::error(super::EAGAIN, error.to_string())),
-    }
-    let mut options = mgr.module_options.borrow_mut();
-    match value {
-        Some(value) => options.insert(name.to_owned(), value),
-        None => options.remove(name),
-    };
-    Ok(())
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 use types::UTime;
 
-use super::json;
+use crate::json;
 
 /// What is done to an image. Ceph's words, stored and shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,6 +132,15 @@ impl Task {
         ];
         pairs.extend(self.state().iter().map(|(key, value)| (*key, json::compact(value))));
         json::object(&pairs)
+    }
+
+    /// What it is about, for who shows how far it has come.
+    pub(super) fn shown_refs(&self) -> Value {
+        let mut refs = json!({"origin": "rbd_support"});
+        for (key, value) in self.refs.pairs() {
+            refs[key] = value.into();
+        }
+        refs
     }
 
     /// As it is listed.

@@ -22,8 +22,9 @@ use serde_json::Value;
 use types::{Errno, UTime, Uuid};
 
 use super::task::{Action, Refs, Task};
-use super::{Caller, EAGAIN, EINVAL, ENOENT, json, rados_error, rados_words, rbd_pools, rbd_words};
+use super::{Caller, EAGAIN, EINVAL, ENOENT, rados_error, rados_words, rbd_pools, rbd_words};
 use crate::daemon::Mgr;
+use crate::{json, progress};
 
 /// Where tasks are kept.
 const OBJECT: &str = "rbd_task";
@@ -185,7 +186,9 @@ impl Tasks {
             Ok(io) => io,
             Err(ClientError::Errno(Errno::ENOENT)) => {
                 // With its pool the task is gone, too.
-                self.state.borrow_mut().tasks.remove(&sequence);
+                if let Some(task) = self.state.borrow_mut().tasks.remove(&sequence) {
+                    progress::end(mgr, &task.id, Some("its pool is gone".to_owned()));
+                }
                 return;
             }
             Err(error) => return self.retry_later(mgr, sequence, rados_reason(&error)),
@@ -201,6 +204,7 @@ impl Tasks {
             let mut state = self.state.borrow_mut();
             let Some(task) = state.tasks.get_mut(&sequence) else { return false };
             task.progress = done as f64 / all.max(1) as f64;
+            progress::update(mgr, &task.id, &task.message, task.shown_refs(), task.progress);
             !task.canceled && alive()
         };
         let outcome = act(&io, &refs, &tell).await;
@@ -232,6 +236,7 @@ impl Tasks {
         if let Err(error) = forget(&io, &ended).await {
             return self.retry_later(mgr, sequence, rados_reason(&error));
         }
+        told_end(mgr, &ended);
         let mut state = self.state.borrow_mut();
         state.tasks.remove(&sequence);
         if ended.failure.is_none() && !ended.canceled {
@@ -373,6 +378,7 @@ impl Tasks {
             }
             task
         };
+        told_end(mgr, &task);
         let forgotten = match open(client, &task.refs.pool, &task.refs.namespace).await {
             Ok(io) => forget(&io, &task).await,
             Err(error) => Err(error),
@@ -398,6 +404,12 @@ impl Tasks {
         };
         CommandReply::data(json::indented(&value))
     }
+}
+
+/// Tells of the task's end, and before, if nothing was told, that there was one.
+fn told_end(mgr: &Mgr, task: &Task) {
+    progress::update(mgr, &task.id, &task.message, task.shown_refs(), task.progress);
+    progress::end(mgr, &task.id, task.failure.clone());
 }
 
 fn wall(mgr: &Mgr) -> UTime {

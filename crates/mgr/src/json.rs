@@ -4,27 +4,27 @@
 use serde_json::Value;
 
 /// On one line, keys in their order.
-pub(super) fn compact(value: &Value) -> String {
+pub(crate) fn compact(value: &Value) -> String {
     let mut out = String::new();
     write(value, None, &mut out);
     out
 }
 
 /// Over lines, keys sorted.
-pub(super) fn indented(value: &Value) -> String {
+pub(crate) fn indented(value: &Value) -> String {
     let mut out = String::new();
     write(value, Some(0), &mut out);
     out
 }
 
 /// An object on one line with its keys in the given order; the values are JSON already.
-pub(super) fn object(pairs: &[(&str, String)]) -> String {
+pub(crate) fn object(pairs: &[(&str, String)]) -> String {
     let pair = |(key, value): &(&str, String)| format!("{}: {value}", quoted(key));
     format!("{{{}}}", pairs.iter().map(pair).collect::<Vec<_>>().join(", "))
 }
 
 /// A text in quotes.
-pub(super) fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {
         match c {
