@@ -28,6 +28,21 @@ def tearDownModule():
     cluster.__exit__(None, None, None)
 
 
+class ReadsFromCopies(unittest.TestCase):
+    def test_reads_that_may_go_to_any_copy_are_answered(self):
+        """`rbd export --rbd-balance-snap-reads` did not end: a copy that was not the primary said nothing."""
+        balance, localize = 1, 2
+        with admin.open_ioctx("py") as io:
+            for n in range(20):
+                io.write_full(f"copies{n}", b"what %d has" % n)
+            for flag in (balance, localize):
+                for n in range(20):
+                    with rados.ReadOpCtx() as op:
+                        values, rc = io.get_omap_vals(op, "", "", 1)
+                        io.operate_read_op(op, f"copies{n}", flag)
+                        self.assertEqual((list(values), rc), ([], 0))
+
+
 class Rados(unittest.TestCase):
     def test_fsid_and_instance(self):
         self.assertEqual(len(admin.get_fsid()), 36)

@@ -243,6 +243,14 @@ class Snapshots(unittest.TestCase):
         rbd("snap", "purge", "--no-progress", "snap")
         self.assertEqual(parsed("snap", "ls", "snap"), [])
 
+    def test_snapshots_read_from_any_copy(self):
+        """It did not end (`rbd/read-flags.sh` of Ceph's own suite)."""
+        data = create("copies", b"from any copy" * 600_000, 8 * MIB, "--image-feature", "layering")
+        rbd("snap", "create", "--no-progress", "copies@s")
+        for how in ("--rbd-balance-snap-reads", "--rbd-localize-snap-reads"):
+            read = cluster.run("rbd", "export", "--no-progress", how, "copies@s", "-").stdout
+            self.assertEqual(read, data)
+
     def test_clones(self):
         data = create("parent", os.urandom(5 * MIB))
         rbd("snap", "create", "--no-progress", "parent@s")

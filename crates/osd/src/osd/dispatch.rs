@@ -453,6 +453,10 @@ impl Osd {
             // The client's map is as new as ours: it knows. Else it has just been told.
             return Ok(());
         };
+        if self.leads_to_primary(&request, &map, pgid) {
+            op.reply(map.epoch, Reply::refusal(&request, Errno::EAGAIN));
+            return Ok(());
+        }
         let shard = if pool.is_erasure() { pgid.shard } else { NO_SHARD };
         let spgid = SpgId { pgid: map.raw_pg_to_pg(pgid.pgid).unwrap_or(pgid.pgid), shard };
         // A copy that is being removed takes no op: if the PG has come back, it is made anew first.
@@ -481,6 +485,18 @@ impl Osd {
         self.turns.serve_client(op.incoming.message.data.len() as u64);
         self.with_pg(spgid, move |pg| pg.do_op(op));
         Ok(())
+    }
+
+    /// Whether the client took the liberty to read from any copy, and asks one that is not the primary:
+    /// only that one knows which writes all copies have. The answer EAGAIN makes the client ask it
+    /// (`Objecter::handle_osd_op_reply` in `src/osdc/Objecter.cc` at v16.2).
+    fn leads_to_primary(&self, request: &Request, map: &::maps::OsdMap, pgid: SpgId) -> bool {
+        let any_copy = message_flags::BALANCE_READS | message_flags::LOCALIZE_READS;
+        if !request.has_flag(any_copy) || request.info.may_write() {
+            return false;
+        }
+        let mapping = pg::mapping_of(map, pgid);
+        mapping.acting_primary != self.whoami && mapping.acting.contains(&self.whoami)
     }
 
     /// What the client may not do.
