@@ -3,9 +3,9 @@
 //! An incremental does not say what state an OSD gets but which bits flip, after the weights of the
 //! same epoch: a weight other than 0 makes an OSD exist, and neither new nor marked out by itself.
 //! Whoever flips EXISTS where it is set makes the map forget the OSD (`OSDMap::apply_incremental`
-//! in `src/osd/OSDMap.cc` at v16.2). Ceph's monitor lets an OSD that is new in the pending epoch
-//! wait for the next one; ours takes further changes of it, so that the flips are counted here
-//! and nowhere else.
+//! in `src/osd/OSDMap.cc` at v16.2). To most commands of Ceph's monitor an OSD that is new in the
+//! pending epoch does not exist yet; ours take further changes of it, so that the flips are counted
+//! here and nowhere else.
 
 use maps::osdmap::osd_state;
 use types::{OsdId, Uuid};

@@ -191,6 +191,16 @@ impl Log {
         self.head
     }
 
+    /// Whether these entries go on where the log ends: each newer than the one before, with the next
+    /// number.
+    pub fn is_continued_by(&self, entries: &[PgLogEntry]) -> bool {
+        let mut last = self.head;
+        entries.iter().all(|e| {
+            let before = std::mem::replace(&mut last, e.version);
+            last > before && before.version.checked_add(1) == Some(last.version)
+        })
+    }
+
     /// The store has a bound of what can be undone: it has to be kept up to date.
     pub fn keep_bounds(&mut self) {
         self.undoable = true;

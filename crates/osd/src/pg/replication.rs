@@ -424,6 +424,10 @@ impl Pg {
             }
         };
         let takes_all = env::mutant("stale-interval") || env::mutant("replay-twice");
+        if entries.is_empty() {
+            tracing::error!(pg = %self.pgid, version = %m.version, "a write without an entry");
+            return;
+        }
         if !takes_all && !self.is_next(&entries) {
             return;
         }
@@ -482,14 +486,16 @@ impl Pg {
     }
 
     /// Whether a write of the primary follows the newest one here. Sessions between OSDs lose and
-    /// repeat nothing, so that one which does not is proof of a fault, and to go on would make a copy
-    /// that differs.
+    /// repeat nothing: one that does not is proof of a fault, and to go on would make a copy that
+    /// differs. This OSD goes down then.
     pub(super) fn is_next(&self, entries: &[PgLogEntry]) -> bool {
-        let head = self.core.borrow().log.head();
-        let Some(first) = entries.first().map(|e| e.version) else { return true };
-        let is_next = first > head && first.version == head.version + 1;
+        let core = self.core.borrow();
+        let is_next = core.log.is_continued_by(entries);
         if !is_next {
-            self.host.give_up(format!("pg {}: write {first} came after {head}", self.pgid));
+            let versions: Vec<String> = entries.iter().map(|e| e.version.to_string()).collect();
+            let (head, came) = (core.log.head(), versions.join(", "));
+            drop(core);
+            self.host.give_up(format!("pg {}: write {came} came after {head}", self.pgid));
         }
         is_next
     }

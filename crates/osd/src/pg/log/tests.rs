@@ -43,6 +43,23 @@ fn what_is_sent_begins_at_an_entry_both_logs_may_have() {
     assert_eq!(wire.log.len(), 1);
 }
 
+/// A replica that had missed a write took those behind it (`loligo sim --seed 4094`): its session had
+/// lost one, and all that was asked of a write was that it was newer.
+#[test]
+fn a_log_goes_on_with_the_next_number_only() {
+    let (log, _) = log_of(&[entry("a", (5, 9), (0, 0))]);
+    let goes_on = |versions: &[(u32, u64)]| {
+        let entries: Vec<PgLogEntry> = versions.iter().map(|v| entry("b", *v, (0, 0))).collect();
+        log.is_continued_by(&entries)
+    };
+    for next in [&[(5, 10)][..], &[(7, 10)], &[(5, 10), (5, 11)], &[]] {
+        assert!(goes_on(next), "{next:?}");
+    }
+    for other in [&[(5, 11)][..], &[(5, 9)], &[(5, 8)], &[(6, 9)], &[(4, 10)], &[(5, 10), (5, 12)], &[(5, u64::MAX)]] {
+        assert!(!goes_on(other), "{other:?}");
+    }
+}
+
 /// Found by `loligo sim --seed 3039`: an acknowledged append was there twice.
 ///
 /// 1. A PG's log has more entries than a copy gets that begins anew, by backfill.
