@@ -165,9 +165,12 @@ impl Objecter {
             if let Some(con) = commands.mgr_con.borrow_mut().take() {
                 con.mark_down();
             }
+            // It may be a later map that says that the new one can be asked.
+            let mut pending = commands.pending.borrow_mut();
+            pending.values_mut().filter(|p| p.whom == Whom::Mgr).for_each(|p| p.con_id = None);
         }
         if usable {
-            self.resend_to_mgr(moved);
+            self.resend_to_mgr(false);
         }
         commands.mgrmap_changed.notify_all();
     }

@@ -10,7 +10,7 @@ use simtest::{Cluster, Plan};
 /// How many PGs the manager knows to be active and clean.
 async fn clean_pgs(env: &env::Env, admin: &Client) -> u64 {
     let ask = r#"{"prefix":"pg stat","format":"json"}"#;
-    // What was asked of the manager that died is not answered.
+    // What was asked of the manager that died is answered by the next, but not in time.
     let answer = env.timeout(Duration::from_millis(100), admin.mgr_command(ask, Bytes::new())).await;
     let Ok(Ok(answer)) = answer else { return 0 };
     let json: serde_json::Value = serde_json::from_slice(&answer.outb).unwrap_or_default();
@@ -61,6 +61,40 @@ fn a_new_manager_is_told_of_pgs_without_waiting_for_the_regular_report() {
             }
             let took = world.now() - started;
             assert!(took < REGULAR, "round {round}: {took:?}");
+        }
+    });
+}
+
+/// A command that was on its way to the manager when it ended was never answered (simulated life
+/// 12879): the map that named the next manager said that it could not be asked yet, the command
+/// counted as sent all the same, and with the map that said it could nobody was new any more.
+#[test]
+fn a_command_to_a_manager_that_ends_is_answered_by_the_next() {
+    let world = World::new(6);
+    let cluster = Cluster::make(&world.control(), Plan::default());
+    world.run_until(async move {
+        let world = cluster.world().clone();
+        let env = world.node("client.admin");
+        let admin = cluster.start().await;
+        cluster.create_pool(&admin, 8).await;
+        cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;
+        for silent in [false, true] {
+            if silent {
+                // The host does not even say that nobody listens.
+                world.partition("client.admin", "mgr.x");
+            }
+            world.kill("mgr.x", Kill::PROCESS);
+            let ask = r#"{"prefix":"pg stat","format":"json"}"#;
+            let (env, asker) = (env.clone(), admin.clone());
+            let asked = world.spawn(async move {
+                env.timeout(Duration::from_secs(100), asker.mgr_command(ask, Bytes::new())).await
+            });
+            world.sleep(Duration::from_secs(1)).await;
+            cluster.start_mgr();
+            world.sleep(Duration::from_secs(1)).await;
+            world.heal();
+            let answer = asked.await;
+            answer.expect("in time").expect("an answer");
         }
     });
 }
