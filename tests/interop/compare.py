@@ -368,6 +368,13 @@ ceph osd pool set p1 pg_autoscale_mode warn
 ceph osd pool set p1 pg_autoscale_mode off
 ceph osd pool set p1 target_size_ratio 0.5
 ceph osd pool set p1 target_size_ratio 0
+ceph osd pool set p1 recovery_priority -11
+ceph osd pool set p1 recovery_priority 11
+ceph osd pool set p1 recovery_priority -10
+ceph osd pool set p1 recovery_priority 0
+ceph osd pool set p1 pg_num_min 1000
+ceph osd pool set p1 pg_num_max 1
+ceph osd pool set p1 pg_num_max 0
 ceph osd pool set p1 pg_num 0
 ceph osd pool set p1 pg_num 70000
 ceph osd pool set nopool size 2

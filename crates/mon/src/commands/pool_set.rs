@@ -28,6 +28,10 @@ const TIER_ONLY: [&str; 15] = [
     "hit_set_search_last_n",
 ];
 /// Kinds of checksums, numbered from 1.
+/// Of a pool's recovery beside others' (`OSD_POOL_PRIORITY_MIN` and `_MAX`, `src/osd/osd_types.h` at
+/// v16.2).
+const PRIORITIES: std::ops::RangeInclusive<i64> = -10..=10;
+
 const CSUM_TYPES: [&str; 6] = [
     "none",
     "xxhash32",
@@ -460,6 +464,24 @@ impl MonCore {
                     | "csum_min_block" => config::parse_iec(val).ok_or_else(|| bad_int(val))?,
                     _ => parse_int(val)?,
                 };
+                let pg_num = i64::from(p.pg_num_target);
+                let bound = match var {
+                    "recovery_priority" if !PRIORITIES.contains(&n) => Some(format!(
+                        "pool recovery_priority must be between {} and {}",
+                        PRIORITIES.start(),
+                        PRIORITIES.end()
+                    )),
+                    "pg_num_min" if n > pg_num => {
+                        Some(format!("specified pg_num_min {n} > pg_num {pg_num}"))
+                    }
+                    "pg_num_max" if n != 0 && n < pg_num => {
+                        Some(format!("specified pg_num_max {n} < pg_num {pg_num}"))
+                    }
+                    _ => None,
+                };
+                if let Some(text) = bound {
+                    return fail(Errno::EINVAL, text);
+                }
                 (n != 0).then_some(PoolOpt::Int(n))
             }
             PoolOptKind::Double => {
