@@ -131,6 +131,23 @@ class Erasure(unittest.TestCase):
             r = self.cluster.run("ceph", "osd", *args.split(), check=False)
             self.assertEqual((r.returncode != 0, r.stderr.decode().strip()), (True, said))
 
+    def test_1_too_few_hosts(self):
+        """PGs that had never come to act were `undersized+incomplete`, and health complained of degraded
+        data; a real Ceph calls them `creating+incomplete`."""
+        c = self.cluster
+        c.ceph("osd", "erasure-code-profile", "set", "hosts", "k=2", "m=1", "crush-failure-domain=host")
+        c.ceph("osd", "pool", "create", "nowhere", "1", "1", "erasure", "hosts")
+        self.addCleanup(c.ceph, "osd", "pool", "rm", "nowhere", "nowhere", "--yes-i-really-really-mean-it")
+        deadline, states = time.monotonic() + 30, []
+        while states != ["creating+incomplete"] and time.monotonic() < deadline:
+            time.sleep(0.2)
+            stats = c.json("pg", "ls-by-pool", "nowhere")["pg_stats"]
+            states = [pg["state"] for pg in stats]
+        self.assertEqual(states, ["creating+incomplete"])
+        checks = c.json("health", "detail")["checks"]
+        self.assertIn("PG_AVAILABILITY", checks)
+        self.assertNotIn("PG_DEGRADED", checks)
+
     def test_2_what_may_be_done(self):
         with self.client.open_ioctx("appends") as ioctx:
             self.assertEqual(ioctx.alignment(), STRIPE)

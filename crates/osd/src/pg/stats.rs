@@ -64,8 +64,15 @@ impl Pg {
         if matches!(core.state(), State::Down | State::Incomplete) {
             bits &= !pg_state::PEERING;
         }
-        if core.is_primary() && core.acting_len() < core.mapping.size as usize {
+        // Both as `PeeringState` has them (`src/osd/PeeringState.cc` at v16.2): a PG that has not come
+        // to act cannot act with too few.
+        let acts = matches!(core.state(), State::Active { .. });
+        if acts && core.acting_len() < core.mapping.size as usize {
             bits |= pg_state::UNDERSIZED;
+        }
+        let is_new = core.info.history.last_epoch_started == 0 && !core.is_activated();
+        if core.is_primary() && is_new {
+            bits |= pg_state::CREATING;
         }
         if core.mapping.acting != core.mapping.up {
             bits |= pg_state::REMAPPED;
