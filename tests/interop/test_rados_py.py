@@ -42,6 +42,51 @@ class ReadsFromCopies(unittest.TestCase):
                         io.operate_read_op(op, f"copies{n}", flag)
                         self.assertEqual((list(values), rc), ([], 0))
 
+    def test_copies_answer_what_all_have(self):
+        """A copy that does not lead sent every such read on to the primary, so that one served them all."""
+
+        def command(**words):
+            rc, out, status = admin.mon_command(json.dumps(words), b"")
+            self.assertEqual(rc, 0, status)
+            return out
+
+        def reads():
+            counted = {}
+            for osd in range(3):
+                rc, out, status = admin.osd_command(osd, '{"prefix": "perf dump"}', b"")
+                self.assertEqual(rc, 0, status)
+                counted[osd] = json.loads(out)["osd"]["op_r"]
+            return counted
+
+        command(prefix="osd pool create", pool="copies", pg_num=1)
+        self.addCleanup(admin.delete_pool, "copies")
+        with admin.open_ioctx("copies") as io:
+            io.write_full("o", b"all have this")
+            # With this write the primary tells how far all have what came before it.
+            io.write_full("another", b"")
+            lookup = json.loads(command(prefix="osd map", pool="copies", object="o", format="json"))
+            primary, before = lookup["acting_primary"], reads()
+            deadline = time.monotonic() + 60
+            while time.monotonic() < deadline:
+                # Leases and the copies' idea of each other's clocks come with time.
+                for _ in range(20):
+                    with rados.ReadOpCtx() as op:
+                        op.cmpext(b"all have this", 0)
+                        op.set_flags(rados.LIBRADOS_OPERATION_BALANCE_READS)
+                        io.operate_read_op(op, "o", rados.LIBRADOS_OPERATION_BALANCE_READS)
+                now = reads()
+                served = {osd for osd in now if now[osd] > before[osd]}
+                if served == {0, 1, 2}:
+                    break
+                time.sleep(1)
+            self.assertEqual(served, {0, 1, 2}, f"osd.{primary} leads; {before}, then {now}")
+            # Written once more and read at once: whoever answers, it is the newest.
+            for n in range(300):
+                io.write_full("o", b"version %05d    " % n)
+                with rados.ReadOpCtx() as op:
+                    op.cmpext(b"version %05d    " % n, 0)
+                    io.operate_read_op(op, "o", rados.LIBRADOS_OPERATION_BALANCE_READS)
+
 
 class Rados(unittest.TestCase):
     def test_fsid_and_instance(self):

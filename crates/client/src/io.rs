@@ -106,7 +106,7 @@ impl IoCtx {
     }
 
     pub(crate) fn base_of(&self, object: BString, flags: u32) -> Base {
-        Base { object, locator: self.locator.clone(), flags: flags | self.flags }
+        Base { object, locator: self.locator.clone(), flags: flags | self.flags, copy: 0 }
     }
 
     /// The namespace.
@@ -294,7 +294,8 @@ impl IoCtx {
         let op = OsdOp::with(ops::PGNLS, args, w.into_bytes());
         let locator = ObjectLocator { hash: pg.seed.into(), ..self.locator.clone() };
         let flags = message_flags::READ | message_flags::PGOP | message_flags::IGNORE_OVERLAY;
-        let base = Base { object: BString::default(), locator, flags: flags | self.flags };
+        let flags = flags | self.flags;
+        let base = Base { object: BString::default(), locator, flags, copy: 0 };
         let request = Request {
             base,
             ops: vec![op],

@@ -146,8 +146,11 @@ impl Objecter {
     /// Does it, however often the map changes meanwhile.
     pub(crate) async fn submit(
         self: &Rc<Self>,
-        request: Request,
+        mut request: Request,
     ) -> Result<Outcome, ClientError> {
+        if request.base.flags & message_flags::BALANCE_READS != 0 {
+            request.base.copy = self.env.random_u64();
+        }
         let bytes: u64 = request.ops.iter().map(cost_of).sum();
         let budget =
             [self.budget_ops.acquire(1).await, self.budget_bytes.acquire(bytes.max(1)).await];

@@ -14,6 +14,8 @@ pub(crate) struct Base {
     pub(crate) locator: ObjectLocator,
     /// `message_flags`.
     pub(crate) flags: u32,
+    /// Which copy is asked where any may be (BALANCE_READS): a number at random.
+    pub(crate) copy: u64,
 }
 
 /// The state of the map an operation was sent under. Any difference in it ends the interval in
@@ -39,7 +41,7 @@ pub(crate) struct Interval {
 /// Where it goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Target {
-    /// The primary, -1 when nobody serves the PG.
+    /// The primary, -1 when nobody serves the PG; of reads that any copy may answer, one of them.
     pub(crate) osd: OsdId,
     pub(crate) spg: SpgId,
     /// The whole hash.
@@ -58,7 +60,10 @@ pub(crate) fn calc_target(map: &OsdMap, base: &Base) -> Option<Target> {
     let raw = map.object_to_raw_pg(&base.object, &base.locator)?;
     let pg = pool.raw_pg_to_pg(raw);
     let places = map.pg_to_up_acting(pg);
-    let osd = places.acting_primary;
+    let osd = match any_copy(pool, &places.acting, base) {
+        Some(osd) if places.acting_primary >= 0 => osd,
+        _ => places.acting_primary,
+    };
     let shard = map.shard_of(pool, &places.acting, osd).unwrap_or(types::pg::NO_SHARD);
     Some(Target {
         osd,
@@ -85,6 +90,15 @@ pub(crate) fn calc_target(map: &OsdMap, base: &Base) -> Option<Target> {
             peering_crush_mandatory: pool.peering_crush_mandatory_member,
         },
     })
+}
+
+/// Who is asked for what any copy may answer; shards of erasure coded pools are no copies.
+fn any_copy(pool: &PgPool, acting: &[OsdId], base: &Base) -> Option<OsdId> {
+    let may = base.flags & message_flags::BALANCE_READS != 0
+        && base.flags & message_flags::WRITE == 0
+        && !pool.is_erasure();
+    let chosen = base.copy.checked_rem(acting.len() as u64)? as usize;
+    acting.get(chosen).copied().filter(|osd| may && *osd >= 0)
 }
 
 /// Whether the cluster or the pool takes no such operation at the moment.

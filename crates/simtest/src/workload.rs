@@ -11,6 +11,7 @@ use bytes::Bytes;
 use client::{ClientError, IoCtx};
 use env::Env;
 use sim::{Control, History, Judged, OpId, Rng};
+use types::osd::ops::message_flags;
 use types::{Errno, SnapContext};
 
 use crate::diary;
@@ -37,6 +38,8 @@ pub struct Load {
     pub pool_snaps: bool,
     /// The pool keeps omap.
     pub omap: bool,
+    /// Share of reads that any copy may answer.
+    pub of_any_copy: f64,
 }
 
 impl Load {
@@ -52,6 +55,7 @@ impl Load {
             snaps: *rng.pick(&[0.0, 0.0, 0.01, 0.05]),
             pool_snaps: false,
             omap: true,
+            of_any_copy: *rng.pick(&[0.0, 0.0, 0.3, 0.6]),
         }
     }
 
@@ -252,12 +256,21 @@ impl Workload {
             while !load.0.stopped.get() {
                 let object = format!("object{}", rng.below(load.0.load.objects));
                 let action = load.choose(&rng);
+                let io = load.any_copy_or_not(&io, &rng);
                 load.act(&name, &io, &object, action).await;
                 let pause = rng.between(Duration::ZERO, load.0.load.pause_max);
                 load.0.world.sleep(pause).await;
             }
             drop(running);
         });
+    }
+
+    /// For the next operation: if it is a read, any copy may answer it, or not.
+    fn any_copy_or_not(&self, io: &IoCtx, rng: &Rng) -> IoCtx {
+        match rng.chance(self.0.load.of_any_copy) {
+            true => io.clone().with_flags(message_flags::BALANCE_READS),
+            false => io.clone(),
+        }
     }
 
     /// The objects that clients have used.
@@ -271,6 +284,7 @@ impl Workload {
         let (name, object) = (name.to_owned(), object.to_owned());
         env.go(async move {
             loop {
+                let io = load.any_copy_or_not(&io, &rng);
                 load.act(&name, &io, &object, Action::Read).await;
                 let pause = rng.between(Duration::ZERO, Duration::from_millis(50));
                 load.0.world.sleep(pause).await;

@@ -42,6 +42,7 @@ fn backfill_brings_clones_made_meanwhile() {
             snaps: 0.2,
             pool_snaps: false,
             omap: true,
+            of_any_copy: 0.0,
         };
         let load = Workload::new(&world, load);
         for number in 0..load.load().clients {

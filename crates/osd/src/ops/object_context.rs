@@ -388,7 +388,7 @@ impl ObjectGuard {
                 .contexts
                 .borrow_mut()
                 .insert(snap, context.clone());
-            if snap == NOSNAP {
+            if snap == NOSNAP && !self.contexts.without_watches {
                 Watch::restore_all(pg, &self.slot, &context);
             }
         }
@@ -606,12 +606,19 @@ pub struct ObjectContexts {
     /// Slots not in use, oldest first; at most [`IDLE_CONTEXTS_MAX`].
     idle: RefCell<BTreeMap<u64, Rc<Slot>>>,
     stamp: Cell<u64>,
+    /// Watches are the primary's to keep.
+    without_watches: bool,
 }
 
 impl ObjectContexts {
     /// No contexts.
     pub fn new() -> Rc<ObjectContexts> {
         Rc::new(ObjectContexts::default())
+    }
+
+    /// For one read on a copy that does not lead: what is loaded is used once, and brings no watches.
+    pub fn for_one_read() -> Rc<ObjectContexts> {
+        Rc::new(ObjectContexts { without_watches: true, ..ObjectContexts::default() })
     }
 
     /// Takes a place in the queue of the object of that head, at once.

@@ -453,10 +453,7 @@ impl Osd {
             // The client's map is as new as ours: it knows. Else it has just been told.
             return Ok(());
         };
-        if self.leads_to_primary(&request, &map, pgid) {
-            op.reply(map.epoch, Reply::refusal(&request, Errno::EAGAIN));
-            return Ok(());
-        }
+        let of_any_copy = self.asks_us_as_a_copy(&request, &map, pgid);
         let shard = if pool.is_erasure() { pgid.shard } else { NO_SHARD };
         let spgid = SpgId { pgid: map.raw_pg_to_pg(pgid.pgid).unwrap_or(pgid.pgid), shard };
         // A copy that is being removed takes no op: if the PG has come back, it is made anew first.
@@ -465,6 +462,11 @@ impl Osd {
             let primary = pg::mapping_of(&map, spgid).primary();
             primary == Some(PgShard::new(self.whoami, shard))
         };
+        if !known && of_any_copy {
+            // The primary has what this copy has yet to get.
+            op.reply(map.epoch, Reply::refusal(&request, Errno::EAGAIN));
+            return Ok(());
+        }
         if !known && !leads() {
             self.share_with_session(&session);
             return Ok(());
@@ -483,14 +485,15 @@ impl Osd {
         }
         self.pace.note_client();
         self.turns.serve_client(op.incoming.message.data.len() as u64);
-        self.with_pg(spgid, move |pg| pg.do_op(op));
+        self.with_pg(spgid, move |pg| match of_any_copy {
+            true => pg.do_read_of_any_copy(op),
+            false => pg.do_op(op),
+        });
         Ok(())
     }
 
-    /// Whether the client took the liberty to read from any copy, and asks one that is not the primary:
-    /// only that one knows which writes all copies have. The answer EAGAIN makes the client ask it
-    /// (`Objecter::handle_osd_op_reply` in `src/osdc/Objecter.cc` at v16.2).
-    fn leads_to_primary(&self, request: &Request, map: &::maps::OsdMap, pgid: SpgId) -> bool {
+    /// Whether the client took the liberty to read from any copy, and asks us, who do not lead.
+    fn asks_us_as_a_copy(&self, request: &Request, map: &::maps::OsdMap, pgid: SpgId) -> bool {
         let any_copy = message_flags::BALANCE_READS | message_flags::LOCALIZE_READS;
         if !request.has_flag(any_copy) || request.info.may_write() {
             return false;

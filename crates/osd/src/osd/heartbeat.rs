@@ -15,7 +15,7 @@ use msgr::Connection;
 use types::entity::OSD;
 use types::osd::PingTimes;
 use types::osd::osd_stat::Minutes;
-use types::{AddrVec, OsdId, UTime};
+use types::{AddrVec, Epoch, OsdId, UTime};
 
 use super::Osd;
 
@@ -32,6 +32,17 @@ struct Peer {
     front_times: RoundTrips,
     /// When the last answer came, seconds of the wall clock.
     updated: u32,
+    clock: Option<PeerClock>,
+}
+
+/// What an answer told of a peer's clock.
+#[derive(Debug, Clone, Copy)]
+struct PeerClock {
+    /// Of which process: the epoch it came up in.
+    up_from: Epoch,
+    /// By so much at most it is ahead of ours, nanoseconds: its time when it answered, less ours when
+    /// we had asked. (Ceph's `peer_clock_delta_ub`, `src/osd/osd_types.h` at v16.2, is found so, too.)
+    ahead_at_most: i128,
 }
 
 /// Round trips of one network, microseconds: moving averages over 1, 5 and 15 minutes with their
@@ -126,6 +137,7 @@ impl Heartbeats {
                 back_times: RoundTrips::default(),
                 front_times: RoundTrips::default(),
                 updated: 0,
+                clock: None,
             };
             self.peers.borrow_mut().insert(id, peer);
         }
@@ -159,6 +171,14 @@ impl Heartbeats {
             .collect()
     }
 
+    /// A moment of a peer's clock by ours, or an earlier one. `up_from`: the process meant.
+    pub(crate) fn moment_of(&self, osd: OsdId, up_from: Epoch, moment: Duration) -> Option<Duration> {
+        let peers = self.peers.borrow();
+        let clock = peers.get(&osd)?.clock.filter(|clock| clock.up_from == up_from)?;
+        let here = i128::try_from(moment.as_nanos()).ok()? - clock.ahead_at_most;
+        Some(Duration::from_nanos(u64::try_from(here.max(0)).ok()?))
+    }
+
     /// Whom we ping.
     pub(crate) fn peer_ids(&self) -> Vec<OsdId> {
         self.peers.borrow().keys().copied().collect()
@@ -185,7 +205,17 @@ fn span(d: Duration) -> SignedSpan {
     SignedSpan { sec: d.as_secs() as i32, nsec: d.subsec_nanos() as i32 }
 }
 
+fn nanos(span: SignedSpan) -> i128 {
+    i128::from(span.sec) * 1_000_000_000 + i128::from(span.nsec)
+}
+
 impl Osd {
+    /// See [`Heartbeats::moment_of`].
+    pub(super) fn moment_of_peer(&self, osd: OsdId, moment: Duration) -> Option<Duration> {
+        let up_from = self.current_map().up_from(osd);
+        self.heartbeats.moment_of(osd, up_from, moment)
+    }
+
     fn ping_message(&self, op: PingOp, padding_len: u32) -> MOSDPing {
         let map = self.current_map();
         let now = self.env.now();
@@ -245,15 +275,15 @@ impl Osd {
                 let Some(id) = self.heartbeats.peer_of(con) else { return };
                 self.note_peer_epoch(id, ping.map_epoch);
                 let now = self.env.now();
-                let sent = Duration::new(
-                    ping.mono_ping_stamp.sec.max(0) as u64,
-                    ping.mono_ping_stamp.nsec.max(0) as u32 % 1_000_000_000,
-                );
-                let us = now.saturating_sub(sent).as_micros().min(u128::from(u32::MAX)) as u32;
+                let sent = nanos(ping.mono_ping_stamp);
+                let took = (now.as_nanos() as i128 - sent) / 1000;
+                let us = took.clamp(0, i128::from(u32::MAX)) as u32;
+                let ahead_at_most = nanos(ping.mono_send_stamp) - sent;
                 let interval = self.config.uint("osd_heartbeat_interval").max(1) as f64;
                 let wall = self.env.wall_clock().as_secs() as u32;
                 if let Some(peer) = self.heartbeats.peers.borrow_mut().get_mut(&id) {
                     peer.updated = wall;
+                    peer.clock = Some(PeerClock { up_from: ping.up_from, ahead_at_most });
                     if peer.back == *con {
                         peer.last_back = now;
                         peer.back_times.add(us, interval);

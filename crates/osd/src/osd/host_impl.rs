@@ -38,6 +38,10 @@ impl Host for Osd {
         self.whoami
     }
 
+    fn moment_of(&self, osd: OsdId, moment: Duration) -> Option<Duration> {
+        self.moment_of_peer(osd, moment)
+    }
+
     fn osdmap(&self) -> Rc<OsdMap> {
         self.current_map()
     }

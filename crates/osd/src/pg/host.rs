@@ -48,6 +48,8 @@ pub trait Host {
     fn counters(&self) -> &Counters;
     /// Sends to an OSD that is up, after what maps it lacks.
     fn send_osd(&self, osd: OsdId, message: RawMessage);
+    /// A moment of another OSD's clock by ours, or an earlier one; unless nothing is known of that clock.
+    fn moment_of(&self, osd: OsdId, moment: Duration) -> Option<Duration>;
     /// Sends a client the maps it lacks.
     fn share_maps(&self, session: &Rc<Session>);
     /// The monitor must record us as up through this epoch.

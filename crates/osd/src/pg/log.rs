@@ -236,6 +236,19 @@ impl Log {
         self.entries.iter().rev().filter(move |e| e.soid == *oid)
     }
 
+    /// Whether the object or one of its clones has an entry above a version; so it may have if
+    /// entries above that have been trimmed.
+    pub fn has_write_since(&self, oid: &HObject, bound: EVersion) -> bool {
+        let head = oid.as_head();
+        self.tail > bound
+            || self
+                .entries
+                .iter()
+                .rev()
+                .take_while(|e| e.version > bound)
+                .any(|e| e.soid.hash == head.hash && e.soid.as_head() == head)
+    }
+
     /// The newest entry of an object that changed it: looks at all.
     pub fn newest_of(&self, oid: &HObject) -> Option<&Rc<PgLogEntry>> {
         self.entries.iter().rev().find(|e| e.soid == *oid && !e.is_error())

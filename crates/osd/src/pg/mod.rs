@@ -25,6 +25,7 @@ mod push;
 pub mod query;
 pub mod recovery;
 mod removal;
+mod replica_read;
 pub mod replication;
 pub mod reserve;
 pub mod reserver;
@@ -328,8 +329,11 @@ impl Pg {
         &self,
         from: PgShard,
         epochs: (Epoch, Epoch),
-        message: PeerMessage,
+        mut message: PeerMessage,
     ) {
+        if let Some(lease) = message.lease_mut() {
+            lease.readable_until_here = self.host.moment_of(from.osd, lease.readable_until);
+        }
         let was_readable = self.is_serving();
         self.step(|core, map, now, out| core.on_message(from, epochs, message, map, now, out));
         if !was_readable && self.is_serving() {

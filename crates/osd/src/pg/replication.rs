@@ -444,6 +444,7 @@ impl Pg {
             core.info.last_complete = core.info.last_update;
         }
         core.info.stats = *stats;
+        core.note_stable(m.min_last_complete_ondisk);
         let dups = core.settings.dups_tracked;
         core.log.trim(m.pg_trim_to, dups);
         core.info.log_tail = core.log.tail();
@@ -551,7 +552,7 @@ impl Pg {
     }
 
     /// Counts an operation for the manager's queries.
-    fn observe(&self, op: &ClientOp, read: u64, written: Option<u64>) {
+    pub(super) fn observe(&self, op: &ClientOp, read: u64, written: Option<u64>) {
         let stats = &self.host.counters().dynamic;
         if !stats.is_enabled() {
             return;
@@ -619,7 +620,7 @@ impl Pg {
 }
 
 /// Bytes that a reply brings.
-fn reply_len(reply: &Reply) -> u64 {
+pub(super) fn reply_len(reply: &Reply) -> u64 {
     reply.ops.iter().map(|op| op.outdata.len() as u64).sum()
 }
 

@@ -23,6 +23,7 @@ fn lease_in(lease: PgLease) -> Lease {
         readable_until: lease.readable_until.to_duration(),
         readable_until_ub: lease.readable_until_ub.to_duration(),
         interval: lease.interval.to_duration(),
+        readable_until_here: None,
     }
 }
 

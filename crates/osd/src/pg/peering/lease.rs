@@ -7,6 +7,9 @@
 //!
 //! A new primary serves nothing before the leases of the interval before are over, unless their
 //! holders are known to have ended, or have themselves joined the new interval.
+//!
+//! A replica may serve reads for as long as the primary may, by the primary's own word: it turns
+//! `readable_until` into a time of its own clock, by what heartbeats tell of the primary's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -29,6 +32,15 @@ pub struct Lease {
     pub readable_until_ub: Duration,
     /// Span of the lease.
     pub interval: Duration,
+    /// `readable_until` by the receiver's clock, or earlier; not on the wire.
+    pub readable_until_here: Option<Duration>,
+}
+
+impl Lease {
+    /// For how long clocks are trusted less than they say: they may not run equally fast.
+    fn margin(&self) -> Duration {
+        self.interval / 100
+    }
 }
 
 /// What a replica gives back.
@@ -40,7 +52,7 @@ pub struct LeaseAck {
 
 #[derive(Debug, Default)]
 pub(super) struct Leases {
-    /// Until when we serve, as primary.
+    /// Until when we serve: as primary, or reads beside it. Own clock.
     until: Duration,
     /// Until when the primary (we, or the one we follow) may think it serves. Own clock.
     until_ub: Duration,
@@ -102,7 +114,7 @@ impl Peering {
         (until > now).then_some(until)
     }
 
-    /// Whether this primary may serve now.
+    /// Whether leases let us serve now.
     pub fn is_readable(&self, now: Duration) -> bool {
         env::mutant("serve-after-lease")
             || now < self.leases.until && self.wait_until(now).is_none()
@@ -131,6 +143,7 @@ impl Peering {
             readable_until: self.leases.until,
             readable_until_ub: self.leases.until_ub,
             interval,
+            readable_until_here: None,
         }
     }
 
@@ -150,6 +163,10 @@ impl Peering {
     /// As a replica: takes a lease and gives back what the primary wants to hear.
     pub(super) fn take_lease(&mut self, lease: Lease, now: Duration) -> LeaseAck {
         self.leases.until_ub = self.leases.until_ub.max(now + lease.interval);
+        if let Some(until) = lease.readable_until_here {
+            let until = until.saturating_sub(lease.margin());
+            self.leases.until = self.leases.until.max(until);
+        }
         LeaseAck { readable_until_ub: lease.readable_until_ub }
     }
 

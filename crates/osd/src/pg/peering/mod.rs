@@ -157,6 +157,16 @@ pub enum PeerMessage {
 }
 
 impl PeerMessage {
+    /// The lease that it brings.
+    pub fn lease_mut(&mut self) -> Option<&mut Lease> {
+        match self {
+            PeerMessage::Lease(lease) => Some(lease),
+            PeerMessage::Info(_, lease, _) => lease.as_mut(),
+            PeerMessage::Log(log) => log.lease.as_mut(),
+            _ => None,
+        }
+    }
+
     /// Whether it tells what this copy has. Such a message must not leave before all of that is
     /// durable, or this can happen:
     ///
@@ -287,6 +297,11 @@ pub struct Peering {
     /// How far each follower's copy is complete and durable.
     pub peer_last_complete: BTreeMap<PgShard, EVersion>,
     leases: lease::Leases,
+    /// As a follower: the primary's word up to where all members have all writes
+    /// (`min_last_complete_ondisk`).
+    stable_by_primary: EVersion,
+    /// As a follower: the log's head when the interval's activation came.
+    followed_from: EVersion,
     pub(super) queried_for_unfound: BTreeSet<PgShard>,
     dirty_info: bool,
     dirty_big_info: bool,
@@ -360,6 +375,8 @@ impl Peering {
             want_acting: Vec::new(),
             peer_last_complete: BTreeMap::new(),
             leases: lease::Leases::default(),
+            stable_by_primary: EVersion::ZERO,
+            followed_from: EVersion::ZERO,
             queried_for_unfound: BTreeSet::new(),
             dirty_info: false,
             dirty_big_info: false,
@@ -547,6 +564,8 @@ impl Peering {
         self.backfill_targets.clear();
         self.want_acting.clear();
         self.peer_last_complete.clear();
+        self.stable_by_primary = EVersion::ZERO;
+        self.followed_from = EVersion::ZERO;
         self.queried_for_unfound.clear();
         out.push(Effect::IntervalChanged);
     }

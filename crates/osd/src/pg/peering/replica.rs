@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use types::PgShard;
+use types::{EVersion, PgShard};
 use types::osd::PgInfo;
 
 use super::{
@@ -164,6 +164,7 @@ impl Peering {
         self.dirty_info = true;
         self.dirty_big_info = true;
         self.state = State::ReplicaActive;
+        self.followed_from = self.info.last_update;
         if self.info.is_incomplete() {
             // What is there is of an earlier attempt, and may be old.
             out.push(Effect::RemoveAbove(self.info.last_backfill.clone()));
@@ -204,6 +205,35 @@ impl Peering {
     /// Whether a message of the primary makes this copy more than a stray.
     pub fn follows(&self) -> bool {
         self.state == State::ReplicaActive
+    }
+
+    /// Whether this copy, which does not lead, may answer reads: it has every object, and the
+    /// primary serves, by a lease that holds here too (`PrimaryLogPG::do_op` and `check_laggy`,
+    /// `src/osd/PrimaryLogPG.cc` at v16.2). Of objects that have been written since
+    /// [`Peering::stable_to`] it knows nothing certain.
+    pub fn may_answer_reads(&self, now: Duration) -> bool {
+        self.follows()
+            && self.is_acting()
+            && self.is_writeable()
+            && !self.info.is_incomplete()
+            && self.missing.is_empty()
+            && self.pending_merge().is_none()
+            && self.is_readable(now)
+    }
+
+    /// The primary says that all members have all writes up to here.
+    pub fn note_stable(&mut self, to: EVersion) {
+        self.stable_by_primary = self.stable_by_primary.max(to);
+    }
+
+    /// As a follower: every member has all writes up to here, none will be undone. What an interval
+    /// begins with is so when all have activated, which the history tells.
+    pub fn stable_to(&self) -> EVersion {
+        let history = &self.info.history;
+        match history.last_epoch_started >= history.same_interval_since {
+            true => self.stable_by_primary.max(self.followed_from),
+            false => self.stable_by_primary,
+        }
     }
 
     /// Drops what of the missing set is beyond a split.

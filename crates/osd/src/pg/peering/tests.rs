@@ -145,6 +145,8 @@ enum Packet {
         whole: bool,
         trim_to: EVersion,
         roll_forward_to: EVersion,
+        /// All members have all writes up to here.
+        stable: EVersion,
     },
     Ack { interval: Epoch, version: EVersion, complete: EVersion },
 }
@@ -161,6 +163,11 @@ struct World {
     links: BTreeMap<(OsdId, OsdId), VecDeque<(u64, u64, Packet)>>,
     acked: BTreeMap<HObject, EVersion>,
     settings: Settings,
+}
+
+thread_local! {
+    /// Reads that copies would have answered.
+    static ANSWERS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
 fn oid(n: u64) -> HObject {
@@ -435,13 +442,19 @@ impl World {
         }
         let (_, _, packet) = self.links.get_mut(&(from, to)).unwrap().pop_front().unwrap();
         match packet {
-            Packet::Peer { epochs, message } => {
+            Packet::Peer { epochs, mut message } => {
+                if let Some(lease) = message.lease_mut() {
+                    // All have the same clock here.
+                    lease.readable_until_here = Some(lease.readable_until);
+                }
                 let member = self.maps[0].member(from);
                 self.step_core(to, |core, map, now, out| {
                     core.on_message(member, epochs, message, map, now, out);
                 });
             }
-            Packet::Write { interval, entry, whole, trim_to, roll_forward_to, .. } => {
+            Packet::Write {
+                interval, entry, whole, trim_to, roll_forward_to, stable, ..
+            } => {
                 let n = self.nodes.get_mut(&to).unwrap();
                 if interval < n.core.last_peering_reset || !n.core.follows() {
                     return;
@@ -456,6 +469,7 @@ impl World {
                     n.core.log.add(entry);
                 }
                 n.core.log.roll_forward(roll_forward_to);
+                n.core.note_stable(stable);
                 n.core.info.last_update = version;
                 if n.core.missing.is_empty() {
                     n.core.info.last_complete = version;
@@ -571,7 +585,7 @@ impl World {
             }
             sends.push((f.osd, whole));
         }
-        let trim_to = n.core.trim_to();
+        let (trim_to, stable) = (n.core.trim_to(), n.core.min_last_complete());
         n.core.log.trim(trim_to, 4);
         n.core.info.log_tail = n.core.log.tail();
         n.writes.insert(version, (oid, followers));
@@ -582,7 +596,15 @@ impl World {
         self.nodes.get_mut(&o).unwrap().pending.push_back((disk, vec![own]));
         for (to, whole) in sends {
             let entry = entry.clone();
-            let p = Packet::Write { interval, epoch, entry, whole, trim_to, roll_forward_to };
+            let p = Packet::Write {
+                interval,
+                epoch,
+                entry,
+                whole,
+                trim_to,
+                roll_forward_to,
+                stable,
+            };
             self.send(o, to, p);
         }
     }
@@ -711,7 +733,35 @@ impl World {
     }
 
     /// Wherever the PG serves, acknowledged writes are seen.
+    /// Who would answer a read of the object beside its primary, and with which version.
+    fn answers_of_copies(&self, oid: &HObject) -> Vec<(OsdId, EVersion)> {
+        let may = |n: &Node| {
+            !n.core.is_primary()
+                && !n.core.mapping.redundancy.is_erasure()
+                && n.core.may_answer_reads(self.now)
+                && !n.core.log.has_write_since(oid, n.core.stable_to())
+        };
+        let copies = self.nodes.iter().filter(|(_, n)| may(n));
+        copies.map(|(o, n)| (*o, n.objects.get(oid).copied().unwrap_or(EVersion::ZERO))).collect()
+    }
+
+    /// Copies that do not lead answer nothing but what was acknowledged last, or what all have.
+    fn check_copies(&self, what: &str) {
+        for (oid, acked) in &self.acked {
+            let answers = self.answers_of_copies(oid);
+            ANSWERS.with(|all| all.set(all.get() + answers.len() as u64));
+            for (o, have) in &answers {
+                let same = answers.iter().all(|(_, other)| other == have);
+                assert!(
+                    have >= acked && same,
+                    "{what}: of {oid} osd.{o} shows {have}, {acked} was acknowledged, copies: {answers:?}"
+                );
+            }
+        }
+    }
+
     fn check(&self, what: &str) {
+        self.check_copies(what);
         for (o, n) in &self.nodes {
             if !self.is_serving(*o) {
                 continue;
@@ -897,8 +947,10 @@ fn seeds() -> std::ops::Range<u64> {
 }
 
 #[test]
-fn size_three_loses_nothing() {
+fn size_three_loses_nothing_and_its_copies_answer_reads() {
+    ANSWERS.set(0);
     seeds().for_each(|seed| run(seed, 4, 3, 2));
+    assert!(ANSWERS.get() > 1000, "copies answer {} reads", ANSWERS.get());
 }
 
 #[test]
