@@ -27,11 +27,10 @@ const TIER_ONLY: [&str; 15] = [
     "hit_set_grade_decay_rate",
     "hit_set_search_last_n",
 ];
-/// Kinds of checksums, numbered from 1.
 /// Of a pool's recovery beside others' (`OSD_POOL_PRIORITY_MIN` and `_MAX`, `src/osd/osd_types.h` at
 /// v16.2).
 const PRIORITIES: std::ops::RangeInclusive<i64> = -10..=10;
-
+/// Kinds of checksums, numbered from 1.
 const CSUM_TYPES: [&str; 6] = [
     "none",
     "xxhash32",

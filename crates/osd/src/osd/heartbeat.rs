@@ -41,7 +41,8 @@ struct PeerClock {
     /// Of which process: the epoch it came up in.
     up_from: Epoch,
     /// By so much at most it is ahead of ours, nanoseconds: its time when it answered, less ours when
-    /// we had asked. (Ceph's `peer_clock_delta_ub`, `src/osd/osd_types.h` at v16.2, is found so, too.)
+    /// we had asked. (Ceph's `peer_clock_delta_ub`, `src/osd/PeeringState.h` at v16.2, is the same, but
+    /// told by the peer.)
     ahead_at_most: i128,
 }
 
