@@ -16,6 +16,7 @@ mod chunk_table;
 mod commit;
 mod counters;
 mod discard;
+mod entries;
 mod fold;
 mod format;
 mod fsck;

@@ -9,7 +9,8 @@ use types::hobject::GhObject;
 
 use super::Core;
 use super::alloc::Allocator;
-use super::checkpoint::{Manifest, Run, load_entry, write_superblock};
+use super::checkpoint::{Manifest, Run, write_superblock};
+use super::entries::load_entry;
 use super::format::{
     BATCH_HEADER_LEN, BLOCK_LEN, BatchHeader, Cursor, Extent, Malformed, PAGE_PAYLOAD_LEN,
     PageHeader, SUPERBLOCK_SLOTS, Superblock, damaged, data_crc, extents,

@@ -10,7 +10,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use types::hobject::GhObject;
 
-use super::checkpoint::{Captured, Entries, put_entries};
+use super::entries::{Captured, Entries, put_entries};
 use super::name::{Name, Ranked, seek};
 use super::onode::{Dirty, Onode};
 use super::space::Space;
