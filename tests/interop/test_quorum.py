@@ -297,6 +297,34 @@ class Quorum(unittest.TestCase):
         self.c.run("ceph", "daemon", f"mon.{peon}", "quorum", "enter")
         self.c.wait_quorum(["a", "b", "c"])
 
+    def ping(self, name):
+        """What a monitor answers. librados 16.2.15 crashes at one ping of a few dozen, of a real monitor, too (docs/testing.md)."""
+        while True:
+            r = self.c.run("ceph", "ping", f"mon.{name}", check=False)
+            if r.returncode != -signal.SIGSEGV:
+                self.assertEqual(r.returncode, 0, r.stderr)
+                return json.loads(r.stdout)
+
+    def test_h_who_exits_is_out_at_once(self):
+        """One that was told to leave stayed in `quorum_status` for two seconds and thought itself a peon for one; nobody could
+        ping it or tell it anything. What Ceph's own qa/workunits/mon/ping.py asks, the leader and the others."""
+        self.c.wait_quorum(["a", "b", "c"])
+        for name in "abc":
+            others = [n for n in "abc" if n != name]
+            self.c.run("ceph", "daemon", f"mon.{name}", "quorum", "exit")
+            own = json.loads(self.c.run("ceph", "daemon", f"mon.{name}", "mon_status").stdout)
+            self.assertEqual((own["state"], own["quorum"], own["election_epoch"] % 2), ("electing", [], 1))
+            self.assertEqual(sorted(self.c.quorum()["quorum_names"]), others)
+            own = self.ping(name)["mon_status"]
+            self.assertEqual((own["name"], own["state"], own["quorum"]), (name, "electing", []))
+            # Longer than a monitor that is cut off has patience with its clients.
+            time.sleep(5)
+            self.assertEqual(self.c.json("tell", f"mon.{name}", "mon_status")["state"], "electing")
+            self.assertEqual(sorted(self.c.quorum()["quorum_names"]), others)
+            self.c.ceph("tell", f"mon.{name}", "quorum", "enter")
+            self.c.wait_quorum(["a", "b", "c"])
+            self.assertIn(self.c.json("tell", f"mon.{name}", "mon_status")["state"], ("leader", "peon"))
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

@@ -68,6 +68,9 @@ pub(crate) enum PeerMessage {
     ReadAt { seq: u64 },
     /// So far, says a leader with a lease.
     At { seq: u64, index: u64 },
+    /// The sender's operator has taken it out of the quorum: it says and hears nothing of the log
+    /// until it is let in again.
+    Left,
 }
 
 /// The quorum as the leader sees it.
@@ -243,6 +246,7 @@ impl Denc for PeerMessage {
                 w.u64(*seq);
                 w.u64(*index);
             }
+            PeerMessage::Left => w.u8(17),
         }
     }
     fn decode(r: &mut Reader<'_>) -> Result<PeerMessage, Error> {
@@ -296,6 +300,7 @@ impl Denc for PeerMessage {
                 seq: r.u64()?,
                 index: r.u64()?,
             },
+            17 => PeerMessage::Left,
             tag => {
                 return Err(Error::Invalid {
                     what: "monitors' message",
@@ -394,6 +399,7 @@ mod tests {
             PeerMessage::TimePong { stamp: 1, wall: 2 },
             PeerMessage::ReadAt { seq: 1 },
             PeerMessage::At { seq: 1, index: 2 },
+            PeerMessage::Left,
         ];
         for one in all {
             let raw = one.wire();

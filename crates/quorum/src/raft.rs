@@ -470,6 +470,24 @@ impl Raft {
         Some(to)
     }
 
+    /// Gives up leading, even if there is nobody to hand over to.
+    pub fn resign(&mut self, now: Duration) {
+        if self.hand_over(now).is_none() && self.is_leader() {
+            self.become_follower(now, None);
+        }
+    }
+
+    /// A member has said that it will not answer any more: what it answered before says nothing of
+    /// who is with us now. Its next answer does.
+    pub fn forget_answers(&mut self, id: MemberId) {
+        let Role::Leader(lead) = &mut self.role else {
+            return;
+        };
+        if let Some(progress) = lead.others.get_mut(&id) {
+            progress.answered = None;
+        }
+    }
+
     /// Who we are.
     pub fn id(&self) -> MemberId {
         self.id

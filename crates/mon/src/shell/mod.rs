@@ -330,7 +330,8 @@ impl Shell {
     }
 
     /// Whether a client that knocks now has prospects here: a monitor cut off from the others has
-    /// nothing to offer.
+    /// nothing to offer. One that an operator took out of the quorum still tells how it is; who wants
+    /// more is sent away by his first request (`router.rs`).
     fn admits_clients(&self) -> bool {
         const PATIENCE: Duration = Duration::from_secs(4);
         let now = self.env.now();
@@ -339,7 +340,7 @@ impl Shell {
             .get()
             .is_none_or(|since| now < since + PATIENCE);
         let core = self.core.borrow();
-        lately && !self.exited.get() && core.as_ref().is_some_and(MonCore::has_global_ids)
+        (lately || self.exited.get()) && core.as_ref().is_some_and(MonCore::has_global_ids)
     }
 
     /// An id for somebody new.

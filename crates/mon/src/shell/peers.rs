@@ -65,7 +65,8 @@ pub(super) async fn tend(shell: Rc<Shell>) {
         shell.meet_peers();
         shell.tend_quorum();
         let out = shell.out_since.get();
-        if out.is_some_and(|since| shell.env.now() > since + CLIENTS_PATIENCE) {
+        // One that was told to be out keeps those who want no more of it than it has.
+        if !shell.exited.get() && out.is_some_and(|since| shell.env.now() > since + CLIENTS_PATIENCE) {
             shell.drop_clients();
         }
         if shell.replica.copy_due() {
@@ -351,7 +352,25 @@ impl Shell {
                 self.send_peer(from, &PeerMessage::TimePong { stamp, wall });
             }
             PeerMessage::TimePong { stamp, wall } => self.on_time(from, stamp, wall),
+            PeerMessage::Left => self.on_left(from),
             PeerMessage::Hello { .. } => {}
+        }
+    }
+
+    /// Another monitor is out of the quorum from now on, and not only when it has not answered for
+    /// a while.
+    fn on_left(self: &Rc<Shell>, from: MemberId) {
+        self.replica.raft_mut().forget_answers(from);
+        // It sends its clients away without a word for each.
+        self.drop_proxies_of(from);
+        self.tend_quorum();
+    }
+
+    /// Tells all monitors connected that this one takes no part any more.
+    pub(super) fn say_left(&self) {
+        let peers = self.peers.borrow();
+        for known in peers.known.values().filter(|known| known.con.is_connected()) {
+            known.con.send(PeerMessage::Left.wire());
         }
     }
 

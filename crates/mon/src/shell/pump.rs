@@ -108,6 +108,11 @@ impl Shell {
                 self.with_core(|core, now| core.applied(now, batch))?;
             }
         }
+        // Whoever was told to be out is so at once, whatever its log knows of a leader.
+        let (leads, leader) = match self.exited.get() {
+            true => (false, None),
+            false => (leads, leader),
+        };
         let role = match (leads, leader) {
             (true, _) => Role::Leader,
             (false, Some(_)) => Role::Peon,
@@ -225,20 +230,34 @@ impl Shell {
         }
     }
 
-    /// An operator wants this monitor in or out of the quorum.
+    /// An operator wants this monitor in or out of the quorum. It is out when this returns, in its
+    /// own eyes, and as soon as they hear of it in those of the others.
     pub(super) fn set_exited(self: &Rc<Shell>, exited: bool) {
         if exited {
+            self.replica.raft_mut().resign(self.env.now());
+            // The last it has to say goes out before it falls silent: who shall lead, and what it has
+            // stored for the leader; an answer that came after `Left` would count as coming back.
+            self.run_log_or_fail();
+            self.say_left();
+            self.exited.set(true);
             let shell = self.clone();
             self.env.go(async move {
-                shell.hand_over().await;
-                shell.exited.set(true);
                 // Whoever asked for it is told first.
                 shell.env.sleep(Duration::from_millis(300)).await;
-                shell.drop_clients();
+                if shell.exited.get() {
+                    shell.drop_clients();
+                }
             });
         } else {
             self.exited.set(false);
         }
+        self.run_log_or_fail();
         self.wake_pump();
+    }
+
+    fn run_log_or_fail(self: &Rc<Shell>) {
+        if let Err(error) = self.run_log() {
+            self.fail(error.to_string());
+        }
     }
 }

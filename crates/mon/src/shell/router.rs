@@ -113,6 +113,10 @@ impl Shell {
         if is_local(message.header.kind) {
             return self.feed(Event::Message(from, message));
         }
+        if self.exited.get() {
+            // He finds a monitor that has a leader.
+            return self.close_client(from);
+        }
         let full = {
             let mut router = self.router.borrow_mut();
             if !router.clients.contains_key(&from) {
