@@ -46,6 +46,11 @@ pub type LocalFuture<T> = Pin<Box<dyn Future<Output = T>>>;
 pub trait Driver {
     /// Time since an arbitrary start; never goes back.
     fn now(&self) -> Duration;
+    /// As `now`, without a look at the clock: when this turn of the driver began, or when somebody looked since.
+    /// For what is told of the past (how long an op took), never for what must hold (deadlines, leases).
+    fn recent(&self) -> Duration {
+        self.now()
+    }
     /// Time since 1970-01-01 UTC.
     fn wall_clock(&self) -> Duration;
     /// Fills `buf` with random bytes (secure ones when real, from the seed when simulated).

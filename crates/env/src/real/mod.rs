@@ -17,6 +17,7 @@ mod uring_file;
 mod uring_net;
 mod vectored;
 
+use std::cell::Cell;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -70,6 +71,8 @@ struct RealDriver {
     timers: Rc<Timers>,
     reactor: Rc<dyn Reactor>,
     start: Instant,
+    /// What the clock said last.
+    recent: Cell<Duration>,
 }
 
 impl Runtime {
@@ -104,6 +107,7 @@ impl Runtime {
             timers,
             reactor,
             start: Instant::now(),
+            recent: Cell::default(),
         })))
     }
 
@@ -140,6 +144,8 @@ impl Runtime {
                 driver.timers.next().map(|deadline| deadline - now)
             };
             driver.reactor.turn(wait).expect("waiting for I/O");
+            // What it brought came now.
+            driver.now();
         };
         driver.executor.close();
         value
@@ -154,7 +160,13 @@ impl core::fmt::Debug for Runtime {
 
 impl Driver for RealDriver {
     fn now(&self) -> Duration {
-        self.start.elapsed()
+        let now = self.start.elapsed();
+        self.recent.set(now);
+        now
+    }
+
+    fn recent(&self) -> Duration {
+        self.recent.get()
     }
 
     fn wall_clock(&self) -> Duration {

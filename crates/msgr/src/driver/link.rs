@@ -115,7 +115,7 @@ pub(super) async fn read(
             return;
         }
         match result {
-            Ok(n) if n > 0 => link.last_active.set(con.0.env.now()),
+            Ok(n) if n > 0 => link.last_active.set(con.0.env.recent()),
             result => {
                 tracing::debug!(?con, ?result, "socket ended");
                 return fault(&con, generation);
@@ -217,7 +217,7 @@ impl Receiver {
             middle,
             data,
         };
-        let received = inner.env.now();
+        let received = inner.env.recent();
         dispatcher.on_message(
             con,
             Incoming {

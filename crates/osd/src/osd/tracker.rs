@@ -2,7 +2,7 @@
 //! and warnings of slow requests. An op costs one allocation and a few stamps.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
@@ -19,8 +19,10 @@ type Events = SmallVec<[(Duration, &'static str); 6]>;
 
 /// An op on its way.
 pub struct TrackedOp {
-    description: RefCell<Box<dyn Fn() -> String>>,
+    description: Box<dyn Fn() -> String>,
     seq: u64,
+    /// Its place among the live ones.
+    place: usize,
     begun: Duration,
     env: Env,
     events: RefCell<Events>,
@@ -37,11 +39,33 @@ struct Past {
     finished: Duration,
 }
 
+/// Ops under way, in no order. Bound: as many places as there were ops at a time.
+#[derive(Default)]
+struct Live {
+    ops: Vec<Weak<TrackedOp>>,
+    vacant: Vec<usize>,
+}
+
+impl Live {
+    /// A place for an op that is being made.
+    fn take_place(&mut self) -> usize {
+        self.vacant.pop().unwrap_or_else(|| {
+            self.ops.push(Weak::new());
+            self.ops.len() - 1
+        })
+    }
+
+    fn leave(&mut self, place: usize) {
+        self.ops[place] = Weak::new();
+        self.vacant.push(place);
+    }
+}
+
 /// All ops of an OSD.
 pub struct Tracker {
     env: Env,
     next: Cell<u64>,
-    live: RefCell<BTreeMap<u64, Weak<TrackedOp>>>,
+    live: RefCell<Live>,
     /// Bounded by osd_op_history_size, each.
     recent: RefCell<VecDeque<Past>>,
     slow: RefCell<VecDeque<Past>>,
@@ -59,13 +83,13 @@ impl TrackedOp {
     pub fn mark(&self, event: &'static str) {
         let mut events = self.events.borrow_mut();
         if events.len() < EVENTS_MAX {
-            events.push((self.env.now(), event));
+            events.push((self.env.recent(), event));
         }
     }
 
     /// Time since it arrived.
     pub fn age(&self) -> Duration {
-        self.env.now().saturating_sub(self.begun)
+        self.env.recent().saturating_sub(self.begun)
     }
 
     /// When it arrived, by the wall clock.
@@ -80,15 +104,15 @@ impl TrackedOp {
 
     /// What it is.
     pub fn describe(&self) -> String {
-        (self.description.borrow())()
+        (self.description)()
     }
 }
 
 impl Drop for TrackedOp {
     fn drop(&mut self) {
         let Some(tracker) = self.tracker.upgrade() else { return };
-        tracker.live.borrow_mut().remove(&self.seq);
-        let now = self.env.now();
+        tracker.live.borrow_mut().leave(self.place);
+        let now = self.env.recent();
         let took = now.saturating_sub(self.begun);
         let slow = took >= tracker.slow_threshold.get();
         let (shortest, until) = tracker.floor.get();
@@ -143,17 +167,20 @@ impl Tracker {
     ) -> Rc<TrackedOp> {
         let seq = self.next.get();
         self.next.set(seq + 1);
-        let now = self.env.now();
+        let mut live = self.live.borrow_mut();
+        let place = live.take_place();
         let op = Rc::new(TrackedOp {
-            description: RefCell::new(description),
+            description,
             seq,
-            begun: received.min(now),
+            place,
+            begun: received.min(self.env.recent()),
             env: self.env.clone(),
             events: RefCell::default(),
             tracker: Rc::downgrade(self),
             warned: Cell::new(false),
         });
-        self.live.borrow_mut().insert(seq, Rc::downgrade(&op));
+        live.ops[place] = Rc::downgrade(&op);
+        drop(live);
         op
     }
 
@@ -186,8 +213,11 @@ impl Tracker {
         });
     }
 
+    /// Those under way, in the order of their arrival.
     fn live(&self) -> Vec<Rc<TrackedOp>> {
-        self.live.borrow().values().filter_map(Weak::upgrade).collect()
+        let mut ops: Vec<_> = self.live.borrow().ops.iter().filter_map(Weak::upgrade).collect();
+        ops.sort_by_key(|op| op.seq);
+        ops
     }
 
     /// What is under way: descriptions with the last events.
@@ -198,7 +228,8 @@ impl Tracker {
 
     /// Number of ops under way.
     pub fn in_flight(&self) -> usize {
-        self.live.borrow().len()
+        let live = self.live.borrow();
+        live.ops.len() - live.vacant.len()
     }
 
     /// Ops older than `age`: how many, the oldest one's age, and those not warned of yet.
