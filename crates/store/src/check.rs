@@ -167,12 +167,21 @@ impl View<'_> {
     }
 
     fn need(&mut self, cid: CollIndex, oid: ObjectIndex) -> Result<(), StoreError> {
-        self.need_coll(cid)?;
+        // An object that exists is in a collection that does.
         if self.exists(cid, oid) {
-            Ok(())
-        } else {
-            Err(StoreError::NoObject)
+            return Ok(());
         }
+        self.need_coll(cid)?;
+        Err(StoreError::NoObject)
+    }
+
+    /// An object that is created unless it exists.
+    fn make(&mut self, cid: CollIndex, oid: ObjectIndex) -> Result<(), StoreError> {
+        if !self.exists(cid, oid) {
+            self.need_coll(cid)?;
+            self.set(cid, oid, true);
+        }
+        Ok(())
     }
 
     fn set(&mut self, cid: CollIndex, oid: ObjectIndex, exists: bool) {
@@ -186,21 +195,15 @@ impl View<'_> {
     fn step(&mut self, op: &Op) -> Result<(), StoreError> {
         match *op {
             Op::Nop => Ok(()),
-            Op::Touch { cid, oid } | Op::Create { cid, oid } => {
-                self.need_coll(cid)?;
-                self.set(cid, oid, true);
-                Ok(())
-            }
+            Op::Touch { cid, oid } | Op::Create { cid, oid } => self.make(cid, oid),
             Op::Write {
                 cid,
                 oid,
                 offset,
                 ref data,
             } => {
-                self.need_coll(cid)?;
                 fits(offset, data.len() as u64)?;
-                self.set(cid, oid, true);
-                Ok(())
+                self.make(cid, oid)
             }
             Op::Zero {
                 cid,
@@ -208,10 +211,8 @@ impl View<'_> {
                 offset,
                 len,
             } => {
-                self.need_coll(cid)?;
                 fits(offset, len)?;
-                self.set(cid, oid, true);
-                Ok(())
+                self.make(cid, oid)
             }
             Op::Truncate { cid, size, .. } => {
                 self.need_coll(cid)?;

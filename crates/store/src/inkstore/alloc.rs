@@ -4,7 +4,12 @@
 //! not zero: 32 KiB and 0.5 KiB a GiB of device. Search goes on where the last one ended, so
 //! what is written together lies together while there is room, and fills holes when there is not.
 
+use smallvec::SmallVec;
+
 use super::format::Extent;
+
+/// What was taken for one purpose: mostly one extent, which stands in place.
+pub(super) type Extents = SmallVec<[Extent; 1]>;
 
 /// How many words a search for a long run looks through before it takes shorter ones.
 const RUN_SEARCH_WORDS: usize = 2048;
@@ -117,11 +122,11 @@ impl Allocator {
     }
 
     /// Takes `count` blocks in as few extents as a short search finds; nothing if there are less.
-    pub(super) fn allocate(&mut self, count: u32) -> Option<Vec<Extent>> {
+    pub(super) fn allocate(&mut self, count: u32) -> Option<Extents> {
         if count > self.free {
             return None;
         }
-        let mut extents = Vec::new();
+        let mut extents = Extents::new();
         if count > 1
             && let Some(start) = self.find_run(count)
         {
@@ -139,7 +144,7 @@ impl Allocator {
         Some(extents)
     }
 
-    fn take_extent(&mut self, extent: Extent, extents: &mut Vec<Extent>) {
+    fn take_extent(&mut self, extent: Extent, extents: &mut Extents) {
         for block in extent.start..extent.end() {
             self.take(block);
         }

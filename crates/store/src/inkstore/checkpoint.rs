@@ -16,6 +16,7 @@ use bytes::Bytes;
 use device::{Piece, WriteCause};
 use env::AlignedBuf;
 
+use super::alloc::Extents;
 use super::entries::{Entries, INDEX};
 use super::format::{
     BLOCK_LEN, Cursor, Extent, Malformed, NO_ENTRY, PAGE_HEADER_LEN, PAGE_PAYLOAD_LEN, PageHeader,
@@ -304,7 +305,7 @@ async fn write_manifest(inner: &Inner, uuid: &[u8; 16], manifest: &mut Manifest)
 /// Blocks for a checkpoint: the reserve is there for them.
 fn allocate(inner: &Inner, count: u32) -> io::Result<Vec<Extent>> {
     let extents = inner.core.borrow_mut().alloc.allocate(count);
-    extents.ok_or(io::ErrorKind::StorageFull.into())
+    extents.map(Extents::into_vec).ok_or(io::ErrorKind::StorageFull.into())
 }
 
 /// Cuts a run's entries into blocks.

@@ -214,7 +214,7 @@ impl Inner {
             let piece = device::Piece::new(bytes, WriteCause::Journal);
             writes.push(Box::pin(self.device.write(extent.offset(), vec![piece])));
         }
-        core.spilled.push((seq, extents));
+        core.spilled.push((seq, extents.into_vec()));
         Ok(true)
     }
 

@@ -28,11 +28,13 @@ fn pack(value: &[u8], before: &[u8], out: &mut Vec<u8>) {
     put_varint(out, value.len() << 1 | 1);
     let bits_at = out.len();
     out.resize(bits_at + bits_len(value.len()), 0);
-    let (words, olds) = (value.chunks_exact(WORD), before.chunks_exact(WORD));
-    let (rest, old_rest) = (words.remainder(), olds.remainder());
-    for (i, (word, _)) in words.zip(olds).enumerate().filter(|(_, (word, old))| word != old) {
-        out[bits_at + i / 8] |= 1 << (i % 8);
-        out.extend_from_slice(word);
+    let (words, rest) = value.as_chunks::<WORD>();
+    let (olds, old_rest) = before.as_chunks::<WORD>();
+    for (i, (word, old)) in words.iter().zip(olds).enumerate() {
+        if u64::from_ne_bytes(*word) != u64::from_ne_bytes(*old) {
+            out[bits_at + i / 8] |= 1 << (i % 8);
+            out.extend_from_slice(word);
+        }
     }
     if rest != old_rest {
         let i = value.len() / WORD;

@@ -331,6 +331,9 @@ impl<'a> KeyRef<'a> {
     }
 }
 
+/// A slot from which a key differs in no more than its last few letters is not worth a look at others.
+const NEARLY: usize = 4;
+
 /// The keys last named for an object.
 #[derive(Debug, Default, Clone)]
 pub(super) struct KeySlots {
@@ -338,14 +341,23 @@ pub(super) struct KeySlots {
 }
 
 impl KeySlots {
+    /// The slot to write a key against, and how much they share: the first that has nearly all of it,
+    /// else the best match; among equals the last slot, so that empty ones are used first for keys
+    /// that resemble none.
+    fn nearest(&self, key: &BStr) -> (usize, usize) {
+        let mut best = (0, false, 0);
+        for (slot, old) in self.keys.iter().enumerate() {
+            let shared = common_prefix(old, key);
+            if shared > 0 && shared + NEARLY >= key.len() {
+                return (slot, shared);
+            }
+            best = best.max((shared, old.is_empty(), slot));
+        }
+        (best.2, best.0)
+    }
+
     fn put(&mut self, out: &mut Vec<u8>, key: &BStr) {
-        let shared = |old: &BString| common_prefix(old, key);
-        // The best match; among equals the last slot, so that empty ones are used first for keys
-        // that resemble none.
-        let (slot, shared) = (0..KEY_SLOTS)
-            .map(|slot| (slot, shared(&self.keys[slot])))
-            .max_by_key(|&(slot, n)| (n, self.keys[slot].is_empty(), slot))
-            .unwrap_or((0, 0));
+        let (slot, shared) = self.nearest(key);
         out.put_varint((shared * KEY_SLOTS + slot) as u64);
         out.put_blob(&key[shared..]);
         let kept = &mut self.keys[slot];

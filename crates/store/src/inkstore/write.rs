@@ -9,6 +9,7 @@ use device::WriteCause;
 use env::LocalFuture;
 use env::sync::oneshot;
 use futures_util::future::join_all;
+use smallvec::SmallVec;
 use types::hobject::GhObject;
 use types::page_sums::PageSums;
 
@@ -484,8 +485,8 @@ impl Core {
         let part =
             |r: &Range<u64>| data.slice((r.start - offset) as usize..(r.end - offset) as usize);
         // Blocks to be written, in order: number of the first and contents.
-        let mut whole: Vec<(u64, Bytes)> = Vec::new();
-        let mut parts: Vec<Range<u64>> = Vec::new();
+        let mut whole: SmallVec<[(u64, Bytes); 1]> = SmallVec::new();
+        let mut parts: SmallVec<[Range<u64>; 2]> = SmallVec::new();
         let full = offset.next_multiple_of(BLOCK_LEN)..end / BLOCK_LEN * BLOCK_LEN;
         let Some(onode) = self.state.onode(slot) else {
             return;
@@ -546,7 +547,7 @@ impl Core {
         &mut self,
         contents: impl Iterator<Item = &'a Bytes> + Clone,
         sums: Option<&PageSums>,
-    ) -> Vec<BlockPtr> {
+    ) -> SmallVec<[BlockPtr; 4]> {
         let blocks = contents
             .clone()
             .map(|b| b.len() as u64 / BLOCK_LEN)
@@ -556,7 +557,7 @@ impl Core {
             .and_then(|n| self.alloc.allocate(n));
         // Admission counted the free blocks.
         let extents = extents.expect("blocks counted at admission are free");
-        let mut ptrs = Vec::with_capacity(blocks as usize);
+        let mut ptrs = SmallVec::with_capacity(blocks as usize);
         let mut places = extents.into_iter();
         let mut place = places.next();
         for bytes in contents {
