@@ -7,7 +7,6 @@ use ::maps::OsdMap;
 use env::sync::Semaphore;
 use env::{Env, LocalFuture};
 use store::{ObjectStore, StoreError};
-use types::entity::OSD;
 use types::{EVersion, Epoch, Errno, OsdId, PgId, RawMessage, SpgId};
 
 use super::Osd;
@@ -119,18 +118,13 @@ impl Host for Osd {
     }
 
     fn send_osd(&self, osd: OsdId, message: RawMessage) {
-        let map = self.current_map();
-        if !map.is_up(osd) || !self.is_active() {
+        if !self.is_active() {
             return;
         }
-        let Some(addrs) = map.cluster_addrs_of(osd) else { return };
-        if osd == self.whoami {
-            // Another shard of the PG is here too. A messenger has no connection to itself.
-            self.objecter.connect_to(OSD, addrs).send(message);
-            return;
+        let Some(con) = self.connection_to(osd) else { return };
+        if osd != self.whoami {
+            self.share_with_peer(osd, &con);
         }
-        let con = self.cluster.connect_to(OSD, addrs);
-        self.share_with_peer(osd, &con);
         con.send(message);
     }
 

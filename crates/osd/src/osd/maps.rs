@@ -169,6 +169,7 @@ impl Osd {
                     self.objecter.mark_down(addrs);
                 }
                 self.peer_epochs.borrow_mut().remove(&osd);
+                self.peer_connections.borrow_mut().remove(&osd);
                 self.heartbeats.remove(osd);
             }
         }
@@ -227,9 +228,28 @@ impl Osd {
         }
     }
 
+    /// The connection to an OSD, if it is up. Where it is, the map is asked once an epoch.
+    pub(super) fn connection_to(&self, osd: OsdId) -> Option<msgr::Connection> {
+        let map = self.osdmap.borrow();
+        let known = self.peer_connections.borrow();
+        if let Some((epoch, con)) = known.get(&osd)
+            && *epoch == map.epoch
+            && !con.is_closed()
+        {
+            return Some(con.clone());
+        }
+        drop(known);
+        let addrs = map.cluster_addrs_of(osd).filter(|_| map.is_up(osd))?;
+        // Another shard of a PG may be here too. A messenger has no connection to itself.
+        let messenger = if osd == self.whoami { &self.objecter } else { &self.cluster };
+        let con = messenger.connect_to(types::entity::OSD, addrs);
+        self.peer_connections.borrow_mut().insert(osd, (map.epoch, con.clone()));
+        Some(con)
+    }
+
     /// Sends an OSD the maps it is known to lack.
     pub(super) fn share_with_peer(&self, osd: OsdId, con: &msgr::Connection) {
-        let newest = self.current_map().epoch;
+        let newest = self.osdmap.borrow().epoch;
         let has = self.peer_epochs.borrow().get(&osd).copied().unwrap_or(newest);
         if has == 0 || has >= newest {
             return;

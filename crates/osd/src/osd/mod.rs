@@ -181,6 +181,8 @@ pub struct Osd {
     map_queue: RefCell<VecDeque<messages::MOSDMap>>,
     map_task: Cell<bool>,
     pub(crate) peer_epochs: RefCell<BTreeMap<OsdId, Epoch>>,
+    /// Connections to OSDs that are up in the map of the epoch beside them. Bound: the OSDs of the map.
+    peer_connections: RefCell<BTreeMap<OsdId, (Epoch, Connection)>>,
     pub(crate) heartbeats: heartbeat::Heartbeats,
     markdowns: RefCell<boot::Markdowns>,
     up_thru_wanted: Cell<Epoch>,
@@ -348,6 +350,7 @@ impl Osd {
             map_queue: RefCell::default(),
             map_task: Cell::new(false),
             peer_epochs: RefCell::default(),
+            peer_connections: RefCell::default(),
             heartbeats: heartbeat::Heartbeats::default(),
             markdowns: RefCell::default(),
             up_thru_wanted: Cell::new(0),

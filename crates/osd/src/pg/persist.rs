@@ -71,6 +71,8 @@ pub struct Keys {
     remove: BTreeSet<BString>,
     /// The whole info is among what is set.
     whole_info: bool,
+    /// Some key was not greater than the one before it.
+    disorder: bool,
 }
 
 impl Keys {
@@ -91,7 +93,9 @@ impl Keys {
         }
         let begin = self.values.len();
         value(&mut self.values);
-        self.set.push((key.into(), begin..self.values.len()));
+        let key = key.into();
+        self.disorder |= self.set.last().is_some_and(|(last, _)| *last >= key);
+        self.set.push((key, begin..self.values.len()));
     }
 
     /// The whole info; past intervals too if they changed.
@@ -130,24 +134,37 @@ impl Keys {
         whole
     }
 
-    /// What changed in the log.
-    pub fn log(&mut self, changes: LogChanges) {
-        self.log_of_write(changes, &[]);
+    /// What a write changed, in the order of the keys: of the log, and of the info as
+    /// [`Keys::info_of_write`] has it. `wire`: the list of the log's new entries as the primary sends
+    /// it, so that they need not be encoded again.
+    pub fn of_write(
+        &mut self,
+        mut changes: LogChanges,
+        wire: &[u8],
+        info: &PgInfo,
+        epoch: Epoch,
+        written: &RefCell<ObjectStatSum>,
+    ) -> bool {
+        let dups = std::mem::take(&mut changes.dups_written);
+        self.log_of_write(changes, wire);
+        let whole = self.info_of_write(info, epoch, written);
+        self.dups(dups);
+        whole
     }
 
-    /// What a write changed in the log. `wire`: the list of its entries as the primary sends it, so
-    /// that they need not be encoded again.
-    pub fn log_of_write(&mut self, changes: LogChanges, wire: &[u8]) {
+    /// What changed in the log.
+    pub fn log(&mut self, mut changes: LogChanges) {
+        let dups = std::mem::take(&mut changes.dups_written);
+        self.log_of_write(changes, &[]);
+        self.dups(dups);
+    }
+
+    /// What a write changed in the log, but for its dups.
+    fn log_of_write(&mut self, changes: LogChanges, wire: &[u8]) {
         if let Some(bound) = changes.can_rollback_to {
             self.put(CAN_ROLLBACK_TO, |w| w.put(&bound));
         }
         let key = |v: &EVersion| BString::from(v.key());
-        let dup_key = |v: &EVersion| {
-            let mut key = BString::from(Vec::with_capacity(DUP_PREFIX.len() + EVersion::KEY_LEN));
-            key.extend_from_slice(DUP_PREFIX.as_bytes());
-            key.extend_from_slice(&v.key());
-            key
-        };
         self.ranges.extend(changes.trimmed.map(|(from, to)| (key(&from), key(&to))));
         self.ranges.extend(changes.dups_trimmed.map(|(from, to)| (dup_key(&from), dup_key(&to))));
         self.remove.extend(changes.removed.iter().map(key));
@@ -155,7 +172,11 @@ impl Keys {
         for e in changes.written {
             self.put(key(&e.version), |w| encode_entry(w, &e, sent));
         }
-        for dup in changes.dups_written {
+    }
+
+    /// Requests to be remembered.
+    fn dups(&mut self, dups: Vec<PgLogDup>) {
+        for dup in dups {
             // PGs that merged have had the same versions: the keys of the second begin alike, so
             // that trimming finds them. Such dups follow each other.
             let mut key = dup_key(&dup.version);
@@ -197,15 +218,25 @@ impl Keys {
         }
         if !self.set.is_empty() {
             let mut set = self.set;
-            // Of equal keys the later comes first, and stays.
-            set.reverse();
-            set.sort_by(|(a, _), (b, _)| a.cmp(b));
-            set.dedup_by(|(a, _), (b, _)| a == b);
+            if self.disorder {
+                // Of equal keys the later comes first, and stays.
+                set.reverse();
+                set.sort_by(|(a, _), (b, _)| a.cmp(b));
+                set.dedup_by(|(a, _), (b, _)| a == b);
+            }
             let values = self.values.into_bytes();
             let set = set.into_iter().map(|(key, value)| (key, values.slice(value)));
             t.omap_setkeys(cid, pgmeta, set);
         }
     }
+}
+
+/// The key of a request that is remembered.
+fn dup_key(v: &EVersion) -> BString {
+    let mut key = BString::from(Vec::with_capacity(DUP_PREFIX.len() + EVersion::KEY_LEN));
+    key.extend_from_slice(DUP_PREFIX.as_bytes());
+    key.extend_from_slice(&v.key());
+    key
 }
 
 /// Removes all keys of the log (it is written anew).

@@ -212,8 +212,8 @@ impl Pg {
         core.info.log_tail = core.log.tail();
         let complete = core.info.last_complete;
         let mut keys = Keys::default();
-        keys.log_of_write(core.log.take_changes(), &wire);
-        if keys.info_of_write(&core.info, core.epoch, &self.written_counts) {
+        let changes = core.log.take_changes();
+        if keys.of_write(changes, &wire, &core.info, core.epoch, &self.written_counts) {
             self.written_epoch.set(core.epoch);
         }
         drop(core);
@@ -450,8 +450,8 @@ impl Pg {
         core.info.log_tail = core.log.tail();
         let complete = core.info.last_complete;
         let mut keys = Keys::default();
-        keys.log_of_write(core.log.take_changes(), &m.log_entries);
-        if keys.info_of_write(&core.info, core.epoch, &self.written_counts) {
+        let changes = core.log.take_changes();
+        if keys.of_write(changes, &m.log_entries, &core.info, core.epoch, &self.written_counts) {
             self.written_epoch.set(core.epoch);
         }
         let (map_epoch, min_epoch) = (core.epoch, core.last_peering_reset);
@@ -541,12 +541,12 @@ impl Pg {
         &self,
         t: Transaction,
     ) -> impl Future<Output = Result<(), StoreError>> + 'static {
-        let begun = self.host.env().now();
+        let begun = self.host.env().recent();
         self.host.will_write(t.data_len());
         let (host, committed) = (self.host.clone(), self.host.store().submit(t));
         async move {
             let result = committed.await;
-            host.counters().commit_latency.add(host.env().now().saturating_sub(begun));
+            host.counters().commit_latency.add(host.env().recent().saturating_sub(begun));
             result
         }
     }

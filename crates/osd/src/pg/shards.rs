@@ -248,8 +248,8 @@ impl Pg {
         core.log.trim(trim_to, dups);
         core.info.log_tail = core.log.tail();
         let mut keys = Keys::default();
-        keys.log(core.log.take_changes());
-        if keys.info_of_write(&core.info, core.epoch, &self.written_counts) {
+        let changes = core.log.take_changes();
+        if keys.of_write(changes, &[], &core.info, core.epoch, &self.written_counts) {
             self.written_epoch.set(core.epoch);
         }
         keys.add_to(&self.cid, &self.pgmeta, t);
