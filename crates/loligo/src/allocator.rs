@@ -28,8 +28,8 @@ unsafe extern "C" {
 }
 
 /// Sizes of which freed blocks are kept, in words.
-const KEPT_WORDS: usize = 128;
-/// Bytes of each of them that are kept at most, 4 MiB together: as many blocks as the writes need that are
+const KEPT_WORDS: usize = 256;
+/// Bytes of each of them that are kept at most, 8 MiB together: as many blocks as the writes need that are
 /// in flight together.
 const KEPT_MAX: usize = 32 << 10;
 
@@ -234,13 +234,13 @@ mod tests {
             free(a, 40);
             free(b, 37);
             // Each size is bounded; long blocks are not kept.
-            for size in [8, 1000, 1024] {
+            for size in [8, 1000, 2048] {
                 let many: Vec<*mut u8> = (0..5000).map(|_| alloc(size)).collect();
                 many.into_iter().for_each(|block| free(block, size));
                 let room = KEPT.with(|k| k[size.div_ceil(8)].room.get());
                 assert!(kept(size) && room == 0);
             }
-            free(alloc(1025), 1025);
+            free(alloc(2049), 2049);
             // What grows keeps its bytes and takes a kept block, and its own is kept; within its
             // words it stays.
             free(alloc(800), 800);
@@ -261,7 +261,7 @@ mod tests {
             assert!(unsafe { std::slice::from_raw_parts(short, 33) }.iter().all(|byte| *byte == 0xab));
             free(short, 33);
             collect();
-            assert!((1..=1024).all(|size| !kept(size)));
+            assert!((1..=2048).all(|size| !kept(size)));
             let room = KEPT.with(|k| k[5].room.get());
             assert_eq!(room, KEPT_MAX / 40);
         })

@@ -12,8 +12,8 @@ use types::{BufferList, MsgHeader, RawMessage};
 
 /// Header flags of 16.2: front and data are checksummed.
 const HEADER_FLAGS: u8 = 3;
-/// Room that a front begins with, in bytes: a replicated write's fits without growing.
-const FRONT_ROOM: usize = 2048;
+/// Room that a front begins with, in bytes, unless its message says otherwise.
+const FRONT_ROOM: usize = 1024;
 
 /// A message with a known layout.
 pub trait Message: Sized {
@@ -25,6 +25,8 @@ pub trait Message: Sized {
     const COMPAT: u16;
     /// Priority unless the sender changes it.
     const PRIORITY: u16 = PRIORITY_DEFAULT;
+    /// Room that the front begins with, in bytes: a usual one fits without growing.
+    const ROOM: usize = FRONT_ROOM;
 
     /// Writes the front.
     fn encode_front(&self, w: &mut Writer);
@@ -37,7 +39,7 @@ pub trait Message: Sized {
 
     /// The message ready to send; seq and tid are the carrier's.
     fn encode(&self) -> RawMessage {
-        let mut w = Writer::with_capacity(FRONT_ROOM);
+        let mut w = Writer::with_capacity(Self::ROOM);
         self.encode_front(&mut w);
         let data = self.payload();
         let header = MsgHeader {

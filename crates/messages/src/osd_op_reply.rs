@@ -41,6 +41,7 @@ impl Message for MOSDOpReply {
     const TYPE: u16 = 43;
     const VERSION: u16 = 8;
     const COMPAT: u16 = 2;
+    const ROOM: usize = 384;
 
     fn encode_front(&self, w: &mut Writer) {
         w.put(&self.object);

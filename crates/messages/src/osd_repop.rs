@@ -52,6 +52,7 @@ impl Message for MOSDRepOp {
     const TYPE: u16 = 112;
     const VERSION: u16 = 3;
     const COMPAT: u16 = 1;
+    const ROOM: usize = 2048;
 
     fn encode_front(&self, w: &mut Writer) {
         w.u32(self.map_epoch);
@@ -141,6 +142,7 @@ impl Message for MOSDRepOpReply {
     const VERSION: u16 = 2;
     const COMPAT: u16 = 1;
     const PRIORITY: u16 = PRIORITY_HIGH;
+    const ROOM: usize = 192;
 
     fn encode_front(&self, w: &mut Writer) {
         w.u32(self.map_epoch);
