@@ -231,7 +231,7 @@ mod tests {
         });
         for i in 0..100 {
             assert_eq!(
-                a.allocate(7),
+                a.allocate(7).map(Extents::into_vec),
                 Some(vec![Extent {
                     start: 10 + 7 * i,
                     len: 7

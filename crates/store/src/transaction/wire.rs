@@ -48,6 +48,10 @@ const OP_MERGE_COLLECTION: u32 = 43;
 
 /// Bytes of one encoded op.
 const OP_LEN: usize = 72;
+/// Room for what a replica adds to the transaction of a write: its PG's own object, three operations
+/// on that.
+const MORE_OPS: usize = 3;
+const MORE_OBJECTS: usize = 1;
 
 /// The fixed fields of every op; those an op does not use are zero.
 #[derive(Debug, Default, Clone, Copy)]
@@ -530,7 +534,8 @@ impl Denc for Transaction {
             let data = r.blob()?;
             let op_bytes = r.blob()?;
             let colls: Vec<CollId> = table(r, "Transaction collection index")?;
-            let objects: Vec<GhObject> = table(r, "Transaction object index")?;
+            let mut objects: Vec<GhObject> = table(r, "Transaction object index")?;
+            objects.reserve(MORE_OBJECTS);
             let count = r.u64()?;
             let _ = (r.u32()?, r.u32()?, r.u32()?);
             let fadvise_flags = r.u32()?;
@@ -541,7 +546,7 @@ impl Denc for Transaction {
                 });
             }
             let (mut op_reader, mut data_reader) = (Reader::new(&op_bytes), Reader::new(&data));
-            let mut ops = Vec::with_capacity(op_bytes.len() / OP_LEN);
+            let mut ops = Vec::with_capacity(op_bytes.len() / OP_LEN + MORE_OPS);
             for _ in 0..count {
                 let fixed = Fixed::decode(&mut op_reader)?;
                 let mut op = Op::decode(fixed, &mut data_reader)?;
