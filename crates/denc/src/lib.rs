@@ -40,6 +40,13 @@ pub trait Denc: Sized {
         w.into_bytes()
     }
 
+    /// The same in a buffer that has room for so many bytes from the beginning: growing copies.
+    fn to_bytes_in(&self, room: usize) -> Bytes {
+        let mut w = Writer::with_capacity(room);
+        self.encode(&mut w);
+        w.into_bytes()
+    }
+
     /// Decodes a buffer that may hold more than the value (Ceph appends).
     fn from_bytes(buf: &Bytes) -> Result<Self, Error> {
         Self::decode(&mut Reader::new(buf))

@@ -13,6 +13,8 @@ use super::{
 /// Pieces shorter than this are copied behind each other; longer ones are sent from where they
 /// lie. A copy of this many bytes costs about as much as an entry of a vectored send.
 const COPY_MAX: usize = 2048;
+/// Bytes that are made room for when what is copied needs more: a few messages without payload.
+const TAIL_ROOM: usize = 4096;
 
 /// Wire bytes gathered for one send call.
 #[derive(Debug, Default)]
@@ -46,7 +48,15 @@ impl SendBatch {
     /// Adds bytes by copying.
     pub fn copy(&mut self, bytes: &[u8]) {
         self.len += bytes.len();
+        if self.tail.capacity() - self.tail.len() < bytes.len() {
+            self.make_room(bytes.len());
+        }
         self.tail.extend_from_slice(bytes);
+    }
+
+    #[cold]
+    fn make_room(&mut self, len: usize) {
+        self.tail.reserve(len.max(TAIL_ROOM));
     }
 
     /// Adds a shared buffer.
