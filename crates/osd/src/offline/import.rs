@@ -235,7 +235,7 @@ fn add_own_notes(cid: &CollId, pgid: SpgId, metadata: PgMetadata, t: &mut Transa
     keys.log(LogChanges {
         can_rollback_to: (can_rollback_to < head).then_some(can_rollback_to),
         written: log.into_iter().map(Rc::new).collect(),
-        dups_written: dups.into(),
+        dups_written: dups.into_iter().collect(),
         ..LogChanges::default()
     });
     let missing = Missing::from_wire(missing);

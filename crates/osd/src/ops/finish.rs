@@ -14,6 +14,9 @@ use super::object_context::{OI_ATTR, ObjectGuard, ObjectState, SS_ATTR, SnapSetC
 use super::op_context::{AttrChange, OpContext};
 use super::watch::Effects;
 
+/// Bytes that an encoded object info usually takes, and some more.
+const INFO_ROOM: usize = 512;
+
 /// A write that has been executed and waits for its version. Finish it before anything else takes
 /// one; dropping it leaves no trace.
 pub struct PendingWrite {
@@ -132,7 +135,7 @@ impl OpContext {
                 oi.mtime = self.mtime;
                 oi.local_mtime = UTime::from_duration(self.pg.env().wall_clock());
             }
-            let info = (BString::from(OI_ATTR), self.obs.oi.to_bytes());
+            let info = (BString::from(OI_ATTR), self.obs.oi.to_bytes_in(INFO_ROOM));
             let clones = (soid.snap == NOSNAP && !self.keeps_snapset(&transaction))
                 .then(|| (BString::from(SS_ATTR), self.snapset.to_bytes()));
             transaction.setattrs(&self.coll, &self.goid, [info].into_iter().chain(clones));

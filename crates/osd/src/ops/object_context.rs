@@ -238,25 +238,27 @@ impl Slot {
 pub struct Lock {
     contexts: Rc<ObjectContexts>,
     slot: Rc<Slot>,
-    waiter: Rc<Waiter>,
+    kind: LockKind,
+    /// None: the object was free.
+    waiter: Option<Rc<Waiter>>,
     done: bool,
 }
 
 impl Future for Lock {
     type Output = ObjectGuard;
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<ObjectGuard> {
-        if self.waiter.granted.get() {
-            self.done = true;
-            return Poll::Ready(self.guard());
+        if let Some(waiter) = self.waiter.as_ref().filter(|waiter| !waiter.granted.get()) {
+            *waiter.waker.borrow_mut() = Some(cx.waker().clone());
+            return Poll::Pending;
         }
-        *self.waiter.waker.borrow_mut() = Some(cx.waker().clone());
-        Poll::Pending
+        self.done = true;
+        Poll::Ready(self.guard())
     }
 }
 
 impl Lock {
     fn guard(&self) -> ObjectGuard {
-        let hold = match self.waiter.kind {
+        let hold = match self.kind {
             LockKind::Read => Hold::Read,
             LockKind::Write => Hold::Executing,
             LockKind::ReadWrite => Hold::Exclusive,
@@ -270,12 +272,12 @@ impl Lock {
 
     /// Whether the lock is held by now.
     pub fn is_granted(&self) -> bool {
-        self.waiter.granted.get()
+        self.waiter.as_ref().is_none_or(|waiter| waiter.granted.get())
     }
 
     /// The guard, if the lock was free: saves a poll.
     pub fn try_now(mut self) -> Result<ObjectGuard, Lock> {
-        if self.waiter.granted.get() {
+        if self.is_granted() {
             self.done = true;
             Ok(self.guard())
         } else {
@@ -289,12 +291,13 @@ impl Drop for Lock {
         if self.done {
             return;
         }
-        if self.waiter.granted.get() {
-            drop(self.guard());
-        } else {
-            self.waiter.cancelled.set(true);
-            self.slot.advance();
-            self.contexts.rest(&self.slot);
+        match &self.waiter {
+            Some(waiter) if !waiter.granted.get() => {
+                waiter.cancelled.set(true);
+                self.slot.advance();
+                self.contexts.rest(&self.slot);
+            }
+            _ => drop(self.guard()),
         }
     }
 }
@@ -625,17 +628,25 @@ impl ObjectContexts {
     pub fn lock(self: &Rc<Self>, head: &HObject, kind: LockKind) -> Lock {
         debug_assert!(head.is_head());
         let slot = self.slot(head);
-        let waiter = Rc::new(Waiter {
-            kind,
-            granted: Cell::new(false),
-            cancelled: Cell::new(false),
-            waker: RefCell::default(),
-        });
-        slot.queue.borrow_mut().push_back(waiter.clone());
-        slot.advance();
+        let is_free = slot.queue.borrow().is_empty() && slot.admits(kind);
+        let waiter = if is_free {
+            slot.take(kind);
+            None
+        } else {
+            let waiter = Rc::new(Waiter {
+                kind,
+                granted: Cell::new(false),
+                cancelled: Cell::new(false),
+                waker: RefCell::default(),
+            });
+            slot.queue.borrow_mut().push_back(waiter.clone());
+            slot.advance();
+            Some(waiter)
+        };
         Lock {
             contexts: self.clone(),
             slot,
+            kind,
             waiter,
             done: false,
         }

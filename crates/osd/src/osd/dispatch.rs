@@ -19,6 +19,7 @@ use types::{Epoch, Errno, OsdId, OsdReqId, PgShard, SnapContext, SpgId};
 
 use super::Osd;
 use super::session::Session;
+use super::tracker::Description;
 use crate::ops::{OpInfo, Reply, Request};
 use crate::pg::{self, ClientOp, Pg, wire};
 
@@ -174,12 +175,8 @@ impl Osd {
                     osd.pace.note_client();
                     let tid = incoming.message.header.tid;
                     let sums = incoming.message.data.sums().cloned();
-                    let version = m.version;
-                    let pgid = m.pgid;
-                    let tracked = osd.tracker.track(
-                        incoming.received,
-                        Box::new(move || format!("osd_repop({pgid} v {version})")),
-                    );
+                    let what = Description::RepOp(m.pgid, m.version);
+                    let tracked = osd.tracker.track(incoming.received, what);
                     pg.on_repop(&m, sums, tid, &tracked);
                 });
             }
@@ -426,12 +423,9 @@ impl Osd {
         });
         let arrival = self.arrivals.get() + 1;
         self.arrivals.set(arrival);
-        let described = request.clone();
         let pgid = m.pgid;
-        let tracked = self.tracker.track(
-            incoming.received,
-            Box::new(move || describe(&described, pgid)),
-        );
+        let what = Description::Op(request.clone(), pgid);
+        let tracked = self.tracker.track(incoming.received, what);
         let op = Box::new(ClientOp {
             session: session.clone(),
             request: request.clone(),
@@ -533,19 +527,4 @@ const CREATE_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
 
 fn peer_osd(con: &Connection) -> OsdId {
     OsdId::try_from(con.peer_name().num).unwrap_or(-1)
-}
-
-fn describe(request: &Request, pgid: SpgId) -> String {
-    use std::fmt::Write;
-    let mut text = format!("osd_op({} {pgid} {} [", request.reqid, request.oid);
-    for (i, op) in request.ops.iter().enumerate() {
-        let _ = write!(
-            text,
-            "{}{}",
-            if i > 0 { "," } else { "" },
-            types::osd::ops::op_name(op.code)
-        );
-    }
-    let _ = write!(text, "] snapc {} flags {:#x})", request.snapc, request.flags);
-    text
 }

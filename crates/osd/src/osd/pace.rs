@@ -44,7 +44,7 @@ impl Pace {
 
     /// A client wants something.
     pub fn note_client(&self) {
-        self.last_client.set(Some(self.env.now()));
+        self.last_client.set(Some(self.env.recent()));
     }
 
     /// Whether clients want something these days.

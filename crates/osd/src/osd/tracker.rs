@@ -9,7 +9,9 @@ use std::time::Duration;
 use command::Formatter;
 use env::Env;
 use smallvec::SmallVec;
-use types::UTime;
+use types::{EVersion, SpgId, UTime};
+
+use crate::ops::Request;
 
 /// Events of one op at most; more are dropped (they repeat).
 const EVENTS_MAX: usize = 32;
@@ -17,9 +19,34 @@ const EVENTS_MAX: usize = 32;
 /// What happened to an op and when; a usual one's fit without an allocation.
 type Events = SmallVec<[(Duration, &'static str); 6]>;
 
+/// What an op is: made a text when somebody asks, which most are gone before.
+pub enum Description {
+    /// A client's.
+    Op(Rc<Request>, SpgId),
+    /// A replica's part of a write.
+    RepOp(SpgId, EVersion),
+    /// Something else.
+    Other(Box<dyn Fn() -> String>),
+}
+
+impl std::fmt::Display for Description {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (request, pgid) = match self {
+            Description::Op(request, pgid) => (request, pgid),
+            Description::RepOp(pgid, version) => return write!(f, "osd_repop({pgid} v {version})"),
+            Description::Other(describe) => return f.write_str(&describe()),
+        };
+        write!(f, "osd_op({} {pgid} {} [", request.reqid, request.oid)?;
+        for (i, op) in request.ops.iter().enumerate() {
+            write!(f, "{}{}", if i > 0 { "," } else { "" }, types::osd::ops::op_name(op.code))?;
+        }
+        write!(f, "] snapc {} flags {:#x})", request.snapc, request.flags)
+    }
+}
+
 /// An op on its way.
 pub struct TrackedOp {
-    description: Box<dyn Fn() -> String>,
+    description: Description,
     seq: u64,
     /// Its place among the live ones.
     place: usize,
@@ -104,7 +131,7 @@ impl TrackedOp {
 
     /// What it is.
     pub fn describe(&self) -> String {
-        (self.description)()
+        self.description.to_string()
     }
 }
 
@@ -163,7 +190,7 @@ impl Tracker {
     pub fn track(
         self: &Rc<Tracker>,
         received: Duration,
-        description: Box<dyn Fn() -> String>,
+        description: Description,
     ) -> Rc<TrackedOp> {
         let seq = self.next.get();
         self.next.set(seq + 1);
@@ -359,7 +386,7 @@ mod tests {
             let kept = || tracker.recent.borrow().iter().map(|p| p.took.as_millis()).collect::<Vec<_>>();
             let ops = async |millis: &[u64]| {
                 for &millis in millis {
-                    let op = tracker.track(env.now(), Box::new(String::new));
+                    let op = tracker.track(env.now(), Description::Other(Box::new(String::new)));
                     env.sleep(Duration::from_millis(millis)).await;
                     drop(op);
                 }

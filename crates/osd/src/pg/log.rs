@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
+use smallvec::SmallVec;
 use types::osd::{LogOpReturn, PgInfo, PgLog, PgLogDup, PgLogEntry};
 use types::{EVersion, HObject, OsdReqId};
 
@@ -116,15 +117,18 @@ pub enum Undo {
     Trim(Rc<PgLogEntry>),
 }
 
+/// What a write changes of each kind is one, which stands in place.
+pub type Few<T> = SmallVec<[T; 1]>;
+
 #[derive(Debug, Clone, Default)]
 struct Dirty {
     /// How far entries can be undone.
     bounds: bool,
     /// Everything is to be written anew.
     all: bool,
-    written: Vec<Rc<PgLogEntry>>,
+    written: Few<Rc<PgLogEntry>>,
     removed: BTreeSet<EVersion>,
-    dups_written: Vec<PgLogDup>,
+    dups_written: Few<PgLogDup>,
     /// The oldest entry and the oldest dup that were trimmed.
     trimmed_from: Option<EVersion>,
     dups_trimmed_from: Option<EVersion>,
@@ -138,7 +142,7 @@ pub struct LogChanges {
     /// No entry up to here can be undone, if that has to be written.
     pub can_rollback_to: Option<EVersion>,
     /// Entries to write.
-    pub written: Vec<Rc<PgLogEntry>>,
+    pub written: Few<Rc<PgLogEntry>>,
     /// Remove the entries from the first to the second version, before anything is written.
     pub trimmed: Option<(EVersion, EVersion)>,
     /// The same for dups.
@@ -146,7 +150,7 @@ pub struct LogChanges {
     /// Entries to remove.
     pub removed: BTreeSet<EVersion>,
     /// Dups to write.
-    pub dups_written: Vec<PgLogDup>,
+    pub dups_written: Few<PgLogDup>,
 }
 
 /// The log of one PG on one OSD.
@@ -647,7 +651,7 @@ impl Log {
             ..Log::default()
         };
         dups.iter().for_each(|dup| self.dups.push(dup.clone()));
-        self.dirty = Dirty { all: true, bounds: undoable, dups_written: dups, ..Dirty::default() };
+        self.dirty = Dirty { all: true, bounds: undoable, dups_written: dups.into(), ..Dirty::default() };
     }
 }
 

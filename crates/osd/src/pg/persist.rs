@@ -25,7 +25,7 @@ use types::osd::{
 };
 use types::{EVersion, Epoch, GhObject, HObject};
 
-use super::log::{Log, LogChanges};
+use super::log::{Few, Log, LogChanges};
 use super::missing::Missing;
 
 const INFOVER: &str = "_infover";
@@ -175,7 +175,7 @@ impl Keys {
     }
 
     /// Requests to be remembered.
-    fn dups(&mut self, dups: Vec<PgLogDup>) {
+    fn dups(&mut self, dups: Few<PgLogDup>) {
         for dup in dups {
             // PGs that merged have had the same versions: the keys of the second begin alike, so
             // that trimming finds them. Such dups follow each other.

@@ -34,6 +34,9 @@ use crate::ops::{
 use crate::osd::fullness::Lack;
 use crate::osd::perf_queries::Observed;
 
+/// Bytes that encoded statistics take, and some more.
+const STATS_ROOM: usize = 1024;
+
 /// Members of a PG that a write goes to.
 pub(super) type Followers = SmallVec<[PgShard; 4]>;
 
@@ -310,7 +313,7 @@ impl Pg {
         }
         let (map_epoch, min_epoch, stats) = {
             let core = self.core.borrow();
-            (core.epoch, core.last_peering_reset, core.info.stats.to_bytes())
+            (core.epoch, core.last_peering_reset, core.info.stats.to_bytes_in(STATS_ROOM))
         };
         let whoami = self.whoami();
         let mut message = MOSDRepOp {
@@ -414,14 +417,18 @@ impl Pg {
         let decode = || {
             let transaction = Transaction::from_bytes(&m.transaction.to_contiguous())?;
             let entries = Vec::<PgLogEntry>::from_bytes_exact(&m.log_entries)?;
-            Ok::<_, denc::Error>((transaction, entries, Box::new(PgStat::from_bytes(&m.pg_stats)?)))
+            Ok::<_, denc::Error>((transaction, entries))
         };
-        let (mut t, entries, stats) = match decode() {
+        let does_not_decode = |e: denc::Error| {
+            tracing::error!(pg = %self.pgid, "write of the primary does not decode: {e}");
+        };
+        let (mut t, entries) = match decode() {
             Ok(decoded) => decoded,
-            Err(e) => {
-                tracing::error!(pg = %self.pgid, "write of the primary does not decode: {e}");
-                return;
-            }
+            Err(e) => return does_not_decode(e),
+        };
+        let stats = match PgStat::from_bytes(&m.pg_stats) {
+            Ok(stats) => stats,
+            Err(e) => return does_not_decode(e),
         };
         let takes_all = env::mutant("stale-interval") || env::mutant("replay-twice");
         if entries.is_empty() {
@@ -443,7 +450,7 @@ impl Pg {
         if core.missing.is_empty() {
             core.info.last_complete = core.info.last_update;
         }
-        core.info.stats = *stats;
+        core.info.stats = stats;
         core.note_stable(m.min_last_complete_ondisk);
         let dups = core.settings.dups_tracked;
         core.log.trim(m.pg_trim_to, dups);

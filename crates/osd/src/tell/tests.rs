@@ -19,6 +19,7 @@ use types::osd::{OsdSuperblock, PingTimes, WatchItem};
 use types::{AddrType, EntityAddr, EntityName, GhObject, HObject, OsdId, PgId, UTime};
 
 use super::*;
+use crate::osd::tracker::Description;
 
 struct Fake {
     env: Env,
@@ -477,7 +478,7 @@ fn ops_are_shown_while_they_run_and_remembered_afterwards() {
             );
             let track = |name: &'static str| {
                 fake.tracker
-                    .track(env.now(), Box::new(move || format!("osd_op({name})")))
+                    .track(env.now(), Description::Other(Box::new(move || format!("osd_op({name})"))))
             };
             let (quick, slow) = (track("client.1"), track("client.2"));
             slow.mark("reached_pg");
