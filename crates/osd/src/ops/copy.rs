@@ -202,7 +202,7 @@ impl OpContext {
             wanted if wanted > version => return Err(Errno::EOVERFLOW.into()),
             _ => {}
         }
-        let goid = self.pg.goid(&clone.oid());
+        let goid = Rc::new(self.pg.goid(&clone.oid()));
         let head = (replace(&mut self.obc, clone), replace(&mut self.goid, goid));
         let mut cursor = ObjectCopyCursor::default();
         let mut result = Ok(());

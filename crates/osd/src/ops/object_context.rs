@@ -12,7 +12,7 @@
 //! Ceph keeps a context a clone (`ObjectContext`, `RWState` in `src/osd/osd_internal_types.h`); one
 //! lock for an object and its clones is coarser for readers of snapshots and simpler.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::hash::BuildHasher;
@@ -27,7 +27,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use store::StoreError;
 use types::osd::{ObjectInfo, SnapSet, WatchItem};
-use types::{EVersion, EntityAddr, EntityName, Errno, HObject, NOSNAP, SnapId};
+use types::{EVersion, EntityAddr, EntityName, Errno, GhObject, HObject, NOSNAP, SnapId};
 
 use super::op_info::OpInfo;
 use super::pg::Pg;
@@ -132,6 +132,8 @@ struct Waiter {
 /// One object's lock, contexts and watches.
 pub(super) struct Slot {
     head: HObject,
+    /// The head's name in the store, once an op has asked.
+    goid: OnceCell<Rc<GhObject>>,
     readers: Cell<u32>,
     executing: Cell<bool>,
     committing: Cell<u32>,
@@ -154,6 +156,7 @@ impl Slot {
     fn new(head: HObject) -> Slot {
         Slot {
             head,
+            goid: OnceCell::new(),
             readers: Cell::new(0),
             executing: Cell::new(false),
             committing: Cell::new(0),
@@ -327,6 +330,14 @@ impl ObjectGuard {
     /// The object's head.
     pub fn head(&self) -> &HObject {
         &self.slot.head
+    }
+
+    /// The name in the store of the head or one of its clones.
+    pub(super) fn goid(&self, pg: &Rc<dyn Pg>, oid: &HObject) -> Rc<GhObject> {
+        match oid.snap {
+            NOSNAP => self.slot.goid.get_or_init(|| Rc::new(pg.goid(&self.slot.head))).clone(),
+            _ => Rc::new(pg.goid(oid)),
+        }
     }
 
     /// The writer has submitted its change and only waits for it to commit: the next writer may

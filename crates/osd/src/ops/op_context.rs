@@ -61,7 +61,7 @@ pub(super) struct OpContext {
     /// The object as last submitted.
     pub(super) obc: Rc<ObjectContext>,
     /// Its name in the store.
-    pub(super) goid: GhObject,
+    pub(super) goid: Rc<GhObject>,
     /// The object as it will be.
     pub(super) obs: ObjectState,
     /// Its clones as they will be.
@@ -116,7 +116,7 @@ impl OpContext {
             limits: pg.limits(),
             pool: pg.pool(),
             coll: pg.coll(),
-            goid: pg.goid(&obs.oi.soid),
+            goid: guard.goid(&pg, &obs.oi.soid),
             user_at_version: obs.oi.user_version,
             mtime: request.mtime,
             tracks_modified: will_clone || !snapset.clones.is_empty(),

@@ -6,7 +6,7 @@ use std::ops::Range;
 use bstr::BStr;
 use bytes::Bytes;
 use device::WriteCause;
-use env::LocalFuture;
+use env::{AlignedBuf, LocalFuture};
 use env::sync::oneshot;
 use futures_util::future::join_all;
 use smallvec::SmallVec;
@@ -571,6 +571,7 @@ impl Core {
                         crc: known_data_crc(block, sums),
                     });
                 }
+                let written = for_device(written);
                 self.inflight.insert(extent.start, written.clone());
                 self.pending.inflight.push(extent.start);
                 self.pending.data.push((extent.start, written));
@@ -622,6 +623,15 @@ impl Core {
                 last = block;
             }
         }
+    }
+}
+
+/// The same bytes where direct I/O takes them from. What is not there yet is copied now, while the
+/// processor's caches have it, and what was received with it can be given up.
+fn for_device(bytes: Bytes) -> Bytes {
+    match (bytes.as_ptr() as usize).is_multiple_of(AlignedBuf::ALIGN) {
+        true => bytes,
+        false => AlignedBuf::copy_from_slice(&bytes).freeze(),
     }
 }
 
