@@ -103,8 +103,8 @@ class Loligo(Side, cluster.Cluster):
 
     name = "loligo"
 
-    def __init__(self, osds=3, size_gb=10, sets=(), filled=False):
-        super().__init__(osds=osds, osd_size=f"{size_gb}G", sets=sets)
+    def __init__(self, osds=3, size_gb=10, sets=(), filled=False, store="inkstore"):
+        super().__init__(osds=osds, osd_size=f"{size_gb}G", sets=sets, store=store)
         self.given, self.size, self.filled = None, size_gb << 30, filled
         self.devices = []
 
