@@ -157,6 +157,8 @@ pub struct LogChanges {
 #[derive(Debug, Clone, Default)]
 pub struct Log {
     tail: EVersion,
+    /// The tail's number is right, its epoch perhaps too new ([`Log::guess_tail`]).
+    tail_is_guess: bool,
     head: EVersion,
     entries: VecDeque<Rc<PgLogEntry>>,
     dups: Dups,
@@ -203,6 +205,25 @@ impl Log {
             let before = std::mem::replace(&mut last, e.version);
             last > before && before.version.checked_add(1) == Some(last.version)
         })
+    }
+
+    /// The tail was made up when the log was loaded: the entry that was trimmed last left nothing, and
+    /// its number is known, but of its epoch only that it is no newer than the oldest entry's.
+    pub fn guess_tail(&mut self) {
+        self.tail_is_guess = true;
+    }
+
+    /// Another's log that has the number of a tail that was made up knows which entry that was: what is
+    /// trimmed was on all copies.
+    fn learn_tail(&mut self, auth: &PgLog) {
+        if !self.tail_is_guess || auth.head >= self.tail {
+            return;
+        }
+        let known = auth.log.iter().map(|e| e.version).chain([auth.tail]);
+        if let Some(tail) = known.into_iter().find(|v| v.version == self.tail.version) {
+            self.tail = tail;
+            self.tail_is_guess = false;
+        }
     }
 
     /// The store has a bound of what can be undone: it has to be kept up to date.
@@ -387,6 +408,7 @@ impl Log {
                 requests.remove(&e);
             }
             self.tail = e.version;
+            self.tail_is_guess = false;
             self.dirty.trimmed_from.get_or_insert(e.version);
             self.remember(&e);
         }
@@ -493,6 +515,7 @@ impl Log {
         missing: &mut Missing,
         undo: &mut Vec<Undo>,
     ) -> bool {
+        self.learn_tail(auth);
         if auth.head < self.tail || auth.tail > self.head {
             return false;
         }

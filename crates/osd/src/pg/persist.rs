@@ -369,10 +369,15 @@ pub async fn load(
     {
         log.tail = log.tail.max(newest_dup);
     }
-    log.tail = log.tail.max(trimmed_to(oldest, log.tail, log.head));
+    let known = log.tail;
+    log.tail = known.max(trimmed_to(oldest, known, log.head));
+    let is_guess = oldest.is_some() && log.tail != known;
     info.log_tail = log.tail;
     log.can_rollback_to = can_rollback_to.map_or(log.head, |bound| log.head.min(bound));
     let mut log = Log::from_wire(log);
+    if is_guess {
+        log.guess_tail();
+    }
     if can_rollback_to.is_some() {
         log.keep_bounds();
     }
@@ -448,6 +453,54 @@ mod tests {
             let loaded = load(&store, &cid, &pgmeta).await.unwrap();
             assert_eq!(loaded.log.tail(), EVersion::new(4, 2));
             assert_eq!(loaded.info.log_tail, EVersion::new(4, 2));
+        });
+    }
+
+    /// Found by `loligo sim --seed 50891`: a PG that stayed in activating for ever.
+    ///
+    /// 1. A copy leads its PG in epoch 33, trims its log up to entry 25'13, which has no request, writes
+    ///    33'14, which no other copy gets, and dies.
+    /// 2. The others go on without it. It starts again: of the last entry trimmed it knows the number, and
+    ///    takes the log to reach back to 33'13.
+    /// 3. The primary's log, all of it trimmed, ends with 25'13: before 33'13, so the copy took it for one
+    ///    that does not reach its own, and did not follow.
+    #[test]
+    fn a_log_whose_tail_is_made_up_follows_one_that_ends_there() {
+        World::new(1).run_until(async move {
+            let spgid = PgId::new(1, 0).spg();
+            let (cid, pgmeta) = (CollId::Pg(spgid), spgid.pgmeta());
+            let store = MemStore::new(1 << 20);
+            let mut log = Log::default();
+            let mut info = PgInfo { pgid: spgid, ..PgInfo::default() };
+            let mut keys = Keys::default();
+            keys.info(&info, None, 33);
+            for (epoch, version, op) in [(25, 13, LogOp::CLONE), (33, 14, LogOp::MODIFY)] {
+                let soid = HObject { name: "object".into(), ..HObject::default() };
+                log.add(PgLogEntry { op, soid, version: EVersion::new(epoch, version), ..PgLogEntry::default() });
+            }
+            info.last_update = log.head();
+            info.last_backfill = HObject::max();
+            log.trim(EVersion::new(25, 13), 100);
+            keys.info(&info, None, 33);
+            keys.log(log.take_changes());
+            let mut t = Transaction::new();
+            t.mkcoll(&cid, 0);
+            t.touch(&cid, &pgmeta);
+            keys.add_to(&cid, &pgmeta, &mut t);
+            store.submit(t).await.unwrap();
+            let auth_of = |tail: EVersion| PgLog { tail, head: tail, ..PgLog::default() };
+            for (tail, follows) in [(EVersion::new(25, 13), true), (EVersion::new(25, 12), false)] {
+                let mut loaded = load(&store, &cid, &pgmeta).await.unwrap();
+                assert_eq!(loaded.log.tail(), EVersion::new(33, 13));
+                let (mut info, mut undo) = (loaded.info.clone(), Vec::new());
+                let auth = auth_of(tail);
+                let merged = loaded.log.merge(&info.clone(), &auth, &mut info, &mut loaded.missing, &mut undo);
+                assert_eq!(merged, follows);
+                if follows {
+                    assert_eq!((loaded.log.tail(), loaded.log.head()), (tail, tail));
+                    assert_eq!(loaded.log.len(), 0);
+                }
+            }
         });
     }
 

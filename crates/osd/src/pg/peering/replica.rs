@@ -80,7 +80,11 @@ impl Peering {
             self.info.last_complete = self.info.last_update;
             self.missing.clear();
         } else if !self.follow_log(&info, &log, out) {
-            tracing::warn!(pg = %self.pgid, %from, "log of the primary does not reach ours");
+            let (tail, head) = (self.log.tail(), self.log.head());
+            tracing::warn!(
+                pg = %self.pgid, %from, last_update = %self.info.last_update,
+                "log of the primary, {} to {}, does not reach ours, {tail} to {head}", log.tail, log.head
+            );
             return;
         }
         self.follow(&info, lease, now, out);
