@@ -1,7 +1,7 @@
 """The byte ledger beside the kernel's own count: OSDs on loop devices, written to by unmodified clients in every way that
 reaches a device differently (new objects, short and long, overwrites, parts of blocks, xattrs, omap, removals, and what a
 checkpoint or a database's compaction writes). What an OSD says it has written, by cause and in all, is what the sectors of its
-device say, to the byte. Needs loop devices (root): where there are none it says so and ends with 2. About 20 s a store."""
+device say, to the byte. Needs loop devices (root): where there are none it says so and ends with 77. About 20 s a store."""
 import os
 import pathlib
 import sys
@@ -79,5 +79,5 @@ class Ledger(unittest.TestCase):
 if __name__ == "__main__":
     if os.geteuid() != 0 or not os.path.exists("/dev/loop-control"):
         print("loop devices need root and /dev/loop-control: run this test as root")
-        sys.exit(2)
+        sys.exit(77)
     unittest.main()

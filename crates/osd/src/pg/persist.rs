@@ -408,9 +408,21 @@ mod tests {
     use sim::World;
     use store::memstore::MemStore;
     use types::osd::LogOp;
-    use types::{EntityName, OsdReqId, PgId};
+    use types::{EntityName, OsdReqId, PgId, SpgId};
 
     use super::*;
+
+    /// A store with a PG that has these keys.
+    async fn stored(pgid: SpgId, keys: Keys) -> MemStore {
+        let (cid, pgmeta) = (CollId::Pg(pgid), pgid.pgmeta());
+        let store = MemStore::new(1 << 20);
+        let mut t = Transaction::new();
+        t.mkcoll(&cid, 0);
+        t.touch(&cid, &pgmeta);
+        keys.add_to(&cid, &pgmeta, &mut t);
+        store.submit(t).await.unwrap();
+        store
+    }
 
     /// Found by `loligo sim --seed 2516`: a clone that one copy lacked for ever.
     ///
@@ -432,8 +444,6 @@ mod tests {
                 ..PgLogEntry::default()
             };
             let spgid = PgId::new(1, 0).spg();
-            let (cid, pgmeta) = (CollId::Pg(spgid), spgid.pgmeta());
-            let store = MemStore::new(1 << 20);
             let mut log = Log::default();
             let mut info = PgInfo { pgid: spgid, ..PgInfo::default() };
             let mut keys = Keys::default();
@@ -445,12 +455,8 @@ mod tests {
             log.trim(EVersion::new(4, 2), 100);
             keys.log(log.take_changes());
             keys.put(FASTINFO, |w| w.put(&PgFastInfo::of(&info)));
-            let mut t = Transaction::new();
-            t.mkcoll(&cid, 0);
-            t.touch(&cid, &pgmeta);
-            keys.add_to(&cid, &pgmeta, &mut t);
-            store.submit(t).await.unwrap();
-            let loaded = load(&store, &cid, &pgmeta).await.unwrap();
+            let store = stored(spgid, keys).await;
+            let loaded = load(&store, &CollId::Pg(spgid), &spgid.pgmeta()).await.unwrap();
             assert_eq!(loaded.log.tail(), EVersion::new(4, 2));
             assert_eq!(loaded.info.log_tail, EVersion::new(4, 2));
         });
@@ -468,8 +474,6 @@ mod tests {
     fn a_log_whose_tail_is_made_up_follows_one_that_ends_there() {
         World::new(1).run_until(async move {
             let spgid = PgId::new(1, 0).spg();
-            let (cid, pgmeta) = (CollId::Pg(spgid), spgid.pgmeta());
-            let store = MemStore::new(1 << 20);
             let mut log = Log::default();
             let mut info = PgInfo { pgid: spgid, ..PgInfo::default() };
             let mut keys = Keys::default();
@@ -483,14 +487,10 @@ mod tests {
             log.trim(EVersion::new(25, 13), 100);
             keys.info(&info, None, 33);
             keys.log(log.take_changes());
-            let mut t = Transaction::new();
-            t.mkcoll(&cid, 0);
-            t.touch(&cid, &pgmeta);
-            keys.add_to(&cid, &pgmeta, &mut t);
-            store.submit(t).await.unwrap();
+            let store = stored(spgid, keys).await;
             let auth_of = |tail: EVersion| PgLog { tail, head: tail, ..PgLog::default() };
             for (tail, follows) in [(EVersion::new(25, 13), true), (EVersion::new(25, 12), false)] {
-                let mut loaded = load(&store, &cid, &pgmeta).await.unwrap();
+                let mut loaded = load(&store, &CollId::Pg(spgid), &spgid.pgmeta()).await.unwrap();
                 assert_eq!(loaded.log.tail(), EVersion::new(33, 13));
                 let (mut info, mut undo) = (loaded.info.clone(), Vec::new());
                 let auth = auth_of(tail);

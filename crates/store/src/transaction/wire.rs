@@ -48,7 +48,7 @@ const OP_MERGE_COLLECTION: u32 = 43;
 
 /// Bytes of one encoded op.
 const OP_LEN: usize = 72;
-/// Room for what a replica adds to the transaction of a write: its PG's own object, three operations
+/// Room for what who receives the transaction of a write adds to it: another object, three operations
 /// on that.
 const MORE_OPS: usize = 3;
 const MORE_OBJECTS: usize = 1;
