@@ -7,7 +7,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use env::{AlignedBuf, BlockFile, Env, OpenBlock};
+use env::{AlignedBuf, BlockFile, Env, OpenBlock, Until};
 
 use crate::{Ledger, WriteCause};
 
@@ -126,14 +126,30 @@ impl BlockDevice {
         offset: u64,
         pieces: Vec<Piece>,
     ) -> impl Future<Output = io::Result<()>> + 'static {
+        self.write_until(Until::Written, offset, pieces)
+    }
+
+    /// As [`BlockDevice::write`]; one that is written until it is durable counts as a sync, too.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn write_until(
+        &self,
+        until: Until,
+        offset: u64,
+        pieces: Vec<Piece>,
+    ) -> impl Future<Output = io::Result<()>> + 'static {
         let inner = self.inner.clone();
         let task = self.admit().map(|()| {
             inner.ledger.on_write();
+            if until == Until::Durable {
+                inner.ledger.on_sync();
+            }
             for piece in &pieces {
                 inner.ledger.on_piece(piece);
             }
             let bufs = pieces.into_iter().map(|piece| piece.bytes).collect();
-            inner.file.write_at(offset, bufs)
+            inner.file.write_until(until, offset, bufs)
         });
         async move { inner.latch(task?.await) }
     }

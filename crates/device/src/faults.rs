@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use env::{AlignedBuf, BlockFile, LocalFuture};
+use env::{AlignedBuf, BlockFile, LocalFuture, Until};
 
 /// What should go wrong. Share it with the [`FaultyFile`] and change it at any time.
 #[derive(Debug, Default)]
@@ -77,9 +77,17 @@ impl BlockFile for FaultyFile {
         })
     }
 
-    fn write_at(&self, offset: u64, bufs: Vec<Bytes>) -> LocalFuture<io::Result<()>> {
-        match take(&self.faults.writes_left) {
-            true => self.file.write_at(offset, bufs),
+    fn write_until(
+        &self,
+        until: Until,
+        offset: u64,
+        bufs: Vec<Bytes>,
+    ) -> LocalFuture<io::Result<()>> {
+        // What is written until it is durable is a write and a sync.
+        let succeeds = take(&self.faults.writes_left)
+            && (until == Until::Written || take(&self.faults.syncs_left));
+        match succeeds {
+            true => self.file.write_until(until, offset, bufs),
             false => Box::pin(std::future::ready(Err(failure()))),
         }
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::Bytes;
-use env::{AlignedBuf, BlockFile, LocalFuture};
+use env::{AlignedBuf, BlockFile, LocalFuture, Until};
 
 /// Unit in which memory is taken and a write may be torn.
 const SECTOR_LEN: usize = 512;
@@ -327,7 +327,12 @@ impl BlockFile for MemoryFile {
         })
     }
 
-    fn write_at(&self, offset: u64, bufs: Vec<Bytes>) -> LocalFuture<io::Result<()>> {
+    fn write_until(
+        &self,
+        until: Until,
+        offset: u64,
+        bufs: Vec<Bytes>,
+    ) -> LocalFuture<io::Result<()>> {
         let data = bufs.concat();
         let checked = self.check(offset, data.len() as u64);
         let (this, delay) = (self.this.upgrade(), self.delay.get());
@@ -340,7 +345,13 @@ impl BlockFile for MemoryFile {
             checked?;
             pause(delay).await;
             if let Some(this) = this {
-                this.state.borrow_mut().complete(id);
+                match until {
+                    Until::Written => this.state.borrow_mut().complete(id),
+                    Until::Durable => {
+                        this.state.borrow_mut().settle(&[id]);
+                        this.run_hook();
+                    }
+                }
             }
             Ok(())
         })
@@ -376,5 +387,33 @@ impl BlockFile for MemoryFile {
             state.complete(id);
         }
         Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn a_write_that_ends_durable_is_so_alone() {
+        let file = MemoryFile::new(1 << 20, 4096);
+        let write = |until, offset, byte| {
+            let done = file.write_until(until, offset, vec![vec![byte; 4096].into()]);
+            done.now_or_never().unwrap().unwrap();
+        };
+        write(Until::Written, 4096, 1);
+        write(Until::Durable, 0, 2);
+        assert_eq!(file.unsynced(), 1);
+        let images: Vec<Vec<u8>> = (0..20)
+            .map(|seed| {
+                let image = file.crash_image(&mut Choices::new(seed));
+                let read = image.read_at(0, 8192).now_or_never().unwrap().unwrap();
+                read.to_vec()
+            })
+            .collect();
+        assert!(images.iter().all(|image| image[..4096] == [2; 4096]));
+        assert!(images.iter().any(|image| image[4096..] == [0; 4096]));
     }
 }

@@ -150,11 +150,29 @@ pub trait BlockFile {
     /// Reads `len` bytes.
     fn read_at(&self, offset: u64, len: usize) -> LocalFuture<io::Result<AlignedBuf>>;
     /// Writes the buffers one behind the other. Buffers that are not memory-aligned are copied.
-    fn write_at(&self, offset: u64, bufs: Vec<Bytes>) -> LocalFuture<io::Result<()>>;
+    fn write_at(&self, offset: u64, bufs: Vec<Bytes>) -> LocalFuture<io::Result<()>> {
+        self.write_until(Until::Written, offset, bufs)
+    }
+    /// The same; it completes when the bytes can be read, or when they are durable.
+    fn write_until(
+        &self,
+        until: Until,
+        offset: u64,
+        bufs: Vec<Bytes>,
+    ) -> LocalFuture<io::Result<()>>;
     /// Makes all completed writes durable (fdatasync).
     fn sync(&self) -> LocalFuture<io::Result<()>>;
     /// Gives the range's space back; it reads as anything afterwards. Best effort.
     fn discard(&self, offset: u64, len: u64) -> LocalFuture<io::Result<()>>;
+}
+
+/// When a write has completed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Until {
+    /// It can be read; a power loss may take it until the next sync.
+    Written,
+    /// It is durable, it alone: other writes still need a sync (RWF_DSYNC).
+    Durable,
 }
 
 /// A [`BlockFile`] whose calls block and may come from any thread: for stores whose database has

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use env::real::{Reactors, Runtime};
-use env::{AlignedBuf, Env, OpenBlock, Stream, yield_now};
+use env::{AlignedBuf, Env, OpenBlock, Stream, Until, yield_now};
 
 /// Runs a scenario on both reactors, refusing to hang. Where io_uring is refused (a container's
 /// seccomp filter) only epoll is tried.
@@ -417,6 +417,11 @@ fn block_files_keep_what_is_written() {
         let back = file.read_at((1 << 20) + (63 << 16), 65536).await.unwrap();
         assert!(back.iter().all(|b| *b == 63));
         let back = file.read_at(6 << 20, 1500 * block as usize).await.unwrap();
+        assert!(back.iter().all(|b| *b == 9));
+        // That they are durable only a power loss would show; that they are there, a read.
+        let pieces = vec![small.slice(..block as usize); 1500];
+        file.write_until(Until::Durable, 5 << 20, pieces).await.unwrap();
+        let back = file.read_at(5 << 20, 1500 * block as usize).await.unwrap();
         assert!(back.iter().all(|b| *b == 9));
 
         file.discard(6 << 20, 1 << 20).await.unwrap();

@@ -27,10 +27,10 @@ unsafe extern "C" {
     fn mi_collect(force: bool);
 }
 
-/// Sizes of which freed blocks are kept, in words.
-const KEPT_WORDS: usize = 256;
-/// Bytes of each of them that are kept at most, 8 MiB together: as many blocks as the writes need that are
-/// in flight together.
+/// Sizes of which freed blocks are kept, in words: up to a block of data and what comes with it, encoded.
+const KEPT_WORDS: usize = 1024;
+/// Bytes of each of them that are kept at most, 32 MiB if all sizes were asked for (a daemon asks for some
+/// 200): as many blocks as the writes need that are in flight together.
 const KEPT_MAX: usize = 32 << 10;
 
 /// Blocks of one size that the thread has freed. Each begins with the address of the next.
@@ -234,13 +234,13 @@ mod tests {
             free(a, 40);
             free(b, 37);
             // Each size is bounded; long blocks are not kept.
-            for size in [8, 1000, 2048] {
+            for size in [8, 1000, 8192] {
                 let many: Vec<*mut u8> = (0..5000).map(|_| alloc(size)).collect();
                 many.into_iter().for_each(|block| free(block, size));
                 let room = KEPT.with(|k| k[size.div_ceil(8)].room.get());
                 assert!(kept(size) && room == 0);
             }
-            free(alloc(2049), 2049);
+            free(alloc(8193), 8193);
             // What grows keeps its bytes and takes a kept block, and its own is kept; within its
             // words it stays.
             free(alloc(800), 800);
@@ -255,13 +255,13 @@ mod tests {
             // SAFETY: it has more bytes.
             assert!(unsafe { std::slice::from_raw_parts(grown, 33) }.iter().all(|byte| *byte == 0xab));
             // Longer than what is kept, and back.
-            let long = grow(grown, 800, 5000);
-            let short = grow(long, 5000, 33);
+            let long = grow(grown, 800, 15000);
+            let short = grow(long, 15000, 33);
             // SAFETY: as above.
             assert!(unsafe { std::slice::from_raw_parts(short, 33) }.iter().all(|byte| *byte == 0xab));
             free(short, 33);
             collect();
-            assert!((1..=2048).all(|size| !kept(size)));
+            assert!((1..=8192).all(|size| !kept(size)));
             let room = KEPT.with(|k| k[5].room.get());
             assert_eq!(room, KEPT_MAX / 40);
         })

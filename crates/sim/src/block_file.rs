@@ -5,7 +5,7 @@ use std::io;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use env::{AlignedBuf, BlockFile, LocalFuture, OpenBlock};
+use env::{AlignedBuf, BlockFile, LocalFuture, OpenBlock, Until};
 
 use crate::disk::Disk;
 use crate::process::Process;
@@ -119,7 +119,12 @@ impl BlockFile for SimBlockFile {
         })
     }
 
-    fn write_at(&self, offset: u64, bufs: Vec<Bytes>) -> LocalFuture<io::Result<()>> {
+    fn write_until(
+        &self,
+        until: Until,
+        offset: u64,
+        bufs: Vec<Bytes>,
+    ) -> LocalFuture<io::Result<()>> {
         let len = bufs.iter().map(|buf| buf.len() as u64).sum();
         if let Err(error) = self.check_write(offset, len) {
             return Box::pin(ready(Err(error)));
@@ -131,16 +136,22 @@ impl BlockFile for SimBlockFile {
         world.record("write", self.process.number.into(), content);
         let (done, fails) = {
             let mut image = disk.image();
-            let latency = image.model.write;
+            let (latency, fault) = match until {
+                Until::Written => (image.model.write, image.faults.write),
+                Until::Durable => (
+                    image.model.write + image.model.sync,
+                    image.faults.write.max(image.faults.sync),
+                ),
+            };
             let done = image.completion(world.now(), latency, len);
-            let fails = image.rng.chance(image.faults.write);
+            let fails = image.rng.chance(fault);
             if !fails || image.rng.chance(0.5) {
                 let misdirect = image.faults.misdirect;
                 let place = match image.rng.chance(misdirect) {
                     true => image.some_place(offset, len),
                     false => offset,
                 };
-                image.begin_write(done, place, bufs);
+                image.begin_write(done, place, bufs, until == Until::Durable && !fails);
             }
             (done, fails)
         };

@@ -46,6 +46,8 @@ struct Earlier {
 struct InFlight {
     offset: u64,
     bufs: Vec<Bytes>,
+    /// Whether it is durable once it has taken effect.
+    durable: bool,
 }
 
 /// See the file's head.
@@ -118,11 +120,17 @@ impl Image {
         self.busy_until + latency.mul_f64(self.model.slowness)
     }
 
-    /// Begins a write that takes effect at `done`.
-    pub(crate) fn begin_write(&mut self, done: Duration, offset: u64, bufs: Vec<Bytes>) {
+    /// Begins a write that takes effect, and is `durable`, at `done`.
+    pub(crate) fn begin_write(
+        &mut self,
+        done: Duration,
+        offset: u64,
+        bufs: Vec<Bytes>,
+        durable: bool,
+    ) {
         self.begun += 1;
-        self.in_flight
-            .insert((done, self.begun), InFlight { offset, bufs });
+        let write = InFlight { offset, bufs, durable };
+        self.in_flight.insert((done, self.begun), write);
     }
 
     /// Lets the writes in flight take effect whose time has come.
@@ -132,15 +140,30 @@ impl Image {
                 return;
             }
             let write = entry.remove();
-            self.apply(write);
+            let (from, durable) = (write.offset, write.durable);
+            let to = self.apply(write);
+            if durable {
+                self.sync_range(from, to);
+            }
         }
     }
 
-    fn apply(&mut self, write: InFlight) {
+    /// Lets a write take effect; where it ends.
+    fn apply(&mut self, write: InFlight) -> u64 {
         let mut offset = write.offset;
         for buf in write.bufs {
             self.write(offset, &buf);
             offset += buf.len() as u64;
+        }
+        offset
+    }
+
+    /// Makes what whole sectors hold durable.
+    fn sync_range(&mut self, from: u64, to: u64) {
+        self.hash = mix(self.hash ^ from ^ to.rotate_left(32));
+        self.len_synced = self.len_synced.max(to);
+        for sector in from / SECTOR as u64..to / SECTOR as u64 {
+            self.undo.remove(&sector);
         }
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use env::{AlignedBuf, BlockFile, Env, OpenBlock};
+use env::{AlignedBuf, BlockFile, Env, OpenBlock, Until};
 use sim::{DiskFaults, Kill, Sockets, Unsynced, World};
 
 const LEN: u64 = 1 << 20;
@@ -82,6 +82,40 @@ fn a_sync_covers_the_writes_completed_before_it() {
     world.kill("osd.0", power(Unsynced::Lost));
     let contents = world.disk("osd.0", "/dev/data").peek(0, 8192);
     assert_eq!((contents[0], contents[4096]), (1, 0));
+}
+
+#[test]
+fn a_write_that_ends_durable_is_so_alone() {
+    let world = World::new(2);
+    let env = world.node("osd.0");
+    world.run_until(async move {
+        let file = open(&env);
+        file.write_at(4096, block(1)).await.unwrap();
+        file.write_at(0, block(2)).await.unwrap();
+        file.write_until(Until::Durable, 0, block(3)).await.unwrap();
+    });
+    assert_eq!(world.disk("osd.0", "/dev/data").unsynced_sectors(), 8);
+    world.kill("osd.0", power(Unsynced::Lost));
+    let contents = world.disk("osd.0", "/dev/data").peek(0, 8192);
+    assert_eq!(contents[..4096], [3; 4096]);
+    assert_eq!(contents[4096..], [0; 4096]);
+}
+
+#[test]
+fn a_write_that_would_be_durable_may_be_torn_on_its_way() {
+    let torn = (0..40).filter(|seed| {
+        let world = World::new(*seed);
+        let env = world.node("osd.0");
+        let file = open(&env);
+        let write = file.write_until(Until::Durable, 0, block(1));
+        env.go(async move {
+            let _ = write.await;
+        });
+        world.kill("osd.0", power(Unsynced::Torn));
+        let contents = world.disk("osd.0", "/dev/data").peek(0, 4096);
+        contents.iter().any(|b| *b != contents[0])
+    });
+    assert!(torn.count() > 5);
 }
 
 #[test]

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use super::checked;
 use super::file::Opened;
 use crate::sync::Semaphore;
-use crate::{AlignedBuf, BlockFile, LocalFuture, Workers};
+use crate::{AlignedBuf, BlockFile, LocalFuture, Until, Workers};
 
 const THREADS: usize = 4;
 /// Jobs queued or running; further ones wait their turn in their tasks.
@@ -102,13 +102,24 @@ impl BlockFile for PooledFile {
         })
     }
 
-    fn write_at(&self, offset: u64, bufs: Vec<Bytes>) -> LocalFuture<io::Result<()>> {
+    fn write_until(
+        &self,
+        until: Until,
+        offset: u64,
+        bufs: Vec<Bytes>,
+    ) -> LocalFuture<io::Result<()>> {
         let len = bufs.iter().map(|buf| buf.len() as u64).sum();
         if let Err(error) = self.opened.check_write(offset, len) {
             return Box::pin(ready(Err(error)));
         }
         let bufs = self.opened.fit(bufs);
-        self.run(move |opened| opened.write_all_at(offset, bufs))
+        self.run(move |opened| {
+            opened.write_all_at(offset, bufs)?;
+            match until {
+                Until::Written => Ok(()),
+                Until::Durable => opened.file.sync_data(),
+            }
+        })
     }
 
     fn sync(&self) -> LocalFuture<io::Result<()>> {

@@ -12,7 +12,7 @@ use io_uring::types::{Fd, FsyncFlags};
 use super::file::Opened;
 use super::uring::{Held, Memory, Op, Uring, outcome};
 use super::vectored::{IOVECS_MAX, Vectored};
-use crate::{AlignedBuf, BlockFile, LocalFuture};
+use crate::{AlignedBuf, BlockFile, LocalFuture, Until};
 
 /// An open block file.
 pub(super) struct UringFile {
@@ -46,7 +46,13 @@ impl UringFile {
     }
 }
 
-fn start_write(uring: &Rc<Uring>, opened: &Rc<Opened>, bufs: Box<Vectored>, offset: u64) -> Op {
+fn start_write(
+    uring: &Rc<Uring>,
+    opened: &Rc<Opened>,
+    bufs: Box<Vectored>,
+    offset: u64,
+    until: Until,
+) -> Op {
     let raw = Fd(opened.as_raw_fd());
     let held = Held {
         _fd: opened.clone(),
@@ -61,6 +67,10 @@ fn start_write(uring: &Rc<Uring>, opened: &Rc<Opened>, bufs: Box<Vectored>, offs
             let count = bufs.iovecs.len().min(IOVECS_MAX) as u32;
             opcode::Writev::new(raw, bufs.iovecs.as_ptr(), count)
                 .offset(offset)
+                .rw_flags(match until {
+                    Until::Written => 0,
+                    Until::Durable => libc::RWF_DSYNC,
+                })
                 .build()
         })
     }
@@ -132,7 +142,12 @@ impl BlockFile for UringFile {
         })
     }
 
-    fn write_at(&self, offset: u64, bufs: Vec<Bytes>) -> LocalFuture<io::Result<()>> {
+    fn write_until(
+        &self,
+        until: Until,
+        offset: u64,
+        bufs: Vec<Bytes>,
+    ) -> LocalFuture<io::Result<()>> {
         let len = bufs.iter().map(|buf| buf.len() as u64).sum();
         if let Err(error) = self.opened.check_write(offset, len) {
             return Box::pin(ready(Err(error)));
@@ -142,7 +157,7 @@ impl BlockFile for UringFile {
         }
         let (uring, opened) = (self.uring.clone(), self.opened.clone());
         let bufs = Vectored::new(self.opened.fit(bufs));
-        let mut op = start_write(&uring, &opened, bufs, offset);
+        let mut op = start_write(&uring, &opened, bufs, offset, until);
         Box::pin(async move {
             let mut offset = offset;
             loop {
@@ -160,7 +175,7 @@ impl BlockFile for UringFile {
                     return Ok(());
                 }
                 offset += written as u64;
-                op = start_write(&uring, &opened, bufs, offset);
+                op = start_write(&uring, &opened, bufs, offset, until);
             }
         })
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use device::BlockDevice;
 use device::memory::{Choices, MemoryFile};
-use env::{AlignedBuf, BlockFile, Env, LocalFuture};
+use env::{AlignedBuf, BlockFile, Env, LocalFuture, Until};
 
 use super::contract::made;
 use super::driver::block_on;
@@ -23,6 +23,8 @@ struct SlowSyncs {
     file: Rc<MemoryFile>,
     env: Env,
     syncs: Cell<u32>,
+    /// When the flush of the last durable writes ends.
+    flushed: Cell<Duration>,
 }
 
 impl BlockFile for SlowSyncs {
@@ -35,8 +37,27 @@ impl BlockFile for SlowSyncs {
     fn read_at(&self, offset: u64, len: usize) -> LocalFuture<io::Result<AlignedBuf>> {
         self.file.read_at(offset, len)
     }
-    fn write_at(&self, offset: u64, bufs: Vec<Bytes>) -> LocalFuture<io::Result<()>> {
-        self.file.write_at(offset, bufs)
+    fn write_until(
+        &self,
+        until: Until,
+        offset: u64,
+        bufs: Vec<Bytes>,
+    ) -> LocalFuture<io::Result<()>> {
+        let write = self.file.write_until(until, offset, bufs);
+        if until == Until::Written {
+            return write;
+        }
+        // One flush serves those that end together, as the kernel has it.
+        let now = self.env.now();
+        if now >= self.flushed.get() {
+            self.syncs.set(self.syncs.get() + 1);
+            self.flushed.set(now + SYNC);
+        }
+        let sleep = self.env.sleep(self.flushed.get() - now);
+        Box::pin(async move {
+            sleep.await;
+            write.await
+        })
     }
     fn sync(&self) -> LocalFuture<io::Result<()>> {
         self.syncs.set(self.syncs.get() + 1);
@@ -56,7 +77,7 @@ impl BlockFile for SlowSyncs {
 async fn written(env: Env, writers: u32) -> (f64, Duration) {
     let file = MemoryFile::new(64 << 20, 4096);
     drop(made(&env, &file, 4 << 20).await);
-    let slow = Rc::new(SlowSyncs { file, env: env.clone(), syncs: Cell::default() });
+    let slow = Rc::new(SlowSyncs { file, env: env.clone(), syncs: Cell::default(), flushed: Cell::default() });
     let store = Rc::new(InkStore::mount(env.clone(), BlockDevice::new(slow.clone())).await.unwrap());
     let mut t = Transaction::new();
     t.mkcoll(&pg(0), 0);
