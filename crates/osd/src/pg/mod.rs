@@ -37,6 +37,7 @@ mod services;
 mod snap_trim;
 mod split;
 pub mod stats;
+mod told_stats;
 pub mod wire;
 
 use std::cell::{Cell, RefCell};
@@ -99,6 +100,8 @@ pub struct Pg {
     written_epoch: Cell<Epoch>,
     /// The counts in the store that writes do not write each time.
     written_counts: RefCell<ObjectStatSum>,
+    /// What the replicas know of the statistics.
+    stats_told: RefCell<told_stats::Told>,
     /// The monitor has not been seen to know that this new PG exists.
     created_unconfirmed: Cell<bool>,
 }
@@ -160,6 +163,7 @@ impl Pg {
             deleting: Cell::new(false),
             written_epoch: Cell::new(written_epoch),
             written_counts,
+            stats_told: RefCell::default(),
             created_unconfirmed: Cell::new(false),
         })
     }

@@ -20,12 +20,13 @@ use messages::{MOSDRepOp, MOSDRepOpReply, Message};
 use smallvec::SmallVec;
 use store::{StoreError, Transaction};
 use types::osd::ops::message_flags;
-use types::osd::{ObjectStatSum, PgLogEntry, PgStat};
+use types::osd::{ObjectStatSum, PgLogEntry};
 use types::{EVersion, EntityName, Errno, HObject, OsdReqId, PageSums, PgShard};
 
 use super::log::Answered;
 use super::persist::Keys;
 use super::shards::Prepared;
+use super::told_stats::News;
 use super::{ClientOp, Pg};
 use crate::ops::{
     self, Kind, LockKind, Mutation, ObjectGuard, Overdue, PendingWrite, Reply, Request,
@@ -33,9 +34,6 @@ use crate::ops::{
 };
 use crate::osd::fullness::Lack;
 use crate::osd::perf_queries::Observed;
-
-/// Bytes that encoded statistics take, and some more.
-const STATS_ROOM: usize = 1024;
 
 /// Members of a PG that a write goes to.
 pub(super) type Followers = SmallVec<[PgShard; 4]>;
@@ -200,7 +198,7 @@ impl Pg {
             reqid,
             &followers,
             &transaction,
-            (&entries, &wire),
+            (&entries, &wire, &stats),
             (trim_to, min_complete),
         );
         let whoami = self.whoami();
@@ -305,7 +303,7 @@ impl Pg {
         reqid: OsdReqId,
         followers: &[PgShard],
         transaction: &Transaction,
-        (entries, wire): (&[PgLogEntry], &Bytes),
+        (entries, wire, added): (&[PgLogEntry], &Bytes, &ObjectStatSum),
         (trim_to, min_complete): (EVersion, EVersion),
     ) {
         if followers.is_empty() {
@@ -313,7 +311,9 @@ impl Pg {
         }
         let (map_epoch, min_epoch, stats) = {
             let core = self.core.borrow();
-            (core.epoch, core.last_peering_reset, core.info.stats.to_bytes_in(STATS_ROOM))
+            let interval = core.last_peering_reset;
+            let stats = self.stats_told.borrow_mut().next(interval, &core.info.stats, added);
+            (core.epoch, interval, stats)
         };
         let whoami = self.whoami();
         let mut message = MOSDRepOp {
@@ -426,8 +426,8 @@ impl Pg {
             Ok(decoded) => decoded,
             Err(e) => return does_not_decode(e),
         };
-        let stats = match PgStat::from_bytes(&m.pg_stats) {
-            Ok(stats) => stats,
+        let news = match News::decode(&m.pg_stats) {
+            Ok(news) => news,
             Err(e) => return does_not_decode(e),
         };
         let takes_all = env::mutant("stale-interval") || env::mutant("replay-twice");
@@ -450,7 +450,13 @@ impl Pg {
         if core.missing.is_empty() {
             core.info.last_complete = core.info.last_update;
         }
-        core.info.stats = stats;
+        match news {
+            News::Whole(stats) => core.info.stats = *stats,
+            News::Added(added) => {
+                core.info.stats.stats.sum.add(&added);
+                core.info.stats.version = m.version;
+            }
+        }
         core.note_stable(m.min_last_complete_ondisk);
         let dups = core.settings.dups_tracked;
         core.log.trim(m.pg_trim_to, dups);

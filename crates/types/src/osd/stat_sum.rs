@@ -2,6 +2,9 @@
 
 use denc::Denc;
 
+/// How many counts there are.
+const STAT_SUM_FIELDS: usize = 40;
+
 macro_rules! stat_sum {
     ($($(#[$doc:meta])* $field:ident: $kind:ident,)*) => {
         /// Wire: object_stat_sum_t v20/c14, fields in wire order.
@@ -20,6 +23,17 @@ macro_rules! stat_sum {
             /// Takes another's counts away.
             pub fn sub(&mut self, other: &ObjectStatSum) {
                 $(self.$field = self.$field.wrapping_sub(other.$field);)*
+            }
+
+            /// All counts, in wire order.
+            pub fn fields(&self) -> [i64; STAT_SUM_FIELDS] {
+                [$(self.$field.into(),)*]
+            }
+
+            /// Of all counts, in wire order.
+            pub fn of_fields(fields: [i64; STAT_SUM_FIELDS]) -> ObjectStatSum {
+                let [$($field,)*] = fields;
+                ObjectStatSum { $($field: $field as $kind,)* }
             }
 
             /// The same share of each count: `value * part / whole`, as floor of a split PG's.
