@@ -41,38 +41,46 @@ pub struct MsgHeader {
 impl MsgHeader {
     /// Bytes of the encoding.
     pub const LEN: usize = 41;
+
+    /// The encoding. Bytes 22 to 26 are data_pre_padding_len, the last two are reserved.
+    pub fn to_wire(&self) -> [u8; MsgHeader::LEN] {
+        let mut wire = [0; MsgHeader::LEN];
+        wire[..8].copy_from_slice(&self.seq.to_le_bytes());
+        wire[8..16].copy_from_slice(&self.tid.to_le_bytes());
+        wire[16..18].copy_from_slice(&self.kind.to_le_bytes());
+        wire[18..20].copy_from_slice(&self.priority.to_le_bytes());
+        wire[20..22].copy_from_slice(&self.version.to_le_bytes());
+        wire[26..28].copy_from_slice(&self.data_off.to_le_bytes());
+        wire[28..36].copy_from_slice(&self.ack_seq.to_le_bytes());
+        wire[36] = self.flags;
+        wire[37..39].copy_from_slice(&self.compat_version.to_le_bytes());
+        wire
+    }
+
+    fn of_wire(wire: &[u8; MsgHeader::LEN]) -> MsgHeader {
+        let u16_at = |at: usize| u16::from_le_bytes([wire[at], wire[at + 1]]);
+        let u64_at = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| wire[at + i]));
+        MsgHeader {
+            seq: u64_at(0),
+            tid: u64_at(8),
+            kind: u16_at(16),
+            priority: u16_at(18),
+            version: u16_at(20),
+            data_off: u16_at(26),
+            ack_seq: u64_at(28),
+            flags: wire[36],
+            compat_version: u16_at(37),
+        }
+    }
 }
 
 impl Denc for MsgHeader {
     fn encode(&self, w: &mut Writer) {
-        w.u64(self.seq);
-        w.u64(self.tid);
-        w.u16(self.kind);
-        w.u16(self.priority);
-        w.u16(self.version);
-        w.u32(0); // data_pre_padding_len
-        w.u16(self.data_off);
-        w.u64(self.ack_seq);
-        w.u8(self.flags);
-        w.u16(self.compat_version);
-        w.u16(0); // reserved
+        w.raw(&self.to_wire());
     }
     fn decode(r: &mut Reader<'_>) -> Result<MsgHeader, Error> {
-        let mut h = MsgHeader {
-            seq: r.u64()?,
-            tid: r.u64()?,
-            kind: r.u16()?,
-            priority: r.u16()?,
-            version: r.u16()?,
-            ..MsgHeader::default()
-        };
-        r.u32()?;
-        h.data_off = r.u16()?;
-        h.ack_seq = r.u64()?;
-        h.flags = r.u8()?;
-        h.compat_version = r.u16()?;
-        r.u16()?;
-        Ok(h)
+        let wire = r.slice(MsgHeader::LEN)?;
+        Ok(MsgHeader::of_wire(wire.first_chunk().expect("so many were taken")))
     }
 }
 

@@ -278,8 +278,6 @@ fn gather(con: &Connection, link: &Link, batch: &mut SendBatch) {
 }
 
 fn message_frame(message: &RawMessage, writer: &mut FrameWriter, batch: &mut SendBatch) {
-    let mut header = denc::Writer::with_capacity(MsgHeader::LEN);
-    message.header.encode(&mut header);
     let rest = [(&message.front).into(), (&message.middle).into(), (&message.data).into()];
-    writer.frame(tag::MESSAGE, header.as_slice(), rest, batch);
+    writer.frame(tag::MESSAGE, &message.header.to_wire(), rest, batch);
 }
