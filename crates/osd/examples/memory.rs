@@ -177,7 +177,7 @@ impl Pg {
         let mtime = UTime::from_duration(std::time::Duration::from_nanos(tid * 7_654_321));
         let mut clean_regions = ObjectCleanRegions::default();
         clean_regions.mark_data_region_dirty(at, data.len() as u64);
-        self.log.add(PgLogEntry {
+        self.log.add(&PgLogEntry {
             op: LogOp::MODIFY,
             soid: oid.clone(),
             version,
@@ -190,7 +190,7 @@ impl Pg {
         });
         let excess = self.log.len().saturating_sub(ENTRIES);
         if excess >= TRIM_MIN {
-            let to = self.log.iter().nth(excess - 1).expect("an entry").version;
+            let to = self.log.version_at(excess - 1).expect("an entry");
             self.log.trim(to, DUPS);
         }
         self.info.last_update = version;

@@ -230,11 +230,12 @@ impl<R: Read> Import<'_, R> {
 fn add_own_notes(cid: &CollId, pgid: SpgId, metadata: PgMetadata, t: &mut Transaction) {
     let PgMetadata { epoch, info, log, past_intervals, missing, .. } = metadata;
     let PgLog { head, can_rollback_to, log, dups, .. } = log;
+    let encodings: Vec<_> = log.iter().map(|e| (e.version, e.to_bytes())).collect();
     let mut keys = Keys::default();
     keys.info(&info, Some(&past_intervals), epoch);
     keys.log(LogChanges {
         can_rollback_to: (can_rollback_to < head).then_some(can_rollback_to),
-        written: log.into_iter().map(Rc::new).collect(),
+        written: encodings.iter().map(|(version, encoding)| (*version, &encoding[..])).collect(),
         dups_written: dups.into_iter().collect(),
         ..LogChanges::default()
     });

@@ -110,8 +110,9 @@ async fn filled() -> Rc<dyn ObjectStore> {
     };
     let mut notes = Keys::default();
     notes.info(&info, Some(&PastIntervals::default()), EPOCH);
+    let encodings: Vec<_> = log.log.iter().map(|e| (e.version, e.to_bytes())).collect();
     notes.log(LogChanges {
-        written: log.log.into_iter().map(Rc::new).collect(),
+        written: encodings.iter().map(|(version, encoding)| (*version, &encoding[..])).collect(),
         ..LogChanges::default()
     });
     t.touch(&cid(), &pgid().pgmeta());

@@ -1,7 +1,6 @@
 //! What must hold of a PG at any moment, for simulations and tests: no command, no cost in a
 //! daemon that nobody audits.
 
-use types::osd::PgLogEntry;
 use types::{EVersion, Epoch, OsdId, SpgId};
 
 use super::Pg;
@@ -57,12 +56,12 @@ impl Pg {
         );
         let mut last = log.tail();
         for entry in log.iter() {
-            let PgLogEntry { version, prior_version, .. } = &**entry;
+            let (version, prior_version) = (entry.version, entry.prior_version);
             // Versions grow in both parts: an epoch's first entry follows the last one before it.
-            let follows = *version > last && version.version > last.version;
+            let follows = version > last && version.version > last.version;
             expect(follows, format!("entry {version} after {last}"));
-            expect(*prior_version < *version, format!("entry {version} of {prior_version}"));
-            last = *version;
+            expect(prior_version < version, format!("entry {version} of {prior_version}"));
+            last = version;
         }
         // After a split the newest entries may be in another PG's log: the head stays, as in Ceph.
         let has_split = log.head().epoch < info.history.last_epoch_split;

@@ -11,10 +11,8 @@
 //! `missing/...` for the missing set (`src/osd/PGLog.cc` at v16.2).
 //! Bounds: `osd_max_pg_log_entries` entries (10000) and `osd_pg_log_dups_tracked` dups (3000).
 
-use std::borrow::Borrow;
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
-use std::hash::{Hash, Hasher};
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use smallvec::SmallVec;
@@ -23,75 +21,13 @@ use types::{EVersion, HObject, OsdReqId};
 
 use super::missing::Missing;
 use dups::Dups;
+use entries::Entries;
+use requests::Requests;
 
 mod dups;
-
-/// Asked for one key at a time and never walked through, so the order of a hash table, which is the
-/// same in every run with this hasher, reaches nothing. Who makes up requests that collide makes a
-/// look-up as long as the log, which is bounded.
-type Index<K, V> = HashMap<K, V, foldhash::fast::FixedState>;
-
-/// An entry found by its own request, which stands in the entry alone.
-#[derive(Debug, Clone)]
-struct OfRequest(Rc<PgLogEntry>);
-
-impl Borrow<OsdReqId> for OfRequest {
-    fn borrow(&self) -> &OsdReqId {
-        &self.0.reqid
-    }
-}
-
-impl PartialEq for OfRequest {
-    fn eq(&self, other: &OfRequest) -> bool {
-        self.0.reqid == other.0.reqid
-    }
-}
-
-impl Eq for OfRequest {}
-
-impl Hash for OfRequest {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.reqid.hash(state);
-    }
-}
-
-/// Entries by their requests.
-#[derive(Debug, Clone, Default)]
-struct Requests {
-    own: HashSet<OfRequest, foldhash::fast::FixedState>,
-    /// The newest entry an object brought a request with from elsewhere.
-    brought: Index<OsdReqId, Rc<PgLogEntry>>,
-}
-
-impl Requests {
-    fn of<'a>(entries: impl Iterator<Item = &'a Rc<PgLogEntry>>) -> Requests {
-        let mut requests = Requests::default();
-        if !env::mutant("forget-requests") {
-            entries.for_each(|e| requests.insert(e));
-        }
-        requests
-    }
-
-    fn insert(&mut self, e: &Rc<PgLogEntry>) {
-        if e.reqid_is_indexed() {
-            self.own.replace(OfRequest(e.clone()));
-        }
-        for (reqid, _) in &e.extras().extra_reqids {
-            self.brought.insert(*reqid, e.clone());
-        }
-    }
-
-    fn remove(&mut self, e: &PgLogEntry) {
-        if self.own.get(&e.reqid).is_some_and(|known| known.0.version == e.version) {
-            self.own.remove(&e.reqid);
-        }
-        for (reqid, _) in &e.extras().extra_reqids {
-            if self.brought.get(reqid).is_some_and(|known| known.version == e.version) {
-                self.brought.remove(reqid);
-            }
-        }
-    }
-}
+mod entries;
+mod requests;
+mod rows;
 
 /// What a request was answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -126,7 +62,7 @@ struct Dirty {
     bounds: bool,
     /// Everything is to be written anew.
     all: bool,
-    written: Few<Rc<PgLogEntry>>,
+    written: Few<EVersion>,
     removed: BTreeSet<EVersion>,
     dups_written: Few<PgLogDup>,
     /// The oldest entry and the oldest dup that were trimmed.
@@ -136,13 +72,13 @@ struct Dirty {
 
 /// What has to be written of a log.
 #[derive(Debug, Default)]
-pub struct LogChanges {
+pub struct LogChanges<'a> {
     /// Remove all keys of entries and dups first.
     pub all: bool,
     /// No entry up to here can be undone, if that has to be written.
     pub can_rollback_to: Option<EVersion>,
-    /// Entries to write.
-    pub written: Few<Rc<PgLogEntry>>,
+    /// Entries to write: versions and encodings.
+    pub written: Few<(EVersion, &'a [u8])>,
     /// Remove the entries from the first to the second version, before anything is written.
     pub trimmed: Option<(EVersion, EVersion)>,
     /// The same for dups.
@@ -160,7 +96,7 @@ pub struct Log {
     /// The tail's number is right, its epoch perhaps too new ([`Log::guess_tail`]).
     tail_is_guess: bool,
     head: EVersion,
-    entries: VecDeque<Rc<PgLogEntry>>,
+    entries: Entries,
     dups: Dups,
     /// Made when somebody asks, which on a replica nobody does.
     by_request: OnceCell<Requests>,
@@ -183,7 +119,9 @@ impl Log {
             ..Log::default()
         };
         wire.dups.into_iter().for_each(|dup| log.dups.push(dup));
-        log.entries.extend(wire.log.into_iter().map(Rc::new));
+        for e in wire.log {
+            log.entries.push(&e, None);
+        }
         log
     }
 
@@ -246,9 +184,14 @@ impl Log {
         self.entries.is_empty()
     }
 
-    /// Oldest first.
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Rc<PgLogEntry>> {
-        self.entries.iter()
+    /// Oldest first. Decodes each.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = PgLogEntry> {
+        self.entries.iter().map(|e| e.whole())
+    }
+
+    /// Version of the entry that has `at` older ones.
+    pub fn version_at(&self, at: usize) -> Option<EVersion> {
+        self.entries.at(at).map(|e| e.version())
     }
 
     /// Dups, oldest first.
@@ -257,8 +200,8 @@ impl Log {
     }
 
     /// Entries of one object, newest first: looks at all.
-    pub fn of_object<'a>(&'a self, oid: &'a HObject) -> impl Iterator<Item = &'a Rc<PgLogEntry>> {
-        self.entries.iter().rev().filter(move |e| e.soid == *oid)
+    pub fn of_object(&self, oid: &HObject) -> impl Iterator<Item = PgLogEntry> {
+        self.entries.iter().rev().filter_map(|e| e.of_object(oid))
     }
 
     /// Whether the object or one of its clones has an entry above a version; so it may have if
@@ -270,13 +213,13 @@ impl Log {
                 .entries
                 .iter()
                 .rev()
-                .take_while(|e| e.version > bound)
-                .any(|e| e.soid.hash == head.hash && e.soid.as_head() == head)
+                .take_while(|e| e.version() > bound)
+                .any(|e| e.hash == head.hash && e.whole().soid.as_head() == head)
     }
 
     /// The newest entry of an object that changed it: looks at all.
-    pub fn newest_of(&self, oid: &HObject) -> Option<&Rc<PgLogEntry>> {
-        self.entries.iter().rev().find(|e| e.soid == *oid && !e.is_error())
+    pub fn newest_of(&self, oid: &HObject) -> Option<PgLogEntry> {
+        self.entries.iter().rev().filter(|e| !e.is_error()).find_map(|e| e.of_object(oid))
     }
 
     /// An interval begins: who led the PG may follow now, and be asked for no request.
@@ -287,16 +230,18 @@ impl Log {
 
     /// Whether a request was answered before.
     pub fn request(&self, reqid: &OsdReqId) -> Option<Answered> {
-        let requests = self.by_request.get_or_init(|| Requests::of(self.entries.iter()));
-        if let Some(OfRequest(e)) = requests.own.get(reqid) {
+        let requests = self.by_request.get_or_init(|| Requests::of(&self.entries));
+        if let Some(e) = requests.find(&self.entries, reqid) {
+            let op_returns = e.says_more().then(|| e.whole().extras().op_returns.clone());
             return Some(Answered {
-                version: e.version,
+                version: e.version(),
                 user_version: e.user_version,
                 return_code: e.return_code,
-                op_returns: e.extras().op_returns.clone(),
+                op_returns: op_returns.unwrap_or_default(),
             });
         }
-        if let Some(e) = requests.brought.get(reqid) {
+        if let Some(e) = requests.find_brought(&self.entries, reqid) {
+            let e = e.whole();
             let extras = e.extras();
             let extra = extras.extra_reqids.iter().position(|(r, _)| r == reqid)?;
             let code = extras.extra_reqid_return_codes.get(&(extra as u32)).copied();
@@ -316,23 +261,22 @@ impl Log {
         })
     }
 
-    /// Entries above `since`, oldest first.
-    pub fn after(&self, since: EVersion) -> impl Iterator<Item = &Rc<PgLogEntry>> {
-        let from = self.entries.partition_point(|e| e.version <= since);
-        self.entries.range(from..)
+    /// Entries above `since`, oldest first. Decodes each.
+    pub fn after(&self, since: EVersion) -> impl Iterator<Item = PgLogEntry> {
+        self.entries.from(self.entries.count_up_to(since)).map(|e| e.whole())
     }
 
     /// The part above `since` as messages carry it, with the dups.
     pub fn wire_after(&self, since: EVersion) -> PgLog {
         // The tail is an entry both logs may have, or divergence would go unseen.
-        let below = self.entries.partition_point(|e| e.version <= since);
-        let tail = below.checked_sub(1).map_or(self.tail, |at| self.entries[at].version);
+        let below = self.entries.count_up_to(since);
+        let newest_below = below.checked_sub(1).and_then(|at| self.version_at(at));
         PgLog {
             head: self.head,
-            tail,
+            tail: newest_below.unwrap_or(self.tail),
             can_rollback_to: self.can_rollback_to,
             rollback_info_trimmed_to: self.can_rollback_to,
-            log: self.after(since).map(|e| (**e).clone()).collect(),
+            log: self.after(since).collect(),
             dups: self.dups.iter().collect(),
         }
     }
@@ -346,39 +290,50 @@ impl Log {
     /// (`_handle_dups` in `src/osd/osd_types.cc`).
     pub fn wire_newest(&self, max: usize) -> PgLog {
         let skip = self.entries.len().saturating_sub(max);
-        let tail = match skip {
-            0 => self.tail,
-            n => self.entries[n - 1].version,
-        };
-        let mut wire = self.wire_after(tail);
-        wire.dups.extend(self.entries.iter().take(skip).flat_map(|e| requests_of(e)));
+        let newest_skipped = skip.checked_sub(1).and_then(|at| self.version_at(at));
+        let mut wire = self.wire_after(newest_skipped.unwrap_or(self.tail));
+        wire.dups.extend(self.entries.iter().take(skip).flat_map(|e| e.dups()));
         wire
     }
 
     /// Appends the next entry; neither it nor those before it can be undone.
-    pub fn add(&mut self, e: PgLogEntry) {
-        let version = e.version;
-        self.append(e);
-        self.can_rollback_to = version;
-        self.dirty.bounds |= self.undoable;
+    pub fn add(&mut self, e: &PgLogEntry) {
+        self.append(e, None);
+        self.cannot_be_undone();
+    }
+
+    /// The same of all entries of a write; `wire` is their list as messages carry it.
+    pub fn add_all(&mut self, entries: &[PgLogEntry], wire: &[u8]) {
+        match entries {
+            [] => return,
+            // Nearly always: what follows the count is its encoding.
+            [e] => self.append(e, wire.strip_prefix(&1_u32.to_le_bytes())),
+            several => several.iter().for_each(|e| self.append(e, None)),
+        }
+        self.cannot_be_undone();
     }
 
     /// Appends the next entry, which can be undone until [`Self::roll_forward`] comes to it.
-    pub fn add_undoable(&mut self, e: PgLogEntry) {
-        self.append(e);
+    pub fn add_undoable(&mut self, e: &PgLogEntry) {
+        self.append(e, None);
         self.undoable = true;
         self.dirty.bounds = true;
     }
 
-    fn append(&mut self, e: PgLogEntry) {
+    fn append(&mut self, e: &PgLogEntry, encoding: Option<&[u8]>) {
         debug_assert!(e.version > self.head, "{} after {}", e.version, self.head);
-        let e = Rc::new(e);
         self.head = e.version;
+        let number = self.entries.push(e, encoding);
         if let Some(requests) = self.by_request.get_mut() {
-            requests.insert(&e);
+            requests.insert(&self.entries, number);
         }
-        self.entries.push_back(e.clone());
-        self.dirty.written.push(e);
+        self.dirty.written.push(e.version);
+    }
+
+    /// Of the newest entry and those before it.
+    fn cannot_be_undone(&mut self) {
+        self.can_rollback_to = self.head;
+        self.dirty.bounds |= self.undoable;
     }
 
     /// No entry up to `to` will be undone: what is kept for those can go.
@@ -395,22 +350,25 @@ impl Log {
 
     /// The entries up to `to` that can be undone.
     fn kept_up_to(&self, to: EVersion) -> Vec<Undo> {
-        let undoable = self.after(self.can_rollback_to).take_while(|e| e.version <= to);
-        undoable.filter(|e| e.mod_desc.can_local_rollback).cloned().map(Undo::Trim).collect()
+        let above = self.entries.from(self.entries.count_up_to(self.can_rollback_to));
+        let undoable = above.take_while(|e| e.version() <= to).filter(|e| e.can_be_undone());
+        undoable.map(|e| Undo::Trim(Rc::new(e.whole()))).collect()
     }
 
     /// Drops entries up to `to`, remembering the requests of the newest `dups_max` dropped ones.
     /// Those that can be undone stay.
     pub fn trim(&mut self, to: EVersion, dups_max: usize) {
         let to = if self.undoable { to.min(self.can_rollback_to) } else { to };
-        while let Some(e) = self.entries.pop_front_if(|e| e.version <= to) {
+        while let Some(e) = self.entries.oldest().filter(|e| e.version() <= to) {
+            let (version, dups) = (e.version(), e.dups());
             if let Some(requests) = self.by_request.get_mut() {
-                requests.remove(&e);
+                requests.remove(&self.entries, self.entries.oldest_number());
             }
-            self.tail = e.version;
+            self.entries.pop();
+            self.tail = version;
             self.tail_is_guess = false;
-            self.dirty.trimmed_from.get_or_insert(e.version);
-            self.remember(&e);
+            self.dirty.trimmed_from.get_or_insert(version);
+            dups.into_iter().for_each(|dup| self.remember_dup(dup));
         }
         self.tail = self.tail.max(to.min(self.head));
         while self.dups.len() > dups_max {
@@ -420,10 +378,6 @@ impl Log {
         }
     }
 
-    fn remember(&mut self, e: &PgLogEntry) {
-        requests_of(e).for_each(|dup| self.remember_dup(dup));
-    }
-
     fn remember_dup(&mut self, dup: PgLogDup) {
         self.dirty.dups_written.push(dup.clone());
         self.dups.push(dup);
@@ -431,8 +385,9 @@ impl Log {
 
     /// Takes the entries above `to` off the head, oldest first.
     fn rewind(&mut self, to: EVersion) -> Vec<Rc<PgLogEntry>> {
-        let from = self.entries.partition_point(|e| e.version <= to);
-        let divergent: Vec<Rc<PgLogEntry>> = self.entries.split_off(from).into();
+        let from = self.entries.count_up_to(to);
+        let divergent: Vec<_> = self.entries.from(from).map(|e| Rc::new(e.whole())).collect();
+        self.entries.truncate(from);
         self.head = to;
         if to < self.can_rollback_to {
             self.can_rollback_to = to;
@@ -456,7 +411,7 @@ impl Log {
         self.undoable = undoable;
         self.dirty.bounds = undoable;
         self.dirty.all = true;
-        self.dirty.written = self.entries.iter().cloned().collect();
+        self.dirty.written = self.entries.iter().map(|e| e.version()).collect();
         self.dirty.dups_written = self.dups.iter().collect();
     }
 
@@ -473,19 +428,11 @@ impl Log {
     }
 
     /// What changed since the last call. Something both written and removed is only removed.
-    pub fn take_changes(&mut self) -> LogChanges {
+    pub fn take_changes(&mut self) -> LogChanges<'_> {
         let dirty = std::mem::take(&mut self.dirty);
         // An entry may have been removed and then written anew under the same version (its epoch
         // differs else): the newest state decides.
-        let live = |v: EVersion| match (self.entries.front(), self.entries.back()) {
-            // Nearly always the newest.
-            (_, Some(newest)) if newest.version == v => true,
-            (Some(oldest), _) if v < oldest.version => false,
-            _ => {
-                let at = self.entries.partition_point(|e| e.version < v);
-                self.entries.get(at).is_some_and(|e| e.version == v)
-            }
-        };
+        let live = |v: EVersion| self.entries.find(v);
         let oldest_dup = self.dups.oldest();
         let live_dup = |v: EVersion| oldest_dup.is_some_and(|oldest| v >= oldest);
         // Dups are never newer than the tail.
@@ -496,8 +443,12 @@ impl Log {
             // Empty if the tail went back meanwhile.
             trimmed: dirty.trimmed_from.map(|from| (from, self.tail.next())).filter(|(a, b)| a < b),
             dups_trimmed: dirty.dups_trimmed_from.map(|from| (from, dups_end)).filter(|(a, b)| a < b),
-            removed: dirty.removed.into_iter().filter(|v| !live(*v)).collect(),
-            written: dirty.written.into_iter().filter(|e| live(e.version)).collect(),
+            removed: dirty.removed.into_iter().filter(|v| live(*v).is_none()).collect(),
+            written: dirty
+                .written
+                .into_iter()
+                .filter_map(|v| live(v).map(|e| (v, e.encoding())))
+                .collect(),
             dups_written: dirty.dups_written.into_iter().filter(|d| live_dup(d.version)).collect(),
         }
     }
@@ -536,7 +487,7 @@ impl Log {
                 if e.soid <= info.last_backfill {
                     missing.add_next_event(e);
                 }
-                self.add(e.clone());
+                self.add(e);
             }
             self.head = auth.head;
             merge_divergent(self, &divergent, could_undo_from, info, missing, Some(undo));
@@ -554,19 +505,17 @@ impl Log {
         if auth.tail >= self.tail {
             return;
         }
-        let older: Vec<Rc<PgLogEntry>> = auth
-            .log
-            .iter()
-            .filter(|e| e.version <= self.tail)
-            .map(|e| Rc::new(e.clone()))
-            .collect();
+        let mut all = Entries::default();
+        for e in auth.log.iter().filter(|e| e.version <= self.tail) {
+            self.dirty.written.push(e.version);
+            all.push(e, None);
+        }
         self.tail = auth.tail;
-        if older.is_empty() {
+        if all.is_empty() {
             return;
         }
-        self.dirty.written.extend(older.iter().cloned());
-        let ours = std::mem::take(&mut self.entries);
-        self.entries = older.into_iter().chain(ours).collect();
+        self.entries.iter().for_each(|e| all.push_kept(e));
+        self.entries = all;
         self.by_request.take();
     }
 
@@ -605,8 +554,9 @@ impl Log {
         }
         // The newest of our entries that the peer may have.
         let limit = self.tail.max(peer_log.tail);
-        let common = self.entries.iter().rev().find(|e| e.version <= peer_log.head);
-        let last_update = common.map_or(limit, |e| e.version.max(limit));
+        let common = self.entries.count_up_to(peer_log.head).checked_sub(1);
+        let last_update =
+            common.and_then(|at| self.version_at(at)).map_or(limit, |version| version.max(limit));
         let mut theirs = Log::from_wire(peer_log);
         let could_undo_from = theirs.can_rollback_to;
         let divergent = theirs.rewind(last_update);
@@ -635,13 +585,13 @@ impl Log {
         child.dirty.bounds = self.undoable;
         let all = std::mem::take(&mut self.entries);
         self.by_request.take();
-        for e in all {
-            if leaves(&e.soid) {
-                self.dirty.removed.insert(e.version);
-                child.dirty.written.push(e.clone());
-                child.entries.push_back(e);
+        for e in all.iter() {
+            if leaves(&e.whole().soid) {
+                self.dirty.removed.insert(e.version());
+                child.dirty.written.push(e.version());
+                child.entries.push_kept(e);
             } else {
-                self.entries.push_back(e);
+                self.entries.push_kept(e);
             }
         }
         self.dups.iter().for_each(|dup| child.remember_dup(dup));
@@ -678,28 +628,10 @@ impl Log {
     }
 }
 
-/// What is remembered of an entry that is not in the log any more: its request, and those that its
-/// object brought from elsewhere.
-fn requests_of(e: &PgLogEntry) -> impl Iterator<Item = PgLogDup> {
-    let own = e.reqid_is_indexed().then(|| PgLogDup::of(e));
-    let extras = e.extras();
-    let brought = (0_u32..).zip(&extras.extra_reqids).map(|(at, &(reqid, user_version))| PgLogDup {
-        reqid,
-        version: e.version,
-        user_version,
-        return_code: extras.extra_reqid_return_codes.get(&at).copied().unwrap_or(0),
-        op_returns: Vec::new(),
-    });
-    own.into_iter().chain(brought)
-}
-
 fn last_complete_of(log: &Log, last_update: EVersion, missing: &Missing) -> EVersion {
     let Some(need) = missing.oldest_need() else { return last_update };
-    let below = log.entries.partition_point(|e| e.version < need);
-    match below.checked_sub(1) {
-        Some(at) => log.entries[at].version.min(last_update),
-        None => log.tail,
-    }
+    let newest_below = log.entries.count_below(need).checked_sub(1).and_then(|at| log.version_at(at));
+    newest_below.map_or(log.tail, |version| version.min(last_update))
 }
 
 /// What becomes of objects changed by entries that never happened. `log` no longer has them.
@@ -732,8 +664,11 @@ fn merge_divergent(
     for e in divergent.iter().filter(|e| !e.is_error()) {
         by_object.entry(&e.soid).or_default().push(e);
     }
-    let changed = log.entries.iter().filter(|e| !e.is_error() && by_object.contains_key(&e.soid));
-    let newest: BTreeMap<&HObject, EVersion> = changed.map(|e| (&e.soid, e.version)).collect();
+    // Of the entries that are here only those are decoded that may be of such an object.
+    let hashes: BTreeSet<u32> = by_object.keys().map(|oid| oid.hash).collect();
+    let candidates = log.entries.iter().filter(|e| !e.is_error() && hashes.contains(&e.hash));
+    let changed = candidates.map(|e| e.whole()).filter(|e| by_object.contains_key(&e.soid));
+    let newest: BTreeMap<HObject, EVersion> = changed.map(|e| (e.soid, e.version)).collect();
     for (oid, entries) in by_object {
         if *oid > info.last_backfill {
             continue;

@@ -135,32 +135,30 @@ impl Keys {
     }
 
     /// What a write changed, in the order of the keys: of the log, and of the info as
-    /// [`Keys::info_of_write`] has it. `wire`: the list of the log's new entries as the primary sends
-    /// it, so that they need not be encoded again.
+    /// [`Keys::info_of_write`] has it.
     pub fn of_write(
         &mut self,
-        mut changes: LogChanges,
-        wire: &[u8],
+        mut changes: LogChanges<'_>,
         info: &PgInfo,
         epoch: Epoch,
         written: &RefCell<ObjectStatSum>,
     ) -> bool {
         let dups = std::mem::take(&mut changes.dups_written);
-        self.log_of_write(changes, wire);
+        self.log_of_write(changes);
         let whole = self.info_of_write(info, epoch, written);
         self.dups(dups);
         whole
     }
 
     /// What changed in the log.
-    pub fn log(&mut self, mut changes: LogChanges) {
+    pub fn log(&mut self, mut changes: LogChanges<'_>) {
         let dups = std::mem::take(&mut changes.dups_written);
-        self.log_of_write(changes, &[]);
+        self.log_of_write(changes);
         self.dups(dups);
     }
 
     /// What a write changed in the log, but for its dups.
-    fn log_of_write(&mut self, changes: LogChanges, wire: &[u8]) {
+    fn log_of_write(&mut self, changes: LogChanges<'_>) {
         if let Some(bound) = changes.can_rollback_to {
             self.put(CAN_ROLLBACK_TO, |w| w.put(&bound));
         }
@@ -168,9 +166,8 @@ impl Keys {
         self.ranges.extend(changes.trimmed.map(|(from, to)| (key(&from), key(&to))));
         self.ranges.extend(changes.dups_trimmed.map(|(from, to)| (dup_key(&from), dup_key(&to))));
         self.remove.extend(changes.removed.iter().map(key));
-        let sent = wire.strip_prefix(&1_u32.to_le_bytes()).filter(|_| changes.written.len() == 1);
-        for e in changes.written {
-            self.put(key(&e.version), |w| encode_entry(w, &e, sent));
+        for (version, encoding) in changes.written {
+            self.put(key(&version), |w| put_entry(w, encoding));
         }
     }
 
@@ -245,15 +242,9 @@ pub fn clear_log(cid: &CollId, pgmeta: &GhObject, t: &mut Transaction) {
     t.omap_rmkeyrange(cid, pgmeta, DUP_PREFIX, "dup`");
 }
 
-/// `sent`: the entry's encoding, if there is one.
-fn encode_entry(w: &mut Writer, e: &PgLogEntry, sent: Option<&[u8]>) {
-    let begin = w.len();
-    match sent {
-        Some(sent) => w.blob(sent),
-        None => w.counted(|w| w.put(e)),
-    }
-    let crc = crc32c(0, &w.as_slice()[begin + 4..]);
-    w.u32(crc);
+fn put_entry(w: &mut Writer, encoding: &[u8]) {
+    w.blob(encoding);
+    w.u32(crc32c(0, encoding));
 }
 
 fn decode_entry(value: &Bytes) -> Result<PgLogEntry, denc::Error> {
@@ -449,7 +440,7 @@ mod tests {
             let mut keys = Keys::default();
             keys.info(&info, None, 4);
             for (version, is_clone) in [(1, false), (2, true), (3, false), (4, false)] {
-                log.add(entry(version, is_clone));
+                log.add(&entry(version, is_clone));
             }
             info.last_update = log.head();
             log.trim(EVersion::new(4, 2), 100);
@@ -480,7 +471,7 @@ mod tests {
             keys.info(&info, None, 33);
             for (epoch, version, op) in [(25, 13, LogOp::CLONE), (33, 14, LogOp::MODIFY)] {
                 let soid = HObject { name: "object".into(), ..HObject::default() };
-                log.add(PgLogEntry { op, soid, version: EVersion::new(epoch, version), ..PgLogEntry::default() });
+                log.add(&PgLogEntry { op, soid, version: EVersion::new(epoch, version), ..PgLogEntry::default() });
             }
             info.last_update = log.head();
             info.last_backfill = HObject::max();
@@ -516,16 +507,16 @@ mod tests {
                     ..PgLogEntry::default()
                 })
                 .collect();
-            let stored = |wire: &[u8]| {
+            let stored = |add: &dyn Fn(&mut Log)| {
                 let mut log = Log::default();
-                entries.iter().for_each(|e| log.add(e.clone()));
+                add(&mut log);
                 let mut keys = Keys::default();
-                keys.log_of_write(log.take_changes(), wire);
+                keys.log_of_write(log.take_changes());
                 let values = keys.values.into_bytes();
                 keys.set.into_iter().map(|(_, at)| decode_entry(&values.slice(at)).unwrap()).collect::<Vec<_>>()
             };
-            assert_eq!(stored(&entries.to_bytes()), entries);
-            assert_eq!(stored(&[]), entries);
+            assert_eq!(stored(&|log| log.add_all(&entries, &entries.to_bytes())), entries);
+            assert_eq!(stored(&|log| entries.iter().for_each(|e| log.add(e))), entries);
         }
     }
 

@@ -354,7 +354,7 @@ impl Pg {
                     self.trim_entry(&e, &mut t);
                 }
             }
-            core.log.add(entry.clone());
+            core.log.add(&entry);
             core.info.last_update = version;
             core.update_last_complete();
             core.mark_dirty_info();

@@ -204,20 +204,18 @@ impl Pg {
         let whoami = self.whoami();
         let all = self.expect_commits(tid, version, reqid, followers);
 
-        let mut core = self.core.borrow_mut();
-        for e in entries {
-            core.log.add(e);
-        }
-        let dups = core.settings.dups_tracked;
-        core.log.trim(trim_to, dups);
+        let mut borrowed = self.core.borrow_mut();
+        let core = &mut *borrowed;
+        core.log.add_all(&entries, &wire);
+        core.log.trim(trim_to, core.settings.dups_tracked);
         core.info.log_tail = core.log.tail();
         let complete = core.info.last_complete;
         let mut keys = Keys::default();
         let changes = core.log.take_changes();
-        if keys.of_write(changes, &wire, &core.info, core.epoch, &self.written_counts) {
+        if keys.of_write(changes, &core.info, core.epoch, &self.written_counts) {
             self.written_epoch.set(core.epoch);
         }
-        drop(core);
+        drop(borrowed);
         keys.add_to(&self.cid, &self.pgmeta, &mut transaction);
         let committed = self.submit_timed(transaction);
         let pg = self.rc();
@@ -441,11 +439,12 @@ impl Pg {
         for e in &entries {
             self.contexts.forget(&e.soid);
         }
-        let mut core = self.core.borrow_mut();
-        for e in entries {
+        let mut borrowed = self.core.borrow_mut();
+        let core = &mut *borrowed;
+        for e in &entries {
             core.info.last_user_version = core.info.last_user_version.max(e.user_version);
-            core.log.add(e);
         }
+        core.log.add_all(&entries, &m.log_entries);
         core.info.last_update = core.log.head();
         if core.missing.is_empty() {
             core.info.last_complete = core.info.last_update;
@@ -458,17 +457,16 @@ impl Pg {
             }
         }
         core.note_stable(m.min_last_complete_ondisk);
-        let dups = core.settings.dups_tracked;
-        core.log.trim(m.pg_trim_to, dups);
+        core.log.trim(m.pg_trim_to, core.settings.dups_tracked);
         core.info.log_tail = core.log.tail();
         let complete = core.info.last_complete;
         let mut keys = Keys::default();
         let changes = core.log.take_changes();
-        if keys.of_write(changes, &m.log_entries, &core.info, core.epoch, &self.written_counts) {
+        if keys.of_write(changes, &core.info, core.epoch, &self.written_counts) {
             self.written_epoch.set(core.epoch);
         }
         let (map_epoch, min_epoch) = (core.epoch, core.last_peering_reset);
-        drop(core);
+        drop(borrowed);
         keys.add_to(&self.cid, &self.pgmeta, &mut t);
         t.set_sums(sums);
         let committed = self.submit_timed(t);

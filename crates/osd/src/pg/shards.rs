@@ -224,7 +224,7 @@ impl Pg {
         let mut core = self.core.borrow_mut();
         let core = &mut *core;
         let mut undo = Vec::new();
-        for e in entries {
+        for e in &entries {
             core.info.last_user_version = core.info.last_user_version.max(e.user_version);
             if applied {
                 core.log.add_undoable(e);
@@ -249,7 +249,7 @@ impl Pg {
         core.info.log_tail = core.log.tail();
         let mut keys = Keys::default();
         let changes = core.log.take_changes();
-        if keys.of_write(changes, &[], &core.info, core.epoch, &self.written_counts) {
+        if keys.of_write(changes, &core.info, core.epoch, &self.written_counts) {
             self.written_epoch.set(core.epoch);
         }
         keys.add_to(&self.cid, &self.pgmeta, t);

@@ -5,13 +5,14 @@
 //! one that says anything else stands beside it, whole.
 
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, VecDeque};
-use std::hash::BuildHasher;
+use std::collections::BTreeMap;
 
-use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use types::osd::PgLogDup;
 use types::{EVersion, EntityName, OsdReqId};
+
+use super::requests::hash;
+use super::rows::Rows;
 
 /// `ahead` of a dup that a row does not say.
 const RARE: i32 = i32::MIN;
@@ -66,62 +67,22 @@ impl Row {
 /// Rows of one piece: 4 KiB.
 const PIECE: usize = 128;
 
-/// Rows in order, in pieces of one size: the memory of one that has gone is the next one's, of any PG.
-#[derive(Debug, Clone, Default)]
-struct Rows {
-    pieces: VecDeque<Box<[Row; PIECE]>>,
-    /// Rows of the first piece that are gone: less than all.
-    gone: usize,
-    len: usize,
-}
-
-impl Rows {
-    fn at(&self, at: usize) -> Option<&Row> {
-        let row = self.gone + at;
-        (at < self.len).then(|| &self.pieces[row / PIECE][row % PIECE])
-    }
-
-    fn push(&mut self, row: Row) {
-        let end = self.gone + self.len;
-        if end == self.pieces.len() * PIECE {
-            self.pieces.push_back(Box::new([row; PIECE]));
-        }
-        self.pieces[end / PIECE][end % PIECE] = row;
-        self.len += 1;
-    }
-
-    fn pop(&mut self) -> Option<Row> {
-        let row = *self.at(0)?;
-        self.len -= 1;
-        self.gone += 1;
-        if self.gone == PIECE || self.len == 0 {
-            self.pieces.pop_front();
-            self.gone = 0;
-        }
-        Some(row)
-    }
-}
-
 /// Dups in order, found by their requests.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Dups {
-    rows: Rows,
+    rows: Rows<Row, PIECE>,
     /// Number of the oldest row. The next ones follow; behind the last number comes 0.
     first: u32,
     /// The dups that rows do not say, by number.
     rare: BTreeMap<u32, PgLogDup>,
     /// Numbers of dups, of those with the same request the newest; made when somebody asks. Of who
-    /// makes up requests that collide the same holds as in [`super::Index`].
+    /// makes up requests that collide the same holds as in [`super::requests::Index`].
     by_request: OnceCell<HashTable<u32>>,
-}
-
-fn hash(reqid: &OsdReqId) -> u64 {
-    FixedState::default().hash_one((reqid.name.num, reqid.tid))
 }
 
 impl Dups {
     pub(super) fn len(&self) -> usize {
-        self.rows.len
+        self.rows.len()
     }
 
     /// Version of the oldest.
@@ -131,12 +92,12 @@ impl Dups {
 
     /// Version of the newest.
     pub(super) fn newest(&self) -> Option<EVersion> {
-        self.rows.at(self.rows.len.checked_sub(1)?).map(Row::version)
+        self.rows.at(self.rows.len().checked_sub(1)?).map(Row::version)
     }
 
     /// Oldest first.
     pub(super) fn iter(&self) -> impl Iterator<Item = PgLogDup> {
-        (0..self.rows.len).map(|at| self.dup(self.first.wrapping_add(at as u32)))
+        (0..self.rows.len()).map(|at| self.dup(self.first.wrapping_add(at as u32)))
     }
 
     pub(super) fn find(&self, reqid: &OsdReqId) -> Option<PgLogDup> {
@@ -150,8 +111,8 @@ impl Dups {
     }
 
     fn index(&self) -> HashTable<u32> {
-        let mut table = HashTable::with_capacity(self.rows.len);
-        (0..self.rows.len).for_each(|at| self.note(&mut table, self.first.wrapping_add(at as u32)));
+        let mut table = HashTable::with_capacity(self.rows.len());
+        (0..self.rows.len()).for_each(|at| self.note(&mut table, self.first.wrapping_add(at as u32)));
         table
     }
 
@@ -171,7 +132,7 @@ impl Dups {
 
     /// Adds the newest.
     pub(super) fn push(&mut self, dup: PgLogDup) {
-        let number = self.first.wrapping_add(self.rows.len as u32);
+        let number = self.first.wrapping_add(self.rows.len() as u32);
         let mut row = Row::of(&dup);
         if row.ahead == RARE || row.dup() != dup {
             row.ahead = RARE;
@@ -226,6 +187,8 @@ impl Dups {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+
     use bytes::Bytes;
     use device::memory::Choices;
     use types::osd::LogOpReturn;
@@ -285,7 +248,7 @@ mod tests {
         assert_eq!((dups.len(), dups.newest()), (model.len(), model.back().map(|dup| dup.version)));
         while dups.pop().is_some() {}
         assert!(dups.rare.is_empty() && dups.index().is_empty() && dups.oldest().is_none());
-        assert!(dups.rows.pieces.is_empty());
+        assert!(dups.rows.pieces() == 0);
     }
 
     /// One row of memory for all dups grew by an eighth each time, in 32 PGs at once. Each time it left
@@ -300,7 +263,7 @@ mod tests {
             if version > 1000 {
                 dups.pop();
             }
-            let pieces = dups.rows.pieces.len();
+            let pieces = dups.rows.pieces();
             assert!(pieces * PIECE < dups.len() + 2 * PIECE, "{pieces} for {}", dups.len());
         }
         assert!(dups.rare.is_empty());

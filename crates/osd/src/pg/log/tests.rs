@@ -1,5 +1,6 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use denc::Denc;
 use types::osd::{LogOp, PgInfo, PgLogEntry};
 use types::{EVersion, EntityName, HObject, NOSNAP, OsdReqId};
 
@@ -24,7 +25,7 @@ fn entry(name: &str, version: (u32, u64), prior: (u32, u64)) -> PgLogEntry {
 
 fn log_of(entries: &[PgLogEntry]) -> (Log, PgInfo) {
     let mut log = Log::default();
-    entries.iter().for_each(|e| log.add(e.clone()));
+    entries.iter().for_each(|e| log.add(e));
     let info = PgInfo { last_update: log.head(), last_complete: log.head(), ..PgInfo::default() };
     log.take_changes();
     (log, info)
@@ -156,26 +157,27 @@ fn a_clone_entry_does_not_answer_for_the_request() {
     assert_eq!(log.request(&clone.reqid).map(|a| a.user_version), Some(77));
 }
 
-/// What the store has of a log: its keys, by the changes that are given to it.
+/// What the store has of a log, by the changes that are given to it: entries as they are encoded, and
+/// keys of dups.
 #[derive(Default)]
 struct Stored {
-    entries: BTreeSet<EVersion>,
+    entries: BTreeMap<EVersion, Vec<u8>>,
     dups: BTreeSet<EVersion>,
 }
 
 impl Stored {
-    fn apply(&mut self, changes: LogChanges) {
+    fn apply(&mut self, changes: LogChanges<'_>) {
         if changes.all {
             *self = Stored::default();
         }
         if let Some((from, to)) = changes.trimmed {
-            self.entries.retain(|v| *v < from || *v >= to);
+            self.entries.retain(|v, _| *v < from || *v >= to);
         }
         if let Some((from, to)) = changes.dups_trimmed {
             self.dups.retain(|v| *v < from || *v >= to);
         }
-        self.entries.retain(|v| !changes.removed.contains(v));
-        self.entries.extend(changes.written.iter().map(|e| e.version));
+        self.entries.retain(|v, _| !changes.removed.contains(v));
+        self.entries.extend(changes.written.iter().map(|(version, encoding)| (*version, encoding.to_vec())));
         self.dups.extend(changes.dups_written.iter().map(|d| d.version));
     }
 }
@@ -193,7 +195,7 @@ fn the_store_holds_what_the_log_holds() {
     for step in 0..5000 {
         for _ in 0..below(4) {
             let version = log.head().version + 1;
-            log.add(entry(["a", "b", "c"][below(3) as usize], (epoch, version), (0, 0)));
+            log.add(&entry(["a", "b", "c"][below(3) as usize], (epoch, version), (0, 0)));
         }
         let at = |back: u64| {
             let v = log.head().version.saturating_sub(back);
@@ -224,7 +226,8 @@ fn the_store_holds_what_the_log_holds() {
         }
         if below(3) > 0 {
             stored.apply(log.take_changes());
-            assert!(log.iter().map(|e| e.version).eq(stored.entries.iter().copied()), "step {step}");
+            let entries = log.iter().map(|e| (e.version, e.to_bytes().to_vec()));
+            assert!(entries.eq(stored.entries.clone()), "step {step}");
             assert!(log.dups().map(|d| d.version).eq(stored.dups.iter().copied()), "step {step}");
         }
     }
@@ -240,7 +243,7 @@ fn what_was_kept_for_an_entry_that_did_not_happen_goes() {
     let common = entry("a", (5, 9), (0, 0));
     let undone = entry("a", (5, 10), (5, 9));
     let (mut mine, mut info) = log_of(std::slice::from_ref(&common));
-    mine.add_undoable(undone.clone());
+    mine.add_undoable(&undone);
     info.last_update = mine.head();
     let (auth, auth_info) = log_of(&[common, entry("a", (6, 10), (5, 9))]);
     let (mut missing, mut undo) = (Missing::default(), Vec::new());

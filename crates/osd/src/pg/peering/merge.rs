@@ -128,7 +128,7 @@ mod tests {
                 snap: NOSNAP,
                 ..HObject::default()
             };
-            core.log.add(PgLogEntry {
+            core.log.add(&PgLogEntry {
                 op: LogOp::MODIFY,
                 soid,
                 version: EVersion::new(5, *version),

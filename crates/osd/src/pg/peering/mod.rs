@@ -705,7 +705,7 @@ impl Peering {
             return self.log.tail();
         }
         let limit = self.min_last_complete();
-        let at = self.log.iter().nth(excess - 1).map_or(EVersion::ZERO, |e| e.version);
+        let at = self.log.version_at(excess - 1).unwrap_or(EVersion::ZERO);
         at.min(limit).max(self.log.tail())
     }
 

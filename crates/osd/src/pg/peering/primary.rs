@@ -401,7 +401,7 @@ impl Peering {
             }
             for e in self.log.after(theirs.last_update) {
                 if e.soid <= theirs.last_backfill {
-                    missing.add_next_event(e);
+                    missing.add_next_event(&e);
                 }
             }
         } else {

@@ -367,9 +367,9 @@ impl World {
                     n.objects.insert(entry.soid.clone(), version);
                 }
                 if whole && n.core.mapping.redundancy.is_erasure() {
-                    n.core.log.add_undoable(entry);
+                    n.core.log.add_undoable(&entry);
                 } else {
-                    n.core.log.add(entry);
+                    n.core.log.add(&entry);
                 }
                 n.core.log.roll_forward(roll_forward_to);
                 n.core.note_stable(stable);
@@ -467,10 +467,10 @@ impl World {
             None => n.core.log.head(),
         };
         if n.core.mapping.redundancy.is_erasure() {
-            n.core.log.add_undoable(entry.clone());
+            n.core.log.add_undoable(&entry);
             n.core.log.roll_forward(roll_forward_to);
         } else {
-            n.core.log.add(entry.clone());
+            n.core.log.add(&entry);
         }
         n.core.info.last_update = version;
         if n.core.missing.is_empty() {
