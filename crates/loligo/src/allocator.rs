@@ -27,11 +27,51 @@ unsafe extern "C" {
     fn mi_collect(force: bool);
 }
 
-/// Sizes of which freed blocks are kept, in words: up to a block of data and what comes with it, encoded.
-const KEPT_WORDS: usize = 1024;
-/// Bytes of each of them that are kept at most, 32 MiB if all sizes were asked for (a daemon asks for some
-/// 200): as many blocks as the writes need that are in flight together.
-const KEPT_MAX: usize = 32 << 10;
+/// Up to so many bytes each whole number of words is a size of its own.
+const EXACT_MAX: usize = 1024;
+/// Above, sizes are multiples of this...
+const STEP: usize = 512;
+/// ... up to a block of data and what comes with it, encoded. Longer ones are not kept.
+const STEPS_MAX: usize = 8192;
+const EXACT: usize = EXACT_MAX / OF_ALL;
+const SIZES: usize = EXACT + (STEPS_MAX - EXACT_MAX) / STEP;
+/// As many blocks are kept as the writes need that are in flight together: of each size so many bytes,
+/// and at least so many blocks. 8 MiB together at most.
+const KEPT_BYTES: usize = 32 << 10;
+const KEPT_BLOCKS: usize = 64;
+
+/// Which of the sizes a block has that holds so many bytes; none: it is not kept.
+#[inline]
+fn size_for(bytes: usize) -> Option<usize> {
+    match bytes {
+        ..=EXACT_MAX => Some(bytes.div_ceil(OF_ALL)),
+        ..=STEPS_MAX => Some(EXACT + (bytes - EXACT_MAX).div_ceil(STEP)),
+        _ => None,
+    }
+}
+
+/// The bytes that mimalloc is asked for, so that a block that was kept may serve all that have its size.
+#[inline]
+fn whole(bytes: usize) -> usize {
+    match bytes {
+        ..=EXACT_MAX => bytes.next_multiple_of(OF_ALL),
+        ..=STEPS_MAX => bytes.next_multiple_of(STEP),
+        _ => bytes,
+    }
+}
+
+/// Bytes of a block of a size.
+fn bytes_of(size: usize) -> usize {
+    match size.checked_sub(EXACT) {
+        None => size * OF_ALL,
+        Some(steps) => EXACT_MAX + steps * STEP,
+    }
+}
+
+/// How many blocks of a size are kept.
+fn room_of(size: usize) -> usize {
+    (KEPT_BYTES / bytes_of(size)).max(KEPT_BLOCKS)
+}
 
 /// Blocks of one size that the thread has freed. Each begins with the address of the next.
 struct Kept {
@@ -41,31 +81,28 @@ struct Kept {
 }
 
 thread_local! {
-    /// By size in words. Nothing is to be done when the thread ends: only threads that last as long
-    /// as the process keep anything.
-    static KEPT: [Kept; KEPT_WORDS + 1] = const {
-        [const { Kept { last: Cell::new(std::ptr::null_mut()), room: Cell::new(0) } }; KEPT_WORDS + 1]
+    /// By size. Nothing is to be done when the thread ends: only threads that last as long as the process
+    /// keep anything.
+    static KEPT: [Kept; SIZES + 1] = const {
+        [const { Kept { last: Cell::new(std::ptr::null_mut()), room: Cell::new(0) } }; SIZES + 1]
     };
 }
 
 /// Lets this thread, which must last as long as the process, keep blocks that it frees.
 pub(crate) fn keep_freed() {
     KEPT.with(|kept| {
-        for (words, of_size) in kept.iter().enumerate().skip(1) {
-            of_size.room.set(KEPT_MAX / (words * OF_ALL));
+        for (size, of_size) in kept.iter().enumerate().skip(1) {
+            of_size.room.set(room_of(size));
         }
     });
 }
 
-/// A block that was kept, for `size` bytes aligned to a word; null if there is none.
+/// A block that was kept, for so many bytes aligned to a word; null if there is none.
 #[inline]
-fn take(size: usize) -> *mut u8 {
-    let words = size.div_ceil(OF_ALL);
-    if words > KEPT_WORDS {
-        return std::ptr::null_mut();
-    }
+fn take(bytes: usize) -> *mut u8 {
+    let Some(size) = size_for(bytes) else { return std::ptr::null_mut() };
     KEPT.with(|kept| {
-        let of_size = &kept[words];
+        let of_size = &kept[size];
         let block = of_size.last.get();
         if !block.is_null() {
             // SAFETY: a kept block begins with the next one's address, and nobody else has it.
@@ -76,31 +113,22 @@ fn take(size: usize) -> *mut u8 {
     })
 }
 
-/// Keeps a block that was asked for with `size` bytes; whether there was room.
+/// Keeps a block that was asked for with so many bytes; whether there was room.
 ///
 /// # Safety
 /// The block is mimalloc's, and its owner gives it up.
 #[inline]
-unsafe fn keep(block: *mut u8, size: usize) -> bool {
-    let words = size.div_ceil(OF_ALL);
-    if words > KEPT_WORDS {
-        return false;
-    }
+unsafe fn keep(block: *mut u8, bytes: usize) -> bool {
+    let Some(size) = size_for(bytes) else { return false };
     KEPT.with(|kept| {
-        let of_size = &kept[words];
+        let of_size = &kept[size];
         let Some(room) = of_size.room.get().checked_sub(1) else { return false };
-        // SAFETY: mimalloc was asked for whole words: it holds `words` of them.
+        // SAFETY: mimalloc was asked for all bytes of the size, a word at least.
         unsafe { block.cast::<*mut u8>().write(of_size.last.get()) };
         of_size.last.set(block);
         of_size.room.set(room);
         true
     })
-}
-
-/// What mimalloc is asked for: a block that was kept may serve any size of as many words.
-#[inline]
-fn whole_words(size: usize) -> usize {
-    size.next_multiple_of(OF_ALL)
 }
 
 /// mimalloc.
@@ -113,9 +141,9 @@ pub(crate) struct Allocator;
 /// KiB that has blocks in use too, which takes time in a store with a large index (some 20 ms for
 /// 10 TB): nothing for a busy daemon.
 pub(crate) fn collect() {
-    for words in 1..=KEPT_WORDS {
+    for size in 1..=SIZES {
         loop {
-            let block = take(words * OF_ALL);
+            let block = take(bytes_of(size));
             if block.is_null() {
                 break;
             }
@@ -129,7 +157,7 @@ pub(crate) fn collect() {
 
 // SAFETY: mimalloc's blocks have at least the size asked for and are aligned to a word, or to what
 // was asked; each is freed or resized through the same library, which knows a block's kind, or, if
-// aligned to a word, given out again for as many words.
+// aligned to a word, given out again for what its size holds.
 unsafe impl GlobalAlloc for Allocator {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -137,7 +165,7 @@ unsafe impl GlobalAlloc for Allocator {
         unsafe {
             match layout.align() {
                 ..=OF_ALL => match take(layout.size()) {
-                    block if block.is_null() => mi_malloc(whole_words(layout.size())).cast(),
+                    block if block.is_null() => mi_malloc(whole(layout.size())).cast(),
                     block => block,
                 },
                 align => mi_malloc_aligned(layout.size(), align).cast(),
@@ -151,7 +179,7 @@ unsafe impl GlobalAlloc for Allocator {
         unsafe {
             match layout.align() {
                 ..=OF_ALL => match take(layout.size()) {
-                    block if block.is_null() => mi_zalloc(whole_words(layout.size())).cast(),
+                    block if block.is_null() => mi_zalloc(whole(layout.size())).cast(),
                     block => {
                         block.write_bytes(0, layout.size());
                         block
@@ -178,8 +206,8 @@ unsafe impl GlobalAlloc for Allocator {
         unsafe {
             match layout.align() {
                 // What grows from nothing, as most that is encoded does: each size from what is kept.
-                ..=OF_ALL if layout.size() <= KEPT_WORDS * OF_ALL => {
-                    if layout.size().div_ceil(OF_ALL) == size.div_ceil(OF_ALL) {
+                ..=OF_ALL if layout.size() <= STEPS_MAX => {
+                    if size_for(layout.size()) == size_for(size) {
                         return block;
                     }
                     let to = self.alloc(Layout::from_size_align_unchecked(size, layout.align()));
@@ -189,7 +217,7 @@ unsafe impl GlobalAlloc for Allocator {
                     }
                     to
                 }
-                ..=OF_ALL => mi_realloc(block.cast::<c_void>(), whole_words(size)).cast(),
+                ..=OF_ALL => mi_realloc(block.cast::<c_void>(), whole(size)).cast(),
                 align => mi_realloc_aligned(block.cast::<c_void>(), size, align).cast(),
             }
         }
@@ -214,7 +242,8 @@ mod tests {
             };
             // SAFETY: each is freed once, with the layout it was asked for.
             let free = |block, size| unsafe { Allocator.dealloc(block, layout(size)) };
-            let kept = |size: usize| KEPT.with(|k| !k[size.div_ceil(8)].last.get().is_null());
+            let of_size = |bytes| size_for(bytes).unwrap();
+            let kept = |bytes: usize| KEPT.with(|k| !k[of_size(bytes)].last.get().is_null());
             // Threads do not keep anything unless they are told to.
             free(alloc(40), 40);
             assert!(!kept(40));
@@ -237,8 +266,10 @@ mod tests {
             for size in [8, 1000, 8192] {
                 let many: Vec<*mut u8> = (0..5000).map(|_| alloc(size)).collect();
                 many.into_iter().for_each(|block| free(block, size));
-                let room = KEPT.with(|k| k[size.div_ceil(8)].room.get());
+                let room = KEPT.with(|k| k[of_size(size)].room.get());
                 assert!(kept(size) && room == 0);
+                let blocks = room_of(of_size(size));
+                assert!(blocks >= KEPT_BLOCKS && bytes_of(of_size(size)) >= size);
             }
             free(alloc(8193), 8193);
             // What grows keeps its bytes and takes a kept block, and its own is kept; within its
@@ -248,7 +279,7 @@ mod tests {
             // SAFETY: the block is ours, of so many bytes.
             let grow = |block, from, to| unsafe { Allocator.realloc(block, layout(from), to) };
             assert_eq!(grow(block, 33, 40), block);
-            let last = |size: usize| KEPT.with(|k| k[size / 8].last.get());
+            let last = |bytes: usize| KEPT.with(|k| k[of_size(bytes)].last.get());
             let next = last(800);
             let grown = grow(block, 40, 800);
             assert_eq!([grown, last(40)], [next, block]);
@@ -261,9 +292,12 @@ mod tests {
             assert!(unsafe { std::slice::from_raw_parts(short, 33) }.iter().all(|byte| *byte == 0xab));
             free(short, 33);
             collect();
-            assert!((1..=8192).all(|size| !kept(size)));
-            let room = KEPT.with(|k| k[5].room.get());
-            assert_eq!(room, KEPT_MAX / 40);
+            assert!((1..=STEPS_MAX).all(|bytes| !kept(bytes)));
+            let room = KEPT.with(|k| k[of_size(40)].room.get());
+            assert_eq!(room, KEPT_BYTES / 40);
+            let all: usize = (1..=SIZES).map(|size| bytes_of(size) * room_of(size)).sum();
+            assert!(all <= 8 << 20, "{all}");
+            assert!((1..=STEPS_MAX).all(|bytes| bytes_of(of_size(bytes)) == whole(bytes)));
         })
         .join()
         .unwrap();

@@ -20,6 +20,10 @@ pub(crate) trait Existing {
     }
     /// Whether the object exists (false if the collection does not).
     fn object_exists(&self, cid: &CollId, oid: &GhObject) -> bool;
+    /// The same of one that the transaction names with these numbers, for who wants to find it again.
+    fn named_exists(&self, _name: (CollIndex, ObjectIndex), cid: &CollId, oid: &GhObject) -> bool {
+        self.object_exists(cid, oid)
+    }
 }
 
 /// Whether a split moves an object: the low `bits` of its hash are `rem`.
@@ -132,7 +136,7 @@ impl View<'_> {
         let colls = self.t.collections();
         let object = &self.t.objects()[oid as usize];
         if self.bulk == 0 {
-            return self.existing.object_exists(&colls[cid as usize], object);
+            return self.existing.named_exists((cid, oid), &colls[cid as usize], object);
         }
         // Follow the object from each collection it may have been in through the bulk moves.
         (0..colls.len()).any(|from| {

@@ -30,7 +30,7 @@ const POOL_MIN: i64 = i64::MIN;
 const POOL_TEMP_START: i64 = -2;
 
 /// An object, one of its clones, or a position between objects. Wire: hobject_t v4.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Eq)]
 pub struct HObject {
     /// Locator key, empty when it equals the name.
     pub key: BString,
@@ -46,6 +46,17 @@ pub struct HObject {
     pub namespace: BString,
     /// Pool.
     pub pool: i64,
+}
+
+/// Numbers first, which tell most apart, and no call for texts that are empty, as all but the name mostly are.
+impl PartialEq for HObject {
+    fn eq(&self, other: &HObject) -> bool {
+        let same = |a: &BString, b: &BString| a.len() == b.len() && (a.is_empty() || a == b);
+        (self.hash, self.snap, self.pool, self.max) == (other.hash, other.snap, other.pool, other.max)
+            && same(&self.name, &other.name)
+            && same(&self.key, &other.key)
+            && same(&self.namespace, &other.namespace)
+    }
 }
 
 /// By the placement hash, which is one of the name.

@@ -194,7 +194,7 @@ impl Pg {
         let wire = entries.to_bytes();
         self.send_to_replicas(
             tid,
-            &soid,
+            soid,
             reqid,
             &followers,
             &transaction,
@@ -297,7 +297,7 @@ impl Pg {
     fn send_to_replicas(
         &self,
         tid: u64,
-        soid: &HObject,
+        soid: HObject,
         reqid: OsdReqId,
         followers: &[PgShard],
         transaction: &Transaction,
@@ -319,7 +319,7 @@ impl Pg {
             min_epoch,
             reqid,
             pgid: self.pgid,
-            poid: soid.clone(),
+            poid: soid,
             acks_wanted: (message_flags::ACK | message_flags::ONDISK) as u8,
             version: entries.last().map_or(EVersion::ZERO, |e| e.version),
             log_entries: wire.clone(),
@@ -335,7 +335,7 @@ impl Pg {
         let whole = message.encode().with_tid(tid);
         let mut log_only = None;
         for to in followers {
-            let raw = if self.recovery.should_send(&self.core.borrow(), *to, soid) {
+            let raw = if self.recovery.should_send(&self.core.borrow(), *to, &message.poid) {
                 whole.clone()
             } else {
                 // Backfill has not come to the object yet: the entry alone.

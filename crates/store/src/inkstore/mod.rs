@@ -95,6 +95,8 @@ struct Core {
     /// The object of the operation before, of the transaction being applied, which the log has
     /// selected. Operations that move or remove objects forget it.
     resolved: Option<((CollIndex, ObjectIndex), Slot)>,
+    /// Where the transaction's check found its objects, until one of them moves.
+    found: write::Found,
     /// Blocks written but not yet durable, by first block: reads take them from here.
     inflight: BTreeMap<u32, Bytes>,
     cache: RefCell<Cache>,

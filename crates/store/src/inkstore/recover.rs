@@ -140,6 +140,7 @@ pub(super) async fn mount(device: &BlockDevice) -> Result<Core, StoreError> {
         log,
         pending,
         resolved: None,
+        found: Default::default(),
         inflight: BTreeMap::new(),
         cache: Default::default(),
         manifest_blocks: manifest.blocks(),

@@ -190,7 +190,7 @@ impl State {
 
     pub(super) fn lookup(&self, cid: &CollId, oid: &GhObject) -> Option<Slot> {
         self.index.find(hash_of(cid, oid), |slot| {
-            self.onode(slot).is_some_and(|onode| *onode.oid == *oid && onode.cid == *cid)
+            self.onode(slot).is_some_and(|onode| onode.cid == *cid && *onode.oid == *oid)
         })
     }
 

@@ -1,6 +1,7 @@
 //! Submitting a transaction: checked, given its blocks, applied in memory and described to the log
 //! in one go, without waiting for anything.
 
+use std::cell::RefCell;
 use std::ops::Range;
 
 use bstr::BStr;
@@ -18,9 +19,9 @@ use super::key_map::Place;
 use super::log::join_writes;
 use super::onode::{AllocHint, BlockPtr, Onode, PatchSource, edges};
 use super::rec::Share;
-use super::state::Slot;
+use super::state::{Slot, State};
 use super::{Core, Inner, ready};
-use crate::check::check;
+use crate::check::{Existing, check};
 use crate::{CollId, CollIndex, ObjectIndex, Op, Pairs, StoreError, Transaction};
 
 /// Up to this many bytes of a block are kept among the metadata instead of in a block.
@@ -50,6 +51,7 @@ impl Inner {
             core.apply(t, op);
             if moves_objects(op) {
                 core.resolved = None;
+                core.found.clear();
             }
         }
         let (sender, receiver) = oneshot();
@@ -86,16 +88,43 @@ impl Inner {
     }
 }
 
+/// Objects as a transaction names them, and where they are.
+pub(super) type Found = SmallVec<[((CollIndex, ObjectIndex), Slot); 4]>;
+
+/// The state as a transaction's check asks it: what it finds is noted.
+struct Seen<'a> {
+    state: &'a State,
+    found: RefCell<&'a mut Found>,
+}
+
+impl Existing for Seen<'_> {
+    fn collection_len(&self, cid: &CollId) -> Option<usize> {
+        self.state.collection_len(cid)
+    }
+
+    fn object_exists(&self, cid: &CollId, oid: &GhObject) -> bool {
+        self.state.object_exists(cid, oid)
+    }
+
+    fn named_exists(&self, name: (CollIndex, ObjectIndex), cid: &CollId, oid: &GhObject) -> bool {
+        let slot = self.state.lookup(cid, oid);
+        self.found.borrow_mut().extend(slot.map(|slot| (name, slot)));
+        slot.is_some()
+    }
+}
+
 impl Core {
-    /// Whether a transaction can be applied, in every respect.
-    fn admit(&self, t: &Transaction) -> Result<(), StoreError> {
+    /// Whether a transaction can be applied, in every respect. Notes where its objects were found.
+    fn admit(&mut self, t: &Transaction) -> Result<(), StoreError> {
         if self.failed.is_some() {
             return Err(StoreError::Latched);
         }
         if self.closing {
             return Err(StoreError::Closed);
         }
-        check(t, &self.state)?;
+        self.found.clear();
+        let seen = Seen { state: &self.state, found: RefCell::new(&mut self.found) };
+        check(t, &seen)?;
         let (blocks, metadata) = growth(t, &self.state);
         if blocks == 0 && metadata == 0 {
             return Ok(());
@@ -185,8 +214,14 @@ impl Core {
         {
             return Some(slot);
         }
-        let (of, name) = (&t.collections()[cid as usize], &t.objects()[oid as usize]);
-        let slot = self.state.lookup(of, name)?;
+        let found = self.found.iter().find(|(name, _)| *name == (cid, oid));
+        let slot = match found {
+            Some((_, slot)) => *slot,
+            None => {
+                let (of, name) = (&t.collections()[cid as usize], &t.objects()[oid as usize]);
+                self.state.lookup(of, name)?
+            }
+        };
         self.select(slot);
         self.resolved = Some(((cid, oid), slot));
         Some(slot)
@@ -695,7 +730,7 @@ fn compose(onode: &Onode, range: &Range<u64>, data: &[u8]) -> Option<Bytes> {
 }
 
 /// The most blocks and bytes of metadata a transaction can add.
-fn growth(t: &Transaction, state: &super::state::State) -> (u64, u64) {
+fn growth(t: &Transaction, state: &State) -> (u64, u64) {
     let pairs = |pairs: &Pairs| {
         pairs
             .iter()
@@ -732,7 +767,7 @@ fn growth(t: &Transaction, state: &super::state::State) -> (u64, u64) {
 }
 
 /// Blocks that the transaction's writes surely free.
-fn replaced_blocks(t: &Transaction, state: &super::state::State) -> u64 {
+fn replaced_blocks(t: &Transaction, state: &State) -> u64 {
     let mut replaced = 0;
     for op in t.ops() {
         let Op::Write {

@@ -14,6 +14,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use denc::{Denc, Error, Reader, Writer};
+use smallvec::SmallVec;
 use types::hobject::GhObject;
 
 use crate::{CollId, CollIndex, ObjectIndex, Op, Transaction};
@@ -464,21 +465,35 @@ impl Op {
     }
 }
 
-/// Reads the map from values to their index as a table: each value once, indices 0..n.
-fn table<T: Ord + Denc>(r: &mut Reader<'_>, what: &'static str) -> Result<Vec<T>, Error> {
-    let mut named: Vec<(T, u32)> = r.get()?;
+/// Reads the map from values to their index as a table: each value once, indices 0..n. With room for `more`.
+fn table<T: Ord + Denc>(
+    r: &mut Reader<'_>,
+    what: &'static str,
+    more: usize,
+) -> Result<Vec<T>, Error> {
+    let count = r.u32()?;
+    // Nearly always one.
+    if count == 1 {
+        let (value, index) = (r.get()?, r.u32()?);
+        if index != 0 {
+            return Err(Error::Invalid { what, value: index.into() });
+        }
+        let mut values = Vec::with_capacity(1 + more);
+        values.push(value);
+        return Ok(values);
+    }
+    let mut named: Vec<(T, u32)> = Vec::new();
+    for _ in 0..count {
+        named.push(r.get()?);
+    }
     named.sort_by_key(|(_, index)| *index);
     for (place, (_, index)) in named.iter().enumerate() {
         if *index as usize != place {
             return Err(Error::Invalid { what, value: (*index).into() });
         }
     }
-    // Nearly always one or two.
-    let distinct: BTreeSet<&T> = match named.len() {
-        1 => BTreeSet::new(),
-        _ => named.iter().map(|(value, _)| value).collect(),
-    };
-    if named.len() > 1 && distinct.len() < named.len() {
+    let distinct: BTreeSet<&T> = named.iter().map(|(value, _)| value).collect();
+    if distinct.len() < named.len() {
         return Err(Error::Invalid { what, value: named.len() as u64 });
     }
     Ok(named.into_iter().map(|(value, _)| value).collect())
@@ -486,7 +501,7 @@ fn table<T: Ord + Denc>(r: &mut Reader<'_>, what: &'static str) -> Result<Vec<T>
 
 /// The inverse of [`table`], borrowed, in Ceph's map order.
 fn encode_table<T: Ord + Denc>(values: &[T], w: &mut Writer) {
-    let mut order: Vec<usize> = (0..values.len()).collect();
+    let mut order: SmallVec<[usize; 4]> = (0..values.len()).collect();
     order.sort_by_key(|&i| &values[i]);
     w.count(values.len());
     for i in order {
@@ -533,9 +548,8 @@ impl Denc for Transaction {
         r.envelope("Transaction", 9, 9, |r, _| {
             let data = r.blob()?;
             let op_bytes = r.blob()?;
-            let colls: Vec<CollId> = table(r, "Transaction collection index")?;
-            let mut objects: Vec<GhObject> = table(r, "Transaction object index")?;
-            objects.reserve(MORE_OBJECTS);
+            let colls: Vec<CollId> = table(r, "Transaction collection index", 0)?;
+            let objects: Vec<GhObject> = table(r, "Transaction object index", MORE_OBJECTS)?;
             let count = r.u64()?;
             let _ = (r.u32()?, r.u32()?, r.u32()?);
             let fadvise_flags = r.u32()?;
