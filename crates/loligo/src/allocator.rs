@@ -36,7 +36,7 @@ const STEPS_MAX: usize = 8192;
 const EXACT: usize = EXACT_MAX / OF_ALL;
 const SIZES: usize = EXACT + (STEPS_MAX - EXACT_MAX) / STEP;
 /// As many blocks are kept as the writes need that are in flight together: of each size so many bytes,
-/// and at least so many blocks. 8 MiB together at most.
+/// and at least so many blocks. 10 MiB together at most.
 const KEPT_BYTES: usize = 32 << 10;
 const KEPT_BLOCKS: usize = 64;
 
@@ -296,7 +296,7 @@ mod tests {
             let room = KEPT.with(|k| k[of_size(40)].room.get());
             assert_eq!(room, KEPT_BYTES / 40);
             let all: usize = (1..=SIZES).map(|size| bytes_of(size) * room_of(size)).sum();
-            assert!(all <= 8 << 20, "{all}");
+            assert!(all <= 10 << 20, "{all}");
             assert!((1..=STEPS_MAX).all(|bytes| bytes_of(of_size(bytes)) == whole(bytes)));
         })
         .join()
