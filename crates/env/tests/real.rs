@@ -5,6 +5,8 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
@@ -210,6 +212,48 @@ fn close_ends_pending_calls_on_both_sides() {
         assert!(!stuck.is_finished());
         near.close();
         assert!(stuck.await.is_err());
+    });
+}
+
+/// Who is on this host comes by the unix socket, others by the port, in whatever order; both tell
+/// addresses of the port.
+#[test]
+fn an_address_is_listened_on_twice() {
+    on_both(|env| async move {
+        let listener = env.listen(any_port()).unwrap();
+        let addr = listener.local_addr().unwrap();
+        for round in 0..6 {
+            let first = listener.accept();
+            let ours = match round % 2 {
+                0 => Some(env.connect(addr).await.unwrap()),
+                _ => None,
+            };
+            let theirs = std::net::TcpStream::connect(addr).unwrap();
+            let ours = match ours {
+                Some(ours) => ours,
+                None => env.connect(addr).await.unwrap(),
+            };
+            let (a, b) = (first.await.unwrap(), listener.accept().await.unwrap());
+            let is_twin = |s: &Rc<dyn Stream>| s.peer_addr().unwrap().port() == 0;
+            let (twin, tcp) = if is_twin(&a) { (a, b) } else { (b, a) };
+            assert!(is_twin(&twin) && !is_twin(&tcp));
+            assert_eq!(tcp.peer_addr(), theirs.local_addr().ok());
+            assert_eq!((twin.local_addr(), tcp.local_addr()), (Some(addr), Some(addr)));
+            assert_eq!(ours.peer_addr(), Some(addr));
+            assert_eq!(ours.local_addr().unwrap().ip(), addr.ip());
+            ours.send(vec![Bytes::from_static(b"hello")]).await.unwrap();
+            assert_eq!(recv_exactly(&twin, 5).await.unwrap()[..], b"hello"[..]);
+        }
+        // Nobody can take the name while it is in use, and it goes with who has it.
+        let other = UnixAddr::from_abstract_name(format!("loligo/{addr}")).unwrap();
+        assert!(UnixListener::bind_addr(&other).is_err());
+        drop(listener);
+        let retry = async {
+            while UnixListener::bind_addr(&other).is_err() {
+                env.sleep(Duration::from_millis(1)).await;
+            }
+        };
+        env.timeout(Duration::from_secs(10), retry).await.unwrap();
     });
 }
 

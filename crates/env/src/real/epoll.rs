@@ -196,6 +196,10 @@ impl Reactor for Epoll {
         Ok(Rc::new(EpollListener(Rc::new(self.register(fd)?))))
     }
 
+    fn stream(self: Rc<Self>, fd: OwnedFd) -> io::Result<Rc<dyn Stream>> {
+        Ok(EpollStream::connected(self.register(fd)?))
+    }
+
     fn connect(self: Rc<Self>, addr: RawAddr) -> LocalFuture<io::Result<Rc<dyn Stream>>> {
         Box::pin(connect(self, addr))
     }

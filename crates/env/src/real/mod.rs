@@ -12,6 +12,7 @@ mod shared_file;
 mod signal;
 mod socket;
 mod sync_file;
+mod twin;
 mod uring;
 mod uring_file;
 mod uring_net;
@@ -35,6 +36,7 @@ use crate::{
     SyncFile, Timers, Workers, buf,
 };
 use socket::RawAddr;
+use twin::{TwinListener, TwinStream};
 
 /// Polls between two looks at the reactor.
 const POLLS_PER_TURN: usize = 256;
@@ -59,6 +61,8 @@ trait Reactor {
     fn socket_flags(&self) -> libc::c_int;
     fn listener(self: Rc<Self>, fd: OwnedFd) -> io::Result<Rc<dyn Listener>>;
     fn connect(self: Rc<Self>, addr: RawAddr) -> LocalFuture<io::Result<Rc<dyn Stream>>>;
+    /// A stream of a socket that is connected.
+    fn stream(self: Rc<Self>, fd: OwnedFd) -> io::Result<Rc<dyn Stream>>;
     fn block_file(self: Rc<Self>, file: file::Opened) -> Rc<dyn BlockFile>;
     fn readable(self: Rc<Self>, fd: Rc<dyn AsRawFd>) -> LocalFuture<io::Result<()>>;
 }
@@ -73,6 +77,7 @@ struct RealDriver {
     start: Instant,
     /// What the clock said last.
     recent: Cell<Duration>,
+    has_twins: bool,
 }
 
 impl Runtime {
@@ -108,6 +113,7 @@ impl Runtime {
             reactor,
             start: Instant::now(),
             recent: Cell::default(),
+            has_twins: twin::are_wanted(),
         })))
     }
 
@@ -205,11 +211,24 @@ impl Driver for RealDriver {
     }
 
     fn listen(&self, addr: SocketAddr) -> io::Result<Rc<dyn Listener>> {
-        let fd = socket::listen(&RawAddr::from_ip(addr), self.reactor.socket_flags())?;
-        self.reactor.clone().listener(fd)
+        let flags = self.reactor.socket_flags();
+        let fd = socket::listen(&RawAddr::from_ip(addr), flags)?;
+        let listener = self.reactor.clone().listener(fd)?;
+        let addr = listener.local_addr().filter(|_| self.has_twins);
+        let Some((addr, twin)) = addr.and_then(|addr| Some((addr, twin::listen(addr, flags)?))) else {
+            return Ok(listener);
+        };
+        let twin = self.reactor.clone().listener(twin)?;
+        Ok(Rc::new(TwinListener::new(addr, listener, twin)))
     }
 
     fn connect(&self, addr: SocketAddr) -> LocalFuture<io::Result<Rc<dyn Stream>>> {
+        if self.has_twins
+            && let Some(twin) = twin::connect(addr, self.reactor.socket_flags())
+        {
+            let stream = self.reactor.clone().stream(twin);
+            return Box::pin(std::future::ready(stream.map(|stream| TwinStream::to(addr, stream))));
+        }
         self.reactor.clone().connect(RawAddr::from_ip(addr))
     }
 

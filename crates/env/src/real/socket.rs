@@ -81,6 +81,23 @@ impl RawAddr {
         Ok(RawAddr::of(addr))
     }
 
+    /// A unix socket's name that stands in no folder (`unix(7)`): a zero byte, then the name, which is
+    /// cut if it is too long.
+    pub(super) fn from_abstract(name: &str) -> RawAddr {
+        let mut addr = libc::sockaddr_un {
+            sun_family: libc::AF_UNIX as libc::sa_family_t,
+            sun_path: [0; 108],
+        };
+        let mut len = std::mem::offset_of!(libc::sockaddr_un, sun_path) + 1;
+        for (to, from) in addr.sun_path[1..].iter_mut().zip(name.bytes()) {
+            *to = from.cast_signed();
+            len += 1;
+        }
+        let mut raw = RawAddr::of(addr);
+        raw.len = len as libc::socklen_t;
+        raw
+    }
+
     fn to_ip(self) -> Option<SocketAddr> {
         let storage = std::ptr::from_ref(&self.storage);
         match libc::c_int::from(self.storage.ss_family) {
@@ -175,6 +192,36 @@ pub(super) fn listen_unix(path: &Path, flags: libc::c_int) -> io::Result<OwnedFd
         }
         other => other,
     }
+}
+
+/// A stream connected to who listens on a unix socket, without waiting for room in its queue.
+pub(super) fn connect_at_once(addr: &RawAddr, flags: libc::c_int) -> io::Result<OwnedFd> {
+    let fd = stream(addr.family(), flags | libc::SOCK_NONBLOCK)?;
+    // SAFETY: `addr` holds a valid address of the length it says.
+    checked(unsafe { libc::connect(fd.as_raw_fd(), addr.as_ptr(), addr.len()) })?;
+    if flags & libc::SOCK_NONBLOCK == 0 {
+        // SAFETY: no memory is passed; a stream socket has no other flags of this kind set.
+        checked(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, 0) })?;
+    }
+    Ok(fd)
+}
+
+/// Whether the other end of a unix stream is a process of the user that this one runs as.
+pub(super) fn peer_is_ours(fd: &OwnedFd) -> bool {
+    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the option's value is a ucred, for which there is room.
+    let result = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            std::ptr::from_mut(&mut peer).cast(),
+            &mut len,
+        )
+    };
+    // SAFETY: takes nothing and always succeeds.
+    checked(result).is_ok() && peer.uid == unsafe { libc::geteuid() }
 }
 
 /// The error left on a socket (of a connect that ended later).

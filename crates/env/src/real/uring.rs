@@ -25,7 +25,7 @@ use io_uring::{IoUring, cqueue, opcode, squeue};
 use super::file::Opened;
 use super::socket::{self, RawAddr};
 use super::uring_file::UringFile;
-use super::uring_net::{self, UringListener};
+use super::uring_net::{self, UringListener, UringStream};
 use super::vectored::Vectored;
 use super::{Reactor, silence_bell};
 use crate::{AlignedBuf, BlockFile, Listener, LocalFuture, Stream};
@@ -339,6 +339,10 @@ impl Reactor for Uring {
 
     fn listener(self: Rc<Self>, fd: OwnedFd) -> io::Result<Rc<dyn Listener>> {
         Ok(Rc::new(UringListener::new(self, fd)))
+    }
+
+    fn stream(self: Rc<Self>, fd: OwnedFd) -> io::Result<Rc<dyn Stream>> {
+        Ok(UringStream::connected(self, Rc::new(fd)))
     }
 
     fn connect(self: Rc<Self>, addr: RawAddr) -> LocalFuture<io::Result<Rc<dyn Stream>>> {

@@ -83,14 +83,14 @@ pub(super) async fn connect(
 }
 
 /// A connected socket.
-struct UringStream {
+pub(super) struct UringStream {
     uring: Rc<Uring>,
     fd: Rc<OwnedFd>,
     peer: Option<SocketAddr>,
 }
 
 impl UringStream {
-    fn connected(uring: Rc<Uring>, fd: Rc<OwnedFd>) -> Rc<dyn Stream> {
+    pub(super) fn connected(uring: Rc<Uring>, fd: Rc<OwnedFd>) -> Rc<dyn Stream> {
         let peer = socket::peer_addr(&fd);
         Rc::new(UringStream { uring, fd, peer })
     }

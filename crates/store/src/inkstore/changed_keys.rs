@@ -86,39 +86,6 @@ impl ChangedKeys {
 
     /// Keys from `first` on and before `end` are gone.
     pub(super) fn note_range_removed(&mut self, first: &BStr, end: &BStr) {
-        if !self.goes_on(first, end) {
-            self.join(first, end);
-        }
-    }
-
-    /// Notes keys that are gone where a range has them already, or where they go on from one without
-    /// coming to the next: so it is with what a log drops in front, write by write.
-    fn goes_on(&mut self, first: &BStr, end: &BStr) -> bool {
-        if self.ranges.len() > FEW {
-            return false;
-        }
-        let mut next = None;
-        for (begin, until) in self.ranges.iter_mut().rev() {
-            if !is_up_to(begin, first) {
-                next = Some(begin);
-                continue;
-            }
-            let Some(until) = until.as_mut().filter(|until| until[..] >= first[..]) else { return false };
-            if until[..] >= end[..] {
-                return true;
-            }
-            let free = next.is_none_or(|next| !is_up_to(next, end));
-            if free {
-                until.clear();
-                until.extend_from_slice(end);
-            }
-            return free;
-        }
-        false
-    }
-
-    /// Makes a range of these keys, and of those that have some of them or touch them.
-    fn join(&mut self, first: &BStr, end: &BStr) {
         let (mut begin, mut until) = (first.to_owned(), end.to_owned());
         if let Some((before, end)) = self.ranges.range::<BStr, _>(up_to(first)).next_back()
             && end.as_ref().is_some_and(|end| end >= first)
