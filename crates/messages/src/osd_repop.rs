@@ -52,7 +52,7 @@ impl Message for MOSDRepOp {
     const TYPE: u16 = 112;
     const VERSION: u16 = 3;
     const COMPAT: u16 = 1;
-    const ROOM: usize = 2048;
+    const ROOM: usize = 1024;
 
     fn encode_front(&self, w: &mut Writer) {
         w.u32(self.map_epoch);
