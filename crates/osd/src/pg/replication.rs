@@ -26,7 +26,7 @@ use types::{EVersion, EntityName, Errno, HObject, OsdReqId, PageSums, PgShard};
 use super::log::Answered;
 use super::persist::Keys;
 use super::shards::Prepared;
-use super::told_stats::News;
+use super::told_stats::{News, TAKES_ADDED};
 use super::{ClientOp, Pg};
 use crate::ops::{
     self, Kind, LockKind, Mutation, ObjectGuard, Overdue, PendingWrite, Reply, Request,
@@ -310,7 +310,12 @@ impl Pg {
         let (map_epoch, min_epoch, stats) = {
             let core = self.core.borrow();
             let interval = core.last_peering_reset;
-            let stats = self.stats_told.borrow_mut().next(interval, &core.info.stats, added);
+            let stats = self.stats_told.borrow_mut().next(
+                interval,
+                followers,
+                &core.info.stats,
+                added,
+            );
             (core.epoch, interval, stats)
         };
         let whoami = self.whoami();
@@ -386,9 +391,11 @@ impl Pg {
 
     /// A replica has a write durable.
     pub fn on_repop_reply(&self, m: &MOSDRepOpReply, tid: u64) {
-        if m.map_epoch < self.core.borrow().last_peering_reset {
+        let interval = self.core.borrow().last_peering_reset;
+        if m.map_epoch < interval {
             return;
         }
+        self.stats_told.borrow_mut().on_reply(interval, m.from, m.ack_type);
         if m.result != 0 {
             tracing::error!(pg = %self.pgid, from = %m.from, result = m.result, "replica failed");
             return;
@@ -488,7 +495,7 @@ impl Pg {
                 min_epoch,
                 reqid,
                 pgid: pg.pgid_at(from),
-                ack_type: message_flags::ONDISK as u8,
+                ack_type: message_flags::ONDISK as u8 | TAKES_ADDED,
                 result: 0,
                 last_complete_ondisk: complete,
                 from: pg.whoami(),

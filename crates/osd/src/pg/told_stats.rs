@@ -1,21 +1,28 @@
 //! What a write tells the replicas of the PG's statistics, in the place that `MOSDRepOp` has for them.
 //!
 //! Ceph sends the whole `pg_stat_t` with each write, some 900 bytes that are encoded, copied, summed and
-//! decoded for what is nearly always "one write more, of 4 KiB". Here the first write of an interval brings
+//! decoded for what is nearly always "one write more, of 4 KiB". Here the first writes of an interval bring
 //! all of it, and every [`WHOLE_EVERY`]th; the others bring what they add to the counts:
 //!
 //! ```text
 //! envelope 1/1 | u8 number of counts | (u8 place in ObjectStatSum, i64 to add) ...
 //! ```
 //!
-//! Writes of an interval reach a replica in order, without gaps, so the counts stay the primary's. What is
+//! A replica says with its replies that it takes that ([`TAKES_ADDED`]); Ceph's do not, and are sent
+//! all each time. Writes of an interval reach a replica in order, without gaps, so the counts stay the primary's. What is
 //! not a write's (reads, times, scrubs' results) comes with the next whole. `pg_stat_t` is of version 26,
 //! so the envelope's version tells which of the two it is.
 
 use bytes::Bytes;
 use denc::{Denc, Error, Reader, Writer};
-use types::Epoch;
 use types::osd::{ObjectStatSum, PgStat};
+use types::{Epoch, PgShard};
+
+use super::replication::Followers;
+
+/// In the `ack_type` of `MOSDRepOpReply`, of which Ceph looks at other bits: who sends it takes
+/// [`News::Added`].
+pub(super) const TAKES_ADDED: u8 = 0x80;
 
 /// Bytes that encoded statistics take, and some more.
 const WHOLE_ROOM: usize = 1024;
@@ -25,22 +32,41 @@ const WHOLE_EVERY: u32 = 100;
 const ADDED_VERSION: u8 = 1;
 
 /// What the replicas have been told in this interval.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Told {
     interval: Epoch,
     /// Writes since all was told, that one among them; 0: never yet.
     since: u32,
+    /// Who takes what is added alone.
+    takers: Followers,
 }
 
 impl Told {
-    /// What to tell with a write that adds `added`, which `all` has already. `interval`: its first epoch.
-    pub(super) fn next(&mut self, interval: Epoch, all: &PgStat, added: &ObjectStatSum) -> Bytes {
-        if self.interval == interval && (1..WHOLE_EVERY).contains(&self.since) {
+    /// What to tell `followers` with a write that adds `added`, which `all` has already. `interval`: its
+    /// first epoch.
+    pub(super) fn next(
+        &mut self,
+        interval: Epoch,
+        followers: &[PgShard],
+        all: &PgStat,
+        added: &ObjectStatSum,
+    ) -> Bytes {
+        if self.interval != interval {
+            *self = Told { interval, ..Told::default() };
+        }
+        if (1..WHOLE_EVERY).contains(&self.since) && followers.iter().all(|f| self.takers.contains(f)) {
             self.since += 1;
             return encode_added(added);
         }
-        *self = Told { interval, since: 1 };
+        self.since = 1;
         all.to_bytes_in(WHOLE_ROOM)
+    }
+
+    /// A replica's reply, to a write of this interval.
+    pub(super) fn on_reply(&mut self, interval: Epoch, from: PgShard, ack_type: u8) {
+        if ack_type & TAKES_ADDED != 0 && self.interval == interval && !self.takers.contains(&from) {
+            self.takers.push(from);
+        }
     }
 }
 
@@ -91,6 +117,8 @@ fn decode_added(r: &mut Reader<'_>, _version: u8) -> Result<ObjectStatSum, Error
 
 #[cfg(test)]
 mod tests {
+    use types::pg::NO_SHARD;
+
     use super::*;
 
     fn write(n: i64) -> ObjectStatSum {
@@ -100,6 +128,7 @@ mod tests {
     #[test]
     fn a_replica_counts_as_its_primary_does() {
         let (mut primary, mut replica, mut told) = (PgStat::default(), PgStat::default(), Told::default());
+        let followers = [1, 2].map(|osd| PgShard { osd, shard: NO_SHARD });
         let mut wholes = 0;
         for n in 1..1000 {
             if n % 7 == 0 {
@@ -107,7 +136,12 @@ mod tests {
             }
             let interval = if n < 250 { 5 } else { 9 };
             primary.stats.sum.add(&write(n));
-            match News::decode(&told.next(interval, &primary, &write(n))).unwrap() {
+            let news = told.next(interval, &followers, &primary, &write(n));
+            // Of the writes under way when an interval begins the first ten are not answered yet.
+            if n % 250 > 10 {
+                followers.iter().for_each(|f| told.on_reply(interval, *f, 4 | TAKES_ADDED));
+            }
+            match News::decode(&news).unwrap() {
                 News::Whole(all) => {
                     wholes += 1;
                     replica = *all;
@@ -119,7 +153,21 @@ mod tests {
             let reads = replica.stats.sum.num_rd;
             assert_eq!(ObjectStatSum { num_rd: reads, ..primary.stats.sum }, replica.stats.sum);
         }
-        assert_eq!(wholes, 3 + 8);
+        assert_eq!(wholes, 11 + 2 + 12 + 7);
+    }
+
+    #[test]
+    fn one_who_does_not_take_it_is_told_all() {
+        let followers = [1, 2].map(|osd| PgShard { osd, shard: NO_SHARD });
+        let mut told = Told::default();
+        for n in 1..10 {
+            let news = told.next(5, &followers, &PgStat::default(), &write(n));
+            assert!(matches!(News::decode(&news), Ok(News::Whole(_))));
+            told.on_reply(5, followers[0], 4 | TAKES_ADDED);
+            told.on_reply(5, followers[1], 4);
+            // Of an interval that is over.
+            told.on_reply(4, followers[1], 4 | TAKES_ADDED);
+        }
     }
 
     #[test]
