@@ -361,8 +361,8 @@ pub async fn load(
         log.tail = log.tail.max(newest_dup);
     }
     let known = log.tail;
-    log.tail = known.max(trimmed_to(oldest, known, log.head));
-    let is_guess = oldest.is_some() && log.tail != known;
+    log.tail = known.max(trimmed_to(oldest, known));
+    let is_guess = log.tail != known;
     info.log_tail = log.tail;
     log.can_rollback_to = can_rollback_to.map_or(log.head, |bound| log.head.min(bound));
     let mut log = Log::from_wire(log);
@@ -383,14 +383,15 @@ pub async fn load(
 
 /// How far a log was trimmed at least, by its oldest entry. Entries without a request (of clones that
 /// were made or trimmed) leave no dup, and versions have no gaps but where entries went to another PG
-/// in a split: then the log reaches less far than it could, which costs a backfill at most.
-fn trimmed_to(oldest: Option<EVersion>, tail: EVersion, head: EVersion) -> EVersion {
+/// in a split: then the log reaches less far than it could, which costs a backfill at most. A log without
+/// entries became so in a split, a merge, when it was rewound or replaced, which all write the whole info
+/// (writes alone leave the last one, which not all copies have yet): its tail is known.
+fn trimmed_to(oldest: Option<EVersion>, tail: EVersion) -> EVersion {
     match oldest {
-        None => head,
         Some(oldest) if oldest.version > tail.version + 1 => {
             EVersion::new(oldest.epoch, oldest.version - 1)
         }
-        Some(_) => tail,
+        _ => tail,
     }
 }
 
@@ -492,6 +493,39 @@ mod tests {
                     assert_eq!(loaded.log.len(), 0);
                 }
             }
+        });
+    }
+
+    /// Found by a simulated life (short, 1929): a PG that stayed in activating for ever.
+    ///
+    /// 1. A copy leads its PG and writes up to 45'241, of which another copy has what comes up to 45'235.
+    ///    The PG splits; none of the entries that are left is of the child, whose logs have none.
+    /// 2. The copy starts again, and takes the child's log, which has no entries, to be trimmed up to 45'241.
+    /// 3. The other leads. Its log ends with 45'235, before what the copy's claims to reach: the copy did
+    ///    not follow.
+    #[test]
+    fn a_log_without_entries_reaches_as_far_as_its_info_says() {
+        World::new(1).run_until(async move {
+            let spgid = PgId::new(1, 5).spg();
+            let at = |version| EVersion::new(45, version);
+            let mut keys = Keys::default();
+            let info = PgInfo {
+                pgid: spgid,
+                last_update: at(241),
+                log_tail: at(218),
+                last_backfill: HObject::max(),
+                ..PgInfo::default()
+            };
+            keys.info(&info, None, 50);
+            let store = stored(spgid, keys).await;
+            let mut loaded = load(&store, &CollId::Pg(spgid), &spgid.pgmeta()).await.unwrap();
+            assert_eq!((loaded.log.tail(), loaded.info.log_tail), (at(218), at(218)));
+            let auth = PgLog { tail: at(218), head: at(235), ..PgLog::default() };
+            let (mut info, mut undo) = (loaded.info.clone(), Vec::new());
+            let auth_info = PgInfo { last_update: at(235), ..info.clone() };
+            assert!(loaded.log.merge(&auth_info, &auth, &mut info, &mut loaded.missing, &mut undo));
+            assert_eq!((info.last_update, loaded.log.head()), (at(235), at(235)));
+            assert!(loaded.missing.is_empty() && undo.is_empty());
         });
     }
 
