@@ -38,8 +38,15 @@ class LoopDevice:
 
     def written(self):
         """Bytes written to the device since it was made."""
-        stat = pathlib.Path(f"/sys/block/{pathlib.Path(self.dev).name}/stat").read_text().split()
-        return int(stat[6]) * SECTOR
+        return self.stat(6) * SECTOR
+
+    def flushes(self):
+        """Flushes that the device was asked for since it was made."""
+        return self.stat(15)
+
+    def stat(self, field):
+        """A number of the kernel's account of it (Documentation/block/stat.rst)."""
+        return int(pathlib.Path(f"/sys/block/{pathlib.Path(self.dev).name}/stat").read_text().split()[field])
 
     def close(self):
         subprocess.run(["losetup", "-d", self.dev], check=False)

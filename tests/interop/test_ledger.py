@@ -1,7 +1,7 @@
 """The byte ledger beside the kernel's own count: OSDs on loop devices, written to by unmodified clients in every way that
 reaches a device differently (new objects, short and long, overwrites, parts of blocks, xattrs, omap, removals, and what a
 checkpoint or a database's compaction writes). What an OSD says it has written, by cause and in all, is what the sectors of its
-device say, to the byte. Needs loop devices (root): where there are none it says so and ends with 77. About 20 s a store."""
+device say, to the byte, and the devices have been flushed. Needs loop devices (root): where there are none it says so and ends with 77. About 20 s a store."""
 import os
 import pathlib
 import sys
@@ -15,6 +15,7 @@ import clusters  # noqa: E402
 
 OSDS = 2
 QUIET_S = 60
+WRITES = 300
 
 
 class Ledger(unittest.TestCase):
@@ -39,12 +40,17 @@ class Ledger(unittest.TestCase):
         c.run("rados", "-p", "data", "bench", "2", "write", "-b", "1048576", "-t", "8", "--no-cleanup", "--run-name", "long")
         c.run("rados", "-p", "data", "cleanup", "--run-name", "long")
         with rados.Rados(conffile=c.conf) as cluster, cluster.open_ioctx("data") as io:
-            for n in range(300):
+            flushed = [device.flushes() for device in c.devices]
+            for n in range(WRITES):
                 name = f"object{n % 40}"
                 io.write(name, bytes([n % 256]) * (1 + 77 * n % 9000), 13 * n % 70000)
                 io.set_xattr(name, f"x{n % 5}", b"v" * (n % 200))
                 if n % 7 == 0:
                     io.trunc(name, n * 100)
+            # One behind the other, each answered when it is durable: none without a flush of its own.
+            flushes = [device.flushes() - before for device, before in zip(c.devices, flushed)]
+            print(f"{WRITES} writes, each with an xattr behind it: flushes {flushes}")
+            self.assertGreaterEqual(min(flushes), 2 * WRITES)
             with rados.WriteOpCtx() as op:
                 io.set_omap(op, tuple(f"key{n}" for n in range(500)), tuple(b"value" * (n % 9) for n in range(500)))
                 io.operate_write_op(op, "omap")

@@ -257,6 +257,36 @@ fn an_address_is_listened_on_twice() {
     });
 }
 
+/// Anybody may take the name of a port that has no twin: who is not of our user is not believed.
+#[test]
+fn a_twin_of_another_user_is_not_taken() {
+    const NOBODY: libc::c_long = 65534;
+    // The calls change this thread alone, as glibc's do not; the kernel notes who listens.
+    let become_user = |euid: libc::c_long| {
+        // SAFETY: numbers only.
+        unsafe { libc::syscall(libc::SYS_setresuid, -1_i64, euid, -1_i64) == 0 }
+    };
+    on_both(move |env| async move {
+        let listener = std::net::TcpListener::bind(any_port()).unwrap();
+        let addr = listener.local_addr().unwrap();
+        let name = UnixAddr::from_abstract_name(format!("loligo/{addr}")).unwrap();
+        if !become_user(NOBODY) {
+            eprintln!("another user's not tried: only root can be one");
+            return;
+        }
+        let foreign = UnixListener::bind_addr(&name);
+        assert!(become_user(0));
+        let foreign = foreign.unwrap();
+        let ours = env.connect(addr).await.unwrap();
+        assert_ne!(ours.local_addr().unwrap().port(), 0, "a port, not the name");
+        assert_eq!(listener.accept().unwrap().1.port(), ours.local_addr().unwrap().port());
+        drop(foreign);
+        // The same name, taken by us, is.
+        let _own = UnixListener::bind_addr(&name).unwrap();
+        assert_eq!(env.connect(addr).await.unwrap().local_addr().unwrap().port(), 0);
+    });
+}
+
 #[test]
 fn dropping_the_last_reference_tells_the_peer() {
     on_both(|env| async move {

@@ -208,42 +208,32 @@ pub(super) fn connect_at_once(addr: &RawAddr, flags: libc::c_int) -> io::Result<
 
 /// Whether the other end of a unix stream is a process of the user that this one runs as.
 pub(super) fn peer_is_ours(fd: &OwnedFd) -> bool {
-    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
-    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: the option's value is a ucred, for which there is room.
-    let result = unsafe {
-        libc::getsockopt(
-            fd.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_PEERCRED,
-            std::ptr::from_mut(&mut peer).cast(),
-            &mut len,
-        )
-    };
+    let nobody = libc::ucred { pid: 0, uid: libc::uid_t::MAX, gid: libc::gid_t::MAX };
+    // SAFETY: SO_PEERCRED's value is a ucred.
+    let peer = unsafe { option(fd, libc::SO_PEERCRED, nobody) };
     // SAFETY: takes nothing and always succeeds.
-    checked(result).is_ok() && peer.uid == unsafe { libc::geteuid() }
+    peer.is_ok_and(|peer| peer.uid == unsafe { libc::geteuid() })
 }
 
 /// The error left on a socket (of a connect that ended later).
 pub(super) fn take_error(fd: &OwnedFd) -> io::Result<()> {
-    let mut error: libc::c_int = 0;
-    let mut len = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: the option's value is an int, for which there is room.
-    let result = unsafe {
-        libc::getsockopt(
-            fd.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_ERROR,
-            std::ptr::from_mut(&mut error).cast(),
-            &mut len,
-        )
-    };
-    checked(result)?;
-    if error == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::from_raw_os_error(error))
+    // SAFETY: SO_ERROR's value is an int.
+    match unsafe { option(fd, libc::SO_ERROR, 0_i32) }? {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
     }
+}
+
+/// What an option of a socket is; `value` is overwritten.
+///
+/// # Safety
+/// `T` is the type of the option's value, of which any bytes are one.
+unsafe fn option<T: Copy>(fd: &OwnedFd, name: libc::c_int, mut value: T) -> io::Result<T> {
+    let mut len = size_of::<T>() as libc::socklen_t;
+    let place = std::ptr::from_mut(&mut value).cast();
+    // SAFETY: there is room for a value, and `len` says how much.
+    let result = unsafe { libc::getsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, name, place, &mut len) };
+    checked(result).map(|_| value)
 }
 
 /// Ends both directions.
