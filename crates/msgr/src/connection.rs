@@ -94,6 +94,10 @@ pub(crate) struct Inner {
     /// Wakes whoever runs the connection while there is no link (connector, loopback).
     pub(crate) wake: Wake,
     pub(crate) want_keepalive: Cell<bool>,
+    /// The peer is to be told at once of what has come, on a lossless session.
+    pub(crate) want_ack: Cell<bool>,
+    /// A task waits for the moment when that is due.
+    pub(crate) ack_timer: Cell<bool>,
     pub(crate) keepalive_to_ack: Cell<Option<UTime>>,
     pub(crate) last_keepalive: Cell<Option<Duration>>,
     pub(crate) last_keepalive_ack: Cell<Option<Duration>>,
@@ -152,6 +156,8 @@ impl Connection {
             link: RefCell::new(None),
             wake: Wake::default(),
             want_keepalive: Cell::new(false),
+            want_ack: Cell::new(false),
+            ack_timer: Cell::new(false),
             keepalive_to_ack: Cell::new(None),
             last_keepalive: Cell::new(None),
             last_keepalive_ack: Cell::new(None),

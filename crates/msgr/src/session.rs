@@ -14,6 +14,11 @@ use std::collections::{BTreeMap, VecDeque};
 
 use types::message::RawMessage;
 
+/// So many bytes, or messages, may have come before the peer is told of them at once, and not with what is
+/// sent to it next: it keeps them until then.
+const UNTOLD_BYTES_MAX: usize = 64 << 10;
+const UNTOLD_MESSAGES_MAX: u64 = 64;
+
 /// Messages and numbers of one session.
 #[derive(Debug, Default)]
 pub(crate) struct Session {
@@ -31,6 +36,8 @@ pub(crate) struct Session {
     pub(crate) in_seq: u64,
     /// What the peer has been told of `in_seq`.
     pub(crate) acked_seq: u64,
+    /// Bytes of the messages that have come since.
+    untold_bytes: usize,
     /// What the peer has told of its own: it has had our messages up to this number.
     pub(crate) peer_in_seq: u64,
     /// Messages that never left, by priority, highest first out. Bounded by what the owner has in
@@ -73,8 +80,7 @@ impl Session {
         self.queued_bytes -= wire_len(&message);
         self.out_seq += 1;
         message.header.seq = self.out_seq;
-        message.header.ack_seq = self.in_seq;
-        self.acked_seq = self.in_seq;
+        message.header.ack_seq = self.tell();
         if lossless && !env::mutant("no-replay") {
             self.sent.push_back(message.clone());
         }
@@ -89,11 +95,12 @@ impl Session {
         }
     }
 
-    /// A message numbered `seq` has come; whether it is new.
-    pub(crate) fn accept_seq(&mut self, seq: u64) -> bool {
+    /// A message numbered `seq`, of so many bytes, has come; whether it is new.
+    pub(crate) fn accept_seq(&mut self, seq: u64, bytes: usize) -> bool {
         let new = seq > self.in_seq || env::mutant("replay-twice");
         if new {
             self.in_seq = seq;
+            self.untold_bytes += bytes;
         }
         new
     }
@@ -129,6 +136,7 @@ impl Session {
         self.requeue_sent();
         self.in_seq = 0;
         self.acked_seq = 0;
+        self.untold_bytes = 0;
         self.peer_in_seq = 0;
         self.out_seq = 0;
     }
@@ -138,9 +146,23 @@ impl Session {
         *self = Session::default();
     }
 
-    /// Whether the peer should be told of what has come.
+    /// Whether something has come that the peer was not told of.
     pub(crate) fn owes_ack(&self) -> bool {
         self.in_seq > self.acked_seq
+    }
+
+    /// Whether there is so much of it that the peer should be told now.
+    pub(crate) fn owes_much(&self) -> bool {
+        self.owes_ack()
+            && (self.untold_bytes >= UNTOLD_BYTES_MAX
+                || self.in_seq - self.acked_seq >= UNTOLD_MESSAGES_MAX)
+    }
+
+    /// What the peer is being told: the number of the last message that has come.
+    pub(crate) fn tell(&mut self) -> u64 {
+        self.untold_bytes = 0;
+        self.acked_seq = self.in_seq;
+        self.in_seq
     }
 }
 

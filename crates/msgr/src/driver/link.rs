@@ -2,6 +2,7 @@
 
 use core::fmt;
 use std::rc::Rc;
+use std::time::Duration;
 
 use bytes::BytesMut;
 use denc::Denc;
@@ -20,6 +21,10 @@ use crate::throttle::Permit;
 const BATCH_LEN_MAX: usize = 512 << 10;
 /// Buffers of one send call.
 const BATCH_BUFFERS_MAX: usize = 256;
+
+/// How long a message that has come may be unacknowledged. What goes to the peer anyway tells it: of OSDs,
+/// an answer within some milliseconds, so that nothing is sent, received and looked at for acknowledgements alone.
+const ACK_DELAY: Duration = Duration::from_millis(50);
 
 /// Why a ready session's socket is given up.
 #[derive(Debug)]
@@ -124,6 +129,26 @@ pub(super) async fn read(
     }
 }
 
+/// Has the peer told of what has come: at once if that is much, else with the next message to it, or by
+/// itself after [`ACK_DELAY`].
+fn acknowledge(con: &Connection, at_once: bool) {
+    let inner = &con.0;
+    if at_once {
+        inner.want_ack.set(true);
+        inner.wake_link();
+    } else if !inner.ack_timer.replace(true) {
+        let con = con.clone();
+        inner.env.go(async move {
+            con.0.env.sleep(ACK_DELAY).await;
+            con.0.ack_timer.set(false);
+            if con.0.session.borrow().owes_ack() {
+                con.0.want_ack.set(true);
+                con.0.wake_link();
+            }
+        });
+    }
+}
+
 /// Takes frames off the receive buffer.
 struct Receiver {
     frames: FrameReader,
@@ -194,15 +219,16 @@ impl Receiver {
         }
         let header = MsgHeader::from_bytes(&header)?;
         let lossless = !inner.lossy.get();
-        let new = {
+        let (new, owes_much) = {
             let mut session = inner.session.borrow_mut();
             if lossless {
                 session.on_ack(header.ack_seq);
             }
-            session.accept_seq(header.seq)
+            let new = session.accept_seq(header.seq, front.len() + middle.len() + data.len());
+            (new, session.owes_much())
         };
         if lossless {
-            inner.wake_link();
+            acknowledge(con, owes_much);
         }
         if !new {
             tracing::debug!(?con, seq = header.seq, "had this message before");
@@ -271,9 +297,8 @@ fn gather(con: &Connection, link: &Link, batch: &mut SendBatch) {
         };
         message_frame(&message, writer, batch);
     }
-    if lossless && session.owes_ack() {
-        session.acked_seq = session.in_seq;
-        control(Control::Ack(session.in_seq), writer, batch);
+    if lossless && inner.want_ack.take() && session.owes_ack() {
+        control(Control::Ack(session.tell()), writer, batch);
     }
 }
 
