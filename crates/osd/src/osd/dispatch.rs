@@ -18,6 +18,7 @@ use types::pg::NO_SHARD;
 use types::{Epoch, Errno, OsdId, OsdReqId, PgShard, SnapContext, SpgId};
 
 use super::Osd;
+use super::commits;
 use super::session::Session;
 use super::tracker::Description;
 use crate::ops::{OpInfo, Reply, Request};
@@ -126,7 +127,7 @@ impl Dispatcher for Dispatch {
 }
 
 impl Osd {
-    fn park(&self, epoch: Epoch, con: &Connection, incoming: Incoming) {
+    pub(super) fn park(&self, epoch: Epoch, con: &Connection, incoming: Incoming) {
         let mut parked = self.waiting_for_map.borrow_mut();
         if parked.values().map(|q| q.len()).sum::<usize>() >= PARKED_MAX {
             return;
@@ -159,7 +160,7 @@ impl Osd {
     }
 
     /// Whether a message of this epoch has to wait; then it is parked.
-    fn too_new(&self, epoch: Epoch) -> bool {
+    pub(super) fn too_new(&self, epoch: Epoch) -> bool {
         epoch > self.pgs_epoch.get()
     }
 
@@ -211,6 +212,7 @@ impl Osd {
                     pg.on_repop_reply(&m, incoming.message.header.tid);
                 });
             }
+            commits::TYPE if from_peer => return self.on_commits(con, incoming),
             kind if wire::is_peering(kind) && from_peer => {
                 let from = peer_osd(con);
                 let messages = wire::decode(raw)?;
@@ -525,6 +527,6 @@ impl Osd {
 /// Before an op for a PG that is about to be created is looked at again.
 const CREATE_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
 
-fn peer_osd(con: &Connection) -> OsdId {
+pub(super) fn peer_osd(con: &Connection) -> OsdId {
     OsdId::try_from(con.peer_name().num).unwrap_or(-1)
 }

@@ -10,6 +10,7 @@ use store::{ObjectStore, StoreError};
 use types::{EVersion, Epoch, Errno, OsdId, PgId, RawMessage, SpgId};
 
 use super::Osd;
+use super::commits::Commit;
 use super::fullness::Lack;
 use super::mclock::Turns;
 use super::pace::Pace;
@@ -126,6 +127,10 @@ impl Host for Osd {
             self.share_with_peer(osd, &con);
         }
         con.send(message);
+    }
+
+    fn tell_commit(&self, primary: OsdId, commit: Commit) {
+        self.tell_together(primary, commit);
     }
 
     fn share_maps(&self, session: &Rc<Session>) {

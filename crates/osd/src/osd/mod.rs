@@ -8,6 +8,7 @@
 mod boot;
 mod caps;
 mod clog;
+pub mod commits;
 mod dispatch;
 pub mod fullness;
 mod heartbeat;
@@ -219,6 +220,7 @@ pub struct Osd {
     pub(crate) arrivals: Cell<u64>,
     next_tid: Cell<u64>,
     pub(crate) remote_reads: remote_read::RemoteReads,
+    commits_to_tell: commits::ToTell,
     failure: RefCell<Option<String>>,
     failed: Notify,
     events: RefCell<Option<Rc<dyn MonEvents>>>,
@@ -381,6 +383,7 @@ impl Osd {
             arrivals: Cell::new(0),
             next_tid: Cell::new(1),
             remote_reads: remote_read::RemoteReads::default(),
+            commits_to_tell: commits::ToTell::default(),
             failure: RefCell::default(),
             failed: Notify::default(),
             events: RefCell::default(),

@@ -14,6 +14,7 @@ use super::scrub::ScrubSettings;
 use super::scrub::slots::ScrubSlots;
 use crate::ops::snap_mapper::SnapMapper;
 use crate::ops::{Limits, RemoteRead, RemoteReply};
+use crate::osd::commits::Commit;
 use crate::osd::fullness::Lack;
 use crate::osd::mclock::Turns;
 use crate::osd::pace::Pace;
@@ -48,6 +49,8 @@ pub trait Host {
     fn counters(&self) -> &Counters;
     /// Sends to an OSD that is up, after what maps it lacks.
     fn send_osd(&self, osd: OsdId, message: RawMessage);
+    /// Tells a primary that takes such news together of a write that is durable here.
+    fn tell_commit(&self, primary: OsdId, commit: Commit);
     /// A moment of another OSD's clock by ours, or an earlier one; unless nothing is known of that clock.
     fn moment_of(&self, osd: OsdId, moment: Duration) -> Option<Duration>;
     /// Sends a client the maps it lacks.

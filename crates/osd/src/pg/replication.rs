@@ -21,7 +21,7 @@ use smallvec::SmallVec;
 use store::{StoreError, Transaction};
 use types::osd::ops::message_flags;
 use types::osd::{ObjectStatSum, PgLogEntry};
-use types::{EVersion, EntityName, Errno, HObject, OsdReqId, PageSums, PgShard};
+use types::{EVersion, EntityName, Epoch, Errno, HObject, OsdReqId, PageSums, PgShard};
 
 use super::log::Answered;
 use super::persist::Keys;
@@ -32,6 +32,7 @@ use crate::ops::{
     self, Kind, LockKind, Mutation, ObjectGuard, Overdue, PendingWrite, Reply, Request,
     object_context, watch,
 };
+use crate::osd::commits::{Commit, TOGETHER};
 use crate::osd::fullness::Lack;
 use crate::osd::perf_queries::Observed;
 
@@ -325,7 +326,7 @@ impl Pg {
             reqid,
             pgid: self.pgid,
             poid: soid,
-            acks_wanted: (message_flags::ACK | message_flags::ONDISK) as u8,
+            acks_wanted: (message_flags::ACK | message_flags::ONDISK) as u8 | TOGETHER,
             version: entries.last().map_or(EVersion::ZERO, |e| e.version),
             log_entries: wire.clone(),
             pg_stats: stats,
@@ -389,18 +390,37 @@ impl Pg {
         }
     }
 
-    /// A replica has a write durable.
+    /// A replica has a write durable, and says so in a message of its own.
     pub fn on_repop_reply(&self, m: &MOSDRepOpReply, tid: u64) {
-        let interval = self.core.borrow().last_peering_reset;
-        if m.map_epoch < interval {
-            return;
-        }
-        self.stats_told.borrow_mut().on_reply(interval, m.from, m.ack_type);
         if m.result != 0 {
             tracing::error!(pg = %self.pgid, from = %m.from, result = m.result, "replica failed");
             return;
         }
-        self.on_commit(tid, m.from, m.last_complete_ondisk);
+        let takes_added = m.ack_type & TAKES_ADDED != 0;
+        self.on_answer(m.from, tid, m.map_epoch, m.last_complete_ondisk, takes_added);
+    }
+
+    /// A replica has a write durable, and says so with others. It is of our kind, then.
+    pub(crate) fn on_replica_commit(&self, from: PgShard, commit: &Commit) {
+        self.on_answer(from, commit.tid, commit.map_epoch, commit.last_complete, true);
+    }
+
+    fn on_answer(
+        &self,
+        from: PgShard,
+        tid: u64,
+        map_epoch: Epoch,
+        last_complete: EVersion,
+        takes_added: bool,
+    ) {
+        let interval = self.core.borrow().last_peering_reset;
+        if map_epoch < interval {
+            return;
+        }
+        if takes_added {
+            self.stats_told.borrow_mut().takes_added(interval, from);
+        }
+        self.on_commit(tid, from, last_complete);
     }
 
     /// A write from the primary.
@@ -479,7 +499,7 @@ impl Pg {
         let committed = self.submit_timed(t);
         tracked.mark("sub_op_started");
         let (pg, generation) = (self.rc(), self.generation.get());
-        let (from, reqid) = (m.from, m.reqid);
+        let (from, reqid, together) = (m.from, m.reqid, m.acks_wanted & TOGETHER != 0);
         self.host.env().go(async move {
             if !env::mutant("ack-early")
                 && let Err(e) = committed.await
@@ -490,11 +510,17 @@ impl Pg {
             if generation != pg.generation.get() {
                 return;
             }
+            let pgid = pg.pgid_at(from);
+            if together {
+                let (last_complete, shard) = (complete, pg.whoami().shard);
+                let commit = Commit { tid, pgid, map_epoch, last_complete, shard };
+                return pg.host.tell_commit(from.osd, commit);
+            }
             let reply = MOSDRepOpReply {
                 map_epoch,
                 min_epoch,
                 reqid,
-                pgid: pg.pgid_at(from),
+                pgid,
                 ack_type: message_flags::ONDISK as u8 | TAKES_ADDED,
                 result: 0,
                 last_complete_ondisk: complete,

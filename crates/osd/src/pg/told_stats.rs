@@ -8,7 +8,8 @@
 //! envelope 1/1 | u8 number of counts | (u8 place in ObjectStatSum, i64 to add) ...
 //! ```
 //!
-//! A replica says with its replies that it takes that ([`TAKES_ADDED`]); Ceph's do not, and are sent
+//! A replica says with its replies that it takes that ([`TAKES_ADDED`]; who answers writes together does, too:
+//! [`crate::osd::commits`]); Ceph's do not, and are sent
 //! all each time. Writes of an interval reach a replica in order, without gaps, so the counts stay the primary's. What is
 //! not a write's (reads, times, scrubs' results) comes with the next whole. `pg_stat_t` is of version 26,
 //! so the envelope's version tells which of the two it is.
@@ -62,9 +63,9 @@ impl Told {
         all.to_bytes_in(WHOLE_ROOM)
     }
 
-    /// A replica's reply, to a write of this interval.
-    pub(super) fn on_reply(&mut self, interval: Epoch, from: PgShard, ack_type: u8) {
-        if ack_type & TAKES_ADDED != 0 && self.interval == interval && !self.takers.contains(&from) {
+    /// A replica says in this interval that it takes what is added alone.
+    pub(super) fn takes_added(&mut self, interval: Epoch, from: PgShard) {
+        if self.interval == interval && !self.takers.contains(&from) {
             self.takers.push(from);
         }
     }
@@ -139,7 +140,7 @@ mod tests {
             let news = told.next(interval, &followers, &primary, &write(n));
             // Of the writes under way when an interval begins the first ten are not answered yet.
             if n % 250 > 10 {
-                followers.iter().for_each(|f| told.on_reply(interval, *f, 4 | TAKES_ADDED));
+                followers.iter().for_each(|f| told.takes_added(interval, *f));
             }
             match News::decode(&news).unwrap() {
                 News::Whole(all) => {
@@ -163,10 +164,9 @@ mod tests {
         for n in 1..10 {
             let news = told.next(5, &followers, &PgStat::default(), &write(n));
             assert!(matches!(News::decode(&news), Ok(News::Whole(_))));
-            told.on_reply(5, followers[0], 4 | TAKES_ADDED);
-            told.on_reply(5, followers[1], 4);
+            told.takes_added(5, followers[0]);
             // Of an interval that is over.
-            told.on_reply(4, followers[1], 4 | TAKES_ADDED);
+            told.takes_added(4, followers[1]);
         }
     }
 
