@@ -534,7 +534,8 @@ impl World {
             let sources: Vec<PgShard> =
                 sources.into_iter().filter(|s| follows(self, s.osd)).collect();
             let enough = self.is_enough(o, &oid, need, &sources);
-            for s in sources.into_iter().take(usize::from(enough)) {
+            // One object a step, out of the first source (`pull.rs`) if it is a copy.
+            if let Some(s) = sources.first().filter(|_| enough) {
                 let found = self.nodes[&s.osd].objects.get(&oid).copied();
                 let copies = !self.maps[0].redundancy.is_erasure();
                 assert!(!copies || found == Some(need), "osd.{} should have {oid}", s.osd);
