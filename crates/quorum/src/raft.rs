@@ -152,6 +152,8 @@ pub struct Raft {
     pub(crate) stand_at: Duration,
     /// Whether the state is whole: a member that copies it can follow but not lead.
     pub(crate) whole: bool,
+    /// The log ends elsewhere since a copy of the state, and no leader has been told.
+    end_untold: bool,
     random: u64,
     pub(crate) ready: Ready,
 }
@@ -174,6 +176,7 @@ impl Raft {
             heard: now,
             stand_at: now + timing.stagger,
             whole: true,
+            end_untold: false,
             random: start.seed | 1,
             ready: Ready::default(),
         };
@@ -258,7 +261,11 @@ impl Raft {
             }
             Body::NeedSync { stamp } => {
                 if self.follow(now, from, term) {
-                    self.ready.sync_from = Some(from);
+                    // Behind a copy's last piece comes what the leader says before it knows where we
+                    // are now. This answer tells it; if we lack something still, it says so again.
+                    if !std::mem::take(&mut self.end_untold) {
+                        self.ready.sync_from = Some(from);
+                    }
                     let index = self.log.last_index();
                     self.send_after(
                         from,
@@ -436,6 +443,7 @@ impl Raft {
             false => self.log.reset(base),
         }
         self.durable = self.log.last_index();
+        self.end_untold = true;
         Some(fits)
     }
 
