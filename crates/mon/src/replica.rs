@@ -410,14 +410,15 @@ impl Replica {
         }))
     }
 
-    /// A piece has come. Says whether the state was torn by it.
-    pub(crate) fn take_piece(&self, from: MemberId, piece: Piece) -> Result<(), KvError> {
+    /// A piece has come. Says whether it was taken: then the state of before is gone, and who has
+    /// read it knows nothing, even if the piece was the only one and the state is whole again.
+    pub(crate) fn take_piece(&self, from: MemberId, piece: Piece) -> Result<bool, KvError> {
         let mut copying = self.copying.borrow_mut();
         let Some(copy) = copying.as_mut() else {
-            return Ok(());
+            return Ok(false);
         };
         if copy.from != from || copy.after != piece.after {
-            return Ok(());
+            return Ok(false);
         }
         let mut batch = KvBatch::new();
         let (own, own_end) = prefix_range(RAFT);
@@ -429,7 +430,7 @@ impl Replica {
                     // The log has caught up by itself.
                     drop(raft);
                     *copying = None;
-                    return Ok(());
+                    return Ok(false);
                 }
                 layout::put_u64(&mut batch, RAFT, "copying", 1);
                 batch.delete_range(Bytes::new(), own.clone());
@@ -450,13 +451,15 @@ impl Replica {
         copy.asked = Duration::ZERO;
         if !piece.last {
             drop(copying);
-            return self.kv.commit(batch);
+            self.kv.commit(batch)?;
+            return Ok(true);
         }
         *copying = None;
         let mut raft = self.raft.borrow_mut();
         raft.set_whole(false);
         let Some(tail_stays) = raft.install(first.clone()) else {
-            return self.kv.commit(batch);
+            self.kv.commit(batch)?;
+            return Ok(true);
         };
         let last_removed = if tail_stays {
             first.index + 1
@@ -472,7 +475,7 @@ impl Replica {
         self.torn.set(false);
         self.whole_at.set(piece.base.index);
         raft.set_whole(first.index >= piece.base.index);
-        Ok(())
+        Ok(true)
     }
 
     /// Proposes; the answer comes when it is applied here, or never if another monitor leads.

@@ -256,6 +256,48 @@ fn who_connects_is_shown_what_others_were_told() {
     });
 }
 
+/// An OSD was told that no manager is active, and never of the one there was: its placement groups
+/// stayed `unknown` (short life 6271). Its monitor had copied the leader's state a second time, in
+/// one piece: the database was the new one, and what the monitor had read from it before stayed in
+/// its memory, until by chance a map changed again. Here one that was cut off for as long as the log
+/// is kept copies the state, and shows what has changed meanwhile.
+#[test]
+fn a_monitor_that_copies_the_state_knows_it() {
+    let world = World::new(12);
+    let control = world.control();
+    let plan = Plan { osds: 0, mons: 3, ..Plan::default() };
+    let cluster = Cluster::make(&control, plan);
+    world.run_until(async move {
+        cluster.start_mon();
+        let time = cluster.world().clone();
+        let a = cluster.client("client.a").await;
+        time.sleep(Duration::from_secs(10)).await;
+        for mon in ["mon.a", "mon.b"] {
+            time.partition("mon.c", mon);
+        }
+        time.sleep(Duration::from_secs(10)).await;
+        cluster.command(&a, json!({"prefix": "osd set", "key": "noout"})).await;
+        a.wait_for_latest_osdmap().await.expect("the monitors answer");
+        let told = a.osdmap().epoch;
+        // More than the 32 MiB that are kept of the log, all of the same key: the state stays small
+        // enough for one piece.
+        let value = "x".repeat(64 << 10);
+        for _ in 0..540 {
+            cluster.command(&a, json!({"prefix": "config-key set", "key": "k", "val": value})).await;
+        }
+        time.heal();
+        time.sleep(Duration::from_secs(5)).await;
+
+        // Whoever comes now finds this monitor only.
+        for mon in ["mon.a", "mon.b"] {
+            time.partition("client.b", mon);
+        }
+        let b = cluster.client("client.b").await;
+        let shown = b.osdmap().epoch;
+        assert_eq!(shown, told, "what the monitor shows that has copied the state");
+    });
+}
+
 /// Three monitors stayed without a quorum for ever (usual life 2173): a connection between two of them broke
 /// when all that had been said was acknowledged. Both stood by, as neither had anything to send, and what
 /// they would have said was for who is connected.

@@ -297,15 +297,17 @@ impl Shell {
         Ok(())
     }
 
-    /// The core goes: its state is about to be replaced.
+    /// The core goes: its state is replaced by another monitor's.
     fn drop_core(self: &Rc<Shell>) {
-        if self.core.borrow_mut().take().is_none() {
+        if self.core.borrow().is_none() {
             return;
         }
+        // While there is a core there is a leader to be told that its clients' sessions end.
+        self.drop_clients();
+        *self.core.borrow_mut() = None;
         if let Ok(keys) = crate::auth::load_keys(&*self.kv, &self.conf) {
             *self.first_keys.borrow_mut() = Rc::new(RefCell::new(keys));
         }
-        self.drop_clients();
     }
 
     /// Ends the sessions of all clients: they find a monitor that can serve them.

@@ -299,8 +299,11 @@ impl Shell {
                     base,
                     last,
                 };
-                if let Err(error) = self.replica.take_piece(from, piece) {
-                    return self.fail(error.to_string());
+                match self.replica.take_piece(from, piece) {
+                    // At once: until the pump comes to it, the core would serve what was before.
+                    Ok(true) => self.drop_core(),
+                    Ok(false) => {}
+                    Err(error) => return self.fail(error.to_string()),
                 }
                 self.wake_pump();
             }

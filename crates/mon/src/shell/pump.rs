@@ -89,7 +89,7 @@ impl Shell {
     /// Takes note of who leads now, and gives the core what was applied.
     fn look_around(self: &Rc<Shell>, led: bool, batches: Vec<KvBatch>) -> Result<(), LoadError> {
         if !self.replica.is_whole() {
-            self.drop_core();
+            // The core went with the copy's first piece.
             return Ok(());
         }
         let fresh = self.core.borrow().is_none();
