@@ -73,47 +73,26 @@ fn room_of(size: usize) -> usize {
     (KEPT_BYTES / bytes_of(size)).max(KEPT_BLOCKS)
 }
 
-/// Blocks of one size that the thread has freed: a stack of their addresses, which stand apart from them, so
-/// that a block that has left the caches is not waited for to know the one below it.
+/// Blocks of one size that the thread has freed. Each begins with the address of the next.
 struct Kept {
-    bottom: Cell<*mut *mut u8>,
-    /// Where the next one's address goes.
-    top: Cell<*mut *mut u8>,
-    /// Where it ends. All three are null, and nothing is kept, where [`keep_freed`] was not called.
-    end: Cell<*mut *mut u8>,
+    last: Cell<*mut u8>,
+    /// How many more there may be: none, where [`keep_freed`] was not called.
+    room: Cell<usize>,
 }
 
 thread_local! {
     /// By size. Nothing is to be done when the thread ends: only threads that last as long as the process
     /// keep anything.
     static KEPT: [Kept; SIZES + 1] = const {
-        [const {
-            Kept {
-                bottom: Cell::new(std::ptr::null_mut()),
-                top: Cell::new(std::ptr::null_mut()),
-                end: Cell::new(std::ptr::null_mut()),
-            }
-        }; SIZES + 1]
+        [const { Kept { last: Cell::new(std::ptr::null_mut()), room: Cell::new(0) } }; SIZES + 1]
     };
 }
 
-/// Lets this thread, which must last as long as the process, keep blocks that it frees. The stacks have room
-/// for 24,000 addresses, 190 KB, of which the system gives what is touched.
+/// Lets this thread, which must last as long as the process, keep blocks that it frees.
 pub(crate) fn keep_freed() {
-    let rooms = (1..=SIZES).map(room_of);
-    // SAFETY: any size can be asked for; what is not there is not used.
-    let all = unsafe { mi_malloc(rooms.sum::<usize>() * size_of::<*mut u8>()) }.cast::<*mut u8>();
-    if all.is_null() {
-        return;
-    }
     KEPT.with(|kept| {
-        let mut bottom = all;
         for (size, of_size) in kept.iter().enumerate().skip(1) {
-            of_size.bottom.set(bottom);
-            of_size.top.set(bottom);
-            // SAFETY: the stacks stand behind each other in what was allocated for them all.
-            bottom = unsafe { bottom.add(room_of(size)) };
-            of_size.end.set(bottom);
+            of_size.room.set(room_of(size));
         }
     });
 }
@@ -124,15 +103,13 @@ fn take(bytes: usize) -> *mut u8 {
     let Some(size) = size_for(bytes) else { return std::ptr::null_mut() };
     KEPT.with(|kept| {
         let of_size = &kept[size];
-        let top = of_size.top.get();
-        if top == of_size.bottom.get() {
-            return std::ptr::null_mut();
+        let block = of_size.last.get();
+        if !block.is_null() {
+            // SAFETY: a kept block begins with the next one's address, and nobody else has it.
+            of_size.last.set(unsafe { block.cast::<*mut u8>().read() });
+            of_size.room.set(of_size.room.get() + 1);
         }
-        // SAFETY: above the bottom there is an address, below the top.
-        unsafe {
-            of_size.top.set(top.sub(1));
-            top.sub(1).read()
-        }
+        block
     })
 }
 
@@ -145,15 +122,11 @@ unsafe fn keep(block: *mut u8, bytes: usize) -> bool {
     let Some(size) = size_for(bytes) else { return false };
     KEPT.with(|kept| {
         let of_size = &kept[size];
-        let top = of_size.top.get();
-        if top == of_size.end.get() {
-            return false;
-        }
-        // SAFETY: below the end there is room for an address.
-        unsafe {
-            top.write(block);
-            of_size.top.set(top.add(1));
-        }
+        let Some(room) = of_size.room.get().checked_sub(1) else { return false };
+        // SAFETY: mimalloc was asked for all bytes of the size, a word at least.
+        unsafe { block.cast::<*mut u8>().write(of_size.last.get()) };
+        of_size.last.set(block);
+        of_size.room.set(room);
         true
     })
 }
@@ -270,13 +243,7 @@ mod tests {
             // SAFETY: each is freed once, with the layout it was asked for.
             let free = |block, size| unsafe { Allocator.dealloc(block, layout(size)) };
             let of_size = |bytes| size_for(bytes).unwrap();
-            let count = |bytes: usize| {
-                KEPT.with(|k| {
-                    let of_size = &k[of_size(bytes)];
-                    (of_size.top.get().addr() - of_size.bottom.get().addr()) / size_of::<*mut u8>()
-                })
-            };
-            let kept = |bytes: usize| count(bytes) > 0;
+            let kept = |bytes: usize| KEPT.with(|k| !k[of_size(bytes)].last.get().is_null());
             // Threads do not keep anything unless they are told to.
             free(alloc(40), 40);
             assert!(!kept(40));
@@ -299,8 +266,10 @@ mod tests {
             for size in [8, 1000, 8192] {
                 let many: Vec<*mut u8> = (0..5000).map(|_| alloc(size)).collect();
                 many.into_iter().for_each(|block| free(block, size));
-                assert_eq!(count(size), room_of(of_size(size)));
-                assert!(count(size) >= KEPT_BLOCKS && bytes_of(of_size(size)) >= size);
+                let room = KEPT.with(|k| k[of_size(size)].room.get());
+                assert!(kept(size) && room == 0);
+                let blocks = room_of(of_size(size));
+                assert!(blocks >= KEPT_BLOCKS && bytes_of(of_size(size)) >= size);
             }
             free(alloc(8193), 8193);
             // What grows keeps its bytes and takes a kept block, and its own is kept; within its
@@ -310,8 +279,7 @@ mod tests {
             // SAFETY: the block is ours, of so many bytes.
             let grow = |block, from, to| unsafe { Allocator.realloc(block, layout(from), to) };
             assert_eq!(grow(block, 33, 40), block);
-            // SAFETY: the size has a kept block.
-            let last = |bytes: usize| KEPT.with(|k| unsafe { k[of_size(bytes)].top.get().sub(1).read() });
+            let last = |bytes: usize| KEPT.with(|k| k[of_size(bytes)].last.get());
             let next = last(800);
             let grown = grow(block, 40, 800);
             assert_eq!([grown, last(40)], [next, block]);
@@ -325,7 +293,8 @@ mod tests {
             free(short, 33);
             collect();
             assert!((1..=STEPS_MAX).all(|bytes| !kept(bytes)));
-            assert_eq!(room_of(of_size(40)), KEPT_BYTES / 40);
+            let room = KEPT.with(|k| k[of_size(40)].room.get());
+            assert_eq!(room, KEPT_BYTES / 40);
             let all: usize = (1..=SIZES).map(|size| bytes_of(size) * room_of(size)).sum();
             assert!(all <= 10 << 20, "{all}");
             assert!((1..=STEPS_MAX).all(|bytes| bytes_of(of_size(bytes)) == whole(bytes)));
