@@ -77,9 +77,9 @@ impl Index {
 }
 
 /// Names of objects changed or removed, by collection: put in order when it is their turn, since to
-/// keep them in order takes longer than the change. Bound: as many as there are changes between two
-/// checkpoints.
-type Changed = BTreeMap<CollId, Vec<Name>>;
+/// keep them in order takes longer than the change. With each, where it was then: mostly it still is. Bound:
+/// as many as there are changes between two checkpoints.
+type Changed = BTreeMap<CollId, Vec<(Name, Slot)>>;
 
 /// A checkpoint being written: the state as it was when it began.
 ///
@@ -99,7 +99,7 @@ pub(super) struct Frozen {
     /// Of others: objects not yet written.
     todo: Changed,
     /// Those of the collection whose turn it is, the next one last.
-    turn: Option<(CollId, Vec<Name>)>,
+    turn: Option<(CollId, Vec<(Name, Slot)>)>,
     /// Objects changed since, as they were.
     pub(super) captured: BTreeMap<Key, Captured>,
 }
@@ -122,24 +122,24 @@ impl Frozen {
         Some(dirty)
     }
 
-    /// The next object that was changed, in the order of names.
-    fn next_changed(&mut self) -> Option<Key> {
+    /// The next object that was changed, in the order of names, and where it was then.
+    fn next_changed(&mut self) -> Option<(Key, Slot)> {
         loop {
             if let Some((cid, names)) = &mut self.turn
-                && let Some(name) = names.pop()
+                && let Some((name, slot)) = names.pop()
             {
-                return Some((*cid, name));
+                return Some(((*cid, name), slot));
             }
             let (cid, mut names) = self.todo.pop_first()?;
             names.sort_unstable_by(|a, b| b.cmp(a));
-            names.dedup();
+            names.dedup_by(|a, b| a.0 == b.0);
             self.turn = Some((cid, names));
         }
     }
 }
 
-fn list(changed: &mut Changed, key: Key) {
-    changed.entry(key.0).or_default().push(key.1);
+fn list(changed: &mut Changed, key: Key, slot: Slot) {
+    changed.entry(key.0).or_default().push((key.1, slot));
 }
 
 #[derive(Debug, Default)]
@@ -225,7 +225,7 @@ impl State {
         // Any change lists the object; which parts changed, the onode knows.
         if !onode.dirty.listed {
             onode.dirty.listed = true;
-            list(&mut self.dirty, onode.key());
+            list(&mut self.dirty, onode.key(), slot);
         }
         Some((onode, &mut self.space))
     }
@@ -260,7 +260,7 @@ impl State {
         let name = Name::new(oid);
         coll.objects.insert(name.clone(), slot);
         self.index.insert(hash, slot);
-        list(&mut self.dirty, (*cid, name));
+        list(&mut self.dirty, (*cid, name), slot);
         self.space.objects += 1;
         Some(slot)
     }
@@ -283,7 +283,7 @@ impl State {
         {
             captured.take_chunks(&mut onode);
         }
-        list(&mut self.dirty, onode.key());
+        list(&mut self.dirty, onode.key(), slot);
         let coll = self.colls.get_mut(cid)?;
         seek(oid, |sought| coll.objects.remove(sought));
         self.index.remove(hash_of(cid, oid), slot);
@@ -439,8 +439,12 @@ impl State {
     }
 
     fn next_of_changed(&mut self, frozen: &mut Frozen, entries: &mut Entries) -> Option<Key> {
-        let key = frozen.next_changed()?;
-        let live = self.lookup(&key.0, &key.1.oid);
+        let (key, slot) = frozen.next_changed()?;
+        let still = |onode: &&Onode| onode.cid == key.0 && Rc::ptr_eq(&onode.oid, &key.1.oid);
+        let live = match self.onode(slot).filter(still) {
+            Some(_) => Some(slot),
+            None => self.lookup(&key.0, &key.1.oid),
+        };
         if let Some(captured) = frozen.captured.remove(&key) {
             captured.put(entries, live.and_then(|slot| self.load(slot)));
         } else if let Some(onode) = live.and_then(|slot| self.load(slot))
