@@ -1,7 +1,7 @@
 //! "It is durable here" for many writes in one message: what replicas tell a primary of ours.
 //!
 //! Ceph has one `MOSDRepOpReply` a write. A flush makes several writes durable at once, though, and each of
-//! those messages is made, framed, summed and looked at for some forty bytes that say something. A primary
+//! those messages is made, framed, summed and looked at for some fifty bytes that say something. A primary
 //! says with each write that it takes them together ([`TOGETHER`]); Ceph's does not, and gets the messages
 //! it knows. What became durable in one turn of the reactor goes in one message:
 //!
@@ -134,7 +134,7 @@ mod tests {
         };
         let sent = Commits((0..40).map(commit).collect());
         let raw = sent.encode();
-        assert_eq!(raw.front.len(), 4 + 40 * (8 + 18 + 4 + 12 + 1));
+        assert_eq!(raw.front.len(), 4 + 40 * (8 + 24 + 4 + 12 + 1));
         assert_eq!(Commits::decode(&raw), Ok(sent));
         // Whatever a stranger sends is an error, not a panic.
         for len in 0..raw.front.len() {
