@@ -263,6 +263,11 @@ impl Connection {
         self.0.phase.get() == Phase::Closed
     }
 
+    /// Messages kept because the peer has not acknowledged them (lossless sessions).
+    pub fn unacknowledged(&self) -> usize {
+        self.0.session.borrow().unacknowledged()
+    }
+
     /// Whether this is the messenger's connection to itself.
     pub fn is_loopback(&self) -> bool {
         self.0.loopback

@@ -158,6 +158,11 @@ impl Session {
                 || self.in_seq - self.acked_seq >= UNTOLD_MESSAGES_MAX)
     }
 
+    /// Messages sent of which the peer has not said that it has them.
+    pub(crate) fn unacknowledged(&self) -> usize {
+        self.sent.len()
+    }
+
     /// What the peer is being told: the number of the last message that has come.
     pub(crate) fn tell(&mut self) -> u64 {
         self.untold_bytes = 0;

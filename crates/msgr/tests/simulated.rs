@@ -188,3 +188,41 @@ fn a_restarted_peer_gets_nothing_that_was_meant_for_its_former_self() {
     });
     assert_eq!(seen.tids(), Vec::<u64>::new());
 }
+
+/// What a peer has received is not acknowledged by itself while an answer may tell it, and not left
+/// unacknowledged either: the sender keeps it until then.
+#[test]
+fn what_came_is_acknowledged_with_an_answer_or_soon_or_when_it_is_much() {
+    let world = World::new(3);
+    let policy = Policy::lossless_peer();
+    let (env, a, of_a) = osd(&world, 0, &policy, None);
+    let (_, b, of_b) = osd(&world, 1, &policy, None);
+    let (to_b, to_a) = (b.addrs(), a.addrs());
+    world.run_until(async move {
+        let rest = |ms| env.sleep(Duration::from_millis(ms));
+        let con = a.connect_to(OSD, &to_b);
+        let back = || b.connect_to(OSD, &to_a);
+        con.send(raw(1, 1, b"first"));
+        until_slow(&env, || of_b.count.get() == 1).await;
+        rest(200).await;
+        assert_eq!(con.unacknowledged(), 0, "by itself");
+
+        con.send(raw(1, 2, b"asks"));
+        rest(10).await;
+        assert_eq!((of_b.count.get(), con.unacknowledged()), (2, 1), "not yet");
+        back().send(raw(1, 3, b"answers"));
+        rest(10).await;
+        assert_eq!((of_a.count.get(), con.unacknowledged()), (1, 0), "with the answer");
+        rest(200).await;
+        assert_eq!(back().unacknowledged(), 0, "the answer, too");
+
+        con.send(raw(1, 4, &[7; 80_000]));
+        rest(10).await;
+        assert_eq!((of_b.count.get(), con.unacknowledged()), (3, 0), "many bytes");
+        (0..64).for_each(|n| con.send(raw(1, 5 + n, b"one of many")));
+        rest(10).await;
+        assert_eq!((of_b.count.get(), con.unacknowledged()), (67, 0), "many messages");
+        a.shutdown();
+        b.shutdown();
+    });
+}
