@@ -310,6 +310,7 @@ impl MonCore {
             self.overlay.clear();
         }
         self.osd_committed();
+        self.mgr_committed();
         self.publish_maps();
         self.retry_refused_boots();
         for waiting in std::mem::take(&mut self.committing) {

@@ -46,6 +46,8 @@ pub(crate) struct MgrService {
     pub(crate) map: MgrMap,
     /// The committed map.
     pub(crate) published: MgrMap,
+    /// The map of the proposal under way.
+    proposed: Option<MgrMap>,
     dirty: bool,
     pub(crate) commands: Vec<Signature>,
     pub(crate) metadata: BTreeMap<String, BTreeMap<String, String>>,
@@ -82,6 +84,7 @@ impl MgrService {
         }
         Ok(MgrService {
             published: map.clone(),
+            proposed: None,
             map,
             dirty: false,
             commands,
@@ -408,6 +411,7 @@ impl MonCore {
             return;
         }
         self.mgr.map.epoch += 1;
+        self.mgr.proposed = Some(self.mgr.map.clone());
         let (epoch, bytes) = (self.mgr.map.epoch, self.mgr.map.to_bytes());
         let keep = self.conf.uint("mon_max_mgrmap_epochs").max(1);
         let batch = self.batch();
@@ -415,6 +419,13 @@ impl MonCore {
         layout::put_u64(batch, MGR, "last", epoch.into());
         if u64::from(epoch) > keep {
             batch.delete(layout::numbered(MGR, "", u64::from(epoch) - keep));
+        }
+    }
+
+    /// The proposal is committed: what is encoded is published, not what has changed since.
+    pub(crate) fn mgr_committed(&mut self) {
+        if let Some(map) = self.mgr.proposed.take() {
+            self.mgr.published = map;
         }
     }
 

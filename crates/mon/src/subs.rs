@@ -179,7 +179,6 @@ impl MonCore {
 
     /// After a commit: everybody hears what is new to him.
     pub(crate) fn publish_maps(&mut self) {
-        self.mgr.published = self.mgr.map.clone();
         self.refresh_health();
         let all: Vec<(SessionId, Vec<String>)> = self
             .sessions

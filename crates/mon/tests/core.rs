@@ -11,7 +11,7 @@ use bytes::Bytes;
 use denc::Denc;
 use maps::{MonInfo, MonMap, OsdMap};
 use messages::{
-    MAuth, MAuthReply, MConfig, MMonCommand, MMonCommandAck, MMonSubscribe, MOSDAlive, MOSDBoot,
+    MAuth, MAuthReply, MConfig, MMgrBeacon, MMgrMap, MMonCommand, MMonCommandAck, MMonSubscribe, MOSDAlive, MOSDBoot,
     MOSDFailure, MOSDMap, MOSDPGCreate2, MOSDPGCreated, MPoolOp, MPoolOpReply, Message,
     PaxosHeader, PoolOpCode, SubscribeItem,
 };
@@ -32,6 +32,8 @@ struct Bench {
     tid: u64,
     /// Messages sent, by session, not yet taken.
     sent: BTreeMap<u64, Vec<RawMessage>>,
+    /// Commits are not told: a proposal stays under way.
+    holds_commits: bool,
 }
 
 /// Start of the tests' monotonic clock.
@@ -121,6 +123,7 @@ impl Bench {
             now: Duration::ZERO,
             tid: 0,
             sent: BTreeMap::new(),
+            holds_commits: false,
         };
         bench.perform(first);
         let effects = bench.core.flush(clock(bench.now));
@@ -136,6 +139,9 @@ impl Bench {
                     // The local log commits at once.
                     let done = self.log.propose(batch);
                     futures(done).unwrap();
+                    if self.holds_commits {
+                        continue;
+                    }
                     let effects = self.core.step(clock(self.now), Event::Committed);
                     self.perform(effects);
                 }
@@ -366,6 +372,39 @@ fn nothing_is_answered_before_it_is_committed() {
     assert_eq!(acks[0].outs, "pool 'p' created");
     assert_eq!(acks[1].outs, "pool 'p' already exists");
     assert_eq!(b.out(admin, r#"{"prefix":"osd pool ls"}"#), "p\n");
+}
+
+/// The manager map was shown as it was in memory when a proposal was committed, with what had changed
+/// while that was under way: under an epoch of which the database, and the next leader, had another map.
+#[test]
+fn a_manager_map_is_shown_as_it_was_committed() {
+    let mut b = Bench::new(fresh_kv());
+    let admin = b.admin();
+    let what = BTreeMap::from([("mgrmap".to_string(), SubscribeItem { start: 0, flags: 0 })]);
+    b.send(admin, &MMonSubscribe { what, hostname: "h".into() });
+    let before = b.take::<MMgrMap>(admin).pop().unwrap().map;
+    assert_eq!(before.active_gid, 0);
+    b.open(2, EntityName::new(entity::MGR, 4002), "mgr.x", "allow profile mgr", 5002);
+    let beacon = |available| MMgrBeacon {
+        gid: 4002,
+        name: "x".into(),
+        fsid: FSID.parse().unwrap(),
+        available,
+        ..MMgrBeacon::default()
+    };
+    b.holds_commits = true;
+    b.send(2, &beacon(false));
+    b.pass(Duration::ZERO);
+    b.send(2, &beacon(true));
+    assert!(b.take::<MMgrMap>(admin).is_empty(), "nothing is committed");
+    b.holds_commits = false;
+    b.step(Event::Committed);
+    let shown: Vec<_> = b.take::<MMgrMap>(admin).into_iter().map(|m| m.map).collect();
+    let said: Vec<_> = shown.iter().map(|m| (m.epoch, m.active_gid, m.available)).collect();
+    assert_eq!(said, [(before.epoch + 1, 4002, false)]);
+    b.pass(Duration::ZERO);
+    let shown = b.take::<MMgrMap>(admin).pop().unwrap().map;
+    assert_eq!((shown.epoch, shown.available), (before.epoch + 2, true));
 }
 
 #[test]
