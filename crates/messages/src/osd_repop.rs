@@ -20,7 +20,7 @@ pub struct MOSDRepOp {
     pub pgid: SpgId,
     /// The object.
     pub poid: HObject,
-    /// Message flags of the answers wanted.
+    /// Message flags of the answers wanted; bit 7 is ours (docs/recovery.md, "Answers together").
     pub acks_wanted: u8,
     /// Version of the write.
     pub version: EVersion,
@@ -127,7 +127,7 @@ pub struct MOSDRepOpReply {
     pub reqid: OsdReqId,
     /// The PG, with the primary's shard.
     pub pgid: SpgId,
-    /// Message flag: what has been reached (on disk).
+    /// Message flag: what has been reached (on disk); bit 7 is ours (docs/recovery.md, "Statistics on the copies").
     pub ack_type: u8,
     /// 0 or a negative errno.
     pub result: i32,
