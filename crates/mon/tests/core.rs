@@ -11,9 +11,9 @@ use bytes::Bytes;
 use denc::Denc;
 use maps::{MonInfo, MonMap, OsdMap};
 use messages::{
-    MAuth, MAuthReply, MConfig, MMgrBeacon, MMgrMap, MMonCommand, MMonCommandAck, MMonSubscribe, MOSDAlive, MOSDBoot,
-    MOSDFailure, MOSDMap, MOSDPGCreate2, MOSDPGCreated, MPoolOp, MPoolOpReply, Message,
-    PaxosHeader, PoolOpCode, SubscribeItem,
+    MAuth, MAuthReply, MConfig, MMgrBeacon, MMgrMap, MMonCommand, MMonCommandAck, MMonSubscribe,
+    MOSDAlive, MOSDBoot, MOSDFailure, MOSDMap, MOSDPGCreate2, MOSDPGCreated, MPoolOp,
+    MPoolOpReply, Message, PaxosHeader, PoolOpCode, SubscribeItem,
 };
 use mon::{Effect, Event, Identity, LocalLog, Log, MonCore, Now, Peer};
 use store::Kv;
