@@ -2,10 +2,7 @@
 //!
 //! Alone, a transaction is taken at once; while a batch is on its way the next one fills up.
 //! Batches are written one after the other, so only the last one can be torn.
-//!
-//! With many in flight, those who were answered by a batch soon send again, one after the other:
-//! taking the first of them at once would spend a write and a flush on it alone while the others
-//! wait for that. So a batch waits for as many as there were before ([`Gathering`]).
+//! How long it waits before it takes them: [`Gathering`].
 
 use std::io;
 use std::rc::Rc;
@@ -16,6 +13,7 @@ use env::{LocalFuture, Until};
 use futures_util::future::join_all;
 
 use super::format::{BLOCK_LEN, BatchHeader, data_crc};
+use super::gathering::{self, Gathering};
 use super::log::{Batch, join_writes, seal, spill_record};
 use super::{Core, Inner, checkpoint as checkpoints};
 use crate::StoreError;
@@ -24,39 +22,10 @@ use crate::StoreError;
 const SLOW: Duration = Duration::from_millis(500);
 /// Transactions after which a checkpoint begins: a mount replays not many more in a second.
 const REPLAY_MAX: u64 = 200_000;
-/// Of the transactions that were in flight, the share in percent a batch waits for: some of those
-/// who sent them are done.
-const GATHER_PERCENT: u64 = 90;
-/// No batch waits for fewer transactions than this: with 4 in flight waiting costs more (7 % of
-/// the IOPS) than the flushes that it spares, with 8 it gains. (Where it is 6, 16 in flight that
-/// have once come apart stay so.)
-const GATHER_MIN: u64 = 4;
-/// No batch waits for longer than this.
-const GATHER_MAX: Duration = Duration::from_millis(2);
 /// A batch of no more writes than this, the log's among them, has each written until it is durable:
 /// the kernel flushes as they end, no thread of its own runs a sync, and nobody waits twice. With
 /// more of them one sync for all is cheaper.
 const DURABLE_WRITES_MAX: usize = 3;
-
-/// What the last batch says of how long to wait with the next one.
-#[derive(Default)]
-struct Gathering {
-    /// Transactions to wait for; 0: do not wait.
-    transactions: u64,
-    /// For no longer than this: what the last batch took, so that no latency more than doubles.
-    time: Duration,
-}
-
-impl Gathering {
-    /// After a batch of `taken` transactions that took `time`, when `waiting` more had come.
-    fn after(taken: u64, waiting: u64, time: Duration) -> Gathering {
-        let expected = (taken + waiting) * GATHER_PERCENT / 100;
-        Gathering {
-            transactions: if expected >= GATHER_MIN { expected } else { 0 },
-            time: time.min(GATHER_MAX),
-        }
-    }
-}
 
 impl Inner {
     /// Runs until the store is closed or fails.
@@ -64,7 +33,7 @@ impl Inner {
         let mut gathering = Gathering::default();
         loop {
             self.work.until(|| self.core.borrow().has_work()).await;
-            self.fill_up(&gathering).await;
+            let full = self.fill_up(&gathering).await;
             if self.core.borrow().failed.is_some() {
                 break;
             }
@@ -87,23 +56,30 @@ impl Inner {
                 self.fail(e.kind());
                 break;
             }
-            let waiting = u64::from(self.core.borrow().pending.transactions);
-            gathering = Gathering::after(taken, waiting, self.env.now() - begun);
+            gathering.after(gathering::Ended {
+                seq,
+                full,
+                taken,
+                waiting: u64::from(self.core.borrow().pending.transactions),
+                took: self.env.now() - begun,
+            });
         }
         self.core.borrow_mut().committing = false;
         self.progress.notify_all();
     }
 
-    /// Waits until the next batch is as full as expected, or the time for that is over.
-    async fn fill_up(&self, gathering: &Gathering) {
+    /// Waits until the next batch is as full as expected (true), or the time for that is over.
+    async fn fill_up(&self, gathering: &Gathering) -> bool {
         let enough = || {
             let core = self.core.borrow();
             let full = u64::from(core.pending.transactions) >= gathering.transactions;
             full || core.must_go_on()
         };
-        if !enough() {
-            let _ = self.env.timeout(gathering.time, self.work.until(enough)).await;
+        if enough() {
+            return true;
         }
+        let filled = self.env.timeout(gathering.time, self.work.until(enough)).await;
+        filled.is_ok()
     }
 
     /// Writes a batch and makes it durable; then its transactions are acknowledged.

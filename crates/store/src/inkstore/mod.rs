@@ -20,6 +20,7 @@ mod entries;
 mod fold;
 mod format;
 mod fsck;
+mod gathering;
 mod kept;
 mod key_map;
 mod log;
