@@ -3,7 +3,7 @@
 //! With many in flight, those who were answered by a batch soon send again, one after the other:
 //! taking the first of them at once would spend a write and a flush on it alone while the others
 //! wait for that. So a batch waits for as many as there were before. The figures behind the
-//! constants: docs/performance.md, "Batches that wait to be full".
+//! constants: docs/performance.md, "Batches that wait to be full" and what follows it.
 
 use std::time::Duration;
 
@@ -14,12 +14,13 @@ const PERCENT: u64 = 90;
 /// the IOPS) than the flushes that it spares, with 8 it gains. (Where it is 6, 16 in flight that
 /// have once come apart stay so.)
 const MIN: u64 = 4;
-/// No batch waits for longer than this; nor for longer than the last one took.
+/// No batch waits for longer than the last one took, nor than this ([`FEW_TIMES`] as long for a
+/// few).
 const MAX: Duration = Duration::from_millis(2);
 /// Where no more than this many are there, a write and a flush are much of what each of them costs.
 /// More of them are waited for, and longer, so that all of them are answered together, then send
 /// again together and need no waiting. With more in flight one part of them is computed while the
-/// other is flushed: with 64 that patience costs 10 % of the IOPS, with 128 5 %.
+/// other is flushed: with 64 and 128 such patience cost up to 10 % of the IOPS.
 const FEW: u64 = 24;
 /// Of a few, the share in percent a batch waits for.
 const FEW_PERCENT: u64 = 95;
@@ -61,6 +62,7 @@ pub(super) struct Ended {
 }
 
 impl Gathering {
+    /// Learns from a batch what the next one waits for.
     pub(super) fn after(&mut self, batch: Ended) {
         let together = batch.full && batch.waiting * APART <= batch.taken;
         self.in_vain = match together || batch.seq.is_multiple_of(TRY_AGAIN) {
