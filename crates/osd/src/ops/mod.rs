@@ -22,7 +22,8 @@
 //!    ops against the object (reads go to the store, which already shows every submitted write)
 //!    and gives an [`Executed`].
 //! 4. *sync* by [`Executed::kind`]:
-//!    - `Read`: `effects.apply(..)`, send `reply`, drop the guard.
+//!    - `Read`: await `guard.settled()` (an op that might have written may have seen what is not
+//!      durable yet), `effects.apply(..)`, send `reply`, drop the guard.
 //!    - `LogError`: `effects.apply(..)`, append the one ERROR entry made by [`error_entry`] (so
 //!      that a resend gets the same answer), [`Reply::set_logged`], replicate, drop the guard, and
 //!      send the reply when the entry has committed.

@@ -4,10 +4,17 @@
 //! ```text
 //! lock state of one object (head and clones together), queue strictly first come, first served:
 //!
-//!   readers ──┐        a reader waits for writes under way (it must not see what may be lost)
+//!   readers ──┐        a reader waits for writes under way (it must not tell what may be lost)
 //!             ├─ FIFO  a writer executes alone, then lets the next writer in while it commits
-//!   writers ──┘        a read-modify-write holds all others off until it has committed
+//!   writers ──┘
 //! ```
+//!
+//! A writer may read what the writers before it have submitted and not yet made durable: its own
+//! change is lost with theirs, and its answer comes when it is durable, hence behind them. A writer
+//! that turns out to change nothing has no commit to wait for; it waits as a reader does
+//! ([`ObjectGuard::settled`]) before it tells what it saw. Ceph holds all others off while such an
+//! op (`RWEXCL`) commits, so that calls of classes on one object (of an object map, a bucket's
+//! index) cost a round to the replicas each; here they share one.
 //!
 //! Ceph keeps a context a clone (`ObjectContext`, `RWState` in `src/osd/osd_internal_types.h`); one
 //! lock for an object and its clones is coarser for readers of snapshots and simpler.
@@ -106,17 +113,14 @@ pub enum LockKind {
     Read,
     /// Alone while it executes, shared with later writers while it commits.
     Write,
-    /// Alone until it has committed.
-    ReadWrite,
 }
 
 impl LockKind {
     /// How an op holds its object (`PrimaryLogPG::get_rw_locks`).
     pub fn of(info: &OpInfo) -> LockKind {
-        match (info.rwordered(), info.may_read()) {
-            (false, _) => LockKind::Read,
-            (true, false) => LockKind::Write,
-            (true, true) => LockKind::ReadWrite,
+        match info.rwordered() {
+            false => LockKind::Read,
+            true => LockKind::Write,
         }
     }
 }
@@ -129,6 +133,17 @@ struct Waiter {
     waker: RefCell<Option<Waker>>,
 }
 
+impl Waiter {
+    fn of(kind: LockKind) -> Rc<Waiter> {
+        Rc::new(Waiter {
+            kind,
+            granted: Cell::new(false),
+            cancelled: Cell::new(false),
+            waker: RefCell::default(),
+        })
+    }
+}
+
 /// One object's lock, contexts and watches.
 pub(super) struct Slot {
     head: HObject,
@@ -137,7 +152,6 @@ pub(super) struct Slot {
     readers: Cell<u32>,
     executing: Cell<bool>,
     committing: Cell<u32>,
-    exclusive: Cell<bool>,
     /// Bounded by the ops a PG admits.
     queue: RefCell<VecDeque<Rc<Waiter>>>,
     contexts: RefCell<BTreeMap<SnapId, Rc<ObjectContext>>>,
@@ -160,7 +174,6 @@ impl Slot {
             readers: Cell::new(0),
             executing: Cell::new(false),
             committing: Cell::new(0),
-            exclusive: Cell::new(false),
             queue: RefCell::default(),
             contexts: RefCell::default(),
             ssc: RefCell::default(),
@@ -172,13 +185,12 @@ impl Slot {
     }
 
     fn admits(&self, kind: LockKind) -> bool {
-        if self.executing.get() || self.exclusive.get() {
+        if self.executing.get() {
             return false;
         }
         match kind {
             LockKind::Read => self.committing.get() == 0,
             LockKind::Write => self.readers.get() == 0,
-            LockKind::ReadWrite => self.readers.get() == 0 && self.committing.get() == 0,
         }
     }
 
@@ -186,7 +198,6 @@ impl Slot {
         match kind {
             LockKind::Read => self.readers.set(self.readers.get() + 1),
             LockKind::Write => self.executing.set(true),
-            LockKind::ReadWrite => self.exclusive.set(true),
         }
     }
 
@@ -230,7 +241,6 @@ impl Slot {
         self.readers.get() > 0
             || self.executing.get()
             || self.committing.get() > 0
-            || self.exclusive.get()
             || !self.queue.borrow().is_empty()
             || !self.watches.borrow().is_empty()
     }
@@ -264,7 +274,6 @@ impl Lock {
         let hold = match self.kind {
             LockKind::Read => Hold::Read,
             LockKind::Write => Hold::Executing,
-            LockKind::ReadWrite => Hold::Exclusive,
         };
         ObjectGuard {
             contexts: self.contexts.clone(),
@@ -310,7 +319,6 @@ enum Hold {
     Read,
     Executing,
     Committing,
-    Exclusive,
 }
 
 /// A held object lock. Dropping it lets the next in.
@@ -341,7 +349,7 @@ impl ObjectGuard {
     }
 
     /// The writer has submitted its change and only waits for it to commit: the next writer may
-    /// execute. A read-modify-write keeps all others off.
+    /// execute.
     pub(super) fn submitted(&self) {
         if self.hold.get() == Hold::Executing {
             self.hold.set(Hold::Committing);
@@ -349,6 +357,25 @@ impl ObjectGuard {
             self.slot.committing.set(self.slot.committing.get() + 1);
             self.slot.advance();
         }
+    }
+
+    /// A reader's guard of the object, when all that was submitted before is durable: what an op
+    /// that changed nothing saw may be told then. Nobody gets the object in between.
+    pub(crate) async fn settled(self) -> ObjectGuard {
+        if self.hold.get() == Hold::Read {
+            return self;
+        }
+        let waiter = Waiter::of(LockKind::Read);
+        self.slot.queue.borrow_mut().push_front(waiter.clone());
+        let lock = Lock {
+            contexts: self.contexts.clone(),
+            slot: self.slot.clone(),
+            kind: LockKind::Read,
+            waiter: Some(waiter),
+            done: false,
+        };
+        drop(self);
+        lock.await
     }
 
     /// The context of the head, loaded if need be.
@@ -525,7 +552,6 @@ impl Drop for ObjectGuard {
             Hold::Read => slot.readers.set(slot.readers.get() - 1),
             Hold::Executing => slot.executing.set(false),
             Hold::Committing => slot.committing.set(slot.committing.get() - 1),
-            Hold::Exclusive => slot.exclusive.set(false),
         }
         slot.advance();
         self.contexts.rest(slot);
@@ -644,12 +670,7 @@ impl ObjectContexts {
             slot.take(kind);
             None
         } else {
-            let waiter = Rc::new(Waiter {
-                kind,
-                granted: Cell::new(false),
-                cancelled: Cell::new(false),
-                waker: RefCell::default(),
-            });
+            let waiter = Waiter::of(kind);
             slot.queue.borrow_mut().push_back(waiter.clone());
             slot.advance();
             Some(waiter)

@@ -712,6 +712,11 @@ async fn run_op(
     }
     match executed.kind {
         Kind::Read(guard) => {
+            let guard = guard.settled().await;
+            if generation != pg.generation.get() {
+                pg.retry_op(op);
+                return;
+            }
             if !pg.core.borrow().is_readable(pg.now()) {
                 // The lease ran out while it was read: what was read may be stale.
                 drop(guard);

@@ -108,7 +108,7 @@ fn locks_over_the_interpreter() {
         let info = OpInfo::of(&[lock()], 0, &ClassLists::default()).unwrap();
         let rights = info.rights();
         assert!(!rights.write && rights.classes[0].write && rights.classes[0].read);
-        assert_eq!(LockKind::of(&info), LockKind::ReadWrite);
+        assert_eq!(LockKind::of(&info), LockKind::Write);
     });
 }
 

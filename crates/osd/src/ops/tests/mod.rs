@@ -180,6 +180,7 @@ impl TestPg {
         } = execute(&pg, guard, request.clone()).await;
         match kind {
             Kind::Read(guard) => {
+                let guard = guard.settled().await;
                 effects.apply(&pg, &guard, &request.client);
                 Some(reply)
             }
