@@ -4,7 +4,7 @@
 //! production build has, the answer is a constant `false` and nothing is left of the question.
 
 /// The bugs: the name that the code asks for, and what is wrong with it.
-pub const MUTANTS: [(&str, &str); 22] = [
+pub const MUTANTS: [(&str, &str); 23] = [
     ("reply-early", "the primary replies when its own disk has the write"),
     ("ack-early", "a replica says that it has a write before its disk has"),
     ("promise-early", "what a copy has is told to peers before it is durable"),
@@ -15,6 +15,7 @@ pub const MUTANTS: [(&str, &str); 22] = [
     ("forget-requests", "who begins to lead a PG does not know requests answered before"),
     ("lose-waiting", "operations that wait for an object are lost when it is recovered"),
     ("serve-after-lease", "the primary serves reads after its lease has ended"),
+    ("tell-unsettled", "an op that changed nothing tells what it saw before that is durable"),
     ("read-unstable", "a copy that does not lead answers reads of objects whose last write others may lack"),
     ("keep-divergent", "entries that did not happen leave the log, their data stays"),
     ("skip-min-size", "writes are taken with fewer replicas than min_size"),

@@ -18,7 +18,7 @@ const SMALLER: Duration = Duration::from_secs(120);
 /// Where a bug can show: what goes wrong in the lives that look for it.
 fn hunt(mutant: &str) -> &'static str {
     match mutant {
-        "ack-early" | "promise-early" => "aim=unflushed",
+        "ack-early" | "promise-early" | "tell-unsettled" => "aim=unflushed",
         "stale-interval" | "stale-peering" => "aim=intervals",
         "serve-after-lease" => "aim=island",
         "skip-min-size" => "aim=thin",

@@ -20,6 +20,8 @@ use bytes::{BufMut, Bytes, BytesMut};
 use client::Operation;
 use sim::Model;
 use types::Errno;
+use types::osd::OsdOp;
+use types::osd::ops::{self, XattrArgs, compare_mode, compare_op};
 
 /// The attribute that repeats the value of the last write.
 pub(crate) const MARK: &str = "value";
@@ -61,6 +63,8 @@ pub(crate) enum Action {
     Replace { value: u64, slots: usize, snap: u64 },
     /// One slot more at the end.
     Append { value: u64, snap: u64 },
+    /// One slot more at the end, if the last write was of that value.
+    AppendIf { value: u64, last: u64, snap: u64 },
     /// One slot at its place, with holes before it.
     Put { value: u64, slot: usize, snap: u64 },
     /// A key.
@@ -148,6 +152,13 @@ impl Model for Object {
             Action::Append { value, snap } => {
                 state.write(snap, value, |content| content.slots.push(value))
             }
+            Action::AppendIf { value, last, snap } => match &state.head {
+                Some(head) if head.mark == last => {
+                    state.write(snap, value, |content| content.slots.push(value))
+                }
+                Some(_) => (Answer::Refused(Errno::ECANCELED), None),
+                None => (Answer::Refused(Errno::ENOENT), None),
+            },
             Action::Put { value, slot, snap } => state.write(snap, value, |content| {
                 let len = content.slots.len().max(slot + 1);
                 content.slots.resize(len, 0);
@@ -186,6 +197,20 @@ impl Model for Object {
 }
 
 impl Action {
+    /// The value it writes.
+    pub(crate) fn value(&self) -> Option<u64> {
+        match *self {
+            Action::Replace { value, .. }
+            | Action::Append { value, .. }
+            | Action::AppendIf { value, .. }
+            | Action::Put { value, .. }
+            | Action::SetKey { value, .. }
+            | Action::CreateNew { value, .. } => Some(value),
+            Action::Remove { .. } | Action::PoolSnap { .. } => None,
+            Action::Read | Action::ReadSnap { .. } => None,
+        }
+    }
+
     /// The operation to send. Slots are of `slot_len` bytes; reads ask for keys if there is `omap`.
     pub(crate) fn operation(&self, slot_len: usize, omap: bool) -> Operation {
         let op = Operation::new();
@@ -199,6 +224,9 @@ impl Action {
                 mark(op.write_full(content.freeze()), value)
             }
             Action::Append { value, .. } => mark(op.append(slot(value, slot_len)), value),
+            Action::AppendIf { value, last, .. } => {
+                mark(op.stat().op(mark_is(last)).append(slot(value, slot_len)), value)
+            }
             Action::Put { value, slot: at, .. } => {
                 mark(op.write((at * slot_len) as u64, slot(value, slot_len)), value)
             }
@@ -218,6 +246,19 @@ impl Action {
             }
         }
     }
+}
+
+/// Fails if the mark is another.
+fn mark_is(value: u64) -> OsdOp {
+    let op = OsdOp::attr(ops::CMPXATTR, MARK.as_bytes(), &value.to_le_bytes());
+    let mut op = op.expect("a short name");
+    let args = op.args.xattr();
+    op.args.set_xattr(XattrArgs {
+        compare_op: compare_op::EQ,
+        compare_mode: compare_mode::STRING,
+        ..args
+    });
+    op
 }
 
 fn slot(value: u64, len: usize) -> Bytes {

@@ -40,6 +40,8 @@ pub struct Load {
     pub omap: bool,
     /// Share of reads that any copy may answer.
     pub of_any_copy: f64,
+    /// Share of reads that are ordered among the object's writes.
+    pub ordered: f64,
 }
 
 impl Load {
@@ -56,6 +58,7 @@ impl Load {
             pool_snaps: false,
             omap: true,
             of_any_copy: *rng.pick(&[0.0, 0.0, 0.3, 0.6]),
+            ordered: *rng.pick(&[0.0, 0.1, 0.5]),
         }
     }
 
@@ -72,6 +75,8 @@ struct Shared {
     load: Load,
     histories: RefCell<BTreeMap<String, History<Object>>>,
     next_value: Cell<u64>,
+    /// What clients were last told that the last write of an object is.
+    last_told: RefCell<BTreeMap<String, u64>>,
     /// The newest snapshot.
     snap: Cell<u64>,
     /// The pool's snapshots.
@@ -157,6 +162,7 @@ impl Workload {
             load,
             histories: RefCell::default(),
             next_value: Cell::new(1),
+            last_told: RefCell::default(),
             snap: Cell::new(0),
             pool_snaps: RefCell::default(),
             snap_reads: RefCell::default(),
@@ -255,8 +261,8 @@ impl Workload {
         env.go(async move {
             while !load.0.stopped.get() {
                 let object = format!("object{}", rng.below(load.0.load.objects));
-                let action = load.choose(&rng);
-                let io = load.any_copy_or_not(&io, &rng);
+                let action = load.choose(&object, &rng);
+                let io = load.way_to_read(&io, &rng);
                 load.act(&name, &io, &object, action).await;
                 let pause = rng.between(Duration::ZERO, load.0.load.pause_max);
                 load.0.world.sleep(pause).await;
@@ -265,11 +271,14 @@ impl Workload {
         });
     }
 
-    /// For the next operation: if it is a read, any copy may answer it, or not.
-    fn any_copy_or_not(&self, io: &IoCtx, rng: &Rng) -> IoCtx {
-        match rng.chance(self.0.load.of_any_copy) {
-            true => io.clone().with_flags(message_flags::BALANCE_READS),
-            false => io.clone(),
+    /// For the next operation: if it is a read, any copy may answer it, or it is ordered among the
+    /// writes, or neither.
+    fn way_to_read(&self, io: &IoCtx, rng: &Rng) -> IoCtx {
+        let load = self.0.load;
+        match () {
+            () if rng.chance(load.of_any_copy) => io.clone().with_flags(message_flags::BALANCE_READS),
+            () if rng.chance(load.ordered) => io.clone().with_flags(message_flags::RWORDERED),
+            () => io.clone(),
         }
     }
 
@@ -284,7 +293,7 @@ impl Workload {
         let (name, object) = (name.to_owned(), object.to_owned());
         env.go(async move {
             loop {
-                let io = load.any_copy_or_not(&io, &rng);
+                let io = load.way_to_read(&io, &rng);
                 load.act(&name, &io, &object, Action::Read).await;
                 let pause = rng.between(Duration::ZERO, Duration::from_millis(50));
                 load.0.world.sleep(pause).await;
@@ -292,7 +301,7 @@ impl Workload {
         });
     }
 
-    fn choose(&self, rng: &Rng) -> Action {
+    fn choose(&self, object: &str, rng: &Rng) -> Action {
         let Shared { load, .. } = &*self.0;
         if rng.chance(load.snaps) {
             self.0.snap.set(self.0.snap.get() + 1);
@@ -311,7 +320,11 @@ impl Workload {
         let slots = load.slots_max as u64;
         match rng.below(16) {
             0..4 => Action::Replace { value, slots: rng.below(slots + 1) as usize, snap },
-            4..8 => Action::Append { value, snap },
+            4..6 => Action::Append { value, snap },
+            6..8 => {
+                let last = self.0.last_told.borrow().get(object).copied().unwrap_or_default();
+                Action::AppendIf { value, last, snap }
+            }
             8..11 => Action::Put { value, slot: rng.below(slots) as usize, snap },
             11..13 if load.omap => Action::SetKey { value, key: b'a' + rng.below(8) as u8, snap },
             11..15 => Action::CreateNew { value, snap },
@@ -331,6 +344,7 @@ impl Workload {
             Action::ReadSnap { snap } => (io.clone().with_snap_read(snap), true),
             Action::Replace { snap, .. }
             | Action::Append { snap, .. }
+            | Action::AppendIf { snap, .. }
             | Action::Put { snap, .. }
             | Action::SetKey { snap, .. }
             | Action::CreateNew { snap, .. }
@@ -355,13 +369,20 @@ impl Workload {
                     panic!("{object}: {who} {action:?} at {:?}: {wrong}", world.now())
                 })))
             }
-            Err(ClientError::Errno(errno @ (Errno::ENOENT | Errno::EEXIST))) => {
-                Answer::Refused(errno)
-            }
+            Err(ClientError::Errno(
+                errno @ (Errno::ENOENT | Errno::EEXIST | Errno::ECANCELED),
+            )) => Answer::Refused(errno),
             Err(ClientError::Errno(Errno::EIO)) if self.0.eio_allowed.get() => return,
             Err(error) => panic!("{object}: {who} {action:?}: {error}"),
         };
         untold.told = true;
+        let last = match &answer {
+            Answer::Found(content) => Some(content.mark),
+            _ => action.value(),
+        };
+        if let Some(last) = last {
+            self.0.last_told.borrow_mut().insert(object.to_owned(), last);
+        }
         diary::answered(world.now(), line, || format!("{answer:?}"));
         let counter = if is_read { &self.0.reads } else { &self.0.writes };
         counter.set(counter.get() + 1);

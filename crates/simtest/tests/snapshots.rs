@@ -43,6 +43,7 @@ fn backfill_brings_clones_made_meanwhile() {
             pool_snaps: false,
             omap: true,
             of_any_copy: 0.0,
+            ordered: 0.0,
         };
         let load = Workload::new(&world, load);
         for number in 0..load.load().clients {
