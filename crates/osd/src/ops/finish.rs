@@ -12,6 +12,7 @@ use types::{EVersion, HObject, NOSNAP, UTime};
 use super::execute::{Reply, Request, Versions};
 use super::object_context::{OI_ATTR, ObjectGuard, ObjectState, SS_ATTR, SnapSetContext, bounded};
 use super::op_context::{AttrChange, OpContext};
+use super::shared::Shared;
 use super::watch::Effects;
 
 /// Bytes that an encoded object info usually takes, and some more.
@@ -140,7 +141,7 @@ impl OpContext {
                 .then(|| (BString::from(SS_ATTR), self.snapset.to_bytes()));
             transaction.setattrs(&self.coll, &self.goid, [info].into_iter().chain(clones));
         } else {
-            self.obs = ObjectState::absent(&soid);
+            self.obs = Shared::new(ObjectState::absent(&soid));
         }
 
         let mut entry = PgLogEntry {
@@ -213,13 +214,13 @@ impl OpContext {
         *attrs = attrs.take().and_then(bounded);
         *self.obc.ssc.borrow_mut() = if self.obs.exists {
             SnapSetContext {
-                snapset: core::mem::take(&mut self.snapset),
+                snapset: self.snapset.clone(),
                 exists: true,
             }
         } else {
             SnapSetContext::default()
         };
-        *self.obc.obs.borrow_mut() = core::mem::take(&mut self.obs);
+        *self.obc.obs.borrow_mut() = self.obs.clone();
     }
 }
 

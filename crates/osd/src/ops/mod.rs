@@ -64,6 +64,7 @@ mod op_context;
 mod op_info;
 mod pg;
 mod read;
+mod shared;
 pub mod snap_mapper;
 pub mod snap_trim;
 mod snaps;

@@ -38,6 +38,7 @@ use types::{EVersion, EntityAddr, EntityName, Errno, GhObject, HObject, NOSNAP, 
 
 use super::op_info::OpInfo;
 use super::pg::Pg;
+use super::shared::Shared;
 use super::watch::Watch;
 
 /// The xattr that holds the object's `object_info_t`.
@@ -80,7 +81,7 @@ impl ObjectState {
 #[derive(Debug, Clone, Default)]
 pub struct SnapSetContext {
     /// The set as last written.
-    pub snapset: SnapSet,
+    pub snapset: Shared<SnapSet>,
     /// Whether a head (perhaps a whiteout) holds it.
     pub exists: bool,
 }
@@ -92,7 +93,7 @@ pub type UserAttrs = BTreeMap<BString, Bytes>;
 #[derive(Debug)]
 pub struct ObjectContext {
     /// Its state as last submitted.
-    pub obs: RefCell<ObjectState>,
+    pub obs: RefCell<Shared<ObjectState>>,
     /// The clones of its head.
     pub ssc: Rc<RefCell<SnapSetContext>>,
     /// Its clients' xattrs as last submitted; `None` when they are too long to keep.
@@ -415,12 +416,12 @@ impl ObjectGuard {
             Some(ssc) => ssc,
             None => self.share_snapset(SnapSetContext {
                 exists: context.exists,
-                snapset: snapset.unwrap_or_default(),
+                snapset: Shared::new(snapset.unwrap_or_default()),
             }),
         };
         let LoadedContext { obs, attrs, .. } = context;
         let context = Rc::new(ObjectContext {
-            obs: RefCell::new(obs),
+            obs: RefCell::new(Shared::new(obs)),
             ssc,
             attrs: RefCell::new(attrs),
         });

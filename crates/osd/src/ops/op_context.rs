@@ -13,6 +13,7 @@ use types::{Errno, GhObject, HObject, IntervalSet, OsdReqId, SnapContext, UTime}
 use super::execute::Request;
 use super::object_context::{ObjectContext, ObjectGuard, ObjectState};
 use super::pg::{Limits, Pg};
+use super::shared::Shared;
 use super::watch::Effects;
 
 /// Why a vector stops.
@@ -63,9 +64,9 @@ pub(super) struct OpContext {
     /// Its name in the store.
     pub(super) goid: Rc<GhObject>,
     /// The object as it will be.
-    pub(super) obs: ObjectState,
+    pub(super) obs: Shared<ObjectState>,
     /// Its clones as they will be.
-    pub(super) snapset: SnapSet,
+    pub(super) snapset: Shared<SnapSet>,
     /// The write's snap context.
     pub(super) snapc: SnapContext,
     /// What changes the object (the clone before it and its info behind it are added at the end).

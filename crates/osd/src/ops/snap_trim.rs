@@ -19,6 +19,7 @@ use super::object_context::{
     OI_ATTR, ObjectContext, ObjectGuard, ObjectState, SS_ATTR, SnapSetContext,
 };
 use super::pg::Pg;
+use super::shared::Shared;
 use super::snaps::clone_bytes;
 use super::watch::Effects;
 
@@ -100,7 +101,7 @@ impl Trim {
         if new_snaps.is_empty() {
             remove_clone(&mut set, oid.snap, &old_oi, &mut stats);
             t.remove(&coll, &goid);
-            *clone.obs.borrow_mut() = ObjectState::absent(&oid);
+            *clone.obs.borrow_mut() = Shared::new(ObjectState::absent(&oid));
             guard.remove_clone(oid.snap);
             entries.push(entry(LogOp::DELETE, &oid, at, old_oi.version, &snaps));
         } else {
@@ -124,7 +125,7 @@ impl Trim {
         if set.clones.is_empty() && obs.oi.is_whiteout() && !obs.oi.is_cache_pinned() {
             count_removed(&obs.oi, &mut stats);
             t.remove(&coll, &head_goid);
-            *obs = ObjectState::absent(&soid);
+            *obs = Shared::new(ObjectState::absent(&soid));
             *head.ssc.borrow_mut() = SnapSetContext::default();
             entries.push(entry(LogOp::DELETE, &soid, at, prior, &[]));
         } else {

@@ -15,6 +15,7 @@ use types::{EVersion, Errno, HObject, IntervalSet, NOSNAP, SnapId};
 
 use super::object_context::{Found, OI_ATTR, ObjectContext, ObjectState, SS_ATTR};
 use super::op_context::{AttrChange, OpContext, Step, Stop};
+use super::shared::Shared;
 
 /// Bytes a clone has of its own: those its next newer neighbour (a clone or the head) has changed.
 pub(super) fn clone_bytes(set: &SnapSet, clone: SnapId) -> i64 {
@@ -297,7 +298,7 @@ impl OpContext {
             ..PgLogEntry::default()
         };
         let context = Rc::new(ObjectContext {
-            obs: RefCell::new(ObjectState { oi, exists: true }),
+            obs: RefCell::new(Shared::new(ObjectState { oi, exists: true })),
             ssc: self.obc.ssc.clone(),
             attrs: RefCell::new(self.obc.attrs.borrow().clone()),
         });

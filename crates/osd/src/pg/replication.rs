@@ -392,7 +392,8 @@ impl Pg {
 
     /// A replica has a write durable, and says so in a message of its own.
     pub fn on_repop_reply(&self, m: &MOSDRepOpReply, tid: u64) {
-        if m.result != 0 {
+        let of_this_interval = m.map_epoch >= self.core.borrow().last_peering_reset;
+        if of_this_interval && m.result != 0 {
             tracing::error!(pg = %self.pgid, from = %m.from, result = m.result, "replica failed");
             return;
         }
