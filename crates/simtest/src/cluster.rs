@@ -20,7 +20,7 @@ use store::inkstore::{self, InkStore};
 use store::kv::RedbKv;
 use store::memstore::MemStore;
 use store::{Kv, ObjectStore, StoreError, Transaction};
-use types::{PgId, SpgId, UTime, Uuid};
+use types::{Errno, PgId, SpgId, UTime, Uuid};
 
 use crate::{Workload, diary, keys, mons, replicas};
 
@@ -380,12 +380,18 @@ impl Cluster {
         self.members.borrow_mut().remove(&osd);
         self.vacant.borrow_mut().insert(osd);
         self.kill_osd(osd, Kill::PROCESS);
-        for prefix in ["osd down", "osd purge-actual"] {
-            let json = match prefix {
-                "osd down" => serde_json::json!({"prefix": prefix, "ids": [osd.to_string()]}),
-                _ => serde_json::json!({"prefix": prefix, "id": osd, "yes_i_really_mean_it": true}),
-            };
-            self.command(client, json).await;
+        let down = json!({"prefix": "osd down", "ids": [osd.to_string()]});
+        let purge = json!({"prefix": "osd purge-actual", "id": osd, "yes_i_really_mean_it": true});
+        loop {
+            self.command(client, down.clone()).await;
+            let answer = client.mon_command(purge.to_string(), Bytes::new()).await;
+            let answer = answer.expect("the monitor answers");
+            if answer.rc == 0 {
+                return;
+            }
+            // What it said of itself before it fell can come behind the order (life 70264): a
+            // monitor that was away passes it on. It cannot say it again.
+            assert_eq!(answer.rc, Errno::EBUSY.result(), "{purge}: {}", answer.outs);
         }
     }
 
