@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use bytes::Bytes;
 use client::Client;
 use sim::{Control, DiskFaults, Kill, Rng, World};
 
@@ -239,6 +240,11 @@ impl Begun {
 
     /// Everything must come to rest, and be there.
     async fn settle(self, rng: &Rng, mischief: &Mischief) -> (Workload, Audit) {
+        // It looks a minute after its manager's start, and would move what is compared (life 71511).
+        let off = self.admin.mgr_command(r#"{"prefix":"balancer off"}"#, Bytes::new());
+        let off = self.world.node("client.admin").timeout(CLEAN, off).await;
+        let off = off.expect("in time").expect("the manager answers");
+        assert_eq!(off.rc, 0, "balancer off: {}", off.outs);
         self.cluster.wait_until_clean(&self.admin, CLEAN).await;
         diary::note(&self.world, "all is clean".to_owned());
         if mischief.faults.contains(&Fault::Rot) {
