@@ -4,6 +4,7 @@ backend."""
 import os
 import pathlib
 import signal
+import struct
 import sys
 import unittest
 
@@ -45,6 +46,22 @@ def contents(n):
     return bytes((n * 7 + i) % 251 for i in range(3000)) * (1 + n % 40)
 
 
+def string(data):
+    return struct.pack("<I", len(data)) + data
+
+
+def count(ioctx):
+    """200 calls of a class that are under way at once, each of which adds 1 to what the one before
+    left: it reads what is queued in the store and not yet durable."""
+    one = string(b"calls") + string(b"1")
+    calls = [ioctx.aio_execute("counted", "numops", "add", one) for _ in range(200)]
+    for call in calls:
+        call.wait_for_complete_and_cb()
+    answers = {call.get_return_value() for call in calls}
+    if answers != {0}:
+        raise AssertionError(f"calls of numops.add were answered with {answers}")
+
+
 def fill(ioctx):
     """Objects, what is in them, and what a snapshot of them keeps; returns the snapshot's id."""
     for n in range(40):
@@ -55,6 +72,7 @@ def fill(ioctx):
     with rados.WriteOpCtx() as op:
         ioctx.set_omap(op, tuple(f"key {i:05}" for i in range(2000)), tuple(b"value %d" % i for i in range(2000)))
         ioctx.operate_write_op(op, "index")
+    count(ioctx)
     ioctx.create_snap("before")
     snap = ioctx.lookup_snap("before").snap_id
     for n in range(10):
@@ -67,7 +85,7 @@ def look(test, ioctx, snap):
     """Everything `fill` left is there."""
     # An object that only a snapshot keeps is listed, too.
     names = {o.key for o in ioctx.list_objects()} - {"object 39"}
-    test.assertEqual(names, {f"object {n}" for n in range(39)} | {"sparse", "index"})
+    test.assertEqual(names, {f"object {n}" for n in range(39)} | {"sparse", "index", "counted"})
     for n in range(39):
         expected = bytearray(contents(n))
         if n < 10:
@@ -79,6 +97,10 @@ def look(test, ioctx, snap):
         found, _ = ioctx.get_omap_vals(op, "key 00500", "", 3)
         ioctx.operate_read_op(op, "index")
         test.assertEqual(list(found), [(f"key 00{i}", b"value %d" % i) for i in (501, 502, 503)])
+    with rados.ReadOpCtx() as op:
+        counted, _ = ioctx.get_omap_vals_by_keys(op, ("calls",))
+        ioctx.operate_read_op(op, "counted")
+        test.assertEqual(list(counted), [("calls", b"200")])
     ioctx.set_read(snap)
     for n in (0, 9, 39):
         test.assertEqual(ioctx.read(f"object {n}", 1 << 20), contents(n), n)

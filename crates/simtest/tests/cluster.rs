@@ -11,17 +11,7 @@ use serde_json::json;
 use sim::World;
 use simtest::{Cluster, Plan, Settings, live, run};
 
-fn log() {
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
-        .without_time()
-        .with_test_writer()
-        .try_init();
-}
-
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
+use crate::{log, number};
 
 #[test]
 fn a_monitor_answers_a_client() {

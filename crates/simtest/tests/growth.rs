@@ -10,17 +10,7 @@ use sim::{DiskModel, Kill, LinkModel, World};
 use simtest::{Cluster, Fault, Plan, Settings, live, run};
 use types::PgId;
 
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
-fn log() {
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
-        .without_time()
-        .with_test_writer()
-        .try_init();
-}
+use crate::{log, number};
 
 #[test]
 fn lives_with_growth_and_removal() {

@@ -15,9 +15,7 @@ use serde_json::json;
 use sim::{Kill, LinkModel, World};
 use simtest::{Cluster, Plan};
 
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
+use crate::{log, number};
 
 fn seeds() -> Vec<u64> {
     match number("LOLIGO_SIM_SEED") {
@@ -139,11 +137,7 @@ fn live(seed: u64) -> (usize, u64) {
 
 #[test]
 fn acknowledged_keys_survive_any_minority() {
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
-        .without_time()
-        .with_test_writer()
-        .try_init();
+    log();
     for seed in seeds() {
         let outcome = std::panic::catch_unwind(|| live(seed));
         match outcome {

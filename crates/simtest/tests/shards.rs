@@ -9,17 +9,11 @@ use serde_json::json;
 use sim::World;
 use simtest::{Cluster, Plan, Settings, live, run};
 
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
+use crate::{log, number};
 
 #[test]
 fn lives_with_an_erasure_coded_pool() {
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
-        .without_time()
-        .with_test_writer()
-        .try_init();
+    log();
     let settings = Settings { short: true, erasure: true, ..Settings::default() };
     if let Some(seed) = number("LOLIGO_SIM_SEED") {
         eprintln!("seed {seed}: {:?}", live(seed, &settings));
