@@ -33,3 +33,14 @@ fn log() {
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
+
+/// Cargo finds no test by itself here: a file that is not named above would never run.
+#[test]
+fn every_file_is_named() {
+    let named = include_str!("lives.rs");
+    for file in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests")).unwrap() {
+        let name = file.unwrap().file_name().into_string().unwrap();
+        let Some(name) = name.strip_suffix(".rs") else { continue };
+        assert!(name == "lives" || named.contains(&format!("\nmod {name};\n")), "tests/{name}.rs: no `mod {name};` in lives.rs");
+    }
+}
