@@ -17,6 +17,15 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use crate::LocalFuture;
 
+thread_local! {
+    static RUNNING: Cell<Option<u32>> = const { Cell::new(None) };
+}
+
+/// Owner of the task that this thread polls.
+pub fn running_owner() -> Option<u32> {
+    RUNNING.try_with(Cell::get).ok().flatten()
+}
+
 /// Runs tasks of one thread. A clone is another handle to the same executor.
 #[derive(Clone)]
 pub struct Executor(Rc<Inner>);
@@ -25,8 +34,6 @@ struct Inner {
     slots: RefCell<Vec<Slot>>,
     free: RefCell<Vec<u32>>,
     ready: Arc<Ready>,
-    /// Owner of the task being polled.
-    running: Cell<Option<u32>>,
     closed: Cell<bool>,
 }
 
@@ -83,7 +90,6 @@ impl Executor {
                 home: thread_mark(),
                 notify,
             }),
-            running: Cell::new(None),
             closed: Cell::new(false),
         }))
     }
@@ -174,12 +180,12 @@ impl Executor {
             }
         };
         task.wake.queued.store(false, Ordering::Release);
-        let outer = self.0.running.replace(Some(owner));
+        let outer = RUNNING.replace(Some(owner));
         let poll = task
             .future
             .as_mut()
             .poll(&mut Context::from_waker(&task.waker));
-        self.0.running.set(outer);
+        RUNNING.set(outer);
         let mut slots = self.0.slots.borrow_mut();
         let slot = &mut slots[index as usize];
         if poll.is_pending() && matches!(slot.state, State::Polled) {

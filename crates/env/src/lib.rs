@@ -15,8 +15,10 @@ mod mutants;
 pub mod real;
 pub mod sync;
 mod timers;
+pub mod within;
 mod workers;
 
+use std::any::Any;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -32,7 +34,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 
 pub use buf::AlignedBuf;
-pub use executor::{Executor, JoinHandle};
+pub use executor::{Executor, JoinHandle, running_owner};
 #[cfg(feature = "mutants")]
 pub use mutants::choose_mutant;
 pub use mutants::{MUTANTS, mutant};
@@ -134,6 +136,18 @@ pub trait Stream {
     fn peer_addr(&self) -> Option<SocketAddr>;
     /// This end (`None` for a unix socket).
     fn local_addr(&self) -> Option<SocketAddr>;
+    /// Where both ends are in one thread: the way for values between them, beside that for bytes.
+    fn passage(&self) -> Option<Rc<dyn Passage>> {
+        None
+    }
+}
+
+/// The way for values of a stream whose ends are in one thread ([`within`]): in order, one at a time.
+pub trait Passage {
+    /// Hands a value over, once the one before has been received. An error if the stream is closed.
+    fn hand(&self, value: Box<dyn Any>) -> LocalFuture<io::Result<()>>;
+    /// The next value; none when the stream is closed.
+    fn receive(&self) -> LocalFuture<Option<Box<dyn Any>>>;
 }
 
 /// A file or block device read and written in aligned blocks. Completed writes are durable only

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener};
@@ -15,10 +16,11 @@ use bytes::{Bytes, BytesMut};
 use env::real::{Reactors, Runtime};
 use env::{AlignedBuf, Env, OpenBlock, Stream, Until, yield_now};
 
-/// Runs a scenario on both reactors, refusing to hang. Where io_uring is refused (a container's
-/// seccomp filter) only epoll is tried.
+/// Runs a scenario on both reactors, alone in its thread and as a daemon among others, refusing to hang.
+/// Where io_uring is refused (a container's seccomp filter) only epoll is tried.
 fn on_both<F: Future<Output = ()> + 'static>(scenario: impl Fn(Env) -> F) {
-    for reactor in [Reactors::Uring, Reactors::Epoll] {
+    let worlds = [(Reactors::Uring, false), (Reactors::Uring, true), (Reactors::Epoll, false), (Reactors::Epoll, true)];
+    for (reactor, shared) in worlds {
         let runtime = match Runtime::on(reactor) {
             Ok(runtime) => runtime,
             Err(error) if reactor == Reactors::Uring => {
@@ -27,11 +29,13 @@ fn on_both<F: Future<Output = ()> + 'static>(scenario: impl Fn(Env) -> F) {
             }
             Err(error) => panic!("{error}"),
         };
+        let tenants = runtime.tenants();
         runtime.block_on(|env| {
+            let env = if shared { tenants.env(NonZeroU32::MIN) } else { env };
             let task = scenario(env.clone());
             async move {
                 if env.timeout(Duration::from_secs(60), task).await.is_err() {
-                    panic!("the scenario hangs on {reactor:?}");
+                    panic!("the scenario hangs on {reactor:?}, shared: {shared}");
                 }
             }
         });
@@ -284,6 +288,80 @@ fn a_twin_of_another_user_is_not_taken() {
         // The same name, taken by us, is.
         let _own = UnixListener::bind_addr(&name).unwrap();
         assert_eq!(env.connect(addr).await.unwrap().local_addr().unwrap().port(), 0);
+    });
+}
+
+/// Of daemons that share a thread one may end: its peers are told, nobody finds it any more, and the others go on.
+#[test]
+fn a_tenant_ends_and_the_others_do_not() {
+    let runtime = Runtime::new().unwrap();
+    let tenants = runtime.tenants();
+    let [one, two] = [1, 2].map(|n| NonZeroU32::new(n).unwrap());
+    runtime.block_on(move |_| async move {
+        let (first, second) = (tenants.env(one), tenants.env(two));
+        let alive = Rc::new(Cell::new(0));
+        let count = alive.clone();
+        let listener = first.listen(any_port()).unwrap();
+        let addr = listener.local_addr().unwrap();
+        let env = first.clone();
+        first.go(async move {
+            assert_eq!(env::running_owner(), Some(1));
+            let stream = listener.accept().await.unwrap();
+            stream.send(vec![Bytes::from_static(b"hello")]).await.unwrap();
+            loop {
+                count.set(count.get() + 1);
+                env.sleep(Duration::from_millis(1)).await;
+            }
+        });
+        let (env, seen) = (second.clone(), alive.clone());
+        let handle = second.spawn_with_handle(async move {
+            assert_eq!(env::running_owner(), Some(2));
+            let stream = env.connect(addr).await.unwrap();
+            assert!(stream.passage().is_some());
+            assert_eq!(recv_exactly(&stream, 5).await.unwrap()[..], b"hello"[..]);
+            while seen.get() < 3 {
+                env.sleep(Duration::from_millis(1)).await;
+            }
+            tenants.end(one);
+            let after = seen.get();
+            assert_eq!(stream.recv(BytesMut::with_capacity(10)).await.0.unwrap(), 0);
+            assert!(stream.passage().unwrap().receive().await.is_none());
+            let gone = async { while env.connect(addr).await.is_ok() {} };
+            env.timeout(Duration::from_secs(10), gone).await.unwrap();
+            env.sleep(Duration::from_millis(10)).await;
+            assert_eq!((after, Rc::strong_count(&seen)), (seen.get(), 2));
+        });
+        handle.await;
+        drop(alive);
+    });
+}
+
+/// What is handed over comes whole, in order, one after the other, beside the bytes.
+#[test]
+fn values_are_handed_over_within_a_thread() {
+    let runtime = Runtime::new().unwrap();
+    let env = runtime.tenants().env(NonZeroU32::MIN);
+    runtime.block_on(move |_| async move {
+        let (near, far) = pair(&env).await;
+        let (to, from) = (near.passage().unwrap(), far.passage().unwrap());
+        let handed = Rc::new(Cell::new(0));
+        let count = handed.clone();
+        env.go(async move {
+            for n in 0..100_u32 {
+                to.hand(Box::new(n)).await.unwrap();
+                count.set(n + 1);
+            }
+            near.send(vec![Bytes::from_static(b"that was all")]).await.unwrap();
+        });
+        env.sleep(Duration::from_millis(5)).await;
+        assert_eq!(handed.get(), 1, "the next waits until the first is taken");
+        for n in 0..100_u32 {
+            assert_eq!(*from.receive().await.unwrap().downcast::<u32>().unwrap(), n);
+        }
+        assert_eq!(recv_exactly(&far, 12).await.unwrap()[..], b"that was all"[..]);
+        // Whose other end is closed hands over in vain.
+        assert!(from.receive().await.is_none());
+        assert!(from.hand(Box::new(0)).await.is_err());
     });
 }
 

@@ -1,8 +1,9 @@
-//! Sessions between our own messengers over real sockets.
+//! Sessions between our own messengers, over real sockets and within a thread.
 
 mod common;
 
 use std::cell::Cell;
+use std::num::NonZeroU32;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -10,12 +11,20 @@ use bytes::{Bytes, BytesMut};
 use common::{localhost, node, raw, until};
 use env::Env;
 use env::real::Runtime;
-use msgr::{Policies, Policy};
+use msgr::{Policies, Policy, Throttle};
 use types::addr::{AddrVec, EntityAddr};
 use types::entity::{CLIENT, EntityName, OSD};
 
-fn run<F: Future<Output = ()> + 'static>(test: impl FnOnce(Env) -> F) {
+fn over_sockets<F: Future<Output = ()> + 'static>(test: impl FnOnce(Env) -> F) {
     Runtime::new().unwrap().block_on(test);
+}
+
+/// Over sockets, then as daemons that share a thread do without.
+fn run<F: Future<Output = ()> + 'static>(test: impl Fn(Env) -> F) {
+    over_sockets(&test);
+    let runtime = Runtime::new().unwrap();
+    let env = runtime.tenants().env(NonZeroU32::MIN);
+    runtime.block_on(move |_| test(env));
 }
 
 fn osd_policies() -> Policies {
@@ -222,7 +231,7 @@ fn cutting_proxy(
 /// once and in order. (The cuts came after a time once; a slow machine had sent nothing by then.)
 #[test]
 fn lossless_sessions_survive_cut_connections() {
-    run(|env| async move {
+    over_sockets(|env| async move {
         for modes in [None, Some(vec![auth::MODE_SECURE])] {
             let (a, seen_a) = node(&env, EntityName::osd(0), osd_policies(), modes.clone());
             let (b, seen_b) = node(&env, EntityName::osd(1), osd_policies(), modes);
@@ -266,6 +275,74 @@ fn lossless_sessions_survive_cut_connections() {
             a.shutdown();
             b.shutdown();
         }
+    });
+}
+
+/// The same of what is handed over within a thread, which breaks between two turns of a task.
+#[test]
+fn lossless_sessions_survive_broken_passages() {
+    run(|env| async move {
+        let (a, seen_a) = node(&env, EntityName::osd(0), osd_policies(), None);
+        let (b, seen_b) = node(&env, EntityName::osd(1), osd_policies(), None);
+        a.bind(localhost()).unwrap();
+        b.bind(localhost()).unwrap();
+        let con = a.connect_to(OSD, &b.addrs());
+        let total = 2000;
+        for tid in 1..=total {
+            con.send(raw(1, tid, &[tid as u8; 900]));
+            let back = b.connections().first().cloned();
+            if let Some(back) = &back {
+                back.send(raw(1, 10_000 + tid, b"back"));
+            }
+            for _ in 0..env.random_u64() % 6 {
+                env::yield_now().await;
+            }
+            if tid % 50 == 0 {
+                until(&env, "a session", || con.is_connected()).await;
+                for _ in 0..env.random_u64() % 6 {
+                    env::yield_now().await;
+                }
+                back.filter(|_| tid % 100 == 0).unwrap_or_else(|| con.clone()).break_socket();
+            }
+        }
+        until(&env, "all", || seen_b.count.get() >= total as usize).await;
+        assert_eq!(seen_b.tids(), (1..=total).collect::<Vec<_>>());
+        let sent_back = |tids: &[u64]| tids.is_sorted_by(|a, b| a < b) && tids.last() == Some(&(10_000 + total));
+        until(&env, "all back", || sent_back(&seen_a.tids())).await;
+        assert!(seen_a.events().len() > 10, "{:?}", seen_a.events());
+        assert!(!seen_a.events().iter().chain(&seen_b.events()).any(|e| e.contains("reset")));
+        a.shutdown();
+        b.shutdown();
+    });
+}
+
+/// Who is told by a throttle to wait takes no more from a peer of its thread than what is handed over at once.
+#[test]
+fn nobody_hands_over_more_than_is_taken() {
+    let runtime = Runtime::new().unwrap();
+    let env = runtime.tenants().env(NonZeroU32::MIN);
+    runtime.block_on(move |_| async move {
+        let throttle = Throttle::new(1);
+        let slow = Policy { throttle_messages: Some(throttle), ..Policy::lossless_peer() };
+        let (server, seen) = node(&env, EntityName::osd(0), Policies::new(slow), None);
+        seen.hold.set(true);
+        server.bind(localhost()).unwrap();
+        let (a, _) = node(&env, EntityName::osd(1), osd_policies(), None);
+        let con = a.connect_to(OSD, &server.addrs());
+        for tid in 1..=3000 {
+            con.send(raw(1, tid, b"x"));
+        }
+        until(&env, "the first", || seen.count.get() == 1).await;
+        env.sleep(Duration::from_millis(100)).await;
+        assert_eq!(seen.count.get(), 1);
+        // One batch is being looked at, one waits; what was taken is acknowledged with it, or not yet.
+        let sent = con.unacknowledged();
+        assert!(sent <= 3 * 256, "{sent}");
+        seen.hold.set(false);
+        seen.held.borrow_mut().clear();
+        until(&env, "all", || seen.count.get() == 3000).await;
+        server.shutdown();
+        a.shutdown();
     });
 }
 

@@ -22,6 +22,7 @@ use std::cell::Cell;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 use std::pin::pin;
@@ -30,6 +31,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use crate::within::Within;
 use crate::{
     BlockFile, Driver, Env, Executor, JoinHandle, Listener, LocalFuture, OpenBlock,
     SharedBlockFile, Stream,
@@ -68,9 +70,9 @@ trait Reactor {
 }
 
 /// The executor, clock and reactor of one thread.
-pub struct Runtime(Rc<RealDriver>);
+pub struct Runtime(Rc<Thread>);
 
-struct RealDriver {
+struct Thread {
     executor: Executor,
     timers: Rc<Timers>,
     reactor: Rc<dyn Reactor>,
@@ -78,6 +80,50 @@ struct RealDriver {
     /// What the clock said last.
     recent: Cell<Duration>,
     has_twins: bool,
+    /// Connections between tenants.
+    within: Within,
+}
+
+/// Who a thread's tasks are that are nobody's in particular.
+const NOBODY: u32 = 0;
+
+/// A thread's world as one of those who live in it sees it.
+struct RealDriver {
+    thread: Rc<Thread>,
+    owner: u32,
+}
+
+impl RealDriver {
+    /// Where this daemon is found by others of the thread, and finds them.
+    fn within(&self) -> Option<&Within> {
+        let thread = &self.thread;
+        (self.owner != NOBODY && thread.has_twins).then_some(&thread.within)
+    }
+}
+
+/// Several daemons that share a thread: each has tasks of its own, which can be ended without the
+/// others', and what one says to another takes no socket ([`crate::within`]; `LOLIGO_LOCAL=tcp` has
+/// them take one).
+#[derive(Clone)]
+pub struct Tenants(Rc<Thread>);
+
+impl Tenants {
+    /// The environment of the tenant with this number, which [`crate::running_owner`] tells of its tasks
+    /// while they run.
+    pub fn env(&self, tenant: NonZeroU32) -> Env {
+        Env::new(Rc::new(RealDriver { thread: self.0.clone(), owner: tenant.get() }))
+    }
+
+    /// Drops all tasks of a tenant, as the end of its process would.
+    pub fn end(&self, tenant: NonZeroU32) {
+        self.0.executor.drop_owned_by(tenant.get());
+    }
+}
+
+impl core::fmt::Debug for Tenants {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Tenants")
+    }
 }
 
 impl Runtime {
@@ -107,19 +153,25 @@ impl Runtime {
         };
         let executor = Executor::new(Some(Box::new(move || ring_bell(&bell))));
         let timers = Rc::new(Timers::default());
-        Ok(Runtime(Rc::new(RealDriver {
+        Ok(Runtime(Rc::new(Thread {
             executor,
             timers,
             reactor,
             start: Instant::now(),
             recent: Cell::default(),
             has_twins: twin::are_wanted(),
+            within: Within::default(),
         })))
     }
 
     /// The environment for tasks of this thread.
     pub fn env(&self) -> Env {
-        Env::new(self.0.clone())
+        Env::new(Rc::new(RealDriver { thread: self.0.clone(), owner: NOBODY }))
+    }
+
+    /// For daemons that share this thread.
+    pub fn tenants(&self) -> Tenants {
+        Tenants(self.0.clone())
     }
 
     /// Runs until `main`'s future ends, then drops all other tasks. Panics if the kernel refuses
@@ -128,32 +180,32 @@ impl Runtime {
     where
         F: Future<Output = T> + 'static,
     {
-        let driver = &self.0;
+        let thread = &self.0;
         let (mut handle, task) = JoinHandle::pair(main(self.env()));
-        driver.executor.spawn(0, Box::pin(task));
+        thread.executor.spawn(NOBODY, Box::pin(task));
         let mut context = Context::from_waker(Waker::noop());
         let mut trimmed = Duration::ZERO;
         let value = loop {
-            driver.executor.run_ready(POLLS_PER_TURN);
+            thread.executor.run_ready(POLLS_PER_TURN);
             if let Poll::Ready(value) = pin!(&mut handle).poll(&mut context) {
                 break value;
             }
-            let now = driver.now();
-            driver.timers.fire(now);
+            let now = thread.now();
+            thread.timers.fire(now);
             if now - trimmed >= TRIM_INTERVAL {
                 trimmed = now;
                 buf::trim();
             }
-            let wait = if driver.executor.has_ready() {
+            let wait = if thread.executor.has_ready() {
                 Some(Duration::ZERO)
             } else {
-                driver.timers.next().map(|deadline| deadline - now)
+                thread.timers.next().map(|deadline| deadline - now)
             };
-            driver.reactor.turn(wait).expect("waiting for I/O");
+            thread.reactor.turn(wait).expect("waiting for I/O");
             // What it brought came now.
-            driver.now();
+            thread.now();
         };
-        driver.executor.close();
+        thread.executor.close();
         value
     }
 }
@@ -164,15 +216,21 @@ impl core::fmt::Debug for Runtime {
     }
 }
 
-impl Driver for RealDriver {
+impl Thread {
     fn now(&self) -> Duration {
         let now = self.start.elapsed();
         self.recent.set(now);
         now
     }
+}
+
+impl Driver for RealDriver {
+    fn now(&self) -> Duration {
+        self.thread.now()
+    }
 
     fn recent(&self) -> Duration {
-        self.recent.get()
+        self.thread.recent.get()
     }
 
     fn wall_clock(&self) -> Duration {
@@ -199,11 +257,11 @@ impl Driver for RealDriver {
     }
 
     fn spawn(&self, task: LocalFuture<()>) {
-        self.executor.spawn(0, task);
+        self.thread.executor.spawn(self.owner, task);
     }
 
     fn sleep_until(&self, deadline: Duration) -> LocalFuture<()> {
-        self.timers.sleep_until(deadline)
+        self.thread.timers.sleep_until(deadline)
     }
 
     fn termination(&self) -> LocalFuture<()> {
@@ -211,41 +269,46 @@ impl Driver for RealDriver {
     }
 
     fn listen(&self, addr: SocketAddr) -> io::Result<Rc<dyn Listener>> {
-        let flags = self.reactor.socket_flags();
+        let flags = self.thread.reactor.socket_flags();
         let fd = socket::listen(&RawAddr::from_ip(addr), flags)?;
-        let listener = self.reactor.clone().listener(fd)?;
-        let addr = listener.local_addr().filter(|_| self.has_twins);
+        let listener = self.thread.reactor.clone().listener(fd)?;
+        let addr = listener.local_addr().filter(|_| self.thread.has_twins);
         let Some((addr, twin)) = addr.and_then(|addr| Some((addr, twin::listen(addr, flags)?))) else {
             return Ok(listener);
         };
-        let twin = self.reactor.clone().listener(twin)?;
-        Ok(Rc::new(TwinListener::new(addr, listener, twin)))
+        let twin = self.thread.reactor.clone().listener(twin)?;
+        let within = self.within().map(|within| within.listen(addr));
+        Ok(Rc::new(TwinListener::new(addr, listener, twin, within)))
     }
 
     fn connect(&self, addr: SocketAddr) -> LocalFuture<io::Result<Rc<dyn Stream>>> {
-        if self.has_twins
-            && let Some(twin) = twin::connect(addr, self.reactor.socket_flags())
+        if let Some(stream) = self.within().and_then(|within| within.connect(addr)) {
+            return Box::pin(std::future::ready(stream));
+        }
+        if self.thread.has_twins
+            && let Some(twin) = twin::connect(addr, self.thread.reactor.socket_flags())
         {
-            let stream = self.reactor.clone().stream(twin);
+            let stream = self.thread.reactor.clone().stream(twin);
             return Box::pin(std::future::ready(stream.map(|stream| TwinStream::to(addr, stream))));
         }
-        self.reactor.clone().connect(RawAddr::from_ip(addr))
+        self.thread.reactor.clone().connect(RawAddr::from_ip(addr))
     }
 
     fn listen_unix(&self, path: &Path) -> io::Result<Rc<dyn Listener>> {
-        let fd = socket::listen_unix(path, self.reactor.socket_flags())?;
-        self.reactor.clone().listener(fd)
+        let fd = socket::listen_unix(path, self.thread.reactor.socket_flags())?;
+        self.thread.reactor.clone().listener(fd)
     }
 
     fn connect_unix(&self, path: &Path) -> LocalFuture<io::Result<Rc<dyn Stream>>> {
         match RawAddr::from_path(path) {
-            Ok(addr) => self.reactor.clone().connect(addr),
+            Ok(addr) => self.thread.reactor.clone().connect(addr),
             Err(error) => Box::pin(std::future::ready(Err(error))),
         }
     }
 
     fn open_block(&self, path: &Path, options: OpenBlock) -> io::Result<Rc<dyn BlockFile>> {
         Ok(self
+            .thread
             .reactor
             .clone()
             .block_file(file::Opened::open(path, options)?))
@@ -260,7 +323,7 @@ impl Driver for RealDriver {
     }
 
     fn readable(&self, fd: Rc<dyn AsRawFd>) -> LocalFuture<io::Result<()>> {
-        self.reactor.clone().readable(fd)
+        self.thread.reactor.clone().readable(fd)
     }
 
     fn open_sync(&self, path: &Path) -> io::Result<Box<dyn SyncFile>> {

@@ -45,30 +45,40 @@ pub(super) fn connect(addr: SocketAddr, flags: libc::c_int) -> Option<OwnedFd> {
 
 type Accepted = io::Result<Rc<dyn Stream>>;
 
-/// Who listens on an address and on its twin.
-pub(super) struct TwinListener(Rc<Both>);
+/// Which listener is the twin.
+const TWIN: usize = 1;
 
-struct Both {
+/// Who listens on an address, on its twin and, where daemons share the thread, within it.
+pub(super) struct TwinListener(Rc<Ways>);
+
+struct Ways {
     addr: SocketAddr,
-    listeners: [Rc<dyn Listener>; 2],
+    listeners: Vec<Rc<dyn Listener>>,
     /// What has been begun of each: it must not be given up, or a connection would be lost.
-    accepting: RefCell<[Option<LocalFuture<Accepted>>; 2]>,
+    accepting: RefCell<Vec<Option<LocalFuture<Accepted>>>>,
 }
 
 impl TwinListener {
-    pub(super) fn new(addr: SocketAddr, own: Rc<dyn Listener>, twin: Rc<dyn Listener>) -> TwinListener {
-        TwinListener(Rc::new(Both { addr, listeners: [own, twin], accepting: RefCell::default() }))
+    pub(super) fn new(
+        addr: SocketAddr,
+        own: Rc<dyn Listener>,
+        twin: Rc<dyn Listener>,
+        within: Option<Rc<dyn Listener>>,
+    ) -> TwinListener {
+        let listeners: Vec<_> = [own, twin].into_iter().chain(within).collect();
+        let accepting = listeners.iter().map(|_| None).collect::<Vec<_>>().into();
+        TwinListener(Rc::new(Ways { addr, listeners, accepting }))
     }
 }
 
-impl Both {
+impl Ways {
     fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<Accepted> {
         for (at, listener) in self.listeners.iter().enumerate() {
             let begun = self.accepting.borrow_mut()[at].take();
             let mut accepting = begun.unwrap_or_else(|| listener.accept());
             match accepting.as_mut().poll(cx) {
                 Poll::Pending => self.accepting.borrow_mut()[at] = Some(accepting),
-                Poll::Ready(Ok(stream)) if at == 1 => {
+                Poll::Ready(Ok(stream)) if at == TWIN => {
                     let peer = SocketAddr::new(self.addr.ip(), 0);
                     return Poll::Ready(Ok(TwinStream::new(stream, peer, self.addr)));
                 }
@@ -81,8 +91,8 @@ impl Both {
 
 impl Listener for TwinListener {
     fn accept(&self) -> LocalFuture<Accepted> {
-        let both = self.0.clone();
-        Box::pin(poll_fn(move |cx| both.poll_accept(cx)))
+        let ways = self.0.clone();
+        Box::pin(poll_fn(move |cx| ways.poll_accept(cx)))
     }
 
     fn local_addr(&self) -> Option<SocketAddr> {

@@ -1,4 +1,5 @@
-//! Reading from and writing to the socket of a ready session.
+//! Reading from and writing to the socket of a ready session, as frames; between daemons of one thread
+//! as values ([`super::within`]).
 
 use core::fmt;
 use std::rc::Rc;
@@ -10,15 +11,15 @@ use types::BufferList;
 use types::message::{MsgHeader, RawMessage};
 use types::time::UTime;
 
-use super::{RECV_LEN_MAX, RECV_LEN_MIN, fault};
+use super::{RECV_LEN_MAX, RECV_LEN_MIN, fault, within};
 use crate::connection::{Connection, Link};
 use crate::control::Control;
 use crate::dispatch::Incoming;
-use crate::frame::{Frame, FrameError, FrameReader, FrameWriter, Preamble, SendBatch, tag};
+use crate::frame::{Frame, FrameError, FrameReader, FrameWriter, SendBatch, tag};
 use crate::throttle::Permit;
 
 /// Bytes gathered for one send call; more wait for the next.
-const BATCH_LEN_MAX: usize = 512 << 10;
+pub(super) const BATCH_LEN_MAX: usize = 512 << 10;
 /// Buffers of one send call.
 const BATCH_BUFFERS_MAX: usize = 256;
 
@@ -28,7 +29,7 @@ const ACK_DELAY: Duration = Duration::from_millis(50);
 
 /// Why a ready session's socket is given up.
 #[derive(Debug)]
-enum Broken {
+pub(super) enum Broken {
     Frame(FrameError),
     Decode(denc::Error),
     /// A frame that does not belong here.
@@ -78,13 +79,13 @@ pub(super) async fn read(
     mut buf: BytesMut,
     generation: u64,
 ) {
-    let mut receiver = Receiver {
-        frames,
-        permits: [None, None],
-    };
+    if let Some(passage) = link.stream.passage() {
+        return within::read(con, link, passage, generation).await;
+    }
+    let (mut frames, mut receiver) = (frames, Receiver::default());
     let mut chunk = RECV_LEN_MIN;
     loop {
-        if let Err(e) = receiver.drain(&con, &mut buf, generation).await {
+        if let Err(e) = drain(&mut receiver, &mut frames, &con, &mut buf, generation).await {
             if con.0.generation.get() == generation {
                 tracing::warn!(?con, "closing the connection: {e}");
                 fault(&con, generation);
@@ -94,17 +95,17 @@ pub(super) async fn read(
         if con.0.generation.get() != generation {
             return;
         }
-        let result = match receiver.frames.lend() {
+        let result = match frames.lend() {
             Some((room, range)) => {
                 let (result, room) = link.stream.recv_into(room, range).await;
-                receiver.frames.give_back(room, *result.as_ref().unwrap_or(&0));
+                frames.give_back(room, *result.as_ref().unwrap_or(&0));
                 // What follows is short, and the next message's data is to be received into its own
                 // buffer, not together with what comes before it.
                 chunk = RECV_LEN_MIN;
                 result
             }
             None => {
-                make_room(&mut buf, receiver.frames.need(), chunk);
+                make_room(&mut buf, frames.need(), chunk);
                 let room = buf.capacity() - buf.len();
                 let result;
                 (result, buf) = link.stream.recv(buf).await;
@@ -149,45 +150,50 @@ fn acknowledge(con: &Connection, at_once: bool) {
     }
 }
 
-/// Takes frames off the receive buffer.
-struct Receiver {
-    frames: FrameReader,
-    /// Shares of the throttles for the message whose preamble has come.
+/// Handles all whole frames of `buf`. Waits, with the rest of the bytes unread, while the policy's
+/// throttles are exhausted.
+async fn drain(
+    receiver: &mut Receiver,
+    frames: &mut FrameReader,
+    con: &Connection,
+    buf: &mut BytesMut,
+    generation: u64,
+) -> Result<(), Broken> {
+    while con.0.generation.get() == generation {
+        let Some(preamble) = frames.preamble(buf)? else {
+            break;
+        };
+        if preamble.tag == tag::MESSAGE && receiver.permits[1].is_none() {
+            receiver.take_permits(con, preamble.payload_len()).await;
+            if con.0.generation.get() != generation {
+                break;
+            }
+        }
+        match frames.body(buf)? {
+            Some(frame) => receiver.on_frame(con, frame)?,
+            None if frames.awaits_body() => break,
+            None => receiver.permits = [None, None],
+        }
+    }
+    Ok(())
+}
+
+/// Hands on what comes.
+#[derive(Default)]
+pub(super) struct Receiver {
+    /// Shares of the throttles for the message that is coming.
     permits: [Option<Permit>; 2],
 }
 
 impl Receiver {
-    /// Handles all whole frames of `buf`. Waits, with the rest of the bytes unread, while the
-    /// policy's throttles are exhausted.
-    async fn drain(
-        &mut self,
-        con: &Connection,
-        buf: &mut BytesMut,
-        generation: u64,
-    ) -> Result<(), Broken> {
-        while con.0.generation.get() == generation {
-            let Some(preamble) = self.frames.preamble(buf)? else {
-                break;
-            };
-            if preamble.tag == tag::MESSAGE && self.permits[1].is_none() {
-                self.take_permits(con, &preamble).await;
-            }
-            match self.frames.body(buf)? {
-                Some(frame) => self.on_frame(con, frame)?,
-                None if self.frames.awaits_body() => break,
-                None => self.permits = [None, None],
-            }
-        }
-        Ok(())
-    }
-
-    async fn take_permits(&mut self, con: &Connection, preamble: &Preamble) {
+    /// Waits until the policy's throttles let a message of so many bytes in.
+    pub(super) async fn take_permits(&mut self, con: &Connection, len: usize) {
         let policy = &con.0.policy;
         if let Some(throttle) = &policy.throttle_messages {
             self.permits[1] = Some(throttle.take(1).await);
         }
         if let Some(throttle) = &policy.throttle_bytes {
-            self.permits[0] = Some(throttle.take(preamble.payload_len() as u64).await);
+            self.permits[0] = Some(throttle.take(len as u64).await);
         }
     }
 
@@ -195,8 +201,12 @@ impl Receiver {
         if frame.tag == tag::MESSAGE {
             return self.on_message(con, frame);
         }
+        self.on_control(con, Control::decode(frame.tag, frame.payload())?)
+    }
+
+    pub(super) fn on_control(&self, con: &Connection, control: Control) -> Result<(), Broken> {
         let inner = &con.0;
-        match Control::decode(frame.tag, frame.payload())? {
+        match control {
             Control::Keepalive2(time) => {
                 inner.last_keepalive.set(Some(inner.env.now()));
                 inner.keepalive_to_ack.set(Some(time));
@@ -210,21 +220,28 @@ impl Receiver {
     }
 
     fn on_message(&mut self, con: &Connection, frame: Frame) -> Result<(), Broken> {
-        let inner = &con.0;
-        let permits = core::mem::take(&mut self.permits);
         let [header, front, middle, data] = frame.segments;
         let data = BufferList::from(data).with_sums(frame.sums);
         if header.len() < MsgHeader::LEN {
             return Err(Broken::Header);
         }
         let header = MsgHeader::from_bytes(&header)?;
+        self.take_message(con, RawMessage { header, front, middle, data });
+        Ok(())
+    }
+
+    /// Hands a message on, unless it was had before.
+    pub(super) fn take_message(&mut self, con: &Connection, message: RawMessage) {
+        let inner = &con.0;
+        let permits = core::mem::take(&mut self.permits);
+        let header = &message.header;
         let lossless = !inner.lossy.get();
         let (new, owes_much) = {
             let mut session = inner.session.borrow_mut();
             if lossless {
                 session.on_ack(header.ack_seq);
             }
-            let new = session.accept_seq(header.seq, front.len() + middle.len() + data.len());
+            let new = session.accept_seq(header.seq, message.payload_len());
             (new, session.owes_much())
         };
         if lossless {
@@ -232,16 +249,10 @@ impl Receiver {
         }
         if !new {
             tracing::debug!(?con, seq = header.seq, "had this message before");
-            return Ok(());
+            return;
         }
         let Some(dispatcher) = inner.messenger.upgrade().and_then(|m| m.dispatcher()) else {
-            return Ok(());
-        };
-        let message = RawMessage {
-            header,
-            front,
-            middle,
-            data,
+            return;
         };
         let received = inner.env.recent();
         dispatcher.on_message(
@@ -252,57 +263,81 @@ impl Receiver {
                 permits,
             },
         );
-        Ok(())
     }
 }
 
 /// Writes what is queued until the socket breaks or is taken away.
 pub(super) async fn write(con: Connection, link: Rc<Link>, first: SendBatch, generation: u64) {
     let mut batch = first;
+    let passage = link.stream.passage();
     loop {
         if con.0.generation.get() != generation {
             return;
         }
-        gather(&con, &link, &mut batch);
-        if batch.is_empty() {
-            link.wake.wait().await;
-            continue;
+        if passage.is_none() {
+            let writer = &mut *link.writer.borrow_mut();
+            gather(&con, &mut Frames { writer, batch: &mut batch });
         }
-        if let Err(e) = link.stream.send(batch.take()).await {
-            tracing::debug!(?con, "cannot send: {e}");
-            return fault(&con, generation);
+        if !batch.is_empty() {
+            if let Err(e) = link.stream.send(batch.take()).await {
+                tracing::debug!(?con, "cannot send: {e}");
+                return fault(&con, generation);
+            }
+        } else if let Some(passage) = passage {
+            return within::write(con, link.clone(), passage, generation).await;
+        } else {
+            link.wake.wait().await;
         }
     }
 }
 
-/// Puts all that waits, up to a bound, into one batch.
-fn gather(con: &Connection, link: &Link, batch: &mut SendBatch) {
+/// Where what is sent at once gathers.
+pub(super) trait Gathering {
+    fn is_full(&self) -> bool;
+    fn control(&mut self, control: Control);
+    fn message(&mut self, message: RawMessage);
+}
+
+/// Puts all that waits, up to a bound, into what is sent at once.
+pub(super) fn gather(con: &Connection, to: &mut impl Gathering) {
     let inner = &con.0;
-    let writer = &mut *link.writer.borrow_mut();
-    let control = |frame: Control, writer: &mut FrameWriter, batch: &mut SendBatch| {
-        writer.control(frame.tag(), &frame.payload(), batch);
-    };
     if let Some(time) = inner.keepalive_to_ack.take() {
-        control(Control::Keepalive2Ack(time), writer, batch);
+        to.control(Control::Keepalive2Ack(time));
     }
     if inner.want_keepalive.take() {
         let now = UTime::from_duration(inner.env.wall_clock());
-        control(Control::Keepalive2(now), writer, batch);
+        to.control(Control::Keepalive2(now));
     }
     let lossless = !inner.lossy.get();
     let mut session = inner.session.borrow_mut();
-    while batch.len() < BATCH_LEN_MAX && batch.buffers() < BATCH_BUFFERS_MAX {
+    while !to.is_full() {
         let Some(message) = session.pop_next(lossless) else {
             break;
         };
-        message_frame(&message, writer, batch);
+        to.message(message);
     }
     if lossless && inner.want_ack.take() && session.owes_ack() {
-        control(Control::Ack(session.tell()), writer, batch);
+        to.control(Control::Ack(session.tell()));
     }
 }
 
-fn message_frame(message: &RawMessage, writer: &mut FrameWriter, batch: &mut SendBatch) {
-    let rest = [(&message.front).into(), (&message.middle).into(), (&message.data).into()];
-    writer.frame(tag::MESSAGE, &message.header.to_wire(), rest, batch);
+/// Frames of one send call.
+struct Frames<'a> {
+    writer: &'a mut FrameWriter,
+    batch: &'a mut SendBatch,
+}
+
+impl Gathering for Frames<'_> {
+    fn is_full(&self) -> bool {
+        self.batch.len() >= BATCH_LEN_MAX || self.batch.buffers() >= BATCH_BUFFERS_MAX
+    }
+
+    fn control(&mut self, control: Control) {
+        self.writer.control(control.tag(), &control.payload(), self.batch);
+    }
+
+    fn message(&mut self, message: RawMessage) {
+        let rest = [(&message.front).into(), (&message.middle).into(), (&message.data).into()];
+        self.writer.frame(tag::MESSAGE, &message.header.to_wire(), rest, self.batch);
+    }
 }

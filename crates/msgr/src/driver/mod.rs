@@ -8,6 +8,7 @@
 mod accept;
 mod connect;
 mod link;
+mod within;
 
 use std::rc::{Rc, Weak};
 
