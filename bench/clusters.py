@@ -80,7 +80,8 @@ class Side:
         return found
 
     def osd_pids(self):
-        return [pid for name, pid in self.pids().items() if name.startswith("osd.")]
+        """Of the processes: OSDs may share one."""
+        return sorted({pid for name, pid in self.pids().items() if name.startswith("osd.")})
 
     def written(self):
         return sum(d.written() for d in self.devices)
@@ -106,12 +107,12 @@ class Side:
 
 
 class Loligo(Side, cluster.Cluster):
-    """Ours, each OSD on a loop device (`bluestore_block_path`)."""
+    """Ours, each OSD on a loop device (`bluestore_block_path`), `osds_per_process` in one process."""
 
     name = "loligo"
 
-    def __init__(self, osds=3, size_gb=10, sets=(), filled=False, store="inkstore"):
-        super().__init__(osds=osds, osd_size=f"{size_gb}G", sets=sets, store=store)
+    def __init__(self, osds=3, size_gb=10, sets=(), filled=False, store="inkstore", osds_per_process=1):
+        super().__init__(osds=osds, osd_size=f"{size_gb}G", sets=sets, store=store, osds_per_process=osds_per_process)
         self.given, self.size, self.filled = None, size_gb << 30, filled
         self.devices = []
 
@@ -127,7 +128,8 @@ class Loligo(Side, cluster.Cluster):
 
     def up_again(self):
         """Starts what is not running; returns when it serves."""
-        subprocess.run([cluster.LOLIGO, "up", "--dir", self.dir], check=True, capture_output=True)
+        subprocess.run([cluster.LOLIGO, "up", "--dir", self.dir, "--osds-per-process", str(self.options["osds_per_process"])],
+                       check=True, capture_output=True)
 
     def __exit__(self, *trace):
         self.down()

@@ -34,7 +34,7 @@ pub(crate) enum Command {
     Mon(DaemonArgs),
     /// Run one manager in the foreground
     Mgr(DaemonArgs),
-    /// Run one OSD in the foreground
+    /// Run an OSD in the foreground, or several in one process
     Osd(DaemonArgs),
     /// Make, list, snapshot, clone and remove block device images
     Rbd(RbdArgs),
@@ -95,6 +95,10 @@ pub(crate) struct UpArgs {
     /// Size of each new OSD's device file; space is taken as data is written
     #[arg(long, value_name = "SIZE", default_value = "10G")]
     pub(crate) osd_size: String,
+    /// OSDs that this start puts into one process, where they share a thread: less CPU and memory for each
+    /// operation, but one processor for all of them, and they are killed together
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) osds_per_process: u32,
     /// Port of the first monitor (messenger v2); others have the ports after it [default: 3300, or what the cluster in DIR has]
     #[arg(long, value_name = "P")]
     pub(crate) port: Option<u16>,
@@ -112,9 +116,11 @@ pub(crate) struct UpArgs {
 /// One daemon.
 #[derive(Debug, Args)]
 pub(crate) struct DaemonArgs {
-    /// The daemon's id: a, x, 0
-    #[arg(long, short = 'i', value_name = "ID")]
-    pub(crate) id: String,
+    /// The daemon's id: a, x, 0. Of OSDs several (--id 0 --id 1 --id 2): they share this process and its
+    /// thread, and hand each other what they say instead of sending it; a panic or a kill ends all of
+    /// them, a failed device only its own
+    #[arg(long, short = 'i', value_name = "ID", required = true)]
+    pub(crate) id: Vec<String>,
     /// The configuration file
     #[arg(long, short = 'c', value_name = "CONF", env = "CEPH_CONF")]
     pub(crate) conf: PathBuf,

@@ -23,7 +23,7 @@ use crate::host;
 use crate::layout::{Layout, parse_conf};
 use crate::output::tell;
 use crate::session::AdminSession;
-use crate::{allocator, logging, memory, process, stores, up};
+use crate::{allocator, household, logging, memory, process, stores, up};
 
 /// All monitor features of 16.2 (mon_feature_t: kraken to pacific).
 const MON_FEATURES: u64 = 255;
@@ -102,9 +102,20 @@ pub(crate) fn run(kind: &'static str, args: &DaemonArgs) -> Result<(), Failure> 
     logging::start();
     let uuid = args.osd_uuid.iter().map(|uuid| format!("osd_uuid={uuid}"));
     let sets: Vec<String> = args.set.iter().cloned().chain(uuid).collect();
-    let config = Rc::new(load_config(kind, &args.id, &args.conf, &sets)?);
-    let mkfs = args.mkfs;
-    Runtime::new()?.block_on(move |env| async move {
+    let mut configs = Vec::new();
+    for (n, id) in args.id.iter().enumerate() {
+        if args.id[..n].contains(id) {
+            return Err(Failure::new(format!("--id {id} is there twice")));
+        }
+        configs.push(Rc::new(load_config(kind, id, &args.conf, &sets)?));
+    }
+    if configs.len() > 1 && (kind != "osd" || args.mkfs) {
+        return Err(Failure::new("several --id: only OSDs can share a process, and --mkfs makes one"));
+    }
+    let (config, mkfs) = (configs[0].clone(), args.mkfs);
+    let runtime = Runtime::new()?;
+    let tenants = runtime.tenants();
+    runtime.block_on(move |env| async move {
         match (kind, mkfs) {
             ("mon", true) => mkfs_mon_with(&env, &config).await,
             ("mgr", true) => Ok(()),
@@ -112,9 +123,21 @@ pub(crate) fn run(kind: &'static str, args: &DaemonArgs) -> Result<(), Failure> 
                 let fsid = new_osd_fsid(&env, &config)?;
                 mkfs_osd_with(&env, &config, fsid).await
             }
-            _ => serve(&env, config).await,
+            _ => {
+                keep_tidy(&env);
+                match configs.len() {
+                    1 => serve(&env, config).await,
+                    _ => household::serve(&env, &tenants, configs).await,
+                }
+            }
         }
     })
+}
+
+/// What a thread of daemons does for its memory.
+fn keep_tidy(env: &Env) {
+    allocator::keep_freed();
+    env.go(memory::tidy(env.clone()));
 }
 
 /// What `osd_uuid` (`--osd-uuid`) says, which `ceph osd new` was told too; a new one if it is zero.
@@ -137,7 +160,7 @@ fn cluster_fsid(config: &Config) -> Result<Uuid, Failure> {
 }
 
 /// Runs a daemon until it is told to stop or has to.
-async fn serve(env: &Env, config: Rc<Config>) -> Result<(), Failure> {
+pub(crate) async fn serve(env: &Env, config: Rc<Config>) -> Result<(), Failure> {
     let name = config.name();
     let socket = config.str("admin_socket");
     let serve_socket = |handler: Handler| {
@@ -146,8 +169,6 @@ async fn serve(env: &Env, config: Rc<Config>) -> Result<(), Failure> {
         }
     };
     config.set_facts(host::facts(&config));
-    allocator::keep_freed();
-    env.go(memory::tidy(env.clone()));
     tracing::info!("{name} starts, loligo {}", env!("CARGO_PKG_VERSION"));
     match config.kind() {
         "mon" => {
@@ -395,7 +416,10 @@ pub(crate) fn run_all_in_threads(
             let config = load_config(kind, &id, &conf, &[]).map_err(|e| e.to_string())?;
             let runtime = Runtime::new().map_err(|e| e.to_string())?;
             runtime
-                .block_on(move |env| async move { serve(&env, Rc::new(config)).await })
+                .block_on(move |env| async move {
+                    keep_tidy(&env);
+                    serve(&env, Rc::new(config)).await
+                })
                 .map_err(|e| e.to_string())
         })
     };

@@ -9,6 +9,7 @@ mod daemon;
 mod down;
 mod failure;
 mod host;
+mod household;
 mod laboratory;
 mod layout;
 mod logging;

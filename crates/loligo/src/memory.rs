@@ -12,12 +12,14 @@
 //!     fragmentation is expected to take, and never below osd_memory_cache_min
 //!     (`BlueStore::_set_cache_sizes` in `src/os/bluestore/BlueStore.cc` at v16.2)
 //! ```
+//! OSDs of one process have equal shares of what is resident beside their caches.
 //! What else an OSD keeps has bounds of its own or, as InkStore's metadata, must be in memory;
 //! KStore's and FileStore's databases have `rocksdb_cache_size` and `leveldb_cache_size`.
 //!
 //! Every daemon looks each second whether it has worked and is idle now. Then, once, freed memory
 //! goes back to the system, and pages of code; the latter every minute too, when it works all the time.
 
+use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
@@ -61,22 +63,33 @@ pub(crate) fn of_metadata(config: &Config) -> u64 {
     (cache as f64 * share) as u64
 }
 
+thread_local! {
+    /// The InkStores of this thread's OSDs. Bound: one an OSD.
+    static STORES: RefCell<Vec<Weak<InkStore>>> = const { RefCell::new(Vec::new()) };
+}
+
 /// Gives an InkStore its share of the memory as long as it lives.
 pub(crate) async fn share(env: Env, config: Rc<Config>, store: Weak<InkStore>) {
+    STORES.with_borrow_mut(|stores| stores.push(store.clone()));
     while let Some(store) = store.upgrade() {
-        store.set_cache_size(of_data(&config, resident(), store.cached()));
+        let (count, cached) = STORES.with_borrow_mut(|stores| {
+            stores.retain(|store| store.strong_count() > 0);
+            let cached = stores.iter().filter_map(Weak::upgrade).map(|store| store.cached());
+            (stores.len() as u64, cached.sum::<u64>())
+        });
+        let else_resident = resident().saturating_sub(cached) / count.max(1);
+        store.set_cache_size(of_data(&config, else_resident));
         drop(store);
         env.sleep(config.duration("osd_memory_cache_resize_interval").max(INTERVAL_MIN)).await;
     }
 }
 
-/// Bytes for data that was read from an InkStore, of which `cached` are among the `resident`.
-fn of_data(config: &Config, resident: u64, cached: u64) -> u64 {
+/// Bytes for data that was read from an InkStore, beside the OSD's `else_resident`.
+fn of_data(config: &Config, else_resident: u64) -> u64 {
     let told = |name: &str| config.source(name).is_some_and(|s| s != Source::Default);
     if told("bluestore_cache_size") && config.uint("bluestore_cache_size") > 0 {
         return config.uint("bluestore_cache_size");
     }
-    let else_resident = resident.saturating_sub(cached);
     if !told("osd_memory_target") {
         let left = USUAL_TARGET.saturating_sub(else_resident);
         return left.clamp(USUAL_DATA_MIN, USUAL_DATA_MAX);
@@ -169,27 +182,27 @@ mod tests {
     fn data_gets_what_the_target_leaves() {
         let (config, set) = config();
         // Nothing told: an OSD with 10 GB of small blocks took 55 MB, and 77 when these had been read.
-        assert_eq!(of_data(&config, 30 * MIB, 0), USUAL_DATA_MAX);
-        assert_eq!(of_data(&config, 64_000_000, 16 * MIB), USUAL_DATA_MAX);
-        assert_eq!(of_data(&config, 72_000_000, 16 * MIB), 16 * MIB - 8_000_000);
-        assert_eq!(of_data(&config, 5000 * MIB, 16 * MIB), USUAL_DATA_MIN);
+        assert_eq!(of_data(&config, 30 * MIB), USUAL_DATA_MAX);
+        assert_eq!(of_data(&config, 64_000_000 - 16 * MIB), USUAL_DATA_MAX);
+        assert_eq!(of_data(&config, 72_000_000 - 16 * MIB), 16 * MIB - 8_000_000);
+        assert_eq!(of_data(&config, 5000 * MIB), USUAL_DATA_MIN);
         set(&config, "osd_memory_target", "1000M");
         // All else grows to 400 MiB while the cache fills, at 1.1 bytes of memory a byte of it.
         let mut cached = 0;
         for n in 0..=40 {
-            let max = of_data(&config, n * 10 * MIB + cached * 11 / 10, cached);
+            let max = of_data(&config, n * 10 * MIB + cached / 10);
             cached = cached.max(300 * MIB).min(max);
         }
         assert_eq!(cached, 300 * MIB);
         for _ in 0..8 {
-            cached = of_data(&config, 400 * MIB + cached * 11 / 10, cached);
+            cached = of_data(&config, 400 * MIB + cached / 10);
         }
         let all = 400 * MIB + cached * 11 / 10;
         assert!(all.abs_diff(1000 * MIB) < MIB, "{all}");
         // As Ceph, it keeps a cache even so.
-        assert_eq!(of_data(&config, 2000 * MIB, 128 * MIB), 128 * MIB);
+        assert_eq!(of_data(&config, 1872 * MIB), 128 * MIB);
         set(&config, "bluestore_cache_size", "100M");
-        assert_eq!(of_data(&config, 2000 * MIB, 100 * MIB), 100 * MIB);
+        assert_eq!(of_data(&config, 1900 * MIB), 100 * MIB);
     }
 
     /// An OSD of an image of 10 GiB kept 20 to 60 MiB that writes of 4 MiB had needed, as long as

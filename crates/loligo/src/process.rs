@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -15,18 +16,23 @@ use crate::layout::Layout;
 const STOP_TIME: Duration = Duration::from_secs(10);
 
 /// Starts `loligo KIND --id ID -c CONF` with its output in its log and its pid in its pid file.
-/// Detached daemons get a session of their own and outlive the terminal.
-pub(crate) fn start(layout: &Layout, kind: &str, id: &str, detach: bool) -> Result<Child, Failure> {
-    let name = format!("{kind}.{id}");
+/// Detached daemons get a session of their own and outlive the terminal. OSDs that share a process have
+/// an `--id` and a pid file each, and one log: that of the first, to which the others' names lead.
+pub(crate) fn start(layout: &Layout, kind: &str, ids: &[String], detach: bool) -> Result<Child, Failure> {
+    let names: Vec<String> = ids.iter().map(|id| format!("{kind}.{id}")).collect();
+    share_log(layout, &names)?;
+    let name = names.first().ok_or_else(|| Failure::new("no daemon to start"))?;
     let program = std::env::current_exe()?;
     let log = File::options()
         .create(true)
         .append(true)
-        .open(layout.log(&name))
-        .map_err(|e| Failure::new(format!("cannot write {}: {e}", layout.log(&name).display())))?;
+        .open(layout.log(name))
+        .map_err(|e| Failure::new(format!("cannot write {}: {e}", layout.log(name).display())))?;
     let mut command = Command::new(program);
     command
-        .args([kind, "--id", id, "-c"])
+        .arg(kind)
+        .args(ids.iter().flat_map(|id| ["--id", id]))
+        .arg("-c")
         .arg(layout.conf())
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
@@ -41,8 +47,28 @@ pub(crate) fn start(layout: &Layout, kind: &str, id: &str, detach: bool) -> Resu
         }
     }
     let child = command.spawn().map_err(|e| Failure::new(format!("cannot start {name}: {e}")))?;
-    fs::write(layout.pid_file(&name), format!("{}\n", child.id()))?;
+    for name in &names {
+        fs::write(layout.pid_file(name), format!("{}\n", child.id()))?;
+    }
     Ok(child)
+}
+
+/// Has the logs of all but the first lead to the first's. A log of its own that one has stays beside, as NAME.log.old;
+/// one that led to another's before does no more.
+fn share_log(layout: &Layout, names: &[String]) -> Result<(), Failure> {
+    for (n, name) in names.iter().enumerate() {
+        let log = layout.log(name);
+        let failed = |e: std::io::Error| Failure::new(format!("cannot write {}: {e}", log.display()));
+        match fs::symlink_metadata(&log) {
+            Ok(found) if found.is_symlink() => fs::remove_file(&log).map_err(failed)?,
+            Ok(_) if n > 0 => fs::rename(&log, log.with_extension("log.old")).map_err(failed)?,
+            _ => {}
+        }
+        if n > 0 {
+            symlink(format!("{}.log", names[0]), &log).map_err(failed)?;
+        }
+    }
+    Ok(())
 }
 
 /// The daemon of a pid file (`DIR/run/osd.0.pid`), if it lives. The pid may have been given to
@@ -54,14 +80,24 @@ pub(crate) fn running(pid_file: &Path) -> Option<i32> {
     let pid: i32 = fs::read_to_string(pid_file).ok()?.trim().parse().ok()?;
     let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
-    let start = [kind, "--id", id, "-c"].map(str::as_bytes);
-    let mut places = words.windows(start.len() + 1).filter(|w| w[..start.len()] == start);
-    let found = places.any(|w| {
-        let named = Path::new(OsStr::from_bytes(w[start.len()]));
+    let found = words.iter().enumerate().filter(|(_, word)| **word == kind.as_bytes()).any(|(at, _)| {
+        let named = daemons_conf(&words[at + 1..], id.as_bytes());
         // A folder that was moved under a daemon is still that daemon's.
-        named == conf || !named.exists()
+        named.is_some_and(|named| named == conf || !named.exists())
     });
     found.then_some(pid)
+}
+
+/// Of arguments `--id A --id B -c CONF` the configuration, if `id` is among them.
+fn daemons_conf<'a>(words: &[&'a [u8]], id: &[u8]) -> Option<&'a Path> {
+    let ids = words.chunks_exact(2).take_while(|pair| pair[0] == b"--id");
+    let count = ids.clone().count();
+    match words.get(2 * count..)? {
+        [b"-c", conf, ..] if ids.into_iter().any(|pair| pair[1] == id) => {
+            Some(Path::new(OsStr::from_bytes(conf)))
+        }
+        _ => None,
+    }
 }
 
 /// Names (`osd.0`) and pids of the daemons that live.
@@ -134,7 +170,7 @@ mod tests {
         fs::write(&conf, "").unwrap();
         // Waits for its input to end; what follows is for show.
         let mut child = Command::new("/bin/sh")
-            .args(["-c", "read line", "osd", "--id", "0", "-c"])
+            .args(["-c", "read line", "osd", "--id", "0", "--id", "7", "-c"])
             .arg(&conf)
             .stdin(Stdio::piped())
             .spawn()
@@ -152,6 +188,7 @@ mod tests {
             path
         };
         assert_eq!(running(&file("osd.0", pid)), Some(pid));
+        assert_eq!(running(&file("osd.7", pid)), Some(pid), "one of several");
         assert_eq!(running(&file("osd.1", pid)), None);
         assert_eq!(running(&file("mon.0", pid)), None);
         let own = i32::try_from(std::process::id()).unwrap();

@@ -41,6 +41,7 @@ struct Plan {
     mons: u32,
     mgrs: u32,
     osds: u32,
+    osds_per_process: usize,
     store: String,
     size: u32,
     osd_size: u64,
@@ -79,7 +80,8 @@ fn check(args: &UpArgs) -> Result<Plan, Failure> {
     }
     let sets = args.set.iter().map(|s| parse_set(s)).collect::<Result<_, _>>()?;
     let (osds, store, port) = (args.osds, args.store.clone(), args.port);
-    Ok(Plan { mons, mgrs, osds, store, size, osd_size, port, sets })
+    let osds_per_process = args.osds_per_process as usize;
+    Ok(Plan { mons, mgrs, osds, osds_per_process, store, size, osd_size, port, sets })
 }
 
 /// Splits `KEY=VALUE` and checks both against the option table.
@@ -272,17 +274,21 @@ fn start_and_wait(
 
 fn start_daemons(layout: &Layout, plan: &Plan, attached: bool) -> Result<(), Failure> {
     let known = layout.ids("osd");
-    for kind in ["mon", "mgr", "osd"] {
-        for id in layout.ids(kind) {
-            if process::running(&layout.pid_file(&format!("{kind}.{id}"))).is_none() {
-                process::start(layout, kind, &id, !attached)?;
-            }
+    for (kind, per_process) in [("mon", 1), ("mgr", 1), ("osd", plan.osds_per_process)] {
+        let mut ids = layout.ids(kind);
+        ids.retain(|id| process::running(&layout.pid_file(&format!("{kind}.{id}"))).is_none());
+        for ids in ids.chunks(per_process) {
+            process::start(layout, kind, ids, !attached)?;
         }
     }
     let new: Vec<u32> = (0..plan.osds).filter(|n| !known.contains(&n.to_string())).collect();
-    let (layout, osd_size, store) = (layout.clone(), plan.osd_size, plan.store.clone());
+    let (layout, new) = (layout.clone(), NewOsds {
+        groups: new.chunks(plan.osds_per_process).map(<[u32]>::to_vec).collect(),
+        size: plan.osd_size,
+        store: plan.store.clone(),
+    });
     env::real::Runtime::new()?.block_on(move |env| async move {
-        let work = register_and_wait(&env, &layout, &new, osd_size, &store, attached);
+        let work = register_and_wait(&env, &layout, &new, attached);
         match env.timeout(START_TIME, work).await {
             Ok(result) => result,
             Err(_) => Err(Failure::new(describe_late(&layout))),
@@ -290,18 +296,28 @@ fn start_daemons(layout: &Layout, plan: &Plan, attached: bool) -> Result<(), Fai
     })
 }
 
+/// OSDs that are to be made.
+struct NewOsds {
+    /// Those that share a process.
+    groups: Vec<Vec<u32>>,
+    /// Of each one's device, bytes.
+    size: u64,
+    store: String,
+}
+
 async fn register_and_wait(
     env: &Env,
     layout: &Layout,
-    new: &[u32],
-    osd_size: u64,
-    store: &str,
+    new: &NewOsds,
     attached: bool,
 ) -> Result<(), Failure> {
     let session = AdminSession::connect(env, layout).await?;
-    for n in new {
-        register_osd(&session, layout, *n, osd_size, store).await?;
-        process::start(layout, "osd", &n.to_string(), !attached)?;
+    for group in &new.groups {
+        for n in group {
+            register_osd(&session, layout, *n, new.size, &new.store).await?;
+        }
+        let ids: Vec<String> = group.iter().map(u32::to_string).collect();
+        process::start(layout, "osd", &ids, !attached)?;
     }
     let ids = layout.ids("osd");
     let began = env.now();
@@ -314,8 +330,7 @@ async fn register_and_wait(
             layout.ids(kind).into_iter().map(move |id| format!("{kind}.{id}"))
         });
         for name in names {
-            let file = layout.pid_file(&name);
-            if file.exists() && process::running(&file).is_none() {
+            if process::running(&layout.pid_file(&name)).is_none() {
                 return Err(Failure::new(format!(
                     "{name} stopped: {}",
                     process::log_tail(layout, &name)
