@@ -12,9 +12,11 @@ const ROOM: usize = 256;
 pub const SHARED_MIN: usize = 64 << 10;
 
 /// An encoding under construction.
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Clone)]
 pub struct Writer {
     buf: Vec<u8>,
+    /// Shorter payloads are copied.
+    shared_min: usize,
     /// Payloads by reference, each with the place in `buf` that it belongs before.
     shared: Vec<(usize, Bytes)>,
     /// Their lengths together.
@@ -31,6 +33,12 @@ macro_rules! ints {
     )*};
 }
 
+impl Default for Writer {
+    fn default() -> Writer {
+        Writer::with_capacity(0)
+    }
+}
+
 impl Writer {
     /// An empty buffer.
     pub fn new() -> Writer {
@@ -39,7 +47,17 @@ impl Writer {
 
     /// An empty buffer with room for `len` bytes.
     pub fn with_capacity(len: usize) -> Writer {
-        Writer { buf: Vec::with_capacity(len), ..Writer::default() }
+        Writer {
+            buf: Vec::with_capacity(len),
+            shared_min: SHARED_MIN,
+            shared: Vec::new(),
+            shared_len: 0,
+        }
+    }
+
+    /// The same, which takes payloads of `len` bytes and more by reference instead of those from [`SHARED_MIN`] on.
+    pub fn sharing_from(self, len: usize) -> Writer {
+        Writer { shared_min: len, ..self }
     }
 
     ints!(u8 u16 u32 u64 i8 i16 i32 i64 f32 f64);
@@ -70,7 +88,7 @@ impl Writer {
 
     /// The same of bytes that are shared: if there are many, by reference ([`Writer::into_pieces`]).
     pub fn shared_blob(&mut self, bytes: &Bytes) {
-        if bytes.len() < SHARED_MIN {
+        if bytes.len() < self.shared_min {
             return self.blob(bytes);
         }
         self.count(bytes.len());

@@ -70,6 +70,19 @@ impl AlignedBuf {
         buf
     }
 
+    /// Pieces joined, of which the first begins at `lead` of a page.
+    pub fn join(lead: usize, pieces: &[Bytes]) -> Bytes {
+        let lead = lead % AlignedBuf::ALIGN;
+        let len = lead + pieces.iter().map(Bytes::len).sum::<usize>();
+        let mut buf = AlignedBuf::scratch(len);
+        let mut at = lead;
+        for piece in pieces {
+            buf.copy_from_slice_at(at, piece);
+            at += piece.len();
+        }
+        buf.freeze().slice(lead..)
+    }
+
     /// Copies `data` to `offset`; panics if it does not fit, as slices do.
     pub fn copy_from_slice_at(&mut self, offset: usize, data: &[u8]) {
         self[offset..offset + data.len()].copy_from_slice(data);
@@ -266,6 +279,15 @@ mod tests {
             assert_eq!(buf.as_ptr() as usize % AlignedBuf::ALIGN, 0);
             assert!(buf.iter().all(|b| *b == 0));
         }
+    }
+
+    #[test]
+    fn pieces_are_joined_where_they_are_to_lie() {
+        let pieces = [&[1; 14][..], &[2; 4096], &[3; 300]].map(Bytes::copy_from_slice);
+        let joined = AlignedBuf::join(4096 - 14, &pieces);
+        assert_eq!(joined, pieces.concat());
+        assert_eq!(joined[14..].as_ptr() as usize % AlignedBuf::ALIGN, 0);
+        assert_eq!(AlignedBuf::join(5, &[]).len(), 0);
     }
 
     #[test]

@@ -89,6 +89,19 @@ impl BufferList {
         }
     }
 
+    /// The same bytes in this copy of all of them, with what is known of their checksums.
+    pub fn copied_to(&self, copy: Bytes) -> BufferList {
+        debug_assert_eq!(copy.len(), self.len);
+        let mut at = 0;
+        let sums = self.sums.as_ref().and_then(|sums| {
+            self.pieces.iter().find_map(|piece| {
+                at += piece.len();
+                sums.of_copy(piece, copy.clone(), at - piece.len())
+            })
+        });
+        BufferList::from(copy).with_sums(sums)
+    }
+
     /// Bytes `from..from + len` by reference; what lies past the end is left out.
     pub fn slice(&self, from: usize, len: usize) -> BufferList {
         let mut out = BufferList::new();

@@ -1,12 +1,12 @@
 //! A ready session between two daemons of one thread: what one sends is handed to the other as it is.
 //!
 //! Handshakes, sessions, acknowledgements and throttles are those of a socket; there are no frames, so nothing
-//! is copied, checksummed or sealed. Data keeps what its sender knew of its checksums; what nobody knows the
+//! is checksummed or sealed, and nothing copied but data in pieces, which readers take in one. Data keeps what its sender knew of its checksums; what nobody knows the
 //! store takes itself.
 
 use std::rc::Rc;
 
-use env::Passage;
+use env::{AlignedBuf, Passage};
 use types::message::RawMessage;
 
 use super::fault;
@@ -40,8 +40,13 @@ impl Gathering for Batch {
         self.items.push(Item::Control(control));
     }
 
-    fn message(&mut self, message: RawMessage) {
+    fn message(&mut self, mut message: RawMessage) {
         self.bytes += message.payload_len();
+        if message.data.pieces().len() > 1 {
+            // As it would be received.
+            let place = usize::from(message.header.data_off);
+            message.data = message.data.copied_to(AlignedBuf::join(place, message.data.pieces()));
+        }
         self.items.push(Item::Message(message));
     }
 }

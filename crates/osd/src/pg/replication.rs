@@ -198,7 +198,7 @@ impl Pg {
             soid,
             reqid,
             &followers,
-            &transaction,
+            &mut transaction,
             (&entries, &wire, &stats),
             (trim_to, min_complete),
         );
@@ -301,7 +301,7 @@ impl Pg {
         soid: HObject,
         reqid: OsdReqId,
         followers: &[PgShard],
-        transaction: &Transaction,
+        transaction: &mut Transaction,
         (entries, wire, added): (&[PgLogEntry], &Bytes, &ObjectStatSum),
         (trim_to, min_complete): (EVersion, EVersion),
     ) {
@@ -336,7 +336,7 @@ impl Pg {
             from: whoami,
             updated_hit_set_history: None,
             min_last_complete_ondisk: min_complete,
-            transaction: transaction.encoded(),
+            transaction: transaction.encoded_and_shared(),
         };
         let whole = message.encode().with_tid(tid);
         let mut log_only = None;

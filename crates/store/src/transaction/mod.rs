@@ -10,11 +10,13 @@ use std::collections::BTreeMap;
 use bstr::BString;
 use bytes::Bytes;
 use denc::{SHARED_MIN, Writer};
+use env::AlignedBuf;
 use types::bufferlist::BufferList;
 use types::page_sums::PageSums;
 use types::hobject::GhObject;
 
 use crate::CollId;
+use wire::DataPlace;
 
 /// Position in [`Transaction::collections`].
 pub type CollIndex = u32;
@@ -221,19 +223,41 @@ impl Transaction {
         self.ops.is_empty()
     }
 
-    /// The encoding, long data by reference, the rest in a buffer that had room for it from the
-    /// beginning.
+    /// The encoding. Data of [`SHARED_MIN`] bytes and more is in it by reference; else all is in one
+    /// buffer, where the longest data of a page or more begins a page, as direct I/O takes it.
     pub fn encoded(&self) -> BufferList {
-        let copied = self.data_lens().filter(|len| *len < SHARED_MIN).sum::<usize>();
-        let mut w = Writer::with_capacity(copied + ROOM + ROOM * self.ops.len());
+        self.encode_whole().0
+    }
+
+    /// The same; the data of the longest write is from now on that in the encoding, if it was copied
+    /// there: nobody needs to copy it again, and what it was received with can be given up.
+    pub fn encoded_and_shared(&mut self) -> BufferList {
+        let (encoded, copied) = self.encode_whole();
+        if let (Some(place), [all]) = (copied, encoded.pieces())
+            && let Some(Op::Write { data, .. }) = self.ops.get_mut(place.number)
+        {
+            *data = all.slice(place.at..place.at + data.len());
+            self.sums = encoded.sums().cloned();
+        }
+        encoded
+    }
+
+    /// The encoding, and where in it the data of the longest write is if that was copied there.
+    fn encode_whole(&self) -> (BufferList, Option<DataPlace>) {
+        const PAGE: usize = AlignedBuf::ALIGN;
+        let copied = self.data_lens().filter(|len| *len < PAGE).sum::<usize>();
+        let mut w = Writer::with_capacity(copied + ROOM + ROOM * self.ops.len()).sharing_from(PAGE);
         let longest = self.encode_to(&mut w);
-        let encoded: BufferList = w.into_pieces().collect();
-        let sums = self.sums.as_ref().and_then(|sums| match (encoded.pieces(), longest) {
-            // All has been copied.
-            ([all], Some((data, at))) => sums.of_copy(data, all.clone(), at),
-            _ => Some(sums.clone()),
-        });
-        encoded.with_sums(sums)
+        let list = w.into_pieces().collect::<BufferList>();
+        if list.pieces().len() < 2 {
+            return (list, None);
+        }
+        let list = list.with_sums(self.sums.clone());
+        if list.pieces().iter().any(|piece| piece.len() >= SHARED_MIN) {
+            return (list, None);
+        }
+        let copy = AlignedBuf::join(list.page_offset().into(), list.pieces());
+        (list.copied_to(copy), longest)
     }
 
     /// Notes checksums that are known of data in it.

@@ -12,7 +12,6 @@
 
 use std::collections::BTreeSet;
 
-use bytes::Bytes;
 use denc::{Denc, Error, Reader, Writer};
 use smallvec::SmallVec;
 use types::hobject::GhObject;
@@ -117,6 +116,14 @@ struct LongestWrite {
     offset: u32,
     /// Place in `data`.
     at: u32,
+}
+
+/// Where the data of a write is.
+pub(super) struct DataPlace {
+    /// Which of the operations.
+    pub(super) number: usize,
+    /// Place in the encoding.
+    pub(super) at: usize,
 }
 
 impl Op {
@@ -511,8 +518,8 @@ fn encode_table<T: Ord + Denc>(values: &[T], w: &mut Writer) {
 }
 
 impl Transaction {
-    /// Appends the encoding; the data of the longest write, and its place in the encoding.
-    pub(super) fn encode_to(&self, w: &mut Writer) -> Option<(&Bytes, usize)> {
+    /// Appends the encoding; where in it the data of the longest write is.
+    pub(super) fn encode_to(&self, w: &mut Writer) -> Option<DataPlace> {
         let mut longest = LongestWrite::default();
         let mut ops = Writer::with_capacity(OP_LEN * self.ops.len());
         let (begin, mut start) = (w.len(), 0);
@@ -532,10 +539,8 @@ impl Transaction {
             w.u32(longest.at);
             w.u32(self.fadvise_flags);
         });
-        match self.ops.get(longest.number) {
-            Some(Op::Write { data, .. }) => Some((data, start - begin + longest.at as usize)),
-            _ => None,
-        }
+        let LongestWrite { number, at, len, .. } = longest;
+        (len > 0).then_some(DataPlace { number, at: start - begin + at as usize })
     }
 }
 
