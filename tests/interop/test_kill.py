@@ -50,17 +50,26 @@ class Writer(threading.Thread):
 
 class Kill(unittest.TestCase):
     def test_acknowledged_writes_survive(self):
-        print(f"seed {SEED}, {ROUNDS} rounds", flush=True)
+        self.rounds(ROUNDS)
+
+    def test_also_of_osds_that_share_a_process(self):
+        """osd.0 and osd.1 hand each other what they say, and die together; osd.2 is alone."""
+        self.rounds(ROUNDS // 5, osds_per_process=2)
+
+    def rounds(self, rounds, **options):
+        print(f"seed {SEED}, {rounds} rounds {options}", flush=True)
         rng = random.Random(SEED)
-        with Cluster() as cluster:
+        with Cluster(**options) as cluster:
             cluster.pool("kill", 16)
             writers = [Writer(cluster.conf, n) for n in range(4)]
             for w in writers:
                 w.start()
-            for round_number in range(ROUNDS):
+            for round_number in range(rounds):
                 time.sleep(rng.uniform(0.05, 0.8))
                 victims = DAEMONS if rng.random() < 0.2 else [rng.choice(DAEMONS)]
-                for v in victims:
+                # Of those that share a process the first one's kill is the others', too.
+                pids = {cluster.pid(v): v for v in reversed(victims)}
+                for v in reversed(pids.values()):
                     cluster.kill(v)
                 time.sleep(rng.uniform(0, 0.3))
                 cluster.up()
