@@ -137,6 +137,15 @@ class Loligo(Side, cluster.Cluster):
         super().__exit__(*trace)
 
 
+class OneProcess(Loligo):
+    """Ours, all OSDs in one process and thread."""
+
+    name = "one-process"
+
+    def __init__(self, osds=3, **options):
+        super().__init__(osds=osds, osds_per_process=osds, **options)
+
+
 class Ceph(Side, real_ceph.RealCeph):
     """Real Ceph 16.2, BlueStore with its defaults on a loop device an OSD."""
 

@@ -54,7 +54,7 @@ class Kill(unittest.TestCase):
 
     def test_also_of_osds_that_share_a_process(self):
         """osd.0 and osd.1 hand each other what they say, and die together; osd.2 is alone."""
-        self.rounds(ROUNDS // 5, osds_per_process=2)
+        self.rounds(ROUNDS // 10, osds_per_process=2)
 
     def rounds(self, rounds, **options):
         print(f"seed {SEED}, {rounds} rounds {options}", flush=True)
