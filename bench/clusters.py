@@ -107,12 +107,12 @@ class Side:
 
 
 class Loligo(Side, cluster.Cluster):
-    """Ours, each OSD on a loop device (`bluestore_block_path`), `osds_per_process` in one process."""
+    """Ours, each OSD on a loop device (`bluestore_block_path`)."""
 
     name = "loligo"
 
-    def __init__(self, osds=3, size_gb=10, sets=(), filled=False, store="inkstore", osds_per_process=1):
-        super().__init__(osds=osds, osd_size=f"{size_gb}G", sets=sets, store=store, osds_per_process=osds_per_process)
+    def __init__(self, osds=3, size_gb=10, sets=(), filled=False, store="inkstore", **processes):
+        super().__init__(osds=osds, osd_size=f"{size_gb}G", sets=sets, store=store, **processes)
         self.given, self.size, self.filled = None, size_gb << 30, filled
         self.devices = []
 
@@ -128,8 +128,7 @@ class Loligo(Side, cluster.Cluster):
 
     def up_again(self):
         """Starts what is not running; returns when it serves."""
-        subprocess.run([cluster.LOLIGO, "up", "--dir", self.dir, "--osds-per-process", str(self.options["osds_per_process"])],
-                       check=True, capture_output=True)
+        subprocess.run([cluster.LOLIGO, "up", "--dir", self.dir, *self.processes()], check=True, capture_output=True)
 
     def __exit__(self, *trace):
         self.down()
@@ -138,12 +137,14 @@ class Loligo(Side, cluster.Cluster):
 
 
 class OneProcess(Loligo):
-    """Ours, all OSDs in one process and thread."""
+    """Ours, all OSDs in one process."""
 
     name = "one-process"
+    # As many as there are processors.
+    threads = None
 
     def __init__(self, osds=3, **options):
-        super().__init__(osds=osds, osds_per_process=osds, **options)
+        super().__init__(osds=osds, osds_per_process=osds, threads_per_process=self.threads, **options)
 
 
 class Ceph(Side, real_ceph.RealCeph):

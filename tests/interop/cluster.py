@@ -24,18 +24,20 @@ def free_port():
 class Cluster:
     """One cluster; `with Cluster(...) as c:` starts and stops it."""
 
-    def __init__(self, osds=3, size=None, sets=(), store="inkstore", osd_size="10G", osds_per_process=1):
+    def __init__(self, osds=3, size=None, sets=(), store="inkstore", osd_size="10G", osds_per_process=1,
+                 threads_per_process=None):
         self.given = os.environ.get("LOLIGO_TEST_CONF")
         # Pools keep the number of PGs that tests give them.
         sets = ["osd_pool_default_pg_autoscale_mode=off"] + list(sets) + os.environ.get("LOLIGO_TEST_SETS", "").split()
-        self.options = dict(osds=osds, size=size, sets=sets, store=store, osd_size=osd_size, osds_per_process=osds_per_process)
+        self.options = dict(osds=osds, size=size, sets=sets, store=store, osd_size=osd_size,
+                            osds_per_process=osds_per_process, threads_per_process=threads_per_process)
         self.dir = None
         self.conf = self.given
 
     def up(self):
         o = self.options
         command = [LOLIGO, "up", "--dir", self.dir, "--osds", str(o["osds"]), "--store", o["store"],
-                   "--osd-size", o["osd_size"], "--port", str(self.port), "--osds-per-process", str(o["osds_per_process"])]
+                   "--osd-size", o["osd_size"], "--port", str(self.port), *self.processes()]
         if o["size"]:
             command += ["--size", str(o["size"])]
         for s in o["sets"]:
@@ -44,6 +46,12 @@ class Cluster:
         if r.returncode != 0:
             raise RuntimeError(f"loligo up failed ({r.returncode}):\n{r.stdout}{r.stderr}\n{self.logs()}")
         self.conf = f"{self.dir}/ceph.conf"
+
+    def processes(self):
+        """Arguments of `up` that say which OSDs share a process."""
+        o = self.options
+        threads = ["--threads-per-process", str(o["threads_per_process"])] if o["threads_per_process"] else []
+        return ["--osds-per-process", str(o["osds_per_process"]), *threads]
 
     def down(self):
         subprocess.run([LOLIGO, "down", "--dir", self.dir], check=True, capture_output=True, timeout=60)

@@ -18,10 +18,10 @@ def rss_mib(pid):
 
 
 class SharedProcess(unittest.TestCase):
-    def one(self, name):
+    def one(self, name, threads):
         """The same as a store has to keep in processes of its own, and after a kill of all OSDs at once."""
         store, sets, _ = STORES[name]
-        with Cluster(osds=3, store=store, sets=sets, osds_per_process=3) as c:
+        with Cluster(osds=3, store=store, sets=sets, osds_per_process=3, threads_per_process=threads) as c:
             pids = {c.pid(f"osd.{n}") for n in range(3)}
             self.assertEqual(len(pids), 1)
             c.pool("p", 8)
@@ -93,8 +93,8 @@ class SharedProcess(unittest.TestCase):
                 self.assertEqual((r.returncode, said in r.stderr), (1, True), r)
 
 
-for one in ("inkstore", "bluestore", "filestore", "kstore-leveldb"):
-    setattr(SharedProcess, f"test_{one.replace('-', '_')}", lambda self, one=one: self.one(one))
+for one, threads in (("inkstore", 1), ("inkstore", 3), ("bluestore", 2), ("filestore", 1), ("kstore-leveldb", 2)):
+    setattr(SharedProcess, f"test_{one.replace('-', '_')}_on_{threads}", lambda self, one=one, threads=threads: self.one(one, threads))
 
 if __name__ == "__main__":
     sys.exit(unittest.main(verbosity=2))

@@ -136,18 +136,18 @@ pub trait Stream {
     fn peer_addr(&self) -> Option<SocketAddr>;
     /// This end (`None` for a unix socket).
     fn local_addr(&self) -> Option<SocketAddr>;
-    /// Where both ends are in one thread: the way for values between them, beside that for bytes.
+    /// Where both ends are in one process: the way for values between them, beside that for bytes.
     fn passage(&self) -> Option<Rc<dyn Passage>> {
         None
     }
 }
 
-/// The way for values of a stream whose ends are in one thread ([`within`]): in order, one at a time.
+/// The way for values of a stream whose ends are in one process ([`within`]): in order, one at a time.
 pub trait Passage {
     /// Hands a value over, once the one before has been received. An error if the stream is closed.
-    fn hand(&self, value: Box<dyn Any>) -> LocalFuture<io::Result<()>>;
+    fn hand(&self, value: Box<dyn Any + Send>) -> LocalFuture<io::Result<()>>;
     /// The next value; none when the stream is closed.
-    fn receive(&self) -> LocalFuture<Option<Box<dyn Any>>>;
+    fn receive(&self) -> LocalFuture<Option<Box<dyn Any + Send>>>;
 }
 
 /// A file or block device read and written in aligned blocks. Completed writes are durable only

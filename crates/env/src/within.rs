@@ -1,21 +1,22 @@
-//! Streams between daemons of one thread: no socket, no system call, and values instead of bytes.
+//! Streams between daemons of one process: no socket, no system call, and values instead of bytes.
 //!
-//! Two OSDs of one thread that talk through a socket have the kernel copy each payload out of and into
+//! Two OSDs of one process that talk through a socket have the kernel copy each payload out of and into
 //! the memory that both see, and what they say encoded, checksummed, checked and decoded on the way. A stream
 //! of this file carries bytes, so that whoever knows nothing of it (a handshake) works over it, and it is
-//! a [`Passage`], too: what is handed to it is what comes out of it.
+//! a [`Passage`], too: what is handed to it is what comes out of it. Its ends may be in different threads.
 
 use std::any::Any;
-use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Poll, Waker};
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use crate::sync::Notify;
 use crate::{AlignedBuf, Listener, LocalFuture, Passage, Stream};
 
 /// Bytes under way in one direction; above that a sender waits.
@@ -23,61 +24,120 @@ const BYTES_MAX: usize = 256 << 10;
 /// Connections that a listener has not taken; more are refused.
 const BACKLOG: usize = 512;
 
-/// Who listens in one thread, by address.
+/// What tasks of several threads wait for changes of.
 #[derive(Default)]
-pub struct Within(RefCell<HashMap<SocketAddr, Weak<Backlog>>>);
+struct Watched<T>(Mutex<(T, Vec<Waker>)>);
 
+impl<T> Watched<T> {
+    fn lock(&self) -> MutexGuard<'_, (T, Vec<Waker>)> {
+        // No code that can panic runs under the lock, so a poisoned one is still consistent.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes it and wakes all that wait.
+    fn change<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
+        let mut guard = self.lock();
+        let result = change(&mut guard.0);
+        let waiting = std::mem::take(&mut guard.1);
+        drop(guard);
+        waiting.into_iter().for_each(Waker::wake);
+        result
+    }
+
+    /// Waits until `change` has something to do, and wakes all that wait for what it did.
+    async fn when<R>(&self, mut change: impl FnMut(&mut T) -> Option<R>) -> R {
+        poll_fn(|cx| {
+            let mut guard = self.lock();
+            let (value, waiting) = &mut *guard;
+            let Some(result) = change(value) else {
+                if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+                    waiting.push(cx.waker().clone());
+                }
+                return Poll::Pending;
+            };
+            let waiting = std::mem::take(waiting);
+            drop(guard);
+            waiting.into_iter().for_each(Waker::wake);
+            Poll::Ready(result)
+        })
+        .await
+    }
+}
+
+/// Who listens in one process, by address. Clones are the same.
+#[derive(Default, Clone)]
+pub struct Within(Arc<Mutex<HashMap<SocketAddr, Weak<Backlog>>>>);
+
+type Backlog = Watched<Waiting>;
+
+/// Connections that their listener has not taken.
 #[derive(Default)]
-struct Backlog {
-    streams: RefCell<VecDeque<Rc<End>>>,
-    came: Notify,
+struct Waiting {
+    streams: VecDeque<Ways>,
+    /// The listener is.
+    gone: bool,
 }
 
 impl Within {
-    /// Takes connections of this thread to `addr`, until the listener goes.
+    fn lock(&self) -> MutexGuard<'_, HashMap<SocketAddr, Weak<Backlog>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes connections of this process to `addr`, until the listener goes.
     pub fn listen(&self, addr: SocketAddr) -> Rc<dyn Listener> {
-        let backlog = Rc::new(Backlog::default());
-        self.0.borrow_mut().insert(addr, Rc::downgrade(&backlog));
+        let backlog = Arc::new(Backlog::default());
+        self.lock().insert(addr, Arc::downgrade(&backlog));
         Rc::new(WithinListener { addr, backlog })
     }
 
-    /// A connection to `addr`, if somebody of this thread listens there.
+    /// A connection to `addr`, if somebody of this process listens there.
     pub fn connect(&self, addr: SocketAddr) -> Option<io::Result<Rc<dyn Stream>>> {
-        let backlog = self.0.borrow().get(&addr)?.upgrade()?;
-        let mut streams = backlog.streams.borrow_mut();
-        if streams.len() >= BACKLOG {
+        let backlog = self.lock().get(&addr)?.upgrade()?;
+        let (there, back) = (Arc::new(Way::default()), Arc::new(Way::default()));
+        let theirs = Ways { out: back.clone(), come: there.clone() };
+        let waits = backlog.change(|waiting| {
+            let waits = waiting.streams.len() < BACKLOG && !waiting.gone;
+            if waits {
+                waiting.streams.push_back(theirs);
+            }
+            waits
+        });
+        if !waits {
             return Some(Err(io::ErrorKind::ConnectionRefused.into()));
         }
-        let (there, back) = (Rc::new(Way::default()), Rc::new(Way::default()));
-        let here = SocketAddr::new(addr.ip(), 0);
-        streams.push_back(Rc::new(End { out: back.clone(), come: there.clone(), peer: here, local: addr }));
-        backlog.came.notify_all();
-        Some(Ok(Rc::new(End { out: there, come: back, peer: addr, local: here })))
+        let ways = Ways { out: there, come: back };
+        Some(Ok(Rc::new(End { ways, peer: addr, local: SocketAddr::new(addr.ip(), 0) })))
     }
 }
 
 impl core::fmt::Debug for Within {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_set().entries(self.0.borrow().keys()).finish()
+        f.debug_set().entries(self.lock().keys()).finish()
     }
 }
 
 struct WithinListener {
     addr: SocketAddr,
-    backlog: Rc<Backlog>,
+    backlog: Arc<Backlog>,
+}
+
+impl Drop for WithinListener {
+    fn drop(&mut self) {
+        let left = self.backlog.change(|waiting| {
+            waiting.gone = true;
+            std::mem::take(&mut waiting.streams)
+        });
+        left.iter().for_each(Ways::close);
+    }
 }
 
 impl Listener for WithinListener {
     fn accept(&self) -> LocalFuture<io::Result<Rc<dyn Stream>>> {
-        let backlog = self.backlog.clone();
+        let (addr, backlog) = (self.addr, self.backlog.clone());
         Box::pin(async move {
-            loop {
-                let next = backlog.streams.borrow_mut().pop_front();
-                match next {
-                    Some(stream) => return Ok(stream as Rc<dyn Stream>),
-                    None => backlog.came.notified().await,
-                }
-            }
+            let ways = backlog.when(|waiting| waiting.streams.pop_front()).await;
+            let stream: Rc<dyn Stream> = Rc::new(End { ways, peer: SocketAddr::new(addr.ip(), 0), local: addr });
+            Ok(stream)
         })
     }
 
@@ -87,35 +147,54 @@ impl Listener for WithinListener {
 }
 
 /// One direction.
+type Way = Watched<UnderWay>;
+
 #[derive(Default)]
-struct Way {
-    bytes: RefCell<VecDeque<Bytes>>,
-    len: Cell<usize>,
+struct UnderWay {
+    bytes: VecDeque<Bytes>,
+    len: usize,
     /// At most one: the next is handed over when it has been taken.
-    value: RefCell<Option<Box<dyn Any>>>,
-    closed: Cell<bool>,
-    /// Any of these has changed.
-    changed: Notify,
+    value: Option<Box<dyn Any + Send>>,
+    closed: bool,
+}
+
+impl UnderWay {
+    /// Gives `to` what has come, up to `room` bytes, and says how many.
+    fn take(&mut self, room: usize, to: &mut impl FnMut(&[u8])) -> usize {
+        let mut taken = 0;
+        while taken < room
+            && let Some(first) = self.bytes.front_mut()
+        {
+            let len = first.len().min(room - taken);
+            to(&first[..len]);
+            first.advance(len);
+            taken += len;
+            if first.is_empty() {
+                self.bytes.pop_front();
+            }
+        }
+        self.len -= taken;
+        taken
+    }
 }
 
 impl Way {
-    fn close(&self) {
-        if !self.closed.replace(true) {
-            self.changed.notify_all();
-        }
-    }
-
     async fn put(&self, bytes: Vec<Bytes>) -> io::Result<()> {
         for mut piece in bytes {
             while !piece.is_empty() {
-                self.changed.until(|| self.closed.get() || self.len.get() < BYTES_MAX).await;
-                if self.closed.get() {
-                    return Err(io::ErrorKind::BrokenPipe.into());
-                }
-                let part = piece.split_to(piece.len().min(BYTES_MAX - self.len.get()));
-                self.len.set(self.len.get() + part.len());
-                self.bytes.borrow_mut().push_back(part);
-                self.changed.notify_all();
+                self.when(|way| {
+                    if way.closed {
+                        return Some(Err(io::ErrorKind::BrokenPipe.into()));
+                    }
+                    let room = BYTES_MAX - way.len;
+                    (room > 0).then(|| {
+                        let part = piece.split_to(piece.len().min(room));
+                        way.len += part.len();
+                        way.bytes.push_back(part);
+                        io::Result::Ok(())
+                    })
+                })
+                .await?;
             }
         }
         Ok(())
@@ -126,48 +205,45 @@ impl Way {
         if room == 0 {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        self.changed.until(|| self.closed.get() || self.len.get() > 0).await;
-        let mut taken = 0;
-        let mut bytes = self.bytes.borrow_mut();
-        while taken < room
-            && let Some(first) = bytes.front_mut()
-        {
-            let len = first.len().min(room - taken);
-            to(&first[..len]);
-            first.advance(len);
-            taken += len;
-            if first.is_empty() {
-                bytes.pop_front();
+        self.when(|way| (way.closed || way.len > 0).then(|| Ok(way.take(room, &mut to)))).await
+    }
+
+    async fn hand(&self, value: Box<dyn Any + Send>) -> io::Result<()> {
+        let mut value = Some(value);
+        self.when(|way| {
+            if way.closed {
+                return Some(Err(io::ErrorKind::BrokenPipe.into()));
             }
-        }
-        drop(bytes);
-        self.len.set(self.len.get() - taken);
-        self.changed.notify_all();
-        Ok(taken)
+            way.value.is_none().then(|| {
+                way.value = value.take();
+                Ok(())
+            })
+        })
+        .await
     }
 
-    async fn hand(&self, value: Box<dyn Any>) -> io::Result<()> {
-        self.changed.until(|| self.closed.get() || self.value.borrow().is_none()).await;
-        if self.closed.get() {
-            return Err(io::ErrorKind::BrokenPipe.into());
-        }
-        *self.value.borrow_mut() = Some(value);
-        self.changed.notify_all();
-        Ok(())
+    async fn receive(&self) -> Option<Box<dyn Any + Send>> {
+        self.when(|way| (way.closed || way.value.is_some()).then(|| way.value.take())).await
     }
+}
 
-    async fn receive(&self) -> Option<Box<dyn Any>> {
-        self.changed.until(|| self.closed.get() || self.value.borrow().is_some()).await;
-        let value = self.value.borrow_mut().take();
-        self.changed.notify_all();
-        value
+/// The two directions, as one end sees them.
+#[derive(Clone)]
+struct Ways {
+    out: Arc<Way>,
+    come: Arc<Way>,
+}
+
+impl Ways {
+    fn close(&self) {
+        self.out.change(|way| way.closed = true);
+        self.come.change(|way| way.closed = true);
     }
 }
 
 /// One end of a stream.
 struct End {
-    out: Rc<Way>,
-    come: Rc<Way>,
+    ways: Ways,
     peer: SocketAddr,
     local: SocketAddr,
 }
@@ -180,7 +256,7 @@ impl Drop for End {
 
 impl Stream for End {
     fn recv(&self, mut buf: BytesMut) -> LocalFuture<(io::Result<usize>, BytesMut)> {
-        let come = self.come.clone();
+        let come = self.ways.come.clone();
         Box::pin(async move {
             let room = buf.capacity() - buf.len();
             let taken = come.take(room, |bytes| buf.extend_from_slice(bytes)).await;
@@ -193,7 +269,7 @@ impl Stream for End {
         mut buf: AlignedBuf,
         range: Range<usize>,
     ) -> LocalFuture<(io::Result<usize>, AlignedBuf)> {
-        let come = self.come.clone();
+        let come = self.ways.come.clone();
         Box::pin(async move {
             let room = if range.end > buf.len() { 0 } else { range.len() };
             let mut at = range.start;
@@ -208,13 +284,12 @@ impl Stream for End {
     }
 
     fn send(&self, bufs: Vec<Bytes>) -> LocalFuture<io::Result<()>> {
-        let out = self.out.clone();
+        let out = self.ways.out.clone();
         Box::pin(async move { out.put(bufs).await })
     }
 
     fn close(&self) {
-        self.out.close();
-        self.come.close();
+        self.ways.close();
     }
 
     fn peer_addr(&self) -> Option<SocketAddr> {
@@ -226,23 +301,17 @@ impl Stream for End {
     }
 
     fn passage(&self) -> Option<Rc<dyn Passage>> {
-        Some(Rc::new(Ways { out: self.out.clone(), come: self.come.clone() }))
+        Some(Rc::new(self.ways.clone()))
     }
 }
 
-/// An end's ways for values; they close with the end.
-struct Ways {
-    out: Rc<Way>,
-    come: Rc<Way>,
-}
-
 impl Passage for Ways {
-    fn hand(&self, value: Box<dyn Any>) -> LocalFuture<io::Result<()>> {
+    fn hand(&self, value: Box<dyn Any + Send>) -> LocalFuture<io::Result<()>> {
         let out = self.out.clone();
         Box::pin(async move { out.hand(value).await })
     }
 
-    fn receive(&self) -> LocalFuture<Option<Box<dyn Any>>> {
+    fn receive(&self) -> LocalFuture<Option<Box<dyn Any + Send>>> {
         let come = self.come.clone();
         Box::pin(async move { come.receive().await })
     }

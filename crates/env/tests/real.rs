@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use env::real::{Reactors, Runtime};
+use env::within::Within;
 use env::{AlignedBuf, Env, OpenBlock, Stream, Until, yield_now};
 
 /// Runs a scenario on both reactors, alone in its thread and as a daemon among others, refusing to hang.
@@ -29,7 +30,7 @@ fn on_both<F: Future<Output = ()> + 'static>(scenario: impl Fn(Env) -> F) {
             }
             Err(error) => panic!("{error}"),
         };
-        let tenants = runtime.tenants();
+        let tenants = runtime.tenants(&Within::default());
         runtime.block_on(|env| {
             let env = if shared { tenants.env(NonZeroU32::MIN) } else { env };
             let task = scenario(env.clone());
@@ -295,7 +296,7 @@ fn a_twin_of_another_user_is_not_taken() {
 #[test]
 fn a_tenant_ends_and_the_others_do_not() {
     let runtime = Runtime::new().unwrap();
-    let tenants = runtime.tenants();
+    let tenants = runtime.tenants(&Within::default());
     let [one, two] = [1, 2].map(|n| NonZeroU32::new(n).unwrap());
     runtime.block_on(move |_| async move {
         let (first, second) = (tenants.env(one), tenants.env(two));
@@ -340,7 +341,7 @@ fn a_tenant_ends_and_the_others_do_not() {
 #[test]
 fn values_are_handed_over_within_a_thread() {
     let runtime = Runtime::new().unwrap();
-    let env = runtime.tenants().env(NonZeroU32::MIN);
+    let env = runtime.tenants(&Within::default()).env(NonZeroU32::MIN);
     runtime.block_on(move |_| async move {
         let (near, far) = pair(&env).await;
         let (to, from) = (near.passage().unwrap(), far.passage().unwrap());
@@ -363,6 +364,43 @@ fn values_are_handed_over_within_a_thread() {
         assert!(from.receive().await.is_none());
         assert!(from.hand(Box::new(0)).await.is_err());
     });
+}
+
+/// Daemons of two threads hand each other what they say, too, and each is woken by the other.
+#[test]
+fn values_are_handed_over_between_threads() {
+    const COUNT: u32 = 5000;
+    let within = Within::default();
+    let (tell, told) = std::sync::mpsc::channel();
+    let of_server = within.clone();
+    let server = std::thread::spawn(move || {
+        let runtime = Runtime::new().unwrap();
+        let env = runtime.tenants(&of_server).env(NonZeroU32::MIN);
+        runtime.block_on(move |_| async move {
+            let listener = env.listen(any_port()).unwrap();
+            tell.send(listener.local_addr().unwrap()).unwrap();
+            let stream = listener.accept().await.unwrap();
+            let passage = stream.passage().unwrap();
+            while let Some(value) = passage.receive().await {
+                passage.hand(value).await.unwrap();
+            }
+        });
+    });
+    let addr = told.recv().unwrap();
+    let runtime = Runtime::new().unwrap();
+    let env = runtime.tenants(&within).env(NonZeroU32::MIN);
+    runtime.block_on(move |_| async move {
+        let stream = env.connect(addr).await.unwrap();
+        let passage = stream.passage().unwrap();
+        for n in 0..COUNT {
+            passage.hand(Box::new(n)).await.unwrap();
+            if n % 1000 == 0 {
+                env.sleep(Duration::from_millis(2)).await;
+            }
+            assert_eq!(*passage.receive().await.unwrap().downcast::<u32>().unwrap(), n);
+        }
+    });
+    server.join().unwrap();
 }
 
 #[test]

@@ -95,10 +95,13 @@ pub(crate) struct UpArgs {
     /// Size of each new OSD's device file; space is taken as data is written
     #[arg(long, value_name = "SIZE", default_value = "10G")]
     pub(crate) osd_size: String,
-    /// OSDs that this start puts into one process, where they share a thread: less CPU and memory for each
-    /// operation, but one processor for all of them, and they are killed together
+    /// OSDs that this start puts into one process: less CPU for each operation and less memory, but they
+    /// are killed together
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) osds_per_process: u32,
+    /// Threads that OSDs of one process are spread over [default: one a processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) threads_per_process: Option<u32>,
     /// Port of the first monitor (messenger v2); others have the ports after it [default: 3300, or what the cluster in DIR has]
     #[arg(long, value_name = "P")]
     pub(crate) port: Option<u16>,
@@ -116,11 +119,14 @@ pub(crate) struct UpArgs {
 /// One daemon.
 #[derive(Debug, Args)]
 pub(crate) struct DaemonArgs {
-    /// The daemon's id: a, x, 0. Of OSDs several (--id 0 --id 1 --id 2): they share this process and its
-    /// thread, and hand each other what they say instead of sending it; a panic or a kill ends all of
-    /// them, a failed device only its own
+    /// The daemon's id: a, x, 0. Of OSDs several (--id 0 --id 1 --id 2): they share this process, and
+    /// hand each other what they say instead of sending it; a panic or a kill ends all of them, a failed
+    /// device only its own
     #[arg(long, short = 'i', value_name = "ID", required = true)]
     pub(crate) id: Vec<String>,
+    /// Threads that several OSDs are spread over [default: one a processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) threads: Option<u32>,
     /// The configuration file
     #[arg(long, short = 'c', value_name = "CONF", env = "CEPH_CONF")]
     pub(crate) conf: PathBuf,

@@ -107,15 +107,16 @@ pub(crate) fn run(kind: &'static str, args: &DaemonArgs) -> Result<(), Failure> 
         if args.id[..n].contains(id) {
             return Err(Failure::new(format!("--id {id} is there twice")));
         }
-        configs.push(Rc::new(load_config(kind, id, &args.conf, &sets)?));
+        configs.push(load_config(kind, id, &args.conf, &sets)?);
     }
     if configs.len() > 1 && (kind != "osd" || args.mkfs) {
         return Err(Failure::new("several --id: only OSDs can share a process, and --mkfs makes one"));
     }
-    let (config, mkfs) = (configs[0].clone(), args.mkfs);
-    let runtime = Runtime::new()?;
-    let tenants = runtime.tenants();
-    runtime.block_on(move |env| async move {
+    if configs.len() > 1 {
+        return household::run(&args.id, args.threads, &args.conf, &sets);
+    }
+    let (config, mkfs) = (Rc::new(configs.remove(0)), args.mkfs);
+    Runtime::new()?.block_on(move |env| async move {
         match (kind, mkfs) {
             ("mon", true) => mkfs_mon_with(&env, &config).await,
             ("mgr", true) => Ok(()),
@@ -125,17 +126,14 @@ pub(crate) fn run(kind: &'static str, args: &DaemonArgs) -> Result<(), Failure> 
             }
             _ => {
                 keep_tidy(&env);
-                match configs.len() {
-                    1 => serve(&env, config).await,
-                    _ => household::serve(&env, &tenants, configs).await,
-                }
+                serve(&env, config).await
             }
         }
     })
 }
 
 /// What a thread of daemons does for its memory.
-fn keep_tidy(env: &Env) {
+pub(crate) fn keep_tidy(env: &Env) {
     allocator::keep_freed();
     env.go(memory::tidy(env.clone()));
 }

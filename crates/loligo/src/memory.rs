@@ -19,8 +19,10 @@
 //! Every daemon looks each second whether it has worked and is idle now. Then, once, freed memory
 //! goes back to the system, and pages of code; the latter every minute too, when it works all the time.
 
-use std::cell::RefCell;
-use std::rc::{Rc, Weak};
+use std::rc::{self, Rc};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use config::{Config, Source};
@@ -63,21 +65,22 @@ pub(crate) fn of_metadata(config: &Config) -> u64 {
     (cache as f64 * share) as u64
 }
 
-thread_local! {
-    /// The InkStores of this thread's OSDs. Bound: one an OSD.
-    static STORES: RefCell<Vec<Weak<InkStore>>> = const { RefCell::new(Vec::new()) };
-}
+/// Bytes that the InkStores of this process keep. Bound: one an OSD.
+static CACHED: Mutex<Vec<Weak<AtomicU64>>> = Mutex::new(Vec::new());
 
 /// Gives an InkStore its share of the memory as long as it lives.
-pub(crate) async fn share(env: Env, config: Rc<Config>, store: Weak<InkStore>) {
-    STORES.with_borrow_mut(|stores| stores.push(store.clone()));
+pub(crate) async fn share(env: Env, config: Rc<Config>, store: rc::Weak<InkStore>) {
+    let cached = Arc::new(AtomicU64::new(0));
+    CACHED.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&cached));
     while let Some(store) = store.upgrade() {
-        let (count, cached) = STORES.with_borrow_mut(|stores| {
+        cached.store(store.cached(), Relaxed);
+        let (count, all_cached) = {
+            let mut stores = CACHED.lock().unwrap_or_else(PoisonError::into_inner);
             stores.retain(|store| store.strong_count() > 0);
-            let cached = stores.iter().filter_map(Weak::upgrade).map(|store| store.cached());
+            let cached = stores.iter().filter_map(Weak::upgrade).map(|cached| cached.load(Relaxed));
             (stores.len() as u64, cached.sum::<u64>())
-        });
-        let else_resident = resident().saturating_sub(cached) / count.max(1);
+        };
+        let else_resident = resident().saturating_sub(all_cached) / count.max(1);
         store.set_cache_size(of_data(&config, else_resident));
         drop(store);
         env.sleep(config.duration("osd_memory_cache_resize_interval").max(INTERVAL_MIN)).await;

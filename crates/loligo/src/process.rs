@@ -15,10 +15,16 @@ use crate::layout::Layout;
 /// How long a daemon gets to stop by itself before it is killed.
 const STOP_TIME: Duration = Duration::from_secs(10);
 
-/// Starts `loligo KIND --id ID -c CONF` with its output in its log and its pid in its pid file.
+/// Starts `loligo KIND --id ID -c CONF MORE` with its output in its log and its pid in its pid file.
 /// Detached daemons get a session of their own and outlive the terminal. OSDs that share a process have
 /// an `--id` and a pid file each, and one log: that of the first, to which the others' names lead.
-pub(crate) fn start(layout: &Layout, kind: &str, ids: &[String], detach: bool) -> Result<Child, Failure> {
+pub(crate) fn start(
+    layout: &Layout,
+    kind: &str,
+    ids: &[String],
+    more: &[String],
+    detach: bool,
+) -> Result<Child, Failure> {
     let names: Vec<String> = ids.iter().map(|id| format!("{kind}.{id}")).collect();
     share_log(layout, &names)?;
     let name = names.first().ok_or_else(|| Failure::new("no daemon to start"))?;
@@ -34,6 +40,7 @@ pub(crate) fn start(layout: &Layout, kind: &str, ids: &[String], detach: bool) -
         .args(ids.iter().flat_map(|id| ["--id", id]))
         .arg("-c")
         .arg(layout.conf())
+        .args(more)
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
         .stderr(log);

@@ -42,6 +42,8 @@ struct Plan {
     mgrs: u32,
     osds: u32,
     osds_per_process: usize,
+    /// Arguments for OSDs beside their ids.
+    osd_args: Vec<String>,
     store: String,
     size: u32,
     osd_size: u64,
@@ -81,7 +83,8 @@ fn check(args: &UpArgs) -> Result<Plan, Failure> {
     let sets = args.set.iter().map(|s| parse_set(s)).collect::<Result<_, _>>()?;
     let (osds, store, port) = (args.osds, args.store.clone(), args.port);
     let osds_per_process = args.osds_per_process as usize;
-    Ok(Plan { mons, mgrs, osds, osds_per_process, store, size, osd_size, port, sets })
+    let osd_args = args.threads_per_process.map(|n| format!("--threads={n}")).into_iter().collect();
+    Ok(Plan { mons, mgrs, osds, osds_per_process, osd_args, store, size, osd_size, port, sets })
 }
 
 /// Splits `KEY=VALUE` and checks both against the option table.
@@ -274,16 +277,18 @@ fn start_and_wait(
 
 fn start_daemons(layout: &Layout, plan: &Plan, attached: bool) -> Result<(), Failure> {
     let known = layout.ids("osd");
-    for (kind, per_process) in [("mon", 1), ("mgr", 1), ("osd", plan.osds_per_process)] {
+    let kinds = [("mon", 1, &[][..]), ("mgr", 1, &[]), ("osd", plan.osds_per_process, &plan.osd_args)];
+    for (kind, per_process, args) in kinds {
         let mut ids = layout.ids(kind);
         ids.retain(|id| process::running(&layout.pid_file(&format!("{kind}.{id}"))).is_none());
         for ids in ids.chunks(per_process) {
-            process::start(layout, kind, ids, !attached)?;
+            process::start(layout, kind, ids, args, !attached)?;
         }
     }
     let new: Vec<u32> = (0..plan.osds).filter(|n| !known.contains(&n.to_string())).collect();
     let (layout, new) = (layout.clone(), NewOsds {
         groups: new.chunks(plan.osds_per_process).map(<[u32]>::to_vec).collect(),
+        args: plan.osd_args.clone(),
         size: plan.osd_size,
         store: plan.store.clone(),
     });
@@ -300,6 +305,7 @@ fn start_daemons(layout: &Layout, plan: &Plan, attached: bool) -> Result<(), Fai
 struct NewOsds {
     /// Those that share a process.
     groups: Vec<Vec<u32>>,
+    args: Vec<String>,
     /// Of each one's device, bytes.
     size: u64,
     store: String,
@@ -317,7 +323,7 @@ async fn register_and_wait(
             register_osd(&session, layout, *n, new.size, &new.store).await?;
         }
         let ids: Vec<String> = group.iter().map(u32::to_string).collect();
-        process::start(layout, "osd", &ids, !attached)?;
+        process::start(layout, "osd", &ids, &new.args, !attached)?;
     }
     let ids = layout.ids("osd");
     let began = env.now();

@@ -11,6 +11,7 @@ use bytes::{Bytes, BytesMut};
 use common::{localhost, node, raw, until};
 use env::Env;
 use env::real::Runtime;
+use env::within::Within;
 use msgr::{Policies, Policy, Throttle};
 use types::addr::{AddrVec, EntityAddr};
 use types::entity::{CLIENT, EntityName, OSD};
@@ -23,7 +24,7 @@ fn over_sockets<F: Future<Output = ()> + 'static>(test: impl FnOnce(Env) -> F) {
 fn run<F: Future<Output = ()> + 'static>(test: impl Fn(Env) -> F) {
     over_sockets(&test);
     let runtime = Runtime::new().unwrap();
-    let env = runtime.tenants().env(NonZeroU32::MIN);
+    let env = runtime.tenants(&Within::default()).env(NonZeroU32::MIN);
     runtime.block_on(move |_| test(env));
 }
 
@@ -320,7 +321,7 @@ fn lossless_sessions_survive_broken_passages() {
 #[test]
 fn nobody_hands_over_more_than_is_taken() {
     let runtime = Runtime::new().unwrap();
-    let env = runtime.tenants().env(NonZeroU32::MIN);
+    let env = runtime.tenants(&Within::default()).env(NonZeroU32::MIN);
     runtime.block_on(move |_| async move {
         let throttle = Throttle::new(1);
         let slow = Policy { throttle_messages: Some(throttle), ..Policy::lossless_peer() };

@@ -80,8 +80,6 @@ struct Thread {
     /// What the clock said last.
     recent: Cell<Duration>,
     has_twins: bool,
-    /// Connections between tenants.
-    within: Within,
 }
 
 /// Who a thread's tasks are that are nobody's in particular.
@@ -91,32 +89,30 @@ const NOBODY: u32 = 0;
 struct RealDriver {
     thread: Rc<Thread>,
     owner: u32,
-}
-
-impl RealDriver {
-    /// Where this daemon is found by others of the thread, and finds them.
-    fn within(&self) -> Option<&Within> {
-        let thread = &self.thread;
-        (self.owner != NOBODY && thread.has_twins).then_some(&thread.within)
-    }
+    /// Where this daemon is found by others of the process, and finds them.
+    within: Option<Within>,
 }
 
 /// Several daemons that share a thread: each has tasks of its own, which can be ended without the
-/// others', and what one says to another takes no socket ([`crate::within`]; `LOLIGO_LOCAL=tcp` has
-/// them take one).
+/// others', and what one says to another, or to those of other threads that share a [`Within`], takes no socket
+/// (`LOLIGO_LOCAL=tcp` has them take one).
 #[derive(Clone)]
-pub struct Tenants(Rc<Thread>);
+pub struct Tenants {
+    thread: Rc<Thread>,
+    within: Within,
+}
 
 impl Tenants {
     /// The environment of the tenant with this number, which [`crate::running_owner`] tells of its tasks
     /// while they run.
     pub fn env(&self, tenant: NonZeroU32) -> Env {
-        Env::new(Rc::new(RealDriver { thread: self.0.clone(), owner: tenant.get() }))
+        let within = self.thread.has_twins.then(|| self.within.clone());
+        Env::new(Rc::new(RealDriver { thread: self.thread.clone(), owner: tenant.get(), within }))
     }
 
     /// Drops all tasks of a tenant, as the end of its process would.
     pub fn end(&self, tenant: NonZeroU32) {
-        self.0.executor.drop_owned_by(tenant.get());
+        self.thread.executor.drop_owned_by(tenant.get());
     }
 }
 
@@ -160,18 +156,17 @@ impl Runtime {
             start: Instant::now(),
             recent: Cell::default(),
             has_twins: twin::are_wanted(),
-            within: Within::default(),
         })))
     }
 
     /// The environment for tasks of this thread.
     pub fn env(&self) -> Env {
-        Env::new(Rc::new(RealDriver { thread: self.0.clone(), owner: NOBODY }))
+        Env::new(Rc::new(RealDriver { thread: self.0.clone(), owner: NOBODY, within: None }))
     }
 
-    /// For daemons that share this thread.
-    pub fn tenants(&self) -> Tenants {
-        Tenants(self.0.clone())
+    /// For daemons that share this thread, and connections with those of this process that share `within`.
+    pub fn tenants(&self, within: &Within) -> Tenants {
+        Tenants { thread: self.0.clone(), within: within.clone() }
     }
 
     /// Runs until `main`'s future ends, then drops all other tasks. Panics if the kernel refuses
@@ -277,12 +272,12 @@ impl Driver for RealDriver {
             return Ok(listener);
         };
         let twin = self.thread.reactor.clone().listener(twin)?;
-        let within = self.within().map(|within| within.listen(addr));
+        let within = self.within.as_ref().map(|within| within.listen(addr));
         Ok(Rc::new(TwinListener::new(addr, listener, twin, within)))
     }
 
     fn connect(&self, addr: SocketAddr) -> LocalFuture<io::Result<Rc<dyn Stream>>> {
-        if let Some(stream) = self.within().and_then(|within| within.connect(addr)) {
+        if let Some(stream) = self.within.as_ref().and_then(|within| within.connect(addr)) {
             return Box::pin(std::future::ready(stream));
         }
         if self.thread.has_twins

@@ -1,4 +1,4 @@
-//! Reading from and writing to the socket of a ready session, as frames; between daemons of one thread
+//! Reading from and writing to the socket of a ready session, as frames; between daemons of one process
 //! as values ([`super::within`]).
 
 use core::fmt;
