@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use bytes::Bytes;
+use serde_json::{Value, json};
 use sim::{Kill, World};
 use simtest::{Cluster, Load, Plan, Workload};
+use types::osd::ops::message_flags;
 
 /// Found by the lives of `cluster.rs`: replicas that lacked a clone.
 ///
@@ -62,5 +64,71 @@ fn backfill_brings_clones_made_meanwhile() {
         }
         cluster.wait_until_clean(&admin, Duration::from_secs(120)).await;
         cluster.compare_replicas(&admin).await;
+    });
+}
+
+/// Found by life 80019: what a snapshot of the pool shows changed after it had been read.
+///
+/// 1. A write is under way; a replica has not got it.
+/// 2. The pool gets a snapshot. The write was begun before, so it belongs to what that shows.
+/// 3. A client lets any copy answer its read of the snapshot, and asks that replica: it knows the
+///    snapshot, has no clone, and showed the object without the write.
+#[test]
+fn a_snapshot_does_not_change_however_it_is_read() {
+    let world = World::new(5);
+    let options = "osd_heartbeat_grace = 6\nosd_heartbeat_interval = 1\n".to_owned();
+    let cluster = Cluster::make(&world.control(), Plan { options, ..Plan::default() });
+    world.run_until(async move {
+        let world = cluster.world().clone();
+        let admin = cluster.start().await;
+        cluster.command(&admin, json!({"prefix": "osd pool create", "pool": "p", "pg_num": 1})).await;
+        let io = admin.io_ctx("p").await.unwrap();
+        // What is written last is left to the primary by itself.
+        for name in ["o", "another", "and another"] {
+            io.write_full(name, Bytes::from_static(b"before")).await.unwrap();
+        }
+        let map = cluster.command(&admin, json!({"prefix": "osd map", "pool": "p", "object": "o", "format": "json"})).await;
+        let map: Value = serde_json::from_slice(&map).unwrap();
+        let acting: Vec<u64> = map["acting"].as_array().unwrap().iter().map(|osd| osd.as_u64().unwrap()).collect();
+        let host = |at: usize| format!("osd.{}", acting[at]);
+        // Replicas have leases, and know the primary's clock.
+        world.sleep(Duration::from_secs(12)).await;
+        for replica in 1..acting.len() {
+            world.block(&host(0), &host(replica));
+        }
+        let (of_write, env) = (io.clone(), admin.env().clone());
+        let write = env.spawn_with_handle(async move { of_write.write_full("o", Bytes::from_static(b"after")).await });
+        world.sleep(Duration::from_millis(100)).await;
+        cluster.command(&admin, json!({"prefix": "osd pool mksnap", "pool": "p", "snap": "s"})).await;
+        world.sleep(Duration::from_millis(500)).await;
+        let dump = cluster.command(&admin, json!({"prefix": "osd dump", "format": "json"})).await;
+        let dump: Value = serde_json::from_slice(&dump).unwrap();
+        let pool = dump["pools"].as_array().unwrap().iter().find(|pool| pool["pool_name"] == "p").unwrap();
+        let snap = pool["pool_snaps"][0]["snapid"].as_u64().unwrap();
+        let of_any = io.clone().with_snap_read(snap).with_flags(message_flags::BALANCE_READS);
+        let reads: Vec<_> = (0..30)
+            .map(|_| {
+                let io = of_any.clone();
+                env.spawn_with_handle(async move { io.read("o", 0, 0).await.unwrap() })
+            })
+            .collect();
+        world.sleep(Duration::from_millis(500)).await;
+        assert!(!write.is_finished(), "the write is under way while the snapshot is read");
+        for replica in 1..acting.len() {
+            world.unblock(&host(0), &host(replica));
+        }
+        write.await.unwrap();
+        let shown = io.clone().with_snap_read(snap).read("o", 0, 0).await.unwrap();
+        for read in reads {
+            assert_eq!(read.await, shown);
+        }
+        // Written since, it has a clone, which any copy shows.
+        for name in ["o", "another", "and another"] {
+            io.write_full(name, Bytes::from_static(b"later")).await.unwrap();
+        }
+        world.sleep(Duration::from_secs(2)).await;
+        for _ in 0..30 {
+            assert_eq!(of_any.read("o", 0, 0).await.unwrap(), shown);
+        }
     });
 }

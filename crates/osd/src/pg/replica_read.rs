@@ -7,7 +7,11 @@
 //! - under the primary's lease, which all who could follow it wait for ([`super::peering::lease`]),
 //!   and when it lacks nothing ([`super::peering::Peering::may_answer_reads`]);
 //! - of objects without a write above the version up to which all members have all writes;
-//! - if nothing of that has changed when the object has been read.
+//! - if nothing of that has changed when the object has been read;
+//! - of a snapshot of the pool, if the object was written since with knowledge of it. Else a write may be
+//!   under way that has not come here and was begun by a map before the snapshot: it belongs to what the
+//!   snapshot shows, and this copy would show it without. (Snapshots that clients manage are theirs to order:
+//!   RBD has nothing under way when it takes one.)
 //!
 //! Otherwise it says EAGAIN, and the client asks the primary (`Objecter::handle_osd_op_reply`,
 //! `src/osdc/Objecter.cc` at v16.2). It never waits, and brings nothing back: both are the primary's.
@@ -15,11 +19,11 @@
 use std::rc::Rc;
 
 use types::osd::ops;
-use types::{EVersion, Errno};
+use types::{EVersion, Errno, NOSNAP, SnapId};
 
 use super::replication::reply_len;
 use super::{ClientOp, Pg};
-use crate::ops::{Kind, LockKind, ObjectContexts, Reply, Request, check_request, execute};
+use crate::ops::{Kind, LockKind, ObjectContexts, ObjectGuard, Reply, Request, check_request, execute};
 
 /// Ops that look at one object and nothing else. Classes may ask for anything; watchers and requests
 /// are known to the primary.
@@ -83,9 +87,21 @@ impl Pg {
     }
 }
 
+/// Whether nothing under way can belong to what a snapshot of the pool shows of the object.
+async fn is_settled(pg: &Rc<Pg>, guard: &ObjectGuard, snap: SnapId) -> bool {
+    if snap == NOSNAP || !pg.pool().is_pool_snaps_mode() {
+        return true;
+    }
+    let clones = guard.snapset_context(&pg.as_ops()).await;
+    clones.is_ok_and(|clones| clones.borrow().snapset.seq >= snap)
+}
+
 async fn read(pg: Rc<Pg>, op: Box<ClientOp>, since: EVersion, generation: u64) {
     let contexts = ObjectContexts::for_one_read();
     let guard = contexts.lock(&op.request.oid.as_head(), LockKind::Read).await;
+    if !is_settled(&pg, &guard, op.request.oid.snap).await {
+        return pg.leave_to_primary(op);
+    }
     let executed = execute(&pg.as_ops(), guard, op.request.clone()).await;
     let damaged = |reply: &Reply| {
         let eio = Errno::EIO.result();
