@@ -48,7 +48,7 @@ type Accepted = io::Result<Rc<dyn Stream>>;
 /// Which listener is the twin.
 const TWIN: usize = 1;
 
-/// Who listens on an address, on its twin and, where daemons share the thread, within it.
+/// Who listens on an address, on its twin and, where daemons share the process, within it.
 pub(super) struct TwinListener(Rc<Ways>);
 
 struct Ways {

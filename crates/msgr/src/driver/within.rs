@@ -1,8 +1,8 @@
 //! A ready session between two daemons of one process: what one sends is handed to the other as it is.
 //!
 //! Handshakes, sessions, acknowledgements and throttles are those of a socket; there are no frames, so nothing
-//! is checksummed or sealed, and nothing copied but data in pieces, which readers take in one. Data keeps what its sender knew of its checksums; what nobody knows the
-//! store takes itself.
+//! is checksummed or sealed, and nothing copied but data in pieces, which readers take in one. Data keeps
+//! what its sender knew of its checksums; what nobody knows the store takes itself.
 
 use std::rc::Rc;
 
