@@ -13,7 +13,7 @@ use command::CommandReply;
 use config::Config;
 use env::sync::Notify;
 use env::{Env, LocalFuture};
-use maps::MgrMap;
+use maps::{MgrMap, OsdMap};
 use messages::{
     MCommand, MCommandReply, MMgrClose, MMgrCommand, MMgrCommandReply, MMgrConfigure,
     MMgrDigest, MMgrMap, MMgrOpen, MMgrReport, MOSDMap, MPGStats, MServiceMap, Message,
@@ -193,9 +193,7 @@ impl Mgr {
             self.active.set(ours);
             if ours {
                 self.active_since.set(self.env.now());
-                let now = UTime::from_duration(self.env.wall_clock());
-                self.cluster.borrow_mut().on_osdmap(&self.osdmaps.current(), now);
-                self.report_now.notify_all();
+                self.note_osdmap(&self.osdmaps.current());
                 self.configure_all();
             } else {
                 // Daemons go to the new active one by themselves when this one is silent.
@@ -209,6 +207,16 @@ impl Mgr {
         if news || (ours && !shown) {
             self.beacon_now.notify_all();
         }
+    }
+
+    /// What a map says of placement groups counts at once (`ClusterState::notify_osdmap` in
+    /// `src/mgr/ClusterState.cc` at v16.2): who asks before the next report would be told that there are none.
+    fn note_osdmap(&self, map: &OsdMap) {
+        let now = UTime::from_duration(self.env.wall_clock());
+        let mut cluster = self.cluster.borrow_mut();
+        cluster.on_osdmap(map, now);
+        cluster.apply(now, report::smoothing(self));
+        self.report_now.notify_all();
     }
 
     fn close_daemons(&self) {
@@ -327,10 +335,8 @@ impl Dispatcher for Dispatch {
             MOSDMap::TYPE if con.peer_kind() == MON => {
                 if let Some(m) = logged(MOSDMap::decode(raw), kind) {
                     let maps = mgr.osdmaps.take(&mgr.monc, &m, false);
-                    let now = UTime::from_duration(mgr.env.wall_clock());
                     if let Some(map) = maps.last() {
-                        mgr.cluster.borrow_mut().on_osdmap(map, now);
-                        mgr.report_now.notify_all();
+                        mgr.note_osdmap(map);
                     }
                 }
             }

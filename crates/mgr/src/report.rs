@@ -45,7 +45,7 @@ pub(crate) async fn run(mgr: Rc<Mgr>) {
 }
 
 /// How rates are smoothed, from the options.
-fn smoothing(mgr: &Mgr) -> DeltaSettings {
+pub(crate) fn smoothing(mgr: &Mgr) -> DeltaSettings {
     DeltaSettings {
         smooth_intervals: usize::try_from(mgr.config.uint("mon_stat_smooth_intervals"))
             .unwrap_or(6),

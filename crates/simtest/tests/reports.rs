@@ -98,3 +98,37 @@ fn a_command_to_a_manager_that_ends_is_answered_by_the_next() {
         }
     });
 }
+
+/// Found by life 80110: the only OSD that had what was acknowledged was removed, since a manager had said that it was
+/// safe to destroy.
+///
+/// 1. A manager becomes the active one. It has no map of the OSDs yet, or it has, and its placement groups
+///    count from the next report on.
+/// 2. Somebody who waited for a manager asks. An OSD that does not exist is safe to destroy, and so is one on
+///    which there are no placement groups.
+#[test]
+fn a_manager_that_has_just_begun_calls_nothing_safe() {
+    let world = World::new(7);
+    let cluster = Cluster::make(&world.control(), Plan::default());
+    world.run_until(async move {
+        let world = cluster.world().clone();
+        let admin = cluster.start().await;
+        cluster.create_pool(&admin, 8).await;
+        cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;
+        let questions = [
+            r#"{"prefix":"osd safe-to-destroy","ids":["1"]}"#,
+            r#"{"prefix":"osd destroy","id":"1"}"#,
+            r#"{"prefix":"osd ok-to-stop","ids":["0","1","2"]}"#,
+        ];
+        for round in 0..12 {
+            world.kill("mgr.x", Kill::PROCESS);
+            world.sleep(Duration::from_millis(10 * round)).await;
+            cluster.start_mgr();
+            for at in 0..questions.len() {
+                let question = questions[(at + round as usize) % questions.len()];
+                let answer = admin.mgr_command(question, Bytes::new()).await.unwrap();
+                assert!(answer.rc != 0, "round {round}: {question}: {}", answer.outs);
+            }
+        }
+    });
+}
