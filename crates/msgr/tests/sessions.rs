@@ -407,6 +407,43 @@ fn a_restarted_peer_is_noticed() {
     });
 }
 
+/// Story: a message waits for a throttle when its sender restarts. It was for the session that is over: handed on in the
+/// new one, it would also have that one's first messages taken for ones that were had before.
+#[test]
+fn what_waited_for_a_throttle_ends_with_its_session() {
+    run(|env| async move {
+        let slow = Policy { throttle_messages: Some(Throttle::new(1)), ..Policy::lossless_peer_reuse() };
+        let (a, seen_a) = node(&env, EntityName::mon(0), Policies::new(slow), None);
+        seen_a.hold.set(true);
+        a.bind(localhost()).unwrap();
+        let (b, _) = node(&env, EntityName::mon(1), Policies::new(Policy::lossless_peer_reuse()), None);
+        b.bind(localhost()).unwrap();
+        let b_addrs = b.addrs();
+        let con = b.connect_to(types::entity::MON, &a.addrs());
+        for tid in 1..=3 {
+            con.send(raw(1, tid, b"before"));
+        }
+        until(&env, "the first", || seen_a.count.get() == 1).await;
+        env.sleep(Duration::from_millis(30)).await;
+        b.shutdown();
+        env.sleep(Duration::from_millis(30)).await;
+        let (b, _) = node(&env, EntityName::mon(1), Policies::new(Policy::lossless_peer_reuse()), None);
+        b.set_addrs(b_addrs);
+        let con = b.connect_to(types::entity::MON, &a.addrs());
+        for tid in 11..=13 {
+            con.send(raw(1, tid, b"after"));
+        }
+        until(&env, "a new session", || seen_a.events().iter().any(|e| e.contains("remote reset"))).await;
+        seen_a.hold.set(false);
+        seen_a.held.borrow_mut().clear();
+        until(&env, "the new ones", || seen_a.count.get() >= 4).await;
+        env.sleep(Duration::from_millis(30)).await;
+        assert_eq!(seen_a.tids(), [11, 12, 13]);
+        a.shutdown();
+        b.shutdown();
+    });
+}
+
 #[test]
 fn clients_kind_is_kept() {
     run(|env| async move {

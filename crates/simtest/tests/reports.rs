@@ -102,10 +102,9 @@ fn a_command_to_a_manager_that_ends_is_answered_by_the_next() {
 /// Found by life 80110: the only OSD that had what was acknowledged was removed, since a manager had said that it was
 /// safe to destroy.
 ///
-/// 1. A manager becomes the active one. It has no map of the OSDs yet, or it has, and its placement groups
-///    count from the next report on.
-/// 2. Somebody who waited for a manager asks. An OSD that does not exist is safe to destroy, and so is one on
-///    which there are no placement groups.
+/// 1. A manager becomes the active one. It has the map of the OSDs; what that says of placement groups
+///    counted from its next report on.
+/// 2. Somebody who waited for a manager asks before. There are no placement groups, so there are none on any OSD.
 #[test]
 fn a_manager_that_has_just_begun_calls_nothing_safe() {
     let world = World::new(7);

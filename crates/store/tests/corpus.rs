@@ -141,6 +141,42 @@ fn short_data_keeps_its_checksums() {
     }
 }
 
+/// Data of a page or more is copied once: to where a device takes it, in the encoding that goes to others, from where the
+/// transaction has it then, too.
+#[test]
+fn data_is_in_its_encoding_where_a_device_takes_it() {
+    let (cid, oid) = (CollId::Meta, GhObject::new(HObject::default()));
+    for len in [4096, 8192, 9000, 60 << 10] {
+        // A part of what was received, which begins no page.
+        let received: Bytes = (0..len + 77).map(|i| (i * 7 >> 3) as u8).collect();
+        let data = received.slice(77..);
+        let known = data.chunks_exact(4096).map(|page| crc32c(u32::MAX, page));
+        let mut t = Transaction::new();
+        t.setattr(&cid, &oid, "_", &b"before"[..]).write(&cid, &oid, 8192, data.clone()).setattr(&cid, &oid, "_", &b"behind"[..]);
+        t.set_sums(PageSums::of(data.clone(), known));
+        let before = t.clone();
+        let encoded = t.encoded_and_shared();
+        assert!(t == before && encoded == before.encoded());
+        let [all] = encoded.pieces() else { panic!("{} pieces", encoded.pieces().len()) };
+        let Some(Op::Write { data: moved, .. }) = t.ops().iter().find(|op| matches!(op, Op::Write { .. })) else { panic!() };
+        assert!(all.as_ptr_range().contains(&moved.as_ptr()));
+        assert_eq!(moved.as_ptr() as usize % 4096, 0);
+        // What was received can be given up; its checksums are known of the copy.
+        drop((before, data));
+        assert!(received.is_unique());
+        let sums = encoded.sums().unwrap();
+        assert_eq!(sums.crc32c(5, &moved[..4096]), Some(crc32c(5, &moved[..4096])));
+    }
+    // Short data stays where it is, long data goes by reference.
+    for len in [100, 4095, 64 << 10] {
+        let data: Bytes = vec![3; len].into();
+        let mut t = Transaction::new();
+        t.write(&cid, &oid, 0, data.clone());
+        t.encoded_and_shared();
+        assert!(matches!(&t.ops()[..], [Op::Write { data: kept, .. }] if kept.as_ptr() == data.as_ptr()));
+    }
+}
+
 #[test]
 fn append_renumbers() {
     let mut whole = all_ops();

@@ -121,8 +121,6 @@ pub(crate) async fn run(
         };
         return rbd_support::command(mgr, &caller, &map).await;
     }
-    // Without a map of OSDs there is none to speak of; Ceph's manager does not serve before it has one (`Mgr::init`).
-    mgr.report_now.until(|| mgr.osdmaps.current().epoch > 0).await;
     dispatch(mgr, &map, &input).await
 }
 
