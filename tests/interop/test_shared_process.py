@@ -1,8 +1,10 @@
 #!/usr/bin/python3
 """OSDs that share a process (`loligo up --osds-per-process`): every kind of store, one that fails while the others go on,
 restarts in other arrangements. About 40 s. (Kills under load: test_kill.)"""
+import os
 import pathlib
 import re
+import socket
 import subprocess
 import sys
 import unittest
@@ -42,11 +44,13 @@ class SharedProcess(unittest.TestCase):
                 look(self, ioctx, snap)
 
     def test_one_fails_and_the_others_go_on(self):
-        with Cluster(osds=3, osds_per_process=3) as c:
+        # Of one thread: one that has a thread for itself ends with that.
+        with Cluster(osds=3, osds_per_process=3, threads_per_process=1) as c:
             c.pool("p", 16)
             with rados.Rados(conffile=c.conf) as cluster, cluster.open_ioctx("p") as ioctx:
                 ioctx.write_full("before", b"all")
                 process = c.pid("osd.0")
+                port = int(c.json("osd", "dump")["osds"][1]["public_addrs"]["addrvec"][0]["addr"].rsplit(":", 1)[1])
                 # It stops as one does that the others do not reach.
                 c.ceph("config", "set", "osd.1", "osd_max_markdown_count", "0")
                 c.wait(lambda: c.json("tell", "osd.1", "config", "get", "osd_max_markdown_count")["osd_max_markdown_count"] == "0",
@@ -57,6 +61,7 @@ class SharedProcess(unittest.TestCase):
                 for n in range(50):
                     ioctx.write_full(f"during {n}", b"two" * 2000)
                 self.assertEqual((c.pid("osd.0"), c.pid("osd.2")), (process, process))
+                self.nothing_is_left(c, process, port)
                 self.assertEqual(c.json("osd", "stat")["num_up_osds"], 2)
                 log = pathlib.Path(c.dir, "log", "osd.2.log").read_text()
                 self.assertRegex(log, r"(?m)^\S+ osd.1 .*osd.1 stops: .*osd_max_markdown_count")
@@ -83,6 +88,15 @@ class SharedProcess(unittest.TestCase):
                 self.assertEqual(c.run("rados", "-p", "p", "get", "after", "-").stdout, b"all")
                 c.down()
             c.up()
+
+    def nothing_is_left(self, c, process, port):
+        """Of osd.1, which the process lives on without: nobody answers for it, and its files are closed."""
+        asok = socket.socket(socket.AF_UNIX)
+        self.assertRaises(ConnectionRefusedError, asok.connect, f"{c.dir}/run/osd.1.asok")
+        self.assertRaises(ConnectionRefusedError, socket.create_connection, ("127.0.0.1", port), 10)
+        held = {os.path.realpath(fd) for fd in pathlib.Path(f"/proc/{process}/fd").iterdir()}
+        self.assertEqual([file for file in held if file.startswith(f"{c.dir}/osd/1/")], [])
+        self.assertTrue(any(file.startswith(f"{c.dir}/osd/0/") for file in held))
 
     def test_what_cannot_share_a_process_is_told(self):
         with Cluster(osds=1) as c:

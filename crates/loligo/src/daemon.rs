@@ -109,10 +109,11 @@ pub(crate) fn run(kind: &'static str, args: &DaemonArgs) -> Result<(), Failure> 
         }
         configs.push(load_config(kind, id, &args.conf, &sets)?);
     }
-    if configs.len() > 1 && (kind != "osd" || args.mkfs) {
-        return Err(Failure::new("several --id: only OSDs can share a process, and --mkfs makes one"));
-    }
     if configs.len() > 1 {
+        if kind != "osd" || args.mkfs {
+            return Err(Failure::new("several --id: only OSDs can share a process, and --mkfs makes one"));
+        }
+        // What is wrong with a configuration has been told; each thread reads its own.
         return household::run(&args.id, args.threads, &args.conf, &sets);
     }
     let (config, mkfs) = (Rc::new(configs.remove(0)), args.mkfs);

@@ -8,7 +8,7 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::{FmtSpan, Writer};
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 
-/// Names of the daemons that share this process's thread, by tenant; none where there is one.
+/// Names of the daemons that share this process, by tenant; none where there is one.
 static TENANTS: OnceLock<Vec<String>> = OnceLock::new();
 
 /// Sets the process up to log.

@@ -49,9 +49,9 @@ type Accepted = io::Result<Rc<dyn Stream>>;
 const TWIN: usize = 1;
 
 /// Who listens on an address, on its twin and, where daemons share the process, within it.
-pub(super) struct TwinListener(Rc<Ways>);
+pub(super) struct TwinListener(Rc<Listeners>);
 
-struct Ways {
+struct Listeners {
     addr: SocketAddr,
     listeners: Vec<Rc<dyn Listener>>,
     /// What has been begun of each: it must not be given up, or a connection would be lost.
@@ -67,11 +67,11 @@ impl TwinListener {
     ) -> TwinListener {
         let listeners: Vec<_> = [own, twin].into_iter().chain(within).collect();
         let accepting = listeners.iter().map(|_| None).collect::<Vec<_>>().into();
-        TwinListener(Rc::new(Ways { addr, listeners, accepting }))
+        TwinListener(Rc::new(Listeners { addr, listeners, accepting }))
     }
 }
 
-impl Ways {
+impl Listeners {
     fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<Accepted> {
         for (at, listener) in self.listeners.iter().enumerate() {
             let begun = self.accepting.borrow_mut()[at].take();
@@ -91,8 +91,8 @@ impl Ways {
 
 impl Listener for TwinListener {
     fn accept(&self) -> LocalFuture<Accepted> {
-        let ways = self.0.clone();
-        Box::pin(poll_fn(move |cx| ways.poll_accept(cx)))
+        let all = self.0.clone();
+        Box::pin(poll_fn(move |cx| all.poll_accept(cx)))
     }
 
     fn local_addr(&self) -> Option<SocketAddr> {
