@@ -41,7 +41,7 @@ use socket::RawAddr;
 use twin::{TwinListener, TwinStream};
 
 /// Polls between two looks at the reactor.
-const POLLS_PER_TURN: usize = 256;
+const POLLS_PER_TURN: usize = 1024;
 /// Between two looks at which buffers nobody needed.
 const TRIM_INTERVAL: Duration = Duration::from_secs(2);
 
