@@ -43,31 +43,21 @@ pub struct CryptoKey {
 
 impl Default for CryptoKey {
     fn default() -> CryptoKey {
-        CryptoKey {
-            created: UTime { sec: 0, nsec: 0 },
-            secret: None,
-        }
+        CryptoKey { created: UTime { sec: 0, nsec: 0 }, secret: None }
     }
 }
 
 /// Shows no secret.
 impl fmt::Debug for CryptoKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "CryptoKey({})",
-            if self.secret.is_some() { "aes" } else { "none" }
-        )
+        write!(f, "CryptoKey({})", if self.secret.is_some() { "aes" } else { "none" })
     }
 }
 
 impl CryptoKey {
     /// The key with this secret.
     pub fn new(secret: [u8; SECRET_LEN], created: UTime) -> CryptoKey {
-        CryptoKey {
-            created,
-            secret: Some(secret),
-        }
+        CryptoKey { created, secret: Some(secret) }
     }
 
     /// A new random key.
@@ -104,9 +94,7 @@ impl CryptoKey {
         let pad = BLOCK - plain.len() % BLOCK;
         let mut buf = Vec::with_capacity(plain.len() + pad);
         buf.extend_from_slice(plain);
-        let Some(secret) = &self.secret else {
-            return buf;
-        };
+        let Some(secret) = &self.secret else { return buf };
         buf.resize(plain.len() + pad, pad as u8);
         let context = EncryptionContext::Iv128(FixedLength::from(IV));
         let done = UnboundCipherKey::new(&AES_128, secret)
@@ -120,9 +108,7 @@ impl CryptoKey {
     /// Opens what `encrypt` gave.
     pub fn decrypt(&self, sealed: &[u8]) -> Result<Vec<u8>, AuthError> {
         let mut buf = sealed.to_vec();
-        let Some(secret) = &self.secret else {
-            return Ok(buf);
-        };
+        let Some(secret) = &self.secret else { return Ok(buf) };
         if buf.is_empty() || !buf.len().is_multiple_of(BLOCK) {
             return Err(AuthError::Sealed);
         }
@@ -132,11 +118,7 @@ impl CryptoKey {
             .and_then(|key| key.decrypt(&mut buf, context).map(|_| ()))
             .map_err(|_| AuthError::Sealed)?;
         let pad = usize::from(buf[buf.len() - 1]);
-        if pad == 0
-            || pad > BLOCK
-            || buf[buf.len() - pad..]
-                .iter()
-                .any(|b| usize::from(*b) != pad)
+        if pad == 0 || pad > BLOCK || buf[buf.len() - pad..].iter().any(|b| usize::from(*b) != pad)
         {
             return Err(AuthError::Sealed);
         }
@@ -167,11 +149,7 @@ impl CryptoKey {
 
 impl Denc for CryptoKey {
     fn encode(&self, w: &mut Writer) {
-        w.u16(if self.secret.is_some() {
-            TYPE_AES
-        } else {
-            TYPE_NONE
-        });
+        w.u16(if self.secret.is_some() { TYPE_AES } else { TYPE_NONE });
         self.created.encode(w);
         let secret = self.secret.as_ref().map_or(&[][..], |s| &s[..]);
         w.u16(secret.len() as u16);
@@ -189,10 +167,7 @@ impl Denc for CryptoKey {
                 value: u64::from(len),
             })?),
             _ => {
-                return Err(Error::Invalid {
-                    what: "CryptoKey type",
-                    value: u64::from(kind),
-                });
+                return Err(Error::Invalid { what: "CryptoKey type", value: u64::from(kind) });
             }
         };
         Ok(CryptoKey { created, secret })

@@ -16,13 +16,7 @@ use crate::ticket::check_version;
 use crate::{AuthCapsInfo, AuthError, AuthTicket, CryptoKey};
 
 /// Services that have rotating secrets, in the order in which they are rotated.
-pub const SERVICES: [u8; 5] = [
-    entity::AUTH,
-    entity::MON,
-    entity::OSD,
-    entity::MDS,
-    entity::MGR,
-];
+pub const SERVICES: [u8; 5] = [entity::AUTH, entity::MON, entity::OSD, entity::MDS, entity::MGR];
 
 /// How long tickets last. Ceph's settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,21 +29,14 @@ pub struct TicketLifetimes {
 
 impl Default for TicketLifetimes {
     fn default() -> TicketLifetimes {
-        TicketLifetimes {
-            auth: UTime::new(72 * 3600, 0),
-            service: UTime::new(3600, 0),
-        }
+        TicketLifetimes { auth: UTime::new(72 * 3600, 0), service: UTime::new(3600, 0) }
     }
 }
 
 impl TicketLifetimes {
     /// Lifetime of a ticket for that service.
     pub fn of(&self, service: u8) -> UTime {
-        if service == entity::AUTH {
-            self.auth
-        } else {
-            self.service
-        }
+        if service == entity::AUTH { self.auth } else { self.service }
     }
 }
 
@@ -174,10 +161,7 @@ impl Denc for KeyIncrement {
             OP_NOP => Ok(KeyIncrement::Nop),
             OP_ADD => Ok(KeyIncrement::Add(name, auth)),
             OP_DEL => Ok(KeyIncrement::Del(name)),
-            _ => Err(Error::Invalid {
-                what: "auth increment",
-                value: u64::from(op),
-            }),
+            _ => Err(Error::Invalid { what: "auth increment", value: u64::from(op) }),
         }
     }
 }
@@ -230,20 +214,14 @@ impl ServiceSecrets for KeyServer {
 impl KeyServer {
     /// The entity's key and caps.
     pub fn auth(&self, name: &AuthEntityName) -> Option<&EntityAuth> {
-        self.data
-            .secrets
-            .get(name)
-            .or_else(|| self.extra.keys.get(name))
+        self.data.secrets.get(name).or_else(|| self.extra.keys.get(name))
     }
 
     /// The entity's caps at a service (by its name); empty when it has none there.
     pub fn caps(&self, name: &AuthEntityName, service: &str) -> Result<AuthCapsInfo, AuthError> {
         let auth = self.auth(name).ok_or(AuthError::UnknownEntity)?;
         let caps = auth.caps.get(service).cloned().unwrap_or_default();
-        Ok(AuthCapsInfo {
-            allow_all: false,
-            caps,
-        })
+        Ok(AuthCapsInfo { allow_all: false, caps })
     }
 
     /// Secret with which tickets for the service are sealed now, its id, and how long a ticket may
@@ -258,10 +236,7 @@ impl KeyServer {
             .rotating
             .get(&u32::from(service))
             .and_then(|secrets| secrets.current(now))
-            .ok_or(AuthError::UnknownSecret {
-                service: service.into(),
-                id: 0,
-            })?;
+            .ok_or(AuthError::UnknownSecret { service: service.into(), id: 0 })?;
         let ttl = self.lifetimes.of(service).min(minus(key.expiration, now));
         Ok((id, key.key.clone(), ttl))
     }
@@ -288,13 +263,7 @@ impl KeyServer {
         now: UTime,
         fill: FillRandom<'_>,
     ) -> Result<SessionAuthInfo, AuthError> {
-        self.sealed_with(
-            service,
-            parent,
-            (u64::MAX, secret, self.lifetimes.service),
-            now,
-            fill,
-        )
+        self.sealed_with(service, parent, (u64::MAX, secret, self.lifetimes.service), now, fill)
     }
 
     fn sealed_with(
@@ -343,10 +312,7 @@ impl KeyServer {
             .data
             .rotating
             .get(&name.kind)
-            .ok_or(AuthError::UnknownSecret {
-                service: name.kind,
-                id: 0,
-            })?;
+            .ok_or(AuthError::UnknownSecret { service: name.kind, id: 0 })?;
         Ok(key.seal(|w| secrets.encode(w)))
     }
 }

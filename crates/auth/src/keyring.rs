@@ -33,12 +33,8 @@ impl EntityAuth {
         key: CryptoKey,
         caps: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> EntityAuth {
-        let mut auth = EntityAuth {
-            key,
-            caps: BTreeMap::new(),
-        };
-        caps.into_iter()
-            .for_each(|(service, text)| auth.set_caps(service, text));
+        let mut auth = EntityAuth { key, caps: BTreeMap::new() };
+        caps.into_iter().for_each(|(service, text)| auth.set_caps(service, text));
         auth
     }
 
@@ -49,8 +45,7 @@ impl EntityAuth {
 
     /// Sets the caps at one service.
     pub fn set_caps(&mut self, service: &str, text: &str) {
-        self.caps
-            .insert(service.to_owned(), text.to_owned().to_bytes());
+        self.caps.insert(service.to_owned(), text.to_owned().to_bytes());
     }
 }
 
@@ -69,10 +64,7 @@ impl Denc for EntityAuth {
         if version >= 2 {
             r.u64()?;
         }
-        let auth = EntityAuth {
-            key: r.get()?,
-            caps: r.get()?,
-        };
+        let auth = EntityAuth { key: r.get()?, caps: r.get()? };
         if version >= 3 {
             // A key to come, in later releases.
             r.get::<CryptoKey>()?;
@@ -122,10 +114,8 @@ impl Keyring {
             let Some(auth) = current.as_ref().and_then(|name| keyring.keys.get_mut(name)) else {
                 continue;
             };
-            let words: Vec<&str> = field
-                .split([' ', '\t', '_'])
-                .filter(|word| !word.is_empty())
-                .collect();
+            let words: Vec<&str> =
+                field.split([' ', '\t', '_']).filter(|word| !word.is_empty()).collect();
             let value = unquote(value.trim()).ok_or_else(syntax)?;
             match words.as_slice() {
                 ["key"] => auth.key = CryptoKey::from_base64(&value).map_err(|_| syntax())?,
@@ -215,9 +205,7 @@ fn strip_comment(line: &str) -> &str {
 
 /// The value without its quotes and escapes.
 fn unquote(value: &str) -> Option<String> {
-    let Some(inner) = value.strip_prefix('"') else {
-        return Some(value.to_owned());
-    };
+    let Some(inner) = value.strip_prefix('"') else { return Some(value.to_owned()) };
     let mut out = String::new();
     let mut chars = inner.chars();
     loop {
@@ -244,13 +232,8 @@ mod tests {
     fn what_is_printed_reads_back() {
         let key = CryptoKey::new([3; 16], types::time::UTime { sec: 5, nsec: 6 });
         let mut keyring = Keyring::new();
-        let caps = [
-            ("mon", "allow *"),
-            ("osd", "allow command \"x y\" with a=b"),
-        ];
-        keyring
-            .keys
-            .insert("client.admin".parse().unwrap(), EntityAuth::new(key, caps));
+        let caps = [("mon", "allow *"), ("osd", "allow command \"x y\" with a=b")];
+        keyring.keys.insert("client.admin".parse().unwrap(), EntityAuth::new(key, caps));
         let text = keyring.to_text();
         assert!(text.starts_with("[client.admin]\n\tkey = "));
         assert!(text.contains("\tcaps osd = \"allow command \\\"x y\\\" with a=b\"\n"));
@@ -274,10 +257,7 @@ mod tests {
     #[test]
     fn wrong_lines_are_named() {
         assert_eq!(Keyring::parse(TEXT), Err(AuthError::Syntax { line: 3 }));
-        assert_eq!(
-            Keyring::parse("[mon.]\nkey"),
-            Err(AuthError::Syntax { line: 2 })
-        );
+        assert_eq!(Keyring::parse("[mon.]\nkey"), Err(AuthError::Syntax { line: 2 }));
         assert_eq!(Keyring::parse("[mon."), Err(AuthError::Syntax { line: 1 }));
     }
 }

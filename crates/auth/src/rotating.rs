@@ -32,10 +32,7 @@ impl Denc for ExpiringCryptoKey {
     }
     fn decode(r: &mut Reader<'_>) -> Result<ExpiringCryptoKey, Error> {
         check_version(r, "ExpiringCryptoKey version", 1)?;
-        Ok(ExpiringCryptoKey {
-            key: r.get()?,
-            expiration: r.get()?,
-        })
+        Ok(ExpiringCryptoKey { key: r.get()?, expiration: r.get()? })
     }
 }
 
@@ -97,10 +94,7 @@ impl RotatingSecrets {
                 None => now,
                 Some(newest) => plus(now, ttl).max(newest.expiration),
             };
-            self.add(ExpiringCryptoKey {
-                key: make(),
-                expiration: plus(from, ttl),
-            });
+            self.add(ExpiringCryptoKey { key: make(), expiration: plus(from, ttl) });
             added += 1;
         }
         added
@@ -120,10 +114,7 @@ impl Denc for RotatingSecrets {
     }
     fn decode(r: &mut Reader<'_>) -> Result<RotatingSecrets, Error> {
         check_version(r, "RotatingSecrets version", 1)?;
-        Ok(RotatingSecrets {
-            secrets: r.get()?,
-            max_ver: r.u64()?,
-        })
+        Ok(RotatingSecrets { secrets: r.get()?, max_ver: r.u64()? })
     }
 }
 
@@ -131,20 +122,14 @@ impl Denc for RotatingSecrets {
 pub(crate) fn plus(a: UTime, b: UTime) -> UTime {
     let nsec = u64::from(a.nsec) + u64::from(b.nsec);
     let sec = u64::from(a.sec) + u64::from(b.sec) + nsec / 1_000_000_000;
-    UTime {
-        sec: u32::try_from(sec).unwrap_or(u32::MAX),
-        nsec: (nsec % 1_000_000_000) as u32,
-    }
+    UTime { sec: u32::try_from(sec).unwrap_or(u32::MAX), nsec: (nsec % 1_000_000_000) as u32 }
 }
 
 /// `a - b`, zero if that is negative.
 pub(crate) fn minus(a: UTime, b: UTime) -> UTime {
     let nanos = |t: UTime| u64::from(t.sec) * 1_000_000_000 + u64::from(t.nsec);
     let left = nanos(a).saturating_sub(nanos(b));
-    UTime {
-        sec: (left / 1_000_000_000) as u32,
-        nsec: (left % 1_000_000_000) as u32,
-    }
+    UTime { sec: (left / 1_000_000_000) as u32, nsec: (left % 1_000_000_000) as u32 }
 }
 
 #[cfg(test)]
@@ -169,10 +154,7 @@ mod tests {
         assert_eq!(secrets.current(at(1000)).unwrap().0, 2);
         assert_eq!(secrets.rotate(at(8199), at(3600), &mut make), 0);
         assert_eq!(secrets.rotate(at(8200), at(3600), &mut make), 1);
-        assert_eq!(
-            secrets.secrets.keys().copied().collect::<Vec<_>>(),
-            [2, 3, 4]
-        );
+        assert_eq!(secrets.secrets.keys().copied().collect::<Vec<_>>(), [2, 3, 4]);
         assert_eq!(secrets.current(at(8200)).unwrap().0, 3);
         // Asleep for long: all are replaced.
         assert_eq!(secrets.rotate(at(100_000), at(3600), &mut make), 2);

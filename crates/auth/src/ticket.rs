@@ -22,27 +22,17 @@ pub struct AuthCapsInfo {
 impl AuthCapsInfo {
     /// Caps from their text.
     pub fn from_text(text: &str) -> AuthCapsInfo {
-        AuthCapsInfo {
-            allow_all: false,
-            caps: text.to_owned().to_bytes(),
-        }
+        AuthCapsInfo { allow_all: false, caps: text.to_owned().to_bytes() }
     }
 
     /// Caps of a peer that was not asked (method none).
     pub fn allow_all() -> AuthCapsInfo {
-        AuthCapsInfo {
-            allow_all: true,
-            caps: Bytes::new(),
-        }
+        AuthCapsInfo { allow_all: true, caps: Bytes::new() }
     }
 
     /// The text inside; empty when there is none.
     pub fn text(&self) -> Result<String, Error> {
-        if self.caps.is_empty() {
-            Ok(String::new())
-        } else {
-            String::from_bytes(&self.caps)
-        }
+        if self.caps.is_empty() { Ok(String::new()) } else { String::from_bytes(&self.caps) }
     }
 }
 
@@ -54,10 +44,7 @@ pub(crate) fn check_version(
 ) -> Result<u8, Error> {
     match r.u8()? {
         v if v >= 1 && v <= newest => Ok(v),
-        v => Err(Error::Invalid {
-            what,
-            value: u64::from(v),
-        }),
+        v => Err(Error::Invalid { what, value: u64::from(v) }),
     }
 }
 
@@ -69,10 +56,7 @@ impl Denc for AuthCapsInfo {
     }
     fn decode(r: &mut Reader<'_>) -> Result<AuthCapsInfo, Error> {
         check_version(r, "AuthCapsInfo version", 1)?;
-        Ok(AuthCapsInfo {
-            allow_all: r.bool()?,
-            caps: r.blob()?,
-        })
+        Ok(AuthCapsInfo { allow_all: r.bool()?, caps: r.blob()? })
     }
 }
 
@@ -139,10 +123,7 @@ impl Denc for TicketBlob {
     }
     fn decode(r: &mut Reader<'_>) -> Result<TicketBlob, Error> {
         check_version(r, "CephXTicketBlob version", 1)?;
-        Ok(TicketBlob {
-            secret_id: r.u64()?,
-            blob: r.blob()?,
-        })
+        Ok(TicketBlob { secret_id: r.u64()?, blob: r.blob()? })
     }
 }
 
@@ -163,10 +144,7 @@ impl Denc for ServiceTicket {
     }
     fn decode(r: &mut Reader<'_>) -> Result<ServiceTicket, Error> {
         check_version(r, "CephXServiceTicket version", 1)?;
-        Ok(ServiceTicket {
-            session_key: r.get()?,
-            validity: r.get()?,
-        })
+        Ok(ServiceTicket { session_key: r.get()?, validity: r.get()? })
     }
 }
 
@@ -187,9 +165,6 @@ impl Denc for ServiceTicketInfo {
     }
     fn decode(r: &mut Reader<'_>) -> Result<ServiceTicketInfo, Error> {
         check_version(r, "CephXServiceTicketInfo version", 1)?;
-        Ok(ServiceTicketInfo {
-            ticket: r.get()?,
-            session_key: r.get()?,
-        })
+        Ok(ServiceTicketInfo { ticket: r.get()?, session_key: r.get()? })
     }
 }

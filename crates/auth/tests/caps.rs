@@ -13,10 +13,7 @@ fn addr() -> EntityAddr {
 }
 
 fn args(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-    pairs
-        .iter()
-        .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
-        .collect()
+    pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
 }
 
 fn mon(cap: &str, service: &str, command: &str, given: &[(&str, &str)], wanted: Rwx) -> bool {
@@ -54,14 +51,7 @@ fn mon_texts() {
         let cap = MonCap::parse(text).unwrap_or_else(|e| panic!("{e}"));
         assert!(!cap.grants.is_empty());
     }
-    for text in [
-        "allow",
-        "allow q",
-        "foo",
-        "allow r allow w",
-        "allow rwx x",
-        "allow command",
-    ] {
+    for text in ["allow", "allow q", "foo", "allow r allow w", "allow rwx x", "allow command"] {
         assert!(MonCap::parse(text).is_err(), "{text}");
     }
     assert_eq!(
@@ -71,10 +61,7 @@ fn mon_texts() {
     assert!(MonCap::parse("allow *").unwrap().is_allow_all());
     assert!(MonCap::parse("").unwrap().grants.is_empty());
     let shown = MonCap::parse("allow command \"a b\" with k=\"v w\",profile osd").unwrap();
-    assert_eq!(
-        shown.to_string(),
-        "allow command \"a b\" with k=\"v w\", allow profile osd"
-    );
+    assert_eq!(shown.to_string(), "allow command \"a b\" with k=\"v w\", allow profile osd");
 }
 
 #[test]
@@ -85,70 +72,31 @@ fn mon_rights() {
     assert!(mon("allow *", "config-key", "", &[], Rwx::R));
     assert!(mon("allow service osd rw", "osd", "", &[], Rwx::W));
     assert!(!mon("allow service osd rw", "pg", "", &[], Rwx::R));
-    assert!(mon(
-        "allow command foo with a=b",
-        "x",
-        "foo",
-        &[("a", "b")],
-        Rwx::RWX
-    ));
+    assert!(mon("allow command foo with a=b", "x", "foo", &[("a", "b")], Rwx::RWX));
     assert!(!mon("allow command foo with a=b", "x", "foo", &[], Rwx::R));
     assert!(mon("profile osd", "osd", "osd crush set", &[], Rwx::RWX));
     assert!(mon("allow profile osd", "log", "", &[], Rwx::W));
     assert!(!mon("allow profile osd", "auth", "", &[], Rwx::R));
     let private = [("key", "daemon-private/osd.3/x")];
-    assert!(mon(
-        "profile osd",
-        "config-key",
-        "config-key set",
-        &private,
-        Rwx::RWX
-    ));
+    assert!(mon("profile osd", "config-key", "config-key set", &private, Rwx::RWX));
     let other = [("key", "daemon-private/osd.4/x")];
-    assert!(!mon(
-        "profile osd",
-        "config-key",
-        "config-key set",
-        &other,
-        Rwx::W
-    ));
+    assert!(!mon("profile osd", "config-key", "config-key set", &other, Rwx::W));
     let dead = [("blocklistop", "add"), ("addr", "10.0.0.1:0/123")];
     assert!(mon("profile rbd", "osd", "osd blocklist", &dead, Rwx::RWX));
     let no_nonce = [("blocklistop", "add"), ("addr", "10.0.0.1:0")];
-    assert!(!mon(
-        "profile rbd",
-        "osd",
-        "osd blocklist",
-        &no_nonce,
-        Rwx::W
-    ));
+    assert!(!mon("profile rbd", "osd", "osd blocklist", &no_nonce, Rwx::W));
     let handed = [
         ("entity", "client.x"),
         ("caps_mon", "profile rbd"),
-        (
-            "caps_osd",
-            "profile rbd pool=a, profile rbd-read-only pool b",
-        ),
+        ("caps_osd", "profile rbd pool=a, profile rbd-read-only pool b"),
     ];
-    assert!(mon(
-        "profile bootstrap-rbd",
-        "auth",
-        "auth get-or-create",
-        &handed,
-        Rwx::RWX
-    ));
+    assert!(mon("profile bootstrap-rbd", "auth", "auth get-or-create", &handed, Rwx::RWX));
     assert!(mon("allow r network 10.0.0.0/8", "osd", "", &[], Rwx::R));
     assert!(!mon("allow r network 10.2.0.0/16", "osd", "", &[], Rwx::R));
 }
 
 fn call<'a>(class: &'a str, method: &'a str, write: bool, allow_listed: bool) -> ClassCall<'a> {
-    ClassCall {
-        class,
-        method,
-        read: !write,
-        write,
-        allow_listed,
-    }
+    ClassCall { class, method, read: !write, write, allow_listed }
 }
 
 struct Op<'a> {
@@ -159,13 +107,7 @@ struct Op<'a> {
     classes: &'a [ClassCall<'a>],
 }
 
-const READ: Op<'_> = Op {
-    pool: "p",
-    ns: "",
-    object: "o",
-    rw: (true, false),
-    classes: &[],
-};
+const READ: Op<'_> = Op { pool: "p", ns: "", object: "o", rw: (true, false), classes: &[] };
 
 fn osd(cap: &str, op: &Op<'_>) -> bool {
     let mut apps = AppMetadata::new();
@@ -209,14 +151,7 @@ fn osd_texts() {
     ] {
         OsdCap::parse(text).unwrap_or_else(|e| panic!("{e}"));
     }
-    for text in [
-        "allow",
-        "allow foo",
-        "allow pool foo",
-        "rwx",
-        "allow rwx bar",
-        "allow rwx pool",
-    ] {
+    for text in ["allow", "allow foo", "allow pool foo", "rwx", "allow rwx bar", "allow rwx pool"] {
         assert!(OsdCap::parse(text).is_err(), "{text}");
     }
     assert!(OsdCap::parse("allow *").unwrap().is_allow_all());
@@ -225,10 +160,7 @@ fn osd_texts() {
 
 #[test]
 fn osd_rights() {
-    let write = Op {
-        rw: (false, true),
-        ..READ
-    };
+    let write = Op { rw: (false, true), ..READ };
     assert!(osd("allow r", &READ) && !osd("allow r", &write) && osd("allow rw", &write));
     assert!(osd("allow r pool=p", &READ) && !osd("allow r pool=q", &READ));
     assert!(osd("allow r namespace=''", &READ) && !osd("allow r namespace=n", &READ));
@@ -242,51 +174,22 @@ fn osd_rights() {
         assert!(!osd(&format!("allow r tag {tag}"), &READ), "{tag}");
     }
     let listed = [call("lock", "lock", true, true)];
-    let op = Op {
-        classes: &listed,
-        rw: (false, false),
-        ..READ
-    };
+    let op = Op { classes: &listed, rw: (false, false), ..READ };
     assert!(osd("allow x", &op) && osd("allow class-write", &op) && !osd("allow rw", &op));
-    let unlisted = [
-        call("mine", "m", false, false),
-        call("lock", "lock", true, true),
-    ];
-    let op = Op {
-        classes: &unlisted,
-        rw: (false, false),
-        ..READ
-    };
+    let unlisted = [call("mine", "m", false, false), call("lock", "lock", true, true)];
+    let op = Op { classes: &unlisted, rw: (false, false), ..READ };
     assert!(!osd("allow x", &op) && osd("allow *", &op));
     assert!(osd("allow class mine m, allow x", &op));
     assert!(!osd("allow class mine other, allow x", &op));
     let header = [call("rbd", "child_attach", true, true)];
-    let op = Op {
-        classes: &header,
-        object: "rbd_header.1",
-        rw: (false, false),
-        ..READ
-    };
+    let op = Op { classes: &header, object: "rbd_header.1", rw: (false, false), ..READ };
     assert!(osd("profile rbd-read-only", &op));
-    assert!(!osd(
-        "profile rbd-read-only",
-        &Op {
-            object: "other",
-            ..op
-        }
-    ));
+    assert!(!osd("profile rbd-read-only", &Op { object: "other", ..op }));
     assert!(osd("profile rbd pool=p", &write) && !osd("profile rbd pool=q", &write));
     // A client confined to a namespace reads what the pool configures for all of them.
     let metadata = [call("rbd", "metadata_list", true, false)];
-    let info = Op {
-        object: "rbd_info",
-        ..READ
-    };
-    let list = Op {
-        classes: &metadata,
-        rw: (false, false),
-        ..info
-    };
+    let info = Op { object: "rbd_info", ..READ };
+    let list = Op { classes: &metadata, rw: (false, false), ..info };
     for profile in ["rbd", "rbd-read-only"] {
         let cap = format!("profile {profile} pool=p namespace=n");
         assert!(osd(&cap, &list) && !osd(&cap, &READ), "{cap}");
@@ -311,43 +214,16 @@ fn mgr_and_mds() {
     assert!(!ask("allow r", "m", "c", &[], Rwx::W));
     assert!(ask("allow module m rw", "m", "", &[], Rwx::W));
     assert!(!ask("allow module m with a=b rw", "m", "", &[], Rwx::W));
-    assert!(ask(
-        "allow module m with a=b rw",
-        "m",
-        "",
-        &[("a", "b")],
-        Rwx::W
-    ));
-    assert!(ask(
-        "allow command c with a=b",
-        "m",
-        "c",
-        &[("a", "b")],
-        Rwx::RWX
-    ));
-    assert!(ask(
-        "profile rbd pool=p",
-        "rbd_support",
-        "",
-        &[("pool", "p")],
-        Rwx::W
-    ));
-    assert!(!ask(
-        "profile rbd-read-only",
-        "rbd_support",
-        "x",
-        &[],
-        Rwx::W
-    ));
+    assert!(ask("allow module m with a=b rw", "m", "", &[("a", "b")], Rwx::W));
+    assert!(ask("allow command c with a=b", "m", "c", &[("a", "b")], Rwx::RWX));
+    assert!(ask("profile rbd pool=p", "rbd_support", "", &[("pool", "p")], Rwx::W));
+    assert!(!ask("profile rbd-read-only", "rbd_support", "x", &[], Rwx::W));
     assert!(ask("profile crash", "crash", "crash post", &[], Rwx::RWX));
     assert!(!ask("allow profile osd", "m", "c", &[], Rwx::R));
     assert!(MgrCap::parse("profile nope").is_err());
     assert!(MgrCap::parse("profile rbd x=y").is_err());
     let shown = MgrCap::parse("allow module m with k prefix v rw").unwrap();
-    assert_eq!(
-        shown.grants[0].to_string(),
-        "allow module m with k prefix v rw"
-    );
+    assert_eq!(shown.grants[0].to_string(), "allow module m with k prefix v rw");
 
     for text in [
         "allow",
@@ -360,8 +236,5 @@ fn mgr_and_mds() {
         MdsCap::parse(text).unwrap_or_else(|e| panic!("{e}"));
     }
     assert!(MdsCap::parse("allow zz").is_err());
-    assert_eq!(
-        MdsCap::parse("allow r uid=1 gids=1,2").unwrap().grants[0].gids,
-        [1, 2]
-    );
+    assert_eq!(MdsCap::parse("allow r uid=1 gids=1,2").unwrap().grants[0].gids, [1, 2]);
 }

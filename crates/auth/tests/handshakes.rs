@@ -16,10 +16,7 @@ thread_local!(static NEXT: Cell<u64> = const { Cell::new(1) });
 
 fn fill(buf: &mut [u8]) {
     for chunk in buf.chunks_mut(8) {
-        let n = NEXT
-            .get()
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            .rotate_left(17);
+        let n = NEXT.get().wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17);
         NEXT.set(NEXT.get() + 1);
         chunk.copy_from_slice(&n.to_le_bytes()[..chunk.len()]);
     }
@@ -38,28 +35,17 @@ fn key(n: u8) -> CryptoKey {
 fn server() -> KeyServer {
     let mut keys = KeyServer::default();
     let rotated = keys.rotation_due(NOW, &fill).unwrap();
-    keys.data
-        .apply(&KeyIncrement::SetRotating(rotated))
-        .unwrap();
+    keys.data.apply(&KeyIncrement::SetRotating(rotated)).unwrap();
     assert!(keys.rotation_due(NOW, &fill).is_none());
     let admin = EntityAuth::new(key(1), [("mon", "allow *"), ("osd", "allow rwx")]);
-    keys.data
-        .apply(&KeyIncrement::Add(name("client.admin"), admin))
-        .unwrap();
+    keys.data.apply(&KeyIncrement::Add(name("client.admin"), admin)).unwrap();
     let osd = EntityAuth::new(key(2), [("mon", "allow profile osd")]);
-    keys.data
-        .apply(&KeyIncrement::Add(name("osd.0"), osd))
-        .unwrap();
+    keys.data.apply(&KeyIncrement::Add(name("osd.0"), osd)).unwrap();
     keys
 }
 
 fn rules(keys: &KeyServer) -> MonRules<'_> {
-    MonRules {
-        keys,
-        now: NOW,
-        fill: &fill,
-        allow_insecure_reclaim: false,
-    }
+    MonRules { keys, now: NOW, fill: &fill, allow_insecure_reclaim: false }
 }
 
 /// One handshake of `client` with the monitor; the status of its global id.
@@ -87,16 +73,10 @@ fn authenticate(
 fn tickets_open_the_services_and_the_global_id_is_kept_by_the_old_ticket() {
     let keys = server();
     let mut client = CephxClient::new(name("client.admin"), key(1));
-    assert_eq!(
-        authenticate(&mut client, &keys, Some(4123), true),
-        Ok(GlobalIdStatus::New)
-    );
+    assert_eq!(authenticate(&mut client, &keys, Some(4123), true), Ok(GlobalIdStatus::New));
     assert_eq!(client.global_id(), 4123);
     assert_eq!(client.needs(u32::from(AUTH | OSD | MGR | MON), NOW), 0);
-    assert_eq!(
-        authenticate(&mut client, &keys, None, false),
-        Ok(GlobalIdStatus::Reclaimed)
-    );
+    assert_eq!(authenticate(&mut client, &keys, None, false), Ok(GlobalIdStatus::Reclaimed));
 
     // Somebody without the ticket cannot take the id.
     let mut thief = CephxClient::new(name("client.admin"), key(1));
@@ -109,30 +89,19 @@ fn tickets_open_the_services_and_the_global_id_is_kept_by_the_old_ticket() {
     for secure in [false, true] {
         let authorizer = client.authorizer(OSD, &fill).unwrap();
         let mut service = ServiceHandler::new();
-        let first = service
-            .step(&authorizer.request(), secure, &keys, &fill)
-            .unwrap();
-        let ServiceStep::Challenge(challenge) = first else {
-            panic!("{first:?}")
-        };
+        let first = service.step(&authorizer.request(), secure, &keys, &fill).unwrap();
+        let ServiceStep::Challenge(challenge) = first else { panic!("{first:?}") };
         assert_eq!(challenge.len(), 32);
         let answer = authorizer.on_challenge(&challenge).unwrap();
         let done = service.step(&answer, secure, &keys, &fill).unwrap();
-        let ServiceStep::Done(done) = done else {
-            panic!("{done:?}")
-        };
+        let ServiceStep::Done(done) = done else { panic!("{done:?}") };
         assert_eq!(done.ticket.global_id, 4123);
         assert_eq!(done.ticket.name, name("client.admin"));
         assert_eq!(done.ticket.caps.text().unwrap(), "allow rwx");
         let (session_key, secret) = authorizer.on_done(&done.reply).unwrap();
-        assert_eq!(
-            (session_key, secret),
-            (done.session_key, done.connection_secret)
-        );
+        assert_eq!((session_key, secret), (done.session_key, done.connection_secret));
         // The same answer does not open another handshake.
-        let again = ServiceHandler::new()
-            .step(&answer, secure, &keys, &fill)
-            .unwrap();
+        let again = ServiceHandler::new().step(&answer, secure, &keys, &fill).unwrap();
         assert!(matches!(again, ServiceStep::Challenge(_)));
     }
 }
@@ -141,15 +110,9 @@ fn tickets_open_the_services_and_the_global_id_is_kept_by_the_old_ticket() {
 fn wrong_keys_and_unknown_names_are_refused() {
     let keys = server();
     let mut liar = CephxClient::new(name("client.admin"), key(9));
-    assert_eq!(
-        authenticate(&mut liar, &keys, Some(1), true),
-        Err(AuthError::BadProof)
-    );
+    assert_eq!(authenticate(&mut liar, &keys, Some(1), true), Err(AuthError::BadProof));
     let mut nobody = CephxClient::new(name("client.x"), key(1));
-    assert_eq!(
-        authenticate(&mut nobody, &keys, Some(1), true),
-        Err(AuthError::UnknownEntity)
-    );
+    assert_eq!(authenticate(&mut nobody, &keys, Some(1), true), Err(AuthError::UnknownEntity));
 }
 
 #[test]
@@ -157,12 +120,8 @@ fn requests_inside_a_session() {
     let keys = server();
     let mut osd = CephxClient::new(name("osd.0"), key(2));
     authenticate(&mut osd, &keys, Some(7), true).unwrap();
-    let reply = answer_in_session(
-        &name("osd.0"),
-        &CephxClient::rotating_request(),
-        &rules(&keys),
-    )
-    .unwrap();
+    let reply =
+        answer_in_session(&name("osd.0"), &CephxClient::rotating_request(), &rules(&keys)).unwrap();
     let secrets = osd.on_reply(&reply, NOW).unwrap().unwrap();
     assert_eq!(secrets, keys.data.rotating[&u32::from(OSD)]);
 
@@ -172,10 +131,7 @@ fn requests_inside_a_session() {
     assert_eq!(osd.next_renewal(), Some(later));
     let request = osd.renew_request(u32::from(OSD | MGR), &fill).unwrap();
     let before = osd.ticket(OSD).unwrap().session_key.clone();
-    let rules = MonRules {
-        now: later,
-        ..rules(&keys)
-    };
+    let rules = MonRules { now: later, ..rules(&keys) };
     let reply = answer_in_session(&name("osd.0"), &request, &rules).unwrap();
     assert!(osd.on_reply(&reply, later).unwrap().is_none());
     assert_ne!(osd.ticket(OSD).unwrap().session_key, before);
@@ -188,15 +144,11 @@ fn the_auth_ticket_is_renewed_inside_a_session() {
     let keys = server();
     let mut client = CephxClient::new(name("client.admin"), key(1));
     let (handler, challenge) = MonHandler::start(name("client.admin"), 4123, true, &fill);
-    let proof = client
-        .on_challenge(&challenge, u32::from(OSD), &fill)
-        .unwrap();
+    let proof = client.on_challenge(&challenge, u32::from(OSD), &fill).unwrap();
     let done = handler.authenticate(&proof, true, &rules(&keys)).unwrap();
     client.on_done(4123, &done.reply, NOW).unwrap();
     let before = client.ticket(AUTH).unwrap().session_key.clone();
-    let proof = client
-        .on_challenge(&challenge, u32::from(OSD), &fill)
-        .unwrap();
+    let proof = client.on_challenge(&challenge, u32::from(OSD), &fill).unwrap();
     let reply = handler.answer_in_session(&proof, &rules(&keys)).unwrap();
     client.on_done(4123, &reply, NOW).unwrap();
     assert_ne!(client.ticket(AUTH).unwrap().session_key, before);
@@ -211,10 +163,7 @@ fn cut_payloads_are_errors() {
     authenticate(&mut client, &keys, Some(4123), true).unwrap();
     let (handler, challenge) = MonHandler::start(name("client.admin"), 4123, false, &fill);
     let proof = client.on_challenge(&challenge, 4, &fill).unwrap();
-    let done = handler
-        .authenticate(&proof, true, &rules(&keys))
-        .unwrap()
-        .reply;
+    let done = handler.authenticate(&proof, true, &rules(&keys)).unwrap().reply;
     let authorizer = client.authorizer(OSD, &fill).unwrap().request();
     let mut taken = 0;
     for cut in 0..done.len() - 1 {
@@ -223,11 +172,7 @@ fn cut_payloads_are_errors() {
         let part = proof.slice(..cut.min(proof.len() - 1));
         assert!(handler.authenticate(&part, true, &rules(&keys)).is_err());
         let part = authorizer.slice(..cut.min(authorizer.len() - 1));
-        assert!(
-            ServiceHandler::new()
-                .step(&part, true, &keys, &fill)
-                .is_err()
-        );
+        assert!(ServiceHandler::new().step(&part, true, &keys, &fill).is_err());
     }
     // Cut behind the auth ticket it is the answer of a monitor that was asked for no other.
     assert_eq!(taken, 1);

@@ -199,14 +199,11 @@ impl Objecter {
 
     pub(crate) fn on_command_reply(&self, raw: &RawMessage) {
         let answer = match raw.header.kind {
-            MCommandReply::TYPE => {
-                MCommandReply::decode(raw).map(|m| (m.rc, m.outs, m.outb))
-            }
+            MCommandReply::TYPE => MCommandReply::decode(raw).map(|m| (m.rc, m.outs, m.outb)),
             _ => MMgrCommandReply::decode(raw).map(|m| (m.rc, m.outs, m.outb)),
         };
-        let answer = answer
-            .map(|(rc, outs, outb)| Answer { rc, outs, outb })
-            .map_err(ClientError::Decode);
+        let answer =
+            answer.map(|(rc, outs, outb)| Answer { rc, outs, outb }).map_err(ClientError::Decode);
         self.commands.finish(raw.header.tid, answer);
     }
 }

@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use bstr::BString;
 use bytes::Bytes;
-use types::osd::ops::{self, OsdOp, message_flags};
 use types::osd::PgNlsResponse;
+use types::osd::ops::{self, OsdOp, message_flags};
 use types::snap::NOSNAP;
 use types::{Errno, HObject, ObjectLocator, PgId, SnapContext, SnapId, UTime};
 
@@ -181,11 +181,7 @@ impl IoCtx {
     }
 
     /// Cuts or grows.
-    pub async fn truncate(
-        &self,
-        object: impl Into<BString>,
-        size: u64,
-    ) -> Result<(), ClientError> {
+    pub async fn truncate(&self, object: impl Into<BString>, size: u64) -> Result<(), ClientError> {
         self.operate(object, Operation::new().truncate(size)).await.map(drop)
     }
 
@@ -217,11 +213,7 @@ impl IoCtx {
     }
 
     /// Removes an attribute.
-    pub async fn rmxattr(
-        &self,
-        object: impl Into<BString>,
-        name: &str,
-    ) -> Result<(), ClientError> {
+    pub async fn rmxattr(&self, object: impl Into<BString>, name: &str) -> Result<(), ClientError> {
         self.operate(object, Operation::new().rmxattr(name)).await.map(drop)
     }
 
@@ -296,12 +288,8 @@ impl IoCtx {
         let flags = message_flags::READ | message_flags::PGOP | message_flags::IGNORE_OVERLAY;
         let flags = flags | self.flags;
         let base = Base { object: BString::default(), locator, flags, copy: 0 };
-        let request = Request {
-            base,
-            ops: vec![op],
-            snapid: self.snap_read,
-            snapc: SnapContext::default(),
-        };
+        let request =
+            Request { base, ops: vec![op], snapid: self.snap_read, snapc: SnapContext::default() };
         let page: PgNlsResponse = self.client.objecter().submit(request).await?.decode(0)?;
         let entry = |e: types::osd::NlsEntry| ObjectEntry {
             namespace: e.namespace,

@@ -19,9 +19,7 @@ use std::time::Duration;
 use env::Env;
 use env::sync::{Notify, Permit, Semaphore, Sender, oneshot};
 use maps::OsdMap;
-use messages::{
-    BackoffOp, MOSDBackoff, MOSDMap, MOSDOp, MOSDOpReply, Message, SUBSCRIBE_ONETIME,
-};
+use messages::{BackoffOp, MOSDBackoff, MOSDMap, MOSDOp, MOSDOpReply, Message, SUBSCRIBE_ONETIME};
 use monclient::{MonClient, OsdMaps};
 use msgr::{Connection, Messenger};
 use types::osd::ops::{OsdOp, message_flags};
@@ -224,9 +222,8 @@ impl Objecter {
         let tid = raw.header.tid;
         let mut ops = self.ops.borrow_mut();
         let Some(op) = ops.get_mut(&tid) else { return };
-        let from_session = op
-            .session
-            .is_some_and(|osd| self.sessions.borrow().is_current(osd, con));
+        let from_session =
+            op.session.is_some_and(|osd| self.sessions.borrow().is_current(osd, con));
         let of_attempt = reply.retry_attempt < 0 || reply.retry_attempt == op.attempts - 1;
         if !from_session || !of_attempt {
             return;

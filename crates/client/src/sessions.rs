@@ -44,8 +44,7 @@ impl Sessions {
             session.con.mark_down();
         }
         let con = messenger.connect_to(OSD, addrs);
-        let session =
-            Session { con: con.clone(), addrs: addrs.clone(), backoffs: BTreeMap::new() };
+        let session = Session { con: con.clone(), addrs: addrs.clone(), backoffs: BTreeMap::new() };
         self.by_osd.insert(osd, session);
         Some(con)
     }

@@ -351,9 +351,8 @@ async fn register(
 
 /// Pings and reconnects until the watch ends.
 async fn keep(objecter: Rc<Objecter>, linger: Rc<Linger>, cookie: u64) {
-    let lives = || {
-        !objecter.stopped.get() && objecter.lingers.by_cookie.borrow().contains_key(&cookie)
-    };
+    let lives =
+        || !objecter.stopped.get() && objecter.lingers.by_cookie.borrow().contains_key(&cookie);
     let mut generation = 0;
     let mut reconnect = false;
     while lives() {

@@ -36,7 +36,8 @@ fn objects_live_in_a_running_cluster() {
         let all = env.timeout(Duration::from_secs(60), async {
             let client =
                 Client::connect(env.clone(), config, &keyring, Options::default()).await.unwrap();
-            let create = r#"{"prefix":"osd pool create","pool":"loligo-client","pg_num":8,"pgp_num":8}"#;
+            let create =
+                r#"{"prefix":"osd pool create","pool":"loligo-client","pg_num":8,"pgp_num":8}"#;
             let answer = client.mon_command(create, Bytes::new()).await.unwrap();
             assert_eq!(answer.rc, 0, "{}", answer.outs);
             let io = client.io_ctx("loligo-client").await.unwrap();

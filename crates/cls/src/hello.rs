@@ -23,17 +23,9 @@ pub const CLASS: Class = Class {
         method!("write_return_data", Flags::WR, write_return_data),
         // The name before octopus, when the data did not return.
         method!("writes_dont_return_data", Flags::WR, write_return_data),
-        method!(
-            "write_too_much_return_data",
-            Flags::WR,
-            write_too_much_return_data
-        ),
+        method!("write_too_much_return_data", Flags::WR, write_too_much_return_data),
         method!("replay", Flags::RD, replay),
-        method!(
-            "turn_it_to_11",
-            Flags::RD_WR.and(Flags::PROMOTE),
-            turn_it_to_11
-        ),
+        method!("turn_it_to_11", Flags::RD_WR.and(Flags::PROMOTE), turn_it_to_11),
         method!("bad_reader", Flags::WR, bad_reader),
         method!("bad_writer", Flags::RD, bad_writer),
     ],
@@ -72,15 +64,9 @@ async fn write_return_data(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result
     ctx.setxattr(b"foo", Bytes::from_static(b"bar")).await?;
     if !input.is_empty() {
         let data = Bytes::from_static(b"too much input data!");
-        return Ok(Output {
-            result: Errno::EINVAL.result(),
-            data,
-        });
+        return Ok(Output { result: Errno::EINVAL.result(), data });
     }
-    Ok(Output {
-        result: 42,
-        data: Bytes::from_static(b"you might see this"),
-    })
+    Ok(Output { result: 42, data: Bytes::from_static(b"you might see this") })
 }
 
 async fn write_too_much_return_data(
@@ -89,10 +75,7 @@ async fn write_too_much_return_data(
 ) -> Result<Output, Errno> {
     ctx.setxattr(b"foo", Bytes::from_static(b"bar")).await?;
     let line = b"you should not see this because it is toooooo long. ";
-    Ok(Output {
-        result: 42,
-        data: line.repeat(10).into(),
-    })
+    Ok(Output { result: 42, data: line.repeat(10).into() })
 }
 
 async fn replay(ctx: &mut dyn ObjectContext, _input: &Bytes) -> Result<Bytes, Errno> {
@@ -136,8 +119,5 @@ impl PglsFilter for HelloFilter {
 
 fn hello_filter(r: &mut Reader<'_>) -> Result<Box<dyn PglsFilter>, Errno> {
     let mut field = || r.get::<BString>().map_err(|_| Errno::EINVAL);
-    Ok(Box::new(HelloFilter {
-        xattr: field()?,
-        value: field()?,
-    }))
+    Ok(Box::new(HelloFilter { xattr: field()?, value: field()? }))
 }

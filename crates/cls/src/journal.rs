@@ -112,8 +112,7 @@ async fn read<T: Denc>(ctx: &mut dyn ObjectContext, key: &[u8]) -> Result<T, Err
 }
 
 async fn write<T: Denc>(ctx: &mut dyn ObjectContext, key: &[u8], value: &T) -> Result<(), Errno> {
-    ctx.omap_set(BTreeMap::from([(key.into(), value.to_bytes())]))
-        .await
+    ctx.omap_set(BTreeMap::from([(key.into(), value.to_bytes())])).await
 }
 
 async fn remove(ctx: &mut dyn ObjectContext, key: &[u8]) -> Result<(), Errno> {
@@ -138,12 +137,7 @@ async fn create(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<(), Errno>
     write(ctx, b"order", &order).await?;
     write(ctx, b"splay_width", &splay_width).await?;
     write(ctx, b"pool_id", &pool_id).await?;
-    for number in [
-        "active_set",
-        "minimum_set",
-        "next_tag_tid",
-        "next_tag_class",
-    ] {
+    for number in ["active_set", "minimum_set", "next_tag_tid", "next_tag_class"] {
         write(ctx, number.as_bytes(), &0u64).await?;
     }
     Ok(())
@@ -206,11 +200,7 @@ async fn clients(
     after: &[u8],
     max: u64,
 ) -> Result<Vec<Client>, Errno> {
-    let after = if after.is_empty() {
-        Vec::new()
-    } else {
-        client_key(after)
-    };
+    let after = if after.is_empty() { Vec::new() } else { client_key(after) };
     let (page, _) = ctx.omap_vals(&after, CLIENT, max).await?;
     page.values().map(stored).collect()
 }
@@ -218,10 +208,7 @@ async fn clients(
 async fn all_clients(ctx: &mut dyn ObjectContext) -> Result<Vec<Client>, Errno> {
     let mut all: Vec<Client> = Vec::new();
     loop {
-        let after = all
-            .last()
-            .map(|client| client.id.clone())
-            .unwrap_or_default();
+        let after = all.last().map(|client| client.id.clone()).unwrap_or_default();
         let page = clients(ctx, &after, CLIENTS_PAGE).await?;
         let is_last = (page.len() as u64) < CLIENTS_PAGE;
         all.extend(page);
@@ -249,12 +236,7 @@ async fn client_register(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<(
             commit_position = client.commit_position;
         }
     }
-    let client = Client {
-        id,
-        data,
-        commit_position,
-        state: 0,
-    };
+    let client = Client { id, data, commit_position, state: 0 };
     write(ctx, &client_key(&client.id), &client).await
 }
 
@@ -287,10 +269,7 @@ async fn client_commit(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<(),
     if client.commit_position == commit_position {
         return Ok(());
     }
-    let client = Client {
-        commit_position,
-        ..client
-    };
+    let client = Client { commit_position, ..client };
     write(ctx, &client_key(&id), &client).await
 }
 
@@ -344,21 +323,14 @@ async fn expire_tags(ctx: &mut dyn ObjectContext, skipped: Option<&BString>) -> 
             continue;
         }
         let positions = &client.commit_position.object_positions;
-        let Some(least) = positions.iter().map(|p| p.tag_tid).min() else {
-            return Ok(());
-        };
+        let Some(least) = positions.iter().map(|p| p.tag_tid).min() else { return Ok(()) };
         minimum = Some(minimum.map_or(least, |minimum: u64| minimum.min(least)));
     }
-    let Some(minimum) = minimum else {
-        return Ok(());
-    };
+    let Some(minimum) = minimum else { return Ok(()) };
     let tags = tags(ctx).await?;
     let newest = newest_of_classes(&tags, minimum);
     for tag in &tags {
-        if newest
-            .get(&tag.tag_class)
-            .is_some_and(|&newest| tag.tid < newest)
-        {
+        if newest.get(&tag.tag_class).is_some_and(|&newest| tag.tid < newest) {
             remove(ctx, &tag_key(tag.tid)).await?;
         }
         if tag.tid >= minimum {
@@ -386,11 +358,7 @@ async fn tag_create(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<(), Er
     };
     expire_tags(ctx, None).await?;
     write(ctx, b"next_tag_tid", &tid.wrapping_add(1)).await?;
-    let tag = Tag {
-        tid,
-        tag_class,
-        data,
-    };
+    let tag = Tag { tid, tag_class, data };
     write(ctx, &tag_key(tid), &tag).await
 }
 
@@ -401,18 +369,14 @@ async fn tag_list(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<Bytes, E
     let positions = &client.commit_position.object_positions;
     let minimum = positions.iter().map(|p| p.tag_tid).min();
     let tags = tags(ctx).await?;
-    let newest = minimum
-        .map(|tid| newest_of_classes(&tags, tid))
-        .unwrap_or_default();
+    let newest = minimum.map(|tid| newest_of_classes(&tags, tid)).unwrap_or_default();
     let mut found: Vec<Tag> = Vec::new();
     let mut seen = BTreeSet::new();
     for tag in tags {
         if after != 0 && tag.tid <= after {
             continue;
         }
-        let is_needed = newest
-            .get(&tag.tag_class)
-            .is_none_or(|&newest| tag.tid >= newest);
+        let is_needed = newest.get(&tag.tag_class).is_none_or(|&newest| tag.tid >= newest);
         let is_wanted = class.is_none_or(|class| class == tag.tag_class);
         if is_needed && is_wanted && seen.insert(tag.tid) {
             found.push(tag);

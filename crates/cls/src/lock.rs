@@ -160,11 +160,7 @@ pub const CLASS: Class = Class {
         method!("break_lock", Flags::RD_WR, break_lock),
         method!("get_info", Flags::RD, get_info),
         method!("list_locks", Flags::RD, list_locks),
-        method!(
-            "assert_locked",
-            Flags::RD.and(Flags::PROMOTE),
-            assert_locked
-        ),
+        method!("assert_locked", Flags::RD.and(Flags::PROMOTE), assert_locked),
         method!("set_cookie", Flags::RD_WR.and(Flags::PROMOTE), set_cookie),
     ],
     filters: &[],
@@ -185,8 +181,7 @@ async fn read(ctx: &mut dyn ObjectContext, name: &[u8]) -> Result<LockInfo, Errn
     };
     let mut info: LockInfo = stored(&bytes)?;
     let now = ctx.now();
-    info.lockers
-        .retain(|_, locker| locker.expiration.is_zero() || locker.expiration >= now);
+    info.lockers.retain(|_, locker| locker.expiration.is_zero() || locker.expiration >= now);
     if info.lockers.is_empty() && info.kind == EXCLUSIVE_EPHEMERAL {
         // Ceph goes on when the removal fails, so that a reader still learns of no lockers.
         let _ = ctx.remove().await;
@@ -214,10 +209,7 @@ async fn lock(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<(), Errno> {
     if !info.lockers.is_empty() && info.tag != op.tag {
         return Err(Errno::EBUSY);
     }
-    let id = LockerId {
-        locker,
-        cookie: op.cookie,
-    };
+    let id = LockerId { locker, cookie: op.cookie };
     if info.lockers.contains_key(&id) {
         if !may_renew && !must_renew {
             return Err(Errno::EEXIST);
@@ -237,14 +229,7 @@ async fn lock(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<(), Errno> {
     };
     // A client may speak v1 to one OSD and v2 to another: its address is kept in one form.
     addr.kind = AddrType::Legacy;
-    info.lockers.insert(
-        id,
-        LockerInfo {
-            expiration,
-            addr,
-            description: op.description,
-        },
-    );
+    info.lockers.insert(id, LockerInfo { expiration, addr, description: op.description });
     write(ctx, &op.name, &info).await
 }
 
@@ -261,28 +246,12 @@ async fn remove(ctx: &mut dyn ObjectContext, name: &[u8], id: LockerId) -> Resul
 async fn unlock(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<(), Errno> {
     let op: UnlockOp = argument(input)?;
     let (locker, _) = ctx.caller();
-    remove(
-        ctx,
-        &op.name,
-        LockerId {
-            locker,
-            cookie: op.cookie,
-        },
-    )
-    .await
+    remove(ctx, &op.name, LockerId { locker, cookie: op.cookie }).await
 }
 
 async fn break_lock(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<(), Errno> {
     let op: BreakOp = argument(input)?;
-    remove(
-        ctx,
-        &op.name,
-        LockerId {
-            locker: op.locker,
-            cookie: op.cookie,
-        },
-    )
-    .await
+    remove(ctx, &op.name, LockerId { locker: op.locker, cookie: op.cookie }).await
 }
 
 async fn get_info(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<Bytes, Errno> {
@@ -292,13 +261,8 @@ async fn get_info(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<Bytes, E
 
 async fn list_locks(ctx: &mut dyn ObjectContext, _input: &Bytes) -> Result<Bytes, Errno> {
     let attrs = ctx.getxattrs().await?;
-    let names = attrs
-        .keys()
-        .filter_map(|name| name.strip_prefix(PREFIX).map(BString::from));
-    Ok(ListLocksReply {
-        locks: names.collect(),
-    }
-    .to_bytes())
+    let names = attrs.keys().filter_map(|name| name.strip_prefix(PREFIX).map(BString::from));
+    Ok(ListLocksReply { locks: names.collect() }.to_bytes())
 }
 
 /// The lock, if the caller holds it with that kind, tag and cookie.
@@ -313,10 +277,7 @@ async fn held(
         return Err(Errno::EINVAL);
     }
     let info = read(ctx, name).await?;
-    let id = LockerId {
-        locker: ctx.caller().0,
-        cookie,
-    };
+    let id = LockerId { locker: ctx.caller().0, cookie };
     if info.lockers.is_empty()
         || info.kind != kind
         || info.tag != *tag
@@ -329,18 +290,13 @@ async fn held(
 
 async fn assert_locked(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<(), Errno> {
     let op: AssertOp = argument(input)?;
-    held(ctx, &op.name, op.kind, &op.tag, op.cookie)
-        .await
-        .map(|_| ())
+    held(ctx, &op.name, op.kind, &op.tag, op.cookie).await.map(|_| ())
 }
 
 async fn set_cookie(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<(), Errno> {
     let op: SetCookieOp = argument(input)?;
     let (mut info, id) = held(ctx, &op.name, op.kind, &op.tag, op.cookie).await?;
-    let new = LockerId {
-        locker: id.locker,
-        cookie: op.new_cookie,
-    };
+    let new = LockerId { locker: id.locker, cookie: op.new_cookie };
     if info.lockers.contains_key(&new) {
         return Err(Errno::EBUSY);
     }

@@ -63,10 +63,7 @@ impl Denc for AddOp {
     fn decode(r: &mut Reader<'_>) -> Result<AddOp, Error> {
         r.envelope("AddOp", 2, 1, |r, v| {
             let entries = r.get()?;
-            Ok(AddOp {
-                entries,
-                monotonic_inc: v < 2 || r.bool()?,
-            })
+            Ok(AddOp { entries, monotonic_inc: v < 2 || r.bool()? })
         })
     }
 }
@@ -179,11 +176,7 @@ async fn add(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<(), Errno> {
 
 async fn list(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<Bytes, Errno> {
     let op: ListOp = argument(input)?;
-    let from = if op.marker.is_empty() {
-        time_prefix(op.from_time)
-    } else {
-        op.marker
-    };
+    let from = if op.marker.is_empty() { time_prefix(op.from_time) } else { op.marker };
     let end =
         (!op.from_time.is_zero() && op.to_time >= op.from_time).then(|| time_prefix(op.to_time));
     let max = match u64::try_from(op.max_entries) {
@@ -191,10 +184,7 @@ async fn list(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<Bytes, Errno
         _ => LIST_MAX,
     };
     let (vals, truncated) = ctx.omap_vals(&from, PREFIX.as_bytes(), max).await?;
-    let mut ret = ListRet {
-        truncated,
-        ..ListRet::default()
-    };
+    let mut ret = ListRet { truncated, ..ListRet::default() };
     for (key, value) in vals {
         let is_past_end = end.as_ref().is_some_and(|end| at_or_behind(&key, end));
         ret.marker = key;
@@ -211,11 +201,7 @@ async fn list(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<Bytes, Errno
 
 async fn trim(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<(), Errno> {
     let op: TrimOp = argument(input)?;
-    let from = if op.from_marker.is_empty() {
-        time_prefix(op.from_time)
-    } else {
-        op.from_marker
-    };
+    let from = if op.from_marker.is_empty() { time_prefix(op.from_time) } else { op.from_marker };
     let end = if op.to_marker.is_empty() {
         time_prefix(op.to_time.plus(core::time::Duration::from_micros(1)))
     } else {
@@ -232,8 +218,5 @@ async fn trim(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<(), Errno> {
 
 async fn info(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<Bytes, Errno> {
     let InfoOp {} = argument(input)?;
-    Ok(InfoRet {
-        header: load_header(ctx).await?,
-    }
-    .to_bytes())
+    Ok(InfoRet { header: load_header(ctx).await? }.to_bytes())
 }

@@ -17,10 +17,7 @@ const PRECISION: usize = 10;
 /// The class.
 pub const CLASS: Class = Class {
     name: "numops",
-    methods: &[
-        method!("add", Flags::RD_WR, add),
-        method!("mul", Flags::RD_WR, mul),
-    ],
+    methods: &[method!("add", Flags::RD_WR, add), method!("mul", Flags::RD_WR, mul)],
     filters: &[],
 };
 
@@ -64,10 +61,7 @@ fn parse(text: &[u8]) -> Option<f64> {
         b'+' => (false, &number[1..]),
         _ => (false, number),
     };
-    let magnitude = match digits
-        .strip_prefix("0x")
-        .or_else(|| digits.strip_prefix("0X"))
-    {
+    let magnitude = match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
         Some(hex) => parse_hex(hex)?,
         None if digits.starts_with(['+', '-']) => return None,
         None => digits.parse().ok()?,
@@ -96,12 +90,7 @@ fn parse_hex(text: &str) -> Option<f64> {
 /// `%.10g` of C.
 fn print(value: f64) -> String {
     if value.is_nan() {
-        return if value.is_sign_negative() {
-            "-nan"
-        } else {
-            "nan"
-        }
-        .to_owned();
+        return if value.is_sign_negative() { "-nan" } else { "nan" }.to_owned();
     }
     if value.is_infinite() {
         return if value < 0.0 { "-inf" } else { "inf" }.to_owned();
@@ -110,10 +99,7 @@ fn print(value: f64) -> String {
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
     let trim = |digits: &str| match digits.contains('.') {
-        true => digits
-            .trim_end_matches('0')
-            .trim_end_matches('.')
-            .to_owned(),
+        true => digits.trim_end_matches('0').trim_end_matches('.').to_owned(),
         false => digits.to_owned(),
     };
     let precision = PRECISION as i32;

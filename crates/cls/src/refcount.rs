@@ -104,11 +104,7 @@ async fn put(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<(), Errno> {
         return Ok(());
     }
     count.refs.remove(&held);
-    if count.refs.is_empty() {
-        ctx.remove().await
-    } else {
-        store(ctx, &count).await
-    }
+    if count.refs.is_empty() { ctx.remove().await } else { store(ctx, &count).await }
 }
 
 async fn set(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<(), Errno> {
@@ -117,21 +113,11 @@ async fn set(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<(), Errno> {
         return ctx.remove().await;
     }
     let refs = op.refs.into_iter().map(|tag| (tag, true)).collect();
-    store(
-        ctx,
-        &ObjRefcount {
-            refs,
-            ..ObjRefcount::default()
-        },
-    )
-    .await
+    store(ctx, &ObjRefcount { refs, ..ObjRefcount::default() }).await
 }
 
 async fn read(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<Bytes, Errno> {
     let op: ReadOp = argument(input)?;
     let count = load(ctx, op.implicit_ref).await?;
-    Ok(Refs {
-        refs: count.refs.into_keys().collect(),
-    }
-    .to_bytes())
+    Ok(Refs { refs: count.refs.into_keys().collect() }.to_bytes())
 }

@@ -120,10 +120,7 @@ pub fn class(name: &[u8]) -> Option<&'static Class> {
 
 /// The method of that name.
 pub fn method(class_name: &[u8], name: &[u8]) -> Option<&'static Method> {
-    class(class_name)?
-        .methods
-        .iter()
-        .find(|method| method.name.as_bytes() == name)
+    class(class_name)?.methods.iter().find(|method| method.name.as_bytes() == name)
 }
 
 /// A method table's entry: `method!("name", RD_WR, function)`, where the function is

@@ -46,8 +46,7 @@ impl TestObject {
         method: &str,
         input: &impl denc::Denc,
     ) -> Result<Bytes, Errno> {
-        self.call_raw(class, method, &input.to_bytes())
-            .map(|output| output.data)
+        self.call_raw(class, method, &input.to_bytes()).map(|output| output.data)
     }
 
     pub(crate) fn call_raw(
@@ -56,30 +55,18 @@ impl TestObject {
         method: &str,
         input: &Bytes,
     ) -> Result<Output, Errno> {
-        run(crate::call(
-            self,
-            class.as_bytes(),
-            method.as_bytes(),
-            input,
-        ))
+        run(crate::call(self, class.as_bytes(), method.as_bytes(), input))
     }
 
     fn need(&self) -> Result<(), Errno> {
-        if self.exists {
-            Ok(())
-        } else {
-            Err(Errno::ENOENT)
-        }
+        if self.exists { Ok(()) } else { Err(Errno::ENOENT) }
     }
 }
 
 fn run<T>(future: impl Future<Output = T>) -> T {
     let mut future = std::pin::pin!(future);
     let waker = std::task::Waker::noop();
-    match future
-        .as_mut()
-        .poll(&mut std::task::Context::from_waker(waker))
-    {
+    match future.as_mut().poll(&mut std::task::Context::from_waker(waker)) {
         std::task::Poll::Ready(value) => value,
         std::task::Poll::Pending => panic!("an object in memory does not wait"),
     }
@@ -91,23 +78,14 @@ fn ready<'a, T: 'a>(value: Result<T, Errno>) -> Call<'a, T> {
 
 impl ObjectContext for TestObject {
     fn stat(&mut self) -> Call<'_, ObjectStat> {
-        let stat = ObjectStat {
-            size: self.data.len() as u64,
-            mtime: self.now,
-        };
+        let stat = ObjectStat { size: self.data.len() as u64, mtime: self.now };
         ready(self.need().map(|()| stat))
     }
     fn read(&mut self, offset: u64, len: u64) -> Call<'_, Bytes> {
         let from = (offset as usize).min(self.data.len());
-        let to = if len == 0 {
-            self.data.len()
-        } else {
-            (from + len as usize).min(self.data.len())
-        };
-        ready(
-            self.need()
-                .map(|()| Bytes::copy_from_slice(&self.data[from..to])),
-        )
+        let to =
+            if len == 0 { self.data.len() } else { (from + len as usize).min(self.data.len()) };
+        ready(self.need().map(|()| Bytes::copy_from_slice(&self.data[from..to])))
     }
     fn write(&mut self, offset: u64, data: Bytes) -> Call<'_, ()> {
         let end = offset as usize + data.len();
@@ -130,11 +108,7 @@ impl ObjectContext for TestObject {
     }
     fn remove(&mut self) -> Call<'_, ()> {
         let result = self.need();
-        *self = TestObject {
-            caller: self.caller,
-            now: self.now,
-            ..TestObject::default()
-        };
+        *self = TestObject { caller: self.caller, now: self.now, ..TestObject::default() };
         ready(result)
     }
     fn truncate(&mut self, size: u64) -> Call<'_, ()> {
@@ -145,11 +119,7 @@ impl ObjectContext for TestObject {
         self.write(offset, vec![0; len as usize].into())
     }
     fn getxattr(&mut self, name: &[u8]) -> Call<'_, Bytes> {
-        let value = self
-            .attrs
-            .get(BStr::new(name))
-            .cloned()
-            .ok_or(Errno::ENODATA);
+        let value = self.attrs.get(BStr::new(name)).cloned().ok_or(Errno::ENODATA);
         ready(self.need().and(value))
     }
     fn getxattrs(&mut self) -> Call<'_, BTreeMap<BString, Bytes>> {
@@ -172,22 +142,14 @@ impl ObjectContext for TestObject {
         prefix: &[u8],
         max: u64,
     ) -> Call<'_, (BTreeMap<BString, Bytes>, bool)> {
-        let mut vals = self
-            .omap
-            .iter()
-            .filter(|(key, _)| key[..] > *after && key.starts_with(prefix));
-        let page = vals
-            .by_ref()
-            .take(max as usize)
-            .map(|(k, v)| (k.clone(), v.clone()))
-            .collect();
+        let mut vals =
+            self.omap.iter().filter(|(key, _)| key[..] > *after && key.starts_with(prefix));
+        let page = vals.by_ref().take(max as usize).map(|(k, v)| (k.clone(), v.clone())).collect();
         let more = vals.next().is_some();
         ready(Ok((page, more)))
     }
     fn omap_vals_by_keys(&mut self, keys: Vec<BString>) -> Call<'_, BTreeMap<BString, Bytes>> {
-        let found = keys
-            .into_iter()
-            .filter_map(|k| self.omap.get(&k).cloned().map(|v| (k, v)));
+        let found = keys.into_iter().filter_map(|k| self.omap.get(&k).cloned().map(|v| (k, v)));
         ready(Ok(found.collect()))
     }
     fn omap_val(&mut self, key: &[u8]) -> Call<'_, Bytes> {
@@ -212,8 +174,7 @@ impl ObjectContext for TestObject {
         ready(self.need())
     }
     fn omap_rm_range(&mut self, first: &[u8], end: &[u8]) -> Call<'_, ()> {
-        self.omap
-            .retain(|key, _| key[..] < *first || key[..] >= *end);
+        self.omap.retain(|key, _| key[..] < *first || key[..] >= *end);
         ready(self.need())
     }
     fn omap_clear(&mut self) -> Call<'_, ()> {
@@ -226,10 +187,7 @@ impl ObjectContext for TestObject {
     }
     fn caller(&self) -> (EntityName, EntityAddr) {
         let addr = "127.0.0.1:0/77";
-        (
-            self.caller,
-            EntityAddr::parse(addr, AddrType::Any).expect("a fixed address"),
-        )
+        (self.caller, EntityAddr::parse(addr, AddrType::Any).expect("a fixed address"))
     }
     fn now(&self) -> UTime {
         self.now

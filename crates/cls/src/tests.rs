@@ -20,84 +20,42 @@ fn lock_op(kind: u8, cookie: &str, tag: &str, flags: u8) -> lock::LockOp {
 }
 
 fn info(object: &mut TestObject) -> lock::LockInfo {
-    let reply = object
-        .call("lock", "get_info", &lock::GetInfoOp { name: "l".into() })
-        .unwrap();
+    let reply = object.call("lock", "get_info", &lock::GetInfoOp { name: "l".into() }).unwrap();
     lock::LockInfo::from_bytes_exact(&reply).unwrap()
 }
 
 #[test]
 fn lock_exclusive_and_shared() {
     let mut object = TestObject::default();
-    assert_eq!(
-        object.call("lock", "get_info", &lock::GetInfoOp::default()),
-        Err(Errno::ENOENT)
-    );
+    assert_eq!(object.call("lock", "get_info", &lock::GetInfoOp::default()), Err(Errno::ENOENT));
     let mut take = |op: lock::LockOp| object.call("lock", "lock", &op).map(|_| ());
     assert_eq!(take(lock_op(0, "c", "", 0)), Err(Errno::EINVAL));
-    assert_eq!(
-        take(lock_op(lock::EXCLUSIVE, "c", "", 3)),
-        Err(Errno::EINVAL)
-    );
-    assert_eq!(
-        take(lock_op(lock::EXCLUSIVE, "c", "", lock::FLAG_MUST_RENEW)),
-        Err(Errno::ENOENT)
-    );
+    assert_eq!(take(lock_op(lock::EXCLUSIVE, "c", "", 3)), Err(Errno::EINVAL));
+    assert_eq!(take(lock_op(lock::EXCLUSIVE, "c", "", lock::FLAG_MUST_RENEW)), Err(Errno::ENOENT));
     assert_eq!(take(lock_op(lock::EXCLUSIVE, "c", "", 0)), Ok(()));
-    assert_eq!(
-        take(lock_op(lock::EXCLUSIVE, "c", "", 0)),
-        Err(Errno::EEXIST)
-    );
-    assert_eq!(
-        take(lock_op(lock::EXCLUSIVE, "c", "", lock::FLAG_MAY_RENEW)),
-        Ok(())
-    );
-    assert_eq!(
-        take(lock_op(lock::EXCLUSIVE, "d", "", 0)),
-        Err(Errno::EBUSY)
-    );
+    assert_eq!(take(lock_op(lock::EXCLUSIVE, "c", "", 0)), Err(Errno::EEXIST));
+    assert_eq!(take(lock_op(lock::EXCLUSIVE, "c", "", lock::FLAG_MAY_RENEW)), Ok(()));
+    assert_eq!(take(lock_op(lock::EXCLUSIVE, "d", "", 0)), Err(Errno::EBUSY));
     assert_eq!(take(lock_op(lock::SHARED, "d", "", 0)), Err(Errno::EBUSY));
     // The only holder may turn its lock into a shared one.
-    assert_eq!(
-        take(lock_op(lock::SHARED, "c", "", lock::FLAG_MUST_RENEW)),
-        Ok(())
-    );
+    assert_eq!(take(lock_op(lock::SHARED, "c", "", lock::FLAG_MUST_RENEW)), Ok(()));
     assert_eq!(take(lock_op(lock::SHARED, "d", "", 0)), Ok(()));
-    assert_eq!(
-        take(lock_op(lock::SHARED, "e", "other", 0)),
-        Err(Errno::EBUSY)
-    );
+    assert_eq!(take(lock_op(lock::SHARED, "e", "other", 0)), Err(Errno::EBUSY));
     let now = info(&mut object);
     assert_eq!(now.lockers.len(), 2);
-    assert_eq!(
-        now.lockers.values().next().unwrap().addr.to_string(),
-        "v1:127.0.0.1:0/77"
-    );
+    assert_eq!(now.lockers.values().next().unwrap().addr.to_string(), "v1:127.0.0.1:0/77");
 
-    let unlock = |cookie: &str| lock::UnlockOp {
-        name: "l".into(),
-        cookie: cookie.into(),
-    };
+    let unlock = |cookie: &str| lock::UnlockOp { name: "l".into(), cookie: cookie.into() };
     object.caller = EntityName::client(9);
-    assert_eq!(
-        object.call("lock", "unlock", &unlock("c")),
-        Err(Errno::ENOENT)
-    );
+    assert_eq!(object.call("lock", "unlock", &unlock("c")), Err(Errno::ENOENT));
     let locker = EntityName::client(4123);
-    let op = lock::BreakOp {
-        name: "l".into(),
-        locker,
-        cookie: "c".into(),
-    };
+    let op = lock::BreakOp { name: "l".into(), locker, cookie: "c".into() };
     assert!(object.call("lock", "break_lock", &op).is_ok());
     object.caller = locker;
     assert!(object.call("lock", "unlock", &unlock("d")).is_ok());
     assert!(info(&mut object).lockers.is_empty());
     let locks = object.call("lock", "list_locks", &log::InfoOp {}).unwrap();
-    assert_eq!(
-        lock::ListLocksReply::from_bytes(&locks).unwrap().locks,
-        ["l"]
-    );
+    assert_eq!(lock::ListLocksReply::from_bytes(&locks).unwrap().locks, ["l"]);
 }
 
 #[test]
@@ -108,22 +66,11 @@ fn lock_expires_and_ephemeral_ones_take_the_object_along() {
     object.call("lock", "lock", &op).unwrap();
     object.now = object.now.plus(std::time::Duration::from_secs(11));
     assert!(info(&mut object).lockers.is_empty());
-    object
-        .call("lock", "lock", &lock_op(lock::EXCLUSIVE, "d", "", 0))
-        .unwrap();
+    object.call("lock", "lock", &lock_op(lock::EXCLUSIVE, "d", "", 0)).unwrap();
 
     let mut object = TestObject::default();
-    object
-        .call(
-            "lock",
-            "lock",
-            &lock_op(lock::EXCLUSIVE_EPHEMERAL, "c", "", 0),
-        )
-        .unwrap();
-    let op = lock::UnlockOp {
-        name: "l".into(),
-        cookie: "c".into(),
-    };
+    object.call("lock", "lock", &lock_op(lock::EXCLUSIVE_EPHEMERAL, "c", "", 0)).unwrap();
+    let op = lock::UnlockOp { name: "l".into(), cookie: "c".into() };
     object.call("lock", "unlock", &op).unwrap();
     assert!(!object.exists);
 }
@@ -131,9 +78,7 @@ fn lock_expires_and_ephemeral_ones_take_the_object_along() {
 #[test]
 fn lock_assert_and_set_cookie() {
     let mut object = TestObject::default();
-    object
-        .call("lock", "lock", &lock_op(lock::EXCLUSIVE, "c", "t", 0))
-        .unwrap();
+    object.call("lock", "lock", &lock_op(lock::EXCLUSIVE, "c", "t", 0)).unwrap();
     let op = |cookie: &str, tag: &str, kind| lock::AssertOp {
         name: "l".into(),
         kind,
@@ -154,15 +99,8 @@ fn lock_assert_and_set_cookie() {
         new_cookie: "d".into(),
     };
     object.call("lock", "set_cookie", &rename).unwrap();
-    assert_eq!(
-        object.call("lock", "set_cookie", &rename),
-        Err(Errno::EBUSY)
-    );
-    assert!(
-        object
-            .call("lock", "assert_locked", &op("d", "t", lock::EXCLUSIVE))
-            .is_ok()
-    );
+    assert_eq!(object.call("lock", "set_cookie", &rename), Err(Errno::EBUSY));
+    assert!(object.call("lock", "assert_locked", &op("d", "t", lock::EXCLUSIVE)).is_ok());
 }
 
 #[test]
@@ -172,10 +110,7 @@ fn hello_greets() {
         object.call_raw("hello", method, &Bytes::from_static(input))
     };
     assert_eq!(&call("say_hello", b"").unwrap().data[..], b"Hello, world!");
-    assert_eq!(
-        &call("say_hello", b"Tester").unwrap().data[..],
-        b"Hello, Tester!"
-    );
+    assert_eq!(&call("say_hello", b"Tester").unwrap().data[..], b"Hello, Tester!");
     assert_eq!(call("say_hello", &[b'x'; 101]).unwrap_err(), Errno::EINVAL);
     assert!(call("record_hello", b"me").is_ok());
     assert_eq!(call("record_hello", b"me").unwrap_err(), Errno::EEXIST);
@@ -183,80 +118,41 @@ fn hello_greets() {
     assert!(call("turn_it_to_11", b"").is_ok());
     assert_eq!(&call("replay", b"").unwrap().data[..], b"HELLO, ME!");
     let output = call("write_return_data", b"").unwrap();
-    assert_eq!(
-        (output.result, &output.data[..]),
-        (42, &b"you might see this"[..])
-    );
+    assert_eq!((output.result, &output.data[..]), (42, &b"you might see this"[..]));
     let output = call("write_return_data", b"x").unwrap();
-    assert_eq!(
-        (output.result, &output.data[..]),
-        (-22, &b"too much input data!"[..])
-    );
+    assert_eq!((output.result, &output.data[..]), (-22, &b"too much input data!"[..]));
     assert_eq!(call("nonsense", b"").unwrap_err(), Errno::EOPNOTSUPP);
-    assert_eq!(
-        &object.attrs[bstr::BStr::new("said_by")][..],
-        b"client.4123 127.0.0.1:0/77"
-    );
+    assert_eq!(&object.attrs[bstr::BStr::new("said_by")][..], b"client.4123 127.0.0.1:0/77");
 }
 
 #[test]
 fn version_conditions() {
     let mut object = TestObject::default();
     let read = object.call("version", "read", &log::InfoOp {}).unwrap();
-    assert_eq!(
-        version::ReadRet::from_bytes(&read).unwrap().objv,
-        version::ObjVersion::default()
-    );
-    object
-        .call("version", "inc", &version::IncOp::default())
-        .unwrap();
+    assert_eq!(version::ReadRet::from_bytes(&read).unwrap().objv, version::ObjVersion::default());
+    object.call("version", "inc", &version::IncOp::default()).unwrap();
     let read = object.call("version", "read", &log::InfoOp {}).unwrap();
     let objv = version::ReadRet::from_bytes(&read).unwrap().objv;
     assert_eq!((objv.ver, objv.tag.len()), (2, 24));
     let cond = |ver: u64, cond: u32| {
-        let ver = version::ObjVersion {
-            ver,
-            tag: objv.tag.clone(),
-        };
+        let ver = version::ObjVersion { ver, tag: objv.tag.clone() };
         let conds = vec![version::ObjVersionCond { ver, cond }];
-        version::IncOp {
-            conds,
-            ..version::IncOp::default()
-        }
+        version::IncOp { conds, ..version::IncOp::default() }
     };
-    for (ver, kind, holds) in [
-        (2, 1, true),
-        (3, 1, false),
-        (1, 2, true),
-        (2, 2, false),
-        (2, 3, true),
-        (3, 4, true),
-    ] {
-        let result = object
-            .call("version", "check_conds", &cond(ver, kind))
-            .map(|_| ());
+    for (ver, kind, holds) in
+        [(2, 1, true), (3, 1, false), (1, 2, true), (2, 2, false), (2, 3, true), (3, 4, true)]
+    {
+        let result = object.call("version", "check_conds", &cond(ver, kind)).map(|_| ());
         assert_eq!(result, if holds { Ok(()) } else { Err(Errno::ECANCELED) });
     }
-    assert_eq!(
-        object.call("version", "inc_conds", &cond(7, 5)),
-        Ok(Bytes::new())
-    );
-    assert_eq!(
-        object.call("version", "inc_conds", &cond(1, 5)),
-        Err(Errno::ECANCELED)
-    );
+    assert_eq!(object.call("version", "inc_conds", &cond(7, 5)), Ok(Bytes::new()));
+    assert_eq!(object.call("version", "inc_conds", &cond(1, 5)), Err(Errno::ECANCELED));
 }
 
 #[test]
 fn refcount_removes_with_the_last() {
-    let mut object = TestObject {
-        exists: true,
-        ..TestObject::default()
-    };
-    let op = |tag: &str| refcount::RefOp {
-        tag: tag.into(),
-        implicit_ref: true,
-    };
+    let mut object = TestObject { exists: true, ..TestObject::default() };
+    let op = |tag: &str| refcount::RefOp { tag: tag.into(), implicit_ref: true };
     let refs = |object: &mut TestObject| {
         let reply = object.call("refcount", "read", &refcount::ReadOp { implicit_ref: true });
         refcount::Refs::from_bytes(&reply.unwrap()).unwrap().refs
@@ -281,41 +177,27 @@ fn numops_adds_and_multiplies() {
         w.into_bytes()
     };
     let mut call = |method: &str, value: &str| {
-        object
-            .call_raw("numops", method, &args("k", value))
-            .map(|_| ())?;
+        object.call_raw("numops", method, &args("k", value)).map(|_| ())?;
         Ok::<_, Errno>(object.omap[bstr::BStr::new("k")].clone())
     };
     assert_eq!(&call("add", "5").unwrap()[..], b"5");
     assert_eq!(&call("mul", "-2.5").unwrap()[..], b"-12.5");
     assert_eq!(call("add", "x"), Err(Errno::EINVAL));
     object.omap.insert("k".into(), Bytes::from_static(b"word"));
-    assert_eq!(
-        object.call_raw("numops", "add", &args("k", "1")),
-        Err(Errno::EBADMSG)
-    );
+    assert_eq!(object.call_raw("numops", "add", &args("k", "1")), Err(Errno::EBADMSG));
 }
 
 #[test]
 fn log_lists_and_trims_by_time() {
-    let mut object = TestObject {
-        exists: true,
-        ..TestObject::default()
-    };
+    let mut object = TestObject { exists: true, ..TestObject::default() };
     let entry = |sec| log::Entry {
         section: "s".into(),
         timestamp: UTime::new(sec, 5_000),
         ..log::Entry::default()
     };
-    let op = log::AddOp {
-        entries: (1..=5).map(entry).collect(),
-        monotonic_inc: true,
-    };
+    let op = log::AddOp { entries: (1..=5).map(entry).collect(), monotonic_inc: true };
     object.call("log", "add", &op).unwrap();
-    assert_eq!(
-        object.omap.keys().next().unwrap(),
-        "1_0000000001.000005_1.0"
-    );
+    assert_eq!(object.omap.keys().next().unwrap(), "1_0000000001.000005_1.0");
     let list = |object: &mut TestObject, from, to, max| {
         let op = log::ListOp {
             from_time: UTime::new(from, 0),
@@ -330,10 +212,7 @@ fn log_lists_and_trims_by_time() {
     assert_eq!((part.entries.len(), part.truncated), (2, false));
     let part = list(&mut object, 0, 0, 3);
     assert_eq!((part.entries.len(), part.truncated), (3, true));
-    let trim = log::TrimOp {
-        to_time: UTime::new(3, 0),
-        ..log::TrimOp::default()
-    };
+    let trim = log::TrimOp { to_time: UTime::new(3, 0), ..log::TrimOp::default() };
     object.call("log", "trim", &trim).unwrap();
     assert_eq!(object.call("log", "trim", &trim), Err(Errno::ENODATA));
     assert_eq!(list(&mut object, 0, 0, 0).entries.len(), 3);
@@ -344,18 +223,13 @@ fn log_lists_and_trims_by_time() {
 
 #[test]
 fn timeindex_lists_and_trims() {
-    let mut object = TestObject {
-        exists: true,
-        ..TestObject::default()
-    };
+    let mut object = TestObject { exists: true, ..TestObject::default() };
     let entry = |sec| timeindex::Entry {
         key_ts: UTime::new(sec, 7_000),
         key_ext: "word".into(),
         value: Bytes::from_static(b"v"),
     };
-    let op = timeindex::AddOp {
-        entries: (1..=4).map(entry).collect(),
-    };
+    let op = timeindex::AddOp { entries: (1..=4).map(entry).collect() };
     object.call("timeindex", "add", &op).unwrap();
     let op = timeindex::ListOp {
         to_time: UTime::new(3, 0),
@@ -367,10 +241,7 @@ fn timeindex_lists_and_trims() {
     assert_eq!(ret.entries.len(), 2);
     assert_eq!(ret.entries[0].key_ts, UTime::new(1, 7));
     assert_eq!(ret.entries[0].key_ext, "word");
-    let op = timeindex::TrimOp {
-        to_time: UTime::new(3, 0),
-        ..timeindex::TrimOp::default()
-    };
+    let op = timeindex::TrimOp { to_time: UTime::new(3, 0), ..timeindex::TrimOp::default() };
     object.call("timeindex", "trim", &op).unwrap();
     assert_eq!(object.omap.len(), 2);
     assert_eq!(object.call("timeindex", "trim", &op), Err(Errno::ENODATA));
@@ -378,57 +249,31 @@ fn timeindex_lists_and_trims() {
 
 #[test]
 fn user_sums_its_buckets() {
-    let mut object = TestObject {
-        exists: true,
-        ..TestObject::default()
-    };
+    let mut object = TestObject { exists: true, ..TestObject::default() };
     let entry = |name: &str, size| user::BucketEntry {
-        bucket: user::Bucket {
-            name: name.into(),
-            ..user::Bucket::default()
-        },
+        bucket: user::Bucket { name: name.into(), ..user::Bucket::default() },
         size,
         count: 1,
         ..user::BucketEntry::default()
     };
     let entries = vec![entry("a", 10), entry("b", 20)];
-    let op = user::SetBucketsOp {
-        entries,
-        add: true,
-        time: UTime::new(5, 0),
-    };
+    let op = user::SetBucketsOp { entries, add: true, time: UTime::new(5, 0) };
     object.call("user", "set_buckets_info", &op).unwrap();
     let header = |object: &mut TestObject| {
-        let reply = object
-            .call("user", "get_header", &user::GetHeaderOp {})
-            .unwrap();
+        let reply = object.call("user", "get_header", &user::GetHeaderOp {}).unwrap();
         user::GetHeaderRet::from_bytes(&reply).unwrap().header
     };
     assert_eq!(header(&mut object).stats.total_bytes, 30);
-    let op = user::SetBucketsOp {
-        entries: vec![entry("b", 5)],
-        add: false,
-        time: UTime::ZERO,
-    };
+    let op = user::SetBucketsOp { entries: vec![entry("b", 5)], add: false, time: UTime::ZERO };
     object.call("user", "set_buckets_info", &op).unwrap();
     assert_eq!(header(&mut object).stats.total_bytes, 15);
-    let op = user::ListBucketsOp {
-        max_entries: 1,
-        ..user::ListBucketsOp::default()
-    };
+    let op = user::ListBucketsOp { max_entries: 1, ..user::ListBucketsOp::default() };
     let reply = object.call("user", "list_buckets", &op).unwrap();
     let ret = user::ListBucketsRet::from_bytes(&reply).unwrap();
-    assert_eq!(
-        (ret.entries.len(), ret.truncated, &ret.marker[..]),
-        (1, true, &b"a"[..])
-    );
-    let op = user::RemoveBucketOp {
-        bucket: entry("a", 0).bucket,
-    };
+    assert_eq!((ret.entries.len(), ret.truncated, &ret.marker[..]), (1, true, &b"a"[..]));
+    let op = user::RemoveBucketOp { bucket: entry("a", 0).bucket };
     object.call("user", "remove_bucket", &op).unwrap();
     assert_eq!(header(&mut object).stats.total_entries, 1);
-    object
-        .call("user", "reset_user_stats", &user::TimeOp::default())
-        .unwrap();
+    object.call("user", "reset_user_stats", &user::TimeOp::default()).unwrap();
     assert_eq!(header(&mut object).stats.total_bytes, 5);
 }

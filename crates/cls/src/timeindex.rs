@@ -99,15 +99,10 @@ fn parse_key(key: &[u8]) -> (UTime, BString) {
         return (time, BString::default());
     };
     time.sec = number(sec).unwrap_or(0);
-    let Some((usec, word)) = rest.split_once_str("_") else {
-        return (time, BString::default());
-    };
+    let Some((usec, word)) = rest.split_once_str("_") else { return (time, BString::default()) };
     time.nsec = number(usec).unwrap_or(0);
     let word = word.trim_ascii_start();
-    let end = word
-        .iter()
-        .position(u8::is_ascii_whitespace)
-        .unwrap_or(word.len());
+    let end = word.iter().position(u8::is_ascii_whitespace).unwrap_or(word.len());
     (time, BString::from(&word[..end.min(KEY_EXT_MAX_LEN)]))
 }
 
@@ -123,30 +118,19 @@ async fn add(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<(), Errno> {
 
 async fn list(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<Bytes, Errno> {
     let op: ListOp = argument(input)?;
-    let from = if op.marker.is_empty() {
-        time_prefix(op.from_time)
-    } else {
-        op.marker
-    };
+    let from = if op.marker.is_empty() { time_prefix(op.from_time) } else { op.marker };
     let end = (op.to_time >= op.from_time).then(|| time_prefix(op.to_time));
     // A negative count is a huge unsigned one in Ceph.
     let max = u64::try_from(op.max_entries).map_or(LIST_MAX, |max| max.min(LIST_MAX));
     let (vals, truncated) = ctx.omap_vals(&from, PREFIX, max).await?;
-    let mut ret = ListRet {
-        truncated,
-        ..ListRet::default()
-    };
+    let mut ret = ListRet { truncated, ..ListRet::default() };
     for (key, value) in vals {
         if end.as_ref().is_some_and(|end| at_or_behind(&key, end)) {
             ret.truncated = false;
             break;
         }
         let (key_ts, key_ext) = parse_key(&key);
-        ret.entries.push(Entry {
-            key_ts,
-            key_ext,
-            value,
-        });
+        ret.entries.push(Entry { key_ts, key_ext, value });
         ret.marker = key;
     }
     Ok(ret.to_bytes())
@@ -154,16 +138,8 @@ async fn list(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<Bytes, Errno
 
 async fn trim(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<(), Errno> {
     let op: TrimOp = argument(input)?;
-    let from = if op.from_marker.is_empty() {
-        time_prefix(op.from_time)
-    } else {
-        op.from_marker
-    };
-    let end = if op.to_marker.is_empty() {
-        time_prefix(op.to_time)
-    } else {
-        op.to_marker
-    };
+    let from = if op.from_marker.is_empty() { time_prefix(op.from_time) } else { op.from_marker };
+    let end = if op.to_marker.is_empty() { time_prefix(op.to_time) } else { op.to_marker };
     let (vals, _) = ctx.omap_vals(&from, PREFIX, TRIM_MAX).await?;
     let mut removed = false;
     for key in vals.keys() {

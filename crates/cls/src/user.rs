@@ -56,21 +56,14 @@ impl Denc for Bucket {
 
     fn decode(r: &mut Reader<'_>) -> Result<Bucket, Error> {
         r.envelope("Bucket", 8, 4, |r, v| {
-            let mut b = Bucket {
-                name: r.get()?,
-                ..Bucket::default()
-            };
+            let mut b = Bucket { name: r.get()?, ..Bucket::default() };
             if v < 8 {
                 b.data_pool = r.get()?;
             }
             b.marker = r.get()?;
             b.bucket_id = r.get()?;
             if v < 8 {
-                b.index_pool = if v >= 5 {
-                    r.get()?
-                } else {
-                    b.data_pool.clone()
-                };
+                b.index_pool = if v >= 5 { r.get()? } else { b.data_pool.clone() };
                 if v >= 7 {
                     b.data_extra_pool = r.get()?;
                 }
@@ -121,10 +114,7 @@ impl Denc for BucketEntry {
     fn decode(r: &mut Reader<'_>) -> Result<BucketEntry, Error> {
         r.envelope("BucketEntry", 9, 5, |r, v| {
             r.blob_slice()?;
-            let mut e = BucketEntry {
-                size: r.u64()?,
-                ..BucketEntry::default()
-            };
+            let mut e = BucketEntry { size: r.u64()?, ..BucketEntry::default() };
             e.creation_time.sec = r.u32()?;
             e.count = r.u64()?;
             e.bucket = r.get()?;
@@ -289,11 +279,7 @@ pub const CLASS: Class = Class {
 
 async fn load_header(ctx: &mut dyn ObjectContext) -> Result<Header, Errno> {
     let bytes = ctx.omap_header().await?;
-    if bytes.is_empty() {
-        Ok(Header::default())
-    } else {
-        stored(&bytes)
-    }
+    if bytes.is_empty() { Ok(Header::default()) } else { stored(&bytes) }
 }
 
 async fn store_header(ctx: &mut dyn ObjectContext, header: &Header) -> Result<(), Errno> {
@@ -340,8 +326,7 @@ async fn set_buckets_info(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<
             entry.count = update.count;
         }
         entry.user_stats_sync = true;
-        ctx.omap_set(BTreeMap::from([(key, entry.to_bytes())]))
-            .await?;
+        ctx.omap_set(BTreeMap::from([(key, entry.to_bytes())])).await?;
         header.stats.add(&entry);
     }
     header.last_stats_update = header.last_stats_update.max(op.time);
@@ -358,9 +343,7 @@ async fn complete_stats_sync(ctx: &mut dyn ObjectContext, input: &Bytes) -> Resu
 async fn remove_bucket(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<(), Errno> {
     let op: RemoveBucketOp = argument(input)?;
     let mut header = load_header(ctx).await?;
-    let Some(entry) = load_entry(ctx, &op.bucket.name).await? else {
-        return Ok(());
-    };
+    let Some(entry) = load_entry(ctx, &op.bucket.name).await? else { return Ok(()) };
     ctx.omap_rm(&op.bucket.name).await?;
     if !entry.user_stats_sync {
         return Ok(());
@@ -374,10 +357,7 @@ async fn list_buckets(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<Byte
     // A negative count is a huge unsigned one in Ceph.
     let max = u64::try_from(op.max_entries).map_or(LIST_MAX, |max| max.min(LIST_MAX));
     let (vals, truncated) = ctx.omap_vals(&op.marker, b"", max).await?;
-    let mut ret = ListBucketsRet {
-        truncated,
-        ..ListBucketsRet::default()
-    };
+    let mut ret = ListBucketsRet { truncated, ..ListBucketsRet::default() };
     let mut marker = BString::default();
     for (key, value) in vals {
         let is_past_end = !op.end_marker.is_empty() && op.end_marker <= key;
@@ -398,10 +378,7 @@ async fn list_buckets(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<Byte
 
 async fn get_header(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<Bytes, Errno> {
     let GetHeaderOp {} = argument(input)?;
-    Ok(GetHeaderRet {
-        header: load_header(ctx).await?,
-    }
-    .to_bytes())
+    Ok(GetHeaderRet { header: load_header(ctx).await? }.to_bytes())
 }
 
 /// Adds one step's entries to `stats`; the last key of the step and whether there are more.
@@ -419,10 +396,7 @@ async fn sum_step(
 
 async fn reset_user_stats(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<(), Errno> {
     let op: TimeOp = argument(input)?;
-    let mut header = Header {
-        last_stats_update: op.time,
-        ..Header::default()
-    };
+    let mut header = Header { last_stats_update: op.time, ..Header::default() };
     let mut after = BString::default();
     loop {
         let (last, more) = sum_step(ctx, &after, &mut header.stats).await?;

@@ -101,10 +101,7 @@ fn first_version(ctx: &dyn ObjectContext) -> ObjVersion {
     let mut random = [0; 18];
     ctx.fill_random(&mut random);
     let tag = base64::engine::general_purpose::STANDARD.encode(random);
-    ObjVersion {
-        ver: 1,
-        tag: tag.into(),
-    }
+    ObjVersion { ver: 1, tag: tag.into() }
 }
 
 async fn set(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<(), Errno> {
@@ -132,16 +129,9 @@ async fn inc(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<(), Errno> {
 async fn check(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<(), Errno> {
     let op: CheckOp = argument(input)?;
     let version = load(ctx).await?.unwrap_or_default();
-    if op.conds.iter().all(|cond| cond.holds(&version)) {
-        Ok(())
-    } else {
-        Err(Errno::ECANCELED)
-    }
+    if op.conds.iter().all(|cond| cond.holds(&version)) { Ok(()) } else { Err(Errno::ECANCELED) }
 }
 
 async fn read(ctx: &mut dyn ObjectContext, _input: &Bytes) -> Result<Bytes, Errno> {
-    Ok(ReadRet {
-        objv: load(ctx).await?.unwrap_or_default(),
-    }
-    .to_bytes())
+    Ok(ReadRet { objv: load(ctx).await?.unwrap_or_default() }.to_bytes())
 }

@@ -182,14 +182,11 @@ impl CommandMap {
             Some(ArgValue::Bool(b)) => *b,
             Some(ArgValue::String(text)) => {
                 text == "true"
-                    || text
-                        .strip_prefix("--")
-                        .is_some_and(|t| t.replace('-', "_") == key)
+                    || text.strip_prefix("--").is_some_and(|t| t.replace('-', "_") == key)
             }
-            Some(ArgValue::Strings(texts)) => texts.iter().any(|text| {
-                text.strip_prefix("--")
-                    .is_some_and(|t| t.replace('-', "_") == key)
-            }),
+            Some(ArgValue::Strings(texts)) => texts
+                .iter()
+                .any(|text| text.strip_prefix("--").is_some_and(|t| t.replace('-', "_") == key)),
             _ => false,
         }
     }
@@ -227,8 +224,7 @@ impl CommandMap {
                 continue;
             };
             let in_range = |n: f64| {
-                arg.range
-                    .is_none_or(|(low, high)| n >= low && high.is_none_or(|high| n <= high))
+                arg.range.is_none_or(|(low, high)| n >= low && high.is_none_or(|high| n <= high))
             };
             let good = match (arg.kind, value) {
                 (ArgType::Int, ArgValue::Int(n)) => in_range(*n as f64),
@@ -254,9 +250,7 @@ impl CommandMap {
 }
 
 fn bad(field: &str) -> BadArgument {
-    BadArgument {
-        field: field.to_string(),
-    }
+    BadArgument { field: field.to_string() }
 }
 
 fn convert(value: &Value) -> Option<ArgValue> {
@@ -270,10 +264,7 @@ fn convert(value: &Value) -> Option<ArgValue> {
         Value::Array(items) => match items.first() {
             None => ArgValue::Strings(Vec::new()),
             Some(Value::String(_)) => ArgValue::Strings(
-                items
-                    .iter()
-                    .map(|v| v.as_str().map(str::to_string))
-                    .collect::<Option<_>>()?,
+                items.iter().map(|v| v.as_str().map(str::to_string)).collect::<Option<_>>()?,
             ),
             Some(_) => match items.iter().map(Value::as_i64).collect::<Option<Vec<_>>>() {
                 Some(ints) => ArgValue::Ints(ints),
@@ -311,23 +302,14 @@ mod tests {
         assert!(map.flag("yes_i"));
         assert_eq!(map.float("f"), Ok(0.5));
         assert_eq!(map.format(), Format::Json);
-        assert_eq!(
-            map.int("pool").unwrap_err().to_string(),
-            "bad or missing field 'pool'"
-        );
+        assert_eq!(map.int("pool").unwrap_err().to_string(), "bad or missing field 'pool'");
         assert_eq!(map.opt_int("none"), Ok(None));
     }
 
     #[test]
     fn nonsense_is_refused() {
         assert_eq!(CommandMap::parse(&[]), Err(ParseError::Empty));
-        assert_eq!(
-            CommandMap::parse(&["{".to_string()]),
-            Err(ParseError::NotJson)
-        );
-        assert_eq!(
-            CommandMap::parse(&["[1]".to_string()]),
-            Err(ParseError::NotJson)
-        );
+        assert_eq!(CommandMap::parse(&["{".to_string()]), Err(ParseError::NotJson));
+        assert_eq!(CommandMap::parse(&["[1]".to_string()]), Err(ParseError::NotJson));
     }
 }

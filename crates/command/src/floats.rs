@@ -5,30 +5,16 @@
 pub fn format_g(value: f64, precision: usize) -> String {
     let precision = precision.max(1);
     if value.is_nan() {
-        return if value.is_sign_negative() {
-            "-nan".into()
-        } else {
-            "nan".into()
-        };
+        return if value.is_sign_negative() { "-nan".into() } else { "nan".into() };
     }
     if value.is_infinite() {
-        return if value < 0.0 {
-            "-inf".into()
-        } else {
-            "inf".into()
-        };
+        return if value < 0.0 { "-inf".into() } else { "inf".into() };
     }
     if value == 0.0 {
-        return if value.is_sign_negative() {
-            "-0".into()
-        } else {
-            "0".into()
-        };
+        return if value.is_sign_negative() { "-0".into() } else { "0".into() };
     }
     let scientific = format!("{:.*e}", precision - 1, value);
-    let Some((mantissa, exponent)) = scientific.split_once('e') else {
-        return scientific;
-    };
+    let Some((mantissa, exponent)) = scientific.split_once('e') else { return scientific };
     let exponent: i32 = exponent.parse().unwrap_or(0);
     if exponent < -4 || exponent >= precision as i32 {
         let sign = if exponent < 0 { '-' } else { '+' };
@@ -44,11 +30,7 @@ pub fn format_stream_float(value: f64) -> String {
 }
 
 fn strip_zeros(digits: &str) -> &str {
-    if digits.contains('.') {
-        digits.trim_end_matches('0').trim_end_matches('.')
-    } else {
-        digits
-    }
+    if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { digits }
 }
 
 #[cfg(test)]

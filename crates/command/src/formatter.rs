@@ -65,10 +65,7 @@ impl Formatter {
             out: String::new(),
             open: Vec::new(),
             xml: matches!(format, Format::Xml | Format::XmlPretty),
-            pretty: matches!(
-                format,
-                Format::Plain | Format::JsonPretty | Format::XmlPretty
-            ),
+            pretty: matches!(format, Format::Plain | Format::JsonPretty | Format::XmlPretty),
         }
     }
 
@@ -175,11 +172,7 @@ impl Formatter {
             self.key(name);
             self.out.push(if is_array { '[' } else { '{' });
         }
-        self.open.push(Section {
-            name: name.to_string(),
-            is_array,
-            entries: 0,
-        });
+        self.open.push(Section { name: name.to_string(), is_array, entries: 0 });
     }
 
     fn value(&mut self, name: &str, value: &str, quoted: bool) {
@@ -206,9 +199,7 @@ impl Formatter {
     /// Comma, line break and name before a JSON entry.
     fn key(&mut self, name: &str) {
         let (pretty, depth) = (self.pretty, self.open.len());
-        let Some(section) = self.open.last_mut() else {
-            return;
-        };
+        let Some(section) = self.open.last_mut() else { return };
         if section.entries > 0 {
             self.out.push(',');
         }

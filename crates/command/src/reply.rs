@@ -18,29 +18,17 @@ pub struct CommandReply {
 impl CommandReply {
     /// Success with output data.
     pub fn data(outb: impl Into<Bytes>) -> CommandReply {
-        CommandReply {
-            rc: 0,
-            outs: String::new(),
-            outb: outb.into(),
-        }
+        CommandReply { rc: 0, outs: String::new(), outb: outb.into() }
     }
 
     /// Success with a status text.
     pub fn text(outs: impl Into<String>) -> CommandReply {
-        CommandReply {
-            rc: 0,
-            outs: outs.into(),
-            outb: Bytes::new(),
-        }
+        CommandReply { rc: 0, outs: outs.into(), outb: Bytes::new() }
     }
 
     /// Failure; `errno` is positive.
     pub fn error(errno: i32, outs: impl Into<String>) -> CommandReply {
-        CommandReply {
-            rc: -errno,
-            outs: outs.into(),
-            outb: Bytes::new(),
-        }
+        CommandReply { rc: -errno, outs: outs.into(), outb: Bytes::new() }
     }
 
     /// Success with what the formatter holds.

@@ -216,11 +216,7 @@ impl Arg {
         if kind == ArgType::Bool && field("req").is_none() {
             fields.push(("req".to_string(), "false".to_string()));
             fields.sort();
-            return Arg {
-                required: false,
-                fields,
-                ..arg
-            };
+            return Arg { required: false, fields, ..arg };
         }
         Arg { fields, ..arg }
     }

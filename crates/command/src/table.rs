@@ -63,11 +63,8 @@ impl TextTable {
         I: IntoIterator,
         I::Item: Into<String>,
     {
-        let mut row: Vec<String> = cells
-            .into_iter()
-            .take(self.columns.len())
-            .map(Into::into)
-            .collect();
+        let mut row: Vec<String> =
+            cells.into_iter().take(self.columns.len()).map(Into::into).collect();
         row.resize(self.columns.len(), String::new());
         for (column, cell) in self.columns.iter_mut().zip(&row) {
             column.width = column.width.max(cell.chars().count());
@@ -94,13 +91,7 @@ fn pad(out: &mut fmt::Formatter<'_>, text: &str, width: usize, align: Align) -> 
         Align::Center => (width / 2).saturating_sub(len / 2),
         Align::Right => spare,
     };
-    write!(
-        out,
-        "{:left$}{text}{:right$}",
-        "",
-        "",
-        right = spare.saturating_sub(left)
-    )
+    write!(out, "{:left$}{text}{:right$}", "", "", right = spare.saturating_sub(left))
 }
 
 impl fmt::Display for TextTable {
@@ -135,9 +126,6 @@ mod tests {
         t.define_column("TYPE NAME", Align::Left, Align::Left);
         t.row(["-1", "root default"]);
         t.row(["0", "osd.0"]);
-        assert_eq!(
-            t.to_string(),
-            "ID  TYPE NAME   \n-1  root default\n 0  osd.0       \n"
-        );
+        assert_eq!(t.to_string(), "ID  TYPE NAME   \n-1  root default\n 0  osd.0       \n");
     }
 }

@@ -25,11 +25,7 @@ impl fmt::Display for SiU {
 
 /// A byte count in binary units.
 pub fn format_bytes(v: u64) -> String {
-    shorten(
-        v,
-        1024,
-        &[" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"],
-    )
+    shorten(v, 1024, &[" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"])
 }
 
 /// A count in decimal units.

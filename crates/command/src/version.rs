@@ -7,8 +7,5 @@ pub const RELEASE: &str = "pacific";
 
 /// What `ceph version` prints for a daemon.
 pub fn long() -> String {
-    format!(
-        "ceph version {SHORT} (loligo {}) {RELEASE} (stable)",
-        env!("CARGO_PKG_VERSION")
-    )
+    format!("ceph version {SHORT} (loligo {}) {RELEASE} (stable)", env!("CARGO_PKG_VERSION"))
 }

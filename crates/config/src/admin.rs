@@ -13,35 +13,17 @@ const ENOSYS: i32 = 38;
 /// Signatures of the commands answered here.
 pub fn admin_signatures() -> Vec<Signature> {
     [
-        (
-            "config diff",
-            "list options that differ from their defaults",
-        ),
-        (
-            "config diff get name=var,type=CephString",
-            "show one option's value in every source",
-        ),
-        (
-            "config get name=var,type=CephString",
-            "show an option's value",
-        ),
-        (
-            "config help name=var,type=CephString,req=false",
-            "describe one option or all",
-        ),
+        ("config diff", "list options that differ from their defaults"),
+        ("config diff get name=var,type=CephString", "show one option's value in every source"),
+        ("config get name=var,type=CephString", "show an option's value"),
+        ("config help name=var,type=CephString,req=false", "describe one option or all"),
         (
             "config set name=var,type=CephString name=val,type=CephString,n=N",
             "set an option until the daemon restarts",
         ),
         ("config show", "list all options with their values"),
-        (
-            "config unset name=var,type=CephString",
-            "take a value set at run time away",
-        ),
-        (
-            "injectargs name=injected_args,type=CephString,n=N",
-            "set options by --name=value",
-        ),
+        ("config unset name=var,type=CephString", "take a value set at run time away"),
+        ("injectargs name=injected_args,type=CephString,n=N", "set options by --name=value"),
     ]
     .into_iter()
     .map(|(sig, help)| Signature::new(sig, help, "", "", 0))
@@ -122,9 +104,7 @@ fn show(config: &Config, map: &CommandMap) -> CommandReply {
 }
 
 fn get(config: &Config, map: &CommandMap) -> CommandReply {
-    let Ok(name) = map.string("var") else {
-        return missing("var");
-    };
+    let Ok(name) = map.string("var") else { return missing("var") };
     let Some(def) = option(&name) else {
         return CommandReply::error(
             ENOENT,
@@ -132,25 +112,16 @@ fn get(config: &Config, map: &CommandMap) -> CommandReply {
         );
     };
     let mut f = Formatter::new(map.format());
-    f.object("config_get", |f| {
-        f.dump_string(def.name, config.str(def.name))
-    });
+    f.object("config_get", |f| f.dump_string(def.name, config.str(def.name)));
     CommandReply::formatted(f)
 }
 
 fn set(config: &Config, map: &CommandMap) -> CommandReply {
-    let Ok(name) = map.string("var") else {
-        return missing("var");
-    };
-    let Ok(words) = map.strings("val") else {
-        return missing("val");
-    };
+    let Ok(name) = map.string("var") else { return missing("var") };
+    let Ok(words) = map.strings("val") else { return missing("val") };
     let value = words.join(" ");
     let failed = |errno: i32, text: &str| {
-        CommandReply::error(
-            errno,
-            format!("error setting '{name}' to '{value}': {text}"),
-        )
+        CommandReply::error(errno, format!("error setting '{name}' to '{value}': {text}"))
     };
     match config.set_at_runtime(&name, &value) {
         Ok(()) => {
@@ -167,18 +138,13 @@ fn set(config: &Config, map: &CommandMap) -> CommandReply {
 }
 
 fn unset(config: &Config, map: &CommandMap) -> CommandReply {
-    let Ok(name) = map.string("var") else {
-        return missing("var");
-    };
+    let Ok(name) = map.string("var") else { return missing("var") };
     match config.unset(&name, Source::Override) {
         Ok(_) => {
             let mut f = Formatter::new(map.format());
             f.object("config_unset", |_| {});
             let value = config.value(&name).unwrap_or_default();
-            CommandReply {
-                outs: format!("{name} = '{value}' "),
-                ..CommandReply::formatted(f)
-            }
+            CommandReply { outs: format!("{name} = '{value}' "), ..CommandReply::formatted(f) }
         }
         Err(_) => CommandReply::error(
             ENOENT,
@@ -202,9 +168,7 @@ fn diff(config: &Config, map: &CommandMap) -> CommandReply {
 }
 
 fn diff_get(config: &Config, map: &CommandMap) -> CommandReply {
-    let Ok(name) = map.string("var") else {
-        return missing("var");
-    };
+    let Ok(name) = map.string("var") else { return missing("var") };
     let mut f = Formatter::new(map.format());
     f.object("config_diff_get", |f| {
         f.object("diff", |f| {
@@ -247,9 +211,7 @@ fn help(map: &CommandMap) -> CommandReply {
 
 /// `--name value`, `--name=value`, several of them; names with dashes or underscores.
 fn injectargs(config: &Config, map: &CommandMap) -> CommandReply {
-    let Ok(words) = map.strings("injected_args") else {
-        return missing("injected_args");
-    };
+    let Ok(words) = map.strings("injected_args") else { return missing("injected_args") };
     let joined = words.join(" ");
     let mut words = joined.split_ascii_whitespace().peekable();
     let (mut outs, mut bad) = (String::new(), None);
@@ -262,9 +224,7 @@ fn injectargs(config: &Config, map: &CommandMap) -> CommandReply {
             Some((name, value)) => (name.to_string(), value.to_string()),
             None => {
                 let is_switch = option(body).is_some_and(|o| o.kind == Kind::Bool);
-                let off = body
-                    .strip_prefix("no-")
-                    .or_else(|| body.strip_prefix("no_"));
+                let off = body.strip_prefix("no-").or_else(|| body.strip_prefix("no_"));
                 let off = off.filter(|name| option(name).is_some_and(|o| o.kind == Kind::Bool));
                 let next = words.peek().filter(|w| !w.starts_with("--")).copied();
                 match next {
@@ -288,17 +248,11 @@ fn injectargs(config: &Config, map: &CommandMap) -> CommandReply {
         let shown = name.replace('-', "_");
         match config.set_at_runtime(&name, &value) {
             Ok(()) => {
-                let _ = write!(
-                    outs,
-                    "{shown} = '{}' ",
-                    config.value(&name).unwrap_or_default()
-                );
+                let _ = write!(outs, "{shown} = '{}' ", config.value(&name).unwrap_or_default());
             }
             Err(SetError::NotAtRuntime) => {
-                let _ = write!(
-                    outs,
-                    "{shown} = '{value}' (not observed, change may require restart) "
-                );
+                let _ =
+                    write!(outs, "{shown} = '{value}' (not observed, change may require restart) ");
             }
             Err(SetError::Unknown) => {
                 bad.get_or_insert((EINVAL, format!(" failed to parse arguments: {word}\n")));
@@ -310,11 +264,7 @@ fn injectargs(config: &Config, map: &CommandMap) -> CommandReply {
     }
     match bad {
         Some((errno, text)) => CommandReply::error(errno, text),
-        None => CommandReply {
-            rc: 0,
-            outs,
-            ..CommandReply::default()
-        },
+        None => CommandReply { rc: 0, outs, ..CommandReply::default() },
     }
 }
 
@@ -325,10 +275,7 @@ fn parse_error(name: &str, value: &str, why: &str) -> String {
 }
 
 fn missing(field: &str) -> CommandReply {
-    CommandReply::error(
-        EINVAL,
-        format!("missing required parameter {field}(<string>)"),
-    )
+    CommandReply::error(EINVAL, format!("missing required parameter {field}(<string>)"))
 }
 
 #[cfg(test)]
@@ -342,18 +289,9 @@ mod tests {
     #[test]
     fn set_get_and_diff() {
         let c = Config::new("osd", "0");
-        let r = run(
-            &c,
-            r#"{"prefix":"config set","var":"osd_max_backfills","val":["3"]}"#,
-        );
-        assert_eq!(
-            r.outb,
-            "{\n    \"success\": \"osd_max_backfills = '3' \"\n}\n"
-        );
-        let r = run(
-            &c,
-            r#"{"prefix":"config get","var":"osd_max_backfills","format":"json"}"#,
-        );
+        let r = run(&c, r#"{"prefix":"config set","var":"osd_max_backfills","val":["3"]}"#);
+        assert_eq!(r.outb, "{\n    \"success\": \"osd_max_backfills = '3' \"\n}\n");
+        let r = run(&c, r#"{"prefix":"config get","var":"osd_max_backfills","format":"json"}"#);
         assert_eq!(r.outb, r#"{"osd_max_backfills":"3"}"#);
         let r = run(&c, r#"{"prefix":"config diff","format":"json"}"#);
         assert_eq!(
@@ -361,15 +299,9 @@ mod tests {
             r#"{"diff":{"osd_max_backfills":{"default":"1","override":"3","final":"3"}}}"#
         );
         let r = run(&c, r#"{"prefix":"config set","var":"bogus","val":["1"]}"#);
-        assert_eq!(
-            r.outs,
-            "error setting 'bogus' to '1': (2) No such file or directory"
-        );
+        assert_eq!(r.outs, "error setting 'bogus' to '1': (2) No such file or directory");
         assert_eq!(r.rc, -2);
-        let r = run(
-            &c,
-            r#"{"prefix":"injectargs","injected_args":["--debug_osd=1/5"]}"#,
-        );
+        let r = run(&c, r#"{"prefix":"injectargs","injected_args":["--debug_osd=1/5"]}"#);
         assert_eq!((r.rc, r.outs.as_str()), (0, "debug_osd = '1/5' "));
     }
 

@@ -35,10 +35,7 @@ impl ConfFile {
         let mut section = "global".to_string();
         let mut lines = text.trim_start_matches('\u{feff}').lines().enumerate();
         while let Some((index, first)) = lines.next() {
-            let error = |reason| ConfError {
-                line: index + 1,
-                reason,
-            };
+            let error = |reason| ConfError { line: index + 1, reason };
             let mut line = first.trim_end_matches('\r').to_string();
             while line.ends_with('\\') && !line.trim_start().starts_with(['#', ';']) {
                 line.pop();
@@ -66,9 +63,8 @@ impl ConfFile {
                 file.sections.entry(section.clone()).or_default();
                 continue;
             }
-            let (name, value) = line
-                .split_once('=')
-                .ok_or_else(|| error("neither [section] nor name = value"))?;
+            let (name, value) =
+                line.split_once('=').ok_or_else(|| error("neither [section] nor name = value"))?;
             let name = normalize_name(name);
             if name.is_empty() {
                 return Err(error("no name before '='"));
@@ -77,10 +73,7 @@ impl ConfFile {
                 return Err(error("a comment inside a name"));
             }
             let value = parse_value(value.trim()).map_err(error)?;
-            file.sections
-                .entry(section.clone())
-                .or_default()
-                .insert(name, value);
+            file.sections.entry(section.clone()).or_default().insert(name, value);
         }
         Ok(file)
     }
@@ -97,11 +90,7 @@ impl ConfFile {
 
     /// Settings of one section.
     pub fn settings(&self, section: &str) -> impl Iterator<Item = (&str, &str)> {
-        self.sections
-            .get(section)
-            .into_iter()
-            .flatten()
-            .map(|(k, v)| (k.as_str(), v.as_str()))
+        self.sections.get(section).into_iter().flatten().map(|(k, v)| (k.as_str(), v.as_str()))
     }
 }
 

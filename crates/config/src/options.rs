@@ -151,10 +151,8 @@ impl Level {
 pub fn options() -> &'static [OptionDef] {
     static TABLE: OnceLock<Vec<OptionDef>> = OnceLock::new();
     TABLE.get_or_init(|| {
-        let mut table: Vec<OptionDef> = include_str!("options.tsv")
-            .lines()
-            .filter_map(parse_row)
-            .collect();
+        let mut table: Vec<OptionDef> =
+            include_str!("options.tsv").lines().filter_map(parse_row).collect();
         table.sort_by_key(|o| o.name);
         table
     })
@@ -213,11 +211,7 @@ mod tests {
         for o in table {
             for default in [o.default, o.daemon_default] {
                 if !default.is_empty() && o.kind != Kind::Addr {
-                    assert!(
-                        crate::normalize(o, default).is_ok(),
-                        "{} = {default}",
-                        o.name
-                    );
+                    assert!(crate::normalize(o, default).is_ok(), "{} = {default}", o.name);
                 }
             }
         }
@@ -225,10 +219,7 @@ mod tests {
 
     #[test]
     fn dashes_and_spaces_are_underscores() {
-        assert_eq!(
-            option("osd pool default size").map(|o| o.default),
-            Some("3")
-        );
+        assert_eq!(option("osd pool default size").map(|o| o.default), Some("3"));
         assert_eq!(option("mon-host").map(|o| o.kind), Some(Kind::Str));
         assert!(option("bogus").is_none());
     }

@@ -225,18 +225,11 @@ impl Config {
                 .iter()
                 .filter(|(_, by_source)| by_source.contains_key(&Source::Mon))
                 .map(|(name, _)| *name)
-                .chain(
-                    settings
-                        .keys()
-                        .filter_map(|name| option(name))
-                        .map(|o| o.name),
-                )
+                .chain(settings.keys().filter_map(|name| option(name)).map(|o| o.name))
                 .collect()
         };
-        let before: BTreeMap<&str, Option<String>> = watched
-            .iter()
-            .map(|name| (*name, self.value(name)))
-            .collect();
+        let before: BTreeMap<&str, Option<String>> =
+            watched.iter().map(|name| (*name, self.value(name))).collect();
         for by_source in self.values.borrow_mut().values_mut() {
             by_source.remove(&Source::Mon);
         }
@@ -282,9 +275,7 @@ impl Config {
     /// A whole number, size or time in force; 0 if it is none.
     pub fn int(&self, name: &str) -> i64 {
         let text = self.str(name);
-        text.parse()
-            .or_else(|_| text.parse::<f64>().map(|f| f as i64))
-            .unwrap_or(0)
+        text.parse().or_else(|_| text.parse::<f64>().map(|f| f as i64)).unwrap_or(0)
     }
 
     /// A natural number, size or time in force; 0 if it is none.
@@ -328,19 +319,9 @@ impl Config {
 
     /// One option with its values.
     pub fn show_one(&self, def: &'static OptionDef) -> Shown {
-        let values = self
-            .values
-            .borrow()
-            .get(def.name)
-            .cloned()
-            .unwrap_or_default();
+        let values = self.values.borrow().get(def.name).cloned().unwrap_or_default();
         let (source, raw) = self.raw(def);
-        Shown {
-            name: def.name,
-            value: self.expand(&raw, 0),
-            source,
-            values,
-        }
+        Shown { name: def.name, value: self.expand(&raw, 0), source, values }
     }
 
     /// What the monitors set and this process does not take: options it has not, or not from them.
@@ -374,21 +355,14 @@ impl Config {
         } else {
             normalize(def, value).map_err(SetError::Value)?
         };
-        self.values
-            .borrow_mut()
-            .entry(def.name)
-            .or_default()
-            .insert(source, value);
+        self.values.borrow_mut().entry(def.name).or_default().insert(source, value);
         self.revision.set(self.revision.get() + 1);
         Ok(())
     }
 
     fn raw(&self, def: &'static OptionDef) -> (Source, String) {
         let values = self.values.borrow();
-        match values
-            .get(def.name)
-            .and_then(|by_source| by_source.last_key_value())
-        {
+        match values.get(def.name).and_then(|by_source| by_source.last_key_value()) {
             Some((source, value)) => (*source, value.clone()),
             None => {
                 let default = self.default_of(def);
@@ -496,10 +470,7 @@ mod tests {
         let c = Config::new("osd", "0");
         let heard = Rc::new(Cell::new(0));
         let count = heard.clone();
-        c.observe(
-            &["osd_max_backfills"],
-            Rc::new(move |_, _| count.set(count.get() + 1)),
-        );
+        c.observe(&["osd_max_backfills"], Rc::new(move |_, _| count.set(count.get() + 1)));
         c.set_at_runtime("osd_max_backfills", "1").unwrap();
         assert_eq!(heard.get(), 0);
         c.set_mon_values(&BTreeMap::new());

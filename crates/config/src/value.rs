@@ -40,18 +40,15 @@ pub enum ValueError {
 impl fmt::Display for ValueError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ValueError::Malformed {
-                kind: "integer",
-                got,
-            } if got.trim().starts_with('-') => {
+            ValueError::Malformed { kind: "integer", got } if got.trim().starts_with('-') => {
                 f.write_str("strict_si_cast: value should not be negative")
             }
-            ValueError::Malformed {
-                kind: "integer", ..
-            } => f.write_str("strict_si_cast: unit prefix not recognized"),
-            ValueError::Malformed {
-                kind: "byte count", ..
-            } => f.write_str("strict_iec_cast: unit prefix not recognized"),
+            ValueError::Malformed { kind: "integer", .. } => {
+                f.write_str("strict_si_cast: unit prefix not recognized")
+            }
+            ValueError::Malformed { kind: "byte count", .. } => {
+                f.write_str("strict_iec_cast: unit prefix not recognized")
+            }
             ValueError::Malformed { kind: "uuid", .. } => Ok(()),
             ValueError::Malformed { kind, got } => {
                 write!(f, "Expected option value to be {kind}, got '{got}'")
@@ -102,9 +99,7 @@ pub fn parse_secs(text: &str) -> Option<u64> {
         let digits = rest.find(|c: char| !c.is_ascii_digit())?;
         let n: u64 = rest[..digits].parse().ok()?;
         let after = rest[digits..].trim_start();
-        let end = after
-            .find(|c: char| !c.is_ascii_alphabetic())
-            .unwrap_or(after.len());
+        let end = after.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(after.len());
         let unit = match &after[..end] {
             "s" | "sec" | "secs" | "second" | "seconds" => 1,
             "m" | "min" | "mins" | "minute" | "minutes" => 60,
@@ -135,22 +130,15 @@ pub fn parse_bool(text: &str) -> Option<bool> {
 /// Checks a value (no `$` in it any more) and brings it to the form shown: numbers in plain
 /// digits, floats with six decimals, `N/M` for log levels.
 pub fn normalize(option: &OptionDef, value: &str) -> Result<String, ValueError> {
-    let malformed = |kind| ValueError::Malformed {
-        kind,
-        got: value.to_string(),
-    };
+    let malformed = |kind| ValueError::Malformed { kind, got: value.to_string() };
     let text = match option.kind {
-        Kind::Uint => parse_si(value)
-            .filter(|n| *n >= 0)
-            .ok_or_else(|| malformed("integer"))?
-            .to_string(),
-        Kind::Int => parse_si(value)
-            .ok_or_else(|| malformed("integer"))?
-            .to_string(),
-        Kind::Size => parse_iec(value)
-            .filter(|n| *n >= 0)
-            .ok_or_else(|| malformed("byte count"))?
-            .to_string(),
+        Kind::Uint => {
+            parse_si(value).filter(|n| *n >= 0).ok_or_else(|| malformed("integer"))?.to_string()
+        }
+        Kind::Int => parse_si(value).ok_or_else(|| malformed("integer"))?.to_string(),
+        Kind::Size => {
+            parse_iec(value).filter(|n| *n >= 0).ok_or_else(|| malformed("byte count"))?.to_string()
+        }
         Kind::Float => {
             let n: f64 = value.trim().parse().map_err(|_| malformed("float"))?;
             format!("{n:.6}")
@@ -158,14 +146,10 @@ pub fn normalize(option: &OptionDef, value: &str) -> Result<String, ValueError> 
         Kind::Bool => parse_bool(value)
             .ok_or_else(|| ValueError::NotABool { got: value.to_string() })?
             .to_string(),
-        Kind::Secs => parse_secs(value)
-            .ok_or_else(|| malformed("timespan"))?
-            .to_string(),
-        Kind::Millisecs => value
-            .trim()
-            .parse::<u64>()
-            .map_err(|_| malformed("milliseconds"))?
-            .to_string(),
+        Kind::Secs => parse_secs(value).ok_or_else(|| malformed("timespan"))?.to_string(),
+        Kind::Millisecs => {
+            value.trim().parse::<u64>().map_err(|_| malformed("milliseconds"))?.to_string()
+        }
         Kind::Uuid => {
             let value = value.trim();
             let good = value.len() == 36
@@ -184,10 +168,7 @@ pub fn normalize(option: &OptionDef, value: &str) -> Result<String, ValueError> 
         Kind::Str | Kind::Addr | Kind::AddrVec => value.to_string(),
     };
     if !option.choices.is_empty() && !option.choices.split('|').any(|word| word == text) {
-        return Err(ValueError::NotAChoice {
-            choices: option.choices,
-            got: value.to_string(),
-        });
+        return Err(ValueError::NotAChoice { choices: option.choices, got: value.to_string() });
     }
     let number: Option<f64> = match option.kind {
         Kind::Str | Kind::Addr | Kind::AddrVec | Kind::Uuid | Kind::Bool => None,
@@ -217,9 +198,7 @@ fn log_level(value: &str) -> Option<String> {
 
 fn scaled(text: &str, base: i64) -> Option<i64> {
     let text = text.trim();
-    let split = text
-        .find(|c: char| c.is_ascii_alphabetic())
-        .unwrap_or(text.len());
+    let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (digits, unit) = text.split_at(split);
     let power = match unit {
         "" => 0,

@@ -29,11 +29,7 @@ pub struct Count {
 pub fn root() -> Option<PathBuf> {
     if let Some(dir) = std::env::var_os("LOLIGO_CORPUS") {
         let dir = PathBuf::from(dir);
-        assert!(
-            dir.is_dir(),
-            "LOLIGO_CORPUS is no folder: {}",
-            dir.display()
-        );
+        assert!(dir.is_dir(), "LOLIGO_CORPUS is no folder: {}", dir.display());
         return Some(dir);
     }
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2)?;
@@ -59,18 +55,13 @@ fn read(path: &Path) -> Bytes {
 /// # Panics
 /// If there is a corpus and it has no such type.
 pub fn objects(dir: &str) -> Vec<(PathBuf, Bytes)> {
-    let Some(root) = root() else {
-        return Vec::new();
-    };
+    let Some(root) = root() else { return Vec::new() };
     let dir = root.join(dir);
     let entries = fs::read_dir(&dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
     paths.sort();
     assert!(!paths.is_empty(), "{}: no objects", dir.display());
-    paths
-        .into_iter()
-        .map(|path| (path.clone(), read(&path)))
-        .collect()
+    paths.into_iter().map(|path| (path.clone(), read(&path))).collect()
 }
 
 /// Every object of a type decodes whole and encodes to the same bytes; no cut and no flipped bit

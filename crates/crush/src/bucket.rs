@@ -13,25 +13,14 @@ impl Bucket {
         straw_calc_version: u8,
     ) -> Bucket {
         let weights = Weights::Straw2(Vec::new());
-        let mut bucket = Bucket {
-            id,
-            kind,
-            hash: 0,
-            weight: 0,
-            items: Vec::new(),
-            weights,
-        };
+        let mut bucket = Bucket { id, kind, hash: 0, weight: 0, items: Vec::new(), weights };
         bucket.fill(alg, items, straw_calc_version);
         bucket
     }
 
     /// The items and their weights.
     pub fn weighted_items(&self) -> Vec<(i32, u32)> {
-        self.items
-            .iter()
-            .enumerate()
-            .map(|(i, item)| (*item, self.item_weight(i)))
-            .collect()
+        self.items.iter().enumerate().map(|(i, item)| (*item, self.item_weight(i))).collect()
     }
 
     /// Where an item stands.
@@ -81,11 +70,7 @@ fn tree_nodes(weights: &[u32]) -> Vec<u32> {
         for _ in 1..depth {
             let height = node.trailing_zeros();
             let right = node & (1 << (height + 1)) != 0;
-            node = if right {
-                node - (1 << height)
-            } else {
-                node + (1 << height)
-            };
+            node = if right { node - (1 << height) } else { node + (1 << height) };
             nodes[node] = nodes[node].saturating_add(*weight);
         }
     }
@@ -123,10 +108,7 @@ fn straws(weights: &[u32], version: u8) -> Vec<u32> {
         }
         below += (f64::from(weight) - last) * f64::from(left);
         if version == 0 {
-            let equal = order[i..]
-                .iter()
-                .take_while(|j| weights[**j] == next)
-                .count();
+            let equal = order[i..].iter().take_while(|j| weights[**j] == next).count();
             left = left.saturating_sub(equal as u32);
         } else {
             left -= 1;

@@ -25,10 +25,7 @@ pub(crate) fn choose(
         Weights::Straw2(weights) => {
             let set = arg.and_then(|a| a.weight_set.get(position).or(a.weight_set.last()));
             let weights = set.unwrap_or(weights);
-            let ids = arg
-                .map(|a| &a.ids)
-                .filter(|ids| !ids.is_empty())
-                .unwrap_or(&bucket.items);
+            let ids = arg.map(|a| &a.ids).filter(|ids| !ids.is_empty()).unwrap_or(&bucket.items);
             straw2(bucket, weights, ids, x, r)
         }
     }
@@ -67,17 +64,9 @@ fn tree(bucket: &Bucket, nodes: &[u32], x: u32, r: u32) -> i32 {
         let draw = (hash * weight(node)) >> 32;
         let half = 1 << (node.trailing_zeros() - 1);
         let left = node - half;
-        node = if draw < weight(left) {
-            left
-        } else {
-            node + half
-        };
+        node = if draw < weight(left) { left } else { node + half };
     }
-    bucket
-        .items
-        .get(node >> 1)
-        .copied()
-        .unwrap_or(bucket.items[0])
+    bucket.items.get(node >> 1).copied().unwrap_or(bucket.items[0])
 }
 
 fn straw(bucket: &Bucket, straws: &[u32], x: u32, r: u32) -> i32 {

@@ -15,29 +15,18 @@ type ShadowWeights = BTreeMap<(i64, i32), Vec<u32>>;
 impl CrushMap {
     /// The id of a class.
     pub fn class_id(&self, name: &str) -> Option<i32> {
-        self.class_names
-            .iter()
-            .find(|(_, n)| *n == name)
-            .map(|(id, _)| *id)
+        self.class_names.iter().find(|(_, n)| *n == name).map(|(id, _)| *id)
     }
 
     /// The class of a device.
     pub fn class_of(&self, item: i32) -> Option<&str> {
-        self.class_names
-            .get(self.classes.get(&item)?)
-            .map(String::as_str)
+        self.class_names.get(self.classes.get(&item)?).map(String::as_str)
     }
 
     /// The devices of a class.
     pub fn devices_of_class(&self, class: &str) -> Vec<i32> {
-        let Some(id) = self.class_id(class) else {
-            return Vec::new();
-        };
-        self.classes
-            .iter()
-            .filter(|(i, c)| **i >= 0 && **c == id)
-            .map(|(i, _)| *i)
-            .collect()
+        let Some(id) = self.class_id(class) else { return Vec::new() };
+        self.classes.iter().filter(|(i, c)| **i >= 0 && **c == id).map(|(i, _)| *i).collect()
     }
 
     /// Adds a class; an existing one is no error.
@@ -55,9 +44,8 @@ impl CrushMap {
 
     /// Gives a class another name.
     pub fn rename_class(&mut self, from: &str, to: &str) -> Result<(), EditError> {
-        let id = self
-            .class_id(from)
-            .ok_or_else(|| EditError::NotFound(format!("class '{from}'")))?;
+        let id =
+            self.class_id(from).ok_or_else(|| EditError::NotFound(format!("class '{from}'")))?;
         if self.class_id(to).is_some() {
             return Err(EditError::Exists(format!("class '{to}'")));
         }
@@ -113,11 +101,8 @@ impl CrushMap {
     pub fn rebuild_shadow_trees(&mut self) {
         let before = self.class_buckets.clone();
         self.drop_dead_classes();
-        for root in self
-            .roots(true)
-            .into_iter()
-            .filter(|id| self.is_shadow(*id))
-            .collect::<Vec<_>>()
+        for root in
+            self.roots(true).into_iter().filter(|id| self.is_shadow(*id)).collect::<Vec<_>>()
         {
             self.drop_shadow_tree(root);
         }
@@ -136,12 +121,8 @@ impl CrushMap {
 
     /// Forgets classes that no device has and no rule takes.
     fn drop_dead_classes(&mut self) {
-        let mut alive: BTreeSet<i32> = self
-            .classes
-            .iter()
-            .filter(|(i, _)| **i >= 0)
-            .map(|(_, c)| *c)
-            .collect();
+        let mut alive: BTreeSet<i32> =
+            self.classes.iter().filter(|(i, _)| **i >= 0).map(|(_, c)| *c).collect();
         for step in self.rules.iter().flatten().flat_map(|r| &r.steps) {
             if step.op == op::TAKE {
                 alive.extend(self.split_id_class(step.arg1).1);
@@ -151,9 +132,7 @@ impl CrushMap {
     }
 
     fn drop_shadow_tree(&mut self, root: i32) {
-        let Some(bucket) = self.bucket(root) else {
-            return;
-        };
+        let Some(bucket) = self.bucket(root) else { return };
         let below: Vec<i32> = bucket.items.iter().copied().filter(|i| *i < 0).collect();
         self.drop_shadow(root);
         for child in below {
@@ -170,17 +149,9 @@ impl CrushMap {
 
     /// Takes the shadows of a bucket that goes away out of their parents and the map.
     pub(crate) fn drop_shadows_of(&mut self, bucket: i32) {
-        for shadow in self
-            .class_buckets
-            .remove(&bucket)
-            .unwrap_or_default()
-            .into_values()
-        {
-            let holders: Vec<i32> = self
-                .each_bucket()
-                .filter(|b| b.items.contains(&shadow))
-                .map(|b| b.id)
-                .collect();
+        for shadow in self.class_buckets.remove(&bucket).unwrap_or_default().into_values() {
+            let holders: Vec<i32> =
+                self.each_bucket().filter(|b| b.items.contains(&shadow)).map(|b| b.id).collect();
             for holder in holders {
                 self.bucket_remove_item(holder, shadow);
             }
@@ -202,16 +173,8 @@ impl CrushMap {
         if depth > self.buckets.len() {
             return None;
         }
-        let name = format!(
-            "{}~{}",
-            self.name_of(original)?,
-            self.class_names.get(&class)?
-        );
-        if let Some(there) = self
-            .class_buckets
-            .get(&original)
-            .and_then(|c| c.get(&class))
-        {
+        let name = format!("{}~{}", self.name_of(original)?, self.class_names.get(&class)?);
+        if let Some(there) = self.class_buckets.get(&original).and_then(|c| c.get(&class)) {
             return Some(*there);
         }
         let source = self.bucket(original)?.clone();
@@ -233,16 +196,10 @@ impl CrushMap {
         let id = had.unwrap_or_else(|| self.free_shadow_id(taken));
         let version = self.tunables.straw_calc_version;
         let shadow = Bucket::new(id, source.algorithm(), source.kind, &items, version);
-        self.put_bucket(Bucket {
-            hash: source.hash,
-            ..shadow
-        });
+        self.put_bucket(Bucket { hash: source.hash, ..shadow });
         self.classes.insert(id, class);
         self.names.insert(id, name);
-        self.class_buckets
-            .entry(original)
-            .or_default()
-            .insert(class, id);
+        self.class_buckets.entry(original).or_default().insert(class, id);
         self.clone_choose_args(original, id, &items, &places, weights);
         Some(id)
     }
@@ -265,9 +222,7 @@ impl CrushMap {
         weights: &mut ShadowWeights,
     ) {
         for (set, args) in &mut self.choose_args {
-            let Some(source) = args.get(&((-1 - original) as u32)) else {
-                continue;
-            };
+            let Some(source) = args.get(&((-1 - original) as u32)) else { continue };
             let mut sums = Vec::new();
             let mut weight_set = Vec::new();
             for (position, from) in source.weight_set.iter().enumerate() {
@@ -284,13 +239,7 @@ impl CrushMap {
             }
             if !weight_set.is_empty() {
                 weights.insert((*set, shadow), sums);
-                args.insert(
-                    (-1 - shadow) as u32,
-                    ChooseArg {
-                        weight_set,
-                        ids: Vec::new(),
-                    },
-                );
+                args.insert((-1 - shadow) as u32, ChooseArg { weight_set, ids: Vec::new() });
             }
         }
     }

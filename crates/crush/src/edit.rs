@@ -92,10 +92,7 @@ pub fn fixed_weight(weight: f64) -> Option<u32> {
 impl CrushMap {
     /// The map of a fresh cluster: types, an empty root `default`, optimal tunables, no rule.
     pub fn fresh() -> CrushMap {
-        let mut map = CrushMap {
-            tunables: Tunables::fresh(),
-            ..CrushMap::default()
-        };
+        let mut map = CrushMap { tunables: Tunables::fresh(), ..CrushMap::default() };
         for (n, name) in DEFAULT_TYPES.iter().enumerate() {
             map.types.insert(n as i32, (*name).to_owned());
         }
@@ -108,20 +105,14 @@ impl CrushMap {
     pub fn default_algorithm(&self) -> Algorithm {
         use Algorithm::{List, Straw, Straw2, Tree, Uniform};
         let allowed = |a: &Algorithm| self.tunables.allowed_bucket_algs & (1 << *a as u32) != 0;
-        [Straw2, Straw, Tree, List, Uniform]
-            .into_iter()
-            .find(allowed)
-            .unwrap_or(Straw2)
+        [Straw2, Straw, Tree, List, Uniform].into_iter().find(allowed).unwrap_or(Straw2)
     }
 
     // Names.
 
     /// The id of a name.
     pub fn id_of(&self, name: &str) -> Option<i32> {
-        self.names
-            .iter()
-            .find(|(_, n)| *n == name)
-            .map(|(id, _)| *id)
+        self.names.iter().find(|(_, n)| *n == name).map(|(id, _)| *id)
     }
 
     /// The name of an item.
@@ -131,19 +122,12 @@ impl CrushMap {
 
     /// The number of a type's name.
     pub fn type_id(&self, name: &str) -> Option<i32> {
-        self.types
-            .iter()
-            .find(|(_, n)| *n == name)
-            .map(|(id, _)| *id)
+        self.types.iter().find(|(_, n)| *n == name).map(|(id, _)| *id)
     }
 
     /// The name of a bucket's type; of devices, that of type 0.
     pub fn type_name_of(&self, item: i32) -> Option<&str> {
-        let kind = if item >= 0 {
-            0
-        } else {
-            i32::from(self.bucket(item)?.kind)
-        };
+        let kind = if item >= 0 { 0 } else { i32::from(self.bucket(item)?.kind) };
         self.types.get(&kind).map(String::as_str)
     }
 
@@ -156,11 +140,7 @@ impl CrushMap {
 
     /// Whether an item exists: a bucket, or a device that some bucket holds or that has a name.
     pub fn item_exists(&self, item: i32) -> bool {
-        if item < 0 {
-            self.bucket(item).is_some()
-        } else {
-            self.names.contains_key(&item)
-        }
+        if item < 0 { self.bucket(item).is_some() } else { self.names.contains_key(&item) }
     }
 
     /// Whether an item is a shadow bucket.
@@ -170,10 +150,8 @@ impl CrushMap {
 
     /// Buckets that no bucket holds, ascending by id.
     pub fn roots(&self, with_shadows: bool) -> Vec<i32> {
-        let held: std::collections::BTreeSet<i32> = self
-            .each_bucket()
-            .flat_map(|b| b.items.iter().copied())
-            .collect();
+        let held: std::collections::BTreeSet<i32> =
+            self.each_bucket().flat_map(|b| b.items.iter().copied()).collect();
         let mut roots: Vec<i32> = self
             .each_bucket()
             .map(|b| b.id)
@@ -202,10 +180,7 @@ impl CrushMap {
 
     /// The devices below `root`.
     pub fn devices_under(&self, root: i32) -> Vec<i32> {
-        self.subtree(root)
-            .into_iter()
-            .filter(|item| *item >= 0)
-            .collect()
+        self.subtree(root).into_iter().filter(|item| *item >= 0).collect()
     }
 
     /// The bucket that holds an item; shadow buckets do not count.
@@ -253,11 +228,7 @@ impl CrushMap {
 
     /// Adds a bucket with the lowest free id; it has no name yet.
     pub fn add_bucket(&mut self, alg: Algorithm, kind: u16, items: &[(i32, u32)]) -> i32 {
-        let free = self
-            .buckets
-            .iter()
-            .position(Option::is_none)
-            .unwrap_or(self.buckets.len());
+        let free = self.buckets.iter().position(Option::is_none).unwrap_or(self.buckets.len());
         let id = -1 - free as i32;
         let bucket = Bucket::new(id, alg, kind, items, self.tunables.straw_calc_version);
         self.put_bucket(bucket);
@@ -269,11 +240,7 @@ impl CrushMap {
     pub(crate) fn put_bucket(&mut self, bucket: Bucket) {
         let slot = (-1 - bucket.id) as usize;
         while self.buckets.len() <= slot {
-            let len = if self.buckets.is_empty() {
-                8
-            } else {
-                2 * self.buckets.len()
-            };
+            let len = if self.buckets.is_empty() { 8 } else { 2 * self.buckets.len() };
             self.buckets.resize(len, None);
         }
         self.buckets[slot] = Some(bucket);
@@ -296,9 +263,7 @@ impl CrushMap {
         if self.id_of(name).is_some() {
             return Err(EditError::Exists(format!("bucket '{name}'")));
         }
-        let number = self
-            .type_id(kind)
-            .ok_or_else(|| EditError::UnknownType(kind.to_owned()))?;
+        let number = self.type_id(kind).ok_or_else(|| EditError::UnknownType(kind.to_owned()))?;
         if number == 0 {
             return Err(EditError::WrongKind(format!("type '{kind}'")));
         }
@@ -309,11 +274,7 @@ impl CrushMap {
 
     /// Whether an item is held right where `loc` says, and with what weight there.
     pub fn check_item_loc(&self, item: i32, loc: &Location) -> Option<u32> {
-        let nearest = self
-            .types
-            .iter()
-            .filter(|(n, _)| **n != 0)
-            .find_map(|(_, t)| loc.get(t))?;
+        let nearest = self.types.iter().filter(|(n, _)| **n != 0).find_map(|(_, t)| loc.get(t))?;
         let bucket = self.bucket(self.id_of(nearest)?)?;
         Some(bucket.item_weight(bucket.position(item)?))
     }
@@ -344,9 +305,7 @@ impl CrushMap {
         let mut at = item;
         let types: Vec<(i32, String)> = self.types.clone().into_iter().collect();
         for (kind, type_name) in types {
-            let Some(bucket_name) = loc.get(&type_name).filter(|_| kind != 0) else {
-                continue;
-            };
+            let Some(bucket_name) = loc.get(&type_name).filter(|_| kind != 0) else { continue };
             let Some(id) = self.id_of(bucket_name) else {
                 let alg = self.default_algorithm();
                 let id = self.add_bucket(alg, kind as u16, &[(at, 0)]);
@@ -354,16 +313,12 @@ impl CrushMap {
                 at = id;
                 continue;
             };
-            let Some(bucket) = self.bucket(id) else {
-                return Err(EditError::BadLocation);
-            };
+            let Some(bucket) = self.bucket(id) else { return Err(EditError::BadLocation) };
             if i32::from(bucket.kind) != kind || self.subtree_contains(at, id) {
                 return Err(EditError::BadLocation);
             }
             if bucket.items.contains(&at) {
-                return Err(EditError::Exists(format!(
-                    "item '{name}' in '{bucket_name}'"
-                )));
+                return Err(EditError::Exists(format!("item '{name}' in '{bucket_name}'")));
             }
             self.bucket_add_item(id, at, 0);
             break;
@@ -465,10 +420,7 @@ impl CrushMap {
                 return Err(EditError::NotEmpty(format!("bucket '{}'", name())));
             }
             if self.is_in_use(item) {
-                return Err(EditError::Busy(format!(
-                    "bucket '{}' is used by a rule",
-                    name()
-                )));
+                return Err(EditError::Busy(format!("bucket '{}' is used by a rule", name())));
             }
         }
         let below = ancestor.map(|root| self.subtree(root));
@@ -528,16 +480,13 @@ impl CrushMap {
             item == bucket || shadows.is_some_and(|s| s.values().any(|shadow| *shadow == item))
         };
         let rules = self.rules.iter().flatten();
-        rules
-            .flat_map(|r| &r.steps)
-            .any(|s| s.op == op::TAKE && taken(s.arg1))
+        rules.flat_map(|r| &r.steps).any(|s| s.op == op::TAKE && taken(s.arg1))
     }
 
     /// Gives a bucket another name.
     pub fn rename_bucket(&mut self, from: &str, to: &str) -> Result<(), EditError> {
-        let id = self
-            .id_of(from)
-            .ok_or_else(|| EditError::NotFound(format!("srcname '{from}'")))?;
+        let id =
+            self.id_of(from).ok_or_else(|| EditError::NotFound(format!("srcname '{from}'")))?;
         if self.id_of(to).is_some() {
             return Err(EditError::Exists(format!("dstname '{to}'")));
         }
@@ -586,10 +535,7 @@ impl CrushMap {
 
     /// The id of a rule's name.
     pub fn rule_id(&self, name: &str) -> Option<i32> {
-        self.rule_names
-            .iter()
-            .find(|(_, n)| *n == name)
-            .map(|(id, _)| *id)
+        self.rule_names.iter().find(|(_, n)| *n == name).map(|(id, _)| *id)
     }
 
     /// Adds a rule in the lowest free slot, its ruleset the slot.
@@ -600,16 +546,10 @@ impl CrushMap {
         if self.rule_id(name).is_some() {
             return Err(EditError::Exists(format!("rule {name}")));
         }
-        let used = |slot: usize| {
-            self.rules
-                .iter()
-                .flatten()
-                .any(|r| usize::from(r.ruleset) == slot)
-        };
+        let used =
+            |slot: usize| self.rules.iter().flatten().any(|r| usize::from(r.ruleset) == slot);
         let free = |slot: &usize| self.rules.get(*slot).is_none_or(Option::is_none) && !used(*slot);
-        let slot = (0..crate::map::RULES_MAX)
-            .find(free)
-            .ok_or(EditError::TooManyRules)?;
+        let slot = (0..crate::map::RULES_MAX).find(free).ok_or(EditError::TooManyRules)?;
         if self.rules.len() <= slot {
             self.rules.resize(slot + 1, None);
         }
@@ -632,28 +572,19 @@ impl CrushMap {
         kind: u8,
     ) -> Result<i32, EditError> {
         use crate::map::Step;
-        let mut root_id = self
-            .id_of(root)
-            .ok_or_else(|| EditError::NotFound(format!("root item {root}")))?;
+        let mut root_id =
+            self.id_of(root).ok_or_else(|| EditError::NotFound(format!("root item {root}")))?;
         let domain = match failure_domain {
             "" => 0,
-            name => self
-                .type_id(name)
-                .ok_or_else(|| EditError::UnknownType(name.to_owned()))?,
+            name => self.type_id(name).ok_or_else(|| EditError::UnknownType(name.to_owned()))?,
         };
         if !class.is_empty() {
             let class_id = self
                 .class_id(class)
                 .ok_or_else(|| EditError::NotFound(format!("device class {class}")))?;
-            let shadow = self
-                .class_buckets
-                .get(&root_id)
-                .and_then(|c| c.get(&class_id))
-                .copied();
+            let shadow = self.class_buckets.get(&root_id).and_then(|c| c.get(&class_id)).copied();
             root_id = shadow.ok_or_else(|| {
-                EditError::NotFound(format!(
-                    "root item {root} has no devices with class {class};"
-                ))
+                EditError::NotFound(format!("root item {root} has no devices with class {class};"))
             })?;
         }
         let mut steps = Vec::new();
@@ -671,24 +602,12 @@ impl CrushMap {
         steps.push(Step::new(choose, 0, domain));
         steps.push(Step::new(op::EMIT, 0, 0));
         let (min_size, max_size) = if firstn { (1, 10) } else { (3, 20) };
-        self.add_rule(
-            name,
-            Rule {
-                ruleset: 0,
-                kind,
-                min_size,
-                max_size,
-                steps,
-            },
-        )
+        self.add_rule(name, Rule { ruleset: 0, kind, min_size, max_size, steps })
     }
 
     /// Removes a rule.
     pub fn remove_rule(&mut self, id: i32) -> Result<(), EditError> {
-        match usize::try_from(id)
-            .ok()
-            .and_then(|slot| self.rules.get_mut(slot))
-        {
+        match usize::try_from(id).ok().and_then(|slot| self.rules.get_mut(slot)) {
             Some(slot) if slot.is_some() => *slot = None,
             _ => return Err(EditError::NotFound(format!("rule {id}"))),
         }
@@ -699,9 +618,7 @@ impl CrushMap {
 
     /// Gives a rule another name.
     pub fn rename_rule(&mut self, from: &str, to: &str) -> Result<(), EditError> {
-        let id = self
-            .rule_id(from)
-            .ok_or_else(|| EditError::NotFound(format!("rule {from}")))?;
+        let id = self.rule_id(from).ok_or_else(|| EditError::NotFound(format!("rule {from}")))?;
         if self.rule_id(to).is_some() {
             return Err(EditError::Exists(format!("rule {to}")));
         }
@@ -716,9 +633,7 @@ impl CrushMap {
     /// below it as fractions of their sum. In single precision, as Ceph computes space from it.
     pub fn rule_weights(&self, rule: i32) -> BTreeMap<i32, f32> {
         let mut shares: BTreeMap<i32, f32> = BTreeMap::new();
-        let Some(rule) = self.rule(rule) else {
-            return shares;
-        };
+        let Some(rule) = self.rule(rule) else { return shares };
         for step in rule.steps.iter().filter(|s| s.op == op::TAKE) {
             let (below, sum) = if step.arg1 >= 0 {
                 (BTreeMap::from([(step.arg1, 1.0)]), 1.0)
@@ -741,10 +656,8 @@ impl CrushMap {
             if !seen.insert(bucket) {
                 continue;
             }
-            for (item, weight) in self
-                .bucket(bucket)
-                .map(Bucket::weighted_items)
-                .unwrap_or_default()
+            for (item, weight) in
+                self.bucket(bucket).map(Bucket::weighted_items).unwrap_or_default()
             {
                 if item >= 0 {
                     weights.insert(item, weight as f32);

@@ -60,9 +60,7 @@ impl Algorithm {
 
     /// From Ceph's name of it.
     pub fn from_name(name: &str) -> Option<Algorithm> {
-        (1..=5)
-            .filter_map(Algorithm::from_number)
-            .find(|a| a.name() == name)
+        (1..=5).filter_map(Algorithm::from_number).find(|a| a.name() == name)
     }
 }
 
@@ -219,45 +217,28 @@ impl Tunables {
 
     /// The profile `firefly`.
     pub fn firefly() -> Tunables {
-        Tunables {
-            chooseleaf_vary_r: 1,
-            ..Tunables::bobtail()
-        }
+        Tunables { chooseleaf_vary_r: 1, ..Tunables::bobtail() }
     }
 
     /// The profile `hammer`.
     pub fn hammer() -> Tunables {
-        Tunables {
-            allowed_bucket_algs: HAMMER_ALLOWED_BUCKET_ALGS,
-            ..Tunables::firefly()
-        }
+        Tunables { allowed_bucket_algs: HAMMER_ALLOWED_BUCKET_ALGS, ..Tunables::firefly() }
     }
 
     /// The profile `jewel`: optimal and default in 16.2.
     pub fn jewel() -> Tunables {
-        Tunables {
-            chooseleaf_stable: 1,
-            ..Tunables::hammer()
-        }
+        Tunables { chooseleaf_stable: 1, ..Tunables::hammer() }
     }
 
     /// What a fresh cluster has: `jewel` with straw_calc_version 1.
     pub fn fresh() -> Tunables {
-        Tunables {
-            straw_calc_version: 1,
-            ..Tunables::jewel()
-        }
+        Tunables { straw_calc_version: 1, ..Tunables::jewel() }
     }
 
     /// Whether the placement behaviours (not straw_calc_version) are those of `profile`.
     pub fn same_behaviour(&self, profile: &Tunables) -> bool {
-        Tunables {
-            straw_calc_version: 0,
-            ..self.clone()
-        } == Tunables {
-            straw_calc_version: 0,
-            ..profile.clone()
-        }
+        Tunables { straw_calc_version: 0, ..self.clone() }
+            == Tunables { straw_calc_version: 0, ..profile.clone() }
     }
 }
 
@@ -343,18 +324,13 @@ impl CrushMap {
                 && rule.kind == kind
                 && (rule.min_size..=rule.max_size).contains(&size)
         };
-        let slot = self
-            .rules
-            .iter()
-            .position(|slot| slot.as_ref().is_some_and(fits))?;
+        let slot = self.rules.iter().position(|slot| slot.as_ref().is_some_and(fits))?;
         i32::try_from(slot).ok()
     }
 
     /// The choose_args a pool uses: its own, else the default set, else none.
     pub fn choose_args_for(&self, pool: i64) -> Option<&ChooseArgs> {
-        self.choose_args
-            .get(&pool)
-            .or_else(|| self.choose_args.get(&DEFAULT_CHOOSE_ARGS))
+        self.choose_args.get(&pool).or_else(|| self.choose_args.get(&DEFAULT_CHOOSE_ARGS))
     }
 }
 

@@ -23,9 +23,7 @@ impl CrushMap {
         weights: &[u32],
         choose_args: Option<&ChooseArgs>,
     ) -> Vec<i32> {
-        let Some(rule) = self.rule(rule) else {
-            return Vec::new();
-        };
+        let Some(rule) = self.rule(rule) else { return Vec::new() };
         let t = &self.tunables;
         let mut run = Run {
             map: self,
@@ -123,25 +121,14 @@ impl Run<'_> {
         let leaf = matches!(op, op::CHOOSELEAF_FIRSTN | op::CHOOSELEAF_INDEP);
         let firstn = matches!(op, op::CHOOSE_FIRSTN | op::CHOOSELEAF_FIRSTN);
         let wanted = i32::try_from(size).unwrap_or(i32::MAX);
-        let numrep = if arg1 > 0 {
-            arg1
-        } else {
-            arg1.saturating_add(wanted)
-        };
+        let numrep = if arg1 > 0 { arg1 } else { arg1.saturating_add(wanted) };
         let mut out = Vec::new();
         if numrep <= 0 {
             return out;
         }
         for item in working {
-            let Some(bucket) = self.map.bucket(*item) else {
-                continue;
-            };
-            let goal = Goal {
-                numrep,
-                kind,
-                tries: self.tries,
-                parent_r: 0,
-            };
+            let Some(bucket) = self.map.bucket(*item) else { continue };
+            let goal = Goal { numrep, kind, tries: self.tries, parent_r: 0 };
             let room = size - out.len();
             let (mut chosen, mut leaves) = (Vec::new(), Vec::new());
             if firstn {
@@ -166,10 +153,7 @@ impl Run<'_> {
     }
 
     fn is_out(&self, device: i32) -> bool {
-        match usize::try_from(device)
-            .ok()
-            .and_then(|d| self.weights.get(d))
-        {
+        match usize::try_from(device).ok().and_then(|d| self.weights.get(d)) {
             None | Some(0) => true,
             Some(weight) if *weight >= 0x10000 => false,
             Some(weight) => hash2(self.x, device as u32) & 0xffff >= *weight,
@@ -177,9 +161,7 @@ impl Run<'_> {
     }
 
     fn choose(&self, bucket: &Bucket, r: u32, position: usize) -> i32 {
-        let arg = self
-            .choose_args
-            .and_then(|args| args.get(&((-1 - bucket.id) as u32)));
+        let arg = self.choose_args.and_then(|args| args.get(&((-1 - bucket.id) as u32)));
         choose(bucket, self.x, r, arg, position)
     }
 
@@ -233,9 +215,7 @@ impl Run<'_> {
             let mut depth = 0;
             // Each round is a choice in one bucket.
             let retry_descent = loop {
-                let r = (rep as u32)
-                    .wrapping_add(goal.parent_r)
-                    .wrapping_add(ftotal);
+                let r = (rep as u32).wrapping_add(goal.parent_r).wrapping_add(ftotal);
                 let mut collide = false;
                 let reject = if bucket.items.is_empty() {
                     true
@@ -290,30 +270,17 @@ impl Run<'_> {
         position: usize,
         leaf: &mut Option<(&mut Vec<i32>, u32)>,
     ) -> bool {
-        let Some((leaves, tries)) = leaf else {
-            return true;
-        };
+        let Some((leaves, tries)) = leaf else { return true };
         debug_assert!(leaves.len() >= position);
         leaves.truncate(position);
         if item >= 0 {
             leaves.push(item);
             return true;
         }
-        let Some(bucket) = self.map.bucket(item) else {
-            return false;
-        };
-        let parent_r = if self.vary_r == 0 {
-            0
-        } else {
-            r >> (self.vary_r - 1).min(31)
-        };
+        let Some(bucket) = self.map.bucket(item) else { return false };
+        let parent_r = if self.vary_r == 0 { 0 } else { r >> (self.vary_r - 1).min(31) };
         let numrep = if self.stable { 1 } else { position as i32 + 1 };
-        let goal = Goal {
-            numrep,
-            kind: 0,
-            tries: *tries,
-            parent_r,
-        };
+        let goal = Goal { numrep, kind: 0, tries: *tries, parent_r };
         self.firstn(bucket, goal, 1, leaves, None);
         leaves.len() > position
     }
@@ -375,16 +342,9 @@ impl Run<'_> {
         if item >= 0 {
             return item;
         }
-        let Some(bucket) = self.map.bucket(item) else {
-            return ITEM_NONE;
-        };
+        let Some(bucket) = self.map.bucket(item) else { return ITEM_NONE };
         let mut out = [ITEM_UNDEF];
-        let goal = Goal {
-            numrep,
-            kind: 0,
-            tries,
-            parent_r: r,
-        };
+        let goal = Goal { numrep, kind: 0, tries, parent_r: r };
         self.indep(bucket, goal, &mut out, rep as usize, None);
         out[0]
     }
@@ -405,14 +365,8 @@ impl Run<'_> {
             // again and again with a stride of numrep.
             let uniform = matches!(bucket.weights, Weights::Uniform(_));
             let aligned = uniform && (bucket.items.len() as u32).is_multiple_of(numrep);
-            let stride = if aligned {
-                numrep.wrapping_add(1)
-            } else {
-                numrep
-            };
-            let r = rep
-                .wrapping_add(goal.parent_r)
-                .wrapping_add(stride.wrapping_mul(ftotal));
+            let stride = if aligned { numrep.wrapping_add(1) } else { numrep };
+            let r = rep.wrapping_add(goal.parent_r).wrapping_add(stride.wrapping_mul(ftotal));
             if bucket.items.is_empty() {
                 return (Descent::Empty, r);
             }

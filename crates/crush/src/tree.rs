@@ -28,13 +28,8 @@ impl CrushMap {
         let mut lines = Vec::new();
         for root in roots.iter().filter(|root| wanted(**root)) {
             let weight = self.bucket(*root).map_or(0, |b| b.weight);
-            let mut todo = vec![TreeItem {
-                id: *root,
-                parent: 0,
-                depth: 0,
-                weight,
-                children: Vec::new(),
-            }];
+            let mut todo =
+                vec![TreeItem { id: *root, parent: 0, depth: 0, weight, children: Vec::new() }];
             while let Some(mut line) = todo.pop() {
                 let depth = line.depth + 1;
                 if depth <= self.buckets.len() + 1 {
@@ -56,18 +51,13 @@ impl CrushMap {
     }
 
     fn sorted_children(&self, bucket: i32, wanted: &impl Fn(i32) -> bool) -> Vec<(i32, u32)> {
-        let Some(bucket) = self.bucket(bucket) else {
-            return Vec::new();
-        };
+        let Some(bucket) = self.bucket(bucket) else { return Vec::new() };
         let key = |id: i32| match id {
             0.. => format!("{}_osd.{id:08}", self.class_of(id).unwrap_or_default()),
             _ => format!("_{}", self.name_of(id).unwrap_or_default()),
         };
-        let mut children: Vec<(i32, u32)> = bucket
-            .weighted_items()
-            .into_iter()
-            .filter(|(id, _)| wanted(*id))
-            .collect();
+        let mut children: Vec<(i32, u32)> =
+            bucket.weighted_items().into_iter().filter(|(id, _)| wanted(*id)).collect();
         children.sort_by_cached_key(|(id, _)| key(*id));
         children.dedup_by_key(|(id, _)| *id);
         children

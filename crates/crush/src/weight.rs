@@ -7,9 +7,7 @@ use crate::map::{BUCKET_WEIGHT_MAX, ChooseArg, CrushMap, DEVICE_WEIGHT_MAX};
 impl CrushMap {
     pub(crate) fn bucket_add_item(&mut self, bucket: i32, item: i32, weight: u32) {
         let version = self.tunables.straw_calc_version;
-        let Some(b) = self.bucket_mut(bucket) else {
-            return;
-        };
+        let Some(b) = self.bucket_mut(bucket) else { return };
         let mut items = b.weighted_items();
         items.push((item, weight));
         b.set_items(&items, version);
@@ -25,12 +23,8 @@ impl CrushMap {
 
     pub(crate) fn bucket_remove_item(&mut self, bucket: i32, item: i32) {
         let version = self.tunables.straw_calc_version;
-        let Some(b) = self.bucket_mut(bucket) else {
-            return;
-        };
-        let Some(position) = b.position(item) else {
-            return;
-        };
+        let Some(b) = self.bucket_mut(bucket) else { return };
+        let Some(position) = b.position(item) else { return };
         let mut items = b.weighted_items();
         items.remove(position);
         b.set_items(&items, version);
@@ -57,13 +51,7 @@ impl CrushMap {
             let positions = args.values().map(|a| a.weight_set.len()).max().unwrap_or(0);
             if positions > 0 {
                 let weight_set = vec![weights.clone(); positions];
-                args.insert(
-                    slot(bucket),
-                    ChooseArg {
-                        weight_set,
-                        ids: Vec::new(),
-                    },
-                );
+                args.insert(slot(bucket), ChooseArg { weight_set, ids: Vec::new() });
             }
         }
     }
@@ -72,12 +60,8 @@ impl CrushMap {
     /// How many places changed.
     pub fn adjust_item_weight_in_bucket(&mut self, item: i32, weight: u32, bucket: i32) -> usize {
         let version = self.tunables.straw_calc_version;
-        let Some(b) = self.bucket_mut(bucket) else {
-            return 0;
-        };
-        let Some(position) = b.position(item) else {
-            return 0;
-        };
+        let Some(b) = self.bucket_mut(bucket) else { return 0 };
+        let Some(position) = b.position(item) else { return 0 };
         let mut items = b.weighted_items();
         items[position].1 = weight;
         if matches!(b.weights, crate::map::Weights::Uniform(_)) {
@@ -87,9 +71,7 @@ impl CrushMap {
         let sum = b.weight;
         let mut sums = Vec::new();
         for (id, args) in &mut self.choose_args {
-            let Some(arg) = args.get_mut(&slot(bucket)) else {
-                continue;
-            };
+            let Some(arg) = args.get_mut(&slot(bucket)) else { continue };
             for set in &mut arg.weight_set {
                 if let Some(w) = set.get_mut(position) {
                     *w = weight;
@@ -116,9 +98,7 @@ impl CrushMap {
         let bound = self.buckets.len() * self.buckets.len() + 1;
         while let Some((item, weight)) = todo.pop() {
             for b in self.buckets.iter_mut().flatten() {
-                let Some(position) = b.position(item) else {
-                    continue;
-                };
+                let Some(position) = b.position(item) else { continue };
                 if b.item_weight(position) == weight {
                     continue;
                 }
@@ -138,17 +118,13 @@ impl CrushMap {
     /// Sets an item's weights (by position) in one weight set and carries the sums up. How many
     /// buckets changed.
     pub fn choose_args_adjust(&mut self, id: i64, item: i32, weights: &[u32]) -> usize {
-        let Some(args) = self.choose_args.get_mut(&id) else {
-            return 0;
-        };
+        let Some(args) = self.choose_args.get_mut(&id) else { return 0 };
         let mut todo = vec![(item, weights.to_vec())];
         let mut changed = 0;
         let bound = self.buckets.len() * self.buckets.len() + 1;
         while let Some((item, weights)) = todo.pop() {
             for b in self.buckets.iter().flatten() {
-                let Some(position) = b.position(item) else {
-                    continue;
-                };
+                let Some(position) = b.position(item) else { continue };
                 let arg = args.entry(slot(b.id)).or_default();
                 if arg.weight_set.is_empty() {
                     let own: Vec<u32> = b.weighted_items().iter().map(|(_, w)| *w).collect();
@@ -178,13 +154,7 @@ impl CrushMap {
         for b in self.buckets.iter().flatten() {
             let own: Vec<u32> = b.weighted_items().iter().map(|(_, w)| *w).collect();
             let weight_set = vec![own; positions];
-            args.insert(
-                slot(b.id),
-                ChooseArg {
-                    weight_set,
-                    ids: Vec::new(),
-                },
-            );
+            args.insert(slot(b.id), ChooseArg { weight_set, ids: Vec::new() });
         }
         self.choose_args.insert(id, args);
         true
@@ -192,11 +162,7 @@ impl CrushMap {
 
     /// Sets an item's weight everywhere. How many places changed.
     pub fn adjust_item_weight(&mut self, item: i32, weight: u32) -> Result<usize, EditError> {
-        let limit = if item >= 0 {
-            DEVICE_WEIGHT_MAX
-        } else {
-            BUCKET_WEIGHT_MAX
-        };
+        let limit = if item >= 0 { DEVICE_WEIGHT_MAX } else { BUCKET_WEIGHT_MAX };
         if weight > limit {
             return Err(EditError::BadWeight);
         }
@@ -280,16 +246,10 @@ impl CrushMap {
 
     /// Sums of a weight set's child buckets, taken over into their parent.
     fn reweight_choose_args(&mut self, set: i64, bucket: i32, items: &[(i32, u32)]) {
-        let Some(args) = self.choose_args.get_mut(&set) else {
-            return;
-        };
-        let below: Vec<Option<Vec<u32>>> = items
-            .iter()
-            .map(|(item, _)| args.get(&slot(*item)).map(sums_of))
-            .collect();
-        let Some(arg) = args.get_mut(&slot(bucket)) else {
-            return;
-        };
+        let Some(args) = self.choose_args.get_mut(&set) else { return };
+        let below: Vec<Option<Vec<u32>>> =
+            items.iter().map(|(item, _)| args.get(&slot(*item)).map(sums_of)).collect();
+        let Some(arg) = args.get_mut(&slot(bucket)) else { return };
         for (position, sums) in below.into_iter().enumerate() {
             let sums = sums.filter(|_| items[position].0 < 0);
             for (set, sum) in arg.weight_set.iter_mut().zip(sums.into_iter().flatten()) {

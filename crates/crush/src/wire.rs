@@ -63,29 +63,19 @@ impl Denc for CrushMap {
     fn decode(r: &mut Reader<'_>) -> Result<Self, Error> {
         let magic = r.u32()?;
         if magic != MAGIC {
-            return Err(Error::Invalid {
-                what: "CrushWrapper magic",
-                value: magic.into(),
-            });
+            return Err(Error::Invalid { what: "CrushWrapper magic", value: magic.into() });
         }
         // Each slot takes at least four bytes, so the counts are bounded by the bytes left.
         let buckets = r.count(4)?;
         let rules = r.count(0)?;
         let max_devices = r.i32()?;
-        let mut map = CrushMap {
-            max_devices,
-            tunables: Tunables::argonaut(),
-            ..Default::default()
-        };
+        let mut map =
+            CrushMap { max_devices, tunables: Tunables::argonaut(), ..Default::default() };
         for slot in 0..buckets {
             map.buckets.push(decode_bucket(slot, r)?);
         }
         for _ in 0..rules {
-            map.rules.push(if r.u32()? != 0 {
-                Some(decode_rule(r)?)
-            } else {
-                None
-            });
+            map.rules.push(if r.u32()? != 0 { Some(decode_rule(r)?) } else { None });
         }
         map.types = r.get()?;
         map.names = r.get()?;
@@ -155,10 +145,7 @@ fn encode_bucket(bucket: &Bucket, w: &mut Writer) {
         Weights::Tree(nodes) => {
             // One byte on the wire: 128 items and more do not survive it, in Ceph as here.
             w.u8(nodes.len() as u8);
-            nodes
-                .iter()
-                .take(nodes.len() & 0xff)
-                .for_each(|node| w.u32(*node));
+            nodes.iter().take(nodes.len() & 0xff).for_each(|node| w.u32(*node));
         }
         Weights::Straw2(weights) => weights.iter().for_each(|weight| w.u32(*weight)),
     }
@@ -204,14 +191,7 @@ fn decode_bucket(slot: usize, r: &mut Reader<'_>) -> Result<Option<Bucket>, Erro
         }
         Algorithm::Straw2 => Weights::Straw2(words(r, n)?),
     };
-    Ok(Some(Bucket {
-        id,
-        kind,
-        hash,
-        weight,
-        items,
-        weights,
-    }))
+    Ok(Some(Bucket { id, kind, hash, weight, items, weights }))
 }
 
 fn encode_rule(rule: &Rule, w: &mut Writer) {
@@ -231,21 +211,9 @@ fn decode_rule(r: &mut Reader<'_>) -> Result<Rule, Error> {
     let steps = r.count(12)?;
     let (ruleset, kind, min_size, max_size) = (r.u8()?, r.u8()?, r.u8()?, r.u8()?);
     let steps = (0..steps)
-        .map(|_| {
-            Ok(Step {
-                op: r.u32()?,
-                arg1: r.i32()?,
-                arg2: r.i32()?,
-            })
-        })
+        .map(|_| Ok(Step { op: r.u32()?, arg1: r.i32()?, arg2: r.i32()? }))
         .collect::<Result<_, Error>>()?;
-    Ok(Rule {
-        ruleset,
-        kind,
-        min_size,
-        max_size,
-        steps,
-    })
+    Ok(Rule { ruleset, kind, min_size, max_size, steps })
 }
 
 fn encode_choose_args(args: &ChooseArgs, w: &mut Writer) {
@@ -263,22 +231,13 @@ fn decode_choose_args(map: &CrushMap, r: &mut Reader<'_>) -> Result<ChooseArgs, 
     for _ in 0..r.count(12)? {
         let slot = r.u32()?;
         let Some(bucket) = map.buckets.get(slot as usize).and_then(Option::as_ref) else {
-            return Err(Error::Invalid {
-                what: "choose_args bucket",
-                value: slot.into(),
-            });
+            return Err(Error::Invalid { what: "choose_args bucket", value: slot.into() });
         };
-        let arg = ChooseArg {
-            weight_set: r.get()?,
-            ids: r.get()?,
-        };
+        let arg = ChooseArg { weight_set: r.get()?, ids: r.get()? };
         let lengths = arg.weight_set.iter().map(Vec::len);
         let ids = (!arg.ids.is_empty()).then_some(arg.ids.len());
         if let Some(wrong) = lengths.chain(ids).find(|n| *n != bucket.items.len()) {
-            return Err(Error::Invalid {
-                what: "choose_args length",
-                value: wrong as u64,
-            });
+            return Err(Error::Invalid { what: "choose_args length", value: wrong as u64 });
         }
         args.insert(slot, arg);
     }

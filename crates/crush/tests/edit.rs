@@ -10,25 +10,18 @@ fn map(name: &str) -> CrushMap {
 }
 
 fn loc(pairs: &[(&str, &str)]) -> Location {
-    pairs
-        .iter()
-        .map(|(t, n)| ((*t).to_owned(), (*n).to_owned()))
-        .collect()
+    pairs.iter().map(|(t, n)| ((*t).to_owned(), (*n).to_owned())).collect()
 }
 
 #[test]
 fn edits_are_crushtools() {
     let mut edited = map("alg-straw2");
-    edited
-        .adjust_item_weight(3, fixed_weight(0.2).unwrap())
-        .unwrap();
+    edited.adjust_item_weight(3, fixed_weight(0.2).unwrap()).unwrap();
     assert_eq!(edited, map("reweight-item"));
 
     let mut edited = map("alg-straw2");
     let place = loc(&[("host", "host0"), ("root", "default")]);
-    edited
-        .insert_item(24, fixed_weight(2.5).unwrap(), "osd.24", &place)
-        .unwrap();
+    edited.insert_item(24, fixed_weight(2.5).unwrap(), "osd.24", &place).unwrap();
     assert_eq!(edited, map("add-item"));
 
     let mut edited = map("alg-straw2");
@@ -45,23 +38,11 @@ fn edits_are_crushtools() {
 fn refusals_say_why() {
     let mut edited = map("classes");
     let root = edited.id_of("default").unwrap();
-    assert!(matches!(
-        edited.remove_item(root, None, false),
-        Err(EditError::NotEmpty(_))
-    ));
-    assert!(matches!(
-        edited.set_device_class(0, "ssd"),
-        Err(EditError::Busy(_))
-    ));
-    assert!(matches!(
-        edited.rename_bucket("default", "host0"),
-        Err(EditError::Exists(_))
-    ));
+    assert!(matches!(edited.remove_item(root, None, false), Err(EditError::NotEmpty(_))));
+    assert!(matches!(edited.set_device_class(0, "ssd"), Err(EditError::Busy(_))));
+    assert!(matches!(edited.rename_bucket("default", "host0"), Err(EditError::Exists(_))));
     let inside = loc(&[("host", "host0")]);
-    assert!(matches!(
-        edited.move_bucket(root, &inside),
-        Err(EditError::BadLocation)
-    ));
+    assert!(matches!(edited.move_bucket(root, &inside), Err(EditError::BadLocation)));
     assert!(matches!(
         edited.add_simple_rule("r", "nowhere", "host", "", true, 1),
         Err(EditError::NotFound(_))
@@ -73,9 +54,7 @@ fn a_bucket_goes_with_its_shadows() {
     let mut edited = map("classes");
     let before = edited.clone();
     let id = edited.add_named_bucket("spare", "host").unwrap();
-    edited
-        .move_bucket(id, &loc(&[("root", "default")]))
-        .unwrap();
+    edited.move_bucket(id, &loc(&[("root", "default")])).unwrap();
     assert!(edited.id_of("spare~hdd").is_some());
     edited.remove_item(id, None, false).unwrap();
     assert_eq!(edited.names, before.names);

@@ -57,9 +57,7 @@ fn every_mapping_is_crushtools() {
                 weights = device_weights(&map, &args);
                 continue;
             }
-            let Some(mapping) = line.strip_prefix("CRUSH rule ") else {
-                continue;
-            };
+            let Some(mapping) = line.strip_prefix("CRUSH rule ") else { continue };
             let mut parts = mapping.split(' ');
             let rule: i32 = parts.next().unwrap().parse().unwrap();
             assert_eq!(parts.next(), Some("x"));
@@ -67,12 +65,7 @@ fn every_mapping_is_crushtools() {
             let want = parts.next().unwrap();
             let got = map.do_rule(rule, x, size, &weights, map.choose_args_for(0));
             let got = format!("{got:?}").replace(' ', "");
-            assert_eq!(
-                got,
-                want,
-                "{} rule {rule} size {size} x {x}",
-                path.display()
-            );
+            assert_eq!(got, want, "{} rule {rule} size {size} x {x}", path.display());
             checked += 1;
         }
     }
@@ -90,11 +83,7 @@ fn maps_survive_a_round_trip() {
 /// Whether no count of the map asks for so much work that a run would not end here.
 fn affordable(map: &CrushMap) -> bool {
     let t = &map.tunables;
-    let tries = [
-        t.choose_total_tries,
-        t.choose_local_tries,
-        t.choose_local_fallback_tries,
-    ];
+    let tries = [t.choose_total_tries, t.choose_local_tries, t.choose_local_fallback_tries];
     let mut steps = map.rules.iter().flatten().flat_map(|rule| &rule.steps);
     tries.iter().all(|n| *n < 1000) && steps.all(|step| step.arg1 < 1000)
 }

@@ -56,23 +56,13 @@ fn every_shadow_tree_is_as_crushtool_builds_it() {
 
 #[test]
 fn errors_name_their_line() {
-    let at = |text: &str| {
-        CrushMap::compile(text)
-            .map(|_| ())
-            .map_err(|e| (e.line, e.problem))
-    };
+    let at = |text: &str| CrushMap::compile(text).map(|_| ()).map_err(|e| (e.line, e.problem));
     let types = "type 0 osd\ntype 1 root\n";
     let cases = [
         ("tunable nothing 1", (1, Problem::Undefined)),
-        (
-            "type 0 osd\ndevice x osd.0",
-            (2, Problem::Expected("a number")),
-        ),
+        ("type 0 osd\ndevice x osd.0", (2, Problem::Expected("a number"))),
         ("device 0 osd.0\ndevice 0 osd.1", (2, Problem::Taken)),
-        (
-            "root a { }",
-            (1, Problem::Expected("a section or a bucket type")),
-        ),
+        ("root a { }", (1, Problem::Expected("a section or a bucket type"))),
     ];
     for (text, error) in cases {
         assert_eq!(at(text), Err(error), "{text}");

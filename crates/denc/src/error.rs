@@ -49,7 +49,9 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::Truncated { need, have } => write!(f, "truncated: need {need} bytes, have {have}"),
+            Error::Truncated { need, have } => {
+                write!(f, "truncated: need {need} bytes, have {have}")
+            }
             Error::Incompatible { what, compat, known } => {
                 write!(f, "{what} needs a reader of version {compat}, this one knows {known}")
             }

@@ -32,18 +32,12 @@ pub enum Causes {
 impl Piece {
     /// Bytes written for one cause.
     pub fn new(bytes: Bytes, cause: WriteCause) -> Piece {
-        Piece {
-            bytes,
-            causes: Causes::One(cause),
-        }
+        Piece { bytes, causes: Causes::One(cause) }
     }
 
     /// Bytes written for several.
     pub fn shared(bytes: Bytes, shares: Vec<(WriteCause, u64)>) -> Piece {
-        Piece {
-            bytes,
-            causes: Causes::Shares(shares),
-        }
+        Piece { bytes, causes: Causes::Shares(shares) }
     }
 }
 
@@ -71,14 +65,8 @@ impl core::fmt::Debug for BlockDevice {
 impl BlockDevice {
     /// A device on a file that is open.
     pub fn new(file: Rc<dyn BlockFile>) -> BlockDevice {
-        let inner = Inner {
-            file,
-            ledger: Ledger::default(),
-            failed: Cell::new(None),
-        };
-        BlockDevice {
-            inner: Rc::new(inner),
-        }
+        let inner = Inner { file, ledger: Ledger::default(), failed: Cell::new(None) };
+        BlockDevice { inner: Rc::new(inner) }
     }
 
     /// Opens a file or block device.

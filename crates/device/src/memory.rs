@@ -59,12 +59,7 @@ impl State {
         self.current.write(offset, &data);
         self.next_id += 1;
         self.bytes_written += data.len() as u64;
-        self.unsynced.push(Unsynced {
-            id: self.next_id,
-            offset,
-            data,
-            completed: false,
-        });
+        self.unsynced.push(Unsynced { id: self.next_id, offset, data, completed: false });
         self.next_id
     }
 
@@ -90,11 +85,7 @@ impl State {
 impl State {
     /// Of pages, all durable.
     pub(crate) fn of(pages: Pages) -> State {
-        State {
-            synced: pages.clone(),
-            current: pages,
-            ..State::default()
-        }
+        State { synced: pages.clone(), current: pages, ..State::default() }
     }
 
     /// Flips bits of a byte, for good.
@@ -243,11 +234,7 @@ impl MemoryFile {
 
     /// A device with what is readable now (a process that died, the machine going on).
     pub fn kill_image(&self) -> Rc<MemoryFile> {
-        MemoryFile::with_pages(
-            self.len,
-            self.block_len,
-            self.state.borrow().current.clone(),
-        )
+        MemoryFile::with_pages(self.len, self.block_len, self.state.borrow().current.clone())
     }
 
     fn with_pages(len: u64, block_len: u32, pages: Pages) -> Rc<MemoryFile> {
@@ -359,13 +346,7 @@ impl BlockFile for MemoryFile {
 
     fn sync(&self) -> LocalFuture<io::Result<()>> {
         let completed = |w: &Unsynced| w.completed.then_some(w.id);
-        let ids: Vec<u64> = self
-            .state
-            .borrow()
-            .unsynced
-            .iter()
-            .filter_map(completed)
-            .collect();
+        let ids: Vec<u64> = self.state.borrow().unsynced.iter().filter_map(completed).collect();
         let (this, delay) = (self.this.upgrade(), self.delay.get());
         Box::pin(async move {
             pause(delay).await;

@@ -32,14 +32,8 @@ impl core::fmt::Debug for SharedDevice {
 impl SharedDevice {
     /// A device on a file that is open.
     pub fn new(file: Arc<dyn SharedBlockFile>) -> SharedDevice {
-        let inner = Inner {
-            file,
-            ledger: Ledger::default(),
-            failed: Mutex::new(None),
-        };
-        SharedDevice {
-            inner: Arc::new(inner),
-        }
+        let inner = Inner { file, ledger: Ledger::default(), failed: Mutex::new(None) };
+        SharedDevice { inner: Arc::new(inner) }
     }
 
     /// Opens a file or block device.
@@ -98,10 +92,7 @@ impl SharedDevice {
     }
 
     fn failed(&self) -> std::sync::MutexGuard<'_, Option<io::ErrorKind>> {
-        self.inner
-            .failed
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.inner.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn latch(&self, result: io::Result<()>) -> io::Result<()> {

@@ -18,10 +18,7 @@ const REPLY: usize = 16;
 const FILE_LEN: u64 = 64 << 20;
 
 fn thread_cpu() -> Duration {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: there is room for the answer.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
@@ -43,10 +40,7 @@ async fn serve(env: Env, addr: std::sync::mpsc::Sender<SocketAddr>, file: Option
     let listener = env.listen("127.0.0.1:0".parse().unwrap()).unwrap();
     addr.send(listener.local_addr().unwrap()).unwrap();
     let file: Option<Rc<dyn BlockFile>> = file.map(|path| {
-        let options = OpenBlock {
-            create_len: Some(FILE_LEN),
-            read_only: false,
-        };
+        let options = OpenBlock { create_len: Some(FILE_LEN), read_only: false };
         env.open_block(path.as_ref(), options).unwrap()
     });
     let control = listener.accept().await.unwrap();
@@ -75,41 +69,37 @@ async fn serve(env: Env, addr: std::sync::mpsc::Sender<SocketAddr>, file: Option
 fn measure(reactor: Reactors, connections: usize, time: Duration, file: Option<String>) {
     let (sender, receiver) = std::sync::mpsc::channel();
     let server = std::thread::spawn(move || {
-        Runtime::on(reactor)
-            .unwrap()
-            .block_on(|env| serve(env, sender, file));
+        Runtime::on(reactor).unwrap().block_on(|env| serve(env, sender, file));
         thread_cpu()
     });
     let addr = receiver.recv().unwrap();
-    let (requests, elapsed) = Runtime::on(reactor)
-        .unwrap()
-        .block_on(move |env| async move {
-            let control = env.connect(addr).await.unwrap();
-            let start = env.now();
-            let clients: Vec<_> = (0..connections)
-                .map(|_| {
-                    let client = env.clone();
-                    env.spawn_with_handle(async move {
-                        let stream = client.connect(addr).await.unwrap();
-                        let request = Bytes::from(vec![7; REQUEST]);
-                        let mut requests = 0u64;
-                        while client.now() - start < time {
-                            stream.send(vec![request.clone()]).await.unwrap();
-                            recv_exactly(&stream, REPLY).await.unwrap();
-                            requests += 1;
-                        }
-                        requests
-                    })
+    let (requests, elapsed) = Runtime::on(reactor).unwrap().block_on(move |env| async move {
+        let control = env.connect(addr).await.unwrap();
+        let start = env.now();
+        let clients: Vec<_> = (0..connections)
+            .map(|_| {
+                let client = env.clone();
+                env.spawn_with_handle(async move {
+                    let stream = client.connect(addr).await.unwrap();
+                    let request = Bytes::from(vec![7; REQUEST]);
+                    let mut requests = 0u64;
+                    while client.now() - start < time {
+                        stream.send(vec![request.clone()]).await.unwrap();
+                        recv_exactly(&stream, REPLY).await.unwrap();
+                        requests += 1;
+                    }
+                    requests
                 })
-                .collect();
-            let mut requests = 0;
-            for client in clients {
-                requests += client.await;
-            }
-            let elapsed = env.now() - start;
-            control.send(vec![Bytes::from_static(b"x")]).await.unwrap();
-            (requests, elapsed)
-        });
+            })
+            .collect();
+        let mut requests = 0;
+        for client in clients {
+            requests += client.await;
+        }
+        let elapsed = env.now() - start;
+        control.send(vec![Bytes::from_static(b"x")]).await.unwrap();
+        (requests, elapsed)
+    });
     let cpu = server.join().unwrap();
     println!(
         "{reactor:?}\t{connections}\t{:.0}\t{:.1}\t{:.2}",
@@ -126,12 +116,7 @@ fn main() {
     println!("reactor\tconnections\trequests/s\tus/request\tserver CPU us/request");
     for connections in [1, 32] {
         for reactor in [Reactors::Uring, Reactors::Epoll] {
-            measure(
-                reactor,
-                connections,
-                Duration::from_secs_f64(time),
-                file.clone(),
-            );
+            measure(reactor, connections, Duration::from_secs_f64(time), file.clone());
         }
     }
 }

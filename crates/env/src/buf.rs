@@ -177,9 +177,7 @@ impl Pool {
         if self.bytes + capacity > POOL_BYTES_MAX {
             return false;
         }
-        let Some(list) = list_of(capacity) else {
-            return false;
-        };
+        let Some(list) = list_of(capacity) else { return false };
         self.lists[list].free.push(ptr);
         self.bytes += capacity;
         true
@@ -261,19 +259,9 @@ mod tests {
 
     #[test]
     fn buffers_are_aligned_and_keep_their_length() {
-        for len in [
-            0,
-            1,
-            511,
-            4096,
-            4097,
-            65536,
-            1 << 20,
-            (1 << 20) + 1,
-            (4 << 20) + 14,
-            8 << 20,
-            9 << 20,
-        ] {
+        for len in
+            [0, 1, 511, 4096, 4097, 65536, 1 << 20, (1 << 20) + 1, (4 << 20) + 14, 8 << 20, 9 << 20]
+        {
             let buf = AlignedBuf::zeroed(len);
             assert_eq!(buf.len(), len);
             assert_eq!(buf.as_ptr() as usize % AlignedBuf::ALIGN, 0);
@@ -342,8 +330,6 @@ mod tests {
     #[test]
     fn a_buffer_may_die_on_another_thread() {
         let buf = AlignedBuf::copy_from_slice(&[9; 4096]).freeze();
-        std::thread::spawn(move || assert_eq!(buf[17], 9))
-            .join()
-            .unwrap();
+        std::thread::spawn(move || assert_eq!(buf[17], 9)).join().unwrap();
     }
 }

@@ -85,11 +85,7 @@ impl Executor {
         Executor(Rc::new(Inner {
             slots: RefCell::default(),
             free: RefCell::default(),
-            ready: Arc::new(Ready {
-                queue: Mutex::default(),
-                home: thread_mark(),
-                notify,
-            }),
+            ready: Arc::new(Ready { queue: Mutex::default(), home: thread_mark(), notify }),
             closed: Cell::new(false),
         }))
     }
@@ -102,12 +98,7 @@ impl Executor {
         }
         let mut slots = self.0.slots.borrow_mut();
         let index = self.0.free.borrow_mut().pop().unwrap_or_else(|| {
-            slots.push(Slot {
-                generation: 0,
-                owner,
-                state: State::Free,
-                spare: None,
-            });
+            slots.push(Slot { generation: 0, owner, state: State::Free, spare: None });
             u32::try_from(slots.len() - 1).expect("fewer than 2^32 tasks")
         });
         let slot = &mut slots[index as usize];
@@ -128,18 +119,8 @@ impl Executor {
             }
         };
         slot.owner = owner;
-        slot.state = State::Waiting(Task {
-            future,
-            wake,
-            waker,
-        });
-        let Slot {
-            state: State::Waiting(task),
-            ..
-        } = slot
-        else {
-            return;
-        };
+        slot.state = State::Waiting(Task { future, wake, waker });
+        let Slot { state: State::Waiting(task), .. } = slot else { return };
         task.waker.wake_by_ref();
     }
 
@@ -156,9 +137,7 @@ impl Executor {
     /// Polls woken tasks in order, at most `budget` of them; says how many.
     pub fn run_ready(&self, budget: usize) -> usize {
         for ran in 0..budget {
-            let Some((index, generation)) = self.0.ready.lock().pop_front() else {
-                return ran;
-            };
+            let Some((index, generation)) = self.0.ready.lock().pop_front() else { return ran };
             self.poll(index, generation);
         }
         budget
@@ -181,10 +160,7 @@ impl Executor {
         };
         task.wake.queued.store(false, Ordering::Release);
         let outer = RUNNING.replace(Some(owner));
-        let poll = task
-            .future
-            .as_mut()
-            .poll(&mut Context::from_waker(&task.waker));
+        let poll = task.future.as_mut().poll(&mut Context::from_waker(&task.waker));
         RUNNING.set(outer);
         let mut slots = self.0.slots.borrow_mut();
         let slot = &mut slots[index as usize];
@@ -196,11 +172,7 @@ impl Executor {
         slot.generation = slot.generation.wrapping_add(1);
         drop(slots);
         // With nothing borrowed: dropping what a task holds may wake and spawn others.
-        let Task {
-            future,
-            wake,
-            waker,
-        } = task;
+        let Task { future, wake, waker } = task;
         drop(future);
         // Ours and that of our waker: no other waker is left that a new task's number would make
         // wake the wrong one.
@@ -276,8 +248,7 @@ impl Wake for TaskWake {
 /// A number that differs between live threads, cheaper than `thread::current().id()`.
 fn thread_mark() -> usize {
     thread_local!(static MARK: u8 = const { 0 });
-    MARK.try_with(|mark| std::ptr::from_ref(mark) as usize)
-        .unwrap_or(0)
+    MARK.try_with(|mark| std::ptr::from_ref(mark) as usize).unwrap_or(0)
 }
 
 /// Awaits a task's value. Dropping it leaves the task running. If the task is dropped unfinished
@@ -357,10 +328,7 @@ mod tests {
             );
         }
         while executor.run_ready(1) > 0 {}
-        assert_eq!(
-            *seen.borrow(),
-            [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
-        );
+        assert_eq!(*seen.borrow(), [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]);
         assert_eq!(executor.task_count(), 0);
     }
 
@@ -430,9 +398,7 @@ mod tests {
         executor.spawn(0, Box::pin(task));
         executor.run_ready(10);
         assert!(!notified.load(Ordering::SeqCst));
-        std::thread::spawn(move || receive.recv().unwrap().wake())
-            .join()
-            .unwrap();
+        std::thread::spawn(move || receive.recv().unwrap().wake()).join().unwrap();
         assert!(notified.load(Ordering::SeqCst));
         executor.run_ready(10);
         assert!(handle.is_finished());

@@ -152,10 +152,7 @@ pub trait Passage {
 
 /// A file or block device read and written in aligned blocks. Completed writes are durable only
 /// after a later `sync` completes. Offsets, lengths and buffers are multiples of `block_len`.
-#[expect(
-    clippy::len_without_is_empty,
-    reason = "a file of no bytes is nothing to ask about"
-)]
+#[expect(clippy::len_without_is_empty, reason = "a file of no bytes is nothing to ask about")]
 pub trait BlockFile {
     /// Size in bytes.
     fn len(&self) -> u64;
@@ -191,10 +188,7 @@ pub enum Until {
 
 /// A [`BlockFile`] whose calls block and may come from any thread: for stores whose database has
 /// threads of its own.
-#[expect(
-    clippy::len_without_is_empty,
-    reason = "a file of no bytes is nothing to ask about"
-)]
+#[expect(clippy::len_without_is_empty, reason = "a file of no bytes is nothing to ask about")]
 pub trait SharedBlockFile: Send + Sync {
     /// Size in bytes.
     fn len(&self) -> u64;

@@ -16,7 +16,10 @@ pub const MUTANTS: [(&str, &str); 23] = [
     ("lose-waiting", "operations that wait for an object are lost when it is recovered"),
     ("serve-after-lease", "the primary serves reads after its lease has ended"),
     ("tell-unsettled", "an op that changed nothing tells what it saw before that is durable"),
-    ("read-unstable", "a copy that does not lead answers reads of objects whose last write others may lack"),
+    (
+        "read-unstable",
+        "a copy that does not lead answers reads of objects whose last write others may lack",
+    ),
     ("keep-divergent", "entries that did not happen leave the log, their data stays"),
     ("skip-min-size", "writes are taken with fewer replicas than min_size"),
     ("lose-last-entry", "the last entry is missing from the log sent at activation"),
@@ -26,7 +29,10 @@ pub const MUTANTS: [(&str, &str); 23] = [
     ("backfill-blind", "writes during a backfill do not reach its target"),
     ("no-clone", "the write after a snapshot makes no clone"),
     ("no-replay", "a connection made anew does not repeat what was not acknowledged"),
-    ("replay-twice", "a new connection repeats what the peer has had, and a write so repeated is made twice"),
+    (
+        "replay-twice",
+        "a new connection repeats what the peer has had, and a write so repeated is made twice",
+    ),
     ("mon-early", "the monitor answers before its database is durable"),
 ];
 

@@ -12,11 +12,7 @@ use std::task::{Context, Poll, Waker};
 
 /// A place for one value from one task to another.
 pub fn oneshot<T>() -> (Sender<T>, Receiver<T>) {
-    let slot = Rc::new(RefCell::new(Slot {
-        value: None,
-        waker: None,
-        sender_lives: true,
-    }));
+    let slot = Rc::new(RefCell::new(Slot { value: None, waker: None, sender_lives: true }));
     (Sender(slot.clone()), Receiver(slot))
 }
 
@@ -90,10 +86,7 @@ struct Place<'a> {
 
 impl Waiters {
     fn place(&self) -> Place<'_> {
-        Place {
-            waiters: self,
-            ticket: None,
-        }
+        Place { waiters: self, ticket: None }
     }
 
     fn wake_all(&self) {
@@ -104,11 +97,7 @@ impl Waiters {
     }
 
     fn wake_first(&self) {
-        let waker = self
-            .wakers
-            .borrow()
-            .first_key_value()
-            .map(|(_, waker)| waker.clone());
+        let waker = self.wakers.borrow().first_key_value().map(|(_, waker)| waker.clone());
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -122,10 +111,7 @@ impl Place<'_> {
             self.waiters.sequence.set(ticket + 1);
             ticket
         });
-        self.waiters
-            .wakers
-            .borrow_mut()
-            .insert(ticket, cx.waker().clone());
+        self.waiters.wakers.borrow_mut().insert(ticket, cx.waker().clone());
     }
 
     /// Whether nobody began to wait before.
@@ -238,10 +224,7 @@ impl Semaphore {
         let permit = poll_fn(|cx| {
             let count = count.min(self.0.total.get());
             if place.is_first() && self.0.take(count) {
-                return Poll::Ready(Permit {
-                    budget: self.0.clone(),
-                    count,
-                });
+                return Poll::Ready(Permit { budget: self.0.clone(), count });
             }
             place.wait(cx);
             Poll::Pending
@@ -259,10 +242,7 @@ impl Semaphore {
         if !self.0.waiters.wakers.borrow().is_empty() || !self.0.take(count) {
             return None;
         }
-        Some(Permit {
-            budget: self.0.clone(),
-            count,
-        })
+        Some(Permit { budget: self.0.clone(), count })
     }
 }
 
@@ -333,11 +313,7 @@ mod tests {
             );
         }
         run(&executor);
-        assert_eq!(
-            done.get(),
-            12,
-            "the second task's event ends the first's second wait"
-        );
+        assert_eq!(done.get(), 12, "the second task's event ends the first's second wait");
         notify.notify_all();
         run(&executor);
         assert_eq!(done.get(), 22);

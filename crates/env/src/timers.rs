@@ -32,19 +32,12 @@ struct Sleep {
 impl Timers {
     /// Completes at the first [`Timers::fire`] whose time is at least `deadline`.
     pub fn sleep_until(self: &Rc<Self>, deadline: Duration) -> LocalFuture<()> {
-        Box::pin(Sleep {
-            timers: self.clone(),
-            deadline,
-            key: None,
-        })
+        Box::pin(Sleep { timers: self.clone(), deadline, key: None })
     }
 
     /// The earliest deadline.
     pub fn next(&self) -> Option<Duration> {
-        self.pending
-            .borrow()
-            .first_key_value()
-            .map(|((deadline, _), _)| *deadline)
+        self.pending.borrow().first_key_value().map(|((deadline, _), _)| *deadline)
     }
 
     /// Wakes all sleeps whose deadline is not after `now`, in order.

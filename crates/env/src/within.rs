@@ -136,7 +136,8 @@ impl Listener for WithinListener {
         let (addr, backlog) = (self.addr, self.backlog.clone());
         Box::pin(async move {
             let ways = backlog.when(|waiting| waiting.streams.pop_front()).await;
-            let stream: Rc<dyn Stream> = Rc::new(End { ways, peer: SocketAddr::new(addr.ip(), 0), local: addr });
+            let stream: Rc<dyn Stream> =
+                Rc::new(End { ways, peer: SocketAddr::new(addr.ip(), 0), local: addr });
             Ok(stream)
         })
     }

@@ -66,10 +66,7 @@ impl<T> Drop for Teller<T> {
 impl Workers {
     /// No threads: jobs run at once, in the caller's. For simulations and tests.
     pub fn inline() -> Workers {
-        Workers {
-            shared: Arc::default(),
-            threads: Vec::new(),
-        }
+        Workers { shared: Arc::default(), threads: Vec::new() }
     }
 
     /// Threads of their own, named for `top` and debuggers.
@@ -97,11 +94,7 @@ impl Workers {
         job: impl FnOnce() -> T + Send + 'static,
     ) -> impl Future<Output = T> + 'static {
         let outcome = Arc::new(Outcome {
-            state: Mutex::new(State {
-                value: None,
-                over: false,
-                waker: None,
-            }),
+            state: Mutex::new(State { value: None, over: false, waker: None }),
         });
         let teller = Teller(outcome.clone());
         self.hand_over(Box::new(move || {
@@ -144,10 +137,7 @@ fn work(shared: &Shared) {
             if queue.closed {
                 return;
             }
-            queue = shared
-                .filled
-                .wait(queue)
-                .unwrap_or_else(PoisonError::into_inner);
+            queue = shared.filled.wait(queue).unwrap_or_else(PoisonError::into_inner);
         };
         drop(queue);
         job();

@@ -20,7 +20,12 @@ use env::{AlignedBuf, Env, OpenBlock, Stream, Until, yield_now};
 /// Runs a scenario on both reactors, alone in its thread and as a daemon among others, refusing to hang.
 /// Where io_uring is refused (a container's seccomp filter) only epoll is tried.
 fn on_both<F: Future<Output = ()> + 'static>(scenario: impl Fn(Env) -> F) {
-    let worlds = [(Reactors::Uring, false), (Reactors::Uring, true), (Reactors::Epoll, false), (Reactors::Epoll, true)];
+    let worlds = [
+        (Reactors::Uring, false),
+        (Reactors::Uring, true),
+        (Reactors::Epoll, false),
+        (Reactors::Epoll, true),
+    ];
     for (reactor, shared) in worlds {
         let runtime = match Runtime::on(reactor) {
             Ok(runtime) => runtime,
@@ -98,18 +103,11 @@ fn a_big_transfer_comes_back_whole() {
             let data = recv_exactly(&far, LEN).await.unwrap().freeze();
             // More pieces than one system call takes, some of them empty.
             let mut pieces = vec![Bytes::new()];
-            pieces.extend(
-                (0..LEN)
-                    .step_by(5000)
-                    .map(|at| data.slice(at..LEN.min(at + 5000))),
-            );
+            pieces.extend((0..LEN).step_by(5000).map(|at| data.slice(at..LEN.min(at + 5000))));
             pieces.push(Bytes::new());
             far.send(pieces).await.unwrap();
         });
-        let data: Bytes = (0..LEN)
-            .map(|i| ((i * 31) >> 3) as u8)
-            .collect::<Vec<_>>()
-            .into();
+        let data: Bytes = (0..LEN).map(|i| ((i * 31) >> 3) as u8).collect::<Vec<_>>().into();
         let sending = env.spawn_with_handle({
             let (near, data) = (near.clone(), data.clone());
             async move { near.send(vec![data]).await }
@@ -409,16 +407,9 @@ fn dropping_the_last_reference_tells_the_peer() {
         let (near, far) = pair(&env).await;
         // Its receive is given up in flight, which must not keep the connection open.
         let receiving = near.recv(BytesMut::with_capacity(100));
-        assert!(
-            env.timeout(Duration::from_millis(5), receiving)
-                .await
-                .is_err()
-        );
+        assert!(env.timeout(Duration::from_millis(5), receiving).await.is_err());
         drop(near);
-        assert_eq!(
-            far.recv(BytesMut::with_capacity(10)).await.0.unwrap_or(0),
-            0
-        );
+        assert_eq!(far.recv(BytesMut::with_capacity(10)).await.0.unwrap_or(0), 0);
     });
 }
 
@@ -448,15 +439,11 @@ fn operations_given_up_leave_everything_working() {
             assert!(sending.await.is_err());
         }
         let (near, far) = pair(&env).await;
-        near.send(vec![Bytes::from_static(b"still here")])
-            .await
-            .unwrap();
+        near.send(vec![Bytes::from_static(b"still here")]).await.unwrap();
         assert_eq!(recv_exactly(&far, 10).await.unwrap(), "still here");
         // Left in flight for the runtime's end.
         let pending = Rc::new(RefCell::new(Vec::new()));
-        pending
-            .borrow_mut()
-            .push(near.recv(BytesMut::with_capacity(1 << 20)));
+        pending.borrow_mut().push(near.recv(BytesMut::with_capacity(1 << 20)));
         let keeper = pending.clone();
         env.go(async move {
             std::future::pending::<()>().await;
@@ -487,14 +474,9 @@ fn timers_fire_in_order_and_not_early() {
             task.await;
         }
         assert_eq!(*order.borrow(), [4, 1, 3, 2, 0]);
-        let late = env
-            .timeout(Duration::from_millis(5), std::future::pending::<()>())
-            .await;
+        let late = env.timeout(Duration::from_millis(5), std::future::pending::<()>()).await;
         assert_eq!(late, Err(env::Elapsed));
-        assert_eq!(
-            env.timeout(Duration::from_secs(9), async { 7 }).await,
-            Ok(7)
-        );
+        assert_eq!(env.timeout(Duration::from_secs(9), async { 7 }).await, Ok(7));
     });
 }
 
@@ -528,10 +510,7 @@ fn unix_sockets_replace_stale_ones_only() {
         let path = &scratch.0;
         let first = env.listen_unix(path).unwrap();
         assert_eq!(first.local_addr(), None);
-        assert_eq!(
-            env.listen_unix(path).err().unwrap().kind(),
-            io::ErrorKind::AddrInUse
-        );
+        assert_eq!(env.listen_unix(path).err().unwrap().kind(), io::ErrorKind::AddrInUse);
         drop(first);
         let listener = env.listen_unix(path).unwrap();
         let (near, far) = futures(env.connect_unix(path), listener.accept(), &env).await;
@@ -558,10 +537,7 @@ async fn futures<A: 'static, B>(
 fn block_files_keep_what_is_written() {
     on_both(|env| async move {
         let scratch = Scratch::new("block");
-        let options = OpenBlock {
-            create_len: Some(16 << 20),
-            ..OpenBlock::default()
-        };
+        let options = OpenBlock { create_len: Some(16 << 20), ..OpenBlock::default() };
         let file = env.open_block(&scratch.0, options).unwrap();
         assert_eq!(file.len(), 16 << 20);
         let block = u64::from(file.block_len());
@@ -571,13 +547,7 @@ fn block_files_keep_what_is_written() {
         // Odd pieces among whole ones: 4096 + (100 + 3996) + 8192.
         let odd = Bytes::from(vec![2; 4097]).slice(1..101);
         let rest = Bytes::from(vec![3; 3996]);
-        let pieces = vec![
-            aligned.slice(..4096),
-            odd,
-            rest,
-            aligned.clone(),
-            Bytes::new(),
-        ];
+        let pieces = vec![aligned.slice(..4096), odd, rest, aligned.clone(), Bytes::new()];
         file.write_at(4096, pieces).await.unwrap();
         file.sync().await.unwrap();
         let back = file.read_at(0, 5 * 4096).await.unwrap();
@@ -591,9 +561,8 @@ fn block_files_keep_what_is_written() {
         let many: Vec<_> = (0..64u64)
             .map(|i| {
                 let data = AlignedBuf::copy_from_slice(&[i as u8; 65536]).freeze();
-                let pieces: Vec<_> = (0..16)
-                    .map(|p| data.slice(p * 4096..(p + 1) * 4096))
-                    .collect();
+                let pieces: Vec<_> =
+                    (0..16).map(|p| data.slice(p * 4096..(p + 1) * 4096)).collect();
                 let task = file.write_at((1 << 20) + (i << 16), pieces);
                 env.spawn_with_handle(task)
             })
@@ -615,39 +584,20 @@ fn block_files_keep_what_is_written() {
         assert!(back.iter().all(|b| *b == 9));
 
         file.discard(6 << 20, 1 << 20).await.unwrap();
-        for bad in [
-            file.read_at(1, 4096).await.err(),
-            file.read_at(0, 100).await.err(),
-        ] {
+        for bad in [file.read_at(1, 4096).await.err(), file.read_at(0, 100).await.err()] {
             assert_eq!(bad.unwrap().kind(), io::ErrorKind::InvalidInput);
         }
         assert!(file.read_at(16 << 20, 4096).await.is_err());
-        assert!(
-            file.write_at((16 << 20) - 4096, vec![aligned.clone()])
-                .await
-                .is_err()
-        );
+        assert!(file.write_at((16 << 20) - 4096, vec![aligned.clone()]).await.is_err());
         assert!(file.write_at(u64::MAX - 4095, vec![aligned]).await.is_err());
         drop(file);
 
-        let options = OpenBlock {
-            read_only: true,
-            ..OpenBlock::default()
-        };
+        let options = OpenBlock { read_only: true, ..OpenBlock::default() };
         let file = env.open_block(&scratch.0, options).unwrap();
         assert!(file.write_at(0, vec![small]).await.is_err());
-        assert!(
-            file.read_at(4096, 4096)
-                .await
-                .unwrap()
-                .iter()
-                .all(|b| *b == 1)
-        );
+        assert!(file.read_at(4096, 4096).await.unwrap().iter().all(|b| *b == 1));
         drop(file);
-        let options = OpenBlock {
-            create_len: Some(4096),
-            ..OpenBlock::default()
-        };
+        let options = OpenBlock { create_len: Some(4096), ..OpenBlock::default() };
         assert_eq!(env.open_block(&scratch.0, options).unwrap().len(), 16 << 20);
         assert!(env.open_block(&scratch.0.join("none"), options).is_err());
     });
@@ -657,10 +607,7 @@ fn block_files_keep_what_is_written() {
 fn a_file_open_for_writing_is_locked_until_its_last_operation_ends() {
     on_both(|env| async move {
         let scratch = Scratch::new("locked");
-        let options = OpenBlock {
-            create_len: Some(4 << 20),
-            ..OpenBlock::default()
-        };
+        let options = OpenBlock { create_len: Some(4 << 20), ..OpenBlock::default() };
         let file = env.open_block(&scratch.0, options).unwrap();
         let second = env.open_block(&scratch.0, options).err().unwrap();
         assert_eq!(second.kind(), io::ErrorKind::WouldBlock);
@@ -743,10 +690,7 @@ fn a_signal_ends_the_wait_for_termination() {
 fn thousands_of_operations_in_one_turn_and_half_of_them_given_up() {
     on_both(|env| async move {
         let scratch = Scratch::new("many");
-        let options = OpenBlock {
-            create_len: Some(16 << 20),
-            ..OpenBlock::default()
-        };
+        let options = OpenBlock { create_len: Some(16 << 20), ..OpenBlock::default() };
         let file = env.open_block(&scratch.0, options).unwrap();
         for at in 0..16u64 {
             let data = AlignedBuf::copy_from_slice(&[at as u8; 1 << 20]).freeze();

@@ -121,19 +121,12 @@ impl Code {
             return Ok(found);
         }
         let sources: Vec<usize> = available.keys().copied().take(self.k).collect();
-        let too_few = DecodeError::TooFew {
-            available: sources.len(),
-            needed: self.k,
-        };
+        let too_few = DecodeError::TooFew { available: sources.len(), needed: self.k };
         if sources.len() < self.k {
             return Err(too_few);
         }
         // Every k rows of these matrices are independent.
-        let back = self
-            .coding
-            .generator_rows(&sources)
-            .inverted()
-            .ok_or(too_few)?;
+        let back = self.coding.generator_rows(&sources).inverted().ok_or(too_few)?;
         let rows = self.coding.generator_rows(&lost).product(&back);
         let inputs: Vec<&[u8]> = sources.iter().map(|i| available[i]).collect();
         for (r, &i) in lost.iter().enumerate() {
@@ -165,21 +158,15 @@ mod tests {
         ] {
             let code = code(text);
             let (k, n) = (code.k(), code.k() + code.m());
-            let data: Vec<Vec<u8>> = (0..k)
-                .map(|j| (0..100).map(|i| (i * 13 + j * 101 + 5) as u8).collect())
-                .collect();
+            let data: Vec<Vec<u8>> =
+                (0..k).map(|j| (0..100).map(|i| (i * 13 + j * 101 + 5) as u8).collect()).collect();
             let parts: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
             let parity = code.encode(&parts);
-            let all: Vec<&[u8]> = parts
-                .iter()
-                .copied()
-                .chain(parity.iter().map(Vec::as_slice))
-                .collect();
+            let all: Vec<&[u8]> =
+                parts.iter().copied().chain(parity.iter().map(Vec::as_slice)).collect();
             for mask in 0_u32..1 << n {
-                let there: BTreeMap<usize, &[u8]> = (0..n)
-                    .filter(|i| mask >> i & 1 != 0)
-                    .map(|i| (i, all[i]))
-                    .collect();
+                let there: BTreeMap<usize, &[u8]> =
+                    (0..n).filter(|i| mask >> i & 1 != 0).map(|i| (i, all[i])).collect();
                 let wanted: Vec<usize> = (0..n).collect();
                 match code.decode(&wanted, &there) {
                     Ok(found) => {
@@ -188,13 +175,7 @@ mod tests {
                     }
                     Err(e) => {
                         let available = there.len();
-                        assert_eq!(
-                            e,
-                            DecodeError::TooFew {
-                                available,
-                                needed: k
-                            }
-                        );
+                        assert_eq!(e, DecodeError::TooFew { available, needed: k });
                     }
                 }
             }
@@ -205,15 +186,9 @@ mod tests {
     fn what_does_not_fit_is_refused() {
         let code = code("plugin=jerasure,k=2,m=1");
         let chunks: [(usize, &[u8]); 2] = [(0, b"ab"), (1, b"c")];
-        assert_eq!(
-            code.decode(&[2], &chunks.into()),
-            Err(DecodeError::NotOneStripe)
-        );
+        assert_eq!(code.decode(&[2], &chunks.into()), Err(DecodeError::NotOneStripe));
         let chunks: [(usize, &[u8]); 2] = [(0, b"ab"), (9, b"cd")];
-        assert_eq!(
-            code.decode(&[2], &chunks.into()),
-            Err(DecodeError::NotOneStripe)
-        );
+        assert_eq!(code.decode(&[2], &chunks.into()), Err(DecodeError::NotOneStripe));
         assert!(code.decode(&[3], &BTreeMap::new()).is_err());
     }
 

@@ -13,10 +13,7 @@ struct Halves {
 impl Halves {
     fn of(c: u8) -> Halves {
         let table = |shift: u8| core::array::from_fn(|i| mul(c, (i as u8) << shift));
-        Halves {
-            low: table(0),
-            high: table(4),
-        }
+        Halves { low: table(0), high: table(4) }
     }
 }
 
@@ -26,10 +23,7 @@ impl Halves {
 /// If an input is not as long as `out`, or there are not as many as coefficients.
 pub(crate) fn dot(coefficients: &[u8], inputs: &[&[u8]], out: &mut [u8]) {
     assert_eq!(coefficients.len(), inputs.len());
-    assert!(
-        inputs.iter().all(|i| i.len() == out.len()),
-        "inputs and output differ in length"
-    );
+    assert!(inputs.iter().all(|i| i.len() == out.len()), "inputs and output differ in length");
     let done = wide(coefficients, inputs, out);
     if done < out.len() {
         let halves: Vec<Halves> = coefficients.iter().map(|&c| Halves::of(c)).collect();
@@ -76,9 +70,7 @@ fn wide(_: &[u8], _: &[&[u8]], _: &mut [u8]) -> usize {
 #[cfg(target_arch = "x86_64")]
 fn affine(c: u8) -> u64 {
     let row = |bit: u32| (0..8).fold(0_u8, |row, j| row | (mul(c, 1 << j) >> bit & 1) << j);
-    (0..8).fold(0, |matrix, bit| {
-        matrix | u64::from(row(bit)) << (8 * (7 - bit))
-    })
+    (0..8).fold(0, |matrix, bit| matrix | u64::from(row(bit)) << (8 * (7 - bit)))
 }
 
 /// # Safety
@@ -141,11 +133,7 @@ mod tests {
     #[test]
     fn all_ways_agree() {
         let inputs: Vec<Vec<u8>> = (0..5_usize)
-            .map(|j| {
-                (0..1000)
-                    .map(|i| (i * 31 + j * 77 + i / 256) as u8)
-                    .collect()
-            })
+            .map(|j| (0..1000).map(|i| (i * 31 + j * 77 + i / 256) as u8).collect())
             .collect();
         for len in [0, 1, 31, 32, 63, 64, 65, 200, 1000] {
             let parts: Vec<&[u8]> = inputs.iter().map(|i| &i[..len]).collect();

@@ -12,10 +12,7 @@ pub(crate) struct Matrix {
 impl Matrix {
     fn of(rows: usize, columns: usize, cell: impl Fn(usize, usize) -> u8) -> Matrix {
         let all = (0..rows).flat_map(|r| (0..columns).map(move |c| (r, c)));
-        Matrix {
-            columns,
-            cells: all.map(|(r, c)| cell(r, c)).collect(),
-        }
+        Matrix { columns, cells: all.map(|(r, c)| cell(r, c)).collect() }
     }
 
     fn identity(n: usize) -> Matrix {
@@ -176,12 +173,7 @@ mod tests {
     #[test]
     fn parity_of_one_is_a_sum() {
         for k in 2..20 {
-            assert!(
-                Matrix::jerasure_vandermonde(k, 1)
-                    .row(0)
-                    .iter()
-                    .all(|&c| c == 1)
-            );
+            assert!(Matrix::jerasure_vandermonde(k, 1).row(0).iter().all(|&c| c == 1));
         }
     }
 }

@@ -97,14 +97,8 @@ impl fmt::Display for BadProfile {
 impl std::error::Error for BadProfile {}
 
 /// Ceph's own other techniques of jerasure, and its other plugins.
-const OTHER_TECHNIQUES: &[&str] = &[
-    "reed_sol_r6_op",
-    "cauchy_orig",
-    "cauchy_good",
-    "liberation",
-    "blaum_roth",
-    "liber8tion",
-];
+const OTHER_TECHNIQUES: &[&str] =
+    &["reed_sol_r6_op", "cauchy_orig", "cauchy_good", "liberation", "blaum_roth", "liber8tion"];
 const OTHER_PLUGINS: &[&str] = &["lrc", "shec", "clay"];
 
 /// Bytes to which jerasure aligns a data chunk: w = 8 machine words of 4 bytes.
@@ -127,9 +121,7 @@ impl Profile {
         };
         let number = |key: &'static str, default: &str| {
             let value = text(key, default);
-            value
-                .parse::<i64>()
-                .map_err(|_| BadProfile::NotANumber(key, value))
+            value.parse::<i64>().map_err(|_| BadProfile::NotANumber(key, value))
         };
         let name = text("plugin", "jerasure");
         let plugin = match name.as_str() {
@@ -150,11 +142,7 @@ impl Profile {
             (Plugin::Isa, t) => return Err(BadProfile::NoTechnique("isa", t)),
         };
         let (k, m) = (number("k", "7")?, number("m", "3")?);
-        let w = if plugin == Plugin::Jerasure {
-            number("w", "8")?
-        } else {
-            8
-        };
+        let w = if plugin == Plugin::Jerasure { number("w", "8")? } else { 8 };
         if k < 2 {
             return out_of_range(format!("k={k} must be >= 2"));
         }
@@ -195,13 +183,7 @@ impl Profile {
         }
         let aligned = text("jerasure-per-chunk-alignment", "false");
         let per_chunk_alignment = matches!(aligned.as_str(), "true" | "yes");
-        Ok(Profile {
-            plugin,
-            technique,
-            k,
-            m,
-            per_chunk_alignment,
-        })
+        Ok(Profile { plugin, technique, k, m, per_chunk_alignment })
     }
 
     /// Bytes of each chunk of an object of `len` bytes: padded as the plugin needs it.
@@ -237,31 +219,16 @@ mod tests {
         for (text, said) in [
             ("plugin=x", "there is no erasure code plugin 'x'"),
             ("plugin=lrc", "plugin=lrc is not supported"),
-            (
-                "technique=cauchy_good",
-                "technique=cauchy_good is not supported",
-            ),
-            (
-                "technique=xx",
-                "technique=xx is not a valid coding technique.",
-            ),
-            (
-                "plugin=isa,technique=xx",
-                "technique=xx is not a valid coding technique.",
-            ),
+            ("technique=cauchy_good", "technique=cauchy_good is not supported"),
+            ("technique=xx", "technique=xx is not a valid coding technique."),
+            ("plugin=isa,technique=xx", "technique=xx is not a valid coding technique."),
             ("k=1,m=1", "k=1 must be >= 2"),
             ("k=3,m=0", "m=0 must be >= 1"),
             ("k=a,m=1", "could not convert k=a to int"),
-            (
-                "k=3,m=2,w=7",
-                "ReedSolomonVandermonde: w=7 must be one of {8, 16, 32}",
-            ),
+            ("k=3,m=2,w=7", "ReedSolomonVandermonde: w=7 must be one of {8, 16, 32}"),
             ("k=3,m=2,w=16", "w=16 is not supported"),
             ("k=250,m=10", "k=250 plus m=10 must be <= 254"),
-            (
-                "plugin=isa,k=33,m=2",
-                "Vandermonde: m=2 should be less/equal than 32",
-            ),
+            ("plugin=isa,k=33,m=2", "Vandermonde: m=2 should be less/equal than 32"),
             ("plugin=isa,k=22,m=4", "Vandermonde: k=22"),
             ("plugin=isa,k=4,m=5", "Vandermonde: m=5"),
         ] {

@@ -17,12 +17,7 @@ fn pattern(len: usize) -> Vec<u8> {
 }
 
 fn profile(plugin: &str, technique: &str, k: &str, m: &str) -> Profile {
-    let pairs = [
-        ("plugin", plugin),
-        ("technique", technique),
-        ("k", k),
-        ("m", m),
-    ];
+    let pairs = [("plugin", plugin), ("technique", technique), ("k", k), ("m", m)];
     Profile::of(&pairs.map(|(k, v)| (k.to_owned(), v.to_owned())).into()).unwrap()
 }
 
@@ -39,18 +34,12 @@ fn parity_is_cephs() {
         let stripes = Stripes::new(Code::new(&profile), 1024);
         let data = pattern(2048 * profile.k);
         let chunks = stripes.encode(&data);
-        let found: Vec<String> = chunks[profile.k..]
-            .iter()
-            .map(|c| format!("{:08x}", crc(c)))
-            .collect();
+        let found: Vec<String> =
+            chunks[profile.k..].iter().map(|c| format!("{:08x}", crc(c))).collect();
         assert_eq!(found, crcs, "{line}");
         // And back, without the first m chunks.
-        let there: BTreeMap<usize, &[u8]> = chunks
-            .iter()
-            .map(Vec::as_slice)
-            .enumerate()
-            .skip(profile.m)
-            .collect();
+        let there: BTreeMap<usize, &[u8]> =
+            chunks.iter().map(Vec::as_slice).enumerate().skip(profile.m).collect();
         assert_eq!(stripes.decode(&there).unwrap(), data, "{line}");
         lines += 1;
     }
@@ -61,10 +50,7 @@ fn parity_is_cephs() {
 /// `hinfo_key` attribute that real OSDs gave its chunks.
 #[test]
 fn chunks_of_an_object_are_cephs() {
-    let stripes = Stripes::new(
-        Code::new(&profile("jerasure", "reed_sol_van", "2", "1")),
-        4096,
-    );
+    let stripes = Stripes::new(Code::new(&profile("jerasure", "reed_sol_van", "2", "1")), 4096);
     assert_eq!(stripes.width(), 8192);
     assert_eq!(stripes.chunk_len(20_000), 12_288);
     let data = pattern(20_000);

@@ -34,10 +34,7 @@ pub(crate) const KNOWN: [Backend; 10] = [
         title: "FileStore",
         system: System::Loligo,
         store: "filestore",
-        sets: &[
-            "filestore_min_sync_interval=0.05",
-            "filestore_max_sync_interval=0.2",
-        ],
+        sets: &["filestore_min_sync_interval=0.05", "filestore_max_sync_interval=0.2"],
     },
     Backend {
         name: "kstore-leveldb",
@@ -79,10 +76,7 @@ pub(crate) const KNOWN: [Backend; 10] = [
         title: "Ceph's FileStore",
         system: System::Ceph,
         store: "filestore",
-        sets: &[
-            "filestore_min_sync_interval=0.05",
-            "filestore_max_sync_interval=0.2",
-        ],
+        sets: &["filestore_min_sync_interval=0.05", "filestore_max_sync_interval=0.2"],
     },
     // A loop device says that it rotates, and BlueStore then logs whatever is below 64 KiB first;
     // without that it does what it does on an SSD, as ours.
@@ -91,20 +85,14 @@ pub(crate) const KNOWN: [Backend; 10] = [
         title: "Ceph's BlueStore",
         system: System::Ceph,
         store: "bluestore",
-        sets: &[
-            "bluestore_min_alloc_size=65536",
-            "bluestore_prefer_deferred_size_hdd=0",
-        ],
+        sets: &["bluestore_min_alloc_size=65536", "bluestore_prefer_deferred_size_hdd=0"],
     },
     Backend {
         name: "ceph-bluestore-4k",
         title: "Ceph's BlueStore (4 KiB units)",
         system: System::Ceph,
         store: "bluestore",
-        sets: &[
-            "bluestore_min_alloc_size=4096",
-            "bluestore_prefer_deferred_size_hdd=0",
-        ],
+        sets: &["bluestore_min_alloc_size=4096", "bluestore_prefer_deferred_size_hdd=0"],
     },
     Backend {
         name: "ceph-kstore",
@@ -129,11 +117,7 @@ impl Backend {
             System::Loligo => format!("--store {}", self.store),
             System::Ceph => format!("Ceph's packages, osd_objectstore = {}", self.store),
         };
-        let sets: String = self
-            .sets
-            .iter()
-            .map(|set| format!(" --set {set}"))
-            .collect();
+        let sets: String = self.sets.iter().map(|set| format!(" --set {set}")).collect();
         format!("{:<18} {:<31} {of}{sets}", self.name, self.title)
     }
 }
@@ -149,8 +133,7 @@ pub(crate) fn all(host: &Host) -> Vec<Backend> {
 /// Those of a system, without variants of the same store.
 pub(crate) fn of(system: System, host: &Host) -> Vec<Backend> {
     let all = all(host).into_iter();
-    all.filter(|b| b.system == system && !VARIANTS.contains(&b.name))
-        .collect()
+    all.filter(|b| b.system == system && !VARIANTS.contains(&b.name)).collect()
 }
 
 /// Those of a list of names, each once; `all` stands for all of this binary but variants.

@@ -187,9 +187,7 @@ pub(crate) fn grown(before: &Counters, after: &Counters) -> Result<Counters, Str
         match now.checked_sub(then) {
             Some(n) => drop(all.insert(name.clone(), n)),
             None if counts => {
-                return Err(format!(
-                    "{name} went from {then} to {now}: an OSD restarted"
-                ));
+                return Err(format!("{name} went from {then} to {now}: an OSD restarted"));
             }
             None => {}
         }
@@ -202,9 +200,7 @@ mod tests {
     use super::*;
 
     fn counters(list: &[(&str, u64)]) -> Counters {
-        list.iter()
-            .map(|(name, n)| ((*name).to_owned(), *n))
-            .collect()
+        list.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect()
     }
 
     #[test]
@@ -223,20 +219,14 @@ mod tests {
         assert_eq!(found.bytes(Cause::Files), 50);
         assert_eq!(found.sum(), 1250);
         // What fills up a log's blocks is told apart, the sum stays.
-        let bluefs = counters(&[
-            ("written", 90),
-            ("written_rocksdb_wal", 90),
-            ("bluefs_wal_padding", 50),
-        ]);
+        let bluefs =
+            counters(&[("written", 90), ("written_rocksdb_wal", 90), ("bluefs_wal_padding", 50)]);
         let found = Breakdown::of(&bluefs, 0).unwrap();
         assert_eq!(found.bytes(Cause::RocksDbWal), 40);
         assert_eq!(found.bytes(Cause::Padding), 50);
         // Data beyond the clients' is metadata.
         let found = Breakdown::of(&counters(&[("written", 90), ("written_data", 90)]), 60).unwrap();
-        assert_eq!(
-            (found.bytes(Cause::Data), found.bytes(Cause::Files)),
-            (60, 30)
-        );
+        assert_eq!((found.bytes(Cause::Data), found.bytes(Cause::Files)), (60, 30));
         let torn = counters(&[("written", 91), ("written_data", 90)]);
         assert!(Breakdown::of(&torn, 60).is_err());
         // A store on threads wrote 64 KiB between the reading of its sum and of its causes: a

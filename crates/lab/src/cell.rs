@@ -38,11 +38,7 @@ impl Cell {
         kernel: Option<Kernel>,
     ) -> Result<Cell, LabError> {
         let mut causes = Breakdown::of(&counters, client * REPLICAS).map_err(LabError::new)?;
-        if let Some(Kernel {
-            device: (data, journal),
-            pages,
-        }) = kernel
-        {
+        if let Some(Kernel { device: (data, journal), pages }) = kernel {
             // Beyond the store's bytes: the rest of the pages they are in (a log's last page is
             // written again with each sync), then inodes, bitmaps, directories. Less than the
             // store's: files removed or written again before the kernel got to them.
@@ -63,12 +59,7 @@ impl Cell {
             true => of_ceph(),
             false => kernel.map(|k| k.device),
         };
-        Ok(Cell {
-            client,
-            counters,
-            causes,
-            device,
-        })
+        Ok(Cell { client, counters, causes, device })
     }
 
     /// Bytes written for each byte of the client.
@@ -82,11 +73,7 @@ impl Cell {
     }
 
     fn waf_of(&self, bytes: u64) -> f64 {
-        if self.client == 0 {
-            0.0
-        } else {
-            bytes as f64 / self.client as f64
-        }
+        if self.client == 0 { 0.0 } else { bytes as f64 / self.client as f64 }
     }
 
     /// Both intervals together.
@@ -108,9 +95,7 @@ impl Cell {
     /// What the devices' sectors say beyond the causes' sum: 0 when all is accounted for.
     pub(crate) fn difference(&self) -> Option<i64> {
         let (data, journal) = self.device?;
-        i64::try_from(data + journal)
-            .ok()?
-            .checked_sub_unsigned(self.causes.sum())
+        i64::try_from(data + journal).ok()?.checked_sub_unsigned(self.causes.sum())
     }
 
     pub(crate) fn to_json(&self) -> Value {
@@ -135,9 +120,7 @@ impl Cell {
     pub(crate) fn from_json(value: &Value) -> Option<Cell> {
         let number = |name: &str| value[name].as_u64();
         let counters = value["counters"].as_object()?;
-        let counters = counters
-            .iter()
-            .filter_map(|(k, v)| Some((k.clone(), v.as_u64()?)));
+        let counters = counters.iter().filter_map(|(k, v)| Some((k.clone(), v.as_u64()?)));
         let device = number("device_data_bytes").zip(number("device_journal_bytes"));
         let causes = Cause::ALL.into_iter().filter_map(|c| {
             let bytes = value["causes"][c.name()].as_u64()?;
@@ -159,10 +142,7 @@ mod tests {
     #[test]
     fn a_cell_is_the_same_after_json() {
         let counters = Counters::from([("written".into(), 40), ("written_journal".into(), 40)]);
-        let kernel = Kernel {
-            device: (64, 8),
-            pages: Some(50),
-        };
+        let kernel = Kernel { device: (64, 8), pages: Some(50) };
         let cell = Cell::new(10, counters, Some(kernel)).unwrap();
         assert_eq!(cell.causes.bytes(Cause::Padding), 10);
         assert_eq!(cell.causes.bytes(Cause::FsMetadata), 14);

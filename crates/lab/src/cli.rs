@@ -64,12 +64,7 @@ impl CommonArgs {
 #[derive(Debug, Clone, Args)]
 pub struct CommonArgs {
     /// Backends, with commas; all: every one this binary has (see 'lab backends')
-    #[arg(
-        long,
-        value_name = "LIST",
-        value_delimiter = ',',
-        default_value = "all"
-    )]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "all")]
     pub backend: Vec<String>,
     /// Folder of the results; an experiment that was interrupted goes on there
     #[arg(long, value_name = "DIR", default_value = "./loligo-lab")]
@@ -190,11 +185,7 @@ impl LongtermArgs {
 
     /// Writes to make before.
     pub(crate) fn ageing(&self) -> u64 {
-        if self.aged {
-            self.osd_bytes() * 2 / self.ageing_bs()
-        } else {
-            0
-        }
+        if self.aged { self.osd_bytes() * 2 / self.ageing_bs() } else { 0 }
     }
 
     /// Bytes of each of those.
@@ -281,9 +272,7 @@ pub struct ExplainArgs {
 /// Reads `4K`, `1GiB`, `512`.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let bytes = config::parse_iec(text).and_then(|n| u64::try_from(n).ok());
-    bytes
-        .filter(|n| *n > 0)
-        .ok_or_else(|| format!("{text:?} is not a size like 4K or 1G"))
+    bytes.filter(|n| *n > 0).ok_or_else(|| format!("{text:?} is not a size like 4K or 1G"))
 }
 
 /// Reads a stripe unit of XFS's journal: what mkfs.xfs takes for blocks of 4 KiB.
@@ -296,13 +285,8 @@ fn parse_log_unit(text: &str) -> Result<u64, String> {
 /// Writes 4096 as `4K`.
 pub fn bytes_text(bytes: u64) -> String {
     const UNITS: [(&str, u32); 4] = [("T", 40), ("G", 30), ("M", 20), ("K", 10)];
-    let unit = UNITS
-        .iter()
-        .find(|(_, shift)| bytes >> shift > 0 && bytes % (1 << shift) == 0);
-    unit.map_or_else(
-        || bytes.to_string(),
-        |(unit, shift)| format!("{}{unit}", bytes >> shift),
-    )
+    let unit = UNITS.iter().find(|(_, shift)| bytes >> shift > 0 && bytes % (1 << shift) == 0);
+    unit.map_or_else(|| bytes.to_string(), |(unit, shift)| format!("{}{unit}", bytes >> shift))
 }
 
 /// Sizes of single writes that stay in an object; if none are given those of the paper.

@@ -66,12 +66,7 @@ impl Cluster {
         let dir = ending::folder(data, backend.name);
         fs::create_dir_all(dir.join("osd"))
             .map_err(|e| LabError::new(format!("cannot create {}: {e}", dir.display())))?;
-        let mut cluster = Cluster {
-            host: host.clone(),
-            dir,
-            system: backend.system,
-            disk: None,
-        };
+        let mut cluster = Cluster { host: host.clone(), dir, system: backend.system, disk: None };
         if backend.system == System::Ceph {
             cluster.up_ceph(shape)?;
             return Ok(cluster);
@@ -87,12 +82,7 @@ impl Cluster {
         let mut command = Command::new(&host.program);
         command
             .args(["up", "--osds", "3", "--size", "3", "--store", backend.store])
-            .args([
-                "--osd-size",
-                &shape.osd_size.to_string(),
-                "--port",
-                &port.to_string(),
-            ])
+            .args(["--osd-size", &shape.osd_size.to_string(), "--port", &port.to_string()])
             .arg("--dir")
             .arg(&cluster.dir);
         for set in &sets {
@@ -104,10 +94,7 @@ impl Cluster {
         }
         let said = String::from_utf8_lossy(&made.stderr);
         let said = said.lines().last().unwrap_or("it said nothing").to_owned();
-        Err(LabError::new(format!(
-            "{}: 'loligo up' failed: {said}",
-            backend.name
-        )))
+        Err(LabError::new(format!("{}: 'loligo up' failed: {said}", backend.name)))
     }
 
     fn up_ceph(&mut self, shape: &Shape<'_>) -> Result<(), LabError> {
@@ -117,12 +104,7 @@ impl Cluster {
                 "what a real Ceph writes is known from its devices only: --disk xfs (root)",
             ));
         }
-        let disk = Disk::for_ceph(
-            &self.dir,
-            shape.backend.store,
-            shape.osd_size,
-            shape.log_unit,
-        )?;
+        let disk = Disk::for_ceph(&self.dir, shape.backend.store, shape.osd_size, shape.log_unit)?;
         self.disk = Some(disk);
         ceph::up(&self.dir, shape.backend, shape.sets)
     }
@@ -170,9 +152,7 @@ impl Cluster {
     pub(crate) async fn connect(&self, env: &Env, pgs: u32) -> Result<Session, LabError> {
         let (config, keyring) =
             (self.host.load)(&self.dir.join("ceph.conf")).map_err(LabError::new)?;
-        let options = Options {
-            follow_osdmap: true,
-        };
+        let options = Options { follow_osdmap: true };
         let connecting = Client::connect(env.clone(), Rc::new(config), &keyring, options);
         let client = match env.timeout(PATIENCE, connecting).await {
             Ok(client) => client?,
@@ -210,10 +190,7 @@ impl Drop for Cluster {
             .stdin(Stdio::null())
             .output();
         if let Err(e) = down {
-            (self.host.tell)(&format!(
-                "cannot stop the cluster in {}: {e}",
-                self.dir.display()
-            ));
+            (self.host.tell)(&format!("cannot stop the cluster in {}: {e}", self.dir.display()));
         }
         // Unmounted before the folder goes.
         self.disk = None;
@@ -238,9 +215,7 @@ fn free_port() -> Result<u16, LabError> {
 fn page_bytes(pids: &[u32]) -> Option<u64> {
     let of = |pid: &u32| -> Option<u64> {
         let io = fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
-        let line = io
-            .lines()
-            .find_map(|line| line.strip_prefix("write_bytes:"))?;
+        let line = io.lines().find_map(|line| line.strip_prefix("write_bytes:"))?;
         line.trim().parse().ok()
     };
     pids.iter().map(of).sum()
@@ -271,11 +246,7 @@ impl Session {
     }
 
     async fn mon(&self, command: &Value) -> Result<Value, LabError> {
-        let answer = self
-            .0
-            .client
-            .mon_command(command.to_string(), Bytes::new())
-            .await?;
+        let answer = self.0.client.mon_command(command.to_string(), Bytes::new()).await?;
         if answer.rc < 0 {
             return Err(LabError::new(format!("{command}: {}", answer.outs)));
         }
@@ -305,10 +276,7 @@ impl Session {
     /// paper.
     pub(crate) async fn image(&self, size: u64) -> Result<Image, LabError> {
         let io = self.pool().await?;
-        let options = CreateOptions {
-            features: features::LAYERING,
-            ..CreateOptions::default()
-        };
+        let options = CreateOptions { features: features::LAYERING, ..CreateOptions::default() };
         rbd::create(&io, IMAGE, size, &options).await?;
         Ok(Image::open(&io, IMAGE, &OpenOptions::default()).await?)
     }

@@ -37,11 +37,8 @@ pub(crate) fn path(out: &Path) -> PathBuf {
 
 impl Results {
     fn to_json(&self) -> Value {
-        let runs: serde_json::Map<String, Value> = self
-            .runs
-            .iter()
-            .map(|(name, run)| (name.clone(), run.to_json()))
-            .collect();
+        let runs: serde_json::Map<String, Value> =
+            self.runs.iter().map(|(name, run)| (name.clone(), run.to_json())).collect();
         let failed = self.failed.iter().map(|((backend, experiment), why)| {
             json!({"backend": backend, "experiment": experiment, "why": why})
         });
@@ -66,8 +63,7 @@ impl Results {
     }
 
     fn has_failed(&self, backend: &Backend, experiment: &str) -> bool {
-        self.failed
-            .contains_key(&(backend.name.to_owned(), experiment.to_owned()))
+        self.failed.contains_key(&(backend.name.to_owned(), experiment.to_owned()))
     }
 
     /// Keeps why a backend of Ceph failed. Ours must not, nor must what is around it.
@@ -200,9 +196,7 @@ pub(crate) fn run(args: &CompareArgs, host: &Host) -> Result<(), LabError> {
     };
     let same = |old: &Value| {
         let named = &plan.conditions;
-        ["single_writes", "many_writes"]
-            .iter()
-            .all(|part| old["conditions"][part] == named[part])
+        ["single_writes", "many_writes"].iter().all(|part| old["conditions"][part] == named[part])
     };
     let mut found = match old {
         Some(old) if !plan.load.common.anew && same(&old) => Results::from_json(&old),
@@ -215,10 +209,7 @@ pub(crate) fn run(args: &CompareArgs, host: &Host) -> Result<(), LabError> {
     csv("compare-single.csv", micro::csv(&found.cells))?;
     csv("compare-many.csv", longterm::csv(&found.runs))?;
     for backend in &plan.backends {
-        (host.tell)(&format!(
-            "\n{}: bytes written for each byte of the client",
-            backend.title
-        ));
+        (host.tell)(&format!("\n{}: bytes written for each byte of the client", backend.title));
         (host.tell)(micro::backend_table(&found.cells, backend).trim_end());
     }
     (host.tell)(&format!("\n{}", longterm::scale_text(&plan.load)));

@@ -65,10 +65,7 @@ fn run(program: &str, args: &[&str]) -> Result<String, LabError> {
     }
     let said = String::from_utf8_lossy(&out.stderr);
     let said = said.lines().next().unwrap_or("it said nothing").to_owned();
-    Err(LabError::new(format!(
-        "{program} {}: {said}",
-        args.join(" ")
-    )))
+    Err(LabError::new(format!("{program} {}: {said}", args.join(" "))))
 }
 
 fn loop_device(file: &Path, size: u64) -> Result<String, LabError> {
@@ -78,9 +75,7 @@ fn loop_device(file: &Path, size: u64) -> Result<String, LabError> {
     static FINDING: Mutex<()> = Mutex::new(());
     let _finding = FINDING.lock().unwrap_or_else(PoisonError::into_inner);
     run("losetup", &["--find", "--show", &file]).map_err(|e| {
-        LabError::new(format!(
-            "{e}; a loop device needs root, '--disk files' does without"
-        ))
+        LabError::new(format!("{e}; a loop device needs root, '--disk files' does without"))
     })
 }
 
@@ -89,14 +84,9 @@ pub(crate) fn device_bytes(device: &str) -> Result<u64, LabError> {
     let name = device.trim_start_matches("/dev/");
     let stat = fs::read_to_string(format!("/sys/block/{name}/stat"))?;
     // The seventh number: sectors of 512 bytes written (Documentation/block/stat.rst).
-    let sectors = stat
-        .split_whitespace()
-        .nth(6)
-        .and_then(|n| n.parse::<u64>().ok());
+    let sectors = stat.split_whitespace().nth(6).and_then(|n| n.parse::<u64>().ok());
     sectors.map(|n| n * 512).ok_or_else(|| {
-        LabError::new(format!(
-            "/sys/block/{name}/stat does not say what was written"
-        ))
+        LabError::new(format!("/sys/block/{name}/stat does not say what was written"))
     })
 }
 
@@ -176,9 +166,7 @@ impl Disk {
     pub(crate) fn devices(&self) -> Vec<(&'static str, String)> {
         let data = self.data.iter().map(|device| (DATA, device.clone()));
         let journal = self.journal.iter().map(|d| (FS_JOURNAL, d.clone()));
-        data.chain(journal)
-            .chain(self.parts.iter().cloned())
-            .collect()
+        data.chain(journal).chain(self.parts.iter().cloned()).collect()
     }
 
     fn mount_xfs(
@@ -212,26 +200,19 @@ impl Disk {
     /// Options that make the OSDs use it.
     pub(crate) fn sets(&self) -> Vec<String> {
         let raw = self.raw.as_ref();
-        raw.map(|dir| format!("bluestore_block_path={}/$id", dir.display()))
-            .into_iter()
-            .collect()
+        raw.map(|dir| format!("bluestore_block_path={}/$id", dir.display())).into_iter().collect()
     }
 
     /// Makes the file system write all it has, its metadata in place, too (freeze and thaw).
     pub(crate) fn quiet(&self) -> Result<(), LabError> {
-        let Some(mount) = &self.mount else {
-            return Ok(());
-        };
+        let Some(mount) = &self.mount else { return Ok(()) };
         let folder = fs::File::open(mount)?;
         for request in [FIFREEZE, FITHAW] {
             // SAFETY: both calls take an int that they do not read; the descriptor is open.
             let rc = unsafe { libc::ioctl(folder.as_raw_fd(), request as _, 0) };
             if rc < 0 {
                 let e = std::io::Error::last_os_error();
-                return Err(LabError::new(format!(
-                    "cannot quiet {}: {e}",
-                    mount.display()
-                )));
+                return Err(LabError::new(format!("cannot quiet {}: {e}", mount.display())));
             }
         }
         Ok(())
@@ -256,10 +237,7 @@ impl Disk {
     pub(crate) fn grown(&self, before: (u64, u64), after: (u64, u64)) -> (u64, u64) {
         let less = |after: u64, before: u64, cost| (after - before).saturating_sub(cost);
         let (data, journal) = self.quiet_cost;
-        (
-            less(after.0, before.0, data),
-            less(after.1, before.1, journal),
-        )
+        (less(after.0, before.0, data), less(after.1, before.1, journal))
     }
 }
 

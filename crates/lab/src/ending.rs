@@ -59,9 +59,7 @@ fn owner(folder: &Path) -> Option<u32> {
 
 fn folders(data: &Path) -> Vec<(PathBuf, u32)> {
     let entries = fs::read_dir(data).into_iter().flatten().flatten();
-    entries
-        .filter_map(|entry| Some((entry.path(), owner(&entry.path())?)))
-        .collect()
+    entries.filter_map(|entry| Some((entry.path(), owner(&entry.path())?))).collect()
 }
 
 /// Where [`on_signal`] writes.
@@ -92,26 +90,24 @@ pub(crate) fn prepare(data: &Path, host: &Host) -> Result<(), LabError> {
         unsafe { libc::signal(signal, handler as libc::sighandler_t) };
     }
     let (data, host) = (data.to_owned(), host.clone());
-    std::thread::Builder::new()
-        .name("lab-signals".to_owned())
-        .spawn(move || {
-            if told.read_exact(&mut [0]).is_err() {
-                return;
-            }
-            (host.tell)("interrupted: ending what runs; the same command goes on from here");
-            // Held to the end: nobody makes another.
-            let making = making();
-            for pid in making.iter().filter(|pid| **pid > 0) {
-                // SAFETY: the call takes two numbers; the process is a child not waited for yet, or
-                // just being so.
-                unsafe { libc::kill(*pid, libc::SIGKILL) };
-            }
-            let mine = |(_, pid): &(PathBuf, u32)| *pid == std::process::id();
-            for (folder, _) in folders(&data).into_iter().filter(mine) {
-                end(&folder, &host);
-            }
-            std::process::exit(INTERRUPTED);
-        })?;
+    std::thread::Builder::new().name("lab-signals".to_owned()).spawn(move || {
+        if told.read_exact(&mut [0]).is_err() {
+            return;
+        }
+        (host.tell)("interrupted: ending what runs; the same command goes on from here");
+        // Held to the end: nobody makes another.
+        let making = making();
+        for pid in making.iter().filter(|pid| **pid > 0) {
+            // SAFETY: the call takes two numbers; the process is a child not waited for yet, or
+            // just being so.
+            unsafe { libc::kill(*pid, libc::SIGKILL) };
+        }
+        let mine = |(_, pid): &(PathBuf, u32)| *pid == std::process::id();
+        for (folder, _) in folders(&data).into_iter().filter(mine) {
+            end(&folder, &host);
+        }
+        std::process::exit(INTERRUPTED);
+    })?;
     Ok(())
 }
 
@@ -159,12 +155,9 @@ mod tests {
     #[test]
     fn only_the_laboratorys_folders_have_owners() {
         let data = std::env::temp_dir().join(format!("lab-ending-{}", std::process::id()));
-        for name in [
-            "lab-kstore-rocksdb-77/osd",
-            "lab-inkstore-x/osd",
-            "lab-bluestore-78",
-            "other-5/osd",
-        ] {
+        for name in
+            ["lab-kstore-rocksdb-77/osd", "lab-inkstore-x/osd", "lab-bluestore-78", "other-5/osd"]
+        {
             fs::create_dir_all(data.join(name)).unwrap();
         }
         assert_eq!(folders(&data), [(data.join("lab-kstore-rocksdb-77"), 77)]);

@@ -13,18 +13,12 @@ pub struct LabError {
 impl LabError {
     /// With this line.
     pub fn new(line: impl Into<String>) -> LabError {
-        LabError {
-            line: line.into(),
-            by_backend: false,
-        }
+        LabError { line: line.into(), by_backend: false }
     }
 
     /// What a backend under test did.
     pub(crate) fn by_backend(line: impl Into<String>) -> LabError {
-        LabError {
-            line: line.into(),
-            by_backend: true,
-        }
+        LabError { line: line.into(), by_backend: true }
     }
 
     pub(crate) fn is_by_backend(&self) -> bool {

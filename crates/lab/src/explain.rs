@@ -68,10 +68,7 @@ pub(crate) fn run(args: &ExplainArgs, host: &Host) -> Result<(), LabError> {
             .map_err(|e| LabError::new(format!("{}: {e}", backend.name)))?;
         if let Some(cell) = four.get(1) {
             let title = backend.title;
-            (host.tell)(&format!(
-                "\n{title}: a write of {} next to another",
-                bytes_text(args.bs)
-            ));
+            (host.tell)(&format!("\n{title}: a write of {} next to another", bytes_text(args.bs)));
             (host.tell)(text(cell).trim_end());
         }
     }
@@ -81,23 +78,14 @@ pub(crate) fn run(args: &ExplainArgs, host: &Host) -> Result<(), LabError> {
 /// Bytes on one OSD, on average.
 fn each(bytes: u64) -> String {
     let share = bytes as f64 / REPLICAS as f64;
-    if share.fract() == 0.0 {
-        format!("{share:.0}")
-    } else {
-        format!("{share:.1}")
-    }
+    if share.fract() == 0.0 { format!("{share:.0}") } else { format!("{share:.1}") }
 }
 
 fn text(cell: &Cell) -> String {
     let head = ["", "each OSD", "all", ""].map(str::to_owned);
     let mut rows = Vec::new();
     let mut row = |name: &str, bytes: u64, what: &str| {
-        rows.push(vec![
-            name.to_owned(),
-            each(bytes),
-            bytes.to_string(),
-            format!("  {what}"),
-        ]);
+        rows.push(vec![name.to_owned(), each(bytes), bytes.to_string(), format!("  {what}")]);
     };
     let grown = || cell.counters.iter().filter(|(_, bytes)| **bytes > 0);
     for (name, bytes) in grown().filter(|(name, _)| name.starts_with("written_")) {
@@ -125,11 +113,7 @@ fn text(cell: &Cell) -> String {
             let pages = of(Cause::Padding).saturating_sub(store_padding);
             for (name, bytes, what) in [
                 ("pages", pages, "the rest of the pages that the bytes are in"),
-                (
-                    "XFS metadata",
-                    of(Cause::FsMetadata),
-                    "inodes, bitmaps, directories",
-                ),
+                ("XFS metadata", of(Cause::FsMetadata), "inodes, bitmaps, directories"),
                 ("XFS journal", of(Cause::FsJournal), "its log"),
             ] {
                 // There is no file system under a raw device.
@@ -137,17 +121,9 @@ fn text(cell: &Cell) -> String {
                     row(name, bytes, what);
                 }
             }
-            row(
-                "the devices' sectors",
-                data + journal,
-                "as the kernel counts them",
-            );
+            row("the devices' sectors", data + journal, "as the kernel counts them");
         }
-        None => row(
-            "below the store",
-            0,
-            "not known: '--disk xfs' (root) shows it",
-        ),
+        None => row("below the store", 0, "not known: '--disk xfs' (root) shows it"),
     }
     // Words begin at one place: the table sets its columns to the right.
     let widest = rows.iter().map(|row| row[3].len()).max().unwrap_or(0);
@@ -155,10 +131,6 @@ fn text(cell: &Cell) -> String {
         row[3] = format!("{:<widest$}", row[3]);
     }
     let mut lines = table::text(&head, &rows);
-    lines.push_str(&format!(
-        "WAF {:.3}: {} bytes of the client\n",
-        cell.waf(),
-        cell.client
-    ));
+    lines.push_str(&format!("WAF {:.3}: {} bytes of the client\n", cell.waf(), cell.client));
     lines
 }

@@ -62,10 +62,7 @@ impl Histogram {
 
     /// Adds another histogram's values.
     pub fn merge(&mut self, other: &Histogram) {
-        self.counts
-            .iter_mut()
-            .zip(&other.counts)
-            .for_each(|(a, b)| *a += b);
+        self.counts.iter_mut().zip(&other.counts).for_each(|(a, b)| *a += b);
         self.count += other.count;
         self.sum += other.sum;
         self.sum_squares += other.sum_squares;
@@ -90,11 +87,7 @@ impl Histogram {
 
     /// The average, 0 of none.
     pub fn mean(&self) -> f64 {
-        if self.count == 0 {
-            0.0
-        } else {
-            self.sum as f64 / self.count as f64
-        }
+        if self.count == 0 { 0.0 } else { self.sum as f64 / self.count as f64 }
     }
 
     /// The sample's standard deviation.
@@ -103,9 +96,7 @@ impl Histogram {
             return 0.0;
         }
         let n = self.count as f64;
-        ((self.sum_squares - n * self.mean().powi(2)) / (n - 1.0))
-            .max(0.0)
-            .sqrt()
+        ((self.sum_squares - n * self.mean().powi(2)) / (n - 1.0)).max(0.0).sqrt()
     }
 
     /// What `percent` of the values do not exceed.
@@ -128,24 +119,15 @@ impl Histogram {
     /// has any.
     pub fn doublings(&self) -> Vec<(u64, u64)> {
         let mut by_doubling = std::collections::BTreeMap::new();
-        for (bucket, count) in self
-            .counts
-            .iter()
-            .enumerate()
-            .filter(|(_, count)| **count > 0)
-        {
+        for (bucket, count) in self.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
             let power = value_of(bucket).max(1).ilog2();
             *by_doubling.entry(power).or_insert(0) += count;
         }
         let first = by_doubling.keys().next().copied();
         let last = by_doubling.keys().next_back().copied();
-        let (Some(first), Some(last)) = (first, last) else {
-            return Vec::new();
-        };
+        let (Some(first), Some(last)) = (first, last) else { return Vec::new() };
         let count = |power| by_doubling.get(&power).copied().unwrap_or(0);
-        (first..=last)
-            .map(|power| (2 << power, count(power)))
-            .collect()
+        (first..=last).map(|power| (2 << power, count(power))).collect()
     }
 }
 
@@ -167,10 +149,7 @@ mod tests {
             (1000, 100_000_000, 100_000)
         );
         assert!((histogram.mean() - 50_000_500.0).abs() < 1.0);
-        assert_eq!(
-            histogram.doublings().iter().map(|d| d.1).sum::<u64>(),
-            100_000
-        );
+        assert_eq!(histogram.doublings().iter().map(|d| d.1).sum::<u64>(), 100_000);
         histogram.add(u64::MAX);
         histogram.add(0);
         assert_eq!(histogram.percentile(100.0), u64::MAX);

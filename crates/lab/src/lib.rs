@@ -79,9 +79,7 @@ pub fn run(args: &cli::LabArgs, host: &Host) -> Result<(), LabError> {
         cli::LabCommand::Explain(args) => explain::run(args, host),
         cli::LabCommand::Report { out } => report::write(out, host),
         cli::LabCommand::Backends => {
-            backend::all(host)
-                .iter()
-                .for_each(|b| (host.tell)(&b.line()));
+            backend::all(host).iter().for_each(|b| (host.tell)(&b.line()));
             Ok(())
         }
     }

@@ -40,13 +40,7 @@ impl Offsets {
             Pattern::Zipf => zipf_integral(blocks.max(1) as f64 + 1.0),
             _ => 0.0,
         };
-        Offsets {
-            pattern,
-            state: seed,
-            blocks: blocks.max(1),
-            next: 0,
-            zipf_sum,
-        }
+        Offsets { pattern, state: seed, blocks: blocks.max(1), next: 0, zipf_sum }
     }
 
     /// splitmix64.
@@ -182,19 +176,14 @@ impl Load {
             let begin = load.env.now();
             if let Err(e) = target.request(block, load.bs, content, is_there).await {
                 load.failed.set(true);
-                return Err(LabError::by_backend(format!(
-                    "block {block} of the load: {e}"
-                )));
+                return Err(LabError::by_backend(format!("block {block} of the load: {e}")));
             }
             let now = load.env.now();
             load.ended.set(now);
             let took = (now - begin).as_nanos();
-            load.latencies
-                .borrow_mut()
-                .add(u64::try_from(took).unwrap_or(u64::MAX));
+            load.latencies.borrow_mut().add(u64::try_from(took).unwrap_or(u64::MAX));
             let removed = is_there && matches!(target, Target::Objects(_));
-            load.bytes
-                .set(load.bytes.get() + if removed { 0 } else { load.bs });
+            load.bytes.set(load.bytes.get() + if removed { 0 } else { load.bs });
             load.done.set(load.done.get() + 1);
         }
         Ok(())
@@ -222,12 +211,7 @@ impl Load {
 
     /// Blocks that are there.
     pub(crate) fn touched(&self) -> u64 {
-        self.0
-            .written
-            .borrow()
-            .iter()
-            .map(|word| u64::from(word.count_ones()))
-            .sum()
+        self.0.written.borrow().iter().map(|word| u64::from(word.count_ones())).sum()
     }
 
     /// How long they took.
@@ -265,18 +249,10 @@ mod tests {
             counts
         };
         let random = counts(Pattern::Random);
-        assert!(
-            random[0] > 50 && random[999] < 160,
-            "{} to {}",
-            random[0],
-            random[999]
-        );
+        assert!(random[0] > 50 && random[999] < 160, "{} to {}", random[0], random[999]);
         assert_eq!(counts(Pattern::Sequential), vec![100; 1000]);
         let zipf = counts(Pattern::Zipf);
         let top: u32 = zipf[900..].iter().sum();
-        assert!(
-            top > 60_000,
-            "a tenth of the blocks got {top} of 100000 writes"
-        );
+        assert!(top > 60_000, "a tenth of the blocks got {top} of 100000 writes");
     }
 }

@@ -64,12 +64,8 @@ pub(crate) struct Run {
 impl Run {
     pub(crate) fn to_json(&self) -> Value {
         let samples = self.samples.iter().map(|s| {
-            let causes: serde_json::Map<String, Value> = s
-                .causes
-                .0
-                .iter()
-                .map(|(c, n)| (c.name().to_owned(), json!(n)))
-                .collect();
+            let causes: serde_json::Map<String, Value> =
+                s.causes.0.iter().map(|(c, n)| (c.name().to_owned(), json!(n))).collect();
             json!({"seconds": s.seconds, "ops": s.ops, "iops": s.iops, "causes": causes})
         });
         json!({
@@ -90,9 +86,8 @@ impl Run {
 
     pub(crate) fn from_json(value: &Value) -> Option<Run> {
         let sample = |s: &Value| {
-            let causes = Cause::ALL
-                .into_iter()
-                .filter_map(|c| Some((c, s["causes"][c.name()].as_u64()?)));
+            let causes =
+                Cause::ALL.into_iter().filter_map(|c| Some((c, s["causes"][c.name()].as_u64()?)));
             Some(Sample {
                 seconds: s["seconds"].as_f64()?,
                 ops: s["ops"].as_u64()?,
@@ -112,11 +107,7 @@ impl Run {
             cpu_us: value["cpu_us_per_op"].as_f64()?,
             memory_mib: value["memory_mib"].as_f64()?,
             live: value["live_fraction"].as_f64()?,
-            samples: value["samples"]
-                .as_array()?
-                .iter()
-                .filter_map(sample)
-                .collect(),
+            samples: value["samples"].as_array()?.iter().filter_map(sample).collect(),
         })
     }
 }
@@ -133,8 +124,7 @@ pub(crate) fn path(out: &Path) -> PathBuf {
 pub(crate) fn from_json(value: &Value) -> Runs {
     let runs = value["runs"].as_object();
     let runs = runs.into_iter().flatten();
-    runs.filter_map(|(name, run)| Some((name.clone(), Run::from_json(run)?)))
-        .collect()
+    runs.filter_map(|(name, run)| Some((name.clone(), Run::from_json(run)?))).collect()
 }
 
 pub(crate) fn conditions(args: &LongtermArgs) -> Value {
@@ -190,18 +180,13 @@ pub(crate) fn run(args: &LongtermArgs, host: &Host) -> Result<(), LabError> {
             done.tail_ms
         ));
         runs.insert(backend.name.to_owned(), done);
-        let all: serde_json::Map<String, Value> = runs
-            .iter()
-            .map(|(name, run)| (name.clone(), run.to_json()))
-            .collect();
+        let all: serde_json::Map<String, Value> =
+            runs.iter().map(|(name, run)| (name.clone(), run.to_json())).collect();
         let all = json!({"conditions": conditions, "machine": machine, "runs": all});
         results::write_json(&path, &all)?;
     }
     results::write(&path.with_extension("csv"), csv(&runs).as_bytes())?;
-    results::write(
-        &args.common.out.join("longterm-samples.csv"),
-        samples_csv(&runs).as_bytes(),
-    )?;
+    results::write(&args.common.out.join("longterm-samples.csv"), samples_csv(&runs).as_bytes())?;
     (host.tell)(&format!("\n{}", scale_text(args)));
     (host.tell)(summary(&runs).trim_end());
     (host.tell)(&format!("\nresults: {}", path.display()));
@@ -270,10 +255,7 @@ async fn under_load(
     let sampler = env.spawn_with_handle({
         let (env, load, samples) = (env.clone(), load.clone(), samples.clone());
         let (sampling, session) = (sampling.clone(), session.again());
-        let (every, mut last) = (
-            Duration::from_secs_f64(args.sample),
-            before.counters.clone(),
-        );
+        let (every, mut last) = (Duration::from_secs_f64(args.sample), before.counters.clone());
         async move {
             let (begin, mut ops, mut then) = (env.now(), 0, env.now());
             while sampling.get() {
@@ -312,15 +294,7 @@ async fn under_load(
     image.close().await?;
     let latencies = load.latencies();
     let samples = samples.take();
-    Ok(summed(
-        &args,
-        total,
-        seconds,
-        &latencies,
-        samples,
-        spent.since(&busy),
-        load.touched(),
-    ))
+    Ok(summed(&args, total, seconds, &latencies, samples, spent.since(&busy), load.touched()))
 }
 
 fn summed(
@@ -381,9 +355,7 @@ async fn work(
         let gone = cluster.gone();
         if !gone.is_empty() {
             let gone = gone.join(", ");
-            return Err(LabError::by_backend(format!(
-                "{gone} ended after {done} writes"
-            )));
+            return Err(LabError::by_backend(format!("{gone} ended after {done} writes")));
         }
         if env.now() - since > PATIENCE {
             let seconds = PATIENCE.as_secs();
@@ -405,17 +377,10 @@ async fn work(
 pub(crate) fn summary(runs: &Runs) -> String {
     let used = |cause: &Cause| runs.values().any(|run| run.total.causes.bytes(*cause) > 0);
     let used: Vec<Cause> = Cause::ALL.into_iter().filter(used).collect();
-    let mut head: Vec<String> = [
-        "backend",
-        "IOPS",
-        "avg ms",
-        "99.99 % ms",
-        "CPU us/op",
-        "MiB",
-        "WAF",
-    ]
-    .map(str::to_owned)
-    .into();
+    let mut head: Vec<String> =
+        ["backend", "IOPS", "avg ms", "99.99 % ms", "CPU us/op", "MiB", "WAF"]
+            .map(str::to_owned)
+            .into();
     head.extend(used.iter().map(|c| c.title().to_owned()));
     let rows = runs.iter().map(|(name, run)| {
         let mut row = vec![
@@ -427,10 +392,7 @@ pub(crate) fn summary(runs: &Runs) -> String {
             format!("{:.0}", run.memory_mib),
             format!("{:.3}", run.total.waf()),
         ];
-        row.extend(
-            used.iter()
-                .map(|c| format!("{:.3}", run.total.cause_waf(*c))),
-        );
+        row.extend(used.iter().map(|c| format!("{:.3}", run.total.cause_waf(*c))));
         row
     });
     table::text(&head, &rows.collect::<Vec<_>>())
@@ -475,20 +437,14 @@ pub(crate) fn csv(runs: &Runs) -> String {
             format!("{:.3}", run.total.waf()),
         ];
         row.extend(Cause::ALL.map(|c| run.total.causes.bytes(c).to_string()));
-        row.push(
-            run.total
-                .device
-                .map_or(String::new(), |(d, j)| (d + j).to_string()),
-        );
+        row.push(run.total.device.map_or(String::new(), |(d, j)| (d + j).to_string()));
         row
     });
     table::csv(&head, &rows.collect::<Vec<_>>())
 }
 
 fn samples_csv(runs: &Runs) -> String {
-    let mut head: Vec<String> = ["backend", "seconds", "ops", "iops"]
-        .map(str::to_owned)
-        .into();
+    let mut head: Vec<String> = ["backend", "seconds", "ops", "iops"].map(str::to_owned).into();
     head.extend(Cause::ALL.map(|c| c.name().to_owned()));
     let rows = runs.iter().flat_map(|(name, run)| {
         run.samples.iter().map(move |s| {

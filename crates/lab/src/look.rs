@@ -36,11 +36,7 @@ impl Look {
     /// With these counters, and what the kernel says now.
     fn new(counters: Counters, cluster: &Cluster) -> Result<Look, LabError> {
         let sectors = cluster.disk().map(|disk| disk.sectors()).transpose()?;
-        Ok(Look {
-            counters,
-            sectors,
-            pages: cluster.page_bytes(),
-        })
+        Ok(Look { counters, sectors, pages: cluster.page_bytes() })
     }
 
     /// What came between another moment and this one, in which clients wrote so many bytes.
@@ -67,10 +63,7 @@ impl Look {
         let sectors = cluster.disk().zip(before.sectors.zip(self.sectors));
         let kernel = sectors.map(|(disk, (before_sectors, sectors))| Kernel {
             device: disk.grown(before_sectors, sectors),
-            pages: before
-                .pages
-                .zip(self.pages)
-                .and_then(|(b, a)| a.checked_sub(b)),
+            pages: before.pages.zip(self.pages).and_then(|(b, a)| a.checked_sub(b)),
         });
         Cell::new(client, grown, kernel)
     }

@@ -84,17 +84,10 @@ pub(crate) fn cells_json(cells: &Cells) -> Vec<Value> {
 
 /// What [`cells_json`] made, in `cells`.
 pub(crate) fn from_json(value: &Value) -> Cells {
-    let cells = value["cells"]
-        .as_array()
-        .map(Vec::as_slice)
-        .unwrap_or_default();
+    let cells = value["cells"].as_array().map(Vec::as_slice).unwrap_or_default();
     let one = |value: &Value| {
         let write = WRITES.iter().position(|w| value["write"] == *w)?;
-        let key = (
-            value["backend"].as_str()?.to_owned(),
-            value["request_bytes"].as_u64()?,
-            write,
-        );
+        let key = (value["backend"].as_str()?.to_owned(), value["request_bytes"].as_u64()?, write);
         Some((key, Cell::from_json(value)?))
     };
     cells.iter().filter_map(one).collect()
@@ -102,10 +95,8 @@ pub(crate) fn from_json(value: &Value) -> Cells {
 
 /// Runs the experiment.
 pub(crate) fn run(args: &MicroArgs, host: &Host) -> Result<(), LabError> {
-    let (backends, sizes) = (
-        backend::chosen(&args.common.backend, host)?,
-        request_sizes(&args.sizes)?,
-    );
+    let (backends, sizes) =
+        (backend::chosen(&args.common.backend, host)?, request_sizes(&args.sizes)?);
     let path = path(&args.common.out);
     let conditions = conditions(args.common.disk, &args.common);
     let cells = match results::read_json(&path)? {
@@ -238,16 +229,10 @@ pub(crate) fn noise(seed: u64, len: u64) -> Bytes {
 }
 
 pub(crate) fn csv(cells: &Cells) -> String {
-    let mut head: Vec<String> = [
-        "backend",
-        "request_bytes",
-        "write",
-        "client_bytes",
-        "sum_of_causes",
-        "waf",
-    ]
-    .map(str::to_owned)
-    .into();
+    let mut head: Vec<String> =
+        ["backend", "request_bytes", "write", "client_bytes", "sum_of_causes", "waf"]
+            .map(str::to_owned)
+            .into();
     head.extend(Cause::ALL.map(|c| c.name().to_owned()));
     head.push("device_bytes".to_owned());
     let rows = cells.iter().map(|((backend, request, write), cell)| {
@@ -260,9 +245,7 @@ pub(crate) fn csv(cells: &Cells) -> String {
             format!("{:.3}", cell.waf()),
         ];
         row.extend(Cause::ALL.map(|c| cell.causes.bytes(c).to_string()));
-        row.push(cell.device.map_or(String::new(), |(data, journal)| {
-            (data + journal).to_string()
-        }));
+        row.push(cell.device.map_or(String::new(), |(data, journal)| (data + journal).to_string()));
         row
     });
     table::csv(&head, &rows.collect::<Vec<_>>())
@@ -270,10 +253,7 @@ pub(crate) fn csv(cells: &Cells) -> String {
 
 /// One backend's cells: a line for each size and write.
 pub(crate) fn backend_table(cells: &Cells, backend: &Backend) -> String {
-    let mine: Vec<_> = cells
-        .iter()
-        .filter(|((name, ..), _)| name == backend.name)
-        .collect();
+    let mine: Vec<_> = cells.iter().filter(|((name, ..), _)| name == backend.name).collect();
     let used = |cause: &Cause| mine.iter().any(|(_, cell)| cell.causes.bytes(*cause) > 0);
     let used: Vec<Cause> = Cause::ALL.into_iter().filter(used).collect();
     let mut head = vec!["request".to_owned(), "WAF".to_owned()];
@@ -312,9 +292,6 @@ mod tests {
             crate::causes::Counters::from([("written".into(), 9), ("written_data".into(), 9)]);
         let cell = Cell::new(3, counters, None).unwrap();
         let cells = Cells::from([(("inkstore".to_owned(), 4096, 2), cell)]);
-        assert_eq!(
-            from_json(&to_json(&cells, &Value::Null, &Value::Null)),
-            cells
-        );
+        assert_eq!(from_json(&to_json(&cells, &Value::Null, &Value::Null)), cells);
     }
 }

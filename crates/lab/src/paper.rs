@@ -239,7 +239,9 @@ pub(crate) fn cause_reasons(backend: &str, cause: Cause) -> &'static str {
             "A run of this size does not fill the first level of a RocksDB of today. Measured with memtables of 1 MiB and a first level of \
              4 MiB, of an image of 96 MiB only: 1.9 instead of 0.08."
         }
-        ("bluestore-4k", Cause::ZeroFilled) => "Units of 4 KiB are never filled up; the paper's have 64 KiB.",
+        ("bluestore-4k", Cause::ZeroFilled) => {
+            "Units of 4 KiB are never filled up; the paper's have 64 KiB."
+        }
         ("bluestore", Cause::ZeroFilled) => {
             "Done once for each new unit of 64 KiB: the share depends on how often each unit is written, at 90 % of the image and \
              random, as in the paper about once in fourteen writes."

@@ -32,10 +32,7 @@ pub(crate) fn read_json(path: &Path) -> Result<Option<Value>, LabError> {
             .map(Some)
             .map_err(|e| LabError::new(format!("{}: {e}; --anew forgets it", path.display()))),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(LabError::new(format!(
-            "cannot read {}: {e}",
-            path.display()
-        ))),
+        Err(e) => Err(LabError::new(format!("cannot read {}: {e}", path.display()))),
     }
 }
 

@@ -45,13 +45,8 @@ pub(crate) struct Place {
 }
 
 /// Patterns in the order of figures.
-pub(crate) const PATTERNS: [Pattern; 5] = [
-    Pattern::Sequential,
-    Pattern::Random,
-    Pattern::Zipf,
-    Pattern::Omap,
-    Pattern::Delete,
-];
+pub(crate) const PATTERNS: [Pattern; 5] =
+    [Pattern::Sequential, Pattern::Random, Pattern::Zipf, Pattern::Omap, Pattern::Delete];
 
 impl Place {
     fn pattern(self) -> Option<Pattern> {
@@ -100,16 +95,10 @@ pub(crate) fn path(out: &Path) -> PathBuf {
 
 /// What [`run`] wrote.
 pub(crate) fn from_json(value: &Value) -> Points {
-    let runs = value["runs"]
-        .as_array()
-        .map(Vec::as_slice)
-        .unwrap_or_default();
+    let runs = value["runs"].as_array().map(Vec::as_slice).unwrap_or_default();
     let one = |value: &Value| {
         let place = Place::of_label(value["axis"].as_str()?, value["at"].as_str()?)?;
-        Some((
-            (value["backend"].as_str()?.to_owned(), place),
-            Run::from_json(value)?,
-        ))
+        Some(((value["backend"].as_str()?.to_owned(), place), Run::from_json(value)?))
     };
     runs.iter().filter_map(one).collect()
 }
@@ -194,10 +183,7 @@ pub(crate) fn run(args: &SweepArgs, host: &Host) -> Result<(), LabError> {
     }
     bar.finish_and_clear();
     let (head, rows) = rows(&points, None);
-    results::write(
-        &path.with_extension("csv"),
-        table::csv(&head, &rows).as_bytes(),
-    )?;
+    results::write(&path.with_extension("csv"), table::csv(&head, &rows).as_bytes())?;
     (host.tell)(table::text(&head, &rows).trim_end());
     (host.tell)(&format!("\nresults: {}", path.display()));
     crate::report::write(&common.out, host)
@@ -217,9 +203,7 @@ pub(crate) fn rows(points: &Points, axis: Option<Axis>) -> (Vec<String>, Vec<Vec
         "live",
         "waf",
     ];
-    let mine = points
-        .iter()
-        .filter(|((_, place), _)| axis.is_none_or(|axis| place.axis == axis));
+    let mine = points.iter().filter(|((_, place), _)| axis.is_none_or(|axis| place.axis == axis));
     let rows = mine.map(|((backend, place), run)| {
         vec![
             backend.clone(),

@@ -2,27 +2,18 @@
 
 /// Columns as wide as their widest entry; the first is left-aligned, numbers are right-aligned.
 pub(crate) fn text(head: &[String], rows: &[Vec<String>]) -> String {
-    let lines: Vec<&[String]> = std::iter::once(head)
-        .chain(rows.iter().map(Vec::as_slice))
-        .collect();
+    let lines: Vec<&[String]> =
+        std::iter::once(head).chain(rows.iter().map(Vec::as_slice)).collect();
     let width = |column: usize| {
-        lines
-            .iter()
-            .filter_map(|line| line.get(column))
-            .map(|s| s.chars().count())
-            .max()
+        lines.iter().filter_map(|line| line.get(column)).map(|s| s.chars().count()).max()
     };
     let widths: Vec<usize> = (0..head.len()).map(|c| width(c).unwrap_or(0)).collect();
     let mut all = String::new();
     for line in lines {
-        let cells = line
-            .iter()
-            .zip(&widths)
-            .enumerate()
-            .map(|(n, (cell, width))| match n {
-                0 => format!("{cell:<width$}"),
-                _ => format!("{cell:>width$}"),
-            });
+        let cells = line.iter().zip(&widths).enumerate().map(|(n, (cell, width))| match n {
+            0 => format!("{cell:<width$}"),
+            _ => format!("{cell:>width$}"),
+        });
         all.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
         all.push('\n');
     }

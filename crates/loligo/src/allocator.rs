@@ -284,12 +284,16 @@ mod tests {
             let grown = grow(block, 40, 800);
             assert_eq!([grown, last(40)], [next, block]);
             // SAFETY: it has more bytes.
-            assert!(unsafe { std::slice::from_raw_parts(grown, 33) }.iter().all(|byte| *byte == 0xab));
+            assert!(
+                unsafe { std::slice::from_raw_parts(grown, 33) }.iter().all(|byte| *byte == 0xab)
+            );
             // Longer than what is kept, and back.
             let long = grow(grown, 800, 15000);
             let short = grow(long, 15000, 33);
             // SAFETY: as above.
-            assert!(unsafe { std::slice::from_raw_parts(short, 33) }.iter().all(|byte| *byte == 0xab));
+            assert!(
+                unsafe { std::slice::from_raw_parts(short, 33) }.iter().all(|byte| *byte == 0xab)
+            );
             free(short, 33);
             collect();
             assert!((1..=STEPS_MAX).all(|bytes| !kept(bytes)));

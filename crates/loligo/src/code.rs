@@ -31,7 +31,9 @@ unsafe extern "C" fn of_object(info: *mut libc::dl_phdr_info, _: usize, _: *mut 
     // written; the rest nobody changes (but a debugger, whose breakpoints go).
     // SAFETY: the call takes and gives numbers only.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.cast_unsigned();
-    for segment in segments.iter().filter(|s| s.p_type == libc::PT_LOAD && s.p_flags & libc::PF_W == 0) {
+    for segment in
+        segments.iter().filter(|s| s.p_type == libc::PT_LOAD && s.p_flags & libc::PF_W == 0)
+    {
         let start = info.dlpi_addr + segment.p_vaddr;
         let end = (start + segment.p_memsz) / page * page;
         let start = start.next_multiple_of(page);

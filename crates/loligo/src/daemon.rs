@@ -8,12 +8,12 @@ use std::rc::Rc;
 use auth::Keyring;
 use bytes::Bytes;
 use command::{CommandMap, CommandReply};
-use config::{Config, ConfFile, Source};
+use config::{ConfFile, Config, Source};
 use env::Env;
 use env::real::Runtime;
-use store::ObjectStore;
 use maps::monmap::MonFeatures;
 use maps::{MonInfo, MonMap};
+use store::ObjectStore;
 use types::{Errno, UTime, Uuid};
 
 use crate::admin_socket::{self, Handler};
@@ -42,9 +42,7 @@ fn config_of(kind: &str, id: &str, path: &Path, file: &ConfFile) -> Result<Confi
     let config = Config::new(kind, id).with_identity("ceph", &hostname(), std::process::id());
     match config.load_file(file).first() {
         None => Ok(config),
-        Some((name, error)) => {
-            Err(Failure::new(format!("{}: {name}: {error}", path.display())))
-        }
+        Some((name, error)) => Err(Failure::new(format!("{}: {name}: {error}", path.display()))),
     }
 }
 
@@ -64,8 +62,9 @@ pub(crate) fn load_config(
     path: &Path,
     sets: &[String],
 ) -> Result<Config, Failure> {
-    let text = fs::read_to_string(path)
-        .map_err(|e| Failure::new(format!("cannot read the configuration {}: {e}", path.display())))?;
+    let text = fs::read_to_string(path).map_err(|e| {
+        Failure::new(format!("cannot read the configuration {}: {e}", path.display()))
+    })?;
     let config = config_of(kind, id, path, &parse_conf(path, &text)?)?;
     for set in sets {
         let (key, value) = up::parse_set(set)?;
@@ -111,7 +110,9 @@ pub(crate) fn run(kind: &'static str, args: &DaemonArgs) -> Result<(), Failure> 
     }
     if configs.len() > 1 {
         if kind != "osd" || args.mkfs {
-            return Err(Failure::new("several --id: only OSDs can share a process, and --mkfs makes one"));
+            return Err(Failure::new(
+                "several --id: only OSDs can share a process, and --mkfs makes one",
+            ));
         }
         // What is wrong with a configuration has been told; each thread reads its own.
         return household::run(&args.id, args.threads, &args.conf, &sets);
@@ -155,7 +156,8 @@ fn random_uuid(env: &Env) -> Uuid {
 
 fn cluster_fsid(config: &Config) -> Result<Uuid, Failure> {
     let text = config.str("fsid");
-    text.parse().map_err(|_| Failure::new(format!("fsid {text:?} in the configuration is not a UUID")))
+    text.parse()
+        .map_err(|_| Failure::new(format!("fsid {text:?} in the configuration is not a UUID")))
 }
 
 /// Runs a daemon until it is told to stop or has to.
@@ -373,10 +375,7 @@ pub(crate) async fn mkfs_osd(
     osd_size: u64,
     store: &str,
 ) -> Result<(), Failure> {
-    let sets = [
-        format!("bluestore_block_size={osd_size}"),
-        format!("osd_objectstore={store}"),
-    ];
+    let sets = [format!("bluestore_block_size={osd_size}"), format!("osd_objectstore={store}")];
     let config = Rc::new(load_config("osd", &n.to_string(), &layout.conf(), &sets)?);
     mkfs_osd_with(env, &config, osd_fsid).await
 }
@@ -394,9 +393,10 @@ async fn mkfs_osd_with(env: &Env, config: &Rc<Config>, osd_fsid: Uuid) -> Result
         return Ok(());
     }
     let store = stores::open(env, config).await?;
-    let whoami = config.id().parse().map_err(|_| {
-        Failure::new(format!("--id {}: an OSD's id is a number", config.id()))
-    })?;
+    let whoami = config
+        .id()
+        .parse()
+        .map_err(|_| Failure::new(format!("--id {}: an OSD's id is a number", config.id())))?;
     make_osd(env, &store, whoami, cluster_fsid(config)?, osd_fsid).await?;
     store.close().await.map_err(|e| Failure::new(format!("{}: {e}", dir.display())))
 }

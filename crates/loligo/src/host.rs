@@ -82,7 +82,10 @@ fn devices(path: &Path) -> [(&'static str, String); 3] {
 
 /// What is written beside a new OSD's store for [`facts`] to find again.
 pub(crate) fn birth_facts(now: UTime) -> [(&'static str, String); 2] {
-    [("ceph_version_when_created", command::version::long()), ("created_at", now.gmtime().to_string())]
+    [
+        ("ceph_version_when_created", command::version::long()),
+        ("created_at", now.gmtime().to_string()),
+    ]
 }
 
 /// Ceph's words for host and build, and for the devices of the daemon's data.

@@ -33,7 +33,12 @@ struct Household {
 
 /// Runs the OSDs until all have stopped, on so many threads or as many as there are processors. An error if one
 /// of them failed.
-pub(crate) fn run(ids: &[String], threads: Option<u32>, conf: &Path, sets: &[String]) -> Result<(), Failure> {
+pub(crate) fn run(
+    ids: &[String],
+    threads: Option<u32>,
+    conf: &Path,
+    sets: &[String],
+) -> Result<(), Failure> {
     logging::name_tenants(ids.iter().map(|id| format!("osd.{id}")).collect());
     let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let count = threads.map_or(processors, |n| n as usize);
@@ -46,7 +51,8 @@ pub(crate) fn run(ids: &[String], threads: Option<u32>, conf: &Path, sets: &[Str
         }
         households[n % count].osds.push(osd);
     }
-    let threads: Vec<_> = households.into_iter().map(|household| thread::spawn(move || household.run())).collect();
+    let threads: Vec<_> =
+        households.into_iter().map(|household| thread::spawn(move || household.run())).collect();
     let ended = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Ok(())));
     ended.fold(Ok(()), Result::and)
 }

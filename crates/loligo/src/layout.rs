@@ -126,8 +126,7 @@ impl NewConf<'_> {
         let dir = layout.dir().display();
         let NewConf { fsid, port, mons, size, store, osd_size, .. } = self;
         let ports = (*port..=u16::MAX).zip(0..*mons);
-        let hosts: Vec<String> =
-            ports.map(|(port, _)| format!("[v2:127.0.0.1:{port}]")).collect();
+        let hosts: Vec<String> = ports.map(|(port, _)| format!("[v2:127.0.0.1:{port}]")).collect();
         let hosts = hosts.join(",");
         let min_size = size - size / 2;
         let sets: String = self.sets.iter().map(|(k, v)| format!("{k} = {v}\n")).collect();

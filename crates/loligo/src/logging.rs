@@ -13,8 +13,7 @@ static TENANTS: OnceLock<Vec<String>> = OnceLock::new();
 
 /// Sets the process up to log.
 pub(crate) fn start() {
-    let filter =
-        EnvFilter::try_from_env("LOLIGO_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = EnvFilter::try_from_env("LOLIGO_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_span_events(FmtSpan::NONE)

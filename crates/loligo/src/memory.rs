@@ -161,7 +161,9 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn config() -> (Config, impl Fn(&Config, &str, &str)) {
-        let set = |config: &Config, name: &str, value: &str| config.set(name, value, Source::Override).unwrap();
+        let set = |config: &Config, name: &str, value: &str| {
+            config.set(name, value, Source::Override).unwrap()
+        };
         (Config::new("osd", "0"), set)
     }
 
@@ -220,7 +222,10 @@ mod tests {
         let idle: Vec<bool> = (1..=40).map(|n| work.is_over(at(100 + 5 * n))).collect();
         assert_eq!(idle.iter().filter(|&&over| over).count(), 1);
         // It works, with more to do or less, and then does not.
-        assert_eq!([900, 1700, 1760, 1770, 1780].map(|cpu| work.is_over(at(cpu))), [false, false, false, true, false]);
+        assert_eq!(
+            [900, 1700, 1760, 1770, 1780].map(|cpu| work.is_over(at(cpu))),
+            [false, false, false, true, false]
+        );
     }
 
     #[test]

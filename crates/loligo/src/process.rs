@@ -29,11 +29,10 @@ pub(crate) fn start(
     share_log(layout, &names)?;
     let name = names.first().ok_or_else(|| Failure::new("no daemon to start"))?;
     let program = std::env::current_exe()?;
-    let log = File::options()
-        .create(true)
-        .append(true)
-        .open(layout.log(name))
-        .map_err(|e| Failure::new(format!("cannot write {}: {e}", layout.log(name).display())))?;
+    let log =
+        File::options().create(true).append(true).open(layout.log(name)).map_err(|e| {
+            Failure::new(format!("cannot write {}: {e}", layout.log(name).display()))
+        })?;
     let mut command = Command::new(program);
     command
         .arg(kind)
@@ -65,7 +64,8 @@ pub(crate) fn start(
 fn share_log(layout: &Layout, names: &[String]) -> Result<(), Failure> {
     for (n, name) in names.iter().enumerate() {
         let log = layout.log(name);
-        let failed = |e: std::io::Error| Failure::new(format!("cannot write {}: {e}", log.display()));
+        let failed =
+            |e: std::io::Error| Failure::new(format!("cannot write {}: {e}", log.display()));
         match fs::symlink_metadata(&log) {
             Ok(found) if found.is_symlink() => fs::remove_file(&log).map_err(failed)?,
             Ok(_) if n > 0 => fs::rename(&log, log.with_extension("log.old")).map_err(failed)?,
@@ -87,11 +87,12 @@ pub(crate) fn running(pid_file: &Path) -> Option<i32> {
     let pid: i32 = fs::read_to_string(pid_file).ok()?.trim().parse().ok()?;
     let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
-    let found = words.iter().enumerate().filter(|(_, word)| **word == kind.as_bytes()).any(|(at, _)| {
-        let named = daemons_conf(&words[at + 1..], id.as_bytes());
-        // A folder that was moved under a daemon is still that daemon's.
-        named.is_some_and(|named| named == conf || !named.exists())
-    });
+    let found =
+        words.iter().enumerate().filter(|(_, word)| **word == kind.as_bytes()).any(|(at, _)| {
+            let named = daemons_conf(&words[at + 1..], id.as_bytes());
+            // A folder that was moved under a daemon is still that daemon's.
+            named.is_some_and(|named| named == conf || !named.exists())
+        });
     found.then_some(pid)
 }
 

@@ -118,7 +118,10 @@ impl AdminSession {
             .await
             .map_err(|e| Failure::new(e.to_string()))?;
         if answer.rc < 0 {
-            return Err(Failure::new(format!("the monitor answered {}: {}", answer.rc, answer.outs)));
+            return Err(Failure::new(format!(
+                "the monitor answered {}: {}",
+                answer.rc, answer.outs
+            )));
         }
         Ok(String::from_utf8_lossy(&answer.outb).into_owned())
     }

@@ -15,14 +15,13 @@ use crate::failure::Failure;
 use crate::output::show;
 
 fn settings(args: &SimArgs) -> Result<Settings, Failure> {
-    let mut settings =
-        Settings {
-            osds: args.osds,
-            mons: args.mons,
-            erasure: args.erasure,
-            short: args.short,
-            ..Settings::default()
-        };
+    let mut settings = Settings {
+        osds: args.osds,
+        mons: args.mons,
+        erasure: args.erasure,
+        short: args.short,
+        ..Settings::default()
+    };
     #[cfg(feature = "mutants")]
     if let Some(mutant) = &args.mutant {
         let mut names = env::MUTANTS.into_iter().map(|(name, _)| name);
@@ -114,7 +113,12 @@ fn make_smaller(
         show!("{line}");
     } else {
         let faults = small.diary.faults();
-        show!("after {} lives: {} misfortunes are left: {}", small.lives, faults.len(), faults.join(" "));
+        show!(
+            "after {} lives: {} misfortunes are left: {}",
+            small.lives,
+            faults.len(),
+            faults.join(" ")
+        );
         show!("{}", small.failure.what);
     }
     if let Some(file) = &args.timeline {
@@ -139,28 +143,26 @@ pub(crate) fn simulate(args: &SimArgs) -> Result<(), Failure> {
         false => ProgressBar::hidden(),
     };
     let (mut lives, mut simulated) = (0u64, Duration::ZERO);
-    let sum = simtest::run(args.seed..end, &settings, deadline, |seed, result| {
-        match result {
-            Ok(life) => {
-                lives += 1;
-                simulated += life.time;
-                bar.set_message(format!("{lives} lives, {} s simulated", simulated.as_secs()));
-                bar.tick();
-                if args.json {
-                    let line = json!({
-                        "seed": seed,
-                        "reads": life.reads,
-                        "writes": life.writes,
-                        "events": life.events,
-                        "seconds": life.time.as_secs_f64(),
-                        "trace_hash": format!("{:016x}", life.trace_hash),
-                    });
-                    show!("{line}");
-                }
-                true
+    let sum = simtest::run(args.seed..end, &settings, deadline, |seed, result| match result {
+        Ok(life) => {
+            lives += 1;
+            simulated += life.time;
+            bar.set_message(format!("{lives} lives, {} s simulated", simulated.as_secs()));
+            bar.tick();
+            if args.json {
+                let line = json!({
+                    "seed": seed,
+                    "reads": life.reads,
+                    "writes": life.writes,
+                    "events": life.events,
+                    "seconds": life.time.as_secs_f64(),
+                    "trace_hash": format!("{:016x}", life.trace_hash),
+                });
+                show!("{line}");
             }
-            Err(_) => false,
+            true
         }
+        Err(_) => false,
     });
     bar.finish_and_clear();
     let (time, real) = (sum.time.as_secs_f64(), begun.elapsed().as_secs_f64());

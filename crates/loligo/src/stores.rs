@@ -26,16 +26,8 @@ use crate::memory;
 pub(crate) const STORES: [&str; 5] = ["inkstore", "bluestore", "filestore", "kstore", "memstore"];
 
 /// Files and folders in an OSD's folder that belong to its store, of all backends.
-pub(crate) const FILES: [&str; 8] = [
-    "type",
-    "block",
-    "block.db",
-    "block.wal",
-    "db",
-    "db.backend",
-    "current",
-    "journal",
-];
+pub(crate) const FILES: [&str; 8] =
+    ["type", "block", "block.db", "block.wal", "db", "db.backend", "current", "journal"];
 
 /// How long to wait for another process to let a store go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -150,7 +142,8 @@ pub(crate) async fn open(env: &Env, config: &Rc<Config>) -> Result<Rc<dyn Object
         "inkstore" => {
             let path = block_path(config);
             let device = open_device(env, &path, None)?;
-            let store = InkStore::mount(env.clone(), device).await.map_err(|e| failed(&path, &e))?;
+            let store =
+                InkStore::mount(env.clone(), device).await.map_err(|e| failed(&path, &e))?;
             let store = Rc::new(store);
             env.go(memory::share(env.clone(), config.clone(), Rc::downgrade(&store)));
             store.set_discard(config.bool("bdev_enable_discard").then_some(DISCARD_SHORTEST));
@@ -199,10 +192,8 @@ pub(crate) async fn make(env: &Env, config: &Config, osd_fsid: Uuid) -> Result<(
             link_block(config, &path)?;
             let device = open_shared(env, &path, Some(size))?;
             let database = bluestore_database(env, config, true)?;
-            let options = bluestore::MkfsOptions {
-                uuid: osd_fsid.0,
-                min_alloc_len: min_alloc_len(config),
-            };
+            let options =
+                bluestore::MkfsOptions { uuid: osd_fsid.0, min_alloc_len: min_alloc_len(config) };
             BlueStore::mkfs(env, device, database, options).await.map_err(|e| failed(&path, &e))?;
         }
         "kstore" => {
@@ -243,11 +234,7 @@ fn open_device(env: &Env, path: &Path, create_len: Option<u64>) -> Result<BlockD
         .map_err(|e| Failure::new(format!("cannot open {}: {e}", path.display())))
 }
 
-fn open_shared(
-    env: &Env,
-    path: &Path,
-    create_len: Option<u64>,
-) -> Result<SharedDevice, Failure> {
+fn open_shared(env: &Env, path: &Path, create_len: Option<u64>) -> Result<SharedDevice, Failure> {
     SharedDevice::open(env, path, OpenBlock { create_len, read_only: false })
         .map_err(|e| Failure::new(format!("cannot open {}: {e}", path.display())))
 }
@@ -300,7 +287,12 @@ const WAL: Beside = Beside {
 impl Beside {
     /// The device, if the OSD has one. When the store is made, the options say whether: by a path,
     /// to which the name becomes a link, or by leave to make a file of some size.
-    fn open(&self, env: &Env, config: &Config, make: bool) -> Result<Option<SharedDevice>, Failure> {
+    fn open(
+        &self,
+        env: &Env,
+        config: &Config,
+        make: bool,
+    ) -> Result<Option<SharedDevice>, Failure> {
         let path = data_dir(config).join(self.name);
         let mut create_len = None;
         if make {
@@ -348,7 +340,9 @@ fn compression(config: &Config) -> Result<Compression, Failure> {
         len => len,
     };
     let mode = CompressionMode::named(&mode).ok_or_else(|| {
-        Failure::new(format!("bluestore_compression_mode={mode}: none, passive, aggressive or force"))
+        Failure::new(format!(
+            "bluestore_compression_mode={mode}: none, passive, aggressive or force"
+        ))
     })?;
     let found = Algorithm::named(&algorithm);
     if found.is_none() && mode != CompressionMode::None && algorithm != "none" {
@@ -449,11 +443,7 @@ fn open_kv(
     };
     let backend = if made.trim().is_empty() { backend } else { made.trim() };
     let engine = match backend {
-        "rocksdb" => Engine::RocksDb(RocksDbOptions {
-            options,
-            cache_len,
-            file_system: None,
-        }),
+        "rocksdb" => Engine::RocksDb(RocksDbOptions { options, cache_len, file_system: None }),
         "leveldb" => Engine::LevelDb(LevelDbOptions {
             write_buffer_len: config.uint("leveldb_write_buffer_size"),
             cache_len: config.uint("leveldb_cache_size"),

@@ -219,7 +219,8 @@ fn make_cluster(layout: &Layout, plan: &Plan, port: u16) -> Result<(), Failure> 
         ring.to_text()
     };
     let mgrs = &MGR_NAMES[..plan.mgrs as usize];
-    let mut first = vec![("mon.".to_owned(), mon.clone()), ("client.admin".to_owned(), admin.clone())];
+    let mut first =
+        vec![("mon.".to_owned(), mon.clone()), ("client.admin".to_owned(), admin.clone())];
     for name in mgrs {
         let (key, _) = new_key()?;
         let caps = [("mon", "allow profile mgr"), ("osd", "allow *"), ("mds", "allow *")];
@@ -234,7 +235,8 @@ fn make_cluster(layout: &Layout, plan: &Plan, port: u16) -> Result<(), Failure> 
     for name in names {
         let data = layout.data("mon", name);
         fs::create_dir_all(&data)?;
-        let entries: Vec<(&str, &EntityAuth)> = first.iter().map(|(n, a)| (n.as_str(), a)).collect();
+        let entries: Vec<(&str, &EntityAuth)> =
+            first.iter().map(|(n, a)| (n.as_str(), a)).collect();
         // The first monitor knows everybody's key; the others get them from it.
         let entries = if *name == names[0] { &entries[..] } else { &entries[..1] };
         write_private(&data.join("keyring"), &ring(entries))?;
@@ -277,7 +279,8 @@ fn start_and_wait(
 
 fn start_daemons(layout: &Layout, plan: &Plan, attached: bool) -> Result<(), Failure> {
     let known = layout.ids("osd");
-    let kinds = [("mon", 1, &[][..]), ("mgr", 1, &[]), ("osd", plan.osds_per_process, &plan.osd_args)];
+    let kinds =
+        [("mon", 1, &[][..]), ("mgr", 1, &[]), ("osd", plan.osds_per_process, &plan.osd_args)];
     for (kind, per_process, args) in kinds {
         let mut ids = layout.ids(kind);
         ids.retain(|id| process::running(&layout.pid_file(&format!("{kind}.{id}"))).is_none());
@@ -286,12 +289,15 @@ fn start_daemons(layout: &Layout, plan: &Plan, attached: bool) -> Result<(), Fai
         }
     }
     let new: Vec<u32> = (0..plan.osds).filter(|n| !known.contains(&n.to_string())).collect();
-    let (layout, new) = (layout.clone(), NewOsds {
-        groups: new.chunks(plan.osds_per_process).map(<[u32]>::to_vec).collect(),
-        args: plan.osd_args.clone(),
-        size: plan.osd_size,
-        store: plan.store.clone(),
-    });
+    let (layout, new) = (
+        layout.clone(),
+        NewOsds {
+            groups: new.chunks(plan.osds_per_process).map(<[u32]>::to_vec).collect(),
+            args: plan.osd_args.clone(),
+            size: plan.osd_size,
+            store: plan.store.clone(),
+        },
+    );
     env::real::Runtime::new()?.block_on(move |env| async move {
         let work = register_and_wait(&env, &layout, &new, attached);
         match env.timeout(START_TIME, work).await {
@@ -332,9 +338,8 @@ async fn register_and_wait(
             return Ok(());
         }
         let all = ["mon", "mgr", "osd"].into_iter();
-        let names = all.flat_map(|kind| {
-            layout.ids(kind).into_iter().map(move |id| format!("{kind}.{id}"))
-        });
+        let names =
+            all.flat_map(|kind| layout.ids(kind).into_iter().map(move |id| format!("{kind}.{id}")));
         for name in names {
             if process::running(&layout.pid_file(&name)).is_none() {
                 return Err(Failure::new(format!(

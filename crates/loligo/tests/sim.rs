@@ -13,14 +13,16 @@ fn loligo(words: &str) -> Output {
 /// What a run of `loligo sim --json` found, from its last line.
 fn findings(output: &Output) -> Vec<String> {
     let text = String::from_utf8_lossy(&output.stdout);
-    let sums: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let sums: Vec<Value> =
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let failures = sums.iter().find_map(|sum| sum["failures"].as_array()).expect("a sum");
     failures.iter().filter_map(|failure| failure["what"].as_str()).map(str::to_owned).collect()
 }
 
 #[test]
 fn a_life_that_goes_wrong_is_made_smaller_and_lived_again() {
-    let lives = "sim --seed 1 --lives 40 --aim thin --short --mutant skip-min-size --json --minutes 1";
+    let lives =
+        "sim --seed 1 --lives 40 --aim thin --short --mutant skip-min-size --json --minutes 1";
     let output = loligo(&format!("{lives} --minimise"));
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{errors}");

@@ -43,14 +43,7 @@ pub fn dump_crush(f: &mut Formatter, map: &CrushMap) {
                 }
                 f.dump_int("weight", bucket.weight);
                 f.dump_string("alg", bucket.algorithm().name());
-                f.dump_string(
-                    "hash",
-                    if bucket.hash == 0 {
-                        "rjenkins1"
-                    } else {
-                        "unknown"
-                    },
-                );
+                f.dump_string("hash", if bucket.hash == 0 { "rjenkins1" } else { "unknown" });
                 f.array("items", |f| {
                     for (pos, (id, weight)) in bucket.weighted_items().into_iter().enumerate() {
                         f.object("item", |f| {
@@ -130,9 +123,7 @@ pub fn dump_rule(f: &mut Formatter, map: &CrushMap, id: i32, rule: &Rule) {
 fn minimum_required_version(map: &CrushMap) -> &'static str {
     let t = &map.tunables;
     let v5_rules = has_steps(map, &[op::SET_CHOOSELEAF_STABLE]);
-    let v4_buckets = map
-        .each_bucket()
-        .any(|b| matches!(b.weights, Weights::Straw2(_)));
+    let v4_buckets = map.each_bucket().any(|b| matches!(b.weights, Weights::Straw2(_)));
     let v3_rules = has_steps(map, &[op::SET_CHOOSELEAF_VARY_R]);
     if v5_rules || t.chooseleaf_stable != 0 {
         "jewel"
@@ -165,10 +156,7 @@ pub fn dump_tunables(f: &mut Formatter, map: &CrushMap) {
         ("bobtail", Tunables::bobtail()),
         ("argonaut", Tunables::argonaut()),
     ];
-    let profile = profiles
-        .iter()
-        .find(|(_, p)| t.same_behaviour(p))
-        .map_or("unknown", |p| p.0);
+    let profile = profiles.iter().find(|(_, p)| t.same_behaviour(p)).map_or("unknown", |p| p.0);
     f.dump_string("profile", profile);
     let bits = crush_features(map);
     let has = |bit: u64| i32::from(bits & bit == bit);
@@ -177,27 +165,14 @@ pub fn dump_tunables(f: &mut Formatter, map: &CrushMap) {
     f.dump_int("legacy_tunables", i32::from(profile == "argonaut"));
     f.dump_string("minimum_required_version", minimum_required_version(map));
     f.dump_int("require_feature_tunables", has(features::CRUSH_TUNABLES));
-    f.dump_int(
-        "require_feature_tunables2",
-        i32::from(t.chooseleaf_descend_once != 0),
-    );
-    let v2 = [
-        op::CHOOSE_INDEP,
-        op::CHOOSELEAF_INDEP,
-        op::SET_CHOOSE_TRIES,
-        op::SET_CHOOSELEAF_TRIES,
-    ];
+    f.dump_int("require_feature_tunables2", i32::from(t.chooseleaf_descend_once != 0));
+    let v2 =
+        [op::CHOOSE_INDEP, op::CHOOSELEAF_INDEP, op::SET_CHOOSE_TRIES, op::SET_CHOOSELEAF_TRIES];
     f.dump_int("has_v2_rules", rules(&v2));
-    f.dump_int(
-        "require_feature_tunables3",
-        i32::from(t.chooseleaf_vary_r != 0),
-    );
+    f.dump_int("require_feature_tunables3", i32::from(t.chooseleaf_vary_r != 0));
     f.dump_int("has_v3_rules", rules(&[op::SET_CHOOSELEAF_VARY_R]));
     f.dump_int("has_v4_buckets", has(features::CRUSH_V4));
-    f.dump_int(
-        "require_feature_tunables5",
-        i32::from(t.chooseleaf_stable != 0),
-    );
+    f.dump_int("require_feature_tunables5", i32::from(t.chooseleaf_stable != 0));
     f.dump_int("has_v5_rules", rules(&[op::SET_CHOOSELEAF_STABLE]));
 }
 
@@ -226,9 +201,7 @@ pub fn dump_choose_args(f: &mut Formatter, map: &CrushMap) {
                             });
                         }
                         if !arg.ids.is_empty() {
-                            f.array("ids", |f| {
-                                arg.ids.iter().for_each(|id| f.dump_int("id", *id))
-                            });
+                            f.array("ids", |f| arg.ids.iter().for_each(|id| f.dump_int("id", *id)));
                         }
                     });
                 }

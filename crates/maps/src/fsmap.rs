@@ -28,11 +28,7 @@ impl Denc for Opaque {
         w.blob(&self.body);
     }
     fn decode(r: &mut Reader<'_>) -> Result<Self, Error> {
-        Ok(Opaque {
-            version: r.u8()?,
-            compat: r.u8()?,
-            body: r.blob()?,
-        })
+        Ok(Opaque { version: r.u8()?, compat: r.u8()?, body: r.blob()? })
     }
 }
 
@@ -50,10 +46,7 @@ impl FeatureSet {
     pub fn of(features: &[(u64, &str)]) -> FeatureSet {
         FeatureSet {
             mask: features.iter().fold(0, |mask, (n, _)| mask | 1 << n),
-            names: features
-                .iter()
-                .map(|(n, name)| (*n, (*name).to_owned()))
-                .collect(),
+            names: features.iter().map(|(n, name)| (*n, (*name).to_owned())).collect(),
         }
     }
 }
@@ -175,11 +168,7 @@ impl FeatureSet {
     }
 
     fn text(&self) -> String {
-        let names: Vec<String> = self
-            .names
-            .iter()
-            .map(|(n, name)| format!("{n}={name}"))
-            .collect();
+        let names: Vec<String> = self.names.iter().map(|(n, name)| format!("{n}={name}")).collect();
         format!("{{{}}}", names.join(","))
     }
 }
@@ -197,11 +186,8 @@ impl CompatSet {
 
 impl std::fmt::Display for CompatSet {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (compat, ro, incompat) = (
-            self.compat.text(),
-            self.ro_compat.text(),
-            self.incompat.text(),
-        );
+        let (compat, ro, incompat) =
+            (self.compat.text(), self.ro_compat.text(), self.incompat.text());
         write!(f, "compat={compat},rocompat={ro},incompat={incompat}")
     }
 }

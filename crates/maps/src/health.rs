@@ -47,10 +47,7 @@ impl Denc for Severity {
             0 => Ok(Severity::Err),
             1 => Ok(Severity::Warn),
             2 => Ok(Severity::Ok),
-            value => Err(Error::Invalid {
-                what: "health_status_t",
-                value: value.into(),
-            }),
+            value => Err(Error::Invalid { what: "health_status_t", value: value.into() }),
         }
     }
 }
@@ -115,11 +112,7 @@ impl HealthCheckMap {
 
     /// The worst severity.
     pub fn worst(&self) -> Severity {
-        self.checks
-            .values()
-            .map(|c| c.severity)
-            .min()
-            .unwrap_or(Severity::Ok)
+        self.checks.values().map(|c| c.severity).min().unwrap_or(Severity::Ok)
     }
 }
 

@@ -117,18 +117,12 @@ impl MgrMap {
     /// Names of all managers, the active one first.
     pub fn all_names(&self) -> Vec<String> {
         let active = (!self.active_name.is_empty()).then(|| self.active_name.clone());
-        active
-            .into_iter()
-            .chain(self.standbys.values().map(|s| s.name.clone()))
-            .collect()
+        active.into_iter().chain(self.standbys.values().map(|s| s.name.clone())).collect()
     }
 
     /// Modules always on in a release.
     pub fn always_on(&self, release: u32) -> BTreeSet<String> {
-        self.always_on_modules
-            .get(&release)
-            .cloned()
-            .unwrap_or_default()
+        self.always_on_modules.get(&release).cloned().unwrap_or_default()
     }
 }
 
@@ -198,9 +192,7 @@ impl ModuleOption {
         let name =
             |names: &[&'static str], n: u8| names.get(usize::from(n)).copied().unwrap_or("unknown");
         let set = |f: &mut Formatter, key: &str, item: &str, values: &BTreeSet<String>| {
-            f.array(key, |f| {
-                values.iter().for_each(|value| f.dump_string(item, value))
-            });
+            f.array(key, |f| values.iter().for_each(|value| f.dump_string(item, value)));
         };
         f.dump_string("name", &self.name);
         f.dump_string("type", name(&TYPES, self.kind));
@@ -251,34 +243,23 @@ impl MgrMap {
                     f.dump_string("name", &standby.name);
                     f.dump_unsigned("mgr_features", standby.mgr_features);
                     f.array("available_modules", |f| {
-                        standby
-                            .available_modules
-                            .iter()
-                            .for_each(|module| module.dump(f));
+                        standby.available_modules.iter().for_each(|module| module.dump(f));
                     });
                 });
             }
         });
-        f.array("modules", |f| {
-            self.modules.iter().for_each(|m| f.dump_string("module", m))
-        });
+        f.array("modules", |f| self.modules.iter().for_each(|m| f.dump_string("module", m)));
         f.array("available_modules", |f| {
-            self.available_modules
-                .iter()
-                .for_each(|module| module.dump(f));
+            self.available_modules.iter().for_each(|module| module.dump(f));
         });
         f.object("services", |f| {
-            self.services
-                .iter()
-                .for_each(|(name, url)| f.dump_string(name, url));
+            self.services.iter().for_each(|(name, url)| f.dump_string(name, url));
         });
         f.object("always_on_modules", |f| {
             for (release, modules) in &self.always_on_modules {
                 let release = u8::try_from(*release).unwrap_or(0);
                 f.array(release_name(release), |f| {
-                    modules
-                        .iter()
-                        .for_each(|module| f.dump_string("module", module));
+                    modules.iter().for_each(|module| f.dump_string("module", module));
                 });
             }
         });

@@ -130,9 +130,7 @@ impl MonMap {
     /// The rank of who listens at one of the addresses.
     pub fn rank_at(&self, addrs: &AddrVec) -> Option<usize> {
         let there = |name: &String| {
-            self.mon_info
-                .get(name)
-                .is_some_and(|mon| mon.public_addrs.shares_any(addrs))
+            self.mon_info.get(name).is_some_and(|mon| mon.public_addrs.shares_any(addrs))
         };
         self.ranks.iter().position(there)
     }
@@ -203,15 +201,8 @@ impl Denc for MonMap {
                 map.tiebreaker_mon = r.get()?;
                 map.stretch_marked_down_mons = r.get()?;
             }
-            if let Some(name) = map
-                .ranks
-                .iter()
-                .find(|name| !map.mon_info.contains_key(*name))
-            {
-                return Err(Error::Invalid {
-                    what: "MonMap rank",
-                    value: name.len() as u64,
-                });
+            if let Some(name) = map.ranks.iter().find(|name| !map.mon_info.contains_key(*name)) {
+                return Err(Error::Invalid { what: "MonMap rank", value: name.len() as u64 });
             }
             Ok(map)
         })
@@ -220,36 +211,23 @@ impl Denc for MonMap {
 
 /// A set or list as Ceph streams print it: comma separated.
 fn joined<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
-    items
-        .into_iter()
-        .map(|item| item.to_string())
-        .collect::<Vec<_>>()
-        .join(",")
+    items.into_iter().map(|item| item.to_string()).collect::<Vec<_>>().join(",")
 }
 
 /// A place as Ceph streams print it: `{host=a,rack=b}`.
 fn location_text(loc: &BTreeMap<String, String>) -> String {
-    format!(
-        "{{{}}}",
-        joined(loc.iter().map(|(kind, name)| format!("{kind}={name}")))
-    )
+    format!("{{{}}}", joined(loc.iter().map(|(kind, name)| format!("{kind}={name}"))))
 }
 
 impl MonFeatures {
     /// The names of the features.
     pub fn names(self) -> Vec<&'static str> {
-        let set = MON_FEATURE_NAMES
-            .iter()
-            .filter(|(bit, _)| self.bits & bit != 0);
+        let set = MON_FEATURE_NAMES.iter().filter(|(bit, _)| self.bits & bit != 0);
         set.map(|(_, name)| *name).collect()
     }
 
     fn dump(self, f: &mut Formatter, name: &str) {
-        f.array(name, |f| {
-            self.names()
-                .into_iter()
-                .for_each(|n| f.dump_string("feature", n))
-        });
+        f.array(name, |f| self.names().into_iter().for_each(|n| f.dump_string("feature", n)));
     }
 }
 
@@ -273,9 +251,7 @@ impl MonMap {
         });
         f.array("mons", |f| {
             for (rank, mon) in self.ranks.iter().enumerate() {
-                let Some(mon) = self.mon_info.get(mon) else {
-                    continue;
-                };
+                let Some(mon) = self.mon_info.get(mon) else { continue };
                 f.object("mon", |f| {
                     f.dump_int("rank", rank as i64);
                     f.dump_string("name", &mon.name);
@@ -310,21 +286,13 @@ impl MonMap {
             ));
         }
         if self.stretch_mode_enabled || !self.disallowed_leaders.is_empty() {
-            out.push_str(&format!(
-                "disallowed_leaders {}\n",
-                joined(&self.disallowed_leaders)
-            ));
+            out.push_str(&format!("disallowed_leaders {}\n", joined(&self.disallowed_leaders)));
         }
         for (rank, name) in self.ranks.iter().enumerate() {
-            let Some(mon) = self.mon_info.get(name) else {
-                continue;
-            };
+            let Some(mon) = self.mon_info.get(name) else { continue };
             out.push_str(&format!("{rank}: {} mon.{name}", mon.public_addrs));
             if !mon.crush_loc.is_empty() {
-                out.push_str(&format!(
-                    "; crush_location {}",
-                    location_text(&mon.crush_loc)
-                ));
+                out.push_str(&format!("; crush_location {}", location_text(&mon.crush_loc)));
             }
             out.push('\n');
         }

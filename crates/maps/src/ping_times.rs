@@ -88,11 +88,7 @@ pub fn pings_of(from: OsdId, times: &BTreeMap<OsdId, PingTimes>) -> impl Iterato
 /// Microseconds from which a ping is slow: `mon_warn_on_slow_ping_time` (milliseconds), or if that
 /// is 0 a share (`mon_warn_on_slow_ping_ratio`) of the heartbeats' grace in seconds.
 pub fn slow_threshold_us(time_ms: f64, ratio: f64, grace_secs: f64) -> u64 {
-    let ms = if time_ms == 0.0 {
-        grace_secs * ratio * 1000.0
-    } else {
-        time_ms
-    };
+    let ms = if time_ms == 0.0 { grace_secs * ratio * 1000.0 } else { time_ms };
     (ms * 1000.0).round() as u64
 }
 
@@ -108,9 +104,7 @@ pub fn dump(
     pings.sort_by_key(|p| std::cmp::Reverse((p.worst_us, p.from, p.to, p.back)));
     f.object("network_ping_times", |f| {
         f.dump_unsigned("threshold", threshold_us / 1000);
-        f.array("entries", |f| {
-            pings.iter().for_each(|p| p.dump(f, now_secs, stale_secs))
-        });
+        f.array("entries", |f| pings.iter().for_each(|p| p.dump(f, now_secs, stale_secs)));
     });
 }
 
@@ -130,17 +124,10 @@ pub fn millis(us: u32) -> String {
 /// As C's `ctime` writes a date, in UTC.
 pub fn date_text(sec: u32) -> String {
     const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
-    const MONTHS: [&str; 12] = [
-        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
-    ];
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let c = Calendar::of(sec);
     let day = DAYS.get(c.weekday as usize).copied().unwrap_or_default();
-    let month = (c.month as usize)
-        .checked_sub(1)
-        .and_then(|m| MONTHS.get(m))
-        .unwrap_or(&"");
-    format!(
-        "{day} {month} {:>2} {:02}:{:02}:{:02} {}",
-        c.day, c.hour, c.minute, c.second, c.year
-    )
+    let month = (c.month as usize).checked_sub(1).and_then(|m| MONTHS.get(m)).unwrap_or(&"");
+    format!("{day} {month} {:>2} {:02}:{:02}:{:02} {}", c.day, c.hour, c.minute, c.second, c.year)
 }

@@ -147,11 +147,7 @@ pub mod pool_opts {
         ("compression_max_blob_size", COMPRESSION_MAX_BLOB_SIZE, Int),
         ("compression_min_blob_size", COMPRESSION_MIN_BLOB_SIZE, Int),
         ("compression_mode", COMPRESSION_MODE, Str),
-        (
-            "compression_required_ratio",
-            COMPRESSION_REQUIRED_RATIO,
-            Double,
-        ),
+        ("compression_required_ratio", COMPRESSION_REQUIRED_RATIO, Double),
         ("csum_max_block", CSUM_MAX_BLOCK, Int),
         ("csum_min_block", CSUM_MIN_BLOCK, Int),
         ("csum_type", CSUM_TYPE, Int),
@@ -263,10 +259,7 @@ pub struct HitSetParams {
 
 impl Default for HitSetParams {
     fn default() -> HitSetParams {
-        HitSetParams {
-            kind: 0,
-            body: bytes::Bytes::new(),
-        }
+        HitSetParams { kind: 0, body: bytes::Bytes::new() }
     }
 }
 
@@ -279,10 +272,7 @@ impl Denc for HitSetParams {
     }
     fn decode(r: &mut Reader<'_>) -> Result<Self, Error> {
         r.envelope("HitSet::Params", 1, 1, |r, _| {
-            Ok(HitSetParams {
-                kind: r.u8()?,
-                body: r.rest(),
-            })
+            Ok(HitSetParams { kind: r.u8()?, body: r.rest() })
         })
     }
 }
@@ -518,10 +508,7 @@ impl PgPool {
 
     /// The snapshot context of pool snapshots: newest first.
     pub fn snap_context(&self) -> SnapContext {
-        SnapContext {
-            seq: self.snap_seq,
-            snaps: self.snaps.keys().rev().copied().collect(),
-        }
+        SnapContext { seq: self.snap_seq, snaps: self.snaps.keys().rev().copied().collect() }
     }
 
     /// The mask for [`types::hash::stable_mod`] over pg_num.
@@ -554,9 +541,7 @@ impl PgPool {
 
     /// The flags' names, comma separated.
     pub fn flags_text(&self) -> String {
-        let names = pool_flags::NAMES
-            .iter()
-            .filter(|(bit, _)| self.flags & bit != 0);
+        let names = pool_flags::NAMES.iter().filter(|(bit, _)| self.flags & bit != 0);
         names.map(|(_, name)| *name).collect::<Vec<_>>().join(",")
     }
 

@@ -22,10 +22,7 @@ pub fn release_name(release: u8) -> &'static str {
         "pacific",
         "quincy",
     ];
-    NAMES
-        .get(usize::from(release))
-        .copied()
-        .unwrap_or("unknown")
+    NAMES.get(usize::from(release)).copied().unwrap_or("unknown")
 }
 
 /// The release this system is.

@@ -38,4 +38,3 @@ fn golden_encodings_of_hash_tables() {
     corpus::check_except::<maps::PgMap>("PGMap", |_| true);
     corpus::check_except::<maps::PgMapDigest>("PGMapDigest", |_| true);
 }
-

@@ -16,27 +16,20 @@ fn crush_maps() -> BTreeMap<u32, Bytes> {
         if !inc.crush.is_empty() {
             maps.insert(epoch, inc.crush);
         } else if !inc.fullmap.is_empty() {
-            maps.insert(
-                epoch,
-                OsdMap::from_bytes(&inc.fullmap).unwrap().crush.to_bytes(),
-            );
+            maps.insert(epoch, OsdMap::from_bytes(&inc.fullmap).unwrap().crush.to_bytes());
         }
     }
     maps
 }
 
 fn loc(pairs: &[(&str, &str)]) -> Location {
-    pairs
-        .iter()
-        .map(|(t, n)| ((*t).to_owned(), (*n).to_owned()))
-        .collect()
+    pairs.iter().map(|(t, n)| ((*t).to_owned(), (*n).to_owned())).collect()
 }
 
 #[test]
 fn a_fresh_map_is_the_monitors() {
     let mut map = CrushMap::fresh();
-    map.add_simple_rule("replicated_rule", "default", "osd", "", true, 1)
-        .unwrap();
+    map.add_simple_rule("replicated_rule", "default", "osd", "", true, 1).unwrap();
     let theirs = CrushMap::from_bytes(&crush_maps()[&1]).unwrap();
     assert_eq!(map, theirs);
 }
@@ -63,11 +56,7 @@ fn step(maps: &BTreeMap<u32, Bytes>, epoch: u32, edit: impl FnOnce(&mut CrushMap
         CrushMap::from_bytes(&maps[&epoch]).unwrap().tunables,
         "epoch {epoch}"
     );
-    assert_eq!(
-        map,
-        CrushMap::from_bytes(&maps[&epoch]).unwrap(),
-        "epoch {epoch}"
-    );
+    assert_eq!(map, CrushMap::from_bytes(&maps[&epoch]).unwrap(), "epoch {epoch}");
 }
 
 #[test]
@@ -96,10 +85,7 @@ fn edits_are_the_monitors() {
     let set = |osd: i32, weight: u32, host: &'static str| {
         move |map: &mut CrushMap| {
             let name = format!("osd.{osd}");
-            assert!(
-                map.update_item(osd, weight, &name, &loc(&[("host", host)]))
-                    .unwrap()
-            );
+            assert!(map.update_item(osd, weight, &name, &loc(&[("host", host)])).unwrap());
         }
     };
     step(&maps, 36, set(2, 0x8000, "hA"));
@@ -107,16 +93,12 @@ fn edits_are_the_monitors() {
     step(&maps, 38, set(4, 0x10000, "hB"));
     step(&maps, 39, set(5, 0x20000, "hC"));
     step(&maps, 40, |map| assert!(map.remove_device_class(5)));
-    step(&maps, 41, |map| {
-        assert!(map.set_device_class(5, "ssd").unwrap())
-    });
+    step(&maps, 41, |map| assert!(map.set_device_class(5, "ssd").unwrap()));
     step(&maps, 42, |map| {
-        map.add_simple_rule("rrack", "default", "rack", "", true, 1)
-            .unwrap();
+        map.add_simple_rule("rrack", "default", "rack", "", true, 1).unwrap();
     });
     step(&maps, 43, |map| {
-        map.add_simple_rule("rssd", "default", "osd", "ssd", true, 1)
-            .unwrap();
+        map.add_simple_rule("rssd", "default", "osd", "ssd", true, 1).unwrap();
     });
     step(&maps, 89, |map| assert!(map.create_choose_args(-1, 1)));
     step(&maps, 90, |map| {
@@ -127,10 +109,7 @@ fn edits_are_the_monitors() {
         assert_ne!(map.choose_args_adjust(5, 5, &[19660, 111_411]), 0);
     });
     step(&maps, 111, |map| {
-        map.tunables = Tunables {
-            straw_calc_version: 1,
-            ..Tunables::bobtail()
-        }
+        map.tunables = Tunables { straw_calc_version: 1, ..Tunables::bobtail() }
     });
     step(&maps, 112, |map| map.tunables = Tunables::argonaut());
     step(&maps, 113, |map| map.tunables = Tunables::fresh());

@@ -23,25 +23,15 @@ fn osdmap() -> OsdMap {
         let name = format!("osd.{osd}");
         crush.create_or_move_item(osd, 65, &name, &place).unwrap();
     }
-    crush
-        .add_simple_rule("replicated_rule", "default", "osd", "", true, 1)
-        .unwrap();
-    crush
-        .add_simple_rule("pe", "default", "osd", "", false, 3)
-        .unwrap();
-    let mut map = OsdMap {
-        crush: Arc::new(crush),
-        full_ratio: 0.95,
-        ..OsdMap::default()
-    };
+    crush.add_simple_rule("replicated_rule", "default", "osd", "", true, 1).unwrap();
+    crush.add_simple_rule("pe", "default", "osd", "", false, 3).unwrap();
+    let mut map = OsdMap { crush: Arc::new(crush), full_ratio: 0.95, ..OsdMap::default() };
     map.set_max_osd(3);
     map.osd_state.fill(3);
     map.osd_weight.fill(0x10000);
     map.erasure_code_profiles.insert(
         "ep".to_owned(),
-        [("k", "2"), ("m", "1")]
-            .map(|(k, v)| (k.to_owned(), v.to_owned()))
-            .into(),
+        [("k", "2"), ("m", "1")].map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
     );
     let pools = [
         ("device_health_metrics", 3, 1, 0),
@@ -74,16 +64,10 @@ fn osdmap() -> OsdMap {
 }
 
 fn pgmap() -> PgMap {
-    let mut inc = PgMapIncremental {
-        stamp: UTime::new(1, 0),
-        ..PgMapIncremental::default()
-    };
+    let mut inc = PgMapIncremental { stamp: UTime::new(1, 0), ..PgMapIncremental::default() };
     let available = [1_073_567_283, 1_073_557_283, 1_073_557_283];
     for (osd, available) in (0..).zip(available) {
-        let mut stat = OsdStat {
-            num_osds: 1,
-            ..OsdStat::default()
-        };
+        let mut stat = OsdStat { num_osds: 1, ..OsdStat::default() };
         stat.statfs.total = 1 << 30;
         stat.statfs.available = available;
         inc.osd_stat_updates.insert(osd, stat);
@@ -97,10 +81,7 @@ fn pgmap() -> PgMap {
         (5, 10_000, 1, 1, 10),
     ];
     for (pool, bytes, objects, writes, kb) in pools {
-        let mut stat = PgStat {
-            state: 3,
-            ..PgStat::default()
-        };
+        let mut stat = PgStat { state: 3, ..PgStat::default() };
         let sum = &mut stat.stats.sum;
         sum.num_bytes = bytes;
         sum.num_objects = objects;
@@ -117,15 +98,8 @@ fn pgmap() -> PgMap {
 fn the_table_is_cephs() {
     let osdmap = osdmap();
     let digest = pgmap().digest_for(&osdmap);
-    let trim = |s: &str| {
-        s.lines()
-            .map(|l| l.trim_end().to_owned())
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(
-        trim(&digest.df(&osdmap, true)),
-        trim(include_str!("golden/df-detail.txt"))
-    );
+    let trim = |s: &str| s.lines().map(|l| l.trim_end().to_owned()).collect::<Vec<_>>();
+    assert_eq!(trim(&digest.df(&osdmap, true)), trim(include_str!("golden/df-detail.txt")));
     assert_eq!(digest.num_pg_active, 5);
 }
 
@@ -133,10 +107,9 @@ fn the_table_is_cephs() {
 fn the_json_is_cephs() {
     let osdmap = osdmap();
     let digest = pgmap().digest_for(&osdmap);
-    for (verbose, want) in [
-        (false, include_str!("golden/df.json")),
-        (true, include_str!("golden/df-detail.json")),
-    ] {
+    for (verbose, want) in
+        [(false, include_str!("golden/df.json")), (true, include_str!("golden/df-detail.json"))]
+    {
         let mut f = Formatter::new(Format::Json);
         f.object("", |f| digest.dump_df(&osdmap, verbose, f));
         assert_eq!(f.finish(), want.trim());
@@ -159,10 +132,7 @@ fn rates_are_averages_of_the_last_changes() {
     }
     let io = map.digest.io_summary();
     assert_eq!(io.client_rate(), "20 KiB/s wr, 0 op/s rd, 2 op/s wr");
-    assert_eq!(
-        map.digest.pool_io_summary(2).client_rate(),
-        io.client_rate()
-    );
+    assert_eq!(map.digest.pool_io_summary(2).client_rate(), io.client_rate());
     assert_eq!(map.digest.pool_io_summary(3).client_rate(), "");
 }
 
@@ -171,30 +141,12 @@ fn fullness_by_osd_is_cephs() {
     let osdmap = osdmap();
     let mut pgmap = pgmap();
     for (osd, pgs) in [(0, 31), (1, 33), (2, 31)] {
-        pgmap.digest.num_pg_by_osd.insert(
-            osd,
-            PgCount {
-                acting: pgs,
-                ..PgCount::default()
-            },
-        );
+        pgmap.digest.num_pg_by_osd.insert(osd, PgCount { acting: pgs, ..PgCount::default() });
     }
-    let trim = |s: &str| {
-        s.lines()
-            .map(|l| l.trim_end().to_owned())
-            .collect::<Vec<_>>()
-    };
+    let trim = |s: &str| s.lines().map(|l| l.trim_end().to_owned()).collect::<Vec<_>>();
     for (tree, plain, json) in [
-        (
-            false,
-            include_str!("golden/osd-df.txt"),
-            include_str!("golden/osd-df.json"),
-        ),
-        (
-            true,
-            include_str!("golden/osd-df-tree.txt"),
-            include_str!("golden/osd-df-tree.json"),
-        ),
+        (false, include_str!("golden/osd-df.txt"), include_str!("golden/osd-df.json")),
+        (true, include_str!("golden/osd-df-tree.txt"), include_str!("golden/osd-df-tree.json")),
     ] {
         assert_eq!(trim(&pgmap.osd_df(&osdmap, None, tree)), trim(plain));
         let mut f = Formatter::new(Format::Json);

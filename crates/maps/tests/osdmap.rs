@@ -10,9 +10,7 @@ use types::PgId;
 
 fn folder() -> PathBuf {
     let ours = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");
-    std::env::var("LOLIGO_OSDMAP_GOLDEN")
-        .unwrap_or_else(|_| ours.to_owned())
-        .into()
+    std::env::var("LOLIGO_OSDMAP_GOLDEN").unwrap_or_else(|_| ours.to_owned()).into()
 }
 
 fn read(name: &str) -> Option<Bytes> {
@@ -23,15 +21,7 @@ fn read(name: &str) -> Option<Bytes> {
 fn epochs(prefix: &str) -> Vec<u32> {
     let mut epochs: Vec<u32> = std::fs::read_dir(folder())
         .unwrap()
-        .filter_map(|entry| {
-            entry
-                .unwrap()
-                .file_name()
-                .to_str()?
-                .strip_prefix(prefix)?
-                .parse()
-                .ok()
-        })
+        .filter_map(|entry| entry.unwrap().file_name().to_str()?.strip_prefix(prefix)?.parse().ok())
         .collect();
     epochs.sort_unstable();
     assert!(!epochs.is_empty(), "no golden {prefix}N");
@@ -58,11 +48,7 @@ fn maps_and_steps_survive_a_round_trip() {
         let inc =
             Incremental::from_bytes_exact(&bytes).unwrap_or_else(|e| panic!("inc.{epoch}: {e}"));
         assert_eq!(inc.to_bytes(), bytes, "inc.{epoch}");
-        assert_eq!(
-            inc.encode_with_crc(inc.full_crc).1,
-            inc.inc_crc,
-            "inc.{epoch}"
-        );
+        assert_eq!(inc.encode_with_crc(inc.full_crc).1, inc.inc_crc, "inc.{epoch}");
     }
 }
 
@@ -78,8 +64,7 @@ fn every_step_leads_to_the_monitors_map() {
                 None => continue,
             }
         }
-        map.apply(&inc)
-            .unwrap_or_else(|e| panic!("inc.{epoch}: {e}"));
+        map.apply(&inc).unwrap_or_else(|e| panic!("inc.{epoch}: {e}"));
         let (bytes, crc) = map.encode_with_crc();
         if let Some((want, full)) = full(epoch) {
             map.crc = crc;
@@ -95,11 +80,7 @@ fn every_step_leads_to_the_monitors_map() {
 fn osds(text: &str) -> Vec<i32> {
     let text = text.trim_matches(['(', '[', ']', ',']);
     let osd = |s: &str| {
-        if s == "NONE" {
-            i32::MAX
-        } else {
-            s.parse().unwrap()
-        }
+        if s == "NONE" { i32::MAX } else { s.parse().unwrap() }
     };
     text.split(',').filter(|s| !s.is_empty()).map(osd).collect()
 }
@@ -109,14 +90,10 @@ fn every_pg_is_where_osdmaptool_puts_it() {
     let mut checked = 0;
     for epoch in epochs("full.") {
         let (_, map) = full(epoch).unwrap();
-        let Some(text) = read(&format!("full.{epoch}.pgs-all")) else {
-            continue;
-        };
+        let Some(text) = read(&format!("full.{epoch}.pgs-all")) else { continue };
         for line in std::str::from_utf8(&text).unwrap().lines() {
             let fields: Vec<&str> = line.split_whitespace().collect();
-            let Some(Ok(pg)) = fields.first().map(|f| f.parse::<PgId>()) else {
-                continue;
-            };
+            let Some(Ok(pg)) = fields.first().map(|f| f.parse::<PgId>()) else { continue };
             if fields.len() < 9 || fields[1] != "raw" {
                 continue;
             }
@@ -143,10 +120,7 @@ fn sorted_blocklist(document: &str) -> String {
         return document.to_owned();
     };
     let (entries, tail) = rest.split_once('}').unwrap();
-    let mut entries: Vec<&str> = entries
-        .split(",\"")
-        .map(|e| e.trim_start_matches('"'))
-        .collect();
+    let mut entries: Vec<&str> = entries.split(",\"").map(|e| e.trim_start_matches('"')).collect();
     entries.sort_unstable();
     format!("{head}{entries:?}{tail}")
 }
@@ -156,17 +130,11 @@ fn json_is_osdmaptools() {
     let mut checked = 0;
     for epoch in epochs("full.") {
         let (_, map) = full(epoch).unwrap();
-        let Some(want) = read(&format!("full.{epoch}.json")) else {
-            continue;
-        };
+        let Some(want) = read(&format!("full.{epoch}.json")) else { continue };
         let want = std::str::from_utf8(&want).unwrap().trim().to_owned();
         let mut f = command::Formatter::new(command::Format::Json);
         f.object("", |f| map.dump(f));
-        assert_eq!(
-            sorted_blocklist(&f.finish()),
-            sorted_blocklist(&want),
-            "full.{epoch}"
-        );
+        assert_eq!(sorted_blocklist(&f.finish()), sorted_blocklist(&want), "full.{epoch}");
         checked += 1;
     }
     assert_ne!(checked, 0);
@@ -177,9 +145,7 @@ fn plain_text_is_osdmaptools() {
     let mut checked = 0;
     for epoch in epochs("full.") {
         let (_, map) = full(epoch).unwrap();
-        let Some(want) = read(&format!("full.{epoch}.print")) else {
-            continue;
-        };
+        let Some(want) = read(&format!("full.{epoch}.print")) else { continue };
         let lines = |text: &str| {
             let mut lines: Vec<String> = text.trim_end().lines().map(str::to_owned).collect();
             let blocklist = |line: &String| line.starts_with("blocklist");
@@ -205,10 +171,7 @@ fn flags_of_device_classes_end_with_them() {
     let mut crush = crush::CrushMap::fresh();
     crush.class_names.insert(0, "ssd".to_owned());
     map.device_class_flags = [(0, 1), (7, 1)].into();
-    let inc = Incremental {
-        crush: crush.to_bytes(),
-        ..Incremental::new(map.fsid, map.epoch + 1)
-    };
+    let inc = Incremental { crush: crush.to_bytes(), ..Incremental::new(map.fsid, map.epoch + 1) };
     map.apply(&inc).unwrap();
     assert_eq!(map.device_class_flags, [(0, 1)].into());
 }

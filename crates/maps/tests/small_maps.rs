@@ -21,10 +21,7 @@ fn the_monmap_prints_as_cephs() {
     let map = MonMap::from_bytes_exact(&golden("monmap.bin")).unwrap();
     assert_eq!(map.to_bytes(), golden("monmap.bin"));
     let want = String::from_utf8(golden("monmap.txt").to_vec()).unwrap();
-    let want: Vec<&str> = want
-        .lines()
-        .filter(|line| !line.starts_with("monmaptool"))
-        .collect();
+    let want: Vec<&str> = want.lines().filter(|line| !line.starts_with("monmaptool")).collect();
     assert_eq!(map.print().lines().collect::<Vec<_>>(), want);
     let json = json(|f| map.dump(f));
     let tail = "\"public_addr\":\"127.0.0.1:13501/0\",\"priority\":0,\"weight\":0,\
@@ -49,10 +46,7 @@ fn the_mgrmap_is_version_12() {
 
 #[test]
 fn a_fresh_fsmap_prints_as_cephs() {
-    let map = FsMap {
-        epoch: 1,
-        ..FsMap::default()
-    };
+    let map = FsMap { epoch: 1, ..FsMap::default() };
     let want = "{\"epoch\":1,\"default_fscid\":-1,\"compat\":{\"compat\":{},\"ro_compat\":{},\
         \"incompat\":{\"feature_1\":\"base v0.20\",\"feature_2\":\"client writeable ranges\",\
         \"feature_3\":\"default file layouts on dirs\",\

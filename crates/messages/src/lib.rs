@@ -51,12 +51,7 @@ pub trait Message: Sized {
             flags: HEADER_FLAGS,
             ..MsgHeader::default()
         };
-        RawMessage {
-            header,
-            front: w.into_bytes(),
-            middle: Bytes::new(),
-            data,
-        }
+        RawMessage { header, front: w.into_bytes(), middle: Bytes::new(), data }
     }
 
     /// Reads a message of this type; one that needs a newer reader is refused.
@@ -126,12 +121,12 @@ mod osd_map;
 mod osd_mark_me;
 mod osd_op;
 mod osd_op_reply;
+pub mod osd_perf_query;
 mod osd_pg_created;
 mod osd_pg_peering;
 mod osd_pg_push;
 mod osd_pg_ready_to_merge;
 mod osd_pg_scan;
-pub mod osd_perf_query;
 mod osd_pg_temp;
 mod osd_pg_update_log_missing;
 mod osd_ping;

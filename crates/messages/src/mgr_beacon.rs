@@ -43,13 +43,7 @@ impl Denc for MonCommand {
             let (cmdstring, helpstring) = (r.get()?, r.get()?);
             let (module, req_perms) = (r.get()?, r.get()?);
             let _: Bytes = r.blob()?;
-            Ok(MonCommand {
-                cmdstring,
-                helpstring,
-                module,
-                req_perms,
-                flags: r.u64()?,
-            })
+            Ok(MonCommand { cmdstring, helpstring, module, req_perms, flags: r.u64()? })
         })
     }
 }
@@ -128,11 +122,8 @@ impl Message for MMgrBeacon {
         }
         if header.version >= 10 {
             let addrs: Vec<AddrVec> = r.get()?;
-            let names: Vec<String> = if header.version >= 11 {
-                r.get()?
-            } else {
-                vec![String::new(); addrs.len()]
-            };
+            let names: Vec<String> =
+                if header.version >= 11 { r.get()? } else { vec![String::new(); addrs.len()] };
             if names.len() != addrs.len() {
                 return Err(Error::Invalid {
                     what: "clients of a mgr beacon",

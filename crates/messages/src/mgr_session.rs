@@ -36,10 +36,7 @@ impl Message for MMgrOpen {
         w.blob(&self.config_defaults);
     }
     fn decode_front(r: &mut Reader<'_>, header: &MsgHeader, _: &Bytes) -> Result<Self, Error> {
-        let mut open = MMgrOpen {
-            daemon_name: r.get()?,
-            ..MMgrOpen::default()
-        };
+        let mut open = MMgrOpen { daemon_name: r.get()?, ..MMgrOpen::default() };
         if header.version >= 2 {
             open.service_name = r.get()?;
             open.service = r.get()?;
@@ -77,11 +74,7 @@ pub struct MMgrConfigure {
 impl MMgrConfigure {
     /// A configuration without metric queries: an empty map and an absent message.
     pub fn plain(stats_period: u32, stats_threshold: u32) -> MMgrConfigure {
-        MMgrConfigure {
-            stats_period,
-            stats_threshold,
-            queries: Bytes::from_static(&[0; 5]),
-        }
+        MMgrConfigure { stats_period, stats_threshold, queries: Bytes::from_static(&[0; 5]) }
     }
 }
 

@@ -59,11 +59,7 @@ impl Message for MMonMgrReport {
             paxos: r.get()?,
             health_checks: r.get()?,
             service_map: r.blob()?,
-            progress_events: if header.version >= 2 {
-                r.get()?
-            } else {
-                BTreeMap::new()
-            },
+            progress_events: if header.version >= 2 { r.get()? } else { BTreeMap::new() },
             gid: if header.version >= 3 { r.u64()? } else { 0 },
             pg_map_digest: data.clone(),
         })
@@ -82,12 +78,8 @@ mod tests {
             service_map: Bytes::from_static(b"map"),
             ..MMonMgrReport::default()
         };
-        report
-            .health_checks
-            .add("PG_DEGRADED", maps::Severity::Warn, "worse", 3);
-        report
-            .progress_events
-            .insert("e".into(), ProgressEvent::default());
+        report.health_checks.add("PG_DEGRADED", maps::Severity::Warn, "worse", 3);
+        report.progress_events.insert("e".into(), ProgressEvent::default());
         assert_eq!(MMonMgrReport::decode(&report.encode()).unwrap(), report);
     }
 }

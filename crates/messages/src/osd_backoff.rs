@@ -27,10 +27,7 @@ impl Denc for BackoffOp {
             1 => Ok(BackoffOp::Block),
             2 => Ok(BackoffOp::AckBlock),
             3 => Ok(BackoffOp::Unblock),
-            other => Err(Error::Invalid {
-                what: "backoff op",
-                value: other.into(),
-            }),
+            other => Err(Error::Invalid { what: "backoff op", value: other.into() }),
         }
     }
 }

@@ -83,9 +83,7 @@ impl Message for MOSDOp {
         w.put(&self.locator);
         w.put(&self.object);
         w.u16(u16::try_from(self.ops.len()).expect("ops are far below 2^16"));
-        self.ops
-            .iter()
-            .for_each(|op| op.wire(op.indata.len()).encode(w));
+        self.ops.iter().for_each(|op| op.wire(op.indata.len()).encode(w));
         w.u64(self.snapid);
         w.u64(self.snap_seq);
         w.put(&self.snaps);
@@ -100,11 +98,7 @@ impl Message for MOSDOp {
     fn decode_front(r: &mut Reader<'_>, header: &MsgHeader, data: &Bytes) -> Result<Self, Error> {
         if header.version < Self::VERSION {
             let version = u8::try_from(header.version).unwrap_or(0);
-            return Err(Error::TooOld {
-                what: "MOSDOp",
-                version,
-                oldest: 8,
-            });
+            return Err(Error::TooOld { what: "MOSDOp", version, oldest: 8 });
         }
         let (pgid, hash, epoch, flags, reqid) = (r.get()?, r.u32()?, r.u32()?, r.u32()?, r.get()?);
         for _ in TRACE {
@@ -134,10 +128,7 @@ impl Message for MOSDOp {
 fn decode_ops(r: &mut Reader<'_>, data: &Bytes) -> Result<Vec<OsdOp>, Error> {
     let count = usize::from(r.u16()?);
     if count > OPS_MAX || count * WireOp::LEN > r.remaining() {
-        return Err(Error::Truncated {
-            need: count * WireOp::LEN,
-            have: r.remaining(),
-        });
+        return Err(Error::Truncated { need: count * WireOp::LEN, have: r.remaining() });
     }
     let mut input = Reader::new(data);
     (0..count)

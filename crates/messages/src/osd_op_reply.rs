@@ -51,9 +51,7 @@ impl Message for MOSDOpReply {
         w.put(&self.bad_replay_version);
         w.u32(self.epoch);
         w.count(self.ops.len());
-        self.ops
-            .iter()
-            .for_each(|op| op.wire(op.outdata.len()).encode(w));
+        self.ops.iter().for_each(|op| op.wire(op.outdata.len()).encode(w));
         w.i32(self.retry_attempt);
         self.ops.iter().for_each(|op| w.i32(op.rval));
         w.put(&self.replay_version);
@@ -71,11 +69,7 @@ impl Message for MOSDOpReply {
     fn decode_front(r: &mut Reader<'_>, header: &MsgHeader, data: &Bytes) -> Result<Self, Error> {
         if header.version < Self::VERSION {
             let version = u8::try_from(header.version).unwrap_or(0);
-            return Err(Error::TooOld {
-                what: "MOSDOpReply",
-                version,
-                oldest: 8,
-            });
+            return Err(Error::TooOld { what: "MOSDOpReply", version, oldest: 8 });
         }
         let (object, pgid, flags, result, bad_replay_version, epoch) =
             (r.get()?, r.get()?, r.u64()?, r.i32()?, r.get()?, r.u32()?);
@@ -86,13 +80,7 @@ impl Message for MOSDOpReply {
                 let wire: WireOp = r.get()?;
                 let outdata = output.bytes(wire.payload_len as usize)?.into();
                 let (code, flags, args) = (wire.code, wire.flags, wire.args);
-                Ok(OsdOp {
-                    code,
-                    flags,
-                    args,
-                    outdata,
-                    ..OsdOp::default()
-                })
+                Ok(OsdOp { code, flags, args, outdata, ..OsdOp::default() })
             })
             .collect::<Result<Vec<_>, Error>>()?;
         let retry_attempt = r.i32()?;
@@ -101,10 +89,7 @@ impl Message for MOSDOpReply {
         }
         let (replay_version, user_version) = (r.get()?, r.u64()?);
         if r.bool()? {
-            return Err(Error::Invalid {
-                what: "redirect in MOSDOpReply",
-                value: 1,
-            });
+            return Err(Error::Invalid { what: "redirect in MOSDOpReply", value: 1 });
         }
         Ok(MOSDOpReply {
             object,

@@ -143,10 +143,7 @@ impl Message for MOSDPGLog {
 impl MOSDPGLog {
     /// The PG, with the receiver's shard.
     pub fn spgid(&self) -> SpgId {
-        SpgId {
-            pgid: self.info.pgid.pgid,
-            shard: self.to,
-        }
+        SpgId { pgid: self.info.pgid.pgid, shard: self.to }
     }
 }
 
@@ -184,11 +181,7 @@ impl Message for MOSDPGCreate2 {
         Ok(MOSDPGCreate2 {
             epoch: r.u32()?,
             pgs: r.get()?,
-            pg_extra: if header.version >= 2 {
-                r.get()?
-            } else {
-                BTreeMap::new()
-            },
+            pg_extra: if header.version >= 2 { r.get()? } else { BTreeMap::new() },
         })
     }
 }

@@ -50,19 +50,12 @@ impl Message for MOSDPGPush {
         let map_epoch = r.u32()?;
         let (pushes, cost) = (r.get()?, r.u64()?);
         Ok(MOSDPGPush {
-            pgid: SpgId {
-                pgid,
-                shard: r.i8()?,
-            },
+            pgid: SpgId { pgid, shard: r.i8()? },
             from: r.get()?,
             map_epoch,
             pushes,
             cost,
-            min_epoch: if header.version >= 3 {
-                r.u32()?
-            } else {
-                map_epoch
-            },
+            min_epoch: if header.version >= 3 { r.u32()? } else { map_epoch },
             is_repair: header.version >= 4 && r.bool()?,
         })
     }
@@ -128,19 +121,12 @@ macro_rules! with_list {
                 let map_epoch = r.u32()?;
                 let ($list, cost) = (r.get()?, r.u64()?);
                 Ok($name {
-                    pgid: SpgId {
-                        pgid,
-                        shard: r.i8()?,
-                    },
+                    pgid: SpgId { pgid, shard: r.i8()? },
                     from: r.get()?,
                     map_epoch,
                     $list,
                     cost,
-                    min_epoch: if header.version >= 3 {
-                        r.u32()?
-                    } else {
-                        map_epoch
-                    },
+                    min_epoch: if header.version >= 3 { r.u32()? } else { map_epoch },
                 })
             }
         }
@@ -199,16 +185,7 @@ impl Message for MOSDPGRecoveryDeleteReply {
         let pgid: PgId = r.get()?;
         let (map_epoch, min_epoch) = (r.u32()?, r.u32()?);
         let objects = r.get()?;
-        let pgid = SpgId {
-            pgid,
-            shard: r.i8()?,
-        };
-        Ok(MOSDPGRecoveryDeleteReply {
-            from: r.get()?,
-            pgid,
-            map_epoch,
-            min_epoch,
-            objects,
-        })
+        let pgid = SpgId { pgid, shard: r.i8()? };
+        Ok(MOSDPGRecoveryDeleteReply { from: r.get()?, pgid, map_epoch, min_epoch, objects })
     }
 }

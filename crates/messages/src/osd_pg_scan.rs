@@ -29,10 +29,7 @@ impl Denc for ScanOp {
         match r.u32()? {
             1 => Ok(ScanOp::GetDigest),
             2 => Ok(ScanOp::Digest),
-            other => Err(Error::Invalid {
-                what: "scan op",
-                value: other.into(),
-            }),
+            other => Err(Error::Invalid { what: "scan op", value: other.into() }),
         }
     }
 }
@@ -88,10 +85,7 @@ impl Message for MOSDPGScan {
             map_epoch,
             query_epoch,
             from,
-            pgid: SpgId {
-                pgid,
-                shard: r.i8()?,
-            },
+            pgid: SpgId { pgid, shard: r.i8()? },
             begin,
             end,
             objects: match op {
@@ -126,10 +120,7 @@ impl Denc for BackfillOp {
             2 => Ok(BackfillOp::Progress),
             3 => Ok(BackfillOp::Finish),
             4 => Ok(BackfillOp::FinishAck),
-            other => Err(Error::Invalid {
-                what: "backfill op",
-                value: other.into(),
-            }),
+            other => Err(Error::Invalid { what: "backfill op", value: other.into() }),
         }
     }
 }
@@ -172,18 +163,8 @@ impl Message for MOSDPGBackfill {
         let last_backfill = r.get()?;
         let _counts: types::osd::ObjectStatCollection = r.get()?;
         let stats = r.get()?;
-        let pgid = SpgId {
-            pgid,
-            shard: r.i8()?,
-        };
-        Ok(MOSDPGBackfill {
-            op,
-            map_epoch,
-            query_epoch,
-            pgid,
-            last_backfill,
-            stats,
-        })
+        let pgid = SpgId { pgid, shard: r.i8()? };
+        Ok(MOSDPGBackfill { op, map_epoch, query_epoch, pgid, last_backfill, stats })
     }
 }
 

@@ -30,10 +30,7 @@ impl Denc for PingOp {
             2 => Ok(PingOp::YouDied),
             4 => Ok(PingOp::Ping),
             5 => Ok(PingOp::PingReply),
-            other => Err(Error::Invalid {
-                what: "ping op",
-                value: other.into(),
-            }),
+            other => Err(Error::Invalid { what: "ping op", value: other.into() }),
         }
     }
 }
@@ -93,10 +90,7 @@ impl Message for MOSDPing {
         let (fsid, map_epoch, op, ping_stamp) = (r.get()?, r.u32()?, r.get()?, r.get()?);
         let padding_len = r.u32()?;
         if padding_len > PADDING_LEN_MAX {
-            return Err(Error::Invalid {
-                what: "ping padding",
-                value: padding_len.into(),
-            });
+            return Err(Error::Invalid { what: "ping padding", value: padding_len.into() });
         }
         let ping = MOSDPing {
             fsid,

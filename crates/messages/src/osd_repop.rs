@@ -83,11 +83,7 @@ impl Message for MOSDRepOp {
     fn decode_front(r: &mut Reader<'_>, header: &MsgHeader, data: &Bytes) -> Result<Self, Error> {
         if header.version < Self::VERSION {
             let version = u8::try_from(header.version).unwrap_or(0);
-            return Err(Error::TooOld {
-                what: "MOSDRepOp",
-                version,
-                oldest: 3,
-            });
+            return Err(Error::TooOld { what: "MOSDRepOp", version, oldest: 3 });
         }
         let (map_epoch, min_epoch) = (r.u32()?, r.u32()?);
         skip_trace(r)?;
@@ -105,11 +101,7 @@ impl Message for MOSDRepOp {
             new_temp_oid: r.get()?,
             discard_temp_oid: r.get()?,
             from: r.get()?,
-            updated_hit_set_history: if r.bool()? {
-                Some(r.raw_envelope()?)
-            } else {
-                None
-            },
+            updated_hit_set_history: if r.bool()? { Some(r.raw_envelope()?) } else { None },
             min_last_complete_ondisk: r.get()?,
             transaction: data.clone().into(),
         })

@@ -36,10 +36,7 @@ impl Denc for ScrubReserveOp {
             1 => Ok(ScrubReserveOp::Grant),
             2 => Ok(ScrubReserveOp::Release),
             3 => Ok(ScrubReserveOp::Reject),
-            other => Err(Error::Invalid {
-                what: "scrub reserve op",
-                value: other.into(),
-            }),
+            other => Err(Error::Invalid { what: "scrub reserve op", value: other.into() }),
         }
     }
 }

@@ -22,10 +22,6 @@ impl Default for PaxosHeader {
 impl PaxosHeader {
     /// Not forwarded, at `version`.
     pub fn at(version: u64) -> PaxosHeader {
-        PaxosHeader {
-            version,
-            session_mon: -1,
-            session_mon_tid: 0,
-        }
+        PaxosHeader { version, session_mon: -1, session_mon_tid: 0 }
     }
 }

@@ -23,11 +23,7 @@ impl Message for MPing {
         }
     }
     fn decode_front(r: &mut Reader<'_>, _: &MsgHeader, _: &Bytes) -> Result<Self, Error> {
-        let text = if r.remaining() > 0 {
-            Some(r.get()?)
-        } else {
-            None
-        };
+        let text = if r.remaining() > 0 { Some(r.get()?) } else { None };
         Ok(MPing { text })
     }
 }

@@ -36,10 +36,7 @@ impl Message for MRecoveryReserve {
     ) -> Result<Self, Error> {
         let (pgid, query_epoch, kind): (PgId, Epoch, u32) = (r.get()?, r.u32()?, r.u32()?);
         Ok(MRecoveryReserve {
-            pgid: SpgId {
-                pgid,
-                shard: r.i8()?,
-            },
+            pgid: SpgId { pgid, shard: r.i8()? },
             query_epoch,
             kind,
             priority: r.u32()?,
@@ -85,10 +82,7 @@ impl Message for MBackfillReserve {
         let (pgid, query_epoch, kind, priority): (PgId, Epoch, u32, u32) =
             (r.get()?, r.u32()?, r.u32()?, r.u32()?);
         Ok(MBackfillReserve {
-            pgid: SpgId {
-                pgid,
-                shard: r.i8()?,
-            },
+            pgid: SpgId { pgid, shard: r.i8()? },
             query_epoch,
             kind,
             priority,
@@ -125,13 +119,6 @@ impl Message for MOSDPGTrim {
         _: &bytes::Bytes,
     ) -> Result<Self, Error> {
         let (epoch, pgid, trim_to): (Epoch, PgId, types::EVersion) = (r.u32()?, r.get()?, r.get()?);
-        Ok(MOSDPGTrim {
-            epoch,
-            pgid: SpgId {
-                pgid,
-                shard: r.i8()?,
-            },
-            trim_to,
-        })
+        Ok(MOSDPGTrim { epoch, pgid: SpgId { pgid, shard: r.i8()? }, trim_to })
     }
 }

@@ -30,10 +30,7 @@ impl Denc for NotifyOpcode {
             1 => Ok(NotifyOpcode::Notify),
             2 => Ok(NotifyOpcode::Complete),
             3 => Ok(NotifyOpcode::Disconnect),
-            other => Err(Error::Invalid {
-                what: "notify opcode",
-                value: other.into(),
-            }),
+            other => Err(Error::Invalid { what: "notify opcode", value: other.into() }),
         }
     }
 }
@@ -83,11 +80,7 @@ impl Message for MWatchNotify {
             cookie: r.u64()?,
             version: r.u64()?,
             notify_id: r.u64()?,
-            payload: if old_version >= 1 {
-                r.blob()?
-            } else {
-                Bytes::new()
-            },
+            payload: if old_version >= 1 { r.blob()? } else { Bytes::new() },
             return_code: if header.version >= 2 { r.i32()? } else { 0 },
             notifier_gid: if header.version >= 3 { r.u64()? } else { 0 },
             replies: data.clone(),

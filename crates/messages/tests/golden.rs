@@ -18,12 +18,7 @@ fn read(path: &Path) -> RawMessage {
     let mut r = Reader::new(&file);
     let header: MsgHeader = r.get().unwrap();
     let (front, middle, data) = (r.blob().unwrap(), r.blob().unwrap(), r.blob().unwrap());
-    RawMessage {
-        header,
-        front,
-        middle,
-        data: BufferList::from(data),
-    }
+    RawMessage { header, front, middle, data: BufferList::from(data) }
 }
 
 fn check<M: Message>(raw: &RawMessage) -> Result<(), String> {
@@ -43,11 +38,7 @@ fn check<M: Message>(raw: &RawMessage) -> Result<(), String> {
     let parts = [
         ("front", &raw.front, &again.front),
         ("middle", &raw.middle, &again.middle),
-        (
-            "data",
-            &raw.data.to_contiguous(),
-            &again.data.to_contiguous(),
-        ),
+        ("data", &raw.data.to_contiguous(), &again.data.to_contiguous()),
     ];
     for (part, before, after) in parts {
         if before != after {
@@ -61,24 +52,15 @@ fn check<M: Message>(raw: &RawMessage) -> Result<(), String> {
     }
     let stride = raw.front.len() / 200 + 1;
     for at in (0..raw.front.len()).step_by(stride) {
-        let _ = M::decode(&RawMessage {
-            front: raw.front.slice(..at),
-            ..raw.clone()
-        });
+        let _ = M::decode(&RawMessage { front: raw.front.slice(..at), ..raw.clone() });
         let mut flipped = raw.front.to_vec();
         flipped[at] ^= 1 << (at % 8);
-        let flipped = RawMessage {
-            front: Bytes::from(flipped),
-            ..raw.clone()
-        };
+        let flipped = RawMessage { front: Bytes::from(flipped), ..raw.clone() };
         if let Ok(message) = M::decode(&flipped) {
             let _ = message.encode();
         }
     }
-    let no_data = RawMessage {
-        data: BufferList::new(),
-        ..raw.clone()
-    };
+    let no_data = RawMessage { data: BufferList::new(), ..raw.clone() };
     let _ = M::decode(&no_data);
     Ok(())
 }
@@ -215,10 +197,5 @@ fn messages_of_the_wire() {
         }
     }
     println!("{checked} messages of {} types: {kinds:?}", kinds.len());
-    assert!(
-        failed.is_empty(),
-        "{} fail:\n{}",
-        failed.len(),
-        failed.join("\n")
-    );
+    assert!(failed.is_empty(), "{} fail:\n{}", failed.len(), failed.join("\n"));
 }

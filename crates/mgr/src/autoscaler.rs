@@ -152,7 +152,8 @@ fn trees(
     capacity_of: impl Fn(OsdId) -> u64,
     per_osd: f64,
 ) -> (Vec<Tree>, Vec<usize>, BTreeSet<i32>) {
-    let (mut trees, mut places, mut overlapping) = (Vec::<Tree>::new(), Vec::new(), BTreeSet::new());
+    let (mut trees, mut places, mut overlapping) =
+        (Vec::<Tree>::new(), Vec::new(), BTreeSet::new());
     for pool in pools {
         let shares = |tree: &Tree| !tree.osds.is_disjoint(&pool.osds);
         let at = trees.iter().position(shares).unwrap_or_else(|| {
@@ -211,11 +212,7 @@ fn settle(pool: &mut Pool, tree: &mut Tree, ratio: f64, takes: bool) {
     row.off = far && (0.0..=1.0).contains(&ratio);
 }
 
-fn calculate(
-    mut pools: Vec<Pool>,
-    capacity_of: impl Fn(OsdId) -> u64,
-    per_osd: f64,
-) -> Vec<Row> {
+fn calculate(mut pools: Vec<Pool>, capacity_of: impl Fn(OsdId) -> u64, per_osd: f64) -> Vec<Row> {
     let (mut trees, places, overlapping) = trees(&pools, capacity_of, per_osd);
     let mut order = Vec::new();
     let (mut bulk, mut even) = (Vec::new(), Vec::new());
@@ -319,7 +316,8 @@ pub(crate) async fn run(mgr: Rc<Mgr>) {
     let mut looked = mgr.env.now();
     while !mgr.stopped.get() {
         mgr.env.sleep(LOOK_AT_OPTIONS).await;
-        let pause = mgr.module_options.borrow().get(SLEEP_INTERVAL).and_then(|text| text.parse().ok());
+        let pause =
+            mgr.module_options.borrow().get(SLEEP_INTERVAL).and_then(|text| text.parse().ok());
         let pause = Duration::from_secs_f64(pause.map_or(60.0, |secs: f64| secs.clamp(1.0, 1e6)));
         if !mgr.active.get() || mgr.env.now() < looked + pause {
             continue;
@@ -357,9 +355,7 @@ async fn adjust(mgr: &Mgr) {
 /// Takes all pools out of it, or lets them in: the flag, the default of new pools, each pool.
 pub(crate) async fn set_off(mgr: &Mgr, off: bool) -> Result<(), String> {
     let mode = if off { "off" } else { "on" };
-    let config = |who: &str, name: &str, value: &str| {
-        serde_json::json!({"prefix": "config set", "who": who, "name": name, "value": value})
-    };
+    let config = |who: &str, name: &str, value: &str| serde_json::json!({"prefix": "config set", "who": who, "name": name, "value": value});
     let mut commands = vec![
         config("mgr", NOAUTOSCALE, if off { "true" } else { "false" }),
         config("global", "osd_pool_default_pg_autoscale_mode", mode),
@@ -452,7 +448,8 @@ mod tests {
         ratio.row.target_ratio = 0.5;
         assert_eq!(wanted(vec![ratio.clone()]), [of("ratio", 256, true)]);
         // Ratios are relative to each other.
-        let other = Pool { row: Row { name: "other".into(), ..ratio.row.clone() }, ..ratio.clone() };
+        let other =
+            Pool { row: Row { name: "other".into(), ..ratio.row.clone() }, ..ratio.clone() };
         let both = wanted(vec![ratio, other]);
         assert_eq!(both, [of("ratio", 128, true), of("other", 64, false)]);
         let mut bytes = pool("bytes", 32, 0);
@@ -492,6 +489,9 @@ mod tests {
         health_of(&calculate(pools, |_| TERABYTE, 100.0), &mut checks);
         let few = "Pool few has 8 placement groups, should have 32";
         assert_eq!(checks.checks["POOL_TOO_FEW_PGS"].detail, [few]);
-        assert_eq!(checks.checks["POOL_TOO_MANY_PGS"].summary, "1 pools have too many placement groups");
+        assert_eq!(
+            checks.checks["POOL_TOO_MANY_PGS"].summary,
+            "1 pools have too many placement groups"
+        );
     }
 }

@@ -148,8 +148,9 @@ impl Cluster {
                 && stat.state & pg_state::STALE == 0
                 && stat.acting.iter().all(|osd| {
                     // What is nobody's (an erasure-coded PG's gap) has no life to wait for.
-                    *osd < 0 || !map.exists(*osd) || map.is_up(*osd)
-                        && stat.reported_epoch >= map.up_from(*osd)
+                    *osd < 0
+                        || !map.exists(*osd)
+                        || map.is_up(*osd) && stat.reported_epoch >= map.up_from(*osd)
                 })
         };
         (total, self.pg_map.pg_stat.iter().filter(serves).count() as u64)
@@ -157,10 +158,8 @@ impl Cluster {
 
     /// Everything reported to this process is forgotten: it is no longer the active manager.
     pub(crate) fn reset(&mut self) {
-        *self = Cluster {
-            service_map: std::mem::take(&mut self.service_map),
-            ..Cluster::default()
-        };
+        *self =
+            Cluster { service_map: std::mem::take(&mut self.service_map), ..Cluster::default() };
     }
 
     pub(crate) fn on_service_map(&mut self, map: ServiceMap) {

@@ -15,22 +15,22 @@ use env::sync::Notify;
 use env::{Env, LocalFuture};
 use maps::{MgrMap, OsdMap};
 use messages::{
-    MCommand, MCommandReply, MMgrClose, MMgrCommand, MMgrCommandReply, MMgrConfigure,
-    MMgrDigest, MMgrMap, MMgrOpen, MMgrReport, MOSDMap, MPGStats, MServiceMap, Message,
+    MCommand, MCommandReply, MMgrClose, MMgrCommand, MMgrCommandReply, MMgrConfigure, MMgrDigest,
+    MMgrMap, MMgrOpen, MMgrReport, MOSDMap, MPGStats, MServiceMap, Message,
 };
 use monclient::{MonClient, MonEvents, OsdMaps, Settings};
 use msgr::{Connection, Dispatcher, Incoming, Messenger, Policies, Policy};
 use serde_json::{Value, json};
-use types::{Errno, UTime};
 use types::entity::{EntityName, MDS, MGR, MON, OSD};
+use types::{Errno, UTime};
 
 use crate::MgrError;
+use crate::balancer::{self, Balancer};
 use crate::cluster::Cluster;
 use crate::commands;
 use crate::daemons::{DaemonKey, Daemons};
-use crate::balancer::{self, Balancer};
-use crate::rbd_support::{self, RbdSupport};
 use crate::progress::{self, Progress};
+use crate::rbd_support::{self, RbdSupport};
 use crate::{autoscaler, beacon, pg_num, prometheus, report};
 
 /// A running manager.
@@ -243,7 +243,11 @@ impl Mgr {
     }
 
     /// Runs a command at the monitors; its output.
-    pub(crate) async fn at_monitors(&self, command: &Value, input: Bytes) -> Result<Bytes, CommandReply> {
+    pub(crate) async fn at_monitors(
+        &self,
+        command: &Value,
+        input: Bytes,
+    ) -> Result<Bytes, CommandReply> {
         match self.monc.command(vec![command.to_string()], input).await {
             Ok(answer) if answer.rc == 0 => Ok(answer.outb),
             Ok(answer) => Err(CommandReply::error(answer.rc.abs(), answer.outs)),
@@ -252,9 +256,15 @@ impl Mgr {
     }
 
     /// Sets an option of a module (`mgr/MODULE/NAME`), or takes it away, for this manager and the next.
-    pub(crate) async fn set_option(&self, name: &str, value: Option<String>) -> Result<(), CommandReply> {
+    pub(crate) async fn set_option(
+        &self,
+        name: &str,
+        value: Option<String>,
+    ) -> Result<(), CommandReply> {
         let command = match &value {
-            Some(value) => json!({"prefix": "config set", "who": "mgr", "name": name, "value": value}),
+            Some(value) => {
+                json!({"prefix": "config set", "who": "mgr", "name": name, "value": value})
+            }
             None => json!({"prefix": "config rm", "who": "mgr", "name": name}),
         };
         self.at_monitors(&command, Bytes::new()).await?;
@@ -271,9 +281,7 @@ impl Mgr {
         let period = u32::try_from(self.config.uint("mgr_stats_period")).unwrap_or(5);
         let threshold = u32::try_from(self.config.uint("mgr_stats_threshold")).unwrap_or(5);
         let configure = match con.peer_kind() {
-            OSD => {
-                MMgrConfigure::with_queries(period, threshold, &self.rbd_support.perf.queries())
-            }
+            OSD => MMgrConfigure::with_queries(period, threshold, &self.rbd_support.perf.queries()),
             _ => MMgrConfigure::plain(period, threshold),
         };
         con.send(configure.encode());
@@ -416,11 +424,8 @@ fn on_command(mgr: Rc<Mgr>, con: Connection, incoming: Incoming, cmd: Vec<String
 }
 
 fn on_tell(mgr: &Rc<Mgr>, con: &Connection, tid: u64, cmd: &[String]) {
-    let reply = if commands::may_tell(con) {
-        commands::tell(mgr, cmd)
-    } else {
-        commands::access_denied()
-    };
+    let reply =
+        if commands::may_tell(con) { commands::tell(mgr, cmd) } else { commands::access_denied() };
     let reply = MCommandReply { rc: reply.rc, outs: reply.outs, outb: reply.outb };
     con.send(reply.encode().with_tid(tid));
 }
@@ -446,4 +451,3 @@ impl MonEvents for Events {
         }
     }
 }
-

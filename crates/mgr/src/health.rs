@@ -108,7 +108,9 @@ fn detail(rule: &Rule, pgid: PgId, pg: &PgStat, map: &OsdMap, now: UTime) -> Str
                 format!("for {}", timespan(now.since(since)))
             };
             let stuck = rule.name();
-            format!("pg {pgid} is stuck {stuck} {time}, current state {state}, last acting {acting}")
+            format!(
+                "pg {pgid} is stuck {stuck} {time}, current state {state}, last acting {acting}"
+            )
         }
         None => {
             let mut text = format!("pg {pgid} is {state}, acting {acting}");
@@ -155,13 +157,7 @@ pub(crate) fn of_pgs(pgs: &PgMap, map: &OsdMap, config: &Config, now: UTime) -> 
     checks
 }
 
-fn of_states(
-    pgs: &PgMap,
-    map: &OsdMap,
-    config: &Config,
-    now: UTime,
-    checks: &mut HealthCheckMap,
-) {
+fn of_states(pgs: &PgMap, map: &OsdMap, config: &Config, now: UTime, checks: &mut HealthCheckMap) {
     let max = config.uint("mon_health_max_detail");
     let cutoff = now.minus(config.duration("mon_pg_stuck_threshold"));
     let mut found: BTreeMap<Consequence, Causes> = BTreeMap::new();
@@ -183,9 +179,7 @@ fn of_states(
             Consequence::Unavailable => {
                 ("PG_AVAILABILITY", Severity::Warn, "Reduced data availability")
             }
-            Consequence::Degraded => {
-                ("PG_DEGRADED", Severity::Warn, "Degraded data redundancy")
-            }
+            Consequence::Degraded => ("PG_DEGRADED", Severity::Warn, "Degraded data redundancy"),
             Consequence::BackfillFull => (
                 "PG_BACKFILL_FULL",
                 Severity::Warn,
@@ -475,13 +469,7 @@ fn parentage(map: &OsdMap, osd: OsdId) -> String {
     places.into_iter().map(|(_, name)| name).collect::<Vec<_>>().join(",")
 }
 
-fn of_pings(
-    pgs: &PgMap,
-    map: &OsdMap,
-    config: &Config,
-    now: UTime,
-    checks: &mut HealthCheckMap,
-) {
+fn of_pings(pgs: &PgMap, map: &OsdMap, config: &Config, now: UTime, checks: &mut HealthCheckMap) {
     const DETAIL_MAX: usize = 10;
     let threshold = slow_ping_us(config);
     if threshold == 0 {
@@ -496,10 +484,9 @@ fn of_pings(
         .filter(|p| u64::from(p.worst_us) > threshold)
         .filter(|p| u64::from(now.sec).saturating_sub(p.last_update.into()) <= old)
         .collect();
-    for (code, interface, back) in [
-        ("OSD_SLOW_PING_TIME_BACK", "back", true),
-        ("OSD_SLOW_PING_TIME_FRONT", "front", false),
-    ] {
+    for (code, interface, back) in
+        [("OSD_SLOW_PING_TIME_BACK", "back", true), ("OSD_SLOW_PING_TIME_FRONT", "front", false)]
+    {
         let mut slow: Vec<&Ping<'_>> = slow.iter().filter(|p| p.back == back).collect();
         slow.sort_by_key(|p| std::cmp::Reverse((p.worst_us, p.from, p.to)));
         let Some(longest) = slow.first() else { continue };

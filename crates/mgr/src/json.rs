@@ -102,6 +102,9 @@ mod tests {
         let value = json!({"b": [1, 2.0, null], "a": "é\"", "c": {}, "d": []});
         let one = r#"{"b": [1, 2.0, null], "a": "\u00e9\"", "c": {}, "d": []}"#;
         assert_eq!(compact(&value), one);
-        assert_eq!(indented(&json!({"b": [1], "a": []})), "{\n    \"a\": [],\n    \"b\": [\n        1\n    ]\n}");
+        assert_eq!(
+            indented(&json!({"b": [1], "a": []})),
+            "{\n    \"a\": [],\n    \"b\": [\n        1\n    ]\n}"
+        );
     }
 }

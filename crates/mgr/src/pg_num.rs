@@ -85,9 +85,8 @@ fn mergeable(map: &OsdMap, stats: &BTreeMap<PgId, PgStat>, id: i64, pool: &PgPoo
     let Some(last) = pool.pg_num.checked_sub(1).filter(|last| *last > 0) else { return false };
     let source = PgId::new(id as u64, last);
     let target = source.parent();
-    let excepted = |pgid: &PgId| {
-        map.pg_upmap.contains_key(pgid) || map.pg_upmap_items.contains_key(pgid)
-    };
+    let excepted =
+        |pgid: &PgId| map.pg_upmap.contains_key(pgid) || map.pg_upmap_items.contains_key(pgid);
     let clean = pg_state::ACTIVE | pg_state::CLEAN;
     let place = |pgid: &PgId| {
         let stat = stats.get(pgid)?;
@@ -141,8 +140,7 @@ async fn look(mgr: &Mgr, map: &OsdMap) -> bool {
     {
         let cluster = mgr.cluster.borrow();
         let sum = &cluster.pg_map.digest.pg_sum.stats.sum;
-        let misplaced =
-            sum.num_objects_misplaced as f64 / (sum.num_object_copies.max(1)) as f64;
+        let misplaced = sum.num_objects_misplaced as f64 / (sum.num_object_copies.max(1)) as f64;
         let stats = &cluster.pg_map.pg_stat;
         let inactive = stats.values().any(|s| s.state & pg_state::ACTIVE == 0);
         for (id, pool) in &map.pools {

@@ -226,7 +226,8 @@ impl Progress {
         for event in self.events.extract_if(.., |event| which(event)) {
             let Event { id, message, refs, in_status, started, .. } = event;
             let failure = failure.clone();
-            let completed = Completed { id, message, refs, in_status, started, finished: now, failure };
+            let completed =
+                Completed { id, message, refs, in_status, started, finished: now, failure };
             self.completed.push_back(completed);
             self.unsaved = true;
         }
@@ -240,12 +241,23 @@ impl Progress {
     }
 
     /// OSDs that have gone out or come in since the last map.
-    fn on_map(&mut self, new: &Rc<OsdMap>, pgs: &PgStats, ready: bool, now: f64, id: impl Fn() -> String) {
-        let Some(old) = self.map.replace(new.clone()).filter(|old| old.epoch != new.epoch) else { return };
+    fn on_map(
+        &mut self,
+        new: &Rc<OsdMap>,
+        pgs: &PgStats,
+        ready: bool,
+        now: f64,
+        id: impl Fn() -> String,
+    ) {
+        let Some(old) = self.map.replace(new.clone()).filter(|old| old.epoch != new.epoch) else {
+            return;
+        };
         for osd in new.osds().filter(|osd| old.exists(*osd) && old.is_in(*osd) != new.is_in(*osd)) {
             let marked = if new.is_in(osd) { "in" } else { "out" };
             let mut moved = BTreeSet::new();
-            for (pool, seed) in old.pools.iter().flat_map(|(id, pool)| (0..pool.pg_num).map(move |n| (*id, n))) {
+            for (pool, seed) in
+                old.pools.iter().flat_map(|(id, pool)| (0..pool.pg_num).map(move |n| (*id, n)))
+            {
                 let pgid = PgId::new(pool.cast_unsigned(), seed);
                 let acting = |map: &OsdMap| BTreeSet::from_iter(map.pg_to_up_acting(pgid).acting);
                 let (before, after) = (acting(&old), acting(new));
@@ -254,13 +266,16 @@ impl Progress {
                 }
             }
             if new.is_in(osd) {
-                let of_it = |e: &Event| matches!(e.tracked, Tracked::Pgs { osd: of, .. } if of == osd);
+                let of_it =
+                    |e: &Event| matches!(e.tracked, Tracked::Pgs { osd: of, .. } if of == osd);
                 self.complete(now, None, of_it);
             }
             if moved.is_empty() {
                 continue;
             }
-            let recovered = moved.iter().filter_map(|pgid| Some((*pgid, pgs.get(pgid)?.stats.sum.num_bytes_recovered)));
+            let recovered = moved
+                .iter()
+                .filter_map(|pgid| Some((*pgid, pgs.get(pgid)?.stats.sum.num_bytes_recovered)));
             let tracked = Tracked::Pgs {
                 osd,
                 since: new.epoch,
@@ -283,7 +298,14 @@ impl Progress {
     }
 
     /// How PGs are now. Nothing is looked at while nothing goes on.
-    fn on_pgs(&mut self, epoch: Epoch, pgs: &PgStats, ready: bool, now: f64, id: impl Fn() -> String) {
+    fn on_pgs(
+        &mut self,
+        epoch: Epoch,
+        pgs: &PgStats,
+        ready: bool,
+        now: f64,
+        id: impl Fn() -> String,
+    ) {
         if self.events.is_empty() {
             return;
         }
@@ -351,7 +373,8 @@ impl Progress {
 
     fn stored(&self) -> String {
         let events: Vec<Value> = self.completed.iter().map(Completed::value).collect();
-        json!({"events": events, "version": STORE_VERSION, "compat_version": STORE_VERSION}).to_string()
+        json!({"events": events, "version": STORE_VERSION, "compat_version": STORE_VERSION})
+            .to_string()
     }
 }
 
@@ -387,7 +410,8 @@ async fn load(mgr: &Mgr) -> Result<(), CommandReply> {
     let dump = json!({"prefix": "config-key dump", "key": STORE, "format": "json"});
     let dump = mgr.at_monitors(&dump, Bytes::new()).await?;
     let dump: BTreeMap<String, String> = serde_json::from_slice(&dump).unwrap_or_default();
-    let stored: Value = serde_json::from_str(dump.get(STORE).map_or("{}", |text| text)).unwrap_or_default();
+    let stored: Value =
+        serde_json::from_str(dump.get(STORE).map_or("{}", |text| text)).unwrap_or_default();
     let mut progress = mgr.progress.borrow_mut();
     let newer = stored["compat_version"].as_u64().is_some_and(|version| version > STORE_VERSION);
     let events = stored["events"].as_array().filter(|_| !newer);
@@ -448,7 +472,9 @@ pub(crate) async fn command(mgr: &Mgr, what: &str) -> CommandReply {
     let now = wall(mgr);
     match what {
         "progress" => return mgr.progress.borrow().text(now),
-        "progress json" => return CommandReply::data(json::indented(&mgr.progress.borrow().value(now))),
+        "progress json" => {
+            return CommandReply::data(json::indented(&mgr.progress.borrow().value(now)));
+        }
         _ => {}
     }
     let enabled = is_enabled(mgr);
@@ -530,9 +556,12 @@ mod tests {
         pgs.values_mut().for_each(|pg| *pg = stat(CLEAN, 13, 100, 140));
         progress.on_pgs(13, &pgs, true, 160.0, || "again".to_owned());
         assert!(progress.events.is_empty());
-        let over: Vec<(&str, f64)> = progress.completed.iter().map(|e| (&*e.id, e.finished)).collect();
+        let over: Vec<(&str, f64)> =
+            progress.completed.iter().map(|e| (&*e.id, e.finished)).collect();
         assert_eq!(over, [("id", 160.0), ("all", 160.0)]);
-        progress.on_pgs(14, &PgStats::from([(pg(0), stat(0, 14, 0, 0))]), true, 170.0, || "no".to_owned());
+        progress.on_pgs(14, &PgStats::from([(pg(0), stat(0, 14, 0, 0))]), true, 170.0, || {
+            "no".to_owned()
+        });
         assert!(progress.events.is_empty());
     }
 
@@ -542,7 +571,13 @@ mod tests {
         assert_eq!(progress.text(0.0).outs, "Nothing in progress");
         for n in 0..5 {
             let id = format!("t{n}");
-            progress.update(&id, "Flattening image p/i", json!({"origin": "rbd_support"}), 0.25, 10.0);
+            progress.update(
+                &id,
+                "Flattening image p/i",
+                json!({"origin": "rbd_support"}),
+                0.25,
+                10.0,
+            );
             progress.update(&id, "Flattening image p/i", json!({}), 0.5, 20.0);
             if n > 0 {
                 progress.end(&id, (n == 4).then(|| "Operation canceled".to_owned()), 30.0);
@@ -555,7 +590,8 @@ mod tests {
         assert_eq!(value["events"][0]["refs"], json!({"origin": "rbd_support"}));
         assert_eq!(value["completed"][1]["failure_message"], "Operation canceled");
         let stored: Value = serde_json::from_str(&progress.stored()).unwrap();
-        let read: Vec<_> = stored["events"].as_array().unwrap().iter().filter_map(Completed::parse).collect();
+        let read: Vec<_> =
+            stored["events"].as_array().unwrap().iter().filter_map(Completed::parse).collect();
         assert_eq!(VecDeque::from(read), progress.completed);
         let text = String::from_utf8(progress.text(150.0).outb.to_vec()).unwrap();
         assert_eq!(
@@ -569,7 +605,8 @@ mod tests {
     #[test]
     fn spans_are_whole_units() {
         let days = |n: f64| n * 86_400.0;
-        let spans = [0.9, 119.0, 120.0, 7199.0, 7200.0, days(2.0), days(14.0), days(84.0), days(730.0)];
+        let spans =
+            [0.9, 119.0, 120.0, 7199.0, 7200.0, days(2.0), days(14.0), days(84.0), days(730.0)];
         assert_eq!(spans.map(span), ["0s", "119s", "2m", "119m", "2h", "2d", "2w", "2M", "2y"]);
     }
 }

@@ -43,23 +43,13 @@ pub(crate) struct GlobalIds {
 impl GlobalIds {
     pub(crate) fn load(kv: &dyn Kv) -> Result<GlobalIds, KvError> {
         let max = layout::get_u64(kv, AUTH, "max_global_id")?.unwrap_or(GLOBAL_ID_MIN);
-        Ok(GlobalIds {
-            max,
-            ..GlobalIds::default()
-        })
+        Ok(GlobalIds { max, ..GlobalIds::default() })
     }
 
     /// Loads again what is committed; numbers that are ours stay so.
     pub(crate) fn reload(&mut self, kv: &dyn Kv) -> Result<(), KvError> {
-        let GlobalIds {
-            next, end, spare, ..
-        } = std::mem::take(self);
-        *self = GlobalIds {
-            next,
-            end,
-            spare,
-            ..GlobalIds::load(kv)?
-        };
+        let GlobalIds { next, end, spare, .. } = std::mem::take(self);
+        *self = GlobalIds { next, end, spare, ..GlobalIds::load(kv)? };
         Ok(())
     }
 
@@ -94,32 +84,22 @@ pub(crate) fn put_entity(batch: &mut KvBatch, name: &AuthEntityName, auth: &Enti
 pub(crate) fn load_keys(kv: &dyn Kv, conf: &Config) -> Result<KeyServer, LoadError> {
     let mut data = KeyServerData::default();
     for (key, value) in layout::all(kv, AUTH)? {
-        let decode = |error| LoadError::Decode {
-            what: format!("auth/{key}"),
-            error,
-        };
+        let decode = |error| LoadError::Decode { what: format!("auth/{key}"), error };
         if let Some(name) = key.strip_prefix("entity_") {
-            let name: AuthEntityName = name.parse().map_err(|_| LoadError::Inconsistent {
-                what: format!("auth/{key}"),
-            })?;
-            data.secrets
-                .insert(name, EntityAuth::from_bytes(&value).map_err(decode)?);
+            let name: AuthEntityName = name
+                .parse()
+                .map_err(|_| LoadError::Inconsistent { what: format!("auth/{key}") })?;
+            data.secrets.insert(name, EntityAuth::from_bytes(&value).map_err(decode)?);
         } else if key == "rotating" {
             data.decode_rotating(&value).map_err(decode)?;
         }
     }
     let mut extra = auth::Keyring::new();
     if let Some(bytes) = layout::get(kv, AUTH, "mon_keyring")? {
-        extra = auth::Keyring::from_bytes(&bytes).map_err(|error| LoadError::Decode {
-            what: "auth/mon_keyring".into(),
-            error,
-        })?;
+        extra = auth::Keyring::from_bytes(&bytes)
+            .map_err(|error| LoadError::Decode { what: "auth/mon_keyring".into(), error })?;
     }
-    Ok(KeyServer {
-        data,
-        extra,
-        lifetimes: lifetimes(conf),
-    })
+    Ok(KeyServer { data, extra, lifetimes: lifetimes(conf) })
 }
 
 fn lifetimes(conf: &Config) -> TicketLifetimes {
@@ -219,11 +199,7 @@ impl MonCore {
     /// Adds or replaces an entity.
     pub(crate) fn auth_put(&mut self, name: &AuthEntityName, auth: EntityAuth) {
         put_entity(self.batch(), name, &auth);
-        self.keys
-            .borrow_mut()
-            .data
-            .secrets
-            .insert(name.clone(), auth);
+        self.keys.borrow_mut().data.secrets.insert(name.clone(), auth);
     }
 
     /// Removes an entity; says whether it was there.
@@ -234,9 +210,7 @@ impl MonCore {
 
     /// MAuth inside an open session: rotating secrets, renewed tickets.
     pub(crate) fn on_auth(&mut self, from: SessionId, raw: &RawMessage, request: MAuth) {
-        let Some(session) = self.sessions.get(&from) else {
-            return;
-        };
+        let Some(session) = self.sessions.get(&from) else { return };
         let peer = session.peer.clone();
         let result = {
             let keys = self.keys.borrow();

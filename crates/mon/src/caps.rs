@@ -18,15 +18,11 @@ impl Caps {
     /// The rights of somebody who has proved who he is.
     pub(crate) fn of_peer(peer: &Peer) -> Caps {
         if peer.caps.allow_all {
-            return Caps {
-                mon: MonCap::allow_all(),
-            };
+            return Caps { mon: MonCap::allow_all() };
         }
         // A text that does not parse allows nothing.
         let text = peer.caps.text().unwrap_or_default();
-        Caps {
-            mon: MonCap::parse(&text).unwrap_or_default(),
-        }
+        Caps { mon: MonCap::parse(&text).unwrap_or_default() }
     }
 
     /// Whether a command may be run.
@@ -61,9 +57,7 @@ pub(crate) fn osd_pool_writable(text: &str, name: &str, pool: &PgPool, peer: &Pe
     if peer.caps.allow_all {
         return true;
     }
-    let Ok(cap) = OsdCap::parse(text) else {
-        return false;
-    };
+    let Ok(cap) = OsdCap::parse(text) else { return false };
     cap.is_capable(&OsdRequest {
         pool: name,
         namespace: b"",

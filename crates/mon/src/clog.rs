@@ -44,13 +44,10 @@ impl ClusterLog {
     pub(crate) fn load(kv: &dyn Kv) -> Result<ClusterLog, LoadError> {
         let mut log = ClusterLog::default();
         for (key, value) in layout::all(kv, LOGM)? {
-            let number = u64::from_str_radix(&key, 16).map_err(|_| LoadError::Inconsistent {
-                what: format!("logm/{key}"),
-            })?;
-            let entry = LogEntry::from_bytes(&value).map_err(|error| LoadError::Decode {
-                what: format!("logm/{key}"),
-                error,
-            })?;
+            let number = u64::from_str_radix(&key, 16)
+                .map_err(|_| LoadError::Inconsistent { what: format!("logm/{key}") })?;
+            let entry = LogEntry::from_bytes(&value)
+                .map_err(|error| LoadError::Decode { what: format!("logm/{key}"), error })?;
             log.last = number;
             log.lines.push_back((number, entry));
         }
@@ -151,16 +148,12 @@ pub(crate) fn dump_line(f: &mut command::Formatter, e: &LogEntry) {
 impl MonCore {
     /// Lines from a daemon or client.
     pub(crate) fn on_log(&mut self, from: SessionId, raw: &RawMessage, m: MLog) {
-        let Some(session) = self.sessions.get(&from) else {
-            return;
-        };
+        let Some(session) = self.sessions.get(&from) else { return };
         if !session.caps.allows(&session.peer, "log", "w") {
             return;
         }
         let addrs = session.peer.addrs.clone();
-        let Some(last) = m.entries.last().map(|e| (e.seq, e.channel.clone())) else {
-            return;
-        };
+        let Some(last) = m.entries.last().map(|e| (e.seq, e.channel.clone())) else { return };
         for mut entry in m.entries.into_iter().take(LINES_PER_MESSAGE_MAX) {
             let sender = format!("{}/{}", entry.rank, addrs);
             let seen = self.clog.seen.entry(sender).or_default();
@@ -178,11 +171,7 @@ impl MonCore {
         while self.clog.seen.len() > 10_000 {
             self.clog.seen.pop_first();
         }
-        let ack = MLogAck {
-            fsid: self.monmap.fsid,
-            last: last.0,
-            channel: last.1,
-        };
+        let ack = MLogAck { fsid: self.monmap.fsid, last: last.0, channel: last.1 };
         self.send(from, wire(&ack).with_tid(raw.header.tid));
     }
 
@@ -210,9 +199,7 @@ impl MonCore {
 
     /// A line on behalf of a client (`ceph log`).
     pub(crate) fn log_for(&mut self, session: SessionId, channel: &str, prio: u16, text: String) {
-        let Some(peer) = self.sessions.get(&session).map(|s| s.peer.clone()) else {
-            return;
-        };
+        let Some(peer) = self.sessions.get(&session).map(|s| s.peer.clone()) else { return };
         self.clog.own_seq += 1;
         let entry = LogEntry {
             rank: peer.name,
@@ -231,11 +218,8 @@ impl MonCore {
     /// Puts new lines into the batch and drops old ones.
     pub(crate) fn encode_clog(&mut self) {
         let from = self.clog.encoded + 1;
-        let new: Vec<(u64, bytes::Bytes)> = self
-            .clog
-            .since(from)
-            .map(|(n, e)| (*n, e.to_bytes()))
-            .collect();
+        let new: Vec<(u64, bytes::Bytes)> =
+            self.clog.since(from).map(|(n, e)| (*n, e.to_bytes())).collect();
         self.clog.encoded = self.clog.last;
         let mut dropped = Vec::new();
         while self.clog.lines.len() > LINES_MAX {
@@ -254,9 +238,7 @@ impl MonCore {
 
     /// Sends new lines to a session that watches the log; `next` is the first it wants.
     pub(crate) fn publish_log(&mut self, id: SessionId, level: &str, next: u64) -> u64 {
-        let Some(prio) = level_prio(level) else {
-            return next;
-        };
+        let Some(prio) = level_prio(level) else { return next };
         // A subscriber that does not say from where on gets what comes from now.
         let from = if next == 0 { self.clog.last + 1 } else { next };
         let entries: Vec<LogEntry> = self

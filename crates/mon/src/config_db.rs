@@ -75,15 +75,9 @@ impl ConfigDb {
     /// Sets a key; false if it is no valid one.
     pub(crate) fn insert(&mut self, key: &str, value: &str) -> bool {
         let (who, option) = split_key(key);
-        let Some((section, mask)) = parse_who(who) else {
-            return false;
-        };
-        let setting = Setting {
-            section,
-            mask,
-            option: option.to_string(),
-            value: value.to_string(),
-        };
+        let Some((section, mask)) = parse_who(who) else { return false };
+        let setting =
+            Setting { section, mask, option: option.to_string(), value: value.to_string() };
         self.settings.insert(key.to_string(), setting);
         true
     }
@@ -143,11 +137,7 @@ impl ConfigDb {
 
 /// The key under which a setting is stored, without `config/`.
 pub(crate) fn stored_key(who: &str, option: &str) -> String {
-    if who.is_empty() {
-        format!("global/{option}")
-    } else {
-        format!("{who}/{option}")
-    }
+    if who.is_empty() { format!("global/{option}") } else { format!("{who}/{option}") }
 }
 
 /// Section and mask of a target such as `osd/class:ssd`; `None` if it is no valid one.
@@ -201,11 +191,7 @@ mod tests {
             assert!(db.insert(key, value));
         }
         let get = |name, class, option: &str| {
-            let who = Entity {
-                name,
-                device_class: class,
-                ..Entity::default()
-            };
+            let who = Entity { name, device_class: class, ..Entity::default() };
             db.for_entity(&who).get(option).map(|s| s.value.clone())
         };
         assert_eq!(get("mon.a", "", "a").as_deref(), Some("1"));
@@ -220,9 +206,6 @@ mod tests {
         assert!(parse_who("osd.1").is_some());
         assert!(parse_who("osd/host:x/class:ssd").is_some());
         assert!(parse_who("nonsense").is_none());
-        assert_eq!(
-            split_key("mgr/mgr/balancer/mode"),
-            ("mgr", "mgr/balancer/mode")
-        );
+        assert_eq!(split_key("mgr/mgr/balancer/mode"), ("mgr", "mgr/balancer/mode"));
     }
 }

@@ -381,11 +381,7 @@ impl MonCore {
 
     /// Own rank: the position in the monitor map.
     pub(crate) fn rank(&self) -> i64 {
-        let position = self
-            .monmap
-            .ranks
-            .iter()
-            .position(|name| *name == self.identity.name);
+        let position = self.monmap.ranks.iter().position(|name| *name == self.identity.name);
         position.map_or(-1, |rank| rank as i64)
     }
 }

@@ -4,8 +4,7 @@ use messages::{
     MAuth, MCommand, MGetConfig, MGetPoolStats, MGetPoolStatsReply, MLog, MMgrBeacon, MMonCommand,
     MMonGetVersion, MMonGetVersionReply, MMonMgrReport, MMonSubscribe, MOSDAlive, MOSDBeacon,
     MOSDBoot, MOSDFailure, MOSDFull, MOSDMarkMeDead, MOSDMarkMeDown, MOSDPGCreated,
-    MOSDPGReadyToMerge, MOSDPGTemp,
-    MPing, MPoolOp, MStatfs, MStatfsReply, Message, PaxosHeader,
+    MOSDPGReadyToMerge, MOSDPGTemp, MPing, MPoolOp, MStatfs, MStatfsReply, Message, PaxosHeader,
 };
 use types::RawMessage;
 
@@ -23,15 +22,8 @@ impl MonCore {
             return;
         }
         if let Err(error) = self.dispatch(from, &raw) {
-            let who = self
-                .sessions
-                .get(&from)
-                .map(|s| s.describe())
-                .unwrap_or_default();
-            tracing::warn!(
-                "message type {} of {who} does not decode: {error}",
-                raw.header.kind
-            );
+            let who = self.sessions.get(&from).map(|s| s.describe()).unwrap_or_default();
+            tracing::warn!("message type {} of {who} does not decode: {error}", raw.header.kind);
             self.close(from);
         }
     }
@@ -76,9 +68,7 @@ impl MonCore {
         self.dump_health(&mut f, false);
         self.dump_mon_status(&mut f);
         f.close_section();
-        let reply = MPing {
-            text: Some(f.finish()),
-        };
+        let reply = MPing { text: Some(f.finish()) };
         self.send(from, wire(&reply).with_tid(raw.header.tid));
     }
 
@@ -102,9 +92,7 @@ impl MonCore {
     }
 
     fn on_statfs(&mut self, from: SessionId, raw: &RawMessage, m: &MStatfs) {
-        let Some(session) = self.sessions.get(&from) else {
-            return;
-        };
+        let Some(session) = self.sessions.get(&from) else { return };
         if !session.caps.allows(&session.peer, "pg", "r") || m.fsid != self.monmap.fsid {
             return;
         }
@@ -121,9 +109,7 @@ impl MonCore {
     }
 
     fn on_pool_stats(&mut self, from: SessionId, raw: &RawMessage, m: MGetPoolStats) {
-        let Some(session) = self.sessions.get(&from) else {
-            return;
-        };
+        let Some(session) = self.sessions.get(&from) else { return };
         if !session.caps.allows(&session.peer, "pg", "r") || m.fsid != self.monmap.fsid {
             return;
         }
@@ -135,10 +121,7 @@ impl MonCore {
             pool_stats: Default::default(),
         };
         for name in m.pools {
-            if let Some(stats) = map
-                .lookup_pool(&name)
-                .and_then(|id| self.stat.pool_stat(id))
-            {
+            if let Some(stats) = map.lookup_pool(&name).and_then(|id| self.stat.pool_stat(id)) {
                 reply.pool_stats.insert(name, stats);
             }
         }

@@ -98,16 +98,12 @@ pub(crate) fn monmap_fields(f: &mut Formatter, map: &MonMap) {
     let removed: Vec<String> = map.removed_ranks.iter().map(u32::to_string).collect();
     f.dump_string("removed_ranks: ", removed.join(","));
     f.object("features", |f| {
-        f.array("persistent", |f| {
-            mon_feature_names(f, &map.persistent_features)
-        });
+        f.array("persistent", |f| mon_feature_names(f, &map.persistent_features));
         f.array("optional", |f| mon_feature_names(f, &map.optional_features));
     });
     f.array("mons", |f| {
         for (rank, name) in map.ranks.iter().enumerate() {
-            let Some(mon) = map.mon_info.get(name) else {
-                continue;
-            };
+            let Some(mon) = map.mon_info.get(name) else { continue };
             f.object("mon", |f| {
                 f.dump_unsigned("rank", rank as u64);
                 f.dump_string("name", name);
@@ -116,11 +112,8 @@ pub(crate) fn monmap_fields(f: &mut Formatter, map: &MonMap) {
                 f.dump_stream("public_addr", mon.public_addrs.legacy_text());
                 f.dump_unsigned("priority", mon.priority);
                 f.dump_unsigned("weight", mon.weight);
-                let places: Vec<String> = mon
-                    .crush_loc
-                    .iter()
-                    .map(|(k, v)| format!("{k}={v}"))
-                    .collect();
+                let places: Vec<String> =
+                    mon.crush_loc.iter().map(|(k, v)| format!("{k}={v}")).collect();
                 f.dump_string("crush_location", format!("{{{}}}", places.join(",")));
             });
         }

@@ -7,11 +7,7 @@ use maps::OsdMap;
 /// A line for each ratio that is below the one before it, and so stands for that one: nearfull,
 /// backfillfull, full, failsafe (a share, or a percentage if above 1).
 pub(crate) fn out_of_order(map: &OsdMap, failsafe: f64) -> Vec<String> {
-    let failsafe = if failsafe > 1.0 {
-        failsafe / 100.0
-    } else {
-        failsafe
-    };
+    let failsafe = if failsafe > 1.0 { failsafe / 100.0 } else { failsafe };
     let steps = [
         ("nearfull_ratio", map.nearfull_ratio),
         ("backfillfull_ratio", map.backfillfull_ratio),

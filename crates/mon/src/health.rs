@@ -32,10 +32,8 @@ impl Health {
     pub(crate) fn load(kv: &dyn Kv) -> Result<Health, LoadError> {
         let mut health = Health::default();
         if let Some(bytes) = layout::get(kv, layout::HEALTH, "mutes")? {
-            health.mutes = Denc::from_bytes(&bytes).map_err(|error| LoadError::Decode {
-                what: "health/mutes".into(),
-                error,
-            })?;
+            health.mutes = Denc::from_bytes(&bytes)
+                .map_err(|error| LoadError::Decode { what: "health/mutes".into(), error })?;
         }
         Ok(health)
     }
@@ -75,16 +73,11 @@ impl MonCore {
             let check = checks.add(
                 "MON_DOWN",
                 Severity::Warn,
-                format!(
-                    "{down}/{all} mons down, quorum {}",
-                    self.quorum_names().join(",")
-                ),
+                format!("{down}/{all} mons down, quorum {}", self.quorum_names().join(",")),
                 down as i64,
             );
             for name in self.out_of_quorum() {
-                let Some(mon) = self.monmap.mon_info.get(name) else {
-                    continue;
-                };
+                let Some(mon) = self.monmap.mon_info.get(name) else { continue };
                 let rank = self.monmap.rank_of(name).unwrap_or(0);
                 check.detail.push(format!(
                     "mon.{name} (rank {rank}) addr {} is down (out of quorum)",
@@ -114,11 +107,7 @@ impl MonCore {
 
     /// Whether a monitor's clock is near enough to the leader's.
     pub(crate) fn clock_health(&self, name: &str) -> &'static str {
-        let skew = self
-            .standing
-            .skews
-            .get(name)
-            .map_or(0.0, |skew| skew.skew.abs());
+        let skew = self.standing.skews.get(name).map_or(0.0, |skew| skew.skew.abs());
         match skew > self.conf.float("mon_clock_drift_allowed") {
             true => "HEALTH_WARN",
             false => "HEALTH_OK",
@@ -145,9 +134,7 @@ impl MonCore {
 
     fn check_auth(&self, checks: &mut HealthCheckMap) {
         let allowed = self.conf.bool("auth_allow_insecure_global_id_reclaim");
-        let warn = self
-            .conf
-            .bool("mon_warn_on_insecure_global_id_reclaim_allowed");
+        let warn = self.conf.bool("mon_warn_on_insecure_global_id_reclaim_allowed");
         let required = self.conf.str("auth_client_required").contains("cephx");
         if allowed && warn && required {
             let check = checks.add(
@@ -185,12 +172,7 @@ impl MonCore {
             let names = osdmap_flags::names(flags).join(",");
             // Ceph counts the letters.
             let count = names.len() as i64;
-            checks.add(
-                "OSDMAP_FLAGS",
-                Severity::Warn,
-                format!("{names} flag(s) set"),
-                count,
-            );
+            checks.add("OSDMAP_FLAGS", Severity::Warn, format!("{names} flag(s) set"), count);
         }
         check_osd_flags(&map, checks);
         check_pool_scrub_flags(&map, checks);
@@ -224,10 +206,7 @@ impl MonCore {
             checks.add(
                 "OSD_NO_DOWN_OUT_INTERVAL",
                 Severity::Warn,
-                format!(
-                    "mon.{} has mon_osd_down_out_interval set to 0",
-                    self.identity.name
-                ),
+                format!("mon.{} has mon_osd_down_out_interval set to 0", self.identity.name),
                 0,
             );
         }
@@ -237,9 +216,7 @@ impl MonCore {
         let detail = out_of_order(map, self.conf.float("osd_failsafe_full_ratio"));
         if !detail.is_empty() {
             let summary = "full ratio(s) out of order".to_string();
-            checks
-                .add("OSD_OUT_OF_ORDER_FULL", Severity::Err, summary, 0)
-                .detail = detail;
+            checks.add("OSD_OUT_OF_ORDER_FULL", Severity::Err, summary, 0).detail = detail;
         }
         for (bit, code, severity, word, words) in [
             (osd_state::FULL, "OSD_FULL", Severity::Err, "full", "full"),
@@ -250,26 +227,16 @@ impl MonCore {
                 "backfillfull",
                 "backfill full",
             ),
-            (
-                osd_state::NEARFULL,
-                "OSD_NEARFULL",
-                Severity::Warn,
-                "nearfull",
-                "near full",
-            ),
+            (osd_state::NEARFULL, "OSD_NEARFULL", Severity::Warn, "nearfull", "near full"),
         ] {
-            let osds: Vec<i32> = map
-                .osds()
-                .filter(|osd| map.is_in(*osd) && map.state(*osd) & bit != 0)
-                .collect();
+            let osds: Vec<i32> =
+                map.osds().filter(|osd| map.is_in(*osd) && map.state(*osd) & bit != 0).collect();
             if osds.is_empty() {
                 continue;
             }
             let summary = format!("{} {word} osd(s)", osds.len());
             let check = checks.add(code, severity, summary, osds.len() as i64);
-            check
-                .detail
-                .extend(osds.iter().map(|osd| format!("osd.{osd} is {words}")));
+            check.detail.extend(osds.iter().map(|osd| format!("osd.{osd} is {words}")));
         }
     }
 
@@ -279,10 +246,7 @@ impl MonCore {
         let (mut near, mut backfill, mut single) = (Vec::new(), Vec::new(), Vec::new());
         for (id, pool) in &map.pools {
             if pool.has_flag(pool_flags::FULL_QUOTA) {
-                full.push(format!(
-                    "pool '{}' is full (running out of quota)",
-                    name(id)
-                ));
+                full.push(format!("pool '{}' is full (running out of quota)", name(id)));
             } else if pool.has_flag(pool_flags::FULL) {
                 full.push(format!("pool '{}' is full (no space)", name(id)));
             } else if pool.has_flag(pool_flags::BACKFILLFULL) {
@@ -298,21 +262,14 @@ impl MonCore {
             (full, "POOL_FULL", "pool(s) full"),
             (backfill, "POOL_BACKFILLFULL", "pool(s) backfillfull"),
             (near, "POOL_NEARFULL", "pool(s) nearfull"),
-            (
-                single,
-                "POOL_NO_REDUNDANCY",
-                "pool(s) have no replicas configured",
-            ),
+            (single, "POOL_NO_REDUNDANCY", "pool(s) have no replicas configured"),
         ] {
             if lines.is_empty() {
                 continue;
             }
             let summary = format!("{} {text}", lines.len());
             let count = lines.len() as i64;
-            checks
-                .add(code, Severity::Warn, summary, count)
-                .detail
-                .extend(lines);
+            checks.add(code, Severity::Warn, summary, count).detail.extend(lines);
         }
     }
 
@@ -327,9 +284,7 @@ impl MonCore {
                 let ended = !mute.ttl.is_zero() && mute.ttl < now;
                 let cleared = !mute.sticky && !checks.contains_key(&mute.code);
                 let worse = !mute.sticky
-                    && checks
-                        .get(&mute.code)
-                        .is_some_and(|check| check.count > mute.count);
+                    && checks.get(&mute.code).is_some_and(|check| check.count > mute.count);
                 ended || cleared || worse
             })
             .map(|mute| mute.code.clone())
@@ -343,8 +298,7 @@ impl MonCore {
 
     pub(crate) fn put_mutes(&mut self) {
         let bytes = self.health.mutes.to_bytes();
-        self.batch()
-            .put(layout::key(layout::HEALTH, "mutes"), bytes);
+        self.batch().put(layout::key(layout::HEALTH, "mutes"), bytes);
     }
 
     fn log_health(&mut self) {
@@ -359,11 +313,7 @@ impl MonCore {
             .map(|(code, check)| (code.clone(), check.summary.clone(), check.severity))
             .collect();
         for (code, summary, severity) in &current {
-            let prio = if *severity == Severity::Err {
-                ERROR
-            } else {
-                WARN
-            };
+            let prio = if *severity == Severity::Err { ERROR } else { WARN };
             let text = match self.health.logged.get(code) {
                 None => format!("Health check failed: {summary} ({code})"),
                 Some(old) if old != summary => format!("Health check update: {summary} ({code})"),
@@ -380,11 +330,7 @@ impl MonCore {
             .collect();
         let any_gone = !gone.is_empty();
         for (code, summary) in gone {
-            self.log_own(
-                "cluster",
-                INFO,
-                format!("Health check cleared: {code} (was: {summary})"),
-            );
+            self.log_own("cluster", INFO, format!("Health check cleared: {code} (was: {summary})"));
         }
         if any_gone && current.is_empty() {
             self.log_own("cluster", INFO, "Cluster is now healthy");
@@ -467,11 +413,7 @@ impl MonCore {
             .values()
             .map(|mute| match mute.ttl.is_zero() {
                 true => mute.code.clone(),
-                false => format!(
-                    "{}({})",
-                    mute.code,
-                    span_text(mute.ttl.since(self.now.wall))
-                ),
+                false => format!("{}({})", mute.code, span_text(mute.ttl.since(self.now.wall))),
             })
             .collect();
         if !muted.is_empty() {
@@ -519,10 +461,7 @@ pub(crate) fn span_text(span: std::time::Duration) -> String {
 
 /// OSDs that are down though they are in, and whole buckets of them.
 fn check_down(map: &OsdMap, checks: &mut HealthCheckMap) {
-    let down: Vec<i32> = map
-        .osds()
-        .filter(|osd| map.is_down(*osd) && map.is_in(*osd))
-        .collect();
+    let down: Vec<i32> = map.osds().filter(|osd| map.is_down(*osd) && map.is_in(*osd)).collect();
     if down.is_empty() {
         return;
     }
@@ -537,10 +476,7 @@ fn check_down(map: &OsdMap, checks: &mut HealthCheckMap) {
             && existing.iter().all(|osd| map.is_down(*osd))
             && existing.iter().any(|osd| map.is_in(*osd));
         if all_down {
-            by_kind
-                .entry(bucket.kind.into())
-                .or_default()
-                .push((bucket.id, existing.len()));
+            by_kind.entry(bucket.kind.into()).or_default().push((bucket.id, existing.len()));
         }
     }
     for (kind, buckets) in by_kind.iter().rev() {
@@ -553,17 +489,13 @@ fn check_down(map: &OsdMap, checks: &mut HealthCheckMap) {
         for (id, n) in buckets {
             let name = map.crush.names.get(id).cloned().unwrap_or_default();
             let place = place_text(map, *id);
-            check
-                .detail
-                .push(format!("{word} {name} ({place}) ({n} osds) is down"));
+            check.detail.push(format!("{word} {name} ({place}) ({n} osds) is down"));
         }
     }
     let summary = format!("{} osds down", down.len());
     let check = checks.add("OSD_DOWN", Severity::Warn, summary, down.len() as i64);
     for osd in down {
-        check
-            .detail
-            .push(format!("osd.{osd} ({}) is down", place_text(map, osd)));
+        check.detail.push(format!("osd.{osd} ({}) is down", place_text(map, osd)));
     }
 }
 
@@ -582,21 +514,15 @@ fn place_text(map: &OsdMap, item: i32) -> String {
 fn check_pool_scrub_flags(map: &OsdMap, checks: &mut HealthCheckMap) {
     let mut detail = Vec::new();
     let mut set = Vec::new();
-    for (flag, text) in [
-        (pool_flags::NOSCRUB, "noscrub"),
-        (pool_flags::NODEEP_SCRUB, "nodeep-scrub"),
-    ] {
+    for (flag, text) in
+        [(pool_flags::NOSCRUB, "noscrub"), (pool_flags::NODEEP_SCRUB, "nodeep-scrub")]
+    {
         let pools = map.pools.iter().filter(|(_, pool)| pool.flags & flag != 0);
-        let names: Vec<&str> = pools
-            .map(|(id, _)| map.pool_names.get(id).map_or("", String::as_str))
-            .collect();
+        let names: Vec<&str> =
+            pools.map(|(id, _)| map.pool_names.get(id).map_or("", String::as_str)).collect();
         if !names.is_empty() {
             set.push(text);
-            detail.extend(
-                names
-                    .iter()
-                    .map(|name| format!("Pool {name} has {text} flag")),
-            );
+            detail.extend(names.iter().map(|name| format!("Pool {name} has {text} flag")));
         }
     }
     if !set.is_empty() {
@@ -620,9 +546,7 @@ fn check_osd_flags(map: &OsdMap, checks: &mut HealthCheckMap) {
         }
     }
     for (id, bits) in &map.crush_node_flags {
-        let Some(node) = map.crush.names.get(id) else {
-            continue;
-        };
+        let Some(node) = map.crush.names.get(id) else { continue };
         if bits & mask != 0 {
             let kind = map.crush.bucket(*id).map_or(0, |b| i32::from(b.kind));
             let word = map.crush.types.get(&kind).cloned().unwrap_or_default();
@@ -630,9 +554,7 @@ fn check_osd_flags(map: &OsdMap, checks: &mut HealthCheckMap) {
         }
     }
     for (id, bits) in &map.device_class_flags {
-        let Some(class) = map.crush.class_names.get(id) else {
-            continue;
-        };
+        let Some(class) = map.crush.class_names.get(id) else { continue };
         if bits & mask != 0 {
             lines.push(format!("device class '{class}' has flags {}", names(*bits)));
         }
@@ -643,9 +565,6 @@ fn check_osd_flags(map: &OsdMap, checks: &mut HealthCheckMap) {
             lines.len()
         );
         let count = lines.len() as i64;
-        checks
-            .add("OSD_FLAGS", Severity::Warn, summary, count)
-            .detail
-            .extend(lines);
+        checks.add("OSD_FLAGS", Severity::Warn, summary, count).detail.extend(lines);
     }
 }

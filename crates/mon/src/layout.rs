@@ -70,9 +70,7 @@ pub(crate) fn get(kv: &dyn Kv, prefix: &str, name: &str) -> Result<Option<Bytes>
 
 /// A number stored by [`put_u64`].
 pub(crate) fn get_u64(kv: &dyn Kv, prefix: &str, name: &str) -> Result<Option<u64>, KvError> {
-    let Some(value) = get(kv, prefix, name)? else {
-        return Ok(None);
-    };
+    let Some(value) = get(kv, prefix, name)? else { return Ok(None) };
     match <[u8; 8]>::try_from(&value[..]) {
         Ok(bytes) => Ok(Some(u64::from_le_bytes(bytes))),
         Err(_) => Err(KvError::Corrupt(format!("{prefix}/{name} is no number"))),
@@ -81,10 +79,7 @@ pub(crate) fn get_u64(kv: &dyn Kv, prefix: &str, name: &str) -> Result<Option<u6
 
 /// Stores a number.
 pub(crate) fn put_u64(batch: &mut KvBatch, prefix: &str, name: &str, value: u64) {
-    batch.put(
-        key(prefix, name),
-        Bytes::copy_from_slice(&value.to_le_bytes()),
-    );
+    batch.put(key(prefix, name), Bytes::copy_from_slice(&value.to_le_bytes()));
 }
 
 /// Every key of a service below `start`, without the service's prefix. For what is small: at most

@@ -50,10 +50,7 @@ impl LocalLog {
     /// The log of this database.
     pub fn new(kv: Rc<dyn Kv>) -> Result<LocalLog, KvError> {
         let last = layout::get_u64(&*kv, layout::PAXOS, "last_committed")?.unwrap_or(0);
-        Ok(LocalLog {
-            kv,
-            last: Cell::new(last),
-        })
+        Ok(LocalLog { kv, last: Cell::new(last) })
     }
 
     fn commit(&self, mut batch: KvBatch) -> Result<u64, KvError> {

@@ -61,15 +61,10 @@ pub(crate) struct MgrService {
 impl MgrService {
     pub(crate) fn load(kv: &dyn Kv) -> Result<MgrService, LoadError> {
         let last = layout::get_u64(kv, MGR, "last")?.ok_or(LoadError::Empty)?;
-        let decode = |what: &str, error| LoadError::Decode {
-            what: what.to_string(),
-            error,
-        };
-        let bytes =
-            kv.get(&layout::numbered(MGR, "", last))?
-                .ok_or_else(|| LoadError::Inconsistent {
-                    what: format!("mgr/{last}"),
-                })?;
+        let decode = |what: &str, error| LoadError::Decode { what: what.to_string(), error };
+        let bytes = kv
+            .get(&layout::numbered(MGR, "", last))?
+            .ok_or_else(|| LoadError::Inconsistent { what: format!("mgr/{last}") })?;
         let map = MgrMap::from_bytes(&bytes).map_err(|e| decode("mgr map", e))?;
         let mut commands = Vec::new();
         if let Some(bytes) = layout::get(kv, MGR, "commands")? {
@@ -99,9 +94,7 @@ impl MgrService {
 /// The modules that no operator can disable, as far as the manager has them.
 fn always_on(modules: &[ModuleInfo]) -> BTreeSet<String> {
     let names = modules.iter().map(|module| module.name.clone());
-    names
-        .filter(|name| ALWAYS_ON.contains(&name.as_str()))
-        .collect()
+    names.filter(|name| ALWAYS_ON.contains(&name.as_str())).collect()
 }
 
 fn signature(c: &MonCommand) -> Signature {
@@ -122,9 +115,7 @@ impl MonCore {
     }
 
     pub(crate) fn on_mgr_beacon(&mut self, from: SessionId, m: MMgrBeacon) {
-        let Some(session) = self.sessions.get(&from) else {
-            return;
-        };
+        let Some(session) = self.sessions.get(&from) else { return };
         if !session.caps.allows(&session.peer, "mgr", "x") || m.fsid != self.monmap.fsid {
             return;
         }
@@ -135,11 +126,7 @@ impl MonCore {
             self.beacon_of_active(from, m);
         } else if active != 0 && self.mgr.map.active_name == m.name {
             // The same daemon, started anew.
-            self.log_own(
-                "cluster",
-                INFO,
-                format!("Active manager daemon {} restarted", m.name),
-            );
+            self.log_own("cluster", INFO, format!("Active manager daemon {} restarted", m.name));
             self.drop_active();
             self.activate(&m);
         } else if active == 0 {
@@ -154,11 +141,7 @@ impl MonCore {
         if m.available && !self.mgr.map.available {
             let map = self.change_mgr();
             map.available = true;
-            self.log_own(
-                "cluster",
-                INFO,
-                format!("Manager daemon {} is now available", m.name),
-            );
+            self.log_own("cluster", INFO, format!("Manager daemon {} is now available", m.name));
         }
         if !m.command_descs.is_empty() {
             let list: Vec<MonCommand> = m.command_descs.into_iter().take(COMMANDS_MAX).collect();
@@ -207,11 +190,7 @@ impl MonCore {
         let names = always_on(&m.modules);
         map.always_on_modules.insert(RELEASE, names);
         self.take_mgr_metadata(&m.name, m.metadata.clone());
-        self.log_own(
-            "cluster",
-            INFO,
-            format!("Activating manager daemon {}", m.name),
-        );
+        self.log_own("cluster", INFO, format!("Activating manager daemon {}", m.name));
     }
 
     fn beacon_of_standby(&mut self, m: MMgrBeacon) {
@@ -226,11 +205,7 @@ impl MonCore {
             .values()
             .find(|standby| standby.name == m.name)
             .map(|standby| standby.gid);
-        let verb = if restarted.is_some() {
-            "restarted"
-        } else {
-            "started"
-        };
+        let verb = if restarted.is_some() { "restarted" } else { "started" };
         let info = StandbyInfo {
             gid: m.gid,
             name: m.name.clone(),
@@ -243,11 +218,7 @@ impl MonCore {
             map.standbys.remove(&old);
         }
         map.standbys.insert(m.gid, info);
-        self.log_own(
-            "cluster",
-            INFO,
-            format!("Standby manager daemon {} {verb}", m.name),
-        );
+        self.log_own("cluster", INFO, format!("Standby manager daemon {} {verb}", m.name));
     }
 
     fn take_mgr_metadata(&mut self, name: &str, metadata: BTreeMap<String, String>) {
@@ -274,12 +245,7 @@ impl MonCore {
         let until = UTime::from_secs_f64(self.now.wall.as_secs_f64() + until);
         let addrs: Vec<_> = std::iter::once(&self.mgr.map.active_addrs)
             .chain(&self.mgr.map.clients)
-            .flat_map(|addrs| {
-                addrs
-                    .iter()
-                    .map(types::EntityAddr::as_any)
-                    .collect::<Vec<_>>()
-            })
+            .flat_map(|addrs| addrs.iter().map(types::EntityAddr::as_any).collect::<Vec<_>>())
             .filter(|addr| !addr.is_blank_ip())
             .collect();
         let gid = self.mgr.map.active_gid;
@@ -305,9 +271,7 @@ impl MonCore {
     }
 
     fn promote_standby(&mut self) -> bool {
-        let Some((gid, standby)) = self.mgr.map.standbys.first_key_value() else {
-            return false;
-        };
+        let Some((gid, standby)) = self.mgr.map.standbys.first_key_value() else { return false };
         let (gid, standby) = (*gid, standby.clone());
         let now = self.now.wall;
         let map = self.change_mgr();
@@ -318,11 +282,7 @@ impl MonCore {
         map.available = false;
         map.active_change = now;
         map.active_mgr_features = standby.mgr_features;
-        self.log_own(
-            "cluster",
-            INFO,
-            format!("Activating manager daemon {}", standby.name),
-        );
+        self.log_own("cluster", INFO, format!("Activating manager daemon {}", standby.name));
         true
     }
 
@@ -357,13 +317,8 @@ impl MonCore {
             let heard = *core.mgr.last_beacon.entry(gid).or_insert(now);
             now.saturating_sub(heard) > grace
         };
-        let standbys: Vec<(u64, String)> = self
-            .mgr
-            .map
-            .standbys
-            .iter()
-            .map(|(gid, s)| (*gid, s.name.clone()))
-            .collect();
+        let standbys: Vec<(u64, String)> =
+            self.mgr.map.standbys.iter().map(|(gid, s)| (*gid, s.name.clone())).collect();
         for (gid, name) in standbys {
             if silent(self, gid) {
                 self.mgr.last_beacon.remove(&gid);
@@ -430,9 +385,7 @@ impl MonCore {
     }
 
     pub(crate) fn send_mgrmap(&mut self, to: SessionId) {
-        let m = MMgrMap {
-            map: self.mgr.published.clone(),
-        };
+        let m = MMgrMap { map: self.mgr.published.clone() };
         self.send_now(to, wire(&m));
     }
 

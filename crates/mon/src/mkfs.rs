@@ -66,14 +66,8 @@ pub fn mkfs(
     let mut batch = KvBatch::new();
 
     let epoch = monmap.epoch.max(1);
-    let monmap = MonMap {
-        epoch,
-        ..monmap.clone()
-    };
-    batch.put(
-        layout::numbered(MONMAP, "", epoch.into()),
-        monmap.to_bytes(),
-    );
+    let monmap = MonMap { epoch, ..monmap.clone() };
+    batch.put(layout::numbered(MONMAP, "", epoch.into()), monmap.to_bytes());
     layout::put_u64(&mut batch, MONMAP, "last", epoch.into());
 
     put_keys(&mut batch, keyring, now, fill)?;
@@ -89,11 +83,7 @@ pub fn mkfs(
     batch.put(layout::numbered(MGR, "", 1), mgrmap.to_bytes());
     layout::put_u64(&mut batch, MGR, "last", 1);
 
-    let service_map = ServiceMap {
-        epoch: 1,
-        modified: now,
-        ..ServiceMap::default()
-    };
+    let service_map = ServiceMap { epoch: 1, modified: now, ..ServiceMap::default() };
     batch.put(layout::key(MGRSTAT, "service_map"), service_map.to_bytes());
 
     layout::put_u64(&mut batch, CONFIG, "version", 1);
@@ -130,10 +120,7 @@ pub(crate) fn join(
     fill: FillRandom<'_>,
 ) {
     batch.put(layout::key(AUTH, "mon_keyring"), mon_keyring.to_bytes());
-    batch.put(
-        layout::numbered(MONMAP, "", monmap.epoch.into()),
-        monmap.to_bytes(),
-    );
+    batch.put(layout::numbered(MONMAP, "", monmap.epoch.into()), monmap.to_bytes());
     layout::put_u64(batch, MONMAP, "last", monmap.epoch.into());
     let mut id = [0; 8];
     fill(&mut id);
@@ -213,11 +200,7 @@ fn initial_crush(chooseleaf_type: i32) -> crush::CrushMap {
     let mut map = crush::CrushMap::fresh();
     let domain = match chooseleaf_type {
         0 => String::new(),
-        kind => map
-            .types
-            .get(&kind)
-            .cloned()
-            .unwrap_or_else(|| "host".to_string()),
+        kind => map.types.get(&kind).cloned().unwrap_or_else(|| "host".to_string()),
     };
     let added = map.add_simple_rule(
         "replicated_rule",

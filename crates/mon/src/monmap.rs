@@ -22,10 +22,7 @@ pub(crate) fn load(kv: &dyn Kv) -> Result<MonMap, LoadError> {
     let bytes = kv
         .get(&layout::numbered(MONMAP, "", last))?
         .ok_or_else(|| LoadError::Inconsistent { what: what() })?;
-    MonMap::from_bytes(&bytes).map_err(|error| LoadError::Decode {
-        what: what(),
-        error,
-    })
+    MonMap::from_bytes(&bytes).map_err(|error| LoadError::Decode { what: what(), error })
 }
 
 /// Facts about monitors, by name.
@@ -34,10 +31,8 @@ pub(crate) fn load_metadata(
 ) -> Result<BTreeMap<String, BTreeMap<String, String>>, LoadError> {
     let mut all = BTreeMap::new();
     for (name, value) in layout::all(kv, MON_METADATA)? {
-        let facts = Denc::from_bytes(&value).map_err(|error| LoadError::Decode {
-            what: format!("mon_metadata/{name}"),
-            error,
-        })?;
+        let facts = Denc::from_bytes(&value)
+            .map_err(|error| LoadError::Decode { what: format!("mon_metadata/{name}"), error })?;
         all.insert(name, facts);
     }
     Ok(all)
@@ -77,11 +72,7 @@ impl MonCore {
         if epoch == self.monmap.epoch {
             return Some(self.monmap.clone());
         }
-        let bytes = self
-            .kv
-            .get(&layout::numbered(MONMAP, "", epoch.into()))
-            .ok()
-            .flatten()?;
+        let bytes = self.kv.get(&layout::numbered(MONMAP, "", epoch.into())).ok().flatten()?;
         MonMap::from_bytes(&bytes).ok()
     }
 
@@ -97,9 +88,7 @@ impl MonCore {
     }
 
     pub(crate) fn send_monmap(&mut self, to: SessionId) {
-        let m = MMonMap {
-            monmap: self.monmap.to_bytes(),
-        };
+        let m = MMonMap { monmap: self.monmap.to_bytes() };
         self.send_now(to, wire(&m));
     }
 
@@ -124,18 +113,14 @@ impl MonCore {
     pub(crate) fn dump_quorum(&self, f: &mut Formatter) {
         self.dump_quorum_ranks(f);
         f.array("quorum_names", |f| {
-            self.quorum_names()
-                .iter()
-                .for_each(|name| f.dump_string("mon", name));
+            self.quorum_names().iter().for_each(|name| f.dump_string("mon", name));
         });
     }
 
     /// `quorum`.
     pub(crate) fn dump_quorum_ranks(&self, f: &mut Formatter) {
         f.array("quorum", |f| {
-            self.quorum_ranks()
-                .iter()
-                .for_each(|rank| f.dump_int("mon", *rank));
+            self.quorum_ranks().iter().for_each(|rank| f.dump_int("mon", *rank));
         });
     }
 

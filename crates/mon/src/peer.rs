@@ -23,29 +23,15 @@ const VERSION: u16 = 1;
 #[derive(Debug, Clone)]
 pub(crate) enum PeerMessage {
     /// Who the sender is. First on each connection, then now and then.
-    Hello {
-        id: MemberId,
-        name: String,
-        metadata: BTreeMap<String, String>,
-    },
+    Hello { id: MemberId, name: String, metadata: BTreeMap<String, String> },
     /// Of the log itself.
     Log(Envelope),
     /// Give me the state from behind this key on.
     CopyGet { after: Bytes },
     /// A piece of it, as it is when everything up to `base` is applied.
-    CopyPiece {
-        after: Bytes,
-        entries: Vec<(Bytes, Bytes)>,
-        base: Base,
-        last: bool,
-    },
+    CopyPiece { after: Bytes, entries: Vec<(Bytes, Bytes)>, base: Base, last: bool },
     /// A request of one of the sender's clients, for the leader.
-    Forward {
-        seq: u64,
-        session: u64,
-        peer: Box<Peer>,
-        message: RawMessage,
-    },
+    Forward { seq: u64, session: u64, peer: Box<Peer>, message: RawMessage },
     /// That client is gone.
     Gone { session: u64 },
     /// An answer to the client of that session.
@@ -95,12 +81,7 @@ fn put_message(w: &mut Writer, m: &RawMessage) {
 fn read_message(r: &mut Reader<'_>) -> Result<RawMessage, Error> {
     let header: MsgHeader = r.get()?;
     let (front, middle, data) = (r.blob()?, r.blob()?, r.blob()?);
-    Ok(RawMessage {
-        header,
-        front,
-        middle,
-        data: BufferList::from(data),
-    })
+    Ok(RawMessage { header, front, middle, data: BufferList::from(data) })
 }
 
 fn put_peer(w: &mut Writer, peer: &Peer) {
@@ -146,13 +127,7 @@ impl Denc for View {
         for _ in 0..r.count(20)? {
             skews.insert(r.get()?, (r.i64()?, r.u64()?));
         }
-        Ok(View {
-            term,
-            quorum,
-            age_ms,
-            skews,
-            rounds: r.u32()?,
-        })
+        Ok(View { term, quorum, age_ms, skews, rounds: r.u32()? })
     }
 }
 
@@ -173,12 +148,7 @@ impl Denc for PeerMessage {
                 w.u8(3);
                 w.blob(after);
             }
-            PeerMessage::CopyPiece {
-                after,
-                entries,
-                base,
-                last,
-            } => {
+            PeerMessage::CopyPiece { after, entries, base, last } => {
                 w.u8(4);
                 w.blob(after);
                 w.count(entries.len());
@@ -189,12 +159,7 @@ impl Denc for PeerMessage {
                 w.put(base);
                 w.bool(*last);
             }
-            PeerMessage::Forward {
-                seq,
-                session,
-                peer,
-                message,
-            } => {
+            PeerMessage::Forward { seq, session, peer, message } => {
                 w.u8(5);
                 w.u64(*seq);
                 w.u64(*session);
@@ -251,11 +216,7 @@ impl Denc for PeerMessage {
     }
     fn decode(r: &mut Reader<'_>) -> Result<PeerMessage, Error> {
         Ok(match r.u8()? {
-            1 => PeerMessage::Hello {
-                id: r.get()?,
-                name: r.get()?,
-                metadata: r.get()?,
-            },
+            1 => PeerMessage::Hello { id: r.get()?, name: r.get()?, metadata: r.get()? },
             2 => PeerMessage::Log(r.get()?),
             3 => PeerMessage::CopyGet { after: r.blob()? },
             4 => {
@@ -264,12 +225,7 @@ impl Denc for PeerMessage {
                 for _ in 0..r.count(8)? {
                     entries.push((r.blob()?, r.blob()?));
                 }
-                PeerMessage::CopyPiece {
-                    after,
-                    entries,
-                    base: r.get()?,
-                    last: r.bool()?,
-                }
+                PeerMessage::CopyPiece { after, entries, base: r.get()?, last: r.bool()? }
             }
             5 => PeerMessage::Forward {
                 seq: r.u64()?,
@@ -278,34 +234,19 @@ impl Denc for PeerMessage {
                 message: read_message(r)?,
             },
             6 => PeerMessage::Gone { session: r.u64()? },
-            7 => PeerMessage::Route {
-                session: r.u64()?,
-                message: read_message(r)?,
-            },
+            7 => PeerMessage::Route { session: r.u64()?, message: read_message(r)? },
             8 => PeerMessage::Close { session: r.u64()? },
             9 => PeerMessage::Done { seq: r.u64()? },
             10 => PeerMessage::WantIds,
-            11 => PeerMessage::Ids {
-                from: r.u64()?,
-                to: r.u64()?,
-            },
+            11 => PeerMessage::Ids { from: r.u64()?, to: r.u64()? },
             12 => PeerMessage::View(r.get()?),
             13 => PeerMessage::TimePing { stamp: r.u64()? },
-            14 => PeerMessage::TimePong {
-                stamp: r.u64()?,
-                wall: r.u64()?,
-            },
+            14 => PeerMessage::TimePong { stamp: r.u64()?, wall: r.u64()? },
             15 => PeerMessage::ReadAt { seq: r.u64()? },
-            16 => PeerMessage::At {
-                seq: r.u64()?,
-                index: r.u64()?,
-            },
+            16 => PeerMessage::At { seq: r.u64()?, index: r.u64()? },
             17 => PeerMessage::Left,
             tag => {
-                return Err(Error::Invalid {
-                    what: "monitors' message",
-                    value: tag.into(),
-                });
+                return Err(Error::Invalid { what: "monitors' message", value: tag.into() });
             }
         })
     }
@@ -355,24 +296,11 @@ mod tests {
             features: u64::MAX,
             handshake: None,
         };
-        let message = RawMessage {
-            front: Bytes::from_static(b"front"),
-            ..RawMessage::default()
-        };
-        let view = View {
-            term: 3,
-            quorum: ["a".to_owned()].into(),
-            ..View::default()
-        };
+        let message = RawMessage { front: Bytes::from_static(b"front"), ..RawMessage::default() };
+        let view = View { term: 3, quorum: ["a".to_owned()].into(), ..View::default() };
         let all = [
-            PeerMessage::Hello {
-                id: MemberId(7),
-                name: "a".into(),
-                metadata: BTreeMap::new(),
-            },
-            PeerMessage::CopyGet {
-                after: Bytes::from_static(b"k"),
-            },
+            PeerMessage::Hello { id: MemberId(7), name: "a".into(), metadata: BTreeMap::new() },
+            PeerMessage::CopyGet { after: Bytes::from_static(b"k") },
             PeerMessage::CopyPiece {
                 after: Bytes::new(),
                 entries: vec![(Bytes::from_static(b"k"), Bytes::from_static(b"v"))],
@@ -386,10 +314,7 @@ mod tests {
                 message: message.clone(),
             },
             PeerMessage::Gone { session: 2 },
-            PeerMessage::Route {
-                session: 2,
-                message,
-            },
+            PeerMessage::Route { session: 2, message },
             PeerMessage::Close { session: 2 },
             PeerMessage::Done { seq: 1 },
             PeerMessage::WantIds,
@@ -406,10 +331,7 @@ mod tests {
             let again = PeerMessage::read(&raw).unwrap();
             assert_eq!(again.to_bytes(), raw.front, "{one:?}");
             for end in 0..raw.front.len() {
-                let cut = RawMessage {
-                    front: raw.front.slice(..end),
-                    ..raw.clone()
-                };
+                let cut = RawMessage { front: raw.front.slice(..end), ..raw.clone() };
                 assert!(PeerMessage::read(&cut).is_err(), "{one:?} cut at {end}");
             }
         }

@@ -64,10 +64,7 @@ pub(crate) fn decode_batch(bytes: &Bytes) -> Result<KvBatch, Error> {
     let mut r = Reader::new(bytes);
     let version = r.u8()?;
     if version != 1 {
-        return Err(Error::Invalid {
-            what: "version of a batch",
-            value: version.into(),
-        });
+        return Err(Error::Invalid { what: "version of a batch", value: version.into() });
     }
     let mut batch = KvBatch::new();
     for _ in 0..r.count(5)? {
@@ -76,10 +73,7 @@ pub(crate) fn decode_batch(bytes: &Bytes) -> Result<KvBatch, Error> {
             2 => KvOp::Delete(r.blob()?),
             3 => KvOp::DeleteRange(r.blob()?, r.blob()?),
             tag => {
-                return Err(Error::Invalid {
-                    what: "change in a batch",
-                    value: tag.into(),
-                });
+                return Err(Error::Invalid { what: "change in a batch", value: tag.into() });
             }
         });
     }
@@ -133,12 +127,8 @@ fn corrupt(what: &str, error: Error) -> KvError {
 }
 
 fn stored<T: Denc>(kv: &dyn Kv, name: &str) -> Result<Option<T>, KvError> {
-    let Some(bytes) = kv.get(&raft_key(name))? else {
-        return Ok(None);
-    };
-    T::from_bytes(&bytes)
-        .map(Some)
-        .map_err(|e| corrupt(name, e))
+    let Some(bytes) = kv.get(&raft_key(name))? else { return Ok(None) };
+    T::from_bytes(&bytes).map(Some).map_err(|e| corrupt(name, e))
 }
 
 /// What a database begins with that will be filled from other monitors.
@@ -165,11 +155,7 @@ impl Replica {
                 let mut batch = KvBatch::new();
                 // Not 0: what was there before the log can only be copied.
                 let index = applied.max(1);
-                let base = Base {
-                    index,
-                    term: 0,
-                    members: Members::sole(id, name),
-                };
+                let base = Base { index, term: 0, members: Members::sole(id, name) };
                 layout::put_u64(&mut batch, RAFT, "id", id.0);
                 batch.put(raft_key("base"), base.to_bytes());
                 layout::put_u64(&mut batch, PAXOS, "last_committed", index);
@@ -180,17 +166,12 @@ impl Replica {
         let base: Base = stored(&*kv, "base")?.unwrap_or_default();
         let hard: HardState = stored(&*kv, "hard")?.unwrap_or_default();
         let mut entries = Vec::new();
-        let (start, end) = (
-            entry_key(base.index + 1),
-            layout::numbered(RAFT, "entry_", u64::MAX),
-        );
+        let (start, end) = (entry_key(base.index + 1), layout::numbered(RAFT, "entry_", u64::MAX));
         for (key, value) in kv.range(&start, &end, 1_000_000)? {
             let entry = Entry::from_bytes(&value).map_err(|e| corrupt("entry", e))?;
             if entry.index != base.index + 1 + entries.len() as u64 {
                 let key = String::from_utf8_lossy(&key).into_owned();
-                return Err(KvError::Corrupt(format!(
-                    "{key} does not follow the entry before"
-                )));
+                return Err(KvError::Corrupt(format!("{key} does not follow the entry before")));
             }
             entries.push(entry);
         }
@@ -199,15 +180,7 @@ impl Replica {
         let applied = layout::get_u64(&*kv, PAXOS, "last_committed")?.unwrap_or(0);
         let applied = if torn { base.index } else { applied };
         let seed = random();
-        let start = Start {
-            id,
-            hard,
-            base,
-            entries,
-            applied,
-            entries_max: None,
-            seed,
-        };
+        let start = Start { id, hard, base, entries, applied, entries_max: None, seed };
         let mut raft = Raft::new(start, timing, now);
         raft.set_whole(!torn && applied >= whole_at);
         Ok(Replica {
@@ -323,12 +296,7 @@ impl Replica {
         let mut copying = self.copying.borrow_mut();
         if copying.is_none() {
             let asked = Duration::ZERO;
-            *copying = Some(Copying {
-                from,
-                base: None,
-                after: Bytes::new(),
-                asked,
-            });
+            *copying = Some(Copying { from, base: None, after: Bytes::new(), asked });
         }
     }
 
@@ -352,12 +320,7 @@ impl Replica {
                 *copying = None;
                 return None;
             };
-            *copy = Copying {
-                from: leader,
-                base: None,
-                after: Bytes::new(),
-                asked: now,
-            };
+            *copy = Copying { from: leader, base: None, after: Bytes::new(), asked: now };
         }
         copy.asked = now;
         Some((copy.from, copy.after.clone()))
@@ -373,9 +336,7 @@ impl Replica {
         if !self.is_whole() {
             return Ok(None);
         }
-        let Some(base) = self.raft.borrow().applied_base() else {
-            return Ok(None);
-        };
+        let Some(base) = self.raft.borrow().applied_base() else { return Ok(None) };
         let (own, own_end) = prefix_range(RAFT);
         let start = match after.is_empty() {
             true => Bytes::new(),
@@ -402,21 +363,14 @@ impl Replica {
             entries.truncate(fits);
             last = false;
         }
-        Ok(Some(Piece {
-            after,
-            entries,
-            base,
-            last,
-        }))
+        Ok(Some(Piece { after, entries, base, last }))
     }
 
     /// A piece has come. Says whether it was taken: then the state of before is gone, and who has
     /// read it knows nothing, even if the piece was the only one and the state is whole again.
     pub(crate) fn take_piece(&self, from: MemberId, piece: Piece) -> Result<bool, KvError> {
         let mut copying = self.copying.borrow_mut();
-        let Some(copy) = copying.as_mut() else {
-            return Ok(false);
-        };
+        let Some(copy) = copying.as_mut() else { return Ok(false) };
         if copy.from != from || copy.after != piece.after {
             return Ok(false);
         }
@@ -461,11 +415,7 @@ impl Replica {
             self.kv.commit(batch)?;
             return Ok(true);
         };
-        let last_removed = if tail_stays {
-            first.index + 1
-        } else {
-            u64::MAX
-        };
+        let last_removed = if tail_stays { first.index + 1 } else { u64::MAX };
         batch.delete_range(entry_key(0), entry_key(last_removed));
         batch.put(raft_key("base"), first.to_bytes());
         batch.delete(raft_key("copying"));
@@ -481,13 +431,9 @@ impl Replica {
     /// Proposes; the answer comes when it is applied here, or never if another monitor leads.
     fn propose_batch(&self, batch: &KvBatch) -> Result<Receiver<u64>, LogError> {
         let mut raft = self.raft.borrow_mut();
-        let index = raft
-            .propose(encode_batch(batch))
-            .ok_or(LogError::NotLeader)?;
+        let index = raft.propose(encode_batch(batch)).ok_or(LogError::NotLeader)?;
         let (sender, receiver) = oneshot();
-        self.waiters
-            .borrow_mut()
-            .insert(index, (raft.term(), sender));
+        self.waiters.borrow_mut().insert(index, (raft.term(), sender));
         Ok(receiver)
     }
 }

@@ -74,18 +74,13 @@ impl MonCore {
 
     /// Epoch of the newest monitor map that is committed.
     pub fn committed_monmap_epoch(&self) -> u32 {
-        let last = layout::get_u64(&*self.kv, layout::MONMAP, "last")
-            .ok()
-            .flatten();
-        last.and_then(|epoch| u32::try_from(epoch).ok())
-            .unwrap_or(self.monmap.epoch)
+        let last = layout::get_u64(&*self.kv, layout::MONMAP, "last").ok().flatten();
+        last.and_then(|epoch| u32::try_from(epoch).ok()).unwrap_or(self.monmap.epoch)
     }
 
     /// Whether a session may tell this monitor anything.
     pub fn may_tell(&self, session: crate::SessionId) -> bool {
-        self.sessions
-            .get(&session)
-            .is_some_and(|s| s.caps.mon.is_allow_all())
+        self.sessions.get(&session).is_some_and(|s| s.caps.mon.is_allow_all())
     }
 
     /// Takes a new place among the monitors.
@@ -157,8 +152,7 @@ impl MonCore {
             return;
         }
         let bytes = facts.to_bytes();
-        self.batch()
-            .put(layout::key(layout::MON_METADATA, &name), bytes);
+        self.batch().put(layout::key(layout::MON_METADATA, &name), bytes);
         self.mon_metadata.insert(name, facts);
     }
 
@@ -184,9 +178,7 @@ impl MonCore {
     /// Names in the quorum, by rank.
     pub(crate) fn quorum_names(&self) -> Vec<&str> {
         let ranks = self.monmap.ranks.iter().map(String::as_str);
-        ranks
-            .filter(|name| self.standing.quorum.contains(*name))
-            .collect()
+        ranks.filter(|name| self.standing.quorum.contains(*name)).collect()
     }
 
     /// Ranks in the quorum.
@@ -199,9 +191,7 @@ impl MonCore {
     /// Names not in the quorum, by rank.
     pub(crate) fn out_of_quorum(&self) -> Vec<&str> {
         let ranks = self.monmap.ranks.iter().map(String::as_str);
-        ranks
-            .filter(|name| !self.standing.quorum.contains(*name))
-            .collect()
+        ranks.filter(|name| !self.standing.quorum.contains(*name)).collect()
     }
 
     /// Loads everything anew from the database; sessions stay.
@@ -228,8 +218,7 @@ impl MonCore {
         self.config_changed = true;
         for (key, value) in self.config_keys("config/")? {
             let key = key["config/".len()..].to_string();
-            self.config_db
-                .insert(&key, &String::from_utf8_lossy(&value));
+            self.config_db.insert(&key, &String::from_utf8_lossy(&value));
         }
         Ok(())
     }
@@ -244,13 +233,9 @@ impl MonCore {
                 KvOp::Put(key, value) => (key, Some(value)),
                 KvOp::Delete(key) | KvOp::DeleteRange(key, _) => (key, None),
             };
-            let Some(end) = key.iter().position(|byte| *byte == 0) else {
-                continue;
-            };
+            let Some(end) = key.iter().position(|byte| *byte == 0) else { continue };
             let (prefix, name) = (&key[..end], String::from_utf8_lossy(&key[end + 1..]));
-            let Ok(prefix) = std::str::from_utf8(prefix) else {
-                continue;
-            };
+            let Ok(prefix) = std::str::from_utf8(prefix) else { continue };
             match (prefix, value) {
                 (layout::LOGM, Some(value)) => {
                     let number = u64::from_str_radix(&name, 16).unwrap_or(0);

@@ -37,10 +37,7 @@ pub(crate) struct Usage {
 impl StatService {
     pub(crate) fn load(kv: &dyn Kv) -> Result<StatService, LoadError> {
         let mut stat = StatService::default();
-        let decode = |what: &str, error| LoadError::Decode {
-            what: what.to_string(),
-            error,
-        };
+        let decode = |what: &str, error| LoadError::Decode { what: what.to_string(), error };
         stat.version = layout::get_u64(kv, MGRSTAT, "version")?.unwrap_or(0);
         if let Some(bytes) = layout::get(kv, MGRSTAT, "digest")? {
             stat.digest = Denc::from_bytes(&bytes).map_err(|e| decode("mgrstat/digest", e))?;
@@ -59,21 +56,13 @@ impl StatService {
     pub(crate) fn pool_sum(&self, id: i64) -> (u64, u64) {
         let natural = |n: i64| u64::try_from(n).unwrap_or(0);
         self.pool_stat(id)
-            .map(|p| {
-                (
-                    natural(p.stats.sum.num_bytes),
-                    natural(p.stats.sum.num_objects),
-                )
-            })
+            .map(|p| (natural(p.stats.sum.num_bytes), natural(p.stats.sum.num_objects)))
             .unwrap_or_default()
     }
 
     /// Statistics of a pool.
     pub(crate) fn pool_stat(&self, id: i64) -> Option<PoolStat> {
-        self.digest
-            .pg_pool_sum
-            .get(&i32::try_from(id).ok()?)
-            .cloned()
+        self.digest.pg_pool_sum.get(&i32::try_from(id).ok()?).cloned()
     }
 
     /// Whether every OSD accounts for omap by pool.
@@ -85,9 +74,7 @@ impl StatService {
 
 impl MonCore {
     pub(crate) fn on_mgr_report(&mut self, from: SessionId, m: MMonMgrReport) {
-        let Some(session) = self.sessions.get(&from) else {
-            return;
-        };
+        let Some(session) = self.sessions.get(&from) else { return };
         let peer = &session.peer;
         if !session.caps.allows(peer, "mgr", "x") && !session.caps.allows(peer, "mgr", "w") {
             return;
@@ -127,11 +114,7 @@ impl MonCore {
         self.stat.progress = m.progress_events;
         if let Some(digest) = digest {
             for (pool, purged) in &digest.purged_snaps {
-                self.osd
-                    .purged_snaps
-                    .entry(*pool)
-                    .or_default()
-                    .union_with(purged);
+                self.osd.purged_snaps.entry(*pool).or_default().union_with(purged);
             }
             self.stat.digest = digest;
         }

@@ -27,9 +27,7 @@ use crate::session::{SUBSCRIPTIONS_MAX, Subscription};
 
 impl MonCore {
     pub(crate) fn on_subscribe(&mut self, from: SessionId, raw: &RawMessage, m: MMonSubscribe) {
-        let Some(session) = self.sessions.get_mut(&from) else {
-            return;
-        };
+        let Some(session) = self.sessions.get_mut(&from) else { return };
         if !m.hostname.is_empty() {
             session.remote_host = m.hostname;
         }
@@ -53,17 +51,9 @@ impl MonCore {
             if let Some(level) = what.strip_prefix("log-") {
                 // One level at a time.
                 let stem = format!("log-{level}");
-                session
-                    .subs
-                    .retain(|name, _| !name.starts_with("log-") || *name == stem);
+                session.subs.retain(|name, _| !name.starts_with("log-") || *name == stem);
             }
-            session.subs.insert(
-                what.clone(),
-                Subscription {
-                    next: item.start,
-                    once,
-                },
-            );
+            session.subs.insert(what.clone(), Subscription { next: item.start, once });
             names.push(what);
         }
         let _ = first_config;
@@ -76,22 +66,15 @@ impl MonCore {
         });
         if !stateful {
             let interval = self.conf.uint("mon_subscribe_interval") as u32;
-            let ack = MMonSubscribeAck {
-                interval,
-                fsid: self.monmap.fsid,
-            };
+            let ack = MMonSubscribeAck { interval, fsid: self.monmap.fsid };
             self.send_now(from, wire(&ack).with_tid(raw.header.tid));
         }
     }
 
     /// Sends a subscription what is due.
     pub(crate) fn serve_subscription(&mut self, id: SessionId, name: &str) {
-        let Some(session) = self.sessions.get(&id) else {
-            return;
-        };
-        let Some(sub) = session.subs.get(name).copied() else {
-            return;
-        };
+        let Some(session) = self.sessions.get(&id) else { return };
+        let Some(sub) = session.subs.get(name).copied() else { return };
         let peer = session.peer.clone();
         let may = |service: &str| session.caps.allows(&peer, service, "r");
         let next = match name {
@@ -126,10 +109,7 @@ impl MonCore {
                 if sub.next > u64::from(map.epoch) || !may("mds") {
                     return;
                 }
-                let m = MFSMap {
-                    epoch: map.epoch,
-                    fsmap: map.clone(),
-                };
+                let m = MFSMap { epoch: map.epoch, fsmap: map.clone() };
                 self.send_now(id, wire(&m));
                 u64::from(map.epoch) + 1
             }
@@ -219,12 +199,7 @@ impl MonCore {
     fn config_of(&self, name: &types::AuthEntityName, host: &str) -> BTreeMap<String, String> {
         let (location, class) = self.crush_place_of(name);
         let text = name.to_string();
-        let who = Entity {
-            name: &text,
-            host,
-            location: &location,
-            device_class: &class,
-        };
+        let who = Entity { name: &text, host, location: &location, device_class: &class };
         self.config_db
             .for_entity(&who)
             .into_iter()
@@ -233,19 +208,12 @@ impl MonCore {
     }
 
     fn send_config(&mut self, id: SessionId) {
-        let Some(session) = self.sessions.get(&id) else {
-            return;
-        };
+        let Some(session) = self.sessions.get(&id) else { return };
         let config = self.config_of(&session.peer.auth_name, &session.remote_host);
         if session.last_config.as_ref() == Some(&config) {
             return;
         }
-        self.send_now(
-            id,
-            wire(&MConfig {
-                config: config.clone(),
-            }),
-        );
+        self.send_now(id, wire(&MConfig { config: config.clone() }));
         if let Some(session) = self.sessions.get_mut(&id) {
             session.last_config = Some(config);
         }
@@ -255,12 +223,7 @@ impl MonCore {
     pub(crate) fn publish_config(&mut self) {
         self.config_changed = false;
         let own = types::AuthEntityName::new(entity::MON, self.identity.name.clone());
-        let host = self
-            .identity
-            .metadata
-            .get("hostname")
-            .cloned()
-            .unwrap_or_default();
+        let host = self.identity.metadata.get("hostname").cloned().unwrap_or_default();
         let config = self.config_of(&own, &host);
         self.effect(Effect::OwnConfig(config));
         let ids: Vec<SessionId> = self
@@ -294,10 +257,7 @@ impl MonCore {
         if whole {
             m.incremental = false;
             let entries = self.config_keys(prefix).unwrap_or_default();
-            m.data = entries
-                .into_iter()
-                .map(|(key, value)| (key, Some(value)))
-                .collect();
+            m.data = entries.into_iter().map(|(key, value)| (key, Some(value))).collect();
         } else {
             m.incremental = true;
             m.data = self
@@ -319,9 +279,7 @@ impl MonCore {
         &self,
         name: &types::AuthEntityName,
     ) -> (Vec<(String, String)>, String) {
-        let Ok(osd) = name.id.parse::<i32>() else {
-            return Default::default();
-        };
+        let Ok(osd) = name.id.parse::<i32>() else { return Default::default() };
         if name.kind_u8() != entity::OSD {
             return Default::default();
         }
@@ -333,19 +291,12 @@ impl MonCore {
     /// Host of a daemon as its metadata says.
     pub(crate) fn host_of(&self, name: &types::AuthEntityName) -> String {
         let facts = match name.kind_u8() {
-            entity::OSD => name
-                .id
-                .parse()
-                .ok()
-                .and_then(|id: i32| self.osd.metadata.get(&id)),
+            entity::OSD => name.id.parse().ok().and_then(|id: i32| self.osd.metadata.get(&id)),
             entity::MGR => self.mgr.metadata.get(&name.id),
             entity::MON => self.mon_metadata.get(&name.id),
             _ => None,
         };
-        facts
-            .and_then(|facts| facts.get("hostname"))
-            .cloned()
-            .unwrap_or_default()
+        facts.and_then(|facts| facts.get("hostname")).cloned().unwrap_or_default()
     }
 
     /// CRUSH location of an OSD in the newest map, nearest first.

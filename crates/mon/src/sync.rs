@@ -28,10 +28,8 @@ pub(crate) fn erase_if_forced(kv: &dyn Kv, fill: FillRandom<'_>) -> Result<bool,
     }
     let monmap = crate::monmap::load(kv)?;
     let keyring = layout::get(kv, AUTH, "mon_keyring")?.unwrap_or_default();
-    let keyring = Keyring::from_bytes(&keyring).map_err(|error| LoadError::Decode {
-        what: "the monitors' keyring".to_string(),
-        error,
-    })?;
+    let keyring = Keyring::from_bytes(&keyring)
+        .map_err(|error| LoadError::Decode { what: "the monitors' keyring".to_string(), error })?;
     // One batch: a crash leaves the old database, still marked, or the new one.
     let mut batch = KvBatch::new();
     batch.delete_range(Bytes::new(), Bytes::from_static(&[0xff]));
@@ -68,10 +66,7 @@ mod tests {
             keyring.keys.insert(AuthEntityName::new(kind, id), auth);
         }
         let mut monmap = MonMap::default();
-        monmap.add(MonInfo {
-            name: "a".into(),
-            ..MonInfo::default()
-        });
+        monmap.add(MonInfo { name: "a".into(), ..MonInfo::default() });
         let conf = Config::new("mon", "a");
         crate::mkfs(&kv, &conf, &monmap, &keyring, UTime::default(), &mut fill).unwrap();
         let mut batch = KvBatch::new();
@@ -86,11 +81,7 @@ mod tests {
         assert_eq!(layout::get(&kv, AUTH, "mon_keyring").unwrap(), before);
         assert_eq!(crate::monmap::load(&kv).unwrap().size(), 1);
         assert_eq!(layout::get_u64(&kv, RAFT, "copying").unwrap(), Some(1));
-        assert!(
-            layout::get_u64(&kv, RAFT, "id")
-                .unwrap()
-                .is_some_and(|id| id != 7)
-        );
+        assert!(layout::get_u64(&kv, RAFT, "id").unwrap().is_some_and(|id| id != 7));
         assert_eq!(layout::get_u64(&kv, OSDMAP, "last").unwrap(), None);
         assert_eq!(layout::all(&kv, AUTH).unwrap().len(), 1, "no client's key");
         assert_eq!(layout::get_u64(&kv, MONMAP, "last").unwrap(), Some(1));

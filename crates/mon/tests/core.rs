@@ -12,8 +12,8 @@ use denc::Denc;
 use maps::{MonInfo, MonMap, OsdMap};
 use messages::{
     MAuth, MAuthReply, MConfig, MMgrBeacon, MMgrMap, MMonCommand, MMonCommandAck, MMonSubscribe,
-    MOSDAlive, MOSDBoot, MOSDFailure, MOSDMap, MOSDPGCreate2, MOSDPGCreated, MPoolOp,
-    MPoolOpReply, Message, PaxosHeader, PoolOpCode, SubscribeItem,
+    MOSDAlive, MOSDBoot, MOSDFailure, MOSDMap, MOSDPGCreate2, MOSDPGCreated, MPoolOp, MPoolOpReply,
+    Message, PaxosHeader, PoolOpCode, SubscribeItem,
 };
 use mon::{Effect, Event, Identity, LocalLog, Log, MonCore, Now, Peer};
 use store::Kv;
@@ -40,10 +40,7 @@ struct Bench {
 const START: Duration = Duration::from_secs(10_000);
 
 fn clock(now: Duration) -> Now {
-    Now {
-        wall: UTime::from_duration(Duration::from_secs(1_700_000_000) + now),
-        mono: START + now,
-    }
+    Now { wall: UTime::from_duration(Duration::from_secs(1_700_000_000) + now), mono: START + now }
 }
 
 fn conf() -> Rc<config::Config> {
@@ -51,10 +48,7 @@ fn conf() -> Rc<config::Config> {
     let text = format!(
         "[global]\nfsid = {FSID}\nmon_allow_pool_delete = true\nmon_osd_min_in_ratio = 0.3\n"
     );
-    assert!(
-        conf.load_file(&config::ConfFile::parse(&text).unwrap())
-            .is_empty()
-    );
+    assert!(conf.load_file(&config::ConfFile::parse(&text).unwrap()).is_empty());
     Rc::new(conf)
 }
 
@@ -94,18 +88,12 @@ fn fresh_kv() -> Rc<dyn Kv> {
 }
 
 fn addr(port: u16) -> EntityAddr {
-    EntityAddr::msgr2(
-        std::net::SocketAddr::from(([127, 0, 0, 1], port)),
-        u32::from(port),
-    )
+    EntityAddr::msgr2(std::net::SocketAddr::from(([127, 0, 0, 1], port)), u32::from(port))
 }
 
 impl Bench {
     fn new(kv: Rc<dyn Kv>) -> Bench {
-        let identity = Identity {
-            name: "a".into(),
-            metadata: BTreeMap::new(),
-        };
+        let identity = Identity { name: "a".into(), metadata: BTreeMap::new() };
         let log = LocalLog::new(kv.clone()).unwrap();
         let counter = Cell::new(7u8);
         let fill = Box::new(move |buf: &mut [u8]| {
@@ -193,16 +181,9 @@ impl Bench {
         let key = keys.auth(&name).unwrap().key.clone();
         let mut client = CephxClient::new(name.clone(), key);
         let (handshake, challenge) = MonHandler::start(name.clone(), 4200, true, &fill);
-        let proof = client
-            .on_challenge(&challenge, u32::from(entity::OSD), &fill)
-            .unwrap();
+        let proof = client.on_challenge(&challenge, u32::from(entity::OSD), &fill).unwrap();
         let now = clock(self.now).wall;
-        let rules = MonRules {
-            keys: &keys,
-            now,
-            fill: &fill,
-            allow_insecure_reclaim: false,
-        };
+        let rules = MonRules { keys: &keys, now, fill: &fill, allow_insecure_reclaim: false };
         let done = handshake.authenticate(&proof, false, &rules).unwrap();
         client.on_done(4200, &done.reply, now).unwrap();
         drop(keys);
@@ -228,13 +209,7 @@ impl Bench {
     fn osd(&mut self, osd: i32) -> u64 {
         let id = 100 + osd as u64;
         let caps = "allow profile osd";
-        self.open(
-            id,
-            EntityName::osd(osd),
-            &format!("osd.{osd}"),
-            caps,
-            6800 + osd as u16,
-        );
+        self.open(id, EntityName::osd(osd), &format!("osd.{osd}"), caps, 6800 + osd as u16);
         id
     }
 
@@ -248,9 +223,7 @@ impl Bench {
         let (ours, rest): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|raw| raw.header.kind == M::TYPE);
         self.sent.insert(session, rest);
-        ours.iter()
-            .map(|raw| <M as Message>::decode(raw).unwrap())
-            .collect()
+        ours.iter().map(|raw| <M as Message>::decode(raw).unwrap()).collect()
     }
 
     /// Runs a command and lets it commit.
@@ -276,11 +249,7 @@ impl Bench {
     }
 
     fn map(&mut self) -> OsdMap {
-        let admin = if self.sent.contains_key(&1) {
-            1
-        } else {
-            self.admin()
-        };
+        let admin = if self.sent.contains_key(&1) { 1 } else { self.admin() };
         let ack = self.command(admin, r#"{"prefix":"osd getmap"}"#);
         OsdMap::from_bytes(&ack.outb).unwrap()
     }
@@ -345,10 +314,7 @@ fn osds_boot_and_the_map_says_so() {
     let mut b = Bench::new(fresh_kv());
     b.three_osds();
     let map = b.map();
-    assert_eq!(
-        (map.num_osds(), map.num_up_osds(), map.num_in_osds()),
-        (3, 3, 3)
-    );
+    assert_eq!((map.num_osds(), map.num_up_osds(), map.num_in_osds()), (3, 3, 3));
     assert_eq!(map.crush.class_of(2), Some("ssd"));
     assert_eq!(map.uuid(1), Uuid([2; 16]));
 }
@@ -508,35 +474,20 @@ fn state_survives_a_restart() {
     let mut b = Bench::new(kv.clone());
     b.three_osds();
     b.out(1, r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#);
-    b.out(
-        1,
-        r#"{"prefix":"config set","who":"osd","name":"osd_max_backfills","value":"4"}"#,
-    );
+    b.out(1, r#"{"prefix":"config set","who":"osd","name":"osd_max_backfills","value":"4"}"#);
     b.out(1, r#"{"prefix":"config-key set","key":"k","val":"v"}"#);
-    let key = b.out(
-        1,
-        r#"{"prefix":"auth get-or-create-key","entity":"client.x"}"#,
-    );
+    let key = b.out(1, r#"{"prefix":"auth get-or-create-key","entity":"client.x"}"#);
     let map = b.map();
     drop(b);
     let mut b = Bench::new(kv);
     let admin = b.admin();
     assert_eq!(b.map(), map);
     assert_eq!(
-        b.out(
-            admin,
-            r#"{"prefix":"config get","who":"osd.1","key":"osd_max_backfills"}"#
-        ),
+        b.out(admin, r#"{"prefix":"config get","who":"osd.1","key":"osd_max_backfills"}"#),
         "4\n"
     );
-    assert_eq!(
-        b.out(admin, r#"{"prefix":"config-key get","key":"k"}"#),
-        "v"
-    );
-    assert_eq!(
-        b.out(admin, r#"{"prefix":"auth print-key","entity":"client.x"}"#),
-        key
-    );
+    assert_eq!(b.out(admin, r#"{"prefix":"config-key get","key":"k"}"#), "v");
+    assert_eq!(b.out(admin, r#"{"prefix":"auth print-key","entity":"client.x"}"#), key);
 }
 
 #[test]
@@ -544,22 +495,10 @@ fn steps_of_the_map_lead_to_its_checksum() {
     let mut b = Bench::new(fresh_kv());
     b.three_osds();
     let watcher = 50;
-    b.open(
-        watcher,
-        EntityName::client(4050),
-        "client.w",
-        "allow r",
-        5050,
-    );
+    b.open(watcher, EntityName::client(4050), "client.w", "allow r", 5050);
     let item = SubscribeItem { start: 1, flags: 0 };
     let what = BTreeMap::from([("osdmap".to_string(), item)]);
-    b.send(
-        watcher,
-        &MMonSubscribe {
-            what,
-            hostname: String::new(),
-        },
-    );
+    b.send(watcher, &MMonSubscribe { what, hostname: String::new() });
     b.out(1, r#"{"prefix":"osd pool create","pool":"p"}"#);
     b.out(1, r#"{"prefix":"osd out","ids":["1"]}"#);
     let mut map: Option<OsdMap> = None;
@@ -586,13 +525,7 @@ fn primaries_are_told_to_make_placement_groups_until_they_have() {
     for session in &osds {
         let item = SubscribeItem { start: 0, flags: 0 };
         let what = BTreeMap::from([("osd_pg_creates".to_string(), item)]);
-        b.send(
-            *session,
-            &MMonSubscribe {
-                what,
-                hostname: "h".into(),
-            },
-        );
+        b.send(*session, &MMonSubscribe { what, hostname: "h".into() });
     }
     b.out(1, r#"{"prefix":"osd pool create","pool":"p","pg_num":16}"#);
     let pool = b.map().lookup_pool("p").unwrap();
@@ -601,30 +534,14 @@ fn primaries_are_told_to_make_placement_groups_until_they_have() {
         for create in b.take::<MOSDPGCreate2>(*session) {
             for pgid in create.pgs.keys() {
                 made += 1;
-                b.send(
-                    *session,
-                    &MOSDPGCreated {
-                        paxos: PaxosHeader::at(0),
-                        pgid: pgid.pgid,
-                    },
-                );
+                b.send(*session, &MOSDPGCreated { paxos: PaxosHeader::at(0), pgid: pgid.pgid });
             }
         }
     }
     assert_eq!(made, 16);
-    assert!(
-        b.map()
-            .pool(pool)
-            .unwrap()
-            .has_flag(maps::pool::pool_flags::CREATING)
-    );
+    assert!(b.map().pool(pool).unwrap().has_flag(maps::pool::pool_flags::CREATING));
     b.pass(Duration::from_secs(2));
-    assert!(
-        !b.map()
-            .pool(pool)
-            .unwrap()
-            .has_flag(maps::pool::pool_flags::CREATING)
-    );
+    assert!(!b.map().pool(pool).unwrap().has_flag(maps::pool::pool_flags::CREATING));
 }
 
 fn failure(target: i32, flags: u8, failed_for: i32) -> MOSDFailure {
@@ -649,10 +566,7 @@ fn a_refused_connection_is_believed_at_once_silence_needs_two_reporters() {
     b.send(osds[1], &failure(2, messages::FAILURE_FAILED, 30));
     b.pass(Duration::from_secs(1));
     assert!(b.map().is_down(2));
-    b.send(
-        osds[0],
-        &failure(1, messages::FAILURE_FAILED | messages::FAILURE_IMMEDIATE, 0),
-    );
+    b.send(osds[0], &failure(1, messages::FAILURE_FAILED | messages::FAILURE_IMMEDIATE, 0));
     b.pass(Duration::ZERO);
     assert!(b.map().is_down(1));
 }
@@ -661,10 +575,7 @@ fn a_refused_connection_is_believed_at_once_silence_needs_two_reporters() {
 fn an_osd_that_stays_down_goes_out_and_comes_back_in() {
     let mut b = Bench::new(fresh_kv());
     let osds = b.three_osds();
-    b.send(
-        osds[0],
-        &failure(2, messages::FAILURE_FAILED | messages::FAILURE_IMMEDIATE, 0),
-    );
+    b.send(osds[0], &failure(2, messages::FAILURE_FAILED | messages::FAILURE_IMMEDIATE, 0));
     b.pass(Duration::from_secs(300));
     // The others are alive, as their beacons would say.
     assert!(b.map().is_in(2));
@@ -681,13 +592,7 @@ fn up_thru_grows_as_asked() {
     let mut b = Bench::new(fresh_kv());
     let osds = b.three_osds();
     let epoch = b.map().epoch;
-    b.send(
-        osds[0],
-        &MOSDAlive {
-            paxos: PaxosHeader::at(epoch.into()),
-            want: epoch,
-        },
-    );
+    b.send(osds[0], &MOSDAlive { paxos: PaxosHeader::at(epoch.into()), want: epoch });
     b.pass(Duration::ZERO);
     assert!(b.map().info(0).unwrap().up_thru >= epoch);
 }
@@ -718,20 +623,11 @@ fn snapshot_ids_of_clients_grow_and_exclude_pool_snapshots() {
     assert_eq!(op(&mut b, PoolOpCode::DELETE_UNMANAGED_SNAP, 1).reply_code, -95);
     let first = op(&mut b, PoolOpCode::CREATE_UNMANAGED_SNAP, 0);
     assert_eq!(first.reply_code, 0);
-    assert_eq!(
-        first.response_data.as_deref(),
-        Some(&2u64.to_le_bytes()[..])
-    );
+    assert_eq!(first.response_data.as_deref(), Some(&2u64.to_le_bytes()[..]));
     let second = op(&mut b, PoolOpCode::CREATE_UNMANAGED_SNAP, 0);
-    assert_eq!(
-        second.response_data.as_deref(),
-        Some(&3u64.to_le_bytes()[..])
-    );
+    assert_eq!(second.response_data.as_deref(), Some(&3u64.to_le_bytes()[..]));
     assert_eq!(op(&mut b, PoolOpCode::CREATE_SNAP, 0).reply_code, -22);
-    assert_eq!(
-        op(&mut b, PoolOpCode::DELETE_UNMANAGED_SNAP, 2).reply_code,
-        0
-    );
+    assert_eq!(op(&mut b, PoolOpCode::DELETE_UNMANAGED_SNAP, 2).reply_code, 0);
     let map = b.map();
     assert!(map.removed_snaps_queue[&i64::from(pool)].contains(2));
 }
@@ -744,10 +640,7 @@ fn capabilities_bound_what_commands_do() {
     assert_eq!((denied.rc, denied.outs.as_str()), (-13, "access denied"));
     assert_eq!(b.command(60, r#"{"prefix":"osd dump"}"#).rc, 0);
     assert_eq!(b.command(60, r#"{"prefix":"auth ls"}"#).rc, -13);
-    assert_eq!(
-        b.command(60, r#"{"prefix":"config-key get","key":"k"}"#).rc,
-        -13
-    );
+    assert_eq!(b.command(60, r#"{"prefix":"config-key get","key":"k"}"#).rc, -13);
 }
 
 #[test]
@@ -809,7 +702,8 @@ fn flags_features_and_deprecated_commands() {
     assert!(b.map().crush_node_flags.is_empty());
 
     // An OSD cannot be up and destroyed: the tree was printed all the same.
-    for (states, rc) in [(r#""up","in""#, 0), (r#""up","destroyed""#, -22), (r#""in","out""#, -22)] {
+    for (states, rc) in [(r#""up","in""#, 0), (r#""up","destroyed""#, -22), (r#""in","out""#, -22)]
+    {
         let ack = b.command(admin, &format!(r#"{{"prefix":"osd tree","states":[{states}]}}"#));
         assert_eq!(ack.rc, rc, "{states}");
     }
@@ -832,9 +726,7 @@ fn flags_features_and_deprecated_commands() {
 
     let list = r#"{"prefix":"config-key list"}"#;
     assert_eq!(b.command(admin, list).rc, 0);
-    let inject = |word: &str| {
-        format!(r#"{{"prefix":"injectargs","injected_args":["--{word}"]}}"#)
-    };
+    let inject = |word: &str| format!(r#"{{"prefix":"injectargs","injected_args":["--{word}"]}}"#);
     b.out(admin, &inject("mon-debug-deprecated-as-obsolete"));
     let ack = b.command(admin, list);
     assert_eq!(ack.rc, -95);
@@ -849,25 +741,13 @@ fn options_reach_who_subscribed_and_only_when_they_change() {
     b.admin();
     let osd = b.osd(0);
     let what = BTreeMap::from([("config".to_string(), SubscribeItem { start: 0, flags: 0 })]);
-    b.send(
-        osd,
-        &MMonSubscribe {
-            what,
-            hostname: "h".into(),
-        },
-    );
+    b.send(osd, &MMonSubscribe { what, hostname: "h".into() });
     assert_eq!(b.take::<MConfig>(osd).len(), 1);
-    b.out(
-        1,
-        r#"{"prefix":"config set","who":"osd","name":"osd_max_backfills","value":"4"}"#,
-    );
+    b.out(1, r#"{"prefix":"config set","who":"osd","name":"osd_max_backfills","value":"4"}"#);
     let sent = b.take::<MConfig>(osd);
     assert_eq!(sent.len(), 1);
     assert_eq!(sent[0].config["osd_max_backfills"], "4");
-    b.out(
-        1,
-        r#"{"prefix":"config set","who":"mgr","name":"mgr_tick_period","value":"4"}"#,
-    );
+    b.out(1, r#"{"prefix":"config set","who":"mgr","name":"mgr_tick_period","value":"4"}"#);
     assert!(b.take::<MConfig>(osd).is_empty());
 }
 
@@ -907,22 +787,11 @@ fn an_auth_ticket_is_renewed_in_the_session() {
     bench.pass(Duration::from_secs(60));
     let counter = Cell::new(99);
     let keys = u32::from(entity::OSD);
-    let payload = client
-        .on_challenge(&challenge, keys, &fill(&counter))
-        .unwrap();
-    bench.send(
-        9,
-        &MAuth {
-            protocol: METHOD_CEPHX,
-            payload,
-            ..MAuth::default()
-        },
-    );
+    let payload = client.on_challenge(&challenge, keys, &fill(&counter)).unwrap();
+    bench.send(9, &MAuth { protocol: METHOD_CEPHX, payload, ..MAuth::default() });
     let replies: Vec<MAuthReply> = bench.take(9);
     assert_eq!(replies.len(), 1);
     assert_eq!(replies[0].result, 0, "{}", replies[0].message);
-    client
-        .on_done(4200, &replies[0].payload, clock(bench.now).wall)
-        .unwrap();
+    client.on_done(4200, &replies[0].payload, clock(bench.now).wall).unwrap();
     assert_ne!(client.ticket(entity::AUTH).unwrap().session_key, before);
 }

@@ -137,18 +137,9 @@ impl MonClient {
     /// A client that uses this messenger for its session; begin with [`MonClient::start`]. The
     /// messenger's dispatcher must pass on what it is told (see the crate's head).
     pub fn new(env: Env, messenger: Messenger, settings: Settings) -> MonClient {
-        let cephx = settings
-            .key
-            .clone()
-            .map(|key| CephxClient::new(settings.name.clone(), key));
-        let rotating = RotatingStore {
-            kind: settings.name.kind,
-            ..RotatingStore::default()
-        };
-        let state = State {
-            cephx,
-            ..State::default()
-        };
+        let cephx = settings.key.clone().map(|key| CephxClient::new(settings.name.clone(), key));
+        let rotating = RotatingStore { kind: settings.name.kind, ..RotatingStore::default() };
+        let state = State { cephx, ..State::default() };
         MonClient(Rc::new(Inner {
             env,
             messenger,
@@ -220,26 +211,15 @@ impl MonClient {
     /// can connect.
     pub async fn rotating_ready(&self) {
         let ready = || !self.0.rotating.secrets.borrow().secrets.is_empty();
-        let believed = || {
-            self.0
-                .state
-                .borrow()
-                .used_method
-                .is_some_and(|method| method != METHOD_CEPHX)
-        };
-        self.0
-            .changed
-            .until(|| ready() || believed() || self.0.stopped.get())
-            .await;
+        let believed =
+            || self.0.state.borrow().used_method.is_some_and(|method| method != METHOD_CEPHX);
+        self.0.changed.until(|| ready() || believed() || self.0.stopped.get()).await;
     }
 
     /// Completes when there is a monmap.
     pub async fn monmap_ready(&self) -> Result<Rc<MonMap>, MonError> {
         let have = || self.0.state.borrow().monmap.clone();
-        self.0
-            .changed
-            .until(|| have().is_some() || self.0.stopped.get())
-            .await;
+        self.0.changed.until(|| have().is_some() || self.0.stopped.get()).await;
         have().ok_or(MonError::Closed)
     }
 
@@ -260,15 +240,7 @@ impl MonClient {
 
     /// When the ticket for a service ends.
     pub fn ticket_expires(&self, service: u8) -> Option<UTime> {
-        Some(
-            self.0
-                .state
-                .borrow()
-                .cephx
-                .as_ref()?
-                .ticket(service)?
-                .expires,
-        )
+        Some(self.0.state.borrow().cephx.as_ref()?.ticket(service)?.expires)
     }
 
     /// Renews all service tickets now, as after a change of caps.
@@ -373,14 +345,7 @@ impl Inner {
     ) {
         let mut state = self.state.borrow_mut();
         if state.hunting.iter().any(|c| c.id() == con) {
-            state.proven.insert(
-                con,
-                Proven {
-                    method,
-                    global_id,
-                    cephx,
-                },
-            );
+            state.proven.insert(con, Proven { method, global_id, cephx });
         }
     }
 
@@ -435,10 +400,7 @@ impl Inner {
         let name = self.messenger.name();
         if name.kind == entity::CLIENT || name.kind == entity::MGR {
             let num = i64::try_from(global_id).unwrap_or(-1);
-            self.messenger.set_name(EntityName {
-                kind: name.kind,
-                num,
-            });
+            self.messenger.set_name(EntityName { kind: name.kind, num });
         }
         tracing::debug!("session with {con:?}, global id {global_id}");
         self.send_subs();
@@ -483,9 +445,7 @@ impl Inner {
     /// Tells the session what is wanted and not told yet.
     pub(crate) fn send_subs(&self) {
         let mut state = self.state.borrow_mut();
-        let Some(con) = state.active.clone() else {
-            return;
-        };
+        let Some(con) = state.active.clone() else { return };
         let what = state.subs.take_new();
         if !what.is_empty() {
             let hostname = self.settings.hostname.clone();
@@ -497,12 +457,7 @@ impl Inner {
         let state = self.state.borrow();
         let Some(con) = &state.active else { return };
         let monmap_epoch = state.monmap.as_ref().map_or(0, |map| map.epoch);
-        let request = MAuth {
-            protocol: METHOD_CEPHX,
-            payload,
-            monmap_epoch,
-            ..MAuth::default()
-        };
+        let request = MAuth { protocol: METHOD_CEPHX, payload, monmap_epoch, ..MAuth::default() };
         con.send(Message::encode(&request));
     }
 
@@ -512,9 +467,7 @@ impl Inner {
         {
             let mut state = self.state.borrow_mut();
             let cephx = state.used_method == Some(METHOD_CEPHX) && state.active.is_some();
-            let just = state
-                .last_rotating_request
-                .is_some_and(|at| now < at + ROTATING_PAUSE);
+            let just = state.last_rotating_request.is_some_and(|at| now < at + ROTATING_PAUSE);
             if !cephx || just {
                 return;
             }
@@ -526,11 +479,7 @@ impl Inner {
     /// Asks for the rotating secrets if the current one is over.
     fn check_rotating(&self) {
         let patience = self.settings.rotating_patience;
-        let due = self
-            .rotating
-            .secrets
-            .borrow()
-            .need_new(self.now_utime().minus(patience));
+        let due = self.rotating.secrets.borrow().need_new(self.now_utime().minus(patience));
         if self.settings.want_rotating && due {
             self.fetch_rotating();
         }
@@ -558,11 +507,7 @@ impl Inner {
             let Some(cephx) = &state.cephx else { return };
             let need = cephx.needs(want, now) | (stale & want);
             anew |= cephx.must_authenticate(now);
-            if need == 0 {
-                None
-            } else {
-                cephx.renew_request(need, &fill).ok()
-            }
+            if need == 0 { None } else { cephx.renew_request(need, &fill).ok() }
         };
         if anew {
             // The auth ticket itself is at its end: a new handshake gives another one.
@@ -577,9 +522,7 @@ impl Inner {
         let now = self.now_utime();
         let outcome = {
             let mut state = self.state.borrow_mut();
-            let Some(cephx) = &mut state.cephx else {
-                return;
-            };
+            let Some(cephx) = &mut state.cephx else { return };
             cephx.on_reply(payload, now)
         };
         match outcome {
@@ -602,11 +545,7 @@ impl Inner {
         {
             let mut state = self.state.borrow_mut();
             state.subs.got("monmap", monmap.epoch.into());
-            if state
-                .monmap
-                .as_ref()
-                .is_some_and(|old| old.epoch >= monmap.epoch)
-            {
+            if state.monmap.as_ref().is_some_and(|old| old.epoch >= monmap.epoch) {
                 return;
             }
             state.monmap = Some(monmap.clone());
@@ -624,18 +563,11 @@ impl Inner {
             Some(map) if map.size() > 0 => map
                 .mon_info
                 .values()
-                .map(|mon| {
-                    (
-                        mon.priority,
-                        self.env.random_u64(),
-                        mon.public_addrs.clone(),
-                    )
-                })
+                .map(|mon| (mon.priority, self.env.random_u64(), mon.public_addrs.clone()))
                 .collect(),
             _ => {
                 let mons = self.settings.mons.iter();
-                mons.map(|addrs| (0, self.env.random_u64(), addrs.clone()))
-                    .collect()
+                mons.map(|addrs| (0, self.env.random_u64(), addrs.clone())).collect()
             }
         };
         mons.retain(|(_, _, addrs)| addrs.msgr2().is_some());
@@ -690,11 +622,7 @@ async fn tick(inner: Rc<Inner>) {
         let lacking = inner.settings.want_rotating
             && inner.state.borrow().used_method == Some(METHOD_CEPHX)
             && inner.rotating.secrets.borrow().secrets.is_empty();
-        let pause = if lacking {
-            ROTATING_PAUSE
-        } else {
-            inner.settings.ping_interval
-        };
+        let pause = if lacking { ROTATING_PAUSE } else { inner.settings.ping_interval };
         let _ = inner.env.timeout(pause, waited).await;
         if inner.stopped.get() {
             return;

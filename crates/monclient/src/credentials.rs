@@ -69,15 +69,8 @@ impl AuthClient for Prover {
         } else {
             &settings.service_modes
         };
-        let exchange = AuthorizerExchange {
-            authorizer,
-            preferred_modes: modes.clone(),
-        };
-        Ok(Box::new(WatchedExchange {
-            exchange,
-            kind: con.peer_kind(),
-            inner: self.0.clone(),
-        }))
+        let exchange = AuthorizerExchange { authorizer, preferred_modes: modes.clone() };
+        Ok(Box::new(WatchedExchange { exchange, kind: con.peer_kind(), inner: self.0.clone() }))
     }
 }
 
@@ -169,16 +162,9 @@ impl ClientExchange for MonExchange {
         let Some(method) = self.methods.get(self.method).copied() else {
             return Err(self.refused(Errno::EACCES.0));
         };
-        let start = StartRequest {
-            name: self.name.clone(),
-            global_id: self.global_id,
-        };
+        let start = StartRequest { name: self.name.clone(), global_id: self.global_id };
         let payload = start.to_bytes();
-        Ok(AuthRequest {
-            method,
-            preferred_modes: self.modes.clone(),
-            payload,
-        })
+        Ok(AuthRequest { method, preferred_modes: self.modes.clone(), payload })
     }
 
     fn on_reply_more(&mut self, payload: Bytes) -> Result<Bytes, AuthError> {
@@ -195,11 +181,7 @@ impl ClientExchange for MonExchange {
         payload: Bytes,
     ) -> Result<SessionKeys, AuthError> {
         let now = self.now();
-        let method = self
-            .methods
-            .get(self.method)
-            .copied()
-            .unwrap_or(METHOD_NONE);
+        let method = self.methods.get(self.method).copied().unwrap_or(METHOD_NONE);
         let mut keys = SessionKeys::default();
         if method == METHOD_CEPHX {
             let cephx = self.cephx.as_mut().ok_or(AuthError::OutOfOrder)?;
@@ -207,10 +189,7 @@ impl ClientExchange for MonExchange {
             if mode == MODE_SECURE && secret.len() != auth::CONNECTION_SECRET_LEN {
                 return Err(AuthError::Sealed);
             }
-            keys = SessionKeys {
-                session_key: Some(session_key),
-                connection_secret: secret,
-            };
+            keys = SessionKeys { session_key: Some(session_key), connection_secret: secret };
         }
         let inner = self.inner.upgrade().ok_or(AuthError::OutOfOrder)?;
         inner.on_proven(self.con, method, global_id, self.cephx.clone());
@@ -242,16 +221,11 @@ pub(crate) struct Checker(pub(crate) Weak<Inner>);
 
 impl AuthServer for Checker {
     fn allowed_methods(&self, _: u8) -> Vec<u32> {
-        self.0
-            .upgrade()
-            .map(|inner| inner.settings.service_methods.clone())
-            .unwrap_or_default()
+        self.0.upgrade().map(|inner| inner.settings.service_methods.clone()).unwrap_or_default()
     }
 
     fn allowed_modes(&self, peer_kind: u8) -> Vec<u32> {
-        let Some(inner) = self.0.upgrade() else {
-            return Vec::new();
-        };
+        let Some(inner) = self.0.upgrade() else { return Vec::new() };
         let settings = &inner.settings;
         if peer_kind == settings.name.kind_u8() {
             settings.cluster_modes.clone()
@@ -266,10 +240,7 @@ impl AuthServer for Checker {
             return Ok(Box::new(BelievingExchange));
         }
         let exchange = ServiceExchange::new(inner.rotating.clone(), inner.env.clone());
-        Ok(Box::new(CheckedExchange {
-            exchange,
-            inner: self.0.clone(),
-        }))
+        Ok(Box::new(CheckedExchange { exchange, inner: self.0.clone() }))
     }
 }
 

@@ -28,10 +28,7 @@ impl fmt::Display for SettingsError {
         match self {
             SettingsError::NoMonHost => f.write_str("the configuration has no mon_host"),
             SettingsError::MonHost(word) => {
-                write!(
-                    f,
-                    "mon_host: {word:?} is not an address like [v2:127.0.0.1:3300]"
-                )
+                write!(f, "mon_host: {word:?} is not an address like [v2:127.0.0.1:3300]")
             }
             SettingsError::NoKey(name) => write!(f, "the keyring has no key for {name}"),
             SettingsError::Name(name) => write!(f, "{name:?} is not a name like client.admin"),
@@ -45,8 +42,7 @@ impl std::error::Error for SettingsError {}
 const PING_INTERVAL_MIN: Duration = Duration::from_millis(100);
 
 fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split([',', ' ', ';', '\t'])
-        .filter(|word| !word.is_empty())
+    text.split([',', ' ', ';', '\t']).filter(|word| !word.is_empty())
 }
 
 fn methods(text: &str) -> Vec<u32> {
@@ -80,11 +76,7 @@ impl Settings {
             kind_from_name(config.kind()).ok_or_else(|| SettingsError::Name(config.name()))?;
         let name = AuthEntityName::new(kind, config.id());
         let is_client = config.kind() == "client";
-        let required = if is_client {
-            "auth_client_required"
-        } else {
-            "auth_cluster_required"
-        };
+        let required = if is_client { "auth_client_required" } else { "auth_cluster_required" };
         let methods = methods(&config.str(required));
         let key = match CryptoKey::from_base64(&config.str("key")) {
             Ok(key) if !key.is_empty() => Some(key),
@@ -101,11 +93,7 @@ impl Settings {
         settings.methods = methods;
         settings.service_methods = self::methods(&config.str("auth_service_required"));
         settings.mon_modes = modes(&config.str("ms_mon_client_mode"));
-        let service = if is_client {
-            "ms_client_mode"
-        } else {
-            "ms_cluster_mode"
-        };
+        let service = if is_client { "ms_client_mode" } else { "ms_cluster_mode" };
         settings.service_modes = modes(&config.str(service));
         settings.accept_modes = modes(&config.str("ms_service_mode"));
         settings.cluster_modes = modes(&config.str("ms_cluster_mode"));
@@ -114,16 +102,10 @@ impl Settings {
             usize::try_from(config.uint("mon_client_hunt_parallel")).unwrap_or(3);
         settings.hunt_interval = config.duration("mon_client_hunt_interval");
         settings.hunt_backoff = config.float("mon_client_hunt_interval_backoff");
-        settings.ping_interval = config
-            .duration("mon_client_ping_interval")
-            .max(PING_INTERVAL_MIN);
+        settings.ping_interval = config.duration("mon_client_ping_interval").max(PING_INTERVAL_MIN);
         settings.ping_timeout = config.duration("mon_client_ping_timeout");
         let patience = config.duration("auth_service_ticket_ttl") / 4;
         settings.rotating_patience = settings.rotating_patience.min(patience);
-        Ok(if is_client {
-            settings
-        } else {
-            settings.daemon()
-        })
+        Ok(if is_client { settings } else { settings.daemon() })
     }
 }

@@ -15,11 +15,7 @@ pub struct UnknownHost {
 
 impl fmt::Display for UnknownHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "mon_host: {:?} is no address and no known host: {}",
-            self.name, self.why
-        )
+        write!(f, "mon_host: {:?} is no address and no known host: {}", self.name, self.why)
     }
 }
 
@@ -54,10 +50,7 @@ pub fn resolve_mon_host(
             out.push_str(word);
             continue;
         };
-        let unknown = |why: String| UnknownHost {
-            name: name.to_owned(),
-            why,
-        };
+        let unknown = |why: String| UnknownHost { name: name.to_owned(), why };
         let all = lookup(name).map_err(unknown)?;
         let mut found: Vec<&IpAddr> = all.iter().filter(|ip| ip.is_ipv4()).collect();
         if found.is_empty() {
@@ -82,16 +75,12 @@ pub fn resolve_mon_host(
 
 /// `v2:`, `host`, `:3300/0` of an address with a name in it; `None` for anything else.
 fn split_host(word: &str) -> Option<(&str, &str, &str)> {
-    let prefix = ["v1:", "v2:", "any:"]
-        .into_iter()
-        .find(|prefix| word.starts_with(prefix));
+    let prefix = ["v1:", "v2:", "any:"].into_iter().find(|prefix| word.starts_with(prefix));
     let (before, address) = word.split_at(prefix.map_or(0, str::len));
     let end = address.find([':', '/']).unwrap_or(address.len());
     let (name, behind) = address.split_at(end);
     let is_name = name.contains(|c: char| c.is_ascii_alphabetic())
-        && name
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_'));
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_'));
     // More colons: an IPv6 address without its brackets, or nothing at all.
     (is_name && behind.matches(':').count() <= 1).then_some((before, name, behind))
 }
@@ -108,10 +97,7 @@ mod tests {
             "empty" => "",
             _ => return Err("not known".to_owned()),
         };
-        Ok(text
-            .split_whitespace()
-            .map(|ip| ip.parse().unwrap())
-            .collect())
+        Ok(text.split_whitespace().map(|ip| ip.parse().unwrap()).collect())
     }
 
     #[test]
@@ -120,27 +106,18 @@ mod tests {
             ("mon-a", "10.0.0.1"),
             ("mon-a:3300, 10.9.9.9", "10.0.0.1:3300, 10.9.9.9"),
             ("v2:mon-a:3300/0", "v2:10.0.0.1:3300/0"),
-            (
-                "[v2:mon-a:3300,v1:mon-a:6789]",
-                "[v2:10.0.0.1:3300,v1:10.0.0.1:6789]",
-            ),
+            ("[v2:mon-a:3300,v1:mon-a:6789]", "[v2:10.0.0.1:3300,v1:10.0.0.1:6789]"),
             ("many.example.org;mon-a", "10.0.0.2,10.0.0.3;10.0.0.1"),
             ("[v2:many.example.org:3300]", "[v2:10.0.0.2:3300]"),
             ("six", "[fd00::6]"),
             ("[v2:six:3300/0]", "[v2:[fd00::6]:3300/0]"),
-            (
-                "[v2:[fd00::9]:3300/0] [::1]:3300",
-                "[v2:[fd00::9]:3300/0] [::1]:3300",
-            ),
+            ("[v2:[fd00::9]:3300/0] [::1]:3300", "[v2:[fd00::9]:3300/0] [::1]:3300"),
             ("fd00::9", "fd00::9"),
             ("", ""),
         ] {
             assert_eq!(resolve_mon_host(text, lookup).as_deref(), Ok(want));
             if !want.contains("fd00::9") && !want.is_empty() {
-                assert!(
-                    crate::parse_mon_host(want).is_ok_and(|mons| !mons.is_empty()),
-                    "{want}"
-                );
+                assert!(crate::parse_mon_host(want).is_ok_and(|mons| !mons.is_empty()), "{want}");
             }
         }
         for name in ["nowhere", "empty"] {

@@ -27,10 +27,7 @@ impl Default for OsdMaps {
 impl OsdMaps {
     /// No map yet: epoch 0.
     pub fn new() -> OsdMaps {
-        OsdMaps {
-            current: RefCell::default(),
-            need_full: Cell::new(false),
-        }
+        OsdMaps { current: RefCell::default(), need_full: Cell::new(false) }
     }
 
     /// The newest map; one of epoch 0 before the first has come.
@@ -51,12 +48,7 @@ impl OsdMaps {
             return Vec::new();
         }
         let mut passed = Vec::new();
-        let newest = message
-            .maps
-            .keys()
-            .chain(message.incremental_maps.keys())
-            .max()
-            .copied();
+        let newest = message.maps.keys().chain(message.incremental_maps.keys()).max().copied();
         let newest = newest.unwrap_or(0);
         if self.epoch() == 0 || self.need_full.get() {
             // The newest whole map, then steps from there.
@@ -96,11 +88,7 @@ impl OsdMaps {
         if epoch == 0 || self.need_full.get() {
             monc.subscribe_again("osdmap", 0, once);
         } else if epoch < newest {
-            let start = if message.oldest_map > epoch + 1 {
-                0
-            } else {
-                epoch + 1
-            };
+            let start = if message.oldest_map > epoch + 1 { 0 } else { epoch + 1 };
             if start == 0 {
                 self.need_full.set(true);
             }

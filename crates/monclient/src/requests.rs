@@ -61,15 +61,9 @@ impl Requests {
 
     /// A new session: all that is open goes out again, in order.
     pub(crate) fn resend(&self, con: &Connection) {
-        self.commands
-            .values()
-            .for_each(|(message, _)| con.send(message.clone()));
-        self.versions
-            .values()
-            .for_each(|(message, _)| con.send(message.clone()));
-        self.pool_ops
-            .values()
-            .for_each(|(message, _)| con.send(message.clone()));
+        self.commands.values().for_each(|(message, _)| con.send(message.clone()));
+        self.versions.values().for_each(|(message, _)| con.send(message.clone()));
+        self.pool_ops.values().for_each(|(message, _)| con.send(message.clone()));
     }
 
     /// A connection of its own is ready.
@@ -103,12 +97,7 @@ impl MonClient {
             let fsid = self.fsid();
             let mut state = self.0.state.borrow_mut();
             let tid = state.requests.next_tid();
-            let request = MMonCommand {
-                fsid,
-                cmd,
-                input,
-                ..MMonCommand::default()
-            };
+            let request = MMonCommand { fsid, cmd, input, ..MMonCommand::default() };
             let message = request.encode().with_tid(tid);
             if let Some(con) = &state.active {
                 con.send(message.clone());
@@ -127,33 +116,15 @@ impl MonClient {
     ) -> Result<Answer, MonError> {
         let map = self.monmap_ready().await?;
         let by_rank = mon.parse().ok().and_then(|rank| map.by_rank(rank));
-        let info = map
-            .mon_info
-            .get(mon)
-            .or(by_rank)
-            .ok_or(MonError::NoSuchMon)?;
+        let info = map.mon_info.get(mon).or(by_rank).ok_or(MonError::NoSuchMon)?;
         let (sender, receiver) = oneshot();
         let con = {
-            let con = self
-                .0
-                .messenger
-                .connect_anonymous(entity::MON, &info.public_addrs);
+            let con = self.0.messenger.connect_anonymous(entity::MON, &info.public_addrs);
             let mut state = self.0.state.borrow_mut();
             let tid = state.requests.next_tid();
-            let request = MCommand {
-                fsid: map.fsid,
-                cmd,
-                input,
-            };
+            let request = MCommand { fsid: map.fsid, cmd, input };
             let message = Some(request.encode().with_tid(tid));
-            state.requests.told.insert(
-                tid,
-                Told {
-                    con: con.clone(),
-                    message,
-                    sender,
-                },
-            );
+            state.requests.told.insert(tid, Told { con: con.clone(), message, sender });
             con
         };
         let answer = receiver.await.map_err(|_| MonError::Closed);
@@ -167,10 +138,7 @@ impl MonClient {
         {
             let mut state = self.0.state.borrow_mut();
             let handle = state.requests.next_tid();
-            let request = MMonGetVersion {
-                handle,
-                what: what.to_owned(),
-            };
+            let request = MMonGetVersion { handle, what: what.to_owned() };
             let message = request.encode().with_tid(handle);
             if let Some(con) = &state.active {
                 con.send(message.clone());
@@ -209,20 +177,10 @@ impl MonClient {
     }
 
     pub(crate) fn on_command_ack(&self, raw: &RawMessage) {
-        let open = self
-            .0
-            .state
-            .borrow_mut()
-            .requests
-            .commands
-            .remove(&raw.header.tid);
+        let open = self.0.state.borrow_mut().requests.commands.remove(&raw.header.tid);
         let Some((_, sender)) = open else { return };
         match MMonCommandAck::decode(raw) {
-            Ok(ack) => sender.send(Answer {
-                rc: ack.rc,
-                outs: ack.outs,
-                outb: ack.outb,
-            }),
+            Ok(ack) => sender.send(Answer { rc: ack.rc, outs: ack.outs, outb: ack.outb }),
             Err(e) => tracing::warn!("a command's answer does not decode: {e}"),
         }
     }
@@ -232,18 +190,9 @@ impl MonClient {
             Ok(reply) => reply,
             Err(e) => return tracing::warn!("a version does not decode: {e}"),
         };
-        let open = self
-            .0
-            .state
-            .borrow_mut()
-            .requests
-            .versions
-            .remove(&reply.handle);
+        let open = self.0.state.borrow_mut().requests.versions.remove(&reply.handle);
         if let Some((_, sender)) = open {
-            sender.send(Versions {
-                newest: reply.version,
-                oldest: reply.oldest_version,
-            });
+            sender.send(Versions { newest: reply.version, oldest: reply.oldest_version });
         }
     }
 
@@ -251,21 +200,16 @@ impl MonClient {
     pub(crate) fn on_told_reply(&self, con: &Connection, raw: &RawMessage) -> bool {
         let open = {
             let told = &mut self.0.state.borrow_mut().requests.told;
-            if told
-                .get(&raw.header.tid)
-                .is_none_or(|told| told.con != *con)
-            {
+            if told.get(&raw.header.tid).is_none_or(|told| told.con != *con) {
                 return false;
             }
             told.remove(&raw.header.tid)
         };
         let Some(told) = open else { return false };
         match MCommandReply::decode(raw) {
-            Ok(reply) => told.sender.send(Answer {
-                rc: reply.rc,
-                outs: reply.outs,
-                outb: reply.outb,
-            }),
+            Ok(reply) => {
+                told.sender.send(Answer { rc: reply.rc, outs: reply.outs, outb: reply.outb })
+            }
             Err(e) => tracing::warn!("a monitor's answer does not decode: {e}"),
         }
         true

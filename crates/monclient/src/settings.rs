@@ -111,11 +111,7 @@ pub fn parse_mon_host(text: &str) -> Result<Vec<AddrVec>, String> {
         };
         let (word, after) = rest.split_at(end.unwrap_or(rest.len()));
         rest = after;
-        let group = if grouped {
-            &word[1..word.len() - 1]
-        } else {
-            word
-        };
+        let group = if grouped { &word[1..word.len() - 1] } else { word };
         let mut addrs = Vec::new();
         for one in group.split(',') {
             addrs.extend(parse_one(one).ok_or_else(|| word.to_owned())?);
@@ -144,20 +140,13 @@ fn parse_one(text: &str) -> Option<Vec<EntityAddr>> {
         if addr.port() == 0 {
             sock.set_port(port);
         }
-        EntityAddr {
-            kind,
-            nonce: addr.nonce,
-            sock: Some(sock),
-        }
+        EntityAddr { kind, nonce: addr.nonce, sock: Some(sock) }
     };
     Some(match (typed, addr.port()) {
         (true, _) if addr.kind == AddrType::Legacy => vec![at(AddrType::Legacy, MON_PORT_V1)],
         (true, _) | (false, MON_PORT_V2) => vec![at(AddrType::Msgr2, MON_PORT_V2)],
         (false, MON_PORT_V1) => vec![at(AddrType::Legacy, MON_PORT_V1)],
-        (false, _) => vec![
-            at(AddrType::Msgr2, MON_PORT_V2),
-            at(AddrType::Legacy, MON_PORT_V1),
-        ],
+        (false, _) => vec![at(AddrType::Msgr2, MON_PORT_V2), at(AddrType::Legacy, MON_PORT_V1)],
     })
 }
 

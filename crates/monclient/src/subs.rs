@@ -32,9 +32,7 @@ impl Subs {
     /// Version `have` has come.
     pub(crate) fn got(&mut self, what: &str, have: u64) {
         for items in [&mut self.new, &mut self.sent] {
-            let Some(item) = items.get_mut(what) else {
-                continue;
-            };
+            let Some(item) = items.get_mut(what) else { continue };
             if item.start > have {
                 return;
             }

@@ -74,30 +74,18 @@ impl Dispatcher for Mon {
         let answer = match raw.header.kind {
             MMonSubscribe::TYPE => {
                 let wish = <MMonSubscribe as Message>::decode(&raw).unwrap();
-                self.subscribed
-                    .borrow_mut()
-                    .extend(wish.what.keys().cloned());
-                Message::encode(&MMonMap {
-                    monmap: self.monmap.clone(),
-                })
+                self.subscribed.borrow_mut().extend(wish.what.keys().cloned());
+                Message::encode(&MMonMap { monmap: self.monmap.clone() })
             }
             MMonCommand::TYPE => {
                 let cmd = MMonCommand::decode(&raw).unwrap().cmd;
-                MMonCommandAck {
-                    outs: cmd[0].clone(),
-                    ..MMonCommandAck::default()
-                }
-                .encode()
+                MMonCommandAck { outs: cmd[0].clone(), ..MMonCommandAck::default() }.encode()
             }
             MMonGetVersion::TYPE => {
                 let asked = <MMonGetVersion as Message>::decode(&raw).unwrap();
                 let (version, oldest_version) = (9, 1);
                 let handle = asked.handle;
-                Message::encode(&MMonGetVersionReply {
-                    handle,
-                    version,
-                    oldest_version,
-                })
+                Message::encode(&MMonGetVersionReply { handle, version, oldest_version })
             }
             _ => return,
         };
@@ -116,24 +104,13 @@ fn addrs(world: &Control) -> Vec<AddrVec> {
 
 fn start_mon(world: &Control, id: usize, ids: &Rc<Cell<u64>>, wishes: &Rc<RefCell<Vec<String>>>) {
     let env = world.node(MONS[id]);
-    let mut monmap = MonMap {
-        fsid: Uuid([1; 16]),
-        epoch: 1,
-        ..MonMap::default()
-    };
+    let mut monmap = MonMap { fsid: Uuid([1; 16]), epoch: 1, ..MonMap::default() };
     for (name, public_addrs) in ["a", "b", "c"].iter().zip(addrs(world)) {
         let name = (*name).to_owned();
-        monmap.add(MonInfo {
-            name,
-            public_addrs,
-            ..MonInfo::default()
-        });
+        monmap.add(MonInfo { name, public_addrs, ..MonInfo::default() });
     }
-    let config = Config::new(
-        EntityName::mon(id as i64),
-        0,
-        Policies::new(Policy::stateless_server()),
-    );
+    let config =
+        Config::new(EntityName::mon(id as i64), 0, Policies::new(Policy::stateless_server()));
     let messenger = Messenger::new(env.clone(), config);
     messenger.set_auth_server(Rc::new(Believes(ids.clone())));
     let subscribed = wishes.clone();
@@ -142,9 +119,7 @@ fn start_mon(world: &Control, id: usize, ids: &Rc<Cell<u64>>, wishes: &Rc<RefCel
         monmap: monmap.to_bytes(),
         subscribed,
     }));
-    messenger
-        .bind(SocketAddr::new(world.ip(MONS[id]), 3300))
-        .unwrap();
+    messenger.bind(SocketAddr::new(world.ip(MONS[id]), 3300)).unwrap();
     // Lives as long as its process.
     env.go(async move {
         let _messenger = messenger;
@@ -176,11 +151,7 @@ fn lose_monitors(seed: u64, how: Kill) {
         start_mon(&control, id, &ids, &wishes);
     }
     let env = world.node("client");
-    let config = Config::new(
-        EntityName::client(-1),
-        5,
-        Policies::new(Policy::lossy_client()),
-    );
+    let config = Config::new(EntityName::client(-1), 5, Policies::new(Policy::lossy_client()));
     let messenger = Messenger::new(env.clone(), config);
     // It knows one of them; the monmap tells the others.
     let first = addrs(&control)[seed as usize % 3].clone();
@@ -201,10 +172,7 @@ fn lose_monitors(seed: u64, how: Kill) {
             let monc = monc.clone();
             env.spawn_with_handle(async move {
                 let text = format!("command {round} {i}");
-                let answer = monc
-                    .command(vec![text.clone()], Bytes::new())
-                    .await
-                    .unwrap();
+                let answer = monc.command(vec![text.clone()], Bytes::new()).await.unwrap();
                 assert_eq!(answer.outs, text);
                 let versions = monc.versions("osdmap").await.unwrap();
                 assert_eq!((versions.newest, versions.oldest), (9, 1));
@@ -230,11 +198,7 @@ fn lose_monitors(seed: u64, how: Kill) {
             start_mon(&control, lost, &ids, &wishes);
         }
     }
-    let told = wishes
-        .borrow()
-        .iter()
-        .filter(|what| *what == "osdmap")
-        .count();
+    let told = wishes.borrow().iter().filter(|what| *what == "osdmap").count();
     assert!(told > 3, "each session is told what is wanted: {told}");
     monc.shutdown();
     messenger.shutdown();

@@ -26,10 +26,7 @@ fn peer() -> Option<PathBuf> {
     if dir.is_none() {
         eprintln!("CEPH_PEER is not set: nothing is checked");
     }
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter("debug")
-        .with_test_writer()
-        .try_init();
+    let _ = tracing_subscriber::fmt().with_env_filter("debug").with_test_writer().try_init();
     dir
 }
 
@@ -43,9 +40,7 @@ struct Owner {
 
 impl Dispatcher for Owner {
     fn on_message(&self, con: &Connection, incoming: Incoming) {
-        let Some(incoming) = self.monc.on_message(con, incoming) else {
-            return;
-        };
+        let Some(incoming) = self.monc.on_message(con, incoming) else { return };
         self.inbox.borrow_mut().push(incoming.into_message());
         self.changed.notify_all();
     }
@@ -79,12 +74,7 @@ impl MonEvents for Owner {
 
 impl Owner {
     async fn message(&self, kind: u16) -> RawMessage {
-        let at = || {
-            self.inbox
-                .borrow()
-                .iter()
-                .position(|m| m.header.kind == kind)
-        };
+        let at = || self.inbox.borrow().iter().position(|m| m.header.kind == kind);
         self.changed.until(|| at().is_some()).await;
         let at = at().unwrap();
         self.inbox.borrow_mut().remove(at)
@@ -98,10 +88,7 @@ fn open(
     tune: impl FnOnce(&mut Settings),
 ) -> (Messenger, Rc<Owner>) {
     let conf = std::fs::read_to_string(dir.join("ceph.conf")).unwrap();
-    let mon_host = conf
-        .lines()
-        .find_map(|line| line.strip_prefix("mon_host = "))
-        .unwrap();
+    let mon_host = conf.lines().find_map(|line| line.strip_prefix("mon_host = ")).unwrap();
     let name: types::AuthEntityName = name.parse().unwrap();
     let file = if name.kind_u8() == OSD {
         dir.join(format!("osd.{}/keyring", name.id))
@@ -115,10 +102,7 @@ fn open(
         settings.methods = vec![auth::METHOD_NONE];
     }
     tune(&mut settings);
-    let own = EntityName {
-        kind: if name.is_client() { 8 } else { name.kind_u8() },
-        num: -1,
-    };
+    let own = EntityName { kind: if name.is_client() { 8 } else { name.kind_u8() }, num: -1 };
     let config = Config::new(own, 4242, Policies::new(Policy::lossy_client()));
     let messenger = Messenger::new(env.clone(), config);
     let monc = MonClient::new(env.clone(), messenger.clone(), settings);
@@ -145,9 +129,7 @@ fn run<F: Future<Output = ()> + 'static>(test: impl FnOnce(Env, PathBuf) -> F + 
     let Some(dir) = peer() else { return };
     Runtime::new().unwrap().block_on(|env| async move {
         let inner = env.clone();
-        env.timeout(Duration::from_secs(40), test(inner, dir))
-            .await
-            .expect("in time");
+        env.timeout(Duration::from_secs(40), test(inner, dir)).await.expect("in time");
     });
 }
 
@@ -161,10 +143,7 @@ async fn talk(env: Env, dir: PathBuf, mon_modes: Vec<u32>, osd_modes: Vec<u32>) 
     assert!(monc.global_id() > 0);
     let monmap = monc.monmap_ready().await.unwrap();
     assert_eq!(monmap.size(), 1);
-    owner
-        .changed
-        .until(|| owner.config.borrow().is_some())
-        .await;
+    owner.changed.until(|| owner.config.borrow().is_some()).await;
 
     let status = vec!["{\"prefix\": \"status\", \"format\": \"json\"}".to_owned()];
     let answer = monc.command(status, Bytes::new()).await.unwrap();
@@ -196,11 +175,7 @@ async fn talk(env: Env, dir: PathBuf, mon_modes: Vec<u32>, osd_modes: Vec<u32>) 
     assert_eq!(reply.header.tid, 5);
     let reply = MCommandReply::decode(&reply).unwrap();
     assert_eq!(reply.rc, 0, "{}", reply.outs);
-    assert!(
-        String::from_utf8_lossy(&reply.outb).contains("16.2"),
-        "{:?}",
-        reply.outb
-    );
+    assert!(String::from_utf8_lossy(&reply.outb).contains("16.2"), "{:?}", reply.outb);
     assert_eq!(con.peer_name(), EntityName::osd(0));
 
     // Lost and found: the global id stays.
@@ -208,15 +183,7 @@ async fn talk(env: Env, dir: PathBuf, mon_modes: Vec<u32>, osd_modes: Vec<u32>) 
     monc.reopen();
     owner
         .changed
-        .until(|| {
-            owner
-                .log
-                .borrow()
-                .iter()
-                .filter(|e| **e == "session")
-                .count()
-                == 2
-        })
+        .until(|| owner.log.borrow().iter().filter(|e| **e == "session").count() == 2)
         .await;
     assert_eq!(monc.global_id(), before);
     assert!(monc.versions("osdmap").await.unwrap().newest > 0);
@@ -248,8 +215,7 @@ fn a_daemon_gets_rotating_secrets_and_renews_tickets() {
             assert_eq!(monc.rotating_secrets().secrets.len(), 3);
             let before = monc.ticket_expires(OSD).unwrap();
             monc.refresh_tickets();
-            monc.until_changed(|| monc.ticket_expires(OSD).unwrap() > before)
-                .await;
+            monc.until_changed(|| monc.ticket_expires(OSD).unwrap() > before).await;
         }
         monc.shutdown();
         messenger.shutdown();
@@ -301,18 +267,11 @@ fn a_lossless_session_with_an_osd_survives_broken_sockets() {
         let con = cluster.connect_to(OSD, &osdmap.cluster_addrs[0]);
         for tid in 1..=60 {
             let cmd = vec!["{\"prefix\": \"version\"}".to_owned()];
-            let request = MCommand {
-                fsid,
-                cmd,
-                input: Bytes::new(),
-            };
+            let request = MCommand { fsid, cmd, input: Bytes::new() };
             con.send(request.encode().with_tid(tid));
             match tid % 6 {
                 0 => con.break_socket(),
-                3 => {
-                    env.sleep(Duration::from_millis(env.random_u64() % 20))
-                        .await
-                }
+                3 => env.sleep(Duration::from_millis(env.random_u64() % 20)).await,
                 _ => {}
             }
         }

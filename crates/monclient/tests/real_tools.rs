@@ -58,11 +58,7 @@ impl AuthServer for Shared {
         self.0.modes.clone()
     }
     fn accept(&self, _: Stranger, method: u32) -> Result<Box<dyn ServerExchange>, AuthError> {
-        Ok(Box::new(Exchange {
-            auth: self.0.clone(),
-            method,
-            handler: None,
-        }))
+        Ok(Box::new(Exchange { auth: self.0.clone(), method, handler: None }))
     }
 }
 
@@ -73,11 +69,7 @@ impl ServerExchange for Exchange {
         let Some(handler) = &self.handler else {
             let start = StartRequest::from_bytes(&payload)?;
             let new = start.global_id == 0;
-            let id = if new {
-                self.auth.next_id.get()
-            } else {
-                start.global_id
-            };
+            let id = if new { self.auth.next_id.get() } else { start.global_id };
             self.auth.next_id.set(id.max(self.auth.next_id.get()) + 1);
             if self.method == METHOD_NONE {
                 return Ok(ServerStep::Done(Box::new(Accepted {
@@ -94,12 +86,8 @@ impl ServerExchange for Exchange {
             return Ok(ServerStep::More(challenge));
         };
         let now = UTime::from_duration(env.wall_clock());
-        let rules = MonRules {
-            keys: &self.auth.keys,
-            now,
-            fill: &fill,
-            allow_insecure_reclaim: false,
-        };
+        let rules =
+            MonRules { keys: &self.auth.keys, now, fill: &fill, allow_insecure_reclaim: false };
         let done = handler.authenticate(&payload, mode == MODE_SECURE, &rules)?;
         Ok(ServerStep::Done(Box::new(Accepted {
             reply: done.reply,
@@ -150,10 +138,7 @@ impl Dispatcher for Osd {
         } else {
             Bytes::from(format!("{name} {}\n", con.peer_caps().text().unwrap()))
         };
-        let reply = MCommandReply {
-            outb,
-            ..MCommandReply::default()
-        };
+        let reply = MCommandReply { outb, ..MCommandReply::default() };
         con.send(reply.encode().with_tid(raw.header.tid));
     }
 }
@@ -177,11 +162,7 @@ impl Dispatcher for Mon {
     fn on_message(&self, con: &Connection, incoming: Incoming) {
         let raw = incoming.into_message();
         let tid = raw.header.tid;
-        let monmap = || {
-            Message::encode(&MMonMap {
-                monmap: self.monmap.clone(),
-            })
-        };
+        let monmap = || Message::encode(&MMonMap { monmap: self.monmap.clone() });
         match raw.header.kind {
             MMonGetMap::TYPE => con.send(monmap()),
             MPing::TYPE => {
@@ -189,17 +170,11 @@ impl Dispatcher for Mon {
                 con.send(Message::encode(&MPing { text }));
             }
             MMonSubscribe::TYPE => {
-                for what in <MMonSubscribe as Message>::decode(&raw)
-                    .unwrap()
-                    .what
-                    .keys()
-                {
+                for what in <MMonSubscribe as Message>::decode(&raw).unwrap().what.keys() {
                     match what.as_str() {
                         "monmap" => con.send(monmap()),
                         "config" => con.send(Message::encode(&MConfig::default())),
-                        "mgrmap" => con.send(Message::encode(&MMgrMap {
-                            map: MgrMap::default(),
-                        })),
+                        "mgrmap" => con.send(Message::encode(&MMgrMap { map: MgrMap::default() })),
                         "osdmap" => {
                             let map = osdmap(&self.osd);
                             let maps = BTreeMap::from([(1, map.encode_with_crc().0)]);
@@ -222,11 +197,7 @@ impl Dispatcher for Mon {
                 } else {
                     Bytes::from_static(b"the answer\n")
                 };
-                let ack = MMonCommandAck {
-                    cmd,
-                    outb,
-                    ..MMonCommandAck::default()
-                };
+                let ack = MMonCommandAck { cmd, outb, ..MMonCommandAck::default() };
                 con.send(Message::encode(&ack).with_tid(tid));
             }
             MMonGetVersion::TYPE => {
@@ -268,50 +239,32 @@ fn serve(methods: Vec<u32>, modes: Vec<u32>, extra: &str, tools: &[&[&str]]) -> 
     std::fs::create_dir_all(&dir).unwrap();
     let name: AuthEntityName = "client.admin".parse().unwrap();
     let key = CryptoKey::new([42; 16], UTime::new(1, 2));
-    let auth = EntityAuth::new(
-        key,
-        [("mon", "allow *"), ("osd", "allow *"), ("mgr", "allow *")],
-    );
+    let auth = EntityAuth::new(key, [("mon", "allow *"), ("osd", "allow *"), ("mgr", "allow *")]);
     let mut keyring = Keyring::new();
     keyring.keys.insert(name.clone(), auth.clone());
     std::fs::write(dir.join("keyring"), keyring.to_text()).unwrap();
     let extra = extra.to_owned();
-    let tools: Vec<Vec<String>> = tools
-        .iter()
-        .map(|t| t.iter().map(|s| (*s).to_owned()).collect())
-        .collect();
+    let tools: Vec<Vec<String>> =
+        tools.iter().map(|t| t.iter().map(|s| (*s).to_owned()).collect()).collect();
     Runtime::new().unwrap().block_on(move |env| async move {
         let mut keys = KeyServer::default();
         let now = UTime::from_duration(env.wall_clock());
         let rotated = {
             let env = env.clone();
-            keys.rotation_due(now, &move |buf: &mut [u8]| env.fill_random(buf))
-                .unwrap()
+            keys.rotation_due(now, &move |buf: &mut [u8]| env.fill_random(buf)).unwrap()
         };
-        keys.data
-            .apply(&KeyIncrement::SetRotating(rotated))
-            .unwrap();
+        keys.data.apply(&KeyIncrement::SetRotating(rotated)).unwrap();
         keys.data.apply(&KeyIncrement::Add(name, auth)).unwrap();
         let secrets = keys.clone();
         let next_id = Rc::new(Cell::new(4100));
-        let auth = Rc::new(MonAuth {
-            env: env.clone(),
-            keys,
-            methods: methods.clone(),
-            modes,
-            next_id,
-        });
+        let auth =
+            Rc::new(MonAuth { env: env.clone(), keys, methods: methods.clone(), modes, next_id });
         let policy = Policy::stateless_server().requiring(types::features::REQUIRED_OF_CLIENT);
         let config = Config::new(EntityName::mon(0), 0, Policies::new(policy));
         let messenger = Messenger::new(env.clone(), config);
         messenger.set_auth_server(Rc::new(Shared(auth)));
         let addr = messenger.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let mut monmap = MonMap {
-            fsid: FSID,
-            epoch: 1,
-            min_mon_release: 16,
-            ..MonMap::default()
-        };
+        let mut monmap = MonMap { fsid: FSID, epoch: 1, min_mon_release: 16, ..MonMap::default() };
         monmap.strategy = 1;
         monmap.add(MonInfo {
             name: "a".to_owned(),
@@ -337,11 +290,7 @@ fn serve(methods: Vec<u32>, modes: Vec<u32>, extra: &str, tools: &[&[&str]]) -> 
             ids: Default::default(),
         });
         messenger.set_dispatcher(mon.clone());
-        let required = if methods == [METHOD_NONE] {
-            "none"
-        } else {
-            "cephx"
-        };
+        let required = if methods == [METHOD_NONE] { "none" } else { "cephx" };
         let conf = format!(
             "[global]\nfsid = {FSID}\nmon_host = [v2:127.0.0.1:{}]\nkeyring = {}/keyring\n\
              auth_cluster_required = {required}\nauth_service_required = {required}\n\
@@ -373,11 +322,7 @@ fn serve(methods: Vec<u32>, modes: Vec<u32>, extra: &str, tools: &[&[&str]]) -> 
             };
             let text = String::from_utf8_lossy(&out.stdout).into_owned();
             let errors = String::from_utf8_lossy(&out.stderr).into_owned();
-            assert!(
-                out.status.success(),
-                "{tool:?}: {:?}\n{text}\n{errors}",
-                out.status
-            );
+            assert!(out.status.success(), "{tool:?}: {:?}\n{text}\n{errors}", out.status);
             printed.push(text);
         }
         assert!(mon.sessions.get() > 0);
@@ -400,14 +345,7 @@ const TOOLS: [&[&str]; 4] = [
     &["ceph", "ping", "mon.a"],
     &["ceph", "--connect-timeout", "10", "fsid"],
     &["rados", "lspools"],
-    &[
-        "ceph",
-        "--connect-timeout",
-        "10",
-        "tell",
-        "osd.0",
-        "version",
-    ],
+    &["ceph", "--connect-timeout", "10", "tell", "osd.0", "version"],
 ];
 
 fn check(printed: &[String]) {
@@ -439,11 +377,6 @@ fn cephx_in_crc_mode() {
 #[test]
 fn no_authentication() {
     if tools_exist() {
-        check(&serve(
-            vec![METHOD_NONE],
-            vec![MODE_CRC, MODE_SECURE],
-            " ",
-            &TOOLS,
-        ));
+        check(&serve(vec![METHOD_NONE], vec![MODE_CRC, MODE_SECURE], " ", &TOOLS));
     }
 }

@@ -18,10 +18,7 @@ use types::addr::AddrVec;
 use types::entity::{EntityName, OSD};
 
 fn thread_cpu() -> Duration {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is to a live timespec.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
@@ -67,25 +64,15 @@ fn main() {
     std::thread::spawn(move || {
         Runtime::new().unwrap().block_on(|env| async move {
             let policy = Policy::stateless_registered_server().throttled(500 << 20, 256);
-            let (server, _) = node(
-                &env,
-                EntityName::osd(0),
-                Policies::new(policy),
-                server_modes,
-            );
-            let player = Rc::new(Player {
-                data: None,
-                count: Default::default(),
-            });
+            let (server, _) = node(&env, EntityName::osd(0), Policies::new(policy), server_modes);
+            let player = Rc::new(Player { data: None, count: Default::default() });
             server.set_dispatcher(player.clone());
             server.bind(localhost()).unwrap();
             tell.send(server.addrs()).unwrap();
             env.sleep(Duration::from_secs(1)).await;
             let (cpu, count) = (thread_cpu(), player.count.get());
             env.sleep(Duration::from_secs(seconds)).await;
-            tell_cpu
-                .send((thread_cpu() - cpu, player.count.get() - count))
-                .unwrap();
+            tell_cpu.send((thread_cpu() - cpu, player.count.get() - count)).unwrap();
             env.sleep(Duration::from_secs(60)).await;
         });
     });

@@ -119,14 +119,7 @@ impl Eq for Connection {}
 impl core::fmt::Debug for Connection {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let peer = self.0.peer.borrow();
-        write!(
-            f,
-            "#{} {} {} {:?}",
-            self.0.id,
-            peer.name,
-            peer.addrs,
-            self.0.phase.get()
-        )
+        write!(f, "#{} {} {} {:?}", self.0.id, peer.name, peer.addrs, self.0.phase.get())
     }
 }
 
@@ -316,10 +309,7 @@ impl Inner {
     /// The one place where the phase changes.
     pub(crate) fn set_phase(&self, to: Phase) {
         let from = self.phase.get();
-        debug_assert!(
-            from != Phase::Closed || to == Phase::Closed,
-            "{from:?} to {to:?}"
-        );
+        debug_assert!(from != Phase::Closed || to == Phase::Closed, "{from:?} to {to:?}");
         self.phase.set(to);
     }
 

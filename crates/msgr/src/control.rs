@@ -178,10 +178,7 @@ impl Control {
             tag::KEEPALIVE2_ACK => Control::Keepalive2Ack(r.get()?),
             tag::ACK => Control::Ack(r.u64()?),
             tag => {
-                return Err(Error::Invalid {
-                    what: "frame tag",
-                    value: tag.into(),
-                });
+                return Err(Error::Invalid { what: "frame tag", value: tag.into() });
             }
         })
     }

@@ -21,11 +21,7 @@ pub struct Incoming {
 impl Incoming {
     /// A message with no throttle behind it (sent to oneself, or made by a test).
     pub fn unthrottled(message: RawMessage, received: Duration) -> Incoming {
-        Incoming {
-            message,
-            received,
-            permits: [None, None],
-        }
+        Incoming { message, received, permits: [None, None] }
     }
 
     /// The message alone; its share of the throttles is given back now.

@@ -36,10 +36,7 @@ impl ClientExchange for AuthorizerExchange {
 
     fn on_done(&mut self, _: u64, _: u32, payload: Bytes) -> Result<SessionKeys, AuthError> {
         let (session_key, connection_secret) = self.authorizer.on_done(&payload)?;
-        Ok(SessionKeys {
-            session_key: Some(session_key),
-            connection_secret,
-        })
+        Ok(SessionKeys { session_key: Some(session_key), connection_secret })
     }
 }
 
@@ -78,11 +75,7 @@ pub struct ServiceExchange {
 impl ServiceExchange {
     /// The service's side of one handshake.
     pub fn new(secrets: Rc<dyn ServiceSecrets>, env: Env) -> ServiceExchange {
-        ServiceExchange {
-            handler: ServiceHandler::new(),
-            secrets,
-            env,
-        }
+        ServiceExchange { handler: ServiceHandler::new(), secrets, env }
     }
 }
 
@@ -114,9 +107,7 @@ pub struct BelievingExchange;
 impl ServerExchange for BelievingExchange {
     fn step(&mut self, payload: Bytes, mode: u32) -> Result<ServerStep, AuthError> {
         if mode == MODE_SECURE {
-            return Err(AuthError::Method {
-                method: METHOD_NONE,
-            });
+            return Err(AuthError::Method { method: METHOD_NONE });
         }
         let (name, global_id) = none::open_authorizer(&payload)?;
         Ok(ServerStep::Done(Box::new(Accepted {

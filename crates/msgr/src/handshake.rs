@@ -104,14 +104,8 @@ enum State {
 
 /// The side one is on, with what authenticates it.
 enum Role {
-    Client {
-        exchange: Box<dyn ClientExchange>,
-    },
-    Server {
-        auth: Rc<dyn AuthServer>,
-        exchange: Option<Box<dyn ServerExchange>>,
-        mode: u32,
-    },
+    Client { exchange: Box<dyn ClientExchange> },
+    Server { auth: Rc<dyn AuthServer>, exchange: Option<Box<dyn ServerExchange>>, mode: u32 },
 }
 
 /// How far a call got.
@@ -161,15 +155,7 @@ impl Handshake {
 
     /// The accepting side.
     pub(crate) fn server(own_kind: u8, peer: EntityAddr, auth: Rc<dyn AuthServer>) -> Handshake {
-        Handshake::start(
-            Role::Server {
-                auth,
-                exchange: None,
-                mode: 0,
-            },
-            own_kind,
-            peer,
-        )
+        Handshake::start(Role::Server { auth, exchange: None, mode: 0 }, own_kind, peer)
     }
 
     fn start(role: Role, own_kind: u8, peer: EntityAddr) -> Handshake {
@@ -216,8 +202,7 @@ impl Handshake {
     /// Puts a frame into the batch.
     pub(crate) fn send(&mut self, frame: &Control) {
         let mut bytes = SendBatch::new();
-        self.writer
-            .control(frame.tag(), &frame.payload(), &mut bytes);
+        self.writer.control(frame.tag(), &frame.payload(), &mut bytes);
         let bytes = bytes.to_vec();
         if !matches!(self.state, State::Signature | State::Ident) {
             self.sent.extend_from_slice(&bytes);
@@ -235,19 +220,12 @@ impl Handshake {
                 continue;
             }
             let logged = !matches!(self.state, State::Signature | State::Ident);
-            let before = if logged {
-                Bytes::copy_from_slice(buf)
-            } else {
-                Bytes::new()
-            };
+            let before = if logged { Bytes::copy_from_slice(buf) } else { Bytes::new() };
             let frame = self.reader.next(buf)?;
             if logged {
-                self.received
-                    .extend_from_slice(&before[..before.len() - buf.len()]);
+                self.received.extend_from_slice(&before[..before.len() - buf.len()]);
             }
-            let Some(frame) = frame else {
-                return Ok(Step::More);
-            };
+            let Some(frame) = frame else { return Ok(Step::More) };
             let frame = Control::decode(frame.tag, frame.payload())?;
             if let Some(step) = self.on_frame(frame)? {
                 return Ok(step);
@@ -257,11 +235,7 @@ impl Handshake {
 
     /// Bytes that the buffer must hold before [`Handshake::step`] gets on.
     pub(crate) fn need(&self) -> usize {
-        if self.state == State::Banner {
-            BANNER_LEN
-        } else {
-            self.reader.need()
-        }
+        if self.state == State::Banner { BANNER_LEN } else { self.reader.need() }
     }
 
     fn on_banner(&mut self, buf: &mut BytesMut) -> Result<bool, HandshakeError> {
@@ -291,10 +265,7 @@ impl Handshake {
             return Err(HandshakeError::Banner);
         }
         self.state = State::Hello;
-        self.send(&Control::Hello(Hello {
-            kind: self.own_kind,
-            seen: self.peer,
-        }));
+        self.send(&Control::Hello(Hello { kind: self.own_kind, seen: self.peer }));
         Ok(true)
     }
 
@@ -329,9 +300,7 @@ impl Handshake {
             }
             (State::AuthReply, Control::AuthDone(done)) => {
                 self.global_id = done.global_id;
-                let keys = self
-                    .exchange()?
-                    .on_done(done.global_id, done.mode, done.payload)?;
+                let keys = self.exchange()?.on_done(done.global_id, done.mode, done.payload)?;
                 self.authenticated(done.mode, keys)?;
                 Ok(None)
             }
@@ -358,11 +327,7 @@ impl Handshake {
 
     fn count_round(&mut self) -> Result<(), HandshakeError> {
         self.rounds += 1;
-        if self.rounds > ROUNDS_MAX {
-            Err(HandshakeError::TooManyRounds)
-        } else {
-            Ok(())
-        }
+        if self.rounds > ROUNDS_MAX { Err(HandshakeError::TooManyRounds) } else { Ok(()) }
     }
 
     fn exchange(&mut self) -> Result<&mut Box<dyn ClientExchange>, HandshakeError> {
@@ -384,37 +349,24 @@ impl Handshake {
     fn on_auth_request(&mut self, request: AuthRequestFrame) -> Result<(), HandshakeError> {
         let kind = self.peer_kind;
         let from = self.peer.sock;
-        let Role::Server {
-            auth,
-            exchange,
-            mode,
-        } = &mut self.role
-        else {
+        let Role::Server { auth, exchange, mode } = &mut self.role else {
             return Err(HandshakeError::Auth(AuthError::OutOfOrder));
         };
         if !auth.admits(Stranger { kind, from }) {
-            return Err(HandshakeError::Auth(AuthError::Refused {
-                errno: Errno::EAGAIN.0,
-            }));
+            return Err(HandshakeError::Auth(AuthError::Refused { errno: Errno::EAGAIN.0 }));
         }
         let (methods, modes) = (auth.allowed_methods(kind), auth.allowed_modes(kind));
         // Without a key there is nothing to seal with (src/auth/AuthServer.h: pick_con_mode).
         let chosen = match request.method {
             METHOD_NONE => Some(MODE_CRC),
-            _ => request
-                .modes
-                .iter()
-                .find(|mode| modes.contains(mode))
-                .copied(),
+            _ => request.modes.iter().find(|mode| modes.contains(mode)).copied(),
         };
         let begun = match chosen {
             Some(chosen) if methods.contains(&request.method) => {
                 *mode = chosen;
                 auth.accept(Stranger { kind, from }, request.method)
             }
-            _ => Err(AuthError::Method {
-                method: request.method,
-            }),
+            _ => Err(AuthError::Method { method: request.method }),
         };
         match begun {
             Ok(begun) => {
@@ -429,9 +381,7 @@ impl Handshake {
     }
 
     fn refuse(&mut self, method: u32, e: &AuthError) {
-        let Role::Server { auth, exchange, .. } = &mut self.role else {
-            return;
-        };
+        let Role::Server { auth, exchange, .. } = &mut self.role else { return };
         tracing::info!(peer = %self.peer, "refused: {e}");
         *exchange = None;
         let errno = match e {
@@ -454,19 +404,11 @@ impl Handshake {
         payload: Bytes,
         method: Option<u32>,
     ) -> Result<(), HandshakeError> {
-        let Role::Server {
-            exchange: Some(exchange),
-            mode,
-            ..
-        } = &mut self.role
-        else {
+        let Role::Server { exchange: Some(exchange), mode, .. } = &mut self.role else {
             return Err(HandshakeError::Auth(AuthError::OutOfOrder));
         };
         let mode = *mode;
-        match exchange
-            .step(payload, mode)
-            .and_then(|step| self.check_kind(step))
-        {
+        match exchange.step(payload, mode).and_then(|step| self.check_kind(step)) {
             Ok(ServerStep::More(payload)) => {
                 self.state = State::AuthMore;
                 self.send(&Control::AuthReplyMore(payload));
@@ -490,9 +432,7 @@ impl Handshake {
     /// Who says it is a daemon must have a daemon's key: other daemons trust its messages. (The
     /// other way round is usual: clients inside a manager have the manager's key.)
     fn check_kind(&self, step: ServerStep) -> Result<ServerStep, AuthError> {
-        let ServerStep::Done(accepted) = &step else {
-            return Ok(step);
-        };
+        let ServerStep::Done(accepted) = &step else { return Ok(step) };
         let believed = accepted.keys.session_key.is_none();
         let same = accepted.name.kind == u32::from(self.peer_kind);
         if believed || same || self.peer_kind == entity::CLIENT {

@@ -169,10 +169,7 @@ impl Messenger {
             return con.clone();
         }
         let con = self.open(peer_kind, addrs);
-        self.0
-            .registered
-            .borrow_mut()
-            .insert(addrs.clone(), con.clone());
+        self.0.registered.borrow_mut().insert(addrs.clone(), con.clone());
         driver::spawn_connector(&con);
         con
     }
@@ -188,22 +185,13 @@ impl Messenger {
 
     fn open(&self, peer_kind: u8, addrs: &AddrVec) -> Connection {
         let peer = Peer {
-            name: EntityName {
-                kind: peer_kind,
-                num: -1,
-            },
+            name: EntityName { kind: peer_kind, num: -1 },
             addrs: addrs.clone(),
             socket_addr: addrs.msgr2().copied().unwrap_or_else(|| addrs.front()),
             ..Peer::default()
         };
         let policy = self.0.config.policies.of(peer_kind).clone();
-        let start = Start {
-            peer_kind,
-            policy,
-            peer,
-            phase: Phase::Connecting,
-            loopback: false,
-        };
+        let start = Start { peer_kind, policy, peer, phase: Phase::Connecting, loopback: false };
         Connection::start(&self.0, self.0.new_id(), start)
     }
 
@@ -222,13 +210,8 @@ impl Messenger {
             ..Peer::default()
         };
         let policy = self.0.config.policies.of(name.kind).clone();
-        let start = Start {
-            peer_kind: name.kind,
-            policy,
-            peer,
-            phase: Phase::Ready,
-            loopback: true,
-        };
+        let start =
+            Start { peer_kind: name.kind, policy, peer, phase: Phase::Ready, loopback: true };
         let con = Connection::start(&self.0, LOOPBACK_ID, start);
         self.0.others.borrow_mut().insert(LOOPBACK_ID, con.clone());
         driver::spawn_loopback(&con);
@@ -288,12 +271,7 @@ impl Shared {
 
     pub(crate) fn connections(&self) -> Vec<Connection> {
         let mut all: BTreeMap<u64, Connection> = self.others.borrow().clone();
-        all.extend(
-            self.registered
-                .borrow()
-                .values()
-                .map(|con| (con.id(), con.clone())),
-        );
+        all.extend(self.registered.borrow().values().map(|con| (con.id(), con.clone())));
         all.into_values().collect()
     }
 

@@ -99,10 +99,7 @@ pub struct Policies {
 impl Policies {
     /// One policy for all.
     pub fn new(default: Policy) -> Policies {
-        Policies {
-            default,
-            by_kind: BTreeMap::new(),
-        }
+        Policies { default, by_kind: BTreeMap::new() }
     }
 
     /// The same, with another policy for peers of entity type `kind`.

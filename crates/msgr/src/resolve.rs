@@ -91,9 +91,7 @@ impl Existing {
     /// Decides on a SESSION_RECONNECT.
     pub(crate) fn on_reconnect(&self, offer: &Reconnect) -> OnReconnect {
         if self.client_cookie != offer.client_cookie {
-            return OnReconnect::Reset {
-                full: self.resetcheck,
-            };
+            return OnReconnect::Reset { full: self.resetcheck };
         }
         if self.server_cookie == 0 {
             return OnReconnect::Reset { full: false };
@@ -147,30 +145,13 @@ mod tests {
         assert_eq!(e.on_ident(11, 6), OnIdent::Stale);
         assert_eq!(e.on_ident(11, 7), OnIdent::TakeOver);
         assert_eq!(e.on_ident(12, 7), OnIdent::ResetAndTakeOver);
-        assert_eq!(
-            Existing { lossy: true, ..e }.on_ident(0, 9),
-            OnIdent::Replace
-        );
-        let young = Existing {
-            client_cookie: 9,
-            server_cookie: 0,
-            ..e
-        };
+        assert_eq!(Existing { lossy: true, ..e }.on_ident(0, 9), OnIdent::Replace);
+        let young = Existing { client_cookie: 9, server_cookie: 0, ..e };
         assert_eq!(young.on_ident(12, 8), OnIdent::TakeOver);
-        let racing = Existing {
-            phase: Phase::Connecting,
-            ..young
-        };
+        let racing = Existing { phase: Phase::Connecting, ..young };
         assert_eq!(racing.on_ident(12, 8), OnIdent::TakeOver);
         assert_eq!(swapped(racing).on_ident(12, 8), OnIdent::Wait);
-        assert_eq!(
-            Existing {
-                server: true,
-                ..swapped(racing)
-            }
-            .on_ident(12, 8),
-            OnIdent::TakeOver
-        );
+        assert_eq!(Existing { server: true, ..swapped(racing) }.on_ident(12, 8), OnIdent::TakeOver);
     }
 
     #[test]
@@ -186,38 +167,17 @@ mod tests {
         };
         let o = || offer.clone();
         assert_eq!(e.on_reconnect(&offer), OnReconnect::TakeOver);
-        let other = Reconnect {
-            client_cookie: 1,
-            ..o()
-        };
+        let other = Reconnect { client_cookie: 1, ..o() };
         assert_eq!(e.on_reconnect(&other), OnReconnect::Reset { full: true });
-        let young = Existing {
-            server_cookie: 0,
-            ..e
-        };
-        assert_eq!(
-            young.on_reconnect(&offer),
-            OnReconnect::Reset { full: false }
-        );
-        let late = Reconnect {
-            global_seq: 6,
-            ..o()
-        };
+        let young = Existing { server_cookie: 0, ..e };
+        assert_eq!(young.on_reconnect(&offer), OnReconnect::Reset { full: false });
+        let late = Reconnect { global_seq: 6, ..o() };
         assert_eq!(e.on_reconnect(&late), OnReconnect::RetryGlobal(7));
-        let behind = Reconnect {
-            connect_seq: 4,
-            ..o()
-        };
+        let behind = Reconnect { connect_seq: 4, ..o() };
         assert_eq!(e.on_reconnect(&behind), OnReconnect::Retry(5));
-        let same = Reconnect {
-            connect_seq: 5,
-            ..o()
-        };
+        let same = Reconnect { connect_seq: 5, ..o() };
         assert_eq!(e.on_reconnect(&same), OnReconnect::TakeOver);
-        let racing = Existing {
-            phase: Phase::Connecting,
-            ..swapped(e)
-        };
+        let racing = Existing { phase: Phase::Connecting, ..swapped(e) };
         assert_eq!(racing.on_reconnect(&same), OnReconnect::Wait);
     }
 

@@ -55,10 +55,7 @@ impl Session {
     /// Queues a message behind those of its priority.
     pub(crate) fn push(&mut self, message: RawMessage) {
         self.queued_bytes += wire_len(&message);
-        self.queue
-            .entry(message.header.priority)
-            .or_default()
-            .push_back(message);
+        self.queue.entry(message.header.priority).or_default().push_back(message);
     }
 
     /// Whether anything waits to be sent.

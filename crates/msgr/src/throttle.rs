@@ -50,10 +50,7 @@ impl Throttle {
 
     fn grant(self: &Rc<Throttle>, units: u64) -> Permit {
         self.out.set(self.out.get() + units);
-        Permit {
-            throttle: self.clone(),
-            units,
-        }
+        Permit { throttle: self.clone(), units }
     }
 
     /// Takes units, waiting in line until they are free.
@@ -63,10 +60,7 @@ impl Throttle {
         }
         let ticket = self.next_ticket.get();
         self.next_ticket.set(ticket + 1);
-        let place = Place {
-            throttle: self,
-            ticket,
-        };
+        let place = Place { throttle: self, ticket };
         poll_fn(|cx| {
             let mut waiting = self.waiting.borrow_mut();
             let first = waiting.keys().next().is_none_or(|first| *first >= ticket);

@@ -2,7 +2,9 @@
 //! gives the same bytes; damaged ones are refused.
 
 use bytes::BytesMut;
-use msgr::frame::{Frame, FrameReader, FrameWriter, GcmStream, Segment, SendBatch, rx_tx_streams, tag};
+use msgr::frame::{
+    Frame, FrameReader, FrameWriter, GcmStream, Segment, SendBatch, rx_tx_streams, tag,
+};
 use types::BufferList;
 
 const BANNER_LEN: usize = 26;
@@ -148,35 +150,17 @@ fn every_cut_waits_for_more_and_every_flip_is_seen() {
 #[test]
 fn lengths_above_the_limits_are_refused_before_anything_is_allocated() {
     use msgr::frame::{CONTROL_SEGMENT_MAX, DATA_MAX, FRONT_MAX, FrameError, Preamble};
-    let of = |tag, lens: [u32; 4]| {
-        Preamble {
-            tag,
-            segments: 4,
-            lens,
-        }
-        .encode()
-    };
+    let of = |tag, lens: [u32; 4]| Preamble { tag, segments: 4, lens }.encode();
     let long = [
         of(tag::MESSAGE, [41, FRONT_MAX + 1, 0, 0]),
         of(tag::MESSAGE, [41, 0, 0, DATA_MAX + 1]),
         of(tag::ACK, [CONTROL_SEGMENT_MAX + 1, 0, 0, 0]),
     ];
     for bytes in long {
-        assert!(matches!(
-            Preamble::decode(&bytes, true),
-            Err(FrameError::TooLong { .. })
-        ));
+        assert!(matches!(Preamble::decode(&bytes, true), Err(FrameError::TooLong { .. })));
     }
     let hello = of(tag::HELLO, [70_000, 0, 0, 0]);
     assert!(Preamble::decode(&hello, false).is_err() && Preamble::decode(&hello, true).is_ok());
-    let none = Preamble {
-        tag: tag::ACK,
-        segments: 0,
-        lens: [0; 4],
-    }
-    .encode();
-    assert_eq!(
-        Preamble::decode(&none, true),
-        Err(FrameError::Segments { count: 0 })
-    );
+    let none = Preamble { tag: tag::ACK, segments: 0, lens: [0; 4] }.encode();
+    assert_eq!(Preamble::decode(&none, true), Err(FrameError::Segments { count: 0 }));
 }

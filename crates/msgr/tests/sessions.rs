@@ -120,10 +120,7 @@ fn refused_then_served() {
         let target = AddrVec::of(EntityAddr { nonce: 0, ..free });
         let con = client.connect_to(OSD, &target);
         con.send(raw(42, 7, b"x"));
-        until(&env, "refused", || {
-            got.events().iter().any(|e| e == "refused osd.?")
-        })
-        .await;
+        until(&env, "refused", || got.events().iter().any(|e| e == "refused osd.?")).await;
         let (server, seen) = node(&env, EntityName::osd(1), osd_policies(), None);
         server.bind(free.sock.unwrap()).unwrap();
         server.set_addrs(target);
@@ -194,9 +191,7 @@ fn cutting_proxy(
     let outer = env.clone();
     env.go(async move {
         while let Ok(client) = listener.accept().await {
-            let Ok(server) = outer.connect(target).await else {
-                continue;
-            };
+            let Ok(server) = outer.connect(target).await else { continue };
             for (from, to) in [(client.clone(), server.clone()), (server, client)] {
                 let (budget, cuts) = (cut_after.clone(), cuts.clone());
                 outer.go(async move {
@@ -205,11 +200,7 @@ fn cutting_proxy(
                         let n = n.unwrap_or(0) as u64;
                         let left = budget.get();
                         let pass = n.min(left) as usize;
-                        budget.set(if left == u64::MAX {
-                            left
-                        } else {
-                            left - pass as u64
-                        });
+                        budget.set(if left == u64::MAX { left } else { left - pass as u64 });
                         let over = pass < n as usize;
                         cuts.set(cuts.get() + u32::from(over));
                         let cut = n == 0 || over;
@@ -308,7 +299,9 @@ fn lossless_sessions_survive_broken_passages() {
         }
         until(&env, "all", || seen_b.count.get() >= total as usize).await;
         assert_eq!(seen_b.tids(), (1..=total).collect::<Vec<_>>());
-        let sent_back = |tids: &[u64]| tids.is_sorted_by(|a, b| a < b) && tids.last() == Some(&(10_000 + total));
+        let sent_back = |tids: &[u64]| {
+            tids.is_sorted_by(|a, b| a < b) && tids.last() == Some(&(10_000 + total))
+        };
         until(&env, "all back", || sent_back(&seen_a.tids())).await;
         assert!(seen_a.events().len() > 10, "{:?}", seen_a.events());
         assert!(!seen_a.events().iter().chain(&seen_b.events()).any(|e| e.contains("reset")));
@@ -362,10 +355,7 @@ fn connect_races_end_in_one_session() {
                 to_b.send(raw(1, tid, b"x"));
                 to_a.send(raw(1, tid, b"y"));
             }
-            until(&env, "both", || {
-                seen_a.count.get() >= 20 && seen_b.count.get() >= 20
-            })
-            .await;
+            until(&env, "both", || seen_a.count.get() >= 20 && seen_b.count.get() >= 20).await;
             env.sleep(Duration::from_millis(20)).await;
             let want: Vec<u64> = (1..=20).collect();
             assert_eq!((seen_a.tids(), seen_b.tids()), (want.clone(), want));
@@ -387,15 +377,13 @@ fn a_restarted_peer_is_noticed() {
         let (b, _) = node(&env, EntityName::mon(1), policies(), None);
         b.bind(localhost()).unwrap();
         let b_addrs = b.addrs();
-        b.connect_to(types::entity::MON, &a.addrs())
-            .send(raw(1, 1, b""));
+        b.connect_to(types::entity::MON, &a.addrs()).send(raw(1, 1, b""));
         until(&env, "first", || seen_a.count.get() == 1).await;
         b.shutdown();
         env.sleep(Duration::from_millis(30)).await;
         let (b, _) = node(&env, EntityName::mon(1), policies(), None);
         b.set_addrs(b_addrs);
-        b.connect_to(types::entity::MON, &a.addrs())
-            .send(raw(1, 2, b""));
+        b.connect_to(types::entity::MON, &a.addrs()).send(raw(1, 2, b""));
         until(&env, "second", || seen_a.count.get() == 2).await;
         assert!(
             seen_a.events().contains(&"remote reset mon.1".to_owned()),
@@ -412,11 +400,13 @@ fn a_restarted_peer_is_noticed() {
 #[test]
 fn what_waited_for_a_throttle_ends_with_its_session() {
     run(|env| async move {
-        let slow = Policy { throttle_messages: Some(Throttle::new(1)), ..Policy::lossless_peer_reuse() };
+        let slow =
+            Policy { throttle_messages: Some(Throttle::new(1)), ..Policy::lossless_peer_reuse() };
         let (a, seen_a) = node(&env, EntityName::mon(0), Policies::new(slow), None);
         seen_a.hold.set(true);
         a.bind(localhost()).unwrap();
-        let (b, _) = node(&env, EntityName::mon(1), Policies::new(Policy::lossless_peer_reuse()), None);
+        let (b, _) =
+            node(&env, EntityName::mon(1), Policies::new(Policy::lossless_peer_reuse()), None);
         b.bind(localhost()).unwrap();
         let b_addrs = b.addrs();
         let con = b.connect_to(types::entity::MON, &a.addrs());
@@ -427,13 +417,15 @@ fn what_waited_for_a_throttle_ends_with_its_session() {
         env.sleep(Duration::from_millis(30)).await;
         b.shutdown();
         env.sleep(Duration::from_millis(30)).await;
-        let (b, _) = node(&env, EntityName::mon(1), Policies::new(Policy::lossless_peer_reuse()), None);
+        let (b, _) =
+            node(&env, EntityName::mon(1), Policies::new(Policy::lossless_peer_reuse()), None);
         b.set_addrs(b_addrs);
         let con = b.connect_to(types::entity::MON, &a.addrs());
         for tid in 11..=13 {
             con.send(raw(1, tid, b"after"));
         }
-        until(&env, "a new session", || seen_a.events().iter().any(|e| e.contains("remote reset"))).await;
+        until(&env, "a new session", || seen_a.events().iter().any(|e| e.contains("remote reset")))
+            .await;
         seen_a.hold.set(false);
         seen_a.held.borrow_mut().clear();
         until(&env, "the new ones", || seen_a.count.get() >= 4).await;

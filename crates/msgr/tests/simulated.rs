@@ -35,15 +35,9 @@ fn osd(
 fn cut_and_heal(seed: u64) -> (u64, usize) {
     let world = World::new(seed);
     let control = world.control();
-    let modes = if seed % 3 == 0 {
-        Some(vec![auth::MODE_SECURE])
-    } else {
-        None
-    };
+    let modes = if seed % 3 == 0 { Some(vec![auth::MODE_SECURE]) } else { None };
     let policy = Policy::lossless_peer();
-    let osds: Vec<_> = (0..3)
-        .map(|id| osd(&world, id, &policy, modes.clone()))
-        .collect();
+    let osds: Vec<_> = (0..3).map(|id| osd(&world, id, &policy, modes.clone())).collect();
     let addrs: Vec<AddrVec> = osds.iter().map(|(_, m, _)| m.addrs()).collect();
     let sent_all = Rc::new(Cell::new(0));
     for (id, (env, messenger, _)) in osds.iter().enumerate() {
@@ -55,11 +49,8 @@ fn cut_and_heal(seed: u64) -> (u64, usize) {
                     // tid says from whom and which.
                     let tid = (id as u64 * 10 + to as u64) * 1_000_000 + n;
                     let size = (env.random_u64() % 3000) as usize;
-                    messenger
-                        .connect_to(OSD, &addrs)
-                        .send(raw(1, tid, &vec![7; size]));
-                    env.sleep(Duration::from_millis(env.random_u64() % 60))
-                        .await;
+                    messenger.connect_to(OSD, &addrs).send(raw(1, tid, &vec![7; size]));
+                    env.sleep(Duration::from_millis(env.random_u64() % 60)).await;
                 }
                 sent_all.set(sent_all.get() + 1);
             });
@@ -69,9 +60,7 @@ fn cut_and_heal(seed: u64) -> (u64, usize) {
     let faults = control.clone();
     world.run_until(async move {
         while all.get() < 6 {
-            faults
-                .sleep(Duration::from_millis(faults.rng().below(250)))
-                .await;
+            faults.sleep(Duration::from_millis(faults.rng().below(250))).await;
             let one = NAMES[faults.rng().below(3) as usize];
             let other = NAMES[faults.rng().below(3) as usize];
             match faults.rng().below(6) {
@@ -90,11 +79,7 @@ fn cut_and_heal(seed: u64) -> (u64, usize) {
     let wanted = recorders.clone();
     world.run_until(async move {
         let env2 = env.clone();
-        let done = || {
-            wanted
-                .iter()
-                .all(|r| r.count.get() >= 2 * MESSAGES as usize)
-        };
+        let done = || wanted.iter().all(|r| r.count.get() >= 2 * MESSAGES as usize);
         let waited = env.timeout(Duration::from_secs(300), async move {
             until_slow(&env2, done).await;
         });
@@ -109,27 +94,15 @@ fn cut_and_heal(seed: u64) -> (u64, usize) {
                 .filter(|t| **t / 1_000_000 * 1_000_000 == base)
                 .map(|t| t - base)
                 .collect();
-            assert_eq!(
-                got,
-                (1..=MESSAGES).collect::<Vec<_>>(),
-                "from {from} to {to}"
-            );
+            assert_eq!(got, (1..=MESSAGES).collect::<Vec<_>>(), "from {from} to {to}");
         }
         assert!(!recorder.events().iter().any(|e| e.contains("reset")));
     }
     for (_, messenger, _) in &osds {
         messenger.shutdown();
     }
-    let made = |r: &Rc<Recorder>| {
-        r.events()
-            .iter()
-            .filter(|e| e.starts_with("connect"))
-            .count()
-    };
-    (
-        world.control().trace_hash(),
-        recorders.iter().map(made).sum(),
-    )
+    let made = |r: &Rc<Recorder>| r.events().iter().filter(|e| e.starts_with("connect")).count();
+    (world.control().trace_hash(), recorders.iter().map(made).sum())
 }
 
 async fn until_slow(env: &Env, mut done: impl FnMut() -> bool) {

@@ -48,13 +48,8 @@ fn proper(server: &AddrVec) -> Vec<Vec<u8>> {
     for word in [1, FEATURES_ALL, 0, 1, 0] {
         ident.extend_from_slice(&u64::to_le_bytes(word));
     }
-    let header = MsgHeader {
-        seq: 1,
-        kind: 42,
-        priority: 127,
-        compat_version: 1,
-        ..MsgHeader::default()
-    };
+    let header =
+        MsgHeader { seq: 1, kind: 42, priority: 127, compat_version: 1, ..MsgHeader::default() };
     vec![
         banner,
         frame(tag::HELLO, &[&hello]),
@@ -95,12 +90,8 @@ fn nothing_a_stranger_sends_hurts_others() {
         let (server, seen) = node(&env, EntityName::osd(0), policies, None);
         server.bind(localhost()).unwrap();
         let addrs = server.addrs();
-        let (friend, _) = node(
-            &env,
-            EntityName::client(1),
-            Policies::new(Policy::lossy_client()),
-            None,
-        );
+        let (friend, _) =
+            node(&env, EntityName::client(1), Policies::new(Policy::lossy_client()), None);
         let con = friend.connect_to(OSD, &addrs);
         con.send(raw(1, 1, b""));
         until(&env, "friend", || seen.count.get() == 1).await;
@@ -131,12 +122,8 @@ fn nothing_a_stranger_sends_hurts_others() {
             for segment in 0..4 {
                 let mut lens = [8; 4];
                 lens[segment] = u32::MAX - 7;
-                let preamble: [u8; PREAMBLE_LEN] = Preamble {
-                    tag: tag::MESSAGE,
-                    segments: 4,
-                    lens,
-                }
-                .encode();
+                let preamble: [u8; PREAMBLE_LEN] =
+                    Preamble { tag: tag::MESSAGE, segments: 4, lens }.encode();
                 tries.push(preamble.to_vec());
             }
             // The right frame, cut or with one byte changed.
@@ -159,12 +146,8 @@ fn nothing_a_stranger_sends_hurts_others() {
         con.send(raw(1, 99, b"still here"));
         until(&env, "friend again", || seen.tids().contains(&99)).await;
         assert!(con.is_connected());
-        let (late, _) = node(
-            &env,
-            EntityName::client(2),
-            Policies::new(Policy::lossy_client()),
-            None,
-        );
+        let (late, _) =
+            node(&env, EntityName::client(2), Policies::new(Policy::lossy_client()), None);
         late.connect_to(OSD, &addrs).send(raw(1, 100, b""));
         until(&env, "late", || seen.tids().contains(&100)).await;
         until(&env, "all gone", || server.connections().len() <= 2).await;

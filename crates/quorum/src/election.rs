@@ -28,19 +28,10 @@ impl Raft {
             return self.campaign(now, true);
         }
         let answers = BTreeMap::from([(self.id, !self.has_promised(now))]);
-        self.role = Role::Asking {
-            answers,
-            all_quiet: true,
-        };
+        self.role = Role::Asking { answers, all_quiet: true };
         let (last_index, last_term) = self.last();
         for id in others {
-            self.send_early(
-                id,
-                Body::PreVote {
-                    last_index,
-                    last_term,
-                },
-            );
+            self.send_early(id, Body::PreVote { last_index, last_term });
         }
     }
 
@@ -77,9 +68,7 @@ impl Raft {
         if !members.is_voter(from) {
             return;
         }
-        let Role::Asking { answers, all_quiet } = &mut self.role else {
-            return;
-        };
+        let Role::Asking { answers, all_quiet } = &mut self.role else { return };
         answers.insert(from, yes);
         // One whose log is ahead of ours would not vote for us: no use in voiding promises.
         *all_quiet &= quiet && fresh;
@@ -99,21 +88,12 @@ impl Raft {
         self.set_term(self.hard.term + 1, self.id);
         self.leader = None;
         self.stand_at = now + self.pause() + self.timing.retry;
-        self.role = Role::Candidate {
-            answers: BTreeMap::from([(self.id, true)]),
-        };
+        self.role = Role::Candidate { answers: BTreeMap::from([(self.id, true)]) };
         let (last_index, last_term) = self.last();
         let members = self.log.members().1;
         let others: Vec<MemberId> = members.voters().filter(|id| *id != self.id).collect();
         for id in others {
-            self.send_after(
-                id,
-                Body::Vote {
-                    last_index,
-                    last_term,
-                    clear,
-                },
-            );
+            self.send_after(id, Body::Vote { last_index, last_term, clear });
         }
         self.count_votes(now);
     }
@@ -153,13 +133,8 @@ impl Raft {
 
     fn count_votes(&mut self, now: Duration) {
         let members = self.log.members().1;
-        let Role::Candidate { answers } = &self.role else {
-            return;
-        };
-        let votes = members
-            .voters()
-            .filter(|id| answers.get(id) == Some(&true))
-            .count();
+        let Role::Candidate { answers } = &self.role else { return };
+        let votes = members.voters().filter(|id| answers.get(id) == Some(&true)).count();
         if votes >= members.majority() {
             self.begin_leading(now);
         }

@@ -78,10 +78,7 @@ impl Members {
 
     /// The one of that name.
     pub fn named(&self, name: &str) -> Option<MemberId> {
-        self.0
-            .iter()
-            .find(|(_, m)| m.name == name)
-            .map(|(id, _)| *id)
+        self.0.iter().find(|(_, m)| m.name == name).map(|(id, _)| *id)
     }
 }
 
@@ -141,17 +138,10 @@ impl Denc for Entry {
             1 => Payload::Data(r.blob()?),
             2 => Payload::Members(r.get()?),
             tag => {
-                return Err(Error::Invalid {
-                    what: "log entry",
-                    value: tag.into(),
-                });
+                return Err(Error::Invalid { what: "log entry", value: tag.into() });
             }
         };
-        Ok(Entry {
-            index,
-            term,
-            payload,
-        })
+        Ok(Entry { index, term, payload })
     }
 }
 

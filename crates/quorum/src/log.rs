@@ -43,9 +43,7 @@ impl Log {
     }
 
     pub(crate) fn last_term(&self) -> u64 {
-        self.entries
-            .back()
-            .map_or(self.base.term, |entry| entry.term)
+        self.entries.back().map_or(self.base.term, |entry| entry.term)
     }
 
     /// The term at a place; `None` if nothing is known of it.
@@ -73,9 +71,7 @@ impl Log {
     /// Drops everything after `index`.
     pub(crate) fn truncate(&mut self, index: u64) {
         while self.last_index() > index {
-            let Some(entry) = self.entries.pop_back() else {
-                break;
-            };
+            let Some(entry) = self.entries.pop_back() else { break };
             self.bytes -= entry.len();
         }
         self.changes.retain(|(at, _)| *at <= index);
@@ -119,20 +115,12 @@ impl Log {
             return None;
         }
         let members = self.members_at(index).clone();
-        Some(Base {
-            index,
-            term: self.term_at(index)?,
-            members,
-        })
+        Some(Base { index, term: self.term_at(index)?, members })
     }
 
     /// Moves the base up to what [`Log::trim_point`] gave.
     pub(crate) fn trim(&mut self, base: Base) {
-        while self
-            .entries
-            .front()
-            .is_some_and(|entry| entry.index <= base.index)
-        {
+        while self.entries.front().is_some_and(|entry| entry.index <= base.index) {
             if let Some(entry) = self.entries.pop_front() {
                 self.bytes -= entry.len();
             }
@@ -148,9 +136,7 @@ impl Log {
 
     /// The lowest place of the term that `index` has.
     pub(crate) fn start_of_term_at(&self, index: u64) -> u64 {
-        let Some(term) = self.term_at(index) else {
-            return index;
-        };
+        let Some(term) = self.term_at(index) else { return index };
         let mut start = index;
         while start > self.base.index + 1 && self.term_at(start - 1) == Some(term) {
             start -= 1;

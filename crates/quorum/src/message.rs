@@ -95,12 +95,7 @@ impl Denc for Envelope {
     }
     fn decode(r: &mut Reader<'_>) -> Result<Envelope, Error> {
         r.envelope("quorum message", 1, 1, |r, _| {
-            Ok(Envelope {
-                from: r.get()?,
-                to: r.get()?,
-                term: r.u64()?,
-                body: Body::decode(r)?,
-            })
+            Ok(Envelope { from: r.get()?, to: r.get()?, term: r.u64()?, body: Body::decode(r)? })
         })
     }
 }
@@ -108,29 +103,18 @@ impl Denc for Envelope {
 impl Denc for Body {
     fn encode(&self, w: &mut Writer) {
         match self {
-            Body::PreVote {
-                last_index,
-                last_term,
-            } => {
+            Body::PreVote { last_index, last_term } => {
                 w.u8(1);
                 w.u64(*last_index);
                 w.u64(*last_term);
             }
-            Body::PreVoteReply {
-                fresh,
-                promised,
-                quiet,
-            } => {
+            Body::PreVoteReply { fresh, promised, quiet } => {
                 w.u8(2);
                 w.bool(*fresh);
                 w.bool(*promised);
                 w.bool(*quiet);
             }
-            Body::Vote {
-                last_index,
-                last_term,
-                clear,
-            } => {
+            Body::Vote { last_index, last_term, clear } => {
                 w.u8(3);
                 w.u64(*last_index);
                 w.u64(*last_term);
@@ -140,13 +124,7 @@ impl Denc for Body {
                 w.u8(4);
                 w.bool(*granted);
             }
-            Body::Append {
-                prev_index,
-                prev_term,
-                commit,
-                stamp,
-                entries,
-            } => {
+            Body::Append { prev_index, prev_term, commit, stamp, entries } => {
                 w.u8(5);
                 for n in [prev_index, prev_term, commit, stamp] {
                     w.u64(*n);
@@ -168,20 +146,9 @@ impl Denc for Body {
     }
     fn decode(r: &mut Reader<'_>) -> Result<Body, Error> {
         Ok(match r.u8()? {
-            1 => Body::PreVote {
-                last_index: r.u64()?,
-                last_term: r.u64()?,
-            },
-            2 => Body::PreVoteReply {
-                fresh: r.bool()?,
-                promised: r.bool()?,
-                quiet: r.bool()?,
-            },
-            3 => Body::Vote {
-                last_index: r.u64()?,
-                last_term: r.u64()?,
-                clear: r.bool()?,
-            },
+            1 => Body::PreVote { last_index: r.u64()?, last_term: r.u64()? },
+            2 => Body::PreVoteReply { fresh: r.bool()?, promised: r.bool()?, quiet: r.bool()? },
+            3 => Body::Vote { last_index: r.u64()?, last_term: r.u64()?, clear: r.bool()? },
             4 => Body::VoteReply { granted: r.bool()? },
             5 => Body::Append {
                 prev_index: r.u64()?,
@@ -190,18 +157,11 @@ impl Denc for Body {
                 stamp: r.u64()?,
                 entries: r.get()?,
             },
-            6 => Body::AppendReply {
-                ok: r.bool()?,
-                index: r.u64()?,
-                stamp: r.u64()?,
-            },
+            6 => Body::AppendReply { ok: r.bool()?, index: r.u64()?, stamp: r.u64()? },
             7 => Body::NeedSync { stamp: r.u64()? },
             8 => Body::Transfer,
             tag => {
-                return Err(Error::Invalid {
-                    what: "quorum message",
-                    value: tag.into(),
-                });
+                return Err(Error::Invalid { what: "quorum message", value: tag.into() });
             }
         })
     }

@@ -54,11 +54,7 @@ impl Lead {
     /// The highest place that a majority of the voters has durably; `durable` is our own.
     pub(crate) fn majority_index(&self, members: &Members, own: MemberId, durable: u64) -> u64 {
         let of = |id: MemberId| {
-            if id == own {
-                durable
-            } else {
-                self.others.get(&id).map_or(0, |p| p.matched)
-            }
+            if id == own { durable } else { self.others.get(&id).map_or(0, |p| p.matched) }
         };
         let mut places: Vec<u64> = members.voters().map(of).collect();
         places.sort_unstable_by(|a, b| b.cmp(a));
@@ -76,16 +72,10 @@ impl Lead {
             if id == own {
                 return now;
             }
-            self.others
-                .get(&id)
-                .and_then(|p| p.answered)
-                .unwrap_or(Duration::ZERO)
+            self.others.get(&id).and_then(|p| p.answered).unwrap_or(Duration::ZERO)
         };
         let mut times: Vec<Duration> = members.voters().map(of).collect();
         times.sort_unstable_by(|a, b| b.cmp(a));
-        times
-            .get(members.majority() - 1)
-            .copied()
-            .unwrap_or(Duration::ZERO)
+        times.get(members.majority() - 1).copied().unwrap_or(Duration::ZERO)
     }
 }

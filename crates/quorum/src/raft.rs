@@ -40,13 +40,7 @@ pub struct Timing {
 impl Default for Timing {
     fn default() -> Timing {
         let ms = Duration::from_millis;
-        Timing {
-            beat: ms(150),
-            lease: ms(700),
-            promise: ms(900),
-            stagger: ms(0),
-            retry: ms(100),
-        }
+        Timing { beat: ms(150), lease: ms(700), promise: ms(900), stagger: ms(0), retry: ms(100) }
     }
 }
 
@@ -106,13 +100,7 @@ pub struct Ready {
 impl Ready {
     /// Whether something has to be made durable.
     pub fn stores(&self) -> bool {
-        let Ready {
-            hard,
-            truncate,
-            append,
-            base,
-            ..
-        } = self;
+        let Ready { hard, truncate, append, base, .. } = self;
         hard.is_some() || truncate.is_some() || !append.is_empty() || base.is_some()
     }
 
@@ -215,46 +203,29 @@ impl Raft {
         if message.to != self.id {
             return;
         }
-        let Envelope {
-            from, term, body, ..
-        } = message;
+        let Envelope { from, term, body, .. } = message;
         match body {
-            Body::PreVote {
-                last_index,
-                last_term,
-            } => {
+            Body::PreVote { last_index, last_term } => {
                 if self.leader.is_none() {
                     self.see_term(now, term);
                 }
                 self.on_pre_vote(now, from, last_index, last_term)
             }
-            Body::PreVoteReply {
-                fresh,
-                promised,
-                quiet,
-            } => {
+            Body::PreVoteReply { fresh, promised, quiet } => {
                 let quiet = quiet && term == self.hard.term;
                 self.see_term(now, term);
                 self.on_pre_vote_reply(now, from, fresh && !promised, fresh, quiet);
             }
-            Body::Vote {
-                last_index,
-                last_term,
-                clear,
-            } => self.on_vote(now, from, term, (last_index, last_term), clear),
+            Body::Vote { last_index, last_term, clear } => {
+                self.on_vote(now, from, term, (last_index, last_term), clear)
+            }
             Body::VoteReply { granted } => {
                 self.see_term(now, term);
                 if term == self.hard.term {
                     self.on_vote_reply(now, from, granted);
                 }
             }
-            Body::Append {
-                prev_index,
-                prev_term,
-                commit,
-                stamp,
-                entries,
-            } => {
+            Body::Append { prev_index, prev_term, commit, stamp, entries } => {
                 if self.follow(now, from, term) {
                     self.on_append(from, (prev_index, prev_term), commit, stamp, entries);
                 }
@@ -267,14 +238,7 @@ impl Raft {
                         self.ready.sync_from = Some(from);
                     }
                     let index = self.log.last_index();
-                    self.send_after(
-                        from,
-                        Body::AppendReply {
-                            ok: false,
-                            index,
-                            stamp,
-                        },
-                    );
+                    self.send_after(from, Body::AppendReply { ok: false, index, stamp });
                 }
             }
             Body::AppendReply { ok, index, stamp } => {
@@ -297,22 +261,12 @@ impl Raft {
             // A leader that is over learns the term from this. The stamp stays out: it may be of a
             // life before, when its clock ran differently.
             let index = self.log.last_index();
-            self.send_after(
-                from,
-                Body::AppendReply {
-                    ok: false,
-                    index,
-                    stamp: 0,
-                },
-            );
+            self.send_after(from, Body::AppendReply { ok: false, index, stamp: 0 });
             return false;
         }
         self.see_term(now, term);
         if !matches!(self.role, Role::Follower) || self.leader != Some(from) {
-            debug_assert!(
-                !matches!(self.role, Role::Leader(_)),
-                "two leaders in term {term}"
-            );
+            debug_assert!(!matches!(self.role, Role::Leader(_)), "two leaders in term {term}");
             self.become_follower(now, Some(from));
         }
         self.heard = now;
@@ -350,12 +304,7 @@ impl Raft {
     }
 
     pub(crate) fn envelope(&self, to: MemberId, body: Body) -> Envelope {
-        Envelope {
-            from: self.id,
-            to,
-            term: self.hard.term,
-            body,
-        }
+        Envelope { from: self.id, to, term: self.hard.term, body }
     }
 
     pub(crate) fn send_after(&mut self, to: MemberId, body: Body) {
@@ -371,15 +320,12 @@ impl Raft {
     /// Appends an entry; its place, or nothing if another member leads. It is committed when
     /// [`Raft::take_committed`] gives an entry of that place and the current term.
     pub fn propose(&mut self, data: bytes::Bytes) -> Option<u64> {
-        self.is_leader()
-            .then(|| self.append_own(Payload::Data(data)))
+        self.is_leader().then(|| self.append_own(Payload::Data(data)))
     }
 
     /// Changes the members: at most one vote at a time.
     pub fn change_members(&mut self, next: Members) -> Result<u64, ChangeError> {
-        let Role::Leader(lead) = &self.role else {
-            return Err(ChangeError::NotLeader);
-        };
+        let Role::Leader(lead) = &self.role else { return Err(ChangeError::NotLeader) };
         let (at, members) = self.log.members();
         if at > self.commit || self.commit < lead.first_index {
             return Err(ChangeError::Busy);
@@ -459,9 +405,7 @@ impl Raft {
 
     /// Gives up leading in favour of the voter that is furthest; says whom.
     pub fn hand_over(&mut self, now: Duration) -> Option<MemberId> {
-        let Role::Leader(lead) = &self.role else {
-            return None;
-        };
+        let Role::Leader(lead) = &self.role else { return None };
         let members = self.log.members().1;
         let recent = now.saturating_sub(self.timing.lease);
         let to = lead
@@ -488,9 +432,7 @@ impl Raft {
     /// A member has said that it will not answer any more: what it answered before says nothing of
     /// who is with us now. Its next answer does.
     pub fn forget_answers(&mut self, id: MemberId) {
-        let Role::Leader(lead) = &mut self.role else {
-            return;
-        };
+        let Role::Leader(lead) = &mut self.role else { return };
         if let Some(progress) = lead.others.get_mut(&id) {
             progress.answered = None;
         }
@@ -523,9 +465,7 @@ impl Raft {
 
     /// Until when nobody else can have been elected; nothing unless we lead.
     pub fn lease_until(&self, now: Duration) -> Option<Duration> {
-        let Role::Leader(lead) = &self.role else {
-            return None;
-        };
+        let Role::Leader(lead) = &self.role else { return None };
         let time = lead.majority_time(self.log.members().1, self.id, now);
         (!time.is_zero()).then(|| time + self.timing.lease)
     }
@@ -568,18 +508,12 @@ impl Raft {
     /// A point from which a copy of the state can go on: all that is applied.
     pub fn applied_base(&self) -> Option<Base> {
         let term = self.log.term_at(self.applied)?;
-        Some(Base {
-            index: self.applied,
-            term,
-            members: self.log.members_at(self.applied).clone(),
-        })
+        Some(Base { index: self.applied, term, members: self.log.members_at(self.applied).clone() })
     }
 
     /// How far a member's log agrees with ours, and when it last answered (only a leader knows).
     pub fn progress_of(&self, id: MemberId) -> Option<(u64, Option<Duration>)> {
-        let Role::Leader(lead) = &self.role else {
-            return None;
-        };
+        let Role::Leader(lead) = &self.role else { return None };
         lead.others.get(&id).map(|p| (p.matched, p.answered))
     }
 }

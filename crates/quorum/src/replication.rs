@@ -21,11 +21,7 @@ impl Raft {
     /// Appends an entry of our own as leader; gives its place.
     pub(crate) fn append_own(&mut self, payload: Payload) -> u64 {
         let index = self.log.last_index() + 1;
-        let entry = Entry {
-            index,
-            term: self.hard.term,
-            payload,
-        };
+        let entry = Entry { index, term: self.hard.term, payload };
         self.log.push(entry.clone());
         self.ready.append.push(entry);
         if let Role::Leader(lead) = &mut self.role {
@@ -38,9 +34,7 @@ impl Raft {
     /// after proposals, and when something was committed.
     pub fn replicate(&mut self, now: Duration) {
         let (last, commit) = (self.log.last_index(), self.commit);
-        let Role::Leader(lead) = &self.role else {
-            return;
-        };
+        let Role::Leader(lead) = &self.role else { return };
         let due: Vec<MemberId> = lead
             .others
             .iter()
@@ -55,9 +49,7 @@ impl Raft {
     /// A sign of life for everybody.
     pub(crate) fn beat(&mut self, now: Duration) {
         let beat = self.timing.beat;
-        let Role::Leader(lead) = &mut self.role else {
-            return;
-        };
+        let Role::Leader(lead) = &mut self.role else { return };
         lead.beat_at = now + beat;
         let others: Vec<MemberId> = lead.others.keys().copied().collect();
         for id in others {
@@ -67,12 +59,8 @@ impl Raft {
 
     fn send_append(&mut self, now: Duration, to: MemberId) {
         let (base, last) = (self.log.base().index, self.log.last_index());
-        let Role::Leader(lead) = &mut self.role else {
-            return;
-        };
-        let Some(progress) = lead.others.get_mut(&to) else {
-            return;
-        };
+        let Role::Leader(lead) = &mut self.role else { return };
+        let Some(progress) = lead.others.get_mut(&to) else { return };
         let prev_index = progress.next - 1;
         progress.awaiting = true;
         progress.told = self.commit;
@@ -109,14 +97,7 @@ impl Raft {
                 true => last,
                 false => self.log.start_of_term_at(prev_index) - 1,
             };
-            return self.send_after(
-                from,
-                Body::AppendReply {
-                    ok: false,
-                    index,
-                    stamp,
-                },
-            );
+            return self.send_after(from, Body::AppendReply { ok: false, index, stamp });
         }
         let mut agreed = prev_index;
         for entry in entries {
@@ -140,14 +121,7 @@ impl Raft {
         }
         // Ours may go on behind what is known to agree: that part is not committed by this.
         self.commit = self.commit.max(commit.min(agreed));
-        self.send_after(
-            from,
-            Body::AppendReply {
-                ok: true,
-                index: agreed,
-                stamp,
-            },
-        );
+        self.send_after(from, Body::AppendReply { ok: true, index: agreed, stamp });
     }
 
     fn truncate(&mut self, index: u64) {
@@ -168,12 +142,8 @@ impl Raft {
         stamp: u64,
     ) {
         let (base, last) = (self.log.base().index, self.log.last_index());
-        let Role::Leader(lead) = &mut self.role else {
-            return;
-        };
-        let Some(progress) = lead.others.get_mut(&from) else {
-            return;
-        };
+        let Role::Leader(lead) = &mut self.role else { return };
+        let Some(progress) = lead.others.get_mut(&from) else { return };
         // A stamp of ours from another term of ours is older than this one began: no harm.
         let sent = Duration::from_nanos(stamp).min(now);
         if sent >= lead.since {
@@ -198,9 +168,7 @@ impl Raft {
 
     /// Commits what a majority has.
     pub(crate) fn advance_commit(&mut self) {
-        let Role::Leader(lead) = &self.role else {
-            return;
-        };
+        let Role::Leader(lead) = &self.role else { return };
         let index = lead.majority_index(self.log.members().1, self.id, self.durable);
         if index > self.commit && self.log.term_at(index) == Some(self.hard.term) {
             self.commit = index;

@@ -69,11 +69,7 @@ fn beat(leader: &mut Raft, joiner: &mut Raft, now: &mut Duration) -> bool {
 /// lacks what the log does not hold any more.
 #[test]
 fn a_copy_is_not_followed_by_another() {
-    let base = Base {
-        index: 1,
-        term: 0,
-        members: Members::sole(LEADER, "a"),
-    };
+    let base = Base { index: 1, term: 0, members: Members::sole(LEADER, "a") };
     let (mut leader, mut joiner) = (member(LEADER, base), member(JOINER, Base::default()));
     joiner.set_whole(false);
     let mut now = Duration::from_secs(10);

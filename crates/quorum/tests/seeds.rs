@@ -7,10 +7,7 @@ use std::time::Duration;
 use world::{Rng, World};
 
 fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name)
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(default)
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
 /// No two leaders in a term, no two different entries in a place, no acknowledged entry lost, no

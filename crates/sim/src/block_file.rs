@@ -42,13 +42,7 @@ impl SimBlockFile {
         }
         let block_len = image.model.block_len;
         drop(image);
-        Ok(SimBlockFile {
-            disk,
-            process,
-            read_only: options.read_only,
-            len,
-            block_len,
-        })
+        Ok(SimBlockFile { disk, process, read_only: options.read_only, len, block_len })
     }
 
     fn check(&self, offset: u64, len: u64) -> io::Result<()> {
@@ -65,10 +59,7 @@ impl SimBlockFile {
         }
         Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            format!(
-                "range {offset}~{len} of a file of {} in blocks of {block_len}",
-                self.len
-            ),
+            format!("range {offset}~{len} of a file of {} in blocks of {block_len}", self.len),
         ))
     }
 
@@ -130,9 +121,7 @@ impl BlockFile for SimBlockFile {
             return Box::pin(ready(Err(error)));
         }
         let (disk, world) = (self.disk.clone(), self.process.world.clone());
-        let content = bufs
-            .iter()
-            .fold(offset, |hash, buf| hash.rotate_left(5) ^ fold(buf));
+        let content = bufs.iter().fold(offset, |hash, buf| hash.rotate_left(5) ^ fold(buf));
         world.record("write", self.process.number.into(), content);
         let (done, fails) = {
             let mut image = disk.image();
@@ -158,11 +147,7 @@ impl BlockFile for SimBlockFile {
         Box::pin(async move {
             world.timers.sleep_until(done).await;
             disk.image().settle(world.now());
-            if fails {
-                Err(io::Error::from_raw_os_error(EIO))
-            } else {
-                Ok(())
-            }
+            if fails { Err(io::Error::from_raw_os_error(EIO)) } else { Ok(()) }
         })
     }
 
@@ -176,11 +161,7 @@ impl BlockFile for SimBlockFile {
             image.settle(world.now());
             let latency = image.model.sync;
             let done = image.completion(world.now(), latency, 0);
-            (
-                done,
-                image.rng.chance(image.faults.sync),
-                image.last_write(),
-            )
+            (done, image.rng.chance(image.faults.sync), image.last_write())
         };
         world.record("sync", self.process.number.into(), last);
         Box::pin(async move {

@@ -103,9 +103,8 @@ impl Disk {
         if pages.is_empty() {
             return Vec::new();
         }
-        let places: Vec<u64> = (0..count)
-            .map(|_| image.rng.pick(&pages) + image.rng.below(4096))
-            .collect();
+        let places: Vec<u64> =
+            (0..count).map(|_| image.rng.pick(&pages) + image.rng.below(4096)).collect();
         for place in &places {
             let bit = image.rng.below(8) as u8;
             image.flip_bit(*place, bit);

@@ -50,10 +50,7 @@ pub enum Judged {
 
 /// A state, and what operations under way answer: a write that has taken effect in it, its one
 /// answer; a read, what it may have seen on the way to this state.
-type Possible<M> = (
-    <M as Model>::State,
-    BTreeMap<OpId, BTreeSet<<M as Model>::Answer>>,
-);
+type Possible<M> = (<M as Model>::State, BTreeMap<OpId, BTreeSet<<M as Model>::Answer>>);
 
 /// The history of one object (or of whatever the model describes).
 pub struct History<M: Model> {

@@ -27,15 +27,9 @@ pub enum Sockets {
 
 impl Kill {
     /// kill -9: sockets end, all completed writes survive.
-    pub const PROCESS: Kill = Kill {
-        sockets: Sockets::End,
-        unsynced: Unsynced::Kept,
-    };
+    pub const PROCESS: Kill = Kill { sockets: Sockets::End, unsynced: Unsynced::Kept };
     /// Power loss: silence, unsynced writes torn.
-    pub const POWER: Kill = Kill {
-        sockets: Sockets::Silence,
-        unsynced: Unsynced::Torn,
-    };
+    pub const POWER: Kill = Kill { sockets: Sockets::Silence, unsynced: Unsynced::Torn };
 }
 
 /// A host.

@@ -198,18 +198,12 @@ impl Image {
             contents
         });
         let versions = self.undo.entry(sector).or_default();
-        versions.push(Earlier {
-            write: self.writes,
-            contents,
-        });
+        versions.push(Earlier { write: self.writes, contents });
         if versions.len() > VERSIONS_MAX {
             // The oldest, which alone is known to be on the medium, stays.
             versions.remove(1);
         }
-        let page = self
-            .pages
-            .entry(sector / IN_PAGE)
-            .or_insert_with(|| Box::new([0; PAGE]));
+        let page = self.pages.entry(sector / IN_PAGE).or_insert_with(|| Box::new([0; PAGE]));
         page[start + within..start + within + part.len()].copy_from_slice(part);
     }
 
@@ -236,11 +230,8 @@ impl Image {
         if len < self.len {
             let end = self.len.next_multiple_of(PAGE as u64);
             let first = len / PAGE as u64;
-            let cut: Vec<u64> = self
-                .pages
-                .range(first..end / PAGE as u64)
-                .map(|(page, _)| *page)
-                .collect();
+            let cut: Vec<u64> =
+                self.pages.range(first..end / PAGE as u64).map(|(page, _)| *page).collect();
             for page in cut {
                 let from = (page * PAGE as u64).max(len);
                 let to = ((page + 1) * PAGE as u64).min(self.len);
@@ -274,8 +265,7 @@ impl Image {
         self.pages.append(&mut behind.split_off(&pages.end));
         let in_page = (PAGE / SECTOR) as u64;
         let mut behind = self.undo.split_off(&(pages.start * in_page));
-        self.undo
-            .append(&mut behind.split_off(&(pages.end * in_page)));
+        self.undo.append(&mut behind.split_off(&(pages.end * in_page)));
     }
 
     /// The process that has opened it is no more.
@@ -327,10 +317,7 @@ impl Image {
     /// Flips one bit on the medium: no write, so no undo.
     pub(crate) fn flip_bit(&mut self, offset: u64, bit: u8) {
         self.hash = mix(self.hash ^ offset);
-        let page = self
-            .pages
-            .entry(offset / PAGE as u64)
-            .or_insert_with(|| Box::new([0; PAGE]));
+        let page = self.pages.entry(offset / PAGE as u64).or_insert_with(|| Box::new([0; PAGE]));
         page[(offset % PAGE as u64) as usize] ^= 1 << (bit % 8);
     }
 

@@ -93,10 +93,7 @@ impl Drop for SimListener {
         self.queue.close();
         let network = &self.queue.process.world.network;
         let mine = |queue: &Rc<Queue>| Rc::ptr_eq(queue, &self.queue);
-        network
-            .listeners
-            .borrow_mut()
-            .retain(|_, queue| !mine(queue));
+        network.listeners.borrow_mut().retain(|_, queue| !mine(queue));
         // A unix socket's path stays, as it would on disk, and refuses connections.
     }
 }

@@ -36,11 +36,7 @@ impl Network {
         if from == to {
             return LinkModel::LOCAL;
         }
-        self.links
-            .borrow()
-            .get(&(from, to))
-            .copied()
-            .unwrap_or(self.default_link.get())
+        self.links.borrow().get(&(from, to)).copied().unwrap_or(self.default_link.get())
     }
 
     pub(crate) fn is_blocked(&self, from: HostId, to: HostId) -> bool {
@@ -63,11 +59,7 @@ impl Network {
 
     /// All connections somebody still holds, oldest first.
     pub(crate) fn connections(&self) -> Vec<Rc<Connection>> {
-        self.connections
-            .borrow()
-            .iter()
-            .filter_map(Weak::upgrade)
-            .collect()
+        self.connections.borrow().iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Lets pass again what waited on this direction.

@@ -58,11 +58,7 @@ impl Process {
     fn chosen(&self, addr: SocketAddr) -> SocketAddr {
         let mut hosts = self.world.hosts.borrow_mut();
         let host = &mut hosts[self.host];
-        let ip = if addr.ip().is_unspecified() {
-            host.ip
-        } else {
-            addr.ip()
-        };
+        let ip = if addr.ip().is_unspecified() { host.ip } else { addr.ip() };
         let listeners = self.world.network.listeners.borrow();
         let mut chosen = SocketAddr::new(ip, addr.port());
         while chosen.port() == 0 || addr.port() == 0 && listeners.contains_key(&chosen) {
@@ -74,11 +70,7 @@ impl Process {
     fn source_addr(&self, target: IpAddr) -> SocketAddr {
         let mut hosts = self.world.hosts.borrow_mut();
         let host = &mut hosts[self.host];
-        let ip = if target.is_loopback() {
-            target
-        } else {
-            host.ip
-        };
+        let ip = if target.is_loopback() { target } else { host.ip };
         SocketAddr::new(ip, host.ephemeral_port())
     }
 }
@@ -94,15 +86,9 @@ fn meet(world: &Inner, from: HostId, addr: SocketAddr) -> Met {
     let queue = world.network.listeners.borrow().get(&addr).cloned();
     let host = match &queue {
         Some(queue) => Some(queue.process.host),
-        None => world
-            .hosts
-            .borrow()
-            .iter()
-            .position(|host| host.ip == addr.ip()),
+        None => world.hosts.borrow().iter().position(|host| host.ip == addr.ip()),
     };
-    let Some(host) = host else {
-        return Met::Refusal;
-    };
+    let Some(host) = host else { return Met::Refusal };
     let blocked = world.network.is_blocked(from, host) || world.network.is_blocked(host, from);
     match queue {
         _ if blocked || !world.is_up(host) => Met::Silence,
@@ -125,10 +111,7 @@ async fn connect(process: Rc<Process>, addr: SocketAddr) -> io::Result<Rc<dyn St
         world.timers.sleep_until(world.now() + there).await;
         let connected = match meet(&world, process.host, addr) {
             Met::Silence => {
-                world
-                    .timers
-                    .sleep_until(world.now() + Duration::from_secs(retry))
-                    .await;
+                world.timers.sleep_until(world.now() + Duration::from_secs(retry)).await;
                 continue;
             }
             Met::Refusal => None,
@@ -159,9 +142,7 @@ fn join(
         return Err(io::ErrorKind::ConnectionRefused.into());
     }
     network.add(&connection);
-    process
-        .world
-        .record("connected", number, queue.process.number.into());
+    process.world.record("connected", number, queue.process.number.into());
     Ok(Rc::new(SimStream::new(connection, 0)))
 }
 
@@ -215,10 +196,7 @@ impl Driver for ProcessDriver {
         }
         let queue = Queue::new(process.clone());
         listeners.insert(addr, queue.clone());
-        Ok(Rc::new(SimListener {
-            queue,
-            addr: Some(addr),
-        }))
+        Ok(Rc::new(SimListener { queue, addr: Some(addr) }))
     }
 
     fn connect(&self, addr: SocketAddr) -> LocalFuture<io::Result<Rc<dyn Stream>>> {
@@ -241,13 +219,7 @@ impl Driver for ProcessDriver {
         let process = self.0.clone();
         let key = (process.host, path.to_owned());
         Box::pin(async move {
-            let queue = process
-                .world
-                .network
-                .unix_listeners
-                .borrow()
-                .get(&key)
-                .cloned();
+            let queue = process.world.network.unix_listeners.borrow().get(&key).cloned();
             let queue = queue.ok_or(io::ErrorKind::NotFound)?;
             join(&process, None, &queue, None)
         })

@@ -56,11 +56,7 @@ impl Rng {
     /// A time from `low` (in) to `high` (out).
     pub fn between(&self, low: Duration, high: Duration) -> Duration {
         let span = high.saturating_sub(low).as_nanos() as u64;
-        if span == 0 {
-            low
-        } else {
-            low + Duration::from_nanos(self.below(span))
-        }
+        if span == 0 { low } else { low + Duration::from_nanos(self.below(span)) }
     }
 
     /// An exponentially distributed time, at most 20 times the mean.

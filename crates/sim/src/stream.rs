@@ -88,11 +88,7 @@ impl Connection {
             addr,
             state: Cell::new(SideState::Open),
         });
-        Rc::new(Connection {
-            number,
-            sides,
-            pipes: Default::default(),
-        })
+        Rc::new(Connection { number, sides, pipes: Default::default() })
     }
 
     fn host(&self, side: usize) -> HostId {
@@ -318,9 +314,7 @@ fn read_some(
         None => queue.end.flatten(),
     };
     let reset = queue.reset.flatten();
-    Found::Nothing {
-        until: next.into_iter().chain(reset).min(),
-    }
+    Found::Nothing { until: next.into_iter().chain(reset).min() }
 }
 
 /// Sends what there is room for, taking it from `bufs`; the room's end is `Ok(false)`.
@@ -352,9 +346,7 @@ fn send_some(connection: &Connection, side: usize, bufs: &mut VecDeque<Bytes>) -
     if room == 0 {
         return Ok(false);
     }
-    let link = world
-        .network
-        .link(connection.host(side), connection.host(1 - side));
+    let link = world.network.link(connection.host(side), connection.host(1 - side));
     let mut arrival = connection.arrival(side);
     // A connection that is reset may be so at any byte: the reader has a part of this, or none.
     let reset = world.rng.chance(link.reset);
@@ -386,11 +378,7 @@ fn send_some(connection: &Connection, side: usize, bufs: &mut VecDeque<Bytes>) -
         }
     }
     drop(queue);
-    world.record(
-        "send",
-        connection.number << 1 | side as u64,
-        content ^ sent as u64,
-    );
+    world.record("send", connection.number << 1 | side as u64, content ^ sent as u64);
     connection.pipes[side].readable.notify_all();
     if reset {
         connection.reset_behind(side);

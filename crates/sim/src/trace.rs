@@ -15,11 +15,7 @@ pub(crate) struct Trace {
 impl Trace {
     pub(crate) fn new() -> Trace {
         let verbose = std::env::var_os("LOLIGO_SIM_TRACE").is_some_and(|value| value != "0");
-        Trace {
-            hash: Cell::new(0),
-            events: Cell::new(0),
-            verbose,
-        }
+        Trace { hash: Cell::new(0), events: Cell::new(0), verbose }
     }
 
     /// Notes an event with two numbers that say which.
@@ -47,11 +43,9 @@ impl Trace {
 /// A number that depends on length and beginning of `data` (all of it would cost too much in
 /// builds without optimisation).
 pub(crate) fn fold(data: &[u8]) -> u64 {
-    data[..data.len().min(64)]
-        .chunks(8)
-        .fold(data.len() as u64, |hash, chunk| {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            mix(hash ^ u64::from_le_bytes(word))
-        })
+    data[..data.len().min(64)].chunks(8).fold(data.len() as u64, |hash, chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        mix(hash ^ u64::from_le_bytes(word))
+    })
 }

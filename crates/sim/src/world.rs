@@ -142,11 +142,7 @@ impl Drop for World {
     fn drop(&mut self) {
         let inner = &self.0.0;
         if std::thread::panicking() {
-            eprintln!(
-                "simulation failed at {:?} with seed {}",
-                inner.clock.get(),
-                inner.seed
-            );
+            eprintln!("simulation failed at {:?} with seed {}", inner.clock.get(), inner.seed);
         }
         inner.executor.close();
         let hosts = std::mem::take(&mut *inner.hosts.borrow_mut());
@@ -181,9 +177,7 @@ impl Inner {
         let model = self.hosts.borrow()[host].disk_model;
         let image = Image::new(len, model, self.rng.fork());
         let disk = Disk(Arc::new(Mutex::new(image)));
-        self.disks
-            .borrow_mut()
-            .insert((host, path.to_owned()), disk.clone());
+        self.disks.borrow_mut().insert((host, path.to_owned()), disk.clone());
         disk
     }
 
@@ -234,9 +228,7 @@ impl Control {
             .disks
             .borrow()
             .values()
-            .fold(self.0.trace.hash(), |hash, disk| {
-                mix(hash ^ disk.image().hash())
-            })
+            .fold(self.0.trace.hash(), |hash, disk| mix(hash ^ disk.image().hash()))
     }
 
     /// How many events (messages, disk operations, kills ...) there have been.
@@ -307,8 +299,7 @@ impl Control {
         };
         let Some(process) = process else { return };
         let silently = how.sockets == Sockets::Silence;
-        self.0
-            .record("kill", process.number.into(), silently.into());
+        self.0.record("kill", process.number.into(), silently.into());
         process.alive.set(false);
         process.silent.set(silently);
         // What destructors would still write (a database that is closed) is never written.
@@ -382,16 +373,14 @@ impl Control {
     /// Lets nothing pass from one host to another: what is sent waits, connections are kept.
     pub fn block(&self, from: &str, to: &str) {
         let direction = (self.0.host(from), self.0.host(to));
-        self.0
-            .record("block", direction.0 as u64, direction.1 as u64);
+        self.0.record("block", direction.0 as u64, direction.1 as u64);
         self.0.network.blocked.borrow_mut().insert(direction);
     }
 
     /// Lets pass again; what waited arrives.
     pub fn unblock(&self, from: &str, to: &str) {
         let direction = (self.0.host(from), self.0.host(to));
-        self.0
-            .record("unblock", direction.0 as u64, direction.1 as u64);
+        self.0.record("unblock", direction.0 as u64, direction.1 as u64);
         self.0.network.unblock(direction.0, direction.1, self.now());
     }
 
@@ -433,12 +422,7 @@ impl Control {
 
     /// Names of all hosts, in the order of their making.
     pub fn names(&self) -> Vec<String> {
-        self.0
-            .hosts
-            .borrow()
-            .iter()
-            .map(|host| host.name.clone())
-            .collect()
+        self.0.hosts.borrow().iter().map(|host| host.name.clone()).collect()
     }
 
     /// A host's disk or file; an empty one is made if there is none.

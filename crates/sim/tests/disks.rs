@@ -9,14 +9,8 @@ use sim::{DiskFaults, Kill, Sockets, Unsynced, World};
 const LEN: u64 = 1 << 20;
 
 fn open(env: &Env) -> std::rc::Rc<dyn BlockFile> {
-    env.open_block(
-        "/dev/data".as_ref(),
-        OpenBlock {
-            create_len: Some(LEN),
-            read_only: false,
-        },
-    )
-    .unwrap()
+    env.open_block("/dev/data".as_ref(), OpenBlock { create_len: Some(LEN), read_only: false })
+        .unwrap()
 }
 
 fn block(byte: u8) -> Vec<Bytes> {
@@ -24,10 +18,7 @@ fn block(byte: u8) -> Vec<Bytes> {
 }
 
 fn power(unsynced: Unsynced) -> Kill {
-    Kill {
-        sockets: Sockets::Silence,
-        unsynced,
-    }
+    Kill { sockets: Sockets::Silence, unsynced }
 }
 
 /// Writes and syncs 1s, overwrites them with 2s and again with 3s, then ends the process.
@@ -145,12 +136,7 @@ fn faults_are_as_asked_for() {
         let file = file.clone();
         async move { file.write_at(0, block(0)).await.unwrap() }
     });
-    disk.set_faults(DiskFaults {
-        read: 1.0,
-        write: 1.0,
-        sync: 1.0,
-        ..DiskFaults::default()
-    });
+    disk.set_faults(DiskFaults { read: 1.0, write: 1.0, sync: 1.0, ..DiskFaults::default() });
     world.run_until({
         let file = file.clone();
         async move {
@@ -186,15 +172,8 @@ fn faults_are_as_asked_for() {
         async move { file.sync().await.unwrap() }
     });
     assert!(world.now() - before > usual * 50);
-    assert!(
-        env.open_block("/none".as_ref(), OpenBlock::default())
-            .is_err()
-    );
-    assert!(
-        env.open_block("/dev/data".as_ref(), OpenBlock::default())
-            .is_err(),
-        "locked"
-    );
+    assert!(env.open_block("/none".as_ref(), OpenBlock::default()).is_err());
+    assert!(env.open_block("/dev/data".as_ref(), OpenBlock::default()).is_err(), "locked");
     assert!(world.run_until(file.read_at(100, 4096)).is_err());
     assert!(world.run_until(file.write_at(LEN, block(1))).is_err());
 }
@@ -220,31 +199,18 @@ fn discarded_ranges_are_given_back_and_others_kept() {
 
 #[test]
 fn sync_files_survive_as_block_files_do() {
-    for (how, expected) in [
-        (Kill::PROCESS, (6, *b"abcdef")),
-        (power(Unsynced::Lost), (3, *b"abc\0\0\0")),
-    ] {
+    for (how, expected) in
+        [(Kill::PROCESS, (6, *b"abcdef")), (power(Unsynced::Lost), (3, *b"abc\0\0\0"))]
+    {
         let world = World::new(5);
-        let file = world
-            .node("mon.a")
-            .open_sync("/mon/store".as_ref())
-            .unwrap();
+        let file = world.node("mon.a").open_sync("/mon/store".as_ref()).unwrap();
         file.write_at(0, b"abc").unwrap();
         file.sync().unwrap();
         file.write_at(3, b"def").unwrap();
-        assert!(
-            world
-                .node("mon.a")
-                .open_sync("/mon/store".as_ref())
-                .is_err(),
-            "locked"
-        );
+        assert!(world.node("mon.a").open_sync("/mon/store".as_ref()).is_err(), "locked");
         world.kill("mon.a", how);
         assert!(file.write_at(0, b"ghost").is_err(), "the dead do nothing");
-        let file = world
-            .node("mon.a")
-            .open_sync("/mon/store".as_ref())
-            .unwrap();
+        let file = world.node("mon.a").open_sync("/mon/store".as_ref()).unwrap();
         assert_eq!(file.len().unwrap(), expected.0);
         assert_eq!(world.disk("mon.a", "/mon/store").peek(0, 6), expected.1);
         file.set_len(2).unwrap();

@@ -65,26 +65,16 @@ fn bytes_come_back_whole_and_in_order() {
     world.run_until(async move {
         let stream = client.connect(addr).await.unwrap();
         assert_eq!(stream.peer_addr(), Some(addr));
-        let data: Bytes = (0..10_000_000u32)
-            .map(|i| (i >> 4) as u8)
-            .collect::<Vec<_>>()
-            .into();
+        let data: Bytes = (0..10_000_000u32).map(|i| (i >> 4) as u8).collect::<Vec<_>>().into();
         let sending = client.spawn_with_handle({
             let (stream, data) = (stream.clone(), data.clone());
-            async move {
-                stream
-                    .send(vec![Bytes::new(), data.slice(..7), data.slice(7..)])
-                    .await
-            }
+            async move { stream.send(vec![Bytes::new(), data.slice(..7), data.slice(7..)]).await }
         });
         let back = recv_exactly(&stream, data.len()).await.unwrap();
         sending.await.unwrap();
         assert!(back == data);
     });
-    assert!(
-        world.now() > Duration::from_millis(8),
-        "10 MB take their time"
-    );
+    assert!(world.now() > Duration::from_millis(8), "10 MB take their time");
 }
 
 #[test]
@@ -102,10 +92,7 @@ fn loopback_is_shared_and_ports_are_chosen() {
     world.run_until(async move {
         let near = client.connect(addr).await.unwrap();
         let far = listener.accept().await.unwrap();
-        assert_eq!(
-            (near.local_addr(), near.peer_addr()),
-            (far.peer_addr(), far.local_addr())
-        );
+        assert_eq!((near.local_addr(), near.peer_addr()), (far.peer_addr(), far.local_addr()));
         drop(listener);
         let refused = client.connect(addr).await.err().unwrap();
         assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
@@ -149,10 +136,8 @@ fn a_host_without_power_is_silent_until_it_is_back() {
     serve(&world.node("server"), addr);
     let (client, control) = (world.node("client"), world.control());
     world.run_until(async move {
-        let [idle, busy] = [
-            client.connect(addr).await.unwrap(),
-            client.connect(addr).await.unwrap(),
-        ];
+        let [idle, busy] =
+            [client.connect(addr).await.unwrap(), client.connect(addr).await.unwrap()];
         control.kill("server", Kill::POWER);
         let nothing = client.timeout(60 * SECOND, recv_some(&idle)).await;
         assert!(nothing.is_err());
@@ -171,13 +156,7 @@ fn a_host_without_power_is_silent_until_it_is_back() {
         let nothing = client.timeout(60 * SECOND, recv_some(&idle)).await;
         assert!(nothing.is_err());
         idle.send(vec!["hello?".into()]).await.unwrap();
-        assert!(
-            client
-                .timeout(5 * SECOND, recv_some(&idle))
-                .await
-                .unwrap()
-                .is_err()
-        );
+        assert!(client.timeout(5 * SECOND, recv_some(&idle)).await.unwrap().is_err());
 
         control.kill("server", Kill::POWER);
         let start = client.now();
@@ -231,10 +210,7 @@ fn resets_reach_both_sides() {
         });
         client.sleep(SECOND).await;
         assert_eq!(control.reset_connections("server", "client"), 1);
-        assert_eq!(
-            reading.await.unwrap_err().kind(),
-            io::ErrorKind::ConnectionReset
-        );
+        assert_eq!(reading.await.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
         assert!(recv_some(&far).await.is_err());
         assert!(near.send(vec!["x".into()]).await.is_err());
         // A sender that waits for room learns of it as well.
@@ -254,10 +230,7 @@ fn a_lossy_link_is_slow_and_may_reset() {
     let world = World::new(7);
     let addr = address(&world, "server");
     serve(&world.node("server"), addr);
-    let lossy = LinkModel {
-        loss: 0.5,
-        ..LinkModel::default()
-    };
+    let lossy = LinkModel { loss: 0.5, ..LinkModel::default() };
     world.set_link("client", "server", Some(lossy));
     let client = world.node("client");
     let stream = world.run_until(async move {
@@ -268,14 +241,8 @@ fn a_lossy_link_is_slow_and_may_reset() {
         }
         stream
     });
-    assert!(
-        world.now() > 10 * SECOND && world.now() < 100 * SECOND,
-        "{world:?}"
-    );
-    world.set_network(LinkModel {
-        reset: 1.0,
-        ..LinkModel::default()
-    });
+    assert!(world.now() > 10 * SECOND && world.now() < 100 * SECOND, "{world:?}");
+    world.set_network(LinkModel { reset: 1.0, ..LinkModel::default() });
     world.run_until(async move {
         stream.send(vec!["ping".into()]).await.unwrap();
         let mut left = recv_some(&stream).await;
@@ -295,10 +262,7 @@ fn unix_sockets_stay_within_a_host() {
     assert!(daemon.listen_unix(path).is_err());
     let control = world.control();
     world.run_until(async move {
-        assert_eq!(
-            other.connect_unix(path).await.err().unwrap().kind(),
-            io::ErrorKind::NotFound
-        );
+        assert_eq!(other.connect_unix(path).await.err().unwrap().kind(), io::ErrorKind::NotFound);
         let near = daemon.connect_unix(path).await.unwrap();
         let far = listener.accept().await.unwrap();
         near.send(vec!["status".into()]).await.unwrap();

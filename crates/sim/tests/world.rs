@@ -16,19 +16,12 @@ const SECOND: Duration = Duration::from_secs(1);
 /// kills, cuts and heals. What happened, in a number.
 fn mixed_run(seed: u64) -> (u64, u64) {
     let world = World::new(seed);
-    world.set_network(LinkModel {
-        loss: 0.01,
-        reset: 0.002,
-        ..LinkModel::default()
-    });
+    world.set_network(LinkModel { loss: 0.01, reset: 0.002, ..LinkModel::default() });
     let servers = ["a", "b", "c"];
     fn serve(control: &sim::Control, name: &str) {
         let env = control.node(name);
         let listener = env.listen(SocketAddr::new(control.ip(name), 6800)).unwrap();
-        let options = OpenBlock {
-            create_len: Some(1 << 20),
-            read_only: false,
-        };
+        let options = OpenBlock { create_len: Some(1 << 20), read_only: false };
         let file = env.open_block("/data".as_ref(), options).unwrap();
         env.clone().go(async move {
             while let Ok(stream) = listener.accept().await {
@@ -107,9 +100,7 @@ fn mixed_run(seed: u64) -> (u64, u64) {
 
 #[test]
 fn equal_seeds_give_equal_runs_and_others_do_not() {
-    let runs: Vec<_> = (0..5)
-        .map(|seed| (mixed_run(seed), mixed_run(seed)))
-        .collect();
+    let runs: Vec<_> = (0..5).map(|seed| (mixed_run(seed), mixed_run(seed))).collect();
     for (index, (first, second)) in runs.iter().enumerate() {
         assert_eq!(first, second, "seed {index}");
         assert!(runs[..index].iter().all(|(other, _)| other != first));
@@ -173,8 +164,5 @@ fn what_can_never_end_is_told_with_its_seed() {
     }));
     std::panic::set_hook(hook);
     let message = *outcome.unwrap_err().downcast::<String>().unwrap();
-    assert!(
-        message.contains("deadlock") && message.contains("4711"),
-        "{message}"
-    );
+    assert!(message.contains("deadlock") && message.contains("4711"), "{message}");
 }

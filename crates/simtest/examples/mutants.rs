@@ -64,7 +64,12 @@ fn make_smaller(seed: u64, settings: &Settings) {
         return eprintln!("life {seed} did not go wrong again");
     };
     let faults = small.diary.faults();
-    eprintln!("after {} lives {} misfortunes are left: {}", small.lives, faults.len(), faults.join(" "));
+    eprintln!(
+        "after {} lives {} misfortunes are left: {}",
+        small.lives,
+        faults.len(),
+        faults.join(" ")
+    );
     eprintln!("{}\n{}", small.failure.what, timeline::text(&small.diary));
 }
 
@@ -76,7 +81,8 @@ fn main() -> ExitCode {
         .init();
     let mut args = std::env::args().skip(1);
     let seeds: u64 = args.next().and_then(|n| n.parse().ok()).unwrap_or(2000);
-    let (mut given, mut chosen): (Vec<String>, Vec<String>) = args.partition(|arg| arg.contains('='));
+    let (mut given, mut chosen): (Vec<String>, Vec<String>) =
+        args.partition(|arg| arg.contains('='));
     let mut start = 1;
     given.retain(|word| match word.strip_prefix("first=") {
         Some(first) => {
@@ -85,8 +91,11 @@ fn main() -> ExitCode {
         }
         None => true,
     });
-    let smaller = chosen.iter().position(|word| word == "minimise").map(|at| chosen.remove(at)).is_some();
-    println!("| mutant | what is wrong | lives | found by seed | of lives | simulated | found as |");
+    let smaller =
+        chosen.iter().position(|word| word == "minimise").map(|at| chosen.remove(at)).is_some();
+    println!(
+        "| mutant | what is wrong | lives | found by seed | of lives | simulated | found as |"
+    );
     println!("|---|---|---|---|---|---|---|");
     let mut all_found = true;
     if chosen.iter().any(|one| one == "none") {

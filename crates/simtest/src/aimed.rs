@@ -58,9 +58,7 @@ impl Aim {
 
     /// The one of this name.
     pub fn named(name: &str) -> Option<Aim> {
-        AIMS.iter()
-            .find(|(_, known)| *known == name)
-            .map(|(aim, _)| *aim)
+        AIMS.iter().find(|(_, known)| *known == name).map(|(aim, _)| *aim)
     }
 
     /// Their names.
@@ -123,20 +121,13 @@ impl Scene<'_> {
         let (rng, cluster) = (self.rng, self.cluster);
         let sound = self.mischief.disks;
         let share = *rng.pick(&[0.4, 0.7]);
-        let (slow, quick): (Vec<u32>, Vec<u32>) = self
-            .shuffled(cluster.members())
-            .into_iter()
-            .partition(|_| rng.chance(share));
+        let (slow, quick): (Vec<u32>, Vec<u32>) =
+            self.shuffled(cluster.members()).into_iter().partition(|_| rng.chance(share));
         let each = millis(*rng.pick(&[10, 100, 700]));
         self.note(format!("disks of {slow:?} take {each:?}"));
         for osd in &slow {
-            let model = DiskModel {
-                write: each,
-                sync: each,
-                jitter_mean: each,
-                slowness: 1.0,
-                ..sound
-            };
+            let model =
+                DiskModel { write: each, sync: each, jitter_mean: each, slowness: 1.0, ..sound };
             cluster.disk(*osd).set_model(model);
         }
         if rng.chance(0.5) {
@@ -154,11 +145,7 @@ impl Scene<'_> {
             self.pause(Duration::ZERO, seconds(2)).await;
         }
         let all = rng.chance(0.7);
-        let power = if all {
-            slow.clone()
-        } else {
-            slow.iter().copied().take(1).collect()
-        };
+        let power = if all { slow.clone() } else { slow.iter().copied().take(1).collect() };
         self.note(format!("{power:?} lose power, {quick:?} end: {all}"));
         for osd in &power {
             cluster.kill_osd(*osd, Kill::POWER);
@@ -304,11 +291,7 @@ impl Scene<'_> {
     /// one takes its place and is written to; those on the island must not be told what was before.
     async fn island(&self) {
         let (world, rng, cluster) = (self.world(), self.rng, self.cluster);
-        let led = |osd: &u32| {
-            i32::try_from(*osd)
-                .map(|osd| self.led_by(osd))
-                .unwrap_or_default()
-        };
+        let led = |osd: &u32| i32::try_from(*osd).map(|osd| self.led_by(osd)).unwrap_or_default();
         let leads = cluster.members().into_iter().map(|osd| (osd, led(&osd)));
         let leading: Vec<(u32, Vec<String>)> = leads.filter(|(_, led)| !led.is_empty()).collect();
         if leading.is_empty() {
@@ -320,15 +303,11 @@ impl Scene<'_> {
         let client = cluster.client(reader).await;
         let io = client.io_ctx("p").await.expect("the pool");
         for object in &objects {
-            self.load
-                .spawn_reader(&world.node(reader), reader, &io, object, world.rng().fork());
+            self.load.spawn_reader(&world.node(reader), reader, &io, object, world.rng().fork());
         }
         self.pause(millis(100), millis(500)).await;
         let names = world.names();
-        for name in names
-            .iter()
-            .filter(|name| **name != osd && **name != reader)
-        {
+        for name in names.iter().filter(|name| **name != osd && **name != reader) {
             world.partition(&osd, name);
             world.partition(reader, name);
         }
@@ -349,20 +328,14 @@ impl Scene<'_> {
     }
 
     fn hosts(&self, prefix: &str) -> Vec<String> {
-        self.world()
-            .names()
-            .into_iter()
-            .filter(|name| name.starts_with(prefix))
-            .collect()
+        self.world().names().into_iter().filter(|name| name.starts_with(prefix)).collect()
     }
 
     /// Makes messages late between a share of the pairs of hosts, by up to so many milliseconds,
     /// each direction by a measure of its own. Not between monitors: with messages later than their
     /// patience they would elect for ever, and no order would be answered (short life 1069).
     fn delay(&self, hosts: &[String], share: f64, most: u64) {
-        self.note(format!(
-            "messages between hosts are late by up to {most} ms"
-        ));
+        self.note(format!("messages between hosts are late by up to {most} ms"));
         let is_mon = |host: &String| host.starts_with("mon.");
         for from in hosts {
             for to in hosts
@@ -370,10 +343,7 @@ impl Scene<'_> {
                 .filter(|to| *to != from && !(is_mon(to) && is_mon(from)) && self.rng.chance(share))
             {
                 let delay_min = self.rng.between(Duration::ZERO, millis(most));
-                let model = LinkModel {
-                    delay_min,
-                    ..self.mischief.network
-                };
+                let model = LinkModel { delay_min, ..self.mischief.network };
                 self.world().set_link(from, to, Some(model));
             }
         }
@@ -469,27 +439,21 @@ impl Scene<'_> {
     async fn set_right(&self) {
         for osd in self.cluster.members() {
             let prefix = "osd primary-affinity";
-            self.order(json!({"prefix": prefix, "id": osd, "weight": 1.0}))
-                .await;
-            self.order(json!({"prefix": "osd in", "ids": [osd.to_string()]}))
-                .await;
-            self.order(json!({"prefix": "osd reweight", "id": osd, "weight": 1.0}))
-                .await;
+            self.order(json!({"prefix": prefix, "id": osd, "weight": 1.0})).await;
+            self.order(json!({"prefix": "osd in", "ids": [osd.to_string()]})).await;
+            self.order(json!({"prefix": "osd reweight", "id": osd, "weight": 1.0})).await;
         }
     }
 
     async fn thin(&self) {
         let (rng, cluster) = (self.rng, self.cluster);
         let members = self.shuffled(cluster.members());
-        let count = (cluster.spare_copies() + 1)
-            .min(members.len().saturating_sub(1))
-            .max(1);
+        let count = (cluster.spare_copies() + 1).min(members.len().saturating_sub(1)).max(1);
         let fallen = &members[..count];
         self.note(format!("{fallen:?} fall"));
         for osd in fallen {
             cluster.kill_osd(*osd, Kill::PROCESS);
-            self.pause(Duration::ZERO, millis(*rng.pick(&[1, 300, 2000])))
-                .await;
+            self.pause(Duration::ZERO, millis(*rng.pick(&[1, 300, 2000]))).await;
         }
         self.pause(seconds(1), seconds(5)).await;
         for osd in self.shuffled(fallen.to_vec()) {
@@ -504,19 +468,9 @@ impl Scene<'_> {
         let delay = millis(*rng.pick(&[0, 2, 20, 100]));
         let sound = self.mischief.network;
         let reset = *rng.pick(&[0.0, 0.01, 0.1]);
-        self.note(format!(
-            "connections of OSDs break, {reset} of messages, {delay:?} on the way"
-        ));
-        let model = LinkModel {
-            delay_min: delay,
-            reset,
-            ..sound
-        };
-        let pairs = || {
-            members
-                .iter()
-                .flat_map(|from| members.iter().map(move |to| (from, to)))
-        };
+        self.note(format!("connections of OSDs break, {reset} of messages, {delay:?} on the way"));
+        let model = LinkModel { delay_min: delay, reset, ..sound };
+        let pairs = || members.iter().flat_map(|from| members.iter().map(move |to| (from, to)));
         for (from, to) in pairs().filter(|(from, to)| from != to) {
             world.set_link(&format!("osd.{from}"), &format!("osd.{to}"), Some(model));
         }

@@ -98,7 +98,8 @@ pub fn run(
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                while !stop.load(Ordering::Relaxed) && deadline.is_none_or(|at| Instant::now() < at) {
+                while !stop.load(Ordering::Relaxed) && deadline.is_none_or(|at| Instant::now() < at)
+                {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
                     if seed >= seeds.end {
                         return;

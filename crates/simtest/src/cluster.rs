@@ -445,7 +445,8 @@ impl Cluster {
             return;
         };
         let keys = [format!("k={k}"), format!("m={m}"), "crush-failure-domain=osd".to_owned()];
-        let profile = json!({"prefix": "osd erasure-code-profile set", "name": "e", "profile": keys});
+        let profile =
+            json!({"prefix": "osd erasure-code-profile set", "name": "e", "profile": keys});
         self.command(admin, profile).await;
         let pool = json!({
             "prefix": "osd pool create", "pool": "p", "pg_num": pg_num, "pool_type": "erasure",
@@ -515,7 +516,10 @@ impl Cluster {
         let env = self.world.node("client.admin");
         for (id, osd) in self.running_osds() {
             for pg in osd.audit().0 {
-                eprintln!("osd.{id} {} epoch {} ops {}: {}", pg.pgid, pg.epoch, pg.in_flight, pg.about);
+                eprintln!(
+                    "osd.{id} {} epoch {} ops {}: {}",
+                    pg.pgid, pg.epoch, pg.in_flight, pg.about
+                );
             }
         }
         for osd in self.members() {
@@ -533,7 +537,8 @@ impl Cluster {
         let map = client.osdmap();
         let up: Vec<i32> = map.up_osds().collect();
         eprintln!("osdmap {} up {up:?}", map.epoch);
-        let pgs = client.mgr_command(r#"{"prefix":"pg dump","dumpcontents":["pgs_brief"]}"#, Bytes::new());
+        let pgs = client
+            .mgr_command(r#"{"prefix":"pg dump","dumpcontents":["pgs_brief"]}"#, Bytes::new());
         if let Ok(Ok(answer)) = env.timeout(Duration::from_secs(5), pgs).await {
             eprintln!("{}", String::from_utf8_lossy(&answer.outb));
         }
@@ -575,7 +580,9 @@ impl Cluster {
                 if pool.is_erasure() {
                     let shards = acting.iter().zip(0i8..).map(|(osd, shard)| {
                         let held = stores.get(osd).and_then(|pgs| pgs.get(&SpgId { pgid, shard }));
-                        held.unwrap_or_else(|| panic!("pg {pgid} on {acting:?}: osd.{osd} has no shard {shard}"))
+                        held.unwrap_or_else(|| {
+                            panic!("pg {pgid} on {acting:?}: osd.{osd} has no shard {shard}")
+                        })
                     });
                     let profile = &map.erasure_code_profiles[&pool.erasure_code_profile];
                     let wrong = replicas::wrong_in_shards(&shards.collect::<Vec<_>>(), profile);

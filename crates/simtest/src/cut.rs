@@ -34,21 +34,13 @@ impl Cut {
     }
 
     pub(crate) fn apply_to_mischief(&self, mischief: &mut Mischief) {
-        mischief
-            .faults
-            .retain(|fault| !self.without.contains(fault));
-        mischief.time = self
-            .time
-            .map_or(mischief.time, |time| time.min(mischief.time));
+        mischief.faults.retain(|fault| !self.without.contains(fault));
+        mischief.time = self.time.map_or(mischief.time, |time| time.min(mischief.time));
     }
 
     pub(crate) fn apply_to_load(&self, load: &mut Load) {
-        load.clients = self
-            .clients
-            .map_or(load.clients, |most| most.clamp(1, load.clients.max(1)));
-        load.objects = self
-            .objects
-            .map_or(load.objects, |most| most.clamp(1, load.objects));
+        load.clients = self.clients.map_or(load.clients, |most| most.clamp(1, load.clients.max(1)));
+        load.objects = self.objects.map_or(load.objects, |most| most.clamp(1, load.objects));
     }
 }
 
@@ -63,10 +55,7 @@ impl fmt::Display for Cut {
             let names: Vec<&str> = self.skip.iter().map(String::as_str).collect();
             words.push(format!("skip={}", names.join("+")));
         }
-        words.extend(
-            self.time
-                .map(|time| format!("seconds={}", time.as_secs_f64())),
-        );
+        words.extend(self.time.map(|time| format!("seconds={}", time.as_secs_f64())));
         words.extend(self.clients.map(|clients| format!("clients={clients}")));
         words.extend(self.objects.map(|objects| format!("objects={objects}")));
         if self.again != 0 {

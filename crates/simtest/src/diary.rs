@@ -142,21 +142,13 @@ pub(crate) fn asked(
     });
     let Some(op) = op else { return 0 };
     let (who, object) = (who.to_owned(), object.to_owned());
-    write(now, || What::Asked {
-        op,
-        who,
-        object,
-        action: action(),
-    });
+    write(now, || What::Asked { op, who, object, action: action() });
     op
 }
 
 /// A client is told.
 pub(crate) fn answered(now: Duration, op: u64, answer: impl FnOnce() -> String) {
-    write(now, || What::Answered {
-        op,
-        answer: answer(),
-    });
+    write(now, || What::Answered { op, answer: answer() });
 }
 
 /// The life is over, and this is why.

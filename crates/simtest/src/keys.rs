@@ -2,8 +2,8 @@
 
 use auth::{CryptoKey, EntityAuth, Keyring};
 use env::Env;
-use types::entity::{self, AuthEntityName};
 use types::UTime;
+use types::entity::{self, AuthEntityName};
 
 /// Everybody's key and caps.
 pub(crate) fn keyring(env: &Env, osds: u32) -> Keyring {

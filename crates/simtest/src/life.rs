@@ -189,12 +189,8 @@ impl Begun {
             cluster.work(&load, &format!("client.{number}"), world.rng().fork()).await;
         }
         if load.load().pool_snaps {
-            let snaps = pool_snaps::run(
-                cluster.clone(),
-                admin.clone(),
-                load.clone(),
-                world.rng().fork(),
-            );
+            let snaps =
+                pool_snaps::run(cluster.clone(), admin.clone(), load.clone(), world.rng().fork());
             world.spawn(snaps);
         }
         let audit = Audit::default();
@@ -205,7 +201,8 @@ impl Begun {
 
     /// Audits the daemons, again and again, until the world ends.
     fn watch(&self) {
-        let (cluster, world, audit) = (self.cluster.clone(), self.world.clone(), self.audit.clone());
+        let (cluster, world, audit) =
+            (self.cluster.clone(), self.world.clone(), self.audit.clone());
         let clients = [self.admin.clone()];
         self.world.spawn(async move {
             loop {

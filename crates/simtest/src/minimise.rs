@@ -33,10 +33,7 @@ fn way(what: &str) -> String {
     let place = place.split(".rs:").next().unwrap_or_default();
     let words: String = lines.next().unwrap_or_default().chars().take(60).collect();
     let plain = |c: char| !c.is_ascii_digit() && c != '.';
-    format!(
-        "{place}: {}",
-        words.chars().filter(|c| plain(*c)).collect::<String>()
-    )
+    format!("{place}: {}", words.chars().filter(|c| plain(*c)).collect::<String>())
 }
 
 /// Lives a life with its diary.
@@ -68,21 +65,13 @@ impl Search<'_> {
             if !self.in_time() {
                 return false;
             }
-            let cut = Cut {
-                again: self.best.cut.again + chance,
-                ..cut.clone()
-            };
+            let cut = Cut { again: self.best.cut.again + chance, ..cut.clone() };
             let (failure, diary) = (self.live)(cut.clone());
             self.best.lives += 1;
             let lives = self.best.lives;
             if let Some(failure) = failure.filter(|failure| way(&failure.what) == self.way) {
                 told(&format!("life {lives}: still goes wrong with {cut}"));
-                self.best = Small {
-                    cut,
-                    failure,
-                    diary,
-                    lives,
-                };
+                self.best = Small { cut, failure, diary, lives };
                 return true;
             }
         }
@@ -102,10 +91,7 @@ impl Search<'_> {
         while let Some(time) = self.best.diary.time_of_faults() {
             let before = self.best.cut.time.unwrap_or(time).min(time);
             let shorter = [0.3, 0.6, 0.85].map(|part| before.mul_f64(part));
-            let try_one = |time: Duration| Cut {
-                time: Some(time),
-                ..self.best.cut.clone()
-            };
+            let try_one = |time: Duration| Cut { time: Some(time), ..self.best.cut.clone() };
             let cuts = shorter.map(try_one);
             if before < Duration::from_millis(100)
                 || !cuts.into_iter().any(|cut| self.holds(cut, told))
@@ -117,19 +103,13 @@ impl Search<'_> {
 
     fn leave_out_clients(&mut self, told: &mut dyn FnMut(&str)) {
         for clients in 1..=2 {
-            let cut = Cut {
-                clients: Some(clients),
-                ..self.best.cut.clone()
-            };
+            let cut = Cut { clients: Some(clients), ..self.best.cut.clone() };
             if self.holds(cut, told) {
                 break;
             }
         }
         for objects in [1, 2, 4] {
-            let cut = Cut {
-                objects: Some(objects),
-                ..self.best.cut.clone()
-            };
+            let cut = Cut { objects: Some(objects), ..self.best.cut.clone() };
             if self.holds(cut, told) {
                 break;
             }
@@ -171,10 +151,7 @@ impl Diary {
 
     /// From the first misfortune to the last one's beginning.
     fn time_of_faults(&self) -> Option<Duration> {
-        let mut begins = self
-            .lines
-            .iter()
-            .filter(|(_, what)| matches!(what, What::Begins(_)));
+        let mut begins = self.lines.iter().filter(|(_, what)| matches!(what, What::Begins(_)));
         let first = begins.next()?.0;
         let last = begins.next_back().map_or(first, |(at, _)| *at);
         Some(last - first + Duration::from_secs(1))
@@ -226,16 +203,14 @@ mod tests {
         let one = "panicked at crates/simtest/src/workload.rs:31:9:\nobject3: no order of 4 ops";
         let other = "panicked at crates/simtest/src/workload.rs:32:9:\nobject11: no order of 5 ops";
         assert_eq!(way(one), way(other));
-        assert_ne!(
-            way(one),
-            way("panicked at crates/simtest/src/cluster.rs:1:1:\nnot clean")
-        );
+        assert_ne!(way(one), way("panicked at crates/simtest/src/cluster.rs:1:1:\nnot clean"));
     }
 
     /// A life of three kinds of misfortunes, four times each, one a second. It goes wrong by one of
     /// them and one of another kind, by these only, and otherwise if the first one is missing.
     fn life(cut: &Cut) -> (Option<Failure>, Diary) {
-        let mut diary = Diary { kinds: [Fault::Osd, Fault::Power, Fault::Mon].into(), ..Diary::default() };
+        let mut diary =
+            Diary { kinds: [Fault::Osd, Fault::Power, Fault::Mon].into(), ..Diary::default() };
         diary.kinds.retain(|kind| !cut.without.contains(kind));
         let time = cut.time.unwrap_or(Duration::from_secs(60));
         let mut at = Duration::ZERO;
@@ -264,7 +239,8 @@ mod tests {
     fn what_does_not_matter_is_left_out() {
         let deadline = Instant::now() + Duration::from_secs(3600);
         let mut told = 0;
-        let small = search(&|cut| life(&cut), Cut::default(), deadline, &mut |_| told += 1).unwrap();
+        let small =
+            search(&|cut| life(&cut), Cut::default(), deadline, &mut |_| told += 1).unwrap();
         assert_eq!(small.diary.faults(), ["power-0-2", "osd-0-3"]);
         assert_eq!(small.cut.without, [Fault::Mon].into());
         assert_eq!((small.cut.clients, small.cut.objects), (Some(2), Some(1)));

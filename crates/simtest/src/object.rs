@@ -105,7 +105,8 @@ impl State {
         if snap > self.seq {
             return self.head.as_ref();
         }
-        let (_, _, content) = self.clones.iter().find(|(low, high, _)| *low < snap && snap <= *high)?;
+        let (_, _, content) =
+            self.clones.iter().find(|(low, high, _)| *low < snap && snap <= *high)?;
         Some(content)
     }
 
@@ -122,7 +123,12 @@ impl State {
         state
     }
 
-    fn write(&self, snap: u64, value: u64, change: impl FnOnce(&mut Content)) -> (Answer, Option<State>) {
+    fn write(
+        &self,
+        snap: u64,
+        value: u64,
+        change: impl FnOnce(&mut Content),
+    ) -> (Answer, Option<State>) {
         let mut state = self.writable(snap);
         let mut content = state.head.as_deref().cloned().unwrap_or_default();
         content.mark = value;
@@ -241,9 +247,11 @@ impl Action {
             // Nobody sends it.
             Action::PoolSnap { .. } => op,
             Action::Read | Action::ReadSnap { .. } if !omap => op.read(0, 0).getxattr(MARK),
-            Action::Read | Action::ReadSnap { .. } => {
-                op.read(0, 0).getxattr(MARK).omap_get_vals(&BString::default(), 1000, &BString::default())
-            }
+            Action::Read | Action::ReadSnap { .. } => op.read(0, 0).getxattr(MARK).omap_get_vals(
+                &BString::default(),
+                1000,
+                &BString::default(),
+            ),
         }
     }
 }

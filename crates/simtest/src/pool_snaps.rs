@@ -23,9 +23,7 @@ pub(crate) async fn run(cluster: Cluster, admin: Client, load: Workload, rng: Rn
     let mut names: BTreeMap<u64, String> = BTreeMap::new();
     let mut number = 0;
     while !load.stopped() {
-        world
-            .sleep(rng.between(Duration::from_millis(100), Duration::from_secs(4)))
-            .await;
+        world.sleep(rng.between(Duration::from_millis(100), Duration::from_secs(4))).await;
         if names.len() >= SNAPS_MAX || (!names.is_empty() && rng.chance(0.3)) {
             let chosen: Vec<u64> = names.keys().copied().collect();
             let snap = *rng.pick(&chosen);
@@ -38,10 +36,7 @@ pub(crate) async fn run(cluster: Cluster, admin: Client, load: Workload, rng: Rn
         }
         number += 1;
         let name = format!("s{number}");
-        admin
-            .wait_for_latest_osdmap()
-            .await
-            .expect("the monitor answers");
+        admin.wait_for_latest_osdmap().await.expect("the monitor answers");
         let id = admin.osdmap().lookup_pool("p").expect("the pool");
         let newest = |admin: &Client| admin.osdmap().pool(id).map_or(0, |pool| pool.snap_seq);
         let snap = newest(&admin) + 1;
@@ -49,17 +44,10 @@ pub(crate) async fn run(cluster: Cluster, admin: Client, load: Workload, rng: Rn
         let begun = load.begin_everywhere(&Action::PoolSnap { snap });
         let order = json!({"prefix": "osd pool mksnap", "pool": "p", "snap": name});
         cluster.command(&admin, order).await;
-        admin
-            .wait_for_latest_osdmap()
-            .await
-            .expect("the monitor answers");
+        admin.wait_for_latest_osdmap().await.expect("the monitor answers");
         assert_eq!(newest(&admin), snap, "nobody else makes snapshots");
         let epoch: Epoch = admin.osdmap().pool(id).map_or(0, |pool| pool.snap_epoch);
-        while cluster
-            .running_osds()
-            .iter()
-            .any(|(_, osd)| osd.current_map().epoch < epoch)
-        {
+        while cluster.running_osds().iter().any(|(_, osd)| osd.current_map().epoch < epoch) {
             world.sleep(Duration::from_millis(20)).await;
         }
         load.end_everywhere(begun);

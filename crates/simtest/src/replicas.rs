@@ -91,10 +91,7 @@ pub(crate) fn differences(one: Option<&Contents>, other: Option<&Contents>) -> S
 
 /// What is wrong in the shards of a PG, in words: an object that is not on all, attributes that
 /// differ, parity that is not that of the data, something kept to undo a write.
-pub(crate) fn wrong_in_shards(
-    shards: &[&Contents],
-    profile: &BTreeMap<String, String>,
-) -> String {
+pub(crate) fn wrong_in_shards(shards: &[&Contents], profile: &BTreeMap<String, String>) -> String {
     let code = Code::new(&Profile::of(profile).expect("a profile"));
     let mut objects: BTreeMap<GhObject, Vec<Option<&Held>>> = BTreeMap::new();
     for (at, contents) in shards.iter().enumerate() {
@@ -108,7 +105,8 @@ pub(crate) fn wrong_in_shards(
         let name = format!("{} at {:x}", oid.hobj.name, oid.hobj.snap);
         if oid.generation != NO_GEN {
             let on: Vec<usize> = (0..held.len()).filter(|shard| held[*shard].is_some()).collect();
-            wrong += &format!("{name}: generation {} is still kept on shards {on:?}\n", oid.generation);
+            wrong +=
+                &format!("{name}: generation {} is still kept on shards {on:?}\n", oid.generation);
             continue;
         }
         let all: Vec<&Held> = held.iter().flatten().copied().collect();

@@ -34,20 +34,14 @@ fn object_of(diary: &Diary) -> Option<String> {
         What::Finding(text) => Some(text),
         _ => None,
     })?;
-    let word = finding
-        .split(|c: char| !c.is_ascii_alphanumeric())
-        .find(|word| {
-            word.strip_prefix("object")
-                .is_some_and(|n| !n.is_empty() && n.parse::<u64>().is_ok())
-        })?;
+    let word = finding.split(|c: char| !c.is_ascii_alphanumeric()).find(|word| {
+        word.strip_prefix("object").is_some_and(|n| !n.is_empty() && n.parse::<u64>().is_ok())
+    })?;
     Some(word.to_owned())
 }
 
 fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 /// What happened, line by line: misfortunes, maps, the finding, and of the operations those of the
@@ -61,19 +55,10 @@ pub fn text(diary: &Diary) -> String {
             What::Begins(name) => (false, format!("--- {name} begins")),
             What::Ends(name) => (false, format!("--- {name} is over")),
             What::Note(note) => (false, format!("    {note}")),
-            What::Map { epoch, up, members } => (
-                false,
-                format!(
-                    "    osdmap {epoch}: {} of {members} OSDs up {up:?}",
-                    up.len()
-                ),
-            ),
-            What::Asked {
-                op,
-                who,
-                object,
-                action,
-            } => {
+            What::Map { epoch, up, members } => {
+                (false, format!("    osdmap {epoch}: {} of {members} OSDs up {up:?}", up.len()))
+            }
+            What::Asked { op, who, object, action } => {
                 if blamed.as_ref().is_some_and(|blamed| blamed != object) {
                     continue;
                 }
@@ -81,29 +66,17 @@ pub fn text(diary: &Diary) -> String {
                 (true, format!("      {who} #{op} asks {object}: {action}"))
             }
             What::Answered { op, answer } => {
-                let Some((who, object)) = asked.get(op) else {
-                    continue;
-                };
-                (
-                    true,
-                    format!("      {who} #{op} is told of {object}: {answer}"),
-                )
+                let Some((who, object)) = asked.get(op) else { continue };
+                (true, format!("      {who} #{op} is told of {object}: {answer}"))
             }
             What::Finding(text) => (false, format!("=== {text}")),
         };
         lines.push((is_op, format!("{:>10.4} {line}\n", at.as_secs_f64())));
     }
-    let mut left_out = lines
-        .iter()
-        .filter(|(is_op, _)| *is_op)
-        .count()
-        .saturating_sub(TOLD_MAX);
+    let mut left_out = lines.iter().filter(|(is_op, _)| *is_op).count().saturating_sub(TOLD_MAX);
     let mut all = String::new();
     if left_out > 0 {
-        let _ = writeln!(
-            all,
-            "(the first {left_out} lines of operations are left out)"
-        );
+        let _ = writeln!(all, "(the first {left_out} lines of operations are left out)");
     }
     if diary.omitted > 0 {
         let _ = writeln!(all, "({} lines at the end were not kept)", diary.omitted);
@@ -128,13 +101,7 @@ fn bars(diary: &Diary) -> Vec<Bar> {
                 let kind = name.split('-').next().unwrap_or_default();
                 let (lane, title) = (format!("fault {kind}"), name.clone());
                 open.insert(name, faults.len());
-                faults.push(Bar {
-                    lane,
-                    from: *at,
-                    to: None,
-                    colour: "#e08214",
-                    title,
-                });
+                faults.push(Bar { lane, from: *at, to: None, colour: "#e08214", title });
             }
             What::Ends(name) => {
                 if let Some(index) = open.remove(name.as_str()) {
@@ -147,25 +114,11 @@ fn bars(diary: &Diary) -> Vec<Bar> {
                     let _ = write!(bar.title, "\n{:.3} {text}", at.as_secs_f64());
                 }
             }
-            What::Asked {
-                op,
-                who,
-                object,
-                action,
-            } => {
+            What::Asked { op, who, object, action } => {
                 let is_read = action.starts_with("Read");
                 let colour = if is_read { "#4393c3" } else { "#1b7837" };
                 let title = format!("#{op} {object} {action}");
-                ops.insert(
-                    *op,
-                    Bar {
-                        lane: who.clone(),
-                        from: *at,
-                        to: None,
-                        colour,
-                        title,
-                    },
-                );
+                ops.insert(*op, Bar { lane: who.clone(), from: *at, to: None, colour, title });
             }
             What::Answered { op, answer } => {
                 if let Some(bar) = ops.get_mut(op) {
@@ -190,16 +143,8 @@ pub fn svg(diary: &Diary) -> String {
     let mut lanes: Vec<&str> = bars.iter().map(|bar| bar.lane.as_str()).collect();
     lanes.sort_by_key(|lane| (!lane.starts_with("fault"), *lane));
     lanes.dedup();
-    let first = diary
-        .lines
-        .first()
-        .map_or(Duration::ZERO, |line| line.0)
-        .as_secs_f64();
-    let last = diary
-        .lines
-        .last()
-        .map_or(Duration::ZERO, |line| line.0)
-        .as_secs_f64();
+    let first = diary.lines.first().map_or(Duration::ZERO, |line| line.0).as_secs_f64();
+    let last = diary.lines.last().map_or(Duration::ZERO, |line| line.0).as_secs_f64();
     let span = (last - first).max(0.001);
     let x = |at: f64| LEFT + (at - first) / span * (WIDTH - LEFT - 20.0);
     let height = (lanes.len() + 3) as f64 * ROW + 30.0;
@@ -209,9 +154,8 @@ pub fn svg(diary: &Diary) -> String {
          width=\"{WIDTH}\" height=\"{height}\" font-family=\"DejaVu Sans, Verdana, sans-serif\" \
          font-size=\"11\">\n<rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#ffffff\"/>\n"
     );
-    let step = [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0, 120.0]
-        .into_iter()
-        .find(|step| span / step < 25.0);
+    let step =
+        [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0, 120.0].into_iter().find(|step| span / step < 25.0);
     let step = step.unwrap_or(600.0);
     let mut second = (first / step).ceil() * step;
     while second <= last {
@@ -228,17 +172,8 @@ pub fn svg(diary: &Diary) -> String {
     for (at, what) in &diary.lines {
         let (top, end, colour, title) = match what {
             What::Map { epoch, up, members } => {
-                let colour = if up.len() < *members {
-                    "#b2182b"
-                } else {
-                    "#666666"
-                };
-                (
-                    3.0,
-                    ROW - 3.0,
-                    colour,
-                    format!("osdmap {epoch}: up {up:?} of {members}"),
-                )
+                let colour = if up.len() < *members { "#b2182b" } else { "#666666" };
+                (3.0, ROW - 3.0, colour, format!("osdmap {epoch}: up {up:?} of {members}"))
             }
             What::Finding(text) => (0.0, bottom, "#ff0000", text.chars().take(400).collect()),
             _ => continue,
@@ -253,22 +188,11 @@ pub fn svg(diary: &Diary) -> String {
     }
     for (row, lane) in lanes.iter().enumerate() {
         let y = (row + 1) as f64 * ROW;
-        let _ = writeln!(
-            all,
-            "<text x=\"4\" y=\"{:.1}\">{}</text>",
-            y + ROW - 5.0,
-            escaped(lane)
-        );
+        let _ = writeln!(all, "<text x=\"4\" y=\"{:.1}\">{}</text>", y + ROW - 5.0, escaped(lane));
     }
     for bar in &bars {
-        let row = lanes
-            .iter()
-            .position(|lane| *lane == bar.lane)
-            .unwrap_or_default();
-        let (from, to) = (
-            bar.from.as_secs_f64(),
-            bar.to.map_or(last, |to| to.as_secs_f64()),
-        );
+        let row = lanes.iter().position(|lane| *lane == bar.lane).unwrap_or_default();
+        let (from, to) = (bar.from.as_secs_f64(), bar.to.map_or(last, |to| to.as_secs_f64()));
         let _ = writeln!(
             all,
             "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"{}\" \
@@ -315,45 +239,19 @@ mod tests {
         let lines = vec![
             (at(10), What::Begins("osd-0-1".to_owned())),
             (at(11), What::Note("osd.1 falls".to_owned())),
-            (
-                at(20),
-                What::Map {
-                    epoch: 7,
-                    up: vec![0, 2],
-                    members: 3,
-                },
-            ),
+            (at(20), What::Map { epoch: 7, up: vec![0, 2], members: 3 }),
             (at(21), asked(1, "object3")),
             (at(22), asked(2, "object4")),
-            (
-                at(30),
-                What::Answered {
-                    op: 1,
-                    answer: "<done>".to_owned(),
-                },
-            ),
-            (
-                at(40),
-                What::Finding("object3: no order of the operations".to_owned()),
-            ),
+            (at(30), What::Answered { op: 1, answer: "<done>".to_owned() }),
+            (at(40), What::Finding("object3: no order of the operations".to_owned())),
         ];
-        let diary = Diary {
-            lines,
-            ..Diary::default()
-        };
+        let diary = Diary { lines, ..Diary::default() };
         let text = text(&diary);
-        for part in [
-            "osd-0-1 begins",
-            "osd.1 falls",
-            "osdmap 7",
-            "client.0 #1 is told of object3",
-        ] {
+        for part in ["osd-0-1 begins", "osd.1 falls", "osdmap 7", "client.0 #1 is told of object3"]
+        {
             assert!(text.contains(part), "{part} is not in\n{text}");
         }
-        assert!(
-            !text.contains("object4"),
-            "another object's operation:\n{text}"
-        );
+        assert!(!text.contains("object4"), "another object's operation:\n{text}");
         let html = html("seed 1", &diary);
         assert!(html.contains("&lt;done&gt;") && !html.contains("<done>"));
         // Bars: the misfortune, an answered operation, one that was never answered.

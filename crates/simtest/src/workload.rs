@@ -276,7 +276,9 @@ impl Workload {
     fn way_to_read(&self, io: &IoCtx, rng: &Rng) -> IoCtx {
         let load = self.0.load;
         match () {
-            () if rng.chance(load.of_any_copy) => io.clone().with_flags(message_flags::BALANCE_READS),
+            () if rng.chance(load.of_any_copy) => {
+                io.clone().with_flags(message_flags::BALANCE_READS)
+            }
             () if rng.chance(load.ordered) => io.clone().with_flags(message_flags::RWORDERED),
             () => io.clone(),
         }
@@ -369,9 +371,9 @@ impl Workload {
                     panic!("{object}: {who} {action:?} at {:?}: {wrong}", world.now())
                 })))
             }
-            Err(ClientError::Errno(
-                errno @ (Errno::ENOENT | Errno::EEXIST | Errno::ECANCELED),
-            )) => Answer::Refused(errno),
+            Err(ClientError::Errno(errno @ (Errno::ENOENT | Errno::EEXIST | Errno::ECANCELED))) => {
+                Answer::Refused(errno)
+            }
             Err(ClientError::Errno(Errno::EIO)) if self.0.eio_allowed.get() => return,
             Err(error) => panic!("{object}: {who} {action:?}: {error}"),
         };

@@ -24,36 +24,21 @@ const SHORT_LOGS: &str = "osd_min_pg_log_entries = 3\n\
 fn a_copy_made_late_in_an_interval_is_backfilled() {
     let world = World::new(6);
     let options = SHORT_LOGS.to_owned();
-    let plan = Plan {
-        size: 2,
-        min_size: 1,
-        options,
-        ..Plan::default()
-    };
+    let plan = Plan { size: 2, min_size: 1, options, ..Plan::default() };
     let cluster = Cluster::make(&world.control(), plan);
     world.run_until(async move {
         let world = cluster.world().clone();
         let admin = cluster.start().await;
         cluster
-            .command(
-                &admin,
-                json!({"prefix": "osd pool create", "pool": "p", "pg_num": 1}),
-            )
+            .command(&admin, json!({"prefix": "osd pool create", "pool": "p", "pg_num": 1}))
             .await;
         let io = admin.io_ctx("p").await.unwrap();
         for n in 0..20 {
-            io.write_full(format!("o{n}"), Bytes::from_static(b"before it moves"))
-                .await
-                .unwrap();
+            io.write_full(format!("o{n}"), Bytes::from_static(b"before it moves")).await.unwrap();
         }
-        cluster
-            .wait_until_clean(&admin, Duration::from_secs(60))
-            .await;
+        cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;
         let pool = u64::try_from(io.pool_id()).unwrap();
-        let acting = admin
-            .osdmap()
-            .pg_to_up_acting(types::PgId::new(pool, 0))
-            .acting;
+        let acting = admin.osdmap().pg_to_up_acting(types::PgId::new(pool, 0)).acting;
         let acting_now: Vec<String> = acting.iter().map(i32::to_string).collect();
         let (stays, leaves) = (acting[0], acting[1]);
         let comes = (0..3).find(|osd| !acting.contains(osd)).unwrap();
@@ -61,32 +46,18 @@ fn a_copy_made_late_in_an_interval_is_backfilled() {
             json!({"prefix": "osd primary-affinity", "id": format!("osd.{comes}"), "weight": 0.0});
         cluster.command(&admin, affinity).await;
         world.partition(&format!("osd.{stays}"), &format!("osd.{comes}"));
-        cluster
-            .command(
-                &admin,
-                json!({"prefix": "osd out", "ids": [leaves.to_string()]}),
-            )
-            .await;
+        cluster.command(&admin, json!({"prefix": "osd out", "ids": [leaves.to_string()]})).await;
         // As the primary would ask for, could it ask who has what.
         let pg_temp =
             json!({"prefix": "osd pg-temp", "pgid": format!("{pool}.0"), "id": acting_now});
         cluster.command(&admin, pg_temp).await;
         for _ in 0..3 {
-            cluster
-                .command(&admin, json!({"prefix": "osd set", "key": "nodeep-scrub"}))
-                .await;
-            cluster
-                .command(
-                    &admin,
-                    json!({"prefix": "osd unset", "key": "nodeep-scrub"}),
-                )
-                .await;
+            cluster.command(&admin, json!({"prefix": "osd set", "key": "nodeep-scrub"})).await;
+            cluster.command(&admin, json!({"prefix": "osd unset", "key": "nodeep-scrub"})).await;
         }
         world.sleep(Duration::from_millis(500)).await;
         world.heal();
-        cluster
-            .wait_until_clean(&admin, Duration::from_secs(60))
-            .await;
+        cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;
         cluster.compare_replicas(&admin).await;
     });
 }
@@ -107,7 +78,9 @@ fn a_backfill_resumes() {
     world.run_until(async move {
         let world = cluster.world().clone();
         let admin = cluster.start().await;
-        cluster.command(&admin, json!({"prefix": "osd pool create", "pool": "p", "pg_num": 1})).await;
+        cluster
+            .command(&admin, json!({"prefix": "osd pool create", "pool": "p", "pg_num": 1}))
+            .await;
         let affinity = json!({"prefix": "osd primary-affinity", "id": "osd.1", "weight": 0.0});
         cluster.command(&admin, affinity).await;
         let io = admin.io_ctx("p").await.unwrap();

@@ -7,8 +7,8 @@ use client::{Client, IoCtx, Operation};
 use sim::World;
 use simtest::{Cluster, Plan};
 use store::{CollId, Transaction};
-use types::osd::ops::{self, OsdOp};
 use types::osd::ObjListSnapResponse;
+use types::osd::ops::{self, OsdOp};
 use types::{GhObject, HObject, NOSNAP, ObjectLocator, PgId, SNAPDIR, SnapContext, SnapId, SpgId};
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -118,7 +118,11 @@ fn of_clones_that_are_to_go_are_fetched_before() {
             let list = Operation::new().op(OsdOp::new(ops::LIST_SNAPS));
             let listed = io.clone().with_snap_read(SNAPDIR).operate(name, list).await.unwrap();
             let left = listed.decode::<ObjListSnapResponse>(0).unwrap().clones;
-            assert_eq!(left.iter().map(|clone| clone.cloneid).collect::<Vec<_>>(), [NOSNAP], "{name}");
+            assert_eq!(
+                left.iter().map(|clone| clone.cloneid).collect::<Vec<_>>(),
+                [NOSNAP],
+                "{name}"
+            );
         }
         cluster.compare_replicas(&admin).await;
     });

@@ -33,7 +33,9 @@ fn recovery_sends_what_changed() {
     let cluster = Cluster::make(&world.control(), plan);
     world.run_until(async move {
         let admin = cluster.start().await;
-        cluster.command(&admin, json!({"prefix": "osd pool create", "pool": "p", "pg_num": 1})).await;
+        cluster
+            .command(&admin, json!({"prefix": "osd pool create", "pool": "p", "pg_num": 1}))
+            .await;
         let io = admin.io_ctx("p").await.unwrap();
         io.write_full("o", Bytes::from(vec![1; OBJECT])).await.unwrap();
         cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;

@@ -27,7 +27,10 @@ fn names(map: &maps::OsdMap, io: &IoCtx) -> (i32, Vec<String>) {
         let pg = map.object_to_pg(name.as_bytes(), &locator).expect("the pool");
         let place = map.pg_to_up_acting(pg);
         let other = place.acting.iter().find(|osd| **osd != place.acting_primary);
-        by_copies.entry((*other.expect("two copies"), place.acting_primary)).or_default().push(name);
+        by_copies
+            .entry((*other.expect("two copies"), place.acting_primary))
+            .or_default()
+            .push(name);
     }
     let of = |osd| by_copies.iter().filter(move |((other, _), _)| *other == osd);
     let osd = (0..3).find(|osd| of(*osd).count() == 2).expect("an OSD that follows two others");
@@ -47,7 +50,8 @@ fn a_copy_that_is_full_stops_its_primaries_without_a_monitor() {
     world.run_until(async move {
         let (world, admin) = (cluster.world().clone(), cluster.start().await);
         for (word, ratio) in [("nearfull", 0.6), ("backfillfull", 0.65), ("full", 0.7)] {
-            let set = serde_json::json!({"prefix": format!("osd set-{word}-ratio"), "ratio": ratio});
+            let set =
+                serde_json::json!({"prefix": format!("osd set-{word}-ratio"), "ratio": ratio});
             cluster.command(&admin, set).await;
         }
         cluster.create_pool(&admin, 8).await;

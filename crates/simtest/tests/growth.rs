@@ -94,7 +94,8 @@ fn a_read_that_comes_while_an_older_copy_is_removed_is_answered() {
     world.run_until(async move {
         let world = cluster.world().clone();
         let admin = cluster.start().await;
-        let pool = json!({"prefix": "osd pool create", "pool": "p", "pg_num": 1, "autoscale_mode": "off"});
+        let pool =
+            json!({"prefix": "osd pool create", "pool": "p", "pg_num": 1, "autoscale_mode": "off"});
         cluster.command(&admin, pool).await;
         let io = admin.io_ctx("p").await.unwrap();
         for n in 0..20 {
@@ -149,7 +150,8 @@ fn asks_while_others_split(pause: u64, late: u64) {
     world.run_until(async move {
         let world = cluster.world().clone();
         let admin = cluster.start().await;
-        let pool = json!({"prefix": "osd pool create", "pool": "p", "pg_num": 1, "autoscale_mode": "off"});
+        let pool =
+            json!({"prefix": "osd pool create", "pool": "p", "pg_num": 1, "autoscale_mode": "off"});
         cluster.command(&admin, pool).await;
         cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;
         let io = admin.io_ctx("p").await.unwrap();
@@ -176,7 +178,8 @@ fn asks_while_others_split(pause: u64, late: u64) {
         world.sleep(millis(5)).await;
         world.set_link("mon.a", &host, link(Duration::from_secs(1)));
         world.sleep(millis(pause)).await;
-        let grow = json!({"prefix": "osd pool set", "pool": "p", "var": "pg_num_actual", "val": "2"});
+        let grow =
+            json!({"prefix": "osd pool set", "pool": "p", "var": "pg_num_actual", "val": "2"});
         cluster.command(&admin, grow).await;
         cluster.wait_until_clean(&admin, Duration::from_secs(120)).await;
         for n in 0..16 {
@@ -212,7 +215,8 @@ fn is_told_to_remove_while_it_splits(pause: u64) {
     world.run_until(async move {
         let world = cluster.world().clone();
         let admin = cluster.start().await;
-        let pool = json!({"prefix": "osd pool create", "pool": "p", "pg_num": 2, "autoscale_mode": "off"});
+        let pool =
+            json!({"prefix": "osd pool create", "pool": "p", "pg_num": 2, "autoscale_mode": "off"});
         cluster.command(&admin, pool).await;
         let io = admin.io_ctx("p").await.unwrap();
         for n in 0..20 {
@@ -220,13 +224,15 @@ fn is_told_to_remove_while_it_splits(pause: u64) {
         }
         cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;
         let keeps = |osd: u32| -> usize {
-            let pgs = (0..2).map(|seed| types::PgId::new(u64::try_from(io.pool_id()).unwrap(), seed));
+            let pgs =
+                (0..2).map(|seed| types::PgId::new(u64::try_from(io.pool_id()).unwrap(), seed));
             let acting = pgs.map(|pgid| admin.osdmap().pg_to_up_acting(pgid).acting);
             acting.filter(|acting| acting.contains(&osd.cast_signed())).count()
         };
         let leaves = (0..3).find(|osd| keeps(*osd) == 2).expect("two copies of each on three OSDs");
         let host = format!("osd.{leaves}");
-        let others: Vec<String> = (0..3).filter(|osd| *osd != leaves).map(|osd| format!("osd.{osd}")).collect();
+        let others: Vec<String> =
+            (0..3).filter(|osd| *osd != leaves).map(|osd| format!("osd.{osd}")).collect();
         // Time to hold back what it is told at the end.
         for other in &others {
             let slow = DiskModel { write: millis(100), ..DiskModel::default() };
@@ -248,7 +254,8 @@ fn is_told_to_remove_while_it_splits(pause: u64) {
         world.partition("mon.a", &host);
         for pg_num in ["4", "8", "16"] {
             for var in ["pg_num", "pg_num_actual"] {
-                let grow = json!({"prefix": "osd pool set", "pool": "p", "var": var, "val": pg_num});
+                let grow =
+                    json!({"prefix": "osd pool set", "pool": "p", "var": var, "val": pg_num});
                 cluster.command(&admin, grow).await;
             }
         }
@@ -308,7 +315,8 @@ fn what_splits_off_waits_for_leases_of_before() {
             world.node("client.admin").spawn_with_handle(async move {
                 io.write_full(name.as_str(), Bytes::from_static(b"after")).await.unwrap();
                 // The OSD that is cut off answers, or nobody does.
-                let read = host.timeout(Duration::from_secs(1), island.read(name.as_str(), 0, 0)).await;
+                let read =
+                    host.timeout(Duration::from_secs(1), island.read(name.as_str(), 0, 0)).await;
                 if let Ok(read) = read {
                     assert_eq!(&read.unwrap()[..], b"after", "{name}");
                 }

@@ -41,6 +41,9 @@ fn every_file_is_named() {
     for file in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests")).unwrap() {
         let name = file.unwrap().file_name().into_string().unwrap();
         let Some(name) = name.strip_suffix(".rs") else { continue };
-        assert!(name == "lives" || named.contains(&format!("\nmod {name};\n")), "tests/{name}.rs: no `mod {name};` in lives.rs");
+        assert!(
+            name == "lives" || named.contains(&format!("\nmod {name};\n")),
+            "tests/{name}.rs: no `mod {name};` in lives.rs"
+        );
     }
 }

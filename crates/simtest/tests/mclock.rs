@@ -29,7 +29,9 @@ fn recovery(beside_clients: bool) -> Duration {
     world.run_until(async move {
         let world = cluster.world().clone();
         let admin = cluster.start().await;
-        cluster.command(&admin, json!({"prefix": "osd pool create", "pool": "p", "pg_num": 4})).await;
+        cluster
+            .command(&admin, json!({"prefix": "osd pool create", "pool": "p", "pg_num": 4}))
+            .await;
         let io = admin.io_ctx("p").await.unwrap();
         cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;
         cluster.kill_osd(2, Kill::PROCESS);

@@ -174,7 +174,10 @@ fn a_monitors_wrong_clock_is_told() {
                 if check.is_object() == wanted {
                     return check;
                 }
-                assert!(time.now() < end, "MON_CLOCK_SKEW should be there: {wanted}; it is {check}");
+                assert!(
+                    time.now() < end,
+                    "MON_CLOCK_SKEW should be there: {wanted}; it is {check}"
+                );
                 time.sleep(Duration::from_secs(1)).await;
             }
         };
@@ -277,7 +280,9 @@ fn a_monitor_that_copies_the_state_knows_it() {
         // enough for one piece.
         let value = "x".repeat(64 << 10);
         for _ in 0..540 {
-            cluster.command(&a, json!({"prefix": "config-key set", "key": "k", "val": value})).await;
+            cluster
+                .command(&a, json!({"prefix": "config-key set", "key": "k", "val": value}))
+                .await;
         }
         time.heal();
         time.sleep(Duration::from_secs(5)).await;

@@ -11,7 +11,8 @@ use simtest::{Cluster, Plan};
 async fn clean_pgs(env: &env::Env, admin: &Client) -> u64 {
     let ask = r#"{"prefix":"pg stat","format":"json"}"#;
     // What was asked of the manager that died is answered by the next, but not in time.
-    let answer = env.timeout(Duration::from_millis(100), admin.mgr_command(ask, Bytes::new())).await;
+    let answer =
+        env.timeout(Duration::from_millis(100), admin.mgr_command(ask, Bytes::new())).await;
     let Ok(Ok(answer)) = answer else { return 0 };
     let json: serde_json::Value = serde_json::from_slice(&answer.outb).unwrap_or_default();
     let states = json["pg_summary"]["num_pg_by_state"].as_array().cloned().unwrap_or_default();

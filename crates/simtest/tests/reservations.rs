@@ -48,7 +48,8 @@ fn a_forced_pg_takes_the_slot() {
     let world = World::new(7);
     let options = "osd_heartbeat_grace = 6\nosd_recovery_max_active = 1\n\
                    mgr_stats_period = 1\n";
-    let plan = Plan { osds: 2, size: 2, min_size: 1, options: options.to_owned(), ..Plan::default() };
+    let plan =
+        Plan { osds: 2, size: 2, min_size: 1, options: options.to_owned(), ..Plan::default() };
     let cluster = Cluster::make(&world.control(), plan);
     world.run_until(async move {
         let admin = cluster.start().await;
@@ -106,7 +107,8 @@ fn objects_removed_while_a_backfill_waits_for_its_slot_are_removed_everywhere() 
     let world = World::new(9);
     let options = "osd_min_pg_log_entries = 3\nosd_max_pg_log_entries = 6\nosd_pg_log_trim_min = 1\n\
                    osd_heartbeat_grace = 6\nosd_recovery_max_active = 1\nmgr_stats_period = 1\n";
-    let plan = Plan { osds: 2, size: 2, min_size: 1, options: options.to_owned(), ..Plan::default() };
+    let plan =
+        Plan { osds: 2, size: 2, min_size: 1, options: options.to_owned(), ..Plan::default() };
     let cluster = Cluster::make(&world.control(), plan);
     world.run_until(async move {
         let admin = cluster.start().await;
@@ -161,7 +163,9 @@ fn a_full_target_refuses_a_backfill() {
     let cluster = Cluster::make(&world.control(), plan);
     world.run_until(async move {
         let admin = cluster.start().await;
-        cluster.command(&admin, json!({"prefix": "osd pool create", "pool": "p", "pg_num": 1})).await;
+        cluster
+            .command(&admin, json!({"prefix": "osd pool create", "pool": "p", "pg_num": 1}))
+            .await;
         let io = admin.io_ctx("p").await.unwrap();
         write(&io, 20, "to be moved").await;
         cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;

@@ -33,7 +33,9 @@ fn backfill_brings_clones_made_meanwhile() {
     world.run_until(async move {
         let world = cluster.world().clone();
         let admin = cluster.start().await;
-        cluster.command(&admin, json!({"prefix": "osd pool create", "pool": "p", "pg_num": 1})).await;
+        cluster
+            .command(&admin, json!({"prefix": "osd pool create", "pool": "p", "pg_num": 1}))
+            .await;
         let load = Load {
             clients: 4,
             objects: 10,
@@ -81,15 +83,23 @@ fn a_snapshot_does_not_change_however_it_is_read() {
     world.run_until(async move {
         let world = cluster.world().clone();
         let admin = cluster.start().await;
-        cluster.command(&admin, json!({"prefix": "osd pool create", "pool": "p", "pg_num": 1})).await;
+        cluster
+            .command(&admin, json!({"prefix": "osd pool create", "pool": "p", "pg_num": 1}))
+            .await;
         let io = admin.io_ctx("p").await.unwrap();
         // What is written last is left to the primary by itself.
         for name in ["o", "another", "and another"] {
             io.write_full(name, Bytes::from_static(b"before")).await.unwrap();
         }
-        let map = cluster.command(&admin, json!({"prefix": "osd map", "pool": "p", "object": "o", "format": "json"})).await;
+        let map = cluster
+            .command(
+                &admin,
+                json!({"prefix": "osd map", "pool": "p", "object": "o", "format": "json"}),
+            )
+            .await;
         let map: Value = serde_json::from_slice(&map).unwrap();
-        let acting: Vec<u64> = map["acting"].as_array().unwrap().iter().map(|osd| osd.as_u64().unwrap()).collect();
+        let acting: Vec<u64> =
+            map["acting"].as_array().unwrap().iter().map(|osd| osd.as_u64().unwrap()).collect();
         let host = |at: usize| format!("osd.{}", acting[at]);
         // Replicas have leases, and know the primary's clock.
         world.sleep(Duration::from_secs(12)).await;
@@ -97,13 +107,18 @@ fn a_snapshot_does_not_change_however_it_is_read() {
             world.block(&host(0), &host(replica));
         }
         let (of_write, env) = (io.clone(), admin.env().clone());
-        let write = env.spawn_with_handle(async move { of_write.write_full("o", Bytes::from_static(b"after")).await });
+        let write = env.spawn_with_handle(async move {
+            of_write.write_full("o", Bytes::from_static(b"after")).await
+        });
         world.sleep(Duration::from_millis(100)).await;
-        cluster.command(&admin, json!({"prefix": "osd pool mksnap", "pool": "p", "snap": "s"})).await;
+        cluster
+            .command(&admin, json!({"prefix": "osd pool mksnap", "pool": "p", "snap": "s"}))
+            .await;
         world.sleep(Duration::from_millis(500)).await;
         let dump = cluster.command(&admin, json!({"prefix": "osd dump", "format": "json"})).await;
         let dump: Value = serde_json::from_slice(&dump).unwrap();
-        let pool = dump["pools"].as_array().unwrap().iter().find(|pool| pool["pool_name"] == "p").unwrap();
+        let pool =
+            dump["pools"].as_array().unwrap().iter().find(|pool| pool["pool_name"] == "p").unwrap();
         let snap = pool["pool_snaps"][0]["snapid"].as_u64().unwrap();
         let of_any = io.clone().with_snap_read(snap).with_flags(message_flags::BALANCE_READS);
         let reads: Vec<_> = (0..30)

@@ -35,7 +35,9 @@ async fn wait_until_down(cluster: &Cluster, admin: &Client, osd: u32) {
 impl Unfound {
     async fn new(cluster: Cluster) -> Unfound {
         let admin = cluster.start().await;
-        cluster.command(&admin, json!({"prefix": "osd pool create", "pool": "p", "pg_num": 1})).await;
+        cluster
+            .command(&admin, json!({"prefix": "osd pool create", "pool": "p", "pg_num": 1}))
+            .await;
         let io = admin.io_ctx("p").await.unwrap();
         let (old, new) = (Bytes::from_static(b"old"), Bytes::from_static(b"newer"));
         io.write_full("changed", old.clone()).await.unwrap();

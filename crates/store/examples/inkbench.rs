@@ -37,20 +37,10 @@ fn main() {
 }
 
 async fn run(env: Env, path: PathBuf, seconds: u64, device_len: u64) {
-    let options = OpenBlock {
-        create_len: Some(device_len),
-        read_only: false,
-    };
+    let options = OpenBlock { create_len: Some(device_len), read_only: false };
     let device = BlockDevice::open(&env, &path, options).expect("file can be made");
-    println!(
-        "device {} MiB, sectors of {}",
-        device_len >> 20,
-        device.block_len()
-    );
-    let mkfs = MkfsOptions {
-        uuid: [1; 16],
-        log_len: None,
-    };
+    println!("device {} MiB, sectors of {}", device_len >> 20, device.block_len());
+    let mkfs = MkfsOptions { uuid: [1; 16], log_len: None };
     InkStore::mkfs(&device, mkfs).await.expect("mkfs");
     let store = Rc::new(InkStore::mount(env.clone(), device).await.expect("mount"));
     let load = Rc::new(Load::new(device_len / 2 / OBJECT_LEN));
@@ -70,10 +60,7 @@ async fn run(env: Env, path: PathBuf, seconds: u64, device_len: u64) {
         let before = env.now();
         let store = InkStore::mount(env.clone(), device).await.expect("mount");
         let (read, time) = (store.device().ledger().read() >> 20, env.now() - before);
-        println!(
-            "mount: {time:?}, {read} MiB read, {} MiB resident",
-            resident_kib() >> 10
-        );
+        println!("mount: {time:?}, {read} MiB read, {} MiB resident", resident_kib() >> 10);
         Rc::new(store)
     };
     println!("killed:");
@@ -83,10 +70,7 @@ async fn run(env: Env, path: PathBuf, seconds: u64, device_len: u64) {
     println!("close with a checkpoint: {:?}", env.now() - before);
     let store = reopen(store).await;
     let report = store.fsck(false).await.expect("fsck");
-    println!(
-        "fsck: {} objects, {} blocks, {:?}",
-        report.objects, report.blocks, report.errors
-    );
+    println!("fsck: {} objects, {} blocks, {:?}", report.objects, report.blocks, report.errors);
 }
 
 struct Load {
@@ -105,16 +89,7 @@ impl Load {
             let cid = CollId::Pg(format!("1.{:x}", n % PGS).parse().expect("a PG"));
             let name = format!("rbd_data.1f2e3d4c5b6a.{n:016x}").into();
             let snap = u64::MAX - 1;
-            (
-                cid,
-                GhObject::new(HObject {
-                    name,
-                    hash,
-                    snap,
-                    pool: 1,
-                    ..HObject::default()
-                }),
-            )
+            (cid, GhObject::new(HObject { name, hash, snap, pool: 1, ..HObject::default() }))
         };
         let mut data = AlignedBuf::zeroed(OBJECT_LEN as usize);
         data.iter_mut().for_each(|b| *b = choices.below(256) as u8);
@@ -155,10 +130,8 @@ impl Load {
         let meta = pgmeta(cid);
         let mut t = Transaction::new();
         t.write(cid, oid, at, self.data.slice(from..from + 4096));
-        let attrs = [
-            ("_", sample(250, version, &oid.hobj.name)),
-            ("snapset", Bytes::from(vec![0; 31])),
-        ];
+        let attrs =
+            [("_", sample(250, version, &oid.hobj.name)), ("snapset", Bytes::from(vec![0; 31]))];
         t.setattrs(cid, oid, attrs.map(|(k, v)| (BString::from(k), v)));
         let key = |v: u64| BString::from(format!("0000000012.{v:020}"));
         let entries: BTreeMap<_, _> = [
@@ -195,13 +168,7 @@ fn pgmeta(cid: &CollId) -> GhObject {
 async fn measure(env: &Env, store: &Rc<InkStore>, load: &Rc<Load>, depth: u64, time: Duration) {
     let ledger = store.device().ledger();
     let snapshot = || WriteCause::ALL.map(|cause| ledger.written(cause));
-    let before = (
-        snapshot(),
-        ledger.writes(),
-        ledger.syncs(),
-        cpu_parts(),
-        env.now(),
-    );
+    let before = (snapshot(), ledger.writes(), ledger.syncs(), cpu_parts(), env.now());
     let deadline = env.now() + time;
     let workers = (0..depth).map(|_| {
         let (env, store, load) = (env.clone(), store.clone(), load.clone());
@@ -256,13 +223,7 @@ async fn report<F: Future<Output = u64> + 'static>(
     workers: impl Iterator<Item = F>,
 ) {
     let ledger = store.device().ledger();
-    let before = (
-        ledger.written_total(),
-        ledger.writes(),
-        cpu(),
-        env.now(),
-        resident_kib(),
-    );
+    let before = (ledger.written_total(), ledger.writes(), cpu(), env.now(), resident_kib());
     let workers: Vec<_> = workers.map(|w| env.spawn_with_handle(w)).collect();
     let mut ops = 0;
     for worker in workers {
@@ -347,14 +308,7 @@ async fn large(env: &Env, store: &Rc<InkStore>, load: &Rc<Load>, time: Duration)
             }
         });
         let what = if write { "writes" } else { "reads" };
-        report(
-            env,
-            store,
-            &format!("{what} of 4 MiB, depth 16"),
-            OBJECT_LEN,
-            workers,
-        )
-        .await;
+        report(env, store, &format!("{what} of 4 MiB, depth 16"), OBJECT_LEN, workers).await;
     }
 }
 
@@ -390,12 +344,7 @@ async fn reads(env: &Env, store: &Rc<InkStore>, load: &Rc<Load>) {
 /// CPU time of the process, all threads: user and system.
 fn cpu_parts() -> (Duration, Duration) {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("/proc is mounted");
-    let fields: Vec<&str> = stat
-        .rsplit(')')
-        .next()
-        .unwrap_or("")
-        .split_whitespace()
-        .collect();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
     let of = |i: usize| Duration::from_millis(fields[i].parse::<u64>().expect("ticks") * 10);
     (of(11), of(12))
 }
@@ -407,12 +356,6 @@ fn cpu() -> Duration {
 
 fn resident_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("/proc is mounted");
-    let line = status
-        .lines()
-        .find(|l| l.starts_with("VmRSS:"))
-        .unwrap_or("");
-    line.split_whitespace()
-        .nth(1)
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(0)
+    let line = status.lines().find(|l| l.starts_with("VmRSS:")).unwrap_or("");
+    line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).unwrap_or(0)
 }

@@ -16,15 +16,12 @@ use types::bufferlist::BufferList;
 use types::hobject::GhObject;
 
 use crate::{
-    CollId, Fsck, FsckOptions, Listing, ObjectStat, ObjectStore, OmapPage, PoolOptions, PoolStatfs, Statfs,
-    StoreCounter, StoreError, Transaction,
+    CollId, Fsck, FsckOptions, Listing, ObjectStat, ObjectStore, OmapPage, PoolOptions, PoolStatfs,
+    Statfs, StoreCounter, StoreError, Transaction,
 };
 
 /// Reads of a store, blocking. As in [`ObjectStore`].
-#[allow(
-    missing_docs,
-    reason = "the contract's own functions under the same names"
-)]
+#[allow(missing_docs, reason = "the contract's own functions under the same names")]
 pub(crate) trait Core: Send + Sync + 'static {
     fn collections(&self) -> Result<Vec<CollId>, StoreError>;
     fn collection_bits(&self, cid: &CollId) -> Result<u32, StoreError>;
@@ -96,8 +93,7 @@ impl PageWanted {
             page.more = true;
             return false;
         }
-        page.entries
-            .push((key.into(), Bytes::copy_from_slice(value)));
+        page.entries.push((key.into(), Bytes::copy_from_slice(value)));
         true
     }
 }
@@ -132,10 +128,7 @@ pub(crate) struct Lanes<C> {
 impl<C: Send + Sync + 'static> Lanes<C> {
     /// At least one lane, each of one thread or inline.
     pub(crate) fn new(core: Arc<C>, lanes: Vec<Workers>) -> Lanes<C> {
-        Lanes {
-            core: RefCell::new(Some(core)),
-            lanes,
-        }
+        Lanes { core: RefCell::new(Some(core)), lanes }
     }
 
     /// The core, unless closed.
@@ -156,9 +149,7 @@ impl<C: Send + Sync + 'static> Lanes<C> {
     /// Number of a collection's lane.
     pub(crate) fn lane_of(&self, cid: &CollId) -> usize {
         let Some(pg) = cid.spg() else { return 0 };
-        let mixed = (pg.pgid.pool as u32)
-            .wrapping_mul(31)
-            .wrapping_add(pg.pgid.seed);
+        let mixed = (pg.pgid.pool as u32).wrapping_mul(31).wrapping_add(pg.pgid.seed);
         mixed as usize % self.lanes.len()
     }
 
@@ -258,9 +249,7 @@ impl<B: Backend> ObjectStore for Blocking<B> {
         offset: u64,
         len: u64,
     ) -> LocalFuture<Result<BufferList, StoreError>> {
-        self.on(cid, oid, move |core, cid, oid| {
-            core.read(cid, oid, offset, len)
-        })
+        self.on(cid, oid, move |core, cid, oid| core.read(cid, oid, offset, len))
     }
 
     fn extents(
@@ -270,9 +259,7 @@ impl<B: Backend> ObjectStore for Blocking<B> {
         offset: u64,
         len: u64,
     ) -> LocalFuture<Result<Vec<Range<u64>>, StoreError>> {
-        self.on(cid, oid, move |core, cid, oid| {
-            core.extents(cid, oid, offset, len)
-        })
+        self.on(cid, oid, move |core, cid, oid| core.extents(cid, oid, offset, len))
     }
 
     fn getattr(
@@ -282,9 +269,7 @@ impl<B: Backend> ObjectStore for Blocking<B> {
         name: &[u8],
     ) -> LocalFuture<Result<Bytes, StoreError>> {
         let name = name.to_vec();
-        self.on(cid, oid, move |core, cid, oid| {
-            core.getattr(cid, oid, &name)
-        })
+        self.on(cid, oid, move |core, cid, oid| core.getattr(cid, oid, &name))
     }
 
     fn getattrs(
@@ -306,9 +291,7 @@ impl<B: Backend> ObjectStore for Blocking<B> {
         keys: &[BString],
     ) -> LocalFuture<Result<Vec<(BString, Bytes)>, StoreError>> {
         let keys = keys.to_vec();
-        self.on(cid, oid, move |core, cid, oid| {
-            core.omap_values(cid, oid, &keys)
-        })
+        self.on(cid, oid, move |core, cid, oid| core.omap_values(cid, oid, &keys))
     }
 
     fn omap_range(
@@ -321,15 +304,8 @@ impl<B: Backend> ObjectStore for Blocking<B> {
         max_bytes: usize,
     ) -> LocalFuture<Result<OmapPage, StoreError>> {
         let from = from.to_vec();
-        let page = PageWanted {
-            from,
-            after,
-            max_entries,
-            max_bytes,
-        };
-        self.on(cid, oid, move |core, cid, oid| {
-            core.omap_range(cid, oid, &page)
-        })
+        let page = PageWanted { from, after, max_entries, max_bytes };
+        self.on(cid, oid, move |core, cid, oid| core.omap_range(cid, oid, &page))
     }
 
     fn statfs(&self) -> LocalFuture<Result<Statfs, StoreError>> {

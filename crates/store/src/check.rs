@@ -28,24 +28,15 @@ pub(crate) trait Existing {
 
 /// Whether a split moves an object: the low `bits` of its hash are `rem`.
 pub(crate) fn split_moves(oid: &GhObject, bits: u32, rem: u32) -> bool {
-    let mask = if bits >= 32 {
-        u32::MAX
-    } else {
-        (1 << bits) - 1
-    };
+    let mask = if bits >= 32 { u32::MAX } else { (1 << bits) - 1 };
     oid.hobj.hash & mask == rem & mask
 }
 
 /// The reason why the transaction cannot be applied, if there is one.
 pub(crate) fn check(t: &Transaction, existing: &dyn Existing) -> Result<(), StoreError> {
     // Most transactions change objects of collections that exist: no view is needed for those.
-    let mut view = View {
-        t,
-        existing,
-        colls: Overlay::default(),
-        objects: Overlay::default(),
-        bulk: 0,
-    };
+    let mut view =
+        View { t, existing, colls: Overlay::default(), objects: Overlay::default(), bulk: 0 };
     t.ops().iter().try_for_each(|op| view.step(op))
 }
 
@@ -100,14 +91,8 @@ impl View<'_> {
         if let Some(coll) = self.colls.get(cid) {
             return coll;
         }
-        let exists = self
-            .existing
-            .collection_exists(&self.t.collections()[cid as usize]);
-        let coll = Coll {
-            exists,
-            counts_old: exists,
-            len: 0,
-        };
+        let exists = self.existing.collection_exists(&self.t.collections()[cid as usize]);
+        let coll = Coll { exists, counts_old: exists, len: 0 };
         self.colls.insert(cid, coll);
         coll
     }
@@ -116,9 +101,7 @@ impl View<'_> {
     fn len(&mut self, cid: CollIndex) -> i64 {
         let coll = self.coll(cid);
         let old = match coll.counts_old {
-            true => self
-                .existing
-                .collection_len(&self.t.collections()[cid as usize]),
+            true => self.existing.collection_len(&self.t.collections()[cid as usize]),
             false => None,
         };
         coll.len + old.unwrap_or(0) as i64
@@ -147,18 +130,15 @@ impl View<'_> {
 
     /// Where the bulk moves so far take an object that began in `from`.
     fn moved(&self, from: CollIndex, object: &GhObject) -> CollIndex {
-        self.t.ops()[..self.bulk]
-            .iter()
-            .fold(from, |at, op| match *op {
-                Op::SplitCollection {
-                    cid,
-                    bits,
-                    rem,
-                    to_cid,
-                } if cid == at && split_moves(object, bits, rem) => to_cid,
-                Op::MergeCollection { cid, to_cid, .. } if cid == at => to_cid,
-                _ => at,
-            })
+        self.t.ops()[..self.bulk].iter().fold(from, |at, op| match *op {
+            Op::SplitCollection { cid, bits, rem, to_cid }
+                if cid == at && split_moves(object, bits, rem) =>
+            {
+                to_cid
+            }
+            Op::MergeCollection { cid, to_cid, .. } if cid == at => to_cid,
+            _ => at,
+        })
     }
 
     fn exists(&mut self, cid: CollIndex, oid: ObjectIndex) -> bool {
@@ -200,21 +180,11 @@ impl View<'_> {
         match *op {
             Op::Nop => Ok(()),
             Op::Touch { cid, oid } | Op::Create { cid, oid } => self.make(cid, oid),
-            Op::Write {
-                cid,
-                oid,
-                offset,
-                ref data,
-            } => {
+            Op::Write { cid, oid, offset, ref data } => {
                 fits(offset, data.len() as u64)?;
                 self.make(cid, oid)
             }
-            Op::Zero {
-                cid,
-                oid,
-                offset,
-                len,
-            } => {
+            Op::Zero { cid, oid, offset, len } => {
                 fits(offset, len)?;
                 self.make(cid, oid)
             }
@@ -242,14 +212,7 @@ impl View<'_> {
                 self.set(cid, to, true);
                 Ok(())
             }
-            Op::CloneRange {
-                cid,
-                oid,
-                to,
-                offset,
-                len,
-                to_offset,
-            } => {
+            Op::CloneRange { cid, oid, to, offset, len, to_offset } => {
                 self.need(cid, oid)?;
                 fits(offset, len)?;
                 fits(to_offset, len)?;
@@ -261,12 +224,7 @@ impl View<'_> {
                 self.rename(cid, oid, cid, to);
                 Ok(())
             }
-            Op::CollMoveRename {
-                cid,
-                oid,
-                to_cid,
-                to,
-            } => {
+            Op::CollMoveRename { cid, oid, to_cid, to } => {
                 self.need_coll(cid)?;
                 self.need_coll(to_cid)?;
                 self.rename(cid, oid, to_cid, to);
@@ -277,14 +235,7 @@ impl View<'_> {
                     let cid = self.t.collections()[cid as usize];
                     return Err(StoreError::CollectionExists(cid));
                 }
-                self.colls.insert(
-                    cid,
-                    Coll {
-                        exists: true,
-                        counts_old: false,
-                        len: 0,
-                    },
-                );
+                self.colls.insert(cid, Coll { exists: true, counts_old: false, len: 0 });
                 Ok(())
             }
             Op::RmColl { cid } => {
@@ -292,14 +243,7 @@ impl View<'_> {
                 if self.len(cid) != 0 {
                     return Err(StoreError::NotEmpty(self.t.collections()[cid as usize]));
                 }
-                self.colls.insert(
-                    cid,
-                    Coll {
-                        exists: false,
-                        counts_old: false,
-                        len: 0,
-                    },
-                );
+                self.colls.insert(cid, Coll { exists: false, counts_old: false, len: 0 });
                 Ok(())
             }
             Op::CollHint { cid, .. } | Op::CollSetBits { cid, .. } => self.need_coll(cid),
@@ -331,17 +275,9 @@ impl View<'_> {
         else {
             return Ok(());
         };
-        let position = self
-            .t
-            .ops()
-            .iter()
-            .position(|o| core::ptr::eq(o, op))
-            .unwrap_or(0);
+        let position = self.t.ops().iter().position(|o| core::ptr::eq(o, op)).unwrap_or(0);
         // Objects known to the view move with it.
-        let known: Vec<_> = self
-            .objects
-            .0
-            .to_vec();
+        let known: Vec<_> = self.objects.0.to_vec();
         self.bulk = position + 1;
         for ((at, oid), exists) in known {
             let moves = match *op {
@@ -362,11 +298,7 @@ impl View<'_> {
         // unless there was nothing to move.
         to.len += moved;
         if let Op::MergeCollection { .. } = op {
-            from = Coll {
-                exists: false,
-                counts_old: false,
-                len: 0,
-            };
+            from = Coll { exists: false, counts_old: false, len: 0 };
         }
         self.colls.insert(cid, from);
         self.colls.insert(to_cid, to);

@@ -73,13 +73,7 @@ impl Denc for CollId {
     /// v2 (kind, pg, snap); a temp collection is v3 (its name), as v2 readers took v2's for older.
     fn encode(&self, w: &mut Writer) {
         let (kind, pg) = match self {
-            CollId::Meta => (
-                TYPE_META,
-                SpgId {
-                    pgid: PgId { pool: 0, seed: 0 },
-                    shard: NO_SHARD,
-                },
-            ),
+            CollId::Meta => (TYPE_META, SpgId { pgid: PgId { pool: 0, seed: 0 }, shard: NO_SHARD }),
             CollId::Pg(pg) => (TYPE_PG, *pg),
             CollId::PgTemp(_) => {
                 w.u8(3);
@@ -102,23 +96,15 @@ impl Denc for CollId {
                 match kind {
                     TYPE_META => Ok(CollId::Meta),
                     TYPE_PG => Ok(CollId::Pg(pg)),
-                    kind => Err(Error::Invalid {
-                        what: "coll_t type",
-                        value: kind.into(),
-                    }),
+                    kind => Err(Error::Invalid { what: "coll_t type", value: kind.into() }),
                 }
             }
             3 => {
                 let name = r.get::<String>()?;
-                name.parse().map_err(|_| Error::Invalid {
-                    what: "coll_t name",
-                    value: name.len() as u64,
-                })
+                name.parse()
+                    .map_err(|_| Error::Invalid { what: "coll_t name", value: name.len() as u64 })
             }
-            version => Err(Error::Invalid {
-                what: "coll_t version",
-                value: version.into(),
-            }),
+            version => Err(Error::Invalid { what: "coll_t version", value: version.into() }),
         }
     }
 }

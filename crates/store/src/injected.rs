@@ -19,9 +19,7 @@ use crate::{
 };
 
 /// What reading an unreadable object gives.
-const UNREADABLE: StoreError = StoreError::Checksum {
-    device_offset: u64::MAX,
-};
+const UNREADABLE: StoreError = StoreError::Checksum { device_offset: u64::MAX };
 
 /// A store with unreadable objects. Their number is bounded by who injects them.
 pub struct InjectedErrors {
@@ -33,11 +31,7 @@ pub struct InjectedErrors {
 impl InjectedErrors {
     /// Over another store; nothing is unreadable yet.
     pub fn new(inner: Rc<dyn ObjectStore>) -> InjectedErrors {
-        InjectedErrors {
-            inner,
-            data: RefCell::default(),
-            metadata: RefCell::default(),
-        }
+        InjectedErrors { inner, data: RefCell::default(), metadata: RefCell::default() }
     }
 
     /// Makes the content of an object unreadable.
@@ -172,8 +166,7 @@ impl ObjectStore for InjectedErrors {
         max_entries: usize,
         max_bytes: usize,
     ) -> LocalFuture<Result<OmapPage, StoreError>> {
-        self.inner
-            .omap_range(cid, oid, from, after, max_entries, max_bytes)
+        self.inner.omap_range(cid, oid, from, after, max_entries, max_bytes)
     }
 
     fn statfs(&self) -> LocalFuture<Result<Statfs, StoreError>> {

@@ -233,11 +233,7 @@ impl MemKv {
 
 /// `start..end` with an empty end meaning no limit.
 fn bounds<'a>(start: &'a [u8], end: &'a [u8]) -> (Bound<&'a [u8]>, Bound<&'a [u8]>) {
-    let end = if end.is_empty() {
-        Bound::Unbounded
-    } else {
-        Bound::Excluded(end)
-    };
+    let end = if end.is_empty() { Bound::Unbounded } else { Bound::Excluded(end) };
     (Bound::Included(start), end)
 }
 

@@ -33,7 +33,9 @@ pub use coll::CollId;
 pub use error::StoreError;
 pub use kv::{Kv, KvBatch, KvError, KvOp};
 pub use object_store::StoreCounter;
-pub use object_store::{Fsck, FsckOptions, Listing, OBJECT_LEN_MAX, ObjectStat, ObjectStore, OmapPage};
+pub use object_store::{
+    Fsck, FsckOptions, Listing, OBJECT_LEN_MAX, ObjectStat, ObjectStore, OmapPage,
+};
 pub use object_store::{PoolStatfs, Statfs};
 pub use pool_options::PoolOptions;
 pub use transaction::{CollIndex, ObjectIndex, Op, Pairs, Transaction};

@@ -42,10 +42,7 @@ pub(crate) fn parse_collection_key(key: &[u8]) -> Option<CollId> {
     let key: [u8; COLLECTION_KEY_LEN] = key.try_into().ok()?;
     let pool = u64::from_be_bytes(key[1..9].try_into().ok()?);
     let seed = u32::from_be_bytes(key[9..13].try_into().ok()?);
-    let pg = SpgId {
-        pgid: PgId { pool, seed },
-        shard: key[13] as i8,
-    };
+    let pg = SpgId { pgid: PgId { pool, seed }, shard: key[13] as i8 };
     match key[0] {
         0 => Some(CollId::Meta),
         1 => Some(CollId::Pg(pg)),
@@ -137,21 +134,8 @@ pub(crate) fn parse_object(key: &[u8]) -> Option<GhObject> {
         return None;
     }
     let hash = reversed.reverse_bits();
-    let hobj = HObject {
-        key,
-        name,
-        snap,
-        hash,
-        max,
-        namespace,
-        pool,
-    };
-    Some(GhObject {
-        hobj,
-        generation,
-        shard,
-        max: false,
-    })
+    let hobj = HObject { key, name, snap, hash, max, namespace, pool };
+    Some(GhObject { hobj, generation, shard, max: false })
 }
 
 #[cfg(test)]
@@ -198,13 +182,8 @@ mod tests {
             short.truncate(cut);
             assert!(parse_object(&short).is_none_or(|o| key(&o) == short));
         }
-        for cid in [
-            CollId::Meta,
-            CollId::Pg(SpgId {
-                pgid: PgId { pool: 9, seed: 3 },
-                shard: -1,
-            }),
-        ] {
+        for cid in [CollId::Meta, CollId::Pg(SpgId { pgid: PgId { pool: 9, seed: 3 }, shard: -1 })]
+        {
             assert_eq!(parse_collection_key(&collection_key(&cid)), Some(cid));
         }
     }

@@ -47,10 +47,7 @@ pub struct Objects {
 impl Objects {
     /// From the first on.
     pub fn of(cid: &CollId) -> Objects {
-        Objects {
-            cid: *cid,
-            next: GhObject::min(),
-        }
+        Objects { cid: *cid, next: GhObject::min() }
     }
 
     /// Some more; empty at the end.
@@ -84,9 +81,7 @@ impl Keys {
             Some(last) => (last.as_slice(), true),
             None => (&b""[..], false),
         };
-        let page = store
-            .omap_range(cid, oid, from, after, KEYS_MAX, KEY_BYTES_MAX)
-            .await?;
+        let page = store.omap_range(cid, oid, from, after, KEYS_MAX, KEY_BYTES_MAX).await?;
         self.ended = !page.more;
         self.last = page.entries.last().map(|(key, _)| key.clone());
         Ok(page)
@@ -96,9 +91,7 @@ impl Keys {
 /// A range in pieces that fit into memory.
 fn pieces(range: Range<u64>) -> impl Iterator<Item = (u64, u64)> {
     let end = range.end;
-    range
-        .step_by(PIECE_LEN as usize)
-        .map(move |at| (at, PIECE_LEN.min(end - at)))
+    range.step_by(PIECE_LEN as usize).map(move |at| (at, PIECE_LEN.min(end - at)))
 }
 
 /// Changes that go into one transaction.
@@ -189,9 +182,7 @@ async fn copy_object(
         }
         tally.omap_keys += page.entries.len() as u64;
         let whole = page.entries.len() >= KEYS_MAX / 2;
-        batch
-            .t
-            .omap_setkeys(cid, oid, page.entries);
+        batch.t.omap_setkeys(cid, oid, page.entries);
         batch.submit_if(whole).await?;
     }
     batch.submit_if_long().await

@@ -37,45 +37,22 @@ pub fn all_ops() -> Transaction {
     let pg = CollId::Pg("2.1a".parse().unwrap());
     let child = CollId::Pg("2.5a".parse().unwrap());
     let object = |name: &str, hash| {
-        GhObject::new(HObject {
-            name: name.into(),
-            hash,
-            pool: 2,
-            ..HObject::default()
-        })
+        GhObject::new(HObject { name: name.into(), hash, pool: 2, ..HObject::default() })
     };
     let (a, b) = (object("a", 0x1a), object("b", 0x3a));
-    let map: BTreeMap<_, _> = [("k1", "v1"), ("k2", "")]
-        .map(|(k, v)| (k.into(), Bytes::from(v)))
-        .into();
+    let map: BTreeMap<_, _> =
+        [("k1", "v1"), ("k2", "")].map(|(k, v)| (k.into(), Bytes::from(v))).into();
     let mut t = Transaction::new();
-    t.mkcoll(&pg, 4)
-        .mkcoll(&CollId::Meta, 0)
-        .coll_hint(&pg, 1, &b"hint"[..]);
-    t.touch(&pg, &a)
-        .create(&pg, &b)
-        .write(&pg, &a, 10, &b"data"[..]);
-    t.write(&pg, &a, 1 << 33, vec![7; 9000])
-        .zero(&pg, &a, 3, 5)
-        .truncate(&pg, &a, 77);
-    t.setattr(&pg, &a, "_", &b"x"[..])
-        .setattrs(&pg, &a, map.clone())
-        .rmattr(&pg, &a, "_");
-    t.rmattrs(&pg, &a)
-        .clone_object(&pg, &a, &b)
-        .clone_range(&pg, &a, &b, 1, 2, 3);
-    t.omap_setkeys(&pg, &a, map)
-        .omap_rmkeys(&pg, &a, BTreeSet::from(["k1".into()]));
-    t.omap_rmkeyrange(&pg, &a, "a", "b")
-        .omap_setheader(&pg, &a, &b"h"[..])
-        .omap_clear(&pg, &a);
-    t.coll_move_rename(&pg, &a, &CollId::Meta, &b)
-        .try_rename(&pg, &b, &a);
-    t.set_alloc_hint(&pg, &a, 4 << 20, 4096, 3)
-        .coll_set_bits(&pg, 5)
-        .mkcoll(&child, 7);
-    t.split_collection(&pg, 7, 0x5a, &child)
-        .merge_collection(&child, &pg, 6);
+    t.mkcoll(&pg, 4).mkcoll(&CollId::Meta, 0).coll_hint(&pg, 1, &b"hint"[..]);
+    t.touch(&pg, &a).create(&pg, &b).write(&pg, &a, 10, &b"data"[..]);
+    t.write(&pg, &a, 1 << 33, vec![7; 9000]).zero(&pg, &a, 3, 5).truncate(&pg, &a, 77);
+    t.setattr(&pg, &a, "_", &b"x"[..]).setattrs(&pg, &a, map.clone()).rmattr(&pg, &a, "_");
+    t.rmattrs(&pg, &a).clone_object(&pg, &a, &b).clone_range(&pg, &a, &b, 1, 2, 3);
+    t.omap_setkeys(&pg, &a, map).omap_rmkeys(&pg, &a, BTreeSet::from(["k1".into()]));
+    t.omap_rmkeyrange(&pg, &a, "a", "b").omap_setheader(&pg, &a, &b"h"[..]).omap_clear(&pg, &a);
+    t.coll_move_rename(&pg, &a, &CollId::Meta, &b).try_rename(&pg, &b, &a);
+    t.set_alloc_hint(&pg, &a, 4 << 20, 4096, 3).coll_set_bits(&pg, 5).mkcoll(&child, 7);
+    t.split_collection(&pg, 7, 0x5a, &child).merge_collection(&child, &pg, 6);
     t.remove(&pg, &b).rmcoll(&pg).add_fadvise_flags(0x20);
     t
 }
@@ -107,9 +84,12 @@ fn long_data_is_not_copied() {
     assert_eq!(encoded.to_contiguous(), t.to_bytes());
     assert!(Transaction::from_bytes_exact(&encoded.to_contiguous()).unwrap() == t);
     for data in &long {
-        assert!(encoded.pieces().iter().any(|p| p.as_ptr() == data.as_ptr() && p.len() == data.len()));
+        assert!(
+            encoded.pieces().iter().any(|p| p.as_ptr() == data.as_ptr() && p.len() == data.len())
+        );
     }
-    let before = encoded.pieces().iter().map(Bytes::len).take_while(|len| *len < 200_000).sum::<usize>();
+    let before =
+        encoded.pieces().iter().map(Bytes::len).take_while(|len| *len < 200_000).sum::<usize>();
     assert_eq!((before + usize::from(encoded.page_offset())) % 4096, 0);
     assert_eq!(all_ops().encoded().pieces().len(), 1);
 }
@@ -152,13 +132,22 @@ fn data_is_in_its_encoding_where_a_device_takes_it() {
         let data = received.slice(77..);
         let known = data.chunks_exact(4096).map(|page| crc32c(u32::MAX, page));
         let mut t = Transaction::new();
-        t.setattr(&cid, &oid, "_", &b"before"[..]).write(&cid, &oid, 8192, data.clone()).setattr(&cid, &oid, "_", &b"behind"[..]);
+        t.setattr(&cid, &oid, "_", &b"before"[..]).write(&cid, &oid, 8192, data.clone()).setattr(
+            &cid,
+            &oid,
+            "_",
+            &b"behind"[..],
+        );
         t.set_sums(PageSums::of(data.clone(), known));
         let before = t.clone();
         let encoded = t.encoded_and_shared();
         assert!(t == before && encoded == before.encoded());
         let [all] = encoded.pieces() else { panic!("{} pieces", encoded.pieces().len()) };
-        let Some(Op::Write { data: moved, .. }) = t.ops().iter().find(|op| matches!(op, Op::Write { .. })) else { panic!() };
+        let Some(Op::Write { data: moved, .. }) =
+            t.ops().iter().find(|op| matches!(op, Op::Write { .. }))
+        else {
+            panic!()
+        };
         assert!(all.as_ptr_range().contains(&moved.as_ptr()));
         assert_eq!(moved.as_ptr() as usize % 4096, 0);
         // What was received can be given up; its checksums are known of the copy.
@@ -173,7 +162,9 @@ fn data_is_in_its_encoding_where_a_device_takes_it() {
         let mut t = Transaction::new();
         t.write(&cid, &oid, 0, data.clone());
         t.encoded_and_shared();
-        assert!(matches!(&t.ops()[..], [Op::Write { data: kept, .. }] if kept.as_ptr() == data.as_ptr()));
+        assert!(
+            matches!(&t.ops()[..], [Op::Write { data: kept, .. }] if kept.as_ptr() == data.as_ptr())
+        );
     }
 }
 
@@ -184,11 +175,7 @@ fn append_renumbers() {
     let other = CollId::Pg("9.0".parse().unwrap());
     let objects: Vec<GhObject> = (0..100_u32)
         .map(|i| {
-            GhObject::new(HObject {
-                name: i.to_string().into(),
-                hash: i,
-                ..HObject::default()
-            })
+            GhObject::new(HObject { name: i.to_string().into(), hash: i, ..HObject::default() })
         })
         .collect();
     for object in objects.iter().chain(&objects) {
@@ -197,13 +184,8 @@ fn append_renumbers() {
     assert_eq!(more.objects().len(), 100);
     let before = whole.ops().len();
     whole.append(more);
-    let Op::Touch { cid, oid } = whole.ops()[before + 150] else {
-        panic!()
-    };
+    let Op::Touch { cid, oid } = whole.ops()[before + 150] else { panic!() };
     assert_eq!(whole.collections()[cid as usize], other);
     assert_eq!(whole.objects()[oid as usize], objects[50]);
-    assert_eq!(
-        Transaction::from_bytes_exact(&whole.to_bytes()).unwrap(),
-        whole
-    );
+    assert_eq!(Transaction::from_bytes_exact(&whole.to_bytes()).unwrap(), whole);
 }

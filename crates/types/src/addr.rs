@@ -62,29 +62,17 @@ pub struct EntityAddr {
 impl EntityAddr {
     /// A v2 endpoint.
     pub fn msgr2(sock: SocketAddr, nonce: u32) -> EntityAddr {
-        EntityAddr {
-            kind: AddrType::Msgr2,
-            nonce,
-            sock: Some(sock),
-        }
+        EntityAddr { kind: AddrType::Msgr2, nonce, sock: Some(sock) }
     }
 
     /// A v1 endpoint.
     pub fn legacy(sock: SocketAddr, nonce: u32) -> EntityAddr {
-        EntityAddr {
-            kind: AddrType::Legacy,
-            nonce,
-            sock: Some(sock),
-        }
+        EntityAddr { kind: AddrType::Legacy, nonce, sock: Some(sock) }
     }
 
     /// An endpoint of no particular messenger.
     pub fn any(sock: SocketAddr, nonce: u32) -> EntityAddr {
-        EntityAddr {
-            kind: AddrType::Any,
-            nonce,
-            sock: Some(sock),
-        }
+        EntityAddr { kind: AddrType::Any, nonce, sock: Some(sock) }
     }
 
     /// Whether the IP is unset or 0.0.0.0 or `::`.
@@ -115,10 +103,7 @@ impl EntityAddr {
 
     /// The same endpoint with type any, as the blocklist keys its entries.
     pub fn as_any(&self) -> EntityAddr {
-        EntityAddr {
-            kind: AddrType::Any,
-            ..*self
-        }
+        EntityAddr { kind: AddrType::Any, ..*self }
     }
 
     /// What addresses are ordered by, as by Ceph's memcmp of the struct: type and nonce as they lie
@@ -211,17 +196,10 @@ impl EntityAddr {
         let sock = if let Ok(sock) = host.parse::<SocketAddr>() {
             sock
         } else {
-            let bare = host
-                .strip_prefix('[')
-                .and_then(|h| h.strip_suffix(']'))
-                .unwrap_or(host);
+            let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
             SocketAddr::new(bare.parse().map_err(|_| ParseAddrError)?, 0)
         };
-        Ok(EntityAddr {
-            kind,
-            nonce,
-            sock: Some(sock),
-        })
+        Ok(EntityAddr { kind, nonce, sock: Some(sock) })
     }
 }
 
@@ -278,10 +256,7 @@ fn decode_sockaddr(r: &mut Reader<'_>) -> Result<Option<SocketAddr>, Error> {
         }
         0 => None,
         family => {
-            return Err(Error::Invalid {
-                what: "sockaddr family",
-                value: family.into(),
-            });
+            return Err(Error::Invalid { what: "sockaddr family", value: family.into() });
         }
     })
 }
@@ -297,11 +272,7 @@ impl EntityAddr {
         storage[..2].reverse();
         let storage = bytes::Bytes::copy_from_slice(&storage);
         let sock = decode_sockaddr(&mut Reader::new(&storage))?;
-        Ok(EntityAddr {
-            kind: AddrType::Legacy,
-            nonce,
-            sock,
-        })
+        Ok(EntityAddr { kind: AddrType::Legacy, nonce, sock })
     }
 
     fn decode_typed(r: &mut Reader<'_>) -> Result<EntityAddr, Error> {
@@ -313,10 +284,7 @@ impl EntityAddr {
                 3 => AddrType::Any,
                 4 => AddrType::Cidr,
                 value => {
-                    return Err(Error::Invalid {
-                        what: "address type",
-                        value: value.into(),
-                    });
+                    return Err(Error::Invalid { what: "address type", value: value.into() });
                 }
             };
             let nonce = r.u32()?;
@@ -329,10 +297,7 @@ impl EntityAddr {
         match marker {
             0 => EntityAddr::decode_before_types(r),
             1 => EntityAddr::decode_typed(r),
-            _ => Err(Error::Invalid {
-                what: "address marker",
-                value: marker.into(),
-            }),
+            _ => Err(Error::Invalid { what: "address marker", value: marker.into() }),
         }
     }
 }
@@ -396,10 +361,7 @@ impl AddrVec {
     /// `127.0.0.1:6801/77`.
     pub fn legacy_text(&self) -> impl fmt::Display {
         let legacy = self.0.iter().find(|a| a.kind == AddrType::Legacy).copied();
-        legacy
-            .unwrap_or_else(|| self.front())
-            .legacy_text()
-            .to_string()
+        legacy.unwrap_or_else(|| self.front()).legacy_text().to_string()
     }
 }
 
@@ -466,27 +428,16 @@ mod tests {
 
     #[test]
     fn text_forms() {
-        for text in [
-            "v2:127.0.0.1:3300/0",
-            "v1:10.0.0.1:6789/77",
-            "v2:[::1]:3300/0",
-            "-",
-        ] {
+        for text in ["v2:127.0.0.1:3300/0", "v1:10.0.0.1:6789/77", "v2:[::1]:3300/0", "-"] {
             assert_eq!(text.parse::<EntityAddr>().unwrap().to_string(), text);
         }
         let client = EntityAddr::parse("127.0.0.1:0/12345", AddrType::Any).unwrap();
         assert_eq!(client.to_string(), "127.0.0.1:0/12345");
         let both = "[v2:127.0.0.1:3300/0,v1:127.0.0.1:6789/0]";
         assert_eq!(both.parse::<AddrVec>().unwrap().to_string(), both);
-        assert_eq!(
-            "10.1.2.3".parse::<EntityAddr>().unwrap().to_string(),
-            "v2:10.1.2.3:0/0"
-        );
+        assert_eq!("10.1.2.3".parse::<EntityAddr>().unwrap().to_string(), "v2:10.1.2.3:0/0");
         assert!("v2:host:1/0".parse::<EntityAddr>().is_err());
-        assert_eq!(
-            "[v2:127.0.0.1:3300/0]".parse::<AddrVec>().unwrap().0.len(),
-            1
-        );
+        assert_eq!("[v2:127.0.0.1:3300/0]".parse::<AddrVec>().unwrap().0.len(), 1);
     }
 
     #[test]

@@ -82,8 +82,7 @@ impl BufferList {
             [one] => one.clone(),
             many => {
                 let mut joined = BytesMut::with_capacity(self.len);
-                many.iter()
-                    .for_each(|piece| joined.extend_from_slice(piece));
+                many.iter().for_each(|piece| joined.extend_from_slice(piece));
                 joined.freeze()
             }
         }
@@ -156,12 +155,7 @@ impl FromIterator<Bytes> for BufferList {
 /// Same bytes, however they are cut.
 impl PartialEq for BufferList {
     fn eq(&self, other: &BufferList) -> bool {
-        self.len == other.len
-            && self
-                .pieces
-                .iter()
-                .flatten()
-                .eq(other.pieces.iter().flatten())
+        self.len == other.len && self.pieces.iter().flatten().eq(other.pieces.iter().flatten())
     }
 }
 
@@ -185,10 +179,8 @@ mod tests {
 
     #[test]
     fn slices_across_pieces() {
-        let list: BufferList = [&b"hello"[..], b"", b" ", b"world"]
-            .into_iter()
-            .map(Bytes::from_static)
-            .collect();
+        let list: BufferList =
+            [&b"hello"[..], b"", b" ", b"world"].into_iter().map(Bytes::from_static).collect();
         assert_eq!(list.pieces().len(), 3);
         assert_eq!(&list.slice(3, 5).to_contiguous()[..], b"lo wo");
         assert_eq!(&list.slice(9, 100).to_contiguous()[..], b"ld");

@@ -122,14 +122,8 @@ mod tests {
             assert_eq!(joined, crc32c(!0, &data));
         }
         for len in [0, 1, 3, 4096, 65536, 70000] {
-            assert_eq!(
-                crc32c_zeros(0x1234_5678, len as u64),
-                crc32c(0x1234_5678, &vec![0; len])
-            );
+            assert_eq!(crc32c_zeros(0x1234_5678, len as u64), crc32c(0x1234_5678, &vec![0; len]));
         }
-        assert_eq!(
-            crc32c_reseed(crc32c(5, &data), 5, !0, 5000),
-            crc32c(!0, &data)
-        );
+        assert_eq!(crc32c_reseed(crc32c(5, &data), 5, !0, 5000), crc32c(!0, &data));
     }
 }

@@ -35,9 +35,7 @@ pub fn kind_name(kind: u8) -> &'static str {
 
 /// The kind of entity a word names.
 pub fn kind_from_name(name: &str) -> Option<u8> {
-    [MON, MDS, OSD, CLIENT, MGR, AUTH]
-        .into_iter()
-        .find(|kind| kind_name(*kind) == name)
+    [MON, MDS, OSD, CLIENT, MGR, AUTH].into_iter().find(|kind| kind_name(*kind) == name)
 }
 
 /// A peer on a connection: kind and number (an OSD's id, a mon's rank, a client's global id).
@@ -57,31 +55,19 @@ impl EntityName {
     }
     /// `osd.N`.
     pub fn osd(id: i32) -> EntityName {
-        EntityName {
-            kind: OSD,
-            num: id.into(),
-        }
+        EntityName { kind: OSD, num: id.into() }
     }
     /// `mon.RANK`.
     pub fn mon(rank: i64) -> EntityName {
-        EntityName {
-            kind: MON,
-            num: rank,
-        }
+        EntityName { kind: MON, num: rank }
     }
     /// `client.GID`.
     pub fn client(gid: i64) -> EntityName {
-        EntityName {
-            kind: CLIENT,
-            num: gid,
-        }
+        EntityName { kind: CLIENT, num: gid }
     }
     /// `mgr.GID`.
     pub fn mgr(gid: i64) -> EntityName {
-        EntityName {
-            kind: MGR,
-            num: gid,
-        }
+        EntityName { kind: MGR, num: gid }
     }
     /// Whether this is an OSD.
     pub fn is_osd(&self) -> bool {
@@ -146,10 +132,7 @@ pub struct AuthEntityName {
 impl AuthEntityName {
     /// A name.
     pub fn new(kind: u8, id: impl Into<String>) -> AuthEntityName {
-        AuthEntityName {
-            kind: kind.into(),
-            id: id.into(),
-        }
+        AuthEntityName { kind: kind.into(), id: id.into() }
     }
 
     /// The kind as connections say it; [`ANY`] for a number that is no kind.
@@ -174,10 +157,7 @@ impl Denc for AuthEntityName {
         w.put(&self.id);
     }
     fn decode(r: &mut Reader<'_>) -> Result<AuthEntityName, Error> {
-        Ok(AuthEntityName {
-            kind: r.u32()?,
-            id: r.get()?,
-        })
+        Ok(AuthEntityName { kind: r.u32()?, id: r.get()? })
     }
 }
 
@@ -191,10 +171,7 @@ impl FromStr for AuthEntityName {
     type Err = ParseEntityError;
     fn from_str(s: &str) -> Result<AuthEntityName, ParseEntityError> {
         let (kind, id) = s.split_once('.').ok_or(ParseEntityError)?;
-        Ok(AuthEntityName::new(
-            kind_from_name(kind).ok_or(ParseEntityError)?,
-            id,
-        ))
+        Ok(AuthEntityName::new(kind_from_name(kind).ok_or(ParseEntityError)?, id))
     }
 }
 

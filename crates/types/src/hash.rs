@@ -37,9 +37,7 @@ pub fn rjenkins(name: &[u8]) -> u32 {
     last[9..9 + tail.len() - head].copy_from_slice(&tail[head..]);
     a = a.wrapping_add(le(&last[0..4]));
     b = b.wrapping_add(le(&last[4..8]));
-    c = c
-        .wrapping_add(le(&last[8..12]))
-        .wrapping_add(name.len() as u32);
+    c = c.wrapping_add(le(&last[8..12])).wrapping_add(name.len() as u32);
     mix(&mut a, &mut b, &mut c);
     c
 }
@@ -60,11 +58,7 @@ pub fn object_hash(namespace: &[u8], key: &[u8], name: &[u8]) -> u32 {
 
 /// `x mod b` that moves only what must when `b` grows; `mask` is the next power of two - 1.
 pub const fn stable_mod(x: u32, b: u32, mask: u32) -> u32 {
-    if x & mask < b {
-        x & mask
-    } else {
-        x & (mask >> 1)
-    }
+    if x & mask < b { x & mask } else { x & (mask >> 1) }
 }
 
 #[cfg(test)]

@@ -52,7 +52,8 @@ pub struct HObject {
 impl PartialEq for HObject {
     fn eq(&self, other: &HObject) -> bool {
         let same = |a: &BString, b: &BString| a.len() == b.len() && (a.is_empty() || a == b);
-        (self.hash, self.snap, self.pool, self.max) == (other.hash, other.snap, other.pool, other.max)
+        (self.hash, self.snap, self.pool, self.max)
+            == (other.hash, other.snap, other.pool, other.max)
             && same(&self.name, &other.name)
             && same(&self.key, &other.key)
             && same(&self.namespace, &other.namespace)
@@ -89,21 +90,14 @@ impl HObject {
 
     /// The largest: behind everything.
     pub fn max() -> HObject {
-        HObject {
-            max: true,
-            ..HObject::default()
-        }
+        HObject { max: true, ..HObject::default() }
     }
 
     /// The head or a clone of `name` where `locator` says, with its hash.
     pub fn new(name: impl Into<BString>, locator: &ObjectLocator, snap: SnapId) -> HObject {
         let name = name.into();
         let hash = locator.hash_of(&name);
-        let key = if locator.key == name {
-            BString::default()
-        } else {
-            locator.key.clone()
-        };
+        let key = if locator.key == name { BString::default() } else { locator.key.clone() };
         HObject {
             key,
             name,
@@ -160,19 +154,12 @@ impl HObject {
 
     /// The same object at another snap id.
     pub fn with_snap(&self, snap: SnapId) -> HObject {
-        HObject {
-            snap,
-            ..self.clone()
-        }
+        HObject { snap, ..self.clone() }
     }
 
     /// The position before the clones and the head of this object.
     pub fn object_boundary(&self) -> HObject {
-        if self.max {
-            self.clone()
-        } else {
-            self.with_snap(0)
-        }
+        if self.max { self.clone() } else { self.with_snap(0) }
     }
 
     /// The hash with its bits reversed: what objects of a pool are sorted by.
@@ -182,11 +169,7 @@ impl HObject {
 
     /// Key for placement among objects of one hash.
     pub fn effective_key(&self) -> &[u8] {
-        if self.key.is_empty() {
-            &self.name
-        } else {
-            &self.key
-        }
+        if self.key.is_empty() { &self.name } else { &self.key }
     }
 
     /// Same object, whatever the snap.
@@ -287,9 +270,7 @@ fn unescape(text: &[u8]) -> Result<BString, ParseHObjectError> {
             continue;
         }
         let digits = tail.get(..2).and_then(|d| core::str::from_utf8(d).ok());
-        let byte = digits
-            .and_then(|d| u8::from_str_radix(d, 16).ok())
-            .ok_or(ParseHObjectError)?;
+        let byte = digits.and_then(|d| u8::from_str_radix(d, 16).ok()).ok_or(ParseHObjectError)?;
         out.push(byte);
         rest = &tail[2..];
     }
@@ -355,15 +336,7 @@ impl HObject {
             return None;
         }
         let hash = bitwise_key.reverse_bits();
-        Some(HObject {
-            key,
-            name,
-            snap,
-            hash,
-            max: false,
-            namespace,
-            pool,
-        })
+        Some(HObject { key, name, snap, hash, max: false, namespace, pool })
     }
 }
 
@@ -449,19 +422,12 @@ impl GhObject {
 
     /// The largest: behind everything.
     pub fn max() -> GhObject {
-        GhObject {
-            hobj: HObject::max(),
-            max: true,
-            ..GhObject::default()
-        }
+        GhObject { hobj: HObject::max(), max: true, ..GhObject::default() }
     }
 
     /// The object in a replicated pool.
     pub fn new(hobj: HObject) -> GhObject {
-        GhObject {
-            hobj,
-            ..GhObject::default()
-        }
+        GhObject { hobj, ..GhObject::default() }
     }
 
     /// Whether this is [`GhObject::max`].
@@ -527,10 +493,7 @@ impl FromStr for GhObject {
         }
         let text = s.as_bytes();
         let first = text.find_byte(b'#').ok_or(ParseHObjectError)?;
-        let last = text
-            .rfind_byte(b'#')
-            .filter(|&l| l > first)
-            .ok_or(ParseHObjectError)?;
+        let last = text.rfind_byte(b'#').filter(|&l| l > first).ok_or(ParseHObjectError)?;
         let shard = match &text[..first] {
             b"" => crate::pg::NO_SHARD,
             digits => hex(digits, i8::from_str_radix).ok_or(ParseHObjectError)?,
@@ -540,12 +503,7 @@ impl FromStr for GhObject {
             digits => hex(digits, u64::from_str_radix).ok_or(ParseHObjectError)?,
         };
         let hobj = HObject::parse(&text[first + 1..last]).ok_or(ParseHObjectError)?;
-        Ok(GhObject {
-            hobj,
-            generation,
-            shard,
-            max: false,
-        })
+        Ok(GhObject { hobj, generation, shard, max: false })
     }
 }
 
@@ -561,18 +519,10 @@ impl Denc for GhObject {
     fn decode(r: &mut Reader<'_>) -> Result<GhObject, Error> {
         r.envelope("GhObject", 6, 4, |r, v| {
             let hobj = HObject::decode_fields(r)?;
-            let (generation, shard) = if v >= 5 {
-                (r.u64()?, r.i8()?)
-            } else {
-                (NO_GEN, crate::pg::NO_SHARD)
-            };
+            let (generation, shard) =
+                if v >= 5 { (r.u64()?, r.i8()?) } else { (NO_GEN, crate::pg::NO_SHARD) };
             let max = if v >= 6 { r.bool()? } else { false };
-            Ok(GhObject {
-                hobj,
-                generation,
-                shard,
-                max,
-            })
+            Ok(GhObject { hobj, generation, shard, max })
         })
     }
 }
@@ -596,22 +546,14 @@ mod tests {
         for o in [o, HObject::min(), HObject::max(), object("\u{e9}%")] {
             assert_eq!(o.to_string().parse(), Ok(o));
         }
-        let g = GhObject {
-            shard: 3,
-            generation: 0x2a,
-            ..GhObject::new(object("a#b"))
-        };
+        let g = GhObject { shard: 3, generation: 0x2a, ..GhObject::new(object("a#b")) };
         assert!(g.to_string().starts_with("3#2:") && g.to_string().ends_with(":::a#b:head#2a"));
         assert_eq!(g.to_string().parse(), Ok(g));
     }
 
     #[test]
     fn order_is_bitwise() {
-        let at = |hash: u32, name: &str| HObject {
-            hash,
-            name: name.into(),
-            ..object("")
-        };
+        let at = |hash: u32, name: &str| HObject { hash, name: name.into(), ..object("") };
         let sorted = [
             HObject::min(),
             at(0, "z"),
@@ -620,14 +562,8 @@ mod tests {
             at(6, "a"),
             at(1, "a"),
             at(1, "b"),
-            HObject {
-                key: "c".into(),
-                ..at(1, "0")
-            },
-            HObject {
-                pool: 3,
-                ..at(0, "a")
-            },
+            HObject { key: "c".into(), ..at(1, "0") },
+            HObject { pool: 3, ..at(0, "a") },
             HObject::max(),
         ];
         assert!(sorted.is_sorted(), "{sorted:?}");

@@ -83,10 +83,7 @@ impl IntervalSet {
 
     /// Whether all of a range is in it; an empty range always is.
     pub fn contains_range(&self, start: u64, len: u64) -> bool {
-        len == 0
-            || self
-                .range_around(start)
-                .is_some_and(|(s, l)| len <= l - (start - s))
+        len == 0 || self.range_around(start).is_some_and(|(s, l)| len <= l - (start - s))
     }
 
     /// Whether any number of a range is in it.
@@ -131,9 +128,7 @@ impl IntervalSet {
 
     /// Adds all of `other`.
     pub fn union_with(&mut self, other: &IntervalSet) {
-        other
-            .iter()
-            .for_each(|(start, len)| self.insert(start, len));
+        other.iter().for_each(|(start, len)| self.insert(start, len));
     }
 
     /// Removes all of `other`.
@@ -163,9 +158,7 @@ impl IntervalSet {
 impl FromIterator<(u64, u64)> for IntervalSet {
     fn from_iter<I: IntoIterator<Item = (u64, u64)>>(ranges: I) -> IntervalSet {
         let mut set = IntervalSet::new();
-        ranges
-            .into_iter()
-            .for_each(|(start, len)| set.insert(start, len));
+        ranges.into_iter().for_each(|(start, len)| set.insert(start, len));
         set
     }
 }
@@ -215,15 +208,11 @@ impl Denc for IntervalSet {
         for _ in 0..count {
             let (start, len) = (r.u64()?, r.u64()?);
             if len == 0 || start < end {
-                return Err(Error::Invalid {
-                    what: "interval set",
-                    value: start,
-                });
+                return Err(Error::Invalid { what: "interval set", value: start });
             }
-            end = start.checked_add(len).ok_or(Error::Invalid {
-                what: "interval set end",
-                value: start,
-            })?;
+            end = start
+                .checked_add(len)
+                .ok_or(Error::Invalid { what: "interval set end", value: start })?;
             ranges.push((start, len));
         }
         Ok(IntervalSet { ranges })
@@ -240,9 +229,7 @@ mod tests {
         let mut model = std::collections::BTreeSet::new();
         let mut x = 12345_u64;
         for _ in 0..4000 {
-            x = x
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407);
+            x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             let (start, len) = (x >> 33 & 127, x >> 50 & 15);
             if x >> 63 == 0 {
                 set.insert(start, len);
@@ -256,14 +243,8 @@ mod tests {
             assert_eq!(set.size(), model.len() as u64);
             assert_eq!(set.contains(start), model.contains(&start));
             let probe = start..start + len;
-            assert_eq!(
-                set.intersects(start, len),
-                probe.clone().any(|n| model.contains(&n))
-            );
-            assert_eq!(
-                set.contains_range(start, len),
-                probe.clone().all(|n| model.contains(&n))
-            );
+            assert_eq!(set.intersects(start, len), probe.clone().any(|n| model.contains(&n)));
+            assert_eq!(set.contains_range(start, len), probe.clone().all(|n| model.contains(&n)));
             let ends: Vec<u64> = set.iter().flat_map(|(s, l)| [s, s + l]).collect();
             assert!(ends.is_sorted_by(|a, b| a < b), "{set}");
         }

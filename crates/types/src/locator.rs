@@ -20,22 +20,14 @@ pub struct ObjectLocator {
 
 impl Default for ObjectLocator {
     fn default() -> ObjectLocator {
-        ObjectLocator {
-            pool: -1,
-            key: BString::default(),
-            namespace: BString::default(),
-            hash: -1,
-        }
+        ObjectLocator { pool: -1, key: BString::default(), namespace: BString::default(), hash: -1 }
     }
 }
 
 impl ObjectLocator {
     /// The default namespace of a pool.
     pub fn pool(pool: i64) -> ObjectLocator {
-        ObjectLocator {
-            pool,
-            ..ObjectLocator::default()
-        }
+        ObjectLocator { pool, ..ObjectLocator::default() }
     }
 
     /// Whether nothing is set.

@@ -52,9 +52,7 @@ impl Summing {
         while self.at < bytes.len() {
             let to_page = PAGE - (self.offset + self.at) % PAGE;
             let next = (self.at + to_page).min(self.len);
-            let Some(part) = bytes.get(self.at..next) else {
-                return;
-            };
+            let Some(part) = bytes.get(self.at..next) else { return };
             if part.len() == PAGE {
                 let page = crc32c(PAGE_SEED, part);
                 self.pages.push(page);
@@ -173,16 +171,23 @@ mod tests {
 
     #[test]
     fn they_are_those_of_the_bytes() {
-        for (start, end) in [(0, 8 * PAGE), (14, 5 * PAGE), (0, PAGE), (9, 2 * PAGE + 9), (PAGE, 3 * PAGE + 1)] {
+        for (start, end) in
+            [(0, 8 * PAGE), (14, 5 * PAGE), (0, PAGE), (9, 2 * PAGE + 9), (PAGE, 3 * PAGE + 1)]
+        {
             for step in [1, 100, PAGE, 3 * PAGE + 5, 8 * PAGE] {
                 let (bytes, summing) = summed(start, end, step);
                 assert_eq!(summing.whole(), crc32c(!0, &bytes), "{start}..{end} by {step}");
                 let sums = summing.finish(bytes.clone()).unwrap();
-                let cuts = [0, 1, 14, PAGE - start % PAGE, 2 * PAGE, 2 * PAGE - start % PAGE, bytes.len()];
+                let cuts =
+                    [0, 1, 14, PAGE - start % PAGE, 2 * PAGE, 2 * PAGE - start % PAGE, bytes.len()];
                 for from in cuts.into_iter().filter(|c| *c < bytes.len()) {
                     for to in cuts.into_iter().filter(|c| *c > from && *c <= bytes.len()) {
                         let part = &bytes[from..to];
-                        assert_eq!(sums.crc32c(7, part), Some(crc32c(7, part)), "{start} {from}..{to}");
+                        assert_eq!(
+                            sums.crc32c(7, part),
+                            Some(crc32c(7, part)),
+                            "{start} {from}..{to}"
+                        );
                     }
                 }
             }
@@ -194,7 +199,9 @@ mod tests {
         let (bytes, summing) = summed(14, 5 * PAGE, PAGE);
         let sums = summing.finish(bytes.clone()).unwrap();
         let page = PAGE - 14;
-        for (from, to) in [(0, bytes.len()), (page, page + PAGE), (9, page + PAGE), (page + 1, 3 * PAGE + 7)] {
+        for (from, to) in
+            [(0, bytes.len()), (page, page + PAGE), (9, page + PAGE), (page + 1, 3 * PAGE + 7)]
+        {
             let part = &bytes[from..to];
             for at in [0, 14, PAGE, 3 * PAGE + 5] {
                 let copy: Bytes = [&vec![7; at][..], part, b"behind"].concat().into();

@@ -48,10 +48,7 @@ impl PgId {
 
     /// The PG of the whole, unsharded kind.
     pub fn spg(self) -> SpgId {
-        SpgId {
-            pgid: self,
-            shard: NO_SHARD,
-        }
+        SpgId { pgid: self, shard: NO_SHARD }
     }
 
     /// Hash bits shared by all objects of this PG, when the pool has `pg_num` PGs.
@@ -63,11 +60,7 @@ impl PgId {
         // their children, need p bits, the others p-1.
         let p = bit_len(pg_num);
         let half = 1 << (p - 1);
-        if self.seed % half < pg_num % half {
-            p
-        } else {
-            p - 1
-        }
+        if self.seed % half < pg_num % half { p } else { p - 1 }
     }
 
     /// Whether an object belongs here, given this PG's [`PgId::split_bits`].
@@ -92,20 +85,14 @@ impl PgId {
     /// The PG that this one came from, or merges into, when the pool has `old` PGs.
     pub fn ancestor(&self, old: u32) -> PgId {
         let mask = pg_num_mask_of_bits(bit_len(old));
-        PgId {
-            seed: stable_mod_down(self.seed, old, mask),
-            ..*self
-        }
+        PgId { seed: stable_mod_down(self.seed, old, mask), ..*self }
     }
 
     /// The PG that this one split from: its seed without the highest bit.
     pub fn parent(&self) -> PgId {
         match self.seed {
             0 => *self,
-            seed => PgId {
-                seed: seed & !(1 << (bit_len(seed) - 1)),
-                ..*self
-            },
+            seed => PgId { seed: seed & !(1 << (bit_len(seed) - 1)), ..*self },
         }
     }
 
@@ -124,11 +111,7 @@ impl PgId {
 
     /// A cursor before all objects of this PG.
     pub fn first_object(&self) -> HObject {
-        HObject {
-            hash: self.seed,
-            pool: self.pool_id(),
-            ..HObject::default()
-        }
+        HObject { hash: self.seed, pool: self.pool_id(), ..HObject::default() }
     }
 
     /// A cursor behind all objects of this PG, in bitwise order.
@@ -161,11 +144,7 @@ impl PgId {
 }
 
 const fn pg_num_mask_of_bits(bits: u32) -> u32 {
-    if bits >= 32 {
-        u32::MAX
-    } else {
-        (1 << bits) - 1
-    }
+    if bits >= 32 { u32::MAX } else { (1 << bits) - 1 }
 }
 
 /// [`stable_mod`] repeated until it lands below `b`, for seeds several doublings above it.
@@ -193,11 +172,7 @@ impl std::error::Error for ParsePgError {}
 
 fn plain_digits(text: &str, radix: u32) -> Result<&str, ParsePgError> {
     // from_str_radix would take a sign.
-    if text.chars().all(|c| c.is_digit(radix)) {
-        Ok(text)
-    } else {
-        Err(ParsePgError)
-    }
+    if text.chars().all(|c| c.is_digit(radix)) { Ok(text) } else { Err(ParsePgError) }
 }
 
 impl FromStr for PgId {
@@ -220,10 +195,7 @@ impl Denc for PgId {
     }
     fn decode(r: &mut Reader<'_>) -> Result<PgId, Error> {
         r.u8()?;
-        let pgid = PgId {
-            pool: r.u64()?,
-            seed: r.u32()?,
-        };
+        let pgid = PgId { pool: r.u64()?, seed: r.u32()? };
         r.i32()?;
         Ok(pgid)
     }
@@ -292,17 +264,11 @@ pub struct PgShard {
 
 impl PgShard {
     /// No OSD at all.
-    pub const UNDEFINED: PgShard = PgShard {
-        osd: -1,
-        shard: NO_SHARD,
-    };
+    pub const UNDEFINED: PgShard = PgShard { osd: -1, shard: NO_SHARD };
 
     /// An OSD of a replicated pool.
     pub const fn replica(osd: i32) -> PgShard {
-        PgShard {
-            osd,
-            shard: NO_SHARD,
-        }
+        PgShard { osd, shard: NO_SHARD }
     }
 
     /// An OSD holding one shard.
@@ -321,10 +287,7 @@ impl fmt::Display for PgShard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             PgShard { osd: -1, .. } => f.write_str("?"),
-            PgShard {
-                osd,
-                shard: NO_SHARD,
-            } => write!(f, "{osd}"),
+            PgShard { osd, shard: NO_SHARD } => write!(f, "{osd}"),
             PgShard { osd, shard } => write!(f, "{osd}({})", shard as u8),
         }
     }
@@ -338,13 +301,7 @@ mod tests {
     fn text_forms() {
         assert_eq!(PgId::new(2, 0x1a).to_string(), "2.1a");
         assert_eq!("2.1a".parse(), Ok(PgId::new(2, 0x1a)));
-        assert_eq!(
-            "2.1as3".parse(),
-            Ok(SpgId {
-                pgid: PgId::new(2, 0x1a),
-                shard: 3
-            })
-        );
+        assert_eq!("2.1as3".parse(), Ok(SpgId { pgid: PgId::new(2, 0x1a), shard: 3 }));
         assert_eq!("2.1as3".parse::<SpgId>().unwrap().to_string(), "2.1as3");
         for bad in ["2", "2.", "2.g", "x.1", "2.-1", "+2.1"] {
             assert!(bad.parse::<PgId>().is_err(), "{bad}");
@@ -365,11 +322,7 @@ mod tests {
                     "{pg} of {pg_num}"
                 );
                 let end = pg.end_object(pg_num);
-                at = if end.max {
-                    1 << 32
-                } else {
-                    u64::from(end.hash.reverse_bits())
-                };
+                at = if end.max { 1 << 32 } else { u64::from(end.hash.reverse_bits()) };
             }
             assert_eq!(at, 1 << 32);
         }
@@ -387,11 +340,7 @@ mod tests {
                     "{hash:x}: {before} -> {after} ({old} to {new})"
                 );
                 let child = PgId::new(1, after);
-                let object = HObject {
-                    hash,
-                    pool: 1,
-                    ..HObject::default()
-                };
+                let object = HObject { hash, pool: 1, ..HObject::default() };
                 assert!(child.contains(child.split_bits(new), &object));
                 assert_eq!(child.merge_target(new, old).unwrap_or(child), parent);
             }

@@ -33,10 +33,7 @@ impl UTime {
 
     /// From a span since 1970, saturating in 2106.
     pub fn from_duration(d: Duration) -> UTime {
-        UTime {
-            sec: u32::try_from(d.as_secs()).unwrap_or(u32::MAX),
-            nsec: d.subsec_nanos(),
-        }
+        UTime { sec: u32::try_from(d.as_secs()).unwrap_or(u32::MAX), nsec: d.subsec_nanos() }
     }
 
     /// The span since 1970.
@@ -76,10 +73,7 @@ impl UTime {
 
     /// `2021-03-04T05:06:07.123456Z` (utime_t::gmtime).
     pub fn gmtime(self) -> impl fmt::Display {
-        Stamp {
-            time: self,
-            zone: "Z",
-        }
+        Stamp { time: self, zone: "Z" }
     }
 
     /// `2021-03-04 05:06:07`: the date in UTC to the second.
@@ -108,15 +102,7 @@ impl fmt::Display for Stamp {
         }
         let c = Calendar::of(sec);
         write!(f, "{:04}-{:02}-{:02}T", c.year, c.month, c.day)?;
-        write!(
-            f,
-            "{:02}:{:02}:{:02}.{:06}{}",
-            c.hour,
-            c.minute,
-            c.second,
-            nsec / 1000,
-            self.zone
-        )
+        write!(f, "{:02}:{:02}:{:02}.{:06}{}", c.hour, c.minute, c.second, nsec / 1000, self.zone)
     }
 }
 
@@ -124,11 +110,7 @@ impl fmt::Display for Stamp {
 /// `2021-03-04T05:06:07.123456+0000`. The zone is always UTC.
 impl fmt::Display for UTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Stamp {
-            time: *self,
-            zone: "+0000",
-        }
-        .fmt(f)
+        Stamp { time: *self, zone: "+0000" }.fmt(f)
     }
 }
 
@@ -164,11 +146,7 @@ impl Calendar {
             (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
         let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
         let shifted_month = (5 * day_of_year + 2) / 153;
-        let month = if shifted_month < 10 {
-            shifted_month + 3
-        } else {
-            shifted_month - 9
-        };
+        let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
         Calendar {
             year: year_of_era + era * 400 + u32::from(month <= 2),
             month,
@@ -247,10 +225,7 @@ mod tests {
         assert_eq!(leap_day.to_string(), "2024-02-29T23:59:59.123456+0000");
         assert_eq!(leap_day.gmtime().to_string(), "2024-02-29T23:59:59.123456Z");
         assert_eq!(UTime::new(30, 5_000).to_string(), "30.000005");
-        assert_eq!(
-            UTime::new(u32::MAX, 0).gmtime_nat().to_string(),
-            "2106-02-07 06:28:15"
-        );
+        assert_eq!(UTime::new(u32::MAX, 0).gmtime_nat().to_string(), "2106-02-07 06:28:15");
         assert_eq!(Calendar::of(0).weekday, 4);
     }
 }

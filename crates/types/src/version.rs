@@ -17,15 +17,9 @@ pub struct EVersion {
 
 impl EVersion {
     /// 0'0: nothing.
-    pub const ZERO: EVersion = EVersion {
-        version: 0,
-        epoch: 0,
-    };
+    pub const ZERO: EVersion = EVersion { version: 0, epoch: 0 };
     /// Above every version there can be.
-    pub const MAX: EVersion = EVersion {
-        version: u64::MAX,
-        epoch: u32::MAX,
-    };
+    pub const MAX: EVersion = EVersion { version: u64::MAX, epoch: u32::MAX };
 
     /// `epoch'version`.
     pub const fn new(epoch: u32, version: u64) -> EVersion {
@@ -120,8 +114,13 @@ mod tests {
 
     #[test]
     fn keys_are_padded_with_zeros() {
-        for (epoch, version) in [(0, 0), (5, 12), (u32::MAX, u64::MAX), (1_234_567_890, 9_876_543_210)] {
-            assert_eq!(EVersion { version, epoch }.key_name(), format!("{epoch:010}.{version:020}"));
+        for (epoch, version) in
+            [(0, 0), (5, 12), (u32::MAX, u64::MAX), (1_234_567_890, 9_876_543_210)]
+        {
+            assert_eq!(
+                EVersion { version, epoch }.key_name(),
+                format!("{epoch:010}.{version:020}")
+            );
         }
     }
 }

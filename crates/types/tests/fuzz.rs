@@ -12,9 +12,7 @@ use types::*;
 const ITERATIONS: usize = 20_000;
 
 fn decode<T: Denc + Debug>(bytes: &Bytes) {
-    let Ok(value) = T::from_bytes(bytes) else {
-        return;
-    };
+    let Ok(value) = T::from_bytes(bytes) else { return };
     let once = value.to_bytes();
     let again = T::from_bytes(&once).unwrap_or_else(|e| panic!("{e}: {value:?}"));
     // Compared as bytes: a float may be NaN.
@@ -39,23 +37,19 @@ fn any_bytes() {
         EcSubReadReply EcHashInfo
     ];
     let versions = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 14, 17, 20, 26, 32];
-    bolero::check!()
-        .with_iterations(ITERATIONS)
-        .for_each(|input: &[u8]| {
-            let [which, shape, rest @ ..] = input else {
-                return;
-            };
-            let decoder = decoders[usize::from(*which) % decoders.len()];
-            if shape % 2 == 0 {
-                decoder(&Bytes::copy_from_slice(rest));
-                return;
-            }
-            let version = versions[usize::from(shape / 2) % versions.len()];
-            let mut bytes = vec![version, 1];
-            bytes.extend_from_slice(&(rest.len() as u32).to_le_bytes());
-            bytes.extend_from_slice(rest);
-            decoder(&Bytes::from(bytes));
-        });
+    bolero::check!().with_iterations(ITERATIONS).for_each(|input: &[u8]| {
+        let [which, shape, rest @ ..] = input else { return };
+        let decoder = decoders[usize::from(*which) % decoders.len()];
+        if shape % 2 == 0 {
+            decoder(&Bytes::copy_from_slice(rest));
+            return;
+        }
+        let version = versions[usize::from(shape / 2) % versions.len()];
+        let mut bytes = vec![version, 1];
+        bytes.extend_from_slice(&(rest.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(rest);
+        decoder(&Bytes::from(bytes));
+    });
 }
 
 /// Golden encodings with one run of bytes overwritten: reaches deep into structures that random
@@ -67,19 +61,15 @@ fn damaged_golden_bytes() {
         if objects.is_empty() {
             return;
         }
-        bolero::check!()
-            .with_iterations(1000)
-            .for_each(|input: &[u8]| {
-                let [which, at_high, at_low, rest @ ..] = input else {
-                    return;
-                };
-                let (_, golden) = &objects[usize::from(*which) % objects.len()];
-                let mut bytes = golden.to_vec();
-                let at = usize::from(u16::from_be_bytes([*at_high, *at_low])) % bytes.len();
-                let len = rest.len().min(bytes.len() - at).min(8);
-                bytes[at..at + len].copy_from_slice(&rest[..len]);
-                decode::<T>(&Bytes::from(bytes));
-            });
+        bolero::check!().with_iterations(1000).for_each(|input: &[u8]| {
+            let [which, at_high, at_low, rest @ ..] = input else { return };
+            let (_, golden) = &objects[usize::from(*which) % objects.len()];
+            let mut bytes = golden.to_vec();
+            let at = usize::from(u16::from_be_bytes([*at_high, *at_low])) % bytes.len();
+            let len = rest.len().min(bytes.len() - at).min(8);
+            bytes[at..at + len].copy_from_slice(&rest[..len]);
+            decode::<T>(&Bytes::from(bytes));
+        });
     }
     damaged::<ObjectInfo>("object_info_t");
     damaged::<PgInfo>("pg_info_t");

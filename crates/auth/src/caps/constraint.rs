@@ -37,11 +37,9 @@ impl Constraint {
 
 /// Whether every constrained argument is there and fits.
 pub(crate) fn all_match(arguments: &Arguments, given: &BTreeMap<String, String>) -> bool {
-    arguments.iter().all(|(key, constraint)| {
-        given
-            .get(key)
-            .is_some_and(|value| constraint.matches(value))
-    })
+    arguments
+        .iter()
+        .all(|(key, constraint)| given.get(key).is_some_and(|value| constraint.matches(value)))
 }
 
 /// Reads `key=value [key=value]...` and the other two forms.
@@ -53,30 +51,18 @@ pub(crate) fn read_arguments(c: &mut Cursor<'_>) -> Option<Arguments> {
                 c.spaces();
                 let equals = c.literal("=");
                 c.spaces();
-                if equals {
-                    c.word().map(Constraint::Equal)
-                } else {
-                    None
-                }
+                if equals { c.word().map(Constraint::Equal) } else { None }
             })
             .or_else(|| {
                 c.attempt(|c| {
                     let found = c.keyword("prefix") && c.spaces();
-                    if found {
-                        c.word().map(Constraint::Prefix)
-                    } else {
-                        None
-                    }
+                    if found { c.word().map(Constraint::Prefix) } else { None }
                 })
             })
             .or_else(|| {
                 c.attempt(|c| {
                     let found = c.keyword("regex") && c.spaces();
-                    if found {
-                        c.word().map(Constraint::Regex)
-                    } else {
-                        None
-                    }
+                    if found { c.word().map(Constraint::Regex) } else { None }
                 })
             })?;
         Some((key, constraint))
@@ -90,10 +76,7 @@ pub(crate) fn read_arguments(c: &mut Cursor<'_>) -> Option<Arguments> {
 
 /// Quotes a word that is not plain.
 pub(crate) fn quoted(text: &str) -> String {
-    if text
-        .chars()
-        .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
-    {
+    if text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_')) {
         text.to_owned()
     } else {
         format!("\"{text}\"")

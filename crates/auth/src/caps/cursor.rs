@@ -30,9 +30,7 @@ impl<'a> Cursor<'a> {
 
     /// Skips white space; whether there was any.
     pub(crate) fn spaces(&mut self) -> bool {
-        let rest = self
-            .rest
-            .trim_start_matches(|c: char| c.is_ascii_whitespace());
+        let rest = self.rest.trim_start_matches(|c: char| c.is_ascii_whitespace());
         let any = rest.len() != self.rest.len();
         self.rest = rest;
         any
@@ -51,8 +49,7 @@ impl<'a> Cursor<'a> {
 
     /// White space, then this word.
     pub(crate) fn keyword(&mut self, word: &str) -> bool {
-        self.attempt(|c| (c.spaces() && c.literal(word)).then_some(()))
-            .is_some()
+        self.attempt(|c| (c.spaces() && c.literal(word)).then_some(())).is_some()
     }
 
     /// `=` or white space.
@@ -130,13 +127,9 @@ pub(crate) fn grants<'a, T>(
     };
     while let Some(value) = match found.is_empty() {
         true => spaced(&mut cursor),
-        false => cursor.attempt(|c| {
-            if c.literal(",") || c.literal(";") {
-                spaced(c)
-            } else {
-                None
-            }
-        }),
+        false => {
+            cursor.attempt(|c| if c.literal(",") || c.literal(";") { spaced(c) } else { None })
+        }
     } {
         found.push(value);
     }

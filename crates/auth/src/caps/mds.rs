@@ -45,15 +45,9 @@ impl MdsGrant {
             if found && c.wildcard() {
                 return Some("*".to_owned());
             }
-            let letters: String = ["r", "w", "p", "s"]
-                .into_iter()
-                .filter(|l| found && c.literal(l))
-                .collect();
-            let ends = c
-                .rest()
-                .chars()
-                .next()
-                .is_none_or(|next| !next.is_ascii_alphanumeric());
+            let letters: String =
+                ["r", "w", "p", "s"].into_iter().filter(|l| found && c.literal(l)).collect();
+            let ends = c.rest().chars().next().is_none_or(|next| !next.is_ascii_alphanumeric());
             (letters.starts_with('r') && ends).then_some(letters)
         });
         let value = |c: &mut Cursor<'_>, key: &str| {
@@ -62,10 +56,8 @@ impl MdsGrant {
                 if found { c.word() } else { None }
             })
         };
-        let mut grant = MdsGrant {
-            spec: spec.unwrap_or_else(|| "rw".to_owned()),
-            ..MdsGrant::default()
-        };
+        let mut grant =
+            MdsGrant { spec: spec.unwrap_or_else(|| "rw".to_owned()), ..MdsGrant::default() };
         grant.fs_name = value(c, "fsname");
         grant.path = value(c, "path");
         grant.fs_name = grant.fs_name.or_else(|| value(c, "fsname"));
@@ -77,11 +69,7 @@ impl MdsGrant {
         grant.gids.extend(number(c, "gids"));
         while let Some(gid) = c.attempt(|c| {
             let more = !grant.gids.is_empty() && c.literal(",");
-            if more {
-                c.word().and_then(|text| text.parse().ok())
-            } else {
-                None
-            }
+            if more { c.word().and_then(|text| text.parse().ok()) } else { None }
         }) {
             grant.gids.push(gid);
         }
@@ -96,8 +84,6 @@ impl MdsCap {
         if text.is_empty() {
             return Ok(MdsCap::default());
         }
-        Ok(MdsCap {
-            grants: parse_all("mds", text, MdsGrant::read)?,
-        })
+        Ok(MdsCap { grants: parse_all("mds", text, MdsGrant::read)? })
     }
 }

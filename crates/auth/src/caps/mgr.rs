@@ -58,10 +58,7 @@ impl MgrGrant {
         let mut grant = c
             .attempt(|c| {
                 MgrGrant::allow_then(c)?;
-                Some(MgrGrant {
-                    allow: Rwx::read(c)?,
-                    ..MgrGrant::default()
-                })
+                Some(MgrGrant { allow: Rwx::read(c)?, ..MgrGrant::default() })
             })
             .or_else(|| c.attempt(MgrGrant::read_profile))
             .or_else(|| c.attempt(MgrGrant::read_scoped))?;
@@ -85,18 +82,12 @@ impl MgrGrant {
             "read-only" | "read-write" | "crash" | "osd" | "mds" | "rgw" => true,
             _ => false,
         };
-        known.then(|| MgrGrant {
-            profile,
-            arguments,
-            ..MgrGrant::default()
-        })
+        known.then(|| MgrGrant { profile, arguments, ..MgrGrant::default() })
     }
 
     fn read_scoped(c: &mut Cursor<'_>) -> Option<MgrGrant> {
         MgrGrant::allow_then(c)?;
-        let scope = ["service", "module", "command"]
-            .into_iter()
-            .find(|word| c.literal(word))?;
+        let scope = ["service", "module", "command"].into_iter().find(|word| c.literal(word))?;
         let name = if c.equals_or_spaces() {
             c.word()?
         } else {
@@ -150,11 +141,7 @@ impl MgrGrant {
             };
         }
         if !self.service.is_empty() {
-            return if self.service == req.service {
-                self.allow
-            } else {
-                Rwx::NONE
-            };
+            return if self.service == req.service { self.allow } else { Rwx::NONE };
         }
         if !self.module.is_empty() {
             return module(self, &self.module, self.allow);
@@ -174,22 +161,13 @@ impl MgrCap {
             return Ok(MgrCap::default());
         }
         let grants = parse_all("mgr", text, MgrGrant::read)?;
-        Ok(MgrCap {
-            text: text.to_owned(),
-            grants,
-        })
+        Ok(MgrCap { text: text.to_owned(), grants })
     }
 
     /// Everything.
     pub fn allow_all() -> MgrCap {
-        let grant = MgrGrant {
-            allow: Rwx::ANY,
-            ..MgrGrant::default()
-        };
-        MgrCap {
-            text: "allow *".to_owned(),
-            grants: vec![grant],
-        }
+        let grant = MgrGrant { allow: Rwx::ANY, ..MgrGrant::default() };
+        MgrCap { text: "allow *".to_owned(), grants: vec![grant] }
     }
 
     /// Whether everything is allowed from anywhere.
@@ -202,12 +180,7 @@ impl MgrCap {
         let mut sum = Rwx::NONE;
         self.grants
             .iter()
-            .filter(|grant| {
-                grant
-                    .network
-                    .as_ref()
-                    .is_none_or(|net| net.contains(req.addr))
-            })
+            .filter(|grant| grant.network.as_ref().is_none_or(|net| net.contains(req.addr)))
             .any(|grant| {
                 sum = sum.or(grant.allowed(req));
                 grant.is_allow_all() || sum.has(req.wanted)
@@ -222,11 +195,8 @@ impl fmt::Display for MgrGrant {
         } else {
             write!(f, "profile {}", quoted(&self.profile))?;
         }
-        let scopes = [
-            ("service", &self.service),
-            ("module", &self.module),
-            ("command", &self.command),
-        ];
+        let scopes =
+            [("service", &self.service), ("module", &self.module), ("command", &self.command)];
         for (scope, name) in scopes.into_iter().filter(|(_, name)| !name.is_empty()) {
             write!(f, " {scope} {}", quoted(name))?;
         }

@@ -48,9 +48,7 @@ impl Rwx {
     /// Both together.
     #[must_use]
     pub const fn or(self, other: Rwx) -> Rwx {
-        Rwx {
-            bits: self.bits | other.bits,
-        }
+        Rwx { bits: self.bits | other.bits }
     }
 
     /// Whether all of `wanted` are here.
@@ -61,9 +59,7 @@ impl Rwx {
     /// Those of a request.
     pub fn wanted(read: bool, write: bool, exec: bool) -> Rwx {
         let pick = |on: bool, rwx: Rwx| if on { rwx } else { Rwx::NONE };
-        pick(read, Rwx::R)
-            .or(pick(write, Rwx::W))
-            .or(pick(exec, Rwx::X))
+        pick(read, Rwx::R).or(pick(write, Rwx::W)).or(pick(exec, Rwx::X))
     }
 
     fn read(c: &mut cursor::Cursor<'_>) -> Option<Rwx> {
@@ -102,15 +98,8 @@ pub struct CapsError {
 
 impl fmt::Display for CapsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let CapsError {
-            service,
-            stopped_at,
-            text,
-        } = self;
-        write!(
-            f,
-            "{service} capability parse failed, stopped at '{stopped_at}' of '{text}'"
-        )
+        let CapsError { service, stopped_at, text } = self;
+        write!(f, "{service} capability parse failed, stopped at '{stopped_at}' of '{text}'")
     }
 }
 
@@ -124,10 +113,6 @@ fn parse_all<'a, T>(
 ) -> Result<Vec<T>, CapsError> {
     match cursor::grants(text, grant) {
         (found, "") if !found.is_empty() => Ok(found),
-        (_, rest) => Err(CapsError {
-            service,
-            stopped_at: rest.to_owned(),
-            text: text.to_owned(),
-        }),
+        (_, rest) => Err(CapsError { service, stopped_at: rest.to_owned(), text: text.to_owned() }),
     }
 }

@@ -81,22 +81,14 @@ impl MonGrant {
                 .fold(Rwx::NONE, |sum, grant| sum.or(grant.allowed(req)));
         }
         if !self.service.is_empty() {
-            return if self.service == req.service {
-                self.allow
-            } else {
-                Rwx::NONE
-            };
+            return if self.service == req.service { self.allow } else { Rwx::NONE };
         }
         if !self.command.is_empty() {
             let fits = self.command == req.command && all_match(&self.arguments, req.arguments);
             return if fits { Rwx::RWX } else { Rwx::NONE };
         }
         // Blanket rights do not reach the config-key store; `*` was checked before.
-        if req.service == "config-key" {
-            Rwx::NONE
-        } else {
-            self.allow
-        }
+        if req.service == "config-key" { Rwx::NONE } else { self.allow }
     }
 
     fn read(c: &mut Cursor<'_>) -> Option<MonGrant> {
@@ -117,23 +109,14 @@ impl MonGrant {
             let found = c.keyword("fsname") && c.equals_or_spaces();
             if found { c.word() } else { None }
         });
-        Some(MonGrant {
-            allow,
-            fs_name,
-            network: c.network(),
-            ..MonGrant::default()
-        })
+        Some(MonGrant { allow, fs_name, network: c.network(), ..MonGrant::default() })
     }
 
     fn read_profile(c: &mut Cursor<'_>) -> Option<MonGrant> {
         c.attempt(MonGrant::allow_then);
         let found = c.literal("profile") && c.equals_or_spaces();
         let profile = if found { c.word()? } else { return None };
-        Some(MonGrant {
-            profile,
-            network: c.network(),
-            ..MonGrant::default()
-        })
+        Some(MonGrant { profile, network: c.network(), ..MonGrant::default() })
     }
 
     fn read_service(c: &mut Cursor<'_>) -> Option<MonGrant> {
@@ -145,12 +128,7 @@ impl MonGrant {
         } else {
             return None;
         };
-        Some(MonGrant {
-            service,
-            allow,
-            network: c.network(),
-            ..MonGrant::default()
-        })
+        Some(MonGrant { service, allow, network: c.network(), ..MonGrant::default() })
     }
 
     fn read_command(c: &mut Cursor<'_>) -> Option<MonGrant> {
@@ -163,12 +141,7 @@ impl MonGrant {
                 if with { read_arguments(c) } else { None }
             })
             .unwrap_or_default();
-        Some(MonGrant {
-            command,
-            arguments,
-            network: c.network(),
-            ..MonGrant::default()
-        })
+        Some(MonGrant { command, arguments, network: c.network(), ..MonGrant::default() })
     }
 }
 
@@ -179,22 +152,13 @@ impl MonCap {
             return Ok(MonCap::default());
         }
         let grants = parse_all("mon", text, MonGrant::read)?;
-        Ok(MonCap {
-            text: text.to_owned(),
-            grants,
-        })
+        Ok(MonCap { text: text.to_owned(), grants })
     }
 
     /// Everything.
     pub fn allow_all() -> MonCap {
-        let grant = MonGrant {
-            allow: Rwx::ANY,
-            ..MonGrant::default()
-        };
-        MonCap {
-            text: "allow *".to_owned(),
-            grants: vec![grant],
-        }
+        let grant = MonGrant { allow: Rwx::ANY, ..MonGrant::default() };
+        MonCap { text: "allow *".to_owned(), grants: vec![grant] }
     }
 
     /// Whether everything is allowed from anywhere.
@@ -207,12 +171,7 @@ impl MonCap {
         let mut sum = Rwx::NONE;
         self.grants
             .iter()
-            .filter(|grant| {
-                grant
-                    .network
-                    .as_ref()
-                    .is_none_or(|net| net.contains(req.addr))
-            })
+            .filter(|grant| grant.network.as_ref().is_none_or(|net| net.contains(req.addr)))
             .any(|grant| {
                 sum = sum.or(grant.allowed(req));
                 grant.is_allow_all() || sum.has(req.wanted)
@@ -227,9 +186,7 @@ impl Denc for MonCap {
     fn decode(r: &mut Reader<'_>) -> Result<MonCap, Error> {
         let text: String = r.envelope("MonCap", 4, 4, |r, _| r.get())?;
         // A text that does not parse allows nothing, but stays.
-        let grants = MonCap::parse(&text)
-            .map(|cap| cap.grants)
-            .unwrap_or_default();
+        let grants = MonCap::parse(&text).map(|cap| cap.grants).unwrap_or_default();
         Ok(MonCap { text, grants })
     }
 }

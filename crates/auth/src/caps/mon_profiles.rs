@@ -6,30 +6,16 @@ use super::constraint::Constraint;
 use super::{MonGrant, Rwx};
 
 fn blanket(allow: Rwx) -> MonGrant {
-    MonGrant {
-        allow,
-        ..MonGrant::default()
-    }
+    MonGrant { allow, ..MonGrant::default() }
 }
 
 fn service(service: &str, allow: Rwx) -> MonGrant {
-    MonGrant {
-        service: service.to_owned(),
-        allow,
-        ..MonGrant::default()
-    }
+    MonGrant { service: service.to_owned(), allow, ..MonGrant::default() }
 }
 
 fn command(command: &str, arguments: &[(&str, Constraint)]) -> MonGrant {
-    let arguments = arguments
-        .iter()
-        .map(|(key, c)| ((*key).to_owned(), c.clone()))
-        .collect();
-    MonGrant {
-        command: command.to_owned(),
-        arguments,
-        ..MonGrant::default()
-    }
+    let arguments = arguments.iter().map(|(key, c)| ((*key).to_owned(), c.clone())).collect();
+    MonGrant { command: command.to_owned(), arguments, ..MonGrant::default() }
 }
 
 fn equal(text: &str) -> Constraint {
@@ -72,12 +58,7 @@ fn mon_grants(profile: &str, name: &AuthEntityName) -> Vec<MonGrant> {
         "mon" => with_private_keys(name, vec![service("mon", ALL), service("log", ALL)]),
         "osd" => with_private_keys(
             name,
-            vec![
-                service("osd", ALL),
-                service("mon", R),
-                service("pg", RW),
-                service("log", W),
-            ],
+            vec![service("osd", ALL), service("mon", R), service("pg", RW), service("log", W)],
         ),
         "mds" => with_private_keys(
             name,
@@ -123,20 +104,12 @@ fn mon_grants(profile: &str, name: &AuthEntityName) -> Vec<MonGrant> {
         "bootstrap-mgr" => bootstrap("mgr.", &[("caps_mon", equal("allow profile mgr"))]),
         "bootstrap-rgw" => bootstrap(
             "client.rgw.",
-            &[
-                ("caps_mon", equal("allow rw")),
-                ("caps_osd", equal("allow rwx")),
-            ],
+            &[("caps_mon", equal("allow rw")), ("caps_osd", equal("allow rwx"))],
         ),
         "bootstrap-rbd" => bootstrap_rbd("profile rbd"),
         "bootstrap-rbd-mirror" => bootstrap_rbd("profile rbd-mirror"),
         "fs-client" => {
-            vec![
-                service("mon", R),
-                service("mds", R),
-                service("osd", R),
-                service("pg", R),
-            ]
+            vec![service("mon", R), service("mds", R), service("osd", R), service("pg", R)]
         }
         "simple-rados-client" => vec![service("mon", R), service("osd", R), service("pg", R)],
         "rbd" => rbd(),
@@ -160,14 +133,8 @@ fn rbd_read_only() -> Vec<MonGrant> {
 /// A client that may put a dead lock owner (an address with its nonce) on the blocklist.
 fn rbd() -> Vec<MonGrant> {
     let mut grants = rbd_read_only();
-    for (list, op) in [
-        ("osd blocklist", "blocklistop"),
-        ("osd blacklist", "blacklistop"),
-    ] {
-        grants.push(command(
-            list,
-            &[(op, equal("add")), ("addr", regex(ADDR_WITH_NONCE))],
-        ));
+    for (list, op) in [("osd blocklist", "blocklistop"), ("osd blacklist", "blacklistop")] {
+        grants.push(command(list, &[(op, equal("add")), ("addr", regex(ADDR_WITH_NONCE))]));
     }
     grants
 }
@@ -197,10 +164,7 @@ fn bootstrap_rbd(caps_mon: &str) -> Vec<MonGrant> {
 fn with_private_keys(name: &AuthEntityName, mut grants: Vec<MonGrant>) -> Vec<MonGrant> {
     let own = prefix(&format!("daemon-private/{name}/"));
     for verb in ["get", "put", "set", "exists", "delete"] {
-        grants.push(command(
-            &format!("config-key {verb}"),
-            &[("key", own.clone())],
-        ));
+        grants.push(command(&format!("config-key {verb}"), &[("key", own.clone())]));
     }
     grants
 }

@@ -16,11 +16,7 @@ impl Network {
     /// A network from its text.
     pub fn new(text: String) -> Network {
         let parsed = text.split_once('/').and_then(|(ip, prefix)| {
-            let ip = ip
-                .trim_start_matches('[')
-                .trim_end_matches(']')
-                .parse()
-                .ok()?;
+            let ip = ip.trim_start_matches('[').trim_end_matches(']').parse().ok()?;
             Some((ip, prefix.parse().ok()?))
         });
         Network { text, parsed }

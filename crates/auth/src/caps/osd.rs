@@ -98,16 +98,11 @@ impl OsdSpec {
     }
 
     fn method(class: &str, method: &str) -> OsdSpec {
-        OsdSpec {
-            bits: 0,
-            class: Some((class.to_owned(), Some(method.to_owned()))),
-        }
+        OsdSpec { bits: 0, class: Some((class.to_owned(), Some(method.to_owned()))) }
     }
 
     fn read(c: &mut Cursor<'_>) -> Option<OsdSpec> {
-        if c.attempt(|c| (c.spaces() && c.wildcard()).then_some(()))
-            .is_some()
-        {
+        if c.attempt(|c| (c.spaces() && c.wildcard()).then_some(())).is_some() {
             return Some(OsdSpec::of(ANY));
         }
         let rwx = c.attempt(|c| if c.spaces() { c.rwx() } else { None });
@@ -127,10 +122,7 @@ impl OsdSpec {
             let found = c.keyword("class") && c.spaces();
             let class = if found { c.word()? } else { return None };
             let method = c.attempt(|c| if c.spaces() { c.word() } else { None });
-            Some(OsdSpec {
-                bits: 0,
-                class: Some((class, method)),
-            })
+            Some(OsdSpec { bits: 0, class: Some((class, method)) })
         })
     }
 
@@ -153,11 +145,7 @@ impl OsdMatch {
         c.attempt(|c| {
             let namespace = c.attempt(OsdMatch::read_namespace);
             let tag = OsdMatch::read_tag(c)?;
-            Some(OsdMatch {
-                namespace,
-                tag: Some(tag),
-                ..OsdMatch::default()
-            })
+            Some(OsdMatch { namespace, tag: Some(tag), ..OsdMatch::default() })
         })
         .unwrap_or_else(|| {
             let pool = c.attempt(OsdMatch::read_pool);
@@ -166,12 +154,7 @@ impl OsdMatch {
                 let found = c.keyword("object_prefix") && c.spaces();
                 if found { c.word() } else { None }
             });
-            OsdMatch {
-                pool,
-                namespace,
-                tag: None,
-                prefix: prefix.unwrap_or_default(),
-            }
+            OsdMatch { pool, namespace, tag: None, prefix: prefix.unwrap_or_default() }
         })
     }
 
@@ -195,11 +178,7 @@ impl OsdMatch {
 
     fn read_tag(c: &mut Cursor<'_>) -> Option<(String, String, String)> {
         let star_or_word = |c: &mut Cursor<'_>| {
-            if c.wildcard() {
-                Some("*".to_owned())
-            } else {
-                c.word()
-            }
+            if c.wildcard() { Some("*".to_owned()) } else { c.word() }
         };
         if !(c.keyword("tag") && c.spaces()) {
             return None;
@@ -226,9 +205,7 @@ impl OsdMatch {
                     || namespace.strip_suffix('*').is_some_and(starts)
             })
             && self.tag.as_ref().is_none_or(|(app, key, value)| {
-                let Some(settings) = req.app_metadata.get(app) else {
-                    return false;
-                };
+                let Some(settings) = req.app_metadata.get(app) else { return false };
                 match (key.as_str(), value.as_str()) {
                     ("*", "*") => true,
                     ("*", value) => settings.values().any(|v| v == value),
@@ -262,10 +239,7 @@ impl OsdGrant {
                 })
             })
             .or_else(|| c.attempt(OsdGrant::read_profile))?;
-        Some(OsdGrant {
-            rights,
-            network: c.network(),
-        })
+        Some(OsdGrant { rights, network: c.network() })
     }
 
     fn read_profile(c: &mut Cursor<'_>) -> Option<Vec<(OsdSpec, OsdMatch)>> {
@@ -273,15 +247,9 @@ impl OsdGrant {
         let name = if found { c.word()? } else { return None };
         let pool = c.attempt(OsdMatch::read_pool);
         let namespace = c.attempt(OsdMatch::read_namespace);
-        let here = OsdMatch {
-            pool,
-            namespace,
-            ..OsdMatch::default()
-        };
-        let with_prefix = |m: &OsdMatch, prefix: &str| OsdMatch {
-            prefix: prefix.to_owned(),
-            ..m.clone()
-        };
+        let here = OsdMatch { pool, namespace, ..OsdMatch::default() };
+        let with_prefix =
+            |m: &OsdMatch, prefix: &str| OsdMatch { prefix: prefix.to_owned(), ..m.clone() };
         // Clients confined to a namespace read the pool's configuration in the default one.
         let pool_info = OsdMatch {
             pool: here.pool.clone(),
@@ -294,32 +262,17 @@ impl OsdGrant {
             "read-only" => vec![(OsdSpec::of(R), here)],
             "read-write" => vec![(OsdSpec::of(R | W), here)],
             "rbd" => vec![
-                (
-                    OsdSpec::of(R),
-                    with_prefix(&OsdMatch::default(), "rbd_info"),
-                ),
-                (
-                    OsdSpec::of(CLASS_R),
-                    with_prefix(&OsdMatch::default(), "rbd_children"),
-                ),
-                (
-                    OsdSpec::of(CLASS_R),
-                    with_prefix(&OsdMatch::default(), "rbd_mirroring"),
-                ),
+                (OsdSpec::of(R), with_prefix(&OsdMatch::default(), "rbd_info")),
+                (OsdSpec::of(CLASS_R), with_prefix(&OsdMatch::default(), "rbd_children")),
+                (OsdSpec::of(CLASS_R), with_prefix(&OsdMatch::default(), "rbd_mirroring")),
                 metadata_list,
                 (OsdSpec::of(R | W | CLASS_R | CLASS_W), here),
             ],
             "rbd-read-only" => vec![
                 metadata_list,
                 (OsdSpec::of(R | CLASS_R), here.clone()),
-                (
-                    OsdSpec::method("rbd", "child_attach"),
-                    with_prefix(&here, "rbd_header."),
-                ),
-                (
-                    OsdSpec::method("rbd", "child_detach"),
-                    with_prefix(&here, "rbd_header."),
-                ),
+                (OsdSpec::method("rbd", "child_attach"), with_prefix(&here, "rbd_header.")),
+                (OsdSpec::method("rbd", "child_detach"), with_prefix(&here, "rbd_header.")),
             ],
             // Ceph takes any name; one it does not know grants nothing.
             _ => Vec::new(),
@@ -329,11 +282,7 @@ impl OsdGrant {
     /// Whether one of the grant's rights carries the whole request. Class calls may be allowed one
     /// by one by several rights: `classes` remembers.
     fn allows(&self, req: &OsdRequest<'_>, classes: &mut [bool]) -> bool {
-        if self
-            .network
-            .as_ref()
-            .is_some_and(|net| !net.contains(req.addr))
-        {
+        if self.network.as_ref().is_some_and(|net| !net.contains(req.addr)) {
             return false;
         }
         self.rights.iter().any(|(spec, objects)| {
@@ -358,20 +307,13 @@ impl OsdCap {
         if text.is_empty() {
             return Ok(OsdCap::default());
         }
-        Ok(OsdCap {
-            grants: parse_all("osd", text, OsdGrant::read)?,
-        })
+        Ok(OsdCap { grants: parse_all("osd", text, OsdGrant::read)? })
     }
 
     /// Everything (method none; other daemons).
     pub fn allow_all() -> OsdCap {
         let rights = vec![(OsdSpec::of(ANY), OsdMatch::default())];
-        OsdCap {
-            grants: vec![OsdGrant {
-                rights,
-                network: None,
-            }],
-        }
+        OsdCap { grants: vec![OsdGrant { rights, network: None }] }
     }
 
     /// Whether everything is allowed.
@@ -385,8 +327,6 @@ impl OsdCap {
     /// Whether the operation is allowed.
     pub fn is_capable(&self, req: &OsdRequest<'_>) -> bool {
         let mut classes = vec![false; req.classes.len()];
-        self.grants
-            .iter()
-            .any(|grant| grant.allows(req, &mut classes))
+        self.grants.iter().any(|grant| grant.allows(req, &mut classes))
     }
 }

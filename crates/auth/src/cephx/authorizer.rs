@@ -25,11 +25,7 @@ pub fn mon_authorizer(
     fill: FillRandom<'_>,
 ) -> Result<Authorizer, AuthError> {
     let name = AuthEntityName::new(entity::MON, "");
-    let secret = keys
-        .auth(&name)
-        .ok_or(AuthError::UnknownEntity)?
-        .key
-        .clone();
+    let secret = keys.auth(&name).ok_or(AuthError::UnknownEntity)?.key.clone();
     let parent = AuthTicket {
         name,
         global_id: 0,
@@ -39,10 +35,8 @@ pub fn mon_authorizer(
         flags: 0,
     };
     let info = keys.self_sealed_auth_info(entity::MON, &parent, secret, now, fill)?;
-    let inside = ServiceTicketInfo {
-        ticket: info.ticket.clone(),
-        session_key: info.session_key.clone(),
-    };
+    let inside =
+        ServiceTicketInfo { ticket: info.ticket.clone(), session_key: info.session_key.clone() };
     let blob = TicketBlob {
         secret_id: info.secret_id,
         blob: info.service_secret.seal(|w| inside.encode(w)),
@@ -50,13 +44,7 @@ pub fn mon_authorizer(
     let mut nonce = [0; 8];
     fill(&mut nonce);
     let nonce = u64::from_le_bytes(nonce);
-    Ok(Authorizer::new(
-        0,
-        info.service,
-        &blob,
-        info.session_key,
-        nonce,
-    ))
+    Ok(Authorizer::new(0, info.service, &blob, info.session_key, nonce))
 }
 
 impl Authorizer {
@@ -73,19 +61,11 @@ impl Authorizer {
         w.u64(global_id);
         w.u32(service);
         ticket.encode(&mut w);
-        Authorizer {
-            base: w.into_bytes(),
-            session_key,
-            nonce,
-        }
+        Authorizer { base: w.into_bytes(), session_key, nonce }
     }
 
     fn payload(&self, challenge_plus_one: Option<u64>) -> Bytes {
-        let authorize = Authorize {
-            nonce: self.nonce,
-            challenge_plus_one,
-            filler: 0,
-        };
+        let authorize = Authorize { nonce: self.nonce, challenge_plus_one, filler: 0 };
         let mut w = Writer::new();
         w.raw(&self.base);
         w.blob(&self.session_key.seal(|w| authorize.encode(w)));

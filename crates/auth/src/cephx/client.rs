@@ -45,12 +45,7 @@ const AUTH: u32 = entity::AUTH as u32;
 impl CephxClient {
     /// An entity that has nothing but its key.
     pub fn new(name: AuthEntityName, key: CryptoKey) -> CephxClient {
-        CephxClient {
-            name,
-            key,
-            global_id: 0,
-            tickets: BTreeMap::new(),
-        }
+        CephxClient { name, key, global_id: 0, tickets: BTreeMap::new() }
     }
 
     /// The entity.
@@ -70,11 +65,7 @@ impl CephxClient {
 
     /// Payload of AUTH_REQUEST to a monitor.
     pub fn start(&self) -> Bytes {
-        StartRequest {
-            name: self.name.clone(),
-            global_id: self.global_id,
-        }
-        .to_bytes()
+        StartRequest { name: self.name.clone(), global_id: self.global_id }.to_bytes()
     }
 
     /// AUTH_REPLY_MORE has come: payload of AUTH_REQUEST_MORE. `want` are the services to get
@@ -89,11 +80,7 @@ impl CephxClient {
         let mut client_challenge = [0; 8];
         fill(&mut client_challenge);
         let client_challenge = u64::from_le_bytes(client_challenge);
-        let old_ticket = self
-            .tickets
-            .get(&AUTH)
-            .map(|held| held.blob.clone())
-            .unwrap_or_default();
+        let old_ticket = self.tickets.get(&AUTH).map(|held| held.blob.clone()).unwrap_or_default();
         let mut w = Writer::new();
         w.u16(request::AUTH_SESSION_KEY);
         Authenticate {
@@ -168,11 +155,7 @@ impl CephxClient {
         (0..8)
             .map(|bit| 1_u32 << bit)
             .filter(|service| want & service != 0)
-            .filter(|service| {
-                self.tickets
-                    .get(service)
-                    .is_none_or(|held| held.renew_after <= now)
-            })
+            .filter(|service| self.tickets.get(service).is_none_or(|held| held.renew_after <= now))
             .sum()
     }
 
@@ -184,9 +167,7 @@ impl CephxClient {
     /// Whether the auth ticket itself is at its end: renew by a new handshake, not by
     /// [`CephxClient::renew_request`].
     pub fn must_authenticate(&self, now: UTime) -> bool {
-        self.tickets
-            .get(&AUTH)
-            .is_none_or(|held| held.renew_after <= now)
+        self.tickets.get(&AUTH).is_none_or(|held| held.renew_after <= now)
     }
 
     /// MAuth payload that renews tickets for `keys`.
@@ -213,16 +194,11 @@ impl CephxClient {
         let mut r = Reader::new(payload);
         let header: ResponseHeader = r.get()?;
         if header.status != 0 {
-            return Err(AuthError::Refused {
-                errno: header.status.saturating_neg(),
-            });
+            return Err(AuthError::Refused { errno: header.status.saturating_neg() });
         }
         match header.request {
             request::PRINCIPAL_SESSION_KEY => {
-                let held = self
-                    .tickets
-                    .get(&AUTH)
-                    .ok_or(AuthError::NoTicket { service: AUTH })?;
+                let held = self.tickets.get(&AUTH).ok_or(AuthError::NoTicket { service: AUTH })?;
                 let key = held.session_key.clone();
                 self.take_tickets(&key, None, &mut r, now)?;
                 Ok(None)
@@ -235,10 +211,7 @@ impl CephxClient {
     /// An authorizer for a service.
     pub fn authorizer(&self, service: u8, fill: FillRandom<'_>) -> Result<Authorizer, AuthError> {
         let service = u32::from(service);
-        let held = self
-            .tickets
-            .get(&service)
-            .ok_or(AuthError::NoTicket { service })?;
+        let held = self.tickets.get(&service).ok_or(AuthError::NoTicket { service })?;
         let mut nonce = [0; 8];
         fill(&mut nonce);
         Ok(Authorizer::new(
@@ -260,13 +233,7 @@ impl CephxClient {
 fn expect(r: &mut Reader<'_>, kind: u16) -> Result<(), AuthError> {
     let header: ResponseHeader = r.get()?;
     if header.status != 0 {
-        return Err(AuthError::Refused {
-            errno: header.status.saturating_neg(),
-        });
+        return Err(AuthError::Refused { errno: header.status.saturating_neg() });
     }
-    if header.request == kind {
-        Ok(())
-    } else {
-        Err(AuthError::OutOfOrder)
-    }
+    if header.request == kind { Ok(()) } else { Err(AuthError::OutOfOrder) }
 }

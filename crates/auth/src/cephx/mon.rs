@@ -39,14 +39,8 @@ impl Denc for StartRequest {
     }
     fn decode(r: &mut Reader<'_>) -> Result<StartRequest, denc::Error> {
         match r.u8()? {
-            AUTH_MODE_MON => Ok(StartRequest {
-                name: r.get()?,
-                global_id: r.u64()?,
-            }),
-            mode => Err(denc::Error::Invalid {
-                what: "auth mode",
-                value: mode.into(),
-            }),
+            AUTH_MODE_MON => Ok(StartRequest { name: r.get()?, global_id: r.u64()? }),
+            mode => Err(denc::Error::Invalid { what: "auth mode", value: mode.into() }),
         }
     }
 }
@@ -110,12 +104,7 @@ impl MonHandler {
         fill: FillRandom<'_>,
     ) -> (MonHandler, Bytes) {
         let server_challenge = random_nonzero(fill);
-        let handler = MonHandler {
-            name,
-            global_id,
-            new_global_id,
-            server_challenge,
-        };
+        let handler = MonHandler { name, global_id, new_global_id, server_challenge };
         (handler, ServerChallenge { server_challenge }.to_bytes())
     }
 
@@ -141,9 +130,7 @@ impl MonHandler {
             return Err(AuthError::OutOfOrder);
         }
         let req: Authenticate = r.get()?;
-        let MonRules {
-            keys, now, fill, ..
-        } = *rules;
+        let MonRules { keys, now, fill, .. } = *rules;
         let auth = keys.auth(&self.name).ok_or(AuthError::UnknownEntity)?;
         if req.key != proof(&auth.key, self.server_challenge, req.client_challenge) {
             return Err(AuthError::BadProof);
@@ -164,11 +151,7 @@ impl MonHandler {
         let connection_secret = random_secret(secure, fill);
 
         let mut w = Writer::new();
-        ResponseHeader {
-            request: request::AUTH_SESSION_KEY,
-            status: 0,
-        }
-        .encode(&mut w);
+        ResponseHeader { request: request::AUTH_SESSION_KEY, status: 0 }.encode(&mut w);
         let ticket = info.ticket.clone();
         let old_key = old.as_ref().map(|info| &info.session_key);
         encode_ticket_reply(&auth.key, &[info], old_key, &mut w);
@@ -213,11 +196,7 @@ impl MonHandler {
     ) -> Result<(GlobalIdStatus, Option<ServiceTicketInfo>), AuthError> {
         let may_omit = req.version < 3;
         if self.new_global_id {
-            let status = if may_omit {
-                GlobalIdStatus::NewNotExposed
-            } else {
-                GlobalIdStatus::New
-            };
+            let status = if may_omit { GlobalIdStatus::NewNotExposed } else { GlobalIdStatus::New };
             return Ok((status, None));
         }
         let service = u32::from(entity::AUTH);
@@ -246,10 +225,7 @@ fn tickets_for(
         .map(|bit| 1_u8 << bit)
         .filter(|service| keys & u32::from(*service) != 0)
         .filter_map(|service| {
-            rules
-                .keys
-                .session_auth_info(service, parent, rules.now, rules.fill)
-                .ok()
+            rules.keys.session_auth_info(service, parent, rules.now, rules.fill).ok()
         })
         .collect()
 }
@@ -264,11 +240,7 @@ pub fn answer_in_session(
     let mut r = Reader::new(payload);
     let kind = r.u16()?;
     let mut w = Writer::new();
-    ResponseHeader {
-        request: kind,
-        status: 0,
-    }
-    .encode(&mut w);
+    ResponseHeader { request: kind, status: 0 }.encode(&mut w);
     match kind {
         request::ROTATING_KEY => w.blob(&rules.keys.rotating_sealed(name)?),
         request::PRINCIPAL_SESSION_KEY => {

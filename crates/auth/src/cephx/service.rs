@@ -49,17 +49,11 @@ pub(crate) fn open_authorizer(
     let blob: TicketBlob = r.get()?;
     // 2^64-1 stands for the service's own key: `mon.` among monitors.
     let secret = if blob.secret_id == u64::MAX {
-        secrets.own_secret(&AuthEntityName {
-            kind: service,
-            id: String::new(),
-        })
+        secrets.own_secret(&AuthEntityName { kind: service, id: String::new() })
     } else {
         secrets.service_secret(service, blob.secret_id)
     };
-    let secret = secret.ok_or(AuthError::UnknownSecret {
-        service,
-        id: blob.secret_id,
-    })?;
+    let secret = secret.ok_or(AuthError::UnknownSecret { service, id: blob.secret_id })?;
     let info: ServiceTicketInfo = secret.open(&blob.blob)?;
     if info.ticket.global_id != global_id {
         return Err(AuthError::BadGlobalId);

@@ -33,9 +33,7 @@ impl Denc for ServerChallenge {
     }
     fn decode(r: &mut Reader<'_>) -> Result<ServerChallenge, Error> {
         check_version(r, "CephXServerChallenge version", 1)?;
-        Ok(ServerChallenge {
-            server_challenge: r.u64()?,
-        })
+        Ok(ServerChallenge { server_challenge: r.u64()? })
     }
 }
 
@@ -54,29 +52,16 @@ impl Denc for ChallengeBlob {
         w.u64(self.client_challenge);
     }
     fn decode(r: &mut Reader<'_>) -> Result<ChallengeBlob, Error> {
-        Ok(ChallengeBlob {
-            server_challenge: r.u64()?,
-            client_challenge: r.u64()?,
-        })
+        Ok(ChallengeBlob { server_challenge: r.u64()?, client_challenge: r.u64()? })
     }
 }
 
 /// What the holder of `key` answers to a challenge.
 pub fn proof(key: &CryptoKey, server_challenge: u64, client_challenge: u64) -> u64 {
-    let sealed = key.seal(|w| {
-        ChallengeBlob {
-            server_challenge,
-            client_challenge,
-        }
-        .encode(w)
-    });
+    let sealed = key.seal(|w| ChallengeBlob { server_challenge, client_challenge }.encode(w));
     let mut w = Writer::new();
     w.blob(&sealed);
-    w.as_slice()
-        .as_chunks::<8>()
-        .0
-        .iter()
-        .fold(0, |sum, word| sum ^ u64::from_le_bytes(*word))
+    w.as_slice().as_chunks::<8>().0.iter().fold(0, |sum, word| sum ^ u64::from_le_bytes(*word))
 }
 
 /// Wire: CephXAuthenticate v2 (16.2.0) and v3 (which promises the old ticket if there is one).
@@ -138,24 +123,12 @@ impl Denc for Authorize {
         let version = check_version(r, "CephXAuthorize version", u8::MAX)?;
         let nonce = r.u64()?;
         if version < 2 {
-            return Ok(Authorize {
-                nonce,
-                challenge_plus_one: None,
-                filler: 0,
-            });
+            return Ok(Authorize { nonce, challenge_plus_one: None, filler: 0 });
         }
         let have = r.bool()?;
         let value = r.u64()?;
-        let (challenge_plus_one, filler) = if have {
-            (Some(value), 0)
-        } else {
-            (None, value)
-        };
-        Ok(Authorize {
-            nonce,
-            challenge_plus_one,
-            filler,
-        })
+        let (challenge_plus_one, filler) = if have { (Some(value), 0) } else { (None, value) };
+        Ok(Authorize { nonce, challenge_plus_one, filler })
     }
 }
 
@@ -173,9 +146,7 @@ impl Denc for AuthorizeChallenge {
     }
     fn decode(r: &mut Reader<'_>) -> Result<AuthorizeChallenge, Error> {
         check_version(r, "CephXAuthorizeChallenge version", 1)?;
-        Ok(AuthorizeChallenge {
-            server_challenge: r.u64()?,
-        })
+        Ok(AuthorizeChallenge { server_challenge: r.u64()? })
     }
 }
 
@@ -190,11 +161,7 @@ pub struct AuthorizeReply {
 
 impl Denc for AuthorizeReply {
     fn encode(&self, w: &mut Writer) {
-        w.u8(if self.connection_secret.is_empty() {
-            1
-        } else {
-            2
-        });
+        w.u8(if self.connection_secret.is_empty() { 1 } else { 2 });
         w.u64(self.nonce_plus_one);
         if !self.connection_secret.is_empty() {
             w.blob(&self.connection_secret);
@@ -204,11 +171,7 @@ impl Denc for AuthorizeReply {
         let version = check_version(r, "CephXAuthorizeReply version", u8::MAX)?;
         Ok(AuthorizeReply {
             nonce_plus_one: r.u64()?,
-            connection_secret: if version >= 2 {
-                r.blob()?
-            } else {
-                Bytes::new()
-            },
+            connection_secret: if version >= 2 { r.blob()? } else { Bytes::new() },
         })
     }
 }
@@ -246,10 +209,7 @@ impl Denc for ResponseHeader {
         w.i32(self.status);
     }
     fn decode(r: &mut Reader<'_>) -> Result<ResponseHeader, Error> {
-        Ok(ResponseHeader {
-            request: r.u16()?,
-            status: r.i32()?,
-        })
+        Ok(ResponseHeader { request: r.u16()?, status: r.i32()? })
     }
 }
 
@@ -266,10 +226,8 @@ pub(crate) fn encode_ticket_reply(
     for info in tickets {
         w.u32(info.service);
         w.u8(1);
-        let ticket = ServiceTicket {
-            session_key: info.session_key.clone(),
-            validity: info.validity,
-        };
+        let ticket =
+            ServiceTicket { session_key: info.session_key.clone(), validity: info.validity };
         w.blob(&key.seal(|w| ticket.encode(w)));
         let inside = ServiceTicketInfo {
             ticket: info.ticket.clone(),
@@ -312,31 +270,18 @@ pub(crate) fn decode_ticket_reply(
         let sealed = r.bool()?;
         let bytes = r.blob()?;
         let bytes = if sealed {
-            old_session_key
-                .ok_or(AuthError::Sealed)?
-                .open::<Bytes>(&bytes)?
+            old_session_key.ok_or(AuthError::Sealed)?.open::<Bytes>(&bytes)?
         } else {
             bytes
         };
-        tickets.push(ReceivedTicket {
-            service,
-            ticket,
-            blob: TicketBlob::from_bytes(&bytes)?,
-        });
+        tickets.push(ReceivedTicket { service, ticket, blob: TicketBlob::from_bytes(&bytes)? });
     }
     Ok(tickets)
 }
 
 /// The connection secret as it is sealed in AUTH_DONE: a string.
 pub(crate) fn random_secret(secure: bool, fill: crate::FillRandom<'_>) -> Bytes {
-    let mut secret = vec![
-        0;
-        if secure {
-            crate::CONNECTION_SECRET_LEN
-        } else {
-            0
-        }
-    ];
+    let mut secret = vec![0; if secure { crate::CONNECTION_SECRET_LEN } else { 0 }];
     if secure {
         fill(&mut secret);
     }

@@ -57,7 +57,12 @@ impl Operation {
     pub(crate) fn assert_rbd_locked(self, cookie: &str, tag: &str) -> Operation {
         self.lock_call(
             "assert_locked",
-            &AssertOp { name: LOCK.into(), kind: EXCLUSIVE, cookie: cookie.into(), tag: tag.into() },
+            &AssertOp {
+                name: LOCK.into(),
+                kind: EXCLUSIVE,
+                cookie: cookie.into(),
+                tag: tag.into(),
+            },
         )
     }
 

@@ -118,10 +118,7 @@ pub(crate) async fn detach_from_parent(
 
 async fn tell_parent(io: &IoCtx, spec: &ParentImageSpec) -> Result<(), ClientError> {
     let update = super::watcher::header_update();
-    match io_of(io, spec)
-        .notify(names::header_of(spec), update, super::watcher::PATIENCE)
-        .await
-    {
+    match io_of(io, spec).notify(names::header_of(spec), update, super::watcher::PATIENCE).await {
         Ok(_) | Err(ClientError::Errno(Errno::ENOENT | Errno::ETIMEDOUT)) => Ok(()),
         Err(error) => Err(error),
     }

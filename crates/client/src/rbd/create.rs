@@ -242,11 +242,7 @@ pub async fn remove(io: &IoCtx, name: &str) -> Result<(), ClientError> {
 }
 
 /// The same, told how far it has come.
-pub async fn remove_with(
-    io: &IoCtx,
-    name: &str,
-    tell: OnProgress<'_>,
-) -> Result<(), ClientError> {
+pub async fn remove_with(io: &IoCtx, name: &str, tell: OnProgress<'_>) -> Result<(), ClientError> {
     let image = Image::open(io, name, &OpenOptions::default()).await?;
     let removed = remove_open(&image, tell).await;
     let closed = image.close().await;

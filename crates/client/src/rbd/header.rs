@@ -73,7 +73,11 @@ pub(crate) struct Header {
     pub(crate) parent_spec: Option<ParentImageSpec>,
 }
 
-fn at<'a>(outcome: &Outcome, index: usize, buf: &'a mut bytes::Bytes) -> Result<Reader<'a>, ClientError> {
+fn at<'a>(
+    outcome: &Outcome,
+    index: usize,
+    buf: &'a mut bytes::Bytes,
+) -> Result<Reader<'a>, ClientError> {
     *buf = outcome.output(index)?;
     Ok(Reader::new(buf))
 }
@@ -138,10 +142,7 @@ impl Header {
             created: outcome.decode(6)?,
             snapc: outcome.decode(3)?,
             snaps: BTreeMap::new(),
-            parent: spec
-                .clone()
-                .zip(overlap)
-                .map(|(spec, overlap)| Parent { spec, overlap }),
+            parent: spec.clone().zip(overlap).map(|(spec, overlap)| Parent { spec, overlap }),
             parent_spec: spec,
         })
     }

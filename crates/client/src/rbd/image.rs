@@ -10,8 +10,8 @@ use std::rc::Rc;
 
 use env::Env;
 use env::sync::{Notify, Permit, Semaphore};
-use types::osd::ops::{self, OsdOp};
 use types::osd::ObjListWatchResponse;
+use types::osd::ops::{self, OsdOp};
 use types::snap::NOSNAP;
 use types::{Errno, SnapContext, SnapId, UTime};
 
@@ -130,11 +130,7 @@ impl core::fmt::Debug for Image {
 impl Image {
     /// Opens by name; ENOENT for the image or the snapshot, EOPNOTSUPP for images this crate
     /// must not touch (EROFS if it may only read them).
-    pub async fn open(
-        io: &IoCtx,
-        name: &str,
-        options: &OpenOptions,
-    ) -> Result<Image, ClientError> {
+    pub async fn open(io: &IoCtx, name: &str, options: &OpenOptions) -> Result<Image, ClientError> {
         let ask = Operation::new().rbd("get_id", |_| ());
         let id: String = io.operate(names::id_object(name), ask).await?.decode(0)?;
         Image::open_id(io, name.to_owned(), id, options).await

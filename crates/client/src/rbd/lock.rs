@@ -16,8 +16,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use cls::lock::{LockInfo, LockerId, LockerInfo};
 use env::sync::Notify;
-use types::snap::NOSNAP;
 use types::Errno;
+use types::snap::NOSNAP;
 
 use super::header::{FLAG_FAST_DIFF_INVALID, FLAG_OBJECT_MAP_INVALID};
 use super::image::{Image, Inner};

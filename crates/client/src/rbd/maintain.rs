@@ -6,8 +6,8 @@ use types::Errno;
 
 use super::image::{Image, View};
 use super::journal::OpChange;
-use super::object_map;
 use super::names::features;
+use super::object_map;
 use super::progress::{OnProgress, Progress, unwatched};
 use super::write::{Change, OBJECTS_AT_A_TIME};
 use crate::{ClientError, Operation};

@@ -341,11 +341,7 @@ async fn content(view: &View, source: &Image, object: u64) -> Result<Bytes, Clie
 
 /// Copies an object with its history, unless it is there: then somebody has written to it, and
 /// with that has copied it.
-async fn copy_object(
-    dest: &Image,
-    versions: &[Version],
-    object: u64,
-) -> Result<(), ClientError> {
+async fn copy_object(dest: &Image, versions: &[Version], object: u64) -> Result<(), ClientError> {
     let (_inside, view, map) = dest.0.enter_write().await?;
     let _using = dest.0.objects.enter(object, true).await;
     let oid = view.header.data_object(object);
@@ -370,11 +366,8 @@ async fn copy_object(
     let mut before = Bytes::new();
     for (shown_by, data) in contents {
         if shown_by != NOSNAP && !data.is_empty() && view.header.object_map_valid(shown_by) {
-            let update = Operation::new().object_map_update(
-                object..object + 1,
-                EXISTS,
-                Some(NONEXISTENT),
-            );
+            let update =
+                Operation::new().object_map_update(object..object + 1, EXISTS, Some(NONEXISTENT));
             let map = names::object_map(&dest.0.id, shown_by);
             match dest.0.io.operate(map, update).await {
                 Ok(_) | Err(ClientError::Errno(Errno::ENOENT)) => {}

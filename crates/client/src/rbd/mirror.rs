@@ -209,10 +209,7 @@ impl Image {
 }
 
 /// The snapshot that a peer shall be taken off, and whether no other peer needs it.
-fn superfluous(
-    infos: &BTreeMap<SnapId, SnapshotInfo>,
-    peer: &BString,
-) -> Option<(SnapId, bool)> {
+fn superfluous(infos: &BTreeMap<SnapId, SnapshotInfo>, peer: &BString) -> Option<(SnapId, bool)> {
     // Only those since the last promotion count.
     let mut linked: Vec<(SnapId, &MirrorSnapshot)> = Vec::new();
     for (id, info) in infos {

@@ -47,9 +47,7 @@ pub use migration::{
 };
 pub use mirror::BY_SNAPSHOT;
 pub use names::features;
-pub use pool::{
-    image_id, image_name, mirror_image, mirror_images, mirror_mode, namespace_list,
-};
+pub use pool::{image_id, image_name, mirror_image, mirror_images, mirror_mode, namespace_list};
 pub use progress::OnProgress;
 pub use read::{Allocated, is_hole};
 pub use trash::{trash_get, trash_list, trash_purge, trash_remove};

@@ -139,8 +139,7 @@ impl Image {
         let after = self.0.view();
         let sees = after.header.parent.is_some()
             || after.header.snaps.values().any(|s| s.overlap.is_some());
-        if let (Some(spec), true, false) =
-            (&view.header.parent_spec, snap.overlap.is_some(), sees)
+        if let (Some(spec), true, false) = (&view.header.parent_spec, snap.overlap.is_some(), sees)
         {
             detach_from_parent(self, spec).await?;
         }
@@ -194,7 +193,8 @@ impl Image {
         if snap.protected {
             return Err(Errno::EBUSY.into());
         }
-        let protects = OpChange::SnapProtect { name: name.into(), namespace: SnapshotNamespace::User };
+        let protects =
+            OpChange::SnapProtect { name: name.into(), namespace: SnapshotNamespace::User };
         self.0.journaled(protects, self.set_protection(snap.id, PROTECTED)).await?;
         self.0.refresh().await?;
         self.0.header_changed().await
@@ -293,8 +293,8 @@ impl Image {
         then.resize(now.len(), NONEXISTENT);
         let mut both = now;
         for object in 0..both.len() {
-            let copied = view.prefix(object, snap.overlap.unwrap_or(0))
-                > view.prefix(object, view.overlap);
+            let copied =
+                view.prefix(object, snap.overlap.unwrap_or(0)) > view.prefix(object, view.overlap);
             if then.state(object) != NONEXISTENT || copied {
                 then.set(object, EXISTS);
                 both.set(object, EXISTS);

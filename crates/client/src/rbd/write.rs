@@ -12,8 +12,8 @@ use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream;
-use types::osd::ops::{self, OsdOp, WriteSameArgs};
 use types::Errno;
+use types::osd::ops::{self, OsdOp, WriteSameArgs};
 
 use super::copyup::CopyUp;
 use super::image::{Image, View};
@@ -48,7 +48,9 @@ pub(crate) enum Change {
 #[derive(Debug)]
 pub(crate) enum Over {
     /// Zeros; parts below `granularity` bytes are left alone (0: none are).
-    Zeros { granularity: u64 },
+    Zeros {
+        granularity: u64,
+    },
     Pattern(Bytes),
 }
 
@@ -123,7 +125,8 @@ impl Image {
         while done < len {
             let (_inside, view, map) = self.0.enter_write().await?;
             check_range(&view, offset, len)?;
-            let (at, some) = (offset + done, (len - done).min((RANGE_AT_A_TIME / unit).max(1) * unit));
+            let (at, some) =
+                (offset + done, (len - done).min((RANGE_AT_A_TIME / unit).max(1) * unit));
             let journal = self.0.lock.journal();
             let recorded = match (&journal, over) {
                 (None, _) => None,
@@ -344,7 +347,9 @@ pub(crate) fn one_piece(
 ) -> Result<ObjectExtent, Errno> {
     let mut extents = view.header.layout.extents(offset, data.len() as u64);
     match (extents.pop(), extents.is_empty()) {
-        (Some(extent), true) if expected.len() == data.len() && extent.pieces.len() == 1 => Ok(extent),
+        (Some(extent), true) if expected.len() == data.len() && extent.pieces.len() == 1 => {
+            Ok(extent)
+        }
         _ => Err(Errno::EINVAL),
     }
 }

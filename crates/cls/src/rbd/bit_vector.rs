@@ -35,11 +35,7 @@ pub struct BitVector {
 
 impl Default for BitVector {
     fn default() -> BitVector {
-        BitVector {
-            len: 0,
-            data: Vec::new(),
-            crc_enabled: true,
-        }
+        BitVector { len: 0, data: Vec::new(), crc_enabled: true }
     }
 }
 
@@ -120,9 +116,7 @@ impl Denc for BitVector {
             if self.crc_enabled {
                 w.u32(crc32c(0, &header));
                 w.count(self.data.len().div_ceil(BLOCK));
-                self.data
-                    .chunks(BLOCK)
-                    .for_each(|block| w.u32(crc32c(0, block)));
+                self.data.chunks(BLOCK).for_each(|block| w.u32(crc32c(0, block)));
             }
         });
     }
@@ -147,11 +141,7 @@ impl Denc for BitVector {
                 check_crc(r.u32()?, crc32c(0, block))?;
             }
         }
-        Ok(BitVector {
-            len,
-            data,
-            crc_enabled,
-        })
+        Ok(BitVector { len, data, crc_enabled })
     }
 }
 
@@ -159,8 +149,5 @@ fn check_crc(stored: u32, computed: u32) -> Result<(), Error> {
     if stored == computed {
         return Ok(());
     }
-    Err(Error::Invalid {
-        what: "BitVector checksum",
-        value: stored.into(),
-    })
+    Err(Error::Invalid { what: "BitVector checksum", value: stored.into() })
 }

@@ -64,9 +64,7 @@ async fn children_of(
     ctx: &mut dyn ObjectContext,
     snap_id: u64,
 ) -> Result<BTreeSet<ChildImageSpec>, Errno> {
-    Ok(keys::find(ctx, &children_key(snap_id))
-        .await?
-        .unwrap_or_default())
+    Ok(keys::find(ctx, &children_key(snap_id)).await?.unwrap_or_default())
 }
 
 pub(super) async fn child_attach(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<(), Errno> {
@@ -81,14 +79,7 @@ pub(super) async fn child_attach(ctx: &mut dyn ObjectContext, input: &Bytes) -> 
     }
     keys::write(ctx, &children_key(id), &children).await?;
     let child_count = snap.child_count.wrapping_add(1);
-    snapshots::write(
-        ctx,
-        Snap {
-            child_count,
-            ..snap
-        },
-    )
-    .await?;
+    snapshots::write(ctx, Snap { child_count, ..snap }).await?;
     set_operations(ctx, operation::CLONE_PARENT, operation::CLONE_PARENT).await
 }
 
@@ -108,22 +99,12 @@ pub(super) async fn child_detach(ctx: &mut dyn ObjectContext, input: &Bytes) -> 
         keys::write(ctx, &children_key(id), &children).await?;
     }
     let child_count = snap.child_count - 1;
-    snapshots::write(
-        ctx,
-        Snap {
-            child_count,
-            ..snap
-        },
-    )
-    .await?;
+    snapshots::write(ctx, Snap { child_count, ..snap }).await?;
     if child_count > 0 {
         return Ok(());
     }
     let others = snapshots::all(ctx).await?;
-    if others
-        .iter()
-        .any(|snap| snap.id != id && snap.child_count > 0)
-    {
+    if others.iter().any(|snap| snap.id != id && snap.child_count > 0) {
         return Ok(());
     }
     set_operations(ctx, 0, operation::CLONE_PARENT).await

@@ -35,10 +35,7 @@ impl GroupImageSpec {
         let (pool, image_id) = rest.split_once_str("_").ok_or(Errno::EIO)?;
         let pool = core::str::from_utf8(pool).map_err(|_| Errno::EIO)?;
         let pool = u64::from_str_radix(pool, 16).map_err(|_| Errno::EIO)?;
-        Ok(GroupImageSpec {
-            image_id: image_id.into(),
-            pool_id: pool.cast_signed(),
-        })
+        Ok(GroupImageSpec { image_id: image_id.into(), pool_id: pool.cast_signed() })
     }
 }
 
@@ -64,10 +61,7 @@ pub struct GroupSpec {
 
 impl Default for GroupSpec {
     fn default() -> GroupSpec {
-        GroupSpec {
-            pool_id: -1,
-            group_id: BString::default(),
-        }
+        GroupSpec { pool_id: -1, group_id: BString::default() }
     }
 }
 

@@ -115,9 +115,7 @@ pub(super) async fn snap_get_by_id(
 pub(super) async fn snap_list(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<Bytes, Errno> {
     let (after, max): (GroupSnapshot, u64) = argument(input)?;
     let found = keys::list(ctx, SNAP_PREFIX, &after.id, max).await?;
-    let snaps: Vec<GroupSnapshot> = found
-        .iter()
-        .map(|(_, snap)| stored(snap))
-        .collect::<Result<_, _>>()?;
+    let snaps: Vec<GroupSnapshot> =
+        found.iter().map(|(_, snap)| stored(snap)).collect::<Result<_, _>>()?;
     Ok(snaps.to_bytes())
 }

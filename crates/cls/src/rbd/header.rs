@@ -93,11 +93,8 @@ pub(super) async fn get_features(
         Ok(optional::<bool>(r)?.unwrap_or(false))
     })?;
     let bits: u64 = keys::read(ctx, b"features").await?;
-    let incompatible = if read_only {
-        bits & features::INCOMPATIBLE
-    } else {
-        bits & features::RW_INCOMPATIBLE
-    };
+    let incompatible =
+        if read_only { bits & features::INCOMPATIBLE } else { bits & features::RW_INCOMPATIBLE };
     Ok((bits, incompatible).to_bytes())
 }
 
@@ -158,9 +155,7 @@ pub(super) async fn set_size(ctx: &mut dyn ObjectContext, input: &Bytes) -> Resu
     if size >= old {
         return Ok(());
     }
-    let mut parent = keys::find::<Parent>(ctx, b"parent")
-        .await?
-        .unwrap_or_default();
+    let mut parent = keys::find::<Parent>(ctx, b"parent").await?.unwrap_or_default();
     if parent.exists() && parent.head_overlap.unwrap_or(0) > size {
         parent.head_overlap = Some(size);
         keys::write(ctx, b"parent", &parent).await?;
@@ -179,9 +174,8 @@ pub(super) async fn get_flags(ctx: &mut dyn ObjectContext, input: &Bytes) -> Res
 }
 
 pub(super) async fn set_flags(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<(), Errno> {
-    let (wanted, mask, snap_id) = arguments(input, |r| {
-        Ok((r.u64()?, r.u64()?, optional::<u64>(r)?.unwrap_or(NOSNAP)))
-    })?;
+    let (wanted, mask, snap_id) =
+        arguments(input, |r| Ok((r.u64()?, r.u64()?, optional::<u64>(r)?.unwrap_or(NOSNAP))))?;
     if snap_id == NOSNAP {
         let old = keys::find::<u64>(ctx, b"flags").await?.unwrap_or(0);
         return keys::write(ctx, b"flags", &(old & !mask | wanted & mask)).await;

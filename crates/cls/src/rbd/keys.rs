@@ -113,9 +113,7 @@ pub(super) async fn list(
     let mut found = Vec::new();
     while (found.len() as u64) < max {
         let (page, more) = ctx.omap_vals(&last, prefix, PAGE).await?;
-        let Some(end) = page.keys().next_back() else {
-            break;
-        };
+        let Some(end) = page.keys().next_back() else { break };
         last = end.clone();
         let room = usize::try_from(max).unwrap_or(usize::MAX) - found.len();
         let names = page.into_iter().map(|(k, v)| (k[prefix.len()..].into(), v));

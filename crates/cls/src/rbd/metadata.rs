@@ -16,18 +16,14 @@ const PREFIX: &[u8] = b"metadata_";
 pub(super) async fn list(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<Bytes, Errno> {
     let (after, max): (BString, u64) = argument(input)?;
     let max = if max == 0 { keys::PAGE } else { max };
-    let found: BTreeMap<BString, Bytes> = keys::list(ctx, PREFIX, &after, max)
-        .await?
-        .into_iter()
-        .collect();
+    let found: BTreeMap<BString, Bytes> =
+        keys::list(ctx, PREFIX, &after, max).await?.into_iter().collect();
     Ok(found.to_bytes())
 }
 
 pub(super) async fn set(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<(), Errno> {
     let values: BTreeMap<BString, Bytes> = argument(input)?;
-    let values = values
-        .into_iter()
-        .map(|(name, value)| (keys::key(PREFIX, &name), value));
+    let values = values.into_iter().map(|(name, value)| (keys::key(PREFIX, &name), value));
     ctx.omap_set(values.collect()).await
 }
 

@@ -22,9 +22,7 @@ pub(super) async fn uuid_get(ctx: &mut dyn ObjectContext, _: &Bytes) -> Result<B
 
 pub(super) async fn uuid_set(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<(), Errno> {
     let uuid: BString = argument(input)?;
-    let mode = keys::find::<u32>(ctx, MODE)
-        .await?
-        .unwrap_or(mode::DISABLED);
+    let mode = keys::find::<u32>(ctx, MODE).await?.unwrap_or(mode::DISABLED);
     if uuid.is_empty() || mode != mode::DISABLED {
         return Err(Errno::EINVAL);
     }
@@ -72,9 +70,8 @@ async fn need_mirroring(ctx: &mut dyn ObjectContext) -> Result<(), Errno> {
 
 /// A peer that reads from here says who it is; it becomes known if it was not.
 pub(super) async fn peer_ping(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<(), Errno> {
-    let (site_name, mirror_uuid, way) = arguments(input, |r| {
-        Ok((r.get::<BString>()?, r.get::<BString>()?, r.u8()?))
-    })?;
+    let (site_name, mirror_uuid, way) =
+        arguments(input, |r| Ok((r.get::<BString>()?, r.get::<BString>()?, r.u8()?)))?;
     if way != direction::TX {
         return Err(Errno::EINVAL);
     }
@@ -94,14 +91,8 @@ pub(super) async fn peer_ping(ctx: &mut dyn ObjectContext, input: &Bytes) -> Res
     let mut peer = match (by_name, by_uuid) {
         // Two peers: the uuid decides, and the name stays the other's.
         (Some(_), Some(found)) => found.clone(),
-        (None, Some(found)) => MirrorPeer {
-            site_name,
-            ..found.clone()
-        },
-        (Some(found), None) => MirrorPeer {
-            mirror_uuid,
-            ..found.clone()
-        },
+        (None, Some(found)) => MirrorPeer { site_name, ..found.clone() },
+        (Some(found), None) => MirrorPeer { mirror_uuid, ..found.clone() },
         (None, None) => MirrorPeer {
             uuid: random_uuid(ctx).to_string().into(),
             direction: direction::TX,
@@ -162,14 +153,7 @@ pub(super) async fn peer_set_client(
 ) -> Result<(), Errno> {
     let (uuid, client_name): (BString, BString) = argument(input)?;
     let peer = read_peer(ctx, &uuid).await?;
-    write_peer(
-        ctx,
-        &MirrorPeer {
-            client_name,
-            ..peer
-        },
-    )
-    .await
+    write_peer(ctx, &MirrorPeer { client_name, ..peer }).await
 }
 
 pub(super) async fn peer_set_cluster(

@@ -39,9 +39,7 @@ fn status_key(global_id: &[u8], mirror_uuid: &[u8]) -> BString {
 
 fn watchers(ctx: &dyn ObjectContext) -> BTreeSet<Instance> {
     let watchers = ctx.watchers().into_iter();
-    watchers
-        .map(|(name, addr)| Instance::new(name, addr))
-        .collect()
+    watchers.map(|(name, addr)| Instance::new(name, addr)).collect()
 }
 
 async fn image(ctx: &mut dyn ObjectContext, id: &[u8]) -> Result<MirrorImage, Errno> {
@@ -55,18 +53,14 @@ async fn images(
     max: u64,
 ) -> Result<Vec<(BString, MirrorImage)>, Errno> {
     let found = keys::list(ctx, IMAGE, after, max).await?;
-    found
-        .into_iter()
-        .map(|(id, image)| Ok((id, stored(&image)?)))
-        .collect()
+    found.into_iter().map(|(id, image)| Ok((id, stored(&image)?))).collect()
 }
 
 pub(super) async fn list(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<Bytes, Errno> {
     let (after, max): (BString, u64) = argument(input)?;
     let images = images(ctx, &after, max).await?.into_iter();
-    let ids: BTreeMap<BString, BString> = images
-        .map(|(id, image)| (id, image.global_image_id))
-        .collect();
+    let ids: BTreeMap<BString, BString> =
+        images.map(|(id, image)| (id, image.global_image_id)).collect();
     Ok(ids.to_bytes())
 }
 
@@ -212,11 +206,7 @@ fn summary(way: u8, peers: &BTreeSet<BString>, status: &MirrorImageStatus) -> u8
         if peers.contains(&site.mirror_uuid) {
             silent = silent.saturating_sub(1);
         }
-        let told = if site.up {
-            site.state
-        } else {
-            status_state::UNKNOWN
-        };
+        let told = if site.up { site.state } else { status_state::UNKNOWN };
         state = Some(match state {
             _ if site.state == status_state::ERROR => status_state::ERROR,
             None => told,
@@ -354,9 +344,7 @@ pub(super) async fn snapshot_unlink_peer(
 ) -> Result<(), Errno> {
     let (id, peer): (u64, BString) = argument(input)?;
     let mut snap: Snap = snapshots::read(ctx, id).await?;
-    let SnapshotNamespace::Mirror(mirror) = &mut snap.namespace else {
-        return Err(Errno::EINVAL);
-    };
+    let SnapshotNamespace::Mirror(mirror) = &mut snap.namespace else { return Err(Errno::EINVAL) };
     if !mirror.mirror_peer_uuids.remove(&peer) {
         return Err(Errno::ENOENT);
     }
@@ -377,9 +365,7 @@ pub(super) async fn snapshot_set_copy_progress(
 ) -> Result<(), Errno> {
     let (id, complete, copied): (u64, bool, u64) = argument(input)?;
     let mut snap: Snap = snapshots::read(ctx, id).await?;
-    let SnapshotNamespace::Mirror(mirror) = &mut snap.namespace else {
-        return Err(Errno::EINVAL);
-    };
+    let SnapshotNamespace::Mirror(mirror) = &mut snap.namespace else { return Err(Errno::EINVAL) };
     mirror.complete = complete;
     if mirror.state >= mirror_snapshot_state::NON_PRIMARY {
         mirror.last_copied_object_number = copied;

@@ -162,11 +162,7 @@ impl MirrorImageSiteStatus {
 
     fn decode_fields(version: u8, r: &mut Reader<'_>) -> Result<MirrorImageSiteStatus, Error> {
         Ok(MirrorImageSiteStatus {
-            mirror_uuid: if version >= 2 {
-                r.get()?
-            } else {
-                BString::default()
-            },
+            mirror_uuid: if version >= 2 { r.get()? } else { BString::default() },
             state: r.get()?,
             description: r.get()?,
             last_update: r.get()?,
@@ -182,9 +178,7 @@ impl Denc for MirrorImageSiteStatus {
     }
 
     fn decode(r: &mut Reader<'_>) -> Result<MirrorImageSiteStatus, Error> {
-        r.envelope("MirrorImageSiteStatus", 2, 1, |r, v| {
-            MirrorImageSiteStatus::decode_fields(v, r)
-        })
+        r.envelope("MirrorImageSiteStatus", 2, 1, |r, v| MirrorImageSiteStatus::decode_fields(v, r))
     }
 }
 
@@ -200,10 +194,7 @@ pub struct Instance {
 impl Instance {
     /// Whether one speaks messenger v1 or v2 does not tell clients apart.
     pub fn new(name: EntityName, addr: EntityAddr) -> Instance {
-        Instance {
-            name,
-            addr: addr.as_any(),
-        }
+        Instance { name, addr: addr.as_any() }
     }
 }
 
@@ -254,9 +245,7 @@ impl MirrorImageStatus {
 
     /// The other sites'.
     pub fn remote(&self) -> impl Iterator<Item = &MirrorImageSiteStatus> {
-        self.sites
-            .iter()
-            .filter(|site| !site.mirror_uuid.is_empty())
+        self.sites.iter().filter(|site| !site.mirror_uuid.is_empty())
     }
 }
 

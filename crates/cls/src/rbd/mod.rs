@@ -54,11 +54,7 @@ pub const CLASS: Class = Class {
         method!("get_flags", RD, header::get_flags),
         method!("set_flags", RD_WR, header::set_flags),
         method!("get_stripe_unit_count", RD, header::get_stripe_unit_count),
-        method!(
-            "set_stripe_unit_count",
-            RD_WR,
-            header::set_stripe_unit_count
-        ),
+        method!("set_stripe_unit_count", RD_WR, header::set_stripe_unit_count),
         method!("get_create_timestamp", RD, header::get_create_timestamp),
         method!("get_access_timestamp", RD, header::get_access_timestamp),
         method!("get_modify_timestamp", RD, header::get_modify_timestamp),
@@ -69,11 +65,7 @@ pub const CLASS: Class = Class {
         method!("get_snapcontext", RD, header::get_snapcontext),
         // Snapshots.
         method!("get_snapshot_name", RD, snapshots::get_snapshot_name),
-        method!(
-            "get_snapshot_timestamp",
-            RD,
-            snapshots::get_snapshot_timestamp
-        ),
+        method!("get_snapshot_timestamp", RD, snapshots::get_snapshot_timestamp),
         method!("snapshot_get", RD, snapshots::get),
         method!("snapshot_add", RD_WR, snapshots::add),
         method!("snapshot_remove", RD_WR, snapshots::remove),
@@ -81,16 +73,8 @@ pub const CLASS: Class = Class {
         method!("snapshot_trash_add", RD_WR, snapshots::trash_add),
         method!("snapshot_get_limit", RD, snapshots::get_limit),
         method!("snapshot_set_limit", RD_WR, snapshots::set_limit),
-        method!(
-            "get_protection_status",
-            RD,
-            snapshots::get_protection_status
-        ),
-        method!(
-            "set_protection_status",
-            RD_WR,
-            snapshots::set_protection_status
-        ),
+        method!("get_protection_status", RD, snapshots::get_protection_status),
+        method!("set_protection_status", RD_WR, snapshots::set_protection_status),
         // Parents and children.
         method!("get_parent", RD, parent::get_parent),
         method!("set_parent", RD_WR, parent::set_parent),
@@ -151,63 +135,27 @@ pub const CLASS: Class = Class {
         method!("mirror_peer_remove", RD_WR, mirror::peer_remove),
         method!("mirror_peer_set_client", RD_WR, mirror::peer_set_client),
         method!("mirror_peer_set_cluster", RD_WR, mirror::peer_set_cluster),
-        method!(
-            "mirror_peer_set_direction",
-            RD_WR,
-            mirror::peer_set_direction
-        ),
+        method!("mirror_peer_set_direction", RD_WR, mirror::peer_set_direction),
         method!("mirror_image_list", RD, mirror_images::list),
         method!("mirror_image_get_image_id", RD, mirror_images::get_image_id),
         method!("mirror_image_get", RD, mirror_images::get),
         method!("mirror_image_set", RD_WR, mirror_images::set),
         method!("mirror_image_remove", RD_WR, mirror_images::remove),
-        method!(
-            "mirror_image_status_set",
-            PROMOTE,
-            mirror_images::status_set
-        ),
-        method!(
-            "mirror_image_status_remove",
-            RD_WR,
-            mirror_images::status_remove
-        ),
+        method!("mirror_image_status_set", PROMOTE, mirror_images::status_set),
+        method!("mirror_image_status_remove", RD_WR, mirror_images::status_remove),
         method!("mirror_image_status_get", RD, mirror_images::status_get),
         method!("mirror_image_status_list", RD, mirror_images::status_list),
-        method!(
-            "mirror_image_status_get_summary",
-            RD,
-            mirror_images::status_get_summary
-        ),
-        method!(
-            "mirror_image_status_remove_down",
-            RD_WR,
-            mirror_images::status_remove_down
-        ),
+        method!("mirror_image_status_get_summary", RD, mirror_images::status_get_summary),
+        method!("mirror_image_status_remove_down", RD_WR, mirror_images::status_remove_down),
         method!("mirror_image_instance_get", RD, mirror_images::instance_get),
-        method!(
-            "mirror_image_instance_list",
-            RD,
-            mirror_images::instance_list
-        ),
+        method!("mirror_image_instance_list", RD, mirror_images::instance_list),
         method!("mirror_instances_list", RD, mirror_images::instances_list),
-        method!(
-            "mirror_instances_add",
-            PROMOTE,
-            mirror_images::instances_add
-        ),
-        method!(
-            "mirror_instances_remove",
-            RD_WR,
-            mirror_images::instances_remove
-        ),
+        method!("mirror_instances_add", PROMOTE, mirror_images::instances_add),
+        method!("mirror_instances_remove", RD_WR, mirror_images::instances_remove),
         method!("mirror_image_map_list", RD, mirror_images::map_list),
         method!("mirror_image_map_update", WR, mirror_images::map_update),
         method!("mirror_image_map_remove", WR, mirror_images::map_remove),
-        method!(
-            "mirror_image_snapshot_unlink_peer",
-            RD_WR,
-            mirror_images::snapshot_unlink_peer
-        ),
+        method!("mirror_image_snapshot_unlink_peer", RD_WR, mirror_images::snapshot_unlink_peer),
         method!(
             "mirror_image_snapshot_set_copy_progress",
             RD_WR,

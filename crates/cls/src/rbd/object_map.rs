@@ -52,9 +52,8 @@ pub(super) async fn resize(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result
 /// Sets the states of a range of objects: only the blocks it touches and their checksums are read
 /// and written.
 pub(super) async fn update(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<(), Errno> {
-    let (first, end, new, current) = arguments(input, |r| {
-        Ok((r.u64()?, r.u64()?, r.u8()?, r.get::<Option<u8>>()?))
-    })?;
+    let (first, end, new, current) =
+        arguments(input, |r| Ok((r.u64()?, r.u64()?, r.u8()?, r.get::<Option<u8>>()?)))?;
     ctx.stat().await?;
     let header = ctx.read(0, HEADER_LEN as u64).await?;
     let (len, _) =
@@ -72,9 +71,7 @@ pub(super) async fn update(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result
     // Behind the data: length of the footer, the header's checksum (Ceph does not fail on a wrong
     // one here either), a count, the blocks'.
     let crcs_at = HEADER_LEN as u64 + data_len + 12 + first_block * 4;
-    let crcs = ctx
-        .read(crcs_at, (last_block - first_block + 1) * 4)
-        .await?;
+    let crcs = ctx.read(crcs_at, (last_block - first_block + 1) * 4).await?;
     let mut data = ctx.read(data_at, to - from).await?.to_vec();
     if data.len() as u64 != to - from || !blocks_match(&data, &crcs) {
         return Err(Errno::EINVAL);
@@ -95,17 +92,14 @@ pub(super) async fn update(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result
         return Ok(());
     }
     let mut crcs = Writer::new();
-    data.chunks(BLOCK)
-        .for_each(|block| crcs.u32(crc32c(0, block)));
+    data.chunks(BLOCK).for_each(|block| crcs.u32(crc32c(0, block)));
     ctx.write(data_at, data.into()).await?;
     ctx.write(crcs_at, crcs.into_bytes()).await
 }
 
 fn blocks_match(data: &[u8], crcs: &[u8]) -> bool {
-    let computed: Vec<u8> = data
-        .chunks(BLOCK)
-        .flat_map(|block| crc32c(0, block).to_le_bytes())
-        .collect();
+    let computed: Vec<u8> =
+        data.chunks(BLOCK).flat_map(|block| crc32c(0, block).to_le_bytes()).collect();
     computed == crcs
 }
 

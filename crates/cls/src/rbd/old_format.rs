@@ -58,11 +58,7 @@ impl Header {
         let (count, reserved, names_len) = (r.u32()?, r.u32()?, r.u64()?);
         let mut snaps = Vec::new();
         for _ in 0..count {
-            snaps.push(Snap {
-                id: r.u64()?,
-                image_size: r.u64()?,
-                name: BString::default(),
-            });
+            snaps.push(Snap { id: r.u64()?, image_size: r.u64()?, name: BString::default() });
         }
         let names = r.slice(usize::try_from(names_len).unwrap_or(usize::MAX))?;
         let mut names = names.split_str("\0");
@@ -70,13 +66,7 @@ impl Header {
             let missing = Error::Truncated { need: 1, have: 0 };
             snap.name = names.next().ok_or(missing)?.into();
         }
-        Ok(Header {
-            head,
-            image_size,
-            snap_seq,
-            reserved,
-            snaps,
-        })
+        Ok(Header { head, image_size, snap_seq, reserved, snaps })
     }
 
     async fn write(&self, ctx: &mut dyn ObjectContext) -> Result<(), Errno> {
@@ -124,9 +114,7 @@ pub(super) async fn snap_add(ctx: &mut dyn ObjectContext, input: &Bytes) -> Resu
     if header.snap_seq > id {
         return Err(Errno::ESTALE);
     }
-    let limit = keys::find::<u64>(ctx, b"snap_limit")
-        .await?
-        .unwrap_or(u64::MAX);
+    let limit = keys::find::<u64>(ctx, b"snap_limit").await?.unwrap_or(u64::MAX);
     if header.snaps.len() as u64 >= limit {
         return Err(Errno::EDQUOT);
     }
@@ -135,14 +123,7 @@ pub(super) async fn snap_add(ctx: &mut dyn ObjectContext, input: &Bytes) -> Resu
     }
     header.snap_seq = id;
     let image_size = header.image_size;
-    header.snaps.insert(
-        0,
-        Snap {
-            id,
-            image_size,
-            name,
-        },
-    );
+    header.snaps.insert(0, Snap { id, image_size, name });
     header.write(ctx).await
 }
 

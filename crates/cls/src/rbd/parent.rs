@@ -61,11 +61,7 @@ async fn detach(ctx: &mut dyn ObjectContext, legacy: bool) -> Result<(), Errno> 
             has_child_snaps = true;
             break;
         }
-        let freed = Snap {
-            parent: Parent::default(),
-            parent_overlap: None,
-            ..snap
-        };
+        let freed = Snap { parent: Parent::default(), parent_overlap: None, ..snap };
         snapshots::write(ctx, freed).await?;
     }
     if has_child_snaps {
@@ -167,10 +163,7 @@ pub(super) async fn overlap_get(
 
 pub(super) async fn parent_attach(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<(), Errno> {
     let (parent, reattach) = arguments(input, |r| {
-        let parent = Parent {
-            spec: r.get()?,
-            head_overlap: Some(r.u64()?),
-        };
+        let parent = Parent { spec: r.get()?, head_overlap: Some(r.u64()?) };
         Ok((parent, optional::<bool>(r)?.unwrap_or(false)))
     })?;
     attach(ctx, parent, reattach).await

@@ -124,19 +124,12 @@ impl Denc for SnapshotNamespace {
             w.u32(self.kind());
             match self {
                 SnapshotNamespace::User | SnapshotNamespace::Unknown(_) => {}
-                SnapshotNamespace::Group {
-                    pool,
-                    group_id,
-                    group_snapshot_id,
-                } => {
+                SnapshotNamespace::Group { pool, group_id, group_snapshot_id } => {
                     w.i64(*pool);
                     w.put(group_id);
                     w.put(group_snapshot_id);
                 }
-                SnapshotNamespace::Trash {
-                    original_name,
-                    original_kind,
-                } => {
+                SnapshotNamespace::Trash { original_name, original_kind } => {
                     w.put(original_name);
                     w.u32(*original_kind);
                 }
@@ -154,10 +147,9 @@ impl Denc for SnapshotNamespace {
                     group_id: r.get()?,
                     group_snapshot_id: r.get()?,
                 },
-                namespace_kind::TRASH => SnapshotNamespace::Trash {
-                    original_name: r.get()?,
-                    original_kind: r.get()?,
-                },
+                namespace_kind::TRASH => {
+                    SnapshotNamespace::Trash { original_name: r.get()?, original_kind: r.get()? }
+                }
                 namespace_kind::MIRROR => SnapshotNamespace::Mirror(r.get()?),
                 kind => SnapshotNamespace::Unknown(kind),
             })
@@ -364,12 +356,8 @@ impl Denc for Snap {
         let raw = r.raw_envelope()?;
         let is_old = raw[1] < 8;
         Reader::new(&raw).envelope("Snap", 8, 1, |r, v| {
-            let mut snap = Snap {
-                id: r.get()?,
-                name: r.get()?,
-                image_size: r.get()?,
-                ..Snap::default()
-            };
+            let mut snap =
+                Snap { id: r.get()?, name: r.get()?, image_size: r.get()?, ..Snap::default() };
             if is_old {
                 r.u64()?; // features, never used
                 if v >= 2 {

@@ -30,25 +30,17 @@ pub(super) async fn all(ctx: &mut dyn ObjectContext) -> Result<Vec<Snap>, Errno>
 pub(super) async fn ids(ctx: &mut dyn ObjectContext) -> Result<Vec<u64>, Errno> {
     let records = keys::list_all(ctx, PREFIX.as_bytes()).await?;
     let id = |(digits, _): &(BString, Bytes)| keys::key_number(b"", digits);
-    records
-        .iter()
-        .map(|record| id(record).ok_or(Errno::EIO))
-        .collect()
+    records.iter().map(|record| id(record).ok_or(Errno::EIO)).collect()
 }
 
 /// Stores a snapshot. A record of the form before release 14 has the whole parent: it moves to
 /// the image's own key, and the record keeps the overlap.
 pub(super) async fn write(ctx: &mut dyn ObjectContext, mut snap: Snap) -> Result<(), Errno> {
     if snap.parent.exists() {
-        let parent = keys::find::<Parent>(ctx, b"parent")
-            .await?
-            .unwrap_or_default();
+        let parent = keys::find::<Parent>(ctx, b"parent").await?.unwrap_or_default();
         if !parent.exists() {
             let spec = snap.parent.spec.clone();
-            let parent = Parent {
-                spec,
-                head_overlap: None,
-            };
+            let parent = Parent { spec, head_overlap: None };
             keys::write(ctx, b"parent", &parent).await?;
         }
         snap.parent_overlap = snap.parent.head_overlap;
@@ -84,14 +76,7 @@ pub(super) async fn set_protection_status(
         return Err(Errno::EINVAL);
     }
     let snap = read(ctx, id).await?;
-    write(
-        ctx,
-        Snap {
-            protection_status,
-            ..snap
-        },
-    )
-    .await
+    write(ctx, Snap { protection_status, ..snap }).await
 }
 
 /// The snapshot an argument names; the image itself is none.
@@ -133,11 +118,7 @@ pub(super) async fn get(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<By
 pub(super) async fn add(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<(), Errno> {
     let (name, id, namespace) = arguments(input, |r| {
         let (name, id) = (r.get::<BString>()?, r.u64()?);
-        Ok((
-            name,
-            id,
-            optional::<SnapshotNamespace>(r)?.unwrap_or_default(),
-        ))
+        Ok((name, id, optional::<SnapshotNamespace>(r)?.unwrap_or_default()))
     })?;
     if matches!(namespace, SnapshotNamespace::Unknown(_)) || id > MAXSNAP {
         return Err(Errno::EINVAL);
@@ -159,9 +140,7 @@ pub(super) async fn add(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<()
         }
     }
     // The snapshot lies on the parent that the image has now.
-    let parent = keys::find::<Parent>(ctx, b"parent")
-        .await?
-        .unwrap_or_default();
+    let parent = keys::find::<Parent>(ctx, b"parent").await?.unwrap_or_default();
     if namespace.is_trash() {
         set_operations(ctx, operation::SNAP_TRASH, operation::SNAP_TRASH).await?;
     }
@@ -182,11 +161,7 @@ pub(super) async fn add(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<()
 pub(super) async fn rename(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<(), Errno> {
     let (id, name): (u64, BString) = argument(input)?;
     let is_users = |snap: &Snap| snap.namespace == SnapshotNamespace::User;
-    if all(ctx)
-        .await?
-        .iter()
-        .any(|snap| is_users(snap) && snap.name == name)
-    {
+    if all(ctx).await?.iter().any(|snap| is_users(snap) && snap.name == name) {
         return Err(Errno::EEXIST);
     }
     let snap = read(ctx, id).await?;
@@ -208,9 +183,7 @@ pub(super) async fn remove(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result
     others.retain(|snap| snap.id != id);
     let has_child_snaps = others.iter().any(Snap::has_parent);
     let has_trash_snaps = others.iter().any(|snap| snap.namespace.is_trash());
-    let parent = keys::find::<Parent>(ctx, b"parent")
-        .await?
-        .unwrap_or_default();
+    let parent = keys::find::<Parent>(ctx, b"parent").await?.unwrap_or_default();
     let is_head_child = parent.exists() && parent.head_overlap.is_some();
     if parent.exists() && !is_head_child && !has_child_snaps {
         keys::remove(ctx, b"parent").await?;
@@ -243,15 +216,7 @@ pub(super) async fn trash_add(ctx: &mut dyn ObjectContext, input: &Bytes) -> Res
         original_kind: snap.namespace.kind(),
     };
     let name = random_uuid(ctx).to_string().into();
-    write(
-        ctx,
-        Snap {
-            name,
-            namespace,
-            ..snap
-        },
-    )
-    .await
+    write(ctx, Snap { name, namespace, ..snap }).await
 }
 
 /// A random id.

@@ -58,17 +58,9 @@ fn only_mutable_features_change() {
     let mut object = image(features::LAYERING | features::DEEP_FLATTEN);
     let on = |bits: u64| (bits, bits);
     let off = |bits: u64| (0u64, bits);
-    object
-        .rbd("set_features", &on(features::EXCLUSIVE_LOCK))
-        .unwrap();
-    object
-        .rbd("set_features", &off(features::DEEP_FLATTEN))
-        .unwrap();
-    for refused in [
-        on(features::DEEP_FLATTEN),
-        off(features::LAYERING),
-        on(features::OPERATIONS),
-    ] {
+    object.rbd("set_features", &on(features::EXCLUSIVE_LOCK)).unwrap();
+    object.rbd("set_features", &off(features::DEEP_FLATTEN)).unwrap();
+    for refused in [on(features::DEEP_FLATTEN), off(features::LAYERING), on(features::OPERATIONS)] {
         assert_eq!(object.rbd("set_features", &refused), Err(Errno::EINVAL));
     }
     let bits: (u64, u64) = object.ask("get_features", &NOSNAP);
@@ -79,14 +71,8 @@ fn only_mutable_features_change() {
 fn snapshots_have_names_limits_and_an_order() {
     let mut object = image(features::LAYERING);
     object.rbd("snapshot_add", &(text("a"), 3u64)).unwrap();
-    assert_eq!(
-        object.rbd("snapshot_add", &(text("b"), 2u64)),
-        Err(Errno::ESTALE)
-    );
-    assert_eq!(
-        object.rbd("snapshot_add", &(text("a"), 4u64)),
-        Err(Errno::EEXIST)
-    );
+    assert_eq!(object.rbd("snapshot_add", &(text("b"), 2u64)), Err(Errno::ESTALE));
+    assert_eq!(object.rbd("snapshot_add", &(text("a"), 4u64)), Err(Errno::EEXIST));
     object.rbd("set_size", &(5u64 << 20)).unwrap();
     object.rbd("snapshot_add", &(text("b"), 10u64)).unwrap();
     let context: (u64, Vec<u64>) = object.ask("get_snapcontext", &NOTHING);
@@ -95,23 +81,13 @@ fn snapshots_have_names_limits_and_an_order() {
 
     object.rbd("snapshot_set_limit", &2u64).unwrap();
     assert_eq!(object.rbd("snapshot_set_limit", &1u64), Err(Errno::ERANGE));
-    assert_eq!(
-        object.rbd("snapshot_add", &(text("c"), 11u64)),
-        Err(Errno::EDQUOT)
-    );
-    assert_eq!(
-        object.rbd("snapshot_rename", &(3u64, text("b"))),
-        Err(Errno::EEXIST)
-    );
+    assert_eq!(object.rbd("snapshot_add", &(text("c"), 11u64)), Err(Errno::EDQUOT));
+    assert_eq!(object.rbd("snapshot_rename", &(3u64, text("b"))), Err(Errno::EEXIST));
     object.rbd("snapshot_rename", &(3u64, text("z"))).unwrap();
 
-    object
-        .rbd("set_protection_status", &(3u64, features::PROTECTED))
-        .unwrap();
+    object.rbd("set_protection_status", &(3u64, features::PROTECTED)).unwrap();
     assert_eq!(object.rbd("snapshot_remove", &3u64), Err(Errno::EBUSY));
-    object
-        .rbd("set_protection_status", &(3u64, features::UNPROTECTED))
-        .unwrap();
+    object.rbd("set_protection_status", &(3u64, features::UNPROTECTED)).unwrap();
     object.rbd("snapshot_remove", &3u64).unwrap();
     assert_eq!(object.rbd("snapshot_remove", &3u64), Err(Errno::ENOENT));
 }
@@ -120,16 +96,9 @@ fn snapshots_have_names_limits_and_an_order() {
 fn children_keep_a_snapshot_and_its_trash_shows_in_the_features() {
     let mut object = image(features::LAYERING);
     object.rbd("snapshot_add", &(text("a"), 3u64)).unwrap();
-    let child = ChildImageSpec {
-        pool_id: 2,
-        image_id: "c".into(),
-        ..ChildImageSpec::default()
-    };
+    let child = ChildImageSpec { pool_id: 2, image_id: "c".into(), ..ChildImageSpec::default() };
     object.rbd("child_attach", &(3u64, child.clone())).unwrap();
-    assert_eq!(
-        object.rbd("child_attach", &(3u64, child.clone())),
-        Err(Errno::EEXIST)
-    );
+    assert_eq!(object.rbd("child_attach", &(3u64, child.clone())), Err(Errno::EEXIST));
     assert_eq!(object.rbd("snapshot_remove", &3u64), Err(Errno::EBUSY));
     object.rbd("snapshot_trash_add", &3u64).unwrap();
     let info: SnapshotInfo = object.ask("snapshot_get", &3u64);
@@ -155,77 +124,38 @@ fn a_parent_stays_for_the_snapshots_that_lie_on_it() {
         ..ParentImageSpec::default()
     };
     let mut object = image(features::LAYERING);
-    object
-        .rbd("parent_attach", &(parent.clone(), 99u64 << 20))
-        .unwrap();
+    object.rbd("parent_attach", &(parent.clone(), 99u64 << 20)).unwrap();
     let overlap: Option<u64> = object.ask("parent_overlap_get", &NOSNAP);
     assert_eq!(overlap, Some(10 << 20));
     object.rbd("snapshot_add", &(text("a"), 3u64)).unwrap();
     object.rbd("set_size", &(1u64 << 20)).unwrap();
     object.rbd("parent_detach", &NOTHING).unwrap();
-    assert_eq!(
-        object.ask::<ParentImageSpec>("parent_get", &NOTHING),
-        parent
-    );
-    assert_eq!(
-        object.ask::<Option<u64>>("parent_overlap_get", &NOSNAP),
-        None
-    );
-    assert_eq!(
-        object.ask::<Option<u64>>("parent_overlap_get", &3u64),
-        Some(10 << 20)
-    );
+    assert_eq!(object.ask::<ParentImageSpec>("parent_get", &NOTHING), parent);
+    assert_eq!(object.ask::<Option<u64>>("parent_overlap_get", &NOSNAP), None);
+    assert_eq!(object.ask::<Option<u64>>("parent_overlap_get", &3u64), Some(10 << 20));
     object.rbd("snapshot_remove", &3u64).unwrap();
-    assert!(
-        !object
-            .ask::<ParentImageSpec>("parent_get", &NOTHING)
-            .exists()
-    );
+    assert!(!object.ask::<ParentImageSpec>("parent_get", &NOTHING).exists());
 }
 
 #[test]
 fn the_object_map_changes_in_place_and_keeps_its_checksums() {
     let mut object = TestObject::default();
-    object
-        .rbd("object_map_resize", &(40_000u64, NONEXISTENT))
-        .unwrap();
+    object.rbd("object_map_resize", &(40_000u64, NONEXISTENT)).unwrap();
     let update =
         |first: u64, end: u64, new: u8, current: Option<u8>| ((first, end), (new, current));
-    object
-        .rbd("object_map_update", &update(16_000, 17_000, EXISTS, None))
-        .unwrap();
-    object
-        .rbd(
-            "object_map_update",
-            &update(0, 2, EXISTS, Some(NONEXISTENT)),
-        )
-        .unwrap();
-    object
-        .rbd(
-            "object_map_update",
-            &update(0, 9, PENDING, Some(EXISTS_CLEAN)),
-        )
-        .unwrap();
+    object.rbd("object_map_update", &update(16_000, 17_000, EXISTS, None)).unwrap();
+    object.rbd("object_map_update", &update(0, 2, EXISTS, Some(NONEXISTENT))).unwrap();
+    object.rbd("object_map_update", &update(0, 9, PENDING, Some(EXISTS_CLEAN))).unwrap();
     let whole = Bytes::from(object.data.clone());
     let map = BitVector::from_bytes_exact(&whole).unwrap();
-    let states: Vec<u8> = [0, 1, 2, 15_999, 16_000, 16_999, 17_000]
-        .map(|i| map.get(i))
-        .into();
+    let states: Vec<u8> = [0, 1, 2, 15_999, 16_000, 16_999, 17_000].map(|i| map.get(i)).into();
     assert_eq!(states, [1, 1, 0, 0, 1, 1, 0]);
     assert!(map.crc_enabled);
 
-    assert_eq!(
-        object.rbd("object_map_resize", &(16_500u64, NONEXISTENT)),
-        Err(Errno::ESTALE)
-    );
-    object
-        .rbd("object_map_resize", &(17_000u64, EXISTS))
-        .unwrap_err();
+    assert_eq!(object.rbd("object_map_resize", &(16_500u64, NONEXISTENT)), Err(Errno::ESTALE));
+    object.rbd("object_map_resize", &(17_000u64, EXISTS)).unwrap_err();
     let out_of_range = update(39_999, 40_001, EXISTS, None);
-    assert_eq!(
-        object.rbd("object_map_update", &out_of_range),
-        Err(Errno::ERANGE)
-    );
+    assert_eq!(object.rbd("object_map_update", &out_of_range), Err(Errno::ERANGE));
 
     object.rbd("object_map_snap_add", &NOTHING).unwrap();
     let clean: BitVector = object.ask("object_map_load", &NOTHING);
@@ -236,46 +166,23 @@ fn the_object_map_changes_in_place_and_keeps_its_checksums() {
 
     object.data[18 + 4_000] ^= 1;
     let damaged = update(16_000, 16_001, NONEXISTENT, None);
-    assert_eq!(
-        object.rbd("object_map_update", &damaged),
-        Err(Errno::EINVAL)
-    );
+    assert_eq!(object.rbd("object_map_update", &damaged), Err(Errno::EINVAL));
 }
 
 #[test]
 fn a_directory_knows_names_and_ids() {
     let mut object = TestObject::default();
-    object
-        .rbd("dir_add_image", &(text("b"), text("1")))
-        .unwrap();
-    object
-        .rbd("dir_add_image", &(text("a"), text("2")))
-        .unwrap();
-    assert_eq!(
-        object.rbd("dir_add_image", &(text("a"), text("3"))),
-        Err(Errno::EEXIST)
-    );
-    assert_eq!(
-        object.rbd("dir_add_image", &(text("c"), text("2"))),
-        Err(Errno::EBADF)
-    );
-    assert_eq!(
-        object.rbd("dir_add_image", &(text("c"), text("x/y"))),
-        Err(Errno::EINVAL)
-    );
+    object.rbd("dir_add_image", &(text("b"), text("1"))).unwrap();
+    object.rbd("dir_add_image", &(text("a"), text("2"))).unwrap();
+    assert_eq!(object.rbd("dir_add_image", &(text("a"), text("3"))), Err(Errno::EEXIST));
+    assert_eq!(object.rbd("dir_add_image", &(text("c"), text("2"))), Err(Errno::EBADF));
+    assert_eq!(object.rbd("dir_add_image", &(text("c"), text("x/y"))), Err(Errno::EINVAL));
     let names: Vec<(BString, BString)> = object.ask("dir_list", &(text(""), 9u64));
     assert_eq!(names, [(text("a"), text("2")), (text("b"), text("1"))]);
-    assert_eq!(
-        object.rbd("dir_remove_image", &(text("a"), text("1"))),
-        Err(Errno::ESTALE)
-    );
+    assert_eq!(object.rbd("dir_remove_image", &(text("a"), text("1"))), Err(Errno::ESTALE));
     assert_eq!(object.rbd("dir_state_set", &1u8), Err(Errno::EBUSY));
-    object
-        .rbd("dir_remove_image", &(text("a"), text("2")))
-        .unwrap();
-    object
-        .rbd("dir_remove_image", &(text("b"), text("1")))
-        .unwrap();
+    object.rbd("dir_remove_image", &(text("a"), text("2"))).unwrap();
+    object.rbd("dir_remove_image", &(text("b"), text("1"))).unwrap();
     object.rbd("dir_state_set", &1u8).unwrap();
     assert_eq!(object.rbd("dir_state_assert", &0u8), Err(Errno::ENOENT));
 }
@@ -290,22 +197,13 @@ fn snapshots_of_format_1_lie_in_the_header() {
     object.write_all(header);
     object.rbd("snap_add", &(text("one"), 4u64)).unwrap();
     object.rbd("snap_add", &(text("two"), 9u64)).unwrap();
-    assert_eq!(
-        object.rbd("snap_add", &(text("two"), 10u64)),
-        Err(Errno::EEXIST)
-    );
-    assert_eq!(
-        object.rbd("snap_add", &(text("old"), 3u64)),
-        Err(Errno::ESTALE)
-    );
+    assert_eq!(object.rbd("snap_add", &(text("two"), 10u64)), Err(Errno::EEXIST));
+    assert_eq!(object.rbd("snap_add", &(text("old"), 3u64)), Err(Errno::ESTALE));
     object.rbd("snap_rename", &(4u64, text("uno"))).unwrap();
     type Listed = (u64, Vec<(u64, u64, BString)>);
     let listed: Listed = object.ask("snap_list", &NOTHING);
     let size = 7u64 << 20;
-    assert_eq!(
-        listed,
-        (9, vec![(9, size, text("two")), (4, size, text("uno"))])
-    );
+    assert_eq!(listed, (9, vec![(9, size, text("two")), (4, size, text("uno"))]));
     object.rbd("snap_remove", &text("two")).unwrap();
     assert_eq!(object.rbd("snap_remove", &text("two")), Err(Errno::ENOENT));
     assert_eq!(object.data.len(), 112 + 16 + 4);
@@ -338,24 +236,15 @@ fn sparsify_gives_back_whole_chunks_of_zeros() {
 fn a_mirror_status_is_up_while_its_origin_watches() {
     let mut object = TestObject::default();
     object.rbd("mirror_uuid_set", &text("own")).unwrap();
-    object
-        .rbd("mirror_mode_set", &mirror_status::mode::IMAGE)
-        .unwrap();
+    object.rbd("mirror_mode_set", &mirror_status::mode::IMAGE).unwrap();
     let mirrored = MirrorImage {
         global_image_id: "g".into(),
         state: mirror_status::image_state::ENABLED,
         mode: 1,
     };
-    object
-        .rbd("mirror_image_set", &(text("i"), mirrored))
-        .unwrap();
-    let status = MirrorImageSiteStatus {
-        state: 4,
-        ..MirrorImageSiteStatus::default()
-    };
-    object
-        .rbd("mirror_image_status_set", &(text("g"), status))
-        .unwrap();
+    object.rbd("mirror_image_set", &(text("i"), mirrored)).unwrap();
+    let status = MirrorImageSiteStatus { state: 4, ..MirrorImageSiteStatus::default() };
+    object.rbd("mirror_image_status_set", &(text("g"), status)).unwrap();
     let told: MirrorImageStatus = object.ask("mirror_image_status_get", &text("g"));
     assert!(!told.local().unwrap().up);
     let counts: Vec<(u8, i32)> = object.ask("mirror_image_status_get_summary", &NOTHING);
@@ -367,10 +256,7 @@ fn a_mirror_status_is_up_while_its_origin_watches() {
     assert!(told.local().unwrap().up);
     let counts: Vec<(u8, i32)> = object.ask("mirror_image_status_get_summary", &NOTHING);
     assert_eq!(counts, [(4, 1)]);
-    assert_eq!(
-        object.rbd("mirror_image_remove", &text("i")),
-        Err(Errno::EBUSY)
-    );
+    assert_eq!(object.rbd("mirror_image_remove", &text("i")), Err(Errno::EBUSY));
 }
 
 #[test]
@@ -383,15 +269,9 @@ fn group_snapshots_have_unique_names() {
         snaps: Vec::new(),
     };
     object.rbd("group_snap_set", &snap("1", 0)).unwrap();
-    assert_eq!(
-        object.rbd("group_snap_set", &snap("1", 0)),
-        Err(Errno::EEXIST)
-    );
+    assert_eq!(object.rbd("group_snap_set", &snap("1", 0)), Err(Errno::EEXIST));
     object.rbd("group_snap_set", &snap("1", 1)).unwrap();
-    assert_eq!(
-        object.rbd("group_snap_set", &snap("2", 0)),
-        Err(Errno::EEXIST)
-    );
+    assert_eq!(object.rbd("group_snap_set", &snap("2", 0)), Err(Errno::EEXIST));
     let all: Vec<GroupSnapshot> = object.ask("group_snap_list", &(snap("", 0), 9u64));
     assert_eq!(all, [snap("1", 1)]);
 }

@@ -42,8 +42,7 @@ pub(super) async fn list(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<B
 }
 
 pub(super) async fn get(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<Bytes, Errno> {
-    ctx.omap_val(&keys::key(PREFIX, &argument::<BString>(input)?))
-        .await
+    ctx.omap_val(&keys::key(PREFIX, &argument::<BString>(input)?)).await
 }
 
 pub(super) async fn state_set(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<(), Errno> {

@@ -100,19 +100,11 @@ impl<'a> Words<'a> {
         let at = self.at.saturating_sub(1);
         let last = self.words.last().map_or(1, |w| w.0);
         let (line, word) = self.words.get(at).copied().unwrap_or((last, ""));
-        CompileError {
-            line,
-            word: word.to_owned(),
-            problem,
-        }
+        CompileError { line, word: word.to_owned(), problem }
     }
 
     fn expect(&mut self, word: &'static str) -> Result<(), CompileError> {
-        if self.next() == word {
-            Ok(())
-        } else {
-            Err(self.error(Problem::Expected(word)))
-        }
+        if self.next() == word { Ok(()) } else { Err(self.error(Problem::Expected(word))) }
     }
 
     /// Takes the word if it is next.
@@ -124,17 +116,11 @@ impl<'a> Words<'a> {
 
     fn name(&mut self) -> Result<&'a str, CompileError> {
         let word = self.next();
-        if is_valid_name(word) {
-            Ok(word)
-        } else {
-            Err(self.error(Problem::Expected("a name")))
-        }
+        if is_valid_name(word) { Ok(word) } else { Err(self.error(Problem::Expected("a name"))) }
     }
 
     fn number<T: std::str::FromStr>(&mut self) -> Result<T, CompileError> {
-        self.next()
-            .parse()
-            .map_err(|_| self.error(Problem::Expected("a number")))
+        self.next().parse().map_err(|_| self.error(Problem::Expected("a number")))
     }
 
     fn weight(&mut self) -> Result<u32, CompileError> {
@@ -172,10 +158,7 @@ impl CrushMap {
             .collect();
         let mut compiler = Compiler {
             words,
-            map: CrushMap {
-                tunables: Tunables::argonaut(),
-                ..CrushMap::default()
-            },
+            map: CrushMap { tunables: Tunables::argonaut(), ..CrushMap::default() },
             bucket_weights: BTreeMap::new(),
             named_ids,
             saw_rule: false,
@@ -200,11 +183,7 @@ impl Compiler<'_> {
                 let name = self.words.next();
                 let named = self.words.error(Problem::Undefined);
                 let value = self.words.number()?;
-                if self.map.set_tunable(name, value) {
-                    Ok(())
-                } else {
-                    Err(named)
-                }
+                if self.map.set_tunable(name, value) { Ok(()) } else { Err(named) }
             }
             "device" => self.device(),
             "type" => {
@@ -217,9 +196,7 @@ impl Compiler<'_> {
             "choose_args" => self.choose_args(),
             kind => {
                 let Some(kind) = self.map.type_id(kind).filter(|kind| *kind != 0) else {
-                    return Err(self
-                        .words
-                        .error(Problem::Expected("a section or a bucket type")));
+                    return Err(self.words.error(Problem::Expected("a section or a bucket type")));
                 };
                 if self.saw_rule {
                     return Err(self.words.error(Problem::BucketAfterRule));
@@ -248,9 +225,7 @@ impl Compiler<'_> {
 
     fn class(&mut self) -> Result<i32, CompileError> {
         let name = self.words.name()?;
-        self.map
-            .add_class(name)
-            .map_err(|_| self.words.error(Problem::Expected("a class")))
+        self.map.add_class(name).map_err(|_| self.words.error(Problem::Expected("a class")))
     }
 
     fn bucket(&mut self, kind: u16) -> Result<(), CompileError> {
@@ -304,10 +279,7 @@ impl Compiler<'_> {
             (1..).map(|n| -n).find(|id| !used(id)).unwrap_or(-ID_MAX)
         });
         let version = self.map.tunables.straw_calc_version;
-        let bucket = Bucket {
-            hash,
-            ..Bucket::new(id, alg, kind, &items, version)
-        };
+        let bucket = Bucket { hash, ..Bucket::new(id, alg, kind, &items, version) };
         self.bucket_weights.insert(id, bucket.weight);
         self.map.put_bucket(bucket);
         self.map.names.insert(id, name.to_owned());
@@ -319,10 +291,7 @@ impl Compiler<'_> {
 
     fn item(&mut self) -> Result<(i32, u32, Option<usize>), CompileError> {
         let name = self.words.name()?;
-        let item = self
-            .map
-            .id_of(name)
-            .ok_or_else(|| self.words.error(Problem::Undefined))?;
+        let item = self.map.id_of(name).ok_or_else(|| self.words.error(Problem::Undefined))?;
         let mut weight = self.bucket_weights.get(&item).copied().unwrap_or(0x10000);
         let mut place = None;
         loop {
@@ -350,10 +319,7 @@ impl Compiler<'_> {
             }
         }
         let mut others = others.into_iter().map(|(item, weight, _)| (item, weight));
-        Ok(places
-            .into_iter()
-            .filter_map(|slot| slot.or_else(|| others.next()))
-            .collect())
+        Ok(places.into_iter().filter_map(|slot| slot.or_else(|| others.next())).collect())
     }
 
     fn rule(&mut self) -> Result<(), CompileError> {
@@ -366,21 +332,13 @@ impl Compiler<'_> {
             "{" => None,
             _ => Some(self.words.name()?.to_owned()),
         };
-        if name
-            .as_deref()
-            .is_some_and(|name| self.map.rule_id(name).is_some())
-        {
+        if name.as_deref().is_some_and(|name| self.map.rule_id(name).is_some()) {
             return Err(self.words.error(Problem::Taken));
         }
         self.words.expect("{")?;
         let mut id = None;
-        let mut rule = Rule {
-            ruleset: 0,
-            kind: RULE_REPLICATED,
-            min_size: 0,
-            max_size: 0,
-            steps: Vec::new(),
-        };
+        let mut rule =
+            Rule { ruleset: 0, kind: RULE_REPLICATED, min_size: 0, max_size: 0, steps: Vec::new() };
         while !self.words.take("}") {
             match self.words.next() {
                 "id" | "ruleset" => id = Some(self.words.number::<u8>()?),
@@ -404,12 +362,7 @@ impl Compiler<'_> {
         }
         let slot = match id {
             Some(id) => usize::from(id),
-            None => self
-                .map
-                .rules
-                .iter()
-                .position(Option::is_none)
-                .unwrap_or(self.map.rules.len()),
+            None => self.map.rules.iter().position(Option::is_none).unwrap_or(self.map.rules.len()),
         };
         if slot >= RULES_MAX {
             return Err(self.words.error(Problem::OutOfRange));
@@ -422,9 +375,7 @@ impl Compiler<'_> {
         }
         rule.ruleset = slot as u8;
         self.map.rules[slot] = Some(rule);
-        self.map
-            .rule_names
-            .extend(name.map(|name| (slot as i32, name)));
+        self.map.rule_names.extend(name.map(|name| (slot as i32, name)));
         Ok(())
     }
 
@@ -438,10 +389,8 @@ impl Compiler<'_> {
             "emit" => Ok(Step::new(op::EMIT, 0, 0)),
             "take" => {
                 let name = self.words.name()?;
-                let mut item = self
-                    .map
-                    .id_of(name)
-                    .ok_or_else(|| self.words.error(Problem::Undefined))?;
+                let mut item =
+                    self.map.id_of(name).ok_or_else(|| self.words.error(Problem::Undefined))?;
                 if self.words.take("class") {
                     let class = self.words.name()?;
                     let class = self.map.class_id(class);
@@ -471,9 +420,7 @@ impl Compiler<'_> {
     fn choose_args(&mut self) -> Result<(), CompileError> {
         // Signed, or the same bits without the sign.
         let word = self.words.next();
-        let id = word
-            .parse::<i64>()
-            .or_else(|_| word.parse::<u64>().map(|id| id as i64));
+        let id = word.parse::<i64>().or_else(|_| word.parse::<u64>().map(|id| id as i64));
         let id = id.map_err(|_| self.words.error(Problem::Expected("a number")))?;
         self.words.expect("{")?;
         let mut args = BTreeMap::new();
@@ -504,9 +451,7 @@ impl Compiler<'_> {
                     _ => return Err(self.words.error(Problem::Expected("bucket_id"))),
                 }
             }
-            let size = bucket
-                .and_then(|id| self.map.bucket(id))
-                .map(|b| (b.id, b.items.len()));
+            let size = bucket.and_then(|id| self.map.bucket(id)).map(|b| (b.id, b.items.len()));
             let (id, size) = size.ok_or_else(|| self.words.error(Problem::Undefined))?;
             let fits = arg.weight_set.iter().all(|set| set.len() == size)
                 && (arg.ids.is_empty() || arg.ids.len() == size);

@@ -100,28 +100,17 @@ impl CrushMap {
         for child in bucket.items.iter().filter_map(|item| self.bucket(*item)) {
             self.write_bucket(out, child, written)?;
         }
-        writeln!(
-            out,
-            "{} {} {{",
-            self.type_text(bucket.kind.into()),
-            self.item_text(bucket.id)
-        )?;
+        writeln!(out, "{} {} {{", self.type_text(bucket.kind.into()), self.item_text(bucket.id))?;
         writeln!(out, "\tid {}\t\t# do not change unnecessarily", bucket.id)?;
         for (class, shadow) in self.class_buckets.get(&bucket.id).into_iter().flatten() {
             let class = self.class_names.get(class).map_or("", String::as_str);
-            writeln!(
-                out,
-                "\tid {shadow} class {class}\t\t# do not change unnecessarily"
-            )?;
+            writeln!(out, "\tid {shadow} class {class}\t\t# do not change unnecessarily")?;
         }
         writeln!(out, "\t# weight {}", Weight(bucket.weight))?;
         let alg = bucket.algorithm();
         let remark = match alg {
             Algorithm::Uniform => {
-                format!(
-                    "\t# do not change bucket size ({}) unnecessarily",
-                    bucket.items.len()
-                )
+                format!("\t# do not change bucket size ({}) unnecessarily", bucket.items.len())
             }
             Algorithm::List => {
                 "\t# add new items at the end; do not change order unnecessarily".to_owned()
@@ -133,12 +122,7 @@ impl CrushMap {
         writeln!(out, "\thash {}\t# rjenkins1", bucket.hash)?;
         let with_place = matches!(alg, Algorithm::Uniform | Algorithm::Tree);
         for (place, (item, weight)) in bucket.weighted_items().into_iter().enumerate() {
-            write!(
-                out,
-                "\titem {} weight {}",
-                self.item_text(item),
-                Weight(weight)
-            )?;
+            write!(out, "\titem {} weight {}", self.item_text(item), Weight(weight))?;
             if with_place {
                 write!(out, " pos {place}")?;
             }
@@ -177,15 +161,9 @@ impl CrushMap {
         if let Some((name, _)) = SET_STEPS.iter().find(|(_, number)| *number == step.op) {
             return format!("{name} {}", step.arg1);
         }
-        if let Some((name, mode, _)) = CHOOSE_STEPS
-            .iter()
-            .find(|(_, _, number)| *number == step.op)
+        if let Some((name, mode, _)) = CHOOSE_STEPS.iter().find(|(_, _, number)| *number == step.op)
         {
-            return format!(
-                "{name} {mode} {} type {}",
-                step.arg1,
-                self.type_text(step.arg2)
-            );
+            return format!("{name} {mode} {} type {}", step.arg1, self.type_text(step.arg2));
         }
         match step.op {
             op::TAKE => match self.split_id_class(step.arg1) {
@@ -213,8 +191,7 @@ fn write_choose_args(out: &mut String, id: i64, args: &ChooseArgs) -> fmt::Resul
             writeln!(out, "    weight_set [")?;
             for set in &arg.weight_set {
                 write!(out, "      [ ")?;
-                set.iter()
-                    .try_for_each(|weight| write!(out, "{} ", Weight(*weight)))?;
+                set.iter().try_for_each(|weight| write!(out, "{} ", Weight(*weight)))?;
                 writeln!(out, "]")?;
             }
             writeln!(out, "    ]")?;

@@ -36,10 +36,7 @@ const SET_STEPS: [(&str, u32); 6] = [
     ("set_choose_tries", op::SET_CHOOSE_TRIES),
     ("set_chooseleaf_tries", op::SET_CHOOSELEAF_TRIES),
     ("set_choose_local_tries", op::SET_CHOOSE_LOCAL_TRIES),
-    (
-        "set_choose_local_fallback_tries",
-        op::SET_CHOOSE_LOCAL_FALLBACK_TRIES,
-    ),
+    ("set_choose_local_fallback_tries", op::SET_CHOOSE_LOCAL_FALLBACK_TRIES),
     ("set_chooseleaf_vary_r", op::SET_CHOOSELEAF_VARY_R),
     ("set_chooseleaf_stable", op::SET_CHOOSELEAF_STABLE),
 ];

@@ -54,10 +54,7 @@ struct Direction {
 
 impl Default for Direction {
     fn default() -> Self {
-        Direction {
-            ready: Cell::new(true),
-            waker: RefCell::default(),
-        }
+        Direction { ready: Cell::new(true), waker: RefCell::default() }
     }
 }
 
@@ -125,10 +122,7 @@ impl Epoll {
     }
 
     fn add(&self, fd: &OwnedFd, events: libc::c_int, key: u64) -> io::Result<()> {
-        let mut event = libc::epoll_event {
-            events: events.cast_unsigned(),
-            u64: key,
-        };
+        let mut event = libc::epoll_event { events: events.cast_unsigned(), u64: key };
         let (epoll, fd) = (self.fd.as_raw_fd(), fd.as_raw_fd());
         // SAFETY: the event is valid for the call, which does not keep it.
         checked(unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &mut event) })?;
@@ -142,12 +136,7 @@ impl Epoll {
         self.next_key.set(key + 1);
         let readiness = Rc::new(Readiness::default());
         self.sources.borrow_mut().insert(key, readiness.clone());
-        Ok(Source {
-            epoll: self,
-            key,
-            readiness,
-            fd,
-        })
+        Ok(Source { epoll: self, key, readiness, fd })
     }
 }
 
@@ -174,9 +163,7 @@ impl Reactor for Epoll {
                 silence_bell(&self.bell);
                 continue;
             }
-            let Some(readiness) = self.sources.borrow().get(&key).cloned() else {
-                continue;
-            };
+            let Some(readiness) = self.sources.borrow().get(&key).cloned() else { continue };
             let ended = libc::EPOLLERR | libc::EPOLLHUP;
             if bits & (libc::EPOLLIN | libc::EPOLLRDHUP | ended) != 0 {
                 readiness.read.rise();
@@ -240,11 +227,7 @@ async fn connect(epoll: Rc<Epoll>, addr: RawAddr) -> io::Result<Rc<dyn Stream>> 
             let source = epoll.register(fd)?;
             // The first edge is the end of the attempt.
             source.readiness.write.ready.set(false);
-            source
-                .readiness
-                .write
-                .when_ready(|| socket::take_error(&source.fd))
-                .await?;
+            source.readiness.write.when_ready(|| socket::take_error(&source.fd)).await?;
             source
         }
         Err(error) => return Err(error),
@@ -286,10 +269,7 @@ struct EpollStream {
 impl EpollStream {
     fn connected(source: Source) -> Rc<dyn Stream> {
         let peer = socket::peer_addr(&source.fd);
-        Rc::new(EpollStream {
-            source: Rc::new(source),
-            peer,
-        })
+        Rc::new(EpollStream { source: Rc::new(source), peer })
     }
 }
 
@@ -384,10 +364,7 @@ impl Stream for EpollStream {
 
 /// Sends what the socket takes of `bufs`, from byte `begun` of the first on.
 fn send_some(fd: &OwnedFd, bufs: &[Bytes], begun: usize) -> io::Result<usize> {
-    let mut iovecs = [libc::iovec {
-        iov_base: std::ptr::null_mut(),
-        iov_len: 0,
-    }; IOVECS_MAX];
+    let mut iovecs = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; IOVECS_MAX];
     let count = bufs.len().min(IOVECS_MAX);
     for (index, buf) in bufs[..count].iter().enumerate() {
         let part = if index == 0 { &buf[begun..] } else { &buf[..] };

@@ -34,9 +34,7 @@ impl Opened {
         let create = options.create_len.is_some();
         let open = |flags| {
             let mut how = OpenOptions::new();
-            how.read(true)
-                .write(!options.read_only)
-                .create(create && !options.read_only);
+            how.read(true).write(!options.read_only).create(create && !options.read_only);
             how.custom_flags(flags).open(path)
         };
         let (mut file, direct) = match open(libc::O_DIRECT) {
@@ -62,18 +60,9 @@ impl Opened {
             ));
         }
         let len = file.seek(SeekFrom::End(0))?;
-        let (block_len, memory_align) = if direct {
-            geometry(&file)
-        } else {
-            (BLOCK_LEN_DEFAULT, 1)
-        };
-        Ok(Opened {
-            file,
-            len,
-            block_len,
-            memory_align,
-            read_only: options.read_only,
-        })
+        let (block_len, memory_align) =
+            if direct { geometry(&file) } else { (BLOCK_LEN_DEFAULT, 1) };
+        Ok(Opened { file, len, block_len, memory_align, read_only: options.read_only })
     }
 
     /// Refuses a range that direct I/O or the file's end would.
@@ -88,10 +77,7 @@ impl Opened {
         }
         Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            format!(
-                "range {offset}~{len} of a file of {} in blocks of {block_len}",
-                self.len
-            ),
+            format!("range {offset}~{len} of a file of {} in blocks of {block_len}", self.len),
         ))
     }
 
@@ -182,10 +168,7 @@ fn geometry(file: &File) -> (u32, usize) {
     };
     if stat.stx_mask & libc::STATX_DIOALIGN != 0 && stat.stx_dio_offset_align.is_power_of_two() {
         let block_len = stat.stx_dio_offset_align.clamp(512, BLOCK_LEN_DEFAULT);
-        return (
-            block_len,
-            (stat.stx_dio_mem_align.max(1) as usize).min(AlignedBuf::ALIGN),
-        );
+        return (block_len, (stat.stx_dio_mem_align.max(1) as usize).min(AlignedBuf::ALIGN));
     }
     let mut sector: libc::c_int = 0;
     // SAFETY: BLKSSZGET writes one int; on anything but a block device it fails.

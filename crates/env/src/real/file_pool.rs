@@ -30,10 +30,7 @@ pub(super) struct FilePool {
 
 impl FilePool {
     pub(super) fn new() -> Rc<FilePool> {
-        Rc::new(FilePool {
-            workers: RefCell::default(),
-            budget: Semaphore::new(JOBS_MAX),
-        })
+        Rc::new(FilePool { workers: RefCell::default(), budget: Semaphore::new(JOBS_MAX) })
     }
 
     /// Runs `job` on one of the threads.
@@ -67,10 +64,7 @@ pub(super) struct PooledFile {
 
 impl PooledFile {
     pub(super) fn new(pool: Rc<FilePool>, opened: Opened) -> PooledFile {
-        PooledFile {
-            pool,
-            opened: Arc::new(opened),
-        }
+        PooledFile { pool, opened: Arc::new(opened) }
     }
 
     fn run<T: Send + 'static>(

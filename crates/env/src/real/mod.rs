@@ -34,8 +34,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use crate::within::Within;
 use crate::{
     BlockFile, Driver, Env, Executor, JoinHandle, Listener, LocalFuture, OpenBlock,
-    SharedBlockFile, Stream,
-    SyncFile, Timers, Workers, buf,
+    SharedBlockFile, Stream, SyncFile, Timers, Workers, buf,
 };
 use socket::RawAddr;
 use twin::{TwinListener, TwinStream};
@@ -229,9 +228,7 @@ impl Driver for RealDriver {
     }
 
     fn wall_clock(&self) -> Duration {
-        SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default()
+        SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
     }
 
     fn fill_random(&self, buf: &mut [u8]) {
@@ -268,7 +265,8 @@ impl Driver for RealDriver {
         let fd = socket::listen(&RawAddr::from_ip(addr), flags)?;
         let listener = self.thread.reactor.clone().listener(fd)?;
         let addr = listener.local_addr().filter(|_| self.thread.has_twins);
-        let Some((addr, twin)) = addr.and_then(|addr| Some((addr, twin::listen(addr, flags)?))) else {
+        let Some((addr, twin)) = addr.and_then(|addr| Some((addr, twin::listen(addr, flags)?)))
+        else {
             return Ok(listener);
         };
         let twin = self.thread.reactor.clone().listener(twin)?;
@@ -302,11 +300,7 @@ impl Driver for RealDriver {
     }
 
     fn open_block(&self, path: &Path, options: OpenBlock) -> io::Result<Rc<dyn BlockFile>> {
-        Ok(self
-            .thread
-            .reactor
-            .clone()
-            .block_file(file::Opened::open(path, options)?))
+        Ok(self.thread.reactor.clone().block_file(file::Opened::open(path, options)?))
     }
 
     fn open_shared_block(
@@ -332,11 +326,7 @@ impl Driver for RealDriver {
 
 /// Turns a system call's -1 into its error.
 fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(result)
-    }
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
 /// The counter by which other threads end this thread's wait.

@@ -43,18 +43,14 @@ impl RawAddr {
             SocketAddr::V4(v4) => RawAddr::of(libc::sockaddr_in {
                 sin_family: libc::AF_INET as libc::sa_family_t,
                 sin_port: v4.port().to_be(),
-                sin_addr: libc::in_addr {
-                    s_addr: u32::from_ne_bytes(v4.ip().octets()),
-                },
+                sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(v4.ip().octets()) },
                 sin_zero: [0; 8],
             }),
             SocketAddr::V6(v6) => RawAddr::of(libc::sockaddr_in6 {
                 sin6_family: libc::AF_INET6 as libc::sa_family_t,
                 sin6_port: v6.port().to_be(),
                 sin6_flowinfo: v6.flowinfo(),
-                sin6_addr: libc::in6_addr {
-                    s6_addr: v6.ip().octets(),
-                },
+                sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
                 sin6_scope_id: v6.scope_id(),
             }),
         }
@@ -69,10 +65,7 @@ impl RawAddr {
         if bytes.is_empty() || bytes.len() >= addr.sun_path.len() || bytes.contains(&0) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                format!(
-                    "{}: unix socket path empty or over 107 bytes",
-                    path.display()
-                ),
+                format!("{}: unix socket path empty or over 107 bytes", path.display()),
             ));
         }
         for (to, from) in addr.sun_path.iter_mut().zip(bytes) {
@@ -154,13 +147,7 @@ fn set_flag(fd: &OwnedFd, level: libc::c_int, name: libc::c_int) -> io::Result<(
     let len = size_of::<libc::c_int>() as libc::socklen_t;
     // SAFETY: the option's value is a valid int of the length given.
     let result = unsafe {
-        libc::setsockopt(
-            fd.as_raw_fd(),
-            level,
-            name,
-            std::ptr::from_ref(&on).cast(),
-            len,
-        )
+        libc::setsockopt(fd.as_raw_fd(), level, name, std::ptr::from_ref(&on).cast(), len)
     };
     checked(result).map(drop)
 }
@@ -232,7 +219,8 @@ unsafe fn option<T: Copy>(fd: &OwnedFd, name: libc::c_int, mut value: T) -> io::
     let mut len = size_of::<T>() as libc::socklen_t;
     let place = std::ptr::from_mut(&mut value).cast();
     // SAFETY: there is room for a value, and `len` says how much.
-    let result = unsafe { libc::getsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, name, place, &mut len) };
+    let result =
+        unsafe { libc::getsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, name, place, &mut len) };
     checked(result).map(|_| value)
 }
 

@@ -15,12 +15,7 @@ pub(super) struct PlainFile(File);
 impl PlainFile {
     pub(super) fn open(path: &Path) -> io::Result<PlainFile> {
         let mut options = OpenOptions::new();
-        let file = options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)?;
+        let file = options.read(true).write(true).create(true).truncate(false).open(path)?;
         lock(&file)?;
         Ok(PlainFile(file))
     }

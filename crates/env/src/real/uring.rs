@@ -112,8 +112,7 @@ impl Uring {
     unsafe fn push(&self, entry: &squeue::Entry) {
         // SAFETY: passed on to the caller.
         while unsafe { self.ring.borrow_mut().submission().push(entry) }.is_err() {
-            self.enter(Some(Duration::ZERO))
-                .expect("submitting to io_uring");
+            self.enter(Some(Duration::ZERO)).expect("submitting to io_uring");
             self.reap();
         }
     }
@@ -215,10 +214,7 @@ impl Uring {
         };
         // SAFETY: the slot owns the memory and lives until the completion (or is leaked).
         unsafe { self.push(&entry.user_data(u64::from(index))) };
-        Op {
-            uring: self.clone(),
-            index: Some(index),
-        }
+        Op { uring: self.clone(), index: Some(index) }
     }
 }
 
@@ -227,10 +223,7 @@ fn build(deferred: bool) -> io::Result<IoUring> {
     builder.setup_clamp().setup_cqsize(COMPLETIONS);
     if deferred {
         // Completion work runs when this thread enters the kernel, not by interrupting it.
-        builder
-            .setup_single_issuer()
-            .setup_defer_taskrun()
-            .setup_taskrun_flag();
+        builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag();
     }
     builder.build(SUBMISSIONS)
 }
@@ -248,9 +241,7 @@ impl Drop for Uring {
     fn drop(&mut self) {
         self.closing.set(true);
         let deadline = Instant::now() + DRAIN_MAX;
-        let cancel = opcode::AsyncCancel2::new(CancelBuilder::any())
-            .build()
-            .user_data(CANCEL);
+        let cancel = opcode::AsyncCancel2::new(CancelBuilder::any()).build().user_data(CANCEL);
         // SAFETY: cancellation has no memory.
         unsafe { self.push(&cancel) };
         while self.ops.get_mut().in_flight > 0 && Instant::now() < deadline {

@@ -28,10 +28,7 @@ impl AsRawFd for Opened {
 
 impl UringFile {
     pub(super) fn new(uring: Rc<Uring>, opened: Opened) -> UringFile {
-        UringFile {
-            uring,
-            opened: Rc::new(opened),
-        }
+        UringFile { uring, opened: Rc::new(opened) }
     }
 
     fn raw(&self) -> Fd {
@@ -39,10 +36,7 @@ impl UringFile {
     }
 
     fn held(&self, memory: Memory) -> Held {
-        Held {
-            _fd: self.opened.clone(),
-            memory,
-        }
+        Held { _fd: self.opened.clone(), memory }
     }
 }
 
@@ -54,16 +48,11 @@ fn start_write(
     until: Until,
 ) -> Op {
     let raw = Fd(opened.as_raw_fd());
-    let held = Held {
-        _fd: opened.clone(),
-        memory: Memory::Vectored(bufs),
-    };
+    let held = Held { _fd: opened.clone(), memory: Memory::Vectored(bufs) };
     // SAFETY: vectors and buffers are on the heap in the memory held.
     unsafe {
         uring.start(held, |memory| {
-            let Memory::Vectored(bufs) = memory else {
-                unreachable!("made above")
-            };
+            let Memory::Vectored(bufs) = memory else { unreachable!("made above") };
             let count = bufs.iovecs.len().min(IOVECS_MAX) as u32;
             opcode::Writev::new(raw, bufs.iovecs.as_ptr(), count)
                 .offset(offset)
@@ -84,21 +73,14 @@ fn start_read(
     offset: u64,
 ) -> Op {
     let raw = Fd(opened.as_raw_fd());
-    let held = Held {
-        _fd: opened.clone(),
-        memory: Memory::Read(buf),
-    };
+    let held = Held { _fd: opened.clone(), memory: Memory::Read(buf) };
     // SAFETY: the buffer is on the heap in the memory held.
     unsafe {
         uring.start(held, |memory| {
-            let Memory::Read(buf) = memory else {
-                unreachable!("made above")
-            };
+            let Memory::Read(buf) = memory else { unreachable!("made above") };
             let rest = &mut buf[filled..];
             let len = u32::try_from(rest.len()).unwrap_or(1 << 30);
-            opcode::Read::new(raw, rest.as_mut_ptr(), len)
-                .offset(offset + filled as u64)
-                .build()
+            opcode::Read::new(raw, rest.as_mut_ptr(), len).offset(offset + filled as u64).build()
         })
     }
 }
@@ -125,9 +107,7 @@ impl BlockFile for UringFile {
             let mut filled = 0;
             loop {
                 let (result, memory) = op.await;
-                let Memory::Read(buf) = memory else {
-                    unreachable!("given above")
-                };
+                let Memory::Read(buf) = memory else { unreachable!("given above") };
                 match outcome(result) {
                     Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                     Ok(read) => filled += read,
@@ -162,9 +142,7 @@ impl BlockFile for UringFile {
             let mut offset = offset;
             loop {
                 let (result, memory) = op.await;
-                let Memory::Vectored(mut bufs) = memory else {
-                    unreachable!("given above")
-                };
+                let Memory::Vectored(mut bufs) = memory else { unreachable!("given above") };
                 let written = match outcome(result) {
                     Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                     Ok(written) => written,
@@ -181,9 +159,7 @@ impl BlockFile for UringFile {
     }
 
     fn sync(&self) -> LocalFuture<io::Result<()>> {
-        let entry = opcode::Fsync::new(self.raw())
-            .flags(FsyncFlags::DATASYNC)
-            .build();
+        let entry = opcode::Fsync::new(self.raw()).flags(FsyncFlags::DATASYNC).build();
         // SAFETY: no memory is given to the kernel; the descriptor is held.
         let op = unsafe { self.uring.start(self.held(Memory::Nothing), |_| entry) };
         Box::pin(async move { outcome(op.await.0).map(drop) })
@@ -197,10 +173,7 @@ impl BlockFile for UringFile {
             return Box::pin(ready(Ok(())));
         }
         let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-        let entry = opcode::Fallocate::new(self.raw(), len)
-            .offset(offset)
-            .mode(mode)
-            .build();
+        let entry = opcode::Fallocate::new(self.raw(), len).offset(offset).mode(mode).build();
         // SAFETY: no memory is given to the kernel; the descriptor is held.
         let op = unsafe { self.uring.start(self.held(Memory::Nothing), |_| entry) };
         Box::pin(async move {

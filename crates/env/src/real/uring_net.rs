@@ -23,24 +23,16 @@ pub(super) struct UringListener {
 
 impl UringListener {
     pub(super) fn new(uring: Rc<Uring>, fd: OwnedFd) -> UringListener {
-        UringListener {
-            uring,
-            fd: Rc::new(fd),
-        }
+        UringListener { uring, fd: Rc::new(fd) }
     }
 }
 
 impl Listener for UringListener {
     fn accept(&self) -> LocalFuture<io::Result<Rc<dyn Stream>>> {
         let raw = Fd(self.fd.as_raw_fd());
-        let held = Held {
-            _fd: self.fd.clone(),
-            memory: Memory::Accept,
-        };
+        let held = Held { _fd: self.fd.clone(), memory: Memory::Accept };
         let (none, no_len) = (std::ptr::null_mut(), std::ptr::null_mut());
-        let entry = opcode::Accept::new(raw, none, no_len)
-            .flags(libc::SOCK_CLOEXEC)
-            .build();
+        let entry = opcode::Accept::new(raw, none, no_len).flags(libc::SOCK_CLOEXEC).build();
         // SAFETY: no memory is given to the kernel; the descriptor is held.
         let op = unsafe { self.uring.start(held, |_| entry) };
         let uring = self.uring.clone();
@@ -67,10 +59,7 @@ pub(super) async fn connect(
 ) -> io::Result<Rc<dyn Stream>> {
     let fd = Rc::new(fd);
     let raw = Fd(fd.as_raw_fd());
-    let held = Held {
-        _fd: fd.clone(),
-        memory: Memory::Connect(Box::new(addr)),
-    };
+    let held = Held { _fd: fd.clone(), memory: Memory::Connect(Box::new(addr)) };
     // SAFETY: the address is on the heap in the memory held.
     let op = unsafe {
         uring.start(held, |memory| match memory {
@@ -98,16 +87,11 @@ impl UringStream {
 
 fn start_send(uring: &Rc<Uring>, fd: &Rc<OwnedFd>, bufs: Box<Vectored>) -> Op {
     let raw = Fd(fd.as_raw_fd());
-    let held = Held {
-        _fd: fd.clone(),
-        memory: Memory::Vectored(bufs),
-    };
+    let held = Held { _fd: fd.clone(), memory: Memory::Vectored(bufs) };
     // SAFETY: header, vectors and buffers are on the heap in the memory held.
     unsafe {
         uring.start(held, |memory| {
-            let Memory::Vectored(bufs) = memory else {
-                unreachable!("made above")
-            };
+            let Memory::Vectored(bufs) = memory else { unreachable!("made above") };
             bufs.header.msg_iov = bufs.iovecs.as_mut_ptr();
             bufs.header.msg_iovlen = bufs.iovecs.len().min(IOVECS_MAX);
             let flags = (libc::MSG_NOSIGNAL | libc::MSG_WAITALL).cast_unsigned();
@@ -119,22 +103,14 @@ fn start_send(uring: &Rc<Uring>, fd: &Rc<OwnedFd>, bufs: Box<Vectored>) -> Op {
 impl Stream for UringStream {
     fn recv(&self, buf: BytesMut) -> LocalFuture<(io::Result<usize>, BytesMut)> {
         if buf.capacity() == buf.len() {
-            return Box::pin(std::future::ready((
-                Err(io::ErrorKind::InvalidInput.into()),
-                buf,
-            )));
+            return Box::pin(std::future::ready((Err(io::ErrorKind::InvalidInput.into()), buf)));
         }
         let raw = Fd(self.fd.as_raw_fd());
-        let held = Held {
-            _fd: self.fd.clone(),
-            memory: Memory::Recv(buf),
-        };
+        let held = Held { _fd: self.fd.clone(), memory: Memory::Recv(buf) };
         // SAFETY: the spare capacity is on the heap in the memory held.
         let op = unsafe {
             self.uring.start(held, |memory| {
-                let Memory::Recv(buf) = memory else {
-                    unreachable!("made above")
-                };
+                let Memory::Recv(buf) = memory else { unreachable!("made above") };
                 let spare = buf.spare_capacity_mut();
                 let len = u32::try_from(spare.len()).unwrap_or(u32::MAX);
                 opcode::Recv::new(raw, spare.as_mut_ptr().cast(), len).build()
@@ -142,9 +118,7 @@ impl Stream for UringStream {
         };
         Box::pin(async move {
             let (result, memory) = op.await;
-            let Memory::Recv(mut buf) = memory else {
-                unreachable!("given above")
-            };
+            let Memory::Recv(mut buf) = memory else { unreachable!("given above") };
             let received = outcome(result);
             if let Ok(received) = received {
                 // SAFETY: the kernel has written this many bytes behind the buffer's length.
@@ -160,35 +134,23 @@ impl Stream for UringStream {
         range: Range<usize>,
     ) -> LocalFuture<(io::Result<usize>, AlignedBuf)> {
         if range.is_empty() || range.end > buf.len() {
-            return Box::pin(std::future::ready((
-                Err(io::ErrorKind::InvalidInput.into()),
-                buf,
-            )));
+            return Box::pin(std::future::ready((Err(io::ErrorKind::InvalidInput.into()), buf)));
         }
         let raw = Fd(self.fd.as_raw_fd());
-        let held = Held {
-            _fd: self.fd.clone(),
-            memory: Memory::Read(buf),
-        };
+        let held = Held { _fd: self.fd.clone(), memory: Memory::Read(buf) };
         // SAFETY: the buffer is on the heap in the memory held.
         let op = unsafe {
             self.uring.start(held, |memory| {
-                let Memory::Read(buf) = memory else {
-                    unreachable!("made above")
-                };
+                let Memory::Read(buf) = memory else { unreachable!("made above") };
                 let room = &mut buf[range];
                 let len = u32::try_from(room.len()).unwrap_or(u32::MAX);
                 // The kernel goes on until it is full: one completion instead of one a segment.
-                opcode::Recv::new(raw, room.as_mut_ptr(), len)
-                    .flags(libc::MSG_WAITALL)
-                    .build()
+                opcode::Recv::new(raw, room.as_mut_ptr(), len).flags(libc::MSG_WAITALL).build()
             })
         };
         Box::pin(async move {
             let (result, memory) = op.await;
-            let Memory::Read(buf) = memory else {
-                unreachable!("given above")
-            };
+            let Memory::Read(buf) = memory else { unreachable!("given above") };
             (outcome(result), buf)
         })
     }
@@ -203,9 +165,7 @@ impl Stream for UringStream {
         Box::pin(async move {
             loop {
                 let (result, memory) = op.await;
-                let Memory::Vectored(mut bufs) = memory else {
-                    unreachable!("given above")
-                };
+                let Memory::Vectored(mut bufs) = memory else { unreachable!("given above") };
                 let sent = match outcome(result) {
                     Ok(sent) => sent,
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,

@@ -17,18 +17,11 @@ impl Vectored {
         let iovecs = bufs
             .iter()
             .filter(|buf| !buf.is_empty())
-            .map(|buf| libc::iovec {
-                iov_base: buf.as_ptr().cast_mut().cast(),
-                iov_len: buf.len(),
-            })
+            .map(|buf| libc::iovec { iov_base: buf.as_ptr().cast_mut().cast(), iov_len: buf.len() })
             .collect();
         // SAFETY: an all-zero message header is valid (no address, no buffers, no control data).
         let header = unsafe { std::mem::zeroed() };
-        Box::new(Vectored {
-            _bufs: bufs,
-            iovecs,
-            header,
-        })
+        Box::new(Vectored { _bufs: bufs, iovecs, header })
     }
 
     /// Forgets the first `done` bytes; whether anything is left.

@@ -23,20 +23,12 @@ pub(crate) fn of(grown: &Counters, data: u64) -> Breakdown {
         // Zeros up to blocks are written with data into new places; the rest of the device is data
         // in its place and objects of the OSD's own.
         let mut left = sectors(DATA);
-        shares.take(
-            Cause::ZeroFilled,
-            number("bluestore_write_pad_bytes"),
-            &mut left,
-        );
+        shares.take(Cause::ZeroFilled, number("bluestore_write_pad_bytes"), &mut left);
         shares.take(Cause::Data, data, &mut left);
         shares.take(Cause::Files, u64::MAX, &mut left);
         // BlueFS writes the last block of a log anew with each append.
         let mut left = sectors(WAL);
-        shares.take(
-            Cause::RocksDbWal,
-            number("bluefs_bytes_written_wal"),
-            &mut left,
-        );
+        shares.take(Cause::RocksDbWal, number("bluefs_bytes_written_wal"), &mut left);
         shares.take(Cause::Files, number("bluefs_logged_bytes"), &mut left);
         shares.take(Cause::Padding, u64::MAX, &mut left);
         let mut left = sectors(DB);
@@ -84,9 +76,7 @@ mod tests {
     use super::*;
 
     fn counters(list: &[(&str, u64)]) -> Counters {
-        list.iter()
-            .map(|(name, n)| ((*name).to_owned(), *n))
-            .collect()
+        list.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect()
     }
 
     #[test]
@@ -131,11 +121,7 @@ mod tests {
         assert_eq!(found.bytes(Cause::FsMetadata), 0);
         assert_eq!(found.bytes(Cause::Data), 90);
         assert_eq!(found.bytes(Cause::Compaction), 10);
-        let quiet = counters(&[
-            ("written", 50),
-            ("device_data", 50),
-            ("osd_write_bytes", 30),
-        ]);
+        let quiet = counters(&[("written", 50), ("device_data", 50), ("osd_write_bytes", 30)]);
         let found = of(&quiet, 20);
         assert_eq!(found.bytes(Cause::FsMetadata), 20);
         assert_eq!(found.bytes(Cause::Files), 10);

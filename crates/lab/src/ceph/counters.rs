@@ -21,27 +21,11 @@ const PERF: [(&str, &str, &str); 10] = [
     ("bluefs", "bytes_written_slow", "bluefs_bytes_written_slow"),
     ("bluefs", "logged_bytes", "bluefs_logged_bytes"),
     ("bluestore", "write_pad_bytes", "bluestore_write_pad_bytes"),
-    (
-        "bluestore",
-        "deferred_write_bytes",
-        "bluestore_deferred_write_bytes",
-    ),
-    (
-        "bluestore",
-        "bluestore_write_big_bytes",
-        "bluestore_write_big_bytes",
-    ),
-    (
-        "bluestore",
-        "bluestore_write_small_bytes",
-        "bluestore_write_small_bytes",
-    ),
+    ("bluestore", "deferred_write_bytes", "bluestore_deferred_write_bytes"),
+    ("bluestore", "bluestore_write_big_bytes", "bluestore_write_big_bytes"),
+    ("bluestore", "bluestore_write_small_bytes", "bluestore_write_small_bytes"),
     ("filestore", "bytes", "filestore_bytes"),
-    (
-        "filestore",
-        "journal_wr_bytes",
-        "filestore_journal_wr_bytes",
-    ),
+    ("filestore", "journal_wr_bytes", "filestore_journal_wr_bytes"),
 ];
 
 /// Names of what is made here.
@@ -67,10 +51,7 @@ impl Probe {
     /// Of the cluster in `dir` on these devices.
     pub(crate) fn new(dir: &Path, devices: Vec<(&'static str, String)>) -> Probe {
         let log = |n| EventLog::new(dir.join("log").join(format!("osd.{n}.log")));
-        Probe {
-            devices,
-            events: RefCell::new((0..REPLICAS).map(log).collect()),
-        }
+        Probe { devices, events: RefCell::new((0..REPLICAS).map(log).collect()) }
     }
 
     /// Adds what `perf dump` of an OSD said.

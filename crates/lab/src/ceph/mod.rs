@@ -20,14 +20,8 @@ use crate::backend::Backend;
 use crate::cell::REPLICAS;
 
 /// What is run.
-const PROGRAMS: [&str; 6] = [
-    "ceph",
-    "ceph-authtool",
-    "monmaptool",
-    "ceph-mon",
-    "ceph-mgr",
-    "ceph-osd",
-];
+const PROGRAMS: [&str; 6] =
+    ["ceph", "ceph-authtool", "monmaptool", "ceph-mon", "ceph-mgr", "ceph-osd"];
 /// How long one of them, and the OSDs together, may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Between two looks.
@@ -81,10 +75,7 @@ fn run_with(command: &mut Command, input: &[u8]) -> Result<String, LabError> {
     }
     let said = String::from_utf8_lossy(&out.stderr);
     let said = said.lines().rfind(|line| !line.trim().is_empty());
-    Err(LabError::new(format!(
-        "{program}: {}",
-        said.unwrap_or("it said nothing")
-    )))
+    Err(LabError::new(format!("{program}: {}", said.unwrap_or("it said nothing"))))
 }
 
 fn conf(dir: &Path, fsid: &str, port: u16, backend: &Backend, sets: &[String]) -> String {
@@ -155,16 +146,7 @@ pub(crate) fn up(dir: &Path, backend: &Backend, sets: &[String]) -> Result<(), L
     let (ring, monmap) = (path("keyring"), path("monmap"));
     let address = format!("[v2:127.0.0.1:{port}]");
     let tool = |args: &[&str]| run(&mut ceph("ceph-authtool", args));
-    tool(&[
-        "--create-keyring",
-        &ring,
-        "--gen-key",
-        "-n",
-        "mon.",
-        "--cap",
-        "mon",
-        "allow *",
-    ])?;
+    tool(&["--create-keyring", &ring, "--gen-key", "-n", "mon.", "--cap", "mon", "allow *"])?;
     for (name, mon) in [("client.admin", "allow *"), ("mgr.x", "allow profile mgr")] {
         tool(&[
             &ring,
@@ -185,19 +167,13 @@ pub(crate) fn up(dir: &Path, backend: &Backend, sets: &[String]) -> Result<(), L
             "allow *",
         ])?;
     }
-    run(&mut ceph(
-        "monmaptool",
-        &["--create", "--addv", "a", &address, "--fsid", fsid, &monmap],
-    ))?;
+    run(&mut ceph("monmaptool", &["--create", "--addv", "a", &address, "--fsid", fsid, &monmap]))?;
     let mkfs = ["-i", "a", "--mkfs", "--monmap", &monmap, "--keyring", &ring];
     run(&mut ceph("ceph-mon", &mkfs))?;
     run(&mut ceph("ceph-mon", &["-i", "a"]))?;
     let patience = PATIENCE.as_secs().to_string();
     let tell = |args: &[&str], input: &[u8]| {
-        run_with(
-            ceph("ceph", &["--connect-timeout", &patience]).args(args),
-            input,
-        )
+        run_with(ceph("ceph", &["--connect-timeout", &patience]).args(args), input)
     };
     // A manager's own pool would be written to beside the load.
     let quiet = "mgr/devicehealth/enable_monitoring";
@@ -219,14 +195,7 @@ pub(crate) fn up(dir: &Path, backend: &Backend, sets: &[String]) -> Result<(), L
         let json = serde_json::json!({"cephx_secret": secret}).to_string();
         tell(&["osd", "new", uuid, "-i", "-"], json.as_bytes())?;
         let (ring, name) = (path(&format!("ring.{n}")), format!("osd.{n}"));
-        tool(&[
-            "--create-keyring",
-            &ring,
-            "--name",
-            &name,
-            "--add-key",
-            &secret,
-        ])?;
+        tool(&["--create-keyring", &ring, "--name", &name, "--add-key", &secret])?;
         let mkfs = ["-i", &id, "--mkfs", "--osd-uuid", uuid];
         let begun = run(&mut ceph("ceph-osd", &mkfs))
             .and_then(|_| run(&mut ceph("ceph-osd", &["-i", &id])));
@@ -241,9 +210,7 @@ pub(crate) fn up(dir: &Path, backend: &Backend, sets: &[String]) -> Result<(), L
         }
         if begin.elapsed() > PATIENCE {
             let last = last_words(dir);
-            return Err(LabError::by_backend(format!(
-                "its OSDs do not come up{last}"
-            )));
+            return Err(LabError::by_backend(format!("its OSDs do not come up{last}")));
         }
         std::thread::sleep(PAUSE);
     }
@@ -282,9 +249,7 @@ pub(crate) fn down(dir: &Path) {
 /// Whether a process that is not gone and not a zombie.
 fn is_alive(pid: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat
-        .rsplit_once(')')
-        .and_then(|(_, rest)| rest.trim_start().chars().next());
+    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
     state.is_some_and(|state| state != 'Z' && state != 'X')
 }
 
@@ -325,12 +290,7 @@ fn reason(log: &str) -> String {
             .iter()
             .any(|word| line.contains(word))
     });
-    why.or_else(|| lines().last())
-        .unwrap_or("its log is empty")
-        .trim()
-        .chars()
-        .take(300)
-        .collect()
+    why.or_else(|| lines().last()).unwrap_or("its log is empty").trim().chars().take(300).collect()
 }
 
 #[cfg(test)]
@@ -341,10 +301,7 @@ mod tests {
     fn a_log_says_why_its_daemon_ended() {
         let log = "1 starting\n2 /x/KStore.cc: 12: FAILED ceph_assert(r == 0)\n3 more\n\
                    --- begin dump of recent events ---\n9 old\n";
-        assert_eq!(
-            reason(log),
-            "2 /x/KStore.cc: 12: FAILED ceph_assert(r == 0)"
-        );
+        assert_eq!(reason(log), "2 /x/KStore.cc: 12: FAILED ceph_assert(r == 0)");
         assert_eq!(reason("a\nb\n\n"), "b");
         assert_eq!(reason(""), "its log is empty");
     }

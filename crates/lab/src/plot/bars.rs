@@ -19,30 +19,15 @@ pub(crate) fn figure(
     limit: Option<(f64, &str)>,
 ) -> Drawing {
     let mut d = Drawing::new(960.0, 400.0);
-    let frame = Frame {
-        left: 64.0,
-        top: 62.0,
-        width: 880.0,
-        height: 262.0,
-    };
+    let frame = Frame { left: 64.0, top: 62.0, width: 880.0, height: 262.0 };
     d.text(frame.left, 20.0, 14.0, Anchor::Start, title);
     let used = |cause: &Cause| {
-        groups
-            .iter()
-            .flat_map(|g| &g.bars)
-            .flatten()
-            .any(|(c, v)| c == cause && *v > 0.0)
+        groups.iter().flat_map(|g| &g.bars).flatten().any(|(c, v)| c == cause && *v > 0.0)
     };
-    let entries: Vec<(&str, &'static str)> = Cause::ALL
-        .into_iter()
-        .filter(used)
-        .map(|c| (c.title(), super::colour(c)))
-        .collect();
+    let entries: Vec<(&str, &'static str)> =
+        Cause::ALL.into_iter().filter(used).map(|c| (c.title(), super::colour(c))).collect();
     legend(&mut d, &entries, (frame.left, 42.0), frame.right());
-    let sums = groups
-        .iter()
-        .flat_map(|g| &g.bars)
-        .map(|bar| bar.iter().map(|(_, v)| v).sum());
+    let sums = groups.iter().flat_map(|g| &g.bars).map(|bar| bar.iter().map(|(_, v)| v).sum());
     let max = sums.fold(limit.map_or(0.0, |(v, _)| v), f64::max);
     let axis = scale(max);
     frame.left_scale(&mut d, axis, "bytes written / byte of the client");
@@ -58,41 +43,18 @@ pub(crate) fn figure(
             let mut below = 0.0;
             for (cause, value) in bar {
                 let (low, high) = (frame.y(below / axis.0), frame.y((below + value) / axis.0));
-                d.rect(
-                    x + 0.5,
-                    high,
-                    width - 1.0,
-                    low - high,
-                    super::colour(*cause),
-                );
+                d.rect(x + 0.5, high, width - 1.0, low - high, super::colour(*cause));
                 below += value;
             }
             let mark = marks.get(m).copied().unwrap_or("");
-            d.text(
-                x + width / 2.0,
-                frame.bottom() + 12.0,
-                9.0,
-                Anchor::Middle,
-                mark,
-            );
+            d.text(x + width / 2.0, frame.bottom() + 12.0, 9.0, Anchor::Middle, mark);
         }
-        d.text(
-            left + slot / 2.0,
-            frame.bottom() + 28.0,
-            11.0,
-            Anchor::Middle,
-            &group.label,
-        );
+        d.text(left + slot / 2.0, frame.bottom() + 28.0, 11.0, Anchor::Middle, &group.label);
     }
     if let Some((value, what)) = limit {
         let y = frame.y(value / axis.0);
         let points = vec![(frame.left, y), (frame.right(), y)];
-        d.marks.push(Mark::Line {
-            points,
-            colour: INK,
-            width: 1.2,
-            dashed: true,
-        });
+        d.marks.push(Mark::Line { points, colour: INK, width: 1.2, dashed: true });
         // Legible over bars, too: about the width of the font's letters.
         let width = what.chars().count() as f32 * 5.8 + 4.0;
         d.rect(frame.right() - 4.0 - width, y - 15.0, width + 2.0, 13.0, "#ffffff");
@@ -100,13 +62,7 @@ pub(crate) fn figure(
     }
     frame.border(&mut d);
     let middle = frame.left + frame.width / 2.0;
-    d.text(
-        middle,
-        frame.bottom() + 46.0,
-        12.0,
-        Anchor::Middle,
-        "request size",
-    );
+    d.text(middle, frame.bottom() + 46.0, 12.0, Anchor::Middle, "request size");
     let key = "1 = 1ST WRITE, 2 = 2ND WRITE, 3 = 3RD WRITE (behind a hole), O = OVERWRITE";
     d.text(middle, frame.bottom() + 64.0, 10.0, Anchor::Middle, key);
     d

@@ -61,42 +61,20 @@ pub(crate) const GRID: &str = "#dddddd";
 
 impl Drawing {
     pub(crate) fn new(width: f32, height: f32) -> Drawing {
-        Drawing {
-            width,
-            height,
-            marks: Vec::new(),
-        }
+        Drawing { width, height, marks: Vec::new() }
     }
 
     pub(crate) fn rect(&mut self, x: f32, y: f32, width: f32, height: f32, fill: &'static str) {
-        self.marks.push(Mark::Rect {
-            x,
-            y,
-            width,
-            height,
-            fill,
-        });
+        self.marks.push(Mark::Rect { x, y, width, height, fill });
     }
 
     pub(crate) fn line(&mut self, points: Vec<(f32, f32)>, colour: &'static str, width: f32) {
-        self.marks.push(Mark::Line {
-            points,
-            colour,
-            width,
-            dashed: false,
-        });
+        self.marks.push(Mark::Line { points, colour, width, dashed: false });
     }
 
     pub(crate) fn text(&mut self, x: f32, y: f32, size: f32, anchor: Anchor, text: &str) {
         let text = text.to_owned();
-        self.marks.push(Mark::Text {
-            x,
-            y,
-            size,
-            anchor,
-            upright: false,
-            text,
-        });
+        self.marks.push(Mark::Text { x, y, size, anchor, upright: false, text });
     }
 
     /// As a file of its own; it may stand in HTML as it is.
@@ -107,66 +85,35 @@ impl Drawing {
              width=\"{width}\" height=\"{height}\" font-family=\"DejaVu Sans, Verdana, sans-serif\">\n\
              <rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\n"
         );
-        self.marks
-            .iter()
-            .for_each(|mark| all.push_str(&svg_of(mark)));
+        self.marks.iter().for_each(|mark| all.push_str(&svg_of(mark)));
         all.push_str("</svg>\n");
         all
     }
 }
 
 fn svg_points(points: &[(f32, f32)]) -> String {
-    points
-        .iter()
-        .map(|(x, y)| format!("{x:.1},{y:.1}"))
-        .collect::<Vec<_>>()
-        .join(" ")
+    points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect::<Vec<_>>().join(" ")
 }
 
 fn svg_of(mark: &Mark) -> String {
     match mark {
-        Mark::Rect {
-            x,
-            y,
-            width,
-            height,
-            fill,
-        } => format!(
+        Mark::Rect { x, y, width, height, fill } => format!(
             "<rect x=\"{x:.2}\" y=\"{y:.2}\" width=\"{width:.2}\" height=\"{height:.2}\" fill=\"{fill}\"/>\n"
         ),
-        Mark::Line {
-            points,
-            colour,
-            width,
-            dashed,
-        } => {
-            let dashes = if *dashed {
-                " stroke-dasharray=\"5 4\""
-            } else {
-                ""
-            };
+        Mark::Line { points, colour, width, dashed } => {
+            let dashes = if *dashed { " stroke-dasharray=\"5 4\"" } else { "" };
             format!(
                 "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\"{dashes}/>\n",
                 svg_points(points)
             )
         }
         Mark::Area { points, fill } => {
-            format!(
-                "<polygon points=\"{}\" fill=\"{fill}\"/>\n",
-                svg_points(points)
-            )
+            format!("<polygon points=\"{}\" fill=\"{fill}\"/>\n", svg_points(points))
         }
         Mark::Circle { x, y, radius, fill } => {
             format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" fill=\"{fill}\"/>\n")
         }
-        Mark::Text {
-            x,
-            y,
-            size,
-            anchor,
-            upright,
-            text,
-        } => {
+        Mark::Text { x, y, size, anchor, upright, text } => {
             let anchor = match anchor {
                 Anchor::Start => "start",
                 Anchor::Middle => "middle",
@@ -186,7 +133,5 @@ fn svg_of(mark: &Mark) -> String {
 
 /// Text as it may stand in HTML and SVG.
 pub(crate) fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

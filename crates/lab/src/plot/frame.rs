@@ -17,10 +17,7 @@ pub(crate) fn scale(max: f64) -> (f64, f64) {
     let max = if max > 0.0 { max * 1.02 } else { 1.0 };
     let rough = max / STEPS_MAX;
     let power = 10f64.powf(rough.log10().floor());
-    let step = [1.0, 2.0, 2.5, 5.0, 10.0]
-        .iter()
-        .map(|n| n * power)
-        .find(|step| *step >= rough);
+    let step = [1.0, 2.0, 2.5, 5.0, 10.0].iter().map(|n| n * power).find(|step| *step >= rough);
     let step = step.unwrap_or(10.0 * power);
     ((max / step).ceil() * step, step)
 }
@@ -73,13 +70,7 @@ impl Frame {
             let value = f64::from(n) * step;
             let y = self.y(value / max);
             d.line(vec![(self.right(), y), (self.right() + 4.0, y)], INK, 1.0);
-            d.text(
-                self.right() + 7.0,
-                y + 4.0,
-                11.0,
-                Anchor::Start,
-                &number(value),
-            );
+            d.text(self.right() + 7.0, y + 4.0, 11.0, Anchor::Start, &number(value));
         }
         self.upright(d, self.right() + 56.0, what);
     }
@@ -90,13 +81,7 @@ impl Frame {
             let value = f64::from(n) * step;
             let x = self.x(value / max);
             d.line(vec![(x, self.bottom()), (x, self.bottom() + 4.0)], INK, 1.0);
-            d.text(
-                x,
-                self.bottom() + 17.0,
-                11.0,
-                Anchor::Middle,
-                &number(value),
-            );
+            d.text(x, self.bottom() + 17.0, 11.0, Anchor::Middle, &number(value));
         }
         let middle = self.left + self.width / 2.0;
         d.text(middle, self.bottom() + 34.0, 12.0, Anchor::Middle, what);
@@ -150,10 +135,7 @@ mod tests {
         assert_eq!(scale(0.0), (1.0, 0.2));
         for max in [0.3, 1.0, 3.9, 67.375, 38_739.0] {
             let (end, step) = scale(max);
-            assert!(
-                end >= max && end / step <= 7.0 && end < max * 1.6,
-                "{max}: {end}, {step}"
-            );
+            assert!(end >= max && end / step <= 7.0 && end < max * 1.6, "{max}: {end}, {step}");
         }
         assert_eq!(
             (number(2.5), number(40_000.0), number(0.25)),

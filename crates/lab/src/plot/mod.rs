@@ -35,8 +35,5 @@ pub(crate) fn colour(cause: Cause) -> &'static str {
 /// Writes `DIR/NAME.svg` and `DIR/NAME.png`.
 pub(crate) fn write(drawing: &Drawing, dir: &Path, name: &str) -> Result<(), LabError> {
     results::write(&dir.join(format!("{name}.svg")), drawing.svg().as_bytes())?;
-    results::write(
-        &dir.join(format!("{name}.png")),
-        &png::render(drawing, 2.0)?,
-    )
+    results::write(&dir.join(format!("{name}.png")), &png::render(drawing, 2.0)?)
 }

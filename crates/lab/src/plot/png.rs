@@ -48,33 +48,14 @@ fn path_of(points: &[(f32, f32)]) -> PathBuilder {
 
 fn draw(pixmap: &mut Pixmap, transform: Transform, face: &Face<'_>, mark: &Mark) {
     match mark {
-        Mark::Rect {
-            x,
-            y,
-            width,
-            height,
-            fill,
-        } => {
+        Mark::Rect { x, y, width, height, fill } => {
             if let Some(rect) = Rect::from_xywh(*x, *y, *width, *height) {
                 pixmap.fill_rect(rect, &paint(fill), transform, None);
             }
         }
-        Mark::Line {
-            points,
-            colour,
-            width,
-            dashed,
-        } => {
-            let dash = if *dashed {
-                StrokeDash::new(vec![5.0, 4.0], 0.0)
-            } else {
-                None
-            };
-            let stroke = Stroke {
-                width: *width,
-                dash,
-                ..Stroke::default()
-            };
+        Mark::Line { points, colour, width, dashed } => {
+            let dash = if *dashed { StrokeDash::new(vec![5.0, 4.0], 0.0) } else { None };
+            let stroke = Stroke { width: *width, dash, ..Stroke::default() };
             if let Some(path) = path_of(points).finish() {
                 pixmap.stroke_path(&path, &paint(colour), &stroke, transform, None);
             }
@@ -91,14 +72,7 @@ fn draw(pixmap: &mut Pixmap, transform: Transform, face: &Face<'_>, mark: &Mark)
                 pixmap.fill_path(&path, &paint(fill), FillRule::Winding, transform, None);
             }
         }
-        Mark::Text {
-            x,
-            y,
-            size,
-            anchor,
-            upright,
-            text,
-        } => {
+        Mark::Text { x, y, size, anchor, upright, text } => {
             let em = *size / f32::from(face.units_per_em());
             let (outlines, length) = outlines(face, text);
             let back = match anchor {
@@ -137,8 +111,7 @@ impl OutlineBuilder for Outline<'_> {
         self.path.quad_to(self.x + x1, y1, self.x + x, y);
     }
     fn curve_to(&mut self, x1: f32, y1: f32, x2: f32, y2: f32, x: f32, y: f32) {
-        self.path
-            .cubic_to(self.x + x1, y1, self.x + x2, y2, self.x + x, y);
+        self.path.cubic_to(self.x + x1, y1, self.x + x2, y2, self.x + x, y);
     }
     fn close(&mut self) {
         self.path.close();
@@ -149,9 +122,7 @@ impl OutlineBuilder for Outline<'_> {
 fn outlines(face: &Face<'_>, text: &str) -> (PathBuilder, f32) {
     let (mut path, mut x) = (PathBuilder::new(), 0.0);
     for letter in text.chars() {
-        let Some(glyph) = face.glyph_index(letter) else {
-            continue;
-        };
+        let Some(glyph) = face.glyph_index(letter) else { continue };
         face.outline_glyph(glyph, &mut Outline { path: &mut path, x });
         x += f32::from(face.glyph_hor_advance(glyph).unwrap_or(0));
     }

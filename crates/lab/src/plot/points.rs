@@ -14,9 +14,8 @@ pub(crate) struct Spot {
 }
 
 /// Colours of the points, in turn.
-pub(crate) const COLOURS: [&str; 6] = [
-    "#3f6fb5", "#e58a3c", "#57a35a", "#7d5ba6", "#d9546a", "#5fb3b3",
-];
+pub(crate) const COLOURS: [&str; 6] =
+    ["#3f6fb5", "#e58a3c", "#57a35a", "#7d5ba6", "#d9546a", "#5fb3b3"];
 
 const RADIUS: f32 = 5.0;
 const LETTER: f32 = 10.0;
@@ -52,12 +51,7 @@ fn area(x: f32, base: f32, anchor: Anchor, text: &str) -> Area {
         Anchor::Middle => x - width / 2.0,
         Anchor::End => x - width,
     };
-    Area {
-        left,
-        top: base - LETTER,
-        right: left + width,
-        bottom: base + 2.0,
-    }
+    Area { left, top: base - LETTER, right: left + width, bottom: base + 2.0 }
 }
 
 /// Where a text may stand around a point, from its middle; the best place first.
@@ -79,22 +73,15 @@ pub(crate) fn figure(title: &str, across: &str, spots: &[Spot], series: &[String
         series.iter().map(String::as_str).zip(colours()).collect();
     let room = if series.is_empty() { 0.0 } else { 44.0 };
     let mut d = Drawing::new(560.0, 360.0 + room);
-    let frame = Frame {
-        left: 64.0,
-        top: 36.0 + room,
-        width: 470.0,
-        height: 270.0,
-    };
+    let frame = Frame { left: 64.0, top: 36.0 + room, width: 470.0, height: 270.0 };
     d.text(frame.left, 20.0, 13.0, Anchor::Start, title);
     legend(&mut d, &entries, (frame.left, 44.0), frame.right());
     let xs = scale(spots.iter().map(|s| s.x).fold(0.0, f64::max) * 1.1);
     let ys = scale(spots.iter().map(|s| s.y).fold(0.0, f64::max) * 1.1);
     frame.left_scale(&mut d, ys, "WAF");
     frame.bottom_scale(&mut d, xs, across);
-    let at: Vec<(f32, f32)> = spots
-        .iter()
-        .map(|spot| (frame.x(spot.x / xs.0), frame.y(spot.y / ys.0)))
-        .collect();
+    let at: Vec<(f32, f32)> =
+        spots.iter().map(|spot| (frame.x(spot.x / xs.0), frame.y(spot.y / ys.0))).collect();
     let mut taken: Vec<Area> = at
         .iter()
         .map(|(x, y)| Area {
@@ -104,44 +91,27 @@ pub(crate) fn figure(title: &str, across: &str, spots: &[Spot], series: &[String
             bottom: y + RADIUS,
         })
         .collect();
-    let inside = Area {
-        left: frame.left,
-        top: frame.top,
-        right: frame.right(),
-        bottom: frame.bottom(),
-    };
+    let inside =
+        Area { left: frame.left, top: frame.top, right: frame.right(), bottom: frame.bottom() };
     for (spot, (x, y)) in spots.iter().zip(&at) {
         let fill = COLOURS[spot.series % COLOURS.len()];
-        d.marks.push(Mark::Circle {
-            x: *x,
-            y: *y,
-            radius: RADIUS,
-            fill,
-        });
+        d.marks.push(Mark::Circle { x: *x, y: *y, radius: RADIUS, fill });
         // Where it covers least of what is there and of the border.
         let covers = |area: &Area| {
             let others: f32 = taken.iter().map(|other| area.shared(other)).sum();
             others + 4.0 * (area.len() - area.shared(&inside))
         };
-        let place = |(dx, dy, anchor)| (x + dx, y + dy, anchor, area(x + dx, y + dy, anchor, &spot.name));
-        let best = PLACES
-            .map(place)
-            .into_iter()
-            .min_by(|a, b| covers(&a.3).total_cmp(&covers(&b.3)));
+        let place =
+            |(dx, dy, anchor)| (x + dx, y + dy, anchor, area(x + dx, y + dy, anchor, &spot.name));
+        let best =
+            PLACES.map(place).into_iter().min_by(|a, b| covers(&a.3).total_cmp(&covers(&b.3)));
         if let Some((x, y, anchor, area)) = best {
             d.text(x, y, LETTER, anchor, &spot.name);
             taken.push(area);
         }
     }
     frame.border(&mut d);
-    d.line(
-        vec![
-            (frame.left, frame.bottom()),
-            (frame.right(), frame.bottom()),
-        ],
-        INK,
-        1.0,
-    );
+    d.line(vec![(frame.left, frame.bottom()), (frame.right(), frame.bottom())], INK, 1.0);
     d
 }
 
@@ -152,12 +122,7 @@ mod tests {
     /// "BlueStore" and "FileStore" were written over each other, their points being neighbours.
     #[test]
     fn names_of_neighbours_stand_apart() {
-        let spot = |name: &str, x, y| Spot {
-            name: name.into(),
-            series: 0,
-            x,
-            y,
-        };
+        let spot = |name: &str, x, y| Spot { name: name.into(), series: 0, x, y };
         let spots = [
             spot("BlueStore", 263.0, 10.2),
             spot("FileStore", 279.0, 10.2),
@@ -169,9 +134,9 @@ mod tests {
             .marks
             .iter()
             .filter_map(|mark| match mark {
-                Mark::Text {
-                    x, y, anchor, text, ..
-                } if spots.iter().any(|s| s.name == *text) => Some(area(*x, *y, *anchor, text)),
+                Mark::Text { x, y, anchor, text, .. } if spots.iter().any(|s| s.name == *text) => {
+                    Some(area(*x, *y, *anchor, text))
+                }
                 _ => None,
             })
             .collect();

@@ -13,9 +13,7 @@ use crate::{LabError, cell::Cell, cli::bytes_text, paper, plot};
 
 /// Backend, its title, and for each size the four writes' WAF.
 fn waf(cells: &Cells, name: &str, size: u64, write: usize) -> Option<f64> {
-    cells
-        .get(&(name.to_owned(), size, write))
-        .map(|cell| cell.waf())
+    cells.get(&(name.to_owned(), size, write)).map(|cell| cell.waf())
 }
 
 impl Page {
@@ -33,14 +31,8 @@ impl Page {
              journal and XFS's journal; RocksDB's own event log tells flushed tables from compacted ones, and what no counter \
              tells apart stands with what it lies beside: metadata in files.",
         );
-        self.sheet(
-            "Conditions, single writes",
-            &value["conditions"]["single_writes"],
-        );
-        self.sheet(
-            "Conditions, many writes",
-            &value["conditions"]["many_writes"],
-        );
+        self.sheet("Conditions, single writes", &value["conditions"]["single_writes"]);
+        self.sheet("Conditions, many writes", &value["conditions"]["many_writes"]);
         if !found.failed.is_empty() {
             self.0.push_str("<h3>What failed</h3>\n<ul>\n");
             for why in found.failed.values() {
@@ -74,11 +66,7 @@ impl Page {
         let order = ordered(cells.keys().map(|(name, ..)| name));
         for (write, words) in WRITES.iter().enumerate() {
             for (name, title) in &order {
-                let class = if counterpart(name) == *name {
-                    ""
-                } else {
-                    "paper"
-                };
+                let class = if counterpart(name) == *name { "" } else { "paper" };
                 let mut row = vec![format!("{words}: {title}")];
                 row.extend(sizes.iter().map(|size| {
                     let waf = waf(cells, name, *size, write);
@@ -97,10 +85,7 @@ impl Page {
             }
         }
         let sums = order.iter().filter_map(|(name, title)| {
-            let mut all = cells
-                .iter()
-                .filter(|((n, ..), _)| n == name)
-                .map(|(_, c)| c);
+            let mut all = cells.iter().filter(|((n, ..), _)| n == name).map(|(_, c)| c);
             let first = all.next()?.clone();
             Some((title.clone(), all.cloned().fold(first, Cell::plus)))
         });
@@ -115,9 +100,7 @@ impl Page {
         for (name, _) in ordered(found.runs.keys()) {
             let ours = counterpart(name);
             let pair = found.runs.get(ours).zip(found.runs.get(name));
-            let Some((ours_run, run)) = pair.filter(|_| ours != name) else {
-                continue;
-            };
+            let Some((ours_run, run)) = pair.filter(|_| ours != name) else { continue };
             let share = ours_run.total.waf() / run.total.waf().max(1e-9) - 1.0;
             if share.abs() > FAR {
                 rows.push((
@@ -133,8 +116,7 @@ impl Page {
             }
         }
         if !rows.is_empty() {
-            self.0
-                .push_str("<h3>Where ours differs from Ceph's by more than 20 %</h3>\n");
+            self.0.push_str("<h3>Where ours differs from Ceph's by more than 20 %</h3>\n");
             let head = ["", "WAF, ours", "WAF, Ceph's", "", "why"].map(str::to_owned);
             self.table(&head, &rows);
         }

@@ -85,10 +85,7 @@ fn ordered<'a>(names: impl Iterator<Item = &'a String>) -> Vec<(&'a str, String)
         let known = backend::KNOWN.get(at);
         known.map_or(name, |b| b.title).to_owned()
     };
-    found
-        .into_iter()
-        .map(|(_, at, name)| (name, title(at, name)))
-        .collect()
+    found.into_iter().map(|(_, at, name)| (name, title(at, name))).collect()
 }
 
 /// Whether the next in such an order is of another design: the paper's rows stand before it.
@@ -130,17 +127,11 @@ impl Page {
 
     /// Names and values.
     fn sheet(&mut self, title: &str, values: &Value) {
-        self.0
-            .push_str(&format!("<table><tr><th colspan=\"2\">{title}</th></tr>\n"));
+        self.0.push_str(&format!("<table><tr><th colspan=\"2\">{title}</th></tr>\n"));
         for (name, value) in values.as_object().into_iter().flatten() {
-            let value = value
-                .as_str()
-                .map_or_else(|| value.to_string(), str::to_owned);
+            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             let name = escaped(&name.replace('_', " "));
-            self.0.push_str(&format!(
-                "<tr><td>{name}</td><td>{}</td></tr>\n",
-                escaped(&value)
-            ));
+            self.0.push_str(&format!("<tr><td>{name}</td><td>{}</td></tr>\n", escaped(&value)));
         }
         self.0.push_str("</table>\n");
     }
@@ -148,18 +139,11 @@ impl Page {
     /// Rows with the class of each.
     fn table(&mut self, head: &[String], rows: &[(&str, Vec<String>)]) {
         let cells = |tag: &str, cells: &[String]| -> String {
-            cells
-                .iter()
-                .map(|c| format!("<{tag}>{}</{tag}>", escaped(c)))
-                .collect()
+            cells.iter().map(|c| format!("<{tag}>{}</{tag}>", escaped(c))).collect()
         };
-        self.0
-            .push_str(&format!("<table><tr>{}</tr>\n", cells("th", head)));
+        self.0.push_str(&format!("<table><tr>{}</tr>\n", cells("th", head)));
         for (class, row) in rows {
-            self.0.push_str(&format!(
-                "<tr class=\"{class}\">{}</tr>\n",
-                cells("td", row)
-            ));
+            self.0.push_str(&format!("<tr class=\"{class}\">{}</tr>\n", cells("td", row)));
         }
         self.0.push_str("</table>\n");
     }
@@ -220,13 +204,10 @@ impl Page {
         }
         self.convergence(&cells);
         self.0.push_str("<h3>Sums</h3>\n");
-        let sums = ordered(cells.keys().map(|(name, ..)| name))
-            .into_iter()
-            .filter_map(|(name, title)| {
-                let mut all = cells
-                    .iter()
-                    .filter(|((n, ..), _)| n == name)
-                    .map(|(_, cell)| cell.clone());
+        let sums =
+            ordered(cells.keys().map(|(name, ..)| name)).into_iter().filter_map(|(name, title)| {
+                let mut all =
+                    cells.iter().filter(|((n, ..), _)| n == name).map(|(_, cell)| cell.clone());
                 let first = all.next()?;
                 Some((title, all.fold(first, Cell::plus)))
             });
@@ -252,8 +233,7 @@ impl Page {
                 continue;
             }
             let name = axis.name();
-            self.0
-                .push_str(&format!("<h3>Over the {}</h3>\n", escaped(name)));
+            self.0.push_str(&format!("<h3>Over the {}</h3>\n", escaped(name)));
             self.sweep_figures(&points, axis, out)?;
             let (head, rows) = sweep::rows(&all, Some(axis));
             let rows: Vec<(&str, Vec<String>)> = rows.into_iter().map(|row| ("", row)).collect();
@@ -277,20 +257,14 @@ impl Page {
         out: &Path,
     ) -> Result<(), LabError> {
         type Line = (&'static str, &'static str, fn(&Run) -> f64);
-        const LINES: [Line; 2] = [
-            ("waf", "WAF", |r| r.total.waf()),
-            ("iops", "IOPS", |r| r.iops),
-        ];
+        const LINES: [Line; 2] = [("waf", "WAF", |r| r.total.waf()), ("iops", "IOPS", |r| r.iops)];
         let across = axis.name();
         for (file, up, of) in LINES {
             let curves = ordered(points.keys().map(|(name, _)| name)).into_iter();
             let curves = curves.map(|(name, title)| {
                 let mine = points.iter().filter(|((n, _), _)| n == name);
                 let values = mine.map(|((_, place), run)| (place.at, of(run))).collect();
-                lines::Curve {
-                    name: title,
-                    values,
-                }
+                lines::Curve { name: title, values }
             });
             let label = |at: u32| sweep::Place { axis, at }.label();
             let title = format!("{up} over the {across}");
@@ -307,11 +281,8 @@ impl Page {
     }
 
     fn micro_table(&mut self, cells: &Cells, name: &str) {
-        let sizes: std::collections::BTreeSet<u64> = cells
-            .keys()
-            .filter(|(n, ..)| n == name)
-            .map(|(_, size, _)| *size)
-            .collect();
+        let sizes: std::collections::BTreeSet<u64> =
+            cells.keys().filter(|(n, ..)| n == name).map(|(_, size, _)| *size).collect();
         let mut head = vec!["WAF".to_owned()];
         head.extend(sizes.iter().map(|size| bytes_text(*size)));
         let rows = WRITES.iter().enumerate().map(|(n, write)| {
@@ -339,8 +310,7 @@ impl Page {
             let Some(run) = runs.get(name) else { continue };
             let figure = series::figure(&format!("{title}: {subtitle}"), &run_points(run));
             plot::write(&figure, out, &format!("longterm-{name}"))?;
-            self.0
-                .push_str(&format!("<h3>{}</h3>\n{}", escaped(&title), figure.svg()));
+            self.0.push_str(&format!("<h3>{}</h3>\n{}", escaped(&title), figure.svg()));
         }
         self.table_one(&runs);
         self.tables_two_three(&runs);
@@ -349,8 +319,7 @@ impl Page {
         self.0.push_str("<h3>Sums</h3>\n");
         let sums = ordered(runs.keys());
         self.sums(
-            sums.iter()
-                .filter_map(|(name, title)| Some((title.clone(), &runs.get(*name)?.total))),
+            sums.iter().filter_map(|(name, title)| Some((title.clone(), &runs.get(*name)?.total))),
         );
         Ok(())
     }
@@ -362,11 +331,7 @@ impl Page {
         head.push("Sum".to_owned());
         let mut rows = Vec::new();
         let number = |value: f64| {
-            if value == 0.0 {
-                "-".to_owned()
-            } else {
-                format!("{value:.3}")
-            }
+            if value == 0.0 { "-".to_owned() } else { format!("{value:.3}") }
         };
         let order = ordered(runs.keys());
         for (at, (name, title)) in order.iter().enumerate() {
@@ -377,13 +342,8 @@ impl Page {
             rows.push(("", row));
             let papers = of_paper(counterpart(name)).filter(|_| ends_group(&order, at));
             for paper in papers {
-                let of = |cause| {
-                    paper
-                        .causes
-                        .iter()
-                        .find(|(c, _)| *c == cause)
-                        .map_or(0.0, |(_, v)| *v)
-                };
+                let of =
+                    |cause| paper.causes.iter().find(|(c, _)| *c == cause).map_or(0.0, |(_, v)| *v);
                 let mut row = vec![format!("{}, the paper, {}", design(name), paper.device)];
                 row.extend(Cause::ALL.map(|c| number(of(c))));
                 row.push(format!("{:.3}", paper.waf));
@@ -461,24 +421,9 @@ impl Page {
     ) -> Result<(), LabError> {
         type Cost = (&'static str, &'static str, &'static str, fn(&Run) -> f64);
         const COSTS: [Cost; 3] = [
-            (
-                "cpu",
-                "WAF against CPU",
-                "CPU microseconds an operation, all OSDs",
-                |r| r.cpu_us,
-            ),
-            (
-                "tail",
-                "WAF against tail latency",
-                "99.99th percentile, ms",
-                |r| r.tail_ms,
-            ),
-            (
-                "memory",
-                "WAF against memory",
-                "MiB of the largest OSD",
-                |r| r.memory_mib,
-            ),
+            ("cpu", "WAF against CPU", "CPU microseconds an operation, all OSDs", |r| r.cpu_us),
+            ("tail", "WAF against tail latency", "99.99th percentile, ms", |r| r.tail_ms),
+            ("memory", "WAF against memory", "MiB of the largest OSD", |r| r.memory_mib),
         ];
         self.0.push_str("<h3>The trade-off plane</h3>\n");
         for (name, title, across, cost) in COSTS {
@@ -499,9 +444,7 @@ impl Page {
 /// One spot for each run.
 fn spots(runs: &Runs) -> Vec<(String, usize, &Run)> {
     let order = ordered(runs.keys()).into_iter().enumerate();
-    order
-        .filter_map(|(n, (name, title))| Some((title, n, runs.get(name)?)))
-        .collect()
+    order.filter_map(|(n, (name, title))| Some((title, n, runs.get(name)?))).collect()
 }
 
 /// A design's name.
@@ -518,28 +461,18 @@ fn of_paper(backend: &str) -> impl Iterator<Item = &'static Paper> {
 
 /// A backend's panel of figure 4.
 fn micro_figure(cells: &Cells, name: &str, title: &str) -> plot::Drawing {
-    let sizes: std::collections::BTreeSet<u64> = cells
-        .keys()
-        .filter(|(n, ..)| n == name)
-        .map(|(_, size, _)| *size)
-        .collect();
+    let sizes: std::collections::BTreeSet<u64> =
+        cells.keys().filter(|(n, ..)| n == name).map(|(_, size, _)| *size).collect();
     let bar = |size: u64, write: usize| -> Vec<(Cause, f64)> {
         let cell = cells.get(&(name.to_owned(), size, write));
-        let parts = Cause::ALL
-            .into_iter()
-            .map(|c| (c, cell.map_or(0.0, |cell| cell.cause_waf(c))));
+        let parts = Cause::ALL.into_iter().map(|c| (c, cell.map_or(0.0, |cell| cell.cause_waf(c))));
         parts.filter(|(_, v)| *v > 0.0).collect()
     };
     let groups = sizes.iter().map(|size| bars::Group {
         label: bytes_text(*size),
         bars: (0..WRITES.len()).map(|write| bar(*size, write)).collect(),
     });
-    bars::figure(
-        title,
-        &groups.collect::<Vec<_>>(),
-        &["1", "2", "3", "O"],
-        paper::limit(name),
-    )
+    bars::figure(title, &groups.collect::<Vec<_>>(), &["1", "2", "3", "O"], paper::limit(name))
 }
 
 fn run_points(run: &Run) -> Vec<series::Point> {
@@ -547,16 +480,8 @@ fn run_points(run: &Run) -> Vec<series::Point> {
     let points = run.samples.iter().map(|s| {
         let length = (s.seconds - last).max(1e-9);
         last = s.seconds;
-        let rates = s
-            .causes
-            .0
-            .iter()
-            .map(|(c, n)| (*c, *n as f64 / length / 1e6));
-        series::Point {
-            seconds: s.seconds,
-            iops: s.iops,
-            rates: rates.collect(),
-        }
+        let rates = s.causes.0.iter().map(|(c, n)| (*c, *n as f64 / length / 1e6));
+        series::Point { seconds: s.seconds, iops: s.iops, rates: rates.collect() }
     });
     points.collect()
 }
@@ -570,12 +495,7 @@ mod tests {
     fn the_papers_causes_add_up() {
         for paper in &paper::TABLES {
             let sum: f64 = paper.causes.iter().map(|(_, v)| v).sum();
-            assert!(
-                (sum - paper.waf).abs() < 0.002,
-                "{} {}: {sum}",
-                paper.backend,
-                paper.device
-            );
+            assert!((sum - paper.waf).abs() < 0.002, "{} {}: {sum}", paper.backend, paper.device);
         }
     }
 }

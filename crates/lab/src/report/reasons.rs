@@ -52,9 +52,8 @@ impl Page {
                 continue;
             }
             let is_near = |waf: f64| (waf / limit - 1.0).abs() <= FAR;
-            let tables = |cell: &Cell| {
-                cell.cause_waf(Cause::RocksDb) + cell.cause_waf(Cause::Compaction)
-            };
+            let tables =
+                |cell: &Cell| cell.cause_waf(Cause::RocksDb) + cell.cause_waf(Cause::Compaction);
             let is_flushed = |cell: &&Cell| is_near(cell.waf() - tables(cell));
             let far = || four.iter().copied().filter(|cell| !is_near(cell.waf()));
             let why = match far().count() {
@@ -101,9 +100,7 @@ impl Page {
         for (name, title) in ordered(runs.keys()) {
             let Some(run) = runs.get(name) else { continue };
             // Against the paper's SSDs: no device here turns.
-            let Some(paper) = of_paper(name).find(|p| p.device == "SSD") else {
-                continue;
-            };
+            let Some(paper) = of_paper(name).find(|p| p.device == "SSD") else { continue };
             let sum = format!("{title}, the sum");
             row(sum, run.total.waf(), paper.waf, paper::longterm_reasons(name));
             for (cause, parts) in groups(name) {
@@ -121,8 +118,7 @@ impl Page {
             }
         }
         if !rows.is_empty() {
-            self.0
-                .push_str("<h3>Where ours differs from the paper by more than 20 %</h3>\n");
+            self.0.push_str("<h3>Where ours differs from the paper by more than 20 %</h3>\n");
             let head = ["", "WAF here", "the paper (SSD)", "", "why"].map(str::to_owned);
             self.table(&head, &rows);
             self.note(

@@ -159,7 +159,9 @@ pub(crate) struct NbdArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum NbdCommand {
     /// Serve images to nbd-client, qemu, nbdcopy, ... until stopped (Ctrl-C)
-    #[command(after_help = "Try it:\n  loligo rbd create rbd/disk --size 10G\n  loligo nbd serve rbd/disk --socket /tmp/disk.sock\nand, while that runs, one of:\n  nbd-client -unix /tmp/disk.sock /dev/nbd0              a block device (kernel module nbd)\n  qemu-img info 'nbd+unix:///rbd/disk?socket=/tmp/disk.sock'\n  nbdcopy file.img 'nbd+unix:///rbd/disk?socket=/tmp/disk.sock'")]
+    #[command(
+        after_help = "Try it:\n  loligo rbd create rbd/disk --size 10G\n  loligo nbd serve rbd/disk --socket /tmp/disk.sock\nand, while that runs, one of:\n  nbd-client -unix /tmp/disk.sock /dev/nbd0              a block device (kernel module nbd)\n  qemu-img info 'nbd+unix:///rbd/disk?socket=/tmp/disk.sock'\n  nbdcopy file.img 'nbd+unix:///rbd/disk?socket=/tmp/disk.sock'"
+    )]
     Serve(NbdServeArgs),
     /// List what a server offers
     List {
@@ -188,7 +190,9 @@ pub(crate) struct NbdServeArgs {
 
 /// `loligo ublk`.
 #[derive(Debug, Args)]
-#[command(after_help = "Try it (as root):\n  modprobe ublk_drv\n  loligo rbd create rbd/disk --size 10G\n  loligo ublk rbd/disk                  prints /dev/ublkbN and serves it until Ctrl-C\nand, while that runs:\n  mkfs.ext4 /dev/ublkb0 && mount /dev/ublkb0 /mnt\n  umount /mnt && loligo ublk --stop /dev/ublkb0\nIf the server is killed (-9) the device is gone, its users get errors, and nothing that was\nacknowledged is lost. An image must not be mounted for writing in two places.")]
+#[command(
+    after_help = "Try it (as root):\n  modprobe ublk_drv\n  loligo rbd create rbd/disk --size 10G\n  loligo ublk rbd/disk                  prints /dev/ublkbN and serves it until Ctrl-C\nand, while that runs:\n  mkfs.ext4 /dev/ublkb0 && mount /dev/ublkb0 /mnt\n  umount /mnt && loligo ublk --stop /dev/ublkb0\nIf the server is killed (-9) the device is gone, its users get errors, and nothing that was\nacknowledged is lost. An image must not be mounted for writing in two places."
+)]
 pub(crate) struct UblkArgs {
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
@@ -231,7 +235,9 @@ pub(crate) struct BenchArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
     /// Reads and writes of an image: IOPS, bandwidth, latency
-    #[command(after_help = "Try it:\n  loligo rbd create rbd/disk --size 1G\n  loligo bench rbd rbd/disk --rw randwrite --bs 4k --iodepth 32 --runtime 10\n  loligo bench rbd rbd/disk --rw read --bs 4M --iodepth 4 --runtime 10")]
+    #[command(
+        after_help = "Try it:\n  loligo rbd create rbd/disk --size 1G\n  loligo bench rbd rbd/disk --rw randwrite --bs 4k --iodepth 32 --runtime 10\n  loligo bench rbd rbd/disk --rw read --bs 4M --iodepth 4 --runtime 10"
+    )]
     Rbd {
         /// POOL/IMAGE; its content is overwritten by writes
         image: ImageSpec,
@@ -239,7 +245,9 @@ pub(crate) enum BenchCommand {
         load: LoadArgs,
     },
     /// Reads and writes of objects of a pool, which are removed at the end
-    #[command(after_help = "Try it:\n  loligo bench rados rbd --rw write --bs 4M --iodepth 16 --runtime 10")]
+    #[command(
+        after_help = "Try it:\n  loligo bench rados rbd --rw write --bs 4M --iodepth 16 --runtime 10"
+    )]
     Rados {
         /// The pool
         pool: String,

@@ -38,7 +38,8 @@ fn beside(dir: &Path, ending: &str) -> PathBuf {
 
 /// Lets two folders change names.
 fn exchange(one: &Path, two: &Path) -> io::Result<()> {
-    let path = |p: &Path| CString::new(p.as_os_str().as_bytes()).map_err(|_| io::ErrorKind::InvalidInput);
+    let path =
+        |p: &Path| CString::new(p.as_os_str().as_bytes()).map_err(|_| io::ErrorKind::InvalidInput);
     let (one, two) = (path(one)?, path(two)?);
     // SAFETY: both are texts that end in a zero byte.
     let done = unsafe {
@@ -122,7 +123,11 @@ pub(super) async fn migrate(context: &Context, to: &str, keep_old: bool) -> Resu
         }
     };
     exchange(&dir, &new).map_err(|e| {
-        at(&dir, "exchange the new folder with", &format!("{e}; the OSD is as it was, the new store in {}", new.display()))
+        at(
+            &dir,
+            "exchange the new folder with",
+            &format!("{e}; the OSD is as it was, the new store in {}", new.display()),
+        )
     })?;
     sync_parent(&dir).map_err(|e| at(&dir, "sync the folder of", &e))?;
     let kept = match keep_old {

@@ -128,7 +128,8 @@ async fn cut_let_go(io: &IoCtx, waits: usize) -> bool {
 /// Writes, a snapshot, a resize and a rollback on an image with a journal, each let go of at every
 /// point where it waits.
 pub(crate) async fn journaled(io: &IoCtx) {
-    type Step = fn(&Image) -> std::pin::Pin<Box<dyn Future<Output = Result<(), client::ClientError>> + '_>>;
+    type Step =
+        fn(&Image) -> std::pin::Pin<Box<dyn Future<Output = Result<(), client::ClientError>> + '_>>;
     // Across three objects; in small parts, for they are in entries of their own.
     let write: Step = |image| Box::pin(image.write(100, vec![b'w'; 2 * OBJECT].into()));
     let snap: Step = |image| Box::pin(image.snap_create("new"));

@@ -198,7 +198,8 @@ impl Fsx {
         for pair in cuts.windows(2) {
             let (start, end) = (pair[0], pair[1]);
             let zeros = self.rng.one_in(3);
-            let data = if zeros { vec![0; (end - start) as usize].into() } else { self.fill(end - start) };
+            let data =
+                if zeros { vec![0; (end - start) as usize].into() } else { self.fill(end - start) };
             self.data_mut()[start as usize..end as usize].copy_from_slice(&data);
             let image = self.image.clone();
             writes.push(self.env.spawn_with_handle(async move {
@@ -436,7 +437,12 @@ impl Fsx {
         }
         let first = self.chain.pop().expect("the first");
         let name = first.name.clone();
-        self.chain.push(Modelled { name, data: Rc::default(), snaps: BTreeMap::new(), cloned: None });
+        self.chain.push(Modelled {
+            name,
+            data: Rc::default(),
+            snaps: BTreeMap::new(),
+            cloned: None,
+        });
         self.verify_and_remove(first).await;
         let left: Vec<String> = self.must(rbd::list(&self.io).await).into_keys().collect();
         if left.iter().any(|image| image.starts_with(&self.chain[0].name)) {
@@ -462,7 +468,8 @@ fn options(rng: &mut Rng) -> CreateOptions {
         f::DEFAULT,
     ];
     let order = 16 + rng.below(2) as u8;
-    let (stripe_unit, stripe_count) = if rng.one_in(3) { (1 << 14, 1 + rng.below(3)) } else { (0, 0) };
+    let (stripe_unit, stripe_count) =
+        if rng.one_in(3) { (1 << 14, 1 + rng.below(3)) } else { (0, 0) };
     let drawn = some[rng.below(some.len() as u64) as usize];
     CreateOptions {
         order,

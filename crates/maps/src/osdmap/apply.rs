@@ -78,16 +78,10 @@ impl OsdMap {
     /// Turns this map into the one of the step's epoch.
     pub fn apply(&mut self, inc: &Incremental) -> Result<(), ApplyError> {
         if inc.epoch != 1 && inc.fsid != self.fsid {
-            return Err(ApplyError::WrongCluster {
-                expected: self.fsid,
-                got: inc.fsid,
-            });
+            return Err(ApplyError::WrongCluster { expected: self.fsid, got: inc.fsid });
         }
         if inc.epoch != self.epoch.wrapping_add(1) {
-            return Err(ApplyError::WrongEpoch {
-                expected: self.epoch + 1,
-                got: inc.epoch,
-            });
+            return Err(ApplyError::WrongEpoch { expected: self.epoch + 1, got: inc.epoch });
         }
         if !inc.fullmap.is_empty() {
             *self = OsdMap::from_bytes(&inc.fullmap)?;
@@ -97,14 +91,7 @@ impl OsdMap {
             true => None,
             false => Some(Arc::new(CrushMap::from_bytes(&inc.crush)?)),
         };
-        check_osds(
-            inc,
-            if inc.new_max_osd >= 0 {
-                inc.new_max_osd
-            } else {
-                self.max_osd
-            },
-        )?;
+        check_osds(inc, if inc.new_max_osd >= 0 { inc.new_max_osd } else { self.max_osd })?;
 
         self.fsid = inc.fsid;
         self.epoch = inc.epoch;
@@ -131,8 +118,7 @@ impl OsdMap {
                 self.crush_version = self.crush_version.wrapping_add(1);
             }
             let classes = &self.crush.class_names;
-            self.device_class_flags
-                .retain(|class, _| classes.contains_key(class));
+            self.device_class_flags.retain(|class, _| classes.contains_key(class));
         }
         Ok(())
     }
@@ -160,10 +146,7 @@ impl OsdMap {
         self.new_removed_snaps = inc.new_removed_snaps.clone();
         self.new_purged_snaps = inc.new_purged_snaps.clone();
         for (pool, snaps) in &inc.new_removed_snaps {
-            self.removed_snaps_queue
-                .entry(*pool)
-                .or_default()
-                .union_with(snaps);
+            self.removed_snaps_queue.entry(*pool).or_default().union_with(snaps);
         }
         for (pool, snaps) in &inc.new_purged_snaps {
             if let Some(queue) = self.removed_snaps_queue.get_mut(pool) {
@@ -206,8 +189,7 @@ impl OsdMap {
         for profile in &inc.old_erasure_code_profiles {
             self.erasure_code_profiles.remove(profile);
         }
-        self.erasure_code_profiles
-            .extend(inc.new_erasure_code_profiles.clone());
+        self.erasure_code_profiles.extend(inc.new_erasure_code_profiles.clone());
         for (osd, flips) in by_index(&inc.new_state) {
             let flips = if *flips == 0 { osd_state::UP } else { *flips };
             let both = self.osd_state[osd] & flips;
@@ -308,11 +290,7 @@ impl OsdMap {
         for (class, flags) in &inc.new_device_class_flags {
             set_or_remove(&mut self.device_class_flags, *class, *flags);
         }
-        self.cluster_snapshot_epoch = if inc.cluster_snapshot.is_empty() {
-            0
-        } else {
-            inc.epoch
-        };
+        self.cluster_snapshot_epoch = if inc.cluster_snapshot.is_empty() { 0 } else { inc.epoch };
         self.cluster_snapshot = inc.cluster_snapshot.clone();
         for (ratio, new) in [
             (&mut self.nearfull_ratio, inc.new_nearfull_ratio),
@@ -358,17 +336,13 @@ fn set_or_remove(map: &mut std::collections::BTreeMap<i32, u32>, key: i32, flags
 fn by_index<V>(
     map: &std::collections::BTreeMap<OsdId, V>,
 ) -> impl Iterator<Item = (usize, &V)> + '_ {
-    map.iter()
-        .filter_map(|(osd, value)| Some((usize::try_from(*osd).ok()?, value)))
+    map.iter().filter_map(|(osd, value)| Some((usize::try_from(*osd).ok()?, value)))
 }
 
 /// Refuses a step that names OSDs beyond max_osd.
 fn check_osds(inc: &Incremental, max_osd: i32) -> Result<(), ApplyError> {
     if max_osd > MAX_OSD_MAX {
-        return Err(ApplyError::BadOsd {
-            osd: max_osd,
-            max_osd: MAX_OSD_MAX,
-        });
+        return Err(ApplyError::BadOsd { osd: max_osd, max_osd: MAX_OSD_MAX });
     }
     let ids = (inc.new_weight.keys())
         .chain(inc.new_primary_affinity.keys())

@@ -10,12 +10,7 @@ use crate::pool::{PgPool, pool_flags};
 pub fn crush_features(crush: &CrushMap) -> u64 {
     let t = &crush.tunables;
     let mut bits = 0;
-    if (
-        t.choose_local_tries,
-        t.choose_local_fallback_tries,
-        t.choose_total_tries,
-    ) != (2, 5, 19)
-    {
+    if (t.choose_local_tries, t.choose_local_fallback_tries, t.choose_total_tries) != (2, 5, 19) {
         bits |= features::CRUSH_TUNABLES;
     }
     if t.chooseleaf_descend_once != 0 {
@@ -27,10 +22,7 @@ pub fn crush_features(crush: &CrushMap) -> u64 {
     if t.chooseleaf_stable != 0 || has_steps(crush, &[op::SET_CHOOSELEAF_STABLE]) {
         bits |= features::CRUSH_TUNABLES5;
     }
-    if crush
-        .each_bucket()
-        .any(|b| matches!(b.weights, Weights::Straw2(_)))
-    {
+    if crush.each_bucket().any(|b| matches!(b.weights, Weights::Straw2(_))) {
         bits |= features::CRUSH_V4;
     }
     if has_incompatible_choose_args(crush) {
@@ -41,12 +33,7 @@ pub fn crush_features(crush: &CrushMap) -> u64 {
 
 /// Whether a rule has one of these steps.
 pub fn has_steps(crush: &CrushMap, ops: &[u32]) -> bool {
-    crush
-        .rules
-        .iter()
-        .flatten()
-        .flat_map(|rule| &rule.steps)
-        .any(|s| ops.contains(&s.op))
+    crush.rules.iter().flatten().flat_map(|rule| &rule.steps).any(|s| ops.contains(&s.op))
 }
 
 /// Whether weight sets say more than plain weights in their place would.

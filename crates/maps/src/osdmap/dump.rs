@@ -84,9 +84,7 @@ impl OsdMap {
         f.dump_unsigned("flags_num", self.flags);
         f.array("flags_set", |f| {
             let sorted: BTreeSet<&str> = osdmap_flags::names(self.flags).into_iter().collect();
-            sorted
-                .into_iter()
-                .for_each(|name| f.dump_string("flag", name));
+            sorted.into_iter().for_each(|name| f.dump_string("flag", name));
         });
         f.dump_unsigned("crush_version", self.crush_version as u32);
         f.dump_float("full_ratio", self.full_ratio.into());
@@ -95,15 +93,9 @@ impl OsdMap {
         f.dump_string("cluster_snapshot", &self.cluster_snapshot);
         f.dump_int("pool_max", self.pool_max);
         f.dump_int("max_osd", self.max_osd);
-        f.dump_string(
-            "require_min_compat_client",
-            release_name(self.require_min_compat_client),
-        );
+        f.dump_string("require_min_compat_client", release_name(self.require_min_compat_client));
         f.dump_string("min_compat_client", release_name(self.min_compat_client()));
-        f.dump_string(
-            "require_osd_release",
-            release_name(self.require_osd_release),
-        );
+        f.dump_string("require_osd_release", release_name(self.require_osd_release));
     }
 
     /// The members of one pool, as `osd dump` (`id_key` "pool") and `osd pool ls detail`
@@ -144,9 +136,7 @@ impl OsdMap {
         }
         f.array("state", |f| {
             let sorted: BTreeSet<&str> = osd_state::names(self.osd_state[i]).into_iter().collect();
-            sorted
-                .into_iter()
-                .for_each(|name| f.dump_string("state", name));
+            sorted.into_iter().for_each(|name| f.dump_string("state", name));
         });
     }
 
@@ -202,9 +192,7 @@ impl OsdMap {
         f.object("erasure_code_profiles", |f| {
             for (name, profile) in &self.erasure_code_profiles {
                 f.object(name, |f| {
-                    profile
-                        .iter()
-                        .for_each(|(key, value)| f.dump_string(key, value));
+                    profile.iter().for_each(|(key, value)| f.dump_string(key, value));
                 });
             }
         });
@@ -214,9 +202,7 @@ impl OsdMap {
         let flags = |f: &mut Formatter, name: &str, bits: u32| {
             f.array(name, |f| {
                 let sorted: BTreeSet<&str> = osd_state::names(bits).into_iter().collect();
-                sorted
-                    .into_iter()
-                    .for_each(|name| f.dump_string("flag", name));
+                sorted.into_iter().for_each(|name| f.dump_string("flag", name));
             });
         };
         f.object("crush_node_flags", |f| {
@@ -226,11 +212,7 @@ impl OsdMap {
         });
         f.object("device_class_flags", |f| {
             for (class, bits) in &self.device_class_flags {
-                let name = self
-                    .crush
-                    .class_names
-                    .get(class)
-                    .map_or("unknown", String::as_str);
+                let name = self.crush.class_names.get(class).map_or("unknown", String::as_str);
                 flags(f, name, *bits);
             }
         });
@@ -239,9 +221,7 @@ impl OsdMap {
 
 fn dump_pg_osds(f: &mut Formatter, pg: &types::PgId, osds: &[OsdId]) {
     f.dump_stream("pgid", pg);
-    f.array("osds", |f| {
-        osds.iter().for_each(|osd| f.dump_int("osd", *osd))
-    });
+    f.array("osds", |f| osds.iter().for_each(|osd| f.dump_int("osd", *osd)));
 }
 
 fn dump_blocklist(f: &mut Formatter, name: &str, entries: &BTreeMap<EntityAddr, UTime>) {
@@ -304,22 +284,10 @@ impl PgPool {
         f.dump_int("size", self.size);
         f.dump_int("min_size", self.min_size);
         f.dump_int("crush_rule", self.crush_rule);
-        f.dump_int(
-            "peering_crush_bucket_count",
-            self.peering_crush_bucket_count,
-        );
-        f.dump_int(
-            "peering_crush_bucket_target",
-            self.peering_crush_bucket_target,
-        );
-        f.dump_int(
-            "peering_crush_bucket_barrier",
-            self.peering_crush_bucket_barrier,
-        );
-        f.dump_int(
-            "peering_crush_bucket_mandatory_member",
-            self.peering_crush_mandatory_member,
-        );
+        f.dump_int("peering_crush_bucket_count", self.peering_crush_bucket_count);
+        f.dump_int("peering_crush_bucket_target", self.peering_crush_bucket_target);
+        f.dump_int("peering_crush_bucket_barrier", self.peering_crush_bucket_barrier);
+        f.dump_int("peering_crush_bucket_mandatory_member", self.peering_crush_mandatory_member);
         f.dump_int("object_hash", self.object_hash);
         f.dump_string("pg_autoscale_mode", self.autoscale_mode_name());
         f.dump_unsigned("pg_num", self.pg_num);
@@ -338,20 +306,10 @@ impl PgPool {
         });
         f.dump_stream("last_change", self.last_change);
         f.dump_stream("last_force_op_resend", self.last_force_op_resend);
-        f.dump_stream(
-            "last_force_op_resend_prenautilus",
-            self.last_force_op_resend_prenautilus,
-        );
-        f.dump_stream(
-            "last_force_op_resend_preluminous",
-            self.last_force_op_resend_preluminous,
-        );
+        f.dump_stream("last_force_op_resend_prenautilus", self.last_force_op_resend_prenautilus);
+        f.dump_stream("last_force_op_resend_preluminous", self.last_force_op_resend_preluminous);
         f.dump_unsigned("auid", self.auid);
-        let mode = if self.is_pool_snaps_mode() {
-            "pool"
-        } else {
-            "selfmanaged"
-        };
+        let mode = if self.is_pool_snaps_mode() { "pool" } else { "selfmanaged" };
         f.dump_string("snap_mode", mode);
         f.dump_unsigned("snap_seq", self.snap_seq);
         f.dump_unsigned("snap_epoch", self.snap_epoch);
@@ -375,9 +333,7 @@ impl PgPool {
         f.object("application_metadata", |f| {
             for (application, pairs) in &self.application_metadata {
                 f.object(application, |f| {
-                    pairs
-                        .iter()
-                        .for_each(|(key, value)| f.dump_string(key, value));
+                    pairs.iter().for_each(|(key, value)| f.dump_string(key, value));
                 });
             }
         });
@@ -385,9 +341,7 @@ impl PgPool {
 
     fn dump_tiering(&self, f: &mut Formatter) {
         f.array("tiers", |f| {
-            self.tiers
-                .iter()
-                .for_each(|pool| f.dump_unsigned("pool_id", *pool));
+            self.tiers.iter().for_each(|pool| f.dump_unsigned("pool_id", *pool));
         });
         f.dump_int("tier_of", self.tier_of);
         f.dump_int("read_tier", self.read_tier);
@@ -395,16 +349,10 @@ impl PgPool {
         f.dump_string("cache_mode", self.cache_mode_name());
         f.dump_unsigned("target_max_bytes", self.target_max_bytes);
         f.dump_unsigned("target_max_objects", self.target_max_objects);
-        f.dump_unsigned(
-            "cache_target_dirty_ratio_micro",
-            self.cache_target_dirty_ratio_micro,
-        );
+        f.dump_unsigned("cache_target_dirty_ratio_micro", self.cache_target_dirty_ratio_micro);
         let high = self.cache_target_dirty_high_ratio_micro;
         f.dump_unsigned("cache_target_dirty_high_ratio_micro", high);
-        f.dump_unsigned(
-            "cache_target_full_ratio_micro",
-            self.cache_target_full_ratio_micro,
-        );
+        f.dump_unsigned("cache_target_full_ratio_micro", self.cache_target_full_ratio_micro);
         f.dump_unsigned("cache_min_flush_age", self.cache_min_flush_age);
         f.dump_unsigned("cache_min_evict_age", self.cache_min_evict_age);
         f.dump_string("erasure_code_profile", &self.erasure_code_profile);
@@ -421,14 +369,8 @@ impl PgPool {
         f.dump_unsigned("hit_set_period", self.hit_set_period);
         f.dump_unsigned("hit_set_count", self.hit_set_count);
         f.dump_bool("use_gmt_hitset", self.use_gmt_hitset);
-        f.dump_unsigned(
-            "min_read_recency_for_promote",
-            self.min_read_recency_for_promote,
-        );
-        f.dump_unsigned(
-            "min_write_recency_for_promote",
-            self.min_write_recency_for_promote,
-        );
+        f.dump_unsigned("min_read_recency_for_promote", self.min_read_recency_for_promote);
+        f.dump_unsigned("min_write_recency_for_promote", self.min_write_recency_for_promote);
         f.dump_unsigned("hit_set_grade_decay_rate", self.hit_set_grade_decay_rate);
         f.dump_unsigned("hit_set_search_last_n", self.hit_set_search_last_n);
         f.array("grade_table", |f| {

@@ -18,10 +18,7 @@ impl OsdMap {
         // rule spreads over OSDs.
         for domain in [failure_domain, ""] {
             let rule = "replicated_rule";
-            if crush
-                .add_simple_rule(rule, "default", domain, "", true, RULE_REPLICATED)
-                .is_ok()
-            {
+            if crush.add_simple_rule(rule, "default", domain, "", true, RULE_REPLICATED).is_ok() {
                 break;
             }
         }
@@ -42,15 +39,10 @@ impl OsdMap {
             require_osd_release: PACIFIC,
             ..OsdMap::default()
         };
-        let profile = [
-            ("k", "2"),
-            ("m", "2"),
-            ("plugin", "jerasure"),
-            ("technique", "reed_sol_van"),
-        ];
+        let profile =
+            [("k", "2"), ("m", "2"), ("plugin", "jerasure"), ("technique", "reed_sol_van")];
         let profile = profile.map(|(key, value)| (key.to_owned(), value.to_owned()));
-        map.erasure_code_profiles
-            .insert("default".to_owned(), profile.into());
+        map.erasure_code_profiles.insert("default".to_owned(), profile.into());
         map
     }
 }

@@ -204,11 +204,7 @@ impl Default for Incremental {
 impl Incremental {
     /// A step to `epoch` that changes nothing yet.
     pub fn new(fsid: Uuid, epoch: Epoch) -> Incremental {
-        Incremental {
-            fsid,
-            epoch,
-            ..Incremental::default()
-        }
+        Incremental { fsid, epoch, ..Incremental::default() }
     }
 
     /// The step's bytes when the resulting map has checksum `full_crc`; also its own checksum.
@@ -388,12 +384,8 @@ impl Denc for Incremental {
     fn decode(r: &mut Reader<'_>) -> Result<Self, Error> {
         r.envelope("OSDMap::Incremental", 8, 8, |r, _| {
             let mut inc = Incremental::default();
-            r.envelope("OSDMap::Incremental client part", 8, 8, |r, _| {
-                inc.decode_client(r)
-            })?;
-            r.envelope("OSDMap::Incremental osd part", 11, 9, |r, v| {
-                inc.decode_osd(r, v)
-            })?;
+            r.envelope("OSDMap::Incremental client part", 8, 8, |r, _| inc.decode_client(r))?;
+            r.envelope("OSDMap::Incremental osd part", 11, 9, |r, v| inc.decode_osd(r, v))?;
             inc.have_crc = true;
             inc.inc_crc = r.u32()?;
             inc.full_crc = r.u32()?;

@@ -74,11 +74,7 @@ pub mod osd_state {
 
     /// The names of the set bits, in the order of the bits.
     pub fn names(state: u32) -> Vec<&'static str> {
-        NAMES
-            .iter()
-            .filter(|(bit, _)| state & bit != 0)
-            .map(|(_, name)| *name)
-            .collect()
+        NAMES.iter().filter(|(bit, _)| state & bit != 0).map(|(_, name)| *name).collect()
     }
 }
 
@@ -147,11 +143,7 @@ pub mod osdmap_flags {
 
     /// The names of the set flags, in printing order.
     pub fn names(flags: u32) -> Vec<&'static str> {
-        NAMES
-            .iter()
-            .filter(|(bit, _)| flags & bit != 0)
-            .map(|(_, name)| *name)
-            .collect()
+        NAMES.iter().filter(|(bit, _)| flags & bit != 0).map(|(_, name)| *name).collect()
     }
 }
 
@@ -404,9 +396,7 @@ impl Default for OsdMap {
 
 impl OsdMap {
     fn index(&self, osd: OsdId) -> Option<usize> {
-        usize::try_from(osd)
-            .ok()
-            .filter(|i| *i < self.osd_state.len())
+        usize::try_from(osd).ok().filter(|i| *i < self.osd_state.len())
     }
 
     /// The [`osd_state`] bits of an OSD, 0 for one beyond the map.
@@ -437,10 +427,7 @@ impl OsdMap {
 
     /// The in/out weight, 16.16; 0 beyond the map.
     pub fn weight(&self, osd: OsdId) -> u32 {
-        self.index(osd)
-            .and_then(|i| self.osd_weight.get(i))
-            .copied()
-            .unwrap_or(WEIGHT_OUT)
+        self.index(osd).and_then(|i| self.osd_weight.get(i)).copied().unwrap_or(WEIGHT_OUT)
     }
 
     /// Whether the OSD is out: does not exist or has weight 0.
@@ -456,10 +443,7 @@ impl OsdMap {
     /// The primary affinity, 16.16.
     pub fn primary_affinity(&self, osd: OsdId) -> u32 {
         let i = usize::try_from(osd).unwrap_or(usize::MAX);
-        self.osd_primary_affinity
-            .get(i)
-            .copied()
-            .unwrap_or(WEIGHT_IN)
+        self.osd_primary_affinity.get(i).copied().unwrap_or(WEIGHT_IN)
     }
 
     /// Where clients reach the OSD.
@@ -536,10 +520,7 @@ impl OsdMap {
 
     /// The id of a pool's name.
     pub fn lookup_pool(&self, name: &str) -> Option<i64> {
-        self.pool_names
-            .iter()
-            .find(|(_, n)| *n == name)
-            .map(|(id, _)| *id)
+        self.pool_names.iter().find(|(_, n)| *n == name).map(|(id, _)| *id)
     }
 
     /// Whether a flag of [`osdmap_flags`] is set.
@@ -568,16 +549,12 @@ impl OsdMap {
             sock.set_port(0);
         }
         self.blocklist.contains_key(&addr)
-            || self
-                .range_blocklist
-                .keys()
-                .any(|range| in_range(range, &addr))
+            || self.range_blocklist.keys().any(|range| in_range(range, &addr))
     }
 
     /// Whether the PG's pool exists and has that many PGs.
     pub fn pg_exists(&self, pgid: PgId) -> bool {
-        self.pool(pgid.pool_id())
-            .is_some_and(|p| pgid.seed < p.pg_num)
+        self.pool(pgid.pool_id()).is_some_and(|p| pgid.seed < p.pg_num)
     }
 
     /// Sets how many OSD ids there are; OSDs beyond are forgotten.

@@ -28,11 +28,7 @@ pub struct UpActing {
 impl UpActing {
     /// Of a PG that is not there.
     fn none() -> UpActing {
-        UpActing {
-            up_primary: -1,
-            acting_primary: -1,
-            ..UpActing::default()
-        }
+        UpActing { up_primary: -1, acting_primary: -1, ..UpActing::default() }
     }
 }
 
@@ -61,9 +57,7 @@ impl OsdMap {
     /// The OSDs of a PG, or of the PG of a raw one. All empty, primaries -1, when its pool does
     /// not exist.
     pub fn pg_to_up_acting(&self, pg: PgId) -> UpActing {
-        let Some(pool) = self.pool(pg.pool_id()) else {
-            return UpActing::none();
-        };
+        let Some(pool) = self.pool(pg.pool_id()) else { return UpActing::none() };
         let (mut acting, mut acting_primary) = self.temp_osds(pool, pg);
         let (mut raw, pps) = self.raw_osds(pool, pg);
         self.apply_upmap(pool, pg, &mut raw);
@@ -75,25 +69,17 @@ impl OsdMap {
                 acting_primary = up_primary;
             }
         }
-        UpActing {
-            up,
-            up_primary,
-            acting,
-            acting_primary,
-        }
+        UpActing { up, up_primary, acting, acting_primary }
     }
 
     /// The OSDs CRUSH alone gives a PG.
     pub fn pg_to_raw_osds(&self, pg: PgId) -> Vec<OsdId> {
-        self.pool(pg.pool_id())
-            .map_or_else(Vec::new, |pool| self.raw_osds(pool, pg).0)
+        self.pool(pg.pool_id()).map_or_else(Vec::new, |pool| self.raw_osds(pool, pg).0)
     }
 
     /// The OSDs of a PG after upmap, up or not.
     pub fn pg_to_raw_upmap(&self, pg: PgId) -> Vec<OsdId> {
-        let Some(pool) = self.pool(pg.pool_id()) else {
-            return Vec::new();
-        };
+        let Some(pool) = self.pool(pg.pool_id()) else { return Vec::new() };
         let (mut raw, _) = self.raw_osds(pool, pg);
         self.apply_upmap(pool, pg, &mut raw);
         raw
@@ -103,11 +89,7 @@ impl OsdMap {
     /// [`types::pg::NO_SHARD`].
     pub fn shard_of(&self, pool: &PgPool, acting: &[OsdId], osd: OsdId) -> Option<i8> {
         let place = acting.iter().position(|o| *o == osd)?;
-        if pool.is_erasure() {
-            i8::try_from(place).ok()
-        } else {
-            Some(types::pg::NO_SHARD)
-        }
+        if pool.is_erasure() { i8::try_from(place).ok() } else { Some(types::pg::NO_SHARD) }
     }
 
     fn raw_osds(&self, pool: &PgPool, pg: PgId) -> (Vec<OsdId>, u32) {
@@ -156,17 +138,10 @@ impl OsdMap {
 
     fn without_down(&self, pool: &PgPool, osds: &[OsdId]) -> Vec<OsdId> {
         if pool.can_shift_osds() {
-            osds.iter()
-                .copied()
-                .filter(|osd| self.is_up(*osd))
-                .collect()
+            osds.iter().copied().filter(|osd| self.is_up(*osd)).collect()
         } else {
             let up = |osd: &OsdId| {
-                if self.is_up(*osd) {
-                    *osd
-                } else {
-                    CRUSH_ITEM_NONE
-                }
+                if self.is_up(*osd) { *osd } else { CRUSH_ITEM_NONE }
             };
             osds.iter().map(up).collect()
         }
@@ -186,9 +161,7 @@ impl OsdMap {
             affinity < WEIGHT_IN && crush::hash2(pps, osd as u32) >> 16 >= affinity
         };
         let willing = osds.iter().position(|osd| there(osd) && !refuses(*osd));
-        let Some(place) = willing.or_else(|| osds.iter().position(there)) else {
-            return first;
-        };
+        let Some(place) = willing.or_else(|| osds.iter().position(there)) else { return first };
         let primary = osds[place];
         if pool.can_shift_osds() {
             osds[..=place].rotate_right(1);
@@ -204,11 +177,7 @@ impl OsdMap {
         };
         let primary = match self.primary_temp.get(&pg) {
             Some(osd) => *osd,
-            None => osds
-                .iter()
-                .copied()
-                .find(|osd| *osd != CRUSH_ITEM_NONE)
-                .unwrap_or(-1),
+            None => osds.iter().copied().find(|osd| *osd != CRUSH_ITEM_NONE).unwrap_or(-1),
         };
         (osds, primary)
     }

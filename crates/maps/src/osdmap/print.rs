@@ -48,27 +48,15 @@ impl OsdMap {
             let release = release_name(self.require_min_compat_client);
             writeln!(out, "require_min_compat_client {release}")?;
         }
-        writeln!(
-            out,
-            "min_compat_client {}",
-            release_name(self.min_compat_client())
-        )?;
+        writeln!(out, "min_compat_client {}", release_name(self.min_compat_client()))?;
         if self.require_osd_release > 0 {
-            writeln!(
-                out,
-                "require_osd_release {}",
-                release_name(self.require_osd_release)
-            )?;
+            writeln!(out, "require_osd_release {}", release_name(self.require_osd_release))?;
         }
         writeln!(out, "stretch_mode_enabled {}", self.stretch_mode_enabled)?;
         if self.stretch_mode_enabled {
             writeln!(out, "stretch_bucket_count {}", self.stretch_bucket_count)?;
             writeln!(out, "degraded_stretch_mode {}", self.degraded_stretch_mode)?;
-            writeln!(
-                out,
-                "recovering_stretch_mode {}",
-                self.recovering_stretch_mode
-            )?;
+            writeln!(out, "recovering_stretch_mode {}", self.recovering_stretch_mode)?;
             writeln!(out, "stretch_mode_bucket {}", self.stretch_mode_bucket)?;
         }
         if !self.cluster_snapshot.is_empty() {
@@ -104,11 +92,7 @@ impl OsdMap {
         write!(out, "osd.{osd} {up} {within} weight {weight}")?;
         let affinity = self.primary_affinity(osd);
         if affinity != WEIGHT_IN {
-            write!(
-                out,
-                " primary_affinity {}",
-                format_stream_float(fraction(affinity))
-            )?;
+            write!(out, " primary_affinity {}", format_stream_float(fraction(affinity)))?;
         }
         let info = &self.osd_info[i];
         write!(
@@ -141,10 +125,8 @@ impl OsdMap {
             writeln!(out, "pg_upmap {pg} {}", osd_list(osds))?;
         }
         for (pg, items) in &self.pg_upmap_items {
-            let items: Vec<String> = items
-                .iter()
-                .map(|(from, to)| format!("{from},{to}"))
-                .collect();
+            let items: Vec<String> =
+                items.iter().map(|(from, to)| format!("{from},{to}")).collect();
             writeln!(out, "pg_upmap_items {pg} [{}]", items.join(","))?;
         }
         for (pg, osds) in &self.pg_temp {
@@ -169,11 +151,7 @@ impl fmt::Display for PgPool {
         if self.is_erasure() {
             write!(f, " profile {}", self.erasure_code_profile)?;
         }
-        let hash = if self.object_hash == 2 {
-            "rjenkins"
-        } else {
-            "unknown"
-        };
+        let hash = if self.object_hash == 2 { "rjenkins" } else { "unknown" };
         write!(
             f,
             " size {} min_size {} crush_rule {} object_hash {hash} pg_num {} pgp_num {}",
@@ -228,16 +206,8 @@ impl fmt::Display for PgPool {
         }
         optional(f, "target_bytes", self.target_max_bytes)?;
         optional(f, "target_objects", self.target_max_objects)?;
-        optional(
-            f,
-            "min_read_recency_for_promote",
-            self.min_read_recency_for_promote.into(),
-        )?;
-        optional(
-            f,
-            "min_write_recency_for_promote",
-            self.min_write_recency_for_promote.into(),
-        )?;
+        optional(f, "min_read_recency_for_promote", self.min_read_recency_for_promote.into())?;
+        optional(f, "min_write_recency_for_promote", self.min_write_recency_for_promote.into())?;
         write!(f, " stripe_width {}", self.stripe_width)?;
         optional(f, "expected_num_objects", self.expected_num_objects)?;
         optional(f, "fast_read", self.fast_read.into())?;
@@ -252,11 +222,7 @@ impl fmt::Display for PgPool {
             }
         }
         if !self.application_metadata.is_empty() {
-            let names: Vec<&str> = self
-                .application_metadata
-                .keys()
-                .map(String::as_str)
-                .collect();
+            let names: Vec<&str> = self.application_metadata.keys().map(String::as_str).collect();
             write!(f, " application {}", names.join(","))?;
         }
         Ok(())

@@ -63,13 +63,7 @@ pub(crate) fn type_and_name(crush: &CrushMap, item: &TreeItem) -> String {
 
 /// An item that stands in no tree.
 pub(crate) fn stray(osd: OsdId) -> TreeItem {
-    TreeItem {
-        id: osd,
-        parent: 0,
-        depth: 0,
-        weight: 0,
-        children: Vec::new(),
-    }
+    TreeItem { id: osd, parent: 0, depth: 0, weight: 0, children: Vec::new() }
 }
 
 /// The members that every tree dump has of an item.
@@ -97,13 +91,9 @@ pub(crate) fn dump_item(
     if item.parent < 0 {
         f.object("pool_weights", |f| {
             for (id, args) in &crush.choose_args {
-                let Some(weights) = set_weights(crush, args, item) else {
-                    continue;
-                };
+                let Some(weights) = set_weights(crush, args, item) else { continue };
                 f.array(&weight_set_name(*id, pool_names), |f| {
-                    weights
-                        .iter()
-                        .for_each(|w| f.dump_float("weight", fraction(*w)));
+                    weights.iter().for_each(|w| f.dump_float("weight", fraction(*w)));
                 });
             }
         });
@@ -114,32 +104,20 @@ pub(crate) fn dump_item(
 pub fn weight_set_name(id: i64, pool_names: &BTreeMap<i64, String>) -> String {
     match id {
         DEFAULT_CHOOSE_ARGS => "(compat)".to_owned(),
-        id => pool_names
-            .get(&id)
-            .cloned()
-            .unwrap_or_else(|| id.to_string()),
+        id => pool_names.get(&id).cloned().unwrap_or_else(|| id.to_string()),
     }
 }
 
 /// An item's weights, by position, in a weight set.
 fn set_weights(crush: &CrushMap, args: &crush::ChooseArgs, item: &TreeItem) -> Option<Vec<u32>> {
-    let arg = args
-        .get(&((-1 - item.parent) as u32))
-        .filter(|a| !a.weight_set.is_empty())?;
+    let arg = args.get(&((-1 - item.parent) as u32)).filter(|a| !a.weight_set.is_empty())?;
     let position = crush.bucket(item.parent)?.position(item.id)?;
-    Some(
-        arg.weight_set
-            .iter()
-            .map(|set| set.get(position).copied().unwrap_or(0))
-            .collect(),
-    )
+    Some(arg.weight_set.iter().map(|set| set.get(position).copied().unwrap_or(0)).collect())
 }
 
 pub(crate) fn dump_children(f: &mut Formatter, item: &TreeItem) {
     if item.id < 0 {
-        f.array("children", |f| {
-            item.children.iter().for_each(|id| f.dump_int("child", *id))
-        });
+        f.array("children", |f| item.children.iter().for_each(|id| f.dump_int("child", *id)));
     }
 }
 
@@ -215,11 +193,7 @@ impl OsdMap {
         let wanted = |id: i32| match id {
             osd @ 0.. => shows(osd),
             _ if all_buckets => true,
-            bucket => self
-                .crush
-                .subtree(bucket)
-                .into_iter()
-                .any(|item| item >= 0 && shows(item)),
+            bucket => self.crush.subtree(bucket).into_iter().any(|item| item >= 0 && shows(item)),
         };
         let roots = root.map_or_else(|| self.crush.roots(false), |root| vec![root]);
         self.crush.tree_filtered(&roots, wanted)
@@ -227,9 +201,7 @@ impl OsdMap {
 
     /// OSDs that exist and stand in no tree.
     fn strays(&self, touched: &BTreeSet<i32>, filter: TreeFilter) -> Vec<OsdId> {
-        self.osds()
-            .filter(|osd| !touched.contains(osd) && filter.shows(self, *osd))
-            .collect()
+        self.osds().filter(|osd| !touched.contains(osd) && filter.shows(self, *osd)).collect()
     }
 
     /// `osd tree -f json`: nodes, and stray ones unless `root` is given.

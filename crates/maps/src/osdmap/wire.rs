@@ -162,10 +162,8 @@ impl OsdMap {
 
     /// Refuses vectors that are not as long as max_osd says: everything else indexes them by it.
     fn check_lengths(&self) -> Result<(), Error> {
-        let n = usize::try_from(self.max_osd).map_err(|_| Error::Invalid {
-            what: "max_osd",
-            value: self.max_osd as u32 as u64,
-        })?;
+        let n = usize::try_from(self.max_osd)
+            .map_err(|_| Error::Invalid { what: "max_osd", value: self.max_osd as u32 as u64 })?;
         let lengths = [
             self.osd_state.len(),
             self.osd_weight.len(),
@@ -178,10 +176,7 @@ impl OsdMap {
             self.osd_uuid.len(),
         ];
         match lengths.into_iter().find(|len| *len != n) {
-            Some(len) => Err(Error::Invalid {
-                what: "length by max_osd",
-                value: len as u64,
-            }),
+            Some(len) => Err(Error::Invalid { what: "length by max_osd", value: len as u64 }),
             None => Ok(()),
         }
     }

@@ -42,32 +42,19 @@ impl OsdMap {
 /// `0` below a hundredth, else two decimals.
 fn percent(share: f64) -> String {
     let share = share as f32;
-    if share < 0.01 {
-        "0".to_owned()
-    } else {
-        format!("{share:.2}")
-    }
+    if share < 0.01 { "0".to_owned() } else { format!("{share:.2}") }
 }
 
 impl PgMapDigest {
     /// Bytes that clients may still write to a pool.
     pub fn pool_free_space(&self, osdmap: &OsdMap, pool: i64) -> u64 {
-        let Some(pool) = osdmap.pool(pool) else {
-            return 0;
-        };
+        let Some(pool) = osdmap.pool(pool) else { return 0 };
         let rate = osdmap.pool_raw_used_rate(pool);
-        if rate == 0.0 {
-            0
-        } else {
-            (self.rule_avail_raw(pool) as f32 / rate) as u64
-        }
+        if rate == 0.0 { 0 } else { (self.rule_avail_raw(pool) as f32 / rate) as u64 }
     }
 
     fn rule_avail_raw(&self, pool: &PgPool) -> u64 {
-        let avail = self
-            .avail_space_by_rule
-            .get(&i32::from(pool.crush_rule))
-            .copied();
+        let avail = self.avail_space_by_rule.get(&i32::from(pool.crush_rule)).copied();
         avail.unwrap_or(0).max(0) as u64
     }
 
@@ -77,11 +64,7 @@ impl PgMapDigest {
         let (sum, store) = (&stat.stats.sum, &stat.store_stats);
         let content = sum.num_bytes.wrapping_add(sum.num_bytes_hit_set_archive) as u64;
         let by_rate = |n: i64| {
-            if rate == 0.0 {
-                0
-            } else {
-                (n as f32 / rate) as u64
-            }
+            if rate == 0.0 { 0 } else { (n as f32 / rate) as u64 }
         };
         let (used_data, stored_data) = match self.use_per_pool_stats() {
             true => (store.allocated as u64, by_rate(store.data_stored)),
@@ -105,11 +88,7 @@ impl PgMapDigest {
             used_data,
             used_omap,
             share,
-            max_avail: if rate == 0.0 {
-                0
-            } else {
-                (avail as f32 / rate) as u64
-            },
+            max_avail: if rate == 0.0 { 0 } else { (avail as f32 / rate) as u64 },
             avail_raw: avail,
         }
     }
@@ -120,10 +99,7 @@ impl PgMapDigest {
             dump_totals(f, &self.osd_sum.statfs);
             f.dump_unsigned("num_osds", self.osd_sum.num_osds);
             f.dump_unsigned("num_per_pool_osds", self.osd_sum.num_per_pool_osds);
-            f.dump_unsigned(
-                "num_per_pool_omap_osds",
-                self.osd_sum.num_per_pool_omap_osds,
-            );
+            f.dump_unsigned("num_per_pool_omap_osds", self.osd_sum.num_per_pool_omap_osds);
         });
         f.object("stats_by_class", |f| {
             for (class, sum) in &self.osd_sum_by_class {
@@ -132,9 +108,7 @@ impl PgMapDigest {
         });
         f.array("pools", |f| {
             for (id, pool) in &osdmap.pools {
-                let Some(stat) = self.pg_pool_sum.get(&(*id as i32)) else {
-                    continue;
-                };
+                let Some(stat) = self.pg_pool_sum.get(&(*id as i32)) else { continue };
                 f.object("pool", |f| {
                     let name = osdmap.pool_names.get(id).map_or("", String::as_str);
                     f.dump_string("name", name);
@@ -153,10 +127,7 @@ impl PgMapDigest {
         for heading in ["SIZE", "AVAIL", "USED", "RAW USED", "%RAW USED"] {
             raw.define_column(heading, Align::Right, Align::Right);
         }
-        let classes = self
-            .osd_sum_by_class
-            .iter()
-            .map(|(name, sum)| (name.as_str(), sum));
+        let classes = self.osd_sum_by_class.iter().map(|(name, sum)| (name.as_str(), sum));
         for (name, sum) in classes.chain([("TOTAL", &self.osd_sum)]) {
             raw.row([
                 name.to_owned(),
@@ -172,12 +143,7 @@ impl PgMapDigest {
             if let Some(stat) = self.pg_pool_sum.get(&(*id as i32)) {
                 let name = osdmap.pool_names.get(id).map_or("", String::as_str);
                 let mut row = vec![name.to_owned(), id.to_string(), pool.pg_num.to_string()];
-                row.extend(pool_cells(
-                    pool,
-                    stat,
-                    &self.space(osdmap, pool, stat),
-                    verbose,
-                ));
+                row.extend(pool_cells(pool, stat, &self.space(osdmap, pool, stat), verbose));
                 pools.row(row);
             }
         }
@@ -219,26 +185,13 @@ fn dump_pool_space(
     if verbose {
         f.dump_int("quota_objects", pool.quota_max_objects as i64);
         f.dump_int("quota_bytes", pool.quota_max_bytes as i64);
-        f.dump_int(
-            "dirty",
-            if pool.is_tier() {
-                sum.num_objects_dirty
-            } else {
-                0
-            },
-        );
+        f.dump_int("dirty", if pool.is_tier() { sum.num_objects_dirty } else { 0 });
         f.dump_int("rd", sum.num_rd);
         f.dump_int("rd_bytes", sum.num_rd_kb.wrapping_mul(1024));
         f.dump_int("wr", sum.num_wr);
         f.dump_int("wr_bytes", sum.num_wr_kb.wrapping_mul(1024));
-        f.dump_int(
-            "compress_bytes_used",
-            stat.store_stats.data_compressed_allocated,
-        );
-        f.dump_int(
-            "compress_under_bytes",
-            stat.store_stats.data_compressed_original,
-        );
+        f.dump_int("compress_bytes_used", stat.store_stats.data_compressed_allocated);
+        f.dump_int("compress_under_bytes", stat.store_stats.data_compressed_original);
         f.dump_int("stored_raw", s.stored_raw as i64);
         f.dump_unsigned("avail_raw", s.avail_raw);
     }
@@ -257,13 +210,7 @@ fn pool_table(verbose: bool) -> TextTable {
     }
     headings.extend(["%USED", "MAX AVAIL"]);
     if verbose {
-        headings.extend([
-            "QUOTA OBJECTS",
-            "QUOTA BYTES",
-            "DIRTY",
-            "USED COMPR",
-            "UNDER COMPR",
-        ]);
+        headings.extend(["QUOTA OBJECTS", "QUOTA BYTES", "DIRTY", "USED COMPR", "UNDER COMPR"]);
     }
     for heading in headings {
         table.define_column(heading, Align::Right, Align::Right);
@@ -295,12 +242,8 @@ fn pool_cells(pool: &PgPool, stat: &PoolStat, s: &PoolSpace, verbose: bool) -> V
             true => format_si(sum.num_objects_dirty as u64),
             false => "N/A".to_owned(),
         });
-        cells.push(format_bytes(
-            stat.store_stats.data_compressed_allocated as u64,
-        ));
-        cells.push(format_bytes(
-            stat.store_stats.data_compressed_original as u64,
-        ));
+        cells.push(format_bytes(stat.store_stats.data_compressed_allocated as u64));
+        cells.push(format_bytes(stat.store_stats.data_compressed_original as u64));
     }
     cells
 }

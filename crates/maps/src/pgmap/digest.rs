@@ -73,11 +73,7 @@ impl PgMapDigest {
 
     /// Number of the last report of an OSD, 0 if there is none.
     pub fn last_seq(&self, osd: OsdId) -> u64 {
-        usize::try_from(osd)
-            .ok()
-            .and_then(|i| self.osd_last_seq.get(i))
-            .copied()
-            .unwrap_or(0)
+        usize::try_from(osd).ok().and_then(|i| self.osd_last_seq.get(i)).copied().unwrap_or(0)
     }
 }
 

@@ -27,9 +27,7 @@ pub const OMAP_NOTE: &str = "\n* NOTE: Omap statistics are gathered during deep 
 
 fn dump_stat_sum(f: &mut Formatter, sum: &ObjectStatSum) {
     f.object("stat_sum", |f| {
-        sum.dump_fields()
-            .into_iter()
-            .for_each(|(name, value)| f.dump_int(name, value));
+        sum.dump_fields().into_iter().for_each(|(name, value)| f.dump_int(name, value));
     });
 }
 
@@ -102,16 +100,12 @@ pub fn dump_pg_stat(f: &mut Formatter, s: &PgStat) {
     f.dump_unsigned("snaptrimq_len", s.snaptrimq_len);
     dump_stat_sum(f, &s.stats.sum);
     let osds = |f: &mut Formatter, name: &str, osds: &[OsdId]| {
-        f.array(name, |f| {
-            osds.iter().for_each(|osd| f.dump_int("osd", *osd))
-        });
+        f.array(name, |f| osds.iter().for_each(|osd| f.dump_int("osd", *osd)));
     };
     osds(f, "up", &s.up);
     osds(f, "acting", &s.acting);
     f.array("avail_no_missing", |f| {
-        s.avail_no_missing
-            .iter()
-            .for_each(|shard| f.dump_stream("shard", shard));
+        s.avail_no_missing.iter().for_each(|shard| f.dump_stream("shard", shard));
     });
     f.array("object_location_counts", |f| {
         for (shards, count) in &s.object_location_counts {
@@ -138,12 +132,8 @@ pub fn dump_pg_stat(f: &mut Formatter, s: &PgStat) {
 /// The members of a PG's report that `pg dump pgs_brief` shows.
 pub fn dump_pg_stat_brief(f: &mut Formatter, s: &PgStat) {
     f.dump_string("state", state_string(s.state));
-    f.array("up", |f| {
-        s.up.iter().for_each(|osd| f.dump_int("osd", *osd))
-    });
-    f.array("acting", |f| {
-        s.acting.iter().for_each(|osd| f.dump_int("osd", *osd))
-    });
+    f.array("up", |f| s.up.iter().for_each(|osd| f.dump_int("osd", *osd)));
+    f.array("acting", |f| s.acting.iter().for_each(|osd| f.dump_int("osd", *osd)));
     f.dump_int("up_primary", s.up_primary);
     f.dump_int("acting_primary", s.acting_primary);
 }
@@ -163,21 +153,14 @@ pub fn dump_osd_stat(f: &mut Formatter, s: &OsdStat, with_net: bool) {
     f.dump_unsigned("kb_used_meta", s.statfs.kb_used_internal_metadata());
     f.dump_unsigned("kb_avail", s.statfs.kb_avail());
     f.object("statfs", |f| dump_statfs(f, &s.statfs));
-    f.array("hb_peers", |f| {
-        s.hb_peers.iter().for_each(|osd| f.dump_int("osd", *osd))
-    });
+    f.array("hb_peers", |f| s.hb_peers.iter().for_each(|osd| f.dump_int("osd", *osd)));
     f.dump_int("snap_trim_queue_len", s.snap_trim_queue_len);
     f.dump_int("num_snap_trimming", s.num_snap_trimming);
     f.dump_unsigned("num_shards_repaired", s.num_shards_repaired);
     f.object("op_queue_age_hist", |f| {
         let counts = &s.op_queue_age_hist.counts;
-        f.array("histogram", |f| {
-            counts.iter().for_each(|n| f.dump_int("count", *n))
-        });
-        f.dump_int(
-            "upper_bound",
-            1i64.checked_shl(counts.len() as u32).unwrap_or(0),
-        );
+        f.array("histogram", |f| counts.iter().for_each(|n| f.dump_int("count", *n)));
+        f.dump_int("upper_bound", 1i64.checked_shl(counts.len() as u32).unwrap_or(0));
     });
     f.object("perf_stat", |f| dump_perf_stat(f, s));
     f.array("alerts", |f| {
@@ -249,9 +232,8 @@ fn dump_ping_times(f: &mut Formatter, s: &OsdStat) {
 /// `Sat Nov 21 02:47:51 2026`, in UTC.
 fn date(sec: u32) -> String {
     const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
-    const MONTHS: [&str; 12] = [
-        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
-    ];
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let c = Calendar::of(sec);
     format!(
         "{} {} {:>2} {:02}:{:02}:{:02} {}",
@@ -281,9 +263,7 @@ impl PgMap {
         f.dump_unsigned("last_osdmap_epoch", self.last_osdmap_epoch);
         f.dump_unsigned("last_pg_scan", self.last_pg_scan);
         f.object("pg_stats_sum", |f| dump_pool_stat(f, &self.digest.pg_sum));
-        f.object("osd_stats_sum", |f| {
-            dump_osd_stat(f, &self.digest.osd_sum, true)
-        });
+        f.object("osd_stats_sum", |f| dump_osd_stat(f, &self.digest.osd_sum, true));
         self.dump_delta(f);
     }
 
@@ -309,10 +289,7 @@ impl PgMap {
         brief: bool,
     ) {
         f.array(name, |f| {
-            for (pg, stat) in pgs
-                .into_iter()
-                .filter_map(|pg| Some((pg, self.pg_stat.get(pg)?)))
-            {
+            for (pg, stat) in pgs.into_iter().filter_map(|pg| Some((pg, self.pg_stat.get(pg)?))) {
                 f.object("pg_stat", |f| {
                     f.dump_stream("pgid", pg);
                     match brief {
@@ -444,13 +421,8 @@ impl PgMap {
         };
         let mut table = TextTable::new();
         table.define_column("PG_STAT", Align::Left, Align::Left);
-        headings
-            .iter()
-            .for_each(|h| table.define_column(h, Align::Left, Align::Right));
-        for (pg, stat) in pgs
-            .into_iter()
-            .filter_map(|pg| Some((pg, self.pg_stat.get(pg)?)))
-        {
+        headings.iter().for_each(|h| table.define_column(h, Align::Left, Align::Right));
+        for (pg, stat) in pgs.into_iter().filter_map(|pg| Some((pg, self.pg_stat.get(pg)?))) {
             table.row(match brief {
                 true => vec![
                     pg.to_string(),
@@ -517,15 +489,9 @@ impl PgMap {
     pub fn print_osd_stats(&self) -> String {
         let mut table = TextTable::new();
         table.define_column("OSD_STAT", Align::Left, Align::Left);
-        for heading in [
-            "USED",
-            "AVAIL",
-            "USED_RAW",
-            "TOTAL",
-            "HB_PEERS",
-            "PG_SUM",
-            "PRIMARY_PG_SUM",
-        ] {
+        for heading in
+            ["USED", "AVAIL", "USED_RAW", "TOTAL", "HB_PEERS", "PG_SUM", "PRIMARY_PG_SUM"]
+        {
             table.define_column(heading, Align::Left, Align::Right);
         }
         for (osd, stat) in self.osd_stat.iter().rev() {

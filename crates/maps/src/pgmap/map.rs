@@ -43,10 +43,7 @@ pub struct DeltaSettings {
 
 impl Default for DeltaSettings {
     fn default() -> DeltaSettings {
-        DeltaSettings {
-            smooth_intervals: 6,
-            reset_interval_secs: 10,
-        }
+        DeltaSettings { smooth_intervals: 6, reset_interval_secs: 10 }
     }
 }
 
@@ -110,9 +107,7 @@ impl PgMap {
             self.count_pg(*pg, stat);
         }
         for ((pool, osd), statfs) in &inc.pool_statfs_updates {
-            let Some(sum) = self.digest.pg_pool_sum.get_mut(&(*pool as i32)) else {
-                continue;
-            };
+            let Some(sum) = self.digest.pg_pool_sum.get_mut(&(*pool as i32)) else { continue };
             if let Some(old) = self.pool_statfs.insert((*pool, *osd), *statfs) {
                 sum.store_stats.sub(&old);
                 sum.num_store_stats -= 1;
@@ -158,13 +153,9 @@ impl PgMap {
 
     /// Recomputes every sum.
     fn recount(&mut self) {
-        let (pgs, osds) = (
-            std::mem::take(&mut self.pg_stat),
-            std::mem::take(&mut self.osd_stat),
-        );
+        let (pgs, osds) = (std::mem::take(&mut self.pg_stat), std::mem::take(&mut self.osd_stat));
         pgs.iter().for_each(|(pg, stat)| self.count_pg(*pg, stat));
-        osds.iter()
-            .for_each(|(osd, stat)| self.count_osd(*osd, stat));
+        osds.iter().for_each(|(osd, stat)| self.count_osd(*osd, stat));
         (self.pg_stat, self.osd_stat) = (pgs, osds);
         for ((pool, _), statfs) in &self.pool_statfs {
             let sum = self.digest.pg_pool_sum.entry(*pool as i32).or_default();
@@ -296,9 +287,7 @@ impl PgMap {
         d.pg_sum_delta.stats.sum.add(&change.stats.sum);
         d.stamp_delta = d.stamp_delta.plus(took.to_duration());
         while self.pg_sum_deltas.len() > settings.smooth_intervals {
-            let Some((change, took)) = self.pg_sum_deltas.pop_front() else {
-                break;
-            };
+            let Some((change, took)) = self.pg_sum_deltas.pop_front() else { break };
             d.pg_sum_delta.stats.sum.sub(&change.stats.sum);
             d.stamp_delta = d.stamp_delta.minus(took.to_duration());
         }
@@ -306,11 +295,7 @@ impl PgMap {
 
     fn push_pool_delta(&mut self, pool: i64, old: &PoolStat, now: UTime, settings: DeltaSettings) {
         let d = &mut self.digest;
-        let current = d
-            .pg_pool_sum
-            .get(&(pool as i32))
-            .copied()
-            .unwrap_or_default();
+        let current = d.pg_pool_sum.get(&(pool as i32)).copied().unwrap_or_default();
         let (sum, last) = d.per_pool_sum_delta.entry(pool).or_default();
         let total = d.per_pool_sum_deltas_stamps.entry(pool).or_default();
         let most = Duration::from_secs(2 * u64::from(settings.reset_interval_secs));
@@ -325,9 +310,7 @@ impl PgMap {
             list.push_back((change, took));
         }
         while list.len() > settings.smooth_intervals {
-            let Some((change, took)) = list.pop_front() else {
-                break;
-            };
+            let Some((change, took)) = list.pop_front() else { break };
             sum.stats.sum.sub(&change.stats.sum);
             *total = total.minus(took.to_duration());
         }
@@ -342,9 +325,7 @@ impl PgMap {
         }
         let mut least: Option<i64> = None;
         for (osd, share) in weights {
-            let Some(stat) = self.osd_stat.get(&osd) else {
-                continue;
-            };
+            let Some(stat) = self.osd_stat.get(&osd) else { continue };
             if stat.statfs.total == 0 || share == 0.0 {
                 continue;
             }
@@ -362,9 +343,7 @@ impl PgMap {
         for (id, pool) in &osdmap.pools {
             if self.digest.pg_pool_sum.contains_key(&(*id as i32)) {
                 let rule = i32::from(pool.crush_rule);
-                by_rule
-                    .entry(rule)
-                    .or_insert_with(|| self.rule_avail(osdmap, rule));
+                by_rule.entry(rule).or_insert_with(|| self.rule_avail(osdmap, rule));
             }
         }
         self.digest.avail_space_by_rule = by_rule;
@@ -419,24 +398,14 @@ impl PgMap {
             }
         };
         let stuck = |stat: &PgStat| {
-            kinds
-                .iter()
-                .any(|kind| since(stat, *kind).is_some_and(|since| since < cutoff))
+            kinds.iter().any(|kind| since(stat, *kind).is_some_and(|since| since < cutoff))
         };
-        self.pg_stat
-            .iter()
-            .filter(|(_, stat)| stuck(stat))
-            .map(|(pg, _)| *pg)
-            .collect()
+        self.pg_stat.iter().filter(|(_, stat)| stuck(stat)).map(|(pg, _)| *pg).collect()
     }
 
     /// How many PGs an OSD has to do with, by its role.
     pub fn num_pg_of(&self, osd: OsdId) -> super::PgCount {
-        self.digest
-            .num_pg_by_osd
-            .get(&osd)
-            .copied()
-            .unwrap_or_default()
+        self.digest.num_pg_by_osd.get(&osd).copied().unwrap_or_default()
     }
 }
 

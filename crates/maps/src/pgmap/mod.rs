@@ -66,10 +66,7 @@ fn combine_osd(sum: &mut OsdStat, osd: &OsdStat, sign: i64) {
     sum.num_osds = count(sum.num_osds, osd.num_osds);
     sum.num_per_pool_osds = count(sum.num_per_pool_osds, osd.num_per_pool_osds);
     sum.num_per_pool_omap_osds = count(sum.num_per_pool_omap_osds, osd.num_per_pool_omap_osds);
-    let (ours, theirs) = (
-        &mut sum.op_queue_age_hist.counts,
-        &osd.op_queue_age_hist.counts,
-    );
+    let (ours, theirs) = (&mut sum.op_queue_age_hist.counts, &osd.op_queue_age_hist.counts);
     if ours.len() < theirs.len() {
         ours.resize(theirs.len(), 0);
     }
@@ -91,9 +88,5 @@ pub fn used(statfs: &StoreStatfs) -> u64 {
 
 /// Used share of the capacity.
 pub fn used_raw_ratio(statfs: &StoreStatfs) -> f32 {
-    if statfs.total == 0 {
-        0.0
-    } else {
-        statfs.used_raw() as f32 / statfs.total as f32
-    }
+    if statfs.total == 0 { 0.0 } else { statfs.used_raw() as f32 / statfs.total as f32 }
 }

@@ -73,9 +73,7 @@ fn low_precision(value: f64) -> String {
 
 impl PgMap {
     fn osd_kib(&self, osd: OsdId) -> Kib {
-        let Some(stat) = self.osd_stat.get(&osd) else {
-            return Kib::default();
-        };
+        let Some(stat) = self.osd_stat.get(&osd) else { return Kib::default() };
         let s = &stat.statfs;
         Kib {
             total: s.kb(),
@@ -90,10 +88,7 @@ impl PgMap {
     fn report(&self, map: &OsdMap, only: Option<&BTreeSet<OsdId>>, tree: bool) -> Report {
         let shows = |osd: OsdId| only.is_none_or(|only| only.contains(&osd));
         let mut sum = Kib::default();
-        for osd in map
-            .osds()
-            .filter(|osd| map.weight(*osd) != 0 && shows(*osd))
-        {
+        for osd in map.osds().filter(|osd| map.weight(*osd) != 0 && shows(*osd)) {
             sum.add(self.osd_kib(osd));
         }
         let average = sum.percent();
@@ -105,30 +100,11 @@ impl PgMap {
                 }
             }
             let bucket = item.id < 0;
-            let reweight = if bucket {
-                -1.0
-            } else {
-                fraction(map.weight(item.id))
-            };
+            let reweight = if bucket { -1.0 } else { fraction(map.weight(item.id)) };
             let utilization = kib.percent();
-            let var = if average == 0.0 {
-                1.0
-            } else {
-                utilization / average
-            };
-            let pgs = if bucket {
-                0
-            } else {
-                self.num_pg_of(item.id).acting
-            };
-            Line {
-                item,
-                reweight,
-                kib,
-                utilization,
-                var,
-                pgs,
-            }
+            let var = if average == 0.0 { 1.0 } else { utilization / average };
+            let pgs = if bucket { 0 } else { self.num_pg_of(item.id).acting };
+            Line { item, reweight, kib, utilization, var, pgs }
         };
         let items = map.tree_items(None, only.is_none(), shows);
         let touched: BTreeSet<i32> = items.iter().map(|item| item.id).collect();
@@ -138,18 +114,12 @@ impl PgMap {
             .filter(|item| tree || (item.id >= 0 && seen.insert(item.id)))
             .map(line)
             .collect();
-        let stray_osds = map
-            .osds()
-            .filter(|osd| !touched.contains(osd) && shows(*osd));
+        let stray_osds = map.osds().filter(|osd| !touched.contains(osd) && shows(*osd));
         let strays: Vec<Line> = stray_osds.map(|osd| line(stray(osd))).collect();
 
         let (mut min_var, mut max_var) = (-1.0, -1.0);
         let (mut squares, mut weights) = (0.0, 0.0);
-        for line in nodes
-            .iter()
-            .chain(&strays)
-            .filter(|l| l.item.id >= 0 && l.reweight > 0.0)
-        {
+        for line in nodes.iter().chain(&strays).filter(|l| l.item.id >= 0 && l.reweight > 0.0) {
             if min_var < 0.0 || line.var < min_var {
                 min_var = line.var;
             }
@@ -159,11 +129,7 @@ impl PgMap {
             squares += line.reweight * (line.utilization - average).powi(2);
             weights += line.reweight;
         }
-        let deviation = if weights > 0.0 {
-            (squares / weights).sqrt()
-        } else {
-            0.0
-        };
+        let deviation = if weights > 0.0 { (squares / weights).sqrt() } else { 0.0 };
         let total = match only {
             Some(_) => sum,
             None => {
@@ -178,15 +144,7 @@ impl PgMap {
                 }
             }
         };
-        Report {
-            nodes,
-            strays,
-            total,
-            average,
-            min_var,
-            max_var,
-            deviation,
-        }
+        Report { nodes, strays, total, average, min_var, max_var, deviation }
     }
 
     /// `osd df -f json`; `only` limits it to some OSDs, `tree` shows the buckets too.
@@ -217,12 +175,8 @@ impl PgMap {
                 dump_children(f, &line.item);
             });
         };
-        f.array("nodes", |f| {
-            report.nodes.iter().for_each(|line| dump(f, line))
-        });
-        f.array("stray", |f| {
-            report.strays.iter().for_each(|line| dump(f, line))
-        });
+        f.array("nodes", |f| report.nodes.iter().for_each(|line| dump(f, line)));
+        f.array("stray", |f| report.strays.iter().for_each(|line| dump(f, line)));
         f.object("summary", |f| {
             f.dump_int("total_kb", report.total.total as i64);
             f.dump_int("total_kb_used", report.total.used as i64);
@@ -254,35 +208,19 @@ impl PgMap {
             let osd = line.item.id >= 0;
             let mut row = vec![
                 line.item.id.to_string(),
-                map.crush
-                    .class_of(line.item.id)
-                    .unwrap_or_default()
-                    .to_owned(),
+                map.crush.class_of(line.item.id).unwrap_or_default().to_owned(),
                 weight_text(fraction(line.item.weight)),
                 weight_text(line.reweight),
             ];
             row.extend(kib_cells(&line.kib));
             row.push(low_precision(line.utilization));
             row.push(low_precision(line.var));
-            row.push(if osd {
-                line.pgs.to_string()
-            } else {
-                "-".to_owned()
-            });
-            row.push(if osd {
-                map.status_name(line.item.id).to_owned()
-            } else {
-                String::new()
-            });
+            row.push(if osd { line.pgs.to_string() } else { "-".to_owned() });
+            row.push(if osd { map.status_name(line.item.id).to_owned() } else { String::new() });
             row.push(type_and_name(&map.crush, &line.item));
             table.row(row);
         }
-        let mut row = vec![
-            String::new(),
-            String::new(),
-            String::new(),
-            "TOTAL".to_owned(),
-        ];
+        let mut row = vec![String::new(), String::new(), String::new(), "TOTAL".to_owned()];
         // From bytes where there are bytes: KiB would round twice.
         row.extend(match only {
             Some(_) => kib_cells(&report.total),

@@ -23,11 +23,7 @@ impl IoSummary {
     fn new(sum: &PoolStat, delta: &PoolStat, took: UTime) -> IoSummary {
         let mut delta = delta.stats.sum;
         delta.for_each_field(|n| n.max(0));
-        IoSummary {
-            sum: sum.stats.sum,
-            delta,
-            seconds: took.as_secs_f64(),
-        }
+        IoSummary { sum: sum.stats.sum, delta, seconds: took.as_secs_f64() }
     }
 
     fn per_second(&self, n: i64) -> i64 {
@@ -75,18 +71,9 @@ impl IoSummary {
     pub fn dump_recovery_rate(&self, f: &mut Formatter) {
         if self.recovers() {
             let d = &self.delta;
-            f.dump_int(
-                "recovering_objects_per_sec",
-                self.per_second(d.num_objects_recovered),
-            );
-            f.dump_int(
-                "recovering_bytes_per_sec",
-                self.per_second(d.num_bytes_recovered),
-            );
-            f.dump_int(
-                "recovering_keys_per_sec",
-                self.per_second(d.num_keys_recovered),
-            );
+            f.dump_int("recovering_objects_per_sec", self.per_second(d.num_objects_recovered));
+            f.dump_int("recovering_bytes_per_sec", self.per_second(d.num_bytes_recovered));
+            f.dump_int("recovering_keys_per_sec", self.per_second(d.num_keys_recovered));
             f.dump_int("num_objects_recovered", d.num_objects_recovered);
             f.dump_int("num_bytes_recovered", d.num_bytes_recovered);
             f.dump_int("num_keys_recovered", d.num_keys_recovered);
@@ -99,10 +86,7 @@ impl IoSummary {
             return String::new();
         }
         let d = &self.delta;
-        let mut out = format!(
-            "{}/s",
-            format_bytes(self.per_second(d.num_bytes_recovered) as u64)
-        );
+        let mut out = format!("{}/s", format_bytes(self.per_second(d.num_bytes_recovered) as u64));
         if d.num_keys_recovered != 0 {
             let keys = format_si(self.per_second(d.num_keys_recovered) as u64);
             let _ = write!(out, ", {keys} keys/s");
@@ -176,17 +160,9 @@ impl IoSummary {
         }
         for (key, n, what) in [
             ("num_flush_mode_low", d.num_flush_mode_low, "flushing"),
-            (
-                "num_flush_mode_high",
-                d.num_flush_mode_high,
-                "flushing (high)",
-            ),
+            ("num_flush_mode_high", d.num_flush_mode_high, "flushing (high)"),
             ("num_evict_mode_some", d.num_evict_mode_some, "evicting"),
-            (
-                "num_evict_mode_full",
-                d.num_evict_mode_full,
-                "evicting (full)",
-            ),
+            ("num_evict_mode_full", d.num_evict_mode_full, "evicting (full)"),
         ] {
             if n != 0 {
                 list.push((key, n.into(), format!("{} PGs {what}", format_si(n as u64))));
@@ -197,18 +173,12 @@ impl IoSummary {
 
     /// The members about cache tiers.
     pub fn dump_cache_rate(&self, f: &mut Formatter) {
-        self.cache()
-            .into_iter()
-            .for_each(|(key, value, _)| f.dump_int(key, value));
+        self.cache().into_iter().for_each(|(key, value, _)| f.dump_int(key, value));
     }
 
     /// What cache tiers do as text; empty when nothing.
     pub fn cache_rate(&self) -> String {
-        self.cache()
-            .into_iter()
-            .map(|(_, _, text)| text)
-            .collect::<Vec<_>>()
-            .join(", ")
+        self.cache().into_iter().map(|(_, _, text)| text).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -220,31 +190,16 @@ impl PgMapDigest {
 
     /// One pool's.
     pub fn pool_io_summary(&self, pool: i64) -> IoSummary {
-        let sum = self
-            .pg_pool_sum
-            .get(&(pool as i32))
-            .copied()
-            .unwrap_or_default();
-        let delta = self
-            .per_pool_sum_delta
-            .get(&pool)
-            .map(|(d, _)| *d)
-            .unwrap_or_default();
-        let took = self
-            .per_pool_sum_deltas_stamps
-            .get(&pool)
-            .copied()
-            .unwrap_or_default();
+        let sum = self.pg_pool_sum.get(&(pool as i32)).copied().unwrap_or_default();
+        let delta = self.per_pool_sum_delta.get(&pool).map(|(d, _)| *d).unwrap_or_default();
+        let took = self.per_pool_sum_deltas_stamps.get(&pool).copied().unwrap_or_default();
         IoSummary::new(&sum, &delta, took)
     }
 
     /// States by falling count.
     fn states_by_count(&self) -> Vec<(i32, u64)> {
-        let mut states: Vec<(i32, u64)> = self
-            .num_pg_by_state
-            .iter()
-            .map(|(state, n)| (*n, *state))
-            .collect();
+        let mut states: Vec<(i32, u64)> =
+            self.num_pg_by_state.iter().map(|(state, n)| (*n, *state)).collect();
         states.sort_by_key(|(n, _)| *n);
         states.reverse();
         states
@@ -280,10 +235,7 @@ impl PgMapDigest {
             f.dump_float("unknown_pgs_ratio", self.share(self.num_pg_unknown).into());
         }
         if self.num_pg_inactive() > 0 {
-            f.dump_float(
-                "inactive_pgs_ratio",
-                self.share(self.num_pg_inactive()).into(),
-            );
+            f.dump_float("inactive_pgs_ratio", self.share(self.num_pg_inactive()).into());
         }
         let io = self.io_summary();
         io.dump_recovery(f);
@@ -320,11 +272,7 @@ impl PgMapDigest {
         let io = self.io_summary();
         lines.extend(io.recovery_lines());
         let states = self.states_by_count();
-        let width = states
-            .iter()
-            .map(|(n, _)| n.to_string().len())
-            .max()
-            .unwrap_or(1);
+        let width = states.iter().map(|(n, _)| n.to_string().len()).max().unwrap_or(1);
         for (n, state) in states {
             lines.push(format!("{n:<width$} {}", state_string(state)));
         }
@@ -415,10 +363,7 @@ impl PgMapDigest {
     pub fn dump_pool_io(&self, osdmap: &OsdMap, pool: i64, f: &mut Formatter) {
         let io = self.pool_io_summary(pool);
         f.object("pool", |f| {
-            f.dump_string(
-                "pool_name",
-                osdmap.pool_names.get(&pool).map_or("", String::as_str),
-            );
+            f.dump_string("pool_name", osdmap.pool_names.get(&pool).map_or("", String::as_str));
             f.dump_int("pool_id", pool);
             f.object("recovery", |f| io.dump_recovery(f));
             f.object("recovery_rate", |f| io.dump_recovery_rate(f));
@@ -433,11 +378,8 @@ impl PgMapDigest {
     pub fn pool_io(&self, osdmap: &OsdMap, pool: i64) -> String {
         let io = self.pool_io_summary(pool);
         let name = osdmap.pool_names.get(&pool).map_or("", String::as_str);
-        let mut lines: Vec<String> = io
-            .recovery_lines()
-            .into_iter()
-            .map(|line| format!("  {line}\n"))
-            .collect();
+        let mut lines: Vec<String> =
+            io.recovery_lines().into_iter().map(|line| format!("  {line}\n")).collect();
         for (what, text) in [
             ("recovery io", io.recovery_rate()),
             ("client io", io.client_rate()),

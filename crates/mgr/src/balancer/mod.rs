@@ -186,10 +186,13 @@ impl Plan {
     pub(crate) async fn execute(&self, mgr: &Mgr) -> Result<(), (i32, String)> {
         for (pgid, items) in &self.changes {
             let pgid = pgid.to_string();
-            let ids: Vec<i64> = items.iter().flat_map(|(a, b)| [i64::from(*a), i64::from(*b)]).collect();
+            let ids: Vec<i64> =
+                items.iter().flat_map(|(a, b)| [i64::from(*a), i64::from(*b)]).collect();
             let command = match items.is_empty() {
                 true => serde_json::json!({"prefix": "osd rm-pg-upmap-items", "pgid": pgid}),
-                false => serde_json::json!({"prefix": "osd pg-upmap-items", "pgid": pgid, "id": ids}),
+                false => {
+                    serde_json::json!({"prefix": "osd pg-upmap-items", "pgid": pgid, "id": ids})
+                }
             };
             match mgr.monc.command(vec![command.to_string()], Bytes::new()).await {
                 Ok(answer) if answer.rc == 0 => {}

@@ -28,12 +28,8 @@ impl Places {
         use crush::op;
         let rule = map.crush.rule(i32::from(pool.crush_rule))?;
         let takes = rule.steps.iter().filter(|step| step.op == op::TAKE).count();
-        let choose = [
-            op::CHOOSE_FIRSTN,
-            op::CHOOSE_INDEP,
-            op::CHOOSELEAF_FIRSTN,
-            op::CHOOSELEAF_INDEP,
-        ];
+        let choose =
+            [op::CHOOSE_FIRSTN, op::CHOOSE_INDEP, op::CHOOSELEAF_FIRSTN, op::CHOOSELEAF_INDEP];
         let chosen = rule.steps.iter().filter(|step| choose.contains(&step.op));
         let mut outer: Vec<i32> = chosen.map(|step| step.arg2).collect();
         // `choose host` before `choose osd` is what `chooseleaf host` says in one step.
@@ -72,7 +68,11 @@ pub(crate) fn targets(map: &OsdMap, pool: &PgPool) -> BTreeMap<OsdId, f64> {
     let sum: f64 = weights.values().sum();
     let copies = f64::from(pool.pg_num) * f64::from(pool.size);
     let share = |(osd, weight): (OsdId, f64)| (osd, weight / sum * copies);
-    if sum > 0.0 { weights.into_iter().filter(|(_, w)| *w > 0.0).map(share).collect() } else { BTreeMap::new() }
+    if sum > 0.0 {
+        weights.into_iter().filter(|(_, w)| *w > 0.0).map(share).collect()
+    } else {
+        BTreeMap::new()
+    }
 }
 
 /// One pool under way.

@@ -29,7 +29,8 @@ pub(super) async fn noautoscale(mgr: &Mgr, map: &CommandMap) -> CommandReply {
         return say(if is_off { "noautoscale is on" } else { "noautoscale is off" });
     }
     if off == is_off {
-        let text = if off { "noautoscale is already set!" } else { "noautoscale is already unset!" };
+        let text =
+            if off { "noautoscale is already set!" } else { "noautoscale is already unset!" };
         return say(text);
     }
     match autoscaler::set_off(mgr, off).await {

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use command::{CommandMap, CommandReply};
 use maps::OsdMap;
 
-use super::{EINVAL, ENOENT};
 use super::modules::indented;
+use super::{EINVAL, ENOENT};
 use crate::balancer::{self, NoPlan, PLANS_MAX, Plan};
 use crate::daemon::Mgr;
 
@@ -92,9 +92,8 @@ fn eval(mgr: &Mgr, map: &CommandMap) -> CommandReply {
     let osdmap = mgr.osdmaps.current();
     let cluster = mgr.cluster.borrow();
     let option = text(map, "option");
-    let score = |map: &OsdMap, pools: &BTreeSet<i64>| {
-        balancer::evaluate(map, &cluster.pg_map, pools)
-    };
+    let score =
+        |map: &OsdMap, pools: &BTreeSet<i64>| balancer::evaluate(map, &cluster.pg_map, pools);
     let all: BTreeSet<i64> = osdmap.pools.keys().copied().collect();
     if option.is_empty() {
         let score = score(&osdmap, &all);

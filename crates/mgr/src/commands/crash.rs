@@ -115,21 +115,16 @@ fn ls(mgr: &Mgr, map: &CommandMap, only_new: bool) -> CommandReply {
 
 /// Not an error to the tool: the number is positive.
 fn not_found(id: &str) -> CommandReply {
-    CommandReply {
-        rc: EINVAL,
-        outs: format!("crash info: {id} not found"),
-        outb: Bytes::new(),
-    }
+    CommandReply { rc: EINVAL, outs: format!("crash info: {id} not found"), outb: Bytes::new() }
 }
 
 async fn post(mgr: &Mgr, input: &Bytes) -> CommandReply {
-    let refused = |why: &str| CommandReply::error(EINVAL, format!("malformed crash metadata: {why}"));
+    let refused =
+        |why: &str| CommandReply::error(EINVAL, format!("malformed crash metadata: {why}"));
     if input.len() > REPORT_LEN_MAX {
         return refused("too long");
     }
-    let Ok(report) = serde_json::from_slice::<Value>(input) else {
-        return refused("not JSON");
-    };
+    let Ok(report) = serde_json::from_slice::<Value>(input) else { return refused("not JSON") };
     let id = field(&report, "crash_id").to_owned();
     if id.is_empty() || time_of(field(&report, "timestamp")).is_none() {
         return refused("crash_id and timestamp are needed");
@@ -266,7 +261,9 @@ mod tests {
         assert_eq!(time_of(&text), Some(at), "{text}");
         assert_eq!(time_of("1970-01-01T00:00:00.000000Z"), Some(UTime { sec: 0, nsec: 0 }));
         assert_eq!(time_of("2024-02-29 12:00:00.000000Z").map(|t| t.sec), Some(1_709_208_000));
-        for bad in ["", "2021", "2021-13-01T00:00:00", "abcd-ef-ghTij:kl:mn", "2021-03-04T05:06:\u{e9}7"] {
+        for bad in
+            ["", "2021", "2021-13-01T00:00:00", "abcd-ef-ghTij:kl:mn", "2021-03-04T05:06:\u{e9}7"]
+        {
             assert_eq!(time_of(bad), None, "{bad}");
         }
     }

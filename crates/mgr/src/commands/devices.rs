@@ -48,7 +48,11 @@ impl Devices {
             for (name, id) in pairs(text("device_ids")).filter(|(_, id)| !id.is_empty()) {
                 let path = paths.get(name).copied().unwrap_or_default();
                 let device = self.by_id.entry(id.to_owned()).or_default();
-                device.locations.insert((text("hostname").to_owned(), name.to_owned(), path.to_owned()));
+                device.locations.insert((
+                    text("hostname").to_owned(),
+                    name.to_owned(),
+                    path.to_owned(),
+                ));
                 device.daemons.insert(daemon.clone());
                 own.insert(id.to_owned());
             }
@@ -136,9 +140,12 @@ fn answer(all: &Devices, map: &CommandMap) -> CommandReply {
                 return CommandReply::error(EINVAL, format!("{who} is not a valid daemon name"));
             };
             match all.of_daemon.get(&(kind.to_owned(), id.to_owned())) {
-                Some(own) => list(all, map, &["DEVICE", "HOST:DEV", "EXPECTED FAILURE"], |id, device| {
-                    own.contains(id).then(|| vec![id.to_owned(), device.places(), String::new()])
-                }),
+                Some(own) => {
+                    list(all, map, &["DEVICE", "HOST:DEV", "EXPECTED FAILURE"], |id, device| {
+                        own.contains(id)
+                            .then(|| vec![id.to_owned(), device.places(), String::new()])
+                    })
+                }
                 None => CommandReply::error(ENOENT, format!("daemon {who} not found")),
             }
         }

@@ -143,7 +143,9 @@ async fn dispatch(mgr: &Rc<Mgr>, map: &CommandMap, input: &Bytes) -> CommandRepl
         prefix if prefix.starts_with("device ") => return devices::run(mgr, map).await,
         prefix if prefix.starts_with("balancer ") => return balancer::run(mgr, map).await,
         "osd pool autoscale-status" => return autoscale::run(mgr, map),
-        prefix if prefix.ends_with(" noautoscale") => return autoscale::noautoscale(mgr, map).await,
+        prefix if prefix.ends_with(" noautoscale") => {
+            return autoscale::noautoscale(mgr, map).await;
+        }
         prefix if prefix.contains("reweight-by") => return reweight::run(mgr, map).await,
         prefix if prefix.contains("force-") => return scrub::force(mgr, map),
         _ => {}

@@ -179,9 +179,8 @@ pub(super) fn ok_to_stop(mgr: &Mgr, map: &CommandMap) -> CommandReply {
         (-EAGAIN, format!("{} {text}", report.unknown.len()))
     } else if !report.is_ok() {
         let count = report.not_ok.len();
-        let text = format!(
-            "unsafe to stop osd(s) at this time ({count} PGs are or would become offline)"
-        );
+        let text =
+            format!("unsafe to stop osd(s) at this time ({count} PGs are or would become offline)");
         (-EBUSY, text)
     } else {
         (0, String::new())
@@ -390,8 +389,7 @@ pub(super) async fn status(mgr: &Mgr, map: &CommandMap) -> CommandReply {
     };
     let cluster = mgr.cluster.borrow();
     let daemons = mgr.daemons.borrow();
-    let heads =
-        ["ID", "HOST", "USED", "AVAIL", "WR OPS", "WR DATA", "RD OPS", "RD DATA", "STATE"];
+    let heads = ["ID", "HOST", "USED", "AVAIL", "WR OPS", "WR DATA", "RD OPS", "RD DATA", "STATE"];
     let mut rows: Vec<Vec<String>> = Vec::new();
     for osd in wanted {
         let daemon = daemons.find("osd", &osd.to_string());
@@ -415,9 +413,8 @@ pub(super) async fn status(mgr: &Mgr, map: &CommandMap) -> CommandReply {
             states.join(","),
         ]);
     }
-    let width = |i: usize| {
-        rows.iter().map(|row| row[i].len()).chain([heads[i].len()]).max().unwrap_or(0)
-    };
+    let width =
+        |i: usize| rows.iter().map(|row| row[i].len()).chain([heads[i].len()]).max().unwrap_or(0);
     let widths: Vec<usize> = (0..heads.len()).map(width).collect();
     let mut out = String::new();
     let heads: Vec<String> = heads.iter().map(|head| (*head).to_owned()).collect();

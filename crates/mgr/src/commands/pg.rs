@@ -163,15 +163,16 @@ fn ls(mgr: &Mgr, pgs: &PgMap, map: &CommandMap) -> Result<CommandReply, CommandR
     let mut pool = map.opt_int("pool").map_err(bad)?;
     if map.prefix() == "pg ls-by-pool" {
         let name = map.string("poolstr").map_err(bad)?;
-        pool = Some(osdmap.lookup_pool(&name).ok_or_else(|| {
-            CommandReply::error(ENOENT, format!("pool {name} does not exist"))
-        })?);
+        pool =
+            Some(osdmap.lookup_pool(&name).ok_or_else(|| {
+                CommandReply::error(ENOENT, format!("pool {name} does not exist"))
+            })?);
     }
     let mut osd = None;
     if map.prefix() == "pg ls-by-osd" || map.prefix() == "pg ls-by-primary" {
         let text = word(map, "osd");
-        let id = parse_osd_id(&text)
-            .ok_or_else(|| bad(format!("osd id '{text}' is not a valid id")))?;
+        let id =
+            parse_osd_id(&text).ok_or_else(|| bad(format!("osd id '{text}' is not a valid id")))?;
         osd = Some(id);
     }
     if let Some(pool) = pool.filter(|id| osdmap.pool(*id).is_none()) {

@@ -142,7 +142,8 @@ impl Moves {
     fn new(map: &OsdMap, plan: &Plan, pools: Option<&BTreeSet<i64>>) -> Moves {
         let mut next = map.clone();
         for (osd, _, new) in &plan.changes {
-            if let Some(weight) = usize::try_from(*osd).ok().and_then(|i| next.osd_weight.get_mut(i))
+            if let Some(weight) =
+                usize::try_from(*osd).ok().and_then(|i| next.osd_weight.get_mut(i))
             {
                 *weight = *new;
             }
@@ -249,7 +250,10 @@ fn wish_of(map: &CommandMap, osdmap: &OsdMap) -> Result<Wish, CommandReply> {
     }
     let max_change = map.opt_float("max_change").map_err(bad)?.unwrap_or(0.05);
     if max_change <= 0.0 {
-        return Err(CommandReply::error(EINVAL, format!("max_change {max_change} must be positive")));
+        return Err(CommandReply::error(
+            EINVAL,
+            format!("max_change {max_change} must be positive"),
+        ));
     }
     let max_osds = map.opt_int("max_osds").map_err(bad)?.unwrap_or(4);
     let max_osds = usize::try_from(max_osds).ok().filter(|n| *n > 0).ok_or_else(|| {

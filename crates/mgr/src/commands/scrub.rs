@@ -203,11 +203,8 @@ pub(super) fn force(mgr: &Mgr, map: &CommandMap) -> CommandReply {
             }
         }
     }
-    let mut options = if backfill {
-        MOSDForceRecovery::OFR_BACKFILL
-    } else {
-        MOSDForceRecovery::OFR_RECOVERY
-    };
+    let mut options =
+        if backfill { MOSDForceRecovery::OFR_BACKFILL } else { MOSDForceRecovery::OFR_RECOVERY };
     if cancel {
         options |= MOSDForceRecovery::OFR_CANCEL;
     }

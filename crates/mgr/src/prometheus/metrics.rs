@@ -51,11 +51,19 @@ fn escaped(value: &str) -> String {
 }
 
 impl Page {
-    fn add(&mut self, kind: &'static str, name: &str, help: &str, labels: &[(&str, &str)], value: f64) {
+    fn add(
+        &mut self,
+        kind: &'static str,
+        name: &str,
+        help: &str,
+        labels: &[(&str, &str)],
+        value: f64,
+    ) {
         let name = format!("ceph_{}", clean(name));
         let labels: Vec<String> =
             labels.iter().map(|(key, value)| format!("{key}=\"{}\"", escaped(value))).collect();
-        let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+        let labels =
+            if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
         let metric = self.metrics.entry(name.clone()).or_insert_with(|| Metric {
             kind,
             help: help.to_owned(),
@@ -88,7 +96,10 @@ pub(super) fn page(mgr: &Mgr) -> String {
     of_pgs(&mut page, &map, &cluster);
     of_space(&mut page, &map, &mut cluster);
     for (key, daemon) in mgr.daemons.borrow().iter() {
-        daemon.counters.iter().for_each(|(path, counter)| of_counter(&mut page, key, path, counter));
+        daemon
+            .counters
+            .iter()
+            .for_each(|(path, counter)| of_counter(&mut page, key, path, counter));
     }
     page.text()
 }
@@ -113,7 +124,13 @@ fn of_monitors(page: &mut Page, cluster: &Cluster) {
         let rank = mon["rank"].as_u64().unwrap_or(0);
         let inside = if quorum.contains(&rank) { 1.0 } else { 0.0 };
         let daemon = [("ceph_daemon", name.as_str())];
-        page.add("gauge", "mon_quorum_status", "Whether the monitor is in the quorum", &daemon, inside);
+        page.add(
+            "gauge",
+            "mon_quorum_status",
+            "Whether the monitor is in the quorum",
+            &daemon,
+            inside,
+        );
         let address = mon["public_addr"].as_str().unwrap_or_default();
         let rank = rank.to_string();
         let labels = [
@@ -152,7 +169,10 @@ fn of_osds(page: &mut Page, map: &OsdMap, cluster: &Cluster) {
         let labels = [
             ("ceph_daemon", name.as_str()),
             ("device_class", map.crush.class_of(osd).unwrap_or_default()),
-            ("public_addr", address.as_deref().and_then(|a| a.split(':').next()).unwrap_or_default()),
+            (
+                "public_addr",
+                address.as_deref().and_then(|a| a.split(':').next()).unwrap_or_default(),
+            ),
         ];
         page.add("untyped", "osd_metadata", "The OSD's metadata", &labels, 1.0);
         if let Some(stat) = cluster.pg_map.osd_stat.get(&osd) {
@@ -167,7 +187,13 @@ fn of_osds(page: &mut Page, map: &OsdMap, cluster: &Cluster) {
     }
     for (bit, name) in osdmap_flags::NAMES.iter().filter(|(bit, _)| FLAGS & bit != 0) {
         let value = if map.has_flag(*bit) { 1.0 } else { 0.0 };
-        page.add("untyped", &format!("osd_flag_{}", name.replace('-', "_")), "The flag is set", &[], value);
+        page.add(
+            "untyped",
+            &format!("osd_flag_{}", name.replace('-', "_")),
+            "The flag is set",
+            &[],
+            value,
+        );
     }
 }
 
@@ -189,7 +215,13 @@ fn of_pgs(page: &mut Page, map: &OsdMap, cluster: &Cluster) {
     for ((pool, name), count) in counts {
         let pool = pool.to_string();
         let metric = format!("pg_{}", name.replace('-', "_"));
-        page.add("gauge", &metric, &format!("PGs {name} of the pool"), &[("pool_id", &pool)], count);
+        page.add(
+            "gauge",
+            &metric,
+            &format!("PGs {name} of the pool"),
+            &[("pool_id", &pool)],
+            count,
+        );
     }
     for (id, pool) in &map.pools {
         let labels = [("pool_id", &*id.to_string())];

@@ -119,9 +119,7 @@ fn respond(mgr: &Mgr, head: &str) -> Bytes {
     let (method, path) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
     let path = path.split('?').next().unwrap_or("");
     let (status, kind, body) = match (method, path) {
-        ("GET" | "HEAD", "/metrics") => {
-            ("200 OK", "text/plain; charset=utf-8", metrics::page(mgr))
-        }
+        ("GET" | "HEAD", "/metrics") => ("200 OK", "text/plain; charset=utf-8", metrics::page(mgr)),
         ("GET" | "HEAD", "/") => (
             "200 OK",
             "text/html; charset=utf-8",

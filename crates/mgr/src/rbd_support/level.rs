@@ -118,8 +118,12 @@ impl LevelSpec {
         if !rbd_pools(client).contains_key(&pool_id) {
             return invalid(format!("{pool} is not an RBD pool"));
         }
-        let mut spec =
-            LevelSpec { name: name.to_owned(), id: pool_id.to_string(), pool: Some(pool_id), ..LevelSpec::default() };
+        let mut spec = LevelSpec {
+            name: name.to_owned(),
+            id: pool_id.to_string(),
+            pool: Some(pool_id),
+            ..LevelSpec::default()
+        };
         if namespace.is_none() && image.is_empty() {
             return Ok(spec);
         }
@@ -159,7 +163,9 @@ impl LevelSpec {
             return invalid(format!("failed to parse: {id}"));
         };
         let pool_name = client.osdmap().pool_names.get(&pool_id).cloned();
-        let Some(pool) = pool_name else { return invalid(format!("pool {pool_id} does not exist")) };
+        let Some(pool) = pool_name else {
+            return invalid(format!("pool {pool_id} does not exist"));
+        };
         let mut spec = LevelSpec {
             name: format!("{pool}/"),
             id: id.to_owned(),

@@ -178,7 +178,8 @@ impl Perf {
 
     /// What OSDs shall count.
     pub(crate) fn queries(&self) -> PerfQueries {
-        let limit = |(_, what): &(&str, u8)| PerfLimit { order_by: *what, max_count: OSD_RESULTS_MAX };
+        let limit =
+            |(_, what): &(&str, u8)| PerfLimit { order_by: *what, max_count: OSD_RESULTS_MAX };
         let limits: BTreeSet<PerfLimit> = COUNTERS.iter().map(limit).collect();
         let state = self.state.borrow();
         state.questions.values().map(|q| (q.query.clone(), limits.clone())).collect()

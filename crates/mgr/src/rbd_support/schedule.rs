@@ -153,11 +153,7 @@ impl Schedule {
         self.items.is_empty()
     }
 
-    pub(super) fn add(
-        &mut self,
-        interval: &str,
-        start_time: Option<&str>,
-    ) -> Result<(), String> {
+    pub(super) fn add(&mut self, interval: &str, start_time: Option<&str>) -> Result<(), String> {
         let item = (Interval::parse(interval)?, start(start_time)?);
         if self.items.len() >= ITEMS_MAX {
             return Err("too many intervals; remove some".to_owned());
@@ -188,9 +184,7 @@ impl Schedule {
     }
 
     pub(super) fn to_value(&self) -> Value {
-        let item = |(interval, start): &(Interval, Option<StartTime>)| {
-            json!({"interval": interval.text(), "start_time": start.as_ref().map(StartTime::text)})
-        };
+        let item = |(interval, start): &(Interval, Option<StartTime>)| json!({"interval": interval.text(), "start_time": start.as_ref().map(StartTime::text)});
         Value::Array(self.items.iter().map(item).collect())
     }
 
@@ -223,7 +217,8 @@ mod tests {
 
     #[test]
     fn intervals_and_times_read_and_print_as_in_ceph() {
-        for (from, to) in [("5", "5m"), ("60m", "1h"), ("24h", "1d"), ("90m", "90m"), ("2d", "2d")] {
+        for (from, to) in [("5", "5m"), ("60m", "1h"), ("24h", "1d"), ("90m", "90m"), ("2d", "2d")]
+        {
             assert_eq!(Interval::parse(from).unwrap().text(), to);
         }
         for bad in ["", "m", "5x", "5mm", "-5", "0m", "5 m", "99999999999999999999d"] {

@@ -122,7 +122,9 @@ impl State {
             }
         }
         let shown = |spec: &LevelSpec| {
-            parent.is_some_and(|p| p.id == spec.id) || spec.id == level.id || spec.is_child_of(level)
+            parent.is_some_and(|p| p.id == spec.id)
+                || spec.id == level.id
+                || spec.is_child_of(level)
         };
         let of = |(id, (spec, schedule)): (&String, &(LevelSpec, Schedule))| {
             (id.clone(), json!({"name": spec.name, "schedule": schedule.to_value()}))
@@ -345,9 +347,8 @@ impl Scheduler {
                 continue;
             }
             let next = self.state.borrow().queue.keys().next().copied();
-            let until_next = next.map_or(REFRESH, |at| {
-                Duration::from_secs(at).saturating_sub(mgr.env.wall_clock())
-            });
+            let until_next = next
+                .map_or(REFRESH, |at| Duration::from_secs(at).saturating_sub(mgr.env.wall_clock()));
             let refresh_at = self.refreshed.get().unwrap_or_default() + REFRESH;
             let wait = until_next.min(refresh_at.saturating_sub(mgr.env.now()));
             let _ = mgr.env.timeout(wait, self.changed.notified()).await;

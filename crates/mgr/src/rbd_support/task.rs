@@ -47,7 +47,8 @@ impl Refs {
     /// Whether `self`, of a task, is what `wanted` asks for. An image that is gone has no id.
     pub(super) fn answers(&self, wanted: &Refs) -> bool {
         let same_id = wanted.image_id.is_none() || self.image_id == wanted.image_id;
-        same_id && Refs { image_id: None, ..self.clone() } == Refs { image_id: None, ..wanted.clone() }
+        same_id
+            && Refs { image_id: None, ..self.clone() } == Refs { image_id: None, ..wanted.clone() }
     }
 
     fn pairs(&self) -> Vec<(&'static str, &str)> {

@@ -171,13 +171,7 @@ impl Tasks {
         }
     }
 
-    async fn execute(
-        &self,
-        mgr: &Mgr,
-        client: &Client,
-        sequence: u64,
-        alive: &impl Fn() -> bool,
-    ) {
+    async fn execute(&self, mgr: &Mgr, client: &Client, sequence: u64, alive: &impl Fn() -> bool) {
         let Some(refs) = self.state.borrow().tasks.get(&sequence).map(|task| task.refs.clone())
         else {
             return;
@@ -339,7 +333,10 @@ impl Tasks {
         let task = {
             let mut state = self.state.borrow_mut();
             if state.tasks.len() >= TASKS_MAX {
-                return Err(CommandReply::error(EAGAIN, "too many tasks; wait until some are done"));
+                return Err(CommandReply::error(
+                    EAGAIN,
+                    "too many tasks; wait until some are done",
+                ));
             }
             state.sequence += 1;
             let mut random = [0; 16];
@@ -349,21 +346,15 @@ impl Tasks {
         };
         let text = task.text();
         let values = [(BString::from(task.key()), Bytes::from(text.clone()))];
-        io.operate(OBJECT, Operation::new().omap_set(&values.into()))
-            .await
-            .map_err(|e| rados_error(&e, &format!("Failed to operate write op for oid {OBJECT}")))?;
+        io.operate(OBJECT, Operation::new().omap_set(&values.into())).await.map_err(|e| {
+            rados_error(&e, &format!("Failed to operate write op for oid {OBJECT}"))
+        })?;
         self.state.borrow_mut().tasks.insert(task.sequence, task);
         self.changed.notify_all();
         Ok(text)
     }
 
-    async fn cancel(
-        &self,
-        mgr: &Mgr,
-        client: &Client,
-        caller: &Caller,
-        id: &str,
-    ) -> CommandReply {
+    async fn cancel(&self, mgr: &Mgr, client: &Client, caller: &Caller, id: &str) -> CommandReply {
         let task = {
             let mut state = self.state.borrow_mut();
             let known = state.tasks.values_mut().find(|task| task.id == id);
@@ -471,12 +462,7 @@ async fn facts(io: &IoCtx, refs: &mut Refs, image: &str) -> Result<Facts, Client
 }
 
 /// What the new task says of itself, or why there is none.
-fn check(
-    client: &Client,
-    refs: &Refs,
-    facts: Facts,
-    shown: &str,
-) -> Result<String, CommandReply> {
+fn check(client: &Client, refs: &Refs, facts: Facts, shown: &str) -> Result<String, CommandReply> {
     let migration = match facts {
         Facts::Gone => {
             return Err(match refs.action {
@@ -542,9 +528,7 @@ async fn act(io: &IoCtx, refs: &Refs, tell: rbd::OnProgress<'_>) -> Result<(), E
             Some("Image does not have parent"),
             "error flattening image",
         ),
-        Action::Remove => {
-            (rbd::remove_with(io, &name, tell).await, None, "error removing image")
-        }
+        Action::Remove => (rbd::remove_with(io, &name, tell).await, None, "error removing image"),
         Action::TrashRemove => {
             let id = refs.image_id.clone().unwrap_or_default();
             (rbd::trash_remove(io, &id, false, tell).await, None, "error deleting image from trash")

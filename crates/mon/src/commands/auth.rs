@@ -59,9 +59,7 @@ impl MonCore {
             |f| {
                 f.object("auth", |f| {
                     f.array("auth_dump", |f| {
-                        secrets
-                            .iter()
-                            .for_each(|(name, auth)| dump_entity(f, name, auth));
+                        secrets.iter().for_each(|(name, auth)| dump_entity(f, name, auth));
                     });
                 });
             },
@@ -100,18 +98,10 @@ impl MonCore {
         let mut reply = cmd.output(
             |f| {
                 f.array("auth_dump", |f| {
-                    keys.data
-                        .secrets
-                        .iter()
-                        .for_each(|(name, auth)| dump_entity(f, name, auth));
+                    keys.data.secrets.iter().for_each(|(name, auth)| dump_entity(f, name, auth));
                 });
             },
-            || {
-                Keyring {
-                    keys: keys.data.secrets.clone(),
-                }
-                .to_text()
-            },
+            || Keyring { keys: keys.data.secrets.clone() }.to_text(),
         );
         reply.outs = "exported master keyring".to_string();
         Ok(reply)
@@ -138,10 +128,7 @@ impl MonCore {
         check_caps(&auth)?;
         if let Some(old) = self.keys.borrow().data.secrets.get(&name) {
             if !cmd.input.is_empty() && old.key != auth.key {
-                return fail(
-                    Errno::EINVAL,
-                    format!("entity {name} exists but key does not match"),
-                );
+                return fail(Errno::EINVAL, format!("entity {name} exists but key does not match"));
             }
             let services = auth.caps.keys().chain(old.caps.keys());
             let differs = |service: &&String| old.caps.get(*service) != auth.caps.get(*service);
@@ -236,22 +223,16 @@ fn entity(cmd: &Cmd, key: &str) -> Result<AuthEntityName, Refusal> {
 }
 
 fn parse_entity(text: &str) -> Result<AuthEntityName, Refusal> {
-    text.parse()
-        .map_err(|_| refuse(Errno::EINVAL, format!("invalid entity_auth {text}")))
+    text.parse().map_err(|_| refuse(Errno::EINVAL, format!("invalid entity_auth {text}")))
 }
 
 /// The alternating services and capabilities of the command.
 fn caps_of(cmd: &Cmd) -> Result<BTreeMap<String, String>, Refusal> {
     let words = cmd.map.strings("caps")?;
     if !words.len().is_multiple_of(2) {
-        return fail(
-            Errno::EINVAL,
-            "bad capabilities request; odd number of arguments",
-        );
+        return fail(Errno::EINVAL, "bad capabilities request; odd number of arguments");
     }
-    let pairs = words
-        .chunks_exact(2)
-        .map(|pair| (pair[0].clone(), pair[1].clone()));
+    let pairs = words.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone()));
     Ok(pairs.collect())
 }
 
@@ -271,27 +252,16 @@ fn check_caps(auth: &EntityAuth) -> Result<(), Refusal> {
 }
 
 fn parse_keyring(cmd: &Cmd) -> Result<Keyring, Refusal> {
-    let bad = || {
-        refuse(
-            Errno::EINVAL,
-            "error decoding keyring cannot parse buffer: Malformed input",
-        )
-    };
+    let bad =
+        || refuse(Errno::EINVAL, "error decoding keyring cannot parse buffer: Malformed input");
     let keyring = Keyring::from_file(&cmd.input).map_err(|_| bad())?;
-    if keyring.keys.is_empty() {
-        Err(bad())
-    } else {
-        Ok(keyring)
-    }
+    if keyring.keys.is_empty() { Err(bad()) } else { Ok(keyring) }
 }
 
 fn from_keyring(cmd: &Cmd, name: &AuthEntityName) -> Result<EntityAuth, Refusal> {
     let mut keyring = parse_keyring(cmd)?;
     keyring.keys.remove(name).ok_or_else(|| {
-        refuse(
-            Errno::EINVAL,
-            format!("key for {name} not found in provided keyring"),
-        )
+        refuse(Errno::EINVAL, format!("key for {name} not found in provided keyring"))
     })
 }
 
@@ -308,10 +278,7 @@ fn dump_entity(f: &mut Formatter, name: &AuthEntityName, auth: &EntityAuth) {
 }
 
 fn key_reply(cmd: &Cmd, key: &CryptoKey) -> CommandReply {
-    cmd.output(
-        |f| f.object("auth", |f| f.dump_string("key", key.to_base64())),
-        || key.to_base64(),
-    )
+    cmd.output(|f| f.object("auth", |f| f.dump_string("key", key.to_base64())), || key.to_base64())
 }
 
 fn keyring_reply(cmd: &Cmd, name: &AuthEntityName, auth: &EntityAuth, caps: bool) -> CommandReply {
@@ -322,10 +289,7 @@ fn keyring_reply(cmd: &Cmd, name: &AuthEntityName, auth: &EntityAuth, caps: bool
             if !caps {
                 shown.caps.clear();
             }
-            Keyring {
-                keys: BTreeMap::from([(name.clone(), shown)]),
-            }
-            .to_text()
+            Keyring { keys: BTreeMap::from([(name.clone(), shown)]) }.to_text()
         },
     )
 }

@@ -45,11 +45,7 @@ impl Cmd {
 
     /// The same, but compact JSON for plain: commands of which Ceph prints it so.
     pub(crate) fn compact(&self, data: impl FnOnce(&mut Formatter)) -> CommandReply {
-        let format = if self.format.is_plain() {
-            Format::Json
-        } else {
-            self.format
-        };
+        let format = if self.format.is_plain() { Format::Json } else { self.format };
         let mut f = Formatter::new(format);
         data(&mut f);
         CommandReply::formatted(f)
@@ -75,11 +71,7 @@ pub(crate) fn fail<T>(errno: Errno, text: impl Into<String>) -> Result<T, Refusa
 
 /// A failure as a value.
 pub(crate) fn refuse(errno: Errno, text: impl Into<String>) -> Refusal {
-    Refusal {
-        errno,
-        text: text.into(),
-        not_yet: false,
-    }
+    Refusal { errno, text: text.into(), not_yet: false }
 }
 
 /// The command has to wait for the commit of what is pending.

@@ -40,9 +40,7 @@ impl MonCore {
             "config ls" => Ok(cmd.output(
                 |f| {
                     f.array("options", |f| {
-                        options()
-                            .iter()
-                            .for_each(|o| f.dump_string("option", o.name));
+                        options().iter().for_each(|o| f.dump_string("option", o.name));
                     });
                 },
                 || options().iter().map(|o| format!("{}\n", o.name)).collect(),
@@ -159,23 +157,14 @@ impl MonCore {
 
     fn config_get(&self, cmd: &Cmd) -> CmdResult {
         let who = cmd.string("who")?;
-        let entity_name = if who.contains('.') {
-            who.clone()
-        } else {
-            format!("{who}.")
-        };
+        let entity_name = if who.contains('.') { who.clone() } else { format!("{who}.") };
         let known = entity_name
             .parse::<types::AuthEntityName>()
             .map_err(|_| refuse(Errno::EINVAL, format!("unrecognized entity '{who}'")))?;
         let host = self.host_of(&known);
         let (location, class) = self.crush_place_of(&known);
         let name = entity_name.trim_end_matches('.');
-        let entity = Entity {
-            name,
-            host: &host,
-            location: &location,
-            device_class: &class,
-        };
+        let entity = Entity { name, host: &host, location: &location, device_class: &class };
         let settings = self.config_db.for_entity(&entity);
         if let Some(key) = cmd.map.opt_string("key")? {
             let Some(def) = option(&key) else {
@@ -237,12 +226,8 @@ impl MonCore {
         let mut changes: BTreeMap<u64, Change> = BTreeMap::new();
         for (key, value) in self.config_keys(HISTORY_DIR)? {
             let rest = &key[HISTORY_DIR.len()..];
-            let Some((number, item)) = rest.split_once('/') else {
-                continue;
-            };
-            let Ok(version) = number.parse::<u64>() else {
-                continue;
-            };
+            let Some((number, item)) = rest.split_once('/') else { continue };
+            let Ok(version) = number.parse::<u64>() else { continue };
             let change = changes.entry(version).or_insert_with(|| Change {
                 version,
                 stamp: UTime::ZERO,
@@ -350,12 +335,8 @@ impl MonCore {
 
     fn config_minimal(&self) -> CommandReply {
         let fsid = self.monmap().fsid;
-        let hosts: Vec<String> = self
-            .monmap()
-            .mon_info
-            .values()
-            .map(|mon| mon.public_addrs.to_string())
-            .collect();
+        let hosts: Vec<String> =
+            self.monmap().mon_info.values().map(|mon| mon.public_addrs.to_string()).collect();
         CommandReply::data(format!(
             "# minimal ceph.conf for {fsid}\n[global]\n\tfsid = {fsid}\n\tmon_host = {}\n",
             hosts.join(" ")
@@ -411,16 +392,10 @@ fn check_setting(
         if force || name.starts_with("mgr/") {
             return Ok((name.to_string(), value.to_string()));
         }
-        return fail(
-            Errno::EINVAL,
-            format!("unrecognized config option '{name}'"),
-        );
+        return fail(Errno::EINVAL, format!("unrecognized config option '{name}'"));
     };
     if def.no_mon_update() && !(def.kind == Kind::Uuid && config::normalize(def, value).is_err()) {
-        return fail(
-            Errno::EINVAL,
-            format!("{name} is special and cannot be stored by the mon"),
-        );
+        return fail(Errno::EINVAL, format!("{name} is special and cannot be stored by the mon"));
     }
     let normal = if value.contains('$') {
         value.to_string()
@@ -433,9 +408,7 @@ fn check_setting(
 
 fn config_help(cmd: &Cmd) -> CmdResult {
     let key = cmd.string("key")?;
-    let Some(def) = option(&key) else {
-        return fail(Errno::ENOENT, "");
-    };
+    let Some(def) = option(&key) else { return fail(Errno::ENOENT, "") };
     Ok(cmd.output(
         |f| config::dump_option(f, "option", def),
         || {

@@ -88,8 +88,7 @@ impl MonCore {
 
     /// Sets a key in the pending batch.
     pub(crate) fn config_key_put(&mut self, key: &str, value: Bytes) {
-        self.batch()
-            .put(layout::key(layout::CONFIG_KEY, key), value.clone());
+        self.batch().put(layout::key(layout::CONFIG_KEY, key), value.clone());
         self.overlay.insert(key.to_string(), Some(value));
         self.kv_changed(key);
     }
@@ -133,8 +132,6 @@ impl MonCore {
 
 fn printable(value: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(value).ok()?;
-    let binary = text
-        .chars()
-        .any(|c| c.is_control() && !matches!(c, '\n' | '\t' | '\r'));
+    let binary = text.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\t' | '\r'));
     (!binary).then_some(text)
 }

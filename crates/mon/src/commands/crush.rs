@@ -38,10 +38,7 @@ impl MonCore {
             "osd getcrushmap" => {
                 let map = self.wanted_map(cmd)?;
                 let outs = map.crush_version.to_string();
-                Ok(CommandReply {
-                    outs,
-                    ..CommandReply::data(self.crush_bytes(&map))
-                })
+                Ok(CommandReply { outs, ..CommandReply::data(self.crush_bytes(&map)) })
             }
             "osd setcrushmap" => self.set_crush_map(cmd),
             "osd crush set" if !cmd.map.contains("id") => self.set_crush_map(cmd),
@@ -103,14 +100,10 @@ impl MonCore {
                         format!("device '{name}' is not a leaf in the crush map"),
                     );
                 }
-                crush
-                    .adjust_item_weight(id, fixed(weight)?)
-                    .map_err(crush_refusal)?;
+                crush.adjust_item_weight(id, fixed(weight)?).map_err(crush_refusal)?;
                 self.set_crush(&crush);
                 let shown = format_stream_float(weight);
-                say(format!(
-                    "reweighted item id {id} name '{name}' to {shown} in crush map"
-                ))
+                say(format!("reweighted item id {id} name '{name}' to {shown} in crush map"))
             }
             "osd crush reweight-subtree" => {
                 let name = cmd.string("name")?;
@@ -128,14 +121,10 @@ impl MonCore {
                         format!("device '{name}' is not a bucket in the crush map"),
                     );
                 }
-                crush
-                    .adjust_subtree_weight(id, fixed(weight)?)
-                    .map_err(crush_refusal)?;
+                crush.adjust_subtree_weight(id, fixed(weight)?).map_err(crush_refusal)?;
                 self.set_crush(&crush);
                 let shown = format_stream_float(weight);
-                say(format!(
-                    "reweighted subtree id {id} name '{name}' to {shown} in crush map"
-                ))
+                say(format!("reweighted subtree id {id} name '{name}' to {shown} in crush map"))
             }
             "osd crush set-all-straw-buckets-to-straw2" => {
                 let mut crush = self.crush_to_change();
@@ -181,10 +170,7 @@ impl MonCore {
             if crush.rule(pool.crush_rule.into()).is_none() {
                 return fail(
                     Errno::EINVAL,
-                    format!(
-                        "the crush rule no {} for pool id {id} is in use",
-                        pool.crush_rule
-                    ),
+                    format!("the crush rule no {} for pool id {id} is in use", pool.crush_rule),
                 );
             }
         }
@@ -228,10 +214,7 @@ impl MonCore {
             format_stream_float(weight),
             place_text(&place)
         );
-        if !crush
-            .update_item(osd, fixed(weight)?, &name, &place)
-            .map_err(crush_refusal)?
-        {
+        if !crush.update_item(osd, fixed(weight)?, &name, &place).map_err(crush_refusal)? {
             return say(format!("{what}: no change"));
         }
         self.set_crush(&crush);
@@ -243,9 +226,8 @@ impl MonCore {
         let weight = cmd.map.float("weight")?;
         let place = location(cmd)?;
         let mut crush = self.crush_to_change();
-        let changed = crush
-            .create_or_move_item(osd, fixed(weight)?, &name, &place)
-            .map_err(crush_refusal)?;
+        let changed =
+            crush.create_or_move_item(osd, fixed(weight)?, &name, &place).map_err(crush_refusal)?;
         if changed {
             self.set_crush(&crush);
         }
@@ -269,17 +251,12 @@ impl MonCore {
         if kind == "osd" {
             return fail(Errno::EINVAL, "type 'osd' is for devices, not buckets");
         }
-        let id = crush
-            .add_named_bucket(&name, &kind)
-            .map_err(crush_refusal)?;
+        let id = crush.add_named_bucket(&name, &kind).map_err(crush_refusal)?;
         let text = if place.is_empty() {
             format!("added bucket {name} type {kind} to crush map")
         } else {
             crush.move_bucket(id, &place).map_err(crush_refusal)?;
-            format!(
-                "added bucket {name} type {kind} to location {}",
-                place_text(&place)
-            )
+            format!("added bucket {name} type {kind} to location {}", place_text(&place))
         };
         self.set_crush(&crush);
         say(text)
@@ -300,9 +277,7 @@ impl MonCore {
         }
         if id >= 0 {
             let weight = crush.weight_of(id).unwrap_or(0);
-            crush
-                .create_or_move_item(id, weight, &name, &place)
-                .map_err(crush_refusal)?;
+            crush.create_or_move_item(id, weight, &name, &place).map_err(crush_refusal)?;
         } else {
             crush.move_bucket(id, &place).map_err(crush_refusal)?;
         }
@@ -388,10 +363,7 @@ fn location(cmd: &Cmd) -> Result<Location, Refusal> {
 
 /// `{host=a,root=default}`.
 fn place_text(place: &Location) -> String {
-    let parts: Vec<String> = place
-        .iter()
-        .map(|(kind, name)| format!("{kind}={name}"))
-        .collect();
+    let parts: Vec<String> = place.iter().map(|(kind, name)| format!("{kind}={name}")).collect();
     format!("{{{}}}", parts.join(","))
 }
 

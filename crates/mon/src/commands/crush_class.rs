@@ -41,10 +41,7 @@ impl MonCore {
                 let map = self.osdmap();
                 Ok(cmd.structured(|f| {
                     f.array("crush_classes", |f| {
-                        map.crush
-                            .class_names
-                            .values()
-                            .for_each(|n| f.dump_string("class", n));
+                        map.crush.class_names.values().for_each(|n| f.dump_string("class", n));
                     });
                 }))
             }
@@ -103,11 +100,7 @@ impl MonCore {
                 if crush.choose_args.contains_key(&id) {
                     return done();
                 }
-                let positions = if positional {
-                    usize::from(pool.size)
-                } else {
-                    1
-                };
+                let positions = if positional { usize::from(pool.size) } else { 1 };
                 crush.create_choose_args(id, positions);
                 self.set_crush(&crush);
                 done()
@@ -178,10 +171,7 @@ impl MonCore {
         if !updated.is_empty() {
             self.set_crush(&crush);
         }
-        words.push_str(&format!(
-            "set osd(s) {} to class '{class}'",
-            updated.join(",")
-        ));
+        words.push_str(&format!("set osd(s) {} to class '{class}'", updated.join(",")));
         say(words)
     }
 
@@ -199,25 +189,16 @@ impl MonCore {
         if !updated.is_empty() {
             self.set_crush(&crush);
         }
-        words.push_str(&format!(
-            "done removing class of osd(s): {}",
-            updated.join(",")
-        ));
+        words.push_str(&format!("done removing class of osd(s): {}", updated.join(",")));
         say(words)
     }
 
     fn class_rm(&mut self, cmd: &Cmd) -> CmdResult {
         let class = cmd.string("class")?;
         let mut crush = self.crush_to_change();
-        let Some(id) = crush.class_id(&class) else {
-            return done();
-        };
-        let shadows: Vec<i32> = crush
-            .class_buckets
-            .values()
-            .filter_map(|by| by.get(&id))
-            .copied()
-            .collect();
+        let Some(id) = crush.class_id(&class) else { return done() };
+        let shadows: Vec<i32> =
+            crush.class_buckets.values().filter_map(|by| by.get(&id)).copied().collect();
         let takes = |rule: &&crush::Rule| {
             let mut steps = rule.steps.iter();
             steps.any(|step| step.op == crush::op::TAKE && shadows.contains(&step.arg1))
@@ -233,10 +214,7 @@ impl MonCore {
         if !taken.is_empty() {
             return fail(
                 Errno::EBUSY,
-                format!(
-                    "class '{class}' still referenced by crush_rule(s): {}",
-                    taken.join(",")
-                ),
+                format!("class '{class}' still referenced by crush_rule(s): {}", taken.join(",")),
             );
         }
         for osd in crush.devices_of_class(&class) {
@@ -268,10 +246,7 @@ impl MonCore {
             },
             || match classes.len() {
                 1 => classes.values().map(|class| format!("{class}\n")).collect(),
-                _ => classes
-                    .iter()
-                    .map(|(osd, class)| format!("osd.{osd} {class}\n"))
-                    .collect(),
+                _ => classes.iter().map(|(osd, class)| format!("osd.{osd} {class}\n")).collect(),
             },
         ))
     }
@@ -308,11 +283,7 @@ impl MonCore {
         };
         let mut crush = self.crush_to_change();
         if !crush.choose_args.contains_key(&set) {
-            let what = if set < 0 {
-                "compat weight-set"
-            } else {
-                "weight-set for that pool"
-            };
+            let what = if set < 0 { "compat weight-set" } else { "weight-set for that pool" };
             return fail(Errno::ENOENT, format!("no {what} exists"));
         }
         let item = cmd.string("item")?;

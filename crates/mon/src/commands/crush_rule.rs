@@ -21,10 +21,7 @@ impl MonCore {
             "osd crush rule ls-by-class" => {
                 let class = cmd.string("class")?;
                 let Some(id) = map.crush.class_id(&class) else {
-                    return fail(
-                        Errno::ENOENT,
-                        format!("failed to get rules by class '{class}'"),
-                    );
+                    return fail(Errno::ENOENT, format!("failed to get rules by class '{class}'"));
                 };
                 let shadows: Vec<i32> = map
                     .crush
@@ -39,9 +36,7 @@ impl MonCore {
                     .iter()
                     .filter(|(rule, _)| {
                         map.crush.rule(**rule).is_some_and(|rule| {
-                            rule.steps
-                                .iter()
-                                .any(|s| s.op == op::TAKE && shadows.contains(&s.arg1))
+                            rule.steps.iter().any(|s| s.op == op::TAKE && shadows.contains(&s.arg1))
                         })
                     })
                     .map(|(_, name)| name)
@@ -65,11 +60,7 @@ impl MonCore {
             "osd crush rule create-erasure" => {
                 let name = cmd.string("name")?;
                 let profile = cmd.map.opt_string("profile")?.unwrap_or_default();
-                let profile = if profile.is_empty() {
-                    "default".to_string()
-                } else {
-                    profile
-                };
+                let profile = if profile.is_empty() { "default".to_string() } else { profile };
                 let next = self.next_map();
                 if next.crush.rule_id(&name).is_some() {
                     return say(format!("rule {name} already exists"));
@@ -90,11 +81,7 @@ impl MonCore {
                     return say(format!("rule {name} does not exist"));
                 };
                 let next = self.next_map();
-                if next
-                    .pools
-                    .values()
-                    .any(|pool| i32::from(pool.crush_rule) == id)
-                {
+                if next.pools.values().any(|pool| i32::from(pool.crush_rule) == id) {
                     return fail(Errno::EBUSY, format!("crush ruleset {name} {id} is in use"));
                 }
                 crush.remove_rule(id).map_err(crush_refusal)?;
@@ -132,10 +119,7 @@ impl MonCore {
                 ))
             }
             "osd crush tree" => {
-                let shadow = cmd
-                    .map
-                    .opt_string("shadow")?
-                    .is_some_and(|s| s == "--show-shadow");
+                let shadow = cmd.map.opt_string("shadow")?.is_some_and(|s| s == "--show-shadow");
                 let (crush, pools) = (&map.crush, &map.pool_names);
                 Ok(cmd.output(
                     |f| f.object("crush_tree", |f| dump_crush_tree(f, crush, pools, shadow)),
@@ -151,16 +135,10 @@ impl MonCore {
                     Some(bucket) => bucket.items.clone(),
                     None => vec![id],
                 };
-                let names: Vec<&str> = items
-                    .iter()
-                    .filter_map(|item| map.crush.name_of(*item))
-                    .collect();
+                let names: Vec<&str> =
+                    items.iter().filter_map(|item| map.crush.name_of(*item)).collect();
                 Ok(cmd.output(
-                    |f| {
-                        f.array("items", |f| {
-                            names.iter().for_each(|n| f.dump_string("item", n))
-                        })
-                    },
+                    |f| f.array("items", |f| names.iter().for_each(|n| f.dump_string("item", n))),
                     || names.iter().map(|n| format!("{n}\n")).collect(),
                 ))
             }
@@ -180,9 +158,7 @@ impl MonCore {
                     || names.iter().map(|n| format!("{n}\n")).collect(),
                 ))
             }
-            "osd crush weight-set dump" => Ok(
-                cmd.structured(|f| dump_choose_args(f, &map.crush))
-            ),
+            "osd crush weight-set dump" => Ok(cmd.structured(|f| dump_choose_args(f, &map.crush))),
             _ => done(),
         }
     }
@@ -191,19 +167,12 @@ impl MonCore {
         let name = cmd.string("name")?;
         let (root, kind) = (cmd.string("root")?, cmd.string("type")?);
         let class = cmd.map.opt_string("class")?.unwrap_or_default();
-        let indep = cmd
-            .map
-            .opt_string("mode")?
-            .is_some_and(|mode| mode == "indep");
+        let indep = cmd.map.opt_string("mode")?.is_some_and(|mode| mode == "indep");
         let mut crush = self.crush_to_change();
         if crush.rule_id(&name).is_some() {
             return say(format!("rule {name} already exists"));
         }
-        let rule_kind = if indep {
-            crush::RULE_ERASURE
-        } else {
-            crush::RULE_REPLICATED
-        };
+        let rule_kind = if indep { crush::RULE_ERASURE } else { crush::RULE_REPLICATED };
         let domain = if kind == "osd" { "" } else { &kind };
         crush
             .add_simple_rule(&name, &root, domain, &class, !indep, rule_kind)
@@ -215,11 +184,7 @@ impl MonCore {
 
 fn name_list(cmd: &Cmd, section: &str, names: &[&String]) -> CommandReply {
     cmd.output(
-        |f| {
-            f.array(section, |f| {
-                names.iter().for_each(|n| f.dump_string("name", n))
-            })
-        },
+        |f| f.array(section, |f| names.iter().for_each(|n| f.dump_string("name", n))),
         || names.iter().map(|n| format!("{n}\n")).collect(),
     )
 }

@@ -31,9 +31,7 @@ impl MonCore {
         }
         let mut profile = with_defaults(&default, &given);
         let map = self.next_map();
-        if let Some(domain) = profile
-            .get("crush-failure-domain")
-            .filter(|d| !d.is_empty())
+        if let Some(domain) = profile.get("crush-failure-domain").filter(|d| !d.is_empty())
             && map.crush.type_id(domain).is_none()
         {
             return fail(
@@ -78,10 +76,7 @@ impl MonCore {
         if !users.is_empty() {
             return fail(
                 Errno::EBUSY,
-                format!(
-                    "{} pool(s) are using the erasure code profile '{name}'",
-                    users.join(" ")
-                ),
+                format!("{} pool(s) are using the erasure code profile '{name}'", users.join(" ")),
             );
         }
         if !map.erasure_code_profiles.contains_key(&name) {
@@ -111,9 +106,7 @@ fn with_defaults(default: &str, given: &[String]) -> ProfileMap {
         profile.clear();
     }
     profile.extend(asked);
-    profile
-        .entry("plugin".to_owned())
-        .or_insert_with(|| "jerasure".to_owned());
+    profile.entry("plugin".to_owned()).or_insert_with(|| "jerasure".to_owned());
     profile
 }
 
@@ -132,17 +125,10 @@ pub(crate) fn code_of(profile: &ProfileMap) -> Result<Profile, Refusal> {
 
 /// Bytes of a piece of a stripe, if the profile says them.
 pub(crate) fn stripe_unit(profile: &ProfileMap, code: &Profile) -> Result<Option<u64>, Refusal> {
-    let Some(text) = profile.get("stripe_unit") else {
-        return Ok(None);
-    };
-    let unit = parse_iec(text)
-        .and_then(|unit| usize::try_from(unit).ok())
-        .filter(|u| *u > 0);
+    let Some(text) = profile.get("stripe_unit") else { return Ok(None) };
+    let unit = parse_iec(text).and_then(|unit| usize::try_from(unit).ok()).filter(|u| *u > 0);
     let Some(unit) = unit else {
-        return fail(
-            Errno::EINVAL,
-            format!("could not parse stripe_unit '{text}'"),
-        );
+        return fail(Errno::EINVAL, format!("could not parse stripe_unit '{text}'"));
     };
     let padded = code.chunk_len(unit.saturating_mul(code.k));
     if padded != unit {
@@ -226,10 +212,7 @@ mod tests {
                 "could not convert k=a to int because Expected option value to be integer, got 'a', set to default 7",
             ),
             ("m=0", "m=0 must be >= 1"),
-            (
-                "w=7",
-                "ReedSolomonVandermonde: w=7 must be one of {8, 16, 32} : revert to 8",
-            ),
+            ("w=7", "ReedSolomonVandermonde: w=7 must be one of {8, 16, 32} : revert to 8"),
             (
                 "plugin=isa k=4 m=5",
                 "Vandermonde: m=5 should be less than 5 to guarantee an MDS codec: revert to m=4",

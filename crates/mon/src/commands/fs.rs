@@ -40,10 +40,8 @@ impl MonCore {
                 if wanted.is_some_and(|e| e > 0 && e != i64::from(map.epoch)) {
                     return fail(Errno::ENOENT, "");
                 }
-                let mut reply = cmd.output(
-                    |f| f.object("fsmap", |f| dump_fields(f, &map)),
-                    || text(&map),
-                );
+                let mut reply =
+                    cmd.output(|f| f.object("fsmap", |f| dump_fields(f, &map)), || text(&map));
                 reply.outs = format!("dumped fsmap epoch {}", map.epoch);
                 Ok(reply)
             }
@@ -119,11 +117,8 @@ fn dump_features(f: &mut Formatter, name: &str, features: &FeatureSet) {
 
 fn text(map: &FsMap) -> String {
     let set = |features: &FeatureSet| {
-        let parts: Vec<String> = features
-            .names
-            .iter()
-            .map(|(bit, text)| format!("{bit}={text}"))
-            .collect();
+        let parts: Vec<String> =
+            features.names.iter().map(|(bit, text)| format!("{bit}={text}")).collect();
         format!("{{{}}}", parts.join(","))
     };
     let c = &map.default_compat;

@@ -18,14 +18,8 @@ impl MonCore {
             return done();
         }
         let max = cmd.map.opt_int("num")?.unwrap_or(LINES);
-        let level = cmd
-            .map
-            .opt_string("level")?
-            .unwrap_or_else(|| "info".to_string());
-        let channel = cmd
-            .map
-            .opt_string("channel")?
-            .unwrap_or_else(|| "cluster".to_string());
+        let level = cmd.map.opt_string("level")?.unwrap_or_else(|| "info".to_string());
+        let channel = cmd.map.opt_string("channel")?.unwrap_or_else(|| "cluster".to_string());
         let prio = level_prio(&level).unwrap_or(DEBUG);
         let max = usize::try_from(max)
             .map_err(|_| refuse(Errno::EINVAL, "the number of lines is negative"))?;
@@ -35,9 +29,7 @@ impl MonCore {
             return Ok(CommandReply::data(texts.join("\n")));
         }
         Ok(cmd.structured(|f| {
-            f.array("tail", |f| {
-                lines.into_iter().for_each(|line| dump_line(f, line))
-            });
+            f.array("tail", |f| lines.into_iter().for_each(|line| dump_line(f, line)));
         }))
     }
 }

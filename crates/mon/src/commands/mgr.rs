@@ -36,9 +36,7 @@ impl MonCore {
             }
             "mgr services" => Ok(cmd.structured(|f| {
                 f.object("services", |f| {
-                    map.services
-                        .iter()
-                        .for_each(|(name, url)| f.dump_string(name, url));
+                    map.services.iter().for_each(|(name, url)| f.dump_string(name, url));
                 });
             })),
             "mgr module ls" => Ok(cmd.structured(|f| dump_modules(f, &map))),
@@ -125,14 +123,8 @@ impl MonCore {
     pub(crate) fn mgr_counts(&self, property: &str) -> BTreeMap<String, u64> {
         let mut counts = BTreeMap::new();
         for name in self.mgr.published.all_names() {
-            let value = self
-                .mgr
-                .metadata
-                .get(&name)
-                .and_then(|facts| facts.get(property));
-            *counts
-                .entry(value.cloned().unwrap_or_else(|| "unknown".into()))
-                .or_default() += 1;
+            let value = self.mgr.metadata.get(&name).and_then(|facts| facts.get(property));
+            *counts.entry(value.cloned().unwrap_or_else(|| "unknown".into())).or_default() += 1;
         }
         counts
     }
@@ -141,9 +133,7 @@ impl MonCore {
 fn dump_facts(f: &mut Formatter, name: &str, facts: &BTreeMap<String, String>) {
     f.object("mgr", |f| {
         f.dump_string("name", name);
-        facts
-            .iter()
-            .for_each(|(key, value)| f.dump_string(key, value));
+        facts.iter().for_each(|(key, value)| f.dump_string(key, value));
     });
 }
 
@@ -163,24 +153,17 @@ fn dump(f: &mut Formatter, map: &MgrMap) {
                 f.dump_string("name", &standby.name);
                 f.dump_unsigned("mgr_features", standby.mgr_features);
                 f.array("available_modules", |f| {
-                    standby
-                        .available_modules
-                        .iter()
-                        .for_each(|m| dump_module(f, m));
+                    standby.available_modules.iter().for_each(|m| dump_module(f, m));
                 });
             });
         }
     });
-    f.array("modules", |f| {
-        map.modules.iter().for_each(|m| f.dump_string("module", m))
-    });
+    f.array("modules", |f| map.modules.iter().for_each(|m| f.dump_string("module", m)));
     f.array("available_modules", |f| {
         map.available_modules.iter().for_each(|m| dump_module(f, m));
     });
     f.object("services", |f| {
-        map.services
-            .iter()
-            .for_each(|(name, url)| f.dump_string(name, url));
+        map.services.iter().for_each(|(name, url)| f.dump_string(name, url));
     });
     f.object("always_on_modules", |f| {
         for (release, names) in &map.always_on_modules {
@@ -221,15 +204,11 @@ fn dump_module(f: &mut Formatter, m: &ModuleInfo) {
                     f.dump_string("min", &o.min);
                     f.dump_string("max", &o.max);
                     f.array("enum_allowed", |f| {
-                        o.enum_allowed
-                            .iter()
-                            .for_each(|w| f.dump_string("allowed", w));
+                        o.enum_allowed.iter().for_each(|w| f.dump_string("allowed", w));
                     });
                     f.dump_string("desc", &o.desc);
                     f.dump_string("long_desc", &o.long_desc);
-                    f.array("tags", |f| {
-                        o.tags.iter().for_each(|t| f.dump_string("tag", t))
-                    });
+                    f.array("tags", |f| o.tags.iter().for_each(|t| f.dump_string("tag", t)));
                     f.array("see_also", |f| {
                         o.see_also.iter().for_each(|s| f.dump_string("option", s));
                     });

@@ -170,19 +170,9 @@ impl MonCore {
         if changes {
             self.log_own("audit", prio, format!("{audit}: dispatch"));
         }
-        let cmd = Cmd {
-            session: from,
-            format: map.format(),
-            input: m.input.clone(),
-            prefix,
-            map,
-        };
+        let cmd = Cmd { session: from, format: map.format(), input: m.input.clone(), prefix, map };
         // The manager sets variables that the signature does not show to people.
-        let checked = if cmd.prefix == "osd pool set" {
-            Ok(())
-        } else {
-            cmd.map.check(&signature)
-        };
+        let checked = if cmd.prefix == "osd pool set" { Ok(()) } else { cmd.map.check(&signature) };
         let result = match checked {
             Ok(()) => self.dispatch_command(&cmd),
             Err(bad) => Err(bad.into()),
@@ -235,11 +225,7 @@ impl MonCore {
     }
 
     fn find_mgr(&self, prefix: &str) -> Option<Signature> {
-        self.mgr
-            .commands
-            .iter()
-            .find(|c| c.prefix() == prefix)
-            .cloned()
+        self.mgr.commands.iter().find(|c| c.prefix() == prefix).cloned()
     }
 }
 
@@ -247,13 +233,9 @@ impl MonCore {
 fn find(table: &CommandTable, map: &CommandMap) -> Option<Signature> {
     let mut first = None;
     for command in table.iter().filter(|c| c.prefix() == map.prefix()) {
-        let fits = command
-            .args()
-            .all(|arg| !arg.required || map.contains(&arg.name));
+        let fits = command.args().all(|arg| !arg.required || map.contains(&arg.name));
         if fits && command.args().count() > 0 {
-            let mut named = map
-                .iter()
-                .filter(|(key, _)| !matches!(*key, "prefix" | "format"));
+            let mut named = map.iter().filter(|(key, _)| !matches!(*key, "prefix" | "format"));
             let known = |key: &str| command.args().any(|arg| arg.name == key);
             if named.all(|(key, _)| known(key) || key == "target") {
                 return Some(command.clone());
@@ -277,10 +259,8 @@ fn arguments(map: &CommandMap) -> BTreeMap<String, String> {
                 ArgValue::Strings(texts) => texts.join(","),
                 ArgValue::Ints(ns) => ns.iter().map(i64::to_string).collect::<Vec<_>>().join(","),
                 ArgValue::Floats(ns) => {
-                    let texts: Vec<String> = ns
-                        .iter()
-                        .map(|n| command::format_stream_float(*n))
-                        .collect();
+                    let texts: Vec<String> =
+                        ns.iter().map(|n| command::format_stream_float(*n)).collect();
                     texts.join(",")
                 }
             };
@@ -297,10 +277,7 @@ fn audit_text(cmd: &[String]) -> String {
             let mut shown: Vec<String> = Vec::new();
             for (key, value) in arguments(&map) {
                 let hidden = matches!(key.as_str(), "value" | "val");
-                shown.push(format!(
-                    "\"{key}\":\"{}\"",
-                    if hidden { "..." } else { &value }
-                ));
+                shown.push(format!("\"{key}\":\"{}\"", if hidden { "..." } else { &value }));
             }
             format!("[{{\"prefix\":\"{}\",{}}}]", map.prefix(), shown.join(","))
         }

@@ -32,10 +32,7 @@ impl MonCore {
             "mon getmap" => {
                 let map = self.wanted_monmap(cmd)?;
                 let outs = format!("got monmap epoch {}", map.epoch);
-                Ok(CommandReply {
-                    outs,
-                    ..CommandReply::data(map.to_bytes())
-                })
+                Ok(CommandReply { outs, ..CommandReply::data(map.to_bytes()) })
             }
             "mon stat" => Ok(self.mon_stat(cmd)),
             "mon feature ls" => Ok(self.mon_features(cmd)),
@@ -44,9 +41,7 @@ impl MonCore {
                 Some(id) => match self.mon_metadata.get(&id) {
                     Some(facts) => Ok(cmd.structured(|f| {
                         f.object("mon_metadata", |f| {
-                            facts
-                                .iter()
-                                .for_each(|(key, value)| f.dump_string(key, value));
+                            facts.iter().for_each(|(key, value)| f.dump_string(key, value));
                         });
                     })),
                     None => fail(Errno::ENOENT, "requested mon not found"),
@@ -56,9 +51,7 @@ impl MonCore {
                         for (name, facts) in &self.mon_metadata {
                             f.object("mon", |f| {
                                 f.dump_string("name", name);
-                                facts
-                                    .iter()
-                                    .for_each(|(key, value)| f.dump_string(key, value));
+                                facts.iter().for_each(|(key, value)| f.dump_string(key, value));
                             });
                         }
                     });
@@ -103,17 +96,11 @@ impl MonCore {
                 if !self.monmap.mon_info.contains_key(&id) {
                     return Ok(CommandReply::text(format!("mon.{id} does not exist")));
                 }
-                let left: Vec<&str> = self
-                    .quorum_names()
-                    .into_iter()
-                    .filter(|name| *name != id)
-                    .collect();
+                let left: Vec<&str> =
+                    self.quorum_names().into_iter().filter(|name| *name != id).collect();
                 let size = self.monmap.size().saturating_sub(1);
                 if size == 0 || left.len() <= size / 2 {
-                    return fail(
-                        Errno::EBUSY,
-                        format!("removing mon.{id} would break quorum"),
-                    );
+                    return fail(Errno::EBUSY, format!("removing mon.{id} would break quorum"));
                 }
                 done()
             }
@@ -122,10 +109,7 @@ impl MonCore {
                 if up > size / 2 {
                     return done();
                 }
-                fail(
-                    Errno::EBUSY,
-                    "adding a monitor may break quorum (until that monitor starts)",
-                )
+                fail(Errno::EBUSY, "adding a monitor may break quorum (until that monitor starts)")
             }
             "mon set-weight" => {
                 let name = cmd.string("name")?;
@@ -341,10 +325,7 @@ impl MonCore {
     pub(crate) fn mon_counts(&self, property: &str) -> BTreeMap<String, u64> {
         let mut counts = BTreeMap::new();
         for facts in self.mon_metadata.values() {
-            let value = facts
-                .get(property)
-                .cloned()
-                .unwrap_or_else(|| "unknown".into());
+            let value = facts.get(property).cloned().unwrap_or_else(|| "unknown".into());
             *counts.entry(value).or_default() += 1;
         }
         counts
@@ -355,17 +336,9 @@ impl MonCore {
         let mut counts: BTreeMap<(u8, u64), u64> = BTreeMap::new();
         counts.insert((entity::MON, types::features::ALL), 1);
         for session in self.sessions.values() {
-            *counts
-                .entry((session.peer.name.kind, session.peer.features))
-                .or_default() += 1;
+            *counts.entry((session.peer.name.kind, session.peer.features)).or_default() += 1;
         }
-        let order = [
-            entity::MON,
-            entity::MDS,
-            entity::OSD,
-            entity::CLIENT,
-            entity::MGR,
-        ];
+        let order = [entity::MON, entity::MDS, entity::OSD, entity::CLIENT, entity::MGR];
         f.object(name, |f| {
             for kind in order {
                 let of_kind: Vec<(u64, u64)> = counts
@@ -441,16 +414,11 @@ fn monmap_text(map: &MonMap) -> String {
     let _ = writeln!(out, "min_mon_release {} ({release})", map.min_mon_release);
     let _ = writeln!(out, "election_strategy: {}", map.strategy);
     for (rank, name) in map.ranks.iter().enumerate() {
-        let Some(mon) = map.mon_info.get(name) else {
-            continue;
-        };
+        let Some(mon) = map.mon_info.get(name) else { continue };
         let _ = write!(out, "{rank}: {} mon.{name}", mon.public_addrs);
         if !mon.crush_loc.is_empty() {
-            let places: Vec<String> = mon
-                .crush_loc
-                .iter()
-                .map(|(k, v)| format!("{k}={v}"))
-                .collect();
+            let places: Vec<String> =
+                mon.crush_loc.iter().map(|(k, v)| format!("{k}={v}")).collect();
             let _ = write!(out, "; crush location {{{}}}", places.join(","));
         }
         out.push('\n');

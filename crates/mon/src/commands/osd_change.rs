@@ -31,9 +31,7 @@ impl MonCore {
                 self.inc().new_primary_affinity.insert(osd, fixed);
                 let shown = format_stream_float(weight);
                 // Ceph prints the numbers of its own format flags around the value.
-                say(format!(
-                    "set osd.{osd} primary-affinity to {shown} (8{fixed}2)"
-                ))
+                say(format!("set osd.{osd} primary-affinity to {shown} (8{fixed}2)"))
             }
             "osd lost" => self.osd_lost(cmd),
             "osd setmaxosd" => self.set_max_osd(cmd),
@@ -74,9 +72,7 @@ impl MonCore {
         let verb = cmd.prefix.trim_start_matches("osd ").to_string();
         let definitely_dead = cmd.map.flag("definitely_dead");
         let ids = cmd.map.strings("ids")?;
-        let any = ids
-            .first()
-            .is_some_and(|id| matches!(id.as_str(), "any" | "all" | "*"));
+        let any = ids.first().is_some_and(|id| matches!(id.as_str(), "any" | "all" | "*"));
         let map = self.next_map();
         let osds: Vec<OsdId> = match any {
             true => map
@@ -88,10 +84,7 @@ impl MonCore {
                     _ => true,
                 })
                 .collect(),
-            false => ids
-                .iter()
-                .map(|id| parse_osd_id(id))
-                .collect::<Result<_, _>>()?,
+            false => ids.iter().map(|id| parse_osd_id(id)).collect::<Result<_, _>>()?,
         };
         let mut words = String::new();
         let mut failed = None;
@@ -150,10 +143,7 @@ impl MonCore {
                 }
                 _ if map.is_up(osd) => {
                     failed = Some(Errno::EBUSY);
-                    let _ = write!(
-                        words,
-                        "osd.{osd} is still up; must be down before removal. "
-                    );
+                    let _ = write!(words, "osd.{osd} is still up; must be down before removal. ");
                 }
                 _ => {
                     self.remove_osd(osd);
@@ -171,12 +161,7 @@ impl MonCore {
 
     fn reweightn(&mut self, cmd: &Cmd) -> CmdResult {
         let text = cmd.string("weights")?;
-        let bad = || {
-            refuse(
-                Errno::EINVAL,
-                format!("unable to parse 'weights' value '{text}'"),
-            )
-        };
+        let bad = || refuse(Errno::EINVAL, format!("unable to parse 'weights' value '{text}'"));
         let parsed: BTreeMap<String, String> = serde_json::from_str(&text).map_err(|_| bad())?;
         let map = self.next_map();
         let mut weights = BTreeMap::new();
@@ -224,9 +209,7 @@ impl MonCore {
             );
         }
         let map = self.next_map();
-        let Ok(max) = i32::try_from(max) else {
-            return fail(Errno::ERANGE, "");
-        };
+        let Ok(max) = i32::try_from(max) else { return fail(Errno::ERANGE, "") };
         if let Some(osd) = (max.max(0)..map.max_osd).find(|osd| map.exists(*osd)) {
             return fail(
                 Errno::EBUSY,

@@ -113,10 +113,7 @@ impl MonCore {
             known.is_some() && known == CryptoKey::from_base64(text).ok()
         };
         let osd_name = AuthEntityName::new(entity::OSD, osd.to_string());
-        let mut differs = s
-            .cephx
-            .as_deref()
-            .is_some_and(|text| !same(&osd_name, text));
+        let mut differs = s.cephx.as_deref().is_some_and(|text| !same(&osd_name, text));
         if let (Some(lockbox), Some(dmcrypt)) = (&s.lockbox, &s.dmcrypt) {
             differs |= !same(&lockbox_name(uuid), lockbox);
             let entry = self.config_keys(&format!("dm-crypt/osd/{uuid}/luks"))?;
@@ -138,11 +135,7 @@ impl MonCore {
                 .map_err(|_| refuse(Errno::EINVAL, "the cephx secret is no key"))?;
             let auth = EntityAuth::new(
                 key,
-                [
-                    ("mgr", "allow profile osd"),
-                    ("mon", "allow profile osd"),
-                    ("osd", "allow *"),
-                ],
+                [("mgr", "allow profile osd"), ("mon", "allow profile osd"), ("osd", "allow *")],
             );
             let known = self.keys.borrow().data.secrets.get(&name).cloned();
             match known {
@@ -170,10 +163,7 @@ impl MonCore {
             let mut crush = self.crush_to_change();
             if crush.class_of(osd) != Some(class.as_str()) {
                 crush.remove_device_class(osd);
-                crush
-                    .names
-                    .entry(osd)
-                    .or_insert_with(|| format!("osd.{osd}"));
+                crush.names.entry(osd).or_insert_with(|| format!("osd.{osd}"));
                 crush.max_devices = crush.max_devices.max(osd + 1);
                 crush.set_device_class(osd, class).map_err(crush_refusal)?;
                 self.set_crush(&crush);
@@ -247,10 +237,7 @@ fn lockbox_name(uuid: Uuid) -> AuthEntityName {
 }
 
 fn id_reply(cmd: &Cmd, osd: OsdId) -> CommandReply {
-    cmd.output(
-        |f| f.object("created_osd", |f| f.dump_int("osdid", osd)),
-        || format!("{osd}\n"),
-    )
+    cmd.output(|f| f.object("created_osd", |f| f.dump_int("osdid", osd)), || format!("{osd}\n"))
 }
 
 /// What comes with `osd new -i`.

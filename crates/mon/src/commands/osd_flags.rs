@@ -21,10 +21,7 @@ impl MonCore {
             "osd set" | "osd unset" => {
                 let key = cmd.string("key")?;
                 let (bits, name) = match key.as_str() {
-                    "pause" => (
-                        osdmap_flags::PAUSERD | osdmap_flags::PAUSEWR,
-                        "pauserd,pausewr",
-                    ),
+                    "pause" => (osdmap_flags::PAUSERD | osdmap_flags::PAUSEWR, "pauserd,pausewr"),
                     // Fullness follows from the OSDs.
                     "full" => {
                         return fail(Errno::EINVAL, "unrecognized flag 'full'");
@@ -45,9 +42,7 @@ impl MonCore {
             }
             prefix => {
                 let set = prefix.starts_with("osd add-");
-                let name = prefix
-                    .trim_start_matches("osd add-")
-                    .trim_start_matches("osd rm-");
+                let name = prefix.trim_start_matches("osd add-").trim_start_matches("osd rm-");
                 let bits = group_flag(name)?;
                 self.set_group(cmd, "ids", bits, set)
             }

@@ -72,11 +72,7 @@ pub(crate) fn min_compat_client(map: &OsdMap) -> &'static str {
     let t = &map.crush.tunables;
     if t.chooseleaf_stable != 0 {
         "jewel"
-    } else if map
-        .crush
-        .each_bucket()
-        .any(|b| b.algorithm() == crush::Algorithm::Straw2)
-    {
+    } else if map.crush.each_bucket().any(|b| b.algorithm() == crush::Algorithm::Straw2) {
         "hammer"
     } else if t.chooseleaf_vary_r != 0 {
         "firefly"
@@ -166,10 +162,8 @@ pub(crate) fn pool_text(map: &OsdMap, id: i64, p: &PgPool) -> String {
     }
     if let Some(queue) = map.removed_snaps_queue.get(&id) {
         if !queue.is_empty() {
-            let parts: Vec<String> = queue
-                .iter()
-                .map(|(start, len)| format!("{start:x}~{len:x}"))
-                .collect();
+            let parts: Vec<String> =
+                queue.iter().map(|(start, len)| format!("{start:x}~{len:x}")).collect();
             let _ = writeln!(out, "\tremoved_snaps_queue [{}]", parts.join(","));
         }
     }
@@ -180,9 +174,7 @@ pub(crate) fn pool_text(map: &OsdMap, id: i64, p: &PgPool) -> String {
 fn opts_text(p: &PgPool) -> String {
     let mut shown: BTreeMap<&str, String> = BTreeMap::new();
     for (name, key, _) in pool_opts::NAMES {
-        let Some(value) = p.opts.0.get(&key) else {
-            continue;
-        };
+        let Some(value) = p.opts.0.get(&key) else { continue };
         let text = match value {
             PoolOpt::Str(text) => text.clone(),
             PoolOpt::Int(n) => n.to_string(),
@@ -190,10 +182,7 @@ fn opts_text(p: &PgPool) -> String {
         };
         shown.insert(name, text);
     }
-    shown
-        .into_iter()
-        .map(|(name, text)| format!(" {name} {text}"))
-        .collect()
+    shown.into_iter().map(|(name, text)| format!(" {name} {text}")).collect()
 }
 
 /// An OSD's line in `osd dump`.
@@ -220,18 +209,11 @@ pub(crate) fn osd_line(map: &OsdMap, osd: OsdId) -> String {
     }
     // An OSD that never came up has no address, and nothing stands for it.
     let text = |addrs: Option<&types::AddrVec>| {
-        addrs
-            .filter(|addrs| !addrs.is_empty())
-            .map(ToString::to_string)
-            .unwrap_or_default()
+        addrs.filter(|addrs| !addrs.is_empty()).map(ToString::to_string).unwrap_or_default()
     };
     let addrs = text(map.addrs(osd));
     let cluster = text(map.cluster_addrs_of(osd));
-    let _ = write!(
-        out,
-        " {addrs} {cluster} {}",
-        osd_state::names(map.state(osd)).join(",")
-    );
+    let _ = write!(out, " {addrs} {cluster} {}", osd_state::names(map.state(osd)).join(","));
     if !map.uuid(osd).is_zero() {
         let _ = write!(out, " {}", map.uuid(osd));
     }
@@ -260,15 +242,9 @@ fn blocklist_addr(cmd: &Cmd) -> Result<(EntityAddr, String), Refusal> {
     // A bare host stands for everything on it.
     if !text.contains('/') {
         let has_port = text.parse::<std::net::SocketAddr>().is_ok();
-        text = if has_port {
-            format!("{text}/0")
-        } else {
-            format!("{text}:0/0")
-        };
+        text = if has_port { format!("{text}/0") } else { format!("{text}:0/0") };
     }
-    let addr = EntityAddr::parse(&text, AddrType::Any)
-        .map_err(|_| bad(&text))?
-        .as_any();
+    let addr = EntityAddr::parse(&text, AddrType::Any).map_err(|_| bad(&text))?.as_any();
     let shown = addr.legacy_text().to_string();
     Ok((addr, shown))
 }
@@ -327,11 +303,8 @@ impl MonCore {
                 let pgid = self.pgid_of(cmd)?;
                 let map = self.next_map();
                 let acting = map.pg_to_up_acting(pgid).acting;
-                let real: Vec<OsdId> = acting
-                    .iter()
-                    .copied()
-                    .filter(|osd| map.exists(*osd))
-                    .collect();
+                let real: Vec<OsdId> =
+                    acting.iter().copied().filter(|osd| map.exists(*osd)).collect();
                 // A temporary mapping to one of its own OSDs begins a new interval; it is dropped
                 // again as soon as the placement group has peered.
                 let Some(first) = real.first() else {
@@ -385,18 +358,14 @@ impl MonCore {
         };
         old.retain(|a| *a != addr);
         new.insert(addr, until);
-        say(format!(
-            "blocklisting {shown} until {until} ({} sec)",
-            format_stream_float(secs)
-        ))
+        say(format!("blocklisting {shown} until {until} ({} sec)", format_stream_float(secs)))
     }
 
     /// A placement group that exists.
     pub(crate) fn pgid_of(&mut self, cmd: &Cmd) -> Result<PgId, Refusal> {
         let text = cmd.string("pgid")?;
-        let pgid: PgId = text
-            .parse()
-            .map_err(|_| refuse(Errno::EINVAL, format!("invalid pgid '{text}'")))?;
+        let pgid: PgId =
+            text.parse().map_err(|_| refuse(Errno::EINVAL, format!("invalid pgid '{text}'")))?;
         if !self.next_map().pg_exists(pgid) {
             return fail(Errno::ENOENT, format!("pg {pgid} does not exist"));
         }
@@ -405,15 +374,13 @@ impl MonCore {
 
     fn osd_ids(&mut self, cmd: &Cmd) -> Result<Vec<OsdId>, Refusal> {
         let ids = match cmd.map.value("id") {
-            Some(command::ArgValue::Ints(ids)) => ids
-                .iter()
-                .map(|id| OsdId::try_from(*id).unwrap_or(-1))
-                .collect(),
+            Some(command::ArgValue::Ints(ids)) => {
+                ids.iter().map(|id| OsdId::try_from(*id).unwrap_or(-1)).collect()
+            }
             Some(command::ArgValue::Int(id)) => vec![OsdId::try_from(*id).unwrap_or(-1)],
-            Some(command::ArgValue::Strings(texts)) => texts
-                .iter()
-                .map(|text| parse_osd_id(text))
-                .collect::<Result<Vec<_>, _>>()?,
+            Some(command::ArgValue::Strings(texts)) => {
+                texts.iter().map(|text| parse_osd_id(text)).collect::<Result<Vec<_>, _>>()?
+            }
             Some(command::ArgValue::String(text)) => vec![parse_osd_id(text)?],
             _ => Vec::new(),
         };
@@ -433,10 +400,7 @@ impl MonCore {
         if ids.len() > usize::from(size) {
             return fail(
                 Errno::EINVAL,
-                format!(
-                    "num of osds ({}) is greater than pool size ({size})",
-                    ids.len()
-                ),
+                format!("num of osds ({}) is greater than pool size ({size})", ids.len()),
             );
         }
         self.inc().new_pg_temp.insert(pgid, ids.clone());
@@ -476,9 +440,8 @@ impl MonCore {
             _ => {}
         }
         let ids = self.osd_ids(cmd)?;
-        let (size, min_size) = map
-            .pool(pgid.pool_id())
-            .map_or((0, 0), |p| (usize::from(p.size), p.min_size));
+        let (size, min_size) =
+            map.pool(pgid.pool_id()).map_or((0, 0), |p| (usize::from(p.size), p.min_size));
         if cmd.prefix == "osd pg-upmap" {
             if ids.len() < usize::from(min_size) || ids.len() > size {
                 return fail(
@@ -498,10 +461,7 @@ impl MonCore {
             return say(format!("set {pgid} pg_upmap mapping to {}", osd_list(&ids)));
         }
         if !ids.len().is_multiple_of(2) {
-            return fail(
-                Errno::EINVAL,
-                "you must specify pairs of osd ids to be remapped",
-            );
+            return fail(Errno::EINVAL, "you must specify pairs of osd ids to be remapped");
         }
         let pairs: Vec<(OsdId, OsdId)> = ids.chunks_exact(2).map(|p| (p[0], p[1])).collect();
         if pairs.iter().any(|(from, to)| from == to) {
@@ -511,10 +471,7 @@ impl MonCore {
         let inc = self.inc();
         inc.old_pg_upmap_items.remove(&pgid);
         inc.new_pg_upmap_items.insert(pgid, pairs);
-        say(format!(
-            "set {pgid} pg_upmap_items mapping to [{}]",
-            texts.join(",")
-        ))
+        say(format!("set {pgid} pg_upmap_items mapping to [{}]", texts.join(",")))
     }
 }
 

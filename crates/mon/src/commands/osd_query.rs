@@ -34,10 +34,7 @@ impl MonCore {
                 let map = self.wanted_map(cmd)?;
                 let bytes = self.full_map_bytes(map.epoch).unwrap_or_default();
                 let outs = format!("got osdmap epoch {}", map.epoch);
-                Ok(CommandReply {
-                    outs,
-                    ..CommandReply::data(bytes)
-                })
+                Ok(CommandReply { outs, ..CommandReply::data(bytes) })
             }
             "osd getmaxosd" => {
                 let map = self.osdmap();
@@ -122,37 +119,22 @@ impl MonCore {
                                 .for_each(|name| f.dump_string("profile", name));
                         });
                     },
-                    || {
-                        map.erasure_code_profiles
-                            .keys()
-                            .map(|name| format!("{name}\n"))
-                            .collect()
-                    },
+                    || map.erasure_code_profiles.keys().map(|name| format!("{name}\n")).collect(),
                 ))
             }
             "osd erasure-code-profile get" => {
                 let name = cmd.string("name")?;
                 let map = self.osdmap();
                 let Some(profile) = map.erasure_code_profiles.get(&name) else {
-                    return fail(
-                        Errno::ENOENT,
-                        format!("unknown erasure code profile '{name}'"),
-                    );
+                    return fail(Errno::ENOENT, format!("unknown erasure code profile '{name}'"));
                 };
                 Ok(cmd.output(
                     |f| {
                         f.object("profile", |f| {
-                            profile
-                                .iter()
-                                .for_each(|(key, value)| f.dump_string(key, value));
+                            profile.iter().for_each(|(key, value)| f.dump_string(key, value));
                         });
                     },
-                    || {
-                        profile
-                            .iter()
-                            .map(|(key, value)| format!("{key}={value}\n"))
-                            .collect()
-                    },
+                    || profile.iter().map(|(key, value)| format!("{key}={value}\n")).collect(),
                 ))
             }
             _ => self.cmd_osd_change(cmd),
@@ -185,10 +167,8 @@ impl MonCore {
 
     fn osd_dump(&mut self, cmd: &Cmd) -> CmdResult {
         let map = self.wanted_map(cmd)?;
-        Ok(cmd.output(
-            |f| f.object("osdmap", |f| map.dump(f)),
-            || super::osd_misc::osdmap_text(&map),
-        ))
+        Ok(cmd
+            .output(|f| f.object("osdmap", |f| map.dump(f)), || super::osd_misc::osdmap_text(&map)))
     }
 
     fn osd_info(&mut self, cmd: &Cmd) -> CmdResult {
@@ -211,11 +191,7 @@ impl MonCore {
                     }
                 });
             },
-            || {
-                map.osds()
-                    .map(|osd| super::osd_misc::osd_line(&map, osd) + "\n")
-                    .collect()
-            },
+            || map.osds().map(|osd| super::osd_misc::osd_line(&map, osd) + "\n").collect(),
         ))
     }
 
@@ -234,12 +210,7 @@ impl MonCore {
                 if let Some(host) = facts.get("hostname") {
                     f.dump_string("host", host);
                 }
-                for key in [
-                    "pod_name",
-                    "pod_namespace",
-                    "container_name",
-                    "container_hostname",
-                ] {
+                for key in ["pod_name", "pod_namespace", "container_name", "container_hostname"] {
                     if let Some(value) = facts.get(key) {
                         f.dump_string(key, value);
                     }
@@ -247,9 +218,7 @@ impl MonCore {
                 f.object("crush_location", |f| {
                     let places: BTreeMap<String, String> =
                         map.crush.full_location(osd).into_iter().collect();
-                    places
-                        .iter()
-                        .for_each(|(kind, name)| f.dump_string(kind, name));
+                    places.iter().for_each(|(kind, name)| f.dump_string(kind, name));
                 });
             });
         }))
@@ -260,9 +229,7 @@ impl MonCore {
         let one = |f: &mut Formatter, osd: OsdId, facts: &BTreeMap<String, String>| {
             f.object("osd", |f| {
                 f.dump_int("id", osd);
-                facts
-                    .iter()
-                    .for_each(|(key, value)| f.dump_string(key, value));
+                facts.iter().for_each(|(key, value)| f.dump_string(key, value));
             });
         };
         if cmd.map.contains("id") {
@@ -287,14 +254,8 @@ impl MonCore {
     pub(crate) fn osd_counts(&self, property: &str) -> BTreeMap<String, u64> {
         let mut counts = BTreeMap::new();
         for osd in self.osdmap().osds() {
-            let value = self
-                .osd
-                .metadata
-                .get(&osd)
-                .and_then(|facts| facts.get(property));
-            *counts
-                .entry(value.cloned().unwrap_or_else(|| "unknown".into()))
-                .or_default() += 1;
+            let value = self.osd.metadata.get(&osd).and_then(|facts| facts.get(property));
+            *counts.entry(value.cloned().unwrap_or_else(|| "unknown".into())).or_default() += 1;
         }
         counts
     }
@@ -305,10 +266,8 @@ impl MonCore {
             let value = self.osd.metadata.get(&osd).and_then(|facts| facts.get(key));
             value.cloned().unwrap_or_default()
         };
-        let osds: Vec<OsdId> = map
-            .osds()
-            .filter(|osd| self.osd.metadata.contains_key(osd))
-            .collect();
+        let osds: Vec<OsdId> =
+            map.osds().filter(|osd| self.osd.metadata.contains_key(osd)).collect();
         cmd.output(
             |f| {
                 f.array("osds", |f| {
@@ -338,11 +297,7 @@ impl MonCore {
                 }
                 t.define_column("CPUS", Align::Left, Align::Left);
                 let dash = |text: String| {
-                    if text.is_empty() {
-                        "-".to_string()
-                    } else {
-                        text
-                    }
+                    if text.is_empty() { "-".to_string() } else { text }
                 };
                 for osd in &osds {
                     t.row([
@@ -376,11 +331,7 @@ impl MonCore {
         };
         let pgid = map.raw_pg_to_pg(raw).unwrap_or(raw);
         let at = map.pg_to_up_acting(pgid);
-        let full = if nspace.is_empty() {
-            object.clone()
-        } else {
-            format!("{nspace}/{object}")
-        };
+        let full = if nspace.is_empty() { object.clone() } else { format!("{nspace}/{object}") };
         Ok(cmd.output(
             |f| {
                 f.object("osd_map", |f| {
@@ -411,9 +362,8 @@ impl MonCore {
 
     fn pg_map(&mut self, cmd: &Cmd) -> CmdResult {
         let text = cmd.string("pgid")?;
-        let raw: PgId = text
-            .parse()
-            .map_err(|_| refuse(Errno::EINVAL, format!("invalid pgid '{text}'")))?;
+        let raw: PgId =
+            text.parse().map_err(|_| refuse(Errno::EINVAL, format!("invalid pgid '{text}'")))?;
         let map = self.osdmap();
         let Some(pgid) = map.raw_pg_to_pg(raw) else {
             return fail(Errno::ENOENT, format!("pg '{text}' does not exist"));
@@ -442,11 +392,8 @@ impl MonCore {
 
     fn osd_utilization(&mut self, cmd: &Cmd) -> CommandReply {
         let map = self.osdmap();
-        let mut counts: BTreeMap<OsdId, u64> = map
-            .osds()
-            .filter(|osd| map.is_in(*osd))
-            .map(|osd| (osd, 0))
-            .collect();
+        let mut counts: BTreeMap<OsdId, u64> =
+            map.osds().filter(|osd| map.is_in(*osd)).map(|osd| (osd, 0)).collect();
         let mut slots = 0u64;
         for (id, pool) in &map.pools {
             let Ok(id) = u64::try_from(*id) else { continue };
@@ -461,26 +408,15 @@ impl MonCore {
         }
         let num = counts.len() as f32;
         let avg = if num > 0.0 { slots as f32 / num } else { 0.0 };
-        let variance: f32 = counts
-            .values()
-            .map(|n| (avg - *n as f32).powi(2))
-            .sum::<f32>()
-            / num.max(1.0);
+        let variance: f32 =
+            counts.values().map(|n| (avg - *n as f32).powi(2)).sum::<f32>() / num.max(1.0);
         let deviation = variance.sqrt();
         // What chance alone gives: a binomial distribution of the slots over the OSDs.
-        let expected = if num > 0.0 {
-            (slots as f32 * (1.0 / num) * (1.0 - 1.0 / num)).sqrt()
-        } else {
-            0.0
-        };
-        let min = counts
-            .iter()
-            .min_by_key(|(osd, n)| (**n, **osd))
-            .map(|(o, n)| (*o, *n));
-        let max = counts
-            .iter()
-            .max_by_key(|(osd, n)| (**n, -i64::from(**osd)))
-            .map(|(o, n)| (*o, *n));
+        let expected =
+            if num > 0.0 { (slots as f32 * (1.0 / num) * (1.0 - 1.0 / num)).sqrt() } else { 0.0 };
+        let min = counts.iter().min_by_key(|(osd, n)| (**n, **osd)).map(|(o, n)| (*o, *n));
+        let max =
+            counts.iter().max_by_key(|(osd, n)| (**n, -i64::from(**osd))).map(|(o, n)| (*o, *n));
         cmd.output(
             |f| {
                 f.object("utilization", |f| {
@@ -527,23 +463,16 @@ impl MonCore {
 
     fn blocklist_ls(&mut self, cmd: &Cmd) -> CommandReply {
         let map = self.osdmap();
-        let single = map
-            .blocklist
-            .iter()
-            .map(|(a, until)| (a.legacy_text().to_string(), until));
-        let ranges = map
-            .range_blocklist
-            .iter()
-            .map(|(a, until)| (a.to_string(), until));
+        let single = map.blocklist.iter().map(|(a, until)| (a.legacy_text().to_string(), until));
+        let ranges = map.range_blocklist.iter().map(|(a, until)| (a.to_string(), until));
         let single: Vec<(String, &types::UTime)> = single.collect();
         let ranges: Vec<(String, &types::UTime)> = ranges.collect();
         let mut reply = cmd.output(
             // Two documents, one behind the other.
             |f| {
-                for (name, key, entries) in [
-                    ("blocklist", "addr", &single),
-                    ("range_blocklist", "range", &ranges),
-                ] {
+                for (name, key, entries) in
+                    [("blocklist", "addr", &single), ("range_blocklist", "range", &ranges)]
+                {
                     f.array(name, |f| {
                         for (addr, until) in entries {
                             f.object("entry", |f| {
@@ -556,8 +485,7 @@ impl MonCore {
             },
             || {
                 let all = single.iter().chain(&ranges);
-                all.map(|(addr, until)| format!("{addr} {until}\n"))
-                    .collect()
+                all.map(|(addr, until)| format!("{addr} {until}\n")).collect()
             },
         );
         reply.outs = format!("listed {} entries", single.len() + ranges.len());
@@ -568,16 +496,12 @@ impl MonCore {
 /// A number or `osd.N`.
 pub(crate) fn parse_osd_id(text: &str) -> Result<OsdId, Refusal> {
     let digits = text.strip_prefix("osd.").unwrap_or(text);
-    digits
-        .parse::<OsdId>()
-        .ok()
-        .filter(|id| *id >= 0)
-        .ok_or_else(|| {
-            refuse(
-                Errno::EINVAL,
-                format!("Expected option value to be integer, got '{digits}'invalid osd id-1"),
-            )
-        })
+    digits.parse::<OsdId>().ok().filter(|id| *id >= 0).ok_or_else(|| {
+        refuse(
+            Errno::EINVAL,
+            format!("Expected option value to be integer, got '{digits}'invalid osd id-1"),
+        )
+    })
 }
 
 fn id_list(cmd: &Cmd, name: &str, ids: &[OsdId]) -> CommandReply {
@@ -588,9 +512,7 @@ fn id_list(cmd: &Cmd, name: &str, ids: &[OsdId]) -> CommandReply {
 }
 
 fn osd_array(f: &mut Formatter, name: &str, osds: &[OsdId]) {
-    f.array(name, |f| {
-        osds.iter().for_each(|osd| f.dump_int("osd", *osd))
-    });
+    f.array(name, |f| osds.iter().for_each(|osd| f.dump_int("osd", *osd)));
 }
 
 /// `[1,0,2]`.
@@ -608,20 +530,15 @@ fn dump_osd(f: &mut Formatter, map: &OsdMap, osd: OsdId) {
     f.dump_int("in", i32::from(map.is_in(osd)));
     let share = |n: u32| f64::from(n) / f64::from(WEIGHT_IN);
     f.dump_float("weight", f64::from(share(map.weight(osd)) as f32));
-    f.dump_float(
-        "primary_affinity",
-        f64::from(share(map.primary_affinity(osd)) as f32),
-    );
+    f.dump_float("primary_affinity", f64::from(share(map.primary_affinity(osd)) as f32));
     f.dump_unsigned("last_clean_begin", info.last_clean_begin);
     f.dump_unsigned("last_clean_end", info.last_clean_end);
     f.dump_unsigned("up_from", info.up_from);
     f.dump_unsigned("up_thru", info.up_thru);
     f.dump_unsigned("down_at", info.down_at);
     f.dump_unsigned("lost_at", info.lost_at);
-    let (hb_back, hb_front) = map
-        .hb_addrs_of(osd)
-        .map(|(a, b)| (a.clone(), b.clone()))
-        .unwrap_or_default();
+    let (hb_back, hb_front) =
+        map.hb_addrs_of(osd).map(|(a, b)| (a.clone(), b.clone())).unwrap_or_default();
     let addrs = map.addrs(osd).cloned().unwrap_or_default();
     let cluster = map.cluster_addrs_of(osd).cloned().unwrap_or_default();
     crate::dump::addrvec(f, "public_addrs", &addrs);
@@ -633,8 +550,6 @@ fn dump_osd(f: &mut Formatter, map: &OsdMap, osd: OsdId) {
     f.dump_stream("heartbeat_back_addr", hb_back.legacy_text());
     f.dump_stream("heartbeat_front_addr", hb_front.legacy_text());
     f.array("state", |f| {
-        osd_state::names(map.state(osd))
-            .iter()
-            .for_each(|name| f.dump_string("state", name));
+        osd_state::names(map.state(osd)).iter().for_each(|name| f.dump_string("state", name));
     });
 }

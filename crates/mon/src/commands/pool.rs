@@ -28,17 +28,12 @@ impl MonCore {
                 let (id, name, _) = self.pool_arg(cmd)?;
                 let snap = cmd.string("snap")?;
                 match self.create_pool_snap(id, &snap) {
-                    Err(Refusal {
-                        errno: Errno::EEXIST,
-                        ..
-                    }) => say(format!("pool {name} snap {snap} already exists")),
-                    Err(Refusal {
-                        errno: Errno::EINVAL,
-                        ..
-                    }) => fail(
-                        Errno::EINVAL,
-                        format!("pool {name} is in selfmanaged snaps mode"),
-                    ),
+                    Err(Refusal { errno: Errno::EEXIST, .. }) => {
+                        say(format!("pool {name} snap {snap} already exists"))
+                    }
+                    Err(Refusal { errno: Errno::EINVAL, .. }) => {
+                        fail(Errno::EINVAL, format!("pool {name} is in selfmanaged snaps mode"))
+                    }
                     Err(other) => Err(other),
                     Ok(()) => say(format!("created pool {name} snap {snap}")),
                 }
@@ -47,10 +42,9 @@ impl MonCore {
                 let (id, name, _) = self.pool_arg(cmd)?;
                 let snap = cmd.string("snap")?;
                 match self.delete_pool_snap(id, &snap) {
-                    Err(Refusal {
-                        errno: Errno::ENOENT,
-                        ..
-                    }) => say(format!("pool {name} snap {snap} does not exist")),
+                    Err(Refusal { errno: Errno::ENOENT, .. }) => {
+                        say(format!("pool {name} snap {snap} does not exist"))
+                    }
                     Err(other) => Err(other),
                     Ok(()) => say(format!("removed pool {name} snap {snap}")),
                 }
@@ -72,9 +66,7 @@ impl MonCore {
     pub(crate) fn pool_arg(&mut self, cmd: &Cmd) -> Result<(i64, String, PgPool), Refusal> {
         let name = cmd.string("pool")?;
         let map = self.next_map();
-        let found = map
-            .lookup_pool(&name)
-            .and_then(|id| Some((id, map.pool(id)?.clone())));
+        let found = map.lookup_pool(&name).and_then(|id| Some((id, map.pool(id)?.clone())));
         match found {
             Some((id, pool)) => Ok((id, name, pool)),
             None => fail(Errno::ENOENT, format!("unrecognized pool '{name}'")),
@@ -99,11 +91,7 @@ impl MonCore {
             },
             || {
                 if !detail {
-                    return map
-                        .pool_names
-                        .values()
-                        .map(|name| format!("{name}\n"))
-                        .collect();
+                    return map.pool_names.values().map(|name| format!("{name}\n")).collect();
                 }
                 let mut out: String = map
                     .pools
@@ -129,10 +117,7 @@ impl MonCore {
             target_size_ratio: cmd.map.opt_float("target_size_ratio")?,
             autoscale_mode: cmd.map.opt_string("autoscale_mode")?.unwrap_or_default(),
             rule: cmd.map.opt_string("rule")?.unwrap_or_default(),
-            profile: cmd
-                .map
-                .opt_string("erasure_code_profile")?
-                .unwrap_or_default(),
+            profile: cmd.map.opt_string("erasure_code_profile")?.unwrap_or_default(),
             bulk: cmd.map.flag("bulk"),
             ..NewPool::default()
         };
@@ -146,10 +131,7 @@ impl MonCore {
         if let Some(id) = self.next_map().lookup_pool(&name) {
             let pool = self.next_map().pool(id).cloned();
             if pool.is_some_and(|p| p.is_erasure() != new.erasure) {
-                return fail(
-                    Errno::EINVAL,
-                    format!("pool '{name}' cannot change to type {kind}"),
-                );
+                return fail(Errno::EINVAL, format!("pool '{name}' cannot change to type {kind}"));
             }
             return say(format!("pool '{name}' already exists"));
         }
@@ -211,11 +193,8 @@ impl MonCore {
             _ => config::parse_si(&text),
         };
         let Some(value) = parsed.and_then(|n| u64::try_from(n).ok()) else {
-            let parser = if field == "max_bytes" {
-                "strict_iecstrtoll"
-            } else {
-                "strict_sistrtoll"
-            };
+            let parser =
+                if field == "max_bytes" { "strict_iecstrtoll" } else { "strict_sistrtoll" };
             return fail(
                 Errno::EINVAL,
                 format!("error parsing value '{text}': {parser}: illegal prefix (length > 2)"),
@@ -306,9 +285,7 @@ impl MonCore {
                     );
                 }
                 if apps.remove(&app).is_none() {
-                    return say(format!(
-                        "application '{app}' is not enabled on pool '{name}'"
-                    ));
+                    return say(format!("application '{app}' is not enabled on pool '{name}'"));
                 }
                 format!("disable application '{app}' on pool '{name}'")
             }
@@ -380,10 +357,7 @@ impl MonCore {
             }));
         };
         let Some(keys) = pool.application_metadata.get(&app) else {
-            return fail(
-                Errno::ENOENT,
-                format!("pool '{name}' has no application '{app}'"),
-            );
+            return fail(Errno::ENOENT, format!("pool '{name}' has no application '{app}'"));
         };
         let Some(key) = key else {
             return Ok(cmd.structured(|f| {

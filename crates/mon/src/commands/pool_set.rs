@@ -31,14 +31,7 @@ const TIER_ONLY: [&str; 15] = [
 /// v16.2).
 const PRIORITIES: std::ops::RangeInclusive<i64> = -10..=10;
 /// Kinds of checksums, numbered from 1.
-const CSUM_TYPES: [&str; 6] = [
-    "none",
-    "xxhash32",
-    "xxhash64",
-    "crc32c",
-    "crc32c_16",
-    "crc32c_8",
-];
+const CSUM_TYPES: [&str; 6] = ["none", "xxhash32", "xxhash64", "crc32c", "crc32c_16", "crc32c_8"];
 /// Flags by the name of their setting.
 const FLAGS: [(&str, u64); 7] = [
     ("hashpspool", pool_flags::HASHPSPOOL),
@@ -64,18 +57,14 @@ impl MonCore {
     pub(crate) fn pool_get(&mut self, cmd: &Cmd) -> CmdResult {
         let name = cmd.string("pool")?;
         let map = self.osdmap();
-        let found = map
-            .lookup_pool(&name)
-            .and_then(|id| Some((id, map.pool(id)?)));
+        let found = map.lookup_pool(&name).and_then(|id| Some((id, map.pool(id)?)));
         let Some((id, pool)) = found else {
             return fail(Errno::ENOENT, format!("unrecognized pool '{name}'"));
         };
         let var = cmd.string("var")?;
         if var == "all" {
-            let values: Vec<(&str, Value)> = ALL
-                .iter()
-                .filter_map(|var| Some((*var, self.pool_value(pool, var)?)))
-                .collect();
+            let values: Vec<(&str, Value)> =
+                ALL.iter().filter_map(|var| Some((*var, self.pool_value(pool, var)?))).collect();
             return Ok(show(cmd, &name, id, &values));
         }
         if TIER_ONLY.contains(&var.as_str()) && !pool.is_tier() {
@@ -93,10 +82,7 @@ impl MonCore {
         }
         match self.pool_value(pool, &var) {
             Some(value) => Ok(show(cmd, &name, id, &[(var.as_str(), value)])),
-            None => fail(
-                Errno::ENOENT,
-                format!("option '{var}' is not set on pool '{name}'"),
-            ),
+            None => fail(Errno::ENOENT, format!("option '{var}' is not set on pool '{name}'")),
         }
     }
 
@@ -285,9 +271,7 @@ impl MonCore {
     fn data_chunks(&mut self, p: &PgPool) -> i64 {
         let map = self.next_map();
         let profile = map.erasure_code_profiles.get(&p.erasure_code_profile);
-        profile
-            .and_then(|profile| profile.get("k")?.parse().ok())
-            .unwrap_or(1)
+        profile.and_then(|profile| profile.get("k")?.parse().ok()).unwrap_or(1)
     }
 
     fn set_size(&mut self, p: &mut PgPool, val: &str, sure: bool) -> Result<(), Refusal> {
@@ -298,10 +282,7 @@ impl MonCore {
             );
         }
         if p.is_erasure() {
-            return fail(
-                Errno::EOPNOTSUPP,
-                "can not change the size of an erasure-coded pool",
-            );
+            return fail(Errno::EOPNOTSUPP, "can not change the size of an erasure-coded pool");
         }
         let n = parse_int(val)?;
         if !(1..=10).contains(&n) {
@@ -309,10 +290,7 @@ impl MonCore {
         }
         if n == 1 {
             if !self.conf.bool("mon_allow_pool_size_one") {
-                return fail(
-                    Errno::EPERM,
-                    "configuring pool size as 1 is disabled by default.",
-                );
+                return fail(Errno::EPERM, "configuring pool size as 1 is disabled by default.");
             }
             if !sure {
                 return fail(
@@ -324,10 +302,7 @@ impl MonCore {
         let map = self.next_map();
         if let Some(rule) = map.crush.rule(p.crush_rule.into()) {
             if n > i64::from(rule.max_size) {
-                return fail(
-                    Errno::EINVAL,
-                    "pool size is bigger than the crush rule max size",
-                );
+                return fail(Errno::EINVAL, "pool size is bigger than the crush rule max size");
             }
         }
         if n < i64::from(p.size) {
@@ -485,10 +460,7 @@ impl MonCore {
             }
             PoolOptKind::Double => {
                 let n: f64 = val.parse().map_err(|_| {
-                    refuse(
-                        Errno::EINVAL,
-                        format!("error parsing floating point value '{val}'"),
-                    )
+                    refuse(Errno::EINVAL, format!("error parsing floating point value '{val}'"))
                 })?;
                 let bound = match var {
                     "target_size_ratio" if n < 0.0 => Some("target_size_ratio cannot be negative"),
@@ -563,9 +535,7 @@ fn show(cmd: &Cmd, name: &str, id: i64, values: &[(&str, Value)]) -> CommandRepl
             f.object("pool", |f| {
                 f.dump_string("pool", name);
                 f.dump_int("pool_id", id);
-                values
-                    .iter()
-                    .for_each(|(var, value)| dump_value(f, var, value));
+                values.iter().for_each(|(var, value)| dump_value(f, var, value));
             });
         },
         || {
@@ -620,9 +590,6 @@ fn parse_switch(val: &str) -> Result<bool, Refusal> {
     match val {
         "true" | "1" => Ok(true),
         "false" | "0" => Ok(false),
-        _ => fail(
-            Errno::EINVAL,
-            "expecting value 'true', 'false', '0', or '1'",
-        ),
+        _ => fail(Errno::EINVAL, "expecting value 'true', 'false', '0', or '1'"),
     }
 }

@@ -13,11 +13,7 @@ impl MonCore {
     pub(crate) fn report(&mut self, cmd: &Cmd) -> CommandReply {
         self.refresh_health();
         let map = self.osdmap();
-        let format = if cmd.format.is_plain() {
-            Format::JsonPretty
-        } else {
-            cmd.format
-        };
+        let format = if cmd.format.is_plain() { Format::JsonPretty } else { cmd.format };
         let mut f = Formatter::new(format);
         f.open_object_section("report");
         f.dump_stream("cluster_fingerprint", self.monmap.fsid);
@@ -36,18 +32,14 @@ impl MonCore {
             for (osd, facts) in &self.osd.metadata {
                 f.object("osd", |f| {
                     f.dump_int("id", *osd);
-                    facts
-                        .iter()
-                        .for_each(|(key, value)| f.dump_string(key, value));
+                    facts.iter().for_each(|(key, value)| f.dump_string(key, value));
                 });
             }
         });
         self.dump_clean_epochs(&mut f);
         f.dump_unsigned("osdmap_first_committed", self.osd.first);
         f.dump_unsigned("osdmap_last_committed", map.epoch);
-        f.object("crushmap", |f| {
-            maps::crush_dump::dump_crush(f, &map.crush)
-        });
+        f.object("crushmap", |f| maps::crush_dump::dump_crush(f, &map.crush));
         let fsmap = maps::FsMap::default();
         f.object("fsmap", |f| super::fs::dump_fields(f, &fsmap));
         f.dump_unsigned("mdsmap_first_committed", 1u32);
@@ -64,10 +56,7 @@ impl MonCore {
         let text = f.finish();
         // The checksum lets a reader see that a pasted report is whole.
         let crc = types::crc::crc32c(u32::MAX, text.as_bytes());
-        CommandReply {
-            outs: format!("report {crc}"),
-            ..CommandReply::data(text)
-        }
+        CommandReply { outs: format!("report {crc}"), ..CommandReply::data(text) }
     }
 }
 

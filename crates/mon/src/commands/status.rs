@@ -14,9 +14,7 @@ use crate::health::span_text;
 
 /// Counts by name as an object.
 pub(crate) fn dump_counts(f: &mut Formatter, name: &str, counts: &BTreeMap<String, u64>) {
-    f.object(name, |f| {
-        counts.iter().for_each(|(key, n)| f.dump_unsigned(key, *n))
-    });
+    f.object(name, |f| counts.iter().for_each(|(key, n)| f.dump_unsigned(key, *n)));
 }
 
 impl MonCore {
@@ -29,10 +27,7 @@ impl MonCore {
             "health" => {
                 self.refresh_health();
                 let detail = cmd.map.opt_string("detail")?.is_some_and(|d| d == "detail");
-                Ok(cmd.output(
-                    |f| self.dump_health(f, detail),
-                    || self.health_text(detail, "; "),
-                ))
+                Ok(cmd.output(|f| self.dump_health(f, detail), || self.health_text(detail, "; ")))
             }
             "health mute" => self.health_mute(cmd),
             "health unmute" => {
@@ -66,9 +61,7 @@ impl MonCore {
                 }
                 Ok(cmd.structured(|f| {
                     f.object("version", |f| {
-                        kinds
-                            .iter()
-                            .for_each(|(kind, counts)| dump_counts(f, kind, counts));
+                        kinds.iter().for_each(|(kind, counts)| dump_counts(f, kind, counts));
                         dump_counts(f, "overall", &overall);
                     });
                 }))
@@ -91,21 +84,14 @@ impl MonCore {
         if let Some(text) = cmd.map.opt_string("ttl")? {
             let Some(secs) = config::parse_secs(&text) else {
                 let digit = text.trim_start().starts_with(|c: char| c.is_ascii_digit());
-                let why = if digit {
-                    "unrecognized unit"
-                } else {
-                    "expected digit"
-                };
+                let why = if digit { "unrecognized unit" } else { "expected digit" };
                 return fail(Errno::EINVAL, format!("invalid duration: {text} ({why})"));
             };
             ttl = self.now.wall.plus(std::time::Duration::from_secs(secs));
         }
         let check = self.health.checks.checks.get(&code);
         if check.is_none() && !sticky {
-            return fail(
-                Errno::ENOENT,
-                format!("health alert {code} is not currently raised"),
-            );
+            return fail(Errno::ENOENT, format!("health alert {code} is not currently raised"));
         }
         let mute = HealthMute {
             code: code.clone(),
@@ -148,9 +134,7 @@ impl MonCore {
                     mgr.modules.iter().for_each(|m| f.dump_string("module", m));
                 });
                 f.object("services", |f| {
-                    mgr.services
-                        .iter()
-                        .for_each(|(name, url)| f.dump_string(name, url));
+                    mgr.services.iter().for_each(|(name, url)| f.dump_string(name, url));
                 });
             });
             dump_service_map(f, &self.stat.service_map);
@@ -221,10 +205,7 @@ impl MonCore {
         let _ = writeln!(out, "  services:");
         let mut rows = vec![("mon".to_string(), self.mon_summary())];
         rows.push(("mgr".to_string(), self.mgr_summary()));
-        rows.push((
-            "osd".to_string(),
-            self.osd_summary_text(&map, false, "         "),
-        ));
+        rows.push(("osd".to_string(), self.osd_summary_text(&map, false, "         ")));
         for (name, service) in &self.stat.service_map.services {
             let text = match service.summary.is_empty() {
                 false => service.summary.clone(),
@@ -247,12 +228,8 @@ impl MonCore {
         }
         let _ = writeln!(out, " \n  data:");
         out.push_str(&self.stat.digest.summary());
-        let events: Vec<&messages::ProgressEvent> = self
-            .stat
-            .progress
-            .values()
-            .filter(|e| e.add_to_ceph_s)
-            .collect();
+        let events: Vec<&messages::ProgressEvent> =
+            self.stat.progress.values().filter(|e| e.add_to_ceph_s).collect();
         if !events.is_empty() {
             let _ = writeln!(out, "\n  progress:");
             for event in events {
@@ -266,10 +243,7 @@ impl MonCore {
     /// `3 daemons, quorum a,b (age 5s), out of quorum: c`.
     fn mon_summary(&self) -> String {
         let (n, age) = (self.monmap.size(), span_text(self.quorum_time()));
-        let mut out = format!(
-            "{n} daemons, quorum {} (age {age})",
-            self.quorum_names().join(",")
-        );
+        let mut out = format!("{n} daemons, quorum {} (age {age})", self.quorum_names().join(","));
         let outside = self.out_of_quorum();
         if !outside.is_empty() {
             let _ = write!(out, ", out of quorum: {}", outside.join(", "));
@@ -307,11 +281,7 @@ impl MonCore {
             out.push_str("no daemons active");
         } else {
             out.push_str(&map.active_name);
-            let state = if map.available {
-                "active"
-            } else {
-                "active, starting"
-            };
+            let state = if map.available { "active" } else { "active, starting" };
             let _ = write!(out, "({state}");
             if !map.active_change.is_zero() {
                 let since = span_text(self.now.wall.since(map.active_change));
@@ -331,21 +301,13 @@ impl MonCore {
     }
 
     fn node_ls(&self, cmd: &Cmd) -> CmdResult {
-        let kind = cmd
-            .map
-            .opt_string("type")?
-            .unwrap_or_else(|| "all".to_string());
+        let kind = cmd.map.opt_string("type")?.unwrap_or_else(|| "all".to_string());
         let host = |facts: Option<&BTreeMap<String, String>>| {
-            facts
-                .and_then(|f| f.get("hostname"))
-                .cloned()
-                .unwrap_or_default()
+            facts.and_then(|f| f.get("hostname")).cloned().unwrap_or_default()
         };
         let mut mons: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (name, facts) in &self.mon_metadata {
-            mons.entry(host(Some(facts)))
-                .or_default()
-                .push(name.clone());
+            mons.entry(host(Some(facts))).or_default().push(name.clone());
         }
         let mut osds: BTreeMap<String, Vec<i32>> = BTreeMap::new();
         let map = self.osdmap();
@@ -356,16 +318,12 @@ impl MonCore {
         }
         let mut mgrs: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for name in self.mgr.published.all_names() {
-            mgrs.entry(host(self.mgr.metadata.get(&name)))
-                .or_default()
-                .push(name);
+            mgrs.entry(host(self.mgr.metadata.get(&name))).or_default().push(name);
         }
         let names = |f: &mut Formatter, section: &str, hosts: &BTreeMap<String, Vec<String>>| {
             f.object(section, |f| {
                 for (host, names) in hosts {
-                    f.array(host, |f| {
-                        names.iter().for_each(|n| f.dump_string("name", n))
-                    });
+                    f.array(host, |f| names.iter().for_each(|n| f.dump_string("name", n)));
                 }
             });
         };
@@ -376,11 +334,7 @@ impl MonCore {
                 }
             });
         };
-        let format = if cmd.format.is_plain() {
-            Format::JsonPretty
-        } else {
-            cmd.format
-        };
+        let format = if cmd.format.is_plain() { Format::JsonPretty } else { cmd.format };
         let mut f = Formatter::new(format);
         match kind.as_str() {
             "mon" => names(&mut f, "mon", &mons),

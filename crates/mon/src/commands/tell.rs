@@ -24,16 +24,10 @@ pub(crate) fn admin_table() -> CommandTable {
         ("mon_status", "print this monitor's state"),
         ("ops", "print requests in progress"),
         ("dump_historic_ops", "print recent requests"),
-        (
-            "dump_historic_slow_ops",
-            "print recent requests that were slow",
-        ),
+        ("dump_historic_slow_ops", "print recent requests that were slow"),
         ("perf dump", "print counters"),
         ("quorum enter", "take part in the quorum again"),
-        (
-            "quorum exit",
-            "leave the quorum until told to enter it again",
-        ),
+        ("quorum exit", "leave the quorum until told to enter it again"),
         ("sessions", "print who is connected"),
         (
             "sync_force name=validate,type=CephChoices,strings=--yes-i-really-mean-it,req=false",
@@ -53,9 +47,7 @@ pub(crate) fn admin_table() -> CommandTable {
 impl MonCore {
     /// `ceph tell mon.X`.
     pub(crate) fn on_tell(&mut self, from: SessionId, raw: &RawMessage, m: MCommand) {
-        let Some(session) = self.sessions.get(&from) else {
-            return;
-        };
+        let Some(session) = self.sessions.get(&from) else { return };
         let reply = if m.fsid != self.monmap.fsid {
             CommandReply::error(Errno::EPERM.0, "wrong fsid")
         } else if !session.caps.mon.is_allow_all() {
@@ -66,11 +58,7 @@ impl MonCore {
                 Err(what) => CommandReply::error(Errno::EINVAL.0, what.to_string()),
             }
         };
-        let answer = MCommandReply {
-            rc: reply.rc,
-            outs: reply.outs,
-            outb: reply.outb,
-        };
+        let answer = MCommandReply { rc: reply.rc, outs: reply.outs, outb: reply.outb };
         self.send(from, wire(&answer).with_tid(raw.header.tid));
     }
 
@@ -124,15 +112,9 @@ impl MonCore {
         if cmd.prefix == "injectargs" {
             let mut map = CommandMap::default();
             map.set("prefix", ArgValue::String("injectargs".to_string()));
-            map.set(
-                "injected_args",
-                ArgValue::Strings(cmd.map.strings("injected_args")?),
-            );
+            map.set("injected_args", ArgValue::Strings(cmd.map.strings("injected_args")?));
             let reply = config::admin_command(&self.conf, &map).unwrap_or_default();
-            return Ok(CommandReply {
-                outb: Bytes::new(),
-                ..reply
-            });
+            return Ok(CommandReply { outb: Bytes::new(), ..reply });
         }
         if cmd.prefix == "version" {
             let version = version::long();
@@ -169,9 +151,7 @@ impl MonCore {
                 });
             }),
             "git_version" => cmd.structured(|f| {
-                f.object("version", |f| {
-                    f.dump_string("git_version", env!("CARGO_PKG_VERSION"))
-                });
+                f.object("version", |f| f.dump_string("git_version", env!("CARGO_PKG_VERSION")));
             }),
             "mon_status" => cmd.structured(|f| self.dump_mon_status(f)),
             "sessions" => cmd.structured(|f| self.dump_sessions(f)),
@@ -205,11 +185,7 @@ impl MonCore {
                  --yes-i-really-mean-it if that is meant",
             );
         }
-        if self
-            .quorum_names()
-            .iter()
-            .all(|name| *name == self.identity.name)
-        {
+        if self.quorum_names().iter().all(|name| *name == self.identity.name) {
             return CommandReply::error(
                 Errno::EBUSY.0,
                 "no other monitor is in the quorum: there is nobody to copy from",
@@ -260,10 +236,7 @@ impl MonCore {
                     f.dump_string("con_type", entity::kind_name(p.name.kind));
                     f.dump_unsigned("con_features", p.features);
                     f.dump_string("con_features_hex", format!("{:x}", p.features));
-                    f.dump_string(
-                        "con_features_release",
-                        super::mon::features_release(p.features),
-                    );
+                    f.dump_string("con_features_release", super::mon::features_release(p.features));
                     f.dump_bool("open", true);
                     f.object("caps", |f| f.dump_string("text", &s.caps.mon.text));
                     f.dump_bool("authenticated", true);

@@ -31,9 +31,7 @@ enum Boot {
 
 impl MonCore {
     pub(crate) fn on_boot(&mut self, from: SessionId, raw: &types::RawMessage, m: MOSDBoot) {
-        let Some(osd) = self.osd_of_session(from) else {
-            return;
-        };
+        let Some(osd) = self.osd_of_session(from) else { return };
         let current: Epoch = m.sb.current_epoch;
         match self.check_boot(from, osd, &m) {
             Boot::Ignore => {}
@@ -100,12 +98,7 @@ impl MonCore {
             }
             return Boot::DownFirst;
         }
-        if self
-            .pending_inc()
-            .new_state
-            .get(&osd)
-            .is_some_and(|bits| bits & osd_state::UP != 0)
-        {
+        if self.pending_inc().new_state.get(&osd).is_some_and(|bits| bits & osd_state::UP != 0) {
             // It goes down with the pending epoch; it comes up with the next.
             return Boot::Wait;
         }
@@ -141,33 +134,19 @@ impl MonCore {
 
     fn mark_up(&mut self, from: SessionId, osd: OsdId, m: MOSDBoot) {
         let map = self.next_map();
-        let Some(peer) = self.sessions.get(&from).map(|s| s.peer.clone()) else {
-            return;
-        };
-        let state = if map.exists(osd) {
-            map.state(osd)
-        } else {
-            osd_state::NEW
-        };
+        let Some(peer) = self.sessions.get(&from).map(|s| s.peer.clone()) else { return };
+        let state = if map.exists(osd) { map.state(osd) } else { osd_state::NEW };
         let info = map.info(osd).copied().unwrap_or_default();
         let mut xinfo = map.xinfo(osd).cloned().unwrap_or_default();
         self.adjust_laggy(&mut xinfo, m.boot_epoch);
-        xinfo.features = if m.osd_features != 0 {
-            m.osd_features
-        } else {
-            peer.features
-        };
+        xinfo.features = if m.osd_features != 0 { m.osd_features } else { peer.features };
 
         let auto_in = self.conf.bool("mon_osd_auto_mark_in")
             || (state & osd_state::AUTOOUT != 0 && self.conf.bool("mon_osd_auto_mark_auto_out_in"))
             || (state & osd_state::NEW != 0 && self.conf.bool("mon_osd_auto_mark_new_in"));
         let mut weight = None;
         if auto_in && self.can_mark_in(&map, osd) && map.is_out(osd) {
-            weight = Some(if xinfo.old_weight > 0 {
-                xinfo.old_weight
-            } else {
-                WEIGHT_IN
-            });
+            weight = Some(if xinfo.old_weight > 0 { xinfo.old_weight } else { WEIGHT_IN });
             xinfo.old_weight = 0;
         }
         if let Some(weight) = weight {
@@ -196,9 +175,7 @@ impl MonCore {
         }
         inc.new_xinfo.insert(osd, xinfo);
         self.osd.failures.remove(&osd);
-        self.osd
-            .last_report
-            .insert(osd, (self.now.mono, std::time::Duration::ZERO));
+        self.osd.last_report.insert(osd, (self.now.mono, std::time::Duration::ZERO));
         self.set_osd_metadata(osd, m.metadata);
         let text = format!("osd.{osd} {} boot", peer.addrs);
         self.log_own("cluster", INFO, text);
@@ -229,26 +206,21 @@ impl MonCore {
         metadata: std::collections::BTreeMap<String, String>,
     ) {
         let bytes = metadata.to_bytes();
-        self.batch()
-            .put(layout::key(OSD_METADATA, &osd.to_string()), bytes);
+        self.batch().put(layout::key(OSD_METADATA, &osd.to_string()), bytes);
         self.osd.metadata.insert(osd, metadata);
     }
 
     pub(crate) fn remove_osd_metadata(&mut self, osd: OsdId) {
-        self.batch()
-            .delete(layout::key(OSD_METADATA, &osd.to_string()));
+        self.batch().delete(layout::key(OSD_METADATA, &osd.to_string()));
         self.osd.metadata.remove(&osd);
     }
 
     pub(crate) fn on_alive(&mut self, from: SessionId, m: MOSDAlive) {
-        let Some(osd) = self.osd_of_session(from) else {
-            return;
-        };
+        let Some(osd) = self.osd_of_session(from) else { return };
         let map = self.next_map();
         let current = map.is_up(osd)
             && self.sessions.get(&from).is_some_and(|s| {
-                map.addrs(osd)
-                    .is_some_and(|addrs| addrs.shares_any(&s.peer.addrs))
+                map.addrs(osd).is_some_and(|addrs| addrs.shares_any(&s.peer.addrs))
             });
         if !current {
             self.send_latest_after_commit(from, m.paxos.version as Epoch + 1);
@@ -264,9 +236,7 @@ impl MonCore {
     }
 
     pub(crate) fn on_pg_temp(&mut self, from: SessionId, m: MOSDPGTemp) {
-        let Some(osd) = self.osd_of_session(from) else {
-            return;
-        };
+        let Some(osd) = self.osd_of_session(from) else { return };
         let map = self.next_map();
         if !map.is_up(osd) {
             return;
@@ -289,10 +259,7 @@ impl MonCore {
             if !m.forced && m.map_epoch < self.pool_last_change(&map, pgid.pool_id()) {
                 continue;
             }
-            if want
-                .iter()
-                .any(|osd| *osd != crush::ITEM_NONE && !map.exists(*osd))
-            {
+            if want.iter().any(|osd| *osd != crush::ITEM_NONE && !map.exists(*osd)) {
                 continue;
             }
             self.inc().new_pg_temp.insert(*pgid, want.clone());
@@ -308,14 +275,11 @@ impl MonCore {
     }
 
     fn pool_last_change(&self, map: &OsdMap, pool: i64) -> Epoch {
-        map.pool(pool)
-            .map_or(0, |p| p.last_force_op_resend.min(p.last_change))
+        map.pool(pool).map_or(0, |p| p.last_force_op_resend.min(p.last_change))
     }
 
     pub(crate) fn on_full(&mut self, from: SessionId, m: MOSDFull) {
-        let Some(osd) = self.osd_of_session(from) else {
-            return;
-        };
+        let Some(osd) = self.osd_of_session(from) else { return };
         let map = self.next_map();
         if !map.is_up(osd) {
             return;

@@ -60,10 +60,8 @@ pub(crate) struct CreatingPgs {
 impl CreatingPgs {
     pub(crate) fn load(kv: &dyn Kv) -> Result<CreatingPgs, LoadError> {
         match layout::get(kv, OSD_CREATING, "creating")? {
-            Some(bytes) => CreatingPgs::from_bytes(&bytes).map_err(|error| LoadError::Decode {
-                what: "creating pgs".into(),
-                error,
-            }),
+            Some(bytes) => CreatingPgs::from_bytes(&bytes)
+                .map_err(|error| LoadError::Decode { what: "creating pgs".into(), error }),
             None => Ok(CreatingPgs::default()),
         }
     }
@@ -117,18 +115,13 @@ impl MonCore {
 
     fn put_creating(&mut self) {
         let bytes = self.osd.creating.to_bytes();
-        self.batch()
-            .put(layout::key(OSD_CREATING, "creating"), bytes);
+        self.batch().put(layout::key(OSD_CREATING, "creating"), bytes);
     }
 
     /// A primary has made a placement group.
     pub(crate) fn on_pg_created(&mut self, from: SessionId, m: MOSDPGCreated) {
-        let Some(osd) = self.osd_of_session(from) else {
-            return;
-        };
-        let Some(pg) = self.osd.creating.pgs.get(&m.pgid) else {
-            return;
-        };
+        let Some(osd) = self.osd_of_session(from) else { return };
+        let Some(pg) = self.osd.creating.pgs.get(&m.pgid) else { return };
         if pg.acting_primary != osd {
             return;
         }
@@ -168,30 +161,20 @@ impl MonCore {
     /// Sends an OSD those of its placement groups whose mapping is of epoch `next` or newer; gives
     /// the epoch to go on from.
     pub(crate) fn send_pg_creates(&mut self, to: SessionId, next: Epoch) -> Epoch {
-        let Some(osd) = self.osd_of_session(to) else {
-            return next;
-        };
+        let Some(osd) = self.osd_of_session(to) else { return next };
         let map = self.osd.published.clone();
-        let mut m = MOSDPGCreate2 {
-            epoch: map.epoch,
-            pgs: BTreeMap::new(),
-            pg_extra: BTreeMap::new(),
-        };
+        let mut m =
+            MOSDPGCreate2 { epoch: map.epoch, pgs: BTreeMap::new(), pg_extra: BTreeMap::new() };
         let mut last = next.saturating_sub(1);
         for (pgid, pg) in &self.osd.creating.pgs {
             if pg.acting_primary != osd || pg.mapped_epoch < next || pg.mapped_epoch > map.epoch {
                 continue;
             }
-            let Some(pool) = map.pool(pgid.pool_id()) else {
-                continue;
-            };
-            let shard = map
-                .shard_of(pool, &pg.acting, osd)
-                .unwrap_or(types::pg::NO_SHARD);
+            let Some(pool) = map.pool(pgid.pool_id()) else { continue };
+            let shard = map.shard_of(pool, &pg.acting, osd).unwrap_or(types::pg::NO_SHARD);
             let spgid = SpgId { pgid: *pgid, shard };
             m.pgs.insert(spgid, (pg.create_epoch, pg.create_stamp));
-            m.pg_extra
-                .insert(spgid, (pg.history.clone(), pg.past_intervals.clone()));
+            m.pg_extra.insert(spgid, (pg.history.clone(), pg.past_intervals.clone()));
             last = last.max(pg.mapped_epoch);
         }
         if !m.pgs.is_empty() {
@@ -236,12 +219,8 @@ fn new_creating(epoch: Epoch, stamp: UTime) -> Creating {
 fn fill_from_queue(creating: &mut CreatingPgs, map: &OsdMap, max: usize) {
     let mut queue: VecDeque<Queued> = std::mem::take(&mut creating.queue).into();
     while creating.pgs.len() < max {
-        let Some(mut front) = queue.pop_front() else {
-            break;
-        };
-        let Ok(pool) = u64::try_from(front.pool) else {
-            continue;
-        };
+        let Some(mut front) = queue.pop_front() else { break };
+        let Ok(pool) = u64::try_from(front.pool) else { continue };
         while front.start < front.end && creating.pgs.len() < max {
             let pgid = PgId::new(pool, front.start);
             let mut pg = new_creating(front.created, front.stamp);
@@ -269,15 +248,9 @@ fn remap(pgid: PgId, pg: &mut Creating, old: &OsdMap, map: &OsdMap) {
         return;
     }
     if pg.mapped_epoch != 0 {
-        let Some(pool) = map.pool(pgid.pool_id()) else {
-            return;
-        };
+        let Some(pool) = map.pool(pgid.pool_id()) else { return };
         let first = pg.history.same_interval_since;
-        let alive = pg
-            .acting
-            .iter()
-            .filter(|osd| **osd != crush::ITEM_NONE)
-            .count();
+        let alive = pg.acting.iter().filter(|osd| **osd != crush::ITEM_NONE).count();
         let led = pg.acting_primary >= 0
             && alive >= usize::from(pool.min_size)
             && old

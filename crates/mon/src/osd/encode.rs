@@ -42,14 +42,8 @@ impl MonCore {
         let map = Rc::new(map);
 
         let batch = self.batch();
-        batch.put(
-            layout::numbered(OSDMAP, "full_", epoch.into()),
-            full.clone(),
-        );
-        batch.put(
-            layout::numbered(OSDMAP, "inc_", epoch.into()),
-            encoded.clone(),
-        );
+        batch.put(layout::numbered(OSDMAP, "full_", epoch.into()), full.clone());
+        batch.put(layout::numbered(OSDMAP, "inc_", epoch.into()), encoded.clone());
         layout::put_u64(batch, OSDMAP, "last", epoch.into());
         self.osd.cache.insert((true, epoch), full);
         self.osd.cache.insert((false, epoch), encoded);
@@ -79,33 +73,21 @@ impl MonCore {
             .filter(|(pgid, osds)| temp_is_stale(&next, **pgid, osds))
             .map(|(pgid, _)| *pgid)
             .collect();
-        let stale_primary: Vec<_> = next
-            .primary_temp
-            .keys()
-            .filter(|pgid| !next.pg_exists(**pgid))
-            .copied()
-            .collect();
+        let stale_primary: Vec<_> =
+            next.primary_temp.keys().filter(|pgid| !next.pg_exists(**pgid)).copied().collect();
         // An exception that changes nothing, or names an OSD that is gone, has had its day; PGs that
         // are to merge must lie on the same OSDs.
         let idle = |pgid: &types::PgId| {
-            !next.pg_exists(*pgid) || merges(&next, *pgid) || next.pg_to_raw_upmap(*pgid) == next.pg_to_raw_osds(*pgid)
+            !next.pg_exists(*pgid)
+                || merges(&next, *pgid)
+                || next.pg_to_raw_upmap(*pgid) == next.pg_to_raw_osds(*pgid)
         };
-        let stale_upmap: Vec<_> = next
-            .pg_upmap
-            .keys()
-            .filter(|pgid| idle(pgid))
-            .copied()
-            .collect();
-        let stale_items: Vec<_> = next
-            .pg_upmap_items
-            .keys()
-            .filter(|pgid| idle(pgid))
-            .copied()
-            .collect();
+        let stale_upmap: Vec<_> = next.pg_upmap.keys().filter(|pgid| idle(pgid)).copied().collect();
+        let stale_items: Vec<_> =
+            next.pg_upmap_items.keys().filter(|pgid| idle(pgid)).copied().collect();
         // An OSD that goes down is not laggy any more because of it: when it went down is noted.
-        let gone: Vec<_> = (0..base.max_osd)
-            .filter(|osd| base.is_up(*osd) && !next.is_up(*osd))
-            .collect();
+        let gone: Vec<_> =
+            (0..base.max_osd).filter(|osd| base.is_up(*osd) && !next.is_up(*osd)).collect();
 
         let inc = self.inc();
         if up_changed {
@@ -276,11 +258,7 @@ impl MonCore {
 
     /// Everything newer than what the sender of a request has.
     pub(crate) fn send_latest(&mut self, to: SessionId, start: Epoch) {
-        if start == 0 {
-            self.send_full_map(to)
-        } else {
-            self.send_incrementals(to, start, false)
-        }
+        if start == 0 { self.send_full_map(to) } else { self.send_incrementals(to, start, false) }
     }
 
     fn note_sent_map(&mut self, to: SessionId, epoch: Epoch) {

@@ -25,9 +25,7 @@ pub(crate) struct FailureReports {
 
 impl MonCore {
     pub(crate) fn on_osd_failure(&mut self, from: SessionId, raw: &RawMessage, m: MOSDFailure) {
-        let Some(reporter) = self.osd_of_session(from) else {
-            return;
-        };
+        let Some(reporter) = self.osd_of_session(from) else { return };
         let map = self.next_map();
         let target = m.target_osd;
         let epoch = m.epoch;
@@ -37,9 +35,7 @@ impl MonCore {
         }
         // The report may be about an earlier run of the OSD.
         let about_this_run = map.is_up(target)
-            && map
-                .addrs(target)
-                .is_some_and(|addrs| addrs.shares_any(&m.target_addrs));
+            && map.addrs(target).is_some_and(|addrs| addrs.shares_any(&m.target_addrs));
         if !about_this_run {
             self.send_latest_of(from, epoch);
             return;
@@ -47,10 +43,7 @@ impl MonCore {
         if m.flags & FAILURE_FAILED == 0 {
             if let Some(reports) = self.osd.failures.get_mut(&target) {
                 reports.reporters.remove(&reporter);
-                let addrs = map
-                    .addrs(target)
-                    .map(ToString::to_string)
-                    .unwrap_or_default();
+                let addrs = map.addrs(target).map(ToString::to_string).unwrap_or_default();
                 let text =
                     format!("osd.{target} {addrs} failure report canceled by osd.{reporter}");
                 self.log_own("cluster", crate::clog::DEBUG, text);
@@ -92,23 +85,16 @@ impl MonCore {
         let grace = self.failure_grace(target);
         let level = self.conf.str("mon_osd_reporter_subtree_level");
         let needed = self.conf.uint("mon_osd_min_down_reporters") as usize;
-        let Some(reports) = self.osd.failures.get_mut(&target) else {
-            return false;
-        };
+        let Some(reports) = self.osd.failures.get_mut(&target) else { return false };
         reports.reporters.retain(|reporter, _| map.is_up(*reporter));
         let failed_since = reports.reporters.values().max().copied();
         let reporters: Vec<OsdId> = reports.reporters.keys().copied().collect();
-        let Some(failed_since) = failed_since else {
-            return false;
-        };
+        let Some(failed_since) = failed_since else { return false };
         let failed_for = self.now.mono.saturating_sub(failed_since);
         let mut subtrees = BTreeSet::new();
         for reporter in &reporters {
             let location = self.crush_location(*reporter);
-            let name = location
-                .iter()
-                .find(|(kind, _)| *kind == level)
-                .map(|(_, name)| name);
+            let name = location.iter().find(|(kind, _)| *kind == level).map(|(_, name)| name);
             subtrees.insert(name.cloned().unwrap_or_else(|| format!("osd.{reporter}")));
         }
         if failed_for < grace || subtrees.len() < needed.max(1) {
@@ -176,17 +162,13 @@ impl MonCore {
 
     /// An OSD that stops in order.
     pub(crate) fn on_mark_me_down(&mut self, from: SessionId, raw: &RawMessage, m: MOSDMarkMeDown) {
-        let Some(osd) = self.osd_of_session(from) else {
-            return;
-        };
+        let Some(osd) = self.osd_of_session(from) else { return };
         if m.fsid != self.monmap.fsid || osd != m.target_osd {
             return;
         }
         let map = self.next_map();
-        let current = map.is_up(osd)
-            && map
-                .addrs(osd)
-                .is_some_and(|addrs| addrs.shares_any(&m.target_addrs));
+        let current =
+            map.is_up(osd) && map.addrs(osd).is_some_and(|addrs| addrs.shares_any(&m.target_addrs));
         let noted = map.has_flag(maps::osdmap::osdmap_flags::NODOWN);
         if current && !noted {
             self.log_own("cluster", INFO, format!("osd.{osd} marked itself down"));
@@ -197,19 +179,14 @@ impl MonCore {
         }
         if m.request_ack {
             // The same message is the acknowledgement; it leaves after the commit.
-            let ack = MOSDMarkMeDown {
-                request_ack: false,
-                ..m
-            };
+            let ack = MOSDMarkMeDown { request_ack: false, ..m };
             self.send(from, wire(&ack).with_tid(raw.header.tid));
         }
     }
 
     /// An OSD that is certainly dead: others need not wait for its leases.
     pub(crate) fn on_mark_me_dead(&mut self, from: SessionId, m: MOSDMarkMeDead) {
-        let Some(osd) = self.osd_of_session(from) else {
-            return;
-        };
+        let Some(osd) = self.osd_of_session(from) else { return };
         let map = self.next_map();
         if m.fsid != self.monmap.fsid || osd != m.target_osd || map.is_up(osd) {
             return;
@@ -224,12 +201,8 @@ impl MonCore {
     }
 
     pub(crate) fn on_beacon(&mut self, from: SessionId, m: MOSDBeacon) {
-        let Some(osd) = self.osd_of_session(from) else {
-            return;
-        };
-        let Some(session) = self.sessions.get(&from) else {
-            return;
-        };
+        let Some(osd) = self.osd_of_session(from) else { return };
+        let Some(session) = self.sessions.get(&from) else { return };
         let addrs = session.peer.addrs.clone();
         let map = self.osdmap();
         let current =
@@ -243,9 +216,7 @@ impl MonCore {
         let interval =
             Duration::from_secs(u64::try_from(m.osd_beacon_report_interval).unwrap_or(0));
         self.osd.last_report.insert(osd, (self.now.mono, interval));
-        self.osd
-            .last_epoch_clean
-            .insert(osd, m.min_last_epoch_clean);
+        self.osd.last_epoch_clean.insert(osd, m.min_last_epoch_clean);
         let known = map.xinfo(osd).cloned().unwrap_or_default();
         if known.last_purged_snaps_scrub != m.last_purged_snaps_scrub {
             let inc = self.inc();
@@ -301,11 +272,7 @@ impl MonCore {
         let mut node = osd;
         for _ in 0..32 {
             flags |= map.crush_node_flags.get(&node).copied().unwrap_or(0);
-            let parent = map
-                .crush
-                .each_bucket()
-                .find(|b| b.items.contains(&node))
-                .map(|b| b.id);
+            let parent = map.crush.each_bucket().find(|b| b.items.contains(&node)).map(|b| b.id);
             match parent {
                 Some(parent) => node = parent,
                 None => break,

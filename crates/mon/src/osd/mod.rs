@@ -87,20 +87,15 @@ impl OsdService {
         let bytes = kv
             .get(&layout::numbered(OSDMAP, "full_", last))?
             .ok_or_else(|| LoadError::Inconsistent { what: what() })?;
-        let map = OsdMap::from_bytes(&bytes).map_err(|error| LoadError::Decode {
-            what: what(),
-            error,
-        })?;
+        let map = OsdMap::from_bytes(&bytes)
+            .map_err(|error| LoadError::Decode { what: what(), error })?;
         Ok((first as Epoch, Rc::new(map)))
     }
 
     fn load_metadata(kv: &dyn Kv) -> Result<BTreeMap<OsdId, Metadata>, LoadError> {
         let mut metadata = BTreeMap::new();
         for (key, value) in layout::all(kv, OSD_METADATA)? {
-            let decode = |error| LoadError::Decode {
-                what: format!("osd_metadata/{key}"),
-                error,
-            };
+            let decode = |error| LoadError::Decode { what: format!("osd_metadata/{key}"), error };
             if let Ok(osd) = key.parse() {
                 metadata.insert(osd, Metadata::from_bytes(&value).map_err(decode)?);
             }
@@ -183,10 +178,7 @@ impl MonCore {
         self.osd.pending.epoch = map.epoch + 1;
         if let Err(error) = map.apply(&self.osd.pending) {
             // Our own handlers made it: this is a bug, and going on would split the cluster.
-            panic!(
-                "pending incremental {} does not apply: {error}",
-                self.osd.pending.epoch
-            );
+            panic!("pending incremental {} does not apply: {error}", self.osd.pending.epoch);
         }
         let next = Rc::new(map);
         self.osd.next = Some(next.clone());

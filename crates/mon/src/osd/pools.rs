@@ -89,16 +89,10 @@ impl MonCore {
             return fail(Errno::ENOENT, format!("crush rule {rule} does not exist"));
         };
         if size < i64::from(crush_rule.min_size) {
-            return fail(
-                Errno::EINVAL,
-                "pool size is smaller than the crush rule min size",
-            );
+            return fail(Errno::EINVAL, "pool size is smaller than the crush rule min size");
         }
         if size > i64::from(crush_rule.max_size) {
-            return fail(
-                Errno::EINVAL,
-                "pool size is bigger than the crush rule max size",
-            );
+            return fail(Errno::EINVAL, "pool size is bigger than the crush rule max size");
         }
         self.check_pgs_per_osd(-1, pg_num, size)?;
 
@@ -111,10 +105,7 @@ impl MonCore {
             ("osd_pool_default_flag_hashpspool", pool_flags::HASHPSPOOL),
             ("osd_pool_default_flag_nodelete", pool_flags::NODELETE),
             ("osd_pool_default_flag_nopgchange", pool_flags::NOPGCHANGE),
-            (
-                "osd_pool_default_flag_nosizechange",
-                pool_flags::NOSIZECHANGE,
-            ),
+            ("osd_pool_default_flag_nosizechange", pool_flags::NOSIZECHANGE),
         ] {
             if self.conf.bool(option) {
                 flags |= flag;
@@ -123,20 +114,10 @@ impl MonCore {
         let now = self.now.wall;
         let (pg, pgp) = (pg_num as u32, pgp_num as u32);
         let map = self.next_map();
-        let id = map
-            .pools
-            .keys()
-            .next_back()
-            .copied()
-            .unwrap_or(0)
-            .max(i64::from(map.pool_max))
-            + 1;
+        let id =
+            map.pools.keys().next_back().copied().unwrap_or(0).max(i64::from(map.pool_max)) + 1;
         let mut p = PgPool {
-            kind: if new.erasure {
-                pool::TYPE_ERASURE
-            } else {
-                pool::TYPE_REPLICATED
-            },
+            kind: if new.erasure { pool::TYPE_ERASURE } else { pool::TYPE_REPLICATED },
             size: size as u8,
             min_size: min_size as u8,
             crush_rule: rule as u8,
@@ -162,8 +143,7 @@ impl MonCore {
                 self.conf.float("osd_pool_default_cache_target_dirty_ratio"),
             ),
             cache_target_dirty_high_ratio_micro: micro(
-                self.conf
-                    .float("osd_pool_default_cache_target_dirty_high_ratio"),
+                self.conf.float("osd_pool_default_cache_target_dirty_high_ratio"),
             ),
             cache_target_full_ratio_micro: micro(
                 self.conf.float("osd_pool_default_cache_target_full_ratio"),
@@ -183,10 +163,7 @@ impl MonCore {
             }
         }
         if let Some(ratio) = new.target_size_ratio.filter(|r| *r > 0.0) {
-            p.opts.0.insert(
-                pool::pool_opts::TARGET_SIZE_RATIO,
-                pool::PoolOpt::Double(ratio),
-            );
+            p.opts.0.insert(pool::pool_opts::TARGET_SIZE_RATIO, pool::PoolOpt::Double(ratio));
         }
         let inc = self.inc();
         p.last_change = inc.epoch;
@@ -202,11 +179,7 @@ impl MonCore {
             return Ok(BTreeMap::new());
         }
         let map = self.next_map();
-        let name = if new.profile.is_empty() {
-            "default"
-        } else {
-            &new.profile
-        };
+        let name = if new.profile.is_empty() { "default" } else { &new.profile };
         match map.erasure_code_profiles.get(name) {
             Some(profile) if profile.contains_key("plugin") => Ok(profile.clone()),
             _ => fail(
@@ -231,9 +204,7 @@ impl MonCore {
         let code = code_of(profile)?;
         let default = self.conf.uint("osd_pool_erasure_code_stripe_unit");
         let unit = stripe_unit(profile, &code)?.unwrap_or(default);
-        let data = usize::try_from(unit)
-            .unwrap_or(usize::MAX)
-            .saturating_mul(code.k);
+        let data = usize::try_from(unit).unwrap_or(usize::MAX).saturating_mul(code.k);
         u32::try_from(code.chunk_len(data).saturating_mul(code.k))
             .map_err(|_| refuse(Errno::EINVAL, format!("stripe_unit {unit} is too large")))
     }
@@ -274,10 +245,7 @@ impl MonCore {
         if !new.erasure {
             if !new.rule.is_empty() {
                 return map.crush.rule_id(&new.rule).ok_or_else(|| {
-                    refuse(
-                        Errno::ENOENT,
-                        format!("specified rule {} doesn't exist", new.rule),
-                    )
+                    refuse(Errno::ENOENT, format!("specified rule {} doesn't exist", new.rule))
                 });
             }
             let configured = self.conf.int("osd_pool_default_crush_rule");
@@ -285,8 +253,7 @@ impl MonCore {
                 return Ok(configured as i32);
             }
             let first = map.crush.rules.iter().position(|rule| {
-                rule.as_ref()
-                    .is_some_and(|rule| rule.kind == crush::RULE_REPLICATED)
+                rule.as_ref().is_some_and(|rule| rule.kind == crush::RULE_REPLICATED)
             });
             return first
                 .map(|id| id as i32)
@@ -313,10 +280,7 @@ impl MonCore {
         profile: &BTreeMap<String, String>,
     ) -> Result<i32, Refusal> {
         let get = |key: &str, default: &str| -> String {
-            profile
-                .get(key)
-                .filter(|v| !v.is_empty())
-                .map_or(default.to_string(), Clone::clone)
+            profile.get(key).filter(|v| !v.is_empty()).map_or(default.to_string(), Clone::clone)
         };
         let domain = get("crush-failure-domain", "host");
         let mut crush = (*self.next_map().crush).clone();
@@ -330,12 +294,7 @@ impl MonCore {
                 crush::RULE_ERASURE,
             )
             .map_err(crate::commands::crush_refusal)?;
-        let number = |key: &str| {
-            profile
-                .get(key)
-                .and_then(|v| v.parse::<u8>().ok())
-                .unwrap_or(1)
-        };
+        let number = |key: &str| profile.get(key).and_then(|v| v.parse::<u8>().ok()).unwrap_or(1);
         if let Some(Some(rule)) = crush.rules.get_mut(id as usize) {
             rule.min_size = 3;
             rule.max_size = number("k").saturating_add(number("m"));
@@ -384,9 +343,7 @@ impl MonCore {
     /// Takes a pool and all it holds out of the pending epoch.
     pub(crate) fn delete_pool(&mut self, id: i64) -> Result<(), Refusal> {
         let map = self.next_map();
-        let Some(pool) = map.pool(id) else {
-            return fail(Errno::ENOENT, "");
-        };
+        let Some(pool) = map.pool(id) else { return fail(Errno::ENOENT, "") };
         let name = map.pool_names.get(&id).cloned().unwrap_or_default();
         if !self.conf.bool("mon_allow_pool_delete") {
             return fail(
@@ -403,10 +360,7 @@ impl MonCore {
             );
         }
         if pool.tier_of >= 0 {
-            return fail(
-                Errno::EBUSY,
-                format!("pool '{name}' is a tier of '{}'", pool.tier_of),
-            );
+            return fail(Errno::EBUSY, format!("pool '{name}' is a tier of '{}'", pool.tier_of));
         }
         if !pool.tiers.is_empty() {
             return fail(Errno::EBUSY, format!("pool '{name}' has tiers"));
@@ -414,24 +368,9 @@ impl MonCore {
         let base = self.osd.map.clone();
         let in_pool = |pgid: &types::PgId| pgid.pool_id() == id;
         let temps: Vec<_> = map.pg_temp.keys().filter(|p| in_pool(p)).copied().collect();
-        let primaries: Vec<_> = map
-            .primary_temp
-            .keys()
-            .filter(|p| in_pool(p))
-            .copied()
-            .collect();
-        let upmaps: Vec<_> = map
-            .pg_upmap
-            .keys()
-            .filter(|p| in_pool(p))
-            .copied()
-            .collect();
-        let items: Vec<_> = map
-            .pg_upmap_items
-            .keys()
-            .filter(|p| in_pool(p))
-            .copied()
-            .collect();
+        let primaries: Vec<_> = map.primary_temp.keys().filter(|p| in_pool(p)).copied().collect();
+        let upmaps: Vec<_> = map.pg_upmap.keys().filter(|p| in_pool(p)).copied().collect();
+        let items: Vec<_> = map.pg_upmap_items.keys().filter(|p| in_pool(p)).copied().collect();
         let mut crush = None;
         if map.crush.choose_args.contains_key(&id) {
             let mut edited = (*map.crush).clone();
@@ -471,9 +410,7 @@ impl MonCore {
     /// A request of librados.
     pub(crate) fn on_pool_op(&mut self, from: SessionId, raw: &RawMessage, m: MPoolOp) {
         let map = self.next_map();
-        let Some(session) = self.sessions.get(&from) else {
-            return;
-        };
+        let Some(session) = self.sessions.get(&from) else { return };
         let peer = session.peer.clone();
         let id = i64::from(m.pool);
         let allowed = session.caps.allows(&peer, "osd", "w")
@@ -506,10 +443,7 @@ impl MonCore {
                 if self.next_map().lookup_pool(&m.name).is_some() {
                     return fail(Errno::EEXIST, "");
                 }
-                let mut new = NewPool {
-                    name: m.name.clone(),
-                    ..NewPool::default()
-                };
+                let mut new = NewPool { name: m.name.clone(), ..NewPool::default() };
                 if m.crush_rule >= 0 {
                     let map = self.next_map();
                     let rule = map.crush.rule_names.get(&i32::from(m.crush_rule));

@@ -13,9 +13,7 @@ use crate::event::SessionId;
 
 impl MonCore {
     pub(crate) fn create_pool_snap(&mut self, id: i64, name: &str) -> Result<(), Refusal> {
-        let Some(mut pool) = self.pool_to_change(id) else {
-            return fail(Errno::ENOENT, "");
-        };
+        let Some(mut pool) = self.pool_to_change(id) else { return fail(Errno::ENOENT, "") };
         if pool.has_flag(pool_flags::SELFMANAGED_SNAPS) {
             return fail(Errno::EINVAL, "");
         }
@@ -26,31 +24,16 @@ impl MonCore {
         pool.flags |= pool_flags::POOL_SNAPS;
         pool.snap_seq += 1;
         let snapid = pool.snap_seq;
-        pool.snaps.insert(
-            snapid,
-            PoolSnapInfo {
-                snapid,
-                stamp,
-                name: name.to_string(),
-            },
-        );
+        pool.snaps.insert(snapid, PoolSnapInfo { snapid, stamp, name: name.to_string() });
         pool.snap_epoch = self.inc().epoch;
         self.put_pool(id, pool);
         Ok(())
     }
 
     pub(crate) fn delete_pool_snap(&mut self, id: i64, name: &str) -> Result<(), Refusal> {
-        let Some(mut pool) = self.pool_to_change(id) else {
-            return fail(Errno::ENOENT, "");
-        };
-        let found = pool
-            .snaps
-            .values()
-            .find(|snap| snap.name == name)
-            .map(|snap| snap.snapid);
-        let Some(snapid) = found else {
-            return fail(Errno::ENOENT, "");
-        };
+        let Some(mut pool) = self.pool_to_change(id) else { return fail(Errno::ENOENT, "") };
+        let found = pool.snaps.values().find(|snap| snap.name == name).map(|snap| snap.snapid);
+        let Some(snapid) = found else { return fail(Errno::ENOENT, "") };
         pool.snaps.remove(&snapid);
         pool.snap_seq += 1;
         pool.snap_epoch = self.inc().epoch;
@@ -60,9 +43,7 @@ impl MonCore {
     }
 
     pub(crate) fn create_unmanaged_snap(&mut self, id: i64) -> Result<SnapId, Refusal> {
-        let Some(mut pool) = self.pool_to_change(id) else {
-            return fail(Errno::ENOENT, "");
-        };
+        let Some(mut pool) = self.pool_to_change(id) else { return fail(Errno::ENOENT, "") };
         if pool.has_flag(pool_flags::POOL_SNAPS) {
             return fail(Errno::EINVAL, "");
         }
@@ -76,9 +57,7 @@ impl MonCore {
     }
 
     pub(crate) fn delete_unmanaged_snap(&mut self, id: i64, snap: SnapId) -> Result<(), Refusal> {
-        let Some(pool) = self.pool_to_change(id) else {
-            return fail(Errno::ENOENT, "");
-        };
+        let Some(pool) = self.pool_to_change(id) else { return fail(Errno::ENOENT, "") };
         if pool.has_flag(pool_flags::POOL_SNAPS) {
             return fail(Errno::EINVAL, "");
         }
@@ -86,10 +65,7 @@ impl MonCore {
             return fail(Errno::EOPNOTSUPP, "");
         }
         let map = self.next_map();
-        let queued = map
-            .removed_snaps_queue
-            .get(&id)
-            .is_some_and(|q| q.contains(snap));
+        let queued = map.removed_snaps_queue.get(&id).is_some_and(|q| q.contains(snap));
         if queued || snap == 0 || snap > pool.snap_seq || self.is_purged(id, snap) {
             // Removed before, or never made: nothing to do, and no error for it.
             return Ok(());
@@ -103,11 +79,7 @@ impl MonCore {
     }
 
     fn queue_removed_snap(&mut self, id: i64, snap: SnapId) {
-        self.inc()
-            .new_removed_snaps
-            .entry(id)
-            .or_default()
-            .insert(snap, 1);
+        self.inc().new_removed_snaps.entry(id).or_default().insert(snap, 1);
     }
 
     /// Whether a snapshot was removed and purged long ago.
@@ -124,9 +96,7 @@ impl MonCore {
         let map = self.next_map();
         let mut left = self.conf.uint("mon_max_snap_prune_per_epoch");
         for (id, set) in purged {
-            let Some(queue) = map.removed_snaps_queue.get(&id) else {
-                continue;
-            };
+            let Some(queue) = map.removed_snaps_queue.get(&id) else { continue };
             let mut taken = IntervalSet::new();
             for (start, len) in set.intersection(queue).iter() {
                 let len = len.min(left);
@@ -152,17 +122,11 @@ impl MonCore {
     /// A client without write rights at the monitor may manage snapshots of pools whose OSD
     /// rights it has (`allow rwx pool=x`, `profile rbd`).
     pub(crate) fn unmanaged_snap_allowed(&self, from: SessionId, map: &OsdMap, id: i64) -> bool {
-        let Some(session) = self.sessions.get(&from) else {
-            return false;
-        };
-        let Some(pool) = map.pool(id) else {
-            return false;
-        };
+        let Some(session) = self.sessions.get(&from) else { return false };
+        let Some(pool) = map.pool(id) else { return false };
         let name = map.pool_names.get(&id).map_or("", String::as_str);
         let keys = self.keys.borrow();
-        let text = keys
-            .auth(&session.peer.auth_name)
-            .and_then(|auth| auth.caps_text("osd"));
+        let text = keys.auth(&session.peer.auth_name).and_then(|auth| auth.caps_text("osd"));
         crate::caps::osd_pool_writable(&text.unwrap_or_default(), name, pool, &session.peer)
     }
 }

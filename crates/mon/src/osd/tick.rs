@@ -34,9 +34,7 @@ impl MonCore {
                 self.osd.down_since.remove(&osd);
                 continue;
             }
-            let Some(since) = self.osd.down_since.get(&osd).copied() else {
-                continue;
-            };
+            let Some(since) = self.osd.down_since.get(&osd).copied() else { continue };
             let down_for = self.now.mono.saturating_sub(since);
             if down_for < interval || !self.can_mark_out(&map, osd) {
                 continue;
@@ -56,10 +54,8 @@ impl MonCore {
             let state = self.osd_state(osd);
             self.set_osd_state(osd, state | osd_state::AUTOOUT);
             self.osd.down_since.remove(&osd);
-            let text = format!(
-                "Marking osd.{osd} out (has been down for {} seconds)",
-                down_for.as_secs()
-            );
+            let text =
+                format!("Marking osd.{osd} out (has been down for {} seconds)", down_for.as_secs());
             self.log_own("cluster", INFO, text);
         }
     }
@@ -77,19 +73,13 @@ impl MonCore {
     /// Whether every OSD of the OSD's ancestor of type `level`, or of a wider type, is down.
     fn subtree_is_down(&self, map: &OsdMap, osd: OsdId, level: &str) -> bool {
         let crush = &map.crush;
-        let Some(limit) = crush
-            .types
-            .iter()
-            .find(|(_, name)| *name == level)
-            .map(|(id, _)| *id)
+        let Some(limit) = crush.types.iter().find(|(_, name)| *name == level).map(|(id, _)| *id)
         else {
             return false;
         };
         let mut node = osd;
         for _ in 0..32 {
-            let Some(parent) = crush.each_bucket().find(|b| b.items.contains(&node)) else {
-                break;
-            };
+            let Some(parent) = crush.each_bucket().find(|b| b.items.contains(&node)) else { break };
             node = parent.id;
             if i32::from(parent.kind) >= limit {
                 let leaves = crush.devices_under(node);

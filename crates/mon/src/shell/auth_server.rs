@@ -54,11 +54,7 @@ impl AuthServer for MonAuthServer {
                 _ => None,
             })
             .collect();
-        if modes.is_empty() {
-            vec![MODE_SECURE, MODE_CRC]
-        } else {
-            modes
-        }
+        if modes.is_empty() { vec![MODE_SECURE, MODE_CRC] } else { modes }
     }
 
     fn admits(&self, stranger: Stranger) -> bool {
@@ -75,12 +71,7 @@ impl AuthServer for MonAuthServer {
             METHOD_NONE | METHOD_CEPHX => State::Start,
             _ => return Err(AuthError::Method { method }),
         };
-        Ok(Box::new(Exchange {
-            shell: self.shell.clone(),
-            keys: self.shell.keys(),
-            method,
-            state,
-        }))
+        Ok(Box::new(Exchange { shell: self.shell.clone(), keys: self.shell.keys(), method, state }))
     }
 }
 
@@ -94,29 +85,18 @@ impl AuthClient for MonAuthClient {
     fn connect(&self, _: &Connection) -> Result<Box<dyn ClientExchange>, AuthError> {
         let shell = &self.shell;
         let name = AuthEntityName::new(entity::MON, "");
-        let modes = MonAuthServer {
-            shell: shell.clone(),
-        }
-        .allowed_modes(entity::MON);
-        let allowed = MonAuthServer {
-            shell: shell.clone(),
-        }
-        .allowed_methods(entity::MON);
+        let modes = MonAuthServer { shell: shell.clone() }.allowed_modes(entity::MON);
+        let allowed = MonAuthServer { shell: shell.clone() }.allowed_methods(entity::MON);
         if !allowed.contains(&METHOD_CEPHX) {
             // Not 0: a number of its own is of no use to a monitor.
             let start = StartRequest { name, global_id: 1 };
-            return Ok(Box::new(NoneExchange {
-                payload: start.to_bytes(),
-            }));
+            return Ok(Box::new(NoneExchange { payload: start.to_bytes() }));
         }
         let env = &shell.env;
         let fill = |buf: &mut [u8]| env.fill_random(buf);
         let keys = shell.keys();
         let authorizer = mon_authorizer(&keys.borrow(), wall(env), &fill)?;
-        Ok(Box::new(AuthorizerExchange {
-            authorizer,
-            preferred_modes: modes,
-        }))
+        Ok(Box::new(AuthorizerExchange { authorizer, preferred_modes: modes }))
     }
 }
 
@@ -169,10 +149,7 @@ impl Exchange {
         let new = request.global_id == 0;
         let global_id = match new {
             // While ids are being reserved, the peer is sent away to come again.
-            true => self
-                .shell
-                .new_global_id()
-                .ok_or(AuthError::Refused { errno: 11 })?,
+            true => self.shell.new_global_id().ok_or(AuthError::Refused { errno: 11 })?,
             false => request.global_id,
         };
         if self.method == METHOD_NONE {

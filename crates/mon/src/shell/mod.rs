@@ -71,10 +71,7 @@ impl fmt::Display for StartError {
         match self {
             StartError::Load(error) => error.fmt(f),
             StartError::NotInMap { name } => {
-                write!(
-                    f,
-                    "mon.{name} is not in the monitor map, or has no v2 address there"
-                )
+                write!(f, "mon.{name} is not in the monitor map, or has no v2 address there")
             }
             StartError::Bind { addr, error } => write!(f, "cannot listen on {addr}: {error}"),
         }
@@ -140,13 +137,8 @@ impl Mon {
         }
         let monmap = crate::monmap::load(&*kv).map_err(load)?;
         let rank = monmap.rank_of(&name);
-        let own = monmap
-            .mon_info
-            .get(&name)
-            .map(|mon| mon.public_addrs.clone());
-        let addr = own
-            .as_ref()
-            .and_then(|addrs| addrs.msgr2().and_then(|addr| addr.sock));
+        let own = monmap.mon_info.get(&name).map(|mon| mon.public_addrs.clone());
+        let addr = own.as_ref().and_then(|addrs| addrs.msgr2().and_then(|addr| addr.sock));
         let (Some(rank), Some(own), Some(addr)) = (rank, own, addr) else {
             return Err(StartError::NotInMap { name });
         };
@@ -188,15 +180,9 @@ impl Mon {
             failure: RefCell::new(None),
             failed: Notify::default(),
         });
-        messenger.set_auth_server(Rc::new(auth_server::MonAuthServer {
-            shell: shell.clone(),
-        }));
-        messenger.set_auth_client(Rc::new(auth_server::MonAuthClient {
-            shell: shell.clone(),
-        }));
-        messenger.set_dispatcher(Rc::new(Door {
-            shell: shell.clone(),
-        }));
+        messenger.set_auth_server(Rc::new(auth_server::MonAuthServer { shell: shell.clone() }));
+        messenger.set_auth_client(Rc::new(auth_server::MonAuthClient { shell: shell.clone() }));
+        messenger.set_dispatcher(Rc::new(Door { shell: shell.clone() }));
         // One that is alone leads now. Ids and secrets first: nobody may be let in before they are
         // committed.
         shell.load_core().map_err(load)?;
@@ -204,10 +190,7 @@ impl Mon {
         if shell.role() == Role::Leader {
             shell.flush().await;
         }
-        messenger.bind(addr).map_err(|error| StartError::Bind {
-            addr: addr.to_string(),
-            error,
-        })?;
+        messenger.bind(addr).map_err(|error| StartError::Bind { addr: addr.to_string(), error })?;
         messenger.set_addrs(own);
         shell.env.go(pump::run(shell.clone()));
         shell.env.go(peers::tend(shell.clone()));
@@ -253,18 +236,12 @@ impl Mon {
 }
 
 fn read_clocks(env: &Env) -> Now {
-    Now {
-        wall: UTime::from_duration(env.wall_clock()),
-        mono: env.now(),
-    }
+    Now { wall: UTime::from_duration(env.wall_clock()), mono: env.now() }
 }
 
 fn timing_of(rank: usize) -> Timing {
     let rank = u32::try_from(rank).unwrap_or(0).min(16);
-    Timing {
-        stagger: STAGGER * rank,
-        ..Timing::default()
-    }
+    Timing { stagger: STAGGER * rank, ..Timing::default() }
 }
 
 /// Daemons and clients reach a monitor over lossy sessions; they connect, it does not.
@@ -285,13 +262,7 @@ impl Shell {
         let env = self.env.clone();
         let fill = Box::new(move |buf: &mut [u8]| env.fill_random(buf));
         let (identity, conf) = (self.identity.clone(), self.conf.clone());
-        let core = MonCore::load(
-            identity,
-            conf,
-            self.kv.clone(),
-            fill,
-            read_clocks(&self.env),
-        )?;
+        let core = MonCore::load(identity, conf, self.kv.clone(), fill, read_clocks(&self.env))?;
         self.take_monmap(core.monmap());
         *self.core.borrow_mut() = Some(core);
         Ok(())
@@ -337,10 +308,7 @@ impl Shell {
     fn admits_clients(&self) -> bool {
         const PATIENCE: Duration = Duration::from_secs(4);
         let now = self.env.now();
-        let lately = self
-            .out_since
-            .get()
-            .is_none_or(|since| now < since + PATIENCE);
+        let lately = self.out_since.get().is_none_or(|since| now < since + PATIENCE);
         let core = self.core.borrow();
         (lately || self.exited.get()) && core.as_ref().is_some_and(MonCore::has_global_ids)
     }
@@ -363,9 +331,7 @@ impl Shell {
             return;
         }
         loop {
-            let Some(event) = self.queue.borrow_mut().pop_front() else {
-                break;
-            };
+            let Some(event) = self.queue.borrow_mut().pop_front() else { break };
             let now = read_clocks(&self.env);
             let effects = match &mut *self.core.borrow_mut() {
                 Some(core) => core.step(now, event),
@@ -514,8 +480,7 @@ impl Door {
 
     /// Whether a connection that says it is a monitor's is one: accepted ones have proved it.
     fn may_be_mon(con: &Connection) -> bool {
-        con.peer_auth_name()
-            .is_none_or(|name| name.kind_u8() == entity::MON && name.id.is_empty())
+        con.peer_auth_name().is_none_or(|name| name.kind_u8() == entity::MON && name.id.is_empty())
     }
 
     fn opened(&self, con: &Connection) {
@@ -526,9 +491,7 @@ impl Door {
             }
             return;
         }
-        let Some(auth_name) = con.peer_auth_name() else {
-            return;
-        };
+        let Some(auth_name) = con.peer_auth_name() else { return };
         if self.shell.core.borrow().is_none() {
             return con.mark_down();
         }
@@ -542,10 +505,7 @@ impl Door {
             features: con.features(),
             handshake: con.auth_state().and_then(|state| state.downcast().ok()),
         };
-        self.shell
-            .connections
-            .borrow_mut()
-            .insert(con.id(), con.clone());
+        self.shell.connections.borrow_mut().insert(con.id(), con.clone());
         self.shell.client_came(con.id(), Rc::new(peer));
     }
 

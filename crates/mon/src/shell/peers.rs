@@ -66,7 +66,9 @@ pub(super) async fn tend(shell: Rc<Shell>) {
         shell.tend_quorum();
         let out = shell.out_since.get();
         // One that was told to be out keeps those who want no more of it than it has.
-        if !shell.exited.get() && out.is_some_and(|since| shell.env.now() > since + CLIENTS_PATIENCE) {
+        if !shell.exited.get()
+            && out.is_some_and(|since| shell.env.now() > since + CLIENTS_PATIENCE)
+        {
             shell.drop_clients();
         }
         if shell.replica.copy_due() {
@@ -121,22 +123,13 @@ impl Shell {
             None => self.identity.metadata.clone(),
         };
         let name = self.identity.name.clone();
-        PeerMessage::Hello {
-            id: self.replica.raft().id(),
-            name,
-            metadata,
-        }
+        PeerMessage::Hello { id: self.replica.raft().id(), name, metadata }
     }
 
     /// Tells all monitors connected who we are.
     pub(super) fn greet_peers(&self) {
-        let cons: Vec<Connection> = self
-            .peers
-            .borrow()
-            .known
-            .values()
-            .map(|known| known.con.clone())
-            .collect();
+        let cons: Vec<Connection> =
+            self.peers.borrow().known.values().map(|known| known.con.clone()).collect();
         for con in cons.iter().filter(|con| con.is_connected()) {
             con.send(self.hello().wire());
         }
@@ -146,11 +139,7 @@ impl Shell {
         con.send(self.hello().wire());
         // What was under way when the last connection broke may be lost.
         let of_leader = self.replica.raft().leader().is_some_and(|id| {
-            self.peers
-                .borrow()
-                .known
-                .get(&id)
-                .is_some_and(|known| known.con == *con)
+            self.peers.borrow().known.get(&id).is_some_and(|known| known.con == *con)
         });
         if of_leader {
             self.unsend_requests();
@@ -174,11 +163,7 @@ impl Shell {
     }
 
     pub(super) fn is_connected(&self, id: MemberId) -> bool {
-        self.peers
-            .borrow()
-            .known
-            .get(&id)
-            .is_some_and(|known| known.con.is_connected())
+        self.peers.borrow().known.get(&id).is_some_and(|known| known.con.is_connected())
     }
 
     pub(super) fn name_of(&self, id: MemberId) -> Option<String> {
@@ -217,15 +202,9 @@ impl Shell {
         }
         let from = {
             let peers = self.peers.borrow();
-            peers
-                .known
-                .iter()
-                .find(|(_, known)| known.con == *con)
-                .map(|(id, _)| *id)
+            peers.known.iter().find(|(_, known)| known.con == *con).map(|(id, _)| *id)
         };
-        let Some(from) = from else {
-            return;
-        };
+        let Some(from) = from else { return };
         self.on_known_peer(from, message);
     }
 
@@ -238,17 +217,8 @@ impl Shell {
     ) {
         let known = {
             let mut peers = self.peers.borrow_mut();
-            peers
-                .known
-                .retain(|other, known| known.name != name || *other == id);
-            let before = peers.known.insert(
-                id,
-                Known {
-                    name,
-                    con: con.clone(),
-                    metadata,
-                },
-            );
+            peers.known.retain(|other, known| known.name != name || *other == id);
+            let before = peers.known.insert(id, Known { name, con: con.clone(), metadata });
             before.is_some_and(|before| before.con == *con)
         };
         if !known {
@@ -268,37 +238,14 @@ impl Shell {
                 }
             }
             PeerMessage::CopyGet { after } => match self.replica.piece(after) {
-                Ok(Some(Piece {
-                    after,
-                    entries,
-                    base,
-                    last,
-                })) => {
-                    self.send_peer(
-                        from,
-                        &PeerMessage::CopyPiece {
-                            after,
-                            entries,
-                            base,
-                            last,
-                        },
-                    );
+                Ok(Some(Piece { after, entries, base, last })) => {
+                    self.send_peer(from, &PeerMessage::CopyPiece { after, entries, base, last });
                 }
                 Ok(None) => {}
                 Err(error) => self.fail(error.to_string()),
             },
-            PeerMessage::CopyPiece {
-                after,
-                entries,
-                base,
-                last,
-            } => {
-                let piece = Piece {
-                    after,
-                    entries,
-                    base,
-                    last,
-                };
+            PeerMessage::CopyPiece { after, entries, base, last } => {
+                let piece = Piece { after, entries, base, last };
                 match self.replica.take_piece(from, piece) {
                     // At once: until the pump comes to it, the core would serve what was before.
                     Ok(true) => self.drop_core(),
@@ -307,12 +254,7 @@ impl Shell {
                 }
                 self.wake_pump();
             }
-            PeerMessage::Forward {
-                seq,
-                session,
-                peer,
-                message,
-            } => {
+            PeerMessage::Forward { seq, session, peer, message } => {
                 self.on_forward(from, (seq, session), *peer, message);
             }
             PeerMessage::Gone { session } => self.on_gone(from, session),
@@ -419,31 +361,16 @@ impl Shell {
                 self.send_peer(*id, &PeerMessage::TimePing { stamp });
             }
         }
-        let Some(before) = self
-            .core
-            .borrow()
-            .as_ref()
-            .map(|core| core.standing().clone())
-        else {
+        let Some(before) = self.core.borrow().as_ref().map(|core| core.standing().clone()) else {
             return;
         };
         let (skews, rounds) = {
             let peers = self.peers.borrow();
             (peers.skews.clone(), peers.rounds)
         };
-        let since = if before.quorum == quorum {
-            before.since
-        } else {
-            now
-        };
+        let since = if before.quorum == quorum { before.since } else { now };
         let news = before.quorum != quorum || before.skews != skews;
-        let standing = Standing {
-            quorum,
-            since,
-            skews,
-            rounds,
-            ..before
-        };
+        let standing = Standing { quorum, since, skews, rounds, ..before };
         let view = View {
             term: u64::from(standing.epoch / 2),
             quorum: standing.quorum.clone(),
@@ -452,10 +379,7 @@ impl Shell {
                 .skews
                 .iter()
                 .map(|(name, s)| {
-                    (
-                        name.clone(),
-                        ((s.skew * 1e6) as i64, (s.latency.max(0.0) * 1e6) as u64),
-                    )
+                    (name.clone(), ((s.skew * 1e6) as i64, (s.latency.max(0.0) * 1e6) as u64))
                 })
                 .collect(),
             rounds,
@@ -475,13 +399,8 @@ impl Shell {
     fn note_metadata(self: &Rc<Shell>) {
         let facts: Vec<(String, BTreeMap<String, String>)> = {
             let peers = self.peers.borrow();
-            let known = peers
-                .known
-                .values()
-                .filter(|known| known.con.is_connected());
-            known
-                .map(|known| (known.name.clone(), known.metadata.clone()))
-                .collect()
+            let known = peers.known.values().filter(|known| known.con.is_connected());
+            known.map(|known| (known.name.clone(), known.metadata.clone())).collect()
         };
         let monmap = self.monmap.borrow().clone();
         for (name, facts) in facts {
@@ -497,12 +416,7 @@ impl Shell {
         if self.role() != Role::Peon || !self.leads_us(from) {
             return;
         }
-        let Some(before) = self
-            .core
-            .borrow()
-            .as_ref()
-            .map(|core| core.standing().clone())
-        else {
+        let Some(before) = self.core.borrow().as_ref().map(|core| core.standing().clone()) else {
             return;
         };
         if u64::from(before.epoch / 2) != view.term {
@@ -512,27 +426,12 @@ impl Shell {
             .skews
             .into_iter()
             .map(|(name, (skew, latency))| {
-                (
-                    name,
-                    Skew {
-                        skew: skew as f64 / 1e6,
-                        latency: latency as f64 / 1e6,
-                    },
-                )
+                (name, Skew { skew: skew as f64 / 1e6, latency: latency as f64 / 1e6 })
             })
             .collect();
-        let since = self
-            .env
-            .now()
-            .saturating_sub(Duration::from_millis(view.age_ms));
+        let since = self.env.now().saturating_sub(Duration::from_millis(view.age_ms));
         let (quorum, rounds) = (view.quorum, view.rounds);
-        let standing = Standing {
-            quorum,
-            since,
-            skews,
-            rounds,
-            ..before
-        };
+        let standing = Standing { quorum, since, skews, rounds, ..before };
         if let Err(error) = self.with_core(|core, now| core.stand(now, standing)) {
             self.fail(error.to_string());
         }
@@ -540,9 +439,7 @@ impl Shell {
 
     fn on_time(self: &Rc<Shell>, from: MemberId, stamp: u64, wall: u64) {
         let now = self.env.now();
-        let latency = now
-            .saturating_sub(Duration::from_nanos(stamp))
-            .as_secs_f64();
+        let latency = now.saturating_sub(Duration::from_nanos(stamp)).as_secs_f64();
         let own = self.env.wall_clock().as_secs_f64();
         let theirs = Duration::from_nanos(wall).as_secs_f64();
         let mut skew = theirs + latency / 2.0 - own;
@@ -553,10 +450,7 @@ impl Shell {
         let Some(name) = self.peers.borrow().known.get(&from).map(|k| k.name.clone()) else {
             return;
         };
-        self.peers
-            .borrow_mut()
-            .skews
-            .insert(name, Skew { skew, latency });
+        self.peers.borrow_mut().skews.insert(name, Skew { skew, latency });
     }
 
     /// As leader: makes the members of the log follow the monitor map, one step at a time.
@@ -660,12 +554,8 @@ impl Shell {
     /// `ceph tell mon.X quorum enter|exit`: the only commands to a monitor that are not its
     /// core's. Says whether it was one.
     pub(super) fn on_quorum_command(self: &Rc<Shell>, from: SessionId, raw: &RawMessage) -> bool {
-        let Ok(command) = <MCommand as Message>::decode(raw) else {
-            return false;
-        };
-        let Ok(map) = CommandMap::parse(&command.cmd) else {
-            return false;
-        };
+        let Ok(command) = <MCommand as Message>::decode(raw) else { return false };
+        let Ok(map) = CommandMap::parse(&command.cmd) else { return false };
         if !matches!(map.prefix(), "quorum enter" | "quorum exit") {
             return false;
         }
@@ -677,11 +567,7 @@ impl Shell {
             true => self.admin_command(&map, command.input),
             false => CommandReply::error(types::Errno::EACCES.0, "access denied"),
         };
-        let answer = MCommandReply {
-            rc: reply.rc,
-            outs: reply.outs,
-            outb: reply.outb,
-        };
+        let answer = MCommandReply { rc: reply.rc, outs: reply.outs, outb: reply.outb };
         self.send_client(from, Message::encode(&answer).with_tid(raw.header.tid));
         true
     }

@@ -31,12 +31,8 @@ pub(super) async fn run(shell: Rc<Shell>) {
             continue;
         }
         let due = shell.replica.raft().wake_at();
-        let pause = due
-            .saturating_sub(shell.env.now())
-            .max(Duration::from_millis(1));
-        let woken = shell
-            .pump
-            .until(|| shell.pump_due.get() || shell.stopped.get());
+        let pause = due.saturating_sub(shell.env.now()).max(Duration::from_millis(1));
+        let woken = shell.pump.until(|| shell.pump_due.get() || shell.stopped.get());
         let _ = shell.env.timeout(pause, woken).await;
     }
 }
@@ -96,11 +92,7 @@ impl Shell {
         self.load_core()?;
         let (term, leads, leader) = {
             let raft = self.replica.raft();
-            (
-                raft.term(),
-                raft.leads_for_sure(),
-                raft.leader().filter(|id| *id != raft.id()),
-            )
+            (raft.term(), raft.leads_for_sure(), raft.leader().filter(|id| *id != raft.id()))
         };
         let leads_still = led && leads && self.standing_term() == term;
         if !fresh && !leads_still {
@@ -127,8 +119,7 @@ impl Shell {
 
     pub(super) fn standing_term(&self) -> u64 {
         let core = self.core.borrow();
-        core.as_ref()
-            .map_or(0, |core| u64::from(core.standing().epoch / 2))
+        core.as_ref().map_or(0, |core| u64::from(core.standing().epoch / 2))
     }
 
     /// A new place among the monitors, if it is one.
@@ -173,20 +164,9 @@ impl Shell {
             Role::Out => Default::default(),
             Role::Leader => self.members_heard(),
             // Until the leader says.
-            Role::Peon => leader
-                .iter()
-                .cloned()
-                .chain([self.identity.name.clone()])
-                .collect(),
+            Role::Peon => leader.iter().cloned().chain([self.identity.name.clone()]).collect(),
         };
-        let standing = Standing {
-            role,
-            epoch,
-            leader,
-            quorum,
-            since: now,
-            ..Standing::default()
-        };
+        let standing = Standing { role, epoch, leader, quorum, since: now, ..Standing::default() };
         // Nothing that was asked of the last leader counts any more.
         self.unsend_requests();
         self.with_core(|core, now| core.stand(now, standing))?;

@@ -76,14 +76,7 @@ pub(super) struct Router {
 
 /// What any monitor answers by itself.
 fn is_local(kind: u16) -> bool {
-    matches!(
-        kind,
-        MON_GET_MAP
-            | MPing::TYPE
-            | MAuth::TYPE
-            | MCommand::TYPE
-            | MGetConfig::TYPE
-    )
+    matches!(kind, MON_GET_MAP | MPing::TYPE | MAuth::TYPE | MCommand::TYPE | MGetConfig::TYPE)
 }
 
 impl Shell {
@@ -124,15 +117,7 @@ impl Shell {
             }
             router.last_seq += 1;
             let seq = router.last_seq;
-            router.open.insert(
-                seq,
-                Open {
-                    session: from,
-                    message,
-                    sent: false,
-                    at: None,
-                },
-            );
+            router.open.insert(seq, Open { session: from, message, sent: false, at: None });
             router.open.len() > OPEN_MAX
         };
         if full {
@@ -153,9 +138,7 @@ impl Shell {
                         self.send_peer(from, &PeerMessage::At { seq, index });
                         continue;
                     }
-                    let Some((session, seq, message)) = self.next_request() else {
-                        break;
-                    };
+                    let Some((session, seq, message)) = self.next_request() else { break };
                     if message.header.kind == MMonSubscribe::TYPE {
                         self.on_done(seq);
                         self.feed(Event::Message(session, message));
@@ -166,9 +149,7 @@ impl Shell {
             }
             Role::Peon => {
                 self.serve_subscriptions();
-                let Some(leader) = self.replica.raft().leader() else {
-                    return;
-                };
+                let Some(leader) = self.replica.raft().leader() else { return };
                 if !self.is_connected(leader) {
                     return;
                 }
@@ -182,9 +163,7 @@ impl Shell {
                             forwards.push(PeerMessage::ReadAt { seq: *seq });
                             continue;
                         }
-                        let Some(peer) = clients.get(&open.session) else {
-                            continue;
-                        };
+                        let Some(peer) = clients.get(&open.session) else { continue };
                         forwards.push(PeerMessage::Forward {
                             seq: *seq,
                             session: open.session,
@@ -193,9 +172,7 @@ impl Shell {
                         });
                     }
                 }
-                forwards
-                    .iter()
-                    .for_each(|forward| self.send_peer(leader, forward));
+                forwards.iter().for_each(|forward| self.send_peer(leader, forward));
             }
         }
     }
@@ -247,14 +224,10 @@ impl Shell {
 
     /// There is another leader, or the way to it broke: all that is open goes out again.
     pub(super) fn unsend_requests(&self) {
-        self.router
-            .borrow_mut()
-            .open
-            .values_mut()
-            .for_each(|open| {
-                open.sent = false;
-                open.at = None;
-            });
+        self.router.borrow_mut().open.values_mut().for_each(|open| {
+            open.sent = false;
+            open.at = None;
+        });
     }
 
     /// A request of another monitor's client.
@@ -286,10 +259,7 @@ impl Shell {
         if new {
             self.feed(Event::Opened(proxy, Rc::new(peer)));
         }
-        self.router
-            .borrow_mut()
-            .incoming
-            .push_back((proxy, seq, message));
+        self.router.borrow_mut().incoming.push_back((proxy, seq, message));
         self.serve_requests();
     }
 
@@ -314,12 +284,7 @@ impl Shell {
     pub(super) fn drop_proxies_of(self: &Rc<Shell>, member: MemberId) {
         let gone: Vec<SessionId> = {
             let router = self.router.borrow();
-            router
-                .proxies
-                .iter()
-                .filter(|(_, (of, _))| *of == member)
-                .map(|(id, _)| *id)
-                .collect()
+            router.proxies.iter().filter(|(_, (of, _))| *of == member).map(|(id, _)| *id).collect()
         };
         for proxy in gone {
             self.forget_proxy(proxy);

@@ -28,9 +28,7 @@ use crate::resolve::{Existing, OnIdent, OnReconnect};
 pub(super) async fn run(messenger: Weak<Shared>, listener: Rc<dyn Listener>) {
     loop {
         let current = messenger.upgrade().filter(|shared| !shared.stopped.get());
-        let Some(stop) = current.map(|shared| shared.stop.clone()) else {
-            return;
-        };
+        let Some(stop) = current.map(|shared| shared.stop.clone()) else { return };
         let mut accept = listener.accept();
         let mut stopped = pin!(stop.notified());
         let accepted = poll_fn(|cx| match accept.as_mut().poll(cx) {
@@ -38,12 +36,8 @@ pub(super) async fn run(messenger: Weak<Shared>, listener: Rc<dyn Listener>) {
             Poll::Pending => stopped.as_mut().poll(cx).map(|()| None),
         })
         .await;
-        let Some(accepted) = accepted else {
-            return;
-        };
-        let Some(shared) = messenger.upgrade() else {
-            return;
-        };
+        let Some(accepted) = accepted else { return };
+        let Some(shared) = messenger.upgrade() else { return };
         if shared.stopped.get() {
             return;
         }
@@ -102,10 +96,7 @@ async fn stranger(messenger: Rc<Shared>, stream: Rc<dyn Stream>) {
     messenger.strangers.set(messenger.strangers.get() + 1);
     let from = stream.peer_addr();
     let timeout = messenger.config.ready_timeout;
-    let outcome = messenger
-        .env
-        .timeout(timeout, handshake(&messenger, stream.clone()))
-        .await;
+    let outcome = messenger.env.timeout(timeout, handshake(&messenger, stream.clone())).await;
     messenger.strangers.set(messenger.strangers.get() - 1);
     match outcome {
         Ok(Ok((con, carrier))) => {
@@ -155,12 +146,7 @@ async fn handshake(
                         return Err(HandshakeError::Unexpected { tag: frame.tag() }.into());
                     };
                     let peer_kind = hs.peer_kind();
-                    let stranger = Known {
-                        messenger,
-                        peer_kind,
-                        socket_addr: peer,
-                        who,
-                    };
+                    let stranger = Known { messenger, peer_kind, socket_addr: peer, who };
                     let answer = stranger.on_ident(frame)?;
                     hs.send(&answer.frame);
                     if answer.con.is_some() || matches!(answer.frame, Control::Wait) {
@@ -171,13 +157,8 @@ async fn handshake(
         };
         match con {
             Some(Answer { con: Some(con), .. }) => {
-                let carrier = Carrier {
-                    stream,
-                    reader: hs.reader,
-                    writer: hs.writer,
-                    out: hs.out,
-                    buf,
-                };
+                let carrier =
+                    Carrier { stream, reader: hs.reader, writer: hs.writer, out: hs.out, buf };
                 return Ok((con, carrier));
             }
             Some(_) => {
@@ -188,10 +169,7 @@ async fn handshake(
             None => {}
         }
         if !hs.out.is_empty() {
-            stream
-                .send(hs.out.take())
-                .await
-                .map_err(|e| Failed::Io(e.kind()))?;
+            stream.send(hs.out.take()).await.map_err(|e| Failed::Io(e.kind()))?;
         }
         make_room(&mut buf, hs.need(), RECV_LEN_MIN);
         let result;
@@ -308,10 +286,7 @@ impl Known<'_> {
     fn begin(&self, ident: &ClientIdent, old: Option<Connection>) -> Answer {
         let policy = self.policy();
         let features = policy.features_supported & ident.supported;
-        let name = EntityName {
-            kind: self.peer_kind,
-            num: ident.gid,
-        };
+        let name = EntityName { kind: self.peer_kind, num: ident.gid };
         let peer = self.peer(name, ident.addrs.clone(), features);
         let con = match old {
             Some(con) => {
@@ -329,10 +304,7 @@ impl Known<'_> {
                 };
                 let con = Connection::start(self.messenger, self.messenger.new_id(), start);
                 if policy.lossy && !policy.register_lossy_clients {
-                    self.messenger
-                        .others
-                        .borrow_mut()
-                        .insert(con.id(), con.clone());
+                    self.messenger.others.borrow_mut().insert(con.id(), con.clone());
                 } else {
                     let mut registered = self.messenger.registered.borrow_mut();
                     registered.insert(ident.addrs.clone(), con.clone());
@@ -342,11 +314,7 @@ impl Known<'_> {
         };
         let lossy = policy.lossy;
         con.0.lossy.set(lossy);
-        let cookie = if lossy {
-            0
-        } else {
-            self.messenger.env.random_u64() | 1
-        };
+        let cookie = if lossy { 0 } else { self.messenger.env.random_u64() | 1 };
         {
             let mut session = con.0.session.borrow_mut();
             session.begin_anew();
@@ -364,10 +332,7 @@ impl Known<'_> {
             flags: if lossy { FLAG_LOSSY } else { 0 },
             cookie,
         });
-        Answer {
-            frame,
-            con: Some(con),
-        }
+        Answer { frame, con: Some(con) }
     }
 
     fn peer(&self, name: EntityName, addrs: AddrVec, features: u64) -> Peer {
@@ -378,9 +343,7 @@ impl Known<'_> {
             socket_addr: dial.unwrap_or(self.socket_addr),
             global_id: self.who.global_id,
             auth_name: Some(self.who.name.clone()),
-            caps: AuthCapsInfo {
-                ..self.who.caps.clone()
-            },
+            caps: AuthCapsInfo { ..self.who.caps.clone() },
             features,
             auth_state: self.who.state.clone(),
         }
@@ -411,10 +374,7 @@ impl Known<'_> {
                 let (name, features) = (peer.name, peer.features);
                 *peer = self.peer(name, offer.addrs, features);
                 drop(peer);
-                Answer {
-                    frame,
-                    con: Some(con),
-                }
+                Answer { frame, con: Some(con) }
             }
         })
     }

@@ -58,19 +58,14 @@ impl From<HandshakeError> for Failed {
 pub(super) async fn run(con: Connection) {
     let inner = &con.0;
     let generation = inner.generation.get();
-    let Some((env, config)) = inner
-        .messenger
-        .upgrade()
-        .map(|m| (m.env.clone(), m.config.clone()))
+    let Some((env, config)) = inner.messenger.upgrade().map(|m| (m.env.clone(), m.config.clone()))
     else {
         return;
     };
     let mut backoff = Duration::ZERO;
     let current = || inner.generation.get() == generation && inner.phase() != Phase::Closed;
     while current() {
-        let outcome = env
-            .timeout(config.ready_timeout, attempt(&con, generation))
-            .await;
+        let outcome = env.timeout(config.ready_timeout, attempt(&con, generation)).await;
         if !current() {
             return;
         }
@@ -96,11 +91,7 @@ pub(super) async fn run(con: Connection) {
                         dispatcher.on_refused(&con);
                     }
                 }
-                backoff = if backoff.is_zero() {
-                    config.initial_backoff
-                } else {
-                    backoff * 2
-                };
+                backoff = if backoff.is_zero() { config.initial_backoff } else { backoff * 2 };
                 backoff = backoff.min(config.max_backoff);
                 backoff
             }
@@ -127,15 +118,8 @@ async fn attempt(con: &Connection, generation: u64) -> Result<Carrier, Failed> {
         return Err(Failed::Gone);
     }
     let target = inner.peer.borrow().socket_addr;
-    let sock = target
-        .sock
-        .filter(|sock| sock.port() != 0)
-        .ok_or(Failed::Unready)?;
-    let auth = messenger
-        .auth_client
-        .borrow()
-        .clone()
-        .ok_or(Failed::Unready)?;
+    let sock = target.sock.filter(|sock| sock.port() != 0).ok_or(Failed::Unready)?;
+    let auth = messenger.auth_client.borrow().clone().ok_or(Failed::Unready)?;
     let exchange = auth.connect(con).map_err(|e| Failed::Handshake(e.into()))?;
     let env = messenger.env.clone();
     let stream = env.connect(sock).await.map_err(|e| Failed::Io(e.kind()))?;
@@ -143,10 +127,7 @@ async fn attempt(con: &Connection, generation: u64) -> Result<Carrier, Failed> {
     let mut buf = BytesMut::with_capacity(RECV_LEN_MIN);
     loop {
         if !hs.out.is_empty() {
-            stream
-                .send(hs.out.take())
-                .await
-                .map_err(|e| Failed::Io(e.kind()))?;
+            stream.send(hs.out.take()).await.map_err(|e| Failed::Io(e.kind()))?;
         }
         let done = loop {
             match hs.step(&mut buf)? {
@@ -163,13 +144,7 @@ async fn attempt(con: &Connection, generation: u64) -> Result<Carrier, Failed> {
             }
         };
         if done {
-            return Ok(Carrier {
-                stream,
-                reader: hs.reader,
-                writer: hs.writer,
-                out: hs.out,
-                buf,
-            });
+            return Ok(Carrier { stream, reader: hs.reader, writer: hs.writer, out: hs.out, buf });
         }
         if hs.out.is_empty() {
             make_room(&mut buf, hs.need(), RECV_LEN_MIN);
@@ -287,10 +262,7 @@ fn on_server_ident(
     }
     inner.lossy.set(ident.flags & FLAG_LOSSY != 0);
     let mut peer = inner.peer.borrow_mut();
-    peer.name = EntityName {
-        kind: hs.peer_kind(),
-        num: ident.gid,
-    };
+    peer.name = EntityName { kind: hs.peer_kind(), num: ident.gid };
     peer.addrs = ident.addrs;
     peer.features = inner.policy.features_supported & ident.supported;
     peer.global_id = hs.global_id();
@@ -311,10 +283,7 @@ impl Shared {
                 .map(|addr| match addr.sock {
                     Some(mut sock) if addr.is_blank_ip() => {
                         sock.set_ip(seen.ip());
-                        EntityAddr {
-                            sock: Some(sock),
-                            ..*addr
-                        }
+                        EntityAddr { sock: Some(sock), ..*addr }
                     }
                     _ => *addr,
                 })

@@ -160,9 +160,7 @@ async fn drain(
     generation: u64,
 ) -> Result<(), Broken> {
     while con.0.generation.get() == generation {
-        let Some(preamble) = frames.preamble(buf)? else {
-            break;
-        };
+        let Some(preamble) = frames.preamble(buf)? else { break };
         if preamble.tag == tag::MESSAGE && receiver.permits[1].is_none() {
             receiver.take_permits(con, preamble.payload_len()).await;
             if con.0.generation.get() != generation {
@@ -255,14 +253,7 @@ impl Receiver {
             return;
         };
         let received = inner.env.recent();
-        dispatcher.on_message(
-            con,
-            Incoming {
-                message,
-                received,
-                permits,
-            },
-        );
+        dispatcher.on_message(con, Incoming { message, received, permits });
     }
 }
 
@@ -311,9 +302,7 @@ pub(super) fn gather(con: &Connection, to: &mut impl Gathering) {
     let lossless = !inner.lossy.get();
     let mut session = inner.session.borrow_mut();
     while !to.is_full() {
-        let Some(message) = session.pop_next(lossless) else {
-            break;
-        };
+        let Some(message) = session.pop_next(lossless) else { break };
         to.message(message);
     }
     if lossless && inner.want_ack.take() && session.owes_ack() {

@@ -66,20 +66,13 @@ pub(crate) fn spawn_idle_check(messenger: &Messenger) {
         let _last = last;
         loop {
             env.sleep(idle / 4).await;
-            let Some(messenger) = weak.upgrade() else {
-                return;
-            };
+            let Some(messenger) = weak.upgrade() else { return };
             if messenger.stopped.get() {
                 return;
             }
             let now = env.now();
             for con in messenger.connections() {
-                let last = con
-                    .0
-                    .link
-                    .borrow()
-                    .as_ref()
-                    .map(|link| link.last_active.get());
+                let last = con.0.link.borrow().as_ref().map(|link| link.last_active.get());
                 if last.is_some_and(|last| now.saturating_sub(last) > idle) {
                     tracing::info!(?con, "silent for too long");
                     fault(&con, con.0.generation.get());
@@ -124,12 +117,7 @@ fn attach(con: &Connection, carrier: Carrier) -> impl Future<Output = ()> + use<
     *con.0.link.borrow_mut() = Some(link.clone());
     con.0.set_phase(Phase::Ready);
     let generation = con.0.generation.get();
-    con.0.env.go(link::write(
-        con.clone(),
-        link.clone(),
-        carrier.out,
-        generation,
-    ));
+    con.0.env.go(link::write(con.clone(), link.clone(), carrier.out, generation));
     link::read(con.clone(), link, carrier.reader, carrier.buf, generation)
 }
 

@@ -52,7 +52,12 @@ impl Gathering for Batch {
 }
 
 /// Receives until the passage is closed or taken away.
-pub(super) async fn read(con: Connection, link: Rc<Link>, passage: Rc<dyn Passage>, generation: u64) {
+pub(super) async fn read(
+    con: Connection,
+    link: Rc<Link>,
+    passage: Rc<dyn Passage>,
+    generation: u64,
+) {
     let mut receiver = Receiver::default();
     while let Some(batch) = passage.receive().await
         && let Ok(batch) = batch.downcast::<Batch>()
@@ -80,7 +85,12 @@ pub(super) async fn read(con: Connection, link: Rc<Link>, passage: Rc<dyn Passag
 }
 
 /// Hands over what is queued until the passage is closed or taken away.
-pub(super) async fn write(con: Connection, link: Rc<Link>, passage: Rc<dyn Passage>, generation: u64) {
+pub(super) async fn write(
+    con: Connection,
+    link: Rc<Link>,
+    passage: Rc<dyn Passage>,
+    generation: u64,
+) {
     while con.0.generation.get() == generation {
         let mut batch = Batch::default();
         gather(&con, &mut batch);

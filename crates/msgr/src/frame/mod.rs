@@ -153,11 +153,7 @@ impl Preamble {
                 return Err(FrameError::TooLong { tag, len: *len });
             }
         }
-        Ok(Preamble {
-            tag,
-            segments,
-            lens,
-        })
+        Ok(Preamble { tag, segments, lens })
     }
 
     /// The 32 bytes.
@@ -166,11 +162,7 @@ impl Preamble {
         bytes[0] = self.tag;
         bytes[1] = self.segments as u8;
         for i in 0..self.segments {
-            let align: u16 = if self.tag == tag::MESSAGE && i == 3 {
-                4096
-            } else {
-                8
-            };
+            let align: u16 = if self.tag == tag::MESSAGE && i == 3 { 4096 } else { 8 };
             bytes[2 + i * 6..6 + i * 6].copy_from_slice(&self.lens[i].to_le_bytes());
             bytes[6 + i * 6..8 + i * 6].copy_from_slice(&align.to_le_bytes());
         }

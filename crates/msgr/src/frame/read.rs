@@ -140,21 +140,13 @@ impl FrameReader {
         match self.gcm {
             None => {
                 (if first > 0 { first + 4 } else { 0 })
-                    + (if p.segments > 1 {
-                        rest + EPILOGUE_LEN
-                    } else {
-                        0
-                    })
+                    + (if p.segments > 1 { rest + EPILOGUE_LEN } else { 0 })
             }
             Some(_) => {
                 let more = first.saturating_sub(INLINE_LEN);
                 let rest: usize = p.lens[1..].iter().map(|len| padded(*len as usize)).sum();
                 (if more > 0 { padded(more) + TAG_LEN } else { 0 })
-                    + (if p.segments > 1 {
-                        rest + 16 + TAG_LEN
-                    } else {
-                        0
-                    })
+                    + (if p.segments > 1 { rest + 16 + TAG_LEN } else { 0 })
             }
         }
     }
@@ -182,11 +174,7 @@ impl FrameReader {
             }
         };
         let preamble = Preamble::decode(&bytes, self.authenticated)?;
-        self.pending = Some(Pending {
-            preamble,
-            inline,
-            long: None,
-        });
+        self.pending = Some(Pending { preamble, inline, long: None });
         Ok(Some(preamble))
     }
 
@@ -220,9 +208,7 @@ impl FrameReader {
 
     /// Takes back what was lent, with `received` bytes more in it.
     pub fn give_back(&mut self, buf: AlignedBuf, received: usize) {
-        let Some(long) = self.pending.as_mut().and_then(|p| p.long.as_mut()) else {
-            return;
-        };
+        let Some(long) = self.pending.as_mut().and_then(|p| p.long.as_mut()) else { return };
         long.filled += received;
         long.sums.go_on(&buf[long.start..long.filled]);
         long.buf = buf;
@@ -237,9 +223,7 @@ impl FrameReader {
     /// frame its sender aborted (call `preamble` again in that case: it is gone).
     pub fn body(&mut self, buf: &mut BytesMut) -> Result<Option<Frame>, FrameError> {
         let need = self.need();
-        let Some(pending) = &mut self.pending else {
-            return Ok(None);
-        };
+        let Some(pending) = &mut self.pending else { return Ok(None) };
         let p = pending.preamble;
         if let Some(long) = &mut pending.long {
             long.take(buf);
@@ -267,9 +251,7 @@ impl FrameReader {
         bytes: Bytes,
         buf: &mut BytesMut,
     ) -> Result<Option<Frame>, FrameError> {
-        let Some(pending) = &mut self.pending else {
-            return Ok(None);
-        };
+        let Some(pending) = &mut self.pending else { return Ok(None) };
         let Some(mut long) = pending.long.take() else {
             let segments = crc_segments(p, &bytes, DATA)?;
             pending.long = Some(Long::new(p, segments));
@@ -372,12 +354,7 @@ fn crc_frame(
             }
         }
     }
-    Ok(Some(Frame {
-        tag: p.tag,
-        count: p.segments,
-        segments,
-        sums: None,
-    }))
+    Ok(Some(Frame { tag: p.tag, count: p.segments, segments, sums: None }))
 }
 
 fn secure_body(
@@ -412,10 +389,5 @@ fn secure_body(
             at += padded(len);
         }
     }
-    Ok(Some(Frame {
-        tag: p.tag,
-        count: p.segments,
-        segments,
-        sums: None,
-    }))
+    Ok(Some(Frame { tag: p.tag, count: p.segments, segments, sums: None }))
 }

@@ -40,19 +40,11 @@ pub fn rx_tx_streams(secret: &[u8], is_server: bool) -> Result<(GcmStream, GcmSt
         fixed.copy_from_slice(&nonce[..4]);
         counter.copy_from_slice(&nonce[4..]);
         let counter = u64::from_le_bytes(counter);
-        Ok(GcmStream {
-            key: LessSafeKey::new(key),
-            fixed,
-            counter,
-        })
+        Ok(GcmStream { key: LessSafeKey::new(key), fixed, counter })
     };
     let from_server = stream(&secret[16..28])?;
     let from_client = stream(&secret[28..40])?;
-    Ok(if is_server {
-        (from_client, from_server)
-    } else {
-        (from_server, from_client)
-    })
+    Ok(if is_server { (from_client, from_server) } else { (from_server, from_client) })
 }
 
 impl GcmStream {
@@ -67,18 +59,14 @@ impl GcmStream {
     /// Opens a record in place (its tag are the last 16 bytes); the plain bytes lie in front.
     pub fn open(&mut self, record: &mut [u8]) -> Result<(), FrameError> {
         let nonce = self.next_nonce();
-        self.key
-            .open_in_place(nonce, Aad::empty(), record)
-            .map_err(|_| FrameError::Sealed)?;
+        self.key.open_in_place(nonce, Aad::empty(), record).map_err(|_| FrameError::Sealed)?;
         Ok(())
     }
 
     /// Seals bytes in place; the tag to put behind them.
     pub fn seal(&mut self, record: &mut [u8]) -> [u8; TAG_LEN] {
         let nonce = self.next_nonce();
-        let tag = self
-            .key
-            .seal_in_place_separate_tag(nonce, Aad::empty(), record);
+        let tag = self.key.seal_in_place_separate_tag(nonce, Aad::empty(), record);
         let mut out = [0; TAG_LEN];
         // Sealing fails only above GCM's 64 GiB a record.
         out.copy_from_slice(tag.expect("a record far below 64 GiB").as_ref());

@@ -152,11 +152,7 @@ impl FrameWriter {
                 count = i + 2;
             }
         }
-        let preamble = Preamble {
-            tag,
-            segments: count,
-            lens,
-        };
+        let preamble = Preamble { tag, segments: count, lens };
         match &mut self.gcm {
             None => crc_frame(&preamble, first, rest, out),
             Some(gcm) => secure_frame(&preamble, first, rest, gcm, out),

@@ -65,10 +65,7 @@ impl AuthClient for TestAuth {
             session_key: session_key.clone(),
         };
         let secret = CryptoKey::new(SERVICE_SECRET, UTime::ZERO);
-        let blob = TicketBlob {
-            secret_id: 3,
-            blob: secret.seal(|w| info.encode(w)),
-        };
+        let blob = TicketBlob { secret_id: 3, blob: secret.seal(|w| info.encode(w)) };
         let service = u32::from(con.peer_kind());
         let nonce = self.env.random_u64();
         Ok(Box::new(AuthorizerExchange {
@@ -80,11 +77,7 @@ impl AuthClient for TestAuth {
 
 impl AuthServer for TestAuth {
     fn allowed_methods(&self, _: u8) -> Vec<u32> {
-        vec![if self.modes.is_some() {
-            METHOD_CEPHX
-        } else {
-            METHOD_NONE
-        }]
+        vec![if self.modes.is_some() { METHOD_CEPHX } else { METHOD_NONE }]
     }
     fn accept(&self, _: Stranger, method: u32) -> Result<Box<dyn ServerExchange>, AuthError> {
         Ok(if method == METHOD_NONE {
@@ -114,19 +107,13 @@ impl Recorder {
         Rc::new(recorder)
     }
     fn event(&self, what: &str, con: &Connection) {
-        self.events
-            .borrow_mut()
-            .push(format!("{what} {}", con.peer_name()));
+        self.events.borrow_mut().push(format!("{what} {}", con.peer_name()));
     }
     pub fn events(&self) -> Vec<String> {
         self.events.borrow().clone()
     }
     pub fn tids(&self) -> Vec<u64> {
-        self.messages
-            .borrow()
-            .iter()
-            .map(|m| m.header.tid)
-            .collect()
+        self.messages.borrow().iter().map(|m| m.header.tid).collect()
     }
 }
 
@@ -196,11 +183,8 @@ pub fn node(
     config.max_backoff = Duration::from_millis(300);
     let messenger = Messenger::new(env.clone(), config);
     let id = name.num.to_string();
-    let auth = Rc::new(TestAuth {
-        env: env.clone(),
-        name: AuthEntityName::new(name.kind, id),
-        modes,
-    });
+    let auth =
+        Rc::new(TestAuth { env: env.clone(), name: AuthEntityName::new(name.kind, id), modes });
     let recorder = Recorder::new();
     messenger.set_auth_client(auth.clone());
     messenger.set_auth_server(auth);

@@ -56,13 +56,7 @@ impl<'a> Encoder<'a> {
         read: &'a ReadBytes,
     ) -> Encoder<'a> {
         let out = vec![Transaction::new(); codec.shards()];
-        Encoder {
-            codec,
-            pgid,
-            before,
-            read,
-            out,
-        }
+        Encoder { codec, pgid, before, read, out }
     }
 
     /// Encodes a whole transaction; the entries get their steps.
@@ -78,20 +72,13 @@ impl<'a> Encoder<'a> {
             entry.mod_desc = ObjectModDesc::default();
         }
         for oid in ops.order() {
-            let entry = entries
-                .iter_mut()
-                .find(|e| e.soid == *oid && e.op != LogOp::ERROR);
-            let Some(entry) = entry else {
-                return Err(Errno::EINVAL);
-            };
+            let entry = entries.iter_mut().find(|e| e.soid == *oid && e.op != LogOp::ERROR);
+            let Some(entry) = entry else { return Err(Errno::EINVAL) };
             if let Some(snaps) = self.snaps_before(entry) {
                 entry.mod_desc.push(&RollbackOp::UpdateSnaps(snaps));
             }
             let generation = entry.version.version;
-            let undo = Undo {
-                desc: &mut entry.mod_desc,
-                generation,
-            };
+            let undo = Undo { desc: &mut entry.mod_desc, generation };
             self.object(oid, &ops.objects[oid], undo)?;
         }
         let mut shards = BTreeMap::new();
@@ -111,13 +98,7 @@ impl<'a> Encoder<'a> {
         let head = self.before.get(&entry.soid.head())?;
         let stored = head.attrs.get(&b"snapset"[..])?;
         let set = SnapSet::from_bytes(stored).ok()?;
-        Some(
-            set.clone_snaps
-                .get(&entry.soid.snap)?
-                .iter()
-                .copied()
-                .collect(),
-        )
+        Some(set.clone_snaps.get(&entry.soid.snap)?.iter().copied().collect())
     }
 
     fn attrs_before(&self, oid: &HObject) -> BTreeMap<BString, Bytes> {
@@ -138,14 +119,7 @@ impl<'a> Encoder<'a> {
     /// Does something on every shard: its transaction, collection and number.
     fn each(&mut self, mut f: impl FnMut(&mut Transaction, &CollId, i8)) {
         for (shard, t) in (0..).zip(&mut self.out) {
-            f(
-                t,
-                &CollId::Pg(SpgId {
-                    pgid: self.pgid,
-                    shard,
-                }),
-                shard,
-            );
+            f(t, &CollId::Pg(SpgId { pgid: self.pgid, shard }), shard);
         }
     }
 
@@ -159,28 +133,17 @@ impl<'a> Encoder<'a> {
         let mut changes = op.attrs.clone();
 
         if op.delete_first {
-            old_attrs.extend(
-                attrs
-                    .iter()
-                    .map(|(name, value)| (name.clone(), Some(value.clone()))),
-            );
+            old_attrs.extend(attrs.iter().map(|(name, value)| (name.clone(), Some(value.clone()))));
             if op.keep_attrs {
                 for (name, value) in &attrs {
-                    changes
-                        .entry(name.clone())
-                        .or_insert_with(|| Some(value.clone()));
+                    changes.entry(name.clone()).or_insert_with(|| Some(value.clone()));
                 }
             }
             attrs.clear();
             changes.retain(|_, value| value.is_some());
             undo.desc.push(&RollbackOp::Delete(generation));
             self.each(|t, cid, shard| {
-                t.coll_move_rename(
-                    cid,
-                    &at(oid, NO_GEN, shard),
-                    cid,
-                    &at(oid, generation, shard),
-                );
+                t.coll_move_rename(cid, &at(oid, NO_GEN, shard), cid, &at(oid, generation, shard));
             });
             hash_info::clear(&mut hinfo);
         }
@@ -212,10 +175,8 @@ impl<'a> Encoder<'a> {
         self.set_attrs(oid, &changes, &attrs, &mut old_attrs);
         undo.desc.push(&RollbackOp::SetAttrs(old_attrs));
         if let Some((object_size, write_size, flags)) = op.alloc_hint {
-            let (object_size, write_size) = (
-                self.codec.chunk_len_of(object_size),
-                self.codec.chunk_len_of(write_size),
-            );
+            let (object_size, write_size) =
+                (self.codec.chunk_len_of(object_size), self.codec.chunk_len_of(write_size));
             self.each(|t, cid, shard| {
                 t.set_alloc_hint(cid, &at(oid, NO_GEN, shard), object_size, write_size, flags);
             });
@@ -242,9 +203,7 @@ impl<'a> Encoder<'a> {
         }
         let mut set = BTreeMap::new();
         for (name, value) in changes {
-            old_attrs
-                .entry(name.clone())
-                .or_insert_with(|| attrs.get(name).cloned());
+            old_attrs.entry(name.clone()).or_insert_with(|| attrs.get(name).cloned());
             match value {
                 Some(value) => {
                     set.insert(name.clone(), value.clone());
@@ -321,10 +280,7 @@ impl<'a> Encoder<'a> {
         // Whole stripes: what is not there of a stripe lies behind the object's end.
         let touched: Vec<(u64, u64)> = writes.ranges().collect();
         for (offset, len) in touched {
-            writes.fill(
-                offset / width * width,
-                (offset + len).next_multiple_of(width),
-            );
+            writes.fill(offset / width * width, (offset + len).next_multiple_of(width));
         }
 
         for (offset, data) in writes.joined(0, append_after) {
@@ -362,9 +318,7 @@ impl<'a> Encoder<'a> {
     /// The stripes that were read, as far as this op needs them.
     fn read_stripes(&self, oid: &HObject, op: &ObjectOp, old_end: u64) -> Result<Extents, Errno> {
         let mut writes = Extents::default();
-        let Some(base) = op.base(oid) else {
-            return Ok(writes);
-        };
+        let Some(base) = op.base(oid) else { return Ok(writes) };
         let width = self.codec.width();
         for start in partial_stripes(op, width, old_end) {
             let pieces = self.read.get(base).map_or(&[][..], Vec::as_slice);
@@ -401,10 +355,5 @@ impl<'a> Encoder<'a> {
 
 /// An object of a shard.
 pub(super) fn at(oid: &HObject, generation: u64, shard: i8) -> GhObject {
-    GhObject {
-        hobj: oid.clone(),
-        generation,
-        shard,
-        max: false,
-    }
+    GhObject { hobj: oid.clone(), generation, shard, max: false }
 }

@@ -13,9 +13,7 @@ pub(super) struct Extents {
 impl Extents {
     /// Ranges, in order: (offset, length). Neighbours may touch.
     pub(super) fn ranges(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.pieces
-            .iter()
-            .map(|(&at, data)| (at, data.len() as u64))
+        self.pieces.iter().map(|(&at, data)| (at, data.len() as u64))
     }
 
     /// Pieces in order.
@@ -37,11 +35,8 @@ impl Extents {
     pub(super) fn fill(&mut self, offset: u64, end: u64) {
         let mut at = offset;
         let mut gaps = Vec::new();
-        let before = self
-            .pieces
-            .range(..offset)
-            .next_back()
-            .map(|(&at, data)| at + data.len() as u64);
+        let before =
+            self.pieces.range(..offset).next_back().map(|(&at, data)| at + data.len() as u64);
         at = at.max(before.unwrap_or(0));
         for (&start, data) in self.pieces.range(offset..end) {
             if start > at {
@@ -64,16 +59,10 @@ impl Extents {
 
     /// Takes `start..end` away.
     fn cut(&mut self, start: u64, end: u64) {
-        let from = self
-            .pieces
-            .range(..start)
-            .next_back()
-            .map_or(start, |(&at, _)| at);
+        let from = self.pieces.range(..start).next_back().map_or(start, |(&at, _)| at);
         let touched: Vec<u64> = self.pieces.range(from..end).map(|(&at, _)| at).collect();
         for at in touched {
-            let Some(data) = self.pieces.remove(&at) else {
-                continue;
-            };
+            let Some(data) = self.pieces.remove(&at) else { continue };
             let last = at + data.len() as u64;
             if at < start {
                 let keep = (start - at).min(data.len() as u64) as usize;
@@ -122,10 +111,7 @@ mod tests {
     use super::*;
 
     fn all(e: &Extents) -> Vec<(u64, Vec<u8>)> {
-        e.joined(0, u64::MAX)
-            .into_iter()
-            .map(|(at, b)| (at, b.to_vec()))
-            .collect()
+        e.joined(0, u64::MAX).into_iter().map(|(at, b)| (at, b.to_vec())).collect()
     }
 
     #[test]
@@ -140,13 +126,7 @@ mod tests {
         assert_eq!(all(&e), [(5, b"ccccccab".to_vec())]);
         e.insert(20, Bytes::from_static(b"d"));
         e.fill(0, 22);
-        assert_eq!(
-            all(&e),
-            [(0, b"\0\0\0\0\0ccccccab\0\0\0\0\0\0\0d\0".to_vec())]
-        );
-        assert_eq!(
-            e.joined(6, 12),
-            [(6, Bytes::from_static(b"cccccca").slice(1..))]
-        );
+        assert_eq!(all(&e), [(0, b"\0\0\0\0\0ccccccab\0\0\0\0\0\0\0d\0".to_vec())]);
+        assert_eq!(e.joined(6, 12), [(6, Bytes::from_static(b"cccccca").slice(1..))]);
     }
 }

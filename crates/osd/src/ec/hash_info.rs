@@ -14,10 +14,7 @@ pub const HINFO_KEY: &[u8] = b"hinfo_key";
 
 /// The info of an object without data.
 pub(super) fn fresh(shards: usize) -> EcHashInfo {
-    EcHashInfo {
-        total_chunk_size: 0,
-        cumulative_shard_hashes: vec![u32::MAX; shards],
-    }
+    EcHashInfo { total_chunk_size: 0, cumulative_shard_hashes: vec![u32::MAX; shards] }
 }
 
 /// What the attributes of an object tell. One whose info is lost, damaged or of another length is
@@ -27,16 +24,11 @@ pub(super) fn of_attrs(
     chunk_len: u64,
     shards: usize,
 ) -> EcHashInfo {
-    let stored = attrs
-        .get(HINFO_KEY)
-        .and_then(|bytes| EcHashInfo::from_bytes(bytes).ok());
+    let stored = attrs.get(HINFO_KEY).and_then(|bytes| EcHashInfo::from_bytes(bytes).ok());
     match stored {
         Some(info) if info.total_chunk_size == chunk_len && is_of(&info, shards) => info,
         None if chunk_len == 0 => fresh(shards),
-        _ => EcHashInfo {
-            total_chunk_size: chunk_len,
-            cumulative_shard_hashes: Vec::new(),
-        },
+        _ => EcHashInfo { total_chunk_size: chunk_len, cumulative_shard_hashes: Vec::new() },
     }
 }
 
@@ -83,12 +75,7 @@ pub enum Verdict {
 }
 
 /// Judges a shard's whole chunk by its length and its CRC-32C from -1.
-pub fn judge(
-    attrs: &BTreeMap<BString, Bytes>,
-    shard: usize,
-    chunk_len: u64,
-    crc: u32,
-) -> Verdict {
+pub fn judge(attrs: &BTreeMap<BString, Bytes>, shard: usize, chunk_len: u64, crc: u32) -> Verdict {
     let stored = attrs.get(HINFO_KEY).and_then(|bytes| EcHashInfo::from_bytes(bytes).ok());
     let Some(info) = stored else { return Verdict::Absent };
     if info.total_chunk_size != chunk_len {

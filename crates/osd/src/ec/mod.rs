@@ -43,9 +43,7 @@ impl Codec {
             let what = format!("stripe_width={stripe_width} does not fit k={k}");
             return Err(BadProfile::OutOfRange(what));
         }
-        Ok(Codec {
-            stripes: Stripes::new(Code::new(&profile), piece),
-        })
+        Ok(Codec { stripes: Stripes::new(Code::new(&profile), piece) })
     }
 
     /// Shards of an object: k + m.
@@ -71,28 +69,18 @@ impl Codec {
     }
 
     fn encode(&self, data: &[u8]) -> Vec<Bytes> {
-        self.stripes
-            .encode(data)
-            .into_iter()
-            .map(Bytes::from)
-            .collect()
+        self.stripes.encode(data).into_iter().map(Bytes::from).collect()
     }
 
     /// The data shards that hold a range.
     fn shards_of_range(&self, offset: u64, len: u64) -> BTreeSet<i8> {
         let (k, piece) = (self.stripes.code().k() as u64, self.piece());
         let (first, last) = (offset / piece, (offset + len.max(1) - 1) / piece);
-        (first..=last)
-            .take(k as usize)
-            .map(|i| (i % k) as i8)
-            .collect()
+        (first..=last).take(k as usize).map(|i| (i % k) as i8).collect()
     }
 
     fn to_indices(shards: &BTreeSet<i8>) -> BTreeSet<usize> {
-        shards
-            .iter()
-            .filter_map(|&s| usize::try_from(s).ok())
-            .collect()
+        shards.iter().filter_map(|&s| usize::try_from(s).ok()).collect()
     }
 }
 
@@ -107,10 +95,7 @@ fn padded(chunks: &BTreeMap<i8, Bytes>, len: usize) -> BTreeMap<usize, Bytes> {
         longer.resize(len, 0);
         Bytes::from(longer)
     };
-    chunks
-        .iter()
-        .filter_map(|(&s, c)| Some((usize::try_from(s).ok()?, pad(c))))
-        .collect()
+    chunks.iter().filter_map(|(&s, c)| Some((usize::try_from(s).ok()?, pad(c)))).collect()
 }
 
 impl ShardCodec for Codec {
@@ -155,15 +140,10 @@ impl ShardCodec for Codec {
         let (start, span) = self.stripes.stripe_range(offset, len.max(1));
         let wanted = self.shards_of_range(offset, len);
         let wanted = Self::to_indices(&wanted);
-        let minimum = self
-            .stripes
-            .code()
-            .minimum_to_decode(&wanted, &Self::to_indices(available))?;
+        let minimum =
+            self.stripes.code().minimum_to_decode(&wanted, &Self::to_indices(available))?;
         Some(ShardReads {
-            shards: minimum
-                .into_iter()
-                .filter_map(|s| i8::try_from(s).ok())
-                .collect(),
+            shards: minimum.into_iter().filter_map(|s| i8::try_from(s).ok()).collect(),
             offset: self.chunk_offset(start),
             len: self.chunk_len_of(span),
         })
@@ -178,9 +158,8 @@ impl ShardCodec for Codec {
         let (start, span) = self.stripes.stripe_range(offset, len.max(1));
         let chunk_len = usize::try_from(self.chunk_len_of(span)).map_err(|_| Errno::EFBIG)?;
         let chunks = padded(chunks, chunk_len);
-        let wanted: Vec<usize> = Self::to_indices(&self.shards_of_range(offset, len))
-            .into_iter()
-            .collect();
+        let wanted: Vec<usize> =
+            Self::to_indices(&self.shards_of_range(offset, len)).into_iter().collect();
         let slices = chunks.iter().map(|(&s, c)| (s, c.as_ref())).collect();
         let decoded;
         let held: BTreeMap<usize, &[u8]> = if wanted.iter().all(|s| chunks.contains_key(s)) {
@@ -218,9 +197,6 @@ impl ShardCodec for Codec {
             tracing::error!("cannot rebuild: {e}");
             Errno::EIO
         })?;
-        Ok(found
-            .into_iter()
-            .map(|(s, c)| (s as i8, Bytes::from(c)))
-            .collect())
+        Ok(found.into_iter().map(|(s, c)| (s as i8, Bytes::from(c))).collect())
     }
 }

@@ -152,10 +152,7 @@ impl ObjectOps {
 
     /// The op of an object that is changed; one that does not exist is made.
     fn change(&mut self, oid: &GhObject, exists: &dyn Fn(&HObject) -> bool) -> &mut ObjectOp {
-        let op = self
-            .objects
-            .entry(oid.hobj.clone())
-            .or_insert_with(ObjectOp::new);
+        let op = self.objects.entry(oid.hobj.clone()).or_insert_with(ObjectOp::new);
         if !op.is_fresh() && (op.delete_first || !exists(&oid.hobj)) {
             op.init = Init::Create;
         }
@@ -176,50 +173,27 @@ impl ObjectOps {
             Op::Touch { cid, oid } | Op::Create { cid, oid } if is_here(cid) => {
                 self.change(object(oid), exists);
             }
-            Op::Write {
-                cid,
-                oid,
-                offset,
-                data,
-            } if is_here(cid) => {
-                self.change(object(oid), exists)
-                    .data
-                    .insert(*offset, data.clone());
+            Op::Write { cid, oid, offset, data } if is_here(cid) => {
+                self.change(object(oid), exists).data.insert(*offset, data.clone());
             }
-            Op::Zero {
-                cid,
-                oid,
-                offset,
-                len,
-            } if is_here(cid) => {
-                self.change(object(oid), exists)
-                    .data
-                    .insert(*offset, zeros(*len));
+            Op::Zero { cid, oid, offset, len } if is_here(cid) => {
+                self.change(object(oid), exists).data.insert(*offset, zeros(*len));
             }
             Op::Truncate { cid, oid, size } if is_here(cid) => {
                 self.change(object(oid), exists).truncate_to(*size);
             }
             Op::Remove { cid, oid } if is_here(cid) => self.remove(&object(oid).hobj, exists),
-            Op::SetAttr {
-                cid,
-                oid,
-                name,
-                value,
-            } if is_here(cid) => {
+            Op::SetAttr { cid, oid, name, value } if is_here(cid) => {
                 let op = self.change(object(oid), exists);
                 op.attrs.insert(name.clone(), Some(value.clone()));
             }
             Op::SetAttrs { cid, oid, attrs } if is_here(cid) => {
                 let op = self.change(object(oid), exists);
-                let set = attrs
-                    .iter()
-                    .map(|(name, value)| (name.clone(), Some(value.clone())));
+                let set = attrs.iter().map(|(name, value)| (name.clone(), Some(value.clone())));
                 op.attrs.extend(set);
             }
             Op::RmAttr { cid, oid, name } if is_here(cid) => {
-                self.change(object(oid), exists)
-                    .attrs
-                    .insert(name.clone(), None);
+                self.change(object(oid), exists).attrs.insert(name.clone(), None);
             }
             Op::RmAttrs { cid, oid } if is_here(cid) => {
                 let op = self.change(object(oid), exists);
@@ -233,18 +207,9 @@ impl ObjectOps {
                     return Err(Errno::EOPNOTSUPP);
                 }
                 self.remove(&target, exists);
-                self.objects
-                    .entry(target)
-                    .or_insert_with(ObjectOp::new)
-                    .init = Init::Clone(source);
+                self.objects.entry(target).or_insert_with(ObjectOp::new).init = Init::Clone(source);
             }
-            Op::SetAllocHint {
-                cid,
-                oid,
-                object_size,
-                write_size,
-                flags,
-            } if is_here(cid) => {
+            Op::SetAllocHint { cid, oid, object_size, write_size, flags } if is_here(cid) => {
                 let op = self.change(object(oid), exists);
                 op.alloc_hint = Some((*object_size, *write_size, *flags));
             }
@@ -252,12 +217,10 @@ impl ObjectOps {
                 self.elsewhere.touch(&coll(cid), object(oid));
             }
             Op::OmapSetKeys { cid, oid, entries } if !is_here(cid) => {
-                self.elsewhere
-                    .omap_setkeys(&coll(cid), object(oid), entries.clone());
+                self.elsewhere.omap_setkeys(&coll(cid), object(oid), entries.clone());
             }
             Op::OmapRmKeys { cid, oid, keys } if !is_here(cid) => {
-                self.elsewhere
-                    .omap_rmkeys(&coll(cid), object(oid), keys.clone());
+                self.elsewhere.omap_rmkeys(&coll(cid), object(oid), keys.clone());
             }
             // Shards have no omap; the rest no op of a client makes.
             _ => return Err(Errno::EOPNOTSUPP),
@@ -268,10 +231,7 @@ impl ObjectOps {
     fn remove(&mut self, oid: &HObject, exists: &dyn Fn(&HObject) -> bool) {
         self.objects.remove(oid);
         if exists(oid) {
-            let op = ObjectOp {
-                delete_first: true,
-                ..ObjectOp::new()
-            };
+            let op = ObjectOp { delete_first: true, ..ObjectOp::new() };
             self.objects.insert(oid.clone(), op);
         }
     }

@@ -22,10 +22,7 @@ pub(super) fn reads_of_ops(
             stripes.entry(base.clone()).or_default().extend(partial);
         }
     }
-    stripes
-        .into_iter()
-        .map(|(oid, starts)| (oid, ranges(&starts, width)))
-        .collect()
+    stripes.into_iter().map(|(oid, starts)| (oid, ranges(&starts, width))).collect()
 }
 
 /// Offsets of the stripes of an object of `size` bytes that an op changes in part, and that have

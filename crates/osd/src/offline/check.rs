@@ -250,7 +250,8 @@ impl Check<'_> {
         if known == snaps {
             return Ok(());
         }
-        self.report.error(format!("{clone}: serves snapshots {snaps:?}, the mapper says {known:?}"));
+        self.report
+            .error(format!("{clone}: serves snapshots {snaps:?}, the mapper says {known:?}"));
         if self.options.repair {
             let mut t = Transaction::new();
             let old: Vec<SnapId> = known.into_iter().collect();

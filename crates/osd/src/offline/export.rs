@@ -109,7 +109,10 @@ async fn export_object<W: Write>(
         let bytes = Bytes::from_static(&[0]);
         file.section(Kind::Data, &Data { offset: size - 1, bytes })?;
     }
-    file.section(Kind::Attrs, &One(attrs.into_iter().collect::<std::collections::BTreeMap<_, _>>()))?;
+    file.section(
+        Kind::Attrs,
+        &One(attrs.into_iter().collect::<std::collections::BTreeMap<_, _>>()),
+    )?;
     let header = store.omap_header(cid, oid).await?;
     if !header.is_empty() {
         file.section(Kind::OmapHeader, &One(header))?;

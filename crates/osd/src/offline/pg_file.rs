@@ -162,12 +162,7 @@ impl Denc for ObjectBegin {
     }
     fn decode(r: &mut Reader<'_>) -> Result<ObjectBegin, Error> {
         r.envelope("object_begin", 3, 3, |r, _| {
-            let oid = GhObject {
-                hobj: r.get()?,
-                generation: r.u64()?,
-                shard: r.i8()?,
-                max: false,
-            };
+            let oid = GhObject { hobj: r.get()?, generation: r.u64()?, shard: r.i8()?, max: false };
             Ok(ObjectBegin { oid, info: r.get()? })
         })
     }

@@ -7,9 +7,7 @@ use maps::{OsdMap, PgPool};
 use store::memstore::MemStore;
 use store::transfer::{compare, copy};
 use store::{CollId, FsckOptions, ObjectStore, Transaction};
-use types::osd::{
-    ObjectInfo, OsdSuperblock, PastIntervals, PgInfo, PgLog, PgLogEntry, SnapSet,
-};
+use types::osd::{ObjectInfo, OsdSuperblock, PastIntervals, PgInfo, PgLog, PgLogEntry, SnapSet};
 use types::{EVersion, GhObject, HObject, NOSNAP, PgId, SpgId, Uuid};
 
 use super::*;
@@ -29,13 +27,7 @@ fn cid() -> CollId {
 }
 
 fn object(name: &str, snap: u64) -> GhObject {
-    GhObject::new(HObject {
-        name: name.into(),
-        snap,
-        hash: 0x33,
-        pool: 2,
-        ..HObject::default()
-    })
+    GhObject::new(HObject { name: name.into(), snap, hash: 0x33, pool: 2, ..HObject::default() })
 }
 
 fn run<T: 'static>(main: impl Future<Output = T> + 'static) -> T {

@@ -26,20 +26,13 @@ impl OpContext {
             // One with no name is the object's own info, which is not kept here.
             if let (true, false, Some(attrs)) = (exists, name.is_empty(), &*self.obc.attrs.borrow())
             {
-                return attrs
-                    .get(bstr::BStr::new(name))
-                    .cloned()
-                    .ok_or(Errno::ENODATA);
+                return attrs.get(bstr::BStr::new(name)).cloned().ok_or(Errno::ENODATA);
             }
             if !exists {
                 return Err(Errno::ENOENT);
             }
         }
-        let read = self
-            .pg
-            .store()
-            .getattr(&self.coll, &self.goid, &stored_attr(name))
-            .await;
+        let read = self.pg.store().getattr(&self.coll, &self.goid, &stored_attr(name)).await;
         read.map_err(|e| Errno(e.errno()))
     }
 
@@ -59,10 +52,7 @@ impl OpContext {
         self.num_read += 1;
         self.stats.num_rd += 1;
         let mut args = op.args.xattr();
-        let name = op
-            .indata
-            .get(..args.name_len as usize)
-            .ok_or(Errno::EINVAL)?;
+        let name = op.indata.get(..args.name_len as usize).ok_or(Errno::EINVAL)?;
         let value = self.user_attr(name).await?;
         self.stats.num_rd -= 1;
         self.count_read(value.len());
@@ -104,11 +94,7 @@ impl OpContext {
             }
             _ => return Err(Errno::EINVAL.into()),
         };
-        if holds {
-            Ok(1)
-        } else {
-            Err(Errno::ECANCELED.into())
-        }
+        if holds { Ok(1) } else { Err(Errno::ECANCELED.into()) }
     }
 
     /// Omap keys and values from `after` on that have the prefix, within the limits of one
@@ -124,11 +110,7 @@ impl OpContext {
         }
         let max = usize::try_from(max_entries.min(self.limits.omap_entries)).unwrap_or(PAGE_MAX);
         let max_bytes = usize::try_from(self.limits.omap_bytes).unwrap_or(usize::MAX);
-        let (from, is_after) = if prefix > after {
-            (prefix, false)
-        } else {
-            (after, true)
-        };
+        let (from, is_after) = if prefix > after { (prefix, false) } else { (after, true) };
         // One entry more than wanted tells whether the next has the prefix too.
         let asked = max.saturating_add(1);
         let page = self
@@ -139,10 +121,7 @@ impl OpContext {
         let page = or_empty(page)?;
         let mut entries = page.entries;
         let is_cut = page.more;
-        let matching = entries
-            .iter()
-            .take_while(|(key, _)| key.starts_with(prefix))
-            .count();
+        let matching = entries.iter().take_while(|(key, _)| key.starts_with(prefix)).count();
         let all_match = matching == entries.len();
         entries.truncate(matching);
         let more = matching > max || (all_match && is_cut);
@@ -206,11 +185,7 @@ impl OpContext {
         if !self.obs.oi.is_omap() {
             return Ok(BTreeMap::new());
         }
-        let read = self
-            .pg
-            .store()
-            .omap_values(&self.coll, &self.goid, keys)
-            .await;
+        let read = self.pg.store().omap_values(&self.coll, &self.goid, keys).await;
         Ok(or_empty(read)?.into_iter().collect())
     }
 
@@ -284,19 +259,13 @@ fn leading_number(text: &[u8]) -> u64 {
     };
     let mut number = 0_u64;
     for digit in digits.iter().take_while(|b| b.is_ascii_digit()) {
-        let next = number
-            .checked_mul(10)
-            .and_then(|n| n.checked_add(u64::from(digit - b'0')));
+        let next = number.checked_mul(10).and_then(|n| n.checked_add(u64::from(digit - b'0')));
         match next {
             Some(next) => number = next,
             None => return u64::MAX,
         }
     }
-    if negative {
-        number.wrapping_neg()
-    } else {
-        number
-    }
+    if negative { number.wrapping_neg() } else { number }
 }
 
 #[cfg(test)]

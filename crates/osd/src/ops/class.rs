@@ -28,15 +28,9 @@ impl OpContext {
             return Err(Errno::EINVAL.into());
         }
         let input = op.indata.slice(method_end..end);
-        let (class, method) = (
-            op.indata.slice(..class_end),
-            op.indata.slice(class_end..method_end),
-        );
-        let mut view = ClassView {
-            ctx: self,
-            depth: 0,
-            stop: None,
-        };
+        let (class, method) =
+            (op.indata.slice(..class_end), op.indata.slice(class_end..method_end));
+        let mut view = ClassView { ctx: self, depth: 0, stop: None };
         let output = view.run(&class, &method, &input).await;
         if let Some(stop) = view.stop.take() {
             return Err(stop);
@@ -77,10 +71,7 @@ impl ClassView<'_> {
         let writes_too_much = self.ctx.num_write > written && !flags.writes();
         if reads_too_much || writes_too_much {
             let name = BStr::new(method);
-            tracing::error!(
-                "class {} method {name} does more than it says",
-                BStr::new(class)
-            );
+            tracing::error!("class {} method {name} does more than it says", BStr::new(class));
             return Err(Errno::EIO);
         }
         output
@@ -112,10 +103,7 @@ impl ObjectContext for ClassView<'_> {
         self.ctx.steps += 1;
         self.ctx.stats.num_rd += 1;
         let oi = &self.ctx.obs.oi;
-        let stat = ObjectStat {
-            size: oi.size,
-            mtime: oi.mtime,
-        };
+        let stat = ObjectStat { size: oi.size, mtime: oi.mtime };
         let result = self.ctx.need_visible().map(|()| stat);
         Box::pin(core::future::ready(result))
     }
@@ -127,11 +115,7 @@ impl ObjectContext for ClassView<'_> {
                 // Methods read synchronously in Ceph, which shards cannot.
                 return Err(Errno::EOPNOTSUPP);
             }
-            let extent = ExtentArgs {
-                offset,
-                length: len,
-                ..ExtentArgs::default()
-            };
+            let extent = ExtentArgs { offset, length: len, ..ExtentArgs::default() };
             match self.ctx.read_extent(&extent).await {
                 Ok(data) => Ok(data.to_contiguous()),
                 Err(Stop::Errno(errno)) => Err(errno),
@@ -145,11 +129,7 @@ impl ObjectContext for ClassView<'_> {
 
     fn write(&mut self, offset: u64, data: Bytes) -> Call<'_, ()> {
         let length = data.len() as u64;
-        let extent = ExtentArgs {
-            offset,
-            length,
-            ..ExtentArgs::default()
-        };
+        let extent = ExtentArgs { offset, length, ..ExtentArgs::default() };
         let step = self.ctx.op_write(&extent, 0, data);
         self.wrote(step)
     }
@@ -176,11 +156,7 @@ impl ObjectContext for ClassView<'_> {
     }
 
     fn zero(&mut self, offset: u64, len: u64) -> Call<'_, ()> {
-        let step = self.ctx.op_zero(&ExtentArgs {
-            offset,
-            length: len,
-            ..ExtentArgs::default()
-        });
+        let step = self.ctx.op_zero(&ExtentArgs { offset, length: len, ..ExtentArgs::default() });
         self.wrote(step)
     }
 
@@ -240,8 +216,7 @@ impl ObjectContext for ClassView<'_> {
             self.ctx.num_read += 1;
             self.ctx.steps += 1;
             let (entries, more) = self.ctx.omap_page(&after, &prefix, max).await?;
-            self.ctx
-                .count_read(entries.iter().map(|(key, val)| key.len() + val.len()).sum());
+            self.ctx.count_read(entries.iter().map(|(key, val)| key.len() + val.len()).sum());
             Ok((entries.into_iter().collect(), more))
         })
     }
@@ -287,9 +262,7 @@ impl ObjectContext for ClassView<'_> {
     }
 
     fn omap_rm(&mut self, key: &[u8]) -> Call<'_, ()> {
-        let step = self
-            .ctx
-            .op_omap_rm_keys(&vec![BString::from(key)].to_bytes());
+        let step = self.ctx.op_omap_rm_keys(&vec![BString::from(key)].to_bytes());
         self.wrote(step)
     }
 

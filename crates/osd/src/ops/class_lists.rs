@@ -29,10 +29,7 @@ impl ClassLists {
     /// From the values of `osd_class_load_list` and `osd_class_default_list`: names with blanks
     /// between them.
     pub fn new(load: &str, default: &str) -> ClassLists {
-        ClassLists {
-            load: ClassList::parse(load),
-            default: ClassList::parse(default),
-        }
+        ClassLists { load: ClassList::parse(load), default: ClassList::parse(default) }
     }
 
     /// Whether the class may be loaded.

@@ -116,10 +116,7 @@ impl OpContext {
         let store = self.pg.store().clone();
         let errno = |e: store::StoreError| Errno(e.errno());
         if cursor.omap_offset.is_empty() {
-            reply.omap_header = store
-                .omap_header(&self.coll, &self.goid)
-                .await
-                .map_err(errno)?;
+            reply.omap_header = store.omap_header(&self.coll, &self.goid).await.map_err(errno)?;
         }
         let max_bytes = usize::try_from(left).unwrap_or(usize::MAX);
         let from = &cursor.omap_offset;
@@ -146,11 +143,7 @@ impl OpContext {
         let mut parse = || {
             let (name, locator): (BString, ObjectLocator) = (r.get()?, r.get()?);
             let truncate = is_second && args.flags & copy_from_flags::TRUNCATE_SEQ != 0;
-            let truncate = if truncate {
-                Some((u64::from(r.u32()?), r.u64()?))
-            } else {
-                None
-            };
+            let truncate = if truncate { Some((u64::from(r.u32()?), r.u64()?)) } else { None };
             Ok::<_, Error>((name, locator, truncate))
         };
         let (name, locator, truncate) = parse().map_err(|_| Errno::EINVAL)?;
@@ -220,13 +213,7 @@ impl OpContext {
     }
 
     fn install_copy(&mut self, source: Source, flags: u32, truncate: Option<(u64, u64)>) {
-        let Source {
-            object,
-            data,
-            omap,
-            user_version,
-            ..
-        } = source;
+        let Source { object, data, omap, user_version, .. } = source;
         if self.obs.exists {
             self.t.remove(&self.coll, &self.goid);
         } else {
@@ -241,8 +228,7 @@ impl OpContext {
         }
         self.attr_changes.push(AttrChange::Clear);
         for (name, value) in object.attrs {
-            self.t
-                .setattr(&coll, &goid, stored_attr(&name), value.clone());
+            self.t.setattr(&coll, &goid, stored_attr(&name), value.clone());
             self.attr_changes.push(AttrChange::One(name, Some(value)));
         }
         let has_omap = !omap.is_empty() || !object.omap_header.is_empty();
@@ -286,11 +272,7 @@ impl OpContext {
             oi.clear_flag(object_info::FLAG_OMAP);
         }
         for (position, (reqid, user_version)) in (0_u32..).zip(object.reqids) {
-            let code = object
-                .reqid_return_codes
-                .get(&position)
-                .copied()
-                .unwrap_or(0);
+            let code = object.reqid_return_codes.get(&position).copied().unwrap_or(0);
             self.extra_reqids.push((reqid, user_version, code));
         }
         self.stats.num_wr += 1;
@@ -302,14 +284,8 @@ fn source_flags(copy_flags: u8) -> u32 {
     [
         (copy_from_flags::FLUSH, message_flags::FLUSH),
         (copy_from_flags::IGNORE_CACHE, message_flags::IGNORE_CACHE),
-        (
-            copy_from_flags::IGNORE_OVERLAY,
-            message_flags::IGNORE_OVERLAY,
-        ),
-        (
-            copy_from_flags::MAP_SNAP_CLONE,
-            message_flags::MAP_SNAP_CLONE,
-        ),
+        (copy_from_flags::IGNORE_OVERLAY, message_flags::IGNORE_OVERLAY),
+        (copy_from_flags::MAP_SNAP_CLONE, message_flags::MAP_SNAP_CLONE),
         (copy_from_flags::RWORDERED, message_flags::RWORDERED),
     ]
     .into_iter()
@@ -341,12 +317,8 @@ impl Source {
             get.flags = self.op_flags;
             let mut read = self.read.clone();
             if self.user_version != 0 {
-                let version = AssertVerArgs {
-                    unused: 0,
-                    version: self.user_version,
-                };
-                read.ops
-                    .push(OsdOp::with(ops::ASSERT_VER, version, Bytes::new()));
+                let version = AssertVerArgs { unused: 0, version: self.user_version };
+                read.ops.push(OsdOp::with(ops::ASSERT_VER, version, Bytes::new()));
             }
             read.ops.push(get);
             let reply = pg.read_remote(read).await?;

@@ -4,7 +4,9 @@ use std::rc::Rc;
 
 use denc::Denc;
 use store::Transaction;
-use types::osd::{LogExtras, LogOp, ObjectCleanRegions, ObjectInfo, ObjectModDesc, ObjectStatSum, PgLogEntry};
+use types::osd::{
+    LogExtras, LogOp, ObjectCleanRegions, ObjectInfo, ObjectModDesc, ObjectStatSum, PgLogEntry,
+};
 use types::{EVersion, Errno, HObject};
 
 use super::execute::Reply;
@@ -46,15 +48,8 @@ pub async fn record(
         Some(digest) => oi.set_omap_digest(digest),
         None => oi.clear_omap_digest(),
     }
-    let update = InfoUpdate {
-        pg: pg.clone(),
-        guard,
-        object,
-        oi,
-    };
-    Ok(Some(PendingWrite {
-        inner: Pending::Info(Box::new(update)),
-    }))
+    let update = InfoUpdate { pg: pg.clone(), guard, object, oi };
+    Ok(Some(PendingWrite { inner: Pending::Info(Box::new(update)) }))
 }
 
 impl InfoUpdate {
@@ -64,12 +59,7 @@ impl InfoUpdate {
     }
 
     pub(super) fn finish(self, at: EVersion, last_user_version: u64) -> Mutation {
-        let InfoUpdate {
-            pg,
-            guard,
-            object,
-            mut oi,
-        } = self;
+        let InfoUpdate { pg, guard, object, mut oi } = self;
         let soid = oi.soid.clone();
         let prior_version = oi.version;
         oi.prior_version = prior_version;

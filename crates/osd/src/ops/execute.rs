@@ -97,22 +97,14 @@ impl Versions {
     pub fn on_wire(&self) -> (EVersion, EVersion, u64) {
         match *self {
             Versions::None => (EVersion::ZERO, EVersion::ZERO, 0),
-            Versions::Read { user } => (
-                EVersion {
-                    version: user,
-                    epoch: 0,
-                },
-                EVersion::ZERO,
-                user,
-            ),
+            Versions::Read { user } => (EVersion { version: user, epoch: 0 }, EVersion::ZERO, user),
             Versions::Write { replay, user } => {
                 let version = if user == 0 { replay.version } else { user };
                 (EVersion { version, ..replay }, replay, user)
             }
-            Versions::Absent {
-                last_update,
-                last_user_version,
-            } => (last_update, EVersion::ZERO, last_user_version),
+            Versions::Absent { last_update, last_user_version } => {
+                (last_update, EVersion::ZERO, last_user_version)
+            }
         }
     }
 }
@@ -171,16 +163,8 @@ impl Reply {
             op.rval = kept.rval;
             op.outdata.push(kept.outdata.clone());
         }
-        let versions = Versions::Write {
-            replay: version,
-            user: user_version,
-        };
-        Reply {
-            result: return_code,
-            ops,
-            versions,
-            executed: false,
-        }
+        let versions = Versions::Write { replay: version, user: user_version };
+        Reply { result: return_code, ops, versions, executed: false }
     }
 
     /// The reply as a message; its tid is the request's.
@@ -208,10 +192,9 @@ impl Reply {
     /// The write that failed or did nothing has been logged as `at`.
     pub fn set_logged(&mut self, at: EVersion, last_update: EVersion, last_user_version: u64) {
         self.versions = match self.versions {
-            _ if self.result == Errno::ENOENT.result() => Versions::Absent {
-                last_update,
-                last_user_version,
-            },
+            _ if self.result == Errno::ENOENT.result() => {
+                Versions::Absent { last_update, last_user_version }
+            }
             Versions::Read { user } => Versions::Write { replay: at, user },
             other => other,
         };
@@ -219,12 +202,7 @@ impl Reply {
 }
 
 fn without_input(op: &OsdOp) -> OsdOp {
-    OsdOp {
-        code: op.code,
-        flags: op.flags,
-        args: op.args,
-        ..OsdOp::default()
-    }
+    OsdOp { code: op.code, flags: op.flags, args: op.args, ..OsdOp::default() }
 }
 
 /// What comes of a request.
@@ -276,11 +254,7 @@ pub fn check_request(request: &Request, limits: &Limits) -> Result<(), Errno> {
         }
     }
     let lists_snaps = |op: &OsdOp| op.code == ops::LIST_SNAPS;
-    if request
-        .ops
-        .iter()
-        .any(|op| lists_snaps(op) != (oid.snap == SNAPDIR))
-    {
+    if request.ops.iter().any(|op| lists_snaps(op) != (oid.snap == SNAPDIR)) {
         return Err(Errno::EINVAL);
     }
     Ok(())
@@ -295,27 +269,17 @@ fn refused(request: &Request, guard: ObjectGuard, errno: Errno) -> Executed {
 }
 
 fn blocked(oid: HObject) -> Executed {
-    Executed {
-        reply: Reply::default(),
-        effects: Effects::default(),
-        kind: Kind::Blocked(oid),
-    }
+    Executed { reply: Reply::default(), effects: Effects::default(), kind: Kind::Blocked(oid) }
 }
 
 /// Runs a request's ops.
 pub async fn execute(pg: &Rc<dyn Pg>, guard: ObjectGuard, request: Rc<Request>) -> Executed {
     let info = &request.info;
-    let snap = if request.oid.snap == SNAPDIR {
-        NOSNAP
-    } else {
-        request.oid.snap
-    };
+    let snap = if request.oid.snap == SNAPDIR { NOSNAP } else { request.oid.snap };
     let raw_clone = request.has_flag(message_flags::MAP_SNAP_CLONE);
     // The head holds the snap set: a read of a snapshot needs it too.
     let head = guard.head();
-    if pg.is_unreadable(head)
-        || (snap == NOSNAP && info.rwordered() && pg.is_degraded(head))
-    {
+    if pg.is_unreadable(head) || (snap == NOSNAP && info.rwordered() && pg.is_degraded(head)) {
         let head = head.clone();
         return blocked(head);
     }
@@ -395,11 +359,7 @@ fn finished(mut ctx: Box<OpContext>, mut result: i32, unlogged: bool) -> Execute
     if changes && let Some(errno) = full(&ctx) {
         if errno == Errno::EAGAIN {
             let (reply, effects) = (Reply::default(), Effects::default());
-            return Executed {
-                reply,
-                effects,
-                kind: Kind::Dropped,
-            };
+            return Executed { reply, effects, kind: Kind::Dropped };
         }
         result = errno.result();
         return answer(ctx, result, true);
@@ -418,9 +378,7 @@ fn finished(mut ctx: Box<OpContext>, mut result: i32, unlogged: bool) -> Execute
             }
         } else {
             result = 0;
-            ctx.results
-                .iter_mut()
-                .for_each(|op| op.outdata = BufferList::new());
+            ctx.results.iter_mut().for_each(|op| op.outdata = BufferList::new());
         }
     }
     if !changes {
@@ -431,9 +389,7 @@ fn finished(mut ctx: Box<OpContext>, mut result: i32, unlogged: bool) -> Execute
     Executed {
         reply: Reply::default(),
         effects: Effects::default(),
-        kind: Kind::Write(PendingWrite {
-            inner: Pending::Op(ctx, reply),
-        }),
+        kind: Kind::Write(PendingWrite { inner: Pending::Op(ctx, reply) }),
     }
 }
 
@@ -442,12 +398,7 @@ fn take_reply(ctx: &mut OpContext, result: i32) -> Reply {
     let mut ops = core::mem::take(&mut ctx.results);
     let rest = ctx.request.ops.iter().skip(ops.len());
     ops.extend(rest.map(without_input));
-    Reply {
-        result,
-        ops,
-        versions: Versions::None,
-        executed: true,
-    }
+    Reply { result, ops, versions: Versions::None, executed: true }
 }
 
 /// A vector that changes nothing.
@@ -468,25 +419,11 @@ fn answer(mut ctx: Box<OpContext>, mut result: i32, unlogged: bool) -> Executed 
             last_user_version: ctx.pg.last_user_version(),
         },
         _ if unlogged => Versions::None,
-        _ => Versions::Read {
-            user: ctx.user_at_version,
-        },
+        _ => Versions::Read { user: ctx.user_at_version },
     };
-    let effects = if result >= 0 {
-        core::mem::take(&mut ctx.effects)
-    } else {
-        Effects::default()
-    };
-    let kind = if unlogged {
-        Kind::Read(ctx.guard)
-    } else {
-        Kind::LogError(ctx.guard)
-    };
-    Executed {
-        reply,
-        effects,
-        kind,
-    }
+    let effects = if result >= 0 { core::mem::take(&mut ctx.effects) } else { Effects::default() };
+    let kind = if unlogged { Kind::Read(ctx.guard) } else { Kind::LogError(ctx.guard) };
+    Executed { reply, effects, kind }
 }
 
 /// Whether the pool is too full for the change: the errno, `EAGAIN` to drop the request.
@@ -573,10 +510,7 @@ impl OpContext {
             ops::MAPEXT => self.op_mapext(&extent, &mut op.outdata).await,
             ops::STAT => self.op_stat(&mut op.outdata),
             ops::CMPEXT => self.op_cmpext(&extent, &input).await,
-            ops::CHECKSUM => {
-                self.op_checksum(&op.args.checksum(), &input, &mut op.outdata)
-                    .await
-            }
+            ops::CHECKSUM => self.op_checksum(&op.args.checksum(), &input, &mut op.outdata).await,
             ops::ASSERT_VER => self.op_assert_version(op.args.assert_ver().version),
             ops::LIST_SNAPS => self.op_list_snaps(&mut op.outdata),
             ops::LIST_WATCHERS => self.op_list_watchers(&mut op.outdata),
@@ -663,11 +597,7 @@ impl OpContext {
 
     fn write_flags(&self, op: &OsdOp) -> u32 {
         let is_once = self.pool.has_flag(pool_flags::WRITE_FADVISE_DONTNEED);
-        let hint = if is_once {
-            op_flags::FADVISE_DONTNEED
-        } else {
-            0
-        };
+        let hint = if is_once { op_flags::FADVISE_DONTNEED } else { 0 };
         op.flags | hint
     }
 
@@ -685,18 +615,13 @@ impl OpContext {
     /// Ops of cache tiers and manifests, as a pool without either answers them.
     fn op_tier(&mut self, op: &mut OsdOp) -> Step {
         let need_exists = |ctx: &OpContext| {
-            if ctx.obs.exists {
-                Ok(())
-            } else {
-                Err(Stop::Errno(Errno::ENOENT))
-            }
+            if ctx.obs.exists { Ok(()) } else { Err(Stop::Errno(Errno::ENOENT)) }
         };
         match op.code {
             ops::ISDIRTY => {
                 self.num_read += 1;
                 self.stats.num_rd += 1;
-                op.outdata
-                    .push(vec![u8::from(self.obs.oi.is_dirty())].into());
+                op.outdata.push(vec![u8::from(self.obs.oi.is_dirty())].into());
                 Ok(0)
             }
             ops::UNDIRTY => {

@@ -158,7 +158,8 @@ impl OpContext {
         };
         if returnvec {
             entry.return_code = reply.result;
-            entry.extras = LogExtras { op_returns: op_returns(&reply.ops), ..LogExtras::default() }.boxed();
+            entry.extras =
+                LogExtras { op_returns: op_returns(&reply.ops), ..LogExtras::default() }.boxed();
         }
         for (index, (reqid, user_version, code)) in (0_u32..).zip(&self.extra_reqids) {
             let extras = entry.extras_mut();
@@ -170,10 +171,7 @@ impl OpContext {
         entries.push(entry);
 
         self.publish();
-        reply.versions = Versions::Write {
-            replay: at,
-            user: self.user_at_version,
-        };
+        reply.versions = Versions::Write { replay: at, user: self.user_at_version };
         let this = *self;
         this.guard.submitted();
         Mutation {
@@ -213,10 +211,7 @@ impl OpContext {
         }
         *attrs = attrs.take().and_then(bounded);
         *self.obc.ssc.borrow_mut() = if self.obs.exists {
-            SnapSetContext {
-                snapset: self.snapset.clone(),
-                exists: true,
-            }
+            SnapSetContext { snapset: self.snapset.clone(), exists: true }
         } else {
             SnapSetContext::default()
         };
@@ -263,9 +258,6 @@ fn keeps_attrs(op: &Op) -> bool {
 }
 
 fn op_returns(ops: &[OsdOp]) -> Vec<LogOpReturn> {
-    let item = |op: &OsdOp| LogOpReturn {
-        rval: op.rval,
-        outdata: op.outdata.to_contiguous(),
-    };
+    let item = |op: &OsdOp| LogOpReturn { rval: op.rval, outdata: op.outdata.to_contiguous() };
     ops.iter().map(item).collect()
 }

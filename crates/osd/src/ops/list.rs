@@ -35,16 +35,8 @@ pub async fn execute_pg_op(pg: &Rc<dyn Pg>, request: &Request) -> Reply {
         op.indata = Bytes::new();
         done.push(op);
     }
-    let versions = Versions::Write {
-        replay: pg.last_update(),
-        user: pg.last_user_version(),
-    };
-    Reply {
-        result,
-        ops: done,
-        versions,
-        executed: true,
-    }
+    let versions = Versions::Write { replay: pg.last_update(), user: pg.last_user_version() };
+    Reply { result, ops: done, versions, executed: true }
 }
 
 async fn run(pg: &Rc<dyn Pg>, request: &Request, op: &mut OsdOp) -> Result<i32, Errno> {
@@ -88,9 +80,7 @@ struct Page {
 impl Page {
     /// The output: with namespaces (pgnls), or without (pgls).
     fn encode(self, named: bool) -> Bytes {
-        let Page {
-            handle, entries, ..
-        } = self;
+        let Page { handle, entries, .. } = self;
         let entries = entries.into_iter();
         if named {
             let entry = |oid: HObject| NlsEntry {
@@ -98,11 +88,7 @@ impl Page {
                 name: oid.name,
                 locator: oid.key,
             };
-            PgNlsResponse {
-                handle,
-                entries: entries.map(entry).collect(),
-            }
-            .to_bytes()
+            PgNlsResponse { handle, entries: entries.map(entry).collect() }.to_bytes()
         } else {
             let entries = entries.map(|oid| (oid.name, oid.key)).collect();
             PgLsResponse { handle, entries }.to_bytes()
@@ -130,11 +116,8 @@ async fn list(
     let (stored, mut next) = list_stored(pg, &cursor, max).await?;
     // What is missing here belongs into the listing all the same.
     let missing = pg.missing_from(&cursor, usize::MAX);
-    let deleted: BTreeSet<HObject> = missing
-        .iter()
-        .filter(|m| m.is_delete)
-        .map(|m| m.oid.clone())
-        .collect();
+    let deleted: BTreeSet<HObject> =
+        missing.iter().filter(|m| m.is_delete).map(|m| m.oid.clone()).collect();
     let mut missing = missing.into_iter().map(|m| m.oid).peekable();
     let mut stored = stored.into_iter().peekable();
     let mut entries = Vec::new();
@@ -173,11 +156,7 @@ async fn list(
     }
     let is_last = next.is_max() && missing.peek().is_none() && stored.peek().is_none();
     let handle = if is_last && named { pg_end } else { next };
-    Ok(Page {
-        handle,
-        entries,
-        is_last,
-    })
+    Ok(Page { handle, entries, is_last })
 }
 
 /// At least `max` objects in the store from the cursor on, if there are as many, and where to go
@@ -189,10 +168,7 @@ async fn list_stored(
 ) -> Result<(Vec<HObject>, HObject), Errno> {
     let mut next = match cursor.is_min() {
         true => GhObject::min(),
-        false => GhObject {
-            generation: 0,
-            ..pg.goid(cursor)
-        },
+        false => GhObject { generation: 0, ..pg.goid(cursor) },
     };
     if cursor.is_max() {
         next = GhObject::max();
@@ -211,23 +187,13 @@ async fn list_stored(
         found.extend(plain.map(|oid| oid.hobj));
         next = page.next;
     }
-    let next = if next.is_max() {
-        HObject::max()
-    } else {
-        next.hobj
-    };
+    let next = if next.is_max() { HObject::max() } else { next.hobj };
     Ok((found, next))
 }
 
 async fn passes(pg: &Rc<dyn Pg>, filter: &dyn PglsFilter, oid: &HObject) -> bool {
-    let Some(attr) = filter.xattr() else {
-        return filter.matches(&oid.name, b"");
-    };
-    match pg
-        .store()
-        .getattr(&pg.coll(), &pg.goid(oid), attr)
-        .await
-    {
+    let Some(attr) = filter.xattr() else { return filter.matches(&oid.name, b"") };
+    match pg.store().getattr(&pg.coll(), &pg.goid(oid), attr).await {
         Ok(value) => filter.matches(&oid.name, &value),
         Err(store::StoreError::NoAttr) if !filter.reject_without_xattr() => {
             filter.matches(&oid.name, b"")
@@ -258,10 +224,7 @@ fn filter(r: &mut Reader<'_>) -> Result<Box<dyn PglsFilter>, Errno> {
     text()?;
     let kind = text()?;
     if kind == "plain" {
-        return Ok(Box::new(PlainFilter {
-            xattr: text()?,
-            value: text()?,
-        }));
+        return Ok(Box::new(PlainFilter { xattr: text()?, value: text()? }));
     }
     let dot = kind.iter().position(|&b| b == b'.').ok_or(Errno::EINVAL)?;
     let (class, name) = (&kind[..dot], &kind[dot + 1..]);
@@ -269,10 +232,7 @@ fn filter(r: &mut Reader<'_>) -> Result<Box<dyn PglsFilter>, Errno> {
         return Err(Errno::EINVAL);
     }
     let class = cls::class(class).ok_or(Errno::EINVAL)?;
-    let found = class
-        .filters
-        .iter()
-        .find(|(known, _)| known.as_bytes() == name);
+    let found = class.filters.iter().find(|(known, _)| known.as_bytes() == name);
     let (_, make) = found.ok_or(Errno::EINVAL)?;
     make(r)
 }
@@ -283,11 +243,7 @@ const SCRUB_LIST_MAX: u64 = 1024;
 const SCRUB_LIST_BYTES: usize = 16 << 20;
 
 /// `scrubls`: what the last scrub of this interval found; ENOENT if there was none.
-async fn scrub_list(
-    pg: &Rc<dyn Pg>,
-    r: &mut Reader<'_>,
-    op: &mut OsdOp,
-) -> Result<i32, Errno> {
+async fn scrub_list(pg: &Rc<dyn Pg>, r: &mut Reader<'_>, op: &mut OsdOp) -> Result<i32, Errno> {
     let asked: ScrubLsArg = r.get().map_err(|_| Errno::EINVAL)?;
     let interval = pg.interval_since();
     let mut result = ScrubLsResult { interval, entries: Vec::new() };
@@ -334,6 +290,7 @@ async fn scrub_rows(
         .omap_range(&pg.coll(), oid, &from, !after.name.is_empty(), max, SCRUB_LIST_BYTES)
         .await
         .map_err(|e| Errno(e.errno()))?;
-    let of_kind = page.entries.into_iter().take_while(|(key, _)| key.starts_with(prefix.as_bytes()));
+    let of_kind =
+        page.entries.into_iter().take_while(|(key, _)| key.starts_with(prefix.as_bytes()));
     Ok(of_kind.map(|(_, value)| value).collect())
 }

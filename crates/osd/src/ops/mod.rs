@@ -73,11 +73,11 @@ pub mod watch;
 mod write;
 mod xxhash;
 
+pub use class_lists::ClassLists;
 pub use execute::{Executed, Kind, Reply, Request, Versions, check_request, execute};
 pub use finish::{Mutation, PendingWrite, error_entry};
 pub use list::execute_pg_op;
 pub use object_context::{Lock, LockKind, ObjectContext, ObjectContexts, ObjectGuard};
-pub use class_lists::ClassLists;
 pub use op_info::{ClassUse, OpInfo, Rights};
 pub use pg::{Limits, MissingObject, Pg, RemoteRead, RemoteReply};
 pub use snap_mapper::SnapMapper;

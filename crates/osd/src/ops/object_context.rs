@@ -65,10 +65,7 @@ pub struct ObjectState {
 impl ObjectState {
     /// An object that does not exist.
     pub fn absent(oid: &HObject) -> ObjectState {
-        ObjectState {
-            oi: ObjectInfo::new(oid.clone()),
-            exists: false,
-        }
+        ObjectState { oi: ObjectInfo::new(oid.clone()), exists: false }
     }
 
     /// Whether a client can see it.
@@ -228,10 +225,7 @@ impl Slot {
 
     /// The head's user version as last submitted.
     pub(super) fn user_version(&self) -> u64 {
-        self.contexts
-            .borrow()
-            .get(&NOSNAP)
-            .map_or(0, |c| c.obs.borrow().oi.user_version)
+        self.contexts.borrow().get(&NOSNAP).map_or(0, |c| c.obs.borrow().oi.user_version)
     }
 
     fn watches(&self) -> Vec<Rc<Watch>> {
@@ -392,16 +386,9 @@ impl ObjectGuard {
             return Ok(found.clone());
         }
         let generation = self.slot.generation.get();
-        let ssc = if snap == NOSNAP {
-            None
-        } else {
-            Some(self.snapset_context(pg).await?)
-        };
+        let ssc = if snap == NOSNAP { None } else { Some(self.snapset_context(pg).await?) };
         let oid = self.slot.head.with_snap(snap);
-        let attrs = pg
-            .store()
-            .getattrs(&pg.coll(), &pg.goid(&oid))
-            .await;
+        let attrs = pg.store().getattrs(&pg.coll(), &pg.goid(&oid)).await;
         let (context, snapset) = decode_context(oid.clone(), attrs).inspect_err(|&errno| {
             if errno == Errno::EIO {
                 // What the version should be, the object does not say.
@@ -426,10 +413,7 @@ impl ObjectGuard {
             attrs: RefCell::new(attrs),
         });
         if generation == self.slot.generation.get() {
-            self.slot
-                .contexts
-                .borrow_mut()
-                .insert(snap, context.clone());
+            self.slot.contexts.borrow_mut().insert(snap, context.clone());
             if snap == NOSNAP && !self.contexts.without_watches {
                 Watch::restore_all(pg, &self.slot, &context);
             }
@@ -438,11 +422,7 @@ impl ObjectGuard {
     }
 
     fn share_snapset(&self, loaded: SnapSetContext) -> Rc<RefCell<SnapSetContext>> {
-        self.slot
-            .ssc
-            .borrow_mut()
-            .get_or_insert_with(|| Rc::new(RefCell::new(loaded)))
-            .clone()
+        self.slot.ssc.borrow_mut().get_or_insert_with(|| Rc::new(RefCell::new(loaded))).clone()
     }
 
     /// The clones of the object.
@@ -502,12 +482,7 @@ impl ObjectGuard {
                 let Some(&clone) = set.clones.iter().find(|&&clone| clone >= snap) else {
                     return Ok(Found::Absent);
                 };
-                (
-                    clone,
-                    set.clone_snaps
-                        .get(&clone)
-                        .is_some_and(|snaps| snaps.contains(&snap)),
-                )
+                (clone, set.clone_snaps.get(&clone).is_some_and(|snaps| snaps.contains(&snap)))
             }
         };
         let oid = self.slot.head.with_snap(clone);
@@ -575,14 +550,7 @@ fn decode_context(
         Err(StoreError::NoObject) => {
             let obs = ObjectState::absent(&oid);
             let attrs = Some(UserAttrs::new());
-            return Ok((
-                LoadedContext {
-                    obs,
-                    attrs,
-                    exists: false,
-                },
-                None,
-            ));
+            return Ok((LoadedContext { obs, attrs, exists: false }, None));
         }
         Err(e) => return Err(Errno(e.errno())),
     };
@@ -609,11 +577,7 @@ fn decode_context(
         return Err(Errno::EIO);
     };
     let attrs = (user_len <= CACHED_ATTRS_MAX_LEN).then_some(user);
-    let context = LoadedContext {
-        obs: ObjectState { oi, exists: true },
-        attrs,
-        exists: true,
-    };
+    let context = LoadedContext { obs: ObjectState { oi, exists: true }, attrs, exists: true };
     Ok((context, snapset))
 }
 
@@ -628,10 +592,7 @@ pub(super) fn user_attrs(attrs: Vec<(BString, Bytes)>) -> UserAttrs {
 
 /// A cache of user attrs after a write; gives up above the bound.
 pub(super) fn bounded(attrs: UserAttrs) -> Option<UserAttrs> {
-    let len: usize = attrs
-        .iter()
-        .map(|(name, value)| name.len() + value.len())
-        .sum();
+    let len: usize = attrs.iter().map(|(name, value)| name.len() + value.len()).sum();
     (len <= CACHED_ATTRS_MAX_LEN).then_some(attrs)
 }
 
@@ -676,13 +637,7 @@ impl ObjectContexts {
             slot.advance();
             Some(waiter)
         };
-        Lock {
-            contexts: self.clone(),
-            slot,
-            kind,
-            waiter,
-            done: false,
-        }
+        Lock { contexts: self.clone(), slot, kind, waiter, done: false }
     }
 
     fn slot(&self, head: &HObject) -> Rc<Slot> {
@@ -795,10 +750,7 @@ impl ObjectContexts {
     /// Ends the watches of clients that a new map blocklists, as if they had timed out.
     pub fn evict_watches(&self, is_blocklisted: impl Fn(&EntityAddr) -> bool) {
         for slot in self.all() {
-            slot.watches()
-                .iter()
-                .filter(|w| is_blocklisted(&w.addr()))
-                .for_each(|w| w.evict());
+            slot.watches().iter().filter(|w| is_blocklisted(&w.addr())).for_each(|w| w.evict());
         }
     }
 

@@ -109,10 +109,7 @@ impl OpContext {
     ) -> OpContext {
         let obs = obc.obs.borrow().clone();
         let snapset = obc.ssc.borrow().snapset.clone();
-        let will_clone = snapc
-            .snaps
-            .first()
-            .is_some_and(|&newest| newest > snapset.seq);
+        let will_clone = snapc.snaps.first().is_some_and(|&newest| newest > snapset.seq);
         OpContext {
             limits: pg.limits(),
             pool: pg.pool(),
@@ -153,11 +150,7 @@ impl OpContext {
 
     /// `ENOENT` unless a client sees an object here now.
     pub(super) fn need_visible(&self) -> Result<(), Errno> {
-        if self.is_visible() {
-            Ok(())
-        } else {
-            Err(Errno::ENOENT)
-        }
+        if self.is_visible() { Ok(()) } else { Err(Errno::ENOENT) }
     }
 
     /// Makes the object exist, and visible, as every write does.
@@ -168,9 +161,7 @@ impl OpContext {
             self.obs.oi.new_object();
             self.t.touch(&self.coll, &self.goid);
         } else if self.obs.oi.is_whiteout() {
-            self.obs
-                .oi
-                .clear_flag(types::osd::object_info::FLAG_WHITEOUT);
+            self.obs.oi.clear_flag(types::osd::object_info::FLAG_WHITEOUT);
             self.stats.num_whiteouts -= 1;
         }
     }

@@ -83,11 +83,7 @@ impl OpInfo {
             || info.pg_op
             || info.force_rwordered
             || info.returnvec;
-        if does_something {
-            Ok(info)
-        } else {
-            Err(Errno::EINVAL)
-        }
+        if does_something { Ok(info) } else { Err(Errno::EINVAL) }
     }
 
     fn add_call(&mut self, op: &OsdOp, classes: &ClassLists) -> Result<(), Errno> {
@@ -135,10 +131,6 @@ impl OpInfo {
 
     /// The rights its sender needs.
     pub fn rights(&self) -> Rights<'_> {
-        Rights {
-            read: self.read,
-            write: self.write,
-            classes: &self.classes,
-        }
+        Rights { read: self.read, write: self.write, classes: &self.classes }
     }
 }

@@ -8,7 +8,9 @@ use env::{Env, LocalFuture};
 use maps::PgPool;
 use store::{CollId, ObjectStore};
 use types::osd::OsdOp;
-use types::{EVersion, EntityName, Epoch, Errno, GhObject, HObject, ObjectLocator, OsdReqId, SnapId, SpgId};
+use types::{
+    EVersion, EntityName, Epoch, Errno, GhObject, HObject, ObjectLocator, OsdReqId, SnapId, SpgId,
+};
 
 use super::{ClassLists, SnapMapper};
 

@@ -29,11 +29,7 @@ impl OpContext {
         {
             size = extent.truncate_size;
         }
-        let len = if extent.length == 0 {
-            size
-        } else {
-            extent.length
-        };
+        let len = if extent.length == 0 { size } else { extent.length };
         let len = len.min(size.checked_sub(extent.offset).filter(|&left| left > 0)?);
         Some((extent.offset, len))
     }
@@ -47,11 +43,7 @@ impl OpContext {
             self.count_read(0);
             return Ok(BufferList::new());
         };
-        let data = if len == 0 {
-            BufferList::new()
-        } else {
-            self.read_data(offset, len).await?
-        };
+        let data = if len == 0 { BufferList::new() } else { self.read_data(offset, len).await? };
         let oi = &self.obs.oi;
         if offset == 0 && data.len() as u64 == oi.size && oi.is_data_digest() {
             let found = data.crc32c(u32::MAX);
@@ -139,18 +131,10 @@ impl OpContext {
         }
         let store = self.pg.store().clone();
         let left = self.obs.oi.size.saturating_sub(extent.offset);
-        let len = if extent.length == 0 {
-            left
-        } else {
-            extent.length.min(left)
-        };
+        let len = if extent.length == 0 { left } else { extent.length.min(left) };
         let extents = match len {
             0 => Vec::new(),
-            _ => {
-                store
-                    .extents(&self.coll, &self.goid, extent.offset, len)
-                    .await?
-            }
+            _ => store.extents(&self.coll, &self.goid, extent.offset, len).await?,
         };
         let mut w = Writer::new();
         w.count(extents.len());
@@ -186,9 +170,7 @@ impl OpContext {
         let found = if length == 0 || !self.obc.obs.borrow().is_visible() {
             Bytes::new()
         } else {
-            self.read_extent(&ExtentArgs { length, ..*extent })
-                .await?
-                .to_contiguous()
+            self.read_extent(&ExtentArgs { length, ..*extent }).await?.to_contiguous()
         };
         // What lies past the end counts as zeros.
         let differs = |(i, &byte): (usize, &u8)| byte != found.get(i).copied().unwrap_or(0);
@@ -235,11 +217,7 @@ impl OpContext {
         let data = if length == 0 {
             Bytes::new()
         } else {
-            let extent = ExtentArgs {
-                offset: args.offset,
-                length,
-                ..ExtentArgs::default()
-            };
+            let extent = ExtentArgs { offset: args.offset, length, ..ExtentArgs::default() };
             self.read_extent(&extent).await?.to_contiguous()
         };
         if data.len() as u64 != length {

@@ -39,12 +39,7 @@ impl Denc for ObjectSnaps {
         });
     }
     fn decode(r: &mut Reader<'_>) -> Result<ObjectSnaps, Error> {
-        r.envelope("ObjectSnaps", 1, 1, |r, _| {
-            Ok(ObjectSnaps {
-                oid: r.get()?,
-                snaps: r.get()?,
-            })
-        })
+        r.envelope("ObjectSnaps", 1, 1, |r, _| Ok(ObjectSnaps { oid: r.get()?, snaps: r.get()? }))
     }
 }
 
@@ -77,11 +72,7 @@ fn nibblewise(hash: u32) -> u32 {
 
 /// `hobject_t::to_str`.
 pub(crate) fn object_text(oid: &HObject) -> BString {
-    let mut out = BString::from(format!(
-        "{:016X}.{:08X}.",
-        oid.pool as u64,
-        nibblewise(oid.hash)
-    ));
+    let mut out = BString::from(format!("{:016X}.{:08X}.", oid.pool as u64, nibblewise(oid.hash)));
     out.extend_from_slice(types::snap::snap_text(oid.snap).to_string().as_bytes());
     for part in [&oid.name, &oid.key, &oid.namespace] {
         out.push(b'.');
@@ -105,11 +96,7 @@ impl SnapMapper {
 
     /// The object Ceph keeps the rows in.
     pub fn default_object() -> GhObject {
-        GhObject::from(HObject {
-            name: "snapmapper".into(),
-            pool: -1,
-            ..HObject::default()
-        })
+        GhObject::from(HObject { name: "snapmapper".into(), pool: -1, ..HObject::default() })
     }
 
     /// Creates the object (mkfs).
@@ -139,10 +126,7 @@ impl SnapMapper {
             .iter()
             .map(|&snap| (SnapMapper::mapping_key(snap, oid), mapping(snap, oid)))
             .collect();
-        let row = ObjectSnaps {
-            oid: oid.clone(),
-            snaps,
-        };
+        let row = ObjectSnaps { oid: oid.clone(), snaps };
         rows.insert(SnapMapper::object_key(oid), row.to_bytes());
         t.omap_setkeys(&self.coll, &self.oid, rows);
     }
@@ -154,9 +138,7 @@ impl SnapMapper {
             Err(StoreError::NoObject) => return Ok(BTreeSet::new()),
             rows => rows?,
         };
-        let Some((_, row)) = rows.first() else {
-            return Ok(BTreeSet::new());
-        };
+        let Some((_, row)) = rows.first() else { return Ok(BTreeSet::new()) };
         let row = ObjectSnaps::from_bytes(row)
             .map_err(|_| StoreError::Format("a row of the snap mapper"))?;
         Ok(row.snaps)
@@ -251,11 +233,8 @@ impl SnapMapper {
         let mut found = Vec::new();
         for hash in hash_prefixes(pgid.seed, bits) {
             let pool = pgid.pool_id();
-            let prefix = format!(
-                "{}{:016X}.{hash}",
-                SnapMapper::mapping_prefix(pool, snap),
-                pool as u64
-            );
+            let prefix =
+                format!("{}{:016X}.{hash}", SnapMapper::mapping_prefix(pool, snap), pool as u64);
             let page = self.store.omap_range(
                 &self.coll,
                 &self.oid,
@@ -297,9 +276,7 @@ fn hash_prefixes(seed: u32, bits: u32) -> Vec<String> {
     }
     // The next digit's low bits are the PG's, its high bits any.
     let low = seed >> (4 * whole) & ((1 << rest) - 1);
-    (0..16 >> rest)
-        .map(|high| format!("{}{:X}", &digits[..whole], high << rest | low))
-        .collect()
+    (0..16 >> rest).map(|high| format!("{}{:X}", &digits[..whole], high << rest | low)).collect()
 }
 
 #[cfg(test)]
@@ -320,10 +297,7 @@ mod tests {
             SnapMapper::mapping_key(0x1f, &oid),
             "SNA_2_000000000000001F_0000000000000002.DCBA4321.1f.a%ub%ec%p..ns"
         );
-        assert_eq!(
-            SnapMapper::object_key(&oid),
-            "OBJ_0000000000000002.DCBA4321.1f.a%ub%ec%p..ns"
-        );
+        assert_eq!(SnapMapper::object_key(&oid), "OBJ_0000000000000002.DCBA4321.1f.a%ub%ec%p..ns");
     }
 
     #[test]

@@ -9,7 +9,8 @@ use bytes::Bytes;
 use denc::Denc;
 use store::Transaction;
 use types::osd::{
-    LogExtras, LogOp, ObjectCleanRegions, ObjectInfo, ObjectModDesc, ObjectStatSum, PgLogEntry, SnapSet,
+    LogExtras, LogOp, ObjectCleanRegions, ObjectInfo, ObjectModDesc, ObjectStatSum, PgLogEntry,
+    SnapSet,
 };
 use types::{EVersion, Errno, HObject, NOSNAP, SnapId};
 
@@ -58,17 +59,8 @@ pub async fn trim_object(
     };
     let is_kept = |&other: &SnapId| other != snap && !pg.is_snap_removed(other);
     let new_snaps = old_snaps.iter().copied().filter(is_kept).collect();
-    let trim = Trim {
-        pg: pg.clone(),
-        guard,
-        head,
-        clone,
-        old_snaps,
-        new_snaps,
-    };
-    Ok(PendingWrite {
-        inner: Pending::Trim(Box::new(trim)),
-    })
+    let trim = Trim { pg: pg.clone(), guard, head, clone, old_snaps, new_snaps };
+    Ok(PendingWrite { inner: Pending::Trim(Box::new(trim)) })
 }
 
 impl Trim {
@@ -78,14 +70,7 @@ impl Trim {
     }
 
     pub(super) fn finish(self, at: EVersion, last_user_version: u64) -> Mutation {
-        let Trim {
-            pg,
-            guard,
-            head,
-            clone,
-            old_snaps,
-            new_snaps,
-        } = self;
+        let Trim { pg, guard, head, clone, old_snaps, new_snaps } = self;
         let coll = pg.coll();
         let mut at = at;
         let mut t = Transaction::new();
@@ -105,10 +90,7 @@ impl Trim {
             guard.remove_clone(oid.snap);
             entries.push(entry(LogOp::DELETE, &oid, at, old_oi.version, &snaps));
         } else {
-            let kept = old_snaps
-                .into_iter()
-                .filter(|snap| new_snaps.contains(snap))
-                .collect();
+            let kept = old_snaps.into_iter().filter(|snap| new_snaps.contains(snap)).collect();
             set.clone_snaps.insert(oid.snap, kept);
             let mut obs = clone.obs.borrow_mut();
             obs.oi.prior_version = old_oi.version;
@@ -133,10 +115,7 @@ impl Trim {
             obs.oi.version = at;
             let info = (BString::from(OI_ATTR), obs.oi.to_bytes());
             t.setattrs(&coll, &head_goid, [info, (BString::from(SS_ATTR), set.to_bytes())]);
-            *head.ssc.borrow_mut() = SnapSetContext {
-                snapset: set,
-                exists: true,
-            };
+            *head.ssc.borrow_mut() = SnapSetContext { snapset: set, exists: true };
             entries.push(entry(LogOp::MODIFY, &soid, at, prior, &[]));
         }
         drop(obs);

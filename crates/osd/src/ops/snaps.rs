@@ -9,7 +9,8 @@ use store::Transaction;
 use types::bufferlist::BufferList;
 use types::osd::object_info;
 use types::osd::{
-    CloneInfo, LogExtras, LogOp, ObjListSnapResponse, ObjectInfo, ObjectModDesc, PgLogEntry, SnapSet,
+    CloneInfo, LogExtras, LogOp, ObjListSnapResponse, ObjectInfo, ObjectModDesc, PgLogEntry,
+    SnapSet,
 };
 use types::{EVersion, Errno, HObject, IntervalSet, NOSNAP, SnapId};
 
@@ -36,11 +37,7 @@ impl OpContext {
     /// stays as a whiteout that holds the snap set.
     pub(super) fn delete(&mut self, no_whiteout: bool) -> Result<(), Errno> {
         let has_clones = !self.snapset.clones.is_empty()
-            || self
-                .snapc
-                .snaps
-                .first()
-                .is_some_and(|&newest| newest > self.snapset.seq);
+            || self.snapc.snaps.first().is_some_and(|&newest| newest > self.snapset.seq);
         let whiteout = has_clones && !no_whiteout;
         if !self.obs.exists || (self.obs.oi.is_whiteout() && whiteout) {
             return Err(Errno::ENOENT);
@@ -118,11 +115,7 @@ impl OpContext {
         self.attr_changes.push(AttrChange::Unknown);
         // What is the same in that clone and in all newer ones up to the head need not count as
         // changed.
-        let mut shared = self
-            .snapset
-            .clone_overlap
-            .range(snap..)
-            .map(|(_, overlap)| overlap);
+        let mut shared = self.snapset.clone_overlap.range(snap..).map(|(_, overlap)| overlap);
         let mut overlap = shared.next().cloned().unwrap_or_default();
         for newer in shared {
             overlap = overlap.intersection(newer);
@@ -185,16 +178,9 @@ impl OpContext {
         let head = self.obc.obs.borrow();
         if head.is_visible() {
             let size = head.oi.size;
-            clones.push(CloneInfo {
-                cloneid: NOSNAP,
-                size,
-                ..CloneInfo::default()
-            });
+            clones.push(CloneInfo { cloneid: NOSNAP, size, ..CloneInfo::default() });
         }
-        let response = ObjListSnapResponse {
-            clones,
-            seq: set.seq,
-        };
+        let response = ObjListSnapResponse { clones, seq: set.seq };
         drop(head);
         drop(ssc);
         self.stats.num_rd += 1;
@@ -212,11 +198,7 @@ impl OpContext {
         let needs_clone = old.is_visible()
             && !env::mutant("no-clone")
             && !self.cache_evict
-            && self
-                .snapc
-                .snaps
-                .first()
-                .is_some_and(|&newest| newest > self.snapset.seq);
+            && self.snapc.snaps.first().is_some_and(|&newest| newest > self.snapset.seq);
         if needs_clone {
             made = Some(self.make_clone(&old, *at));
             at.version += 1;
@@ -259,13 +241,8 @@ impl OpContext {
         let oid: HObject = old.oi.soid.with_snap(snap);
         let goid = self.pg.goid(&oid);
         let since = self.snapset.seq;
-        let snaps: Vec<SnapId> = self
-            .snapc
-            .snaps
-            .iter()
-            .copied()
-            .take_while(|&taken| taken > since)
-            .collect();
+        let snaps: Vec<SnapId> =
+            self.snapc.snaps.iter().copied().take_while(|&taken| taken > since).collect();
 
         let oi = clone_info(oid.clone(), &old.oi, at);
         let mut t = Transaction::new();
@@ -282,9 +259,7 @@ impl OpContext {
         self.snapset.clones.push(snap);
         self.snapset.clone_size.insert(snap, old.oi.size);
         self.snapset.clone_snaps.insert(snap, snaps.clone());
-        self.snapset
-            .clone_overlap
-            .insert(snap, IntervalSet::of(0, old.oi.size));
+        self.snapset.clone_overlap.insert(snap, IntervalSet::of(0, old.oi.size));
 
         let entry = PgLogEntry {
             op: LogOp::CLONE,
@@ -302,14 +277,7 @@ impl OpContext {
             ssc: self.obc.ssc.clone(),
             attrs: RefCell::new(self.obc.attrs.borrow().clone()),
         });
-        (
-            t,
-            NewClone {
-                snap,
-                context,
-                entry,
-            },
-        )
+        (t, NewClone { snap, context, entry })
     }
 }
 

@@ -36,18 +36,10 @@ struct Tmap {
 impl Tmap {
     fn parse(data: &Bytes) -> Result<Tmap, Errno> {
         if data.is_empty() {
-            return Ok(Tmap {
-                header: Bytes::new(),
-                keys: BTreeMap::new(),
-            });
+            return Ok(Tmap { header: Bytes::new(), keys: BTreeMap::new() });
         }
         let mut r = Reader::new(data);
-        let mut parse = || {
-            Ok::<_, denc::Error>(Tmap {
-                header: r.blob()?,
-                keys: r.get()?,
-            })
-        };
+        let mut parse = || Ok::<_, denc::Error>(Tmap { header: r.blob()?, keys: r.get()? });
         parse().map_err(|_| Errno::EINVAL)
     }
 
@@ -92,10 +84,7 @@ impl Tmap {
 
 impl OpContext {
     async fn read_all(&mut self) -> Result<Bytes, Stop> {
-        Ok(self
-            .read_extent(&ExtentArgs::default())
-            .await?
-            .to_contiguous())
+        Ok(self.read_extent(&ExtentArgs::default()).await?.to_contiguous())
     }
 
     pub(super) async fn op_tmapget(&mut self, out: &mut BufferList) -> Step {
@@ -127,11 +116,7 @@ impl OpContext {
     pub(super) async fn op_tmap2omap(&mut self, null_is_fine: bool) -> Step {
         self.num_write += 1;
         if self.obs.oi.size == 0 {
-            return if null_is_fine {
-                Ok(0)
-            } else {
-                Err(Errno::ENODATA.into())
-            };
+            return if null_is_fine { Ok(0) } else { Err(Errno::ENODATA.into()) };
         }
         let tmap = Tmap::parse(&self.read_all().await?)?;
         self.op_truncate(&ExtentArgs::default(), 0)?;

@@ -49,12 +49,7 @@ pub struct Client {
 impl Client {
     /// A session of that client at that address.
     pub fn new(name: EntityName, addr: EntityAddr, sink: Box<dyn Sink>) -> Rc<Client> {
-        Rc::new(Client {
-            name,
-            addr,
-            sink,
-            watches: RefCell::default(),
-        })
+        Rc::new(Client { name, addr, sink, watches: RefCell::default() })
     }
 
     /// Who it is.
@@ -78,11 +73,7 @@ impl Client {
 
     fn register(&self, watch: &Rc<Watch>) {
         let mut watches = self.watches.borrow_mut();
-        watches.retain(|known| {
-            known
-                .upgrade()
-                .is_some_and(|known| !Rc::ptr_eq(&known, watch))
-        });
+        watches.retain(|known| known.upgrade().is_some_and(|known| !Rc::ptr_eq(&known, watch)));
         watches.push(Rc::downgrade(watch));
     }
 
@@ -165,11 +156,7 @@ impl Watch {
     fn connect(self: &Rc<Self>, client: &Rc<Client>, will_ping: bool) {
         self.will_ping.set(will_ping);
         self.heard();
-        let is_same = self
-            .client
-            .borrow()
-            .as_ref()
-            .is_some_and(|old| Rc::ptr_eq(old, client));
+        let is_same = self.client.borrow().as_ref().is_some_and(|old| Rc::ptr_eq(old, client));
         if !is_same {
             *self.client.borrow_mut() = Some(client.clone());
             client.register(self);
@@ -183,11 +170,7 @@ impl Watch {
     }
 
     fn disconnect(self: &Rc<Self>, client: &Rc<Client>) {
-        let is_its = self
-            .client
-            .borrow()
-            .as_ref()
-            .is_some_and(|own| Rc::ptr_eq(own, client));
+        let is_its = self.client.borrow().as_ref().is_some_and(|own| Rc::ptr_eq(own, client));
         if is_its {
             *self.client.borrow_mut() = None;
             self.heard();
@@ -283,9 +266,7 @@ impl Watch {
 
     fn start_notify(&self, notify: &Rc<Notify>) {
         notify.waiting.borrow_mut().insert(self.key());
-        self.unanswered
-            .borrow_mut()
-            .insert(notify.id, notify.clone());
+        self.unanswered.borrow_mut().insert(notify.id, notify.clone());
         self.send_notify(notify);
     }
 
@@ -500,18 +481,10 @@ impl OpContext {
             Ok::<_, denc::Error>((r.u32()?, r.blob()?))
         };
         let (timeout_sec, payload) = parse().unwrap_or_default();
-        let timeout_sec = if timeout_sec == 0 {
-            self.limits.notify_timeout_sec
-        } else {
-            timeout_sec
-        };
+        let timeout_sec =
+            if timeout_sec == 0 { self.limits.notify_timeout_sec } else { timeout_sec };
         let id = self.pg.next_notify_id();
-        self.effects.notifies.push(NotifyRequest {
-            cookie,
-            id,
-            timeout_sec,
-            payload,
-        });
+        self.effects.notifies.push(NotifyRequest { cookie, id, timeout_sec, payload });
         op.outdata.push(Bytes::copy_from_slice(&id.to_le_bytes()));
         Ok(0)
     }
@@ -521,16 +494,8 @@ impl OpContext {
         let mut r = Reader::new(&op.indata);
         let mut parse = || {
             let (id, cookie) = (r.u64()?, r.u64()?);
-            let reply = if r.remaining() > 0 {
-                r.blob()?
-            } else {
-                Bytes::new()
-            };
-            Ok::<_, denc::Error>(NotifyAck {
-                id,
-                cookie: Some(cookie),
-                reply,
-            })
+            let reply = if r.remaining() > 0 { r.blob()? } else { Bytes::new() };
+            Ok::<_, denc::Error>(NotifyAck { id, cookie: Some(cookie), reply })
         };
         let ack = parse().unwrap_or_else(|_| NotifyAck {
             id: op.args.watch().cookie, // old clients have the notify's id here
@@ -563,9 +528,7 @@ impl OpContext {
                     watchers.insert(key, info.clone());
                     self.modify = true;
                 }
-                self.effects
-                    .connects
-                    .push((info, args.op == watch_op::WATCH));
+                self.effects.connects.push((info, args.op == watch_op::WATCH));
             }
             watch_op::RECONNECT => {
                 if !watchers.contains_key(&key) {
@@ -661,9 +624,7 @@ pub async fn execute_timeout(
     ctx.obs.oi.watchers.remove(&key);
     ctx.modify = true;
     ctx.effects.disconnect(cookie, watcher, true);
-    Ok(Overdue::Ends(PendingWrite {
-        inner: Pending::Op(Box::new(ctx), Reply::default()),
-    }))
+    Ok(Overdue::Ends(PendingWrite { inner: Pending::Op(Box::new(ctx), Reply::default()) }))
 }
 
 /// The client of writes that no client asked for.
@@ -672,9 +633,5 @@ pub fn no_client() -> Rc<Client> {
     impl Sink for Nowhere {
         fn send(&self, _: RawMessage) {}
     }
-    Client::new(
-        EntityName::default(),
-        EntityAddr::default(),
-        Box::new(Nowhere),
-    )
+    Client::new(EntityName::default(), EntityAddr::default(), Box::new(Nowhere))
 }

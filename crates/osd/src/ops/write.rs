@@ -181,11 +181,7 @@ impl OpContext {
         check_range(args.offset, args.length, self.limits.object_size)?;
         let times = usize::try_from(args.length / args.data_length).map_err(|_| Errno::EFBIG)?;
         let data = Bytes::from(pattern.repeat(times));
-        let extent = ExtentArgs {
-            offset: args.offset,
-            length: args.length,
-            ..Default::default()
-        };
+        let extent = ExtentArgs { offset: args.offset, length: args.length, ..Default::default() };
         self.op_write(&extent, 0, data)
     }
 
@@ -304,8 +300,7 @@ impl OpContext {
     /// Sets a client's xattr.
     pub(super) fn set_user_attr(&mut self, name: BString, value: Bytes) {
         self.create_if_absent();
-        self.t
-            .setattr(&self.coll, &self.goid, stored_attr(&name), value.clone());
+        self.t.setattr(&self.coll, &self.goid, stored_attr(&name), value.clone());
         self.note_attr(name, Some(value));
         self.stats.num_wr += 1;
     }
@@ -331,11 +326,7 @@ impl OpContext {
     // Omap.
 
     fn need_omap(&self) -> Result<(), Errno> {
-        if self.pool.is_erasure() {
-            Err(Errno::EOPNOTSUPP)
-        } else {
-            Ok(())
-        }
+        if self.pool.is_erasure() { Err(Errno::EOPNOTSUPP) } else { Ok(()) }
     }
 
     /// The object has an omap now, and its content has changed.

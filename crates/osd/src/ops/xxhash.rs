@@ -1,13 +1,7 @@
 //! XXH32 and XXH64, for the checksum op. The algorithm: https://github.com/Cyan4973/xxHash,
 //! doc/xxhash_spec.md.
 
-const P32: [u32; 5] = [
-    0x9E37_79B1,
-    0x85EB_CA77,
-    0xC2B2_AE3D,
-    0x27D4_EB2F,
-    0x1656_67B1,
-];
+const P32: [u32; 5] = [0x9E37_79B1, 0x85EB_CA77, 0xC2B2_AE3D, 0x27D4_EB2F, 0x1656_67B1];
 const P64: [u64; 5] = [
     0x9E37_79B1_85EB_CA87,
     0xC2B2_AE3D_27D4_EB4F,
@@ -31,9 +25,7 @@ fn word64(bytes: &[u8]) -> u64 {
 /// The 32-bit hash.
 pub(super) fn xxh32(data: &[u8], seed: u32) -> u32 {
     let round = |acc: u32, lane: u32| {
-        acc.wrapping_add(lane.wrapping_mul(P32[1]))
-            .rotate_left(13)
-            .wrapping_mul(P32[0])
+        acc.wrapping_add(lane.wrapping_mul(P32[1])).rotate_left(13).wrapping_mul(P32[0])
     };
     let (stripes, mut tail) = data.split_at(data.len() / 16 * 16);
     let mut acc = if stripes.is_empty() {
@@ -51,22 +43,19 @@ pub(super) fn xxh32(data: &[u8], seed: u32) -> u32 {
             }
         }
         let turns = [1, 7, 12, 18];
-        lanes.iter().zip(turns).fold(0_u32, |sum, (lane, turn)| {
-            sum.wrapping_add(lane.rotate_left(turn))
-        })
+        lanes
+            .iter()
+            .zip(turns)
+            .fold(0_u32, |sum, (lane, turn)| sum.wrapping_add(lane.rotate_left(turn)))
     };
     acc = acc.wrapping_add(data.len() as u32);
     while tail.len() >= 4 {
-        acc = acc
-            .wrapping_add(word32(tail).wrapping_mul(P32[2]))
-            .rotate_left(17);
+        acc = acc.wrapping_add(word32(tail).wrapping_mul(P32[2])).rotate_left(17);
         acc = acc.wrapping_mul(P32[3]);
         tail = &tail[4..];
     }
     for &byte in tail {
-        acc = acc
-            .wrapping_add(u32::from(byte).wrapping_mul(P32[4]))
-            .rotate_left(11);
+        acc = acc.wrapping_add(u32::from(byte).wrapping_mul(P32[4])).rotate_left(11);
         acc = acc.wrapping_mul(P32[0]);
     }
     acc = (acc ^ acc >> 15).wrapping_mul(P32[1]);
@@ -77,9 +66,7 @@ pub(super) fn xxh32(data: &[u8], seed: u32) -> u32 {
 /// The 64-bit hash.
 pub(super) fn xxh64(data: &[u8], seed: u64) -> u64 {
     let round = |acc: u64, lane: u64| {
-        acc.wrapping_add(lane.wrapping_mul(P64[1]))
-            .rotate_left(31)
-            .wrapping_mul(P64[0])
+        acc.wrapping_add(lane.wrapping_mul(P64[1])).rotate_left(31).wrapping_mul(P64[0])
     };
     let (stripes, mut tail) = data.split_at(data.len() / 32 * 32);
     let mut acc = if stripes.is_empty() {
@@ -97,20 +84,17 @@ pub(super) fn xxh64(data: &[u8], seed: u64) -> u64 {
             }
         }
         let turns = [1, 7, 12, 18];
-        let sum = lanes.iter().zip(turns).fold(0_u64, |sum, (lane, turn)| {
-            sum.wrapping_add(lane.rotate_left(turn))
-        });
+        let sum = lanes
+            .iter()
+            .zip(turns)
+            .fold(0_u64, |sum, (lane, turn)| sum.wrapping_add(lane.rotate_left(turn)));
         lanes.iter().fold(sum, |acc, &lane| {
-            (acc ^ round(0, lane))
-                .wrapping_mul(P64[0])
-                .wrapping_add(P64[3])
+            (acc ^ round(0, lane)).wrapping_mul(P64[0]).wrapping_add(P64[3])
         })
     };
     acc = acc.wrapping_add(data.len() as u64);
     while tail.len() >= 8 {
-        acc = (acc ^ round(0, word64(tail)))
-            .rotate_left(27)
-            .wrapping_mul(P64[0]);
+        acc = (acc ^ round(0, word64(tail))).rotate_left(27).wrapping_mul(P64[0]);
         acc = acc.wrapping_add(P64[3]);
         tail = &tail[8..];
     }
@@ -120,9 +104,7 @@ pub(super) fn xxh64(data: &[u8], seed: u64) -> u64 {
         tail = &tail[4..];
     }
     for &byte in tail {
-        acc = (acc ^ u64::from(byte).wrapping_mul(P64[4]))
-            .rotate_left(11)
-            .wrapping_mul(P64[0]);
+        acc = (acc ^ u64::from(byte).wrapping_mul(P64[4])).rotate_left(11).wrapping_mul(P64[0]);
     }
     acc = (acc ^ acc >> 33).wrapping_mul(P64[1]);
     acc = (acc ^ acc >> 29).wrapping_mul(P64[2]);

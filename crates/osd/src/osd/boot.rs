@@ -278,7 +278,8 @@ impl Osd {
     /// the nonce alone differs.
     fn renew_cluster_addrs(&self) {
         const STEP: u32 = 1_000_000;
-        let renewed = |addr: &EntityAddr| EntityAddr { nonce: addr.nonce.wrapping_add(STEP), ..*addr };
+        let renewed =
+            |addr: &EntityAddr| EntityAddr { nonce: addr.nonce.wrapping_add(STEP), ..*addr };
         self.cluster.set_addrs(self.cluster.addrs().iter().map(renewed).collect());
     }
 

@@ -25,9 +25,7 @@ pub(super) struct ClusterLog {
 impl ClusterLog {
     /// The monitor has lines.
     pub(super) fn on_ack(&self, ack: &MLogAck) {
-        self.waiting
-            .borrow_mut()
-            .retain(|entry| entry.seq > ack.last);
+        self.waiting.borrow_mut().retain(|entry| entry.seq > ack.last);
     }
 }
 
@@ -42,10 +40,7 @@ impl Osd {
         let log = &self.clog;
         log.seq.set(log.seq.get() + 1);
         let entry = LogEntry {
-            name: AuthEntityName {
-                kind: OSD.into(),
-                id: self.whoami.to_string(),
-            },
+            name: AuthEntityName { kind: OSD.into(), id: self.whoami.to_string() },
             rank: EntityName::osd(self.whoami),
             addrs: self.client.addrs(),
             stamp: UTime::from_duration(self.env.wall_clock()),
@@ -66,14 +61,8 @@ impl Osd {
 
     /// Sends again what the monitor has not confirmed.
     pub(super) fn send_log(&self) {
-        let entries: Vec<LogEntry> = self
-            .clog
-            .waiting
-            .borrow()
-            .iter()
-            .take(SEND_MAX)
-            .cloned()
-            .collect();
+        let entries: Vec<LogEntry> =
+            self.clog.waiting.borrow().iter().take(SEND_MAX).cloned().collect();
         if !entries.is_empty() {
             self.send_entries(entries);
         }
@@ -81,11 +70,7 @@ impl Osd {
 
     fn send_entries(&self, entries: Vec<LogEntry>) {
         let fsid = self.current_map().fsid;
-        let message = MLog {
-            paxos: PaxosHeader::default(),
-            fsid,
-            entries,
-        };
+        let message = MLog { paxos: PaxosHeader::default(), fsid, entries };
         self.monc.send(message.encode());
     }
 

@@ -93,11 +93,7 @@ impl Osd {
     }
 
     /// A replica has writes durable.
-    pub(super) fn on_commits(
-        &self,
-        con: &Connection,
-        incoming: Incoming,
-    ) -> Result<(), Error> {
+    pub(super) fn on_commits(&self, con: &Connection, incoming: Incoming) -> Result<(), Error> {
         let Commits(commits) = Commits::decode(&incoming.message)?;
         let epoch = commits.iter().map(|c| c.map_epoch).max().unwrap_or(0);
         if self.too_new(epoch) {

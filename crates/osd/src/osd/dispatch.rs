@@ -4,12 +4,12 @@
 use std::rc::{Rc, Weak};
 
 use messages::{
-    MCommand, MCommandReply, MLogAck, MOSDECSubOpRead, MOSDECSubOpReadReply, MOSDECSubOpWrite,
-    MOSDECSubOpWriteReply, MMgrConfigure, MMgrMap, MOSDBackoff, MOSDMap, MOSDOp, MOSDOpReply,
-    MBackfillReserve, MOSDForceRecovery, MOSDFull, MOSDRepScrub, MOSDRepScrubMap, MOSDScrub2, MOSDScrubReserve,
-    MRecoveryReserve,
-    MOSDPGBackfill, MOSDPGCreate2, MOSDPGPull, MOSDPGPush, MOSDPGPushReply, MOSDPGRecoveryDelete,
-    MOSDPGRecoveryDeleteReply, MOSDPing, MOSDRepOp, MOSDRepOpReply, MPGStatsAck, Message,
+    MBackfillReserve, MCommand, MCommandReply, MLogAck, MMgrConfigure, MMgrMap, MOSDBackoff,
+    MOSDECSubOpRead, MOSDECSubOpReadReply, MOSDECSubOpWrite, MOSDECSubOpWriteReply,
+    MOSDForceRecovery, MOSDFull, MOSDMap, MOSDOp, MOSDOpReply, MOSDPGBackfill, MOSDPGCreate2,
+    MOSDPGPull, MOSDPGPush, MOSDPGPushReply, MOSDPGRecoveryDelete, MOSDPGRecoveryDeleteReply,
+    MOSDPing, MOSDRepOp, MOSDRepOpReply, MOSDRepScrub, MOSDRepScrubMap, MOSDScrub2,
+    MOSDScrubReserve, MPGStatsAck, MRecoveryReserve, Message,
 };
 use msgr::{Connection, Dispatcher, Incoming};
 use types::entity::{CLIENT, MGR, MON, OSD};
@@ -171,15 +171,21 @@ impl Osd {
             MOSDOp::TYPE => return self.on_op(con, incoming),
             MOSDRepOp::TYPE if from_peer => {
                 let m = Box::new(MOSDRepOp::decode(raw)?);
-                return self.for_pg(con, m.map_epoch, m.pgid, incoming, move |osd, pg, incoming| {
-                    osd.counters.count_subop();
-                    osd.pace.note_client();
-                    let tid = incoming.message.header.tid;
-                    let sums = incoming.message.data.sums().cloned();
-                    let what = Description::RepOp(m.pgid, m.version);
-                    let tracked = osd.tracker.track(incoming.received, what);
-                    pg.on_repop(&m, sums, tid, &tracked);
-                });
+                return self.for_pg(
+                    con,
+                    m.map_epoch,
+                    m.pgid,
+                    incoming,
+                    move |osd, pg, incoming| {
+                        osd.counters.count_subop();
+                        osd.pace.note_client();
+                        let tid = incoming.message.header.tid;
+                        let sums = incoming.message.data.sums().cloned();
+                        let what = Description::RepOp(m.pgid, m.version);
+                        let tracked = osd.tracker.track(incoming.received, what);
+                        pg.on_repop(&m, sums, tid, &tracked);
+                    },
+                );
             }
             MOSDECSubOpWrite::TYPE if from_peer => {
                 let m = MOSDECSubOpWrite::decode(raw)?;
@@ -320,7 +326,9 @@ impl Osd {
                 }
                 self.on_create(m);
             }
-            MOSDFull::TYPE if from_peer => self.on_peer_full(peer_osd(con), &MOSDFull::decode(raw)?),
+            MOSDFull::TYPE if from_peer => {
+                self.on_peer_full(peer_osd(con), &MOSDFull::decode(raw)?)
+            }
             MMgrMap::TYPE => self.on_mgrmap(MMgrMap::decode(raw)?.map),
             MMgrConfigure::TYPE if con.peer_kind() == MGR => {
                 self.counters.dynamic.set_queries(MMgrConfigure::decode(raw)?.osd_queries()?);

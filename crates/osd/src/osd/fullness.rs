@@ -224,9 +224,7 @@ impl Osd {
     /// Pretends to be so full for `count` writes (negative: until told otherwise).
     pub(crate) fn pretend_fullness(&self, step: Fullness, count: i64) {
         self.injected_fullness.step.set(step);
-        self.injected_fullness
-            .left
-            .set(if step == Fullness::None { 0 } else { count });
+        self.injected_fullness.left.set(if step == Fullness::None { 0 } else { count });
         self.tell_fullness();
     }
 
@@ -242,7 +240,8 @@ impl Osd {
         let is_full = step >= Fullness::Full;
         let was_full = self.note_full(self.whoami, is_full);
         if is_full || was_full {
-            let leaders: BTreeSet<OsdId> = self.all_pgs().iter().filter_map(|pg| pg.leader()).collect();
+            let leaders: BTreeSet<OsdId> =
+                self.all_pgs().iter().filter_map(|pg| pg.leader()).collect();
             for leader in leaders.into_iter().filter(|leader| *leader != self.whoami) {
                 let paxos = PaxosHeader::default();
                 let message = MOSDFull { paxos, map_epoch: map.epoch, state };
@@ -251,11 +250,7 @@ impl Osd {
         }
         let all = osd_state::FULL | osd_state::BACKFILLFULL | osd_state::NEARFULL;
         if map.state(self.whoami) & all != state {
-            let message = MOSDFull {
-                paxos: PaxosHeader::default(),
-                map_epoch: map.epoch,
-                state,
-            };
+            let message = MOSDFull { paxos: PaxosHeader::default(), map_epoch: map.epoch, state };
             self.monc.send(Message::encode(&message));
         }
     }
@@ -306,14 +301,7 @@ mod tests {
         assert_eq!(at(0.98), Fullness::Failsafe);
         // A ratio of 0 is one that is not set.
         assert_eq!(
-            Fullness::measured(
-                0.5,
-                &OsdMap {
-                    full_ratio: 0.0,
-                    ..map
-                },
-                0.97
-            ),
+            Fullness::measured(0.5, &OsdMap { full_ratio: 0.0, ..map }, 0.97),
             Fullness::None
         );
     }

@@ -110,13 +110,8 @@ impl Heartbeats {
             return;
         }
         let wanted = wanted_peers(osd, map);
-        let gone: Vec<OsdId> = self
-            .peers
-            .borrow()
-            .keys()
-            .filter(|p| !wanted.contains(p))
-            .copied()
-            .collect();
+        let gone: Vec<OsdId> =
+            self.peers.borrow().keys().filter(|p| !wanted.contains(p)).copied().collect();
         for peer in gone {
             self.remove(peer);
         }
@@ -173,7 +168,12 @@ impl Heartbeats {
     }
 
     /// A moment of a peer's clock by ours, or an earlier one. `up_from`: the process meant.
-    pub(crate) fn moment_of(&self, osd: OsdId, up_from: Epoch, moment: Duration) -> Option<Duration> {
+    pub(crate) fn moment_of(
+        &self,
+        osd: OsdId,
+        up_from: Epoch,
+        moment: Duration,
+    ) -> Option<Duration> {
         let peers = self.peers.borrow();
         let clock = peers.get(&osd)?.clock.filter(|clock| clock.up_from == up_from)?;
         let here = i128::try_from(moment.as_nanos()).ok()? - clock.ahead_at_most;
@@ -336,10 +336,7 @@ impl Osd {
         let Some(osd) = peer else { return };
         let Some(client_addrs) = map.addrs(osd) else { return };
         tracing::info!("osd.{osd} refuses connections, reporting it failed");
-        self.heartbeats
-            .reported
-            .borrow_mut()
-            .insert(osd, (self.env.now(), client_addrs.clone()));
+        self.heartbeats.reported.borrow_mut().insert(osd, (self.env.now(), client_addrs.clone()));
         let flags = FAILURE_FAILED | FAILURE_IMMEDIATE;
         self.report_failure(osd, client_addrs.clone(), flags, Duration::ZERO);
     }

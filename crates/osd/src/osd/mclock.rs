@@ -199,7 +199,8 @@ fn shares_of(c: &Config) -> Shares {
         "balanced" => of(BALANCED),
         "high_recovery_ops" => of(HIGH_RECOVERY_OPS),
         "custom" => ["client", "background_recovery", "background_best_effort"].map(|class| {
-            let option = |what: &str| c.uint(&format!("osd_mclock_scheduler_{class}_{what}")) as f64;
+            let option =
+                |what: &str| c.uint(&format!("osd_mclock_scheduler_{class}_{what}")) as f64;
             Share {
                 reservation: option("res"),
                 weight: option("wgt").max(1.0),

@@ -174,7 +174,10 @@ impl Osd {
                     *source = source.take().filter(|source| self.keeps(source));
                 }
                 if !self.keeps(&target) {
-                    sources.iter().filter_map(|(_, source)| source.as_ref()).for_each(|pg| self.remove(pg));
+                    sources
+                        .iter()
+                        .filter_map(|(_, source)| source.as_ref())
+                        .for_each(|pg| self.remove(pg));
                     continue;
                 }
                 // Nothing may be under way: writes of before are in these collections.

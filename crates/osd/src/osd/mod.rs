@@ -18,10 +18,10 @@ mod maps;
 pub mod mclock;
 mod merges;
 pub mod pace;
+pub mod perf_queries;
 mod pgs;
 mod pool_options;
 mod remote_read;
-pub mod perf_queries;
 mod report;
 pub mod session;
 pub mod state_times;
@@ -52,10 +52,10 @@ use types::{Epoch, OsdId, SpgId, Uuid};
 use self::map_store::{MapStore, meta_object};
 use self::stats::Counters;
 use self::tracker::Tracker;
-use crate::ops::{ClassLists, Limits};
 use crate::ops::snap_mapper::SnapMapper;
-use crate::pg::reserver::{Reserver, Stand};
+use crate::ops::{ClassLists, Limits};
 use crate::pg::Pg;
+use crate::pg::reserver::{Reserver, Stand};
 use crate::pg::scrub::slots::ScrubSlots;
 
 const SUPERBLOCK: &str = "osd_superblock";
@@ -309,9 +309,8 @@ impl Osd {
         let store: Rc<dyn ObjectStore> = injected.clone();
         let nonce = u32::try_from(env.random_u64() >> 33).unwrap_or(1).max(1);
         let name = EntityName::osd(whoami);
-        let messenger = |policies| {
-            Messenger::new(env.clone(), msgr::Config::new(name, nonce, policies))
-        };
+        let messenger =
+            |policies| Messenger::new(env.clone(), msgr::Config::new(name, nonce, policies));
         let of_clients = Policy::stateless_registered_server().throttled(
             config.uint("osd_client_message_size_cap"),
             config.uint("osd_client_message_cap").max(1),
@@ -322,9 +321,8 @@ impl Osd {
                 .with(MGR, Policy::lossy_client())
                 .with(OSD, Policy::stateless_server()),
         );
-        let cluster = messenger(
-            Policies::new(Policy::stateless_server()).with(OSD, Policy::lossless_peer()),
-        );
+        let cluster =
+            messenger(Policies::new(Policy::stateless_server()).with(OSD, Policy::lossless_peer()));
         let hb_server = || messenger(Policies::new(Policy::stateless_server()));
         let (hb_front, hb_back) = (hb_server(), hb_server());
         let hb_client = messenger(Policies::new(Policy::lossy_client()));
@@ -335,11 +333,7 @@ impl Osd {
             me: me.clone(),
             whoami,
             maps: MapStore::new(store.clone()),
-            snap_mapper: SnapMapper::new(
-                store.clone(),
-                CollId::Meta,
-                SnapMapper::default_object(),
-            ),
+            snap_mapper: SnapMapper::new(store.clone(), CollId::Meta, SnapMapper::default_object()),
             osdmap: RefCell::default(),
             pool_options: RefCell::default(),
             pgs_epoch: Cell::new(0),
@@ -542,9 +536,7 @@ impl Osd {
 
     fn stop_io(&self) {
         self.set_state(BootState::Stopping);
-        for m in
-            [&self.hb_client, &self.hb_front, &self.hb_back, &self.cluster, &self.objecter]
-        {
+        for m in [&self.hb_client, &self.hb_front, &self.hb_back, &self.cluster, &self.objecter] {
             m.shutdown();
         }
         self.monc.shutdown();

@@ -186,12 +186,8 @@ mod tests {
 
     use super::*;
 
-    const COUNTERS: [u8; 4] = [
-        counter::WRITE_OPS,
-        counter::READ_OPS,
-        counter::WRITE_BYTES,
-        counter::WRITE_LATENCY,
-    ];
+    const COUNTERS: [u8; 4] =
+        [counter::WRITE_OPS, counter::READ_OPS, counter::WRITE_BYTES, counter::WRITE_LATENCY];
 
     fn query() -> PerfQuery {
         let part = |what, regex: &str| SubKeyDescriptor { what, regex: regex.to_owned() };

@@ -132,8 +132,7 @@ impl Osd {
 
     pub(super) async fn remove_collection(&self, cid: &CollId) -> Result<(), OsdError> {
         loop {
-            let page =
-                self.store.list(cid, &GhObject::min(), &GhObject::max(), 256).await?.objects;
+            let page = self.store.list(cid, &GhObject::min(), &GhObject::max(), 256).await?.objects;
             let mut t = Transaction::new();
             if page.is_empty() {
                 t.rmcoll(cid);
@@ -253,8 +252,11 @@ impl Osd {
             return Ok(());
         }
         let (children, shard) = (pg.pgid().pgid.children(before, after), pg.pgid().shard);
-        let children: Vec<SpgId> =
-            children.into_iter().map(|child| SpgId { pgid: child, shard }).filter(|c| !known.contains(c)).collect();
+        let children: Vec<SpgId> = children
+            .into_iter()
+            .map(|child| SpgId { pgid: child, shard })
+            .filter(|c| !known.contains(c))
+            .collect();
         if children.is_empty() {
             return Ok(());
         }
@@ -422,7 +424,10 @@ impl Osd {
                 _ => None,
             };
             if let Some((history, past)) = birth {
-                self.create(spgid, Birth { epoch: epoch.max(history.epoch_created), history, past });
+                self.create(
+                    spgid,
+                    Birth { epoch: epoch.max(history.epoch_created), history, past },
+                );
             }
         }
         if let PeerMessage::Query(query, _) = &message

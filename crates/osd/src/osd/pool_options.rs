@@ -11,9 +11,8 @@ impl Osd {
     /// Tells the store what is new in a map. It forgets when it is opened anew, as this OSD does.
     pub(super) fn tell_pool_options(&self, map: &OsdMap) {
         let wanted = map.pools.iter().filter(|(_, pool)| !pool.opts.0.is_empty());
-        let wanted = wanted.filter_map(|(id, pool)| {
-            Some((u64::try_from(*id).ok()?, for_store(&pool.opts)))
-        });
+        let wanted =
+            wanted.filter_map(|(id, pool)| Some((u64::try_from(*id).ok()?, for_store(&pool.opts))));
         let wanted = wanted.filter(|(_, options)| *options != PoolOptions::default()).collect();
         let told = self.pool_options.replace(wanted);
         let wanted = self.pool_options.borrow();

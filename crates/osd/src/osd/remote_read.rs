@@ -99,10 +99,7 @@ fn send(osd: &Osd, read: &RemoteRead) -> Option<Receiver<MOSDOpReply>> {
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// Reads; ends with an error only if the pool is gone.
-pub(super) fn read(
-    osd: Rc<Osd>,
-    read: RemoteRead,
-) -> LocalFuture<Result<RemoteReply, Errno>> {
+pub(super) fn read(osd: Rc<Osd>, read: RemoteRead) -> LocalFuture<Result<RemoteReply, Errno>> {
     Box::pin(async move {
         loop {
             if osd.current_map().pool(read.locator.pool).is_none() {
@@ -111,8 +108,7 @@ pub(super) fn read(
             if let Some(receiver) = send(&osd, &read)
                 && let Ok(reply) = receiver.await
             {
-                let ops =
-                    reply.ops.iter().map(|o| (o.rval, o.outdata.to_contiguous())).collect();
+                let ops = reply.ops.iter().map(|o| (o.rval, o.outdata.to_contiguous())).collect();
                 let user_version = reply.user_version;
                 return Ok(RemoteReply { result: reply.result, ops, user_version });
             }

@@ -9,8 +9,8 @@ use bytes::Bytes;
 use denc::Denc;
 use messages::{DaemonHealthMetric, MMgrOpen, MMgrReport, MPGStats, Message, PaxosHeader};
 use msgr::Connection;
-use types::entity::MGR;
 use store::Statfs;
+use types::entity::MGR;
 use types::osd::{ObjectStorePerfStat, OsdStat, StoreStatfs};
 
 use super::Osd;
@@ -121,9 +121,7 @@ impl Osd {
     /// What pools take, of those that have PGs here; nothing if the store does not know.
     fn pool_stat(&self) -> BTreeMap<i64, StoreStatfs> {
         let known = self.pool_statfs.borrow();
-        let Some(known) = &*known else {
-            return BTreeMap::new();
-        };
+        let Some(known) = &*known else { return BTreeMap::new() };
         let pools = self.all_pgs().into_iter().map(|pg| pg.pgid().pgid.pool);
         pools
             .map(|pool| {
@@ -140,11 +138,8 @@ impl Osd {
         let con = self.mgr_con.borrow().clone();
         if let Some(con) = con {
             let map = self.current_map();
-            let pg_stat = self
-                .all_pgs()
-                .iter()
-                .filter_map(|pg| Some((pg.pgid().pgid, pg.stat()?)))
-                .collect();
+            let pg_stat =
+                self.all_pgs().iter().filter_map(|pg| Some((pg.pgid().pgid, pg.stat()?))).collect();
             let message = MPGStats {
                 paxos: PaxosHeader::default(),
                 fsid: map.fsid,

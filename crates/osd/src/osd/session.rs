@@ -104,9 +104,7 @@ impl Session {
     pub(crate) fn release(&self, pg: SpgId, epoch: Epoch, begin: &HObject, id: u64) {
         let key = (pg, begin.clone());
         let mut backoffs = self.backoffs.borrow_mut();
-        let Some(b) = backoffs.get_mut(&key).filter(|b| b.id == id && !b.released) else {
-            return;
-        };
+        let Some(b) = backoffs.get_mut(&key).filter(|b| b.id == id && !b.released) else { return };
         b.released = true;
         self.say(BackoffOp::Unblock, pg, epoch, id, begin, &b.end);
         if b.acked {

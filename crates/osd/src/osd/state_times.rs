@@ -37,11 +37,7 @@ impl StateTimes {
     pub(crate) fn leave(&self, state: &'static str, stayed: Duration, steps: u64) {
         let mut states = self.0.borrow_mut();
         let count = states.entry(state).or_default();
-        count.min = if count.left == 0 {
-            stayed
-        } else {
-            count.min.min(stayed)
-        };
+        count.min = if count.left == 0 { stayed } else { count.min.min(stayed) };
         count.max = count.max.max(stayed);
         count.left += 1;
         count.steps += steps;

@@ -300,12 +300,7 @@ impl Tracker {
     }
 
     /// Remembered ops into the open array: by arrival, or the slowest first.
-    pub fn dump_past(
-        &self,
-        f: &mut Formatter,
-        by_duration: bool,
-        wanted: &dyn Fn(&str) -> bool,
-    ) {
+    pub fn dump_past(&self, f: &mut Formatter, by_duration: bool, wanted: &dyn Fn(&str) -> bool) {
         let now = self.env.now();
         let list = self.recent.borrow();
         let mut shown: Vec<&Past> =
@@ -383,7 +378,8 @@ mod tests {
         let env = world.node("osd");
         world.run_until(async move {
             let tracker = Tracker::new(env.clone());
-            let kept = || tracker.recent.borrow().iter().map(|p| p.took.as_millis()).collect::<Vec<_>>();
+            let kept =
+                || tracker.recent.borrow().iter().map(|p| p.took.as_millis()).collect::<Vec<_>>();
             let ops = async |millis: &[u64]| {
                 for &millis in millis {
                     let op = tracker.track(env.now(), Description::Other(Box::new(String::new)));

@@ -72,7 +72,9 @@ impl Pg {
         // An entry carries the epoch that it was made in.
         expect(
             info.last_update.epoch < interval || acting >= min_size || interval == 0,
-            format!("writes of the interval from {interval} on with {acting} members of {min_size}"),
+            format!(
+                "writes of the interval from {interval} on with {acting} members of {min_size}"
+            ),
         );
         if core.is_activated() && core.is_primary() {
             // Else later primaries would not wait for what this interval has written.

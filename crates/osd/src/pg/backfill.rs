@@ -127,7 +127,8 @@ fn first_of(targets: &[(PgShard, HObject)]) -> Option<HObject> {
 impl Pg {
     fn targets(&self) -> Rc<Vec<(PgShard, HObject)>> {
         let core = self.core.borrow();
-        let targets = core.acting_backfill
+        let targets = core
+            .acting_backfill
             .iter()
             .filter(|s| **s != core.whoami)
             .filter_map(|s| Some((*s, core.peer_info.get(s)?.last_backfill.clone())))
@@ -239,8 +240,7 @@ impl Pg {
             self.goid(&from)
         };
         let scan = self.host.recovery_limits().scan;
-        let listed =
-            self.host.store().list(&self.cid, &start, &GhObject::max(), scan).await;
+        let listed = self.host.store().list(&self.cid, &start, &GhObject::max(), scan).await;
         if generation != self.generation.get() {
             return None;
         }
@@ -275,7 +275,9 @@ impl Pg {
         }
         let mut pending: BTreeSet<HObject> = objects
             .into_iter()
-            .filter(|o| !o.is_pgmeta() && o.generation == NO_GEN && !o.hobj.is_temp() && o.hobj > *from)
+            .filter(|o| {
+                !o.is_pgmeta() && o.generation == NO_GEN && !o.hobj.is_temp() && o.hobj > *from
+            })
             .map(|o| o.hobj)
             .collect();
         let touched = state.touched.borrow_mut().take().unwrap_or_default();

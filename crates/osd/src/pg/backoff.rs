@@ -60,7 +60,11 @@ impl Pg {
     }
 
     /// Takes an op of an object that no OSD in reach has.
-    pub(super) fn back_off_unfound(&self, oid: &HObject, op: Box<ClientOp>) -> Option<Box<ClientOp>> {
+    pub(super) fn back_off_unfound(
+        &self,
+        oid: &HObject,
+        op: Box<ClientOp>,
+    ) -> Option<Box<ClientOp>> {
         let head = op.request.oid.head();
         let unfound = self.recovery.unfound.borrow().contains(oid);
         if !unfound || *oid != head || !self.host.backs_off_unfound() {

@@ -22,9 +22,8 @@ pub(super) fn wanted(
         ..ObjectRecoveryInfo::default()
     };
     let mut progress = ObjectRecoveryProgress::default();
-    let has_old = |i: &&PgMissingItem| {
-        !i.have.is_zero() && !i.is_delete && i.clean_regions.object_is_exist()
-    };
+    let has_old =
+        |i: &&PgMissingItem| !i.have.is_zero() && !i.is_delete && i.clean_regions.object_is_exist();
     if let Some(item) = item.filter(has_old) {
         info.copy_subset = info.copy_subset.intersection(&item.clean_regions.dirty_regions());
         info.object_exist = true;
@@ -71,11 +70,7 @@ pub(super) fn shared(
 }
 
 /// The next ranges of `subset` from `from` on, `limit` bytes at most; and where they end.
-pub(super) fn next_ranges(
-    subset: &IntervalSet,
-    from: u64,
-    limit: u64,
-) -> (Vec<(u64, u64)>, u64) {
+pub(super) fn next_ranges(subset: &IntervalSet, from: u64, limit: u64) -> (Vec<(u64, u64)>, u64) {
     let (mut ranges, mut left, mut end) = (Vec::new(), limit, from);
     for (start, len) in subset.iter() {
         let (start, stop) = (start.max(from), start + len);

@@ -442,7 +442,10 @@ impl Log {
             can_rollback_to: dirty.bounds.then_some(self.can_rollback_to),
             // Empty if the tail went back meanwhile.
             trimmed: dirty.trimmed_from.map(|from| (from, self.tail.next())).filter(|(a, b)| a < b),
-            dups_trimmed: dirty.dups_trimmed_from.map(|from| (from, dups_end)).filter(|(a, b)| a < b),
+            dups_trimmed: dirty
+                .dups_trimmed_from
+                .map(|from| (from, dups_end))
+                .filter(|(a, b)| a < b),
             removed: dirty.removed.into_iter().filter(|v| live(*v).is_none()).collect(),
             written: dirty
                 .written
@@ -522,12 +525,8 @@ impl Log {
     fn merge_dups(&mut self, auth: &PgLog) {
         let newest = self.dups.newest().unwrap_or(EVersion::ZERO);
         let tail = self.tail;
-        let newer: Vec<PgLogDup> = auth
-            .dups
-            .iter()
-            .filter(|d| d.version > newest && d.version <= tail)
-            .cloned()
-            .collect();
+        let newer: Vec<PgLogDup> =
+            auth.dups.iter().filter(|d| d.version > newest && d.version <= tail).cloned().collect();
         newer.into_iter().for_each(|dup| self.remember_dup(dup));
     }
 
@@ -624,13 +623,15 @@ impl Log {
             ..Log::default()
         };
         dups.iter().for_each(|dup| self.dups.push(dup.clone()));
-        self.dirty = Dirty { all: true, bounds: undoable, dups_written: dups.into(), ..Dirty::default() };
+        self.dirty =
+            Dirty { all: true, bounds: undoable, dups_written: dups.into(), ..Dirty::default() };
     }
 }
 
 fn last_complete_of(log: &Log, last_update: EVersion, missing: &Missing) -> EVersion {
     let Some(need) = missing.oldest_need() else { return last_update };
-    let newest_below = log.entries.count_below(need).checked_sub(1).and_then(|at| log.version_at(at));
+    let newest_below =
+        log.entries.count_below(need).checked_sub(1).and_then(|at| log.version_at(at));
     newest_below.map_or(log.tail, |version| version.min(last_update))
 }
 
@@ -658,8 +659,7 @@ fn merge_divergent(
     if env::mutant("keep-divergent") {
         return;
     }
-    let undoable =
-        |e: &PgLogEntry| e.mod_desc.can_local_rollback && e.version > could_undo_from;
+    let undoable = |e: &PgLogEntry| e.mod_desc.can_local_rollback && e.version > could_undo_from;
     let mut by_object: BTreeMap<&HObject, Vec<&Rc<PgLogEntry>>> = BTreeMap::new();
     for e in divergent.iter().filter(|e| !e.is_error()) {
         by_object.entry(&e.soid).or_default().push(e);

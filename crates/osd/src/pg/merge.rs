@@ -54,10 +54,8 @@ impl Pg {
         let mut t = Transaction::new();
         {
             let mut core = self.core.borrow_mut();
-            let mut cores: Vec<Option<RefMut<'_, Peering>>> = sources
-                .iter()
-                .map(|(_, pg)| pg.as_ref().map(|pg| pg.core.borrow_mut()))
-                .collect();
+            let mut cores: Vec<Option<RefMut<'_, Peering>>> =
+                sources.iter().map(|(_, pg)| pg.as_ref().map(|pg| pg.core.borrow_mut())).collect();
             let mut parts: Vec<_> = sources
                 .iter()
                 .zip(&mut cores)

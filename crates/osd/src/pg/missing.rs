@@ -90,7 +90,9 @@ impl Missing {
         }
         let delete = e.is_delete();
         let new = match self.items.get(&e.soid) {
-            _ if e.prior_version.is_zero() || e.is_clone() => item(e.version, EVersion::ZERO, delete),
+            _ if e.prior_version.is_zero() || e.is_clone() => {
+                item(e.version, EVersion::ZERO, delete)
+            }
             // What was deleted in between has nothing in common with what comes after.
             Some(known) if delete || known.is_delete || e.is_lost_revert() => {
                 item(e.version, known.have, delete)

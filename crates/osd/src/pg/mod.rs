@@ -31,9 +31,9 @@ pub mod reserve;
 pub mod reserver;
 pub(crate) mod rollback;
 pub mod scrub;
+mod services;
 mod shard_recovery;
 mod shards;
-mod services;
 mod snap_trim;
 mod split;
 pub mod stats;
@@ -247,8 +247,8 @@ impl Pg {
                 self.map.replace(map.clone());
                 continue;
             };
-            let unchanged = map.epoch != last.epoch
-                && last.pool(self.pgid.pgid.pool_id()) == Some(pool);
+            let unchanged =
+                map.epoch != last.epoch && last.pool(self.pgid.pgid.pool_id()) == Some(pool);
             if !unchanged {
                 *self.pool.borrow_mut() = Rc::new(pool.clone());
                 *self.codec.borrow_mut() = backend::codec(map, pool);
@@ -329,12 +329,7 @@ impl Pg {
     }
 
     /// A peering message.
-    pub fn on_peer_message(
-        &self,
-        from: PgShard,
-        epochs: (Epoch, Epoch),
-        mut message: PeerMessage,
-    ) {
+    pub fn on_peer_message(&self, from: PgShard, epochs: (Epoch, Epoch), mut message: PeerMessage) {
         if let Some(lease) = message.lease_mut() {
             lease.readable_until_here = self.host.moment_of(from.osd, lease.readable_until);
         }

@@ -21,7 +21,8 @@ use denc::{Denc, Reader, Writer};
 use store::{CollId, ObjectStore, StoreError, Transaction};
 use types::crc::crc32c;
 use types::osd::{
-    ObjectStatSum, PastIntervals, PgFastInfo, PgInfo, PgLog, PgLogDup, PgLogEntry, PgMissing, PgMissingItem,
+    ObjectStatSum, PastIntervals, PgFastInfo, PgInfo, PgLog, PgLogDup, PgLogEntry, PgMissing,
+    PgMissingItem,
 };
 use types::{EVersion, Epoch, GhObject, HObject};
 
@@ -308,11 +309,11 @@ pub async fn load(
     let mut from = BString::default();
     let mut after = false;
     loop {
-        let page =
-            match store.omap_range(cid, pgmeta, &from, after, PAGE_MAX, PAGE_BYTES_MAX).await {
-                Err(StoreError::NoObject) => return Err(LoadError::Empty),
-                page => page?,
-            };
+        let page = match store.omap_range(cid, pgmeta, &from, after, PAGE_MAX, PAGE_BYTES_MAX).await
+        {
+            Err(StoreError::NoObject) => return Err(LoadError::Empty),
+            page => page?,
+        };
         for (key, value) in &page.entries {
             let mut r = Reader::new(value);
             match key.as_slice() {
@@ -372,13 +373,7 @@ pub async fn load(
     if can_rollback_to.is_some() {
         log.keep_bounds();
     }
-    Ok(Loaded {
-        info,
-        past_intervals: past,
-        epoch,
-        log,
-        missing: Missing::from_wire(missing),
-    })
+    Ok(Loaded { info, past_intervals: past, epoch, log, missing: Missing::from_wire(missing) })
 }
 
 /// How far a log was trimmed at least, by its oldest entry. Entries without a request (of clones that
@@ -472,7 +467,12 @@ mod tests {
             keys.info(&info, None, 33);
             for (epoch, version, op) in [(25, 13, LogOp::CLONE), (33, 14, LogOp::MODIFY)] {
                 let soid = HObject { name: "object".into(), ..HObject::default() };
-                log.add(&PgLogEntry { op, soid, version: EVersion::new(epoch, version), ..PgLogEntry::default() });
+                log.add(&PgLogEntry {
+                    op,
+                    soid,
+                    version: EVersion::new(epoch, version),
+                    ..PgLogEntry::default()
+                });
             }
             info.last_update = log.head();
             info.last_backfill = HObject::max();
@@ -486,7 +486,13 @@ mod tests {
                 assert_eq!(loaded.log.tail(), EVersion::new(33, 13));
                 let (mut info, mut undo) = (loaded.info.clone(), Vec::new());
                 let auth = auth_of(tail);
-                let merged = loaded.log.merge(&info.clone(), &auth, &mut info, &mut loaded.missing, &mut undo);
+                let merged = loaded.log.merge(
+                    &info.clone(),
+                    &auth,
+                    &mut info,
+                    &mut loaded.missing,
+                    &mut undo,
+                );
                 assert_eq!(merged, follows);
                 if follows {
                     assert_eq!((loaded.log.tail(), loaded.log.head()), (tail, tail));
@@ -547,7 +553,10 @@ mod tests {
                 let mut keys = Keys::default();
                 keys.log_of_write(log.take_changes());
                 let values = keys.values.into_bytes();
-                keys.set.into_iter().map(|(_, at)| decode_entry(&values.slice(at)).unwrap()).collect::<Vec<_>>()
+                keys.set
+                    .into_iter()
+                    .map(|(_, at)| decode_entry(&values.slice(at)).unwrap())
+                    .collect::<Vec<_>>()
             };
             assert_eq!(stored(&|log| log.add_all(&entries, &entries.to_bytes())), entries);
             assert_eq!(stored(&|log| entries.iter().for_each(|e| log.add(e))), entries);

@@ -45,7 +45,12 @@ impl Pg {
     }
 
     /// Gets a version of an object that is older than the one that is missing, to go back to it.
-    pub(super) async fn fetch_older(&self, oid: &HObject, version: EVersion, from: PgShard) -> bool {
+    pub(super) async fn fetch_older(
+        &self,
+        oid: &HObject,
+        version: EVersion,
+        from: PgShard,
+    ) -> bool {
         let (done, arrived) = oneshot();
         let (info, progress) = extents::wanted(oid, version, None);
         let pull = Pull { from, need: version, info: info.clone(), older: true, done };
@@ -61,11 +66,8 @@ impl Pg {
         progress: ObjectRecoveryProgress,
     ) {
         let (map_epoch, min_epoch) = self.epochs();
-        let pull = PullOp {
-            soid: recovery_info.soid.clone(),
-            recovery_info,
-            recovery_progress: progress,
-        };
+        let pull =
+            PullOp { soid: recovery_info.soid.clone(), recovery_info, recovery_progress: progress };
         let message = MOSDPGPull {
             from: self.whoami(),
             pgid: self.pgid_at(to),
@@ -200,8 +202,7 @@ impl Pg {
                 t.coll_move_rename(&self.cid, &into, &self.cid, &target);
                 self.recovery.temps.borrow_mut().remove(&temp_oid);
             }
-            let version =
-                if whole { op.version } else { op.recovery_info.version.max(op.version) };
+            let version = if whole { op.version } else { op.recovery_info.version.max(op.version) };
             let older = self.recovery.pulls.borrow().get(&oid).is_some_and(|pull| pull.older);
             if pulling && older {
                 let mut core = self.core.borrow_mut();

@@ -108,8 +108,7 @@ impl Pg {
         let ss = self.snapset_of(oid, None).await;
         let size = ss.clone_size.get(&oid.snap).copied().unwrap_or(0);
         let core = self.core.borrow();
-        let (Some(info), Some(missing)) =
-            (core.peer_info.get(&peer), core.peer_missing.get(&peer))
+        let (Some(info), Some(missing)) = (core.peer_info.get(&peer), core.peer_missing.get(&peer))
         else {
             return BTreeMap::new();
         };
@@ -165,7 +164,9 @@ impl Pg {
         let mut included = IntervalSet::new();
         let mut data = BytesMut::new();
         for (offset, len) in ranges {
-            data.extend_from_slice(&store.read(&self.cid, &goid, offset, len).await?.to_contiguous());
+            data.extend_from_slice(
+                &store.read(&self.cid, &goid, offset, len).await?.to_contiguous(),
+            );
             included.insert(offset, len);
         }
         let data_complete = copy_subset.range_end().is_none_or(|end| data_to >= end);

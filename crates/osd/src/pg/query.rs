@@ -142,9 +142,16 @@ impl Pg {
                         }
                     });
                 }
-                State::WaitUpThru => f.dump_string("comment", "waiting for osdmap to reflect a new up_thru for this osd"),
-                State::Incomplete => f.dump_string("comment", "not enough complete instances of this PG"),
-                State::Down => f.dump_string("comment", "not enough up instances of this PG to go active"),
+                State::WaitUpThru => f.dump_string(
+                    "comment",
+                    "waiting for osdmap to reflect a new up_thru for this osd",
+                ),
+                State::Incomplete => {
+                    f.dump_string("comment", "not enough complete instances of this PG")
+                }
+                State::Down => {
+                    f.dump_string("comment", "not enough up instances of this PG to go active")
+                }
                 _ => {}
             }
         });

@@ -22,10 +22,10 @@ use maps::osdmap::osdmap_flags;
 use types::osd::{ObjectRecoveryInfo, PgMissingItem};
 use types::{EVersion, HObject, IntervalSet, OsdId, PgShard};
 
-use super::{Pg, extents};
 use super::backfill::Backfill;
 use super::peering::Peering;
 use super::reserve::{Phase, Purpose, Reserved};
+use super::{Pg, extents};
 use crate::ops::LockKind;
 use crate::osd::mclock::Class;
 
@@ -159,7 +159,6 @@ impl Recovery {
     pub fn unfound_len(&self) -> usize {
         self.unfound.borrow().len()
     }
-
 }
 
 /// How moving one object ended.
@@ -343,7 +342,6 @@ impl Pg {
             self.kick_recovery();
         }
     }
-
 }
 
 async fn recover(pg: Rc<Pg>, oid: HObject, slot: Option<(Permit, Permit)>, generation: u64) {

@@ -29,13 +29,10 @@ impl Pg {
 
     /// Removes all objects, batch by batch. `false` if something else has begun meanwhile.
     pub(crate) async fn remove_objects(&self, above: &HObject, generation: u64) -> bool {
-        let start =
-            if above.is_min() { GhObject::min() } else { self.goid(above) };
+        let start = if above.is_min() { GhObject::min() } else { self.goid(above) };
         loop {
             let store = self.host.store();
-            let listed = store
-                .list(&self.cid, &start, &GhObject::max(), REMOVE_BATCH)
-                .await;
+            let listed = store.list(&self.cid, &start, &GhObject::max(), REMOVE_BATCH).await;
             let objects = match listed {
                 Ok(listing) => listing.objects,
                 Err(e) => {

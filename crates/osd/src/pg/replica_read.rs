@@ -23,7 +23,9 @@ use types::{EVersion, Errno, NOSNAP, SnapId};
 
 use super::replication::reply_len;
 use super::{ClientOp, Pg};
-use crate::ops::{Kind, LockKind, ObjectContexts, ObjectGuard, Reply, Request, check_request, execute};
+use crate::ops::{
+    Kind, LockKind, ObjectContexts, ObjectGuard, Reply, Request, check_request, execute,
+};
 
 /// Ops that look at one object and nothing else. Classes may ask for anything; watchers and requests
 /// are known to the primary.

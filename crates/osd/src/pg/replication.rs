@@ -142,8 +142,7 @@ impl Pg {
     }
 
     fn enqueue(&self, op: Box<ClientOp>) {
-        let lock =
-            self.contexts.lock(&op.request.oid.as_head(), LockKind::of(&op.request.info));
+        let lock = self.contexts.lock(&op.request.oid.as_head(), LockKind::of(&op.request.info));
         let waits = !lock.is_granted();
         op.tracked.mark("queued_for_pg");
         self.host.env().go(run_op(self.rc(), op, (lock, waits), self.generation.get()));
@@ -270,9 +269,7 @@ impl Pg {
     ) -> (Followers, EVersion, EVersion) {
         let mut core = self.core.borrow_mut();
         let core = &mut *core;
-        let Some(version) = entries.last().map(|e| e.version) else {
-            return Default::default();
-        };
+        let Some(version) = entries.last().map(|e| e.version) else { return Default::default() };
         let whoami = core.whoami;
         core.info.last_update = version;
         core.info.last_user_version = core.info.last_user_version.max(user_version);
@@ -311,12 +308,8 @@ impl Pg {
         let (map_epoch, min_epoch, stats) = {
             let core = self.core.borrow();
             let interval = core.last_peering_reset;
-            let stats = self.stats_told.borrow_mut().next(
-                interval,
-                followers,
-                &core.info.stats,
-                added,
-            );
+            let stats =
+                self.stats_told.borrow_mut().next(interval, followers, &core.info.stats, added);
             (core.epoch, interval, stats)
         };
         let whoami = self.whoami();
@@ -752,15 +745,7 @@ async fn run_write(pg: &Rc<Pg>, op: Box<ClientOp>, pending: PendingWrite) {
     let (at, last_user_version) = pg.next_version();
     let bytes = pending.data_len();
     let Mutation {
-        soid,
-        mut transaction,
-        entries,
-        user_version,
-        stats,
-        guard,
-        effects,
-        reply,
-        ..
+        soid, mut transaction, entries, user_version, stats, guard, effects, reply, ..
     } = pending.finish(at, last_user_version);
     transaction.set_sums(op.incoming.message.data.sums().cloned());
     op.tracked.mark("waiting for subops");

@@ -68,12 +68,16 @@ impl Phase {
     pub fn name(self) -> &'static str {
         match self {
             Phase::Idle => "Started/Primary/Active/NotRecovering",
-            Phase::WaitLocal(Purpose::Recovery) => "Started/Primary/Active/WaitLocalRecoveryReserved",
+            Phase::WaitLocal(Purpose::Recovery) => {
+                "Started/Primary/Active/WaitLocalRecoveryReserved"
+            }
             Phase::WaitRemote(Purpose::Recovery) => {
                 "Started/Primary/Active/WaitRemoteRecoveryReserved"
             }
             Phase::Working(Purpose::Recovery) => "Started/Primary/Active/Recovering",
-            Phase::WaitLocal(Purpose::Backfill) => "Started/Primary/Active/WaitLocalBackfillReserved",
+            Phase::WaitLocal(Purpose::Backfill) => {
+                "Started/Primary/Active/WaitLocalBackfillReserved"
+            }
             Phase::WaitRemote(Purpose::Backfill) => {
                 "Started/Primary/Active/WaitRemoteBackfillReserved"
             }
@@ -278,8 +282,7 @@ impl Pg {
     /// One member on each of the OSDs that take part.
     fn partners(&self, purpose: Purpose) -> Vec<PgShard> {
         let core = self.core.borrow();
-        let incomplete =
-            |s: &&PgShard| core.peer_info.get(s).is_some_and(|i| i.is_incomplete());
+        let incomplete = |s: &&PgShard| core.peer_info.get(s).is_some_and(|i| i.is_incomplete());
         let others = core.acting_backfill.iter().filter(|s| **s != core.whoami);
         let those = others.filter(|s| purpose == Purpose::Recovery || incomplete(s));
         one_on_each_osd(those.copied())
@@ -369,8 +372,12 @@ impl Pg {
         let asked = std::mem::take(&mut *self.reservations.answers.borrow_mut());
         for partner in asked.into_keys() {
             match purpose {
-                Purpose::Recovery => self.send_reservation(purpose, partner, recovery_kind::RELEASE, 0),
-                Purpose::Backfill => self.send_reservation(purpose, partner, backfill_kind::RELEASE, 0),
+                Purpose::Recovery => {
+                    self.send_reservation(purpose, partner, recovery_kind::RELEASE, 0)
+                }
+                Purpose::Backfill => {
+                    self.send_reservation(purpose, partner, backfill_kind::RELEASE, 0)
+                }
             }
         }
     }
@@ -508,8 +515,7 @@ impl Pg {
             return;
         }
         drop(core);
-        let which =
-            options & (MOSDForceRecovery::OFR_RECOVERY | MOSDForceRecovery::OFR_BACKFILL);
+        let which = options & (MOSDForceRecovery::OFR_RECOVERY | MOSDForceRecovery::OFR_BACKFILL);
         let before = self.reservations.forced.get();
         let after = if options & MOSDForceRecovery::OFR_CANCEL != 0 {
             before & !which
@@ -570,7 +576,8 @@ mod tests {
         };
         let degraded = Need { degraded: true, acting: 2, complete: 2, ..whole };
         let inactive = Need { degraded: true, acting: 1, complete: 1, ..whole };
-        let of = |need: &Need| (priority(Purpose::Recovery, need), priority(Purpose::Backfill, need));
+        let of =
+            |need: &Need| (priority(Purpose::Recovery, need), priority(Purpose::Backfill, need));
         assert_eq!(of(&whole), (180, 100));
         assert_eq!(of(&degraded), (180, 141));
         assert_eq!(of(&Need { degraded: true, ..whole }), (180, 140));

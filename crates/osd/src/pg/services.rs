@@ -83,9 +83,10 @@ impl ops::Pg for Pg {
     fn is_degraded(&self, oid: &HObject) -> bool {
         let core = self.core.borrow();
         core.missing.contains(oid)
-            || core.acting_backfill.iter().any(|s| {
-                core.peer_missing.get(s).is_some_and(|missing| missing.contains(oid))
-            })
+            || core
+                .acting_backfill
+                .iter()
+                .any(|s| core.peer_missing.get(s).is_some_and(|missing| missing.contains(oid)))
             || self.recovery.is_backfilling(oid)
     }
 

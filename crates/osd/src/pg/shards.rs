@@ -25,8 +25,8 @@ use messages::{
     MOSDECSubOpRead, MOSDECSubOpReadReply, MOSDECSubOpWrite, MOSDECSubOpWriteReply, Message,
 };
 use store::Transaction;
-use types::osd::{EcSubRead, EcSubReadReply, EcSubWrite, EcSubWriteReply, Enveloped, ObjectInfo};
 use types::osd::PgLogEntry;
+use types::osd::{EcSubRead, EcSubReadReply, EcSubWrite, EcSubWriteReply, Enveloped, ObjectInfo};
 use types::{EVersion, Errno, HObject, OsdReqId, PgShard};
 
 use super::Pg;
@@ -562,11 +562,8 @@ impl Pg {
         }
         let (pg, generation) = (self.rc(), self.generation.get());
         self.host.env().go(async move {
-            let mut op = EcSubReadReply {
-                from: pg.whoami(),
-                tid: m.op.tid,
-                ..EcSubReadReply::default()
-            };
+            let mut op =
+                EcSubReadReply { from: pg.whoami(), tid: m.op.tid, ..EcSubReadReply::default() };
             for (oid, ranges) in m.op.to_read {
                 let attrs = m.op.attrs_to_read.contains(&oid);
                 for (offset, len, _) in ranges {

@@ -19,13 +19,8 @@ impl Pg {
     /// Removed snapshots that this PG has not trimmed.
     pub(crate) fn snaps_to_trim(&self) -> IntervalSet {
         let pool = self.pgid.pgid.pool_id();
-        let mut queue = self
-            .map
-            .borrow()
-            .removed_snaps_queue
-            .get(&pool)
-            .cloned()
-            .unwrap_or_default();
+        let mut queue =
+            self.map.borrow().removed_snaps_queue.get(&pool).cloned().unwrap_or_default();
         queue.subtract(&self.core.borrow().info.purged_snaps);
         queue
     }
@@ -35,8 +30,7 @@ impl Pg {
         if self.snap_trimming.get() || !self.core.borrow().is_clean() || self.is_premerge() {
             return;
         }
-        if self.map.borrow().has_flag(osdmap_flags::NOSNAPTRIM) || self.snaps_to_trim().is_empty()
-        {
+        if self.map.borrow().has_flag(osdmap_flags::NOSNAPTRIM) || self.snaps_to_trim().is_empty() {
             return;
         }
         self.snap_trimming.set(true);
@@ -72,11 +66,8 @@ impl Pg {
     async fn trim_snap(self: &Rc<Pg>, snap: SnapId, generation: u64) -> bool {
         let bits = self.pgid.pgid.split_bits(self.pool().pg_num);
         loop {
-            let found = self
-                .host
-                .snap_mapper()
-                .objects_to_trim(self.pgid.pgid, bits, snap, BATCH)
-                .await;
+            let found =
+                self.host.snap_mapper().objects_to_trim(self.pgid.pgid, bits, snap, BATCH).await;
             let objects: Vec<HObject> = match found {
                 Ok(objects) => objects,
                 Err(e) => {

@@ -55,7 +55,9 @@ impl Told {
         if self.interval != interval {
             *self = Told { interval, ..Told::default() };
         }
-        if (1..WHOLE_EVERY).contains(&self.since) && followers.iter().all(|f| self.takers.contains(f)) {
+        if (1..WHOLE_EVERY).contains(&self.since)
+            && followers.iter().all(|f| self.takers.contains(f))
+        {
             self.since += 1;
             return encode_added(added);
         }
@@ -123,12 +125,19 @@ mod tests {
     use super::*;
 
     fn write(n: i64) -> ObjectStatSum {
-        ObjectStatSum { num_wr: 1, num_wr_kb: n, num_bytes: -n, num_objects_repaired: n % 3, ..Default::default() }
+        ObjectStatSum {
+            num_wr: 1,
+            num_wr_kb: n,
+            num_bytes: -n,
+            num_objects_repaired: n % 3,
+            ..Default::default()
+        }
     }
 
     #[test]
     fn a_replica_counts_as_its_primary_does() {
-        let (mut primary, mut replica, mut told) = (PgStat::default(), PgStat::default(), Told::default());
+        let (mut primary, mut replica, mut told) =
+            (PgStat::default(), PgStat::default(), Told::default());
         let followers = [1, 2].map(|osd| PgShard { osd, shard: NO_SHARD });
         let mut wholes = 0;
         for n in 1..1000 {

@@ -98,9 +98,7 @@ pub fn encode(
             }
             .encode()
         }
-        PeerMessage::Lease(lease) => {
-            MOSDPGLease { epoch, spgid, lease: lease_out(lease) }.encode()
-        }
+        PeerMessage::Lease(lease) => MOSDPGLease { epoch, spgid, lease: lease_out(lease) }.encode(),
         PeerMessage::LeaseAck(ack) => {
             MOSDPGLeaseAck { epoch, spgid, lease_ack: ack_out(ack) }.encode()
         }
@@ -163,11 +161,8 @@ pub fn decode(raw: &RawMessage) -> Result<Vec<Decoded>, denc::Error> {
         MOSDPGInfo2::TYPE => {
             let m = MOSDPGInfo2::decode(raw)?;
             let from = Some(m.info.pgid.shard);
-            let message = PeerMessage::Info(
-                Box::new(m.info),
-                m.lease.map(lease_in),
-                m.lease_ack.map(ack_in),
-            );
+            let message =
+                PeerMessage::Info(Box::new(m.info), m.lease.map(lease_in), m.lease_ack.map(ack_in));
             one(m.spgid, from, m.epoch_sent, m.min_epoch, message)
         }
         MOSDPGLog::TYPE => {

@@ -84,11 +84,7 @@ impl Plan {
         let duration = config.uint("osd_bench_duration");
         let (max_count, option) = if size < SMALL {
             let option = "osd_bench_small_size_max_iops";
-            (
-                size.saturating_mul(duration)
-                    .saturating_mul(config.uint(option)),
-                option,
-            )
+            (size.saturating_mul(duration).saturating_mul(config.uint(option)), option)
         } else {
             let option = "osd_bench_large_size_max_throughput";
             (duration.saturating_mul(config.uint(option)), option)
@@ -103,19 +99,14 @@ impl Plan {
         let fixed = object_size > 0 && object_num > 0;
         Ok(Plan {
             count,
-            block: if object_size > 0 {
-                size.min(object_size)
-            } else {
-                size
-            },
+            block: if object_size > 0 { size.min(object_size) } else { size },
             objects: fixed.then_some((object_size, object_num)),
         })
     }
 
     /// Bytes the store must have room for.
     fn space(&self) -> u64 {
-        self.objects
-            .map_or(self.count, |(size, number)| size.saturating_mul(number))
+        self.objects.map_or(self.count, |(size, number)| size.saturating_mul(number))
     }
 }
 
@@ -145,12 +136,7 @@ impl Run<'_> {
         }
         let mut t = Transaction::new();
         self.made.insert(number);
-        t.write(
-            &CollId::Meta,
-            &object(number),
-            offset,
-            self.data.slice(..len as usize),
-        );
+        t.write(&CollId::Meta, &object(number), offset, self.data.slice(..len as usize));
         self.open.push_back(self.target.store().submit(t));
         Ok(())
     }
@@ -187,10 +173,9 @@ impl Run<'_> {
         let mut written = 0;
         while written < plan.count {
             let (number, offset) = match plan.objects {
-                Some((size, number)) => (
-                    env.random_u64() % number,
-                    env.random_u64() % (size / self.block) * self.block,
-                ),
+                Some((size, number)) => {
+                    (env.random_u64() % number, env.random_u64() % (size / self.block) * self.block)
+                }
                 None => (written, 0),
             };
             self.write(number, offset, self.block).await?;
@@ -224,10 +209,7 @@ pub(super) async fn run(
     let elapsed = match measure(target, &plan).await {
         Ok(Some(elapsed)) => elapsed,
         Ok(None) => {
-            return Ok(refused(
-                Errno::ENOSPC,
-                "not enough space for this benchmark",
-            ));
+            return Ok(refused(Errno::ENOSPC, "not enough space for this benchmark"));
         }
         Err(error) => return Ok(refused(Errno::EIO, format!("the store fails: {error:?}"))),
     };

@@ -109,10 +109,7 @@ impl Target for Osd {
     }
 
     fn watchers(&self) -> Vec<(HObject, WatchItem)> {
-        self.all_pgs()
-            .iter()
-            .flat_map(|pg| pg.contexts.watch_items())
-            .collect()
+        self.all_pgs().iter().flat_map(|pg| pg.contexts.watch_items()).collect()
     }
 
     fn heartbeat_peers(&self) -> Vec<OsdId> {
@@ -139,9 +136,7 @@ impl Target for Osd {
         let osd = self.rc();
         Box::pin(async move {
             // Without a monitor there is nothing newer to have.
-            let Ok(versions) = osd.monc.versions("osdmap").await else {
-                return;
-            };
+            let Ok(versions) = osd.monc.versions("osdmap").await else { return };
             let is_behind = || u64::from(osd.current_map().epoch) < versions.newest;
             if is_behind() {
                 osd.want_maps(osd.current_map().epoch + 1);
@@ -153,10 +148,7 @@ impl Target for Osd {
     }
 
     fn pg_command(&self, pgid: PgId, map: &CommandMap) -> Option<LocalFuture<CommandReply>> {
-        let pg = self
-            .all_pgs()
-            .into_iter()
-            .find(|pg| pg.pgid().pgid == pgid)?;
+        let pg = self.all_pgs().into_iter().find(|pg| pg.pgid().pgid == pgid)?;
         let map = map.clone();
         Some(Box::pin(async move {
             let mut f = Formatter::new(map.format());

@@ -1,7 +1,6 @@
 //! Commands that damage one OSD's copy of an object behind the PG's back, to test scrub and repair
 //! (`TestOpsSocketHook` in `src/osd/OSD.cc`).
 
-
 use bstr::{BString, ByteSlice};
 use bytes::Bytes;
 use command::{BadArgument, CommandMap, CommandReply};
@@ -36,17 +35,10 @@ fn object_of(
         return Ok(Err(CommandReply::data(format!("Invalid pool '{pool}''"))));
     };
     let (namespace, name) = name.split_once('/').unwrap_or(("", &name));
-    let locator = ObjectLocator {
-        pool: id,
-        namespace: namespace.into(),
-        ..Default::default()
-    };
+    let locator = ObjectLocator { pool: id, namespace: namespace.into(), ..Default::default() };
     let oid = HObject::new(name, &locator, NOSNAP);
     let Some(pg) = osdmap.object_to_pg(name.as_bytes(), &locator) else {
-        return Ok(Err(refused(
-            Errno::ENOENT,
-            "the pool has no such placement group",
-        )));
+        return Ok(Err(refused(Errno::ENOENT, "the pool has no such placement group")));
     };
     if !osdmap.pool(id).is_some_and(|p| p.is_erasure()) {
         return Ok(Ok((CollId::Pg(pg.spg()), GhObject::from(oid))));
@@ -103,9 +95,7 @@ pub(super) async fn run(
 async fn getomap(target: &dyn Target, cid: &CollId, oid: &GhObject) -> CommandReply {
     let store = target.store();
     let header = store.omap_header(cid, oid).await;
-    let page = store
-        .omap_range(cid, oid, b"", false, PAIRS_MAX, usize::MAX)
-        .await;
+    let page = store.omap_range(cid, oid, b"", false, PAIRS_MAX, usize::MAX).await;
     let (header, page) = match (header, page) {
         (Ok(header), Ok(page)) => (header, page),
         (Err(e), _) | (_, Err(e)) => return CommandReply::data(format!("error=-{}", e.errno())),

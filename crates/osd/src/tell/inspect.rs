@@ -13,9 +13,7 @@ use crate::pg::reserver::Stand;
 pub(super) fn cache_status(target: &dyn Target, format: Format) -> CommandReply {
     let contexts: usize = target.pgs().iter().map(|pg| pg.object_contexts).sum();
     let mut f = Formatter::new(format);
-    f.object("cache_status", |f| {
-        f.dump_unsigned("object_ctx", contexts as u64)
-    });
+    f.object("cache_status", |f| f.dump_unsigned("object_ctx", contexts as u64));
     CommandReply::formatted(f)
 }
 
@@ -43,10 +41,9 @@ pub(super) fn watchers(target: &dyn Target, format: Format) -> CommandReply {
 pub(super) fn blocklist(target: &dyn Target, format: Format) -> CommandReply {
     let map = target.osdmap();
     let mut f = Formatter::new(format);
-    for (name, entries) in [
-        ("blocklist", &map.blocklist),
-        ("range_blocklist", &map.range_blocklist),
-    ] {
+    for (name, entries) in
+        [("blocklist", &map.blocklist), ("range_blocklist", &map.range_blocklist)]
+    {
         f.array(name, |f| {
             for (addr, until) in entries {
                 f.object("entry", |f| {
@@ -62,11 +59,7 @@ pub(super) fn blocklist(target: &dyn Target, format: Format) -> CommandReply {
 pub(super) fn mapped_pools(target: &dyn Target, format: Format) -> CommandReply {
     let pools: BTreeSet<u64> = target.pgs().iter().map(|pg| pg.pgid.pgid.pool).collect();
     let mut f = Formatter::new(format);
-    f.array("mapped_pools", |f| {
-        pools
-            .iter()
-            .for_each(|pool| f.dump_unsigned("pool_id", *pool))
-    });
+    f.array("mapped_pools", |f| pools.iter().for_each(|pool| f.dump_unsigned("pool_id", *pool)));
     CommandReply::formatted(f)
 }
 
@@ -129,10 +122,15 @@ pub(super) fn scrubs(target: &dyn Target, format: Format) -> CommandReply {
 }
 
 pub(super) fn reservations(target: &dyn Target, format: Format) -> CommandReply {
-    let (max, min) = (target.config().uint("osd_max_backfills"), target.config().int("osd_min_recovery_priority"));
+    let (max, min) = (
+        target.config().uint("osd_max_backfills"),
+        target.config().int("osd_min_recovery_priority"),
+    );
     let mut f = Formatter::new(format);
     f.object("reservations", |f| {
-        for (name, slots) in ["local_reservations", "remote_reservations"].iter().zip(target.reservations()) {
+        for (name, slots) in
+            ["local_reservations", "remote_reservations"].iter().zip(target.reservations())
+        {
             f.object(name, |f| {
                 f.dump_unsigned("max_allowed", max);
                 f.dump_int("min_priority", min);

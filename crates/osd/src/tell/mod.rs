@@ -144,20 +144,13 @@ pub fn run(
     _input: Bytes,
     from_socket: bool,
 ) -> LocalFuture<CommandReply> {
-    if from_socket
-        && cmd
-            .first()
-            .is_some_and(|text| !text.trim_start().starts_with('{'))
-    {
+    if from_socket && cmd.first().is_some_and(|text| !text.trim_start().starts_with('{')) {
         let words = cmd.concat();
         cmd = vec![serde_json::json!({ "prefix": words.trim() }).to_string()];
     }
     match CommandMap::parse(&cmd) {
         Ok(map) => Box::pin(run_map(target, map)),
-        Err(error) => Box::pin(std::future::ready(refused(
-            Errno::EINVAL,
-            error.to_string(),
-        ))),
+        Err(error) => Box::pin(std::future::ready(refused(Errno::EINVAL, error.to_string()))),
     }
 }
 
@@ -253,25 +246,15 @@ async fn to_pg(target: &dyn Target, map: &CommandMap) -> Result<CommandReply, Ba
         return Ok(refused(Errno::EINVAL, "no pgid specified"));
     };
     let Ok(pgid) = text.parse::<PgId>() else {
-        return Ok(refused(
-            Errno::EINVAL,
-            format!("couldn't parse pgid '{text}'"),
-        ));
+        return Ok(refused(Errno::EINVAL, format!("couldn't parse pgid '{text}'")));
     };
-    let role = target
-        .pgs()
-        .into_iter()
-        .find(|pg| pg.pgid.pgid == pgid)
-        .map(|pg| pg.role);
+    let role = target.pgs().into_iter().find(|pg| pg.pgid.pgid == pgid).map(|pg| pg.role);
     let absent = || refused(Errno::ENOENT, format!("i don't have pgid {pgid}"));
     match role {
         None => return Ok(absent()),
         Some(Role::Primary) => {}
         Some(_) => {
-            return Ok(refused(
-                Errno::EAGAIN,
-                format!("not primary for pgid {pgid}"),
-            ));
+            return Ok(refused(Errno::EAGAIN, format!("not primary for pgid {pgid}")));
         }
     }
     match target.pg_command(pgid, map) {

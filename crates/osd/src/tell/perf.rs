@@ -107,10 +107,7 @@ impl Counter {
     }
 
     fn bytes(self) -> Counter {
-        Counter {
-            is_bytes: true,
-            ..self
-        }
+        Counter { is_bytes: true, ..self }
     }
 
     fn path(&self) -> String {
@@ -124,159 +121,60 @@ pub fn counters(target: &dyn Target, statfs: &Statfs) -> Vec<Counter> {
     let count = |cell: &std::cell::Cell<u64>| Value::Count(cell.get());
     let pgs = target.pgs();
     let pgs_as = |role: Role| Value::Gauge(pgs.iter().filter(|pg| pg.role == role).count() as u64);
-    let writes = Value::Times {
-        count: c.op_w_latency.count(),
-        sum: c.op_w_latency.sum(),
-    };
+    let writes = Value::Times { count: c.op_w_latency.count(), sum: c.op_w_latency.sum() };
     let in_flight = Value::Gauge(target.tracker().in_flight() as u64);
     let peers = Value::Gauge(target.heartbeat_peers().len() as u64);
     let used = statfs.total.saturating_sub(statfs.available);
     let mut all = vec![
         Counter::new("op_wip", "ops under way", USEFUL, in_flight),
         Counter::new("op", "client ops", CRITICAL, count(&c.op)).nick("ops"),
-        Counter::new(
-            "op_in_bytes",
-            "bytes written by clients",
-            INTERESTING,
-            count(&c.op_in_bytes),
-        )
-        .nick("wr")
-        .bytes(),
-        Counter::new(
-            "op_out_bytes",
-            "bytes read by clients",
-            INTERESTING,
-            count(&c.op_out_bytes),
-        )
-        .nick("rd")
-        .bytes(),
+        Counter::new("op_in_bytes", "bytes written by clients", INTERESTING, count(&c.op_in_bytes))
+            .nick("wr")
+            .bytes(),
+        Counter::new("op_out_bytes", "bytes read by clients", INTERESTING, count(&c.op_out_bytes))
+            .nick("rd")
+            .bytes(),
         Counter::new("op_r", "client reads", USEFUL, count(&c.op_r)),
-        Counter::new(
-            "op_r_out_bytes",
-            "bytes of client reads",
-            USEFUL,
-            count(&c.op_out_bytes),
-        )
-        .bytes(),
+        Counter::new("op_r_out_bytes", "bytes of client reads", USEFUL, count(&c.op_out_bytes))
+            .bytes(),
         Counter::new("op_w", "client writes", USEFUL, count(&c.op_w)),
-        Counter::new(
-            "op_w_in_bytes",
-            "bytes of client writes",
-            USEFUL,
-            count(&c.op_in_bytes),
-        )
-        .bytes(),
-        Counter::new(
-            "op_w_latency",
-            "client writes, arrival to durable",
-            USEFUL,
-            writes,
-        ),
-        Counter::new(
-            "subop",
-            "writes for other primaries",
-            PLAIN,
-            count(&c.subop_w),
-        ),
-        Counter::new(
-            "subop_w",
-            "writes for other primaries",
-            PLAIN,
-            count(&c.subop_w),
-        ),
-        Counter::new(
-            "recovery_ops",
-            "objects recovered",
-            INTERESTING,
-            count(&c.recovery_ops),
-        )
-        .nick("rop"),
-        Counter::new(
-            "recovery_bytes",
-            "bytes recovered",
-            INTERESTING,
-            count(&c.recovery_bytes),
-        )
-        .nick("rbt"),
-        Counter::new(
-            "numpg",
-            "placement groups",
-            USEFUL,
-            Value::Gauge(pgs.len() as u64),
-        )
-        .nick("pgs"),
-        Counter::new(
-            "numpg_primary",
-            "of them led here",
-            PLAIN,
-            pgs_as(Role::Primary),
-        ),
-        Counter::new(
-            "numpg_replica",
-            "of them followed here",
-            PLAIN,
-            pgs_as(Role::Replica),
-        ),
-        Counter::new(
-            "numpg_stray",
-            "of them not wanted here any more",
-            PLAIN,
-            pgs_as(Role::Stray),
-        ),
-        Counter::new(
-            "numpg_removing",
-            "of them being removed",
-            USEFUL,
-            pgs_as(Role::Removing),
-        )
-        .nick("pgsr"),
+        Counter::new("op_w_in_bytes", "bytes of client writes", USEFUL, count(&c.op_in_bytes))
+            .bytes(),
+        Counter::new("op_w_latency", "client writes, arrival to durable", USEFUL, writes),
+        Counter::new("subop", "writes for other primaries", PLAIN, count(&c.subop_w)),
+        Counter::new("subop_w", "writes for other primaries", PLAIN, count(&c.subop_w)),
+        Counter::new("recovery_ops", "objects recovered", INTERESTING, count(&c.recovery_ops))
+            .nick("rop"),
+        Counter::new("recovery_bytes", "bytes recovered", INTERESTING, count(&c.recovery_bytes))
+            .nick("rbt"),
+        Counter::new("numpg", "placement groups", USEFUL, Value::Gauge(pgs.len() as u64))
+            .nick("pgs"),
+        Counter::new("numpg_primary", "of them led here", PLAIN, pgs_as(Role::Primary)),
+        Counter::new("numpg_replica", "of them followed here", PLAIN, pgs_as(Role::Replica)),
+        Counter::new("numpg_stray", "of them not wanted here any more", PLAIN, pgs_as(Role::Stray)),
+        Counter::new("numpg_removing", "of them being removed", USEFUL, pgs_as(Role::Removing))
+            .nick("pgsr"),
         Counter::new("heartbeat_to_peers", "OSDs pinged", PLAIN, peers),
-        Counter::new(
-            "map_messages",
-            "messages with OSD maps",
-            PLAIN,
-            count(&c.map_messages),
-        ),
-        Counter::new(
-            "map_message_epochs",
-            "OSD maps in them",
-            PLAIN,
-            count(&c.map_message_epochs),
-        ),
-        Counter::new(
-            "stat_bytes",
-            "size of the store",
-            USEFUL,
-            Value::Gauge(statfs.total),
-        )
-        .nick("size")
-        .bytes(),
+        Counter::new("map_messages", "messages with OSD maps", PLAIN, count(&c.map_messages)),
+        Counter::new("map_message_epochs", "OSD maps in them", PLAIN, count(&c.map_message_epochs)),
+        Counter::new("stat_bytes", "size of the store", USEFUL, Value::Gauge(statfs.total))
+            .nick("size")
+            .bytes(),
         Counter::new("stat_bytes_used", "used space", USEFUL, Value::Gauge(used))
             .nick("used")
             .bytes(),
-        Counter::new(
-            "stat_bytes_avail",
-            "free space",
-            PLAIN,
-            Value::Gauge(statfs.available),
-        )
-        .bytes(),
+        Counter::new("stat_bytes_avail", "free space", PLAIN, Value::Gauge(statfs.available))
+            .bytes(),
     ];
-    all.extend(
-        target
-            .store()
-            .counters()
-            .into_iter()
-            .map(|counter| Counter {
-                group: "store",
-                name: Cow::Owned(counter.name),
-                description: "what the store asked of its device",
-                nick: "",
-                priority: PLAIN,
-                is_bytes: counter.is_bytes,
-                value: Value::Count(counter.value),
-            }),
-    );
+    all.extend(target.store().counters().into_iter().map(|counter| Counter {
+        group: "store",
+        name: Cow::Owned(counter.name),
+        description: "what the store asked of its device",
+        nick: "",
+        priority: PLAIN,
+        is_bytes: counter.is_bytes,
+        value: Value::Count(counter.value),
+    }));
     all
 }
 
@@ -284,11 +182,8 @@ pub fn counters(target: &dyn Target, statfs: &Statfs) -> Vec<Counter> {
 /// values. Wire of the values: envelope v1; each a u64 (times in nanoseconds), for times the
 /// count twice behind it; in the order of the paths.
 pub fn report(counters: &[Counter], priority: u8) -> (Vec<PerfCounterType>, Bytes) {
-    let mut chosen: Vec<(String, &Counter)> = counters
-        .iter()
-        .filter(|c| c.priority >= priority)
-        .map(|c| (c.path(), c))
-        .collect();
+    let mut chosen: Vec<(String, &Counter)> =
+        counters.iter().filter(|c| c.priority >= priority).map(|c| (c.path(), c)).collect();
     chosen.sort_by(|a, b| a.0.cmp(&b.0));
     let mut w = Writer::new();
     w.envelope(1, 1, |w| {
@@ -331,9 +226,7 @@ fn dump_groups(
     let mut f = Formatter::new(format);
     f.object("perfcounter_collection", |f| {
         for group in counters.chunk_by(|a, b| a.group == b.group) {
-            f.object(group[0].group, |f| {
-                group.iter().for_each(|counter| each(f, counter))
-            });
+            f.object(group[0].group, |f| group.iter().for_each(|counter| each(f, counter)));
         }
     });
     CommandReply::formatted(f)
@@ -350,9 +243,7 @@ pub(super) async fn dump(
     };
     let mut counters = current(target).await;
     counters.retain(|c| fits(&group, c.group) && fits(&name, &c.name));
-    Ok(dump_groups(map.format(), &counters, |f, c| {
-        c.value.dump(f, &c.name)
-    }))
+    Ok(dump_groups(map.format(), &counters, |f, c| c.value.dump(f, &c.name)))
 }
 
 pub(super) async fn schema(target: &dyn Target, format: Format) -> CommandReply {

@@ -46,10 +46,7 @@ pub(super) fn status(target: &dyn Target, format: Format) -> CommandReply {
         f.dump_int("whoami", sb.whoami);
         f.dump_string("state", target.state());
         f.dump_unsigned("oldest_map", sb.oldest_map);
-        f.dump_unsigned(
-            "cluster_osdmap_trim_lower_bound",
-            sb.cluster_osdmap_trim_lower_bound,
-        );
+        f.dump_unsigned("cluster_osdmap_trim_lower_bound", sb.cluster_osdmap_trim_lower_bound);
         f.dump_unsigned("newest_map", sb.newest_map);
         f.dump_unsigned("num_pgs", target.pgs().len() as u64);
     })
@@ -57,10 +54,7 @@ pub(super) fn status(target: &dyn Target, format: Format) -> CommandReply {
 
 /// Ceph answers this where it runs without tcmalloc, as we do.
 pub(super) fn heap() -> CommandReply {
-    refused(
-        Errno::EOPNOTSUPP,
-        "could not issue heap profiler command -- not using tcmalloc!",
-    )
+    refused(Errno::EOPNOTSUPP, "could not issue heap profiler command -- not using tcmalloc!")
 }
 
 /// Log lines are written as they come: nothing waits, and no file is held open here.
@@ -71,15 +65,10 @@ pub(super) fn log(format: Format) -> CommandReply {
 pub(super) async fn compact(target: &dyn Target, format: Format) -> CommandReply {
     let start = target.env().now();
     if let Err(e) = target.store().compact().await {
-        return refused(
-            Errno(e.errno()),
-            format!("the store could not be compacted: {e:?}"),
-        );
+        return refused(Errno(e.errno()), format!("the store could not be compacted: {e:?}"));
     }
     let elapsed = target.env().now().saturating_sub(start);
-    object(format, "compact_result", |f| {
-        f.dump_float("elapsed_time", elapsed.as_secs_f64())
-    })
+    object(format, "compact_result", |f| f.dump_float("elapsed_time", elapsed.as_secs_f64()))
 }
 
 pub(super) fn cluster_log(

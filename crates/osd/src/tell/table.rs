@@ -26,10 +26,7 @@ const COMMANDS: &[(&str, &str)] = &[
         "dump_blocked_ops name=filterstr,type=CephString,n=N,req=false",
         "show ops under way for longer than the complaint time",
     ),
-    (
-        "dump_blocklist",
-        "show which clients are shut out and until when",
-    ),
+    ("dump_blocklist", "show which clients are shut out and until when"),
     (
         "dump_historic_ops name=filterstr,type=CephString,n=N,req=false",
         "show remembered ops by their arrival",
@@ -42,32 +39,17 @@ const COMMANDS: &[(&str, &str)] = &[
         "dump_historic_slow_ops name=filterstr,type=CephString,n=N,req=false",
         "show remembered ops that took longer than the threshold",
     ),
-    (
-        "dump_ops_in_flight name=filterstr,type=CephString,n=N,req=false",
-        "show ops under way",
-    ),
+    ("dump_ops_in_flight name=filterstr,type=CephString,n=N,req=false", "show ops under way"),
     (
         "dump_osd_network name=value,type=CephInt,req=false",
         "show slow heartbeats: from <value> milliseconds on",
     ),
-    (
-        "dump_pgstate_history",
-        "show where each PG's peering stands",
-    ),
+    ("dump_pgstate_history", "show where each PG's peering stands"),
     ("dump_pg_recovery_stats", "show how long PGs stay in which peering states"),
     ("dump_watchers", "show who watches which objects"),
-    (
-        "flush_pg_stats",
-        "report statistics now and print the report's number",
-    ),
-    (
-        "get_command_descriptions",
-        "list commands with their arguments",
-    ),
-    (
-        "get_latest_osdmap",
-        "wait for the newest map the monitor has",
-    ),
+    ("flush_pg_stats", "report statistics now and print the report's number"),
+    ("get_command_descriptions", "list commands with their arguments"),
+    ("get_latest_osdmap", "wait for the newest map the monitor has"),
     ("get_mapped_pools", "list the pools with PGs on this OSD"),
     ("git_version", "show the build"),
     (
@@ -93,18 +75,12 @@ const COMMANDS: &[(&str, &str)] = &[
          name=mulcmd,type=CephChoices,strings=revert|delete",
         "give a PG's unfound objects up: go back to an older version or delete them",
     ),
-    (
-        "ops name=filterstr,type=CephString,n=N,req=false",
-        "show ops under way",
-    ),
+    ("ops name=filterstr,type=CephString,n=N,req=false", "show ops under way"),
     (
         "perf dump name=logger,type=CephString,req=false name=counter,type=CephString,req=false",
         "show counters",
     ),
-    (
-        "perf reset name=var,type=CephString",
-        "start a group's counters, or all, from zero",
-    ),
+    ("perf reset name=var,type=CephString", "start a group's counters, or all, from zero"),
     ("perf schema", "describe the counters"),
     ("perfcounters_dump", ""),
     ("perfcounters_schema", ""),
@@ -118,22 +94,13 @@ const COMMANDS: &[(&str, &str)] = &[
          name=mulcmd,type=CephChoices,strings=revert|delete",
         "",
     ),
-    (
-        "pg name=pgid,type=CephPgid name=cmd,type=CephChoices,strings=query",
-        "",
-    ),
+    ("pg name=pgid,type=CephPgid name=cmd,type=CephChoices,strings=query", ""),
     ("reset_pg_recovery_stats", "start what dump_pg_recovery_stats counts from zero"),
     ("query", "show all a PG knows of itself"),
     ("send_beacon", "tell the monitor now that this OSD lives"),
-    (
-        "smart name=devid,type=CephString,req=false",
-        "show what the devices say of their health",
-    ),
+    ("smart name=devid,type=CephString,req=false", "show what the devices say of their health"),
     ("status", "show where this OSD stands"),
-    (
-        "getomap name=pool,type=CephString name=objname,type=CephObjectname",
-        "show a copy's omap",
-    ),
+    ("getomap name=pool,type=CephString name=objname,type=CephObjectname", "show a copy's omap"),
     (
         "injectdataerr name=pool,type=CephString name=objname,type=CephObjectname name=shardid,type=CephInt,req=false,range=0|255",
         "make the content of this OSD's copy of an object unreadable",
@@ -166,7 +133,10 @@ const COMMANDS: &[(&str, &str)] = &[
         "scrub name=pgid,type=CephPgid,req=false name=time,type=CephInt,req=false",
         "make a scrub of a PG due, as if the last were <time> seconds old or long enough ago",
     ),
-    ("dump_recovery_reservations", "show which PGs have or wait for slots for recovery and backfill"),
+    (
+        "dump_recovery_reservations",
+        "show which PGs have or wait for slots for recovery and backfill",
+    ),
     ("dump_scrub_reservations", "show how many scrubs this OSD takes part in"),
     ("dump_scrubs", "show when PGs are scrubbed next"),
     ("version", "show the version"),

@@ -77,12 +77,7 @@ impl Target for Fake {
         &self.tracker
     }
     fn superblock(&self) -> OsdSuperblock {
-        OsdSuperblock {
-            whoami: 3,
-            oldest_map: 1,
-            newest_map: 31,
-            ..OsdSuperblock::default()
-        }
+        OsdSuperblock { whoami: 3, oldest_map: 1, newest_map: 31, ..OsdSuperblock::default() }
     }
     fn state(&self) -> &'static str {
         "active"
@@ -121,12 +116,7 @@ impl Target for Fake {
 }
 
 fn pg(id: &str, role: Role) -> PgSummary {
-    PgSummary {
-        pgid: id.parse().unwrap(),
-        role,
-        state: "Started/Stray",
-        object_contexts: 2,
-    }
+    PgSummary { pgid: id.parse().unwrap(), role, state: "Started/Stray", object_contexts: 2 }
 }
 
 /// Runs a test on an OSD that the test has changed to its liking, under a virtual clock.
@@ -148,11 +138,7 @@ fn on_osd<F: Future<Output = ()> + 'static>(
             counters: Counters::default(),
             tracker: Tracker::new(env.clone()),
             osdmap: Rc::default(),
-            pgs: vec![
-                pg("1.0", Role::Primary),
-                pg("1.7", Role::Replica),
-                pg("4.3", Role::Primary),
-            ],
+            pgs: vec![pg("1.0", Role::Primary), pg("1.7", Role::Replica), pg("4.3", Role::Primary)],
             watchers: Vec::new(),
             pings: BTreeMap::new(),
             beacons: Cell::default(),
@@ -200,10 +186,7 @@ fn the_table_is_sorted_and_every_command_of_it_is_answered() {
                     _ => serde_json::json!("x"),
                 };
                 let mut json = serde_json::json!({"prefix": command.prefix(), "format": "json"});
-                for arg in command
-                    .args()
-                    .filter(|arg| arg.required || arg.name == "pgid")
-                {
+                for arg in command.args().filter(|arg| arg.required || arg.name == "pgid") {
                     json[&arg.name] = value(arg);
                 }
                 let name = command.prefix();
@@ -244,10 +227,8 @@ fn the_table_is_sorted_and_every_command_of_it_is_answered() {
 fn descriptions_are_those_the_tool_reads() {
     let json = table().descriptions(command::Format::Json, false);
     let all: serde_json::Value = serde_json::from_str(&json).unwrap();
-    let bench = all
-        .as_object()
-        .and_then(|all| all.values().find(|c| c["sig"][0] == "bench"))
-        .unwrap();
+    let bench =
+        all.as_object().and_then(|all| all.values().find(|c| c["sig"][0] == "bench")).unwrap();
     assert_eq!(
         bench["sig"].to_string(),
         r#"["bench",{"name":"count","req":"false","type":"CephInt"},{"name":"size","req":"false","type":"CephInt"},{"name":"object_size","req":"false","type":"CephInt"},{"name":"object_num","req":"false","type":"CephInt"}]"#
@@ -278,10 +259,7 @@ fn plain_answers_are_indented_json_and_json_has_no_spaces() {
                 text(&fake, r#"{"prefix":"status","format":"json"}"#).await,
                 r#"{"cluster_fsid":"00000000-0000-0000-0000-000000000000","osd_fsid":"00000000-0000-0000-0000-000000000000","whoami":3,"state":"active","oldest_map":1,"cluster_osdmap_trim_lower_bound":0,"newest_map":31,"num_pgs":3}"#
             );
-            assert_eq!(
-                text(&fake, r#"{"prefix":"flush_pg_stats"}"#).await,
-                "21474836556"
-            );
+            assert_eq!(text(&fake, r#"{"prefix":"flush_pg_stats"}"#).await, "21474836556");
             assert_eq!(text(&fake, r#"{"prefix":"log flush"}"#).await, "{}\n");
             assert_eq!(text(&fake, r#"{"prefix":"smart"}"#).await, "{\n}");
             assert_eq!(
@@ -337,10 +315,7 @@ fn commands_for_a_pg_go_to_its_primary() {
     on_osd(
         |_| (),
         |fake| async move {
-            assert_eq!(
-                text(&fake, r#"{"prefix":"query","pgid":"4.3"}"#).await,
-                "4.3 query false"
-            );
+            assert_eq!(text(&fake, r#"{"prefix":"query","pgid":"4.3"}"#).await, "4.3 query false");
             assert_eq!(
                 text(&fake, r#"{"prefix":"pg","pgid":"1.0","cmd":"query"}"#).await,
                 "1.0 query false"
@@ -373,14 +348,9 @@ fn counters_have_cephs_names_and_can_start_from_zero() {
     on_osd(
         |_| (),
         |fake| async move {
-            fake.counters
-                .count_write(10_000, Duration::from_nanos(1_758_955));
+            fake.counters.count_write(10_000, Duration::from_nanos(1_758_955));
             fake.counters.count_read(7);
-            let osd = text(
-                &fake,
-                r#"{"prefix":"perf dump","logger":"osd","format":"json"}"#,
-            )
-            .await;
+            let osd = text(&fake, r#"{"prefix":"perf dump","logger":"osd","format":"json"}"#).await;
             assert!(osd.starts_with(
                 r#"{"osd":{"op_wip":0,"op":2,"op_in_bytes":10000,"op_out_bytes":7,"op_r":1,"#
             ));
@@ -400,11 +370,7 @@ fn counters_have_cephs_names_and_can_start_from_zero() {
                 r#"{"osd":{"op_w":1}}"#
             );
             assert_eq!(
-                text(
-                    &fake,
-                    r#"{"prefix":"perf dump","logger":"none","format":"json"}"#
-                )
-                .await,
+                text(&fake, r#"{"prefix":"perf dump","logger":"none","format":"json"}"#).await,
                 "{}"
             );
             let schema = text(&fake, r#"{"prefix":"perf schema","format":"json"}"#).await;
@@ -412,19 +378,11 @@ fn counters_have_cephs_names_and_can_start_from_zero() {
             r#""op_in_bytes":{"type":10,"metric_type":"counter","value_type":"integer","description":"bytes written by clients","nick":"wr","priority":8,"units":"bytes"}"#
         ));
             assert_eq!(
-                text(
-                    &fake,
-                    r#"{"prefix":"perf reset","var":"all","format":"json"}"#
-                )
-                .await,
+                text(&fake, r#"{"prefix":"perf reset","var":"all","format":"json"}"#).await,
                 r#"{"success":"perf reset all"}"#
             );
             assert_eq!(
-                text(
-                    &fake,
-                    r#"{"prefix":"perf reset","var":"x","format":"json"}"#
-                )
-                .await,
+                text(&fake, r#"{"prefix":"perf reset","var":"x","format":"json"}"#).await,
                 r#"{"error":"Not find: x"}"#
             );
             assert_eq!(fake.counters.op.get(), 0);
@@ -443,22 +401,11 @@ fn a_report_packs_its_counters_in_the_order_of_their_paths() {
             let (types, packed) = perf::report(&counters, 5);
             assert!(types.is_sorted_by_key(|t| t.path.clone()));
             assert!(types.iter().all(|t| t.priority >= 5));
-            assert!(
-                types
-                    .iter()
-                    .any(|t| t.path == "osd.op_w" && t.kind == 10 && t.unit == 1)
-            );
-            assert!(
-                types
-                    .iter()
-                    .any(|t| t.path == "osd.op_w_in_bytes" && t.unit == 0)
-            );
+            assert!(types.iter().any(|t| t.path == "osd.op_w" && t.kind == 10 && t.unit == 1));
+            assert!(types.iter().any(|t| t.path == "osd.op_w_in_bytes" && t.unit == 0));
             let averages = types.iter().filter(|t| t.kind & 4 != 0).count();
             assert_eq!(packed.len(), 6 + 8 * types.len() + 16 * averages);
-            let at = types
-                .iter()
-                .position(|t| t.path == "osd.op_w_latency")
-                .unwrap();
+            let at = types.iter().position(|t| t.path == "osd.op_w_latency").unwrap();
             let mut value = [0; 8];
             value.copy_from_slice(&packed[6 + 8 * at..14 + 8 * at]);
             assert_eq!(u64::from_le_bytes(value), 5000, "nanoseconds");
@@ -477,8 +424,10 @@ fn ops_are_shown_while_they_run_and_remembered_afterwards() {
                 r#"{"ops":[],"num_ops":0}"#
             );
             let track = |name: &'static str| {
-                fake.tracker
-                    .track(env.now(), Description::Other(Box::new(move || format!("osd_op({name})"))))
+                fake.tracker.track(
+                    env.now(),
+                    Description::Other(Box::new(move || format!("osd_op({name})"))),
+                )
             };
             let (quick, slow) = (track("client.1"), track("client.2"));
             slow.mark("reached_pg");
@@ -494,37 +443,20 @@ fn ops_are_shown_while_they_run_and_remembered_afterwards() {
                 r#"{"prefix":"dump_ops_in_flight","filterstr":["client.1"],"format":"json"}"#;
             assert_eq!(text(&fake, other).await, r#"{"ops":[],"num_ops":0}"#);
             let blocked = text(&fake, r#"{"prefix":"dump_blocked_ops","format":"json"}"#).await;
-            assert!(
-                blocked.ends_with(r#","complaint_time":30,"num_blocked_ops":1}"#),
-                "{blocked}"
-            );
+            assert!(blocked.ends_with(r#","complaint_time":30,"num_blocked_ops":1}"#), "{blocked}");
             drop(slow);
             let order = |text: &str| {
                 let value: serde_json::Value = serde_json::from_str(text).unwrap();
-                let list = value
-                    .get("ops")
-                    .or(value.get("Ops"))
-                    .unwrap()
-                    .as_array()
-                    .unwrap();
-                list.iter()
-                    .map(|op| op["description"].to_string())
-                    .collect::<Vec<_>>()
+                let list = value.get("ops").or(value.get("Ops")).unwrap().as_array().unwrap();
+                list.iter().map(|op| op["description"].to_string()).collect::<Vec<_>>()
             };
-            let (one, two) = (
-                "\"osd_op(client.1)\"".to_owned(),
-                "\"osd_op(client.2)\"".to_owned(),
-            );
+            let (one, two) = ("\"osd_op(client.1)\"".to_owned(), "\"osd_op(client.2)\"".to_owned());
             let past = text(&fake, r#"{"prefix":"dump_historic_ops","format":"json"}"#).await;
             assert!(past.starts_with(r#"{"size":20,"duration":600,"ops":[{"#));
             assert_eq!(order(&past), [one.clone(), two.clone()]);
             let past = text(&fake, r#"{"prefix":"dump_historic_ops_by_duration"}"#).await;
             assert_eq!(order(&past), [two.clone(), one]);
-            let past = text(
-                &fake,
-                r#"{"prefix":"dump_historic_slow_ops","format":"json"}"#,
-            )
-            .await;
+            let past = text(&fake, r#"{"prefix":"dump_historic_slow_ops","format":"json"}"#).await;
             assert!(past.starts_with(r#"{"num to keep":20,"threshold to keep":10,"Ops":["#));
             assert_eq!(order(&past), [two]);
         },
@@ -536,11 +468,9 @@ fn bench_writes_what_it_says_and_leaves_nothing() {
     on_osd(
         |_| (),
         |fake| async move {
-            let json = text(
-                &fake,
-                r#"{"prefix":"bench","count":4194304,"size":65536,"format":"json"}"#,
-            )
-            .await;
+            let json =
+                text(&fake, r#"{"prefix":"bench","count":4194304,"size":65536,"format":"json"}"#)
+                    .await;
             assert_eq!(number(&json, "bytes_written"), 4_194_304.0);
             assert_eq!(number(&json, "blocksize"), 65_536.0);
             assert!(number(&json, "iops") > 0.0 && number(&json, "bytes_per_sec") > 0.0);
@@ -575,10 +505,7 @@ fn bench_is_bounded() {
                 (r#""count":3145728001"#, 22),
                 // The store has 64 MiB.
                 (r#""count":1073741824"#, 28),
-                (
-                    r#""count":4096,"size":4096,"object_size":4194304,"object_num":1000"#,
-                    28,
-                ),
+                (r#""count":4096,"size":4096,"object_size":4194304,"object_num":1000"#, 28),
             ] {
                 let reply = ask(&fake, &format!(r#"{{"prefix":"bench",{args}}}"#)).await;
                 assert_eq!(reply.rc, -errno, "{args}: {}", reply.outs);
@@ -592,11 +519,7 @@ fn watchers_and_the_blocklist_look_as_in_ceph() {
     on_osd(
         |fake| {
             let addr = |text| EntityAddr::parse(text, AddrType::Any).unwrap();
-            let oid = HObject {
-                name: "obj2".into(),
-                pool: 1,
-                ..HObject::default()
-            };
+            let oid = HObject { name: "obj2".into(), pool: 1, ..HObject::default() };
             let watch = WatchItem {
                 name: EntityName::client(4263),
                 cookie: 94_921_180_420_144,
@@ -646,24 +569,13 @@ fn slow_heartbeats_come_worst_first() {
                 .as_array()
                 .unwrap()
                 .iter()
-                .map(|e| {
-                    (
-                        e["to osd"].as_i64().unwrap(),
-                        e["interface"].as_str().unwrap(),
-                    )
-                })
+                .map(|e| (e["to osd"].as_i64().unwrap(), e["interface"].as_str().unwrap()))
                 .collect();
             assert_eq!(entries, [(2, "front"), (1, "back")]);
-            assert!(
-                all.contains(r#""last update":"Sat Nov 21 03:46:51 2026","stale":"#),
-                "{all}"
-            );
+            assert!(all.contains(r#""last update":"Sat Nov 21 03:46:51 2026","stale":"#), "{all}");
             assert!(all.contains(r#""average":{"1min":2000.001,"5min":0.010,"15min":0.020}"#));
-            let every = text(
-                &fake,
-                r#"{"prefix":"dump_osd_network","value":0,"format":"json"}"#,
-            )
-            .await;
+            let every =
+                text(&fake, r#"{"prefix":"dump_osd_network","value":0,"format":"json"}"#).await;
             let value: serde_json::Value = serde_json::from_str(&every).unwrap();
             assert_eq!(value["entries"].as_array().unwrap().len(), 4);
         },

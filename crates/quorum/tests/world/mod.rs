@@ -124,16 +124,9 @@ impl World {
         for i in 0..n {
             let name = char::from(b'a' + i as u8).to_string();
             let id = world.new_id();
-            let mut disk = Disk {
-                id,
-                ..Disk::default()
-            };
+            let mut disk = Disk { id, ..Disk::default() };
             if i == 0 {
-                disk.base = Base {
-                    index: 1,
-                    term: 1,
-                    members: Members::sole(id, &name),
-                };
+                disk.base = Base { index: 1, term: 1, members: Members::sole(id, &name) };
                 disk.applied = 1;
             } else {
                 disk.copying = true;
@@ -181,14 +174,7 @@ impl World {
             seed,
         };
         let stagger = Duration::from_millis(30 * i as u64);
-        let mut raft = Raft::new(
-            start,
-            Timing {
-                stagger,
-                ..Timing::default()
-            },
-            now,
-        );
+        let mut raft = Raft::new(start, Timing { stagger, ..Timing::default() }, now);
         raft.set_whole(!disk.copying && disk.applied >= disk.whole_at);
         node.raft = Some(raft);
         node.copy = None;
@@ -202,23 +188,15 @@ impl World {
     fn wipe(&mut self, i: usize) {
         self.kill(i);
         let id = self.new_id();
-        self.nodes[i].durable = Disk {
-            id,
-            copying: true,
-            ..Disk::default()
-        };
+        self.nodes[i].durable = Disk { id, copying: true, ..Disk::default() };
     }
 
     fn of(&self, id: MemberId) -> Option<usize> {
-        self.nodes
-            .iter()
-            .position(|n| n.raft.is_some() && n.disk.id == id)
+        self.nodes.iter().position(|n| n.raft.is_some() && n.disk.id == id)
     }
 
     fn send(&mut self, from: usize, message: Envelope) {
-        let Some(to) = self.of(message.to) else {
-            return;
-        };
+        let Some(to) = self.of(message.to) else { return };
         let copies = if self.rng.chance(3) { 2 } else { 1 };
         for _ in 0..copies {
             if self.rng.chance(self.loss) {
@@ -241,9 +219,7 @@ impl World {
     fn pump(&mut self, i: usize) {
         for _ in 0..100 {
             let now = self.clock(i);
-            let Some(raft) = &mut self.nodes[i].raft else {
-                return;
-            };
+            let Some(raft) = &mut self.nodes[i].raft else { return };
             raft.note_time(now);
             let ready = raft.take_ready();
             let nothing = ready.is_empty();
@@ -254,12 +230,7 @@ impl World {
             let node = &mut self.nodes[i];
             if let Some(from) = ready.sync_from {
                 if node.copy.is_none() {
-                    node.copy = Some(Copy {
-                        from,
-                        base: None,
-                        next_key: 0,
-                        due: self.now,
-                    });
+                    node.copy = Some(Copy { from, base: None, next_key: 0, due: self.now });
                 }
             }
             let disk = &mut node.disk;
@@ -295,9 +266,7 @@ impl World {
     fn apply(&mut self, i: usize) -> bool {
         let now = self.clock(i);
         let node = &mut self.nodes[i];
-        let Some(raft) = &mut node.raft else {
-            return false;
-        };
+        let Some(raft) = &mut node.raft else { return false };
         if node.disk.copying {
             return false;
         }
@@ -306,19 +275,14 @@ impl World {
         for entry in entries {
             assert_eq!(entry.index, node.disk.applied + 1);
             if let Payload::Data(data) = &entry.payload {
-                node.disk
-                    .state
-                    .insert(data[0], u64::from_le_bytes(data[1..9].try_into().unwrap()));
+                node.disk.state.insert(data[0], u64::from_le_bytes(data[1..9].try_into().unwrap()));
             }
             node.disk.applied = entry.index;
             raft.applied_to(now, entry.index);
             if node.disk.applied >= node.disk.whole_at {
                 raft.set_whole(true);
             }
-            let known = self
-                .applied
-                .entry(entry.index)
-                .or_insert_with(|| entry.clone());
+            let known = self.applied.entry(entry.index).or_insert_with(|| entry.clone());
             assert_eq!(*known, entry, "two members applied different entries");
             // The proposer's answer: it leads in the term of the entry.
             if raft.is_leader() && raft.term() == entry.term {
@@ -334,9 +298,7 @@ impl World {
 
     fn check(&mut self, i: usize) {
         let now = self.clock(i);
-        let Some(raft) = &self.nodes[i].raft else {
-            return;
-        };
+        let Some(raft) = &self.nodes[i].raft else { return };
         if raft.is_leader() {
             let known = *self.leaders.entry(raft.term()).or_insert_with(|| {
                 self.elections += 1;
@@ -346,11 +308,7 @@ impl World {
         }
         if raft.may_read(now) {
             self.reads += 1;
-            assert!(
-                raft.applied() >= self.max_acked,
-                "a stale read in term {}",
-                raft.term()
-            );
+            assert!(raft.applied() >= self.max_acked, "a stale read in term {}", raft.term());
             // And the state is what the log says.
             if !self.rng.chance(1) {
                 return;
@@ -361,18 +319,13 @@ impl World {
                     state.insert(data[0], u64::from_le_bytes(data[1..9].try_into().unwrap()));
                 }
             }
-            assert_eq!(
-                self.nodes[i].disk.state, state,
-                "the leader's state is not its log's"
-            );
+            assert_eq!(self.nodes[i].disk.state, state, "the leader's state is not its log's");
         }
     }
 
     /// One piece of a copy of the state, as the owner's own protocol would carry it.
     fn copy_step(&mut self, i: usize) {
-        let Some(copy) = &self.nodes[i].copy else {
-            return;
-        };
+        let Some(copy) = &self.nodes[i].copy else { return };
         if copy.due > self.now {
             return;
         }
@@ -400,9 +353,7 @@ impl World {
         let pause = (5 + self.rng.below(200)) * MS;
         let due = self.now + pause;
         let node = &mut self.nodes[i];
-        let (Some(raft), Some(copy)) = (&mut node.raft, &mut node.copy) else {
-            return;
-        };
+        let (Some(raft), Some(copy)) = (&mut node.raft, &mut node.copy) else { return };
         if next_key == 0 {
             if base.index <= raft.applied() && !node.disk.copying {
                 node.copy = None;
@@ -424,9 +375,7 @@ impl World {
             node.disk.copying = false;
             node.disk.whole_at = base.index;
             node.disk.applied = first.index;
-            node.disk
-                .entries
-                .retain(|entry| tail_stays && entry.index > first.index);
+            node.disk.entries.retain(|entry| tail_stays && entry.index > first.index);
             node.disk.base = first;
             raft.set_whole(node.disk.applied >= node.disk.whole_at);
             node.copy = None;
@@ -438,9 +387,7 @@ impl World {
     /// What a monitor's leader does about members: those who run and are not in are taken in, one
     /// step at a time.
     fn tend_members(&mut self, i: usize) {
-        let Some(raft) = &self.nodes[i].raft else {
-            return;
-        };
+        let Some(raft) = &self.nodes[i].raft else { return };
         if !raft.leads_for_sure() || raft.is_changing() {
             return;
         }
@@ -453,9 +400,7 @@ impl World {
             match (next.0.get(&id), next.named(&node.name)) {
                 (Some(member), _) if member.voter => continue,
                 (Some(_), _) => {
-                    let caught = raft
-                        .progress_of(id)
-                        .is_some_and(|(m, _)| m + 3 >= raft.commit());
+                    let caught = raft.progress_of(id).is_some_and(|(m, _)| m + 3 >= raft.commit());
                     let whole = node.raft.as_ref().is_some_and(|r| r.applied() > 0);
                     if !caught || !whole || node.disk.copying {
                         continue;
@@ -478,9 +423,7 @@ impl World {
         let key = self.rng.below(KEYS.into()) as u8;
         let value = self.next_value;
         let now = self.clock(i);
-        let Some(raft) = &mut self.nodes[i].raft else {
-            return;
-        };
+        let Some(raft) = &mut self.nodes[i].raft else { return };
         let mut data = vec![key];
         data.extend(value.to_le_bytes());
         if let Some(index) = raft.propose(Bytes::from(data)) {
@@ -497,9 +440,8 @@ impl World {
         match self.rng.below(12) {
             0 | 1 => self.kill(i),
             2 => {
-                let dead: Vec<usize> = (0..self.nodes.len())
-                    .filter(|j| self.nodes[*j].raft.is_none())
-                    .collect();
+                let dead: Vec<usize> =
+                    (0..self.nodes.len()).filter(|j| self.nodes[*j].raft.is_none()).collect();
                 // At most a minority forgets, and only when the others know all.
                 if dead.is_empty() && self.rng.chance(30) && self.settled_without(i) {
                     self.wipe(i);
@@ -540,10 +482,7 @@ impl World {
         self.nodes.iter().enumerate().any(|(at, node)| {
             let Some(raft) = &node.raft else { return false };
             let lives = |id: &MemberId| {
-                self.nodes
-                    .iter()
-                    .enumerate()
-                    .any(|(j, n)| j != i && n.disk.id == *id)
+                self.nodes.iter().enumerate().any(|(j, n)| j != i && n.disk.id == *id)
             };
             at != i
                 && raft.may_read(now(at))
@@ -558,9 +497,7 @@ impl World {
                 break;
             }
             self.wire.pop();
-            let Some((from, to, message)) = self.letters[letter].take() else {
-                continue;
-            };
+            let Some((from, to, message)) = self.letters[letter].take() else { continue };
             if self.cut.contains(&(from, to)) {
                 continue;
             }
@@ -576,19 +513,10 @@ impl World {
             let leader = node.raft.as_ref().and_then(Raft::leader);
             if let (true, None, Some(from)) = (node.disk.copying, &node.copy, leader) {
                 // An earlier copy broke off: the log may be complete, the state is not.
-                node.copy = Some(Copy {
-                    from,
-                    base: None,
-                    next_key: 0,
-                    due: self.now,
-                });
+                node.copy = Some(Copy { from, base: None, next_key: 0, due: self.now });
             }
             self.copy_step(i);
-            if self.nodes[i]
-                .raft
-                .as_ref()
-                .is_some_and(|raft| raft.wake_at() <= now)
-            {
+            if self.nodes[i].raft.as_ref().is_some_and(|raft| raft.wake_at() <= now) {
                 self.pump(i);
             }
             self.check(i);
@@ -623,27 +551,16 @@ impl World {
         self.run(8000, false);
         let before = self.acks;
         self.run(2000, false);
-        assert!(
-            self.acks > before + 5,
-            "no writes go through: {}",
-            self.describe()
-        );
+        assert!(self.acks > before + 5, "no writes go through: {}", self.describe());
         let voters = self
             .nodes
             .iter()
             .filter_map(|n| n.raft.as_ref())
             .find(|raft| raft.is_leader())
             .map(|raft| raft.members().voters().count());
-        assert_eq!(
-            voters,
-            Some(self.nodes.len()),
-            "not all are members: {}",
-            self.describe()
-        );
+        assert_eq!(voters, Some(self.nodes.len()), "not all are members: {}", self.describe());
         for (index, value) in &self.acked {
-            let Payload::Data(data) = &self.applied[index].payload else {
-                panic!("no data")
-            };
+            let Payload::Data(data) = &self.applied[index].payload else { panic!("no data") };
             assert_eq!(u64::from_le_bytes(data[1..9].try_into().unwrap()), *value);
         }
     }
@@ -676,19 +593,13 @@ impl World {
 
     /// How long after the leader's death the next write was acknowledged.
     pub(crate) fn failover(&mut self) -> Option<Duration> {
-        let leader = self
-            .nodes
-            .iter()
-            .position(|n| n.raft.as_ref().is_some_and(Raft::is_leader))?;
+        let leader =
+            self.nodes.iter().position(|n| n.raft.as_ref().is_some_and(Raft::is_leader))?;
         self.kill(leader);
         let (began, before) = (self.now, self.acks);
         while self.acks == before {
             self.turn();
-            assert!(
-                self.now < began + 10_000 * MS,
-                "no new leader: {}",
-                self.describe()
-            );
+            assert!(self.now < began + 10_000 * MS, "no new leader: {}", self.describe());
         }
         let took = Duration::from_micros(self.now - began);
         self.start(leader);

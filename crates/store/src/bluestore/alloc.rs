@@ -69,10 +69,7 @@ impl Allocator {
     pub(super) fn new(device_len: u64, unit: u64, reserved: u64) -> Allocator {
         let units = device_len / unit;
         let words = units.div_ceil(GROUP_UNITS) * (GROUP_UNITS / 64);
-        let bits = Bits {
-            words: vec![0; words as usize],
-            count: 0,
-        };
+        let bits = Bits { words: vec![0; words as usize], count: 0 };
         Allocator {
             unit,
             units,
@@ -214,18 +211,13 @@ impl Allocator {
             for run in runs {
                 for n in run.start / self.unit..run.end / self.unit {
                     if n >= self.units || !self.used.put(n, is) {
-                        return Err(Contradiction {
-                            offset: n * self.unit,
-                        });
+                        return Err(Contradiction { offset: n * self.unit });
                     }
                     groups.insert(n / GROUP_UNITS);
                 }
             }
         }
-        Ok(groups
-            .into_iter()
-            .map(|group| (freelist_key(group), self.value(group)))
-            .collect())
+        Ok(groups.into_iter().map(|group| (freelist_key(group), self.value(group))).collect())
     }
 
     fn value(&self, group: u64) -> Bytes {

@@ -7,9 +7,9 @@ use super::pools::pool_of;
 use super::read::read;
 use super::txn::Txn;
 use super::write;
-use crate::{CollId, StoreError};
 use crate::keyed::apply::Objects;
 use crate::keyed::changes::Changes;
+use crate::{CollId, StoreError};
 
 impl<'a> Objects<'a> for Txn<'a> {
     type Onode = Onode;
@@ -27,10 +27,7 @@ impl<'a> Objects<'a> for Txn<'a> {
     }
 
     fn new_onode(&mut self) -> Onode {
-        Onode {
-            nid: self.next_id(),
-            ..Onode::default()
-        }
+        Onode { nid: self.next_id(), ..Onode::default() }
     }
 
     fn read(&self, onode: &Onode, offset: u64, len: u64) -> Result<Bytes, StoreError> {
@@ -58,11 +55,7 @@ impl<'a> Objects<'a> for Txn<'a> {
 
     /// Shares all data.
     fn copy(&mut self, from: &Onode) -> Result<Onode, StoreError> {
-        let copy = Onode {
-            nid: self.next_id(),
-            omap_head: 0,
-            ..from.clone()
-        };
+        let copy = Onode { nid: self.next_id(), omap_head: 0, ..from.clone() };
         write::share(self, from, &copy)?;
         let behind = self.behind_end(&copy)?;
         self.change_behind_ends(0, behind);

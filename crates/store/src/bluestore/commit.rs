@@ -89,10 +89,7 @@ impl Core {
                 return Err(e.clone());
             }
             let unfinished = &mut state.unfinished;
-            (
-                std::mem::take(&mut unfinished.pending),
-                std::mem::take(&mut unfinished.written),
-            )
+            (std::mem::take(&mut unfinished.pending), std::mem::take(&mut unfinished.written))
         };
         if pending.is_empty() && written.is_empty() {
             return Ok(());
@@ -207,8 +204,7 @@ impl Core {
         let mut batch = KvBatch::new();
         for (key, record) in records {
             for (offset, data) in record.writes {
-                self.device
-                    .write(offset, vec![Piece::new(data, device::WriteCause::Data)])?;
+                self.device.write(offset, vec![Piece::new(data, device::WriteCause::Data)])?;
             }
             batch.delete(key);
         }

@@ -225,11 +225,7 @@ impl Plan {
         )]
         let most = (len as f64 * self.required_ratio.clamp(0.0, 1.0)) as u64;
         let pays = units(stored_len) <= units(most) && units(stored_len) < len;
-        let compressed = Compressed {
-            algorithm: self.algorithm,
-            stored_len,
-            len,
-        };
+        let compressed = Compressed { algorithm: self.algorithm, stored_len, len };
         pays.then_some((compressed, short))
     }
 }
@@ -261,10 +257,7 @@ mod tests {
 
     #[test]
     fn a_pool_says_what_it_says_and_leaves_the_rest() {
-        let store = Compression {
-            mode: Mode::Passive,
-            ..Compression::default()
-        };
+        let store = Compression { mode: Mode::Passive, ..Compression::default() };
         assert_eq!(store.with(&PoolOptions::default()), store);
         let pool = PoolOptions {
             compression_mode: Some("force".into()),
@@ -277,19 +270,13 @@ mod tests {
         assert_eq!((own.min_blob_len, own.max_blob_len), (32 << 10, store.max_blob_len));
         assert_eq!(own.required_ratio, store.required_ratio);
         assert_eq!(own.plan(0, 4096, 65_536).unwrap().blob_len, 32 << 10);
-        let none = PoolOptions {
-            compression_algorithm: Some("none".into()),
-            ..pool
-        };
+        let none = PoolOptions { compression_algorithm: Some("none".into()), ..pool };
         assert_eq!(store.with(&none).plan(256, 4096, 65_536), None);
     }
 
     #[test]
     fn modes_hints_and_lengths_decide() {
-        let with = |mode| Compression {
-            mode,
-            ..Compression::default()
-        };
+        let with = |mode| Compression { mode, ..Compression::default() };
         let is = |mode, hints| with(mode).plan(hints, 4096, 65_536).is_some();
         assert!(!is(Mode::None, 256) && !is(Mode::Passive, 0) && is(Mode::Passive, 256));
         assert!(is(Mode::Aggressive, 0) && !is(Mode::Aggressive, 512) && is(Mode::Force, 512));
@@ -297,10 +284,7 @@ mod tests {
             let plan = with(Mode::Force).plan(hints, unit, 65_536);
             plan.unwrap().blob_len
         };
-        assert_eq!(
-            (len(0, 4096), len(4 | 16, 4096), len(4 | 16 | 8, 4096)),
-            (8192, 65_536, 8192)
-        );
+        assert_eq!((len(0, 4096), len(4 | 16, 4096), len(4 | 16 | 8, 4096)), (8192, 65_536, 8192));
         assert_eq!(len(0, 65_536), 131_072);
         let plan = with(Mode::Force).plan(4 | 16, 4096, 65_536).unwrap();
         let mut choices = device::memory::Choices::new(3);

@@ -113,19 +113,11 @@ impl Database {
     ) -> Result<Opened, StoreError> {
         let alloc = space(superblock);
         let Some(places) = self.places(device, &alloc) else {
-            let Database::Given(kv) = self else {
-                return Err(StoreError::Format("no database"));
-            };
+            let Database::Given(kv) = self else { return Err(StoreError::Format("no database")) };
             if !create {
                 load(&**kv, &alloc)?;
             }
-            return Ok(Opened {
-                kv: kv.clone(),
-                alloc,
-                bluefs: None,
-                reserve: 0,
-                headroom: 0,
-            });
+            return Ok(Opened { kv: kv.clone(), alloc, bluefs: None, reserve: 0, headroom: 0 });
         };
         let Database::BlueFs { options, db, .. } = self else {
             return Err(StoreError::Format("no database"));
@@ -155,16 +147,11 @@ impl Database {
 
     /// BlueFS's devices, if it is under the database.
     fn places(&self, device: &SharedDevice, alloc: &SharedAllocator) -> Option<Places> {
-        let Database::BlueFs { db, wal, .. } = self else {
-            return None;
-        };
+        let Database::BlueFs { db, wal, .. } = self else { return None };
         let mut places: Places = [None, None, None];
         places[Role::Wal as usize] = wal.clone().map(Place::own);
         places[Role::Db as usize] = db.clone().map(Place::own);
-        places[Role::Main as usize] = Some(Place {
-            device: device.clone(),
-            space: alloc.clone(),
-        });
+        places[Role::Main as usize] = Some(Place { device: device.clone(), space: alloc.clone() });
         Some(places)
     }
 }
@@ -180,16 +167,11 @@ fn space(superblock: &Superblock) -> SharedAllocator {
 fn load(kv: &dyn Kv, alloc: &SharedAllocator) -> Result<(), StoreError> {
     let start = Prefix::Freelist.key();
     let mut sound = Some(());
-    kv.scan(
-        &start,
-        &behind(&start),
-        Direction::Forwards,
-        &mut |key, value| {
-            let mut alloc = super::locked(alloc);
-            sound = number_of(key).and_then(|group| alloc.load(group, value));
-            sound.is_some()
-        },
-    )
+    kv.scan(&start, &behind(&start), Direction::Forwards, &mut |key, value| {
+        let mut alloc = super::locked(alloc);
+        sound = number_of(key).and_then(|group| alloc.load(group, value));
+        sound.is_some()
+    })
     .map_err(storage)?;
     sound.ok_or(StoreError::Format("the freelist"))
 }

@@ -132,10 +132,7 @@ impl Shard {
                 continue;
             }
             if e.offset < from {
-                kept.push(Extent {
-                    len: from - e.offset,
-                    ..*e
-                });
+                kept.push(Extent { len: from - e.offset, ..*e });
             }
             if e.end() > to {
                 kept.push(Extent {
@@ -201,10 +198,7 @@ impl Shard {
                         {
                             last.len += unit;
                         }
-                        _ => physical.push(Physical {
-                            offset: kept,
-                            len: unit,
-                        }),
+                        _ => physical.push(Physical { offset: kept, len: unit }),
                     }
                 }
                 at += p.len;
@@ -230,11 +224,7 @@ impl Shard {
     pub(super) fn encode(&self) -> Vec<u8> {
         // What has nothing compressed is as it always was.
         let has_compressed = self.blobs.iter().any(|blob| blob.compressed.is_some());
-        let mut out = vec![if has_compressed {
-            VERSION_COMPRESSED
-        } else {
-            VERSION
-        }];
+        let mut out = vec![if has_compressed { VERSION_COMPRESSED } else { VERSION }];
         put_varint(&mut out, self.blobs.len() as u64);
         for blob in &self.blobs {
             put_varint(&mut out, blob.shared);
@@ -276,10 +266,7 @@ impl Shard {
         }
         let mut shard = Shard::default();
         for _ in 0..input.count()? {
-            let mut blob = Blob {
-                shared: input.varint()?,
-                ..Blob::default()
-            };
+            let mut blob = Blob { shared: input.varint()?, ..Blob::default() };
             if version == VERSION_COMPRESSED {
                 blob.compressed = match input.varint()? {
                     0 => None,
@@ -347,26 +334,13 @@ mod tests {
         let mut shard = Shard::default();
         for n in 0..2 {
             shard.blobs.push(Blob {
-                physical: vec![Physical {
-                    offset: Some((n + 1) << 20),
-                    len: 65_536,
-                }],
+                physical: vec![Physical { offset: Some((n + 1) << 20), len: 65_536 }],
                 checksums: vec![7; 16],
                 ..Blob::default()
             });
         }
-        shard.map(Extent {
-            offset: 0,
-            len: 65_536,
-            blob: 0,
-            blob_offset: 0,
-        });
-        shard.map(Extent {
-            offset: 8192,
-            len: 4096,
-            blob: 1,
-            blob_offset: 8192,
-        });
+        shard.map(Extent { offset: 0, len: 65_536, blob: 0, blob_offset: 0 });
+        shard.map(Extent { offset: 8192, len: 4096, blob: 1, blob_offset: 8192 });
         shard
     }
 
@@ -392,11 +366,8 @@ mod tests {
     /// The first has 20000 bytes stored that were 65536.
     fn compressed() -> Shard {
         let mut shard = two_blobs();
-        shard.blobs[0].compressed = Some(Compressed {
-            algorithm: Algorithm::Lz4,
-            stored_len: 20_000,
-            len: 65_536,
-        });
+        shard.blobs[0].compressed =
+            Some(Compressed { algorithm: Algorithm::Lz4, stored_len: 20_000, len: 65_536 });
         shard.blobs[0].physical[0].len = 20_480;
         shard.blobs[0].checksums.truncate(5);
         shard

@@ -33,10 +33,7 @@ fn holder(blob: &Blob, key: &Bytes, index: usize) -> Holder {
 
 /// The units of a blob by device offset.
 fn units(blob: &Blob, unit: u64) -> impl Iterator<Item = u64> + '_ {
-    let runs = blob
-        .physical
-        .iter()
-        .filter_map(|p| Some((p.offset?, p.len)));
+    let runs = blob.physical.iter().filter_map(|p| Some((p.offset?, p.len)));
     runs.flat_map(move |(start, len)| (start..start + len).step_by(unit as usize))
 }
 
@@ -298,9 +295,7 @@ impl Core {
             if says == is {
                 continue;
             }
-            report.error(format!(
-                "shared blob {sbid} says {says:?}, there are {is:?}"
-            ));
+            report.error(format!("shared blob {sbid} says {says:?}, there are {is:?}"));
             report.repaired += u64::from(options.repair);
             match is {
                 Some(refs) => {
@@ -319,9 +314,7 @@ impl Core {
             report.error(format!("unit {offset:#x} is used and called free"));
         }
         let used = alloc.used_offsets();
-        let leaked: Vec<u64> = used
-            .filter(|offset| !found.held.contains_key(offset))
-            .collect();
+        let leaked: Vec<u64> = used.filter(|offset| !found.held.contains_key(offset)).collect();
         if let Some(first) = leaked.first() {
             let bytes = leaked.len() as u64 * self.unit();
             report.error(format!(
@@ -333,10 +326,7 @@ impl Core {
     fn fsck_totals(&self, report: &mut Fsck, found: &Found) {
         let (said, is) = (self.state().totals, found.totals);
         if said.stored != is.stored {
-            report.error(format!(
-                "{} bytes are stored, the totals say {}",
-                is.stored, said.stored
-            ));
+            report.error(format!("{} bytes are stored, the totals say {}", is.stored, said.stored));
         }
         if said.compressed != is.compressed {
             report.error(format!(
@@ -371,31 +361,25 @@ impl Core {
         let unit = self.unit();
         let mut moved: BTreeMap<(u64, Holder), u64> = BTreeMap::new();
         for (offset, holder) in std::mem::take(&mut found.twice) {
-            let Some(runs) = self.alloc().allocate(unit) else {
-                break;
-            };
+            let Some(runs) = self.alloc().allocate(unit) else { break };
             let place = runs[0].start;
             found.copies.push(place);
             let data = self.device.read(offset, unit as usize)?.freeze();
-            self.device
-                .write(place, vec![Piece::new(data, WriteCause::Data)])?;
+            self.device.write(place, vec![Piece::new(data, WriteCause::Data)])?;
             moved.insert((offset, holder), place);
             report.repaired += 1;
         }
         self.device.sync()?;
         for (key, value) in self.entries(Prefix::Extents)? {
-            let Some(mut shard) = Shard::decode(&value) else {
-                continue;
-            };
+            let Some(mut shard) = Shard::decode(&value) else { continue };
             if number_of(&key).is_some_and(|nid| found.lost.contains(&nid)) {
                 continue;
             }
             let mut changed = false;
             for (index, blob) in shard.blobs.iter_mut().enumerate() {
                 let holder = holder(blob, &key, index);
-                changed |= replace(blob, unit, |offset| {
-                    moved.get(&(offset, holder.clone())).copied()
-                });
+                changed |=
+                    replace(blob, unit, |offset| moved.get(&(offset, holder.clone())).copied());
             }
             if changed {
                 found.batch.put(key, shard.encode());
@@ -417,10 +401,7 @@ impl Core {
         let (mut state, mut alloc) = (self.state(), self.alloc());
         // These are held from now on.
         let unit = self.unit();
-        found
-            .copies
-            .iter()
-            .for_each(|place| alloc.release(&(*place..*place + unit)));
+        found.copies.iter().for_each(|place| alloc.release(&(*place..*place + unit)));
         for offset in alloc.lent_among(&held) {
             report.error(format!(
                 "unit {offset:#x} is the database's, too: this OSD must be made anew"
@@ -519,8 +500,8 @@ mod tests {
 
     use super::*;
     use crate::bluestore::format::{freelist_key, shard_key};
-    use crate::keyed::keys::onode_key;
     use crate::bluestore::{BlueStore, Compression, Database, MkfsOptions};
+    use crate::keyed::keys::onode_key;
     use crate::kv::{Kv, MemKv, SharedKv};
     use crate::suite::{block_on, numbered, pg};
     use crate::{ObjectStore, Transaction};
@@ -529,14 +510,9 @@ mod tests {
     async fn filled(env: &Env) -> (SharedDevice, SharedKv) {
         let device = SharedDevice::new(SharedMemoryFile::new(16 << 20, 4096));
         let kv: SharedKv = Arc::new(MemKv::new());
-        let options = MkfsOptions {
-            uuid: [7; 16],
-            min_alloc_len: 4096,
-        };
+        let options = MkfsOptions { uuid: [7; 16], min_alloc_len: 4096 };
         let database = Database::Given(kv.clone());
-        BlueStore::mkfs(env, device.clone(), database, options)
-            .await
-            .unwrap();
+        BlueStore::mkfs(env, device.clone(), database, options).await.unwrap();
         let store = mounted(env, &device, &kv).await;
         let mut t = Transaction::new();
         t.mkcoll(&pg(0), 0);
@@ -552,14 +528,9 @@ mod tests {
 
     async fn mounted(env: &Env, device: &SharedDevice, kv: &SharedKv) -> BlueStore {
         let database = Database::Given(kv.clone());
-        BlueStore::mount(
-            env.clone(),
-            device.clone(),
-            database,
-            Compression::default(),
-        )
-        .await
-        .unwrap()
+        BlueStore::mount(env.clone(), device.clone(), database, Compression::default())
+            .await
+            .unwrap()
     }
 
     /// Damages a store, and sees it told, repaired but for `left` errors, and gone. Objects that are
@@ -568,20 +539,11 @@ mod tests {
         let (device, kv) = filled(env).await;
         damage(&*kv);
         let store = mounted(env, &device, &kv).await;
-        let fsck = |repair| {
-            store.fsck(FsckOptions {
-                deep: false,
-                repair,
-            })
-        };
+        let fsck = |repair| store.fsck(FsckOptions { deep: false, repair });
         let told = fsck(false).await.unwrap();
         assert!(!told.errors.is_empty(), "{name}");
         let report = fsck(true).await.unwrap();
-        assert_eq!(
-            report.errors.len() as u64 - report.repaired,
-            left,
-            "{name} {report:?}"
-        );
+        assert_eq!(report.errors.len() as u64 - report.repaired, left, "{name} {report:?}");
         if left == 0 {
             assert_eq!(fsck(false).await, Ok(Fsck::default()), "{name}");
         }
@@ -607,10 +569,7 @@ mod tests {
         t.remove(&pg(0), &numbered(2));
         store.submit(t).await.unwrap();
         if left == 0 {
-            let fsck = store.fsck(FsckOptions {
-                deep: lost == 0,
-                repair: false,
-            });
+            let fsck = store.fsck(FsckOptions { deep: lost == 0, repair: false });
             assert_eq!(fsck.await, Ok(Fsck::default()), "{name}");
         }
     }
@@ -643,18 +602,12 @@ mod tests {
                 put(kv, key, blob.to_bytes());
             })
             .await;
-            one(
-                &env,
-                "a shared blob that is gone, and one of nothing",
-                0,
-                0,
-                |kv| {
-                    let (key, value) = kv.range(b"X", b"Y", 1).unwrap().remove(0);
-                    let mut batch = KvBatch::new();
-                    batch.delete(key).put(shared_key(500), value);
-                    kv.commit(batch).unwrap();
-                },
-            )
+            one(&env, "a shared blob that is gone, and one of nothing", 0, 0, |kv| {
+                let (key, value) = kv.range(b"X", b"Y", 1).unwrap().remove(0);
+                let mut batch = KvBatch::new();
+                batch.delete(key).put(shared_key(500), value);
+                kv.commit(batch).unwrap();
+            })
             .await;
             one(&env, "no totals", 0, 0, |kv| {
                 let mut batch = KvBatch::new();
@@ -672,11 +625,7 @@ mod tests {
             one(&env, "units of two objects", 0, 1, |kv| {
                 let all = shards(kv);
                 let own = all.iter().filter(|(_, value)| {
-                    Shard::decode(value)
-                        .unwrap()
-                        .blobs
-                        .iter()
-                        .all(|b| b.shared == 0)
+                    Shard::decode(value).unwrap().blobs.iter().all(|b| b.shared == 0)
                 });
                 let own: Vec<_> = own.collect();
                 let (two, three) = (Shard::decode(&own[0].1).unwrap(), Shard::decode(&own[1].1));
@@ -737,12 +686,7 @@ mod tests {
             let (device, kv) = filled(&env).await;
             put(&*kv, onode_key(&pg(0), &numbered(2)), vec![9]);
             let store = mounted(&env, &device, &kv).await;
-            let fsck = |repair| {
-                store.fsck(FsckOptions {
-                    deep: false,
-                    repair,
-                })
-            };
+            let fsck = |repair| store.fsck(FsckOptions { deep: false, repair });
             let name = numbered(2).to_string();
             let named = |report: &Fsck| report.errors.iter().any(|e| e.contains(&name));
             assert!(named(&fsck(false).await.unwrap()));

@@ -135,14 +135,10 @@ impl Core {
             .ok_or(StoreError::Format("no bluestore here: run --mkfs"))?;
         let superblock: Superblock = decoded(&superblock, "the superblock")?;
         if superblock != label {
-            return Err(StoreError::Format(
-                "device and database do not belong together",
-            ));
+            return Err(StoreError::Format("device and database do not belong together"));
         }
         let totals = match kv.get(&totals_key()).map_err(storage)? {
-            Some(value) => {
-                Totals::of_bytes(&value).ok_or(StoreError::Format("the totals"))?
-            }
+            Some(value) => Totals::of_bytes(&value).ok_or(StoreError::Format("the totals"))?,
             None => Totals::default(),
         };
         let of = |prefix: Prefix| (prefix.key(), behind(&prefix.key()));
@@ -298,11 +294,8 @@ impl Core {
     fn device_counters(&self) -> Vec<StoreCounter> {
         let devices = self.devices();
         let sum = |of: &dyn Fn(&Ledger) -> u64| devices.iter().map(|d| of(d.ledger())).sum();
-        let counter = |name: &str, is_bytes, value| StoreCounter {
-            name: name.to_owned(),
-            is_bytes,
-            value,
-        };
+        let counter =
+            |name: &str, is_bytes, value| StoreCounter { name: name.to_owned(), is_bytes, value };
         let mut counters = Vec::new();
         for (name, cause) in [
             ("written_rocksdb_wal", WriteCause::DatabaseLog),
@@ -366,11 +359,8 @@ impl Durable for Core {
     }
 
     fn counters(&self) -> Vec<StoreCounter> {
-        let number = |name: &str, is_bytes, value| StoreCounter {
-            name: name.to_owned(),
-            is_bytes,
-            value,
-        };
+        let number =
+            |name: &str, is_bytes, value| StoreCounter { name: name.to_owned(), is_bytes, value };
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let ledger = self.device.ledger();
         let mut counters = match &self.bluefs {
@@ -420,11 +410,7 @@ impl Durable for Core {
             counters.push(number(&format!("wal_{}", prefix.name()), true, bytes));
         }
         counters.push(number("writes", false, ledger.writes()));
-        counters.push(number(
-            "deferred_writes",
-            false,
-            load(&self.deferred_writes),
-        ));
+        counters.push(number("deferred_writes", false, load(&self.deferred_writes)));
         counters.push(number("transactions", false, load(&self.transactions)));
         counters
     }
@@ -499,15 +485,8 @@ mod tests {
     /// A store of 64 MiB in memory, made and not open, and its database.
     pub(super) async fn made(env: &Env) -> (SharedDevice, Database) {
         let device = SharedDevice::new(SharedMemoryFile::new(64 << 20, 4096));
-        let database = Database::BlueFs {
-            options: RocksDbOptions::default(),
-            db: None,
-            wal: None,
-        };
-        let options = MkfsOptions {
-            uuid: [7; 16],
-            min_alloc_len: 4096,
-        };
+        let database = Database::BlueFs { options: RocksDbOptions::default(), db: None, wal: None };
+        let options = MkfsOptions { uuid: [7; 16], min_alloc_len: 4096 };
         let made = BlueStore::mkfs(env, device.clone(), database.clone(), options);
         made.await.unwrap();
         (device, database)
@@ -530,10 +509,8 @@ mod tests {
                 core.apply(&t).unwrap();
                 core.state().totals.compressed[2] - before
             };
-            let force = PoolOptions {
-                compression_mode: Some("force".into()),
-                ..PoolOptions::default()
-            };
+            let force =
+                PoolOptions { compression_mode: Some("force".into()), ..PoolOptions::default() };
             assert_eq!(compressed(1), 0);
             core.set_pool_options(pool + 1, &force);
             assert_eq!(compressed(2), 0);
@@ -556,15 +533,9 @@ mod tests {
     fn overwrites_leave_room_for_the_database() {
         block_on(|env| async move {
             let device = SharedDevice::new(SharedMemoryFile::new(16 << 20, 4096));
-            let database = Database::BlueFs {
-                options: RocksDbOptions::default(),
-                db: None,
-                wal: None,
-            };
-            let options = MkfsOptions {
-                uuid: [7; 16],
-                min_alloc_len: 16 << 10,
-            };
+            let database =
+                Database::BlueFs { options: RocksDbOptions::default(), db: None, wal: None };
+            let options = MkfsOptions { uuid: [7; 16], min_alloc_len: 16 << 10 };
             let made = BlueStore::mkfs(&env, device.clone(), database.clone(), options);
             made.await.unwrap();
             let core = Core::open(device, &database, Compression::default()).unwrap();

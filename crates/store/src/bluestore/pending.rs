@@ -147,25 +147,14 @@ mod tests {
         kv.commit(batch).unwrap();
         let mut keys = Keys::default();
         let mut batch = KvBatch::new();
-        batch
-            .put("a", "1")
-            .delete("b")
-            .put("d", "2")
-            .put("e", "3")
-            .put("g", "4");
+        batch.put("a", "1").delete("b").put("d", "2").put("e", "3").put("g", "4");
         keys.add(1, &batch);
         for max in 1..7 {
             let mut seen = Vec::new();
-            scan_over(
-                &kv,
-                keys.range(b"a", b"h"),
-                b"a",
-                b"h",
-                &mut |key, value| {
-                    seen.push(format!("{}{}", key[0] as char, value[0] as char));
-                    seen.len() < max
-                },
-            )
+            scan_over(&kv, keys.range(b"a", b"h"), b"a", b"h", &mut |key, value| {
+                seen.push(format!("{}{}", key[0] as char, value[0] as char));
+                seen.len() < max
+            })
             .unwrap();
             let all = ["a1", "d2", "e3", "fo", "g4"];
             assert_eq!(seen, all[..max.min(5)], "{max}");

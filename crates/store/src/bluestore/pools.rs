@@ -97,9 +97,9 @@ impl PoolSpace {
 
 /// What `changed` says where `before` says otherwise: for the database.
 pub(super) fn changes(before: &Pools, changed: &Pools) -> Vec<(Bytes, Option<Bytes>)> {
-    let differ = changed.iter().filter(|(pool, space)| {
-        before.get(pool).copied().unwrap_or_default() != **space
-    });
+    let differ = changed
+        .iter()
+        .filter(|(pool, space)| before.get(pool).copied().unwrap_or_default() != **space);
     let entry = |(pool, space): (&u64, &PoolSpace)| {
         let value = (*space != PoolSpace::default()).then(|| space.to_bytes());
         (pool_key(*pool), value)
@@ -170,9 +170,7 @@ impl Core {
         self.scan(&start, &behind(&start), &mut |key, value| {
             let object = number_of(key).and_then(|nid| objects.get(&nid));
             let found = object.zip(Shard::decode(value)).zip(shard_of(key));
-            let Some(((&(pool, size), shard), index)) = found else {
-                return true;
-            };
+            let Some(((&(pool, size), shard), index)) = found else { return true };
             let space = pools.entry(pool).or_default();
             space.change((0, [0; 3]), (shard.stored(), shard.compressed()));
             if !size.is_multiple_of(BLOCK_LEN) && size / SHARD_LEN == u64::from(index) {
@@ -237,10 +235,10 @@ mod tests {
                 t.clone_object(&cid, &numbered(1), &numbered(2));
             });
             assert_eq!((cloned.allocated, cloned.stored), (64 << 10, 128 << 10));
-            core.set_pool_options(pool, &PoolOptions {
-                compression_mode: Some("force".into()),
-                ..PoolOptions::default()
-            });
+            core.set_pool_options(
+                pool,
+                &PoolOptions { compression_mode: Some("force".into()), ..PoolOptions::default() },
+            );
             let squeezed = apply(&|t| {
                 t.write(&cid, &numbered(3), 0, data.clone());
             });

@@ -60,9 +60,7 @@ pub(super) fn read_shard(
 
 /// Bytes of a blob's data.
 fn read_blob(txn: &Txn<'_>, blob: &Blob, offset: u64, len: u64) -> Result<Bytes, StoreError> {
-    let Some(compressed) = blob.compressed else {
-        return read_stored(txn, blob, offset, len);
-    };
+    let Some(compressed) = blob.compressed else { return read_stored(txn, blob, offset, len) };
     let stored = read_stored(txn, blob, 0, compressed.stored_len)?;
     let data = compressed
         .algorithm
@@ -74,16 +72,12 @@ fn read_blob(txn: &Txn<'_>, blob: &Blob, offset: u64, len: u64) -> Result<Bytes,
 
 /// What a blob stores: whole blocks are read and compared with their checksums.
 fn read_stored(txn: &Txn<'_>, blob: &Blob, offset: u64, len: u64) -> Result<Bytes, StoreError> {
-    let (from, to) = (
-        offset / BLOCK_LEN * BLOCK_LEN,
-        (offset + len).next_multiple_of(BLOCK_LEN),
-    );
+    let (from, to) = (offset / BLOCK_LEN * BLOCK_LEN, (offset + len).next_multiple_of(BLOCK_LEN));
     let mut out = BytesMut::with_capacity((to - from) as usize);
     let mut at = from;
     while at < to {
-        let (place, there) = blob
-            .place(at)
-            .ok_or(StoreError::Format("an extent without a place"))?;
+        let (place, there) =
+            blob.place(at).ok_or(StoreError::Format("an extent without a place"))?;
         let run = there.min(to - at);
         let data = txn.device_blocks(place, run)?;
         let expected = blob.checksums.get((at / BLOCK_LEN) as usize..);
@@ -109,12 +103,8 @@ impl Core {
         len: u64,
         own: BTreeMap<u64, Bytes>,
     ) -> Result<Bytes, StoreError> {
-        let mut known: BTreeMap<u64, Bytes> = self
-            .state()
-            .blocks
-            .within(offset, len)
-            .into_iter()
-            .collect();
+        let mut known: BTreeMap<u64, Bytes> =
+            self.state().blocks.within(offset, len).into_iter().collect();
         known.extend(own);
         let all = len / BLOCK_LEN;
         if known.len() as u64 == all {
@@ -122,9 +112,7 @@ impl Core {
                 return Ok(block.clone());
             }
             let mut out = BytesMut::with_capacity(len as usize);
-            known
-                .values()
-                .for_each(|block| out.extend_from_slice(block));
+            known.values().for_each(|block| out.extend_from_slice(block));
             return Ok(out.freeze());
         }
         let mut buf = self.device.read(offset, len as usize)?;

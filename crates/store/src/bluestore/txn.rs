@@ -132,12 +132,8 @@ impl<'a> Txn<'a> {
         self.totals.stored = self.totals.stored + shard.stored() - before;
         let is = (shard.stored(), shard.compressed());
         self.space().change((before, compressed), is);
-        for ((total, was), is) in self
-            .totals
-            .compressed
-            .iter_mut()
-            .zip(compressed)
-            .zip(shard.compressed())
+        for ((total, was), is) in
+            self.totals.compressed.iter_mut().zip(compressed).zip(shard.compressed())
         {
             *total = (*total + is).saturating_sub(was);
         }

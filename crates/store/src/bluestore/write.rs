@@ -121,25 +121,14 @@ fn write_blob(
         txn.write_direct(Write {
             offset: run.start,
             data: stored.slice(at as usize..(at + run_len) as usize),
-            shares: vec![
-                (WriteCause::Data, own),
-                (WriteCause::Padding, run_len - own),
-            ],
+            shares: vec![(WriteCause::Data, own), (WriteCause::Padding, run_len - own)],
         });
-        blob.physical.push(Physical {
-            offset: Some(run.start),
-            len: run_len,
-        });
+        blob.physical.push(Physical { offset: Some(run.start), len: run_len });
         at += run_len;
     }
     shard.blobs.push(blob);
     let blob = shard.blobs.len() - 1;
-    shard.map(Extent {
-        offset: range.start,
-        len: range.end - range.start,
-        blob,
-        blob_offset: 0,
-    });
+    shard.map(Extent { offset: range.start, len: range.end - range.start, blob, blob_offset: 0 });
     Ok(())
 }
 
@@ -153,26 +142,15 @@ fn write_compressed(
 ) -> Result<bool, StoreError> {
     let unit = txn.core.unit();
     let len = data.len() as u64;
-    let Some(plan) = plan.filter(|_| len > unit) else {
-        return Ok(false);
-    };
+    let Some(plan) = plan.filter(|_| len > unit) else { return Ok(false) };
     let Some((compressed, mut stored)) = plan.compress(data) else {
-        txn.core
-            .compression_counts
-            .rejected
-            .fetch_add(1, Ordering::Relaxed);
+        txn.core.compression_counts.rejected.fetch_add(1, Ordering::Relaxed);
         return Ok(false);
     };
-    txn.core
-        .compression_counts
-        .succeeded
-        .fetch_add(1, Ordering::Relaxed);
+    txn.core.compression_counts.succeeded.fetch_add(1, Ordering::Relaxed);
     let stored_len = compressed.stored_len;
     stored.resize(stored_len.next_multiple_of(unit) as usize, 0);
-    let blob = Blob {
-        compressed: Some(compressed),
-        ..Blob::default()
-    };
+    let blob = Blob { compressed: Some(compressed), ..Blob::default() };
     write_blob(txn, shard, offset..offset + len, &stored.into(), stored_len, blob)?;
     Ok(true)
 }
@@ -186,12 +164,7 @@ fn collect(txn: &mut Txn<'_>, shard: &mut Shard) -> Result<(), StoreError> {
         if blob.compressed.is_none() || blob.shared != 0 {
             continue;
         }
-        let left: Vec<Extent> = shard
-            .extents
-            .iter()
-            .filter(|e| e.blob == index)
-            .copied()
-            .collect();
+        let left: Vec<Extent> = shard.extents.iter().filter(|e| e.blob == index).copied().collect();
         let (mut units, mut behind) = (0, 0);
         for e in &left {
             let (first, last) = ((e.offset / unit).max(behind), e.end().div_ceil(unit));
@@ -205,10 +178,7 @@ fn collect(txn: &mut Txn<'_>, shard: &mut Shard) -> Result<(), StoreError> {
     for e in wasteful {
         let data = read_shard(txn, shard, e.offset, e.end())?;
         write_shard(txn, shard, e.offset, &data, None)?;
-        txn.core
-            .compression_counts
-            .merged
-            .fetch_add(e.len, Ordering::Relaxed);
+        txn.core.compression_counts.merged.fetch_add(e.len, Ordering::Relaxed);
     }
     Ok(())
 }
@@ -222,14 +192,8 @@ fn write_small(
 ) -> Result<(), StoreError> {
     let unit = txn.core.unit();
     let (len, end) = (data.len() as u64, offset + data.len() as u64);
-    let (from, to) = (
-        offset / BLOCK_LEN * BLOCK_LEN,
-        end.next_multiple_of(BLOCK_LEN),
-    );
-    let was_mapped = shard
-        .extents
-        .iter()
-        .any(|e| e.end() > from && e.offset < to);
+    let (from, to) = (offset / BLOCK_LEN * BLOCK_LEN, end.next_multiple_of(BLOCK_LEN));
+    let was_mapped = shard.extents.iter().any(|e| e.end() > from && e.offset < to);
     let padding = (to - from) - len;
     let around = match was_mapped {
         true => WriteCause::Rewrite,
@@ -256,9 +220,8 @@ fn write_small(
     });
     if let Some((index, base)) = in_place {
         let blob = &mut shard.blobs[index];
-        let (place, _) = blob
-            .place(from - base)
-            .ok_or(StoreError::Format("an extent without a place"))?;
+        let (place, _) =
+            blob.place(from - base).ok_or(StoreError::Format("an extent without a place"))?;
         let first = ((from - base) / BLOCK_LEN) as usize;
         for (n, crc) in checksums(&blocks).enumerate() {
             let slot = blob.checksums.get_mut(first + n);
@@ -269,12 +232,7 @@ fn write_small(
             data: blocks,
             shares: vec![(WriteCause::Data, len), (around, padding)],
         });
-        shard.map(Extent {
-            offset: from,
-            len: to - from,
-            blob: index,
-            blob_offset: from - base,
-        });
+        shard.map(Extent { offset: from, len: to - from, blob: index, blob_offset: from - base });
         return Ok(());
     }
     let mut whole = BytesMut::zeroed(unit as usize);
@@ -283,10 +241,7 @@ fn write_small(
     let runs = txn.allocate(unit)?;
     let place = runs[0].start;
     shard.blobs.push(Blob {
-        physical: vec![Physical {
-            offset: Some(place),
-            len: unit,
-        }],
+        physical: vec![Physical { offset: Some(place), len: unit }],
         checksums: checksums(&whole).collect(),
         ..Blob::default()
     });

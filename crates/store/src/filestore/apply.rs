@@ -43,10 +43,7 @@ impl Place {
     pub(super) fn parse(bytes: &[u8]) -> Option<Place> {
         let (seq, op) = bytes.split_at_checked(8)?;
         let seq = u64::from_le_bytes(seq.try_into().ok()?);
-        Some(Place {
-            seq,
-            op: u32::from_le_bytes(op.try_into().ok()?),
-        })
+        Some(Place { seq, op: u32::from_le_bytes(op.try_into().ok()?) })
     }
 }
 
@@ -59,13 +56,7 @@ pub(super) fn apply(
 ) -> Result<(), StoreError> {
     for (n, op) in t.ops().iter().enumerate() {
         let place = Place { seq, op: n as u32 };
-        let done = Step {
-            files,
-            t,
-            place,
-            replaying,
-        }
-        .step(op);
+        let done = Step { files, t, place, replaying }.step(op);
         match done {
             // What is not there (any more) is removed or moved further on.
             Err(StoreError::NoObject | StoreError::NoCollection(_)) if replaying => {}
@@ -89,13 +80,7 @@ pub(super) fn apply_some(
         }
         left.fetch_sub(1, Ordering::Relaxed);
         let place = Place { seq, op: n as u32 };
-        Step {
-            files,
-            t,
-            place,
-            replaying: false,
-        }
-        .step(op)?;
+        Step { files, t, place, replaying: false }.step(op)?;
     }
     Ok(())
 }
@@ -117,12 +102,8 @@ impl Step<'_> {
     }
 
     fn guard(&self, file: &File) -> Result<Option<Place>, StoreError> {
-        let Some(value) = xattr::get(file, GUARD)? else {
-            return Ok(None);
-        };
-        Place::parse(&value)
-            .map(Some)
-            .ok_or(StoreError::Format("an object's guard"))
+        let Some(value) = xattr::get(file, GUARD)? else { return Ok(None) };
+        Place::parse(&value).map(Some).ok_or(StoreError::Format("an object's guard"))
     }
 
     /// Whether a replay finds this operation done, and durable, on an object.
@@ -133,9 +114,7 @@ impl Step<'_> {
     fn put_guard(&self, file: &File) -> Result<(), StoreError> {
         let value = self.place.to_bytes();
         xattr::set(file, GUARD, &value)?;
-        self.files
-            .xattr
-            .fetch_add((GUARD.len() + value.len()) as u64, Ordering::Relaxed);
+        self.files.xattr.fetch_add((GUARD.len() + value.len()) as u64, Ordering::Relaxed);
         Ok(())
     }
 
@@ -206,18 +185,12 @@ impl Step<'_> {
         match op {
             Op::Nop | Op::CollHint { .. } | Op::SetAllocHint { .. } => Ok(()),
             &Op::Touch { cid, oid } | &Op::Create { cid, oid } => self.make((cid, oid), |_| Ok(())),
-            Op::Write {
-                cid,
-                oid,
-                offset,
-                data,
-            } => self.make((*cid, *oid), |file| files.write(file, *offset, data)),
-            &Op::Zero {
-                cid,
-                oid,
-                offset,
-                len,
-            } => self.make((cid, oid), |file| files.zero(file, offset, len)),
+            Op::Write { cid, oid, offset, data } => {
+                self.make((*cid, *oid), |file| files.write(file, *offset, data))
+            }
+            &Op::Zero { cid, oid, offset, len } => {
+                self.make((cid, oid), |file| files.zero(file, offset, len))
+            }
             &Op::Truncate { cid, oid, size } => {
                 self.change((cid, oid), |file| Ok(file.set_len(size)?))
             }
@@ -228,16 +201,11 @@ impl Step<'_> {
                     _ => Ok(()),
                 }
             }
-            Op::SetAttr {
-                cid,
-                oid,
-                name,
-                value,
-            } => self.change((*cid, *oid), |file| files.set_attr(file, name, value)),
+            Op::SetAttr { cid, oid, name, value } => {
+                self.change((*cid, *oid), |file| files.set_attr(file, name, value))
+            }
             Op::SetAttrs { cid, oid, attrs } => self.change((*cid, *oid), |file| {
-                attrs
-                    .iter()
-                    .try_for_each(|(name, value)| files.set_attr(file, name, value))
+                attrs.iter().try_for_each(|(name, value)| files.set_attr(file, name, value))
             }),
             Op::RmAttr { cid, oid, name } => {
                 self.change((*cid, *oid), |file| files.remove_attr(file, name))
@@ -255,24 +223,15 @@ impl Step<'_> {
                 files.change(batch)
             }),
             Op::OmapRmKeys { cid, oid, keys } => self.change((*cid, *oid), |file| {
-                let Some(id) = files.id(file)? else {
-                    return Ok(());
-                };
+                let Some(id) = files.id(file)? else { return Ok(()) };
                 let mut batch = KvBatch::new();
                 for key in keys {
                     batch.delete(entry_key(id, b'.', key));
                 }
                 files.change(batch)
             }),
-            Op::OmapRmKeyRange {
-                cid,
-                oid,
-                first,
-                last,
-            } => self.change((*cid, *oid), |file| {
-                let Some(id) = files.id(file)?.filter(|_| first < last) else {
-                    return Ok(());
-                };
+            Op::OmapRmKeyRange { cid, oid, first, last } => self.change((*cid, *oid), |file| {
+                let Some(id) = files.id(file)?.filter(|_| first < last) else { return Ok(()) };
                 let mut batch = KvBatch::new();
                 batch.delete_range(entry_key(id, b'.', first), entry_key(id, b'.', last));
                 files.change(batch)
@@ -284,14 +243,7 @@ impl Step<'_> {
                 files.change(batch)
             }),
             &Op::Clone { cid, oid, to } => self.clone(&self.cid(cid), self.oid(oid), self.oid(to)),
-            &Op::CloneRange {
-                cid,
-                oid,
-                to,
-                offset,
-                len,
-                to_offset,
-            } => {
+            &Op::CloneRange { cid, oid, to, offset, len, to_offset } => {
                 let cid = self.cid(cid);
                 let from = files.existing(&cid, self.oid(oid))?;
                 let target = files.create(&cid, self.oid(to))?;
@@ -305,12 +257,7 @@ impl Step<'_> {
                 }
                 self.set_guard(&target)
             }
-            &Op::CollMoveRename {
-                cid,
-                oid,
-                to_cid,
-                to,
-            } => {
+            &Op::CollMoveRename { cid, oid, to_cid, to } => {
                 let (from, target) = (self.cid(cid), self.cid(to_cid));
                 self.rename((&from, self.oid(oid)), (&target, self.oid(to)))
             }
@@ -337,12 +284,7 @@ impl Step<'_> {
             }
             &Op::CollSetBits { cid, bits } => self.set_bits(&self.cid(cid), bits),
             &Op::RmColl { cid } => self.remove_collection(&self.cid(cid)),
-            &Op::SplitCollection {
-                cid,
-                bits,
-                rem,
-                to_cid,
-            } => {
+            &Op::SplitCollection { cid, bits, rem, to_cid } => {
                 let (cid, to_cid) = (self.cid(cid), self.cid(to_cid));
                 self.move_objects(&cid, &to_cid, |oid| split_moves(oid, bits, rem))?;
                 self.set_bits(&cid, bits)?;
@@ -359,9 +301,7 @@ impl Step<'_> {
 
     fn set_bits(&self, cid: &CollId, bits: u32) -> Result<(), StoreError> {
         let born = locked(&self.files.born).get(cid).copied();
-        let Some(born) = born.filter(|_| !self.is_later(cid)) else {
-            return Ok(());
-        };
+        let Some(born) = born.filter(|_| !self.is_later(cid)) else { return Ok(()) };
         let mut batch = KvBatch::new();
         batch.put(bits_key(cid), collection_value(bits, born));
         self.files.change(batch)
@@ -412,10 +352,7 @@ impl Step<'_> {
                     let kind = key[ENTRY_KEY_AT - 1];
                     // Xattrs have been set above.
                     if kind != b'x' {
-                        batch.put(
-                            entry_key(target, kind, &key[ENTRY_KEY_AT..]),
-                            value.to_vec(),
-                        );
+                        batch.put(entry_key(target, kind, &key[ENTRY_KEY_AT..]), value.to_vec());
                     }
                     true
                 })
@@ -433,9 +370,7 @@ impl Step<'_> {
         if (cid, oid) == (to_cid, to) {
             return Ok(());
         }
-        let Some(file) = self.files.open(cid, oid)? else {
-            return Ok(());
-        };
+        let Some(file) = self.files.open(cid, oid)? else { return Ok(()) };
         if self.moved_before(&file, (cid, oid), (to_cid, to))? {
             return Ok(());
         }
@@ -512,9 +447,7 @@ impl Step<'_> {
         let guarded = guarded.and_then(|value| Place::parse(&value)) >= Some(self.place);
         let mut moved = Vec::new();
         for oid in objects.into_iter().filter(moves) {
-            let Some(file) = files.open(from, &oid)? else {
-                continue;
-            };
+            let Some(file) = files.open(from, &oid)? else { continue };
             if self.replaying && guarded {
                 match self.guard(&file)? {
                     Some(guard) if guard == self.place => {}
@@ -543,8 +476,6 @@ impl Step<'_> {
             files.change(batch)?;
             files.sync_kv()?;
         }
-        moved
-            .iter()
-            .try_for_each(|oid| self.move_file((from, oid), (to, oid)))
+        moved.iter().try_for_each(|oid| self.move_file((from, oid), (to, oid)))
     }
 }

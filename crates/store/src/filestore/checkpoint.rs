@@ -42,10 +42,8 @@ fn call(dir: &Path, request: libc::c_ulong, name: &str, source: Option<&File>) -
     let folder = File::open(dir)?;
     let name = CString::new(name)?;
     let bytes = name.as_bytes_with_nul();
-    let mut args = VolArgs {
-        fd: source.map_or(0, |file| file.as_raw_fd().into()),
-        name: [0; 4088],
-    };
+    let mut args =
+        VolArgs { fd: source.map_or(0, |file| file.as_raw_fd().into()), name: [0; 4088] };
     args.name[..bytes.len()].copy_from_slice(bytes);
     // SAFETY: the struct is the one these calls read, its name ends in a zero byte, and both
     // descriptors are open.
@@ -100,9 +98,7 @@ pub fn make_current(dir: &Path, wanted: bool) -> io::Result<()> {
 /// Lets `current` be what the newest snapshot is, if there are any. To be called before anything in
 /// it is opened. Cut off, it is done anew.
 pub fn roll_back(dir: &Path) -> io::Result<()> {
-    let Some(newest) = snapshots(dir)?.pop() else {
-        return Ok(());
-    };
+    let Some(newest) = snapshots(dir)?.pop() else { return Ok(()) };
     if dir.join(CURRENT).exists() {
         remove(dir, CURRENT)?;
     }

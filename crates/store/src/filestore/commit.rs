@@ -50,14 +50,8 @@ impl CommitFile {
     pub(super) fn create(path: &Path, uuid: [u8; 16]) -> io::Result<u64> {
         let mut options = OpenOptions::new();
         let file = options.write(true).create(true).truncate(true).open(path)?;
-        let mut commit = CommitFile {
-            file,
-            uuid,
-            seq: 0,
-            mounts: 0,
-            generation: 0,
-            written: Arc::default(),
-        };
+        let mut commit =
+            CommitFile { file, uuid, seq: 0, mounts: 0, generation: 0, written: Arc::default() };
         commit.write(0)?;
         Ok(commit.generation)
     }
@@ -102,8 +96,7 @@ impl CommitFile {
         }
         let crc = types::crc::crc32c(u32::MAX, &bytes[12..]);
         bytes[8..12].copy_from_slice(&crc.to_le_bytes());
-        self.file
-            .write_all_at(&bytes, self.generation % 2 * COPY_AT)?;
+        self.file.write_all_at(&bytes, self.generation % 2 * COPY_AT)?;
         self.file.sync_data()?;
         self.written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         self.seq = seq;

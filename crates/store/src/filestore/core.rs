@@ -80,30 +80,21 @@ pub(crate) struct Core {
 }
 
 /// Long names of a collection and their ids.
-pub(super) fn long_names(kv: &SharedKv, cid: &CollId) -> Result<BTreeMap<GhObject, u64>, StoreError> {
+pub(super) fn long_names(
+    kv: &SharedKv,
+    cid: &CollId,
+) -> Result<BTreeMap<GhObject, u64>, StoreError> {
     let (mut found, mut bad) = (BTreeMap::new(), false);
     let start = long_keys(cid);
-    kv.scan(
-        &start,
-        &behind(&start),
-        Direction::Forwards,
-        &mut |key, value| {
-            match (
-                parse_object(&key[start.len()..]),
-                <[u8; 8]>::try_from(value),
-            ) {
-                (Some(oid), Ok(id)) => drop(found.insert(oid, u64::from_be_bytes(id))),
-                _ => bad = true,
-            }
-            !bad
-        },
-    )
+    kv.scan(&start, &behind(&start), Direction::Forwards, &mut |key, value| {
+        match (parse_object(&key[start.len()..]), <[u8; 8]>::try_from(value)) {
+            (Some(oid), Ok(id)) => drop(found.insert(oid, u64::from_be_bytes(id))),
+            _ => bad = true,
+        }
+        !bad
+    })
     .map_err(storage)?;
-    if bad {
-        Err(StoreError::Format("a long name's key"))
-    } else {
-        Ok(found)
-    }
+    if bad { Err(StoreError::Format("a long name's key")) } else { Ok(found) }
 }
 
 /// The first key behind all that begin with `prefix`, which does not end in 0xff bytes only.
@@ -129,11 +120,7 @@ fn collections(kv: &SharedKv) -> Result<BTreeMap<CollId, (u32, Place)>, StoreErr
         !bad
     })
     .map_err(storage)?;
-    if bad {
-        Err(StoreError::Format("a collection's key"))
-    } else {
-        Ok(found)
-    }
+    if bad { Err(StoreError::Format("a collection's key")) } else { Ok(found) }
 }
 
 impl Core {
@@ -177,13 +164,8 @@ impl Core {
             apply(&files, &t, seq, true)
         };
         let uuid = commit.uuid;
-        let mut journal = Journal::open(
-            &settings.journal,
-            uuid,
-            committed,
-            settings.journal_dio,
-            replay,
-        )?;
+        let mut journal =
+            Journal::open(&settings.journal, uuid, committed, settings.journal_dio, replay)?;
         if last > committed {
             tracing::info!(entries = last - committed, "journal replayed");
         }
@@ -211,10 +193,7 @@ impl Core {
             root,
             checkpoints,
             names: Mutex::new(names),
-            queue: Mutex::new(Queue {
-                entries: VecDeque::new(),
-                next_seq,
-            }),
+            queue: Mutex::new(Queue { entries: VecDeque::new(), next_seq }),
             journal_counts: journal.counts.clone(),
             commit_written: commit.written.clone(),
             journal: Mutex::new(journal),
@@ -250,10 +229,7 @@ impl Core {
         }
         let long = t.to_bytes().len();
         if long > self.entry_max {
-            tracing::error!(
-                bytes = long,
-                "longer than the journal: raise osd_journal_size"
-            );
+            tracing::error!(bytes = long, "longer than the journal: raise osd_journal_size");
             return Err(StoreError::TooBig);
         }
         names.apply(t);
@@ -338,16 +314,9 @@ impl Core {
     fn wait_applied(&self) -> Result<(), StoreError> {
         let mut progress = locked(&self.progress);
         while progress.applied < progress.durable && !progress.failed {
-            progress = self
-                .changed
-                .wait(progress)
-                .unwrap_or_else(PoisonError::into_inner);
+            progress = self.changed.wait(progress).unwrap_or_else(PoisonError::into_inner);
         }
-        if progress.failed {
-            Err(StoreError::Latched)
-        } else {
-            Ok(())
-        }
+        if progress.failed { Err(StoreError::Latched) } else { Ok(()) }
     }
 
     /// Whether entries are applied while the journal is being written.
@@ -368,10 +337,7 @@ impl Core {
             is_stopped || (!self.is_parallel() && progress.durable < seq)
         };
         while must_wait(&progress) && !progress.failed {
-            progress = self
-                .changed
-                .wait(progress)
-                .unwrap_or_else(PoisonError::into_inner);
+            progress = self.changed.wait(progress).unwrap_or_else(PoisonError::into_inner);
         }
         if progress.failed {
             return Err(StoreError::Latched);
@@ -463,10 +429,7 @@ impl Core {
         let target = progress.begun;
         progress.stop_behind = Some(target);
         while progress.applied < target && !progress.failed {
-            progress = self
-                .changed
-                .wait(progress)
-                .unwrap_or_else(PoisonError::into_inner);
+            progress = self.changed.wait(progress).unwrap_or_else(PoisonError::into_inner);
         }
         let failed = progress.failed;
         drop(progress);
@@ -547,16 +510,10 @@ fn names_of(files: &Files) -> Result<Names, StoreError> {
     }
     // Ids whose objects went while the key-value store had not yet heard of it.
     let mut from = 0;
-    while let Some((key, _)) = files
-        .kv
-        .range(&entry_key(from, 0, b""), b"N", 1)
-        .map_err(storage)?
-        .pop()
+    while let Some((key, _)) =
+        files.kv.range(&entry_key(from, 0, b""), b"N", 1).map_err(storage)?.pop()
     {
-        let Some(id) = key
-            .get(2..10)
-            .and_then(|id| id.try_into().ok())
-            .map(u64::from_be_bytes)
+        let Some(id) = key.get(2..10).and_then(|id| id.try_into().ok()).map(u64::from_be_bytes)
         else {
             return Err(StoreError::Format("an omap's key"));
         };
@@ -624,9 +581,7 @@ impl blocking::Core for Core {
         let file = self.files.existing(cid, oid)?;
         let end = offset.saturating_add(len).min(file.metadata()?.len());
         let ranges = xattr::data_ranges(&file, end)?;
-        let cut = ranges
-            .into_iter()
-            .map(|r| r.start.max(offset)..r.end.min(end));
+        let cut = ranges.into_iter().map(|r| r.start.max(offset)..r.end.min(end));
         Ok(cut.filter(|r| r.start < r.end).collect())
     }
 
@@ -638,22 +593,13 @@ impl blocking::Core for Core {
     fn getattrs(&self, cid: &CollId, oid: &GhObject) -> Result<Vec<(BString, Bytes)>, StoreError> {
         let file = self.files.existing(cid, oid)?;
         let attrs = self.files.attrs(&file)?;
-        Ok(attrs
-            .into_iter()
-            .map(|(name, value)| (name.into(), value))
-            .collect())
+        Ok(attrs.into_iter().map(|(name, value)| (name.into(), value)).collect())
     }
 
     fn omap_header(&self, cid: &CollId, oid: &GhObject) -> Result<Bytes, StoreError> {
         let file = self.files.existing(cid, oid)?;
-        let Some(id) = self.files.id(&file)? else {
-            return Ok(Bytes::new());
-        };
-        let header = self
-            .files
-            .kv
-            .get(&entry_key(id, b'-', b""))
-            .map_err(storage)?;
+        let Some(id) = self.files.id(&file)? else { return Ok(Bytes::new()) };
+        let header = self.files.kv.get(&entry_key(id, b'-', b"")).map_err(storage)?;
         Ok(header.unwrap_or_default())
     }
 
@@ -664,17 +610,10 @@ impl blocking::Core for Core {
         keys: &[BString],
     ) -> Result<Vec<(BString, Bytes)>, StoreError> {
         let file = self.files.existing(cid, oid)?;
-        let Some(id) = self.files.id(&file)? else {
-            return Ok(Vec::new());
-        };
+        let Some(id) = self.files.id(&file)? else { return Ok(Vec::new()) };
         let mut found = Vec::new();
         for key in keys {
-            if let Some(value) = self
-                .files
-                .kv
-                .get(&entry_key(id, b'.', key))
-                .map_err(storage)?
-            {
+            if let Some(value) = self.files.kv.get(&entry_key(id, b'.', key)).map_err(storage)? {
                 found.push((key.clone(), value));
             }
         }
@@ -689,13 +628,8 @@ impl blocking::Core for Core {
     ) -> Result<OmapPage, StoreError> {
         let file = self.files.existing(cid, oid)?;
         let (mut page, mut bytes) = (OmapPage::default(), 0);
-        let Some(id) = self.files.id(&file)? else {
-            return Ok(page);
-        };
-        let (from, end) = (
-            entry_key(id, b'.', &wanted.from),
-            entry_key(id, b'.' + 1, b""),
-        );
+        let Some(id) = self.files.id(&file)? else { return Ok(page) };
+        let (from, end) = (entry_key(id, b'.', &wanted.from), entry_key(id, b'.' + 1, b""));
         self.files
             .kv
             .scan(&from, &end, Direction::Forwards, &mut |key, value| {

@@ -73,10 +73,7 @@ pub(super) fn collection_value(bits: u32, born: Place) -> Vec<u8> {
 
 pub(super) fn parse_collection(value: &[u8]) -> Option<(u32, Place)> {
     let (bits, born) = value.split_at_checked(4)?;
-    Some((
-        u32::from_le_bytes(bits.try_into().ok()?),
-        Place::parse(born)?,
-    ))
+    Some((u32::from_le_bytes(bits.try_into().ok()?), Place::parse(born)?))
 }
 
 pub(super) fn guarded_key(cid: &CollId) -> Vec<u8> {
@@ -122,9 +119,7 @@ impl Files {
 
     /// An object's file, if there is one.
     pub(super) fn open(&self, cid: &CollId, oid: &GhObject) -> Result<Option<File>, StoreError> {
-        let Some(path) = self.path(cid, oid)? else {
-            return Ok(None);
-        };
+        let Some(path) = self.path(cid, oid)? else { return Ok(None) };
         match OpenOptions::new().read(true).write(true).open(path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             file => Ok(Some(file?)),
@@ -143,12 +138,7 @@ impl Files {
         }
         let path = self.new_path(cid, oid)?;
         let mut options = OpenOptions::new();
-        let file = options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)?;
+        let file = options.read(true).write(true).create(true).truncate(false).open(path)?;
         locked(&*self.tree(cid)?).added(oid.hobj.hash)?;
         Ok(file)
     }
@@ -165,8 +155,7 @@ impl Files {
         self.change(batch)?;
         let mut tree = locked(&tree);
         tree.long.insert(oid.clone(), id);
-        tree.path(oid)
-            .ok_or(StoreError::Format("a name without a file"))
+        tree.path(oid).ok_or(StoreError::Format("a name without a file"))
     }
 
     /// Notes that an object's file has come to or gone from its folder by a rename.
@@ -223,16 +212,13 @@ impl Files {
         }
         let id = self.new_id();
         xattr::set(file, ID, &id.to_le_bytes())?;
-        self.xattr
-            .fetch_add((ID.len() + 8) as u64, Ordering::Relaxed);
+        self.xattr.fetch_add((ID.len() + 8) as u64, Ordering::Relaxed);
         Ok(id)
     }
 
     /// Deletes what the key-value store has of an object: all, or one kind's entries.
     pub(super) fn clear(&self, file: &File, kinds: Option<&[u8]>) -> Result<(), StoreError> {
-        let Some(id) = self.id(file)? else {
-            return Ok(());
-        };
+        let Some(id) = self.id(file)? else { return Ok(()) };
         let mut batch = KvBatch::new();
         match kinds {
             None => {
@@ -343,8 +329,7 @@ impl Files {
         if self.fits_inline(file, name, value)? {
             match xattr::set(file, &Files::inline_name(name), value) {
                 Ok(()) => {
-                    self.xattr
-                        .fetch_add((name.len() + value.len()) as u64, Ordering::Relaxed);
+                    self.xattr.fetch_add((name.len() + value.len()) as u64, Ordering::Relaxed);
                     return self.remove_spilled(file, name);
                 }
                 Err(e) => match e.raw_os_error() {
@@ -365,9 +350,7 @@ impl Files {
     }
 
     fn remove_spilled(&self, file: &File, name: &[u8]) -> Result<(), StoreError> {
-        let Some(id) = self.id(file)? else {
-            return Ok(());
-        };
+        let Some(id) = self.id(file)? else { return Ok(()) };
         let key = entry_key(id, b'x', name);
         if self.kv.get(&key).map_err(storage)?.is_none() {
             return Ok(());

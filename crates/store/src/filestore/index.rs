@@ -45,17 +45,9 @@ impl Tree {
         mut found: impl FnMut(&GhObject, &Path) -> io::Result<()>,
     ) -> io::Result<Tree> {
         fs::create_dir_all(&root)?;
-        let mut tree = Tree {
-            root,
-            dirs: BTreeMap::from([(Vec::new(), 0)]),
-            long,
-            split_above,
-        };
-        let by_id: BTreeMap<u64, GhObject> = tree
-            .long
-            .iter()
-            .map(|(oid, id)| (*id, oid.clone()))
-            .collect();
+        let mut tree = Tree { root, dirs: BTreeMap::from([(Vec::new(), 0)]), long, split_above };
+        let by_id: BTreeMap<u64, GhObject> =
+            tree.long.iter().map(|(oid, id)| (*id, oid.clone())).collect();
         let mut files = Vec::new();
         let mut todo = vec![Vec::new()];
         while let Some(dir) = todo.pop() {
@@ -105,8 +97,7 @@ impl Tree {
 
     fn dir_path(&self, dir: &[u8]) -> PathBuf {
         let mut path = self.root.clone();
-        dir.iter()
-            .for_each(|digit| path.push(format!("DIR_{digit:X}")));
+        dir.iter().for_each(|digit| path.push(format!("DIR_{digit:X}")));
         path
     }
 
@@ -154,11 +145,8 @@ impl Tree {
 
     fn split(&mut self, dir: &[u8]) -> io::Result<()> {
         let from = self.dir_path(dir);
-        let hashes: BTreeMap<u64, u32> = self
-            .long
-            .iter()
-            .map(|(oid, id)| (*id, oid.hobj.hash))
-            .collect();
+        let hashes: BTreeMap<u64, u32> =
+            self.long.iter().map(|(oid, id)| (*id, oid.hobj.hash)).collect();
         let mut left = 0;
         for entry in fs::read_dir(&from)? {
             let name = entry?.file_name();
@@ -188,11 +176,7 @@ impl Tree {
             }
         }
         self.dirs.insert(dir.to_vec(), left);
-        if left == 0 {
-            Ok(())
-        } else {
-            Err(io::ErrorKind::Other.into())
-        }
+        if left == 0 { Ok(()) } else { Err(io::ErrorKind::Other.into()) }
     }
 
     /// The objects whose files there are, in no order.

@@ -86,11 +86,7 @@ fn aligned(len: u64) -> AlignedBuf {
 fn open(path: &Path, create: bool, direct: bool) -> io::Result<File> {
     let open = |flags: i32| {
         let mut options = OpenOptions::new();
-        options
-            .read(true)
-            .write(true)
-            .create(create)
-            .truncate(false);
+        options.read(true).write(true).create(create).truncate(false);
         options.custom_flags(flags).open(path)
     };
     if direct {
@@ -126,9 +122,7 @@ impl Journal {
         let mut journal = Journal::new(file, uuid, ring_len, 0, next_seq);
         // Whatever an older journal left behind cannot check: its uuid is another one. One of the
         // same store could, so its headers and first entry go.
-        journal
-            .file
-            .write_all_at(&aligned(RING_AT + BLOCK_LEN), 0)?;
+        journal.file.write_all_at(&aligned(RING_AT + BLOCK_LEN), 0)?;
         journal.write_header()?;
         Ok(())
     }
@@ -168,9 +162,7 @@ impl Journal {
             return Err(StoreError::Format("the journal's length"));
         }
         if seq > committed + 1 {
-            return Err(StoreError::Format(
-                "the journal begins behind what is committed",
-            ));
+            return Err(StoreError::Format("the journal begins behind what is committed"));
         }
         let mut journal = Journal::new(file, uuid, ring_len, place, seq);
         journal.epoch = u64::from_le_bytes(number(&header, 56));
@@ -325,8 +317,7 @@ impl Journal {
         header[64..72].copy_from_slice(&self.generation.to_le_bytes());
         let sum = crc(&header[12..]);
         header[8..12].copy_from_slice(&sum.to_le_bytes());
-        self.file
-            .write_all_at(&header, self.generation % 2 * BLOCK_LEN)?;
+        self.file.write_all_at(&header, self.generation % 2 * BLOCK_LEN)?;
         self.file.sync_data()?;
         self.counts.headers.fetch_add(BLOCK_LEN, Ordering::Relaxed);
         Ok(())
@@ -343,11 +334,7 @@ fn newer_header(file: &File) -> io::Result<Option<AlignedBuf>> {
             && crc(&header[12..]) == u32::from_le_bytes(number(&header, 8))
             && u32::from_le_bytes(number(&header, 12)) == VERSION;
         let generation = |header: &[u8]| u64::from_le_bytes(number(header, 64));
-        if good
-            && newer
-                .as_ref()
-                .is_none_or(|old| generation(old) < generation(&header))
-        {
+        if good && newer.as_ref().is_none_or(|old| generation(old) < generation(&header)) {
             newer = Some(header);
         }
     }

@@ -42,8 +42,8 @@ use self::journal::Journal;
 pub use self::throttle::Backoff;
 pub use self::xattr::{FileSystemKind, InlineXattrs};
 use crate::blocking::{Backend, Blocking, Lanes};
-use crate::kv::{storage, written_counters};
 use crate::kv::{KvBatch, SharedKv};
+use crate::kv::{storage, written_counters};
 use crate::{StoreCounter, StoreError, Transaction};
 
 /// How a store runs. Names are those of Ceph's options.
@@ -102,11 +102,7 @@ impl Settings {
             split_above: 320,
             inline_xattrs: [(10, 65_536), (10, 2048), (2, 512)]
                 .map(|(count, len)| InlineXattrs { count, len }),
-            queue_bytes: Backoff {
-                max: 100 << 20,
-                expected_throughput: 200e6,
-                ..queue_ops
-            },
+            queue_bytes: Backoff { max: 100 << 20, expected_throughput: 200e6, ..queue_ops },
             queue_ops,
         }
     }
@@ -147,9 +143,7 @@ struct Syncer {
 
 impl Syncer {
     async fn commit(&self) -> Result<(), StoreError> {
-        let Some(core) = self.core.borrow().clone() else {
-            return Err(StoreError::Closed);
-        };
+        let Some(core) = self.core.borrow().clone() else { return Err(StoreError::Closed) };
         let commit = self.worker.run(move || {
             let result = core.commit();
             drop(core);
@@ -189,11 +183,8 @@ impl Gate {
     /// Waits at the gate; with `others` the job is done once they have come.
     fn pass(&self, job: Option<(usize, &dyn Fn())>) {
         let mut state = locked(&self.state);
-        let wait = |state| {
-            self.changed
-                .wait(state)
-                .unwrap_or_else(std::sync::PoisonError::into_inner)
-        };
+        let wait =
+            |state| self.changed.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner);
         match job {
             Some((others, job)) => {
                 while state.0 < others {
@@ -262,13 +253,7 @@ impl FileStore {
         let core = Arc::new(worker.run(move || Core::open(&dir, kv, settings)).await?);
         let mut lanes = Vec::new();
         // Where there are no threads, one lane has all.
-        while lanes.len()
-            < if worker.thread_count() == 0 {
-                1
-            } else {
-                threads
-            }
-        {
+        while lanes.len() < if worker.thread_count() == 0 { 1 } else { threads } {
             lanes.push(env.workers("filestore_op", 1)?);
         }
         let syncer = Rc::new(Syncer {
@@ -328,11 +313,8 @@ impl Inner {
         len: u64,
         t: Transaction,
     ) -> LocalFuture<Result<(), StoreError>> {
-        let mut wanted: Vec<usize> = t
-            .collections()
-            .iter()
-            .map(|cid| self.lanes.lane_of(cid))
-            .collect();
+        let mut wanted: Vec<usize> =
+            t.collections().iter().map(|cid| self.lanes.lane_of(cid)).collect();
         wanted.sort_unstable();
         wanted.dedup();
         let first = wanted.first().copied().unwrap_or(0);
@@ -375,10 +357,8 @@ impl Backend for Inner {
         let Some(core) = self.lanes.core() else {
             return Box::pin(std::future::ready(Err(StoreError::Closed)));
         };
-        let (ops, bytes) = (
-            core.queued_ops.load(Ordering::Relaxed),
-            core.queued_bytes.load(Ordering::Relaxed),
-        );
+        let (ops, bytes) =
+            (core.queued_ops.load(Ordering::Relaxed), core.queued_bytes.load(Ordering::Relaxed));
         let (seq, len) = match core.take_on(&mut t) {
             Ok(taken) => taken,
             Err(e) => return Box::pin(std::future::ready(Err(e))),
@@ -457,11 +437,8 @@ impl Backend for Inner {
 }
 
 fn counters(core: &Core) -> Vec<StoreCounter> {
-    let number = |name: &str, is_bytes, value| StoreCounter {
-        name: name.to_owned(),
-        is_bytes,
-        value,
-    };
+    let number =
+        |name: &str, is_bytes, value| StoreCounter { name: name.to_owned(), is_bytes, value };
     let of = |n: &AtomicU64| n.load(Ordering::Relaxed);
     let [entries, headers, writes, commit] = core.journal_written();
     let (data, cloned) = (of(&core.files.data), of(&core.files.cloned));
@@ -476,11 +453,7 @@ fn counters(core: &Core) -> Vec<StoreCounter> {
         number("written_data", true, data),
         number("written_clone", true, cloned),
         number("written_superblock", true, commit),
-        number(
-            "written",
-            true,
-            kv.total() + entries + headers + data + cloned + commit,
-        ),
+        number("written", true, kv.total() + entries + headers + data + cloned + commit),
         // Where the file system puts these is its own affair.
         number("xattr_bytes", true, of(&core.files.xattr)),
         number("journal_writes", false, writes),

@@ -122,12 +122,7 @@ pub(super) fn parse(name: &[u8]) -> Option<Named> {
         namespace: text(namespace)?,
         pool: hex(pool)? as i64,
     };
-    Some(Named::Object(GhObject {
-        hobj,
-        generation,
-        shard,
-        max: false,
-    }))
+    Some(Named::Object(GhObject { hobj, generation, shard, max: false }))
 }
 
 #[cfg(test)]
@@ -158,10 +153,7 @@ mod tests {
                 }
             }
         }
-        let long = GhObject::new(HObject {
-            name: vec![b'_'; 300].into(),
-            ..HObject::default()
-        });
+        let long = GhObject::new(HObject { name: vec![b'_'; 300].into(), ..HObject::default() });
         assert_eq!(file_name(&long), None);
         assert_eq!(parse(&long_file_name(&long, 77)), Some(Named::Long(77)));
         assert_eq!(parse(b"junk"), None);

@@ -28,9 +28,7 @@ impl Existing for Names {
         self.colls.get(cid).map(|c| c.objects.len())
     }
     fn object_exists(&self, cid: &CollId, oid: &GhObject) -> bool {
-        self.colls
-            .get(cid)
-            .is_some_and(|c| c.objects.contains_key(oid))
+        self.colls.get(cid).is_some_and(|c| c.objects.contains_key(oid))
     }
 }
 
@@ -48,10 +46,7 @@ impl Names {
     ) -> Result<Listing, StoreError> {
         let coll = self.coll(cid)?;
         if start >= end {
-            return Ok(Listing {
-                objects: Vec::new(),
-                next: end.clone(),
-            });
+            return Ok(Listing { objects: Vec::new(), next: end.clone() });
         }
         let mut range = coll.objects.range(start..end).map(|(oid, _)| oid);
         let objects: Vec<_> = range.by_ref().take(max).cloned().collect();
@@ -70,27 +65,15 @@ impl Names {
             self.size(&t.collections()[cid as usize], &t.objects()[oid as usize])
         };
         let grows = |op: &Op| match op {
-            Op::Write {
-                cid,
-                oid,
-                offset,
-                data,
-            } => (offset + data.len() as u64).saturating_sub(size(*cid, *oid)),
-            Op::Zero {
-                cid,
-                oid,
-                offset,
-                len,
-            } => (offset + len).saturating_sub(size(*cid, *oid)),
+            Op::Write { cid, oid, offset, data } => {
+                (offset + data.len() as u64).saturating_sub(size(*cid, *oid))
+            }
+            Op::Zero { cid, oid, offset, len } => (offset + len).saturating_sub(size(*cid, *oid)),
             Op::Truncate { cid, oid, size: to } => to.saturating_sub(size(*cid, *oid)),
             Op::Clone { cid, oid, .. } => size(*cid, *oid),
-            Op::CloneRange {
-                cid,
-                to,
-                len,
-                to_offset,
-                ..
-            } => (to_offset + len).saturating_sub(size(*cid, *to)),
+            Op::CloneRange { cid, to, len, to_offset, .. } => {
+                (to_offset + len).saturating_sub(size(*cid, *to))
+            }
             _ => 0,
         };
         t.ops().iter().map(grows).sum()
@@ -161,26 +144,12 @@ impl Names {
                 let (cid, oid) = (c(cid), o(oid));
                 self.put(&cid, oid, self.size(&cid, oid));
             }
-            Op::Write {
-                cid,
-                oid,
-                offset,
-                ref data,
-            } => {
+            Op::Write { cid, oid, offset, ref data } => {
                 let (cid, oid) = (c(cid), o(oid));
-                let end = if data.is_empty() {
-                    0
-                } else {
-                    offset + data.len() as u64
-                };
+                let end = if data.is_empty() { 0 } else { offset + data.len() as u64 };
                 self.put(&cid, oid, self.size(&cid, oid).max(end));
             }
-            Op::Zero {
-                cid,
-                oid,
-                offset,
-                len,
-            } => {
+            Op::Zero { cid, oid, offset, len } => {
                 let (cid, oid) = (c(cid), o(oid));
                 let end = if len == 0 { 0 } else { offset + len };
                 self.put(&cid, oid, self.size(&cid, oid).max(end));
@@ -194,14 +163,7 @@ impl Names {
                 self.take(&c(cid), o(oid));
             }
             Op::Clone { cid, oid, to } => self.put(&c(cid), o(to), self.size(&c(cid), o(oid))),
-            Op::CloneRange {
-                cid,
-                oid,
-                to,
-                offset,
-                len,
-                to_offset,
-            } => {
+            Op::CloneRange { cid, oid, to, offset, len, to_offset } => {
                 let cid = c(cid);
                 let copied = len.min(self.size(&cid, o(oid)).saturating_sub(offset));
                 let end = if copied == 0 { 0 } else { to_offset + copied };
@@ -213,23 +175,13 @@ impl Names {
             Op::RmColl { cid } => {
                 self.colls.remove(&c(cid));
             }
-            Op::CollMoveRename {
-                cid,
-                oid,
-                to_cid,
-                to,
-            } => {
+            Op::CollMoveRename { cid, oid, to_cid, to } => {
                 self.move_one((&c(cid), o(oid)), (&c(to_cid), o(to)));
             }
             Op::TryRename { cid, oid, to } => {
                 self.move_one((&c(cid), o(oid)), (&c(cid), o(to)));
             }
-            Op::SplitCollection {
-                cid,
-                bits,
-                rem,
-                to_cid,
-            } => {
+            Op::SplitCollection { cid, bits, rem, to_cid } => {
                 self.move_all(&c(cid), &c(to_cid), |oid| split_moves(oid, bits, rem));
                 self.set_bits(&c(cid), bits);
                 self.set_bits(&c(to_cid), bits);

@@ -65,11 +65,7 @@ mod tests {
         assert!((ms(60) - 1.0).abs() < 1e-3 && (ms(90) - 2.0).abs() < 1e-3);
         assert!((ms(95) - 6.0).abs() < 1e-3 && (ms(100) - 10.0).abs() < 1e-3);
         assert!(throttle.is_full(100) && !throttle.is_full(99));
-        let none = Backoff {
-            high_multiple: 0.0,
-            max_multiple: 0.0,
-            ..throttle
-        };
+        let none = Backoff { high_multiple: 0.0, max_multiple: 0.0, ..throttle };
         assert_eq!(none.delay(100, 1), Duration::ZERO);
     }
 }

@@ -49,13 +49,7 @@ pub(super) fn set(file: &File, name: &[u8], value: &[u8]) -> io::Result<()> {
     let name = c_name(name)?;
     // SAFETY: the buffer is as long as told.
     let done = unsafe {
-        libc::fsetxattr(
-            file.as_raw_fd(),
-            name.as_ptr(),
-            value.as_ptr().cast(),
-            value.len(),
-            0,
-        )
+        libc::fsetxattr(file.as_raw_fd(), name.as_ptr(), value.as_ptr().cast(), value.len(), 0)
     };
     length(done as isize).map(|_| ())
 }
@@ -81,9 +75,7 @@ pub(super) fn names(file: &File) -> io::Result<Vec<Vec<u8>>> {
         match length(unsafe { libc::flistxattr(fd, list.as_mut_ptr().cast(), len) }) {
             Ok(got) => {
                 list.truncate(got);
-                let names = list
-                    .split(|&b| b == 0)
-                    .filter_map(|n| n.strip_prefix(PREFIX));
+                let names = list.split(|&b| b == 0).filter_map(|n| n.strip_prefix(PREFIX));
                 return Ok(names.map(<[u8]>::to_vec).collect());
             }
             Err(e) if e.raw_os_error() == Some(libc::ERANGE) => {}
@@ -140,14 +132,8 @@ pub(super) fn sync_file_system(file: &File) -> io::Result<()> {
 pub(super) fn punch(file: &File, offset: u64, len: u64) -> io::Result<bool> {
     let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
     // SAFETY: no memory is passed.
-    let done = unsafe {
-        libc::fallocate(
-            file.as_raw_fd(),
-            mode,
-            offset.cast_signed(),
-            len.cast_signed(),
-        )
-    };
+    let done =
+        unsafe { libc::fallocate(file.as_raw_fd(), mode, offset.cast_signed(), len.cast_signed()) };
     match length(done as isize) {
         Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(false),
         done => done.map(|_| true),
@@ -166,9 +152,7 @@ pub(super) fn data_ranges(file: &File, end: u64) -> io::Result<Vec<std::ops::Ran
     };
     let (mut at, mut ranges) = (0, Vec::new());
     while at < end {
-        let Some(from) = seek(at, libc::SEEK_DATA)?.filter(|from| *from < end) else {
-            break;
-        };
+        let Some(from) = seek(at, libc::SEEK_DATA)?.filter(|from| *from < end) else { break };
         let to = seek(from, libc::SEEK_HOLE)?.unwrap_or(end).min(end);
         ranges.push(from..to);
         at = to;

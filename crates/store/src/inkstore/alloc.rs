@@ -52,10 +52,7 @@ impl Allocator {
     /// If the block is free already: two owners, sooner or later two contents.
     pub(super) fn release(&mut self, block: u32) {
         let word = block as usize / 64;
-        assert!(
-            block < self.blocks && !self.is_free(block),
-            "block {block} freed twice"
-        );
+        assert!(block < self.blocks && !self.is_free(block), "block {block} freed twice");
         self.words[word] |= 1 << (block % 64);
         self.summary[word / 64] |= 1 << (word % 64);
         self.free += 1;
@@ -191,10 +188,7 @@ mod tests {
     fn takes_and_gives_back_everything() {
         let blocks = 64 * 64 * 2 + 77;
         let mut a = Allocator::new(blocks);
-        a.release_extent(Extent {
-            start: 0,
-            len: blocks,
-        });
+        a.release_extent(Extent { start: 0, len: blocks });
         let mut choices = Choices::new(5);
         let mut held: Vec<Extent> = Vec::new();
         let mut used = vec![false; blocks as usize];
@@ -225,17 +219,11 @@ mod tests {
     #[test]
     fn sequential_while_there_is_room() {
         let mut a = Allocator::new(10_000);
-        a.release_extent(Extent {
-            start: 10,
-            len: 9_990,
-        });
+        a.release_extent(Extent { start: 10, len: 9_990 });
         for i in 0..100 {
             assert_eq!(
                 a.allocate(7).map(Extents::into_vec),
-                Some(vec![Extent {
-                    start: 10 + 7 * i,
-                    len: 7
-                }])
+                Some(vec![Extent { start: 10 + 7 * i, len: 7 }])
             );
         }
     }

@@ -227,7 +227,10 @@ mod tests {
         // 4 MiB of cache, as where the index is large.
         fetches_ahead(1024, AHEAD_MAX / 2);
         let mut small = cache(100);
-        assert_eq!((small.ahead_of(1, 0..4096, 1 << 20), small.ahead_of(1, 4096..8192, 1 << 20)), (None, None));
+        assert_eq!(
+            (small.ahead_of(1, 0..4096, 1 << 20), small.ahead_of(1, 4096..8192, 1 << 20)),
+            (None, None)
+        );
     }
 
     fn fetches_ahead(blocks: u64, distance: u64) {

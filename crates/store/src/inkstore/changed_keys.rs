@@ -92,7 +92,8 @@ impl ChangedKeys {
         {
             begin = before.clone();
         }
-        while let Some((next, _)) = self.ranges.range::<BStr, _>((Included(BStr::new(&begin)), Unbounded)).next()
+        while let Some((next, _)) =
+            self.ranges.range::<BStr, _>((Included(BStr::new(&begin)), Unbounded)).next()
             && *next <= until
         {
             let mut next = next.clone();
@@ -130,7 +131,8 @@ mod tests {
                 let key = name(choices.below(1000));
                 match choices.below(4) {
                     0 | 1 => {
-                        let before = keys.range(..=key.clone()).next_back().map(|k| BStr::new(&**k));
+                        let before =
+                            keys.range(..=key.clone()).next_back().map(|k| BStr::new(&**k));
                         ranges.note_set(BStr::new(&key), before);
                         keys.insert(key.clone());
                         changed.insert(key);

@@ -89,21 +89,13 @@ impl Manifest {
 
     pub(super) fn decode(bytes: &[u8], id: u64, device_blocks: u32) -> Result<Manifest, Malformed> {
         let c = &mut Cursor::new(bytes);
-        let mut manifest = Manifest {
-            id,
-            ..Manifest::default()
-        };
+        let mut manifest = Manifest { id, ..Manifest::default() };
         for _ in 0..c.count()? {
             manifest.colls.push((c.coll()?, c.varint_u32()?));
         }
         for _ in 0..c.count()? {
             let (id, base, index_block) = (c.varint()?, c.u8()? != 0, c.varint_u32()?);
-            manifest.runs.push(Run {
-                id,
-                base,
-                index_block,
-                extents: extents(c, device_blocks)?,
-            });
+            manifest.runs.push(Run { id, base, index_block, extents: extents(c, device_blocks)? });
         }
         Ok(manifest)
     }
@@ -135,12 +127,7 @@ impl Core {
         // Where the batch ends is known when it has been placed.
         let pos = (seq == self.log.durable_seq).then_some(self.log.next_pos);
         self.frozen_at = Some((seq, pos));
-        let colls = self
-            .state
-            .colls
-            .iter()
-            .map(|(cid, coll)| (*cid, coll.bits))
-            .collect();
+        let colls = self.state.colls.iter().map(|(cid, coll)| (*cid, coll.bits)).collect();
         Task { seq, base, colls }
     }
 }
@@ -197,12 +184,7 @@ async fn write(inner: &Inner, task: Task) -> io::Result<()> {
         false => inner.core.borrow().manifest.runs.clone(),
     };
     runs.push(run);
-    let mut manifest = Manifest {
-        id,
-        colls: task.colls,
-        runs,
-        own: Vec::new(),
-    };
+    let mut manifest = Manifest { id, colls: task.colls, runs, own: Vec::new() };
     write_manifest(inner, &uuid, &mut manifest).await?;
     let pos = await_batch(inner, task.seq).await?;
     inner.device.sync().await?;
@@ -218,10 +200,7 @@ async fn write(inner: &Inner, task: Task) -> io::Result<()> {
         }
     };
     write_superblock(&inner.device, &superblock).await?;
-    inner
-        .core
-        .borrow_mut()
-        .end_checkpoint(superblock, manifest, task.seq);
+    inner.core.borrow_mut().end_checkpoint(superblock, manifest, task.seq);
     inner.progress.notify_all();
     inner.work.notify_all();
     Ok(())
@@ -343,10 +322,7 @@ impl RunWriter {
 
     fn push(&mut self, key: &Key, entries: &Entries) {
         for entry in entries.iter() {
-            let due = self
-                .index
-                .last()
-                .is_none_or(|(at, _)| self.next_index >= at + INDEX_BLOCKS);
+            let due = self.index.last().is_none_or(|(at, _)| self.next_index >= at + INDEX_BLOCKS);
             if due && self.first_entry == NO_ENTRY {
                 self.index.push((self.next_index, key.clone()));
             }
@@ -379,13 +355,7 @@ impl RunWriter {
     fn end_block(&mut self) {
         let used = (self.block.len() - PAGE_HEADER_LEN) as u16;
         let (stream, index, first_entry) = (self.id, self.next_index, self.first_entry);
-        let header = PageHeader {
-            stream,
-            index,
-            first_entry,
-            used,
-            next: 0,
-        };
+        let header = PageHeader { stream, index, first_entry, used, next: 0 };
         self.block.resize(BLOCK_LEN as usize, 0);
         header.seal(&self.uuid, &mut self.block);
         self.ready.extend_from_slice(&self.block);

@@ -31,7 +31,9 @@ impl ChunkSet {
     /// In order.
     pub(super) fn iter(&self) -> impl Iterator<Item = u32> {
         let words = self.0.iter().zip((0..).step_by(64));
-        words.flat_map(|(word, from)| (0..64).filter(move |n| word >> n & 1 == 1).map(move |n| from + n))
+        words.flat_map(|(word, from)| {
+            (0..64).filter(move |n| word >> n & 1 == 1).map(move |n| from + n)
+        })
     }
 }
 

@@ -98,9 +98,7 @@ impl ChunkTable {
     }
 
     pub(super) fn remove(&mut self, number: u32) {
-        let Some((run, at)) = self.find(number) else {
-            return;
-        };
+        let Some((run, at)) = self.find(number) else { return };
         let chunks = &mut self.runs[run].chunks;
         let behind = chunks.split_off(at + 1);
         chunks.pop();
@@ -165,7 +163,10 @@ mod tests {
                 }
                 let from = choices.below(most + 2) as u32;
                 assert!(table.from(from).eq(tree.range(from..).map(|(&n, chunk)| (n, chunk))));
-                assert!(table.get(from) == tree.get(&from) && table.get_mut(from) == tree.get_mut(&from));
+                assert!(
+                    table.get(from) == tree.get(&from)
+                        && table.get_mut(from) == tree.get_mut(&from)
+                );
                 assert_eq!(table.len(), tree.len());
                 assert!(table.runs.is_sorted_by(|run, next| run.end() < next.first));
                 assert!(table.runs.iter().all(|run| !run.chunks.is_empty()));

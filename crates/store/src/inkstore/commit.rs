@@ -194,9 +194,7 @@ impl Inner {
         }
         let core = &mut *self.core.borrow_mut();
         let blocks = (batch.payload.len() as u64).div_ceil(BLOCK_LEN);
-        let extents = u32::try_from(blocks)
-            .ok()
-            .and_then(|n| core.alloc.allocate(n));
+        let extents = u32::try_from(blocks).ok().and_then(|n| core.alloc.allocate(n));
         // Admission keeps blocks for this; without them nothing can be acknowledged any more.
         let extents = extents.ok_or(io::Error::from(io::ErrorKind::StorageFull))?;
         let payload = std::mem::take(&mut batch.payload);

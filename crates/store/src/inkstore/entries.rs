@@ -279,11 +279,10 @@ fn put_head(entries: &mut Entries, onode: &Onode, dirty: &Dirty) {
 fn put_chunk(out: &mut Vec<u8>, number: u32, chunk: Option<&Chunk>) {
     out.put_varint(number.into());
     let blocks = chunk.map_or(&[][..], |c| &c[..]);
-    let mask = (0..blocks.len())
-        .filter(|&i| !blocks[i].is_hole())
-        .fold(0_u16, |m, i| m | 1 << i);
+    let mask = (0..blocks.len()).filter(|&i| !blocks[i].is_hole()).fold(0_u16, |m, i| m | 1 << i);
     out.put_bytes(&mask.to_le_bytes());
-    let there: SmallVec<[BlockPtr; CHUNK_BLOCKS as usize]> = blocks.iter().copied().filter(|p| !p.is_hole()).collect();
+    let there: SmallVec<[BlockPtr; CHUNK_BLOCKS as usize]> =
+        blocks.iter().copied().filter(|p| !p.is_hole()).collect();
     put_runs(out, &there, 0);
 }
 
@@ -366,11 +365,8 @@ fn load_head(onode: &mut Onode, c: &mut Cursor<'_>, device_blocks: u32) -> Resul
         onode.omap.map.clear();
     }
     onode.size = c.varint()?;
-    onode.hint = AllocHint {
-        object_size: c.varint()?,
-        write_size: c.varint()?,
-        flags: c.varint_u32()?,
-    };
+    onode.hint =
+        AllocHint { object_size: c.varint()?, write_size: c.varint()?, flags: c.varint_u32()? };
     onode.omap.header = Bytes::copy_from_slice(c.blob()?);
     onode.attrs.clear();
     for _ in 0..c.count()? {
@@ -384,14 +380,9 @@ fn load_head(onode: &mut Onode, c: &mut Cursor<'_>, device_blocks: u32) -> Resul
             0 => PatchSource::Zeros,
             1 => PatchSource::Bytes(Bytes::copy_from_slice(c.bytes(len as usize)?)),
             2 => {
-                let ptr = BlockPtr {
-                    block: c.varint_u32()?,
-                    crc: c.u32()?,
-                };
+                let ptr = BlockPtr { block: c.varint_u32()?, crc: c.u32()? };
                 let skip = c.varint_u32()?;
-                let fits = skip
-                    .checked_add(len)
-                    .is_some_and(|n| u64::from(n) <= BLOCK_LEN);
+                let fits = skip.checked_add(len).is_some_and(|n| u64::from(n) <= BLOCK_LEN);
                 if ptr.block >= device_blocks || !fits {
                     return Err(Malformed);
                 }
@@ -415,11 +406,7 @@ fn load_chunk(onode: &mut Onode, c: &mut Cursor<'_>, device_blocks: u32) -> Resu
     let mut ptrs = ptrs.into_iter();
     for i in 0..CHUNK_BLOCKS {
         let there = mask >> i & 1 == 1;
-        let ptr = if there {
-            ptrs.next().ok_or(Malformed)?
-        } else {
-            BlockPtr::HOLE
-        };
+        let ptr = if there { ptrs.next().ok_or(Malformed)? } else { BlockPtr::HOLE };
         onode.set_ptr_uncounted(u64::from(number) * CHUNK_BLOCKS + i, ptr);
     }
     Ok(())
@@ -472,7 +459,12 @@ mod tests {
     /// A change of any kind; the same for the same choices and state.
     fn change(state: &mut State, cid: &CollId, choices: &mut Choices, blocks: &mut u32) {
         let names = ["a", "b", "c", "d", "e", "f"].map(|name| {
-            GhObject::new(HObject { name: name.into(), pool: 3, snap: u64::MAX - 1, ..HObject::default() })
+            GhObject::new(HObject {
+                name: name.into(),
+                pool: 3,
+                snap: u64::MAX - 1,
+                ..HObject::default()
+            })
         });
         let mut any = || &names[choices.below(6) as usize];
         let (oid, other) = (any(), any());
@@ -480,7 +472,14 @@ mod tests {
             0 => return state.remove(cid, oid),
             1 => return state.rename((cid, oid), (cid, other)),
             2 => return state.clone_object(cid, oid, other),
-            3 => return state.clone_range(cid, oid, other, (choices.below(90) << 12, 9 << 12, 4 << 12)),
+            3 => {
+                return state.clone_range(
+                    cid,
+                    oid,
+                    other,
+                    (choices.below(90) << 12, 9 << 12, 4 << 12),
+                );
+            }
             _ => {}
         }
         let slot = state.create(cid, oid).unwrap();
@@ -499,7 +498,11 @@ mod tests {
             7 => onode.set_attr(b"_", &[block as u8], space),
             _ => {
                 *blocks += 2;
-                onode.write_blocks(block, &[*blocks, *blocks + 1].map(|block| BlockPtr { block, crc: block }), space);
+                onode.write_blocks(
+                    block,
+                    &[*blocks, *blocks + 1].map(|block| BlockPtr { block, crc: block }),
+                    space,
+                );
                 onode.grow_to((block + 2) << 12);
             }
         }
@@ -512,7 +515,8 @@ mod tests {
         let cid = CollId::Pg("3.1".parse().unwrap());
         for seed in 0..3000 {
             let (mut choices, mut blocks) = (Choices::new(seed), 10);
-            let (base, before, since) = (choices.below(2) == 0, choices.below(60), choices.below(60));
+            let (base, before, since) =
+                (choices.below(2) == 0, choices.below(60), choices.below(60));
             let frozen = || {
                 let (mut choices, mut blocks) = (Choices::new(seed + 1_000_000), 10);
                 let mut state = State::new();
@@ -531,7 +535,8 @@ mod tests {
             let (mut busy, mut found) = (frozen(), Vec::new());
             blocks += 10_000;
             loop {
-                (0..choices.below(8)).for_each(|_| change(&mut busy, &cid, &mut choices, &mut blocks));
+                (0..choices.below(8))
+                    .for_each(|_| change(&mut busy, &cid, &mut choices, &mut blocks));
                 let Some(key) = busy.next_frozen(&mut entries) else { break };
                 found.push((key, std::mem::take(&mut entries)));
             }

@@ -47,15 +47,7 @@ impl Inner {
                 }
                 core.next_fold()
             };
-            let Some(Fold {
-                slot,
-                uid,
-                block,
-                sources,
-            }) = fold
-            else {
-                continue;
-            };
+            let Some(Fold { slot, uid, block, sources }) = fold else { continue };
             let guard = ReadGuard::begin(self);
             let mut contents = Contents::new();
             for (ptr, sources) in sources {
@@ -64,10 +56,7 @@ impl Inner {
                     contents.insert((ptr.block, ptr.crc), data.to_contiguous());
                 }
             }
-            let folded = self
-                .core
-                .borrow_mut()
-                .finish_fold(slot, uid, block, &contents);
+            let folded = self.core.borrow_mut().finish_fold(slot, uid, block, &contents);
             drop(guard);
             if folded {
                 self.work.notify_all();
@@ -92,29 +81,20 @@ impl Core {
         }
         let mut sources: Vec<(BlockPtr, Vec<Source>)> = Vec::new();
         for (_, piece) in pieces(onode, block) {
-            let PatchSource::Block { ptr, .. } = piece.source else {
-                continue;
-            };
+            let PatchSource::Block { ptr, .. } = piece.source else { continue };
             if sources.iter().all(|(have, _)| *have != ptr) {
                 let mut whole = Vec::new();
                 self.push_block(&mut whole, ptr, 0, BLOCK_LEN as usize);
                 sources.push((ptr, whole));
             }
         }
-        Some(Fold {
-            slot,
-            uid,
-            block,
-            sources,
-        })
+        Some(Fold { slot, uid, block, sources })
     }
 
     /// Writes the block as it is now, if all it consists of has been read. True if there is
     /// something to commit.
     fn finish_fold(&mut self, slot: Slot, uid: u64, block: u64, contents: &Contents) -> bool {
-        let Some(onode) = self.state.onode(slot).filter(|o| o.uid == uid) else {
-            return false;
-        };
+        let Some(onode) = self.state.onode(slot).filter(|o| o.uid == uid) else { return false };
         if onode.patch_cost(block) == 0 {
             return false;
         }
@@ -126,9 +106,7 @@ impl Core {
                 PatchSource::Zeros => whole.resize(whole.len() + len, 0),
                 PatchSource::Block { ptr, skip } => {
                     // Rewritten meanwhile, or unreadable: the next patch asks again.
-                    let Some(bytes) = contents.get(&(ptr.block, ptr.crc)) else {
-                        return false;
-                    };
+                    let Some(bytes) = contents.get(&(ptr.block, ptr.crc)) else { return false };
                     whole.extend_from_slice(&bytes[skip as usize..skip as usize + len]);
                 }
             }

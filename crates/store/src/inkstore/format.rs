@@ -111,10 +111,7 @@ impl Superblock {
         let r = &mut Reader::new(&buf);
         Superblock::decode_fields(r)
             .or(damaged("superblock"))?
-            .map_or_else(
-                || damaged("written by a later version of this store"),
-                |s| Ok(Some(s)),
-            )
+            .map_or_else(|| damaged("written by a later version of this store"), |s| Ok(Some(s)))
     }
 
     fn decode_fields(r: &mut Reader<'_>) -> Result<Option<Superblock>, denc::Error> {
@@ -395,9 +392,7 @@ impl<'a> Cursor<'a> {
     }
 
     pub(super) fn u32(&mut self) -> Result<u32, Malformed> {
-        Ok(u32::from_le_bytes(
-            self.bytes(4)?.try_into().map_err(|_| Malformed)?,
-        ))
+        Ok(u32::from_le_bytes(self.bytes(4)?.try_into().map_err(|_| Malformed)?))
     }
 
     #[inline]
@@ -424,11 +419,7 @@ impl<'a> Cursor<'a> {
     /// A count of things of at least one byte each.
     pub(super) fn count(&mut self) -> Result<usize, Malformed> {
         let n = self.len()?;
-        if n > self.rest.len() {
-            Err(Malformed)
-        } else {
-            Ok(n)
-        }
+        if n > self.rest.len() { Err(Malformed) } else { Ok(n) }
     }
 
     pub(super) fn signed(&mut self) -> Result<i64, Malformed> {
@@ -446,14 +437,8 @@ impl<'a> Cursor<'a> {
         if kind == 0 {
             return Ok(CollId::Meta);
         }
-        let pgid = PgId {
-            pool: self.varint()?,
-            seed: self.varint_u32()?,
-        };
-        let pg = SpgId {
-            pgid,
-            shard: self.u8()? as i8,
-        };
+        let pgid = PgId { pool: self.varint()?, seed: self.varint_u32()? };
+        let pg = SpgId { pgid, shard: self.u8()? as i8 };
         match kind {
             1 => Ok(CollId::Pg(pg)),
             2 => Ok(CollId::PgTemp(pg)),
@@ -471,36 +456,12 @@ impl<'a> Cursor<'a> {
         let snap = self.varint()?.wrapping_sub(2);
         let name = BString::from(self.blob()?);
         let shard = if flags & 4 != 0 { self.u8()? as i8 } else { -1 };
-        let generation = if flags & 8 != 0 {
-            self.varint()?
-        } else {
-            u64::MAX
-        };
-        let namespace = if flags & 16 != 0 {
-            BString::from(self.blob()?)
-        } else {
-            BString::default()
-        };
-        let key = if flags & 32 != 0 {
-            BString::from(self.blob()?)
-        } else {
-            BString::default()
-        };
-        let hobj = HObject {
-            key,
-            name,
-            snap,
-            hash,
-            max: flags & 2 != 0,
-            namespace,
-            pool,
-        };
-        Ok(GhObject {
-            hobj,
-            generation,
-            shard,
-            max: flags & 1 != 0,
-        })
+        let generation = if flags & 8 != 0 { self.varint()? } else { u64::MAX };
+        let namespace =
+            if flags & 16 != 0 { BString::from(self.blob()?) } else { BString::default() };
+        let key = if flags & 32 != 0 { BString::from(self.blob()?) } else { BString::default() };
+        let hobj = HObject { key, name, snap, hash, max: flags & 2 != 0, namespace, pool };
+        Ok(GhObject { hobj, generation, shard, max: flags & 1 != 0 })
     }
 }
 
@@ -541,9 +502,7 @@ pub(super) fn extents(c: &mut Cursor<'_>, device_blocks: u32) -> Result<Vec<Exte
         let start = last.checked_add(c.signed()?).ok_or(Malformed)?;
         let start = u32::try_from(start).map_err(|_| Malformed)?;
         let len = c.varint_u32()?;
-        let end = start
-            .checked_add(len)
-            .filter(|&end| end <= device_blocks && len > 0);
+        let end = start.checked_add(len).filter(|&end| end <= device_blocks && len > 0);
         last = end.ok_or(Malformed)?.into();
         out.push(Extent { start, len });
     }

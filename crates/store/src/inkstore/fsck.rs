@@ -42,8 +42,7 @@ pub(super) async fn fsck(inner: &Rc<Inner>, read_data: bool) -> Result<FsckRepor
         let ptrs: Vec<BlockPtr> = {
             let core = inner.core.borrow();
             let ptrs = core.state.onodes().flat_map(|o| o.pointers());
-            ptrs.filter(|p| core.inflight.range(..=p.block).next_back().is_none())
-                .collect()
+            ptrs.filter(|p| core.inflight.range(..=p.block).next_back().is_none()).collect()
         };
         for ptr in ptrs {
             report.blocks_read += 1;
@@ -69,10 +68,7 @@ impl Core {
                 references[ptr.block as usize] += 1;
             }
             if self.state.lookup(&onode.cid, &onode.oid).is_none() {
-                report.error(format!(
-                    "{} {} is not in its collection",
-                    onode.cid, onode.oid
-                ));
+                report.error(format!("{} {} is not in its collection", onode.cid, onode.oid));
             }
         }
         let space = &self.state.space;
@@ -124,9 +120,7 @@ impl Core {
             }
             if count > 0 && space.references(block) != count {
                 let counted = space.references(block);
-                report.error(format!(
-                    "block {block} has {count} references, {counted} counted"
-                ));
+                report.error(format!("block {block} has {count} references, {counted} counted"));
             }
         }
         // While something is being committed, blocks it frees are neither.

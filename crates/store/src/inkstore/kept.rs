@@ -34,7 +34,11 @@ impl Kept {
     }
 
     /// All of them as they were, in order, of an object that has these chunks now.
-    pub(super) fn for_each(mut self, chunks: &ChunkTable, mut put: impl FnMut(u32, Option<&Chunk>)) {
+    pub(super) fn for_each(
+        mut self,
+        chunks: &ChunkTable,
+        mut put: impl FnMut(u32, Option<&Chunk>),
+    ) {
         self.changed.sort_unstable_by_key(|(number, _)| *number);
         let mut changed = self.changed.iter().peekable();
         for number in self.unchanged.iter() {
@@ -58,7 +62,8 @@ mod tests {
     fn chunks_are_as_they_were_and_few_are_put_aside() {
         let mut choices = Choices::new(4);
         for _ in 0..200 {
-            let (mut chunks, mut needed, mut expected) = (ChunkTable::default(), ChunkSet::default(), Vec::new());
+            let (mut chunks, mut needed, mut expected) =
+                (ChunkTable::default(), ChunkSet::default(), Vec::new());
             for number in 0..150 {
                 if choices.below(3) > 0 {
                     chunks.entry(number)[0] = BlockPtr { block: number + 1, crc: 7 };

@@ -82,7 +82,11 @@ fn seek(entries: &[(BString, Bytes)], key: &BStr) -> Result<usize, usize> {
     match (entries.first(), entries.last()) {
         (_, Some((last, _))) if last < key => Err(entries.len()),
         (Some((first, _)), _) if first >= key => {
-            if first == key { Ok(0) } else { Err(0) }
+            if first == key {
+                Ok(0)
+            } else {
+                Err(0)
+            }
         }
         _ => entries.binary_search_by(|(k, _)| BStr::new(k).cmp(key)),
     }
@@ -187,7 +191,13 @@ impl KeyMap {
 
     /// Sets the value of a key whose place was found; the length of the old one. `packs`: entries
     /// that a row of new ones has left behind are packed, and new ones as they come.
-    pub(super) fn put(&mut self, place: Place, key: &BStr, value: &[u8], packs: bool) -> Option<usize> {
+    pub(super) fn put(
+        &mut self,
+        place: Place,
+        key: &BStr,
+        value: &[u8],
+        packs: bool,
+    ) -> Option<usize> {
         let Place { chunk, at, found } = place;
         if !found {
             self.insert_at(place, key, value, packs);
@@ -409,7 +419,9 @@ mod tests {
                 15 => {
                     let after = choices.below(2) == 0;
                     let range = tree.range(key.to_owned()..).filter(|(k, _)| !after || *k != key);
-                    let found = map.from(key, after).map(|(key, value)| (key.into_owned(), value.into_owned()));
+                    let found = map
+                        .from(key, after)
+                        .map(|(key, value)| (key.into_owned(), value.into_owned()));
                     assert!(found.eq(range.map(|(key, value)| (key.clone(), value.clone()))));
                 }
                 16 if packs && choices.below(40) == 0 => {

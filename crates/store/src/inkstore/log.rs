@@ -39,11 +39,7 @@ impl Log {
     /// `keep` bytes of it free. `None` when the log is too full.
     fn place(&self, len: u64, keep: u64) -> Option<u64> {
         let room = self.len - self.next_pos % self.len;
-        let pos = if len <= room {
-            self.next_pos
-        } else {
-            self.next_pos + room
-        };
+        let pos = if len <= room { self.next_pos } else { self.next_pos + room };
         (pos + len - self.tail_pos <= self.len - keep).then_some(pos)
     }
 

@@ -151,9 +151,7 @@ impl InkStore {
         let mut core = recover::mount(&device).await?;
         // There may be no room for one more batch: so before any.
         let durable = core.log.durable_seq;
-        let checkpoint = core
-            .wants_checkpoint()
-            .then(|| core.begin_checkpoint(durable));
+        let checkpoint = core.wants_checkpoint().then(|| core.begin_checkpoint(durable));
         let inner = Rc::new(Inner {
             env: env.clone(),
             device,
@@ -227,11 +225,7 @@ impl Drop for InkStore {
 
 impl Core {
     fn readable(&self) -> Result<(), StoreError> {
-        if self.closing {
-            Err(StoreError::Closed)
-        } else {
-            Ok(())
-        }
+        if self.closing { Err(StoreError::Closed) } else { Ok(()) }
     }
 
     /// Puts what has lost its last reference down to be freed when that is durable.
@@ -267,14 +261,8 @@ impl Core {
     fn end_read(&mut self, id: u64) {
         self.readers.remove(&id);
         let oldest = self.readers.first().copied().unwrap_or(u64::MAX);
-        while self
-            .quarantine
-            .front()
-            .is_some_and(|(since, _)| *since <= oldest)
-        {
-            let Some((_, blocks)) = self.quarantine.pop_front() else {
-                break;
-            };
+        while self.quarantine.front().is_some_and(|(since, _)| *since <= oldest) {
+            let Some((_, blocks)) = self.quarantine.pop_front() else { break };
             self.release(blocks);
         }
     }
@@ -331,32 +319,18 @@ impl ObjectStore for InkStore {
         max: usize,
     ) -> LocalFuture<Result<Listing, StoreError>> {
         self.with(|core| {
-            let coll = core
-                .state
-                .colls
-                .get(cid)
-                .ok_or(StoreError::NoCollection(*cid))?;
+            let coll = core.state.colls.get(cid).ok_or(StoreError::NoCollection(*cid))?;
             if start >= end {
-                return Ok(Listing {
-                    objects: Vec::new(),
-                    next: end.clone(),
-                });
+                return Ok(Listing { objects: Vec::new(), next: end.clone() });
             }
             let mut range = coll.range(start, end);
             let objects: Vec<_> = range.by_ref().take(max).cloned().collect();
-            Ok(Listing {
-                objects,
-                next: range.next().unwrap_or(end).clone(),
-            })
+            Ok(Listing { objects, next: range.next().unwrap_or(end).clone() })
         })
     }
 
     fn stat(&self, cid: &CollId, oid: &GhObject) -> LocalFuture<Result<ObjectStat, StoreError>> {
-        self.with(|core| {
-            Ok(ObjectStat {
-                size: core.state.find(cid, oid)?.size,
-            })
-        })
+        self.with(|core| Ok(ObjectStat { size: core.state.find(cid, oid)?.size }))
     }
 
     fn read(
@@ -520,11 +494,7 @@ impl Core {
 
     /// Blocks that hold neither data nor are free: superblocks, log, checkpoint.
     fn metadata_blocks(&self) -> u64 {
-        let spilled = self
-            .spilled
-            .iter()
-            .flat_map(|(_, e)| e)
-            .map(|e| u64::from(e.len));
+        let spilled = self.spilled.iter().flat_map(|(_, e)| e).map(|e| u64::from(e.len));
         format::SUPERBLOCK_SLOTS
             + self.log.len / BLOCK_LEN
             + self.manifest_blocks

@@ -20,8 +20,8 @@ use super::chunk_table::ChunkTable;
 use super::format::BLOCK_LEN;
 use super::kept::Kept;
 use super::key_map::{KeyMap, Place};
-use super::sorted_vec::SortedVec;
 use super::name::Name;
+use super::sorted_vec::SortedVec;
 use super::space::Space;
 use super::state::Key;
 use crate::CollId;
@@ -70,15 +70,11 @@ impl Patch {
         let source = match &self.source {
             PatchSource::Bytes(b) => PatchSource::Bytes(b.slice(from as usize..to as usize)),
             PatchSource::Zeros => PatchSource::Zeros,
-            PatchSource::Block { ptr, skip } => PatchSource::Block {
-                ptr: *ptr,
-                skip: skip + from as u32,
-            },
+            PatchSource::Block { ptr, skip } => {
+                PatchSource::Block { ptr: *ptr, skip: skip + from as u32 }
+            }
         };
-        Patch {
-            len: (to - from) as u32,
-            source,
-        }
+        Patch { len: (to - from) as u32, source }
     }
 
     /// Bytes of metadata it takes.
@@ -179,10 +175,7 @@ impl Onode {
             omap: Omap::default(),
             hint: AllocHint::default(),
             handle: (0, 0),
-            dirty: Dirty {
-                fresh: true,
-                ..Dirty::default()
-            },
+            dirty: Dirty { fresh: true, ..Dirty::default() },
             kept: None,
             generation: 0,
         }
@@ -211,9 +204,7 @@ impl Onode {
     /// The patches of one block.
     pub(super) fn patches_of(&self, block: u64) -> impl Iterator<Item = (u64, &Patch)> {
         let start = block * BLOCK_LEN;
-        self.patches
-            .range(start..start + BLOCK_LEN)
-            .map(|(&at, patch)| (at, patch))
+        self.patches.range(start..start + BLOCK_LEN).map(|(&at, patch)| (at, patch))
     }
 
     /// Metadata bytes of the patches of one block.
@@ -223,14 +214,9 @@ impl Onode {
 
     /// Sets a pointer without counting references.
     pub(super) fn set_ptr_uncounted(&mut self, block: u64, ptr: BlockPtr) -> BlockPtr {
-        let (number, at) = (
-            (block / CHUNK_BLOCKS) as u32,
-            (block % CHUNK_BLOCKS) as usize,
-        );
+        let (number, at) = ((block / CHUNK_BLOCKS) as u32, (block % CHUNK_BLOCKS) as usize);
         if ptr.is_hole() {
-            let Some(chunk) = self.chunks.get_mut(number) else {
-                return BlockPtr::HOLE;
-            };
+            let Some(chunk) = self.chunks.get_mut(number) else { return BlockPtr::HOLE };
             let old = std::mem::take(&mut chunk[at]);
             if chunk.iter().all(|p| p.is_hole()) {
                 self.chunks.remove(number);
@@ -313,9 +299,7 @@ impl Onode {
             .map(|(&at, _)| at)
             .collect();
         for at in hit {
-            let Some(old) = self.patches.remove(&at) else {
-                continue;
-            };
+            let Some(old) = self.patches.remove(&at) else { continue };
             let end = at + u64::from(old.len);
             if at < range.start {
                 self.insert_patch(at, old.part(0, range.start - at), space);
@@ -343,10 +327,7 @@ impl Onode {
         let full = range.start.div_ceil(BLOCK_LEN)..range.end / BLOCK_LEN;
         let chunks = (full.start / CHUNK_BLOCKS) as u32..full.end.div_ceil(CHUNK_BLOCKS) as u32;
         if full.start < full.end {
-            let within = self
-                .chunks
-                .from(chunks.start)
-                .take_while(|(n, _)| *n < chunks.end);
+            let within = self.chunks.from(chunks.start).take_while(|(n, _)| *n < chunks.end);
             let numbers: Vec<u32> = within.map(|(n, _)| n).collect();
             // From the last: what lies behind a chunk that goes is moved.
             for number in numbers.into_iter().rev() {
@@ -359,14 +340,7 @@ impl Onode {
         for edge in edges(&range) {
             if !self.ptr(edge.start / BLOCK_LEN).is_hole() {
                 let len = (edge.end - edge.start) as u32;
-                self.insert_patch(
-                    edge.start,
-                    Patch {
-                        len,
-                        source: PatchSource::Zeros,
-                    },
-                    space,
-                );
+                self.insert_patch(edge.start, Patch { len, source: PatchSource::Zeros }, space);
             }
         }
     }
@@ -401,11 +375,8 @@ impl Onode {
 
     /// Every pointer, as often as it counts.
     pub(super) fn pointers(&self) -> impl Iterator<Item = BlockPtr> {
-        let blocks = self
-            .chunks
-            .iter()
-            .flat_map(|(_, c)| c.iter().copied())
-            .filter(|p| !p.is_hole());
+        let blocks =
+            self.chunks.iter().flat_map(|(_, c)| c.iter().copied()).filter(|p| !p.is_hole());
         blocks.chain(self.patches.values().filter_map(|p| match p.source {
             PatchSource::Block { ptr, .. } => Some(ptr),
             _ => None,
@@ -425,18 +396,9 @@ impl Onode {
             let under = |at: u64, to: u64| {
                 let source = match base.is_hole() {
                     true => PatchSource::Zeros,
-                    false => PatchSource::Block {
-                        ptr: base,
-                        skip: (at % BLOCK_LEN) as u32,
-                    },
+                    false => PatchSource::Block { ptr: base, skip: (at % BLOCK_LEN) as u32 },
                 };
-                (
-                    at,
-                    Patch {
-                        len: (to - at) as u32,
-                        source,
-                    },
-                )
+                (at, Patch { len: (to - at) as u32, source })
             };
             for (start, patch) in self.patches_of(block) {
                 let patch_end = start + u64::from(patch.len);
@@ -605,15 +567,10 @@ impl Onode {
 /// The parts of a range that cover a block only partly: none, one or two.
 pub(super) fn edges(range: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
     let (start, end) = (range.start, range.end);
-    let (head_end, tail_start) = (
-        start.next_multiple_of(BLOCK_LEN).min(end),
-        end / BLOCK_LEN * BLOCK_LEN,
-    );
+    let (head_end, tail_start) =
+        (start.next_multiple_of(BLOCK_LEN).min(end), end / BLOCK_LEN * BLOCK_LEN);
     let head = start..head_end;
     let tail = tail_start.max(head_end)..end;
     let head = (!start.is_multiple_of(BLOCK_LEN)).then_some(head);
-    [head, Some(tail)]
-        .into_iter()
-        .flatten()
-        .filter(|r| !r.is_empty())
+    [head, Some(tail)].into_iter().flatten().filter(|r| !r.is_empty())
 }

@@ -301,7 +301,8 @@ mod tests {
             .map(|n| {
                 let mut value = vec![7; 250];
                 for at in [8, 80, 120, 200, 240] {
-                    value[at..at + 4].copy_from_slice(&(n as u32).wrapping_mul(2_654_435_761).to_le_bytes());
+                    value[at..at + 4]
+                        .copy_from_slice(&(n as u32).wrapping_mul(2_654_435_761).to_le_bytes());
                 }
                 (format!("0000000012.{n:020}").into(), value.into())
             })

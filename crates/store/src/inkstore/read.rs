@@ -10,8 +10,8 @@ use device::BlockDevice;
 use env::LocalFuture;
 use futures_util::future::join_all;
 use types::bufferlist::BufferList;
-use types::page_sums::PageSums;
 use types::hobject::GhObject;
+use types::page_sums::PageSums;
 
 use super::cache::KEPT_READ_MAX;
 use super::format::{BLOCK_LEN, data_crc};
@@ -55,10 +55,7 @@ impl Drop for ReadGuard {
 impl ReadGuard {
     pub(super) fn begin(inner: &Rc<Inner>) -> ReadGuard {
         let id = inner.core.borrow_mut().begin_read();
-        ReadGuard {
-            core: inner.clone(),
-            id,
-        }
+        ReadGuard { core: inner.clone(), id }
     }
 }
 
@@ -74,7 +71,9 @@ impl Core {
                     Some(Source::Zeros(zeros)) => *zeros += len,
                     _ => out.push(Source::Zeros(len)),
                 },
-                PatchSource::Block { ptr, skip } if cached => self.push_kept(&mut out, ptr, skip, len),
+                PatchSource::Block { ptr, skip } if cached => {
+                    self.push_kept(&mut out, ptr, skip, len)
+                }
                 PatchSource::Block { ptr, skip } => self.push_block(&mut out, ptr, skip, len),
             }
         }
@@ -83,7 +82,9 @@ impl Core {
 
     fn push_kept(&self, out: &mut Vec<Source>, ptr: BlockPtr, skip: u32, len: usize) {
         match self.cache.borrow_mut().find(ptr) {
-            Some(block) => out.push(Source::Kept { ptr, block: block.clone(), skip: skip as usize, len }),
+            Some(block) => {
+                out.push(Source::Kept { ptr, block: block.clone(), skip: skip as usize, len })
+            }
             None => self.push_block(out, ptr, skip, len),
         }
     }
@@ -97,11 +98,7 @@ impl Core {
                 return;
             }
         }
-        if let Some(Source::Device {
-            ptrs,
-            skip: before,
-            len: had,
-        }) = out.last_mut()
+        if let Some(Source::Device { ptrs, skip: before, len: had }) = out.last_mut()
             && skip == 0
             && (*before + *had).is_multiple_of(BLOCK_LEN as usize)
             && ptrs.last().is_some_and(|last| last.block + 1 == ptr.block)
@@ -110,11 +107,7 @@ impl Core {
             *had += len;
             return;
         }
-        out.push(Source::Device {
-            ptrs: vec![ptr],
-            skip: skip as usize,
-            len,
-        });
+        out.push(Source::Device { ptrs: vec![ptr], skip: skip as usize, len });
     }
 }
 
@@ -123,16 +116,12 @@ pub(super) async fn read_blocks(
     device: &BlockDevice,
     ptrs: &[BlockPtr],
 ) -> Result<Bytes, StoreError> {
-    let Some(first) = ptrs.first() else {
-        return Ok(Bytes::new());
-    };
+    let Some(first) = ptrs.first() else { return Ok(Bytes::new()) };
     let offset = u64::from(first.block) * BLOCK_LEN;
     let data = device.read(offset, ptrs.len() * BLOCK_LEN as usize).await?;
     for (ptr, block) in ptrs.iter().zip(data.chunks_exact(BLOCK_LEN as usize)) {
         if data_crc(block) != ptr.crc && !env::mutant("no-checksum") {
-            return Err(StoreError::Checksum {
-                device_offset: u64::from(ptr.block) * BLOCK_LEN,
-            });
+            return Err(StoreError::Checksum { device_offset: u64::from(ptr.block) * BLOCK_LEN });
         }
     }
     Ok(data.freeze())
@@ -146,11 +135,7 @@ fn part_of(blocks: &Bytes, ptrs: &[BlockPtr], skip: usize, len: usize) -> Buffer
 
 fn zeros(len: usize) -> Bytes {
     static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
-    if len <= ZEROS.len() {
-        Bytes::from_static(&ZEROS[..len])
-    } else {
-        vec![0; len].into()
-    }
+    if len <= ZEROS.len() { Bytes::from_static(&ZEROS[..len]) } else { vec![0; len].into() }
 }
 
 impl Inner {
@@ -264,10 +249,7 @@ pub(super) fn extents(onode: &Onode, offset: u64, len: u64) -> Vec<Range<u64>> {
         found.extend(blocks.map(|(block, _)| block * BLOCK_LEN..(block + 1) * BLOCK_LEN));
     }
     let from = offset / BLOCK_LEN * BLOCK_LEN;
-    let data = onode
-        .patches()
-        .range(from..end)
-        .filter(|(_, p)| p.source != PatchSource::Zeros);
+    let data = onode.patches().range(from..end).filter(|(_, p)| p.source != PatchSource::Zeros);
     found.extend(data.map(|(&at, p)| at..at + u64::from(p.len)));
     found.sort_by_key(|r| r.start);
     let mut out: Vec<Range<u64>> = Vec::new();

@@ -183,10 +183,7 @@ impl<'a> Value<'a> {
         if tagged & 1 == 0 {
             return Ok(Value::Whole(c.bytes(tagged >> 1)?));
         }
-        Ok(Value::Diff {
-            len: tagged >> 1,
-            edits: c.blob()?,
-        })
+        Ok(Value::Diff { len: tagged >> 1, edits: c.blob()? })
     }
 
     /// The value itself, given the one it was written against.
@@ -223,7 +220,11 @@ impl<'a> Value<'a> {
 /// Where two texts differ, as far as both go, eight bytes at a time: tells `found` the place of a word, and
 /// what differs in it, the first byte lowest, until it breaks. A loop and no iterator, since a write comes
 /// here for each of its values (as a chain of adapters it took 4,500 instructions a write more).
-fn differing(a: &[u8], b: &[u8], mut found: impl FnMut(usize, u64) -> ControlFlow<usize>) -> ControlFlow<usize> {
+fn differing(
+    a: &[u8],
+    b: &[u8],
+    mut found: impl FnMut(usize, u64) -> ControlFlow<usize>,
+) -> ControlFlow<usize> {
     let common = a.len().min(b.len());
     let (words, rest) = a[..common].as_chunks::<8>();
     let (others, other_rest) = b[..common].as_chunks::<8>();
@@ -242,7 +243,8 @@ fn differing(a: &[u8], b: &[u8], mut found: impl FnMut(usize, u64) -> ControlFlo
 
 /// How many bytes two texts begin with alike.
 pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
-    let first = differing(a, b, |at, differ| ControlFlow::Break(at + differ.trailing_zeros() as usize / 8));
+    let first =
+        differing(a, b, |at, differ| ControlFlow::Break(at + differ.trailing_zeros() as usize / 8));
     first.break_value().unwrap_or(a.len().min(b.len()))
 }
 
@@ -313,18 +315,11 @@ pub(super) struct KeyRef<'a> {
 impl<'a> KeyRef<'a> {
     fn parse(c: &mut Cursor<'a>) -> Result<KeyRef<'a>, Malformed> {
         let tag = c.len()?;
-        Ok(KeyRef {
-            slot: tag % KEY_SLOTS,
-            shared: tag / KEY_SLOTS,
-            suffix: c.blob()?,
-        })
+        Ok(KeyRef { slot: tag % KEY_SLOTS, shared: tag / KEY_SLOTS, suffix: c.blob()? })
     }
 
     pub(super) fn resolve(&self, slots: &mut KeySlots) -> Result<BString, Malformed> {
-        let mut key = slots.keys[self.slot]
-            .get(..self.shared)
-            .ok_or(Malformed)?
-            .to_vec();
+        let mut key = slots.keys[self.slot].get(..self.shared).ok_or(Malformed)?.to_vec();
         key.extend_from_slice(self.suffix);
         slots.keys[self.slot] = BString::from(&key[..]);
         Ok(key.into())
@@ -396,10 +391,7 @@ impl RecWriter {
     pub(super) fn take(&mut self) -> (Vec<u8>, Shares) {
         self.last_block = 0;
         self.selected = None;
-        (
-            std::mem::take(&mut self.out),
-            std::mem::take(&mut self.shares),
-        )
+        (std::mem::take(&mut self.out), std::mem::take(&mut self.shares))
     }
 
     fn rec(&mut self, share: Share, write: impl FnOnce(&mut Vec<u8>)) {
@@ -552,9 +544,7 @@ impl RecWriter {
         self.rec(Share::Onode, |out| {
             out.put_u8(CLONE_RANGE);
             out.put_object(to);
-            [offset, len, to_offset]
-                .into_iter()
-                .for_each(|v| out.put_varint(v));
+            [offset, len, to_offset].into_iter().for_each(|v| out.put_varint(v));
         });
     }
 
@@ -636,10 +626,7 @@ pub(super) fn parse_runs(
         let start = last.checked_add(c.signed()?).ok_or(Malformed)?;
         let start = u32::try_from(start).map_err(|_| Malformed)?;
         let len = c.varint_u32()?;
-        let end = start
-            .checked_add(len)
-            .filter(|&end| end <= device_blocks)
-            .ok_or(Malformed)?;
+        let end = start.checked_add(len).filter(|&end| end <= device_blocks).ok_or(Malformed)?;
         if start == 0 || len == 0 || len as usize > count - ptrs.len() {
             return Err(Malformed);
         }
@@ -662,11 +649,7 @@ pub(super) struct RecReader<'a> {
 
 impl<'a> RecReader<'a> {
     pub(super) fn new(payload: &'a [u8], device_blocks: u32) -> RecReader<'a> {
-        RecReader {
-            cursor: Cursor::new(payload),
-            last_block: 0,
-            device_blocks,
-        }
+        RecReader { cursor: Cursor::new(payload), last_block: 0, device_blocks }
     }
 
     /// The next record, `None` at the end.
@@ -686,38 +669,19 @@ impl<'a> RecReader<'a> {
                 self.last_block = last;
                 Rec::Write { first, ptrs, size }
             }
-            PATCH => Rec::Patch {
-                offset: c.varint()?,
-                data: c.blob()?,
-            },
-            ZERO => Rec::Zero {
-                offset: c.varint()?,
-                len: c.varint()?,
-            },
+            PATCH => Rec::Patch { offset: c.varint()?, data: c.blob()? },
+            ZERO => Rec::Zero { offset: c.varint()?, len: c.varint()? },
             TRUNCATE => Rec::Truncate { size: c.varint()? },
-            SET_ATTR => Rec::SetAttr {
-                name: BStr::new(c.blob()?),
-                value: Value::parse(c)?,
-            },
-            RM_ATTR => Rec::RmAttr {
-                name: BStr::new(c.blob()?),
-            },
+            SET_ATTR => Rec::SetAttr { name: BStr::new(c.blob()?), value: Value::parse(c)? },
+            RM_ATTR => Rec::RmAttr { name: BStr::new(c.blob()?) },
             RM_ATTRS => Rec::RmAttrs,
-            OMAP_SET => Rec::OmapSet {
-                key: KeyRef::parse(c)?,
-                value: Value::parse(c)?,
-            },
-            OMAP_RM => Rec::OmapRm {
-                key: KeyRef::parse(c)?,
-            },
-            OMAP_RM_RANGE => Rec::OmapRmRange {
-                first: BStr::new(c.blob()?),
-                last: BStr::new(c.blob()?),
-            },
+            OMAP_SET => Rec::OmapSet { key: KeyRef::parse(c)?, value: Value::parse(c)? },
+            OMAP_RM => Rec::OmapRm { key: KeyRef::parse(c)? },
+            OMAP_RM_RANGE => {
+                Rec::OmapRmRange { first: BStr::new(c.blob()?), last: BStr::new(c.blob()?) }
+            }
             OMAP_CLEAR => Rec::OmapClear,
-            OMAP_HEADER => Rec::OmapHeader {
-                value: Value::parse(c)?,
-            },
+            OMAP_HEADER => Rec::OmapHeader { value: Value::parse(c)? },
             REMOVE => Rec::Remove,
             CLONE => Rec::Clone { to: c.object()? },
             CLONE_RANGE => Rec::CloneRange {
@@ -726,24 +690,15 @@ impl<'a> RecReader<'a> {
                 len: c.varint()?,
                 to_offset: c.varint()?,
             },
-            RENAME => Rec::Rename {
-                to_cid: c.coll()?,
-                to: c.object()?,
-            },
+            RENAME => Rec::Rename { to_cid: c.coll()?, to: c.object()? },
             HINT => Rec::Hint(AllocHint {
                 object_size: c.varint()?,
                 write_size: c.varint()?,
                 flags: c.varint_u32()?,
             }),
-            MAKE_COLLECTION => Rec::MakeCollection {
-                cid: c.coll()?,
-                bits: c.varint_u32()?,
-            },
+            MAKE_COLLECTION => Rec::MakeCollection { cid: c.coll()?, bits: c.varint_u32()? },
             REMOVE_COLLECTION => Rec::RemoveCollection { cid: c.coll()? },
-            SET_BITS => Rec::SetBits {
-                cid: c.coll()?,
-                bits: c.varint_u32()?,
-            },
+            SET_BITS => Rec::SetBits { cid: c.coll()?, bits: c.varint_u32()? },
             SPLIT => Rec::Split {
                 cid: c.coll()?,
                 bits: c.varint_u32()?,
@@ -752,11 +707,7 @@ impl<'a> RecReader<'a> {
             },
             MERGE => {
                 let (cid, bits) = (c.coll()?, c.varint_u32()?);
-                Rec::Merge {
-                    cid,
-                    to_cid: c.coll()?,
-                    bits,
-                }
+                Rec::Merge { cid, to_cid: c.coll()?, bits }
             }
             _ => return Err(Malformed),
         }))
@@ -773,9 +724,7 @@ mod tests {
     fn differences_resolve() {
         let mut choices = Choices::new(3);
         for round in 0..20_000 {
-            let old: Vec<u8> = (0..choices.below(300))
-                .map(|_| choices.below(256) as u8)
-                .collect();
+            let old: Vec<u8> = (0..choices.below(300)).map(|_| choices.below(256) as u8).collect();
             let mut value = old.clone();
             for _ in 0..choices.below(6) {
                 if !value.is_empty() {

@@ -43,9 +43,7 @@ pub(super) async fn mkfs(device: &BlockDevice, options: MkfsOptions) -> Result<(
     if device_len < DEVICE_LEN_MIN || device_len / BLOCK_LEN > u64::from(u32::MAX) {
         return damaged("device smaller than 1 MiB or larger than 16 TiB");
     }
-    let usual = (device_len / 64)
-        .max((device_len / 16).min(4 << 20))
-        .min(256 << 20);
+    let usual = (device_len / 64).max((device_len / 16).min(4 << 20)).min(256 << 20);
     let log_len = options.log_len.unwrap_or(usual).next_multiple_of(BLOCK_LEN);
     let superblock = Superblock {
         uuid: options.uuid,
@@ -70,9 +68,7 @@ pub(super) async fn mkfs(device: &BlockDevice, options: MkfsOptions) -> Result<(
         let at = superblock.offset() + copy * BLOCK_LEN;
         slots.copy_from_slice_at(at as usize, &superblock.encode());
     }
-    device
-        .write(0, vec![Piece::new(slots.freeze(), WriteCause::Superblock)])
-        .await?;
+    device.write(0, vec![Piece::new(slots.freeze(), WriteCause::Superblock)]).await?;
     device.sync().await?;
     Ok(())
 }
@@ -98,12 +94,8 @@ pub(super) async fn mount(device: &BlockDevice) -> Result<Core, StoreError> {
         alloc.release_extent(Extent { start, len });
     }
     let spilled = replayed.spilled.iter().flat_map(|(_, extents)| extents);
-    let metadata = manifest
-        .runs
-        .iter()
-        .flat_map(|r| &r.extents)
-        .chain(&manifest.own)
-        .chain(spilled);
+    let metadata =
+        manifest.runs.iter().flat_map(|r| &r.extents).chain(&manifest.own).chain(spilled);
     let mut overlaps = false;
     for extent in metadata {
         (extent.start..extent.end()).for_each(|block| overlaps |= !alloc.take(block));
@@ -214,15 +206,10 @@ async fn load_checkpoint(
         };
         let page = device.read(next * BLOCK_LEN, BLOCK_LEN as usize).await?;
         let Some((header, bytes)) = PageHeader::open(uuid, &page, id, index) else {
-            return Err(StoreError::Checksum {
-                device_offset: next * BLOCK_LEN,
-            });
+            return Err(StoreError::Checksum { device_offset: next * BLOCK_LEN });
         };
         payload.extend_from_slice(bytes);
-        own.push(Extent {
-            start: block,
-            len: 1,
-        });
+        own.push(Extent { start: block, len: 1 });
         next = header.next;
         index += 1;
     }
@@ -235,9 +222,7 @@ async fn load_checkpoint(
         load_run(device, uuid, run, device_blocks, state).await?;
     }
     let listed: BTreeSet<CollId> = manifest.colls.iter().map(|(cid, _)| *cid).collect();
-    state
-        .colls
-        .retain(|cid, coll| listed.contains(cid) || !coll.objects.is_empty());
+    state.colls.retain(|cid, coll| listed.contains(cid) || !coll.objects.is_empty());
     if state.colls.len() != listed.len() {
         return damaged("objects of a collection that does not exist");
     }
@@ -256,9 +241,8 @@ async fn load_run(
     let mut stream: Vec<u8> = Vec::new();
     let mut index = 0;
     for piece in run.extents.iter().flat_map(slices) {
-        let bytes = device
-            .read(piece.offset(), (u64::from(piece.len) * BLOCK_LEN) as usize)
-            .await?;
+        let bytes =
+            device.read(piece.offset(), (u64::from(piece.len) * BLOCK_LEN) as usize).await?;
         for (i, page) in bytes.chunks_exact(BLOCK_LEN as usize).enumerate() {
             let Some((_, payload)) = PageHeader::open(uuid, page, run.id, index) else {
                 let device_offset = piece.offset() + i as u64 * BLOCK_LEN;
@@ -275,22 +259,14 @@ async fn load_run(
         }
         stream.drain(..used);
     }
-    if stream.is_empty() {
-        Ok(())
-    } else {
-        damaged("a run ends within an entry")
-    }
+    if stream.is_empty() { Ok(()) } else { damaged("a run ends within an entry") }
 }
 
 /// Lengths of the prefix and the body of the entry at the start, if all of it is there.
 fn whole_entry(stream: &[u8]) -> Result<Option<(usize, usize)>, Malformed> {
     let prefix = stream.iter().take(10).position(|b| *b < 0x80);
     let Some(prefix) = prefix.map(|p| p + 1) else {
-        return if stream.len() >= 10 {
-            Err(Malformed)
-        } else {
-            Ok(None)
-        };
+        return if stream.len() >= 10 { Err(Malformed) } else { Ok(None) };
     };
     let len = Cursor::new(stream).len()?;
     Ok((len <= stream.len() - prefix).then_some((prefix, len)))
@@ -330,13 +306,7 @@ async fn replay(
     device_blocks: u32,
     state: &mut State,
 ) -> Result<Replayed, StoreError> {
-    let mut scan = Scan {
-        device,
-        superblock,
-        window: Bytes::new(),
-        window_at: 0,
-        device_blocks,
-    };
+    let mut scan = Scan { device, superblock, window: Bytes::new(), window_at: 0, device_blocks };
     let mut replay = Replay::default();
     let mut out = Replayed {
         next_seq: superblock.replay_seq,
@@ -349,9 +319,7 @@ async fn replay(
         let next = scan.batch(batch.end, out.next_seq + 1).await?;
         // A later batch says that this one was synced. Without one this may be the last, and
         // its data may not have reached the device: then it was not acknowledged.
-        let synced = next
-            .as_ref()
-            .is_some_and(|n| n.header.durable >= out.next_seq);
+        let synced = next.as_ref().is_some_and(|n| n.header.durable >= out.next_seq);
         if !synced && !data_is_there(device, &batch.payload, device_blocks).await? {
             if out.next_seq < superblock.epoch_seq {
                 return damaged("data of a batch found good before");
@@ -381,9 +349,7 @@ async fn data_is_there(
 ) -> Result<bool, StoreError> {
     let mut reader = RecReader::new(payload, device_blocks);
     while let Some(rec) = reader.next()? {
-        let Rec::Write { ptrs, .. } = rec else {
-            continue;
-        };
+        let Rec::Write { ptrs, .. } = rec else { continue };
         for adjacent in ptrs.chunk_by(|a, b| a.block + 1 == b.block) {
             match read_blocks(device, adjacent).await {
                 Ok(_) => {}
@@ -414,9 +380,7 @@ impl Scan<'_> {
         let len = len.min(start + log_len - at);
         let window_end = self.window_at + self.window.len() as u64;
         if at < self.window_at || at + len > window_end {
-            let want = len
-                .max(READ_LEN)
-                .next_multiple_of(self.superblock.log_align.into());
+            let want = len.max(READ_LEN).next_multiple_of(self.superblock.log_align.into());
             let want = want.min(start + log_len - at);
             self.window = self.device.read(at, want as usize).await?.freeze();
             self.window_at = at;
@@ -429,20 +393,13 @@ impl Scan<'_> {
     async fn batch(&mut self, pos: u64, seq: u64) -> Result<Option<FoundBatch>, StoreError> {
         let wrapped = pos.next_multiple_of(self.superblock.log_len);
         for pos in [pos, wrapped] {
-            let Some((header, payload)) = self.valid_at(pos).await? else {
-                continue;
-            };
+            let Some((header, payload)) = self.valid_at(pos).await? else { continue };
             if header.seq != seq || header.pos != pos || !self.epoch_fits(&header) {
                 continue;
             }
             let stored = (BATCH_HEADER_LEN as u64 + u64::from(header.payload_len))
                 .next_multiple_of(self.superblock.log_align.into());
-            let mut batch = FoundBatch {
-                header,
-                end: pos + stored,
-                payload,
-                spilled: Vec::new(),
-            };
+            let mut batch = FoundBatch { header, end: pos + stored, payload, spilled: Vec::new() };
             if batch.header.spilled && !self.unspill(&mut batch).await? {
                 return Ok(None);
             }
@@ -462,9 +419,7 @@ impl Scan<'_> {
     /// Whatever whole batch is at a place.
     async fn valid_at(&mut self, pos: u64) -> Result<Option<(BatchHeader, Vec<u8>)>, StoreError> {
         let bytes = self.bytes(pos, BATCH_HEADER_LEN as u64).await?;
-        let Some(header) = BatchHeader::decode(&bytes) else {
-            return Ok(None);
-        };
+        let Some(header) = BatchHeader::decode(&bytes) else { return Ok(None) };
         let len = BATCH_HEADER_LEN as u64 + u64::from(header.payload_len);
         if len > self.superblock.log_len {
             return Ok(None);
@@ -481,9 +436,8 @@ impl Scan<'_> {
         let places = extents(c, self.device_blocks)?;
         let mut payload = Vec::new();
         for piece in places.iter().flat_map(slices) {
-            let bytes = self
-                .device
-                .read(piece.offset(), (u64::from(piece.len) * BLOCK_LEN) as usize);
+            let bytes =
+                self.device.read(piece.offset(), (u64::from(piece.len) * BLOCK_LEN) as usize);
             payload.extend_from_slice(&bytes.await?);
         }
         if len > payload.len() {
@@ -572,12 +526,7 @@ impl Replay {
                 state.remove_collection(&cid);
                 return Ok(());
             }
-            Rec::Split {
-                cid,
-                bits,
-                rem,
-                to_cid,
-            } => {
+            Rec::Split { cid, bits, rem, to_cid } => {
                 state.split(&cid, bits, rem, &to_cid);
                 *self = Replay::default();
                 *selected = None;
@@ -603,12 +552,7 @@ impl Replay {
                 state.clone_object(cid, oid, &to);
                 return Ok(());
             }
-            Rec::CloneRange {
-                to,
-                offset,
-                len,
-                to_offset,
-            } => {
+            Rec::CloneRange { to, offset, len, to_offset } => {
                 in_bounds(offset, len)?;
                 in_bounds(to_offset, len)?;
                 state.clone_range(cid, oid, &to, (offset, len, to_offset));

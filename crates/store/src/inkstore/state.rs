@@ -114,10 +114,7 @@ impl Frozen {
         onode.generation = self.generation + 1;
         let mut dirty = std::mem::take(&mut onode.dirty);
         if self.base {
-            dirty = Dirty {
-                fresh: true,
-                ..Dirty::default()
-            };
+            dirty = Dirty { fresh: true, ..Dirty::default() };
         }
         Some(dirty)
     }
@@ -162,7 +159,11 @@ pub(super) struct State {
 
 impl Coll {
     /// Objects of a range, in order.
-    pub(super) fn range(&self, start: &GhObject, end: &GhObject) -> impl Iterator<Item = &GhObject> {
+    pub(super) fn range(
+        &self,
+        start: &GhObject,
+        end: &GhObject,
+    ) -> impl Iterator<Item = &GhObject> {
         let bounds = |start: &(dyn Ranked + '_), end: &(dyn Ranked + '_)| {
             self.objects.range::<dyn Ranked, _>((Bound::Included(start), Bound::Excluded(end)))
         };
@@ -182,10 +183,7 @@ impl Existing for State {
 
 impl State {
     pub(super) fn new() -> State {
-        State {
-            handle_generation: 1,
-            ..State::default()
-        }
+        State { handle_generation: 1, ..State::default() }
     }
 
     pub(super) fn lookup(&self, cid: &CollId, oid: &GhObject) -> Option<Slot> {
@@ -298,13 +296,9 @@ impl State {
             return;
         }
         self.remove(cid, to);
-        let (Some(from), Some(to)) = (self.lookup(cid, from), self.create(cid, to)) else {
-            return;
-        };
+        let (Some(from), Some(to)) = (self.lookup(cid, from), self.create(cid, to)) else { return };
         // Taken out for the time, so that both can be held.
-        let Some(mut copy) = self.onodes[to as usize].take() else {
-            return;
-        };
+        let Some(mut copy) = self.onodes[to as usize].take() else { return };
         if let Some(source) = self.onodes[from as usize].as_deref() {
             copy.copy_all(source, &mut self.space);
         }
@@ -320,18 +314,12 @@ impl State {
         range: (u64, u64, u64),
     ) {
         let (offset, len, to_offset) = range;
-        let Some(source) = self.lookup(cid, from).and_then(|slot| self.onode(slot)) else {
-            return;
-        };
+        let Some(source) = self.lookup(cid, from).and_then(|slot| self.onode(slot)) else { return };
         let len = len.min(source.size.saturating_sub(offset));
         let pieces = source.pieces(offset, len);
         let shift = (to_offset as i64).wrapping_sub(offset as i64);
-        let Some(slot) = self.create(cid, to) else {
-            return;
-        };
-        let Some((onode, space)) = self.change(slot) else {
-            return;
-        };
+        let Some(slot) = self.create(cid, to) else { return };
+        let Some((onode, space)) = self.change(slot) else { return };
         if len > 0 {
             onode.put_pieces(pieces, shift, space);
             onode.grow_to(to_offset + len);
@@ -343,9 +331,7 @@ impl State {
         if from == to {
             return;
         }
-        let Some(mut onode) = self.detach(from.0, from.1) else {
-            return;
-        };
+        let Some(mut onode) = self.detach(from.0, from.1) else { return };
         self.remove(to.0, to.1);
         if let Some(slot) = self.create(to.0, to.1)
             && let Some(place) = self.onodes[slot as usize].as_mut()
@@ -373,14 +359,9 @@ impl State {
 
     /// Moves the objects of a split; handles mean nothing afterwards.
     pub(super) fn split(&mut self, from: &CollId, bits: u32, rem: u32, to: &CollId) {
-        let Some(coll) = self.colls.get_mut(from) else {
-            return;
-        };
+        let Some(coll) = self.colls.get_mut(from) else { return };
         coll.bits = bits;
-        let moved = coll
-            .objects
-            .keys()
-            .filter(|name| split_moves(&name.oid, bits, rem));
+        let moved = coll.objects.keys().filter(|name| split_moves(&name.oid, bits, rem));
         let moved: Vec<Rc<GhObject>> = moved.map(|name| name.oid.clone()).collect();
         if let Some(coll) = self.colls.get_mut(to) {
             coll.bits = bits;
@@ -393,9 +374,7 @@ impl State {
 
     /// Moves all objects of a merge; handles mean nothing afterwards.
     pub(super) fn merge(&mut self, from: &CollId, to: &CollId, bits: u32) {
-        let Some(coll) = self.colls.get(from) else {
-            return;
-        };
+        let Some(coll) = self.colls.get(from) else { return };
         let moved: Vec<Rc<GhObject>> = coll.objects.keys().map(|name| name.oid.clone()).collect();
         for oid in moved {
             self.rename((from, &oid), (to, &oid));
@@ -462,7 +441,8 @@ impl State {
         loop {
             if frozen.ahead.is_empty() {
                 frozen.ahead = self.keys_after(frozen.position.as_ref());
-                frozen.position = frozen.ahead.last().map(|(key, _)| key.clone()).or(frozen.position.take());
+                frozen.position =
+                    frozen.ahead.last().map(|(key, _)| key.clone()).or(frozen.position.take());
                 frozen.ahead.reverse();
             }
             let captured = frozen.captured.first_key_value().map(|(key, _)| key);

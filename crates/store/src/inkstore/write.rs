@@ -7,8 +7,8 @@ use std::ops::Range;
 use bstr::BStr;
 use bytes::Bytes;
 use device::WriteCause;
-use env::{AlignedBuf, LocalFuture};
 use env::sync::oneshot;
+use env::{AlignedBuf, LocalFuture};
 use futures_util::future::join_all;
 use smallvec::SmallVec;
 use types::hobject::GhObject;
@@ -76,13 +76,8 @@ impl Inner {
         let device = self.device.clone();
         let handle = self.env.spawn_with_handle(async move {
             let writes = join_writes(data, WriteCause::Data);
-            let writes = writes
-                .into_iter()
-                .map(|(offset, pieces)| device.write(offset, pieces));
-            join_all(writes)
-                .await
-                .into_iter()
-                .collect::<Result<(), _>>()
+            let writes = writes.into_iter().map(|(offset, pieces)| device.write(offset, pieces));
+            join_all(writes).await.into_iter().collect::<Result<(), _>>()
         });
         core.pending.early.push(handle);
     }
@@ -147,35 +142,21 @@ impl Core {
         if blocks == 0 && metadata <= SMALL_METADATA {
             // What comes with a removal (a pg log entry) must fit when nothing else does.
             let fits = used + metadata_blocks + self.reserve_blocks() / 2 <= total;
-            return if fits {
-                Ok(())
-            } else {
-                Err(StoreError::NoSpace)
-            };
+            return if fits { Ok(()) } else { Err(StoreError::NoSpace) };
         }
-        let limit = total
-            .saturating_sub(reserve)
-            .saturating_sub(metadata_blocks);
+        let limit = total.saturating_sub(reserve).saturating_sub(metadata_blocks);
         if used + blocks <= limit {
             return Ok(());
         }
         // Near the end: what is overwritten counts.
         let replaced = replaced_blocks(t, &self.state);
         let fits = used + blocks.saturating_sub(replaced) <= limit;
-        if fits {
-            Ok(())
-        } else {
-            Err(StoreError::NoSpace)
-        }
+        if fits { Ok(()) } else { Err(StoreError::NoSpace) }
     }
 
     /// Blocks a batch may need for a long payload.
     fn spill_blocks(&self, metadata: u64) -> u64 {
-        if metadata as usize > self.log.payload_max() / 2 {
-            metadata / BLOCK_LEN + 2
-        } else {
-            2
-        }
+        if metadata as usize > self.log.payload_max() / 2 { metadata / BLOCK_LEN + 2 } else { 2 }
     }
 
     /// Selects an object in the log, naming it if the log does not know it yet.
@@ -183,9 +164,7 @@ impl Core {
         let generation = self.state.handle_generation;
         let next = self.state.next_handle;
         let recs = &mut self.pending.recs;
-        let Some(onode) = self.state.load(slot) else {
-            return;
-        };
+        let Some(onode) = self.state.load(slot) else { return };
         if onode.handle.0 == generation {
             recs.select(onode.handle.1);
         } else {
@@ -236,22 +215,12 @@ impl Core {
             Op::Touch { cid: c, oid: o } | Op::Create { cid: c, oid: o } => {
                 self.ensure(t, c, o);
             }
-            Op::Write {
-                cid: c,
-                oid: o,
-                offset,
-                ref data,
-            } => {
+            Op::Write { cid: c, oid: o, offset, ref data } => {
                 if let Some(slot) = self.ensure(t, c, o) {
                     self.write(slot, offset, data, t.sums());
                 }
             }
-            Op::Zero {
-                cid: c,
-                oid: o,
-                offset,
-                len,
-            } => {
+            Op::Zero { cid: c, oid: o, offset, len } => {
                 if let Some(slot) = self.ensure(t, c, o)
                     && len > 0
                 {
@@ -262,11 +231,7 @@ impl Core {
                     }
                 }
             }
-            Op::Truncate {
-                cid: c,
-                oid: o,
-                size,
-            } => {
+            Op::Truncate { cid: c, oid: o, size } => {
                 if let Some(slot) = self.existing(t, c, o) {
                     self.pending.recs.truncate(size);
                     if let Some((onode, space)) = self.state.change(slot) {
@@ -280,32 +245,19 @@ impl Core {
                     self.state.remove(cid(c), oid(o));
                 }
             }
-            Op::SetAttr {
-                cid: c,
-                oid: o,
-                ref name,
-                ref value,
-            } => {
+            Op::SetAttr { cid: c, oid: o, ref name, ref value } => {
                 if let Some(slot) = self.existing(t, c, o) {
                     self.set_attr(slot, BStr::new(name), value);
                 }
             }
-            Op::SetAttrs {
-                cid: c,
-                oid: o,
-                ref attrs,
-            } => {
+            Op::SetAttrs { cid: c, oid: o, ref attrs } => {
                 if let Some(slot) = self.existing(t, c, o) {
                     for (name, value) in attrs {
                         self.set_attr(slot, BStr::new(name), value);
                     }
                 }
             }
-            Op::RmAttr {
-                cid: c,
-                oid: o,
-                ref name,
-            } => {
+            Op::RmAttr { cid: c, oid: o, ref name } => {
                 if let Some(slot) = self.existing(t, c, o) {
                     self.pending.recs.rm_attr(BStr::new(name));
                     if let Some((onode, space)) = self.state.change(slot) {
@@ -327,47 +279,22 @@ impl Core {
                     self.state.clone_object(cid(c), oid(o), oid(to));
                 }
             }
-            Op::CloneRange {
-                cid: c,
-                oid: o,
-                to,
-                offset,
-                len,
-                to_offset,
-            } => {
+            Op::CloneRange { cid: c, oid: o, to, offset, len, to_offset } => {
                 if self.existing(t, c, o).is_some() {
-                    self.pending
-                        .recs
-                        .clone_range(oid(to), offset, len, to_offset);
-                    self.state
-                        .clone_range(cid(c), oid(o), oid(to), (offset, len, to_offset));
+                    self.pending.recs.clone_range(oid(to), offset, len, to_offset);
+                    self.state.clone_range(cid(c), oid(o), oid(to), (offset, len, to_offset));
                     self.fold_object(cid(c), oid(to));
                 }
             }
-            Op::CollMoveRename {
-                cid: c,
-                oid: o,
-                to_cid,
-                to,
-            } => {
+            Op::CollMoveRename { cid: c, oid: o, to_cid, to } => {
                 self.rename((cid(c), oid(o)), (cid(to_cid), oid(to)));
             }
             Op::TryRename { cid: c, oid: o, to } => {
                 self.rename((cid(c), oid(o)), (cid(c), oid(to)));
             }
-            Op::SetAllocHint {
-                cid: c,
-                oid: o,
-                object_size,
-                write_size,
-                flags,
-            } => {
+            Op::SetAllocHint { cid: c, oid: o, object_size, write_size, flags } => {
                 if let Some(slot) = self.existing(t, c, o) {
-                    let hint = AllocHint {
-                        object_size,
-                        write_size,
-                        flags,
-                    };
+                    let hint = AllocHint { object_size, write_size, flags };
                     if self.state.onode(slot).is_some_and(|o| o.hint != hint) {
                         self.pending.recs.hint(&hint);
                         if let Some((onode, _)) = self.state.change(slot) {
@@ -389,21 +316,12 @@ impl Core {
                 self.pending.recs.set_bits(cid(c), bits);
                 self.state.make_collection(*cid(c), bits);
             }
-            Op::SplitCollection {
-                cid: c,
-                bits,
-                rem,
-                to_cid,
-            } => {
+            Op::SplitCollection { cid: c, bits, rem, to_cid } => {
                 self.pending.recs.split(cid(c), bits, rem, cid(to_cid));
                 self.state.split(cid(c), bits, rem, cid(to_cid));
                 self.pending.recs.forget_handles();
             }
-            Op::MergeCollection {
-                cid: c,
-                to_cid,
-                bits,
-            } => {
+            Op::MergeCollection { cid: c, to_cid, bits } => {
                 self.pending.recs.merge(cid(c), cid(to_cid), bits);
                 self.state.merge(cid(c), cid(to_cid), bits);
                 self.pending.recs.forget_handles();
@@ -416,27 +334,17 @@ impl Core {
                     }
                 }
             }
-            Op::OmapSetKeys {
-                cid: c,
-                oid: o,
-                ref entries,
-            } => {
+            Op::OmapSetKeys { cid: c, oid: o, ref entries } => {
                 if let Some(slot) = self.existing(t, c, o) {
                     for (key, value) in entries {
                         self.omap_set(slot, share(oid(o)), BStr::new(key), value);
                     }
                 }
             }
-            Op::OmapRmKeys {
-                cid: c,
-                oid: o,
-                ref keys,
-            } => {
+            Op::OmapRmKeys { cid: c, oid: o, ref keys } => {
                 if let Some(slot) = self.existing(t, c, o) {
                     for key in keys {
-                        let Some((onode, space)) = self.state.change(slot) else {
-                            break;
-                        };
+                        let Some((onode, space)) = self.state.change(slot) else { break };
                         let key = BStr::new(key);
                         if onode.omap.map.contains(key) {
                             self.pending.recs.omap_rm(share(oid(o)), key);
@@ -445,12 +353,7 @@ impl Core {
                     }
                 }
             }
-            Op::OmapRmKeyRange {
-                cid: c,
-                oid: o,
-                ref first,
-                ref last,
-            } => {
+            Op::OmapRmKeyRange { cid: c, oid: o, ref first, ref last } => {
                 if let Some(slot) = self.existing(t, c, o) {
                     let (first, last) = (BStr::new(first), BStr::new(last));
                     self.pending.recs.omap_rm_range(share(oid(o)), first, last);
@@ -459,17 +362,11 @@ impl Core {
                     }
                 }
             }
-            Op::OmapSetHeader {
-                cid: c,
-                oid: o,
-                ref header,
-            } => {
+            Op::OmapSetHeader { cid: c, oid: o, ref header } => {
                 if let Some(slot) = self.existing(t, c, o)
                     && let Some((onode, space)) = self.state.change(slot)
                 {
-                    self.pending
-                        .recs
-                        .omap_header(share(oid(o)), header, &onode.omap.header);
+                    self.pending.recs.omap_header(share(oid(o)), header, &onode.omap.header);
                     onode.omap_set_header(Bytes::copy_from_slice(header), space);
                 }
             }
@@ -489,9 +386,7 @@ impl Core {
 
     /// Values are copied: they are small, and a slice would keep a whole message in memory.
     fn set_attr(&mut self, slot: Slot, name: &BStr, value: &[u8]) {
-        let Some((onode, space)) = self.state.change(slot) else {
-            return;
-        };
+        let Some((onode, space)) = self.state.change(slot) else { return };
         let old = onode.attrs.get(&**name).map(|v| &v[..]);
         if old == Some(value) {
             return;
@@ -501,9 +396,7 @@ impl Core {
     }
 
     fn omap_set(&mut self, slot: Slot, share: Share, key: &BStr, value: &[u8]) {
-        let Some((onode, space)) = self.state.change(slot) else {
-            return;
-        };
+        let Some((onode, space)) = self.state.change(slot) else { return };
         let place = onode.omap.map.find(key);
         let reference = omap_reference(onode, place);
         self.pending.recs.omap_set(share, key, value, reference);
@@ -523,9 +416,7 @@ impl Core {
         let mut whole: SmallVec<[(u64, Bytes); 1]> = SmallVec::new();
         let mut parts: SmallVec<[Range<u64>; 2]> = SmallVec::new();
         let full = offset.next_multiple_of(BLOCK_LEN)..end / BLOCK_LEN * BLOCK_LEN;
-        let Some(onode) = self.state.onode(slot) else {
-            return;
-        };
+        let Some(onode) = self.state.onode(slot) else { return };
         for edge in edges(&(offset..end)) {
             match compose(onode, &edge, &part(&edge)) {
                 Some(block) => whole.push((edge.start / BLOCK_LEN, block)),
@@ -562,15 +453,9 @@ impl Core {
             let run = &rest[..joined];
             rest = &rest[joined..];
             let ptrs = self.place(run.iter().map(|(_, bytes)| bytes), sums);
-            let Some((onode, space)) = self.state.change(slot) else {
-                return;
-            };
+            let Some((onode, space)) = self.state.change(slot) else { return };
             let run_end = (first + ptrs.len() as u64) * BLOCK_LEN;
-            let size = if onode.size < end.min(run_end) {
-                end.min(run_end)
-            } else {
-                0
-            };
+            let size = if onode.size < end.min(run_end) { end.min(run_end) } else { 0 };
             self.pending.recs.write(*first, &ptrs, size);
             onode.write_blocks(*first, &ptrs, space);
             onode.grow_to(size);
@@ -583,13 +468,8 @@ impl Core {
         contents: impl Iterator<Item = &'a Bytes> + Clone,
         sums: Option<&PageSums>,
     ) -> SmallVec<[BlockPtr; 4]> {
-        let blocks = contents
-            .clone()
-            .map(|b| b.len() as u64 / BLOCK_LEN)
-            .sum::<u64>();
-        let extents = u32::try_from(blocks)
-            .ok()
-            .and_then(|n| self.alloc.allocate(n));
+        let blocks = contents.clone().map(|b| b.len() as u64 / BLOCK_LEN).sum::<u64>();
+        let extents = u32::try_from(blocks).ok().and_then(|n| self.alloc.allocate(n));
         // Admission counted the free blocks.
         let extents = extents.expect("blocks counted at admission are free");
         let mut ptrs = SmallVec::with_capacity(blocks as usize);
@@ -622,30 +502,24 @@ impl Core {
 
     fn patch(&mut self, slot: Slot, offset: u64, data: &[u8]) {
         self.pending.recs.patch(offset, data);
-        let Some((onode, space)) = self.state.change(slot) else {
-            return;
-        };
+        let Some((onode, space)) = self.state.change(slot) else { return };
         let source = PatchSource::Bytes(Bytes::copy_from_slice(data));
         onode.patch(offset, source, data.len() as u32, space);
         onode.grow_to(offset + data.len() as u64);
         let block = offset / BLOCK_LEN;
         if onode.patch_cost(block) >= INLINE_MAX {
-            self.to_fold
-                .insert((onode.uid, block), (onode.cid, onode.oid.clone()));
+            self.to_fold.insert((onode.uid, block), (onode.cid, onode.oid.clone()));
         } else if onode.patch_bytes > PATCHES_MAX
             && let Some((&at, _)) = onode.patches().first_key_value()
         {
             let block = at / BLOCK_LEN;
-            self.to_fold
-                .insert((onode.uid, block), (onode.cid, onode.oid.clone()));
+            self.to_fold.insert((onode.uid, block), (onode.cid, onode.oid.clone()));
         }
     }
 
     /// Queues the blocks of an object that a copy of a range has patched.
     fn fold_object(&mut self, cid: &CollId, oid: &GhObject) {
-        let Ok(onode) = self.state.find(cid, oid) else {
-            return;
-        };
+        let Ok(onode) = self.state.find(cid, oid) else { return };
         if onode.patch_bytes <= INLINE_MAX {
             return;
         }
@@ -653,8 +527,7 @@ impl Core {
         for &at in onode.patches().keys() {
             let block = at / BLOCK_LEN;
             if block != last {
-                self.to_fold
-                    .insert((onode.uid, block), (*cid, onode.oid.clone()));
+                self.to_fold.insert((onode.uid, block), (*cid, onode.oid.clone()));
                 last = block;
             }
         }
@@ -686,11 +559,7 @@ fn moves_objects(op: &Op) -> bool {
 }
 
 fn share(oid: &GhObject) -> Share {
-    if oid.is_pgmeta() {
-        Share::PgLog
-    } else {
-        Share::Omap
-    }
+    if oid.is_pgmeta() { Share::PgLog } else { Share::Omap }
 }
 
 /// What a new omap value is compared with: the old one or, for a new key, the value of the
@@ -731,12 +600,8 @@ fn compose(onode: &Onode, range: &Range<u64>, data: &[u8]) -> Option<Bytes> {
 
 /// The most blocks and bytes of metadata a transaction can add.
 fn growth(t: &Transaction, state: &State) -> (u64, u64) {
-    let pairs = |pairs: &Pairs| {
-        pairs
-            .iter()
-            .map(|(k, v)| (k.len() + v.len() + 16) as u64)
-            .sum::<u64>()
-    };
+    let pairs =
+        |pairs: &Pairs| pairs.iter().map(|(k, v)| (k.len() + v.len() + 16) as u64).sum::<u64>();
     let source = |cid: u32, oid: u32| {
         let slot = state.lookup(&t.collections()[cid as usize], &t.objects()[oid as usize])?;
         state.onode(slot)
@@ -770,19 +635,9 @@ fn growth(t: &Transaction, state: &State) -> (u64, u64) {
 fn replaced_blocks(t: &Transaction, state: &State) -> u64 {
     let mut replaced = 0;
     for op in t.ops() {
-        let Op::Write {
-            cid,
-            oid,
-            offset,
-            data,
-        } = op
-        else {
-            continue;
-        };
+        let Op::Write { cid, oid, offset, data } = op else { continue };
         let (cid, oid) = (&t.collections()[*cid as usize], &t.objects()[*oid as usize]);
-        let Some(onode) = state.lookup(cid, oid).and_then(|s| state.onode(s)) else {
-            continue;
-        };
+        let Some(onode) = state.lookup(cid, oid).and_then(|s| state.onode(s)) else { continue };
         let end = offset + data.len() as u64;
         let full = offset.div_ceil(BLOCK_LEN)..end / BLOCK_LEN;
         let own = |block: &u64| {

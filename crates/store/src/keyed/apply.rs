@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use types::hobject::GhObject;
 
+use super::Onode;
 use super::changes::Changes;
 use super::keys::{Cnode, ENTRY_KEY_AT, entry_key, header_key, tail_key};
-use super::Onode;
 use crate::check::split_moves;
 use crate::{CollId, Op, StoreError, Transaction};
 
@@ -40,10 +40,7 @@ pub(crate) trait Objects<'a> {
 }
 
 /// Applies a checked transaction's operations, in order.
-pub(crate) fn apply<'a>(
-    objects: &mut impl Objects<'a>,
-    t: &Transaction,
-) -> Result<(), StoreError> {
+pub(crate) fn apply<'a>(objects: &mut impl Objects<'a>, t: &Transaction) -> Result<(), StoreError> {
     let ops = t.ops();
     let mut at = 0;
     while at < ops.len() {
@@ -64,12 +61,7 @@ fn continued(ops: &[Op]) -> usize {
     let count = ops
         .iter()
         .take_while(|op| match op {
-            Op::Write {
-                cid,
-                oid,
-                offset,
-                data,
-            } => {
+            Op::Write { cid, oid, offset, data } => {
                 let goes_on = expected.is_none_or(|e| e == (*cid, *oid, *offset));
                 // An overflow was refused by the check.
                 expected = Some((*cid, *oid, offset.wrapping_add(data.len() as u64)));
@@ -141,12 +133,7 @@ impl<'a, T: Objects<'a>> Step<'_, 'a, T> {
     }
 
     fn write_joined(&mut self, ops: &[Op]) -> Result<(), StoreError> {
-        let Some(&Op::Write {
-            cid, oid, offset, ..
-        }) = ops.first()
-        else {
-            return Ok(());
-        };
+        let Some(&Op::Write { cid, oid, offset, .. }) = ops.first() else { return Ok(()) };
         let mut whole = bytes::BytesMut::new();
         for op in ops {
             if let Op::Write { data, .. } = op {
@@ -170,18 +157,10 @@ impl<'a, T: Objects<'a>> Step<'_, 'a, T> {
             &Op::Touch { cid, oid } | &Op::Create { cid, oid } => {
                 self.make((cid, oid), |_, _| Ok(()))
             }
-            Op::Write {
-                cid,
-                oid,
-                offset,
-                data,
-            } => self.write((*cid, *oid), *offset, data),
-            &Op::Zero {
-                cid,
-                oid,
-                offset,
-                len,
-            } => self.make((cid, oid), |objects, onode| objects.zero(onode, offset, len)),
+            Op::Write { cid, oid, offset, data } => self.write((*cid, *oid), *offset, data),
+            &Op::Zero { cid, oid, offset, len } => {
+                self.make((cid, oid), |objects, onode| objects.zero(onode, offset, len))
+            }
             &Op::Truncate { cid, oid, size } => {
                 self.change((cid, oid), |objects, onode| objects.truncate(onode, size))
             }
@@ -189,12 +168,7 @@ impl<'a, T: Objects<'a>> Step<'_, 'a, T> {
                 let (cid, oid) = (self.cid(cid), self.oid(oid));
                 self.remove(&cid, &oid)
             }
-            Op::SetAttr {
-                cid,
-                oid,
-                name,
-                value,
-            } => self.change_attrs((*cid, *oid), |attrs| {
+            Op::SetAttr { cid, oid, name, value } => self.change_attrs((*cid, *oid), |attrs| {
                 attrs.insert(name.clone(), value.clone());
             }),
             Op::SetAttrs { cid, oid, attrs } => self.change_attrs((*cid, *oid), |there| {
@@ -208,14 +182,7 @@ impl<'a, T: Objects<'a>> Step<'_, 'a, T> {
                 let (cid, oid, to) = (self.cid(cid), self.oid(oid), self.oid(to));
                 self.clone(&cid, &oid, &to)
             }
-            &Op::CloneRange {
-                cid,
-                oid,
-                to,
-                offset,
-                len,
-                to_offset,
-            } => {
+            &Op::CloneRange { cid, oid, to, offset, len, to_offset } => {
                 let (coll, from) = (self.cid(cid), self.oid(oid));
                 let from = self.objects.changes().onode(&coll, &from)?;
                 let from = from.ok_or(StoreError::NoObject)?;
@@ -232,12 +199,7 @@ impl<'a, T: Objects<'a>> Step<'_, 'a, T> {
                 self.set_cnode(&cid, None);
                 Ok(())
             }
-            &Op::CollMoveRename {
-                cid,
-                oid,
-                to_cid,
-                to,
-            } => {
+            &Op::CollMoveRename { cid, oid, to_cid, to } => {
                 let (cid, to_cid) = (self.cid(cid), self.cid(to_cid));
                 self.rename((&cid, &self.oid(oid)), (&to_cid, &self.oid(to)))
             }
@@ -245,22 +207,13 @@ impl<'a, T: Objects<'a>> Step<'_, 'a, T> {
                 let cid = self.cid(cid);
                 self.rename((&cid, &self.oid(oid)), (&cid, &self.oid(to)))
             }
-            &Op::SetAllocHint {
-                cid,
-                oid,
-                object_size,
-                write_size,
-                flags,
-            } => self.change((cid, oid), |_, onode| {
-                onode.set_hint(object_size, write_size, flags);
-                Ok(())
-            }),
-            &Op::SplitCollection {
-                cid,
-                bits,
-                rem,
-                to_cid,
-            } => {
+            &Op::SetAllocHint { cid, oid, object_size, write_size, flags } => {
+                self.change((cid, oid), |_, onode| {
+                    onode.set_hint(object_size, write_size, flags);
+                    Ok(())
+                })
+            }
+            &Op::SplitCollection { cid, bits, rem, to_cid } => {
                 let (cid, to_cid) = (self.cid(cid), self.cid(to_cid));
                 self.move_objects(&cid, &to_cid, |oid| split_moves(oid, bits, rem))?;
                 self.set_cnode(&cid, Some(Cnode { bits }));
@@ -289,19 +242,16 @@ impl<'a, T: Objects<'a>> Step<'_, 'a, T> {
                 }
                 Ok(())
             }),
-            Op::OmapRmKeyRange {
-                cid,
-                oid,
-                first,
-                last,
-            } => self.change((*cid, *oid), |objects, onode| {
-                let omap = *onode.omap();
-                if omap == 0 || first >= last {
-                    return Ok(());
-                }
-                let (first, last) = (entry_key(omap, first), entry_key(omap, last));
-                objects.changes().delete_range(&first, &last)
-            }),
+            Op::OmapRmKeyRange { cid, oid, first, last } => {
+                self.change((*cid, *oid), |objects, onode| {
+                    let omap = *onode.omap();
+                    if omap == 0 || first >= last {
+                        return Ok(());
+                    }
+                    let (first, last) = (entry_key(omap, first), entry_key(omap, last));
+                    objects.changes().delete_range(&first, &last)
+                })
+            }
             Op::OmapSetHeader { cid, oid, header } => {
                 self.change((*cid, *oid), |objects, onode| {
                     let omap = omap_of(objects, onode);
@@ -317,9 +267,7 @@ impl<'a, T: Objects<'a>> Step<'_, 'a, T> {
     }
 
     fn remove(&mut self, cid: &CollId, oid: &GhObject) -> Result<(), StoreError> {
-        let Some(mut onode) = self.objects.changes().onode(cid, oid)? else {
-            return Ok(());
-        };
+        let Some(mut onode) = self.objects.changes().onode(cid, oid)? else { return Ok(()) };
         self.objects.truncate(&mut onode, 0)?;
         clear_omap(self.objects, &mut onode)?;
         self.objects.changes().set_onode(cid, oid, None);
@@ -349,9 +297,7 @@ impl<'a, T: Objects<'a>> Step<'_, 'a, T> {
         if (cid, oid) == (to_cid, to) {
             return Ok(());
         }
-        let Some(onode) = self.objects.changes().onode(cid, oid)? else {
-            return Ok(());
-        };
+        let Some(onode) = self.objects.changes().onode(cid, oid)? else { return Ok(()) };
         self.remove(to_cid, to)?;
         self.objects.changes().set_onode(cid, oid, None);
         self.objects.changes().set_onode(to_cid, to, Some(onode));
@@ -372,9 +318,7 @@ impl<'a, T: Objects<'a>> Step<'_, 'a, T> {
             let target = omap_of(self.objects, &mut copy);
             let changes = self.objects.changes();
             for key in changes.keys(&header_key(source), &tail_key(source))? {
-                let Some(value) = changes.get(&key)? else {
-                    continue;
-                };
+                let Some(value) = changes.get(&key)? else { continue };
                 let copied = match key.get(ENTRY_KEY_AT - 1) {
                     Some(b'-') => header_key(target),
                     _ => entry_key(target, &key[ENTRY_KEY_AT..]),
@@ -395,10 +339,7 @@ fn omap_of<'a, T: Objects<'a>>(objects: &mut T, onode: &mut T::Onode) -> u64 {
     *onode.omap()
 }
 
-fn clear_omap<'a, T: Objects<'a>>(
-    objects: &mut T,
-    onode: &mut T::Onode,
-) -> Result<(), StoreError> {
+fn clear_omap<'a, T: Objects<'a>>(objects: &mut T, onode: &mut T::Onode) -> Result<(), StoreError> {
     let omap = std::mem::take(onode.omap());
     if omap == 0 {
         return Ok(());

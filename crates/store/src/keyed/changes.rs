@@ -28,11 +28,7 @@ pub(crate) struct Changes<'a, O> {
 impl<'a, O: Onode> Changes<'a, O> {
     /// None yet.
     pub(crate) fn over(base: &'a dyn Keys) -> Changes<'a, O> {
-        Changes {
-            base,
-            writes: BTreeMap::new(),
-            onodes: BTreeMap::new(),
-        }
+        Changes { base, writes: BTreeMap::new(), onodes: BTreeMap::new() }
     }
 
     /// Whether nothing has been put or deleted; onodes count when settled.
@@ -92,11 +88,7 @@ impl<'a, O: Onode> Changes<'a, O> {
     }
 
     /// An object, if there is one.
-    pub(crate) fn onode(
-        &mut self,
-        cid: &CollId,
-        oid: &GhObject,
-    ) -> Result<Option<O>, StoreError> {
+    pub(crate) fn onode(&mut self, cid: &CollId, oid: &GhObject) -> Result<Option<O>, StoreError> {
         let key = onode_key(cid, oid);
         if let Some((onode, _)) = self.onodes.get(&key) {
             return Ok(onode.clone());

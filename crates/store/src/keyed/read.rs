@@ -16,7 +16,9 @@ use super::{Keys, Onode, decoded};
 use crate::blocking::{Core, PageWanted};
 use crate::check::Existing;
 use crate::object_key::parse_collection_key;
-use crate::{CollId, Fsck, FsckOptions, Listing, ObjectStat, OmapPage, PoolStatfs, Statfs, StoreError};
+use crate::{
+    CollId, Fsck, FsckOptions, Listing, ObjectStat, OmapPage, PoolStatfs, Statfs, StoreError,
+};
 
 /// What exists, for the check of a transaction.
 pub(crate) struct View<'a> {
@@ -29,11 +31,7 @@ pub(crate) struct View<'a> {
 
 impl<'a> View<'a> {
     pub(crate) fn new(keys: &'a dyn Keys, ops: usize) -> View<'a> {
-        View {
-            keys,
-            enough: ops + 1,
-            failed: RefCell::default(),
-        }
+        View { keys, enough: ops + 1, failed: RefCell::default() }
     }
 
     /// Why the database could not tell, if it could not.
@@ -179,9 +177,7 @@ impl<R: Reads> Core for R {
     }
 
     fn stat(&self, cid: &CollId, oid: &GhObject) -> Result<ObjectStat, StoreError> {
-        Ok(ObjectStat {
-            size: onode(self, cid, oid)?.size(),
-        })
+        Ok(ObjectStat { size: onode(self, cid, oid)?.size() })
     }
 
     fn read(

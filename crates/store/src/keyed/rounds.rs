@@ -108,9 +108,7 @@ impl<C: Durable> Rounds<C> {
         if !self.running.replace(true) {
             self.env.go(self.clone().run());
         }
-        self.progress
-            .until(|| self.done.get() >= mine || self.failed.borrow().is_some())
-            .await;
+        self.progress.until(|| self.done.get() >= mine || self.failed.borrow().is_some()).await;
         match &*self.failed.borrow() {
             Some(e) if self.done.get() < mine => Err(e.clone()),
             _ => Ok(()),
@@ -119,9 +117,7 @@ impl<C: Durable> Rounds<C> {
 
     async fn on_core(&self, job: fn(&C) -> Result<(), StoreError>) -> Result<(), StoreError> {
         let core = self.core.borrow().clone();
-        let Some(core) = core else {
-            return Err(StoreError::Closed);
-        };
+        let Some(core) = core else { return Err(StoreError::Closed) };
         let work = self.worker.run(move || {
             let result = job(&core);
             drop(core);

@@ -4,9 +4,9 @@ use bytes::{Bytes, BytesMut};
 
 use super::format::{Onode, stripe_key};
 use super::txn::Txn;
-use crate::{CollId, StoreError};
 use crate::keyed::apply::Objects;
 use crate::keyed::changes::Changes;
+use crate::{CollId, StoreError};
 
 impl<'a> Objects<'a> for Txn<'a> {
     type Onode = Onode;
@@ -21,11 +21,7 @@ impl<'a> Objects<'a> for Txn<'a> {
     }
 
     fn new_onode(&mut self) -> Onode {
-        Onode {
-            nid: self.new_id(),
-            stripe_size: self.stripe_len,
-            ..Onode::default()
-        }
+        Onode { nid: self.new_id(), stripe_size: self.stripe_len, ..Onode::default() }
     }
 
     fn read(&self, onode: &Onode, offset: u64, len: u64) -> Result<Bytes, StoreError> {
@@ -53,11 +49,7 @@ impl<'a> Objects<'a> for Txn<'a> {
 
     /// Copies all stripes, as Ceph's KStore does: it shares nothing.
     fn copy(&mut self, from: &Onode) -> Result<Onode, StoreError> {
-        let copy = Onode {
-            nid: self.new_id(),
-            omap_head: 0,
-            ..from.clone()
-        };
+        let copy = Onode { nid: self.new_id(), omap_head: 0, ..from.clone() };
         for offset in from.present() {
             let data = self.stripe(from, offset)?;
             self.changes.put(stripe_key(copy.nid, offset), data);
@@ -169,21 +161,14 @@ fn punch(
         return Ok(0..0);
     }
     // A stripe whose rest is cut off up to the end of the object goes whole, too.
-    let whole_end = if end >= onode.size {
-        end.div_ceil(stripe_len)
-    } else {
-        end / stripe_len
-    };
+    let whole_end = if end >= onode.size { end.div_ceil(stripe_len) } else { end / stripe_len };
     let whole = offset.div_ceil(stripe_len)..whole_end;
     for n in whole.clone().filter(|&n| onode.has(n)) {
         txn.changes.delete(stripe_key(onode.nid, n * stripe_len));
     }
     let mut edges = vec![offset / stripe_len, (end - 1) / stripe_len];
     edges.dedup();
-    for n in edges
-        .into_iter()
-        .filter(|n| !whole.contains(n) && onode.has(*n))
-    {
+    for n in edges.into_iter().filter(|n| !whole.contains(n) && onode.has(*n)) {
         let stripe = n * stripe_len;
         let mut value = BytesMut::from(&txn.stripe(onode, stripe)?[..]);
         let from = (offset.max(stripe) - stripe) as usize;

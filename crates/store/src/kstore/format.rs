@@ -21,13 +21,8 @@ pub(super) enum Prefix {
 }
 
 impl Prefix {
-    pub(super) const ALL: [Prefix; 5] = [
-        Prefix::Super,
-        Prefix::Collection,
-        Prefix::Onode,
-        Prefix::Data,
-        Prefix::Omap,
-    ];
+    pub(super) const ALL: [Prefix; 5] =
+        [Prefix::Super, Prefix::Collection, Prefix::Onode, Prefix::Data, Prefix::Omap];
 
     fn letter(self) -> u8 {
         match self {
@@ -129,16 +124,12 @@ impl Onode {
 
     /// Offsets of the stripes that are there.
     pub(super) fn present(&self) -> impl Iterator<Item = u64> + '_ {
-        (0..self.stripes())
-            .filter(|&n| self.has(n))
-            .map(|n| n * self.stripe())
+        (0..self.stripes()).filter(|&n| self.has(n)).map(|n| n * self.stripe())
     }
 
     /// Bytes of its stripes.
     pub(super) fn data_len(&self) -> u64 {
-        self.present()
-            .map(|offset| self.stripe().min(self.size - offset))
-            .sum()
+        self.present().map(|offset| self.stripe().min(self.size - offset)).sum()
     }
 
     /// Says which stripes are there, the size being what it is.

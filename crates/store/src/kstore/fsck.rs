@@ -32,18 +32,12 @@ fn number(key: &[u8], at: usize) -> Option<u64> {
 }
 
 impl Core {
-    fn each(
-        &self,
-        prefix: Prefix,
-        visit: &mut dyn FnMut(&[u8], &[u8]),
-    ) -> Result<(), StoreError> {
+    fn each(&self, prefix: Prefix, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), StoreError> {
         let start = prefix.key();
-        let scanned = self
-            .kv
-            .scan(&start, &behind(&start), Direction::Forwards, &mut |k, v| {
-                visit(k, v);
-                true
-            });
+        let scanned = self.kv.scan(&start, &behind(&start), Direction::Forwards, &mut |k, v| {
+            visit(k, v);
+            true
+        });
         scanned.map_err(storage)
     }
 

@@ -102,10 +102,7 @@ impl Durable for Core {
         if txn.data_delta > 0 && data > self.limit {
             return Err(StoreError::NoSpace);
         }
-        let after = Totals {
-            last_nid: txn.last_nid,
-            data,
-        };
+        let after = Totals { last_nid: txn.last_nid, data };
         if after != *totals {
             txn.changes.put(totals_key(), after.to_bytes());
         }
@@ -142,11 +139,8 @@ impl Durable for Core {
     }
 
     fn counters(&self) -> Vec<StoreCounter> {
-        let number = |name: &str, is_bytes, value| StoreCounter {
-            name: name.to_owned(),
-            is_bytes,
-            value,
-        };
+        let number =
+            |name: &str, is_bytes, value| StoreCounter { name: name.to_owned(), is_bytes, value };
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let mut counters = written_counters(&self.kv.written());
         // What the log's bytes are for; the rest of them is the database's framing.
@@ -171,10 +165,7 @@ pub type KStore = Blocking<Inner<Core>>;
 impl KStore {
     /// Makes an empty store in an empty database.
     pub async fn mkfs(env: &Env, kv: SharedKv, options: MkfsOptions) -> Result<(), StoreError> {
-        let superblock = Superblock {
-            uuid: options.uuid,
-            stripe_len: options.stripe_len.max(512),
-        };
+        let superblock = Superblock { uuid: options.uuid, stripe_len: options.stripe_len.max(512) };
         let worker = env.workers("kstore", 1)?;
         worker
             .run(move || {

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use super::format::Onode;
 use super::txn::stripe;
 use super::{Core, apply};
-use crate::keyed::read::{Reads, push_extent};
 use crate::keyed::Keys;
+use crate::keyed::read::{Reads, push_extent};
 use crate::kv::{Direction, storage};
 use crate::{Fsck, FsckOptions, Statfs, StoreError};
 

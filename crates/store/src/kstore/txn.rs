@@ -20,12 +20,7 @@ pub(super) struct Txn<'a> {
 
 impl<'a> Txn<'a> {
     pub(super) fn new(keys: &'a dyn Keys, stripe_len: u32, last_nid: u64) -> Txn<'a> {
-        Txn {
-            changes: Changes::over(keys),
-            stripe_len,
-            last_nid,
-            data_delta: 0,
-        }
+        Txn { changes: Changes::over(keys), stripe_len, last_nid, data_delta: 0 }
     }
 
     /// A stripe's bytes, empty if it is not there; may be shorter than a stripe, zeros follow.

@@ -245,24 +245,12 @@ impl NativeKv {
             let key_len = u32::try_from(key.len())
                 .map_err(|_| KvError::Storage("a key of 4 GiB or more".into()))?;
             let value_len = value.len() as u64;
-            ops.push(RawOp {
-                op,
-                key_len,
-                value_len,
-                key: key.as_ptr(),
-                value: value.as_ptr(),
-            });
+            ops.push(RawOp { op, key_len, value_len, key: key.as_ptr(), value: value.as_ptr() });
         }
         let mut error = null_mut();
         // SAFETY: the operations point into the batch, which lives through the call.
         let outcome = unsafe {
-            loligo_kv_write(
-                self.raw.as_ptr(),
-                ops.as_ptr(),
-                ops.len(),
-                sync.into(),
-                &raw mut error,
-            )
+            loligo_kv_write(self.raw.as_ptr(), ops.as_ptr(), ops.len(), sync.into(), &raw mut error)
         };
         told(outcome, error)
     }
@@ -424,14 +412,6 @@ impl Kv for NativeKv {
         // SAFETY: the array is as long as `loligo::Counter`'s.
         unsafe { loligo_kv_counters(self.raw.as_ptr(), of.as_mut_ptr()) };
         let [wal, flush, compaction, manifest, other, read, syncs] = of;
-        KvWritten {
-            wal,
-            flush,
-            compaction,
-            manifest,
-            other,
-            read,
-            syncs,
-        }
+        KvWritten { wal, flush, compaction, manifest, other, read, syncs }
     }
 }

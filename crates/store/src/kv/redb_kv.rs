@@ -35,9 +35,7 @@ impl fmt::Debug for RedbKv {
 impl RedbKv {
     /// Opens the database at `path`, creating it if there is none.
     pub fn open(env: &Env, path: &Path) -> Result<RedbKv, KvError> {
-        let file = env
-            .open_sync(path)
-            .map_err(|e| KvError::Storage(e.to_string()))?;
+        let file = env.open_sync(path).map_err(|e| KvError::Storage(e.to_string()))?;
         RedbKv::on(file)
     }
 
@@ -83,8 +81,7 @@ impl RedbKv {
         let mut txn = self.db.begin_write()?;
         let none = env::mutant("mon-early");
         let durability = if none { Durability::None } else { durability };
-        txn.set_durability(durability)
-            .map_err(|e| redb::Error::Io(std::io::Error::other(e)))?;
+        txn.set_durability(durability).map_err(|e| redb::Error::Io(std::io::Error::other(e)))?;
         {
             let mut table = txn.open_table(TABLE)?;
             for op in &batch.ops {
@@ -110,10 +107,7 @@ impl RedbKv {
 impl Kv for RedbKv {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, KvError> {
         let get = || -> Result<_, redb::Error> {
-            Ok(self
-                .table()?
-                .get(key)?
-                .map(|v| Bytes::copy_from_slice(v.value())))
+            Ok(self.table()?.get(key)?.map(|v| Bytes::copy_from_slice(v.value())))
         };
         Ok(get()?)
     }

@@ -8,9 +8,7 @@ pub(crate) fn storage(e: KvError) -> StoreError {
     match e {
         KvError::Corrupt(what) => {
             tracing::error!(what, "the database is damaged");
-            StoreError::Checksum {
-                device_offset: u64::MAX,
-            }
+            StoreError::Checksum { device_offset: u64::MAX }
         }
         KvError::NoSpace(what) => {
             tracing::error!(what, "the database has no space");
@@ -36,16 +34,8 @@ pub(crate) fn written_counters(written: &KvWritten) -> Vec<StoreCounter> {
     ];
     let mut counters: Vec<StoreCounter> = causes
         .into_iter()
-        .map(|(name, value)| StoreCounter {
-            name: name.to_owned(),
-            is_bytes: true,
-            value,
-        })
+        .map(|(name, value)| StoreCounter { name: name.to_owned(), is_bytes: true, value })
         .collect();
-    counters.push(StoreCounter {
-        name: "syncs".to_owned(),
-        is_bytes: false,
-        value: written.syncs,
-    });
+    counters.push(StoreCounter { name: "syncs".to_owned(), is_bytes: false, value: written.syncs });
     counters
 }

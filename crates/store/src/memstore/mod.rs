@@ -18,8 +18,7 @@ pub(crate) use self::object::omap_page;
 use self::object::{Object, PAGE_LEN};
 use crate::check::{Existing, check, split_moves};
 use crate::{
-    CollId, Listing, ObjectStat, ObjectStore, OmapPage, Op, Pairs, Statfs, StoreError,
-    Transaction,
+    CollId, Listing, ObjectStat, ObjectStore, OmapPage, Op, Pairs, Statfs, StoreError, Transaction,
 };
 
 /// A store in memory, up to a number of bytes.
@@ -58,9 +57,7 @@ impl MemStore {
             stops_when_full: false,
             stopped: false,
         };
-        MemStore {
-            state: RefCell::new(state),
-        }
+        MemStore { state: RefCell::new(state) }
     }
 
     fn on<T: 'static>(
@@ -84,9 +81,7 @@ impl Existing for State {
         self.colls.get(cid).map(|c| c.objects.len())
     }
     fn object_exists(&self, cid: &CollId, oid: &GhObject) -> bool {
-        self.colls
-            .get(cid)
-            .is_some_and(|c| c.objects.contains_key(oid))
+        self.colls.get(cid).is_some_and(|c| c.objects.contains_key(oid))
     }
 }
 
@@ -99,11 +94,7 @@ impl State {
     }
 
     fn used(&self) -> u64 {
-        self.colls
-            .values()
-            .flat_map(|c| c.objects.values())
-            .map(|o| o.allocated())
-            .sum()
+        self.colls.values().flat_map(|c| c.objects.values()).map(|o| o.allocated()).sum()
     }
 
     /// The most bytes the transaction can add.
@@ -112,19 +103,10 @@ impl State {
             let coll = self.colls.get(&t.collections()[cid as usize])?;
             coll.objects.get(&t.objects()[oid as usize])
         };
-        let of_pairs = |pairs: &Pairs| {
-            pairs
-                .iter()
-                .map(|(k, v)| (k.len() + v.len()) as u64)
-                .sum::<u64>()
-        };
+        let of_pairs =
+            |pairs: &Pairs| pairs.iter().map(|(k, v)| (k.len() + v.len()) as u64).sum::<u64>();
         let grows = |op: &Op| match op {
-            Op::Write {
-                cid,
-                oid,
-                offset,
-                data,
-            } => match object(*cid, *oid) {
+            Op::Write { cid, oid, offset, data } => match object(*cid, *oid) {
                 Some(o) => o.missing_pages(*offset, data.len() as u64) * PAGE_LEN,
                 None => Object::default().missing_pages(*offset, data.len() as u64) * PAGE_LEN,
             },
@@ -146,10 +128,7 @@ impl State {
         match op {
             Op::Nop | Op::CollHint { .. } | Op::SetAllocHint { .. } => {}
             Op::MkColl { cid, bits } => {
-                let coll = Collection {
-                    bits: *bits,
-                    ..Collection::default()
-                };
+                let coll = Collection { bits: *bits, ..Collection::default() };
                 self.colls.insert(cid_at(*cid), coll);
             }
             Op::RmColl { cid } => {
@@ -158,18 +137,11 @@ impl State {
             Op::CollSetBits { cid, bits } => {
                 self.colls.entry(cid_at(*cid)).or_default().bits = *bits;
             }
-            Op::SplitCollection {
-                cid,
-                bits,
-                rem,
-                to_cid,
-            } => {
+            Op::SplitCollection { cid, bits, rem, to_cid } => {
                 let from = self.colls.entry(cid_at(*cid)).or_default();
                 from.bits = *bits;
                 let all = std::mem::take(&mut from.objects);
-                let (moved, kept) = all
-                    .into_iter()
-                    .partition(|(o, _)| split_moves(o, *bits, *rem));
+                let (moved, kept) = all.into_iter().partition(|(o, _)| split_moves(o, *bits, *rem));
                 from.objects = kept;
                 let to = self.colls.entry(cid_at(*to_cid)).or_default();
                 to.bits = *bits;
@@ -182,19 +154,10 @@ impl State {
                 to.objects.extend(from.objects);
             }
             Op::Remove { cid, oid } => {
-                self.colls
-                    .entry(cid_at(*cid))
-                    .or_default()
-                    .objects
-                    .remove(oid_at(*oid));
+                self.colls.entry(cid_at(*cid)).or_default().objects.remove(oid_at(*oid));
             }
             Op::TryRename { cid, oid, to } => self.rename(t, (*cid, *oid), (*cid, *to)),
-            Op::CollMoveRename {
-                cid,
-                oid,
-                to_cid,
-                to,
-            } => {
+            Op::CollMoveRename { cid, oid, to_cid, to } => {
                 self.rename(t, (*cid, *oid), (*to_cid, *to));
             }
             Op::Clone { cid, oid, to } => {
@@ -203,14 +166,7 @@ impl State {
                     objects.insert(oid_at(*to).clone(), copy);
                 }
             }
-            Op::CloneRange {
-                cid,
-                oid,
-                to,
-                offset,
-                len,
-                to_offset,
-            } => {
+            Op::CloneRange { cid, oid, to, offset, len, to_offset } => {
                 let objects = &mut self.colls.entry(cid_at(*cid)).or_default().objects;
                 let copied = objects.get(oid_at(*oid)).map(|o| o.read(*offset, *len));
                 let to = objects.entry(oid_at(*to).clone()).or_default();
@@ -247,18 +203,9 @@ impl State {
         let key =
             |(cid, oid): (u32, u32)| (t.collections()[cid as usize], &t.objects()[oid as usize]);
         let ((from_cid, from_oid), (to_cid, to_oid)) = (key(from), key(to));
-        let moved = self
-            .colls
-            .entry(from_cid)
-            .or_default()
-            .objects
-            .remove(from_oid);
+        let moved = self.colls.entry(from_cid).or_default().objects.remove(from_oid);
         if let Some(object) = moved {
-            self.colls
-                .entry(to_cid)
-                .or_default()
-                .objects
-                .insert(to_oid.clone(), object);
+            self.colls.entry(to_cid).or_default().objects.insert(to_oid.clone(), object);
         }
     }
 }
@@ -307,10 +254,7 @@ impl ObjectStore for MemStore {
     ) -> LocalFuture<Result<Listing, StoreError>> {
         ready(self.state.borrow().coll(cid).map(|c| {
             if start >= end {
-                return Listing {
-                    objects: Vec::new(),
-                    next: end.clone(),
-                };
+                return Listing { objects: Vec::new(), next: end.clone() };
             }
             let mut range = c.objects.range(start..end).map(|(oid, _)| oid);
             let objects: Vec<_> = range.by_ref().take(max).cloned().collect();
@@ -353,12 +297,7 @@ impl ObjectStore for MemStore {
         oid: &GhObject,
         name: &[u8],
     ) -> LocalFuture<Result<Bytes, StoreError>> {
-        self.on(cid, oid, |o| {
-            o.attrs
-                .get(bstr::BStr::new(name))
-                .cloned()
-                .ok_or(StoreError::NoAttr)
-        })
+        self.on(cid, oid, |o| o.attrs.get(bstr::BStr::new(name)).cloned().ok_or(StoreError::NoAttr))
     }
 
     fn getattrs(
@@ -366,12 +305,7 @@ impl ObjectStore for MemStore {
         cid: &CollId,
         oid: &GhObject,
     ) -> LocalFuture<Result<Vec<(BString, Bytes)>, StoreError>> {
-        self.on(cid, oid, |o| {
-            Ok(o.attrs
-                .iter()
-                .map(|(k, v)| (k.clone(), v.clone()))
-                .collect())
-        })
+        self.on(cid, oid, |o| Ok(o.attrs.iter().map(|(k, v)| (k.clone(), v.clone())).collect()))
     }
 
     fn omap_header(&self, cid: &CollId, oid: &GhObject) -> LocalFuture<Result<Bytes, StoreError>> {
@@ -385,10 +319,7 @@ impl ObjectStore for MemStore {
         keys: &[BString],
     ) -> LocalFuture<Result<Vec<(BString, Bytes)>, StoreError>> {
         self.on(cid, oid, |o| {
-            Ok(keys
-                .iter()
-                .filter_map(|k| Some((k.clone(), o.omap.get(k)?.clone())))
-                .collect())
+            Ok(keys.iter().filter_map(|k| Some((k.clone(), o.omap.get(k)?.clone()))).collect())
         })
     }
 

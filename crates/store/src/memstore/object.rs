@@ -52,8 +52,7 @@ impl Object {
                 self.attrs.insert(name.clone(), value.clone());
             }
             Op::SetAttrs { attrs, .. } => {
-                self.attrs
-                    .extend(attrs.iter().map(|(k, v)| (k.clone(), v.clone())));
+                self.attrs.extend(attrs.iter().map(|(k, v)| (k.clone(), v.clone())));
             }
             Op::RmAttr { name, .. } => {
                 self.attrs.remove(name);
@@ -64,8 +63,7 @@ impl Object {
                 self.omap_header = Bytes::new();
             }
             Op::OmapSetKeys { entries, .. } => {
-                self.omap
-                    .extend(entries.iter().map(|(k, v)| (k.clone(), v.clone())));
+                self.omap.extend(entries.iter().map(|(k, v)| (k.clone(), v.clone())));
             }
             Op::OmapRmKeys { keys, .. } => {
                 for key in keys {
@@ -86,10 +84,7 @@ impl Object {
         let mut at = 0;
         for (page, range) in pieces(offset, data.len() as u64) {
             let len = range.len();
-            let bytes = self
-                .pages
-                .entry(page)
-                .or_insert_with(|| vec![0; PAGE_LEN as usize]);
+            let bytes = self.pages.entry(page).or_insert_with(|| vec![0; PAGE_LEN as usize]);
             bytes[range].copy_from_slice(&data[at..at + len]);
             at += len;
         }
@@ -107,11 +102,8 @@ impl Object {
 
     fn punch(&mut self, offset: u64, len: u64) {
         let end = offset + len;
-        let touched: Vec<u64> = self
-            .pages
-            .range(offset / PAGE_LEN..end.div_ceil(PAGE_LEN))
-            .map(|(&p, _)| p)
-            .collect();
+        let touched: Vec<u64> =
+            self.pages.range(offset / PAGE_LEN..end.div_ceil(PAGE_LEN)).map(|(&p, _)| p).collect();
         for page in touched {
             let (from, to) = (offset.max(page * PAGE_LEN), end.min((page + 1) * PAGE_LEN));
             if to - from == PAGE_LEN {
@@ -141,11 +133,7 @@ impl Object {
         if offset >= end {
             return out;
         }
-        for &page in self
-            .pages
-            .range(offset / PAGE_LEN..end.div_ceil(PAGE_LEN))
-            .map(|(p, _)| p)
-        {
+        for &page in self.pages.range(offset / PAGE_LEN..end.div_ceil(PAGE_LEN)).map(|(p, _)| p) {
             let range = offset.max(page * PAGE_LEN)..end.min((page + 1) * PAGE_LEN);
             match out.last_mut() {
                 Some(last) if last.end == range.start => last.end = range.end,
@@ -157,9 +145,7 @@ impl Object {
 
     /// How many pages a write would add.
     pub(super) fn missing_pages(&self, offset: u64, len: u64) -> u64 {
-        pieces(offset, len)
-            .filter(|(page, _)| !self.pages.contains_key(page))
-            .count() as u64
+        pieces(offset, len).filter(|(page, _)| !self.pages.contains_key(page)).count() as u64
     }
 
     pub(super) fn pages_len(&self) -> u64 {

@@ -38,11 +38,7 @@ impl Under {
             Under::Compressed => CompressionMode::Force,
             _ => CompressionMode::None,
         };
-        Compression {
-            mode,
-            algorithm: Some(Algorithm::Lz4),
-            ..Compression::default()
-        }
+        Compression { mode, algorithm: Some(Algorithm::Lz4), ..Compression::default() }
     }
 
     /// Whether the database is in memory.
@@ -118,10 +114,7 @@ impl Disks {
     }
 
     fn gated(&self, file: &Arc<SharedMemoryFile>) -> SharedDevice {
-        SharedDevice::new(Arc::new(Gated {
-            file: file.clone(),
-            gate: self.gate.clone(),
-        }))
+        SharedDevice::new(Arc::new(Gated { file: file.clone(), gate: self.gate.clone() }))
     }
 
     /// The store's own.
@@ -165,13 +158,8 @@ pub(super) async fn made(
     unit: u32,
     under: Under,
 ) -> Rc<BlueStore> {
-    let options = MkfsOptions {
-        uuid: [7; 16],
-        min_alloc_len: unit,
-    };
-    BlueStore::mkfs(env, device.clone(), database.clone(), options)
-        .await
-        .unwrap();
+    let options = MkfsOptions { uuid: [7; 16], min_alloc_len: unit };
+    BlueStore::mkfs(env, device.clone(), database.clone(), options).await.unwrap();
     mounted(env, device, database, under).await.unwrap()
 }
 
@@ -187,10 +175,7 @@ pub(super) async fn mounted(
 
 /// Nothing is wrong in it.
 pub(super) async fn check(store: &BlueStore) {
-    let deep = FsckOptions {
-        deep: true,
-        repair: false,
-    };
+    let deep = FsckOptions { deep: true, repair: false };
     assert_eq!(store.fsck(deep).await, Ok(Fsck::default()));
 }
 
@@ -203,14 +188,7 @@ impl Blue {
             mem: Arc::new(MemKv::new()),
             dir: (under == Under::Files).then(|| Dir::new("bluestore")),
         };
-        blue.store = made(
-            env,
-            blue.disks.device(),
-            blue.database(env).await,
-            unit,
-            under,
-        )
-        .await;
+        blue.store = made(env, blue.disks.device(), blue.database(env).await, unit, under).await;
         blue
     }
 
@@ -247,9 +225,7 @@ impl Blue {
         };
         self.store = spare(env).await;
         let database = self.database(env).await;
-        self.store = mounted(env, self.disks.device(), database, self.under)
-            .await
-            .unwrap();
+        self.store = mounted(env, self.disks.device(), database, self.under).await.unwrap();
     }
 }
 

@@ -136,28 +136,25 @@ async fn check_image(env: &Env, image: &Image, states: &[Model], at: &str) {
     // Life goes on, and a second crash is no worse.
     let mut model = states[found].clone();
     let mut t = Transaction::new();
-    t.mkcoll(&pg(100), 0)
-        .write(&pg(100), &object("after", 1), 0, vec![5; 5000])
-        .write(&pg(100), &object("after", 1), 100, vec![6; 50]);
+    t.mkcoll(&pg(100), 0).write(&pg(100), &object("after", 1), 0, vec![5; 5000]).write(
+        &pg(100),
+        &object("after", 1),
+        100,
+        vec![6; 50],
+    );
     model.apply(&t).unwrap();
     store.submit(t).await.unwrap();
     let mut choices = Choices::new(found as u64);
     let again = image.disks.image(|file| file.crash_image(&mut choices));
     let database = given(image.kv.as_ref(), &again);
-    let store = mounted(env, again.device(), database, image.under)
-        .await
-        .unwrap();
+    let store = mounted(env, again.device(), database, image.under).await.unwrap();
     assert_eq!(model.compare(&*store).await, Ok(()), "{at}, again");
     check(&store).await;
 }
 
 #[test]
 fn every_image_holds_what_was_acknowledged() {
-    let sizes = Sizes {
-        objects: 6,
-        object_len: 90_000,
-        write_len: 30_000,
-    };
+    let sizes = Sizes { objects: 6, object_len: 90_000, write_len: 30_000 };
     for seed in 0..4 {
         let unit = [65_536, 4096, 16_384][seed as usize % 3];
         block_on(move |env| power_losses(env, seed, unit, sizes, 40, Under::Memory));
@@ -169,27 +166,17 @@ fn every_image_holds_what_was_acknowledged() {
 
 #[test]
 fn every_image_of_data_and_database_holds_what_was_acknowledged() {
-    let sizes = Sizes {
-        objects: 6,
-        object_len: 90_000,
-        write_len: 30_000,
-    };
-    for (seed, unit, under) in [
-        (11, 4096, Under::BlueFs),
-        (12, 65_536, Under::BlueFs),
-        (13, 16_384, Under::Beside),
-    ] {
+    let sizes = Sizes { objects: 6, object_len: 90_000, write_len: 30_000 };
+    for (seed, unit, under) in
+        [(11, 4096, Under::BlueFs), (12, 65_536, Under::BlueFs), (13, 16_384, Under::Beside)]
+    {
         block_on(move |env| power_losses(env, seed, unit, sizes, 40, under));
     }
 }
 
 #[test]
 fn long_writes_too() {
-    let sizes = Sizes {
-        objects: 4,
-        object_len: 500_000,
-        write_len: 200_000,
-    };
+    let sizes = Sizes { objects: 4, object_len: 500_000, write_len: 200_000 };
     block_on(move |env| power_losses(env, 2, 65_536, sizes, 12, Under::Memory));
 }
 
@@ -251,19 +238,13 @@ fn rot_is_an_error_never_wrong_data() {
                     0 => harmless += 1,
                     n => {
                         noticed += n;
-                        let deep = FsckOptions {
-                            deep: true,
-                            repair: false,
-                        };
+                        let deep = FsckOptions { deep: true, repair: false };
                         assert!(!store.fsck(deep).await.unwrap().errors.is_empty());
                     }
                 }
             }
         }
-        assert!(
-            noticed > 0 && refused > 0 && harmless > 0,
-            "{noticed} {refused} {harmless}"
-        );
+        assert!(noticed > 0 && refused > 0 && harmless > 0, "{noticed} {refused} {harmless}");
     });
 }
 
@@ -413,14 +394,9 @@ async fn one_write(env: Env, unit: u32) -> Vec<(u64, [u64; 4])> {
         .await,
     );
     let start = file.bytes_written();
-    let store = BlueStore::mount(
-        env,
-        device.clone(),
-        Database::Given(kv),
-        Compression::default(),
-    )
-    .await
-    .unwrap();
+    let store = BlueStore::mount(env, device.clone(), Database::Given(kv), Compression::default())
+        .await
+        .unwrap();
     let (cid, oid) = (pg(0), object("o", 1));
     let mut t = Transaction::new();
     t.mkcoll(&cid, 0).touch(&cid, &oid);
@@ -432,13 +408,7 @@ async fn one_write(env: Env, unit: u32) -> Vec<(u64, [u64; 4])> {
     let mut grown = Vec::new();
     let mut last = [0; 4];
     // First, second, third with a hole, overwrite, unaligned overwrite.
-    for (offset, len) in [
-        (0, 4096),
-        (4096, 4096),
-        (16_384, 4096),
-        (0, 4096),
-        (100, 50),
-    ] {
+    for (offset, len) in [(0, 4096), (4096, 4096), (16_384, 4096), (0, 4096), (100, 50)] {
         let mut t = Transaction::new();
         t.write(&cid, &oid, offset, vec![7; len]);
         store.submit(t).await.unwrap();
@@ -455,10 +425,7 @@ async fn one_write(env: Env, unit: u32) -> Vec<(u64, [u64; 4])> {
         last = now;
     }
     store.close().await.unwrap();
-    assert_eq!(
-        file.bytes_written() - start,
-        device.ledger().written_total()
-    );
+    assert_eq!(file.bytes_written() - start, device.ledger().written_total());
     grown
 }
 

@@ -86,7 +86,10 @@ fn what_is_read_has_its_checksums() {
             let read = store.read(&pg(0), &numbered(1), at, len).await.unwrap();
             let sums = read.sums().unwrap();
             let wanted = &data[at as usize..][..len as usize];
-            assert_eq!(sums.crc32c(0, &read.pieces()[0]), Some(crc32c(0, &wanted[..read.pieces()[0].len()])));
+            assert_eq!(
+                sums.crc32c(0, &read.pieces()[0]),
+                Some(crc32c(0, &wanted[..read.pieces()[0].len()]))
+            );
             assert_eq!(read.crc32c(!0), crc32c(!0, wanted));
         }
     });

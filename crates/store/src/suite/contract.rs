@@ -58,16 +58,17 @@ enum Kind {
     /// FileStore with its keys in RocksDB (0) or LevelDB (1).
     File(usize),
     /// BlueStore on devices in memory.
-    Blue { unit: u32, under: Under },
+    Blue {
+        unit: u32,
+        under: Under,
+    },
 }
 
 impl Kind {
     /// Whether it needs threads and files.
     fn is_real(self) -> bool {
-        matches!(
-            self,
-            Kind::Kv(_) | Kind::File(_)
-        ) || matches!(self, Kind::Blue { under, .. } if !under.is_memory())
+        matches!(self, Kind::Kv(_) | Kind::File(_))
+            || matches!(self, Kind::Blue { under, .. } if !under.is_memory())
     }
 }
 
@@ -79,45 +80,15 @@ const KINDS: [Kind; 16] = [
     Kind::KvMem,
     Kind::Kv(0),
     Kind::Kv(1),
-    Kind::Blue {
-        unit: 65_536,
-        under: Under::Memory,
-    },
-    Kind::Blue {
-        unit: 4096,
-        under: Under::Memory,
-    },
-    Kind::Blue {
-        unit: 4096,
-        under: Under::Compressed,
-    },
-    Kind::Blue {
-        unit: 16_384,
-        under: Under::Files,
-    },
-    Kind::Blue {
-        unit: 16_384,
-        under: Under::BlueFs,
-    },
-    Kind::Blue {
-        unit: 4096,
-        under: Under::Beside,
-    },
-    Kind::Ink {
-        block_len: 4096,
-        log_len: 256 << 10,
-        delay: 0,
-    },
-    Kind::Ink {
-        block_len: 512,
-        log_len: 64 << 10,
-        delay: 3,
-    },
-    Kind::Ink {
-        block_len: 4096,
-        log_len: 4 << 20,
-        delay: 1,
-    },
+    Kind::Blue { unit: 65_536, under: Under::Memory },
+    Kind::Blue { unit: 4096, under: Under::Memory },
+    Kind::Blue { unit: 4096, under: Under::Compressed },
+    Kind::Blue { unit: 16_384, under: Under::Files },
+    Kind::Blue { unit: 16_384, under: Under::BlueFs },
+    Kind::Blue { unit: 4096, under: Under::Beside },
+    Kind::Ink { block_len: 4096, log_len: 256 << 10, delay: 0 },
+    Kind::Ink { block_len: 512, log_len: 64 << 10, delay: 3 },
+    Kind::Ink { block_len: 4096, log_len: 4 << 20, delay: 1 },
 ];
 
 pub(super) async fn mounted(env: &Env, file: Rc<MemoryFile>) -> Result<Rc<InkStore>, StoreError> {
@@ -129,13 +100,8 @@ pub(super) async fn mounted(env: &Env, file: Rc<MemoryFile>) -> Result<Rc<InkSto
 }
 
 pub(super) async fn made(env: &Env, file: &Rc<MemoryFile>, log_len: u64) -> Rc<InkStore> {
-    let options = MkfsOptions {
-        uuid: [7; 16],
-        log_len: Some(log_len),
-    };
-    InkStore::mkfs(&BlockDevice::new(file.clone()), options)
-        .await
-        .unwrap();
+    let options = MkfsOptions { uuid: [7; 16], log_len: Some(log_len) };
+    InkStore::mkfs(&BlockDevice::new(file.clone()), options).await.unwrap();
     mounted(env, file.clone()).await.unwrap()
 }
 
@@ -194,10 +160,7 @@ impl Backend {
             mem: None,
             blue: None,
         };
-        let options = kstore::MkfsOptions {
-            uuid: [7; 16],
-            stripe_len: STRIPE_LEN,
-        };
+        let options = kstore::MkfsOptions { uuid: [7; 16], stripe_len: STRIPE_LEN };
         match kind {
             Kind::FileMem => Backend::new_files(env, |_| Arc::new(MemKv::new()), nothing).await,
             Kind::File(engine) => {
@@ -207,46 +170,25 @@ impl Backend {
                 let kv: SharedKv = Arc::new(MemKv::new());
                 KStore::mkfs(env, kv.clone(), options).await.unwrap();
                 let store = Backend::on_kv(env, kv.clone(), len).await;
-                Backend {
-                    store,
-                    mem: Some(kv),
-                    ..nothing
-                }
+                Backend { store, mem: Some(kv), ..nothing }
             }
             Kind::Kv(engine) => {
                 let dir = Dir::new("kstore");
                 let kv = Backend::kv_of(&dir, engine);
                 KStore::mkfs(env, kv.clone(), options).await.unwrap();
                 let store = Backend::on_kv(env, kv, len).await;
-                Backend {
-                    store,
-                    dir: Some(dir),
-                    ..nothing
-                }
+                Backend { store, dir: Some(dir), ..nothing }
             }
             Kind::Blue { unit, under } => {
                 let blue = Blue::new(env, len, unit, under).await;
-                Backend {
-                    store: blue.store.clone(),
-                    blue: Some(blue),
-                    ..nothing
-                }
+                Backend { store: blue.store.clone(), blue: Some(blue), ..nothing }
             }
             Kind::Mem => nothing,
-            Kind::Ink {
-                block_len,
-                log_len,
-                delay,
-            } => {
+            Kind::Ink { block_len, log_len, delay } => {
                 let file = MemoryFile::new(len, block_len);
                 file.set_delay(delay);
                 let ink = made(env, &file, log_len).await;
-                Backend {
-                    file: Some(file),
-                    store: ink.clone(),
-                    ink: Some(ink),
-                    ..nothing
-                }
+                Backend { file: Some(file), store: ink.clone(), ink: Some(ink), ..nothing }
             }
         }
     }
@@ -334,11 +276,7 @@ async fn random_history(env: &Env, kind: Kind, seed: u64, steps: u64, sizes: Siz
             }
             backend.reopen(choices.below(2) == 0).await;
             let same = model.compare(&*backend.store).await;
-            assert_eq!(
-                same,
-                Ok(()),
-                "{kind:?} seed {seed} after reopening at step {step}"
-            );
+            assert_eq!(same, Ok(()), "{kind:?} seed {seed} after reopening at step {step}");
         }
         if choices.below(100) == 0
             && let Some(ink) = &backend.ink
@@ -354,11 +292,7 @@ async fn random_history(env: &Env, kind: Kind, seed: u64, steps: u64, sizes: Siz
     }
     backend.check().await;
     backend.reopen(true).await;
-    assert_eq!(
-        model.compare(&*backend.store).await,
-        Ok(()),
-        "{kind:?} seed {seed} at the end"
-    );
+    assert_eq!(model.compare(&*backend.store).await, Ok(()), "{kind:?} seed {seed} at the end");
     backend.check().await;
 }
 
@@ -374,11 +308,7 @@ fn random_transactions_do_what_the_model_does() {
 
 #[test]
 fn random_large_transactions_too() {
-    let sizes = Sizes {
-        objects: 6,
-        object_len: 900_000,
-        write_len: 400_000,
-    };
+    let sizes = Sizes { objects: 6, object_len: 900_000, write_len: 400_000 };
     each(async move |env, kind| random_history(env, kind, 77, 150, sizes).await);
 }
 
@@ -421,15 +351,8 @@ fn ten_thousand_objects_list_in_order() {
             assert_eq!(listed.len(), 10_000);
             assert!(listed.is_sorted());
             let some = &listed[5000..5010];
-            let part = backend
-                .store
-                .list(&cid, &some[0], &some[9], 100)
-                .await
-                .unwrap();
-            assert_eq!(
-                (part.objects.as_slice(), &part.next),
-                (&some[..9], &some[9])
-            );
+            let part = backend.store.list(&cid, &some[0], &some[9], 100).await.unwrap();
+            assert_eq!((part.objects.as_slice(), &part.next), (&some[..9], &some[9]));
             backend.reopen(false).await;
         }
     });
@@ -461,17 +384,12 @@ fn large_omaps() {
         let (mut from, mut seen) = (BString::default(), 0);
         loop {
             let store = &backend.store;
-            let page = store
-                .omap_range(&cid, &oid, &from, true, 1000, 1 << 20)
-                .await
-                .unwrap();
+            let page = store.omap_range(&cid, &oid, &from, true, 1000, 1 << 20).await.unwrap();
             for (key, value) in &page.entries {
                 assert_eq!(all.get(key), Some(value));
             }
             seen += page.entries.len();
-            let Some((last, _)) = page.entries.last().filter(|_| page.more) else {
-                break;
-            };
+            let Some((last, _)) = page.entries.last().filter(|_| page.more) else { break };
             from = last.clone();
         }
         assert_eq!(seen, 100_000);
@@ -479,11 +397,7 @@ fn large_omaps() {
         t.omap_rmkeyrange(&cid, &oid, "key 00000010", "key 00099990");
         backend.store.submit(t).await.unwrap();
         backend.reopen(true).await;
-        let page = backend
-            .store
-            .omap_range(&cid, &oid, b"", false, 100, 1 << 20)
-            .await
-            .unwrap();
+        let page = backend.store.omap_range(&cid, &oid, b"", false, 100, 1 << 20).await.unwrap();
         assert_eq!((page.entries.len(), page.more), (20, false));
         backend.check().await;
     });
@@ -510,14 +424,8 @@ fn long_names_and_values() {
             let store = &backend.store;
             let listed = list_all(&**store, &cid, 10).await.unwrap();
             assert_eq!(listed, std::slice::from_ref(&oid));
-            assert_eq!(
-                store.getattr(&cid, &oid, &name).await.unwrap(),
-                vec![1; 65_536]
-            );
-            let values = store
-                .omap_values(&cid, &oid, &[name.clone().into()])
-                .await
-                .unwrap();
+            assert_eq!(store.getattr(&cid, &oid, &name).await.unwrap(), vec![1; 65_536]);
+            let values = store.omap_values(&cid, &oid, &[name.clone().into()]).await.unwrap();
             assert_eq!(values[0].1, vec![2; 1 << 20]);
         }
     });
@@ -531,16 +439,14 @@ fn clones_of_clones_keep_their_data() {
         let mut choices = Choices::new(4);
         let mut model = Model::default();
         let mut t = Transaction::new();
-        t.mkcoll(&cid, 0)
-            .write(&cid, &numbered(0), 0, bytes(&mut choices, 300_000));
+        t.mkcoll(&cid, 0).write(&cid, &numbered(0), 0, bytes(&mut choices, 300_000));
         model.apply(&t).unwrap();
         backend.store.submit(t).await.unwrap();
         for n in 1..60 {
             let (from, to) = (numbered(choices.below(n)), numbered(n));
             let at = choices.below(300_000);
             let mut t = Transaction::new();
-            t.clone_object(&cid, &from, &to)
-                .write(&cid, &from, at, bytes(&mut choices, 5000));
+            t.clone_object(&cid, &from, &to).write(&cid, &from, at, bytes(&mut choices, 5000));
             if n > 20 {
                 t.remove(&cid, &numbered(n - 20));
                 t.touch(&cid, &numbered(n - 20));
@@ -635,7 +541,8 @@ fn nothing_follows_what_found_no_room() {
                     model.apply(&short).unwrap();
                 }
                 (Err(e), Err(StoreError::Latched)) => {
-                    let wanted = if refused == 0 { StoreError::NoSpace } else { StoreError::Latched };
+                    let wanted =
+                        if refused == 0 { StoreError::NoSpace } else { StoreError::Latched };
                     assert_eq!(e, wanted, "{kind:?}");
                     refused += 1;
                 }
@@ -723,12 +630,9 @@ fn errors_leave_no_trace() {
             submit(&|t| t.touch(&cid, &oid).ops().len()).await,
             Err(StoreError::NoCollection(cid))
         );
-        submit(&|t| t.mkcoll(&cid, 0).touch(&cid, &oid).ops().len())
-            .await
-            .unwrap();
+        submit(&|t| t.mkcoll(&cid, 0).touch(&cid, &oid).ops().len()).await.unwrap();
         let refused = submit(&|t| {
-            t.write(&cid, &oid, 0, vec![1; 9000])
-                .setattr(&cid, &object("p", 2), "a", &b"b"[..]);
+            t.write(&cid, &oid, 0, vec![1; 9000]).setattr(&cid, &object("p", 2), "a", &b"b"[..]);
             t.ops().len()
         })
         .await;
@@ -736,33 +640,17 @@ fn errors_leave_no_trace() {
         assert_eq!(store.stat(&cid, &oid).await.unwrap().size, 0);
         let refused = submit(&|t| t.mkcoll(&cid, 0).ops().len()).await;
         assert_eq!(refused, Err(StoreError::CollectionExists(cid)));
-        assert_eq!(
-            submit(&|t| t.rmcoll(&cid).ops().len()).await,
-            Err(StoreError::NotEmpty(cid))
-        );
+        assert_eq!(submit(&|t| t.rmcoll(&cid).ops().len()).await, Err(StoreError::NotEmpty(cid)));
         let far = submit(&|t| t.write(&cid, &oid, u64::MAX - 1, vec![1; 9]).ops().len()).await;
         assert_eq!(far, Err(StoreError::TooBig));
-        assert_eq!(
-            store.getattr(&cid, &oid, b"no").await,
-            Err(StoreError::NoAttr)
-        );
-        assert_eq!(
-            store.stat(&cid, &object("q", 3)).await,
-            Err(StoreError::NoObject)
-        );
-        submit(&|t| t.remove(&cid, &oid).rmcoll(&cid).ops().len())
-            .await
-            .unwrap();
+        assert_eq!(store.getattr(&cid, &oid, b"no").await, Err(StoreError::NoAttr));
+        assert_eq!(store.stat(&cid, &object("q", 3)).await, Err(StoreError::NoObject));
+        submit(&|t| t.remove(&cid, &oid).rmcoll(&cid).ops().len()).await.unwrap();
         assert_eq!(store.collections().await, Ok(Vec::new()));
         store.close().await.unwrap();
         assert_eq!(store.collections().await, Err(StoreError::Closed));
-        assert_eq!(
-            submit(&|t| t.mkcoll(&cid, 0).ops().len()).await,
-            Err(StoreError::Closed)
-        );
-        let nobody = store
-            .list(&cid, &GhObject::min(), &GhObject::max(), 1)
-            .await;
+        assert_eq!(submit(&|t| t.mkcoll(&cid, 0).ops().len()).await, Err(StoreError::Closed));
+        let nobody = store.list(&cid, &GhObject::min(), &GhObject::max(), 1).await;
         assert_eq!(nobody, Err(StoreError::Closed));
     });
 }
@@ -780,7 +668,8 @@ fn everything_of_one_store_goes_into_another() {
         }
         let mut keys = Transaction::new();
         keys.mkcoll(&pg(99), 3);
-        let many = (0..5000).map(|n| (format!("{n:05}").into(), Bytes::from(vec![n as u8; n % 50])));
+        let many =
+            (0..5000).map(|n| (format!("{n:05}").into(), Bytes::from(vec![n as u8; n % 50])));
         keys.touch(&pg(99), &numbered(1));
         keys.omap_setkeys(&pg(99), &numbered(1), many);
         keys.write(&pg(99), &numbered(2), 5 << 20, vec![1; 3 << 20]);
@@ -789,7 +678,8 @@ fn everything_of_one_store_goes_into_another() {
         let between = MemStore::new(1 << 30);
         let copied = copy(&*backend.store, &between, &mut |_| {}).await.unwrap();
         assert_eq!(model.compare(&between).await, Ok(()), "{kind:?}");
-        let (compared, differences) = compare(&*backend.store, &between, &mut |_| {}).await.unwrap();
+        let (compared, differences) =
+            compare(&*backend.store, &between, &mut |_| {}).await.unwrap();
         assert_eq!((compared, differences), (copied, vec![]), "{kind:?}");
         assert!(copied.omap_keys >= 5000 && copied.data >= 3 << 20, "{copied:?}");
         // And into an empty one of this kind.
@@ -826,13 +716,21 @@ fn a_collection_takes_in_another() {
             let mut t = Transaction::new();
             for cid in [target, source] {
                 t.mkcoll(&cid, 2).touch(&cid, &meta(&cid));
-                t.omap_setkeys(&cid, &meta(&cid), BTreeMap::from([("_info".into(), Bytes::from("of this"))]));
+                t.omap_setkeys(
+                    &cid,
+                    &meta(&cid),
+                    BTreeMap::from([("_info".into(), Bytes::from("of this"))]),
+                );
             }
             for n in 0..40 {
                 let cid = if n % 3 == 0 { source } else { target };
                 t.write(&cid, &numbered(n), 0, vec![n as u8; 1000 * n as usize]);
                 t.setattr(&cid, &numbered(n), "_", Bytes::from(vec![n as u8; 200]));
-                t.omap_setkeys(&cid, &numbered(n), BTreeMap::from([("key".into(), Bytes::from(vec![n as u8; 30]))]));
+                t.omap_setkeys(
+                    &cid,
+                    &numbered(n),
+                    BTreeMap::from([("key".into(), Bytes::from(vec![n as u8; 30]))]),
+                );
             }
             model.apply(&t).unwrap();
             backend.store.submit(t).await.unwrap();
@@ -840,7 +738,11 @@ fn a_collection_takes_in_another() {
             t.remove(&source, &meta(&source));
             t.merge_collection(&source, &target, 1);
             t.coll_set_bits(&target, 1);
-            t.omap_setkeys(&target, &meta(&target), BTreeMap::from([("_info".into(), Bytes::from("of both"))]));
+            t.omap_setkeys(
+                &target,
+                &meta(&target),
+                BTreeMap::from([("_info".into(), Bytes::from("of both"))]),
+            );
             model.apply(&t).unwrap();
             backend.store.submit(t).await.unwrap();
             assert_eq!(model.compare(&*backend.store).await, Ok(()), "{kind:?}");

@@ -35,10 +35,7 @@ fn overwrite(choices: &mut Choices, version: u64, meta: &GhObject) -> Transactio
     let at = choices.below(OBJECT_LEN / 4096) * 4096;
     t.write(&cid, &oid, at, vec![version as u8; 4096]);
     t.setattr(&cid, &oid, "_", value(250, 3));
-    let entries = [
-        (key(version), value(190, 1)),
-        ("_fastinfo".into(), value(186, 1)),
-    ];
+    let entries = [(key(version), value(190, 1)), ("_fastinfo".into(), value(186, 1))];
     t.omap_setkeys(&cid, meta, BTreeMap::from(entries));
     if version > 1000 {
         t.omap_rmkeys(&cid, meta, BTreeSet::from([key(version - 1000)]));
@@ -78,18 +75,12 @@ async fn amplification(env: Env, depth: u64, block_len: u32, ops: u64) -> f64 {
 #[test]
 fn a_small_overwrite_costs_little_more_than_itself() {
     // Depth, sector, device bytes for each client byte.
-    for (depth, block_len, most) in [
-        (32, 4096, 1.08),
-        (128, 4096, 1.06),
-        (1, 512, 1.16),
-        (1, 4096, 2.03),
-    ] {
+    for (depth, block_len, most) in
+        [(32, 4096, 1.08), (128, 4096, 1.06), (1, 512, 1.16), (1, 4096, 2.03)]
+    {
         let ops = if depth == 1 { 2_000 } else { 32_000 };
         let waf = block_on(move |env| amplification(env, depth, block_len, ops));
-        assert!(
-            waf <= most,
-            "depth {depth}, sectors of {block_len}: {waf:.3}, not {most}"
-        );
+        assert!(waf <= most, "depth {depth}, sectors of {block_len}: {waf:.3}, not {most}");
         println!("depth {depth}, sectors of {block_len}: {waf:.3}");
     }
 }

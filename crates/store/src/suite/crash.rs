@@ -89,27 +89,18 @@ async fn check_images(env: &Env, h: &History, images: &RefCell<Vec<Image>>, stat
         let mut model = states[found].clone();
         let store = mounted(env, image.file.clone()).await.unwrap();
         let mut t = Transaction::new();
-        t.mkcoll(&pg(100), 0)
-            .write(&pg(100), &object("after", 1), 0, vec![5; 5000]);
+        t.mkcoll(&pg(100), 0).write(&pg(100), &object("after", 1), 0, vec![5; 5000]);
         model.apply(&t).unwrap();
         store.submit(t).await.unwrap();
         let again = image.file.crash_image(&mut Choices::new(h.seed));
-        let store = mounted(env, again)
-            .await
-            .unwrap_or_else(|e| panic!("{at}, again: {e}"));
-        assert_eq!(
-            model.compare(&*store).await,
-            Ok(()),
-            "{at}, after a second crash"
-        );
+        let store = mounted(env, again).await.unwrap_or_else(|e| panic!("{at}, again: {e}"));
+        assert_eq!(model.compare(&*store).await, Ok(()), "{at}, after a second crash");
     }
 }
 
 /// Opens an image; which of the states it holds.
 async fn check_image(env: &Env, image: &Image, states: &[Model], at: &str) -> usize {
-    let store = mounted(env, image.file.clone())
-        .await
-        .unwrap_or_else(|e| panic!("{at}: {e}"));
+    let store = mounted(env, image.file.clone()).await.unwrap_or_else(|e| panic!("{at}: {e}"));
     let mut why = Vec::new();
     for n in image.acknowledged..=image.submitted {
         match states[n].compare(&*store).await {
@@ -122,10 +113,7 @@ async fn check_image(env: &Env, image: &Image, states: &[Model], at: &str) -> us
             Err(e) => why.push(format!("not state {n}: {e}")),
         }
     }
-    panic!(
-        "{at}: holds none of the states {}..={}: {why:#?}",
-        image.acknowledged, image.submitted
-    );
+    panic!("{at}: holds none of the states {}..={}: {why:#?}", image.acknowledged, image.submitted);
 }
 
 #[test]
@@ -135,11 +123,7 @@ fn every_image_holds_what_was_acknowledged() {
         let h = History {
             seed,
             steps: 60,
-            sizes: Sizes {
-                objects: 6,
-                object_len: 30_000,
-                write_len: 9_000,
-            },
+            sizes: Sizes { objects: 6, object_len: 30_000, write_len: 9_000 },
             block_len,
             log_len: 64 << 10,
             depth: 1 + seed as usize * 2,
@@ -153,11 +137,7 @@ fn long_writes_too() {
     let h = History {
         seed: 500,
         steps: 25,
-        sizes: Sizes {
-            objects: 4,
-            object_len: 500_000,
-            write_len: 300_000,
-        },
+        sizes: Sizes { objects: 4, object_len: 500_000, write_len: 300_000 },
         block_len: 4096,
         log_len: 256 << 10,
         depth: 6,
@@ -176,11 +156,7 @@ fn more_crashes() {
         let h = History {
             seed,
             steps: 120,
-            sizes: Sizes {
-                objects: 8,
-                object_len: 60_000,
-                write_len: 20_000,
-            },
+            sizes: Sizes { objects: 8, object_len: 60_000, write_len: 20_000 },
             block_len: if seed % 2 == 0 { 4096 } else { 512 },
             log_len: 64 << 10 << (seed % 3),
             depth: 1 + seed as usize % 9,

@@ -89,10 +89,7 @@ fn bit_rot_is_an_error_never_wrong_data() {
                 }
             }
         }
-        assert!(
-            read_errors > 0 && refused > 0 && harmless > 0 && dropped < 20,
-            "{dropped}"
-        );
+        assert!(read_errors > 0 && refused > 0 && harmless > 0 && dropped < 20, "{dropped}");
     });
 }
 
@@ -132,11 +129,7 @@ fn a_failed_write_or_sync_latches() {
             let faults = Rc::new(Faults::default());
             let faulty = BlockDevice::new(Rc::new(FaultyFile::new(file.clone(), faults.clone())));
             let store = InkStore::mount(env.clone(), faulty).await.unwrap();
-            let left = if fail_sync {
-                &faults.syncs_left
-            } else {
-                &faults.writes_left
-            };
+            let left = if fail_sync { &faults.syncs_left } else { &faults.writes_left };
             left.set(Some(after));
             let mut states = vec![Model::default()];
             let mut waiting = Vec::new();
@@ -171,9 +164,7 @@ fn a_failed_write_or_sync_latches() {
             assert_eq!(store.submit(t).await, Err(StoreError::Latched));
             assert!(store.checkpoint().await.is_err());
             // What is on the device is still a prefix with all that was acknowledged.
-            let store = mounted(&env, file.crash_image(&mut Choices::new(after)))
-                .await
-                .unwrap();
+            let store = mounted(&env, file.crash_image(&mut Choices::new(after))).await.unwrap();
             let mut found = false;
             for state in &states[acknowledged..] {
                 found |= state.compare(&*store).await.is_ok();
@@ -190,19 +181,11 @@ fn what_is_no_store_is_refused() {
         let error = mounted(&env, empty).await.unwrap_err();
         assert_eq!(error, StoreError::Format("no superblock"));
         let tiny = MemoryFile::new(64 << 10, 4096);
-        assert!(matches!(
-            mounted(&env, tiny).await,
-            Err(StoreError::Format(_))
-        ));
+        assert!(matches!(mounted(&env, tiny).await, Err(StoreError::Format(_))));
         // An older store's log and superblocks mean nothing to a new one.
         let (file, _) = filled(&env, 1, false).await;
-        let options = crate::inkstore::MkfsOptions {
-            uuid: [9; 16],
-            log_len: Some(256 << 10),
-        };
-        InkStore::mkfs(&BlockDevice::new(file.clone()), options)
-            .await
-            .unwrap();
+        let options = crate::inkstore::MkfsOptions { uuid: [9; 16], log_len: Some(256 << 10) };
+        InkStore::mkfs(&BlockDevice::new(file.clone()), options).await.unwrap();
         let store = mounted(&env, file).await.unwrap();
         assert_eq!(store.collections().await, Ok(Vec::new()));
     });

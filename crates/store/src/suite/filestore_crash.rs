@@ -24,23 +24,12 @@ const LIMIT: u64 = 64 << 20;
 
 /// Syncs only when told: the journal keeps everything.
 fn settings(dir: &Dir) -> Settings {
-    Settings {
-        max_sync_interval: Duration::from_secs(1 << 30),
-        ..file_settings(&dir.0, LIMIT)
-    }
+    Settings { max_sync_interval: Duration::from_secs(1 << 30), ..file_settings(&dir.0, LIMIT) }
 }
 
 async fn made(env: &Env, dir: &Dir, kv: &SharedKv, journal_len: u64) -> Rc<FileStore> {
     let journal = dir.0.join("journal");
-    let made = FileStore::mkfs(
-        env,
-        &dir.0,
-        kv.clone(),
-        [7; 16],
-        &journal,
-        journal_len,
-        true,
-    );
+    let made = FileStore::mkfs(env, &dir.0, kv.clone(), [7; 16], &journal, journal_len, true);
     made.await.unwrap();
     mounted(env, dir, kv).await.unwrap()
 }
@@ -184,10 +173,7 @@ fn a_torn_journal_ends_there() {
             store.submit(t).await.unwrap();
             drop(store);
             // Two headers, one entry of a block, then this one of three.
-            let journal = fs::OpenOptions::new()
-                .write(true)
-                .open(dir.0.join("journal"))
-                .unwrap();
+            let journal = fs::OpenOptions::new().write(true).open(dir.0.join("journal")).unwrap();
             journal.write_all_at(&[0xee; 16], 3 * 4096 + cut).unwrap();
             let store = mounted(&env, &dir, &kv).await.unwrap();
             assert_eq!(models[0].compare(&*store).await, Ok(()), "cut at {cut}");
@@ -245,9 +231,6 @@ fn another_store_s_journal_is_refused() {
         let mkfs = FileStore::mkfs(&env, &two.0, other, [8; 16], &journal, 2 << 20, true);
         mkfs.await.unwrap();
         fs::copy(&journal, one.0.join("journal")).unwrap();
-        assert!(matches!(
-            mounted(&env, &one, &kv).await,
-            Err(StoreError::Format(_))
-        ));
+        assert!(matches!(mounted(&env, &one, &kv).await, Err(StoreError::Format(_))));
     });
 }

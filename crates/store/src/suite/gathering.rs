@@ -76,8 +76,14 @@ impl BlockFile for SlowSyncs {
 async fn slow_store(env: &Env) -> (Rc<SlowSyncs>, Rc<InkStore>) {
     let file = MemoryFile::new(64 << 20, 4096);
     drop(made(env, &file, 4 << 20).await);
-    let slow = Rc::new(SlowSyncs { file, env: env.clone(), syncs: Cell::default(), flushed: Cell::default() });
-    let store = Rc::new(InkStore::mount(env.clone(), BlockDevice::new(slow.clone())).await.unwrap());
+    let slow = Rc::new(SlowSyncs {
+        file,
+        env: env.clone(),
+        syncs: Cell::default(),
+        flushed: Cell::default(),
+    });
+    let store =
+        Rc::new(InkStore::mount(env.clone(), BlockDevice::new(slow.clone())).await.unwrap());
     let mut t = Transaction::new();
     t.mkcoll(&pg(0), 0);
     store.submit(t).await.unwrap();

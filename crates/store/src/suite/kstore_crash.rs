@@ -39,10 +39,7 @@ fn unflushed() -> [(&'static str, Engine); 2] {
 /// The database's newest log and its length.
 fn log_of(dir: &Path) -> (PathBuf, u64) {
     let logs = fs::read_dir(dir).unwrap().map(|e| e.unwrap().path());
-    let log = logs
-        .filter(|p| p.extension().is_some_and(|e| e == "log"))
-        .max()
-        .unwrap();
+    let log = logs.filter(|p| p.extension().is_some_and(|e| e == "log")).max().unwrap();
     let len = fs::metadata(&log).unwrap().len();
     (log, len)
 }
@@ -51,10 +48,7 @@ async fn power_losses(env: Env, name: &'static str, engine: Engine, seed: u64) {
     let dir = Dir::new(&format!("kstore-crash-{name}"));
     let path = dir.0.join("kv");
     let kv = opened(&path, &engine).unwrap();
-    let options = MkfsOptions {
-        uuid: [1; 16],
-        stripe_len: 4096,
-    };
+    let options = MkfsOptions { uuid: [1; 16], stripe_len: 4096 };
     KStore::mkfs(&env, kv.clone(), options).await.unwrap();
     let store = mounted(&env, kv).await.unwrap();
     let (mut choices, mut states) = (Choices::new(seed), vec![Model::default()]);
@@ -88,9 +82,7 @@ async fn power_losses(env: Env, name: &'static str, engine: Engine, seed: u64) {
         let cut = durable + choices.below(len - durable + 1);
         let file = OpenOptions::new().write(true).open(&log).unwrap();
         file.set_len(cut).unwrap();
-        let found = mounted(&env, opened(&image, &engine).unwrap())
-            .await
-            .unwrap();
+        let found = mounted(&env, opened(&image, &engine).unwrap()).await.unwrap();
         let mut matching = None;
         for n in (least..states.len()).rev() {
             if states[n].compare(&*found).await.is_ok() {
@@ -99,10 +91,7 @@ async fn power_losses(env: Env, name: &'static str, engine: Engine, seed: u64) {
             }
         }
         let n = matching.unwrap_or_else(|| panic!("{name} seed {seed} step {step}: no state"));
-        assert!(
-            n >= least,
-            "{name} seed {seed} step {step}: {n} of {acknowledged}"
-        );
+        assert!(n >= least, "{name} seed {seed} step {step}: {n} of {acknowledged}");
         drop(found);
         fs::remove_dir_all(&image).unwrap();
     }
@@ -143,10 +132,7 @@ async fn rot(env: Env, name: &'static str, engine: Engine) {
     let dir = Dir::new(&format!("kstore-rot-{name}"));
     let path = dir.0.join("kv");
     let kv = opened(&path, &engine).unwrap();
-    let options = MkfsOptions {
-        uuid: [1; 16],
-        stripe_len: 4096,
-    };
+    let options = MkfsOptions { uuid: [1; 16], stripe_len: 4096 };
     KStore::mkfs(&env, kv.clone(), options).await.unwrap();
     let store = mounted(&env, kv.clone()).await.unwrap();
     let (mut model, mut choices) = (Model::default(), Choices::new(9));
@@ -202,10 +188,7 @@ fn every_byte_put_into_the_log_has_a_cause() {
         runtime.block_on(move |env| async move {
             let dir = Dir::new(&format!("kstore-bytes-{name}"));
             let kv = opened(&dir.0.join("kv"), &engine).unwrap();
-            let options = MkfsOptions {
-                uuid: [1; 16],
-                stripe_len: 4096,
-            };
+            let options = MkfsOptions { uuid: [1; 16], stripe_len: 4096 };
             KStore::mkfs(&env, kv.clone(), options).await.unwrap();
             let store = mounted(&env, kv).await.unwrap();
             let mut t = crate::Transaction::new();
@@ -226,12 +209,7 @@ fn every_byte_put_into_the_log_has_a_cause() {
             assert_eq!(grown("wal_client_data"), 10_000, "{name}");
             // The 1,000 zeros before, and three keys.
             assert_eq!(grown("wal_stripe_rest"), 1000 + 3 * 18, "{name}");
-            let causes = [
-                "wal_client_data",
-                "wal_stripe_rest",
-                "wal_onode",
-                "wal_superblock",
-            ];
+            let causes = ["wal_client_data", "wal_stripe_rest", "wal_onode", "wal_superblock"];
             let put: u64 = causes.iter().map(|c| grown(c)).sum();
             let wal = grown("written_rocksdb_wal");
             assert!(wal > put && wal < put + 200, "{name}: {wal} for {put}");

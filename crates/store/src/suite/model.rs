@@ -29,9 +29,7 @@ impl Existing for Model {
         self.colls.get(cid).map(|(_, objects)| objects.len())
     }
     fn object_exists(&self, cid: &CollId, oid: &GhObject) -> bool {
-        self.colls
-            .get(cid)
-            .is_some_and(|(_, objects)| objects.contains_key(oid))
+        self.colls.get(cid).is_some_and(|(_, objects)| objects.contains_key(oid))
     }
 }
 
@@ -69,23 +67,10 @@ impl Model {
             Op::Touch { cid, oid } | Op::Create { cid, oid } => {
                 self.objects(c(cid)).entry(o(oid)).or_default();
             }
-            Op::Write {
-                cid,
-                oid,
-                offset,
-                data,
-            } => {
-                self.objects(c(cid))
-                    .entry(o(oid))
-                    .or_default()
-                    .put(offset, &data);
+            Op::Write { cid, oid, offset, data } => {
+                self.objects(c(cid)).entry(o(oid)).or_default().put(offset, &data);
             }
-            Op::Zero {
-                cid,
-                oid,
-                offset,
-                len,
-            } => {
+            Op::Zero { cid, oid, offset, len } => {
                 let object = self.objects(c(cid)).entry(o(oid)).or_default();
                 object.put(offset, &vec![0; len as usize]);
             }
@@ -97,31 +82,14 @@ impl Model {
             Op::Remove { cid, oid } => {
                 self.objects(c(cid)).remove(&o(oid));
             }
-            Op::SetAttr {
-                cid,
-                oid,
-                name,
-                value,
-            } => {
-                self.objects(c(cid))
-                    .get_mut(&o(oid))
-                    .unwrap()
-                    .attrs
-                    .insert(name, value);
+            Op::SetAttr { cid, oid, name, value } => {
+                self.objects(c(cid)).get_mut(&o(oid)).unwrap().attrs.insert(name, value);
             }
             Op::SetAttrs { cid, oid, attrs } => {
-                self.objects(c(cid))
-                    .get_mut(&o(oid))
-                    .unwrap()
-                    .attrs
-                    .extend(attrs);
+                self.objects(c(cid)).get_mut(&o(oid)).unwrap().attrs.extend(attrs);
             }
             Op::RmAttr { cid, oid, name } => {
-                self.objects(c(cid))
-                    .get_mut(&o(oid))
-                    .unwrap()
-                    .attrs
-                    .remove(&name);
+                self.objects(c(cid)).get_mut(&o(oid)).unwrap().attrs.remove(&name);
             }
             Op::RmAttrs { cid, oid } => {
                 if let Some(object) = self.objects(c(cid)).get_mut(&o(oid)) {
@@ -132,22 +100,12 @@ impl Model {
                 let copy = self.objects(c(cid))[&o(oid)].clone();
                 self.objects(c(cid)).insert(o(to), copy);
             }
-            Op::CloneRange {
-                cid,
-                oid,
-                to,
-                offset,
-                len,
-                to_offset,
-            } => {
+            Op::CloneRange { cid, oid, to, offset, len, to_offset } => {
                 let source = &self.objects(c(cid))[&o(oid)].data;
                 let from = source.len().min(offset as usize);
                 let until = source.len().min((offset + len) as usize);
                 let part = source[from..until].to_vec();
-                self.objects(c(cid))
-                    .entry(o(to))
-                    .or_default()
-                    .put(to_offset, &part);
+                self.objects(c(cid)).entry(o(to)).or_default().put(to_offset, &part);
             }
             Op::MkColl { cid, bits } => {
                 self.colls.insert(c(cid), (bits, BTreeMap::new()));
@@ -162,11 +120,7 @@ impl Model {
                 }
             }
             Op::OmapSetKeys { cid, oid, entries } => {
-                self.objects(c(cid))
-                    .get_mut(&o(oid))
-                    .unwrap()
-                    .omap
-                    .extend(entries);
+                self.objects(c(cid)).get_mut(&o(oid)).unwrap().omap.extend(entries);
             }
             Op::OmapRmKeys { cid, oid, keys } => {
                 self.objects(c(cid))
@@ -175,24 +129,14 @@ impl Model {
                     .omap
                     .retain(|k, _| !keys.contains(k));
             }
-            Op::OmapRmKeyRange {
-                cid,
-                oid,
-                first,
-                last,
-            } => {
+            Op::OmapRmKeyRange { cid, oid, first, last } => {
                 let object = self.objects(c(cid)).get_mut(&o(oid)).unwrap();
                 object.omap.retain(|k, _| !(*k >= first && *k < last));
             }
             Op::OmapSetHeader { cid, oid, header } => {
                 self.objects(c(cid)).get_mut(&o(oid)).unwrap().header = header;
             }
-            Op::CollMoveRename {
-                cid,
-                oid,
-                to_cid,
-                to,
-            } => {
+            Op::CollMoveRename { cid, oid, to_cid, to } => {
                 if let Some(object) = self.objects(c(cid)).remove(&o(oid)) {
                     self.objects(c(to_cid)).insert(o(to), object);
                 }
@@ -203,19 +147,10 @@ impl Model {
                 }
             }
             Op::CollSetBits { cid, bits } => self.colls.get_mut(&c(cid)).unwrap().0 = bits,
-            Op::SplitCollection {
-                cid,
-                bits,
-                rem,
-                to_cid,
-            } => {
+            Op::SplitCollection { cid, bits, rem, to_cid } => {
                 let all = std::mem::take(self.objects(c(cid)));
                 for (oid, object) in all {
-                    let to = if split_moves(&oid, bits, rem) {
-                        to_cid
-                    } else {
-                        cid
-                    };
+                    let to = if split_moves(&oid, bits, rem) { to_cid } else { cid };
                     self.objects(c(to)).insert(oid, object);
                 }
                 self.colls.get_mut(&c(cid)).unwrap().0 = bits;
@@ -242,10 +177,7 @@ impl Model {
             }
             let listed = list_all(store, cid, 7).await.map_err(|e| e.to_string())?;
             if listed != objects.keys().cloned().collect::<Vec<_>>() {
-                return wrong(format!(
-                    "listing of {cid}: {listed:?}, not {:?}",
-                    objects.keys()
-                ));
+                return wrong(format!("listing of {cid}: {listed:?}, not {:?}", objects.keys()));
             }
             for (oid, object) in objects {
                 compare_object(store, cid, oid, object)
@@ -296,11 +228,7 @@ async fn compare_object(
     let data = all_of(&store.read(cid, oid, 0, 0).await.map_err(text)?)?;
     if data != object.data {
         let at = data.iter().zip(&object.data).position(|(a, b)| a != b);
-        return Err(format!(
-            "data of {} bytes differ at {at:?}, length {}",
-            size,
-            data.len()
-        ));
+        return Err(format!("data of {} bytes differ at {at:?}, length {}", size, data.len()));
     }
     // A window somewhere, too.
     let (from, len) = (size / 3, size / 2 + 1);
@@ -325,10 +253,7 @@ async fn compare_object(
     }
     let (mut omap, mut from, mut after) = (Vec::new(), BString::default(), false);
     loop {
-        let page = store
-            .omap_range(cid, oid, &from, after, 5, 400)
-            .await
-            .map_err(text)?;
+        let page = store.omap_range(cid, oid, &from, after, 5, 400).await.map_err(text)?;
         omap.extend(page.entries);
         match omap.last() {
             Some((last, _)) if page.more => (from, after) = (last.clone(), true),

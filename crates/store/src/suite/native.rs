@@ -18,18 +18,9 @@ pub(super) fn engines() -> Vec<(&'static str, Engine)> {
     let options = "compression=kNoCompression,write_buffer_size=262144,max_background_jobs=2,\
                    target_file_size_base=262144,max_bytes_for_level_base=1048576,\
                    level0_file_num_compaction_trigger=2";
-    let rocks = RocksDbOptions {
-        options: options.into(),
-        ..RocksDbOptions::default()
-    };
-    let level = LevelDbOptions {
-        write_buffer_len: 256 << 10,
-        ..LevelDbOptions::default()
-    };
-    vec![
-        ("rocksdb", Engine::RocksDb(rocks)),
-        ("leveldb", Engine::LevelDb(level)),
-    ]
+    let rocks = RocksDbOptions { options: options.into(), ..RocksDbOptions::default() };
+    let level = LevelDbOptions { write_buffer_len: 256 << 10, ..LevelDbOptions::default() };
+    vec![("rocksdb", Engine::RocksDb(rocks)), ("leveldb", Engine::LevelDb(level))]
 }
 
 /// Copies a directory with all below it: what a kill of the process would leave.
@@ -89,15 +80,8 @@ fn they_do_what_a_map_does_over_kills() {
                 kv.commit_later(batch).unwrap();
             }
             let (from, to) = (choices.below(60).to_string(), choices.below(60).to_string());
-            let (from, to) = (
-                joined_key("D", from.as_bytes()),
-                joined_key("M", to.as_bytes()),
-            );
-            assert_eq!(
-                mem.range(&from, &to, 7),
-                kv.range(&from, &to, 7),
-                "{name} {round}"
-            );
+            let (from, to) = (joined_key("D", from.as_bytes()), joined_key("M", to.as_bytes()));
+            assert_eq!(mem.range(&from, &to, 7), kv.range(&from, &to, 7), "{name} {round}");
             assert_eq!(mem.last(&from, &to), kv.last(&from, &to), "{name} {round}");
             assert_eq!(mem.last(&from, b""), kv.last(&from, b""), "{name} {round}");
             assert_eq!(mem.get(&from), kv.get(&from), "{name} {round}");
@@ -136,9 +120,7 @@ fn a_long_range_is_deleted_whole() {
         kv.commit(batch).unwrap();
         // Keys that the same batch puts before the deletion go, too; those after it stay.
         let mut batch = KvBatch::new();
-        batch
-            .put(key(5_000), &b"before"[..])
-            .delete_range(key(10), key(9_990));
+        batch.put(key(5_000), &b"before"[..]).delete_range(key(10), key(9_990));
         batch.put(key(6_000), &b"after"[..]);
         kv.commit(batch).unwrap();
         let left = everything(&kv);
@@ -178,22 +160,13 @@ fn every_byte_of_every_file_is_counted_under_its_cause() {
         // Nothing has been flushed: the log holds it all.
         assert_eq!((written.flush, written.compaction), (0, 0), "{name}");
         assert_eq!(Some(&written.wal), files.get("wal"), "{name} {written:?}");
-        assert!(
-            written.wal > 10_000 && written.wal < 11_000,
-            "{name} {written:?}"
-        );
+        assert!(written.wal > 10_000 && written.wal < 11_000, "{name} {written:?}");
         assert!(written.syncs > 0);
         // The manifest's files may have been renamed and replaced, never be longer than written.
-        assert!(
-            files["manifest"] <= written.manifest,
-            "{name} {written:?} {files:?}"
-        );
+        assert!(files["manifest"] <= written.manifest, "{name} {written:?} {files:?}");
         for n in 0..400_u32 {
             let mut batch = KvBatch::new();
-            batch.put(
-                n.wrapping_mul(0x9e37_79b9).to_be_bytes().to_vec(),
-                vec![n as u8; 10_000],
-            );
+            batch.put(n.wrapping_mul(0x9e37_79b9).to_be_bytes().to_vec(), vec![n as u8; 10_000]);
             kv.commit_later(batch).unwrap();
         }
         kv.compact().unwrap();
@@ -202,10 +175,7 @@ fn every_byte_of_every_file_is_counted_under_its_cause() {
         assert!(written.flush > 1_000_000, "{name} {written:?}");
         assert!(written.compaction > 1_000_000, "{name} {written:?}");
         assert!(sizes(&path)["tables"] <= written.flush + written.compaction);
-        assert!(
-            written.other < 100_000,
-            "{name}: a log that nobody asked for? {written:?}"
-        );
+        assert!(written.other < 100_000, "{name}: a log that nobody asked for? {written:?}");
     }
 }
 

@@ -33,7 +33,8 @@ async fn check(store: &InkStore, keys: &Keys) {
     let meta = object("", 0);
     let (mut found, mut from) = (Keys::new(), BString::default());
     loop {
-        let page = store.omap_range(&pg(0), &meta, &from, !from.is_empty(), 37, 1 << 20).await.unwrap();
+        let page =
+            store.omap_range(&pg(0), &meta, &from, !from.is_empty(), 37, 1 << 20).await.unwrap();
         found.extend(page.entries.iter().cloned());
         if !page.more {
             break;
@@ -43,7 +44,9 @@ async fn check(store: &InkStore, keys: &Keys) {
     assert!(found == *keys, "{} keys, not {}", found.len(), keys.len());
     let some: Vec<BString> = keys.keys().step_by(5).cloned().collect();
     let values = store.omap_values(&pg(0), &meta, &some).await.unwrap();
-    assert!(values.iter().map(|(key, value)| (key, value)).eq(some.iter().map(|key| (key, &keys[key]))));
+    assert!(
+        values.iter().map(|(key, value)| (key, value)).eq(some.iter().map(|key| (key, &keys[key])))
+    );
     assert!(store.fsck(false).await.unwrap().errors.is_empty());
 }
 

@@ -39,23 +39,13 @@ impl Drop for Dir {
 }
 
 async fn history(env: Env, path: PathBuf) {
-    let options = OpenBlock {
-        create_len: Some(64 << 20),
-        read_only: false,
-    };
+    let options = OpenBlock { create_len: Some(64 << 20), read_only: false };
     let device = BlockDevice::open(&env, &path, options).unwrap();
-    let mkfs = MkfsOptions {
-        uuid: [3; 16],
-        log_len: Some(256 << 10),
-    };
+    let mkfs = MkfsOptions { uuid: [3; 16], log_len: Some(256 << 10) };
     InkStore::mkfs(&device, mkfs).await.unwrap();
     let mut store = Rc::new(InkStore::mount(env.clone(), device).await.unwrap());
     let (mut model, mut choices) = (Model::default(), Choices::new(31));
-    let sizes = Sizes {
-        objects: 12,
-        object_len: 400_000,
-        write_len: 200_000,
-    };
+    let sizes = Sizes { objects: 12, object_len: 400_000, write_len: 200_000 };
     for round in 0..4 {
         let mut waiting = Vec::new();
         for _ in 0..80 {
@@ -74,11 +64,7 @@ async fn history(env: Env, path: PathBuf) {
         drop(store);
         let device = BlockDevice::open(&env, &path, OpenBlock::default()).unwrap();
         store = Rc::new(InkStore::mount(env.clone(), device).await.unwrap());
-        assert_eq!(
-            model.compare(&*store).await,
-            Ok(()),
-            "reopened after round {round}"
-        );
+        assert_eq!(model.compare(&*store).await, Ok(()), "reopened after round {round}");
     }
 }
 

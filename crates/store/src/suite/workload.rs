@@ -20,18 +20,11 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    pub(super) const SMALL: Sizes = Sizes {
-        objects: 12,
-        object_len: 40_000,
-        write_len: 14_000,
-    };
+    pub(super) const SMALL: Sizes = Sizes { objects: 12, object_len: 40_000, write_len: 14_000 };
 }
 
 pub(crate) fn pg(seed: u32) -> CollId {
-    CollId::Pg(SpgId {
-        pgid: PgId { pool: 1, seed },
-        shard: -1,
-    })
+    CollId::Pg(SpgId { pgid: PgId { pool: 1, seed }, shard: -1 })
 }
 
 pub(super) fn object(name: &str, hash: u32) -> GhObject {
@@ -82,10 +75,7 @@ pub(super) fn transaction(choices: &mut Choices, model: &Model, sizes: Sizes) ->
     let mut t = Transaction::new();
     let cids: Vec<CollId> = model.colls.keys().copied().collect();
     if cids.is_empty() || (cids.len() < 3 && choices.below(40) == 0) {
-        let free = (0..8)
-            .map(pg)
-            .find(|c| !model.colls.contains_key(c))
-            .unwrap();
+        let free = (0..8).map(pg).find(|c| !model.colls.contains_key(c)).unwrap();
         t.mkcoll(&free, 3);
         return t;
     }
@@ -156,9 +146,8 @@ fn operation(
         }
         13..=15 => {
             let n = choices.below(5);
-            let entries: BTreeMap<_, _> = (0..n)
-                .map(|_| (key(choices), bytes(choices, small)))
-                .collect();
+            let entries: BTreeMap<_, _> =
+                (0..n).map(|_| (key(choices), bytes(choices, small))).collect();
             t.touch(&cid, oid).omap_setkeys(&cid, oid, entries);
         }
         16 => {
@@ -166,8 +155,7 @@ fn operation(
             t.touch(&cid, oid).omap_rmkeys(&cid, oid, keys);
         }
         17 => {
-            t.touch(&cid, oid)
-                .omap_rmkeyrange(&cid, oid, key(choices), key(choices));
+            t.touch(&cid, oid).omap_rmkeyrange(&cid, oid, key(choices), key(choices));
         }
         18 => {
             let header = bytes(choices, small);
@@ -178,8 +166,7 @@ fn operation(
         }
         20 => {
             let to_offset = extent(choices, sizes.object_len);
-            t.touch(&cid, oid)
-                .clone_range(&cid, oid, &other, offset, len, to_offset);
+            t.touch(&cid, oid).clone_range(&cid, oid, &other, offset, len, to_offset);
         }
         21 => {
             t.try_rename(&cid, oid, &other);

@@ -12,8 +12,8 @@ use bytes::Bytes;
 use denc::{SHARED_MIN, Writer};
 use env::AlignedBuf;
 use types::bufferlist::BufferList;
-use types::page_sums::PageSums;
 use types::hobject::GhObject;
+use types::page_sums::PageSums;
 
 use crate::CollId;
 use wire::DataPlace;
@@ -29,10 +29,7 @@ pub type Pairs = Vec<(BString, Bytes)>;
 /// One change. Semantics at the builder methods of [`Transaction`] and in
 /// [`crate::ObjectStore::submit`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(
-    missing_docs,
-    reason = "fields are the builders' arguments under the same names"
-)]
+#[allow(missing_docs, reason = "fields are the builders' arguments under the same names")]
 pub enum Op {
     Nop,
     Touch {
@@ -305,10 +302,7 @@ impl Transaction {
 
     fn object(&mut self, oid: &GhObject) -> ObjectIndex {
         let found = if self.objects.len() <= LINEAR_MAX {
-            self.objects
-                .iter()
-                .rposition(|o| o == oid)
-                .map(|i| i as ObjectIndex)
+            self.objects.iter().rposition(|o| o == oid).map(|i| i as ObjectIndex)
         } else {
             self.object_index.get(oid).copied()
         };
@@ -325,8 +319,7 @@ impl Transaction {
     fn index_objects(&mut self) {
         if self.objects.len() > LINEAR_MAX {
             for i in self.object_index.len()..self.objects.len() {
-                self.object_index
-                    .insert(self.objects[i].clone(), i as ObjectIndex);
+                self.object_index.insert(self.objects[i].clone(), i as ObjectIndex);
             }
         }
     }
@@ -361,12 +354,7 @@ impl Transaction {
         data: impl Into<Bytes>,
     ) -> &mut Self {
         let (cid, oid) = self.on(cid, oid);
-        self.push(Op::Write {
-            cid,
-            oid,
-            offset,
-            data: data.into(),
-        })
+        self.push(Op::Write { cid, oid, offset, data: data.into() })
     }
 
     /// [`Transaction::write`] of data in pieces.
@@ -391,12 +379,7 @@ impl Transaction {
     /// Makes a range read as zeros, growing the object if need be; frees its space.
     pub fn zero(&mut self, cid: &CollId, oid: &GhObject, offset: u64, len: u64) -> &mut Self {
         let (cid, oid) = self.on(cid, oid);
-        self.push(Op::Zero {
-            cid,
-            oid,
-            offset,
-            len,
-        })
+        self.push(Op::Zero { cid, oid, offset, len })
     }
 
     /// Sets the size; what is cut off reads as zeros if the object grows again.
@@ -420,12 +403,7 @@ impl Transaction {
         value: impl Into<Bytes>,
     ) -> &mut Self {
         let (cid, oid) = self.on(cid, oid);
-        self.push(Op::SetAttr {
-            cid,
-            oid,
-            name: name.into(),
-            value: value.into(),
-        })
+        self.push(Op::SetAttr { cid, oid, name: name.into(), value: value.into() })
     }
 
     /// Sets xattrs; others stay.
@@ -443,11 +421,7 @@ impl Transaction {
     /// Removes one xattr.
     pub fn rmattr(&mut self, cid: &CollId, oid: &GhObject, name: impl Into<BString>) -> &mut Self {
         let (cid, oid) = self.on(cid, oid);
-        self.push(Op::RmAttr {
-            cid,
-            oid,
-            name: name.into(),
-        })
+        self.push(Op::RmAttr { cid, oid, name: name.into() })
     }
 
     /// Removes all xattrs.
@@ -476,14 +450,7 @@ impl Transaction {
     ) -> &mut Self {
         let (cid, oid) = self.on(cid, oid);
         let to = self.object(to);
-        self.push(Op::CloneRange {
-            cid,
-            oid,
-            to,
-            offset,
-            len,
-            to_offset,
-        })
+        self.push(Op::CloneRange { cid, oid, to, offset, len, to_offset })
     }
 
     /// Creates a collection whose objects share `bits` bits of their hash.
@@ -537,12 +504,7 @@ impl Transaction {
         last: impl Into<BString>,
     ) -> &mut Self {
         let (cid, oid) = self.on(cid, oid);
-        self.push(Op::OmapRmKeyRange {
-            cid,
-            oid,
-            first: first.into(),
-            last: last.into(),
-        })
+        self.push(Op::OmapRmKeyRange { cid, oid, first: first.into(), last: last.into() })
     }
 
     /// Sets the omap header.
@@ -553,11 +515,7 @@ impl Transaction {
         header: impl Into<Bytes>,
     ) -> &mut Self {
         let (cid, oid) = self.on(cid, oid);
-        self.push(Op::OmapSetHeader {
-            cid,
-            oid,
-            header: header.into(),
-        })
+        self.push(Op::OmapSetHeader { cid, oid, header: header.into() })
     }
 
     /// Moves an object to another collection and name; what was there is gone. Nothing happens
@@ -571,12 +529,7 @@ impl Transaction {
     ) -> &mut Self {
         let (cid, oid) = self.on(cid, oid);
         let (to_cid, to) = self.on(to_cid, to);
-        self.push(Op::CollMoveRename {
-            cid,
-            oid,
-            to_cid,
-            to,
-        })
+        self.push(Op::CollMoveRename { cid, oid, to_cid, to })
     }
 
     /// Renames within a collection; nothing happens if the object does not exist.
@@ -596,13 +549,7 @@ impl Transaction {
         flags: u32,
     ) -> &mut Self {
         let (cid, oid) = self.on(cid, oid);
-        self.push(Op::SetAllocHint {
-            cid,
-            oid,
-            object_size,
-            write_size,
-            flags,
-        })
+        self.push(Op::SetAllocHint { cid, oid, object_size, write_size, flags })
     }
 
     /// Moves the objects whose hash ends in `rem` (in `bits` bits) to the existing collection
@@ -615,12 +562,7 @@ impl Transaction {
         to_cid: &CollId,
     ) -> &mut Self {
         let (cid, to_cid) = (self.coll(cid), self.coll(to_cid));
-        self.push(Op::SplitCollection {
-            cid,
-            bits,
-            rem,
-            to_cid,
-        })
+        self.push(Op::SplitCollection { cid, bits, rem, to_cid })
     }
 
     /// Moves all objects to `to_cid`, which then shares `bits` bits, and removes the collection.
@@ -638,11 +580,7 @@ impl Transaction {
     /// Tells what will come into the collection.
     pub fn coll_hint(&mut self, cid: &CollId, kind: u32, hint: impl Into<Bytes>) -> &mut Self {
         let cid = self.coll(cid);
-        self.push(Op::CollHint {
-            cid,
-            kind,
-            hint: hint.into(),
-        })
+        self.push(Op::CollHint { cid, kind, hint: hint.into() })
     }
 
     /// Takes the operations for which `keep` does not hold out, leaving a nop in their places.
@@ -727,12 +665,7 @@ impl Op {
             | Op::RmColl { cid }
             | Op::CollHint { cid, .. }
             | Op::CollSetBits { cid, .. } => coll(cid),
-            Op::CollMoveRename {
-                cid,
-                oid,
-                to_cid,
-                to,
-            } => {
+            Op::CollMoveRename { cid, oid, to_cid, to } => {
                 coll(cid);
                 object(oid);
                 coll(to_cid);

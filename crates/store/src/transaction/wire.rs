@@ -135,73 +135,32 @@ impl Op {
         start: usize,
         longest: &mut LongestWrite,
     ) -> Fixed {
-        let on = |op, cid, oid| Fixed {
-            op,
-            cid,
-            oid,
-            ..Fixed::default()
-        };
+        let on = |op, cid, oid| Fixed { op, cid, oid, ..Fixed::default() };
         match *self {
-            Op::Nop => Fixed {
-                op: OP_NOP,
-                ..Fixed::default()
-            },
+            Op::Nop => Fixed { op: OP_NOP, ..Fixed::default() },
             Op::Touch { cid, oid } => on(OP_TOUCH, cid, oid),
             Op::Create { cid, oid } => on(OP_CREATE, cid, oid),
-            Op::Write {
-                cid,
-                oid,
-                offset,
-                data: ref bytes,
-            } => {
+            Op::Write { cid, oid, offset, data: ref bytes } => {
                 let len = bytes.len() as u32;
                 if len > longest.len {
                     // The offset is cut to 32 bits, as in Ceph.
                     let at = (data.len() - start) as u32 + 4;
-                    *longest = LongestWrite {
-                        number,
-                        len,
-                        offset: offset as u32,
-                        at,
-                    };
+                    *longest = LongestWrite { number, len, offset: offset as u32, at };
                 }
                 data.shared_blob(bytes);
-                Fixed {
-                    off: offset,
-                    len: len.into(),
-                    ..on(OP_WRITE, cid, oid)
-                }
+                Fixed { off: offset, len: len.into(), ..on(OP_WRITE, cid, oid) }
             }
-            Op::Zero {
-                cid,
-                oid,
-                offset,
-                len,
-            } => Fixed {
-                off: offset,
-                len,
-                ..on(OP_ZERO, cid, oid)
-            },
-            Op::Truncate { cid, oid, size } => Fixed {
-                off: size,
-                ..on(OP_TRUNCATE, cid, oid)
-            },
+            Op::Zero { cid, oid, offset, len } => {
+                Fixed { off: offset, len, ..on(OP_ZERO, cid, oid) }
+            }
+            Op::Truncate { cid, oid, size } => Fixed { off: size, ..on(OP_TRUNCATE, cid, oid) },
             Op::Remove { cid, oid } => on(OP_REMOVE, cid, oid),
-            Op::SetAttr {
-                cid,
-                oid,
-                ref name,
-                ref value,
-            } => {
+            Op::SetAttr { cid, oid, ref name, ref value } => {
                 data.put(name);
                 data.put(value);
                 on(OP_SETATTR, cid, oid)
             }
-            Op::SetAttrs {
-                cid,
-                oid,
-                ref attrs,
-            } => {
+            Op::SetAttrs { cid, oid, ref attrs } => {
                 data.put(attrs);
                 on(OP_SETATTRS, cid, oid)
             }
@@ -210,35 +169,18 @@ impl Op {
                 on(OP_RMATTR, cid, oid)
             }
             Op::RmAttrs { cid, oid } => on(OP_RMATTRS, cid, oid),
-            Op::Clone { cid, oid, to } => Fixed {
-                dest_oid: to,
-                ..on(OP_CLONE, cid, oid)
-            },
-            Op::CloneRange {
-                cid,
-                oid,
-                to,
-                offset,
-                len,
-                to_offset,
-            } => Fixed {
+            Op::Clone { cid, oid, to } => Fixed { dest_oid: to, ..on(OP_CLONE, cid, oid) },
+            Op::CloneRange { cid, oid, to, offset, len, to_offset } => Fixed {
                 dest_oid: to,
                 off: offset,
                 len,
                 dest_off: to_offset,
                 ..on(OP_CLONERANGE2, cid, oid)
             },
-            Op::MkColl { cid, bits } => Fixed {
-                split_bits: bits,
-                ..on(OP_MKCOLL, cid, 0)
-            },
+            Op::MkColl { cid, bits } => Fixed { split_bits: bits, ..on(OP_MKCOLL, cid, 0) },
             Op::RmColl { cid } => on(OP_RMCOLL, cid, 0),
             Op::OmapClear { cid, oid } => on(OP_OMAP_CLEAR, cid, oid),
-            Op::OmapSetKeys {
-                cid,
-                oid,
-                ref entries,
-            } => {
+            Op::OmapSetKeys { cid, oid, ref entries } => {
                 data.put(entries);
                 on(OP_OMAP_SETKEYS, cid, oid)
             }
@@ -246,94 +188,46 @@ impl Op {
                 data.put(keys);
                 on(OP_OMAP_RMKEYS, cid, oid)
             }
-            Op::OmapRmKeyRange {
-                cid,
-                oid,
-                ref first,
-                ref last,
-            } => {
+            Op::OmapRmKeyRange { cid, oid, ref first, ref last } => {
                 data.put(first);
                 data.put(last);
                 on(OP_OMAP_RMKEYRANGE, cid, oid)
             }
-            Op::OmapSetHeader {
-                cid,
-                oid,
-                ref header,
-            } => {
+            Op::OmapSetHeader { cid, oid, ref header } => {
                 data.put(header);
                 on(OP_OMAP_SETHEADER, cid, oid)
             }
-            Op::CollMoveRename {
-                cid,
-                oid,
-                to_cid,
-                to,
-            } => Fixed {
-                dest_cid: to_cid,
-                dest_oid: to,
-                ..on(OP_COLL_MOVE_RENAME, cid, oid)
-            },
-            Op::TryRename { cid, oid, to } => Fixed {
-                dest_oid: to,
-                ..on(OP_TRY_RENAME, cid, oid)
-            },
-            Op::SetAllocHint {
-                cid,
-                oid,
-                object_size,
-                write_size,
-                flags,
-            } => Fixed {
+            Op::CollMoveRename { cid, oid, to_cid, to } => {
+                Fixed { dest_cid: to_cid, dest_oid: to, ..on(OP_COLL_MOVE_RENAME, cid, oid) }
+            }
+            Op::TryRename { cid, oid, to } => Fixed { dest_oid: to, ..on(OP_TRY_RENAME, cid, oid) },
+            Op::SetAllocHint { cid, oid, object_size, write_size, flags } => Fixed {
                 expected_object_size: object_size,
                 expected_write_size: write_size,
                 hint: flags,
                 ..on(OP_SETALLOCHINT, cid, oid)
             },
-            Op::CollHint {
-                cid,
-                kind,
-                ref hint,
-            } => {
+            Op::CollHint { cid, kind, ref hint } => {
                 data.put(hint);
-                Fixed {
-                    hint: kind,
-                    ..on(OP_COLL_HINT, cid, 0)
-                }
+                Fixed { hint: kind, ..on(OP_COLL_HINT, cid, 0) }
             }
-            Op::CollSetBits { cid, bits } => Fixed {
-                split_bits: bits,
-                ..on(OP_COLL_SET_BITS, cid, 0)
-            },
-            Op::SplitCollection {
-                cid,
-                bits,
-                rem,
-                to_cid,
-            } => Fixed {
+            Op::CollSetBits { cid, bits } => {
+                Fixed { split_bits: bits, ..on(OP_COLL_SET_BITS, cid, 0) }
+            }
+            Op::SplitCollection { cid, bits, rem, to_cid } => Fixed {
                 dest_cid: to_cid,
                 split_bits: bits,
                 split_rem: rem,
                 ..on(OP_SPLIT_COLLECTION2, cid, 0)
             },
-            Op::MergeCollection { cid, to_cid, bits } => Fixed {
-                dest_cid: to_cid,
-                split_bits: bits,
-                ..on(OP_MERGE_COLLECTION, cid, 0)
-            },
+            Op::MergeCollection { cid, to_cid, bits } => {
+                Fixed { dest_cid: to_cid, split_bits: bits, ..on(OP_MERGE_COLLECTION, cid, 0) }
+            }
         }
     }
 
     fn decode(f: Fixed, data: &mut Reader<'_>) -> Result<Op, Error> {
-        let Fixed {
-            cid,
-            oid,
-            off: offset,
-            len,
-            dest_cid: to_cid,
-            dest_oid: to,
-            ..
-        } = f;
+        let Fixed { cid, oid, off: offset, len, dest_cid: to_cid, dest_oid: to, .. } = f;
         Ok(match f.op {
             OP_NOP => Op::Nop,
             OP_TOUCH => Op::Touch { cid, oid },
@@ -341,89 +235,29 @@ impl Op {
             OP_WRITE => {
                 let data = data.blob()?;
                 if data.len() as u64 != len {
-                    return Err(Error::Invalid {
-                        what: "Transaction write length",
-                        value: len,
-                    });
+                    return Err(Error::Invalid { what: "Transaction write length", value: len });
                 }
-                Op::Write {
-                    cid,
-                    oid,
-                    offset,
-                    data,
-                }
+                Op::Write { cid, oid, offset, data }
             }
-            OP_ZERO => Op::Zero {
-                cid,
-                oid,
-                offset,
-                len,
-            },
-            OP_TRUNCATE => Op::Truncate {
-                cid,
-                oid,
-                size: offset,
-            },
+            OP_ZERO => Op::Zero { cid, oid, offset, len },
+            OP_TRUNCATE => Op::Truncate { cid, oid, size: offset },
             OP_REMOVE => Op::Remove { cid, oid },
-            OP_SETATTR => Op::SetAttr {
-                cid,
-                oid,
-                name: data.get()?,
-                value: data.get()?,
-            },
-            OP_SETATTRS => Op::SetAttrs {
-                cid,
-                oid,
-                attrs: data.get()?,
-            },
-            OP_RMATTR => Op::RmAttr {
-                cid,
-                oid,
-                name: data.get()?,
-            },
+            OP_SETATTR => Op::SetAttr { cid, oid, name: data.get()?, value: data.get()? },
+            OP_SETATTRS => Op::SetAttrs { cid, oid, attrs: data.get()? },
+            OP_RMATTR => Op::RmAttr { cid, oid, name: data.get()? },
             OP_RMATTRS => Op::RmAttrs { cid, oid },
             OP_CLONE => Op::Clone { cid, oid, to },
-            OP_CLONERANGE2 => Op::CloneRange {
-                cid,
-                oid,
-                to,
-                offset,
-                len,
-                to_offset: f.dest_off,
-            },
-            OP_MKCOLL => Op::MkColl {
-                cid,
-                bits: f.split_bits,
-            },
+            OP_CLONERANGE2 => Op::CloneRange { cid, oid, to, offset, len, to_offset: f.dest_off },
+            OP_MKCOLL => Op::MkColl { cid, bits: f.split_bits },
             OP_RMCOLL => Op::RmColl { cid },
             OP_OMAP_CLEAR => Op::OmapClear { cid, oid },
-            OP_OMAP_SETKEYS => Op::OmapSetKeys {
-                cid,
-                oid,
-                entries: data.get()?,
-            },
-            OP_OMAP_RMKEYS => Op::OmapRmKeys {
-                cid,
-                oid,
-                keys: data.get()?,
-            },
-            OP_OMAP_RMKEYRANGE => Op::OmapRmKeyRange {
-                cid,
-                oid,
-                first: data.get()?,
-                last: data.get()?,
-            },
-            OP_OMAP_SETHEADER => Op::OmapSetHeader {
-                cid,
-                oid,
-                header: data.get()?,
-            },
-            OP_COLL_MOVE_RENAME => Op::CollMoveRename {
-                cid,
-                oid,
-                to_cid,
-                to,
-            },
+            OP_OMAP_SETKEYS => Op::OmapSetKeys { cid, oid, entries: data.get()? },
+            OP_OMAP_RMKEYS => Op::OmapRmKeys { cid, oid, keys: data.get()? },
+            OP_OMAP_RMKEYRANGE => {
+                Op::OmapRmKeyRange { cid, oid, first: data.get()?, last: data.get()? }
+            }
+            OP_OMAP_SETHEADER => Op::OmapSetHeader { cid, oid, header: data.get()? },
+            OP_COLL_MOVE_RENAME => Op::CollMoveRename { cid, oid, to_cid, to },
             OP_TRY_RENAME => Op::TryRename { cid, oid, to },
             OP_SETALLOCHINT => Op::SetAllocHint {
                 cid,
@@ -432,31 +266,14 @@ impl Op {
                 write_size: f.expected_write_size,
                 flags: f.hint,
             },
-            OP_COLL_HINT => Op::CollHint {
-                cid,
-                kind: f.hint,
-                hint: data.get()?,
-            },
-            OP_COLL_SET_BITS => Op::CollSetBits {
-                cid,
-                bits: f.split_bits,
-            },
-            OP_SPLIT_COLLECTION2 => Op::SplitCollection {
-                cid,
-                bits: f.split_bits,
-                rem: f.split_rem,
-                to_cid,
-            },
-            OP_MERGE_COLLECTION => Op::MergeCollection {
-                cid,
-                to_cid,
-                bits: f.split_bits,
-            },
+            OP_COLL_HINT => Op::CollHint { cid, kind: f.hint, hint: data.get()? },
+            OP_COLL_SET_BITS => Op::CollSetBits { cid, bits: f.split_bits },
+            OP_SPLIT_COLLECTION2 => {
+                Op::SplitCollection { cid, bits: f.split_bits, rem: f.split_rem, to_cid }
+            }
+            OP_MERGE_COLLECTION => Op::MergeCollection { cid, to_cid, bits: f.split_bits },
             op => {
-                return Err(Error::Invalid {
-                    what: "Transaction op",
-                    value: op.into(),
-                });
+                return Err(Error::Invalid { what: "Transaction op", value: op.into() });
             }
         })
     }
@@ -464,10 +281,9 @@ impl Op {
     /// Whether every index is below its table's length.
     fn indices_fit(&mut self, colls: usize, objects: usize) -> bool {
         let (mut coll_fits, mut object_fits) = (true, true);
-        self.renumber(
-            &mut |cid| coll_fits &= (*cid as usize) < colls,
-            &mut |oid| object_fits &= (*oid as usize) < objects,
-        );
+        self.renumber(&mut |cid| coll_fits &= (*cid as usize) < colls, &mut |oid| {
+            object_fits &= (*oid as usize) < objects
+        });
         coll_fits && object_fits
     }
 }
@@ -559,10 +375,7 @@ impl Denc for Transaction {
             let _ = (r.u32()?, r.u32()?, r.u32()?);
             let fadvise_flags = r.u32()?;
             if op_bytes.len() as u64 != count.saturating_mul(OP_LEN as u64) {
-                return Err(Error::Invalid {
-                    what: "Transaction op count",
-                    value: count,
-                });
+                return Err(Error::Invalid { what: "Transaction op count", value: count });
             }
             let (mut op_reader, mut data_reader) = (Reader::new(&op_bytes), Reader::new(&data));
             let mut ops = Vec::with_capacity(op_bytes.len() / OP_LEN + MORE_OPS);
@@ -577,13 +390,7 @@ impl Denc for Transaction {
                 }
                 ops.push(op);
             }
-            let mut t = Transaction {
-                ops,
-                colls,
-                objects,
-                fadvise_flags,
-                ..Transaction::new()
-            };
+            let mut t = Transaction { ops, colls, objects, fadvise_flags, ..Transaction::new() };
             t.index_objects();
             Ok(t)
         })

@@ -43,10 +43,7 @@ pub struct UnusedHitSetInfo(pub PgHitSetInfo);
 
 impl Default for UnusedHitSetInfo {
     fn default() -> UnusedHitSetInfo {
-        UnusedHitSetInfo(PgHitSetInfo {
-            using_gmt: true,
-            ..PgHitSetInfo::default()
-        })
+        UnusedHitSetInfo(PgHitSetInfo { using_gmt: true, ..PgHitSetInfo::default() })
     }
 }
 
@@ -173,10 +170,7 @@ impl Denc for HitSet {
 }
 
 fn unknown(kind: u8) -> Error {
-    Error::Invalid {
-        what: "hit set type",
-        value: kind.into(),
-    }
+    Error::Invalid { what: "hit set type", value: kind.into() }
 }
 
 /// What kind of hit sets a pool keeps. Wire: HitSet::Params v1.
@@ -218,11 +212,7 @@ impl Denc for HitSetParams {
             HitSetParams::None => w.u8(0),
             HitSetParams::ExplicitHash => w.u8(1),
             HitSetParams::ExplicitObject => w.u8(2),
-            HitSetParams::Bloom {
-                fpp_micro,
-                target_size,
-                seed,
-            } => {
+            HitSetParams::Bloom { fpp_micro, target_size, seed } => {
                 w.u8(3);
                 w.envelope(1, 1, |w| {
                     w.u32(fpp_micro);

@@ -46,14 +46,8 @@ impl Denc for PgLsResponse {
     }
     fn decode(r: &mut Reader<'_>) -> Result<PgLsResponse, Error> {
         match r.u8()? {
-            1 => Ok(PgLsResponse {
-                handle: r.get()?,
-                entries: r.get()?,
-            }),
-            other => Err(Error::Invalid {
-                what: "pgls response version",
-                value: other.into(),
-            }),
+            1 => Ok(PgLsResponse { handle: r.get()?, entries: r.get()? }),
+            other => Err(Error::Invalid { what: "pgls response version", value: other.into() }),
         }
     }
 }

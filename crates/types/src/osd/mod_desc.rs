@@ -55,10 +55,7 @@ impl Default for ObjectModDesc {
 impl ObjectModDesc {
     /// An entry that cannot be undone, as all of replicated pools.
     pub fn unrollbackable() -> ObjectModDesc {
-        ObjectModDesc {
-            can_local_rollback: false,
-            ..ObjectModDesc::default()
-        }
+        ObjectModDesc { can_local_rollback: false, ..ObjectModDesc::default() }
     }
 
     /// Whether there are no steps.
@@ -71,11 +68,7 @@ impl ObjectModDesc {
         if !self.can_local_rollback || self.rollback_info_completed {
             return false;
         }
-        let version = if matches!(op, RollbackOp::RollbackExtents(..)) {
-            2
-        } else {
-            1
-        };
+        let version = if matches!(op, RollbackOp::RollbackExtents(..)) { 2 } else { 1 };
         self.max_required_version = self.max_required_version.max(version);
         let mut w = Writer::new();
         w.raw(&self.ops);
@@ -108,10 +101,8 @@ impl ObjectModDesc {
             }
         });
         self.ops = w.into_bytes();
-        self.rollback_info_completed = matches!(
-            op,
-            RollbackOp::Delete(_) | RollbackOp::TryDelete(_) | RollbackOp::Create
-        );
+        self.rollback_info_completed =
+            matches!(op, RollbackOp::Delete(_) | RollbackOp::TryDelete(_) | RollbackOp::Create);
         true
     }
 
@@ -131,10 +122,7 @@ impl ObjectModDesc {
                     7 => RollbackOp::RollbackExtents(r.u64()?, r.get()?),
                     other => {
                         let value = other.into();
-                        return Err(Error::Invalid {
-                            what: "rollback step",
-                            value,
-                        });
+                        return Err(Error::Invalid { what: "rollback step", value });
                     }
                 })
             })?);

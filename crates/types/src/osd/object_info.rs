@@ -90,10 +90,7 @@ impl Denc for ObjectManifest {
             0 => Ok(ObjectManifest::None),
             1 => r.get().map(ObjectManifest::Redirect),
             2 => r.get().map(ObjectManifest::Chunked),
-            other => Err(Error::Invalid {
-                what: "manifest type",
-                value: other.into(),
-            }),
+            other => Err(Error::Invalid { what: "manifest type", value: other.into() }),
         })
     }
 }
@@ -167,10 +164,7 @@ impl Default for ObjectInfo {
 impl ObjectInfo {
     /// What is known of an object that does not exist.
     pub fn new(soid: HObject) -> ObjectInfo {
-        ObjectInfo {
-            soid,
-            ..ObjectInfo::default()
-        }
+        ObjectInfo { soid, ..ObjectInfo::default() }
     }
 
     /// Whether all of `flag` is set.

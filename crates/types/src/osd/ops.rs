@@ -447,33 +447,17 @@ impl Denc for WireOp {
 impl OsdOp {
     /// An op with no arguments and no input.
     pub fn new(code: u16) -> OsdOp {
-        OsdOp {
-            code,
-            ..OsdOp::default()
-        }
+        OsdOp { code, ..OsdOp::default() }
     }
 
     /// The op `code` with arguments and input.
     pub fn with(code: u16, args: impl Into<OpArgs>, indata: Bytes) -> OsdOp {
-        OsdOp {
-            code,
-            args: args.into(),
-            indata,
-            ..OsdOp::default()
-        }
+        OsdOp { code, args: args.into(), indata, ..OsdOp::default() }
     }
 
     /// An op on a range; input of writes is `data`.
     pub fn extent(code: u16, offset: u64, length: u64, data: Bytes) -> OsdOp {
-        OsdOp::with(
-            code,
-            ExtentArgs {
-                offset,
-                length,
-                ..ExtentArgs::default()
-            },
-            data,
-        )
+        OsdOp::with(code, ExtentArgs { offset, length, ..ExtentArgs::default() }, data)
     }
 
     /// A `call` of a class method. `None` if a name is above 255 bytes.
@@ -597,10 +581,7 @@ mod tests {
     #[test]
     fn parts_of_payloads() {
         let op = OsdOp::call("lock", "get_info", b"xyz").unwrap();
-        assert_eq!(
-            op.call_parts(),
-            Some(("lock", "get_info", Bytes::from_static(b"xyz")))
-        );
+        assert_eq!(op.call_parts(), Some(("lock", "get_info", Bytes::from_static(b"xyz"))));
         let mut op = OsdOp::attr(SETXATTR, b"name", b"value").unwrap();
         assert_eq!(op.attr_parts().unwrap().1, &b"value"[..]);
         op.indata.truncate(8);

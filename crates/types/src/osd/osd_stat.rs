@@ -48,16 +48,9 @@ impl Denc for ObjectStorePerfStat {
     fn decode(r: &mut Reader<'_>) -> Result<ObjectStorePerfStat, Error> {
         r.envelope("ObjectStorePerfStat", 2, 1, |r, v| {
             let mut next = || -> Result<u64, Error> {
-                if v >= 2 {
-                    r.u64()
-                } else {
-                    Ok(u64::from(r.u32()?) * NS_PER_MS)
-                }
+                if v >= 2 { r.u64() } else { Ok(u64::from(r.u32()?) * NS_PER_MS) }
             };
-            Ok(ObjectStorePerfStat {
-                commit_latency_ns: next()?,
-                apply_latency_ns: next()?,
-            })
+            Ok(ObjectStorePerfStat { commit_latency_ns: next()?, apply_latency_ns: next()? })
         })
     }
 }

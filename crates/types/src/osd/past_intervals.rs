@@ -93,21 +93,14 @@ impl PastIntervals {
         if !interval.maybe_went_rw {
             return;
         }
-        let added = CompactInterval {
-            first: interval.first,
-            last: interval.last,
-            acting,
-        };
+        let added = CompactInterval { first: interval.first, last: interval.last, acting };
         self.intervals.retain(|older| !added.supersedes(older));
         self.intervals.push(added);
     }
 
     /// The intervals that may have taken writes, newest first, back to the one with `les`.
     pub fn maybe_rw_back_to(&self, les: Epoch) -> impl Iterator<Item = &CompactInterval> {
-        self.intervals
-            .iter()
-            .rev()
-            .take_while(move |interval| interval.last >= les)
+        self.intervals.iter().rev().take_while(move |interval| interval.last >= les)
     }
 }
 
@@ -134,10 +127,7 @@ impl Denc for PastIntervals {
                     intervals: r.get()?,
                 })
             }),
-            other => Err(Error::Invalid {
-                what: "past intervals type",
-                value: other.into(),
-            }),
+            other => Err(Error::Invalid { what: "past intervals type", value: other.into() }),
         })
     }
 }

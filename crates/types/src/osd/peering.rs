@@ -105,10 +105,7 @@ impl Denc for PgQueryType {
             1 => Ok(PgQueryType::Log),
             4 => Ok(PgQueryType::Missing),
             5 => Ok(PgQueryType::FullLog),
-            other => Err(Error::Invalid {
-                what: "PG query type",
-                value: other as u32 as u64,
-            }),
+            other => Err(Error::Invalid { what: "PG query type", value: other as u32 as u64 }),
         }
     }
 }

@@ -59,62 +59,18 @@ impl PgHistory {
         // Not the same_*_since fields: those come from the map.
         let mut changed = false;
         raise(&mut self.epoch_created, other.epoch_created, &mut changed);
-        raise(
-            &mut self.epoch_pool_created,
-            other.epoch_pool_created,
-            &mut changed,
-        );
-        raise(
-            &mut self.last_epoch_started,
-            other.last_epoch_started,
-            &mut changed,
-        );
-        raise(
-            &mut self.last_interval_started,
-            other.last_interval_started,
-            &mut changed,
-        );
-        raise(
-            &mut self.last_interval_clean,
-            other.last_interval_clean,
-            &mut changed,
-        );
-        raise(
-            &mut self.last_epoch_clean,
-            other.last_epoch_clean,
-            &mut changed,
-        );
-        raise(
-            &mut self.last_epoch_split,
-            other.last_epoch_split,
-            &mut changed,
-        );
-        raise(
-            &mut self.last_epoch_marked_full,
-            other.last_epoch_marked_full,
-            &mut changed,
-        );
+        raise(&mut self.epoch_pool_created, other.epoch_pool_created, &mut changed);
+        raise(&mut self.last_epoch_started, other.last_epoch_started, &mut changed);
+        raise(&mut self.last_interval_started, other.last_interval_started, &mut changed);
+        raise(&mut self.last_interval_clean, other.last_interval_clean, &mut changed);
+        raise(&mut self.last_epoch_clean, other.last_epoch_clean, &mut changed);
+        raise(&mut self.last_epoch_split, other.last_epoch_split, &mut changed);
+        raise(&mut self.last_epoch_marked_full, other.last_epoch_marked_full, &mut changed);
         raise(&mut self.last_scrub, other.last_scrub, &mut changed);
-        raise(
-            &mut self.last_scrub_stamp,
-            other.last_scrub_stamp,
-            &mut changed,
-        );
-        raise(
-            &mut self.last_deep_scrub,
-            other.last_deep_scrub,
-            &mut changed,
-        );
-        raise(
-            &mut self.last_deep_scrub_stamp,
-            other.last_deep_scrub_stamp,
-            &mut changed,
-        );
-        raise(
-            &mut self.last_clean_scrub_stamp,
-            other.last_clean_scrub_stamp,
-            &mut changed,
-        );
+        raise(&mut self.last_scrub_stamp, other.last_scrub_stamp, &mut changed);
+        raise(&mut self.last_deep_scrub, other.last_deep_scrub, &mut changed);
+        raise(&mut self.last_deep_scrub_stamp, other.last_deep_scrub_stamp, &mut changed);
+        raise(&mut self.last_clean_scrub_stamp, other.last_clean_scrub_stamp, &mut changed);
         changed
     }
 }

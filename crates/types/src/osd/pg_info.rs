@@ -106,10 +106,7 @@ impl Denc for PgInfo {
     }
     fn decode(r: &mut Reader<'_>) -> Result<PgInfo, Error> {
         r.envelope("PgInfo", 32, 32, |r, _| {
-            let mut info = PgInfo::new(SpgId {
-                pgid: r.get()?,
-                ..SpgId::default()
-            });
+            let mut info = PgInfo::new(SpgId { pgid: r.get()?, ..SpgId::default() });
             info.last_update = r.get()?;
             info.last_complete = r.get()?;
             info.log_tail = r.get()?;

@@ -154,20 +154,13 @@ impl PgLogEntry {
     /// Whether the reqid is a client's that may come again: any known op.
     pub fn reqid_is_indexed(&self) -> bool {
         !self.reqid.is_blank()
-            && matches!(
-                self.op,
-                LogOp::MODIFY | LogOp::DELETE | LogOp::ERROR | LogOp::LOST_DELETE
-            )
+            && matches!(self.op, LogOp::MODIFY | LogOp::DELETE | LogOp::ERROR | LogOp::LOST_DELETE)
     }
 
     /// The clone's snapshots.
     pub fn decoded_snaps(&self) -> Result<Vec<SnapId>, Error> {
         let snaps = &self.extras().snaps;
-        if snaps.is_empty() {
-            Ok(Vec::new())
-        } else {
-            Vec::from_bytes(snaps)
-        }
+        if snaps.is_empty() { Ok(Vec::new()) } else { Vec::from_bytes(snaps) }
     }
 
     /// The key it is stored under.
@@ -237,11 +230,8 @@ impl Denc for PgLogEntry {
             if v >= 12 && !extras.extra_reqids.is_empty() {
                 extras.extra_reqid_return_codes = r.get()?;
             }
-            entry.clean_regions = if v >= 13 {
-                r.get()?
-            } else {
-                ObjectCleanRegions::fully_dirty()
-            };
+            entry.clean_regions =
+                if v >= 13 { r.get()? } else { ObjectCleanRegions::fully_dirty() };
             if v >= 14 {
                 if !entry.is_error() {
                     entry.return_code = r.i32()?;

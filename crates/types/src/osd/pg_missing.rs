@@ -26,12 +26,7 @@ pub struct PgMissingItem {
 impl PgMissingItem {
     /// Nothing of `have` can be kept.
     pub fn fully_dirty(need: EVersion, have: EVersion, is_delete: bool) -> PgMissingItem {
-        PgMissingItem {
-            need,
-            have,
-            is_delete,
-            clean_regions: ObjectCleanRegions::fully_dirty(),
-        }
+        PgMissingItem { need, have, is_delete, clean_regions: ObjectCleanRegions::fully_dirty() }
     }
 }
 
@@ -76,10 +71,7 @@ pub struct PgMissing {
 impl PgMissing {
     /// An empty set.
     pub fn new() -> PgMissing {
-        PgMissing {
-            may_include_deletes: true,
-            ..PgMissing::default()
-        }
+        PgMissing { may_include_deletes: true, ..PgMissing::default() }
     }
 
     /// The items by object.
@@ -114,25 +106,17 @@ impl PgMissing {
 
     /// Whether the object is missing at `version` or before.
     pub fn is_missing_version(&self, oid: &HObject, version: EVersion) -> bool {
-        self.missing
-            .get(oid)
-            .is_some_and(|item| item.need <= version)
+        self.missing.get(oid).is_some_and(|item| item.need <= version)
     }
 
     /// The old version there is of a missing object; 0'0 for none.
     pub fn have_old(&self, oid: &HObject) -> EVersion {
-        self.missing
-            .get(oid)
-            .map_or(EVersion::ZERO, |item| item.have)
+        self.missing.get(oid).map_or(EVersion::ZERO, |item| item.have)
     }
 
     /// The smallest version needed.
     pub fn oldest_need(&self) -> EVersion {
-        let oldest = self
-            .by_version
-            .values()
-            .next()
-            .and_then(|oid| self.missing.get(oid));
+        let oldest = self.by_version.values().next().and_then(|oid| self.missing.get(oid));
         oldest.map_or(EVersion::ZERO, |item| item.need)
     }
 
@@ -212,16 +196,9 @@ impl PgMissing {
 
     /// Moves the objects that `moves` names to a new set: the PG splits.
     pub fn split_off(&mut self, mut moves: impl FnMut(&HObject) -> bool) -> PgMissing {
-        let mut child = PgMissing {
-            may_include_deletes: self.may_include_deletes,
-            ..PgMissing::default()
-        };
-        let gone: Vec<HObject> = self
-            .missing
-            .keys()
-            .filter(|oid| moves(oid))
-            .cloned()
-            .collect();
+        let mut child =
+            PgMissing { may_include_deletes: self.may_include_deletes, ..PgMissing::default() };
+        let gone: Vec<HObject> = self.missing.keys().filter(|oid| moves(oid)).cloned().collect();
         for oid in gone {
             if let Some(item) = self.remove(&oid) {
                 child.add(oid, item);
@@ -248,15 +225,9 @@ impl Denc for PgMissing {
         r.envelope("PgMissing", 5, 4, |r, _| {
             let missing: BTreeMap<HObject, PgMissingItem> = r.get()?;
             let may_include_deletes = r.bool()?;
-            let by_version = missing
-                .iter()
-                .map(|(oid, item)| (item.need.version, oid.clone()))
-                .collect();
-            Ok(PgMissing {
-                missing,
-                by_version,
-                may_include_deletes,
-            })
+            let by_version =
+                missing.iter().map(|(oid, item)| (item.need.version, oid.clone())).collect();
+            Ok(PgMissing { missing, by_version, may_include_deletes })
         })
     }
 }

@@ -47,16 +47,9 @@ states! {
 
 /// `active+clean`; `unknown` for no state.
 pub fn state_string(state: u64) -> String {
-    let names: Vec<&str> = NAMES
-        .iter()
-        .filter(|&&(bit, _)| state & bit != 0)
-        .map(|&(_, name)| name)
-        .collect();
-    if names.is_empty() {
-        "unknown".to_owned()
-    } else {
-        names.join("+")
-    }
+    let names: Vec<&str> =
+        NAMES.iter().filter(|&&(bit, _)| state & bit != 0).map(|&(_, name)| name).collect();
+    if names.is_empty() { "unknown".to_owned() } else { names.join("+") }
 }
 
 /// The bit of one state's name; 0 for `unknown`.
@@ -64,10 +57,7 @@ pub fn parse_state(name: &str) -> Option<u64> {
     if name == "unknown" {
         return Some(0);
     }
-    NAMES
-        .iter()
-        .find(|&&(_, text)| text == name)
-        .map(|&(bit, _)| bit)
+    NAMES.iter().find(|&&(_, text)| text == name).map(|&(bit, _)| bit)
 }
 
 #[cfg(test)]

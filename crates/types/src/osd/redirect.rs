@@ -24,10 +24,7 @@ impl Denc for RequestRedirect {
     }
     fn decode(r: &mut Reader<'_>) -> Result<RequestRedirect, Error> {
         r.envelope("RequestRedirect", 1, 1, |r, _| {
-            let redirect = RequestRedirect {
-                locator: r.get()?,
-                object: r.get()?,
-            };
+            let redirect = RequestRedirect { locator: r.get()?, object: r.get()? };
             r.blob_slice()?;
             Ok(redirect)
         })

@@ -128,11 +128,7 @@ impl Denc for ScrubMap {
             let objects = r.get()?;
             let _attrs: BTreeMap<BString, BString> = r.get()?;
             r.blob_slice()?;
-            Ok(ScrubMap {
-                objects,
-                valid_through: r.get()?,
-                incr_since: r.get()?,
-            })
+            Ok(ScrubMap { objects, valid_through: r.get()?, incr_since: r.get()? })
         })
     }
 }

@@ -198,11 +198,8 @@ impl Denc for ShardReport {
     }
     fn decode(r: &mut Reader<'_>) -> Result<ShardReport, Error> {
         r.envelope("ShardReport", 3, 3, |r, _| {
-            let mut report = ShardReport {
-                errors: r.u64()?,
-                primary: r.bool()?,
-                ..Default::default()
-            };
+            let mut report =
+                ShardReport { errors: r.u64()?, primary: r.bool()?, ..Default::default() };
             if report.has(shard_error::MISSING) {
                 return Ok(report);
             }
@@ -230,10 +227,7 @@ pub struct OsdShard {
 
 impl From<PgShard> for OsdShard {
     fn from(s: PgShard) -> OsdShard {
-        OsdShard {
-            osd: s.osd,
-            shard: s.shard,
-        }
+        OsdShard { osd: s.osd, shard: s.shard }
     }
 }
 
@@ -314,18 +308,12 @@ mod tests {
     #[test]
     fn round_trips() {
         let mut object = InconsistentObject {
-            object: ObjectId {
-                name: "o".into(),
-                ..ObjectId::default()
-            },
+            object: ObjectId { name: "o".into(), ..ObjectId::default() },
             version: 3,
             ..InconsistentObject::default()
         };
-        let missing = ShardReport {
-            errors: shard_error::MISSING,
-            primary: true,
-            ..Default::default()
-        };
+        let missing =
+            ShardReport { errors: shard_error::MISSING, primary: true, ..Default::default() };
         let whole = ShardReport {
             errors: shard_error::READ_ERROR,
             size: 7,
@@ -335,24 +323,11 @@ mod tests {
         };
         object.add(PgShard::replica(2), missing);
         object.add(PgShard::replica(0), whole);
-        assert_eq!(
-            object.union_errors,
-            shard_error::MISSING | shard_error::READ_ERROR
-        );
-        assert_eq!(
-            InconsistentObject::from_bytes_exact(&object.to_bytes()).unwrap(),
-            object
-        );
-        let arg = ScrubLsArg {
-            interval: 4,
-            max_return: 32,
-            ..ScrubLsArg::default()
-        };
+        assert_eq!(object.union_errors, shard_error::MISSING | shard_error::READ_ERROR);
+        assert_eq!(InconsistentObject::from_bytes_exact(&object.to_bytes()).unwrap(), object);
+        let arg = ScrubLsArg { interval: 4, max_return: 32, ..ScrubLsArg::default() };
         assert_eq!(ScrubLsArg::from_bytes_exact(&arg.to_bytes()).unwrap(), arg);
         // A copy that is not there is told by its first two fields alone.
-        assert_eq!(
-            object.shards.values().last().unwrap().to_bytes().len(),
-            6 + 9
-        );
+        assert_eq!(object.shards.values().last().unwrap().to_bytes().len(), 6 + 9);
     }
 }

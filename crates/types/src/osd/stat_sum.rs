@@ -135,10 +135,7 @@ impl ObjectStatSum {
             ("num_objects", self.num_objects),
             ("num_object_clones", self.num_object_clones),
             ("num_object_copies", self.num_object_copies),
-            (
-                "num_objects_missing_on_primary",
-                self.num_objects_missing_on_primary,
-            ),
+            ("num_objects_missing_on_primary", self.num_objects_missing_on_primary),
             ("num_objects_missing", self.num_objects_missing),
             ("num_objects_degraded", self.num_objects_degraded),
             ("num_objects_misplaced", self.num_objects_misplaced),
@@ -156,10 +153,7 @@ impl ObjectStatSum {
             ("num_bytes_recovered", self.num_bytes_recovered),
             ("num_keys_recovered", self.num_keys_recovered),
             ("num_objects_omap", self.num_objects_omap),
-            (
-                "num_objects_hit_set_archive",
-                self.num_objects_hit_set_archive,
-            ),
+            ("num_objects_hit_set_archive", self.num_objects_hit_set_archive),
             ("num_bytes_hit_set_archive", self.num_bytes_hit_set_archive),
             ("num_flush", self.num_flush),
             ("num_flush_kb", self.num_flush_kb),
@@ -256,18 +250,14 @@ impl StoreStatfs {
     pub fn add(&mut self, other: &StoreStatfs) {
         self.total = self.total.wrapping_add(other.total);
         self.available = self.available.wrapping_add(other.available);
-        self.internally_reserved = self
-            .internally_reserved
-            .wrapping_add(other.internally_reserved);
+        self.internally_reserved = self.internally_reserved.wrapping_add(other.internally_reserved);
         self.allocated = self.allocated.wrapping_add(other.allocated);
         self.data_stored = self.data_stored.wrapping_add(other.data_stored);
         self.data_compressed = self.data_compressed.wrapping_add(other.data_compressed);
-        self.data_compressed_allocated = self
-            .data_compressed_allocated
-            .wrapping_add(other.data_compressed_allocated);
-        self.data_compressed_original = self
-            .data_compressed_original
-            .wrapping_add(other.data_compressed_original);
+        self.data_compressed_allocated =
+            self.data_compressed_allocated.wrapping_add(other.data_compressed_allocated);
+        self.data_compressed_original =
+            self.data_compressed_original.wrapping_add(other.data_compressed_original);
         self.omap_allocated = self.omap_allocated.wrapping_add(other.omap_allocated);
         self.internal_metadata = self.internal_metadata.wrapping_add(other.internal_metadata);
     }
@@ -276,18 +266,14 @@ impl StoreStatfs {
     pub fn sub(&mut self, other: &StoreStatfs) {
         self.total = self.total.wrapping_sub(other.total);
         self.available = self.available.wrapping_sub(other.available);
-        self.internally_reserved = self
-            .internally_reserved
-            .wrapping_sub(other.internally_reserved);
+        self.internally_reserved = self.internally_reserved.wrapping_sub(other.internally_reserved);
         self.allocated = self.allocated.wrapping_sub(other.allocated);
         self.data_stored = self.data_stored.wrapping_sub(other.data_stored);
         self.data_compressed = self.data_compressed.wrapping_sub(other.data_compressed);
-        self.data_compressed_allocated = self
-            .data_compressed_allocated
-            .wrapping_sub(other.data_compressed_allocated);
-        self.data_compressed_original = self
-            .data_compressed_original
-            .wrapping_sub(other.data_compressed_original);
+        self.data_compressed_allocated =
+            self.data_compressed_allocated.wrapping_sub(other.data_compressed_allocated);
+        self.data_compressed_original =
+            self.data_compressed_original.wrapping_sub(other.data_compressed_original);
         self.omap_allocated = self.omap_allocated.wrapping_sub(other.omap_allocated);
         self.internal_metadata = self.internal_metadata.wrapping_sub(other.internal_metadata);
     }

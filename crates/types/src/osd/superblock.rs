@@ -18,12 +18,7 @@ pub struct FeatureSet {
 impl FeatureSet {
     /// A set of (number, name).
     pub fn of(features: &[(u64, &str)]) -> FeatureSet {
-        FeatureSet {
-            names: features
-                .iter()
-                .map(|&(id, name)| (id, name.to_owned()))
-                .collect(),
-        }
+        FeatureSet { names: features.iter().map(|&(id, name)| (id, name.to_owned())).collect() }
     }
 
     /// Whether all of `other` is here.

@@ -42,11 +42,19 @@ impl Denc for Entry {
     fn decode(r: &mut Reader<'_>) -> Result<Entry, Error> {
         match r.u64()? {
             PREAMBLE => {}
-            other => return Err(Error::Invalid { what: "the preamble of a journal entry", value: other }),
+            other => {
+                return Err(Error::Invalid {
+                    what: "the preamble of a journal entry",
+                    value: other,
+                });
+            }
         }
         let version = r.u8()?;
         if version != VERSION {
-            return Err(Error::Invalid { what: "the version of a journal entry", value: version.into() });
+            return Err(Error::Invalid {
+                what: "the version of a journal entry",
+                value: version.into(),
+            });
         }
         let (tid, tag, data) = (r.u64()?, r.u64()?, r.blob()?);
         let mut w = Writer::with_capacity(HEAD);

@@ -45,17 +45,38 @@ mod kind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A range reads as zeros; parts below `granularity` bytes are left alone.
-    Discard { offset: u64, len: u64, granularity: u32 },
-    Write { offset: u64, data: Bytes },
+    Discard {
+        offset: u64,
+        len: u64,
+        granularity: u32,
+    },
+    Write {
+        offset: u64,
+        data: Bytes,
+    },
     /// A pattern over a range.
-    WriteSame { offset: u64, len: u64, pattern: Bytes },
+    WriteSame {
+        offset: u64,
+        len: u64,
+        pattern: Bytes,
+    },
     /// Written only where the image holds `expected`.
-    CompareAndWrite { offset: u64, expected: Bytes, data: Bytes },
+    CompareAndWrite {
+        offset: u64,
+        expected: Bytes,
+        data: Bytes,
+    },
     Flush,
     /// A change of the whole begins.
-    Op { tid: u64, change: OpChange },
+    Op {
+        tid: u64,
+        change: OpChange,
+    },
     /// It has ended.
-    OpFinish { tid: u64, result: i32 },
+    OpFinish {
+        tid: u64,
+        result: i32,
+    },
     /// The image's role in mirroring has changed.
     DemotePromote,
     /// Of a newer release; skipped, as librbd does.

@@ -260,7 +260,9 @@ mod tests {
                 Step::End => return found,
                 Step::Fetch(place) => {
                     let mut w = Writer::new();
-                    for (tag, tid) in objects.get(&player.places[place].object).into_iter().flatten() {
+                    for (tag, tid) in
+                        objects.get(&player.places[place].object).into_iter().flatten()
+                    {
                         Entry { tag: *tag, tid: *tid, data: Bytes::new() }.encode(&mut w);
                     }
                     player.fetched(place, &w.into_bytes()).unwrap();
@@ -285,7 +287,16 @@ mod tests {
         let found = read(&all, 1, &[]);
         assert_eq!(
             found,
-            [(0, 1, 0), (1, 1, 1), (2, 1, 2), (0, 1, 3), (4, 1, 4), (2, 1, 5), (3, 1, 6), (4, 1, 7)]
+            [
+                (0, 1, 0),
+                (1, 1, 1),
+                (2, 1, 2),
+                (0, 1, 3),
+                (4, 1, 4),
+                (2, 1, 5),
+                (3, 1, 6),
+                (4, 1, 7)
+            ]
         );
         // The same from a position on: the newest first, one of each place.
         let found = read(&all, 1, &[(4, 1, 4), (0, 1, 3), (2, 1, 2)]);

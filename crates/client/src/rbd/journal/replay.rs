@@ -109,7 +109,9 @@ fn range_of(event: &Event) -> Range<u64> {
         Event::Write { offset, data } | Event::CompareAndWrite { offset, data, .. } => {
             (*offset, data.len() as u64)
         }
-        Event::Discard { offset, len, .. } | Event::WriteSame { offset, len, .. } => (*offset, *len),
+        Event::Discard { offset, len, .. } | Event::WriteSame { offset, len, .. } => {
+            (*offset, *len)
+        }
         _ => (0, 0),
     };
     offset..offset.saturating_add(len)
@@ -189,7 +191,11 @@ impl Replay<'_> {
         match make(self.image, change).await {
             // It was made before, or could not be made.
             Err(ClientError::Errno(
-                errno @ (Errno::EEXIST | Errno::ENOENT | Errno::EBUSY | Errno::EINVAL | Errno::ERANGE),
+                errno @ (Errno::EEXIST
+                | Errno::ENOENT
+                | Errno::EBUSY
+                | Errno::EINVAL
+                | Errno::ERANGE),
             )) => {
                 tracing::info!("{change:?} of {} is not repeated: {errno}", self.image.0.name);
                 Ok(())

@@ -19,7 +19,11 @@ use crate::block::cli::{LoadArgs, Pattern};
 pub(super) enum Target {
     Image(Image),
     /// Objects of so many bytes, with this beginning of their names.
-    Objects { io: IoCtx, size: u64, prefix: String },
+    Objects {
+        io: IoCtx,
+        size: u64,
+        prefix: String,
+    },
 }
 
 impl Target {
@@ -170,7 +174,11 @@ impl Job {
                 continue;
             }
             let took = (end - start).as_nanos() as u64;
-            if writes { tally.writes.add(took) } else { tally.reads.add(took) }
+            if writes {
+                tally.writes.add(took)
+            } else {
+                tally.reads.add(took)
+            }
             tally.elapsed = (end - ramped).as_nanos() as u64;
             self.progress.requests.fetch_add(1, Ordering::Relaxed);
         }
@@ -230,9 +238,8 @@ pub(super) async fn run_job(
         lane.await;
     }
     if args.verify {
-        let written: Vec<u64> = (0..blocks)
-            .filter(|block| job.versions.borrow()[*block as usize] > 0)
-            .collect();
+        let written: Vec<u64> =
+            (0..blocks).filter(|block| job.versions.borrow()[*block as usize] > 0).collect();
         for block in written {
             match job.request(block, false).await {
                 Ok(matches) => job.tally.borrow_mut().mismatches += u64::from(!matches),

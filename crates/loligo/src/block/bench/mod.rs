@@ -189,8 +189,7 @@ async fn on_objects(
 ) -> Result<Tally, Failure> {
     let size = load.size.unwrap_or(RADOS_SIZE).next_multiple_of(object_size);
     let blocks = size / load.bs;
-    let objects: Vec<String> =
-        (0..size / object_size).map(|n| format!("{prefix}.{n:x}")).collect();
+    let objects: Vec<String> = (0..size / object_size).map(|n| format!("{prefix}.{n:x}")).collect();
     let cannot = |e: ClientError| Failure::new(e.to_string());
     if load.rw != Pattern::Write && load.rw != Pattern::Randwrite {
         // Something to read.

@@ -27,7 +27,11 @@ pub(super) struct Control {
 impl Control {
     /// Opens it, for `commands` at a time; fails where the kernel's driver is missing or too old.
     /// `instead` says what else would do.
-    pub(super) async fn open(env: &Env, commands: usize, instead: &str) -> Result<Control, Failure> {
+    pub(super) async fn open(
+        env: &Env,
+        commands: usize,
+        instead: &str,
+    ) -> Result<Control, Failure> {
         let file = open_control(Path::new(CONTROL_PATH))
             .map_err(|e| Failure::new(format!("{}{instead}", why_not(&e))))?;
         let ring = Ring::new(env, commands).map_err(|e| {

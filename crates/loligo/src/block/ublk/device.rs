@@ -192,7 +192,9 @@ fn cannot_add(wanted: &DeviceInfo, error: &io::Error) -> Failure {
         Some(libc::EEXIST) => {
             format!(": /dev/ublkb{} is in use; `loligo ublk --list`", wanted.device)
         }
-        Some(libc::ENOSPC) => ": there are as many as there may be; `loligo ublk --list`".to_owned(),
+        Some(libc::ENOSPC) => {
+            ": there are as many as there may be; `loligo ublk --list`".to_owned()
+        }
         _ => String::new(),
     };
     Failure::new(format!("the kernel adds no ublk device: {error}{advice}"))

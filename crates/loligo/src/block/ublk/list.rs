@@ -22,7 +22,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Shows all devices.
 pub(super) async fn list(env: &Env) -> Result<(), Failure> {
     let control = Control::open(env, COMMANDS, "").await?;
-    show!("{:<14} {:>10}  {:<8} {:>6} {:>5}  SERVED BY", "DEVICE", "SIZE", "STATE", "QUEUES", "DEPTH");
+    show!(
+        "{:<14} {:>10}  {:<8} {:>6} {:>5}  SERVED BY",
+        "DEVICE",
+        "SIZE",
+        "STATE",
+        "QUEUES",
+        "DEPTH"
+    );
     for device in devices(Path::new("/dev"))? {
         // One that goes meanwhile is not shown.
         let Ok(info) = control.info(device).await else { continue };

@@ -128,7 +128,9 @@ impl Queues {
         let at = wire::data_offset(queue, tag);
         let asked = match request.kind {
             kind::READ => Request::Read(offset, len),
-            kind::WRITE => Request::Write(offset, self.take(at, len).map_err(|e| self.no_copy(&e))?),
+            kind::WRITE => {
+                Request::Write(offset, self.take(at, len).map_err(|e| self.no_copy(&e))?)
+            }
             kind::DISCARD => Request::Discard(offset, len),
             kind::WRITE_ZEROES => Request::WriteZeroes(offset, len),
             kind::FLUSH => Request::Flush,

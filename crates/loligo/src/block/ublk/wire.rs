@@ -285,7 +285,10 @@ mod tests {
             flags: feature::USER_COPY,
         };
         let bytes = info.encode();
-        assert_eq!(bytes[..20], [2, 0, 128, 0, 1, 0, 0, 0, 0, 0, 16, 0, 5, 0, 0, 0, 0x67, 0x12, 0, 0]);
+        assert_eq!(
+            bytes[..20],
+            [2, 0, 128, 0, 1, 0, 0, 0, 0, 0, 16, 0, 5, 0, 0, 0, 0x67, 0x12, 0, 0]
+        );
         assert_eq!(DeviceInfo::decode(&bytes), info);
     }
 

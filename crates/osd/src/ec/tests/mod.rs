@@ -45,14 +45,8 @@ impl Shards {
         let profile: BTreeMap<_, _> = pairs.map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
         let k: u64 = profile["k"].parse().unwrap();
         let codec = Codec::of(&profile, k * piece).unwrap();
-        let stores = (0..codec.shards())
-            .map(|_| MemStore::new(1 << 30))
-            .collect();
-        let shards = Shards {
-            codec,
-            pgid,
-            stores,
-        };
+        let stores = (0..codec.shards()).map(|_| MemStore::new(1 << 30)).collect();
+        let shards = Shards { codec, pgid, stores };
         for shard in shards.all() {
             let mut t = Transaction::new();
             t.mkcoll(&shards.cid(shard), 0);
@@ -66,10 +60,7 @@ impl Shards {
     }
 
     fn cid(&self, shard: i8) -> CollId {
-        CollId::Pg(SpgId {
-            pgid: self.pgid,
-            shard,
-        })
+        CollId::Pg(SpgId { pgid: self.pgid, shard })
     }
 
     fn submit(&self, shard: i8, t: Transaction) {
@@ -91,16 +82,10 @@ impl Shards {
 
     /// A range of an object out of those shards.
     fn read(&self, oid: &HObject, offset: u64, len: u64, from: &BTreeSet<i8>) -> Bytes {
-        let plan = self
-            .codec
-            .plan_read(offset, len, from)
-            .expect("enough shards");
+        let plan = self.codec.plan_read(offset, len, from).expect("enough shards");
         assert!(plan.shards.is_subset(from) && plan.shards.len() <= self.codec.k());
-        let chunks = plan
-            .shards
-            .iter()
-            .map(|&s| (s, self.chunk(s, oid, plan.offset, plan.len)))
-            .collect();
+        let chunks =
+            plan.shards.iter().map(|&s| (s, self.chunk(s, oid, plan.offset, plan.len))).collect();
         self.codec.decode_read(offset, len, &chunks).unwrap()
     }
 
@@ -133,9 +118,7 @@ impl Shards {
             };
             before.insert(oid.clone(), object);
         }
-        self.codec
-            .encode_write(self.pgid, t, &before, &read, entries)
-            .unwrap()
+        self.codec.encode_write(self.pgid, t, &before, &read, entries).unwrap()
     }
 
     /// Everything that is on a shard.

@@ -58,12 +58,7 @@ struct World {
 }
 
 fn head(name: &str) -> HObject {
-    HObject {
-        name: name.into(),
-        pool: 1,
-        snap: NOSNAP,
-        ..HObject::default()
-    }
+    HObject { name: name.into(), pool: 1, snap: NOSNAP, ..HObject::default() }
 }
 
 impl World {
@@ -111,10 +106,7 @@ impl World {
         let goid = GhObject::from(oid.clone());
         let cid = CollId::Pg(PgId::new(1, 0).spg());
         let before = self.model.clone();
-        let sizes = before
-            .iter()
-            .map(|(o, x)| (o.clone(), x.data.len() as u64))
-            .collect();
+        let sizes = before.iter().map(|(o, x)| (o.clone(), x.data.len() as u64)).collect();
         let mut t = Transaction::new();
         let mut entries = Vec::new();
         self.version += 1;
@@ -125,16 +117,10 @@ impl World {
             let clone = oid.with_snap(self.snap);
             let goid_of_clone = GhObject::from(clone.clone());
             t.clone_object(&cid, &goid, &goid_of_clone);
-            t.setattr(
-                &cid,
-                &goid_of_clone,
-                "_",
-                Bytes::from(vec![self.version as u8]),
-            );
+            t.setattr(&cid, &goid_of_clone, "_", Bytes::from(vec![self.version as u8]));
             t.rmattr(&cid, &goid_of_clone, "snapset");
             let mut copy = object.clone();
-            copy.attrs
-                .insert("_".into(), Bytes::from(vec![self.version as u8]));
+            copy.attrs.insert("_".into(), Bytes::from(vec![self.version as u8]));
             copy.attrs.remove(&BString::from("snapset"));
             self.model.insert(clone.clone(), copy);
             entries.push(entry(LogOp::CLONE, &clone, self.version));
@@ -143,11 +129,7 @@ impl World {
         for _ in 0..1 + self.rng.below(3) {
             self.step(&mut t, &cid, &oid, &before);
         }
-        let op = if self.model.contains_key(&oid) {
-            LogOp::MODIFY
-        } else {
-            LogOp::DELETE
-        };
+        let op = if self.model.contains_key(&oid) { LogOp::MODIFY } else { LogOp::DELETE };
         if let Some(object) = self.model.get_mut(&oid) {
             let attrs: BTreeMap<BString, Bytes> = [
                 ("_".into(), Bytes::from(self.version.to_le_bytes().to_vec())),
@@ -159,12 +141,7 @@ impl World {
         }
         entries.push(entry(op, &oid, self.version));
         let from = self.some_shards();
-        let stored: Vec<_> = self
-            .shards
-            .all()
-            .iter()
-            .map(|&s| self.shards.stored(s))
-            .collect();
+        let stored: Vec<_> = self.shards.all().iter().map(|&s| self.shards.stored(s)).collect();
         let by_shard = self.shards.encode(&t, &sizes, &mut entries, &from);
         for (shard, t) in by_shard {
             self.shards.submit(shard, t);
@@ -184,11 +161,7 @@ impl World {
         // Ends and beginnings of stripes more often than other places.
         let place = |rng: &mut Rng, max: u64| {
             let at = rng.below(max + 1);
-            if rng.below(3) == 0 {
-                at / width * width
-            } else {
-                at
-            }
+            if rng.below(3) == 0 { at / width * width } else { at }
         };
         let rng = &mut self.rng;
         match rng.below(12) {
@@ -201,10 +174,8 @@ impl World {
                 }
             }
             1 => {
-                let clones: Vec<&HObject> = before
-                    .keys()
-                    .filter(|o| o.is_snap() && o.head() == *oid)
-                    .collect();
+                let clones: Vec<&HObject> =
+                    before.keys().filter(|o| o.is_snap() && o.head() == *oid).collect();
                 if clones.is_empty() {
                     return;
                 }
@@ -275,11 +246,7 @@ impl World {
         let chunk_len = |size| self.shards.codec.chunk_len(size);
         for shard in self.shards.all() {
             let cid = self.shards.cid(shard);
-            let place = ShardPlace {
-                cid: &cid,
-                shard,
-                chunk_len: &chunk_len,
-            };
+            let place = ShardPlace { cid: &cid, shard, chunk_len: &chunk_len };
             let mut t = Transaction::new();
             f(&place, &mut t);
             self.shards.submit(shard, t);
@@ -290,9 +257,7 @@ impl World {
     fn undo(&mut self) {
         let count = 1 + self.rng.below(3);
         for _ in 0..count {
-            let Some((entry, mut model, mut stored)) = self.undoable.pop() else {
-                return;
-            };
+            let Some((entry, mut model, mut stored)) = self.undoable.pop() else { return };
             self.each_place(|place, t| place.undo(&entry, t));
             while stored.is_empty() {
                 let (entry, m, s) = self.undoable.pop().expect("a write has a first entry");
@@ -311,11 +276,9 @@ impl World {
     /// Oldest entries can be undone no more.
     fn roll_forward(&mut self) {
         let count = self.rng.below(self.undoable.len() as u64 + 1) as usize;
-        let whole = (0..=count).rev().find(|&n| {
-            self.undoable
-                .get(n)
-                .is_none_or(|(_, _, stored)| !stored.is_empty())
-        });
+        let whole = (0..=count)
+            .rev()
+            .find(|&n| self.undoable.get(n).is_none_or(|(_, _, stored)| !stored.is_empty()));
         let trimmed: Vec<_> = self.undoable.drain(..whole.unwrap_or(0)).collect();
         for (entry, ..) in trimmed {
             self.each_place(|place, t| place.trim(&entry, t));
@@ -327,11 +290,8 @@ impl World {
             .iter()
             .map(|&s| self.shards.stored(s).into_keys().collect())
             .collect();
-        let versions: BTreeSet<u64> = self
-            .undoable
-            .iter()
-            .map(|(e, ..)| e.version.version)
-            .collect();
+        let versions: BTreeSet<u64> =
+            self.undoable.iter().map(|(e, ..)| e.version.version).collect();
         for (_, _, stored) in &mut self.undoable {
             for (objects, kept) in stored.iter_mut().zip(&kept) {
                 objects.retain(|oid, _| {
@@ -344,22 +304,15 @@ impl World {
     }
 
     fn check(&mut self) {
-        let objects: Vec<(HObject, Object)> = self
-            .model
-            .iter()
-            .map(|(o, x)| (o.clone(), x.clone()))
-            .collect();
+        let objects: Vec<(HObject, Object)> =
+            self.model.iter().map(|(o, x)| (o.clone(), x.clone())).collect();
         for (oid, object) in objects {
             let size = object.data.len() as u64;
             let there = self.some_shards();
             let from = self.rng.below(size);
             let len = self.rng.below(size - from + 1);
             let read = self.shards.read(&oid, from, len, &there);
-            assert_eq!(
-                read,
-                object.data[from as usize..(from + len) as usize],
-                "{oid} {from}"
-            );
+            assert_eq!(read, object.data[from as usize..(from + len) as usize], "{oid} {from}");
             let whole = self.shards.read(&oid, 0, size, &there);
             assert_eq!(whole, object.data, "{oid} of {there:?}");
             self.check_shards(&oid, &object, &there);
@@ -367,16 +320,10 @@ impl World {
         let names: BTreeSet<&HObject> = self.model.keys().collect();
         for shard in self.shards.all() {
             let stored = self.shards.stored(shard);
-            let live = stored
-                .keys()
-                .filter(|o| o.generation == NO_GEN)
-                .map(|o| &o.hobj);
+            let live = stored.keys().filter(|o| o.generation == NO_GEN).map(|o| &o.hobj);
             assert_eq!(live.collect::<BTreeSet<_>>(), names, "shard {shard}");
             if self.undoable.is_empty() {
-                assert!(
-                    stored.keys().all(|o| o.generation == NO_GEN),
-                    "nothing is left behind"
-                );
+                assert!(stored.keys().all(|o| o.generation == NO_GEN), "nothing is left behind");
             }
         }
     }

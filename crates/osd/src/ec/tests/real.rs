@@ -30,11 +30,7 @@ enum Step {
 }
 
 fn steps() -> Vec<(&'static str, Step)> {
-    let f1 = Bytes::from(
-        (0..10000_u32)
-            .map(|i| (i * 7 + i / 256) as u8)
-            .collect::<Vec<_>>(),
-    );
+    let f1 = Bytes::from((0..10000_u32).map(|i| (i * 7 + i / 256) as u8).collect::<Vec<_>>());
     let f2 = Bytes::from((0..5000_u32).map(|i| (i * 3 + 5) as u8).collect::<Vec<_>>());
     let f3 = Bytes::from(vec![b'x'; 100]);
     use Step::*;
@@ -71,10 +67,7 @@ fn sent() -> Vec<BTreeMap<i8, EcSubWrite>> {
         let shard = r.i8().unwrap();
         let write = EcSubWrite::from_bytes(&r.blob().unwrap()).unwrap();
         if !write.log_entries.is_empty() {
-            writes
-                .entry(write.at_version)
-                .or_default()
-                .insert(shard, write);
+            writes.entry(write.at_version).or_default().insert(shard, write);
         }
     }
     writes.into_values().collect()
@@ -99,9 +92,7 @@ fn named(t: &Transaction) -> Vec<String> {
 fn info_attrs(t: &Transaction, oid: &HObject) -> BTreeMap<BString, Bytes> {
     let mut found = BTreeMap::new();
     for op in t.ops() {
-        if let Op::SetAttrs {
-            oid: index, attrs, ..
-        } = op
+        if let Op::SetAttrs { oid: index, attrs, .. } = op
             && t.objects()[*index as usize].hobj == *oid
         {
             found.extend(attrs.clone());
@@ -139,8 +130,7 @@ fn shards_get_what_a_real_ceph_sends_them() {
         let mut new_size = size;
         match step {
             Step::Write(offset, data) => {
-                t.touch(&cid, &goid)
-                    .write(&cid, &goid, *offset, data.clone());
+                t.touch(&cid, &goid).write(&cid, &goid, *offset, data.clone());
                 new_size = size.max(offset + data.len() as u64);
             }
             Step::WriteFull(data) => {
@@ -184,22 +174,12 @@ fn shards_get_what_a_real_ceph_sends_them() {
         }
         sizes.insert(oid, new_size);
         for (ours, theirs) in entries.iter().zip(&first.log_entries) {
-            assert_eq!(
-                ours.mod_desc.steps(),
-                theirs.mod_desc.steps(),
-                "{}",
-                theirs.version
-            );
+            assert_eq!(ours.mod_desc.steps(), theirs.mod_desc.steps(), "{}", theirs.version);
             assert_eq!(ours.mod_desc, theirs.mod_desc, "{}", theirs.version);
         }
         for (&shard, write) in write {
             let theirs = Transaction::from_bytes(&write.transaction.0).unwrap();
-            assert_eq!(
-                named(&ours[&shard]),
-                named(&theirs),
-                "{} shard {shard}",
-                last.version
-            );
+            assert_eq!(named(&ours[&shard]), named(&theirs), "{} shard {shard}", last.version);
             ours.insert(shard, theirs);
         }
         for (shard, t) in ours {

@@ -17,35 +17,16 @@ fn methods_read_and_write() {
         let reply = run(&pg, call("hello", "say_hello", b""), 0).await;
         // The object need not be there for a method that does not look, but reads want one.
         assert_eq!(reply.result, Errno::ENOENT.result());
-        assert_eq!(
-            run(&pg, call("hello", "record_hello", b"me"), 0)
-                .await
-                .result,
-            0
-        );
+        assert_eq!(run(&pg, call("hello", "record_hello", b"me"), 0).await.result, 0);
         assert_eq!(pg.get("a").await.unwrap(), &b"Hello, me!"[..]);
         let reply = run(&pg, call("hello", "replay", b""), 0).await;
         assert_eq!(reply.ops[0].outdata.to_contiguous(), &b"Hello, me!"[..]);
-        assert_eq!(
-            run(&pg, call("hello", "record_hello", b""), 0).await.result,
-            -17
-        );
-        assert_eq!(
-            run(&pg, call("hello", "turn_it_to_11", b""), 0)
-                .await
-                .result,
-            0
-        );
+        assert_eq!(run(&pg, call("hello", "record_hello", b""), 0).await.result, -17);
+        assert_eq!(run(&pg, call("hello", "turn_it_to_11", b""), 0).await.result, 0);
         assert_eq!(pg.get("a").await.unwrap(), &b"HELLO, ME!"[..]);
         // Methods that do more than they say.
-        assert_eq!(
-            run(&pg, call("hello", "bad_reader", b""), 0).await.result,
-            -5
-        );
-        assert_eq!(
-            run(&pg, call("hello", "bad_writer", b"x"), 0).await.result,
-            -5
-        );
+        assert_eq!(run(&pg, call("hello", "bad_reader", b""), 0).await.result, -5);
+        assert_eq!(run(&pg, call("hello", "bad_writer", b"x"), 0).await.result, -5);
         assert_eq!(pg.get("a").await.unwrap(), &b"HELLO, ME!"[..]);
     });
 }
@@ -59,47 +40,27 @@ fn writes_return_data_only_when_asked() {
         let returnvec = message_flags::RETURNVEC;
         let reply = run(&pg, call("hello", "write_return_data", b""), returnvec).await;
         assert_eq!((reply.result, reply.ops[0].rval), (42, 42));
-        assert_eq!(
-            reply.ops[0].outdata.to_contiguous(),
-            &b"you might see this"[..]
-        );
+        assert_eq!(reply.ops[0].outdata.to_contiguous(), &b"you might see this"[..]);
         assert_eq!(pg.last_entry().return_code, 42);
-        assert_eq!(
-            pg.last_entry().extras().op_returns[0].outdata,
-            &b"you might see this"[..]
-        );
-        let reply = run(
-            &pg,
-            call("hello", "write_too_much_return_data", b""),
-            returnvec,
-        )
-        .await;
+        assert_eq!(pg.last_entry().extras().op_returns[0].outdata, &b"you might see this"[..]);
+        let reply = run(&pg, call("hello", "write_too_much_return_data", b""), returnvec).await;
         assert_eq!(reply.result, Errno::EOVERFLOW.result());
         assert_eq!((reply.ops[0].rval, reply.ops[0].outdata.len()), (-75, 0));
         let reply = run(&pg, call("hello", "write_return_data", b"x"), returnvec).await;
         assert_eq!(reply.result, -22);
-        assert_eq!(
-            reply.ops[0].outdata.to_contiguous(),
-            &b"too much input data!"[..]
-        );
+        assert_eq!(reply.ops[0].outdata.to_contiguous(), &b"too much input data!"[..]);
     });
 }
 
 #[test]
 fn locks_over_the_interpreter() {
     on_pg(|pg| async move {
-        let op = LockOp {
-            name: "l".into(),
-            kind: EXCLUSIVE,
-            ..LockOp::default()
-        };
+        let op = LockOp { name: "l".into(), kind: EXCLUSIVE, ..LockOp::default() };
         let lock = || call("lock", "lock", &op.to_bytes());
         assert_eq!(run(&pg, lock(), 0).await.result, 0);
         assert_eq!(run(&pg, lock(), 0).await.result, Errno::EEXIST.result());
         let other = client(5);
-        let reply = pg
-            .run(pg.request_of(&other.client, "a", vec![lock()]))
-            .await;
+        let reply = pg.run(pg.request_of(&other.client, "a", vec![lock()])).await;
         assert_eq!(reply.result, Errno::EBUSY.result());
         assert_eq!(last_op(&pg), LogOp::ERROR);
         // The attribute is a client's.
@@ -117,25 +78,12 @@ fn locks_over_the_interpreter() {
 /// else, and the call's own mode bit was taken for a read of the object.
 #[test]
 fn a_call_that_reads_needs_no_right_to_read() {
-    let info = OpInfo::of(
-        &[call("rbd", "get_children", b"")],
-        0,
-        &ClassLists::default(),
-    )
-    .unwrap();
+    let info = OpInfo::of(&[call("rbd", "get_children", b"")], 0, &ClassLists::default()).unwrap();
     let rights = info.rights();
     assert!(!rights.read && !rights.write && rights.classes[0].read);
     assert!(info.may_read() && !info.may_write());
-    let both = [
-        call("rbd", "get_children", b""),
-        OsdOp::attr(ops::GETXATTR, b"a", b"").unwrap(),
-    ];
-    assert!(
-        OpInfo::of(&both, 0, &ClassLists::default())
-            .unwrap()
-            .rights()
-            .read
-    );
+    let both = [call("rbd", "get_children", b""), OsdOp::attr(ops::GETXATTR, b"a", b"").unwrap()];
+    assert!(OpInfo::of(&both, 0, &ClassLists::default()).unwrap().rights().read);
 }
 
 #[test]
@@ -144,10 +92,7 @@ fn malformed_calls_are_refused() {
         let mut op = call("lock", "lock", b"garbage");
         assert_eq!(run(&pg, op.clone(), 0).await.result, Errno::EINVAL.result());
         op.indata.truncate(5);
-        assert_eq!(
-            OpInfo::of(&[op], 0, &ClassLists::default()),
-            Err(Errno::EINVAL)
-        );
+        assert_eq!(OpInfo::of(&[op], 0, &ClassLists::default()), Err(Errno::EINVAL));
     });
 }
 
@@ -161,23 +106,12 @@ fn methods_see_the_object_as_it_was_before_the_vector() {
             async move { pg.run(pg.request("a", ops)).await }
         };
         let whole = |data: &'static [u8]| {
-            OsdOp::extent(
-                ops::WRITEFULL,
-                0,
-                data.len() as u64,
-                Bytes::from_static(data),
-            )
+            OsdOp::extent(ops::WRITEFULL, 0, data.len() as u64, Bytes::from_static(data))
         };
         let louder = || call("hello", "turn_it_to_11", b"");
-        assert_eq!(
-            vector(vec![whole(b"hello"), louder()]).await.result,
-            Errno::ENOENT.result()
-        );
+        assert_eq!(vector(vec![whole(b"hello"), louder()]).await.result, Errno::ENOENT.result());
         pg.put("a", b"aaa").await;
-        assert_eq!(
-            vector(vec![whole(b"hello world"), louder()]).await.result,
-            0
-        );
+        assert_eq!(vector(vec![whole(b"hello world"), louder()]).await.result, 0);
         assert_eq!(pg.get("a").await.unwrap(), &b"AAA"[..]);
 
         let add = || {
@@ -186,10 +120,7 @@ fn methods_see_the_object_as_it_was_before_the_vector() {
         };
         let value = |pg: Rc<TestPg>| async move {
             let keys = vec![key("k")].to_bytes();
-            let op = OsdOp {
-                indata: keys,
-                ..OsdOp::new(ops::OMAPGETVALSBYKEYS)
-            };
+            let op = OsdOp { indata: keys, ..OsdOp::new(ops::OMAPGETVALSBYKEYS) };
             let out = pg.op("a", op).await.unwrap();
             let vals: Vec<(BString, BString)> = Denc::from_bytes_exact(&out).unwrap();
             vals[0].1.to_string()
@@ -199,12 +130,7 @@ fn methods_see_the_object_as_it_was_before_the_vector() {
         vector(vec![add(), add()]).await;
         assert_eq!(value(pg.clone()).await, "10");
 
-        let op = LockOp {
-            name: "l".into(),
-            kind: EXCLUSIVE,
-            ..LockOp::default()
-        }
-        .to_bytes();
+        let op = LockOp { name: "l".into(), kind: EXCLUSIVE, ..LockOp::default() }.to_bytes();
         let twice = vec![call("lock", "lock", &op), call("lock", "lock", &op)];
         assert_eq!(vector(twice).await.result, 0);
         // Deleting what this vector has deleted fails, and so the vector does.
@@ -219,14 +145,8 @@ fn methods_see_the_object_as_it_was_before_the_vector() {
 #[test]
 fn log_keys_are_unique() {
     on_pg(|pg| async move {
-        let entry = cls::log::Entry {
-            timestamp: UTime::new(5, 7000),
-            ..Default::default()
-        };
-        let add = cls::log::AddOp {
-            entries: vec![entry.clone(), entry],
-            monotonic_inc: true,
-        };
+        let entry = cls::log::Entry { timestamp: UTime::new(5, 7000), ..Default::default() };
+        let add = cls::log::AddOp { entries: vec![entry.clone(), entry], monotonic_inc: true };
         let add = || call("log", "add", &add.to_bytes());
         pg.op("a", add()).await.unwrap();
         let hint = OsdOp::new(ops::SETALLOCHINT);
@@ -234,17 +154,11 @@ fn log_keys_are_unique() {
         let mut w = denc::Writer::new();
         w.put(&key(""));
         w.u64(10);
-        let op = OsdOp {
-            indata: w.into_bytes(),
-            ..OsdOp::new(ops::OMAPGETKEYS)
-        };
+        let op = OsdOp { indata: w.into_bytes(), ..OsdOp::new(ops::OMAPGETKEYS) };
         let out = pg.op("a", op).await.unwrap();
         let (keys, _): (Vec<String>, bool) = Denc::from_bytes_exact(&out).unwrap();
         let time = "1_0000000005.000007_";
-        assert_eq!(
-            keys,
-            ["0.1", "0.2", "1.2", "1.3"].map(|id| format!("{time}{id}"))
-        );
+        assert_eq!(keys, ["0.1", "0.2", "1.2", "1.3"].map(|id| format!("{time}{id}")));
     });
 }
 
@@ -261,10 +175,7 @@ fn class_lists_are_the_configurations() {
     assert_eq!(errno("none", &few), Errno::EPERM);
     assert_eq!(errno("version", &few), Errno::EPERM);
     assert_eq!(errno("hello", &few), Errno::EOPNOTSUPP);
-    let calls = [
-        call("hello", "say_hello", b""),
-        call("lock", "get_info", b""),
-    ];
+    let calls = [call("hello", "say_hello", b""), call("lock", "get_info", b"")];
     let info = OpInfo::of(&calls, 0, &few).unwrap();
     assert!(info.classes[0].allowed && !info.classes[1].allowed);
 }

@@ -8,10 +8,7 @@ use types::osd::ops::CopyFromArgs;
 use super::*;
 
 fn copy_from(source: &str, args: CopyFromArgs) -> OsdOp {
-    let locator = ObjectLocator {
-        pool: POOL,
-        ..ObjectLocator::default()
-    };
+    let locator = ObjectLocator { pool: POOL, ..ObjectLocator::default() };
     let mut w = denc::Writer::new();
     w.put(&key(source));
     w.put(&locator);
@@ -19,39 +16,25 @@ fn copy_from(source: &str, args: CopyFromArgs) -> OsdOp {
 }
 
 fn head() -> CopyFromArgs {
-    CopyFromArgs {
-        snapid: NOSNAP,
-        ..CopyFromArgs::default()
-    }
+    CopyFromArgs { snapid: NOSNAP, ..CopyFromArgs::default() }
 }
 
 #[test]
 fn copies_data_attributes_and_omap_in_pieces() {
     on_pg(|pg| async move {
         pg.put("source", b"some longer content").await;
-        pg.op("source", OsdOp::attr(ops::SETXATTR, b"x", b"1").unwrap())
-            .await
-            .unwrap();
-        let vals: BTreeMap<BString, Bytes> = (0..20)
-            .map(|i| (key(&format!("k{i:02}")), Bytes::from(vec![i; 10])))
-            .collect();
-        let op = OsdOp {
-            indata: vals.to_bytes(),
-            ..OsdOp::new(ops::OMAPSETVALS)
-        };
+        pg.op("source", OsdOp::attr(ops::SETXATTR, b"x", b"1").unwrap()).await.unwrap();
+        let vals: BTreeMap<BString, Bytes> =
+            (0..20).map(|i| (key(&format!("k{i:02}")), Bytes::from(vec![i; 10]))).collect();
+        let op = OsdOp { indata: vals.to_bytes(), ..OsdOp::new(ops::OMAPSETVALS) };
         pg.op("source", op).await.unwrap();
-        let op = OsdOp {
-            indata: Bytes::from_static(b"head"),
-            ..OsdOp::new(ops::OMAPSETHEADER)
-        };
+        let op = OsdOp { indata: Bytes::from_static(b"head"), ..OsdOp::new(ops::OMAPSETHEADER) };
         pg.op("source", op).await.unwrap();
         let version = pg.last_entry().user_version;
         for chunk in [7, 50, 8 << 20] {
             pg.limits.borrow_mut().copy_chunk = chunk;
             let name = format!("copy{chunk}");
-            let reply = pg
-                .run(pg.request(&name, vec![copy_from("source", head())]))
-                .await;
+            let reply = pg.run(pg.request(&name, vec![copy_from("source", head())])).await;
             assert_eq!((reply.result, reply.versions.on_wire().2), (0, version));
             assert_eq!(pg.get(&name).await.unwrap(), &b"some longer content"[..]);
             let attr = OsdOp::attr(ops::GETXATTR, b"x", b"").unwrap();
@@ -62,10 +45,7 @@ fn copies_data_attributes_and_omap_in_pieces() {
             w.put(&key(""));
             w.u64(100);
             w.put(&key(""));
-            let op = OsdOp {
-                indata: w.into_bytes(),
-                ..OsdOp::new(ops::OMAPGETVALS)
-            };
+            let op = OsdOp { indata: w.into_bytes(), ..OsdOp::new(ops::OMAPGETVALS) };
             let out = pg.op(&name, op).await.unwrap();
             let (found, _): (BTreeMap<BString, Bytes>, bool) =
                 Denc::from_bytes_exact(&out).unwrap();
@@ -80,21 +60,13 @@ fn copies_data_attributes_and_omap_in_pieces() {
 fn copying_fails_as_it_should() {
     on_pg(|pg| async move {
         pg.put("a", b"data").await;
-        assert_eq!(
-            pg.op("b", copy_from("none", head())).await,
-            Err(Errno::ENOENT)
-        );
+        assert_eq!(pg.op("b", copy_from("none", head())).await, Err(Errno::ENOENT));
         assert_eq!(pg.op("a", copy_from("a", head())).await, Err(Errno::EINVAL));
-        let old = CopyFromArgs {
-            src_version: 77,
-            ..head()
-        };
+        let old = CopyFromArgs { src_version: 77, ..head() };
         assert_eq!(pg.op("b", copy_from("a", old)).await, Err(Errno::EOVERFLOW));
         assert_eq!(pg.get("b").await, Err(Errno::ENOENT));
         // What was there before is gone after a copy.
-        pg.op("b", OsdOp::attr(ops::SETXATTR, b"x", b"1").unwrap())
-            .await
-            .unwrap();
+        pg.op("b", OsdOp::attr(ops::SETXATTR, b"x", b"1").unwrap()).await.unwrap();
         pg.op("b", copy_from("a", head())).await.unwrap();
         let attr = OsdOp::attr(ops::GETXATTR, b"x", b"").unwrap();
         assert_eq!(pg.op("b", attr).await, Err(Errno::ENODATA));
@@ -104,10 +76,7 @@ fn copying_fails_as_it_should() {
         let mut w = denc::Writer::new();
         w.put(&types::osd::ObjectCopyCursor::default());
         w.u64(100);
-        let get = OsdOp {
-            indata: w.into_bytes(),
-            ..OsdOp::new(ops::COPY_GET)
-        };
+        let get = OsdOp { indata: w.into_bytes(), ..OsdOp::new(ops::COPY_GET) };
         let reply = pg.run(pg.request("a", vec![get])).await;
         assert_eq!((reply.result, reply.ops[0].rval), (-2, -2));
         let data = ObjectCopyData::from_bytes_exact(&reply.ops[0].outdata.to_contiguous());
@@ -120,18 +89,12 @@ fn copying_fails_as_it_should() {
 fn a_clone_is_copied_onto_its_own_head() {
     on_pg(|pg| async move {
         pg.put("a", b"past").await;
-        let snapc = SnapContext {
-            seq: 1,
-            snaps: vec![1],
-        };
+        let snapc = SnapContext { seq: 1, snaps: vec![1] };
         let data = Bytes::from_static(b"now");
         let mut request = pg.request("a", vec![OsdOp::extent(ops::WRITEFULL, 0, 3, data)]);
         request.snapc = snapc.clone();
         pg.run(request).await;
-        let past = CopyFromArgs {
-            snapid: 1,
-            ..CopyFromArgs::default()
-        };
+        let past = CopyFromArgs { snapid: 1, ..CopyFromArgs::default() };
         let mut request = pg.request("a", vec![copy_from("a", past)]);
         request.snapc = snapc;
         assert_eq!(pg.run(request).await.result, 0);

@@ -6,12 +6,7 @@ use types::osd::ops::{AssertVerArgs, ChecksumArgs, ExtentArgs, WriteSameArgs, op
 use super::*;
 
 fn write(offset: u64, data: &'static [u8]) -> OsdOp {
-    OsdOp::extent(
-        ops::WRITE,
-        offset,
-        data.len() as u64,
-        Bytes::from_static(data),
-    )
+    OsdOp::extent(ops::WRITE, offset, data.len() as u64, Bytes::from_static(data))
 }
 
 fn read(offset: u64, len: u64) -> OsdOp {
@@ -28,22 +23,14 @@ fn write_read_append_truncate_zero() {
         pg.op("a", append).await.unwrap();
         assert_eq!(pg.op("a", read(4, 100)).await.unwrap(), &b"bcde"[..]);
         assert_eq!(pg.op("a", read(100, 1)).await.unwrap(), &b""[..]);
-        pg.op("a", OsdOp::extent(ops::TRUNCATE, 5, 0, Bytes::new()))
-            .await
-            .unwrap();
+        pg.op("a", OsdOp::extent(ops::TRUNCATE, 5, 0, Bytes::new())).await.unwrap();
         assert_eq!(pg.get("a").await.unwrap(), &b"\0\0\0ab"[..]);
-        pg.op("a", OsdOp::extent(ops::TRUNCATE, 7, 0, Bytes::new()))
-            .await
-            .unwrap();
+        pg.op("a", OsdOp::extent(ops::TRUNCATE, 7, 0, Bytes::new())).await.unwrap();
         assert_eq!(pg.get("a").await.unwrap(), &b"\0\0\0ab\0\0"[..]);
-        pg.op("a", OsdOp::extent(ops::ZERO, 3, 1, Bytes::new()))
-            .await
-            .unwrap();
+        pg.op("a", OsdOp::extent(ops::ZERO, 3, 1, Bytes::new())).await.unwrap();
         assert_eq!(pg.get("a").await.unwrap(), &b"\0\0\0\0b\0\0"[..]);
         // A zero that reaches the end cuts the object there.
-        pg.op("a", OsdOp::extent(ops::ZERO, 5, 100, Bytes::new()))
-            .await
-            .unwrap();
+        pg.op("a", OsdOp::extent(ops::ZERO, 5, 100, Bytes::new())).await.unwrap();
         assert_eq!(pg.get("a").await.unwrap(), &b"\0\0\0\0b"[..]);
         pg.put("a", b"x").await;
         assert_eq!(pg.get("a").await.unwrap(), &b"x"[..]);
@@ -51,10 +38,7 @@ fn write_read_append_truncate_zero() {
         pg.op("a", OsdOp::new(ops::DELETE)).await.unwrap();
         assert_eq!(last_op(&pg), LogOp::DELETE);
         assert_eq!(pg.get("a").await, Err(Errno::ENOENT));
-        assert_eq!(
-            pg.op("a", OsdOp::new(ops::DELETE)).await,
-            Err(Errno::ENOENT)
-        );
+        assert_eq!(pg.op("a", OsdOp::new(ops::DELETE)).await, Err(Errno::ENOENT));
         assert_eq!(last_op(&pg), LogOp::ERROR);
         pg.check_stats().await;
     });
@@ -71,18 +55,12 @@ fn sizes_are_limited() {
         let truncate = OsdOp::extent(ops::TRUNCATE, max, 0, Bytes::new());
         assert_eq!(pg.op("a", truncate).await, Err(Errno::EFBIG));
         let mut short = write(0, b"abc");
-        short.args.set_extent(ExtentArgs {
-            length: 4,
-            ..ExtentArgs::default()
-        });
+        short.args.set_extent(ExtentArgs { length: 4, ..ExtentArgs::default() });
         assert_eq!(pg.op("a", short).await, Err(Errno::EINVAL));
 
         let long = |len: usize| "n".repeat(len);
         let reply = pg.run(pg.request(&long(2049), vec![read(0, 0)])).await;
-        assert_eq!(
-            (reply.result, reply.executed),
-            (Errno::ENAMETOOLONG.result(), false)
-        );
+        assert_eq!((reply.result, reply.executed), (Errno::ENAMETOOLONG.result(), false));
         assert_eq!(pg.op(&long(2048), write(0, b"x")).await, Ok(Bytes::new()));
         assert_eq!(pg.op("", read(0, 0)).await, Err(Errno::EINVAL));
         let mut request = pg.request("a", vec![read(0, 0)]);
@@ -143,16 +121,7 @@ fn stat_create_and_versions() {
 
         let reply = pg.run(pg.request("a", vec![read(0, 0)])).await;
         let (bad, replay, user) = reply.versions.on_wire();
-        assert_eq!(
-            (bad, replay),
-            (
-                EVersion {
-                    version: user,
-                    epoch: 0
-                },
-                EVersion::ZERO
-            )
-        );
+        assert_eq!((bad, replay), (EVersion { version: user, epoch: 0 }, EVersion::ZERO));
         let check = |version| {
             let args = AssertVerArgs { unused: 0, version };
             OsdOp::with(ops::ASSERT_VER, args, Bytes::new())
@@ -165,10 +134,7 @@ fn stat_create_and_versions() {
         let vector = vec![check(user - 1), write(0, b"never")];
         let reply = pg.run(pg.request("a", vector)).await;
         assert_eq!(reply.result, Errno::ERANGE.result());
-        assert_eq!(
-            (reply.ops[0].rval, reply.ops[1].rval),
-            (Errno::ERANGE.result(), 0)
-        );
+        assert_eq!((reply.ops[0].rval, reply.ops[1].rval), (Errno::ERANGE.result(), 0));
         assert_eq!(pg.get("a").await.unwrap(), &b""[..]);
         assert_eq!(last_op(&pg), LogOp::ERROR);
         assert_eq!(pg.last_entry().return_code, Errno::ERANGE.result());
@@ -194,42 +160,24 @@ fn comparing_and_checksumming() {
     on_pg(|pg| async move {
         pg.put("a", b"abcdefgh").await;
         let compare = |offset, data: &'static [u8]| {
-            OsdOp::extent(
-                ops::CMPEXT,
-                offset,
-                data.len() as u64,
-                Bytes::from_static(data),
-            )
+            OsdOp::extent(ops::CMPEXT, offset, data.len() as u64, Bytes::from_static(data))
         };
         assert!(pg.op("a", compare(2, b"cd")).await.is_ok());
         assert_eq!(pg.op("a", compare(2, b"cX")).await, Err(Errno(4096)));
         // Past the end is zeros.
         assert!(pg.op("a", compare(7, b"h\0\0")).await.is_ok());
         assert_eq!(pg.op("a", compare(7, b"h\0x")).await, Err(Errno(4097)));
-        let reply = pg
-            .run(pg.request("a", vec![compare(0, b"Xb"), write(0, b"!")]))
-            .await;
+        let reply = pg.run(pg.request("a", vec![compare(0, b"Xb"), write(0, b"!")])).await;
         assert_eq!(reply.result, -4095);
         assert_eq!(pg.get("a").await.unwrap(), &b"abcdefgh"[..]);
 
         let sum = |kind, chunk_size, init: Vec<u8>| {
-            let args = ChecksumArgs {
-                offset: 0,
-                length: 8,
-                chunk_size,
-                kind,
-            };
+            let args = ChecksumArgs { offset: 0, length: 8, chunk_size, kind };
             OsdOp::with(ops::CHECKSUM, args, init.into())
         };
         let out = pg.op("a", sum(2, 4, vec![255; 4])).await.unwrap();
         let sums: Vec<u32> = Vec::from_bytes_exact(&out).unwrap();
-        assert_eq!(
-            sums,
-            [
-                crc::crc32c(u32::MAX, b"abcd"),
-                crc::crc32c(u32::MAX, b"efgh")
-            ]
-        );
+        assert_eq!(sums, [crc::crc32c(u32::MAX, b"abcd"), crc::crc32c(u32::MAX, b"efgh")]);
         let out = pg.op("a", sum(1, 0, vec![0; 8])).await.unwrap();
         assert_eq!(out.len(), 12);
         assert_eq!(pg.op("a", sum(2, 3, vec![0; 4])).await, Err(Errno::EINVAL));
@@ -242,11 +190,7 @@ fn comparing_and_checksumming() {
 fn writesame_and_sparse_read() {
     on_pg(|pg| async move {
         let same = |offset, length, pattern: &'static [u8]| {
-            let args = WriteSameArgs {
-                offset,
-                length,
-                data_length: pattern.len() as u64,
-            };
+            let args = WriteSameArgs { offset, length, data_length: pattern.len() as u64 };
             OsdOp::with(ops::WRITESAME, args, Bytes::from_static(pattern))
         };
         pg.op("a", same(2, 6, b"ab")).await.unwrap();
@@ -275,11 +219,7 @@ fn full_pools_refuse_growth() {
         pg.put("a", b"data").await;
         pg.pool.borrow_mut().flags |= maps::pool::pool_flags::FULL;
         // A client that ignores the map's flag is left waiting.
-        assert!(
-            pg.try_run(pg.request("b", vec![write(0, b"x")]))
-                .await
-                .is_none()
-        );
+        assert!(pg.try_run(pg.request("b", vec![write(0, b"x")])).await.is_none());
         let mut request = pg.request("b", vec![write(0, b"x")]);
         request.flags |= message_flags::FULL_TRY;
         assert_eq!(pg.run(request).await.result, Errno::ENOSPC.result());
@@ -300,31 +240,13 @@ fn unknown_and_tier_ops() {
     on_pg(|pg| async move {
         pg.put("a", b"data").await;
         assert_eq!(pg.op("a", OsdOp::new(0x12ff)).await, Err(Errno::EOPNOTSUPP));
-        assert_eq!(
-            pg.op("a", OsdOp::new(ops::CACHE_FLUSH)).await,
-            Err(Errno::EINVAL)
-        );
-        assert_eq!(
-            pg.op("a", OsdOp::new(ops::CACHE_EVICT)).await,
-            Err(Errno::EINVAL)
-        );
-        assert_eq!(
-            pg.op("a", OsdOp::new(ops::CACHE_PIN)).await,
-            Err(Errno::EINVAL)
-        );
-        assert_eq!(
-            pg.op("a", OsdOp::new(ops::ISDIRTY)).await.unwrap(),
-            &b"\x01"[..]
-        );
+        assert_eq!(pg.op("a", OsdOp::new(ops::CACHE_FLUSH)).await, Err(Errno::EINVAL));
+        assert_eq!(pg.op("a", OsdOp::new(ops::CACHE_EVICT)).await, Err(Errno::EINVAL));
+        assert_eq!(pg.op("a", OsdOp::new(ops::CACHE_PIN)).await, Err(Errno::EINVAL));
+        assert_eq!(pg.op("a", OsdOp::new(ops::ISDIRTY)).await.unwrap(), &b"\x01"[..]);
         pg.op("a", OsdOp::new(ops::UNDIRTY)).await.unwrap();
-        assert_eq!(
-            pg.op("a", OsdOp::new(ops::ISDIRTY)).await.unwrap(),
-            &b"\0"[..]
-        );
-        assert_eq!(
-            OpInfo::of(&[], 0, &ClassLists::default()),
-            Err(Errno::EINVAL)
-        );
+        assert_eq!(pg.op("a", OsdOp::new(ops::ISDIRTY)).await.unwrap(), &b"\0"[..]);
+        assert_eq!(OpInfo::of(&[], 0, &ClassLists::default()), Err(Errno::EINVAL));
         assert_eq!(
             OpInfo::of(&[call("none", "x", b"")], 0, &ClassLists::default()),
             Err(Errno::EPERM)
@@ -382,12 +304,7 @@ fn digests_of_objects_that_grow_by_zeros() {
         pg.check_digests().await;
         pg.put("b", b"abc").await;
         let mut op = write(9, b"x");
-        op.args.set_extent(ExtentArgs {
-            offset: 9,
-            length: 1,
-            truncate_size: 9,
-            truncate_seq: 7,
-        });
+        op.args.set_extent(ExtentArgs { offset: 9, length: 1, truncate_size: 9, truncate_seq: 7 });
         pg.op("b", op).await.unwrap();
         pg.check_digests().await;
         assert_eq!(pg.get("b").await.unwrap().len(), 10);

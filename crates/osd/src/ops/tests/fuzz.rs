@@ -9,10 +9,8 @@ struct Random(u64);
 
 impl Random {
     fn below(&mut self, n: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % n
     }
 
@@ -29,10 +27,7 @@ impl Random {
 
     fn bytes(&mut self, max: u64) -> Bytes {
         let len = self.below(max);
-        (0..len)
-            .map(|_| self.below(256) as u8)
-            .collect::<Vec<_>>()
-            .into()
+        (0..len).map(|_| self.below(256) as u8).collect::<Vec<_>>().into()
     }
 
     /// Bytes that begin like an encoded key, map or blob.
@@ -122,11 +117,7 @@ fn random_op(random: &mut Random) -> OsdOp {
         0 | 1 => {
             op.args.set_extent(ExtentArgs {
                 offset: random.below(200),
-                length: if random.below(3) == 0 {
-                    random.below(300)
-                } else {
-                    len
-                },
+                length: if random.below(3) == 0 { random.below(300) } else { len },
                 truncate_size: random.below(50),
                 truncate_seq: random.below(3) as u32,
             });
@@ -168,12 +159,9 @@ fn run(seed: u64) {
         let mut seq = 0;
         let mut done = 0;
         for step in 0..4000 {
-            let vector: Vec<OsdOp> = (0..1 + random.below(4))
-                .map(|_| random_op(&mut random))
-                .collect();
-            let Ok(info) = OpInfo::of(&vector, 0, &ClassLists::default()) else {
-                continue;
-            };
+            let vector: Vec<OsdOp> =
+                (0..1 + random.below(4)).map(|_| random_op(&mut random)).collect();
+            let Ok(info) = OpInfo::of(&vector, 0, &ClassLists::default()) else { continue };
             seq += u64::from(random.below(8) == 0);
             let snaps = (1..=seq).rev().take(3).collect();
             let name = ["a", "b", "c"][random.below(3) as usize];

@@ -16,61 +16,34 @@ fn attr(code: u16, name: &str) -> OsdOp {
 }
 
 fn omap(code: u16, input: Bytes) -> OsdOp {
-    OsdOp {
-        indata: input,
-        ..OsdOp::new(code)
-    }
+    OsdOp { indata: input, ..OsdOp::new(code) }
 }
 
 fn vals(pairs: &[(&str, &'static str)]) -> BTreeMap<BString, Bytes> {
-    pairs
-        .iter()
-        .map(|(k, v)| (key(k), Bytes::from_static(v.as_bytes())))
-        .collect()
+    pairs.iter().map(|(k, v)| (key(k), Bytes::from_static(v.as_bytes()))).collect()
 }
 
 #[test]
 fn xattrs() {
     on_pg(|pg| async move {
-        assert_eq!(
-            pg.op("a", attr(ops::GETXATTR, "x")).await,
-            Err(Errno::ENOENT)
-        );
-        assert_eq!(
-            pg.op("a", attr(ops::RMXATTR, "x")).await,
-            Err(Errno::ENOENT)
-        );
+        assert_eq!(pg.op("a", attr(ops::GETXATTR, "x")).await, Err(Errno::ENOENT));
+        assert_eq!(pg.op("a", attr(ops::RMXATTR, "x")).await, Err(Errno::ENOENT));
         pg.op("a", set("x", b"1")).await.unwrap();
         pg.op("a", set("y", b"")).await.unwrap();
-        assert_eq!(
-            pg.op("a", attr(ops::GETXATTR, "x")).await.unwrap(),
-            &b"1"[..]
-        );
-        assert_eq!(
-            pg.op("a", attr(ops::GETXATTR, "z")).await,
-            Err(Errno::ENODATA)
-        );
+        assert_eq!(pg.op("a", attr(ops::GETXATTR, "x")).await.unwrap(), &b"1"[..]);
+        assert_eq!(pg.op("a", attr(ops::GETXATTR, "z")).await, Err(Errno::ENODATA));
         let all = pg.op("a", OsdOp::new(ops::GETXATTRS)).await.unwrap();
         let all: BTreeMap<BString, Bytes> = Denc::from_bytes_exact(&all).unwrap();
         assert_eq!(all, vals(&[("x", "1"), ("y", "")]));
         pg.op("a", attr(ops::RMXATTR, "x")).await.unwrap();
         pg.op("a", attr(ops::RMXATTR, "never")).await.unwrap();
-        assert_eq!(
-            pg.op("a", attr(ops::GETXATTR, "x")).await,
-            Err(Errno::ENODATA)
-        );
-        assert_eq!(
-            pg.op("a", set(&"n".repeat(101), b"")).await,
-            Err(Errno::ENAMETOOLONG)
-        );
+        assert_eq!(pg.op("a", attr(ops::GETXATTR, "x")).await, Err(Errno::ENODATA));
+        assert_eq!(pg.op("a", set(&"n".repeat(101), b"")).await, Err(Errno::ENAMETOOLONG));
         pg.op("a", set(&"n".repeat(100), b"")).await.unwrap();
         pg.limits.borrow_mut().attr_size = 3;
         assert_eq!(pg.op("a", set("x", b"long")).await, Err(Errno::EFBIG));
         let mut lies = set("x", b"1");
-        lies.args.set_xattr(XattrArgs {
-            name_len: 50,
-            ..XattrArgs::default()
-        });
+        lies.args.set_xattr(XattrArgs { name_len: 50, ..XattrArgs::default() });
         assert_eq!(pg.op("a", lies).await, Err(Errno::EINVAL));
         // As in Ceph, an attribute with no name is the object's info, and stays so.
         pg.limits.borrow_mut().attr_size = 0;
@@ -91,14 +64,8 @@ fn many_xattrs_are_read_from_the_store() {
         for i in 0..40 {
             pg.op("a", set(&format!("x{i}"), &[i; 1000])).await.unwrap();
         }
-        assert_eq!(
-            pg.op("a", attr(ops::GETXATTR, "x39")).await.unwrap(),
-            &[39; 1000][..]
-        );
-        assert_eq!(
-            pg.op("a", attr(ops::GETXATTR, "z")).await,
-            Err(Errno::ENODATA)
-        );
+        assert_eq!(pg.op("a", attr(ops::GETXATTR, "x39")).await.unwrap(), &[39; 1000][..]);
+        assert_eq!(pg.op("a", attr(ops::GETXATTR, "z")).await, Err(Errno::ENODATA));
         let all = pg.op("a", OsdOp::new(ops::GETXATTRS)).await.unwrap();
         let all: BTreeMap<BString, Bytes> = Denc::from_bytes_exact(&all).unwrap();
         assert_eq!(all.len(), 40);
@@ -113,11 +80,7 @@ fn cmpxattr() {
         let compare = |name: &str, value: &[u8], op, mode| {
             let mut cmp = OsdOp::attr(ops::CMPXATTR, name.as_bytes(), value).unwrap();
             let args = cmp.args.xattr();
-            cmp.args.set_xattr(XattrArgs {
-                compare_op: op,
-                compare_mode: mode,
-                ..args
-            });
+            cmp.args.set_xattr(XattrArgs { compare_op: op, compare_mode: mode, ..args });
             cmp
         };
         // The given value stands on the left.
@@ -130,43 +93,28 @@ fn cmpxattr() {
             (b"a", compare_op::LT, true),
             (b"c", compare_op::LTE, false),
         ] {
-            let result = pg
-                .op("a", compare("x", value, op, compare_mode::STRING))
-                .await;
+            let result = pg.op("a", compare("x", value, op, compare_mode::STRING)).await;
             assert_eq!(result.is_ok(), holds, "{value:?} {op}");
             assert!(holds || result == Err(Errno::ECANCELED));
         }
         let number = |n: u64, op| compare("n", &n.to_le_bytes(), op, compare_mode::U64);
         assert!(pg.op("a", number(12, compare_op::EQ)).await.is_ok());
         assert!(pg.op("a", number(13, compare_op::GT)).await.is_ok());
-        assert_eq!(
-            pg.op("a", number(11, compare_op::GT)).await,
-            Err(Errno::ECANCELED)
-        );
+        assert_eq!(pg.op("a", number(11, compare_op::GT)).await, Err(Errno::ECANCELED));
         // An attribute that is not there is empty, or 0.
-        assert!(
-            pg.op("a", compare("z", b"", compare_op::EQ, compare_mode::STRING))
-                .await
-                .is_ok()
-        );
+        assert!(pg.op("a", compare("z", b"", compare_op::EQ, compare_mode::STRING)).await.is_ok());
         let zero = compare("z", &[0; 8], compare_op::EQ, compare_mode::U64);
         assert!(pg.op("a", zero).await.is_ok());
         assert_eq!(
             pg.op("a", compare("x", b"", 9, compare_mode::STRING)).await,
             Err(Errno::EINVAL)
         );
-        assert_eq!(
-            pg.op("a", compare("x", b"", 1, 9)).await,
-            Err(Errno::EINVAL)
-        );
+        assert_eq!(pg.op("a", compare("x", b"", 1, 9)).await, Err(Errno::EINVAL));
         // Guarding a write.
         let guard = compare("x", b"no", compare_op::EQ, compare_mode::STRING);
         let reply = pg.run(pg.request("a", vec![guard, set("x", b"cc")])).await;
         assert_eq!(reply.result, Errno::ECANCELED.result());
-        assert_eq!(
-            pg.op("a", attr(ops::GETXATTR, "x")).await.unwrap(),
-            &b"bb"[..]
-        );
+        assert_eq!(pg.op("a", attr(ops::GETXATTR, "x")).await.unwrap(), &b"bb"[..]);
     });
 }
 
@@ -180,10 +128,7 @@ async fn get_vals(
     w.put(&key(after));
     w.u64(max);
     w.put(&key(prefix));
-    let out = pg
-        .op("a", omap(ops::OMAPGETVALS, w.into_bytes()))
-        .await
-        .unwrap();
+    let out = pg.op("a", omap(ops::OMAPGETVALS, w.into_bytes())).await.unwrap();
     let (vals, more): (Vec<(String, String)>, bool) = Denc::from_bytes_exact(&out).unwrap();
     (vals, more)
 }
@@ -192,72 +137,39 @@ async fn get_keys(pg: &TestPg, after: &str, max: u64) -> (Vec<String>, bool) {
     let mut w = Writer::new();
     w.put(&key(after));
     w.u64(max);
-    let out = pg
-        .op("a", omap(ops::OMAPGETKEYS, w.into_bytes()))
-        .await
-        .unwrap();
+    let out = pg.op("a", omap(ops::OMAPGETKEYS, w.into_bytes())).await.unwrap();
     Denc::from_bytes_exact(&out).unwrap()
 }
 
 #[test]
 fn omap_keys_values_header() {
     on_pg(|pg| async move {
-        let pairs = vals(&[
-            ("a1", "1"),
-            ("a2", "2"),
-            ("b1", "3"),
-            ("b2", "4"),
-            ("c", "5"),
-        ]);
-        pg.op("a", omap(ops::OMAPSETVALS, pairs.to_bytes()))
-            .await
-            .unwrap();
+        let pairs = vals(&[("a1", "1"), ("a2", "2"), ("b1", "3"), ("b2", "4"), ("c", "5")]);
+        pg.op("a", omap(ops::OMAPSETVALS, pairs.to_bytes())).await.unwrap();
         assert_eq!(pg.stats.borrow().num_objects_omap, 1);
         assert_eq!(get_keys(&pg, "", 10).await.0, ["a1", "a2", "b1", "b2", "c"]);
-        assert_eq!(
-            get_keys(&pg, "a2", 2).await,
-            (vec!["b1".into(), "b2".into()], true)
-        );
-        assert_eq!(
-            get_keys(&pg, "b1", 2).await,
-            (vec!["b2".into(), "c".into()], false)
-        );
+        assert_eq!(get_keys(&pg, "a2", 2).await, (vec!["b1".into(), "b2".into()], true));
+        assert_eq!(get_keys(&pg, "b1", 2).await, (vec!["b2".into(), "c".into()], false));
         assert_eq!(get_keys(&pg, "", 0).await, (vec![], true));
         let (found, more) = get_vals(&pg, "", 10, "b").await;
-        assert_eq!(
-            found,
-            [("b1".into(), "3".into()), ("b2".into(), "4".into())]
-        );
+        assert_eq!(found, [("b1".into(), "3".into()), ("b2".into(), "4".into())]);
         assert!(!more);
         assert_eq!(get_vals(&pg, "", 1, "b").await.1, true);
-        assert_eq!(
-            get_vals(&pg, "b1", 1, "b").await,
-            (vec![("b2".into(), "4".into())], false)
-        );
+        assert_eq!(get_vals(&pg, "b1", 1, "b").await, (vec![("b2".into(), "4".into())], false));
         assert_eq!(get_vals(&pg, "c", 1, "b").await.0, []);
         pg.limits.borrow_mut().omap_entries = 2;
-        assert_eq!(
-            get_keys(&pg, "", 10).await,
-            (vec!["a1".into(), "a2".into()], true)
-        );
+        assert_eq!(get_keys(&pg, "", 10).await, (vec!["a1".into(), "a2".into()], true));
 
         let by_keys: BTreeSet<BString> = [key("c"), key("none"), key("a1")].into();
-        let out = pg
-            .op("a", omap(ops::OMAPGETVALSBYKEYS, by_keys.to_bytes()))
-            .await
-            .unwrap();
+        let out = pg.op("a", omap(ops::OMAPGETVALSBYKEYS, by_keys.to_bytes())).await.unwrap();
         let found: BTreeMap<BString, Bytes> = Denc::from_bytes_exact(&out).unwrap();
         assert_eq!(found, vals(&[("a1", "1"), ("c", "5")]));
 
-        pg.op("a", omap(ops::OMAPSETHEADER, Bytes::from_static(b"head")))
-            .await
-            .unwrap();
+        pg.op("a", omap(ops::OMAPSETHEADER, Bytes::from_static(b"head"))).await.unwrap();
         let header = pg.op("a", OsdOp::new(ops::OMAPGETHEADER)).await.unwrap();
         assert_eq!(header, &b"head"[..]);
         let rm: BTreeSet<BString> = [key("a1"), key("none")].into();
-        pg.op("a", omap(ops::OMAPRMKEYS, rm.to_bytes()))
-            .await
-            .unwrap();
+        pg.op("a", omap(ops::OMAPRMKEYS, rm.to_bytes())).await.unwrap();
         let range = (key("b"), key("b2")).to_bytes();
         pg.op("a", omap(ops::OMAPRMKEYRANGE, range)).await.unwrap();
         pg.limits.borrow_mut().omap_entries = 1024;
@@ -265,10 +177,7 @@ fn omap_keys_values_header() {
         pg.check_stats().await;
         pg.op("a", OsdOp::new(ops::OMAPCLEAR)).await.unwrap();
         assert_eq!(get_keys(&pg, "", 10).await.0, Vec::<String>::new());
-        assert_eq!(
-            pg.op("a", OsdOp::new(ops::OMAPGETHEADER)).await.unwrap(),
-            &b""[..]
-        );
+        assert_eq!(pg.op("a", OsdOp::new(ops::OMAPGETHEADER)).await.unwrap(), &b""[..]);
         pg.check_stats().await;
         for code in [ops::OMAPCLEAR, ops::OMAPRMKEYS, ops::OMAPRMKEYRANGE] {
             assert_eq!(pg.op("none", OsdOp::new(code)).await, Err(Errno::ENOENT));
@@ -281,27 +190,19 @@ fn omap_keys_values_header() {
 #[test]
 fn omap_cmp() {
     on_pg(|pg| async move {
-        pg.op("a", omap(ops::OMAPSETVALS, vals(&[("k", "m")]).to_bytes()))
-            .await
-            .unwrap();
+        pg.op("a", omap(ops::OMAPSETVALS, vals(&[("k", "m")]).to_bytes())).await.unwrap();
         let compare = |name: &str, value: &'static [u8], op: i32| {
             let wanted = BTreeMap::from([(key(name), (Bytes::from_static(value), op))]);
             omap(ops::OMAP_CMP, wanted.to_bytes())
         };
         assert!(pg.op("a", compare("k", b"m", 1)).await.is_ok());
-        assert_eq!(
-            pg.op("a", compare("k", b"x", 1)).await,
-            Err(Errno::ECANCELED)
-        );
+        assert_eq!(pg.op("a", compare("k", b"x", 1)).await, Err(Errno::ECANCELED));
         // The stored value stands on the left.
         assert!(pg.op("a", compare("k", b"z", 5)).await.is_ok());
         assert!(pg.op("a", compare("k", b"a", 3)).await.is_ok());
         assert!(pg.op("a", compare("none", b"", 1)).await.is_ok());
         assert_eq!(pg.op("a", compare("k", b"m", 2)).await, Err(Errno::EINVAL));
-        assert_eq!(
-            pg.op("none", compare("k", b"m", 1)).await,
-            Err(Errno::ENOENT)
-        );
+        assert_eq!(pg.op("none", compare("k", b"m", 1)).await, Err(Errno::ENOENT));
     });
 }
 
@@ -311,9 +212,7 @@ fn tmaps() {
         let mut w = Writer::new();
         w.blob(b"head");
         w.put(&vals(&[("b", "2")]));
-        pg.op("a", omap(ops::TMAPPUT, w.into_bytes()))
-            .await
-            .unwrap();
+        pg.op("a", omap(ops::TMAPPUT, w.into_bytes())).await.unwrap();
         let mut w = Writer::new();
         w.u8(b's');
         w.put(&key("a"));
@@ -322,23 +221,14 @@ fn tmaps() {
         w.put(&key("b"));
         let update = w.into_bytes();
         pg.op("a", omap(ops::TMAPUP, update.clone())).await.unwrap();
-        assert_eq!(
-            pg.op("a", omap(ops::TMAPUP, update)).await,
-            Err(Errno::ENOENT)
-        );
+        assert_eq!(pg.op("a", omap(ops::TMAPUP, update)).await, Err(Errno::ENOENT));
         let out = pg.op("a", OsdOp::new(ops::TMAPGET)).await.unwrap();
         let (header, keys): (Bytes, BTreeMap<BString, Bytes>) =
             Denc::from_bytes_exact(&out).unwrap();
-        assert_eq!(
-            (header, keys),
-            (Bytes::from_static(b"head"), vals(&[("a", "1")]))
-        );
+        assert_eq!((header, keys), (Bytes::from_static(b"head"), vals(&[("a", "1")])));
         pg.op("a", OsdOp::new(ops::TMAP2OMAP)).await.unwrap();
         assert_eq!(get_keys(&pg, "", 10).await.0, ["a"]);
         assert_eq!(pg.get("a").await.unwrap(), &b""[..]);
-        assert_eq!(
-            pg.op("a", OsdOp::new(ops::TMAP2OMAP)).await,
-            Err(Errno::ENODATA)
-        );
+        assert_eq!(pg.op("a", OsdOp::new(ops::TMAP2OMAP)).await, Err(Errno::ENODATA));
     });
 }

@@ -6,10 +6,7 @@ use types::osd::ops::PglsArgs;
 use super::*;
 
 async fn page(pg: &TestPg, namespace: &str, cursor: &HObject, max: u64) -> (Reply, PgNlsResponse) {
-    let args = PglsArgs {
-        count: max,
-        start_epoch: 1,
-    };
+    let args = PglsArgs { count: max, start_epoch: 1 };
     let op = OsdOp::with(ops::PGNLS, args, cursor.to_bytes());
     let mut request = pg.request("", vec![op]);
     request.oid.namespace = namespace.into();
@@ -51,10 +48,7 @@ fn pages_namespaces_and_clones() {
         request.oid.namespace = "ns".into();
         pg.run(request).await;
         let mut request = pg.request("object00", vec![OsdOp::new(ops::CREATE)]);
-        request.snapc = SnapContext {
-            seq: 1,
-            snaps: vec![1],
-        };
+        request.snapc = SnapContext { seq: 1, snaps: vec![1] };
         pg.run(request).await;
         for max in [1, 2, 7, 23, 1000] {
             assert_eq!(list(&pg, "", max).await, expected);
@@ -62,10 +56,7 @@ fn pages_namespaces_and_clones() {
         assert_eq!(list(&pg, "ns", 3).await, ["hidden"]);
         assert_eq!(list(&pg, "\x01", 5).await.len(), 24);
         // What is missing here is listed, what is missing as deleted is not.
-        let missing = |name: &str, is_delete| MissingObject {
-            oid: oid(name),
-            is_delete,
-        };
+        let missing = |name: &str, is_delete| MissingObject { oid: oid(name), is_delete };
         *pg.missing.borrow_mut() = vec![missing("object05", true), missing("unseen", false)];
         pg.missing.borrow_mut().sort_by(|a, b| a.oid.cmp(&b.oid));
         expected.retain(|name| name != "object05");
@@ -77,18 +68,12 @@ fn pages_namespaces_and_clones() {
 #[test]
 fn cursors_outside_the_pg_are_refused() {
     on_pg(|pg| async move {
-        let other = HObject {
-            pool: POOL - 1,
-            ..oid("x")
-        };
+        let other = HObject { pool: POOL - 1, ..oid("x") };
         let (reply, _) = page(&pg, "", &other, 5).await;
         assert_eq!(reply.result, Errno::EINVAL.result());
         let (reply, _) = page(&pg, "", &HObject::max(), 5).await;
         assert_eq!(reply.result, 1);
-        let op = OsdOp {
-            indata: Bytes::from_static(b"bad"),
-            ..OsdOp::new(ops::PGNLS)
-        };
+        let op = OsdOp { indata: Bytes::from_static(b"bad"), ..OsdOp::new(ops::PGNLS) };
         let reply = execute_pg_op(&pg.as_pg(), &pg.request("", vec![op])).await;
         assert_eq!(reply.result, Errno::EINVAL.result());
         let op = OsdOp::new(ops::SCRUBLS);
@@ -112,10 +97,7 @@ fn filters() {
                 w.put(&key(word));
             }
             w.put(&HObject::min());
-            let args = PglsArgs {
-                count: 100,
-                start_epoch: 1,
-            };
+            let args = PglsArgs { count: 100, start_epoch: 1 };
             let op = OsdOp::with(ops::PGNLS_FILTER, args, w.into_bytes());
             let reply = execute_pg_op(&pg.as_pg(), &pg.request("", vec![op])).await;
             match kind {

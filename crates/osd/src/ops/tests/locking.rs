@@ -18,21 +18,15 @@ fn the_queue_is_first_come_first_served() {
         let writer = contexts.lock(&head, LockKind::Write);
         // A reader behind a waiting writer waits too.
         let late = contexts.lock(&head, LockKind::Read);
-        let Err(writer) = writer.try_now() else {
-            panic!("readers hold it")
-        };
+        let Err(writer) = writer.try_now() else { panic!("readers hold it") };
         drop(one);
         drop(two);
         let writer = now(writer).unwrap();
-        let Err(late) = late.try_now() else {
-            panic!("the writer executes")
-        };
+        let Err(late) = late.try_now() else { panic!("the writer executes") };
         let second = contexts.lock(&head, LockKind::Write);
         drop(late);
         // A writer that commits lets the next in, but no reader.
-        let Err(second) = second.try_now() else {
-            panic!("the writer executes")
-        };
+        let Err(second) = second.try_now() else { panic!("the writer executes") };
         writer.submitted();
         let second = now(second).unwrap();
         second.submitted();
@@ -139,10 +133,7 @@ fn idle_contexts_are_bounded() {
 fn missing_objects_block() {
     on_pg(|pg| async move {
         pg.put("a", b"x").await;
-        let missing = MissingObject {
-            oid: oid("a"),
-            is_delete: false,
-        };
+        let missing = MissingObject { oid: oid("a"), is_delete: false };
         pg.missing.borrow_mut().push(missing);
         let read = OsdOp::extent(ops::READ, 0, 0, Bytes::new());
         assert!(pg.try_run(pg.request("a", vec![read.clone()])).await.is_none());

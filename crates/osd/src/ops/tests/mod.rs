@@ -26,8 +26,8 @@ use store::{CollId, ObjectStore, Transaction};
 use types::osd::ops::{self, message_flags};
 use types::osd::{LogOp, ObjectStatSum, OsdOp, PgLogEntry};
 use types::{
-    AddrType, EVersion, EntityAddr, EntityName, Epoch, Errno, GhObject, HObject, NOSNAP, ObjectLocator,
-    OsdReqId, PgId, RawMessage, SnapContext, SnapId, SpgId, UTime,
+    AddrType, EVersion, EntityAddr, EntityName, Epoch, Errno, GhObject, HObject, NOSNAP,
+    ObjectLocator, OsdReqId, PgId, RawMessage, SnapContext, SnapId, SpgId, UTime,
 };
 
 use super::*;
@@ -63,9 +63,7 @@ struct Inbox(Rc<RefCell<Vec<MWatchNotify>>>);
 
 impl Sink for Inbox {
     fn send(&self, message: RawMessage) {
-        self.0
-            .borrow_mut()
-            .push(MWatchNotify::decode(&message).unwrap());
+        self.0.borrow_mut().push(MWatchNotify::decode(&message).unwrap());
     }
 }
 
@@ -73,10 +71,7 @@ pub(super) fn client(num: i64) -> TestClient {
     let inbox = Rc::new(RefCell::new(Vec::new()));
     let addr = EntityAddr::parse("127.0.0.1:0/9", AddrType::Any).unwrap();
     let sink = Box::new(Inbox(inbox.clone()));
-    TestClient {
-        client: Client::new(EntityName::client(num), addr, sink),
-        inbox,
-    }
+    TestClient { client: Client::new(EntityName::client(num), addr, sink), inbox }
 }
 
 /// Runs a test on a PG, under a virtual clock.
@@ -100,11 +95,7 @@ impl TestPg {
         t.mkcoll(&coll, 0).mkcoll(&CollId::Meta, 0);
         mapper.create(&mut t);
         store.submit(t).await.unwrap();
-        let pool = PgPool {
-            pg_num: 1,
-            pgp_num: 1,
-            ..PgPool::default()
-        };
+        let pool = PgPool { pg_num: 1, pgp_num: 1, ..PgPool::default() };
         Rc::new_cyclic(|me| TestPg {
             me: me.clone(),
             env,
@@ -143,11 +134,7 @@ impl TestPg {
             snapc: SnapContext::default(),
             mtime: UTime::new(1_600_000_000, 0),
             flags,
-            reqid: OsdReqId {
-                name: client.name(),
-                tid: self.tids.get(),
-                inc: 0,
-            },
+            reqid: OsdReqId { name: client.name(), tid: self.tids.get(), inc: 0 },
             features: u64::MAX,
             pgid: PgId::new(POOL as u64, 0),
             retry_attempt: 0,
@@ -157,9 +144,7 @@ impl TestPg {
 
     /// What the PG does with a request, up to the reply.
     pub(super) async fn run(&self, request: Request) -> Reply {
-        self.try_run(request)
-            .await
-            .expect("neither blocked nor dropped")
+        self.try_run(request).await.expect("neither blocked nor dropped")
     }
 
     pub(super) async fn try_run(&self, request: Request) -> Option<Reply> {
@@ -167,17 +152,11 @@ impl TestPg {
         if let Err(errno) = check_request(&request, &limits) {
             return Some(Reply::refusal(&request, errno));
         }
-        let lock = self
-            .contexts
-            .lock(&request.oid.head(), LockKind::of(&request.info));
+        let lock = self.contexts.lock(&request.oid.head(), LockKind::of(&request.info));
         let guard = lock.await;
         let request = Rc::new(request);
         let pg = self.as_pg();
-        let Executed {
-            mut reply,
-            effects,
-            kind,
-        } = execute(&pg, guard, request.clone()).await;
+        let Executed { mut reply, effects, kind } = execute(&pg, guard, request.clone()).await;
         match kind {
             Kind::Read(guard) => {
                 let guard = guard.settled().await;
@@ -187,9 +166,7 @@ impl TestPg {
             Kind::LogError(guard) => {
                 effects.apply(&pg, &guard, &request.client);
                 let at = self.next();
-                self.log
-                    .borrow_mut()
-                    .push(error_entry(&request, &reply, at));
+                self.log.borrow_mut().push(error_entry(&request, &reply, at));
                 self.version.set(at.version);
                 reply.set_logged(at, self.last_update(), self.user_version.get());
                 Some(reply)
@@ -208,9 +185,7 @@ impl TestPg {
         let mutation = pending.finish(self.next(), self.user_version.get());
         let t = mutation.transaction;
         // The transaction must survive the wire.
-        let expected: Vec<u64> = (self.next().version..)
-            .take(mutation.entries.len())
-            .collect();
+        let expected: Vec<u64> = (self.next().version..).take(mutation.entries.len()).collect();
         let versions: Vec<u64> = mutation.entries.iter().map(|e| e.version.version).collect();
         assert_eq!(versions, expected);
         assert_eq!(mutation.at_version.version, *expected.last().unwrap());
@@ -219,9 +194,7 @@ impl TestPg {
         self.stats.borrow_mut().add(&mutation.stats);
         self.log.borrow_mut().extend(mutation.entries);
         self.store.submit(t).await.unwrap();
-        mutation
-            .effects
-            .apply(&self.as_pg(), &mutation.guard, client);
+        mutation.effects.apply(&self.as_pg(), &mutation.guard, client);
         mutation.reply
     }
 
@@ -235,40 +208,25 @@ impl TestPg {
     }
 
     pub(super) async fn put(&self, name: &str, data: &'static [u8]) {
-        let op = OsdOp::extent(
-            ops::WRITEFULL,
-            0,
-            data.len() as u64,
-            Bytes::from_static(data),
-        );
+        let op = OsdOp::extent(ops::WRITEFULL, 0, data.len() as u64, Bytes::from_static(data));
         self.op(name, op).await.unwrap();
     }
 
     pub(super) async fn get(&self, name: &str) -> Result<Bytes, Errno> {
-        self.op(name, OsdOp::extent(ops::READ, 0, 0, Bytes::new()))
-            .await
+        self.op(name, OsdOp::extent(ops::READ, 0, 0, Bytes::new())).await
     }
 
     /// Statistics must agree with what is in the store.
     pub(super) async fn check_stats(&self) {
         let coll = self.coll();
-        let list = self.store.list(
-            &coll,
-            &types::GhObject::min(),
-            &types::GhObject::max(),
-            10_000,
-        );
+        let list = self.store.list(&coll, &types::GhObject::min(), &types::GhObject::max(), 10_000);
         let objects = list.await.unwrap().objects;
         let (mut clones, mut whiteouts, mut bytes, mut omap) = (0, 0, 0, 0);
         for goid in &objects {
             let oi = self.store.getattr(&coll, goid, b"_").await.unwrap();
             let oi = types::osd::ObjectInfo::from_bytes_exact(&oi).unwrap();
             assert_eq!(oi.soid, goid.hobj);
-            assert_eq!(
-                oi.size,
-                self.store.stat(&coll, goid).await.unwrap().size,
-                "{goid}"
-            );
+            assert_eq!(oi.size, self.store.stat(&coll, goid).await.unwrap().size, "{goid}");
             whiteouts += i64::from(oi.is_whiteout());
             omap += i64::from(oi.is_omap());
             if goid.hobj.snap == NOSNAP {
@@ -319,10 +277,7 @@ impl TestPg {
 }
 
 pub(super) fn oid(name: &str) -> HObject {
-    let locator = ObjectLocator {
-        pool: POOL,
-        ..ObjectLocator::default()
-    };
+    let locator = ObjectLocator { pool: POOL, ..ObjectLocator::default() };
     HObject::new(name, &locator, NOSNAP)
 }
 
@@ -367,33 +322,19 @@ impl Pg for TestPg {
         self.removed_snaps.borrow().contains(&snap)
     }
     fn is_unreadable(&self, oid: &HObject) -> bool {
-        self.missing
-            .borrow()
-            .iter()
-            .any(|missing| missing.oid == *oid)
+        self.missing.borrow().iter().any(|missing| missing.oid == *oid)
     }
     fn is_degraded(&self, _: &HObject) -> bool {
         false
     }
     fn missing_from(&self, from: &HObject, max: usize) -> Vec<MissingObject> {
         let missing = self.missing.borrow();
-        missing
-            .iter()
-            .filter(|m| m.oid >= *from)
-            .take(max)
-            .cloned()
-            .collect()
+        missing.iter().filter(|m| m.oid >= *from).take(max).cloned().collect()
     }
     fn object_reqids(&self, oid: &HObject, max: usize) -> Vec<(OsdReqId, u64, i32)> {
         let log = self.log.borrow();
-        let of_object = log
-            .iter()
-            .rev()
-            .filter(|e| e.soid == *oid && e.reqid_is_indexed());
-        of_object
-            .take(max)
-            .map(|e| (e.reqid, e.user_version, e.return_code))
-            .collect()
+        let of_object = log.iter().rev().filter(|e| e.soid == *oid && e.reqid_is_indexed());
+        of_object.take(max).map(|e| (e.reqid, e.user_version, e.return_code)).collect()
     }
     fn read_remote(&self, read: RemoteRead) -> LocalFuture<Result<RemoteReply, Errno>> {
         let me = self.me.upgrade().unwrap();
@@ -402,16 +343,8 @@ impl Pg for TestPg {
             request.oid = HObject::new(read.name, &read.locator, read.snap);
             let reply = me.run(request).await;
             let (_, _, user_version) = reply.versions.on_wire();
-            let ops = reply
-                .ops
-                .iter()
-                .map(|op| (op.rval, op.outdata.to_contiguous()))
-                .collect();
-            Ok(RemoteReply {
-                result: reply.result,
-                ops,
-                user_version,
-            })
+            let ops = reply.ops.iter().map(|op| (op.rval, op.outdata.to_contiguous())).collect();
+            Ok(RemoteReply { result: reply.result, ops, user_version })
         })
     }
     fn next_notify_id(&self) -> u64 {
@@ -424,9 +357,8 @@ impl Pg for TestPg {
         self.env.go(async move {
             let guard = me.contexts.lock(&oid, LockKind::Write).await;
             let pg = me.as_pg();
-            if let Overdue::Ends(pending) = watch::execute_timeout(&pg, guard, cookie, watcher)
-                .await
-                .unwrap()
+            if let Overdue::Ends(pending) =
+                watch::execute_timeout(&pg, guard, cookie, watcher).await.unwrap()
             {
                 me.commit(pending, &watch::no_client()).await;
             }

@@ -8,10 +8,7 @@ use super::*;
 
 /// The snap context of snapshots 1..=n.
 fn snapc(n: u64) -> SnapContext {
-    SnapContext {
-        seq: n,
-        snaps: (1..=n).rev().collect(),
-    }
+    SnapContext { seq: n, snaps: (1..=n).rev().collect() }
 }
 
 async fn write_at(pg: &TestPg, n: u64, op: OsdOp) -> Reply {
@@ -21,12 +18,7 @@ async fn write_at(pg: &TestPg, n: u64, op: OsdOp) -> Reply {
 }
 
 fn full(data: &'static [u8]) -> OsdOp {
-    OsdOp::extent(
-        ops::WRITEFULL,
-        0,
-        data.len() as u64,
-        Bytes::from_static(data),
-    )
+    OsdOp::extent(ops::WRITEFULL, 0, data.len() as u64, Bytes::from_static(data))
 }
 
 async fn get_at(pg: &TestPg, snap: u64) -> Result<Bytes, Errno> {
@@ -56,12 +48,7 @@ fn writes_clone_and_snapshots_are_read() {
     on_pg(|pg| async move {
         write_at(&pg, 0, full(b"zero")).await;
         // Snapshots 1 and 2 are taken before the next write.
-        write_at(
-            &pg,
-            2,
-            OsdOp::extent(ops::WRITE, 1, 1, Bytes::from_static(b"X")),
-        )
-        .await;
+        write_at(&pg, 2, OsdOp::extent(ops::WRITE, 1, 1, Bytes::from_static(b"X"))).await;
         let log = pg.log.borrow().clone();
         assert_eq!(
             log.iter().map(|e| e.op).collect::<Vec<_>>(),
@@ -78,15 +65,9 @@ fn writes_clone_and_snapshots_are_read() {
         assert_eq!(pg.get("a").await.unwrap(), &b"three"[..]);
         let clones = list(&pg).await;
         assert_eq!(clones.seq, 3);
-        let found: Vec<_> = clones
-            .clones
-            .iter()
-            .map(|c| (c.cloneid, c.snaps.clone(), c.size))
-            .collect();
-        assert_eq!(
-            found,
-            [(2, vec![1, 2], 4), (3, vec![3], 4), (NOSNAP, vec![], 5)]
-        );
+        let found: Vec<_> =
+            clones.clones.iter().map(|c| (c.cloneid, c.snaps.clone(), c.size)).collect();
+        assert_eq!(found, [(2, vec![1, 2], 4), (3, vec![3], 4), (NOSNAP, vec![], 5)]);
         // What has been overwritten whole shares nothing.
         assert!(clones.clones.iter().all(|c| c.overlap.is_empty()));
         pg.check_stats().await;
@@ -97,10 +78,7 @@ fn writes_clone_and_snapshots_are_read() {
         let mut request = pg.request("a", vec![OsdOp::extent(ops::READ, 0, 0, Bytes::new())]);
         request.oid.snap = SNAPDIR;
         assert_eq!(pg.run(request).await.result, Errno::EINVAL.result());
-        assert_eq!(
-            pg.op("a", OsdOp::new(ops::LIST_SNAPS)).await,
-            Err(Errno::EINVAL)
-        );
+        assert_eq!(pg.op("a", OsdOp::new(ops::LIST_SNAPS)).await, Err(Errno::EINVAL));
         // After a restart everything comes back from the store.
         pg.contexts.clear();
         assert_eq!(get_at(&pg, 1).await.unwrap(), &b"zero"[..]);
@@ -112,12 +90,7 @@ fn writes_clone_and_snapshots_are_read() {
 fn overlap_follows_writes() {
     on_pg(|pg| async move {
         write_at(&pg, 0, full(b"0123456789")).await;
-        write_at(
-            &pg,
-            1,
-            OsdOp::extent(ops::WRITE, 2, 3, Bytes::from_static(b"abc")),
-        )
-        .await;
+        write_at(&pg, 1, OsdOp::extent(ops::WRITE, 2, 3, Bytes::from_static(b"abc"))).await;
         let clones = list(&pg).await;
         assert_eq!(clones.clones[0].overlap, [(0, 2), (5, 5)]);
         pg.check_stats().await;
@@ -151,10 +124,7 @@ fn deletion_leaves_a_whiteout_for_clones() {
         assert_eq!(get_at(&pg, 1).await.unwrap(), &b"zero"[..]);
         assert_eq!(get_at(&pg, 2).await, Err(Errno::ENOENT));
         assert_eq!(list(&pg).await.clones.len(), 1);
-        assert_eq!(
-            pg.op("a", OsdOp::new(ops::DELETE)).await,
-            Err(Errno::ENOENT)
-        );
+        assert_eq!(pg.op("a", OsdOp::new(ops::DELETE)).await, Err(Errno::ENOENT));
         assert_eq!(pg.stats.borrow().num_whiteouts, 1);
         pg.check_stats().await;
         // It can be made again, exclusively.
@@ -221,10 +191,7 @@ fn pool_snapshots_and_contexts_of_clients() {
         assert_eq!(list(&pg).await.seq, 1);
         pg.pool.borrow_mut().flags = 0;
         let mut request = pg.request("a", vec![full(b"x")]);
-        request.snapc = SnapContext {
-            seq: 2,
-            snaps: vec![1, 2],
-        };
+        request.snapc = SnapContext { seq: 2, snaps: vec![1, 2] };
         assert_eq!(pg.run(request).await.result, Errno::EINVAL.result());
         write_at(&pg, 3, full(b"three")).await;
         let mut request = pg.request("a", vec![full(b"x")]);
@@ -235,13 +202,7 @@ fn pool_snapshots_and_contexts_of_clients() {
         pg.removed_snaps.borrow_mut().push(4);
         write_at(&pg, 4, full(b"four")).await;
         assert_eq!(last_op(&pg), LogOp::MODIFY);
-        assert!(
-            list(&pg)
-                .await
-                .clones
-                .iter()
-                .all(|clone| clone.cloneid != 4)
-        );
+        assert!(list(&pg).await.clones.iter().all(|clone| clone.cloneid != 4));
         pg.check_stats().await;
     });
 }
@@ -252,9 +213,7 @@ async fn trim(pg: &TestPg, snap: u64) -> usize {
     let mut trimmed = 0;
     loop {
         let oids = pg.mapper.objects_to_trim(pgid, 0, snap, 2).await.unwrap();
-        let Some(oid) = oids.first() else {
-            return trimmed;
-        };
+        let Some(oid) = oids.first() else { return trimmed };
         let guard = pg.contexts.lock(&oid.head(), LockKind::Write).await;
         let pending = snap_trim::trim_object(&pg.as_pg(), guard, oid, snap).await;
         pg.commit(pending.ok().unwrap(), &watch::no_client()).await;
@@ -266,18 +225,8 @@ async fn trim(pg: &TestPg, snap: u64) -> usize {
 fn trimming_removes_clones_and_whiteouts() {
     on_pg(|pg| async move {
         write_at(&pg, 0, full(b"0123456789")).await;
-        write_at(
-            &pg,
-            2,
-            OsdOp::extent(ops::WRITE, 0, 1, Bytes::from_static(b"a")),
-        )
-        .await;
-        write_at(
-            &pg,
-            3,
-            OsdOp::extent(ops::WRITE, 5, 1, Bytes::from_static(b"b")),
-        )
-        .await;
+        write_at(&pg, 2, OsdOp::extent(ops::WRITE, 0, 1, Bytes::from_static(b"a"))).await;
+        write_at(&pg, 3, OsdOp::extent(ops::WRITE, 5, 1, Bytes::from_static(b"b"))).await;
         write_at(&pg, 3, OsdOp::new(ops::DELETE)).await;
         let clone = oid("a").with_snap(2);
         assert_eq!(pg.mapper.snaps(&clone).await.unwrap().len(), 2);
@@ -361,11 +310,7 @@ fn many_random_snapshots_stay_consistent() {
             };
             assert_eq!(pg.get("a").await, read(&head), "step {step}");
             for (snap, content) in &past {
-                assert_eq!(
-                    get_at(&pg, *snap).await,
-                    read(content),
-                    "step {step} snap {snap}"
-                );
+                assert_eq!(get_at(&pg, *snap).await, read(content), "step {step} snap {snap}");
             }
         }
     });
@@ -373,9 +318,7 @@ fn many_random_snapshots_stay_consistent() {
 
 async fn write_past(pg: &TestPg, past: &[(u64, Option<Vec<u8>>)], newest: u64, op: OsdOp) {
     let mut request = pg.request("a", vec![op]);
-    request.snapc = SnapContext {
-        seq: newest,
-        snaps: past.iter().rev().map(|(snap, _)| *snap).collect(),
-    };
+    request.snapc =
+        SnapContext { seq: newest, snaps: past.iter().rev().map(|(snap, _)| *snap).collect() };
     pg.run(request).await;
 }

@@ -11,15 +11,7 @@ use denc::Writer;
 use super::*;
 
 fn watch(op: u8, cookie: u64) -> OsdOp {
-    OsdOp::with(
-        ops::WATCH,
-        WatchArgs {
-            cookie,
-            op,
-            ..WatchArgs::default()
-        },
-        Bytes::new(),
-    )
+    OsdOp::with(ops::WATCH, WatchArgs { cookie, op, ..WatchArgs::default() }, Bytes::new())
 }
 
 fn notify(cookie: u64, timeout: u32) -> OsdOp {
@@ -35,59 +27,37 @@ fn ack(id: u64, cookie: u64, reply: &[u8]) -> OsdOp {
     w.u64(id);
     w.u64(cookie);
     w.blob(reply);
-    OsdOp {
-        indata: w.into_bytes(),
-        ..OsdOp::new(ops::NOTIFY_ACK)
-    }
+    OsdOp { indata: w.into_bytes(), ..OsdOp::new(ops::NOTIFY_ACK) }
 }
 
 async fn send(pg: &TestPg, from: &TestClient, op: OsdOp) -> i32 {
-    pg.run(pg.request_of(&from.client, "a", vec![op]))
-        .await
-        .result
+    pg.run(pg.request_of(&from.client, "a", vec![op])).await.result
 }
 
 async fn watchers(pg: &TestPg) -> Vec<(EntityName, u64, u32)> {
     let out = pg.op("a", OsdOp::new(ops::LIST_WATCHERS)).await.unwrap();
     let list = ObjListWatchResponse::from_bytes_exact(&out).unwrap();
-    list.entries
-        .iter()
-        .map(|w| (w.name, w.cookie, w.timeout_seconds))
-        .collect()
+    list.entries.iter().map(|w| (w.name, w.cookie, w.timeout_seconds)).collect()
 }
 
 #[test]
 fn notify_reaches_watchers_and_collects_replies() {
     on_pg(|pg| async move {
         let (one, two, notifier) = (client(1), client(2), client(3));
-        assert_eq!(
-            send(&pg, &one, watch(watch_op::WATCH, 11)).await,
-            Errno::ENOENT.result()
-        );
+        assert_eq!(send(&pg, &one, watch(watch_op::WATCH, 11)).await, Errno::ENOENT.result());
         pg.put("a", b"data").await;
         let before = pg.last_entry().user_version;
         assert_eq!(send(&pg, &one, watch(watch_op::WATCH, 11)).await, 0);
         assert_eq!(send(&pg, &two, watch(watch_op::WATCH, 22)).await, 0);
         // Watches are logged, but are no change that clients see.
-        assert_eq!(
-            (last_op(&pg), pg.last_entry().user_version),
-            (LogOp::MODIFY, before)
-        );
-        let expected = [
-            (EntityName::client(1), 11, 30),
-            (EntityName::client(2), 22, 30),
-        ];
+        assert_eq!((last_op(&pg), pg.last_entry().user_version), (LogOp::MODIFY, before));
+        let expected = [(EntityName::client(1), 11, 30), (EntityName::client(2), 22, 30)];
         assert_eq!(watchers(&pg).await, expected);
 
-        let reply = pg
-            .run(pg.request_of(&notifier.client, "a", vec![notify(33, 5)]))
-            .await;
+        let reply = pg.run(pg.request_of(&notifier.client, "a", vec![notify(33, 5)])).await;
         let id = u64::from_bytes_exact(&reply.ops[0].outdata.to_contiguous()).unwrap();
         let told = one.inbox.borrow()[0].clone();
-        assert_eq!(
-            (told.opcode, told.cookie, told.notify_id),
-            (NotifyOpcode::Notify, 11, id)
-        );
+        assert_eq!((told.opcode, told.cookie, told.notify_id), (NotifyOpcode::Notify, 11, id));
         assert_eq!((&told.payload[..], told.notifier_gid), (&b"hello"[..], 3));
         assert_eq!(two.inbox.borrow()[0].cookie, 22);
         assert!(notifier.inbox.borrow().is_empty());
@@ -96,16 +66,10 @@ fn notify_reaches_watchers_and_collects_replies() {
         assert!(notifier.inbox.borrow().is_empty());
         assert_eq!(send(&pg, &two, ack(id, 22, b"")).await, 0);
         let done = notifier.inbox.borrow()[0].clone();
-        assert_eq!(
-            (done.opcode, done.cookie, done.return_code),
-            (NotifyOpcode::Complete, 33, 0)
-        );
+        assert_eq!((done.opcode, done.cookie, done.return_code), (NotifyOpcode::Complete, 33, 0));
         type Answers = (Vec<((u64, u64), Bytes)>, Vec<(u64, u64)>);
         let (replies, missed): Answers = Denc::from_bytes_exact(&done.replies).unwrap();
-        let expected = [
-            ((1, 11), Bytes::from_static(b"yes")),
-            ((2, 22), Bytes::new()),
-        ];
+        let expected = [((1, 11), Bytes::from_static(b"yes")), ((2, 22), Bytes::new())];
         assert_eq!((replies, missed), (expected.to_vec(), vec![]));
     });
 }
@@ -123,10 +87,7 @@ fn notify_times_out_and_completes_without_watchers() {
         assert_eq!(notifier.inbox.borrow().len(), 1);
         pg.env().sleep(Duration::from_secs(2)).await;
         let done = notifier.inbox.borrow()[1].clone();
-        assert_eq!(
-            (done.cookie, done.return_code),
-            (2, Errno::ETIMEDOUT.result())
-        );
+        assert_eq!((done.cookie, done.return_code), (2, Errno::ETIMEDOUT.result()));
         type Answers = (Vec<((u64, u64), Bytes)>, Vec<(u64, u64)>);
         let (replies, missed): Answers = Denc::from_bytes_exact(&done.replies).unwrap();
         assert_eq!((replies, missed), (vec![], vec![(1, 11)]));
@@ -145,20 +106,13 @@ fn watches_time_out_unless_pinged_or_reconnected() {
         send(&pg, &one, watch(watch_op::WATCH, 11)).await;
         for _ in 0..6 {
             pg.env().sleep(Duration::from_secs(20)).await;
-            let reply = pg
-                .run(pg.request_of(&one.client, "a", vec![watch(watch_op::PING, 11)]))
-                .await;
-            assert_eq!(
-                (reply.result, reply.versions.on_wire().1),
-                (0, EVersion::ZERO)
-            );
+            let reply =
+                pg.run(pg.request_of(&one.client, "a", vec![watch(watch_op::PING, 11)])).await;
+            assert_eq!((reply.result, reply.versions.on_wire().1), (0, EVersion::ZERO));
         }
         assert_eq!(watchers(&pg).await.len(), 1);
         one.client.reset();
-        assert_eq!(
-            send(&pg, &one, watch(watch_op::PING, 11)).await,
-            Errno::ETIMEDOUT.result()
-        );
+        assert_eq!(send(&pg, &one, watch(watch_op::PING, 11)).await, Errno::ETIMEDOUT.result());
         pg.env().sleep(Duration::from_secs(20)).await;
         assert_eq!(send(&pg, &other, watch(watch_op::RECONNECT, 11)).await, 0);
         pg.env().sleep(Duration::from_secs(20)).await;
@@ -168,10 +122,7 @@ fn watches_time_out_unless_pinged_or_reconnected() {
         assert!(watchers(&pg).await.is_empty());
         assert_eq!(other.inbox.borrow()[0].opcode, NotifyOpcode::Disconnect);
         assert_eq!(last_op(&pg), LogOp::MODIFY);
-        assert_eq!(
-            send(&pg, &other, watch(watch_op::PING, 11)).await,
-            Errno::ENOTCONN.result()
-        );
+        assert_eq!(send(&pg, &other, watch(watch_op::PING, 11)).await, Errno::ENOTCONN.result());
         let reconnect = watch(watch_op::RECONNECT, 11);
         assert_eq!(send(&pg, &other, reconnect).await, Errno::ENOTCONN.result());
     });
@@ -185,10 +136,7 @@ fn watches_survive_a_change_of_primary() {
         send(&pg, &watcher, watch(watch_op::WATCH, 11)).await;
         pg.contexts.clear();
         assert_eq!(watchers(&pg).await.len(), 1);
-        assert_eq!(
-            send(&pg, &watcher, watch(watch_op::PING, 11)).await,
-            Errno::ETIMEDOUT.result()
-        );
+        assert_eq!(send(&pg, &watcher, watch(watch_op::PING, 11)).await, Errno::ETIMEDOUT.result());
         assert_eq!(send(&pg, &watcher, watch(watch_op::RECONNECT, 11)).await, 0);
         assert_eq!(send(&pg, &watcher, watch(watch_op::PING, 11)).await, 0);
         pg.contexts.clear();
@@ -274,8 +222,7 @@ fn blocklisted_watchers_are_evicted() {
         pg.contexts.evict_watches(|_| false);
         assert_eq!(watchers(&pg).await.len(), 1);
         send(&pg, &notifier, notify(1, 30)).await;
-        pg.contexts
-            .evict_watches(|addr| *addr == watcher.client.addr());
+        pg.contexts.evict_watches(|addr| *addr == watcher.client.addr());
         pg.env().sleep(Duration::from_secs(1)).await;
         assert!(watchers(&pg).await.is_empty());
         assert_eq!(notifier.inbox.borrow()[0].return_code, 0);

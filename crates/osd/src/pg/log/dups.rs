@@ -112,7 +112,8 @@ impl Dups {
 
     fn index(&self) -> HashTable<u32> {
         let mut table = HashTable::with_capacity(self.rows.len());
-        (0..self.rows.len()).for_each(|at| self.note(&mut table, self.first.wrapping_add(at as u32)));
+        (0..self.rows.len())
+            .for_each(|at| self.note(&mut table, self.first.wrapping_add(at as u32)));
         table
     }
 
@@ -198,7 +199,11 @@ mod tests {
     /// Mostly what a client's write leaves, and whatever else a dup can say.
     fn dup(version: u64, below: &mut impl FnMut(u64) -> u64) -> PgLogDup {
         let mut dup = PgLogDup {
-            reqid: OsdReqId { name: EntityName::client(4100 + below(3) as i64), tid: below(60), inc: 0 },
+            reqid: OsdReqId {
+                name: EntityName::client(4100 + below(3) as i64),
+                tid: below(60),
+                inc: 0,
+            },
             version: EVersion::new(7, version),
             user_version: version,
             ..PgLogDup::default()

@@ -168,13 +168,14 @@ impl<'a> Kept<'a> {
         if let Some(own) = &mut own {
             own.op_returns.clone_from(&extras.op_returns);
         }
-        let brought = (0_u32..).zip(&extras.extra_reqids).map(|(at, &(reqid, user_version))| PgLogDup {
-            reqid,
-            version: e.version,
-            user_version,
-            return_code: extras.extra_reqid_return_codes.get(&at).copied().unwrap_or(0),
-            op_returns: Vec::new(),
-        });
+        let brought =
+            (0_u32..).zip(&extras.extra_reqids).map(|(at, &(reqid, user_version))| PgLogDup {
+                reqid,
+                version: e.version,
+                user_version,
+                return_code: extras.extra_reqid_return_codes.get(&at).copied().unwrap_or(0),
+                op_returns: Vec::new(),
+            });
         own.into_iter().chain(brought).collect()
     }
 }
@@ -342,7 +343,11 @@ mod tests {
             version: EVersion::new(3 + (version / 100) as u32, version),
             prior_version: EVersion::new(2, version / 2),
             user_version: version + below(9),
-            reqid: OsdReqId { name: EntityName::client(4100 + below(3) as i64), tid: below(60), inc: 0 },
+            reqid: OsdReqId {
+                name: EntityName::client(4100 + below(3) as i64),
+                tid: below(60),
+                inc: 0,
+            },
             return_code: -(below(3) as i32),
             ..PgLogEntry::default()
         };
@@ -372,13 +377,14 @@ mod tests {
     /// What is to be remembered of an entry.
     fn dups_of(e: &PgLogEntry) -> Vec<PgLogDup> {
         let extras = e.extras();
-        let brought = (0_u32..).zip(&extras.extra_reqids).map(|(at, &(reqid, user_version))| PgLogDup {
-            reqid,
-            version: e.version,
-            user_version,
-            return_code: extras.extra_reqid_return_codes.get(&at).copied().unwrap_or(0),
-            op_returns: Vec::new(),
-        });
+        let brought =
+            (0_u32..).zip(&extras.extra_reqids).map(|(at, &(reqid, user_version))| PgLogDup {
+                reqid,
+                version: e.version,
+                user_version,
+                return_code: extras.extra_reqid_return_codes.get(&at).copied().unwrap_or(0),
+                op_returns: Vec::new(),
+            });
         e.reqid_is_indexed().then(|| PgLogDup::of(e)).into_iter().chain(brought).collect()
     }
 
@@ -429,7 +435,10 @@ mod tests {
                 2 => {
                     let mut others = Entries::default();
                     entries.iter().for_each(|e| others.push_kept(e));
-                    assert!(others.iter().zip(&model).all(|(kept, e)| same(kept, e)), "step {step}");
+                    assert!(
+                        others.iter().zip(&model).all(|(kept, e)| same(kept, e)),
+                        "step {step}"
+                    );
                 }
                 n => {
                     for _ in 0..n {
@@ -446,8 +455,13 @@ mod tests {
             assert!(entries.iter().zip(&model).all(|(kept, e)| same(kept, e)), "step {step}");
             assert_eq!(entries.oldest().map(|e| e.version()), model.front().map(|e| e.version));
             assert_eq!(entries.newest().map(|e| e.version()), model.back().map(|e| e.version));
-            assert!(entries.numbered().all(|(number, e)| entries.by_number(number).version() == e.version()));
-            let some = EVersion::new(3 + (version / 100) as u32, version - choices.below(50).min(version));
+            assert!(
+                entries
+                    .numbered()
+                    .all(|(number, e)| entries.by_number(number).version() == e.version())
+            );
+            let some =
+                EVersion::new(3 + (version / 100) as u32, version - choices.below(50).min(version));
             assert_eq!(entries.count_below(some), model.partition_point(|e| e.version < some));
             assert_eq!(entries.count_up_to(some), model.partition_point(|e| e.version <= some));
             let found = model.iter().find(|e| e.version == some).map(|e| e.version);

@@ -49,7 +49,11 @@ impl Requests {
     }
 
     /// The newest entry that a request came with.
-    pub(super) fn find_brought<'a>(&self, entries: &'a Entries, reqid: &OsdReqId) -> Option<Kept<'a>> {
+    pub(super) fn find_brought<'a>(
+        &self,
+        entries: &'a Entries,
+        reqid: &OsdReqId,
+    ) -> Option<Kept<'a>> {
         self.brought.get(reqid).map(|number| entries.by_number(*number))
     }
 
@@ -127,7 +131,10 @@ mod tests {
                 let (own, brought) = (request(at.version % 40), request(at.version % 40 + 100));
                 for requests in [&requests, &made_anew] {
                     assert_eq!(requests.find(&entries, &own).map(|e| e.version()), Some(at));
-                    assert_eq!(requests.find_brought(&entries, &brought).map(|e| e.version()), Some(at));
+                    assert_eq!(
+                        requests.find_brought(&entries, &brought).map(|e| e.version()),
+                        Some(at)
+                    );
                     assert!(requests.find(&entries, &brought).is_none());
                 }
             }

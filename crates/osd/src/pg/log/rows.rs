@@ -109,9 +109,16 @@ mod tests {
                 }),
             }
             assert_eq!(rows.len(), model.len());
-            assert!((0..=rows.len()).map(|at| rows.at(at)).eq((0..=model.len()).map(|at| model.get(at))));
+            assert!(
+                (0..=rows.len())
+                    .map(|at| rows.at(at))
+                    .eq((0..=model.len()).map(|at| model.get(at)))
+            );
             let bound = choices.below((step + 1) * 100);
-            assert_eq!(rows.partition_point(|row| *row < bound), model.partition_point(|row| *row < bound));
+            assert_eq!(
+                rows.partition_point(|row| *row < bound),
+                model.partition_point(|row| *row < bound)
+            );
             assert!(rows.pieces() * PIECE < rows.len() + 2 * PIECE);
             assert!(rows.pieces() > 0 || rows.len() == 0);
         }

@@ -5,8 +5,8 @@ use types::osd::{LogOp, PgInfo, PgLogEntry};
 use types::{EVersion, EntityName, HObject, NOSNAP, OsdReqId};
 
 use super::super::missing::Missing;
-use crate::pg::log::Undo;
 use super::{Log, LogChanges};
+use crate::pg::log::Undo;
 
 fn oid(name: &str) -> HObject {
     HObject { name: name.into(), hash: 7, pool: 1, snap: NOSNAP, ..HObject::default() }
@@ -56,7 +56,15 @@ fn a_log_goes_on_with_the_next_number_only() {
     for next in [&[(5, 10)][..], &[(7, 10)], &[(5, 10), (5, 11)], &[]] {
         assert!(goes_on(next), "{next:?}");
     }
-    for other in [&[(5, 11)][..], &[(5, 9)], &[(5, 8)], &[(6, 9)], &[(4, 10)], &[(5, 10), (5, 12)], &[(5, u64::MAX)]] {
+    for other in [
+        &[(5, 11)][..],
+        &[(5, 9)],
+        &[(5, 8)],
+        &[(6, 9)],
+        &[(4, 10)],
+        &[(5, 10), (5, 12)],
+        &[(5, u64::MAX)],
+    ] {
         assert!(!goes_on(other), "{other:?}");
     }
 }
@@ -68,8 +76,7 @@ fn a_log_goes_on_with_the_next_number_only() {
 /// 3. The new copy is primary now, and knew neither the entry nor a dup of it.
 #[test]
 fn a_new_copy_knows_the_requests_of_entries_that_it_does_not_get() {
-    let mut entries: Vec<PgLogEntry> =
-        (1..=16).map(|v| entry("a", (5, v), (5, v - 1))).collect();
+    let mut entries: Vec<PgLogEntry> = (1..=16).map(|v| entry("a", (5, v), (5, v - 1))).collect();
     let elsewhere = OsdReqId { name: EntityName::client(9), tid: 77, inc: 0 };
     let extras = entries[6].extras_mut();
     extras.extra_reqids.push((elsewhere, 40));
@@ -177,7 +184,9 @@ impl Stored {
             self.dups.retain(|v| *v < from || *v >= to);
         }
         self.entries.retain(|v, _| !changes.removed.contains(v));
-        self.entries.extend(changes.written.iter().map(|(version, encoding)| (*version, encoding.to_vec())));
+        self.entries.extend(
+            changes.written.iter().map(|(version, encoding)| (*version, encoding.to_vec())),
+        );
         self.dups.extend(changes.dups_written.iter().map(|d| d.version));
     }
 }
@@ -221,7 +230,11 @@ fn the_store_holds_what_the_log_holds() {
                 let of_entry = log.iter().rev().find(|e| e.reqid.tid == tid).map(|e| e.version);
                 let of_dup = || log.dups().filter(|d| d.reqid.tid == tid).last().map(|d| d.version);
                 let reqid = OsdReqId { tid, ..entry("", (0, 0), (0, 0)).reqid };
-                assert_eq!(log.request(&reqid).map(|a| a.version), of_entry.or_else(of_dup), "step {step}");
+                assert_eq!(
+                    log.request(&reqid).map(|a| a.version),
+                    of_entry.or_else(of_dup),
+                    "step {step}"
+                );
             }
         }
         if below(3) > 0 {

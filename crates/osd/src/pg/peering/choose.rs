@@ -113,9 +113,9 @@ fn choose_shards(mapping: &Mapping, auth: PgShard, infos: &Infos) -> Choice {
             None => {
                 choice.backfill.extend(up);
                 let place = mapping.redundancy.shard_at(at, 0).shard;
-                member(&mapping.acting).filter(&usable).or_else(|| {
-                    infos.keys().find(|s| s.shard == place && usable(s)).copied()
-                })
+                member(&mapping.acting)
+                    .filter(&usable)
+                    .or_else(|| infos.keys().find(|s| s.shard == place && usable(s)).copied())
             }
         };
         choice.want.push(chosen.map_or(OSD_NONE, |s| s.osd));

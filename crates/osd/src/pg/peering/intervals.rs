@@ -46,8 +46,8 @@ pub(super) fn record_interval(
 ) {
     let (first, primary) = (history.same_interval_since, old.acting_primary);
     let acting: Vec<PgShard> = old.acting_shards().collect();
-    let enough = acting.len() >= old.min_size.max(1) as usize
-        && old.redundancy.is_recoverable(&acting);
+    let enough =
+        acting.len() >= old.min_size.max(1) as usize && old.redundancy.is_recoverable(&acting);
     let maybe_went_rw = enough
         && is_osd(primary)
         && ((last.up_thru(primary) >= first && last.up_from(primary) <= first)

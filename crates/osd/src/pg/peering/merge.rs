@@ -57,8 +57,8 @@ impl Peering {
             };
             whole &= source.is_whole();
             if told {
-                whole &= *pgid == meta.source_pgid
-                    && source.info.last_update == meta.source_version;
+                whole &=
+                    *pgid == meta.source_pgid && source.info.last_update == meta.source_version;
             }
             theirs.push(source.retire());
             self.inherit_leases(source);
@@ -204,7 +204,8 @@ mod tests {
 
     #[test]
     fn only_those_that_take_part_stop_to_serve() {
-        let mapping = |pg_num, pg_num_pending| Mapping { pg_num, pg_num_pending, ..Mapping::default() };
+        let mapping =
+            |pg_num, pg_num_pending| Mapping { pg_num, pg_num_pending, ..Mapping::default() };
         let pgid = |seed| PgId::new(1, seed);
         let announced = mapping(8, 7);
         assert_eq!(announced.pending_merge(pgid(7)), Some(MergeRole::Source));

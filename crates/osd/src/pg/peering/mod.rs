@@ -176,10 +176,7 @@ impl PeerMessage {
     /// 3. All lose power. The replica knows the newer activation, so its log is authoritative: it
     ///    wants o2 at 3'11, which no disk has. What was acknowledged of o2 is unfound.
     pub fn is_promise(&self) -> bool {
-        matches!(
-            self,
-            PeerMessage::Notify(..) | PeerMessage::Info(..) | PeerMessage::Log(_)
-        )
+        matches!(self, PeerMessage::Notify(..) | PeerMessage::Info(..) | PeerMessage::Log(_))
     }
 }
 
@@ -329,8 +326,7 @@ impl Peering {
         past: PastIntervals,
     ) -> Peering {
         let info = PgInfo { history, ..PgInfo::new(pgid) };
-        let mut pg =
-            Peering::load(whoami, pgid, settings, mapping, epoch, info, past);
+        let mut pg = Peering::load(whoami, pgid, settings, mapping, epoch, info, past);
         // The copy is made in the middle of an interval: what peers say as of its beginning is of
         // this one.
         pg.last_peering_reset = match pg.info.history.same_interval_since {

@@ -8,9 +8,7 @@ use types::{EVersion, HObject, PgShard};
 
 use super::choose::{self, Infos};
 use super::view::ClusterView;
-use super::{
-    Effect, LogMessage, Missing, PeerMessage, Peering, PriorSet, Query, State,
-};
+use super::{Effect, LogMessage, Missing, PeerMessage, Peering, PriorSet, Query, State};
 
 impl Peering {
     pub(super) fn start_primary(
@@ -244,8 +242,7 @@ impl Peering {
         out: &mut Vec<Effect>,
     ) {
         let mut removed = Vec::new();
-        let merged =
-            self.log.merge(&info, &log, &mut self.info, &mut self.missing, &mut removed);
+        let merged = self.log.merge(&info, &log, &mut self.info, &mut self.missing, &mut removed);
         // The choice of the acting set made sure that our log reaches the authoritative one.
         debug_assert!(merged, "{}: logs do not overlap", self.pgid);
         out.extend(removed.into_iter().map(Effect::Undo));
@@ -286,12 +283,12 @@ impl Peering {
             if peer == self.whoami {
                 continue;
             }
-            let info = self.peer_info.entry(peer).or_insert_with(|| PgInfo {
-                pgid: self.pgid,
-                ..PgInfo::default()
-            });
-            let complete = info.last_update == info.last_complete
-                && info.last_update == self.info.last_update;
+            let info = self
+                .peer_info
+                .entry(peer)
+                .or_insert_with(|| PgInfo { pgid: self.pgid, ..PgInfo::default() });
+            let complete =
+                info.last_update == info.last_complete && info.last_update == self.info.last_update;
             if info.is_empty()
                 || info.last_update < self.log.tail()
                 || info.last_backfill.is_min()
@@ -406,10 +403,7 @@ impl Peering {
             }
         } else {
             // From nothing: the log comes whole, objects by backfill.
-            *theirs = PgInfo {
-                last_backfill: HObject::min(),
-                ..message.info.clone()
-            };
+            *theirs = PgInfo { last_backfill: HObject::min(), ..message.info.clone() };
             missing.clear();
             message.log = self.log.wire_newest(self.settings.min_log_entries);
             theirs.log_tail = message.log.tail;
@@ -420,8 +414,7 @@ impl Peering {
         theirs.last_update = self.info.last_update;
         theirs.last_epoch_started = self.info.last_epoch_started;
         let complete = self.peer_missing[&peer].is_empty();
-        theirs.last_complete =
-            if complete { theirs.last_update } else { theirs.last_complete };
+        theirs.last_complete = if complete { theirs.last_update } else { theirs.last_complete };
         self.peer_last_complete.insert(peer, theirs.last_complete);
         PeerMessage::Log(Box::new(message))
     }
@@ -447,8 +440,7 @@ impl Peering {
         }
         *all = true;
         let history = &mut self.info.history;
-        history.last_epoch_started =
-            history.last_epoch_started.max(self.info.last_epoch_started);
+        history.last_epoch_started = history.last_epoch_started.max(self.info.last_epoch_started);
         history.last_interval_started =
             history.last_interval_started.max(self.info.last_interval_started);
         self.dirty_info = true;

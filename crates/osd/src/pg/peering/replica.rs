@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use types::{EVersion, PgShard};
 use types::osd::PgInfo;
+use types::{EVersion, PgShard};
 
-use super::{
-    Effect, Lease, LogMessage, Missing, PeerMessage, Peering, Query, State,
-};
+use super::{Effect, Lease, LogMessage, Missing, PeerMessage, Peering, Query, State};
 
 impl Peering {
     /// A copy that is not told to be anything reports to the primary.

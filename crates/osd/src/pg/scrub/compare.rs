@@ -140,11 +140,7 @@ fn digests_known(oi: &ObjectInfo) -> u32 {
 }
 
 /// What is wrong with a copy by itself; its object info if that can be read.
-fn judge(
-    oid: &HObject,
-    object: &ScrubObject,
-    rules: &Rules,
-) -> (u64, Option<ObjectInfo>, Reasons) {
+fn judge(oid: &HObject, object: &ScrubObject, rules: &Rules) -> (u64, Option<ObjectInfo>, Reasons) {
     use shard_error as e;
     let mut errors = 0;
     let mut reasons = Reasons::default();
@@ -215,9 +211,7 @@ fn choose(
     let mut chosen: Option<Chosen> = None;
     let mut digests_match = true;
     for shard in std::iter::once(rules.primary).chain(others) {
-        let Some(object) = maps.get(&shard).and_then(|map| map.objects.get(oid)) else {
-            continue;
-        };
+        let Some(object) = maps.get(&shard).and_then(|map| map.objects.get(oid)) else { continue };
         let (errors, oi, reasons) = judge(oid, object, rules);
         let report = reports.entry(shard).or_default();
         report.primary = shard == rules.primary;
@@ -289,7 +283,9 @@ fn compare_copies(
     }
     if is_whole
         && oi.is_omap_digest()
-        && copy.omap_digest_present && oi.omap_digest != copy.omap_digest {
+        && copy.omap_digest_present
+        && oi.omap_digest != copy.omap_digest
+    {
         reasons.add(format_args!(
             "omap_digest {:#x} != omap_digest {:#x} from auth oi {}",
             copy.omap_digest,
@@ -325,17 +321,12 @@ fn compare_copies(
     let expected = rules.stored_size(oi.size);
     if copy.size != expected {
         let text = info_text(oi);
-        reasons.add(format_args!(
-            "size {} != size {expected} from auth oi {text}",
-            copy.size
-        ));
+        reasons.add(format_args!("size {} != size {expected} from auth oi {text}", copy.size));
         report.errors |= shard_error::SIZE_MISMATCH_INFO;
     }
     if copy.size != good.size {
         let (found, wanted) = (copy.size, good.size);
-        reasons.add(format_args!(
-            "size {found} != size {wanted} from shard {shard}"
-        ));
+        reasons.add(format_args!("size {found} != size {wanted} from shard {shard}"));
         *errors |= object_error::SIZE_MISMATCH;
     }
     if copy.size > rules.object_size_max && *errors & object_error::SIZE_TOO_LARGE == 0 {
@@ -379,10 +370,7 @@ fn compare_object(oid: &HObject, maps: &Maps, rules: &Rules, findings: &mut Find
     let pgid = rules.pgid.pgid;
     let mut reports: BTreeMap<PgShard, ShardReport> = BTreeMap::new();
     let (chosen, digests_match) = choose(oid, maps, rules, &mut reports, &mut findings.log);
-    let mut told = InconsistentObject {
-        object: oid.into(),
-        ..InconsistentObject::default()
-    };
+    let mut told = InconsistentObject { object: oid.into(), ..InconsistentObject::default() };
     let Some(chosen) = chosen else {
         for (shard, map) in maps {
             let mut report = reports.remove(shard).unwrap_or_default();
@@ -391,22 +379,14 @@ fn compare_object(oid: &HObject, maps: &Maps, rules: &Rules, findings: &mut Find
                 Some(object) => report.describe(object),
                 None => report.errors |= shard_error::MISSING,
             }
-            count(
-                report.has(shard_error::DEEP),
-                report.has(shard_error::SHALLOW),
-                findings,
-            );
+            count(report.has(shard_error::DEEP), report.has(shard_error::SHALLOW), findings);
             told.add(*shard, report);
         }
         findings.objects.push((oid.clone(), told));
-        findings.log.push(format!(
-            "{pgid} soid {oid} : failed to pick suitable object info"
-        ));
+        findings.log.push(format!("{pgid} soid {oid} : failed to pick suitable object info"));
         return;
     };
-    let Some(good) = maps.get(&chosen.shard).and_then(|map| map.objects.get(oid)) else {
-        return;
-    };
+    let Some(good) = maps.get(&chosen.shard).and_then(|map| map.objects.get(oid)) else { return };
     told.version = chosen.oi.user_version;
     let mut trusted: Vec<PgShard> = Vec::new();
     let (mut absent, mut wrong, mut doubtful) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
@@ -420,22 +400,13 @@ fn compare_object(oid: &HObject, maps: &Maps, rules: &Rules, findings: &mut Find
             absent.insert(shard);
             report.errors |= shard_error::MISSING;
             findings.shallow_errors += 1;
-            findings
-                .log
-                .push(format!("{pgid} shard {shard} {oid} : missing"));
+            findings.log.push(format!("{pgid} shard {shard} {oid} : missing"));
             told.add(shard, report);
             continue;
         };
         report.describe(copy);
-        let reasons = compare_copies(
-            oid,
-            &chosen,
-            good,
-            copy,
-            rules,
-            &mut report,
-            &mut told.errors,
-        );
+        let reasons =
+            compare_copies(oid, &chosen, good, copy, rules, &mut report, &mut told.errors);
         // All copies agree and only the recorded digest differs: the record is wrong.
         if rules.repair
             && rules.stripe.is_none()
@@ -447,23 +418,17 @@ fn compare_object(oid: &HObject, maps: &Maps, rules: &Rules, findings: &mut Find
         {
             fix_digest = true;
             report.errors = 0;
-            findings.log.push(format!(
-                "{pgid} soid {oid} : repairing object info data_digest"
-            ));
+            findings.log.push(format!("{pgid} soid {oid} : repairing object info data_digest"));
         }
         if report.errors != 0 {
             wrong.insert(shard);
             count(report.has(shard_error::DEEP), true, findings);
             if reasons.any() {
-                findings
-                    .log
-                    .push(format!("{pgid} shard {shard} soid {oid} : {}", reasons.0));
+                findings.log.push(format!("{pgid} shard {shard} soid {oid} : {}", reasons.0));
             }
         } else if reasons.any() {
             doubtful.insert(shard);
-            findings
-                .log
-                .push(format!("{pgid} soid {oid} : {}", reasons.0));
+            findings.log.push(format!("{pgid} soid {oid} : {}", reasons.0));
         } else {
             trusted.push(shard);
         }
@@ -496,13 +461,7 @@ fn compare_object(oid: &HObject, maps: &Maps, rules: &Rules, findings: &mut Find
         }
         if any {
             let version = chosen.oi.version;
-            findings.good.insert(
-                oid.clone(),
-                Good {
-                    shards: trusted,
-                    version,
-                },
-            );
+            findings.good.insert(oid.clone(), Good { shards: trusted, version });
         }
         note_digests(oid, &chosen.oi, good, fix_digest, any, rules, findings);
     }
@@ -538,10 +497,7 @@ fn note_digests(
     if !lacks {
         return;
     }
-    let age = rules
-        .now
-        .to_duration()
-        .saturating_sub(oi.local_mtime.to_duration());
+    let age = rules.now.to_duration().saturating_sub(oi.local_mtime.to_duration());
     if age.as_secs() > rules.digest_min_age_sec {
         findings.digests.insert(oid.clone(), (data, omap));
     }

@@ -8,11 +8,7 @@ fn oid() -> HObject {
 }
 
 fn info() -> ObjectInfo {
-    let mut oi = ObjectInfo {
-        size: 3,
-        version: EVersion::new(4, 7),
-        ..ObjectInfo::new(oid())
-    };
+    let mut oi = ObjectInfo { size: 3, version: EVersion::new(4, 7), ..ObjectInfo::new(oid()) };
     oi.user_version = 7;
     oi
 }
@@ -27,19 +23,14 @@ fn copy_with(oi: &ObjectInfo) -> ScrubObject {
         ..ScrubObject::default()
     };
     object.attrs.insert(OI_ATTR.into(), oi.to_bytes());
-    object
-        .attrs
-        .insert(SS_ATTR.into(), SnapSet::default().to_bytes());
+    object.attrs.insert(SS_ATTR.into(), SnapSet::default().to_bytes());
     object.attrs.insert("_a".into(), Bytes::from_static(b"1"));
     object
 }
 
 fn rules(repair: bool) -> Rules {
     Rules {
-        pgid: SpgId {
-            pgid: PgId::new(2, 0),
-            shard: -1,
-        },
+        pgid: SpgId { pgid: PgId::new(2, 0), shard: -1 },
         primary: PgShard::replica(1),
         repair,
         object_size_max: 128 << 20,
@@ -118,11 +109,7 @@ fn without_a_record_the_primary_is_right() {
 
 #[test]
 fn attributes_size_and_info() {
-    let f = found(
-        false,
-        &info(),
-        on(0, |o| drop(o.attrs.remove(BStr::new("_a")))),
-    );
+    let f = found(false, &info(), on(0, |o| drop(o.attrs.remove(BStr::new("_a")))));
     assert_eq!(f.objects[0].1.errors, object_error::ATTR_NAME_MISMATCH);
     assert_eq!((f.shallow_errors, f.deep_errors), (1, 0));
     let f = found(false, &info(), on(0, |o| o.size = 9));
@@ -130,11 +117,7 @@ fn attributes_size_and_info() {
     assert_eq!(told.errors, object_error::SIZE_MISMATCH);
     let both = shard_error::SIZE_MISMATCH_INFO | shard_error::OBJ_SIZE_INFO_MISMATCH;
     assert_eq!(told.union_errors, both);
-    let f = found(
-        false,
-        &info(),
-        on(1, |o| drop(o.attrs.insert(OI_ATTR.into(), Bytes::new()))),
-    );
+    let f = found(false, &info(), on(1, |o| drop(o.attrs.insert(OI_ATTR.into(), Bytes::new()))));
     assert_eq!(f.objects[0].1.union_errors, shard_error::INFO_CORRUPTED);
     assert_eq!(f.inconsistent[&oid()], shards(&[1]));
     assert_eq!(f.good[&oid()].version, EVersion::new(4, 7));
@@ -142,17 +125,9 @@ fn attributes_size_and_info() {
 
 #[test]
 fn the_newest_version_is_chosen() {
-    let newer = ObjectInfo {
-        version: EVersion::new(5, 9),
-        ..info()
-    };
-    let f = found(
-        false,
-        &info(),
-        on(2, |o| {
-            drop(o.attrs.insert(OI_ATTR.into(), newer.to_bytes()))
-        }),
-    );
+    let newer = ObjectInfo { version: EVersion::new(5, 9), ..info() };
+    let f =
+        found(false, &info(), on(2, |o| drop(o.attrs.insert(OI_ATTR.into(), newer.to_bytes()))));
     assert_eq!(f.good[&oid()].version, EVersion::new(5, 9));
     assert_eq!(f.inconsistent[&oid()], shards(&[0, 1]));
     assert_eq!(f.objects[0].1.errors, object_error::INFO_INCONSISTENCY);
@@ -160,9 +135,7 @@ fn the_newest_version_is_chosen() {
 
 #[test]
 fn no_good_copy_at_all() {
-    let f = found(true, &info(), |_, map| {
-        map.objects.get_mut(&oid()).unwrap().read_error = true
-    });
+    let f = found(true, &info(), |_, map| map.objects.get_mut(&oid()).unwrap().read_error = true);
     assert!(f.good.is_empty());
     assert_eq!((f.shallow_errors, f.deep_errors), (0, 3));
     assert_eq!(f.objects[0].1.version, 0);
@@ -184,10 +157,7 @@ fn digests_are_recorded_when_old_enough() {
     assert!(found(false, &oi, |_, _| {}).digests.is_empty());
     let mut r = rules(false);
     r.digest_min_age_sec = 0;
-    let map = ScrubMap {
-        objects: [(oid(), copy_with(&oi))].into(),
-        ..ScrubMap::default()
-    };
+    let map = ScrubMap { objects: [(oid(), copy_with(&oi))].into(), ..ScrubMap::default() };
     let maps: Maps = [(PgShard::replica(1), map)].into();
     assert_eq!(compare(&maps, &r).digests.len(), 1);
 }
@@ -198,8 +168,7 @@ fn found_shards(change: impl Fn(i8, &mut ScrubObject)) -> Findings {
     let mut maps = Maps::new();
     for shard in 0..3 {
         let mut object = ScrubObject { size: 4, ..copy_with(&oi) };
-        let hinfo =
-            EcHashInfo { total_chunk_size: 4, cumulative_shard_hashes: vec![0xaaaa, 2, 3] };
+        let hinfo = EcHashInfo { total_chunk_size: 4, cumulative_shard_hashes: vec![0xaaaa, 2, 3] };
         object.attrs.insert(HINFO_KEY.into(), hinfo.to_bytes());
         change(shard, &mut object);
         let mut map = ScrubMap::default();

@@ -129,10 +129,7 @@ impl Scrubber {
 
     /// Whether a write of the object has to wait.
     pub(super) fn blocks(&self, oid: &HObject) -> bool {
-        self.blocked
-            .borrow()
-            .as_ref()
-            .is_some_and(|chunk| chunk.contains(oid))
+        self.blocked.borrow().as_ref().is_some_and(|chunk| chunk.contains(oid))
     }
 
     /// A write changed the statistics: those of objects that have been counted change with it.
@@ -180,10 +177,7 @@ impl Pg {
 
     /// Where the last scrub of this interval left what it found.
     pub(super) fn scrub_results_object(&self) -> Option<GhObject> {
-        self.scrub
-            .has_results
-            .get()
-            .then(|| results::object_of(self.pgid))
+        self.scrub.has_results.get().then(|| results::object_of(self.pgid))
     }
 
     /// Somebody asks for a scrub (MOSDScrub2). It begins as soon as there are slots.
@@ -202,11 +196,7 @@ impl Pg {
     }
 
     fn want_deep_scrub(&self, kind: Kind) {
-        self.scrub.wanted.set(Some(Kind {
-            deep: true,
-            required: true,
-            ..kind
-        }));
+        self.scrub.wanted.set(Some(Kind { deep: true, required: true, ..kind }));
     }
 
     fn times(&self, settings: &ScrubSettings) -> Times {
@@ -306,11 +296,7 @@ impl Pg {
     /// Makes a scrub due by dating the last one back: by `sec` seconds, or the whole interval.
     pub fn trigger_scrub(&self, deep: bool, sec: u64) -> UTime {
         let times = self.times(&self.host.scrub_settings());
-        let interval = if deep {
-            times.deep_interval_sec
-        } else {
-            times.max_interval_sec
-        };
+        let interval = if deep { times.deep_interval_sec } else { times.max_interval_sec };
         let back = if sec == 0 { interval } else { sec as f64 } + 100.0;
         let back = Duration::try_from_secs_f64(back.max(0.0)).unwrap_or(Duration::MAX);
         let stamp = UTime::from_duration(self.host.env().wall_clock().saturating_sub(back));
@@ -330,10 +316,7 @@ impl Pg {
     pub(super) fn scrub_on_clean(&self) {
         self.scrub.repairing.set(false);
         if self.scrub.scrub_after_recovery.replace(false) {
-            self.want_deep_scrub(Kind {
-                check_repair: true,
-                ..Kind::default()
-            });
+            self.want_deep_scrub(Kind { check_repair: true, ..Kind::default() });
             self.maybe_scrub(&self.host.scrub_settings(), false);
         }
     }

@@ -101,35 +101,19 @@ impl Pg {
 
     fn followers(&self) -> Vec<PgShard> {
         let core = self.core.borrow();
-        core.acting_backfill
-            .iter()
-            .copied()
-            .filter(|s| *s != core.whoami)
-            .collect()
+        core.acting_backfill.iter().copied().filter(|s| *s != core.whoami).collect()
     }
 
     pub(super) fn send_reserve(&self, to: PgShard, kind: ScrubReserveOp) {
         let (map_epoch, _) = self.scrub_epochs();
-        let pgid = SpgId {
-            pgid: self.pgid.pgid,
-            shard: to.shard,
-        };
+        let pgid = SpgId { pgid: self.pgid.pgid, shard: to.shard };
         let from = self.core.borrow().whoami;
-        let message = MOSDScrubReserve {
-            pgid,
-            map_epoch,
-            kind,
-            from,
-        };
+        let message = MOSDScrubReserve { pgid, map_epoch, kind, from };
         self.host.send_osd(to.osd, Message::encode(&message));
     }
 
     async fn reserve(self: &Rc<Self>, max: u64) -> Result<Slots, Stopped> {
-        let own = self
-            .host
-            .scrub_slots()
-            .try_take(max, false)
-            .ok_or(Stopped::NoSlot)?;
+        let own = self.host.scrub_slots().try_take(max, false).ok_or(Stopped::NoSlot)?;
         self.scrub.had_slot.set(self.host.env().now());
         let peers = self.followers();
         let mut answers = Vec::new();
@@ -140,12 +124,7 @@ impl Pg {
             answers.push(granted);
         }
         // Dropped on every way out: then all are released.
-        let slots = Slots {
-            pg: self.clone(),
-            peers,
-            generation: self.generation.get(),
-            _own: own,
-        };
+        let slots = Slots { pg: self.clone(), peers, generation: self.generation.get(), _own: own };
         for answer in answers {
             match self.host.env().timeout(ANSWER_MAX, answer).await {
                 Ok(Ok(true)) => {}
@@ -215,10 +194,7 @@ impl Pg {
             self.host.turns().turn(Class::BestEffort, 0).await;
             match settings.sleep_sec {
                 sec if sec > 0.0 => {
-                    self.host
-                        .env()
-                        .sleep(Duration::from_secs_f64(sec.min(60.0)))
-                        .await;
+                    self.host.env().sleep(Duration::from_secs_f64(sec.min(60.0))).await;
                 }
                 _ => env::yield_now().await,
             }
@@ -244,11 +220,7 @@ impl Pg {
 
     fn check_allowed(&self, kind: &Kind, settings: &ScrubSettings) -> Result<(), Stopped> {
         let times = self.times(settings);
-        let allowed = if kind.deep {
-            times.allow_deep
-        } else {
-            times.allow_shallow
-        };
+        let allowed = if kind.deep { times.allow_deep } else { times.allow_shallow };
         match kind.required || allowed {
             true => Ok(()),
             false => Err(Stopped::Forbidden),
@@ -294,10 +266,7 @@ impl Pg {
                 self.send_scrub(peer, &chunk, kind.deep, preempted < settings.preemptions);
                 answers.push((peer, map));
             }
-            let own = self
-                .scan(&chunk, kind.deep, settings)
-                .await
-                .map_err(Stopped::Store)?;
+            let own = self.scan(&chunk, kind.deep, settings).await.map_err(Stopped::Store)?;
             self.alive(generation)?;
             let mut maps: Maps = BTreeMap::from([(self.core.borrow().whoami, own)]);
             for (peer, answer) in answers {
@@ -322,10 +291,7 @@ impl Pg {
     fn send_scrub(&self, to: PgShard, chunk: &Chunk, deep: bool, allow_preemption: bool) {
         let (map_epoch, min_epoch) = self.scrub_epochs();
         let message = MOSDRepScrub {
-            pgid: SpgId {
-                pgid: self.pgid.pgid,
-                shard: to.shard,
-            },
+            pgid: SpgId { pgid: self.pgid.pgid, shard: to.shard },
             scrub_from: Default::default(),
             scrub_to: self.core.borrow().info.last_update,
             map_epoch,
@@ -413,28 +379,14 @@ impl Pg {
             0 => format!("{pgid} {mode} ok"),
             n => format!("{pgid} {mode} {n} errors"),
         };
-        let known_deep = self
-            .core
-            .borrow()
-            .info
-            .stats
-            .stats
-            .sum
-            .num_deep_scrub_errors;
+        let known_deep = self.core.borrow().info.stats.stats.sum.num_deep_scrub_errors;
         if !kind.deep && known_deep > 0 {
             text += &format!(" ( {known_deep} remaining deep scrub error details lost)");
         }
         if repair {
             text += &format!(", {fixed} fixed");
         }
-        self.log_line(
-            if errors > 0 {
-                LogLevel::Error
-            } else {
-                LogLevel::Debug
-            },
-            text,
-        );
+        self.log_line(if errors > 0 { LogLevel::Error } else { LogLevel::Debug }, text);
         if repair && errors > 0 {
             if fixed == errors {
                 (shallow, deep) = (0, 0);
@@ -488,10 +440,7 @@ impl Pg {
             self.scrub.repairing.set(false);
         }
         if again {
-            self.want_deep_scrub(Kind {
-                auto_repair: true,
-                ..Kind::default()
-            });
+            self.want_deep_scrub(Kind { auto_repair: true, ..Kind::default() });
         }
         if repairing {
             self.begin_repair();
@@ -552,11 +501,7 @@ impl Pg {
             both("clones", counted.num_object_clones, known.num_object_clones),
             both("dirty", counted.num_objects_dirty, known.num_objects_dirty),
             both("omap", counted.num_objects_omap, known.num_objects_omap),
-            both(
-                "pinned",
-                counted.num_objects_pinned,
-                known.num_objects_pinned,
-            ),
+            both("pinned", counted.num_objects_pinned, known.num_objects_pinned),
             both(
                 "hit_set_archive",
                 counted.num_objects_hit_set_archive,
@@ -564,22 +509,14 @@ impl Pg {
             ),
             both("whiteouts", counted.num_whiteouts, known.num_whiteouts),
             both("bytes", counted.num_bytes, known.num_bytes),
-            both(
-                "manifest objects",
-                counted.num_objects_manifest,
-                known.num_objects_manifest,
-            ),
+            both("manifest objects", counted.num_objects_manifest, known.num_objects_manifest),
             both(
                 "hit_set_archive bytes",
                 counted.num_bytes_hit_set_archive,
                 known.num_bytes_hit_set_archive,
             ),
         ];
-        let text = format!(
-            "{} {mode} : stat mismatch, got {}.",
-            self.pgid,
-            list.join(", ")
-        );
+        let text = format!("{} {mode} : stat mismatch, got {}.", self.pgid, list.join(", "));
         self.log_line(LogLevel::Error, text);
         false
     }

@@ -21,13 +21,7 @@ impl Pg {
                 self.mark_missing(oid, good.version, *shard);
                 count += 1;
             }
-            self.core
-                .borrow_mut()
-                .info
-                .stats
-                .stats
-                .sum
-                .num_objects_repaired += 1;
+            self.core.borrow_mut().info.stats.stats.sum.num_objects_repaired += 1;
         }
         count
     }
@@ -78,13 +72,7 @@ impl Pg {
         self.host.cluster_log(LogLevel::Error, text);
         let whoami = self.core.borrow().whoami;
         self.mark_missing(oid, version, whoami);
-        self.core
-            .borrow_mut()
-            .info
-            .stats
-            .stats
-            .sum
-            .num_objects_repaired += 1;
+        self.core.borrow_mut().info.stats.stats.sum.num_objects_repaired += 1;
         self.begin_repair();
         true
     }

@@ -20,11 +20,7 @@ impl Pg {
         match m.kind {
             ScrubReserveOp::Request => {
                 let granted = self.hold_scrub_slot();
-                let answer = if granted {
-                    ScrubReserveOp::Grant
-                } else {
-                    ScrubReserveOp::Reject
-                };
+                let answer = if granted { ScrubReserveOp::Grant } else { ScrubReserveOp::Reject };
                 self.send_reserve(m.from, answer);
             }
             ScrubReserveOp::Release => {
@@ -42,10 +38,7 @@ impl Pg {
     fn hold_scrub_slot(&self) -> bool {
         let mut held = self.scrub.held.borrow_mut();
         if held.is_none() {
-            *held = self
-                .host
-                .scrub_slots()
-                .try_take(self.host.scrub_settings().slots, true);
+            *held = self.host.scrub_slots().try_take(self.host.scrub_settings().slots, true);
         }
         held.is_some()
     }
@@ -61,10 +54,7 @@ impl Pg {
             return;
         }
         let (pg, generation) = (self.rc(), self.generation.get());
-        let chunk = Chunk {
-            start: m.start,
-            end: m.end,
-        };
+        let chunk = Chunk { start: m.start, end: m.end };
         self.host.env().go(async move {
             let settings = pg.host.scrub_settings();
             let scrub_map = match pg.scan(&chunk, m.deep, &settings).await {
@@ -80,10 +70,7 @@ impl Pg {
             }
             let from = pg.core.borrow().whoami;
             let reply = MOSDRepScrubMap {
-                pgid: SpgId {
-                    pgid: pg.pgid.pgid,
-                    shard: primary.shard,
-                },
+                pgid: SpgId { pgid: pg.pgid.pgid, shard: primary.shard },
                 map_epoch: m.min_epoch,
                 from,
                 preempted: false,

@@ -30,20 +30,13 @@ pub fn prefix(snapsets: bool) -> &'static str {
 /// The row of an object.
 pub fn key(snapsets: bool, oid: &HObject) -> BString {
     let mut key = BString::from(prefix(snapsets));
-    key.extend_from_slice(&object_text(&HObject {
-        hash: 0,
-        ..oid.clone()
-    }));
+    key.extend_from_slice(&object_text(&HObject { hash: 0, ..oid.clone() }));
     key
 }
 
 /// The object that holds the rows.
 pub fn object_of(pgid: SpgId) -> GhObject {
-    let in_pg = HObject {
-        pool: pgid.pgid.pool_id(),
-        hash: pgid.pgid.seed,
-        ..HObject::default()
-    };
+    let in_pg = HObject { pool: pgid.pgid.pool_id(), hash: pgid.pgid.seed, ..HObject::default() };
     let oid = in_pg.make_temp(format!("scrub_{pgid}"));
     GhObject { shard: pgid.shard, ..GhObject::from(oid) }
 }
@@ -65,16 +58,8 @@ impl Pg {
         snapsets: &[(HObject, InconsistentSnapset)],
     ) -> Transaction {
         let mut rows: BTreeMap<BString, Bytes> = BTreeMap::new();
-        rows.extend(
-            objects
-                .iter()
-                .map(|(oid, told)| (key(false, oid), told.to_bytes())),
-        );
-        rows.extend(
-            snapsets
-                .iter()
-                .map(|(oid, told)| (key(true, oid), told.to_bytes())),
-        );
+        rows.extend(objects.iter().map(|(oid, told)| (key(false, oid), told.to_bytes())));
+        rows.extend(snapsets.iter().map(|(oid, told)| (key(true, oid), told.to_bytes())));
         let mut t = Transaction::new();
         if !rows.is_empty() {
             t.omap_setkeys(&self.cid, &object_of(self.pgid), rows);

@@ -51,38 +51,25 @@ impl Pg {
         let store = self.host.store();
         let mut from = match start.is_min() {
             true => GhObject::min(),
-            false => GhObject {
-                generation: 0,
-                ..self.goid(start)
-            },
+            false => GhObject { generation: 0, ..self.goid(start) },
         };
         let mut count = 0;
         let mut last: Option<HObject> = None;
         loop {
-            let page = store
-                .list(&self.cid, &from, &GhObject::max(), max.max(1))
-                .await?;
+            let page = store.list(&self.cid, &from, &GhObject::max(), max.max(1)).await?;
             for oid in page.objects.iter().filter(|oid| is_scrubbed(oid)) {
                 // A chunk ends only where an object begins.
-                let is_new = last
-                    .as_ref()
-                    .is_none_or(|last| !last.same_object(&oid.hobj));
+                let is_new = last.as_ref().is_none_or(|last| !last.same_object(&oid.hobj));
                 if is_new && count >= max {
                     let end = oid.hobj.object_boundary();
-                    return Ok(Chunk {
-                        start: start.clone(),
-                        end,
-                    });
+                    return Ok(Chunk { start: start.clone(), end });
                 }
                 last = Some(oid.hobj.clone());
                 count += 1;
             }
             from = page.next;
             if from.is_max() {
-                return Ok(Chunk {
-                    start: start.clone(),
-                    end: HObject::max(),
-                });
+                return Ok(Chunk { start: start.clone(), end: HObject::max() });
             }
         }
     }
@@ -96,30 +83,17 @@ impl Pg {
         settings: &ScrubSettings,
     ) -> Result<ScrubMap, StoreError> {
         let valid_through = self.core.borrow().info.last_update;
-        let mut map = ScrubMap {
-            valid_through,
-            ..ScrubMap::default()
-        };
+        let mut map = ScrubMap { valid_through, ..ScrubMap::default() };
         let mut from = match chunk.start.is_min() {
             true => GhObject::min(),
-            false => GhObject {
-                generation: 0,
-                ..self.goid(&chunk.start)
-            },
+            false => GhObject { generation: 0, ..self.goid(&chunk.start) },
         };
         let end = match chunk.end.is_max() {
             true => GhObject::max(),
-            false => GhObject {
-                generation: 0,
-                ..self.goid(&chunk.end)
-            },
+            false => GhObject { generation: 0, ..self.goid(&chunk.end) },
         };
         loop {
-            let page = self
-                .host
-                .store()
-                .list(&self.cid, &from, &end, LIST_MAX)
-                .await?;
+            let page = self.host.store().list(&self.cid, &from, &end, LIST_MAX).await?;
             for oid in page.objects.into_iter().filter(is_scrubbed) {
                 if let Some(object) = self.scan_object(&oid, deep, settings).await {
                     map.objects.insert(oid.hobj, object);
@@ -247,17 +221,13 @@ impl Pg {
                 continue;
             }
             let Some((head, set)) = &set else { continue };
-            let Some(snaps) = set.clone_snaps.get(&oid.snap) else {
-                continue;
-            };
+            let Some(snaps) = set.clone_snaps.get(&oid.snap) else { continue };
             if *head != oid.head() {
                 continue;
             }
             let wanted: BTreeSet<u64> = snaps.iter().copied().collect();
             let mapper = self.host.snap_mapper();
-            let Ok(known) = mapper.snaps(oid).await else {
-                continue;
-            };
+            let Ok(known) = mapper.snaps(oid).await else { continue };
             if known == wanted {
                 continue;
             }

@@ -71,9 +71,7 @@ pub struct Last {
 }
 
 fn since(then: UTime, now: UTime) -> f64 {
-    now.to_duration()
-        .saturating_sub(then.to_duration())
-        .as_secs_f64()
+    now.to_duration().saturating_sub(then.to_duration()).as_secs_f64()
 }
 
 /// Whether `at` is in a range that may go round the end; equal ends mean always.
@@ -150,12 +148,7 @@ mod tests {
     };
 
     fn last(scrub: u64, deep: u64) -> Last {
-        Last {
-            scrub: at(scrub),
-            deep: at(deep),
-            has_deep_errors: false,
-            stats_invalid: false,
-        }
+        Last { scrub: at(scrub), deep: at(deep), has_deep_errors: false, stats_invalid: false }
     }
 
     #[test]
@@ -165,34 +158,22 @@ mod tests {
         assert_eq!(kind(&last(1000, 1000), 1101, 0.0), Some(Kind::default()));
         assert_eq!(kind(&last(1000, 1000), 1101, 1.0), None);
         assert!(kind(&last(1000, 1000), 1600, 1.0).unwrap().deep);
-        let errors = Last {
-            has_deep_errors: true,
-            ..last(1000, 1000)
-        };
+        let errors = Last { has_deep_errors: true, ..last(1000, 1000) };
         assert!(kind(&errors, 1101, 0.0).unwrap().deep);
-        let invalid = Last {
-            stats_invalid: true,
-            ..last(1000, 1000)
-        };
+        let invalid = Last { stats_invalid: true, ..last(1000, 1000) };
         assert!(kind(&invalid, 1001, 1.0).is_some());
     }
 
     #[test]
     fn hours() {
-        let night = Times {
-            hours: (22, 6),
-            ..TIMES
-        };
+        let night = Times { hours: (22, 6), ..TIMES };
         let day = 86_400;
         let at_hour = |hour: u64| due(&night, &last(day, day), at(day + hour * 3600), 0.0, 1.0);
         assert!(
             at_hour(23).is_some() && at_hour(12).is_some(),
             "12 h is past the longest interval"
         );
-        let patient = Times {
-            max_interval_sec: 1e9,
-            ..night
-        };
+        let patient = Times { max_interval_sec: 1e9, ..night };
         let at_hour = |hour: u64| due(&patient, &last(day, day), at(day + hour * 3600), 0.0, 1.0);
         assert!(at_hour(23).is_some() && at_hour(5).is_some() && at_hour(12).is_none());
     }
@@ -200,27 +181,14 @@ mod tests {
     #[test]
     fn flags() {
         let l = last(1000, 1000);
-        let noscrub = Times {
-            allow_shallow: false,
-            ..TIMES
-        };
+        let noscrub = Times { allow_shallow: false, ..TIMES };
         assert_eq!(due(&noscrub, &l, at(1200), 0.0, 0.0), None);
         assert!(due(&noscrub, &l, at(1501), 0.0, 1.0).unwrap().deep);
-        let nodeep = Times {
-            allow_deep: false,
-            deep_chance: 1.0,
-            ..TIMES
-        };
+        let nodeep = Times { allow_deep: false, deep_chance: 1.0, ..TIMES };
         assert!(!due(&nodeep, &l, at(1501), 0.0, 0.0).unwrap().deep);
-        let errors = Last {
-            has_deep_errors: true,
-            ..l
-        };
+        let errors = Last { has_deep_errors: true, ..l };
         assert_eq!(due(&nodeep, &errors, at(1501), 0.0, 0.0), None);
-        let auto = Times {
-            auto_repair: true,
-            ..TIMES
-        };
+        let auto = Times { auto_repair: true, ..TIMES };
         assert!(due(&auto, &l, at(1501), 0.0, 1.0).unwrap().auto_repair);
         assert!(due(&auto, &l, at(1200), 0.0, 1.0).unwrap().deep_on_error);
     }

@@ -42,11 +42,7 @@ impl ScrubSlots {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let count = if self.remote {
-            &self.slots.remote
-        } else {
-            &self.slots.local
-        };
+        let count = if self.remote { &self.slots.remote } else { &self.slots.local };
         count.set(count.get() - 1);
     }
 }

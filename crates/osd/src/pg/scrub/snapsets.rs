@@ -54,13 +54,7 @@ pub fn check(
     stored_size: &dyn Fn(u64) -> u64,
     objects: &BTreeMap<HObject, ScrubObject>,
 ) -> Checked {
-    let mut check = Check {
-        mode,
-        pgid,
-        stored_size,
-        head: None,
-        out: Checked::default(),
-    };
+    let mut check = Check { mode, pgid, stored_size, head: None, out: Checked::default() };
     // Clones sort before their head.
     for (oid, object) in objects.iter().rev() {
         check.object(oid, object, hit_set_namespace);
@@ -72,20 +66,12 @@ pub fn check(
 impl Check<'_> {
     fn error(&mut self, oid: &HObject, text: impl std::fmt::Display) {
         self.out.errors += 1;
-        self.out
-            .log
-            .push(format!("{} {} {oid} : {text}", self.mode, self.pgid));
+        self.out.log.push(format!("{} {} {oid} : {text}", self.mode, self.pgid));
     }
 
     fn object(&mut self, oid: &HObject, object: &ScrubObject, hit_sets: &[u8]) {
-        let mut told = InconsistentSnapset {
-            object: oid.into(),
-            ..Default::default()
-        };
-        let mut stat = ObjectStatSum {
-            num_objects: 1,
-            ..ObjectStatSum::default()
-        };
+        let mut told = InconsistentSnapset { object: oid.into(), ..Default::default() };
+        let mut stat = ObjectStatSum { num_objects: 1, ..ObjectStatSum::default() };
         let is_hit_set = oid.namespace == hit_sets;
         stat.num_objects_hit_set_archive += i64::from(is_hit_set);
         stat.num_object_clones += i64::from(oid.is_snap());
@@ -154,23 +140,13 @@ impl Check<'_> {
                 }
             },
         }
-        let expected = snapset
-            .as_ref()
-            .map(|set| set.clones.clone())
-            .unwrap_or_default();
+        let expected = snapset.as_ref().map(|set| set.clones.clone()).unwrap_or_default();
         if !expected.is_empty() && snapset.as_ref().is_some_and(|set| set.seq == 0) {
             self.error(oid, "snaps.seq not set");
             told.errors |= e::SNAP_ERROR;
         }
         let oid = oid.clone();
-        self.head = Some(Head {
-            oid,
-            snapset,
-            expected,
-            told,
-            clone_errors: 0,
-            missing: 0,
-        });
+        self.head = Some(Head { oid, snapset, expected, told, clone_errors: 0, missing: 0 });
     }
 
     /// Clones newer than `target`, or all, that have not been seen are missing.
@@ -193,10 +169,7 @@ impl Check<'_> {
         let Some(head) = self.head.take() else { return };
         if head.missing > 0 {
             let (mode, pgid, oid) = (self.mode, self.pgid, &head.oid);
-            self.out.log.push(format!(
-                "{mode} {pgid} {oid} : {} missing clone(s)",
-                head.missing
-            ));
+            self.out.log.push(format!("{mode} {pgid} {oid} : {} missing clone(s)", head.missing));
         }
         if head.told.errors != 0 || head.clone_errors > 0 {
             self.out.objects.push((head.oid, head.told));
@@ -211,10 +184,7 @@ impl Check<'_> {
         mut told: InconsistentSnapset,
         stat: &mut ObjectStatSum,
     ) -> bool {
-        let of_head = self
-            .head
-            .as_ref()
-            .is_some_and(|head| head.oid == oid.head());
+        let of_head = self.head.as_ref().is_some_and(|head| head.oid == oid.head());
         if of_head {
             self.pass_clones(Some(oid.snap));
         } else {
@@ -223,10 +193,7 @@ impl Check<'_> {
         let is_expected =
             of_head && self.head.as_ref().and_then(|h| h.expected.last()) == Some(&oid.snap);
         if !is_expected {
-            let unreadable = self
-                .head
-                .as_ref()
-                .is_some_and(|head| head.snapset.is_none());
+            let unreadable = self.head.as_ref().is_some_and(|head| head.snapset.is_none());
             self.error(
                 oid,
                 match unreadable {
@@ -250,10 +217,7 @@ impl Check<'_> {
             }
             None => SnapSet::default(),
         };
-        match (
-            snapset.clone_size.get(&oid.snap),
-            snapset.clone_overlap.get(&oid.snap),
-        ) {
+        match (snapset.clone_size.get(&oid.snap), snapset.clone_overlap.get(&oid.snap)) {
             (None, _) => {
                 self.error(oid, "is missing in clone_size");
                 told.errors |= e::SIZE_MISMATCH;
@@ -297,14 +261,8 @@ mod tests {
     }
 
     fn object(oid: &HObject, size: u64, set: Option<&SnapSet>) -> ScrubObject {
-        let oi = ObjectInfo {
-            size,
-            ..ObjectInfo::new(oid.clone())
-        };
-        let mut object = ScrubObject {
-            size,
-            ..ScrubObject::default()
-        };
+        let oi = ObjectInfo { size, ..ObjectInfo::new(oid.clone()) };
+        let mut object = ScrubObject { size, ..ScrubObject::default() };
         object.attrs.insert(OI_ATTR.into(), oi.to_bytes());
         if let Some(set) = set {
             object.attrs.insert(SS_ATTR.into(), set.to_bytes());
@@ -313,11 +271,7 @@ mod tests {
     }
 
     fn set(clones: &[SnapId]) -> SnapSet {
-        let mut set = SnapSet {
-            seq: 9,
-            clones: clones.to_vec(),
-            ..SnapSet::default()
-        };
+        let mut set = SnapSet { seq: 9, clones: clones.to_vec(), ..SnapSet::default() };
         for &clone in clones {
             set.clone_size.insert(clone, 10);
             set.clone_overlap.insert(clone, IntervalSet::of(0, 4));
@@ -339,10 +293,7 @@ mod tests {
         let found = run(&[(2, 10), (4, 10), (NOSNAP, 100)], Some(&set(&[2, 4])));
         assert_eq!(found.errors, 0, "{:?}", found.log);
         let s = found.stats;
-        assert_eq!(
-            (s.num_objects, s.num_object_clones, s.num_bytes),
-            (3, 2, 100 + 6 + 6)
-        );
+        assert_eq!((s.num_objects, s.num_object_clones, s.num_bytes), (3, 2, 100 + 6 + 6));
     }
 
     #[test]
@@ -350,10 +301,7 @@ mod tests {
         let found = run(&[(4, 10), (NOSNAP, 1)], Some(&set(&[2, 4, 6])));
         assert_eq!(found.errors, 2);
         let (_, told) = &found.objects[0];
-        assert_eq!(
-            (told.errors, &told.missing[..]),
-            (e::CLONE_MISSING, &[6, 2][..])
-        );
+        assert_eq!((told.errors, &told.missing[..]), (e::CLONE_MISSING, &[6, 2][..]));
     }
 
     #[test]
@@ -372,10 +320,7 @@ mod tests {
     #[test]
     fn sizes() {
         let found = run(&[(2, 11), (NOSNAP, 1)], Some(&set(&[2])));
-        assert_eq!(
-            (found.errors, found.objects[0].1.errors),
-            (1, e::SIZE_MISMATCH)
-        );
+        assert_eq!((found.errors, found.objects[0].1.errors), (1, e::SIZE_MISMATCH));
         let mut bad = set(&[2]);
         bad.clone_overlap.insert(2, IntervalSet::of(0, 40));
         assert_eq!(run(&[(2, 10), (NOSNAP, 1)], Some(&bad)).errors, 1);

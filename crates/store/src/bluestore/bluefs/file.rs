@@ -94,16 +94,8 @@ impl BlueFs {
         }
         let mut state = self.state();
         let ino = state.names.next_ino;
-        let fnode = Fnode {
-            ino,
-            framed,
-            ..Fnode::default()
-        };
-        let file = Arc::new(File {
-            ino,
-            framed,
-            map: RwLock::default(),
-        });
+        let fnode = Fnode { ino, framed, ..Fnode::default() };
+        let file = Arc::new(File { ino, framed, map: RwLock::default() });
         self.change(&mut state, Op::File(fnode))?;
         self.change(&mut state, Op::Link(path, ino))?;
         state.files.insert(ino, file.clone());
@@ -117,22 +109,13 @@ impl BlueFs {
         if let Some(counter) = written {
             counter.fetch_add(1, Ordering::Relaxed);
         }
-        Ok(Writer {
-            fs: self.clone(),
-            file,
-            cause,
-            inner: Mutex::default(),
-        })
+        Ok(Writer { fs: self.clone(), file, cause, inner: Mutex::default() })
     }
 
     /// Opens a file for reading what it has now.
     pub(super) fn open(self: &Arc<BlueFs>, path: &[u8]) -> Result<Reader, FsError> {
         let file = self.file(path)?;
-        let mut reader = Reader {
-            fs: self.clone(),
-            file,
-            frames: None,
-        };
+        let mut reader = Reader { fs: self.clone(), file, frames: None };
         let map = reader.file.map().clone();
         if reader.file.framed {
             let whole = map.end.next_multiple_of(BLOCK_LEN);
@@ -151,12 +134,8 @@ impl BlueFs {
         if !state.files.contains_key(&file.ino) {
             return Ok(());
         }
-        let fnode = Fnode {
-            ino: file.ino,
-            framed: file.framed,
-            size,
-            extents: file.map().extents.clone(),
-        };
+        let fnode =
+            Fnode { ino: file.ino, framed: file.framed, size, extents: file.map().extents.clone() };
         self.change(state, Op::File(fnode))
     }
 }
@@ -274,10 +253,7 @@ impl Writer {
         let tail = out[tail_at..len].to_vec();
         if self.file.framed {
             let padding = out.len() as u64 - (new_end - inner.end);
-            self.fs
-                .counts
-                .wal_padding
-                .fetch_add(padding, Ordering::Relaxed);
+            self.fs.counts.wal_padding.fetch_add(padding, Ordering::Relaxed);
         }
         let out = Bytes::from(out);
         let extents = self.file.map().extents.clone();
@@ -322,8 +298,7 @@ impl Writer {
             }
             lent => lent?,
         };
-        self.file
-            .change_map(|map| extents.iter().for_each(|e| join(&mut map.extents, *e)));
+        self.file.change_map(|map| extents.iter().for_each(|e| join(&mut map.extents, *e)));
         if self.file.framed {
             // Frames are only ever where the log says that this file is: none that a crash left
             // can be taken for a later file's.
@@ -370,19 +345,14 @@ impl Reader {
         let first = frames.partition_point(|f| f.logical + f.len <= offset);
         let within = frames[first..].iter().take_while(|f| f.logical < end);
         let within: Vec<&Frame> = within.collect();
-        let (Some(first), Some(last)) = (within.first(), within.last()) else {
-            return Ok(0);
-        };
+        let (Some(first), Some(last)) = (within.first(), within.last()) else { return Ok(0) };
         // One read for all of them.
         let start = first.at;
         let mut span = vec![0; (last.at + last.len - start) as usize];
         self.read_file(start, &mut span)?;
         let mut done = 0;
         for frame in &within {
-            let (from, to) = (
-                frame.logical.max(offset),
-                (frame.logical + frame.len).min(end),
-            );
+            let (from, to) = (frame.logical.max(offset), (frame.logical + frame.len).min(end));
             let at = (frame.at - start + (from - frame.logical)) as usize;
             let len = (to - from) as usize;
             out[done..done + len].copy_from_slice(&span[at..at + len]);

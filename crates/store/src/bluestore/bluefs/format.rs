@@ -63,11 +63,7 @@ pub(super) fn pieces(extents: &[Extent], offset: u64, len: u64) -> Option<Vec<Ex
     for e in extents {
         let (from, to) = (at.max(offset), (at + e.len).min(end));
         if from < to {
-            found.push(Extent {
-                role: e.role,
-                offset: e.offset + (from - at),
-                len: to - from,
-            });
+            found.push(Extent { role: e.role, offset: e.offset + (from - at), len: to - from });
         }
         at += e.len;
     }
@@ -127,11 +123,8 @@ fn put_extent(out: &mut Vec<u8>, e: &Extent) {
 fn take_extent(input: &mut Input<'_>) -> Option<Extent> {
     let role = Role::of(input.varint()?)?;
     let (offset, len) = (input.varint()?, input.varint()?);
-    let extent = Extent {
-        role,
-        offset: offset.checked_mul(BLOCK_LEN)?,
-        len: len.checked_mul(BLOCK_LEN)?,
-    };
+    let extent =
+        Extent { role, offset: offset.checked_mul(BLOCK_LEN)?, len: len.checked_mul(BLOCK_LEN)? };
     extent.offset.checked_add(extent.len)?;
     (len > 0).then_some(extent)
 }
@@ -190,9 +183,7 @@ impl Op {
 
     fn take(input: &mut Input<'_>) -> Option<Op> {
         Some(match input.byte()? {
-            1 => Op::Begin {
-                next_ino: input.varint()?,
-            },
+            1 => Op::Begin { next_ino: input.varint()? },
             2 => Op::Dir(take_bytes(input)?),
             3 => Op::DirGone(take_bytes(input)?),
             4 => {
@@ -206,12 +197,7 @@ impl Op {
                 if size > extents_len(&extents) {
                     return None;
                 }
-                Op::File(Fnode {
-                    ino,
-                    framed,
-                    size,
-                    extents,
-                })
+                Op::File(Fnode { ino, framed, size, extents })
             }
             5 => Op::Link(take_bytes(input)?, input.varint()?),
             6 => Op::Unlink(take_bytes(input)?),
@@ -323,9 +309,7 @@ impl Superblock {
         own.extend_from_slice(&self.salt.to_le_bytes());
         put_varint(&mut own, self.version);
         put_varint(&mut own, self.first_seq);
-        self.device_lens
-            .iter()
-            .for_each(|len| put_varint(&mut own, *len));
+        self.device_lens.iter().for_each(|len| put_varint(&mut own, *len));
         put_extents(&mut own, &self.log);
         block(SUPERBLOCK_MAGIC, &own)
     }
@@ -379,10 +363,7 @@ impl Names {
     pub(super) fn apply(&mut self, op: &Op) -> Option<()> {
         match op {
             Op::Begin { next_ino } => {
-                *self = Names {
-                    next_ino: *next_ino,
-                    ..Names::default()
-                };
+                *self = Names { next_ino: *next_ino, ..Names::default() };
             }
             Op::Dir(path) => {
                 self.dirs.insert(path.clone());
@@ -418,9 +399,7 @@ impl Names {
 
     /// All of it as operations.
     pub(super) fn ops(&self) -> Vec<Op> {
-        let mut ops = vec![Op::Begin {
-            next_ino: self.next_ino,
-        }];
+        let mut ops = vec![Op::Begin { next_ino: self.next_ino }];
         ops.extend(self.dirs.iter().cloned().map(Op::Dir));
         ops.extend(self.files.values().cloned().map(Op::File));
         let links = self.paths.iter();
@@ -435,11 +414,8 @@ mod tests {
 
     fn some_names() -> Names {
         let mut names = Names::default();
-        let extent = |n: u64| Extent {
-            role: Role::ALL[n as usize % 3],
-            offset: n << 20,
-            len: 65_536,
-        };
+        let extent =
+            |n: u64| Extent { role: Role::ALL[n as usize % 3], offset: n << 20, len: 65_536 };
         let mut ops = vec![Op::Begin { next_ino: 2 }, Op::Dir(b"db".to_vec())];
         for n in 2..9 {
             ops.push(Op::File(Fnode {
@@ -484,11 +460,7 @@ mod tests {
             version: 5,
             first_seq: 9,
             device_lens: [0, 1 << 30, 1 << 40],
-            log: vec![Extent {
-                role: Role::Db,
-                offset: 65_536,
-                len: 65_536,
-            }],
+            log: vec![Extent { role: Role::Db, offset: 65_536, len: 65_536 }],
         };
         let block = superblock.to_block().unwrap();
         assert_eq!(Superblock::of_block(&block), Some(superblock));

@@ -119,21 +119,12 @@ impl Window<'_> {
 
 /// Finds the frames of a file of `limit` bytes (whole blocks).
 pub(super) fn scan(read: ReadAt<'_>, limit: u64, seed: u32) -> Result<Scan, FsError> {
-    let mut window = Window {
-        read,
-        limit,
-        start: 0,
-        bytes: Bytes::new(),
-    };
+    let mut window = Window { read, limit, start: 0, bytes: Bytes::new() };
     let mut found = Scan::default();
     let mut at = 0;
     while let Some((len, _)) = window.frame(seed, at)? {
         let payload = at + HEADER_LEN as u64;
-        found.frames.push(Frame {
-            logical: found.size,
-            at: payload,
-            len,
-        });
+        found.frames.push(Frame { logical: found.size, at: payload, len });
         found.size += len;
         found.end = payload + len;
         at = found.end.next_multiple_of(ALIGN);
@@ -171,9 +162,7 @@ mod tests {
 
     fn scanned(bytes: &[u8], seed: u32) -> Result<Scan, FsError> {
         let read = |range: Range<u64>| {
-            Ok(Bytes::copy_from_slice(
-                &bytes[range.start as usize..range.end as usize],
-            ))
+            Ok(Bytes::copy_from_slice(&bytes[range.start as usize..range.end as usize]))
         };
         scan(&read, bytes.len() as u64, seed)
     }

@@ -51,9 +51,7 @@ impl BlueFs {
                 if let Op::LogExtent(extent) = op {
                     join(&mut log.extents, *extent);
                 }
-                names
-                    .apply(op)
-                    .ok_or(FsError::Corrupt("its log contradicts itself"))?;
+                names.apply(op).ok_or(FsError::Corrupt("its log contradicts itself"))?;
             }
             log.len += ops.0;
             log.next_seq += 1;
@@ -82,9 +80,7 @@ impl BlueFs {
             return Ok(None);
         }
         let block = self.read_extents(&log.extents, at, BLOCK_LEN)?;
-        let Some((len, found)) = record_len(&block) else {
-            return Ok(None);
-        };
+        let Some((len, found)) = record_len(&block) else { return Ok(None) };
         if found != seq || at + len > there {
             return Ok(None);
         }
@@ -164,12 +160,7 @@ impl BlueFs {
         let bytes: Bytes = record(self.seed, first_seq, 0, &state.names.ops()).into();
         let len = bytes.len() as u64;
         let extents = self.lend(&ROLES, len + PIECE_LEN)?;
-        let log = Log {
-            extents,
-            len,
-            next_seq: first_seq + 1,
-            version: state.log.version + 1,
-        };
+        let log = Log { extents, len, next_seq: first_seq + 1, version: state.log.version + 1 };
         let superblock = Superblock {
             uuid: self.uuid,
             salt: self.salt,

@@ -89,10 +89,7 @@ impl Place {
     /// A device that is BlueFS's alone.
     pub(super) fn own(device: SharedDevice) -> Place {
         let space = Allocator::new(device.len(), ALLOC_LEN, RESERVED_LEN);
-        Place {
-            device,
-            space: Arc::new(Mutex::new(space)),
-        }
+        Place { device, space: Arc::new(Mutex::new(space)) }
     }
 
     fn space(&self) -> MutexGuard<'_, Allocator> {
@@ -268,9 +265,7 @@ impl BlueFs {
     /// Where the superblock is: the device that is most its own.
     fn first(&self) -> &Place {
         let [_, db, main] = &self.places;
-        db.as_ref()
-            .or(main.as_ref())
-            .expect("the main device is always there")
+        db.as_ref().or(main.as_ref()).expect("the main device is always there")
     }
 
     fn device_lens(&self) -> [u64; 3] {
@@ -281,10 +276,7 @@ impl BlueFs {
     /// Takes space that the log says is used.
     fn lend_all(&self, extents: &[Extent]) -> Result<(), FsError> {
         for e in extents {
-            let lent = self
-                .place(e.role)?
-                .space()
-                .lend_at(&(e.offset..e.offset + e.len));
+            let lent = self.place(e.role)?.space().lend_at(&(e.offset..e.offset + e.len));
             lent.ok_or(FsError::Corrupt("space is used twice"))?;
         }
         Ok(())
@@ -301,9 +293,7 @@ impl BlueFs {
     /// Takes `len` bytes of the first of the devices that has them.
     fn lend(&self, roles: &[Role], len: u64) -> Result<Vec<Extent>, FsError> {
         for role in roles {
-            let Some(place) = &self.places[*role as usize] else {
-                continue;
-            };
+            let Some(place) = &self.places[*role as usize] else { continue };
             let runs = {
                 let mut space = place.space();
                 let lent = space.lend(len.next_multiple_of(ALLOC_LEN));
@@ -365,9 +355,7 @@ impl BlueFs {
             device.write(p.offset, vec![Piece::new(piece, cause)])?;
             written.insert(p.role);
             if p.role == Role::Main && has_other {
-                self.counts
-                    .spilled_bytes
-                    .fetch_add(p.len, Ordering::Relaxed);
+                self.counts.spilled_bytes.fetch_add(p.len, Ordering::Relaxed);
             }
             at += p.len as usize;
         }
@@ -429,27 +417,11 @@ impl BlueFs {
             ("bluefs_slow_used_bytes", true, slow_used),
             ("bluefs_num_files", false, files),
             ("bluefs_log_bytes", true, log_len),
-            (
-                "bluefs_log_compactions",
-                false,
-                load(&self.counts.log_compactions),
-            ),
+            ("bluefs_log_compactions", false, load(&self.counts.log_compactions)),
             ("bluefs_logged_bytes", true, load(&self.counts.logged_bytes)),
-            (
-                "bluefs_files_written_wal",
-                false,
-                load(&self.counts.files_written_wal),
-            ),
-            (
-                "bluefs_files_written_sst",
-                false,
-                load(&self.counts.files_written_sst),
-            ),
-            (
-                "bluefs_bytes_written_slow",
-                true,
-                load(&self.counts.spilled_bytes),
-            ),
+            ("bluefs_files_written_wal", false, load(&self.counts.files_written_wal)),
+            ("bluefs_files_written_sst", false, load(&self.counts.files_written_sst)),
+            ("bluefs_bytes_written_slow", true, load(&self.counts.spilled_bytes)),
             ("bluefs_wal_padding", true, load(&self.counts.wal_padding)),
         ]
     }
@@ -570,11 +542,7 @@ impl BlueFs {
 
     fn file(&self, path: &[u8]) -> Result<Arc<File>, FsError> {
         let state = self.state();
-        let ino = state
-            .names
-            .paths
-            .get(&normal(path))
-            .ok_or(FsError::NotFound)?;
+        let ino = state.names.paths.get(&normal(path)).ok_or(FsError::NotFound)?;
         state.files.get(ino).cloned().ok_or(FsError::NotFound)
     }
 

@@ -74,10 +74,7 @@ struct Appended {
 fn history(seed: u64, files: &Files) {
     let mut fs = made(files);
     Arc::get_mut(&mut fs).unwrap().log_len_min = 8 << 10;
-    let (step_of, images) = (
-        Arc::new(AtomicUsize::new(0)),
-        Arc::new(Mutex::new(Vec::new())),
-    );
+    let (step_of, images) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
     for file in files.iter().flatten() {
         let (step_of, images, all) = (step_of.clone(), images.clone(), files.clone());
         let mut choices = Choices::new(seed);
@@ -85,13 +82,9 @@ fn history(seed: u64, files: &Files) {
             if choices.below(3) != 0 {
                 return;
             }
-            let image = all
-                .each_ref()
-                .map(|file| file.as_ref().map(|f| f.crash_image(&mut choices)));
-            images
-                .lock()
-                .unwrap()
-                .push((step_of.load(Memory::SeqCst), image));
+            let image =
+                all.each_ref().map(|file| file.as_ref().map(|f| f.crash_image(&mut choices)));
+            images.lock().unwrap().push((step_of.load(Memory::SeqCst), image));
         });
     }
     fs.make_dir(b"db").unwrap();
@@ -102,11 +95,7 @@ fn history(seed: u64, files: &Files) {
     let mut model: BTreeMap<Vec<u8>, Appended> = BTreeMap::new();
     let mut durable: Vec<BTreeMap<Vec<u8>, Appended>> = vec![model.clone()];
     for step in 0..120 {
-        let name = format!(
-            "db/{}.{}",
-            choices.below(6),
-            ["log", "sst"][choices.below(2) as usize]
-        );
+        let name = format!("db/{}.{}", choices.below(6), ["log", "sst"][choices.below(2) as usize]);
         let name = name.into_bytes();
         match choices.below(12) {
             0 if open.len() < 4 => {
@@ -144,18 +133,11 @@ fn history(seed: u64, files: &Files) {
             let fs = mounted(&image).unwrap_or_else(|e| panic!("seed {seed} step {step}: {e}"));
             sound(&fs);
             for (name, before) in &durable[at.saturating_sub(1).min(durable.len() - 1)] {
-                let now = model
-                    .get(name)
-                    .filter(|now| now.data.starts_with(&before.data));
+                let now = model.get(name).filter(|now| now.data.starts_with(&before.data));
                 // Only files that this step did not remove or make anew.
-                let (Some(now), true) = (now, before.synced > 0) else {
-                    continue;
-                };
+                let (Some(now), true) = (now, before.synced > 0) else { continue };
                 let found = contents(&fs, name);
-                assert!(
-                    found.len() >= before.synced,
-                    "seed {seed} step {step}: lost"
-                );
+                assert!(found.len() >= before.synced, "seed {seed} step {step}: lost");
                 let sound = found[..before.synced] == now.data[..before.synced];
                 assert!(sound, "seed {seed} step {step}: other bytes");
             }
@@ -182,10 +164,7 @@ fn what_was_synced_survives_power_loss() {
 #[test]
 fn names_are_as_one_expects() {
     let fs = made(&files(0, 0, 16 << 20));
-    assert_eq!(
-        fs.create(b"db/x", false, WriteCause::DatabaseOther).err(),
-        Some(FsError::NotFound)
-    );
+    assert_eq!(fs.create(b"db/x", false, WriteCause::DatabaseOther).err(), Some(FsError::NotFound));
     fs.make_dir(b"/db/").unwrap();
     let write = |path: &[u8], data: &[u8]| {
         let writer = fs.create(path, false, WriteCause::DatabaseOther).unwrap();
@@ -218,9 +197,7 @@ fn a_full_one_says_so_and_goes_on_when_files_go() {
     for round in 0..5 {
         let writer = fs.create(b"big", false, WriteCause::DatabaseOther).unwrap();
         let refused = loop {
-            let appended = writer
-                .append(&[round; 100_000])
-                .and_then(|()| writer.sync());
+            let appended = writer.append(&[round; 100_000]).and_then(|()| writer.sync());
             if let Err(e) = appended {
                 break e;
             }
@@ -275,9 +252,7 @@ fn rot_is_an_error_or_harmless() {
     let mut all = BTreeMap::new();
     for n in 0..20_u8 {
         let name = vec![b'a' + n];
-        let writer = fs
-            .create(&name, n % 2 == 0, WriteCause::DatabaseOther)
-            .unwrap();
+        let writer = fs.create(&name, n % 2 == 0, WriteCause::DatabaseOther).unwrap();
         for _ in 0..3 {
             writer.append(&[n; 3000]).unwrap();
             writer.sync().unwrap();
@@ -336,27 +311,15 @@ fn every_byte_that_rocksdb_sends_to_a_device_is_counted_under_its_cause() {
         let logical = kv.written();
         // Its threads end here.
         drop(kv);
-        let devices: Vec<SharedDevice> = fs
-            .places
-            .iter()
-            .flatten()
-            .map(|p| p.device.clone())
-            .collect();
-        let sum = |cause| {
-            devices
-                .iter()
-                .map(|d| d.ledger().written(cause))
-                .sum::<u64>()
-        };
+        let devices: Vec<SharedDevice> =
+            fs.places.iter().flatten().map(|p| p.device.clone()).collect();
+        let sum = |cause| devices.iter().map(|d| d.ledger().written(cause)).sum::<u64>();
         let all: u64 = WriteCause::ALL.iter().map(|cause| sum(*cause)).sum();
         let to_devices: u64 = files.iter().flatten().map(|f| f.bytes_written()).sum();
         assert_eq!(all, to_devices);
         // What RocksDB appended, and what fills its files' blocks.
         let wal = sum(WriteCause::DatabaseLog);
-        assert!(
-            wal >= logical.wal && wal < logical.wal * 2,
-            "{wal} {logical:?}"
-        );
+        assert!(wal >= logical.wal && wal < logical.wal * 2, "{wal} {logical:?}");
         for (cause, logical) in [
             (WriteCause::DatabaseFlush, logical.flush),
             (WriteCause::DatabaseCompaction, logical.compaction),

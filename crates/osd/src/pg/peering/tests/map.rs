@@ -9,7 +9,6 @@ use types::{Epoch, OsdId, PgShard};
 use super::super::{ClusterView, Mapping};
 use crate::pg::backend::Redundancy;
 
-
 #[derive(Clone, Debug, Default)]
 pub(super) struct Map {
     pub(super) epoch: Epoch,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use types::osd::{LogOp, PastIntervals, PgHistory, PgInfo, PgLogEntry};
 use types::{EVersion, Epoch, HObject, NOSNAP, OsdId, PgId, PgShard, SpgId};
 
-use super::super::{ClusterView, Effect, Log, Missing, Peering, PeerMessage, Settings, Undo};
+use super::super::{ClusterView, Effect, Log, Missing, PeerMessage, Peering, Settings, Undo};
 use super::map::Map;
 use crate::pg::backend::Redundancy;
 
@@ -45,7 +45,10 @@ pub(super) struct Node {
 }
 
 pub(super) enum Packet {
-    Peer { epochs: (Epoch, Epoch), message: PeerMessage },
+    Peer {
+        epochs: (Epoch, Epoch),
+        message: PeerMessage,
+    },
     Write {
         interval: Epoch,
         epoch: Epoch,
@@ -56,7 +59,11 @@ pub(super) enum Packet {
         /// All members have all writes up to here.
         stable: EVersion,
     },
-    Ack { interval: Epoch, version: EVersion, complete: EVersion },
+    Ack {
+        interval: Epoch,
+        version: EVersion,
+        complete: EVersion,
+    },
 }
 
 pub(super) struct World {
@@ -74,11 +81,23 @@ pub(super) struct World {
 }
 
 fn oid(n: u64) -> HObject {
-    HObject { name: format!("o{n}").into(), hash: n as u32 * 7919, pool: 1, snap: NOSNAP, ..HObject::default() }
+    HObject {
+        name: format!("o{n}").into(),
+        hash: n as u32 * 7919,
+        pool: 1,
+        snap: NOSNAP,
+        ..HObject::default()
+    }
 }
 
 impl World {
-    pub(super) fn new(seed: u64, osds: i32, size: u32, min_size: u32, redundancy: Redundancy) -> World {
+    pub(super) fn new(
+        seed: u64,
+        osds: i32,
+        size: u32,
+        min_size: u32,
+        redundancy: Redundancy,
+    ) -> World {
         let settings = Settings {
             min_log_entries: 4,
             max_log_entries: 12,
@@ -355,9 +374,7 @@ impl World {
                     core.on_message(member, epochs, message, map, now, out);
                 });
             }
-            Packet::Write {
-                interval, entry, whole, trim_to, roll_forward_to, stable, ..
-            } => {
+            Packet::Write { interval, entry, whole, trim_to, roll_forward_to, stable, .. } => {
                 let n = self.nodes.get_mut(&to).unwrap();
                 if interval < n.core.last_peering_reset || !n.core.follows() {
                     return;
@@ -434,9 +451,7 @@ impl World {
     }
 
     pub(super) fn is_serving(&self, o: OsdId) -> bool {
-        self.nodes
-            .get(&o)
-            .is_some_and(|n| n.core.is_active() && n.core.is_readable(self.now))
+        self.nodes.get(&o).is_some_and(|n| n.core.is_active() && n.core.is_readable(self.now))
     }
 
     fn write(&mut self, o: OsdId) {
@@ -446,9 +461,10 @@ impl World {
         let oid = oid(self.random(6));
         let n = self.nodes.get_mut(&o).unwrap();
         let degraded = n.core.missing.contains(&oid)
-            || n.core.acting_backfill.iter().any(|s| {
-                n.core.peer_missing.get(s).is_some_and(|m| m.contains(&oid))
-            });
+            || n.core
+                .acting_backfill
+                .iter()
+                .any(|s| n.core.peer_missing.get(s).is_some_and(|m| m.contains(&oid)));
         if degraded {
             return;
         }
@@ -499,15 +515,8 @@ impl World {
         self.nodes.get_mut(&o).unwrap().pending.push_back((disk, vec![own]));
         for (to, whole) in sends {
             let entry = entry.clone();
-            let p = Packet::Write {
-                interval,
-                epoch,
-                entry,
-                whole,
-                trim_to,
-                roll_forward_to,
-                stable,
-            };
+            let p =
+                Packet::Write { interval, epoch, entry, whole, trim_to, roll_forward_to, stable };
             self.send(o, to, p);
         }
     }
