@@ -397,11 +397,11 @@ impl Objecter {
             let mut ops = objecter.ops.borrow_mut();
             let Some(op) = ops.get_mut(&tid) else { return };
             op.checking_pool = false;
-            if op.target.is_none() {
-                if let Some(op) = ops.remove(&tid) {
-                    drop(ops);
-                    op.answer.send(Err(Errno::ENOENT.into()));
-                }
+            if op.target.is_none()
+                && let Some(op) = ops.remove(&tid)
+            {
+                drop(ops);
+                op.answer.send(Err(Errno::ENOENT.into()));
             }
         });
     }

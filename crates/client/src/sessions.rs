@@ -87,11 +87,11 @@ impl Sessions {
     }
 
     pub(crate) fn back_off(&mut self, osd: OsdId, message: &MOSDBackoff) {
-        if let Some(session) = self.by_osd.get_mut(&osd) {
-            if session.backoffs.len() < BACKOFFS_MAX {
-                let key = (message.pgid, message.begin.clone());
-                session.backoffs.insert(key, (message.id, message.end.clone()));
-            }
+        if let Some(session) = self.by_osd.get_mut(&osd)
+            && session.backoffs.len() < BACKOFFS_MAX
+        {
+            let key = (message.pgid, message.begin.clone());
+            session.backoffs.insert(key, (message.id, message.end.clone()));
         }
     }
 

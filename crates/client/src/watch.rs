@@ -133,11 +133,11 @@ impl Lingers {
                     handler(WatchEvent::Lost(Errno::ENOTCONN.into()));
                 }
             }
-            (Kind::Notify { complete, id }, NotifyOpcode::Complete) => {
-                if id.get() == 0 || id.get() == message.notify_id {
-                    *complete.borrow_mut() = Some((message.return_code, message.replies));
-                    linger.disturbed.notify_all();
-                }
+            (Kind::Notify { complete, id }, NotifyOpcode::Complete)
+                if (id.get() == 0 || id.get() == message.notify_id) =>
+            {
+                *complete.borrow_mut() = Some((message.return_code, message.replies));
+                linger.disturbed.notify_all();
             }
             _ => {}
         }

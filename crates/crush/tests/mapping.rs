@@ -1,7 +1,7 @@
 //! The mapper against `crushtool --test --show-mappings`, and the encoding against crushtool's
 //! maps: every map of the golden folder (tests/golden/README.md).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use crush::CrushMap;
@@ -21,7 +21,7 @@ fn golden(extension: &str) -> Vec<PathBuf> {
     files
 }
 
-fn map(path: &PathBuf) -> (Bytes, CrushMap) {
+fn map(path: &Path) -> (Bytes, CrushMap) {
     let bytes = Bytes::from(std::fs::read(path.with_extension("bin")).unwrap());
     let map =
         CrushMap::from_bytes_exact(&bytes).unwrap_or_else(|e| panic!("{}: {e}", path.display()));

@@ -215,10 +215,10 @@ impl LongtermArgs {
         if self.rw == Pattern::Omap && self.bs > 64 << 10 {
             return Err(LabError::new("--rw omap: values of 64K at most (--bs)"));
         }
-        if self.size < self.bs || self.size % self.bs != 0 {
+        if self.size < self.bs || !self.size.is_multiple_of(self.bs) {
             return Err(LabError::new("--size: a multiple of --bs"));
         }
-        if !(self.sample >= 0.05) {
+        if self.sample.is_nan() || self.sample < 0.05 {
             return Err(LabError::new("--sample: 0.05 seconds at least"));
         }
         Ok(())
@@ -285,7 +285,8 @@ fn parse_log_unit(text: &str) -> Result<u64, String> {
 /// Writes 4096 as `4K`.
 pub fn bytes_text(bytes: u64) -> String {
     const UNITS: [(&str, u32); 4] = [("T", 40), ("G", 30), ("M", 20), ("K", 10)];
-    let unit = UNITS.iter().find(|(_, shift)| bytes >> shift > 0 && bytes % (1 << shift) == 0);
+    let unit =
+        UNITS.iter().find(|(_, shift)| bytes >> shift > 0 && bytes.is_multiple_of(1 << shift));
     unit.map_or_else(|| bytes.to_string(), |(unit, shift)| format!("{}{unit}", bytes >> shift))
 }
 

@@ -4,6 +4,7 @@
 //! cluster.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -169,11 +170,11 @@ pub(crate) fn run(args: &SweepArgs, host: &Host) -> Result<(), LabError> {
             let begun = bar.position();
             let here = format!("{} {}", place.axis.name(), place.label());
             bar.set_message(format!("{}, {here}", backend.title));
-            if !points.contains_key(&key) {
+            if let Entry::Vacant(vacant) = points.entry(key) {
                 let one = place.longterm(&args.load);
                 let done = longterm::measure(&one, host, &data, backend, &bar)
                     .map_err(|e| LabError::new(format!("{}, {here}: {e}", backend.name)))?;
-                points.insert(key, done);
+                vacant.insert(done);
                 let runs = to_json(&points, args);
                 let all = json!({"conditions": conditions, "machine": machine, "runs": runs});
                 results::write_json(&path, &all)?;

@@ -44,8 +44,8 @@ const KEPT_BLOCKS: usize = 64;
 #[inline]
 fn size_for(bytes: usize) -> Option<usize> {
     match bytes {
-        ..=EXACT_MAX => Some(bytes.div_ceil(OF_ALL)),
-        ..=STEPS_MAX => Some(EXACT + (bytes - EXACT_MAX).div_ceil(STEP)),
+        _ if bytes <= EXACT_MAX => Some(bytes.div_ceil(OF_ALL)),
+        _ if bytes <= STEPS_MAX => Some(EXACT + (bytes - EXACT_MAX).div_ceil(STEP)),
         _ => None,
     }
 }
@@ -54,8 +54,8 @@ fn size_for(bytes: usize) -> Option<usize> {
 #[inline]
 fn whole(bytes: usize) -> usize {
     match bytes {
-        ..=EXACT_MAX => bytes.next_multiple_of(OF_ALL),
-        ..=STEPS_MAX => bytes.next_multiple_of(STEP),
+        _ if bytes <= EXACT_MAX => bytes.next_multiple_of(OF_ALL),
+        _ if bytes <= STEPS_MAX => bytes.next_multiple_of(STEP),
         _ => bytes,
     }
 }
@@ -284,16 +284,14 @@ mod tests {
             let grown = grow(block, 40, 800);
             assert_eq!([grown, last(40)], [next, block]);
             // SAFETY: it has more bytes.
-            assert!(
-                unsafe { std::slice::from_raw_parts(grown, 33) }.iter().all(|byte| *byte == 0xab)
-            );
+            let bytes = unsafe { std::slice::from_raw_parts(grown, 33) };
+            assert!(bytes.iter().all(|byte| *byte == 0xab));
             // Longer than what is kept, and back.
             let long = grow(grown, 800, 15000);
             let short = grow(long, 15000, 33);
             // SAFETY: as above.
-            assert!(
-                unsafe { std::slice::from_raw_parts(short, 33) }.iter().all(|byte| *byte == 0xab)
-            );
+            let bytes = unsafe { std::slice::from_raw_parts(short, 33) };
+            assert!(bytes.iter().all(|byte| *byte == 0xab));
             free(short, 33);
             collect();
             assert!((1..=STEPS_MAX).all(|bytes| !kept(bytes)));

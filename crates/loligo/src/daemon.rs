@@ -283,13 +283,13 @@ fn mon_keyring(config: &Config) -> Result<Keyring, Failure> {
 fn found_mon(env: &Env, config: &Config, monmap: &MonMap) -> Result<(), Failure> {
     let (keyring, kv) = (mon_keyring(config)?, open_mon_kv(env, config)?);
     let now = UTime::from_duration(env.wall_clock());
-    mon::mkfs(&*kv, config, monmap, &keyring, now, &mut |buf: &mut [u8]| env.fill_random(buf))
+    mon::mkfs(&*kv, config, monmap, &keyring, now, &|buf: &mut [u8]| env.fill_random(buf))
         .map_err(|e| Failure::new(e.to_string()))
 }
 
 fn join_mon(env: &Env, config: &Config, monmap: &MonMap) -> Result<(), Failure> {
     let (keyring, kv) = (mon_keyring(config)?, open_mon_kv(env, config)?);
-    mon::mkfs_joining(&*kv, monmap, &keyring, &mut |buf: &mut [u8]| env.fill_random(buf))
+    mon::mkfs_joining(&*kv, monmap, &keyring, &|buf: &mut [u8]| env.fill_random(buf))
         .map_err(|e| Failure::new(e.to_string()))
 }
 

@@ -53,7 +53,7 @@ pub(crate) fn run(
     }
     let threads: Vec<_> =
         households.into_iter().map(|household| thread::spawn(move || household.run())).collect();
-    let ended = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Ok(())));
+    let ended = threads.into_iter().map(|thread| thread.join().unwrap_or(Ok(())));
     ended.fold(Ok(()), Result::and)
 }
 

@@ -145,7 +145,7 @@ pub(crate) fn up(args: &UpArgs) -> Result<(), Failure> {
 /// monitors' own map.
 fn conf_ports(layout: &Layout, conf: &ConfFile, asked: Option<u16>) -> Result<Vec<u16>, Failure> {
     let host = conf.get("global", "mon_host").unwrap_or_default();
-    let host = daemon::resolve_mon_host(&host)?;
+    let host = daemon::resolve_mon_host(host)?;
     let mons = monclient::parse_mon_host(&host).unwrap_or_default();
     let ports: Vec<u16> =
         mons.iter().filter_map(|mon| mon.msgr2().map(|addr| addr.port())).collect();
@@ -192,7 +192,7 @@ fn new_key() -> Result<(CryptoKey, Uuid), Failure> {
     let mut uuid = [0; 16];
     env.fill_random(&mut uuid);
     let now = UTime::from_duration(env.wall_clock());
-    Ok((CryptoKey::generate(&mut |buf| env.fill_random(buf), now), Uuid::from_random(uuid)))
+    Ok((CryptoKey::generate(&|buf| env.fill_random(buf), now), Uuid::from_random(uuid)))
 }
 
 fn entity(name: &str) -> AuthEntityName {

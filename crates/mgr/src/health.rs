@@ -121,15 +121,15 @@ fn detail(rule: &Rule, pgid: PgId, pg: &PgStat, map: &OsdMap, now: UTime) -> Str
             text
         }
     };
-    if pg.state & pg_state::INCOMPLETE != 0 {
-        if let Some(pool) = map.pool(pgid.pool_id()).filter(|pool| pool.min_size > 1) {
-            text += &format!(
-                " (reducing pool {} min_size from {} may help; search ceph.com/docs for \
-                 'incomplete')",
-                pool_name(map, pgid.pool_id()),
-                pool.min_size
-            );
-        }
+    if pg.state & pg_state::INCOMPLETE != 0
+        && let Some(pool) = map.pool(pgid.pool_id()).filter(|pool| pool.min_size > 1)
+    {
+        text += &format!(
+            " (reducing pool {} min_size from {} may help; search ceph.com/docs for \
+             'incomplete')",
+            pool_name(map, pgid.pool_id()),
+            pool.min_size
+        );
     }
     text
 }
@@ -301,8 +301,7 @@ fn of_scrubs(pgs: &PgMap, config: &Config, now: UTime, checks: &mut HealthCheckM
 fn of_pg_counts(pgs: &PgMap, map: &OsdMap, config: &Config, checks: &mut HealthCheckMap) {
     let num_in = map.num_in_osds() as u64;
     let up = u64::try_from(pgs.digest.pg_sum.up).unwrap_or(0).max(pgs.pg_stat.len() as u64);
-    if num_in > 0 {
-        let per = up / num_in;
+    if let Some(per) = up.checked_div(num_in) {
         let min = config.uint("mon_pg_warn_min_per_osd");
         if min > 0 && !map.pools.is_empty() && per < min && per > 0 {
             let text = format!("too few PGs per OSD ({per} < min {min})");

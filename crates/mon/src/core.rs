@@ -197,10 +197,10 @@ impl MonCore {
             self.batch = KvBatch::new();
             self.dirty_since = None;
         }
-        if let (Some(since), false) = (self.dirty_since, self.proposing) {
-            if self.now.mono >= since + PROPOSE_DELAY {
-                self.propose();
-            }
+        if let (Some(since), false) = (self.dirty_since, self.proposing)
+            && self.now.mono >= since + PROPOSE_DELAY
+        {
+            self.propose();
         }
         let mut wake = self.next_tick;
         if let (Some(since), false) = (self.dirty_since, self.proposing) {

@@ -118,10 +118,10 @@ impl MonCore {
             }
             self.stat.digest = digest;
         }
-        if let Some(map) = service_map {
-            if map.epoch >= self.stat.service_map.epoch {
-                self.stat.service_map = map;
-            }
+        if let Some(map) = service_map
+            && map.epoch >= self.stat.service_map.epoch
+        {
+            self.stat.service_map = map;
         }
     }
 

@@ -55,29 +55,29 @@ mod tests {
     fn a_forced_sync_leaves_the_map_the_key_and_a_new_number() {
         let kv = MemKv::new();
         let counter = Cell::new(1u8);
-        let mut fill = |buf: &mut [u8]| {
+        let fill = |buf: &mut [u8]| {
             counter.set(counter.get() + 1);
             buf.fill(counter.get());
         };
         let mut keyring = Keyring::new();
         for (kind, id) in [(entity::MON, ""), (entity::CLIENT, "admin")] {
-            let key = CryptoKey::generate(&mut fill, UTime::default());
+            let key = CryptoKey::generate(&fill, UTime::default());
             let auth = EntityAuth::new(key, [("mon", "allow *")]);
             keyring.keys.insert(AuthEntityName::new(kind, id), auth);
         }
         let mut monmap = MonMap::default();
         monmap.add(MonInfo { name: "a".into(), ..MonInfo::default() });
         let conf = Config::new("mon", "a");
-        crate::mkfs(&kv, &conf, &monmap, &keyring, UTime::default(), &mut fill).unwrap();
+        crate::mkfs(&kv, &conf, &monmap, &keyring, UTime::default(), &fill).unwrap();
         let mut batch = KvBatch::new();
         layout::put_u64(&mut batch, RAFT, "id", 7);
         kv.commit(batch).unwrap();
         let before = layout::get(&kv, AUTH, "mon_keyring").unwrap();
 
-        assert!(!erase_if_forced(&kv, &mut fill).unwrap());
+        assert!(!erase_if_forced(&kv, &fill).unwrap());
         force(&kv).unwrap();
-        assert!(erase_if_forced(&kv, &mut fill).unwrap());
-        assert!(!erase_if_forced(&kv, &mut fill).unwrap(), "once");
+        assert!(erase_if_forced(&kv, &fill).unwrap());
+        assert!(!erase_if_forced(&kv, &fill).unwrap(), "once");
         assert_eq!(layout::get(&kv, AUTH, "mon_keyring").unwrap(), before);
         assert_eq!(crate::monmap::load(&kv).unwrap().size(), 1);
         assert_eq!(layout::get_u64(&kv, RAFT, "copying").unwrap(), Some(1));

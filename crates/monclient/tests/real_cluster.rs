@@ -4,7 +4,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -83,7 +83,7 @@ impl Owner {
 
 fn open(
     env: &Env,
-    dir: &PathBuf,
+    dir: &Path,
     name: &str,
     tune: impl FnOnce(&mut Settings),
 ) -> (Messenger, Rc<Owner>) {
@@ -120,7 +120,7 @@ fn open(
     (messenger, owner)
 }
 
-fn cephx(dir: &PathBuf) -> bool {
+fn cephx(dir: &Path) -> bool {
     let conf = std::fs::read_to_string(dir.join("ceph.conf")).unwrap();
     !conf.contains("auth_client_required = none")
 }

@@ -239,10 +239,10 @@ fn lossless_sessions_survive_cut_connections() {
             let total = 400;
             for tid in 1..=total {
                 con.send(raw(1, tid, &[tid as u8; 900]));
-                if tid % 3 == 0 {
-                    if let Some(back) = b.connections().first() {
-                        back.send(raw(1, 1000 + tid, b"back"));
-                    }
+                if tid % 3 == 0
+                    && let Some(back) = b.connections().first()
+                {
+                    back.send(raw(1, 1000 + tid, b"back"));
                 }
                 if tid % 40 == 0 {
                     // What was queued since the last pause is longer than this.

@@ -35,7 +35,7 @@ fn osd(
 fn cut_and_heal(seed: u64) -> (u64, usize) {
     let world = World::new(seed);
     let control = world.control();
-    let modes = if seed % 3 == 0 { Some(vec![auth::MODE_SECURE]) } else { None };
+    let modes = if seed.is_multiple_of(3) { Some(vec![auth::MODE_SECURE]) } else { None };
     let policy = Policy::lossless_peer();
     let osds: Vec<_> = (0..3).map(|id| osd(&world, id, &policy, modes.clone())).collect();
     let addrs: Vec<AddrVec> = osds.iter().map(|(_, m, _)| m.addrs()).collect();

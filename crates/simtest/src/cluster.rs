@@ -397,7 +397,7 @@ impl Cluster {
 
     /// Brings back the number of an OSD that has been removed: with its key, and an empty disk.
     pub async fn renew_osd(&self, client: &Client, osd: u32) {
-        let name = types::entity::AuthEntityName::new(types::entity::OSD, &osd.to_string());
+        let name = types::entity::AuthEntityName::new(types::entity::OSD, osd.to_string());
         let key = self.keyring.keys[&name].key.to_base64();
         let new = json!({"prefix": "osd new", "uuid": osd_fsid(osd).to_string(), "id": osd});
         let secrets = json!({"cephx_secret": key}).to_string();

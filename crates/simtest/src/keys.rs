@@ -28,7 +28,7 @@ pub(crate) fn keyring(env: &Env, osds: u32) -> Keyring {
     }
     let mut ring = Keyring::new();
     for (kind, name, caps) in all {
-        let key = CryptoKey::generate(&mut |buf: &mut [u8]| env.fill_random(buf), now);
+        let key = CryptoKey::generate(&|buf: &mut [u8]| env.fill_random(buf), now);
         ring.keys.insert(AuthEntityName::new(kind, &name), EntityAuth::new(key, caps));
     }
     ring

@@ -12,7 +12,7 @@ use crate::audit::Audit;
 use crate::{Aim, Chaos, Cluster, Cut, Fault, Load, Mischief, Plan, Workload, diary, pool_snaps};
 
 /// What may differ from what the seed says.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Settings {
     /// OSDs; by the seed if not given.
     pub osds: Option<u32>,
@@ -30,21 +30,6 @@ pub struct Settings {
     pub cut: Cut,
     /// The bug planted on purpose (`env::MUTANTS`), in builds that have them.
     pub mutant: &'static str,
-}
-
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
-            osds: None,
-            mons: None,
-            faults: None,
-            erasure: false,
-            short: false,
-            aim: None,
-            cut: Cut::default(),
-            mutant: "",
-        }
-    }
 }
 
 impl Settings {

@@ -226,7 +226,7 @@ mod tests {
         let happened = diary.faults();
         let has = |name: &str| happened.iter().any(|one| one == name);
         // Two clients, and what a change does to chances: by some it does not show.
-        let shows = cut.clients != Some(1) && cut.again % 2 == 0;
+        let shows = cut.clients != Some(1) && cut.again.is_multiple_of(2);
         let what = match (has("osd-0-3"), has("power-0-2")) {
             (true, true) if shows => format!("at crates/osd/src/a.rs:{}:1:\nlost", happened.len()),
             (false, _) => "at crates/osd/src/b.rs:1:1:\nelsewhere".to_owned(),

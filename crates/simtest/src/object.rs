@@ -312,7 +312,9 @@ pub(crate) fn content_of(
     let mark = mark.try_into().map_err(|_| format!("a mark of {} bytes", mark.len()))?;
     let mut values = BTreeMap::new();
     for (key, bytes) in keys {
-        let [key] = key[..] else { return Err(format!("a key {key:?}")) };
+        let [key] = key[..] else {
+            return Err(format!("a key {key:?}"));
+        };
         values.insert(key, value_of(bytes)?);
     }
     Ok(Content { slots, mark: u64::from_le_bytes(mark), keys: values })

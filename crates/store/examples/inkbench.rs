@@ -44,7 +44,7 @@ async fn run(env: Env, path: PathBuf, seconds: u64, device_len: u64) {
     InkStore::mkfs(&device, mkfs).await.expect("mkfs");
     let store = Rc::new(InkStore::mount(env.clone(), device).await.expect("mount"));
     let load = Rc::new(Load::new(device_len / 2 / OBJECT_LEN));
-    load.fill(&*store).await;
+    load.fill(&store).await;
     for depth in [1, 4, 32, 128] {
         measure(&env, &store, &load, depth, Duration::from_secs(seconds)).await;
     }

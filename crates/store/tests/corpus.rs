@@ -98,7 +98,7 @@ fn long_data_is_not_copied() {
 /// a receiver takes that of the data's own pages.
 #[test]
 fn short_data_keeps_its_checksums() {
-    let data: Bytes = (0..9000_u32).map(|i| (i * 7 >> 3) as u8).collect();
+    let data: Bytes = (0..9000_u32).map(|i| ((i * 7) >> 3) as u8).collect();
     let encoded = |t: &Transaction, sums| {
         let mut t = t.clone();
         t.set_sums(sums);
@@ -128,7 +128,7 @@ fn data_is_in_its_encoding_where_a_device_takes_it() {
     let (cid, oid) = (CollId::Meta, GhObject::new(HObject::default()));
     for len in [4096, 8192, 9000, 60 << 10] {
         // A part of what was received, which begins no page.
-        let received: Bytes = (0..len + 77).map(|i| (i * 7 >> 3) as u8).collect();
+        let received: Bytes = (0..len + 77).map(|i| ((i * 7) >> 3) as u8).collect();
         let data = received.slice(77..);
         let known = data.chunks_exact(4096).map(|page| crc32c(u32::MAX, page));
         let mut t = Transaction::new();
@@ -163,7 +163,7 @@ fn data_is_in_its_encoding_where_a_device_takes_it() {
         t.write(&cid, &oid, 0, data.clone());
         t.encoded_and_shared();
         assert!(
-            matches!(&t.ops()[..], [Op::Write { data: kept, .. }] if kept.as_ptr() == data.as_ptr())
+            matches!(t.ops(), [Op::Write { data: kept, .. }] if kept.as_ptr() == data.as_ptr())
         );
     }
 }

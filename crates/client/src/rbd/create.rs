@@ -60,7 +60,10 @@ impl CreateOptions {
         let size = 1 << self.order;
         let unit = if self.stripe_unit == 0 { size } else { self.stripe_unit };
         let count = self.stripe_count.max(1);
-        if (self.stripe_unit == 0) != (self.stripe_count == 0) || unit > size || size % unit != 0 {
+        if (self.stripe_unit == 0) != (self.stripe_count == 0)
+            || unit > size
+            || !size.is_multiple_of(unit)
+        {
             return Err(Errno::EINVAL);
         }
         Ok(Layout { order: self.order, unit, count })

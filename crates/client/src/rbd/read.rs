@@ -46,10 +46,10 @@ impl Image {
         len: u64,
     ) -> Result<BufferList, ClientError> {
         let extents = view.header.layout.extents(offset, len);
-        if let [only] = extents.as_slice() {
-            if only.pieces.len() == 1 {
-                return self.read_object(view, only).await;
-            }
+        if let [only] = extents.as_slice()
+            && only.pieces.len() == 1
+        {
+            return self.read_object(view, only).await;
         }
         let reads = extents.iter().map(|extent| self.read_object(view, extent));
         let mut pieces = Vec::new();

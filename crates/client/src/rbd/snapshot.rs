@@ -151,21 +151,22 @@ impl Image {
     async fn remove_map(&self, view: &View, id: SnapId) -> Result<(), ClientError> {
         let io = &self.0.io;
         let oid = names::object_map(&self.0.id, id);
-        if view.header.has(features::FAST_DIFF) && view.header.object_map_valid(id) {
-            if let Ok(states) = object_map::load(io, &oid).await {
-                let newer = view.header.snaps.range(id + 1..).next();
-                match (newer, self.0.lock.object_map()) {
-                    (Some((newer, _)), _) => {
-                        let merge = object_map::snap_remove_op(Operation::new(), &states);
-                        let to = names::object_map(&self.0.id, *newer);
-                        match io.operate(to, merge).await {
-                            Ok(_) | Err(ClientError::Errno(Errno::ENOENT)) => {}
-                            Err(error) => return Err(error),
-                        }
+        if view.header.has(features::FAST_DIFF)
+            && view.header.object_map_valid(id)
+            && let Ok(states) = object_map::load(io, &oid).await
+        {
+            let newer = view.header.snaps.range(id + 1..).next();
+            match (newer, self.0.lock.object_map()) {
+                (Some((newer, _)), _) => {
+                    let merge = object_map::snap_remove_op(Operation::new(), &states);
+                    let to = names::object_map(&self.0.id, *newer);
+                    match io.operate(to, merge).await {
+                        Ok(_) | Err(ClientError::Errno(Errno::ENOENT)) => {}
+                        Err(error) => return Err(error),
                     }
-                    (None, Some(map)) => map.snap_remove(&states).await?,
-                    (None, None) => {}
                 }
+                (None, Some(map)) => map.snap_remove(&states).await?,
+                (None, None) => {}
             }
         }
         match io.remove(oid).await {

@@ -107,7 +107,7 @@ impl Image {
         pattern: Bytes,
     ) -> Result<(), ClientError> {
         let unit = pattern.len() as u64;
-        if unit == 0 || len % unit != 0 {
+        if unit == 0 || !len.is_multiple_of(unit) {
             return Err(Errno::EINVAL.into());
         }
         self.change_range(offset, len, unit, &Over::Pattern(pattern)).await

@@ -60,7 +60,7 @@ pub(super) async fn create(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result
     if prefix.is_empty() {
         return Err(Errno::EINVAL);
     }
-    if keys::find_raw(ctx, b"object_prefix").await? != None {
+    if keys::find_raw(ctx, b"object_prefix").await?.is_some() {
         return Err(Errno::EEXIST);
     }
     let has_data_pool = bits & features::DATA_POOL != 0;

@@ -80,7 +80,7 @@ impl Listeners {
                 Poll::Pending => self.accepting.borrow_mut()[at] = Some(accepting),
                 Poll::Ready(Ok(stream)) if at == TWIN => {
                     let peer = SocketAddr::new(self.addr.ip(), 0);
-                    return Poll::Ready(Ok(TwinStream::new(stream, peer, self.addr)));
+                    return Poll::Ready(Ok(TwinStream::between(stream, peer, self.addr)));
                 }
                 ready => return ready,
             }
@@ -108,13 +108,13 @@ pub(super) struct TwinStream {
 }
 
 impl TwinStream {
-    fn new(stream: Rc<dyn Stream>, peer: SocketAddr, local: SocketAddr) -> Rc<dyn Stream> {
+    fn between(stream: Rc<dyn Stream>, peer: SocketAddr, local: SocketAddr) -> Rc<dyn Stream> {
         Rc::new(TwinStream { stream, peer, local })
     }
 
     /// The end that has connected.
     pub(super) fn to(addr: SocketAddr, stream: Rc<dyn Stream>) -> Rc<dyn Stream> {
-        TwinStream::new(stream, addr, SocketAddr::new(addr.ip(), 0))
+        TwinStream::between(stream, addr, SocketAddr::new(addr.ip(), 0))
     }
 }
 

@@ -290,7 +290,12 @@ fn reason(log: &str) -> String {
             .iter()
             .any(|word| line.contains(word))
     });
-    why.or_else(|| lines().last()).unwrap_or("its log is empty").trim().chars().take(300).collect()
+    why.or_else(|| lines().next_back())
+        .unwrap_or("its log is empty")
+        .trim()
+        .chars()
+        .take(300)
+        .collect()
 }
 
 #[cfg(test)]

@@ -75,7 +75,7 @@ pub(crate) fn bytes_text(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let power = (bytes.max(1).ilog2() / 10) as usize;
     let value = bytes as f64 / (1u64 << (power * 10)) as f64;
-    if bytes % (1 << (power * 10)) == 0 {
+    if bytes.is_multiple_of(1 << (power * 10)) {
         format!("{} {}", bytes >> (power * 10), units[power])
     } else {
         format!("{value:.1} {}", units[power])

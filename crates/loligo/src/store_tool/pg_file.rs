@@ -39,7 +39,9 @@ pub(super) async fn export(
     file: &Path,
 ) -> Result<(), Failure> {
     let cid = pg_collection(pg)?;
-    let CollId::Pg(pgid) = cid else { return Err(Failure::new(format!("{pg}: no group"))) };
+    let CollId::Pg(pgid) = cid else {
+        return Err(Failure::new(format!("{pg}: no group")));
+    };
     let refused = |e: TransferError| Failure::new(format!("cannot export {pg}: {e}"));
     let mut count = 0;
     if store.collection_bits(&cid).await.is_ok() {

@@ -84,7 +84,9 @@ fn table(rows: &[Row]) -> String {
     ];
     const LEFT: [usize; 3] = [0, 11, 12];
     let bytes = |n: u64| short_number(n, 6, 1024);
-    let some = |ratio: f64| if ratio > 0.0 { format!("{ratio:.4}") } else { String::new() };
+    let some = |ratio: f64| {
+        if ratio > 0.0 { format!("{ratio:.4}") } else { String::new() }
+    };
     let cells = |row: &Row| {
         vec![
             row.name.clone(),

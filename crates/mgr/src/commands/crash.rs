@@ -137,10 +137,10 @@ async fn post(mgr: &Mgr, input: &Bytes) -> CommandReply {
         let oldest = reports.iter().min_by_key(|(_, report)| field(report, "timestamp").to_owned());
         oldest.filter(|_| reports.len() >= REPORTS_MAX).map(|(id, _)| id.clone())
     };
-    if let Some(oldest) = oldest {
-        if let Err(reply) = remove(mgr, &oldest).await {
-            return reply;
-        }
+    if let Some(oldest) = oldest
+        && let Err(reply) = remove(mgr, &oldest).await
+    {
+        return reply;
     }
     keep(mgr, &id, report).await.err().unwrap_or_default()
 }

@@ -42,7 +42,9 @@ struct Page {
 
 /// A name as Prometheus wants it: letters, digits, underscores.
 fn clean(name: &str) -> String {
-    let letter = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' };
+    let letter = |c: char| {
+        if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' }
+    };
     name.replace('-', "_minus_").replace("::", "_").chars().map(letter).collect()
 }
 

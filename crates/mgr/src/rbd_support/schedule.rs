@@ -57,10 +57,11 @@ impl StartTime {
         let bad = |why: &str| format!("Invalid start time {text}: {why}: {text}");
         let unknown = || bad("Unknown string format");
         let mut rest = text.trim();
-        if let Some((date, time)) = rest.split_once(['T', ' ']) {
-            if date.len() == 10 && date.split('-').count() == 3 {
-                rest = time.trim();
-            }
+        if let Some((date, time)) = rest.split_once(['T', ' '])
+            && date.len() == 10
+            && date.split('-').count() == 3
+        {
+            rest = time.trim();
         }
         let (rest, offset) = zone(rest).ok_or_else(unknown)?;
         let lower = rest.to_ascii_lowercase();

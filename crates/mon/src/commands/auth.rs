@@ -207,10 +207,10 @@ impl MonCore {
             check_caps(auth)?;
         }
         for (name, mut auth) in keyring.keys {
-            if auth.caps.is_empty() {
-                if let Some(old) = self.keys.borrow().data.secrets.get(&name) {
-                    auth.caps = old.caps.clone();
-                }
+            if auth.caps.is_empty()
+                && let Some(old) = self.keys.borrow().data.secrets.get(&name)
+            {
+                auth.caps = old.caps.clone();
             }
             self.auth_put(&name, auth);
         }

@@ -56,16 +56,16 @@ impl MonCore {
     /// The id of a new OSD, or of the one that has the uuid already.
     fn new_osd(&mut self, uuid: Uuid, wanted: Option<OsdId>) -> Result<OsdId, Refusal> {
         let map = self.next_map();
-        if !uuid.is_zero() {
-            if let Some(osd) = map.identify_osd(uuid) {
-                if wanted.is_some_and(|id| id != osd) {
-                    return fail(
-                        Errno::EEXIST,
-                        format!("uuid {uuid} already in use for different id {osd}"),
-                    );
-                }
-                return Ok(osd);
+        if !uuid.is_zero()
+            && let Some(osd) = map.identify_osd(uuid)
+        {
+            if wanted.is_some_and(|id| id != osd) {
+                return fail(
+                    Errno::EEXIST,
+                    format!("uuid {uuid} already in use for different id {osd}"),
+                );
             }
+            return Ok(osd);
         }
         let max = self.conf.int("mon_max_osd");
         let osd = match wanted {

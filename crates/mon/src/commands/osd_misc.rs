@@ -160,12 +160,12 @@ pub(crate) fn pool_text(map: &OsdMap, id: i64, p: &PgPool) -> String {
     for snap in p.snaps.values() {
         let _ = writeln!(out, "\tsnap {} '{}' {}", snap.snapid, snap.name, snap.stamp);
     }
-    if let Some(queue) = map.removed_snaps_queue.get(&id) {
-        if !queue.is_empty() {
-            let parts: Vec<String> =
-                queue.iter().map(|(start, len)| format!("{start:x}~{len:x}")).collect();
-            let _ = writeln!(out, "\tremoved_snaps_queue [{}]", parts.join(","));
-        }
+    if let Some(queue) = map.removed_snaps_queue.get(&id)
+        && !queue.is_empty()
+    {
+        let parts: Vec<String> =
+            queue.iter().map(|(start, len)| format!("{start:x}~{len:x}")).collect();
+        let _ = writeln!(out, "\tremoved_snaps_queue [{}]", parts.join(","));
     }
     out
 }

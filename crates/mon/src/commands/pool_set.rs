@@ -300,10 +300,10 @@ impl MonCore {
             }
         }
         let map = self.next_map();
-        if let Some(rule) = map.crush.rule(p.crush_rule.into()) {
-            if n > i64::from(rule.max_size) {
-                return fail(Errno::EINVAL, "pool size is bigger than the crush rule max size");
-            }
+        if let Some(rule) = map.crush.rule(p.crush_rule.into())
+            && n > i64::from(rule.max_size)
+        {
+            return fail(Errno::EINVAL, "pool size is bigger than the crush rule max size");
         }
         if n < i64::from(p.size) {
             // With fewer copies wanted, fewer suffice.

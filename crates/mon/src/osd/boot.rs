@@ -124,10 +124,10 @@ impl MonCore {
         for osd in waiting {
             if map.is_up(osd) {
                 self.osd.refused_boots.remove(&osd);
-            } else if self.can_mark_up(&map, osd) {
-                if let Some((from, raw)) = self.osd.refused_boots.remove(&osd) {
-                    self.on_message(from, raw);
-                }
+            } else if self.can_mark_up(&map, osd)
+                && let Some((from, raw)) = self.osd.refused_boots.remove(&osd)
+            {
+                self.on_message(from, raw);
             }
         }
     }

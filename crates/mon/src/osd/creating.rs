@@ -174,7 +174,7 @@ impl MonCore {
             let shard = map.shard_of(pool, &pg.acting, osd).unwrap_or(types::pg::NO_SHARD);
             let spgid = SpgId { pgid: *pgid, shard };
             m.pgs.insert(spgid, (pg.create_epoch, pg.create_stamp));
-            m.pg_extra.insert(spgid, (pg.history.clone(), pg.past_intervals.clone()));
+            m.pg_extra.insert(spgid, (pg.history, pg.past_intervals.clone()));
             last = last.max(pg.mapped_epoch);
         }
         if !m.pgs.is_empty() {

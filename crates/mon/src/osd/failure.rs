@@ -118,13 +118,13 @@ impl MonCore {
     /// How long reports must last: the heartbeat grace, longer for an OSD known to be laggy.
     fn failure_grace(&self, target: OsdId) -> Duration {
         let mut grace = self.conf.float("osd_heartbeat_grace");
-        if self.conf.bool("mon_osd_adjust_heartbeat_grace") {
-            if let Some(x) = self.osd.map.xinfo(target) {
-                let halflife = self.conf.float("mon_osd_laggy_halflife").max(1.0);
-                let down_for = self.now.wall.since(x.down_stamp).as_secs_f64();
-                let decay = (down_for * -(2f64.ln()) / halflife).exp();
-                grace += decay * f64::from(x.laggy_interval) * f64::from(x.laggy_probability);
-            }
+        if self.conf.bool("mon_osd_adjust_heartbeat_grace")
+            && let Some(x) = self.osd.map.xinfo(target)
+        {
+            let halflife = self.conf.float("mon_osd_laggy_halflife").max(1.0);
+            let down_for = self.now.wall.since(x.down_stamp).as_secs_f64();
+            let decay = (down_for * -(2f64.ln()) / halflife).exp();
+            grace += decay * f64::from(x.laggy_interval) * f64::from(x.laggy_probability);
         }
         Duration::try_from_secs_f64(grace).unwrap_or_default()
     }

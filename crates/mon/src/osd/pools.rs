@@ -354,9 +354,7 @@ impl MonCore {
         if pool.has_flag(pool_flags::NODELETE) {
             return fail(
                 Errno::EPERM,
-                format!(
-                    "pool deletion is disabled; you must unset nodelete flag for the pool first"
-                ),
+                "pool deletion is disabled; you must unset nodelete flag for the pool first",
             );
         }
         if pool.tier_of >= 0 {

@@ -96,7 +96,7 @@ impl MonCore {
             .blocklist
             .iter()
             .filter(|(_, until)| **until < now)
-            .map(|(addr, _)| addr.clone())
+            .map(|(addr, _)| *addr)
             .collect();
         let ranges: Vec<_> = map
             .range_blocklist

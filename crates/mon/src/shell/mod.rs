@@ -86,7 +86,7 @@ pub struct Mon {
     shell: Rc<Shell>,
 }
 
-pub(self) struct Shell {
+struct Shell {
     env: Env,
     conf: Rc<Config>,
     kv: Rc<dyn Kv>,

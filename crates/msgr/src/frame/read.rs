@@ -327,10 +327,10 @@ fn crc_segments(
         }
         at = first + 4;
     }
-    for i in 1..count {
-        let len = p.lens[i] as usize;
-        segments[i] = body.slice(at..at + len);
-        at += len;
+    for (segment, len) in segments.iter_mut().zip(p.lens).take(count).skip(1) {
+        let end = at + len as usize;
+        *segment = body.slice(at..end);
+        at = end;
     }
     Ok(segments)
 }

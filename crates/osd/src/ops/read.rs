@@ -105,7 +105,7 @@ impl OpContext {
         let extents = match len {
             0 => Vec::new(),
             // Shards have holes of their own: all counts as data.
-            _ if self.pool.is_erasure() => vec![offset..offset + len],
+            _ if self.pool.is_erasure() => std::iter::once(offset..offset + len).collect(),
             _ => store.extents(&self.coll, &self.goid, offset, len).await?,
         };
         let mut w = Writer::new();
@@ -225,10 +225,8 @@ impl OpContext {
         }
         let chunk_size = if chunk_size == 0 { length } else { chunk_size };
         let mut w = Writer::new();
-        if chunk_size == 0 {
-            w.u32(0);
-        } else {
-            w.count((length / chunk_size) as usize);
+        w.count(length.checked_div(chunk_size).unwrap_or(0) as usize);
+        if chunk_size > 0 {
             for chunk in data.chunks_exact(chunk_size as usize) {
                 match args.kind {
                     XXHASH32 => w.u32(xxh32(chunk, init as u32)),

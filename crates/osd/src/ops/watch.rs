@@ -6,6 +6,7 @@
 //! happens when its [`Effects`] are applied: for a write, after it has committed.
 
 use std::cell::{Cell, RefCell};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
@@ -524,8 +525,8 @@ impl OpContext {
         let watchers = &mut self.obs.oi.watchers;
         match args.op {
             watch_op::WATCH | watch_op::LEGACY_WATCH => {
-                if !watchers.contains_key(&key) {
-                    watchers.insert(key, info.clone());
+                if let Entry::Vacant(place) = watchers.entry(key) {
+                    place.insert(info.clone());
                     self.modify = true;
                 }
                 self.effects.connects.push((info, args.op == watch_op::WATCH));

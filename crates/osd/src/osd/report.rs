@@ -218,7 +218,6 @@ fn told(s: &Statfs) -> StoreStatfs {
         data_compressed_original: s.data_compressed_original as i64,
         omap_allocated: s.omap_allocated as i64,
         internal_metadata: s.internal_metadata as i64,
-        ..StoreStatfs::default()
     }
 }
 

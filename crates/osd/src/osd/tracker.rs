@@ -345,7 +345,7 @@ fn dump_op(
     events: &[(Duration, &'static str)],
 ) {
     f.dump_string("description", description);
-    f.dump_string("initiated_at", &UTime::from_duration(wall).to_string());
+    f.dump_string("initiated_at", UTime::from_duration(wall).to_string());
     f.dump_float("age", age.as_secs_f64());
     f.dump_float("duration", took.unwrap_or(age).as_secs_f64());
     f.open_object_section("type_data");
@@ -357,7 +357,7 @@ fn dump_op(
         f.open_object_section("event");
         f.dump_string("event", event);
         let stamp = UTime::from_duration(wall + at.saturating_sub(begun));
-        f.dump_string("time", &stamp.to_string());
+        f.dump_string("time", stamp.to_string());
         f.dump_float("duration", at.saturating_sub(last).as_secs_f64());
         last = *at;
         f.close_section();

@@ -234,11 +234,8 @@ impl Pg {
     async fn list_batch(&self, from: &HObject, generation: u64) -> Option<HObject> {
         let state = &self.recovery.backfill;
         *state.touched.borrow_mut() = Some(BTreeSet::new());
-        let start = if from.is_min() {
-            self.goid(&self.pgid.pgid.first_object())
-        } else {
-            self.goid(&from)
-        };
+        let start =
+            if from.is_min() { self.goid(&self.pgid.pgid.first_object()) } else { self.goid(from) };
         let scan = self.host.recovery_limits().scan;
         let listed = self.host.store().list(&self.cid, &start, &GhObject::max(), scan).await;
         if generation != self.generation.get() {

@@ -176,7 +176,6 @@ impl Pg {
             data_recovered_to: data_to,
             omap_recovered_to: progress.omap_recovered_to.clone(),
             omap_complete: progress.omap_complete,
-            ..ObjectRecoveryProgress::default()
         };
         let mut omap_entries = BTreeMap::new();
         if !progress.omap_complete {

@@ -75,6 +75,7 @@ impl Told {
 
 /// What a replica is told.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "the usual one is looked at and dropped at once")]
 pub(super) enum News {
     /// All statistics as they are after the write.
     Whole(Box<PgStat>),

@@ -228,10 +228,10 @@ impl World {
                 return self.kill(i);
             }
             let node = &mut self.nodes[i];
-            if let Some(from) = ready.sync_from {
-                if node.copy.is_none() {
-                    node.copy = Some(Copy { from, base: None, next_key: 0, due: self.now });
-                }
+            if let Some(from) = ready.sync_from
+                && node.copy.is_none()
+            {
+                node.copy = Some(Copy { from, base: None, next_key: 0, due: self.now });
             }
             let disk = &mut node.disk;
             if let Some(hard) = ready.hard {
@@ -285,12 +285,13 @@ impl World {
             let known = self.applied.entry(entry.index).or_insert_with(|| entry.clone());
             assert_eq!(*known, entry, "two members applied different entries");
             // The proposer's answer: it leads in the term of the entry.
-            if raft.is_leader() && raft.term() == entry.term {
-                if let Some(value) = self.open.remove(&(entry.index, entry.term)) {
-                    self.acked.insert(entry.index, value);
-                    self.max_acked = self.max_acked.max(entry.index);
-                    self.acks += 1;
-                }
+            if raft.is_leader()
+                && raft.term() == entry.term
+                && let Some(value) = self.open.remove(&(entry.index, entry.term))
+            {
+                self.acked.insert(entry.index, value);
+                self.max_acked = self.max_acked.max(entry.index);
+                self.acks += 1;
             }
         }
         any
@@ -412,10 +413,10 @@ impl World {
             }
             break;
         }
-        if next != *raft.members() {
-            if let Some(raft) = &mut self.nodes[i].raft {
-                let _ = raft.change_members(next);
-            }
+        if next != *raft.members()
+            && let Some(raft) = &mut self.nodes[i].raft
+        {
+            let _ = raft.change_members(next);
         }
     }
 

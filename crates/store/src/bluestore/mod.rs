@@ -236,7 +236,7 @@ impl Core {
         drop(alloc);
         let seq = state.last_seq + 1;
         state.last_seq = seq;
-        let (batch, bytes) = txn.to_batch(seq, freelist, before, &state.pools);
+        let (batch, bytes) = txn.take_batch(seq, freelist, before, &state.pools);
         state.totals = txn.totals();
         for (pool, space) in txn.pools() {
             match *space == PoolSpace::default() {

@@ -267,7 +267,7 @@ impl<'a> Txn<'a> {
 
     /// The changes for the database, and how many bytes they are by prefix. `freelist` is what the
     /// allocator says of them, `before` and `pools` what the database has of totals and pools.
-    pub(super) fn to_batch(
+    pub(super) fn take_batch(
         &mut self,
         seq: u64,
         freelist: Vec<(Bytes, Bytes)>,
@@ -309,7 +309,7 @@ impl<'a> Txn<'a> {
             self.changes.put(deferred_key(seq), record.to_bytes());
         }
         let mut bytes = BatchBytes::default();
-        let batch = self.changes.to_batch(&mut |letter, len| {
+        let batch = self.changes.take_batch(&mut |letter, len| {
             if let Some(prefix) = Prefix::of(letter) {
                 bytes[prefix as usize] += len;
             }

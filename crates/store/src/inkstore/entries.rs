@@ -211,10 +211,12 @@ fn put_omap(
     let mut put = |key: &[u8], value: Option<&Bytes>| {
         if entries.open_len() == 0 {
             entries.begin(OMAP, cid, oid);
-            (last_key.clear(), last_value.clear());
+            last_key.clear();
+            last_value.clear();
         }
         put_key(&mut entries.bytes, key, value, (&last_key, &last_value));
-        (last_key.clear(), last_value.clear());
+        last_key.clear();
+        last_value.clear();
         last_key.extend_from_slice(key);
         last_value.extend_from_slice(value.map_or(b"", |v| v));
         entries.end_if_long();

@@ -130,7 +130,7 @@ impl<'a, O: Onode> Changes<'a, O> {
 
     /// Moves the changes into a batch for the database. `put` hears the letter of each key and
     /// how many bytes go into the batch for it.
-    pub(crate) fn to_batch(&mut self, put: &mut dyn FnMut(u8, u64)) -> KvBatch {
+    pub(crate) fn take_batch(&mut self, put: &mut dyn FnMut(u8, u64)) -> KvBatch {
         self.settle();
         let mut batch = KvBatch::new();
         for (key, value) in std::mem::take(&mut self.writes) {

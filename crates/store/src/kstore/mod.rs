@@ -107,7 +107,7 @@ impl Durable for Core {
             txn.changes.put(totals_key(), after.to_bytes());
         }
         let mut bytes = [0; Prefix::ALL.len()];
-        let batch = txn.changes.to_batch(&mut |letter, len| {
+        let batch = txn.changes.take_batch(&mut |letter, len| {
             if let Some(prefix) = Prefix::of(letter) {
                 bytes[prefix as usize] += len;
             }

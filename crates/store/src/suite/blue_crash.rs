@@ -123,14 +123,14 @@ async fn check_image(env: &Env, image: &Image, states: &[Model], at: &str) {
     let store = store.unwrap_or_else(|e| panic!("{at}: {e}"));
     check(&store).await;
     let mut found = None;
-    for n in image.acknowledged..=image.submitted {
-        if states[n].compare(&*store).await.is_ok() {
+    for (n, state) in states.iter().enumerate().take(image.submitted + 1).skip(image.acknowledged) {
+        if state.compare(&*store).await.is_ok() {
             found = Some(n);
         }
     }
     let (from, to) = (image.acknowledged, image.submitted);
     let found = found.unwrap_or_else(|| panic!("{at}: holds none of the states {from}..={to}"));
-    if env.random_u64() % 3 != 0 {
+    if !env.random_u64().is_multiple_of(3) {
         return;
     }
     // Life goes on, and a second crash is no worse.

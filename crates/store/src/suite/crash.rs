@@ -102,8 +102,8 @@ async fn check_images(env: &Env, h: &History, images: &RefCell<Vec<Image>>, stat
 async fn check_image(env: &Env, image: &Image, states: &[Model], at: &str) -> usize {
     let store = mounted(env, image.file.clone()).await.unwrap_or_else(|e| panic!("{at}: {e}"));
     let mut why = Vec::new();
-    for n in image.acknowledged..=image.submitted {
-        match states[n].compare(&*store).await {
+    for (n, state) in states.iter().enumerate().take(image.submitted + 1).skip(image.acknowledged) {
+        match state.compare(&*store).await {
             Ok(()) => {
                 let report = store.fsck(true).await.unwrap();
                 assert_eq!(report.errors, Vec::<String>::new(), "{at}");

@@ -108,7 +108,7 @@ fn an_unreadable_block_fails_its_reads_only() {
         let faults = Rc::new(Faults::default());
         let faulty = BlockDevice::new(Rc::new(FaultyFile::new(file, faults.clone())));
         let store = InkStore::mount(env, faulty).await.unwrap();
-        *faults.unreadable.borrow_mut() = vec![0..16 << 20];
+        *faults.unreadable.borrow_mut() = std::iter::once(0..16 << 20).collect();
         let read = store.read(&pg(0), &numbered(3), 0, 0).await;
         assert!(matches!(read, Err(StoreError::Device(_))));
         faults.unreadable.borrow_mut().clear();

@@ -172,10 +172,11 @@ impl Recorder {
                     Err(error) => self.fail(error),
                 }
             }
-            if advance && self.state.borrow().failed.is_none() {
-                if let Err(error) = self.advance().await {
-                    self.fail(error);
-                }
+            if advance
+                && self.state.borrow().failed.is_none()
+                && let Err(error) = self.advance().await
+            {
+                self.fail(error);
             }
             let has_failed = {
                 let mut state = self.state.borrow_mut();

@@ -79,7 +79,7 @@ async fn serve(
     if params.sectors == 0 {
         return Err(Failure::new(format!("{spec} has {} bytes: not one sector", image.size())));
     }
-    if image.size() % SECTOR != 0 {
+    if !image.size().is_multiple_of(SECTOR) {
         tracing::warn!("{spec}: the last {} bytes are no sector", image.size() % SECTOR);
     }
     let wanted = DeviceInfo {

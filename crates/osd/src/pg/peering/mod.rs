@@ -581,7 +581,7 @@ impl Peering {
             }
             State::WaitUpThru => self.try_activate(view, now, out),
             // The map may have told the primary that it forgot us.
-            State::Stray if view.epoch() % STRAY_NOTIFY_EPOCHS == 0 => {
+            State::Stray if view.epoch().is_multiple_of(STRAY_NOTIFY_EPOCHS) => {
                 self.notify_primary(now, out);
             }
             _ => {}
@@ -674,7 +674,7 @@ impl Peering {
     }
 
     fn export_history(&self, now: Duration) -> PgHistory {
-        let mut history = self.info.history.clone();
+        let mut history = self.info.history;
         self.leases.export(&mut history, now);
         history
     }

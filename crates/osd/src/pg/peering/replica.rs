@@ -71,7 +71,7 @@ impl Peering {
         }
         if info.last_backfill.is_min() {
             // All objects will come by backfill: what is here is of no use.
-            let history = self.info.history.clone();
+            let history = self.info.history;
             self.info = PgInfo { pgid: self.pgid, history, ..info.clone() };
             self.log.reset_to(log);
             self.info.log_tail = self.log.tail();

@@ -27,6 +27,7 @@ pub(super) struct Disk {
     objects: BTreeMap<HObject, EVersion>,
 }
 
+#[expect(clippy::large_enum_variant, reason = "a few, in a test")]
 pub(super) enum OnCommit {
     Activated(Epoch),
     AckWrite { to: OsdId, interval: Epoch, version: EVersion, complete: EVersion },
@@ -44,6 +45,7 @@ pub(super) struct Node {
     pub(super) writes: BTreeMap<EVersion, (HObject, BTreeSet<PgShard>)>,
 }
 
+#[expect(clippy::large_enum_variant, reason = "a few, in a test")]
 pub(super) enum Packet {
     Peer {
         epochs: (Epoch, Epoch),
@@ -686,17 +688,13 @@ impl World {
         match self.random(100) {
             0..=44 => self.deliver(o, p),
             45..=59 => self.commit_one(o),
-            60..=69 => {
-                if self.nodes.contains_key(&o) && !self.cut_off.contains(&o) {
-                    self.advance(o);
-                }
+            60..=69 if self.nodes.contains_key(&o) && !self.cut_off.contains(&o) => {
+                self.advance(o);
             }
             70..=84 if faults => self.write(o),
             85..=93 => self.recover(o),
-            94..=95 => {
-                if self.nodes.contains_key(&o) {
-                    self.step_core(o, |core, _, now, out| core.renew_lease(now, out));
-                }
+            94..=95 if self.nodes.contains_key(&o) => {
+                self.step_core(o, |core, _, now, out| core.renew_lease(now, out));
             }
             96 => self.monitor(),
             97 if faults && self.random(3) == 0 => self.fault(),
