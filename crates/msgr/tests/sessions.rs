@@ -294,7 +294,16 @@ fn lossless_sessions_survive_broken_passages() {
                 for _ in 0..env.random_u64() % 6 {
                     env::yield_now().await;
                 }
+                let before = seen_a.events().len();
                 back.filter(|_| tid % 100 == 0).unwrap_or_else(|| con.clone()).break_socket();
+                // The next break is of the next session: a turn of the reactor is longer than all
+                // these messages. (The other end's may be of the session before: nothing breaks.)
+                let noticed = async {
+                    while seen_a.events().len() == before {
+                        env::yield_now().await;
+                    }
+                };
+                let _ = env.timeout(Duration::from_millis(50), noticed).await;
             }
         }
         until(&env, "all", || seen_b.count.get() >= total as usize).await;
