@@ -3,7 +3,7 @@
 //! Ceph has one `MOSDRepOpReply` a write. A flush makes several writes durable at once, though, and each of
 //! those messages is made, framed, summed and looked at for some fifty bytes that say something. A primary
 //! says with each write that it takes them together ([`TOGETHER`]); Ceph's does not, and gets the messages
-//! it knows. What became durable in one turn of the reactor goes in one message:
+//! it knows. What one flush made durable goes in one message:
 //!
 //! ```text
 //! u32 number | (u64 tid, spg_t pg at the primary, u32 map epoch, eversion_t last complete, i8 shard) ...
@@ -13,9 +13,13 @@
 //! it: the epoch tells a primary whether the answer is of its interval.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
 
 use bytes::Bytes;
 use denc::{Denc, Error, Reader, Writer};
+use env::sync::Notify;
+use futures_util::FutureExt;
 use messages::Message;
 use msgr::{Connection, Incoming};
 use smallvec::SmallVec;
@@ -25,6 +29,7 @@ use types::{EVersion, Epoch, MsgHeader, OsdId, PgShard, SpgId};
 use super::Osd;
 use super::dispatch::peer_osd;
 use crate::pg::host::Host;
+use crate::pg::replication::Submitted;
 
 /// In the `acks_wanted` of `MOSDRepOp`, which Ceph's replicas do not look at: who sends it takes
 /// [`Commits`].
@@ -67,27 +72,70 @@ impl Message for Commits {
     }
 }
 
-/// What is to be told at the end of this turn, by primary. Bound: the writes under way.
+/// Writes of primaries that are not durable here, or not told of. Bound: what primaries have under
+/// way.
 #[derive(Default)]
-pub(crate) struct ToTell(RefCell<SmallVec<[(OsdId, Vec<Commit>); 2]>>);
+pub(crate) struct ReplicaWrites {
+    /// In the order in which the store got them, which is the order in which it makes them durable.
+    submitted: RefCell<VecDeque<Submitted>>,
+    came: Notify,
+    /// Durable ones, by primary.
+    to_tell: RefCell<SmallVec<[(OsdId, Vec<Commit>); 2]>>,
+}
 
-impl Osd {
-    /// Tells a primary of a durable write, with what else becomes durable in this turn.
-    pub(super) fn tell_together(&self, primary: OsdId, commit: Commit) {
-        let mut to_tell = self.commits_to_tell.0.borrow_mut();
-        if to_tell.is_empty() {
-            // Behind all tasks that the same flush has woken.
-            let osd = self.rc();
-            self.env.go(async move { osd.tell_commits() });
+impl ReplicaWrites {
+    /// The OSD stops: nothing is told any more.
+    pub(super) fn stop(&self) {
+        self.submitted.borrow_mut().clear();
+        self.came.notify_all();
+    }
+
+    /// Has a write told of when it is durable.
+    pub(super) fn push(&self, write: Submitted) {
+        let mut submitted = self.submitted.borrow_mut();
+        submitted.push_back(write);
+        if submitted.len() == 1 {
+            self.came.notify_all();
         }
+    }
+
+    /// Has a primary told of a durable write, with what else the same flush has made durable.
+    pub(super) fn tell_together(&self, primary: OsdId, commit: Commit) {
+        let mut to_tell = self.to_tell.borrow_mut();
         match to_tell.iter_mut().find(|(osd, _)| *osd == primary) {
             Some((_, commits)) => commits.push(commit),
             None => to_tell.push((primary, vec![commit])),
         }
     }
+}
 
+/// Tells primaries of their writes as they become durable, until the OSD stops. One task for all:
+/// it waits for the oldest, and finds those durable that the same flush has made so.
+pub(super) async fn run(osd: Rc<Osd>) {
+    let writes = &osd.replica_writes;
+    while !osd.is_stopping() {
+        let oldest = writes.submitted.borrow_mut().pop_front();
+        let Some(mut write) = oldest else {
+            osd.tell_commits();
+            let came = || !writes.submitted.borrow().is_empty() || osd.is_stopping();
+            writes.came.until(came).await;
+            continue;
+        };
+        let early = env::mutant("ack-early").then_some(Ok(()));
+        let result = match early.or_else(|| write.committed().now_or_never()) {
+            Some(result) => result,
+            None => {
+                osd.tell_commits();
+                write.committed().await
+            }
+        };
+        write.tell(result);
+    }
+}
+
+impl Osd {
     fn tell_commits(&self) {
-        for (primary, commits) in self.commits_to_tell.0.take() {
+        for (primary, commits) in self.replica_writes.to_tell.take() {
             self.send_osd(primary, Commits(commits).encode());
         }
     }

@@ -20,6 +20,7 @@ use crate::ops::snap_mapper::SnapMapper;
 use crate::ops::{Limits, RemoteRead, RemoteReply};
 use crate::pg::host::{Host, LogLevel, RecoveryLimits};
 use crate::pg::peering::MergeRole;
+use crate::pg::replication::Submitted;
 use crate::pg::reserver::Reserver;
 use crate::pg::scrub::ScrubSettings;
 use crate::pg::scrub::schedule::Times;
@@ -129,8 +130,12 @@ impl Host for Osd {
         con.send(message);
     }
 
+    fn tell_when_durable(&self, write: Submitted) {
+        self.replica_writes.push(write);
+    }
+
     fn tell_commit(&self, primary: OsdId, commit: Commit) {
-        self.tell_together(primary, commit);
+        self.replica_writes.tell_together(primary, commit);
     }
 
     fn share_maps(&self, session: &Rc<Session>) {

@@ -220,7 +220,7 @@ pub struct Osd {
     pub(crate) arrivals: Cell<u64>,
     next_tid: Cell<u64>,
     pub(crate) remote_reads: remote_read::RemoteReads,
-    commits_to_tell: commits::ToTell,
+    replica_writes: commits::ReplicaWrites,
     failure: RefCell<Option<String>>,
     failed: Notify,
     events: RefCell<Option<Rc<dyn MonEvents>>>,
@@ -293,6 +293,7 @@ impl Osd {
         env.go(boot::run(osd.clone()));
         env.go(heartbeat::run(osd.clone()));
         env.go(report::run(osd.clone()));
+        env.go(commits::run(osd.clone()));
         env.go(boot::tick(osd.clone()));
         Ok(osd)
     }
@@ -377,7 +378,7 @@ impl Osd {
             arrivals: Cell::new(0),
             next_tid: Cell::new(1),
             remote_reads: remote_read::RemoteReads::default(),
-            commits_to_tell: commits::ToTell::default(),
+            replica_writes: commits::ReplicaWrites::default(),
             failure: RefCell::default(),
             failed: Notify::default(),
             events: RefCell::default(),
@@ -546,6 +547,7 @@ impl Osd {
             pg.stop();
         }
         self.pgs.borrow_mut().clear();
+        self.replica_writes.stop();
     }
 
     /// A command from the admin socket: the JSON text of an object with "prefix".

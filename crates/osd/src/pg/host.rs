@@ -20,6 +20,7 @@ use crate::osd::mclock::Turns;
 use crate::osd::pace::Pace;
 use crate::osd::session::Session;
 use crate::osd::stats::Counters;
+use crate::pg::replication::Submitted;
 
 /// The OSD as its PGs see it.
 pub trait Host {
@@ -49,6 +50,8 @@ pub trait Host {
     fn counters(&self) -> &Counters;
     /// Sends to an OSD that is up, after what maps it lacks.
     fn send_osd(&self, osd: OsdId, message: RawMessage);
+    /// Has a primary's write told of when it is durable here.
+    fn tell_when_durable(&self, write: Submitted);
     /// Tells a primary that takes such news together of a write that is durable here.
     fn tell_commit(&self, primary: OsdId, commit: Commit);
     /// A moment of another OSD's clock by ours, or an earlier one; unless nothing is known of that clock.

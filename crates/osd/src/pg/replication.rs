@@ -11,9 +11,11 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use denc::Denc;
+use env::LocalFuture;
 use env::sync::{Receiver, Sender, oneshot};
 use futures_util::future::Either;
 use messages::{MOSDRepOp, MOSDRepOpReply, Message};
@@ -54,6 +56,57 @@ pub struct RepOp {
 impl RepOp {
     pub(super) fn take_duplicates(&self) -> Vec<Box<ClientOp>> {
         std::mem::take(&mut *self.duplicates.borrow_mut())
+    }
+}
+
+/// A primary's write that this copy has given to its store, and is to tell of when it is durable.
+pub struct Submitted {
+    pg: Rc<Pg>,
+    generation: u64,
+    begun: Duration,
+    committed: LocalFuture<Result<(), StoreError>>,
+    from: PgShard,
+    tid: u64,
+    reqid: OsdReqId,
+    /// Of the map, and of the interval's beginning.
+    epochs: (Epoch, Epoch),
+    last_complete: EVersion,
+    /// The primary takes such news of many at once.
+    together: bool,
+}
+
+impl Submitted {
+    /// What the store says of it, when it does.
+    pub(crate) fn committed(&mut self) -> impl Future<Output = Result<(), StoreError>> + Unpin {
+        &mut self.committed
+    }
+
+    /// Tells the primary what the store said of it, unless the interval is over.
+    pub(crate) fn tell(self, result: Result<(), StoreError>) {
+        let Submitted { pg, from, tid, last_complete, epochs: (map_epoch, min_epoch), .. } = self;
+        pg.count_commit(self.begun);
+        if let Err(e) = result {
+            return pg.host.store_failed(&e);
+        }
+        if self.generation != pg.generation.get() {
+            return;
+        }
+        let pgid = pg.pgid_at(from);
+        if self.together {
+            let commit = Commit { tid, pgid, map_epoch, last_complete, shard: pg.whoami().shard };
+            return pg.host.tell_commit(from.osd, commit);
+        }
+        let reply = MOSDRepOpReply {
+            map_epoch,
+            min_epoch,
+            reqid: self.reqid,
+            pgid,
+            ack_type: message_flags::ONDISK as u8 | TAKES_ADDED,
+            result: 0,
+            last_complete_ondisk: last_complete,
+            from: pg.whoami(),
+        };
+        pg.host.send_osd(from.osd, reply.encode().with_tid(tid));
     }
 }
 
@@ -490,38 +543,20 @@ impl Pg {
         drop(borrowed);
         keys.add_to(&self.cid, &self.pgmeta, &mut t);
         t.set_sums(sums);
-        let committed = self.submit_timed(t);
+        let submitted = Submitted {
+            pg: self.rc(),
+            generation: self.generation.get(),
+            begun: self.host.env().recent(),
+            committed: self.submit_now(t),
+            from: m.from,
+            tid,
+            reqid: m.reqid,
+            epochs: (map_epoch, min_epoch),
+            last_complete: complete,
+            together: m.acks_wanted & TOGETHER != 0,
+        };
         tracked.mark("sub_op_started");
-        let (pg, generation) = (self.rc(), self.generation.get());
-        let (from, reqid, together) = (m.from, m.reqid, m.acks_wanted & TOGETHER != 0);
-        self.host.env().go(async move {
-            if !env::mutant("ack-early")
-                && let Err(e) = committed.await
-            {
-                pg.host.store_failed(&e);
-                return;
-            }
-            if generation != pg.generation.get() {
-                return;
-            }
-            let pgid = pg.pgid_at(from);
-            if together {
-                let (last_complete, shard) = (complete, pg.whoami().shard);
-                let commit = Commit { tid, pgid, map_epoch, last_complete, shard };
-                return pg.host.tell_commit(from.osd, commit);
-            }
-            let reply = MOSDRepOpReply {
-                map_epoch,
-                min_epoch,
-                reqid,
-                pgid,
-                ack_type: message_flags::ONDISK as u8 | TAKES_ADDED,
-                result: 0,
-                last_complete_ondisk: complete,
-                from: pg.whoami(),
-            };
-            pg.host.send_osd(from.osd, reply.encode().with_tid(tid));
-        });
+        self.host.tell_when_durable(submitted);
     }
 
     /// Whether a write of the primary follows the newest one here. Sessions between OSDs lose and
@@ -580,13 +615,22 @@ impl Pg {
         t: Transaction,
     ) -> impl Future<Output = Result<(), StoreError>> + 'static {
         let begun = self.host.env().recent();
-        self.host.will_write(t.data_len());
-        let (host, committed) = (self.host.clone(), self.host.store().submit(t));
+        let (pg, committed) = (self.rc(), self.submit_now(t));
         async move {
             let result = committed.await;
-            host.counters().commit_latency.add(host.env().recent().saturating_sub(begun));
+            pg.count_commit(begun);
             result
         }
+    }
+
+    fn submit_now(&self, t: Transaction) -> LocalFuture<Result<(), StoreError>> {
+        self.host.will_write(t.data_len());
+        self.host.store().submit(t)
+    }
+
+    fn count_commit(&self, begun: Duration) {
+        let took = self.host.env().recent().saturating_sub(begun);
+        self.host.counters().commit_latency.add(took);
     }
 
     /// Counts an operation for the manager's queries.
