@@ -76,7 +76,8 @@ impl Message for Commits {
 /// way.
 #[derive(Default)]
 pub(crate) struct ReplicaWrites {
-    /// In the order in which the store got them, which is the order in which it makes them durable.
+    /// In the order in which the store got them, which is the order in which it makes them durable
+    /// (`ObjectStore`).
     submitted: RefCell<VecDeque<Submitted>>,
     came: Notify,
     /// Durable ones, by primary.
