@@ -35,8 +35,8 @@ class FileDevice:
                            check=True, capture_output=True)
 
     def written(self):
-        """The kernel keeps no account for one file."""
-        return 0
+        """None: the kernel keeps no account for one file."""
+        return None
 
     def close(self):
         self.path.unlink(missing_ok=True)
@@ -102,7 +102,9 @@ class Side:
         return sorted({pid for name, pid in self.pids().items() if name.startswith("osd.")})
 
     def written(self):
-        return sum(d.written() for d in self.devices)
+        """Bytes written to all devices since they were made; None where nobody counts them."""
+        each = [d.written() for d in self.devices]
+        return None if None in each else sum(each)
 
     def cpu_seconds(self, pids):
         """CPU time of processes, all threads, user and system."""
