@@ -71,75 +71,77 @@ pub struct Mgr {
 impl Mgr {
     /// Starts a manager: listens, opens a session with the monitors and offers itself to them.
     /// Returns when the session is open.
-    pub async fn start(
+    pub fn start(
         env: Env,
         config: Rc<Config>,
         keyring: Keyring,
-    ) -> Result<Rc<Mgr>, MgrError> {
-        let settings =
-            Settings::from_config(&config, Some(&keyring)).map_err(MgrError::Settings)?;
-        let name = EntityName { kind: MGR, num: -1 };
-        let nonce = u32::try_from(env.random_u64() >> 33).unwrap_or(1).max(1);
-        let of_config = |bytes: &str, messages: &str| {
-            Policy::stateless_server().throttled(config.uint(bytes), config.uint(messages))
-        };
-        let policies = Policies::new(of_config("mgr_client_bytes", "mgr_client_messages"))
-            .with(OSD, of_config("mgr_osd_bytes", "mgr_osd_messages"))
-            .with(MDS, of_config("mgr_mds_bytes", "mgr_mds_messages"))
-            .with(MON, Policy::lossy_client());
-        let messenger = Messenger::new(env.clone(), msgr::Config::new(name, nonce, policies));
-        let monc = MonClient::new(env.clone(), messenger.clone(), settings);
-        let mgr = Rc::new(Mgr {
-            env: env.clone(),
-            config,
-            keyring,
-            messenger: messenger.clone(),
-            monc: monc.clone(),
-            osdmaps: OsdMaps::new(),
-            mgrmap: RefCell::default(),
-            cluster: RefCell::default(),
-            daemons: RefCell::default(),
-            active: Cell::new(false),
-            active_since: Cell::default(),
-            beacon_now: Notify::default(),
-            report_now: Notify::default(),
-            pgs_told: Notify::default(),
-            stopped: Cell::new(false),
-            module_options: RefCell::default(),
-            balancer: RefCell::default(),
-            crashes: RefCell::default(),
-            progress: RefCell::default(),
-            rbd_support: RbdSupport::new(),
-            prometheus_url: RefCell::default(),
-            events: RefCell::default(),
-        });
-        messenger.set_dispatcher(Rc::new(Dispatch(mgr.clone())));
-        if let Err(error) = mgr.bind() {
-            mgr.shutdown().await;
-            return Err(MgrError::Bind(error));
-        }
-        for what in ["mgrmap", "osdmap", "servicemap", "mgrdigest"] {
-            monc.subscribe(what, 0, 0);
-        }
-        let events: Rc<dyn MonEvents> = Rc::new(Events(Rc::downgrade(&mgr)));
-        monc.set_events(&events);
-        *mgr.events.borrow_mut() = Some(events);
-        messenger.set_auth_server(monc.auth_server());
-        monc.start();
-        if let Err(error) = monc.authenticated().await {
-            mgr.shutdown().await;
-            return Err(MgrError::Mon(error));
-        }
-        monc.rotating_ready().await;
-        env.go(beacon::run(mgr.clone()));
-        env.go(report::run(mgr.clone()));
-        env.go(balancer::run(mgr.clone()));
-        env.go(prometheus::run(mgr.clone()));
-        env.go(pg_num::run(mgr.clone()));
-        env.go(autoscaler::run(mgr.clone()));
-        env.go(rbd_support::run(mgr.clone()));
-        env.go(progress::run(mgr.clone()));
-        Ok(mgr)
+    ) -> LocalFuture<Result<Rc<Mgr>, MgrError>> {
+        Box::pin(async move {
+            let settings =
+                Settings::from_config(&config, Some(&keyring)).map_err(MgrError::Settings)?;
+            let name = EntityName { kind: MGR, num: -1 };
+            let nonce = u32::try_from(env.random_u64() >> 33).unwrap_or(1).max(1);
+            let of_config = |bytes: &str, messages: &str| {
+                Policy::stateless_server().throttled(config.uint(bytes), config.uint(messages))
+            };
+            let policies = Policies::new(of_config("mgr_client_bytes", "mgr_client_messages"))
+                .with(OSD, of_config("mgr_osd_bytes", "mgr_osd_messages"))
+                .with(MDS, of_config("mgr_mds_bytes", "mgr_mds_messages"))
+                .with(MON, Policy::lossy_client());
+            let messenger = Messenger::new(env.clone(), msgr::Config::new(name, nonce, policies));
+            let monc = MonClient::new(env.clone(), messenger.clone(), settings);
+            let mgr = Rc::new(Mgr {
+                env: env.clone(),
+                config,
+                keyring,
+                messenger: messenger.clone(),
+                monc: monc.clone(),
+                osdmaps: OsdMaps::new(),
+                mgrmap: RefCell::default(),
+                cluster: RefCell::default(),
+                daemons: RefCell::default(),
+                active: Cell::new(false),
+                active_since: Cell::default(),
+                beacon_now: Notify::default(),
+                report_now: Notify::default(),
+                pgs_told: Notify::default(),
+                stopped: Cell::new(false),
+                module_options: RefCell::default(),
+                balancer: RefCell::default(),
+                crashes: RefCell::default(),
+                progress: RefCell::default(),
+                rbd_support: RbdSupport::new(),
+                prometheus_url: RefCell::default(),
+                events: RefCell::default(),
+            });
+            messenger.set_dispatcher(Rc::new(Dispatch(mgr.clone())));
+            if let Err(error) = mgr.bind() {
+                mgr.shutdown().await;
+                return Err(MgrError::Bind(error));
+            }
+            for what in ["mgrmap", "osdmap", "servicemap", "mgrdigest"] {
+                monc.subscribe(what, 0, 0);
+            }
+            let events: Rc<dyn MonEvents> = Rc::new(Events(Rc::downgrade(&mgr)));
+            monc.set_events(&events);
+            *mgr.events.borrow_mut() = Some(events);
+            messenger.set_auth_server(monc.auth_server());
+            monc.start();
+            if let Err(error) = monc.authenticated().await {
+                mgr.shutdown().await;
+                return Err(MgrError::Mon(error));
+            }
+            monc.rotating_ready().await;
+            env.go(beacon::run(mgr.clone()));
+            env.go(report::run(mgr.clone()));
+            env.go(balancer::run(mgr.clone()));
+            env.go(prometheus::run(mgr.clone()));
+            env.go(pg_num::run(mgr.clone()));
+            env.go(autoscaler::run(mgr.clone()));
+            env.go(rbd_support::run(mgr.clone()));
+            env.go(progress::run(mgr.clone()));
+            Ok(mgr)
+        })
     }
 
     /// Listens on the first free port of the range.

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use cls::rbd::mirror_status::mode;
+use futures_util::future::LocalBoxFuture;
 use types::Errno;
 
 use super::clone::detach_from_parent;
@@ -104,22 +105,24 @@ pub(crate) struct NewImage {
 }
 
 /// Makes an image of `size` bytes; EEXIST.
-pub async fn create(
-    io: &IoCtx,
-    name: &str,
+pub fn create<'a>(
+    io: &'a IoCtx,
+    name: &'a str,
     size: u64,
-    options: &CreateOptions,
-) -> Result<(), ClientError> {
-    if name.is_empty() || name.contains(['/', '@']) {
-        return Err(Errno::EINVAL.into());
-    }
-    let new = plan(io, size, options).await?;
-    claim_name(io, name, &new.id).await?;
-    if let Err(error) = write_header(io, &new).await {
-        let _ = forget(io, name, &new.id).await;
-        return Err(error);
-    }
-    Ok(())
+    options: &'a CreateOptions,
+) -> LocalBoxFuture<'a, Result<(), ClientError>> {
+    Box::pin(async move {
+        if name.is_empty() || name.contains(['/', '@']) {
+            return Err(Errno::EINVAL.into());
+        }
+        let new = plan(io, size, options).await?;
+        claim_name(io, name, &new.id).await?;
+        if let Err(error) = write_header(io, &new).await {
+            let _ = forget(io, name, &new.id).await;
+            return Err(error);
+        }
+        Ok(())
+    })
 }
 
 pub(crate) async fn plan(

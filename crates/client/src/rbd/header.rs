@@ -6,6 +6,7 @@ use cls::rbd::features::PROTECTED;
 pub use cls::rbd::snapshot::ParentImageSpec;
 use cls::rbd::snapshot::{SnapshotInfo, SnapshotNamespace};
 use denc::Reader;
+use futures_util::future::LocalBoxFuture;
 use types::snap::NOSNAP;
 use types::{Errno, SnapContext, SnapId, UTime};
 
@@ -84,14 +85,19 @@ fn at<'a>(
 
 impl Header {
     /// Reads it; ENOENT.
-    pub(crate) async fn read(io: &IoCtx, oid: &str) -> Result<Header, ClientError> {
-        for _ in 0..ATTEMPTS {
-            let mut header = Header::read_fixed(io, oid).await?;
-            if header.read_snaps(io, oid).await? {
-                return Ok(header);
+    pub(crate) fn read<'a>(
+        io: &'a IoCtx,
+        oid: &'a str,
+    ) -> LocalBoxFuture<'a, Result<Header, ClientError>> {
+        Box::pin(async move {
+            for _ in 0..ATTEMPTS {
+                let mut header = Header::read_fixed(io, oid).await?;
+                if header.read_snaps(io, oid).await? {
+                    return Ok(header);
+                }
             }
-        }
-        Err(Errno::EAGAIN.into())
+            Err(Errno::EAGAIN.into())
+        })
     }
 
     async fn read_fixed(io: &IoCtx, oid: &str) -> Result<Header, ClientError> {

@@ -10,6 +10,7 @@ use std::rc::Rc;
 
 use env::Env;
 use env::sync::{Notify, Permit, Semaphore};
+use futures_util::future::LocalBoxFuture;
 use types::osd::ObjListWatchResponse;
 use types::osd::ops::{self, OsdOp};
 use types::snap::NOSNAP;
@@ -137,27 +138,29 @@ impl Image {
     }
 
     /// The same by id, as images in the trash are opened.
-    pub async fn open_id(
-        io: &IoCtx,
+    pub fn open_id<'a>(
+        io: &'a IoCtx,
         name: String,
         id: String,
-        options: &OpenOptions,
-    ) -> Result<Image, ClientError> {
-        let header = Header::read(io, &names::header(&id)).await?;
-        let snap = match &options.snap {
-            None => NOSNAP,
-            Some(name) => header.snap_named(name).ok_or(Errno::ENOENT)?.id,
-        };
-        let read_only = options.read_only || snap != NOSNAP;
-        Image::check_features(&header, read_only)?;
-        let image = Image::with_header(io, name, id, header, snap, read_only, 0).await?;
-        if !read_only {
-            watcher::register(&image.0).await?;
-        } else if snap == NOSNAP {
-            // A reader wants to hear of changes, but may lack the right to watch.
-            let _ = watcher::register(&image.0).await;
-        }
-        Ok(image)
+        options: &'a OpenOptions,
+    ) -> LocalBoxFuture<'a, Result<Image, ClientError>> {
+        Box::pin(async move {
+            let header = Header::read(io, &names::header(&id)).await?;
+            let snap = match &options.snap {
+                None => NOSNAP,
+                Some(name) => header.snap_named(name).ok_or(Errno::ENOENT)?.id,
+            };
+            let read_only = options.read_only || snap != NOSNAP;
+            Image::check_features(&header, read_only)?;
+            let image = Image::with_header(io, name, id, header, snap, read_only, 0).await?;
+            if !read_only {
+                watcher::register(&image.0).await?;
+            } else if snap == NOSNAP {
+                // A reader wants to hear of changes, but may lack the right to watch.
+                let _ = watcher::register(&image.0).await;
+            }
+            Ok(image)
+        })
     }
 
     /// One of the two images of a migration, which others must not touch.
@@ -287,20 +290,22 @@ impl Image {
     }
 
     /// Waits for writes, gives the lock back and ends the watch.
-    pub async fn close(&self) -> Result<(), ClientError> {
-        if self.0.closed.replace(true) {
-            return Ok(());
-        }
-        let released = self.0.release_lock().await;
-        let watch = self.0.watch.borrow_mut().take();
-        if let Some(watch) = watch {
-            watch.unwatch().await?;
-        }
-        let parent = self.0.view().parent.clone();
-        if let Some(parent) = parent {
-            Box::pin(parent.close()).await?;
-        }
-        released
+    pub fn close(&self) -> LocalBoxFuture<'_, Result<(), ClientError>> {
+        Box::pin(async move {
+            if self.0.closed.replace(true) {
+                return Ok(());
+            }
+            let released = self.0.release_lock().await;
+            let watch = self.0.watch.borrow_mut().take();
+            if let Some(watch) = watch {
+                watch.unwatch().await?;
+            }
+            let parent = self.0.view().parent.clone();
+            if let Some(parent) = parent {
+                Box::pin(parent.close()).await?;
+            }
+            released
+        })
     }
 }
 
@@ -373,23 +378,25 @@ impl Inner {
         self.view.borrow().clone()
     }
 
-    pub(crate) async fn refresh(&self) -> Result<(), ClientError> {
-        let _one = self.refreshing.acquire(1).await;
-        self.stale.set(false);
-        let header = Header::read(&self.io, &self.header_oid).await;
-        let header = header.inspect_err(|_| self.stale.set(true))?;
-        let before = self.view();
-        if self.snap != NOSNAP && !header.snaps.contains_key(&self.snap) {
-            return Err(Errno::ENOENT.into());
-        }
-        let view = make_view(&self.io, &self.id, header, self.snap, Some(&before), self.depth);
-        let view = view.await.inspect_err(|_| self.stale.set(true))?;
-        let resized = view.size != before.size;
-        *self.view.borrow_mut() = Rc::new(view);
-        if resized {
-            self.resized.notify_all();
-        }
-        Ok(())
+    pub(crate) fn refresh(&self) -> LocalBoxFuture<'_, Result<(), ClientError>> {
+        Box::pin(async move {
+            let _one = self.refreshing.acquire(1).await;
+            self.stale.set(false);
+            let header = Header::read(&self.io, &self.header_oid).await;
+            let header = header.inspect_err(|_| self.stale.set(true))?;
+            let before = self.view();
+            if self.snap != NOSNAP && !header.snaps.contains_key(&self.snap) {
+                return Err(Errno::ENOENT.into());
+            }
+            let view = make_view(&self.io, &self.id, header, self.snap, Some(&before), self.depth);
+            let view = view.await.inspect_err(|_| self.stale.set(true))?;
+            let resized = view.size != before.size;
+            *self.view.borrow_mut() = Rc::new(view);
+            if resized {
+                self.resized.notify_all();
+            }
+            Ok(())
+        })
     }
 
     pub(crate) async fn fresh_view(&self) -> Result<Rc<View>, ClientError> {

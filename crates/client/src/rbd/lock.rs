@@ -16,6 +16,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use cls::lock::{LockInfo, LockerId, LockerInfo};
 use env::sync::Notify;
+use futures_util::future::LocalBoxFuture;
 use types::Errno;
 use types::snap::NOSNAP;
 
@@ -109,42 +110,44 @@ impl Inner {
     }
 
     /// With the turn for changes held.
-    pub(crate) async fn take_lock(self: &Rc<Self>) -> Result<(), ClientError> {
-        let cookie = loop {
-            let cookie = self.own_cookie()?;
-            let released = self.lock.released.notified();
-            match self.header_op(Operation::new().rbd_lock(&cookie, LOCK_TAG)).await {
-                Ok(()) | Err(ClientError::Errno(Errno::EEXIST)) => break cookie,
-                Err(ClientError::Errno(Errno::EBUSY)) => {
-                    if self.ask_or_break().await? {
-                        let _ = self.env.timeout(REQUEST_AGAIN, released).await;
+    pub(crate) fn take_lock(self: &Rc<Self>) -> LocalBoxFuture<'_, Result<(), ClientError>> {
+        Box::pin(async move {
+            let cookie = loop {
+                let cookie = self.own_cookie()?;
+                let released = self.lock.released.notified();
+                match self.header_op(Operation::new().rbd_lock(&cookie, LOCK_TAG)).await {
+                    Ok(()) | Err(ClientError::Errno(Errno::EEXIST)) => break cookie,
+                    Err(ClientError::Errno(Errno::EBUSY)) => {
+                        if self.ask_or_break().await? {
+                            let _ = self.env.timeout(REQUEST_AGAIN, released).await;
+                        }
                     }
+                    Err(error) => return Err(error),
                 }
-                Err(error) => return Err(error),
+            };
+            // Another may have changed anything meanwhile.
+            let opened = match self.refresh().await {
+                Ok(()) => self.open_object_map().await,
+                Err(error) => Err(error),
+            };
+            *self.lock.cookie.borrow_mut() = Some(cookie.clone());
+            let opened = match opened {
+                Ok(()) => self.open_journal().await,
+                error => error,
+            };
+            if let Err(error) = opened {
+                let map = self.lock.object_map();
+                self.lock.lost();
+                if let Some(map) = map {
+                    let _ = map.close().await;
+                }
+                let _ = self.header_op(Operation::new().rbd_unlock(&cookie)).await;
+                return Err(error);
             }
-        };
-        // Another may have changed anything meanwhile.
-        let opened = match self.refresh().await {
-            Ok(()) => self.open_object_map().await,
-            Err(error) => Err(error),
-        };
-        *self.lock.cookie.borrow_mut() = Some(cookie.clone());
-        let opened = match opened {
-            Ok(()) => self.open_journal().await,
-            error => error,
-        };
-        if let Err(error) = opened {
-            let map = self.lock.object_map();
-            self.lock.lost();
-            if let Some(map) = map {
-                let _ = map.close().await;
-            }
-            let _ = self.header_op(Operation::new().rbd_unlock(&cookie)).await;
-            return Err(error);
-        }
-        self.lock.is_ready.set(true);
-        watcher::announce(self, watcher::ACQUIRED_LOCK);
-        Ok(())
+            self.lock.is_ready.set(true);
+            watcher::announce(self, watcher::ACQUIRED_LOCK);
+            Ok(())
+        })
     }
 
     async fn open_journal(self: &Rc<Self>) -> Result<(), ClientError> {
@@ -223,30 +226,32 @@ impl Inner {
         }
     }
 
-    pub(crate) async fn release_lock(self: &Rc<Self>) -> Result<(), ClientError> {
-        let _turn = self.changes.acquire(1).await;
-        if !self.lock.is_owned() {
-            return Ok(());
-        }
-        let _blocked = self.block_writes().await;
-        let (map, cookie) = (self.lock.object_map(), self.lock.cookie());
-        if let Some(journal) = self.lock.journal() {
-            // The next owner replays what could not be told.
-            if let Err(error) = journal.close().await {
-                tracing::warn!("the journal of {} is left as it is: {error}", self.name);
+    pub(crate) fn release_lock(self: &Rc<Self>) -> LocalBoxFuture<'_, Result<(), ClientError>> {
+        Box::pin(async move {
+            let _turn = self.changes.acquire(1).await;
+            if !self.lock.is_owned() {
+                return Ok(());
             }
-        }
-        self.lock.lost();
-        if let Some(map) = map {
-            let _ = map.close().await;
-        }
-        let Some(cookie) = cookie else { return Ok(()) };
-        match self.header_op(Operation::new().rbd_unlock(&cookie)).await {
-            Ok(()) | Err(ClientError::Errno(Errno::ENOENT)) => {}
-            Err(error) => return Err(error),
-        }
-        watcher::announce(self, watcher::RELEASED_LOCK);
-        Ok(())
+            let _blocked = self.block_writes().await;
+            let (map, cookie) = (self.lock.object_map(), self.lock.cookie());
+            if let Some(journal) = self.lock.journal() {
+                // The next owner replays what could not be told.
+                if let Err(error) = journal.close().await {
+                    tracing::warn!("the journal of {} is left as it is: {error}", self.name);
+                }
+            }
+            self.lock.lost();
+            if let Some(map) = map {
+                let _ = map.close().await;
+            }
+            let Some(cookie) = cookie else { return Ok(()) };
+            match self.header_op(Operation::new().rbd_unlock(&cookie)).await {
+                Ok(()) | Err(ClientError::Errno(Errno::ENOENT)) => {}
+                Err(error) => return Err(error),
+            }
+            watcher::announce(self, watcher::RELEASED_LOCK);
+            Ok(())
+        })
     }
 
     /// The watch has another cookie now: so has the lock.

@@ -1,6 +1,7 @@
 //! Resizing: the object map is never shorter than the image (`src/librbd/operation/
 //! ResizeRequest.cc`, `TrimRequest.cc` at v16.2).
 
+use futures_util::future::LocalBoxFuture;
 use futures_util::{StreamExt, stream};
 use types::Errno;
 
@@ -38,27 +39,29 @@ impl Image {
         }
     }
 
-    pub(crate) async fn resize_in_turn(&self, size: u64) -> Result<(), ClientError> {
-        let view = self.0.view();
-        let objects = view.header.layout.objects(size);
-        self.check_size(size)?;
-        let map = self.0.lock.object_map();
-        let set_size = self.0.locked_op().rbd_write("set_size", |w| w.u64(size));
-        if size >= view.size {
+    pub(crate) fn resize_in_turn(&self, size: u64) -> LocalBoxFuture<'_, Result<(), ClientError>> {
+        Box::pin(async move {
+            let view = self.0.view();
+            let objects = view.header.layout.objects(size);
+            self.check_size(size)?;
+            let map = self.0.lock.object_map();
+            let set_size = self.0.locked_op().rbd_write("set_size", |w| w.u64(size));
+            if size >= view.size {
+                if let Some(map) = &map {
+                    map.resize(objects).await?;
+                }
+                self.0.header_op(set_size).await?;
+                return self.0.refresh().await;
+            }
+            let _blocked = self.0.block_writes().await;
+            let view = self.0.view();
+            self.trim(&view, size).await?;
+            self.0.header_op(set_size).await?;
             if let Some(map) = &map {
                 map.resize(objects).await?;
             }
-            self.0.header_op(set_size).await?;
-            return self.0.refresh().await;
-        }
-        let _blocked = self.0.block_writes().await;
-        let view = self.0.view();
-        self.trim(&view, size).await?;
-        self.0.header_op(set_size).await?;
-        if let Some(map) = &map {
-            map.resize(objects).await?;
-        }
-        self.0.refresh().await
+            self.0.refresh().await
+        })
     }
 
     /// Removes what lies behind `size`, with no writes under way.

@@ -16,6 +16,7 @@ use cls::rbd::features::PROTECTED;
 use cls::rbd::mirror_status::{MirrorPeer, direction, image_state};
 use cls::rbd::snapshot::{MirrorSnapshot, SnapshotInfo, SnapshotNamespace, mirror_snapshot_state};
 use denc::Writer;
+use futures_util::future::LocalBoxFuture;
 use types::{Errno, SnapId};
 
 use super::image::Image;
@@ -67,43 +68,45 @@ impl Image {
 
     /// Takes a mirror snapshot of a primary image; its id. EINVAL when the image is not mirrored
     /// by snapshots, is not primary, or the pool has no peer to send to.
-    pub async fn mirror_snapshot(&self) -> Result<SnapId, ClientError> {
-        let io = &self.0.io;
-        let mirrored = mirror_image(io, &self.0.id).await?;
-        let Some(mirrored) =
-            mirrored.filter(|m| m.mode == BY_SNAPSHOT && m.state == image_state::ENABLED)
-        else {
-            return Err(Errno::EINVAL.into());
-        };
-        if !self.is_mirror_primary().await? {
-            return Err(Errno::EINVAL.into());
-        }
-        let peers = peers_to_send_to(io).await?;
-        if peers.is_empty() {
-            return Err(Errno::EINVAL.into());
-        }
-        let mut random = [0; 16];
-        io.client().env().fill_random(&mut random);
-        let unique = types::Uuid::from_random(random);
-        let name = format!(".mirror.primary.{}.{unique}", mirrored.global_image_id);
-        let namespace = SnapshotNamespace::Mirror(MirrorSnapshot {
-            state: mirror_snapshot_state::PRIMARY,
-            mirror_peer_uuids: peers.clone(),
-            ..MirrorSnapshot::default()
-        });
-        let id = {
-            let _turn = self.0.begin_change().await?;
-            let id = self.snap_create_in_turn(&name, &namespace).await?;
-            self.write_state(id).await?;
-            self.set_complete(id).await?;
-            id
-        };
-        self.0.header_changed().await?;
-        // What is left over goes the next time.
-        if let Err(error) = self.unlink_old(&peers).await {
-            tracing::warn!("old mirror snapshots of {} stay: {error}", self.0.id);
-        }
-        Ok(id)
+    pub fn mirror_snapshot(&self) -> LocalBoxFuture<'_, Result<SnapId, ClientError>> {
+        Box::pin(async move {
+            let io = &self.0.io;
+            let mirrored = mirror_image(io, &self.0.id).await?;
+            let Some(mirrored) =
+                mirrored.filter(|m| m.mode == BY_SNAPSHOT && m.state == image_state::ENABLED)
+            else {
+                return Err(Errno::EINVAL.into());
+            };
+            if !self.is_mirror_primary().await? {
+                return Err(Errno::EINVAL.into());
+            }
+            let peers = peers_to_send_to(io).await?;
+            if peers.is_empty() {
+                return Err(Errno::EINVAL.into());
+            }
+            let mut random = [0; 16];
+            io.client().env().fill_random(&mut random);
+            let unique = types::Uuid::from_random(random);
+            let name = format!(".mirror.primary.{}.{unique}", mirrored.global_image_id);
+            let namespace = SnapshotNamespace::Mirror(MirrorSnapshot {
+                state: mirror_snapshot_state::PRIMARY,
+                mirror_peer_uuids: peers.clone(),
+                ..MirrorSnapshot::default()
+            });
+            let id = {
+                let _turn = self.0.begin_change().await?;
+                let id = self.snap_create_in_turn(&name, &namespace).await?;
+                self.write_state(id).await?;
+                self.set_complete(id).await?;
+                id
+            };
+            self.0.header_changed().await?;
+            // What is left over goes the next time.
+            if let Err(error) = self.unlink_old(&peers).await {
+                tracing::warn!("old mirror snapshots of {} stay: {error}", self.0.id);
+            }
+            Ok(id)
+        })
     }
 
     async fn set_complete(&self, id: SnapId) -> Result<(), ClientError> {

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
-use futures_util::future::join_all;
+use futures_util::future::{LocalBoxFuture, join_all};
 use futures_util::stream;
 use types::Errno;
 use types::osd::ops::{self, OsdOp, WriteSameArgs};
@@ -211,43 +211,46 @@ impl Image {
     }
 
     /// Changes an object: see the module.
-    pub(crate) async fn change(
-        &self,
-        view: &View,
-        map: Option<&Rc<ObjectMap>>,
+    pub(crate) fn change<'a>(
+        &'a self,
+        view: &'a View,
+        map: Option<&'a Rc<ObjectMap>>,
         object: u64,
         change: Change,
-    ) -> Result<(), ClientError> {
-        let removes = matches!(change, Change::Clear | Change::Delete);
-        let head = view.prefix(object, view.overlap);
-        let beneath = match change {
-            // Nobody but snapshots sees the parent through an object that goes as a whole.
-            Change::Clear | Change::Delete if view.header.snapc.snaps.is_empty() => 0,
-            _ => head,
-        };
-        let deletes = matches!(change, Change::Delete) || (removes && head == 0);
-        let _using = self.0.objects.enter(object, removes).await;
-        let absent = map.is_some_and(|map| map.state(object) == NONEXISTENT);
-        let makes = matches!(change, Change::Write(..) | Change::Same(..) | Change::Compare(..));
-        if absent && !makes && beneath == 0 && (head == 0 || deletes) {
-            return Ok(());
-        }
-        if let Some(map) = map {
-            if deletes && beneath == 0 {
-                map.set(object..object + 1, PENDING, None).await?;
-            } else {
-                map.ensure_exists(object).await?;
+    ) -> LocalBoxFuture<'a, Result<(), ClientError>> {
+        Box::pin(async move {
+            let removes = matches!(change, Change::Clear | Change::Delete);
+            let head = view.prefix(object, view.overlap);
+            let beneath = match change {
+                // Nobody but snapshots sees the parent through an object that goes as a whole.
+                Change::Clear | Change::Delete if view.header.snapc.snaps.is_empty() => 0,
+                _ => head,
+            };
+            let deletes = matches!(change, Change::Delete) || (removes && head == 0);
+            let _using = self.0.objects.enter(object, removes).await;
+            let absent = map.is_some_and(|map| map.state(object) == NONEXISTENT);
+            let makes =
+                matches!(change, Change::Write(..) | Change::Same(..) | Change::Compare(..));
+            if absent && !makes && beneath == 0 && (head == 0 || deletes) {
+                return Ok(());
             }
-        }
-        if let (Change::Compare(_, expected, _), 0) = (&change, beneath) {
-            self.make_for_compare(view, object, expected).await?;
-        }
-        self.apply(view, object, &change, beneath, deletes).await?;
-        if let (Some(map), true) = (map, deletes) {
-            let from = if beneath == 0 { PENDING } else { EXISTS };
-            map.set(object..object + 1, NONEXISTENT, Some(from)).await?;
-        }
-        Ok(())
+            if let Some(map) = map {
+                if deletes && beneath == 0 {
+                    map.set(object..object + 1, PENDING, None).await?;
+                } else {
+                    map.ensure_exists(object).await?;
+                }
+            }
+            if let (Change::Compare(_, expected, _), 0) = (&change, beneath) {
+                self.make_for_compare(view, object, expected).await?;
+            }
+            self.apply(view, object, &change, beneath, deletes).await?;
+            if let (Some(map), true) = (map, deletes) {
+                let from = if beneath == 0 { PENDING } else { EXISTS };
+                map.set(object..object + 1, NONEXISTENT, Some(from)).await?;
+            }
+            Ok(())
+        })
     }
 
     async fn apply(

@@ -23,8 +23,8 @@ use auth::KeyServer;
 use bytes::Bytes;
 use command::{CommandMap, CommandReply};
 use config::Config;
-use env::Env;
 use env::sync::Notify;
+use env::{Env, LocalFuture};
 use maps::MonMap;
 use msgr::{Connection, Dispatcher, Incoming, Messenger, Policies, Policy};
 use quorum::Timing;
@@ -123,79 +123,83 @@ struct Shell {
 impl Mon {
     /// Starts the monitor of this database: listens on its address in the monitor map and looks
     /// for the others. One that is alone serves when this returns.
-    pub async fn start(
+    pub fn start(
         env: Env,
         conf: Rc<Config>,
         kv: Rc<dyn Kv>,
         identity: Identity,
-    ) -> Result<Mon, StartError> {
-        let load = StartError::Load;
-        let name = identity.name.clone();
-        let fill = |buf: &mut [u8]| env.fill_random(buf);
-        if crate::sync::erase_if_forced(&*kv, &fill).map_err(load)? {
-            tracing::warn!("the database is erased, as sync_force asked; another's is copied");
-        }
-        let monmap = crate::monmap::load(&*kv).map_err(load)?;
-        let rank = monmap.rank_of(&name);
-        let own = monmap.mon_info.get(&name).map(|mon| mon.public_addrs.clone());
-        let addr = own.as_ref().and_then(|addrs| addrs.msgr2().and_then(|addr| addr.sock));
-        let (Some(rank), Some(own), Some(addr)) = (rank, own, addr) else {
-            return Err(StartError::NotInMap { name });
-        };
-        let random = {
-            let env = env.clone();
-            move || env.random_u64()
-        };
-        let timing = timing_of(rank);
-        let replica = Replica::open(kv.clone(), &name, timing, env.now(), &random)
-            .map_err(|e| load(e.into()))?;
-        let keys = crate::auth::load_keys(&*kv, &conf).map_err(load)?;
-        let own_name = EntityName::mon(rank as i64);
-        let mut settings = msgr::Config::new(own_name, 0, policies());
-        settings.max_backoff = BACKOFF_MAX;
-        let wall_ms = env.wall_clock().as_millis();
-        settings.first_global_seq = u64::try_from(wall_ms).unwrap_or(0);
-        let messenger = Messenger::new(env.clone(), settings);
-        let shell = Rc::new(Shell {
-            out_since: Cell::new(Some(env.now())),
-            env,
-            conf,
-            kv,
-            identity,
-            core: RefCell::new(None),
-            replica: Rc::new(replica),
-            first_keys: RefCell::new(Rc::new(RefCell::new(keys))),
-            monmap: RefCell::new(Rc::new(monmap)),
-            messenger: messenger.clone(),
-            connections: RefCell::default(),
-            router: RefCell::default(),
-            peers: RefCell::default(),
-            pump: Notify::default(),
-            pump_due: Cell::new(true),
-            wake_at: Cell::new(None),
-            queue: RefCell::default(),
-            stepping: Cell::new(false),
-            stopped: Cell::new(false),
-            exited: Cell::new(false),
-            failure: RefCell::new(None),
-            failed: Notify::default(),
-        });
-        messenger.set_auth_server(Rc::new(auth_server::MonAuthServer { shell: shell.clone() }));
-        messenger.set_auth_client(Rc::new(auth_server::MonAuthClient { shell: shell.clone() }));
-        messenger.set_dispatcher(Rc::new(Door { shell: shell.clone() }));
-        // One that is alone leads now. Ids and secrets first: nobody may be let in before they are
-        // committed.
-        shell.load_core().map_err(load)?;
-        shell.run_log().map_err(load)?;
-        if shell.role() == Role::Leader {
-            shell.flush().await;
-        }
-        messenger.bind(addr).map_err(|error| StartError::Bind { addr: addr.to_string(), error })?;
-        messenger.set_addrs(own);
-        shell.env.go(pump::run(shell.clone()));
-        shell.env.go(peers::tend(shell.clone()));
-        tracing::info!("mon.{name} serves on {addr}");
-        Ok(Mon { shell })
+    ) -> LocalFuture<Result<Mon, StartError>> {
+        Box::pin(async move {
+            let load = StartError::Load;
+            let name = identity.name.clone();
+            let fill = |buf: &mut [u8]| env.fill_random(buf);
+            if crate::sync::erase_if_forced(&*kv, &fill).map_err(load)? {
+                tracing::warn!("the database is erased, as sync_force asked; another's is copied");
+            }
+            let monmap = crate::monmap::load(&*kv).map_err(load)?;
+            let rank = monmap.rank_of(&name);
+            let own = monmap.mon_info.get(&name).map(|mon| mon.public_addrs.clone());
+            let addr = own.as_ref().and_then(|addrs| addrs.msgr2().and_then(|addr| addr.sock));
+            let (Some(rank), Some(own), Some(addr)) = (rank, own, addr) else {
+                return Err(StartError::NotInMap { name });
+            };
+            let random = {
+                let env = env.clone();
+                move || env.random_u64()
+            };
+            let timing = timing_of(rank);
+            let replica = Replica::open(kv.clone(), &name, timing, env.now(), &random)
+                .map_err(|e| load(e.into()))?;
+            let keys = crate::auth::load_keys(&*kv, &conf).map_err(load)?;
+            let own_name = EntityName::mon(rank as i64);
+            let mut settings = msgr::Config::new(own_name, 0, policies());
+            settings.max_backoff = BACKOFF_MAX;
+            let wall_ms = env.wall_clock().as_millis();
+            settings.first_global_seq = u64::try_from(wall_ms).unwrap_or(0);
+            let messenger = Messenger::new(env.clone(), settings);
+            let shell = Rc::new(Shell {
+                out_since: Cell::new(Some(env.now())),
+                env,
+                conf,
+                kv,
+                identity,
+                core: RefCell::new(None),
+                replica: Rc::new(replica),
+                first_keys: RefCell::new(Rc::new(RefCell::new(keys))),
+                monmap: RefCell::new(Rc::new(monmap)),
+                messenger: messenger.clone(),
+                connections: RefCell::default(),
+                router: RefCell::default(),
+                peers: RefCell::default(),
+                pump: Notify::default(),
+                pump_due: Cell::new(true),
+                wake_at: Cell::new(None),
+                queue: RefCell::default(),
+                stepping: Cell::new(false),
+                stopped: Cell::new(false),
+                exited: Cell::new(false),
+                failure: RefCell::new(None),
+                failed: Notify::default(),
+            });
+            messenger.set_auth_server(Rc::new(auth_server::MonAuthServer { shell: shell.clone() }));
+            messenger.set_auth_client(Rc::new(auth_server::MonAuthClient { shell: shell.clone() }));
+            messenger.set_dispatcher(Rc::new(Door { shell: shell.clone() }));
+            // One that is alone leads now. Ids and secrets first: nobody may be let in before they are
+            // committed.
+            shell.load_core().map_err(load)?;
+            shell.run_log().map_err(load)?;
+            if shell.role() == Role::Leader {
+                shell.flush().await;
+            }
+            messenger
+                .bind(addr)
+                .map_err(|error| StartError::Bind { addr: addr.to_string(), error })?;
+            messenger.set_addrs(own);
+            shell.env.go(pump::run(shell.clone()));
+            shell.env.go(peers::tend(shell.clone()));
+            tracing::info!("mon.{name} serves on {addr}");
+            Ok(Mon { shell })
+        })
     }
 
     /// Answers a command of the admin socket or of `ceph tell`.

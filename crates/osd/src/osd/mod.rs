@@ -262,40 +262,42 @@ impl Osd {
     /// Starts an OSD on a mounted store: loads maps and PGs, listens, authenticates, and boots in
     /// the background. Returns once it listens and the monitor knows it authenticated.
     /// `keyring` must hold `osd.<id>`'s key (unless auth is none).
-    pub async fn start(
+    pub fn start(
         env: Env,
         config: Rc<Config>,
         keyring: Keyring,
         store: Rc<dyn ObjectStore>,
-    ) -> Result<Rc<Osd>, OsdError> {
-        let superblock = read_superblock(&store).await?;
-        let expected: i32 = config.id().parse().unwrap_or(-1);
-        if superblock.whoami != expected {
-            return Err(OsdError::WrongOsd { found: superblock.whoami, expected });
-        }
-        let settings = Settings::from_config(&config, Some(&keyring))
-            .map_err(|e| OsdError::Monitor(e.to_string()))?;
-        let osd = Osd::assemble(env.clone(), config, store, superblock, settings);
-        osd.store.stop_when_full();
-        osd.statfs.set(osd.store.statfs().await?);
-        osd.pool_statfs.replace(osd.store.pool_statfs().await?);
-        osd.load().await?;
-        if let Err(e) = osd.listen() {
-            osd.stop_io();
-            return Err(OsdError::Bind(e));
-        }
-        osd.monc.start();
-        if let Err(e) = osd.monc.authenticated().await {
-            osd.stop_io();
-            return Err(OsdError::Monitor(e.to_string()));
-        }
-        osd.monc.rotating_ready().await;
-        env.go(boot::run(osd.clone()));
-        env.go(heartbeat::run(osd.clone()));
-        env.go(report::run(osd.clone()));
-        env.go(commits::run(osd.clone()));
-        env.go(boot::tick(osd.clone()));
-        Ok(osd)
+    ) -> LocalFuture<Result<Rc<Osd>, OsdError>> {
+        Box::pin(async move {
+            let superblock = read_superblock(&store).await?;
+            let expected: i32 = config.id().parse().unwrap_or(-1);
+            if superblock.whoami != expected {
+                return Err(OsdError::WrongOsd { found: superblock.whoami, expected });
+            }
+            let settings = Settings::from_config(&config, Some(&keyring))
+                .map_err(|e| OsdError::Monitor(e.to_string()))?;
+            let osd = Osd::assemble(env.clone(), config, store, superblock, settings);
+            osd.store.stop_when_full();
+            osd.statfs.set(osd.store.statfs().await?);
+            osd.pool_statfs.replace(osd.store.pool_statfs().await?);
+            osd.load().await?;
+            if let Err(e) = osd.listen() {
+                osd.stop_io();
+                return Err(OsdError::Bind(e));
+            }
+            osd.monc.start();
+            if let Err(e) = osd.monc.authenticated().await {
+                osd.stop_io();
+                return Err(OsdError::Monitor(e.to_string()));
+            }
+            osd.monc.rotating_ready().await;
+            env.go(boot::run(osd.clone()));
+            env.go(heartbeat::run(osd.clone()));
+            env.go(report::run(osd.clone()));
+            env.go(commits::run(osd.clone()));
+            env.go(boot::tick(osd.clone()));
+            Ok(osd)
+        })
     }
 
     fn assemble(

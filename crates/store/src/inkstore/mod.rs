@@ -147,27 +147,29 @@ impl InkStore {
     }
 
     /// Opens the store on a device.
-    pub async fn mount(env: Env, device: BlockDevice) -> Result<InkStore, StoreError> {
-        let mut core = recover::mount(&device).await?;
-        // There may be no room for one more batch: so before any.
-        let durable = core.log.durable_seq;
-        let checkpoint = core.wants_checkpoint().then(|| core.begin_checkpoint(durable));
-        let inner = Rc::new(Inner {
-            env: env.clone(),
-            device,
-            core: RefCell::new(core),
-            work: Notify::default(),
-            progress: Notify::default(),
-            folding: Notify::default(),
-            discarding: Notify::default(),
-        });
-        if let Some(task) = checkpoint {
-            env.go(checkpoint::run(inner.clone(), task));
-        }
-        env.go(inner.clone().commit_loop());
-        env.go(inner.clone().fold_loop());
-        env.go(inner.clone().discard_loop());
-        Ok(InkStore { inner })
+    pub fn mount(env: Env, device: BlockDevice) -> LocalFuture<Result<InkStore, StoreError>> {
+        Box::pin(async move {
+            let mut core = recover::mount(&device).await?;
+            // There may be no room for one more batch: so before any.
+            let durable = core.log.durable_seq;
+            let checkpoint = core.wants_checkpoint().then(|| core.begin_checkpoint(durable));
+            let inner = Rc::new(Inner {
+                env: env.clone(),
+                device,
+                core: RefCell::new(core),
+                work: Notify::default(),
+                progress: Notify::default(),
+                folding: Notify::default(),
+                discarding: Notify::default(),
+            });
+            if let Some(task) = checkpoint {
+                env.go(checkpoint::run(inner.clone(), task));
+            }
+            env.go(inner.clone().commit_loop());
+            env.go(inner.clone().fold_loop());
+            env.go(inner.clone().discard_loop());
+            Ok(InkStore { inner })
+        })
     }
 
     /// The device with its ledger.

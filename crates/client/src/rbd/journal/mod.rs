@@ -30,6 +30,7 @@ use bytes::Bytes;
 use denc::Denc;
 use env::Env;
 use env::sync::{Notify, Semaphore};
+use futures_util::future::LocalBoxFuture;
 use types::{Errno, UTime};
 
 pub(crate) use event::{Event, OpChange};
@@ -76,27 +77,30 @@ impl Recorded<'_> {
 
 impl Journal {
     /// With the lock just taken: replays what there is and opens a tag of our own.
-    pub(crate) async fn open(inner: &Rc<Inner>) -> Result<Rc<Journal>, ClientError> {
-        let header = Rc::new(Header::open(&inner.io, &inner.id).await?);
-        header.check_owner().await?;
-        replay(&Image(inner.clone()), &header).await?;
-        let position = header.position().await?;
-        let tag = header.new_tag(&position).await?;
-        let recorder = Recorder::open(&inner.env, header, tag, position).await?;
-        let config = inner.io.client().config();
-        let payload = usize::try_from(config.uint("rbd_journal_max_payload_bytes")).unwrap_or(0);
-        let payload = if payload == 0 { usize::MAX } else { payload.max(PAYLOAD_LEAST) };
-        let age = Duration::try_from_secs_f64(config.float("rbd_journal_commit_age"));
-        Ok(Rc::new(Journal {
-            env: inner.env.clone(),
-            ranges: Ranges::default(),
-            next_op: Cell::new(1),
-            keep_after: age.unwrap_or_default(),
-            payload_max: payload.min(recorder.data_max()),
-            recorder,
-            is_keeping_soon: Cell::new(false),
-            keeping: Semaphore::new(1),
-        }))
+    pub(crate) fn open(inner: &Rc<Inner>) -> LocalBoxFuture<'_, Result<Rc<Journal>, ClientError>> {
+        Box::pin(async move {
+            let header = Rc::new(Header::open(&inner.io, &inner.id).await?);
+            header.check_owner().await?;
+            replay(&Image(inner.clone()), &header).await?;
+            let position = header.position().await?;
+            let tag = header.new_tag(&position).await?;
+            let recorder = Recorder::open(&inner.env, header, tag, position).await?;
+            let config = inner.io.client().config();
+            let payload =
+                usize::try_from(config.uint("rbd_journal_max_payload_bytes")).unwrap_or(0);
+            let payload = if payload == 0 { usize::MAX } else { payload.max(PAYLOAD_LEAST) };
+            let age = Duration::try_from_secs_f64(config.float("rbd_journal_commit_age"));
+            Ok(Rc::new(Journal {
+                env: inner.env.clone(),
+                ranges: Ranges::default(),
+                next_op: Cell::new(1),
+                keep_after: age.unwrap_or_default(),
+                payload_max: payload.min(recorder.data_max()),
+                recorder,
+                is_keeping_soon: Cell::new(false),
+                keeping: Semaphore::new(1),
+            }))
+        })
     }
 
     fn encode(&self, event: Event) -> Bytes {
