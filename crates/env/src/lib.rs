@@ -41,7 +41,8 @@ pub use mutants::{MUTANTS, mutant};
 pub use timers::Timers;
 pub use workers::Workers;
 
-/// A future of this thread.
+/// A future of this thread. A daemon's start function returns one instead of being `async`, so that
+/// all it runs is compiled in its own crate, not in each that starts it (`docs/dependencies.md`).
 pub type LocalFuture<T> = Pin<Box<dyn Future<Output = T>>>;
 
 /// What a daemon's world consists of. One driver a thread (real) or a node (simulated).

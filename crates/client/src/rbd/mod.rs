@@ -14,6 +14,9 @@
 //! Operations run beside one another; what overlaps and is not waited for may end in any order.
 //! Not here: the copying side of mirroring, encryption (such images open read-only or
 //! not at all, with an error that says so). Images being migrated are touched by that only.
+//!
+//! Large futures are boxed, so that they are compiled here and not in each crate that awaits them
+//! (`docs/dependencies.md`, "What a build takes").
 
 mod class;
 mod clone;
