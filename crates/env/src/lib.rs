@@ -11,6 +11,7 @@
 
 mod buf;
 mod executor;
+mod listeners;
 mod mutants;
 pub mod real;
 pub mod sync;
@@ -35,6 +36,7 @@ use bytes::{Bytes, BytesMut};
 
 pub use buf::AlignedBuf;
 pub use executor::{Executor, JoinHandle, running_owner};
+pub use listeners::Listeners;
 #[cfg(feature = "mutants")]
 pub use mutants::choose_mutant;
 pub use mutants::{MUTANTS, mutant};

@@ -9,7 +9,7 @@ use std::any::Any;
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -73,7 +73,8 @@ type Backlog = Watched<Waiting>;
 /// Connections that their listener has not taken.
 #[derive(Default)]
 struct Waiting {
-    streams: VecDeque<Ways>,
+    /// Each with where it comes from.
+    streams: VecDeque<(Ways, IpAddr)>,
     /// The listener is.
     gone: bool,
 }
@@ -90,11 +91,11 @@ impl Within {
         Rc::new(WithinListener { addr, backlog })
     }
 
-    /// A connection to `addr`, if somebody of this process listens there.
-    pub fn connect(&self, addr: SocketAddr) -> Option<io::Result<Rc<dyn Stream>>> {
+    /// A connection from `ip` to `addr`, if somebody of this process listens there.
+    pub fn connect(&self, ip: IpAddr, addr: SocketAddr) -> Option<io::Result<Rc<dyn Stream>>> {
         let backlog = self.lock().get(&addr)?.upgrade()?;
         let (there, back) = (Arc::new(Way::default()), Arc::new(Way::default()));
-        let theirs = Ways { out: back.clone(), come: there.clone() };
+        let theirs = (Ways { out: back.clone(), come: there.clone() }, ip);
         let waits = backlog.change(|waiting| {
             let waits = waiting.streams.len() < BACKLOG && !waiting.gone;
             if waits {
@@ -106,7 +107,7 @@ impl Within {
             return Some(Err(io::ErrorKind::ConnectionRefused.into()));
         }
         let ways = Ways { out: there, come: back };
-        Some(Ok(Rc::new(End { ways, peer: addr, local: SocketAddr::new(addr.ip(), 0) })))
+        Some(Ok(Rc::new(End { ways, peer: addr, local: SocketAddr::new(ip, 0) })))
     }
 }
 
@@ -127,7 +128,7 @@ impl Drop for WithinListener {
             waiting.gone = true;
             std::mem::take(&mut waiting.streams)
         });
-        left.iter().for_each(Ways::close);
+        left.iter().for_each(|(ways, _)| ways.close());
     }
 }
 
@@ -135,9 +136,9 @@ impl Listener for WithinListener {
     fn accept(&self) -> LocalFuture<io::Result<Rc<dyn Stream>>> {
         let (addr, backlog) = (self.addr, self.backlog.clone());
         Box::pin(async move {
-            let ways = backlog.when(|waiting| waiting.streams.pop_front()).await;
+            let (ways, ip) = backlog.when(|waiting| waiting.streams.pop_front()).await;
             let stream: Rc<dyn Stream> =
-                Rc::new(End { ways, peer: SocketAddr::new(addr.ip(), 0), local: addr });
+                Rc::new(End { ways, peer: SocketAddr::new(ip, 0), local: addr });
             Ok(stream)
         })
     }

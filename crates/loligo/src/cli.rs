@@ -160,6 +160,9 @@ pub(crate) struct SimArgs {
     /// Monitors of each cluster [default: 1 or 3, by the seed]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=7))]
     pub(crate) mons: Option<u32>,
+    /// OSDs that share a process [default: 1, in one life of four 2 or 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub(crate) osds_per_process: Option<u32>,
     /// What may go wrong: osd, power, mon, mgr, loss, partition, slow, disk, clock, admin, rot,
     /// aimed (see --aim), or none; and what may be done: grow (more placement groups), shrink
     /// (and fewer), remove (OSDs), snaps (of the pool) [default: what may go wrong, and in one life

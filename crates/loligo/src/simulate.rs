@@ -18,6 +18,7 @@ fn settings(args: &SimArgs) -> Result<Settings, Failure> {
     let mut settings = Settings {
         osds: args.osds,
         mons: args.mons,
+        osds_per_process: args.osds_per_process,
         erasure: args.erasure,
         short: args.short,
         ..Settings::default()
@@ -55,6 +56,9 @@ fn again(args: &SimArgs, seed: u64, cut: &str) -> String {
     }
     if let Some(mons) = args.mons {
         words += &format!(" --mons {mons}");
+    }
+    if let Some(count) = args.osds_per_process {
+        words += &format!(" --osds-per-process {count}");
     }
     if let Some(faults) = &args.faults {
         words += &format!(" --faults {}", faults.join(","));

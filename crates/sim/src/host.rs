@@ -1,7 +1,10 @@
 //! Hosts: what outlives a process.
 
+use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
+
+use env::within::Within;
 
 use crate::disk::DiskModel;
 use crate::image::Unsynced;
@@ -43,6 +46,8 @@ pub(crate) struct Host {
     pub(crate) drift_ppm: i32,
     pub(crate) next_port: u16,
     pub(crate) disk_model: DiskModel,
+    /// What its process shares with those of other hosts ([`crate::Control::share_process`]).
+    pub(crate) shared: Option<Rc<RefCell<Within>>>,
 }
 
 impl Host {
@@ -57,7 +62,14 @@ impl Host {
             drift_ppm: 0,
             next_port: EPHEMERAL_MIN,
             disk_model,
+            shared: None,
         }
+    }
+
+    /// Whether both are of one shared process.
+    pub(crate) fn shares_process(&self, other: &Host) -> bool {
+        let both = self.shared.as_ref().zip(other.shared.as_ref());
+        both.is_some_and(|(one, other)| Rc::ptr_eq(one, other))
     }
 
     pub(crate) fn ephemeral_port(&mut self) -> u16 {

@@ -1,6 +1,7 @@
 //! A running process of a host: the simulated driver behind its [`env::Env`].
 
 use std::cell::Cell;
+use std::future::ready;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -8,7 +9,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use env::sync::Notify;
-use env::{BlockFile, Driver, Listener, LocalFuture, OpenBlock, Stream, SyncFile};
+use env::within::Within;
+use env::{BlockFile, Driver, Listener, Listeners, LocalFuture, OpenBlock, Stream, SyncFile};
 
 use crate::block_file::SimBlockFile;
 use crate::listener::{Queue, SimListener};
@@ -38,6 +40,8 @@ pub(crate) struct Process {
     pub(crate) wall_skew_nanos: Cell<i64>,
     pub(crate) asked_to_end: Cell<bool>,
     pub(crate) asked: Notify,
+    /// What it shares with other daemons of its process.
+    pub(crate) within: Option<Within>,
 }
 
 const MILLION: i128 = 1_000_000;
@@ -196,11 +200,21 @@ impl Driver for ProcessDriver {
         }
         let queue = Queue::new(process.clone());
         listeners.insert(addr, queue.clone());
-        Ok(Rc::new(SimListener { queue, addr: Some(addr) }))
+        let own: Rc<dyn Listener> = Rc::new(SimListener { queue, addr: Some(addr) });
+        let Some(within) = &process.within else { return Ok(own) };
+        Ok(Rc::new(Listeners::new(vec![own, within.listen(addr)])))
     }
 
     fn connect(&self, addr: SocketAddr) -> LocalFuture<io::Result<Rc<dyn Stream>>> {
-        Box::pin(connect(self.0.clone(), addr))
+        let process = self.0.clone();
+        let within = process.within.as_ref();
+        if let Some(stream) =
+            within.and_then(|w| w.connect(process.source_addr(addr.ip()).ip(), addr))
+        {
+            process.world.record("connected within", process.number.into(), addr.port().into());
+            return Box::pin(ready(stream));
+        }
+        Box::pin(connect(process, addr))
     }
 
     fn listen_unix(&self, path: &Path) -> io::Result<Rc<dyn Listener>> {

@@ -13,6 +13,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use env::sync::Notify;
+use env::within::Within;
 use env::{Env, Executor, JoinHandle, LocalFuture, Timers};
 
 use crate::disk::{Disk, DiskModel};
@@ -247,6 +248,15 @@ impl Control {
         self.0.processes.set(number);
         let rng = self.0.rng.fork();
         let mut hosts = self.0.hosts.borrow_mut();
+        let host = &hosts[index];
+        let others_run = hosts.iter().any(|h| h.process.is_some() && h.shares_process(host));
+        let within = host.shared.as_ref().map(|shared| {
+            if !others_run {
+                // A process that has ended leaves nothing to the next.
+                shared.replace(Within::default());
+            }
+            shared.borrow().clone()
+        });
         let host = &mut hosts[index];
         let process = Rc::new(Process {
             world: self.0.clone(),
@@ -260,6 +270,7 @@ impl Control {
             wall_skew_nanos: Cell::new(host.wall_skew_nanos),
             asked_to_end: Cell::new(false),
             asked: Notify::default(),
+            within,
         });
         host.process = Some(process.clone());
         let was_down = !std::mem::replace(&mut host.up, true);
@@ -271,6 +282,17 @@ impl Control {
             }
         }
         Env::new(Rc::new(ProcessDriver(process)))
+    }
+
+    /// From their next start on, the daemons of these hosts are of one process: what they say to each
+    /// other goes within it ([`env::within`]), at once, whatever the network does. Each is started by
+    /// itself, and may be killed so (as one that fails); who kills the process kills all of them.
+    pub fn share_process(&self, names: &[String]) {
+        let shared = Rc::<RefCell<Within>>::default();
+        for name in names {
+            let index = self.0.host(name);
+            self.0.hosts.borrow_mut()[index].shared = Some(shared.clone());
+        }
     }
 
     /// Whether a process runs on the host.

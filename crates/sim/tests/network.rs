@@ -297,3 +297,31 @@ fn clocks_differ_between_hosts() {
     world.run_for(SECOND);
     assert_eq!(*log.borrow(), ["fast", "right"]);
 }
+
+/// As daemons of one process, which no network parts; and a process that has ended leaves nothing to the next.
+#[test]
+fn what_shares_a_process_talks_within_it() {
+    let world = World::new(12);
+    world.share_process(&["server".to_owned(), "friend".to_owned()]);
+    let addr = SocketAddr::new(world.ip("server"), 7000);
+    serve(&world.node("server"), addr);
+    let control = world.control();
+    let stranger = world.node("stranger");
+    world.run_until(async move {
+        control.isolate("server");
+        let begun = control.now();
+        let stream = control.node("friend").connect(addr).await.unwrap();
+        assert!(stream.passage().is_some(), "values can be handed over");
+        stream.send(vec![Bytes::from_static(b"hello")]).await.unwrap();
+        assert_eq!(&recv_exactly(&stream, 5).await.unwrap()[..], b"hello");
+        assert_eq!(control.now(), begun, "at once");
+        assert!(stranger.timeout(SECOND, stranger.connect(addr)).await.is_err());
+
+        control.kill("server", Kill::PROCESS);
+        assert_eq!(recv_some(&stream).await.unwrap(), Bytes::new(), "the other one has ended");
+        control.kill("friend", Kill::PROCESS);
+        control.heal();
+        let friend = control.node("friend");
+        assert!(friend.connect(addr).await.is_err(), "nobody listens now");
+    });
+}

@@ -51,6 +51,9 @@ pub struct Plan {
     pub spare_osds: u32,
     /// Data and parity chunks, if the clients' pool is erasure coded.
     pub code: Option<(u32, u32)>,
+    /// OSDs that share a process, as with `loligo up --osds-per-process`: they talk within it, and fall
+    /// and come back together.
+    pub osds_per_process: u32,
 }
 
 impl Default for Plan {
@@ -66,11 +69,18 @@ impl Default for Plan {
             min_size: 2,
             spare_osds: 1,
             code: None,
+            osds_per_process: 1,
         }
     }
 }
 
 impl Plan {
+    /// The OSDs of the process that an OSD is in.
+    fn process_of(&self, osd: u32) -> std::ops::Range<u32> {
+        let first = osd - osd % self.osds_per_process;
+        first..first + self.osds_per_process
+    }
+
     /// OSDs that the clients' pool cannot do without.
     pub(crate) fn members_min(&self) -> usize {
         self.code.map_or(self.size, |(k, m)| k + m) as usize
@@ -99,6 +109,11 @@ pub struct Cluster {
     running: Rc<RefCell<BTreeMap<u32, Weak<osd::Osd>>>>,
     /// OSDs whose disks have had faults: these may fail.
     excused: Rc<RefCell<BTreeSet<u32>>>,
+}
+
+/// The host of an OSD.
+fn host_of(osd: u32) -> String {
+    format!("osd.{osd}")
 }
 
 /// An OSD's identity, the same in every run.
@@ -136,6 +151,12 @@ impl Cluster {
             plan.options
         );
         let keyring = keys::keyring(&env, plan.osds + plan.spare_osds);
+        if plan.osds_per_process > 1 {
+            let all = (0..plan.osds + plan.spare_osds).map(host_of).collect::<Vec<_>>();
+            for process in all.chunks(plan.osds_per_process as usize) {
+                world.share_process(process);
+            }
+        }
         let cluster = Cluster {
             world: world.clone(),
             plan: Rc::new(plan),
@@ -250,13 +271,19 @@ impl Cluster {
         self.run_osd(osd, true);
     }
 
-    /// Starts an OSD that has been made, unless it runs.
+    /// Starts an OSD that has been made, and those of its process, unless they run.
     pub fn start_osd(&self, osd: u32) {
+        for osd in self.plan.process_of(osd) {
+            self.start_one(osd);
+        }
+    }
+
+    fn start_one(&self, osd: u32) {
         let belongs = self.members.borrow().contains(&osd);
-        if belongs && !self.world.is_running(&format!("osd.{osd}")) {
+        if belongs && !self.world.is_running(&host_of(osd)) {
             let unmade = self.unmade.borrow().contains(&osd);
             if unmade {
-                self.world.remove_disk(&format!("osd.{osd}"), OSD_BLOCK);
+                self.world.remove_disk(&host_of(osd), OSD_BLOCK);
             }
             self.run_osd(osd, self.plan.memstore || unmade);
         }
@@ -288,7 +315,7 @@ impl Cluster {
     /// The disk of an OSD; what it does wrong from now on excuses the OSD's failing.
     pub(crate) fn broken_disk(&self, osd: u32) -> sim::Disk {
         self.excused.borrow_mut().insert(osd);
-        self.world.disk(&format!("osd.{osd}"), OSD_BLOCK)
+        self.world.disk(&host_of(osd), OSD_BLOCK)
     }
 
     /// Members of a PG that may be away while it serves.
@@ -300,19 +327,20 @@ impl Cluster {
 
     /// The disk of an OSD.
     pub(crate) fn disk(&self, osd: u32) -> sim::Disk {
-        self.world.disk(&format!("osd.{osd}"), OSD_BLOCK)
+        self.world.disk(&host_of(osd), OSD_BLOCK)
     }
 
     /// Gives an OSD a new, empty disk.
     pub fn replace_disk(&self, osd: u32) {
         self.kill_osd(osd, Kill::PROCESS);
-        self.world.remove_disk(&format!("osd.{osd}"), OSD_BLOCK);
+        self.world.remove_disk(&host_of(osd), OSD_BLOCK);
         self.excused.borrow_mut().remove(&osd);
         self.make_osd(osd);
+        self.start_osd(osd);
     }
 
     fn run_osd(&self, id: u32, make: bool) {
-        let host = format!("osd.{id}");
+        let host = host_of(id);
         let env = self.world.node(&host);
         let cluster = self.clone();
         env.clone().go(async move {
@@ -380,6 +408,7 @@ impl Cluster {
         self.members.borrow_mut().remove(&osd);
         self.vacant.borrow_mut().insert(osd);
         self.kill_osd(osd, Kill::PROCESS);
+        self.start_osd(osd);
         let down = json!({"prefix": "osd down", "ids": [osd.to_string()]});
         let purge = json!({"prefix": "osd purge-actual", "id": osd, "yes_i_really_mean_it": true});
         loop {
@@ -474,10 +503,16 @@ impl Cluster {
         answer.outb
     }
 
-    /// Ends an OSD's process.
+    /// Ends an OSD's process, with all that are in it.
     pub fn kill_osd(&self, osd: u32, how: Kill) {
+        for osd in self.plan.process_of(osd) {
+            self.kill_one(osd, how);
+        }
+    }
+
+    fn kill_one(&self, osd: u32, how: Kill) {
         let running = self.running.borrow_mut().remove(&osd);
-        self.world.kill(&format!("osd.{osd}"), how);
+        self.world.kill(&host_of(osd), how);
         if let Some(osd) = running.and_then(|osd| osd.upgrade()) {
             osd.abandon();
         }
@@ -547,7 +582,7 @@ impl Cluster {
     /// Ends an OSD and changes its store behind its back.
     pub async fn change_store(&self, osd: u32, change: Transaction) {
         self.kill_osd(osd, Kill::PROCESS);
-        let host = format!("osd.{osd}");
+        let host = host_of(osd);
         let env = self.world.node(&host);
         let (plan, inside) = (self.plan.clone(), env.clone());
         let changed = env.spawn_with_handle(async move {
@@ -564,7 +599,7 @@ impl Cluster {
         let mut stores = BTreeMap::new();
         for osd in self.members() {
             self.kill_osd(osd, Kill::PROCESS);
-            let env = self.world.node(&format!("osd.{osd}"));
+            let env = self.world.node(&host_of(osd));
             let plan = self.plan.clone();
             let inside = env.clone();
             let contents = env.spawn_with_handle(async move {

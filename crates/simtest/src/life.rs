@@ -18,6 +18,8 @@ pub struct Settings {
     pub osds: Option<u32>,
     /// Monitors; by the seed if not given.
     pub mons: Option<u32>,
+    /// OSDs that share a process; by the seed if not given.
+    pub osds_per_process: Option<u32>,
     /// Kinds of faults that may happen; if not given all.
     pub faults: Option<BTreeSet<Fault>>,
     /// The clients' pool is erasure coded.
@@ -65,6 +67,12 @@ const ANSWERED: Duration = Duration::from_secs(120);
 const CLEAN: Duration = Duration::from_secs(300);
 const READ: Duration = Duration::from_secs(240);
 
+/// In one life of four OSDs share processes. Chosen apart from all else: what a seed meant before stays.
+fn osds_per_process(seed: u64) -> u32 {
+    let rng = Rng::new(!seed);
+    if rng.chance(0.25) { *rng.pick(&[2, 2, 3]) } else { 1 }
+}
+
 fn plan_of(rng: &Rng, settings: &Settings) -> Plan {
     let usual: &[u32] = if settings.erasure { &[3, 4, 5, 6] } else { &[3, 3, 3, 4, 5] };
     let osds = settings.osds.unwrap_or(*rng.pick(usual));
@@ -111,7 +119,8 @@ pub fn live(seed: u64, settings: &Settings) -> Life {
     let world = World::new(seed);
     let control = world.control();
     let rng = control.rng().fork();
-    let plan = plan_of(&rng, settings);
+    let osds_per_process = settings.osds_per_process.unwrap_or_else(|| osds_per_process(seed));
+    let plan = Plan { osds_per_process, ..plan_of(&rng, settings) };
     tracing::info!("seed {seed}: {plan:?}");
     let mut mischief = Mischief::of(&rng, settings);
     settings.cut.apply_to_mischief(&mut mischief);

@@ -17,6 +17,7 @@ mod reservations;
 mod resets;
 mod scrubs;
 mod shards;
+mod shared_process;
 mod snapshots;
 mod unfound;
 

@@ -33,7 +33,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::within::Within;
 use crate::{
-    BlockFile, Driver, Env, Executor, JoinHandle, Listener, LocalFuture, OpenBlock,
+    BlockFile, Driver, Env, Executor, JoinHandle, Listener, Listeners, LocalFuture, OpenBlock,
     SharedBlockFile, Stream, SyncFile, Timers, Workers, buf,
 };
 use socket::RawAddr;
@@ -270,12 +270,16 @@ impl Driver for RealDriver {
             return Ok(listener);
         };
         let twin = self.thread.reactor.clone().listener(twin)?;
+        let twin: Rc<dyn Listener> = Rc::new(TwinListener::new(addr, twin));
         let within = self.within.as_ref().map(|within| within.listen(addr));
-        Ok(Rc::new(TwinListener::new(addr, listener, twin, within)))
+        let all = [listener, twin].into_iter().chain(within);
+        Ok(Rc::new(Listeners::new(all.collect())))
     }
 
     fn connect(&self, addr: SocketAddr) -> LocalFuture<io::Result<Rc<dyn Stream>>> {
-        if let Some(stream) = self.within.as_ref().and_then(|within| within.connect(addr)) {
+        if let Some(stream) =
+            self.within.as_ref().and_then(|within| within.connect(addr.ip(), addr))
+        {
             return Box::pin(std::future::ready(stream));
         }
         if self.thread.has_twins

@@ -9,14 +9,11 @@
 //! that is bound: it is believed only if a process of the same user listens there. Else, and with
 //! `LOLIGO_LOCAL=tcp`, all is as it was.
 
-use std::cell::RefCell;
-use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
 
@@ -43,60 +40,29 @@ pub(super) fn connect(addr: SocketAddr, flags: libc::c_int) -> Option<OwnedFd> {
     socket::peer_is_ours(&fd).then_some(fd)
 }
 
-type Accepted = io::Result<Rc<dyn Stream>>;
-
-/// Which listener is the twin.
-const TWIN: usize = 1;
-
-/// Who listens on an address, on its twin and, where daemons share the process, within it.
-pub(super) struct TwinListener(Rc<Listeners>);
-
-struct Listeners {
+/// The twin of who listens on an address.
+pub(super) struct TwinListener {
     addr: SocketAddr,
-    listeners: Vec<Rc<dyn Listener>>,
-    /// What has been begun of each: it must not be given up, or a connection would be lost.
-    accepting: RefCell<Vec<Option<LocalFuture<Accepted>>>>,
+    twin: Rc<dyn Listener>,
 }
 
 impl TwinListener {
-    pub(super) fn new(
-        addr: SocketAddr,
-        own: Rc<dyn Listener>,
-        twin: Rc<dyn Listener>,
-        within: Option<Rc<dyn Listener>>,
-    ) -> TwinListener {
-        let listeners: Vec<_> = [own, twin].into_iter().chain(within).collect();
-        let accepting = listeners.iter().map(|_| None).collect::<Vec<_>>().into();
-        TwinListener(Rc::new(Listeners { addr, listeners, accepting }))
-    }
-}
-
-impl Listeners {
-    fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<Accepted> {
-        for (at, listener) in self.listeners.iter().enumerate() {
-            let begun = self.accepting.borrow_mut()[at].take();
-            let mut accepting = begun.unwrap_or_else(|| listener.accept());
-            match accepting.as_mut().poll(cx) {
-                Poll::Pending => self.accepting.borrow_mut()[at] = Some(accepting),
-                Poll::Ready(Ok(stream)) if at == TWIN => {
-                    let peer = SocketAddr::new(self.addr.ip(), 0);
-                    return Poll::Ready(Ok(TwinStream::between(stream, peer, self.addr)));
-                }
-                ready => return ready,
-            }
-        }
-        Poll::Pending
+    pub(super) fn new(addr: SocketAddr, twin: Rc<dyn Listener>) -> TwinListener {
+        TwinListener { addr, twin }
     }
 }
 
 impl Listener for TwinListener {
-    fn accept(&self) -> LocalFuture<Accepted> {
-        let all = self.0.clone();
-        Box::pin(poll_fn(move |cx| all.poll_accept(cx)))
+    fn accept(&self) -> LocalFuture<io::Result<Rc<dyn Stream>>> {
+        let (addr, accepting) = (self.addr, self.twin.accept());
+        Box::pin(async move {
+            let stream = accepting.await?;
+            Ok(TwinStream::between(stream, SocketAddr::new(addr.ip(), 0), addr))
+        })
     }
 
     fn local_addr(&self) -> Option<SocketAddr> {
-        Some(self.0.addr)
+        Some(self.addr)
     }
 }
 
