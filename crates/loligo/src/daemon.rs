@@ -341,7 +341,7 @@ async fn open_store(env: &Env, config: &Rc<Config>) -> Result<Rc<dyn ObjectStore
     if stores::forgets(config) {
         let whoami = config.id().parse().unwrap_or(0);
         let osd_fsid = read_osd_fsid(config)?;
-        make_osd(env, &store, whoami, cluster_fsid(config)?, osd_fsid).await?;
+        make_osd(&store, whoami, cluster_fsid(config)?, osd_fsid).await?;
     }
     Ok(store)
 }
@@ -356,14 +356,13 @@ fn read_osd_fsid(config: &Config) -> Result<Uuid, Failure> {
 }
 
 async fn make_osd(
-    env: &Env,
     store: &Rc<dyn ObjectStore>,
     whoami: i32,
     cluster_fsid: Uuid,
     osd_fsid: Uuid,
 ) -> Result<(), Failure> {
     let options = osd::MkfsOptions { whoami, cluster_fsid, osd_fsid };
-    osd::Osd::mkfs(env, store, options).await.map_err(|e| Failure::new(e.to_string()))
+    osd::Osd::mkfs(store, options).await.map_err(|e| Failure::new(e.to_string()))
 }
 
 /// Makes the store of a new OSD of the cluster in the folder.
@@ -397,7 +396,7 @@ async fn mkfs_osd_with(env: &Env, config: &Rc<Config>, osd_fsid: Uuid) -> Result
         .id()
         .parse()
         .map_err(|_| Failure::new(format!("--id {}: an OSD's id is a number", config.id())))?;
-    make_osd(env, &store, whoami, cluster_fsid(config)?, osd_fsid).await?;
+    make_osd(&store, whoami, cluster_fsid(config)?, osd_fsid).await?;
     store.close().await.map_err(|e| Failure::new(format!("{}: {e}", dir.display())))
 }
 

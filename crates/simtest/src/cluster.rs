@@ -371,7 +371,7 @@ impl Cluster {
         if make {
             let whoami = i32::try_from(id).expect("few OSDs");
             let options = osd::MkfsOptions { whoami, cluster_fsid: self.fsid, osd_fsid: uuid };
-            osd::Osd::mkfs(env, &store, options).await.map_err(|error| error.to_string())?;
+            osd::Osd::mkfs(&store, options).await.map_err(|error| error.to_string())?;
             self.unmade.borrow_mut().remove(&id);
         }
         let keyring = Keyring::clone(&self.keyring);

@@ -228,12 +228,7 @@ pub struct Osd {
 
 impl Osd {
     /// Makes an empty, mounted store into an OSD's: superblock and meta collection.
-    pub async fn mkfs(
-        env: &Env,
-        store: &Rc<dyn ObjectStore>,
-        options: MkfsOptions,
-    ) -> Result<(), OsdError> {
-        let _ = env;
+    pub async fn mkfs(store: &Rc<dyn ObjectStore>, options: MkfsOptions) -> Result<(), OsdError> {
         if let Ok(sb) = read_superblock(store).await {
             if sb.whoami != options.whoami || sb.cluster_fsid != options.cluster_fsid {
                 let (found, expected) = (sb.whoami, options.whoami);
