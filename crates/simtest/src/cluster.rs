@@ -78,7 +78,7 @@ impl Plan {
     /// The OSDs of the process that an OSD is in.
     fn process_of(&self, osd: u32) -> std::ops::Range<u32> {
         let first = osd - osd % self.osds_per_process;
-        first..first + self.osds_per_process
+        first..(first + self.osds_per_process).min(self.osds + self.spare_osds)
     }
 
     /// OSDs that the clients' pool cannot do without.

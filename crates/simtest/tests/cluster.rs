@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use serde_json::json;
 use sim::World;
-use simtest::{Cluster, Plan, Settings, live, run};
+use simtest::{Cluster, Plan, Settings, live};
 
-use crate::{log, number};
+use crate::{keep_their_word, log, number};
 
 #[test]
 fn a_monitor_answers_a_client() {
@@ -77,12 +77,7 @@ fn seeds() -> Range<u64> {
 
 fn lives(seeds: Range<u64>) {
     let begun = Instant::now();
-    let sum = run(seeds, &short(), None, |seed, result| {
-        if let Err(failure) = result {
-            eprintln!("seed {seed}: {}", failure.what);
-        }
-        true
-    });
+    let sum = keep_their_word(seeds, &short());
     let speed = sum.time.as_secs_f64() / begun.elapsed().as_secs_f64();
     eprintln!(
         "{} lives of {:?} in {:?} ({speed:.0} times faster than real), {} answers judged, \
@@ -94,8 +89,6 @@ fn lives(seeds: Range<u64>) {
         sum.unclear,
         sum.events
     );
-    let failed: Vec<u64> = sum.failures.iter().map(|failure| failure.seed).collect();
-    assert!(failed.is_empty(), "failed: {failed:?} (LOLIGO_SIM_SEED=N for one of them)");
     assert!(sum.unclear * 100 <= sum.answers, "too much is unclear");
 }
 

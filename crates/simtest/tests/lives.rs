@@ -21,6 +21,10 @@ mod shared_process;
 mod snapshots;
 mod unfound;
 
+use std::ops::Range;
+
+use simtest::{Settings, Sum, run};
+
 /// Prints what daemons say, if `RUST_LOG` asks for it and the test fails.
 fn log() {
     let _ = tracing_subscriber::fmt()
@@ -28,6 +32,19 @@ fn log() {
         .without_time()
         .with_test_writer()
         .try_init();
+}
+
+/// Lives the lives of these seeds; none may break its word.
+fn keep_their_word(seeds: Range<u64>, settings: &Settings) -> Sum {
+    let sum = run(seeds, settings, None, |seed, result| {
+        if let Err(failure) = result {
+            eprintln!("seed {seed}: {}", failure.what);
+        }
+        true
+    });
+    let failed: Vec<u64> = sum.failures.iter().map(|failure| failure.seed).collect();
+    assert!(failed.is_empty(), "these seeds break their word: {failed:?}");
+    sum
 }
 
 /// A number in the environment.

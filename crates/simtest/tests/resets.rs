@@ -1,7 +1,9 @@
 //! Connections between OSDs break many times a second: nothing is lost, done twice or stuck.
 //! `loligo sim --aim resets --short` lives the same lives.
 
-use simtest::{Aim, Settings, run};
+use simtest::{Aim, Settings};
+
+use crate::keep_their_word;
 
 /// Found here (2 lives of 8): a session in which one side stood by and the other one was told to
 /// wait for it, for ever (`crates/msgr/src/resolve.rs`); placement groups stayed laggy.
@@ -10,12 +12,5 @@ fn lives_in_which_connections_break() {
     let settings = Settings { aim: Some(Aim::Resets), short: true, ..Settings::default() };
     // Debug builds are some twenty times slower.
     let seeds = if cfg!(debug_assertions) { 1 } else { 16 };
-    let sum = run(1..1 + seeds, &settings, None, |seed, result| {
-        if let Err(failure) = result {
-            eprintln!("seed {seed}: {}", failure.what);
-        }
-        true
-    });
-    let failed: Vec<u64> = sum.failures.iter().map(|failure| failure.seed).collect();
-    assert!(failed.is_empty(), "these seeds break their word: {failed:?}");
+    keep_their_word(1..1 + seeds, &settings);
 }
