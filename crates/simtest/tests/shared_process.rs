@@ -29,7 +29,8 @@ fn writes_are_replicated_within_a_process() {
         let io = client.io_ctx("p").await.unwrap();
         for number in 0..24 {
             let object = format!("object {number}");
-            io.write_full(object, Bytes::from_static(b"hello")).await.unwrap();
+            let written = io.write_full(object, Bytes::from_static(b"hello"));
+            cluster.in_time(&client, "a write", Duration::from_secs(20), written).await.unwrap();
         }
         // Longer than a partner that is not heard is waited for.
         world.sleep(Duration::from_secs(40)).await;
