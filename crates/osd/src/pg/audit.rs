@@ -37,54 +37,58 @@ impl Pg {
         let core = self.core.borrow();
         let (info, log) = (&core.info, &core.log);
         let mut wrong = Vec::new();
-        let mut expect = |holds: bool, what: String| {
+        // In words only what does not hold: an audit looks at all entries, and there are many audits.
+        let mut expect = |holds: bool, what: std::fmt::Arguments<'_>| {
             if !holds {
-                wrong.push(what);
+                wrong.push(what.to_string());
             }
         };
         expect(
             log.head() == info.last_update,
-            format!("log head {}, last_update {}", log.head(), info.last_update),
+            format_args!("log head {}, last_update {}", log.head(), info.last_update),
         );
         expect(
             log.tail() == info.log_tail,
-            format!("log tail {}, log_tail {}", log.tail(), info.log_tail),
+            format_args!("log tail {}, log_tail {}", log.tail(), info.log_tail),
         );
         expect(
             info.last_complete <= info.last_update,
-            format!("last_complete {} above {}", info.last_complete, info.last_update),
+            format_args!("last_complete {} above {}", info.last_complete, info.last_update),
         );
         let mut last = log.tail();
         for entry in log.iter() {
             let (version, prior_version) = (entry.version, entry.prior_version);
             // Versions grow in both parts: an epoch's first entry follows the last one before it.
             let follows = version > last && version.version > last.version;
-            expect(follows, format!("entry {version} after {last}"));
-            expect(prior_version < version, format!("entry {version} of {prior_version}"));
+            expect(follows, format_args!("entry {version} after {last}"));
+            expect(prior_version < version, format_args!("entry {version} of {prior_version}"));
             last = version;
         }
         // After a split the newest entries may be in another PG's log: the head stays, as in Ceph.
         let has_split = log.head().epoch < info.history.last_epoch_split;
         let is_newest = last == log.head() || (has_split && last < log.head());
-        expect(log.is_empty() || is_newest, format!("newest {last}, head {}", log.head()));
+        expect(log.is_empty() || is_newest, format_args!("newest {last}, head {}", log.head()));
         let interval = info.history.same_interval_since;
         let (acting, min_size) = (core.acting_len(), core.mapping.min_size as usize);
         // An entry carries the epoch that it was made in.
         expect(
             info.last_update.epoch < interval || acting >= min_size || interval == 0,
-            format!(
+            format_args!(
                 "writes of the interval from {interval} on with {acting} members of {min_size}"
             ),
         );
         if core.is_activated() && core.is_primary() {
             // Else later primaries would not wait for what this interval has written.
             let up_thru = self.map.borrow().up_thru(core.whoami.osd);
-            expect(up_thru >= interval, format!("active from {interval} on, up_thru {up_thru}"));
+            expect(
+                up_thru >= interval,
+                format_args!("active from {interval} on, up_thru {up_thru}"),
+            );
         }
         for (oid, item) in core.missing.iter() {
             expect(
                 item.need <= info.last_update && item.have < item.need,
-                format!("{oid:?} is missing at {}, has {}", item.need, item.have),
+                format_args!("{oid:?} is missing at {}, has {}", item.need, item.have),
             );
         }
         let in_flight = self.repops.borrow().len()
