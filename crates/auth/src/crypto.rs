@@ -8,10 +8,9 @@
 
 use core::fmt;
 
-use aws_lc_rs::cipher::{
-    AES_128, DecryptingKey, DecryptionContext, EncryptingKey, EncryptionContext, UnboundCipherKey,
-};
-use aws_lc_rs::iv::FixedLength;
+use aes::Aes128;
+use aes::cipher::block_padding::Pkcs7;
+use aes::cipher::{BlockModeDecrypt, BlockModeEncrypt, KeyIvInit};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -95,13 +94,11 @@ impl CryptoKey {
         let mut buf = Vec::with_capacity(plain.len() + pad);
         buf.extend_from_slice(plain);
         let Some(secret) = &self.secret else { return buf };
-        buf.resize(plain.len() + pad, pad as u8);
-        let context = EncryptionContext::Iv128(FixedLength::from(IV));
-        let done = UnboundCipherKey::new(&AES_128, secret)
-            .and_then(EncryptingKey::cbc)
-            .and_then(|key| key.less_safe_encrypt(&mut buf, context));
-        // Whole blocks and a 16-byte key are all that CBC asks for.
-        done.expect("AES-128-CBC of whole blocks cannot fail");
+        buf.resize(plain.len() + pad, 0);
+        let key = cbc::Encryptor::<Aes128>::new(secret.into(), IV.into());
+        let done = key.encrypt_padded::<Pkcs7>(&mut buf, plain.len());
+        // Room for the padding is all that it asks for.
+        done.expect("room for a padded last block");
         buf
     }
 
@@ -109,20 +106,9 @@ impl CryptoKey {
     pub fn decrypt(&self, sealed: &[u8]) -> Result<Vec<u8>, AuthError> {
         let mut buf = sealed.to_vec();
         let Some(secret) = &self.secret else { return Ok(buf) };
-        if buf.is_empty() || !buf.len().is_multiple_of(BLOCK) {
-            return Err(AuthError::Sealed);
-        }
-        let context = DecryptionContext::Iv128(FixedLength::from(IV));
-        UnboundCipherKey::new(&AES_128, secret)
-            .and_then(DecryptingKey::cbc)
-            .and_then(|key| key.decrypt(&mut buf, context).map(|_| ()))
-            .map_err(|_| AuthError::Sealed)?;
-        let pad = usize::from(buf[buf.len() - 1]);
-        if pad == 0 || pad > BLOCK || buf[buf.len() - pad..].iter().any(|b| usize::from(*b) != pad)
-        {
-            return Err(AuthError::Sealed);
-        }
-        buf.truncate(buf.len() - pad);
+        let key = cbc::Decryptor::<Aes128>::new(secret.into(), IV.into());
+        let plain = key.decrypt_padded::<Pkcs7>(&mut buf).map_err(|_| AuthError::Sealed)?.len();
+        buf.truncate(plain);
         Ok(buf)
     }
 

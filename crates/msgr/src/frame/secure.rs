@@ -5,7 +5,7 @@
 //! nonce (12)               u32 fixed | u64 counter, raised by one after each record
 //! ```
 
-use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use ring::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 
 use super::FrameError;
 
