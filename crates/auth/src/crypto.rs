@@ -197,6 +197,7 @@ mod tests {
             assert_eq!(key().decrypt(&sealed), Ok(plain));
             assert!(key().decrypt(&sealed[..sealed.len() - 1]).is_err());
         }
+        assert!(key().decrypt(&[]).is_err());
         let sealed = key().seal(|w| w.u64(5));
         assert_eq!(key().open::<u64>(&sealed), Ok(5));
         let mut bad = sealed.to_vec();
