@@ -185,14 +185,20 @@ pub(crate) fn simulate(args: &SimArgs) -> Result<(), Failure> {
         show!("{line}");
     } else {
         show!(
-            "{} lives, {time:.0} s simulated in {real:.1} s ({:.0} times faster), {} answers judged, {} events",
+            "{} lives, {time:.0} s simulated in {real:.1} s ({:.0} times faster), {} answers judged, {} unclear, {} events",
             sum.lives,
             time / real.max(0.001),
             sum.answers,
+            sum.unclear,
             sum.events
         );
     }
     let Some(failure) = sum.failures.first() else {
+        if !sum.is_clear() {
+            let (unclear, answers) = (sum.unclear, sum.answers);
+            let why = format!("{unclear} answers could not be judged, beside {answers} that were");
+            return Err(Failure::new(format!("{why}: too many to say that nothing is wrong")));
+        }
         if let (Some(file), Some(1)) = (&args.timeline, args.lives) {
             let (_, diary) = simtest::live_with_diary(args.seed, &settings);
             write_timeline(file, args.seed, &diary)?;

@@ -42,6 +42,11 @@ impl Sum {
         self.unclear += life.unclear;
         self.events += life.events;
     }
+
+    /// Whether so many answers were judged that lives in which nothing is wrong say something.
+    pub fn is_clear(&self) -> bool {
+        self.unclear * 100 <= self.answers
+    }
 }
 
 thread_local! {

@@ -79,7 +79,7 @@ fn lives(seeds: Range<u64>) {
         sum.unclear,
         sum.events
     );
-    assert!(sum.unclear * 100 <= sum.answers, "too much is unclear");
+    assert!(sum.is_clear(), "too much is unclear");
 }
 
 #[test]
