@@ -452,32 +452,59 @@ impl Handshake {
         }
         self.session_key = keys.session_key;
         self.state = State::Signature;
-        let signature = self.signature(&self.received);
+        let signature = self.sign(&self.received);
         self.reader.authenticated(rx);
         self.writer.authenticated(tx);
         self.send(&Control::AuthSignature(signature));
         Ok(())
     }
 
-    fn signature(&self, over: &[u8]) -> [u8; 32] {
-        let mut signature = [0; 32];
-        if let Some(key) = self.signing_key() {
-            signature.copy_from_slice(hmac::sign(&key, over).as_ref());
-        }
-        signature
-    }
-
-    /// None without a secret: signatures are zeros then.
-    fn signing_key(&self) -> Option<hmac::Key> {
-        let secret = self.session_key.as_ref().and_then(CryptoKey::secret)?;
-        Some(hmac::Key::new(hmac::HMAC_SHA256, secret))
+    fn sign(&self, over: &[u8]) -> [u8; 32] {
+        sign(self.session_key.as_ref(), over)
     }
 
     fn check_signature(&self, got: &[u8; 32]) -> Result<(), HandshakeError> {
-        let holds = match self.signing_key() {
-            Some(key) => hmac::verify(&key, &self.sent, got).is_ok(),
-            None => *got == [0; 32],
-        };
+        let holds = is_signature(self.session_key.as_ref(), &self.sent, got);
         if holds { Ok(()) } else { Err(HandshakeError::Signature) }
+    }
+}
+
+fn signing_key(key: Option<&CryptoKey>) -> Option<hmac::Key> {
+    Some(hmac::Key::new(hmac::HMAC_SHA256, key?.secret()?))
+}
+
+/// Zeros without a secret.
+fn sign(key: Option<&CryptoKey>, over: &[u8]) -> [u8; 32] {
+    let mut signature = [0; 32];
+    if let Some(key) = signing_key(key) {
+        signature.copy_from_slice(hmac::sign(&key, over).as_ref());
+    }
+    signature
+}
+
+fn is_signature(key: Option<&CryptoKey>, over: &[u8], got: &[u8; 32]) -> bool {
+    match signing_key(key) {
+        Some(key) => hmac::verify(&key, over, got).is_ok(),
+        None => *got == [0; 32],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use types::time::UTime;
+
+    use super::*;
+
+    /// With the check left out all else passed.
+    #[test]
+    fn only_what_the_same_key_signs_of_the_same_bytes_is_a_signature() {
+        let keys = [[7; 16], [8; 16]].map(|secret| CryptoKey::new(secret, UTime::ZERO));
+        let signed = sign(Some(&keys[0]), b"banner");
+        assert!(is_signature(Some(&keys[0]), b"banner", &signed));
+        assert!(!is_signature(Some(&keys[1]), b"banner", &signed));
+        assert!(!is_signature(Some(&keys[0]), b"another", &signed));
+        assert!(!is_signature(Some(&keys[0]), b"banner", &[0; 32]));
+        assert!(is_signature(None, b"banner", &[0; 32]));
+        assert!(!is_signature(None, b"banner", &signed));
     }
 }
