@@ -25,6 +25,7 @@ mod kept;
 mod key_map;
 mod log;
 mod name;
+mod objects;
 mod onode;
 mod packed;
 mod read;
@@ -206,10 +207,10 @@ impl InkStore {
 
     fn with<T: 'static>(
         &self,
-        f: impl FnOnce(&Core) -> Result<T, StoreError>,
+        f: impl FnOnce(&mut Core) -> Result<T, StoreError>,
     ) -> LocalFuture<Result<T, StoreError>> {
-        let core = self.inner.core.borrow();
-        ready(core.readable().and_then(|()| f(&core)))
+        let mut core = self.inner.core.borrow_mut();
+        ready(core.readable().and_then(|()| f(&mut core)))
     }
 }
 
@@ -321,7 +322,7 @@ impl ObjectStore for InkStore {
         max: usize,
     ) -> LocalFuture<Result<Listing, StoreError>> {
         self.with(|core| {
-            let coll = core.state.colls.get(cid).ok_or(StoreError::NoCollection(*cid))?;
+            let coll = core.state.colls.get_mut(cid).ok_or(StoreError::NoCollection(*cid))?;
             if start >= end {
                 return Ok(Listing { objects: Vec::new(), next: end.clone() });
             }

@@ -12,6 +12,7 @@ use types::hobject::GhObject;
 
 use super::entries::{Captured, Entries, put_entries};
 use super::name::{Name, Ranked, seek};
+use super::objects::Objects;
 use super::onode::{Dirty, Onode};
 use super::space::Space;
 use crate::check::{Existing, split_moves};
@@ -26,7 +27,7 @@ pub(super) type Key = (CollId, Name);
 #[derive(Debug, Default)]
 pub(super) struct Coll {
     pub(super) bits: u32,
-    pub(super) objects: BTreeMap<Name, Slot>,
+    pub(super) objects: Objects,
 }
 
 /// Where each object is, by the hash of its name. In parts: one that grows does not keep writes
@@ -160,12 +161,13 @@ pub(super) struct State {
 impl Coll {
     /// Objects of a range, in order.
     pub(super) fn range(
-        &self,
+        &mut self,
         start: &GhObject,
         end: &GhObject,
     ) -> impl Iterator<Item = &GhObject> {
+        let objects = self.objects.in_order();
         let bounds = |start: &(dyn Ranked + '_), end: &(dyn Ranked + '_)| {
-            self.objects.range::<dyn Ranked, _>((Bound::Included(start), Bound::Excluded(end)))
+            objects.range::<dyn Ranked, _>((Bound::Included(start), Bound::Excluded(end)))
         };
         let range = seek(start, |start| seek(end, |end| bounds(start, end)));
         range.map(|(name, _)| &*name.oid)
@@ -187,7 +189,11 @@ impl State {
     }
 
     pub(super) fn lookup(&self, cid: &CollId, oid: &GhObject) -> Option<Slot> {
-        self.index.find(hash_of(cid, oid), |slot| {
+        self.lookup_hashed(hash_of(cid, oid), cid, oid)
+    }
+
+    fn lookup_hashed(&self, hash: u32, cid: &CollId, oid: &GhObject) -> Option<Slot> {
+        self.index.find(hash, |slot| {
             self.onode(slot).is_some_and(|onode| onode.cid == *cid && *onode.oid == *oid)
         })
     }
@@ -235,11 +241,11 @@ impl State {
 
     /// Makes sure the object exists; `None` if its collection does not.
     pub(super) fn create(&mut self, cid: &CollId, oid: &GhObject) -> Option<Slot> {
-        if let Some(slot) = self.lookup(cid, oid) {
+        let hash = hash_of(cid, oid);
+        if let Some(slot) = self.lookup_hashed(hash, cid, oid) {
             return Some(slot);
         }
         let coll = self.colls.get_mut(cid)?;
-        let hash = hash_of(cid, oid);
         let oid = Rc::new(oid.clone());
         self.next_uid += 1;
         let mut onode = Box::new(Onode::new(*cid, oid.clone(), self.next_uid));
@@ -283,7 +289,7 @@ impl State {
         }
         list(&mut self.dirty, onode.key(), slot);
         let coll = self.colls.get_mut(cid)?;
-        seek(oid, |sought| coll.objects.remove(sought));
+        coll.objects.remove(oid, slot);
         self.index.remove(hash_of(cid, oid), slot);
         self.vacant.push(slot);
         self.space.objects -= 1;
@@ -361,7 +367,7 @@ impl State {
     pub(super) fn split(&mut self, from: &CollId, bits: u32, rem: u32, to: &CollId) {
         let Some(coll) = self.colls.get_mut(from) else { return };
         coll.bits = bits;
-        let moved = coll.objects.keys().filter(|name| split_moves(&name.oid, bits, rem));
+        let moved = coll.objects.in_order().keys().filter(|name| split_moves(&name.oid, bits, rem));
         let moved: Vec<Rc<GhObject>> = moved.map(|name| name.oid.clone()).collect();
         if let Some(coll) = self.colls.get_mut(to) {
             coll.bits = bits;
@@ -374,8 +380,9 @@ impl State {
 
     /// Moves all objects of a merge; handles mean nothing afterwards.
     pub(super) fn merge(&mut self, from: &CollId, to: &CollId, bits: u32) {
-        let Some(coll) = self.colls.get(from) else { return };
-        let moved: Vec<Rc<GhObject>> = coll.objects.keys().map(|name| name.oid.clone()).collect();
+        let Some(coll) = self.colls.get_mut(from) else { return };
+        let moved: Vec<Rc<GhObject>> =
+            coll.objects.in_order().keys().map(|name| name.oid.clone()).collect();
         for oid in moved {
             self.rename((from, &oid), (to, &oid));
         }
@@ -469,14 +476,14 @@ impl State {
     }
 
     /// The first objects behind a name, or of all, of one collection.
-    fn keys_after(&self, position: Option<&Key>) -> Vec<(Key, Slot)> {
+    fn keys_after(&mut self, position: Option<&Key>) -> Vec<(Key, Slot)> {
         let from = position.map_or(Bound::Unbounded, |(cid, _)| Bound::Included(*cid));
-        for (cid, coll) in self.colls.range((from, Bound::Unbounded)) {
+        for (cid, coll) in self.colls.range_mut((from, Bound::Unbounded)) {
             let after = match position {
                 Some((at, oid)) if at == cid => Bound::Excluded(oid.clone()),
                 _ => Bound::Unbounded,
             };
-            let next = coll.objects.range((after, Bound::Unbounded)).take(AHEAD);
+            let next = coll.objects.in_order().range((after, Bound::Unbounded)).take(AHEAD);
             let next: Vec<_> = next.map(|(oid, &slot)| ((*cid, oid.clone()), slot)).collect();
             if !next.is_empty() {
                 return next;
