@@ -38,4 +38,4 @@ pub use object_store::{
 };
 pub use object_store::{PoolStatfs, Statfs};
 pub use pool_options::PoolOptions;
-pub use transaction::{CollIndex, ObjectIndex, Op, Pairs, Transaction};
+pub use transaction::{CollIndex, Key, ObjectIndex, Op, Pairs, Transaction};

@@ -40,8 +40,7 @@ pub fn all_ops() -> Transaction {
         GhObject::new(HObject { name: name.into(), hash, pool: 2, ..HObject::default() })
     };
     let (a, b) = (object("a", 0x1a), object("b", 0x3a));
-    let map: BTreeMap<_, _> =
-        [("k1", "v1"), ("k2", "")].map(|(k, v)| (k.into(), Bytes::from(v))).into();
+    let map: BTreeMap<_, _> = [("k1", "v1"), ("k2", "")].map(|(k, v)| (k, Bytes::from(v))).into();
     let mut t = Transaction::new();
     t.mkcoll(&pg, 4).mkcoll(&CollId::Meta, 0).coll_hint(&pg, 1, &b"hint"[..]);
     t.touch(&pg, &a).create(&pg, &b).write(&pg, &a, 10, &b"data"[..]);

@@ -115,7 +115,7 @@ pub(super) async fn set_omap(
     let value = source(file)?;
     let mut t = Transaction::new();
     match key {
-        Some(key) => t.omap_setkeys(&cid, &oid, [(key.into(), value.into())]),
+        Some(key) => t.omap_setkeys(&cid, &oid, [(key, value.into())]),
         None => t.omap_setheader(&cid, &oid, value),
     };
     submit(store, t).await

@@ -189,7 +189,7 @@ impl ObjectOps {
             }
             Op::SetAttrs { cid, oid, attrs } if is_here(cid) => {
                 let op = self.change(object(oid), exists);
-                let set = attrs.iter().map(|(name, value)| (name.clone(), Some(value.clone())));
+                let set = attrs.iter().map(|(name, value)| (name.into(), Some(value.clone())));
                 op.attrs.extend(set);
             }
             Op::RmAttr { cid, oid, name } if is_here(cid) => {

@@ -86,7 +86,7 @@ async fn filled() -> Rc<dyn ObjectStore> {
         t.setattr(&cid(), &object(name, NOSNAP), SS_ATTR, SnapSet::default().to_bytes());
     }
     mapper.add(&object("a", 4).hobj, [3, 4].into(), &mut t);
-    let keys = (0..3000).map(|n| (format!("{n}").into(), Bytes::from_static(b"value")));
+    let keys = (0..3000).map(|n| (n.to_string(), Bytes::from_static(b"value")));
     t.omap_setheader(&cid(), &object("b", NOSNAP), &b"header"[..]);
     t.omap_setkeys(&cid(), &object("b", NOSNAP), keys);
     let entries = (1..=3_u64).map(|v| PgLogEntry {

@@ -3,9 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bstr::BString;
 use denc::Denc;
-use store::{Op, Transaction};
+use store::{Key, Op, Transaction};
 use types::osd::{LogExtras, LogOp, LogOpReturn, ObjectModDesc, ObjectStatSum, OsdOp, PgLogEntry};
 use types::{EVersion, HObject, NOSNAP, UTime};
 
@@ -136,9 +135,9 @@ impl OpContext {
                 oi.mtime = self.mtime;
                 oi.local_mtime = UTime::from_duration(self.pg.env().wall_clock());
             }
-            let info = (BString::from(OI_ATTR), self.obs.oi.to_bytes_in(INFO_ROOM));
+            let info = (Key::from(OI_ATTR), self.obs.oi.to_bytes_in(INFO_ROOM));
             let clones = (soid.snap == NOSNAP && !self.keeps_snapset(&transaction))
-                .then(|| (BString::from(SS_ATTR), self.snapset.to_bytes()));
+                .then(|| (Key::from(SS_ATTR), self.snapset.to_bytes()));
             transaction.setattrs(&self.coll, &self.goid, [info].into_iter().chain(clones));
         } else {
             self.obs = Shared::new(ObjectState::absent(&soid));

@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use bstr::BString;
 use bytes::Bytes;
 use denc::Denc;
 use store::Transaction;
@@ -113,8 +112,8 @@ impl Trim {
         } else {
             obs.oi.prior_version = prior;
             obs.oi.version = at;
-            let info = (BString::from(OI_ATTR), obs.oi.to_bytes());
-            t.setattrs(&coll, &head_goid, [info, (BString::from(SS_ATTR), set.to_bytes())]);
+            let info = (OI_ATTR, obs.oi.to_bytes());
+            t.setattrs(&coll, &head_goid, [info, (SS_ATTR, set.to_bytes())]);
             *head.ssc.borrow_mut() = SnapSetContext { snapset: set, exists: true };
             entries.push(entry(LogOp::MODIFY, &soid, at, prior, &[]));
         }

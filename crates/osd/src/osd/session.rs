@@ -71,6 +71,10 @@ impl Session {
     /// Whether the client has been told to keep ops of this object.
     pub(crate) fn is_backed_off(&self, pg: SpgId, oid: &HObject) -> bool {
         let backoffs = self.backoffs.borrow();
+        // The bound below is a copy of the name, and nearly always nothing is kept.
+        if backoffs.is_empty() {
+            return false;
+        }
         backoffs
             .range(..=(pg, oid.clone()))
             .next_back()

@@ -18,7 +18,7 @@ use std::ops::Range;
 use bstr::BString;
 use bytes::Bytes;
 use denc::{Denc, Reader, Writer};
-use store::{CollId, ObjectStore, StoreError, Transaction};
+use store::{CollId, Key, ObjectStore, StoreError, Transaction};
 use types::crc::crc32c;
 use types::osd::{
     ObjectStatSum, PastIntervals, PgFastInfo, PgInfo, PgLog, PgLogDup, PgLogEntry, PgMissing,
@@ -66,7 +66,7 @@ pub struct Keys {
     ranges: Vec<(BString, BString)>,
     /// Where the value lies in `values`. In no order; of a key that is there twice the later one
     /// counts.
-    set: Vec<(BString, Range<usize>)>,
+    set: Vec<(Key, Range<usize>)>,
     /// All values, one behind the other.
     values: Writer,
     remove: BTreeSet<BString>,
@@ -84,11 +84,11 @@ impl Keys {
 
     /// The keys to be set.
     #[cfg(test)]
-    pub(crate) fn keys(&self) -> impl Iterator<Item = &BString> {
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &Key> {
         self.set.iter().map(|(key, _)| key)
     }
 
-    fn put(&mut self, key: impl Into<BString>, value: impl FnOnce(&mut Writer)) {
+    fn put(&mut self, key: impl Into<Key>, value: impl FnOnce(&mut Writer)) {
         if self.set.is_empty() {
             self.values = Writer::with_capacity(ROOM);
         }
@@ -105,7 +105,7 @@ impl Keys {
         self.put(INFO, |w| w.put(info));
         self.put(EPOCH, |w| w.put(&epoch));
         self.put(INFOVER, |w| w.u8(INFO_VERSION));
-        self.set.retain(|(key, _)| key != FASTINFO);
+        self.set.retain(|(key, _)| **key != FASTINFO);
         // It would be taken for newer than the info if that went back.
         self.remove.insert(FASTINFO.into());
         if let Some(past) = past {
@@ -165,10 +165,14 @@ impl Keys {
         }
         let key = |v: &EVersion| BString::from(v.key());
         self.ranges.extend(changes.trimmed.map(|(from, to)| (key(&from), key(&to))));
-        self.ranges.extend(changes.dups_trimmed.map(|(from, to)| (dup_key(&from), dup_key(&to))));
+        self.ranges.extend(
+            changes
+                .dups_trimmed
+                .map(|(from, to)| (BString::from(&dup_key(&from)), BString::from(&dup_key(&to)))),
+        );
         self.remove.extend(changes.removed.iter().map(key));
         for (version, encoding) in changes.written {
-            self.put(key(&version), |w| put_entry(w, encoding));
+            self.put(version.key(), |w| put_entry(w, encoding));
         }
     }
 
@@ -179,10 +183,10 @@ impl Keys {
             // that trimming finds them. Such dups follow each other.
             let mut key = dup_key(&dup.version);
             if let Some((last, _)) = self.set.last()
-                && last.starts_with(&key)
+                && last.starts_with(key.as_ref())
             {
                 key = last.clone();
-                key.push(b'+');
+                key.extend(b"+");
             }
             self.put(key, |w| w.put(&dup));
         }
@@ -191,7 +195,7 @@ impl Keys {
     /// What changed in the missing set.
     pub fn missing(&mut self, changes: Vec<(HObject, Option<PgMissingItem>)>) {
         for (oid, item) in changes {
-            let key = BString::from(format!("{MISSING_PREFIX}{oid}"));
+            let key = format!("{MISSING_PREFIX}{oid}");
             match item {
                 Some(item) => {
                     self.put(key, |w| {
@@ -200,7 +204,7 @@ impl Keys {
                     });
                 }
                 None => {
-                    self.remove.insert(key);
+                    self.remove.insert(key.into());
                 }
             }
         }
@@ -230,10 +234,9 @@ impl Keys {
 }
 
 /// The key of a request that is remembered.
-fn dup_key(v: &EVersion) -> BString {
-    let mut key = BString::from(Vec::with_capacity(DUP_PREFIX.len() + EVersion::KEY_LEN));
-    key.extend_from_slice(DUP_PREFIX.as_bytes());
-    key.extend_from_slice(&v.key());
+fn dup_key(v: &EVersion) -> Key {
+    let mut key = Key::from(DUP_PREFIX);
+    key.extend(&v.key());
     key
 }
 
@@ -573,8 +576,8 @@ mod tests {
         let write = |info: &PgInfo| {
             let mut keys = Keys::default();
             let whole = keys.info_of_write(info, 3, &written);
-            assert_eq!(whole, keys.set.iter().any(|(key, _)| key == INFO));
-            assert_eq!(whole, !keys.set.iter().any(|(key, _)| key == FASTINFO));
+            assert_eq!(whole, keys.set.iter().any(|(key, _)| **key == INFO));
+            assert_eq!(whole, !keys.set.iter().any(|(key, _)| **key == FASTINFO));
             whole
         };
         info.stats.stats.sum.num_objects = 1;

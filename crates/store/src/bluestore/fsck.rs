@@ -519,7 +519,7 @@ mod tests {
         for n in 1..4 {
             t.write(&pg(0), &numbered(n), 0, vec![n as u8; 10_000]);
         }
-        t.omap_setkeys(&pg(0), &numbered(1), [("k".into(), "v".into())]);
+        t.omap_setkeys(&pg(0), &numbered(1), [("k", "v".into())]);
         t.clone_object(&pg(0), &numbered(1), &numbered(9));
         store.submit(t).await.unwrap();
         store.close().await.unwrap();

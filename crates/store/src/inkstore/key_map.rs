@@ -59,8 +59,15 @@ impl Chunk {
 pub(super) struct KeyMap {
     /// None is empty.
     chunks: Vec<Chunk>,
-    /// Where the last two keys were looked for. Only hints: they may be of no chunk at all.
-    recent: Cell<[usize; 2]>,
+    /// Where the last two keys were looked for.
+    recent: Cell<[Hint; 2]>,
+}
+
+/// Where a key was. It may be of no chunk at all by now.
+#[derive(Debug, Clone, Copy, Default)]
+struct Hint {
+    chunk: usize,
+    at: usize,
 }
 
 /// Where a key is or would be, until the next change.
@@ -122,17 +129,30 @@ impl KeyMap {
 
     fn chunk_of(&self, key: &BStr) -> usize {
         let recent = self.recent.get();
-        if let Some(&chunk) = recent.iter().find(|&&chunk| self.holds(chunk, key)) {
-            return chunk;
+        if let Some(hint) = recent.iter().find(|hint| self.holds(hint.chunk, key)) {
+            return hint.chunk;
         }
         // Keys before all others go to the first.
         let chunk = self.chunks.partition_point(|c| c.first() <= key).saturating_sub(1);
-        self.recent.set([chunk, recent[0]]);
+        self.recent.set([Hint { chunk, at: 0 }, recent[0]]);
         chunk
+    }
+
+    /// The place of a key that is where it was the last time.
+    fn found_again(&self, key: &BStr) -> Option<Place> {
+        let is_there = |hint: &Hint| match self.chunks.get(hint.chunk) {
+            Some(Chunk::Open(entries)) => entries.get(hint.at).is_some_and(|(k, _)| k == key),
+            _ => false,
+        };
+        let Hint { chunk, at } = self.recent.get().into_iter().find(is_there)?;
+        Some(Place { chunk, at, found: true })
     }
 
     /// The place of a key that is to be changed.
     pub(super) fn find(&mut self, key: &BStr) -> Place {
+        if let Some(place) = self.found_again(key) {
+            return place;
+        }
         let chunk = self.chunk_of(key);
         if let Some(Chunk::Packed(row)) = self.chunks.get(chunk)
             && row.last().is_some_and(|(last, _)| last < key)
@@ -144,6 +164,9 @@ impl KeyMap {
             Ok(at) => (at, true),
             Err(at) => (at, false),
         };
+        if let Some(hint) = self.recent.get_mut().iter_mut().find(|hint| hint.chunk == chunk) {
+            hint.at = at;
+        }
         Place { chunk, at, found }
     }
 
@@ -203,8 +226,18 @@ impl KeyMap {
             self.insert_at(place, key, value, packs);
             return None;
         }
-        let old = &mut self.chunks[chunk].open()[at].1;
-        Some(mem::replace(old, Bytes::copy_from_slice(value)).len())
+        let place = &mut self.chunks[chunk].open()[at].1;
+        let old = mem::take(place);
+        let old_len = old.len();
+        // Mostly as long as the new one, and nobody else's.
+        *place = match old.try_into_mut() {
+            Ok(mut old) if old_len == value.len() => {
+                old.copy_from_slice(value);
+                old.freeze()
+            }
+            _ => Bytes::copy_from_slice(value),
+        };
+        Some(old_len)
     }
 
     pub(super) fn insert(&mut self, key: &BStr, value: &[u8], packs: bool) -> Option<usize> {

@@ -172,7 +172,7 @@ impl<'a, T: Objects<'a>> Step<'_, 'a, T> {
                 attrs.insert(name.clone(), value.clone());
             }),
             Op::SetAttrs { cid, oid, attrs } => self.change_attrs((*cid, *oid), |there| {
-                there.extend(attrs.iter().map(|(k, v)| (k.clone(), v.clone())));
+                there.extend(attrs.iter().map(|(k, v)| (k.into(), v.clone())));
             }),
             Op::RmAttr { cid, oid, name } => self.change_attrs((*cid, *oid), |attrs| {
                 attrs.remove(name);

@@ -158,7 +158,7 @@ mod tests {
             let mut t = Transaction::new();
             t.mkcoll(&pg(0), 0);
             t.write(&pg(0), &numbered(1), 0, vec![7; 10_000]);
-            t.omap_setkeys(&pg(0), &numbered(1), [("k".into(), "v".into())]);
+            t.omap_setkeys(&pg(0), &numbered(1), [("k", "v".into())]);
             store.submit(t).await.unwrap();
             let fsck = |repair| store.fsck(FsckOptions { deep: true, repair });
             assert_eq!(fsck(false).await.unwrap(), Fsck::default());

@@ -52,7 +52,7 @@ impl Object {
                 self.attrs.insert(name.clone(), value.clone());
             }
             Op::SetAttrs { attrs, .. } => {
-                self.attrs.extend(attrs.iter().map(|(k, v)| (k.clone(), v.clone())));
+                self.attrs.extend(attrs.iter().map(|(k, v)| (k.into(), v.clone())));
             }
             Op::RmAttr { name, .. } => {
                 self.attrs.remove(name);
@@ -63,7 +63,7 @@ impl Object {
                 self.omap_header = Bytes::new();
             }
             Op::OmapSetKeys { entries, .. } => {
-                self.omap.extend(entries.iter().map(|(k, v)| (k.clone(), v.clone())));
+                self.omap.extend(entries.iter().map(|(k, v)| (k.into(), v.clone())));
             }
             Op::OmapRmKeys { keys, .. } => {
                 for key in keys {

@@ -416,7 +416,7 @@ fn long_names_and_values() {
         let mut t = Transaction::new();
         t.mkcoll(&cid, 0).write(&cid, &oid, 0, &b"x"[..]);
         t.setattr(&cid, &oid, name.clone(), vec![1; 65_536]);
-        let entries = [(name.clone().into(), Bytes::from(vec![2; 1 << 20]))];
+        let entries = [(crate::Key::from(&name[..]), Bytes::from(vec![2; 1 << 20]))];
         t.omap_setkeys(&cid, &oid, entries);
         backend.store.submit(t).await.unwrap();
         for orderly in [false, true] {
@@ -668,8 +668,7 @@ fn everything_of_one_store_goes_into_another() {
         }
         let mut keys = Transaction::new();
         keys.mkcoll(&pg(99), 3);
-        let many =
-            (0..5000).map(|n| (format!("{n:05}").into(), Bytes::from(vec![n as u8; n % 50])));
+        let many = (0..5000).map(|n| (format!("{n:05}"), Bytes::from(vec![n as u8; n % 50])));
         keys.touch(&pg(99), &numbered(1));
         keys.omap_setkeys(&pg(99), &numbered(1), many);
         keys.write(&pg(99), &numbered(2), 5 << 20, vec![1; 3 << 20]);
@@ -692,7 +691,7 @@ fn everything_of_one_store_goes_into_another() {
         let mut t = Transaction::new();
         t.setattr(&pg(99), &numbered(2), "a", &b"b"[..]);
         t.write(&pg(99), &numbered(2), (8 << 20) - 1, vec![0]);
-        t.omap_setkeys(&pg(99), &numbered(1), [("04999".into(), Bytes::new())]);
+        t.omap_setkeys(&pg(99), &numbered(1), [("04999", Bytes::new())]);
         between.submit(t).await.unwrap();
         let (_, differences) = compare(&*backend.store, &between, &mut |_| {}).await.unwrap();
         let told = |what: &str| differences.iter().any(|line| line.ends_with(what));
@@ -719,7 +718,7 @@ fn a_collection_takes_in_another() {
                 t.omap_setkeys(
                     &cid,
                     &meta(&cid),
-                    BTreeMap::from([("_info".into(), Bytes::from("of this"))]),
+                    BTreeMap::from([("_info", Bytes::from("of this"))]),
                 );
             }
             for n in 0..40 {
@@ -729,7 +728,7 @@ fn a_collection_takes_in_another() {
                 t.omap_setkeys(
                     &cid,
                     &numbered(n),
-                    BTreeMap::from([("key".into(), Bytes::from(vec![n as u8; 30]))]),
+                    BTreeMap::from([("key", Bytes::from(vec![n as u8; 30]))]),
                 );
             }
             model.apply(&t).unwrap();
@@ -741,7 +740,7 @@ fn a_collection_takes_in_another() {
             t.omap_setkeys(
                 &target,
                 &meta(&target),
-                BTreeMap::from([("_info".into(), Bytes::from("of both"))]),
+                BTreeMap::from([("_info", Bytes::from("of both"))]),
             );
             model.apply(&t).unwrap();
             backend.store.submit(t).await.unwrap();

@@ -86,7 +86,11 @@ impl Model {
                 self.objects(c(cid)).get_mut(&o(oid)).unwrap().attrs.insert(name, value);
             }
             Op::SetAttrs { cid, oid, attrs } => {
-                self.objects(c(cid)).get_mut(&o(oid)).unwrap().attrs.extend(attrs);
+                self.objects(c(cid))
+                    .get_mut(&o(oid))
+                    .unwrap()
+                    .attrs
+                    .extend(attrs.iter().map(|(k, v)| (k.into(), v.clone())));
             }
             Op::RmAttr { cid, oid, name } => {
                 self.objects(c(cid)).get_mut(&o(oid)).unwrap().attrs.remove(&name);
@@ -120,7 +124,11 @@ impl Model {
                 }
             }
             Op::OmapSetKeys { cid, oid, entries } => {
-                self.objects(c(cid)).get_mut(&o(oid)).unwrap().omap.extend(entries);
+                self.objects(c(cid))
+                    .get_mut(&o(oid))
+                    .unwrap()
+                    .omap
+                    .extend(entries.iter().map(|(k, v)| (k.into(), v.clone())));
             }
             Op::OmapRmKeys { cid, oid, keys } => {
                 self.objects(c(cid))

@@ -3,6 +3,7 @@
 //! Collections and objects are named once, in two tables, and operations refer to them by index,
 //! as on the wire: backends look each up once. Builders append; `wire` encodes.
 
+mod key;
 mod wire;
 
 use std::collections::BTreeMap;
@@ -16,6 +17,7 @@ use types::hobject::GhObject;
 use types::page_sums::PageSums;
 
 use crate::CollId;
+pub use key::Key;
 use wire::DataPlace;
 
 /// Position in [`Transaction::collections`].
@@ -24,7 +26,7 @@ pub type CollIndex = u32;
 pub type ObjectIndex = u32;
 
 /// Names and values, each name once.
-pub type Pairs = Vec<(BString, Bytes)>;
+pub type Pairs = Vec<(Key, Bytes)>;
 
 /// One change. Semantics at the builder methods of [`Transaction`] and in
 /// [`crate::ObjectStore::submit`].
@@ -411,10 +413,10 @@ impl Transaction {
         &mut self,
         cid: &CollId,
         oid: &GhObject,
-        attrs: impl IntoIterator<Item = (BString, Bytes)>,
+        attrs: impl IntoIterator<Item = (impl Into<Key>, Bytes)>,
     ) -> &mut Self {
         let (cid, oid) = self.on(cid, oid);
-        let attrs = attrs.into_iter().collect();
+        let attrs = attrs.into_iter().map(|(name, value)| (name.into(), value)).collect();
         self.push(Op::SetAttrs { cid, oid, attrs })
     }
 
@@ -476,10 +478,10 @@ impl Transaction {
         &mut self,
         cid: &CollId,
         oid: &GhObject,
-        entries: impl IntoIterator<Item = (BString, Bytes)>,
+        entries: impl IntoIterator<Item = (impl Into<Key>, Bytes)>,
     ) -> &mut Self {
         let (cid, oid) = self.on(cid, oid);
-        let entries = entries.into_iter().collect();
+        let entries = entries.into_iter().map(|(key, value)| (key.into(), value)).collect();
         self.push(Op::OmapSetKeys { cid, oid, entries })
     }
 

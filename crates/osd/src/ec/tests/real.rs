@@ -95,7 +95,7 @@ fn info_attrs(t: &Transaction, oid: &HObject) -> BTreeMap<BString, Bytes> {
         if let Op::SetAttrs { oid: index, attrs, .. } = op
             && t.objects()[*index as usize].hobj == *oid
         {
-            found.extend(attrs.clone());
+            found.extend(attrs.iter().map(|(name, value)| (BString::from(name), value.clone())));
         }
     }
     found.retain(|name, _| name == "_" || name == "snapset");
