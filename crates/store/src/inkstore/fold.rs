@@ -9,8 +9,8 @@ use std::rc::Rc;
 use bytes::Bytes;
 
 use super::format::BLOCK_LEN;
-use super::onode::{BlockPtr, Onode, PatchSource};
-use super::read::{ReadGuard, Source};
+use super::onode::{BlockPtr, Onode, PatchSource, Pieces};
+use super::read::{ReadGuard, Sources};
 use super::state::Slot;
 use super::{Core, Inner};
 
@@ -19,7 +19,7 @@ struct Fold {
     slot: Slot,
     uid: u64,
     block: u64,
-    sources: Vec<(BlockPtr, Vec<Source>)>,
+    sources: Vec<(BlockPtr, Sources)>,
 }
 
 /// Contents of blocks, by place and checksum.
@@ -66,7 +66,7 @@ impl Inner {
 }
 
 /// The pieces of one block of an object.
-fn pieces(onode: &Onode, block: u64) -> Vec<(u64, super::onode::Patch)> {
+fn pieces(onode: &Onode, block: u64) -> Pieces {
     let start = block * BLOCK_LEN;
     onode.pieces(start, BLOCK_LEN.min(onode.size.saturating_sub(start)))
 }
@@ -79,11 +79,11 @@ impl Core {
         if onode.patch_cost(block) == 0 {
             return None;
         }
-        let mut sources: Vec<(BlockPtr, Vec<Source>)> = Vec::new();
+        let mut sources: Vec<(BlockPtr, Sources)> = Vec::new();
         for (_, piece) in pieces(onode, block) {
             let PatchSource::Block { ptr, .. } = piece.source else { continue };
             if sources.iter().all(|(have, _)| *have != ptr) {
-                let mut whole = Vec::new();
+                let mut whole = Sources::new();
                 self.push_block(&mut whole, ptr, 0, BLOCK_LEN as usize);
                 sources.push((ptr, whole));
             }

@@ -53,6 +53,9 @@ pub(super) struct Patch {
     pub(super) source: PatchSource,
 }
 
+/// Pieces of an object, each with where it begins; mostly one, of a block.
+pub(super) type Pieces = SmallVec<[(u64, Patch); 1]>;
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PatchSource {
     Bytes(Bytes),
@@ -385,9 +388,9 @@ impl Onode {
 
     /// The pieces that `len` bytes from `offset` on consist of, none crossing a block boundary of
     /// this object. Bytes that are zero because there is nothing are `Zeros`.
-    pub(super) fn pieces(&self, offset: u64, len: u64) -> Vec<(u64, Patch)> {
+    pub(super) fn pieces(&self, offset: u64, len: u64) -> Pieces {
         let end = (offset + len).min(self.size.max(offset));
-        let mut out = Vec::new();
+        let mut out = Pieces::new();
         let mut at = offset;
         while at < end {
             let block = at / BLOCK_LEN;
@@ -421,7 +424,7 @@ impl Onode {
     }
 
     /// Puts pieces of an object (see [`Onode::pieces`]) at other offsets: `shift` is added.
-    pub(super) fn put_pieces(&mut self, pieces: Vec<(u64, Patch)>, shift: i64, space: &mut Space) {
+    pub(super) fn put_pieces(&mut self, pieces: Pieces, shift: i64, space: &mut Space) {
         // Held until all are placed: what is overwritten on the way may be their source.
         let block_of = |p: &Patch| match p.source {
             PatchSource::Block { ptr, .. } => Some(ptr.block),

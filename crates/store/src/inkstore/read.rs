@@ -9,6 +9,7 @@ use bytes::Bytes;
 use device::BlockDevice;
 use env::LocalFuture;
 use futures_util::future::join_all;
+use smallvec::{SmallVec, smallvec};
 use types::bufferlist::BufferList;
 use types::hobject::GhObject;
 use types::page_sums::PageSums;
@@ -33,11 +34,14 @@ pub(super) enum Source {
     },
     /// Bytes of blocks that lie one behind the other on the device.
     Device {
-        ptrs: Vec<BlockPtr>,
+        ptrs: SmallVec<[BlockPtr; 2]>,
         skip: usize,
         len: usize,
     },
 }
+
+/// What a read consists of, in order; mostly of one piece.
+pub(super) type Sources = SmallVec<[Source; 1]>;
 
 /// A read that has begun: keeps the blocks it needs from being reused.
 pub(super) struct ReadGuard {
@@ -61,8 +65,8 @@ impl ReadGuard {
 
 impl Core {
     /// What a range of an object consists of; with `cached` also from blocks that are kept.
-    fn sources(&self, onode: &Onode, offset: u64, len: u64, cached: bool) -> Vec<Source> {
-        let mut out: Vec<Source> = Vec::new();
+    fn sources(&self, onode: &Onode, offset: u64, len: u64, cached: bool) -> Sources {
+        let mut out = Sources::new();
         for (_, piece) in onode.pieces(offset, len) {
             let len = piece.len as usize;
             match piece.source {
@@ -80,7 +84,7 @@ impl Core {
         out
     }
 
-    fn push_kept(&self, out: &mut Vec<Source>, ptr: BlockPtr, skip: u32, len: usize) {
+    fn push_kept(&self, out: &mut Sources, ptr: BlockPtr, skip: u32, len: usize) {
         match self.cache.borrow_mut().find(ptr) {
             Some(block) => {
                 out.push(Source::Kept { ptr, block: block.clone(), skip: skip as usize, len })
@@ -89,7 +93,7 @@ impl Core {
         }
     }
 
-    pub(super) fn push_block(&self, out: &mut Vec<Source>, ptr: BlockPtr, skip: u32, len: usize) {
+    pub(super) fn push_block(&self, out: &mut Sources, ptr: BlockPtr, skip: u32, len: usize) {
         if let Some((&first, bytes)) = self.inflight.range(..=ptr.block).next_back() {
             let at = (ptr.block - first) as usize * BLOCK_LEN as usize;
             if at < bytes.len() {
@@ -107,7 +111,7 @@ impl Core {
             *had += len;
             return;
         }
-        out.push(Source::Device { ptrs: vec![ptr], skip: skip as usize, len });
+        out.push(Source::Device { ptrs: smallvec![ptr], skip: skip as usize, len });
     }
 }
 
@@ -143,29 +147,35 @@ impl Inner {
     /// Needs a [`ReadGuard`] for as long as it takes.
     pub(super) async fn gather(
         &self,
-        sources: Vec<Source>,
+        mut sources: Sources,
         keep: bool,
     ) -> Result<BufferList, StoreError> {
-        let parts = join_all(sources.into_iter().map(|source| async move {
-            Ok::<BufferList, StoreError>(match source {
-                Source::Bytes(bytes) => bytes.into(),
-                Source::Zeros(len) => zeros(len).into(),
-                Source::Kept { ptr, block, skip, len } => part_of(&block, &[ptr], skip, len),
-                Source::Device { ptrs, skip, len } => {
-                    let data = read_blocks(&self.device, &ptrs).await?;
-                    if keep {
-                        self.keep(&ptrs, &data);
-                    }
-                    part_of(&data, &ptrs, skip, len)
-                }
-            })
-        }));
-        let mut parts = parts.await.into_iter();
-        let mut out = parts.next().unwrap_or_else(|| Ok(BufferList::new()))?;
-        for part in parts {
-            out.append(&part?);
+        if sources.len() == 1
+            && let Some(only) = sources.pop()
+        {
+            return self.piece(only, keep).await;
+        }
+        let pieces = join_all(sources.into_iter().map(|source| self.piece(source, keep)));
+        let mut out = BufferList::new();
+        for piece in pieces.await {
+            out.append(&piece?);
         }
         Ok(out)
+    }
+
+    async fn piece(&self, source: Source, keep: bool) -> Result<BufferList, StoreError> {
+        Ok(match source {
+            Source::Bytes(bytes) => bytes.into(),
+            Source::Zeros(len) => zeros(len).into(),
+            Source::Kept { ptr, block, skip, len } => part_of(&block, &[ptr], skip, len),
+            Source::Device { ptrs, skip, len } => {
+                let data = read_blocks(&self.device, &ptrs).await?;
+                if keep {
+                    self.keep(&ptrs, &data);
+                }
+                part_of(&data, &ptrs, skip, len)
+            }
+        })
     }
 
     /// Blocks of a longer read are copied: a slice would keep all of it in memory.
@@ -222,7 +232,7 @@ impl Inner {
     }
 
     /// Reads blocks into the cache for a read that will come.
-    fn fetch(self: &Rc<Inner>, sources: Vec<Source>) {
+    fn fetch(self: &Rc<Inner>, sources: Sources) {
         let (inner, guard) = (self.clone(), ReadGuard::begin(self));
         self.env.go(async move {
             // Who wants what cannot be read will be told by a read of its own.
