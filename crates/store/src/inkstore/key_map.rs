@@ -66,8 +66,18 @@ pub(super) struct KeyMap {
 /// Where a key was. It may be of no chunk at all by now.
 #[derive(Debug, Clone, Copy, Default)]
 struct Hint {
-    chunk: usize,
-    at: usize,
+    chunk: u32,
+    at: u32,
+}
+
+impl Hint {
+    fn of(chunk: usize, at: usize) -> Hint {
+        Hint { chunk: chunk as u32, at: at as u32 }
+    }
+
+    fn place(self) -> (usize, usize) {
+        (self.chunk as usize, self.at as usize)
+    }
 }
 
 /// Where a key is or would be, until the next change.
@@ -129,22 +139,23 @@ impl KeyMap {
 
     fn chunk_of(&self, key: &BStr) -> usize {
         let recent = self.recent.get();
-        if let Some(hint) = recent.iter().find(|hint| self.holds(hint.chunk, key)) {
-            return hint.chunk;
+        let mut chunks = recent.iter().map(|hint| hint.place().0);
+        if let Some(chunk) = chunks.find(|&chunk| self.holds(chunk, key)) {
+            return chunk;
         }
         // Keys before all others go to the first.
         let chunk = self.chunks.partition_point(|c| c.first() <= key).saturating_sub(1);
-        self.recent.set([Hint { chunk, at: 0 }, recent[0]]);
+        self.recent.set([Hint::of(chunk, 0), recent[0]]);
         chunk
     }
 
     /// The place of a key that is where it was the last time.
     fn found_again(&self, key: &BStr) -> Option<Place> {
-        let is_there = |hint: &Hint| match self.chunks.get(hint.chunk) {
-            Some(Chunk::Open(entries)) => entries.get(hint.at).is_some_and(|(k, _)| k == key),
+        let is_there = |&(chunk, at): &(usize, usize)| match self.chunks.get(chunk) {
+            Some(Chunk::Open(entries)) => entries.get(at).is_some_and(|(k, _)| k == key),
             _ => false,
         };
-        let Hint { chunk, at } = self.recent.get().into_iter().find(is_there)?;
+        let (chunk, at) = self.recent.get().into_iter().map(Hint::place).find(is_there)?;
         Some(Place { chunk, at, found: true })
     }
 
@@ -164,8 +175,9 @@ impl KeyMap {
             Ok(at) => (at, true),
             Err(at) => (at, false),
         };
-        if let Some(hint) = self.recent.get_mut().iter_mut().find(|hint| hint.chunk == chunk) {
-            hint.at = at;
+        let mut hints = self.recent.get_mut().iter_mut();
+        if let Some(hint) = hints.find(|hint| hint.place().0 == chunk) {
+            *hint = Hint::of(chunk, at);
         }
         Place { chunk, at, found }
     }
@@ -417,9 +429,13 @@ mod tests {
     fn lives(seed: u64, packs: bool) {
         let mut choices = Choices::new(seed);
         let (mut map, mut tree) = (KeyMap::default(), BTreeMap::<BString, Bytes>::new());
-        let mut most_packed = 0;
+        let (mut most_packed, mut number) = (0, 0);
         for round in 0..40_000_u64 {
-            let key = BString::from(format!("{:04}", choices.below(2000)));
+            // Now and then one that was looked for a moment ago.
+            if choices.below(3) > 0 {
+                number = choices.below(2000);
+            }
+            let key = BString::from(format!("{number:04}"));
             let key = BStr::new(&key);
             match choices.below(20) {
                 0..=9 => {
@@ -481,6 +497,22 @@ mod tests {
     fn does_what_a_tree_does() {
         lives(7, false);
         lives(8, true);
+    }
+
+    /// One that is replaced by one as long is overwritten where it is, unless somebody else has it.
+    #[test]
+    fn a_value_that_was_given_out_stays() {
+        let mut map = KeyMap::default();
+        map.insert("k".into(), b"before", false);
+        let given = map.get("k".into()).unwrap().into_owned();
+        assert_eq!(map.insert("k".into(), b"after!", false), Some(6));
+        assert_eq!(
+            (&given[..], &map.get("k".into()).unwrap()[..]),
+            (&b"before"[..], &b"after!"[..])
+        );
+        drop(given);
+        assert_eq!(map.insert("k".into(), b"longer!", false), Some(6));
+        assert_eq!(&map.get("k".into()).unwrap()[..], b"longer!");
     }
 
     /// A PG's log took 400 bytes an entry and 230 a remembered request, most of an OSD's memory.
