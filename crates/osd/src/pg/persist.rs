@@ -165,11 +165,8 @@ impl Keys {
         }
         let key = |v: &EVersion| BString::from(v.key());
         self.ranges.extend(changes.trimmed.map(|(from, to)| (key(&from), key(&to))));
-        self.ranges.extend(
-            changes
-                .dups_trimmed
-                .map(|(from, to)| (BString::from(&dup_key(&from)), BString::from(&dup_key(&to)))),
-        );
+        let dup = |v: &EVersion| BString::from(&dup_key(v));
+        self.ranges.extend(changes.dups_trimmed.map(|(from, to)| (dup(&from), dup(&to))));
         self.remove.extend(changes.removed.iter().map(key));
         for (version, encoding) in changes.written {
             self.put(version.key(), |w| put_entry(w, encoding));

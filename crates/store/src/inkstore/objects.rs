@@ -12,8 +12,9 @@ use types::hobject::GhObject;
 use super::name::{Name, seek};
 use super::state::Slot;
 
-/// Names that gather, 32 bytes each: to put them in order takes 50 us, which nobody notices. Few in
-/// tests, so that much happens in between.
+/// Names that gather, 32 bytes each. To put them in order takes 0.2 ms of a collection of 20,000 objects
+/// and 0.4 of a million, with nothing of its tree in the caches (0.7 and 1.7 us a name; with 64 at once 1.2
+/// and 2.8, one by one 9 and 13). Few in tests, so that much happens in between.
 const GATHERED_MAX: usize = if cfg!(test) { 5 } else { 256 };
 
 /// Where the objects of a collection are. Each name is in one of the two.

@@ -6,8 +6,9 @@ use bstr::{BStr, BString};
 use denc::{Denc, Error, Reader, Writer};
 use smallvec::SmallVec;
 
-/// An xattr's name or an omap key. Those that each write has (`_`, `snapset`, a PG's log entry and what is
-/// remembered of a request, 31 and 35 bytes) stand in place; longer ones are allocated.
+/// An xattr's name or an omap key in a list ([`super::Pairs`]). Those that each write has (`_`, `snapset`, a PG's
+/// log entry and what is remembered of a request, 31 and 35 bytes) stand in place; longer ones are allocated.
+/// Ops of one name or a range have them elsewhere: an op takes 64 bytes, with two of these it would take 112.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key(SmallVec<[u8; 36]>);
 
