@@ -291,7 +291,7 @@ impl Osd {
         self.report_soon();
         // What came before we were up.
         for pg in self.all_pgs() {
-            pg.begin();
+            pg.on_up();
         }
     }
 

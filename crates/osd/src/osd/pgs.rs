@@ -439,10 +439,14 @@ impl Osd {
             return;
         }
         self.with_pg(spgid, move |pg| {
-            let is_log = matches!(message, PeerMessage::Log(_) | PeerMessage::Notify(..));
+            // An info as well: of a stray that has undone what did not happen.
+            let tells_more = matches!(
+                message,
+                PeerMessage::Log(_) | PeerMessage::Notify(..) | PeerMessage::Info(..)
+            );
             let from = member.unwrap_or_else(|| pg.core.borrow().shard_of_sender(from));
             pg.on_peer_message(from, (epoch, query_epoch), message);
-            if is_log {
+            if tells_more {
                 pg.retry_unfound();
             }
         });

@@ -135,6 +135,12 @@ impl Log {
         self.head
     }
 
+    /// Whether a log with this head may be a part of this one: so it is if its newest entry is here,
+    /// or has been trimmed.
+    pub fn reaches(&self, head: EVersion) -> bool {
+        head <= self.tail || head == self.head || self.entries.find(head).is_some()
+    }
+
     /// Whether these entries go on where the log ends: each newer than the one before, with the next
     /// number.
     pub fn is_continued_by(&self, entries: &[PgLogEntry]) -> bool {
@@ -632,7 +638,12 @@ fn last_complete_of(log: &Log, last_update: EVersion, missing: &Missing) -> EVer
     let Some(need) = missing.oldest_need() else { return last_update };
     let newest_below =
         log.entries.count_below(need).checked_sub(1).and_then(|at| log.version_at(at));
-    newest_below.map_or(log.tail, |version| version.min(last_update))
+    match newest_below {
+        Some(version) => version.min(last_update),
+        None if log.tail < need => log.tail,
+        // What is needed is older than all that the log tells of.
+        None => EVersion::ZERO,
+    }
 }
 
 /// What becomes of objects changed by entries that never happened. `log` no longer has them.

@@ -44,6 +44,29 @@ fn what_is_sent_begins_at_an_entry_both_logs_may_have() {
     assert_eq!(wire.log.len(), 1);
 }
 
+/// An object was needed in the version that the log had been trimmed to: a write of it had not
+/// happened. What is complete was said to reach up to there, which is all of that log, and the
+/// primary took the copy for whole (the cores of `pg/peering/tests`, with many seeds).
+#[test]
+fn nothing_is_complete_if_something_older_than_the_log_is_missing() {
+    let mut log = Log::default();
+    let tail = EVersion::new(2, 1);
+    let complete = |log: &Log, need: EVersion| {
+        let mut missing = Missing::default();
+        missing.add(&oid("a"), need, EVersion::ZERO, false);
+        log.last_complete(log.head(), &missing)
+    };
+    log.merge_from(&[], tail);
+    assert_eq!(complete(&log, tail), EVersion::ZERO);
+    assert_eq!(complete(&log, EVersion::new(2, 2)), tail);
+    log.add(&entry("b", (2, 2), (0, 0)));
+    log.add(&entry("a", (2, 3), (2, 1)));
+    assert_eq!(complete(&log, tail), EVersion::ZERO);
+    assert_eq!(complete(&log, EVersion::new(2, 2)), tail);
+    assert_eq!(complete(&log, EVersion::new(2, 3)), EVersion::new(2, 2));
+    assert_eq!(log.last_complete(log.head(), &Missing::default()), EVersion::new(2, 3));
+}
+
 /// A replica that had missed a write took those behind it (`loligo sim --seed 4094`): its session had
 /// lost one, and all that was asked of a write was that it was newer.
 #[test]

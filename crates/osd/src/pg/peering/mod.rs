@@ -99,7 +99,8 @@ pub enum State {
     },
     /// Not the primary and not (yet) told to be a replica.
     Stray,
-    /// A replica or backfill target of the current interval.
+    /// A replica or backfill target of the current interval, or a stray that it told to undo what did
+    /// not happen.
     ReplicaActive,
 }
 
@@ -300,6 +301,8 @@ pub struct Peering {
     /// As a follower: the log's head when the interval's activation came.
     followed_from: EVersion,
     pub(super) queried_for_unfound: BTreeSet<PgShard>,
+    /// Strays that have been told to undo writes and have not reported it: no sources.
+    pub(super) undoing: BTreeSet<PgShard>,
     dirty_info: bool,
     dirty_big_info: bool,
     creating: bool,
@@ -374,6 +377,7 @@ impl Peering {
             stable_by_primary: EVersion::ZERO,
             followed_from: EVersion::ZERO,
             queried_for_unfound: BTreeSet::new(),
+            undoing: BTreeSet::new(),
             dirty_info: false,
             dirty_big_info: false,
             creating: false,
@@ -516,6 +520,7 @@ impl Peering {
             self.peer_missing.remove(&shard);
             self.strays.remove(&shard);
             self.queried_for_unfound.remove(&shard);
+            self.undoing.remove(&shard);
         }
         self.strays.retain(|s| view.is_up(s.osd));
     }
@@ -563,6 +568,7 @@ impl Peering {
         self.stable_by_primary = EVersion::ZERO;
         self.followed_from = EVersion::ZERO;
         self.queried_for_unfound.clear();
+        self.undoing.clear();
         out.push(Effect::IntervalChanged);
     }
 
@@ -584,10 +590,25 @@ impl Peering {
             State::Stray if view.epoch().is_multiple_of(STRAY_NOTIFY_EPOCHS) => {
                 self.notify_primary(now, out);
             }
+            // One that had to undo something is a stray all the same.
+            State::ReplicaActive
+                if view.epoch().is_multiple_of(STRAY_NOTIFY_EPOCHS) && !self.is_member() =>
+            {
+                self.notify_primary(now, out);
+            }
             _ => {}
         }
         if self.is_activated() {
             self.leases.forget_dead(&self.prior, view);
+        }
+    }
+
+    /// The OSD is up, or up again, in this map. No interval begins with that for a stray, and what it
+    /// said of itself before was of a life that is over: the primary does not know it.
+    pub fn on_up(&mut self, view: &dyn ClusterView, now: Duration, out: &mut Vec<Effect>) {
+        self.act_map(view, now, out);
+        if matches!(self.state, State::Stray | State::ReplicaActive) && !self.is_member() {
+            self.notify_primary(now, out);
         }
     }
 

@@ -152,6 +152,9 @@ impl Peering {
         }
         self.note_stray(from);
         self.peer_info.insert(from, info);
+        if activated {
+            self.undoing.remove(&from);
+        }
         if self.is_clean() {
             self.purge_strays(out);
         }
@@ -226,7 +229,9 @@ impl Peering {
             }
             // Asked for because something is unfound.
             State::Active { .. } if self.queried_for_unfound.contains(&from) => {
+                let told = info.last_update;
                 self.take_replica_log(from, info, log, missing);
+                self.tell_to_undo(from, told, now, out);
             }
             _ => {}
         }
@@ -275,6 +280,30 @@ impl Peering {
         self.peer_missing.insert(from, missing);
     }
 
+    /// A stray's log that has been judged went beyond ours: the stray does not act, so it has not heard
+    /// that these writes did not happen, and its shards of their objects are of no use before it has
+    /// undone them. It is told as a follower is, and reports when that is durable. (Copies are not
+    /// undone: whoever has one of another version lacks the object.)
+    fn tell_to_undo(
+        &mut self,
+        stray: PgShard,
+        told: EVersion,
+        now: Duration,
+        out: &mut Vec<Effect>,
+    ) {
+        let judged = &self.peer_info[&stray];
+        if !self.mapping.redundancy.is_erasure()
+            || self.acting_backfill.contains(&stray)
+            || judged.last_update == told
+            || judged.last_backfill.is_min()
+        {
+            return;
+        }
+        let message = self.activation_of(stray, None, now);
+        self.undoing.insert(stray);
+        self.send(stray, message, out);
+    }
+
     /// Asks the followers for what they lack, where their infos do not tell.
     fn get_missing(&mut self, now: Duration, view: &dyn ClusterView, out: &mut Vec<Effect>) {
         let mut waiting = BTreeSet::new();
@@ -302,16 +331,20 @@ impl Peering {
                 continue; // the authoritative log's holder
             }
             // Divergence can only lie above the last activation that is durable on all that acted
-            // (and which the peer has followed). Its own may have been durable on it alone:
+            // and whose log the peer has. Its own may have been durable on it alone:
             //
             // 1. Two replicas write 8'11, durable on B only, and both restart.
             // 2. They activate at 10 with B's log. B makes that durable, A dies before it does.
             // 3. B dies, A comes back. Nothing was acknowledged at 10, so it goes on alone, without
             //    8'11, and writes 12'11.
             // 4. B comes back: 8'11 is below its last_epoch_started, and diverges.
-            let started = info.last_epoch_started.min(info.history.last_epoch_started);
-            let since = EVersion { epoch: started, version: 0 };
-            let query = if info.log_tail <= since { Query::Log(since) } else { Query::FullLog };
+            //
+            // And one that it has only heard of may be newer than all it has: B as a primary that
+            // asked A, which activated at 12 with others, and then let another lead.
+            let durable = info.history.last_epoch_started;
+            let since = EVersion { epoch: durable, version: 0 };
+            let has_its_log = durable <= info.last_epoch_started && info.log_tail <= since;
+            let query = if has_its_log { Query::Log(since) } else { Query::FullLog };
             let history = Box::new(self.export_history(now));
             self.send(peer, PeerMessage::Query(query, history), out);
             waiting.insert(peer);
@@ -358,7 +391,7 @@ impl Peering {
         let peers: Vec<PgShard> = self.acting_backfill.iter().copied().collect();
         for peer in peers {
             if peer != self.whoami {
-                let message = self.activation_of(peer, lease, now);
+                let message = self.activation_of(peer, Some(lease), now);
                 self.send(peer, message, out);
             }
         }
@@ -370,7 +403,13 @@ impl Peering {
         }
     }
 
-    fn activation_of(&mut self, peer: PgShard, lease: super::Lease, now: Duration) -> PeerMessage {
+    /// What makes a peer follow; a lease if it acts.
+    fn activation_of(
+        &mut self,
+        peer: PgShard,
+        lease: Option<super::Lease>,
+        now: Duration,
+    ) -> PeerMessage {
         let my_info = self.info_for_peer(now);
         let is_new_backfill = self.is_new_backfill(peer);
         let theirs = self.peer_info.entry(peer).or_default();
@@ -379,14 +418,14 @@ impl Peering {
         let by_log = theirs.last_update >= self.log.tail() && !theirs.last_backfill.is_min();
         if same && !theirs.is_empty() && by_log {
             self.peer_last_complete.insert(peer, theirs.last_complete);
-            return PeerMessage::Info(Box::new(my_info), Some(lease), None);
+            return PeerMessage::Info(Box::new(my_info), lease, None);
         }
         let mut message = LogMessage {
             info: my_info,
             log: PgLog::default(),
             missing: PgMissing::default(),
             past_intervals: self.past_intervals.clone(),
-            lease: Some(lease),
+            lease,
         };
         if same || (by_log && !is_new_backfill) {
             // Up by log. A backfill that was interrupted goes on where it was.
@@ -517,19 +556,26 @@ impl Peering {
         for stray in std::mem::take(&mut self.strays) {
             self.peer_info.remove(&stray);
             self.peer_missing.remove(&stray);
+            self.undoing.remove(&stray);
             self.send(stray, PeerMessage::Remove, out);
         }
     }
 
-    /// Who is known to have version `need` of an object, followers first.
+    /// Who is known to have version `need` of an object, followers first. A stray whose log does not
+    /// end within ours is not, before it has been asked for that log.
     pub fn sources(&self, oid: &HObject, need: EVersion) -> Vec<PgShard> {
         let has = |shard: &PgShard| {
             let Some(info) = self.peer_info.get(shard) else { return false };
             let known = match self.peer_missing.get(shard) {
                 Some(missing) => !missing.contains(oid),
-                None => info.last_complete == info.last_update,
+                None => {
+                    info.last_complete == info.last_update && self.log.reaches(info.last_update)
+                }
             };
-            known && info.last_update >= need && *oid <= info.last_backfill
+            known
+                && !self.undoing.contains(shard)
+                && info.last_update >= need
+                && *oid <= info.last_backfill
         };
         let followers = self.acting_backfill.iter().filter(|s| **s != self.whoami);
         let others = self.peer_info.keys().filter(|s| !self.acting_backfill.contains(s));
@@ -569,7 +615,7 @@ impl Peering {
     /// (`all_unfound_are_queried_or_lost` in `src/osd/PeeringState.cc` at v16.2).
     pub fn may_find_more(&self, view: &dyn ClusterView) -> bool {
         let is_out_of_question = |s: &PgShard| {
-            self.peer_missing.contains_key(s)
+            self.peer_missing.contains_key(s) && !self.undoing.contains(s)
                 || self.peer_info.get(s).is_some_and(|i| i.is_empty() || i.dne())
                 || !view.exists(s.osd)
                 || view.lost_at(s.osd) > view.up_from(s.osd)

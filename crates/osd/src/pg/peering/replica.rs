@@ -193,8 +193,7 @@ impl Peering {
 
     /// The primary of a clean PG says that this copy is not needed.
     pub(super) fn on_remove(&mut self, from: PgShard, out: &mut Vec<Effect>) {
-        let wanted = self.mapping.is_up(self.whoami) || self.mapping.is_acting(self.whoami);
-        if self.primary() == Some(from) && !wanted {
+        if self.primary() == Some(from) && !self.is_member() {
             out.push(Effect::RemovePg);
         }
     }
@@ -243,6 +242,11 @@ impl Peering {
         let mut missing: Missing = std::mem::take(&mut self.missing);
         missing.retain(keep);
         self.missing = missing;
+    }
+
+    /// Whether the OSD is in the up or the acting set.
+    pub(super) fn is_member(&self) -> bool {
+        self.is_up() || self.is_acting()
     }
 
     /// Whether the OSD is in the up set.

@@ -8,12 +8,12 @@ mod world;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use types::osd::{PastIntervals, PgHistory, PgInfo};
+use types::osd::{PastIntervals, PgHistory, PgInfo, PgLog};
 use types::{EVersion, HObject, OsdId, PgId, PgShard};
 
 use self::map::Map;
-use self::world::{Node, World};
-use super::{LogMessage, PeerMessage, Peering};
+use self::world::{Node, World, oid};
+use super::{Effect, Log, LogMessage, PeerMessage, Peering, Query};
 use crate::pg::backend::Redundancy;
 
 thread_local! {
@@ -89,6 +89,17 @@ impl World {
                 );
             }
         }
+    }
+
+    /// Without faults and writes.
+    fn run_until(&mut self, done: impl Fn(&World) -> bool) {
+        for _ in 0..20_000 {
+            if done(self) {
+                return;
+            }
+            self.random_step(false);
+        }
+        panic!("it does not come to pass");
     }
 
     fn settle(&mut self, seed: u64) {
@@ -214,6 +225,38 @@ fn shards_that_serve_with_just_enough_lose_nothing() {
     seeds().for_each(|seed| run_with(seed, 5, 4, 2, Redundancy::Shards { k: 2 }));
 }
 
+/// All shards of a PG moved at once, to OSDs that its log could bring up from nothing, while a write
+/// was on two of the three. The new primary rightly took the log of the third. The other two did not
+/// act any more, so nobody told them to undo the write: they showed a version that had not happened,
+/// the object could not be made of one shard, and was unfound for ever though no OSD was lost.
+#[test]
+fn strays_undo_a_write_that_did_not_happen_and_are_sources_then() {
+    for (seed, later) in (1..=20).flat_map(|seed| [(seed, 0), (seed, 1), (seed, 3)]) {
+        let mut w = World::new(seed, 6, 3, 2, Redundancy::Shards { k: 2 });
+        w.run_until(|w| w.is_serving(0));
+        w.write(0, oid(0));
+        w.run_until(|w| w.acked.contains_key(&oid(0)));
+        let acked = w.acked[&oid(0)];
+        w.write(0, oid(0));
+        let written = w.nodes[&0].objects[&oid(0)];
+        while w.nodes[&1].objects[&oid(0)] != written {
+            w.deliver(0, 1);
+        }
+        for o in [0, 1] {
+            while !w.nodes[&o].pending.is_empty() {
+                w.commit_one(o);
+            }
+        }
+        w.new_map(|m| m.order.rotate_left(3));
+        w.advance(2);
+        // What else is written meanwhile comes to the strays with what they are told.
+        w.run_until(|w| w.is_serving(3));
+        (1..=later).for_each(|n| w.write(3, oid(n)));
+        w.settle(seed);
+        assert_eq!(w.nodes[&3].objects[&oid(0)], acked, "seed {seed}");
+    }
+}
+
 /// A pool of 64 PGs was created, and a map without news for them came right after: replicas that
 /// were made by the primary's log at the newer epoch took that log for one of an earlier interval.
 /// They never followed, and the PGs stayed in "activating" for ever.
@@ -261,4 +304,88 @@ fn a_replica_made_by_a_log_of_an_earlier_epoch_follows_it() {
     let message = PeerMessage::Log(Box::new(log));
     replica.on_message(PgShard::replica(0), (14, 14), message, &newer, now, &mut out);
     assert!(replica.follows());
+}
+
+/// Of two, the first leads and both are up.
+fn map_of_two(epoch: u32, order: &[OsdId]) -> Map {
+    let all = |epoch| order.iter().map(move |osd| (*osd, epoch)).collect();
+    Map {
+        epoch,
+        size: 2,
+        min_size: 1,
+        order: order.to_vec(),
+        up: order.iter().map(|osd| (*osd, true)).collect(),
+        up_from: all(1),
+        up_thru: all(epoch),
+        ..Map::default()
+    }
+}
+
+/// A primary that was asked for its log, and let another lead: it had heard of an activation since
+/// (17) that it had no part in. Its own last one, 12, had been durable on it alone, and the log that
+/// was asked for began there: entries of epoch 2 that had not happened went unseen, it followed as if
+/// it lacked nothing, and undid them. Objects that it had not any more were thought to be there.
+#[test]
+fn who_has_only_heard_of_the_last_activation_is_asked_for_all_of_its_log() {
+    let map = map_of_two(20, &[0, 1]);
+    let pgid = PgId { pool: 1, seed: 0 }.spg();
+    let info = |head: EVersion, started: u32, heard_of: u32| {
+        let history = PgHistory {
+            epoch_created: 1,
+            same_interval_since: 20,
+            last_epoch_started: heard_of,
+            ..PgHistory::default()
+        };
+        PgInfo {
+            history,
+            last_update: head,
+            last_complete: head,
+            last_epoch_started: started,
+            ..PgInfo::new(pgid)
+        }
+    };
+    let asked = |started: u32, heard_of: u32| {
+        let head = EVersion::new(2, 26);
+        let settings = World::new(1, 2, 2, 1, Redundancy::Copies).settings;
+        let (me, past) = (PgShard::replica(0), PastIntervals::default());
+        let own = info(head, 17, 17);
+        let mut primary = Peering::load(me, pgid, settings, map.mapping(), 20, own, past);
+        primary.log = Log::from_wire(PgLog { head, ..PgLog::default() });
+        let (now, mut out) = (Duration::from_secs(1), Vec::new());
+        primary.act_map(&map, now, &mut out);
+        let theirs = Box::new(info(EVersion::new(2, 29), started, heard_of));
+        let notify = PeerMessage::Notify(theirs, Box::default());
+        primary.on_message(PgShard::replica(1), (20, 20), notify, &map, now, &mut out);
+        let queries = out.iter().filter_map(|e| match e {
+            Effect::Send { message: PeerMessage::Query(query, _), .. } => Some(*query),
+            _ => None,
+        });
+        queries.last()
+    };
+    assert_eq!(asked(12, 17), Some(Query::FullLog));
+    assert_eq!(asked(12, 12), Some(Query::Log(EVersion::new(12, 0))));
+    assert_eq!(asked(12, 8), Some(Query::Log(EVersion::new(8, 0))));
+}
+
+/// A stray restarted. It told the primary of itself as soon as it had loaded its PGs, which nobody
+/// listens to before the map has it up; and that it is up changes nothing of where the PG is, so it
+/// was silent then. What only it had stayed unfound for up to sixteen maps.
+#[test]
+fn a_stray_that_comes_up_tells_the_primary_of_itself() {
+    let mut down = map_of_two(20, &[0, 1, 2]);
+    down.up.insert(2, false);
+    let up = map_of_two(21, &[0, 1, 2]);
+    let pgid = PgId { pool: 1, seed: 0 }.spg();
+    let settings = World::new(1, 2, 2, 1, Redundancy::Copies).settings;
+    let (me, info, past) = (PgShard::replica(2), PgInfo::new(pgid), PastIntervals::default());
+    let mut stray = Peering::load(me, pgid, settings, down.mapping(), 20, info, past);
+    let (now, mut out) = (Duration::from_secs(1), Vec::new());
+    stray.act_map(&down, now, &mut out);
+    stray.advance_map(&up, &down, up.mapping(), now, &mut out);
+    out.clear();
+    stray.on_up(&up, now, &mut out);
+    let told = out.iter().filter(
+        |e| matches!(e, Effect::Send { to, message: PeerMessage::Notify(..), .. } if to.osd == 0),
+    );
+    assert_eq!(told.count(), 1, "{out:?}");
 }

@@ -69,6 +69,7 @@ pub(super) enum Packet {
 }
 
 pub(super) struct World {
+    seed: u64,
     rng: u64,
     pub(super) now: Duration,
     maps: Vec<Rc<Map>>,
@@ -82,7 +83,7 @@ pub(super) struct World {
     pub(super) settings: Settings,
 }
 
-fn oid(n: u64) -> HObject {
+pub(super) fn oid(n: u64) -> HObject {
     HObject {
         name: format!("o{n}").into(),
         hash: n as u32 * 7919,
@@ -114,6 +115,7 @@ impl World {
             map.up_from.insert(o, 1);
         }
         let mut w = World {
+            seed,
             rng: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
             now: Duration::from_secs(100),
             maps: vec![Rc::new(map)],
@@ -261,7 +263,7 @@ impl World {
         }
     }
 
-    fn new_map(&mut self, f: impl FnOnce(&mut Map)) {
+    pub(super) fn new_map(&mut self, f: impl FnOnce(&mut Map)) {
         let mut m = (**self.maps.last().unwrap()).clone();
         m.epoch += 1;
         f(&mut m);
@@ -274,15 +276,19 @@ impl World {
     }
 
     /// One map further, on one node.
-    fn advance(&mut self, o: OsdId) {
+    pub(super) fn advance(&mut self, o: OsdId) {
         let now = self.now;
         let n = self.nodes.get_mut(&o).unwrap();
         let next = n.map.epoch + 1;
         let Some(map) = self.maps.get(next as usize - 1).cloned() else { return };
         let mut out = Vec::new();
         n.core.advance_map(&*map, &*n.map, map.mapping(), now, &mut out);
+        let comes_up = map.is_up(o) && !n.map.is_up(o);
         n.map = map.clone();
-        n.core.act_map(&*map, now, &mut out);
+        match comes_up {
+            true => n.core.on_up(&*map, now, &mut out),
+            false => n.core.act_map(&*map, now, &mut out),
+        }
         self.perform(o, out);
     }
 
@@ -344,7 +350,7 @@ impl World {
         });
     }
 
-    fn deliver(&mut self, from: OsdId, to: OsdId) {
+    pub(super) fn deliver(&mut self, from: OsdId, to: OsdId) {
         if self.cut_off.contains(&from) || self.cut_off.contains(&to) {
             return;
         }
@@ -432,7 +438,7 @@ impl World {
         }
     }
 
-    fn commit_one(&mut self, o: OsdId) {
+    pub(super) fn commit_one(&mut self, o: OsdId) {
         let Some(n) = self.nodes.get_mut(&o) else { return };
         let Some((disk, actions)) = n.pending.pop_front() else { return };
         self.disks.insert(o, disk);
@@ -456,11 +462,10 @@ impl World {
         self.nodes.get(&o).is_some_and(|n| n.core.is_active() && n.core.is_readable(self.now))
     }
 
-    fn write(&mut self, o: OsdId) {
+    pub(super) fn write(&mut self, o: OsdId, oid: HObject) {
         if !self.is_serving(o) {
             return;
         }
-        let oid = oid(self.random(6));
         let n = self.nodes.get_mut(&o).unwrap();
         let degraded = n.core.missing.contains(&oid)
             || n.core
@@ -530,20 +535,18 @@ impl World {
         if !n.core.is_activated() {
             return;
         }
-        let interval = n.core.last_peering_reset;
-        // A peer follows if it is in the same interval.
-        let follows = |w: &World, s: OsdId| {
+        let since = n.core.info.history.same_interval_since;
+        // Those that are there, in the same interval.
+        let is_near = |w: &World, s: OsdId| {
             !w.cut_off.contains(&s)
                 && !w.cut_off.contains(&o)
-                && w.nodes.get(&s).is_some_and(|p| {
-                    p.core.last_peering_reset <= interval && p.map.epoch >= interval
-                })
+                && w.nodes.get(&s).is_some_and(|p| p.core.info.history.same_interval_since == since)
         };
         let mine = n.core.missing.iter().next().map(|(oid, i)| (oid.clone(), i.need));
         if let Some((oid, need)) = mine {
             let sources: Vec<PgShard> = n.core.sources(&oid, need);
             let sources: Vec<PgShard> =
-                sources.into_iter().filter(|s| follows(self, s.osd)).collect();
+                sources.into_iter().filter(|s| is_near(self, s.osd)).collect();
             let enough = self.is_enough(o, &oid, need, &sources);
             // One object a step, out of the first source (`pull.rs`) if it is a copy.
             if let Some(s) = sources.first().filter(|_| enough) {
@@ -564,11 +567,7 @@ impl World {
         let peers: Vec<PgShard> =
             n.core.acting_backfill.iter().filter(|s| s.osd != o).copied().collect();
         for s in peers {
-            let since = self.nodes[&o].core.info.history.same_interval_since;
-            let exact = self.nodes.get(&s.osd).is_some_and(|p| {
-                p.core.info.history.same_interval_since == since && p.core.follows()
-            });
-            if !exact || !follows(self, s.osd) {
+            if !is_near(self, s.osd) || !self.nodes[&s.osd].core.follows() {
                 continue;
             }
             let n = &self.nodes[&o];
@@ -577,7 +576,7 @@ impl World {
                 let have = n.objects[&oid];
                 assert!(have >= item.need);
                 let mut sources: Vec<PgShard> = n.core.sources(&oid, have);
-                sources.retain(|s| follows(self, s.osd));
+                sources.retain(|s| is_near(self, s.osd));
                 sources.push(n.core.whoami);
                 if !self.is_enough(o, &oid, have, &sources) {
                     self.step_core(o, |core, _, now, out| core.discover_missing(now, out));
@@ -620,8 +619,11 @@ impl World {
         let core = &self.nodes[&o].core;
         let sound = members.iter().filter(|s| {
             let found = self.nodes.get(&s.osd).and_then(|p| p.objects.get(oid).copied());
-            let acts = core.mapping.is_acting(**s) && s.osd != o;
-            assert!(!acts || found == Some(need), "{s} should have {oid} {need}: {found:?}");
+            assert!(
+                s.osd == o || found == Some(need),
+                "seed {}: {s} should have {oid} {need}: {found:?}",
+                self.seed
+            );
             found == Some(need)
         });
         core.mapping.redundancy.is_recoverable(sound)
@@ -651,6 +653,8 @@ impl World {
                 let k = self.random(osds.len() as u64) as usize;
                 self.new_map(|m| m.order.rotate_left(k));
             }
+            // All places change at once.
+            9 => self.new_map(|m| m.order.rotate_left(m.size as usize)),
             _ => {}
         }
     }
@@ -691,7 +695,10 @@ impl World {
             60..=69 if self.nodes.contains_key(&o) && !self.cut_off.contains(&o) => {
                 self.advance(o);
             }
-            70..=84 if faults => self.write(o),
+            70..=84 if faults => {
+                let oid = oid(self.random(6));
+                self.write(o, oid);
+            }
             85..=93 => self.recover(o),
             94..=95 if self.nodes.contains_key(&o) => {
                 self.step_core(o, |core, _, now, out| core.renew_lease(now, out));
