@@ -451,6 +451,23 @@ impl Cluster {
         }
     }
 
+    /// Waits until an OSD is up in another life than the one that began in epoch `last_life`, and so are
+    /// all others. Before that the map, and the manager, may still speak of that life: short life
+    /// 800560 of an erasure coded pool took what it saw for the new disk's, and its last scrub saw
+    /// what one of the old disk had found.
+    pub(crate) async fn wait_until_reborn(&self, client: &Client, osd: u32, last_life: u32) {
+        let world = self.world().clone();
+        let reborn = async {
+            while client.osdmap().up_from(osd as i32) <= last_life {
+                self.start_osd(osd);
+                world.sleep(Duration::from_millis(100)).await;
+                client.wait_for_latest_osdmap().await.expect("the monitor answers");
+            }
+        };
+        self.in_time(client, "a life on a new disk", Duration::from_secs(300), reborn).await;
+        self.wait_until_up(client).await;
+    }
+
     /// A client on a host of its own.
     pub async fn client(&self, host: &str) -> Client {
         let env = self.world.node(host);

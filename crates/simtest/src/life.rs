@@ -312,8 +312,9 @@ impl Begun {
             self.world.sleep(rng.between(seconds(1), seconds(5))).await;
         }
         diary::note(&self.world, format!("the disk of osd.{osd} is replaced"));
+        let last_life = self.admin.osdmap().up_from(osd as i32);
         self.cluster.replace_disk(osd);
-        self.cluster.wait_until_up(&self.admin).await;
+        self.cluster.wait_until_reborn(&self.admin, osd, last_life).await;
         self.cluster.wait_until_mended(&self.admin, CLEAN).await;
         self.load.forbid_eio();
         diary::note(&self.world, "all is clean again".to_owned());
