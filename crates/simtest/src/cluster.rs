@@ -455,7 +455,7 @@ impl Cluster {
     /// all others. Before that the map, and the manager, may still speak of that life: short life
     /// 800560 of an erasure coded pool took what it saw for the new disk's, and its last scrub saw
     /// what one of the old disk had found.
-    pub(crate) async fn wait_until_reborn(&self, client: &Client, osd: u32, last_life: u32) {
+    pub async fn wait_until_reborn(&self, client: &Client, osd: u32, last_life: u32) {
         let world = self.world().clone();
         let reborn = async {
             while client.osdmap().up_from(osd as i32) <= last_life {

@@ -289,10 +289,6 @@ impl Osd {
         self.beacon_now();
         self.resend_to_mon();
         self.report_soon();
-        // What came before we were up.
-        for pg in self.all_pgs() {
-            pg.on_up();
-        }
     }
 
     pub(crate) fn beacon_now(&self) {
