@@ -99,8 +99,8 @@ pub enum State {
     },
     /// Not the primary and not (yet) told to be a replica.
     Stray,
-    /// A replica or backfill target of the current interval, or a stray that it told to undo what did
-    /// not happen.
+    /// A replica or backfill target of the current interval, or a stray that the primary has told to
+    /// undo what did not happen.
     ReplicaActive,
 }
 
