@@ -93,7 +93,7 @@ impl World {
 
     /// Without faults and writes.
     fn run_until(&mut self, done: impl Fn(&World) -> bool) {
-        for _ in 0..20_000 {
+        for _ in 0..200_000 {
             if done(self) {
                 return;
             }
@@ -109,7 +109,7 @@ impl World {
                 self.restart(o);
             }
         }
-        for _ in 0..20_000 {
+        for _ in 0..200_000 {
             self.random_step(false);
             let clean = self.nodes.iter().any(|(o, n)| n.core.is_clean() && self.is_serving(*o));
             let quiet = self.links.values().all(VecDeque::is_empty)
