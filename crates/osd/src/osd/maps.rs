@@ -137,17 +137,12 @@ impl Osd {
             self.drop_down_peers(&previous, map);
             previous = map.clone();
         }
-        let was_active = self.is_active();
         self.check_own_state();
         if self.is_stopping() && old.epoch == 0 {
             return;
         }
         self.update_pgs(&old, new).await;
         self.pgs_epoch.set(newest.epoch);
-        if self.is_active() && !was_active {
-            // In the epoch that has us up: what comes from us with an older one is dropped.
-            self.all_pgs().iter().for_each(|pg| pg.on_up());
-        }
         self.heartbeats.on_map(self, newest);
         for map in new {
             self.remote_reads.on_map(map);

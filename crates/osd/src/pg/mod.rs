@@ -313,11 +313,6 @@ impl Pg {
         self.step(|core, map, now, out| core.act_map(map, now, out));
     }
 
-    /// The OSD is up: what the PG said before, nobody took.
-    pub(crate) fn on_up(&self) {
-        self.step(|core, map, now, out| core.on_up(map, now, out));
-    }
-
     /// Changes the core and does what comes of it. Nothing while the PG splits: its log has been
     /// shared out, and who asks for it, in the interval that is over, would take it for a whole one.
     pub(crate) fn step(

@@ -300,6 +300,8 @@ pub struct Peering {
     stable_by_primary: EVersion,
     /// As a follower: the log's head when the interval's activation came.
     followed_from: EVersion,
+    /// The epoch in which this copy told the primary of itself last.
+    reported_at: Epoch,
     pub(super) queried_for_unfound: BTreeSet<PgShard>,
     /// Strays that have been told to undo writes and have not reported it: no sources.
     pub(super) undoing: BTreeSet<PgShard>,
@@ -376,6 +378,7 @@ impl Peering {
             leases: lease::Leases::default(),
             stable_by_primary: EVersion::ZERO,
             followed_from: EVersion::ZERO,
+            reported_at: 0,
             queried_for_unfound: BTreeSet::new(),
             undoing: BTreeSet::new(),
             dirty_info: false,
@@ -586,14 +589,9 @@ impl Peering {
                 }
             }
             State::WaitUpThru => self.try_activate(view, now, out),
-            // The map may have told the primary that it forgot us.
-            State::Stray if view.epoch().is_multiple_of(STRAY_NOTIFY_EPOCHS) => {
-                self.notify_primary(now, out);
-            }
+            State::Stray if self.is_report_due(view) => self.notify_primary(now, out),
             // One that had to undo something is a stray all the same.
-            State::ReplicaActive
-                if view.epoch().is_multiple_of(STRAY_NOTIFY_EPOCHS) && !self.is_member() =>
-            {
+            State::ReplicaActive if !self.is_member() && self.is_report_due(view) => {
                 self.notify_primary(now, out);
             }
             _ => {}
@@ -603,13 +601,11 @@ impl Peering {
         }
     }
 
-    /// The OSD is up, or up again, in this map. No interval begins with that for a stray, and what it
-    /// said of itself before was of a life that is over: the primary does not know it.
-    pub fn on_up(&mut self, view: &dyn ClusterView, now: Duration, out: &mut Vec<Effect>) {
-        self.act_map(view, now, out);
-        if matches!(self.state, State::Stray | State::ReplicaActive) && !self.is_member() {
-            self.notify_primary(now, out);
-        }
+    /// Whether a stray has to report again: the map may have told the primary that it forgot us, and
+    /// what was said before the OSD came up (no interval begins with that for a stray) nobody took.
+    fn is_report_due(&self, view: &dyn ClusterView) -> bool {
+        view.epoch().is_multiple_of(STRAY_NOTIFY_EPOCHS)
+            || self.reported_at < view.up_from(self.whoami.osd)
     }
 
     /// Whether this primary's own activation was recorded: it had enough members to serve.

@@ -19,6 +19,7 @@ impl Peering {
             Box::new(self.past_intervals.clone()),
         );
         self.send(to, notify, out);
+        self.reported_at = self.epoch;
     }
 
     /// A primary asks. `epoch` is the one it asked in: the answer is for that.

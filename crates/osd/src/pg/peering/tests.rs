@@ -374,7 +374,8 @@ fn who_has_only_heard_of_the_last_activation_is_asked_for_all_of_its_log() {
 fn a_stray_that_comes_up_tells_the_primary_of_itself() {
     let mut down = map_of_two(20, &[0, 1, 2]);
     down.up.insert(2, false);
-    let up = map_of_two(21, &[0, 1, 2]);
+    let mut up = map_of_two(21, &[0, 1, 2]);
+    up.up_from.insert(2, 21);
     let pgid = PgId { pool: 1, seed: 0 }.spg();
     let settings = World::new(1, 2, 2, 1, Redundancy::Copies).settings;
     let (me, info, past) = (PgShard::replica(2), PgInfo::new(pgid), PastIntervals::default());
@@ -383,9 +384,12 @@ fn a_stray_that_comes_up_tells_the_primary_of_itself() {
     stray.act_map(&down, now, &mut out);
     stray.advance_map(&up, &down, up.mapping(), now, &mut out);
     out.clear();
-    stray.on_up(&up, now, &mut out);
+    stray.act_map(&up, now, &mut out);
     let told = out.iter().filter(
         |e| matches!(e, Effect::Send { to, message: PeerMessage::Notify(..), .. } if to.osd == 0),
     );
     assert_eq!(told.count(), 1, "{out:?}");
+    out.clear();
+    stray.act_map(&up, now, &mut out);
+    assert_eq!(out, [], "once is enough");
 }

@@ -283,12 +283,8 @@ impl World {
         let Some(map) = self.maps.get(next as usize - 1).cloned() else { return };
         let mut out = Vec::new();
         n.core.advance_map(&*map, &*n.map, map.mapping(), now, &mut out);
-        let comes_up = map.is_up(o) && !n.map.is_up(o);
         n.map = map.clone();
-        match comes_up {
-            true => n.core.on_up(&*map, now, &mut out),
-            false => n.core.act_map(&*map, now, &mut out),
-        }
+        n.core.act_map(&*map, now, &mut out);
         self.perform(o, out);
     }
 
