@@ -9,9 +9,10 @@ import clusters
 import fio
 
 
-def rados_bench(c, block, depth, seconds, run=""):
-    """`rados bench write` of objects of `block` bytes, new ones for each `run`."""
-    command = ["rados", "-p", "bench", "bench", str(seconds), "write", "-b", str(block), "-t", str(depth), "--no-cleanup", "--run-name", f"b{block}t{depth}{run}"]
+def rados_bench(c, block, depth, seconds, run="", read=False):
+    """`rados bench write` of objects of `block` bytes, new ones for each `run`; or `rados bench seq`, which reads those of a run again, each once."""
+    what, how = ("reads", ["seq"]) if read else ("writes", ["write", "-b", str(block), "--no-cleanup"])
+    command = ["rados", "-p", "bench", "bench", str(seconds), *how, "-t", str(depth), "--run-name", f"b{block}t{depth}{run}"]
     try:
         r = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60 + 5 * seconds).stdout
     except subprocess.TimeoutExpired:
@@ -19,7 +20,7 @@ def rados_bench(c, block, depth, seconds, run=""):
         health = subprocess.run(["ceph", "health"], capture_output=True, text=True, timeout=60).stdout.strip()
         raise SystemExit(f"{' '.join(command)} has not ended; {health}. If OSDs are full: fewer --seconds or a larger --size-gb")
     number = lambda what: float(re.search(rf"^{re.escape(what)}:\s+([\d.]+)", r, re.M)[1])  # noqa: E731
-    ops = number("Total writes made")
+    ops = number(f"Total {what} made")
     return {"ops": ops, "bytes": ops * block, "iops": number("Average IOPS"), "avg_ms": number("Average Latency(s)") * 1e3,
             "max_ms": number("Max latency(s)") * 1e3}
 

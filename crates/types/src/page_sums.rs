@@ -10,13 +10,25 @@ use std::sync::Arc;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use crate::crc::{crc32c, crc32c_reseed};
+use crate::crc::{crc32c, crc32c_reseed, crc32c_side_by_side};
 
 /// Bytes of a page.
 pub const PAGE: usize = 4096;
 /// What the checksum of a page starts from: as frames' and stores' do, so that those of one page
 /// are this very number.
 pub const PAGE_SEED: u32 = u32::MAX;
+
+/// How many pages are checksummed at a time where there are as many.
+const SIDE_BY_SIDE: usize = 4;
+
+/// The checksums from [`PAGE_SEED`] of the pages that `bytes` begins with; what is behind the last
+/// whole page has none.
+pub fn of_pages(bytes: &[u8]) -> impl Iterator<Item = u32> {
+    let (pages, _) = bytes.as_chunks::<PAGE>();
+    let (groups, rest) = pages.as_chunks::<SIDE_BY_SIDE>();
+    let by_groups = groups.iter().flat_map(|group| crc32c_side_by_side(PAGE_SEED, group));
+    by_groups.chain(rest.iter().map(|page| crc32c(PAGE_SEED, page)))
+}
 
 /// A small write's one stands in place.
 type Pages = SmallVec<[u32; 4]>;
@@ -51,15 +63,17 @@ impl Summing {
     pub fn go_on(&mut self, bytes: &[u8]) {
         while self.at < bytes.len() {
             let to_page = PAGE - (self.offset + self.at) % PAGE;
+            if to_page == PAGE && bytes.len() - self.at >= PAGE {
+                for page in of_pages(&bytes[self.at..]) {
+                    self.pages.push(page);
+                    self.whole = from_seed(page, self.whole);
+                    self.at += PAGE;
+                }
+                continue;
+            }
             let next = (self.at + to_page).min(self.len);
             let Some(part) = bytes.get(self.at..next) else { return };
-            if part.len() == PAGE {
-                let page = crc32c(PAGE_SEED, part);
-                self.pages.push(page);
-                self.whole = from_seed(page, self.whole);
-            } else {
-                self.whole = crc32c(self.whole, part);
-            }
+            self.whole = crc32c(self.whole, part);
             self.at = next;
         }
     }

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use bytes::{Bytes, BytesMut};
 use device::WriteCause;
 use types::crc::crc32c;
+use types::page_sums::{self, PAGE, PAGE_SEED};
 
 use super::compression::{Compression, Plan};
 use super::extent_map::{Blob, Extent, Physical, SHARD_LEN, Shard};
@@ -26,10 +27,12 @@ fn shard_at(offset: u64) -> u32 {
     (offset / SHARD_LEN) as u32
 }
 
-/// Checksums of whole blocks.
-pub(super) fn checksums(data: &[u8]) -> impl Iterator<Item = u32> + '_ {
-    let blocks = data.chunks(BLOCK_LEN as usize);
-    blocks.map(|block| crc32c(CRC_SEED, block))
+/// Checksums of blocks, the last of which may be a part of one.
+pub(super) fn checksums(data: &[u8]) -> impl Iterator<Item = u32> {
+    const { assert!(BLOCK_LEN as usize == PAGE && CRC_SEED == PAGE_SEED) };
+    let (blocks, rest) = data.split_at(data.len() / PAGE * PAGE);
+    let rest = (!rest.is_empty()).then(|| crc32c(CRC_SEED, rest));
+    page_sums::of_pages(blocks).chain(rest)
 }
 
 /// Writes bytes, growing the object if need be.

@@ -5,7 +5,7 @@ use bstr::BString;
 use denc::{Reader, Writer};
 use types::crc::crc32c;
 use types::hobject::{GhObject, HObject};
-use types::page_sums::PageSums;
+use types::page_sums::{self, PAGE, PAGE_SEED, PageSums};
 use types::pg::{PgId, SpgId};
 
 use crate::{CollId, StoreError};
@@ -34,7 +34,13 @@ pub(super) fn data_crc(block: &[u8]) -> u32 {
     crc32c(CRC_SEED, block)
 }
 
-/// The same, if it is not known already.
+/// Those of data blocks one behind the other.
+pub(super) fn data_crcs(blocks: &[u8]) -> impl Iterator<Item = u32> {
+    const { assert!(BLOCK_LEN as usize == PAGE && CRC_SEED == PAGE_SEED) };
+    page_sums::of_pages(blocks)
+}
+
+/// The same of one, if it is not known already.
 pub(super) fn known_data_crc(block: &[u8], sums: Option<&PageSums>) -> u32 {
     let known = sums.and_then(|sums| sums.crc32c(CRC_SEED, block));
     known.unwrap_or_else(|| data_crc(block))

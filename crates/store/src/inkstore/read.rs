@@ -15,7 +15,7 @@ use types::hobject::GhObject;
 use types::page_sums::PageSums;
 
 use super::cache::KEPT_READ_MAX;
-use super::format::{BLOCK_LEN, data_crc};
+use super::format::{BLOCK_LEN, data_crcs};
 use super::onode::{BlockPtr, CHUNK_BLOCKS, Onode, PatchSource};
 use super::{Core, Inner, ready};
 use crate::{CollId, StoreError};
@@ -123,8 +123,8 @@ pub(super) async fn read_blocks(
     let Some(first) = ptrs.first() else { return Ok(Bytes::new()) };
     let offset = u64::from(first.block) * BLOCK_LEN;
     let data = device.read(offset, ptrs.len() * BLOCK_LEN as usize).await?;
-    for (ptr, block) in ptrs.iter().zip(data.chunks_exact(BLOCK_LEN as usize)) {
-        if data_crc(block) != ptr.crc && !env::mutant("no-checksum") {
+    for (ptr, crc) in ptrs.iter().zip(data_crcs(&data)) {
+        if crc != ptr.crc && !env::mutant("no-checksum") {
             return Err(StoreError::Checksum { device_offset: u64::from(ptr.block) * BLOCK_LEN });
         }
     }
