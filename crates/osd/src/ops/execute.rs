@@ -9,6 +9,7 @@ use messages::{MOSDOp, MOSDOpReply};
 use types::bufferlist::BufferList;
 use types::osd::ops::{self, message_flags, op_flags};
 use types::osd::{LogOpReturn, OsdOp};
+use types::page_sums::PageSums;
 use types::{
     EVersion, Epoch, Errno, HObject, NOSNAP, OsdReqId, PgId, SNAPDIR, SnapContext, UTime, entity,
 };
@@ -32,6 +33,8 @@ pub struct Request {
     pub oid: HObject,
     /// The ops; `outdata` and `rval` are not used.
     pub ops: Vec<OsdOp>,
+    /// Checksums that are known of the ops' data.
+    pub sums: Option<PageSums>,
     /// The client's snap context (not used where the pool has its own).
     pub snapc: SnapContext,
     /// The client's clock; zero leaves the object's mtime.

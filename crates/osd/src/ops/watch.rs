@@ -611,6 +611,7 @@ pub async fn execute_timeout(
     let request = Rc::new(Request {
         oid: guard.head().clone(),
         ops: Vec::new(),
+        sums: None,
         snapc: SnapContext::default(),
         mtime: UTime::ZERO,
         flags: 0,

@@ -1,15 +1,18 @@
 //! Ops that write data, attributes and omap of the head.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::slice;
 
 use bstr::BString;
 use bytes::Bytes;
 use denc::{Denc, Reader};
+use types::Errno;
+use types::bufferlist::crc32c_of;
 use types::osd::OsdOp;
 use types::osd::object_info;
 use types::osd::ops::{AllocHintArgs, ExtentArgs, WriteSameArgs, op_flags};
-use types::{Errno, crc};
 
+use super::execute::Request;
 use super::object_context::USER_ATTR_PREFIX;
 use super::op_context::{AttrChange, OpContext, Step, kb};
 
@@ -25,6 +28,11 @@ pub(super) fn stored_attr(name: &[u8]) -> BString {
     stored.push(USER_ATTR_PREFIX);
     stored.extend_from_slice(name);
     stored
+}
+
+/// The checksum from `seed` of what a request writes: its pages' are known since it came.
+fn crc_of(request: &Request, seed: u32, data: &Bytes) -> u32 {
+    crc32c_of(seed, slice::from_ref(data), request.sums.as_ref())
 }
 
 impl OpContext {
@@ -45,14 +53,14 @@ impl OpContext {
     /// Keeps the checksum of the whole content as far as it can be known.
     fn update_data_digest(&mut self, offset: u64, data: &Bytes) {
         let oi = &mut self.obs.oi;
-        if self.limits.skip_data_digest {
-            oi.clear_data_digest();
-        } else if offset == 0 && data.len() as u64 >= oi.size {
-            oi.set_data_digest(crc::crc32c(u32::MAX, data));
-        } else if offset == oi.size && oi.is_data_digest() {
-            oi.set_data_digest(crc::crc32c(oi.data_digest, data));
+        let seed = if offset == 0 && data.len() as u64 >= oi.size {
+            Some(u32::MAX)
         } else {
-            oi.clear_data_digest();
+            (offset == oi.size && oi.is_data_digest()).then_some(oi.data_digest)
+        };
+        match seed.filter(|_| !self.limits.skip_data_digest) {
+            Some(seed) => oi.set_data_digest(crc_of(&self.request, seed, data)),
+            None => oi.clear_data_digest(),
         }
     }
 
@@ -148,7 +156,7 @@ impl OpContext {
         if self.limits.skip_data_digest {
             self.obs.oi.clear_data_digest();
         } else {
-            self.obs.oi.set_data_digest(crc::crc32c(u32::MAX, &data));
+            self.obs.oi.set_data_digest(crc_of(&self.request, u32::MAX, &data));
         }
         self.mark_data_dirty(0, len.max(old_size));
         self.account_write(0, len, true);

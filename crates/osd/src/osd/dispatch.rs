@@ -428,6 +428,7 @@ impl Osd {
             client: session.client().clone(),
             info,
             ops: m.ops,
+            sums: incoming.message.data.sums().cloned(),
             pgid: m.pgid.pgid,
             retry_attempt: m.retry_attempt,
         });

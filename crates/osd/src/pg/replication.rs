@@ -791,7 +791,7 @@ async fn run_write(pg: &Rc<Pg>, op: Box<ClientOp>, pending: PendingWrite) {
     let Mutation {
         soid, mut transaction, entries, user_version, stats, guard, effects, reply, ..
     } = pending.finish(at, last_user_version);
-    transaction.set_sums(op.incoming.message.data.sums().cloned());
+    transaction.set_sums(op.request.sums.clone());
     op.tracked.mark("waiting for subops");
     let change =
         Change { soid, reqid: op.request.reqid, transaction, entries, user_version, stats };

@@ -2,6 +2,7 @@
 
 use types::crc;
 use types::osd::ops::{AssertVerArgs, ChecksumArgs, ExtentArgs, WriteSameArgs, op_flags};
+use types::page_sums::{PAGE, PageSums, of_pages};
 
 use super::*;
 
@@ -290,6 +291,35 @@ fn a_truncate_size_no_object_may_have_is_refused() {
         });
         assert_eq!(pg.op("a", op).await, Err(Errno::EFBIG));
         assert_eq!(pg.get("a").await.unwrap(), &b"abc"[..]);
+    });
+}
+
+/// A digest is made of what is known of the pages that came: the bytes are not looked at again.
+#[test]
+fn digests_of_pages_that_are_known() {
+    on_pg(|pg| async move {
+        pg.limits.borrow_mut().skip_data_digest = false;
+        let data: Bytes = (0..3 * PAGE + 5).map(|i| (i >> 3) as u8).collect();
+        let requests = |sums: PageSums, whole_name, parts_name| {
+            let (whole, rest) = (data.clone(), data.slice(PAGE..));
+            let full = OsdOp::extent(ops::WRITEFULL, 0, whole.len() as u64, whole.clone());
+            let first = OsdOp::extent(ops::WRITE, 0, PAGE as u64, whole.slice(..PAGE));
+            let behind = OsdOp::extent(ops::WRITE, PAGE as u64, rest.len() as u64, rest);
+            let of = |name, op| Request { sums: Some(sums.clone()), ..pg.request(name, vec![op]) };
+            [of(whole_name, full), of(parts_name, first), of(parts_name, behind)]
+        };
+        let known = PageSums::of(data.clone(), of_pages(&data)).unwrap();
+        for request in requests(known, "a", "b") {
+            assert_eq!(pg.run(request).await.result, 0);
+            pg.check_digests().await;
+        }
+        let invented = PageSums::of(data.clone(), [7, 8, 9].into_iter()).unwrap();
+        for request in requests(invented, "c", "d") {
+            assert_eq!(pg.run(request).await.result, 0);
+        }
+        let whole = pg.object_info("c").await.data_digest;
+        assert_eq!(pg.object_info("d").await.data_digest, whole);
+        assert_ne!(whole, crc::crc32c(u32::MAX, &data));
     });
 }
 

@@ -131,6 +131,7 @@ impl TestPg {
             oid: oid(name),
             info: OpInfo::of(&ops, flags, &ClassLists::default()).unwrap_or_default(),
             ops,
+            sums: None,
             snapc: SnapContext::default(),
             mtime: UTime::new(1_600_000_000, 0),
             flags,
@@ -248,6 +249,13 @@ impl TestPg {
         assert_eq!(stats.num_whiteouts, whiteouts);
         assert_eq!(stats.num_objects_omap, omap);
         assert_eq!(stats.num_bytes, bytes);
+    }
+
+    /// The info of a head as it is stored.
+    pub(super) async fn object_info(&self, name: &str) -> types::osd::ObjectInfo {
+        let goid = GhObject::from(oid(name));
+        let stored = self.store.getattr(&self.coll(), &goid, b"_").await.unwrap();
+        types::osd::ObjectInfo::from_bytes(&stored).unwrap()
     }
 
     /// The digests in object infos are those of what is stored.

@@ -356,11 +356,11 @@ fn who_has_only_heard_of_the_last_activation_is_asked_for_all_of_its_log() {
         let theirs = Box::new(info(EVersion::new(2, 29), started, heard_of));
         let notify = PeerMessage::Notify(theirs, Box::default());
         primary.on_message(PgShard::replica(1), (20, 20), notify, &map, now, &mut out);
-        let queries = out.iter().filter_map(|e| match e {
+        let mut queries = out.iter().filter_map(|e| match e {
             Effect::Send { message: PeerMessage::Query(query, _), .. } => Some(*query),
             _ => None,
         });
-        queries.last()
+        queries.next_back()
     };
     assert_eq!(asked(12, 17), Some(Query::FullLog));
     assert_eq!(asked(12, 12), Some(Query::Log(EVersion::new(12, 0))));
