@@ -323,6 +323,24 @@ fn digests_of_pages_that_are_known() {
     });
 }
 
+/// `osd_skip_data_digest`: a digest there was goes with the next write, and none comes.
+#[test]
+fn digests_that_are_not_wanted() {
+    on_pg(|pg| async move {
+        pg.limits.borrow_mut().skip_data_digest = false;
+        for name in ["a", "b"] {
+            pg.op(name, write(0, b"abc")).await.unwrap();
+            assert!(pg.object_info(name).await.is_data_digest());
+        }
+        pg.limits.borrow_mut().skip_data_digest = true;
+        pg.op("a", write(3, b"def")).await.unwrap();
+        pg.put("b", b"abcdef").await;
+        for name in ["a", "b"] {
+            assert!(!pg.object_info(name).await.is_data_digest(), "{name}");
+        }
+    });
+}
+
 /// Such a write may also fill the object up with zeros: the digest of what was there is void.
 #[test]
 fn digests_of_objects_that_grow_by_zeros() {
