@@ -14,9 +14,11 @@ use bstr::{BStr, BString};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ChangedKeys {
     /// First key, and the end, which does not belong to it; none: the key alone. Bound: as many as
-    /// keys changed.
-    ranges: BTreeMap<BString, Option<BString>>,
+    /// keys changed. In memory of its own when there are some: of most objects there never are.
+    ranges: Option<Box<Ranges>>,
 }
+
+type Ranges = BTreeMap<BString, Option<BString>>;
 
 /// Up to so many ranges are looked at one by one.
 const FEW: usize = 6;
@@ -44,23 +46,25 @@ fn up_to(key: &BStr) -> (Bound<&BStr>, Bound<&BStr>) {
 
 impl ChangedKeys {
     pub(super) fn clear(&mut self) {
-        self.ranges.clear();
+        self.ranges = None;
     }
 
     /// First key and end, in order; without an end the key alone.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&BStr, Option<&BStr>)> {
-        self.ranges.iter().map(|(first, end)| (first.as_ref(), end.as_deref().map(BStr::new)))
+        let ranges = self.ranges.iter().flat_map(|ranges| ranges.iter());
+        ranges.map(|(first, end)| (first.as_ref(), end.as_deref().map(BStr::new)))
     }
 
     /// The key got a value. `before`: itself if it had one, else the greatest smaller key there is.
     pub(super) fn note_set(&mut self, key: &BStr, before: Option<&BStr>) {
+        let ranges = self.ranges.get_or_insert_default();
         // A log has few ranges: to look at them takes less than to find the way to one.
-        let near = match self.ranges.len() {
-            ..=FEW => self.ranges.iter_mut().rev().find(|(first, _)| is_up_to(first, key)),
-            _ => self.ranges.range_mut::<BStr, _>(up_to(key)).next_back(),
+        let near = match ranges.len() {
+            ..=FEW => ranges.iter_mut().rev().find(|(first, _)| is_up_to(first, key)),
+            _ => ranges.range_mut::<BStr, _>(up_to(key)).next_back(),
         };
         let Some((first, end)) = near else {
-            self.ranges.insert(key.to_owned(), None);
+            ranges.insert(key.to_owned(), None);
             return;
         };
         if holds(first, end, key) {
@@ -73,37 +77,39 @@ impl ChangedKeys {
             end.extend_from_slice(key);
             end.push(0);
         } else {
-            self.ranges.insert(key.to_owned(), None);
+            ranges.insert(key.to_owned(), None);
         }
     }
 
     pub(super) fn note_removed(&mut self, key: &BStr) {
-        let near = self.ranges.range::<BStr, _>(up_to(key)).next_back();
+        let ranges = self.ranges.get_or_insert_default();
+        let near = ranges.range::<BStr, _>(up_to(key)).next_back();
         if !near.is_some_and(|(first, end)| holds(first, end, key)) {
-            self.ranges.insert(key.to_owned(), None);
+            ranges.insert(key.to_owned(), None);
         }
     }
 
     /// Keys from `first` on and before `end` are gone.
     pub(super) fn note_range_removed(&mut self, first: &BStr, end: &BStr) {
+        let ranges = self.ranges.get_or_insert_default();
         let (mut begin, mut until) = (first.to_owned(), end.to_owned());
-        if let Some((before, end)) = self.ranges.range::<BStr, _>(up_to(first)).next_back()
+        if let Some((before, end)) = ranges.range::<BStr, _>(up_to(first)).next_back()
             && end.as_ref().is_some_and(|end| end >= first)
         {
             begin = before.clone();
         }
         while let Some((next, _)) =
-            self.ranges.range::<BStr, _>((Included(BStr::new(&begin)), Unbounded)).next()
+            ranges.range::<BStr, _>((Included(BStr::new(&begin)), Unbounded)).next()
             && *next <= until
         {
             let mut next = next.clone();
-            let end = self.ranges.remove(&next).flatten().unwrap_or_else(|| {
+            let end = ranges.remove(&next).flatten().unwrap_or_else(|| {
                 next.push(0);
                 next
             });
             until = until.max(end);
         }
-        self.ranges.insert(begin, Some(until));
+        ranges.insert(begin, Some(until));
     }
 }
 
@@ -114,6 +120,11 @@ mod tests {
     use device::memory::Choices;
 
     use super::*;
+
+    fn of(changed: &ChangedKeys) -> &Ranges {
+        static NONE: Ranges = Ranges::new();
+        changed.ranges.as_deref().unwrap_or(&NONE)
+    }
 
     fn name(n: u64) -> BString {
         format!("{n:04}").into()
@@ -157,13 +168,13 @@ mod tests {
                     }
                 }
                 for key in &changed {
-                    let mut all = ranges.ranges.iter();
+                    let mut all = of(&ranges).iter();
                     assert!(
                         all.any(|(first, end)| first <= key && holds(first, end, BStr::new(key))),
                         "{key} of {ranges:?}"
                     );
                 }
-                let pairs = ranges.ranges.iter().zip(ranges.ranges.keys().skip(1));
+                let pairs = of(&ranges).iter().zip(of(&ranges).keys().skip(1));
                 for ((first, end), next) in pairs {
                     assert!(!holds(first, end, BStr::new(next)), "{ranges:?}");
                 }
@@ -177,6 +188,6 @@ mod tests {
                 ranges.note_range_removed(BStr::new(&name(n - 49)), BStr::new(&name(n + 1)));
             }
         }
-        assert_eq!(ranges.ranges.len(), 2, "{ranges:?}");
+        assert_eq!(of(&ranges).len(), 2, "{ranges:?}");
     }
 }

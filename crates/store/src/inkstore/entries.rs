@@ -130,7 +130,8 @@ impl Captured {
         if !needed.is_empty() {
             onode.kept = Some(Box::new(Kept::new(needed)));
         }
-        let map = &onode.omap.map;
+        let none = KeyMap::default();
+        let map = onode.omap().map_or(&none, |omap| &omap.map);
         if !dirty.fresh && map.chunks() > OMAP_SHARE * map.chunks_with(&keys) {
             put_omap(&mut captured.omap_entries, &onode.cid, &onode.oid, map, Some(&keys));
             return captured;
@@ -167,8 +168,10 @@ impl Captured {
 pub(super) fn put_entries(entries: &mut Entries, onode: &Onode, dirty: &Dirty) {
     put_head(entries, onode, dirty);
     put_chunks(entries, onode, Kept::new(dirty.chunks_of(onode)));
-    let keys = (!dirty.fresh).then_some(&dirty.omap);
-    put_omap(entries, &onode.cid, &onode.oid, &onode.omap.map, keys);
+    if let Some(omap) = onode.omap() {
+        let keys = (!dirty.fresh).then_some(&dirty.omap);
+        put_omap(entries, &onode.cid, &onode.oid, &omap.map, keys);
+    }
 }
 
 /// Those of the chunks that an object keeps for a checkpoint, which it need not any more.
@@ -247,10 +250,11 @@ fn put_head(entries: &mut Entries, onode: &Onode, dirty: &Dirty) {
     let flags = if dirty.fresh { FRESH } else { 0 };
     out.put_u8(flags | if dirty.omap_cleared { OMAP_CLEARED } else { 0 });
     out.put_varint(onode.size);
-    out.put_varint(onode.hint.object_size);
-    out.put_varint(onode.hint.write_size);
-    out.put_varint(onode.hint.flags.into());
-    out.put_blob(&onode.omap.header);
+    let hint = onode.hint();
+    out.put_varint(hint.object_size);
+    out.put_varint(hint.write_size);
+    out.put_varint(hint.flags.into());
+    out.put_blob(onode.omap().map_or(&[], |omap| &omap.header));
     out.put_varint(onode.attrs.len() as u64);
     for (name, value) in onode.attrs.iter() {
         out.put_blob(name);
@@ -336,7 +340,7 @@ pub(super) fn load_entry(
         OMAP_RANGES => {
             while !c.is_empty() {
                 let (first, end) = (c.blob()?, c.blob()?);
-                onode.omap.map.remove_range(first.into(), end.into());
+                onode.omap_mut().map.remove_range(first.into(), end.into());
             }
         }
         OMAP => {
@@ -347,12 +351,12 @@ pub(super) fn load_entry(
                 key.extend_from_slice(c.blob()?);
                 let key = BString::from(key);
                 if tag & 1 == 0 {
-                    onode.omap.map.remove(BStr::new(&key));
+                    onode.omap_mut().map.remove(BStr::new(&key));
                     last_value = Bytes::new();
                 } else {
                     last_value = Value::parse(c)?.resolve(Some(&last_value))?;
                     let packs = onode.packs();
-                    onode.omap.map.insert(BStr::new(&key), &last_value, packs);
+                    onode.omap_mut().map.insert(BStr::new(&key), &last_value, packs);
                 }
                 last = key;
             }
@@ -364,16 +368,19 @@ pub(super) fn load_entry(
 
 fn load_head(onode: &mut Onode, c: &mut Cursor<'_>, device_blocks: u32) -> Result<(), Malformed> {
     if c.u8()? & OMAP_CLEARED != 0 {
-        onode.omap.map.clear();
+        onode.omap_mut().map.clear();
     }
     onode.size = c.varint()?;
-    onode.hint =
-        AllocHint { object_size: c.varint()?, write_size: c.varint()?, flags: c.varint_u32()? };
-    onode.omap.header = Bytes::copy_from_slice(c.blob()?);
+    let (object_size, write_size, flags) = (c.varint()?, c.varint()?, c.varint_u32()?);
+    onode.set_hint(AllocHint { object_size, write_size, flags });
+    let header = c.blob()?;
+    if onode.omap().is_some() || !header.is_empty() {
+        onode.omap_mut().header = Bytes::copy_from_slice(header);
+    }
     onode.attrs.clear();
     for _ in 0..c.count()? {
-        let name = c.blob()?.into();
-        onode.attrs.insert(name, c.blob()?.into());
+        let name = c.blob()?;
+        onode.attrs.set(name, c.blob()?);
     }
     onode.clear_patches_uncounted();
     for _ in 0..c.count()? {
@@ -436,7 +443,7 @@ mod tests {
             let set = |state: &mut State, n: usize, value: &'static [u8]| {
                 let (onode, space) = state.change(slot).unwrap();
                 let key = format!("{n:020}");
-                let place = onode.omap.map.find(key.as_str().into());
+                let place = onode.omap_mut().map.find(key.as_str().into());
                 onode.omap_set(place, key.as_str().into(), value, space);
             };
             (0..1000).for_each(|n| set(&mut state, n, b"first"));
@@ -494,7 +501,7 @@ mod tests {
             3 => onode.omap_rm(format!("{block:04}").as_str().into(), space),
             4..=6 => {
                 let key = format!("{block:04}");
-                let place = onode.omap.map.find(key.as_str().into());
+                let place = onode.omap_mut().map.find(key.as_str().into());
                 onode.omap_set(place, key.as_str().into(), b"value", space);
             }
             7 => onode.set_attr(b"_", &[block as u8], space),

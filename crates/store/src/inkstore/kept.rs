@@ -29,7 +29,7 @@ impl Kept {
                 // Most objects change in one or two chunks before it is their turn.
                 self.changed.reserve_exact(self.changed.len() / 2 + 1);
             }
-            self.changed.push((number, chunks.get(number).copied()));
+            self.changed.push((number, chunks.get(number)));
         }
     }
 
@@ -45,7 +45,7 @@ impl Kept {
             while let Some((before, chunk)) = changed.next_if(|(n, _)| *n < number) {
                 put(*before, chunk.as_ref());
             }
-            put(number, chunks.get(number));
+            put(number, chunks.get(number).as_ref());
         }
         changed.for_each(|(number, chunk)| put(*number, chunk.as_ref()));
     }
@@ -55,8 +55,12 @@ impl Kept {
 mod tests {
     use device::memory::Choices;
 
-    use super::super::onode::BlockPtr;
+    use super::super::onode::{BlockPtr, CHUNK_BLOCKS};
     use super::*;
+
+    fn first_of(number: u32) -> u64 {
+        u64::from(number) * CHUNK_BLOCKS
+    }
 
     #[test]
     fn chunks_are_as_they_were_and_few_are_put_aside() {
@@ -66,11 +70,11 @@ mod tests {
                 (ChunkTable::default(), ChunkSet::default(), Vec::new());
             for number in 0..150 {
                 if choices.below(3) > 0 {
-                    chunks.entry(number)[0] = BlockPtr { block: number + 1, crc: 7 };
+                    chunks.set(first_of(number), BlockPtr { block: number + 1, crc: 7 });
                 }
                 if choices.below(2) > 0 {
                     needed.insert(number);
-                    expected.push((number, chunks.get(number).copied()));
+                    expected.push((number, chunks.get(number)));
                 }
             }
             let (mut kept, changes) = (Kept::new(needed), choices.below(40));
@@ -78,8 +82,15 @@ mod tests {
                 let number = choices.below(150) as u32;
                 kept.note(number, &chunks);
                 match choices.below(3) {
-                    0 => chunks.remove(number),
-                    _ => chunks.entry(number)[1] = BlockPtr { block: 1000 + n as u32, crc: 8 },
+                    0 => {
+                        for at in 0..2 {
+                            chunks.set(first_of(number) + at, BlockPtr::HOLE);
+                        }
+                    }
+                    _ => {
+                        let ptr = BlockPtr { block: 1000 + n as u32, crc: 8 };
+                        chunks.set(first_of(number) + 1, ptr);
+                    }
                 }
             }
             assert!(kept.changed.len() as u64 <= changes);

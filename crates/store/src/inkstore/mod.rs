@@ -8,6 +8,7 @@
 //! `docs/format-inkstore.md`.
 
 mod alloc;
+mod attrs;
 mod cache;
 mod changed_keys;
 mod checkpoint;
@@ -31,7 +32,6 @@ mod packed;
 mod read;
 mod rec;
 mod recover;
-mod sorted_vec;
 mod space;
 mod state;
 mod write;
@@ -386,13 +386,16 @@ impl ObjectStore for InkStore {
     ) -> LocalFuture<Result<Vec<(BString, Bytes)>, StoreError>> {
         self.with(|core| {
             let attrs = &core.state.find(cid, oid)?.attrs;
-            let pairs = attrs.iter().map(|(k, v)| (BString::from(&**k), Bytes::copy_from_slice(v)));
+            let pairs = attrs.iter().map(|(k, v)| (BString::from(k), Bytes::copy_from_slice(v)));
             Ok(pairs.collect())
         })
     }
 
     fn omap_header(&self, cid: &CollId, oid: &GhObject) -> LocalFuture<Result<Bytes, StoreError>> {
-        self.with(|core| Ok(core.state.find(cid, oid)?.omap.header.clone()))
+        self.with(|core| {
+            let omap = core.state.find(cid, oid)?.omap();
+            Ok(omap.map_or(Bytes::new(), |omap| omap.header.clone()))
+        })
     }
 
     fn omap_values(
@@ -402,10 +405,10 @@ impl ObjectStore for InkStore {
         keys: &[BString],
     ) -> LocalFuture<Result<Vec<(BString, Bytes)>, StoreError>> {
         self.with(|core| {
-            let omap = &core.state.find(cid, oid)?.omap.map;
+            let Some(omap) = core.state.find(cid, oid)?.omap() else { return Ok(Vec::new()) };
             Ok(keys
                 .iter()
-                .filter_map(|k| Some((k.clone(), omap.get(BStr::new(k))?.into_owned())))
+                .filter_map(|k| Some((k.clone(), omap.map.get(BStr::new(k))?.into_owned())))
                 .collect())
         })
     }
@@ -420,8 +423,9 @@ impl ObjectStore for InkStore {
         max_bytes: usize,
     ) -> LocalFuture<Result<OmapPage, StoreError>> {
         self.with(|core| {
-            let omap = &core.state.find(cid, oid)?.omap.map;
-            Ok(omap_page(omap.from(BStr::new(from), after), max_entries, max_bytes))
+            let omap = core.state.find(cid, oid)?.omap();
+            let entries = omap.into_iter().flat_map(|omap| omap.map.from(BStr::new(from), after));
+            Ok(omap_page(entries, max_entries, max_bytes))
         })
     }
 

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use types::hobject::GhObject;
 
+use super::attrs::Attrs;
 use super::changed_keys::ChangedKeys;
 use super::chunk_set::ChunkSet;
 use super::chunk_table::ChunkTable;
@@ -21,7 +22,6 @@ use super::format::BLOCK_LEN;
 use super::kept::Kept;
 use super::key_map::{KeyMap, Place};
 use super::name::Name;
-use super::sorted_vec::SortedVec;
 use super::space::Space;
 use super::state::Key;
 use crate::CollId;
@@ -134,11 +134,17 @@ pub(super) struct Omap {
     pub(super) header: Bytes,
 }
 
-/// Names and values of xattrs. A usual name (`_`, `snapset`) stands in place: each elsewhere in memory would be
-/// one more thing that a write has to wait for.
-pub(super) type Attrs = SortedVec<SmallVec<[u8; 16]>, Box<[u8]>>;
+#[derive(Debug, Clone, Default)]
+struct Patches {
+    by_offset: BTreeMap<u64, Patch>,
+    /// Metadata bytes of all of them.
+    bytes: usize,
+}
 
-/// What each write of an object needs stands in front: two or three lines of the processor's caches.
+static NO_PATCHES: BTreeMap<u64, Patch> = BTreeMap::new();
+
+/// What each write of an object needs stands in front: two or three lines of the processor's caches. What few
+/// objects have is elsewhere: a million small objects are a million of these.
 #[derive(Debug, Clone)]
 #[repr(C, align(64))]
 pub(super) struct Onode {
@@ -155,14 +161,18 @@ pub(super) struct Onode {
     pub(super) dirty: Dirty,
     /// What the checkpoint that is being written needs of the chunks, if it has not come to the object.
     pub(super) kept: Option<Box<Kept>>,
-    patches: BTreeMap<u64, Patch>,
-    pub(super) omap: Omap,
-    /// Metadata bytes of all patches.
-    pub(super) patch_bytes: usize,
+    /// `None`: there are none.
+    patches: Option<Box<Patches>>,
+    /// `None`: empty, and there is nothing about it that a checkpoint would have to say.
+    omap: Option<Box<Omap>>,
     /// Never used twice in a run of the process.
     pub(super) uid: u64,
-    pub(super) hint: AllocHint,
+    /// `None`: all 0.
+    hint: Option<Box<AllocHint>>,
 }
+
+/// Memory an object takes follows from its size (docs/format-inkstore.md).
+const _: () = assert!(size_of::<Onode>() == 192);
 
 impl Onode {
     pub(super) fn new(cid: CollId, oid: Rc<GhObject>, uid: u64) -> Onode {
@@ -172,11 +182,10 @@ impl Onode {
             uid,
             size: 0,
             chunks: ChunkTable::default(),
-            patches: BTreeMap::new(),
-            patch_bytes: 0,
-            attrs: SortedVec::default(),
-            omap: Omap::default(),
-            hint: AllocHint::default(),
+            patches: None,
+            attrs: Attrs::default(),
+            omap: None,
+            hint: None,
             handle: (0, 0),
             dirty: Dirty { fresh: true, ..Dirty::default() },
             kept: None,
@@ -190,10 +199,7 @@ impl Onode {
     }
 
     pub(super) fn ptr(&self, block: u64) -> BlockPtr {
-        match self.chunks.get((block / CHUNK_BLOCKS) as u32) {
-            Some(chunk) => chunk[(block % CHUNK_BLOCKS) as usize],
-            None => BlockPtr::HOLE,
-        }
+        self.chunks.ptr(block)
     }
 
     pub(super) fn chunks(&self) -> &ChunkTable {
@@ -201,13 +207,34 @@ impl Onode {
     }
 
     pub(super) fn patches(&self) -> &BTreeMap<u64, Patch> {
-        &self.patches
+        self.patches.as_ref().map_or(&NO_PATCHES, |patches| &patches.by_offset)
+    }
+
+    /// Metadata bytes of all patches.
+    pub(super) fn patch_bytes(&self) -> usize {
+        self.patches.as_ref().map_or(0, |patches| patches.bytes)
+    }
+
+    pub(super) fn omap(&self) -> Option<&Omap> {
+        self.omap.as_deref()
+    }
+
+    pub(super) fn omap_mut(&mut self) -> &mut Omap {
+        self.omap.get_or_insert_default()
+    }
+
+    pub(super) fn hint(&self) -> AllocHint {
+        self.hint.as_deref().copied().unwrap_or_default()
+    }
+
+    pub(super) fn set_hint(&mut self, hint: AllocHint) {
+        self.hint = (hint != AllocHint::default()).then(|| Box::new(hint));
     }
 
     /// The patches of one block.
     pub(super) fn patches_of(&self, block: u64) -> impl Iterator<Item = (u64, &Patch)> {
         let start = block * BLOCK_LEN;
-        self.patches.range(start..start + BLOCK_LEN).map(|(&at, patch)| (at, patch))
+        self.patches().range(start..start + BLOCK_LEN).map(|(&at, patch)| (at, patch))
     }
 
     /// Metadata bytes of the patches of one block.
@@ -217,17 +244,7 @@ impl Onode {
 
     /// Sets a pointer without counting references.
     pub(super) fn set_ptr_uncounted(&mut self, block: u64, ptr: BlockPtr) -> BlockPtr {
-        let (number, at) = ((block / CHUNK_BLOCKS) as u32, (block % CHUNK_BLOCKS) as usize);
-        if ptr.is_hole() {
-            let Some(chunk) = self.chunks.get_mut(number) else { return BlockPtr::HOLE };
-            let old = std::mem::take(&mut chunk[at]);
-            if chunk.iter().all(|p| p.is_hole()) {
-                self.chunks.remove(number);
-            }
-            return old;
-        }
-        let chunk = self.chunks.entry(number);
-        std::mem::replace(&mut chunk[at], ptr)
+        self.chunks.set(block, ptr)
     }
 
     fn set_ptr(&mut self, block: u64, ptr: BlockPtr, space: &mut Space) {
@@ -279,30 +296,30 @@ impl Onode {
 
     /// Inserts a patch as it was, without counting.
     pub(super) fn insert_patch_uncounted(&mut self, offset: u64, patch: Patch) {
-        self.patch_bytes += patch.cost();
-        self.patches.insert(offset, patch);
+        let patches = self.patches.get_or_insert_default();
+        patches.bytes += patch.cost();
+        patches.by_offset.insert(offset, patch);
     }
 
     pub(super) fn clear_patches_uncounted(&mut self) {
-        self.patches.clear();
-        self.patch_bytes = 0;
+        self.patches = None;
     }
 
     /// Removes what patches say about a range.
     fn drop_patches(&mut self, range: Range<u64>, space: &mut Space) {
-        if self.patches.is_empty() || range.is_empty() {
+        if self.patches.is_none() || range.is_empty() {
             return;
         }
         // The first may begin before the range, in the same block.
         let from = range.start / BLOCK_LEN * BLOCK_LEN;
         let hit: Vec<u64> = self
-            .patches
+            .patches()
             .range(from..range.end)
             .filter(|(at, p)| **at + u64::from(p.len) > range.start)
             .map(|(&at, _)| at)
             .collect();
         for at in hit {
-            let Some(old) = self.patches.remove(&at) else { continue };
+            let Some(old) = self.take_patch(at) else { continue };
             let end = at + u64::from(old.len);
             if at < range.start {
                 self.insert_patch(at, old.part(0, range.start - at), space);
@@ -316,9 +333,18 @@ impl Onode {
                 space.drop_ref(ptr.block);
             }
             space.grow_attrs(0, old.cost());
-            self.patch_bytes -= old.cost();
             self.dirty.head = true;
         }
+    }
+
+    fn take_patch(&mut self, at: u64) -> Option<Patch> {
+        let patches = self.patches.as_mut()?;
+        let old = patches.by_offset.remove(&at)?;
+        patches.bytes -= old.cost();
+        if patches.by_offset.is_empty() {
+            self.patches = None;
+        }
+        Some(old)
     }
 
     /// Makes a range read as zeros; does not change the size.
@@ -364,10 +390,9 @@ impl Onode {
         self.size = from.size;
         self.chunks = from.chunks.clone();
         self.patches = from.patches.clone();
-        self.patch_bytes = from.patch_bytes;
         self.attrs = from.attrs.clone();
         self.omap = from.omap.clone();
-        self.hint = from.hint;
+        self.hint = from.hint.clone();
         self.dirty.fresh = true;
         for ptr in self.pointers() {
             space.add_shared(ptr.block);
@@ -378,9 +403,8 @@ impl Onode {
 
     /// Every pointer, as often as it counts.
     pub(super) fn pointers(&self) -> impl Iterator<Item = BlockPtr> {
-        let blocks =
-            self.chunks.iter().flat_map(|(_, c)| c.iter().copied()).filter(|p| !p.is_hole());
-        blocks.chain(self.patches.values().filter_map(|p| match p.source {
+        let blocks = self.chunks.iter().flat_map(|(_, chunk)| chunk).filter(|p| !p.is_hole());
+        blocks.chain(self.patches().values().filter_map(|p| match p.source {
             PatchSource::Block { ptr, .. } => Some(ptr),
             _ => None,
         }))
@@ -464,34 +488,20 @@ impl Onode {
 
     pub(super) fn set_attr(&mut self, name: &[u8], value: &[u8], space: &mut Space) {
         let added = name.len() + value.len();
-        let removed = match self.attrs.get_mut(name) {
-            Some(old) => {
-                let removed = name.len() + old.len();
-                match old.len() == value.len() {
-                    true => old.copy_from_slice(value),
-                    false => *old = value.into(),
-                }
-                removed
-            }
-            None => {
-                self.attrs.insert(name.into(), value.into());
-                0
-            }
-        };
+        let removed = self.attrs.set(name, value).map_or(0, |old_len| name.len() + old_len);
         space.grow_attrs(added, removed);
         self.dirty.head = true;
     }
 
     pub(super) fn rm_attr(&mut self, name: &[u8], space: &mut Space) {
-        if let Some(old) = self.attrs.remove(name) {
-            space.grow_attrs(0, name.len() + old.len());
+        if let Some(old_len) = self.attrs.remove(name) {
+            space.grow_attrs(0, name.len() + old_len);
             self.dirty.head = true;
         }
     }
 
     pub(super) fn rm_attrs(&mut self, space: &mut Space) {
-        let removed: usize = self.attrs.iter().map(|(k, v)| k.len() + v.len()).sum();
-        space.grow_attrs(0, removed);
+        space.grow_attrs(0, self.attrs.cost());
         self.attrs.clear();
         self.dirty.head = true;
     }
@@ -500,11 +510,11 @@ impl Onode {
     pub(super) fn omap_set(&mut self, place: Place, key: &BStr, value: &[u8], space: &mut Space) {
         let added = key.len() + value.len();
         if !self.dirty.fresh {
-            let before = self.omap.map.at_or_before(place).map(|(key, _)| key);
-            self.dirty.omap.note_set(key, before);
+            let before = self.omap.as_ref().and_then(|omap| omap.map.at_or_before(place));
+            self.dirty.omap.note_set(key, before.map(|(key, _)| key));
         }
         let packs = self.packs();
-        let old = self.omap.map.put(place, key, value, packs);
+        let old = self.omap_mut().map.put(place, key, value, packs);
         space.grow_omap(added, old.map_or(0, |old_len| key.len() + old_len));
     }
 
@@ -514,7 +524,9 @@ impl Onode {
     }
 
     pub(super) fn omap_rm(&mut self, key: &BStr, space: &mut Space) {
-        if let Some((key, old)) = self.omap.map.remove(key) {
+        if let Some(omap) = &mut self.omap
+            && let Some((key, old)) = omap.map.remove(key)
+        {
             space.grow_omap(0, key.len() + old.len());
             if !self.dirty.fresh {
                 self.dirty.omap.note_removed(BStr::new(&key));
@@ -523,7 +535,8 @@ impl Onode {
     }
 
     pub(super) fn omap_rm_range(&mut self, first: &BStr, last: &BStr, space: &mut Space) {
-        let Some(removed) = self.omap.map.remove_range(first, last) else { return };
+        let Some(omap) = &mut self.omap else { return };
+        let Some(removed) = omap.map.remove_range(first, last) else { return };
         space.grow_omap(0, removed);
         if !self.dirty.fresh {
             self.dirty.omap.note_range_removed(first, last);
@@ -532,15 +545,16 @@ impl Onode {
 
     pub(super) fn omap_clear(&mut self, space: &mut Space) {
         space.grow_omap(0, self.omap_cost());
-        self.omap = Omap::default();
+        self.omap = None;
         self.dirty.omap.clear();
         self.dirty.omap_cleared = true;
         self.dirty.head = true;
     }
 
     pub(super) fn omap_set_header(&mut self, header: Bytes, space: &mut Space) {
-        space.grow_omap(header.len(), self.omap.header.len());
-        self.omap.header = header;
+        let omap = self.omap_mut();
+        space.grow_omap(header.len(), omap.header.len());
+        omap.header = header;
         self.dirty.head = true;
     }
 
@@ -553,17 +567,17 @@ impl Onode {
         space.grow_omap(0, self.omap_cost());
         space.grow_attrs(0, self.attr_cost());
         self.chunks.clear();
-        self.patches.clear();
+        self.patches = None;
     }
 
     pub(super) fn omap_cost(&self) -> usize {
-        let entries: usize = self.omap.map.iter().map(|(k, v)| k.len() + v.len()).sum();
-        entries + self.omap.header.len()
+        let Some(omap) = &self.omap else { return 0 };
+        let entries: usize = omap.map.iter().map(|(k, v)| k.len() + v.len()).sum();
+        entries + omap.header.len()
     }
 
     pub(super) fn attr_cost(&self) -> usize {
-        let attrs: usize = self.attrs.iter().map(|(k, v)| k.len() + v.len()).sum();
-        attrs + self.patch_bytes
+        self.attrs.cost() + self.patch_bytes()
     }
 }
 
@@ -576,4 +590,45 @@ pub(super) fn edges(range: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
     let tail = tail_start.max(head_end)..end;
     let head = (!start.is_multiple_of(BLOCK_LEN)).then_some(head);
     [head, Some(tail)].into_iter().flatten().filter(|r| !r.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use device::memory::Choices;
+
+    use super::*;
+
+    /// When patches are folded depends on the sum, and nothing else would show that it is wrong.
+    #[test]
+    fn patches_count_what_they_take() {
+        let (mut choices, mut space) = (Choices::new(8), Space::default());
+        let mut onode = Onode::new(CollId::Meta, Rc::default(), 1);
+        let (mut some, mut none) = (0, 0);
+        for _ in 0..2000 {
+            let offset = choices.below(3 * BLOCK_LEN);
+            let len = 1 + choices.below(BLOCK_LEN - offset % BLOCK_LEN);
+            match choices.below(4) {
+                0 => onode.punch(0..choices.below(4 * BLOCK_LEN), &mut space),
+                1 => onode.patch(offset, PatchSource::Zeros, len as u32, &mut space),
+                _ => {
+                    let bytes = PatchSource::Bytes(vec![7; len as usize].into());
+                    onode.patch(offset, bytes, len as u32, &mut space);
+                }
+            }
+            let sum: usize = onode.patches().values().map(Patch::cost).sum();
+            assert_eq!((onode.patch_bytes(), onode.attr_cost()), (sum, sum));
+            *(if sum > 0 { &mut some } else { &mut none }) += 1;
+        }
+        assert!(some > 100 && none > 100);
+    }
+
+    #[test]
+    fn a_hint_is_the_last_one_given() {
+        let mut onode = Onode::new(CollId::Meta, Rc::default(), 1);
+        let given = AllocHint { object_size: 1 << 22, write_size: 4096, flags: 1 };
+        for hint in [given, AllocHint::default(), AllocHint { flags: 2, ..given }] {
+            onode.set_hint(hint);
+            assert_eq!(onode.hint(), hint);
+        }
+    }
 }

@@ -600,14 +600,14 @@ impl Replay {
                 onode.truncate(size, space);
             }
             Rec::SetAttr { name, value } => {
-                let value = value.resolve(onode.attrs.get(&**name).map(|v| &v[..]))?;
+                let value = value.resolve(onode.attrs.get(name))?;
                 onode.set_attr(name, &value, space);
             }
             Rec::RmAttr { name } => onode.rm_attr(name, space),
             Rec::RmAttrs => onode.rm_attrs(space),
             Rec::OmapSet { key, value } => {
                 let key = key.resolve(slots)?;
-                let place = onode.omap.map.find(key.as_slice().into());
+                let place = onode.omap_mut().map.find(key.as_slice().into());
                 let value = value.resolve(omap_reference(onode, place))?;
                 onode.omap_set(place, key.as_slice().into(), &value, space);
             }
@@ -618,11 +618,11 @@ impl Replay {
             Rec::OmapRmRange { first, last } => onode.omap_rm_range(first, last, space),
             Rec::OmapClear => onode.omap_clear(space),
             Rec::OmapHeader { value } => {
-                let header = value.resolve(Some(&onode.omap.header))?;
+                let header = value.resolve(Some(&onode.omap_mut().header))?;
                 onode.omap_set_header(header, space);
             }
             Rec::Hint(hint) => {
-                onode.hint = hint;
+                onode.set_hint(hint);
                 onode.dirty.head = true;
             }
             // All others are handled above.

@@ -295,10 +295,10 @@ impl Core {
             Op::SetAllocHint { cid: c, oid: o, object_size, write_size, flags } => {
                 if let Some(slot) = self.existing(t, c, o) {
                     let hint = AllocHint { object_size, write_size, flags };
-                    if self.state.onode(slot).is_some_and(|o| o.hint != hint) {
+                    if self.state.onode(slot).is_some_and(|o| o.hint() != hint) {
                         self.pending.recs.hint(&hint);
                         if let Some((onode, _)) = self.state.change(slot) {
-                            onode.hint = hint;
+                            onode.set_hint(hint);
                             onode.dirty.head = true;
                         }
                     }
@@ -346,7 +346,7 @@ impl Core {
                     for key in keys {
                         let Some((onode, space)) = self.state.change(slot) else { break };
                         let key = BStr::new(key);
-                        if onode.omap.map.contains(key) {
+                        if onode.omap().is_some_and(|omap| omap.map.contains(key)) {
                             self.pending.recs.omap_rm(share(oid(o)), key);
                             onode.omap_rm(key, space);
                         }
@@ -366,7 +366,8 @@ impl Core {
                 if let Some(slot) = self.existing(t, c, o)
                     && let Some((onode, space)) = self.state.change(slot)
                 {
-                    self.pending.recs.omap_header(share(oid(o)), header, &onode.omap.header);
+                    let old = &onode.omap_mut().header;
+                    self.pending.recs.omap_header(share(oid(o)), header, old);
                     onode.omap_set_header(Bytes::copy_from_slice(header), space);
                 }
             }
@@ -387,7 +388,7 @@ impl Core {
     /// Values are copied: they are small, and a slice would keep a whole message in memory.
     fn set_attr(&mut self, slot: Slot, name: &BStr, value: &[u8]) {
         let Some((onode, space)) = self.state.change(slot) else { return };
-        let old = onode.attrs.get(&**name).map(|v| &v[..]);
+        let old = onode.attrs.get(name);
         if old == Some(value) {
             return;
         }
@@ -397,7 +398,7 @@ impl Core {
 
     fn omap_set(&mut self, slot: Slot, share: Share, key: &BStr, value: &[u8]) {
         let Some((onode, space)) = self.state.change(slot) else { return };
-        let place = onode.omap.map.find(key);
+        let place = onode.omap_mut().map.find(key);
         let reference = omap_reference(onode, place);
         self.pending.recs.omap_set(share, key, value, reference);
         onode.omap_set(place, key, value, space);
@@ -509,7 +510,7 @@ impl Core {
         let block = offset / BLOCK_LEN;
         if onode.patch_cost(block) >= INLINE_MAX {
             self.to_fold.insert((onode.uid, block), (onode.cid, onode.oid.clone()));
-        } else if onode.patch_bytes > PATCHES_MAX
+        } else if onode.patch_bytes() > PATCHES_MAX
             && let Some((&at, _)) = onode.patches().first_key_value()
         {
             let block = at / BLOCK_LEN;
@@ -520,7 +521,7 @@ impl Core {
     /// Queues the blocks of an object that a copy of a range has patched.
     fn fold_object(&mut self, cid: &CollId, oid: &GhObject) {
         let Ok(onode) = self.state.find(cid, oid) else { return };
-        if onode.patch_bytes <= INLINE_MAX {
+        if onode.patch_bytes() <= INLINE_MAX {
             return;
         }
         let mut last = u64::MAX;
@@ -565,7 +566,7 @@ fn share(oid: &GhObject) -> Share {
 /// What a new omap value is compared with: the old one or, for a new key, the value of the
 /// greatest smaller key. Replay must come to the same.
 pub(super) fn omap_reference(onode: &Onode, place: Place) -> Option<&[u8]> {
-    onode.omap.map.at_or_before(place).map(|(_, value)| value)
+    onode.omap()?.map.at_or_before(place).map(|(_, value)| value)
 }
 
 /// The whole new contents of the block that `range` lies in, if they are known without reading the
