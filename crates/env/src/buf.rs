@@ -209,6 +209,16 @@ pub(crate) fn trim() {
     let _ = POOL.try_with(|pool| pool.borrow_mut().trim());
 }
 
+impl AlignedBuf {
+    /// Gives all buffers of this thread that are free back to the allocator, as a daemon does when its work
+    /// has ended.
+    pub fn give_back_free() {
+        // Once to count all as unused, once to let them go.
+        trim();
+        trim();
+    }
+}
+
 /// The list of buffers with this capacity.
 fn list_of(capacity: usize) -> Option<usize> {
     if capacity <= 1 << POWERS_SHIFT_MAX {
@@ -325,6 +335,9 @@ mod tests {
         assert_eq!(pooled(), 8 << 20);
         trim();
         assert_eq!(pooled(), 0);
+        drop(AlignedBuf::scratch(4 << 20));
+        AlignedBuf::give_back_free();
+        assert_eq!(pooled(), 0, "at once");
     }
 
     #[test]
