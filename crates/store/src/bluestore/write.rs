@@ -337,3 +337,17 @@ pub(super) fn share(txn: &mut Txn<'_>, from: &Onode, to: &Onode) -> Result<(), S
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_block_may_be_a_part_of_one() {
+        let data: Vec<u8> = (0..2 * PAGE + 904).map(|n| n as u8).collect();
+        for len in [0, 1, PAGE - 1, PAGE, PAGE + 1, data.len()] {
+            let each = data[..len].chunks(PAGE).map(|block| crc32c(CRC_SEED, block));
+            assert!(checksums(&data[..len]).eq(each), "{len} bytes");
+        }
+    }
+}
