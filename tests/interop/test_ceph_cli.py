@@ -145,23 +145,23 @@ class Ceph(unittest.TestCase):
         c.ceph("osd", "crush", "move", "rack1", "root=default")
         self.assertIn("rack1", c.ceph("osd", "tree"))
         c.ceph("osd", "crush", "rm", "rack1")
-        c.run("ceph", "osd", "getcrushmap", "-o", "/tmp/loligo-crush-test")
-        c.run("crushtool", "-d", "/tmp/loligo-crush-test", "-o", "/tmp/loligo-crush-test.txt")
-        c.run("ceph", "osd", "setcrushmap", "-i", "/tmp/loligo-crush-test")
+        c.run("ceph", "osd", "getcrushmap", "-o", f"{c.dir}/crush")
+        c.run("crushtool", "-d", f"{c.dir}/crush", "-o", f"{c.dir}/crush.txt")
+        c.run("ceph", "osd", "setcrushmap", "-i", f"{c.dir}/crush")
 
     def test_maps_are_ceph_maps(self):
-        c.run("ceph", "osd", "getmap", "-o", "/tmp/loligo-osdmap-test")
-        r = c.run("osdmaptool", "/tmp/loligo-osdmap-test", "--print")
+        c.run("ceph", "osd", "getmap", "-o", f"{c.dir}/osdmap")
+        r = c.run("osdmaptool", f"{c.dir}/osdmap", "--print")
         self.assertRegex(r.stdout, rb"osd\.2 up +in")
-        c.run("ceph", "mon", "getmap", "-o", "/tmp/loligo-monmap-test")
-        self.assertIn(b"mon.a", c.run("monmaptool", "--print", "/tmp/loligo-monmap-test").stdout)
+        c.run("ceph", "mon", "getmap", "-o", f"{c.dir}/monmap")
+        self.assertIn(b"mon.a", c.run("monmaptool", "--print", f"{c.dir}/monmap").stdout)
 
     def test_placement_is_ceph_placement(self):
-        c.run("ceph", "osd", "getmap", "-o", "/tmp/loligo-osdmap-test")
+        c.run("ceph", "osd", "getmap", "-o", f"{c.dir}/osdmap")
         pool = next(p["pool"] for p in c.json("osd", "dump")["pools"] if p["pool_name"] == "p")
         for name in ("a", "b", "some longer name"):
             ours = c.json("osd", "map", "p", name)
-            theirs = c.run("osdmaptool", "/tmp/loligo-osdmap-test", "--test-map-object", name, "--pool", str(pool)).stdout.decode()
+            theirs = c.run("osdmaptool", f"{c.dir}/osdmap", "--test-map-object", name, "--pool", str(pool)).stdout.decode()
             self.assertIn(str(ours["acting"]).replace(" ", ""), theirs.replace(" ", ""))
 
     def test_blocklist(self):

@@ -49,23 +49,22 @@ impl ChunkTable {
 
     /// Sets a block's pointer; what it was.
     pub(super) fn set(&mut self, block: u64, ptr: BlockPtr) -> BlockPtr {
-        if let ChunkTable::First(first) = self {
-            if let Some(old) = first.get_mut(block as usize) {
-                return std::mem::replace(old, ptr);
-            }
-            if ptr.is_hole() {
-                return BlockPtr::HOLE;
-            }
+        let first = match self {
+            ChunkTable::First(first) => first,
+            ChunkTable::Runs(runs) => return runs.set(block, ptr),
+        };
+        if let Some(old) = first.get_mut(block as usize) {
+            return std::mem::replace(old, ptr);
+        }
+        if !ptr.is_hole() {
             let mut runs = Runs::default();
             if let Some(chunk) = first_chunk(first) {
                 *runs.entry(0) = chunk;
             }
+            runs.set(block, ptr);
             *self = ChunkTable::Runs(runs);
         }
-        match self {
-            ChunkTable::First(_) => unreachable!("has become runs"),
-            ChunkTable::Runs(runs) => runs.set(block, ptr),
-        }
+        BlockPtr::HOLE
     }
 
     pub(super) fn get(&self, number: u32) -> Option<Chunk> {
