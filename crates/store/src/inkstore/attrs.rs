@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-/// Names and values, in the order of the names. A change of a value's length moves what lies behind it.
+/// Names and values, in the order of the names. A value of another length, and a new name, copy all of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Attrs {
     /// Of each the lengths of name and value (4 bytes, little endian), name, value. Bound: what clients set
