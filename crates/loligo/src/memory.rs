@@ -108,7 +108,7 @@ pub(crate) async fn tidy(env: Env) {
         env.sleep(LOOK).await;
         let over = work.is_over(cpu_time());
         if over {
-            // An OSD kept 45 MiB after it had been filled by writes of 4 MiB: their buffers went to the
+            // An OSD kept 70 MiB after it had been filled by writes of 4 MiB: their buffers went to the
             // allocator some seconds later, which keeps what it is given as long as nobody collects it.
             AlignedBuf::give_back_free();
             allocator::collect();
