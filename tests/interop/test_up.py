@@ -91,7 +91,7 @@ def memory_after_long_writes(c):
         return {osd: resident_kib(c, osd) for osd in DAEMONS[2:]}
 
     print(f"after writes of 4 MiB: {all_resident()} KiB resident")
-    c.wait(lambda: max(all_resident().values()) < RSS_MAX_KIB, 30, "memory of long writes is given back")
+    c.wait(lambda: max(all_resident().values()) < RSS_MAX_KIB, 10, "memory of long writes is given back")
     print(f"idle again: {all_resident()} KiB resident")
 
 
