@@ -5,6 +5,9 @@
 
 use crc_fast::{CrcAlgorithm, Digest};
 
+#[cfg(target_arch = "x86_64")]
+use crate::ahead::fetch_line;
+
 /// Castagnoli, reflected.
 const POLY: u32 = 0x82f6_3b78;
 
@@ -87,12 +90,11 @@ fn side_by_side<const N: usize, const LEN: usize, const AHEAD: bool>(
     seed: u32,
     parts: &[[u8; LEN]; N],
 ) -> [u32; N] {
-    use std::arch::x86_64::{_MM_HINT_T0, _mm_crc32_u64, _mm_prefetch};
+    use std::arch::x86_64::_mm_crc32_u64;
     let mut crcs = [u64::from(seed); N];
     for at in (0..LEN).step_by(LINE) {
         for part in parts.iter().filter(|_| AHEAD) {
-            let ahead = part.as_ptr().wrapping_add(N * LEN + at);
-            _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
+            fetch_line(part.as_ptr().wrapping_add(N * LEN + at));
         }
         for word in (at..at + LINE).step_by(8) {
             for (crc, part) in crcs.iter_mut().zip(parts) {

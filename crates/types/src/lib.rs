@@ -5,6 +5,7 @@
 //! Relies on `denc` alone. Rust names drop Ceph's `_t`: `pg_info_t` is [`osd::PgInfo`].
 
 pub mod addr;
+pub mod ahead;
 pub mod bufferlist;
 pub mod crc;
 pub mod entity;

@@ -5,6 +5,8 @@
 
 use std::ops::Range;
 
+use types::ahead::fetch;
+
 /// Names and values, in the order of the names. A value of another length, and a new name, copy all of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Attrs {
@@ -12,6 +14,9 @@ pub(super) struct Attrs {
     /// (`osd_max_attr_size`, `osd_max_attr_name_len`).
     row: Box<[u8]>,
 }
+
+/// `_` and `snapset` of an object with an ordinary name.
+const FETCHED: usize = 512;
 
 /// The bytes in front of a name.
 const LENGTHS: usize = 8;
@@ -52,6 +57,11 @@ impl Attrs {
             }
         }
         Err(end)
+    }
+
+    /// Asks for them before they are needed, for what most objects have.
+    pub(super) fn fetch(&self) {
+        fetch(&self.row[..self.row.len().min(FETCHED)]);
     }
 
     pub(super) fn get(&self, name: &[u8]) -> Option<&[u8]> {
