@@ -12,6 +12,7 @@ use std::rc::Rc;
 use bstr::BStr;
 use bytes::Bytes;
 use smallvec::SmallVec;
+use types::ahead;
 use types::hobject::GhObject;
 
 use super::attrs::Attrs;
@@ -221,6 +222,12 @@ impl Onode {
 
     pub(super) fn omap_mut(&mut self) -> &mut Omap {
         self.omap.get_or_insert_default()
+    }
+
+    /// Asks for what a checkpoint will want of it, behind its pointers ([`ahead::fetch`]).
+    pub(super) fn fetch(&self) {
+        self.attrs.fetch();
+        self.hint.as_deref().inspect(|hint| ahead::fetch(*hint));
     }
 
     pub(super) fn hint(&self) -> AllocHint {

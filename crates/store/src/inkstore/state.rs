@@ -38,10 +38,6 @@ struct Index([HashTable<(u32, Slot)>; INDEX_PARTS]);
 
 const INDEX_PARTS: usize = 64;
 
-/// How far ahead of a checkpoint its next objects are fetched: where an object is, the object, what is behind its
-/// pointers. Each needs what the one before has brought.
-const FETCHED: [usize; 3] = [6, 4, 2];
-
 /// Objects that a base looks up at once: the way down a tree for each took a third of its time. Few
 /// in tests, so that much happens in between.
 const AHEAD: usize = if cfg!(test) { 3 } else { 64 };
@@ -87,6 +83,43 @@ impl Index {
 /// as many as there are changes between two checkpoints.
 type Changed = BTreeMap<CollId, Vec<(Name, Slot)>>;
 
+/// Objects of a collection that a checkpoint comes to, the next one last.
+#[derive(Debug)]
+struct Turn {
+    cid: CollId,
+    names: Vec<(Name, Slot)>,
+    /// Of how many at the end memory is on its way or there.
+    fetched: usize,
+}
+
+/// Objects whose memory a checkpoint asks for at once.
+const FETCHED: usize = 8;
+
+impl Turn {
+    fn next(&self) -> Option<(&CollId, &Name)> {
+        self.names.last().map(|(name, _)| (&self.cid, name))
+    }
+
+    /// The next object, and where it was. They lie anywhere in memory, each in four places of which one tells
+    /// of the next; so a few are asked for together, as [`fetch`] has it.
+    fn pop(&mut self, onodes: &[Option<Box<Onode>>]) -> Option<(Key, Slot)> {
+        if self.fetched == 0 {
+            let first = self.names.len().saturating_sub(FETCHED);
+            let coming = &self.names[first..];
+            let places = || coming.iter().filter_map(|(_, slot)| onodes.get(*slot as usize));
+            coming.iter().for_each(|(name, _)| fetch(&*name.oid));
+            places().for_each(fetch);
+            places().flatten().for_each(|onode| fetch(&**onode));
+            coming.iter().for_each(|(name, _)| fetch(&name.oid.hobj.name[..]));
+            places().flatten().for_each(|onode| onode.fetch());
+            self.fetched = coming.len();
+        }
+        let (name, slot) = self.names.pop()?;
+        self.fetched -= 1;
+        Some(((self.cid, name), slot))
+    }
+}
+
 /// A checkpoint being written: the state as it was when it began.
 ///
 /// Nothing is copied when it begins. An onode of an older generation than the present is as it
@@ -97,15 +130,12 @@ pub(super) struct Frozen {
     pub(super) base: bool,
     /// The state's generation when it began.
     pub(super) generation: u64,
-    /// Of a base: objects that come next, the first one last. What became of them since, their
-    /// onodes tell.
-    ahead: Vec<(Key, Slot)>,
-    /// The last object that was in `ahead`.
+    /// Of a base: the last object that was in `turn`.
     position: Option<Key>,
-    /// Of others: objects not yet written.
+    /// Of others: objects of collections whose turn it has not been.
     todo: Changed,
-    /// Those of the collection whose turn it is, the next one last.
-    turn: Option<(CollId, Vec<(Name, Slot)>)>,
+    /// Those that come next. What became of them since, their onodes tell.
+    turn: Option<Turn>,
     /// Objects changed since, as they were.
     pub(super) captured: BTreeMap<Key, Captured>,
 }
@@ -126,17 +156,15 @@ impl Frozen {
     }
 
     /// The next object that was changed, in the order of names, and where it was then.
-    fn next_changed(&mut self) -> Option<(Key, Slot)> {
+    fn next_changed(&mut self, onodes: &[Option<Box<Onode>>]) -> Option<(Key, Slot)> {
         loop {
-            if let Some((cid, names)) = &mut self.turn
-                && let Some((name, slot)) = names.pop()
-            {
-                return Some(((*cid, name), slot));
+            if let Some(next) = self.turn.as_mut().and_then(|turn| turn.pop(onodes)) {
+                return Some(next);
             }
             let (cid, mut names) = self.todo.pop_first()?;
             names.sort_unstable_by(|a, b| b.cmp(a));
             names.dedup_by(|a, b| a.0 == b.0);
-            self.turn = Some((cid, names));
+            self.turn = Some(Turn { cid, names, fetched: 0 });
         }
     }
 }
@@ -429,27 +457,8 @@ impl State {
         next
     }
 
-    /// Objects of a list from behind, which lie anywhere in memory: each would be waited for four times.
-    fn fetch_ahead<N>(&self, todo: &[(N, Slot)], name: impl Fn(&N) -> &Name) {
-        let ahead = FETCHED.map(|far| todo.len().checked_sub(far).map(|at| &todo[at]));
-        if let Some((key, slot)) = ahead[0] {
-            self.onodes.get(*slot as usize).inspect(|onode| fetch(*onode));
-            fetch(&*name(key).oid);
-        }
-        if let Some((_, slot)) = ahead[1] {
-            self.onode(*slot).inspect(|onode| fetch(*onode));
-        }
-        if let Some((key, slot)) = ahead[2] {
-            fetch(&name(key).oid.hobj.name[..]);
-            self.onode(*slot).inspect(|onode| onode.attrs.fetch());
-        }
-    }
-
     fn next_of_changed(&mut self, frozen: &mut Frozen, entries: &mut Entries) -> Option<Key> {
-        let (key, slot) = frozen.next_changed()?;
-        if let Some((_, names)) = &frozen.turn {
-            self.fetch_ahead(names, |name| name);
-        }
+        let (key, slot) = frozen.next_changed(&self.onodes)?;
         let still = |onode: &&Onode| onode.cid == key.0 && Rc::ptr_eq(&onode.oid, &key.1.oid);
         let live = match self.onode(slot).filter(still) {
             Some(_) => Some(slot),
@@ -470,17 +479,18 @@ impl State {
 
     fn next_of_base(&mut self, frozen: &mut Frozen, entries: &mut Entries) -> Option<Key> {
         loop {
-            if frozen.ahead.is_empty() {
-                frozen.ahead = self.keys_after(frozen.position.as_ref());
-                frozen.position =
-                    frozen.ahead.last().map(|(key, _)| key.clone()).or(frozen.position.take());
-                frozen.ahead.reverse();
+            if frozen.turn.as_ref().is_none_or(|turn| turn.names.is_empty()) {
+                frozen.turn = self.turn_after(frozen.position.as_ref());
+                if let Some(turn) = &frozen.turn {
+                    frozen.position = turn.names.first().map(|(name, _)| (turn.cid, name.clone()));
+                }
             }
-            let captured = frozen.captured.first_key_value().map(|(key, _)| key);
-            let captured_first = match (frozen.ahead.last(), captured) {
+            let live = frozen.turn.as_ref().and_then(Turn::next);
+            let captured = frozen.captured.first_key_value().map(|(key, _)| (&key.0, &key.1));
+            let captured_first = match (live, captured) {
                 (_, None) => false,
                 (None, Some(_)) => true,
-                (Some((live, _)), Some(captured)) => captured <= live,
+                (Some(live), Some(captured)) => captured <= live,
             };
             if captured_first {
                 let (key, captured) = frozen.captured.pop_first()?;
@@ -489,8 +499,7 @@ impl State {
                 return Some(key);
             }
             // What stands in the slot now is the object as it was, or of a later generation.
-            let (key, slot) = frozen.ahead.pop()?;
-            self.fetch_ahead(&frozen.ahead, |key| &key.1);
+            let (key, slot) = frozen.turn.as_mut()?.pop(&self.onodes)?;
             if let Some(onode) = self.load(slot)
                 && let Some(dirty) = frozen.take_dirty(onode)
             {
@@ -501,20 +510,18 @@ impl State {
     }
 
     /// The first objects behind a name, or of all, of one collection.
-    fn keys_after(&mut self, position: Option<&Key>) -> Vec<(Key, Slot)> {
+    fn turn_after(&mut self, position: Option<&Key>) -> Option<Turn> {
         let from = position.map_or(Bound::Unbounded, |(cid, _)| Bound::Included(*cid));
-        for (cid, coll) in self.colls.range_mut((from, Bound::Unbounded)) {
+        self.colls.range_mut((from, Bound::Unbounded)).find_map(|(cid, coll)| {
             let after = match position {
                 Some((at, oid)) if at == cid => Bound::Excluded(oid.clone()),
                 _ => Bound::Unbounded,
             };
             let next = coll.objects.in_order().range((after, Bound::Unbounded)).take(AHEAD);
-            let next: Vec<_> = next.map(|(oid, &slot)| ((*cid, oid.clone()), slot)).collect();
-            if !next.is_empty() {
-                return next;
-            }
-        }
-        Vec::new()
+            let mut next: Vec<_> = next.map(|(oid, &slot)| (oid.clone(), slot)).collect();
+            next.reverse();
+            (!next.is_empty()).then_some(Turn { cid: *cid, names: next, fetched: 0 })
+        })
     }
 
     /// All that is there is in the checkpoint.
