@@ -8,8 +8,8 @@ use messages::{
     MOSDECSubOpRead, MOSDECSubOpReadReply, MOSDECSubOpWrite, MOSDECSubOpWriteReply,
     MOSDForceRecovery, MOSDFull, MOSDMap, MOSDOp, MOSDOpReply, MOSDPGBackfill, MOSDPGCreate2,
     MOSDPGPull, MOSDPGPush, MOSDPGPushReply, MOSDPGRecoveryDelete, MOSDPGRecoveryDeleteReply,
-    MOSDPing, MOSDRepOp, MOSDRepOpReply, MOSDRepScrub, MOSDRepScrubMap, MOSDScrub2,
-    MOSDScrubReserve, MPGStatsAck, MRecoveryReserve, Message,
+    MOSDPGUpdateLogMissing, MOSDPing, MOSDRepOp, MOSDRepOpReply, MOSDRepScrub, MOSDRepScrubMap,
+    MOSDScrub2, MOSDScrubReserve, MPGStatsAck, MRecoveryReserve, Message,
 };
 use msgr::{Connection, Dispatcher, Incoming};
 use types::entity::{CLIENT, MGR, MON, OSD};
@@ -219,6 +219,13 @@ impl Osd {
                 });
             }
             commits::TYPE if from_peer => return self.on_commits(con, incoming),
+            MOSDPGUpdateLogMissing::TYPE if from_peer => {
+                let m = MOSDPGUpdateLogMissing::decode(raw)?;
+                let from = PgShard::new(peer_osd(con), m.from);
+                return self.for_pg(con, m.map_epoch, m.pgid, incoming, move |_, pg, _| {
+                    pg.on_log_update(from, m);
+                });
+            }
             kind if wire::is_peering(kind) && from_peer => {
                 let from = peer_osd(con);
                 let messages = wire::decode(raw)?;

@@ -16,6 +16,7 @@ mod extents;
 mod fast_read;
 pub mod host;
 pub mod log;
+mod log_update;
 pub(crate) mod merge;
 pub mod missing;
 pub mod peering;

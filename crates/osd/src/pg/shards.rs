@@ -213,7 +213,7 @@ impl Pg {
 
     /// Puts a write's entries into the log and what follows from them into its transaction. Says
     /// how far this shard is complete.
-    fn log_shard_write(
+    pub(super) fn log_shard_write(
         &self,
         entries: Vec<PgLogEntry>,
         applied: bool,

@@ -1,8 +1,8 @@
 //! The peering core's words as Ceph's messages, both ways.
 
 use messages::{
-    MOSDPGInfo2, MOSDPGLease, MOSDPGLeaseAck, MOSDPGLog, MOSDPGNotify2, MOSDPGQuery2, MOSDPGRemove,
-    Message,
+    MOSDPGInfo2, MOSDPGLease, MOSDPGLeaseAck, MOSDPGLog, MOSDPGNotify, MOSDPGNotify2, MOSDPGQuery2,
+    MOSDPGRemove, Message,
 };
 use types::osd::{PgLease, PgLeaseAck, PgNotify, PgQuery, PgQueryType};
 use types::time::Span;
@@ -127,6 +127,7 @@ pub fn is_peering(kind: u16) -> bool {
         kind,
         MOSDPGQuery2::TYPE
             | MOSDPGNotify2::TYPE
+            | MOSDPGNotify::TYPE
             | MOSDPGInfo2::TYPE
             | MOSDPGLog::TYPE
             | MOSDPGLease::TYPE
@@ -135,7 +136,13 @@ pub fn is_peering(kind: u16) -> bool {
     )
 }
 
-/// Reads a peering message; a removal names several PGs.
+fn notified(spgid: SpgId, notify: PgNotify) -> Decoded {
+    let message = PeerMessage::Notify(Box::new(notify.info), Box::new(notify.past_intervals));
+    let (epoch, query_epoch) = (notify.epoch_sent, notify.query_epoch);
+    Decoded { spgid, from: Some(notify.from), epoch, query_epoch, message }
+}
+
+/// Reads a peering message; some name several PGs.
 pub fn decode(raw: &RawMessage) -> Result<Vec<Decoded>, denc::Error> {
     let one = |spgid, from, epoch, query_epoch, message| {
         vec![Decoded { spgid, from, epoch, query_epoch, message }]
@@ -154,9 +161,12 @@ pub fn decode(raw: &RawMessage) -> Result<Vec<Decoded>, denc::Error> {
         }
         MOSDPGNotify2::TYPE => {
             let m = MOSDPGNotify2::decode(raw)?;
-            let n = m.notify;
-            let message = PeerMessage::Notify(Box::new(n.info), Box::new(n.past_intervals));
-            one(m.spgid, Some(n.from), n.epoch_sent, n.query_epoch, message)
+            vec![notified(m.spgid, m.notify)]
+        }
+        MOSDPGNotify::TYPE => {
+            let of = |notify: &PgNotify| SpgId { pgid: notify.info.pgid.pgid, shard: notify.to };
+            let m = MOSDPGNotify::decode(raw)?;
+            m.notifies.into_iter().map(|notify| notified(of(&notify), notify)).collect()
         }
         MOSDPGInfo2::TYPE => {
             let m = MOSDPGInfo2::decode(raw)?;
