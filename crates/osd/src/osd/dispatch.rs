@@ -6,10 +6,11 @@ use std::rc::{Rc, Weak};
 use messages::{
     MBackfillReserve, MCommand, MCommandReply, MLogAck, MMgrConfigure, MMgrMap, MOSDBackoff,
     MOSDECSubOpRead, MOSDECSubOpReadReply, MOSDECSubOpWrite, MOSDECSubOpWriteReply,
-    MOSDForceRecovery, MOSDFull, MOSDMap, MOSDOp, MOSDOpReply, MOSDPGBackfill, MOSDPGCreate2,
-    MOSDPGPull, MOSDPGPush, MOSDPGPushReply, MOSDPGRecoveryDelete, MOSDPGRecoveryDeleteReply,
-    MOSDPGUpdateLogMissing, MOSDPing, MOSDRepOp, MOSDRepOpReply, MOSDRepScrub, MOSDRepScrubMap,
-    MOSDScrub2, MOSDScrubReserve, MPGStatsAck, MRecoveryReserve, Message,
+    MOSDForceRecovery, MOSDFull, MOSDMap, MOSDOp, MOSDOpReply, MOSDPGBackfill,
+    MOSDPGBackfillRemove, MOSDPGCreate2, MOSDPGPull, MOSDPGPush, MOSDPGPushReply,
+    MOSDPGRecoveryDelete, MOSDPGRecoveryDeleteReply, MOSDPGScan, MOSDPGUpdateLogMissing, MOSDPing,
+    MOSDRepOp, MOSDRepOpReply, MOSDRepScrub, MOSDRepScrubMap, MOSDScrub2, MOSDScrubReserve,
+    MPGStatsAck, MRecoveryReserve, Message,
 };
 use msgr::{Connection, Dispatcher, Incoming};
 use types::entity::{CLIENT, MGR, MON, OSD};
@@ -270,6 +271,16 @@ impl Osd {
                 let from = peer_osd(con);
                 return self.for_pg(con, m.map_epoch, m.pgid, incoming, move |_, pg, _| {
                     pg.on_backfill(m, from);
+                });
+            }
+            MOSDPGScan::TYPE if from_peer => {
+                let m = MOSDPGScan::decode(raw)?;
+                return self.for_pg(con, m.map_epoch, m.pgid, incoming, |_, pg, _| pg.on_scan(m));
+            }
+            MOSDPGBackfillRemove::TYPE if from_peer => {
+                let m = MOSDPGBackfillRemove::decode(raw)?;
+                return self.for_pg(con, m.map_epoch, m.pgid, incoming, move |_, pg, _| {
+                    pg.on_backfill_remove(&m);
                 });
             }
             MRecoveryReserve::TYPE if from_peer => {

@@ -1,7 +1,7 @@
 //! Backfill: copying all objects, in order, to members of the up set whose logs do not reach ours.
 //!
 //! A target begins empty beyond its `last_backfill` (it removes what it has there when it is
-//! activated), so only the primary's side has to be listed. Writes meanwhile:
+//! activated, or when it is told to: `backfill_scan.rs`), so only the primary's side has to be listed. Writes meanwhile:
 //!
 //! ```text
 //!     sent whole          |  whole unless pending     |  log entry alone
@@ -18,7 +18,7 @@
 //! have some of its objects, which nobody would remove there if they were removed here meanwhile.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use command::Formatter;
@@ -26,7 +26,7 @@ use maps::osdmap::osdmap_flags;
 use messages::{BackfillOp, MOSDPGBackfill, Message};
 use types::hobject::NO_GEN;
 use types::osd::pg_state;
-use types::{GhObject, HObject, OsdId, PgShard};
+use types::{EVersion, GhObject, HObject, OsdId, PgShard};
 
 use super::Pg;
 use crate::ops::LockKind;
@@ -44,6 +44,11 @@ pub struct Backfill {
     touched: RefCell<Option<BTreeSet<HObject>>>,
     /// Objects copied in this interval.
     copied: Cell<u64>,
+    /// Targets have nothing beyond where they are.
+    emptied: Cell<bool>,
+    /// What a target has of a part: where that ends, and the objects (`backfill_scan.rs`). Bound:
+    /// osd_backfill_scan_max of the target.
+    digest: RefCell<Option<(HObject, BTreeMap<HObject, EVersion>)>>,
 }
 
 impl Backfill {
@@ -53,6 +58,16 @@ impl Backfill {
         self.moving.borrow_mut().clear();
         *self.touched.borrow_mut() = None;
         self.copied.set(0);
+        self.emptied.set(false);
+        *self.digest.borrow_mut() = None;
+    }
+
+    pub(super) fn set_digest(&self, end: HObject, objects: BTreeMap<HObject, EVersion>) {
+        *self.digest.borrow_mut() = Some((end, objects));
+    }
+
+    pub(super) fn take_digest(&self) -> Option<(HObject, BTreeMap<HObject, EVersion>)> {
+        self.digest.borrow_mut().take()
     }
 
     /// The end of a batch that was listed and that not all targets, the last of which is at `from`,
@@ -155,6 +170,12 @@ impl Pg {
         while self.may_backfill() {
             let targets = self.targets();
             let Some(from) = first_of(&targets) else { break };
+            if !state.emptied.get() {
+                if !self.empty_targets(&targets, generation).await {
+                    break;
+                }
+                state.emptied.set(true);
+            }
             let end = match state.unfinished(&from) {
                 Some(end) => end,
                 None => match self.list_batch(&from, generation).await {
@@ -313,7 +334,7 @@ impl Pg {
 
     /// Tells the targets how far they are. The last word counts once they have it durable.
     async fn advance_backfill(&self, targets: &[(PgShard, HObject)], end: &HObject) -> bool {
-        let (map_epoch, query_epoch) = self.epochs();
+        let (map_epoch, _) = self.epochs();
         let op = if end.is_max() { BackfillOp::Finish } else { BackfillOp::Progress };
         for (target, last) in targets {
             if last >= end {
@@ -322,7 +343,8 @@ impl Pg {
             let message = MOSDPGBackfill {
                 op,
                 map_epoch,
-                query_epoch,
+                // As in questions: `backfill_scan.rs`.
+                query_epoch: map_epoch,
                 pgid: self.pgid_at(*target),
                 last_backfill: end.clone(),
                 stats: self.core.borrow().info.stats.clone(),

@@ -10,6 +10,7 @@
 mod audit;
 pub mod backend;
 pub mod backfill;
+mod backfill_scan;
 mod backoff;
 mod client_op;
 mod extents;
