@@ -4,12 +4,13 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
 import uuid
 
-from cluster import Cluster, free_port
+from cluster import LOLIGO, Cluster, free_port
 
 CONF = """[global]
 fsid = {fsid}
@@ -88,9 +89,21 @@ class RealCeph(Cluster):
             osd, secret = str(uuid.uuid4()), self.sh("ceph-authtool", "--gen-print-key").stdout.decode().strip()
             self.sh("ceph", "osd", "new", osd, "-i", "-", input=json.dumps({"cephx_secret": secret}).encode())
             self.sh("ceph-authtool", "--create-keyring", str(data / "keyring"), "--name", f"osd.{n}", "--add-key", secret)
-            self.sh("ceph-osd", "-i", str(n), "--mkfs", "--osd-uuid", osd)
-            self.sh("ceph-osd", "-i", str(n))
-        self.wait(lambda: self.json("osd", "stat")["num_up_osds"] == self.options["osds"], 60, "OSDs up")
+            self.mkfs_osd(n, osd)
+            self.start_osd(n)
+        self.wait_up(self.options["osds"])
+
+    def mkfs_osd(self, n, uuid):
+        self.sh("ceph-osd", "-i", str(n), "--mkfs", "--osd-uuid", uuid)
+
+    def start_osd(self, n):
+        self.sh("ceph-osd", "-i", str(n))
+
+    def kill_osd(self, n):
+        os.kill(int(pathlib.Path(self.dir, "run", f"osd.{n}.pid").read_text()), signal.SIGKILL)
+
+    def wait_up(self, count):
+        self.wait(lambda: self.json("osd", "stat")["num_up_osds"] == count, 60, f"{count} OSDs up")
 
     def __enter__(self):
         self.dir = tempfile.mkdtemp(prefix="real-ceph-")
@@ -104,3 +117,40 @@ class RealCeph(Cluster):
             subprocess.run(["kill", "-9", file.read_text().strip()], check=False)
         time.sleep(0.2)
         shutil.rmtree(self.dir, ignore_errors=True)
+
+
+class WithOurs(RealCeph):
+    """Real monitor and manager, and OSDs of which the last `ours` are ours, the others real."""
+
+    def __init__(self, osds=3, ours=3):
+        super().__init__(osds)
+        self.ours = range(osds - ours, osds)
+        sections = [f"[osd.{n}]\nosd_objectstore = inkstore\nbluestore_block_size = 4294967296" for n in self.ours]
+        self.store = "\n".join([RealCeph.store.replace("10737418240", "4294967296"), *sections, "[osd]"])
+        self.daemons = {}
+
+    def mkfs_osd(self, n, uuid):
+        if n in self.ours:
+            self.sh(LOLIGO, "osd", "--id", str(n), "-c", self.conf, "--mkfs", "--osd-uuid", uuid)
+        else:
+            super().mkfs_osd(n, uuid)
+
+    def start_osd(self, n):
+        if n not in self.ours:
+            return super().start_osd(n)
+        with open(pathlib.Path(self.dir, "log", f"osd.{n}.log"), "a") as log:
+            self.daemons[n] = subprocess.Popen([LOLIGO, "osd", "--id", str(n), "-c", self.conf], stdout=log, stderr=log)
+
+    def kill_osd(self, n):
+        if n not in self.ours:
+            return super().kill_osd(n)
+        self.daemons[n].kill()
+        self.daemons[n].wait()
+
+    def __exit__(self, kind, value, trace):
+        if kind is not None:
+            print(self.logs())
+        for daemon in self.daemons.values():
+            daemon.kill()
+            daemon.wait()
+        super().__exit__(kind, value, trace)

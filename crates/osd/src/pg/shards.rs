@@ -310,7 +310,8 @@ impl Pg {
                     tid: op.tid,
                     last_complete,
                     committed: true,
-                    applied: false,
+                    // Ceph's primary waits for that, too; what is durable here can be read.
+                    applied: true,
                 },
             };
             pg.host.send_osd(op.from.osd, reply.encode().with_tid(op.tid));
