@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """Placement groups whose copies are on OSDs of real Ceph 16.2 (two) and on one of ours, under a real monitor: each kind leads
-some and follows in others. Written, scrubbed by both, recovered by log after each OSD in turn was killed."""
+some and follows in others. Written, scrubbed by both, recovered by log and by backfill after each OSD in turn was killed."""
 import os
 import random
 import time
@@ -11,6 +11,8 @@ from real_ceph import WithOurs
 cluster = None
 PGS = 16
 NAMES = 40
+# So short that an OSD that was down is behind them.
+SHORT_LOGS = ("osd_min_pg_log_entries", "osd_max_pg_log_entries")
 
 
 class SharedPgs(unittest.TestCase):
@@ -94,7 +96,41 @@ class SharedPgs(unittest.TestCase):
         cluster.wait(lambda: sum(pg["stat_sum"]["num_object_clones"] for pg in self.pgs()) == 0, 60, "clones trimmed")
         self.read_all()
 
-    def test_4_ends_healthy(self):
+    def test_4_backfill(self):
+        """Real targets keep what they have for the primary to compare; and took questions of ours for old ones. An OSD of ours that
+        had started kept its logs as long as by default, as what monitors say of that came after its PGs."""
+        for name in SHORT_LOGS:
+            cluster.ceph("config", "set", "osd", name, "10")
+        cluster.ceph("config", "set", "osd", "osd_pg_log_trim_min", "1")
+        cluster.ceph("config", "set", "osd", "osd_recovery_sleep_hdd", "0")
+        cluster.ceph("config", "set", "osd", "osd_max_backfills", "8")
+        cluster.pool("short", PGS)
+        SharedPgs.pool, SharedPgs.objects = "short", {}
+        for n in range(NAMES):
+            self.put(f"o{n}", 3000)
+
+        def change():
+            # More than a log holds, and objects that targets have and should not.
+            for n in range(8):
+                self.rados("rm", f"o{n}")
+                del self.objects[f"o{n}"]
+            self.rados("bench", "2", "write", "-b", "512", "-t", "16", "--no-cleanup", "--run-name", "many")
+            self.rados("cleanup", "--run-name", "many")
+        number = lambda version: int(version.split("'")[1])  # noqa: E731
+        for osd in (2, 0):
+            known = {pg["pgid"]: number(pg["version"]) for pg in self.pgs()}
+
+            def change_more_than_logs_hold():
+                change()
+                cluster.wait(lambda: all(number(pg["log_start"]) > known[pg["pgid"]] for pg in self.pgs()), 60, "logs begin later")
+            self.killed(osd, change_more_than_logs_hold)
+            cluster.wait_clean(120)
+            for n in range(8):
+                self.put(f"o{n}", 3000)
+        self.read_all()
+        self.scrub()
+
+    def test_5_ends_healthy(self):
         time.sleep(1)
         self.read_all()
         logs = cluster.logs(10000)

@@ -441,6 +441,9 @@ impl Osd {
         self.tracker.set_history_size(c.uint("osd_op_history_size") as usize);
         let slow = c.float("osd_op_history_slow_op_threshold");
         self.tracker.slow_threshold.set(Duration::from_secs_f64(slow.clamp(0.0, 1e6)));
+        for pg in self.all_pgs() {
+            pg.configure(c);
+        }
     }
 
     /// Objects that this OSD recovers at a time. All our devices call themselves ssd.

@@ -644,6 +644,13 @@ impl Pg {
         }
     }
 
+    /// Takes what has changed since. PGs of an OSD that started kept as long logs as it is by default, whatever
+    /// monitors said: their configuration comes later. Leases stay: what others wait for was told with them.
+    pub(crate) fn configure(&self, config: &config::Config) {
+        let settings = &mut self.core.borrow_mut().settings;
+        *settings = Settings { read_lease: settings.read_lease, ..Pg::settings(config) };
+    }
+
     fn peer_message(
         &self,
         to: PgShard,
