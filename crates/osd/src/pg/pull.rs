@@ -154,8 +154,10 @@ impl Pg {
         let temp_oid = oid.make_temp(format!("temp_recovering_{}_{}", self.pgid, oid));
         let into = if whole { target.clone() } else { self.goid(&temp_oid) };
         let info = &op.recovery_info;
+        // A shard comes whole, whatever is there; Ceph's primaries leave the flag as it is by default.
+        let keeps = info.object_exist && !self.is_erasure();
         if op.before_progress.first {
-            if info.object_exist {
+            if keeps {
                 // What has not changed is kept.
                 if !whole {
                     t.remove(&self.cid, &into);
@@ -171,9 +173,7 @@ impl Pg {
             }
             let size = self.codec().map_or(info.size, |codec| codec.chunk_len(info.size));
             t.truncate(&self.cid, &into, size);
-            if !op.before_progress.omap_complete
-                && (info.object_exist || !op.omap_header.is_empty())
-            {
+            if !op.before_progress.omap_complete && (keeps || !op.omap_header.is_empty()) {
                 t.omap_setheader(&self.cid, &into, op.omap_header.clone());
             }
             for (source, ranges) in &info.clone_subset {
