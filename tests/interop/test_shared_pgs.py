@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """Placement groups whose copies are on OSDs of real Ceph 16.2 (two) and on one of ours, under a real monitor: each kind leads
-some and follows in others. Written, scrubbed by both, recovered by log and by backfill after each OSD in turn was killed."""
+some and follows in others. Written, scrubbed by both, recovered by log and by backfill after each OSD in turn was killed;
+and shards of an erasure coded pool."""
 import os
 import random
 import time
@@ -130,7 +131,28 @@ class SharedPgs(unittest.TestCase):
         self.read_all()
         self.scrub()
 
-    def test_5_ends_healthy(self):
+    def test_5_shards(self):
+        """An erasure coded pool. An OSD of ours went down when a real primary recovered a shard to it, and real primaries waited for its
+        shards' writes to be readable. (Not overwritten: Ceph allows that on BlueStore alone.)"""
+        cluster.ceph("osd", "erasure-code-profile", "set", "two", "k=2", "m=1", "crush-failure-domain=osd")
+        cluster.ceph("osd", "pool", "create", "shards", str(PGS), str(PGS), "erasure", "two")
+        cluster.ceph("osd", "pool", "set", "shards", "min_size", "2")
+        cluster.wait_clean()
+        SharedPgs.pool, SharedPgs.objects = "shards", {}
+
+        def change():
+            for n in range(24):
+                self.put(f"o{n}", self.rng.choice([10, 5000, 20000, 70000]))
+            self.rados("rm", "nobody", check=False)
+        change()
+        self.read_all()
+        for osd in (2, 0):
+            self.killed(osd, change)
+            cluster.wait_clean(120)
+        self.read_all()
+        self.scrub()
+
+    def test_6_ends_healthy(self):
         time.sleep(1)
         self.read_all()
         logs = cluster.logs(10000)
