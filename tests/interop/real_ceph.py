@@ -114,7 +114,7 @@ class RealCeph(Cluster):
 
     def __exit__(self, kind, value, trace):
         for file in pathlib.Path(self.dir, "run").glob("*.pid"):
-            subprocess.run(["kill", "-9", file.read_text().strip()], check=False)
+            subprocess.run(["kill", "-9", file.read_text().strip()], check=False, stderr=subprocess.DEVNULL)
         time.sleep(0.2)
         shutil.rmtree(self.dir, ignore_errors=True)
 
