@@ -14,9 +14,6 @@ use types::{EVersion, GhObject, HObject, PgShard};
 use super::Pg;
 use crate::ops::object_context::OI_ATTR;
 
-// `query_epoch`: not the beginning of the primary's interval. A copy made in this interval counts it from the epoch
-// that it was made in, and Ceph's does not answer what it takes for older: its backfill stood still for ever.
-
 /// Objects of a part of a PG, with their versions.
 type Objects = BTreeMap<HObject, EVersion>;
 
@@ -36,6 +33,8 @@ impl Pg {
                 let question = MOSDPGScan {
                     op: ScanOp::GetDigest,
                     map_epoch,
+                    // Not the beginning of this interval: a copy made in it counts it from the epoch that it was
+                    // made in, and Ceph's does not answer what it takes for older. Backfill stood still for ever.
                     query_epoch: map_epoch,
                     from: self.whoami(),
                     pgid: self.pgid_at(*target),
