@@ -120,13 +120,16 @@ class RealCeph(Cluster):
 
 
 class WithOurs(RealCeph):
-    """Real monitor and manager, and OSDs of which the last `ours` are ours, the others real."""
+    """Real monitor and manager, and OSDs of which the last `ours` are ours, the others real, with what their `store` says: memstores come
+    back empty when they were killed, BlueStores on files with what they had."""
 
-    def __init__(self, osds=3, ours=3):
+    BLUESTORE = "osd_objectstore = bluestore\nbluestore_block_size = 4294967296\nosd_memory_target = 939524096"
+
+    def __init__(self, osds=3, ours=3, store=RealCeph.store.replace("10737418240", "4294967296")):
         super().__init__(osds)
         self.ours = range(osds - ours, osds)
         sections = [f"[osd.{n}]\nosd_objectstore = inkstore\nbluestore_block_size = 4294967296" for n in self.ours]
-        self.store = "\n".join([RealCeph.store.replace("10737418240", "4294967296"), *sections, "[osd]"])
+        self.store = "\n".join([store, *sections, "[osd]"])
         self.daemons = {}
 
     def mkfs_osd(self, n, uuid):

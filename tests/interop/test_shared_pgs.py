@@ -161,7 +161,7 @@ class SharedPgs(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    with WithOurs(ours=1) as cluster:
+    with WithOurs(ours=1, store=WithOurs.BLUESTORE) as cluster:
         cluster.pool("data", PGS)
         cluster.ceph("osd", "set", "noout")
         cluster.ceph("config", "set", "mgr", "mgr_stats_period", "1")

@@ -51,7 +51,7 @@ pub struct MOSDOp {
 }
 
 impl MOSDOp {
-    /// The object named, at `snapid`.
+    /// The object named, at `snapid`; its pool is that of the PG, whatever the locator says.
     pub fn hobject(&self) -> HObject {
         HObject {
             key: self.locator.key.clone(),
@@ -60,7 +60,7 @@ impl MOSDOp {
             hash: self.hash,
             max: false,
             namespace: self.locator.namespace.clone(),
-            pool: self.locator.pool,
+            pool: self.pgid.pgid.pool_id(),
         }
     }
 }

@@ -610,7 +610,8 @@ impl Cluster {
         self.world.kill(&host, Kill::PROCESS);
     }
 
-    /// Ends all OSDs and compares what their stores hold, PG by PG; panics where they differ.
+    /// Ends all OSDs and compares what their stores hold, PG by PG; panics where they differ, and where
+    /// what one holds does not belong together.
     pub async fn compare_replicas(&self, client: &Client) {
         let map = client.osdmap();
         let mut stores = BTreeMap::new();
@@ -621,6 +622,8 @@ impl Cluster {
             let inside = env.clone();
             let contents = env.spawn_with_handle(async move {
                 let store = Cluster::store(&plan, &inside, None).await.expect("the store mounts");
+                let wrong = replicas::wrong_in_store(&store).await;
+                assert!(wrong.is_empty(), "osd.{osd}: {wrong:#?}");
                 replicas::contents(&*store).await
             });
             stores.insert(i32::try_from(osd).expect("few OSDs"), contents.await);

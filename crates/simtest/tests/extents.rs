@@ -1,4 +1,4 @@
-//! Recovery of a partially written object sends what was written.
+//! Recovery piece by piece: of a partially written object what was written, and what cannot be read is fetched elsewhere.
 
 use std::time::Duration;
 
@@ -68,6 +68,42 @@ fn recovery_sends_what_changed() {
             expected[block * 4096..(block + 1) * 4096].fill(4);
         }
         assert_eq!(&io.read("o", 0, 0).await.unwrap()[..], &expected[..]);
+        cluster.compare_replicas(&admin).await;
+    });
+}
+
+/// An object is on its way to its primary, piece by piece, when its source cannot read it any more: another copy is asked
+/// for all of it.
+#[test]
+fn a_source_that_fails_halfway_is_left() {
+    let world = World::new(26);
+    let options = "osd_heartbeat_grace = 6\nosd_recovery_max_chunk = 65536\n".to_owned();
+    let cluster = Cluster::make(&world.control(), Plan { options, ..Plan::default() });
+    world.run_until(async move {
+        let world = cluster.world().clone();
+        let admin = cluster.start().await;
+        cluster.create_pool(&admin, 1).await;
+        let io = admin.io_ctx("p").await.unwrap();
+        let pgid = types::PgId::new(u64::try_from(io.pool_id()).unwrap(), 0);
+        let acting = admin.osdmap().pg_to_up_acting(pgid).acting;
+        cluster.command(&admin, json!({"prefix": "osd set", "key": "norecover"})).await;
+        let primary = u32::try_from(acting[0]).unwrap();
+        cluster.kill_osd(primary, Kill::PROCESS);
+        let content = Bytes::from(vec![7; 3 * OBJECT]);
+        io.write_full("o", content.clone()).await.unwrap();
+        cluster.start_osd(primary);
+        cluster.wait_until_up(&admin).await;
+        cluster.command(&admin, json!({"prefix": "osd unset", "key": "norecover"})).await;
+        while recovered(&admin, &acting[..1]).await < 1 << 18 {
+            world.sleep(Duration::from_micros(200)).await;
+        }
+        // The first that is asked.
+        let source = acting[1].min(acting[2]);
+        let ask = json!({"prefix": "injectdataerr", "pool": "p", "objname": "o"}).to_string();
+        admin.osd_command(source, ask, Bytes::new()).await.unwrap();
+        assert!(recovered(&admin, &acting[..1]).await < 3 * OBJECT as u64, "it was under way");
+        cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;
+        assert_eq!(io.read("o", 0, 0).await.unwrap(), content);
         cluster.compare_replicas(&admin).await;
     });
 }

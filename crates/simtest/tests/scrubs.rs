@@ -1,10 +1,16 @@
-//! Whose turn it is to be scrubbed.
+//! Whose turn it is to be scrubbed, and what clients write meanwhile.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use client::IoCtx;
 use serde_json::json;
 use sim::World;
 use simtest::{Cluster, Plan};
+use store::{CollId, Transaction};
+use types::{GhObject, HObject, NOSNAP, ObjectLocator};
 
 /// Found by `loligo sim --seed 1197 --faults grow,shrink,snaps,remove,rot,osd,power,mon --short`:
 /// 1.c to 1.f of 24 placement groups were not deep scrubbed within 300 s of being asked to.
@@ -27,5 +33,127 @@ fn placement_groups_that_are_due_all_the_time_do_not_keep_the_slot_from_others()
         cluster.command(&admin, pool).await;
         cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;
         cluster.deep_scrub_all(&admin, Duration::from_secs(120)).await;
+    });
+}
+
+/// A deep scrub takes checksums of objects that have none and records them, each with a write of its own, after it has
+/// let clients write again: what a client wrote meanwhile got the checksum of what was there before, and no copy of it
+/// could be read.
+#[test]
+fn checksums_of_what_was_before_are_not_recorded() {
+    let world = World::new(24);
+    let options = "osd_deep_scrub_update_digest_min_age = 0\nosd_scrub_chunk_max = 25\n".to_owned();
+    let cluster = Cluster::make(&world.control(), Plan { options, ..Plan::default() });
+    world.run_until(async move {
+        let world = cluster.world().clone();
+        let admin = cluster.start().await;
+        cluster.create_pool(&admin, 1).await;
+        let io = admin.io_ctx("p").await.unwrap();
+        let busy = Rc::new(Cell::new(true));
+        // Written in part: without a checksum of the whole.
+        let write = async |io: &IoCtx, n: usize, byte: u8| {
+            io.write(format!("o{n}"), 100, Bytes::from(vec![byte; 2000])).await.unwrap();
+        };
+        for n in 0..25 {
+            io.write_full(format!("o{n}"), Bytes::from(vec![0; 3000])).await.unwrap();
+            write(&io, n, 0).await;
+        }
+        world.sleep(Duration::from_secs(3)).await;
+        let writers: Vec<_> = (0..25)
+            .map(|n| {
+                let (io, busy, world) = (io.clone(), busy.clone(), world.clone());
+                world.clone().spawn(async move {
+                    let mut byte = 1_u8;
+                    while busy.get() {
+                        write(&io, n, byte).await;
+                        byte = byte.wrapping_add(1);
+                        // Old enough for a checksum, now and then.
+                        world.sleep(Duration::from_millis(1500 + 100 * n as u64)).await;
+                    }
+                    byte.wrapping_sub(1)
+                })
+            })
+            .collect();
+        for _ in 0..20 {
+            cluster.deep_scrub_all(&admin, Duration::from_secs(60)).await;
+        }
+        busy.set(false);
+        for (n, writer) in writers.into_iter().enumerate() {
+            let byte = writer.await;
+            let read = cluster.in_time(
+                &admin,
+                "a read",
+                Duration::from_secs(20),
+                io.read(format!("o{n}"), 0, 0),
+            );
+            let mut expected = vec![0; 3000];
+            expected[100..2100].fill(byte);
+            assert_eq!(read.await.unwrap(), expected, "o{n}");
+        }
+        cluster.deep_scrub_all(&admin, Duration::from_secs(60)).await;
+        cluster.compare_replicas(&admin).await;
+    });
+}
+
+/// A scrub notes a damaged copy when it has gone through all of the PG. An object that a client had changed since was to
+/// be fetched in the version of before, which nobody has: it was unfound, though all others had it.
+#[test]
+fn what_is_written_before_its_repair_is_found() {
+    let world = World::new(25);
+    let options =
+        "osd_scrub_chunk_min = 1\nosd_scrub_chunk_max = 1\nosd_scrub_sleep = 0.5\n".to_owned();
+    let cluster = Cluster::make(&world.control(), Plan { options, ..Plan::default() });
+    world.run_until(async move {
+        let world = cluster.world().clone();
+        let admin = cluster.start().await;
+        cluster.create_pool(&admin, 1).await;
+        let io = admin.io_ctx("p").await.unwrap();
+        let names: Vec<String> = (0..8).map(|n| format!("o{n}")).collect();
+        for name in &names {
+            io.write_full(name.clone(), Bytes::from_static(b"as it was written")).await.unwrap();
+        }
+        cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;
+        let pgid = types::PgId::new(u64::try_from(io.pool_id()).unwrap(), 0);
+        let primary = admin.osdmap().pg_to_up_acting(pgid).acting_primary;
+        let mut damage = Transaction::new();
+        for name in &names {
+            let locator = ObjectLocator { pool: io.pool_id(), ..ObjectLocator::default() };
+            let oid = GhObject::from(HObject::new(name.as_str(), &locator, NOSNAP));
+            damage.write(&CollId::Pg(pgid.spg()), &oid, 0, Bytes::from_static(b"rubbish"));
+        }
+        let before = admin.osdmap().up_from(primary);
+        cluster.change_store(u32::try_from(primary).unwrap(), damage).await;
+        cluster.start_osd(u32::try_from(primary).unwrap());
+        while admin.osdmap().up_from(primary) == before {
+            world.sleep(Duration::from_millis(100)).await;
+            admin.wait_for_latest_osdmap().await.unwrap();
+        }
+        cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;
+        let repair = json!({"prefix": "pg repair", "pgid": pgid.to_string()}).to_string();
+        let begun = admin.mgr_command(repair, Bytes::new()).await.unwrap();
+        assert_eq!(begun.rc, 0, "{}", begun.outs);
+        // One object after the other is looked at meanwhile.
+        for round in 0..40_u8 {
+            world.sleep(Duration::from_millis(200)).await;
+            for name in names.iter().step_by(2) {
+                // Changes no data: of what has no checksum the primary's copy counts.
+                io.setxattr(name.clone(), "round", &[round; 4]).await.unwrap();
+            }
+            if round % 10 == 9 {
+                io.remove(names[usize::from(round / 10 * 2 + 1)].clone()).await.unwrap();
+            }
+        }
+        world.sleep(Duration::from_secs(20)).await;
+        cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;
+        for name in names.iter().step_by(2) {
+            let read = cluster.in_time(
+                &admin,
+                "a read",
+                Duration::from_secs(20),
+                io.read(name.clone(), 0, 0),
+            );
+            assert_eq!(&read.await.unwrap()[..], b"as it was written", "{name}");
+        }
+        cluster.compare_replicas(&admin).await;
     });
 }

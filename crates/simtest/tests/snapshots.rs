@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use client::Operation;
 use serde_json::{Value, json};
 use sim::{Kill, World};
 use simtest::{Cluster, Load, Plan, Workload};
+use types::SnapContext;
 use types::osd::ops::message_flags;
 
 /// Found by the lives of `cluster.rs`: replicas that lacked a clone.
@@ -145,5 +147,96 @@ fn a_snapshot_does_not_change_however_it_is_read() {
         for _ in 0..30 {
             assert_eq!(of_any.read("o", 0, 0).await.unwrap(), shown);
         }
+    });
+}
+
+/// The chunks of a push behind the first said neither which snapshots a clone serves nor which version it is: an OSD that
+/// was brought a large clone had no rows of it in its snap mapper, and kept it for ever once it led.
+#[test]
+fn a_clone_that_came_in_several_chunks_is_trimmed() {
+    let options = "osd_heartbeat_grace = 4\n\
+                   osd_heartbeat_interval = 1\n\
+                   osd_recovery_max_chunk = 65536\n\
+                   osd_min_pg_log_entries = 3\n\
+                   osd_max_pg_log_entries = 6\n\
+                   osd_pg_log_trim_min = 1\n";
+    let world = World::new(22);
+    let plan = Plan { options: options.to_owned(), ..Plan::default() };
+    let cluster = Cluster::make(&world.control(), plan);
+    world.run_until(async move {
+        let admin = cluster.start().await;
+        cluster.create_pool(&admin, 1).await;
+        let io = admin.io_ctx("p").await.unwrap();
+        let pgid = types::PgId::new(u64::try_from(io.pool_id()).unwrap(), 0);
+        let osd = u32::try_from(admin.osdmap().pg_to_up_acting(pgid).acting[1]).unwrap();
+        cluster.kill_osd(osd, Kill::PROCESS);
+        let snap = admin.selfmanaged_snap_create(io.pool_id()).await.unwrap();
+        let later = io.clone().with_snap_context(SnapContext { seq: snap, snaps: vec![snap] });
+        io.write_full("o", Bytes::from(vec![1; 300_000])).await.unwrap();
+        later.write_full("o", Bytes::from(vec![2; 300_000])).await.unwrap();
+        for n in 0..20 {
+            io.write_full(format!("o{n}"), Bytes::from_static(b"more than the log holds"))
+                .await
+                .unwrap();
+        }
+        cluster.start_osd(osd);
+        cluster.wait_until_up(&admin).await;
+        cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;
+        // What each store holds belongs together: the clone and its rows, too.
+        cluster.compare_replicas(&admin).await;
+    });
+}
+
+/// A write that goes back to a snapshot copies the clone to the head. A backfill's target has the head and not yet the
+/// clone where the clone was made while the head waited for its turn: it was sent the whole write, could not do it,
+/// and went down.
+#[test]
+fn objects_go_back_to_clones_that_backfill_has_not_brought() {
+    let options = "osd_heartbeat_grace = 4\n\
+                   osd_heartbeat_interval = 1\n\
+                   osd_recovery_max_active = 1\n\
+                   osd_recovery_sleep = 0.3\n\
+                   osd_min_pg_log_entries = 3\n\
+                   osd_max_pg_log_entries = 6\n\
+                   osd_pg_log_trim_min = 1\n";
+    let world = World::new(23);
+    let plan = Plan { options: options.to_owned(), ..Plan::default() };
+    let cluster = Cluster::make(&world.control(), plan);
+    world.run_until(async move {
+        let world = cluster.world().clone();
+        let admin = cluster.start().await;
+        cluster.create_pool(&admin, 1).await;
+        let io = admin.io_ctx("p").await.unwrap();
+        let pgid = types::PgId::new(u64::try_from(io.pool_id()).unwrap(), 0);
+        let follower = admin.osdmap().pg_to_up_acting(pgid).acting[1];
+        let osd = u32::try_from(follower).unwrap();
+        cluster.kill_osd(osd, Kill::PROCESS);
+        for n in 0..20 {
+            io.write_full(format!("o{n}"), Bytes::from_static(b"more than the log holds"))
+                .await
+                .unwrap();
+        }
+        cluster.start_osd(osd);
+        cluster.wait_until_up(&admin).await;
+        let born = admin.osdmap().up_from(follower);
+        let mut snaps = Vec::new();
+        for round in 0..12_u8 {
+            let snap = admin.selfmanaged_snap_create(io.pool_id()).await.unwrap();
+            snaps.insert(0, snap);
+            let later =
+                io.clone().with_snap_context(SnapContext { seq: snap, snaps: snaps.clone() });
+            for n in 0..20 {
+                later.write_full(format!("o{n}"), Bytes::from(vec![round; 100])).await.unwrap();
+            }
+            world.sleep(Duration::from_millis(250)).await;
+            for n in 0..20 {
+                let back = Operation::new().rollback(snap);
+                later.operate(format!("o{n}"), back).await.unwrap();
+            }
+            world.sleep(Duration::from_millis(250)).await;
+        }
+        cluster.wait_until_clean(&admin, Duration::from_secs(200)).await;
+        assert_eq!(admin.osdmap().up_from(follower), born, "osd.{osd} went down");
+        cluster.compare_replicas(&admin).await;
     });
 }

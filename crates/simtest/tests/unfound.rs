@@ -106,6 +106,8 @@ impl Unfound {
     }
 }
 
+/// Others write meanwhile: the followers got a write before the entry that gave an object up, which its
+/// primary had logged first and sent when it was durable, took that for a fault of the primary's, and went down.
 fn live(mode: &'static str, expected: [Option<&'static str>; 3]) {
     let world = World::new(13);
     let plan = Plan { min_size: 1, options: OPTIONS.to_owned(), ..Plan::default() };
@@ -144,6 +146,17 @@ fn live(mode: &'static str, expected: [Option<&'static str>; 3]) {
         let refused =
             "pg has 3 unfound objects but we haven't probed all sources, not marking lost";
         assert_eq!((answer.rc, &*answer.outs), (-22, refused));
+        let busy = Rc::new(Cell::new(true));
+        let writers: Vec<_> = (0..4)
+            .map(|n| {
+                let (io, busy) = (unfound.io.clone(), busy.clone());
+                world.spawn(async move {
+                    while busy.get() {
+                        io.write(format!("busy {n}"), 0, Bytes::from_static(b"x")).await.unwrap();
+                    }
+                })
+            })
+            .collect();
         let lost = json!({"prefix": "osd lost", "id": unfound.away, "yes_i_really_mean_it": true});
         unfound.cluster.command(&unfound.admin, lost).await;
         let mut answer = unfound.mark(mode).await;
@@ -157,6 +170,10 @@ fn live(mode: &'static str, expected: [Option<&'static str>; 3]) {
         }
         let done = "pg has 3 objects unfound and apparently lost marking";
         assert_eq!((answer.rc, &*answer.outs), (0, done));
+        busy.set(false);
+        for writer in writers {
+            writer.await;
+        }
         let read = reader.await.ok().map(|b| String::from_utf8_lossy(&b).into_owned());
         assert_eq!(read.as_deref(), expected[0]);
         let answer = unfound.mark(mode).await;

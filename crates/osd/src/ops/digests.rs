@@ -23,28 +23,39 @@ pub(super) struct InfoUpdate {
     oi: ObjectInfo,
 }
 
+/// Checksums of an object in one version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Digests {
+    /// Which.
+    pub version: EVersion,
+    /// Of the content.
+    pub data: Option<u32>,
+    /// Of the omap.
+    pub omap: Option<u32>,
+}
+
 /// Records the digests of `oid` (forgets those that are `None`). The guard is a `Write` lock of its
-/// object. `None` if there is no such object any more.
+/// object. `None` if there is no such object any more, or if it has been written since: a digest of what it
+/// was would make all copies unreadable.
 pub async fn record(
     pg: &Rc<dyn Pg>,
     guard: ObjectGuard,
     oid: &HObject,
-    data: Option<u32>,
-    omap: Option<u32>,
+    digests: &Digests,
 ) -> Result<Option<PendingWrite>, Errno> {
     let object = guard.context(pg, oid.snap).await?;
     let mut oi = {
         let obs = object.obs.borrow();
-        if !obs.exists {
+        if !obs.exists || obs.oi.version != digests.version {
             return Ok(None);
         }
         obs.oi.clone()
     };
-    match data {
+    match digests.data {
         Some(digest) => oi.set_data_digest(digest),
         None => oi.clear_data_digest(),
     }
-    match omap {
+    match digests.omap {
         Some(digest) => oi.set_omap_digest(digest),
         None => oi.clear_omap_digest(),
     }

@@ -26,6 +26,9 @@ use super::{copy, tmap};
 const LOST: Errno = Errno(23);
 /// OSD_WRITETOOBIG (EMSGSIZE): a write whose data no log entry can hold.
 const WRITE_TOO_BIG: Errno = Errno::EMSGSIZE;
+/// Bytes that one request's ops may answer and write together, twice the largest object: few bytes can ask for much
+/// (reads, `writesame`), and all of it is in memory at once.
+const HELD_MAX: u64 = 256 << 20;
 
 /// An op vector on one object, as it came from a client.
 pub struct Request {
@@ -470,7 +473,7 @@ impl OpContext {
     /// Runs all ops: the result of the last, or of the first that fails and may not.
     async fn run(&mut self) -> Step {
         let request = self.request.clone();
-        let mut result = 0;
+        let (mut result, mut held) = (0, 0);
         for op in &request.ops {
             let mut op = op.clone();
             let step = self.run_op(&mut op).await;
@@ -479,6 +482,10 @@ impl OpContext {
                 Ok(value) => result = value,
                 Err(Stop::Errno(errno)) => result = errno.result(),
                 Err(blocked) => return Err(blocked),
+            }
+            held += op.outdata.len() as u64;
+            if held + self.t.data_len() > HELD_MAX {
+                return Err(Errno::EFBIG.into());
             }
             op.rval = result;
             op.indata = Bytes::new();

@@ -9,7 +9,8 @@
 //!
 //! Every OSD of a PG keeps its own. Rows change in the transaction that makes, trims, recovers or
 //! removes the clone: a row that is lost with power would leave its clone behind for ever when the
-//! snapshot is trimmed. The primary's transaction has the rows in it, for its replicas too.
+//! snapshot is trimmed. The primary's transaction has the rows in it, for its replicas too; a primary of
+//! Ceph's leaves them to each OSD (`crate::pg`, `snap_rows.rs`), and a copy of Ceph's writes them a second time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -94,14 +95,31 @@ impl SnapMapper {
         SnapMapper { store, coll, oid }
     }
 
-    /// The object Ceph keeps the rows in.
+    /// The object Ceph keeps the rows in, by the very name: a real OSD that follows finds it in our transactions.
     pub fn default_object() -> GhObject {
-        GhObject::from(HObject { name: "snapmapper".into(), pool: -1, ..HObject::default() })
+        // std::hash<sobject_t>, as `OSD::make_snapmapper_oid` has it.
+        let hash = 0xa468_ec03;
+        GhObject::from(HObject { name: "snapmapper".into(), pool: -1, hash, ..HObject::default() })
     }
 
     /// Creates the object (mkfs).
     pub fn create(&self, t: &mut Transaction) {
         t.touch(&self.coll, &self.oid);
+    }
+
+    /// Takes over the rows of an OSD made when the object's hash was 0 here.
+    pub async fn take_over(&self) -> Result<(), StoreError> {
+        let mut old = self.oid.clone();
+        old.hobj.hash = 0;
+        match self.store.stat(&self.coll, &old).await {
+            Err(StoreError::NoObject) => Ok(()),
+            Err(e) => Err(e),
+            Ok(_) => {
+                let mut t = Transaction::new();
+                t.coll_move_rename(&self.coll, &old, &self.coll, &self.oid);
+                self.store.submit(t).await
+            }
+        }
     }
 
     fn mapping_prefix(pool: i64, snap: SnapId) -> String {

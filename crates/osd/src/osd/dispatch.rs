@@ -76,6 +76,8 @@ impl Dispatcher for Dispatch {
                     Ok(())
                 }
             }
+            // Where OSDs talk nothing holds clients back: they have an address of their own.
+            Role::Cluster if con.peer_kind() != OSD => Ok(()),
             Role::Client | Role::Cluster | Role::Objecter => osd.dispatch(con, incoming),
         };
         if let Err(e) = handled {
@@ -100,6 +102,7 @@ impl Dispatcher for Dispatch {
             Role::Client => {
                 osd.monc.on_reset(con);
                 osd.on_mgr_reset(con);
+                osd.forget_parked(con);
                 if let Some(session) = con.session::<Session>() {
                     session.client().reset();
                     con.set_session(None);
@@ -139,6 +142,16 @@ impl Osd {
         if first {
             self.want_maps(self.current_map().epoch + 1);
         }
+    }
+
+    /// A connection of a client is gone, and with it whoever waits for answers: what it sent of maps that may never
+    /// come must not keep the places of messages that others need.
+    fn forget_parked(&self, con: &Connection) {
+        let mut parked = self.waiting_for_map.borrow_mut();
+        parked.retain(|_, waiting| {
+            waiting.retain(|(of, _)| of != con);
+            !waiting.is_empty()
+        });
     }
 
     /// A new map: what waited for it goes on, in order.
@@ -347,13 +360,13 @@ impl Osd {
             MOSDFull::TYPE if from_peer => {
                 self.on_peer_full(peer_osd(con), &MOSDFull::decode(raw)?)
             }
-            MMgrMap::TYPE => self.on_mgrmap(MMgrMap::decode(raw)?.map),
+            MMgrMap::TYPE if con.peer_kind() == MON => self.on_mgrmap(MMgrMap::decode(raw)?.map),
             MMgrConfigure::TYPE if con.peer_kind() == MGR => {
                 self.counters.dynamic.set_queries(MMgrConfigure::decode(raw)?.osd_queries()?);
                 self.report_soon();
             }
             MPGStatsAck::TYPE => {}
-            MOSDOpReply::TYPE => self.remote_reads.on_reply(raw)?,
+            MOSDOpReply::TYPE => self.remote_reads.on_reply(con, raw)?,
             MOSDBackoff::TYPE => Session::of(con).on_backoff(&MOSDBackoff::decode(raw)?),
             MCommand::TYPE => {
                 let m = MCommand::decode(raw)?;

@@ -275,6 +275,7 @@ impl Osd {
             osd.store.stop_when_full();
             osd.statfs.set(osd.store.statfs().await?);
             osd.pool_statfs.replace(osd.store.pool_statfs().await?);
+            osd.snap_mapper.take_over().await?;
             osd.load().await?;
             if let Err(e) = osd.listen() {
                 osd.stop_io();

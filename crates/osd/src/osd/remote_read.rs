@@ -4,7 +4,7 @@
 //! the rights of an OSD's key (`ms_objecter` in `src/ceph_osd.cc` at v16.2).
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map};
 use std::rc::Rc;
 
 use ::maps::OsdMap;
@@ -38,11 +38,14 @@ pub(crate) struct RemoteReads {
 }
 
 impl RemoteReads {
-    /// An answer.
-    pub(super) fn on_reply(&self, raw: &RawMessage) -> Result<(), denc::Error> {
+    /// An answer, if it is of the OSD that was asked.
+    pub(super) fn on_reply(&self, con: &Connection, raw: &RawMessage) -> Result<(), denc::Error> {
         let m = MOSDOpReply::decode(raw)?;
-        if let Some(open) = self.open.borrow_mut().remove(&raw.header.tid) {
-            open.answer.send(m);
+        let mut open = self.open.borrow_mut();
+        if let btree_map::Entry::Occupied(read) = open.entry(raw.header.tid)
+            && read.get().con == *con
+        {
+            read.remove().answer.send(m);
         }
         Ok(())
     }

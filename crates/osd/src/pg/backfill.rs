@@ -93,19 +93,22 @@ impl Backfill {
         if let Some(touched) = &mut *self.touched.borrow_mut() {
             touched.insert(oid.clone());
         }
+        // A write of a head may read its clones, and that of a clone changes the head: all or none.
+        let of_object = oid.with_snap(0)..=oid.head();
         self.batch_end.borrow().as_ref().is_some_and(|end| oid <= end)
-            && !self.pending.borrow().contains(oid)
+            && self.pending.borrow().range(of_object).next().is_none()
     }
 }
 
 impl Backfill {
-    /// A write whose log entry alone was sent has made a clone: the target gets it with its head.
-    pub(super) fn add_clone(&self, clone: &HObject) {
+    /// A write of this object, or that made this clone, of which the log entry alone was sent: the target
+    /// gets it as it is then.
+    pub(super) fn add_written(&self, oid: &HObject) {
         if let Some(touched) = &mut *self.touched.borrow_mut() {
-            touched.insert(clone.clone());
+            touched.insert(oid.clone());
         }
-        if self.batch_end.borrow().as_ref().is_some_and(|end| clone <= end) {
-            self.pending.borrow_mut().insert(clone.clone());
+        if self.batch_end.borrow().as_ref().is_some_and(|end| oid <= end) {
+            self.pending.borrow_mut().insert(oid.clone());
         }
     }
 

@@ -78,6 +78,8 @@ impl Pg {
         }
         let (pg, generation) = (self.rc(), self.generation.get());
         self.host.env().go(async move {
+            let ended = || generation != pg.generation.get();
+            pg.recovery.changed.until(|| ended() || !pg.recovery.emptying.get()).await;
             let listed = pg.objects_from(&m.begin).await;
             if generation != pg.generation.get() {
                 return;

@@ -36,6 +36,7 @@ pub mod scrub;
 mod services;
 mod shard_recovery;
 mod shards;
+mod snap_rows;
 mod snap_trim;
 mod split;
 pub mod stats;
@@ -467,6 +468,9 @@ impl Pg {
     ) {
         let pg = self.rc();
         let (generation, interval) = (self.generation.get(), self.core.borrow().last_peering_reset);
+        if remove_above.is_some() {
+            self.recovery.emptying.set(true);
+        }
         self.host.env().go(async move {
             if let Some(committed) = committed
                 && !env::mutant("promise-early")
@@ -478,17 +482,18 @@ impl Pg {
             for (to, raw) in messages {
                 pg.host.send_osd(to.osd, raw);
             }
-            if let Some(above) = remove_above
-                && !pg.remove_objects(&above, generation).await
-            {
-                return;
-            }
             pg.unmap_snaps(&removed).await;
             pg.put_snaps_back(&undone).await;
             if activate && generation == pg.generation.get() {
                 pg.step(|core, map, now, out| {
                     core.on_activate_committed(interval, map, now, out);
                 });
+            }
+            if let Some(above) = remove_above
+                && pg.remove_objects(&above, generation).await
+            {
+                pg.recovery.emptying.set(false);
+                pg.recovery.changed.notify_all();
             }
         });
     }

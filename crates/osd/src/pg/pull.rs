@@ -121,8 +121,8 @@ impl Pg {
             };
             // Which version is needed is not known of an object that was found damaged here.
             let wrong = op.version.is_zero() || !need.is_zero() && op.version != need;
-            if op.before_progress.first && wrong {
-                // Not there, or not in the version needed.
+            if wrong {
+                // Not there, not to be read to its end, or not in the version needed.
                 if let Some(pull) = self.recovery.pulls.borrow_mut().remove(&oid) {
                     pull.done.send(false);
                 }

@@ -141,18 +141,18 @@ impl Pg {
         let store = self.host.store();
         let goid = self.goid(oid);
         let size = store.stat(&self.cid, &goid).await?.size;
-        let mut attrset = BTreeMap::new();
+        let mut attrset: BTreeMap<_, _> =
+            store.getattrs(&self.cid, &goid).await?.into_iter().collect();
+        let attr = attrset.get(&BString::from(OI_ATTR)).ok_or(StoreError::NoAttr)?;
+        // Nobody is given a damaged copy for a good one.
+        let oi = ObjectInfo::from_bytes(attr).map_err(|_| StoreError::Format("object info"))?;
+        // Each chunk says what it is of: the last one makes the object known.
+        let ss = self.snapset_of(oid, attrset.get(&BString::from(SS_ATTR))).await;
         let mut omap_header = Bytes::new();
-        let (mut oi, mut ss) = (ObjectInfo::default(), SnapSet::default());
-        if progress.first {
-            attrset = store.getattrs(&self.cid, &goid).await?.into_iter().collect();
-            if !progress.omap_complete {
-                omap_header = store.omap_header(&self.cid, &goid).await?;
-            }
-            let info = attrset.get(&BString::from(OI_ATTR)).ok_or(StoreError::NoAttr)?;
-            // Nobody is given a damaged copy for a good one.
-            oi = ObjectInfo::from_bytes(info).map_err(|_| StoreError::Format("object info"))?;
-            ss = self.snapset_of(oid, attrset.get(&BString::from(SS_ATTR))).await;
+        if !progress.first {
+            attrset.clear();
+        } else if !progress.omap_complete {
+            omap_header = store.omap_header(&self.cid, &goid).await?;
         }
         let whole = if size == 0 { IntervalSet::new() } else { IntervalSet::of(0, size) };
         let mut copy_subset = info.copy_subset.intersection(&whole);
@@ -267,12 +267,8 @@ impl Pg {
                 let chunk = pg.read_chunk(&pull.soid, info, progress).await;
                 pushes.push(match chunk {
                     Ok(chunk) => chunk.op,
-                    // A push without a version says that it is not here.
-                    Err(_) => PushOp {
-                        soid: pull.soid,
-                        before_progress: pull.recovery_progress,
-                        ..PushOp::default()
-                    },
+                    // A push without a version says that it is not here, whichever chunk was asked for.
+                    Err(_) => PushOp { soid: pull.soid, ..PushOp::default() },
                 });
             }
             if generation != pg.generation.get() {

@@ -9,7 +9,7 @@ use types::osd::{LogOp, PgHistory, PgInfo, PgLogEntry, PgMissingItem};
 use types::{EVersion, Errno, HObject, UTime};
 
 use super::Pg;
-use super::peering::{Effect, LogMessage, PeerMessage, State};
+use super::peering::{LogMessage, PeerMessage, State};
 
 /// Objects in one answer (osd_command_max_records).
 const LIST_MAX: usize = 256;
@@ -326,7 +326,7 @@ impl Pg {
             return false;
         }
         let mut t = Transaction::new();
-        let mut effects = Vec::new();
+        let mut messages = Vec::new();
         {
             let mut core = self.core.borrow_mut();
             let core = &mut *core;
@@ -382,16 +382,17 @@ impl Pg {
                     past_intervals: Default::default(),
                     lease: None,
                 };
-                effects.push(Effect::Send {
-                    to,
-                    query_epoch: core.epoch,
-                    message: PeerMessage::Log(Box::new(message)),
-                });
+                messages.push((to, core.epoch, PeerMessage::Log(Box::new(message))));
             }
+        }
+        // Like a write, not when it is durable here: a write of another object that comes next must not
+        // come there before it.
+        for (to, epoch, message) in messages {
+            self.host.send_osd(to.osd, self.peer_message(to, epoch, message));
         }
         self.contexts.forget(oid);
         self.recovery.unfound.borrow_mut().remove(oid);
-        self.perform(effects, t);
+        self.perform(Vec::new(), t);
         true
     }
 }

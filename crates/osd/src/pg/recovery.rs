@@ -19,7 +19,7 @@ use std::time::Duration;
 use command::Formatter;
 use env::sync::{Notify, Permit, Sender, oneshot};
 use maps::osdmap::osdmap_flags;
-use types::osd::{ObjectRecoveryInfo, PgMissingItem};
+use types::osd::{ObjectRecoveryInfo, PgLogEntry, PgMissingItem};
 use types::{EVersion, HObject, IntervalSet, OsdId, PgShard};
 
 use super::backfill::Backfill;
@@ -57,6 +57,9 @@ pub struct Recovery {
     /// Half-received objects.
     pub(super) temps: RefCell<BTreeSet<HObject>>,
     pub(super) changed: Rc<Notify>,
+    /// As a target: what is beyond where it is is being removed. The PG serves meanwhile; the primary is told
+    /// what is here, and so begins to push, when it is gone.
+    pub(super) emptying: Cell<bool>,
     pub(super) backfill: Backfill,
 }
 
@@ -68,6 +71,7 @@ impl Recovery {
         self.pulls.borrow_mut().clear();
         self.pushes.borrow_mut().clear();
         self.unfound.borrow_mut().clear();
+        self.emptying.set(false);
         self.backfill.reset();
         self.changed.notify_all();
     }
@@ -83,9 +87,11 @@ impl Recovery {
         }
     }
 
-    /// Backfill will bring this new clone.
-    pub(super) fn add_clone(&self, clone: &HObject) {
-        self.backfill.add_clone(clone);
+    /// Backfill will bring what a write changed.
+    pub(super) fn add_written(&self, entries: &[PgLogEntry]) {
+        for e in entries {
+            self.backfill.add_written(&e.soid);
+        }
     }
 
     /// Whether backfill holds the object (its lock does).

@@ -25,6 +25,7 @@ use types::osd::ops::message_flags;
 use types::osd::{ObjectStatSum, PgLogEntry};
 use types::{EVersion, EntityName, Epoch, Errno, HObject, OsdReqId, PageSums, PgShard};
 
+use super::host::LogLevel;
 use super::log::Answered;
 use super::persist::Keys;
 use super::shards::Prepared;
@@ -154,6 +155,13 @@ impl Pg {
         let request = op.request.clone();
         if request.info.pg_op {
             self.host.env().go(run_pg_op(self.rc(), op, self.generation.get()));
+            return;
+        }
+        let bits = self.pgid.pgid.split_bits(self.pool().pg_num);
+        if !self.pgid.pgid.contains(bits, &request.oid) {
+            // What would be written here nobody would find, and a split would lose.
+            let text = format!("{} does not contain {}", self.pgid.pgid, request.oid);
+            self.host.cluster_log(LogLevel::Warn, text);
             return;
         }
         if let Err(errno) = ops::check_request(&request, &self.host.limits()) {
@@ -391,9 +399,7 @@ impl Pg {
                 whole.clone()
             } else {
                 // Backfill has not come to the object yet: the entry alone.
-                for clone in entries.iter().filter(|e| e.is_clone()) {
-                    self.recovery.add_clone(&clone.soid);
-                }
+                self.recovery.add_written(entries);
                 log_only
                     .get_or_insert_with(|| {
                         message.transaction = Transaction::new().encoded();
@@ -420,6 +426,7 @@ impl Pg {
         if all {
             self.repops.borrow_mut().remove(&tid);
             if self.repops.borrow().keys().next().is_none_or(|oldest| *oldest > tid) {
+                self.core.borrow_mut().durable_everywhere = repop.version;
                 self.committed_to(repop.version);
             }
             if let Some(done) = repop.done.take() {
@@ -542,6 +549,7 @@ impl Pg {
         let (map_epoch, min_epoch) = (core.epoch, core.last_peering_reset);
         drop(borrowed);
         keys.add_to(&self.cid, &self.pgmeta, &mut t);
+        self.map_snaps(&entries, &mut t);
         t.set_sums(sums);
         let submitted = Submitted {
             pg: self.rc(),

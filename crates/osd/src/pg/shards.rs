@@ -190,9 +190,7 @@ impl Pg {
                 None => Transaction::new().to_bytes(),
             };
             if !whole {
-                for clone in entries.iter().filter(|e| e.is_clone()) {
-                    self.recovery.add_clone(&clone.soid);
-                }
+                self.recovery.add_written(&entries);
             }
             message.pgid = self.pgid_at(*to);
             message.op.transaction = Enveloped(bytes);
@@ -283,6 +281,7 @@ impl Pg {
         if !op.log_entries.is_empty() {
             self.core.borrow_mut().info.stats = op.stats;
         }
+        self.map_snaps(&op.log_entries, &mut t);
         let last_complete = self.log_shard_write(
             op.log_entries,
             !op.backfill_or_async_recovery,

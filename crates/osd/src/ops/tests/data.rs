@@ -358,3 +358,42 @@ fn digests_of_objects_that_grow_by_zeros() {
         assert_eq!(pg.get("b").await.unwrap().len(), 10);
     });
 }
+
+/// A request of a few bytes an op had the OSD hold 128 MiB for each of its ops, until it had no memory left.
+#[test]
+fn what_one_request_holds_has_a_bound() {
+    on_pg(|pg| async move {
+        let same = |offset| {
+            let args = WriteSameArgs { offset, length: 48 << 20, data_length: 1 };
+            OsdOp::with(ops::WRITESAME, args, Bytes::from_static(b"x"))
+        };
+        let read = || OsdOp::extent(ops::READ, 0, 48 << 20, Bytes::new());
+        let result = async |op: &dyn Fn() -> OsdOp, times: usize| {
+            let ops = (0..times).map(|_| op()).collect();
+            pg.run(pg.request("a", ops)).await.result
+        };
+        assert_eq!(result(&|| same(0), 5).await, 0);
+        assert_eq!(result(&|| same(0), 6).await, Errno::EFBIG.result());
+        assert_eq!(result(&read, 5).await, 0);
+        assert_eq!(result(&read, 6).await, Errno::EFBIG.result());
+    });
+}
+
+/// A deep scrub's checksums were recorded in whatever was there by then.
+#[test]
+fn digests_of_another_version_are_not_recorded() {
+    on_pg(|pg| async move {
+        pg.op("a", OsdOp::extent(ops::WRITE, 5, 3, Bytes::from_static(b"abc"))).await.unwrap();
+        let version = pg.last_update();
+        let record = async |version| {
+            let oid = oid("a");
+            let guard = pg.contexts.lock(&oid, LockKind::Write).await;
+            let digests = digests::Digests { version, data: Some(1), omap: None };
+            digests::record(&pg.as_pg(), guard, &oid, &digests).await.unwrap().is_some()
+        };
+        assert!(record(version).await);
+        pg.op("a", OsdOp::extent(ops::WRITE, 6, 1, Bytes::from_static(b"x"))).await.unwrap();
+        assert!(!record(version).await);
+        assert!(record(pg.last_update()).await);
+    });
+}

@@ -322,3 +322,27 @@ async fn write_past(pg: &TestPg, past: &[(u64, Option<Vec<u8>>)], newest: u64, o
         SnapContext { seq: newest, snaps: past.iter().rev().map(|(snap, _)| *snap).collect() };
     pg.run(request).await;
 }
+
+/// The mapper's object had a name of its own: a real OSD that followed one of ours on BlueStore did not find it, and ended.
+/// OSDs made before that was found keep their rows.
+#[test]
+fn the_mappers_object_is_cephs() {
+    on_pg(|pg| async move {
+        // `ceph-objectstore-tool --op meta-list` of a 16.2 OSD has this hash.
+        let object = SnapMapper::default_object();
+        assert_eq!(object.to_string(), "#-1:c0371625:::snapmapper:0#");
+        let mut old = object.clone();
+        old.hobj.hash = 0;
+        let of_old = SnapMapper::new(pg.store.clone(), CollId::Meta, old);
+        let mut t = Transaction::new();
+        t.remove(&CollId::Meta, &object);
+        of_old.create(&mut t);
+        let clone = oid("a").with_snap(2);
+        of_old.add(&clone, [2].into(), &mut t);
+        pg.store.submit(t).await.unwrap();
+        for _ in 0..2 {
+            pg.mapper.take_over().await.unwrap();
+            assert_eq!(pg.mapper.snaps(&clone).await.unwrap(), [2].into());
+        }
+    });
+}

@@ -294,6 +294,8 @@ pub struct Peering {
     want_acting: Vec<OsdId>,
     /// How far each follower's copy is complete and durable.
     pub peer_last_complete: BTreeMap<PgShard, EVersion>,
+    /// As the primary: all followers have the log up to here durable, as far as writes of this interval told.
+    pub durable_everywhere: EVersion,
     leases: lease::Leases,
     /// As a follower: the primary's word up to where all members have all writes
     /// (`min_last_complete_ondisk`).
@@ -375,6 +377,7 @@ impl Peering {
             backfill_targets: BTreeSet::new(),
             want_acting: Vec::new(),
             peer_last_complete: BTreeMap::new(),
+            durable_everywhere: EVersion::ZERO,
             leases: lease::Leases::default(),
             stable_by_primary: EVersion::ZERO,
             followed_from: EVersion::ZERO,
@@ -568,6 +571,7 @@ impl Peering {
         self.backfill_targets.clear();
         self.want_acting.clear();
         self.peer_last_complete.clear();
+        self.durable_everywhere = EVersion::ZERO;
         self.stable_by_primary = EVersion::ZERO;
         self.followed_from = EVersion::ZERO;
         self.queried_for_unfound.clear();
@@ -717,9 +721,19 @@ impl Peering {
         if excess < s.trim_min.max(1) {
             return self.log.tail();
         }
-        let limit = self.min_last_complete();
-        let at = self.log.version_at(excess - 1).unwrap_or(EVersion::ZERO);
-        at.min(limit).max(self.log.tail())
+        let first = |entries: usize| {
+            entries.checked_sub(1).and_then(|last| self.log.version_at(last)).unwrap_or_default()
+        };
+        // What is missing is known beside the log, too: that it stays missing (unfound, or recovery is held
+        // back) must not make the log longer for ever.
+        let beyond_all = self.log.len().saturating_sub(s.max_log_entries);
+        let hard = first(beyond_all).min(self.durable_everywhere);
+        first(excess).min(self.min_last_complete()).max(hard).max(self.log.tail())
+    }
+
+    /// Something that was here turned out not to be: whoever leads next is told that something is missing.
+    pub fn lower_last_complete(&mut self) {
+        self.info.last_complete = self.log.last_complete(self.info.last_update, &self.missing);
     }
 
     /// Recomputes `last_complete` after something was recovered.

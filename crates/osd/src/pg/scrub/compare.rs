@@ -12,6 +12,7 @@ use types::osd::{EcHashInfo, ObjectInfo, ScrubMap, ScrubObject, SnapSet};
 use types::{EVersion, HObject, PgShard, SpgId, UTime};
 
 use crate::ec::hash_info::HINFO_KEY;
+use crate::ops::digests::Digests;
 use crate::ops::object_context::{OI_ATTR, SS_ATTR, USER_ATTR_PREFIX};
 
 /// What each OSD found, in order.
@@ -66,7 +67,7 @@ pub struct Findings {
     /// For the objects of both: who has a good copy.
     pub good: BTreeMap<HObject, Good>,
     /// Digests to record in object infos: (data, omap).
-    pub digests: BTreeMap<HObject, (Option<u32>, Option<u32>)>,
+    pub digests: BTreeMap<HObject, Digests>,
     /// Errors any scrub finds.
     pub shallow_errors: u32,
     /// Errors deep scrub finds.
@@ -485,8 +486,9 @@ fn note_digests(
 ) {
     let data = good.digest_present.then_some(good.digest);
     let omap = good.omap_digest_present.then_some(good.omap_digest);
+    let digests = Digests { version: oi.version, data, omap };
     if fix_digest {
-        findings.digests.insert(oid.clone(), (data, omap));
+        findings.digests.insert(oid.clone(), digests);
         return;
     }
     if damaged || rules.stripe.is_some() {
@@ -499,7 +501,7 @@ fn note_digests(
     }
     let age = rules.now.to_duration().saturating_sub(oi.local_mtime.to_duration());
     if age.as_secs() > rules.digest_min_age_sec {
-        findings.digests.insert(oid.clone(), (data, omap));
+        findings.digests.insert(oid.clone(), digests);
     }
 }
 

@@ -334,10 +334,10 @@ impl Pg {
         found: &Findings,
         generation: u64,
     ) -> Result<(), Stopped> {
-        for (oid, (data, omap)) in &found.digests {
+        for (oid, digests) in &found.digests {
             let guard = self.contexts.lock(&oid.head(), LockKind::Write).await;
             self.alive(generation)?;
-            let pending = digests::record(&self.as_ops(), guard, oid, *data, *omap).await;
+            let pending = digests::record(&self.as_ops(), guard, oid, digests).await;
             self.alive(generation)?;
             if let Ok(Some(pending)) = pending
                 && !self.write_internally(pending).await

@@ -26,11 +26,19 @@ impl Pg {
         count
     }
 
+    /// A copy is to be fetched anew, in the version the object has by now: it may have been written since the
+    /// damage was seen, and nobody has the version of then. One that was removed needs nothing.
     fn mark_missing(&self, oid: &HObject, version: EVersion, shard: PgShard) {
+        let newest = self.core.borrow().log.newest_of(oid).map(|e| (e.version, e.is_delete()));
+        let version = match newest {
+            Some((_, true)) => return,
+            Some((newest, false)) => newest.max(version),
+            None => version,
+        };
         let mut core = self.core.borrow_mut();
         if shard == core.whoami {
             core.missing.add(oid, version, EVersion::ZERO, false);
-            core.update_last_complete();
+            core.lower_last_complete();
             core.mark_dirty_info();
         } else {
             let missing = core.peer_missing.entry(shard).or_default();
