@@ -11,6 +11,7 @@ use super::Core;
 use super::alloc::Allocator;
 use super::checkpoint::{Manifest, Run, write_superblock};
 use super::entries::load_entry;
+use super::fold::Folds;
 use super::format::{
     BATCH_HEADER_LEN, BLOCK_LEN, BatchHeader, Cursor, Extent, Malformed, PAGE_PAYLOAD_LEN,
     PageHeader, SUPERBLOCK_SLOTS, Superblock, damaged, data_crc, extents,
@@ -121,6 +122,7 @@ pub(super) async fn mount(device: &BlockDevice) -> Result<Core, StoreError> {
     superblock.epoch_seq = log.next_seq;
     write_superblock(device, &superblock).await?;
 
+    let folds = Folds::left_in(&state);
     let mut pending = Pending::default();
     state.drop_handles();
     pending.recs.reset();
@@ -148,7 +150,7 @@ pub(super) async fn mount(device: &BlockDevice) -> Result<Core, StoreError> {
         next_reader: 1,
         quarantine: VecDeque::new(),
         discards: Default::default(),
-        to_fold: BTreeMap::new(),
+        folds,
         failed: None,
         stops_when_full: false,
         closing: false,
