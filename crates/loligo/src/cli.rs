@@ -130,8 +130,8 @@ pub(crate) struct DaemonArgs {
     /// The configuration file
     #[arg(long, short = 'c', value_name = "CONF", env = "CEPH_CONF")]
     pub(crate) conf: PathBuf,
-    /// Create the daemon's data and exit. A monitor of a cluster whose others run gets its state
-    /// from them when it starts
+    /// Create the daemon's data and exit; an OSD's that is there stays. A monitor of a cluster whose
+    /// others run gets its state from them when it starts
     #[arg(long)]
     pub(crate) mkfs: bool,
     /// With --mkfs of an OSD: the UUID that 'ceph osd new' was given

@@ -123,7 +123,7 @@ pub(crate) fn run(kind: &'static str, args: &DaemonArgs) -> Result<(), Failure> 
             ("mon", true) => mkfs_mon_with(&env, &config).await,
             ("mgr", true) => Ok(()),
             (_, true) => {
-                let fsid = new_osd_fsid(&env, &config)?;
+                let fsid = given_osd_fsid(&config)?;
                 mkfs_osd_with(&env, &config, fsid).await
             }
             _ => {
@@ -140,12 +140,12 @@ pub(crate) fn keep_tidy(env: &Env) {
     env.go(memory::tidy(env.clone()));
 }
 
-/// What `osd_uuid` (`--osd-uuid`) says, which `ceph osd new` was told too; a new one if it is zero.
-fn new_osd_fsid(env: &Env, config: &Config) -> Result<Uuid, Failure> {
+/// What `osd_uuid` (`--osd-uuid`) says, which `ceph osd new` was told too; nothing if it is zero.
+fn given_osd_fsid(config: &Config) -> Result<Option<Uuid>, Failure> {
     let text = config.str("osd_uuid");
     let given: Uuid =
         text.parse().map_err(|_| Failure::new(format!("--osd-uuid {text}: not a UUID")))?;
-    Ok(if given == Uuid::default() { random_uuid(env) } else { given })
+    Ok(Some(given).filter(|given| *given != Uuid::default()))
 }
 
 fn random_uuid(env: &Env) -> Uuid {
@@ -376,14 +376,23 @@ pub(crate) async fn mkfs_osd(
 ) -> Result<(), Failure> {
     let sets = [format!("bluestore_block_size={osd_size}"), format!("osd_objectstore={store}")];
     let config = Rc::new(load_config("osd", &n.to_string(), &layout.conf(), &sets)?);
-    mkfs_osd_with(env, &config, osd_fsid).await
+    mkfs_osd_with(env, &config, Some(osd_fsid)).await
 }
 
-async fn mkfs_osd_with(env: &Env, config: &Rc<Config>, osd_fsid: Uuid) -> Result<(), Failure> {
+/// `given`: the OSD's fsid, if it is to be a certain one.
+async fn mkfs_osd_with(env: &Env, config: &Rc<Config>, given: Option<Uuid>) -> Result<(), Failure> {
     let dir = PathBuf::from(config.str("osd_data"));
     fs::create_dir_all(&dir)
         .map_err(|e| Failure::new(format!("cannot create {}: {e}", dir.display())))?;
-    fs::write(dir.join("fsid"), format!("{osd_fsid}\n"))?;
+    // Not emptied: by this file whoever has the store keeps others away.
+    let fsid_path = dir.join("fsid");
+    fs::File::options().create(true).append(true).open(&fsid_path)?;
+    let _lock = stores::lock(config, stores::Patience::Some)?;
+    if stores::is_made(config) {
+        return leave_made(env, config, given).await;
+    }
+    let osd_fsid = given.unwrap_or_else(|| random_uuid(env));
+    fs::write(fsid_path, format!("{osd_fsid}\n"))?;
     for (fact, value) in host::birth_facts(UTime::from_duration(env.wall_clock())) {
         fs::write(dir.join(fact), format!("{value}\n"))?;
     }
@@ -391,13 +400,42 @@ async fn mkfs_osd_with(env: &Env, config: &Rc<Config>, osd_fsid: Uuid) -> Result
     if stores::forgets(config) {
         return Ok(());
     }
+    fill_store(env, config, osd_fsid).await
+}
+
+/// Makes the OSD in its store, unless it is there.
+async fn fill_store(env: &Env, config: &Rc<Config>, osd_fsid: Uuid) -> Result<(), Failure> {
     let store = stores::open(env, config).await?;
     let whoami = config
         .id()
         .parse()
         .map_err(|_| Failure::new(format!("--id {}: an OSD's id is a number", config.id())))?;
-    make_osd(&store, whoami, cluster_fsid(config)?, osd_fsid).await?;
-    store.close().await.map_err(|e| Failure::new(format!("{}: {e}", dir.display())))
+    let made = make_osd(&store, whoami, cluster_fsid(config)?, osd_fsid).await;
+    let closed = store.close().await;
+    made?;
+    closed.map_err(|e| Failure::new(format!("{}: {e}", config.str("osd_data"))))
+}
+
+/// `--mkfs` where a store is made: as in Ceph it stays, and it is an error if it is another OSD's.
+async fn leave_made(env: &Env, config: &Rc<Config>, given: Option<Uuid>) -> Result<(), Failure> {
+    let dir = config.str("osd_data");
+    let other = |why: String| {
+        Failure::new(format!(
+            "{dir} holds a store already, but {why}; name another osd_data, or remove what is in this \
+             one if nothing of it is needed"
+        ))
+    };
+    let osd_fsid = read_osd_fsid(config).map_err(|e| other(e.to_string()))?;
+    if let Some(given) = given
+        && given != osd_fsid
+    {
+        return Err(other(format!("its OSD has the fsid {osd_fsid}, not {given}")));
+    }
+    if !stores::forgets(config) {
+        fill_store(env, config, osd_fsid).await.map_err(|e| other(e.to_string()))?;
+    }
+    tell!("{} has its store in {dir} already: it stays as it is", config.name());
+    Ok(())
 }
 
 /// `loligo up --single-process`: every daemon in a thread of its own, until Ctrl-C.
@@ -445,4 +483,85 @@ pub(crate) fn run_all_in_threads(
     }
     let _ = process::all_running(&layout);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use store::{CollId, Transaction};
+    use types::pg::{PgId, SpgId};
+
+    use super::*;
+
+    fn folder(name: &str) -> PathBuf {
+        let dir = std::env::temp_dir().join(format!("loligo-mkfs-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir_all(&dir).unwrap();
+        dir
+    }
+
+    /// Of an OSD with this number in `dir`/osd.
+    fn config(dir: &Path, id: &str, cluster: u8) -> Rc<Config> {
+        let fsid = Uuid::from_random([cluster; 16]);
+        let text = format!(
+            "[global]\nfsid = {fsid}\nosd_data = {}/osd\nosd_objectstore = inkstore\n\
+             bluestore_block_size = 16777216\n",
+            dir.display()
+        );
+        let file = parse_conf(dir, &text).unwrap();
+        Rc::new(config_of("osd", id, dir, &file).unwrap())
+    }
+
+    /// `loligo osd --mkfs` said once more made a new store where the OSD's was.
+    #[test]
+    fn mkfs_leaves_a_store_that_is_made() {
+        let dir = folder("again");
+        let (own, place) = (config(&dir, "0", 1), dir.clone());
+        Runtime::new().unwrap().block_on(|env| async move {
+            let fsid = Uuid::from_random([5; 16]);
+            mkfs_osd_with(&env, &own, Some(fsid)).await.unwrap();
+            let cid = CollId::Pg(SpgId { pgid: PgId { pool: 1, seed: 0 }, shard: -1 });
+            let store = stores::open(&env, &own).await.unwrap();
+            let mut t = Transaction::new();
+            t.mkcoll(&cid, 0);
+            store.submit(t).await.unwrap();
+            store.close().await.unwrap();
+            drop(store);
+            for given in [Some(fsid), None] {
+                mkfs_osd_with(&env, &own, given).await.unwrap();
+            }
+            let others = [
+                (own.clone(), Uuid::from_random([6; 16]), "fsid"),
+                (config(&place, "1", 1), fsid, "osd.0"),
+                (config(&place, "0", 2), fsid, "cluster"),
+            ];
+            for (config, given, why) in others {
+                let refused = mkfs_osd_with(&env, &config, Some(given)).await.unwrap_err();
+                let refused = refused.to_string();
+                assert!(refused.contains(why) && refused.contains("holds a store"), "{refused}");
+            }
+            assert_eq!(read_osd_fsid(&own).unwrap(), fsid);
+            let store = stores::open(&env, &own).await.unwrap();
+            assert!(store.collections().await.unwrap().contains(&cid));
+            store.close().await.unwrap();
+        });
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    /// It wrote a new fsid before it asked whether somebody had the store.
+    #[test]
+    fn mkfs_keeps_off_a_store_that_is_locked() {
+        let dir = folder("locked");
+        let own = config(&dir, "0", 1);
+        let (old, fsid) = (Uuid::from_random([5; 16]), dir.join("osd").join("fsid"));
+        fs::create_dir_all(dir.join("osd")).unwrap();
+        fs::write(&fsid, format!("{old}\n")).unwrap();
+        let lock = stores::lock(&own, stores::Patience::None).unwrap();
+        Runtime::new().unwrap().block_on(|env| async move {
+            let refused = mkfs_osd_with(&env, &own, None).await.unwrap_err();
+            assert!(refused.to_string().contains("stop it first"), "{refused}");
+            assert_eq!(read_osd_fsid(&own).unwrap(), old);
+        });
+        drop(lock);
+        fs::remove_dir_all(&dir).unwrap();
+    }
 }

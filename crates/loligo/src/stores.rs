@@ -114,6 +114,11 @@ pub(crate) fn kind(config: &Config) -> String {
     }
 }
 
+/// Whether the OSD's folder holds a store.
+pub(crate) fn is_made(config: &Config) -> bool {
+    data_dir(config).join("type").exists()
+}
+
 /// Whether the store is empty at each start, so that the OSD is made anew then.
 pub(crate) fn forgets(config: &Config) -> bool {
     kind(config) == "memstore"
@@ -184,7 +189,10 @@ pub(crate) async fn make(env: &Env, config: &Config, osd_fsid: Uuid) -> Result<(
             let path = block_path(config);
             link_block(config, &path)?;
             let device = open_device(env, &path, Some(size))?;
-            let options = inkstore::MkfsOptions { uuid: osd_fsid.0, log_len: None };
+            // Not the OSD's: a store made again for it must not know the old one's log.
+            let mut uuid = [0; 16];
+            env.fill_random(&mut uuid);
+            let options = inkstore::MkfsOptions { uuid, log_len: None };
             InkStore::mkfs(&device, options).await.map_err(|e| failed(&path, &e))?;
         }
         "bluestore" => {
@@ -462,4 +470,53 @@ fn open_kv(
     }
     let kv = NativeKv::open(path, &engine, create).map_err(|e| failed(path, &e))?;
     Ok(Arc::new(kv))
+}
+
+#[cfg(test)]
+mod tests {
+    use env::real::Runtime;
+    use store::{CollId, Transaction};
+    use types::pg::{PgId, SpgId};
+
+    use super::*;
+
+    /// The store's uuid was the OSD's: one made again on the device took what was left in the log there
+    /// for its own.
+    #[test]
+    fn a_store_made_again_is_empty() {
+        let dir = std::env::temp_dir().join(format!("loligo-stores-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir_all(&dir).unwrap();
+        let config = Config::new("osd", "0");
+        for (name, value) in [
+            ("osd_data", dir.to_str().unwrap()),
+            ("osd_objectstore", "inkstore"),
+            ("bluestore_block_size", "16777216"),
+        ] {
+            config.set(name, value, config::Source::Cmdline).unwrap();
+        }
+        let config = Rc::new(config);
+        Runtime::new().unwrap().block_on(|env| async move {
+            let fsid = Uuid::from_random([3; 16]);
+            let cid = CollId::Pg(SpgId { pgid: PgId { pool: 1, seed: 0 }, shard: -1 });
+            for life in 0..2 {
+                make(&env, &config, fsid).await.unwrap();
+                for start in 0..2 {
+                    let store = open(&env, &config).await.unwrap();
+                    let found = store.collections().await.unwrap();
+                    assert!(
+                        found.is_empty() || (life, start) == (0, 1),
+                        "{life} {start}: {found:?}"
+                    );
+                    if (life, start) == (0, 0) {
+                        let mut t = Transaction::new();
+                        t.mkcoll(&cid, 0);
+                        store.submit(t).await.unwrap();
+                    }
+                    store.close().await.unwrap();
+                }
+            }
+        });
+        fs::remove_dir_all(&dir).unwrap();
+    }
 }

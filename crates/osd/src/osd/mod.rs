@@ -87,6 +87,8 @@ pub enum OsdError {
         /// The number asked for.
         expected: i32,
     },
+    /// The store belongs to an OSD of another cluster, of this fsid.
+    WrongCluster(Uuid),
     /// A map that a PG needs is not in the store.
     NoMap(Epoch),
     /// A PG's own records are damaged.
@@ -112,6 +114,7 @@ impl core::fmt::Display for OsdError {
             OsdError::WrongOsd { found, expected } => {
                 write!(f, "the store belongs to osd.{found}, not to osd.{expected}")
             }
+            OsdError::WrongCluster(fsid) => write!(f, "the store belongs to the cluster {fsid}"),
             OsdError::NoMap(epoch) => write!(f, "the store lacks osdmap {epoch}"),
             OsdError::BadPg(pg, why) => write!(f, "pg {pg}: {why}"),
             OsdError::Bind(e) => write!(f, "cannot listen: {e}"),
@@ -227,14 +230,19 @@ pub struct Osd {
 }
 
 impl Osd {
-    /// Makes an empty, mounted store into an OSD's: superblock and meta collection.
+    /// Makes an empty, mounted store into an OSD's: superblock and meta collection. If it is that
+    /// OSD's, it stays as it is.
     pub async fn mkfs(store: &Rc<dyn ObjectStore>, options: MkfsOptions) -> Result<(), OsdError> {
-        if let Ok(sb) = read_superblock(store).await {
-            if sb.whoami != options.whoami || sb.cluster_fsid != options.cluster_fsid {
+        match read_superblock(store).await {
+            Ok(sb) if sb.cluster_fsid != options.cluster_fsid => {
+                return Err(OsdError::WrongCluster(sb.cluster_fsid));
+            }
+            Ok(sb) if sb.whoami != options.whoami => {
                 let (found, expected) = (sb.whoami, options.whoami);
                 return Err(OsdError::WrongOsd { found, expected });
             }
-            return Ok(());
+            Err(OsdError::NoSuperblock) => {}
+            found => return found.map(|_| ()),
         }
         let sb = OsdSuperblock {
             cluster_fsid: options.cluster_fsid,

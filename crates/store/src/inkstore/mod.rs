@@ -54,6 +54,7 @@ use self::alloc::Allocator;
 use self::cache::Cache;
 use self::checkpoint::Manifest;
 use self::discard::Discards;
+use self::fold::Folds;
 use self::format::{BLOCK_LEN, Extent, Superblock};
 use self::log::{FrozenAt, Log, Pending};
 use self::state::{Slot, State};
@@ -79,7 +80,7 @@ struct Inner {
     core: RefCell<Core>,
     /// There is something to commit.
     work: Notify,
-    /// A batch or a checkpoint is done.
+    /// A batch or a checkpoint is done, or some blocks are folded.
     progress: Notify,
     /// There is something to fold.
     folding: Notify,
@@ -121,9 +122,7 @@ struct Core {
     next_reader: u64,
     quarantine: VecDeque<(u64, Vec<u32>)>,
     discards: Discards,
-    /// Blocks whose patches should be merged into them, by uid of the object and block. Bound: one
-    /// entry a patched block.
-    to_fold: BTreeMap<(u64, u64), (CollId, Rc<GhObject>)>,
+    folds: Folds,
     failed: Option<StoreError>,
     stops_when_full: bool,
     closing: bool,
@@ -218,7 +217,7 @@ impl Drop for InkStore {
     fn drop(&mut self) {
         let mut core = self.inner.core.borrow_mut();
         core.closing = true;
-        core.to_fold.clear();
+        core.folds.clear();
         drop(core);
         self.inner.work.notify_all();
         self.inner.folding.notify_all();

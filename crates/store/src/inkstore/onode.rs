@@ -244,6 +244,13 @@ impl Onode {
         self.patches().range(start..start + BLOCK_LEN).map(|(&at, patch)| (at, patch))
     }
 
+    /// The blocks that patches lie over.
+    pub(super) fn patched_blocks(&self) -> Vec<u64> {
+        let mut blocks: Vec<u64> = self.patches().keys().map(|at| at / BLOCK_LEN).collect();
+        blocks.dedup();
+        blocks
+    }
+
     /// Metadata bytes of the patches of one block.
     pub(super) fn patch_cost(&self, block: u64) -> usize {
         self.patches_of(block).map(|(_, p)| p.cost()).sum()

@@ -11,6 +11,7 @@ use super::Core;
 use super::alloc::Allocator;
 use super::checkpoint::{Manifest, Run, write_superblock};
 use super::entries::load_entry;
+use super::fold::Folds;
 use super::format::{
     BATCH_HEADER_LEN, BLOCK_LEN, BatchHeader, Cursor, Extent, Malformed, PAGE_PAYLOAD_LEN,
     PageHeader, SUPERBLOCK_SLOTS, Superblock, damaged, data_crc, extents,
@@ -121,6 +122,7 @@ pub(super) async fn mount(device: &BlockDevice) -> Result<Core, StoreError> {
     superblock.epoch_seq = log.next_seq;
     write_superblock(device, &superblock).await?;
 
+    let folds = Folds::left_in(&state);
     let mut pending = Pending::default();
     state.drop_handles();
     pending.recs.reset();
@@ -148,7 +150,7 @@ pub(super) async fn mount(device: &BlockDevice) -> Result<Core, StoreError> {
         next_reader: 1,
         quarantine: VecDeque::new(),
         discards: Default::default(),
-        to_fold: BTreeMap::new(),
+        folds,
         failed: None,
         stops_when_full: false,
         closing: false,
@@ -306,7 +308,9 @@ async fn replay(
     device_blocks: u32,
     state: &mut State,
 ) -> Result<Replayed, StoreError> {
-    let mut scan = Scan { device, superblock, window: Bytes::new(), window_at: 0, device_blocks };
+    let mut scan =
+        Scan { device, superblock, window: Bytes::new(), window_at: 0, start: None, device_blocks };
+    scan.start = BatchHeader::decode(&scan.bytes(0, BATCH_HEADER_LEN as u64).await?);
     let mut replay = Replay::default();
     let mut out = Replayed {
         next_seq: superblock.replay_seq,
@@ -318,12 +322,11 @@ async fn replay(
     while let Some(batch) = found {
         let next = scan.batch(batch.end, out.next_seq + 1).await?;
         // A later batch says that this one was synced. Without one this may be the last, and
-        // its data may not have reached the device: then it was not acknowledged.
+        // its data may not have reached the device: then it was not acknowledged. What a mount
+        // before has found to be there may have been given up and used again since.
         let synced = next.as_ref().is_some_and(|n| n.header.durable >= out.next_seq);
-        if !synced && !data_is_there(device, &batch.payload, device_blocks).await? {
-            if out.next_seq < superblock.epoch_seq {
-                return damaged("data of a batch found good before");
-            }
+        let found_good = out.next_seq < superblock.epoch_seq;
+        if !synced && !found_good && !data_is_there(device, &batch.payload, device_blocks).await? {
             break;
         }
         replay.apply(state, &batch.payload, device_blocks)?;
@@ -368,6 +371,8 @@ struct Scan<'a> {
     window: Bytes,
     /// Device offset of the window.
     window_at: u64,
+    /// What is at the ring's start says it is this batch.
+    start: Option<BatchHeader>,
     device_blocks: u32,
 }
 
@@ -389,23 +394,25 @@ impl Scan<'_> {
         Ok(self.window.slice(from..from + len as usize))
     }
 
-    /// The batch with this number, at `pos` or, if it did not fit there, at the ring's start.
+    /// The batch with this number, at `pos` or, if it did not fit there, at the ring's start. One
+    /// that a mount dropped may still be at the other of the two: the one of the later life counts.
     async fn batch(&mut self, pos: u64, seq: u64) -> Result<Option<FoundBatch>, StoreError> {
         let wrapped = pos.next_multiple_of(self.superblock.log_len);
-        for pos in [pos, wrapped] {
+        let at_start = self.start.as_ref().is_some_and(|h| h.seq == seq && h.pos == wrapped);
+        let mut newest: Option<FoundBatch> = None;
+        for pos in [Some(pos), at_start.then_some(wrapped)].into_iter().flatten() {
             let Some((header, payload)) = self.valid_at(pos).await? else { continue };
-            if header.seq != seq || header.pos != pos || !self.epoch_fits(&header) {
+            let newer = newest.as_ref().is_none_or(|n| n.header.epoch < header.epoch);
+            if header.seq != seq || header.pos != pos || !self.epoch_fits(&header) || !newer {
                 continue;
             }
             let stored = (BATCH_HEADER_LEN as u64 + u64::from(header.payload_len))
                 .next_multiple_of(self.superblock.log_align.into());
-            let mut batch = FoundBatch { header, end: pos + stored, payload, spilled: Vec::new() };
-            if batch.header.spilled && !self.unspill(&mut batch).await? {
-                return Ok(None);
-            }
-            return Ok(Some(batch));
+            newest = Some(FoundBatch { header, end: pos + stored, payload, spilled: Vec::new() });
         }
-        Ok(None)
+        let Some(mut batch) = newest else { return Ok(None) };
+        let whole = !batch.header.spilled || self.unspill(&mut batch).await?;
+        Ok(whole.then_some(batch))
     }
 
     fn epoch_fits(&self, header: &BatchHeader) -> bool {
@@ -644,3 +651,70 @@ const _: () = assert!(PAGE_PAYLOAD_LEN < u16::MAX as usize);
 
 /// A pointer is two numbers: memory per TB of data follows from its size.
 const _: () = assert!(size_of::<BlockPtr>() == 8);
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use device::memory::MemoryFile;
+    use env::Env;
+
+    use super::*;
+    use crate::inkstore::InkStore;
+    use crate::suite::{block_on, numbered, pg};
+    use crate::{ObjectStore, Transaction};
+
+    async fn mounted(env: &Env, file: Rc<MemoryFile>) -> InkStore {
+        InkStore::mount(env.clone(), BlockDevice::new(file)).await.unwrap()
+    }
+
+    /// A batch whose data was lost was dropped, and the one written with its number after the mount did
+    /// not fit in front of the ring's end. The mount after the next found the dropped one where it
+    /// had been and took it for the other.
+    #[test]
+    fn a_dropped_batch_stays_dropped() {
+        block_on(|env| async move {
+            let file = MemoryFile::new(8 << 20, 512);
+            let options = MkfsOptions { uuid: [7; 16], log_len: Some(64 << 10) };
+            InkStore::mkfs(&BlockDevice::new(file.clone()), options).await.unwrap();
+            let store = mounted(&env, file.clone()).await;
+            let (cid, oid) = (pg(0), numbered(1));
+            let mut t = Transaction::new();
+            t.mkcoll(&cid, 0).touch(&cid, &oid);
+            store.submit(t).await.unwrap();
+            let room = |store: &InkStore| {
+                let log = &store.inner.core.borrow().log;
+                log.len - log.next_pos % log.len
+            };
+            while room(&store) > 1024 {
+                if room(&store) == 24 << 10 {
+                    // So that no mount writes one.
+                    store.checkpoint().await.unwrap();
+                }
+                let mut t = Transaction::new();
+                t.setattr(&cid, &oid, "short", room(&store).to_le_bytes().to_vec());
+                store.submit(t).await.unwrap();
+            }
+            let mut t = Transaction::new();
+            t.write(&cid, &oid, 0, vec![1; 4096]);
+            store.submit(t).await.unwrap();
+            let lost = store.inner.core.borrow().state.find(&cid, &oid).unwrap().ptr(0).block;
+            assert_eq!(room(&store), 512);
+            let file = file.kill_image();
+            file.rot(u64::from(lost) * BLOCK_LEN, 1);
+
+            let store = mounted(&env, file.clone()).await;
+            assert_eq!(room(&store), 1024, "the write was dropped");
+            let mut t = Transaction::new();
+            t.setattr(&cid, &oid, "long", vec![2; 2000]);
+            store.submit(t).await.unwrap();
+            assert!(room(&store) > 60 << 10);
+            let file = file.kill_image();
+            for _ in 0..3 {
+                let store = mounted(&env, file.clone()).await;
+                assert_eq!(store.stat(&cid, &oid).await.unwrap().size, 0);
+                assert_eq!(store.getattr(&cid, &oid, b"long").await.unwrap(), vec![2; 2000]);
+            }
+        });
+    }
+}

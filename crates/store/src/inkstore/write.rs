@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::ops::Range;
+use std::rc::Rc;
 
 use bstr::BStr;
 use bytes::Bytes;
@@ -27,7 +28,7 @@ use crate::{CollId, CollIndex, ObjectIndex, Op, Pairs, StoreError, Transaction};
 /// Up to this many bytes of a block are kept among the metadata instead of in a block.
 pub(super) const INLINE_MAX: usize = 1024;
 /// Up to this many bytes of patches an object keeps before they are folded.
-const PATCHES_MAX: usize = 16 << 10;
+pub(super) const PATCHES_MAX: usize = 16 << 10;
 /// Transactions without data that add at most so much metadata may use half of the reserve.
 const SMALL_METADATA: u64 = 64 << 10;
 /// Transactions with at least this much data start writing it at once: there is nothing to gain
@@ -35,7 +36,7 @@ const SMALL_METADATA: u64 = 64 << 10;
 const EARLY_WRITE_MIN: u64 = 128 << 10;
 
 impl Inner {
-    pub(super) fn submit(&self, t: &Transaction) -> LocalFuture<Result<(), StoreError>> {
+    pub(super) fn submit(self: &Rc<Inner>, t: &Transaction) -> LocalFuture<Result<(), StoreError>> {
         let mut core = self.core.borrow_mut();
         if let Err(e) = core.admit(t) {
             let stops = e == StoreError::NoSpace && core.stops_when_full;
@@ -61,13 +62,22 @@ impl Inner {
         if t.data_len() >= EARLY_WRITE_MIN {
             self.write_early(&mut core, first_write);
         }
-        let fold = !core.to_fold.is_empty();
+        let (fold, behind) = (!core.folds.is_empty(), core.folds.behind());
         drop(core);
         self.work.notify_all();
         if fold {
             self.folding.notify_all();
         }
-        Box::pin(async move { receiver.await.unwrap_or(Err(StoreError::Closed)) })
+        let done = async move { receiver.await.unwrap_or(Err(StoreError::Closed)) };
+        let Some(count) = behind else { return Box::pin(done) };
+        let inner = Rc::downgrade(self);
+        Box::pin(async move {
+            let done = done.await;
+            if let Some(inner) = inner.upgrade() {
+                inner.folded(count).await;
+            }
+            done
+        })
     }
 
     /// Starts writing the blocks queued since `from`.
@@ -130,13 +140,10 @@ impl Core {
             true => self.reserve_blocks() / 2,
             false => self.reserve_blocks(),
         };
-        // Blocks must be there at once: those of overwritten data come back only when durable.
-        let kept = reserve.saturating_sub(self.overwrite_blocks());
-        if u64::from(self.alloc.free()) < blocks + self.spill_blocks(metadata) + kept && blocks > 0
-        {
+        if blocks > 0 && !self.are_free(blocks + self.spill_blocks(metadata), reserve) {
             return Err(StoreError::NoSpace);
         }
-        let used = self.state.space.blocks + self.metadata_blocks();
+        let used = self.used_blocks();
         let metadata_blocks = metadata.div_ceil(PAGE_PAYLOAD_LEN as u64) * 5 / 4;
         let total = u64::from(self.device_blocks);
         if blocks == 0 && metadata <= SMALL_METADATA {
@@ -152,6 +159,24 @@ impl Core {
         let replaced = replaced_blocks(t, &self.state);
         let fits = used + blocks.saturating_sub(replaced) <= limit;
         if fits { Ok(()) } else { Err(StoreError::NoSpace) }
+    }
+
+    /// Whether so many blocks are there at once beside what is kept: those of overwritten data come
+    /// back only when that is durable.
+    fn are_free(&self, blocks: u64, reserve: u64) -> bool {
+        let kept = reserve.saturating_sub(self.overwrite_blocks());
+        u64::from(self.alloc.free()) >= blocks + kept
+    }
+
+    fn used_blocks(&self) -> u64 {
+        self.state.space.blocks + self.metadata_blocks()
+    }
+
+    /// Whether a block can be written anew: as an overwrite, or beside one that is not given up.
+    pub(super) fn admits_block(&self, given_up: bool) -> bool {
+        let reserve = self.reserve_blocks();
+        let fits = self.used_blocks() + 1 + reserve <= u64::from(self.device_blocks);
+        self.are_free(1 + self.spill_blocks(0), reserve) && (given_up || fits)
     }
 
     /// Blocks a batch may need for a long payload.
@@ -509,12 +534,11 @@ impl Core {
         onode.grow_to(offset + data.len() as u64);
         let block = offset / BLOCK_LEN;
         if onode.patch_cost(block) >= INLINE_MAX {
-            self.to_fold.insert((onode.uid, block), (onode.cid, onode.oid.clone()));
+            self.folds.push(onode, block);
         } else if onode.patch_bytes() > PATCHES_MAX
             && let Some((&at, _)) = onode.patches().first_key_value()
         {
-            let block = at / BLOCK_LEN;
-            self.to_fold.insert((onode.uid, block), (onode.cid, onode.oid.clone()));
+            self.folds.push(onode, at / BLOCK_LEN);
         }
     }
 
@@ -524,14 +548,7 @@ impl Core {
         if onode.patch_bytes() <= INLINE_MAX {
             return;
         }
-        let mut last = u64::MAX;
-        for &at in onode.patches().keys() {
-            let block = at / BLOCK_LEN;
-            if block != last {
-                self.to_fold.insert((onode.uid, block), (*cid, onode.oid.clone()));
-                last = block;
-            }
-        }
+        onode.patched_blocks().into_iter().for_each(|block| self.folds.push(onode, block));
     }
 }
 
