@@ -458,7 +458,8 @@ impl Scan<'_> {
     }
 
     /// Whether the place where the log seems to end is followed by a batch that was written when
-    /// the one missing there was durable: then the log is damaged, not ended.
+    /// the one missing there was durable: then the log is damaged, not ended. One of a later life than the
+    /// newest superblock's is behind a superblock that was durable before it, and has been lost since.
     async fn is_followed(&mut self, pos: u64, seq: u64) -> Result<bool, StoreError> {
         let align = u64::from(self.superblock.log_align);
         let mut at = pos;
@@ -467,7 +468,9 @@ impl Scan<'_> {
         while at < pos + room {
             if let Some((header, _)) = self.valid_at(at).await? {
                 let later = header.seq > seq && header.durable >= seq;
-                if later && header.pos >= pos && header.epoch == self.superblock.epoch {
+                let of_this_life = header.epoch == self.superblock.epoch;
+                let of_a_later_life = header.epoch > self.superblock.epoch;
+                if of_a_later_life || later && header.pos >= pos && of_this_life {
                     return Ok(true);
                 }
             }
@@ -715,6 +718,28 @@ mod tests {
                 assert_eq!(store.stat(&cid, &oid).await.unwrap().size, 0);
                 assert_eq!(store.getattr(&cid, &oid, b"long").await.unwrap(), vec![2; 2000]);
             }
+        });
+    }
+
+    /// The newest superblock was damaged after a kill: the store went back to what the one before it knew, an empty
+    /// store here, and said that it was whole.
+    #[test]
+    fn a_lost_superblock_does_not_take_the_store_back() {
+        block_on(|env| async move {
+            let file = MemoryFile::new(8 << 20, 512);
+            let options = MkfsOptions { uuid: [7; 16], log_len: Some(64 << 10) };
+            InkStore::mkfs(&BlockDevice::new(file.clone()), options).await.unwrap();
+            let store = mounted(&env, file.clone()).await;
+            let mut t = Transaction::new();
+            t.mkcoll(&pg(0), 0).touch(&pg(0), &numbered(1));
+            store.submit(t).await.unwrap();
+            let newest = store.inner.core.borrow().superblock.offset();
+            let file = file.kill_image();
+            for copy in 0..2 {
+                file.rot(newest + copy * BLOCK_LEN, 1);
+            }
+            let refused = InkStore::mount(env.clone(), BlockDevice::new(file)).await;
+            assert!(matches!(refused, Err(StoreError::Format(_))));
         });
     }
 }
