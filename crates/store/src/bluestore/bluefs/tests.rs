@@ -161,6 +161,30 @@ fn what_was_synced_survives_power_loss() {
     }
 }
 
+/// Found by reading: a power loss while the log was lengthened left one that nobody mounts. The record
+/// that says where the log goes on and the one behind it were one write, of which the second may be
+/// there alone.
+#[test]
+fn a_log_that_is_lengthened_survives_power_loss() {
+    let files = files(0, 0, 16 << 20);
+    let fs = made(&files);
+    let was = extents_len(&fs.state().log.extents);
+    for n in 0..100_u32 {
+        if n == 60 {
+            let mut choices = Choices::new(1);
+            files[2].as_ref().unwrap().set_hook(move |file| {
+                for _ in 0..32 {
+                    let image = file.crash_image(&mut choices);
+                    mounted(&[None, None, Some(image)]).unwrap();
+                }
+            });
+        }
+        fs.make_dir(format!("{n}").as_bytes()).unwrap();
+        fs.sync_names().unwrap();
+    }
+    assert!(extents_len(&fs.state().log.extents) > was);
+}
+
 #[test]
 fn names_are_as_one_expects() {
     let fs = made(&files(0, 0, 16 << 20));
