@@ -8,6 +8,7 @@ mod damaged_infos;
 mod extents;
 mod full;
 mod growth;
+mod images;
 mod mclock;
 mod quorum;
 mod recovery_sleep;
