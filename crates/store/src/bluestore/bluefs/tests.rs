@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering as Memory};
 
 use device::memory::Choices;
 use device::shared_memory::SharedMemoryFile;
+use env::SharedBlockFile;
 
 use super::*;
 use crate::kv::{Kv, KvBatch, KvError, RocksDbOptions};
@@ -183,6 +184,26 @@ fn a_log_that_is_lengthened_survives_power_loss() {
         fs.sync_names().unwrap();
     }
     assert!(extents_len(&fs.state().log.extents) > was);
+}
+
+/// Found by reading: a process is killed between a write and its flush; the next one mounts, reads what
+/// was written, and writes over what that frees; then the power goes, and with it what had been
+/// read, alone.
+#[test]
+fn what_a_dead_process_did_not_flush_is_durable_once_mounted() {
+    let files = files(0, 1 << 20, 8 << 20);
+    drop(made(&files));
+    for file in files.iter().flatten() {
+        file.write_at(768 << 10, vec![vec![7; 4096].into()]).unwrap();
+    }
+    drop(mounted(&files).unwrap());
+    let mut choices = Choices::new(1);
+    for file in files.iter().flatten() {
+        for _ in 0..8 {
+            let image = file.crash_image(&mut choices);
+            assert_eq!(image.read_at(768 << 10, 4096).unwrap()[..], [7; 4096]);
+        }
+    }
 }
 
 #[test]
