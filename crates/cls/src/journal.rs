@@ -205,17 +205,29 @@ async fn clients(
     page.values().map(stored).collect()
 }
 
-async fn all_clients(ctx: &mut dyn ObjectContext) -> Result<Vec<Client>, Errno> {
-    let mut all: Vec<Client> = Vec::new();
+/// All values behind a prefix, in the order of their keys: values may say other ids than these.
+async fn all<T: Denc>(
+    ctx: &mut dyn ObjectContext,
+    prefix: &[u8],
+    page_max: u64,
+) -> Result<Vec<T>, Errno> {
+    let mut all = Vec::new();
+    let mut last = BString::from(prefix);
     loop {
-        let after = all.last().map(|client| client.id.clone()).unwrap_or_default();
-        let page = clients(ctx, &after, CLIENTS_PAGE).await?;
-        let is_last = (page.len() as u64) < CLIENTS_PAGE;
-        all.extend(page);
-        if is_last {
+        let (page, more) = ctx.omap_vals(&last, prefix, page_max).await?;
+        let Some(end) = page.keys().next_back() else { return Ok(all) };
+        last = end.clone();
+        for value in page.values() {
+            all.push(stored(value)?);
+        }
+        if !more {
             return Ok(all);
         }
     }
+}
+
+async fn all_clients(ctx: &mut dyn ObjectContext) -> Result<Vec<Client>, Errno> {
+    all(ctx, CLIENT, CLIENTS_PAGE).await
 }
 
 async fn client_register(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<(), Errno> {
@@ -289,18 +301,7 @@ async fn get_tag(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<Bytes, Er
 
 /// All tags, oldest first.
 async fn tags(ctx: &mut dyn ObjectContext) -> Result<Vec<Tag>, Errno> {
-    let mut all: Vec<Tag> = Vec::new();
-    let mut last = BString::from(TAG);
-    loop {
-        let (page, more) = ctx.omap_vals(&last, TAG, TAGS_PAGE).await?;
-        for (key, tag) in page {
-            all.push(stored(&tag)?);
-            last = key;
-        }
-        if !more {
-            return Ok(all);
-        }
-    }
+    all(ctx, TAG, TAGS_PAGE).await
 }
 
 /// Of each tag class the newest tag up to `tid`: what is older in the class is not needed.

@@ -6,7 +6,7 @@ use denc::{Denc, Writer};
 use types::{EntityName, Errno, UTime};
 
 use crate::testing::TestObject;
-use crate::{lock, log, refcount, timeindex, user, version};
+use crate::{journal, lock, log, refcount, timeindex, user, version};
 
 fn lock_op(kind: u8, cookie: &str, tag: &str, flags: u8) -> lock::LockOp {
     lock::LockOp {
@@ -22,6 +22,22 @@ fn lock_op(kind: u8, cookie: &str, tag: &str, flags: u8) -> lock::LockOp {
 fn info(object: &mut TestObject) -> lock::LockInfo {
     let reply = object.call("lock", "get_info", &lock::GetInfoOp { name: "l".into() }).unwrap();
     lock::LockInfo::from_bytes_exact(&reply).unwrap()
+}
+
+/// Found by reading: of clients that say other ids than their keys the first page was read again and
+/// again, until the OSD had no memory.
+#[test]
+fn a_journals_clients_are_found_by_their_keys() {
+    let mut object = TestObject::default();
+    object.call("journal", "create", &(24u8, 4u8, -1i64)).unwrap();
+    for n in 0..600 {
+        let key = format!("client_{n}");
+        object.omap.insert(key.into(), journal::Client::default().to_bytes());
+    }
+    let client = (BString::from("new"), Bytes::from_static(b"data"));
+    object.call("journal", "client_register", &client).unwrap();
+    let found = object.call("journal", "get_client", &client.0).unwrap();
+    assert_eq!(journal::Client::from_bytes_exact(&found).unwrap().id, "new");
 }
 
 #[test]

@@ -37,6 +37,8 @@ const BANNER_LEN: usize = 8 + 2 + 16;
 const REVISION_1: u64 = 1;
 /// Rounds of authentication a peer may take before it is given up.
 const ROUNDS_MAX: u32 = 16;
+/// Bytes a peer may send before AUTH_DONE: tickets are a few kB each.
+const RECEIVED_MAX: usize = 256 << 10;
 
 /// Why a handshake ended without a session.
 #[derive(Debug)]
@@ -53,6 +55,8 @@ pub(crate) enum HandshakeError {
     /// The signature does not fit: somebody changed what was exchanged, or has another key.
     Signature,
     TooManyRounds,
+    /// More than [`RECEIVED_MAX`] came before AUTH_DONE.
+    TooLong,
 }
 
 impl fmt::Display for HandshakeError {
@@ -65,6 +69,7 @@ impl fmt::Display for HandshakeError {
             HandshakeError::Auth(e) => write!(f, "authentication: {e}"),
             HandshakeError::Signature => f.write_str("wrong signature"),
             HandshakeError::TooManyRounds => f.write_str("too many rounds of authentication"),
+            HandshakeError::TooLong => f.write_str("too much before the end of authentication"),
         }
     }
 }
@@ -133,8 +138,8 @@ pub(crate) struct Handshake {
     /// The peer as its socket shows it.
     peer: EntityAddr,
     peer_kind: u8,
-    /// All bytes received and sent before AUTH_DONE; bounded by `ROUNDS_MAX` frames of
-    /// `STRANGER_SEGMENT_MAX`.
+    /// All bytes received and sent before AUTH_DONE; bounded by `RECEIVED_MAX`, and by `ROUNDS_MAX`
+    /// answers.
     received: Vec<u8>,
     sent: Vec<u8>,
     rounds: u32,
@@ -221,9 +226,19 @@ impl Handshake {
             }
             let logged = !matches!(self.state, State::Signature | State::Ident);
             let before = if logged { Bytes::copy_from_slice(buf) } else { Bytes::new() };
+            // Control frames have one segment. What has more may be aborted by its sender: it would
+            // be skipped, and grow what is kept for the signature without counting as a round.
+            if let Some(p) = self.reader.preamble(buf)?
+                && p.segments > 1
+            {
+                return Err(HandshakeError::Unexpected { tag: p.tag });
+            }
             let frame = self.reader.next(buf)?;
             if logged {
                 self.received.extend_from_slice(&before[..before.len() - buf.len()]);
+                if self.received.len() > RECEIVED_MAX {
+                    return Err(HandshakeError::TooLong);
+                }
             }
             let Some(frame) = frame else { return Ok(Step::More) };
             let frame = Control::decode(frame.tag, frame.payload())?;
@@ -494,6 +509,64 @@ mod tests {
     use types::time::UTime;
 
     use super::*;
+    use crate::frame::{EPILOGUE_LEN, LATE_ABORTED, Segment, tag};
+
+    /// Lets nobody in.
+    struct Closed;
+
+    impl AuthServer for Closed {
+        fn allowed_methods(&self, _: u8) -> Vec<u32> {
+            Vec::new()
+        }
+        fn accept(&self, _: Stranger, method: u32) -> Result<Box<dyn ServerExchange>, AuthError> {
+            Err(AuthError::Method { method })
+        }
+    }
+
+    /// A server that awaits AUTH_REQUEST.
+    fn greeted() -> Handshake {
+        let mut hs = Handshake::server(entity::OSD, EntityAddr::default(), Rc::new(Closed));
+        let mut client = Handshake::server(entity::CLIENT, EntityAddr::default(), Rc::new(Closed));
+        client.send(&Control::Hello(Hello { kind: entity::CLIENT, seen: EntityAddr::default() }));
+        let mut buf = BytesMut::from(&client.out.to_vec()[..]);
+        assert!(matches!(hs.step(&mut buf), Ok(Step::Hello(_))));
+        hs
+    }
+
+    /// Found by reading: frames that their sender aborts were skipped, and kept for the signature. A
+    /// stranger had a daemon's memory filled with them.
+    #[test]
+    fn frames_of_several_segments_end_a_handshake() {
+        let mut hs = greeted();
+        let (front, none) = (Bytes::from(vec![7; 4096]), Bytes::new());
+        let rest = [Segment::from(&front), Segment::from(&none), Segment::from(&none)];
+        let mut out = SendBatch::new();
+        FrameWriter::new().frame(tag::MESSAGE, b"header", rest, &mut out);
+        let mut aborted = out.to_vec();
+        let status = aborted.len() - EPILOGUE_LEN;
+        aborted[status] = LATE_ABORTED;
+        let before = hs.received.len();
+        let refused = hs.step(&mut BytesMut::from(&aborted[..]));
+        assert!(matches!(refused, Err(HandshakeError::Unexpected { tag: tag::MESSAGE })));
+        assert_eq!(hs.received.len(), before);
+    }
+
+    /// All bytes before AUTH_DONE are kept: few rounds of long frames are too much, too.
+    #[test]
+    fn what_is_kept_for_the_signature_is_bounded() {
+        let mut hs = greeted();
+        let request = Control::AuthRequest(AuthRequestFrame {
+            method: auth::METHOD_CEPHX,
+            modes: vec![MODE_CRC],
+            payload: vec![7; 60 << 10].into(),
+        });
+        let mut out = SendBatch::new();
+        FrameWriter::new().control(request.tag(), &request.payload(), &mut out);
+        let request = out.to_vec();
+        let ended = (0..ROUNDS_MAX).find_map(|_| hs.step(&mut BytesMut::from(&request[..])).err());
+        assert!(matches!(ended, Some(HandshakeError::TooLong)), "{ended:?}");
+        assert!(hs.received.len() <= RECEIVED_MAX + request.len());
+    }
 
     /// With the check left out all else passed.
     #[test]

@@ -68,8 +68,9 @@ pub(crate) struct Shared {
     pub(crate) auth_client: RefCell<Option<Rc<dyn AuthClient>>>,
     pub(crate) auth_server: RefCell<Option<Rc<dyn AuthServer>>>,
     pub(crate) dispatcher: RefCell<Option<Rc<dyn Dispatcher>>>,
-    /// Sessions by the peer's addresses: the ones a peer can come back to.
-    pub(crate) registered: RefCell<BTreeMap<AddrVec, Connection>>,
+    /// Sessions by the peer's entity type and addresses: the ones a peer can come back to. Anyone may
+    /// say any addresses; being another kind of daemon takes its key.
+    pub(crate) registered: RefCell<BTreeMap<(u8, AddrVec), Connection>>,
     /// Open connections outside the table (anonymous ones), by id.
     pub(crate) others: RefCell<BTreeMap<u64, Connection>>,
     pub(crate) strangers: Cell<usize>,
@@ -165,11 +166,12 @@ impl Messenger {
         if !addrs.is_empty() && *addrs == *self.0.addrs.borrow() {
             return self.loopback();
         }
-        if let Some(con) = self.0.registered.borrow().get(addrs) {
+        let key = (peer_kind, addrs.clone());
+        if let Some(con) = self.0.registered.borrow().get(&key) {
             return con.clone();
         }
         let con = self.open(peer_kind, addrs);
-        self.0.registered.borrow_mut().insert(addrs.clone(), con.clone());
+        self.0.registered.borrow_mut().insert(key, con.clone());
         driver::spawn_connector(&con);
         con
     }
@@ -223,12 +225,13 @@ impl Messenger {
         self.0.connections()
     }
 
-    /// Ends the session with the peer at these addresses, if there is one.
+    /// Ends the sessions with whoever is at these addresses.
     pub fn mark_down(&self, addrs: &AddrVec) {
-        let con = self.0.registered.borrow().get(addrs).cloned();
-        if let Some(con) = con {
-            con.mark_down();
-        }
+        let registered = self.0.registered.borrow();
+        let there = registered.iter().filter(|((_, theirs), _)| theirs == addrs);
+        let there: Vec<Connection> = there.map(|(_, con)| con.clone()).collect();
+        drop(registered);
+        there.iter().for_each(Connection::mark_down);
     }
 
     /// Ends all sessions; they can be opened anew.
@@ -278,9 +281,9 @@ impl Shared {
     /// Takes a closed connection out of the tables.
     pub(crate) fn forget(&self, con: &Inner) {
         let mut registered = self.registered.borrow_mut();
-        let addrs = con.peer.borrow().addrs.clone();
-        if registered.get(&addrs).is_some_and(|c| c.0.id == con.id) {
-            registered.remove(&addrs);
+        let key = (con.peer_kind, con.peer.borrow().addrs.clone());
+        if registered.get(&key).is_some_and(|c| c.0.id == con.id) {
+            registered.remove(&key);
         } else {
             // A server's ident may have changed the addresses since it was registered.
             registered.retain(|_, c| c.0.id != con.id);

@@ -14,7 +14,7 @@ use env::real::Runtime;
 use env::within::Within;
 use msgr::{Policies, Policy, Throttle};
 use types::addr::{AddrVec, EntityAddr};
-use types::entity::{CLIENT, EntityName, OSD};
+use types::entity::{CLIENT, EntityName, MGR, OSD};
 
 fn over_sockets<F: Future<Output = ()> + 'static>(test: impl FnOnce(Env) -> F) {
     Runtime::new().unwrap().block_on(test);
@@ -459,6 +459,57 @@ fn clients_kind_is_kept() {
         assert_eq!(con.peer_global_id(), 77);
         assert!(con.peer_caps().allow_all);
         assert_eq!(con.features(), msgr::FEATURES_ALL);
+        server.shutdown();
+        client.shutdown();
+    });
+}
+
+/// Found by reading: sessions were known by the addresses that a peer says it has. A client that said
+/// a manager's had the OSD end its session with the manager, and got what was sent to that.
+#[test]
+fn a_client_with_a_managers_addresses_is_no_manager() {
+    run(|env| async move {
+        let policies = Policies::new(Policy::stateless_server());
+        let (manager, heard) = node(&env, EntityName::mgr(1), policies, None);
+        manager.bind(localhost()).unwrap();
+        let policies = osd_policies().with(MGR, Policy::lossy_client());
+        let (server, seen) = node(&env, EntityName::osd(0), policies, None);
+        server.bind(localhost()).unwrap();
+        let con = server.connect_to(MGR, &manager.addrs());
+        until(&env, "the manager", || con.is_connected()).await;
+        let (client, _) = node(&env, EntityName::client(1), client_policies(), None);
+        client.set_addrs(manager.addrs());
+        client.connect_to(OSD, &server.addrs()).send(raw(1, 1, b""));
+        until(&env, "the client", || seen.count.get() == 1).await;
+        assert!(con.is_connected() && con.peer_name() == EntityName::mgr(1));
+        assert!(!seen.events().iter().any(|e| e.starts_with("reset")), "{:?}", seen.events());
+
+        // Nor when the client was first.
+        con.mark_down();
+        let con = server.connect_to(MGR, &manager.addrs());
+        assert_eq!(con.peer_kind(), MGR);
+        con.send(raw(1, 2, b""));
+        until(&env, "the manager again", || heard.tids() == [2]).await;
+        for messenger in [manager, server, client] {
+            messenger.shutdown();
+        }
+    });
+}
+
+/// Found by reading: an address with a port that a client said it has was where it was, for `network`
+/// in its caps.
+#[test]
+fn a_client_is_where_its_socket_is() {
+    run(|env| async move {
+        let (server, seen) = node(&env, EntityName::osd(0), osd_policies(), None);
+        server.bind(localhost()).unwrap();
+        let (client, _) = node(&env, EntityName::client(1), client_policies(), None);
+        client.set_addrs(AddrVec::of("v2:10.1.2.3:6800/5".parse().unwrap()));
+        client.connect_to(OSD, &server.addrs()).send(raw(1, 1, b""));
+        until(&env, "the client", || seen.count.get() == 1).await;
+        let con = &server.connections()[0];
+        assert_eq!(con.peer_addrs(), client.addrs());
+        assert_eq!(con.peer_socket_addr().sock.unwrap().ip(), localhost().ip());
         server.shutdown();
         client.shutdown();
     });

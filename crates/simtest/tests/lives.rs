@@ -9,6 +9,7 @@ mod extents;
 mod full;
 mod growth;
 mod logs;
+mod images;
 mod mclock;
 mod quorum;
 mod recovery_sleep;

@@ -4,7 +4,8 @@
 //! The first kind is known by `rbd_children` in the clone's pool and its snapshot is protected;
 //! the second by the parent's header, which counts its children. A clone of a protected snapshot
 //! is of the first kind, which all clients understand; else of the second, which needs clients of
-//! 13.2 or later and needs no protection.
+//! 13.2 or later and needs no protection. So is one from or to a namespace: children of the first
+//! kind are looked for outside of those.
 
 use cls::rbd::features::operation::CLONE_CHILD;
 use cls::rbd::snapshot::ChildImageSpec;
@@ -69,9 +70,18 @@ pub async fn clone(
             w.bool(false);
         });
         io.operate(names::header(&new.id), attach).await?;
-        if protected && spec.pool_namespace.is_empty() {
+        if protected && spec.pool_namespace.is_empty() && io.namespace().is_empty() {
             let add = Operation::new().child("add_child", &spec, &new.id);
             io.operate(names::CHILDREN, add).await?;
+            // Who lifted the protection meanwhile may not have seen this child.
+            let after = Header::read(parent_io, &names::header_of(&spec)).await;
+            let is_protected =
+                |after: &Header| after.snaps.get(&spec.snap_id).is_some_and(|snap| snap.protected);
+            if !after.as_ref().is_ok_and(is_protected) {
+                let remove = Operation::new().child("remove_child", &spec, &new.id);
+                io.operate(names::CHILDREN, remove).await?;
+                return Err(after.err().unwrap_or(Errno::EINVAL.into()));
+            }
         } else {
             let child = Operation::new().rbd_write("op_features_set", |w| {
                 w.u64(CLONE_CHILD);
@@ -202,13 +212,13 @@ impl Image {
     }
 }
 
-/// Whether a snapshot has clones of the first kind, in any pool.
+/// Whether a snapshot has clones of the first kind, in any pool: those are in its namespace.
 pub(crate) async fn has_children(io: &IoCtx, spec: &ParentImageSpec) -> Result<bool, ClientError> {
     let client = io.client();
     client.wait_for_latest_osdmap().await?;
     let pools: Vec<i64> = client.osdmap().pools.keys().copied().collect();
     for pool in pools {
-        let there = IoCtx::new(client.clone(), pool);
+        let there = IoCtx::new(client.clone(), pool).with_namespace(spec.pool_namespace.clone());
         let ask = Operation::new().rbd("get_children", |w| {
             w.i64(spec.pool_id);
             w.put(&spec.image_id);

@@ -10,12 +10,15 @@
 //! ```
 //! Here: sources of format 2 of this cluster that are in no group and not mirrored (EOPNOTSUPP).
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
 use cls::rbd::snapshot::MigrationSpec;
 use futures_util::{StreamExt, stream};
-use types::snap::NOSNAP;
+use types::osd::ObjListSnapResponse;
+use types::osd::ops::{self, OsdOp};
+use types::snap::{NOSNAP, SNAPDIR};
 use types::{Errno, SnapContext, SnapId};
 
 use super::create::{forget, remove_open};
@@ -268,6 +271,8 @@ async fn remove_all(image: &Image, tell: OnProgress<'_>) -> Result<(), ClientErr
 struct Version {
     source: Image,
     shown_by: SnapId,
+    /// The destination's snapshot before that. An object whose head has seen it has this version.
+    seq: SnapId,
 }
 
 async fn copy(
@@ -281,17 +286,18 @@ async fn copy(
     let header = Header::read(&source_io, &names::header(&migration.source.id)).await?;
     let seqs: BTreeMap<SnapId, SnapId> =
         spec.snap_seqs.iter().map(|(from, to)| (*from, *to)).collect();
-    let mut versions = Vec::new();
+    let (mut versions, mut seq) = (Vec::new(), 0);
     for from in header.snaps.keys() {
         let shown_by = *seqs.get(from).ok_or(ClientError::Errno(Errno::EOPNOTSUPP))?;
         // A snapshot of the destination may have been removed meanwhile.
         if dest.0.view().header.snaps.contains_key(&shown_by) {
             let source = migration_version(&source_io, migration, &header, *from).await?;
-            versions.push(Version { source, shown_by });
+            versions.push(Version { source, shown_by, seq });
         }
+        seq = shown_by;
     }
     let source = migration_version(&source_io, migration, &header, NOSNAP).await?;
-    versions.push(Version { source, shown_by: NOSNAP });
+    versions.push(Version { source, shown_by: NOSNAP, seq });
     let view = dest.0.view();
     if !view.header.has(features::EXCLUSIVE_LOCK) && dest.0.watchers().await?.entries.len() > 1 {
         // Without a lock the copies of others could meet ours.
@@ -300,13 +306,19 @@ async fn copy(
     let largest = versions.iter().map(|v| v.source.size()).max().unwrap_or(0);
     let objects = view.header.layout.objects(largest);
     let progress = Progress::new(tell, objects);
-    let copies = stream::iter(0..objects).map(|object| copy_object(dest, &versions, object));
+    let mut copied = Ok(());
+    let stopping = Cell::new(false);
+    let wanted = (0..objects).take_while(|_| !stopping.get());
+    let copies = stream::iter(wanted).map(|object| copy_object(dest, &versions, object));
     let mut copies = copies.buffer_unordered(COPIES_AT_A_TIME);
+    // Those that have begun go on to their ends: cut off, they leave old versions in heads.
     while let Some(result) = copies.next().await {
-        result?;
-        progress.step()?;
+        if let Err(error) = result.and_then(|()| progress.step()) {
+            stopping.set(true);
+            copied = copied.and(Err(error));
+        }
     }
-    Ok(())
+    copied
 }
 
 async fn migration_version(
@@ -339,8 +351,18 @@ async fn content(view: &View, source: &Image, object: u64) -> Result<Bytes, Clie
     Ok(data.freeze())
 }
 
-/// Copies an object with its history, unless it is there: then somebody has written to it, and
-/// with that has copied it.
+/// The newest snapshot that an object's head has seen; `None` if there is no object.
+async fn seen_by(view: &View, oid: String) -> Result<Option<SnapId>, ClientError> {
+    let ask = Operation::new().op(OsdOp::new(ops::LIST_SNAPS));
+    match view.write.clone().with_snap_read(SNAPDIR).operate(oid, ask).await {
+        Err(ClientError::Errno(Errno::ENOENT)) => Ok(None),
+        listed => Ok(Some(listed?.decode::<ObjListSnapResponse>(0)?.seq)),
+    }
+}
+
+/// Copies an object with its history, oldest first. One that has seen the last snapshot is done:
+/// somebody has written to it, and with that has copied it. One that has not may have been left by
+/// a copy that was cut off: that goes on.
 async fn copy_object(dest: &Image, versions: &[Version], object: u64) -> Result<(), ClientError> {
     let (_inside, view, map) = dest.0.enter_write().await?;
     let _using = dest.0.objects.enter(object, true).await;
@@ -348,23 +370,31 @@ async fn copy_object(dest: &Image, versions: &[Version], object: u64) -> Result<
     if object >= view.header.layout.objects(view.size) && view.header.snaps.is_empty() {
         return Ok(());
     }
-    match view.write.stat(oid.clone()).await {
-        Err(ClientError::Errno(Errno::ENOENT)) => {}
-        other => return other.map(drop),
+    // What the head has; nobody knows that of versions whose snapshots are gone.
+    let (mut before, mut left) = (Some(Bytes::new()), versions);
+    let seen = seen_by(&view, oid.clone()).await?;
+    if let Some(seen) = seen {
+        let has = versions.partition_point(|version| version.seq <= seen);
+        left = &versions[has..];
+        before = match versions[..has].last() {
+            _ if left.is_empty() => return Ok(()),
+            Some(version) => Some(content(&view, &version.source, object).await?),
+            None => None,
+        };
     }
     let mut contents = Vec::new();
-    for version in versions {
-        contents.push((version.shown_by, content(&view, &version.source, object).await?));
+    for version in left {
+        contents.push((version, content(&view, &version.source, object).await?));
     }
-    if contents.iter().all(|(_, data)| data.is_empty()) {
+    if seen.is_none() && contents.iter().all(|(_, data)| data.is_empty()) {
         return Ok(());
     }
     let head_size = view.header.layout.objects(view.size);
     if let Some(map) = map.filter(|_| object < head_size) {
         map.ensure_exists(object).await?;
     }
-    let mut before = Bytes::new();
-    for (shown_by, data) in contents {
+    for (version, data) in contents {
+        let shown_by = version.shown_by;
         if shown_by != NOSNAP && !data.is_empty() && view.header.object_map_valid(shown_by) {
             let update =
                 Operation::new().object_map_update(object..object + 1, EXISTS, Some(NONEXISTENT));
@@ -374,7 +404,7 @@ async fn copy_object(dest: &Image, versions: &[Version], object: u64) -> Result<
                 Err(error) => return Err(error),
             }
         }
-        if data == before {
+        if before.as_ref() == Some(&data) {
             continue;
         }
         // Written before the snapshot that shows it was taken.
@@ -382,11 +412,11 @@ async fn copy_object(dest: &Image, versions: &[Version], object: u64) -> Result<
         let snaps: Vec<SnapId> = view.header.snapc.snaps.iter().filter(older).copied().collect();
         let seq = match shown_by {
             NOSNAP => view.header.snapc.seq,
-            _ => snaps.first().copied().unwrap_or(0),
+            _ => version.seq,
         };
         let write = view.write.clone().with_snap_context(SnapContext { seq, snaps });
         write.operate(oid.clone(), Operation::new().write_full(data.clone())).await?;
-        before = data;
+        before = Some(data);
     }
     Ok(())
 }

@@ -100,10 +100,16 @@ impl BitVector {
         put_value(&mut self.data, index as usize, value);
     }
 
-    /// Cuts, or grows with zeros.
-    pub fn resize(&mut self, len: u64) {
-        self.data.resize(byte_len(len) as usize, 0);
+    /// Cuts, or grows with a value: by bytes, as a map may have very many values.
+    pub fn resize(&mut self, len: u64, value: u8) {
+        let old = self.len;
+        self.data.resize(byte_len(len) as usize, (value & 3) * 0b0101_0101);
         self.len = len;
+        if old < len {
+            (old..old.next_multiple_of(4).min(len)).for_each(|index| self.set(index, value));
+            // What no value has is zero.
+            (len..len.next_multiple_of(4)).for_each(|index| self.set(index, 0));
+        }
     }
 }
 

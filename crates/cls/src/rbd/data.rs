@@ -70,8 +70,7 @@ pub(super) async fn sparsify(ctx: &mut dyn ObjectContext, input: &Bytes) -> Resu
         }
         return Ok(());
     }
-    let size = usize::try_from(sparse_size).unwrap_or(usize::MAX).max(1);
-    let runs = runs(&data, size);
+    let runs = runs(&data, chunk_len(data.len(), sparse_size));
     if runs == [(0, data.len())] {
         return Ok(());
     }
@@ -82,12 +81,22 @@ pub(super) async fn sparsify(ctx: &mut dyn ObjectContext, input: &Bytes) -> Resu
     Ok(())
 }
 
+/// Chunks of the largest object: 128 MiB by the 4096 bytes that are librbd's least.
+pub(super) const CHUNKS_MAX: usize = 32_768;
+
+/// The length of the chunks that are looked at: not so short that the runs of a long object, each of
+/// which is a write, would be many more than its bytes are worth.
+pub(super) fn chunk_len(len: usize, sparse_size: u64) -> usize {
+    let wanted = usize::try_from(sparse_size).unwrap_or(usize::MAX);
+    wanted.max(len.div_ceil(CHUNKS_MAX)).max(1)
+}
+
 fn is_zero(data: &[u8]) -> bool {
     data.iter().all(|&byte| byte == 0)
 }
 
 /// Runs of chunks of `size` bytes that are not zero.
-fn runs(data: &[u8], size: usize) -> Vec<(usize, usize)> {
+pub(super) fn runs(data: &[u8], size: usize) -> Vec<(usize, usize)> {
     let mut runs: Vec<(usize, usize)> = Vec::new();
     let mut at = 0;
     for chunk in data.chunks(size) {

@@ -44,8 +44,7 @@ pub(super) async fn resize(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result
     if (count..old).any(|object| map.get(object) != state) {
         return Err(Errno::ESTALE);
     }
-    map.resize(count);
-    (old..count).for_each(|object| map.set(object, state));
+    map.resize(count, state);
     ctx.write_full(map.to_bytes()).await
 }
 

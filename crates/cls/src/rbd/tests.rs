@@ -232,6 +232,32 @@ fn sparsify_gives_back_whole_chunks_of_zeros() {
     assert!(!object.exists);
 }
 
+/// Found by reading: one small message, `sparsify` by single bytes, made tens of millions of writes of
+/// one object.
+#[test]
+fn sparsify_makes_no_more_runs_than_chunks_are_worth() {
+    let data: Vec<u8> = (0..4 << 20).map(|n| n as u8 & 1).collect();
+    assert!(data::runs(&data, data::chunk_len(data.len(), 1)).len() <= data::CHUNKS_MAX);
+    // What librbd asks for is done.
+    assert_eq!(data::chunk_len(128 << 20, 4096), 4096);
+    assert_eq!(data::chunk_len(40, 8), 8);
+}
+
+/// Maps grow by whole bytes, to what they would be value by value.
+#[test]
+fn a_map_grows_with_a_value() {
+    for (old, new) in (0..10).flat_map(|old| (0..30).map(move |new| (old, new))) {
+        let (mut map, mut expected) = (BitVector::default(), BitVector::default());
+        map.resize(old, EXISTS);
+        map.resize(new, PENDING);
+        expected.resize(old, NONEXISTENT);
+        (0..old).for_each(|index| expected.set(index, EXISTS));
+        expected.resize(new, NONEXISTENT);
+        (old..new).for_each(|index| expected.set(index, PENDING));
+        assert_eq!(map, expected, "{old} {new}");
+    }
+}
+
 #[test]
 fn a_mirror_status_is_up_while_its_origin_watches() {
     let mut object = TestObject::default();

@@ -11,6 +11,7 @@
 use std::ffi::CString;
 use std::fs;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -52,6 +53,17 @@ fn exchange(one: &Path, two: &Path) -> io::Result<()> {
         )
     };
     match done {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Makes all that is in a folder durable. What it has of an OSD beside the store is not synced when it
+/// is written, and a file system may make an exchange of names durable first.
+fn sync_below(dir: &Path) -> io::Result<()> {
+    let dir = fs::File::open(dir)?;
+    // SAFETY: the descriptor is open.
+    match unsafe { libc::syncfs(dir.as_raw_fd()) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
@@ -122,7 +134,7 @@ pub(super) async fn migrate(context: &Context, to: &str, keep_old: bool) -> Resu
             return Err(Failure::new(format!("{e}; the OSD is as it was")));
         }
     };
-    exchange(&dir, &new).map_err(|e| {
+    sync_below(&new).and_then(|()| exchange(&dir, &new)).map_err(|e| {
         at(
             &dir,
             "exchange the new folder with",

@@ -216,7 +216,8 @@ impl Known<'_> {
     }
 
     fn existing(&self, addrs: &AddrVec) -> Option<(Connection, Existing)> {
-        let con = self.messenger.registered.borrow().get(addrs).cloned()?;
+        let key = (self.peer_kind, addrs.clone());
+        let con = self.messenger.registered.borrow().get(&key).cloned()?;
         let v2 = |addrs: &AddrVec| addrs.msgr2().copied().unwrap_or_else(|| addrs.front());
         let inner = &con.0;
         let session = inner.session.borrow();
@@ -307,7 +308,7 @@ impl Known<'_> {
                     self.messenger.others.borrow_mut().insert(con.id(), con.clone());
                 } else {
                     let mut registered = self.messenger.registered.borrow_mut();
-                    registered.insert(ident.addrs.clone(), con.clone());
+                    registered.insert((self.peer_kind, ident.addrs.clone()), con.clone());
                 }
                 con
             }
@@ -336,7 +337,11 @@ impl Known<'_> {
     }
 
     fn peer(&self, name: EntityName, addrs: AddrVec, features: u64) -> Peer {
-        let dial = addrs.msgr2().copied().filter(|addr| addr.port() != 0);
+        let ip = |addr: &EntityAddr| addr.sock.map(|sock| sock.ip().to_canonical());
+        // Whom we never connect to has the IP that its socket shows: `network` in caps is about that.
+        let is_true =
+            |addr: &EntityAddr| !self.policy().server || ip(addr) == ip(&self.socket_addr);
+        let dial = addrs.msgr2().copied().filter(|addr| addr.port() != 0 && is_true(addr));
         Peer {
             name,
             addrs,

@@ -59,7 +59,7 @@ impl Unfinished {
         self.pending.push(pending);
     }
 
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.pending.is_empty() && self.deferred.is_empty() && self.written.is_empty()
     }
 
@@ -193,7 +193,8 @@ impl Core {
         e
     }
 
-    /// Makes the deferred writes that a crash left, in the order of their transactions.
+    /// Makes the deferred writes that a crash left, in the order of their transactions. A unit that a
+    /// later transaction freed is left alone: the database, open by now, may have taken it.
     pub(super) fn replay(
         &self,
         records: Vec<(Bytes, super::format::Deferred)>,
@@ -204,6 +205,9 @@ impl Core {
         let mut batch = KvBatch::new();
         for (key, record) in records {
             for (offset, data) in record.writes {
+                if !self.alloc().is_used(offset) {
+                    continue;
+                }
                 self.device.write(offset, vec![Piece::new(data, device::WriteCause::Data)])?;
             }
             batch.delete(key);

@@ -553,4 +553,52 @@ mod tests {
             core.finish().unwrap();
         });
     }
+
+    /// Found by reading: a mount after a crash damaged its own database.
+    ///
+    /// 1. Blocks of an object are overwritten in place: deferred. The object is removed. Both are
+    ///    durable, the deferred writes are not made yet, and the process is killed.
+    /// 2. The mount opens RocksDB, which writes its log's contents to a table, in units that were the
+    ///    object's.
+    /// 3. The deferred writes were made there.
+    #[test]
+    fn deferred_writes_are_not_made_in_space_that_the_database_took() {
+        block_on(|env| async move {
+            let file = SharedMemoryFile::new(16 << 20, 4096);
+            let options = RocksDbOptions {
+                options: "compression=kNoCompression".into(),
+                ..RocksDbOptions::default()
+            };
+            let database = Database::BlueFs { options, db: None, wal: None };
+            let options = MkfsOptions { uuid: [7; 16], min_alloc_len: 64 << 10 };
+            let device = SharedDevice::new(file.clone());
+            BlueStore::mkfs(&env, device.clone(), database.clone(), options).await.unwrap();
+            let core = Core::open(device, &database, Compression::default()).unwrap();
+            let (cid, oid) = (pg(0), numbered(1));
+            let mut t = Transaction::new();
+            t.mkcoll(&cid, 0).write(&cid, &oid, 0, vec![1; 8 << 20]);
+            core.apply(&t).unwrap();
+            core.finish().unwrap();
+            let mut overwrites = Transaction::new();
+            for unit in 0..128_u64 {
+                overwrites.write(&cid, &oid, unit << 16, vec![2; 4096]);
+            }
+            core.apply(&overwrites).unwrap();
+            let mut removal = Transaction::new();
+            removal.remove(&cid, &oid);
+            core.apply(&removal).unwrap();
+            core.commit().unwrap();
+            assert!(!core.state().unfinished.is_empty());
+            let mut image = file.kill_image();
+            // A second crash is no worse.
+            for _ in 0..2 {
+                let device = SharedDevice::new(image.clone());
+                let core = Core::open(device, &database, Compression::default()).unwrap();
+                assert!(core.alloc().lent_len() > 0);
+                let all = core.kv.range(b"", b"", usize::MAX).unwrap();
+                assert!(!all.is_empty());
+                image = image.kill_image();
+            }
+        });
+    }
 }

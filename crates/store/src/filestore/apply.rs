@@ -8,7 +8,9 @@
 //! replayed, an operation at or before an object's guard is left out (the way of Ceph's FileStore,
 //! `_set_replay_guard` in `src/os/filestore/FileStore.cc` at v16.2).
 
+use std::collections::BTreeSet;
 use std::fs::File;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
@@ -18,6 +20,7 @@ use super::files::{
     ENTRY_KEY_AT, Files, bits_key, collection_value, entry_key, guarded_key, keys_of, locked,
 };
 use super::index::Tree;
+use super::names::file_name;
 use super::xattr::{self, GUARD};
 use crate::check::split_moves;
 use crate::kv::storage;
@@ -46,6 +49,9 @@ impl Place {
         Some(Place { seq, op: u32::from_le_bytes(op.try_into().ok()?) })
     }
 }
+
+/// Where an object is and where it goes.
+type Move<'a> = ((&'a CollId, &'a GhObject), (&'a CollId, &'a GhObject));
 
 /// Applies a transaction, or does it again.
 pub(super) fn apply(
@@ -377,7 +383,7 @@ impl Step<'_> {
         if self.guard(&file)? != Some(self.place) {
             self.set_guard(&file)?;
         }
-        self.move_file((cid, oid), (to_cid, to))
+        self.move_files(&[((cid, oid), (to_cid, to))])
     }
 
     /// Whether a replay finds an object moved already; what the replay made in its old place goes.
@@ -411,17 +417,35 @@ impl Step<'_> {
         }
     }
 
-    fn move_file(
-        &self,
-        (cid, oid): (&CollId, &GhObject),
-        (to_cid, to): (&CollId, &GhObject),
-    ) -> Result<(), StoreError> {
+    /// Renames objects' files. One that has a long name is its object's by a key only, and is removed
+    /// at mount without: a new name's key is durable before the file system can make the rename so,
+    /// an old name's goes after.
+    fn move_files(&self, moves: &[Move<'_>]) -> Result<(), StoreError> {
         let files = self.files;
-        files.remove(to_cid, to)?;
-        let from = files.path(cid, oid)?.ok_or(StoreError::NoObject)?;
-        std::fs::rename(from, files.new_path(to_cid, to)?)?;
-        files.noted(cid, oid, false)?;
-        files.noted(to_cid, to, true)
+        let is_long = |oid: &GhObject| file_name(oid).is_none();
+        for (_, (cid, oid)) in moves {
+            files.remove(cid, oid)?;
+            files.new_path(cid, oid)?;
+        }
+        if !files.by_snapshots && moves.iter().any(|(_, (_, to))| is_long(to)) {
+            files.sync_kv()?;
+        }
+        let mut folders = BTreeSet::new();
+        for ((cid, oid), (to_cid, to)) in moves {
+            let from = files.path(cid, oid)?.ok_or(StoreError::NoObject)?;
+            let path = files.new_path(to_cid, to)?;
+            std::fs::rename(from, &path)?;
+            if is_long(oid) && !files.by_snapshots {
+                folders.extend(path.parent().map(Path::to_owned));
+            }
+            files.noted(cid, oid, false)?;
+            files.noted(to_cid, to, true)?;
+        }
+        for folder in &folders {
+            File::open(folder)?.sync_all()?;
+            files.syncs.fetch_add(1, Ordering::Relaxed);
+        }
+        moves.iter().try_for_each(|((cid, oid), _)| files.forget_id(cid, oid))
     }
 
     /// Moves objects to another collection, with two syncs for all of them.
@@ -476,6 +500,7 @@ impl Step<'_> {
             files.change(batch)?;
             files.sync_kv()?;
         }
-        moved.iter().try_for_each(|oid| self.move_file((from, oid), (to, oid)))
+        let moves: Vec<Move<'_>> = moved.iter().map(|oid| ((from, oid), (to, oid))).collect();
+        self.move_files(&moves)
     }
 }

@@ -25,6 +25,7 @@ use types::hobject::GhObject;
 
 use super::apply::Place;
 use super::index::Tree;
+use super::names::file_name;
 use super::xattr::{self, ID, InlineXattrs};
 use crate::kv::storage;
 use crate::kv::{Direction, KvBatch, SharedKv};
@@ -167,12 +168,18 @@ impl Files {
             return Ok(());
         }
         tree.removed(oid.hobj.hash);
-        if tree.long.remove(oid).is_some() {
-            let mut batch = KvBatch::new();
-            batch.delete(long_key(cid, oid));
-            self.change(batch)?;
-        }
+        tree.long.remove(oid);
         Ok(())
+    }
+
+    /// Deletes the key that says which file is an object's whose name is too long.
+    pub(super) fn forget_id(&self, cid: &CollId, oid: &GhObject) -> Result<(), StoreError> {
+        if file_name(oid).is_some() {
+            return Ok(());
+        }
+        let mut batch = KvBatch::new();
+        batch.delete(long_key(cid, oid));
+        self.change(batch)
     }
 
     /// Removes an object with all it has.
@@ -182,7 +189,8 @@ impl Files {
         };
         self.clear(&file, None)?;
         std::fs::remove_file(path)?;
-        self.noted(cid, oid, false)
+        self.noted(cid, oid, false)?;
+        self.forget_id(cid, oid)
     }
 
     /// An id nobody has had.

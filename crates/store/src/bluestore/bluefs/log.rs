@@ -105,13 +105,12 @@ impl BlueFs {
                 result => return result,
             }
         }
-        let mut log = state.log.clone();
-        let mut bytes = record(self.seed, log.next_seq, log.len, &state.pending);
-        let start = log.len;
-        let left = extents_len(&log.extents).saturating_sub(start + bytes.len() as u64);
+        let log = &mut state.log;
+        let len = record(self.seed, log.next_seq, log.len, &state.pending).len() as u64;
+        let left = extents_len(&log.extents).saturating_sub(log.len + len);
         let mut added = Vec::new();
         if left < LEFT_MIN {
-            match self.lend(&ROLES, PIECE_LEN + bytes.len() as u64) {
+            match self.lend(&ROLES, PIECE_LEN + len) {
                 Ok(extents) => added = extents,
                 Err(e) if left < BLOCK_LEN => return Err(e),
                 // There is a block left to try again.
@@ -120,29 +119,33 @@ impl BlueFs {
         }
         if !added.is_empty() {
             let ops: Vec<Op> = added.iter().map(|e| Op::LogExtent(*e)).collect();
-            let mut both = record(self.seed, log.next_seq, log.len, &ops);
-            let block_left = extents_len(&log.extents) - log.len;
-            if both.len() as u64 > block_left {
-                self.give_back(&added);
-                return Err(FsError::NoSpace);
+            // On its own: of two records in one write a crash may leave the second alone.
+            if let Err(e) = self.append_record(log, &ops) {
+                if e == FsError::NoSpace {
+                    self.give_back(&added);
+                }
+                return Err(e);
             }
             added.iter().for_each(|e| join(&mut log.extents, *e));
-            log.next_seq += 1;
-            log.len += both.len() as u64;
-            bytes = record(self.seed, log.next_seq, log.len, &state.pending);
-            both.extend_from_slice(&bytes);
-            bytes = both;
         }
-        log.next_seq += 1;
-        log.len = start + bytes.len() as u64;
-        let len = bytes.len() as u64;
-        let written =
-            self.write_extents(&log.extents, start, &bytes.into(), WriteCause::FileSystem)?;
-        self.sync_devices(&written)?;
-        self.counts.logged_bytes.fetch_add(len, Ordering::Relaxed);
-        state.log = log;
+        self.append_record(log, &state.pending)?;
         state.pending.clear();
         state.unlinked.append(&mut state.gone);
+        Ok(())
+    }
+
+    /// Writes and flushes the next record.
+    fn append_record(&self, log: &mut Log, ops: &[Op]) -> Result<(), FsError> {
+        let bytes: Bytes = record(self.seed, log.next_seq, log.len, ops).into();
+        let len = bytes.len() as u64;
+        if log.len + len > extents_len(&log.extents) {
+            return Err(FsError::NoSpace);
+        }
+        let written = self.write_extents(&log.extents, log.len, &bytes, WriteCause::FileSystem)?;
+        self.sync_devices(&written)?;
+        self.counts.logged_bytes.fetch_add(len, Ordering::Relaxed);
+        log.next_seq += 1;
+        log.len += len;
         Ok(())
     }
 

@@ -219,6 +219,11 @@ impl BlueFs {
         ))?;
         (fs.salt, fs.seed) = (superblock.salt, seed(uuid, superblock.salt));
         fs.load(&superblock)?;
+        // What a process that died wrote and did not flush may have been read, here and by RocksDB: it
+        // must not go with the power once something stands in space that it says is free.
+        for place in fs.places.iter().flatten() {
+            place.device.sync()?;
+        }
         // Both slots say the same again.
         if slots.iter().any(|slot| slot.as_ref() != Some(&superblock)) {
             fs.write_superblock(&superblock)?;
