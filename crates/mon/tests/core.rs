@@ -12,8 +12,8 @@ use denc::Denc;
 use maps::{MonInfo, MonMap, OsdMap};
 use messages::{
     MAuth, MAuthReply, MConfig, MMgrBeacon, MMgrMap, MMonCommand, MMonCommandAck, MMonSubscribe,
-    MOSDAlive, MOSDBoot, MOSDFailure, MOSDMap, MOSDPGCreate2, MOSDPGCreated, MPoolOp, MPoolOpReply,
-    Message, PaxosHeader, PoolOpCode, SubscribeItem,
+    MOSDAlive, MOSDBeacon, MOSDBoot, MOSDFailure, MOSDMap, MOSDMarkMeDead, MOSDPGCreate2,
+    MOSDPGCreated, MPoolOp, MPoolOpReply, Message, PaxosHeader, PoolOpCode, SubscribeItem,
 };
 use mon::{Effect, Event, Identity, LocalLog, Log, MonCore, Now, Peer};
 use store::Kv;
@@ -34,6 +34,8 @@ struct Bench {
     sent: BTreeMap<u64, Vec<RawMessage>>,
     /// Commits are not told: a proposal stays under way.
     holds_commits: bool,
+    /// Nor is anything committed: another monitor leads by now.
+    loses_proposals: bool,
 }
 
 /// Start of the tests' monotonic clock.
@@ -43,11 +45,10 @@ fn clock(now: Duration) -> Now {
     Now { wall: UTime::from_duration(Duration::from_secs(1_700_000_000) + now), mono: START + now }
 }
 
-fn conf() -> Rc<config::Config> {
+/// Settings of every test, and `more` lines.
+fn conf(more: &str) -> Rc<config::Config> {
     let conf = config::Config::new("mon", "a");
-    let text = format!(
-        "[global]\nfsid = {FSID}\nmon_allow_pool_delete = true\nmon_osd_min_in_ratio = 0.3\n"
-    );
+    let text = format!("[global]\nfsid = {FSID}\nmon_allow_pool_delete = true\n{more}\n");
     assert!(conf.load_file(&config::ConfFile::parse(&text).unwrap()).is_empty());
     Rc::new(conf)
 }
@@ -62,6 +63,11 @@ fn fill(counter: &Cell<u8>) -> impl Fn(&mut [u8]) + '_ {
 }
 
 fn fresh_kv() -> Rc<dyn Kv> {
+    kv_of(&["a"])
+}
+
+/// A database of `mon.a` among these monitors.
+fn kv_of(mons: &[&str]) -> Rc<dyn Kv> {
     let kv = Rc::new(MemKv::new());
     let now = clock(Duration::ZERO).wall;
     let counter = Cell::new(0);
@@ -78,12 +84,14 @@ fn fresh_kv() -> Rc<dyn Kv> {
         min_mon_release: 16,
         ..MonMap::default()
     };
-    monmap.add(MonInfo {
-        name: "a".into(),
-        public_addrs: AddrVec::of(addr(3300)),
-        ..MonInfo::default()
-    });
-    mon::mkfs(&*kv, &conf(), &monmap, &keyring, now, &fill).unwrap();
+    for (port, name) in (3300..).zip(mons) {
+        monmap.add(MonInfo {
+            name: (*name).into(),
+            public_addrs: AddrVec::of(addr(port)),
+            ..MonInfo::default()
+        });
+    }
+    mon::mkfs(&*kv, &conf(""), &monmap, &keyring, now, &fill).unwrap();
     kv
 }
 
@@ -93,6 +101,11 @@ fn addr(port: u16) -> EntityAddr {
 
 impl Bench {
     fn new(kv: Rc<dyn Kv>) -> Bench {
+        Bench::with(kv, "")
+    }
+
+    /// With lines of settings.
+    fn with(kv: Rc<dyn Kv>, settings: &str) -> Bench {
         let identity = Identity { name: "a".into(), metadata: BTreeMap::new() };
         let log = LocalLog::new(kv.clone()).unwrap();
         let counter = Cell::new(7u8);
@@ -103,7 +116,7 @@ impl Bench {
             }
         });
         let start = clock(Duration::ZERO);
-        let mut core = MonCore::load(identity, conf(), kv, fill, start).unwrap();
+        let mut core = MonCore::load(identity, conf(settings), kv, fill, start).unwrap();
         let first = core.stand_alone(start).unwrap();
         let mut bench = Bench {
             core,
@@ -112,6 +125,7 @@ impl Bench {
             tid: 0,
             sent: BTreeMap::new(),
             holds_commits: false,
+            loses_proposals: false,
         };
         bench.perform(first);
         let effects = bench.core.flush(clock(bench.now));
@@ -123,6 +137,7 @@ impl Bench {
         for effect in effects {
             match effect {
                 Effect::Send(to, message) => self.sent.entry(to).or_default().push(message),
+                Effect::Propose(_) if self.loses_proposals => {}
                 Effect::Propose(batch) => {
                     // The local log commits at once.
                     let done = self.log.propose(batch);
@@ -571,6 +586,8 @@ fn a_refused_connection_is_believed_at_once_silence_needs_two_reporters() {
     assert!(b.map().is_down(1));
 }
 
+/// Whether one more may go out was asked of what would be left: of three OSDs none ever went, with
+/// Ceph's 0.75 (`mon_osd_min_in_ratio`). Ceph asks how many are in before.
 #[test]
 fn an_osd_that_stays_down_goes_out_and_comes_back_in() {
     let mut b = Bench::new(fresh_kv());
@@ -581,10 +598,23 @@ fn an_osd_that_stays_down_goes_out_and_comes_back_in() {
     assert!(b.map().is_in(2));
     b.pass(Duration::from_secs(310));
     assert!(b.map().is_out(2));
+    b.send(osds[0], &failure(1, messages::FAILURE_FAILED | messages::FAILURE_IMMEDIATE, 0));
+    b.pass(Duration::from_secs(620));
+    assert!(b.map().is_down(1) && b.map().is_in(1), "two of three are fewer than 0.75");
     b.step(Event::Closed(102));
     b.boot(2);
     let map = b.map();
     assert!(map.is_up(2) && map.is_in(2));
+}
+
+/// The share of OSDs that are up (`mon_osd_min_up_ratio`, 0.3) likewise counts before one goes down:
+/// the last one of three never did.
+#[test]
+fn the_last_silent_osd_goes_down_too() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    b.pass(Duration::from_secs(1000));
+    assert_eq!(b.map().num_up_osds(), 0);
 }
 
 #[test]
