@@ -617,6 +617,24 @@ fn the_last_silent_osd_goes_down_too() {
     assert_eq!(b.map().num_up_osds(), 0);
 }
 
+/// `sync_force` looked for one other monitor in the quorum. One of three is not enough for the new
+/// member that comes back: the cluster had no quorum any more.
+#[test]
+fn sync_force_needs_a_majority_of_others() {
+    let answer = |others: &[&str]| {
+        let mut b = Bench::new(kv_of(&["a", "b", "c"]));
+        let quorum = others.iter().map(|name| (*name).to_owned()).chain(["a".to_owned()]);
+        let standing = mon::Standing { quorum: quorum.collect(), ..b.core.standing().clone() };
+        let effects = b.core.stand(clock(b.now), standing).unwrap();
+        b.perform(effects);
+        let json = r#"{"prefix":"sync_force","validate":"--yes-i-really-mean-it"}"#;
+        let map = command::CommandMap::parse(&[json.to_owned()]).unwrap();
+        b.core.admin_command(&map, Bytes::new()).rc
+    };
+    assert_eq!(answer(&["b"]), -16);
+    assert_eq!(answer(&["b", "c"]), 0);
+}
+
 #[test]
 fn up_thru_grows_as_asked() {
     let mut b = Bench::new(fresh_kv());
