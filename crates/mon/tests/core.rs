@@ -617,6 +617,42 @@ fn the_last_silent_osd_goes_down_too() {
     assert_eq!(b.map().num_up_osds(), 0);
 }
 
+/// Two ways in which an OSD that is gone was still named in an epoch with fewer OSDs, which then did
+/// not apply: removed and cut off at once, and "I am dead" from one long removed. Each monitor in turn
+/// panicked.
+#[test]
+fn epochs_with_fewer_osds_name_none_that_are_gone() {
+    let mut b = Bench::new(fresh_kv());
+    let osds = b.three_osds();
+    b.out(1, r#"{"prefix":"osd down","ids":["2"]}"#);
+    for json in [
+        r#"{"prefix":"osd purge-actual","id":2,"yes_i_really_mean_it":true}"#,
+        r#"{"prefix":"osd setmaxosd","newmax":2}"#,
+    ] {
+        let cmd = vec![json.to_owned()];
+        b.send(1, &MMonCommand { fsid: FSID.parse().unwrap(), cmd, ..MMonCommand::default() });
+    }
+    b.pass(Duration::from_secs(2));
+    let answers = b.take::<MMonCommandAck>(1);
+    assert!(answers.len() == 2 && answers.iter().all(|ack| ack.rc == 0), "{answers:?}");
+    assert_eq!(b.map().max_osd, 2);
+    let (fsid, epoch) = (FSID.parse().unwrap(), b.map().epoch);
+    let paxos = PaxosHeader::at(0);
+    b.send(osds[2], &MOSDMarkMeDead { paxos, fsid, target_osd: 2, epoch });
+    b.pass(Duration::from_secs(2));
+    assert_eq!(b.map().epoch, epoch);
+}
+
+/// A time so far away that no clock can tell it made whichever monitor led panic, one after the other.
+#[test]
+fn an_alert_may_be_muted_for_longer_than_time_lasts() {
+    let mut b = Bench::new(fresh_kv());
+    b.admin();
+    let mute =
+        format!(r#"{{"prefix":"health mute","code":"X","ttl":"{}","sticky":true}}"#, u64::MAX);
+    assert_eq!(b.command(1, &mute).rc, 0);
+}
+
 /// `sync_force` looked for one other monitor in the quorum. One of three is not enough for the new
 /// member that comes back: the cluster had no quorum any more.
 #[test]

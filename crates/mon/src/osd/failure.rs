@@ -189,7 +189,10 @@ impl MonCore {
     pub(crate) fn on_mark_me_dead(&mut self, from: SessionId, m: MOSDMarkMeDead) {
         let Some(osd) = self.osd_of_session(from) else { return };
         let map = self.next_map();
-        if m.fsid != self.monmap.fsid || osd != m.target_osd || map.is_up(osd) {
+        if m.fsid != self.monmap.fsid || osd != m.target_osd {
+            return;
+        }
+        if !map.exists(osd) || map.is_up(osd) {
             return;
         }
         let known = map.xinfo(osd).cloned().unwrap_or_default();
