@@ -617,6 +617,63 @@ fn the_last_silent_osd_goes_down_too() {
     assert_eq!(b.map().num_up_osds(), 0);
 }
 
+/// While a placement group was being made, only its epoch kept maps from being forgotten: the maps
+/// that all other placement groups still needed went.
+#[test]
+fn making_a_pool_forgets_no_maps_of_others() {
+    let settings =
+        "mon_min_osdmap_epochs = 5\npaxos_service_trim_min = 1\nmon_osd_report_timeout = 9000";
+    let mut b = Bench::with(fresh_kv(), settings);
+    let osds = b.three_osds();
+    for session in &osds {
+        let item = SubscribeItem { start: 0, flags: 0 };
+        let what = BTreeMap::from([("osd_pg_creates".to_string(), item)]);
+        b.send(*session, &MMonSubscribe { what, hostname: "h".into() });
+    }
+    let created = |b: &mut Bench| {
+        for session in &osds {
+            for create in b.take::<MOSDPGCreate2>(*session) {
+                for pgid in create.pgs.keys() {
+                    let pgid = pgid.pgid;
+                    b.send(*session, &MOSDPGCreated { paxos: PaxosHeader::at(0), pgid });
+                }
+            }
+        }
+        b.pass(Duration::from_secs(10));
+    };
+    let first = |b: &mut Bench| {
+        let report: serde_json::Value =
+            serde_json::from_str(&b.out(1, r#"{"prefix":"report"}"#)).unwrap();
+        report["osdmap_first_committed"].as_u64().unwrap()
+    };
+    b.out(1, r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#);
+    created(&mut b);
+    let needed = b.map().epoch;
+    for session in &osds {
+        let beacon = MOSDBeacon {
+            paxos: PaxosHeader::at(needed.into()),
+            pgs: Vec::new(),
+            min_last_epoch_clean: needed,
+            last_purged_snaps_scrub: UTime::ZERO,
+            osd_beacon_report_interval: 9000,
+        };
+        b.send(*session, &beacon);
+    }
+    for _ in 0..10 {
+        b.out(1, r#"{"prefix":"osd set","key":"noout"}"#);
+        b.out(1, r#"{"prefix":"osd unset","key":"noout"}"#);
+    }
+    b.pass(Duration::from_secs(10));
+    assert!((2..=u64::from(needed)).contains(&first(&mut b)));
+    b.out(1, r#"{"prefix":"osd pool create","pool":"q","pg_num":8}"#);
+    for _ in 0..10 {
+        b.out(1, r#"{"prefix":"osd set","key":"noout"}"#);
+        b.out(1, r#"{"prefix":"osd unset","key":"noout"}"#);
+    }
+    b.pass(Duration::from_secs(10));
+    assert!(first(&mut b) <= u64::from(needed), "{} {needed}", first(&mut b));
+}
+
 /// Two ways in which an OSD that is gone was still named in an epoch with fewer OSDs, which then did
 /// not apply: removed and cut off at once, and "I am dead" from one long removed. Each monitor in turn
 /// panicked.

@@ -202,8 +202,10 @@ impl MonCore {
         if map.pools.is_empty() {
             return map.epoch;
         }
+        // A PG that is being made has no history yet that its OSDs could tell of, and other PGs need
+        // theirs as before (`OSDMonitor::get_trim_to`).
         if self.osd.creating.is_creating_any() {
-            return self.osd.creating.oldest().unwrap_or(0);
+            return 0;
         }
         let mut oldest = map.epoch;
         for osd in map.osds() {
