@@ -15,6 +15,7 @@ mod mapper;
 mod text;
 mod tree;
 mod weight;
+mod upmap;
 mod wire;
 
 pub use edit::{DEFAULT_TYPES, EditError, Location, fixed_weight, is_valid_name};
@@ -22,3 +23,4 @@ pub use hash::{hash2, hash3, hash4};
 pub use map::*;
 pub use text::{CompileError, Problem};
 pub use tree::TreeItem;
+pub use upmap::Demands;

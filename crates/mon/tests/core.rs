@@ -674,6 +674,39 @@ fn making_a_pool_forgets_no_maps_of_others() {
     assert!(first(&mut b) <= u64::from(needed), "{} {needed}", first(&mut b));
 }
 
+/// An exception from CRUSH stayed when the OSD it names was moved next to another copy, or out of the
+/// rule's tree: Ceph drops such, ours went on putting two copies into one host.
+#[test]
+fn upmaps_go_when_the_tree_no_longer_allows_them() {
+    for there in ["host=h%,root=default", "host=far,root=other"] {
+        let mut b = Bench::new(fresh_kv());
+        b.three_osds();
+        b.out(1, r#"{"prefix":"osd pool create","pool":"p","pg_num":8,"size":2}"#);
+        let map = b.map();
+        let pgid = types::PgId::new(map.lookup_pool("p").unwrap() as u64, 0);
+        let up = map.pg_to_up_acting(pgid).up;
+        let third = (0..3).find(|osd| !up.contains(osd)).unwrap();
+        let upmap = format!(
+            r#"{{"prefix":"osd pg-upmap-items","pgid":"{pgid}","id":[{},{third}]}}"#,
+            up[0]
+        );
+        assert_eq!(b.command(1, &upmap).rc, 0);
+        assert_eq!(b.map().pg_to_up_acting(pgid).up, [third, up[1]]);
+        b.out(1, r#"{"prefix":"osd reweight","id":0,"weight":0.9}"#);
+        assert!(b.map().pg_upmap_items.contains_key(&pgid), "it is as good as before");
+        let there: Vec<_> =
+            there.replace('%', &up[1].to_string()).split(',').map(|w| format!("\"{w}\"")).collect();
+        let there = there.join(",");
+        b.out(
+            1,
+            &format!(r#"{{"prefix":"osd crush set","id":{third},"weight":1.0,"args":[{there}]}}"#),
+        );
+        assert!(!b.map().pg_upmap_items.contains_key(&pgid), "{there}");
+        let now = b.map().pg_to_up_acting(pgid).up;
+        assert!(!(now.contains(&third) && now.contains(&up[1])), "{there}: {now:?}");
+    }
+}
+
 /// Two ways in which an OSD that is gone was still named in an epoch with fewer OSDs, which then did
 /// not apply: removed and cut off at once, and "I am dead" from one long removed. Each monitor in turn
 /// panicked.
