@@ -743,6 +743,40 @@ fn an_alert_may_be_muted_for_longer_than_time_lasts() {
     assert_eq!(b.command(1, &mute).rc, 0);
 }
 
+/// A monitor whose leader was gone sent its clients' pool operations to the next one, and clients were
+/// told of errors: that what they had just made was there already.
+#[test]
+fn pool_operations_may_be_repeated() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    let op = |b: &mut Bench, pool: u32, op: u32, name: &str| {
+        let (fsid, name) = (FSID.parse().unwrap(), name.to_owned());
+        b.send(1, &MPoolOp { fsid, pool, op, name, crush_rule: -1, ..MPoolOp::default() });
+        b.pass(Duration::ZERO);
+        b.take::<MPoolOpReply>(1).remove(0).reply_code
+    };
+    for _ in 0..2 {
+        assert_eq!(op(&mut b, 0, PoolOpCode::CREATE, "p"), 0);
+    }
+    let pool = b.map().lookup_pool("p").unwrap() as u32;
+    for (code, snaps) in [(PoolOpCode::CREATE_SNAP, 1), (PoolOpCode::DELETE_SNAP, 0)] {
+        for _ in 0..2 {
+            assert_eq!(op(&mut b, pool, code, "s"), 0);
+            assert_eq!(b.map().pool(pool.into()).unwrap().snaps.len(), snaps);
+        }
+    }
+    for _ in 0..2 {
+        assert_eq!(op(&mut b, pool, PoolOpCode::DELETE, ""), 0);
+        assert!(b.map().pool(pool.into()).is_none());
+    }
+    assert_eq!(op(&mut b, pool, PoolOpCode::CREATE_SNAP, "s"), -2);
+    // Snapshots of the pool and snapshots of clients still exclude each other.
+    assert_eq!(op(&mut b, 0, PoolOpCode::CREATE, "q"), 0);
+    let pool = b.map().lookup_pool("q").unwrap() as u32;
+    assert_eq!(op(&mut b, pool, PoolOpCode::CREATE_UNMANAGED_SNAP, ""), 0);
+    assert_eq!(op(&mut b, pool, PoolOpCode::DELETE_SNAP, "s"), -22);
+}
+
 /// `sync_force` looked for one other monitor in the quorum. One of three is not enough for the new
 /// member that comes back: the cluster had no quorum any more.
 #[test]

@@ -424,7 +424,9 @@ impl MonCore {
             return;
         }
         if m.op != PoolOpCode::CREATE && map.pool(id).is_none() {
-            self.reply_pool_op(from, raw, Err(Errno::ENOENT), None);
+            // One that is gone is what was asked for.
+            let gone = if m.op == PoolOpCode::DELETE { Ok(()) } else { Err(Errno::ENOENT) };
+            self.reply_pool_op(from, raw, gone, None);
             return;
         }
         match self.pool_op(&m, id) {
@@ -439,7 +441,9 @@ impl MonCore {
         match m.op {
             PoolOpCode::CREATE => {
                 if self.next_map().lookup_pool(&m.name).is_some() {
-                    return fail(Errno::EEXIST, "");
+    /// A monitor that lost its leader sends its clients' requests again: what is there already is no
+    /// error. librados looks into its own map first and tells its user then.
+                    return Ok(None);
                 }
                 let mut new = NewPool { name: m.name.clone(), ..NewPool::default() };
                 if m.crush_rule >= 0 {
@@ -451,8 +455,8 @@ impl MonCore {
                 Ok(None)
             }
             PoolOpCode::DELETE => self.delete_pool(id).map(|()| None),
-            PoolOpCode::CREATE_SNAP => self.create_pool_snap(id, &m.name).map(|()| None),
-            PoolOpCode::DELETE_SNAP => self.delete_pool_snap(id, &m.name).map(|()| None),
+            PoolOpCode::CREATE_SNAP => unless(Errno::EEXIST, self.create_pool_snap(id, &m.name)),
+            PoolOpCode::DELETE_SNAP => unless(Errno::ENOENT, self.delete_pool_snap(id, &m.name)),
             PoolOpCode::CREATE_UNMANAGED_SNAP => {
                 let snap = self.create_unmanaged_snap(id)?;
                 let mut w = Writer::new();
@@ -501,6 +505,14 @@ impl MonCore {
 
 fn micro(ratio: f64) -> u32 {
     (ratio * 1_000_000.0).round() as u32
+}
+
+/// A result of which `errno` says that the work was done before.
+fn unless(errno: Errno, result: Result<(), Refusal>) -> Result<Option<Bytes>, Refusal> {
+    match result {
+        Err(refusal) if refusal.errno != errno => Err(refusal),
+        _ => Ok(None),
+    }
 }
 
 /// The number of an autoscale mode.
