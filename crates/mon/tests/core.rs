@@ -777,6 +777,27 @@ fn pool_operations_may_be_repeated() {
     assert_eq!(op(&mut b, pool, PoolOpCode::DELETE_SNAP, "s"), -22);
 }
 
+/// A pool took any rule: an erasure coded one over a rule for replicas had holes for good where the
+/// rule moves copies up.
+#[test]
+fn a_pools_rule_is_of_its_type() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    let create = |b: &mut Bench, name: &str, kind: &str, rule: &str| {
+        let json = format!(
+            r#"{{"prefix":"osd pool create","pool":"{name}","pg_num":8,"pgp_num":8,"pool_type":"{kind}"{rule}}}"#
+        );
+        let ack = b.command(1, &json);
+        (ack.rc, ack.outs)
+    };
+    let replicated = r#","erasure_code_profile":"default","rule":"replicated_rule""#;
+    let mismatch = |rule: u8| (-22, format!("crush rule {rule} type does not match pool"));
+    assert_eq!(create(&mut b, "e", "erasure", replicated), mismatch(0));
+    assert_eq!(create(&mut b, "e", "erasure", "").0, 0);
+    let rule = b.map().pool(1).unwrap().crush_rule;
+    assert_eq!(create(&mut b, "r", "replicated", r#","rule":"erasure-code""#), mismatch(rule));
+}
+
 /// `sync_force` looked for one other monitor in the quorum. One of three is not enough for the new
 /// member that comes back: the cluster had no quorum any more.
 #[test]

@@ -88,6 +88,10 @@ impl MonCore {
         let Some(crush_rule) = crush_rule else {
             return fail(Errno::ENOENT, format!("crush rule {rule} does not exist"));
         };
+        let kind = if new.erasure { pool::TYPE_ERASURE } else { pool::TYPE_REPLICATED };
+        if crush_rule.kind != kind {
+            return fail(Errno::EINVAL, format!("crush rule {rule} type does not match pool"));
+        }
         if size < i64::from(crush_rule.min_size) {
             return fail(Errno::EINVAL, "pool size is smaller than the crush rule min size");
         }
@@ -117,7 +121,7 @@ impl MonCore {
         let id =
             map.pools.keys().next_back().copied().unwrap_or(0).max(i64::from(map.pool_max)) + 1;
         let mut p = PgPool {
-            kind: if new.erasure { pool::TYPE_ERASURE } else { pool::TYPE_REPLICATED },
+            kind,
             size: size as u8,
             min_size: min_size as u8,
             crush_rule: rule as u8,
@@ -437,12 +441,12 @@ impl MonCore {
         }
     }
 
+    /// A monitor that lost its leader sends its clients' requests again: what is there already is no
+    /// error. librados looks into its own map first and tells its user then.
     fn pool_op(&mut self, m: &MPoolOp, id: i64) -> Result<Option<Bytes>, Refusal> {
         match m.op {
             PoolOpCode::CREATE => {
                 if self.next_map().lookup_pool(&m.name).is_some() {
-    /// A monitor that lost its leader sends its clients' requests again: what is there already is no
-    /// error. librados looks into its own map first and tells its user then.
                     return Ok(None);
                 }
                 let mut new = NewPool { name: m.name.clone(), ..NewPool::default() };
@@ -503,16 +507,16 @@ impl MonCore {
     }
 }
 
-fn micro(ratio: f64) -> u32 {
-    (ratio * 1_000_000.0).round() as u32
-}
-
 /// A result of which `errno` says that the work was done before.
 fn unless(errno: Errno, result: Result<(), Refusal>) -> Result<Option<Bytes>, Refusal> {
     match result {
         Err(refusal) if refusal.errno != errno => Err(refusal),
         _ => Ok(None),
     }
+}
+
+fn micro(ratio: f64) -> u32 {
+    (ratio * 1_000_000.0).round() as u32
 }
 
 /// The number of an autoscale mode.
