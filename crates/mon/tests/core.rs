@@ -798,6 +798,25 @@ fn a_pools_rule_is_of_its_type() {
     assert_eq!(create(&mut b, "r", "replicated", r#","rule":"erasure-code""#), mismatch(rule));
 }
 
+/// A leader that had been replaced applied the next one's entries onto what it had proposed itself,
+/// and showed its subscribers an OSD map that was never committed.
+#[test]
+fn a_deposed_leader_shows_no_map_that_was_not_committed() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    let what = BTreeMap::from([("osdmap".to_string(), SubscribeItem { start: 0, flags: 0 })]);
+    b.send(1, &MMonSubscribe { what, hostname: "h".into() });
+    let before = b.map().epoch;
+    b.take::<MOSDMap>(1);
+    b.loses_proposals = true;
+    let cmd = vec![r#"{"prefix":"osd set","key":"noout"}"#.to_owned()];
+    b.send(1, &MMonCommand { fsid: FSID.parse().unwrap(), cmd, ..MMonCommand::default() });
+    b.pass(Duration::from_secs(1));
+    let effects = b.core.applied(clock(b.now), &store::KvBatch::new()).unwrap();
+    b.perform(effects);
+    assert!(b.take::<MOSDMap>(1).is_empty(), "only epoch {before} is committed");
+}
+
 /// `sync_force` looked for one other monitor in the quorum. One of three is not enough for the new
 /// member that comes back: the cluster had no quorum any more.
 #[test]
