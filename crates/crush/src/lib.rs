@@ -5,6 +5,7 @@
 //! the same placement for themselves.
 
 mod bucket;
+mod check;
 mod choose;
 mod class;
 mod edit;
@@ -14,10 +15,11 @@ mod map;
 mod mapper;
 mod text;
 mod tree;
-mod weight;
 mod upmap;
+mod weight;
 mod wire;
 
+pub use check::Endless;
 pub use edit::{DEFAULT_TYPES, EditError, Location, fixed_weight, is_valid_name};
 pub use hash::{hash2, hash3, hash4};
 pub use map::*;

@@ -743,6 +743,31 @@ fn an_alert_may_be_muted_for_longer_than_time_lasts() {
     assert_eq!(b.command(1, &mute).rc, 0);
 }
 
+/// A map with a loop, or with so many tries that no PG is ever placed, was taken, and whoever got it
+/// hung: the monitors too.
+#[test]
+fn a_crush_map_that_nobody_can_follow_is_refused() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    let mut crush = (*b.map().crush).clone();
+    let set = |b: &mut Bench, crush: &crush::CrushMap| {
+        let (fsid, cmd) = (FSID.parse().unwrap(), r#"{"prefix":"osd setcrushmap"}"#.to_owned());
+        let command = MMonCommand { fsid, cmd: vec![cmd], ..MMonCommand::default() };
+        b.tid += 1;
+        let mut raw = Message::encode(&command).with_tid(b.tid);
+        raw.data.push(crush.to_bytes());
+        b.step(Event::Message(1, raw));
+        b.pass(Duration::ZERO);
+        b.take::<MMonCommandAck>(1).remove(0)
+    };
+    assert_eq!(set(&mut b, &crush).rc, 0);
+    crush.tunables.choose_total_tries = 20_000;
+    let refused = set(&mut b, &crush);
+    let text = "crushmap is refused: 20000 tries are more than 10000";
+    assert_eq!((refused.rc, refused.outs.as_str()), (-22, text));
+    assert_ne!(b.map().crush.tunables.choose_total_tries, 20_000);
+}
+
 /// A monitor whose leader was gone sent its clients' pool operations to the next one, and clients were
 /// told of errors: that what they had just made was there already.
 #[test]
