@@ -211,6 +211,22 @@ impl ServiceSecrets for KeyServer {
     }
 }
 
+/// What opens authorizers at a monitor: the key of `mon.`, by which other monitors prove themselves.
+/// A ticket for a service says what its holder may do there, and opens nothing here
+/// (src/mon/Monitor.cc at v16.2: handle_auth_request looks into its keyring file alone).
+#[derive(Debug)]
+pub struct MonSecrets<'a>(pub &'a KeyServer);
+
+impl ServiceSecrets for MonSecrets<'_> {
+    fn service_secret(&self, _: u32, _: u64) -> Option<CryptoKey> {
+        None
+    }
+    fn own_secret(&self, name: &AuthEntityName) -> Option<CryptoKey> {
+        let mon = *name == AuthEntityName::new(entity::MON, "");
+        if mon { self.0.own_secret(name) } else { None }
+    }
+}
+
 impl KeyServer {
     /// The entity's key and caps.
     pub fn auth(&self, name: &AuthEntityName) -> Option<&EntityAuth> {

@@ -14,7 +14,7 @@ mod ticket;
 pub use crypto::{CryptoKey, FillRandom, SECRET_LEN};
 pub use error::AuthError;
 pub use key_server::{
-    KeyIncrement, KeyServer, KeyServerData, SERVICES, ServiceSecrets, SessionAuthInfo,
+    KeyIncrement, KeyServer, KeyServerData, MonSecrets, SERVICES, ServiceSecrets, SessionAuthInfo,
     TicketLifetimes,
 };
 pub use keyring::{EntityAuth, Keyring};

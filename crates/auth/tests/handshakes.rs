@@ -3,12 +3,15 @@
 use std::cell::Cell;
 
 use auth::cephx::{
-    CephxClient, GlobalIdStatus, MonHandler, MonRules, ServiceHandler, ServiceStep, StartRequest,
-    answer_in_session,
+    Authorizer, CephxClient, GlobalIdStatus, MonHandler, MonRules, ServiceHandler, ServiceStep,
+    ServiceTicketRequest, StartRequest, answer_in_session, mon_authorizer,
 };
-use auth::{AuthError, CryptoKey, EntityAuth, KeyIncrement, KeyServer};
+use auth::{
+    AuthCapsInfo, AuthError, AuthTicket, CryptoKey, EntityAuth, KeyIncrement, KeyServer,
+    MonSecrets, ServiceTicketInfo, TicketBlob,
+};
 use bytes::Bytes;
-use denc::Denc;
+use denc::{Denc, Writer};
 use types::UTime;
 use types::entity::{AUTH, AuthEntityName, MGR, MON, OSD};
 
@@ -106,6 +109,83 @@ fn tickets_open_the_services_and_the_global_id_is_kept_by_the_old_ticket() {
     }
 }
 
+/// A monitor opened authorizers with any service's secrets, and took what a ticket for an OSD allows
+/// for what its holder may do at monitors.
+#[test]
+fn at_a_monitor_only_the_key_of_monitors_opens_authorizers() {
+    let mut keys = server();
+    let mon = EntityAuth::new(key(3), [("mon", "allow *")]);
+    keys.data.apply(&KeyIncrement::Add(name("mon."), mon)).unwrap();
+    let mut client = CephxClient::new(name("client.admin"), key(1));
+    authenticate(&mut client, &keys, Some(4123), true).unwrap();
+    let secrets = MonSecrets(&keys);
+    let open = |authorizer: Authorizer| {
+        ServiceHandler::new().step(&authorizer.request(), true, &secrets, &fill)
+    };
+    for service in [AUTH, MON, OSD, MGR] {
+        let refused = open(client.authorizer(service, &fill).unwrap()).unwrap_err();
+        assert!(matches!(refused, AuthError::UnknownSecret { .. }), "{refused}");
+    }
+    let peer = open(mon_authorizer(&keys, NOW, &fill).unwrap()).unwrap();
+    assert!(matches!(peer, ServiceStep::Challenge(_)));
+}
+
+/// Tickets are sealed without a signature: a flipped bit of the ciphertext flips the same bit of the
+/// next block, here "allows all", and garbles only its own block, which was not looked at. So anybody
+/// with any ticket for an OSD could do everything there.
+#[test]
+fn no_ticket_allows_all_whatever_it_says() {
+    let keys = server();
+    let (id, secret, _) = keys.current_secret(OSD, NOW).unwrap();
+    let open = |info: &ServiceTicketInfo, flip: Option<usize>| {
+        let mut sealed = secret.seal(|w| info.encode(w)).to_vec();
+        if let Some(byte) = flip {
+            sealed[byte] ^= 1;
+        }
+        let blob = TicketBlob { secret_id: id, blob: sealed.into() };
+        let authorizer = Authorizer::new(7, OSD.into(), &blob, key(4), 5);
+        let mut service = ServiceHandler::new();
+        let ServiceStep::Challenge(challenge) =
+            service.step(&authorizer.request(), true, &keys, &fill)?
+        else {
+            panic!("no challenge")
+        };
+        let answer = authorizer.on_challenge(&challenge)?;
+        match service.step(&answer, true, &keys, &fill)? {
+            ServiceStep::Done(done) => Ok(done.ticket),
+            other => panic!("{other:?}"),
+        }
+    };
+    let ticket = AuthTicket {
+        name: name("client.0123456789"),
+        global_id: 7,
+        created: NOW,
+        expires: UTime::new(NOW.sec + 3600, 0),
+        caps: AuthCapsInfo::from_text("allow r"),
+        flags: 0,
+    };
+    let info =
+        |ticket: &AuthTicket| ServiceTicketInfo { ticket: ticket.clone(), session_key: key(4) };
+    assert_eq!(open(&info(&ticket), None), Ok(ticket.clone()));
+    for length in 1..=16 {
+        let name = AuthEntityName::new(types::entity::CLIENT, "x".repeat(length));
+        let ticket = AuthTicket { name, ..ticket.clone() };
+        let opened = open(&info(&ticket), Some(36 + length));
+        assert!(opened.is_err(), "{length}: {opened:?}");
+    }
+    let mut all = ticket.clone();
+    all.caps.allow_all = true;
+    assert_eq!(open(&info(&all), None), Ok(ticket.clone()));
+    // One whose time is over opens: its secret is still there.
+    let old = AuthTicket { created: UTime::new(1, 0), expires: UTime::new(2, 0), ..ticket.clone() };
+    assert_eq!(open(&info(&old), None), Ok(old.clone()));
+    let nsec = UTime::new(1, 1_000_000_000);
+    for (created, expires) in [(NOW, old.expires), (nsec, NOW), (UTime::ZERO, nsec)] {
+        let odd = AuthTicket { created, expires, ..ticket.clone() };
+        assert_eq!(open(&info(&odd), None), Err(AuthError::Sealed));
+    }
+}
+
 #[test]
 fn wrong_keys_and_unknown_names_are_refused() {
     let keys = server();
@@ -137,6 +217,14 @@ fn requests_inside_a_session() {
     assert_ne!(osd.ticket(OSD).unwrap().session_key, before);
     assert_eq!(osd.needs(u32::from(OSD), later), 0);
     assert!(answer_in_session(&name("osd.1"), &request, &rules).is_err());
+
+    // A service's ticket, which its holder may have from long ago, is not renewed by itself.
+    let mut w = Writer::new();
+    w.u16(0x0200);
+    w.raw(&osd.authorizer(OSD, &fill).unwrap().request());
+    ServiceTicketRequest { keys: OSD.into() }.encode(&mut w);
+    let renewed = answer_in_session(&name("osd.0"), &w.into_bytes(), &rules);
+    assert_eq!(renewed.unwrap_err(), AuthError::BadProof);
 }
 
 #[test]

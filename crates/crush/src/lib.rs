@@ -5,6 +5,7 @@
 //! the same placement for themselves.
 
 mod bucket;
+mod check;
 mod choose;
 mod class;
 mod edit;
@@ -14,11 +15,14 @@ mod map;
 mod mapper;
 mod text;
 mod tree;
+mod upmap;
 mod weight;
 mod wire;
 
+pub use check::Endless;
 pub use edit::{DEFAULT_TYPES, EditError, Location, fixed_weight, is_valid_name};
 pub use hash::{hash2, hash3, hash4};
 pub use map::*;
 pub use text::{CompileError, Problem};
 pub use tree::TreeItem;
+pub use upmap::Demands;

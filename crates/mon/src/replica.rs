@@ -32,12 +32,32 @@ use quorum::{Base, Entry, Envelope, HardState, MemberId, Members, Payload, Raft,
 use store::kv::{KvOp, prefix_range};
 use store::{Kv, KvBatch, KvError};
 
-use crate::layout::{self, PAXOS, RAFT};
+use crate::layout::{self, AUTH, MON_SYNC, MONMAP, PAXOS, RAFT};
 use crate::log::{Log, LogError};
 
 /// Bytes and entries of one piece of a copy, about.
 const PIECE_BYTES_MAX: usize = 1 << 20;
 const PIECE_ENTRIES_MAX: usize = 2000;
+
+/// Whether a key is this monitor's alone: no copy takes it along.
+fn is_own(key: &[u8]) -> bool {
+    [RAFT, MON_SYNC].into_iter().any(|prefix| {
+        let (start, end) = prefix_range(prefix);
+        start <= key && key < &end[..]
+    })
+}
+
+/// What a monitor must know to start and find the others, as it is now.
+fn put_bootstrap(kv: &dyn Kv, batch: &mut KvBatch) -> Result<(), KvError> {
+    let last = layout::get_u64(kv, MONMAP, "last")?.unwrap_or(0);
+    let monmap = layout::numbered(MONMAP, "", last);
+    for key in [monmap, layout::key(MONMAP, "last"), layout::key(AUTH, "mon_keyring")] {
+        if let Some(value) = kv.get(&key)? {
+            batch.put(key, value);
+        }
+    }
+    Ok(())
+}
 
 /// A batch as an entry carries it.
 pub(crate) fn encode_batch(batch: &KvBatch) -> Bytes {
@@ -363,6 +383,7 @@ impl Replica {
             entries.truncate(fits);
             last = false;
         }
+        entries.retain(|(key, _)| !is_own(key));
         Ok(Some(Piece { after, entries, base, last }))
     }
 
@@ -379,17 +400,19 @@ impl Replica {
         let first = match &copy.base {
             Some(base) => base.clone(),
             None => {
-                let raft = self.raft.borrow();
-                if piece.base.index <= raft.applied() && !self.torn.get() {
+                let applied = self.raft.borrow().applied();
+                if piece.base.index <= applied && !self.torn.get() {
                     // The log has caught up by itself.
-                    drop(raft);
                     *copying = None;
                     return Ok(false);
                 }
                 layout::put_u64(&mut batch, RAFT, "copying", 1);
-                batch.delete_range(Bytes::new(), own.clone());
-                batch.delete_range(own_end.clone(), Bytes::new());
+                batch.delete_range(Bytes::new(), own);
+                batch.delete_range(own_end, Bytes::new());
+                // The next start may come before the piece that has them.
+                put_bootstrap(&*self.kv, &mut batch)?;
                 self.torn.set(true);
+                self.raft.borrow_mut().set_whole(false);
                 piece.base.clone()
             }
         };
@@ -398,7 +421,7 @@ impl Replica {
             copy.after = key.clone();
         }
         for (key, value) in piece.entries {
-            if key < own || key >= own_end {
+            if !is_own(&key) {
                 batch.put(key, value);
             }
         }
@@ -410,7 +433,6 @@ impl Replica {
         }
         *copying = None;
         let mut raft = self.raft.borrow_mut();
-        raft.set_whole(false);
         let Some(tail_stays) = raft.install(first.clone()) else {
             self.kv.commit(batch)?;
             return Ok(true);
@@ -448,3 +470,6 @@ impl Log for Replica {
         self.raft.borrow().applied()
     }
 }
+
+#[cfg(test)]
+mod tests;

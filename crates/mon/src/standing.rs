@@ -227,6 +227,11 @@ impl MonCore {
     /// tells who wants to know.
     pub fn applied(&mut self, now: Now, batch: &KvBatch) -> Result<Vec<Effect>, LoadError> {
         self.now = now;
+        if self.standing.role == Role::Leader {
+            // It leads no more and has not been told yet. What it proposed last may never be
+            // committed: nobody may be shown that.
+            self.reload()?;
+        }
         let mut touched = BTreeSet::new();
         for op in &batch.ops {
             let (key, value) = match op {

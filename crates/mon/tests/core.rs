@@ -12,8 +12,8 @@ use denc::Denc;
 use maps::{MonInfo, MonMap, OsdMap};
 use messages::{
     MAuth, MAuthReply, MConfig, MMgrBeacon, MMgrMap, MMonCommand, MMonCommandAck, MMonSubscribe,
-    MOSDAlive, MOSDBoot, MOSDFailure, MOSDMap, MOSDPGCreate2, MOSDPGCreated, MPoolOp, MPoolOpReply,
-    Message, PaxosHeader, PoolOpCode, SubscribeItem,
+    MOSDAlive, MOSDBeacon, MOSDBoot, MOSDFailure, MOSDMap, MOSDMarkMeDead, MOSDPGCreate2,
+    MOSDPGCreated, MPoolOp, MPoolOpReply, Message, PaxosHeader, PoolOpCode, SubscribeItem,
 };
 use mon::{Effect, Event, Identity, LocalLog, Log, MonCore, Now, Peer};
 use store::Kv;
@@ -34,6 +34,8 @@ struct Bench {
     sent: BTreeMap<u64, Vec<RawMessage>>,
     /// Commits are not told: a proposal stays under way.
     holds_commits: bool,
+    /// Nor is anything committed: another monitor leads by now.
+    loses_proposals: bool,
 }
 
 /// Start of the tests' monotonic clock.
@@ -43,11 +45,10 @@ fn clock(now: Duration) -> Now {
     Now { wall: UTime::from_duration(Duration::from_secs(1_700_000_000) + now), mono: START + now }
 }
 
-fn conf() -> Rc<config::Config> {
+/// Settings of every test, and `more` lines.
+fn conf(more: &str) -> Rc<config::Config> {
     let conf = config::Config::new("mon", "a");
-    let text = format!(
-        "[global]\nfsid = {FSID}\nmon_allow_pool_delete = true\nmon_osd_min_in_ratio = 0.3\n"
-    );
+    let text = format!("[global]\nfsid = {FSID}\nmon_allow_pool_delete = true\n{more}\n");
     assert!(conf.load_file(&config::ConfFile::parse(&text).unwrap()).is_empty());
     Rc::new(conf)
 }
@@ -62,6 +63,11 @@ fn fill(counter: &Cell<u8>) -> impl Fn(&mut [u8]) + '_ {
 }
 
 fn fresh_kv() -> Rc<dyn Kv> {
+    kv_of(&["a"])
+}
+
+/// A database of `mon.a` among these monitors.
+fn kv_of(mons: &[&str]) -> Rc<dyn Kv> {
     let kv = Rc::new(MemKv::new());
     let now = clock(Duration::ZERO).wall;
     let counter = Cell::new(0);
@@ -78,12 +84,14 @@ fn fresh_kv() -> Rc<dyn Kv> {
         min_mon_release: 16,
         ..MonMap::default()
     };
-    monmap.add(MonInfo {
-        name: "a".into(),
-        public_addrs: AddrVec::of(addr(3300)),
-        ..MonInfo::default()
-    });
-    mon::mkfs(&*kv, &conf(), &monmap, &keyring, now, &fill).unwrap();
+    for (port, name) in (3300..).zip(mons) {
+        monmap.add(MonInfo {
+            name: (*name).into(),
+            public_addrs: AddrVec::of(addr(port)),
+            ..MonInfo::default()
+        });
+    }
+    mon::mkfs(&*kv, &conf(""), &monmap, &keyring, now, &fill).unwrap();
     kv
 }
 
@@ -93,6 +101,11 @@ fn addr(port: u16) -> EntityAddr {
 
 impl Bench {
     fn new(kv: Rc<dyn Kv>) -> Bench {
+        Bench::with(kv, "")
+    }
+
+    /// With lines of settings.
+    fn with(kv: Rc<dyn Kv>, settings: &str) -> Bench {
         let identity = Identity { name: "a".into(), metadata: BTreeMap::new() };
         let log = LocalLog::new(kv.clone()).unwrap();
         let counter = Cell::new(7u8);
@@ -103,7 +116,7 @@ impl Bench {
             }
         });
         let start = clock(Duration::ZERO);
-        let mut core = MonCore::load(identity, conf(), kv, fill, start).unwrap();
+        let mut core = MonCore::load(identity, conf(settings), kv, fill, start).unwrap();
         let first = core.stand_alone(start).unwrap();
         let mut bench = Bench {
             core,
@@ -112,6 +125,7 @@ impl Bench {
             tid: 0,
             sent: BTreeMap::new(),
             holds_commits: false,
+            loses_proposals: false,
         };
         bench.perform(first);
         let effects = bench.core.flush(clock(bench.now));
@@ -123,6 +137,7 @@ impl Bench {
         for effect in effects {
             match effect {
                 Effect::Send(to, message) => self.sent.entry(to).or_default().push(message),
+                Effect::Propose(_) if self.loses_proposals => {}
                 Effect::Propose(batch) => {
                     // The local log commits at once.
                     let done = self.log.propose(batch);
@@ -571,6 +586,8 @@ fn a_refused_connection_is_believed_at_once_silence_needs_two_reporters() {
     assert!(b.map().is_down(1));
 }
 
+/// Whether one more may go out was asked of what would be left: of three OSDs none ever went, with
+/// Ceph's 0.75 (`mon_osd_min_in_ratio`). Ceph asks how many are in before.
 #[test]
 fn an_osd_that_stays_down_goes_out_and_comes_back_in() {
     let mut b = Bench::new(fresh_kv());
@@ -581,10 +598,266 @@ fn an_osd_that_stays_down_goes_out_and_comes_back_in() {
     assert!(b.map().is_in(2));
     b.pass(Duration::from_secs(310));
     assert!(b.map().is_out(2));
+    b.send(osds[0], &failure(1, messages::FAILURE_FAILED | messages::FAILURE_IMMEDIATE, 0));
+    b.pass(Duration::from_secs(620));
+    assert!(b.map().is_down(1) && b.map().is_in(1), "two of three are fewer than 0.75");
     b.step(Event::Closed(102));
     b.boot(2);
     let map = b.map();
     assert!(map.is_up(2) && map.is_in(2));
+}
+
+/// The share of OSDs that are up (`mon_osd_min_up_ratio`, 0.3) likewise counts before one goes down:
+/// the last one of three never did.
+#[test]
+fn the_last_silent_osd_goes_down_too() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    b.pass(Duration::from_secs(1000));
+    assert_eq!(b.map().num_up_osds(), 0);
+}
+
+/// While a placement group was being made, only its epoch kept maps from being forgotten: the maps
+/// that all other placement groups still needed went.
+#[test]
+fn making_a_pool_forgets_no_maps_of_others() {
+    let settings =
+        "mon_min_osdmap_epochs = 5\npaxos_service_trim_min = 1\nmon_osd_report_timeout = 9000";
+    let mut b = Bench::with(fresh_kv(), settings);
+    let osds = b.three_osds();
+    for session in &osds {
+        let item = SubscribeItem { start: 0, flags: 0 };
+        let what = BTreeMap::from([("osd_pg_creates".to_string(), item)]);
+        b.send(*session, &MMonSubscribe { what, hostname: "h".into() });
+    }
+    let created = |b: &mut Bench| {
+        for session in &osds {
+            for create in b.take::<MOSDPGCreate2>(*session) {
+                for pgid in create.pgs.keys() {
+                    let pgid = pgid.pgid;
+                    b.send(*session, &MOSDPGCreated { paxos: PaxosHeader::at(0), pgid });
+                }
+            }
+        }
+        b.pass(Duration::from_secs(10));
+    };
+    let first = |b: &mut Bench| {
+        let report: serde_json::Value =
+            serde_json::from_str(&b.out(1, r#"{"prefix":"report"}"#)).unwrap();
+        report["osdmap_first_committed"].as_u64().unwrap()
+    };
+    b.out(1, r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#);
+    created(&mut b);
+    let needed = b.map().epoch;
+    for session in &osds {
+        let beacon = MOSDBeacon {
+            paxos: PaxosHeader::at(needed.into()),
+            pgs: Vec::new(),
+            min_last_epoch_clean: needed,
+            last_purged_snaps_scrub: UTime::ZERO,
+            osd_beacon_report_interval: 9000,
+        };
+        b.send(*session, &beacon);
+    }
+    for _ in 0..10 {
+        b.out(1, r#"{"prefix":"osd set","key":"noout"}"#);
+        b.out(1, r#"{"prefix":"osd unset","key":"noout"}"#);
+    }
+    b.pass(Duration::from_secs(10));
+    assert!((2..=u64::from(needed)).contains(&first(&mut b)));
+    b.out(1, r#"{"prefix":"osd pool create","pool":"q","pg_num":8}"#);
+    for _ in 0..10 {
+        b.out(1, r#"{"prefix":"osd set","key":"noout"}"#);
+        b.out(1, r#"{"prefix":"osd unset","key":"noout"}"#);
+    }
+    b.pass(Duration::from_secs(10));
+    assert!(first(&mut b) <= u64::from(needed), "{} {needed}", first(&mut b));
+}
+
+/// An exception from CRUSH stayed when the OSD it names was moved next to another copy, or out of the
+/// rule's tree: Ceph drops such, ours went on putting two copies into one host.
+#[test]
+fn upmaps_go_when_the_tree_no_longer_allows_them() {
+    for there in ["host=h%,root=default", "host=far,root=other"] {
+        let mut b = Bench::new(fresh_kv());
+        b.three_osds();
+        b.out(1, r#"{"prefix":"osd pool create","pool":"p","pg_num":8,"size":2}"#);
+        let map = b.map();
+        let pgid = types::PgId::new(map.lookup_pool("p").unwrap() as u64, 0);
+        let up = map.pg_to_up_acting(pgid).up;
+        let third = (0..3).find(|osd| !up.contains(osd)).unwrap();
+        let upmap = format!(
+            r#"{{"prefix":"osd pg-upmap-items","pgid":"{pgid}","id":[{},{third}]}}"#,
+            up[0]
+        );
+        assert_eq!(b.command(1, &upmap).rc, 0);
+        assert_eq!(b.map().pg_to_up_acting(pgid).up, [third, up[1]]);
+        b.out(1, r#"{"prefix":"osd reweight","id":0,"weight":0.9}"#);
+        assert!(b.map().pg_upmap_items.contains_key(&pgid), "it is as good as before");
+        let there: Vec<_> =
+            there.replace('%', &up[1].to_string()).split(',').map(|w| format!("\"{w}\"")).collect();
+        let there = there.join(",");
+        b.out(
+            1,
+            &format!(r#"{{"prefix":"osd crush set","id":{third},"weight":1.0,"args":[{there}]}}"#),
+        );
+        assert!(!b.map().pg_upmap_items.contains_key(&pgid), "{there}");
+        let now = b.map().pg_to_up_acting(pgid).up;
+        assert!(!(now.contains(&third) && now.contains(&up[1])), "{there}: {now:?}");
+    }
+}
+
+/// Two ways in which an OSD that is gone was still named in an epoch with fewer OSDs, which then did
+/// not apply: removed and cut off at once, and "I am dead" from one long removed. Each monitor in turn
+/// panicked.
+#[test]
+fn epochs_with_fewer_osds_name_none_that_are_gone() {
+    let mut b = Bench::new(fresh_kv());
+    let osds = b.three_osds();
+    b.out(1, r#"{"prefix":"osd down","ids":["2"]}"#);
+    for json in [
+        r#"{"prefix":"osd purge-actual","id":2,"yes_i_really_mean_it":true}"#,
+        r#"{"prefix":"osd setmaxosd","newmax":2}"#,
+    ] {
+        let cmd = vec![json.to_owned()];
+        b.send(1, &MMonCommand { fsid: FSID.parse().unwrap(), cmd, ..MMonCommand::default() });
+    }
+    b.pass(Duration::from_secs(2));
+    let answers = b.take::<MMonCommandAck>(1);
+    assert!(answers.len() == 2 && answers.iter().all(|ack| ack.rc == 0), "{answers:?}");
+    assert_eq!(b.map().max_osd, 2);
+    let (fsid, epoch) = (FSID.parse().unwrap(), b.map().epoch);
+    let paxos = PaxosHeader::at(0);
+    b.send(osds[2], &MOSDMarkMeDead { paxos, fsid, target_osd: 2, epoch });
+    b.pass(Duration::from_secs(2));
+    assert_eq!(b.map().epoch, epoch);
+}
+
+/// A time so far away that no clock can tell it made whichever monitor led panic, one after the other.
+#[test]
+fn an_alert_may_be_muted_for_longer_than_time_lasts() {
+    let mut b = Bench::new(fresh_kv());
+    b.admin();
+    let mute =
+        format!(r#"{{"prefix":"health mute","code":"X","ttl":"{}","sticky":true}}"#, u64::MAX);
+    assert_eq!(b.command(1, &mute).rc, 0);
+}
+
+/// A map with a loop, or with so many tries that no PG is ever placed, was taken, and whoever got it
+/// hung: the monitors too.
+#[test]
+fn a_crush_map_that_nobody_can_follow_is_refused() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    let mut crush = (*b.map().crush).clone();
+    let set = |b: &mut Bench, crush: &crush::CrushMap| {
+        let (fsid, cmd) = (FSID.parse().unwrap(), r#"{"prefix":"osd setcrushmap"}"#.to_owned());
+        let command = MMonCommand { fsid, cmd: vec![cmd], ..MMonCommand::default() };
+        b.tid += 1;
+        let mut raw = Message::encode(&command).with_tid(b.tid);
+        raw.data.push(crush.to_bytes());
+        b.step(Event::Message(1, raw));
+        b.pass(Duration::ZERO);
+        b.take::<MMonCommandAck>(1).remove(0)
+    };
+    assert_eq!(set(&mut b, &crush).rc, 0);
+    crush.tunables.choose_total_tries = 20_000;
+    let refused = set(&mut b, &crush);
+    let text = "crushmap is refused: 20000 tries are more than 10000";
+    assert_eq!((refused.rc, refused.outs.as_str()), (-22, text));
+    assert_ne!(b.map().crush.tunables.choose_total_tries, 20_000);
+}
+
+/// A monitor whose leader was gone sent its clients' pool operations to the next one, and clients were
+/// told of errors: that what they had just made was there already.
+#[test]
+fn pool_operations_may_be_repeated() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    let op = |b: &mut Bench, pool: u32, op: u32, name: &str| {
+        let (fsid, name) = (FSID.parse().unwrap(), name.to_owned());
+        b.send(1, &MPoolOp { fsid, pool, op, name, crush_rule: -1, ..MPoolOp::default() });
+        b.pass(Duration::ZERO);
+        b.take::<MPoolOpReply>(1).remove(0).reply_code
+    };
+    for _ in 0..2 {
+        assert_eq!(op(&mut b, 0, PoolOpCode::CREATE, "p"), 0);
+    }
+    let pool = b.map().lookup_pool("p").unwrap() as u32;
+    for (code, snaps) in [(PoolOpCode::CREATE_SNAP, 1), (PoolOpCode::DELETE_SNAP, 0)] {
+        for _ in 0..2 {
+            assert_eq!(op(&mut b, pool, code, "s"), 0);
+            assert_eq!(b.map().pool(pool.into()).unwrap().snaps.len(), snaps);
+        }
+    }
+    for _ in 0..2 {
+        assert_eq!(op(&mut b, pool, PoolOpCode::DELETE, ""), 0);
+        assert!(b.map().pool(pool.into()).is_none());
+    }
+    assert_eq!(op(&mut b, pool, PoolOpCode::CREATE_SNAP, "s"), -2);
+    // Snapshots of the pool and snapshots of clients still exclude each other.
+    assert_eq!(op(&mut b, 0, PoolOpCode::CREATE, "q"), 0);
+    let pool = b.map().lookup_pool("q").unwrap() as u32;
+    assert_eq!(op(&mut b, pool, PoolOpCode::CREATE_UNMANAGED_SNAP, ""), 0);
+    assert_eq!(op(&mut b, pool, PoolOpCode::DELETE_SNAP, "s"), -22);
+}
+
+/// A pool took any rule: an erasure coded one over a rule for replicas had holes for good where the
+/// rule moves copies up.
+#[test]
+fn a_pools_rule_is_of_its_type() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    let create = |b: &mut Bench, name: &str, kind: &str, rule: &str| {
+        let json = format!(
+            r#"{{"prefix":"osd pool create","pool":"{name}","pg_num":8,"pgp_num":8,"pool_type":"{kind}"{rule}}}"#
+        );
+        let ack = b.command(1, &json);
+        (ack.rc, ack.outs)
+    };
+    let replicated = r#","erasure_code_profile":"default","rule":"replicated_rule""#;
+    let mismatch = |rule: u8| (-22, format!("crush rule {rule} type does not match pool"));
+    assert_eq!(create(&mut b, "e", "erasure", replicated), mismatch(0));
+    assert_eq!(create(&mut b, "e", "erasure", "").0, 0);
+    let rule = b.map().pool(1).unwrap().crush_rule;
+    assert_eq!(create(&mut b, "r", "replicated", r#","rule":"erasure-code""#), mismatch(rule));
+}
+
+/// A leader that had been replaced applied the next one's entries onto what it had proposed itself,
+/// and showed its subscribers an OSD map that was never committed.
+#[test]
+fn a_deposed_leader_shows_no_map_that_was_not_committed() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    let what = BTreeMap::from([("osdmap".to_string(), SubscribeItem { start: 0, flags: 0 })]);
+    b.send(1, &MMonSubscribe { what, hostname: "h".into() });
+    let before = b.map().epoch;
+    b.take::<MOSDMap>(1);
+    b.loses_proposals = true;
+    let cmd = vec![r#"{"prefix":"osd set","key":"noout"}"#.to_owned()];
+    b.send(1, &MMonCommand { fsid: FSID.parse().unwrap(), cmd, ..MMonCommand::default() });
+    b.pass(Duration::from_secs(1));
+    let effects = b.core.applied(clock(b.now), &store::KvBatch::new()).unwrap();
+    b.perform(effects);
+    assert!(b.take::<MOSDMap>(1).is_empty(), "only epoch {before} is committed");
+}
+
+/// `sync_force` looked for one other monitor in the quorum. One of three is not enough for the new
+/// member that comes back: the cluster had no quorum any more.
+#[test]
+fn sync_force_needs_a_majority_of_others() {
+    let answer = |others: &[&str]| {
+        let mut b = Bench::new(kv_of(&["a", "b", "c"]));
+        let quorum = others.iter().map(|name| (*name).to_owned()).chain(["a".to_owned()]);
+        let standing = mon::Standing { quorum: quorum.collect(), ..b.core.standing().clone() };
+        let effects = b.core.stand(clock(b.now), standing).unwrap();
+        b.perform(effects);
+        let json = r#"{"prefix":"sync_force","validate":"--yes-i-really-mean-it"}"#;
+        let map = command::CommandMap::parse(&[json.to_owned()]).unwrap();
+        b.core.admin_command(&map, Bytes::new()).rc
+    };
+    assert_eq!(answer(&["b"]), -16);
+    assert_eq!(answer(&["b", "c"]), 0);
 }
 
 #[test]

@@ -58,7 +58,7 @@ impl UTime {
 
     /// This time plus a span, saturating.
     pub fn plus(self, d: Duration) -> UTime {
-        UTime::from_duration(self.to_duration() + d)
+        UTime::from_duration(self.to_duration().saturating_add(d))
     }
 
     /// This time minus a span, saturating at zero.

@@ -246,9 +246,9 @@ pub fn answer_in_session(
         request::PRINCIPAL_SESSION_KEY => {
             // Its authorizer, made with the auth ticket, has no challenge: it came inside an
             // authenticated session.
-            let (info, _) = open_authorizer(&mut r, rules.keys)?;
+            let (service, info, _) = open_authorizer(&mut r, rules.keys)?;
             let req: ServiceTicketRequest = r.get()?;
-            if info.ticket.name != *name {
+            if service != u32::from(entity::AUTH) || info.ticket.name != *name {
                 return Err(AuthError::BadProof);
             }
             let tickets = tickets_for(req.keys, &info.ticket, rules);

@@ -38,11 +38,12 @@ pub struct Verified {
     pub reply: Bytes,
 }
 
-/// Opens an authorizer: the ticket in it, and the part sealed with the ticket's session key.
+/// Opens an authorizer: whose ticket it is, the ticket, and the part sealed with the ticket's
+/// session key.
 pub(crate) fn open_authorizer(
     r: &mut Reader<'_>,
     secrets: &dyn ServiceSecrets,
-) -> Result<(ServiceTicketInfo, Authorize), AuthError> {
+) -> Result<(u32, ServiceTicketInfo, Authorize), AuthError> {
     check_version(r, "authorizer version", 1)?;
     let global_id = r.u64()?;
     let service = r.u32()?;
@@ -54,12 +55,17 @@ pub(crate) fn open_authorizer(
         secrets.service_secret(service, blob.secret_id)
     };
     let secret = secret.ok_or(AuthError::UnknownSecret { service, id: blob.secret_id })?;
-    let info: ServiceTicketInfo = secret.open(&blob.blob)?;
+    let mut info: ServiceTicketInfo = secret.open(&blob.blob)?;
+    if !info.ticket.is_plausible() {
+        return Err(AuthError::Sealed);
+    }
+    // No monitor makes a ticket that allows all, and the bit that says so is easily flipped.
+    info.ticket.caps.allow_all = false;
     if info.ticket.global_id != global_id {
         return Err(AuthError::BadGlobalId);
     }
     let authorize = info.session_key.open(r.blob_slice()?)?;
-    Ok((info, authorize))
+    Ok((service, info, authorize))
 }
 
 impl ServiceHandler {
@@ -76,7 +82,7 @@ impl ServiceHandler {
         secrets: &dyn ServiceSecrets,
         fill: FillRandom<'_>,
     ) -> Result<ServiceStep, AuthError> {
-        let (info, authorize) = open_authorizer(&mut Reader::new(payload), secrets)?;
+        let (_, info, authorize) = open_authorizer(&mut Reader::new(payload), secrets)?;
         let key = &info.session_key;
         let (Some(challenge), Some(answer)) = (self.challenge, authorize.challenge_plus_one) else {
             if self.challenge.is_some() {

@@ -166,6 +166,10 @@ impl MonCore {
                 );
             }
         }
+        // All daemons and clients would follow it, and hang.
+        if let Err(endless) = crush.check_ends() {
+            return fail(Errno::EINVAL, format!("crushmap is refused: {endless}"));
+        }
         for (id, pool) in &map.pools {
             if crush.rule(pool.crush_rule.into()).is_none() {
                 return fail(

@@ -7,7 +7,7 @@ use command::format_stream_float;
 use maps::osdmap::{WEIGHT_IN, WEIGHT_OUT, osd_state};
 use types::{Errno, OsdId};
 
-use super::cmd::{Cmd, CmdResult, Refusal, done, fail, refuse, say};
+use super::cmd::{Cmd, CmdResult, Refusal, done, fail, not_yet, refuse, say};
 use super::osd_query::parse_osd_id;
 use crate::core::MonCore;
 
@@ -217,6 +217,10 @@ impl MonCore {
                     "cannot shrink max_osd to {max} because osd.{osd} (and possibly others) still in use"
                 ),
             );
+        }
+        // What is pending may name a number that goes, if only to remove its OSD.
+        if max < map.max_osd && self.is_osdmap_pending() {
+            return not_yet();
         }
         self.inc().new_max_osd = max;
         say(format!("set new max_osd = {max}"))

@@ -45,6 +45,9 @@ impl MonCore {
                     Err(Refusal { errno: Errno::ENOENT, .. }) => {
                         say(format!("pool {name} snap {snap} does not exist"))
                     }
+                    Err(Refusal { errno: Errno::EINVAL, .. }) => {
+                        fail(Errno::EINVAL, format!("pool {name} is in selfmanaged snaps mode"))
+                    }
                     Err(other) => Err(other),
                     Ok(()) => say(format!("removed pool {name} snap {snap}")),
                 }

@@ -185,10 +185,12 @@ impl MonCore {
                  --yes-i-really-mean-it if that is meant",
             );
         }
-        if self.quorum_names().iter().all(|name| *name == self.identity.name) {
+        // It comes back as a new member, which a majority of the others must take in.
+        let others = self.quorum_names().iter().filter(|name| **name != self.identity.name).count();
+        if 2 * others <= self.monmap.size() {
             return CommandReply::error(
                 Errno::EBUSY.0,
-                "no other monitor is in the quorum: there is nobody to copy from",
+                "the other monitors in the quorum are no majority: they could not take it in again",
             );
         }
         if let Err(e) = crate::sync::force(&*self.kv) {

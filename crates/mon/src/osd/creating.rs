@@ -74,12 +74,6 @@ impl CreatingPgs {
         self.pgs.keys().any(|pgid| pgid.pool_id() == pool)
             || self.queue.iter().any(|q| q.pool == pool)
     }
-
-    /// Oldest epoch one of them was asked for.
-    pub(crate) fn oldest(&self) -> Option<Epoch> {
-        let pgs = self.pgs.values().map(|pg| pg.create_epoch);
-        pgs.chain(self.queue.iter().map(|q| q.created)).min()
-    }
 }
 
 impl MonCore {

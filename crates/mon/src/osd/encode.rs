@@ -1,5 +1,6 @@
 //! Closing an epoch, publishing it, sending maps.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -82,9 +83,12 @@ impl MonCore {
                 || merges(&next, *pgid)
                 || next.pg_to_raw_upmap(*pgid) == next.pg_to_raw_osds(*pgid)
         };
-        let stale_upmap: Vec<_> = next.pg_upmap.keys().filter(|pgid| idle(pgid)).copied().collect();
+        let broken = self.broken_upmaps(&next);
+        let stale = |pgid: &types::PgId| broken.contains(pgid) || idle(pgid);
+        let stale_upmap: Vec<_> =
+            next.pg_upmap.keys().filter(|pgid| stale(pgid)).copied().collect();
         let stale_items: Vec<_> =
-            next.pg_upmap_items.keys().filter(|pgid| idle(pgid)).copied().collect();
+            next.pg_upmap_items.keys().filter(|pgid| stale(pgid)).copied().collect();
         // An OSD that goes down is not laggy any more because of it: when it went down is noted.
         let gone: Vec<_> =
             (0..base.max_osd).filter(|osd| base.is_up(*osd) && !next.is_up(*osd)).collect();
@@ -121,6 +125,35 @@ impl MonCore {
             let known = base.xinfo(osd).cloned().unwrap_or_default();
             inc.new_xinfo.entry(osd).or_insert(known).down_stamp = now;
         }
+    }
+
+    /// PGs whose exceptions put copies where the pool's rule could not: two in one failure domain, or
+    /// on an OSD that was moved away, or is out (`OSDMap::check_pg_upmaps`). Looked for when something
+    /// has changed that makes one so.
+    fn broken_upmaps(&self, next: &OsdMap) -> BTreeSet<types::PgId> {
+        let inc = &self.osd.pending;
+        if inc.crush.is_empty()
+            && inc.new_weight.is_empty()
+            && inc.new_pools.is_empty()
+            && inc.new_pg_upmap.is_empty()
+            && inc.new_pg_upmap_items.is_empty()
+        {
+            return BTreeSet::new();
+        }
+        let mut rules = BTreeMap::new();
+        let mut broken = |pgid: &types::PgId| {
+            let Some(pool) = next.pool(pgid.pool_id()) else { return true };
+            let rule = i32::from(pool.crush_rule);
+            let demands =
+                rules.entry(rule).or_insert_with(|| crush::Demands::of(&next.crush, rule));
+            let Some(demands) = demands else { return true };
+            let osds = next.pg_to_raw_upmap(*pgid);
+            let whole = next.pg_upmap.get(pgid);
+            whole.is_some_and(|osds| osds.len() != usize::from(pool.size))
+                || !demands.allow(pool.size.into(), &osds, |osd| next.weight(osd) > 0)
+        };
+        let all = next.pg_upmap.keys().chain(next.pg_upmap_items.keys());
+        all.filter(|pgid| broken(pgid)).copied().collect()
     }
 
     /// The cluster's flags with full and nearfull set as the OSDs' states say.
@@ -268,8 +301,6 @@ impl MonCore {
     }
 }
 
-/// A temporary mapping that has lost its purpose: its PG is gone, all its OSDs are down, or it is
-/// what CRUSH gives anyway.
 /// Whether a PG takes part in a merge that is announced.
 fn merges(map: &OsdMap, pgid: types::PgId) -> bool {
     map.pool(pgid.pool_id()).is_some_and(|pool| {
@@ -281,6 +312,8 @@ fn merges(map: &OsdMap, pgid: types::PgId) -> bool {
     })
 }
 
+/// A temporary mapping that has lost its purpose: its PG is gone, all its OSDs are down, or it is
+/// what CRUSH gives anyway.
 fn temp_is_stale(map: &OsdMap, pgid: types::PgId, osds: &[i32]) -> bool {
     if !map.pg_exists(pgid) {
         return true;

@@ -144,7 +144,8 @@ impl MonCore {
         inc.new_xinfo.entry(osd).or_insert(known).dead_epoch = epoch;
     }
 
-    /// Whether flags and the share of OSDs that must stay up allow to mark it down.
+    /// Whether flags and the share of OSDs that are up allow to mark it down: the share before, as
+    /// Ceph has it (`OSDMonitor::can_mark_down`).
     pub(crate) fn can_mark_down(&mut self, osd: OsdId) -> bool {
         let map = self.next_map();
         if map.has_flag(maps::osdmap::osdmap_flags::NODOWN)
@@ -156,8 +157,8 @@ impl MonCore {
         if total == 0 {
             return false;
         }
-        let left = map.num_up_osds().saturating_sub(1) as f64 / total as f64;
-        left >= self.conf.float("mon_osd_min_up_ratio")
+        let up = map.num_up_osds() as f64 / total as f64;
+        up >= self.conf.float("mon_osd_min_up_ratio")
     }
 
     /// An OSD that stops in order.
@@ -188,7 +189,10 @@ impl MonCore {
     pub(crate) fn on_mark_me_dead(&mut self, from: SessionId, m: MOSDMarkMeDead) {
         let Some(osd) = self.osd_of_session(from) else { return };
         let map = self.next_map();
-        if m.fsid != self.monmap.fsid || osd != m.target_osd || map.is_up(osd) {
+        if m.fsid != self.monmap.fsid || osd != m.target_osd {
+            return;
+        }
+        if !map.exists(osd) || map.is_up(osd) {
             return;
         }
         let known = map.xinfo(osd).cloned().unwrap_or_default();

@@ -88,6 +88,10 @@ impl MonCore {
         let Some(crush_rule) = crush_rule else {
             return fail(Errno::ENOENT, format!("crush rule {rule} does not exist"));
         };
+        let kind = if new.erasure { pool::TYPE_ERASURE } else { pool::TYPE_REPLICATED };
+        if crush_rule.kind != kind {
+            return fail(Errno::EINVAL, format!("crush rule {rule} type does not match pool"));
+        }
         if size < i64::from(crush_rule.min_size) {
             return fail(Errno::EINVAL, "pool size is smaller than the crush rule min size");
         }
@@ -117,7 +121,7 @@ impl MonCore {
         let id =
             map.pools.keys().next_back().copied().unwrap_or(0).max(i64::from(map.pool_max)) + 1;
         let mut p = PgPool {
-            kind: if new.erasure { pool::TYPE_ERASURE } else { pool::TYPE_REPLICATED },
+            kind,
             size: size as u8,
             min_size: min_size as u8,
             crush_rule: rule as u8,
@@ -424,7 +428,9 @@ impl MonCore {
             return;
         }
         if m.op != PoolOpCode::CREATE && map.pool(id).is_none() {
-            self.reply_pool_op(from, raw, Err(Errno::ENOENT), None);
+            // One that is gone is what was asked for.
+            let gone = if m.op == PoolOpCode::DELETE { Ok(()) } else { Err(Errno::ENOENT) };
+            self.reply_pool_op(from, raw, gone, None);
             return;
         }
         match self.pool_op(&m, id) {
@@ -435,11 +441,13 @@ impl MonCore {
         }
     }
 
+    /// A monitor that lost its leader sends its clients' requests again: what is there already is no
+    /// error. librados looks into its own map first and tells its user then.
     fn pool_op(&mut self, m: &MPoolOp, id: i64) -> Result<Option<Bytes>, Refusal> {
         match m.op {
             PoolOpCode::CREATE => {
                 if self.next_map().lookup_pool(&m.name).is_some() {
-                    return fail(Errno::EEXIST, "");
+                    return Ok(None);
                 }
                 let mut new = NewPool { name: m.name.clone(), ..NewPool::default() };
                 if m.crush_rule >= 0 {
@@ -451,8 +459,8 @@ impl MonCore {
                 Ok(None)
             }
             PoolOpCode::DELETE => self.delete_pool(id).map(|()| None),
-            PoolOpCode::CREATE_SNAP => self.create_pool_snap(id, &m.name).map(|()| None),
-            PoolOpCode::DELETE_SNAP => self.delete_pool_snap(id, &m.name).map(|()| None),
+            PoolOpCode::CREATE_SNAP => unless(Errno::EEXIST, self.create_pool_snap(id, &m.name)),
+            PoolOpCode::DELETE_SNAP => unless(Errno::ENOENT, self.delete_pool_snap(id, &m.name)),
             PoolOpCode::CREATE_UNMANAGED_SNAP => {
                 let snap = self.create_unmanaged_snap(id)?;
                 let mut w = Writer::new();
@@ -496,6 +504,14 @@ impl MonCore {
     pub(crate) fn set_osdmap_flags(&mut self, set: u32, clear: u32) {
         let flags = (self.next_map().flags | set) & !clear;
         self.inc().new_flags = flags as i32;
+    }
+}
+
+/// A result of which `errno` says that the work was done before.
+fn unless(errno: Errno, result: Result<(), Refusal>) -> Result<Option<Bytes>, Refusal> {
+    match result {
+        Err(refusal) if refusal.errno != errno => Err(refusal),
+        _ => Ok(None),
     }
 }
 

@@ -32,6 +32,9 @@ impl MonCore {
 
     pub(crate) fn delete_pool_snap(&mut self, id: i64, name: &str) -> Result<(), Refusal> {
         let Some(mut pool) = self.pool_to_change(id) else { return fail(Errno::ENOENT, "") };
+        if pool.has_flag(pool_flags::SELFMANAGED_SNAPS) {
+            return fail(Errno::EINVAL, "");
+        }
         let found = pool.snaps.values().find(|snap| snap.name == name).map(|snap| snap.snapid);
         let Some(snapid) = found else { return fail(Errno::ENOENT, "") };
         pool.snaps.remove(&snapid);

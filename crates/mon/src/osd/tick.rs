@@ -60,14 +60,14 @@ impl MonCore {
         }
     }
 
-    /// Whether flags and the share of OSDs that must stay in allow to mark it out.
+    /// Whether flags and the share of OSDs that are in allow to mark it out: the share before, as
+    /// Ceph has it (`OSDMonitor::can_mark_out`), so that of three OSDs one may go out.
     fn can_mark_out(&mut self, map: &OsdMap, osd: OsdId) -> bool {
         if map.has_flag(osdmap_flags::NOOUT) || self.osd_flags(osd) & osd_state::NOOUT != 0 {
             return false;
         }
         let total = map.num_osds().max(1) as f64;
-        map.num_in_osds().saturating_sub(1) as f64 / total
-            >= self.conf.float("mon_osd_min_in_ratio")
+        map.num_in_osds() as f64 / total >= self.conf.float("mon_osd_min_in_ratio")
     }
 
     /// Whether every OSD of the OSD's ancestor of type `level`, or of a wider type, is down.
@@ -202,8 +202,10 @@ impl MonCore {
         if map.pools.is_empty() {
             return map.epoch;
         }
+        // A PG that is being made has no history yet that its OSDs could tell of, and other PGs need
+        // theirs as before (`OSDMonitor::get_trim_to`).
         if self.osd.creating.is_creating_any() {
-            return self.osd.creating.oldest().unwrap_or(0);
+            return 0;
         }
         let mut oldest = map.epoch;
         for osd in map.osds() {

@@ -7,7 +7,10 @@ use auth::caps::MonCap;
 use auth::cephx::{
     MonHandler, MonRules, ServiceHandler, ServiceStep, StartRequest, mon_authorizer,
 };
-use auth::{AuthCapsInfo, AuthError, KeyServer, METHOD_CEPHX, METHOD_NONE, MODE_CRC, MODE_SECURE};
+use auth::{
+    AuthCapsInfo, AuthError, KeyServer, METHOD_CEPHX, METHOD_NONE, MODE_CRC, MODE_SECURE,
+    MonSecrets,
+};
 use bytes::Bytes;
 use config::Config;
 use denc::Denc;
@@ -66,12 +69,12 @@ impl AuthServer for MonAuthServer {
         stranger: Stranger,
         method: u32,
     ) -> Result<Box<dyn ServerExchange>, AuthError> {
-        let _ = stranger;
         let state = match method {
             METHOD_NONE | METHOD_CEPHX => State::Start,
             _ => return Err(AuthError::Method { method }),
         };
-        Ok(Box::new(Exchange { shell: self.shell.clone(), keys: self.shell.keys(), method, state }))
+        let (shell, keys) = (self.shell.clone(), self.shell.keys());
+        Ok(Box::new(Exchange { shell, keys, method, peer_kind: stranger.kind, state }))
     }
 }
 
@@ -125,6 +128,7 @@ struct Exchange {
     shell: Rc<Shell>,
     keys: Rc<RefCell<KeyServer>>,
     method: u32,
+    peer_kind: u8,
     state: State,
 }
 
@@ -132,7 +136,8 @@ impl ServerExchange for Exchange {
     fn step(&mut self, payload: Bytes, mode: u32) -> Result<ServerStep, AuthError> {
         match std::mem::replace(&mut self.state, State::Over) {
             State::Start if StartRequest::is_one(&payload) => self.start(&payload),
-            State::Start if self.method == METHOD_CEPHX => {
+            // Everybody else proves his own key.
+            State::Start if self.method == METHOD_CEPHX && self.peer_kind == entity::MON => {
                 self.authorizer(ServiceHandler::new(), payload, mode)
             }
             State::Start => Err(AuthError::OutOfOrder),
@@ -213,7 +218,7 @@ impl Exchange {
         let env = &self.shell.env;
         let fill = |buf: &mut [u8]| env.fill_random(buf);
         let keys = self.keys.borrow();
-        match handler.step(&payload, mode == MODE_SECURE, &*keys, &fill)? {
+        match handler.step(&payload, mode == MODE_SECURE, &MonSecrets(&keys), &fill)? {
             ServiceStep::Challenge(challenge) => {
                 drop(keys);
                 self.state = State::Authorizer(handler);
