@@ -78,23 +78,26 @@ pub(crate) struct UpArgs {
     /// Monitors of a new cluster: 1, 3, 5 or 7; any minority of them may fail [default: 1]
     #[arg(long, value_name = "N")]
     pub(crate) mons: Option<u32>,
-    /// Managers of a new cluster: one is active, the others stand by [default: 1]
+    /// Managers of a new cluster, 1 to 3: one is active, the others stand by [default: 1]
     #[arg(long, value_name = "N")]
     pub(crate) mgrs: Option<u32>,
-    /// OSDs; on a restart, OSDs beyond those there are added
-    #[arg(long, value_name = "N", default_value_t = 3)]
-    pub(crate) osds: u32,
-    /// Storage backend of new OSDs: inkstore; bluestore (data on a raw
+    /// OSDs, 1 to 256; on a restart, OSDs beyond those there are added [default: 3, or those that
+    /// are there]
+    #[arg(long, value_name = "N")]
+    pub(crate) osds: Option<u32>,
+    /// Storage backend of new OSDs, also of those that a restart adds: inkstore; bluestore (data on a raw
     /// device, metadata in RocksDB); filestore (files, with a journal); kstore (everything
     /// in RocksDB or LevelDB, see kstore_backend); memstore (data is gone when the OSD stops)
-    #[arg(long, value_name = "NAME", default_value = "inkstore")]
-    pub(crate) store: String,
-    /// Copies of each object in new pools (osd_pool_default_size) [default: 3, or the number of OSDs if that is less]
+    /// [default: inkstore, or what the cluster was made with]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) store: Option<String>,
+    /// Copies of each object in new pools of a new cluster, 1 to 10 (osd_pool_default_size) [default: 3, or the number of OSDs if that is less]
     #[arg(long, value_name = "REPLICAS")]
     pub(crate) size: Option<u32>,
-    /// Size of each new OSD's device file; space is taken as data is written
-    #[arg(long, value_name = "SIZE", default_value = "10G")]
-    pub(crate) osd_size: String,
+    /// Size of each new OSD's device file, also of those that a restart adds; space is taken as data is
+    /// written [default: 10G, or what the cluster was made with]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) osd_size: Option<String>,
     /// OSDs that this start puts into one process: less CPU for each operation and less memory, but they
     /// are killed together
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]

@@ -23,7 +23,8 @@ use crate::host;
 use crate::layout::{Layout, parse_conf};
 use crate::output::tell;
 use crate::session::AdminSession;
-use crate::{allocator, household, logging, memory, process, stores, up};
+use crate::up::Plan;
+use crate::{allocator, household, logging, memory, process, start, stores, up};
 
 /// All monitor features of 16.2 (mon_feature_t: kraken to pacific).
 const MON_FEATURES: u64 = 255;
@@ -38,7 +39,13 @@ fn hostname() -> String {
     name.trim().split('.').next().unwrap_or_default().to_owned()
 }
 
-fn config_of(kind: &str, id: &str, path: &Path, file: &ConfFile) -> Result<Config, Failure> {
+/// What a configuration file says for `kind.id`.
+pub(crate) fn config_of(
+    kind: &str,
+    id: &str,
+    path: &Path,
+    file: &ConfFile,
+) -> Result<Config, Failure> {
     let config = Config::new(kind, id).with_identity("ceph", &hostname(), std::process::id());
     match config.load_file(file).first() {
         None => Ok(config),
@@ -365,7 +372,7 @@ async fn make_osd(
     osd::Osd::mkfs(store, options).await.map_err(|e| Failure::new(e.to_string()))
 }
 
-/// Makes the store of a new OSD of the cluster in the folder.
+/// Makes the store of a new OSD of the cluster in the folder, where such a one is made.
 pub(crate) async fn mkfs_osd(
     env: &Env,
     layout: &Layout,
@@ -374,7 +381,11 @@ pub(crate) async fn mkfs_osd(
     osd_size: u64,
     store: &str,
 ) -> Result<(), Failure> {
-    let sets = [format!("bluestore_block_size={osd_size}"), format!("osd_objectstore={store}")];
+    let sets = [
+        format!("osd_data={}", layout.unmade_osd(n).display()),
+        format!("bluestore_block_size={osd_size}"),
+        format!("osd_objectstore={store}"),
+    ];
     let config = Rc::new(load_config("osd", &n.to_string(), &layout.conf(), &sets)?);
     mkfs_osd_with(env, &config, osd_fsid).await
 }
@@ -383,7 +394,10 @@ async fn mkfs_osd_with(env: &Env, config: &Rc<Config>, osd_fsid: Uuid) -> Result
     let dir = PathBuf::from(config.str("osd_data"));
     fs::create_dir_all(&dir)
         .map_err(|e| Failure::new(format!("cannot create {}: {e}", dir.display())))?;
-    fs::write(dir.join("fsid"), format!("{osd_fsid}\n"))?;
+    // Where `up` makes the OSD it is there, and is not to be lost if this is cut off.
+    if read_osd_fsid(config).ok() != Some(osd_fsid) {
+        fs::write(dir.join("fsid"), format!("{osd_fsid}\n"))?;
+    }
     for (fact, value) in host::birth_facts(UTime::from_duration(env.wall_clock())) {
         fs::write(dir.join(fact), format!("{value}\n"))?;
     }
@@ -401,12 +415,7 @@ async fn mkfs_osd_with(env: &Env, config: &Rc<Config>, osd_fsid: Uuid) -> Result
 }
 
 /// `loligo up --single-process`: every daemon in a thread of its own, until Ctrl-C.
-pub(crate) fn run_all_in_threads(
-    layout: Layout,
-    osds: u32,
-    osd_size: u64,
-    store: &str,
-) -> Result<(), Failure> {
+pub(crate) fn run_all_in_threads(layout: Layout, plan: &Plan) -> Result<(), Failure> {
     logging::start();
     let spawn = |kind: &'static str, id: String| {
         let conf = layout.conf();
@@ -425,12 +434,13 @@ pub(crate) fn run_all_in_threads(
     for kind in ["mon", "mgr"] {
         threads.extend(layout.ids(kind).into_iter().map(|id| spawn(kind, id)));
     }
-    let (of_session, store) = (layout.clone(), store.to_owned());
+    let new = start::new_osds(&layout, plan.osds)?;
+    let (of_session, plan) = (layout.clone(), plan.clone());
     Runtime::new()?.block_on(move |env| async move {
         let session = AdminSession::connect(&env, &of_session).await?;
-        let known = of_session.ids("osd");
-        for n in (0..osds).filter(|n| !known.contains(&n.to_string())) {
-            up::register_osd(&session, &of_session, n, osd_size, &store).await?;
+        for n in new {
+            let Plan { osd_size, store, .. } = &plan;
+            start::register_osd(&session, &of_session, n, *osd_size, store).await?;
         }
         Ok::<(), Failure>(())
     })?;

@@ -19,6 +19,7 @@ mod pages;
 mod process;
 mod session;
 mod simulate;
+mod start;
 mod status;
 mod store_tool;
 mod stores;

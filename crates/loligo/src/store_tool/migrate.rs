@@ -23,6 +23,7 @@ use types::Uuid;
 
 use super::{Context, failed, objects, progress};
 use crate::failure::Failure;
+use crate::layout::sync_parent;
 use crate::{daemon, stores};
 
 fn at(path: &Path, what: &str, e: &dyn std::fmt::Display) -> Failure {
@@ -54,13 +55,6 @@ fn exchange(one: &Path, two: &Path) -> io::Result<()> {
     match done {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
-    }
-}
-
-fn sync_parent(dir: &Path) -> io::Result<()> {
-    match dir.parent() {
-        Some(parent) => fs::File::open(parent)?.sync_all(),
-        None => Ok(()),
     }
 }
 
