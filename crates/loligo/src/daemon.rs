@@ -17,7 +17,7 @@ use store::ObjectStore;
 use types::{Errno, UTime, Uuid};
 
 use crate::admin_socket::{self, Handler};
-use crate::cli::DaemonArgs;
+use crate::cli::{OsdArgs, StartArgs};
 use crate::failure::Failure;
 use crate::host;
 use crate::layout::{Layout, parse_conf};
@@ -103,28 +103,43 @@ pub(crate) fn read_keyring(config: &Config) -> Result<Option<Keyring>, Failure> 
     Ok(None)
 }
 
-/// `loligo mon|mgr|osd`.
-pub(crate) fn run(kind: &'static str, args: &DaemonArgs) -> Result<(), Failure> {
+/// `loligo osd`.
+pub(crate) fn run_osds(args: &OsdArgs) -> Result<(), Failure> {
+    let OsdArgs { id, threads, osd_uuid, start } = args;
+    let uuid = osd_uuid.iter().map(|uuid| format!("osd_uuid={uuid}"));
+    let sets: Vec<String> = start.set.iter().cloned().chain(uuid).collect();
+    if id.len() == 1 || start.mkfs {
+        return run_one("osd", id, start, &sets);
+    }
     logging::start();
-    let uuid = args.osd_uuid.iter().map(|uuid| format!("osd_uuid={uuid}"));
-    let sets: Vec<String> = args.set.iter().cloned().chain(uuid).collect();
-    let mut configs = Vec::new();
-    for (n, id) in args.id.iter().enumerate() {
-        if args.id[..n].contains(id) {
-            return Err(Failure::new(format!("--id {id} is there twice")));
+    for (n, one) in id.iter().enumerate() {
+        if id[..n].contains(one) {
+            return Err(Failure::new(format!("--id {one} is there twice")));
         }
-        configs.push(load_config(kind, id, &args.conf, &sets)?);
+        // What is wrong with a configuration is told here; each thread reads its own.
+        load_config("osd", one, &start.conf, &sets)?;
     }
-    if configs.len() > 1 {
-        if kind != "osd" || args.mkfs {
-            return Err(Failure::new(
-                "several --id: only OSDs can share a process, and --mkfs makes one",
-            ));
-        }
-        // What is wrong with a configuration has been told; each thread reads its own.
-        return household::run(&args.id, args.threads, &args.conf, &sets);
-    }
-    let (config, mkfs) = (Rc::new(configs.remove(0)), args.mkfs);
+    household::run(id, *threads, &start.conf, &sets)
+}
+
+/// `loligo mon|mgr`.
+pub(crate) fn run(kind: &'static str, ids: &[String], args: &StartArgs) -> Result<(), Failure> {
+    run_one(kind, ids, args, &args.set)
+}
+
+fn run_one(
+    kind: &'static str,
+    ids: &[String],
+    args: &StartArgs,
+    sets: &[String],
+) -> Result<(), Failure> {
+    logging::start();
+    let [id] = ids else {
+        return Err(Failure::new(
+            "several --id: only OSDs can share a process, and --mkfs makes one",
+        ));
+    };
+    let (config, mkfs) = (Rc::new(load_config(kind, id, &args.conf, sets)?), args.mkfs);
     Runtime::new()?.block_on(move |env| async move {
         match (kind, mkfs) {
             ("mon", true) => mkfs_mon_with(&env, &config).await,
