@@ -60,7 +60,12 @@ class Cluster:
         if not self.given:
             self.dir = tempfile.mkdtemp(prefix="loligo-test-")
             self.port = free_port()
-            self.up()
+            try:
+                self.up()
+            except RuntimeError:
+                # What could be started runs.
+                subprocess.run([LOLIGO, "down", "--dir", self.dir], capture_output=True, timeout=60)
+                raise
         os.environ["CEPH_CONF"] = self.conf
         os.environ["CEPH_ARGS"] = ""
         return self

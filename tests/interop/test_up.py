@@ -1,6 +1,8 @@
 #!/usr/bin/python3
 """What `loligo up` promises: when it returns everything serves, also after the sudden death of all
-daemons; little memory; a silent OSD is found out. About 30 s."""
+daemons; little memory; a silent OSD is found out; what cannot serve is told, and stops nothing else. About 60 s."""
+import fcntl
+import json
 import os
 import pathlib
 import shutil
@@ -8,10 +10,11 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
-from cluster import LOLIGO, Cluster, state
+from cluster import LOLIGO, Cluster, free_port, state
 
 # The code of a build for debugging is several times larger, and counts.
 RSS_MAX_KIB = (64 if "/debug/" in LOLIGO else 40) << 10
@@ -168,14 +171,124 @@ def without_authentication():
         print(f"up without authentication: {took:.2f} s")
 
 
+def loligo(*args):
+    return subprocess.run([LOLIGO, *args], capture_output=True, text=True, timeout=120)
+
+
+def one_bad_osd(per_process):
+    """One OSD that was purged, or whose disk was dead, and `up` stopped all others, also those that had run before."""
+    with Cluster(osds=4, osds_per_process=per_process) as c:
+        more = ["--osds-per-process", str(per_process)]
+        others = ["mon.a", "mgr.x", "osd.0", "osd.1", "osd.2"]
+        before = {d: c.pid(d) for d in others if per_process == 1 or not d.startswith("osd")}
+        c.kill("osd.3")
+        # Where all OSDs are dead nobody says so.
+        c.ceph("osd", "down", "3")
+        c.ceph("osd", "purge", "3", "--yes-i-really-mean-it", "--force")
+        r = loligo("up", "--dir", c.dir, *more)
+        assert r.returncode == 1 and "osd.3 does not serve: it stopped: " in r.stderr and "EACCES" in r.stderr, r
+        assert "ceph osd purge 3" in r.stderr and "osd.0" not in r.stderr and "3 OSDs serve" in r.stdout, r
+        assert all(c.pid(d) == pid and state(pid) != "Z" for d, pid in before.items()), before
+        c.down()
+        with open(f"{c.dir}/osd/2/block", "r+b") as block:
+            block.write(bytes(4 << 20))
+        r = loligo("up", "--dir", c.dir, *more)
+        assert r.returncode == 1 and "2 OSDs serve" in r.stdout, r
+        assert "osd.2 does not serve" in r.stderr and "osd.3 does not serve" in r.stderr, r
+        running = json.loads(loligo("status", "--dir", c.dir, "--json").stdout)
+        assert [d["name"] for d in running["daemons"] if d["pid"] is None] == ["osd.2", "osd.3"], running
+        assert running["cluster"]["osdmap"]["num_osds"] == 3, running
+        # What it says is to be done helps.
+        c.ceph("osd", "down", "2")
+        c.ceph("osd", "purge", "2", "--yes-i-really-mean-it", "--force")
+        for n in (2, 3):
+            shutil.rmtree(f"{c.dir}/osd/{n}")
+        c.up()
+        c.wait(lambda: c.json("osd", "stat")["num_up_osds"] == 4, what="all are up")
+        c.down()
+        # Without --osds those that are there.
+        shutil.move(f"{c.dir}/osd/3", f"{c.dir}/osd3")
+        r = loligo("up", "--dir", c.dir)
+        assert r.returncode == 0 and "3 OSDs serve" in r.stdout, r
+
+
+def daemons_of(path):
+    """Process ids of all that runs with a configuration in a folder."""
+    found = []
+    for line in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if f"-c\0{path}/ceph.conf" in line.read_text():
+                found.append(int(line.parent.name))
+        except (FileNotFoundError, ProcessLookupError):
+            pass
+    return found
+
+
+# What is there at some time of a first `up`, and later than what is before it.
+STAGES = ["ceph.conf.new", "mon/a/store.redb", "ceph.conf", "run/mon.a.pid", "osd/0.new/fsid", "osd/0.new/type", "osd/0",
+          "run/osd.0.pid", "osd/2.new/fsid", "run/osd.2.pid"]
+
+
+def cut_off(how):
+    """A first `up` that was killed left daemons that nothing knew of, and a folder that could not be used again: a
+    monitor's database, an OSD's id or half of its store were there already. One that was told to stop did not stop them."""
+    for stage in STAGES:
+        with tempfile.TemporaryDirectory(prefix="loligo-test-", ignore_cleanup_errors=True) as folder:
+            up = subprocess.Popen([LOLIGO, "up", "--dir", folder, "--port", str(free_port())], stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True, start_new_session=True)
+            try:
+                while not os.path.lexists(f"{folder}/{stage}") and up.poll() is None:
+                    pass
+                up.send_signal(how)
+                said = up.communicate(timeout=120)[0]
+                if how == signal.SIGTERM and up.returncode == 1:
+                    assert "told to stop" in said, said
+                    assert not daemons_of(folder), (stage, said)
+                # What runs is known.
+                down = loligo("down", "--dir", folder)
+                assert not daemons_of(folder), (stage, down)
+                again = loligo("up", "--dir", folder, "--port", str(free_port())) if not os.path.exists(f"{folder}/ceph.conf") \
+                    else loligo("up", "--dir", folder)
+                assert again.returncode == 0 and "3 OSDs serve" in again.stdout, (stage, again)
+                # Daemons do not hold the lock of the `up` that started them.
+                lock = os.open(folder, os.O_RDONLY)
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                r = loligo("up", "--dir", folder)
+                assert r.returncode == 1 and "another 'loligo up'" in r.stderr, r
+                os.close(lock)
+            finally:
+                if up.poll() is None:
+                    up.kill()
+                    up.wait()
+                loligo("down", "--dir", folder)
+
+
+def what_fails_is_told(c):
+    """`loligo bench` counted a request that failed, and commands said nothing for 30 s where no monitor listened."""
+    r = loligo("bench", "rados", "p", "-c", c.conf, "--bs", "128M", "--object-size", "128M", "--size", "128M", "--rw", "write")
+    assert r.returncode == 1 and "write at 0" in r.stderr and "IOPS" not in r.stdout, r
+    text = pathlib.Path(c.conf).read_text().replace(f":{c.port}]", f":{free_port()}]")
+    conf = pathlib.Path(c.dir, "wrong.conf")
+    conf.write_text(text)
+    rbd = subprocess.Popen([LOLIGO, "rbd", "-c", str(conf), "ls"], stderr=subprocess.PIPE, text=True)
+    try:
+        assert "waiting for a monitor at" in rbd.stderr.readline()
+    finally:
+        rbd.kill()
+        rbd.communicate()
+
+
 def main():
     with Cluster() as c:
         for test in (memory_when_idle, after_death_of_all, only_osds_died, memory_after_long_writes, a_socket_still_held,
-                     silent_osd, a_reader_that_leaves, names_for_addresses, another_name):
+                     silent_osd, a_reader_that_leaves, names_for_addresses, what_fails_is_told, another_name):
             test(c)
             print("ok", test.__name__)
     without_authentication()
-    print("10 passed, 0 failed")
+    for test, arg in ((one_bad_osd, 1), (one_bad_osd, 4), (cut_off, signal.SIGKILL), (cut_off, signal.SIGTERM)):
+        test(arg)
+        print("ok", test.__name__, arg, flush=True)
+    print("15 passed, 0 failed")
 
 
 if __name__ == "__main__":

@@ -29,13 +29,13 @@ pub(crate) enum Command {
     /// Stop the cluster in DIR; its data stays
     Down(DirArgs),
     /// Show what the cluster in DIR says of itself
-    Status(DirArgs),
+    Status(StatusArgs),
     /// Run one monitor in the foreground
     Mon(DaemonArgs),
     /// Run one manager in the foreground
     Mgr(DaemonArgs),
     /// Run an OSD in the foreground, or several in one process
-    Osd(DaemonArgs),
+    Osd(OsdArgs),
     /// Make, list, snapshot, clone and remove block device images
     Rbd(RbdArgs),
     /// Serve images as network block devices
@@ -70,6 +70,16 @@ pub(crate) struct DirArgs {
     pub(crate) dir: PathBuf,
 }
 
+/// `loligo status`.
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    #[command(flatten)]
+    pub(crate) dir: DirArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// The shape of a cluster.
 #[derive(Debug, Args)]
 pub(crate) struct UpArgs {
@@ -78,23 +88,26 @@ pub(crate) struct UpArgs {
     /// Monitors of a new cluster: 1, 3, 5 or 7; any minority of them may fail [default: 1]
     #[arg(long, value_name = "N")]
     pub(crate) mons: Option<u32>,
-    /// Managers of a new cluster: one is active, the others stand by [default: 1]
+    /// Managers of a new cluster, 1 to 3: one is active, the others stand by [default: 1]
     #[arg(long, value_name = "N")]
     pub(crate) mgrs: Option<u32>,
-    /// OSDs; on a restart, OSDs beyond those there are added
-    #[arg(long, value_name = "N", default_value_t = 3)]
-    pub(crate) osds: u32,
-    /// Storage backend of new OSDs: inkstore; bluestore (data on a raw
+    /// OSDs, 1 to 256; on a restart, OSDs beyond those there are added [default: 3, or those that
+    /// are there]
+    #[arg(long, value_name = "N")]
+    pub(crate) osds: Option<u32>,
+    /// Storage backend of new OSDs, also of those that a restart adds: inkstore; bluestore (data on a raw
     /// device, metadata in RocksDB); filestore (files, with a journal); kstore (everything
     /// in RocksDB or LevelDB, see kstore_backend); memstore (data is gone when the OSD stops)
-    #[arg(long, value_name = "NAME", default_value = "inkstore")]
-    pub(crate) store: String,
-    /// Copies of each object in new pools (osd_pool_default_size) [default: 3, or the number of OSDs if that is less]
+    /// [default: inkstore, or what the cluster was made with]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) store: Option<String>,
+    /// Copies of each object in new pools of a new cluster, 1 to 10 (osd_pool_default_size) [default: 3, or the number of OSDs if that is less]
     #[arg(long, value_name = "REPLICAS")]
     pub(crate) size: Option<u32>,
-    /// Size of each new OSD's device file; space is taken as data is written
-    #[arg(long, value_name = "SIZE", default_value = "10G")]
-    pub(crate) osd_size: String,
+    /// Size of each new OSD's device file, also of those that a restart adds; space is taken as data is
+    /// written [default: 10G, or what the cluster was made with]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) osd_size: Option<String>,
     /// OSDs that this start puts into one process: less CPU for each operation and less memory, but they
     /// are killed together
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
@@ -116,17 +129,36 @@ pub(crate) struct UpArgs {
     pub(crate) single_process: bool,
 }
 
-/// One daemon.
+/// A monitor or a manager.
 #[derive(Debug, Args)]
 pub(crate) struct DaemonArgs {
-    /// The daemon's id: a, x, 0. Of OSDs several (--id 0 --id 1 --id 2): they share this process, and
-    /// hand each other what they say instead of sending it; a panic or a kill ends all of them, a failed
-    /// device only its own
+    /// The daemon's id: a, x
+    #[arg(long, short = 'i', value_name = "ID", required = true)]
+    pub(crate) id: Vec<String>,
+    #[command(flatten)]
+    pub(crate) start: StartArgs,
+}
+
+/// OSDs of one process.
+#[derive(Debug, Args)]
+pub(crate) struct OsdArgs {
+    /// The OSD's number. Several (--id 0 --id 1 --id 2) share this process, and hand each other what they
+    /// say instead of sending it; a panic or a kill ends all of them, a failed device only its own
     #[arg(long, short = 'i', value_name = "ID", required = true)]
     pub(crate) id: Vec<String>,
     /// Threads that several OSDs are spread over [default: one a processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) threads: Option<u32>,
+    /// With --mkfs: the UUID that 'ceph osd new' was given
+    #[arg(long, value_name = "UUID", requires = "mkfs")]
+    pub(crate) osd_uuid: Option<String>,
+    #[command(flatten)]
+    pub(crate) start: StartArgs,
+}
+
+/// How a daemon is started.
+#[derive(Debug, Args)]
+pub(crate) struct StartArgs {
     /// The configuration file
     #[arg(long, short = 'c', value_name = "CONF", env = "CEPH_CONF")]
     pub(crate) conf: PathBuf,
@@ -134,9 +166,6 @@ pub(crate) struct DaemonArgs {
     /// others run gets its state from them when it starts
     #[arg(long)]
     pub(crate) mkfs: bool,
-    /// With --mkfs of an OSD: the UUID that 'ceph osd new' was given
-    #[arg(long, value_name = "UUID", requires = "mkfs")]
-    pub(crate) osd_uuid: Option<String>,
     /// Set an option for this run; above the configuration file
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
@@ -152,7 +181,7 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "M", default_value_t = 1.0)]
     pub(crate) minutes: f64,
     /// Live so many lives at most
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) lives: Option<u64>,
     /// OSDs of each cluster, 3 at least [default: 3 to 5, by the seed]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(3..=16))]
@@ -196,4 +225,27 @@ pub(crate) struct SimArgs {
     #[cfg(feature = "mutants")]
     #[arg(long, value_name = "NAME", value_parser = env::MUTANTS.map(|(name, _)| name))]
     pub(crate) mutant: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    /// The pages of monitors and managers showed what only OSDs have, and a run of no lives at all
+    /// was a success.
+    #[test]
+    fn each_command_has_its_own_arguments() {
+        Cli::command().debug_assert();
+        let parse = |line: &str| Cli::try_parse_from(line.split(' '));
+        assert!(parse("loligo osd --id 0 --id 1 -c conf --threads 2").is_ok());
+        assert!(parse("loligo osd --id 0 -c conf --mkfs --osd-uuid u").is_ok());
+        assert!(parse("loligo osd --id 0 -c conf --osd-uuid u").is_err());
+        assert!(parse("loligo mon --id a -c conf --mkfs").is_ok());
+        assert!(parse("loligo mon --id a -c conf --threads 2").is_err());
+        assert!(parse("loligo mgr --id x -c conf --mkfs --osd-uuid u").is_err());
+        assert!(parse("loligo sim --lives 0").is_err());
+        assert!(parse("loligo bench rados p --runtime 0").is_err());
+    }
 }

@@ -17,13 +17,14 @@ use store::ObjectStore;
 use types::{Errno, UTime, Uuid};
 
 use crate::admin_socket::{self, Handler};
-use crate::cli::DaemonArgs;
+use crate::cli::{OsdArgs, StartArgs};
 use crate::failure::Failure;
 use crate::host;
 use crate::layout::{Layout, parse_conf};
 use crate::output::tell;
 use crate::session::AdminSession;
-use crate::{allocator, household, logging, memory, process, stores, up};
+use crate::up::Plan;
+use crate::{allocator, household, logging, memory, process, start, stores, up};
 
 /// All monitor features of 16.2 (mon_feature_t: kraken to pacific).
 const MON_FEATURES: u64 = 255;
@@ -38,7 +39,13 @@ fn hostname() -> String {
     name.trim().split('.').next().unwrap_or_default().to_owned()
 }
 
-fn config_of(kind: &str, id: &str, path: &Path, file: &ConfFile) -> Result<Config, Failure> {
+/// What a configuration file says for `kind.id`.
+pub(crate) fn config_of(
+    kind: &str,
+    id: &str,
+    path: &Path,
+    file: &ConfFile,
+) -> Result<Config, Failure> {
     let config = Config::new(kind, id).with_identity("ceph", &hostname(), std::process::id());
     match config.load_file(file).first() {
         None => Ok(config),
@@ -96,28 +103,43 @@ pub(crate) fn read_keyring(config: &Config) -> Result<Option<Keyring>, Failure> 
     Ok(None)
 }
 
-/// `loligo mon|mgr|osd`.
-pub(crate) fn run(kind: &'static str, args: &DaemonArgs) -> Result<(), Failure> {
+/// `loligo osd`.
+pub(crate) fn run_osds(args: &OsdArgs) -> Result<(), Failure> {
+    let OsdArgs { id, threads, osd_uuid, start } = args;
+    let uuid = osd_uuid.iter().map(|uuid| format!("osd_uuid={uuid}"));
+    let sets: Vec<String> = start.set.iter().cloned().chain(uuid).collect();
+    if id.len() == 1 || start.mkfs {
+        return run_one("osd", id, start, &sets);
+    }
     logging::start();
-    let uuid = args.osd_uuid.iter().map(|uuid| format!("osd_uuid={uuid}"));
-    let sets: Vec<String> = args.set.iter().cloned().chain(uuid).collect();
-    let mut configs = Vec::new();
-    for (n, id) in args.id.iter().enumerate() {
-        if args.id[..n].contains(id) {
-            return Err(Failure::new(format!("--id {id} is there twice")));
+    for (n, one) in id.iter().enumerate() {
+        if id[..n].contains(one) {
+            return Err(Failure::new(format!("--id {one} is there twice")));
         }
-        configs.push(load_config(kind, id, &args.conf, &sets)?);
+        // What is wrong with a configuration is told here; each thread reads its own.
+        load_config("osd", one, &start.conf, &sets)?;
     }
-    if configs.len() > 1 {
-        if kind != "osd" || args.mkfs {
-            return Err(Failure::new(
-                "several --id: only OSDs can share a process, and --mkfs makes one",
-            ));
-        }
-        // What is wrong with a configuration has been told; each thread reads its own.
-        return household::run(&args.id, args.threads, &args.conf, &sets);
-    }
-    let (config, mkfs) = (Rc::new(configs.remove(0)), args.mkfs);
+    household::run(id, *threads, &start.conf, &sets)
+}
+
+/// `loligo mon|mgr`.
+pub(crate) fn run(kind: &'static str, ids: &[String], args: &StartArgs) -> Result<(), Failure> {
+    run_one(kind, ids, args, &args.set)
+}
+
+fn run_one(
+    kind: &'static str,
+    ids: &[String],
+    args: &StartArgs,
+    sets: &[String],
+) -> Result<(), Failure> {
+    logging::start();
+    let [id] = ids else {
+        return Err(Failure::new(
+            "several --id: only OSDs can share a process, and --mkfs makes one",
+        ));
+    };
+    let (config, mkfs) = (Rc::new(load_config(kind, id, &args.conf, sets)?), args.mkfs);
     Runtime::new()?.block_on(move |env| async move {
         match (kind, mkfs) {
             ("mon", true) => mkfs_mon_with(&env, &config).await,
@@ -365,7 +387,7 @@ async fn make_osd(
     osd::Osd::mkfs(store, options).await.map_err(|e| Failure::new(e.to_string()))
 }
 
-/// Makes the store of a new OSD of the cluster in the folder.
+/// Makes the store of a new OSD of the cluster in the folder, where such a one is made.
 pub(crate) async fn mkfs_osd(
     env: &Env,
     layout: &Layout,
@@ -374,7 +396,11 @@ pub(crate) async fn mkfs_osd(
     osd_size: u64,
     store: &str,
 ) -> Result<(), Failure> {
-    let sets = [format!("bluestore_block_size={osd_size}"), format!("osd_objectstore={store}")];
+    let sets = [
+        format!("osd_data={}", layout.unmade_osd(n).display()),
+        format!("bluestore_block_size={osd_size}"),
+        format!("osd_objectstore={store}"),
+    ];
     let config = Rc::new(load_config("osd", &n.to_string(), &layout.conf(), &sets)?);
     mkfs_osd_with(env, &config, Some(osd_fsid)).await
 }
@@ -392,7 +418,10 @@ async fn mkfs_osd_with(env: &Env, config: &Rc<Config>, given: Option<Uuid>) -> R
         return leave_made(env, config, given).await;
     }
     let osd_fsid = given.unwrap_or_else(|| random_uuid(env));
-    fs::write(fsid_path, format!("{osd_fsid}\n"))?;
+    // Where `up` makes the OSD it is there, and is not to be lost if this is cut off.
+    if read_osd_fsid(config).ok() != Some(osd_fsid) {
+        fs::write(fsid_path, format!("{osd_fsid}\n"))?;
+    }
     for (fact, value) in host::birth_facts(UTime::from_duration(env.wall_clock())) {
         fs::write(dir.join(fact), format!("{value}\n"))?;
     }
@@ -439,12 +468,7 @@ async fn leave_made(env: &Env, config: &Rc<Config>, given: Option<Uuid>) -> Resu
 }
 
 /// `loligo up --single-process`: every daemon in a thread of its own, until Ctrl-C.
-pub(crate) fn run_all_in_threads(
-    layout: Layout,
-    osds: u32,
-    osd_size: u64,
-    store: &str,
-) -> Result<(), Failure> {
+pub(crate) fn run_all_in_threads(layout: Layout, plan: &Plan) -> Result<(), Failure> {
     logging::start();
     let spawn = |kind: &'static str, id: String| {
         let conf = layout.conf();
@@ -463,12 +487,13 @@ pub(crate) fn run_all_in_threads(
     for kind in ["mon", "mgr"] {
         threads.extend(layout.ids(kind).into_iter().map(|id| spawn(kind, id)));
     }
-    let (of_session, store) = (layout.clone(), store.to_owned());
+    let new = start::new_osds(&layout, plan.osds)?;
+    let (of_session, plan) = (layout.clone(), plan.clone());
     Runtime::new()?.block_on(move |env| async move {
         let session = AdminSession::connect(&env, &of_session).await?;
-        let known = of_session.ids("osd");
-        for n in (0..osds).filter(|n| !known.contains(&n.to_string())) {
-            up::register_osd(&session, &of_session, n, osd_size, &store).await?;
+        for n in new {
+            let Plan { osd_size, store, .. } = &plan;
+            start::register_osd(&session, &of_session, n, *osd_size, store).await?;
         }
         Ok::<(), Failure>(())
     })?;

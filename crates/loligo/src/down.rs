@@ -9,6 +9,7 @@ use crate::process;
 /// Runs the command.
 pub(crate) fn down(args: &DirArgs) -> Result<(), Failure> {
     let layout = Layout::open(&args.dir)?;
+    let _lock = layout.lock()?;
     if layout.read_conf()?.is_none() {
         return Err(Failure::new(format!("{} holds no cluster", layout.dir().display())));
     }

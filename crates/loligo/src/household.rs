@@ -22,6 +22,9 @@ use crate::{daemon, logging};
 /// What a process ends with whose thread panicked, as Rust's own main thread has it.
 const PANICKED: i32 = 101;
 
+/// How the line ends with which one OSD of a process says why it ends.
+pub(crate) const OTHERS_GO_ON: &str = "(others of this process go on)";
+
 /// The OSDs of one thread.
 struct Household {
     /// Each with its number in the process.
@@ -84,7 +87,7 @@ impl Household {
             let (tenant, tenants, failures) = (*tenant, tenants.clone(), failures.clone());
             living.push(env.spawn_with_handle(async move {
                 if let Err(failure) = serving.await {
-                    tracing::error!("{failure} (others of this process go on)");
+                    tracing::error!("{failure} {OTHERS_GO_ON}");
                     tenants.end(tenant);
                     forget(&config);
                     failures.borrow_mut().push(failure);

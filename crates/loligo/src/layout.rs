@@ -2,14 +2,18 @@
 //!
 //! ```text
 //! DIR/ceph.conf                    read by our daemons and by any Ceph client
+//! DIR/ceph.conf.new                while a new cluster is made: nothing has run yet
 //! DIR/ceph.client.admin.keyring    the administrator's key
 //! DIR/mon/a/  mgr/x/  osd/0/ ...   data and keyring of each daemon
+//! DIR/osd/3.new/                   an OSD while it is made
 //! DIR/run/NAME.pid, NAME.asok      process ids, admin sockets
 //! DIR/log/NAME.log                 logs
 //! ```
+//!
+//! DIR itself is locked by who starts and stops daemons.
 
-use std::fs;
-use std::io::Write;
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -21,6 +25,12 @@ use crate::failure::Failure;
 
 /// Messenger v2 port of the first monitor unless told otherwise (Ceph's own).
 pub(crate) const DEFAULT_PORT: u16 = 3300;
+
+/// How the first line of each `ceph.conf` begins that `up` writes.
+const MARK: &str = "# Written by 'loligo up'";
+/// Longest path of a unix socket, and what is longest of it in DIR.
+const SOCKET_PATH_MAX: usize = 107;
+const LONGEST_SOCKET: &str = "/run/osd.255.asok";
 
 /// One cluster's folder.
 #[derive(Debug, Clone)]
@@ -39,15 +49,41 @@ impl Layout {
 
     /// The folder at `dir`, made if there is none.
     pub(crate) fn create(dir: &Path) -> Result<Layout, Failure> {
-        fs::create_dir_all(dir)
-            .map_err(|e| Failure::new(format!("cannot create {}: {e}", dir.display())))?;
-        let layout = Layout::open(dir)?;
-        for folder in ["run", "log", "mon", "mgr", "osd"] {
-            let path = layout.dir.join(folder);
-            fs::create_dir_all(&path)
-                .map_err(|e| Failure::new(format!("cannot create {}: {e}", path.display())))?;
+        make_folder(dir)?;
+        Layout::open(dir)
+    }
+
+    /// What the folder of a cluster has in it.
+    pub(crate) fn make_folders(&self) -> Result<(), Failure> {
+        ["run", "log", "mon", "mgr", "osd"]
+            .iter()
+            .try_for_each(|name| make_folder(&self.dir.join(name)))
+    }
+
+    /// Refuses a path so long that the daemons in it could not be asked anything.
+    pub(crate) fn check_path(&self) -> Result<(), Failure> {
+        let (len, most) = (self.dir.as_os_str().len(), SOCKET_PATH_MAX - LONGEST_SOCKET.len());
+        match len > most {
+            true => Err(Failure::new(format!(
+                "{}: the path has {len} bytes, {most} is the most: admin sockets are in it; give a shorter --dir",
+                self.dir.display()
+            ))),
+            false => Ok(()),
         }
-        Ok(layout)
+    }
+
+    /// Has the folder for this process until the lock is dropped. Daemons do not inherit it.
+    pub(crate) fn lock(&self) -> Result<Lock, Failure> {
+        let dir = self.dir.display();
+        let failed = |e: io::Error| Failure::new(format!("cannot lock {dir}: {e}"));
+        let file = File::open(&self.dir).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Lock { _dir: file }),
+            Err(TryLockError::Error(e)) => Err(failed(e)),
+            Err(TryLockError::WouldBlock) => Err(Failure::new(format!(
+                "another 'loligo up' or 'loligo down' is at work in {dir}: wait for its end, or stop it"
+            ))),
+        }
     }
 
     pub(crate) fn dir(&self) -> &Path {
@@ -56,6 +92,50 @@ impl Layout {
 
     pub(crate) fn conf(&self) -> PathBuf {
         self.dir.join("ceph.conf")
+    }
+
+    /// The configuration of a new cluster until all else of it is there.
+    pub(crate) fn unfinished_conf(&self) -> PathBuf {
+        self.dir.join("ceph.conf.new")
+    }
+
+    /// Whether `up` wrote the configuration.
+    pub(crate) fn wrote_conf(&self) -> bool {
+        is_marked(&self.conf())
+    }
+
+    /// Whether a cluster was being made here when that was cut off, so that nothing of it has run. OSDs come later.
+    pub(crate) fn is_unfinished(&self) -> bool {
+        is_marked(&self.unfinished_conf()) && self.ids("osd").is_empty()
+    }
+
+    /// A file that makes the folder somebody's who has no configuration in it.
+    pub(crate) fn foreign_file(&self) -> Option<PathBuf> {
+        let files = fs::read_dir(&self.dir).into_iter().flatten();
+        let mut keyrings = files.filter_map(|entry| Some(entry.ok()?.path()));
+        keyrings.find(|path| path.extension().is_some_and(|end| end == "keyring")).or_else(|| {
+            let data = |kind| Some(self.data(kind, self.ids(kind).first()?));
+            ["mon", "mgr", "osd"].into_iter().find_map(data)
+        })
+    }
+
+    /// Removes what is left of a cluster that [`Layout::is_unfinished`].
+    pub(crate) fn clear_unfinished(&self) -> io::Result<()> {
+        if !self.is_unfinished() {
+            return Ok(());
+        }
+        let daemons = ["mon", "mgr"].into_iter();
+        let daemons = daemons.flat_map(|kind| self.ids(kind).into_iter().map(move |id| (kind, id)));
+        for (kind, id) in daemons {
+            fs::remove_dir_all(self.data(kind, &id))?;
+        }
+        for n in self.unmade_osds() {
+            fs::remove_dir_all(self.unmade_osd(n))?;
+        }
+        match fs::remove_file(self.admin_keyring()) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn admin_keyring(&self) -> PathBuf {
@@ -79,13 +159,34 @@ impl Layout {
         self.dir.join(kind).join(id)
     }
 
+    /// The folder of an OSD until all of it is there.
+    pub(crate) fn unmade_osd(&self, n: u32) -> PathBuf {
+        self.data("osd", &format!("{n}.new"))
+    }
+
+    /// OSDs that have only such a folder, or had when the last start was cut off.
+    pub(crate) fn unmade_osds(&self) -> Vec<u32> {
+        let known = self.ids("osd");
+        let names = fs::read_dir(self.dir.join("osd")).into_iter().flatten();
+        let names = names.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let unmade = names.filter_map(|name| name.strip_suffix(".new")?.parse().ok());
+        unmade.filter(|n: &u32| !known.contains(&n.to_string())).collect()
+    }
+
     /// The configuration, if the cluster has been made.
     pub(crate) fn read_conf(&self) -> Result<Option<ConfFile>, Failure> {
         match fs::read_to_string(self.conf()) {
             Ok(text) => parse_conf(&self.conf(), &text).map(Some),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(Failure::new(format!("cannot read {}: {e}", self.conf().display()))),
         }
+    }
+
+    /// Names of the daemons that have data here.
+    pub(crate) fn daemons(&self) -> Vec<String> {
+        let kinds = ["mon", "mgr", "osd"].into_iter();
+        let ids = |kind| self.ids(kind).into_iter().map(move |id| format!("{kind}.{id}"));
+        kinds.flat_map(ids).collect()
     }
 
     /// Ids of the daemons of one kind that have data here, in order (numbers by value).
@@ -94,11 +195,39 @@ impl Layout {
             .into_iter()
             .flatten()
             .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-            // 0.migrate, 0.old: what `loligo store migrate` makes.
+            // 0.migrate, 0.old: what `loligo store migrate` makes. 0.new: one that is not made yet.
             .filter(|id| kind != "osd" || id.parse::<u32>().is_ok())
             .collect();
         ids.sort_by_key(|id| (id.parse::<u32>().unwrap_or(u32::MAX), id.clone()));
         ids
+    }
+}
+
+/// See [`Layout::lock`].
+#[derive(Debug)]
+pub(crate) struct Lock {
+    _dir: File,
+}
+
+fn make_folder(path: &Path) -> Result<(), Failure> {
+    fs::create_dir_all(path)
+        .map_err(|e| Failure::new(format!("cannot create {}: {e}", path.display())))
+}
+
+fn is_marked(conf: &Path) -> bool {
+    fs::read_to_string(conf).is_ok_and(|text| text.lines().any(|line| line.starts_with(MARK)))
+}
+
+/// Whether two paths lead to the same place, which need not be there.
+pub(crate) fn same_place(one: &Path, two: &Path) -> bool {
+    one == two || matches!((one.canonicalize(), two.canonicalize()), (Ok(a), Ok(b)) if a == b)
+}
+
+/// Has the name of a file or folder, new or changed, outlive a power failure.
+pub(crate) fn sync_parent(path: &Path) -> io::Result<()> {
+    match path.parent() {
+        Some(parent) => File::open(parent)?.sync_all(),
+        None => Ok(()),
     }
 }
 
@@ -131,7 +260,7 @@ impl NewConf<'_> {
         let min_size = size - size / 2;
         let sets: String = self.sets.iter().map(|(k, v)| format!("{k} = {v}\n")).collect();
         format!(
-            "# Written by 'loligo up'. Any Ceph 16.2 client reads it: export CEPH_CONF={dir}/ceph.conf\n\
+            "{MARK}. Any Ceph 16.2 client reads it: export CEPH_CONF={dir}/ceph.conf\n\
              [global]\n\
              fsid = {fsid}\n\
              mon_initial_members = a\n\
@@ -177,7 +306,7 @@ impl NewConf<'_> {
 /// Writes a file that only its owner may read, whole or not at all, and durably.
 pub(crate) fn write_private(path: &Path, text: &str) -> Result<(), Failure> {
     let temporary = path.with_extension("new");
-    let write = || -> std::io::Result<()> {
+    let write = || -> io::Result<()> {
         let mut file = fs::OpenOptions::new()
             .write(true)
             .create(true)

@@ -19,6 +19,7 @@ mod pages;
 mod process;
 mod session;
 mod simulate;
+mod start;
 mod status;
 mod store_tool;
 mod stores;
@@ -51,9 +52,9 @@ fn main() -> ExitCode {
         Command::Up(args) => up::up(&args),
         Command::Down(args) => down::down(&args),
         Command::Status(args) => status::status(&args),
-        Command::Mon(args) => daemon::run("mon", &args),
-        Command::Mgr(args) => daemon::run("mgr", &args),
-        Command::Osd(args) => daemon::run("osd", &args),
+        Command::Mon(args) => daemon::run("mon", &args.id, &args.start),
+        Command::Mgr(args) => daemon::run("mgr", &args.id, &args.start),
+        Command::Osd(args) => daemon::run_osds(&args),
         Command::Rbd(args) => block::rbd::run(args),
         Command::Bench(args) => block::bench::run(args),
         Command::Nbd(args) => block::nbd::run(args),

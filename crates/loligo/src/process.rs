@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
@@ -10,10 +11,14 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
+use crate::household::OTHERS_GO_ON;
 use crate::layout::Layout;
 
 /// How long a daemon gets to stop by itself before it is killed.
 const STOP_TIME: Duration = Duration::from_secs(10);
+
+/// Bytes of a pid file at most: ten digits and a line's end.
+const PID_LEN_MAX: usize = 11;
 
 /// Starts `loligo KIND --id ID -c CONF MORE` with its output in its log and its pid in its pid file.
 /// Detached daemons get a session of their own and outlive the terminal. OSDs that share a process have
@@ -43,20 +48,24 @@ pub(crate) fn start(
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
         .stderr(log);
-    if detach {
-        // SAFETY: setsid is async-signal-safe and touches nothing of this process.
-        unsafe {
-            command.pre_exec(|| {
+    let pid_files: Vec<File> =
+        names.iter().map(|name| File::create(layout.pid_file(name))).collect::<Result<_, _>>()?;
+    // SAFETY: setsid, getpid and write are async-signal-safe; nothing is allocated, and the files are
+    // open already.
+    unsafe {
+        command.pre_exec(move || {
+            if detach {
                 libc::setsid();
-                Ok(())
-            });
-        }
+            }
+            // By the daemon-to-be itself: whenever this process is killed, the daemon is known.
+            let mut text = [0; PID_LEN_MAX];
+            let mut rest = &mut text[..];
+            writeln!(rest, "{}", libc::getpid())?;
+            let len = PID_LEN_MAX - rest.len();
+            pid_files.iter().try_for_each(|mut file| file.write_all(&text[..len]))
+        });
     }
-    let child = command.spawn().map_err(|e| Failure::new(format!("cannot start {name}: {e}")))?;
-    for name in &names {
-        fs::write(layout.pid_file(name), format!("{}\n", child.id()))?;
-    }
-    Ok(child)
+    command.spawn().map_err(|e| Failure::new(format!("cannot start {name}: {e}")))
 }
 
 /// Has the logs of all but the first lead to the first's. A log of its own that one has stays beside, as NAME.log.old;
@@ -131,9 +140,16 @@ pub(crate) fn signal(pid: i32, signal: i32) {
     }
 }
 
-/// Stops the daemons: OSDs and managers first, then monitors, so that each can say goodbye.
+/// Stops all daemons.
 pub(crate) fn stop_all(layout: &Layout) -> Vec<String> {
-    let daemons = all_running(layout);
+    let all: Vec<String> = all_running(layout).into_iter().map(|(name, _)| name).collect();
+    stop(layout, &all)
+}
+
+/// Stops the daemons: OSDs and managers first, then monitors, so that each can say goodbye.
+pub(crate) fn stop(layout: &Layout, names: &[String]) -> Vec<String> {
+    let mut daemons = all_running(layout);
+    daemons.retain(|(name, _)| names.contains(name));
     let (mons, others): (Vec<_>, Vec<_>) =
         daemons.into_iter().partition(|(name, _)| name.starts_with("mon."));
     let mut stopped = Vec::new();
@@ -157,16 +173,60 @@ pub(crate) fn stop_all(layout: &Layout) -> Vec<String> {
     stopped
 }
 
-/// The last lines of a daemon's log, for the error that says it did not start.
+/// The last words of a daemon that has stopped, for the error that says so: of those that it shares its log with only what names
+/// it, and where it says why it ends, that alone.
 pub(crate) fn log_tail(layout: &Layout, name: &str) -> String {
     let text = fs::read_to_string(layout.log(name)).unwrap_or_default();
-    let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(3)..].join("\n")
+    last_words(&text, name)
+}
+
+fn last_words(log: &str, name: &str) -> String {
+    let lines: Vec<&str> = log.lines().collect();
+    let mut tail = lines[lines.len().saturating_sub(3)..].to_vec();
+    if let Some(end) = tail.last().and_then(|line| line.strip_prefix("loligo: ")) {
+        tail = vec![end];
+    }
+    let word = |line: &&&str| line.split([' ', ':']).any(|word| word == name);
+    let naming: Vec<&str> = lines.iter().filter(word).copied().collect();
+    if let [.., last] = &naming[..]
+        && last.ends_with(OTHERS_GO_ON)
+    {
+        tail = vec![last.trim_end_matches(OTHERS_GO_ON).trim_end()];
+    }
+    tail.join("\n")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Of an OSD that failed in a process with others the error showed the others' last lines.
+    #[test]
+    fn last_words_are_the_daemons_own() {
+        let shared = "t osd.1 ERROR household: osd.1 stops: rot (others of this process go on)\n\
+                      t osd.0 INFO one\nt osd.2 INFO two\nt osd.0 INFO three\n";
+        assert_eq!(last_words(shared, "osd.1"), "t osd.1 ERROR household: osd.1 stops: rot");
+        assert_eq!(last_words("a\nb\nc\nd\n", "osd.1"), "b\nc\nd");
+        assert_eq!(last_words("a\nloligo: osd.1 stops: rot\n", "osd.1"), "osd.1 stops: rot");
+    }
+
+    /// A daemon was in its pid file only after it had been started: one whose `up` was killed between ran
+    /// unseen.
+    #[test]
+    fn a_daemon_writes_its_pid_itself() {
+        let dir = std::env::temp_dir().join(format!("loligo-start-pid-{}", std::process::id()));
+        let layout = Layout::create(&dir).unwrap();
+        layout.make_folders().unwrap();
+        // The program is this test's, which ends as it knows no such arguments.
+        let ids = ["0".to_owned(), "1".to_owned()];
+        let mut child = start(&layout, "osd", &ids, &[], true).unwrap();
+        for name in ["osd.0", "osd.1"] {
+            let written = fs::read_to_string(layout.pid_file(name)).unwrap();
+            assert_eq!(written, format!("{}\n", child.id()));
+        }
+        child.wait().unwrap();
+        fs::remove_dir_all(&dir).unwrap();
+    }
 
     /// Daemons were told by the name of their binary: one that was copied to another name was
     /// started a second time, and not stopped.

@@ -107,16 +107,20 @@ fn data_dir(config: &Config) -> PathBuf {
 
 /// Which backend the OSD has, or is to have.
 pub(crate) fn kind(config: &Config) -> String {
-    let written = fs::read_to_string(data_dir(config).join("type")).unwrap_or_default();
-    match written.trim() {
-        "" => config.str("osd_objectstore"),
-        kind => kind.to_owned(),
+    match written_kind(&data_dir(config)) {
+        kind if kind.is_empty() => config.str("osd_objectstore"),
+        kind => kind,
     }
+}
+
+/// Which backend the OSD in a folder has; empty if there is none.
+pub(crate) fn written_kind(dir: &Path) -> String {
+    fs::read_to_string(dir.join("type")).unwrap_or_default().trim().to_owned()
 }
 
 /// Whether the OSD's folder holds a store.
 pub(crate) fn is_made(config: &Config) -> bool {
-    data_dir(config).join("type").exists()
+    !written_kind(&data_dir(config)).is_empty()
 }
 
 /// Whether the store is empty at each start, so that the OSD is made anew then.

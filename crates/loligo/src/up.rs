@@ -6,52 +6,57 @@
 //! every OSD is up, the manager serves and every placement group is active: what is written next
 //! is served at once.
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::time::Instant;
 
 use auth::{CryptoKey, EntityAuth, Keyring};
 use config::{ConfFile, parse_iec};
-use env::Env;
 use types::{AuthEntityName, UTime, Uuid};
 
 use crate::cli::UpArgs;
 use crate::failure::Failure;
-use crate::layout::{DEFAULT_PORT, Layout, NewConf, port_is_free, write_private};
+use crate::layout::{
+    DEFAULT_PORT, Layout, Lock, NewConf, port_is_free, same_place, sync_parent, write_private,
+};
 use crate::output::tell;
-use crate::session::AdminSession;
-use crate::stores::STORES;
-use crate::{admin_socket, daemon, process};
+use crate::stores::{self, STORES};
+use crate::{daemon, process, start};
 
-/// How long the daemons get to serve.
-const START_TIME: Duration = Duration::from_secs(30);
-/// How long placement groups get to become active before `up` returns without them.
-const PEERING_TIME: Duration = Duration::from_secs(10);
 /// Smallest device `up` accepts for an OSD.
 const OSD_SIZE_MIN: u64 = 64 << 20;
 /// Most OSDs `up` starts on one machine.
 const OSDS_MAX: u32 = 256;
+/// OSDs, and their stores and devices, of a new cluster where nothing is told.
+const NEW_OSDS: u32 = 3;
+const NEW_STORE: &str = "inkstore";
+const NEW_OSD_SIZE: u64 = 10 << 30;
 /// Most managers.
 const MGRS_MAX: u32 = 3;
 /// Names of monitors and managers, in order.
 const MON_NAMES: [&str; 7] = ["a", "b", "c", "d", "e", "f", "g"];
 const MGR_NAMES: [&str; MGRS_MAX as usize] = ["x", "y", "z"];
 
-/// Checked arguments.
-struct Plan {
+/// What is to be there.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
     mons: u32,
     mgrs: u32,
-    osds: u32,
-    osds_per_process: usize,
+    /// So many at least; of an existing cluster 0 where nothing is told.
+    pub(crate) osds: u32,
+    pub(crate) osds_per_process: usize,
     /// Arguments for OSDs beside their ids.
-    osd_args: Vec<String>,
-    store: String,
+    pub(crate) osd_args: Vec<String>,
+    /// The store of each new OSD, and its device's bytes.
+    pub(crate) store: String,
+    pub(crate) osd_size: u64,
     size: u32,
-    osd_size: u64,
-    port: Option<u16>,
     sets: Vec<(String, String)>,
 }
 
-fn check(args: &UpArgs) -> Result<Plan, Failure> {
+/// Checks the arguments alone, and completes them by what the cluster has, if there is one.
+fn plan(args: &UpArgs, existing: Option<&ConfFile>) -> Result<Plan, Failure> {
     let mons = args.mons.unwrap_or(1);
     if !matches!(mons, 1 | 3 | 5 | 7) {
         return Err(Failure::new(format!("--mons {mons}: give 1, 3, 5 or 7")));
@@ -60,31 +65,32 @@ fn check(args: &UpArgs) -> Result<Plan, Failure> {
     if mgrs == 0 || mgrs > MGRS_MAX {
         return Err(Failure::new(format!("--mgrs {mgrs}: give 1 to {MGRS_MAX}")));
     }
-    if args.osds == 0 || args.osds > OSDS_MAX {
-        return Err(Failure::new(format!("--osds {}: give 1 to {OSDS_MAX}", args.osds)));
+    let osds = args.osds.unwrap_or(if existing.is_some() { 0 } else { NEW_OSDS });
+    if args.osds == Some(0) || osds > OSDS_MAX {
+        return Err(Failure::new(format!("--osds {osds}: give 1 to {OSDS_MAX}")));
     }
-    if !STORES.contains(&args.store.as_str()) {
-        return Err(Failure::new(format!(
-            "--store {}: there is {}",
-            args.store,
-            STORES.join(", ")
-        )));
+    let told = |name| existing.and_then(|conf| conf.get("osd", name));
+    let store = args.store.as_deref().or(told("osd_objectstore")).unwrap_or(NEW_STORE).to_owned();
+    if !STORES.contains(&store.as_str()) {
+        return Err(Failure::new(format!("--store {store}: there is {}", STORES.join(", "))));
     }
-    let osd_size = parse_iec(&args.osd_size)
-        .and_then(|n| u64::try_from(n).ok())
-        .filter(|n| *n >= OSD_SIZE_MIN)
-        .ok_or_else(|| {
-            Failure::new(format!("--osd-size {}: give a size from 64M up, like 10G", args.osd_size))
-        })?;
-    let size = args.size.unwrap_or(args.osds.min(3));
-    if size == 0 || size > 10 {
+    let osd_size = match args.osd_size.as_deref().or(told("bluestore_block_size")) {
+        None => NEW_OSD_SIZE,
+        Some(text) => parse_iec(text)
+            .and_then(|n| u64::try_from(n).ok())
+            .filter(|n| *n >= OSD_SIZE_MIN)
+            .ok_or_else(|| {
+                Failure::new(format!("--osd-size {text}: give a size from 64M up, like 10G"))
+            })?,
+    };
+    let size = args.size.unwrap_or(osds.min(3));
+    if args.size.is_some() && (size == 0 || size > 10) {
         return Err(Failure::new(format!("--size {size}: give 1 to 10 replicas")));
     }
     let sets = args.set.iter().map(|s| parse_set(s)).collect::<Result<_, _>>()?;
-    let (osds, store, port) = (args.osds, args.store.clone(), args.port);
     let osds_per_process = args.osds_per_process as usize;
     let osd_args = args.threads_per_process.map(|n| format!("--threads={n}")).into_iter().collect();
-    Ok(Plan { mons, mgrs, osds, osds_per_process, osd_args, store, size, osd_size, port, sets })
+    Ok(Plan { mons, mgrs, osds, osds_per_process, osd_args, store, osd_size, size, sets })
 }
 
 /// Splits `KEY=VALUE` and checks both against the option table.
@@ -102,11 +108,25 @@ pub(crate) fn parse_set(text: &str) -> Result<(String, String), Failure> {
 
 /// Runs the command.
 pub(crate) fn up(args: &UpArgs) -> Result<(), Failure> {
-    let started = Instant::now();
-    let plan = check(args)?;
+    plan(args, None)?;
+    let was_there = args.dir.dir.exists();
     let layout = Layout::create(&args.dir.dir)?;
+    let result = up_in(args, &layout);
+    if result.is_err() && !was_there {
+        // It goes if nothing has been made in it.
+        let _ = fs::remove_dir(layout.dir());
+    }
+    result
+}
+
+fn up_in(args: &UpArgs, layout: &Layout) -> Result<(), Failure> {
+    let started = Instant::now();
+    let lock = layout.lock()?;
+    layout.check_path()?;
     let existing = layout.read_conf()?;
-    let running = process::all_running(&layout);
+    check_owner(layout, existing.as_ref())?;
+    let plan = plan(args, existing.as_ref())?;
+    let running = process::all_running(layout);
     if args.single_process && !running.is_empty() {
         return Err(Failure::new(format!(
             "a cluster is running in {}; 'loligo down --dir {0}' stops it",
@@ -115,30 +135,67 @@ pub(crate) fn up(args: &UpArgs) -> Result<(), Failure> {
     }
     let mon_runs = running.iter().any(|(name, _)| name.starts_with("mon."));
     let ports = match &existing {
-        Some(conf) => conf_ports(&layout, conf, plan.port)?,
+        Some(conf) => conf_ports(layout, conf, args.port)?,
         None => {
-            let first = plan.port.unwrap_or(DEFAULT_PORT);
+            let first = args.port.unwrap_or(DEFAULT_PORT);
             (first..=u16::MAX).take(plan.mons as usize).collect()
         }
     };
-    check_counts(&layout, args, existing.is_some())?;
+    if let Some(conf) = &existing {
+        check_counts(layout, args)?;
+        check_ignored(layout, args, conf, &plan)?;
+    }
     if let Some(port) = ports.iter().find(|port| !mon_runs && !port_is_free(**port)) {
         return Err(Failure::new(format!(
             "port {port} on 127.0.0.1 is in use; give another with --port, or stop what listens there"
         )));
     }
-    let port = ports[0];
-    let (plan, layout, attached) = (plan, layout, args.foreground);
-    if existing.is_some() {
-        add_settings(&layout, &plan.sets)?;
-    } else {
-        make_cluster(&layout, &plan, port)?;
+    layout.make_folders()?;
+    match existing {
+        Some(_) => add_settings(layout, &plan.sets)?,
+        None => make_cluster(layout, &plan, ports[0])?,
     }
-    let keep = args.single_process;
-    if keep {
-        return daemon::run_all_in_threads(layout, plan.osds, plan.osd_size, &plan.store);
+    if args.single_process {
+        return daemon::run_all_in_threads(layout.clone(), &plan);
     }
-    start_and_wait(&layout, &plan, attached, started)
+    start_and_wait(layout, &plan, args.foreground, lock, started)
+}
+
+/// A folder that is another cluster's, or holds another's keys, is left alone: what its `ceph.conf` names would
+/// be started, and its keys overwritten.
+fn check_owner(layout: &Layout, existing: Option<&ConfFile>) -> Result<(), Failure> {
+    let (dir, conf) = (layout.dir().display(), layout.conf());
+    let Some(file) = existing else {
+        let foreign = (!layout.is_unfinished()).then(|| layout.foreign_file()).flatten();
+        return match foreign {
+            None => Ok(()),
+            Some(path) => Err(Failure::new(format!(
+                "{} is there, but no ceph.conf that 'loligo up' wrote: give another --dir for a new cluster",
+                path.display()
+            ))),
+        };
+    };
+    if !layout.wrote_conf() {
+        return Err(Failure::new(format!(
+            "{} was not written by 'loligo up' (a line of it would say so): it is another cluster's, or damaged; \
+             give another --dir",
+            conf.display()
+        )));
+    }
+    for kind in ["mon", "mgr", "osd"] {
+        let option = format!("{kind}_data");
+        let place = daemon::config_of(kind, "0", &conf, file)?.str(&option);
+        if !Path::new(&place)
+            .parent()
+            .is_some_and(|place| same_place(place, &layout.dir().join(kind)))
+        {
+            return Err(Failure::new(format!(
+                "{} has {option} = {place}, which is not in {dir}: was the folder moved or copied?",
+                conf.display()
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// The ports of an existing cluster's monitors; asking for another is refused: they are in the
@@ -163,17 +220,59 @@ fn conf_ports(layout: &Layout, conf: &ConfFile, asked: Option<u16>) -> Result<Ve
 }
 
 /// An existing cluster keeps its monitors and managers.
-fn check_counts(layout: &Layout, args: &UpArgs, exists: bool) -> Result<(), Failure> {
-    let asked = [("mon", "mons", args.mons), ("mgr", "mgrs", args.mgrs)];
-    for (kind, option, count) in asked {
+fn check_counts(layout: &Layout, args: &UpArgs) -> Result<(), Failure> {
+    let more = " ('ceph mon add' and 'loligo mon --mkfs' add a monitor)";
+    let asked = [
+        ("mon", "monitor(s)", "mons", args.mons, more),
+        ("mgr", "manager(s)", "mgrs", args.mgrs, ""),
+    ];
+    for (kind, what, option, count, more) in asked {
         let there = layout.ids(kind).len();
-        if exists && count.is_some_and(|count| count as usize != there) {
+        if count.is_some_and(|count| count as usize != there) {
             return Err(Failure::new(format!(
-                "the cluster in {} has {there} of kind {kind}: leave --{option} out \
-                 ('ceph mon add' and 'loligo mon --mkfs' add a monitor)",
+                "the cluster in {} has {there} {what}: leave --{option} out{more}",
                 layout.dir().display()
             )));
         }
+    }
+    Ok(())
+}
+
+/// Arguments that would change nothing of an existing cluster are refused, unless it is as they say.
+fn check_ignored(
+    layout: &Layout,
+    args: &UpArgs,
+    conf: &ConfFile,
+    plan: &Plan,
+) -> Result<(), Failure> {
+    let refuse = |what: String, advice: &str| {
+        let dir = layout.dir().display();
+        Err(Failure::new(format!("{what}: the cluster in {dir} is there already; {advice}")))
+    };
+    let of_conf = |section, name| conf.get(section, name).and_then(parse_iec);
+    let size = of_conf("global", "osd_pool_default_size");
+    if let Some(given) = args.size.filter(|given| size != Some((*given).into())) {
+        let advice = "'ceph osd pool set POOL size N' changes a pool, \
+                      --set osd_pool_default_size=N what new pools get";
+        return refuse(format!("--size {given}"), advice);
+    }
+    let known = layout.ids("osd");
+    let adds = (0..plan.osds).any(|n| !known.contains(&n.to_string()));
+    if adds || !layout.unmade_osds().is_empty() {
+        return Ok(());
+    }
+    if let Some(given) = &args.osd_size
+        && of_conf("osd", "bluestore_block_size") != parse_iec(given)
+    {
+        return refuse(format!("--osd-size {given}"), "the option is for OSDs that --osds adds");
+    }
+    if let Some(given) = &args.store
+        && conf.get("osd", "osd_objectstore") != Some(given)
+        && known.iter().any(|id| stores::written_kind(&layout.data("osd", id)) != *given)
+    {
+        let advice =
+            "the option is for OSDs that --osds adds, and 'loligo store migrate' moves one";
+        return refuse(format!("--store {given}"), advice);
     }
     Ok(())
 }
@@ -187,7 +286,7 @@ fn add_settings(layout: &Layout, sets: &[(String, String)]) -> Result<(), Failur
     write_private(&layout.conf(), &text.replacen("[global]\n", &format!("[global]\n{lines}"), 1))
 }
 
-fn new_key() -> Result<(CryptoKey, Uuid), Failure> {
+pub(crate) fn new_key() -> Result<(CryptoKey, Uuid), Failure> {
     let env = env::real::Runtime::new()?.env();
     let mut uuid = [0; 16];
     env.fill_random(&mut uuid);
@@ -195,11 +294,14 @@ fn new_key() -> Result<(CryptoKey, Uuid), Failure> {
     Ok((CryptoKey::generate(&|buf| env.fill_random(buf), now), Uuid::from_random(uuid)))
 }
 
-fn entity(name: &str) -> AuthEntityName {
+pub(crate) fn entity(name: &str) -> AuthEntityName {
     name.parse().expect("names written in this file parse")
 }
 
+/// Keys and monitors' stores of a new cluster, then its configuration: a folder that has it has all of them. Of one that was
+/// cut off before nothing has run yet, and nothing stays.
 fn make_cluster(layout: &Layout, plan: &Plan, port: u16) -> Result<(), Failure> {
+    layout.clear_unfinished()?;
     let (mon_key, fsid) = new_key()?;
     let (admin_key, _) = new_key()?;
     let all = [("mon", "allow *"), ("osd", "allow *"), ("mds", "allow *"), ("mgr", "allow *")];
@@ -210,6 +312,7 @@ fn make_cluster(layout: &Layout, plan: &Plan, port: u16) -> Result<(), Failure> 
     let (mons, size, osd_size) = (*mons, *size, *osd_size);
     let conf = NewConf { fsid: &fsid, port, mons, size, store, osd_size, sets };
     let conf_text = conf.text(layout);
+    write_private(&layout.unfinished_conf(), &conf_text)?;
 
     let ring = |entries: &[(&str, &EntityAuth)]| {
         let mut ring = Keyring::new();
@@ -241,26 +344,30 @@ fn make_cluster(layout: &Layout, plan: &Plan, port: u16) -> Result<(), Failure> 
         let entries = if *name == names[0] { &entries[..] } else { &entries[..1] };
         write_private(&data.join("keyring"), &ring(entries))?;
     }
-    // The configuration is written last but one: a folder that has it has all keys, too.
     daemon::mkfs_mons(layout, &conf_text, names)?;
-    write_private(&layout.conf(), &conf_text)
+    start::new_osds(layout, plan.osds)?;
+    fs::rename(layout.unfinished_conf(), layout.conf())?;
+    sync_parent(&layout.conf())?;
+    Ok(())
 }
 
 fn start_and_wait(
     layout: &Layout,
     plan: &Plan,
     attached: bool,
+    lock: Lock,
     started: Instant,
 ) -> Result<(), Failure> {
-    let result = start_daemons(layout, plan, attached);
-    if let Err(failure) = result {
-        process::stop_all(layout);
-        return Err(failure);
-    }
+    let failed = start::start(layout, plan, attached)?;
+    drop(lock);
     let seconds = started.elapsed().as_secs_f32();
-    let count = |kind, one: &str, more: &str| match layout.ids(kind).len() {
-        1 => format!("1 {one}"),
-        n => format!("{n} {more}"),
+    let count = |kind, one: &str, more: &str| {
+        let mut ids = layout.ids(kind);
+        ids.retain(|id| !failed.contains_key(&format!("{kind}.{id}")));
+        match ids.len() {
+            1 => format!("1 {one}"),
+            n => format!("{n} {more}"),
+        }
     };
     tell!(
         "{}, {}, {} serve after {seconds:.2} s",
@@ -270,163 +377,24 @@ fn start_and_wait(
     );
     tell!("export CEPH_CONF={}", layout.conf().display());
     if attached {
+        if !failed.is_empty() {
+            eprintln!("loligo: {}", describe(&failed));
+        }
         tell!("Ctrl-C stops the cluster");
         env::real::Runtime::new()?.block_on(|env| async move { env.termination().await });
         process::stop_all(layout);
     }
-    Ok(())
-}
-
-fn start_daemons(layout: &Layout, plan: &Plan, attached: bool) -> Result<(), Failure> {
-    let known = layout.ids("osd");
-    let kinds =
-        [("mon", 1, &[][..]), ("mgr", 1, &[]), ("osd", plan.osds_per_process, &plan.osd_args)];
-    for (kind, per_process, args) in kinds {
-        let mut ids = layout.ids(kind);
-        ids.retain(|id| process::running(&layout.pid_file(&format!("{kind}.{id}"))).is_none());
-        for ids in ids.chunks(per_process) {
-            process::start(layout, kind, ids, args, !attached)?;
-        }
-    }
-    let new: Vec<u32> = (0..plan.osds).filter(|n| !known.contains(&n.to_string())).collect();
-    let (layout, new) = (
-        layout.clone(),
-        NewOsds {
-            groups: new.chunks(plan.osds_per_process).map(<[u32]>::to_vec).collect(),
-            args: plan.osd_args.clone(),
-            size: plan.osd_size,
-            store: plan.store.clone(),
-        },
-    );
-    env::real::Runtime::new()?.block_on(move |env| async move {
-        let work = register_and_wait(&env, &layout, &new, attached);
-        match env.timeout(START_TIME, work).await {
-            Ok(result) => result,
-            Err(_) => Err(Failure::new(describe_late(&layout))),
-        }
-    })
-}
-
-/// OSDs that are to be made.
-struct NewOsds {
-    /// Those that share a process.
-    groups: Vec<Vec<u32>>,
-    args: Vec<String>,
-    /// Of each one's device, bytes.
-    size: u64,
-    store: String,
-}
-
-async fn register_and_wait(
-    env: &Env,
-    layout: &Layout,
-    new: &NewOsds,
-    attached: bool,
-) -> Result<(), Failure> {
-    let session = AdminSession::connect(env, layout).await?;
-    for group in &new.groups {
-        for n in group {
-            register_osd(&session, layout, *n, new.size, &new.store).await?;
-        }
-        let ids: Vec<String> = group.iter().map(u32::to_string).collect();
-        process::start(layout, "osd", &ids, &new.args, !attached)?;
-    }
-    let ids = layout.ids("osd");
-    let began = env.now();
-    loop {
-        if serves(env, &session, layout, &ids, env.now() - began).await? {
-            return Ok(());
-        }
-        let all = ["mon", "mgr", "osd"].into_iter();
-        let names =
-            all.flat_map(|kind| layout.ids(kind).into_iter().map(move |id| format!("{kind}.{id}")));
-        for name in names {
-            if process::running(&layout.pid_file(&name)).is_none() {
-                return Err(Failure::new(format!(
-                    "{name} stopped: {}",
-                    process::log_tail(layout, &name)
-                )));
-            }
-        }
-        env.sleep(Duration::from_millis(10)).await;
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::new(describe(&failed))),
     }
 }
 
-/// Whether every daemon serves. The maps alone do not tell: after all daemons were killed at once
-/// they still show the last lives of all as up, so each process is asked itself.
-async fn serves(
-    env: &Env,
-    session: &AdminSession,
-    layout: &Layout,
-    ids: &[String],
-    waited: Duration,
-) -> Result<bool, Failure> {
-    let number = |of: &serde_json::Value, key: &str| of[key].as_u64().unwrap_or(0);
-    let mut epoch = 0;
-    for id in ids {
-        let socket = layout.admin_socket(&format!("osd.{id}"));
-        match admin_socket::ask(env, &socket, "status").await {
-            Some(status) if status["state"] == "active" => {
-                epoch = epoch.max(number(&status, "newest_map"));
-            }
-            _ => return Ok(false),
-        }
-    }
-    let mut active = None;
-    for id in layout.ids("mgr") {
-        let socket = layout.admin_socket(&format!("mgr.{id}"));
-        let status = admin_socket::ask(env, &socket, "mgr_status").await;
-        active = active.or(status.filter(|mgr| mgr["available"] == true));
-    }
-    let Some(mgr) = active else { return Ok(false) };
-    if number(&mgr, "osdmap_epoch") < epoch {
-        return Ok(false);
-    }
-    let status = session.json(r#"{"prefix":"status","format":"json"}"#, "").await?;
-    let mons = status["quorum"].as_array().map_or(0, Vec::len);
-    if mons < layout.ids("mon").len() {
-        return Ok(false);
-    }
-    let up = number(&status["osdmap"], "num_up_osds");
-    if up < ids.len() as u64 || status["mgrmap"]["available"] != true {
-        return Ok(false);
-    }
-    let (pgs, serving) = (number(&mgr, "num_pgs"), number(&mgr, "num_pgs_serving"));
-    if serving < pgs && waited >= PEERING_TIME {
-        // They may lack OSDs that are gone for good: no reason to stop the others.
-        tell!("{} of {pgs} placement groups do not serve yet; 'ceph -s' says why", pgs - serving);
-        return Ok(true);
-    }
-    Ok(serving >= pgs)
+fn describe(failed: &BTreeMap<String, String>) -> String {
+    let lines: Vec<String> =
+        failed.iter().map(|(name, why)| format!("{name} does not serve: {why}")).collect();
+    lines.join("\n")
 }
 
-/// `osd new`, then the OSD's keyring and store.
-pub(crate) async fn register_osd(
-    session: &AdminSession,
-    layout: &Layout,
-    n: u32,
-    osd_size: u64,
-    store: &str,
-) -> Result<(), Failure> {
-    let (key, uuid) = new_key()?;
-    let request = serde_json::json!({"prefix": "osd new", "uuid": uuid.to_string(), "id": n});
-    let secret = serde_json::json!({"cephx_secret": key.to_base64()});
-    session.command(&request.to_string(), &secret.to_string()).await?;
-    let data = layout.data("osd", &n.to_string());
-    fs::create_dir_all(&data)?;
-    let mut ring = Keyring::new();
-    ring.keys.insert(entity(&format!("osd.{n}")), EntityAuth::new(key, []));
-    write_private(&data.join("keyring"), &ring.to_text())?;
-    daemon::mkfs_osd(session.env(), layout, n, uuid, osd_size, store).await
-}
-
-fn describe_late(layout: &Layout) -> String {
-    let running: Vec<String> =
-        process::all_running(layout).into_iter().map(|(name, _)| name).collect();
-    format!(
-        "not all daemons served within {} s (running: {}); see {}/log",
-        START_TIME.as_secs(),
-        running.join(", "),
-        layout.dir().display()
-    )
-}
+#[cfg(test)]
+mod tests;

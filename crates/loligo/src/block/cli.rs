@@ -295,7 +295,7 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_parser = parse_bytes)]
     pub(crate) size: Option<u64>,
     /// Seconds to measure; without it, until --size bytes are done
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) runtime: Option<u64>,
     /// Seconds of load before measuring begins
     #[arg(long = "ramp_time", alias = "ramp-time", value_name = "SECONDS", default_value_t = 0)]

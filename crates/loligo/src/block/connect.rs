@@ -7,6 +7,7 @@ use std::time::Duration;
 use client::rbd::{Image, OpenOptions};
 use client::{Client, ClientError, IoCtx, Options};
 use env::Env;
+use futures_util::future::{Either, select};
 use types::Errno;
 
 use super::cli::ClusterArgs;
@@ -16,6 +17,8 @@ use crate::failure::Failure;
 
 /// How long the cluster gets to let us in.
 const CONNECT_TIME: Duration = Duration::from_secs(30);
+/// After which time it is said what is waited for.
+const TELL_TIME: Duration = Duration::from_secs(2);
 /// Where a configuration is looked for when nothing names one.
 const PLACES: [&str; 2] = ["./loligo-data/ceph.conf", "/etc/ceph/ceph.conf"];
 
@@ -36,7 +39,17 @@ pub(crate) async fn connect(env: &Env, args: &ClusterArgs) -> Result<Client, Fai
     let keyring = daemon::read_keyring(&config)?.unwrap_or_default();
     let options = Options { follow_osdmap: true };
     let connecting = Client::connect(env.clone(), config.clone(), &keyring, options);
-    match env.timeout(CONNECT_TIME, connecting).await {
+    let slow = async {
+        env.sleep(TELL_TIME).await;
+        eprintln!("loligo: waiting for a monitor at {}", config.str("mon_host"));
+    };
+    let connected = env.timeout(CONNECT_TIME, connecting);
+    futures_util::pin_mut!(slow, connected);
+    let connected = match select(connected, slow).await {
+        Either::Left((connected, _)) => connected,
+        Either::Right(((), connected)) => connected.await,
+    };
+    match connected {
         Ok(Ok(client)) => Ok(client),
         Ok(Err(e)) => Err(Failure::new(format!("cannot connect as client.{}: {e}", args.id))),
         Err(_) => Err(Failure::new(format!(

@@ -24,6 +24,7 @@ use types::Uuid;
 
 use super::{Context, failed, objects, progress};
 use crate::failure::Failure;
+use crate::layout::sync_parent;
 use crate::{daemon, stores};
 
 fn at(path: &Path, what: &str, e: &dyn std::fmt::Display) -> Failure {
@@ -66,13 +67,6 @@ fn sync_below(dir: &Path) -> io::Result<()> {
     match unsafe { libc::syncfs(dir.as_raw_fd()) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
-    }
-}
-
-fn sync_parent(dir: &Path) -> io::Result<()> {
-    match dir.parent() {
-        Some(parent) => fs::File::open(parent)?.sync_all(),
-        None => Ok(()),
     }
 }
 

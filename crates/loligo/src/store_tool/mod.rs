@@ -24,7 +24,7 @@ use store::{ObjectStore, StoreError};
 
 use self::cli::{PlaceArgs, StoreArgs, StoreCommand};
 use crate::failure::Failure;
-use crate::layout::Layout;
+use crate::layout::{Layout, same_place};
 use crate::output::show;
 use crate::{daemon, logging, stores};
 
@@ -104,11 +104,31 @@ fn place(args: &PlaceArgs) -> Result<(PathBuf, String), Failure> {
     Ok((layout.conf(), osd))
 }
 
+/// An OSD of a folder is in that folder: without a word about it in the configuration it would be where
+/// Ceph has its own.
+fn check_place(args: &PlaceArgs, config: &Config, conf: &Path) -> Result<(), Failure> {
+    let Some(dir) = conf.parent().filter(|_| args.conf.is_none()) else { return Ok(()) };
+    let data = PathBuf::from(config.str("osd_data"));
+    let own = dir.join("osd").join(config.id());
+    let told = args.set.iter().any(|set| set.starts_with("osd_data="));
+    match told || same_place(&data, &own) {
+        true => Ok(()),
+        false => Err(Failure::new(format!(
+            "{} has {} in {}, not in {}: if that is the one, say --conf {0} instead of --dir",
+            conf.display(),
+            config.name(),
+            data.display(),
+            own.display()
+        ))),
+    }
+}
+
 /// Runs the command.
 pub(crate) fn run(args: StoreArgs) -> Result<(), Failure> {
     logging::start();
     let (conf, osd) = place(&args.place)?;
     let config = Rc::new(daemon::load_config("osd", &osd, &conf, &args.place.set)?);
+    check_place(&args.place, &config, &conf)?;
     let kind = stores::kind(&config);
     if stores::forgets(&config) {
         return Err(Failure::new(format!(
@@ -175,5 +195,39 @@ async fn perform(
         StoreCommand::Export { pg, file } => pg_file::export(context, store, &pg, &file).await,
         StoreCommand::Import { file } => pg_file::import(context, store, &file).await,
         StoreCommand::Migrate { .. } => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    /// With a `ceph.conf` in DIR that was empty `--dir DIR` opened Ceph's own OSD of that number.
+    #[test]
+    fn a_folders_osd_is_in_the_folder() {
+        let dir = std::env::temp_dir().join(format!("loligo-store-dir-{}", std::process::id()));
+        std::fs::create_dir_all(dir.join("osd/0")).unwrap();
+        let (dir, conf) = (dir.display(), dir.join("ceph.conf"));
+        let checked = |text: &str, more: &str| {
+            std::fs::write(&conf, text).unwrap();
+            let line = format!("loligo store {more} --osd 0 stat");
+            let Command::Store(args) =
+                Cli::try_parse_from(line.split_whitespace()).unwrap().command
+            else {
+                panic!("{line}")
+            };
+            let (conf, osd) = place(&args.place)?;
+            let config = daemon::load_config("osd", &osd, &conf, &args.place.set)?;
+            check_place(&args.place, &config, &conf)
+        };
+        let failure = checked("", &format!("--dir {dir}")).unwrap_err().to_string();
+        assert!(failure.contains("osd.0 in /var/lib/ceph/osd/ceph-0, not in"), "{failure}");
+        checked("", &format!("--dir {dir} --set osd_data={dir}/osd/0")).unwrap();
+        checked("", &format!("--conf {dir}/ceph.conf")).unwrap();
+        checked(&format!("[osd]\nosd_data = {dir}/osd/$id\n"), &format!("--dir {dir}")).unwrap();
+        std::fs::remove_dir_all(dir.to_string()).unwrap();
     }
 }

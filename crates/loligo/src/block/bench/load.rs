@@ -167,6 +167,8 @@ impl Job {
                     let offset = (self.first + block) * self.args.bs;
                     let kind = if writes { "write" } else { "read" };
                     tally.error.get_or_insert(format!("{kind} at {offset}: {error}"));
+                    // It is told, and is no request that was served.
+                    break;
                 }
             }
             let ramped = self.begin + Duration::from_secs(self.args.ramp_time);

@@ -150,6 +150,19 @@ fn reads_only(load: &LoadArgs) -> bool {
     matches!(load.rw, Pattern::Read | Pattern::Randread)
 }
 
+/// The requests of one job on an image of so many bytes.
+fn range(load: &LoadArgs, image_size: u64) -> Result<u64, String> {
+    let size = load.size.unwrap_or(image_size);
+    if size > image_size {
+        let (size, has) = (bytes_text(size), bytes_text(image_size));
+        return Err(format!("has {has}: --size {size} is more"));
+    }
+    match size / load.bs / u64::from(load.numjobs) {
+        0 => Err("has no room for one request of each job".to_owned()),
+        blocks => Ok(blocks),
+    }
+}
+
 async fn on_image(
     env: &Env,
     client: &Client,
@@ -165,12 +178,13 @@ async fn on_image(
             "{spec} has exclusive-lock: only one job can write to it; use --numjobs 1"
         )));
     }
-    let size = load.size.unwrap_or(image.size()).min(image.size());
-    let blocks = size / load.bs / u64::from(load.numjobs);
-    if blocks == 0 {
-        let _ = image.close().await;
-        return Err(Failure::new(format!("{spec} is smaller than one request of each job")));
-    }
+    let blocks = match range(load, image.size()) {
+        Ok(blocks) => blocks,
+        Err(why) => {
+            let _ = image.close().await;
+            return Err(Failure::new(format!("{spec} {why}")));
+        }
+    };
     let range = (number * blocks, blocks);
     let target = Target::Image(image.clone());
     let tally = run_job(env, target, load, range, number, progress).await;
@@ -212,4 +226,31 @@ async fn on_objects(
         }
     }
     Ok(tally)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    /// A --size above the image's was cut to that without a word.
+    #[test]
+    fn no_more_than_the_image_has() {
+        let blocks = |more: &str, image_size| {
+            let line = format!("loligo bench rbd i {more}");
+            let Command::Bench(args) =
+                Cli::try_parse_from(line.split_whitespace()).unwrap().command
+            else {
+                panic!("{line}")
+            };
+            let BenchCommand::Rbd { load, .. } = args.command else { panic!("{line}") };
+            range(&load, image_size)
+        };
+        assert_eq!(blocks("--size 10G", 50 << 20), Err("has 50 MiB: --size 10 GiB is more".into()));
+        assert_eq!(blocks("--bs 1M", 50 << 20), Ok(50));
+        assert_eq!(blocks("--bs 1M --size 50M --numjobs 2", 50 << 20), Ok(25));
+        assert!(blocks("--bs 1M", 1 << 10).is_err());
+    }
 }

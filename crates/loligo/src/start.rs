@@ -1,0 +1,404 @@
+//! Starts what is there of a cluster and what is to be added, and waits until it serves.
+//!
+//! A daemon that cannot serve is told, and the others go on: once the monitors serve, nothing that runs is
+//! stopped. Without monitors, and when it is told to stop, a start takes back what it has started
+//! itself, and nothing else.
+//!
+//! ```text
+//! osd/3.new/keyring, fsid     who osd.3 will be; then it is registered with 'osd new'
+//! osd/3.new/...               its store is made
+//! osd/3                       it is whole: the folder has got its name
+//! ```
+//! Cut off at any place, the next start makes the OSD again, as the same.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
+
+use auth::{CryptoKey, EntityAuth, Keyring};
+use env::Env;
+use futures_util::future::{Either, select};
+use types::Uuid;
+
+use crate::failure::Failure;
+use crate::layout::{Layout, sync_parent, write_private};
+use crate::output::tell;
+use crate::session::AdminSession;
+use crate::up::{Plan, entity, new_key};
+use crate::{admin_socket, daemon, process};
+
+/// How long the daemons get to serve.
+const START_TIME: Duration = Duration::from_secs(30);
+/// How long placement groups get to become active before `up` returns without them.
+const PEERING_TIME: Duration = Duration::from_secs(10);
+/// Between two looks at what serves.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// How far a start has come.
+#[derive(Debug, Default)]
+struct Progress {
+    /// Names of the daemons that it has started.
+    started: Vec<String>,
+    /// Those that do not serve, and why.
+    failed: BTreeMap<String, String>,
+    /// Whether the monitors serve.
+    has_monitors: bool,
+    /// Which daemon is waited for.
+    awaited: Option<String>,
+}
+
+type Shared = Rc<RefCell<Progress>>;
+
+/// Starts the daemons that do not run and makes new OSDs; those that do not serve then, and why.
+pub(crate) fn start(
+    layout: &Layout,
+    plan: &Plan,
+    attached: bool,
+) -> Result<BTreeMap<String, String>, Failure> {
+    let work = Work { layout: layout.clone(), plan: plan.clone(), attached };
+    let (ended, mut progress) = env::real::Runtime::new()?.block_on(move |env| async move {
+        let progress = Shared::default();
+        let stop = env.termination();
+        let run = env.timeout(START_TIME, work.run(&env, &progress));
+        futures_util::pin_mut!(run);
+        let ended = match select(stop, run).await {
+            Either::Left(_) => Ended::ToldToStop,
+            Either::Right((Ok(result), _)) => Ended::Done(result),
+            Either::Right((Err(_), _)) => Ended::Late,
+        };
+        let progress = progress.take();
+        (ended, progress)
+    });
+    let failure = match ended {
+        Ended::Done(Ok(())) => return Ok(progress.failed),
+        Ended::Late if progress.has_monitors => {
+            let seconds = START_TIME.as_secs();
+            let name = progress.awaited.unwrap_or_else(|| "the cluster".to_owned());
+            let log = layout.dir().join("log");
+            let why = format!("nothing after {seconds} s, but it goes on; see {}", log.display());
+            progress.failed.insert(name, why);
+            return Ok(progress.failed);
+        }
+        Ended::Done(Err(failure)) if progress.has_monitors => return Err(failure),
+        Ended::Done(Err(failure)) => failure,
+        Ended::Late => Failure::new(describe_late(layout)),
+        Ended::ToldToStop => Failure::new(
+            "told to stop: what this call has started is stopped again; 'loligo up' goes on from here",
+        ),
+    };
+    process::stop(layout, &progress.started);
+    Err(failure)
+}
+
+enum Ended {
+    Done(Result<(), Failure>),
+    Late,
+    ToldToStop,
+}
+
+struct Work {
+    layout: Layout,
+    plan: Plan,
+    attached: bool,
+}
+
+impl Work {
+    async fn run(&self, env: &Env, progress: &Shared) -> Result<(), Failure> {
+        let layout = &self.layout;
+        let new = new_osds(layout, self.plan.osds)?;
+        for (kind, per_process) in [("mon", 1), ("mgr", 1), ("osd", self.plan.osds_per_process)] {
+            let mut ids = layout.ids(kind);
+            ids.retain(|id| process::running(&layout.pid_file(&format!("{kind}.{id}"))).is_none());
+            for ids in ids.chunks(per_process) {
+                self.begin(kind, ids, progress)?;
+            }
+        }
+        let session = {
+            let connect = AdminSession::connect(env, layout);
+            let gone = monitors_gone(env, layout);
+            futures_util::pin_mut!(connect, gone);
+            match select(connect, gone).await {
+                Either::Left((session, _)) => session?,
+                Either::Right((why, _)) => return Err(Failure::new(why)),
+            }
+        };
+        progress.borrow_mut().has_monitors = true;
+        for group in new.chunks(self.plan.osds_per_process) {
+            let mut made = Vec::new();
+            for n in group {
+                let Plan { osd_size, store, .. } = &self.plan;
+                match register_osd(&session, layout, *n, *osd_size, store).await {
+                    Ok(()) => made.push(n.to_string()),
+                    Err(why) => {
+                        progress.borrow_mut().failed.insert(format!("osd.{n}"), why.to_string());
+                    }
+                }
+            }
+            if !made.is_empty() {
+                self.begin("osd", &made, progress)?;
+            }
+        }
+        let began = env.now();
+        loop {
+            let waited = env.now() - began;
+            let awaited = Living::of(layout, progress).awaits(env, &session, waited).await?;
+            if awaited.is_none() {
+                return Ok(());
+            }
+            progress.borrow_mut().awaited = awaited;
+            note_stopped(layout, progress);
+            env.sleep(PAUSE).await;
+        }
+    }
+
+    fn begin(&self, kind: &str, ids: &[String], progress: &Shared) -> Result<(), Failure> {
+        let more = if kind == "osd" { &self.plan.osd_args[..] } else { &[] };
+        progress.borrow_mut().started.extend(ids.iter().map(|id| format!("{kind}.{id}")));
+        process::start(&self.layout, kind, ids, more, !self.attached).map(drop)
+    }
+}
+
+/// Ends when no monitor runs, with the last words of one.
+async fn monitors_gone(env: &Env, layout: &Layout) -> String {
+    loop {
+        let names: Vec<String> = layout.ids("mon").iter().map(|id| format!("mon.{id}")).collect();
+        let runs = |name: &String| process::running(&layout.pid_file(name)).is_some();
+        if let Some(name) = names.first()
+            && !names.iter().any(runs)
+        {
+            return format!("{name} stopped: {}", process::log_tail(layout, name));
+        }
+        env.sleep(PAUSE).await;
+    }
+}
+
+/// Which daemons have stopped, why, and what is to be done about it.
+fn note_stopped(layout: &Layout, progress: &Shared) {
+    let mut progress = progress.borrow_mut();
+    for name in layout.daemons() {
+        if process::running(&layout.pid_file(&name)).is_some()
+            || progress.failed.contains_key(&name)
+        {
+            continue;
+        }
+        let mut why = format!("it stopped: {}", process::log_tail(layout, &name));
+        if let Some(n) = name.strip_prefix("osd.") {
+            why.push_str(&format!(
+                "; if its data is lost: 'ceph osd purge {n} --yes-i-really-mean-it', remove {}, \
+                 and 'loligo up --osds N' makes a new one",
+                layout.data("osd", n).display()
+            ));
+        }
+        progress.failed.insert(name, why);
+    }
+}
+
+/// The daemons that have not failed.
+struct Living<'a> {
+    layout: &'a Layout,
+    mons: Vec<String>,
+    mgrs: Vec<String>,
+    osds: Vec<String>,
+}
+
+impl Living<'_> {
+    fn of<'a>(layout: &'a Layout, progress: &Shared) -> Living<'a> {
+        let progress = progress.borrow();
+        let names = |kind: &str| {
+            let names = layout.ids(kind).into_iter().map(|id| format!("{kind}.{id}"));
+            names.filter(|name| !progress.failed.contains_key(name)).collect()
+        };
+        Living { layout, mons: names("mon"), mgrs: names("mgr"), osds: names("osd") }
+    }
+
+    /// What does not serve yet. The maps alone do not tell: after all daemons were killed at once
+    /// they still show the last lives of all as up, so each process is asked itself.
+    async fn awaits(
+        &self,
+        env: &Env,
+        session: &AdminSession,
+        waited: Duration,
+    ) -> Result<Option<String>, Failure> {
+        let number = |of: &serde_json::Value, key: &str| of[key].as_u64().unwrap_or(0);
+        let mut epoch = 0;
+        for osd in &self.osds {
+            match admin_socket::ask(env, &self.layout.admin_socket(osd), "status").await {
+                Some(status) if status["state"] == "active" => {
+                    epoch = epoch.max(number(&status, "newest_map"));
+                }
+                _ => return Ok(Some(osd.clone())),
+            }
+        }
+        let mut active = None;
+        for mgr in &self.mgrs {
+            let socket = self.layout.admin_socket(mgr);
+            let status = admin_socket::ask(env, &socket, "mgr_status").await;
+            active = active.or(status.filter(|mgr| mgr["available"] == true));
+        }
+        if let (None, Some(mgr)) = (&active, self.mgrs.first()) {
+            return Ok(Some(mgr.clone()));
+        }
+        let status = session.json(r#"{"prefix":"status","format":"json"}"#, "").await?;
+        let quorum = status["quorum_names"].as_array().map_or(&[][..], Vec::as_slice);
+        let outside =
+            |mon: &&String| !quorum.iter().any(|name| mon.strip_prefix("mon.") == name.as_str());
+        if let Some(mon) = self.mons.iter().find(outside) {
+            return Ok(Some(mon.clone()));
+        }
+        if number(&status["osdmap"], "num_up_osds") < self.osds.len() as u64 {
+            return Ok(Some("an OSD that the monitors do not know as up".to_owned()));
+        }
+        // Without a manager nobody knows of placement groups.
+        let Some(mgr) = active else { return Ok(None) };
+        if number(&mgr, "osdmap_epoch") < epoch || status["mgrmap"]["available"] != true {
+            return Ok(self.mgrs.first().cloned());
+        }
+        let (pgs, serving) = (number(&mgr, "num_pgs"), number(&mgr, "num_pgs_serving"));
+        if serving >= pgs {
+            return Ok(None);
+        }
+        if waited < PEERING_TIME {
+            return Ok(Some("a placement group".to_owned()));
+        }
+        // They may lack OSDs that are gone for good: no reason to wait longer.
+        tell!("{} of {pgs} placement groups do not serve yet; 'ceph -s' says why", pgs - serving);
+        Ok(None)
+    }
+}
+
+/// OSDs that are to be made: those below `osds` that are not there, and those that were to be made when a start
+/// was cut off. Each has its folder from here on.
+pub(crate) fn new_osds(layout: &Layout, osds: u32) -> Result<Vec<u32>, Failure> {
+    let known = layout.ids("osd");
+    let mut new = layout.unmade_osds();
+    new.extend(0..osds);
+    new.sort_unstable();
+    new.dedup();
+    new.retain(|n| !known.contains(&n.to_string()));
+    for n in &new {
+        fs::create_dir_all(layout.unmade_osd(*n))?;
+    }
+    Ok(new)
+}
+
+/// `osd new`, then the OSD's store: the folder gets its name when all of it is there.
+pub(crate) async fn register_osd(
+    session: &AdminSession,
+    layout: &Layout,
+    n: u32,
+    osd_size: u64,
+    store: &str,
+) -> Result<(), Failure> {
+    let making = layout.unmade_osd(n);
+    let (key, uuid) = identity(&making, n)?;
+    let request = serde_json::json!({"prefix": "osd new", "uuid": uuid.to_string(), "id": n});
+    let secret = serde_json::json!({"cephx_secret": key.to_base64()});
+    session.command(&request.to_string(), &secret.to_string()).await.map_err(|e| {
+        Failure::new(format!(
+            "{e}; if the cluster has an osd.{n} whose folder is lost: \
+             'ceph osd purge {n} --yes-i-really-mean-it', and 'loligo up' makes a new one"
+        ))
+    })?;
+    daemon::mkfs_osd(session.env(), layout, n, uuid, osd_size, store).await?;
+    let data = layout.data("osd", &n.to_string());
+    fs::rename(&making, &data)?;
+    // Before it has data: a folder that lost its name again would be made anew.
+    sync_parent(&data)?;
+    Ok(())
+}
+
+/// Key and UUID of an OSD that is to be made. Those that a start has left which was cut off may be known to the
+/// monitors; of all else that it left nothing stays.
+fn identity(making: &Path, n: u32) -> Result<(CryptoKey, Uuid), Failure> {
+    let (ring_file, fsid_file) = (making.join("keyring"), making.join("fsid"));
+    fs::create_dir_all(making)?;
+    let known = || {
+        let ring = Keyring::from_file(&fs::read(&ring_file).ok()?).ok()?;
+        let uuid: Uuid = fs::read_to_string(&fsid_file).ok()?.trim().parse().ok()?;
+        Some((ring.key(&entity(&format!("osd.{n}")))?.clone(), uuid))
+    };
+    let known = known();
+    for entry in fs::read_dir(making)? {
+        let path = entry?.path();
+        if known.is_some() && (path == ring_file || path == fsid_file) {
+            continue;
+        }
+        match path.is_dir() && !path.is_symlink() {
+            true => fs::remove_dir_all(path)?,
+            false => fs::remove_file(path)?,
+        }
+    }
+    if let Some(known) = known {
+        return Ok(known);
+    }
+    let (key, uuid) = new_key()?;
+    let mut ring = Keyring::new();
+    ring.keys.insert(entity(&format!("osd.{n}")), EntityAuth::new(key.clone(), []));
+    write_private(&ring_file, &ring.to_text())?;
+    write_private(&fsid_file, &format!("{uuid}\n"))?;
+    Ok((key, uuid))
+}
+
+fn describe_late(layout: &Layout) -> String {
+    let running: Vec<String> =
+        process::all_running(layout).into_iter().map(|(name, _)| name).collect();
+    format!(
+        "the monitors did not serve within {} s (running: {}); see {}/log",
+        START_TIME.as_secs(),
+        running.join(", "),
+        layout.dir().display()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An OSD whose making was cut off was known to the monitors by a UUID that was lost: "id 0 already in use and
+    /// does not match uuid".
+    #[test]
+    fn an_unmade_osd_stays_who_it_is() {
+        let dir = std::env::temp_dir().join(format!("loligo-start-{}", std::process::id()));
+        let layout = Layout::create(&dir).unwrap();
+        layout.make_folders().unwrap();
+        assert_eq!(new_osds(&layout, 1).unwrap(), [0]);
+        let making = layout.unmade_osd(0);
+        let (key, uuid) = identity(&making, 0).unwrap();
+        fs::create_dir(making.join("db")).unwrap();
+        fs::write(making.join("block"), "half").unwrap();
+        let (again, same) = identity(&making, 0).unwrap();
+        assert_eq!((again.to_base64(), same), (key.to_base64(), uuid));
+        let left = fs::read_dir(&making).unwrap().count();
+        assert_eq!(left, 2, "keyring and fsid");
+        // One that has no UUID was told to nobody.
+        fs::remove_file(making.join("fsid")).unwrap();
+        assert_ne!(identity(&making, 0).unwrap().1, uuid);
+        // The next start makes it, whether it is told so or not.
+        assert_eq!(new_osds(&layout, 0).unwrap(), [0]);
+        fs::rename(&making, layout.data("osd", "0")).unwrap();
+        assert_eq!(new_osds(&layout, 2).unwrap(), [1]);
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    /// One OSD that stopped ended the whole start, with lines of others as its reason.
+    #[test]
+    fn one_that_stopped_is_told_with_what_to_do() {
+        let dir = std::env::temp_dir().join(format!("loligo-stopped-{}", std::process::id()));
+        let layout = Layout::create(&dir).unwrap();
+        layout.make_folders().unwrap();
+        fs::create_dir(layout.data("osd", "3")).unwrap();
+        let log = "t INFO osd.3 starts\nloligo: osd.3 stops: refused by a monitor\n";
+        fs::write(layout.log("osd.3"), log).unwrap();
+        let progress = Shared::default();
+        assert_eq!(Living::of(&layout, &progress).osds, ["osd.3"]);
+        note_stopped(&layout, &progress);
+        let why = progress.borrow().failed["osd.3"].clone();
+        assert!(why.starts_with("it stopped: osd.3 stops: refused by a monitor;"), "{why}");
+        assert!(why.contains("ceph osd purge 3") && why.contains("/osd/3,"), "{why}");
+        assert!(Living::of(&layout, &progress).osds.is_empty());
+        fs::remove_dir_all(&dir).unwrap();
+    }
+}

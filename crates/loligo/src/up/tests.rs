@@ -1,0 +1,143 @@
+use std::path::PathBuf;
+
+use clap::Parser;
+
+use super::*;
+use crate::cli::{Cli, Command};
+
+fn folder(name: &str) -> PathBuf {
+    let dir = std::env::temp_dir().join(format!("loligo-up-{name}-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&dir);
+    fs::create_dir_all(&dir).unwrap();
+    dir.canonicalize().unwrap()
+}
+
+fn args(dir: &Path, more: &str) -> UpArgs {
+    let dir = dir.display();
+    let line = format!("loligo up --dir {dir} {more}");
+    match Cli::try_parse_from(line.split_whitespace()).unwrap().command {
+        Command::Up(args) => args,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A new cluster's folder, as `up` leaves it before the first daemon starts.
+fn made(name: &str, more: &str) -> Layout {
+    let layout = Layout::create(&folder(name)).unwrap();
+    layout.make_folders().unwrap();
+    make_cluster(&layout, &plan(&args(layout.dir(), more), None).unwrap(), 1).unwrap();
+    layout
+}
+
+fn owner(layout: &Layout) -> Result<(), String> {
+    let conf = layout.read_conf().unwrap();
+    check_owner(layout, conf.as_ref()).map_err(|e| e.to_string())
+}
+
+/// `up --dir /etc/ceph` made an OSD of the cluster whose `ceph.conf` was there; in a folder with keys
+/// it wrote its own over them.
+#[test]
+fn a_folder_of_somebody_else_is_left_alone() {
+    let layout = made("owner", "");
+    assert_eq!(owner(&layout), Ok(()));
+    let text = fs::read_to_string(layout.conf()).unwrap();
+    fs::write(layout.conf(), "[global]\nmon_host = 127.0.0.1:3300\n").unwrap();
+    assert!(owner(&layout).unwrap_err().contains("not written by 'loligo up'"));
+    fs::write(layout.conf(), "").unwrap();
+    assert!(owner(&layout).unwrap_err().contains("damaged"));
+    // A copy of one of ours is another cluster's, too.
+    fs::write(layout.conf(), text.replace(layout.dir().to_str().unwrap(), "/elsewhere")).unwrap();
+    assert!(owner(&layout).unwrap_err().contains("moved or copied"));
+    fs::remove_file(layout.conf()).unwrap();
+    assert!(owner(&layout).unwrap_err().contains("ceph.client.admin.keyring is there"));
+    fs::remove_file(layout.admin_keyring()).unwrap();
+    assert!(owner(&layout).unwrap_err().contains("mon/a is there"));
+    let key = fs::read_to_string(layout.data("mon", "a").join("keyring")).unwrap();
+    assert!(up(&args(layout.dir(), "")).is_err());
+    assert_eq!(fs::read_to_string(layout.data("mon", "a").join("keyring")).unwrap(), key);
+    fs::remove_dir_all(layout.dir()).unwrap();
+}
+
+/// Of a first `up` that was killed early a monitor's database stayed, and each later one said "the database
+/// already has a monitor in it".
+#[test]
+fn a_cluster_that_was_being_made_is_made_anew() {
+    let layout = made("anew", "--osds 2");
+    assert_eq!(layout.unmade_osds().len(), 2);
+    fs::rename(layout.conf(), layout.unfinished_conf()).unwrap();
+    assert_eq!(owner(&layout), Ok(()));
+    make_cluster(&layout, &plan(&args(layout.dir(), "--osds 1"), None).unwrap(), 1).unwrap();
+    assert!(layout.wrote_conf() && !layout.unfinished_conf().exists());
+    assert_eq!(layout.unmade_osds(), [0]);
+    // Where there is an OSD the cluster has run.
+    fs::rename(layout.conf(), layout.unfinished_conf()).unwrap();
+    fs::create_dir(layout.data("osd", "0")).unwrap();
+    assert!(owner(&layout).unwrap_err().contains("give another --dir"));
+    fs::remove_dir_all(layout.dir()).unwrap();
+}
+
+/// An `up` that found its port taken left empty folders behind.
+#[test]
+fn an_early_failure_leaves_nothing() {
+    let taken = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let dir = folder("early").join("new");
+    let port = taken.local_addr().unwrap().port();
+    let failure = up(&args(&dir, &format!("--port {port}"))).unwrap_err().to_string();
+    assert!(failure.contains("is in use"), "{failure}");
+    assert!(!dir.exists());
+    // Sockets whose paths are too long: only after 30 s it was told that "not all daemons served".
+    let long = dir.join("x".repeat(100));
+    let failure = up(&args(&long, "")).unwrap_err().to_string();
+    assert!(failure.contains("give a shorter --dir"), "{failure}");
+    assert!(!long.exists());
+    fs::remove_dir_all(dir.parent().unwrap()).unwrap();
+}
+
+/// Two at a time in one folder made daemons that nobody knew of, or keys that did not fit.
+#[test]
+fn one_at_a_time() {
+    let layout = made("lock", "");
+    let lock = layout.lock().unwrap();
+    let failure = up(&args(layout.dir(), "")).unwrap_err().to_string();
+    assert!(failure.contains("another 'loligo up'"), "{failure}");
+    let dir = args(layout.dir(), "").dir;
+    assert!(crate::down::down(&dir).unwrap_err().to_string().contains("another 'loligo up'"));
+    drop(lock);
+    crate::down::down(&dir).unwrap();
+    fs::remove_dir_all(layout.dir()).unwrap();
+}
+
+/// A restart without --osds added OSDs to a cluster of one, and one with --store or --size took no notice of them.
+#[test]
+fn a_restart_changes_nothing_by_itself() {
+    let layout = made("restart", "--osds 1 --store kstore --osd-size 1G --size 1");
+    fs::rename(layout.unmade_osd(0), layout.data("osd", "0")).unwrap();
+    fs::write(layout.data("osd", "0").join("type"), "kstore\n").unwrap();
+    let conf = layout.read_conf().unwrap().unwrap();
+    let planned = |more: &str| {
+        let args = args(layout.dir(), more);
+        let plan = plan(&args, Some(&conf)).unwrap();
+        let result =
+            check_counts(&layout, &args).and_then(|()| check_ignored(&layout, &args, &conf, &plan));
+        result.map(|()| plan).map_err(|e| e.to_string())
+    };
+    let plain = planned("").unwrap();
+    assert_eq!((plain.osds, plain.store.as_str(), plain.osd_size), (0, "kstore", 1 << 30));
+    planned("--osds 1 --store kstore --osd-size 1024M --size 1 --mons 1").unwrap();
+    for (more, said) in [
+        ("--store bluestore", "'loligo store migrate'"),
+        ("--osd-size 2G", "OSDs that --osds adds"),
+        ("--size 2", "osd_pool_default_size=N"),
+        ("--osds 2 --size 2", "osd_pool_default_size=N"),
+        ("--mons 3", "has 1 monitor(s): leave --mons out ('ceph mon add'"),
+    ] {
+        let failure = planned(more).unwrap_err();
+        assert!(failure.contains(said), "{more}: {failure}");
+    }
+    let failure = planned("--mgrs 2").unwrap_err();
+    assert!(failure.contains("manager(s)") && !failure.contains("mon"), "{failure}");
+    // New ones get what is said.
+    let more = planned("--osds 2 --store memstore --osd-size 2G").unwrap();
+    assert_eq!((more.store.as_str(), more.osd_size), ("memstore", 2 << 30));
+    fs::remove_dir_all(layout.dir()).unwrap();
+}
