@@ -7,6 +7,7 @@ import random
 import time
 import unittest
 
+from cluster import LOLIGO
 from real_ceph import WithOurs
 
 cluster = None
@@ -92,6 +93,14 @@ class SharedPgs(unittest.TestCase):
             self.rados("-s", "before", "get", name, os.path.join(cluster.dir, "old"))
             with open(os.path.join(cluster.dir, "old"), "rb") as f:
                 self.assertEqual(f.read(), old[name])
+        # Behind real primaries, which leave them to each OSD, ours had no rows of clones in its snap mapper; and real OSDs on
+        # BlueStore ended when ours sent them rows.
+        cluster.kill_osd(2)
+        checked = cluster.run(LOLIGO, "store", "-c", cluster.conf, "--osd", "2", "fsck")
+        self.assertIn(b" 0 errors", checked.stdout)
+        cluster.start_osd(2)
+        cluster.wait_up(3)
+        cluster.wait_clean(120)
         self.scrub()
         self.rados("rmsnap", "before")
         cluster.wait(lambda: sum(pg["stat_sum"]["num_object_clones"] for pg in self.pgs()) == 0, 60, "clones trimmed")
