@@ -70,6 +70,19 @@ class SharedPgs(unittest.TestCase):
         cluster.start_osd(osd)
         cluster.wait_up(3)
 
+    def killed_for_long(self, osd, change):
+        """While more is written than a log holds."""
+        number = lambda version: int(version.split("'")[1])  # noqa: E731
+        known = {pg["pgid"]: number(pg["version"]) for pg in self.pgs()}
+
+        def change_more_than_logs_hold():
+            change()
+            self.rados("bench", "2", "write", "-b", "8192", "-t", "16", "--no-cleanup", "--run-name", "many")
+            self.rados("cleanup", "--run-name", "many")
+            cluster.wait(lambda: all(number(pg["log_start"]) > known[pg["pgid"]] for pg in self.pgs()), 60, "logs begin later")
+        self.killed(osd, change_more_than_logs_hold)
+        cluster.wait_clean(120)
+
     def test_2_recovery_by_log(self):
         def change():
             for n in range(0, NAMES, 3):
@@ -120,21 +133,12 @@ class SharedPgs(unittest.TestCase):
             self.put(f"o{n}", 3000)
 
         def change():
-            # More than a log holds, and objects that targets have and should not.
+            # Objects that targets have and should not.
             for n in range(8):
                 self.rados("rm", f"o{n}")
                 del self.objects[f"o{n}"]
-            self.rados("bench", "2", "write", "-b", "512", "-t", "16", "--no-cleanup", "--run-name", "many")
-            self.rados("cleanup", "--run-name", "many")
-        number = lambda version: int(version.split("'")[1])  # noqa: E731
         for osd in (2, 0):
-            known = {pg["pgid"]: number(pg["version"]) for pg in self.pgs()}
-
-            def change_more_than_logs_hold():
-                change()
-                cluster.wait(lambda: all(number(pg["log_start"]) > known[pg["pgid"]] for pg in self.pgs()), 60, "logs begin later")
-            self.killed(osd, change_more_than_logs_hold)
-            cluster.wait_clean(120)
+            self.killed_for_long(osd, change)
             for n in range(8):
                 self.put(f"o{n}", 3000)
         self.read_all()
@@ -142,7 +146,7 @@ class SharedPgs(unittest.TestCase):
 
     def test_5_shards(self):
         """An erasure coded pool. An OSD of ours went down when a real primary recovered a shard to it, and real primaries waited for its
-        shards' writes to be readable. (Not overwritten: Ceph allows that on BlueStore alone.)"""
+        shards' writes to be readable."""
         cluster.ceph("osd", "erasure-code-profile", "set", "two", "k=2", "m=1", "crush-failure-domain=osd")
         cluster.ceph("osd", "pool", "create", "shards", str(PGS), str(PGS), "erasure", "two")
         cluster.ceph("osd", "pool", "set", "shards", "min_size", "2")

@@ -212,7 +212,8 @@ async fn all<T: Denc>(
     page_max: u64,
 ) -> Result<Vec<T>, Errno> {
     let mut all = Vec::new();
-    let mut last = BString::from(prefix);
+    // Not the prefix: that is the key of the client without an id.
+    let mut last = BString::default();
     loop {
         let (page, more) = ctx.omap_vals(&last, prefix, page_max).await?;
         let Some(end) = page.keys().next_back() else { return Ok(all) };

@@ -40,6 +40,24 @@ fn a_journals_clients_are_found_by_their_keys() {
     assert_eq!(journal::Client::from_bytes_exact(&found).unwrap().id, "new");
 }
 
+/// A new client begins where the one that is least far is. The image's own has no id, and was left out where the listing
+/// began behind the prefix of all keys: `rbd journal inspect` showed what had been committed.
+#[test]
+fn a_journals_client_without_an_id_counts() {
+    let mut object = TestObject::default();
+    object.call("journal", "create", &(24u8, 4u8, -1i64)).unwrap();
+    let register = |object: &mut TestObject, id: &str| {
+        object.call("journal", "client_register", &(BString::from(id), Bytes::new())).unwrap();
+        let found = object.call("journal", "get_client", &BString::from(id)).unwrap();
+        journal::Client::from_bytes_exact(&found).unwrap().commit_position
+    };
+    register(&mut object, "");
+    let position = journal::ObjectPosition { object_number: 3, tag_tid: 1, entry_tid: 11 };
+    let position = journal::ObjectSetPosition { object_positions: vec![position] };
+    object.call("journal", "client_commit", &(BString::default(), position.clone())).unwrap();
+    assert_eq!(register(&mut object, "new"), position);
+}
+
 #[test]
 fn lock_exclusive_and_shared() {
     let mut object = TestObject::default();

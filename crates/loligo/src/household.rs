@@ -87,7 +87,7 @@ impl Household {
             let (tenant, tenants, failures) = (*tenant, tenants.clone(), failures.clone());
             living.push(env.spawn_with_handle(async move {
                 if let Err(failure) = serving.await {
-                    tracing::error!("{failure} {OTHERS_GO_ON}");
+                    tracing::error!("{} stops: {failure} {OTHERS_GO_ON}", config.name());
                     tenants.end(tenant);
                     forget(&config);
                     failures.borrow_mut().push(failure);
