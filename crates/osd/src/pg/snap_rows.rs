@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 
 use denc::Denc;
-use store::{CollId, Transaction};
-use types::SnapId;
+use store::{CollId, StoreError, Transaction};
 use types::osd::PgLogEntry;
+use types::{HObject, SnapId};
 
 use super::Pg;
 
@@ -44,16 +44,22 @@ impl Pg {
         let pg = self.rc();
         self.host.env().go(async move {
             for (oid, snaps) in changed {
-                let mut t = Transaction::new();
-                let updated = pg.host.snap_mapper().update(&oid, snaps, &mut t).await;
-                let done = match updated {
-                    Ok(()) => pg.host.store().submit(t).await,
-                    failed => failed,
-                };
-                if let Err(e) = done {
+                if let Err(e) = pg.remap(&oid, snaps).await {
                     return pg.host.store_failed(&e);
                 }
             }
         });
+    }
+
+    /// Not every change of a clone is one of its snapshots: what is so already is left, as a write that comes next
+    /// may be of these rows.
+    async fn remap(&self, oid: &HObject, snaps: BTreeSet<SnapId>) -> Result<(), StoreError> {
+        let mapper = self.host.snap_mapper();
+        if mapper.snaps(oid).await? == snaps {
+            return Ok(());
+        }
+        let mut t = Transaction::new();
+        mapper.update(oid, snaps, &mut t).await?;
+        self.host.store().submit(t).await
     }
 }
