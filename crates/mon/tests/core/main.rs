@@ -1,0 +1,326 @@
+//! The core without a daemon around it: events in, effects out, over a database in memory.
+
+mod bench;
+mod osd_map;
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use auth::METHOD_CEPHX;
+use bytes::Bytes;
+use messages::{
+    MAuth, MAuthReply, MConfig, MMgrBeacon, MMgrMap, MMonCommand, MMonCommandAck, MMonSubscribe,
+    MOSDMap, Message, SubscribeItem,
+};
+use mon::Event;
+use types::{EntityName, entity};
+
+use crate::bench::*;
+
+#[test]
+fn nothing_is_answered_before_it_is_committed() {
+    let mut b = Bench::new(fresh_kv());
+    let admin = b.admin();
+    let create = MMonCommand {
+        fsid: FSID.parse().unwrap(),
+        cmd: vec![r#"{"prefix":"osd pool create","pool":"p"}"#.into()],
+        ..MMonCommand::default()
+    };
+    b.send(admin, &create);
+    // Once more: it is there already, in memory, and that waits as well.
+    b.send(admin, &create);
+    assert!(b.take::<MMonCommandAck>(admin).is_empty());
+    b.pass(Duration::ZERO);
+    let acks = b.take::<MMonCommandAck>(admin);
+    assert_eq!(acks.len(), 2);
+    assert_eq!(acks[0].outs, "pool 'p' created");
+    assert_eq!(acks[1].outs, "pool 'p' already exists");
+    assert_eq!(b.out(admin, r#"{"prefix":"osd pool ls"}"#), "p\n");
+}
+
+/// The manager map was shown as it was in memory when a proposal was committed, with what had changed
+/// while that was under way: under an epoch of which the database, and the next leader, had another map.
+#[test]
+fn a_manager_map_is_shown_as_it_was_committed() {
+    let mut b = Bench::new(fresh_kv());
+    let admin = b.admin();
+    let what = BTreeMap::from([("mgrmap".to_string(), SubscribeItem { start: 0, flags: 0 })]);
+    b.send(admin, &MMonSubscribe { what, hostname: "h".into() });
+    let before = b.take::<MMgrMap>(admin).pop().unwrap().map;
+    assert_eq!(before.active_gid, 0);
+    b.open(2, EntityName::new(entity::MGR, 4002), "mgr.x", "allow profile mgr", 5002);
+    let beacon = |available| MMgrBeacon {
+        gid: 4002,
+        name: "x".into(),
+        fsid: FSID.parse().unwrap(),
+        available,
+        ..MMgrBeacon::default()
+    };
+    b.holds_commits = true;
+    b.send(2, &beacon(false));
+    b.pass(Duration::ZERO);
+    b.send(2, &beacon(true));
+    assert!(b.take::<MMgrMap>(admin).is_empty(), "nothing is committed");
+    b.holds_commits = false;
+    b.step(Event::Committed);
+    let shown: Vec<_> = b.take::<MMgrMap>(admin).into_iter().map(|m| m.map).collect();
+    let said: Vec<_> = shown.iter().map(|m| (m.epoch, m.active_gid, m.available)).collect();
+    assert_eq!(said, [(before.epoch + 1, 4002, false)]);
+    b.pass(Duration::ZERO);
+    let shown = b.take::<MMgrMap>(admin).pop().unwrap().map;
+    assert_eq!((shown.epoch, shown.available), (before.epoch + 2, true));
+}
+
+#[test]
+fn requests_that_arrive_together_share_an_epoch() {
+    let mut b = Bench::new(fresh_kv());
+    let admin = b.admin();
+    let before = b.map().epoch;
+    for name in ["a", "b", "c"] {
+        b.send(
+            admin,
+            &MMonCommand {
+                fsid: FSID.parse().unwrap(),
+                cmd: vec![format!(r#"{{"prefix":"osd pool create","pool":"{name}"}}"#)],
+                ..MMonCommand::default()
+            },
+        );
+    }
+    b.pass(Duration::ZERO);
+    b.take::<MMonCommandAck>(admin);
+    let map = b.map();
+    assert_eq!(map.epoch, before + 1);
+    assert_eq!(map.pool_names.values().collect::<Vec<_>>(), ["a", "b", "c"]);
+}
+
+/// A leader died after it had committed a command and before its answer left: the client's monitor
+/// sent the command to the next leader, which made a second OSD.
+#[test]
+fn a_command_sent_again_is_not_done_again() {
+    let kv = fresh_kv();
+    let mut b = Bench::new(kv.clone());
+    let admin = b.admin();
+    let create = r#"{"prefix":"osd create"}"#;
+    let first = b.command(admin, create);
+    let mut next = Bench::new(kv);
+    let admin = next.admin();
+    next.tid = b.tid - 1;
+    let again = next.command(admin, create);
+    assert_eq!(again.outb, first.outb);
+    assert_eq!(next.map().num_osds(), 1);
+    assert_ne!(next.command(admin, create).outb, first.outb);
+}
+
+#[test]
+fn state_survives_a_restart() {
+    let kv = fresh_kv();
+    let mut b = Bench::new(kv.clone());
+    b.three_osds();
+    b.out(1, r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#);
+    b.out(1, r#"{"prefix":"config set","who":"osd","name":"osd_max_backfills","value":"4"}"#);
+    b.out(1, r#"{"prefix":"config-key set","key":"k","val":"v"}"#);
+    let key = b.out(1, r#"{"prefix":"auth get-or-create-key","entity":"client.x"}"#);
+    let map = b.map();
+    drop(b);
+    let mut b = Bench::new(kv);
+    let admin = b.admin();
+    assert_eq!(b.map(), map);
+    assert_eq!(
+        b.out(admin, r#"{"prefix":"config get","who":"osd.1","key":"osd_max_backfills"}"#),
+        "4\n"
+    );
+    assert_eq!(b.out(admin, r#"{"prefix":"config-key get","key":"k"}"#), "v");
+    assert_eq!(b.out(admin, r#"{"prefix":"auth print-key","entity":"client.x"}"#), key);
+}
+
+/// A time so far away that no clock can tell it made whichever monitor led panic, one after the other.
+#[test]
+fn an_alert_may_be_muted_for_longer_than_time_lasts() {
+    let mut b = Bench::new(fresh_kv());
+    b.admin();
+    let mute =
+        format!(r#"{{"prefix":"health mute","code":"X","ttl":"{}","sticky":true}}"#, u64::MAX);
+    assert_eq!(b.command(1, &mute).rc, 0);
+}
+
+/// A leader that had been replaced applied the next one's entries onto what it had proposed itself,
+/// and showed its subscribers an OSD map that was never committed.
+#[test]
+fn a_deposed_leader_shows_no_map_that_was_not_committed() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    let what = BTreeMap::from([("osdmap".to_string(), SubscribeItem { start: 0, flags: 0 })]);
+    b.send(1, &MMonSubscribe { what, hostname: "h".into() });
+    let before = b.map().epoch;
+    b.take::<MOSDMap>(1);
+    b.loses_proposals = true;
+    let cmd = vec![r#"{"prefix":"osd set","key":"noout"}"#.to_owned()];
+    b.send(1, &MMonCommand { fsid: FSID.parse().unwrap(), cmd, ..MMonCommand::default() });
+    b.pass(Duration::from_secs(1));
+    let effects = b.core.applied(clock(b.now), &store::KvBatch::new()).unwrap();
+    b.perform(effects);
+    assert!(b.take::<MOSDMap>(1).is_empty(), "only epoch {before} is committed");
+}
+
+/// `sync_force` looked for one other monitor in the quorum. One of three is not enough for the new
+/// member that comes back: the cluster had no quorum any more.
+#[test]
+fn sync_force_needs_a_majority_of_others() {
+    let answer = |others: &[&str]| {
+        let mut b = Bench::new(kv_of(&["a", "b", "c"]));
+        let quorum = others.iter().map(|name| (*name).to_owned()).chain(["a".to_owned()]);
+        let standing = mon::Standing { quorum: quorum.collect(), ..b.core.standing().clone() };
+        let effects = b.core.stand(clock(b.now), standing).unwrap();
+        b.perform(effects);
+        let json = r#"{"prefix":"sync_force","validate":"--yes-i-really-mean-it"}"#;
+        let map = command::CommandMap::parse(&[json.to_owned()]).unwrap();
+        b.core.admin_command(&map, Bytes::new()).rc
+    };
+    assert_eq!(answer(&["b"]), -16);
+    assert_eq!(answer(&["b", "c"]), 0);
+}
+
+#[test]
+fn capabilities_bound_what_commands_do() {
+    let mut b = Bench::new(fresh_kv());
+    b.open(60, EntityName::client(4060), "client.ro", "allow r", 5060);
+    let denied = b.command(60, r#"{"prefix":"osd pool create","pool":"p"}"#);
+    assert_eq!((denied.rc, denied.outs.as_str()), (-13, "access denied"));
+    assert_eq!(b.command(60, r#"{"prefix":"osd dump"}"#).rc, 0);
+    assert_eq!(b.command(60, r#"{"prefix":"auth ls"}"#).rc, -13);
+    assert_eq!(b.command(60, r#"{"prefix":"config-key get","key":"k"}"#).rc, -13);
+}
+
+#[test]
+fn nonsense_gets_einval() {
+    let mut b = Bench::new(fresh_kv());
+    let admin = b.admin();
+    for (json, text) in [
+        (r#"{"prefix":"no such thing"}"#, "command not known"),
+        (r#"{"x":1}"#, "command prefix not found"),
+        (r#"{"prefix":""}"#, "command prefix must not be empty"),
+        (r#"{"prefix":"osd find"}"#, "bad or missing field 'id'"),
+    ] {
+        let ack = b.command(admin, json);
+        assert_eq!((ack.rc, ack.outs.as_str()), (-22, text), "{json}");
+    }
+    assert_eq!(b.command(admin, "{").rc, -22);
+}
+
+/// What Ceph's own suite of the command line asks for and did not get.
+#[test]
+fn flags_features_and_deprecated_commands() {
+    let mut b = Bench::new(fresh_kv());
+    let admin = b.admin();
+    // Targets that are nothing at all were taken with a word and no error.
+    let ack = b.command(admin, r#"{"prefix":"osd add-noup","ids":["797er"]}"#);
+    let words = "unable to parse osd id or crush node or device class: \"797er\". ";
+    assert_eq!((ack.rc, ack.outs.as_str()), (-22, words));
+    let ack = b.command(admin, r#"{"prefix":"osd add-noup","ids":["77","797er"]}"#);
+    assert_eq!(ack.rc, 0, "{}", ack.outs);
+    let ack = b.command(admin, r#"{"prefix":"osd rm-noup","ids":["1234567"]}"#);
+    assert_eq!(ack.rc, -22);
+
+    // Flags of a bucket outlived it, and health warned of nothing.
+    let out = |b: &mut Bench, json: &str| b.out(admin, json);
+    out(&mut b, r#"{"prefix":"osd crush add-bucket","name":"foo","type":"host"}"#);
+    out(&mut b, r#"{"prefix":"osd add-noup","ids":["foo"]}"#);
+    assert_eq!(b.map().crush_node_flags.len(), 1);
+    out(&mut b, r#"{"prefix":"osd crush rm","name":"foo"}"#);
+    assert!(b.map().crush_node_flags.is_empty());
+
+    // An OSD cannot be up and destroyed: the tree was printed all the same.
+    for (states, rc) in [(r#""up","in""#, 0), (r#""up","destroyed""#, -22), (r#""in","out""#, -22)]
+    {
+        let ack = b.command(admin, &format!(r#"{{"prefix":"osd tree","states":[{states}]}}"#));
+        assert_eq!(ack.rc, rc, "{states}");
+    }
+    let profile = |key: &str| {
+        format!(r#"{{"prefix":"osd erasure-code-profile set","name":"e","profile":["{key}=osd"]}}"#)
+    };
+    let ack = b.command(admin, &profile("ruleset-failure-domain"));
+    assert_eq!(ack.rc, -22);
+    assert!(ack.outs.ends_with("try 'crush-failure-domain' instead"), "{}", ack.outs);
+    assert_eq!(b.command(admin, &profile("crush-failure-domain")).rc, 0);
+
+    let set = |name: &str, sure: &str| {
+        format!(r#"{{"prefix":"mon feature set","feature_name":"{name}"{sure}}}"#)
+    };
+    let sure = r#","yes_i_really_mean_it":true"#;
+    assert_eq!(b.command(admin, &set("abcd", sure)).rc, -2);
+    assert_eq!(b.command(admin, &set("kraken", "")).rc, -1);
+    let ack = b.command(admin, &set("kraken", sure));
+    assert_eq!((ack.rc, ack.outs.as_str()), (0, "setting feature 'mon_feature_t([kraken])'"));
+
+    let list = r#"{"prefix":"config-key list"}"#;
+    assert_eq!(b.command(admin, list).rc, 0);
+    let inject = |word: &str| format!(r#"{{"prefix":"injectargs","injected_args":["--{word}"]}}"#);
+    b.out(admin, &inject("mon-debug-deprecated-as-obsolete"));
+    let ack = b.command(admin, list);
+    assert_eq!(ack.rc, -95);
+    assert!(ack.outs.starts_with("command is obsolete"), "{}", ack.outs);
+    b.out(admin, &inject("no-mon-debug-deprecated-as-obsolete"));
+    assert_eq!(b.command(admin, list).rc, 0);
+}
+
+#[test]
+fn options_reach_who_subscribed_and_only_when_they_change() {
+    let mut b = Bench::new(fresh_kv());
+    b.admin();
+    let osd = b.osd(0);
+    let what = BTreeMap::from([("config".to_string(), SubscribeItem { start: 0, flags: 0 })]);
+    b.send(osd, &MMonSubscribe { what, hostname: "h".into() });
+    assert_eq!(b.take::<MConfig>(osd).len(), 1);
+    b.out(1, r#"{"prefix":"config set","who":"osd","name":"osd_max_backfills","value":"4"}"#);
+    let sent = b.take::<MConfig>(osd);
+    assert_eq!(sent.len(), 1);
+    assert_eq!(sent[0].config["osd_max_backfills"], "4");
+    b.out(1, r#"{"prefix":"config set","who":"mgr","name":"mgr_tick_period","value":"4"}"#);
+    assert!(b.take::<MConfig>(osd).is_empty());
+}
+
+#[test]
+fn bytes_that_are_no_message_end_the_session() {
+    let mut b = Bench::new(fresh_kv());
+    let admin = b.admin();
+    let good = Message::encode(&MMonCommand {
+        fsid: FSID.parse().unwrap(),
+        cmd: vec![r#"{"prefix":"fsid"}"#.into()],
+        ..MMonCommand::default()
+    });
+    for len in 0..good.front.len() {
+        let mut cut = good.clone();
+        cut.front = good.front.slice(..len);
+        b.step(Event::Message(admin, cut));
+        b.admin();
+    }
+    let mut wild = good.clone();
+    wild.front = Bytes::from(vec![0xff; 200]);
+    for kind in 0..0x800u16 {
+        wild.header.kind = kind;
+        b.step(Event::Message(admin, wild.clone()));
+        b.admin();
+    }
+    assert_eq!(b.out(1, r#"{"prefix":"fsid"}"#), FSID);
+}
+
+/// A librados client renews its auth ticket inside the session, proving its key again with the
+/// handshake's challenge. The monitor had forgotten the handshake, refused, and the client lost its
+/// session every 12 hours.
+#[test]
+fn an_auth_ticket_is_renewed_in_the_session() {
+    let mut bench = Bench::new(fresh_kv());
+    let (mut client, challenge) = bench.admin_by_key(9);
+    let before = client.ticket(entity::AUTH).unwrap().session_key.clone();
+    bench.pass(Duration::from_secs(60));
+    let counter = Cell::new(99);
+    let keys = u32::from(entity::OSD);
+    let payload = client.on_challenge(&challenge, keys, &fill(&counter)).unwrap();
+    bench.send(9, &MAuth { protocol: METHOD_CEPHX, payload, ..MAuth::default() });
+    let replies: Vec<MAuthReply> = bench.take(9);
+    assert_eq!(replies.len(), 1);
+    assert_eq!(replies[0].result, 0, "{}", replies[0].message);
+    client.on_done(4200, &replies[0].payload, clock(bench.now).wall).unwrap();
+    assert_ne!(client.ticket(entity::AUTH).unwrap().session_key, before);
+}

@@ -1,0 +1,454 @@
+//! What monitors make of OSDs: maps, failures, pools, placement.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use denc::Denc;
+use maps::OsdMap;
+use messages::{
+    MMonCommand, MMonCommandAck, MMonSubscribe, MOSDAlive, MOSDBeacon, MOSDFailure, MOSDMap,
+    MOSDMarkMeDead, MOSDPGCreate2, MOSDPGCreated, MPoolOp, MPoolOpReply, Message, PaxosHeader,
+    PoolOpCode, SubscribeItem,
+};
+use mon::Event;
+use types::{AddrVec, EntityName, UTime, Uuid};
+
+use crate::bench::*;
+
+#[test]
+fn osds_boot_and_the_map_says_so() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    let map = b.map();
+    assert_eq!((map.num_osds(), map.num_up_osds(), map.num_in_osds()), (3, 3, 3));
+    assert_eq!(map.crush.class_of(2), Some("ssd"));
+    assert_eq!(map.uuid(1), Uuid([2; 16]));
+}
+
+/// A simulated life in which an OSD never came back: `osd new` and `osd in` shared an epoch, whose
+/// weight made the OSD exist and whose flips, counted without the weight, made it cease to.
+#[test]
+fn an_osd_may_change_more_than_once_in_an_epoch() {
+    const MAYBE: [&str; 9] = [
+        r#"{"prefix":"osd new","uuid":"11111111-1111-1111-1111-000000000005","id":5}"#,
+        r#"{"prefix":"osd new","uuid":"11111111-1111-1111-1111-000000000000","id":0}"#,
+        r#"{"prefix":"osd in","ids":["0","5"]}"#,
+        r#"{"prefix":"osd out","ids":["0","5"]}"#,
+        r#"{"prefix":"osd reweight","id":5,"weight":0.5}"#,
+        r#"{"prefix":"osd rm","ids":["5"]}"#,
+        r#"{"prefix":"osd purge-actual","id":0,"yes_i_really_mean_it":true}"#,
+        r#"{"prefix":"osd destroy-actual","id":0,"yes_i_really_mean_it":true}"#,
+        r#"{"prefix":"osd set-group","flags":"noup","who":["0","5"]}"#,
+    ];
+    let (new, purge) = (MAYBE[1], MAYBE[6]);
+    assert!(new.contains("osd new") && purge.contains("osd purge"));
+    let outcome = |commands: &[&str], together: bool| {
+        let mut b = Bench::new(fresh_kv());
+        b.three_osds();
+        b.command(1, r#"{"prefix":"osd down","ids":["0"]}"#);
+        let before = b.map().epoch;
+        for json in commands {
+            let cmd = vec![(*json).to_owned()];
+            b.send(1, &MMonCommand { fsid: FSID.parse().unwrap(), cmd, ..MMonCommand::default() });
+            if !together {
+                b.pass(Duration::ZERO);
+            }
+        }
+        for _ in commands {
+            b.pass(Duration::ZERO);
+        }
+        let mut answers = b.take::<MMonCommandAck>(1);
+        answers.sort_by_key(|ack| commands.iter().position(|c| *c == ack.cmd[0]));
+        let answers: Vec<_> = answers.into_iter().map(|ack| (ack.cmd, ack.rc)).collect();
+        let map = b.map();
+        let osds: Vec<_> = map.osds().map(|osd| (osd, map.state(osd), map.weight(osd))).collect();
+        (map.epoch - before, answers, osds)
+    };
+    let (mut shared, all) = (0, MAYBE.len());
+    for number in 0..all * all * all {
+        let three = [number / all / all, number / all % all, number % all];
+        let commands = three.map(|which| MAYBE[which]);
+        if commands.starts_with(&[purge, new]) {
+            // A number is free again with the next epoch: `osd new` waits, and what follows does not.
+            continue;
+        }
+        let (epochs, answers, osds) = outcome(&commands, true);
+        shared += u32::from(epochs == 1);
+        let (_, answers_apart, osds_apart) = outcome(&commands, false);
+        assert_eq!((answers, osds), (answers_apart, osds_apart), "{commands:#?}");
+    }
+    assert!(shared > 400, "{shared}");
+}
+
+#[test]
+fn steps_of_the_map_lead_to_its_checksum() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    let watcher = 50;
+    b.open(watcher, EntityName::client(4050), "client.w", "allow r", 5050);
+    let item = SubscribeItem { start: 1, flags: 0 };
+    let what = BTreeMap::from([("osdmap".to_string(), item)]);
+    b.send(watcher, &MMonSubscribe { what, hostname: String::new() });
+    b.out(1, r#"{"prefix":"osd pool create","pool":"p"}"#);
+    b.out(1, r#"{"prefix":"osd out","ids":["1"]}"#);
+    let mut map: Option<OsdMap> = None;
+    for message in b.take::<MOSDMap>(watcher) {
+        for bytes in message.maps.values() {
+            map = Some(OsdMap::from_bytes(bytes).unwrap());
+        }
+        for bytes in message.incremental_maps.values() {
+            let inc = maps::Incremental::from_bytes(bytes).unwrap();
+            let next = map.get_or_insert_with(OsdMap::default);
+            next.apply(&inc).unwrap();
+            let (_, crc) = next.encode_with_crc();
+            assert_eq!(crc, inc.full_crc, "epoch {}", inc.epoch);
+        }
+    }
+    let map = map.unwrap();
+    assert!(map.is_out(1) && map.lookup_pool("p").is_some());
+}
+
+#[test]
+fn primaries_are_told_to_make_placement_groups_until_they_have() {
+    let mut b = Bench::new(fresh_kv());
+    let osds = b.three_osds();
+    for session in &osds {
+        let item = SubscribeItem { start: 0, flags: 0 };
+        let what = BTreeMap::from([("osd_pg_creates".to_string(), item)]);
+        b.send(*session, &MMonSubscribe { what, hostname: "h".into() });
+    }
+    b.out(1, r#"{"prefix":"osd pool create","pool":"p","pg_num":16}"#);
+    let pool = b.map().lookup_pool("p").unwrap();
+    let mut made = 0;
+    for session in &osds {
+        for create in b.take::<MOSDPGCreate2>(*session) {
+            for pgid in create.pgs.keys() {
+                made += 1;
+                b.send(*session, &MOSDPGCreated { paxos: PaxosHeader::at(0), pgid: pgid.pgid });
+            }
+        }
+    }
+    assert_eq!(made, 16);
+    assert!(b.map().pool(pool).unwrap().has_flag(maps::pool::pool_flags::CREATING));
+    b.pass(Duration::from_secs(2));
+    assert!(!b.map().pool(pool).unwrap().has_flag(maps::pool::pool_flags::CREATING));
+}
+
+fn failure(target: i32, flags: u8, failed_for: i32) -> MOSDFailure {
+    MOSDFailure {
+        paxos: PaxosHeader::at(0),
+        fsid: FSID.parse().unwrap(),
+        target_osd: target,
+        target_addrs: AddrVec::of(addr(6800 + target as u16)),
+        epoch: 1,
+        flags,
+        failed_for,
+    }
+}
+
+#[test]
+fn a_refused_connection_is_believed_at_once_silence_needs_two_reporters() {
+    let mut b = Bench::new(fresh_kv());
+    let osds = b.three_osds();
+    b.send(osds[0], &failure(2, messages::FAILURE_FAILED, 30));
+    b.pass(Duration::from_secs(1));
+    assert!(b.map().is_up(2));
+    b.send(osds[1], &failure(2, messages::FAILURE_FAILED, 30));
+    b.pass(Duration::from_secs(1));
+    assert!(b.map().is_down(2));
+    b.send(osds[0], &failure(1, messages::FAILURE_FAILED | messages::FAILURE_IMMEDIATE, 0));
+    b.pass(Duration::ZERO);
+    assert!(b.map().is_down(1));
+}
+
+/// Whether one more may go out was asked of what would be left: of three OSDs none ever went, with
+/// Ceph's 0.75 (`mon_osd_min_in_ratio`). Ceph asks how many are in before.
+#[test]
+fn an_osd_that_stays_down_goes_out_and_comes_back_in() {
+    let mut b = Bench::new(fresh_kv());
+    let osds = b.three_osds();
+    b.send(osds[0], &failure(2, messages::FAILURE_FAILED | messages::FAILURE_IMMEDIATE, 0));
+    b.pass(Duration::from_secs(300));
+    // The others are alive, as their beacons would say.
+    assert!(b.map().is_in(2));
+    b.pass(Duration::from_secs(310));
+    assert!(b.map().is_out(2));
+    b.send(osds[0], &failure(1, messages::FAILURE_FAILED | messages::FAILURE_IMMEDIATE, 0));
+    b.pass(Duration::from_secs(620));
+    assert!(b.map().is_down(1) && b.map().is_in(1), "two of three are fewer than 0.75");
+    b.step(Event::Closed(102));
+    b.boot(2);
+    let map = b.map();
+    assert!(map.is_up(2) && map.is_in(2));
+}
+
+/// The share of OSDs that are up (`mon_osd_min_up_ratio`, 0.3) likewise counts before one goes down:
+/// the last one of three never did.
+#[test]
+fn the_last_silent_osd_goes_down_too() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    b.pass(Duration::from_secs(1000));
+    assert_eq!(b.map().num_up_osds(), 0);
+}
+
+/// While a placement group was being made, only its epoch kept maps from being forgotten: the maps
+/// that all other placement groups still needed went.
+#[test]
+fn making_a_pool_forgets_no_maps_of_others() {
+    let settings =
+        "mon_min_osdmap_epochs = 5\npaxos_service_trim_min = 1\nmon_osd_report_timeout = 9000";
+    let mut b = Bench::with(fresh_kv(), settings);
+    let osds = b.three_osds();
+    for session in &osds {
+        let item = SubscribeItem { start: 0, flags: 0 };
+        let what = BTreeMap::from([("osd_pg_creates".to_string(), item)]);
+        b.send(*session, &MMonSubscribe { what, hostname: "h".into() });
+    }
+    let created = |b: &mut Bench| {
+        for session in &osds {
+            for create in b.take::<MOSDPGCreate2>(*session) {
+                for pgid in create.pgs.keys() {
+                    let pgid = pgid.pgid;
+                    b.send(*session, &MOSDPGCreated { paxos: PaxosHeader::at(0), pgid });
+                }
+            }
+        }
+        b.pass(Duration::from_secs(10));
+    };
+    let first = |b: &mut Bench| {
+        let report: serde_json::Value =
+            serde_json::from_str(&b.out(1, r#"{"prefix":"report"}"#)).unwrap();
+        report["osdmap_first_committed"].as_u64().unwrap()
+    };
+    b.out(1, r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#);
+    created(&mut b);
+    let needed = b.map().epoch;
+    for session in &osds {
+        let beacon = MOSDBeacon {
+            paxos: PaxosHeader::at(needed.into()),
+            pgs: Vec::new(),
+            min_last_epoch_clean: needed,
+            last_purged_snaps_scrub: UTime::ZERO,
+            osd_beacon_report_interval: 9000,
+        };
+        b.send(*session, &beacon);
+    }
+    for _ in 0..10 {
+        b.out(1, r#"{"prefix":"osd set","key":"noout"}"#);
+        b.out(1, r#"{"prefix":"osd unset","key":"noout"}"#);
+    }
+    b.pass(Duration::from_secs(10));
+    assert!((2..=u64::from(needed)).contains(&first(&mut b)));
+    b.out(1, r#"{"prefix":"osd pool create","pool":"q","pg_num":8}"#);
+    for _ in 0..10 {
+        b.out(1, r#"{"prefix":"osd set","key":"noout"}"#);
+        b.out(1, r#"{"prefix":"osd unset","key":"noout"}"#);
+    }
+    b.pass(Duration::from_secs(10));
+    assert!(first(&mut b) <= u64::from(needed), "{} {needed}", first(&mut b));
+}
+
+/// An exception from CRUSH stayed when the OSD it names was moved next to another copy, or out of the
+/// rule's tree: Ceph drops such, ours went on putting two copies into one host.
+#[test]
+fn upmaps_go_when_the_tree_no_longer_allows_them() {
+    for there in ["host=h%,root=default", "host=far,root=other"] {
+        let mut b = Bench::new(fresh_kv());
+        b.three_osds();
+        b.out(1, r#"{"prefix":"osd pool create","pool":"p","pg_num":8,"size":2}"#);
+        let map = b.map();
+        let pgid = types::PgId::new(map.lookup_pool("p").unwrap() as u64, 0);
+        let up = map.pg_to_up_acting(pgid).up;
+        let third = (0..3).find(|osd| !up.contains(osd)).unwrap();
+        let upmap = format!(
+            r#"{{"prefix":"osd pg-upmap-items","pgid":"{pgid}","id":[{},{third}]}}"#,
+            up[0]
+        );
+        assert_eq!(b.command(1, &upmap).rc, 0);
+        assert_eq!(b.map().pg_to_up_acting(pgid).up, [third, up[1]]);
+        b.out(1, r#"{"prefix":"osd reweight","id":0,"weight":0.9}"#);
+        assert!(b.map().pg_upmap_items.contains_key(&pgid), "it is as good as before");
+        let there: Vec<_> =
+            there.replace('%', &up[1].to_string()).split(',').map(|w| format!("\"{w}\"")).collect();
+        let there = there.join(",");
+        b.out(
+            1,
+            &format!(r#"{{"prefix":"osd crush set","id":{third},"weight":1.0,"args":[{there}]}}"#),
+        );
+        assert!(!b.map().pg_upmap_items.contains_key(&pgid), "{there}");
+        let now = b.map().pg_to_up_acting(pgid).up;
+        assert!(!(now.contains(&third) && now.contains(&up[1])), "{there}: {now:?}");
+    }
+}
+
+/// Two ways in which an OSD that is gone was still named in an epoch with fewer OSDs, which then did
+/// not apply: removed and cut off at once, and "I am dead" from one long removed. Each monitor in turn
+/// panicked.
+#[test]
+fn epochs_with_fewer_osds_name_none_that_are_gone() {
+    let mut b = Bench::new(fresh_kv());
+    let osds = b.three_osds();
+    b.out(1, r#"{"prefix":"osd down","ids":["2"]}"#);
+    for json in [
+        r#"{"prefix":"osd purge-actual","id":2,"yes_i_really_mean_it":true}"#,
+        r#"{"prefix":"osd setmaxosd","newmax":2}"#,
+    ] {
+        let cmd = vec![json.to_owned()];
+        b.send(1, &MMonCommand { fsid: FSID.parse().unwrap(), cmd, ..MMonCommand::default() });
+    }
+    b.pass(Duration::from_secs(2));
+    let answers = b.take::<MMonCommandAck>(1);
+    assert!(answers.len() == 2 && answers.iter().all(|ack| ack.rc == 0), "{answers:?}");
+    assert_eq!(b.map().max_osd, 2);
+    let (fsid, epoch) = (FSID.parse().unwrap(), b.map().epoch);
+    let paxos = PaxosHeader::at(0);
+    b.send(osds[2], &MOSDMarkMeDead { paxos, fsid, target_osd: 2, epoch });
+    b.pass(Duration::from_secs(2));
+    assert_eq!(b.map().epoch, epoch);
+}
+
+/// A map with a loop, or with so many tries that no PG is ever placed, was taken, and whoever got it
+/// hung: the monitors too.
+#[test]
+fn a_crush_map_that_nobody_can_follow_is_refused() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    let mut crush = (*b.map().crush).clone();
+    let set = |b: &mut Bench, crush: &crush::CrushMap| {
+        let (fsid, cmd) = (FSID.parse().unwrap(), r#"{"prefix":"osd setcrushmap"}"#.to_owned());
+        let command = MMonCommand { fsid, cmd: vec![cmd], ..MMonCommand::default() };
+        b.tid += 1;
+        let mut raw = Message::encode(&command).with_tid(b.tid);
+        raw.data.push(crush.to_bytes());
+        b.step(Event::Message(1, raw));
+        b.pass(Duration::ZERO);
+        b.take::<MMonCommandAck>(1).remove(0)
+    };
+    assert_eq!(set(&mut b, &crush).rc, 0);
+    crush.tunables.choose_total_tries = 20_000;
+    let refused = set(&mut b, &crush);
+    let text = "crushmap is refused: 20000 tries are more than 10000";
+    assert_eq!((refused.rc, refused.outs.as_str()), (-22, text));
+    assert_ne!(b.map().crush.tunables.choose_total_tries, 20_000);
+}
+
+/// A monitor whose leader was gone sent its clients' pool operations to the next one, and clients were
+/// told of errors: that what they had just made was there already.
+#[test]
+fn pool_operations_may_be_repeated() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    let op = |b: &mut Bench, pool: u32, op: u32, name: &str| {
+        let (fsid, name) = (FSID.parse().unwrap(), name.to_owned());
+        b.send(1, &MPoolOp { fsid, pool, op, name, crush_rule: -1, ..MPoolOp::default() });
+        b.pass(Duration::ZERO);
+        b.take::<MPoolOpReply>(1).remove(0).reply_code
+    };
+    for _ in 0..2 {
+        assert_eq!(op(&mut b, 0, PoolOpCode::CREATE, "p"), 0);
+    }
+    let pool = b.map().lookup_pool("p").unwrap() as u32;
+    for (code, snaps) in [(PoolOpCode::CREATE_SNAP, 1), (PoolOpCode::DELETE_SNAP, 0)] {
+        for _ in 0..2 {
+            assert_eq!(op(&mut b, pool, code, "s"), 0);
+            assert_eq!(b.map().pool(pool.into()).unwrap().snaps.len(), snaps);
+        }
+    }
+    for _ in 0..2 {
+        assert_eq!(op(&mut b, pool, PoolOpCode::DELETE, ""), 0);
+        assert!(b.map().pool(pool.into()).is_none());
+    }
+    assert_eq!(op(&mut b, pool, PoolOpCode::CREATE_SNAP, "s"), -2);
+    // Snapshots of the pool and snapshots of clients still exclude each other.
+    assert_eq!(op(&mut b, 0, PoolOpCode::CREATE, "q"), 0);
+    let pool = b.map().lookup_pool("q").unwrap() as u32;
+    assert_eq!(op(&mut b, pool, PoolOpCode::CREATE_UNMANAGED_SNAP, ""), 0);
+    assert_eq!(op(&mut b, pool, PoolOpCode::DELETE_SNAP, "s"), -22);
+}
+
+/// A pool took any rule: an erasure coded one over a rule for replicas had holes for good where the
+/// rule moves copies up.
+#[test]
+fn a_pools_rule_is_of_its_type() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    let create = |b: &mut Bench, name: &str, kind: &str, rule: &str| {
+        let json = format!(
+            r#"{{"prefix":"osd pool create","pool":"{name}","pg_num":8,"pgp_num":8,"pool_type":"{kind}"{rule}}}"#
+        );
+        let ack = b.command(1, &json);
+        (ack.rc, ack.outs)
+    };
+    let replicated = r#","erasure_code_profile":"default","rule":"replicated_rule""#;
+    let mismatch = |rule: u8| (-22, format!("crush rule {rule} type does not match pool"));
+    assert_eq!(create(&mut b, "e", "erasure", replicated), mismatch(0));
+    assert_eq!(create(&mut b, "e", "erasure", "").0, 0);
+    let rule = b.map().pool(1).unwrap().crush_rule;
+    assert_eq!(create(&mut b, "r", "replicated", r#","rule":"erasure-code""#), mismatch(rule));
+}
+
+#[test]
+fn up_thru_grows_as_asked() {
+    let mut b = Bench::new(fresh_kv());
+    let osds = b.three_osds();
+    let epoch = b.map().epoch;
+    b.send(osds[0], &MOSDAlive { paxos: PaxosHeader::at(epoch.into()), want: epoch });
+    b.pass(Duration::ZERO);
+    assert!(b.map().info(0).unwrap().up_thru >= epoch);
+}
+
+#[test]
+fn snapshot_ids_of_clients_grow_and_exclude_pool_snapshots() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    b.out(1, r#"{"prefix":"osd pool create","pool":"p"}"#);
+    let pool = b.map().lookup_pool("p").unwrap() as u32;
+    let op = |b: &mut Bench, op: u32, snapid: u64| {
+        b.send(
+            1,
+            &MPoolOp {
+                fsid: FSID.parse().unwrap(),
+                pool,
+                op,
+                snapid,
+                name: "s".into(),
+                ..MPoolOp::default()
+            },
+        );
+        b.pass(Duration::ZERO);
+        b.take::<MPoolOpReply>(1).remove(0)
+    };
+    // A pool that `rados cppool` filled knows no snapshots of clients: `rbd snap rm` there was told
+    // EINVAL, which is for pools with snapshots of their own.
+    assert_eq!(op(&mut b, PoolOpCode::DELETE_UNMANAGED_SNAP, 1).reply_code, -95);
+    let first = op(&mut b, PoolOpCode::CREATE_UNMANAGED_SNAP, 0);
+    assert_eq!(first.reply_code, 0);
+    assert_eq!(first.response_data.as_deref(), Some(&2u64.to_le_bytes()[..]));
+    let second = op(&mut b, PoolOpCode::CREATE_UNMANAGED_SNAP, 0);
+    assert_eq!(second.response_data.as_deref(), Some(&3u64.to_le_bytes()[..]));
+    assert_eq!(op(&mut b, PoolOpCode::CREATE_SNAP, 0).reply_code, -22);
+    assert_eq!(op(&mut b, PoolOpCode::DELETE_UNMANAGED_SNAP, 2).reply_code, 0);
+    let map = b.map();
+    assert!(map.removed_snaps_queue[&i64::from(pool)].contains(2));
+}
+
+/// `osd create` answered EEXIST for an id in use, and took ids without a uuid.
+#[test]
+fn osd_create_looks_at_ids_only_with_a_uuid() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    let create = |b: &mut Bench, rest: &str| {
+        let ack = b.command(1, &format!(r#"{{"prefix":"osd create"{rest}}}"#));
+        (ack.rc, String::from_utf8_lossy(&ack.outb).trim().to_string())
+    };
+    let uuid = |n: u32| format!(r#","uuid":"11111111-1111-1111-1111-{n:012}""#);
+    let with = |n: u32, id: u32| format!(r#"{},"id":{id}"#, uuid(n));
+    assert_eq!(create(&mut b, &with(7, 0)).0, -22);
+    assert_eq!(create(&mut b, r#","id":9"#), (0, "3".to_string()));
+    assert_eq!(create(&mut b, &with(7, 5)), (0, "5".to_string()));
+    assert_eq!(create(&mut b, &with(7, 5)), (0, "5".to_string()));
+    assert_eq!(create(&mut b, &uuid(7)), (0, "5".to_string()));
+    assert_eq!(create(&mut b, &with(7, 6)).0, -17);
+    assert_eq!(create(&mut b, &uuid(8)), (0, "4".to_string()));
+}
