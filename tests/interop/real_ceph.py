@@ -125,7 +125,9 @@ class WithOurs(RealCeph):
 
     BLUESTORE = "osd_objectstore = bluestore\nbluestore_block_size = 4294967296\nosd_memory_target = 939524096"
 
-    def __init__(self, osds=3, ours=3, store=RealCeph.store.replace("10737418240", "4294967296")):
+    MEMSTORE = RealCeph.store.replace("10737418240", "4294967296")
+
+    def __init__(self, osds=3, ours=3, store=MEMSTORE):
         super().__init__(osds)
         self.ours = range(osds - ours, osds)
         sections = [f"[osd.{n}]\nosd_objectstore = inkstore\nbluestore_block_size = 4294967296" for n in self.ours]
