@@ -17,6 +17,7 @@ use bytes::Bytes;
 use device::Piece;
 
 use super::format::{BLOCK_LEN, deferred_key};
+use super::pending::Turn;
 use super::txn::Write;
 use super::{Core, State};
 use crate::StoreError;
@@ -124,7 +125,7 @@ impl Core {
         let state = &mut *state;
         state.keys.settle(last, &batch);
         for (seq, offset, len) in places {
-            state.blocks.settle(seq, offset, len);
+            state.blocks.settle(Turn { seq, is_deferred: false }, offset, len);
         }
         let unfinished = &mut state.unfinished;
         for seq in &written {
@@ -170,7 +171,7 @@ impl Core {
         let mut state = self.state();
         for (seq, write) in &writes {
             let len = write.data.len() as u64;
-            state.blocks.settle(*seq, write.offset, len);
+            state.blocks.settle(Turn { seq: *seq, is_deferred: true }, write.offset, len);
         }
         let seqs = deferred.iter().map(|(seq, _)| *seq);
         state.unfinished.written.extend(seqs);

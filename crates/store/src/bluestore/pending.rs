@@ -99,25 +99,33 @@ pub(super) fn scan_over(
     Ok(())
 }
 
+/// When a block is written: by which transaction, and whether in place after it is durable. One
+/// transaction may write a block both ways, to a new unit and once more into that, in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Turn {
+    pub(super) seq: u64,
+    pub(super) is_deferred: bool,
+}
+
 /// Blocks that are to be written, by number. Bound: as [`Keys`], and the deferred writes.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
-    waiting: BTreeMap<u64, (u64, Bytes)>,
+    waiting: BTreeMap<u64, (Turn, Bytes)>,
 }
 
 impl Blocks {
     /// Adds whole blocks at a device offset.
-    pub(super) fn add(&mut self, seq: u64, offset: u64, data: &Bytes) {
+    pub(super) fn add(&mut self, turn: Turn, offset: u64, data: &Bytes) {
         for n in 0..data.len() as u64 / BLOCK_LEN {
             let piece = data.slice((n * BLOCK_LEN) as usize..((n + 1) * BLOCK_LEN) as usize);
-            self.waiting.insert(offset / BLOCK_LEN + n, (seq, piece));
+            self.waiting.insert(offset / BLOCK_LEN + n, (turn, piece));
         }
     }
 
-    /// Forgets blocks that the device has, unless a transaction after `seq` writes them again.
-    pub(super) fn settle(&mut self, seq: u64, offset: u64, len: u64) {
+    /// Forgets blocks that the device has, unless they are written again after `turn`.
+    pub(super) fn settle(&mut self, turn: Turn, offset: u64, len: u64) {
         for n in offset / BLOCK_LEN..(offset + len) / BLOCK_LEN {
-            if self.waiting.get(&n).is_some_and(|(at, _)| *at <= seq) {
+            if self.waiting.get(&n).is_some_and(|(at, _)| *at <= turn) {
                 self.waiting.remove(&n);
             }
         }
