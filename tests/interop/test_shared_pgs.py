@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Placement groups whose copies are on OSDs of real Ceph 16.2 (two) and on one of ours, under a real monitor: each kind leads
 some and follows in others. Written, scrubbed by both, recovered by log and by backfill after each OSD in turn was killed;
-and shards of an erasure coded pool."""
+and shards of an erasure coded pool likewise."""
 import os
 import random
 import time
@@ -167,7 +167,20 @@ class SharedPgs(unittest.TestCase):
         self.read_all()
         self.scrub()
 
-    def test_6_ends_healthy(self):
+    def test_6_backfill_of_shards(self):
+        """A real target took the shard of its primary, which ours told it, for its own: it never became active."""
+        def change():
+            for n in range(8):
+                self.rados("rm", f"o{n}")
+                del self.objects[f"o{n}"]
+        for osd in (2, 0, 1):
+            self.killed_for_long(osd, change)
+            self.scrub()
+            for n in range(8):
+                self.put(f"o{n}", 9000)
+        self.read_all()
+
+    def test_7_ends_healthy(self):
         time.sleep(1)
         self.read_all()
         logs = cluster.logs(10000)
