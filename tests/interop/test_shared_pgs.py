@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Placement groups whose copies are on OSDs of real Ceph 16.2 (two) and on one of ours, under a real monitor: each kind leads
 some and follows in others. Written, scrubbed by both, recovered by log and by backfill after each OSD in turn was killed;
-and shards of an erasure coded pool."""
+and shards of an erasure coded pool likewise."""
 import os
 import random
 import time
@@ -150,10 +150,11 @@ class SharedPgs(unittest.TestCase):
         """An erasure coded pool. An OSD of ours went down when a real primary recovered a shard to it, and real primaries waited for its
         shards' writes to be readable."""
         cluster.ceph("osd", "erasure-code-profile", "set", "two", "k=2", "m=1", "crush-failure-domain=osd")
-        cluster.ceph("osd", "pool", "create", "shards", str(PGS), str(PGS), "erasure", "two")
+        cluster.ceph("osd", "pool", "create", "shards", str(PGS // 2), str(PGS // 2), "erasure", "two")
         cluster.ceph("osd", "pool", "set", "shards", "min_size", "2")
         cluster.wait_clean()
         SharedPgs.pool, SharedPgs.objects = "shards", {}
+        self.assertEqual({pg["acting_primary"] for pg in self.pgs()}, {0, 1, 2})
 
         def change():
             for n in range(24):
@@ -167,7 +168,41 @@ class SharedPgs(unittest.TestCase):
         self.read_all()
         self.scrub()
 
-    def test_6_ends_healthy(self):
+    def test_6_backfill_of_shards(self):
+        """A real target took the shard of its primary, which ours told it, for its own: it never became active."""
+        for n in range(24, 40):
+            self.put(f"o{n}", 9000)
+        for n, osd in enumerate((2, 0, 1)):
+            def change(first=8 * n):
+                # What targets have and should not; it is not there again when all is scrubbed.
+                for n in range(first, first + 8):
+                    self.rados("rm", f"o{n}")
+                    del self.objects[f"o{n}"]
+            self.killed_for_long(osd, change)
+        self.read_all()
+        self.scrub()
+
+    def test_7_overwrites_of_shards(self):
+        """Deep scrubs counted an error for each object that was not overwritten: of those real shards tell no hash where others may be."""
+        cluster.ceph("config", "set", "mon", "mon_debug_no_require_bluestore_for_ec_overwrites", "true")
+        cluster.ceph("osd", "pool", "set", "shards", "allow_ec_overwrites", "true")
+        cluster.wait_clean()
+
+        def change():
+            for n in range(24, 36):
+                old = self.objects[f"o{n}"]
+                at, new = self.rng.randrange(len(old)), self.rng.randbytes(self.rng.choice([10, 5000]))
+                self.rados("put", f"o{n}", "-", "--offset", str(at), input=new)
+                self.objects[f"o{n}"] = old[:at] + new + old[at + len(new):]
+            self.put("o1", 5000)
+        change()
+        for osd in (2, 0, 1):
+            self.killed(osd, change)
+            cluster.wait_clean(120)
+        self.read_all()
+        self.scrub()
+
+    def test_8_ends_healthy(self):
         time.sleep(1)
         self.read_all()
         logs = cluster.logs(10000)

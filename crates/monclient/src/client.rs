@@ -20,7 +20,7 @@ use env::sync::Notify;
 use maps::MonMap;
 use messages::{MAuth, MMonSubscribe, Message};
 use msgr::{AuthClient, AuthServer, Connection, Messenger};
-use types::addr::AddrVec;
+use types::addr::{AddrVec, EntityAddr};
 use types::entity::{self, EntityName};
 use types::errno::Errno;
 use types::message::RawMessage;
@@ -103,6 +103,8 @@ pub(crate) struct State {
     /// Services whose ticket was refused (bits).
     stale_tickets: u32,
     session_since: Duration,
+    /// The session's monitor has said something but about tickets.
+    pub(crate) heard: bool,
 }
 
 struct Proven {
@@ -392,6 +394,7 @@ impl Inner {
             (state.refusal, state.hunt_refusal) = (None, None);
             state.active = Some(con.clone());
             state.session_since = self.env.now();
+            state.heard = false;
             state.subs.restart();
             losers
         };
@@ -576,31 +579,47 @@ impl Inner {
     }
 }
 
-/// Looks for a monitor whenever there is no session.
+/// Looks for a monitor whenever there is no session. One that let us in and sent us away without a word
+/// (it is out of the quorum) is not tried again before the others were and the time of a round is over.
 async fn hunt(inner: Rc<Inner>) {
     let mut factor = 1.0_f64;
+    let mut round_end = inner.env.now();
+    // Bound: the monitors there are.
+    let mut silent: Vec<EntityAddr> = Vec::new();
     while !inner.stopped.get() {
-        if inner.state.borrow().active.is_some() {
-            factor = 1.0;
+        let active = inner.state.borrow().active.clone();
+        if let Some(con) = active {
             let lost = || inner.state.borrow().active.is_none() || inner.stopped.get();
             inner.changed.until(lost).await;
+            if inner.state.borrow().heard {
+                factor = 1.0;
+                silent.clear();
+            } else {
+                silent.push(con.peer_socket_addr());
+            }
             continue;
         }
-        let mons = inner.candidates();
+        let mut mons = inner.candidates();
+        mons.retain(|addrs| addrs.msgr2().is_some_and(|addr| !silent.contains(addr)));
         for addrs in mons.iter().take(inner.settings.hunt_parallel.max(1)) {
             let con = inner.messenger.connect_anonymous(entity::MON, addrs);
             inner.state.borrow_mut().hunting.push(con);
         }
-        let interval = inner.settings.hunt_interval.mul_f64(factor);
-        factor = (factor * inner.settings.hunt_backoff).min(10.0);
+        if !mons.is_empty() {
+            round_end = inner.env.now() + inner.settings.hunt_interval.mul_f64(factor);
+            factor = (factor * inner.settings.hunt_backoff).min(10.0);
+        }
+        let left = || round_end.saturating_sub(inner.env.now());
         let found = || inner.state.borrow().active.is_some() || inner.stopped.get();
         let over = || found() || inner.state.borrow().hunting.is_empty();
-        let _ = inner.env.timeout(interval, inner.changed.until(over)).await;
-        if !found() && over() && !mons.is_empty() {
+        let _ = inner.env.timeout(left(), inner.changed.until(over)).await;
+        if !found() && over() {
             // All of them sent us away at once: they are about to find a leader, perhaps.
-            inner.env.sleep(HUNT_PAUSE).await;
+            let pause = if silent.is_empty() { HUNT_PAUSE } else { left() };
+            let _ = inner.env.timeout(pause, inner.changed.until(|| inner.stopped.get())).await;
         }
         if !found() {
+            silent.clear();
             let tried = {
                 let mut state = inner.state.borrow_mut();
                 state.proven.clear();

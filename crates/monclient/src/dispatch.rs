@@ -17,6 +17,9 @@ impl MonClient {
             return Some(incoming);
         }
         let kind = incoming.message.header.kind;
+        if kind != MAuthReply::TYPE && self.session().as_ref() == Some(con) {
+            self.0.state.borrow_mut().heard = true;
+        }
         if kind == MCommandReply::TYPE {
             let ours = self.on_told_reply(con, &incoming.message);
             return (!ours).then_some(incoming);

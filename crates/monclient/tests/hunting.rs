@@ -1,5 +1,5 @@
 //! Hunting in a simulated network: three monitors that believe everybody, of which one after the
-//! other dies or falls silent; the client must find another one and finish what it asked for.
+//! other dies, falls silent or leaves the quorum; the client must find another one and finish what it asked for.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -65,11 +65,15 @@ struct Mon {
     env: Env,
     monmap: Bytes,
     subscribed: Rc<RefCell<Vec<String>>>,
+    exited: Rc<Cell<bool>>,
 }
 
 impl Dispatcher for Mon {
     fn on_message(&self, con: &Connection, incoming: Incoming) {
         let raw = incoming.into_message();
+        if self.exited.get() {
+            return con.mark_down();
+        }
         let tid = raw.header.tid;
         let answer = match raw.header.kind {
             MMonSubscribe::TYPE => {
@@ -102,7 +106,13 @@ fn addrs(world: &Control) -> Vec<AddrVec> {
     MONS.iter().map(of).collect()
 }
 
-fn start_mon(world: &Control, id: usize, ids: &Rc<Cell<u64>>, wishes: &Rc<RefCell<Vec<String>>>) {
+/// Gives what makes it leave the quorum.
+fn start_mon(
+    world: &Control,
+    id: usize,
+    ids: &Rc<Cell<u64>>,
+    wishes: &Rc<RefCell<Vec<String>>>,
+) -> Rc<Cell<bool>> {
     let env = world.node(MONS[id]);
     let mut monmap = MonMap { fsid: Uuid([1; 16]), epoch: 1, ..MonMap::default() };
     for (name, public_addrs) in ["a", "b", "c"].iter().zip(addrs(world)) {
@@ -113,11 +123,12 @@ fn start_mon(world: &Control, id: usize, ids: &Rc<Cell<u64>>, wishes: &Rc<RefCel
         Config::new(EntityName::mon(id as i64), 0, Policies::new(Policy::stateless_server()));
     let messenger = Messenger::new(env.clone(), config);
     messenger.set_auth_server(Rc::new(Believes(ids.clone())));
-    let subscribed = wishes.clone();
+    let (subscribed, exited) = (wishes.clone(), Rc::new(Cell::new(false)));
     messenger.set_dispatcher(Rc::new(Mon {
         env: env.clone(),
         monmap: monmap.to_bytes(),
         subscribed,
+        exited: exited.clone(),
     }));
     messenger.bind(SocketAddr::new(world.ip(MONS[id]), 3300)).unwrap();
     // Lives as long as its process.
@@ -125,9 +136,11 @@ fn start_mon(world: &Control, id: usize, ids: &Rc<Cell<u64>>, wishes: &Rc<RefCel
         let _messenger = messenger;
         core::future::pending::<()>().await;
     });
+    exited
 }
 
-struct Owner(MonClient);
+/// The client's, and how many sessions it had.
+struct Owner(MonClient, Cell<u32>);
 
 impl Dispatcher for Owner {
     fn on_message(&self, con: &Connection, incoming: Incoming) {
@@ -135,30 +148,51 @@ impl Dispatcher for Owner {
     }
     fn on_connect(&self, con: &Connection) {
         self.0.on_connect(con);
+        self.1.set(self.1.get() + u32::from(self.0.session().as_ref() == Some(con)));
     }
     fn on_reset(&self, con: &Connection) {
         self.0.on_reset(con);
     }
 }
 
-fn lose_monitors(seed: u64, how: Kill) {
-    let world = World::new(seed);
+/// All of them, at first in the quorum.
+struct Mons {
+    ids: Rc<Cell<u64>>,
+    wishes: Rc<RefCell<Vec<String>>>,
+    exited: Vec<Rc<Cell<bool>>>,
+}
+
+fn start_mons(world: &World) -> Mons {
     let control = world.control();
     MONS.iter().for_each(|name| drop(world.node(name)));
     let (ids, wishes) = (Rc::new(Cell::new(4000)), Rc::new(RefCell::new(Vec::new())));
-    for (id, name) in MONS.iter().enumerate() {
+    let start = |(id, name): (usize, &&str)| {
         control.kill(name, Kill::PROCESS);
-        start_mon(&control, id, &ids, &wishes);
-    }
+        start_mon(&control, id, &ids, &wishes)
+    };
+    let exited = MONS.iter().enumerate().map(start).collect();
+    Mons { ids, wishes, exited }
+}
+
+fn start_client(world: &World, seed: u64) -> (Env, Messenger, MonClient, Rc<Owner>) {
     let env = world.node("client");
     let config = Config::new(EntityName::client(-1), 5, Policies::new(Policy::lossy_client()));
     let messenger = Messenger::new(env.clone(), config);
     // It knows one of them; the monmap tells the others.
-    let first = addrs(&control)[seed as usize % 3].clone();
+    let first = addrs(&world.control())[seed as usize % 3].clone();
     let settings = Settings::new(AuthEntityName::new(8, "x"), None, vec![first]);
     let monc = MonClient::new(env.clone(), messenger.clone(), settings);
-    messenger.set_dispatcher(Rc::new(Owner(monc.clone())));
+    let owner = Rc::new(Owner(monc.clone(), Cell::new(0)));
+    messenger.set_dispatcher(owner.clone());
     monc.start();
+    (env, messenger, monc, owner)
+}
+
+fn lose_monitors(seed: u64, how: Kill) {
+    let world = World::new(seed);
+    let control = world.control();
+    let Mons { ids, wishes, .. } = start_mons(&world);
+    let (env, messenger, monc, _) = start_client(&world, seed);
     let begun = monc.clone();
     world.run_until(async move {
         begun.authenticated().await.unwrap();
@@ -212,4 +246,41 @@ fn a_killed_monitor_is_replaced() {
 #[test]
 fn a_silent_monitor_is_replaced() {
     (20..26).for_each(|seed| lose_monitors(seed, Kill::POWER));
+}
+
+/// Monitors that were told to leave the quorum let clients in and send each away at its first word. Clients
+/// came back at once, some hundred times a second.
+#[test]
+fn monitors_out_of_the_quorum_are_left_in_peace() {
+    for seed in 0..6 {
+        let world = World::new(seed);
+        let Mons { exited, .. } = start_mons(&world);
+        let (_, messenger, monc, owner) = start_client(&world, seed);
+        let begun = monc.clone();
+        world.run_until(async move { drop(begun.monmap_ready().await) });
+        let leave = |out: &[usize]| (0..3).for_each(|id| exited[id].set(out.contains(&id)));
+        let asks = |monc: &MonClient| {
+            let asked = monc.clone();
+            let answered =
+                async move { asked.command(vec!["x".to_owned()], Bytes::new()).await.unwrap() };
+            world.run_until(async move { drop(answered.await) });
+        };
+        // One or two of them cost no time: the others are tried at once.
+        for out in [vec![0], vec![1, 2], vec![0, 2]] {
+            leave(&out);
+            let before = world.control().now();
+            asks(&monc);
+            assert!(world.control().now() - before < Duration::from_secs(1), "without {out:?}");
+        }
+        leave(&[0, 1, 2]);
+        monc.reopen();
+        owner.1.set(0);
+        world.run_for(Duration::from_secs(600));
+        // A round of all three each thirty seconds, and more of them at first.
+        assert!((20 * 3..40 * 3).contains(&owner.1.get()), "{} sessions", owner.1.get());
+        leave(&[1]);
+        asks(&monc);
+        monc.shutdown();
+        messenger.shutdown();
+    }
 }

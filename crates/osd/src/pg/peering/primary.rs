@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use types::osd::{PastIntervals, PgInfo, PgLog, PgMissing};
-use types::{EVersion, HObject, PgShard};
+use types::{EVersion, HObject, PgShard, SpgId};
 
 use super::choose::{self, Infos};
 use super::view::ClusterView;
@@ -312,10 +312,9 @@ impl Peering {
             if peer == self.whoami {
                 continue;
             }
-            let info = self
-                .peer_info
-                .entry(peer)
-                .or_insert_with(|| PgInfo { pgid: self.pgid, ..PgInfo::default() });
+            let pgid = SpgId { shard: peer.shard, ..self.pgid };
+            let info =
+                self.peer_info.entry(peer).or_insert_with(|| PgInfo { pgid, ..PgInfo::default() });
             let complete =
                 info.last_update == info.last_complete && info.last_update == self.info.last_update;
             if info.is_empty()
@@ -441,8 +440,10 @@ impl Peering {
                 }
             }
         } else {
-            // From nothing: the log comes whole, objects by backfill.
-            *theirs = PgInfo { last_backfill: HObject::min(), ..message.info.clone() };
+            // From nothing: the log comes whole, objects by backfill. An OSD of Ceph's takes this info for its
+            // own as it is.
+            let pgid = SpgId { shard: peer.shard, ..self.pgid };
+            *theirs = PgInfo { pgid, last_backfill: HObject::min(), ..message.info.clone() };
             missing.clear();
             message.log = self.log.wire_newest(self.settings.min_log_entries);
             theirs.log_tail = message.log.tail;

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use denc::{Denc, Writer};
+use maps::pool::pool_flags;
 use store::StoreError;
 use types::crc::crc32c;
 use types::hobject::NO_GEN;
@@ -193,21 +194,11 @@ impl Pg {
         Ok(())
     }
 
-    /// Checks a shard's chunk by what is recorded of it. A hash of the object there is not: what is
-    /// recorded of shard 0 stands for it, the same on all shards that are right
-    /// (`ECBackend::be_deep_scrub` in `src/osd/ECBackend.cc`).
+    /// Checks a shard's chunk by what is recorded of it.
     fn check_shard(&self, object: &mut ScrubObject, len: u64, digest: u32) {
         let shard = usize::try_from(self.pgid.shard).unwrap_or(usize::MAX);
-        match hash_info::judge(&object.attrs, shard, len, digest) {
-            Verdict::Absent => object.read_error = true,
-            Verdict::Length => object.ec_size_mismatch = true,
-            Verdict::Hash => object.ec_hash_mismatch = true,
-            Verdict::Unknown => object.digest_present = true,
-            Verdict::Good { first } => {
-                object.digest = first;
-                object.digest_present = true;
-            }
-        }
+        let overwrites = self.pool().has_flag(pool_flags::EC_OVERWRITES);
+        note_verdict(object, hash_info::judge(&object.attrs, shard, len, digest), overwrites);
     }
 
     /// Sets right what the snap mapper says of clones, by their heads' snap sets (`_scan_snaps`).
@@ -249,6 +240,22 @@ impl Pg {
     }
 }
 
+/// Tells what was found of a shard's chunk. A hash of the object there is not: what is recorded of shard 0 stands for it,
+/// the same on all shards that are right; 0 where objects may be overwritten, whether this one was or not
+/// (`ECBackend::be_deep_scrub` in `src/osd/ECBackend.cc`).
+fn note_verdict(object: &mut ScrubObject, verdict: Verdict, overwrites: bool) {
+    match verdict {
+        Verdict::Absent => object.read_error = true,
+        Verdict::Length => object.ec_size_mismatch = true,
+        Verdict::Hash => object.ec_hash_mismatch = true,
+        Verdict::Unknown => object.digest_present = true,
+        Verdict::Good { first } => {
+            object.digest = if overwrites { 0 } else { first };
+            object.digest_present = true;
+        }
+    }
+}
+
 /// Bytes of omap read at a time.
 const OMAP_BYTES: usize = 1 << 20;
 
@@ -265,6 +272,18 @@ fn omap_digest(digest: u32, key: &[u8], value: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Shards of ours told the hash of an object that had not been overwritten, in a pool where others could be. Shards of
+    /// Ceph's tell 0 there, and their primary counted an error.
+    #[test]
+    fn no_hash_is_told_where_objects_may_be_overwritten() {
+        let told = |overwrites| {
+            let mut object = ScrubObject::default();
+            note_verdict(&mut object, Verdict::Good { first: 7 }, overwrites);
+            (object.digest_present, object.digest)
+        };
+        assert_eq!((told(false), told(true)), ((true, 7), (true, 0)));
+    }
 
     /// As a real Ceph printed it for an object with the one pair k = v.
     #[test]

@@ -93,6 +93,16 @@ pub(super) fn oid(n: u64) -> HObject {
     }
 }
 
+/// An OSD of Ceph's takes the info that its backfill begins with for its own as it is. The primary's shard stood in
+/// it: as the word of that shard it did not count that the target was active, and the PG never was.
+fn check_backfill_info(to: PgShard, message: &PeerMessage) {
+    if let PeerMessage::Log(log) = message
+        && log.info.last_backfill.is_min()
+    {
+        assert_eq!(log.info.pgid.shard, to.shard, "for {to}");
+    }
+}
+
 impl World {
     pub(super) fn new(
         seed: u64,
@@ -206,6 +216,7 @@ impl World {
             for e in effects {
                 match e {
                     Effect::Send { to, query_epoch, message } => {
+                        check_backfill_info(to, &message);
                         sends.push((to.osd, (n.core.epoch, query_epoch), message));
                     }
                     Effect::Undo(Undo::Remove(oid)) => {
