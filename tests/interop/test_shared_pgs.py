@@ -183,7 +183,8 @@ class SharedPgs(unittest.TestCase):
         self.scrub()
 
     def test_7_overwrites_of_shards(self):
-        """Deep scrubs counted an error for each object that was not overwritten: of those real shards tell no hash where others may be."""
+        """Shards of ours told the hash of objects that had not been overwritten. Real ones tell none in such a pool, and deep scrubs counted an error
+        for each."""
         cluster.ceph("config", "set", "mon", "mon_debug_no_require_bluestore_for_ec_overwrites", "true")
         cluster.ceph("osd", "pool", "set", "shards", "allow_ec_overwrites", "true")
         cluster.wait_clean()
