@@ -126,7 +126,7 @@ fn at_a_monitor_only_the_key_of_monitors_opens_authorizers() {
         let refused = open(client.authorizer(service, &fill).unwrap()).unwrap_err();
         assert!(matches!(refused, AuthError::UnknownSecret { .. }), "{refused}");
     }
-    let peer = open(mon_authorizer(&keys, NOW, &fill).unwrap()).unwrap();
+    let peer = open(mon_authorizer(&keys, MON, NOW, &fill).unwrap()).unwrap();
     assert!(matches!(peer, ServiceStep::Challenge(_)));
 }
 

@@ -155,6 +155,14 @@ pub(crate) fn collect() {
     unsafe { mi_collect(true) }
 }
 
+/// Gives the system what libraries in C and C++ have freed, RocksDB and LevelDB: the C library's allocator
+/// keeps it, but for the end of its main arena. A store on BlueStore that had written omap held 340 MiB, of
+/// which 75 were in use. It takes a lock of each arena in turn, for as long as giving it back takes.
+pub(crate) fn collect_of_libraries() {
+    // SAFETY: frees nothing that is in use; any thread may call it.
+    unsafe { libc::malloc_trim(0) };
+}
+
 // SAFETY: mimalloc's blocks have at least the size asked for and are aligned to a word, or to what
 // was asked; each is freed or resized through the same library, which knows a block's kind, or, if
 // aligned to a word, given out again for what its size holds.
@@ -227,6 +235,25 @@ unsafe impl GlobalAlloc for Allocator {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_libraries_free_goes_back() {
+        const CHUNK: usize = 32 << 10;
+        // SAFETY: each is written within its length, and freed once.
+        unsafe {
+            let chunks: Vec<*mut c_void> = (0..4096).map(|_| libc::malloc(CHUNK)).collect();
+            chunks.iter().for_each(|chunk| chunk.cast::<u8>().write_bytes(1, CHUNK));
+            // One in 64 stays, so that no arena has a free end.
+            let (stay, go): (Vec<_>, Vec<_>) =
+                chunks.into_iter().enumerate().partition(|(n, _)| n % 64 == 63);
+            go.into_iter().for_each(|(_, chunk)| libc::free(chunk));
+            let before = crate::memory::resident();
+            collect_of_libraries();
+            let after = crate::memory::resident();
+            assert!(after + (64 << 20) < before, "{before} {after}");
+            stay.into_iter().for_each(|(_, chunk)| libc::free(chunk));
+        }
+    }
 
     #[test]
     fn the_last_freed_block_is_the_next() {

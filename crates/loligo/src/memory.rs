@@ -112,6 +112,7 @@ pub(crate) async fn tidy(env: Env) {
             // allocator some seconds later, which keeps what it is given as long as nobody collects it.
             AlignedBuf::give_back_free();
             allocator::collect();
+            allocator::collect_of_libraries();
         }
         if over || look % CODE_LOOKS == 0 {
             code::give_up();
@@ -150,7 +151,7 @@ fn cpu_time() -> Duration {
 }
 
 /// Bytes of the process in memory, its code too.
-fn resident() -> u64 {
+pub(crate) fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
     let kib: u64 = line.trim().trim_end_matches(" kB").parse().unwrap_or(0);

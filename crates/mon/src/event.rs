@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use auth::AuthCapsInfo;
 use auth::cephx::MonHandler;
-use messages::Message;
+use messages::{MMonCommand, Message};
 use store::KvBatch;
 use types::{AddrVec, AuthEntityName, EntityAddr, EntityName, RawMessage, UTime};
 
@@ -78,6 +78,8 @@ pub enum Effect {
     GrantIds(u64, (u64, u64)),
     /// Tell by [`Event::Timer`] at this time (of [`Now::mono`]), instead of any time named before.
     WakeAt(Duration),
+    /// Ask the manager what a client (the session, its number for the command) asks here.
+    AskMgr(SessionId, u64, MMonCommand),
     /// Replace the values which the monitor's own options have from the configuration database.
     OwnConfig(std::collections::BTreeMap<String, String>),
 }

@@ -12,7 +12,7 @@ use denc::Denc;
 use maps::mgrmap::{MgrMap, ModuleInfo, StandbyInfo};
 use messages::{MMgrBeacon, MMgrDigest, MMgrMap, MonCommand};
 use store::Kv;
-use types::{Errno, UTime};
+use types::{AddrVec, Errno, UTime};
 
 use crate::clog::{INFO, WARN};
 use crate::core::{LoadError, MonCore};
@@ -108,6 +108,13 @@ fn signature(c: &MonCommand) -> Signature {
 }
 
 impl MonCore {
+    /// Where the active manager answers commands, if there is one that does.
+    pub(crate) fn active_mgr(&self) -> Option<AddrVec> {
+        let map = &self.mgr.published;
+        let answers = map.available && !map.active_addrs.is_empty();
+        answers.then(|| map.active_addrs.clone())
+    }
+
     fn change_mgr(&mut self) -> &mut MgrMap {
         self.mgr.dirty = true;
         self.mark_dirty();

@@ -68,7 +68,8 @@ fn a_new_manager_is_told_of_pgs_without_waiting_for_the_regular_report() {
 
 /// A command that was on its way to the manager when it ended was never answered (simulated life
 /// 12879): the map that named the next manager said that it could not be asked yet, the command
-/// counted as sent all the same, and with the map that said it could nobody was new any more.
+/// counted as sent all the same, and with the map that said it could nobody was new any more. A monitor
+/// that was asked and passes it on has the same to see to.
 #[test]
 fn a_command_to_a_manager_that_ends_is_answered_by_the_next() {
     let world = World::new(6);
@@ -79,23 +80,29 @@ fn a_command_to_a_manager_that_ends_is_answered_by_the_next() {
         let admin = cluster.start().await;
         cluster.create_pool(&admin, 8).await;
         cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;
-        for silent in [false, true] {
+        for (silent, by_mon) in [(false, false), (true, false), (false, true), (true, true)] {
             if silent {
                 // The host does not even say that nobody listens.
-                world.partition("client.admin", "mgr.x");
+                world.partition(if by_mon { "mon.a" } else { "client.admin" }, "mgr.x");
             }
             world.kill("mgr.x", Kill::PROCESS);
             let ask = r#"{"prefix":"pg stat","format":"json"}"#;
             let (env, asker) = (env.clone(), admin.clone());
             let asked = world.spawn(async move {
-                env.timeout(Duration::from_secs(100), asker.mgr_command(ask, Bytes::new())).await
+                let asking = async {
+                    match by_mon {
+                        true => asker.mon_command(ask, Bytes::new()).await,
+                        false => asker.mgr_command(ask, Bytes::new()).await,
+                    }
+                };
+                env.timeout(Duration::from_secs(100), asking).await
             });
             world.sleep(Duration::from_secs(1)).await;
             cluster.start_mgr();
             world.sleep(Duration::from_secs(1)).await;
             world.heal();
-            let answer = asked.await;
-            answer.expect("in time").expect("an answer");
+            let answer = asked.await.expect("in time").expect("an answer");
+            assert_eq!(answer.rc, 0, "silent {silent}, by the monitor {by_mon}: {}", answer.outs);
         }
     });
 }

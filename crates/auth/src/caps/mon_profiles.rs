@@ -81,7 +81,7 @@ fn mon_grants(profile: &str, name: &AuthEntityName) -> Vec<MonGrant> {
                 service("mds", RW),
                 service("fs", RW),
                 service("osd", RW),
-                service("auth", R.or(Rwx::X)),
+                service("auth", ALL),
                 service("config-key", RW),
                 service("config", RW),
             ],
@@ -111,28 +111,41 @@ fn mon_grants(profile: &str, name: &AuthEntityName) -> Vec<MonGrant> {
         "fs-client" => {
             vec![service("mon", R), service("mds", R), service("osd", R), service("pg", R)]
         }
-        "simple-rados-client" => vec![service("mon", R), service("osd", R), service("pg", R)],
-        "rbd" => rbd(),
+        "simple-rados-client" => reads_objects(),
+        "simple-rados-client-with-blocklist" => blocks_clients(),
         "rbd-mirror" => {
-            let mut grants = rbd();
+            let mut grants = blocks_clients();
             grants.push(command("config-key get", &[("key", prefix("rbd/mirror/"))]));
             grants
         }
-        _ if profile.starts_with("rbd") => rbd_read_only(),
+        // Whom a mirror's other side knows: it reads what the cluster is called and says how it is reached itself.
+        "rbd-mirror-peer" => {
+            let mut grants = blocks_clients();
+            grants.push(command("config-key get", &[("key", regex("rbd/mirror/[^/]+"))]));
+            grants.push(command("config-key set", &[("key", prefix("rbd/mirror/peer/"))]));
+            grants
+        }
+        _ if profile.starts_with("rbd") => blocks_clients(),
+        "cephfs-mirror" => {
+            let mut grants = reads_objects();
+            grants.push(service("mds", R));
+            grants.push(command("config-key get", &[("key", prefix("cephfs/mirror/peer/"))]));
+            grants
+        }
         "crash" => vec![service("mon", R)],
         "role-definer" => vec![service("mon", R), service("auth", ALL)],
         _ => Vec::new(),
     }
 }
 
-/// Whoever opens images.
-fn rbd_read_only() -> Vec<MonGrant> {
+/// Whoever reads and writes objects.
+fn reads_objects() -> Vec<MonGrant> {
     vec![service("mon", R), service("osd", R), service("pg", R)]
 }
 
 /// A client that may put a dead lock owner (an address with its nonce) on the blocklist.
-fn rbd() -> Vec<MonGrant> {
-    let mut grants = rbd_read_only();
+fn blocks_clients() -> Vec<MonGrant> {
+    let mut grants = reads_objects();
     for (list, op) in [("osd blocklist", "blocklistop"), ("osd blacklist", "blacklistop")] {
         grants.push(command(list, &[(op, equal("add")), ("addr", regex(ADDR_WITH_NONCE))]));
     }

@@ -17,15 +17,17 @@ pub struct Authorizer {
     nonce: u64,
 }
 
-/// An authorizer by which one monitor proves itself to another: its ticket is sealed with the key
-/// of `mon.`, which both have.
+/// An authorizer by which a monitor proves itself to a daemon of kind `service`: another monitor, for whom
+/// the ticket is sealed with the key of `mon.`, which both have, or a manager, for whom it is sealed as
+/// everybody's, and who may be asked anything (`src/mon/Monitor.cc` at v16.2: get_authorizer).
 pub fn mon_authorizer(
     keys: &KeyServer,
+    service: u8,
     now: UTime,
     fill: FillRandom<'_>,
 ) -> Result<Authorizer, AuthError> {
     let name = AuthEntityName::new(entity::MON, "");
-    let secret = keys.auth(&name).ok_or(AuthError::UnknownEntity)?.key.clone();
+    let own_key = keys.auth(&name).ok_or(AuthError::UnknownEntity)?.key.clone();
     let parent = AuthTicket {
         name,
         global_id: 0,
@@ -34,7 +36,14 @@ pub fn mon_authorizer(
         caps: AuthCapsInfo::default(),
         flags: 0,
     };
-    let info = keys.self_sealed_auth_info(entity::MON, &parent, secret, now, fill)?;
+    let info = match service {
+        entity::MON => keys.self_sealed_auth_info(service, &parent, own_key, now, fill)?,
+        _ => {
+            let mut info = keys.session_auth_info(service, &parent, now, fill)?;
+            info.ticket.caps = AuthCapsInfo::from_text("allow *");
+            info
+        }
+    };
     let inside =
         ServiceTicketInfo { ticket: info.ticket.clone(), session_key: info.session_key.clone() };
     let blob = TicketBlob {

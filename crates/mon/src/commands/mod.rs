@@ -34,15 +34,14 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use command::{ArgValue, CommandMap, CommandReply, CommandTable, Signature};
-use messages::{MMonCommand, MMonCommandAck, PaxosHeader};
+use messages::{MMonCommand, MMonCommandAck, Message, PaxosHeader};
 use types::{Errno, RawMessage};
 
 pub(crate) use cmd::{Cmd, CmdResult, Refusal, fail, refuse};
 
 use crate::clog::{DEBUG, INFO};
 use crate::core::MonCore;
-use crate::event::SessionId;
-use crate::event::wire;
+use crate::event::{Effect, SessionId, wire};
 
 thread_local! {
     static TABLE: OnceCell<Rc<CommandTable>> = const { OnceCell::new() };
@@ -162,8 +161,8 @@ impl MonCore {
             return error(Errno::EACCES, "access denied");
         }
         if signature.has_flag(command::FLAG_MGR) {
-            // Tools send these to the manager themselves.
-            return error(Errno::EOPNOTSUPP, "the manager answers this command");
+            self.effect(Effect::AskMgr(from, raw.header.tid, m.clone()));
+            return None;
         }
         let changes = signature.perm.contains('w');
         let prio = if changes { INFO } else { DEBUG };
@@ -224,6 +223,19 @@ impl MonCore {
         CommandReply::data(all.descriptions(command::Format::Json, true))
     }
 
+    /// Whether a message is a command that the manager answers.
+    pub(crate) fn is_for_mgr(&self, raw: &RawMessage) -> bool {
+        if raw.header.kind != MMonCommand::TYPE {
+            return false;
+        }
+        let map =
+            <MMonCommand as Message>::decode(raw).ok().and_then(|m| CommandMap::parse(&m.cmd).ok());
+        map.is_some_and(|map| {
+            let own = table().iter().any(|c| c.prefix() == map.prefix());
+            !own && self.find_mgr(map.prefix()).is_some()
+        })
+    }
+
     fn find_mgr(&self, prefix: &str) -> Option<Signature> {
         self.mgr.commands.iter().find(|c| c.prefix() == prefix).cloned()
     }
@@ -246,11 +258,20 @@ fn find(table: &CommandTable, map: &CommandMap) -> Option<Signature> {
     first.cloned()
 }
 
-/// Arguments as capabilities see them: text, by name.
+/// Arguments as capabilities see them: text, by name; capabilities that are to be given, by whose they are
+/// (`caps_mon`), for keys that may give some and no others (Ceph: `_generate_command_map`).
 fn arguments(map: &CommandMap) -> BTreeMap<String, String> {
     map.iter()
         .filter(|(key, _)| !matches!(*key, "prefix" | "format"))
-        .map(|(key, value)| {
+        .flat_map(|(key, value)| {
+            if let ("caps", ArgValue::Strings(texts)) = (key, value)
+                && let (pairs, []) = texts.as_chunks::<2>()
+            {
+                return pairs
+                    .iter()
+                    .map(|[who, what]| (format!("caps_{who}"), what.clone()))
+                    .collect();
+            }
             let text = match value {
                 ArgValue::String(text) => text.clone(),
                 ArgValue::Bool(b) => b.to_string(),
@@ -264,7 +285,7 @@ fn arguments(map: &CommandMap) -> BTreeMap<String, String> {
                     texts.join(",")
                 }
             };
-            (key.to_string(), text)
+            vec![(key.to_string(), text)]
         })
         .collect()
 }

@@ -78,14 +78,13 @@ impl AuthServer for MonAuthServer {
     }
 }
 
-/// Proves to other monitors that this is one: with a ticket it makes itself, with the key all
-/// monitors have (`src/mon/Monitor.cc` at v16.2: get_authorizer).
+/// Proves to other monitors and to managers that this is a monitor: with a ticket it makes itself.
 pub(super) struct MonAuthClient {
     pub(super) shell: Rc<Shell>,
 }
 
 impl AuthClient for MonAuthClient {
-    fn connect(&self, _: &Connection) -> Result<Box<dyn ClientExchange>, AuthError> {
+    fn connect(&self, con: &Connection) -> Result<Box<dyn ClientExchange>, AuthError> {
         let shell = &self.shell;
         let name = AuthEntityName::new(entity::MON, "");
         let modes = MonAuthServer { shell: shell.clone() }.allowed_modes(entity::MON);
@@ -98,7 +97,7 @@ impl AuthClient for MonAuthClient {
         let env = &shell.env;
         let fill = |buf: &mut [u8]| env.fill_random(buf);
         let keys = shell.keys();
-        let authorizer = mon_authorizer(&keys.borrow(), wall(env), &fill)?;
+        let authorizer = mon_authorizer(&keys.borrow(), con.peer_kind(), wall(env), &fill)?;
         Ok(Box::new(AuthorizerExchange { authorizer, preferred_modes: modes }))
     }
 }

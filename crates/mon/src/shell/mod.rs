@@ -6,11 +6,13 @@
 //! | `pump.rs` | the replicated log: stores, sends, applies; takes over and gives up leading |
 //! | `peers.rs` | the other monitors: connections, who is in the quorum, clocks, membership |
 //! | `router.rs` | requests: kept until they are done with, handed to whoever leads |
+//! | `to_mgr.rs` | commands that the manager answers |
 
 mod auth_server;
 mod peers;
 mod pump;
 mod router;
+mod to_mgr;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -38,6 +40,7 @@ use crate::replica::Replica;
 use crate::standing::Role;
 use peers::Peers;
 use router::Router;
+use to_mgr::ToMgr;
 
 /// Connections are counted from here in the core, so that 0 is nobody.
 type Connections = BTreeMap<SessionId, Connection>;
@@ -102,6 +105,7 @@ struct Shell {
     connections: RefCell<Connections>,
     router: RefCell<Router>,
     peers: RefCell<Peers>,
+    to_mgr: ToMgr,
     /// The log has something to do.
     pump: Notify,
     pump_due: Cell<bool>,
@@ -157,6 +161,7 @@ impl Mon {
             let wall_ms = env.wall_clock().as_millis();
             settings.first_global_seq = u64::try_from(wall_ms).unwrap_or(0);
             let messenger = Messenger::new(env.clone(), settings);
+            let to_mgr = ToMgr::new(&env, own_name);
             let shell = Rc::new(Shell {
                 out_since: Cell::new(Some(env.now())),
                 env,
@@ -171,6 +176,7 @@ impl Mon {
                 connections: RefCell::default(),
                 router: RefCell::default(),
                 peers: RefCell::default(),
+                to_mgr,
                 pump: Notify::default(),
                 pump_due: Cell::new(true),
                 wake_at: Cell::new(None),
@@ -184,6 +190,7 @@ impl Mon {
             messenger.set_auth_server(Rc::new(auth_server::MonAuthServer { shell: shell.clone() }));
             messenger.set_auth_client(Rc::new(auth_server::MonAuthClient { shell: shell.clone() }));
             messenger.set_dispatcher(Rc::new(Door { shell: shell.clone() }));
+            ToMgr::start(&shell);
             // One that is alone leads now. Ids and secrets first: nobody may be let in before they are
             // committed.
             shell.load_core().map_err(load)?;
@@ -402,6 +409,7 @@ impl Shell {
                         }
                     }));
                 }
+                Effect::AskMgr(session, tid, command) => self.ask_mgr(session, tid, command),
                 Effect::WantIds => self.send_leader(&crate::peer::PeerMessage::WantIds),
                 Effect::GrantIds(whom, (from, to)) => {
                     self.send_peer(
@@ -447,6 +455,7 @@ impl Shell {
         self.connections.borrow_mut().clear();
         self.queue.borrow_mut().clear();
         self.messenger.shutdown();
+        self.to_mgr.stop();
         self.pump.notify_all();
     }
 

@@ -64,6 +64,7 @@ pub(super) async fn tend(shell: Rc<Shell>) {
     while !shell.stopped.get() {
         shell.meet_peers();
         shell.tend_quorum();
+        shell.follow_mgr();
         let out = shell.out_since.get();
         // One that was told to be out keeps those who want no more of it than it has.
         if !shell.exited.get()

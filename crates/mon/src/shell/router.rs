@@ -19,7 +19,8 @@
 //!        ◄── maps ──          once it is applied here as far
 //! ```
 //!
-//! Tickets and what is asked of this very monitor are served on the spot.
+//! Tickets and what is asked of this very monitor are served on the spot, and commands that the manager
+//! answers go to it from here (`to_mgr.rs`).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -91,6 +92,7 @@ impl Shell {
             router.open.retain(|_, open| open.session != id);
             router.clients.remove(&id).is_some()
         };
+        self.to_mgr.client_gone(id);
         if known {
             if self.role() == Role::Peon {
                 self.send_leader(&PeerMessage::Gone { session: id });
@@ -109,6 +111,9 @@ impl Shell {
         if self.exited.get() {
             // He finds a monitor that has a leader.
             return self.close_client(from);
+        }
+        if self.core.borrow().as_ref().is_some_and(|core| core.is_for_mgr(&message)) {
+            return self.feed(Event::Message(from, message));
         }
         let full = {
             let mut router = self.router.borrow_mut();
