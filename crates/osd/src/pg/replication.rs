@@ -17,7 +17,8 @@ use bytes::Bytes;
 use denc::Denc;
 use env::LocalFuture;
 use env::sync::{Receiver, Sender, oneshot};
-use futures_util::future::Either;
+use futures_util::FutureExt;
+use futures_util::future::{self, Either};
 use messages::{MOSDRepOp, MOSDRepOpReply, Message};
 use smallvec::SmallVec;
 use store::{StoreError, Transaction};
@@ -262,7 +263,6 @@ impl Pg {
             (&entries, &wire, &stats),
             (trim_to, min_complete),
         );
-        let whoami = self.whoami();
         let all = self.expect_commits(tid, version, reqid, followers);
 
         let mut borrowed = self.core.borrow_mut();
@@ -278,16 +278,27 @@ impl Pg {
         }
         drop(borrowed);
         keys.add_to(&self.cid, &self.pgmeta, &mut transaction);
-        let committed = self.submit_timed(transaction);
+        self.wait_for_commits(tid, complete, self.submit_timed(transaction), all)
+    }
+
+    /// Waits until a write is durable here and with `all`; `false` as for [`Pg::submit`]. Both are
+    /// waited for at once: when ours is the last to have it, the task is woken all the same, behind
+    /// those of older writes whose last was another. So answers leave in the order of versions.
+    pub(super) fn wait_for_commits(
+        &self,
+        tid: u64,
+        complete: EVersion,
+        committed: impl Future<Output = Result<(), StoreError>> + 'static,
+        all: Receiver<()>,
+    ) -> impl Future<Output = bool> + 'static {
         let pg = self.rc();
-        async move {
-            if let Err(e) = committed.await {
-                pg.host.store_failed(&e);
-                return false;
+        let here = async move {
+            match committed.await {
+                Ok(()) => Ok(pg.on_commit(tid, pg.whoami(), complete)),
+                Err(e) => Err(pg.host.store_failed(&e)),
             }
-            pg.on_commit(tid, whoami, complete);
-            all.await.is_ok()
-        }
+        };
+        future::try_join(all.map(Ok), here).map(|done| matches!(done, Ok((Ok(()), ()))))
     }
 
     /// Notes that a write waits for followers, and us, to have it durable.
