@@ -148,6 +148,24 @@ class Stores(unittest.TestCase):
                 # The last ones are told of when a later batch is durable.
                 c.wait(lambda: ioctx.write_full("more", b"more") or block.stat().st_blocks * 512 < before / 2, 60, "the file has shrunk")
 
+    def test_a_pool_goes_while_its_snapshots_do(self):
+        """Ceph's `LibRadosSnapshots` on BlueStore took OSDs down with `NoCollection`: its pool was removed while
+        objects of a removed snapshot were looked for. There were none, and that was noted in a PG that was gone."""
+        with Cluster(osds=3, store="bluestore") as c:
+            with rados.Rados(conffile=c.conf) as cluster:
+                for n in range(40):
+                    cluster.create_pool(f"p{n}")
+                    with cluster.open_ioctx(f"p{n}") as ioctx:
+                        for o in range(8):
+                            ioctx.write_full(f"o{o}", b"before")
+                        ioctx.create_snap("s")
+                        for o in range(8):
+                            ioctx.write_full(f"o{o}", b"after")
+                        ioctx.remove_snap("s")
+                    cluster.delete_pool(f"p{n}")
+            for n in range(3):
+                c.ceph("tell", f"osd.{n}", "version")
+
     def causes(self, c, causes):
         """Bytes by cause, by both ways to ask; each byte has one."""
         for way in ("tell", "daemon"):

@@ -58,3 +58,24 @@ fn objects_are_copied_between_all_osds_while_one_dies() {
         cluster.compare_replicas(&client).await;
     });
 }
+
+/// `rados cp` in an erasure coded pool never ended: its source was asked for as in a replicated pool, of a
+/// PG without a shard, and no OSD has one such. Found by Ceph's `ceph_test_rados`.
+#[test]
+fn objects_of_an_erasure_coded_pool_are_copied() {
+    let world = World::new(12);
+    let cluster = Cluster::make(&world.control(), Plan { code: Some((2, 1)), ..Plan::default() });
+    world.run_until(async move {
+        let client = cluster.start().await;
+        cluster.create_pool(&client, 8).await;
+        let io = client.io_ctx("p").await.unwrap();
+        for n in 0..8 {
+            let data = Bytes::from(vec![n; 10_000]);
+            io.write_full(format!("o{n}"), data.clone()).await.unwrap();
+            let copy = io.operate(format!("c{n}"), copy_of(&io, &format!("o{n}")));
+            let limit = Duration::from_secs(60);
+            cluster.in_time(&client, &format!("copy {n}"), limit, copy).await.unwrap();
+            assert_eq!(io.read(format!("c{n}"), 0, 0).await.unwrap(), data);
+        }
+    });
+}

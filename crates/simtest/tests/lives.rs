@@ -1,6 +1,7 @@
 //! All tests in the simulated world, as one program: `cargo test --release -p loligo-simtest NAME` runs
 //! those of a file (`cluster::`) or one of them. `RUST_LOG` says what is printed of what daemons say.
 
+mod answers;
 mod backfill;
 mod cluster;
 mod copying;

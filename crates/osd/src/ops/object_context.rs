@@ -335,6 +335,11 @@ impl ObjectGuard {
         &self.slot.head
     }
 
+    /// Whether others wait for the object.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.slot.queue.borrow().iter().any(|waiter| !waiter.cancelled.get())
+    }
+
     /// The name in the store of the head or one of its clones.
     pub(super) fn goid(&self, pg: &Rc<dyn Pg>, oid: &HObject) -> Rc<GhObject> {
         match oid.snap {

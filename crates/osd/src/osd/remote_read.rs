@@ -14,7 +14,7 @@ use messages::{MOSDOp, MOSDOpReply, Message};
 use msgr::Connection;
 use types::entity::OSD;
 use types::osd::ops::message_flags;
-use types::{AddrVec, Errno, HObject, OsdReqId, PgId, RawMessage, UTime};
+use types::{AddrVec, Errno, HObject, OsdReqId, PgId, RawMessage, SpgId, UTime};
 
 use super::Osd;
 use crate::ops::{RemoteRead, RemoteReply};
@@ -68,14 +68,14 @@ fn send(osd: &Osd, read: &RemoteRead) -> Option<Receiver<MOSDOpReply>> {
     let map = osd.current_map();
     let pgid = map.object_to_pg(&read.name, &read.locator)?;
     let mapping = mapping_of(&map, pgid.spg());
-    let primary = mapping.acting_primary;
-    let addrs = map.is_up(primary).then(|| map.addrs(primary)).flatten()?.clone();
+    let primary = mapping.primary()?;
+    let addrs = map.is_up(primary.osd).then(|| map.addrs(primary.osd)).flatten()?.clone();
     let con = osd.objecter.connect_to(OSD, &addrs);
     let tid = osd.remote_reads.next.get() + 1;
     osd.remote_reads.next.set(tid);
     let oid = HObject::new(read.name.clone(), &read.locator, read.snap);
     let message = MOSDOp {
-        pgid: pgid.spg(),
+        pgid: SpgId { pgid, shard: primary.shard },
         hash: oid.hash,
         epoch: map.epoch,
         flags: read.flags | message_flags::READ,

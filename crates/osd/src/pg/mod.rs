@@ -44,10 +44,11 @@ mod told_stats;
 pub mod wire;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
+use env::sync::Notify;
 use maps::{OsdMap, PgPool};
 use store::{CollId, Transaction};
 use types::osd::{ObjectStatSum, PgLogEntry};
@@ -81,10 +82,17 @@ pub struct Pg {
     repops: RefCell<BTreeMap<u64, Rc<replication::RepOp>>>,
     /// Ops that wait for the PG to be active, or readable; bounded likewise.
     waiting: RefCell<VecDeque<Box<ClientOp>>>,
+    /// Clients' ops that run and began in this interval, and in earlier ones. None of this interval
+    /// begins before the latter are back in `waiting`: they came first.
+    running: Cell<(usize, usize)>,
+    /// Told at each new interval.
+    interval_ended: Notify,
     /// Backoffs asked of clients.
     backoffs: RefCell<Vec<backoff::Asked>>,
     /// Ops that wait for an object to be recovered.
     waiting_for_object: RefCell<BTreeMap<HObject, Vec<Box<ClientOp>>>>,
+    /// Those recovered objects whose ops are about to be run, by generation.
+    requeueing: RefCell<BTreeSet<(u64, HObject)>>,
     pub(crate) recovery: recovery::Recovery,
     pub(crate) reservations: reserve::Reservations,
     pub(crate) scrub: scrub::Scrubber,
@@ -150,8 +158,11 @@ impl Pg {
             generation: Cell::new(1),
             repops: RefCell::default(),
             waiting: RefCell::default(),
+            running: Cell::default(),
+            interval_ended: Notify::default(),
             backoffs: RefCell::default(),
             waiting_for_object: RefCell::default(),
+            requeueing: RefCell::default(),
             recovery: recovery::Recovery::default(),
             reservations: reserve::Reservations::default(),
             scrub: scrub::Scrubber::default(),
@@ -500,6 +511,9 @@ impl Pg {
 
     fn on_interval_change(&self) {
         self.generation.set(self.generation.get() + 1);
+        let (running, earlier) = self.running.get();
+        self.running.set((0, running + earlier));
+        self.interval_ended.notify_all();
         self.contexts.clear();
         self.release_backoffs();
         let mut ops: Vec<Box<ClientOp>> = Vec::new();
@@ -550,6 +564,25 @@ impl Pg {
         }
     }
 
+    /// Runs a client's op.
+    fn run(&self, op: impl Future<Output = ()> + 'static) {
+        let (running, earlier) = self.running.get();
+        self.running.set((running + 1, earlier));
+        let (pg, generation) = (self.rc(), self.generation.get());
+        self.host.env().go(async move {
+            op.await;
+            let (running, earlier) = pg.running.get();
+            if generation == pg.generation.get() {
+                pg.running.set((running - 1, earlier));
+                return;
+            }
+            pg.running.set((running, earlier - 1));
+            if earlier == 1 {
+                pg.requeue_waiting();
+            }
+        });
+    }
+
     /// Runs waiting ops in a moment (not from inside an op).
     fn schedule_requeue(&self) {
         if self.requeue_scheduled.replace(true) {
@@ -593,6 +626,9 @@ impl Pg {
             self.back_off_waiting();
             self.schedule_wake();
             return;
+        }
+        if self.running.get().1 > 0 {
+            return; // the last of them comes here again
         }
         let ops = std::mem::take(&mut *self.waiting.borrow_mut());
         for op in ops {

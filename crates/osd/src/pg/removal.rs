@@ -33,6 +33,9 @@ impl Pg {
         loop {
             let store = self.host.store();
             let listed = store.list(&self.cid, &start, &GhObject::max(), REMOVE_BATCH).await;
+            if self.generation.get() != generation {
+                return false;
+            }
             let objects = match listed {
                 Ok(listing) => listing.objects,
                 Err(e) => {
@@ -42,9 +45,6 @@ impl Pg {
             };
             let objects: Vec<GhObject> =
                 objects.into_iter().filter(|o| !o.is_pgmeta() && o.hobj > *above).collect();
-            if self.generation.get() != generation {
-                return false;
-            }
             if objects.is_empty() {
                 return true;
             }

@@ -17,7 +17,8 @@ use bytes::Bytes;
 use denc::Denc;
 use env::LocalFuture;
 use env::sync::{Receiver, Sender, oneshot};
-use futures_util::future::Either;
+use futures_util::FutureExt;
+use futures_util::future::{self, Either};
 use messages::{MOSDRepOp, MOSDRepOpReply, Message};
 use smallvec::SmallVec;
 use store::{StoreError, Transaction};
@@ -147,14 +148,14 @@ impl Pg {
                 return;
             }
         }
-        if !self.waiting.borrow().is_empty() {
+        if !self.waiting.borrow().is_empty() || self.running.get().1 > 0 {
             // Earlier ones are about to be run: this one goes behind them.
             self.retry_op(op);
             return;
         }
         let request = op.request.clone();
         if request.info.pg_op {
-            self.host.env().go(run_pg_op(self.rc(), op, self.generation.get()));
+            self.run(run_pg_op(self.rc(), op, self.generation.get()));
             return;
         }
         let bits = self.pgid.pgid.split_bits(self.pool().pg_num);
@@ -206,7 +207,7 @@ impl Pg {
         let lock = self.contexts.lock(&op.request.oid.as_head(), LockKind::of(&op.request.info));
         let waits = !lock.is_granted();
         op.tracked.mark("queued_for_pg");
-        self.host.env().go(run_op(self.rc(), op, (lock, waits), self.generation.get()));
+        self.run(run_op(self.rc(), op, (lock, waits), self.generation.get()));
     }
 
     /// Answers a request that was executed before, or lets it wait for the first one's commit.
@@ -262,7 +263,6 @@ impl Pg {
             (&entries, &wire, &stats),
             (trim_to, min_complete),
         );
-        let whoami = self.whoami();
         let all = self.expect_commits(tid, version, reqid, followers);
 
         let mut borrowed = self.core.borrow_mut();
@@ -278,16 +278,29 @@ impl Pg {
         }
         drop(borrowed);
         keys.add_to(&self.cid, &self.pgmeta, &mut transaction);
-        let committed = self.submit_timed(transaction);
+        self.wait_for_commits(tid, complete, self.submit_timed(transaction), all)
+    }
+
+    /// Waits until a write is durable here and with `all`; `false` as for [`Pg::submit`]. Both are
+    /// waited for at once: when ours is the last to have it, the task is woken all the same, behind
+    /// those of older writes whose last was another. So answers leave in the order of versions.
+    pub(super) fn wait_for_commits(
+        &self,
+        tid: u64,
+        complete: EVersion,
+        committed: impl Future<Output = Result<(), StoreError>> + 'static,
+        all: Receiver<()>,
+    ) -> impl Future<Output = bool> + 'static {
         let pg = self.rc();
-        async move {
+        let here = async move {
             if let Err(e) = committed.await {
                 pg.host.store_failed(&e);
-                return false;
+                return Err(());
             }
-            pg.on_commit(tid, whoami, complete);
-            all.await.is_ok()
-        }
+            pg.on_commit(tid, pg.whoami(), complete);
+            Ok(())
+        };
+        future::try_join(all.map(Ok), here).map(|done| matches!(done, Ok((Ok(()), ()))))
     }
 
     /// Notes that a write waits for followers, and us, to have it durable.
@@ -599,13 +612,44 @@ impl Pg {
     pub(crate) fn requeue_for(&self, oid: &HObject) {
         self.release_backoffs_of(oid);
         self.contexts.end_overdue_watches(oid);
-        let ops = self.waiting_for_object.borrow_mut().remove(oid);
         if env::mutant("lose-waiting") {
+            self.waiting_for_object.borrow_mut().remove(oid);
             return;
         }
-        for op in ops.unwrap_or_default() {
-            self.do_op(op);
+        if !self.waiting_for_object.borrow().contains_key(oid) {
+            return;
         }
+        let (pg, generation, oid) = (self.rc(), self.generation.get(), oid.clone());
+        if !self.requeueing.borrow_mut().insert((generation, oid.clone())) {
+            return;
+        }
+        self.host.env().go(async move {
+            // What is in the object's queue came later: it goes behind those that wait first.
+            let guard = loop {
+                let guard = pg.contexts.lock(&oid.as_head(), LockKind::Write).await;
+                if !guard.is_awaited() {
+                    break guard;
+                }
+            };
+            pg.requeueing.borrow_mut().remove(&(generation, oid.clone()));
+            if generation != pg.generation.get() {
+                return;
+            }
+            let ops = pg.waiting_for_object.borrow_mut().remove(&oid);
+            for op in ops.unwrap_or_default() {
+                pg.do_op(op);
+            }
+            drop(guard);
+        });
+    }
+
+    /// Lets a write wait behind those of its head that wait until that is recovered, if there are any.
+    fn wait_behind(&self, head: &HObject, op: Box<ClientOp>) -> Option<Box<ClientOp>> {
+        match self.waiting_for_object.borrow_mut().get_mut(head) {
+            Some(waiting) => waiting.push(op),
+            None => return Some(op),
+        }
+        None
     }
 
     pub(crate) fn count_read(&self, reply: &Reply) {
@@ -749,6 +793,13 @@ async fn run_op(
         }
     } else {
         op
+    };
+    let op = match op.request.info.rwordered() {
+        true => match pg.wait_behind(guard.head(), op) {
+            Some(op) => op,
+            None => return,
+        },
+        false => op,
     };
     op.tracked.mark("started");
     let executed = ops::execute(&pg.as_ops(), guard, op.request.clone()).await;

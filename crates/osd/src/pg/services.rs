@@ -1,9 +1,11 @@
 //! The PG as the op interpreter sees it.
 
+use std::pin::pin;
 use std::rc::Rc;
 
 use bytes::Bytes;
 use env::{Env, LocalFuture};
+use futures_util::future::{Either, select};
 use maps::PgPool;
 use store::{CollId, ObjectStore};
 use types::{EVersion, EntityName, Epoch, Errno, GhObject, HObject, OsdReqId, SnapId, SpgId};
@@ -109,8 +111,16 @@ impl ops::Pg for Pg {
             .collect()
     }
 
+    /// Ends with the interval: the op is run again then, and others wait for that.
     fn read_remote(&self, read: RemoteRead) -> LocalFuture<Result<RemoteReply, Errno>> {
-        self.host.read_remote(read)
+        let (pg, generation) = (self.rc(), self.generation.get());
+        Box::pin(async move {
+            let ended = pg.interval_ended.until(|| generation != pg.generation.get());
+            match select(pg.host.read_remote(read), pin!(ended)).await {
+                Either::Left((reply, _)) => reply,
+                Either::Right(_) => Err(Errno::EAGAIN),
+            }
+        })
     }
 
     fn scrub_results(&self) -> Option<GhObject> {

@@ -200,13 +200,7 @@ impl Pg {
         let all = self.expect_commits(tid, version, reqid, followers);
         let mut t = encoded.remove(&self.pgid.shard).unwrap_or_default();
         let complete = self.log_shard_write(entries, true, roll_forward_to, trim_to, &mut t);
-        let committed = self.submit_timed(t);
-        if let Err(e) = committed.await {
-            self.host.store_failed(&e);
-            return false;
-        }
-        self.on_commit(tid, self.whoami(), complete);
-        all.await.is_ok()
+        self.wait_for_commits(tid, complete, self.submit_timed(t), all).await
     }
 
     /// Puts a write's entries into the log and what follows from them into its transaction. Says

@@ -68,6 +68,9 @@ impl Pg {
         loop {
             let found =
                 self.host.snap_mapper().objects_to_trim(self.pgid.pgid, bits, snap, BATCH).await;
+            if generation != self.generation.get() {
+                return false;
+            }
             let objects: Vec<HObject> = match found {
                 Ok(objects) => objects,
                 Err(e) => {

@@ -57,13 +57,14 @@ impl Pg {
         let chunk = Chunk { start: m.start, end: m.end };
         self.host.env().go(async move {
             let settings = pg.host.scrub_settings();
-            let scrub_map = match pg.scan(&chunk, m.deep, &settings).await {
-                Ok(map) => map,
-                Err(e) => return pg.host.store_failed(&e),
-            };
+            let scanned = pg.scan(&chunk, m.deep, &settings).await;
             if generation != pg.generation.get() {
                 return;
             }
+            let scrub_map = match scanned {
+                Ok(map) => map,
+                Err(e) => return pg.host.store_failed(&e),
+            };
             pg.check_snap_mapper(&scrub_map).await;
             if generation != pg.generation.get() {
                 return;
