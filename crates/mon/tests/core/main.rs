@@ -144,6 +144,35 @@ fn an_alert_may_be_muted_for_longer_than_time_lasts() {
     assert_eq!(b.command(1, &mute).rc, 0);
 }
 
+/// Two OSDs were down and muted; one came back, went down again, and nobody was told of it: the mute kept the count of
+/// two, where Ceph's shrinks with its finding (`qa/standalone/mon/health-mute.sh`).
+#[test]
+fn a_mute_shrinks_with_its_finding() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    let admin = 1;
+    b.command(admin, r#"{"prefix":"osd down","ids":["0","1"]}"#);
+    assert_eq!(b.command(admin, r#"{"prefix":"health mute","code":"OSD_DOWN"}"#).rc, 0);
+    let shown = |b: &mut Bench| b.out(admin, r#"{"prefix":"health"}"#).contains("osds down");
+    assert!(!shown(&mut b));
+    b.boot(0);
+    b.pass(Duration::from_secs(5));
+    assert!(!shown(&mut b), "one is less than the two that were muted");
+    b.command(admin, r#"{"prefix":"osd down","ids":["0"]}"#);
+    b.pass(Duration::from_secs(5));
+    assert!(shown(&mut b));
+}
+
+/// `ceph -s` showed the map's flags twice, one line under the other.
+#[test]
+fn the_status_shows_flags_once() {
+    let mut b = Bench::new(fresh_kv());
+    let admin = b.admin();
+    b.command(admin, r#"{"prefix":"osd set","key":"noup"}"#);
+    let status = b.out(admin, r#"{"prefix":"status"}"#);
+    assert_eq!(status.matches("\n         flags noup\n").count(), 1, "{status}");
+}
+
 /// A leader that had been replaced applied the next one's entries onto what it had proposed itself,
 /// and showed its subscribers an OSD map that was never committed.
 #[test]
