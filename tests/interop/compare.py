@@ -68,6 +68,14 @@ ceph osd pool rename p2 p3
 ceph osd pool set p3 size 2
 ceph osd pool set p3 min_size 1
 ceph osd pool set p3 bogus 1
+ceph osd pool set p3 nosizechange 1
+ceph osd pool set p3 size 3
+ceph osd pool set p3 min_size 2
+ceph osd pool set p3 nosizechange 0
+- ceph config set mon mon_max_pg_per_osd 1
+ceph osd pool set p3 size 3
+ceph osd pool set p3 size 2
+- ceph config rm mon mon_max_pg_per_osd
 ceph osd pool set-quota p3 max_objects 10
 J ceph osd pool get-quota p3
 ceph osd pool mksnap p3 s1

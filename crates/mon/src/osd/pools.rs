@@ -336,8 +336,7 @@ impl MonCore {
                 text.push_str(&format!("pool id {pool}"));
             }
             text.push_str(&format!(
-                " pg_num {pg_num} size {size} would mean {total} total pgs, which exceeds max {max} (mon_max_pg_per_osd {limit} * num_in_osds {})",
-                map.num_in_osds()
+                " pg_num {pg_num} size {size} would mean {total} total pgs, which exceeds max {max} (mon_max_pg_per_osd {limit} * num_in_osds {osds})",
             ));
             return fail(Errno::ERANGE, text);
         }

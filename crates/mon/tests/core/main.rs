@@ -14,7 +14,7 @@ use messages::{
     MOSDMap, Message, SubscribeItem,
 };
 use mon::Event;
-use types::{EntityName, entity};
+use types::{EntityName, Errno, entity};
 
 use crate::bench::*;
 
@@ -171,6 +171,44 @@ fn the_status_shows_flags_once() {
     b.command(admin, r#"{"prefix":"osd set","key":"noup"}"#);
     let status = b.out(admin, r#"{"prefix":"status"}"#);
     assert_eq!(status.matches("\n         flags noup\n").count(), 1, "{status}");
+}
+
+/// A pool with `min_size` 1 that got its size once more kept it, where Ceph sets it anew with any size; and with
+/// `nosizechange` its `min_size` could be set (`cephtool/test.sh`, `test_mon_osd_pool_set`).
+#[test]
+fn min_size_follows_size_and_is_kept_by_nosizechange() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    b.out(1, r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#);
+    let set = |b: &mut Bench, var: &str, val: &str| {
+        let line = format!(r#"{{"prefix":"osd pool set","pool":"p","var":"{var}","val":"{val}"}}"#);
+        b.command(1, &line).rc
+    };
+    let sizes = |b: &mut Bench| {
+        let map = b.map();
+        let pool = map.pools.values().next().unwrap();
+        (pool.size, pool.min_size)
+    };
+    assert_eq!(set(&mut b, "min_size", "1"), 0);
+    assert_eq!(set(&mut b, "size", "3"), 0);
+    assert_eq!(sizes(&mut b), (3, 2));
+    assert_eq!(set(&mut b, "min_size", "3"), 0);
+    assert_eq!(set(&mut b, "size", "2"), 0);
+    assert_eq!(sizes(&mut b), (2, 1));
+    assert_eq!(set(&mut b, "nosizechange", "1"), 0);
+    assert_eq!(set(&mut b, "min_size", "2"), -Errno::EPERM.0);
+    assert_eq!(sizes(&mut b), (2, 1));
+}
+
+/// More copies for a pool were let through up to the first that was one too many: only what pools had before was counted.
+#[test]
+fn a_size_that_means_too_many_placement_groups_is_refused() {
+    let mut b = Bench::with(fresh_kv(), "mon_max_pg_per_osd = 8\nosd_pool_default_size = 2");
+    b.three_osds();
+    b.out(1, r#"{"prefix":"osd pool create","pool":"p","pg_num":10}"#);
+    let grow = r#"{"prefix":"osd pool set","pool":"p","var":"size","val":"3"}"#;
+    let reply = b.command(1, grow);
+    assert!(reply.outs.contains("size 3 would mean 30 total pgs"), "{}", reply.outs);
 }
 
 /// A leader that had been replaced applied the next one's entries onto what it had proposed itself,
