@@ -68,6 +68,8 @@ ceph osd pool rename p2 p3
 ceph osd pool set p3 size 2
 ceph osd pool set p3 min_size 1
 ceph osd pool set p3 bogus 1
+ceph osd pool set p3 compression_required_ratio 1.1
+ceph osd pool set p3 compression_required_ratio -.2
 ceph osd pool set p3 nosizechange 1
 ceph osd pool set p3 size 3
 ceph osd pool set p3 min_size 2
@@ -353,6 +355,13 @@ ceph osd erasure-code-profile set prof1 k=3 m=1 crush-failure-domain=osd
 J ceph osd erasure-code-profile get prof1
 ceph osd erasure-code-profile rm prof1
 ceph osd erasure-code-profile rm prof1
+ceph osd erasure-code-profile rm default
+ceph osd crush rule create-erasure ec_again
+- ceph osd crush rule rm ec_again
+ceph osd erasure-code-profile rm default
+ceph osd pool create ec_again 8 8 erasure
+- ceph osd pool rm ec_again ec_again --yes-i-really-really-mean-it
+- ceph osd crush rule rm ec_again
 J ceph osd pool get p1 min_size
 J ceph osd pool get p1 crush_rule
 J ceph osd pool get p1 pg_num

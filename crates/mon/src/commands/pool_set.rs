@@ -467,9 +467,14 @@ impl MonCore {
                     refuse(Errno::EINVAL, format!("error parsing floating point value '{val}'"))
                 })?;
                 let bound = match var {
-                    "target_size_ratio" if n < 0.0 => Some("target_size_ratio cannot be negative"),
+                    "target_size_ratio" if n < 0.0 => {
+                        Some("target_size_ratio cannot be negative".to_owned())
+                    }
                     "pg_autoscale_bias" if !(0.0..=1000.0).contains(&n) => {
-                        Some("pg_autoscale_bias must be between 0 and 1000")
+                        Some("pg_autoscale_bias must be between 0 and 1000".to_owned())
+                    }
+                    "compression_required_ratio" if !(0.0..=1.0).contains(&n) => {
+                        Some(format!("compression_required_ratio is out of range (0-1): '{val}'"))
                     }
                     _ => None,
                 };

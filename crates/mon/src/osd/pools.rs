@@ -182,10 +182,9 @@ impl MonCore {
         if !new.erasure {
             return Ok(BTreeMap::new());
         }
-        let map = self.next_map();
         let name = if new.profile.is_empty() { "default" } else { &new.profile };
-        match map.erasure_code_profiles.get(name) {
-            Some(profile) if profile.contains_key("plugin") => Ok(profile.clone()),
+        match self.erasure_profile(name)? {
+            Some(profile) if profile.contains_key("plugin") => Ok(profile),
             _ => fail(
                 Errno::EINVAL,
                 format!(

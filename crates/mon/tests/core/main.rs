@@ -211,6 +211,38 @@ fn a_size_that_means_too_many_placement_groups_is_refused() {
     assert!(reply.outs.contains("size 3 would mean 30 total pgs"), "{}", reply.outs);
 }
 
+/// After `osd erasure-code-profile rm default`, pools and rules of the default profile were refused; Ceph makes it anew
+/// (`qa/standalone/mon/osd-crush.sh`).
+#[test]
+fn the_default_profile_comes_back_when_it_is_asked_for() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    let rm = r#"{"prefix":"osd erasure-code-profile rm","name":"default"}"#;
+    let rule = r#"{"prefix":"osd crush rule create-erasure","name":"r"}"#;
+    let pool = r#"{"prefix":"osd pool create","pool":"p","pg_num":8,"pool_type":"erasure"}"#;
+    for make in [rule, pool] {
+        assert_eq!(b.command(1, rm).rc, 0);
+        assert!(b.map().erasure_code_profiles.is_empty());
+        let reply = b.command(1, make);
+        assert_eq!(reply.rc, 0, "{}", reply.outs);
+        assert_eq!(b.map().erasure_code_profiles["default"]["plugin"], "jerasure");
+    }
+}
+
+/// A pool took any `compression_required_ratio` (`cephtool/test.sh`, `test_mon_osd_pool_set`).
+#[test]
+fn a_compression_ratio_is_between_0_and_1() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    b.out(1, r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#);
+    for (val, rc) in [("0.5", 0), ("1", 0), ("1.1", -Errno::EINVAL.0), ("-.2", -Errno::EINVAL.0)] {
+        let set = format!(
+            r#"{{"prefix":"osd pool set","pool":"p","var":"compression_required_ratio","val":"{val}"}}"#
+        );
+        assert_eq!(b.command(1, &set).rc, rc, "{val}");
+    }
+}
+
 /// A leader that had been replaced applied the next one's entries onto what it had proposed itself,
 /// and showed its subscribers an OSD map that was never committed.
 #[test]
