@@ -63,6 +63,9 @@ J ceph health detail
 ceph osd unset noout
 ceph osd set bogus
 ceph osd pool create p1
+ceph osd pool create expects 8 8 replicated replicated_rule 1000
+ceph osd pool create expects2 8 8 replicated replicated_rule many
+- ceph osd pool rm expects expects --yes-i-really-really-mean-it
 ceph osd pool create p2 16
 ceph osd pool rename p2 p3
 ceph osd pool set p3 size 2
@@ -267,6 +270,9 @@ ceph osd crush class rename slow slower
 J ceph osd crush tree --show-shadow
 ceph osd crush class rm slower
 ceph osd crush rule rm onslow
+ceph osd erasure-code-profile set onfast k=2 m=1 crush-device-class=fast
+ceph osd crush class rm fast
+ceph osd erasure-code-profile rm onfast
 ceph osd crush class rm fast
 ceph osd crush class rm nosuch
 J ceph osd crush weight-set ls

@@ -591,7 +591,7 @@ fn bad_int(val: &str) -> Refusal {
     )
 }
 
-fn parse_int(val: &str) -> Result<i64, Refusal> {
+pub(super) fn parse_int(val: &str) -> Result<i64, Refusal> {
     val.trim().parse().map_err(|_| bad_int(val))
 }
 

@@ -243,6 +243,60 @@ fn a_compression_ratio_is_between_0_and_1() {
     }
 }
 
+/// `ceph osd pool create p 8 8 replicated replicated_rule 100000` was refused for want of a rule "100000": on the command
+/// line the rule and the number of objects stand one place before their own (`qa/standalone/mon/osd-pool-create.sh`).
+#[test]
+fn a_replicated_pool_is_told_how_many_objects_to_expect() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    let create = |name: &str, objects: &str| {
+        format!(
+            r#"{{"prefix":"osd pool create","pool":"{name}","pg_num":8,"pgp_num":8,"pool_type":"replicated","erasure_code_profile":"replicated_rule","rule":"{objects}"}}"#
+        )
+    };
+    assert_eq!(b.command(1, &create("p", "100000")).outs, "pool 'p' created");
+    assert_eq!(b.map().pools.values().next().unwrap().expected_num_objects, 100_000);
+    assert_eq!(b.command(1, &create("q", "many")).rc, -Errno::EINVAL.0);
+}
+
+/// A device class that an erasure code profile names could be removed, and pools of the profile no longer be made
+/// (`qa/standalone/crush/crush-classes.sh`).
+#[test]
+fn a_class_that_a_profile_names_stays() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    b.out(1, r#"{"prefix":"osd crush class create","class":"slow"}"#);
+    let set = r#"{"prefix":"osd erasure-code-profile set","name":"mine","profile":["k=2","m=1","crush-device-class=slow"]}"#;
+    assert_eq!(b.command(1, set).rc, 0);
+    let rm = r#"{"prefix":"osd crush class rm","class":"slow"}"#;
+    let reply = b.command(1, rm);
+    assert_eq!(reply.rc, -Errno::EBUSY.0);
+    assert!(
+        reply.outs.ends_with("still referenced by erasure-code-profile(s): mine"),
+        "{}",
+        reply.outs
+    );
+    b.out(1, r#"{"prefix":"osd erasure-code-profile rm","name":"mine"}"#);
+    assert_eq!(b.command(1, rm).rc, 0);
+}
+
+/// The monitor's admin socket did not know `log flush`, and its help named commands with their arguments, where Ceph's
+/// has the names alone.
+#[test]
+fn the_admin_socket_has_what_any_daemon_s_has() {
+    let mut b = Bench::new(fresh_kv());
+    let mut ask = |prefix: &str| {
+        let line = format!(r#"{{"prefix":"{prefix}","format":"json"}}"#);
+        b.core.admin_command(&command::CommandMap::parse(&[line]).unwrap(), Bytes::new())
+    };
+    for log in ["log flush", "log dump", "log reopen"] {
+        assert_eq!(ask(log).outb, "{}", "{log}");
+    }
+    let help = ask("help").outb;
+    let help = std::str::from_utf8(&help).unwrap();
+    assert!(help.contains(r#""config get":"#) && help.contains(r#""log flush":"#), "{help}");
+}
+
 /// A leader that had been replaced applied the next one's entries onto what it had proposed itself,
 /// and showed its subscribers an OSD map that was never committed.
 #[test]
