@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use auth::METHOD_CEPHX;
 use bytes::Bytes;
+use maps::osdmap::osd_state;
 use messages::{
     MAuth, MAuthReply, MConfig, MMgrBeacon, MMgrMap, MMonCommand, MMonCommandAck, MMonSubscribe,
     MOSDMap, Message, SubscribeItem,
@@ -295,6 +296,23 @@ fn the_admin_socket_has_what_any_daemon_s_has() {
     let help = ask("help").outb;
     let help = std::str::from_utf8(&help).unwrap();
     assert!(help.contains(r#""config get":"#) && help.contains(r#""log flush":"#), "{help}");
+}
+
+/// An OSD that is down may be told to stop, too, and one that has been told is told no more; up again, it is not to stop.
+#[test]
+fn an_osd_is_told_to_stop_once() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    let stop = r#"{"prefix":"osd stop","ids":["0"]}"#;
+    let state = |b: &mut Bench| b.map().state(0) & (osd_state::UP | osd_state::STOP);
+    assert_eq!(b.command(1, stop).outs, "stop osd.0. ");
+    assert_eq!(state(&mut b), osd_state::STOP);
+    assert_eq!(b.command(1, stop).outs, "osd.0 is already stopped. ");
+    b.boot(0);
+    assert_eq!(state(&mut b), osd_state::UP);
+    b.command(1, r#"{"prefix":"osd down","ids":["0"]}"#);
+    assert_eq!(b.command(1, stop).outs, "stop down osd.0. ");
+    assert_eq!(state(&mut b), osd_state::STOP);
 }
 
 /// A leader that had been replaced applied the next one's entries onto what it had proposed itself,
