@@ -63,11 +63,24 @@ J ceph health detail
 ceph osd unset noout
 ceph osd set bogus
 ceph osd pool create p1
+ceph osd pool create expects 8 8 replicated replicated_rule 1000
+ceph osd pool create expects2 8 8 replicated replicated_rule many
+- ceph osd pool rm expects expects --yes-i-really-really-mean-it
 ceph osd pool create p2 16
 ceph osd pool rename p2 p3
 ceph osd pool set p3 size 2
 ceph osd pool set p3 min_size 1
 ceph osd pool set p3 bogus 1
+ceph osd pool set p3 compression_required_ratio 1.1
+ceph osd pool set p3 compression_required_ratio -.2
+ceph osd pool set p3 nosizechange 1
+ceph osd pool set p3 size 3
+ceph osd pool set p3 min_size 2
+ceph osd pool set p3 nosizechange 0
+- ceph config set mon mon_max_pg_per_osd 1
+ceph osd pool set p3 size 3
+ceph osd pool set p3 size 2
+- ceph config rm mon mon_max_pg_per_osd
 ceph osd pool set-quota p3 max_objects 10
 J ceph osd pool get-quota p3
 ceph osd pool mksnap p3 s1
@@ -257,6 +270,9 @@ ceph osd crush class rename slow slower
 J ceph osd crush tree --show-shadow
 ceph osd crush class rm slower
 ceph osd crush rule rm onslow
+ceph osd erasure-code-profile set onfast k=2 m=1 crush-device-class=fast
+ceph osd crush class rm fast
+ceph osd erasure-code-profile rm onfast
 ceph osd crush class rm fast
 ceph osd crush class rm nosuch
 J ceph osd crush weight-set ls
@@ -345,6 +361,13 @@ ceph osd erasure-code-profile set prof1 k=3 m=1 crush-failure-domain=osd
 J ceph osd erasure-code-profile get prof1
 ceph osd erasure-code-profile rm prof1
 ceph osd erasure-code-profile rm prof1
+ceph osd erasure-code-profile rm default
+ceph osd crush rule create-erasure ec_again
+- ceph osd crush rule rm ec_again
+ceph osd erasure-code-profile rm default
+ceph osd pool create ec_again 8 8 erasure
+- ceph osd pool rm ec_again ec_again --yes-i-really-really-mean-it
+- ceph osd crush rule rm ec_again
 J ceph osd pool get p1 min_size
 J ceph osd pool get p1 crush_rule
 J ceph osd pool get p1 pg_num
@@ -497,6 +520,7 @@ ceph auth rm client.t1
 ceph health mute OSDMAP_FLAGS
 ceph osd set norebalance
 J ceph health
+J ceph status
 ceph health mute OSDMAP_FLAGS 1h
 J ceph health
 J ceph health detail

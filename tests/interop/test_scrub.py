@@ -246,7 +246,14 @@ def by_schedule(s):
     primary = f"osd.{s.acting[0]}"
     waiting = json.loads(s.c.ceph("tell", primary, "dump_scrubs"))
     assert [(x["pgid"], x["forced"]) for x in waiting if x["pgid"] == s.pg] == [(s.pg, False)], waiting
+    # The date of the last scrub was put back, too: health told of scrubs that had not been missed (osd-scrub-repair.sh, TEST_scrub_warning).
+    s.c.ceph("osd", "set", "noscrub")
+    shallow = s.history()["last_scrub_stamp"]
     assert json.loads(s.c.ceph("tell", s.pg, "deep_scrub"))["deep"] is True
+    assert s.history()["last_scrub_stamp"] == shallow
+    s.c.ceph("osd", "unset", "noscrub")
+    # It is deep when it is due.
+    assert json.loads(s.c.ceph("tell", s.pg, "scrub"))["deep"] is False
     s.c.wait(lambda: s.history()["last_deep_scrub_stamp"] > before, 10, "the deep scrub made due")
     slots = json.loads(s.c.ceph("tell", primary, "dump_scrub_reservations"))
     assert slots == {"scrubs_local": 0, "scrubs_remote": 0, "osd_max_scrubs": 1}, slots

@@ -8,8 +8,9 @@ use command::Formatter;
 use denc::Denc;
 use maps::osdmap::{osd_state, osdmap_flags};
 use maps::pool::pool_flags;
-use maps::{HealthCheckMap, HealthMute, OsdMap, Severity};
+use maps::{HealthCheck, HealthCheckMap, HealthMute, OsdMap, Severity};
 use store::Kv;
+use types::UTime;
 
 use crate::clog::{ERROR, INFO, WARN};
 use crate::core::{LoadError, MonCore};
@@ -37,6 +38,24 @@ impl Health {
         }
         Ok(health)
     }
+}
+
+/// Why a mute ends, with its finding as it is now.
+fn why_over(mute: &HealthMute, check: Option<&HealthCheck>, now: UTime) -> Option<String> {
+    if !mute.ttl.is_zero() && mute.ttl <= now {
+        return Some(format!("passed TTL {}", mute.ttl));
+    }
+    if mute.sticky {
+        return None;
+    }
+    let Some(check) = check else {
+        return Some("health alert cleared".into());
+    };
+    if mute.count == 0 {
+        return (mute.summary != check.summary).then(|| "summary changed".into());
+    }
+    let grown = check.count > mute.count;
+    grown.then(|| format!("count increased from {} to {}", mute.count, check.count))
 }
 
 /// `mon.b, mon.c`.
@@ -273,26 +292,29 @@ impl MonCore {
         }
     }
 
+    /// `HealthMonitor::check_mutes`: a mute ends with its time and, unless it is sticky, when its finding goes or
+    /// grows; it shrinks with it, so that what comes again is shown.
     fn expire_mutes(&mut self) {
         let now = self.now.wall;
         let checks = &self.health.checks.checks;
-        let over: Vec<String> = self
-            .health
-            .mutes
-            .values()
-            .filter(|mute| {
-                let ended = !mute.ttl.is_zero() && mute.ttl < now;
-                let cleared = !mute.sticky && !checks.contains_key(&mute.code);
-                let worse = !mute.sticky
-                    && checks.get(&mute.code).is_some_and(|check| check.count > mute.count);
-                ended || cleared || worse
-            })
-            .map(|mute| mute.code.clone())
-            .collect();
-        for code in over {
-            self.health.mutes.remove(&code);
+        let (mut over, mut changed) = (Vec::new(), false);
+        self.health.mutes.retain(|code, mute| {
+            let check = checks.get(code);
+            if let Some(why) = why_over(mute, check, now) {
+                over.push(format!("Health alert mute {code} cleared ({why})"));
+                return false;
+            }
+            if let Some(check) = check.filter(|c| !mute.sticky && c.count < mute.count) {
+                mute.count = check.count;
+                changed = true;
+            }
+            true
+        });
+        if changed || !over.is_empty() {
             self.put_mutes();
-            self.log_own("cluster", INFO, format!("Health alert mute {code} cleared"));
+        }
+        for text in over {
+            self.log_own("cluster", INFO, text);
         }
     }
 

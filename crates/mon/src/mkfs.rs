@@ -14,6 +14,7 @@ use store::{Kv, KvBatch, KvError};
 use types::{AuthEntityName, UTime, entity};
 
 use crate::auth as auth_service;
+use crate::commands::erasure_profile::str_map;
 use crate::layout::{self, AUTH, CONFIG, MGR, MGRSTAT, MONMAP, OSDMAP};
 
 /// Release of OSDs required from the start: pacific.
@@ -155,12 +156,8 @@ fn put_keys(
 
 fn put_osdmap(batch: &mut KvBatch, conf: &Config, monmap: &MonMap, now: UTime) {
     let chooseleaf = conf.int("osd_crush_chooseleaf_type") as i32;
-    let profile: BTreeMap<String, String> = conf
-        .str("osd_pool_default_erasure_code_profile")
-        .split_whitespace()
-        .filter_map(|pair| pair.split_once('='))
-        .map(|(key, value)| (key.to_string(), value.to_string()))
-        .collect();
+    // One that is not a profile is told to whom asks for one.
+    let profile = str_map(&conf.str("osd_pool_default_erasure_code_profile")).unwrap_or_default();
     let min_compat = conf.str("mon_osd_initial_require_min_compat_client");
     let mut map = OsdMap {
         fsid: monmap.fsid,

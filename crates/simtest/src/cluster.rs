@@ -313,7 +313,7 @@ impl Cluster {
     }
 
     /// The disk of an OSD; what it does wrong from now on excuses the OSD's failing.
-    pub(crate) fn broken_disk(&self, osd: u32) -> sim::Disk {
+    pub fn broken_disk(&self, osd: u32) -> sim::Disk {
         self.excused.borrow_mut().insert(osd);
         self.world.disk(&host_of(osd), OSD_BLOCK)
     }

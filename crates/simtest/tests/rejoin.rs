@@ -47,3 +47,24 @@ fn who_was_wrongly_down_comes_back_at_another_cluster_address() {
         assert_eq!(after.cluster_addrs_of(0), before.cluster_addrs_of(0));
     });
 }
+
+/// `ceph osd stop` stopped no OSD: the map said that it was down and to stop, and it booted again, up and to stop
+/// (`qa/standalone/osd/osd-markdown.sh`, `TEST_osd_stop`).
+#[test]
+fn who_is_told_to_stop_stays_down_until_it_is_started() {
+    let world = World::new(27);
+    let cluster = Cluster::make(&world.control(), Plan::default());
+    world.run_until(async move {
+        let world = cluster.world().clone();
+        let admin = cluster.start().await;
+        // It is to end.
+        cluster.broken_disk(0);
+        cluster.command(&admin, json!({"prefix": "osd stop", "ids": ["0"]})).await;
+        world.sleep(Duration::from_secs(30)).await;
+        admin.wait_for_latest_osdmap().await.unwrap();
+        assert!(admin.osdmap().is_down(0));
+        cluster.wait_until_up(&admin).await;
+        let stop = maps::osdmap::osd_state::STOP;
+        assert_eq!(admin.osdmap().state(0) & stop, 0);
+    });
+}

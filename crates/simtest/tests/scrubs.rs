@@ -157,3 +157,63 @@ fn what_is_written_before_its_repair_is_found() {
         cluster.compare_replicas(&admin).await;
     });
 }
+
+/// An OSD told nobody of copies that were repaired on it: `num_shards_repaired` stayed 0, and OSD_TOO_MANY_REPAIRS never came of it
+/// (`qa/standalone/scrub/osd-scrub-repair.sh`, `TEST_repair_stats`).
+#[test]
+fn repaired_copies_are_counted_where_they_were_repaired() {
+    let world = World::new(26);
+    let cluster = Cluster::make(&world.control(), Plan::default());
+    world.run_until(async move {
+        let world = cluster.world().clone();
+        let admin = cluster.start().await;
+        cluster.create_pool(&admin, 1).await;
+        let io = admin.io_ctx("p").await.unwrap();
+        for n in 0..9 {
+            io.write_full(format!("o{n}"), Bytes::from_static(b"as it was written")).await.unwrap();
+        }
+        cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;
+        let pgid = types::PgId::new(u64::try_from(io.pool_id()).unwrap(), 0);
+        let acting = admin.osdmap().pg_to_up_acting(pgid).acting;
+        // Two copies of the primary's are gone, three of the next one's.
+        for (osd, lost) in [(acting[0], 0..2), (acting[1], 4..7)] {
+            let mut damage = Transaction::new();
+            for n in lost {
+                let locator = ObjectLocator { pool: io.pool_id(), ..ObjectLocator::default() };
+                let name = format!("o{n}");
+                let oid = GhObject::from(HObject::new(name.as_str(), &locator, NOSNAP));
+                damage.remove(&CollId::Pg(pgid.spg()), &oid);
+            }
+            let before = admin.osdmap().up_from(osd);
+            cluster.change_store(u32::try_from(osd).unwrap(), damage).await;
+            cluster.start_osd(u32::try_from(osd).unwrap());
+            while admin.osdmap().up_from(osd) == before {
+                world.sleep(Duration::from_millis(100)).await;
+                admin.wait_for_latest_osdmap().await.unwrap();
+            }
+        }
+        cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;
+        let repair = json!({"prefix": "pg repair", "pgid": pgid.to_string()}).to_string();
+        let begun = admin.mgr_command(repair, Bytes::new()).await.unwrap();
+        assert_eq!(begun.rc, 0, "{}", begun.outs);
+        let repaired = async || {
+            let dump = json!({"prefix": "pg dump", "format": "json"}).to_string();
+            let dump = admin.mgr_command(dump, Bytes::new()).await.unwrap();
+            let dump: serde_json::Value = serde_json::from_slice(&dump.outb).unwrap();
+            let mut counts = vec![0; acting.len()];
+            for stat in dump["pg_map"]["osd_stats"].as_array().unwrap() {
+                let at = acting.iter().position(|osd| stat["osd"] == *osd);
+                if let Some(at) = at {
+                    counts[at] = stat["num_shards_repaired"].as_u64().unwrap();
+                }
+            }
+            counts
+        };
+        let mut seconds = 0;
+        while repaired().await != [2, 3, 0] {
+            assert!(seconds < 60, "{:?}", repaired().await);
+            seconds += 1;
+            world.sleep(Duration::from_secs(1)).await;
+        }
+    });
+}

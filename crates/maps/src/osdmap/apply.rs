@@ -205,6 +205,7 @@ impl OsdMap {
         }
         for (osd, addrs) in by_index(&inc.new_up_client) {
             self.osd_state[osd] |= osd_state::EXISTS | osd_state::UP;
+            self.osd_state[osd] &= !osd_state::STOP;
             let id = osd as i32;
             self.client_addrs[osd] = addrs.clone();
             self.hb_back_addrs[osd] = inc.new_hb_back_up.get(&id).cloned().unwrap_or_default();

@@ -13,6 +13,9 @@ fn signatures() -> CommandTable {
         ("get_command_descriptions", "list available commands"),
         ("git_version", "show the build"),
         ("help", "list available commands"),
+        ("log dump", "write recent log lines out"),
+        ("log flush", "write waiting log lines out"),
+        ("log reopen", "reopen the log file"),
         ("mgr_status", "show the state of this manager"),
         ("status", "show the state of this manager"),
         ("version", "show the version"),
@@ -62,6 +65,8 @@ pub(crate) fn tell(mgr: &Mgr, cmd: &[String]) -> CommandReply {
             f.dump_string("release_type", "stable");
         }),
         "git_version" => f.object("version", |f| f.dump_string("git_version", version::long())),
+        // Log lines are written as they come: nothing waits, and no file is held open here.
+        "log dump" | "log flush" | "log reopen" => f.object("log", |_| {}),
         "dump_osd_network" => {
             if let Err(error) = network(mgr, &map, &mut f) {
                 return CommandReply::error(EINVAL, error.to_string());

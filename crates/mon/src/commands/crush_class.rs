@@ -217,6 +217,18 @@ impl MonCore {
                 format!("class '{class}' still referenced by crush_rule(s): {}", taken.join(",")),
             );
         }
+        let map = self.next_map();
+        let profiles = map.erasure_code_profiles.iter();
+        let named: Vec<&str> = profiles
+            .filter(|(_, profile)| profile.get("crush-device-class") == Some(&class))
+            .map(|(name, _)| name.as_str())
+            .collect();
+        if !named.is_empty() {
+            let named = named.join(",");
+            let text =
+                format!("class '{class}' is still referenced by erasure-code-profile(s): {named}");
+            return fail(Errno::EBUSY, text);
+        }
         for osd in crush.devices_of_class(&class) {
             crush.remove_device_class(osd);
         }

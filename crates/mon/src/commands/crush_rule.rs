@@ -65,7 +65,7 @@ impl MonCore {
                 if next.crush.rule_id(&name).is_some() {
                     return say(format!("rule {name} already exists"));
                 }
-                let Some(profile) = next.erasure_code_profiles.get(&profile).cloned() else {
+                let Some(profile) = self.erasure_profile(&profile)? else {
                     return fail(
                         Errno::ENOENT,
                         format!("unknown erasure code profile '{profile}'"),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use ::config::parse_iec;
 use erasure::{BadProfile, Plugin, Profile};
+use serde_json::Value;
 use types::Errno;
 
 use super::cmd::{done, say};
@@ -29,7 +30,7 @@ impl MonCore {
                 return fail(Errno::EINVAL, text);
             }
         }
-        let mut profile = with_defaults(&default, &given);
+        let mut profile = with_defaults(str_map(&default)?, &given);
         let map = self.next_map();
         if let Some(domain) = profile.get("crush-failure-domain").filter(|d| !d.is_empty())
             && map.crush.type_id(domain).is_none()
@@ -64,6 +65,19 @@ impl MonCore {
         done()
     }
 
+    /// The profile of that name. `default`, where it was removed, is made anew of the option.
+    pub(crate) fn erasure_profile(&mut self, name: &str) -> Result<Option<ProfileMap>, Refusal> {
+        let known = self.next_map().erasure_code_profiles.get(name).cloned();
+        if known.is_some() || name != "default" {
+            return Ok(known);
+        }
+        let profile = str_map(&self.conf.str("osd_pool_default_erasure_code_profile"))?;
+        let inc = self.inc();
+        inc.old_erasure_code_profiles.retain(|old| old != name);
+        inc.new_erasure_code_profiles.insert(name.to_owned(), profile.clone());
+        Ok(Some(profile))
+    }
+
     pub(super) fn profile_rm(&mut self, cmd: &Cmd) -> CmdResult {
         let name = cmd.string("name")?;
         let map = self.next_map();
@@ -89,17 +103,39 @@ impl MonCore {
     }
 }
 
-/// What was asked for, over the default profile; over nothing if it names another plugin.
-fn with_defaults(default: &str, given: &[String]) -> ProfileMap {
-    let pairs = |words: &mut dyn Iterator<Item = &str>| -> ProfileMap {
-        words
-            .filter(|word| *word != "--force")
-            .map(|word| word.split_once('=').unwrap_or((word, "")))
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .collect()
+/// `get_json_str_map`: what an option says, a JSON object or words of `key=value`.
+pub(crate) fn str_map(text: &str) -> Result<ProfileMap, Refusal> {
+    let kind = match serde_json::from_str(text) {
+        Err(_) => return Ok(pairs(text.split_whitespace())),
+        Ok(Value::Object(object)) => {
+            let texts = object.into_iter().filter_map(|(key, value)| match value {
+                Value::String(value) => Some((key, value)),
+                _ => None,
+            });
+            return Ok(texts.collect());
+        }
+        // json_spirit's numbers of types.
+        Ok(Value::Array(_)) => 1,
+        Ok(Value::String(_)) => 2,
+        Ok(Value::Bool(_)) => 3,
+        Ok(Value::Number(_)) => 4,
+        Ok(Value::Null) => 6,
     };
-    let mut profile = pairs(&mut default.split_whitespace());
-    let asked = pairs(&mut given.iter().map(String::as_str));
+    let text = format!("{text} must be a JSON object but is of type {kind} instead");
+    fail(Errno::EINVAL, text)
+}
+
+fn pairs<'a>(words: impl Iterator<Item = &'a str>) -> ProfileMap {
+    words
+        .filter(|word| *word != "--force")
+        .map(|word| word.split_once('=').unwrap_or((word, "")))
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect()
+}
+
+/// What was asked for, over the default profile; over nothing if it names another plugin.
+fn with_defaults(mut profile: ProfileMap, given: &[String]) -> ProfileMap {
+    let asked = pairs(given.iter().map(String::as_str));
     if let Some(plugin) = asked.get("plugin")
         && profile.get("plugin") != Some(plugin)
     {
@@ -179,7 +215,7 @@ mod tests {
 
     fn set(words: &str) -> Result<String, String> {
         let given: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
-        let mut profile = with_defaults(DEFAULT, &given);
+        let mut profile = with_defaults(pairs(DEFAULT.split_whitespace()), &given);
         complete(&mut profile).map_err(|refusal| refusal.text)?;
         Ok(profile_text(&profile))
     }
@@ -197,6 +233,16 @@ mod tests {
         assert_eq!(set("k=3"), jerasure("3", "2"));
         let isa = format!("{{{crush},k=7,m=3,plugin=isa,technique=reed_sol_van}}");
         assert_eq!(set("plugin=isa"), Ok(isa));
+    }
+
+    /// The default profile was read as words only: a JSON object, which Ceph takes as well, made one without a plugin
+    /// (`qa/standalone/mon/osd-erasure-code-profile.sh`).
+    #[test]
+    fn a_default_may_be_json() {
+        let text = r#"{"plugin":"isa","k":"3"}"#;
+        assert_eq!(str_map(text).map_err(|r| r.text), Ok(pairs(["plugin=isa", "k=3"].into_iter())));
+        let said = str_map("1").map_err(|refusal| refusal.text);
+        assert_eq!(said, Err("1 must be a JSON object but is of type 4 instead".to_owned()));
     }
 
     #[test]

@@ -109,8 +109,12 @@ impl MonCore {
                     }
                     let _ = write!(words, "marked down osd.{osd}. ");
                 }
+                "stop" if map.state(osd) & osd_state::STOP != 0 => {
+                    let _ = write!(words, "osd.{osd} is already stopped. ");
+                }
                 "stop" if map.is_down(osd) => {
-                    let _ = write!(words, "osd.{osd} is already down. ");
+                    self.set_osd_state(osd, map.state(osd) | osd_state::STOP);
+                    let _ = write!(words, "stop down osd.{osd}. ");
                 }
                 "stop" => {
                     self.set_osd_state(osd, (map.state(osd) & !osd_state::UP) | osd_state::STOP);

@@ -7,6 +7,7 @@ use maps::PgPool;
 use types::Errno;
 
 use super::cmd::{Cmd, CmdResult, Refusal, done, fail, refuse, say};
+use super::pool_set::parse_int;
 use crate::core::MonCore;
 use crate::osd::pools::NewPool;
 
@@ -138,9 +139,14 @@ impl MonCore {
             }
             return say(format!("pool '{name}' already exists"));
         }
-        if !new.erasure && new.rule.is_empty() && !new.profile.is_empty() {
-            // The rule's place is after the profile's, which replicated pools have not.
-            new.rule = std::mem::take(&mut new.profile);
+        if !new.erasure && !new.profile.is_empty() {
+            // On the command line a replicated pool's rule stands where a profile would, and the number of
+            // objects where the rule would.
+            let rule = std::mem::take(&mut new.profile);
+            let objects = std::mem::replace(&mut new.rule, rule);
+            if !objects.is_empty() {
+                new.expected_num_objects = u64::try_from(parse_int(&objects)?).unwrap_or(0);
+            }
         }
         self.create_pool(&new)?;
         say(format!("pool '{name}' created"))

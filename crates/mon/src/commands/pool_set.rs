@@ -156,8 +156,14 @@ impl MonCore {
             set_bit(&mut p, *flag, parse_switch(&val)?);
         } else {
             match var.as_str() {
-                "size" => self.set_size(&mut p, &val, sure)?,
+                "size" => self.set_size(id, &mut p, &val, sure)?,
                 "min_size" => {
+                    if p.has_flag(pool_flags::NOSIZECHANGE) {
+                        return fail(
+                            Errno::EPERM,
+                            "pool min size change is disabled; you must unset nosizechange flag for the pool first",
+                        );
+                    }
                     let n = parse_int(&val)?;
                     let k = self.data_chunks(&p);
                     let low = if p.is_erasure() { k } else { 1 };
@@ -274,7 +280,7 @@ impl MonCore {
         profile.and_then(|profile| profile.get("k")?.parse().ok()).unwrap_or(1)
     }
 
-    fn set_size(&mut self, p: &mut PgPool, val: &str, sure: bool) -> Result<(), Refusal> {
+    fn set_size(&mut self, id: i64, p: &mut PgPool, val: &str, sure: bool) -> Result<(), Refusal> {
         if p.has_flag(pool_flags::NOSIZECHANGE) {
             return fail(
                 Errno::EPERM,
@@ -300,22 +306,20 @@ impl MonCore {
             }
         }
         let map = self.next_map();
-        if let Some(rule) = map.crush.rule(p.crush_rule.into())
-            && n > i64::from(rule.max_size)
-        {
-            return fail(Errno::EINVAL, "pool size is bigger than the crush rule max size");
+        if let Some(rule) = map.crush.rule(p.crush_rule.into()) {
+            if n < i64::from(rule.min_size) {
+                return fail(Errno::EINVAL, "pool size is smaller than the crush rule min size");
+            }
+            if n > i64::from(rule.max_size) {
+                return fail(Errno::EINVAL, "pool size is bigger than the crush rule max size");
+            }
         }
-        if n < i64::from(p.size) {
-            // With fewer copies wanted, fewer suffice.
-            p.min_size = p.min_size.min(n as u8);
-        } else if n > i64::from(p.size) {
-            self.check_pgs_per_osd(-1, 0, 0)?;
-            p.min_size = match self.conf.int("osd_pool_default_min_size") {
-                0 => (n - n / 2) as u8,
-                configured => configured.min(n) as u8,
-            };
-        }
+        self.check_pgs_per_osd(id, p.pg_num.into(), n)?;
         p.size = n as u8;
+        p.min_size = match self.conf.int("osd_pool_default_min_size") {
+            0 => (n - n / 2) as u8,
+            configured => configured.min(n) as u8,
+        };
         Ok(())
     }
 
@@ -463,9 +467,14 @@ impl MonCore {
                     refuse(Errno::EINVAL, format!("error parsing floating point value '{val}'"))
                 })?;
                 let bound = match var {
-                    "target_size_ratio" if n < 0.0 => Some("target_size_ratio cannot be negative"),
+                    "target_size_ratio" if n < 0.0 => {
+                        Some("target_size_ratio cannot be negative".to_owned())
+                    }
                     "pg_autoscale_bias" if !(0.0..=1000.0).contains(&n) => {
-                        Some("pg_autoscale_bias must be between 0 and 1000")
+                        Some("pg_autoscale_bias must be between 0 and 1000".to_owned())
+                    }
+                    "compression_required_ratio" if !(0.0..=1.0).contains(&n) => {
+                        Some(format!("compression_required_ratio is out of range (0-1): '{val}'"))
                     }
                     _ => None,
                 };
@@ -582,7 +591,7 @@ fn bad_int(val: &str) -> Refusal {
     )
 }
 
-fn parse_int(val: &str) -> Result<i64, Refusal> {
+pub(super) fn parse_int(val: &str) -> Result<i64, Refusal> {
     val.trim().parse().map_err(|_| bad_int(val))
 }
 

@@ -203,9 +203,12 @@ impl MonCore {
         let health = self.health_text(false, "\n            ");
         let _ = writeln!(out, "    health: {}\n ", health.trim_end_matches('\n'));
         let _ = writeln!(out, "  services:");
+        let services = self.stat.service_map.services.keys().map(String::len);
+        let width = services.max().unwrap_or(0).max("osd".len()) + 1;
+        let indent = " ".repeat(4 + width + 1);
         let mut rows = vec![("mon".to_string(), self.mon_summary())];
         rows.push(("mgr".to_string(), self.mgr_summary()));
-        rows.push(("osd".to_string(), self.osd_summary_text(&map, false, "         ")));
+        rows.push(("osd".to_string(), self.osd_summary_text(&map, false, &indent)));
         for (name, service) in &self.stat.service_map.services {
             let text = match service.summary.is_empty() {
                 false => service.summary.clone(),
@@ -218,13 +221,8 @@ impl MonCore {
             };
             rows.push((name.clone(), text));
         }
-        let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0) + 1;
         for (name, text) in &rows {
             let _ = writeln!(out, "    {:width$} {text}", format!("{name}:"));
-            if name == "osd" && map.flags & shown_flags() != 0 {
-                let flags = osdmap_flags::names(map.flags & shown_flags()).join(",");
-                let _ = writeln!(out, "    {:width$} flags {flags}", "");
-            }
         }
         let _ = writeln!(out, " \n  data:");
         out.push_str(&self.stat.digest.summary());
@@ -349,17 +347,6 @@ impl MonCore {
         }
         Ok(CommandReply::formatted(f))
     }
-}
-
-/// Flags that `status` shows: not those every cluster has.
-fn shown_flags() -> u32 {
-    !(osdmap_flags::SORTBITWISE
-        | osdmap_flags::RECOVERY_DELETES
-        | osdmap_flags::PURGED_SNAPDIRS
-        | osdmap_flags::PGLOG_HARDLIMIT
-        | osdmap_flags::REQUIRE_JEWEL
-        | osdmap_flags::REQUIRE_KRAKEN
-        | osdmap_flags::REQUIRE_LUMINOUS)
 }
 
 /// Placement groups with a temporary acting set.

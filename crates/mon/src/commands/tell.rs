@@ -25,6 +25,9 @@ pub(crate) fn admin_table() -> CommandTable {
         ("ops", "print requests in progress"),
         ("dump_historic_ops", "print recent requests"),
         ("dump_historic_slow_ops", "print recent requests that were slow"),
+        ("log dump", "write recent log lines out"),
+        ("log flush", "write waiting log lines out"),
+        ("log reopen", "reopen the log file"),
         ("perf dump", "print counters"),
         ("quorum enter", "take part in the quorum again"),
         ("quorum exit", "leave the quorum until told to enter it again"),
@@ -137,9 +140,7 @@ impl MonCore {
             "help" => cmd.structured(|f| {
                 f.object("help", |f| {
                     for c in admin_table().iter() {
-                        let args: Vec<String> = c.args().map(|a| format!("<{}>", a.name)).collect();
-                        let name = format!("{} {}", c.prefix(), args.join(" "));
-                        f.dump_string(name.trim_end(), &c.help);
+                        f.dump_string(&c.prefix(), &c.help);
                     }
                 });
             }),
@@ -172,6 +173,8 @@ impl MonCore {
                 });
             }),
             "compact" => CommandReply::default(),
+            // Log lines are written as they come: nothing waits, and no file is held open here.
+            "log dump" | "log flush" | "log reopen" => cmd.structured(|f| f.object("log", |_| {})),
             "sync_force" => self.sync_force(cmd),
             _ => return None,
         })

@@ -182,10 +182,9 @@ impl MonCore {
         if !new.erasure {
             return Ok(BTreeMap::new());
         }
-        let map = self.next_map();
         let name = if new.profile.is_empty() { "default" } else { &new.profile };
-        match map.erasure_code_profiles.get(name) {
-            Some(profile) if profile.contains_key("plugin") => Ok(profile.clone()),
+        match self.erasure_profile(name)? {
+            Some(profile) if profile.contains_key("plugin") => Ok(profile),
             _ => fail(
                 Errno::EINVAL,
                 format!(
@@ -336,8 +335,7 @@ impl MonCore {
                 text.push_str(&format!("pool id {pool}"));
             }
             text.push_str(&format!(
-                " pg_num {pg_num} size {size} would mean {total} total pgs, which exceeds max {max} (mon_max_pg_per_osd {limit} * num_in_osds {})",
-                map.num_in_osds()
+                " pg_num {pg_num} size {size} would mean {total} total pgs, which exceeds max {max} (mon_max_pg_per_osd {limit} * num_in_osds {osds})",
             ));
             return fail(Errno::ERANGE, text);
         }

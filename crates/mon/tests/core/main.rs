@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use auth::METHOD_CEPHX;
 use bytes::Bytes;
+use maps::osdmap::osd_state;
 use messages::{
     MAuth, MAuthReply, MConfig, MMgrBeacon, MMgrMap, MMonCommand, MMonCommandAck, MMonSubscribe,
     MOSDMap, Message, SubscribeItem,
 };
 use mon::Event;
-use types::{EntityName, entity};
+use types::{EntityName, Errno, entity};
 
 use crate::bench::*;
 
@@ -142,6 +143,176 @@ fn an_alert_may_be_muted_for_longer_than_time_lasts() {
     let mute =
         format!(r#"{{"prefix":"health mute","code":"X","ttl":"{}","sticky":true}}"#, u64::MAX);
     assert_eq!(b.command(1, &mute).rc, 0);
+}
+
+/// Two OSDs were down and muted; one came back, went down again, and nobody was told of it: the mute kept the count of
+/// two, where Ceph's shrinks with its finding (`qa/standalone/mon/health-mute.sh`).
+#[test]
+fn a_mute_shrinks_with_its_finding() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    let admin = 1;
+    b.command(admin, r#"{"prefix":"osd down","ids":["0","1"]}"#);
+    assert_eq!(b.command(admin, r#"{"prefix":"health mute","code":"OSD_DOWN"}"#).rc, 0);
+    let shown = |b: &mut Bench| b.out(admin, r#"{"prefix":"health"}"#).contains("osds down");
+    assert!(!shown(&mut b));
+    b.boot(0);
+    b.pass(Duration::from_secs(5));
+    assert!(!shown(&mut b), "one is less than the two that were muted");
+    b.command(admin, r#"{"prefix":"osd down","ids":["0"]}"#);
+    b.pass(Duration::from_secs(5));
+    assert!(shown(&mut b));
+}
+
+/// `ceph -s` showed the map's flags twice, one line under the other.
+#[test]
+fn the_status_shows_flags_once() {
+    let mut b = Bench::new(fresh_kv());
+    let admin = b.admin();
+    b.command(admin, r#"{"prefix":"osd set","key":"noup"}"#);
+    let status = b.out(admin, r#"{"prefix":"status"}"#);
+    assert_eq!(status.matches("\n         flags noup\n").count(), 1, "{status}");
+}
+
+/// A pool with `min_size` 1 that got its size once more kept it, where Ceph sets it anew with any size; and with
+/// `nosizechange` its `min_size` could be set (`cephtool/test.sh`, `test_mon_osd_pool_set`).
+#[test]
+fn min_size_follows_size_and_is_kept_by_nosizechange() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    b.out(1, r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#);
+    let set = |b: &mut Bench, var: &str, val: &str| {
+        let line = format!(r#"{{"prefix":"osd pool set","pool":"p","var":"{var}","val":"{val}"}}"#);
+        b.command(1, &line).rc
+    };
+    let sizes = |b: &mut Bench| {
+        let map = b.map();
+        let pool = map.pools.values().next().unwrap();
+        (pool.size, pool.min_size)
+    };
+    assert_eq!(set(&mut b, "min_size", "1"), 0);
+    assert_eq!(set(&mut b, "size", "3"), 0);
+    assert_eq!(sizes(&mut b), (3, 2));
+    assert_eq!(set(&mut b, "min_size", "3"), 0);
+    assert_eq!(set(&mut b, "size", "2"), 0);
+    assert_eq!(sizes(&mut b), (2, 1));
+    assert_eq!(set(&mut b, "nosizechange", "1"), 0);
+    assert_eq!(set(&mut b, "min_size", "2"), -Errno::EPERM.0);
+    assert_eq!(sizes(&mut b), (2, 1));
+}
+
+/// More copies for a pool were let through up to the first that was one too many: only what pools had before was counted.
+#[test]
+fn a_size_that_means_too_many_placement_groups_is_refused() {
+    let mut b = Bench::with(fresh_kv(), "mon_max_pg_per_osd = 8\nosd_pool_default_size = 2");
+    b.three_osds();
+    b.out(1, r#"{"prefix":"osd pool create","pool":"p","pg_num":10}"#);
+    let grow = r#"{"prefix":"osd pool set","pool":"p","var":"size","val":"3"}"#;
+    let reply = b.command(1, grow);
+    assert!(reply.outs.contains("size 3 would mean 30 total pgs"), "{}", reply.outs);
+}
+
+/// After `osd erasure-code-profile rm default`, pools and rules of the default profile were refused; Ceph makes it anew
+/// (`qa/standalone/mon/osd-crush.sh`).
+#[test]
+fn the_default_profile_comes_back_when_it_is_asked_for() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    let rm = r#"{"prefix":"osd erasure-code-profile rm","name":"default"}"#;
+    let rule = r#"{"prefix":"osd crush rule create-erasure","name":"r"}"#;
+    let pool = r#"{"prefix":"osd pool create","pool":"p","pg_num":8,"pool_type":"erasure"}"#;
+    for make in [rule, pool] {
+        assert_eq!(b.command(1, rm).rc, 0);
+        assert!(b.map().erasure_code_profiles.is_empty());
+        let reply = b.command(1, make);
+        assert_eq!(reply.rc, 0, "{}", reply.outs);
+        assert_eq!(b.map().erasure_code_profiles["default"]["plugin"], "jerasure");
+    }
+}
+
+/// A pool took any `compression_required_ratio` (`cephtool/test.sh`, `test_mon_osd_pool_set`).
+#[test]
+fn a_compression_ratio_is_between_0_and_1() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    b.out(1, r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#);
+    for (val, rc) in [("0.5", 0), ("1", 0), ("1.1", -Errno::EINVAL.0), ("-.2", -Errno::EINVAL.0)] {
+        let set = format!(
+            r#"{{"prefix":"osd pool set","pool":"p","var":"compression_required_ratio","val":"{val}"}}"#
+        );
+        assert_eq!(b.command(1, &set).rc, rc, "{val}");
+    }
+}
+
+/// `ceph osd pool create p 8 8 replicated replicated_rule 100000` was refused for want of a rule "100000": on the command
+/// line the rule and the number of objects stand one place before their own (`qa/standalone/mon/osd-pool-create.sh`).
+#[test]
+fn a_replicated_pool_is_told_how_many_objects_to_expect() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    let create = |name: &str, objects: &str| {
+        format!(
+            r#"{{"prefix":"osd pool create","pool":"{name}","pg_num":8,"pgp_num":8,"pool_type":"replicated","erasure_code_profile":"replicated_rule","rule":"{objects}"}}"#
+        )
+    };
+    assert_eq!(b.command(1, &create("p", "100000")).outs, "pool 'p' created");
+    assert_eq!(b.map().pools.values().next().unwrap().expected_num_objects, 100_000);
+    assert_eq!(b.command(1, &create("q", "many")).rc, -Errno::EINVAL.0);
+}
+
+/// A device class that an erasure code profile names could be removed, and pools of the profile no longer be made
+/// (`qa/standalone/crush/crush-classes.sh`).
+#[test]
+fn a_class_that_a_profile_names_stays() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    b.out(1, r#"{"prefix":"osd crush class create","class":"slow"}"#);
+    let set = r#"{"prefix":"osd erasure-code-profile set","name":"mine","profile":["k=2","m=1","crush-device-class=slow"]}"#;
+    assert_eq!(b.command(1, set).rc, 0);
+    let rm = r#"{"prefix":"osd crush class rm","class":"slow"}"#;
+    let reply = b.command(1, rm);
+    assert_eq!(reply.rc, -Errno::EBUSY.0);
+    assert!(
+        reply.outs.ends_with("still referenced by erasure-code-profile(s): mine"),
+        "{}",
+        reply.outs
+    );
+    b.out(1, r#"{"prefix":"osd erasure-code-profile rm","name":"mine"}"#);
+    assert_eq!(b.command(1, rm).rc, 0);
+}
+
+/// The monitor's admin socket did not know `log flush`, and its help named commands with their arguments, where Ceph's
+/// has the names alone.
+#[test]
+fn the_admin_socket_has_what_any_daemon_s_has() {
+    let mut b = Bench::new(fresh_kv());
+    let mut ask = |prefix: &str| {
+        let line = format!(r#"{{"prefix":"{prefix}","format":"json"}}"#);
+        b.core.admin_command(&command::CommandMap::parse(&[line]).unwrap(), Bytes::new())
+    };
+    for log in ["log flush", "log dump", "log reopen"] {
+        assert_eq!(ask(log).outb, "{}", "{log}");
+    }
+    let help = ask("help").outb;
+    let help = std::str::from_utf8(&help).unwrap();
+    assert!(help.contains(r#""config get":"#) && help.contains(r#""log flush":"#), "{help}");
+}
+
+/// An OSD that is down may be told to stop, too, and one that has been told is told no more; up again, it is not to stop.
+#[test]
+fn an_osd_is_told_to_stop_once() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    let stop = r#"{"prefix":"osd stop","ids":["0"]}"#;
+    let state = |b: &mut Bench| b.map().state(0) & (osd_state::UP | osd_state::STOP);
+    assert_eq!(b.command(1, stop).outs, "stop osd.0. ");
+    assert_eq!(state(&mut b), osd_state::STOP);
+    assert_eq!(b.command(1, stop).outs, "osd.0 is already stopped. ");
+    b.boot(0);
+    assert_eq!(state(&mut b), osd_state::UP);
+    b.command(1, r#"{"prefix":"osd down","ids":["0"]}"#);
+    assert_eq!(b.command(1, stop).outs, "stop down osd.0. ");
+    assert_eq!(state(&mut b), osd_state::STOP);
 }
 
 /// A leader that had been replaced applied the next one's entries onto what it had proposed itself,

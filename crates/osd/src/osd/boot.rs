@@ -6,6 +6,7 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
+use maps::osdmap::osd_state;
 use messages::{
     MOSDAlive, MOSDBeacon, MOSDBoot, MOSDMarkMeDown, MOSDPGCreated, MOSDPGTemp, Message,
     PaxosHeader,
@@ -235,6 +236,9 @@ impl Osd {
             }
             BootState::Active if !map.exists(me) => {
                 self.fail("the map does not have this osd any more".to_owned());
+            }
+            BootState::Active if map.state(me) & osd_state::STOP != 0 => {
+                self.fail("the map says that this osd is stopped ('ceph osd stop')".to_owned());
             }
             BootState::Active if !ours => {
                 let still = format!("Monitor daemon marked osd.{me} down, but it is still running");

@@ -105,6 +105,7 @@ impl Osd {
             hb_peers: self.heartbeats.peer_ids(),
             num_pgs: self.pgs.borrow().len() as u32,
             num_osds: 1,
+            num_shards_repaired: self.counters.shards_repaired.get(),
             num_per_pool_osds: self.pool_statfs.borrow().is_some().into(),
             up_from,
             seq: u64::from(up_from) << 32 | self.stat_seq.get(),

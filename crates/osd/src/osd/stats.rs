@@ -59,6 +59,8 @@ pub struct Counters {
     pub recovery_ops: Cell<u64>,
     /// Bytes of them.
     pub recovery_bytes: Cell<u64>,
+    /// Copies repaired here since the start; `perf reset` leaves them (`osd_stat_t::num_shards_repaired`).
+    pub shards_repaired: Cell<u64>,
     /// OSD maps received.
     pub map_messages: Cell<u64>,
     /// Map epochs in them.
@@ -119,6 +121,10 @@ impl Counters {
     pub(crate) fn count_recovered(&self, bytes: u64) {
         bump(&self.recovery_ops, 1);
         bump(&self.recovery_bytes, bytes);
+    }
+
+    pub(crate) fn count_repaired(&self) {
+        bump(&self.shards_repaired, 1);
     }
 
     pub(crate) fn count_maps(&self, epochs: u64) {

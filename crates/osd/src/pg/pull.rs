@@ -89,7 +89,7 @@ impl Pg {
             let mut replies = Vec::new();
             for op in m.pushes {
                 let soid = op.soid.clone();
-                if !pg.take_push(m.from, op, generation).await {
+                if !pg.take_push(m.from, op, m.is_repair, generation).await {
                     return;
                 }
                 replies.push(PushReplyOp { soid });
@@ -110,10 +110,17 @@ impl Pg {
         });
     }
 
-    /// Applies a chunk. `false` when it does not matter any more.
-    pub(super) async fn take_push(&self, from: PgShard, op: PushOp, generation: u64) -> bool {
+    /// Applies a chunk, which the primary that sent it says is of a repair. `false` when it does not matter any more.
+    pub(super) async fn take_push(
+        &self,
+        from: PgShard,
+        op: PushOp,
+        of_repair: bool,
+        generation: u64,
+    ) -> bool {
         let oid = op.soid.clone();
         let pulling = self.core.borrow().is_primary();
+        let repairs = if pulling { self.scrub.is_repairing() } else { of_repair };
         if pulling {
             let need = match self.recovery.pulls.borrow().get(&oid) {
                 Some(pull) if pull.from == from => pull.need,
@@ -223,6 +230,9 @@ impl Pg {
         }
         if generation != self.generation.get() {
             return false;
+        }
+        if complete && repairs {
+            self.host.counters().count_repaired();
         }
         if pulling {
             self.count_pulled(op.data.len() as u64, complete);

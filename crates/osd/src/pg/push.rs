@@ -85,7 +85,7 @@ impl Pg {
                 map_epoch,
                 min_epoch,
                 pushes: vec![chunk.op],
-                is_repair: false,
+                is_repair: self.scrub.is_repairing(),
                 cost: bytes,
             };
             self.host.send_osd(peer.osd, Message::encode(&message));

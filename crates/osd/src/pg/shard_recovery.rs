@@ -221,7 +221,7 @@ impl Pg {
         if target == self.whoami() {
             let first = op.before_progress.first;
             self.recovery.expect_own(&op.soid, target, need, first);
-            if !self.take_push(target, op, generation).await {
+            if !self.take_push(target, op, self.scrub.is_repairing(), generation).await {
                 return false;
             }
         } else {
@@ -233,7 +233,7 @@ impl Pg {
                 map_epoch,
                 min_epoch,
                 pushes: vec![op],
-                is_repair: false,
+                is_repair: self.scrub.is_repairing(),
                 cost: bytes,
             };
             self.host.send_osd(target.osd, Message::encode(&message));

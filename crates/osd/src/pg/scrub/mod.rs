@@ -112,6 +112,11 @@ impl Scrubber {
         self.shown.get() != 0
     }
 
+    /// Whether what is recovered is recovered because it was found damaged.
+    pub(super) fn is_repairing(&self) -> bool {
+        self.repairing.get()
+    }
+
     /// The bits of the PG's state that are ours.
     pub(super) fn state_bits(&self, errors: i64) -> u64 {
         let mut bits = self.shown.get();
@@ -293,7 +298,8 @@ impl Pg {
         Some((after(wait), after(times.max_interval_sec)))
     }
 
-    /// Makes a scrub due by dating the last one back: by `sec` seconds, or the whole interval.
+    /// Dates the last scrub, or the last deep one alone, back: by `sec` seconds, or the whole interval. The next scrub that
+    /// is due is deep then.
     pub fn trigger_scrub(&self, deep: bool, sec: u64) -> UTime {
         let times = self.times(&self.host.scrub_settings());
         let interval = if deep { times.deep_interval_sec } else { times.max_interval_sec };
@@ -302,10 +308,12 @@ impl Pg {
         let stamp = UTime::from_duration(self.host.env().wall_clock().saturating_sub(back));
         {
             let mut core = self.core.borrow_mut();
-            core.info.history.last_scrub_stamp = stamp;
-            if deep {
-                core.info.history.last_deep_scrub_stamp = stamp;
-            }
+            let history = &mut core.info.history;
+            let last = match deep {
+                true => &mut history.last_deep_scrub_stamp,
+                false => &mut history.last_scrub_stamp,
+            };
+            *last = stamp;
             core.mark_dirty_info();
         }
         self.step(|core, _, now, out| core.share_history(now, out));

@@ -80,6 +80,7 @@ impl Pg {
         self.host.cluster_log(LogLevel::Error, text);
         let whoami = self.core.borrow().whoami;
         self.mark_missing(oid, version, whoami);
+        self.scrub.repairing.set(true);
         self.core.borrow_mut().info.stats.stats.sum.num_objects_repaired += 1;
         self.begin_repair();
         true
