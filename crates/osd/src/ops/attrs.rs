@@ -29,10 +29,7 @@ impl OpContext {
                 return attrs.get(bstr::BStr::new(name)).cloned().ok_or(Errno::ENODATA);
             }
             if !exists {
-                // Ceph keeps xattrs of shards in memory only, where one that is not there is all
-                // that can be found.
-                let is_erasure = self.pool.is_erasure();
-                return Err(if is_erasure { Errno::ENODATA } else { Errno::ENOENT });
+                return Err(Errno::ENOENT);
             }
         }
         let read = self.pg.store().getattr(&self.coll, &self.goid, &stored_attr(name)).await;
@@ -42,6 +39,7 @@ impl OpContext {
     /// All xattrs of clients as last submitted.
     pub(super) async fn user_attrs(&self) -> Result<UserAttrs, Errno> {
         if !self.obc.obs.borrow().exists {
+            // Ceph lists those of shards from memory, where there are none.
             let is_erasure = self.pool.is_erasure();
             return if is_erasure { Ok(UserAttrs::default()) } else { Err(Errno::ENOENT) };
         }

@@ -89,7 +89,7 @@ impl OpContext {
         self.num_write += 1;
         if snap == NOSNAP {
             // The head is what it is, even if this vector makes it.
-            self.modify = true;
+            self.modify |= self.obc.obs.borrow().exists;
             return Ok(0);
         }
         let pg = self.pg.clone();

@@ -60,8 +60,8 @@ fn what_is_refused_and_what_does_nothing() {
     });
 }
 
-/// A check of an xattr before a write to an object that is not there yet failed with `ENOENT`. As
-/// Ceph looks into memory for xattrs where there are shards, it is an xattr that is not there.
+/// Listing the xattrs of an object that is not there yet failed with `ENOENT` in a vector that
+/// writes. Ceph lists those of shards from memory, where there are none.
 #[test]
 fn xattrs_of_what_is_not_there() {
     on_pg(|pg| async move {
@@ -69,7 +69,7 @@ fn xattrs_of_what_is_not_there() {
         let write = extent(ops::WRITE, 0, b"01234567");
         let look = OsdOp::attr(ops::GETXATTR, b"x", b"").unwrap();
         let reply = pg.run(pg.request("a", vec![look, write.clone()])).await;
-        assert_eq!(reply.result, Errno::ENODATA.result());
+        assert_eq!(reply.result, Errno::ENOENT.result());
         let list = OsdOp::new(ops::GETXATTRS);
         let locks = call("lock", "list_locks", b"");
         let reply = pg.run(pg.request("a", vec![list, locks, write])).await;
