@@ -3,7 +3,7 @@
 of compound operations and of each op in them, data, sizes, mtimes, xattrs and omap with their `more`, checksums, versions,
 snapshots, locks, watches.
 
-    tests/interop/compare_ops.py [--seed N] [--ops N] [--pool NAME] [--verbose]
+    tests/interop/compare_ops.py [--seed N] [--ops N] [--pool NAME]
 
 From a seed come histories, each of one object (and another that it is copied from), in one of the pools of `POOLS`. A history that
 differs is printed as short as it still differs: the steps up to the difference without those that it does not need. What makes
@@ -165,7 +165,7 @@ class Maker:
         if kind == "lock":
             return [self.lock()]
         if kind == "watch":
-            return [Step(*rng.choice([("watch",), ("unwatch",), ("notify", (rng.choice([b"", b"hello", b"x" * 5000]),)), ("watch_check",)]))]
+            return [Step(*rng.choice([("watch",), ("unwatch",), ("notify", (rng.choice([b"", b"hello", b"x" * 5000]),))]))]
         if kind == "snap":
             if rng.random() < 0.15:
                 return [Step("context", (rng.choice(["none", "older", "backwards", "twice", "high", "all"]),))]
@@ -220,7 +220,7 @@ class Maker:
             ops = tuple(op for op in ops if op.name not in ("omap_rm_range", "omap_clear"))
         if flags == RETURNVEC:
             # What answers too much is refused, but has happened in a real OSD's memory.
-            ops = tuple(op for op in ops if not (op.name == "exec" and op.texts[1] in (b"write_too_much_return_data", b"say_hello")))
+            ops = tuple(op for op in ops if not (op.name == "exec" and op.texts[1] in (b"write_too_much_return_data", b"say_hello", b"replay", b"bad_reader")))
         return Step("write", (which, flags, mtime), ops or (Op("assert_exists"),))
 
     def reads(self, flags):
@@ -365,17 +365,20 @@ class Maker:
         if rng.random() < 0.15:
             return self.common_op()
         erasure = self.pool in ("erasure", "overwrites")
-        # More of what makes objects grow than of what removes them.
+        # More of what makes objects grow than of what removes them; no copies, at some of which real OSDs abort (`process_copy_chunk`).
         name = rng.choices(
             ["create", "create_category", "write", "write_full", "writesame", "append", "remove", "truncate", "zero", "setxattr", "rmxattr",
              "omap_set", "omap_rm_keys", "omap_rm_range", "omap_clear", "omap_set_header", "set_alloc_hint", "copy_from", "copy_from2",
              "rollback", "undirty", "cache_pin", "unset_manifest"],
-            [4, 1, 14, 7, 3, 12 if erasure else 6, 3, 5, 5, 8, 3, *(([1] * 5) if erasure else (10, 3, 2, 1, 2)), 1, 2, 1, 2, 0.4, 0.2, 0.2])[0]
+            [4, 1, 14, 7, 3, 12 if erasure else 6, 3, 5, 5, 8, 3, *(([1] * 5) if erasure else (10, 3, 2, 1, 2)), 1, 0, 0, 2, 0.4, 0.2, 0.2])[0]
         if name == "create":
             return Op(name, (int(rng.random() < 0.4),))
         if name == "create_category":
             return Op(name, (int(rng.random() < 0.4),), (rng.choice([b"", b"category"]),))
-        if name in ("append", "write_full"):
+        if name == "write_full":
+            # With nothing it is no change to a real OSD where an object is empty, or removed but for its clones: it stays so.
+            return Op(name, (), (self.data() or b"x" * max(self.align, 1),))
+        if name == "append":
             return Op(name, (), (self.data(),))
         if name == "write":
             if self.align and rng.random() < 0.7:
@@ -411,7 +414,7 @@ class Maker:
         if name == "copy_from2":
             return Op(name, (0, rng.randrange(3), rng.choice([0, 4096]), 0), (b"?",))
         if name == "rollback":
-            return Op(name, (SYMBOL + rng.randrange(self.snaps) if self.snaps and rng.random() < 0.9 else rng.choice([0, 1 << 40, HEAD]),))
+            return Op(name, (SYMBOL + rng.randrange(self.snaps) if self.snaps and rng.random() < 0.9 else rng.choice([0, 1 << 40]),))
         raise AssertionError(name)
 
     def read_op(self):
@@ -537,7 +540,7 @@ class Run:
         self.snaps, self.kept, self.context_snaps = [], [], []
         # The last version told of each object; versions are compared by what they are above it.
         self.last = [None, None]
-        self.watches, self.broken, self.notified = [], [], []
+        self.watches, self.calls, self.notified = [], [], []
         self.namespace = namespace
         LIB.rados.rados_ioctx_set_namespace(self.io, namespace.ljust(history.namespace, b"n"))
         if history.locator:
@@ -776,10 +779,10 @@ class Run:
             LIB.rados.rados_notify_ack(self.io, self.history.names[0], ctypes.c_uint64(notify_id), ctypes.c_uint64(cookie), got[:3], len(got[:3]))
 
         def on_broken(_, cookie, error):
-            self.broken.append(error)
+            pass
 
         # Kept as long as librados may call them.
-        self.calls = getattr(self, "calls", []) + [ACK(on_notify), BROKEN(on_broken)]
+        self.calls += [ACK(on_notify), BROKEN(on_broken)]
         code = LIB.rados.rados_watch3(self.io, self.history.names[0], ctypes.byref(cookie), *self.calls[-2:], 30, None)
         if code == 0:
             self.watches.append(cookie)
@@ -790,14 +793,10 @@ class Run:
             return {}
         return {"result": LIB.rados.rados_unwatch2(self.io, self.watches.pop())}
 
-    def watch_check(self):
-        LIB.rados.rados_watch_flush(self.client.rados)
-        return {"results": [min(0, LIB.rados.rados_watch_check(self.io, cookie)) for cookie in self.watches]}
-
     def notify(self, payload):
         reply, size = ctypes.c_void_p(), ctypes.c_size_t()
         self.notified.clear()
-        code = LIB.rados.rados_notify2(self.io, self.history.names[0], payload, len(payload), ctypes.c_uint64(3000), ctypes.byref(reply), ctypes.byref(size))
+        code = LIB.rados.rados_notify2(self.io, self.history.names[0], payload, len(payload), ctypes.c_uint64(1000 * TIMEOUT), ctypes.byref(reply), ctypes.byref(size))
         LIB.rados.rados_watch_flush(self.client.rados)
         acks = []
         if reply.value:
@@ -825,9 +824,8 @@ def without_tag(data):
 class Comparison:
     """Both clusters, and what was found."""
 
-    def __init__(self, ours, real, verbose):
+    def __init__(self, ours, real):
         self.clients = [Client(ours), Client(real)]
-        self.verbose = verbose
         self.count = 0
         self.lock = threading.Lock()
         self.used, self.found, self.steps = set(), 0, 0
@@ -933,11 +931,10 @@ class Real(RealCeph):
 
 
 def main():
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description="Random operations on objects, on a real Ceph 16.2 and on ours.")
     parser.add_argument("--seed", type=int)
     parser.add_argument("--ops", type=int, default=STEPS, help="steps for each seed")
     parser.add_argument("--pool", choices=POOLS)
-    parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
     seeds = SEEDS if options.seed is None else (options.seed,)
     pools = [options.pool] if options.pool else list(POOLS)
@@ -949,7 +946,7 @@ def main():
             real, ours = starting.map(lambda c: start(stack, c), (Real(), ours))
             print(f"clusters after {time.monotonic() - began:.1f} s", flush=True)
             began = time.monotonic()
-            comparison = Comparison(ours, real, options.verbose)
+            comparison = Comparison(ours, real)
 
             def work(pool):
                 """One pool's histories, one after the other: what each version is told depends on all of its placement group's writes."""
