@@ -39,7 +39,9 @@ impl OpContext {
     /// All xattrs of clients as last submitted.
     pub(super) async fn user_attrs(&self) -> Result<UserAttrs, Errno> {
         if !self.obc.obs.borrow().exists {
-            return Err(Errno::ENOENT);
+            // Ceph lists those of shards from memory, where there are none.
+            let is_erasure = self.pool.is_erasure();
+            return if is_erasure { Ok(UserAttrs::default()) } else { Err(Errno::ENOENT) };
         }
         if let Some(attrs) = &*self.obc.attrs.borrow() {
             return Ok(attrs.clone());
@@ -98,35 +100,49 @@ impl OpContext {
     }
 
     /// Omap keys and values from `after` on that have the prefix, within the limits of one
-    /// request; and whether there are more of them.
+    /// request; and whether there are more of them. An entry counts with `len` bytes, and the last
+    /// may go beyond osd_max_omap_bytes_per_request.
     pub(super) async fn omap_page(
         &self,
         after: &[u8],
         prefix: &[u8],
         max_entries: u64,
+        len: fn(&BString, &Bytes) -> usize,
     ) -> Result<(Vec<(BString, Bytes)>, bool), Errno> {
         if !self.obs.oi.is_omap() {
             return Ok((Vec::new(), false));
         }
+        let store = self.pg.store().clone();
         let max = usize::try_from(max_entries.min(self.limits.omap_entries)).unwrap_or(PAGE_MAX);
         let max_bytes = usize::try_from(self.limits.omap_bytes).unwrap_or(usize::MAX);
-        let (from, is_after) = if prefix > after { (prefix, false) } else { (after, true) };
-        // One entry more than wanted tells whether the next has the prefix too.
-        let asked = max.saturating_add(1);
-        let page = self
-            .pg
-            .store()
-            .omap_range(&self.coll, &self.goid, from, is_after, asked, max_bytes)
-            .await;
-        let page = or_empty(page)?;
-        let mut entries = page.entries;
-        let is_cut = page.more;
-        let matching = entries.iter().take_while(|(key, _)| key.starts_with(prefix)).count();
-        let all_match = matching == entries.len();
-        entries.truncate(matching);
-        let more = matching > max || (all_match && is_cut);
-        entries.truncate(max);
-        Ok((entries, more))
+        let (mut from, mut is_after) = match prefix > after {
+            true => (BString::from(prefix), false),
+            false => (BString::from(after), true),
+        };
+        let (mut entries, mut bytes) = (Vec::new(), 0);
+        loop {
+            // One entry more than wanted tells whether the next has the prefix too.
+            let asked = (max - entries.len()).saturating_add(1);
+            // An object that this very vector creates has none that could be listed: `ENOENT`.
+            let page = store
+                .omap_range(&self.coll, &self.goid, &from, is_after, asked, max_bytes)
+                .await
+                .map_err(|e| Errno(e.errno()))?;
+            for (key, value) in page.entries {
+                if !key.starts_with(prefix) {
+                    return Ok((entries, false));
+                }
+                if entries.len() >= max || bytes >= max_bytes {
+                    return Ok((entries, true));
+                }
+                bytes += len(&key, &value);
+                entries.push((key, value));
+            }
+            match entries.last() {
+                Some((last, _)) if page.more => (from, is_after) = (last.clone(), true),
+                _ => return Ok((entries, false)),
+            }
+        }
     }
 
     pub(super) async fn op_omap_get_keys(&mut self, input: &Bytes, out: &mut BufferList) -> Step {
@@ -134,7 +150,7 @@ impl OpContext {
         let mut r = Reader::new(input);
         let after: BString = r.get().map_err(|_| Errno::EINVAL)?;
         let max = r.u64().map_err(|_| Errno::EINVAL)?;
-        let (entries, more) = self.omap_page(&after, b"", max).await?;
+        let (entries, more) = self.omap_page(&after, b"", max, key_len).await?;
         let mut w = Writer::new();
         w.count(entries.len());
         entries.iter().for_each(|(key, _)| w.blob(key));
@@ -150,7 +166,7 @@ impl OpContext {
         let after: BString = r.get().map_err(|_| Errno::EINVAL)?;
         let max = r.u64().map_err(|_| Errno::EINVAL)?;
         let prefix: BString = r.get().map_err(|_| Errno::EINVAL)?;
-        let (entries, more) = self.omap_page(&after, &prefix, max).await?;
+        let (entries, more) = self.omap_page(&after, &prefix, max, entry_len).await?;
         let mut w = Writer::new();
         w.put(&entries);
         w.bool(more);
@@ -181,12 +197,12 @@ impl OpContext {
     pub(super) async fn omap_values(
         &self,
         keys: &[BString],
-    ) -> Result<BTreeMap<BString, Bytes>, Errno> {
+    ) -> Result<BTreeMap<BString, Bytes>, StoreError> {
         if !self.obs.oi.is_omap() {
             return Ok(BTreeMap::new());
         }
         let read = self.pg.store().omap_values(&self.coll, &self.goid, keys).await;
-        Ok(or_empty(read)?.into_iter().collect())
+        Ok(read?.into_iter().collect())
     }
 
     pub(super) async fn op_omap_get_vals_by_keys(
@@ -198,7 +214,7 @@ impl OpContext {
         let mut keys: Vec<BString> = Vec::from_bytes(input).map_err(|_| Errno::EINVAL)?;
         keys.sort_unstable();
         keys.dedup();
-        let vals = self.omap_values(&keys).await?.to_bytes();
+        let vals = or_empty(self.omap_values(&keys).await)?.to_bytes();
         self.count_read(vals.len());
         out.push(vals);
         Ok(0)
@@ -210,7 +226,7 @@ impl OpContext {
         let wanted: BTreeMap<BString, (Bytes, i32)> =
             BTreeMap::from_bytes(input).map_err(|_| Errno::EINVAL)?;
         let keys: Vec<BString> = wanted.keys().cloned().collect();
-        let found = self.omap_values(&keys).await?;
+        let found = self.omap_values(&keys).await.map_err(|e| Errno(e.errno()))?;
         self.stats.num_rd += 1;
         for (key, (given, op)) in wanted {
             let value = found.get(&key).cloned().unwrap_or_default();
@@ -228,8 +244,18 @@ impl OpContext {
     }
 }
 
+/// Bytes of an entry of which the key is listed.
+pub(super) fn key_len(key: &BString, _: &Bytes) -> usize {
+    4 + key.len()
+}
+
+/// Bytes of an entry that is listed with its value.
+pub(super) fn entry_len(key: &BString, value: &Bytes) -> usize {
+    8 + key.len() + value.len()
+}
+
 /// What the store says of an omap; nothing for an object that this very vector creates.
-fn or_empty<T: Default>(read: Result<T, StoreError>) -> Result<T, Errno> {
+pub(super) fn or_empty<T: Default>(read: Result<T, StoreError>) -> Result<T, Errno> {
     match read {
         Err(StoreError::NoObject) => Ok(T::default()),
         read => read.map_err(|e| Errno(e.errno())),

@@ -13,6 +13,7 @@ use types::osd::OsdOp;
 use types::osd::ops::ExtentArgs;
 use types::{EntityAddr, EntityName, Errno, UTime};
 
+use super::attrs::{entry_len, key_len, or_empty};
 use super::op_context::{OpContext, Step, Stop};
 
 /// Nested calls: a class that calls itself for ever is stopped here.
@@ -200,7 +201,7 @@ impl ObjectContext for ClassView<'_> {
         Box::pin(async move {
             self.ctx.num_read += 1;
             self.ctx.steps += 1;
-            let (entries, more) = self.ctx.omap_page(&after, b"", max).await?;
+            let (entries, more) = self.ctx.omap_page(&after, b"", max, key_len).await?;
             Ok((entries.into_iter().map(|(key, _)| key).collect(), more))
         })
     }
@@ -215,7 +216,7 @@ impl ObjectContext for ClassView<'_> {
         Box::pin(async move {
             self.ctx.num_read += 1;
             self.ctx.steps += 1;
-            let (entries, more) = self.ctx.omap_page(&after, &prefix, max).await?;
+            let (entries, more) = self.ctx.omap_page(&after, &prefix, max, entry_len).await?;
             self.ctx.count_read(entries.iter().map(|(key, val)| key.len() + val.len()).sum());
             Ok((entries.into_iter().collect(), more))
         })
@@ -227,7 +228,7 @@ impl ObjectContext for ClassView<'_> {
             self.ctx.steps += 1;
             keys.sort_unstable();
             keys.dedup();
-            let vals = self.ctx.omap_values(&keys).await?;
+            let vals = or_empty(self.ctx.omap_values(&keys).await)?;
             self.ctx.count_read(vals.values().map(Bytes::len).sum());
             Ok(vals)
         })

@@ -169,11 +169,11 @@ impl OpContext {
             self.fetch_clone(&mut source).await?;
         } else {
             let (chunk, max) = (self.limits.copy_chunk, self.limits.object_size);
-            source.fetch(&self.pg, chunk, max).await?;
+            source.fetch(&self.pg, chunk, max).await.map_err(Stop::NoSource)?;
         }
         let has_omap = !source.omap.is_empty() || !source.object.omap_header.is_empty();
         if has_omap && self.pool.is_erasure() {
-            return Err(Errno::EOPNOTSUPP.into());
+            return Err(Stop::NoSource(Errno::EOPNOTSUPP));
         }
         self.install_copy(source, op.flags, truncate);
         Ok(0)
@@ -186,13 +186,13 @@ impl OpContext {
         let clone = match self.guard.find(&pg, source.read.snap, raw_clone).await? {
             Found::Object(clone) if clone.obs.borrow().is_visible() => clone,
             Found::Missing(oid) => return Err(Stop::Blocked(oid)),
-            Found::Object(_) | Found::Absent => return Err(Errno::ENOENT.into()),
+            Found::Object(_) | Found::Absent => return Err(Stop::NoSource(Errno::ENOENT)),
         };
         let version = clone.obs.borrow().oi.user_version;
         match source.user_version {
             0 => source.user_version = version,
-            wanted if wanted < version => return Err(Errno::ERANGE.into()),
-            wanted if wanted > version => return Err(Errno::EOVERFLOW.into()),
+            wanted if wanted < version => return Err(Stop::NoSource(Errno::ERANGE)),
+            wanted if wanted > version => return Err(Stop::NoSource(Errno::EOVERFLOW)),
             _ => {}
         }
         let goid = Rc::new(self.pg.goid(&clone.oid()));
@@ -204,12 +204,12 @@ impl OpContext {
             get.indata = (cursor.clone(), self.limits.copy_chunk).to_bytes();
             result = match self.op_copy_get(&mut get).await {
                 Ok(_) => source.take_output(&get.outdata.to_contiguous(), &mut cursor),
-                Err(Stop::Errno(errno)) => Err(errno),
+                Err(Stop::Errno(errno) | Stop::NoSource(errno)) => Err(errno),
                 Err(Stop::Blocked(_)) => Err(Errno::EIO),
             };
         }
         (self.obc, self.goid) = head;
-        Ok(result?)
+        result.map_err(Stop::NoSource)
     }
 
     fn install_copy(&mut self, source: Source, flags: u32, truncate: Option<(u64, u64)>) {

@@ -325,6 +325,7 @@ pub async fn execute(pg: &Rc<dyn Pg>, guard: ObjectGuard, request: Rc<Request>) 
     match ctx.run().await {
         Ok(result) => finished(ctx, result, false),
         Err(Stop::Errno(errno)) => finished(ctx, errno.result(), false),
+        Err(Stop::NoSource(errno)) => refused(&request, ctx.guard, errno),
         Err(Stop::Blocked(oid)) => blocked(oid),
     }
 }
@@ -481,7 +482,7 @@ impl OpContext {
                 Ok(0) if keeps_result(op.code) => {}
                 Ok(value) => result = value,
                 Err(Stop::Errno(errno)) => result = errno.result(),
-                Err(blocked) => return Err(blocked),
+                Err(stop) => return Err(stop),
             }
             held += op.outdata.len() as u64;
             if held + self.t.data_len() > HELD_MAX {

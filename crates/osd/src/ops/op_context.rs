@@ -21,6 +21,8 @@ use super::watch::Effects;
 pub(super) enum Stop {
     /// An op failed.
     Errno(Errno),
+    /// What an object was to be copied from cannot be: answered at once, and not logged.
+    NoSource(Errno),
     /// An object the op needs is missing or degraded: try again after its recovery.
     Blocked(HObject),
 }

@@ -99,6 +99,7 @@ impl OpContext {
             return Err(Errno::EINVAL.into());
         }
         self.num_read += 1;
+        self.need_stored()?;
         let store = self.pg.store().clone();
         let offset = extent.offset;
         let len = extent.length.min(self.obs.oi.size.saturating_sub(offset));
@@ -124,11 +125,19 @@ impl OpContext {
         Ok(0)
     }
 
+    /// `ENOENT` unless there was an object before this vector, which only a vector that may write
+    /// goes on without: extents are asked of the store, where shards are not.
+    fn need_stored(&self) -> Result<(), Errno> {
+        let is_stored = self.pool.is_erasure() || self.obc.obs.borrow().exists;
+        if is_stored { Ok(()) } else { Err(Errno::ENOENT) }
+    }
+
     pub(super) async fn op_mapext(&mut self, extent: &ExtentArgs, out: &mut BufferList) -> Step {
         self.num_read += 1;
         if self.pool.is_erasure() {
             return Err(Errno::EOPNOTSUPP.into());
         }
+        self.need_stored()?;
         let store = self.pg.store().clone();
         let left = self.obs.oi.size.saturating_sub(extent.offset);
         let len = if extent.length == 0 { left } else { extent.length.min(left) };

@@ -42,7 +42,13 @@ impl OpContext {
         if !self.obs.exists || (self.obs.oi.is_whiteout() && whiteout) {
             return Err(Errno::ENOENT);
         }
-        self.t.remove(&self.coll, &self.goid);
+        if self.obc.obs.borrow().exists {
+            self.t.remove(&self.coll, &self.goid);
+        } else {
+            // Made by this very vector: nothing of it is left to be logged.
+            self.t = Transaction::new();
+            self.modify = false;
+        }
         self.attr_changes.push(AttrChange::Clear);
         let size = self.obs.oi.size;
         if size > 0 {
@@ -81,6 +87,11 @@ impl OpContext {
     /// Makes the head what it was at a snapshot.
     pub(super) async fn op_rollback(&mut self, snap: SnapId) -> Step {
         self.num_write += 1;
+        if snap == NOSNAP {
+            // The head is what it is, even if this vector makes it.
+            self.modify |= self.obc.obs.borrow().exists;
+            return Ok(0);
+        }
         let pg = self.pg.clone();
         let clone = match self.guard.find(&pg, snap, false).await? {
             Found::Missing(oid) => return Err(Stop::Blocked(oid)),

@@ -64,18 +64,24 @@ impl OpContext {
         }
     }
 
+    /// Refuses what does not begin at the end, where shards are only appended to, and in stripes.
+    fn check_append(&self, offset: u64) -> Result<(), Errno> {
+        let end = if self.obs.exists { self.obs.oi.size } else { 0 };
+        match self.pool.append_alignment() {
+            Some(alignment) if !offset.is_multiple_of(alignment) || offset != end => {
+                Err(Errno::EOPNOTSUPP)
+            }
+            _ => Ok(()),
+        }
+    }
+
     pub(super) fn op_write(&mut self, args: &ExtentArgs, flags: u32, mut data: Bytes) -> Step {
         self.num_write += 1;
         let (offset, mut len) = (args.offset, args.length);
         if len != data.len() as u64 {
             return Err(Errno::EINVAL.into());
         }
-        if let Some(alignment) = self.pool.append_alignment()
-            && (!offset.is_multiple_of(alignment)
-                || offset != if self.obs.exists { self.obs.oi.size } else { 0 })
-        {
-            return Err(Errno::EOPNOTSUPP.into());
-        }
+        self.check_append(offset)?;
         let seq = self.obs.oi.truncate_seq;
         if seq != 0
             && seq > u64::from(args.truncate_seq)
@@ -186,6 +192,7 @@ impl OpContext {
         }
         // Checked before the pattern is repeated, so that a request cannot ask for more memory
         // than an object may have.
+        self.check_append(args.offset)?;
         check_range(args.offset, args.length, self.limits.object_size)?;
         let times = usize::try_from(args.length / args.data_length).map_err(|_| Errno::EFBIG)?;
         let data = Bytes::from(pattern.repeat(times));
@@ -197,9 +204,6 @@ impl OpContext {
     pub(super) fn op_zero(&mut self, args: &ExtentArgs) -> Step {
         let max = self.limits.object_size;
         let (offset, len) = (args.offset, args.length);
-        if self.pool.append_alignment().is_some() {
-            return Err(Errno::EOPNOTSUPP.into());
-        }
         if self.obs.exists
             && offset < max
             && (1..=max).contains(&len)
@@ -209,6 +213,9 @@ impl OpContext {
                 return Ok(0);
             }
             return self.op_truncate(args, offset);
+        }
+        if self.pool.append_alignment().is_some() {
+            return Err(Errno::EOPNOTSUPP.into());
         }
         self.num_write += 1;
         check_range(offset, len, max)?;

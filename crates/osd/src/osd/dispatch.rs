@@ -554,12 +554,6 @@ impl Osd {
         if !super::caps::may(session, request, pool, name) {
             return Some(Errno::EPERM);
         }
-        if request.info.may_write()
-            && request.oid.snap != types::NOSNAP
-            && request.flags & message_flags::PGOP == 0
-        {
-            return Some(Errno::EINVAL);
-        }
         None
     }
 }

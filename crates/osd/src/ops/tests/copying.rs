@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use types::osd::ObjectCopyData;
-use types::osd::ops::CopyFromArgs;
+use types::osd::ops::{CopyFromArgs, op_flags};
 
 use super::*;
 
@@ -81,6 +81,24 @@ fn copying_fails_as_it_should() {
         assert_eq!((reply.result, reply.ops[0].rval), (-2, -2));
         let data = ObjectCopyData::from_bytes_exact(&reply.ops[0].outdata.to_contiguous());
         assert!(!data.unwrap().reqids.is_empty());
+    });
+}
+
+/// A copy without a source was logged as a write that failed, and told the PG's last version. Ceph
+/// answers it at once, whatever of the vector came before and may fail.
+#[test]
+fn a_copy_without_a_source_is_not_logged() {
+    on_pg(|pg| async move {
+        pg.put("a", b"data").await;
+        let logged = pg.log.borrow().len();
+        let mut copy = copy_from("none", head());
+        copy.flags = op_flags::FAILOK;
+        let vector = vec![OsdOp::new(ops::CREATE), copy];
+        let reply = pg.run(pg.request("b", vector)).await;
+        assert_eq!(reply.result, Errno::ENOENT.result());
+        assert_eq!(reply.versions.on_wire(), (EVersion::ZERO, EVersion::ZERO, 0));
+        assert_eq!(pg.log.borrow().len(), logged);
+        assert_eq!(pg.get("b").await, Err(Errno::ENOENT));
     });
 }
 

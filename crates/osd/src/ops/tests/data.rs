@@ -142,6 +142,44 @@ fn stat_create_and_versions() {
     });
 }
 
+/// A vector that makes an object and removes it was logged as a change, with a user version of its
+/// own. Nothing happens by it, in Ceph.
+#[test]
+fn what_a_vector_makes_and_removes_was_never_there() {
+    on_pg(|pg| async move {
+        pg.put("other", b"data").await;
+        let vector = vec![write(0, b"data"), OsdOp::new(ops::DELETE)];
+        let reply = pg.run(pg.request("a", vector)).await;
+        let at = EVersion::new(1, 2);
+        assert_eq!((reply.result, reply.versions.on_wire()), (0, (at, at, 0)));
+        assert_eq!(last_op(&pg), LogOp::ERROR);
+        let vector = vec![write(0, b"data"), OsdOp::new(ops::DELETE), write(1, b"x")];
+        assert_eq!(pg.run(pg.request("a", vector)).await.result, 0);
+        assert_eq!(pg.get("a").await.unwrap(), &b"\0x"[..]);
+        pg.check_stats().await;
+    });
+}
+
+/// Extents of an object that is not there were none, in a vector that may write. Ceph's store has
+/// no such object (`ENOENT`), though a read of it gives nothing.
+#[test]
+fn extents_of_what_is_not_there() {
+    on_pg(|pg| async move {
+        for (code, result) in [(ops::READ, 0), (ops::SPARSE_READ, -2), (ops::MAPEXT, -2)] {
+            let look = OsdOp::extent(code, 0, 10, Bytes::new());
+            for vector in
+                [vec![look.clone(), OsdOp::new(ops::CREATE)], vec![OsdOp::new(ops::CREATE), look]]
+            {
+                let reply = pg.run(pg.request("a", vector)).await;
+                assert_eq!(reply.result, result, "{code:#x}");
+                if result == 0 {
+                    pg.op("a", OsdOp::new(ops::DELETE)).await.unwrap();
+                }
+            }
+        }
+    });
+}
+
 #[test]
 fn failing_is_allowed_to_some_ops() {
     on_pg(|pg| async move {

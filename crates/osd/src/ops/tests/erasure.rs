@@ -2,6 +2,7 @@
 
 use maps::pool::{TYPE_ERASURE, pool_flags};
 use store::Op;
+use types::osd::ops::WriteSameArgs;
 
 use super::*;
 
@@ -38,6 +39,41 @@ fn appends_only() {
         assert_eq!(pg.get("a").await.unwrap(), &b"new"[..]);
         pg.op("a", OsdOp::new(ops::DELETE)).await.unwrap();
         pg.check_stats().await;
+    });
+}
+
+/// A zero beyond the end was refused, though it does nothing; a pattern that no object has room
+/// for, with another error than that of its place. (A comparison of object operations with Ceph's
+/// found both.)
+#[test]
+fn what_is_refused_and_what_does_nothing() {
+    on_pg(|pg| async move {
+        make_erasure(&pg, 0);
+        pg.op("a", extent(ops::WRITE, 0, b"01234567")).await.unwrap();
+        pg.op("a", OsdOp::extent(ops::ZERO, 8, 5, Bytes::new())).await.unwrap();
+        assert_eq!(pg.get("a").await.unwrap(), &b"01234567"[..]);
+        let cut = OsdOp::extent(ops::ZERO, 4, 5, Bytes::new());
+        assert_eq!(pg.op("a", cut).await, Err(Errno::EOPNOTSUPP));
+        let args = WriteSameArgs { offset: u64::MAX - 7, length: 8, data_length: 4 };
+        let same = OsdOp::with(ops::WRITESAME, args, Bytes::from_static(b"abcd"));
+        assert_eq!(pg.op("a", same).await, Err(Errno::EOPNOTSUPP));
+    });
+}
+
+/// Listing the xattrs of an object that is not there yet failed with `ENOENT` in a vector that
+/// writes. Ceph lists those of shards from memory, where there are none.
+#[test]
+fn xattrs_of_what_is_not_there() {
+    on_pg(|pg| async move {
+        make_erasure(&pg, 0);
+        let write = extent(ops::WRITE, 0, b"01234567");
+        let look = OsdOp::attr(ops::GETXATTR, b"x", b"").unwrap();
+        let reply = pg.run(pg.request("a", vec![look, write.clone()])).await;
+        assert_eq!(reply.result, Errno::ENOENT.result());
+        let list = OsdOp::new(ops::GETXATTRS);
+        let locks = call("lock", "list_locks", b"");
+        let reply = pg.run(pg.request("a", vec![list, locks, write])).await;
+        assert_eq!(reply.result, 0);
     });
 }
 

@@ -175,6 +175,19 @@ fn rollback_restores_and_deletes() {
     });
 }
 
+/// A rollback to the head removed what the vector had made before it.
+#[test]
+fn a_rollback_to_the_head_changes_nothing() {
+    on_pg(|pg| async move {
+        let vector = vec![full(b"new"), rollback(NOSNAP)];
+        assert_eq!(pg.run(pg.request("a", vector)).await.result, 0);
+        assert_eq!(pg.get("a").await.unwrap(), &b"new"[..]);
+        let reply = pg.run(pg.request("none", vec![rollback(NOSNAP)])).await;
+        assert_eq!((reply.result, pg.get("none").await), (0, Err(Errno::ENOENT)));
+        pg.check_stats().await;
+    });
+}
+
 #[test]
 fn pool_snapshots_and_contexts_of_clients() {
     on_pg(|pg| async move {
