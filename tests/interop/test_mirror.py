@@ -31,9 +31,10 @@ class Site:
 
     def mirror(self):
         """Starts rbd-mirror."""
-        log = open(f"{self.cluster.dir}/log/rbd-mirror.log", "w")
-        command = ["rbd-mirror", "-f", "--id", "admin", f"--log-file={log.name}", "--admin-socket=", *HASTE]
-        self.daemon = subprocess.Popen(command, env=dict(os.environ, CEPH_CONF=self.cluster.conf), stdout=log, stderr=log)
+        log = f"--log-file={self.cluster.dir}/log/rbd-mirror.log"
+        command = ["rbd-mirror", "-f", "--id", "admin", log, "--admin-socket=", *HASTE]
+        self.daemon = subprocess.Popen(command, env=dict(os.environ, CEPH_CONF=self.cluster.conf),
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def state(self, image):
         """What this side says of an image."""
@@ -50,10 +51,13 @@ class Site:
         self.rbd("bench", "--io-type", "write", "--io-size", "64K", "--io-total", f"{mib}M", "--io-pattern", pattern, f"{POOL}/{image}")
 
     def stop(self):
-        if self.daemon:
-            self.daemon.terminate()
+        """Stops rbd-mirror; it gives its locks back at both sides."""
+        self.daemon.terminate()
+        try:
+            self.daemon.wait(30)
+        except subprocess.TimeoutExpired:
+            self.daemon.kill()
             self.daemon.wait()
-        self.cluster.__exit__(None, None, None)
 
 
 def setUpModule():
@@ -71,6 +75,8 @@ def setUpModule():
 def tearDownModule():
     for site in (a, b):
         site.stop()
+    for site in (a, b):
+        site.cluster.__exit__(None, None, None)
 
 
 def wait(condition, what, timeout=60):

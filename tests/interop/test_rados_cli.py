@@ -50,6 +50,22 @@ class Objects(unittest.TestCase):
         self.assertEqual((r.returncode, b"No such file" in r.stderr), (1, True))
         self.assertEqual(rados("rm", "o", check=False).returncode, 1)
 
+    def test_striped(self):
+        """libradosstriper: one object's bytes over many, cut and removed as one."""
+        data = os.urandom(9_000_001)
+        rados("--striper", "put", "striped", file("in", data))
+        out = str(pathlib.Path(tmp.name, "out"))
+        rados("--striper", "get", "striped", out)
+        self.assertEqual(pathlib.Path(out).read_bytes(), data)
+        self.assertGreater(len([o for o in rados("ls").split() if o.startswith("striped.")]), 1)
+        self.assertEqual(rados("--striper", "ls").split(), ["striped"])
+        rados("--striper", "truncate", "striped", "1000000")
+        self.assertIn("size 1000000", rados("--striper", "stat", "striped"))
+        rados("--striper", "setxattr", "striped", "k", "v")
+        self.assertEqual(rados("--striper", "getxattr", "striped", "k").strip(), "v")
+        rados("--striper", "rm", "striped")
+        self.assertEqual([o for o in rados("ls").split() if o.startswith("striped")], [])
+
     def test_create_touch_append_truncate(self):
         rados("create", "t")
         rados("touch", "t")

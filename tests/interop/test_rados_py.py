@@ -193,7 +193,48 @@ class Rados(unittest.TestCase):
         client.connect()
         client.service_daemon_register("rgw", "test", {"a": "b"})
         client.service_daemon_update({"status": "well"})
+
+        # What it said was not kept: `rbd mirror pool status` calls a daemon that says nothing unhealthy.
+        def says(what):
+            status = cluster.json("service", "status")["rgw"]["test"]
+            return status["status"] == {"status": what} and status["status_stamp"] <= status["last_beacon"]
+        cluster.wait(lambda: says("well"), 30, "the status")
+        client.service_daemon_update({"status": "ill"})
+        cluster.wait(lambda: says("ill"), 30, "the next status")
+        daemon = cluster.json("service", "dump")["services"]["rgw"]["daemons"]["test"]
+        self.assertTrue(daemon["addr"].startswith("127.0.0.1:0/"), daemon["addr"])
+        self.assertEqual(daemon["metadata"]["a"], "b")
+        cluster.wait(lambda: "rgw: 1 daemon active (1 hosts)" in cluster.ceph("-s"), 30, "the service in the status")
         client.shutdown()
+
+    def test_sqlite(self):
+        # In a process of its own: its library and python3-rados each take down what both use when a process ends.
+        script = """if True:
+            import contextlib, os, sqlite3
+            loader = sqlite3.connect(":memory:")
+            loader.enable_load_extension(True)
+            loader.load_extension("libcephsqlite.so")
+            path = "file:///py:lite/test.db?vfs=ceph"
+            with contextlib.closing(sqlite3.connect(path, uri=True)) as db:
+                for pragma in ("page_size = 65536", "journal_mode = persist", "locking_mode = exclusive", "temp_store = memory"):
+                    db.execute(f"pragma {pragma}")
+                db.execute("create table t (n integer primary key, bytes blob)")
+                for _ in range(5):
+                    with db:
+                        db.executemany("insert into t (bytes) values (?)", [(os.urandom(5000),) for _ in range(20)])
+                with db:
+                    db.execute("delete from t where n % 2 = 0")
+                db.execute("vacuum")
+                wanted = db.execute("select * from t").fetchall()
+            with contextlib.closing(sqlite3.connect(path, uri=True)) as db:
+                assert db.execute("select * from t").fetchall() == wanted and len(wanted) == 50
+                print(db.execute("pragma integrity_check").fetchone())
+        """
+        r = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+        self.assertEqual((r.returncode, r.stdout), (0, "('ok',)\n"), r.stderr)
+        with admin.open_ioctx("py") as io:
+            io.set_namespace("lite")
+            self.assertTrue(any(o.key.startswith("test.db.") for o in io.list_objects()))
 
     def test_monitor_log(self):
         seen = threading.Event()

@@ -1,7 +1,7 @@
 //! Daemons that report to the manager: gateways, mirrors and the like. Wire: ServiceMap v1
 //! (`src/mgr/ServiceMap.h` at v16.2).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use command::Formatter;
 use denc::Denc;
@@ -32,7 +32,7 @@ pub struct ServiceDaemon {
 pub struct Service {
     /// By name.
     pub daemons: BTreeMap<String, ServiceDaemon>,
-    /// One line; empty: the names are listed.
+    /// One line; empty: see [`Service::summary`].
     pub summary: String,
 }
 
@@ -62,6 +62,35 @@ impl ServiceMap {
 }
 
 impl Service {
+    /// What `ceph -s` says of it: how many daemons are active, on how many hosts and for how many zones, with
+    /// Ceph's plural, which it has whatever the number (`Service::get_summary` in `src/mgr/ServiceMap.h` at v16.2).
+    pub fn summary(&self) -> String {
+        if !self.summary.is_empty() {
+            return self.summary.clone();
+        }
+        let count = self.daemons.len();
+        if count == 0 {
+            return "no daemons active".to_owned();
+        }
+        let last_first = self.daemons.values().rev();
+        let kind = last_first.filter_map(|daemon| daemon.metadata.get("daemon_type")).next();
+        let kind = kind.map_or("daemon", String::as_str);
+        let groups: Vec<String> = [("host", "hostname"), ("zone", "zone_id")]
+            .into_iter()
+            .filter_map(|(group, key)| {
+                let of = self.daemons.values().filter_map(|daemon| daemon.metadata.get(key));
+                let of: BTreeSet<&String> = of.collect();
+                (!of.is_empty()).then(|| format!("{} {group}s", of.len()))
+            })
+            .collect();
+        let plural = if count > 1 { "s" } else { "" };
+        let groups = match groups.is_empty() {
+            true => String::new(),
+            false => format!(" ({})", groups.join(", ")),
+        };
+        format!("{count} {kind}{plural} active{groups}")
+    }
+
     fn dump(&self, f: &mut Formatter) {
         f.object("daemons", |f| {
             f.dump_string("summary", &self.summary);

@@ -10,6 +10,7 @@ use std::time::Duration;
 use maps::pgmap::{DeltaSettings, PgMap, PgMapIncremental};
 use maps::{OsdMap, ServiceMap};
 use messages::{MMgrDigest, MMgrOpen, MPGStats, MPGStatsAck};
+use msgr::Connection;
 use types::osd::{PgStat, pg_state};
 use types::{OsdId, PgId, UTime};
 
@@ -174,7 +175,7 @@ impl Cluster {
     }
 
     /// A service's daemon has come.
-    pub(crate) fn service_daemon(&mut self, gid: u64, open: &MMgrOpen, now: UTime) {
+    pub(crate) fn service_daemon(&mut self, con: &Connection, open: &MMgrOpen, now: UTime) {
         let Some((metadata, _)) = &open.service else { return };
         let map = &mut self.service_map;
         if !self.service_map_dirty {
@@ -184,7 +185,8 @@ impl Cluster {
         map.modified = now;
         let service = map.services.entry(open.service_name.clone()).or_default();
         let daemon = service.daemons.entry(open.daemon_name.clone()).or_default();
-        daemon.gid = gid;
+        daemon.gid = con.peer_global_id();
+        daemon.addr = con.peer_addrs().front();
         daemon.start_epoch = map.epoch;
         daemon.start_stamp = now;
         daemon.metadata.clone_from(metadata);

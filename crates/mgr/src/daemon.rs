@@ -234,7 +234,8 @@ impl Mgr {
         let key = DaemonKey::of(con, &open.service_name, &open.daemon_name);
         tracing::debug!("{} reports", key.text());
         con.set_session(Some(Rc::new(key.clone())));
-        self.daemons.borrow_mut().open(key, con, &open);
+        let wall = UTime::from_duration(self.env.wall_clock());
+        self.daemons.borrow_mut().open(key, con, &open, wall);
         if open.service.is_some() {
             self.update_service(con, &open);
         }
@@ -301,7 +302,7 @@ impl Mgr {
     fn update_service(&self, con: &Connection, open: &MMgrOpen) {
         let now = UTime::from_duration(self.env.wall_clock());
         let mut cluster = self.cluster.borrow_mut();
-        cluster.service_daemon(con.peer_global_id(), open, now);
+        cluster.service_daemon(con, open, now);
         self.report_now.notify_all();
     }
 
@@ -370,7 +371,8 @@ impl Dispatcher for Dispatch {
                 if let (Some(m), Some(key)) =
                     (logged(MMgrReport::decode(raw), kind), con.session::<DaemonKey>())
                 {
-                    mgr.daemons.borrow_mut().report(&key, &m, mgr.env.now());
+                    let wall = UTime::from_duration(mgr.env.wall_clock());
+                    mgr.daemons.borrow_mut().report(&key, &m, (mgr.env.now(), wall));
                     if let Some(reports) = logged(m.osd_metrics(), kind) {
                         mgr.rbd_support.perf.on_report(reports);
                     }

@@ -8,6 +8,7 @@ use config::Config;
 use denc::Reader;
 use messages::{DaemonHealthMetric, MMgrOpen, MMgrReport, PerfCounterType};
 use msgr::Connection;
+use types::UTime;
 
 /// Daemons kept, and counters of each; more are not taken. An OSD of Ceph has about 400 counters.
 const DAEMONS_MAX: usize = 16384;
@@ -79,6 +80,10 @@ pub(crate) struct Daemon {
     pub(crate) config: BTreeMap<String, BTreeMap<i32, String>>,
     /// Option to default.
     pub(crate) config_defaults: BTreeMap<String, String>,
+    /// What a service's daemon says of itself, since when, and when it was last heard of.
+    pub(crate) status: BTreeMap<String, String>,
+    pub(crate) status_since: UTime,
+    pub(crate) last_beacon: UTime,
 }
 
 /// All that report.
@@ -92,7 +97,7 @@ fn config_of(bytes: &Bytes) -> Option<BTreeMap<String, BTreeMap<i32, String>>> {
 }
 
 impl Daemons {
-    pub(crate) fn open(&mut self, key: DaemonKey, con: &Connection, open: &MMgrOpen) {
+    pub(crate) fn open(&mut self, key: DaemonKey, con: &Connection, open: &MMgrOpen, wall: UTime) {
         if self.by_key.len() >= DAEMONS_MAX && !self.by_key.contains_key(&key) {
             tracing::warn!("too many daemons, {} is not taken", key.text());
             return;
@@ -102,13 +107,26 @@ impl Daemons {
             con_id: con.id(),
             config: config_of(&open.config).unwrap_or_default(),
             config_defaults: Reader::new(defaults).get().unwrap_or_default(),
+            status: open.service.as_ref().map(|(_, status)| status.clone()).unwrap_or_default(),
+            status_since: wall,
+            last_beacon: wall,
             ..Daemon::default()
         };
         self.by_key.insert(key, daemon);
     }
 
-    pub(crate) fn report(&mut self, key: &DaemonKey, report: &MMgrReport, now: Duration) {
+    pub(crate) fn report(
+        &mut self,
+        key: &DaemonKey,
+        report: &MMgrReport,
+        (now, wall): (Duration, UTime),
+    ) {
         let Some(daemon) = self.by_key.get_mut(key) else { return };
+        daemon.last_beacon = wall;
+        if let Some(status) = &report.daemon_status {
+            daemon.status.clone_from(status);
+            daemon.status_since = wall;
+        }
         for kind in &report.declare_types {
             if daemon.counters.len() < COUNTERS_MAX || daemon.counters.contains_key(&kind.path) {
                 let counter = Counter { kind: kind.clone(), ..Counter::default() };

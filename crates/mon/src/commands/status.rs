@@ -210,16 +210,7 @@ impl MonCore {
         rows.push(("mgr".to_string(), self.mgr_summary()));
         rows.push(("osd".to_string(), self.osd_summary_text(&map, false, &indent)));
         for (name, service) in &self.stat.service_map.services {
-            let text = match service.summary.is_empty() {
-                false => service.summary.clone(),
-                true => {
-                    let names: Vec<&str> = service.daemons.keys().map(String::as_str).collect();
-                    let n = names.len();
-                    let plural = if n == 1 { "" } else { "s" };
-                    format!("{n} daemon{plural} active ({})", names.join(", "))
-                }
-            };
-            rows.push((name.clone(), text));
+            rows.push((name.clone(), service.summary()));
         }
         for (name, text) in &rows {
             let _ = writeln!(out, "    {:width$} {text}", format!("{name}:"));

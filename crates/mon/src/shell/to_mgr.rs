@@ -151,9 +151,7 @@ impl Dispatcher for Answers {
         let asked = self.shell.to_mgr.asked.borrow_mut().remove(&raw.header.tid);
         let Some(asked) = asked else { return };
         let reply = match MMgrCommandReply::decode(&raw) {
-            Ok(m) => {
-                CommandReply { rc: m.rc, outs: m.outs, outb: m.outb, ..CommandReply::default() }
-            }
+            Ok(m) => CommandReply { rc: m.rc, outs: m.outs, outb: m.outb },
             Err(e) => CommandReply::error(
                 Errno::EIO.0,
                 format!("the manager's answer does not decode: {e}"),

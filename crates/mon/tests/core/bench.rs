@@ -148,6 +148,7 @@ impl Bench {
                 | Effect::WakeAt(_)
                 | Effect::OwnConfig(_)
                 | Effect::Done(..)
+                | Effect::AskMgr(..)
                 | Effect::WantIds
                 | Effect::GrantIds(..) => {}
             }

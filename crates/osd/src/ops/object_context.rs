@@ -335,9 +335,10 @@ impl ObjectGuard {
         &self.slot.head
     }
 
-    /// Whether others wait for the object.
-    pub(crate) fn is_awaited(&self) -> bool {
-        self.slot.queue.borrow().iter().any(|waiter| !waiter.cancelled.get())
+    /// Whether others wait to write the object.
+    pub(crate) fn has_writers_waiting(&self) -> bool {
+        let queue = self.slot.queue.borrow();
+        queue.iter().any(|waiter| waiter.kind == LockKind::Write && !waiter.cancelled.get())
     }
 
     /// The name in the store of the head or one of its clones.

@@ -624,10 +624,11 @@ impl Pg {
             return;
         }
         self.host.env().go(async move {
-            // What is in the object's queue came later: it goes behind those that wait first.
+            // Writes in the object's queue came later: they go behind those that wait (`wait_behind`), until
+            // there are none. There is an end to it, for clients have bounds; reads would come and come.
             let guard = loop {
                 let guard = pg.contexts.lock(&oid.as_head(), LockKind::Write).await;
-                if !guard.is_awaited() {
+                if !guard.has_writers_waiting() {
                     break guard;
                 }
             };
