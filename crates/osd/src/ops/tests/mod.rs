@@ -50,6 +50,8 @@ pub(super) struct TestPg {
     tids: Cell<u64>,
     pub(super) missing: RefCell<Vec<MissingObject>>,
     pub(super) removed_snaps: RefCell<Vec<SnapId>>,
+    /// Objects that were called damaged.
+    pub(super) damaged: RefCell<Vec<HObject>>,
     pub(super) mapper: SnapMapper,
 }
 
@@ -111,6 +113,7 @@ impl TestPg {
             tids: Cell::new(0),
             missing: RefCell::default(),
             removed_snaps: RefCell::default(),
+            damaged: RefCell::default(),
             mapper,
         })
     }
@@ -323,7 +326,8 @@ impl Pg for TestPg {
     fn scrub_results(&self) -> Option<GhObject> {
         None
     }
-    fn on_unreadable(&self, _: &HObject, _: EVersion) -> bool {
+    fn on_unreadable(&self, oid: &HObject, _: EVersion) -> bool {
+        self.damaged.borrow_mut().push(oid.clone());
         false
     }
     fn is_snap_removed(&self, snap: SnapId) -> bool {
