@@ -520,7 +520,6 @@ ceph auth rm client.t1
 ceph health mute OSDMAP_FLAGS
 ceph osd set norebalance
 J ceph health
-J ceph status
 ceph health mute OSDMAP_FLAGS 1h
 J ceph health
 J ceph health detail
