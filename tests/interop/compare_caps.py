@@ -38,6 +38,9 @@ def commands():
     yield {"prefix": "osd down", "ids": ["77"]}
     yield {"prefix": "osd new", "uuid": "11111111-2222-3333-4444-555555555555"}
     yield {"prefix": "log", "logtext": ["said"]}
+    # Changes that are the manager's to make: who may look only is refused by the monitor, which may do all there itself.
+    yield {"prefix": "pg repair", "pgid": "77.1"}
+    yield {"prefix": "crash archive-all"}
     for prefix in ("config-key ls", "osd blocklist ls", "osd dump", "status", "auth ls", "mds stat", "fs dump", "mgr dump", "mon dump",
                    "quorum_status", "log last", "config dump", "osd tree",
                    # The manager's, asked of a monitor.
