@@ -13,6 +13,7 @@ pub mod backfill;
 mod backfill_scan;
 mod backoff;
 mod client_op;
+mod do_op;
 mod extents;
 mod fast_read;
 pub mod host;

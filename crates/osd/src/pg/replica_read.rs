@@ -21,7 +21,7 @@ use std::rc::Rc;
 use types::osd::ops;
 use types::{EVersion, Errno, NOSNAP, SnapId};
 
-use super::replication::reply_len;
+use super::do_op::reply_len;
 use super::{ClientOp, Pg};
 use crate::ops::{
     Kind, LockKind, ObjectContexts, ObjectGuard, Reply, Request, check_request, execute,
