@@ -50,6 +50,7 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use env::sync::Notify;
+use futures_util::FutureExt;
 use maps::{OsdMap, PgPool};
 use store::{CollId, Transaction};
 use types::osd::{ObjectStatSum, PgLogEntry};
@@ -570,8 +571,8 @@ impl Pg {
         let (running, earlier) = self.running.get();
         self.running.set((running + 1, earlier));
         let (pg, generation) = (self.rc(), self.generation.get());
-        self.host.env().go(async move {
-            op.await;
+        // Not in an `async` block, which would have room for the op twice: where it is caught, and where it is awaited.
+        self.host.env().go(op.map(move |()| {
             let (running, earlier) = pg.running.get();
             if generation == pg.generation.get() {
                 pg.running.set((running - 1, earlier));
@@ -581,7 +582,7 @@ impl Pg {
             if earlier == 1 {
                 pg.requeue_waiting();
             }
-        });
+        }));
     }
 
     /// Runs waiting ops in a moment (not from inside an op).
