@@ -191,7 +191,7 @@ impl Osd {
                     m.pgid,
                     incoming,
                     move |osd, pg, incoming| {
-                        osd.counters.count_subop();
+                        osd.counters.count_subop(incoming.message.data.len() as u64);
                         osd.pace.note_client();
                         let tid = incoming.message.header.tid;
                         let sums = incoming.message.data.sums().cloned();
@@ -203,8 +203,8 @@ impl Osd {
             }
             MOSDECSubOpWrite::TYPE if from_peer => {
                 let m = MOSDECSubOpWrite::decode(raw)?;
-                return self.for_pg(con, m.map_epoch, m.pgid, incoming, |osd, pg, _| {
-                    osd.counters.count_subop();
+                return self.for_pg(con, m.map_epoch, m.pgid, incoming, |osd, pg, incoming| {
+                    osd.counters.count_subop(incoming.message.data.len() as u64);
                     osd.pace.note_client();
                     pg.on_shard_write(m);
                 });
@@ -256,7 +256,10 @@ impl Osd {
             }
             MOSDPGPush::TYPE if from_peer => {
                 let m = MOSDPGPush::decode(raw)?;
-                return self.for_pg(con, m.map_epoch, m.pgid, incoming, |_, pg, _| pg.on_push(m));
+                return self.for_pg(con, m.map_epoch, m.pgid, incoming, |osd, pg, incoming| {
+                    osd.counters.count_push(incoming.message.data.len() as u64);
+                    pg.on_push(m);
+                });
             }
             MOSDPGPushReply::TYPE if from_peer => {
                 let m = MOSDPGPushReply::decode(raw)?;
@@ -265,7 +268,10 @@ impl Osd {
             }
             MOSDPGPull::TYPE if from_peer => {
                 let m = MOSDPGPull::decode(raw)?;
-                return self.for_pg(con, m.map_epoch, m.pgid, incoming, |_, pg, _| pg.on_pull(m));
+                return self.for_pg(con, m.map_epoch, m.pgid, incoming, |osd, pg, _| {
+                    osd.counters.count_pull();
+                    pg.on_pull(m);
+                });
             }
             MOSDPGRecoveryDelete::TYPE if from_peer => {
                 let m = MOSDPGRecoveryDelete::decode(raw)?;

@@ -14,7 +14,7 @@ use types::entity::MGR;
 use types::osd::{ObjectStorePerfStat, OsdStat, StoreStatfs};
 
 use super::Osd;
-use crate::tell::perf;
+use crate::tell::counters;
 
 /// Seconds between reports until the manager says otherwise (mgr_stats_period).
 const PERIOD: Duration = Duration::from_secs(5);
@@ -156,7 +156,7 @@ impl Osd {
 
     /// Counters and health. `first` on this connection: what the counters are, too.
     fn send_report(&self, con: &Connection, first: bool) {
-        let counters = perf::counters(self, &self.statfs.get());
+        let counters = counters::counters(self, &self.statfs.get());
         let (types, packed) = perf::report(&counters, MIN_PRIORITY);
         let complaint = self.complaint_time();
         let (slow, oldest, _) = self.tracker.slow_ops(complaint);

@@ -3,58 +3,110 @@
 use std::cell::Cell;
 use std::time::Duration;
 
+use perf::Times;
+
 use super::perf_queries::DynamicPerfStats;
 
-/// A sum of times with their number.
+/// What is counted of client ops of a kind.
 #[derive(Debug, Default)]
-pub struct Latency {
-    count: Cell<u64>,
-    sum: Cell<Duration>,
+pub struct OpCounters {
+    /// Answered.
+    pub count: Cell<u64>,
+    /// Bytes that clients sent to be written.
+    pub in_bytes: Cell<u64>,
+    /// Bytes that the answers brought.
+    pub out_bytes: Cell<u64>,
+    /// Sums of times, from arrival on to the answer: at hot places they stand here as nanoseconds.
+    latency: Cell<u64>,
+    process: Cell<u64>,
+    prepare: Cell<u64>,
 }
 
-impl Latency {
-    /// One more.
-    pub fn add(&self, d: Duration) {
-        self.count.set(self.count.get() + 1);
-        self.sum.set(self.sum.get() + d);
+/// A client op that is answered.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Served {
+    pub(crate) reads: bool,
+    pub(crate) writes: bool,
+    pub(crate) in_bytes: u64,
+    pub(crate) out_bytes: u64,
+    pub(crate) times: OpTimes,
+}
+
+/// How long an op took.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct OpTimes {
+    /// From its arrival on.
+    pub(crate) latency: Duration,
+    /// From when its object was its own.
+    pub(crate) process: Duration,
+    /// From then to when its result was known: a write was about to be submitted.
+    pub(crate) prepare: Duration,
+}
+
+fn nanos(d: Duration) -> u64 {
+    d.as_secs() * 1_000_000_000 + u64::from(d.subsec_nanos())
+}
+
+impl OpCounters {
+    fn add(&self, op: &Served) {
+        bump(&self.count, 1);
+        bump(&self.in_bytes, op.in_bytes);
+        bump(&self.out_bytes, op.out_bytes);
+        bump(&self.latency, nanos(op.times.latency));
+        bump(&self.process, nanos(op.times.process));
+        bump(&self.prepare, nanos(op.times.prepare));
     }
 
     fn reset(&self) {
-        self.count.set(0);
-        self.sum.set(Duration::ZERO);
+        let all = [&self.count, &self.in_bytes, &self.out_bytes];
+        let times = [&self.latency, &self.process, &self.prepare];
+        all.into_iter().chain(times).for_each(|cell| cell.set(0));
     }
 
-    /// How many.
-    pub fn count(&self) -> u64 {
-        self.count.get()
+    fn times(&self, sum: &Cell<u64>) -> (u64, Duration) {
+        (self.count.get(), Duration::from_nanos(sum.get()))
     }
 
-    /// Their sum.
-    pub fn sum(&self) -> Duration {
-        self.sum.get()
+    /// How many, and their time from arrival to the answer in all.
+    pub(crate) fn latency(&self) -> (u64, Duration) {
+        self.times(&self.latency)
+    }
+
+    /// The same from when their objects were their own.
+    pub(crate) fn process(&self) -> (u64, Duration) {
+        self.times(&self.process)
+    }
+
+    /// The same from then until their results were known.
+    pub(crate) fn prepare(&self) -> (u64, Duration) {
+        self.times(&self.prepare)
     }
 }
 
 /// What an OSD counts. Names as in Ceph's `perf dump` ("osd.op_w" ...).
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Client ops answered.
-    pub op: Cell<u64>,
-    /// Writes answered.
-    pub op_w: Cell<u64>,
-    /// Bytes written by clients.
-    pub op_in_bytes: Cell<u64>,
-    /// Reads answered.
-    pub op_r: Cell<u64>,
-    /// Bytes read by clients.
-    pub op_out_bytes: Cell<u64>,
-    /// Writes, from arrival to durable everywhere.
-    pub op_w_latency: Latency,
+    /// Client ops that only read.
+    pub op_r: OpCounters,
+    /// Client ops that only write.
+    pub op_w: OpCounters,
+    /// Client ops that do both.
+    pub op_rw: OpCounters,
     /// Writes to the store, until they are durable.
-    pub commit_latency: Latency,
+    pub commit_latency: Times,
     commit_shown: Cell<Shown>,
-    /// Writes of primaries applied here.
+    /// Writes of primaries that have come here.
     pub subop_w: Cell<u64>,
+    /// Bytes of them.
+    pub subop_w_in_bytes: Cell<u64>,
+    /// Until they are durable here.
+    pub subop_w_latency: Times,
+    /// Messages with pieces of objects from others that recover, and their bytes.
+    pub subop_push: Cell<u64>,
+    /// See above.
+    pub subop_push_in_bytes: Cell<u64>,
+    /// Messages that ask us for pieces of objects.
+    pub subop_pull: Cell<u64>,
     /// Objects recovered.
     pub recovery_ops: Cell<u64>,
     /// Bytes of them.
@@ -101,21 +153,27 @@ impl Counters {
         average
     }
 
-    pub(crate) fn count_read(&self, bytes: u64) {
-        bump(&self.op, 1);
-        bump(&self.op_r, 1);
-        bump(&self.op_out_bytes, bytes);
+    /// A client's op is answered.
+    pub(crate) fn count_op(&self, op: &Served) {
+        match (op.reads, op.writes) {
+            (true, true) => self.op_rw.add(op),
+            (false, true) => self.op_w.add(op),
+            (_, false) => self.op_r.add(op),
+        }
     }
 
-    pub(crate) fn count_write(&self, bytes: u64, took: Duration) {
-        bump(&self.op, 1);
-        bump(&self.op_w, 1);
-        bump(&self.op_in_bytes, bytes);
-        self.op_w_latency.add(took);
-    }
-
-    pub(crate) fn count_subop(&self) {
+    pub(crate) fn count_subop(&self, bytes: u64) {
         bump(&self.subop_w, 1);
+        bump(&self.subop_w_in_bytes, bytes);
+    }
+
+    pub(crate) fn count_push(&self, bytes: u64) {
+        bump(&self.subop_push, 1);
+        bump(&self.subop_push_in_bytes, bytes);
+    }
+
+    pub(crate) fn count_pull(&self) {
+        bump(&self.subop_pull, 1);
     }
 
     pub(crate) fn count_recovered(&self, bytes: u64) {
@@ -134,14 +192,12 @@ impl Counters {
 
     /// Starts from zero (`perf reset`).
     pub fn reset(&self) {
-        self.op.set(0);
-        self.op_w.set(0);
-        self.op_in_bytes.set(0);
-        self.op_r.set(0);
-        self.op_out_bytes.set(0);
-        self.op_w_latency.reset();
+        [&self.op_r, &self.op_w, &self.op_rw].into_iter().for_each(OpCounters::reset);
         self.commit_latency.reset();
-        self.subop_w.set(0);
+        self.subop_w_latency.reset();
+        let cells = [&self.subop_w, &self.subop_w_in_bytes, &self.subop_pull];
+        let pushes = [&self.subop_push, &self.subop_push_in_bytes];
+        cells.into_iter().chain(pushes).for_each(|cell| cell.set(0));
         self.recovery_ops.set(0);
         self.recovery_bytes.set(0);
         self.map_messages.set(0);

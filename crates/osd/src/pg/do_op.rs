@@ -6,6 +6,7 @@
 //! ```
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use store::Transaction;
 use types::osd::ObjectStatSum;
@@ -23,6 +24,7 @@ use crate::ops::{
 };
 use crate::osd::fullness::Lack;
 use crate::osd::perf_queries::Observed;
+use crate::osd::stats::{OpTimes, Served};
 
 impl Pg {
     /// A client's op, for this PG by the current map.
@@ -217,13 +219,24 @@ impl Pg {
         });
     }
 
-    pub(crate) fn count_read(&self, reply: &Reply) {
+    /// Counts a read; `begun`: when its object was its own.
+    fn count_read(&self, op: &ClientOp, begun: Duration, reply: &Reply) {
         let bytes = reply_len(reply);
         let mut core = self.core.borrow_mut();
         let sum = &mut core.info.stats.stats.sum;
         sum.num_rd += 1;
         sum.num_rd_kb += bytes.div_ceil(1024) as i64;
-        self.host.counters().count_read(bytes);
+        drop(core);
+        self.count_read_here(op, begun, bytes);
+    }
+
+    /// The same of a read that a copy which does not lead answers: the PG's statistics are the primary's.
+    pub(super) fn count_read_here(&self, op: &ClientOp, begun: Duration, bytes: u64) {
+        let process = self.host.env().recent().saturating_sub(begun);
+        let times = OpTimes { latency: op.tracked.age(), process, prepare: process };
+        let read = Served { reads: true, out_bytes: bytes, times, ..Served::default() };
+        self.host.counters().count_op(&read);
+        self.observe(op, bytes, None);
     }
 
     /// Counts an operation for the manager's queries.
@@ -253,13 +266,13 @@ pub(super) fn reply_len(reply: &Reply) -> u64 {
 
 async fn run_pg_op(pg: Rc<Pg>, op: Box<ClientOp>, generation: u64) {
     op.tracked.mark("started");
+    let begun = pg.host.env().recent();
     let reply = ops::execute_pg_op(&pg.as_ops(), &op.request).await;
     if generation != pg.generation.get() {
         pg.retry_op(op);
         return;
     }
-    pg.count_read(&reply);
-    pg.observe(&op, reply_len(&reply), None);
+    pg.count_read(&op, begun, &reply);
     op.reply(pg.epoch(), reply);
 }
 
@@ -295,6 +308,7 @@ async fn run_op(
         false => op,
     };
     op.tracked.mark("started");
+    let begun = pg.host.env().recent();
     let executed = ops::execute(&pg.as_ops(), guard, op.request.clone()).await;
     if generation != pg.generation.get() {
         pg.retry_op(op);
@@ -313,8 +327,7 @@ async fn run_op(
                 pg.waiting.borrow_mut().push_back(op);
                 return;
             }
-            pg.count_read(&executed.reply);
-            pg.observe(&op, reply_len(&executed.reply), None);
+            pg.count_read(&op, begun, &executed.reply);
             executed.effects.apply(&pg.as_ops(), &guard, op.session.client());
             op.reply(pg.epoch(), executed.reply);
         }
@@ -322,13 +335,13 @@ async fn run_op(
             let reply = executed.reply;
             Box::pin(log_error(&pg, op, guard, reply, executed.effects)).await;
         }
-        Kind::Write(pending) => run_write(&pg, op, pending).await,
+        Kind::Write(pending) => run_write(&pg, op, pending, begun).await,
         Kind::Blocked(oid) => pg.wait_for_object(oid, op),
         Kind::Dropped => pg.drop_op(op),
     }
 }
 
-async fn run_write(pg: &Rc<Pg>, op: Box<ClientOp>, pending: PendingWrite) {
+async fn run_write(pg: &Rc<Pg>, op: Box<ClientOp>, pending: PendingWrite, begun: Duration) {
     let generation = pg.generation.get();
     let prepared = match pg.prepare(&pending).await {
         _ if generation != pg.generation.get() => return pg.retry_op(op),
@@ -345,6 +358,7 @@ async fn run_write(pg: &Rc<Pg>, op: Box<ClientOp>, pending: PendingWrite) {
     } = pending.finish(at, last_user_version);
     transaction.set_sums(op.request.sums.clone());
     op.tracked.mark("waiting for subops");
+    let prepare = pg.host.env().recent().saturating_sub(begun);
     let change =
         Change { soid, reqid: op.request.reqid, transaction, entries, user_version, stats };
     if !pg.commit(change, prepared).await {
@@ -352,8 +366,16 @@ async fn run_write(pg: &Rc<Pg>, op: Box<ClientOp>, pending: PendingWrite) {
         return;
     }
     op.tracked.mark("commit_sent");
-    pg.host.counters().count_write(bytes, op.tracked.age());
-    pg.observe(&op, reply_len(&reply), Some(bytes));
+    let process = pg.host.env().recent().saturating_sub(begun);
+    let out_bytes = reply_len(&reply);
+    pg.host.counters().count_op(&Served {
+        reads: op.request.info.may_read(),
+        writes: true,
+        in_bytes: bytes,
+        out_bytes,
+        times: OpTimes { latency: op.tracked.age(), process, prepare },
+    });
+    pg.observe(&op, out_bytes, Some(bytes));
     effects.apply(&pg.as_ops(), &guard, op.session.client());
     op.reply(pg.epoch(), reply);
     drop(guard);

@@ -104,6 +104,7 @@ async fn read(pg: Rc<Pg>, op: Box<ClientOp>, since: EVersion, generation: u64) {
     if !is_settled(&pg, &guard, op.request.oid.snap).await {
         return pg.leave_to_primary(op);
     }
+    let begun = pg.host.env().recent();
     let executed = execute(&pg.as_ops(), guard, op.request.clone()).await;
     let damaged = |reply: &Reply| {
         let eio = Errno::EIO.result();
@@ -114,8 +115,7 @@ async fn read(pg: Rc<Pg>, op: Box<ClientOp>, since: EVersion, generation: u64) {
         // A damaged copy here is no reason to tell the client of an error.
         Kind::Read(_) if unchanged && !damaged(&executed.reply) => {
             let bytes = reply_len(&executed.reply);
-            pg.host.counters().count_read(bytes);
-            pg.observe(&op, bytes, None);
+            pg.count_read_here(&op, begun, bytes);
             op.reply(pg.epoch(), executed.reply);
         }
         _ => pg.leave_to_primary(op),

@@ -78,7 +78,8 @@ impl Submitted {
     /// Tells the primary what the store said of it, unless the interval is over.
     pub(crate) fn tell(self, result: Result<(), StoreError>) {
         let Submitted { pg, from, tid, last_complete, epochs: (map_epoch, min_epoch), .. } = self;
-        pg.count_commit(self.begun);
+        let took = pg.count_commit(self.begun);
+        pg.host.counters().subop_w_latency.add(took);
         if let Err(e) = result {
             return pg.host.store_failed(&e);
         }
@@ -495,9 +496,10 @@ impl Pg {
         self.host.store().submit(t)
     }
 
-    fn count_commit(&self, begun: Duration) {
+    fn count_commit(&self, begun: Duration) -> Duration {
         let took = self.host.env().recent().saturating_sub(begun);
         self.host.counters().commit_latency.add(took);
+        took
     }
 
     /// Submits a change that no client asked for (trimming, a watch's end) and waits for it.

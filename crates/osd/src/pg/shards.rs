@@ -283,6 +283,7 @@ impl Pg {
             op.trim_to,
             &mut t,
         );
+        let begun = self.host.env().recent();
         let committed = self.submit_timed(t);
         let (pg, generation) = (self.rc(), self.generation.get());
         self.host.env().go(async move {
@@ -290,6 +291,8 @@ impl Pg {
                 pg.host.store_failed(&e);
                 return;
             }
+            let took = pg.host.env().recent().saturating_sub(begun);
+            pg.host.counters().subop_w_latency.add(took);
             if generation != pg.generation.get() {
                 return;
             }

@@ -2,18 +2,18 @@
 //! socket, and `ceph pg ID ...` (`OSD::asok_command` in `src/osd/OSD.cc`,
 //! `src/common/admin_socket.cc` at v16.2).
 //!
-//! * `table`: signatures. * `process`: version, status, help. * `perf`: counters.
+//! * `table`: signatures. * `process`: version, status, help. * `counters`: counters.
 //! * `ops`: ops under way. * `bench`: the store's speed. * `inspect`: watchers, maps, heartbeats.
 //!
 //! Whoever calls [`run`] has checked that the sender may (its caps allow all, or it came by the
 //! admin socket). What the commands need of the OSD is [`Target`]; `daemon` gives it.
 
 mod bench;
+pub mod counters;
 mod daemon;
 mod damage;
 mod inspect;
 mod ops;
-pub mod perf;
 mod process;
 mod table;
 #[cfg(test)]
@@ -189,9 +189,9 @@ async fn answer(target: &dyn Target, map: &CommandMap) -> Result<CommandReply, B
         "status" => process::status(target, format),
         "heap" => process::heap(),
         "log flush" | "log dump" | "log reopen" => process::log(format),
-        "1" | "perfcounters_dump" | "perf dump" => perf::dump(target, map).await?,
-        "2" | "perfcounters_schema" | "perf schema" => perf::schema(target, format).await,
-        "perf reset" => perf::reset(target, map)?,
+        "1" | "perfcounters_dump" | "perf dump" => counters::dump(target, map).await?,
+        "2" | "perfcounters_schema" | "perf schema" => counters::schema(target, map).await,
+        "perf reset" => counters::reset(target, map)?,
         "ops" | "dump_ops_in_flight" => ops::in_flight(target, map)?,
         "dump_blocked_ops" => ops::blocked(target, map)?,
         "dump_historic_ops" => ops::historic(target, map, false)?,

@@ -19,6 +19,7 @@ use types::osd::{OsdSuperblock, PingTimes, WatchItem};
 use types::{AddrType, EntityAddr, EntityName, GhObject, HObject, OsdId, PgId, UTime};
 
 use super::*;
+use crate::osd::stats::{OpTimes, Served};
 use crate::osd::tracker::Description;
 
 struct Fake {
@@ -348,12 +349,26 @@ fn counters_have_cephs_names_and_can_start_from_zero() {
     on_osd(
         |_| (),
         |fake| async move {
-            fake.counters.count_write(10_000, Duration::from_nanos(1_758_955));
-            fake.counters.count_read(7);
+            let times = |latency, process, prepare| OpTimes {
+                latency: Duration::from_nanos(latency),
+                process: Duration::from_nanos(process),
+                prepare: Duration::from_nanos(prepare),
+            };
+            let served = Served::default();
+            let write = Served { writes: true, in_bytes: 10_000, ..served };
+            fake.counters.count_op(&Served { times: times(1_758_955, 900_000, 70_000), ..write });
+            let read = Served { reads: true, out_bytes: 7, ..served };
+            fake.counters.count_op(&Served { times: times(1_000, 500, 400), ..read });
+            let both = Served { reads: true, writes: true, in_bytes: 20, out_bytes: 3, ..served };
+            fake.counters.count_op(&Served { times: times(3_000, 2_000, 1_000), ..both });
             let osd = text(&fake, r#"{"prefix":"perf dump","logger":"osd","format":"json"}"#).await;
             assert!(osd.starts_with(
-                r#"{"osd":{"op_wip":0,"op":2,"op_in_bytes":10000,"op_out_bytes":7,"op_r":1,"#
+                r#"{"osd":{"op_wip":0,"op":3,"op_in_bytes":10020,"op_out_bytes":10,"op_latency":{"avgcount":3,"sum":0.001762955,"#
             ));
+            assert!(osd.contains(r#""op_r":1,"op_r_out_bytes":7,"#));
+            assert!(osd.contains(r#""op_rw":1,"op_rw_in_bytes":20,"op_rw_out_bytes":3,"#));
+            assert!(osd.contains(r#""op_process_latency":{"avgcount":3,"sum":0.000902500,"#));
+            assert!(osd.contains(r#""op_r_prepare_latency":{"avgcount":1,"sum":0.000000400,"#));
             assert!(osd.contains(
                 r#""op_w_latency":{"avgcount":1,"sum":0.001758955,"avgtime":0.001758955}"#
             ));
@@ -385,30 +400,8 @@ fn counters_have_cephs_names_and_can_start_from_zero() {
                 text(&fake, r#"{"prefix":"perf reset","var":"x","format":"json"}"#).await,
                 r#"{"error":"Not find: x"}"#
             );
-            assert_eq!(fake.counters.op.get(), 0);
-            assert_eq!(fake.counters.op_w_latency.count(), 0);
-        },
-    );
-}
-
-#[test]
-fn a_report_packs_its_counters_in_the_order_of_their_paths() {
-    on_osd(
-        |_| (),
-        |fake| async move {
-            fake.counters.count_write(100, Duration::from_micros(5));
-            let counters = perf::counters(&*fake, &fake.store.statfs().await.unwrap());
-            let (types, packed) = perf::report(&counters, 5);
-            assert!(types.is_sorted_by_key(|t| t.path.clone()));
-            assert!(types.iter().all(|t| t.priority >= 5));
-            assert!(types.iter().any(|t| t.path == "osd.op_w" && t.kind == 10 && t.unit == 1));
-            assert!(types.iter().any(|t| t.path == "osd.op_w_in_bytes" && t.unit == 0));
-            let averages = types.iter().filter(|t| t.kind & 4 != 0).count();
-            assert_eq!(packed.len(), 6 + 8 * types.len() + 16 * averages);
-            let at = types.iter().position(|t| t.path == "osd.op_w_latency").unwrap();
-            let mut value = [0; 8];
-            value.copy_from_slice(&packed[6 + 8 * at..14 + 8 * at]);
-            assert_eq!(u64::from_le_bytes(value), 5000, "nanoseconds");
+            assert_eq!(fake.counters.op_w.count.get(), 0);
+            assert_eq!(fake.counters.op_w.latency(), (0, Duration::ZERO));
         },
     );
 }

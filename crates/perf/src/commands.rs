@@ -1,0 +1,98 @@
+//! `perf dump`, `perf schema` and `perf reset`.
+
+use std::time::Duration;
+
+use command::{BadArgument, CommandMap, CommandReply, Format, Formatter};
+
+use crate::{Counter, Value};
+
+impl Value {
+    fn type_names(self) -> (&'static str, &'static str) {
+        match self {
+            Value::Gauge(_) => ("gauge", "integer"),
+            Value::Count(_) => ("counter", "integer"),
+            Value::Times { .. } => ("gauge", "real-integer-pair"),
+            Value::Amounts { .. } => ("gauge", "integer-integer-pair"),
+        }
+    }
+
+    fn dump(self, f: &mut Formatter, name: &str) {
+        match self {
+            Value::Gauge(n) | Value::Count(n) => f.dump_unsigned(name, n),
+            Value::Times { count, sum } => f.object(name, |f| {
+                let average = sum.as_nanos().checked_div(count.into()).unwrap_or(0);
+                f.dump_unsigned("avgcount", count);
+                f.dump_unquoted("sum", nanos(sum));
+                f.dump_unquoted("avgtime", nanos(Duration::from_nanos(average as u64)));
+            }),
+            Value::Amounts { count, sum } => f.object(name, |f| {
+                f.dump_unsigned("avgcount", count);
+                f.dump_unsigned("sum", sum);
+            }),
+        }
+    }
+}
+
+/// Seconds with all nine decimals.
+fn nanos(d: Duration) -> String {
+    format!("{}.{:09}", d.as_secs(), d.subsec_nanos())
+}
+
+fn dump_groups(
+    format: Format,
+    counters: &[Counter],
+    each: impl Fn(&mut Formatter, &Counter),
+) -> CommandReply {
+    let mut f = Formatter::new(format);
+    f.object("perfcounter_collection", |f| {
+        for group in counters.chunk_by(|a, b| a.group == b.group) {
+            f.object(group[0].group, |f| group.iter().for_each(|counter| each(f, counter)));
+        }
+    });
+    CommandReply::formatted(f)
+}
+
+/// Answers `perf dump`, which may ask for a group (`logger`) or one of its counters.
+pub fn dump(map: &CommandMap, mut counters: Vec<Counter>) -> Result<CommandReply, BadArgument> {
+    let (group, name) = (map.opt_string("logger")?, map.opt_string("counter")?);
+    let fits = |wanted: &Option<String>, is: &str| match wanted {
+        Some(wanted) => wanted.is_empty() || wanted == is,
+        None => true,
+    };
+    counters.retain(|c| fits(&group, c.group) && fits(&name, &c.name));
+    Ok(dump_groups(map.format(), &counters, |f, c| c.value.dump(f, &c.name)))
+}
+
+/// Answers `perf schema`.
+pub fn schema(map: &CommandMap, counters: &[Counter]) -> CommandReply {
+    dump_groups(map.format(), counters, |f, c| {
+        let (metric, value) = c.value.type_names();
+        f.object(&c.name, |f| {
+            f.dump_unsigned("type", c.value.kind());
+            f.dump_string("metric_type", metric);
+            f.dump_string("value_type", value);
+            f.dump_string("description", c.description);
+            f.dump_string("nick", c.nick);
+            f.dump_unsigned("priority", c.priority);
+            f.dump_string("units", if c.is_bytes { "bytes" } else { "none" });
+        });
+    })
+}
+
+/// Answers `perf reset`: `start_anew` says whether there is a group of that name, whose counters are from
+/// zero on then. `all` is every group that may be.
+pub fn reset(
+    map: &CommandMap,
+    start_anew: impl FnOnce(&str) -> bool,
+) -> Result<CommandReply, BadArgument> {
+    let what = map.string("var")?;
+    let mut f = Formatter::new(map.format());
+    f.object("perf_reset", |f| {
+        if start_anew(&what) {
+            f.dump_string("success", format!("perf reset {what}"));
+        } else {
+            f.dump_string("error", format!("Not find: {what}"));
+        }
+    });
+    Ok(CommandReply::formatted(f))
+}
