@@ -148,6 +148,14 @@ J ceph tell osd.0 dump_ops_in_flight
 J ceph tell osd.0 dump_historic_ops
 J ceph tell osd.0 status
 J ceph tell mon.a version
+J ceph tell mon.a perf dump mon
+J ceph tell mon.a perf dump cluster
+J ceph tell mon.a perf dump paxos
+J ceph tell mon.a perf schema
+ceph tell mon.a perf reset mon
+ceph tell mon.a perf reset bogus
+ceph tell mgr.x perf reset bogus
+J ceph config show mon.a
 J ceph fs ls
 J ceph fs dump
 J ceph mds stat
@@ -603,9 +611,10 @@ DIFFERENT = [
     ("ceph (osd )?(pool )?bogus|ceph tell (osd.0 bogus|mon.a quorum_status)", r"word (missing|extra) [\w-]+", "the list of similar commands is made of our commands"),
     ("ceph (osd|mon) metadata.*", r"(word )?(missing|extra) (\.|\[\]\.)?(bluestore_bdev_size|osd_uuid|vda|snappy|zlib|zstd)", "another store; frames are never compressed"),
     ("ceph mgr (dump|module ls)", r"word (missing|extra) .*|missing \.(disabled_modules|.*available_modules|active_clients|always_on_modules|services).*", "Python modules, their options and clients: our manager has none"),
-    ("ceph config(-key)? (show (osd.0|mgr.x)|ls|dump)|ceph tell osd.0 config (show|diff)( get osd_max_backfills)?", r"word (missing|extra) .*|(missing|extra) (\[\]\.overrides.*|\.[a-z_.0-9]+)", "the two configuration files differ; options of what we do not have; keys of Python modules; defaults that main() sets"),
+    ("ceph config(-key)? (show (osd.0|mgr.x|mon.a)|ls|dump)|ceph tell osd.0 config (show|diff)( get osd_max_backfills)?", r"word (missing|extra) .*|(missing|extra) (\[\]\.overrides.*|\.[a-z_.0-9]+)", "the two configuration files differ; options of what we do not have; keys of Python modules; defaults that main() sets"),
     ("ceph (tell osd.0 )?config help osd_max_backfills", r"word (missing|extra) .*", "we describe options in our own words"),
     ("ceph tell osd.0 perf dump osd", r"word missing [a-z_]+|missing \.osd\.[a-z_.]+", "counters of things that we do not do (cache tiers) or do not count"),
+    ("ceph tell mon.a perf (dump paxos|schema)", r"word (missing|extra) .*|missing \.[A-Za-z:_.0-9-]+|.*description.*", "no Paxos here: counters of collecting, refreshing and sharing have no meaning; nor are there caches, throttles and finishers of threads; we describe counters in our own words"),
     ("ceph osd test-reweight-by-utilization", r"exit code 0, real 33.*", "the device is larger there: too little is used to reweight"),
     ("ceph tell mon.a sessions", r"word (missing|extra) .*", "a monitor is no session of its own here"),
     ("ceph report", r"word (missing|extra) .*|(missing|extra) \.(paxos|osd_sum_by_class|osd_metadata|monitoring|quorum|osdmap|crushmap|mdsmap|fsmap|auth|pg).*", "no Paxos here; another device class, PGs in other states"),

@@ -4,6 +4,7 @@ reports, metrics. About 25 s."""
 import datetime
 import json
 import re
+import socket
 import unittest
 import urllib.error
 import urllib.request
@@ -147,6 +148,20 @@ class Manager(unittest.TestCase):
         bad = c.run("ceph", "crash", "post", "-i", "-", input=b"{}", check=False)
         self.assertEqual(bad.returncode, 22)
 
+    def test_every_daemon_tells_its_counters(self):
+        """collectd asks each admin socket for its version first, and gave monitors up: they did not know the command."""
+        c = self.cluster
+        for daemon, group in (("osd.0", "osd"), ("mon.a", "mon"), ("mgr.x", "mgr")):
+            with socket.socket(socket.AF_UNIX) as asok:
+                asok.connect(f"{c.dir}/run/{daemon}.asok")
+                asok.sendall(b'{"prefix":"0"}\0')
+                self.assertEqual(asok.makefile("rb").read(), b"\0\0\0\x012")
+            ask = lambda *words: json.loads(c.run("ceph", "daemon", f"{c.dir}/run/{daemon}.asok", "perf", *words).stdout)
+            dump, schema = ask("dump"), ask("schema")
+            self.assertEqual({g: set(of) for g, of in dump.items()}, {g: set(of) for g, of in schema.items()})
+            self.assertEqual(set(ask("dump", group)), {group})
+            self.assertEqual(ask("reset", group), {"success": f"perf reset {group}"})
+
     def test_metrics(self):
         c = self.cluster
         port = free_port()
@@ -161,7 +176,12 @@ class Manager(unittest.TestCase):
         for sample in ('ceph_osd_up{ceph_daemon="osd.4"} 1.0', 'ceph_pg_total{pool_id="1"} 64.0',
                        'ceph_pool_metadata{pool_id="1",name="p"} 1.0', 'ceph_mon_quorum_status{ceph_daemon="mon.a"} 1.0'):
             self.assertIn(sample, page)
-        self.assertIn("ceph_osd_op_w_latency_count", page)
+        # What dashboards of Ceph draw: times of OSDs' operations, monitors' counters, where daemons run.
+        for name in ("osd_op_w_latency_count", "osd_op_r_process_latency_sum", "osd_op_rw", "osd_commit_latency_ms", "pg_unknown",
+                     "mon_num_sessions", "paxos_commit_latency_count", "pool_recovering_objects_per_sec", "mgr_module_status",
+                     "daemon_health_metrics", "healthcheck_slow_ops"):
+            self.assertRegex(page, f"(?m)^ceph_{name}[ {{]")
+        self.assertRegex(page, f'ceph_osd_metadata{{[^}}]*ceph_daemon="osd.4"[^}}]*hostname="{socket.gethostname()}",objectstore="inkstore"')
         with self.assertRaises(urllib.error.HTTPError):
             urllib.request.urlopen(url + "nothing", timeout=5)
         c.ceph("mgr", "module", "disable", "prometheus")

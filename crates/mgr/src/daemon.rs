@@ -28,8 +28,10 @@ use crate::MgrError;
 use crate::balancer::{self, Balancer};
 use crate::cluster::Cluster;
 use crate::commands;
+use crate::counters::{Counters, bump};
 use crate::daemons::{DaemonKey, Daemons};
 use crate::progress::{self, Progress};
+use crate::prometheus::Metadata;
 use crate::rbd_support::{self, RbdSupport};
 use crate::{autoscaler, beacon, pg_num, prometheus, report};
 
@@ -62,6 +64,9 @@ pub struct Mgr {
     pub(crate) crashes: RefCell<commands::crash::Reports>,
     pub(crate) progress: RefCell<Progress>,
     pub(crate) rbd_support: RbdSupport,
+    pub(crate) counters: Counters,
+    /// What the page of metrics says of daemons' hosts.
+    pub(crate) metadata: RefCell<Metadata>,
     /// Where metrics are served, while they are.
     pub(crate) prometheus_url: RefCell<Option<String>>,
     /// The session with the monitors holds it weakly.
@@ -111,6 +116,8 @@ impl Mgr {
                 crashes: RefCell::default(),
                 progress: RefCell::default(),
                 rbd_support: RbdSupport::new(),
+                counters: Counters::default(),
+                metadata: RefCell::default(),
                 prometheus_url: RefCell::default(),
                 events: RefCell::default(),
             });
@@ -368,6 +375,7 @@ impl Dispatcher for Dispatch {
                 }
             }
             MMgrReport::TYPE => {
+                bump(&mgr.counters.reports);
                 if let (Some(m), Some(key)) =
                     (logged(MMgrReport::decode(raw), kind), con.session::<DaemonKey>())
                 {
@@ -386,11 +394,13 @@ impl Dispatcher for Dispatch {
                 }
             }
             MPGStats::TYPE if mgr.active.get() => {
+                bump(&mgr.counters.pg_stats);
                 if let Some(m) = logged(MPGStats::decode(raw), kind) {
                     mgr.on_pg_stats(con, m);
                 }
             }
             MMgrCommand::TYPE => {
+                bump(&mgr.counters.commands);
                 if let Some(m) = logged(MMgrCommand::decode(raw), kind) {
                     on_command(mgr.clone(), con.clone(), incoming, m.cmd, m.input);
                 }

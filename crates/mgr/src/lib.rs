@@ -7,6 +7,7 @@ mod balancer;
 mod beacon;
 mod cluster;
 mod commands;
+mod counters;
 mod daemon;
 mod daemons;
 mod error;

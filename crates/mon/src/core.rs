@@ -28,6 +28,7 @@ use types::RawMessage;
 use crate::caps::Caps;
 use crate::clog::ClusterLog;
 use crate::config_db::ConfigDb;
+use crate::counters::{Counters, bump};
 use crate::event::{Effect, Event, Now, Peer, SessionId};
 use crate::health::Health;
 use crate::mgr::MgrService;
@@ -88,6 +89,7 @@ pub struct MonCore {
     pub(crate) mgr: MgrService,
     pub(crate) stat: StatService,
     pub(crate) health: Health,
+    pub(crate) counters: Rc<Counters>,
     pub(crate) answered: crate::answered::Answered,
     /// The command being handled has changed something.
     pub(crate) command_changed: bool,
@@ -120,6 +122,7 @@ impl MonCore {
         conf: Rc<Config>,
         kv: Rc<dyn Kv>,
         fill: FillRandom,
+        counters: Rc<Counters>,
         now: Now,
     ) -> Result<MonCore, LoadError> {
         let monmap = crate::monmap::load(&*kv)?;
@@ -135,6 +138,7 @@ impl MonCore {
             mgr: MgrService::load(&*kv)?,
             stat: StatService::load(&*kv)?,
             health: Health::load(&*kv)?,
+            counters,
             answered: crate::answered::Answered::load(&*kv)?,
             command_changed: false,
             mon_metadata: crate::monmap::load_metadata(&*kv)?,
@@ -281,6 +285,7 @@ impl MonCore {
 
     /// Ends a session.
     pub(crate) fn close(&mut self, id: SessionId) {
+        bump(&self.counters.session_trim);
         self.effects.push(Effect::Close(id));
         self.on_closed(id);
     }
@@ -329,11 +334,13 @@ impl MonCore {
             return;
         }
         let caps = Caps::of_peer(&peer);
+        bump(&self.counters.session_add);
         self.sessions.insert(id, Session::new(id, peer, caps));
     }
 
     fn on_closed(&mut self, id: SessionId) {
         if let Some(session) = self.sessions.remove(&id) {
+            bump(&self.counters.session_rm);
             self.mgr_session_ended(&session);
         }
     }

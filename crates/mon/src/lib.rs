@@ -8,7 +8,7 @@
 //! |---|---|
 //! | core | `core.rs standing.rs event.rs session.rs subs.rs dispatch.rs caps.rs` |
 //! | storage | `log.rs replica.rs layout.rs mkfs.rs` |
-//! | services | `monmap.rs osd/ auth.rs config_db.rs clog.rs mgr.rs stat.rs health.rs` |
+//! | services | `monmap.rs osd/ auth.rs config_db.rs clog.rs mgr.rs stat.rs health.rs counters.rs` |
 //! | commands | `commands/`, `answered.rs`, `commands.tsv` |
 //! | other monitors | `peer.rs`, `shell/` |
 //! | daemon | `shell/` |
@@ -20,6 +20,7 @@ mod clog;
 mod commands;
 mod config_db;
 mod core;
+mod counters;
 mod dispatch;
 mod dump;
 mod event;
@@ -41,6 +42,7 @@ mod subs;
 mod sync;
 
 pub use crate::core::{FillRandom, Identity, LoadError, MonCore};
+pub use counters::Counters;
 pub use event::{Effect, Event, Now, Peer, SessionId};
 pub use log::{LocalLog, Log, LogError};
 pub use mkfs::{MkfsError, mkfs, mkfs_joining};

@@ -132,6 +132,8 @@ pub(crate) struct Replica {
     /// After a copy: the state is whole at this entry.
     whole_at: Cell<u64>,
     now: Cell<Duration>,
+    /// Entries stored since that was last asked, and their bytes.
+    stored: Cell<(u64, u64)>,
 }
 
 fn raft_key(name: &str) -> Bytes {
@@ -211,6 +213,7 @@ impl Replica {
             torn: Cell::new(torn),
             whole_at: Cell::new(whole_at),
             now: Cell::new(now),
+            stored: Cell::default(),
         })
     }
 
@@ -262,7 +265,10 @@ impl Replica {
                 batch.delete_range(entry_key(index + 1), end);
             }
             for entry in &ready.append {
-                batch.put(entry_key(entry.index), entry.to_bytes());
+                let bytes = entry.to_bytes();
+                let (entries, sum) = self.stored.get();
+                self.stored.set((entries + 1, sum + bytes.len() as u64));
+                batch.put(entry_key(entry.index), bytes);
             }
             if let Some(base) = &ready.base {
                 batch.delete_range(entry_key(0), entry_key(base.index + 1));
@@ -273,6 +279,11 @@ impl Replica {
         self.raft.borrow_mut().persisted();
         ready.after.append(&mut ready.early);
         Ok((ready.after, any))
+    }
+
+    /// How many entries have been stored since this was last called, and their bytes.
+    pub(crate) fn take_stored(&self) -> (u64, u64) {
+        self.stored.take()
     }
 
     /// Applies what is committed; gives the batches, in order.

@@ -9,7 +9,7 @@ mod report;
 
 pub use average::{Average, Times};
 pub use commands::{dump, reset, schema};
-pub use report::report;
+pub use report::Reporter;
 
 use std::borrow::Cow;
 use std::time::Duration;

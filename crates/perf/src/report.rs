@@ -1,14 +1,72 @@
 //! What a report to the manager holds of counters.
 
+use std::cell::Cell;
+use std::time::Duration;
+
 use bytes::Bytes;
 use denc::Writer;
-use messages::PerfCounterType;
+use messages::{MMgrConfigure, MMgrReport, PerfCounterType};
 
-use crate::{Counter, Value};
+use crate::{Counter, USEFUL, Value};
+
+/// How a daemon reports to the active manager, as that wants it.
+#[derive(Debug)]
+pub struct Reporter {
+    period: Cell<Duration>,
+    /// Counters of at least this priority are reported.
+    threshold: Cell<u8>,
+    /// The least priority of those that this session has declared.
+    declared: Cell<Option<u8>>,
+}
+
+impl Default for Reporter {
+    /// Until the manager says otherwise (mgr_stats_period, mgr_stats_threshold).
+    fn default() -> Reporter {
+        Reporter {
+            period: Cell::new(Duration::from_secs(5)),
+            threshold: Cell::new(USEFUL),
+            declared: Cell::new(None),
+        }
+    }
+}
+
+impl Reporter {
+    /// A new session: the manager knows nothing.
+    pub fn opened(&self) {
+        self.declared.set(None);
+    }
+
+    /// Time between two reports.
+    pub fn period(&self) -> Duration {
+        self.period.get()
+    }
+
+    /// What the manager wants.
+    pub fn configure(&self, wanted: &MMgrConfigure) {
+        self.period.set(Duration::from_secs(wanted.stats_period.clamp(1, 3600).into()));
+        self.threshold.set(u8::try_from(wanted.stats_threshold).unwrap_or(u8::MAX));
+    }
+
+    /// Puts counters into a report, and what is new or gone of them since the last one.
+    pub fn fill(&self, report: &mut MMgrReport, counters: &[Counter]) {
+        let threshold = self.threshold.get();
+        let (types, packed) = packed(counters, threshold);
+        let before = self.declared.replace(Some(threshold));
+        report.packed = packed;
+        if before == Some(threshold) {
+            return;
+        }
+        let gone = counters.iter().filter(|c| {
+            c.priority < threshold && before.is_some_and(|before| c.priority >= before)
+        });
+        report.undeclare_types = gone.map(Counter::path).collect();
+        report.declare_types = types;
+    }
+}
 
 /// The counters of at least `priority`, declared and as values. Wire of the values: envelope v1; each a u64
 /// (times in nanoseconds), for averages the count twice behind it; in the order of the paths.
-pub fn report(counters: &[Counter], priority: u8) -> (Vec<PerfCounterType>, Bytes) {
+fn packed(counters: &[Counter], priority: u8) -> (Vec<PerfCounterType>, Bytes) {
     let mut chosen: Vec<(String, &Counter)> =
         counters.iter().filter(|c| c.priority >= priority).map(|c| (c.path(), c)).collect();
     chosen.sort_by(|a, b| a.0.cmp(&b.0));
@@ -50,7 +108,7 @@ mod tests {
     use denc::Reader;
 
     use super::*;
-    use crate::{PLAIN, USEFUL};
+    use crate::PLAIN;
 
     #[test]
     fn a_report_packs_its_counters_in_the_order_of_their_paths() {
@@ -63,7 +121,7 @@ mod tests {
             of("mon", "size", Value::Amounts { count: 2, sum: 70 }).priority(USEFUL),
             of("osd", "numpg", Value::Gauge(4)).priority(USEFUL),
         ];
-        let (types, packed) = report(&counters, USEFUL);
+        let (types, packed) = packed(&counters, USEFUL);
         let told: Vec<(&str, u8, u8)> =
             types.iter().map(|t| (t.path.as_str(), t.kind, t.unit)).collect();
         let wanted = [
@@ -77,5 +135,31 @@ mod tests {
             (0..8).map(|_| r.u64()).collect::<Result<Vec<u64>, denc::Error>>()
         });
         assert_eq!(values, Ok(vec![70, 2, 2, 4, 100, 5000, 3, 3]), "times in nanoseconds");
+    }
+
+    #[test]
+    fn counters_are_declared_once_and_anew_when_other_ones_are_wanted() {
+        let of = |name: &'static str, priority| {
+            Counter::new("osd", name, "", Value::Count(1)).priority(priority)
+        };
+        let counters = [of("a", 10), of("b", USEFUL), of("c", PLAIN)];
+        let reporter = Reporter::default();
+        let next = || {
+            let mut report = MMgrReport::default();
+            reporter.fill(&mut report, &counters);
+            let declared: Vec<String> = report.declare_types.into_iter().map(|t| t.path).collect();
+            (declared, report.undeclare_types, report.packed.len())
+        };
+        let none = Vec::<String>::new;
+        assert_eq!(next(), (vec!["osd.a".to_owned(), "osd.b".to_owned()], none(), 22));
+        assert_eq!(next(), (none(), none(), 22));
+        reporter.configure(&MMgrConfigure::plain(7, 8));
+        assert_eq!(reporter.period(), Duration::from_secs(7));
+        assert_eq!(next(), (vec!["osd.a".to_owned()], vec!["osd.b".to_owned()], 14));
+        reporter.configure(&MMgrConfigure::plain(5, 0));
+        assert_eq!(next().2, 30);
+        assert_eq!(next(), (none(), none(), 30));
+        reporter.opened();
+        assert_eq!(next().0.len(), 3);
     }
 }

@@ -85,6 +85,7 @@ impl Raft {
         if !self.whole || !self.log.members().1.is_voter(self.id) {
             return;
         }
+        self.campaigns += 1;
         self.set_term(self.hard.term + 1, self.id);
         self.leader = None;
         self.stand_at = now + self.pause() + self.timing.retry;

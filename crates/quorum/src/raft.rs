@@ -143,6 +143,8 @@ pub struct Raft {
     /// The log ends elsewhere since a copy of the state, and no leader has been told.
     end_untold: bool,
     random: u64,
+    /// Elections called since that was last asked.
+    pub(crate) campaigns: u64,
     pub(crate) ready: Ready,
 }
 
@@ -166,6 +168,7 @@ impl Raft {
             whole: true,
             end_untold: false,
             random: start.seed | 1,
+            campaigns: 0,
             ready: Ready::default(),
         };
         raft.note_time(now);
@@ -354,6 +357,11 @@ impl Raft {
     pub fn persisted(&mut self) {
         self.durable = self.log.last_index();
         self.advance_commit();
+    }
+
+    /// How many elections this member has called since this was last called.
+    pub fn take_campaigns(&mut self) -> u64 {
+        std::mem::take(&mut self.campaigns)
     }
 
     /// Entries to apply, in order.

@@ -3,6 +3,7 @@
 use command::{BadArgument, CommandMap, CommandReply, CommandTable, Formatter, Signature, version};
 use maps::ping_times::{self, Ping};
 
+use crate::counters;
 use crate::daemon::Mgr;
 use crate::health;
 
@@ -10,12 +11,23 @@ const EINVAL: i32 = 22;
 
 fn signatures() -> CommandTable {
     let own = [
+        ("0", ""),
+        ("1", ""),
+        ("2", ""),
         ("get_command_descriptions", "list available commands"),
         ("git_version", "show the build"),
         ("help", "list available commands"),
         ("log dump", "write recent log lines out"),
         ("log flush", "write waiting log lines out"),
         ("log reopen", "reopen the log file"),
+        (
+            "perf dump name=logger,type=CephString,req=false name=counter,type=CephString,req=false",
+            "show counters",
+        ),
+        ("perf reset name=var,type=CephString", "start a group's counters, or all, from zero"),
+        ("perf schema", "describe the counters"),
+        ("perfcounters_dump", ""),
+        ("perfcounters_schema", ""),
         ("mgr_status", "show the state of this manager"),
         ("status", "show the state of this manager"),
         ("version", "show the version"),
@@ -36,6 +48,10 @@ fn signatures() -> CommandTable {
     table
 }
 
+fn refused(error: BadArgument) -> CommandReply {
+    CommandReply::error(EINVAL, error.to_string())
+}
+
 /// Runs a command about the process.
 pub(crate) fn tell(mgr: &Mgr, cmd: &[String]) -> CommandReply {
     let map = match CommandMap::parse(cmd) {
@@ -51,11 +67,22 @@ pub(crate) fn tell(mgr: &Mgr, cmd: &[String]) -> CommandReply {
     }
     let mut f = Formatter::new(map.format());
     match map.prefix() {
+        // The version of this protocol.
+        "0" => return CommandReply::data("2"),
+        "1" | "perfcounters_dump" | "perf dump" => {
+            return perf::dump(&map, counters::list(mgr)).unwrap_or_else(refused);
+        }
+        "2" | "perfcounters_schema" | "perf schema" => {
+            return perf::schema(&map, &counters::list(mgr));
+        }
+        "perf reset" => {
+            return perf::reset(&map, |group| mgr.counters.reset(group)).unwrap_or_else(refused);
+        }
         "get_command_descriptions" => {
             return CommandReply::data(table.descriptions(map.format(), false));
         }
         "help" => f.object("help", |f| {
-            for command in table.iter() {
+            for command in table.iter().filter(|command| !command.help.is_empty()) {
                 f.dump_string(&command.prefix(), &command.help);
             }
         }),

@@ -6,14 +6,18 @@ use std::fmt::Write as _;
 use command::{Format, Formatter};
 use maps::OsdMap;
 use maps::osdmap::{WEIGHT_IN, osdmap_flags};
+use maps::release::PACIFIC;
+use messages::DaemonHealthMetric;
 use serde_json::Value;
 use types::osd::pg_state;
 
 use crate::cluster::Cluster;
 use crate::daemon::Mgr;
 use crate::daemons::{Counter, DaemonKey};
+use crate::prometheus::Metadata;
 
-/// Type bits of a counter: an average, one that only grows.
+/// Type bits of a counter: a time, an average, one that only grows.
+const TIME: u8 = 1;
 const LONGRUNAVG: u8 = 4;
 const COUNTER: u8 = 8;
 /// Flags that have a metric of their own.
@@ -92,17 +96,25 @@ pub(super) fn page(mgr: &Mgr) -> String {
     let mut page = Page::default();
     let map = mgr.osdmaps.current();
     let mut cluster = mgr.cluster.borrow_mut();
-    of_monitors(&mut page, &cluster);
+    let metadata = mgr.metadata.borrow();
+    of_monitors(&mut page, &cluster, &metadata);
     of_manager(&mut page, mgr);
-    of_osds(&mut page, &map, &cluster);
+    of_osds(&mut page, &map, &cluster, &metadata);
     of_pgs(&mut page, &map, &cluster);
     of_space(&mut page, &map, &mut cluster);
+    of_recovery(&mut page, &map, &cluster);
     for (key, daemon) in mgr.daemons.borrow().iter() {
+        of_health(&mut page, key, &daemon.health);
         daemon
             .counters
             .iter()
             .for_each(|(path, counter)| of_counter(&mut page, key, path, counter));
     }
+    let daemons = mgr.daemons.borrow();
+    let told = daemons.iter().flat_map(|(_, daemon)| &daemon.health);
+    let slow: u64 =
+        told.filter(|m| m.kind == SLOW_OPS).map(|metric| metric.value & 0xffff_ffff).sum();
+    page.add("gauge", "healthcheck_slow_ops", "Slow requests of all daemons", &[], slow as f64);
     page.text()
 }
 
@@ -110,7 +122,7 @@ fn parsed(bytes: &[u8]) -> Value {
     serde_json::from_slice(bytes).unwrap_or_default()
 }
 
-fn of_monitors(page: &mut Page, cluster: &Cluster) {
+fn of_monitors(page: &mut Page, cluster: &Cluster, metadata: &Metadata) {
     let health = parsed(&cluster.digest.health_json);
     let status = match health["status"].as_str() {
         Some("HEALTH_OK") => 0.0,
@@ -137,8 +149,10 @@ fn of_monitors(page: &mut Page, cluster: &Cluster) {
         let rank = rank.to_string();
         let labels = [
             ("ceph_daemon", name.as_str()),
+            ("hostname", metadata.get(&name, "hostname")),
             ("public_addr", address.split(':').next().unwrap_or_default()),
             ("rank", rank.as_str()),
+            ("ceph_version", metadata.get(&name, "ceph_version")),
         ];
         page.add("untyped", "mon_metadata", "The monitor's metadata", &labels, 1.0);
     }
@@ -156,9 +170,40 @@ fn of_manager(page: &mut Page, mgr: &Mgr) {
     let active = if mgr.active.get() { 1.0 } else { 0.0 };
     let daemon = [("ceph_daemon", name.as_str())];
     page.add("gauge", "mgr_status", "Whether the manager is active", &daemon, active);
+    let map = mgr.mgrmap.borrow();
+    let always = map.always_on(PACIFIC.into());
+    for module in &map.available_modules {
+        let labels = [("name", module.name.as_str())];
+        let status = match (always.contains(&module.name), map.modules.contains(&module.name)) {
+            (true, _) => 2.0,
+            (false, true) => 1.0,
+            (false, false) => 0.0,
+        };
+        let help = "The module: 0 disabled, 1 enabled, 2 always on";
+        page.add("gauge", "mgr_module_status", help, &labels, status);
+        let can_run = if module.can_run { 1.0 } else { 0.0 };
+        page.add("gauge", "mgr_module_can_run", "Whether the module can run", &labels, can_run);
+    }
 }
 
-fn of_osds(page: &mut Page, map: &OsdMap, cluster: &Cluster) {
+/// Kind of a daemon's health metric: its slow requests, their number in the low half.
+const SLOW_OPS: u8 = 0;
+
+/// What daemons say of their health.
+fn of_health(page: &mut Page, key: &DaemonKey, health: &[DaemonHealthMetric]) {
+    let name = key.text();
+    for metric in health {
+        let (kind, value) = match metric.kind {
+            SLOW_OPS => ("SLOW_OPS", metric.value & 0xffff_ffff),
+            _ => ("PENDING_CREATING_PGS", metric.value),
+        };
+        let labels = [("type", kind), ("ceph_daemon", name.as_str())];
+        let help = "What the daemon says of its health";
+        page.add("gauge", "daemon_health_metrics", help, &labels, value as f64);
+    }
+}
+
+fn of_osds(page: &mut Page, map: &OsdMap, cluster: &Cluster, metadata: &Metadata) {
     for osd in map.osds() {
         let name = format!("osd.{osd}");
         let daemon = [("ceph_daemon", name.as_str())];
@@ -168,16 +213,46 @@ fn of_osds(page: &mut Page, map: &OsdMap, cluster: &Cluster) {
         let weight = f64::from(map.weight(osd)) / f64::from(WEIGHT_IN);
         page.add("untyped", "osd_weight", "The OSD's reweight", &daemon, weight);
         let address = map.addrs(osd).map(|addrs| addrs.front().sockaddr_text().to_string());
+        let host = metadata.get(&name, "hostname");
         let labels = [
+            ("back_iface", metadata.get(&name, "back_iface")),
             ("ceph_daemon", name.as_str()),
+            ("cluster_addr", metadata.address(&name, "back_addr")),
             ("device_class", map.crush.class_of(osd).unwrap_or_default()),
+            ("front_iface", metadata.get(&name, "front_iface")),
+            ("hostname", host),
+            ("objectstore", metadata.get(&name, "osd_objectstore")),
             (
                 "public_addr",
                 address.as_deref().and_then(|a| a.split(':').next()).unwrap_or_default(),
             ),
+            ("ceph_version", metadata.get(&name, "ceph_version")),
         ];
         page.add("untyped", "osd_metadata", "The OSD's metadata", &labels, 1.0);
+        let devices = metadata.get(&name, "devices");
+        for device in devices.split(',').filter(|device| !device.is_empty()) {
+            let device = format!("/dev/{device}");
+            let labels = [
+                ("ceph_daemon", name.as_str()),
+                ("device", device.as_str()),
+                ("db_device", ""),
+                ("wal_device", ""),
+                ("instance", host),
+            ];
+            page.add("untyped", "disk_occupation", "The OSD uses the device", &labels, 1.0);
+            let labels = [labels[0], labels[1], labels[4]];
+            page.add("untyped", "disk_occupation_human", "The same, to be read", &labels, 1.0);
+        }
         if let Some(stat) = cluster.pg_map.osd_stat.get(&osd) {
+            const NANOS_PER_MS: u64 = 1_000_000;
+            let perf = &stat.os_perf_stat;
+            let latencies = [
+                ("osd_commit_latency_ms", "Time until a write is durable", perf.commit_latency_ns),
+                ("osd_apply_latency_ms", "Time until a write can be read", perf.apply_latency_ns),
+            ];
+            for (name, help, nanos) in latencies {
+                page.add("gauge", name, help, &daemon, (nanos / NANOS_PER_MS) as f64);
+            }
             let bytes = [
                 ("osd_stat_bytes", "Size of the store", stat.statfs.total),
                 ("osd_stat_bytes_used", "Used space", stat.statfs.used_raw()),
@@ -202,8 +277,8 @@ fn of_osds(page: &mut Page, map: &OsdMap, cluster: &Cluster) {
 fn of_pgs(page: &mut Page, map: &OsdMap, cluster: &Cluster) {
     // By pool and name of a state; every name that occurs gets a value for every pool.
     let mut counts: BTreeMap<(i64, String), f64> = BTreeMap::new();
-    let names: Vec<String> =
-        pg_state::state_string(u64::from(u32::MAX)).split('+').map(str::to_owned).collect();
+    let known = pg_state::state_string(u64::MAX);
+    let names: Vec<String> = known.split('+').chain(["unknown"]).map(str::to_owned).collect();
     for id in map.pools.keys() {
         for name in &names {
             counts.insert((*id, name.clone()), 0.0);
@@ -251,8 +326,9 @@ fn of_space(page: &mut Page, map: &OsdMap, cluster: &mut Cluster) {
         let value = df["stats"][name].as_f64().unwrap_or(0.0);
         page.add("gauge", &format!("cluster_{name}"), help, &[], value);
     }
-    const OF_POOLS: [&str; 13] = [
+    const OF_POOLS: [&str; 16] = [
         "max_avail",
+        "avail_raw",
         "stored",
         "stored_raw",
         "objects",
@@ -263,6 +339,8 @@ fn of_space(page: &mut Page, map: &OsdMap, cluster: &mut Cluster) {
         "rd_bytes",
         "wr",
         "wr_bytes",
+        "compress_bytes_used",
+        "compress_under_bytes",
         "percent_used",
         "bytes_used",
     ];
@@ -279,6 +357,35 @@ fn of_space(page: &mut Page, map: &OsdMap, cluster: &mut Cluster) {
     }
 }
 
+/// What recovery has done in pools, and does now.
+fn of_recovery(page: &mut Page, map: &OsdMap, cluster: &Cluster) {
+    let digest = &cluster.pg_map.digest;
+    for id in map.pools.keys() {
+        let mut f = Formatter::new(Format::Json);
+        digest.dump_pool_io(map, *id, &mut f);
+        let now: Value = serde_json::from_str(&f.finish()).unwrap_or_default();
+        let labels = [("pool_id", &*id.to_string())];
+        for of in ["objects", "bytes", "keys"] {
+            let name = format!("recovering_{of}_per_sec");
+            let rate = now["recovery_rate"][&name].as_f64().unwrap_or(0.0);
+            let help = format!("{of} that are recovered in a second");
+            page.add("gauge", &format!("pool_{name}"), &help, &labels, rate);
+        }
+        let sum = i32::try_from(*id)
+            .ok()
+            .and_then(|id| digest.pg_pool_sum.get(&id))
+            .map(|pool| pool.stats.sum)
+            .unwrap_or_default();
+        for (name, help, value) in [
+            ("pool_num_objects_recovered", "Objects recovered", sum.num_objects_recovered),
+            ("pool_num_bytes_recovered", "Bytes recovered", sum.num_bytes_recovered),
+            ("pool_objects_repaired", "Objects repaired", sum.num_objects_repaired),
+        ] {
+            page.add("counter", name, help, &labels, value as f64);
+        }
+    }
+}
+
 fn of_counter(page: &mut Page, key: &DaemonKey, path: &str, counter: &Counter) {
     let name = key.text();
     let daemon = [("ceph_daemon", name.as_str())];
@@ -290,8 +397,9 @@ fn of_counter(page: &mut Page, key: &DaemonKey, path: &str, counter: &Counter) {
         return;
     }
     const NANOS: f64 = 1e9;
-    let seconds = counter.last.value as f64 / NANOS;
-    page.add("counter", &format!("{path}_sum"), &format!("{help} Total"), &daemon, seconds);
+    let unit = if counter.kind.kind & TIME == 0 { 1.0 } else { NANOS };
+    let sum = counter.last.value as f64 / unit;
+    page.add("counter", &format!("{path}_sum"), &format!("{help} Total"), &daemon, sum);
     let count = counter.last.count as f64;
     page.add("counter", &format!("{path}_count"), &format!("{help} Count"), &daemon, count);
 }

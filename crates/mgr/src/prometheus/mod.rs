@@ -6,7 +6,10 @@
 //!
 //! Anybody who reaches the port may read it, as with Ceph's: it holds figures, not data.
 
+mod metadata;
 mod metrics;
+
+pub(crate) use metadata::Metadata;
 
 use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -85,6 +88,7 @@ async fn serve(mgr: &Rc<Mgr>, listener: &dyn Listener) {
         mgr.env.go(async move {
             let answer = async {
                 if let Some(request) = read_head(&*stream).await {
+                    metadata::refresh(&of_task).await;
                     let _ = stream.send(vec![respond(&of_task, &request)]).await;
                 }
             };

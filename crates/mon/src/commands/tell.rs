@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use command::{
-    ArgValue, CommandMap, CommandReply, CommandTable, Format, Formatter, Signature, version,
+    ArgValue, BadArgument, CommandMap, CommandReply, CommandTable, Format, Formatter, Signature,
+    version,
 };
 use messages::{MCommand, MCommandReply};
 use types::{Errno, RawMessage, entity};
@@ -17,6 +18,9 @@ use crate::event::wire;
 pub(crate) fn admin_table() -> CommandTable {
     let mut table = CommandTable::new();
     let mut all: Vec<Signature> = [
+        ("0", ""),
+        ("1", ""),
+        ("2", ""),
         ("compact", "compact the monitor's database"),
         ("get_command_descriptions", "list commands"),
         ("git_version", "print the build"),
@@ -28,7 +32,14 @@ pub(crate) fn admin_table() -> CommandTable {
         ("log dump", "write recent log lines out"),
         ("log flush", "write waiting log lines out"),
         ("log reopen", "reopen the log file"),
-        ("perf dump", "print counters"),
+        (
+            "perf dump name=logger,type=CephString,req=false name=counter,type=CephString,req=false",
+            "print counters",
+        ),
+        ("perf reset name=var,type=CephString", "start a group's counters, or all, from zero"),
+        ("perf schema", "describe the counters"),
+        ("perfcounters_dump", ""),
+        ("perfcounters_schema", ""),
         ("quorum enter", "take part in the quorum again"),
         ("quorum exit", "leave the quorum until told to enter it again"),
         ("sessions", "print who is connected"),
@@ -45,6 +56,10 @@ pub(crate) fn admin_table() -> CommandTable {
     all.sort_by_key(Signature::prefix);
     all.into_iter().for_each(|signature| table.push(signature));
     table
+}
+
+fn refused(error: BadArgument) -> CommandReply {
+    CommandReply::error(Errno::EINVAL.0, error.to_string())
 }
 
 impl MonCore {
@@ -134,12 +149,14 @@ impl MonCore {
 
     fn own_command(&mut self, cmd: &Cmd) -> Option<CommandReply> {
         Some(match cmd.prefix.as_str() {
+            // The version of this protocol.
+            "0" => CommandReply::data("2"),
             "get_command_descriptions" => {
                 CommandReply::data(admin_table().descriptions(Format::JsonPretty, false))
             }
             "help" => cmd.structured(|f| {
                 f.object("help", |f| {
-                    for c in admin_table().iter() {
+                    for c in admin_table().iter().filter(|c| !c.help.is_empty()) {
                         f.dump_string(&c.prefix(), &c.help);
                     }
                 });
@@ -163,15 +180,15 @@ impl MonCore {
                     f.dump_unsigned("num_ops", 0u32);
                 });
             }),
-            "perf dump" => cmd.structured(|f| {
-                f.object("perf", |f| {
-                    f.object("mon", |f| {
-                        f.dump_unsigned("num_sessions", self.sessions.len() as u64);
-                        f.dump_unsigned("num_elections", self.election_epoch() / 2);
-                    });
-                    f.object("cluster", |f| self.dump_cluster_counters(f));
-                });
-            }),
+            "1" | "perfcounters_dump" | "perf dump" => {
+                perf::dump(&cmd.map, self.list_counters()).unwrap_or_else(refused)
+            }
+            "2" | "perfcounters_schema" | "perf schema" => {
+                perf::schema(&cmd.map, &self.list_counters())
+            }
+            "perf reset" => {
+                perf::reset(&cmd.map, |group| self.counters.reset(group)).unwrap_or_else(refused)
+            }
             "compact" => CommandReply::default(),
             // Log lines are written as they come: nothing waits, and no file is held open here.
             "log dump" | "log flush" | "log reopen" => cmd.structured(|f| f.object("log", |_| {})),
@@ -205,24 +222,6 @@ impl MonCore {
                 f.dump_string("msg", "forcing store sync the next time the monitor starts");
             });
         })
-    }
-
-    fn dump_cluster_counters(&self, f: &mut Formatter) {
-        let map = self.osdmap();
-        let usage = self.statfs(None);
-        f.dump_unsigned("num_mon", self.monmap.size() as u64);
-        f.dump_unsigned("num_mon_quorum", self.standing.quorum.len() as u64);
-        f.dump_unsigned("num_osd", map.num_osds() as u64);
-        f.dump_unsigned("num_osd_up", map.num_up_osds() as u64);
-        f.dump_unsigned("num_osd_in", map.num_in_osds() as u64);
-        f.dump_unsigned("osd_epoch", map.epoch);
-        f.dump_unsigned("osd_bytes", usage.kb << 10);
-        f.dump_unsigned("osd_bytes_used", usage.kb_used << 10);
-        f.dump_unsigned("osd_bytes_avail", usage.kb_avail << 10);
-        f.dump_unsigned("num_pool", map.pools.len() as u64);
-        f.dump_int("num_pg", self.stat.digest.num_pg);
-        f.dump_int("num_pg_active", self.stat.digest.num_pg_active);
-        f.dump_unsigned("num_object", usage.num_objects);
     }
 
     fn dump_sessions(&self, f: &mut Formatter) {

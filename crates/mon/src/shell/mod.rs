@@ -6,11 +6,13 @@
 //! | `pump.rs` | the replicated log: stores, sends, applies; takes over and gives up leading |
 //! | `peers.rs` | the other monitors: connections, who is in the quorum, clocks, membership |
 //! | `router.rs` | requests: kept until they are done with, handed to whoever leads |
-//! | `to_mgr.rs` | commands that the manager answers |
+//! | `to_mgr.rs` | the session with the manager: commands that it answers |
+//! | `report.rs` | what it is told of this monitor |
 
 mod auth_server;
 mod peers;
 mod pump;
+mod report;
 mod router;
 mod to_mgr;
 
@@ -34,6 +36,7 @@ use store::Kv;
 use types::{EntityName, Errno, UTime, entity};
 
 use crate::core::{Identity, LoadError, MonCore};
+use crate::counters::Counters;
 use crate::event::{Effect, Event, Now, Peer, SessionId};
 use crate::log::{Log, LogError};
 use crate::replica::Replica;
@@ -94,6 +97,7 @@ struct Shell {
     conf: Rc<Config>,
     kv: Rc<dyn Kv>,
     identity: Identity,
+    counters: Rc<Counters>,
     /// Nothing while the state is being copied from another monitor.
     core: RefCell<Option<MonCore>>,
     replica: Rc<Replica>,
@@ -152,6 +156,7 @@ impl Mon {
                 move || env.random_u64()
             };
             let timing = timing_of(rank);
+            let counters = Rc::<Counters>::default();
             let replica = Replica::open(kv.clone(), &name, timing, env.now(), &random)
                 .map_err(|e| load(e.into()))?;
             let keys = crate::auth::load_keys(&*kv, &conf).map_err(load)?;
@@ -168,6 +173,7 @@ impl Mon {
                 conf,
                 kv,
                 identity,
+                counters,
                 core: RefCell::new(None),
                 replica: Rc::new(replica),
                 first_keys: RefCell::new(Rc::new(RefCell::new(keys))),
@@ -204,6 +210,7 @@ impl Mon {
             messenger.set_addrs(own);
             shell.env.go(pump::run(shell.clone()));
             shell.env.go(peers::tend(shell.clone()));
+            shell.env.go(report::run(shell.clone()));
             tracing::info!("mon.{name} serves on {addr}");
             Ok(Mon { shell })
         })
@@ -273,7 +280,8 @@ impl Shell {
         let env = self.env.clone();
         let fill = Box::new(move |buf: &mut [u8]| env.fill_random(buf));
         let (identity, conf) = (self.identity.clone(), self.conf.clone());
-        let core = MonCore::load(identity, conf, self.kv.clone(), fill, read_clocks(&self.env))?;
+        let (counters, now) = (self.counters.clone(), read_clocks(&self.env));
+        let core = MonCore::load(identity, conf, self.kv.clone(), fill, counters, now)?;
         self.take_monmap(core.monmap());
         *self.core.borrow_mut() = Some(core);
         Ok(())

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use quorum::{Envelope, MemberId};
 use store::KvBatch;
+use store::kv::KvOp;
 
 use super::{Shell, read_clocks};
 use crate::core::LoadError;
+use crate::counters::bump;
 use crate::event::Event;
 use crate::peer::PeerMessage;
 use crate::standing::{Role, Standing};
@@ -37,6 +39,16 @@ pub(super) async fn run(shell: Rc<Shell>) {
     }
 }
 
+/// Bytes of keys and values.
+fn batch_bytes(batch: &KvBatch) -> u64 {
+    let bytes = batch.ops.iter().map(|op| match op {
+        KvOp::Put(key, value) => key.len() + value.len(),
+        KvOp::Delete(key) => key.len(),
+        KvOp::DeleteRange(start, end) => start.len() + end.len(),
+    });
+    bytes.sum::<usize>() as u64
+}
+
 impl Shell {
     /// The log has something to do.
     pub(super) fn wake_pump(&self) {
@@ -53,10 +65,15 @@ impl Shell {
         for _ in 0..64 {
             let early = self.replica.take_early(self.env.now());
             self.send_log(early);
+            let begun = self.env.now();
             let (after, any) = self.replica.store()?;
+            self.count_begin(begun);
+            self.count_campaigns();
             self.send_log(after);
             let led = self.role() == Role::Leader;
+            let begun = self.env.now();
             let batches = self.replica.apply()?;
+            self.count_commits(begun, &batches);
             let applied = !batches.is_empty();
             self.look_around(led, batches)?;
             if !any && !applied {
@@ -71,6 +88,33 @@ impl Shell {
         }
         self.serve_requests();
         Ok(())
+    }
+
+    fn count_campaigns(&self) {
+        let called = &self.counters.election_call;
+        called.set(called.get() + self.replica.raft_mut().take_campaigns());
+    }
+
+    fn count_begin(&self, begun: Duration) {
+        let paxos = &self.counters.paxos;
+        let (entries, bytes) = self.replica.take_stored();
+        if entries > 0 {
+            paxos.begin.set(paxos.begin.get() + entries);
+            paxos.begin_bytes.add(bytes);
+            paxos.begin_latency.add(self.env.now().saturating_sub(begun));
+        }
+    }
+
+    fn count_commits(&self, begun: Duration, batches: &[KvBatch]) {
+        let paxos = &self.counters.paxos;
+        for batch in batches {
+            bump(&paxos.commit);
+            paxos.commit_keys.add(batch.ops.len() as u64);
+            paxos.commit_bytes.add(batch_bytes(batch));
+        }
+        if !batches.is_empty() {
+            paxos.commit_latency.add(self.env.now().saturating_sub(begun));
+        }
     }
 
     fn send_log(&self, messages: Vec<Envelope>) {
@@ -154,6 +198,7 @@ impl Shell {
             }
             _ => self.out_since.set(None),
         }
+        self.count_place(before.role, role);
         if before.role == Role::Leader {
             self.replica.drop_waiters();
         }
@@ -174,6 +219,21 @@ impl Shell {
             self.greet_peers();
         }
         Ok(())
+    }
+
+    /// A monitor that an operator took out has missed nobody.
+    fn count_place(&self, before: Role, role: Role) {
+        let paxos = &self.counters.paxos;
+        bump(match role {
+            Role::Leader => &paxos.start_leader,
+            Role::Peon => &paxos.start_peon,
+            Role::Out => &paxos.restart,
+        });
+        match (before, role) {
+            (Role::Leader, Role::Out) if !self.exited.get() => bump(&paxos.lease_ack_timeout),
+            (Role::Peon, Role::Out) if !self.exited.get() => bump(&paxos.lease_timeout),
+            _ => {}
+        }
     }
 
     /// Lets the core do something and performs what it wants.

@@ -1,4 +1,4 @@
-//! Commands that the manager answers and a client asks of a monitor: they go on to the active manager, and
+//! The active manager, as this monitor's: reports (`report.rs`), and commands that it answers and a client asks of a monitor: they go on to the active manager, and
 //! its answer goes back (`src/mon/Monitor.cc` at v16.2: C_MgrProxyCommand). `rbd mirror pool status` asks so.
 //!
 //! Nothing of it is in the log: whoever loses its monitor asks another one, and what a manager did not
@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use command::CommandReply;
-use messages::{MMgrCommand, MMgrCommandReply, MMonCommand, MMonCommandAck, Message, PaxosHeader};
+use messages::{
+    MMgrCommand, MMgrCommandReply, MMgrConfigure, MMonCommand, MMonCommandAck, Message, PaxosHeader,
+};
 use msgr::{Connection, Dispatcher, Incoming, Messenger, Policies, Policy};
 use types::{AddrVec, EntityName, Errno, entity};
 
@@ -32,6 +34,9 @@ pub(super) struct ToMgr {
     /// `mon_client_bytes` in all.
     asked: RefCell<BTreeMap<u64, Asked>>,
     last_tid: Cell<u64>,
+    pub(super) reporter: perf::Reporter,
+    /// The revision of our options it was last told.
+    pub(super) config_told: Cell<u64>,
 }
 
 /// What a command counts for.
@@ -50,6 +55,8 @@ impl ToMgr {
             con: RefCell::default(),
             asked: RefCell::default(),
             last_tid: Cell::new(0),
+            reporter: perf::Reporter::default(),
+            config_told: Cell::new(0),
         }
     }
 
@@ -63,6 +70,11 @@ impl ToMgr {
         self.asked.borrow_mut().clear();
         self.con.borrow_mut().take();
         self.messenger.shutdown();
+    }
+
+    /// To the manager that was active when last looked.
+    pub(super) fn connection(&self) -> Option<Connection> {
+        self.con.borrow().as_ref().map(|(_, con)| con.clone())
     }
 
     /// Nobody waits for these any more.
@@ -92,13 +104,10 @@ impl Shell {
         }
     }
 
-    /// Sends all that is not answered to the manager that is active now, if it is another one or the
-    /// connection broke; whether it was so.
+    /// Opens a session with the manager that is active now, if it is another one or the connection broke,
+    /// and sends it all that is not answered; whether it was so.
     pub(super) fn follow_mgr(&self) -> bool {
         let to_mgr = &self.to_mgr;
-        if to_mgr.asked.borrow().is_empty() {
-            return false;
-        }
         let Some(addrs) = self.core.borrow().as_ref().and_then(|core| core.active_mgr()) else {
             return false;
         };
@@ -113,6 +122,7 @@ impl Shell {
         if let Some((_, before)) = before.filter(|(_, before)| *before != con) {
             before.mark_down();
         }
+        self.open_reports(&con);
         let numbers: Vec<u64> = to_mgr.asked.borrow().keys().copied().collect();
         numbers.into_iter().for_each(|number| self.send_asked(&con, number));
         true
@@ -145,8 +155,15 @@ struct Answers {
 impl Dispatcher for Answers {
     fn on_message(&self, _: &Connection, incoming: Incoming) {
         let raw = incoming.into_message();
-        if raw.header.kind != MMgrCommandReply::TYPE {
-            return;
+        match raw.header.kind {
+            MMgrCommandReply::TYPE => {}
+            MMgrConfigure::TYPE => {
+                if let Ok(configure) = MMgrConfigure::decode(&raw) {
+                    self.shell.to_mgr.reporter.configure(&configure);
+                }
+                return;
+            }
+            _ => return,
         }
         let asked = self.shell.to_mgr.asked.borrow_mut().remove(&raw.header.tid);
         let Some(asked) = asked else { return };

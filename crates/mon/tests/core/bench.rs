@@ -112,7 +112,8 @@ impl Bench {
             }
         });
         let start = clock(Duration::ZERO);
-        let mut core = MonCore::load(identity, conf(settings), kv, fill, start).unwrap();
+        let mut core =
+            MonCore::load(identity, conf(settings), kv, fill, Rc::default(), start).unwrap();
         let first = core.stand_alone(start).unwrap();
         let mut bench = Bench {
             core,

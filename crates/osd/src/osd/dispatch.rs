@@ -368,7 +368,9 @@ impl Osd {
             }
             MMgrMap::TYPE if con.peer_kind() == MON => self.on_mgrmap(MMgrMap::decode(raw)?.map),
             MMgrConfigure::TYPE if con.peer_kind() == MGR => {
-                self.counters.dynamic.set_queries(MMgrConfigure::decode(raw)?.osd_queries()?);
+                let configure = MMgrConfigure::decode(raw)?;
+                self.reporter.configure(&configure);
+                self.counters.dynamic.set_queries(configure.osd_queries()?);
                 self.report_soon();
             }
             MPGStatsAck::TYPE => {}

@@ -198,6 +198,8 @@ pub struct Osd {
     pub(crate) report_now: Rc<Notify>,
     /// Revision of the configuration that the manager has.
     pub(crate) config_told: Cell<u64>,
+    /// How the manager wants counters.
+    reporter: perf::Reporter,
     /// There is news since the last report.
     pub(crate) report_due: Cell<bool>,
     pub(crate) stat_seq: Cell<u64>,
@@ -363,6 +365,7 @@ impl Osd {
             mgr_con: RefCell::default(),
             report_now: Rc::default(),
             config_told: Cell::new(0),
+            reporter: perf::Reporter::default(),
             report_due: Cell::new(false),
             stat_seq: Cell::new(0),
             limits: RefCell::default(),

@@ -16,14 +16,10 @@ use types::osd::{ObjectStorePerfStat, OsdStat, StoreStatfs};
 use super::Osd;
 use crate::tell::counters;
 
-/// Seconds between reports until the manager says otherwise (mgr_stats_period).
-const PERIOD: Duration = Duration::from_secs(5);
 /// News waits this long for more of it.
 const SETTLE: Duration = Duration::from_millis(20);
 /// Least time between two reports of all PGs, however much changes.
 const PAUSE: Duration = Duration::from_millis(300);
-/// Counters of at least this priority are reported (mgr_stats_threshold).
-const MIN_PRIORITY: u8 = 5;
 
 impl Osd {
     /// Share of the device that is used, 0..1.
@@ -68,7 +64,8 @@ impl Osd {
         };
         self.config_told.set(self.config.revision());
         con.send(open.encode());
-        self.send_report(&con, true);
+        self.reporter.opened();
+        self.send_report(&con);
     }
 
     /// A manager that has just come knows nothing, and `loligo up` waits for what it will know: it
@@ -154,17 +151,14 @@ impl Osd {
         seq
     }
 
-    /// Counters and health. `first` on this connection: what the counters are, too.
-    fn send_report(&self, con: &Connection, first: bool) {
+    /// Counters and health.
+    fn send_report(&self, con: &Connection) {
         let counters = counters::counters(self, &self.statfs.get());
-        let (types, packed) = perf::report(&counters, MIN_PRIORITY);
         let complaint = self.complaint_time();
         let (slow, oldest, _) = self.tracker.slow_ops(complaint);
         let value = (oldest.as_secs().min(u64::from(u32::MAX)) << 32) | slow as u64;
-        let report = MMgrReport {
+        let mut report = MMgrReport {
             daemon_name: self.whoami.to_string(),
-            declare_types: if first { types } else { Vec::new() },
-            packed,
             daemon_health_metrics: vec![
                 DaemonHealthMetric { kind: 0, value: if slow > 0 { value } else { 0 } },
                 DaemonHealthMetric { kind: 1, value: 0 },
@@ -173,6 +167,7 @@ impl Osd {
             rest: MMgrReport::with_osd_metrics(&self.counters.dynamic.take_reports()),
             ..MMgrReport::default()
         };
+        self.reporter.fill(&mut report, &counters);
         con.send(report.encode());
     }
 
@@ -226,7 +221,9 @@ fn told(s: &Statfs) -> StoreStatfs {
 pub(super) async fn run(osd: Rc<Osd>) {
     let now = osd.report_now.clone();
     while !osd.is_stopping() {
-        if osd.report_due.get() || osd.env.timeout(PERIOD, now.notified()).await.is_ok() {
+        if osd.report_due.get()
+            || osd.env.timeout(osd.reporter.period(), now.notified()).await.is_ok()
+        {
             osd.env.sleep(SETTLE).await;
         }
         osd.report_due.set(false);
@@ -239,7 +236,7 @@ pub(super) async fn run(osd: Rc<Osd>) {
         osd.connect_mgr();
         let con = osd.mgr_con.borrow().clone();
         if let Some(con) = con {
-            osd.send_report(&con, false);
+            osd.send_report(&con);
             osd.send_pg_stats();
             osd.env.sleep(PAUSE).await;
         }
