@@ -243,6 +243,8 @@ impl OpContext {
         let size = data.len() as u64;
         self.mark_modified(0, old_size);
         self.mark_data_dirty(0, old_size.max(size));
+        // Also where the copy has none: there may be one that goes.
+        self.clean.mark_omap_dirty();
         self.set_size(size);
         // A copy is the same version of the object to clients.
         self.user_at_version = user_version;
@@ -267,7 +269,6 @@ impl OpContext {
         }
         if has_omap {
             oi.set_flag(object_info::FLAG_OMAP);
-            self.clean.mark_omap_dirty();
         } else {
             oi.clear_flag(object_info::FLAG_OMAP);
         }

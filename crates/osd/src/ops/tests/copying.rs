@@ -56,6 +56,20 @@ fn copies_data_attributes_and_omap_in_pieces() {
     });
 }
 
+/// Found by `ceph_test_rados`: a copy without an omap went over an object that had one, and did not say so in the log. An
+/// OSD that was down meanwhile kept the omap that it had.
+#[test]
+fn recovery_copies_the_omap_of_a_copy_also_where_there_is_none() {
+    on_pg(|pg| async move {
+        pg.put("source", b"no omap").await;
+        let vals = BTreeMap::from([(key("k"), Bytes::from_static(b"v"))]);
+        let op = OsdOp { indata: vals.to_bytes(), ..OsdOp::new(ops::OMAPSETVALS) };
+        pg.op("copy", op).await.unwrap();
+        pg.op("copy", copy_from("source", head())).await.unwrap();
+        assert!(pg.last_entry().clean_regions.omap_is_dirty());
+    });
+}
+
 #[test]
 fn copying_fails_as_it_should() {
     on_pg(|pg| async move {
