@@ -5,10 +5,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use client::IoCtx;
+use client::{IoCtx, Operation};
 use serde_json::json;
-use sim::{Control, World};
+use sim::{Control, Kill, World};
 use simtest::{Cluster, Plan};
+use types::SnapContext;
 
 /// Runs tasks side by side; says in which order they ended.
 async fn at_once<T: Future<Output = u64> + 'static>(
@@ -91,6 +92,61 @@ fn what_an_interval_interrupts_is_run_in_its_order() {
             }
             stop.set(true);
             appends.await;
+        });
+    }
+}
+
+/// Found by `ceph_test_rados` while OSDs were killed: a rollback was answered behind a write that had been sent later.
+///
+/// 1. A write that goes back to a snapshot waits until the clone is recovered, the head being everywhere.
+/// 2. A write of the head came, looked for others that wait for the head, found none, and was done.
+#[test]
+fn writes_wait_behind_one_that_waits_for_a_clone() {
+    const OBJECTS: usize = 10;
+    for code in [None, Some((2, 1))] {
+        let world = World::new(33);
+        let options = "osd_recovery_max_active = 1\nosd_recovery_sleep = 0.1\n";
+        let plan = Plan { code, options: options.to_owned(), ..Plan::default() };
+        let cluster = Cluster::make(&world.control(), plan);
+        world.run_until(async move {
+            let world = cluster.world().clone();
+            let admin = cluster.start().await;
+            cluster.create_pool(&admin, 1).await;
+            cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;
+            let io = admin.io_ctx("p").await.unwrap();
+            let snap = admin.selfmanaged_snap_create(io.pool_id()).await.unwrap();
+            let io = io.with_snap_context(SnapContext { seq: snap, snaps: vec![snap] });
+            let before = io.clone().with_snap_context(SnapContext::default());
+            let append = |io: &IoCtx, n: usize, what: &'static [u8]| {
+                let (io, name) = (io.clone(), format!("o{n}"));
+                async move { io.append(name, Bytes::from_static(what)).await.unwrap() }
+            };
+            for n in 0..OBJECTS {
+                append(&before, n, b"snapshot").await;
+            }
+            let pgid = types::PgId::new(u64::try_from(io.pool_id()).unwrap(), 0);
+            let follower = admin.osdmap().pg_to_up_acting(pgid).acting[1];
+            cluster.kill_osd(u32::try_from(follower).unwrap(), Kill::PROCESS);
+            for n in 0..OBJECTS {
+                append(&io, n, b", and head").await;
+            }
+            cluster.start_osd(u32::try_from(follower).unwrap());
+            cluster.wait_until_up(&admin).await;
+            for n in (0..OBJECTS).rev() {
+                let write = |k: usize| {
+                    let (io, append) = (io.clone(), append(&io, n, b", more"));
+                    async move {
+                        let back = Operation::new().rollback(snap);
+                        match k {
+                            0 => io.operate(format!("o{n}"), back).await.unwrap().version,
+                            _ => append.await,
+                        }
+                    }
+                };
+                assert_eq!(at_once(&world, (0..3).map(write)).await, [0, 1, 2], "{code:?}");
+                let got = io.read(format!("o{n}"), 0, 0).await.unwrap();
+                assert_eq!(got, "snapshot, more, more");
+            }
         });
     }
 }

@@ -187,10 +187,14 @@ impl Pg {
         });
     }
 
-    /// Lets a write wait behind those of its head that wait until that is recovered, if there are any.
+    /// Lets a write wait behind those of its object that wait until something is recovered, if there are any:
+    /// the head, or a clone that one goes back to (`PrimaryLogPG::objects_blocked_on_degraded_snap`).
     fn wait_behind(&self, head: &HObject, op: Box<ClientOp>) -> Option<Box<ClientOp>> {
-        match self.waiting_for_object.borrow_mut().get_mut(head) {
-            Some(waiting) => waiting.push(op),
+        let mut waiting = self.waiting_for_object.borrow_mut();
+        let mut of_object =
+            waiting.range_mut(..=head).rev().take_while(|(oid, _)| oid.same_object(head));
+        match of_object.find(|(_, ops)| ops.iter().any(|op| op.request.info.rwordered())) {
+            Some((_, ops)) => ops.push(op),
             None => return Some(op),
         }
         None
