@@ -59,6 +59,51 @@ fn objects_are_copied_between_all_osds_while_one_dies() {
     });
 }
 
+/// Found by `ceph_test_rados` while OSDs were killed: a copy never ended, and the backfill behind it.
+///
+/// 1. The source's PG cannot serve. Its primary tells the OSD that makes the copy so, as it tells any client, and drops
+///    the read.
+/// 2. That OSD did not say that it knew: all that it asked of that PG later, when it could serve again, was
+///    taken for something sent before, and dropped.
+#[test]
+fn copies_go_on_when_their_source_can_be_read_again() {
+    const OBJECTS: usize = 24;
+    let world = World::new(13);
+    let options = "osd_heartbeat_grace = 6\n".to_owned();
+    let plan = Plan { osds: 5, options, ..Plan::default() };
+    let cluster = Cluster::make(&world.control(), plan);
+    world.run_until(async move {
+        let world = cluster.world().clone();
+        let client = cluster.start().await;
+        cluster.create_pool(&client, 16).await;
+        let min_size =
+            json!({"prefix": "osd pool set", "pool": "p", "var": "min_size", "val": "3"});
+        cluster.command(&client, min_size).await;
+        cluster.wait_until_clean(&client, Duration::from_secs(60)).await;
+        let io = client.io_ctx("p").await.unwrap();
+        let data = |n: usize| Bytes::from(format!("content of {n}"));
+        for n in 0..OBJECTS {
+            io.write_full(format!("o{n}"), data(n)).await.unwrap();
+        }
+        cluster.kill_osd(1, Kill::PROCESS);
+        world.sleep(Duration::from_secs(10)).await;
+        let copy = |n: usize| {
+            let io = io.clone();
+            let copy = async move {
+                io.operate(format!("c{n}"), copy_of(&io, &format!("o{n}"))).await.unwrap();
+            };
+            world.spawn(copy)
+        };
+        let copies: Vec<_> = (0..OBJECTS).map(copy).collect();
+        world.sleep(Duration::from_secs(2)).await;
+        cluster.start_osd(1);
+        for (n, copy) in copies.into_iter().enumerate() {
+            cluster.in_time(&client, &format!("copy {n}"), Duration::from_secs(60), copy).await;
+            assert_eq!(io.read(format!("c{n}"), 0, 0).await.unwrap(), data(n));
+        }
+    });
+}
+
 /// `rados cp` in an erasure coded pool never ended: its source was asked for as in a replicated pool, of a
 /// PG without a shard, and no OSD has one such. Found by Ceph's `ceph_test_rados`.
 #[test]

@@ -4,8 +4,8 @@
 use std::rc::{Rc, Weak};
 
 use messages::{
-    MBackfillReserve, MCommand, MCommandReply, MLogAck, MMgrConfigure, MMgrMap, MOSDBackoff,
-    MOSDECSubOpRead, MOSDECSubOpReadReply, MOSDECSubOpWrite, MOSDECSubOpWriteReply,
+    BackoffOp, MBackfillReserve, MCommand, MCommandReply, MLogAck, MMgrConfigure, MMgrMap,
+    MOSDBackoff, MOSDECSubOpRead, MOSDECSubOpReadReply, MOSDECSubOpWrite, MOSDECSubOpWriteReply,
     MOSDForceRecovery, MOSDFull, MOSDMap, MOSDOp, MOSDOpReply, MOSDPGBackfill,
     MOSDPGBackfillRemove, MOSDPGCreate2, MOSDPGPull, MOSDPGPush, MOSDPGPushReply,
     MOSDPGRecoveryDelete, MOSDPGRecoveryDeleteReply, MOSDPGScan, MOSDPGUpdateLogMissing, MOSDPing,
@@ -375,7 +375,13 @@ impl Osd {
             }
             MPGStatsAck::TYPE => {}
             MOSDOpReply::TYPE => self.remote_reads.on_reply(con, raw)?,
-            MOSDBackoff::TYPE => Session::of(con).on_backoff(&MOSDBackoff::decode(raw)?),
+            MOSDBackoff::TYPE => {
+                let m = MOSDBackoff::decode(raw)?;
+                match m.op {
+                    BackoffOp::AckBlock => Session::of(con).on_backoff(&m),
+                    _ => self.remote_reads.on_backoff(con, m, self.current_map().epoch),
+                }
+            }
             MCommand::TYPE => {
                 let m = MCommand::decode(raw)?;
                 self.on_command(con, incoming, m);

@@ -10,11 +10,11 @@ use std::rc::Rc;
 use ::maps::OsdMap;
 use env::LocalFuture;
 use env::sync::{Receiver, Sender, oneshot};
-use messages::{MOSDOp, MOSDOpReply, Message};
+use messages::{BackoffOp, MOSDBackoff, MOSDOp, MOSDOpReply, Message};
 use msgr::Connection;
 use types::entity::OSD;
 use types::osd::ops::message_flags;
-use types::{AddrVec, Errno, HObject, OsdReqId, PgId, RawMessage, SpgId, UTime};
+use types::{AddrVec, Epoch, Errno, HObject, OsdReqId, PgId, RawMessage, SpgId, UTime};
 
 use super::Osd;
 use crate::ops::{RemoteRead, RemoteReply};
@@ -53,6 +53,21 @@ impl RemoteReads {
     /// A connection is gone: its reads are made again.
     pub(super) fn on_reset(&self, con: &Connection) {
         self.open.borrow_mut().retain(|_, o| o.con != *con);
+    }
+
+    /// A PG of the source cannot serve, or can again. What it drops meanwhile (it does so until it knows that
+    /// the backoff was seen) is read again at the end of it: all of the PG's, for a read more does no harm.
+    pub(super) fn on_backoff(&self, con: &Connection, m: MOSDBackoff, map_epoch: Epoch) {
+        match m.op {
+            BackoffOp::Block => {
+                con.send(MOSDBackoff { op: BackoffOp::AckBlock, map_epoch, ..m }.encode());
+            }
+            BackoffOp::Unblock => {
+                let of_pg = |o: &Open| o.con == *con && o.pgid == m.pgid.pgid;
+                self.open.borrow_mut().retain(|_, o| !of_pg(o));
+            }
+            BackoffOp::AckBlock => {}
+        }
     }
 
     /// A new map. Where a new interval began the primary has dropped the read: it is made again.

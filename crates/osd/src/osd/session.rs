@@ -118,9 +118,6 @@ impl Session {
 
     /// The client keeps what it was told to.
     pub(crate) fn on_backoff(&self, m: &MOSDBackoff) {
-        if m.op != BackoffOp::AckBlock {
-            return;
-        }
         let key = (m.pgid, m.begin.clone());
         let mut backoffs = self.backoffs.borrow_mut();
         if let Some(b) = backoffs.get_mut(&key).filter(|b| b.id == m.id) {
