@@ -5,10 +5,11 @@
 //! ```
 //!
 //! A write is answered when every OSD in `acting_backfill` has it durable. Versions are given out
-//! and submitted without an await in between, commits come back in the order of submission, so
-//! replies leave in the order of versions.
+//! and submitted without an await in between, and whoever waits is told in the order of versions,
+//! also where word of a later commit comes first: replies leave in that order.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -51,6 +52,18 @@ impl RepOp {
     pub(super) fn take_duplicates(&self) -> Vec<Box<ClientOp>> {
         std::mem::take(&mut *self.duplicates.borrow_mut())
     }
+}
+
+/// Takes out the writes that are durable everywhere, up to the first that is not.
+fn take_done(repops: &mut BTreeMap<u64, Rc<RepOp>>) -> SmallVec<[Rc<RepOp>; 1]> {
+    let mut done = SmallVec::new();
+    while let Some(oldest) = repops.first_entry() {
+        if !oldest.get().waiting.borrow().is_empty() {
+            break;
+        }
+        done.push(oldest.remove());
+    }
+    done
 }
 
 /// A primary's write that this copy has given to its store, and is to tell of when it is durable.
@@ -308,22 +321,15 @@ impl Pg {
             *known = last_complete.max(*known);
         }
         let Some(repop) = self.repops.borrow().get(&tid).cloned() else { return };
-        let all = {
-            let mut waiting = repop.waiting.borrow_mut();
-            waiting.retain(|shard| *shard != who);
-            waiting.is_empty()
-        };
-        if all {
-            self.repops.borrow_mut().remove(&tid);
-            if self.repops.borrow().keys().next().is_none_or(|oldest| *oldest > tid) {
-                self.core.borrow_mut().durable_everywhere = repop.version;
-                self.committed_to(repop.version);
-            }
+        repop.waiting.borrow_mut().retain(|shard| *shard != who);
+        let done = take_done(&mut self.repops.borrow_mut());
+        for repop in done {
+            self.core.borrow_mut().durable_everywhere = repop.version;
+            self.committed_to(repop.version);
             if let Some(done) = repop.done.take() {
                 done.send(());
             }
-            let duplicates = std::mem::take(&mut *repop.duplicates.borrow_mut());
-            for op in duplicates {
+            for op in repop.take_duplicates() {
                 let answered = self.core.borrow().log.request(&op.request.reqid);
                 match answered {
                     Some(answered) => self.reply_duplicate(op, &answered),
@@ -525,5 +531,39 @@ impl Pg {
             effects.apply(&self.as_ops(), &guard, &watch::no_client());
         }
         done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Found by `ceph_test_rados` on BlueStore: a write was answered before an older one of the same object.
+    ///
+    /// 1. The store's thread applies two writes, and the task of the first is woken.
+    /// 2. Before its turn the task of the second asks the store for the first time, and finds that done already.
+    /// 3. So it is the first to wait for the commit of both, hears of it first, and was the first to answer.
+    #[test]
+    fn writes_are_done_in_the_order_of_versions() {
+        let here = PgShard { osd: 0, shard: -1 };
+        let repop = |tid: u64| {
+            let repop = RepOp {
+                version: EVersion::new(1, tid),
+                waiting: RefCell::new(Followers::from_slice(&[here])),
+                done: Cell::default(),
+                duplicates: RefCell::default(),
+                reqid: OsdReqId::default(),
+            };
+            (tid, Rc::new(repop))
+        };
+        let mut repops = BTreeMap::from([1, 2, 3].map(repop));
+        let mut commit = |tid: u64| {
+            repops[&tid].waiting.borrow_mut().clear();
+            let versions = take_done(&mut repops).into_iter().map(|repop| repop.version.version);
+            versions.collect::<Vec<_>>()
+        };
+        assert!(commit(2).is_empty());
+        assert_eq!(commit(1), [1, 2]);
+        assert_eq!(commit(3), [3]);
     }
 }
