@@ -159,11 +159,18 @@ impl Notify {
         })
     }
 
-    /// Waits until `condition` holds, trying it now and after each event.
+    /// Waits until `condition` holds, trying it now and after each event. The place in the order of those who wait
+    /// stays the same however many events do not bring it.
     pub async fn until(&self, mut condition: impl FnMut() -> bool) {
-        while !condition() {
-            self.notified().await;
-        }
+        let mut place = self.waiters.place();
+        let tried = poll_fn(|cx| {
+            if condition() {
+                return Poll::Ready(());
+            }
+            place.wait(cx);
+            Poll::Pending
+        });
+        tried.await;
     }
 }
 
@@ -317,6 +324,41 @@ mod tests {
         notify.notify_all();
         run(&executor);
         assert_eq!(done.get(), 22);
+    }
+
+    /// Found by `ceph_test_rados` on BlueStore, as writes of an object answered in another order.
+    ///
+    /// 1. A write waits for the round after the one that runs.
+    /// 2. That ends and wakes it, and before its task has its turn another write begins to wait.
+    /// 3. The next round makes both durable. The task had gone to the end of those who wait.
+    #[test]
+    fn who_waited_first_has_the_first_turn_after_any_number_of_events() {
+        let executor = Executor::new(None);
+        let notify = Rc::new(Notify::default());
+        let rounds = Rc::new(Cell::new(0));
+        let order = Rc::new(RefCell::new(Vec::new()));
+        let wait = |name: &'static str| {
+            let (notify, rounds, order) = (notify.clone(), rounds.clone(), order.clone());
+            executor.spawn(
+                0,
+                Box::pin(async move {
+                    notify.until(|| rounds.get() == 2).await;
+                    order.borrow_mut().push(name);
+                }),
+            );
+        };
+        let end_round = || {
+            rounds.set(rounds.get() + 1);
+            notify.notify_all();
+        };
+        wait("first");
+        run(&executor);
+        wait("second");
+        end_round();
+        run(&executor);
+        end_round();
+        run(&executor);
+        assert_eq!(*order.borrow(), ["first", "second"]);
     }
 
     #[test]
