@@ -1,5 +1,6 @@
 //! Snap trimming: clones of removed snapshots go, one at a time, as writes (`SnapTrimmer` in
-//! `src/osd/PrimaryLogPG.cc`). One task a PG, with a pause between clones.
+//! `src/osd/PrimaryLogPG.cc`). One task a PG, with a pause between clones. None while the PG is
+//! scrubbed: what the scan found of a clone is compared with its rows of the mapper afterwards.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -25,9 +26,14 @@ impl Pg {
         queue
     }
 
-    /// Starts trimming if there is something to trim and the PG is clean.
+    /// Whether a clone may be trimmed now (`SnapTrimmer::can_trim`).
+    fn may_trim(&self) -> bool {
+        self.core.borrow().is_clean() && !self.scrub.is_active()
+    }
+
+    /// Starts trimming if there is something to trim and nothing against it.
     pub(crate) fn maybe_trim_snaps(&self) {
-        if self.snap_trimming.get() || !self.core.borrow().is_clean() || self.is_premerge() {
+        if self.snap_trimming.get() || !self.may_trim() || self.is_premerge() {
             return;
         }
         if self.map.borrow().has_flag(osdmap_flags::NOSNAPTRIM) || self.snaps_to_trim().is_empty() {
@@ -84,11 +90,11 @@ impl Pg {
             let mut progressed = false;
             for oid in objects {
                 let guard = self.contexts.lock(&oid.head(), LockKind::Write).await;
-                if generation != self.generation.get() || !self.core.borrow().is_clean() {
+                if generation != self.generation.get() || !self.may_trim() {
                     return false;
                 }
                 let trim = snap_trim::trim_object(&self.as_ops(), guard, &oid, snap).await;
-                if generation != self.generation.get() {
+                if generation != self.generation.get() || self.scrub.is_active() {
                     return false;
                 }
                 match trim {

@@ -81,6 +81,7 @@ pub(super) async fn run(pg: Rc<Pg>, kind: Kind, generation: u64) {
     s.grants.borrow_mut().clear();
     s.running.set(false);
     pg.unblock_writes();
+    pg.maybe_trim_snaps();
     match ended {
         Ok(()) | Err(Stopped::Interval | Stopped::NoSlot) => {}
         Err(Stopped::Forbidden) => tracing::info!(pg = %pg.pgid, "scrub stopped: forbidden"),
