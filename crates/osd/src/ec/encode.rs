@@ -90,9 +90,9 @@ impl<'a> Encoder<'a> {
         Ok(shards)
     }
 
-    /// Snapshots of a clone that loses some of them.
+    /// Snapshots of a clone that loses some of them, or goes with the last.
     fn snaps_before(&self, entry: &PgLogEntry) -> Option<std::collections::BTreeSet<SnapId>> {
-        if entry.op != LogOp::MODIFY || !entry.soid.is_snap() {
+        if !matches!(entry.op, LogOp::MODIFY | LogOp::DELETE) || !entry.soid.is_snap() {
             return None;
         }
         let head = self.before.get(&entry.soid.head())?;
