@@ -8,6 +8,8 @@ use bytes::Bytes;
 use serde_json::json;
 use sim::{Kill, World};
 use simtest::{Cluster, Plan, Settings, live, run};
+use store::{CollId, Transaction};
+use types::{GhObject, HObject, NOSNAP, ObjectLocator, SpgId};
 
 use crate::{log, number};
 
@@ -151,4 +153,74 @@ fn shards_that_all_move_undo_a_write_that_one_of_them_lacks() {
 #[test]
 fn shards_on_osds_that_restart_are_found_where_they_were() {
     all_shards_move(true);
+}
+
+/// A chunk that had lost its end, outside of the OSD, was filled up with zeros: the read failed with EIO
+/// where there was a checksum of the whole object, and gave those zeros where there was none. Now it is
+/// made up for by the others, as one that cannot be read is, and made anew.
+fn chunk_is_cut(shard: i8, fast_read: bool) {
+    let world = World::new(23);
+    let plan = Plan { osds: 3, code: Some((2, 1)), ..Plan::default() };
+    let cluster = Cluster::make(&world.control(), plan);
+    world.run_until(async move {
+        let world = cluster.world().clone();
+        let admin = cluster.start().await;
+        cluster.create_pool(&admin, 1).await;
+        let fast = json!({
+            "prefix": "osd pool set", "pool": "p", "var": "fast_read",
+            "val": u32::from(fast_read).to_string(),
+        });
+        cluster.command(&admin, fast).await;
+        let io = admin.io_ctx("p").await.unwrap();
+        let content = Bytes::from(vec![7; 16_384]);
+        let names = ["whole", "overwritten", "read-twice"];
+        for name in names {
+            io.write_full(name, content.clone()).await.unwrap();
+        }
+        io.write("overwritten", 10, Bytes::from_static(&[7])).await.unwrap();
+        cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;
+        let pgid = types::PgId::new(u64::try_from(io.pool_id()).unwrap(), 0);
+        let osd = admin.osdmap().pg_to_up_acting(pgid).acting[usize::try_from(shard).unwrap()];
+        let mut damage = Transaction::new();
+        for name in names {
+            let locator = ObjectLocator { pool: io.pool_id(), ..ObjectLocator::default() };
+            let oid = GhObject::from(HObject::new(name, &locator, NOSNAP));
+            damage.truncate(&CollId::Pg(SpgId { pgid, shard }), &GhObject { shard, ..oid }, 5000);
+        }
+        let last_life = admin.osdmap().up_from(osd);
+        let osd = u32::try_from(osd).unwrap();
+        cluster.change_store(osd, damage).await;
+        cluster.start_osd(osd);
+        cluster.wait_until_reborn(&admin, osd, last_life).await;
+        let limit = Duration::from_secs(60);
+        cluster.wait_until_clean(&admin, limit).await;
+        for name in names {
+            let read = cluster.in_time(&admin, name, limit, io.read(name, 0, 0)).await;
+            assert_eq!(read.unwrap(), content, "{name}");
+        }
+        // The end alone, and written to while the shard may be on its way.
+        let read =
+            cluster.in_time(&admin, "the end", limit, io.read("read-twice", 16_000, 0)).await;
+        assert_eq!(read.unwrap(), content.slice(16_000..));
+        let write = io.append("read-twice", content.clone());
+        cluster.in_time(&admin, "a write", limit, write).await.unwrap();
+        world.sleep(Duration::from_secs(10)).await;
+        cluster.wait_until_clean(&admin, limit).await;
+        if !fast_read {
+            cluster.deep_scrub_all(&admin, limit).await;
+            cluster.compare_replicas(&admin).await;
+        }
+    });
+}
+
+#[test]
+fn chunks_that_are_cut_are_made_up_for_and_made_anew() {
+    chunk_is_cut(0, false);
+    chunk_is_cut(1, false);
+}
+
+#[test]
+fn chunks_that_are_cut_are_no_answer_to_fast_reads() {
+    chunk_is_cut(0, true);
+    chunk_is_cut(1, true);
 }

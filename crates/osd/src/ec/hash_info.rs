@@ -56,6 +56,27 @@ pub(super) fn set_size_only(info: &mut EcHashInfo, chunk_len: u64) {
     info.cumulative_shard_hashes.clear();
 }
 
+/// Whether `data`, which a shard gave of its chunk where `len` bytes from `offset` on were asked for, is
+/// what the hash info tells: it does not end before the chunk does. `check_hash`: a chunk that was read
+/// whole has its checksum, too (`ECBackend::handle_sub_read`).
+pub fn is_as_told(
+    attrs: &BTreeMap<BString, Bytes>,
+    shard: i8,
+    (offset, len): (u64, u64),
+    data: &[u8],
+    check_hash: bool,
+) -> bool {
+    let stored = attrs.get(HINFO_KEY).and_then(|bytes| EcHashInfo::from_bytes(bytes).ok());
+    let Some(info) = stored else { return true };
+    let (found, chunk_len) = (data.len() as u64, info.total_chunk_size);
+    if found < chunk_len.min(offset.saturating_add(len)).saturating_sub(offset) {
+        return false;
+    }
+    let is_whole = offset == 0 && found == chunk_len;
+    let hash = usize::try_from(shard).ok().and_then(|s| info.cumulative_shard_hashes.get(s));
+    !(check_hash && is_whole) || hash.is_none_or(|&hash| hash == crc::crc32c(u32::MAX, data))
+}
+
 /// What the hash info says of a shard's chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {

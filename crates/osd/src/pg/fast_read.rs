@@ -7,13 +7,15 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use env::sync::Notify;
-use types::{HObject, PgShard};
+use types::{Errno, HObject, PgShard};
 
 use super::Pg;
 
 /// What has come of one read. Bounded by the shards of a PG.
 struct Answers {
     chunks: RefCell<BTreeMap<i8, Bytes>>,
+    /// Members whose chunk is damaged.
+    damaged: RefCell<Vec<PgShard>>,
     /// Shards that have not answered.
     left: Cell<usize>,
     changed: Notify,
@@ -21,16 +23,17 @@ struct Answers {
 
 impl Pg {
     /// The same part of the chunks of the first `count` members that can give it; fewer if fewer
-    /// can.
+    /// can. With those that turned out to be damaged meanwhile.
     pub(super) async fn read_first(
         &self,
         oid: &HObject,
         members: Vec<PgShard>,
         (offset, len): (u64, u64),
         count: usize,
-    ) -> BTreeMap<i8, Bytes> {
+    ) -> (BTreeMap<i8, Bytes>, Vec<PgShard>) {
         let answers = Rc::new(Answers {
             chunks: RefCell::default(),
+            damaged: RefCell::default(),
             left: Cell::new(members.len()),
             changed: Notify::default(),
         });
@@ -45,6 +48,9 @@ impl Pg {
                         }
                         Err(errno) => {
                             tracing::warn!(pg = %pg.pgid, %oid, %member, "shard cannot be read: {errno}");
+                            if errno == Errno::EIO {
+                                answers.damaged.borrow_mut().push(member);
+                            }
                         }
                     }
                 }
@@ -55,7 +61,7 @@ impl Pg {
         loop {
             let changed = answers.changed.notified();
             if answers.chunks.borrow().len() >= count || answers.left.get() == 0 {
-                return answers.chunks.take();
+                return (answers.chunks.take(), answers.damaged.take());
             }
             changed.await;
         }

@@ -6,7 +6,8 @@
 //! write:  prepare (reads partial stripes) -> [sync: version, encode, log, submit, MOSDECSubOpWrite]
 //!           -> local commit -> all shards (MOSDECSubOpWriteReply) -> reply
 //! read:   MOSDECSubOpRead to enough shards, own chunk from the store -> decode
-//!           a shard that fails is left out, and the read planned anew
+//!           a shard that fails is left out, and the read planned anew; one that is damaged is then
+//!           made anew from the others
 //! ```
 //!
 //! Every entry can be undone on the shards (`rollback.rs`) until all of them have it durable: each
@@ -21,6 +22,7 @@ use bstr::BString;
 use bytes::Bytes;
 use denc::Denc;
 use env::sync::{Receiver, Sender, oneshot};
+use maps::pool::pool_flags;
 use messages::{
     MOSDECSubOpRead, MOSDECSubOpReadReply, MOSDECSubOpWrite, MOSDECSubOpWriteReply, Message,
 };
@@ -31,8 +33,10 @@ use types::{EVersion, Errno, HObject, OsdReqId, PgShard};
 
 use super::Pg;
 use super::backend::ObjectBefore;
+use super::host::LogLevel;
 use super::persist::Keys;
 use super::replication::Change;
+use crate::ec::hash_info;
 use crate::ops::PendingWrite;
 use crate::ops::object_context::OI_ATTR;
 
@@ -432,17 +436,20 @@ impl Pg {
         let codec = self.codec().ok_or(Errno::EOPNOTSUPP)?;
         let generation = self.generation.get();
         let mut members = self.members_with(oid, EVersion::ZERO, false);
+        let mut damaged = Vec::new();
         loop {
             let available = members.keys().copied().collect();
             let plan = codec.plan_read(offset, len, &available).ok_or(Errno::EIO)?;
             if self.pool().fast_read {
                 let all = members.into_values().collect();
                 let part = (plan.offset, plan.len);
-                let chunks = self.read_first(oid, all, part, codec.k()).await;
+                let (chunks, damaged) = self.read_first(oid, all, part, codec.k()).await;
                 if generation != self.generation.get() {
                     return Err(Errno::EAGAIN);
                 }
-                return codec.decode_read(offset, len, &chunks);
+                let data = codec.decode_read(offset, len, &chunks)?;
+                self.repair_shards(oid, damaged);
+                return Ok(data);
             }
             let from: Vec<PgShard> =
                 plan.shards.iter().filter_map(|shard| members.get(shard)).copied().collect();
@@ -459,11 +466,16 @@ impl Pg {
                     Err(errno) => {
                         tracing::warn!(pg = %self.pgid, %oid, %member, "shard cannot be read: {errno}");
                         members.remove(&member.shard);
+                        if errno == Errno::EIO {
+                            damaged.push(member);
+                        }
                     }
                 }
             }
             if chunks.len() == plan.shards.len() {
-                return codec.decode_read(offset, len, &chunks);
+                let data = codec.decode_read(offset, len, &chunks)?;
+                self.repair_shards(oid, damaged);
+                return Ok(data);
             }
         }
     }
@@ -533,6 +545,8 @@ impl Pg {
         answer
     }
 
+    /// A part of this shard's chunk. One that is not what the object's attributes tell is no better than
+    /// one that cannot be read: the primary has others.
     async fn read_own_chunk(
         &self,
         oid: &HObject,
@@ -544,12 +558,17 @@ impl Pg {
         let goid = self.goid(oid);
         let read = store.read(&self.cid, &goid, offset, len).await;
         let data = read.map_err(|e| Errno(e.errno()))?.to_contiguous();
-        let mut part = ChunkPart { data, attrs: BTreeMap::new() };
-        if attrs {
-            let attrs = store.getattrs(&self.cid, &goid).await;
-            part.attrs = attrs.map_err(|e| Errno(e.errno()))?.into_iter().collect();
+        let stored = store.getattrs(&self.cid, &goid).await;
+        let stored = stored.map_err(|e| Errno(e.errno()))?.into_iter().collect();
+        let (shard, appends_only) =
+            (self.pgid.shard, !self.pool().has_flag(pool_flags::EC_OVERWRITES));
+        if !hash_info::is_as_told(&stored, shard, (offset, len), &data, appends_only) {
+            let text =
+                format!("{} shard {shard} of {oid} is not what its hash info tells", self.pgid);
+            self.host.cluster_log(LogLevel::Error, text);
+            return Err(Errno::EIO);
         }
-        Ok(part)
+        Ok(ChunkPart { data, attrs: if attrs { stored } else { BTreeMap::new() } })
     }
 
     /// The primary reads this shard.

@@ -6,8 +6,10 @@ use std::collections::BTreeSet;
 use types::{EVersion, HObject, PgShard};
 
 use super::compare::Findings;
+use crate::ops::LockKind;
 use crate::pg::Pg;
 use crate::pg::host::LogLevel;
+use crate::pg::peering::Peering;
 
 impl Pg {
     /// Notes the damaged copies of a scrub; their number.
@@ -84,6 +86,34 @@ impl Pg {
         self.core.borrow_mut().info.stats.stats.sum.num_objects_repaired += 1;
         self.begin_repair();
         true
+    }
+
+    /// Shards of an object turned out to be damaged, and the others to be enough: they are made anew from
+    /// those, once no write of the object is on its way.
+    pub(in crate::pg) fn repair_shards(&self, oid: &HObject, mut damaged: Vec<PgShard>) {
+        if damaged.is_empty() {
+            return;
+        }
+        let text = format!("Error(s) ignored for {oid} enough copies available");
+        self.host.cluster_log(LogLevel::Warn, text);
+        let (pg, oid, generation) = (self.rc(), oid.clone(), self.generation.get());
+        self.host.env().go(async move {
+            let _guard = pg.contexts.lock(&oid.head(), LockKind::Read).await;
+            let lacks = |core: &Peering, shard: &PgShard| match *shard == core.whoami {
+                true => core.missing.contains(&oid),
+                false => core.peer_missing.get(shard).is_some_and(|m| m.contains(&oid)),
+            };
+            damaged.retain(|shard| !lacks(&pg.core.borrow(), shard));
+            if generation != pg.generation.get() || damaged.is_empty() {
+                return;
+            }
+            for shard in damaged {
+                pg.mark_missing(&oid, EVersion::ZERO, shard);
+            }
+            pg.scrub.repairing.set(true);
+            pg.core.borrow_mut().info.stats.stats.sum.num_objects_repaired += 1;
+            pg.begin_repair();
+        });
     }
 
     /// Whether others have what the object can be made of.
