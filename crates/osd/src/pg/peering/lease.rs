@@ -14,9 +14,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use types::PgShard;
 use types::osd::PgHistory;
 use types::time::Span;
+use types::{OsdId, PgShard};
 
 use super::{ClusterView, Effect, PeerMessage, Peering, PriorSet};
 
@@ -70,6 +70,18 @@ impl Leases {
         self.until = Duration::ZERO;
         self.until_ub = Duration::ZERO;
         self.acked.clear();
+    }
+
+    /// An OSD confirms a lease. It does not say for which of its shards, so each answer is taken for the first
+    /// that has not confirmed as much (`PeeringState::proc_lease_ack`).
+    fn note_ack(&mut self, followers: &BTreeSet<PgShard>, from: OsdId, until: Duration) {
+        for shard in followers.iter().filter(|shard| shard.osd == from) {
+            let known = self.acked.entry(*shard).or_default();
+            if until > *known {
+                *known = until;
+                return;
+            }
+        }
     }
 
     /// Objects come from another PG: whoever may serve them there, may.
@@ -187,8 +199,7 @@ impl Peering {
     pub(super) fn on_lease_ack(&mut self, from: PgShard, ack: LeaseAck) {
         // A replica gives back only what we gave; never believe more.
         let until = ack.readable_until_ub.min(self.leases.until_ub);
-        let known = self.leases.acked.entry(from).or_default();
-        *known = until.max(*known);
+        self.leases.note_ack(&self.followers(), from.osd, until);
         self.update_readable();
     }
 
@@ -199,5 +210,26 @@ impl Peering {
             .map(|s| self.leases.acked.get(s).copied().unwrap_or_default())
             .min();
         self.leases.until = until.unwrap_or_default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An OSD that has two shards of a PG, as two OSDs out of four are taken out, answers for each. Both answers
+    /// were taken for the first shard's: the PG was laggy, and served nobody.
+    #[test]
+    fn each_shard_of_an_osd_confirms() {
+        let shards = [PgShard::new(0, 0), PgShard::new(1, 1), PgShard::new(1, 2)];
+        let followers = BTreeSet::from(shards);
+        let mut leases = Leases::default();
+        for until in [1, 2].map(Duration::from_secs) {
+            leases.note_ack(&followers, 1, until);
+            assert_ne!(leases.acked.get(&shards[2]), Some(&until));
+            leases.note_ack(&followers, 1, until);
+            assert_eq!(leases.acked.get(&shards[2]), Some(&until));
+        }
+        assert_eq!(leases.acked.get(&shards[0]), None);
     }
 }
