@@ -139,3 +139,38 @@ fn a_manager_that_has_just_begun_calls_nothing_safe() {
         }
     });
 }
+
+/// The times at which a PG was last seen in a state were those that the OSD that leads had seen itself since
+/// its start: after it another one began anew, and health told of what is stuck "since forever".
+#[test]
+fn who_leads_next_knows_when_a_placement_group_was_last_whole() {
+    let world = World::new(6);
+    let options = "mon_osd_min_down_reporters = 1\nosd_heartbeat_grace = 6\n".to_owned();
+    // Whoever is left leads alone, and peers with nobody: no report tells of that.
+    let plan = Plan { osds: 2, size: 2, min_size: 1, options, ..Plan::default() };
+    let cluster = Cluster::make(&world.control(), plan);
+    world.run_until(async move {
+        let world = cluster.world().clone();
+        let admin = cluster.start().await;
+        cluster.create_pool(&admin, 4).await;
+        cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;
+        let stuck = async || {
+            let ask = r#"{"prefix":"pg dump","dumpcontents":["pgs"],"format":"json"}"#;
+            let dump = admin.mgr_command(ask, Bytes::new()).await.unwrap();
+            let dump: serde_json::Value = serde_json::from_slice(&dump.outb).unwrap();
+            let pgs = dump["pg_stats"].as_array().unwrap().clone();
+            let of = |key: &str| -> Vec<String> {
+                pgs.iter().map(|pg| pg[key].as_str().unwrap().to_owned()).collect()
+            };
+            (of("state"), of("last_fullsized"), of("last_active"))
+        };
+        cluster.kill_osd(0, Kill::PROCESS);
+        while !stuck().await.0.iter().all(|state| state.contains("undersized")) {
+            world.sleep(Duration::from_millis(100)).await;
+        }
+        let (_, fullsized, active) = stuck().await;
+        for stamp in fullsized.iter().chain(&active) {
+            assert!(!stamp.starts_with("0."), "{fullsized:?} {active:?}");
+        }
+    });
+}

@@ -103,7 +103,6 @@ pub struct Pg {
     pub(crate) snap_trimming: Cell<bool>,
     wake_scheduled: Cell<bool>,
     requeue_scheduled: Cell<bool>,
-    pub(crate) stamps: RefCell<stats::Stamps>,
     /// The peering state, since when, and the steps taken in it.
     in_state: Cell<(&'static str, Duration, u64)>,
     splitting: Cell<bool>,
@@ -173,7 +172,6 @@ impl Pg {
             snap_trimming: Cell::new(false),
             wake_scheduled: Cell::new(false),
             requeue_scheduled: Cell::new(false),
-            stamps: RefCell::default(),
             in_state: Cell::new(("", Duration::ZERO, 0)),
             splitting: Cell::new(false),
             deleting: Cell::new(false),
@@ -438,6 +436,7 @@ impl Pg {
                 Effect::RemovePg => self.host.remove_pg(self.pgid),
             }
         }
+        self.update_stamps();
         self.write_dirty(&mut t);
         let mut later = Vec::new();
         for (to, query_epoch, message) in messages {
@@ -454,7 +453,6 @@ impl Pg {
             t.touch(&self.cid, &self.pgmeta);
         }
         let committed = (!t.is_empty()).then(|| self.host.store().submit(t));
-        self.update_stamps();
         if committed.is_some() || activate {
             self.watch_commit(committed, activate, remove_above, (removed, undone), later);
         }

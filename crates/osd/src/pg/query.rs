@@ -107,7 +107,7 @@ impl Pg {
                 });
             }
         });
-        let entered = self.stamps.borrow().entered();
+        let entered = core.info.stats.last_change;
         f.array("recovery_state", |f| self.dump_states(f, &core, entered));
         f.object("scrubber", |f| {
             f.dump_stream("epoch_start", core.info.history.same_interval_since);
