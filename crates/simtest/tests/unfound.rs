@@ -9,6 +9,8 @@ use client::{Client, IoCtx};
 use serde_json::{Value, json};
 use sim::{Kill, World};
 use simtest::{Cluster, Plan};
+use store::{CollId, Transaction};
+use types::{GhObject, HObject, NOSNAP, ObjectLocator};
 
 const OPTIONS: &str = "osd_heartbeat_grace = 6\n\
                        mgr_stats_period = 1\n\
@@ -191,4 +193,58 @@ fn lost_objects_go_back_to_the_newest_version_there_is() {
 #[test]
 fn lost_objects_are_deleted() {
     live("delete", [None, None, None]);
+}
+
+/// What turns out to be damaged everywhere while the PG backfills is unfound in backfill, as in Ceph: it was
+/// told as unfound in recovery.
+#[test]
+fn what_backfill_cannot_find_is_told_so() {
+    let world = World::new(14);
+    // A log that does not reach back to the first write, so that a new copy is backfilled.
+    let options = format!(
+        "{OPTIONS}osd_min_pg_log_entries = 3\nosd_max_pg_log_entries = 3\nosd_pg_log_trim_min = 1\n"
+    );
+    let plan = Plan { osds: 3, size: 2, options, ..Plan::default() };
+    let cluster = Cluster::make(&world.control(), plan);
+    world.run_until(async move {
+        let world = cluster.world().clone();
+        let admin = cluster.start().await;
+        cluster
+            .command(&admin, json!({"prefix": "osd pool create", "pool": "p", "pg_num": 1}))
+            .await;
+        let io = admin.io_ctx("p").await.unwrap();
+        for object in ["damaged", "a", "b", "c", "d", "e", "f", "g"] {
+            io.write_full(object, Bytes::from_static(b"content")).await.unwrap();
+        }
+        let limit = Duration::from_secs(60);
+        cluster.wait_until_clean(&admin, limit).await;
+        let pgid = types::PgId::new(u64::try_from(io.pool_id()).unwrap(), 0);
+        let acting = admin.osdmap().pg_to_up_acting(pgid).acting;
+        for osd in &acting {
+            let locator = ObjectLocator { pool: io.pool_id(), ..ObjectLocator::default() };
+            let oid = GhObject::from(HObject::new("damaged", &locator, NOSNAP));
+            let mut damage = Transaction::new();
+            damage.setattr(&CollId::Pg(pgid.spg()), &oid, "_", Bytes::from_static(b"no info"));
+            let last_life = admin.osdmap().up_from(*osd);
+            let osd = u32::try_from(*osd).unwrap();
+            cluster.change_store(osd, damage).await;
+            cluster.start_osd(osd);
+            cluster.wait_until_reborn(&admin, osd, last_life).await;
+            cluster.wait_until_clean(&admin, limit).await;
+        }
+        let primary = admin.osdmap().pg_to_up_acting(pgid).acting_primary;
+        let out = acting.iter().find(|osd| **osd != primary).unwrap();
+        cluster.command(&admin, json!({"prefix": "osd out", "ids": [out.to_string()]})).await;
+        let mut state = String::new();
+        for _ in 0..600 {
+            let stat = admin.mgr_command(r#"{"prefix":"pg stat","format":"json"}"#, Bytes::new());
+            let stat: Value = serde_json::from_slice(&stat.await.unwrap().outb).unwrap();
+            state = stat["pg_summary"]["num_pg_by_state"][0]["name"].to_string();
+            if state.contains("_unfound") {
+                break;
+            }
+            world.sleep(Duration::from_millis(100)).await;
+        }
+        assert!(state.contains("backfill_unfound"), "{state}");
+    });
 }

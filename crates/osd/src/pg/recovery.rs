@@ -54,6 +54,8 @@ pub struct Recovery {
     pub(super) pushes: RefCell<Pushes>,
     /// Nobody known has them. Asked for again when a peer tells more.
     pub(super) unfound: RefCell<BTreeSet<HObject>>,
+    /// What is missing was found to be damaged while the PG backfilled.
+    pub(super) while_backfilling: Cell<bool>,
     /// Half-received objects.
     pub(super) temps: RefCell<BTreeSet<HObject>>,
     pub(super) changed: Rc<Notify>,
@@ -71,6 +73,7 @@ impl Recovery {
         self.pulls.borrow_mut().clear();
         self.pushes.borrow_mut().clear();
         self.unfound.borrow_mut().clear();
+        self.while_backfilling.set(false);
         self.emptying.set(false);
         self.backfill.reset();
         self.changed.notify_all();

@@ -242,6 +242,9 @@ mod backfill_kind {
 
 impl Pg {
     pub(super) fn enter(&self, phase: Phase) {
+        if phase == Phase::Working(Purpose::Backfill) {
+            self.recovery.while_backfilling.set(false);
+        }
         if self.reservations.phase.replace(phase) != phase {
             self.update_stamps();
         }

@@ -66,7 +66,10 @@ impl Pg {
                 .iter()
                 .any(|s| core.peer_info.get(s).is_some_and(|i| i.is_incomplete()));
             if missing && self.recovery.unfound_len() > 0 && self.recovery.active_len() == 0 {
-                bits |= pg_state::RECOVERY_UNFOUND;
+                bits |= match self.recovery.while_backfilling.get() {
+                    true => pg_state::BACKFILL_UNFOUND,
+                    false => pg_state::RECOVERY_UNFOUND,
+                };
             } else if missing {
                 bits |= match self.reservations.phase() {
                     Phase::Working(Purpose::Recovery) => pg_state::RECOVERING,

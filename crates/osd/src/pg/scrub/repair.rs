@@ -10,6 +10,7 @@ use crate::ops::LockKind;
 use crate::pg::Pg;
 use crate::pg::host::LogLevel;
 use crate::pg::peering::Peering;
+use crate::pg::reserve::{Phase, Purpose};
 
 impl Pg {
     /// Notes the damaged copies of a scrub; their number.
@@ -37,6 +38,9 @@ impl Pg {
             Some((newest, false)) => newest.max(version),
             None => version,
         };
+        if self.reservations.phase() == Phase::Working(Purpose::Backfill) {
+            self.recovery.while_backfilling.set(true);
+        }
         let mut core = self.core.borrow_mut();
         if shard == core.whoami {
             core.missing.add(oid, version, EVersion::ZERO, false);
