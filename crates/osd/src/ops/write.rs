@@ -210,7 +210,8 @@ impl OpContext {
             && offset + len >= self.obs.oi.size
         {
             if offset >= self.obs.oi.size {
-                return Ok(0);
+                // It leaves the result of the op before it.
+                return Ok(self.results.last().map_or(0, |op| op.rval.max(0)));
             }
             return self.op_truncate(args, offset);
         }

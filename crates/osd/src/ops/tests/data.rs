@@ -1,7 +1,10 @@
 //! Reading and writing data.
 
 use types::crc;
-use types::osd::ops::{AssertVerArgs, ChecksumArgs, ExtentArgs, WriteSameArgs, op_flags};
+use types::osd::ops::{
+    AssertVerArgs, ChecksumArgs, ExtentArgs, WriteSameArgs, XattrArgs, compare_mode, compare_op,
+    op_flags,
+};
 use types::page_sums::{PAGE, PageSums, of_pages};
 
 use super::*;
@@ -448,5 +451,23 @@ fn digests_of_another_version_are_not_recorded() {
         pg.op("a", OsdOp::extent(ops::WRITE, 6, 1, Bytes::from_static(b"x"))).await.unwrap();
         assert!(!record(version).await);
         assert!(record(pg.last_update()).await);
+    });
+}
+
+/// A `zero` past the end answered 0, where it leaves the result of the op before it (a comparison that
+/// holds is 1), since nothing changes. (A comparison of object operations with Ceph's found it.)
+#[test]
+fn what_zeroes_nothing_leaves_the_result_before_it() {
+    on_pg(|pg| async move {
+        pg.put("a", b"0123").await;
+        let mut holds = OsdOp::attr(ops::CMPXATTR, b"x", &[0; 8]).unwrap();
+        let args = holds.args.xattr();
+        let (compare_op, compare_mode) = (compare_op::EQ, compare_mode::U64);
+        holds.args.set_xattr(XattrArgs { compare_op, compare_mode, ..args });
+        let past = OsdOp::extent(ops::ZERO, 8, 5, Bytes::new());
+        let reply = pg.run(pg.request("a", vec![holds, past.clone()])).await;
+        assert_eq!((reply.result, reply.ops[1].rval), (1, 1));
+        let reply = pg.run(pg.request("a", vec![past])).await;
+        assert_eq!(reply.result, 0);
     });
 }
