@@ -127,17 +127,21 @@ class Mirror(unittest.TestCase):
         self.assertIn("rbd-mirror", b.cluster.json("-s")["servicemap"]["services"])
 
     def test_4_over_and_back(self):
-        for here, there in ((a, b), (b, a)):
-            for image in ("journaled", "snapshots"):
-                name = f"{POOL}/{image}"
-                here.rbd("mirror", "image", "demote", name)
-                refused = here.cluster.run("rbd", "bench", "--io-type", "write", "--io-total", "64K", name, check=False)
-                self.assertNotEqual(refused.returncode, 0)
+        """Image by image, and back with all of the pool at once."""
+        images = ("journaled", "snapshots")
+        for here, there, kind in ((a, b, "image"), (b, a, "pool")):
+            names = [POOL] if kind == "pool" else [f"{POOL}/{image}" for image in images]
+            for name in names:
+                here.rbd("mirror", kind, "demote", name)
 
                 def promoted():
                     # Refused until all that the other side wrote has come.
-                    return there.cluster.run("rbd", "mirror", "image", "promote", name, check=False).returncode == 0
-                wait(promoted, f"{image} is promoted at {there.name}")
+                    return there.cluster.run("rbd", "mirror", kind, "promote", name, check=False).returncode == 0
+                wait(promoted, f"{name} is promoted at {there.name}")
+            for image in images:
+                name = f"{POOL}/{image}"
+                refused = here.cluster.run("rbd", "bench", "--io-type", "write", "--io-total", "64K", name, check=False)
+                self.assertNotEqual(refused.returncode, 0)
                 there.fill(image, 1)
                 wait(lambda: here.replays(image), f"{image} replays at {here.name}")
                 self.same(there, here, image)

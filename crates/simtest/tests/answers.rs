@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use client::{IoCtx, Operation};
 use serde_json::json;
-use sim::{Control, Kill, World};
+use sim::{Control, DiskModel, Kill, World};
 use simtest::{Cluster, Plan};
 use types::SnapContext;
 
@@ -165,4 +165,49 @@ async fn append_until(world: Control, io: IoCtx, stop: Rc<Cell<bool>>) {
         assert_eq!(order, [0, 1, 2, 3, 4, 5]);
         io.remove("o").await.unwrap();
     }
+}
+
+/// Seen by reading the code: a read could bring what a later write of the same client had written.
+///
+/// 1. A read waits for the disk, a write comes behind it, and nothing is heard of the other copy for so long that the
+///    primary's lease runs out.
+/// 2. What was read may be stale then: the read gave its place up, to be done anew, and the write was done.
+#[test]
+fn a_read_whose_lease_runs_out_keeps_its_place() {
+    let world = World::new(34);
+    let plan = Plan { osds: 2, size: 2, ..Plan::default() };
+    let cluster = Cluster::make(&world.control(), plan);
+    world.run_until(async move {
+        let world = cluster.world().clone();
+        let admin = cluster.start().await;
+        cluster.create_pool(&admin, 1).await;
+        cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;
+        let io = admin.io_ctx("p").await.unwrap();
+        let old = Bytes::from(vec![1; 4096]);
+        io.write("o", 0, old.clone()).await.unwrap();
+        cluster.command(&admin, json!({"prefix": "osd set", "key": "nodown"})).await;
+        let pgid = types::PgId::new(u64::try_from(io.pool_id()).unwrap(), 0);
+        let acting = admin.osdmap().pg_to_up_acting(pgid).acting;
+        let host = |osd: i32| format!("osd.{osd}");
+        let (primary, other) = (host(acting[0]), host(acting[1]));
+        // What was written is in the cache: it starts again.
+        let id = u32::try_from(acting[0]).unwrap();
+        cluster.kill_osd(id, Kill::PROCESS);
+        cluster.start_osd(id);
+        world.sleep(Duration::from_secs(2)).await;
+        cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;
+
+        let disk = world.disk(&primary, "/osd/block");
+        disk.set_model(DiskModel { read: Duration::from_secs(30), ..DiskModel::default() });
+        world.partition(&primary, &other);
+        let reads = io.clone();
+        let read = world.spawn(async move { reads.read("o", 0, 4096).await.unwrap() });
+        world.sleep(Duration::from_secs(1)).await;
+        let write =
+            world.spawn(async move { io.write("o", 0, vec![2; 4096].into()).await.unwrap() });
+        world.sleep(Duration::from_secs(40)).await;
+        world.heal();
+        let (found, _) = (read.await, write.await);
+        assert_eq!(found, old);
+    });
 }

@@ -325,11 +325,15 @@ async fn run_op(
                 pg.retry_op(op);
                 return;
             }
-            if !pg.core.borrow().is_readable(pg.now()) {
-                // The lease ran out while it was read: what was read may be stale.
-                drop(guard);
-                pg.waiting.borrow_mut().push_back(op);
-                return;
+            if !pg.is_serving() {
+                // The lease ran out while it was read: what was read may be stale, unless we get another one in
+                // this interval. Until then it keeps its place before the object's later writes.
+                let over = || generation != pg.generation.get();
+                pg.serves.until(|| over() || pg.is_serving()).await;
+                if over() {
+                    pg.retry_op(op);
+                    return;
+                }
             }
             pg.count_read(&op, begun, &executed.reply);
             executed.effects.apply(&pg.as_ops(), &guard, op.session.client());

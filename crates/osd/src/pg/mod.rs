@@ -84,6 +84,8 @@ pub struct Pg {
     repops: RefCell<BTreeMap<u64, Rc<replication::RepOp>>>,
     /// Ops that wait for the PG to be active, or readable; bounded likewise.
     waiting: RefCell<VecDeque<Box<ClientOp>>>,
+    /// The PG serves again, or its interval has ended.
+    serves: Notify,
     /// Clients' ops that run and began in this interval, and in earlier ones. None of this interval
     /// begins before the latter are back in `waiting`: they came first.
     running: Cell<(usize, usize)>,
@@ -159,6 +161,7 @@ impl Pg {
             generation: Cell::new(1),
             repops: RefCell::default(),
             waiting: RefCell::default(),
+            serves: Notify::default(),
             running: Cell::default(),
             interval_ended: Notify::default(),
             backoffs: RefCell::default(),
@@ -514,6 +517,7 @@ impl Pg {
         let (running, earlier) = self.running.get();
         self.running.set((0, running + earlier));
         self.interval_ended.notify_all();
+        self.serves.notify_all();
         self.contexts.clear();
         self.release_backoffs();
         let mut ops: Vec<Box<ClientOp>> = Vec::new();
@@ -619,6 +623,9 @@ impl Pg {
 
     /// Runs what waited for the PG to serve.
     pub(crate) fn requeue_waiting(&self) {
+        if self.is_serving() {
+            self.serves.notify_all();
+        }
         if self.waiting.borrow().is_empty() {
             return;
         }
