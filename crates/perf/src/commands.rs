@@ -1,10 +1,56 @@
-//! `perf dump`, `perf schema` and `perf reset`.
+//! The `perf ...` commands every daemon answers by `ceph tell` and on its admin socket.
 
 use std::time::Duration;
 
-use command::{BadArgument, CommandMap, CommandReply, Format, Formatter};
+use command::{BadArgument, CommandMap, CommandReply, Format, Formatter, Signature};
 
 use crate::{Counter, Value};
+
+/// Signatures of the commands answered here; those without a help are old names.
+pub fn signatures() -> Vec<Signature> {
+    [
+        ("1", ""),
+        ("2", ""),
+        (
+            "perf dump name=logger,type=CephString,req=false name=counter,type=CephString,req=false",
+            "show counters",
+        ),
+        ("perf reset name=var,type=CephString", "start a group's counters, or all, from zero"),
+        ("perf schema", "describe the counters"),
+        ("perfcounters_dump", ""),
+        ("perfcounters_schema", ""),
+    ]
+    .into_iter()
+    .map(|(sig, help)| Signature::new(sig, help, "", "", 0))
+    .collect()
+}
+
+/// Whether [`command`] answers this one.
+pub fn answers(prefix: &str) -> bool {
+    is_dump(prefix) || is_schema(prefix) || prefix == "perf reset"
+}
+
+fn is_dump(prefix: &str) -> bool {
+    matches!(prefix, "1" | "perfcounters_dump" | "perf dump")
+}
+
+fn is_schema(prefix: &str) -> bool {
+    matches!(prefix, "2" | "perfcounters_schema" | "perf schema")
+}
+
+/// Answers a `perf ...` command. `start_anew` says whether there is a group of a name, whose counters are from
+/// zero on then; `all` is every group that may be.
+pub fn command(
+    map: &CommandMap,
+    counters: Vec<Counter>,
+    start_anew: impl FnOnce(&str) -> bool,
+) -> Result<CommandReply, BadArgument> {
+    match map.prefix() {
+        prefix if is_dump(prefix) => dump(map, counters),
+        prefix if is_schema(prefix) => Ok(schema(map, &counters)),
+        _ => reset(map, start_anew),
+    }
+}
 
 impl Value {
     fn type_names(self) -> (&'static str, &'static str) {
@@ -53,7 +99,7 @@ fn dump_groups(
 }
 
 /// Answers `perf dump`, which may ask for a group (`logger`) or one of its counters.
-pub fn dump(map: &CommandMap, mut counters: Vec<Counter>) -> Result<CommandReply, BadArgument> {
+fn dump(map: &CommandMap, mut counters: Vec<Counter>) -> Result<CommandReply, BadArgument> {
     let (group, name) = (map.opt_string("logger")?, map.opt_string("counter")?);
     let fits = |wanted: &Option<String>, is: &str| match wanted {
         Some(wanted) => wanted.is_empty() || wanted == is,
@@ -64,7 +110,7 @@ pub fn dump(map: &CommandMap, mut counters: Vec<Counter>) -> Result<CommandReply
 }
 
 /// Answers `perf schema`.
-pub fn schema(map: &CommandMap, counters: &[Counter]) -> CommandReply {
+fn schema(map: &CommandMap, counters: &[Counter]) -> CommandReply {
     dump_groups(map.format(), counters, |f, c| {
         let (metric, value) = c.value.type_names();
         f.object(&c.name, |f| {
@@ -79,9 +125,8 @@ pub fn schema(map: &CommandMap, counters: &[Counter]) -> CommandReply {
     })
 }
 
-/// Answers `perf reset`: `start_anew` says whether there is a group of that name, whose counters are from
-/// zero on then. `all` is every group that may be.
-pub fn reset(
+/// Answers `perf reset`.
+fn reset(
     map: &CommandMap,
     start_anew: impl FnOnce(&str) -> bool,
 ) -> Result<CommandReply, BadArgument> {

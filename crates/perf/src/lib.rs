@@ -8,7 +8,7 @@ mod commands;
 mod report;
 
 pub use average::{Average, Times};
-pub use commands::{dump, reset, schema};
+pub use commands::{answers, command, signatures};
 pub use report::Reporter;
 
 use std::borrow::Cow;

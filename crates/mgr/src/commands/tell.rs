@@ -12,22 +12,12 @@ const EINVAL: i32 = 22;
 fn signatures() -> CommandTable {
     let own = [
         ("0", ""),
-        ("1", ""),
-        ("2", ""),
         ("get_command_descriptions", "list available commands"),
         ("git_version", "show the build"),
         ("help", "list available commands"),
         ("log dump", "write recent log lines out"),
         ("log flush", "write waiting log lines out"),
         ("log reopen", "reopen the log file"),
-        (
-            "perf dump name=logger,type=CephString,req=false name=counter,type=CephString,req=false",
-            "show counters",
-        ),
-        ("perf reset name=var,type=CephString", "start a group's counters, or all, from zero"),
-        ("perf schema", "describe the counters"),
-        ("perfcounters_dump", ""),
-        ("perfcounters_schema", ""),
         ("mgr_status", "show the state of this manager"),
         ("status", "show the state of this manager"),
         ("version", "show the version"),
@@ -41,7 +31,8 @@ fn signatures() -> CommandTable {
         0,
     );
     let own = own.into_iter().chain([network]);
-    let mut all: Vec<Signature> = config::admin_signatures().into_iter().chain(own).collect();
+    let common = config::admin_signatures().into_iter().chain(perf::signatures());
+    let mut all: Vec<Signature> = common.chain(own).collect();
     all.sort_by_key(Signature::prefix);
     let mut table = CommandTable::new();
     all.into_iter().for_each(|command| table.push(command));
@@ -69,14 +60,9 @@ pub(crate) fn tell(mgr: &Mgr, cmd: &[String]) -> CommandReply {
     match map.prefix() {
         // The version of this protocol.
         "0" => return CommandReply::data("2"),
-        "1" | "perfcounters_dump" | "perf dump" => {
-            return perf::dump(&map, counters::list(mgr)).unwrap_or_else(refused);
-        }
-        "2" | "perfcounters_schema" | "perf schema" => {
-            return perf::schema(&map, &counters::list(mgr));
-        }
-        "perf reset" => {
-            return perf::reset(&map, |group| mgr.counters.reset(group)).unwrap_or_else(refused);
+        prefix if perf::answers(prefix) => {
+            let reset = |group: &str| mgr.counters.reset(group);
+            return perf::command(&map, counters::list(mgr), reset).unwrap_or_else(refused);
         }
         "get_command_descriptions" => {
             return CommandReply::data(table.descriptions(map.format(), false));

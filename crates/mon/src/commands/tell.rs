@@ -19,8 +19,6 @@ pub(crate) fn admin_table() -> CommandTable {
     let mut table = CommandTable::new();
     let mut all: Vec<Signature> = [
         ("0", ""),
-        ("1", ""),
-        ("2", ""),
         ("compact", "compact the monitor's database"),
         ("get_command_descriptions", "list commands"),
         ("git_version", "print the build"),
@@ -32,14 +30,6 @@ pub(crate) fn admin_table() -> CommandTable {
         ("log dump", "write recent log lines out"),
         ("log flush", "write waiting log lines out"),
         ("log reopen", "reopen the log file"),
-        (
-            "perf dump name=logger,type=CephString,req=false name=counter,type=CephString,req=false",
-            "print counters",
-        ),
-        ("perf reset name=var,type=CephString", "start a group's counters, or all, from zero"),
-        ("perf schema", "describe the counters"),
-        ("perfcounters_dump", ""),
-        ("perfcounters_schema", ""),
         ("quorum enter", "take part in the quorum again"),
         ("quorum exit", "leave the quorum until told to enter it again"),
         ("sessions", "print who is connected"),
@@ -53,6 +43,7 @@ pub(crate) fn admin_table() -> CommandTable {
     .map(|(sig, help)| Signature::new(sig, help, "", "", 0))
     .collect();
     all.extend(config::admin_signatures());
+    all.extend(perf::signatures());
     all.sort_by_key(Signature::prefix);
     all.into_iter().for_each(|signature| table.push(signature));
     table
@@ -180,14 +171,9 @@ impl MonCore {
                     f.dump_unsigned("num_ops", 0u32);
                 });
             }),
-            "1" | "perfcounters_dump" | "perf dump" => {
-                perf::dump(&cmd.map, self.list_counters()).unwrap_or_else(refused)
-            }
-            "2" | "perfcounters_schema" | "perf schema" => {
-                perf::schema(&cmd.map, &self.list_counters())
-            }
-            "perf reset" => {
-                perf::reset(&cmd.map, |group| self.counters.reset(group)).unwrap_or_else(refused)
+            prefix if perf::answers(prefix) => {
+                let reset = |group: &str| self.counters.reset(group);
+                perf::command(&cmd.map, self.list_counters(), reset).unwrap_or_else(refused)
             }
             "compact" => CommandReply::default(),
             // Log lines are written as they come: nothing waits, and no file is held open here.

@@ -159,27 +159,16 @@ pub fn counters(target: &dyn Target, statfs: &Statfs) -> Vec<Counter> {
     all
 }
 
-async fn current(target: &dyn Target) -> Vec<Counter> {
-    // A store that fails has no numbers; the others are still worth showing.
-    let statfs = target.store().statfs().await.unwrap_or_default();
-    counters(target, &statfs)
-}
-
-pub(super) async fn dump(
+/// Answers a `perf ...` command. The ledger of the store is never reset: it must add up with what the
+/// device was written.
+pub(super) async fn command(
     target: &dyn Target,
     map: &CommandMap,
 ) -> Result<CommandReply, BadArgument> {
-    perf::dump(map, current(target).await)
-}
-
-pub(super) async fn schema(target: &dyn Target, map: &CommandMap) -> CommandReply {
-    perf::schema(map, &current(target).await)
-}
-
-/// The ledger of the store is never reset: it must add up with what the device was written.
-pub(super) fn reset(target: &dyn Target, map: &CommandMap) -> Result<CommandReply, BadArgument> {
-    perf::reset(map, |what| {
-        let ours = matches!(what, "all" | "osd");
+    // A store that fails has no numbers; the others are still worth showing.
+    let statfs = target.store().statfs().await.unwrap_or_default();
+    perf::command(map, counters(target, &statfs), |group| {
+        let ours = matches!(group, "all" | "osd");
         if ours {
             target.counters().reset();
         }

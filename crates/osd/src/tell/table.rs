@@ -3,11 +3,9 @@
 
 use command::{CommandTable, Signature};
 
-/// Signature and help; the commands on options are added from the `config` crate.
+/// Signature and help; those on options and counters are added from the crates `config` and `perf`.
 const COMMANDS: &[(&str, &str)] = &[
     ("0", ""),
-    ("1", ""),
-    ("2", ""),
     (
         "bench name=count,type=CephInt,req=false name=size,type=CephInt,req=false \
          name=object_size,type=CephInt,req=false name=object_num,type=CephInt,req=false",
@@ -77,14 +75,6 @@ const COMMANDS: &[(&str, &str)] = &[
     ),
     ("ops name=filterstr,type=CephString,n=N,req=false", "show ops under way"),
     (
-        "perf dump name=logger,type=CephString,req=false name=counter,type=CephString,req=false",
-        "show counters",
-    ),
-    ("perf reset name=var,type=CephString", "start a group's counters, or all, from zero"),
-    ("perf schema", "describe the counters"),
-    ("perfcounters_dump", ""),
-    ("perfcounters_schema", ""),
-    (
         "pg name=pgid,type=CephPgid name=cmd,type=CephChoices,strings=list_unfound \
          name=offset,type=CephString,req=false",
         "",
@@ -148,6 +138,7 @@ pub fn table() -> CommandTable {
         .iter()
         .map(|(signature, help)| Signature::new(signature, help, "osd", "rwx", 0))
         .chain(config::admin_signatures())
+        .chain(perf::signatures())
         .collect();
     // Stable: commands of one name keep their order.
     all.sort_by_key(Signature::prefix);
