@@ -1,7 +1,8 @@
 //! What operators type and read: command signatures, their arguments, and Ceph's output forms
 //! (JSON, XML, text tables, byte counts). Shared by every daemon that answers commands; knows no
-//! single command and does no I/O.
+//! single command but those that each answers about its process, and does no I/O.
 
+mod admin;
 mod args;
 mod floats;
 mod formatter;
@@ -11,6 +12,7 @@ mod table;
 mod units;
 pub mod version;
 
+pub use admin::{admin_command, admin_signatures};
 pub use args::{ArgValue, BadArgument, CommandMap, ParseError};
 pub use floats::{format_g, format_stream_float};
 pub use formatter::{Format, Formatter};

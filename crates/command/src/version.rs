@@ -5,7 +5,10 @@ pub const SHORT: &str = "16.2.15";
 /// Its name.
 pub const RELEASE: &str = "pacific";
 
+/// What is built here.
+pub const BUILD: &str = concat!("loligo ", env!("CARGO_PKG_VERSION"));
+
 /// What `ceph version` prints for a daemon.
 pub fn long() -> String {
-    format!("ceph version {SHORT} (loligo {}) {RELEASE} (stable)", env!("CARGO_PKG_VERSION"))
+    format!("ceph version {SHORT} ({BUILD}) {RELEASE} (stable)")
 }

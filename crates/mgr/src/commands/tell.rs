@@ -1,6 +1,6 @@
 //! `ceph tell mgr.x ...` and the admin socket: about the process itself.
 
-use command::{BadArgument, CommandMap, CommandReply, CommandTable, Formatter, Signature, version};
+use command::{BadArgument, CommandMap, CommandReply, CommandTable, Formatter, Signature};
 use maps::ping_times::{self, Ping};
 
 use crate::counters;
@@ -11,16 +11,8 @@ const EINVAL: i32 = 22;
 
 fn signatures() -> CommandTable {
     let own = [
-        ("0", ""),
-        ("get_command_descriptions", "list available commands"),
-        ("git_version", "show the build"),
-        ("help", "list available commands"),
-        ("log dump", "write recent log lines out"),
-        ("log flush", "write waiting log lines out"),
-        ("log reopen", "reopen the log file"),
         ("mgr_status", "show the state of this manager"),
         ("status", "show the state of this manager"),
-        ("version", "show the version"),
     ];
     let own = own.map(|(sig, help)| Signature::new(sig, help, "mgr", "r", 0));
     let network = Signature::new(
@@ -31,7 +23,8 @@ fn signatures() -> CommandTable {
         0,
     );
     let own = own.into_iter().chain([network]);
-    let common = config::admin_signatures().into_iter().chain(perf::signatures());
+    let common = command::admin_signatures().into_iter();
+    let common = common.chain(config::admin_signatures()).chain(perf::signatures());
     let mut all: Vec<Signature> = common.chain(own).collect();
     all.sort_by_key(Signature::prefix);
     let mut table = CommandTable::new();
@@ -53,33 +46,16 @@ pub(crate) fn tell(mgr: &Mgr, cmd: &[String]) -> CommandReply {
     if let Some(Err(error)) = table.find(map.prefix()).map(|command| map.check(command)) {
         return CommandReply::error(EINVAL, error.to_string());
     }
-    if let Some(reply) = config::admin_command(&mgr.config, &map) {
+    let answered = command::admin_command(&map, &table);
+    if let Some(reply) = answered.or_else(|| config::admin_command(&mgr.config, &map)) {
         return reply;
     }
     let mut f = Formatter::new(map.format());
     match map.prefix() {
-        // The version of this protocol.
-        "0" => return CommandReply::data("2"),
         prefix if perf::answers(prefix) => {
             let reset = |group: &str| mgr.counters.reset(group);
             return perf::command(&map, counters::list(mgr), reset).unwrap_or_else(refused);
         }
-        "get_command_descriptions" => {
-            return CommandReply::data(table.descriptions(map.format(), false));
-        }
-        "help" => f.object("help", |f| {
-            for command in table.iter().filter(|command| !command.help.is_empty()) {
-                f.dump_string(&command.prefix(), &command.help);
-            }
-        }),
-        "version" => f.object("version", |f| {
-            f.dump_string("version", version::SHORT);
-            f.dump_string("release", version::RELEASE);
-            f.dump_string("release_type", "stable");
-        }),
-        "git_version" => f.object("version", |f| f.dump_string("git_version", version::long())),
-        // Log lines are written as they come: nothing waits, and no file is held open here.
-        "log dump" | "log flush" | "log reopen" => f.object("log", |_| {}),
         "dump_osd_network" => {
             if let Err(error) = network(mgr, &map, &mut f) {
                 return CommandReply::error(EINVAL, error.to_string());

@@ -2,8 +2,7 @@
 
 use bytes::Bytes;
 use command::{
-    ArgValue, BadArgument, CommandMap, CommandReply, CommandTable, Format, Formatter, Signature,
-    version,
+    ArgValue, BadArgument, CommandMap, CommandReply, CommandTable, Formatter, Signature, version,
 };
 use messages::{MCommand, MCommandReply};
 use types::{Errno, RawMessage, entity};
@@ -18,18 +17,11 @@ use crate::event::wire;
 pub(crate) fn admin_table() -> CommandTable {
     let mut table = CommandTable::new();
     let mut all: Vec<Signature> = [
-        ("0", ""),
         ("compact", "compact the monitor's database"),
-        ("get_command_descriptions", "list commands"),
-        ("git_version", "print the build"),
-        ("help", "list commands with a line about each"),
         ("mon_status", "print this monitor's state"),
         ("ops", "print requests in progress"),
         ("dump_historic_ops", "print recent requests"),
         ("dump_historic_slow_ops", "print recent requests that were slow"),
-        ("log dump", "write recent log lines out"),
-        ("log flush", "write waiting log lines out"),
-        ("log reopen", "reopen the log file"),
         ("quorum enter", "take part in the quorum again"),
         ("quorum exit", "leave the quorum until told to enter it again"),
         ("sessions", "print who is connected"),
@@ -37,11 +29,11 @@ pub(crate) fn admin_table() -> CommandTable {
             "sync_force name=validate,type=CephChoices,strings=--yes-i-really-mean-it,req=false",
             "throw the database away at the next start and copy another monitor's",
         ),
-        ("version", "print this monitor's version"),
     ]
     .into_iter()
     .map(|(sig, help)| Signature::new(sig, help, "", "", 0))
     .collect();
+    all.extend(command::admin_signatures());
     all.extend(config::admin_signatures());
     all.extend(perf::signatures());
     all.sort_by_key(Signature::prefix);
@@ -140,28 +132,6 @@ impl MonCore {
 
     fn own_command(&mut self, cmd: &Cmd) -> Option<CommandReply> {
         Some(match cmd.prefix.as_str() {
-            // The version of this protocol.
-            "0" => CommandReply::data("2"),
-            "get_command_descriptions" => {
-                CommandReply::data(admin_table().descriptions(Format::JsonPretty, false))
-            }
-            "help" => cmd.structured(|f| {
-                f.object("help", |f| {
-                    for c in admin_table().iter().filter(|c| !c.help.is_empty()) {
-                        f.dump_string(&c.prefix(), &c.help);
-                    }
-                });
-            }),
-            "version" => cmd.structured(|f| {
-                f.object("version", |f| {
-                    f.dump_string("version", version::SHORT);
-                    f.dump_string("release", version::RELEASE);
-                    f.dump_string("release_type", "stable");
-                });
-            }),
-            "git_version" => cmd.structured(|f| {
-                f.object("version", |f| f.dump_string("git_version", env!("CARGO_PKG_VERSION")));
-            }),
             "mon_status" => cmd.structured(|f| self.dump_mon_status(f)),
             "sessions" => cmd.structured(|f| self.dump_sessions(f)),
             "ops" | "dump_historic_ops" | "dump_historic_slow_ops" => cmd.structured(|f| {
@@ -176,10 +146,8 @@ impl MonCore {
                 perf::command(&cmd.map, self.list_counters(), reset).unwrap_or_else(refused)
             }
             "compact" => CommandReply::default(),
-            // Log lines are written as they come: nothing waits, and no file is held open here.
-            "log dump" | "log flush" | "log reopen" => cmd.structured(|f| f.object("log", |_| {})),
             "sync_force" => self.sync_force(cmd),
-            _ => return None,
+            _ => return command::admin_command(&cmd.map, &admin_table()),
         })
     }
 

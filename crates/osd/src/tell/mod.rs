@@ -159,7 +159,8 @@ pub async fn run_map(target: Rc<dyn Target>, map: CommandMap) -> CommandReply {
     if !map.has_prefix() {
         return refused(Errno::EINVAL, "invalid json, no prefix");
     }
-    let fits: Vec<bool> = table()
+    let table = table();
+    let fits: Vec<bool> = table
         .iter()
         .filter(|command| command.prefix() == map.prefix())
         .map(|command| map.check(command).is_ok())
@@ -172,7 +173,8 @@ pub async fn run_map(target: Rc<dyn Target>, map: CommandMap) -> CommandReply {
     if !fits.contains(&true) {
         return refused(Errno::EINVAL, "invalid command json");
     }
-    if let Some(reply) = config::admin_command(target.config(), &map) {
+    let answered = command::admin_command(&map, &table);
+    if let Some(reply) = answered.or_else(|| config::admin_command(target.config(), &map)) {
         return reply;
     }
     answer(&*target, &map).await.unwrap_or_else(bad)
@@ -181,14 +183,8 @@ pub async fn run_map(target: Rc<dyn Target>, map: CommandMap) -> CommandReply {
 async fn answer(target: &dyn Target, map: &CommandMap) -> Result<CommandReply, BadArgument> {
     let format = map.format();
     Ok(match map.prefix() {
-        "get_command_descriptions" => CommandReply::data(table().descriptions(format, false)),
-        "help" => process::help(format),
-        "0" => CommandReply::data(process::ADMIN_SOCKET_VERSION),
-        "version" => process::version(format),
-        "git_version" => process::git_version(format),
         "status" => process::status(target, format),
         "heap" => process::heap(),
-        "log flush" | "log dump" | "log reopen" => process::log(format),
         prefix if perf::answers(prefix) => counters::command(target, map).await?,
         "ops" | "dump_ops_in_flight" => ops::in_flight(target, map)?,
         "dump_blocked_ops" => ops::blocked(target, map)?,

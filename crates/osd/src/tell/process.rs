@@ -1,41 +1,16 @@
-//! About the process: version, state, help, heap, log.
+//! About the process: state, heap, store, cluster log.
 
-use command::{BadArgument, CommandMap, CommandReply, Format, Formatter, version};
+use command::{BadArgument, CommandMap, CommandReply, Format, Formatter};
 use types::Errno;
 
-use super::{Target, refused, table};
+use super::{Target, refused};
 use crate::osd::fullness::Fullness;
 use crate::pg::host::LogLevel;
-
-/// The version of the admin socket's protocol: commands are JSON.
-pub(super) const ADMIN_SOCKET_VERSION: &str = "2";
 
 fn object(format: Format, name: &str, fill: impl FnOnce(&mut Formatter)) -> CommandReply {
     let mut f = Formatter::new(format);
     f.object(name, fill);
     CommandReply::formatted(f)
-}
-
-pub(super) fn help(format: Format) -> CommandReply {
-    object(format, "help", |f| {
-        for command in table().iter().filter(|c| !c.help.is_empty()) {
-            f.dump_string(&command.prefix(), &command.help);
-        }
-    })
-}
-
-pub(super) fn version(format: Format) -> CommandReply {
-    object(format, "version", |f| {
-        f.dump_string("version", version::SHORT);
-        f.dump_string("release", version::RELEASE);
-        f.dump_string("release_type", "stable");
-    })
-}
-
-pub(super) fn git_version(format: Format) -> CommandReply {
-    object(format, "version", |f| {
-        f.dump_string("git_version", concat!("loligo ", env!("CARGO_PKG_VERSION")));
-    })
 }
 
 pub(super) fn status(target: &dyn Target, format: Format) -> CommandReply {
@@ -55,11 +30,6 @@ pub(super) fn status(target: &dyn Target, format: Format) -> CommandReply {
 /// Ceph answers this where it runs without tcmalloc, as we do.
 pub(super) fn heap() -> CommandReply {
     refused(Errno::EOPNOTSUPP, "could not issue heap profiler command -- not using tcmalloc!")
-}
-
-/// Log lines are written as they come: nothing waits, and no file is held open here.
-pub(super) fn log(format: Format) -> CommandReply {
-    object(format, "log", |_| {})
 }
 
 pub(super) async fn compact(target: &dyn Target, format: Format) -> CommandReply {

@@ -3,9 +3,8 @@
 
 use command::{CommandTable, Signature};
 
-/// Signature and help; those on options and counters are added from the crates `config` and `perf`.
+/// Signature and help; those that every daemon has are added from the crates `command`, `config` and `perf`.
 const COMMANDS: &[(&str, &str)] = &[
-    ("0", ""),
     (
         "bench name=count,type=CephInt,req=false name=size,type=CephInt,req=false \
          name=object_size,type=CephInt,req=false name=object_num,type=CephInt,req=false",
@@ -46,16 +45,13 @@ const COMMANDS: &[(&str, &str)] = &[
     ("dump_pg_recovery_stats", "show how long PGs stay in which peering states"),
     ("dump_watchers", "show who watches which objects"),
     ("flush_pg_stats", "report statistics now and print the report's number"),
-    ("get_command_descriptions", "list commands with their arguments"),
     ("get_latest_osdmap", "wait for the newest map the monitor has"),
     ("get_mapped_pools", "list the pools with PGs on this OSD"),
-    ("git_version", "show the build"),
     (
         "heap name=heapcmd,type=CephChoices,strings=dump|start_profiler|stop_profiler|release|\
          get_release_rate|set_release_rate|stats name=value,type=CephString,req=false",
         "examine the heap (only where the allocator can)",
     ),
-    ("help", "list commands"),
     (
         "injectfull name=type,type=CephString,req=false name=count,type=CephInt,req=false",
         "pretend to be none, nearfull, backfillfull, full or failsafe full, for <count> writes",
@@ -65,9 +61,6 @@ const COMMANDS: &[(&str, &str)] = &[
         "list_unfound name=pgid,type=CephPgid,req=false name=offset,type=CephString,req=false",
         "list a PG's objects of which no copy is found, from an offset in JSON on",
     ),
-    ("log dump", "write recent log lines out"),
-    ("log flush", "write waiting log lines out"),
-    ("log reopen", "open the log anew"),
     (
         "mark_unfound_lost name=pgid,type=CephPgid,req=false \
          name=mulcmd,type=CephChoices,strings=revert|delete",
@@ -129,7 +122,6 @@ const COMMANDS: &[(&str, &str)] = &[
     ),
     ("dump_scrub_reservations", "show how many scrubs this OSD takes part in"),
     ("dump_scrubs", "show when PGs are scrubbed next"),
-    ("version", "show the version"),
 ];
 
 /// The commands of `ceph tell osd.N`.
@@ -137,6 +129,7 @@ pub fn table() -> CommandTable {
     let mut all: Vec<Signature> = COMMANDS
         .iter()
         .map(|(signature, help)| Signature::new(signature, help, "osd", "rwx", 0))
+        .chain(command::admin_signatures())
         .chain(config::admin_signatures())
         .chain(perf::signatures())
         .collect();
