@@ -32,7 +32,7 @@ pub fn admin_command(map: &CommandMap, table: &CommandTable) -> Option<CommandRe
         "get_command_descriptions" => {
             return Some(CommandReply::data(table.descriptions(map.format(), false)));
         }
-        "git_version" => f.object("version", |f| f.dump_string("git_version", version::BUILD)),
+        "git_version" => f.object("version", |f| f.dump_string("git_version", version::build())),
         "help" => f.object("help", |f| {
             for command in table.iter().filter(|command| !command.help.is_empty()) {
                 f.dump_string(&command.prefix(), &command.help);
