@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use client::Operation;
+use osd::ops::SnapMapper;
 use serde_json::{Value, json};
-use sim::{Kill, World};
+use sim::{DiskModel, Kill, World};
 use simtest::{Cluster, Load, Plan, Workload};
+use store::{CollId, Transaction};
 use types::osd::ObjListSnapResponse;
 use types::osd::ops::{self, OsdOp, message_flags};
-use types::{NOSNAP, SNAPDIR, SnapContext};
+use types::{NOSNAP, PgId, SNAPDIR, SnapContext};
 
 /// Found by the lives of `cluster.rs`: replicas that lacked a clone.
 ///
@@ -299,5 +301,86 @@ fn nothing_is_trimmed_while_it_is_scrubbed() {
                 world.sleep(Duration::from_millis(100)).await;
             }
         }
+    });
+}
+
+/// Found by `ceph_test_rados` while `pg_num` went down: "found snap mapper error" in the cluster log, of rows that were right, and
+/// rows put back of what had been trimmed.
+///
+/// 1. A replica has scanned clones, and compares its rows with them one after another.
+/// 2. The interval ends, the scrub with it. The next one trims a snapshot of these clones.
+/// 3. The replica went on, with the clones as they had been.
+#[test]
+fn rows_are_not_compared_with_clones_of_another_interval() {
+    const OBJECTS: usize = 40;
+    const LIMIT: Duration = Duration::from_secs(60);
+    const REPLICA: u32 = 2;
+    let world = World::new(26);
+    let options = "osd_scrub_chunk_max = 200\nosd_heartbeat_grace = 60\n".to_owned();
+    let cluster = Cluster::make(&world.control(), Plan { options, ..Plan::default() });
+    world.run_until(async move {
+        let world = cluster.world().clone();
+        let admin = cluster.start().await;
+        cluster.create_pool(&admin, 1).await;
+        let affinity = async |osd: u32, weight: f64| {
+            let ask = json!({"prefix": "osd primary-affinity", "id": osd, "weight": weight});
+            cluster.command(&admin, ask).await;
+        };
+        affinity(REPLICA, 0.0).await;
+        cluster.wait_until_clean(&admin, LIMIT).await;
+        let io = admin.io_ctx("p").await.unwrap();
+        for n in 0..OBJECTS {
+            io.write_full(format!("o{n}"), Bytes::from_static(b"before")).await.unwrap();
+        }
+        let first = admin.selfmanaged_snap_create(io.pool_id()).await.unwrap();
+        let second = admin.selfmanaged_snap_create(io.pool_id()).await.unwrap();
+        let context = SnapContext { seq: second, snaps: vec![second, first] };
+        let later = io.clone().with_snap_context(context);
+        for n in 0..OBJECTS {
+            later.write_full(format!("o{n}"), Bytes::from_static(b"after")).await.unwrap();
+        }
+        // Rows that are missing take a write each, and so the time in which the interval ends.
+        let mut t = Transaction::new();
+        t.omap_clear(&CollId::Meta, &SnapMapper::default_object());
+        let last_life = admin.osdmap().up_from(REPLICA as i32);
+        cluster.change_store(REPLICA, t).await;
+        cluster.start_osd(REPLICA);
+        cluster.wait_until_reborn(&admin, REPLICA, last_life).await;
+        cluster.wait_until_clean(&admin, LIMIT).await;
+        let slow = DiskModel { write: Duration::from_millis(500), ..DiskModel::default() };
+        world.disk(&format!("osd.{REPLICA}"), "/osd/block").set_model(slow);
+
+        let log = async || {
+            let ask = json!({"prefix": "log last", "num": 500, "level": "debug"});
+            String::from_utf8(cluster.command(&admin, ask).await.to_vec()).unwrap()
+        };
+        let ask = json!({"prefix": "pg scrub", "pgid": format!("{}.0", io.pool_id())}).to_string();
+        admin.mgr_command(ask, Bytes::new()).await.unwrap();
+        while !log().await.contains("found snap mapper error") {
+            world.sleep(Duration::from_millis(100)).await;
+        }
+        let pgid = PgId::new(u64::try_from(io.pool_id()).unwrap(), 0);
+        let primary = admin.osdmap().pg_to_up_acting(pgid).acting_primary;
+        affinity(u32::try_from(primary).unwrap(), 0.0).await;
+        admin.selfmanaged_snap_remove(io.pool_id(), first).await.unwrap();
+        let of_all = io.clone().with_snap_read(SNAPDIR);
+        for n in 0..OBJECTS {
+            loop {
+                let list = Operation::new().op(OsdOp::new(ops::LIST_SNAPS));
+                let listed = of_all.operate(format!("o{n}"), list).await.unwrap();
+                let listed: ObjListSnapResponse = listed.decode(0).unwrap();
+                if listed.clones[0].snaps == [second] {
+                    break;
+                }
+                world.sleep(Duration::from_millis(100)).await;
+            }
+        }
+        cluster.wait_until_clean(&admin, LIMIT).await;
+        world.sleep(Duration::from_secs(30)).await;
+        assert_ne!(admin.osdmap().pg_to_up_acting(pgid).acting_primary, primary);
+        let right = format!("snaps in mapper: {{{second}}}");
+        let log = log().await;
+        let wrong: Vec<&str> = log.lines().filter(|line| line.contains(&right)).collect();
+        assert!(wrong.is_empty(), "{wrong:#?}");
     });
 }

@@ -201,8 +201,10 @@ impl Pg {
         note_verdict(object, hash_info::judge(&object.attrs, shard, len, digest), overwrites);
     }
 
-    /// Sets right what the snap mapper says of clones, by their heads' snap sets (`_scan_snaps`).
+    /// Sets right what the snap mapper says of clones, by their heads' snap sets (`_scan_snaps`). In another interval
+    /// what was scanned may have been trimmed.
     pub(super) async fn check_snap_mapper(&self, map: &ScrubMap) {
+        let generation = self.generation.get();
         let mut set: Option<(HObject, SnapSet)> = None;
         for (oid, object) in map.objects.iter().rev() {
             if !oid.is_snap() {
@@ -225,6 +227,9 @@ impl Pg {
             let mut t = store::Transaction::new();
             if mapper.update(oid, wanted, &mut t).await.is_err() || t.is_empty() {
                 continue;
+            }
+            if generation != self.generation.get() {
+                return;
             }
             let text = format!(
                 "osd.{} found snap mapper error on pg {} oid {oid} snaps in mapper: {known:?}, \
