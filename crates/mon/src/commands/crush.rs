@@ -2,6 +2,7 @@
 
 use crush::{CrushMap, EditError, Location, fixed_weight};
 use denc::Denc;
+use maps::OsdMap;
 use types::Errno;
 
 use super::cmd::{Cmd, CmdResult, Refusal, done, fail, refuse, say};
@@ -170,14 +171,7 @@ impl MonCore {
         if let Err(endless) = crush.check_ends() {
             return fail(Errno::EINVAL, format!("crushmap is refused: {endless}"));
         }
-        for (id, pool) in &map.pools {
-            if crush.rule(pool.crush_rule.into()).is_none() {
-                return fail(
-                    Errno::EINVAL,
-                    format!("the crush rule no {} for pool id {id} is in use", pool.crush_rule),
-                );
-            }
-        }
+        check_rules(&map, &crush)?;
         self.set_crush(&crush);
         say((map.crush_version + 1).to_string())
     }
@@ -344,6 +338,32 @@ impl MonCore {
         }
         say(format!("removed item id {id} name '{name}' from crush map"))
     }
+}
+
+/// Each pool's rule must be there and be for pools like it, or its placement groups would be nowhere.
+fn check_rules(map: &OsdMap, crush: &CrushMap) -> Result<(), Refusal> {
+    for (id, pool) in &map.pools {
+        let (number, size) = (pool.crush_rule, pool.size);
+        let Some(rule) = crush.rule(number.into()) else {
+            return fail(
+                Errno::EINVAL,
+                format!("pool {id} references crush_rule {number} but it is not present"),
+            );
+        };
+        if rule.kind != pool.kind {
+            return fail(Errno::EINVAL, format!("pool {id} type does not match rule {number}"));
+        }
+        if !(rule.min_size..=rule.max_size).contains(&size) {
+            return fail(
+                Errno::EINVAL,
+                format!(
+                    "pool {id} size {size} does not fall within rule {number} min_size {} and max_size {}",
+                    rule.min_size, rule.max_size
+                ),
+            );
+        }
+    }
+    Ok(())
 }
 
 /// The place that arguments like `root=default host=a` name.

@@ -241,11 +241,17 @@ impl Bench {
 
     /// Runs a command and lets it commit.
     pub(crate) fn command(&mut self, from: u64, json: &str) -> MMonCommandAck {
+        self.command_with(from, json, b"")
+    }
+
+    /// A command with input.
+    pub(crate) fn command_with(&mut self, from: u64, json: &str, input: &[u8]) -> MMonCommandAck {
         self.send(
             from,
             &MMonCommand {
                 fsid: FSID.parse().unwrap(),
                 cmd: vec![json.to_string()],
+                input: Bytes::copy_from_slice(input),
                 ..MMonCommand::default()
             },
         );

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use auth::METHOD_CEPHX;
 use bytes::Bytes;
+use denc::Denc;
 use maps::osdmap::osd_state;
 use messages::{
     MAuth, MAuthReply, MConfig, MMgrBeacon, MMgrMap, MMonCommand, MMonCommandAck, MMonSubscribe,
@@ -361,6 +362,38 @@ fn capabilities_bound_what_commands_do() {
     assert_eq!(b.command(60, r#"{"prefix":"osd dump"}"#).rc, 0);
     assert_eq!(b.command(60, r#"{"prefix":"auth ls"}"#).rc, -13);
     assert_eq!(b.command(60, r#"{"prefix":"config-key get","key":"k"}"#).rc, -13);
+}
+
+/// A map whose rule is for other pools, by their type or size, was taken: the pool's placement groups were on no OSD at all.
+#[test]
+fn a_crush_map_whose_rules_fit_no_pool_is_refused() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    b.out(1, r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#);
+    let map = b.map();
+    let mut set = |change: fn(&mut crush::CrushMap)| {
+        let mut crush = crush::CrushMap::clone(&map.crush);
+        change(&mut crush);
+        let ack = b.command_with(1, r#"{"prefix":"osd setcrushmap"}"#, &crush.to_bytes());
+        (ack.rc, ack.outs)
+    };
+    fn rule(crush: &mut crush::CrushMap) -> &mut crush::Rule {
+        crush.rules[0].as_mut().unwrap()
+    }
+    let refused = |text: &str| (-22, text.to_string());
+    assert_eq!(
+        set(|crush| crush.rules[0] = None),
+        refused("pool 1 references crush_rule 0 but it is not present")
+    );
+    assert_eq!(
+        set(|crush| rule(crush).kind = crush::RULE_ERASURE),
+        refused("pool 1 type does not match rule 0")
+    );
+    assert_eq!(
+        set(|crush| rule(crush).max_size = 2),
+        refused("pool 1 size 3 does not fall within rule 0 min_size 1 and max_size 2")
+    );
+    assert_eq!(set(|_| ()).0, 0);
 }
 
 #[test]
