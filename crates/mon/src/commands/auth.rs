@@ -203,15 +203,11 @@ impl MonCore {
             return fail(Errno::EINVAL, "auth import: no data supplied");
         }
         let keyring = parse_keyring(cmd)?;
-        for auth in keyring.keys.values() {
-            check_caps(auth)?;
+        // Capabilities are not read, as in Ceph: an old cluster has some that say nothing today.
+        if keyring.keys.values().any(|auth| auth.caps.is_empty()) {
+            return fail(Errno::EINVAL, "auth import: no caps supplied");
         }
-        for (name, mut auth) in keyring.keys {
-            if auth.caps.is_empty()
-                && let Some(old) = self.keys.borrow().data.secrets.get(&name)
-            {
-                auth.caps = old.caps.clone();
-            }
+        for (name, auth) in keyring.keys {
             self.auth_put(&name, auth);
         }
         say("imported keyring")

@@ -364,6 +364,26 @@ fn capabilities_bound_what_commands_do() {
     assert_eq!(b.command(60, r#"{"prefix":"config-key get","key":"k"}"#).rc, -13);
 }
 
+/// Keys of another cluster: those without capabilities were taken, where a real monitor refuses the file, and those with some that say
+/// nothing here were not, where it takes them.
+#[test]
+fn keyrings_are_imported_as_ceph_does() {
+    let mut b = Bench::new(fresh_kv());
+    let admin = b.admin();
+    let key = "\tkey = AQBKb6ZnAAAAABAAK0Jmg7QHvIg9dVrrb1rSzA==\n";
+    let import = |b: &mut Bench, file: String| {
+        let ack = b.command_with(admin, r#"{"prefix":"auth import"}"#, file.as_bytes());
+        (ack.rc, ack.outs)
+    };
+    let old =
+        format!("[client.old]\n{key}\tcaps mon = \"allow bogus\"\n\tcaps xyz = \"allow *\"\n");
+    let refused = import(&mut b, format!("{old}[client.bare]\n{key}"));
+    assert_eq!(refused, (-22, "auth import: no caps supplied".into()));
+    assert_eq!(b.command(admin, r#"{"prefix":"auth get","entity":"client.old"}"#).rc, -2);
+    assert_eq!(import(&mut b, old.clone()), (0, "imported keyring".into()));
+    assert_eq!(b.out(admin, r#"{"prefix":"auth get","entity":"client.old"}"#), old);
+}
+
 /// A map whose rule is for other pools, by their type or size, was taken: the pool's placement groups were on no OSD at all.
 #[test]
 fn a_crush_map_whose_rules_fit_no_pool_is_refused() {
