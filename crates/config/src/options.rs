@@ -84,6 +84,11 @@ impl OptionDef {
         self.flags.contains('n')
     }
 
+    /// Whether it says something only while a cluster is made.
+    pub fn at_cluster_create(&self) -> bool {
+        self.flags.contains('C')
+    }
+
     /// Names of the flags, as Ceph shows them.
     pub fn flag_names(&self) -> Vec<&'static str> {
         // Ceph tests the bits in this order.

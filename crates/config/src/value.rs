@@ -165,6 +165,9 @@ pub fn normalize(option: &OptionDef, value: &str) -> Result<String, ValueError> 
         Kind::Str if option.name.starts_with("debug_") && option.default.contains('/') => {
             log_level(value).ok_or_else(|| malformed("log level N or N/M"))?
         }
+        Kind::Str if option.name == "rbd_default_features" => {
+            rbd_features(value).ok_or_else(|| malformed("image features"))?.to_string()
+        }
         Kind::Str | Kind::Addr | Kind::AddrVec => value.to_string(),
     };
     if !option.choices.is_empty() && !option.choices.split('|').any(|word| word == text) {
@@ -186,6 +189,38 @@ pub fn normalize(option: &OptionDef, value: &str) -> Result<String, ValueError> 
         }
     }
     Ok(text)
+}
+
+/// Features by bit or by name; nothing is what images have by default. Librbd's own (`operations`,
+/// `migrating`, `non-primary`) are left out where they are named, and refused as a number, as in Ceph.
+fn rbd_features(value: &str) -> Option<u64> {
+    const NAMES: [&str; 11] = [
+        "layering",
+        "striping",
+        "exclusive-lock",
+        "object-map",
+        "fast-diff",
+        "deep-flatten",
+        "journaling",
+        "data-pool",
+        "operations",
+        "migrating",
+        "non-primary",
+    ];
+    const DEFAULT: u64 = 0b11_1101;
+    const USERS: u64 = 0xff;
+    let value = value.trim();
+    if value.is_empty() {
+        return Some(DEFAULT);
+    }
+    if let Ok(bits) = value.parse::<u64>() {
+        return (bits & !USERS == 0).then_some(bits);
+    }
+    let mut bits = 0;
+    for name in value.split(',') {
+        bits |= 1 << NAMES.iter().position(|known| *known == name.trim())?;
+    }
+    Some(bits & USERS)
 }
 
 fn log_level(value: &str) -> Option<String> {
@@ -229,6 +264,25 @@ mod tests {
         assert_eq!(parse_secs("2 hours"), Some(7200));
         assert_eq!(parse_secs("1h30m"), Some(5400));
         assert_eq!(parse_secs("soon"), None);
+    }
+
+    /// They were kept as they were written, and nonsense, too; Ceph keeps the number.
+    #[test]
+    fn features_of_images_are_a_number() {
+        let of = |value: &str| normalize(option("rbd_default_features").unwrap(), value);
+        for (value, kept) in [
+            ("layering , striping", "3"),
+            (option("rbd_default_features").unwrap().default, "61"),
+            ("", "61"),
+            (" 61 ", "61"),
+            ("0", "0"),
+            ("operations,layering", "1"),
+        ] {
+            assert_eq!(of(value), Ok(kept.into()), "{value}");
+        }
+        for value in ["layering,", "bogus", "256", "0x3", "-1", "18446744073709551616"] {
+            assert!(of(value).is_err(), "{value}");
+        }
     }
 
     #[test]

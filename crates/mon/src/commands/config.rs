@@ -186,7 +186,12 @@ impl MonCore {
                 None => {
                     let plain = config::Config::new(known.kind_name(), &known.id);
                     let default = plain.default_of(def);
-                    config::normalize(def, default).unwrap_or_else(|_| default.to_string())
+                    match def.kind {
+                        Kind::Str => default.to_string(),
+                        _ => {
+                            config::normalize(def, default).unwrap_or_else(|_| default.to_string())
+                        }
+                    }
                 }
             };
             return Ok(CommandReply::data(format!("{value}\n")));
@@ -354,7 +359,8 @@ impl MonCore {
         for section in file.sections() {
             let mut left = String::new();
             for (name, value) in file.settings(section) {
-                let takes = option(name).is_some_and(|o| !o.no_mon_update())
+                let takes = option(name)
+                    .is_some_and(|o| !o.no_mon_update() && !o.at_cluster_create())
                     && check_setting(section, name, value, false).is_ok();
                 if !takes {
                     let _ = writeln!(left, "\t{name} = {value}");
@@ -367,7 +373,7 @@ impl MonCore {
                 }
             }
             if !left.is_empty() {
-                let _ = write!(rest, "[{section}]\n{left}\n");
+                let _ = write!(rest, "\n[{section}]\n{left}");
             }
         }
         if !changes.is_empty() {

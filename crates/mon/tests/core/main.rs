@@ -384,6 +384,22 @@ fn keyrings_are_imported_as_ceph_does() {
     assert_eq!(b.out(admin, r#"{"prefix":"auth get","entity":"client.old"}"#), old);
 }
 
+/// What is left of a file is a file as Ceph writes it, and has what says nothing once there is a cluster.
+#[test]
+fn a_file_s_options_are_taken_or_left() {
+    let mut b = Bench::new(fresh_kv());
+    let admin = b.admin();
+    let file = b"[global]\nosd crush chooseleaf type = 0\nfsid = x\n[osd]\nosd max backfills = 3\nnone = 1\n";
+    let ack = b.command_with(admin, r#"{"prefix":"config assimilate-conf"}"#, file);
+    let left = std::str::from_utf8(&ack.outb).unwrap();
+    assert_eq!(
+        left,
+        "\n[global]\n\tfsid = x\n\tosd_crush_chooseleaf_type = 0\n\n[osd]\n\tnone = 1\n"
+    );
+    let taken = b.out(admin, r#"{"prefix":"config get","who":"osd.1","key":"osd_max_backfills"}"#);
+    assert_eq!(taken, "3\n");
+}
+
 /// A map whose rule is for other pools, by their type or size, was taken: the pool's placement groups were on no OSD at all.
 #[test]
 fn a_crush_map_whose_rules_fit_no_pool_is_refused() {
