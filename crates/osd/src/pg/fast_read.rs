@@ -46,6 +46,8 @@ impl Pg {
                         Ok(part) => {
                             answers.chunks.borrow_mut().insert(member.shard, part.data);
                         }
+                        // The member is gone, or the interval: its log would be full of it.
+                        Err(Errno::EAGAIN) => {}
                         Err(errno) => {
                             tracing::warn!(pg = %pg.pgid, %oid, %member, "shard cannot be read: {errno}");
                             if errno == Errno::EIO {
