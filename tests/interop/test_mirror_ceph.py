@@ -1,4 +1,4 @@
-"""RBD mirroring (mirroring.py) between a real Ceph 16.2, where the images begin, and a cluster of ours. About 80 s."""
+"""RBD mirroring (mirroring.py) between a real Ceph 16.2, where the images begin, and a cluster of ours. About 100 s."""
 import unittest
 
 from cluster import Cluster

@@ -46,7 +46,7 @@ impl Pg {
                         Ok(part) => {
                             answers.chunks.borrow_mut().insert(member.shard, part.data);
                         }
-                        // The member is gone, or the interval: its log would be full of it.
+                        // The member is gone, or the interval has ended: the log would be full of that.
                         Err(Errno::EAGAIN) => {}
                         Err(errno) => {
                             tracing::warn!(pg = %pg.pgid, %oid, %member, "shard cannot be read: {errno}");
