@@ -77,7 +77,7 @@ class Move(unittest.TestCase):
                 here.run("rbd", "snap", "protect", f"{image}@one")
                 fill()
                 here.run("rbd", "snap", "create", f"{image}@two")
-                here.run("rbd", "resize", "--allow-shrink", "--no-progress", "--size", "30M", image)
+                here.run("rbd", "resize", "--allow-shrink", "--no-progress", "--size", "32M", image)
                 fill()
 
                 def same(other, names=("", "@one", "@two")):
