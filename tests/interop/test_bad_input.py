@@ -1,5 +1,6 @@
 """Bytes from outside that make no sense: on every port of every daemon, before and after the
 banner. The daemon closes that connection, serves everybody else, and does not restart."""
+import errno
 import os
 import random
 import socket
@@ -136,10 +137,10 @@ class BadInput(unittest.TestCase):
 class BadOps(unittest.TestCase):
     """Operations a client may send that no OSD should carry out: Ceph's errors, no harm."""
 
-    def refused(self, errno, call):
+    def refused(self, code, call):
         with self.assertRaises(rados.Error) as caught:
             call()
-        self.assertEqual(caught.exception.errno, errno)
+        self.assertEqual(caught.exception.errno, code)
 
     def test_names_and_sizes(self):
         self.refused(36, lambda: ioctx.write_full("n" * 4096, b"x"))
@@ -149,6 +150,17 @@ class BadOps(unittest.TestCase):
         self.refused(36, lambda: ioctx.write_full("o", b"x"))
         ioctx.set_namespace("")
         self.refused(36, lambda: (ioctx.write_full("o", b""), ioctx.set_xattr("o", "a" * 300, b"x")))
+
+    def test_more_than_is_taken_at_a_time(self):
+        """A write of 300 MB closed the connection: the client sent it again, 500 times a second, and was never answered."""
+        self.refused(errno.EMSGSIZE, lambda: ioctx.write_full("long", bytes(300_000_000)))
+        with rados.WriteOpCtx() as op:
+            # What an OSD tells the others of this was longer than what they took: it sent that again for ever.
+            for _ in range(2):
+                op.writesame(bytes(1 << 20), 128 << 20)
+            ioctx.operate_write_op(op, "long")
+        self.assertEqual(ioctx.stat("long")[0], 128 << 20)
+        ioctx.remove_object("long")
 
     def test_odd_names_work(self):
         for name in ("\u0001\u0002", "\U0001f991", " ", "a\nb", "..", "/", "%"):

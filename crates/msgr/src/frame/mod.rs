@@ -65,8 +65,9 @@ pub const STRANGER_SEGMENT_MAX: u32 = 64 << 10;
 pub const FRONT_MAX: u32 = 128 << 20;
 /// Longest middle segment.
 pub const MIDDLE_MAX: u32 = 16 << 20;
-/// Longest data segment; `osd_max_write_size` is 90 MB.
-pub const DATA_MAX: u32 = 256 << 20;
+/// Longest data segment: as long as librados sends one. What an OSD does not take (`osd_max_write_size` is
+/// 90 MB) it answers; whoever has their connection closed sends the same again, for ever.
+pub const DATA_MAX: u32 = i32::MAX as u32;
 
 /// What is wrong with a frame. The sender is at fault; the connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
