@@ -22,6 +22,7 @@ use store::memstore::MemStore;
 use store::{Kv, ObjectStore, StoreError, Transaction};
 use types::{Errno, PgId, SpgId, UTime, Uuid};
 
+use crate::slow_reads::SlowReads;
 use crate::{Workload, diary, keys, mons, replicas};
 
 pub(crate) const MON_PORT: u16 = 3300;
@@ -54,6 +55,8 @@ pub struct Plan {
     /// OSDs that share a process, as with `loligo up --osds-per-process`: they talk within it, and fall
     /// and come back together.
     pub osds_per_process: u32,
+    /// What each read of an OSD's store takes at most, beyond what its disk takes.
+    pub reads_take: Duration,
 }
 
 impl Default for Plan {
@@ -70,6 +73,7 @@ impl Default for Plan {
             spare_osds: 1,
             code: None,
             osds_per_process: 1,
+            reads_take: Duration::ZERO,
         }
     }
 }
@@ -109,6 +113,8 @@ pub struct Cluster {
     running: Rc<RefCell<BTreeMap<u32, Weak<osd::Osd>>>>,
     /// OSDs whose disks have had faults: these may fail.
     excused: Rc<RefCell<BTreeSet<u32>>>,
+    /// How long reads of OSDs' stores take at most, beyond what their disks take.
+    reads_take: Rc<RefCell<BTreeMap<u32, Rc<Cell<Duration>>>>>,
 }
 
 /// The host of an OSD.
@@ -170,6 +176,7 @@ impl Cluster {
             unmade: Rc::default(),
             running: Rc::default(),
             excused: Rc::default(),
+            reads_take: Rc::default(),
         };
         cluster.mkfs_mon(&env);
         cluster
@@ -318,6 +325,16 @@ impl Cluster {
         self.world.disk(&host_of(osd), OSD_BLOCK)
     }
 
+    /// From now on each read of an OSD's store takes up to so long (`slow_reads.rs`).
+    pub fn slow_reads(&self, osd: u32, most: Duration) {
+        self.reads_take(osd).set(most);
+    }
+
+    fn reads_take(&self, osd: u32) -> Rc<Cell<Duration>> {
+        let reads_take = &mut *self.reads_take.borrow_mut();
+        reads_take.entry(osd).or_insert_with(|| Rc::new(Cell::new(self.plan.reads_take))).clone()
+    }
+
     /// Members of a PG that may be away while it serves.
     pub(crate) fn spare_copies(&self) -> usize {
         let Plan { size, min_size, code, .. } = &*self.plan;
@@ -374,6 +391,8 @@ impl Cluster {
             osd::Osd::mkfs(&store, options).await.map_err(|error| error.to_string())?;
             self.unmade.borrow_mut().remove(&id);
         }
+        let store: Rc<dyn ObjectStore> =
+            Rc::new(SlowReads::new(store, env.clone(), self.reads_take(id)));
         let keyring = Keyring::clone(&self.keyring);
         let osd = osd::Osd::start(env.clone(), config, keyring, store).await;
         let osd = osd.map_err(|error| format!("it does not start: {error}"))?;

@@ -24,6 +24,7 @@ mod operator;
 mod pool_snaps;
 mod replicas;
 mod scrubs;
+mod slow_reads;
 pub mod timeline;
 mod workload;
 

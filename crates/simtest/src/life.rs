@@ -24,6 +24,8 @@ pub struct Settings {
     pub faults: Option<BTreeSet<Fault>>,
     /// The clients' pool is erasure coded.
     pub erasure: bool,
+    /// What each read of an OSD's store takes at most, beyond what its disk takes; nothing if not given.
+    pub reads_take: Duration,
     /// Less goes wrong, for less time: many such lives fit into a suite.
     pub short: bool,
     /// Nothing but this is aimed at; by the seed if not given.
@@ -109,7 +111,8 @@ fn plan_of(rng: &Rng, settings: &Settings) -> Plan {
     });
     let mons = settings.mons.unwrap_or_else(|| *rng.pick(&[1, 1, 1, 1, 3]));
     let size = size.min(osds);
-    Plan { osds, mons, size, min_size, options, auth_none, code, ..Plan::default() }
+    let reads_take = settings.reads_take;
+    Plan { osds, mons, size, min_size, options, auth_none, code, reads_take, ..Plan::default() }
 }
 
 /// Lives the life of a seed. Panics when the cluster breaks its word.

@@ -82,6 +82,25 @@ fn lives(seeds: Range<u64>) {
     assert!(sum.is_clear(), "too much is unclear");
 }
 
+/// InkStore has metadata in memory, and answers at once. On the other stores anything may happen while the OSD waits
+/// for what it reads.
+#[test]
+fn lives_on_stores_that_read() {
+    log();
+    for erasure in [false, true] {
+        let reads_take = Duration::from_millis(number("LOLIGO_SIM_READS_MS").unwrap_or(5));
+        let settings = Settings { erasure, reads_take, ..short() };
+        if let Some(seed) = number("LOLIGO_SIM_SEED") {
+            eprintln!("seed {seed}: {:?}", live(seed, &settings));
+            continue;
+        }
+        let few = if cfg!(debug_assertions) { 1 } else { 8 };
+        let first = number("LOLIGO_SIM_FIRST").unwrap_or(1001);
+        let seeds = first..first + number("LOLIGO_SIM_SEEDS").unwrap_or(few);
+        keep_their_word(seeds, &settings);
+    }
+}
+
 #[test]
 fn a_seed_tells_the_whole_life() {
     log();

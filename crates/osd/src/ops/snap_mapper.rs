@@ -12,6 +12,7 @@
 //! snapshot is trimmed. The primary's transaction has the rows in it, for its replicas too; a primary of
 //! Ceph's leaves them to each OSD (`crate::pg`, `snap_rows.rs`), and a copy of Ceph's writes them a second time.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -87,12 +88,14 @@ pub struct SnapMapper {
     store: Rc<dyn ObjectStore>,
     coll: CollId,
     oid: GhObject,
+    /// Clones whose rows go if they are found to be gone. Bound: one for each task that takes rows out.
+    looked_at: RefCell<BTreeSet<HObject>>,
 }
 
 impl SnapMapper {
     /// The mapper whose rows are in the omap of that object; Ceph's is `snapmapper` in `meta`.
     pub fn new(store: Rc<dyn ObjectStore>, coll: CollId, oid: GhObject) -> SnapMapper {
-        SnapMapper { store, coll, oid }
+        SnapMapper { store, coll, oid, looked_at: RefCell::default() }
     }
 
     /// The object Ceph keeps the rows in, by the very name: a real OSD that follows finds it in our transactions.
@@ -147,6 +150,12 @@ impl SnapMapper {
         let row = ObjectSnaps { oid: oid.clone(), snaps };
         rows.insert(SnapMapper::object_key(oid), row.to_bytes());
         t.omap_setkeys(&self.coll, &self.oid, rows);
+        self.has_come(oid);
+    }
+
+    /// The clone is written, with its rows.
+    pub fn has_come(&self, oid: &HObject) {
+        self.looked_at.borrow_mut().remove(oid);
     }
 
     /// The snapshots a clone serves, as recorded; none if it is not.
@@ -199,6 +208,26 @@ impl SnapMapper {
             t.omap_rmkeys(&self.coll, &self.oid, keys);
         }
         Ok(())
+    }
+
+    /// Takes out what rows there are of a clone that is found to be gone. Not if it comes while that is found, in a
+    /// new interval for instance: its rows are new, and without them it would never be trimmed. Whether there were
+    /// any.
+    pub async fn remove_of_gone(
+        &self,
+        oid: &HObject,
+        is_gone: impl Future<Output = bool>,
+    ) -> Result<bool, StoreError> {
+        self.looked_at.borrow_mut().insert(oid.clone());
+        let mut t = Transaction::new();
+        let rows = self.remove(oid, &mut t).await;
+        let is_gone = is_gone.await;
+        let is_still_gone = self.looked_at.borrow_mut().remove(oid) && is_gone;
+        rows?;
+        if !is_still_gone || t.is_empty() {
+            return Ok(false);
+        }
+        self.store.submit(t).await.map(|()| true)
     }
 
     /// Some clones that have rows, in no order of theirs; and where to go on, if there are more.
@@ -299,7 +328,40 @@ fn hash_prefixes(seed: u32, bits: u32) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use sim::World;
+    use store::memstore::MemStore;
+
     use super::*;
+
+    /// What reads found was acted on, whatever had come since: the rows of a clone that was brought back while it was
+    /// looked for went (`simtest`, `snapshots.rs`).
+    #[test]
+    fn rows_of_a_clone_that_comes_meanwhile_stay() {
+        World::new(1).run_until(async move {
+            let store: Rc<dyn ObjectStore> = Rc::new(MemStore::new(1 << 20));
+            let mapper = SnapMapper::new(store.clone(), CollId::Meta, SnapMapper::default_object());
+            let mut t = Transaction::new();
+            t.mkcoll(&CollId::Meta, 0);
+            mapper.create(&mut t);
+            let oid = HObject { name: "o".into(), snap: 3, pool: 1, ..HObject::default() };
+            mapper.add(&oid, [2, 3].into(), &mut t);
+            store.submit(t).await.unwrap();
+            let comes = async {
+                let mut t = Transaction::new();
+                mapper.update(&oid, [3].into(), &mut t).await.unwrap();
+                store.submit(t).await.unwrap();
+                true
+            };
+            assert!(!mapper.remove_of_gone(&oid, comes).await.unwrap());
+            assert_eq!(mapper.snaps(&oid).await.unwrap(), [3].into());
+            assert!(!mapper.remove_of_gone(&oid, async { false }).await.unwrap());
+            assert_eq!(mapper.snaps(&oid).await.unwrap(), [3].into());
+            assert!(mapper.remove_of_gone(&oid, async { true }).await.unwrap());
+            assert!(mapper.snaps(&oid).await.unwrap().is_empty());
+            let found = mapper.objects_to_trim(PgId::new(1, 0), 0, 3, 10).await.unwrap();
+            assert!(found.is_empty());
+        });
+    }
 
     #[test]
     fn keys_are_cephs() {

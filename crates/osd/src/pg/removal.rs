@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use store::Transaction;
+use store::{StoreError, Transaction};
 use types::{GhObject, HObject};
 
 use super::Pg;
@@ -16,14 +16,14 @@ impl Pg {
     /// found and dropped when its snapshot is trimmed; a clone that has been recovered meanwhile
     /// keeps its own.
     pub(super) async fn unmap_snaps(&self, removed: &[HObject]) {
-        let store = self.host.store();
         for oid in removed.iter().filter(|o| o.is_snap()) {
-            let mut t = Transaction::new();
-            let rows = self.host.snap_mapper().remove(oid, &mut t).await;
-            let gone = store.stat(&self.cid, &self.goid(oid)).await.is_err();
-            if rows.is_ok() && gone && !t.is_empty() {
-                let _ = store.submit(t).await;
-            }
+            let goid = self.goid(oid);
+            let is_gone = async {
+                let found = self.host.store().stat(&self.cid, &goid).await;
+                matches!(found, Err(StoreError::NoObject))
+            };
+            // A row that cannot be read or removed is one that survives.
+            let _ = self.host.snap_mapper().remove_of_gone(oid, is_gone).await;
         }
     }
 

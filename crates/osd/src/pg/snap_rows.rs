@@ -16,6 +16,9 @@ impl Pg {
     /// power fails first are dropped when somebody comes by.
     pub(super) fn map_snaps(&self, entries: &[PgLogEntry], t: &mut Transaction) {
         let of_clones = || entries.iter().filter(|e| e.soid.is_snap());
+        for e in of_clones().filter(|e| e.is_clone()) {
+            self.host.snap_mapper().has_come(&e.soid);
+        }
         if of_clones().next().is_none() || t.collections().contains(&CollId::Meta) {
             return;
         }

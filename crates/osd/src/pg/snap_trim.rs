@@ -107,11 +107,12 @@ impl Pg {
                     Err(Errno::ENOENT) => {
                         // A row for a clone that is not there: the row goes.
                         tracing::debug!(pg = %self.pgid, %oid, "nothing to trim");
-                        let mut t = store::Transaction::new();
-                        let removed = self.host.snap_mapper().remove(&oid, &mut t).await;
-                        if removed.is_ok() && !t.is_empty() {
-                            progressed = self.host.store().submit(t).await.is_ok();
+                        let mapper = self.host.snap_mapper();
+                        let removed = mapper.remove_of_gone(&oid, async { true }).await;
+                        if generation != self.generation.get() {
+                            return false;
                         }
+                        progressed |= removed.is_ok_and(|removed| removed);
                     }
                     Err(errno) => {
                         tracing::warn!(pg = %self.pgid, %oid, %errno, "cannot be trimmed yet");
