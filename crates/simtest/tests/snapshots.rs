@@ -312,11 +312,24 @@ fn nothing_is_trimmed_while_it_is_scrubbed() {
 /// 3. The replica went on, with the clones as they had been.
 #[test]
 fn rows_are_not_compared_with_clones_of_another_interval() {
+    scrub_ends_while_a_replica_compares(false);
+}
+
+/// The same within an interval: a scrub ends, too, when an object turns out to be damaged (the PG is not clean then).
+/// Ceph's replicas stop when the slot they gave is given back.
+#[test]
+fn rows_are_not_compared_once_the_scrub_has_ended() {
+    scrub_ends_while_a_replica_compares(true);
+}
+
+/// It ends with the interval, or by damage.
+fn scrub_ends_while_a_replica_compares(by_damage: bool) {
     const OBJECTS: usize = 40;
     const LIMIT: Duration = Duration::from_secs(60);
     const REPLICA: u32 = 2;
     let world = World::new(26);
-    let options = "osd_scrub_chunk_max = 200\nosd_heartbeat_grace = 60\n".to_owned();
+    let options =
+        "osd_scrub_chunk_max = 200\nosd_heartbeat_grace = 60\nmgr_stats_period = 1\n".to_owned();
     let cluster = Cluster::make(&world.control(), Plan { options, ..Plan::default() });
     world.run_until(async move {
         let world = cluster.world().clone();
@@ -349,6 +362,12 @@ fn rows_are_not_compared_with_clones_of_another_interval() {
         cluster.wait_until_clean(&admin, LIMIT).await;
         let slow = DiskModel { write: Duration::from_millis(500), ..DiskModel::default() };
         world.disk(&format!("osd.{REPLICA}"), "/osd/block").set_model(slow);
+        let pgid = PgId::new(u64::try_from(io.pool_id()).unwrap(), 0);
+        let primary = admin.osdmap().pg_to_up_acting(pgid).acting_primary;
+        if by_damage {
+            let primary = u32::try_from(primary).unwrap();
+            cluster.slow_reads(primary, Duration::from_millis(60));
+        }
 
         let log = async || {
             let ask = json!({"prefix": "log last", "num": 500, "level": "debug"});
@@ -359,9 +378,33 @@ fn rows_are_not_compared_with_clones_of_another_interval() {
         while !log().await.contains("found snap mapper error") {
             world.sleep(Duration::from_millis(100)).await;
         }
-        let pgid = PgId::new(u64::try_from(io.pool_id()).unwrap(), 0);
-        let primary = admin.osdmap().pg_to_up_acting(pgid).acting_primary;
-        affinity(u32::try_from(primary).unwrap(), 0.0).await;
+        if by_damage {
+            let inject = json!({"prefix": "injectdataerr", "pool": "p", "objname": "o0"});
+            admin.osd_command(primary, inject.to_string(), Bytes::new()).await.unwrap();
+            cluster.command(&admin, json!({"prefix": "osd set", "key": "norecover"})).await;
+            let of_damaged = io.clone();
+            let read = world.spawn(async move { of_damaged.read("o0", 0, 0).await.unwrap() });
+            // The primary's own scan goes to its end first.
+            let state = async || {
+                let ask = r#"{"prefix":"pg dump","dumpcontents":["pgs_brief"]}"#;
+                let answer = admin.mgr_command(ask, Bytes::new()).await.unwrap();
+                String::from_utf8(answer.outb.to_vec()).unwrap()
+            };
+            let ended = async {
+                loop {
+                    let state = state().await;
+                    if state.contains("+recover") && !state.contains("scrubbing") {
+                        break;
+                    }
+                    world.sleep(Duration::from_millis(100)).await;
+                }
+            };
+            cluster.in_time(&admin, "the end of the scrub", LIMIT, ended).await;
+            cluster.command(&admin, json!({"prefix": "osd unset", "key": "norecover"})).await;
+            assert_eq!(&read.await[..], b"after");
+        } else {
+            affinity(u32::try_from(primary).unwrap(), 0.0).await;
+        }
         admin.selfmanaged_snap_remove(io.pool_id(), first).await.unwrap();
         let of_all = io.clone().with_snap_read(SNAPDIR);
         for n in 0..OBJECTS {
@@ -377,10 +420,72 @@ fn rows_are_not_compared_with_clones_of_another_interval() {
         }
         cluster.wait_until_clean(&admin, LIMIT).await;
         world.sleep(Duration::from_secs(30)).await;
-        assert_ne!(admin.osdmap().pg_to_up_acting(pgid).acting_primary, primary);
+        let leads = admin.osdmap().pg_to_up_acting(pgid).acting_primary;
+        assert_eq!(leads == primary, by_damage);
         let right = format!("snaps in mapper: {{{second}}}");
         let log = log().await;
         let wrong: Vec<&str> = log.lines().filter(|line| line.contains(&right)).collect();
         assert!(wrong.is_empty(), "{wrong:#?}");
+    });
+}
+
+/// Rows of the snap mapper went while their clones stayed, which nobody would have trimmed then.
+///
+/// 1. A primary writes objects under a new snapshot, and dies before others have got that: clones are made by the next
+///    one. When it comes back it removes its own, and looks for what rows they have.
+/// 2. Reads take their time, as on BlueStore. It finds a clone gone.
+/// 3. The clone is brought, with its rows. Then the rows that were found went.
+#[test]
+fn rows_of_divergent_clones_go_and_those_of_clones_that_come_stay() {
+    const OBJECTS: usize = 40;
+    const LIMIT: Duration = Duration::from_secs(120);
+    let world = World::new(28);
+    let options = "osd_heartbeat_grace = 60\nosd_recovery_max_active = 3\n".to_owned();
+    let cluster = Cluster::make(&world.control(), Plan { options, ..Plan::default() });
+    world.run_until(async move {
+        let world = cluster.world().clone();
+        let admin = cluster.start().await;
+        cluster.create_pool(&admin, 1).await;
+        cluster.wait_until_clean(&admin, LIMIT).await;
+        let io = admin.io_ctx("p").await.unwrap();
+        for n in 0..OBJECTS {
+            io.write_full(format!("o{n}"), Bytes::from_static(b"before")).await.unwrap();
+        }
+        let snap = admin.selfmanaged_snap_create(io.pool_id()).await.unwrap();
+        let later = io.clone().with_snap_context(SnapContext { seq: snap, snaps: vec![snap] });
+        let pgid = PgId::new(u64::try_from(io.pool_id()).unwrap(), 0);
+        let acting = admin.osdmap().pg_to_up_acting(pgid).acting;
+        let first = u32::try_from(acting[0]).unwrap();
+        for other in &acting[1..] {
+            world.block(&format!("osd.{first}"), &format!("osd.{other}"));
+        }
+        let writes: Vec<_> = (0..OBJECTS)
+            .map(|n| {
+                let io = later.clone();
+                admin.env().spawn_with_handle(async move {
+                    io.write_full(format!("o{n}"), Bytes::from_static(b"after")).await.unwrap();
+                })
+            })
+            .collect();
+        world.sleep(Duration::from_secs(1)).await;
+        cluster.kill_osd(first, Kill::PROCESS);
+        cluster.command(&admin, json!({"prefix": "osd down", "ids": [first.to_string()]})).await;
+        for write in writes {
+            write.await;
+        }
+        for other in &acting[1..] {
+            world.unblock(&format!("osd.{first}"), &format!("osd.{other}"));
+        }
+        cluster.slow_reads(first, Duration::from_millis(200));
+        let last_life = admin.osdmap().up_from(acting[0]);
+        cluster.start_osd(first);
+        cluster.wait_until_reborn(&admin, first, last_life).await;
+        world.sleep(Duration::from_secs(1)).await;
+        let ask = json!({"prefix": "osd primary-affinity", "id": first, "weight": 0.0});
+        cluster.command(&admin, ask).await;
+        cluster.wait_until_clean(&admin, LIMIT).await;
+        world.sleep(Duration::from_secs(30)).await;
+        // What each store holds belongs together: clones and their rows, too.
+        cluster.compare_replicas(&admin).await;
     });
 }

@@ -98,6 +98,8 @@ pub struct Scrubber {
     grants: RefCell<BTreeMap<PgShard, Sender<bool>>>,
     /// The slot that we, as replica, hold for the primary of this interval.
     held: RefCell<Option<Slot>>,
+    /// Raised when the primary begins or ends a scrub: what a replica scans for an earlier one is not asked for any more.
+    session: Cell<u64>,
     /// The object with the results is there.
     has_results: Cell<bool>,
     /// 0 to 1: by how much the next scrub is put off.
@@ -150,6 +152,11 @@ impl Pg {
     pub(super) fn wait_for_scrub(&self, op: Box<ClientOp>) {
         op.tracked.mark("waiting for scrub");
         self.scrub.waiting.borrow_mut().push(op);
+    }
+
+    /// The interval, and the scrub in it that a replica works for.
+    fn scrub_session(&self) -> (u64, u64) {
+        (self.generation.get(), self.scrub.session.get())
     }
 
     /// Writes may go on.

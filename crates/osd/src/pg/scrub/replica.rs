@@ -17,6 +17,9 @@ impl Pg {
         if m.map_epoch < since || (from_primary && primary != Some(m.from)) {
             return;
         }
+        if from_primary {
+            self.scrub.session.set(self.scrub.session.get() + 1);
+        }
         match m.kind {
             ScrubReserveOp::Request => {
                 let granted = self.hold_scrub_slot();
@@ -53,12 +56,12 @@ impl Pg {
         if m.map_epoch < since {
             return;
         }
-        let (pg, generation) = (self.rc(), self.generation.get());
+        let (pg, session) = (self.rc(), self.scrub_session());
         let chunk = Chunk { start: m.start, end: m.end };
         self.host.env().go(async move {
             let settings = pg.host.scrub_settings();
             let scanned = pg.scan(&chunk, m.deep, &settings).await;
-            if generation != pg.generation.get() {
+            if session != pg.scrub_session() {
                 return;
             }
             let scrub_map = match scanned {
@@ -66,7 +69,7 @@ impl Pg {
                 Err(e) => return pg.host.store_failed(&e),
             };
             pg.check_snap_mapper(&scrub_map).await;
-            if generation != pg.generation.get() {
+            if session != pg.scrub_session() {
                 return;
             }
             let from = pg.core.borrow().whoami;

@@ -201,10 +201,10 @@ impl Pg {
         note_verdict(object, hash_info::judge(&object.attrs, shard, len, digest), overwrites);
     }
 
-    /// Sets right what the snap mapper says of clones, by their heads' snap sets (`_scan_snaps`). In another interval
-    /// what was scanned may have been trimmed.
+    /// Sets right what the snap mapper says of clones, by their heads' snap sets (`_scan_snaps`). In another interval, or
+    /// once the scrub has ended, what was scanned may have been trimmed.
     pub(super) async fn check_snap_mapper(&self, map: &ScrubMap) {
-        let generation = self.generation.get();
+        let session = self.scrub_session();
         let mut set: Option<(HObject, SnapSet)> = None;
         for (oid, object) in map.objects.iter().rev() {
             if !oid.is_snap() {
@@ -228,7 +228,7 @@ impl Pg {
             if mapper.update(oid, wanted, &mut t).await.is_err() || t.is_empty() {
                 continue;
             }
-            if generation != self.generation.get() {
+            if session != self.scrub_session() {
                 return;
             }
             let text = format!(
