@@ -224,3 +224,60 @@ fn chunks_that_are_cut_are_no_answer_to_fast_reads() {
     chunk_is_cut(0, true);
     chunk_is_cut(1, true);
 }
+
+/// What another shard was to be made of turned out to be damaged: it was passed over, and stayed damaged until a scrub
+/// or a read met it. Ceph makes it anew, too (`PrimaryLogPG::on_failed_pull`).
+#[test]
+fn damaged_shards_that_others_are_made_of_are_made_anew() {
+    const LIMIT: Duration = Duration::from_secs(60);
+    for by_log in [true, false] {
+        let world = World::new(24);
+        let options = "osd_min_pg_log_entries = 3\nosd_max_pg_log_entries = 10\n\
+                       osd_pg_log_trim_min = 1\n"
+            .to_owned();
+        let plan = Plan { osds: 4, code: Some((2, 2)), options, ..Plan::default() };
+        let cluster = Cluster::make(&world.control(), plan);
+        world.run_until(async move {
+            let admin = cluster.start().await;
+            cluster.create_pool(&admin, 1).await;
+            let io = admin.io_ctx("p").await.unwrap();
+            let content = |byte: u8| Bytes::from(vec![byte; 16_384]);
+            let names = ["cut", "without info", "sound"];
+            for name in names {
+                io.write_full(name, content(1)).await.unwrap();
+            }
+            cluster.wait_until_clean(&admin, LIMIT).await;
+            let pgid = types::PgId::new(u64::try_from(io.pool_id()).unwrap(), 0);
+            let acting = admin.osdmap().pg_to_up_acting(pgid).acting;
+            let [damaged, last] = [acting[1], acting[3]].map(|osd| u32::try_from(osd).unwrap());
+            cluster.kill_osd(last, Kill::PROCESS);
+            for name in names {
+                io.write_full(name, content(2)).await.unwrap();
+            }
+            // More than the log holds.
+            for n in 0..if by_log { 0 } else { 20 } {
+                io.write_full(format!("o{n}"), content(3)).await.unwrap();
+            }
+            cluster.command(&admin, json!({"prefix": "osd set", "key": "norecover"})).await;
+            cluster.command(&admin, json!({"prefix": "osd set", "key": "nobackfill"})).await;
+            let object = |name: &str| {
+                let locator = ObjectLocator { pool: io.pool_id(), ..ObjectLocator::default() };
+                let oid = GhObject::from(HObject::new(name, &locator, NOSNAP));
+                GhObject { shard: 1, ..oid }
+            };
+            let cid = CollId::Pg(SpgId { pgid, shard: 1 });
+            let mut damage = Transaction::new();
+            damage.truncate(&cid, &object("cut"), 5000);
+            damage.setattr(&cid, &object("without info"), "_", Bytes::from_static(b"rubbish"));
+            let last_life = admin.osdmap().up_from(acting[1]);
+            cluster.change_store(damaged, damage).await;
+            cluster.start_osd(damaged);
+            cluster.start_osd(last);
+            cluster.wait_until_reborn(&admin, damaged, last_life).await;
+            cluster.command(&admin, json!({"prefix": "osd unset", "key": "norecover"})).await;
+            cluster.command(&admin, json!({"prefix": "osd unset", "key": "nobackfill"})).await;
+            cluster.wait_until_clean(&admin, LIMIT).await;
+            cluster.compare_replicas(&admin).await;
+        });
+    }
+}

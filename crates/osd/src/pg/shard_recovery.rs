@@ -18,7 +18,7 @@ use denc::Denc;
 use messages::{MOSDPGPush, Message};
 use store::StoreError;
 use types::osd::{ObjectInfo, ObjectRecoveryInfo, ObjectRecoveryProgress, PushOp, SnapSet};
-use types::{EVersion, HObject, IntervalSet, PgShard};
+use types::{EVersion, Errno, HObject, IntervalSet, PgShard};
 
 use super::Pg;
 use super::recovery::Moved;
@@ -156,6 +156,14 @@ impl Pg {
                         good.insert(member.shard, part);
                     }
                     other => {
+                        let is_damaged = match &other {
+                            // EAGAIN: it went away.
+                            Err(errno) => *errno != Errno::EAGAIN,
+                            Ok(part) => known.is_none() && version_of(part).is_none(),
+                        };
+                        if is_damaged {
+                            self.source_is_damaged(oid, need, member);
+                        }
                         let why = other.err();
                         tracing::warn!(pg = %self.pgid, %oid, %member, ?why, "not a source");
                         sources.remove(&member.shard);

@@ -92,6 +92,23 @@ impl Pg {
         true
     }
 
+    /// A shard that another one was to be made of turned out to be damaged: it is made anew next
+    /// (`PrimaryLogPG::on_failed_pull` in `src/osd/PrimaryLogPG.cc`). Of a stray nothing is noted: nobody is to read it.
+    pub(in crate::pg) fn source_is_damaged(
+        &self,
+        oid: &HObject,
+        version: EVersion,
+        shard: PgShard,
+    ) {
+        let is_member = {
+            let core = self.core.borrow();
+            shard == core.whoami || core.acting_backfill.contains(&shard)
+        };
+        if is_member {
+            self.mark_missing(oid, version, shard);
+        }
+    }
+
     /// Shards of an object turned out to be damaged, and the others to be enough: they are made anew from
     /// those, once no write of the object is on its way.
     pub(in crate::pg) fn repair_shards(&self, oid: &HObject, mut damaged: Vec<PgShard>) {
