@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde_json::json;
+use serde_json::{Value, json};
 use sim::{Kill, World};
 use simtest::{Cluster, Plan};
 
@@ -109,6 +109,81 @@ fn a_backfill_resumes() {
         let sent = json["osd"]["recovery_bytes"].as_u64().unwrap() / content.len() as u64;
         // What was under way when it was interrupted is sent again: a batch at most.
         assert!((OBJECTS..OBJECTS + 30).contains(&sent), "{sent} objects were sent");
+        cluster.compare_replicas(&admin).await;
+    });
+}
+
+/// A backfill that was gone on with in another interval counted from nothing: what had been copied was degraded, or
+/// misplaced, again (`ceph -s`), and the progress went back. Ceph's targets know how many objects they have.
+#[test]
+fn what_was_copied_in_another_interval_is_not_degraded() {
+    const OBJECTS: i64 = 60;
+    const BATCH: i64 = 8;
+    const LIMIT: Duration = Duration::from_secs(120);
+    let world = World::new(29);
+    let options = format!(
+        "{SHORT_LOGS}osd_backfill_scan_max = {BATCH}\nosd_recovery_max_active = 1\n\
+         osd_recovery_sleep = 0.2\nmgr_stats_period = 1\n"
+    );
+    let plan = Plan { options, ..Plan::default() };
+    let cluster = Cluster::make(&world.control(), plan);
+    world.run_until(async move {
+        let world = cluster.world().clone();
+        let admin = cluster.start().await;
+        cluster.create_pool(&admin, 1).await;
+        let io = admin.io_ctx("p").await.unwrap();
+        let pgid = types::PgId::new(u64::try_from(io.pool_id()).unwrap(), 0);
+        let acting = admin.osdmap().pg_to_up_acting(pgid).acting;
+        let target = u32::try_from(acting[2]).unwrap();
+        cluster.kill_osd(target, Kill::PROCESS);
+        cluster
+            .command(&admin, json!({"prefix": "osd down", "ids": [acting[2].to_string()]}))
+            .await;
+        for n in 0..OBJECTS {
+            io.write_full(format!("o{n}"), Bytes::from_static(b"content")).await.unwrap();
+        }
+        cluster.start_osd(target);
+        cluster.wait_until_up(&admin).await;
+        // Of the PG as its primary reports it: state, copies that lack, epoch of its interval.
+        let told = async || {
+            let ask = r#"{"prefix":"pg dump","dumpcontents":["pgs"],"format":"json"}"#;
+            let answer = admin.mgr_command(ask, Bytes::new()).await.unwrap();
+            let dump: Value = serde_json::from_slice(&answer.outb).unwrap();
+            let pgs = dump["pg_stats"].as_array().unwrap().clone();
+            let pg = pgs.into_iter().find(|pg| pg["pgid"] == pgid.to_string()).unwrap();
+            let number = |v: &Value| v.as_i64().unwrap();
+            (
+                pg["state"].as_str().unwrap().to_owned(),
+                number(&pg["stat_sum"]["num_objects_degraded"]),
+                number(&pg["mapping_epoch"]),
+            )
+        };
+        let until = async |is_so: &dyn Fn(&(String, i64, i64)) -> bool| {
+            let come = async {
+                loop {
+                    let now = told().await;
+                    if is_so(&now) {
+                        return now;
+                    }
+                    world.sleep(Duration::from_millis(200)).await;
+                }
+            };
+            cluster.in_time(&admin, "what is reported", LIMIT, come).await
+        };
+        let backfills = |state: &str| state.contains("backfilling");
+        let (_, before, interval) =
+            until(&|(state, lacks, _)| backfills(state) && *lacks < OBJECTS / 2).await;
+        // Writes of what the target has and has not.
+        for n in 0..OBJECTS / 2 {
+            io.write_full(format!("o{n}"), Bytes::from_static(b"other")).await.unwrap();
+        }
+        let affinity = json!({"prefix": "osd primary-affinity", "id": acting[0], "weight": 0.0});
+        cluster.command(&admin, affinity).await;
+        let (state, after, _) = until(&|(state, _, now)| backfills(state) && *now > interval).await;
+        assert_ne!(admin.osdmap().pg_to_up_acting(pgid).acting_primary, acting[0]);
+        // What was copied of the last batch is copied again.
+        assert!(after <= before + BATCH, "{state}: {before} and then {after} objects lack");
+        cluster.wait_until_clean(&admin, LIMIT).await;
         cluster.compare_replicas(&admin).await;
     });
 }

@@ -42,8 +42,6 @@ pub struct Backfill {
     moving: RefCell<BTreeSet<HObject>>,
     /// Objects written while a batch is listed.
     touched: RefCell<Option<BTreeSet<HObject>>>,
-    /// Objects copied in this interval.
-    copied: Cell<u64>,
     /// Targets have nothing beyond where they are.
     emptied: Cell<bool>,
     /// What a target has of a part: where that ends, and the objects (`backfill_scan.rs`). Bound:
@@ -57,7 +55,6 @@ impl Backfill {
         self.pending.borrow_mut().clear();
         self.moving.borrow_mut().clear();
         *self.touched.borrow_mut() = None;
-        self.copied.set(0);
         self.emptied.set(false);
         *self.digest.borrow_mut() = None;
     }
@@ -74,18 +71,6 @@ impl Backfill {
     /// have been told to have.
     fn unfinished(&self, from: &HObject) -> Option<HObject> {
         self.batch_end.borrow().clone().filter(|end| end > from)
-    }
-
-    /// Nothing is listed any more: writes of what the targets lack are log entries alone.
-    fn end_batch(&self) {
-        let copied = self.copied.get();
-        self.reset();
-        self.copied.set(copied);
-    }
-
-    /// Objects copied so far.
-    pub(super) fn copied(&self) -> u64 {
-        self.copied.get()
     }
 
     /// Whether a target that is behind the object has it nevertheless. Notes that it is written.
@@ -204,7 +189,8 @@ impl Pg {
         if generation == self.generation.get() {
             let from = first_of(&self.targets());
             if from.is_none_or(|from| state.unfinished(&from).is_none()) {
-                state.end_batch();
+                // Nothing is listed any more: writes of what the targets lack are log entries alone.
+                state.reset();
             }
         }
         done
@@ -322,17 +308,30 @@ impl Pg {
                 return false;
             }
         } else {
-            for target in behind {
-                if generation != self.generation.get() || !self.push(oid, target).await {
+            for target in &behind {
+                if generation != self.generation.get() || !self.push(oid, *target).await {
                     return false;
                 }
             }
         }
-        let state = &self.recovery.backfill;
-        state.pending.borrow_mut().remove(oid);
-        state.copied.set(state.copied.get() + 1);
+        if generation != self.generation.get() {
+            return false;
+        }
+        self.recovery.backfill.pending.borrow_mut().remove(oid);
+        for target in behind {
+            self.count_at_target(target, 1);
+        }
         drop(guard);
-        generation == self.generation.get()
+        true
+    }
+
+    /// A target has so many objects more. Of its statistics that number alone is kept while it is backfilled.
+    pub(super) fn count_at_target(&self, target: PgShard, more: i64) {
+        if let Some(info) = self.core.borrow_mut().peer_info.get_mut(&target)
+            && info.is_incomplete()
+        {
+            info.stats.stats.sum.num_objects += more;
+        }
     }
 
     /// Tells the targets how far they are. The last word counts once they have it durable.
@@ -343,6 +342,12 @@ impl Pg {
             if last >= end {
                 continue;
             }
+            let mut stats = self.core.borrow().info.stats.clone();
+            if let Some(info) = self.core.borrow().peer_info.get(target)
+                && !end.is_max()
+            {
+                stats.stats.sum.num_objects = info.stats.stats.sum.num_objects;
+            }
             let message = MOSDPGBackfill {
                 op,
                 map_epoch,
@@ -350,7 +355,7 @@ impl Pg {
                 query_epoch: map_epoch,
                 pgid: self.pgid_at(*target),
                 last_backfill: end.clone(),
-                stats: self.core.borrow().info.stats.clone(),
+                stats,
             };
             let acknowledged =
                 end.is_max().then(|| self.recovery.expect_answer(*target, HObject::max()));

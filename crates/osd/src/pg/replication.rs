@@ -299,6 +299,7 @@ impl Pg {
         let mut log_only = None;
         for to in followers {
             let raw = if self.recovery.should_send(&self.core.borrow(), *to, &message.poid) {
+                self.count_at_target(*to, added.num_objects);
                 whole.clone()
             } else {
                 // Backfill has not come to the object yet: the entry alone.
@@ -427,10 +428,12 @@ impl Pg {
             core.info.last_complete = core.info.last_update;
         }
         match news {
-            News::Whole(stats) => core.info.stats = *stats,
+            News::Whole(stats) => core.change_stats(|known| *known = *stats),
             News::Added(added) => {
-                core.info.stats.stats.sum.add(&added);
-                core.info.stats.version = m.version;
+                core.change_stats(|known| {
+                    known.stats.sum.add(&added);
+                    known.version = m.version;
+                });
             }
         }
         core.note_stable(m.min_last_complete_ondisk);

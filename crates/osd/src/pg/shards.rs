@@ -188,6 +188,9 @@ impl Pg {
         };
         for to in &followers {
             let whole = self.recovery.should_send(&self.core.borrow(), *to, &soid);
+            if whole {
+                self.count_at_target(*to, stats.num_objects);
+            }
             // Not taken out: another member has the same shard while it moves from one to the other.
             let bytes = match encoded.get(&to.shard).filter(|_| whole) {
                 Some(t) => t.to_bytes(),
@@ -277,7 +280,7 @@ impl Pg {
             self.contexts.forget(&e.soid);
         }
         if !op.log_entries.is_empty() {
-            self.core.borrow_mut().info.stats = op.stats;
+            self.core.borrow_mut().change_stats(|stats| *stats = op.stats);
         }
         self.map_snaps(&op.log_entries, &mut t);
         let last_complete = self.log_shard_write(

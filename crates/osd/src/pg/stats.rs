@@ -108,14 +108,16 @@ impl Pg {
             return Displaced::default();
         }
         let objects = core.info.stats.stats.sum.num_objects.max(0);
-        let copied = (self.recovery.backfill.copied() as i64).min(objects);
         let missing = |shard: PgShard| {
             if shard == core.whoami {
                 return core.missing.len() as i64;
             }
-            let info = core.peer_info.get(&shard);
-            if core.backfill_targets.contains(&shard) && info.is_some_and(|i| i.is_incomplete()) {
-                return objects - copied;
+            let info = core.peer_info.get(&shard).filter(|i| i.is_incomplete());
+            if core.backfill_targets.contains(&shard)
+                && let Some(info) = info
+            {
+                let has = info.stats.stats.sum.num_objects;
+                return (objects - has).clamp(0, objects);
             }
             match core.peer_missing.get(&shard) {
                 Some(missing) => missing.len() as i64,

@@ -46,7 +46,7 @@ mod view;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use types::osd::{PastIntervals, PgHistory, PgInfo, PgLog, PgMissing};
+use types::osd::{PastIntervals, PgHistory, PgInfo, PgLog, PgMissing, PgStat};
 use types::{EVersion, Epoch, HObject, OsdId, PgShard, SpgId};
 
 use super::log::{Log, Undo};
@@ -729,6 +729,17 @@ impl Peering {
         let beyond_all = self.log.len().saturating_sub(s.max_log_entries);
         let hard = first(beyond_all).min(self.durable_everywhere);
         first(excess).min(self.min_last_complete()).max(hard).max(self.log.tail())
+    }
+
+    /// Changes the statistics as the primary does. A copy that is backfilled keeps the number of objects that it was told
+    /// it has (`BackfillOp::Progress`): whoever leads next knows by it how many it lacks.
+    pub fn change_stats(&mut self, change: impl FnOnce(&mut PgStat)) {
+        let told = self.info.stats.stats.sum.num_objects;
+        change(&mut self.info.stats);
+        if self.info.is_incomplete() {
+            let is_empty = self.info.last_backfill.is_min();
+            self.info.stats.stats.sum.num_objects = if is_empty { 0 } else { told };
+        }
     }
 
     /// Something that was here turned out not to be: whoever leads next is told that something is missing.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use types::osd::{PastIntervals, PgInfo, PgLog, PgMissing};
+use types::osd::{ObjectStatCollection, PastIntervals, PgInfo, PgLog, PgMissing};
 use types::{EVersion, HObject, PgShard, SpgId};
 
 use super::choose::{self, Infos};
@@ -412,6 +412,12 @@ impl Peering {
         let my_info = self.info_for_peer(now);
         let is_new_backfill = self.is_new_backfill(peer);
         let theirs = self.peer_info.entry(peer).or_default();
+        if theirs.is_incomplete()
+            && theirs.stats.stats.sum.num_objects >= my_info.stats.stats.sum.num_objects
+        {
+            // One of Ceph's takes all that writes tell for its own: how many it has is not known.
+            theirs.stats.stats.sum.num_objects = 0;
+        }
         let missing = self.peer_missing.entry(peer).or_default();
         let same = theirs.last_update == self.info.last_update;
         let by_log = theirs.last_update >= self.log.tail() && !theirs.last_backfill.is_min();
@@ -444,6 +450,7 @@ impl Peering {
             // own as it is.
             let pgid = SpgId { shard: peer.shard, ..self.pgid };
             *theirs = PgInfo { pgid, last_backfill: HObject::min(), ..message.info.clone() };
+            theirs.stats.stats = ObjectStatCollection::default();
             missing.clear();
             message.log = self.log.wire_newest(self.settings.min_log_entries);
             theirs.log_tail = message.log.tail;

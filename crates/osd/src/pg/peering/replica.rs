@@ -163,7 +163,7 @@ impl Peering {
             self.info.last_epoch_started = primary.last_epoch_started;
             self.info.last_interval_started = self.info.history.same_interval_since;
         }
-        self.info.stats = primary.stats.clone();
+        self.change_stats(|stats| *stats = primary.stats.clone());
         self.dirty_info = true;
         self.dirty_big_info = true;
         self.state = State::ReplicaActive;
