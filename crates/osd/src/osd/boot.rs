@@ -446,7 +446,7 @@ pub(super) async fn tick(osd: Rc<Osd>) {
             last_beacon = now;
             osd.beacon_now();
         }
-        let lease = crate::pg::Pg::settings(&osd.config).read_lease;
+        let lease = crate::pg::Pg::settings(&osd.config, 0).read_lease;
         let due = now - last_lease >= lease / 2;
         if due {
             last_lease = now;
@@ -460,6 +460,9 @@ pub(super) async fn tick(osd: Rc<Osd>) {
         if now - last_resend >= Duration::from_secs(5) {
             last_resend = now;
             osd.resend_to_mon();
+        }
+        if osd.pgs.borrow().len() != osd.pgs_configured.get() {
+            osd.configure_pgs();
         }
         osd.turns.configure(&osd.config);
         osd.schedule_scrubs();

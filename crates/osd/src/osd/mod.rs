@@ -221,6 +221,8 @@ pub struct Osd {
     /// osd_failsafe_full_ratio.
     pub(crate) failsafe_ratio: Cell<f64>,
     injected_fullness: fullness::InjectedFullness,
+    /// PGs that there were when they were told their settings.
+    pgs_configured: Cell<usize>,
     pub(crate) state_times: state_times::StateTimes,
     pub(crate) arrivals: Cell<u64>,
     next_tid: Cell<u64>,
@@ -383,6 +385,7 @@ impl Osd {
             pool_statfs: RefCell::default(),
             failsafe_ratio: Cell::new(1.0),
             injected_fullness: fullness::InjectedFullness::default(),
+            pgs_configured: Cell::new(0),
             state_times: state_times::StateTimes::default(),
             arrivals: Cell::new(0),
             next_tid: Cell::new(1),
@@ -453,8 +456,15 @@ impl Osd {
         self.tracker.set_history_size(c.uint("osd_op_history_size") as usize);
         let slow = c.float("osd_op_history_slow_op_threshold");
         self.tracker.slow_threshold.set(Duration::from_secs_f64(slow.clamp(0.0, 1e6)));
+        self.configure_pgs();
+    }
+
+    /// Tells the PGs their settings, some of which depend on how many they are.
+    pub(crate) fn configure_pgs(&self) {
+        let count = self.pgs.borrow().len();
+        self.pgs_configured.set(count);
         for pg in self.all_pgs() {
-            pg.configure(c);
+            pg.configure(&self.config, count);
         }
     }
 

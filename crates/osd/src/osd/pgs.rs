@@ -96,7 +96,7 @@ impl Osd {
                 let mut core = Peering::load(
                     PgShard::new(self.whoami, pgid.shard),
                     pgid,
-                    Pg::settings(&self.config),
+                    Pg::settings(&self.config, self.pgs.borrow().len()),
                     pg::mapping_of(&next, pgid),
                     epoch,
                     loaded.info,
@@ -362,7 +362,7 @@ impl Osd {
         let core = Peering::create(
             PgShard::new(self.whoami, pgid.shard),
             pgid,
-            Pg::settings(&self.config),
+            Pg::settings(&self.config, self.pgs.borrow().len()),
             pg::mapping_of(&first, pgid),
             first.epoch,
             birth.history,

@@ -679,13 +679,14 @@ impl Pg {
         }
     }
 
-    /// Settings of the core from the configuration.
-    pub fn settings(config: &config::Config) -> Settings {
+    /// Settings of the core from the configuration; `pgs`: PGs that the OSD has.
+    pub fn settings(config: &config::Config, pgs: usize) -> Settings {
         let lease = config.uint("osd_heartbeat_grace") as f64
             * config.float("osd_pool_default_read_lease_ratio");
         Settings {
             min_log_entries: config.uint("osd_min_pg_log_entries") as usize,
             max_log_entries: config.uint("osd_max_pg_log_entries") as usize,
+            log_entries: log_entries(config, pgs),
             dups_tracked: config.uint("osd_pg_log_dups_tracked") as usize,
             trim_min: config.uint("osd_pg_log_trim_min") as usize,
             read_lease: Duration::from_secs_f64(lease.clamp(0.1, 600.0)),
@@ -694,9 +695,9 @@ impl Pg {
 
     /// Takes what has changed since. PGs of an OSD that started kept as long logs as it is by default, whatever
     /// monitors said: their configuration comes later. Leases stay: what others wait for was told with them.
-    pub(crate) fn configure(&self, config: &config::Config) {
+    pub(crate) fn configure(&self, config: &config::Config, pgs: usize) {
         let settings = &mut self.core.borrow_mut().settings;
-        *settings = Settings { read_lease: settings.read_lease, ..Pg::settings(config) };
+        *settings = Settings { read_lease: settings.read_lease, ..Pg::settings(config, pgs) };
     }
 
     fn peer_message(
@@ -706,5 +707,45 @@ impl Pg {
         message: PeerMessage,
     ) -> types::RawMessage {
         wire::encode(self.pgid.pgid, self.whoami(), to, self.epoch(), query_epoch, message)
+    }
+}
+
+/// Entries that the log of a PG that lacks nothing is trimmed to, where the OSD has `pgs` of them: its share of
+/// osd_target_pg_log_entries_per_osd (`OSDService::get_target_pg_log_entries` in `src/osd/OSD.cc`), if somebody has set
+/// that. The default, of which an OSD with few PGs would keep 10,000 entries for each, would take more memory than all
+/// else does.
+fn log_entries(config: &config::Config, pgs: usize) -> usize {
+    const TARGET: &str = "osd_target_pg_log_entries_per_osd";
+    let least = config.uint("osd_min_pg_log_entries") as usize;
+    let most = config.uint("osd_max_pg_log_entries") as usize;
+    let target = config.uint(TARGET) as usize;
+    let is_told = config.source(TARGET).is_some_and(|s| s != config::Source::Default);
+    match target.checked_div(pgs) {
+        Some(share) if is_told && target > 0 => share.min(most).max(least),
+        _ => least,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// osd_target_pg_log_entries_per_osd was not read.
+    #[test]
+    fn logs_share_what_an_osd_is_told_to_aim_at() {
+        let config = config::Config::new("osd", "0");
+        let set = |name, value| config.set(name, value, config::Source::File).unwrap();
+        assert_eq!(log_entries(&config, 4), 250);
+        set("osd_target_pg_log_entries_per_osd", "4000");
+        assert_eq!(log_entries(&config, 4), 1000);
+        assert_eq!(log_entries(&config, 100), 250);
+        assert_eq!(log_entries(&config, 0), 250);
+        set("osd_max_pg_log_entries", "600");
+        assert_eq!(log_entries(&config, 4), 600);
+        set("osd_min_pg_log_entries", "700");
+        assert_eq!(log_entries(&config, 4), 700);
+        set("osd_target_pg_log_entries_per_osd", "0");
+        set("osd_min_pg_log_entries", "3");
+        assert_eq!(log_entries(&config, 4), 3);
     }
 }

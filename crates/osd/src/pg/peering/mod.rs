@@ -237,6 +237,8 @@ pub struct Settings {
     pub min_log_entries: usize,
     /// osd_max_pg_log_entries.
     pub max_log_entries: usize,
+    /// What the log of a PG that lacks nothing is trimmed to.
+    pub log_entries: usize,
     /// osd_pg_log_dups_tracked.
     pub dups_tracked: usize,
     /// osd_pg_log_trim_min: each trimming has a cost of its own, not one entry at a time.
@@ -250,6 +252,7 @@ impl Default for Settings {
         Settings {
             min_log_entries: 250,
             max_log_entries: 10_000,
+            log_entries: 250,
             dups_tracked: 3000,
             trim_min: 100,
             read_lease: Duration::from_secs(16),
@@ -716,7 +719,7 @@ impl Peering {
             || self.peer_missing.values().any(|m| !m.is_empty())
             || self.acting_len() < self.mapping.size as usize;
         let s = &self.settings;
-        let target = if degraded { s.max_log_entries } else { s.min_log_entries };
+        let target = if degraded { s.max_log_entries } else { s.log_entries };
         let excess = self.log.len().saturating_sub(target);
         if excess < s.trim_min.max(1) {
             return self.log.tail();

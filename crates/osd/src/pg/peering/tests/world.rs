@@ -114,6 +114,7 @@ impl World {
         let settings = Settings {
             min_log_entries: 4,
             max_log_entries: 12,
+            log_entries: 4,
             dups_tracked: 4,
             trim_min: 1,
             read_lease: LEASE,
