@@ -123,11 +123,17 @@ impl Pg {
     /// Our copy cannot be read: it is fetched from another before it is pushed on.
     pub(super) async fn repair_own(&self, oid: &HObject) {
         let generation = self.generation.get();
+        let version = self.own_version(oid).await;
+        if generation == self.generation.get() {
+            self.repair_unreadable(oid, version);
+        }
+    }
+
+    /// The version that our copy says it has; zero if that cannot be read.
+    pub(super) async fn own_version(&self, oid: &HObject) -> EVersion {
         let attr = self.host.store().getattr(&self.cid, &self.goid(oid), OI_ATTR).await;
         let oi = attr.ok().and_then(|bytes| ObjectInfo::from_bytes(&bytes).ok());
-        if generation == self.generation.get() {
-            self.repair_unreadable(oid, oi.map_or(EVersion::ZERO, |oi| oi.version));
-        }
+        oi.map_or(EVersion::ZERO, |oi| oi.version)
     }
 
     /// Reads the next chunk of what `info` asks for. A size that is not known yet is ours.

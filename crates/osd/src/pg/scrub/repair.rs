@@ -120,6 +120,8 @@ impl Pg {
         let (pg, oid, generation) = (self.rc(), oid.clone(), self.generation.get());
         self.host.env().go(async move {
             let _guard = pg.contexts.lock(&oid.head(), LockKind::Read).await;
+            // The log may not know it any more.
+            let version = pg.own_version(&oid).await;
             let lacks = |core: &Peering, shard: &PgShard| match *shard == core.whoami {
                 true => core.missing.contains(&oid),
                 false => core.peer_missing.get(shard).is_some_and(|m| m.contains(&oid)),
@@ -129,7 +131,7 @@ impl Pg {
                 return;
             }
             for shard in damaged {
-                pg.mark_missing(&oid, EVersion::ZERO, shard);
+                pg.mark_missing(&oid, version, shard);
             }
             pg.scrub.repairing.set(true);
             pg.core.borrow_mut().info.stats.stats.sum.num_objects_repaired += 1;
