@@ -3,12 +3,15 @@
 use std::fmt::Write;
 
 use command::{CommandMap, CommandReply, Formatter, Signature};
+use types::Errno;
 
 use crate::{Config, Kind, OptionDef, SetError, Source, option};
 
 const ENOENT: i32 = 2;
 const EINVAL: i32 = 22;
 const ENOSYS: i32 = 38;
+/// Of an option whose change a running daemon does not follow.
+const LATE: &str = "(not observed, change may require restart) ";
 
 /// Signatures of the commands answered here.
 pub fn admin_signatures() -> Vec<Signature> {
@@ -64,8 +67,8 @@ pub fn dump_option(f: &mut Formatter, section: &str, def: &OptionDef) {
         f.array("see_also", |_| {});
         if def.kind == Kind::Str {
             f.array("enum_values", |f| {
-                for word in def.choices.split('|').filter(|s| !s.is_empty()) {
-                    f.dump_string("enum_value", word);
+                if !def.choices.is_empty() {
+                    def.choices.split('|').for_each(|word| f.dump_string("enum_value", word));
                 }
             });
         }
@@ -127,13 +130,17 @@ fn set(config: &Config, map: &CommandMap) -> CommandReply {
         Ok(()) => {
             let mut f = Formatter::new(map.format());
             let shown = option(&name).map_or(name.as_str(), |def| def.name);
-            let success = format!("{shown} = '{}' ", config.value(&name).unwrap_or_default());
+            let late = option(&name).filter(|def| def.is_followed_late()).map_or("", |_| LATE);
+            let success = format!("{shown} = '{}' {late}", config.value(&name).unwrap_or_default());
             f.object("config_set", |f| f.dump_string("success", success));
             CommandReply::formatted(f)
         }
         Err(SetError::Unknown) => failed(ENOENT, "(2) No such file or directory"),
         Err(SetError::NotAtRuntime) => failed(ENOSYS, "(38) Function not implemented"),
-        Err(SetError::Value(_)) => failed(EINVAL, "(22) Invalid argument"),
+        Err(SetError::Value(error)) => {
+            let errno = Errno(error.errno());
+            failed(errno.0, &errno.to_string())
+        }
     }
 }
 
@@ -182,12 +189,17 @@ fn diff_get(config: &Config, map: &CommandMap) -> CommandReply {
 
 fn dump_sources(f: &mut Formatter, config: &Config, shown: &crate::Shown) {
     f.object(shown.name, |f| {
-        let default = option(shown.name).map_or("", |def| config.default_of(def));
-        f.dump_string("default", default);
+        let Some(def) = option(shown.name) else { return };
+        // Tools compare these with what they have, as numbers.
+        let mut dump = |name: &str, value: &str| match (def.kind, value.parse()) {
+            (Kind::Float, Ok(n)) => f.dump_float(name, n),
+            _ => dump_typed(f, name, def, value),
+        };
+        dump("default", config.default_of(def));
         for (source, value) in &shown.values {
-            f.dump_string(source.name(), value);
+            dump(source.name(), value);
         }
-        f.dump_string("final", &shown.value);
+        dump("final", &shown.value);
     });
 }
 
@@ -248,17 +260,19 @@ fn injectargs(config: &Config, map: &CommandMap) -> CommandReply {
         let shown = name.replace('-', "_");
         match config.set_at_runtime(&name, &value) {
             Ok(()) => {
-                let _ = write!(outs, "{shown} = '{}' ", config.value(&name).unwrap_or_default());
+                let late = option(&name).filter(|def| def.is_followed_late()).map_or("", |_| LATE);
+                let value = config.value(&name).unwrap_or_default();
+                let _ = write!(outs, "{shown} = '{value}' {late}");
             }
             Err(SetError::NotAtRuntime) => {
-                let _ =
-                    write!(outs, "{shown} = '{value}' (not observed, change may require restart) ");
+                let _ = write!(outs, "{shown} = '{value}' {LATE}");
             }
             Err(SetError::Unknown) => {
                 bad.get_or_insert((EINVAL, format!(" failed to parse arguments: {word}\n")));
             }
             Err(SetError::Value(error)) => {
-                bad.get_or_insert((EINVAL, parse_error(&name, &value, &error.to_string())));
+                let text = parse_error(&name, &value, &error.to_string());
+                bad.get_or_insert((error.errno(), text));
             }
         }
     }
@@ -296,13 +310,26 @@ mod tests {
         let r = run(&c, r#"{"prefix":"config diff","format":"json"}"#);
         assert_eq!(
             r.outb,
-            r#"{"diff":{"osd_max_backfills":{"default":"1","override":"3","final":"3"}}}"#
+            r#"{"diff":{"osd_max_backfills":{"default":1,"override":3,"final":3}}}"#
         );
         let r = run(&c, r#"{"prefix":"config set","var":"bogus","val":["1"]}"#);
         assert_eq!(r.outs, "error setting 'bogus' to '1': (2) No such file or directory");
         assert_eq!(r.rc, -2);
         let r = run(&c, r#"{"prefix":"injectargs","injected_args":["--debug_osd=1/5"]}"#);
         assert_eq!((r.rc, r.outs.as_str()), (0, "debug_osd = '1/5' "));
+    }
+
+    /// `filestore_max_sync_interval` and the like were refused as read-only, which Ceph takes and says of
+    /// that they wait for a restart.
+    #[test]
+    fn what_is_followed_late_is_taken_and_said() {
+        let c = Config::new("osd", "0");
+        let r = run(&c, r#"{"prefix":"config set","var":"rocksdb_cache_size","val":["1M"]}"#);
+        let text = String::from_utf8_lossy(&r.outb).into_owned();
+        let words = "rocksdb_cache_size = '1048576' (not observed, change may require restart) ";
+        assert!(r.rc == 0 && text.contains(words), "{text}");
+        let r = run(&c, r#"{"prefix":"injectargs","injected_args":["--rocksdb_cache_size=2M"]}"#);
+        assert_eq!(r.outs, words.replace("1048576", "2097152"));
     }
 
     /// Tools look for these words; the bare reason was told.
@@ -322,6 +349,7 @@ mod tests {
             ),
             "{outs}"
         );
+        assert_eq!(inject("--debug_osd=200").0, -34);
         let (rc, outs) = inject("--osd_op_history_duration");
         assert_eq!(rc, -EINVAL);
         let words = "Option --osd_op_history_duration requires an argument.";

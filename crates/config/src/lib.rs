@@ -6,12 +6,17 @@
 
 mod admin;
 mod conf_file;
+mod numbers;
 mod options;
 mod store;
 mod value;
 
 pub use admin::{admin_command, admin_signatures, dump_option};
 pub use conf_file::{ConfError, ConfFile};
+pub use numbers::{
+    NumberError, Units, parse_bytes, parse_float, parse_iec, parse_integer, parse_secs, parse_si,
+    parse_si_unsigned,
+};
 pub use options::{Kind, Level, OptionDef, option, options};
 pub use store::{Config, Observer, SetError, Shown, Source};
-pub use value::{ValueError, normalize, parse_bool, parse_iec, parse_secs, parse_si};
+pub use value::{ValueError, normalize, parse_bool};

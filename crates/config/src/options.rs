@@ -3,7 +3,7 @@
 //! ```text
 //! name  type  level  flags  default  daemon default  min  max  choices|...  services,...  text
 //! flags: r set at run time, s at start only, c when created, C when the cluster is created,
-//!        n not from the monitor, u can be updated while running
+//!        n not from the monitor, u can be updated while running, l is followed from the next start on
 //! ```
 
 use std::sync::OnceLock;
@@ -77,6 +77,11 @@ impl OptionDef {
     /// Whether a running daemon follows a change.
     pub fn can_update_at_runtime(&self) -> bool {
         self.flags.contains('u')
+    }
+
+    /// Whether a change that a running daemon takes holds from its next start on only.
+    pub fn is_followed_late(&self) -> bool {
+        self.flags.contains('l')
     }
 
     /// Whether the monitor's configuration database may not set it.

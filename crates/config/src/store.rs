@@ -3,7 +3,10 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::net::IpAddr;
 use std::rc::Rc;
+
+use types::EntityAddr;
 
 use crate::value::normalize;
 use crate::{ConfFile, OptionDef, ValueError, option, options, parse_bool};
@@ -280,7 +283,7 @@ impl Config {
 
     /// A natural number, size or time in force; 0 if it is none.
     pub fn uint(&self, name: &str) -> u64 {
-        u64::try_from(self.int(name)).unwrap_or(0)
+        self.str(name).parse().unwrap_or(0)
     }
 
     /// A number in force; 0 if it is none.
@@ -290,12 +293,18 @@ impl Config {
 
     /// A switch in force.
     pub fn bool(&self, name: &str) -> bool {
-        parse_bool(&self.str(name)).unwrap_or(false)
+        parse_bool(&self.str(name)).is_ok_and(|on| on)
     }
 
     /// A time in force, from an option in seconds.
     pub fn duration(&self, name: &str) -> std::time::Duration {
         std::time::Duration::try_from_secs_f64(self.float(name)).unwrap_or_default()
+    }
+
+    /// The IP of the address in force, if there is one.
+    pub fn ip(&self, name: &str) -> Option<IpAddr> {
+        let addr: EntityAddr = self.str(name).parse().ok()?;
+        addr.sock.map(|sock| sock.ip())
     }
 
     /// The source in force.
@@ -463,6 +472,19 @@ mod tests {
         assert_eq!(c.unset("osd_max_backfills", Source::Override), Ok(true));
         assert_eq!(c.int("osd_max_backfills"), 3);
         assert_eq!(c.set_at_runtime("bogus", "1"), Err(SetError::Unknown));
+    }
+
+    /// Addresses are kept as Ceph writes them, types, ports and nonces too.
+    #[test]
+    fn addresses_have_ips() {
+        let c = Config::new("osd", "0");
+        assert_eq!(c.ip("public_addr"), None);
+        for (text, ip) in [("10.0.0.1", "10.0.0.1"), ("v2:[::1]:6800/7", "::1")] {
+            c.set("public_addr", text, Source::File).unwrap();
+            assert_eq!(c.ip("public_addr"), Some(ip.parse().unwrap()), "{text}");
+        }
+        c.set("osd_max_backfills", "18E", Source::File).unwrap();
+        assert_eq!(c.uint("osd_max_backfills"), 18_000_000_000_000_000_000);
     }
 
     #[test]

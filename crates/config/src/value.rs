@@ -2,23 +2,30 @@
 
 use std::fmt;
 
+use types::{AddrVec, EntityAddr};
+
+use crate::numbers::{
+    NumberError, Units, parse_float, parse_iec, parse_integer, parse_secs, parse_si,
+    parse_si_unsigned,
+};
 use crate::{Kind, OptionDef};
 
 /// Why a value is refused (EINVAL).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ValueError {
-    /// Not of the option's kind.
-    Malformed {
-        /// What was expected.
-        kind: &'static str,
+    /// Not such a number as the option has.
+    Number(NumberError),
+    /// No names or number of image features.
+    NotFeatures {
         /// What was given.
         got: String,
     },
-    /// Neither true nor false nor a number.
-    NotABool {
-        /// What was given.
-        got: String,
-    },
+    /// No address or UUID, of which Ceph says nothing.
+    Malformed,
+    /// Neither `N` nor `N/M`.
+    NotALogLevel,
+    /// Levels of logging that there are not (ERANGE).
+    LogLevelRange,
     /// Below the smallest or above the largest value.
     OutOfRange {
         /// The smallest, or empty.
@@ -37,26 +44,37 @@ pub enum ValueError {
     },
 }
 
+impl ValueError {
+    /// The error's number; positive.
+    pub fn errno(&self) -> i32 {
+        match self {
+            ValueError::LogLevelRange => ERANGE,
+            _ => EINVAL,
+        }
+    }
+}
+
+const EINVAL: i32 = 22;
+const ERANGE: i32 = 34;
+
+impl From<NumberError> for ValueError {
+    fn from(error: NumberError) -> ValueError {
+        ValueError::Number(error)
+    }
+}
+
 impl fmt::Display for ValueError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ValueError::Malformed { kind: "integer", got } if got.trim().starts_with('-') => {
-                f.write_str("strict_si_cast: value should not be negative")
+            ValueError::Number(error) => error.fmt(f),
+            ValueError::NotFeatures { got } => {
+                write!(f, "Expected option value to be image features, got '{got}'")
             }
-            ValueError::Malformed { kind: "integer", .. } => {
-                f.write_str("strict_si_cast: unit prefix not recognized")
+            ValueError::Malformed => Ok(()),
+            ValueError::NotALogLevel => {
+                f.write_str("value must take the form N or N/M, where N and M are integers")
             }
-            ValueError::Malformed { kind: "byte count", .. } => {
-                f.write_str("strict_iec_cast: unit prefix not recognized")
-            }
-            ValueError::Malformed { kind: "uuid", .. } => Ok(()),
-            ValueError::Malformed { kind, got } => {
-                write!(f, "Expected option value to be {kind}, got '{got}'")
-            }
-            // Of what is neither true nor false Ceph says that it should be a number.
-            ValueError::NotABool { got } => {
-                write!(f, "Expected option value to be integer, got '{got}'")
-            }
+            ValueError::LogLevelRange => f.write_str("value must be in range [0, 99]"),
             ValueError::OutOfRange { min, max: "", got } => {
                 write!(f, "Value '{got}' is below minimum {min}")
             }
@@ -74,82 +92,36 @@ impl fmt::Display for ValueError {
     }
 }
 
-/// A number with a decimal unit: `10`, `4K`, `2M`.
-pub fn parse_si(text: &str) -> Option<i64> {
-    scaled(text, 1000)
-}
-
-/// A number with a binary unit: `512`, `4K`, `10Mi`, `1GiB`, `64B`.
-pub fn parse_iec(text: &str) -> Option<i64> {
-    let text = text.trim();
-    let text = text.strip_suffix('B').unwrap_or(text);
-    let text = text.strip_suffix('i').unwrap_or(text);
-    scaled(text, 1024)
-}
-
-/// Seconds, with an optional unit: `30`, `30s`, `5m`, `2 hours`, `1d`.
-pub fn parse_secs(text: &str) -> Option<u64> {
-    let text = text.trim();
-    if let Ok(n) = text.parse() {
-        return Some(n);
-    }
-    let mut total = 0u64;
-    let mut rest = text;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit())?;
-        let n: u64 = rest[..digits].parse().ok()?;
-        let after = rest[digits..].trim_start();
-        let end = after.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(after.len());
-        let unit = match &after[..end] {
-            "s" | "sec" | "secs" | "second" | "seconds" => 1,
-            "m" | "min" | "mins" | "minute" | "minutes" => 60,
-            "h" | "hr" | "hour" | "hours" => 3600,
-            "d" | "day" | "days" => 86400,
-            "w" | "wk" | "week" | "weeks" => 604_800,
-            "mo" | "month" | "months" => 2_592_000,
-            "y" | "yr" | "year" | "years" => 31_536_000,
-            _ => return None,
-        };
-        total = total.checked_add(n.checked_mul(unit)?)?;
-        rest = after[end..].trim_start();
-    }
-    (!text.is_empty()).then_some(total)
-}
-
-/// `true`, `false` (any case) or a number.
-pub fn parse_bool(text: &str) -> Option<bool> {
+/// `true`, `false` (any case) or a number of 32 bits.
+pub fn parse_bool(text: &str) -> Result<bool, NumberError> {
     if text.eq_ignore_ascii_case("true") {
-        Some(true)
-    } else if text.eq_ignore_ascii_case("false") {
-        Some(false)
-    } else {
-        text.parse::<i64>().ok().map(|n| n != 0)
+        return Ok(true);
     }
+    if text.eq_ignore_ascii_case("false") {
+        return Ok(false);
+    }
+    let n = parse_integer(text)?;
+    let n = i32::try_from(n).map_err(|_| NumberError::Overflow { got: text.to_owned() })?;
+    Ok(n != 0)
 }
 
 /// Checks a value (no `$` in it any more) and brings it to the form shown: numbers in plain
 /// digits, floats with six decimals, `N/M` for log levels.
 pub fn normalize(option: &OptionDef, value: &str) -> Result<String, ValueError> {
-    let malformed = |kind| ValueError::Malformed { kind, got: value.to_string() };
     let text = match option.kind {
-        Kind::Uint => {
-            parse_si(value).filter(|n| *n >= 0).ok_or_else(|| malformed("integer"))?.to_string()
-        }
-        Kind::Int => parse_si(value).ok_or_else(|| malformed("integer"))?.to_string(),
-        Kind::Size => {
-            parse_iec(value).filter(|n| *n >= 0).ok_or_else(|| malformed("byte count"))?.to_string()
-        }
-        Kind::Float => {
-            let n: f64 = value.trim().parse().map_err(|_| malformed("float"))?;
-            format!("{n:.6}")
-        }
-        Kind::Bool => parse_bool(value)
-            .ok_or_else(|| ValueError::NotABool { got: value.to_string() })?
-            .to_string(),
-        Kind::Secs => parse_secs(value).ok_or_else(|| malformed("timespan"))?.to_string(),
-        Kind::Millisecs => {
-            value.trim().parse::<u64>().map_err(|_| malformed("milliseconds"))?.to_string()
-        }
+        Kind::Uint => parse_si_unsigned(value)?.to_string(),
+        Kind::Int => parse_si(value)?.to_string(),
+        Kind::Size => parse_iec(value)?.to_string(),
+        Kind::Float => match parse_float(value)? {
+            n if n.is_nan() => "nan".to_owned(),
+            n => format!("{n:.6}"),
+        },
+        Kind::Bool => parse_bool(value)?.to_string(),
+        Kind::Secs => parse_secs(value)?.to_string(),
+        Kind::Millisecs => match parse_integer(value)? {
+            n if n < 0 => return Err(ValueError::Number(NumberError::Negative(Units::Si))),
+            n => n.to_string(),
+        },
         Kind::Uuid => {
             let value = value.trim();
             let good = value.len() == 36
@@ -158,17 +130,27 @@ pub fn normalize(option: &OptionDef, value: &str) -> Result<String, ValueError> 
                     _ => b.is_ascii_hexdigit(),
                 });
             if !good {
-                return Err(malformed("uuid"));
+                return Err(ValueError::Malformed);
             }
             value.to_ascii_lowercase()
         }
         Kind::Str if option.name.starts_with("debug_") && option.default.contains('/') => {
-            log_level(value).ok_or_else(|| malformed("log level N or N/M"))?
+            log_level(value)?
         }
-        Kind::Str if option.name == "rbd_default_features" => {
-            rbd_features(value).ok_or_else(|| malformed("image features"))?.to_string()
+        Kind::Str if option.name == "rbd_default_features" => rbd_features(value)
+            .ok_or_else(|| ValueError::NotFeatures { got: value.to_owned() })?
+            .to_string(),
+        Kind::Str => value.to_string(),
+        Kind::Addr => {
+            let addr: EntityAddr = value.parse().map_err(|_| ValueError::Malformed)?;
+            addr.to_string()
         }
-        Kind::Str | Kind::Addr | Kind::AddrVec => value.to_string(),
+        // No addresses at all are the default, written `-`.
+        Kind::AddrVec if value.is_empty() => return Err(ValueError::Malformed),
+        Kind::AddrVec => {
+            let addrs: AddrVec = value.parse().map_err(|_| ValueError::Malformed)?;
+            addrs.to_string()
+        }
     };
     if !option.choices.is_empty() && !option.choices.split('|').any(|word| word == text) {
         return Err(ValueError::NotAChoice { choices: option.choices, got: value.to_string() });
@@ -181,11 +163,7 @@ pub fn normalize(option: &OptionDef, value: &str) -> Result<String, ValueError> 
         let below = option.min.parse::<f64>().is_ok_and(|min| n < min);
         let above = option.max.parse::<f64>().is_ok_and(|max| n > max);
         if below || above {
-            return Err(ValueError::OutOfRange {
-                min: option.min,
-                max: option.max,
-                got: value.to_string(),
-            });
+            return Err(ValueError::OutOfRange { min: option.min, max: option.max, got: text });
         }
     }
     Ok(text)
@@ -223,48 +201,31 @@ fn rbd_features(value: &str) -> Option<u64> {
     Some(bits & USERS)
 }
 
-fn log_level(value: &str) -> Option<String> {
-    let number = |text: &str| text.trim().parse::<i8>().ok();
-    match value.split_once('/') {
-        Some((log, gather)) => Some(format!("{}/{}", number(log)?, number(gather)?)),
-        None => number(value).map(|n| format!("{n}/{n}")),
+/// `N` or `N/M`; as in Ceph, what stands behind the numbers is passed over.
+fn log_level(value: &str) -> Result<String, ValueError> {
+    let Some((log, rest)) = leading_number(value) else { return Err(ValueError::NotALogLevel) };
+    let gather = rest.strip_prefix('/').and_then(leading_number).map_or(log, |(n, _)| n);
+    if ![log, gather].iter().all(|n| LOG_LEVELS.contains(n)) {
+        return Err(ValueError::LogLevelRange);
     }
+    Ok(format!("{log}/{gather}"))
 }
 
-fn scaled(text: &str, base: i64) -> Option<i64> {
-    let text = text.trim();
-    let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
-    let (digits, unit) = text.split_at(split);
-    let power = match unit {
-        "" => 0,
-        "K" | "k" => 1,
-        "M" => 2,
-        "G" => 3,
-        "T" => 4,
-        "P" => 5,
-        "E" => 6,
-        _ => return None,
-    };
-    let n: i64 = digits.trim().parse().ok()?;
-    n.checked_mul(base.checked_pow(power)?)
+const LOG_LEVELS: std::ops::RangeInclusive<i64> = 0..=99;
+
+/// The number a text begins with, and what follows. One of too many digits is in no range.
+fn leading_number(text: &str) -> Option<(i64, &str)> {
+    let text = text.trim_start();
+    let sign = usize::from(text.starts_with(['+', '-']));
+    let len = text[sign..].bytes().take_while(u8::is_ascii_digit).count();
+    let (number, rest) = text.split_at(sign + len);
+    (len > 0).then(|| (number.parse().unwrap_or(i64::MAX), rest))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::option;
-
-    #[test]
-    fn units_scale() {
-        assert_eq!(parse_iec("4K"), Some(4096));
-        assert_eq!(parse_iec("10Mi"), Some(10 << 20));
-        assert_eq!(parse_iec("1GiB"), Some(1 << 30));
-        assert_eq!(parse_si("4K"), Some(4000));
-        assert_eq!(parse_si("4x"), None);
-        assert_eq!(parse_secs("2 hours"), Some(7200));
-        assert_eq!(parse_secs("1h30m"), Some(5400));
-        assert_eq!(parse_secs("soon"), None);
-    }
 
     /// They were kept as they were written, and nonsense, too; Ceph keeps the number.
     #[test]
@@ -285,6 +246,24 @@ mod tests {
         }
     }
 
+    /// Levels of -1 and 100 were kept, where Ceph answers ERANGE, and `20/` was refused.
+    #[test]
+    fn log_levels_are_read_as_far_as_they_go() {
+        let of = |value: &str| normalize(option("debug_osd").unwrap(), value);
+        for (value, kept) in
+            [("20", "20/20"), ("1/5", "1/5"), ("20/", "20/20"), ("5/5/5", "5/5"), ("1k", "1/1")]
+        {
+            assert_eq!(of(value), Ok(kept.into()), "{value}");
+        }
+        for value in ["-1", "100", "5/-1", "5/100", "99999999999999999999"] {
+            let error = of(value).unwrap_err();
+            assert_eq!((error.errno(), error), (34, ValueError::LogLevelRange), "{value}");
+        }
+        for value in ["", "/5", "-", "high"] {
+            assert_eq!(of(value), Err(ValueError::NotALogLevel), "{value}");
+        }
+    }
+
     #[test]
     fn values_are_checked_and_normalised() {
         let of = |name: &str, value: &str| normalize(option(name).unwrap(), value);
@@ -298,5 +277,9 @@ mod tests {
         assert_eq!(of("osd_memory_target", "2G"), Ok((2u64 << 30).to_string()));
         assert!(of("osd_memory_target", "1M").is_err());
         assert_eq!(of("mon_allow_pool_delete", "True"), Ok("true".into()));
+        assert_eq!(of("cluster_addr", "10.0.0.1"), Ok("v2:10.0.0.1:0/0".into()));
+        assert_eq!(of("public_addr", "[::1]:5/7"), Ok("v2:[::1]:5/7".into()));
+        assert!(of("public_addr", "host").is_err());
+        assert!(of("public_addrv", "").is_err());
     }
 }

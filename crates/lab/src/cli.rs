@@ -271,8 +271,9 @@ pub struct ExplainArgs {
 
 /// Reads `4K`, `1GiB`, `512`.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
-    let bytes = config::parse_iec(text).and_then(|n| u64::try_from(n).ok());
-    bytes.filter(|n| *n > 0).ok_or_else(|| format!("{text:?} is not a size like 4K or 1G"))
+    config::parse_bytes(text)
+        .filter(|n| *n > 0)
+        .ok_or_else(|| format!("{text:?} is not a size like 4K or 1G"))
 }
 
 /// Reads a stripe unit of XFS's journal: what mkfs.xfs takes for blocks of 4 KiB.

@@ -357,7 +357,8 @@ fn compression(config: &Config) -> Result<Compression, Failure> {
         ))
     })?;
     let found = Algorithm::named(&algorithm);
-    if found.is_none() && mode != CompressionMode::None && algorithm != "none" {
+    let told_none = matches!(algorithm.as_str(), "" | "none");
+    if found.is_none() && mode != CompressionMode::None && !told_none {
         return Err(Failure::new(format!(
             "bluestore_compression_algorithm={algorithm}: there is snappy, zlib, zstd and lz4"
         )));

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use auth::{CryptoKey, EntityAuth, Keyring};
-use config::{ConfFile, parse_iec};
+use config::{ConfFile, parse_bytes};
 use types::{AuthEntityName, UTime, Uuid};
 
 use crate::cli::UpArgs;
@@ -76,12 +76,9 @@ fn plan(args: &UpArgs, existing: Option<&ConfFile>) -> Result<Plan, Failure> {
     }
     let osd_size = match args.osd_size.as_deref().or(told("bluestore_block_size")) {
         None => NEW_OSD_SIZE,
-        Some(text) => parse_iec(text)
-            .and_then(|n| u64::try_from(n).ok())
-            .filter(|n| *n >= OSD_SIZE_MIN)
-            .ok_or_else(|| {
-                Failure::new(format!("--osd-size {text}: give a size from 64M up, like 10G"))
-            })?,
+        Some(text) => parse_bytes(text).filter(|n| *n >= OSD_SIZE_MIN).ok_or_else(|| {
+            Failure::new(format!("--osd-size {text}: give a size from 64M up, like 10G"))
+        })?,
     };
     let size = args.size.unwrap_or(osds.min(3));
     if args.size.is_some() && (size == 0 || size > 10) {
@@ -249,7 +246,7 @@ fn check_ignored(
         let dir = layout.dir().display();
         Err(Failure::new(format!("{what}: the cluster in {dir} is there already; {advice}")))
     };
-    let of_conf = |section, name| conf.get(section, name).and_then(parse_iec);
+    let of_conf = |section, name| conf.get(section, name).and_then(parse_bytes);
     let size = of_conf("global", "osd_pool_default_size");
     if let Some(given) = args.size.filter(|given| size != Some((*given).into())) {
         let advice = "'ceph osd pool set POOL size N' changes a pool, \
@@ -262,7 +259,7 @@ fn check_ignored(
         return Ok(());
     }
     if let Some(given) = &args.osd_size
-        && of_conf("osd", "bluestore_block_size") != parse_iec(given)
+        && of_conf("osd", "bluestore_block_size") != parse_bytes(given)
     {
         return refuse(format!("--osd-size {given}"), "the option is for OSDs that --osds adds");
     }

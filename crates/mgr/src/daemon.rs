@@ -153,9 +153,7 @@ impl Mgr {
 
     /// Listens on the first free port of the range.
     fn bind(&self) -> std::io::Result<()> {
-        let ip = self.config.str("public_addr");
-        let ip = ip.split('/').next().and_then(|ip| ip.parse::<IpAddr>().ok());
-        let ip = ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let ip = self.config.ip("public_addr").unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let port_of = |name: &str| u16::try_from(self.config.uint(name)).unwrap_or(0);
         let (min, max) = (port_of("ms_bind_port_min"), port_of("ms_bind_port_max"));
         let mut last = Err(std::io::ErrorKind::AddrNotAvailable.into());

@@ -406,8 +406,9 @@ fn check_setting(
     let normal = if value.contains('$') {
         value.to_string()
     } else {
-        config::normalize(def, value)
-            .map_err(|error| refuse(Errno::EINVAL, format!("error parsing value: {error}")))?
+        config::normalize(def, value).map_err(|error| {
+            refuse(Errno(error.errno()), format!("error parsing value: {error}"))
+        })?
     };
     Ok((def.name.to_string(), normal))
 }

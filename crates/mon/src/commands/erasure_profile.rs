@@ -162,8 +162,10 @@ pub(crate) fn code_of(profile: &ProfileMap) -> Result<Profile, Refusal> {
 /// Bytes of a piece of a stripe, if the profile says them.
 pub(crate) fn stripe_unit(profile: &ProfileMap, code: &Profile) -> Result<Option<u64>, Refusal> {
     let Some(text) = profile.get("stripe_unit") else { return Ok(None) };
-    let unit = parse_iec(text).and_then(|unit| usize::try_from(unit).ok()).filter(|u| *u > 0);
-    let Some(unit) = unit else {
+    let unit = parse_iec(text).map_err(|why| {
+        refuse(Errno::EINVAL, format!("could not parse stripe_unit '{text}': {why}"))
+    })?;
+    let Some(unit) = usize::try_from(unit).ok().filter(|u| *u > 0) else {
         return fail(Errno::EINVAL, format!("could not parse stripe_unit '{text}'"));
     };
     let padded = code.chunk_len(unit.saturating_mul(code.k));

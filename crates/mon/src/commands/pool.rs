@@ -199,16 +199,10 @@ impl MonCore {
         let (field, text) = (cmd.string("field")?, cmd.string("val")?);
         let parsed = match field.as_str() {
             "max_bytes" => config::parse_iec(&text),
-            _ => config::parse_si(&text),
+            _ => config::parse_si_unsigned(&text),
         };
-        let Some(value) = parsed.and_then(|n| u64::try_from(n).ok()) else {
-            let parser =
-                if field == "max_bytes" { "strict_iecstrtoll" } else { "strict_sistrtoll" };
-            return fail(
-                Errno::EINVAL,
-                format!("error parsing value '{text}': {parser}: illegal prefix (length > 2)"),
-            );
-        };
+        let value = parsed
+            .map_err(|why| refuse(Errno::EINVAL, format!("error parsing value '{text}': {why}")))?;
         match field.as_str() {
             "max_objects" => pool.quota_max_objects = value,
             _ => pool.quota_max_bytes = value,

@@ -439,7 +439,7 @@ impl MonCore {
                     | "compression_max_blob_size"
                     | "compression_min_blob_size"
                     | "csum_max_block"
-                    | "csum_min_block" => config::parse_iec(val).ok_or_else(|| bad_int(val))?,
+                    | "csum_min_block" => parse_size(val)?,
                     _ => parse_int(val)?,
                 };
                 let pg_num = i64::from(p.pg_num_target);
@@ -589,6 +589,14 @@ fn bad_int(val: &str) -> Refusal {
             "error parsing integer value '{val}': Expected option value to be integer, got '{val}'"
         ),
     )
+}
+
+/// Pools keep sizes as numbers with a sign.
+fn parse_size(val: &str) -> Result<i64, Refusal> {
+    let n = config::parse_iec(val).and_then(|n| {
+        i64::try_from(n).map_err(|_| config::NumberError::OutOfRange(config::Units::Iec))
+    });
+    n.map_err(|why| refuse(Errno::EINVAL, format!("error parsing unit value '{val}': {why}")))
 }
 
 pub(super) fn parse_int(val: &str) -> Result<i64, Refusal> {

@@ -8,7 +8,7 @@ use maps::HealthMute;
 use maps::osdmap::osdmap_flags;
 use types::{Errno, UTime};
 
-use super::cmd::{Cmd, CmdResult, done, fail};
+use super::cmd::{Cmd, CmdResult, done, fail, refuse};
 use crate::core::MonCore;
 use crate::health::span_text;
 
@@ -82,11 +82,13 @@ impl MonCore {
         let sticky = cmd.map.flag("sticky");
         let mut ttl = UTime::ZERO;
         if let Some(text) = cmd.map.opt_string("ttl")? {
-            let Some(secs) = config::parse_secs(&text) else {
-                let digit = text.trim_start().starts_with(|c: char| c.is_ascii_digit());
-                let why = if digit { "unrecognized unit" } else { "expected digit" };
-                return fail(Errno::EINVAL, format!("invalid duration: {text} ({why})"));
+            let bad = |why: &dyn std::fmt::Display| {
+                refuse(Errno::EINVAL, format!("invalid duration: {text} ({why})"))
             };
+            let secs = config::parse_secs(&text).map_err(|why| bad(&why))?;
+            if secs == 0 {
+                return Err(bad(&"timespan = 0"));
+            }
             ttl = self.now.wall.plus(std::time::Duration::from_secs(secs));
         }
         let check = self.health.checks.checks.get(&code);

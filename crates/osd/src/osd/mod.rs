@@ -486,12 +486,8 @@ impl Osd {
 
     /// Listens on four ports of the range, and tells nobody yet.
     fn listen(&self) -> std::io::Result<()> {
-        let ip_of = |option: &str| {
-            let text = self.config.str(option);
-            text.split(['/', ',']).next().and_then(|ip| ip.trim().parse::<IpAddr>().ok())
-        };
-        let public = ip_of("public_addr").unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        let cluster = ip_of("cluster_addr").unwrap_or(public);
+        let public = self.config.ip("public_addr").unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let cluster = self.config.ip("cluster_addr").unwrap_or(public);
         for (messenger, ip) in [
             (&self.client, public),
             (&self.cluster, cluster),
