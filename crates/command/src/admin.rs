@@ -24,6 +24,14 @@ pub fn admin_signatures() -> Vec<Signature> {
     .collect()
 }
 
+/// Answers `heap ...` of an OSD or a monitor as Ceph does where it runs without tcmalloc, as we do.
+pub fn heap() -> CommandReply {
+    let text = "could not issue heap profiler command -- not using tcmalloc!";
+    CommandReply::error(EOPNOTSUPP, text)
+}
+
+const EOPNOTSUPP: i32 = 95;
+
 /// Answers such a command; `table` has all that the daemon answers. `None`: it is none of these.
 pub fn admin_command(map: &CommandMap, table: &CommandTable) -> Option<CommandReply> {
     let mut f = Formatter::new(map.format());

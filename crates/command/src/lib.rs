@@ -12,7 +12,7 @@ mod table;
 mod units;
 pub mod version;
 
-pub use admin::{admin_command, admin_signatures};
+pub use admin::{admin_command, admin_signatures, heap};
 pub use args::{ArgValue, BadArgument, CommandMap, ParseError};
 pub use floats::{format_g, format_stream_float};
 pub use formatter::{Format, Formatter};

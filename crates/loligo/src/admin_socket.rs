@@ -119,14 +119,32 @@ fn encode_reply(reply: &CommandReply) -> Bytes {
     let mut out = BytesMut::new();
     if reply.rc < 0 {
         let errno = Errno(-reply.rc);
-        out.put_slice(format!("ERROR: {errno}\n{}", reply.outs).as_bytes());
+        out.put_slice(format!("ERROR: {errno}\n").as_bytes());
+    }
+    // Words are a line of their own: it was not ended, and a shell's prompt stood behind them.
+    if (reply.rc < 0 || reply.outb.is_empty()) && !reply.outs.is_empty() {
+        out.put_slice(reply.outs.as_bytes());
+        out.put_u8(b'\n');
     }
     out.put_slice(&reply.outb);
-    if reply.rc >= 0 && reply.outb.is_empty() {
-        out.put_slice(reply.outs.as_bytes());
-    }
     let mut framed = BytesMut::with_capacity(out.len() + 4);
     framed.put_u32(u32::try_from(out.len()).unwrap_or(u32::MAX));
     framed.extend_from_slice(&out);
     framed.freeze()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a command said without data was not a line.
+    #[test]
+    fn words_end_with_a_line() {
+        let told = |reply: CommandReply| encode_reply(&reply)[4..].to_vec();
+        assert_eq!(told(CommandReply::text("done")), b"done\n");
+        assert_eq!(told(CommandReply::data("{}")), b"{}");
+        assert_eq!(told(CommandReply::default()), b"");
+        let refused = told(CommandReply::error(22, "no pgid specified"));
+        assert_eq!(refused, b"ERROR: (22) Invalid argument\nno pgid specified\n");
+    }
 }

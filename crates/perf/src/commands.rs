@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use command::{BadArgument, CommandMap, CommandReply, Format, Formatter, Signature};
 
-use crate::{Counter, Value};
+use crate::{Counter, Named, Value, histogram};
 
 /// Signatures of the commands answered here; those without a help are old names.
 pub fn signatures() -> Vec<Signature> {
@@ -15,6 +15,12 @@ pub fn signatures() -> Vec<Signature> {
             "perf dump name=logger,type=CephString,req=false name=counter,type=CephString,req=false",
             "show counters",
         ),
+        (
+            "perf histogram dump name=logger,type=CephString,req=false \
+             name=counter,type=CephString,req=false",
+            "show how often ops took so long and were so large",
+        ),
+        ("perf histogram schema", "describe the histograms"),
         ("perf reset name=var,type=CephString", "start a group's counters, or all, from zero"),
         ("perf schema", "describe the counters"),
         ("perfcounters_dump", ""),
@@ -27,11 +33,15 @@ pub fn signatures() -> Vec<Signature> {
 
 /// Whether [`command`] answers this one.
 pub fn answers(prefix: &str) -> bool {
-    is_dump(prefix) || is_schema(prefix) || prefix == "perf reset"
+    is_dump(prefix) || is_schema(prefix) || is_histogram(prefix) || prefix == "perf reset"
 }
 
 fn is_dump(prefix: &str) -> bool {
     matches!(prefix, "1" | "perfcounters_dump" | "perf dump")
+}
+
+fn is_histogram(prefix: &str) -> bool {
+    matches!(prefix, "perf histogram dump" | "perf histogram schema")
 }
 
 fn is_schema(prefix: &str) -> bool {
@@ -43,9 +53,16 @@ fn is_schema(prefix: &str) -> bool {
 pub fn command(
     map: &CommandMap,
     counters: Vec<Counter>,
+    histograms: &[Named<'_>],
     start_anew: impl FnOnce(&str) -> bool,
 ) -> Result<CommandReply, BadArgument> {
     match map.prefix() {
+        prefix if is_histogram(prefix) => {
+            let groups: Vec<_> =
+                counters.chunk_by(|a, b| a.group == b.group).map(|group| group[0].group).collect();
+            let is_schema = prefix == "perf histogram schema";
+            histogram::command(map, &groups, histograms, is_schema)
+        }
         prefix if is_dump(prefix) => dump(map, counters),
         prefix if is_schema(prefix) => Ok(schema(map, &counters)),
         _ => reset(map, start_anew),

@@ -5,10 +5,12 @@
 
 mod average;
 mod commands;
+mod histogram;
 mod report;
 
 pub use average::{Average, Times};
 pub use commands::{answers, command, signatures};
+pub use histogram::{Axis, Histogram, Named};
 pub use report::Reporter;
 
 use std::borrow::Cow;

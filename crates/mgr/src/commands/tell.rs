@@ -54,7 +54,7 @@ pub(crate) fn tell(mgr: &Mgr, cmd: &[String]) -> CommandReply {
     match map.prefix() {
         prefix if perf::answers(prefix) => {
             let reset = |group: &str| mgr.counters.reset(group);
-            return perf::command(&map, counters::list(mgr), reset).unwrap_or_else(refused);
+            return perf::command(&map, counters::list(mgr), &[], reset).unwrap_or_else(refused);
         }
         "dump_osd_network" => {
             if let Err(error) = network(mgr, &map, &mut f) {
@@ -91,6 +91,7 @@ fn status(mgr: &Mgr, f: &mut Formatter) {
         f.dump_bool("active", mgr.active.get());
         f.dump_bool("available", mgr.active.get() && map.available);
         f.dump_unsigned("mgrmap_epoch", map.epoch);
+        f.dump_bool("initialized", mgr.active.get());
         let osdmap = mgr.osdmaps.current();
         f.dump_unsigned("osdmap_epoch", osdmap.epoch);
         let (total, serving) = mgr.cluster.borrow().serving_pgs(&osdmap);

@@ -18,6 +18,11 @@ pub(crate) fn admin_table() -> CommandTable {
     let mut table = CommandTable::new();
     let mut all: Vec<Signature> = [
         ("compact", "compact the monitor's database"),
+        (
+            "heap name=heapcmd,type=CephChoices,strings=dump|start_profiler|stop_profiler|release|\
+             stats name=value,type=CephString,req=false",
+            "examine the heap (only where the allocator can)",
+        ),
         ("mon_status", "print this monitor's state"),
         ("ops", "print requests in progress"),
         ("dump_historic_ops", "print recent requests"),
@@ -134,16 +139,32 @@ impl MonCore {
         Some(match cmd.prefix.as_str() {
             "mon_status" => cmd.structured(|f| self.dump_mon_status(f)),
             "sessions" => cmd.structured(|f| self.dump_sessions(f)),
-            "ops" | "dump_historic_ops" | "dump_historic_slow_ops" => cmd.structured(|f| {
-                // Requests are handled to their end in one step: none is ever in progress.
+            // Requests are handled to their end in one step: none is ever in progress, or remembered.
+            "ops" => cmd.structured(|f| {
                 f.object("ops", |f| {
                     f.array("ops", |_| {});
                     f.dump_unsigned("num_ops", 0u32);
                 });
             }),
+            "dump_historic_ops" => cmd.structured(|f| {
+                f.object("op_history", |f| {
+                    f.dump_unsigned("size", self.conf.uint("mon_op_history_size"));
+                    f.dump_unsigned("duration", self.conf.uint("mon_op_history_duration"));
+                    f.array("ops", |_| {});
+                });
+            }),
+            "dump_historic_slow_ops" => cmd.structured(|f| {
+                let threshold = self.conf.uint("mon_op_history_slow_op_threshold");
+                f.object("OpHistory slow ops", |f| {
+                    f.dump_unsigned("num to keep", self.conf.uint("mon_op_history_slow_op_size"));
+                    f.dump_unsigned("threshold to keep", threshold);
+                    f.array("Ops", |_| {});
+                });
+            }),
+            "heap" => command::heap(),
             prefix if perf::answers(prefix) => {
                 let reset = |group: &str| self.counters.reset(group);
-                perf::command(&cmd.map, self.list_counters(), reset).unwrap_or_else(refused)
+                perf::command(&cmd.map, self.list_counters(), &[], reset).unwrap_or_else(refused)
             }
             "compact" => CommandReply::default(),
             "sync_force" => self.sync_force(cmd),

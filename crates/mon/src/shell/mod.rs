@@ -470,7 +470,13 @@ impl Shell {
     fn admin_command(self: &Rc<Shell>, map: &CommandMap, input: Bytes) -> CommandReply {
         match map.prefix() {
             "quorum exit" => {
-                self.set_exited(true);
+                // Alone it would be no quorum: as Ceph's, it wins its election all the same.
+                let core = self.core.borrow();
+                let is_alone = core.as_ref().is_some_and(|core| core.monmap.size() == 1);
+                drop(core);
+                if !is_alone {
+                    self.set_exited(true);
+                }
                 return CommandReply::text("stopped responding to quorum, initiated new election");
             }
             "quorum enter" => {

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use perf::Times;
+use perf::{Axis, Histogram, Times};
 
 use super::perf_queries::DynamicPerfStats;
 
@@ -83,6 +83,29 @@ impl OpCounters {
     }
 }
 
+/// Ops by how long they took and how many bytes they brought.
+#[derive(Debug)]
+pub struct BySize(Histogram);
+
+impl Default for BySize {
+    fn default() -> BySize {
+        // Ceph counts nanoseconds on this axis, whatever its name says: so do we, for tools that know.
+        let latency = Axis { name: "Latency (usec)", quant_size: 100_000 };
+        BySize(Histogram::new([latency, Axis { name: "Request size (bytes)", quant_size: 512 }]))
+    }
+}
+
+impl BySize {
+    fn add(&self, op: &Served, bytes: u64) {
+        self.0.add(nanos(op.times.latency), bytes);
+    }
+
+    /// What is counted.
+    pub(crate) fn histogram(&self) -> &Histogram {
+        &self.0
+    }
+}
+
 /// What an OSD counts. Names as in Ceph's `perf dump` ("osd.op_w" ...).
 #[derive(Debug, Default)]
 pub struct Counters {
@@ -92,6 +115,14 @@ pub struct Counters {
     pub op_w: OpCounters,
     /// Client ops that do both.
     pub op_rw: OpCounters,
+    /// Client ops that only read, by bytes read.
+    pub r_out: BySize,
+    /// Client ops that only write, by bytes written.
+    pub w_in: BySize,
+    /// Client ops that do both, by bytes written.
+    pub rw_in: BySize,
+    /// The same, by bytes read.
+    pub rw_out: BySize,
     /// Writes to the store, until they are durable.
     pub commit_latency: Times,
     commit_shown: Cell<Shown>,
@@ -156,9 +187,19 @@ impl Counters {
     /// A client's op is answered.
     pub(crate) fn count_op(&self, op: &Served) {
         match (op.reads, op.writes) {
-            (true, true) => self.op_rw.add(op),
-            (false, true) => self.op_w.add(op),
-            (_, false) => self.op_r.add(op),
+            (true, true) => {
+                self.op_rw.add(op);
+                self.rw_in.add(op, op.in_bytes);
+                self.rw_out.add(op, op.out_bytes);
+            }
+            (false, true) => {
+                self.op_w.add(op);
+                self.w_in.add(op, op.in_bytes);
+            }
+            (_, false) => {
+                self.op_r.add(op);
+                self.r_out.add(op, op.out_bytes);
+            }
         }
     }
 
@@ -193,6 +234,8 @@ impl Counters {
     /// Starts from zero (`perf reset`).
     pub fn reset(&self) {
         [&self.op_r, &self.op_w, &self.op_rw].into_iter().for_each(OpCounters::reset);
+        let histograms = [&self.r_out, &self.w_in, &self.rw_in, &self.rw_out];
+        histograms.into_iter().for_each(|by_size| by_size.0.reset());
         self.commit_latency.reset();
         self.subop_w_latency.reset();
         let cells = [&self.subop_w, &self.subop_w_in_bytes, &self.subop_pull];

@@ -40,6 +40,7 @@ mod shards;
 mod snap_rows;
 mod snap_trim;
 mod split;
+pub(crate) mod state_history;
 pub mod stats;
 mod told_stats;
 pub mod wire;
@@ -54,7 +55,7 @@ use futures_util::FutureExt;
 use maps::{OsdMap, PgPool};
 use store::{CollId, Transaction};
 use types::osd::{ObjectStatSum, PgLogEntry};
-use types::{Epoch, GhObject, HObject, OsdId, PgShard, SpgId};
+use types::{Epoch, GhObject, HObject, OsdId, PgShard, SpgId, UTime};
 
 use self::backend::{Redundancy, ShardCodec};
 use self::host::Host;
@@ -107,6 +108,7 @@ pub struct Pg {
     requeue_scheduled: Cell<bool>,
     /// The peering state, since when, and the steps taken in it.
     in_state: Cell<(&'static str, Duration, u64)>,
+    pub(crate) states: RefCell<state_history::StateHistory>,
     splitting: Cell<bool>,
     /// The copy is being removed.
     pub(crate) deleting: Cell<bool>,
@@ -176,6 +178,7 @@ impl Pg {
             wake_scheduled: Cell::new(false),
             requeue_scheduled: Cell::new(false),
             in_state: Cell::new(("", Duration::ZERO, 0)),
+            states: RefCell::default(),
             splitting: Cell::new(false),
             deleting: Cell::new(false),
             written_epoch: Cell::new(written_epoch),
@@ -389,7 +392,10 @@ impl Pg {
 
     /// Counts the step just taken, and the change of state it may have brought.
     fn count_step(&self) {
-        let name = self.core.borrow().state().name();
+        let (name, epoch) = {
+            let core = self.core.borrow();
+            (core.state().name(), core.epoch)
+        };
         let (was, since, steps) = self.in_state.get();
         if name == was {
             self.in_state.set((was, since, steps + 1));
@@ -400,6 +406,8 @@ impl Pg {
             self.host.pg_left(was, now.saturating_sub(since), steps);
         }
         self.host.pg_entered(name);
+        let wall = UTime::from_duration(self.host.env().wall_clock());
+        self.states.borrow_mut().moved(name, epoch, wall);
         self.in_state.set((name, now, 1));
     }
 

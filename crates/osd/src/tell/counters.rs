@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use command::{BadArgument, CommandMap, CommandReply};
-use perf::{CRITICAL, Counter, INTERESTING, PLAIN, USEFUL, Value};
+use perf::{CRITICAL, Counter, INTERESTING, Named, PLAIN, USEFUL, Value};
 use store::Statfs;
 
 use super::{Role, Target};
-use crate::osd::stats::OpCounters;
+use crate::osd::stats::{BySize, Counters, OpCounters};
 
 fn osd(name: &'static str, description: &'static str, priority: u8, value: Value) -> Counter {
     Counter::new("osd", name, description, value).priority(priority)
@@ -159,6 +159,27 @@ pub fn counters(target: &dyn Target, statfs: &Statfs) -> Vec<Counter> {
     all
 }
 
+/// Histograms of client ops.
+fn histograms(c: &Counters) -> [Named<'_>; 4] {
+    fn osd<'a>(name: &'static str, description: &'static str, of: &'a BySize) -> Named<'a> {
+        Named { group: "osd", name, description, histogram: of.histogram() }
+    }
+    [
+        osd("op_r_latency_out_bytes_histogram", "client reads by time and bytes", &c.r_out),
+        osd("op_w_latency_in_bytes_histogram", "client writes by time and bytes", &c.w_in),
+        osd(
+            "op_rw_latency_in_bytes_histogram",
+            "client ops that read and write, by time and bytes written",
+            &c.rw_in,
+        ),
+        osd(
+            "op_rw_latency_out_bytes_histogram",
+            "client ops that read and write, by time and bytes read",
+            &c.rw_out,
+        ),
+    ]
+}
+
 /// Answers a `perf ...` command. The ledger of the store is never reset: it must add up with what the
 /// device was written.
 pub(super) async fn command(
@@ -167,7 +188,8 @@ pub(super) async fn command(
 ) -> Result<CommandReply, BadArgument> {
     // A store that fails has no numbers; the others are still worth showing.
     let statfs = target.store().statfs().await.unwrap_or_default();
-    perf::command(map, counters(target, &statfs), |group| {
+    let histograms = histograms(target.counters());
+    perf::command(map, counters(target, &statfs), &histograms, |group| {
         let ours = matches!(group, "all" | "osd");
         if ours {
             target.counters().reset();

@@ -19,6 +19,7 @@ use crate::osd::stats::Counters;
 use crate::osd::tracker::Tracker;
 use crate::pg::Pg;
 use crate::pg::host::{Host, LogLevel};
+use crate::pg::state_history::Piece;
 
 fn summary(pg: &Pg) -> PgSummary {
     let core = pg.core.borrow();
@@ -106,6 +107,14 @@ impl Target for Osd {
 
     fn pgs(&self) -> Vec<PgSummary> {
         self.all_pgs().iter().map(|pg| summary(pg)).collect()
+    }
+
+    fn pg_states(&self) -> Vec<(SpgId, &'static str, Vec<Piece>)> {
+        let of_pg = |pg: &Rc<Pg>| {
+            let state = pg.core.borrow().state().name();
+            (pg.pgid(), state, pg.states.borrow().pieces())
+        };
+        self.all_pgs().iter().map(of_pg).collect()
     }
 
     fn watchers(&self) -> Vec<(HObject, WatchItem)> {

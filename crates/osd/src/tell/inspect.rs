@@ -9,6 +9,7 @@ use types::entity::kind_name;
 
 use super::Target;
 use crate::pg::reserver::Stand;
+use crate::pg::state_history::Piece;
 
 pub(super) fn cache_status(target: &dyn Target, format: Format) -> CommandReply {
     let contexts: usize = target.pgs().iter().map(|pg| pg.object_contexts).sum();
@@ -63,21 +64,38 @@ pub(super) fn mapped_pools(target: &dyn Target, format: Format) -> CommandReply 
     CommandReply::formatted(f)
 }
 
-/// Past states are not kept: each PG's list of them is empty.
+/// Where PGs' peering stands and has stood.
 pub(super) fn pg_states(target: &dyn Target, format: Format) -> CommandReply {
     let mut f = Formatter::new(format);
     f.object("pgstate_history", |f| {
         f.array("pgs", |f| {
-            for pg in target.pgs() {
+            for (pgid, state, pieces) in target.pg_states() {
                 f.object("pg", |f| {
-                    f.dump_stream("pg", pg.pgid);
-                    f.dump_string("currently", pg.state);
-                    f.array("history", |_| {});
+                    f.dump_stream("pg", pgid);
+                    f.dump_string("currently", state);
+                    f.array("history", |f| {
+                        pieces.iter().for_each(|piece| dump_piece(f, piece));
+                    });
                 });
             }
         });
     });
     CommandReply::formatted(f)
+}
+
+fn dump_piece(f: &mut Formatter, piece: &Piece) {
+    f.object("epochs", |f| {
+        f.dump_stream("epoch", piece.epoch);
+        f.array("states", |f| {
+            for stay in &piece.states {
+                f.object("state", |f| {
+                    f.dump_string("state", stay.state);
+                    f.dump_stream("enter", stay.enter);
+                    f.dump_stream("exit", stay.exit);
+                });
+            }
+        });
+    });
 }
 
 /// Peering states, how often PGs were in them and for how long.

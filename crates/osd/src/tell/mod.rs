@@ -37,6 +37,7 @@ use crate::osd::stats::Counters;
 use crate::osd::tracker::Tracker;
 use crate::pg::host::LogLevel;
 use crate::pg::reserver::Stand;
+use crate::pg::state_history::Piece;
 
 pub use table::{admin_table, table};
 
@@ -108,6 +109,8 @@ pub trait Target {
     fn osdmap(&self) -> Rc<OsdMap>;
     /// Its PGs, in order.
     fn pgs(&self) -> Vec<PgSummary>;
+    /// The peering states its PGs are in, and those they have left.
+    fn pg_states(&self) -> Vec<(SpgId, &'static str, Vec<Piece>)>;
     /// The watches on objects of its PGs.
     fn watchers(&self) -> Vec<(HObject, WatchItem)>;
     /// Whom it pings.
@@ -184,7 +187,7 @@ async fn answer(target: &dyn Target, map: &CommandMap) -> Result<CommandReply, B
     let format = map.format();
     Ok(match map.prefix() {
         "status" => process::status(target, format),
-        "heap" => process::heap(),
+        "heap" => command::heap(),
         prefix if perf::answers(prefix) => counters::command(target, map).await?,
         "ops" | "dump_ops_in_flight" => ops::in_flight(target, map)?,
         "dump_blocked_ops" => ops::blocked(target, map)?,

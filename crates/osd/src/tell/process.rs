@@ -27,11 +27,6 @@ pub(super) fn status(target: &dyn Target, format: Format) -> CommandReply {
     })
 }
 
-/// Ceph answers this where it runs without tcmalloc, as we do.
-pub(super) fn heap() -> CommandReply {
-    refused(Errno::EOPNOTSUPP, "could not issue heap profiler command -- not using tcmalloc!")
-}
-
 pub(super) async fn compact(target: &dyn Target, format: Format) -> CommandReply {
     let start = target.env().now();
     if let Err(e) = target.store().compact().await {

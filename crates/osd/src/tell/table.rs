@@ -68,6 +68,16 @@ const COMMANDS: &[(&str, &str)] = &[
     ),
     ("ops name=filterstr,type=CephString,n=N,req=false", "show ops under way"),
     (
+        "pg name=pgid,type=CephPgid name=cmd,type=CephChoices,strings=deep_scrub \
+         name=time,type=CephInt,req=false",
+        "",
+    ),
+    (
+        "pg name=pgid,type=CephPgid name=cmd,type=CephChoices,strings=scrub \
+         name=time,type=CephInt,req=false",
+        "",
+    ),
+    (
         "pg name=pgid,type=CephPgid name=cmd,type=CephChoices,strings=list_unfound \
          name=offset,type=CephString,req=false",
         "",

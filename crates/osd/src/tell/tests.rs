@@ -21,6 +21,7 @@ use types::{AddrType, EntityAddr, EntityName, GhObject, HObject, OsdId, PgId, UT
 use super::*;
 use crate::osd::stats::{OpTimes, Served};
 use crate::osd::tracker::Description;
+use crate::pg::state_history::{Piece, Stay};
 
 struct Fake {
     env: Env,
@@ -88,6 +89,11 @@ impl Target for Fake {
     }
     fn pgs(&self) -> Vec<PgSummary> {
         self.pgs.clone()
+    }
+    fn pg_states(&self) -> Vec<(SpgId, &'static str, Vec<Piece>)> {
+        let stay = Stay { state: "Reset", enter: UTime::ZERO, exit: UTime::ZERO };
+        let piece = Piece { epoch: 7, states: vec![stay] };
+        self.pgs.iter().map(|pg| (pg.pgid, pg.state, vec![piece.clone()])).collect()
     }
     fn watchers(&self) -> Vec<(HObject, WatchItem)> {
         self.watchers.clone()
@@ -224,6 +230,38 @@ fn the_table_is_sorted_and_every_command_of_it_is_answered() {
     );
 }
 
+/// `perf histogram dump` was not known, and each PG's history was an empty list.
+#[test]
+fn histograms_count_ops_and_pgs_tell_their_states() {
+    on_osd(
+        |_| (),
+        |fake| async move {
+            let times = OpTimes { latency: Duration::from_millis(10), ..OpTimes::default() };
+            let write = Served { writes: true, in_bytes: 65_536, times, ..Served::default() };
+            fake.counters.count_op(&write);
+            fake.counters.count_op(&Served { reads: true, writes: false, in_bytes: 0, ..write });
+            let json = r#"{"prefix":"perf histogram dump","logger":"osd","format":"json"}"#;
+            let ask = async || -> serde_json::Value {
+                serde_json::from_str(&text(&fake, json).await).unwrap()
+            };
+            let all = ask().await;
+            // 10 ms are 100 quants of 100,000 ns: a real OSD counts them in row 8.
+            assert_eq!(all["osd"]["op_w_latency_in_bytes_histogram"]["values"][8][9], 1);
+            assert_eq!(all["osd"]["op_r_latency_out_bytes_histogram"]["values"][8][1], 1);
+            assert_eq!(all["osd"]["op_rw_latency_in_bytes_histogram"]["values"][8][9], 0);
+            text(&fake, r#"{"prefix":"perf reset","var":"osd"}"#).await;
+            let all = ask().await;
+            assert_eq!(all["osd"]["op_w_latency_in_bytes_histogram"]["values"][8][9], 0);
+            let states = text(&fake, r#"{"prefix":"dump_pgstate_history","format":"json"}"#).await;
+            let zero = "0.000000";
+            let told = format!(
+                r#""history":[{{"epoch":"7","states":[{{"state":"Reset","enter":"{zero}","exit":"{zero}"}}]}}]"#
+            );
+            assert!(states.contains(&told), "{states}");
+        },
+    );
+}
+
 #[test]
 fn descriptions_are_those_the_tool_reads() {
     let json = table().descriptions(command::Format::Json, false);
@@ -235,7 +273,8 @@ fn descriptions_are_those_the_tool_reads() {
         r#"["bench",{"name":"count","req":"false","type":"CephInt"},{"name":"size","req":"false","type":"CephInt"},{"name":"object_size","req":"false","type":"CephInt"},{"name":"object_num","req":"false","type":"CephInt"}]"#
     );
     assert!(bench.get("module").is_none());
-    let kinds: BTreeSet<&str> = ["list_unfound", "mark_unfound_lost", "query"].into();
+    let kinds: BTreeSet<&str> =
+        ["deep_scrub", "scrub", "list_unfound", "mark_unfound_lost", "query"].into();
     let of_pg: BTreeSet<&str> = all
         .as_object()
         .into_iter()
