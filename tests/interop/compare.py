@@ -369,6 +369,7 @@ ceph osd erasure-code-profile set prof1 k=3 m=1 crush-failure-domain=osd
 J ceph osd erasure-code-profile get prof1
 ceph osd erasure-code-profile rm prof1
 ceph osd erasure-code-profile rm prof1
+ceph osd erasure-code-profile set prof2 k=2 m=1 stripe_unit=4KiB
 ceph osd erasure-code-profile rm default
 ceph osd crush rule create-erasure ec_again
 - ceph osd crush rule rm ec_again
@@ -428,6 +429,13 @@ ceph osd pool create p4 8 8 bogus
 ceph osd pool set-quota p1 max_bytes 10K
 ceph osd pool set-quota p1 max_bytes 0
 ceph osd pool set-quota p1 max_bytes nonsense
+ceph osd pool set-quota p1 max_bytes 10k
+ceph osd pool set-quota p1 max_bytes 10KiB
+ceph osd pool set-quota p1 max_bytes -1
+ceph osd pool set-quota p1 max_objects 10k
+ceph osd pool set-quota p1 max_objects 10KB
+ceph osd pool set p1 target_size_bytes 1KiB
+ceph osd pool set p1 target_size_bytes 8E
 ceph osd pool set-quota nopool max_bytes 1
 J ceph osd pool stats nopool
 ceph osd pool rmsnap p1 nosnap
@@ -497,6 +505,61 @@ J ceph tell osd.0 dump_historic_slow_ops
 J ceph tell osd.0 get_mapped_pools
 J ceph tell osd.0 perf schema osd
 J ceph tell osd.0 flush_pg_stats
+J ceph tell osd.0 perf histogram dump osd
+J ceph tell osd.0 perf histogram dump osd op_w_latency_in_bytes_histogram
+J ceph tell osd.0 perf histogram dump bogus
+J ceph tell osd.0 dump_pgstate_history
+ceph tell osd.0 heap stats
+J ceph tell mon.a perf histogram dump mon
+J ceph tell mon.a ops
+J ceph tell mon.a dump_historic_ops
+J ceph tell mon.a dump_historic_slow_ops
+ceph tell mon.a heap stats
+ceph tell mon.a quorum exit
+ceph tell mon.a quorum enter
+J ceph tell mgr.x perf histogram dump mgr
+ceph tell mgr.x heap stats
+ceph tell osd.0 config set rocksdb_cache_size 64M
+ceph tell osd.0 config unset rocksdb_cache_size
+ceph tell osd.0 config set filestore_max_sync_interval 2
+ceph tell osd.0 config unset filestore_max_sync_interval
+ceph tell osd.0 config set debug_osd 100
+ceph tell osd.0 injectargs --debug_osd=200
+ceph config set osd osd_max_object_size 4GiB
+ceph config set osd osd_max_object_size 4k
+ceph config set osd osd_max_object_size -1
+ceph config set osd osd_max_object_size 16E
+ceph config set osd osd_max_object_size 1Bi
+ceph config set osd osd_max_object_size 4GB
+ceph config set osd osd_max_object_size K
+ceph config set osd osd_max_backfills 1k
+ceph config set osd osd_max_backfills 1KB
+ceph config set osd osd_max_backfills -1
+ceph config set osd osd_max_backfills 19E
+ceph config set osd osd_max_backfills 1K
+ceph config set osd osd_recovery_sleep 1s
+ceph config set osd osd_recovery_sleep 1e999
+ceph config set osd osd_recovery_sleep abc
+ceph config set osd osd_recovery_sleep 0x10
+ceph config set osd osd_scrub_auto_repair yes
+ceph config set osd osd_scrub_auto_repair 99999999999
+ceph config set mgr mgr_tick_period 10secs
+ceph config set mgr mgr_tick_period 1.5h
+ceph config set mgr mgr_tick_period -1
+ceph config set mgr mgr_tick_period 1m30
+ceph config set osd debug_osd 100
+ceph config set osd debug_osd high
+ceph config set osd debug_osd 20/
+ceph config set osd cluster_addr host
+ceph config set osd cluster_addr 10.0.0.1
+ceph config set osd public_addrv nonsense
+J ceph config dump
+- ceph config rm osd osd_max_object_size
+- ceph config rm osd osd_max_backfills
+- ceph config rm osd osd_recovery_sleep
+- ceph config rm mgr mgr_tick_period
+- ceph config rm osd debug_osd
+- ceph config rm osd cluster_addr
 J ceph tell osd.0 get_latest_osdmap
 J ceph tell mgr.x version
 J ceph tell mgr.x dump_osd_network
@@ -532,6 +595,8 @@ ceph health mute OSDMAP_FLAGS 1h
 J ceph health
 J ceph health detail
 ceph health mute OSDMAP_FLAGS nonsense
+ceph health mute OSDMAP_FLAGS 10secs
+ceph health mute OSDMAP_FLAGS 0
 ceph health unmute OSDMAP_FLAGS
 ceph health unmute OSDMAP_FLAGS
 ceph osd unset norebalance
@@ -615,6 +680,7 @@ DIFFERENT = [
     ("ceph (tell osd.0 )?config help osd_max_backfills", r"word (missing|extra) .*", "we describe options in our own words"),
     ("ceph tell osd.0 perf dump osd", r"word missing [a-z_]+|missing \.osd\.[a-z_.]+", "counters of things that we do not do (cache tiers) or do not count"),
     ("ceph tell mon.a perf (dump paxos|schema)", r"word (missing|extra) .*|missing \.[A-Za-z:_.0-9-]+|.*description.*", "no Paxos here: counters of collecting, refreshing and sharing have no meaning; nor are there caches, throttles and finishers of threads; we describe counters in our own words"),
+    ("ceph tell mon.a dump_historic_ops", r"word missing .*|missing \.ops\[\].*", "a monitor handles a request in one step and remembers none"),
     ("ceph osd test-reweight-by-utilization", r"exit code 0, real 33.*", "the device is larger there: too little is used to reweight"),
     ("ceph tell mon.a sessions", r"word (missing|extra) .*", "a monitor is no session of its own here"),
     ("ceph report", r"word (missing|extra) .*|(missing|extra) \.(paxos|osd_sum_by_class|osd_metadata|monitoring|quorum|osdmap|crushmap|mdsmap|fsmap|auth|pg).*", "no Paxos here; another device class, PGs in other states"),
