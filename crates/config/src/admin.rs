@@ -151,7 +151,9 @@ fn unset(config: &Config, map: &CommandMap) -> CommandReply {
             let mut f = Formatter::new(map.format());
             f.object("config_unset", |_| {});
             let value = config.value(&name).unwrap_or_default();
-            CommandReply { outs: format!("{name} = '{value}' "), ..CommandReply::formatted(f) }
+            let late = option(&name).filter(|def| def.is_followed_late()).map_or("", |_| LATE);
+            let outs = format!("{name} = '{value}' {late}");
+            CommandReply { outs, ..CommandReply::formatted(f) }
         }
         Err(_) => CommandReply::error(
             ENOENT,

@@ -392,9 +392,12 @@ impl Pg {
 
     /// Counts the step just taken, and the change of state it may have brought.
     fn count_step(&self) {
-        let (name, epoch) = {
+        let name = {
             let core = self.core.borrow();
-            (core.state().name(), core.epoch)
+            let (name, interval) = (core.state().name(), core.info.history.same_interval_since);
+            let now = || UTime::from_duration(self.host.env().wall_clock());
+            self.states.borrow_mut().step(name, interval, core.epoch, now);
+            name
         };
         let (was, since, steps) = self.in_state.get();
         if name == was {
@@ -406,8 +409,6 @@ impl Pg {
             self.host.pg_left(was, now.saturating_sub(since), steps);
         }
         self.host.pg_entered(name);
-        let wall = UTime::from_duration(self.host.env().wall_clock());
-        self.states.borrow_mut().moved(name, epoch, wall);
         self.in_state.set((name, now, 1));
     }
 

@@ -6,7 +6,7 @@
 //! a piece    begins when the PG is in no state and ends when it is in none again: `Reset`, or all that
 //!            was below `Started`; its states stand in the order they were left in
 //! ```
-//! A state that is gone through within one step, without waiting for anything, is not seen.
+//! Other states that are gone through within one step, without waiting for anything, are not seen.
 
 use std::collections::VecDeque;
 
@@ -40,6 +40,7 @@ pub struct Piece {
 /// A PG's.
 #[derive(Debug, Default)]
 pub(crate) struct StateHistory {
+    interval: Epoch,
     /// Where it is: each state in the one before.
     open: Vec<(&'static str, UTime)>,
     /// States left since it was in none. At most [`STAYS_MAX`].
@@ -49,8 +50,31 @@ pub(crate) struct StateHistory {
 }
 
 impl StateHistory {
-    /// The PG is in this state from now on.
-    pub(crate) fn moved(&mut self, to: &'static str, epoch: Epoch, now: UTime) {
+    /// The PG has taken a step, and is in this state of this interval. Where an interval begins, it has
+    /// gone through `Reset`, and at first through `Initial`.
+    pub(crate) fn step(
+        &mut self,
+        state: &'static str,
+        interval: Epoch,
+        epoch: Epoch,
+        now: impl FnOnce() -> UTime,
+    ) {
+        let is_new = interval != self.interval;
+        if !is_new && self.open.last().is_some_and(|(open, _)| *open == state) {
+            return;
+        }
+        let now = now();
+        self.interval = interval;
+        if self.open.is_empty() {
+            self.moved("Initial", epoch, now);
+        }
+        if is_new && state != "Initial" {
+            self.moved("Reset", epoch, now);
+        }
+        self.moved(state, epoch, now);
+    }
+
+    fn moved(&mut self, to: &'static str, epoch: Epoch, now: UTime) {
         while let Some(&(state, enter)) = self.open.last() {
             if to.strip_prefix(state).is_some_and(|below| below.starts_with('/')) {
                 break;
@@ -118,6 +142,34 @@ mod tests {
                         ("Started", 3, 9),
                     ]
                 ),
+            ]
+        );
+    }
+
+    /// An interval that begins and a state that is left for the same one are one step of ours: nothing was
+    /// ever told of a PG that kept its place.
+    #[test]
+    fn an_interval_begins_with_a_reset() {
+        let mut h = StateHistory::default();
+        let mut step = |state, interval, epoch, sec| h.step(state, interval, epoch, || at(sec));
+        step("Started/Stray", 10, 10, 1);
+        step("Started/ReplicaActive", 10, 11, 2);
+        step("Started/ReplicaActive", 10, 12, 3);
+        step("Started/ReplicaActive", 15, 15, 5);
+        assert_eq!(
+            told(&h),
+            [
+                (10, vec![("Initial", 1, 1)]),
+                (10, vec![("Reset", 1, 1)]),
+                (
+                    15,
+                    vec![
+                        ("Started/Stray", 1, 2),
+                        ("Started/ReplicaActive", 2, 5),
+                        ("Started", 1, 5)
+                    ]
+                ),
+                (15, vec![("Reset", 5, 5)]),
             ]
         );
     }
