@@ -1,6 +1,6 @@
 //! Whose turn it is to be scrubbed, and what clients write meanwhile.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -214,6 +214,96 @@ fn repaired_copies_are_counted_where_they_were_repaired() {
             assert!(seconds < 60, "{:?}", repaired().await);
             seconds += 1;
             world.sleep(Duration::from_secs(1)).await;
+        }
+    });
+}
+
+/// A scrub asked the log whether a write had come while a chunk was scanned. A busy placement group's log had forgotten that
+/// write by then: copies in different versions were compared, and healthy ones were called damaged (HEALTH_ERR).
+#[test]
+fn writes_that_the_log_has_forgotten_are_seen_by_a_scrub() {
+    let world = World::new(26);
+    let options = "osd_min_pg_log_entries = 1\nosd_pg_log_trim_min = 1\nosd_scrub_chunk_max = 25\n"
+        .to_owned();
+    let plan = Plan { options, reads_take: Duration::from_millis(20), ..Plan::default() };
+    let cluster = Cluster::make(&world.control(), plan);
+    world.run_until(async move {
+        let world = cluster.world().clone();
+        let admin = cluster.start().await;
+        cluster.create_pool(&admin, 1).await;
+        let io = admin.io_ctx("p").await.unwrap();
+        let busy = Rc::new(Cell::new(true));
+        let writers: Vec<_> = (0..12_u64)
+            .map(|n| {
+                let (io, busy, world) = (io.clone(), busy.clone(), world.clone());
+                world.clone().spawn(async move {
+                    for byte in (0..=255).cycle() {
+                        io.write_full(format!("o{n}"), Bytes::from(vec![byte; 3000]))
+                            .await
+                            .unwrap();
+                        world.sleep(Duration::from_millis(50 + 10 * n)).await;
+                        if !busy.get() {
+                            break;
+                        }
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..5 {
+            cluster.deep_scrub_all(&admin, Duration::from_secs(120)).await;
+        }
+        busy.set(false);
+        for writer in writers {
+            writer.await;
+        }
+        cluster.compare_replicas(&admin).await;
+    });
+}
+
+/// A scrub that could not be put off any more let the writes of its chunk wait. When one came that had begun before, it scanned
+/// a smaller chunk: writes of the rest went on, and passed older ones of the same objects that still waited.
+#[test]
+fn writes_do_not_pass_those_that_wait_for_a_scrub() {
+    let world = World::new(27);
+    let options = "osd_scrub_max_preemptions = 0\nosd_scrub_chunk_max = 25\n".to_owned();
+    let plan = Plan { options, reads_take: Duration::from_millis(20), ..Plan::default() };
+    let cluster = Cluster::make(&world.control(), plan);
+    world.run_until(async move {
+        let world = cluster.world().clone();
+        let admin = cluster.start().await;
+        cluster.create_pool(&admin, 1).await;
+        let io = admin.io_ctx("p").await.unwrap();
+        let busy = Rc::new(Cell::new(true));
+        let clients: Vec<_> = (0..16)
+            .map(|n| {
+                let (io, busy, world) = (io.clone(), busy.clone(), world.clone());
+                world.clone().spawn(async move {
+                    let done = Rc::new(RefCell::new(Vec::new()));
+                    let mut under_way = Vec::new();
+                    while busy.get() {
+                        let (io, done, number) = (io.clone(), done.clone(), under_way.len() as u64);
+                        under_way.push(world.spawn(async move {
+                            // Reads what it changes first.
+                            io.write(format!("o{n}"), number % 3000, Bytes::from(vec![1; 100]))
+                                .await
+                                .unwrap();
+                            done.borrow_mut().push(number);
+                        }));
+                        world.sleep(Duration::from_millis(7)).await;
+                    }
+                    for write in under_way {
+                        write.await;
+                    }
+                    assert!(done.borrow().is_sorted(), "o{n}");
+                })
+            })
+            .collect();
+        for _ in 0..4 {
+            cluster.deep_scrub_all(&admin, Duration::from_secs(120)).await;
+        }
+        busy.set(false);
+        for client in clients {
+            client.await;
         }
     });
 }

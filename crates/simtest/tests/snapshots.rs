@@ -393,7 +393,7 @@ fn scrub_ends_while_a_replica_compares(by_damage: bool) {
             let ended = async {
                 loop {
                     let state = state().await;
-                    if state.contains("+recover") && !state.contains("scrubbing") {
+                    if !state.contains("+clean") && !state.contains("scrubbing") {
                         break;
                     }
                     world.sleep(Duration::from_millis(100)).await;

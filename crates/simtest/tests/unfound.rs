@@ -248,3 +248,44 @@ fn what_backfill_cannot_find_is_told_so() {
         assert!(state.contains("backfill_unfound"), "{state}");
     });
 }
+
+/// `ceph osd set norecover` before an OSD is restarted: each write of an object that it had missed waited until somebody took the
+/// flag away. The flag stops what nobody waits for.
+#[test]
+fn norecover_stops_nothing_that_a_client_waits_for() {
+    let world = World::new(58);
+    let cluster =
+        Cluster::make(&world.control(), Plan { options: OPTIONS.to_owned(), ..Plan::default() });
+    world.run_until(async move {
+        let admin = cluster.start().await;
+        cluster.create_pool(&admin, 1).await;
+        let io = admin.io_ctx("p").await.unwrap();
+        let pgid = types::PgId::new(u64::try_from(io.pool_id()).unwrap(), 0);
+        let acting = admin.osdmap().pg_to_up_acting(pgid).acting;
+        for flag in ["noout", "norecover"] {
+            cluster.command(&admin, json!({"prefix": "osd set", "key": flag})).await;
+        }
+        // One that leads and lacks what is read, and one that follows and lacks what is written.
+        for (osd, object) in [(acting[0], "of the first"), (acting[1], "of the second")] {
+            let osd = u32::try_from(osd).unwrap();
+            cluster.kill_osd(osd, Kill::PROCESS);
+            wait_until_down(&cluster, &admin, osd).await;
+            for name in [object.to_owned(), format!("also {object}")] {
+                io.write_full(name, Bytes::from_static(b"old")).await.unwrap();
+            }
+            cluster.start_osd(osd);
+            cluster.wait_until_up(&admin).await;
+            let limit = Duration::from_secs(20);
+            let read = io.read(object, 0, 0);
+            assert_eq!(&cluster.in_time(&admin, "a read", limit, read).await.unwrap()[..], b"old");
+            let write = io.write_full(object, Bytes::from_static(b"new"));
+            cluster.in_time(&admin, "a write", limit, write).await.unwrap();
+        }
+        let ask = json!({"prefix": "pg stat", "format": "json"}).to_string();
+        let answer = admin.mgr_command(ask, Bytes::new()).await.unwrap();
+        let stat = String::from_utf8(answer.outb.to_vec()).unwrap();
+        assert!(!stat.contains("\"active+clean\""), "the rest waits: {stat}");
+        cluster.command(&admin, json!({"prefix": "osd unset", "key": "norecover"})).await;
+        cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;
+    });
+}

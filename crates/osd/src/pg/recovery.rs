@@ -234,7 +234,8 @@ impl Pg {
             });
             return;
         }
-        if self.may_recover() {
+        // Whatever norecover says: that stops what nobody waits for.
+        if self.core.borrow().is_activated() {
             self.start_object(oid, None);
         }
     }
@@ -375,6 +376,11 @@ async fn recover(pg: Rc<Pg>, oid: HObject, slot: Option<(Permit, Permit)>, gener
         Moved::Failed => {
             // Not in a tight loop: the reason is a peer that is going down, or a bad disk.
             pg.host.env().sleep(RETRY_PAUSE).await;
+            if generation == pg.generation.get()
+                && pg.waiting_for_object.borrow().contains_key(&oid)
+            {
+                pg.recover_first(oid);
+            }
         }
     }
     pg.recovery.changed.notify_all();

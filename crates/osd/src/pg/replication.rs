@@ -142,7 +142,7 @@ impl Pg {
         let tid = self.host.next_tid();
         let version = entries.last().map_or(EVersion::ZERO, |e| e.version);
         let (followers, trim_to, min_complete) = self.note_write(&entries, user_version, &stats);
-        self.scrub.on_write(&soid, &stats);
+        self.scrub.on_write(&soid, &entries, &stats);
         let wire = entries.to_bytes();
         self.send_to_replicas(
             tid,

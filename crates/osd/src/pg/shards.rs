@@ -165,7 +165,7 @@ impl Pg {
         let tid = self.host.next_tid();
         let version = entries.last().map_or(EVersion::ZERO, |e| e.version);
         let (followers, trim_to, _) = self.note_write(&entries, user_version, &stats);
-        self.scrub.on_write(&soid, &stats);
+        self.scrub.on_write(&soid, &entries, &stats);
         let roll_forward_to = self.shards.committed_to.get();
         self.shards.told.set(roll_forward_to);
         let (map_epoch, min_epoch) = self.epochs();

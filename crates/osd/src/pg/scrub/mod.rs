@@ -32,7 +32,7 @@ use env::sync::Sender;
 use maps::osdmap::osdmap_flags;
 use maps::pool::{PoolOpt, pool_flags, pool_opts};
 use store::Transaction;
-use types::osd::{ObjectStatSum, ScrubMap, pg_state};
+use types::osd::{LogOp, ObjectStatSum, PgLogEntry, ScrubMap, pg_state};
 use types::{Epoch, GhObject, HObject, PgShard, UTime};
 
 use self::scan::Chunk;
@@ -88,6 +88,8 @@ pub struct Scrubber {
     blocked: RefCell<Option<Chunk>>,
     /// They wait here; bounded by the clients' throttles.
     waiting: RefCell<Vec<Box<ClientOp>>>,
+    /// The chunk that is scanned, until a write to it comes. (A busy PG's log has forgotten such a write when the scan ends.)
+    unwritten: RefCell<Option<Chunk>>,
     /// Everything before this has been counted.
     counted_to: RefCell<Option<HObject>>,
     /// What was counted.
@@ -139,8 +141,14 @@ impl Scrubber {
         self.blocked.borrow().as_ref().is_some_and(|chunk| chunk.contains(oid))
     }
 
-    /// A write changed the statistics: those of objects that have been counted change with it.
-    pub(super) fn on_write(&self, oid: &HObject, stats: &ObjectStatSum) {
+    /// A write came: a chunk it changes is scanned anew, and the statistics of objects that have been counted change with it.
+    pub(super) fn on_write(&self, oid: &HObject, entries: &[PgLogEntry], stats: &ObjectStatSum) {
+        let mut unwritten = self.unwritten.borrow_mut();
+        if let Some(chunk) = &*unwritten
+            && entries.iter().any(|e| e.op != LogOp::ERROR && chunk.contains(&e.soid))
+        {
+            *unwritten = None;
+        }
         if self.counted_to.borrow().as_ref().is_some_and(|to| oid < to) {
             self.counted.borrow_mut().add(stats);
         }
@@ -176,6 +184,7 @@ impl Pg {
         s.repairing.set(false);
         s.scrub_after_recovery.set(false);
         s.blocked.borrow_mut().take();
+        s.unwritten.borrow_mut().take();
         s.counted_to.borrow_mut().take();
         s.maps.borrow_mut().clear();
         s.grants.borrow_mut().clear();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use env::sync::oneshot;
 use messages::{MOSDRepScrub, MOSDScrubReserve, Message, ScrubReserveOp};
 use store::{StoreError, Transaction};
-use types::osd::{LogOp, ScrubMap, pg_state};
+use types::osd::{ScrubMap, pg_state};
 use types::{HObject, PgShard, SpgId, UTime};
 
 use super::compare::{self, Findings, Maps, Rules};
@@ -254,12 +254,17 @@ impl Pg {
         let mut size = settings.chunk.max(CHUNK_MIN);
         let mut preempted = 0;
         loop {
-            let chunk = self.next_chunk(start, size).await.map_err(Stopped::Store)?;
+            // Writes that wait for a chunk wait for all of it: of a smaller one, newer writes would pass them.
+            let blocked = self.scrub.blocked.borrow().clone();
+            let chunk = match blocked {
+                Some(chunk) => chunk,
+                None => self.next_chunk(start, size).await.map_err(Stopped::Store)?,
+            };
             self.alive(generation)?;
             if preempted >= settings.preemptions {
                 *self.scrub.blocked.borrow_mut() = Some(chunk.clone());
             }
-            let since = self.core.borrow().log.head();
+            *self.scrub.unwritten.borrow_mut() = Some(chunk.clone());
             let mut answers = Vec::new();
             for peer in self.followers() {
                 let (done, map) = oneshot();
@@ -276,12 +281,7 @@ impl Pg {
                 maps.insert(peer, map);
             }
             self.alive(generation)?;
-            let is_change = |oid: &HObject, op: LogOp| op != LogOp::ERROR && chunk.contains(oid);
-            let written = {
-                let core = self.core.borrow();
-                core.log.after(since).any(|e| is_change(&e.soid, e.op))
-            };
-            if !written {
+            if self.scrub.unwritten.take().is_some() {
                 return Ok((chunk, maps));
             }
             preempted += 1;
