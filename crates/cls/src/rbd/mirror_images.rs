@@ -112,6 +112,13 @@ pub(super) async fn remove(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result
 
 pub(super) async fn status_set(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<(), Errno> {
     let (global_id, status): (BString, MirrorImageSiteStatus) = argument(input)?;
+    // A daemon that has not heard yet that an image is mirrored no more leaves no status behind.
+    let Ok(id) = keys::read::<BString>(ctx, &keys::key(GLOBAL, &global_id)).await else {
+        return Ok(());
+    };
+    if !image(ctx, &id).await.is_ok_and(|image| image.state == image_state::ENABLED) {
+        return Ok(());
+    }
     let key = status_key(&global_id, &status.mirror_uuid);
     let (name, addr) = ctx.caller();
     let stored = StoredSiteStatus {

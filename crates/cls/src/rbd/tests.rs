@@ -285,6 +285,27 @@ fn a_mirror_status_is_up_while_its_origin_watches() {
     assert_eq!(object.rbd("mirror_image_remove", &text("i")), Err(Errno::EBUSY));
 }
 
+// rbd-mirror tells a status now and then. One told after the image was not mirrored any more stayed for ever: nothing but the image's
+// removal takes it away, and that had been.
+#[test]
+fn a_status_of_an_image_that_is_not_mirrored_is_not_kept() {
+    use mirror_status::image_state::{DISABLING, ENABLED};
+    let mut object = TestObject::default();
+    let status = (text("g"), MirrorImageSiteStatus { state: 4, ..MirrorImageSiteStatus::default() });
+    object.rbd("mirror_image_status_set", &status).unwrap();
+    assert_eq!(object.rbd("mirror_image_status_get", &text("g")), Err(Errno::ENOENT));
+
+    let image = |state| (text("i"), MirrorImage { global_image_id: "g".into(), state, mode: 1 });
+    object.rbd("mirror_image_set", &image(ENABLED)).unwrap();
+    object.rbd("mirror_image_set", &image(DISABLING)).unwrap();
+    object.rbd("mirror_image_status_set", &status).unwrap();
+    assert_eq!(object.rbd("mirror_image_status_get", &text("g")), Err(Errno::ENOENT));
+
+    object.rbd("mirror_image_set", &image(ENABLED)).unwrap();
+    object.rbd("mirror_image_status_set", &status).unwrap();
+    assert!(object.rbd("mirror_image_status_get", &text("g")).is_ok());
+}
+
 #[test]
 fn group_snapshots_have_unique_names() {
     let mut object = TestObject::default();
