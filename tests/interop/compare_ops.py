@@ -26,6 +26,7 @@ import tempfile
 import threading
 import time
 
+from class_calls import Calls, text, struct_of
 from cluster import Cluster
 from real_ceph import RealCeph, WithOurs
 
@@ -53,6 +54,8 @@ POOLS = {
     "erasure": (("erasure", "k2m1"), 8192),
     "overwrites": (("erasure", "k2m1"), 0),
     "poolsnaps": ((), 0),
+    # Methods of classes alone, as `Calls` draws them.
+    "classes": ((), 0),
 }
 
 # Known differences: the step's last op or the step (a pattern, matched whole), the difference (likewise), and why it is there. An
@@ -115,23 +118,21 @@ class History:
 U64 = (1 << 64) - 1
 CUTS = ("write_full", "truncate", "zero", "remove", "rollback", "create", "create_category", "copy_from", "copy_from2")
 READS = ("read", "sparse_read", "checksum", "cmpext")
+TIER_READS = ("cache_flush", "cache_try_flush", "cache_evict", "tier_flush", "tier_evict")
 EXCL, FAILOK = 1, 2
 FADVISE = (4, 8, 16, 32, 64, 128)
 RETURNVEC, ORDER_READS, BALANCE, LOCALIZE, ORDERSNAP = 1024, 4, 1, 2, 512
+# To leave locks, cache tiers and redirects alone, and to try or insist where a pool is full.
+SELDOM = (8, 16, 32, 64, 128, 256, 8 | 16, 8 | 32 | 256)
 HEAD = U64 - 1
 
 # A version or a snapshot that is only known when a history runs is drawn as a number from here on.
 SYMBOL = 1 << 62
 
 
-def text(value):
-    """Wire: string."""
-    return struct.pack("<I", len(value)) + value
-
-
-def struct_of(body, v=1):
-    """Wire: a struct in its envelope."""
-    return struct.pack("<BBI", v, 1, len(body)) + body
+# What ends each run of a history. The next version is that of the log's next entry: it tells what has been logged, so that the next
+# history does not find what this one did.
+LAST = tuple(Step("write", (which, 0, 0), (Op("create", (0,)),)) for which in (0, 1))
 
 
 class Maker:
@@ -144,21 +145,49 @@ class Maker:
         rng = self.rng
         self.pool, self.align = pool, POOLS[pool][1]
         self.snaps = self.taken = 0
-        name = rng.choices([b"thing", b"n" * 2048, b"n" * 2049, b"", b"\xff\x01/%\n", b"a\0b", "Ωbject".encode()], [30, 1, 1, 1, 1, 1, 1])[0]
-        locator = rng.choices([b"", b"key", b"k" * 2048, b"k" * 2049], [20, 4, 1, 1])[0]
+        name = rng.choices(
+            [b"thing", b"n" * 2048, b"n" * 2049, b"", b"\xff\x01/%\n", b"a\0b", "Ωbject".encode(), rng.choice([b"..", b"a/b", b"_head_", b"\\d\\s", b"x" * 256, b" ", b"%2f__u"])],
+            [30, 1, 1, 1, 1, 1, 1, 3])[0]
+        locator = rng.choices([b"", b"key", b"k" * 2048, b"k" * 2049, rng.choice([name, b"/", b"\xff\n", "Ω".encode()])], [20, 4, 1, 1, 1])[0]
         namespace = rng.choices([0, 256, 257], [40, 1, 1])[0]
         # A write that finds no object tells the last version of its placement group.
         made = [Step("write", (which, 0, 0), (Op("rmxattr", (), (b"a",)),)) for which in (0, 1)]
+        draw = self.class_steps(Calls(rng), made) if pool == "classes" else self.steps
         while len(made) < steps:
-            made += self.steps()
-        # The next version is that of the log's next entry: it tells what has been logged.
-        made += [Step("write", (which, 0, 0), (Op("create", (0,)),)) for which in (0, 1)]
+            made += draw()
         return History(pool, (name, name + b"'" if 0 < len(name) < 100 else b"other"), locator, namespace, tuple(made))
+
+    def class_steps(self, calls, made):
+        """A function that draws calls of one family, after those that make their object."""
+        rng = self.rng
+        first, data = calls.begin()
+        # Real OSDs abort where methods list omap that the operation itself has made: one call each where there may be no object yet.
+        exists = rng.random() < 0.8
+        if exists:
+            made.append(Step("write", (0, 0, 0), (Op("create", (0,)),)))
+        if data:
+            made.append(Step("write", (0, 0, 0), (Op("write_full", (), (data,)),)))
+        if first:
+            made.append(Step("write", (0, 0, 0), tuple(Op("exec", (), call) for call in first)))
+
+        def draw():
+            kind = rng.choices(["write", "read", "watch", "snap", "all"], [50, 40, 2, 2, 6])[0]
+            if kind == "write":
+                flags = rng.choice([0, 0, RETURNVEC])
+                # None that answers too much there, as in `write`.
+                ops = [Op("exec", (), calls.call(flags == 0 and rng.random() < 0.1)) for _ in range(rng.choice([1, 1, 1, 2, 3]) if exists and calls.several else 1)]
+                return [Step("write", (0, 0 if any(op.texts[1] == b"reset_user_stats2" for op in ops) else flags, -1), tuple(ops))]
+            if kind == "read":
+                return [Step("read", (0, 0, None), tuple(Op("exec", (), calls.call(True)) for _ in range(rng.choice([1, 2, 3]) if exists else 1)))]
+            if kind == "all":
+                return self.all(0)
+            return [Step(kind)]
+        return draw
 
     def steps(self):
         rng, which = self.rng, int(self.rng.random() < 0.1)
         kind = rng.choices(
-            ["write", "read", "snap", "read_snap", "unsnap", "rollback", "lock", "watch", "all"], [40, 25, 5, 6, 1, 2, 3, 2, 6])[0]
+            ["write", "read", "snap", "read_snap", "unsnap", "rollback", "lock", "watch", "all", "list", "tmap"], [40, 25, 5, 6, 1, 2, 3, 2, 6, 1, 1])[0]
         if kind == "write":
             return [self.write(which)]
         if kind == "read":
@@ -169,7 +198,12 @@ class Maker:
         if kind == "lock":
             return [self.lock()]
         if kind == "watch":
-            return [Step(*rng.choice([("watch",), ("unwatch",), ("notify", (rng.choice([b"", b"hello", b"x" * 5000]),))]))]
+            return [Step(*rng.choice([("watch",), ("unwatch",), ("watch_check",), ("notify", (rng.choice([b"", b"hello", b"x" * 5000]),))]))]
+        if kind == "list":
+            wanted = text(rng.choice([b"_a", b"_b", b"_c", b"_", b"a"])) + text(self.value())
+            return [Step("list", (rng.choice([b"", b"", text(b"plain") + wanted, text(b"nonesuch") + wanted, b"\xff"]),))]
+        if kind == "tmap":
+            return self.tmap()
         if kind == "snap":
             if rng.random() < 0.15:
                 return [Step("context", (rng.choice(["none", "older", "backwards", "twice", "high", "all"]),))]
@@ -187,7 +221,7 @@ class Maker:
     def all(self, which):
         """All there is to see of an object."""
         ops = [Op("stat"), Op("read", (0, 0)), Op("getxattrs"), Op("sparse_read", (0, MAX_SIZE)), Op("list_watchers")]
-        if self.pool in ("replicated", "poolsnaps"):
+        if self.pool not in ("erasure", "overwrites"):
             ops += [Op("omap_get_vals", (1000,), (b"", b"")), Op("omap_get_header")]
         return [Step("read", (which, 0, None), tuple(ops)), Step("listsnaps", (which,))]
 
@@ -208,7 +242,7 @@ class Maker:
 
     def write(self, which):
         rng = self.rng
-        flags = rng.choices([0, RETURNVEC, ORDERSNAP, ORDER_READS], [6, 3, 1, 1])[0]
+        flags = rng.choices([0, RETURNVEC, ORDERSNAP, ORDER_READS, rng.choice(SELDOM)], [6, 3, 1, 1, 0.5])[0]
         mtime = -1 if rng.random() < 0.05 else rng.randrange(1_000_000_000)
         ops = self.ops(self.write_op)
         if self.pool in ("erasure", "overwrites"):
@@ -242,13 +276,30 @@ class Maker:
         if self.pool in ("erasure", "overwrites") and any(op.name in READS for op in ops):
             # As well when it reads shards and writes.
             ops = tuple(op for op in ops if op.name != "exec")
+        numops = next((i for i, op in enumerate(ops) if op.texts[:1] == (b"numops",)), len(ops))
+        # Nor can they list omap that the operation itself has made.
+        ops = tuple(op for i, op in enumerate(ops) if i < numops or op.name not in ("omap_get_vals", "omap_get_keys"))
         if flags in (RETURNVEC, BALANCE, LOCALIZE):
             # A method that writes is not answered by a copy that does not lead.
             ops = tuple(op for op in ops if op.name != "exec")
         return ops or (Op("stat"),)
 
     def read_flags(self):
-        return self.rng.choices([0, ORDER_READS, BALANCE, LOCALIZE, RETURNVEC], [6, 1, 1, 1, 1])[0]
+        return self.rng.choices([0, ORDER_READS, BALANCE, LOCALIZE, RETURNVEC, self.rng.choice(SELDOM)], [6, 1, 1, 1, 1, 0.5])[0]
+
+    def tmap(self):
+        """An object made one of keys in its data, and changed as such. (Where it is none real OSDs abort.)"""
+        rng = self.rng
+        if self.pool in ("erasure", "overwrites"):
+            return [Step("write", (0, 0, 0), (Op("tmap_update", (), (bytes(8),)),))]
+        keys = sorted(rng.sample([b"a", b"b", b"bb", b"c", b"d"], rng.randrange(4)))
+        made = text(self.value()) + struct.pack("<I", len(keys)) + b"".join(text(key) + text(self.value()) for key in keys)
+        changes = b""
+        for _ in range(rng.randrange(4)):
+            code = rng.choice(b"hsscr")
+            changes += bytes([code]) + (b"" if code == ord("h") else text(rng.choice([b"a", b"b", b"c", b"x"])))
+            changes += text(self.value()) if code in b"hsc" else b""
+        return [Step("write", (0, 0, 0), (Op("write_full", (), (made,)),)), Step("write", (0, 0, 0), (Op("tmap_update", (), (changes,)),))]
 
     # --- values
 
@@ -383,8 +434,8 @@ class Maker:
         name = rng.choices(
             ["create", "create_category", "write", "write_full", "writesame", "append", "remove", "truncate", "zero", "setxattr", "rmxattr",
              "omap_set", "omap_rm_keys", "omap_rm_range", "omap_clear", "omap_set_header", "set_alloc_hint", "copy_from", "copy_from2",
-             "rollback", "undirty", "cache_pin", "unset_manifest"],
-            [4, 1, 14, 7, 3, 12 if erasure else 6, 3, 5, 5, 8, 3, *(([1] * 5) if erasure else (10, 3, 2, 1, 2)), 1, 0, 0, 2, 0.4, 0.2, 0.2])[0]
+             "rollback", "undirty", "cache_pin", "cache_unpin", "unset_manifest", "tier_promote"],
+            [4, 1, 14, 7, 3, 12 if erasure else 6, 3, 5, 5, 8, 3, *(([1] * 5) if erasure else (10, 3, 2, 1, 2)), 1, 0, 0, 2, 0.4, 0.2, 0.2, 0.2, 0.2])[0]
         if name == "create":
             return Op(name, (int(rng.random() < 0.4),))
         if name == "create_category":
@@ -402,7 +453,7 @@ class Maker:
             pattern = self.data()[:8192]
             length = rng.choice([len(pattern) * rng.randrange(4), self.length()])
             return Op(name, (self.offset(), length if length < 2 * MAX_SIZE or rng.random() < 0.5 else 0), (pattern,))
-        if name in ("remove", "omap_clear", "undirty", "cache_pin", "unset_manifest"):
+        if name in ("remove", "omap_clear", "undirty", "cache_pin", "cache_unpin", "unset_manifest", "tier_promote"):
             return Op(name)
         if name == "truncate":
             return Op(name, (self.offset(),))
@@ -437,8 +488,8 @@ class Maker:
             return self.common_op()
         name = rng.choices(
             ["stat", "getxattr", "getxattrs", "read", "sparse_read", "checksum", "omap_get_vals", "omap_get_keys", "omap_get_header",
-             "omap_get_vals_by_keys", "list_watchers", "list_snaps", "is_dirty"], [5, 3, 3, 10, 4, 7, 6, 5, 2, 4, 1, 0.3, 1])[0]
-        if name in ("stat", "getxattrs", "omap_get_header", "list_watchers", "list_snaps", "is_dirty"):
+             "omap_get_vals_by_keys", "list_watchers", "list_snaps", "is_dirty", *TIER_READS], [5, 3, 3, 10, 4, 7, 6, 5, 2, 4, 1, 0.3, 1, *([0.15] * len(TIER_READS))])[0]
+        if name in ("stat", "getxattrs", "omap_get_header", "list_watchers", "list_snaps", "is_dirty", *TIER_READS):
             return Op(name)
         if name == "getxattr":
             return Op(name, (), (self.attr(),))
@@ -485,7 +536,7 @@ def load(folder):
     subprocess.run(["g++", "-std=c++17", "-shared", "-fPIC", "-o", built, source, "-lrados"], check=True)
     LIB = ctypes.CDLL(str(built))
     LIB.rados = ctypes.CDLL("librados.so.2")
-    LIB.ops_run.restype = ctypes.c_void_p
+    LIB.ops_run.restype = LIB.ops_list.restype = ctypes.c_void_p
     LIB.rados.rados_get_last_version.restype = ctypes.c_uint64
     LIB.rados.rados_list_lockers.restype = ctypes.c_ssize_t
 
@@ -563,7 +614,7 @@ class Run:
     def run(self):
         seen = []
         try:
-            for step in self.history.steps:
+            for step in self.history.steps + LAST:
                 seen.append(getattr(self, step.kind)(*step.args, *([step.ops] if step.ops else [])))
                 if seen[-1].get("result") == -errno.ETIMEDOUT:
                     self.client.check_osds(dataclasses.replace(self.history, steps=self.history.steps[:len(seen)]))
@@ -666,10 +717,37 @@ class Run:
         for key in out["vals"]:
             if key in OWN_ATTRS:
                 out["vals"][key] = without_tag(out["vals"][key]) if key == b"ceph.objclass.version" else b""
+        if self.history.pool == "classes":
+            data = self.own(data)
+            out["vals"] = {self.own(key): self.own(value) for key, value in out["vals"].items()}
         out["data"] = data
         for key, value in out.items():
             if value or isinstance(value, bytes):
                 seen[f"{name} {key}"] = value
+
+    def own(self, data):
+        """Bytes of a class without what one cluster alone has: times of today, ids that were drawn, its client, the version in a log's keys."""
+        now = int(time.time())
+        for at in range(len(data) - 7):
+            if abs(struct.unpack_from("<I", data, at)[0] - now) < 3600:
+                data = data[:at] + b"a moment"[:8] + data[at + 8:]
+        data = re.sub(rb"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", b"UUID", data)
+        data = re.sub(rb"(1_\d{10}\.\d{6}_)\d+\.\d+", rb"\1VERSION", data)
+        return data.replace(struct.pack("<Q", self.instance()), b"myself..").replace(self.nonce(), b"once")
+
+    def nonce(self):
+        """What tells this client's address from others, as it is encoded."""
+        addrs = ctypes.c_char_p()
+        check(LIB.rados.rados_getaddrs(self.client.rados, ctypes.byref(addrs)))
+        return struct.pack("<I", int(re.search(rb"/(\d+)", addrs.value)[1]))
+
+    def list(self, wanted):
+        """The objects of the namespace, all or those that a filter lets through."""
+        size = ctypes.c_size_t()
+        out = LIB.ops_list(self.io, wanted, ctypes.c_size_t(len(wanted)), ctypes.byref(size))
+        got = Unpack(ctypes.string_at(out, size.value))
+        LIB.ops_free(ctypes.c_void_p(out))
+        return {"result": got.number("i"), "objects": got.many(lambda: (got.text(), got.text()))}
 
     def snap_number(self, snap):
         return f"snap {self.snaps.index(snap)}" if snap in self.snaps else "head" if snap == HEAD else snap
@@ -807,6 +885,10 @@ class Run:
             return {}
         return {"result": LIB.rados.rados_unwatch2(self.io, self.watches.pop())}
 
+    def watch_check(self):
+        """Whether a watch still is one: how long ago it was heard of is not compared."""
+        return {"result": min(0, LIB.rados.rados_watch_check(self.io, self.watches[-1]))} if self.watches else {}
+
     def notify(self, payload):
         reply, size = ctypes.c_void_p(), ctypes.c_size_t()
         self.notified.clear()
@@ -861,7 +943,7 @@ class Comparison:
                 raise RuntimeError(client.dead)
         for i, (mine, theirs) in enumerate(zip(ours, real)):
             out = [f"{key}: {show(mine.get(key))}, real {show(theirs.get(key))}" for key in {**theirs, **mine} if mine.get(key) != theirs.get(key)]
-            step = history.steps[i]
+            step = (history.steps + LAST)[i]
             for line in list(out):
                 for entry in DIFFERENT:
                     if re.fullmatch(entry[0], str(step), re.S) and re.fullmatch(entry[1], line, re.S):
@@ -882,9 +964,9 @@ class Comparison:
         if last is None:
             with self.lock:
                 self.found += 1
-                print(f"DIFFERS, but not again: seed {seed}, pool {history.pool}, step {first[0]}: {history.steps[first[0]]}", *first[1], sep="\n    ", flush=True)
+                print(f"DIFFERS, but not again: seed {seed}, pool {history.pool}, step {first[0]}: {(history.steps + LAST)[first[0]]}", *first[1], sep="\n    ", flush=True)
                 # All there is to know of it, as it will not come back.
-                for step, mine, theirs in zip(history.steps, *first[2]):
+                for step, mine, theirs in zip(history.steps + LAST, *first[2]):
                     print(f"  {step}", f"ours {mine}", f"real {theirs}", sep="\n    ", flush=True)
             return
         # One that got no answer would take as long again with every step that is tried without.
@@ -893,7 +975,7 @@ class Comparison:
         with self.lock:
             self.found += 1
             names = "" if history.names[0] == b"thing" and not history.locator else f", object {history.names[0][:20]!r}, locator {history.locator[:20]!r}"
-            print(f"DIFFERS seed {seed}, pool {history.pool}{names}", *small.steps, sep="\n    ", flush=True)
+            print(f"DIFFERS seed {seed}, pool {history.pool}{names}", *(small.steps + LAST)[:last[0] + 1], sep="\n    ", flush=True)
             print(*last[1], sep="\n      ", flush=True)
 
     def smaller(self, history, last):
@@ -905,12 +987,12 @@ class Comparison:
             nonlocal history, last
             candidate = dataclasses.replace(history, steps=tuple(steps))
             found = self.difference(candidate)
-            if found is None or found[0] != len(steps) - 1 or not kinds(found) & wanted:
+            if found is None or found[0] - len(steps) != last[0] - len(history.steps) or not kinds(found) & wanted:
                 return False
             history, last = candidate, found
             return True
 
-        for at in reversed(range(2, len(history.steps) - 1)):
+        for at in reversed(range(2, min(len(history.steps), last[0]))):
             if history.steps[at].kind == "snap":
                 # Others are told by their number.
                 continue
@@ -954,10 +1036,10 @@ def main():
     parser.add_argument("--seed", type=int)
     parser.add_argument("--seeds", type=int, default=1, help="how many, from --seed on")
     parser.add_argument("--ops", type=int, default=STEPS, help="steps for each seed")
-    parser.add_argument("--pool", choices=POOLS)
+    parser.add_argument("--pool", choices=POOLS, action="append", help="one or more of them")
     options = parser.parse_args()
     seeds = SEEDS if options.seed is None else range(options.seed, options.seed + options.seeds)
-    pools = [options.pool] if options.pool else list(POOLS)
+    pools = options.pool or list(POOLS)
     with tempfile.TemporaryDirectory() as folder:
         load(folder)
         began = time.monotonic()

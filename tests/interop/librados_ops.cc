@@ -2,6 +2,8 @@
  *
  *   ops_run(io, name, is_write, flags, mtime, ops) -> result, version, of each op its own result and what it gave
  *
+ *   ops_list(io, filter) -> result, of each object its name and locator
+ *
  * An op comes as its name, its flags, numbers and strings, all length-prefixed and little-endian; `Reader` has the layout. */
 #include <rados/librados.h>
 #include <rados/librados.hpp>
@@ -14,6 +16,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <system_error>
 #include <vector>
 
 using librados::bufferlist;
@@ -128,6 +131,8 @@ void add(Write &op, librados::IoCtx &io, const string &name, Args &a, Outcome &o
   else if (name == "undirty") op.undirty();
   else if (name == "set_alloc_hint") op.set_alloc_hint2(a.n[0], a.n[1], a.n[2]);
   else if (name == "cache_pin") op.cache_pin();
+  else if (name == "cache_unpin") op.cache_unpin();
+  else if (name == "tier_promote") op.tier_promote();
   else if (name == "unset_manifest") op.unset_manifest();
   else abort();
 }
@@ -148,6 +153,11 @@ void add(librados::ObjectReadOperation &op, const string &name, Args &a, Outcome
   else if (name == "list_watchers") op.list_watchers(&o.watchers, &o.rval);
   else if (name == "list_snaps") op.list_snaps(&o.snaps, &o.rval);
   else if (name == "is_dirty") op.is_dirty(&o.flag, &o.rval);
+  else if (name == "cache_flush") op.cache_flush();
+  else if (name == "cache_try_flush") op.cache_try_flush();
+  else if (name == "cache_evict") op.cache_evict();
+  else if (name == "tier_flush") op.tier_flush();
+  else if (name == "tier_evict") op.tier_evict();
   else abort();
 }
 
@@ -175,6 +185,13 @@ void put(Writer &w, Outcome &o) {
     w.number(clone.overlap.size(), 4);
     for (auto &[off, len] : clone.overlap) w.number(off, 8), w.number(len, 8);
   }
+}
+
+char *given(Writer &w, size_t *out_len) {
+  *out_len = w.out.size();
+  char *out = static_cast<char *>(malloc(w.out.size()));
+  memcpy(out, w.out.data(), w.out.size());
+  return out;
 }
 
 } // namespace
@@ -210,10 +227,26 @@ extern "C" char *ops_run(rados_ioctx_t c_io, const char *oid, size_t oid_len, in
   w.number(uint32_t(result), 4);
   w.number(io.get_last_version(), 8);
   for (auto &outcome : outcomes) put(w, outcome);
-  *out_len = w.out.size();
-  char *out = static_cast<char *>(malloc(w.out.size()));
-  memcpy(out, w.out.data(), w.out.size());
-  return out;
+  return given(w, out_len);
+}
+
+extern "C" char *ops_list(rados_ioctx_t c_io, const char *filter, size_t filter_len, size_t *out_len) {
+  librados::IoCtx io;
+  librados::IoCtx::from_rados_ioctx_t(c_io, io);
+  int result = 0;
+  std::vector<std::pair<string, string>> found;
+  try {
+    bufferlist wanted = buffer({filter, filter_len});
+    for (auto it = io.nobjects_begin(wanted); it != io.nobjects_end(); ++it)
+      found.emplace_back(it->get_oid(), it->get_locator());
+  } catch (std::system_error &e) {
+    result = -e.code().value();
+  }
+  Writer w;
+  w.number(uint32_t(result), 4);
+  w.number(found.size(), 4);
+  for (auto &[name, locator] : found) w.text(name), w.text(locator);
+  return given(w, out_len);
 }
 
 extern "C" void ops_free(char *out) { free(out); }
