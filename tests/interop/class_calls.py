@@ -75,7 +75,7 @@ class Letters:
             return many([text(b"%03d" % n) + text(b"v") for n in range(200)])
         return many([key + self.arg_b() for key in sorted({self.arg_n() for _ in range(self.rng.choice([0, 1, 1, 2, 30]))})])
     def arg_r(self): return self.rng.choice([b"", b"data", bytes(5000), b"x" * 5000 + bytes(8192) + b"y"])
-    def arg_e(self): return many([struct.pack("<QQ", *extent) for extent in sorted(self.rng.sample([(0, 4), (5, 1), (8, 3), (4096, 4), (100, 0)], self.rng.choice([0, 1, 1, 2])))])
+    def arg_e(self): return many([struct.pack("<QQ", *extent) for extent in sorted(self.rng.sample([(0, 4), (5, 1), (8, 3), (4096, 4), (100, 7)], self.rng.choice([0, 1, 1, 2])))])
 
     # Structs.
     def arg_N(self):
