@@ -123,7 +123,8 @@ class Letters:
     def arg_L(self): return struct_of(many([self.log_entry() for _ in range(self.rng.choice([0, 1, 1, 2, 30]))]) + self.arg_t(), 2)
     def log_entry(self): return struct_of(self.arg_n() + self.arg_n() + self.time() + self.arg_b() + self.marker(), 2)
     def arg_l(self): return struct_of(self.time() + self.marker() + self.time() + self.arg_c())
-    def arg_x(self): return struct_of(self.time() + self.time() + self.marker() + self.marker(), 2)
+    # Real OSDs add a microsecond to the end without carrying it.
+    def arg_x(self): return struct_of(self.time() + self.time().replace(struct.pack("<I", 999_999_000), bytes(4)) + self.marker() + self.marker(), 2)
     def arg_v(self): return struct_of(b"")
     def arg_j(self): return struct_of(many([struct_of(self.time() + self.string(b"k", b"kk", b"a b", b"k" * 300, b"k_") + self.arg_b()) for _ in range(self.rng.choice([0, 1, 1, 2, 30]))]))
     def bucket(self):

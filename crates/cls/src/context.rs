@@ -87,8 +87,8 @@ pub trait ObjectContext {
     fn object_version(&self) -> u64;
     /// Text that differs for each step of each op on this PG: `last user version.step`.
     fn subop_version(&self) -> String;
-    /// The newest snapshot the object knows.
-    fn snap_seq(&self) -> u64;
+    /// The newest snapshot the object knows; `None` where there is no object, nor clones of one.
+    fn snap_seq(&self) -> Option<u64>;
     /// The newest snapshot of the write's own snap context.
     fn snap_context_seq(&self) -> u64;
     /// Feature bits of the caller.

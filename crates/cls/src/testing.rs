@@ -201,8 +201,8 @@ impl ObjectContext for TestObject {
     fn subop_version(&self) -> String {
         format!("1.{}", self.steps)
     }
-    fn snap_seq(&self) -> u64 {
-        0
+    fn snap_seq(&self) -> Option<u64> {
+        self.exists.then_some(0)
     }
     fn snap_context_seq(&self) -> u64 {
         0

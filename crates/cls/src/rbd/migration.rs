@@ -26,6 +26,11 @@ async fn read(ctx: &mut dyn ObjectContext) -> Result<MigrationSpec, Errno> {
     keys::read(ctx, KEY).await
 }
 
+/// What is written of a text: all but its last byte, a zero, which is there already. (Clones tell what has been written since.)
+fn without_end(text: &'static [u8]) -> Bytes {
+    Bytes::from_static(&text[..text.len() - 1])
+}
+
 pub(super) async fn set(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<(), Errno> {
     let spec: MigrationSpec = argument(input)?;
     if keys::find_raw(ctx, KEY).await?.is_some() {
@@ -39,7 +44,7 @@ pub(super) async fn set(ctx: &mut dyn ObjectContext, input: &Bytes) -> Result<()
             if spec.header_type != SOURCE {
                 return Err(Errno::EINVAL);
             }
-            ctx.write(0, Bytes::from_static(MIGRATING_TEXT)).await?;
+            ctx.write(0, without_end(MIGRATING_TEXT)).await?;
         }
         Some(features) if features & MIGRATING == 0 => {
             keys::write(ctx, b"features", &(features | MIGRATING)).await?;
@@ -70,7 +75,7 @@ pub(super) async fn remove(ctx: &mut dyn ObjectContext, _: &Bytes) -> Result<(),
             if !old_format::is_migrating(ctx).await? {
                 return Err(Errno::EINVAL);
             }
-            ctx.write(0, Bytes::from_static(TEXT)).await
+            ctx.write(0, without_end(TEXT)).await
         }
         Some(features) if features & MIGRATING != 0 => {
             keys::write(ctx, b"features", &(features & !MIGRATING)).await

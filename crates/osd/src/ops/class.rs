@@ -314,8 +314,10 @@ impl ObjectContext for ClassView<'_> {
         format!("{}.{}", self.ctx.pg.last_user_version(), self.ctx.steps)
     }
 
-    fn snap_seq(&self) -> u64 {
-        self.ctx.snapset.seq
+    fn snap_seq(&self) -> Option<u64> {
+        let has_clones = !self.ctx.snapset.clones.is_empty();
+        let exists = self.ctx.obs.is_visible() || self.ctx.obs.exists && has_clones;
+        exists.then_some(self.ctx.snapset.seq)
     }
 
     fn snap_context_seq(&self) -> u64 {

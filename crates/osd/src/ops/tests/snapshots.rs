@@ -188,6 +188,45 @@ fn a_rollback_to_the_head_changes_nothing() {
     });
 }
 
+// Who copies an image with its snapshots asserts before each of them that the object knows no later one. One that had been removed
+// knew none, though its clones were there.
+#[test]
+fn a_removed_object_with_clones_knows_its_newest_snapshot() {
+    on_pg(|pg| async move {
+        let asserts = |seq: u64, expected: u8| {
+            call("rbd", "assert_snapc_seq", &((seq, expected)).to_bytes())
+        };
+        // Nothing is there: any snapshot is newer.
+        assert_eq!(write_at(&pg, 0, asserts(1, 0)).await.result, 0);
+        assert_eq!(write_at(&pg, 0, asserts(1, 1)).await.result, Errno::ERANGE.result());
+        write_at(&pg, 0, full(b"zero")).await;
+        write_at(&pg, 2, OsdOp::new(ops::DELETE)).await;
+        assert_eq!(get_at(&pg, NOSNAP).await, Err(Errno::ENOENT));
+        assert_eq!(write_at(&pg, 2, asserts(2, 0)).await.result, Errno::ERANGE.result());
+        assert_eq!(write_at(&pg, 2, asserts(2, 1)).await.result, 0);
+        assert_eq!(write_at(&pg, 2, asserts(3, 0)).await.result, 0);
+    });
+}
+
+// An image of format 1 that migrates has another text in its header. Its last byte, a zero in both, was written, too, and told as one
+// that differs from the snapshot before.
+#[test]
+fn a_migration_changes_only_the_text_of_an_old_header() {
+    on_pg(|pg| async move {
+        let mut header = vec![0; 112];
+        let text = b"<<< Rados Block Device Image >>>\n";
+        header[..text.len()].copy_from_slice(text);
+        write_at(&pg, 0, OsdOp::extent(ops::WRITEFULL, 0, 112, header.into())).await;
+        let spec = cls::rbd::snapshot::MigrationSpec { header_type: 1, ..Default::default() };
+        let set = call("rbd", "migration_set", &spec.to_bytes());
+        assert_eq!(write_at(&pg, 1, set).await.result, 0);
+        assert_eq!(list(&pg).await.clones[0].overlap, [(33, 79)]);
+        let remove = call("rbd", "migration_remove", b"");
+        assert_eq!(write_at(&pg, 2, remove).await.result, 0);
+        assert_eq!(list(&pg).await.clones[1].overlap, [(33, 79)]);
+    });
+}
+
 #[test]
 fn pool_snapshots_and_contexts_of_clients() {
     on_pg(|pg| async move {
