@@ -187,7 +187,7 @@ class Maker:
     def steps(self):
         rng, which = self.rng, int(self.rng.random() < 0.1)
         kind = rng.choices(
-            ["write", "read", "snap", "read_snap", "unsnap", "rollback", "lock", "watch", "all", "list", "tmap"], [40, 25, 5, 6, 1, 2, 3, 2, 6, 1, 1])[0]
+            ["write", "read", "snap", "read_snap", "unsnap", "rollback", "lock", "watch", "all", "list"], [40, 25, 5, 6, 1, 2, 3, 2, 6, 1])[0]
         if kind == "write":
             return [self.write(which)]
         if kind == "read":
@@ -202,8 +202,6 @@ class Maker:
         if kind == "list":
             wanted = text(rng.choice([b"_a", b"_b", b"_c", b"_", b"a"])) + text(self.value())
             return [Step("list", (rng.choice([b"", b"", text(b"plain") + wanted, text(b"nonesuch") + wanted, b"\xff"]),))]
-        if kind == "tmap":
-            return self.tmap()
         if kind == "snap":
             if rng.random() < 0.15:
                 return [Step("context", (rng.choice(["none", "older", "backwards", "twice", "high", "all"]),))]
@@ -286,20 +284,6 @@ class Maker:
 
     def read_flags(self):
         return self.rng.choices([0, ORDER_READS, BALANCE, LOCALIZE, RETURNVEC, self.rng.choice(SELDOM)], [6, 1, 1, 1, 1, 0.5])[0]
-
-    def tmap(self):
-        """An object made one of keys in its data, and changed as such. (Where it is none real OSDs abort.)"""
-        rng = self.rng
-        if self.pool in ("erasure", "overwrites"):
-            return [Step("write", (0, 0, 0), (Op("tmap_update", (), (bytes(8),)),))]
-        keys = sorted(rng.sample([b"a", b"b", b"bb", b"c", b"d"], rng.randrange(4)))
-        made = text(self.value()) + struct.pack("<I", len(keys)) + b"".join(text(key) + text(self.value()) for key in keys)
-        changes = b""
-        for _ in range(rng.randrange(4)):
-            code = rng.choice(b"hsscr")
-            changes += bytes([code]) + (b"" if code == ord("h") else text(rng.choice([b"a", b"b", b"c", b"x"])))
-            changes += text(self.value()) if code in b"hsc" else b""
-        return [Step("write", (0, 0, 0), (Op("write_full", (), (made,)),)), Step("write", (0, 0, 0), (Op("tmap_update", (), (changes,)),))]
 
     # --- values
 
