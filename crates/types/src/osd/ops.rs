@@ -120,7 +120,7 @@ op_codes! {
     CACHE_TRY_FLUSH 0x8221 "cache-try-flush"
     SET_CHUNK 0x8228 "set-chunk"
     TIER_FLUSH 0x822b "tier-flush"
-    TIER_EVICT 0x822e "tier-evict"
+    TIER_EVICT 0x822c "tier-evict"
 }
 
 /// Flags of the message (`MOSDOp.flags`).
@@ -587,5 +587,22 @@ mod tests {
         op.indata.truncate(8);
         assert_eq!(op.attr_parts(), None);
         assert_eq!(op_name(0x2223), "set-alloc-hint");
+    }
+
+    // Tier-evict had another number than clients send: they were told that there is no such op.
+    #[test]
+    fn ops_of_tiers_have_the_numbers_that_clients_send() {
+        let sent = [0x821f, 0x8220, 0x8221, 0x8228, 0x2229, 0x222a, 0x822b, 0x822c];
+        let ops = [
+            CACHE_FLUSH,
+            CACHE_EVICT,
+            CACHE_TRY_FLUSH,
+            SET_CHUNK,
+            TIER_PROMOTE,
+            UNSET_MANIFEST,
+            TIER_FLUSH,
+            TIER_EVICT,
+        ];
+        assert_eq!(ops, sent);
     }
 }
