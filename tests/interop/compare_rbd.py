@@ -453,8 +453,8 @@ J rbd info secret
 - bash -c "truncate -s 3M sparse; head -c 8192 /dev/zero | tr '\\\\0' y >> sparse; truncate -s 9M sparse; printf end >> sparse"
 rbd import --no-progress --object-size 64K --stripe-unit 4096 --stripe-count 3 sparse wide
 rbd import --no-progress --sparse-size 4M sparse sp
-J rbd diff wide
-J rbd diff sp
+rbd diff wide
+rbd diff sp
 J rbd du --exact wide
 bash -c "cat sparse | rbd import --no-progress - piped; rbd export --no-progress piped - | sha256sum"
 rbd snap create --no-progress sp@a
@@ -464,15 +464,15 @@ rbd resize --no-progress --allow-shrink --size 2M sp
 rbd snap create --no-progress sp@c
 rbd resize --no-progress --size 7M sp
 J rbd du --merge-snapshots sp
-J rbd diff --from-snap a sp
-J rbd diff --from-snap b sp@c
-J rbd diff --whole-object --from-snap a sp@c
+rbd diff --from-snap a sp
+rbd diff --from-snap b sp@c
+rbd diff --whole-object --from-snap a sp@c
 bash -c "rbd export-diff --no-progress sp@a e1; rbd export-diff --no-progress --from-snap a sp@b e2; rbd export-diff --no-progress --from-snap b sp@c e3; rbd export-diff --no-progress --whole-object --from-snap c sp e4"
 bash -c "rbd merge-diff --no-progress e1 e2 - | rbd merge-diff --no-progress - e3 e123; sha256sum e1 e2 e3 e4 e123"
 bash -c "rbd create --size 1M into; rbd import-diff --no-progress e123 into; rbd import-diff --no-progress e4 into; rbd export --no-progress into - | sha256sum; rbd export --no-progress sp - | sha256sum"
-J rbd snap ls into
+rbd snap ls into
 rbd snap rollback --no-progress sp@b
-J rbd diff --from-snap b sp
+rbd diff --from-snap b sp
 rbd create --size 4M --image-feature layering flat
 rbd bench --io-type write --io-size 4096 --io-total 16384 --io-threads 1 flat
 rbd snap create --no-progress flat@s
@@ -482,7 +482,7 @@ rbd clone --rbd-default-clone-format 1 flat@s deep1
 rbd snap create --no-progress old1@x
 rbd snap create --no-progress deep1@x
 rbd bench --io-type write --io-size 4096 --io-total 8192 --io-threads 1 deep1
-J rbd diff --from-snap x deep1
+rbd diff --from-snap x deep1
 rbd flatten --no-progress old1
 rbd flatten --no-progress deep1
 J rbd info old1@x
@@ -493,21 +493,21 @@ rbd snap unprotect flat@s
 rbd clone --rbd-default-clone-format 2 sp@a kid
 rbd snap create --no-progress kid@k
 rbd clone --rbd-default-clone-format 2 kid@k grandkid
-J rbd children --descendants sp
-J rbd diff grandkid
+rbd children --descendants sp
+rbd diff grandkid
 rbd snap rm --no-progress sp@a
 rbd snap rename sp@c sp@a
-J rbd snap ls --all sp
+rbd snap ls --all sp
 rbd trash mv sp
 rbd trash rm --no-progress {trash:sp}
 rbd trash restore {trash:sp}
 rbd resize --no-progress --allow-shrink --size 1M grandkid
 rbd resize --no-progress --size 9M grandkid
-J rbd diff grandkid
+rbd diff grandkid
 rbd snap create --no-progress grandkid@g
 rbd flatten --no-progress grandkid
 J rbd info grandkid@g
-J rbd snap ls --all kid
+rbd snap ls --all kid
 rbd snap limit set --limit 1 kid
 rbd snap create --no-progress kid@more
 rbd feature disable kid fast-diff
@@ -515,7 +515,7 @@ rbd object-map rebuild --no-progress kid@k
 rbd feature enable kid fast-diff
 J rbd du kid
 rbd feature enable kid journaling --journal-splay-width 2 --journal-object-size 8M --journal-pool other
-J rbd journal info --image kid
+rbd journal info --image kid
 rbd feature disable kid journaling exclusive-lock object-map fast-diff
 J rbd info kid
 rbd group create g2
@@ -525,20 +525,20 @@ rbd group image add g2 other/three
 rbd group snap create g2@1
 rbd bench --io-type write --io-size 4096 --io-total 16384 --io-threads 1 sp
 rbd group snap create --skip-quiesce g2@2
-J rbd group snap ls g2
+rbd group snap ls g2
 rbd group snap rollback --no-progress g2@1
 rbd clone --rbd-default-clone-format 2 sp@1 gclone
 rbd group image rm g2 other/three
 rbd group snap rollback --no-progress g2@2
-J rbd snap ls --all sp
+rbd snap ls --all sp
 rbd group rm g2
-J rbd snap ls --all sp
+rbd snap ls --all sp
 rbd trash mv old1 --expires-at 2020-01-01
 rbd trash mv wide --expires-at 2099-01-01
 rbd trash purge --no-progress --expired-before 2021-01-01 rbd
-J rbd trash ls --all
+rbd trash ls --all
 rbd trash purge --no-progress --expired-before 2100-01-01 rbd
-J rbd trash ls --all
+rbd trash ls --all
 rbd namespace create rbd/n1
 rbd namespace create rbd/n2
 rbd create --size 6M rbd/n1/y
@@ -547,28 +547,28 @@ rbd clone --rbd-default-clone-format 2 rbd/n1/y@s other/ykid
 rbd rename rbd/n1/y rbd/n2/y
 rbd migration prepare rbd/n1/y rbd/n2/moved
 J rbd info other/ykid
-J rbd children rbd/n2/moved
+rbd children rbd/n2/moved
 rbd migration execute --no-progress rbd/n2/moved
 rbd migration commit --no-progress rbd/n2/moved
-J rbd children rbd/n2/moved
+rbd children rbd/n2/moved
 rbd migration prepare --object-size 1M --stripe-unit 64K --stripe-count 2 --data-pool other flat
 rbd bench --io-type write --io-size 4096 --io-total 16384 --io-threads 1 --io-pattern rand flat
-J rbd status flat
+rbd status flat
 rbd migration abort --no-progress flat
 J rbd info flat
 - bash -c "printf '%s' '{\\"type\\":\\"raw\\",\\"stream\\":{\\"type\\":\\"file\\",\\"file_path\\":\\"sparse\\"},\\"snapshots\\":[{\\"type\\":\\"raw\\",\\"name\\":\\"snap1\\",\\"stream\\":{\\"type\\":\\"file\\",\\"file_path\\":\\"data\\"}}]}' > spec"
 rbd migration prepare --import-only --source-spec-path spec raw1
-J rbd status raw1
+rbd status raw1
 bash -c "rbd export --no-progress raw1 - | sha256sum; rbd export --no-progress raw1@snap1 - | sha256sum"
 rbd migration execute --no-progress raw1
 rbd migration commit --no-progress raw1
-J rbd diff --from-snap snap1 raw1
+rbd diff --from-snap snap1 raw1
 rbd create --image-format 1 --size 5M v1
 rbd snap create --no-progress v1@s
 rbd bench --io-type write --io-size 4096 --io-total 16384 --io-threads 1 v1
-J rbd diff --from-snap s v1
+rbd diff --from-snap s v1
 rbd lock add v1 "a b"
-J rbd lock ls v1
+rbd lock ls v1
 rbd rename v1 v1b
 rbd snap rollback --no-progress v1b@s
 rbd migration prepare v1b

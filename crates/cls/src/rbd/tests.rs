@@ -291,7 +291,8 @@ fn a_mirror_status_is_up_while_its_origin_watches() {
 fn a_status_of_an_image_that_is_not_mirrored_is_not_kept() {
     use mirror_status::image_state::{DISABLING, ENABLED};
     let mut object = TestObject::default();
-    let status = (text("g"), MirrorImageSiteStatus { state: 4, ..MirrorImageSiteStatus::default() });
+    let status =
+        (text("g"), MirrorImageSiteStatus { state: 4, ..MirrorImageSiteStatus::default() });
     object.rbd("mirror_image_status_set", &status).unwrap();
     assert_eq!(object.rbd("mirror_image_status_get", &text("g")), Err(Errno::ENOENT));
 
