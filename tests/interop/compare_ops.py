@@ -714,9 +714,12 @@ class Run:
         now = int(time.time())
         for at in range(len(data) - 7):
             if abs(struct.unpack_from("<I", data, at)[0] - now) < 3600:
-                data = data[:at] + b"a moment"[:8] + data[at + 8:]
+                data = data[:at] + b"a moment" + data[at + 8:]
         data = re.sub(rb"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", b"UUID", data)
-        data = re.sub(rb"(1_\d{10}\.\d{6}_)\d+\.\d+", rb"\1VERSION", data)
+        data = re.sub(rb"(1_\d{10}\.\d{6}_)\d+(?=\.\d)", rb"\1VERSION", data)
+        if b"VERSION" in data:
+            # As long as its digits are many: without what tells lengths.
+            data = b" ".join(re.findall(rb"[ -~]{3,}", data))
         return data.replace(struct.pack("<Q", self.instance()), b"myself..").replace(self.nonce(), b"once")
 
     def nonce(self):
