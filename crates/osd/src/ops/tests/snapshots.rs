@@ -194,7 +194,7 @@ fn a_rollback_to_the_head_changes_nothing() {
 fn a_removed_object_with_clones_knows_its_newest_snapshot() {
     on_pg(|pg| async move {
         let asserts =
-            |seq: u64, expected: u8| call("rbd", "assert_snapc_seq", &((seq, expected)).to_bytes());
+            |seq: u64, expected: u8| call("rbd", "assert_snapc_seq", &(seq, expected).to_bytes());
         // Nothing is there: any snapshot is newer.
         assert_eq!(write_at(&pg, 0, asserts(1, 0)).await.result, 0);
         assert_eq!(write_at(&pg, 0, asserts(1, 1)).await.result, Errno::ERANGE.result());
