@@ -528,6 +528,11 @@ impl OsdMap {
         self.flags & flag != 0
     }
 
+    /// Whether anybody may not talk.
+    pub fn has_blocklist(&self) -> bool {
+        !self.blocklist.is_empty() || !self.range_blocklist.is_empty()
+    }
+
     /// Whether a client or daemon with these addresses may not talk. Monitors take entries out
     /// when their time is over, so the times do not matter here.
     pub fn is_blocklisted(&self, addrs: &AddrVec) -> bool {
@@ -536,7 +541,7 @@ impl OsdMap {
 
     /// Whether an address, or every process at its IP, may not talk.
     pub fn is_addr_blocklisted(&self, addr: &EntityAddr) -> bool {
-        if self.blocklist.is_empty() && self.range_blocklist.is_empty() {
+        if !self.has_blocklist() {
             return false;
         }
         let mut addr = addr.as_any();

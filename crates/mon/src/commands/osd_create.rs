@@ -22,7 +22,7 @@ impl MonCore {
                 if let Some(osd) = self.next_map().identify_osd(uuid) {
                     self.check_same_secrets(osd, uuid, &secrets)?;
                 }
-                let osd = self.new_osd(uuid, self.asked_id(cmd)?)?;
+                let osd = self.new_osd(uuid, self.asked_id(cmd)?, &secrets)?;
                 self.take_secrets(osd, uuid, &secrets)?;
                 Ok(id_reply(cmd, osd))
             }
@@ -40,7 +40,7 @@ impl MonCore {
                         "ceph osd create has been deprecated. Please use ceph osd new instead.";
                     return fail(Errno::EINVAL, text);
                 }
-                let osd = self.new_osd(uuid, wanted)?;
+                let osd = self.new_osd(uuid, wanted, &Secrets::default())?;
                 Ok(id_reply(cmd, osd))
             }
             "osd destroy-actual" | "osd purge-actual" | "osd purge-new" => self.destroy(cmd),
@@ -53,8 +53,13 @@ impl MonCore {
         asked.then(|| self.osd_id(cmd, "id")).transpose()
     }
 
-    /// The id of a new OSD, or of the one that has the uuid already.
-    fn new_osd(&mut self, uuid: Uuid, wanted: Option<OsdId>) -> Result<OsdId, Refusal> {
+    /// The id of a new OSD, or of the one that has the uuid already. Nothing is changed where the secrets are refused.
+    fn new_osd(
+        &mut self,
+        uuid: Uuid,
+        wanted: Option<OsdId>,
+        secrets: &Secrets,
+    ) -> Result<OsdId, Refusal> {
         let map = self.next_map();
         if !uuid.is_zero()
             && let Some(osd) = map.identify_osd(uuid)
@@ -76,6 +81,7 @@ impl MonCore {
                         format!("id {osd} already in use and does not match uuid {uuid}"),
                     );
                 }
+                self.check_no_other_key(osd, secrets)?;
                 // A destroyed OSD is replaced under its old id.
                 self.set_osd_state(osd, map.state(osd) ^ (osd_state::DESTROYED | osd_state::NEW));
                 self.inc().new_uuid.insert(osd, uuid);
@@ -94,6 +100,7 @@ impl MonCore {
         if i64::from(osd) >= max {
             return fail(Errno::ERANGE, format!("cannot exceed mon_max_osd ({max})"));
         }
+        self.check_no_other_key(osd, secrets)?;
         let inc = self.inc();
         if osd >= map.max_osd && osd + 1 > inc.new_max_osd {
             inc.new_max_osd = osd + 1;
@@ -105,15 +112,26 @@ impl MonCore {
         Ok(osd)
     }
 
+    /// A key may be left of an OSD that had the id before.
+    fn check_no_other_key(&self, osd: OsdId, s: &Secrets) -> Result<(), Refusal> {
+        let name = AuthEntityName::new(entity::OSD, osd.to_string());
+        let known = self.keys.borrow().data.secrets.get(&name).map(|auth| auth.key.clone());
+        match (known, &s.cephx) {
+            (Some(known), Some(key)) if known != *key => {
+                let text = format!("entity {name} exists but key does not match");
+                fail(Errno::EEXIST, text)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// An OSD that is there already is only "created" again with the secrets it has.
     fn check_same_secrets(&self, osd: OsdId, uuid: Uuid, s: &Secrets) -> Result<(), Refusal> {
-        let same = |name: &AuthEntityName, text: &str| {
-            let keys = self.keys.borrow();
-            let known = keys.data.secrets.get(name).map(|auth| auth.key.clone());
-            known.is_some() && known == CryptoKey::from_base64(text).ok()
+        let same = |name: &AuthEntityName, key: &CryptoKey| {
+            self.keys.borrow().data.secrets.get(name).is_some_and(|auth| auth.key == *key)
         };
         let osd_name = AuthEntityName::new(entity::OSD, osd.to_string());
-        let mut differs = s.cephx.as_deref().is_some_and(|text| !same(&osd_name, text));
+        let mut differs = s.cephx.as_ref().is_some_and(|key| !same(&osd_name, key));
         if let (Some(lockbox), Some(dmcrypt)) = (&s.lockbox, &s.dmcrypt) {
             differs |= !same(&lockbox_name(uuid), lockbox);
             let entry = self.config_keys(&format!("dm-crypt/osd/{uuid}/luks"))?;
@@ -130,31 +148,19 @@ impl MonCore {
 
     fn take_secrets(&mut self, osd: OsdId, uuid: Uuid, s: &Secrets) -> Result<(), Refusal> {
         let name = AuthEntityName::new(entity::OSD, osd.to_string());
-        if let Some(text) = &s.cephx {
-            let key = CryptoKey::from_base64(text)
-                .map_err(|_| refuse(Errno::EINVAL, "the cephx secret is no key"))?;
+        if let Some(key) = &s.cephx
+            && !self.keys.borrow().data.secrets.contains_key(&name)
+        {
             let auth = EntityAuth::new(
-                key,
+                key.clone(),
                 [("mgr", "allow profile osd"), ("mon", "allow profile osd"), ("osd", "allow *")],
             );
-            let known = self.keys.borrow().data.secrets.get(&name).cloned();
-            match known {
-                Some(old) if old.key != auth.key => {
-                    return fail(
-                        Errno::EEXIST,
-                        format!("entity {name} exists but key does not match"),
-                    );
-                }
-                Some(_) => {}
-                None => self.auth_put(&name, auth),
-            }
+            self.auth_put(&name, auth);
         }
         if let (Some(lockbox), Some(dmcrypt)) = (&s.lockbox, &s.dmcrypt) {
-            let key = CryptoKey::from_base64(lockbox)
-                .map_err(|_| refuse(Errno::EINVAL, "the lockbox secret is no key"))?;
             let caps =
                 format!("allow command \"config-key get\" with key=\"dm-crypt/osd/{uuid}/luks\"");
-            let auth = EntityAuth::new(key, [("mon", caps.as_str())]);
+            let auth = EntityAuth::new(lockbox.clone(), [("mon", caps.as_str())]);
             self.auth_put(&lockbox_name(uuid), auth);
             let entry = format!("dm-crypt/osd/{uuid}/luks");
             self.config_key_put(&entry, Bytes::from(dmcrypt.clone()));
@@ -243,8 +249,8 @@ fn id_reply(cmd: &Cmd, osd: OsdId) -> CommandReply {
 /// What comes with `osd new -i`.
 #[derive(Default)]
 struct Secrets {
-    cephx: Option<String>,
-    lockbox: Option<String>,
+    cephx: Option<CryptoKey>,
+    lockbox: Option<CryptoKey>,
     dmcrypt: Option<String>,
     device_class: Option<String>,
 }
@@ -257,9 +263,14 @@ fn parse_secrets(input: &[u8]) -> Result<Secrets, Refusal> {
     let value: serde_json::Value = serde_json::from_slice(input).map_err(|_| bad())?;
     let object = value.as_object().ok_or_else(bad)?;
     let get = |key: &str| object.get(key).and_then(|v| v.as_str()).map(str::to_string);
+    let key_of = |key: &str, what: &str| {
+        let of_text = |text: String| CryptoKey::from_base64(&text);
+        let no_key = |_| refuse(Errno::EINVAL, format!("the {what} secret is no key"));
+        get(key).map(of_text).transpose().map_err(no_key)
+    };
     let secrets = Secrets {
-        cephx: get("cephx_secret"),
-        lockbox: get("cephx_lockbox_secret"),
+        cephx: key_of("cephx_secret", "cephx")?,
+        lockbox: key_of("cephx_lockbox_secret", "lockbox")?,
         dmcrypt: get("dmcrypt_key"),
         device_class: get("crush_device_class"),
     };

@@ -183,7 +183,6 @@ impl MonCore {
                 say(format!(
                     "pool '{from}' does not exist; pool '{to}' does -- assuming successful rename"
                 ))
-                .and_then(|_| fail(Errno::ENOENT, format!("unrecognized pool '{from}'")))
             }
             (None, None) => fail(Errno::ENOENT, format!("unrecognized pool '{from}'")),
             (Some(_), Some(_)) => fail(Errno::EEXIST, format!("pool '{to}' already exists")),

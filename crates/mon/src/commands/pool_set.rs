@@ -199,8 +199,8 @@ impl MonCore {
                             format!("specified pgp_num {n} > pg_num {}", p.pg_num_target),
                         );
                     }
+                    // The manager walks there, as data movement allows.
                     p.pgp_num_target = n as u32;
-                    p.pgp_num = p.pgp_num_target.min(p.pg_num_pending);
                 }
                 "pgp_num_actual" => {
                     let n = parse_int(&val)?;
@@ -344,14 +344,14 @@ impl MonCore {
             return Ok(());
         }
         if n > i64::from(p.pg_num) {
-            if p.has_flag(pool_flags::CREATING) {
-                return fail(Errno::EBUSY, "currently creating pgs, wait");
-            }
             self.check_pgs_per_osd(id, n, p.size.into())?;
         }
         // The manager walks pg_num and pgp_num there step by step, as data movement allows.
+        if p.pgp_num_target == p.pg_num_target || p.pgp_num_target > n as u32 {
+            // Whoever has set it apart keeps it.
+            p.pgp_num_target = n as u32;
+        }
         p.pg_num_target = n as u32;
-        p.pgp_num_target = n as u32;
         Ok(())
     }
 

@@ -120,10 +120,11 @@ impl MonCore {
             return;
         }
         self.osd.creating.pgs.remove(&m.pgid);
-        let map = self.osd.map.clone();
-        let max = self.conf.uint("mon_osd_max_creating_pgs") as usize;
-        fill_from_queue(&mut self.osd.creating, &map, max);
         self.put_creating();
+        if !self.osd.creating.queue.is_empty() {
+            // The next ones are told with an epoch of their own: their primaries have asked for what comes after this one.
+            self.inc();
+        }
         self.clear_creating_flags();
     }
 
@@ -177,13 +178,13 @@ impl MonCore {
         last + 1
     }
 
-    /// Makes a placement group that exists anew, empty.
+    /// Makes a placement group that exists anew, empty: with the next epoch, as its primary may have been told what is
+    /// created in this one.
     pub(crate) fn force_create_pg(&mut self, pgid: PgId) {
-        let map = self.osd.map.clone();
-        let mut pg = new_creating(map.epoch, self.now.wall);
-        remap(pgid, &mut pg, &map, &map);
+        let pg = new_creating(self.osd.map.epoch, self.now.wall);
         self.osd.creating.pgs.insert(pgid, pg);
         self.put_creating();
+        self.inc();
     }
 }
 

@@ -69,8 +69,11 @@ impl MonCore {
         }
         let map = self.next_map();
         let queued = map.removed_snaps_queue.get(&id).is_some_and(|q| q.contains(snap));
-        if queued || snap == 0 || snap > pool.snap_seq || self.is_purged(id, snap) {
-            // Removed before, or never made: nothing to do, and no error for it.
+        if snap > pool.snap_seq {
+            return fail(Errno::ENOENT, "");
+        }
+        if queued || snap == 0 || self.is_purged(id, snap) {
+            // Removed before: nothing to do, and no error for it.
             return Ok(());
         }
         let mut pool = pool;

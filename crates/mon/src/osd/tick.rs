@@ -114,13 +114,12 @@ impl MonCore {
     /// Pools over their quota, or with OSDs that are full, refuse writes.
     fn tick_pool_fullness(&mut self) {
         let map = self.next_map();
-        let (mut any_full, mut any_backfill, mut any_near) = (false, false, false);
-        for osd in map.up_osds() {
-            let state = map.state(osd);
-            any_full |= state & osd_state::FULL != 0;
-            any_backfill |= state & osd_state::BACKFILLFULL != 0;
-            any_near |= state & osd_state::NEARFULL != 0;
-        }
+        let any = osd_state::FULL | osd_state::BACKFILLFULL | osd_state::NEARFULL;
+        let filling: Vec<(OsdId, u32)> = map
+            .up_osds()
+            .filter(|osd| map.is_in(*osd) && map.state(*osd) & any != 0)
+            .map(|osd| (osd, map.state(osd)))
+            .collect();
         for (id, pool) in &map.pools {
             let name = map.pool_names.get(id).cloned().unwrap_or_default();
             let stats = self.stat.pool_sum(*id);
@@ -135,11 +134,18 @@ impl MonCore {
             if quota {
                 flags |= pool_flags::FULL | pool_flags::FULL_QUOTA;
             }
-            if any_full {
+            // Of those that the pool may have copies on (`OSDMap::get_full_pools`).
+            let mut state = 0;
+            if !filling.is_empty() {
+                let reached = map.crush.rule_weights(i32::from(pool.crush_rule));
+                let of_pool = filling.iter().filter(|(osd, _)| reached.contains_key(osd));
+                state = of_pool.fold(0, |all, (_, state)| all | state);
+            }
+            if state & osd_state::FULL != 0 {
                 flags |= pool_flags::FULL;
-            } else if any_backfill {
+            } else if state & osd_state::BACKFILLFULL != 0 {
                 flags |= pool_flags::BACKFILLFULL | pool_flags::NEARFULL;
-            } else if any_near {
+            } else if state & osd_state::NEARFULL != 0 {
                 flags |= pool_flags::NEARFULL;
             }
             if flags == pool.flags {

@@ -338,6 +338,8 @@ impl Shell {
         let proxy = self.router.borrow().proxies.get(&session).copied();
         match proxy {
             Some((member, _)) => self.send_peer(member, &PeerMessage::Done { seq }),
+            // Another monitor's client that has gone: its number is that monitor's, and may be one of ours, too.
+            None if session > PROXY_FIRST => {}
             None => self.on_done(seq),
         }
     }

@@ -142,7 +142,7 @@ fn an_alert_may_be_muted_for_longer_than_time_lasts() {
     let mut b = Bench::new(fresh_kv());
     b.admin();
     let mute =
-        format!(r#"{{"prefix":"health mute","code":"X","ttl":"{}","sticky":true}}"#, u64::MAX);
+        format!(r#"{{"prefix":"health mute","code":"X","ttl":"{}","sticky":true}}"#, i64::MAX);
     assert_eq!(b.command(1, &mute).rc, 0);
 }
 

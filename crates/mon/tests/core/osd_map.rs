@@ -6,9 +6,9 @@ use std::time::Duration;
 use denc::Denc;
 use maps::OsdMap;
 use messages::{
-    MMonCommand, MMonCommandAck, MMonSubscribe, MOSDAlive, MOSDBeacon, MOSDFailure, MOSDMap,
-    MOSDMarkMeDead, MOSDPGCreate2, MOSDPGCreated, MPoolOp, MPoolOpReply, Message, PaxosHeader,
-    PoolOpCode, SubscribeItem,
+    MMonCommand, MMonCommandAck, MMonSubscribe, MOSDAlive, MOSDBeacon, MOSDFailure, MOSDFull,
+    MOSDMap, MOSDMarkMeDead, MOSDPGCreate2, MOSDPGCreated, MPoolOp, MPoolOpReply, Message,
+    PaxosHeader, PoolOpCode, SubscribeItem,
 };
 use mon::Event;
 use types::{AddrVec, EntityName, UTime, Uuid};
@@ -451,4 +451,131 @@ fn osd_create_looks_at_ids_only_with_a_uuid() {
     assert_eq!(create(&mut b, &uuid(7)), (0, "5".to_string()));
     assert_eq!(create(&mut b, &with(7, 6)).0, -17);
     assert_eq!(create(&mut b, &uuid(8)), (0, "4".to_string()));
+}
+
+/// Placement groups beyond mon_osd_max_creating_pgs (1,024) were never told to their primaries: the next ones were put into an
+/// epoch that all had asked beyond by then. Their pool was `creating` for ever, and writes to it hung.
+#[test]
+fn placement_groups_are_made_however_many_wait() {
+    let mut b = Bench::with(fresh_kv(), "mon_osd_max_creating_pgs = 4");
+    let osds = b.three_osds();
+    for session in &osds {
+        let item = SubscribeItem { start: 0, flags: 0 };
+        let what = BTreeMap::from([("osd_pg_creates".to_string(), item)]);
+        b.send(*session, &MMonSubscribe { what, hostname: "h".into() });
+    }
+    b.out(1, r#"{"prefix":"osd pool create","pool":"p","pg_num":32}"#);
+    let pool = b.map().lookup_pool("p").unwrap();
+    let mut made = std::collections::BTreeSet::new();
+    for _ in 0..32 {
+        for session in &osds {
+            for create in b.take::<MOSDPGCreate2>(*session) {
+                for pgid in create.pgs.keys().map(|pgid| pgid.pgid) {
+                    made.insert(pgid);
+                    b.send(*session, &MOSDPGCreated { paxos: PaxosHeader::at(0), pgid });
+                }
+            }
+        }
+        b.pass(Duration::from_secs(2));
+    }
+    assert_eq!(made.len(), 32);
+    assert!(!b.map().pool(pool).unwrap().has_flag(maps::pool::pool_flags::CREATING));
+    // Of two that are forced in one epoch the second was lost, though both were answered "now creating, ok".
+    let mut forced: Vec<_> = made
+        .into_iter()
+        .filter(|pgid| b.map().pg_to_up_acting(*pgid).acting_primary == 0)
+        .collect();
+    forced.truncate(2);
+    for pgid in &forced {
+        let json = format!(
+            r#"{{"prefix":"osd force-create-pg","pgid":"{pgid}","yes_i_really_mean_it":true}}"#
+        );
+        let cmd = vec![json];
+        b.send(1, &MMonCommand { fsid: FSID.parse().unwrap(), cmd, ..MMonCommand::default() });
+    }
+    b.pass(Duration::from_secs(2));
+    let told: Vec<_> = b
+        .take::<MOSDPGCreate2>(osds[0])
+        .into_iter()
+        .flat_map(|m| m.pgs.into_keys())
+        .map(|pgid| pgid.pgid)
+        .collect();
+    assert!(
+        forced.len() == 2 && forced.iter().all(|pgid| told.contains(pgid)),
+        "{forced:?} {told:?}"
+    );
+}
+
+/// One full OSD stopped writes to all pools, those that can have nothing on it, too, and after it was taken out.
+#[test]
+fn a_full_osd_concerns_pools_that_reach_it() {
+    let mut b = Bench::new(fresh_kv());
+    let osds = b.three_osds();
+    b.out(1, r#"{"prefix":"osd pool create","pool":"p","pg_num":1}"#);
+    b.out(1, r#"{"prefix":"osd crush add-bucket","name":"other","type":"root"}"#);
+    let full = |b: &mut Bench| {
+        let epoch = b.map().epoch;
+        b.send(
+            osds[0],
+            &MOSDFull {
+                paxos: PaxosHeader::at(epoch.into()),
+                map_epoch: epoch,
+                state: maps::osdmap::osd_state::FULL,
+            },
+        );
+        b.pass(Duration::from_secs(10));
+        let map = b.map();
+        map.pool(map.lookup_pool("p").unwrap()).unwrap().has_flag(maps::pool::pool_flags::FULL)
+    };
+    assert!(full(&mut b));
+    b.out(1, r#"{"prefix":"osd out","ids":["0"]}"#);
+    assert!(!full(&mut b));
+    b.out(1, r#"{"prefix":"osd in","ids":["0"]}"#);
+    assert!(full(&mut b));
+    b.out(1, r#"{"prefix":"osd crush set","id":0,"weight":1.0,"args":["root=other"]}"#);
+    assert!(!full(&mut b));
+}
+
+/// `osd new` with a secret that is none was refused, and the OSD was there all the same; so it was where a key was left of another.
+#[test]
+fn a_refused_osd_new_makes_no_osd() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    let new = r#"{"prefix":"osd new","uuid":"11111111-1111-1111-1111-000000000005"}"#;
+    assert_eq!(b.command_with(1, new, br#"{"cephx_secret":"bad"}"#).rc, -22);
+    b.out(1, r#"{"prefix":"auth get-or-create","entity":"osd.3"}"#);
+    let other = br#"{"cephx_secret":"AQAAAAAAAAAAABAAAAAAAAAAAAAAAAAAAAAAAA=="}"#;
+    assert_eq!(b.command_with(1, new, other).rc, -17);
+    assert_eq!(b.map().num_osds(), 3);
+}
+
+/// `pgp_num` went at once to what it was set to, however much that moved; and `pg_num` took one along that had been set apart.
+#[test]
+fn pgp_num_is_walked_and_kept_apart() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    b.out(1, r#"{"prefix":"osd pool create","pool":"p","pg_num":16}"#);
+    let numbers = |b: &mut Bench| {
+        let map = b.map();
+        let pool = map.pool(map.lookup_pool("p").unwrap()).unwrap();
+        (pool.pg_num_target, pool.pgp_num, pool.pgp_num_target)
+    };
+    let set = |b: &mut Bench, var: &str, val: u32| {
+        b.out(1, &format!(r#"{{"prefix":"osd pool set","pool":"p","var":"{var}","val":"{val}"}}"#));
+    };
+    // While its placement groups are made.
+    set(&mut b, "pg_num", 32);
+    assert_eq!(numbers(&mut b), (32, 16, 32));
+    set(&mut b, "pgp_num", 4);
+    assert_eq!(numbers(&mut b), (32, 16, 4));
+    set(&mut b, "pg_num", 8);
+    assert_eq!(numbers(&mut b), (8, 16, 4));
+    set(&mut b, "pg_num", 2);
+    assert_eq!(numbers(&mut b), (2, 16, 2));
+    b.out(1, r#"{"prefix":"osd pool rename","srcpool":"p","destpool":"q"}"#);
+    let again = b.command(1, r#"{"prefix":"osd pool rename","srcpool":"p","destpool":"q"}"#);
+    assert_eq!(
+        (again.rc, &again.outs[..]),
+        (0, "pool 'p' does not exist; pool 'q' does -- assuming successful rename")
+    );
 }

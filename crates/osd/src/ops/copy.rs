@@ -17,6 +17,7 @@ use types::osd::ops::{self, AssertVerArgs, copy_from_flags, message_flags};
 use types::osd::{ObjectCopyCursor, ObjectCopyData, OsdOp};
 use types::{Errno, HObject, NOSNAP, ObjectLocator, OsdReqId, UTime};
 
+use super::execute::write_snapc;
 use super::object_context::Found;
 use super::op_context::{AttrChange, OpContext, Step, Stop, kb};
 use super::pg::{Pg, RemoteRead};
@@ -170,6 +171,10 @@ impl OpContext {
         } else {
             let (chunk, max) = (self.limits.copy_chunk, self.limits.object_size);
             source.fetch(&self.pg, chunk, max).await.map_err(Stop::NoSource)?;
+            // It took a while: of a snapshot that was removed meanwhile nobody would trim the clone.
+            if let Some(snapc) = write_snapc(&self.pg, &self.request) {
+                self.snapc = snapc;
+            }
         }
         let has_omap = !source.omap.is_empty() || !source.object.omap_header.is_empty();
         if has_omap && self.pool.is_erasure() {

@@ -331,7 +331,7 @@ pub async fn execute(pg: &Rc<dyn Pg>, guard: ObjectGuard, request: Rc<Request>) 
 }
 
 /// The snap context of a write: the pool's own, or the client's without removed snapshots.
-fn write_snapc(pg: &Rc<dyn Pg>, request: &Request) -> Option<SnapContext> {
+pub(super) fn write_snapc(pg: &Rc<dyn Pg>, request: &Request) -> Option<SnapContext> {
     if !request.info.may_write() && !request.info.may_cache() {
         return None;
     }

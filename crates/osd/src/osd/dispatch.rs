@@ -507,7 +507,9 @@ impl Osd {
         let shard = if pool.is_erasure() { pgid.shard } else { NO_SHARD };
         let spgid = SpgId { pgid: map.raw_pg_to_pg(pgid.pgid).unwrap_or(pgid.pgid), shard };
         // A copy that is being removed takes no op: if the PG has come back, it is made anew first.
-        let known = self.pgs.borrow().get(&spgid).is_some_and(|slot| !slot.is_going());
+        // What came before it was made is dispatched first.
+        let known = self.pgs.borrow().get(&spgid).is_some_and(|slot| !slot.is_going())
+            && !self.uncreated.borrow().contains_key(&spgid);
         let leads = || {
             let primary = pg::mapping_of(&map, spgid).primary();
             primary == Some(PgShard::new(self.whoami, shard))
@@ -523,14 +525,7 @@ impl Osd {
         }
         if !known {
             // Ours, but the monitor's word to create it has not come yet, or an older copy is going.
-            let incoming = op.incoming;
-            let (osd, con) = (self.clone(), con.clone());
-            self.env.go(async move {
-                osd.env.sleep(CREATE_PAUSE).await;
-                if !con.is_closed() {
-                    let _ = osd.dispatch(&con, incoming);
-                }
-            });
+            self.wait_for_creation(spgid, con, op.incoming);
             return Ok(());
         }
         self.pace.note_client();
@@ -540,6 +535,26 @@ impl Osd {
             false => pg.do_op(op),
         });
         Ok(())
+    }
+
+    /// Keeps an op for a PG that is about to be created. All of them are looked at again in the order they came in.
+    fn wait_for_creation(self: &Rc<Osd>, spgid: SpgId, con: &Connection, incoming: Incoming) {
+        let mut uncreated = self.uncreated.borrow_mut();
+        let waiting = uncreated.entry(spgid).or_default();
+        waiting.push((con.clone(), incoming));
+        if waiting.len() > 1 {
+            return;
+        }
+        let osd = self.clone();
+        self.env.go(async move {
+            osd.env.sleep(CREATE_PAUSE).await;
+            let waiting = osd.uncreated.borrow_mut().remove(&spgid).unwrap_or_default();
+            for (con, incoming) in waiting {
+                if !con.is_closed() {
+                    let _ = osd.dispatch(&con, incoming);
+                }
+            }
+        });
     }
 
     /// Whether the client took the liberty to read from any copy, and asks us, who do not lead.
@@ -561,7 +576,7 @@ impl Osd {
         pgid: SpgId,
     ) -> Option<Errno> {
         if map.is_blocklisted(&session.con.peer_addrs()) {
-            return Some(Errno(108)); // EBLOCKLISTED
+            return Some(Errno::EBLOCKLISTED);
         }
         let pool = map.pool(pgid.pgid.pool_id())?;
         let name = map.pool_names.get(&pgid.pgid.pool_id()).map_or("", String::as_str);

@@ -55,15 +55,16 @@ impl Host for Osd {
         &self.snap_mapper
     }
 
+    fn snap_trim_sleep(&self) -> Duration {
+        // Ceph rests after so many at once.
+        let together = self.config.uint("osd_pg_max_concurrent_snap_trims").max(1);
+        self.sleep_of("osd_snap_trim_sleep", "osd_snap_trim_sleep_ssd").div_f64(together as f64)
+    }
+
     fn recovery_limits(&self) -> RecoveryLimits {
         let c = &self.config;
-        // All our devices call themselves ssd.
-        let sleep = match c.float("osd_recovery_sleep") {
-            s if s > 0.0 => s,
-            _ => c.float("osd_recovery_sleep_ssd"),
-        };
         RecoveryLimits {
-            sleep: Duration::from_secs_f64(sleep.clamp(0.0, 60.0)),
+            sleep: self.sleep_of("osd_recovery_sleep", "osd_recovery_sleep_ssd"),
             chunk: self.pace.piece(c.uint("osd_recovery_max_chunk").max(64 << 10)),
             omap_entries: c.uint("osd_recovery_max_omap_entries_per_chunk").max(1) as usize,
             single_start: c.uint("osd_recovery_max_single_start").max(1) as usize,
@@ -271,5 +272,17 @@ impl Host for Osd {
     fn recovery_slots(&self) -> &Semaphore {
         self.recovery_slots.set_total(self.recovery_max_active());
         &self.recovery_slots
+    }
+}
+
+impl Osd {
+    /// How long something rests: what `option` says, or else what is told for devices of our kind, which all call themselves
+    /// ssd.
+    fn sleep_of(&self, option: &str, of_ssd: &str) -> Duration {
+        let sleep = match self.config.float(option) {
+            s if s > 0.0 => s,
+            _ => self.config.float(of_ssd),
+        };
+        Duration::from_secs_f64(sleep.clamp(0.0, 60.0))
     }
 }

@@ -42,7 +42,7 @@ use denc::Denc;
 use env::sync::{Notify, Semaphore};
 use env::{Env, LocalFuture};
 use monclient::{MonClient, MonEvents, Settings};
-use msgr::{Connection, Messenger, Policies, Policy};
+use msgr::{Connection, Incoming, Messenger, Policies, Policy};
 use store::injected::InjectedErrors;
 use store::{CollId, ObjectStore, PoolOptions, PoolStatfs, Statfs, StoreError, Transaction};
 use types::entity::{EntityName, MGR, MON, OSD};
@@ -225,6 +225,8 @@ pub struct Osd {
     pgs_configured: Cell<usize>,
     pub(crate) state_times: state_times::StateTimes,
     pub(crate) arrivals: Cell<u64>,
+    /// Ops for PGs of ours that are not there yet, in the order they came in. Bound: the clients' throttles.
+    uncreated: RefCell<BTreeMap<SpgId, Vec<(Connection, Incoming)>>>,
     next_tid: Cell<u64>,
     pub(crate) remote_reads: remote_read::RemoteReads,
     replica_writes: commits::ReplicaWrites,
@@ -388,6 +390,7 @@ impl Osd {
             pgs_configured: Cell::new(0),
             state_times: state_times::StateTimes::default(),
             arrivals: Cell::new(0),
+            uncreated: RefCell::default(),
             next_tid: Cell::new(1),
             remote_reads: remote_read::RemoteReads::default(),
             replica_writes: commits::ReplicaWrites::default(),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use store::Transaction;
 use types::osd::ObjectStatSum;
 use types::osd::ops::message_flags;
-use types::{EntityName, HObject};
+use types::{EntityName, Errno, HObject};
 
 use super::host::LogLevel;
 use super::log::Answered;
@@ -41,6 +41,7 @@ impl Pg {
                 return;
             }
         }
+        let Some(op) = self.refuse_blocklisted(op) else { return };
         let Some(op) = self.back_off(op) else { return };
         {
             let core = self.core.borrow();
@@ -88,6 +89,18 @@ impl Pg {
             return;
         }
         self.enqueue(op);
+    }
+
+    /// Answers a client that may not talk any more. Asked each time an op is run again: what still waited here when the client was
+    /// fenced off would overwrite what its successor has written.
+    fn refuse_blocklisted(&self, op: Box<ClientOp>) -> Option<Box<ClientOp>> {
+        let map = self.map.borrow();
+        if !map.has_blocklist() || !map.is_blocklisted(&op.session.con.peer_addrs()) {
+            return Some(op);
+        }
+        let refusal = Reply::refusal(&op.request, Errno::EBLOCKLISTED);
+        op.reply(map.epoch, refusal);
+        None
     }
 
     /// Why a write must not be begun. Who is full is known here before a map says so; then the
@@ -295,12 +308,12 @@ async fn run_op(
         pg.retry_op(op);
         return;
     }
-    // The same request may have run while this one waited for its turn.
-    let op = if waits && op.request.info.may_write() {
-        match pg.answer_duplicate(op) {
-            Some(op) => op,
-            None => return,
-        }
+    let op = if waits {
+        let Some(op) = pg.refuse_blocklisted(op) else { return };
+        // The same request may have run while this one waited for its turn.
+        let op = if op.request.info.may_write() { pg.answer_duplicate(op) } else { Some(op) };
+        let Some(op) = op else { return };
+        op
     } else {
         op
     };

@@ -38,6 +38,8 @@ pub trait Host {
     fn snap_mapper(&self) -> &SnapMapper;
     /// Options that recovery reads.
     fn recovery_limits(&self) -> RecoveryLimits;
+    /// osd_snap_trim_sleep, of which each clone has its share: how long trimming rests after it.
+    fn snap_trim_sleep(&self) -> std::time::Duration;
     /// Options that scrub reads.
     fn scrub_settings(&self) -> ScrubSettings;
     /// The OSD's slots for scrubs.

@@ -28,7 +28,8 @@ impl Pg {
 
     /// Whether a clone may be trimmed now (`SnapTrimmer::can_trim`).
     fn may_trim(&self) -> bool {
-        self.core.borrow().is_clean() && !self.scrub.is_active()
+        let is_forbidden = self.map.borrow().has_flag(osdmap_flags::NOSNAPTRIM);
+        !is_forbidden && self.core.borrow().is_clean() && !self.scrub.is_active()
     }
 
     /// Starts trimming if there is something to trim and nothing against it.
@@ -36,7 +37,7 @@ impl Pg {
         if self.snap_trimming.get() || !self.may_trim() || self.is_premerge() {
             return;
         }
-        if self.map.borrow().has_flag(osdmap_flags::NOSNAPTRIM) || self.snaps_to_trim().is_empty() {
+        if self.snaps_to_trim().is_empty() {
             return;
         }
         self.snap_trimming.set(true);
@@ -123,7 +124,7 @@ impl Pg {
                         }
                     }
                 }
-                self.host.env().sleep(PAUSE).await;
+                self.host.env().sleep(self.host.snap_trim_sleep().max(PAUSE)).await;
             }
             if !progressed {
                 return false;
