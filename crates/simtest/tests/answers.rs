@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use client::{IoCtx, Operation};
 use serde_json::json;
-use sim::{Control, DiskModel, Kill, World};
+use sim::{Control, DiskModel, Kill, LinkModel, World};
 use simtest::{Cluster, Plan};
 use types::SnapContext;
 
@@ -209,5 +209,42 @@ fn a_read_whose_lease_runs_out_keeps_its_place() {
         world.heal();
         let (found, _) = (read.await, write.await);
         assert_eq!(found, old);
+    });
+}
+
+/// An OSD that hears of a pool before the monitor tells it to make the pool's placement groups lets operations for them wait. Each
+/// waited for itself: when the group was there, newer writes of an object were done before those that still slept.
+#[test]
+fn writes_that_wait_for_their_placement_group_stay_in_order() {
+    let world = World::new(62);
+    let cluster = Cluster::make(&world.control(), Plan::default());
+    world.run_until(async move {
+        let world = cluster.world().clone();
+        let admin = cluster.start().await;
+        let slow = LinkModel { delay_min: Duration::from_millis(230), ..LinkModel::default() };
+        world.set_link("mon.a", "osd.1", Some(slow));
+        cluster.create_pool(&admin, 8).await;
+        let io = admin.io_ctx("p").await.unwrap();
+        let objects: Vec<_> = (0..24)
+            .map(|n| {
+                let (io, world) = (io.clone(), world.clone());
+                world.clone().spawn(async move {
+                    let writes = (0..150_u64).map(|number| {
+                        let (io, world) = (io.clone(), world.clone());
+                        async move {
+                            world.sleep(Duration::from_millis(3 * number)).await;
+                            io.write_full(format!("o{n}"), Bytes::from(number.to_string()))
+                                .await
+                                .unwrap();
+                            number
+                        }
+                    });
+                    assert!(at_once(&world, writes).await.is_sorted(), "o{n}");
+                })
+            })
+            .collect();
+        for object in objects {
+            object.await;
+        }
     });
 }

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use client::{IoCtx, Operation};
+use client::{Client, IoCtx, Operation};
 use denc::Writer;
 use serde_json::json;
 use sim::{Kill, World};
 use simtest::{Cluster, Plan};
+use types::osd::ObjListSnapResponse;
 use types::osd::ops::{self, CopyFromArgs, OsdOp};
-use types::{NOSNAP, ObjectLocator};
+use types::{NOSNAP, ObjectLocator, SNAPDIR, SnapContext};
 
 fn copy_of(io: &IoCtx, source: &str) -> Operation {
     let locator = ObjectLocator { pool: io.pool_id(), ..ObjectLocator::default() };
@@ -122,5 +123,94 @@ fn objects_of_an_erasure_coded_pool_are_copied() {
             cluster.in_time(&client, &format!("copy {n}"), limit, copy).await.unwrap();
             assert_eq!(io.read(format!("c{n}"), 0, 0).await.unwrap(), data);
         }
+    });
+}
+
+/// Two objects that different OSDs lead, the names of those, the second's first.
+async fn led_apart(admin: &Client, io: &IoCtx) -> ([String; 2], [String; 2]) {
+    let map = admin.osdmap();
+    let locator = ObjectLocator { pool: io.pool_id(), ..ObjectLocator::default() };
+    let leads = |name: &String| {
+        let pgid = map.object_to_pg(name.as_bytes(), &locator).unwrap();
+        map.pg_to_up_acting(map.raw_pg_to_pg(pgid).unwrap()).acting_primary
+    };
+    let mut names = (0..).map(|n| format!("o{n}"));
+    let source = names.next().unwrap();
+    let target = names.find(|name| leads(name) != leads(&source)).unwrap();
+    for name in [&source, &target] {
+        io.write_full(name.clone(), Bytes::from_static(b"before")).await.unwrap();
+    }
+    let osds = [&target, &source].map(|name| format!("osd.{}", leads(name)));
+    ([source, target], osds)
+}
+
+/// What a copy-from clones was decided before it read its source. Of a snapshot that was removed meanwhile, for which there was nothing
+/// to trim yet, it made a clone that nobody ever trimmed.
+#[test]
+fn a_copy_makes_no_clone_for_a_snapshot_that_has_gone() {
+    let world = World::new(29);
+    let cluster = Cluster::make(&world.control(), Plan::default());
+    world.run_until(async move {
+        let world = cluster.world().clone();
+        let admin = cluster.start().await;
+        cluster.create_pool(&admin, 8).await;
+        cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;
+        let io = admin.io_ctx("p").await.unwrap();
+        let ([source, target], [from, to]) = led_apart(&admin, &io).await;
+        let snap = admin.selfmanaged_snap_create(io.pool_id()).await.unwrap();
+        let later = io.clone().with_snap_context(SnapContext { seq: snap, snaps: vec![snap] });
+        world.block(&from, &to);
+        let copy = world.spawn({
+            let (target, op) = (target.clone(), copy_of(&io, &source));
+            async move { later.operate(target, op).await.unwrap() }
+        });
+        world.sleep(Duration::from_millis(200)).await;
+        admin.selfmanaged_snap_remove(io.pool_id(), snap).await.unwrap();
+        world.sleep(Duration::from_secs(3)).await;
+        world.unblock(&from, &to);
+        copy.await;
+        world.sleep(Duration::from_secs(10)).await;
+        let list = Operation::new().op(OsdOp::new(ops::LIST_SNAPS));
+        let listed = io.clone().with_snap_read(SNAPDIR).operate(target, list).await.unwrap();
+        let listed: ObjListSnapResponse = listed.decode(0).unwrap();
+        assert!(listed.clones.iter().all(|clone| clone.cloneid == NOSNAP), "{listed:?}");
+    });
+}
+
+/// Whether a client is fenced off was asked when its write came, and never again: one that waited for its turn, or for recovery, was
+/// done after the client's successor had read what was there, and answered with success.
+#[test]
+fn what_a_blocklisted_client_left_waiting_is_refused() {
+    let world = World::new(30);
+    let cluster = Cluster::make(&world.control(), Plan::default());
+    world.run_until(async move {
+        let world = cluster.world().clone();
+        let admin = cluster.start().await;
+        cluster.create_pool(&admin, 8).await;
+        cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;
+        let io = admin.io_ctx("p").await.unwrap();
+        let ([source, target], [from, to]) = led_apart(&admin, &io).await;
+        let client = cluster.client("client.1").await;
+        let fenced = client.io_ctx("p").await.unwrap();
+        world.block(&from, &to);
+        let copy = world.spawn({
+            let (io, target, op) = (io.clone(), target.clone(), copy_of(&io, &source));
+            async move { io.operate(target, op).await.unwrap() }
+        });
+        world.sleep(Duration::from_millis(100)).await;
+        // It waits for the object.
+        let write = world.spawn({
+            let target = target.clone();
+            async move { fenced.write_full(target, Bytes::from_static(b"late")).await }
+        });
+        world.sleep(Duration::from_millis(100)).await;
+        let addr = client.addrs().iter().next().unwrap().to_string();
+        let fence = json!({"prefix": "osd blocklist", "blocklistop": "add", "addr": addr});
+        cluster.command(&admin, fence).await;
+        world.sleep(Duration::from_secs(2)).await;
+        world.unblock(&from, &to);
+        copy.await;
+        assert!(write.await.is_err());
+        assert_eq!(&io.read(target, 0, 0).await.unwrap()[..], b"before");
     });
 }

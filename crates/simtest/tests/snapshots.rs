@@ -489,3 +489,50 @@ fn rows_of_divergent_clones_go_and_those_of_clones_that_come_stay() {
         cluster.compare_replicas(&admin).await;
     });
 }
+
+/// nosnaptrim was looked at when trimming began, and osd_snap_trim_sleep never: whoever wanted clients to have the disks could not stop it.
+#[test]
+fn trimming_sleeps_and_is_stopped() {
+    const OBJECTS: usize = 40;
+    let world = World::new(28);
+    let options = "osd_snap_trim_sleep = 2\n".to_owned();
+    let cluster = Cluster::make(&world.control(), Plan { options, ..Plan::default() });
+    world.run_until(async move {
+        let world = cluster.world().clone();
+        let admin = cluster.start().await;
+        cluster.create_pool(&admin, 1).await;
+        cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;
+        let io = admin.io_ctx("p").await.unwrap();
+        let snap = admin.selfmanaged_snap_create(io.pool_id()).await.unwrap();
+        let later = io.clone().with_snap_context(SnapContext { seq: snap, snaps: vec![snap] });
+        for n in 0..OBJECTS {
+            io.write_full(format!("o{n}"), Bytes::from_static(b"before")).await.unwrap();
+            later.write_full(format!("o{n}"), Bytes::from_static(b"after")).await.unwrap();
+        }
+        let of_all = io.clone().with_snap_read(SNAPDIR);
+        let clones = async || {
+            let mut clones = 0;
+            for n in 0..OBJECTS {
+                let list = Operation::new().op(OsdOp::new(ops::LIST_SNAPS));
+                let listed = of_all.operate(format!("o{n}"), list).await.unwrap();
+                let listed: ObjListSnapResponse = listed.decode(0).unwrap();
+                clones += listed.clones.iter().filter(|clone| clone.cloneid != NOSNAP).count();
+            }
+            clones
+        };
+        admin.selfmanaged_snap_remove(io.pool_id(), snap).await.unwrap();
+        world.sleep(Duration::from_secs(10)).await;
+        // Two in two seconds, as Ceph trims two at once and sleeps then.
+        let left = clones().await;
+        assert!((OBJECTS - 12..OBJECTS - 2).contains(&left), "{left}");
+        let flag = |verb: &str| json!({"prefix": format!("osd {verb}"), "key": "nosnaptrim"});
+        cluster.command(&admin, flag("set")).await;
+        world.sleep(Duration::from_secs(3)).await;
+        let stopped_at = clones().await;
+        world.sleep(Duration::from_secs(20)).await;
+        assert_eq!(clones().await, stopped_at);
+        cluster.command(&admin, flag("unset")).await;
+        world.sleep(Duration::from_secs(60)).await;
+        assert_eq!(clones().await, 0);
+    });
+}
