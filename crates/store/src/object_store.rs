@@ -112,7 +112,8 @@ pub trait ObjectStore {
         max_bytes: usize,
     ) -> LocalFuture<Result<OmapPage, StoreError>>;
 
-    /// Space.
+    /// Space. `Latched` from a store that stopped: one that failed after its answers (it applies or
+    /// syncs later) has nobody else to tell, so its owner is to ask from time to time.
     fn statfs(&self) -> LocalFuture<Result<Statfs, StoreError>>;
     /// What the objects of each pool take, by the pool's number; a pool that is not there takes
     /// nothing. `None` from a store that does not know, as Ceph's stores but BlueStore. Of omaps

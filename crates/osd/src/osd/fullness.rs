@@ -154,8 +154,10 @@ impl Osd {
     /// ops found no room when there is some. Once a second, and when so much has been written that
     /// the step may be another: a disk may be filled faster than that.
     pub(super) async fn measure_room(&self) {
-        if let Ok(statfs) = self.store.statfs().await {
-            self.statfs.set(statfs);
+        match self.store.statfs().await {
+            Ok(statfs) => self.statfs.set(statfs),
+            // It may have failed after all that was submitted had been answered.
+            Err(e) => return self.store_failed(&e),
         }
         let map = self.current_map();
         let used = self.used_ratio();

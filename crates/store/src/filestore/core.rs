@@ -215,9 +215,7 @@ impl Core {
 
     /// Takes a transaction on: its effect on names is seen at once. Its number and length.
     pub(super) fn take_on(&self, t: &mut Transaction) -> Result<(u64, u64), StoreError> {
-        if self.failed.load(Ordering::Relaxed) {
-            return Err(StoreError::Latched);
-        }
+        self.refuse_if_failed()?;
         let mut names = locked(&self.names);
         check(t, &*names)?;
         let growth = names.growth(t);
@@ -248,6 +246,16 @@ impl Core {
         self.failed.store(true, Ordering::Relaxed);
         locked(&self.progress).failed = true;
         self.changed.notify_all();
+    }
+
+    fn refuse_if_failed(&self) -> Result<(), StoreError> {
+        if self.failed.load(Ordering::Relaxed) { Err(StoreError::Latched) } else { Ok(()) }
+    }
+
+    /// An object's file, for reading. After a failure it may lack what was answered already.
+    fn existing(&self, cid: &CollId, oid: &GhObject) -> Result<File, StoreError> {
+        self.refuse_if_failed()?;
+        self.files.existing(cid, oid)
     }
 
     /// Writes entries to the journal, all that wait together, until `seq` is durable.
@@ -393,9 +401,7 @@ impl Core {
             });
         }
         let target = locked(&self.progress).applied;
-        if self.failed.load(Ordering::Relaxed) {
-            return Err(StoreError::Latched);
-        }
+        self.refuse_if_failed()?;
         if target == commit.seq {
             return Ok(());
         }
@@ -549,7 +555,7 @@ impl blocking::Core for Core {
     }
 
     fn stat(&self, cid: &CollId, oid: &GhObject) -> Result<ObjectStat, StoreError> {
-        let size = self.files.existing(cid, oid)?.metadata()?.len();
+        let size = self.existing(cid, oid)?.metadata()?.len();
         Ok(ObjectStat { size })
     }
 
@@ -561,7 +567,7 @@ impl blocking::Core for Core {
         len: u64,
     ) -> Result<BufferList, StoreError> {
         use std::os::unix::fs::FileExt;
-        let file = self.files.existing(cid, oid)?;
+        let file = self.existing(cid, oid)?;
         let size = file.metadata()?.len();
         let len = if len == 0 { u64::MAX } else { len };
         let mut data = vec![0; len.min(size.saturating_sub(offset)) as usize];
@@ -578,7 +584,7 @@ impl blocking::Core for Core {
         offset: u64,
         len: u64,
     ) -> Result<Vec<Range<u64>>, StoreError> {
-        let file = self.files.existing(cid, oid)?;
+        let file = self.existing(cid, oid)?;
         let end = offset.saturating_add(len).min(file.metadata()?.len());
         let ranges = xattr::data_ranges(&file, end)?;
         let cut = ranges.into_iter().map(|r| r.start.max(offset)..r.end.min(end));
@@ -586,18 +592,18 @@ impl blocking::Core for Core {
     }
 
     fn getattr(&self, cid: &CollId, oid: &GhObject, name: &[u8]) -> Result<Bytes, StoreError> {
-        let file = self.files.existing(cid, oid)?;
+        let file = self.existing(cid, oid)?;
         self.files.attr(&file, name)?.ok_or(StoreError::NoAttr)
     }
 
     fn getattrs(&self, cid: &CollId, oid: &GhObject) -> Result<Vec<(BString, Bytes)>, StoreError> {
-        let file = self.files.existing(cid, oid)?;
+        let file = self.existing(cid, oid)?;
         let attrs = self.files.attrs(&file)?;
         Ok(attrs.into_iter().map(|(name, value)| (name.into(), value)).collect())
     }
 
     fn omap_header(&self, cid: &CollId, oid: &GhObject) -> Result<Bytes, StoreError> {
-        let file = self.files.existing(cid, oid)?;
+        let file = self.existing(cid, oid)?;
         let Some(id) = self.files.id(&file)? else { return Ok(Bytes::new()) };
         let header = self.files.kv.get(&entry_key(id, b'-', b"")).map_err(storage)?;
         Ok(header.unwrap_or_default())
@@ -609,7 +615,7 @@ impl blocking::Core for Core {
         oid: &GhObject,
         keys: &[BString],
     ) -> Result<Vec<(BString, Bytes)>, StoreError> {
-        let file = self.files.existing(cid, oid)?;
+        let file = self.existing(cid, oid)?;
         let Some(id) = self.files.id(&file)? else { return Ok(Vec::new()) };
         let mut found = Vec::new();
         for key in keys {
@@ -626,7 +632,7 @@ impl blocking::Core for Core {
         oid: &GhObject,
         wanted: &PageWanted,
     ) -> Result<OmapPage, StoreError> {
-        let file = self.files.existing(cid, oid)?;
+        let file = self.existing(cid, oid)?;
         let (mut page, mut bytes) = (OmapPage::default(), 0);
         let Some(id) = self.files.id(&file)? else { return Ok(page) };
         let (from, end) = (entry_key(id, b'.', &wanted.from), entry_key(id, b'.' + 1, b""));
@@ -654,6 +660,7 @@ impl blocking::Core for Core {
     }
 
     fn statfs(&self) -> Result<Statfs, StoreError> {
+        self.refuse_if_failed()?;
         let data = locked(&self.names).data;
         let (_, size, free) = xattr::file_system(&self.root)?;
         let total = self.settings.limit.min(size);

@@ -429,7 +429,10 @@ impl ObjectStore for InkStore {
     }
 
     fn statfs(&self) -> LocalFuture<Result<Statfs, StoreError>> {
-        self.with(|core| Ok(core.statfs()))
+        self.with(|core| match core.failed {
+            Some(_) => Err(StoreError::Latched),
+            None => Ok(core.statfs()),
+        })
     }
 
     fn stop_when_full(&self) {

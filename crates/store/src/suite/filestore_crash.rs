@@ -287,6 +287,46 @@ fn a_file_that_gets_a_long_name_is_known_by_it_after_a_power_loss() {
     });
 }
 
+/// Found by reading: a write was answered, could then not be applied to the object's file (EIO, EDQUOT), and
+/// every read gave what was there before it, until some later transaction was refused: an OSD that was
+/// only read from went on for ever.
+#[test]
+fn what_is_answered_and_cannot_be_applied_stops_reads_and_is_told_to_who_asks() {
+    block_on(|env| async move {
+        let dir = Dir::new("file-unapplied");
+        let kv = database();
+        let store = made(&env, &dir, &kv, 2 << 20).await;
+        let write = |byte: u8| {
+            let mut t = Transaction::new();
+            t.write(&pg(0), &numbered(1), 0, vec![byte; 1000]);
+            t
+        };
+        let mut t = Transaction::new();
+        t.mkcoll(&pg(0), 0);
+        t.append(write(1));
+        store.submit(t).await.unwrap();
+        assert_eq!(store.read(&pg(0), &numbered(1), 0, 1).await.unwrap().to_contiguous()[..], [1]);
+        assert!(store.statfs().await.is_ok());
+        // What cannot be opened as a file.
+        let folder = dir.0.join("current").join(pg(0).to_string());
+        let file = fs::read_dir(folder).unwrap().next().unwrap().unwrap().path();
+        let aside = dir.0.join("aside");
+        fs::rename(&file, &aside).unwrap();
+        fs::create_dir(&file).unwrap();
+        store.submit(write(2)).await.unwrap();
+        fs::remove_dir(&file).unwrap();
+        fs::rename(&aside, &file).unwrap();
+        // As the file can be read again, the old byte would be.
+        assert_eq!(store.stat(&pg(0), &numbered(1)).await, Err(StoreError::Latched));
+        let read = store.read(&pg(0), &numbered(1), 0, 1).await;
+        assert_eq!(read.map(|data| data.to_contiguous()), Err(StoreError::Latched));
+        assert_eq!(store.statfs().await.map(drop), Err(StoreError::Latched));
+        drop(store);
+        let store = mounted(&env, &dir, &kv).await.unwrap();
+        assert_eq!(store.read(&pg(0), &numbered(1), 0, 1).await.unwrap().to_contiguous()[..], [2]);
+    });
+}
+
 #[test]
 fn another_store_s_journal_is_refused() {
     block_on(|env| async move {
