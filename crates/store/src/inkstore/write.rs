@@ -127,6 +127,9 @@ impl Core {
         if self.closing {
             return Err(StoreError::Closed);
         }
+        if self.is_short() {
+            self.forgo_discards();
+        }
         self.found.clear();
         let seen = Seen { state: &self.state, found: RefCell::new(&mut self.found) };
         check(t, &seen)?;
@@ -163,8 +166,11 @@ impl Core {
 
     /// Whether so many blocks are there at once beside what is kept: those of overwritten data come
     /// back only when that is durable.
-    fn are_free(&self, blocks: u64, reserve: u64) -> bool {
+    fn are_free(&mut self, blocks: u64, reserve: u64) -> bool {
         let kept = reserve.saturating_sub(self.overwrite_blocks());
+        if u64::from(self.alloc.free()) < blocks + kept {
+            self.forgo_discards();
+        }
         u64::from(self.alloc.free()) >= blocks + kept
     }
 
@@ -173,7 +179,7 @@ impl Core {
     }
 
     /// Whether a block can be written anew: as an overwrite, or beside one that is not given up.
-    pub(super) fn admits_block(&self, given_up: bool) -> bool {
+    pub(super) fn admits_block(&mut self, given_up: bool) -> bool {
         let reserve = self.reserve_blocks();
         let fits = self.used_blocks() + 1 + reserve <= u64::from(self.device_blocks);
         self.are_free(1 + self.spill_blocks(0), reserve) && (given_up || fits)
