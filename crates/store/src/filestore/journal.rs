@@ -1,18 +1,24 @@
 //! The write-ahead journal: a ring of entries in a file, a device or memory (tmpfs).
 //!
 //! ```text
-//! blocks 0, 1  headers, the newer counts: "LOLIJRNL", u32 crc32c of what follows, u32 version 1,
+//! blocks 0, 1  headers, the newer counts: "LOLIJRNL", u32 crc32c of what follows, u32 version 2,
 //!              uuid[16], u64 length of the ring, u64 place and u64 number of the first entry that is
-//!              needed, u64 epoch (+1 at each mount), u64 generation (+1 for each header)
+//!              needed, u64 epoch (+1 at each mount), u64 generation (+1 for each header), u64 bytes of
+//!              the longest write of entries in this epoch, or more
 //! the rest     the ring. An entry: u64 magic (of uuid, epoch and number), u64 number, u64 bytes of the payload,
-//!              u32 crc32c of the payload, u32 crc32c of the 28 bytes before; the payload; zeros up to
-//!              a multiple of 4096
+//!              u64 number up to which all was durable when it was written, u32 crc32c of the payload,
+//!              u32 crc32c of the 36 bytes before; the payload; zeros up to a multiple of 4096
 //! ```
 //!
 //! Numbers follow each other. The first entry whose head or payload does not check ends the
-//! journal: it was never answered. Space is taken again only after a header that no longer needs
-//! it is durable. After a mount has replayed and synced all there is, it begins a new epoch: an
-//! entry of before that was torn in its middle must not follow a new one of the same length.
+//! journal: it was never answered. Unless a later entry says that it was durable: it comes from the
+//! write behind the one that is damaged, so it begins no further on than a write is long; then it has rotted,
+//! and what is behind it was answered and cannot be applied without it. Space is taken again only
+//! after a header that no longer needs it is durable. After a mount has replayed and synced all there is,
+//! it begins a new epoch: an entry of before that was torn in its middle must not follow a new one of
+//! the same length.
+//!
+//! Version 1 had neither the longest write nor "durable"; it is read, and the next epoch is of version 2.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -28,10 +34,15 @@ use env::AlignedBuf;
 use crate::StoreError;
 
 const MAGIC: &[u8; 8] = b"LOLIJRNL";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Unit of the journal (journal_block_size).
 pub(super) const BLOCK_LEN: u64 = 4096;
-const HEAD_LEN: usize = 32;
+const HEAD_LEN: usize = 40;
+const HEAD_LEN_V1: usize = 32;
+/// Longest write before the header says more. Small in tests, so that it comes to that.
+const WRITE_MAX_FIRST: u64 = if cfg!(test) { 64 << 10 } else { 16 << 20 };
+/// Bytes of the ring looked through at a time.
+const SEARCH_LEN: u64 = 1 << 20;
 /// Where the ring begins.
 const RING_AT: u64 = 2 * BLOCK_LEN;
 /// Smallest ring.
@@ -51,6 +62,10 @@ pub(super) struct Journal {
     next_seq: u64,
     epoch: u64,
     generation: u64,
+    /// Bytes of an entry's head in this epoch.
+    head_len: usize,
+    /// No write of this epoch is longer.
+    write_max: u64,
     /// Ends of entries that are still needed, by number.
     ends: VecDeque<(u64, u64)>,
     /// Who reads them does not wait for a write.
@@ -66,6 +81,15 @@ pub(super) struct Counts {
     pub(super) headers: AtomicU64,
     /// Writes of entries.
     pub(super) writes: AtomicU64,
+}
+
+/// An entry's head, checked.
+struct Head {
+    seq: u64,
+    len: u64,
+    /// What was durable when it was written; 0 if it does not say.
+    durable: u64,
+    payload_crc: u32,
 }
 
 fn crc(bytes: &[u8]) -> u32 {
@@ -121,7 +145,10 @@ impl Journal {
         }
         let mut journal = Journal::new(file, uuid, ring_len, 0, next_seq);
         // Whatever an older journal left behind cannot check: its uuid is another one. One of the
-        // same store could, so its headers and first entry go.
+        // same store could, so its epochs are not used again, and its headers and first entry go.
+        if let Ok(Some(old)) = newer_header(&journal.file) {
+            journal.epoch = u64::from_le_bytes(number(&old, 56)).wrapping_add(1);
+        }
         journal.file.write_all_at(&aligned(RING_AT + BLOCK_LEN), 0)?;
         journal.write_header()?;
         Ok(())
@@ -137,6 +164,8 @@ impl Journal {
             next_seq,
             epoch: 1,
             generation: 0,
+            head_len: HEAD_LEN,
+            write_max: WRITE_MAX_FIRST,
             ends: VecDeque::new(),
             counts: Arc::default(),
         }
@@ -167,6 +196,10 @@ impl Journal {
         let mut journal = Journal::new(file, uuid, ring_len, place, seq);
         journal.epoch = u64::from_le_bytes(number(&header, 56));
         journal.generation = u64::from_le_bytes(number(&header, 64));
+        match u32::from_le_bytes(number(&header, 12)) {
+            1 => journal.head_len = HEAD_LEN_V1,
+            _ => journal.write_max = u64::from_le_bytes(number(&header, 72)),
+        }
         while let Some((payload, end)) = journal.entry_at(journal.head)? {
             let seq = journal.next_seq;
             journal.ends.push_back((seq, end));
@@ -176,7 +209,45 @@ impl Journal {
                 replay(seq, payload)?;
             }
         }
+        if let Some(later) = journal.later_entry()? {
+            let damaged = journal.next_seq;
+            tracing::error!(damaged, later, "the journal holds later entries that were answered");
+            return Err(StoreError::Format("a damaged entry in the middle of the journal"));
+        }
         Ok(journal)
+    }
+
+    /// An entry that was written when the one missing at the journal's end was durable.
+    fn later_entry(&self) -> io::Result<Option<u64>> {
+        let missing = self.next_seq;
+        let end =
+            self.head + (self.ring_len - self.used()).min(self.write_max.saturating_add(BLOCK_LEN));
+        let mut place = self.head;
+        while place < end {
+            let some = self.read(place, (end - place).min(SEARCH_LEN))?;
+            let heads = some.chunks(BLOCK_LEN as usize).filter_map(|block| self.head_of(block));
+            let mut later = heads.filter(|head| head.seq > missing && head.durable >= missing);
+            if let Some(head) = later.next() {
+                return Ok(Some(head.seq));
+            }
+            place += some.len() as u64;
+        }
+        Ok(None)
+    }
+
+    /// The head that a block begins with, of whichever number.
+    fn head_of(&self, block: &[u8]) -> Option<Head> {
+        let u64_at = |at| u64::from_le_bytes(number(block, at));
+        let u32_at = |at| u32::from_le_bytes(number(block, at));
+        let crc_at = self.head_len - 4;
+        let head = Head {
+            seq: u64_at(8),
+            len: u64_at(16),
+            durable: if self.head_len == HEAD_LEN_V1 { 0 } else { u64_at(24) },
+            payload_crc: u32_at(crc_at - 4),
+        };
+        let good = u64_at(0) == self.magic(head.seq) && crc(&block[..crc_at]) == u32_at(crc_at);
+        good.then_some(head)
     }
 
     fn magic(&self, seq: u64) -> u64 {
@@ -196,37 +267,34 @@ impl Journal {
     }
 
     fn entry_at(&self, place: u64) -> Result<Option<(Bytes, u64)>, StoreError> {
-        let head = self.read(place, BLOCK_LEN)?;
-        let seq = self.next_seq;
-        let len = u64::from_le_bytes(number(&head, 16));
+        let block = self.read(place, BLOCK_LEN)?;
         let room = self.ring_len - (place - self.tail);
-        let good = u64::from_le_bytes(number(&head, 0)) == self.magic(seq)
-            && u64::from_le_bytes(number(&head, 8)) == seq
-            && crc(&head[..28]) == u32::from_le_bytes(number(&head, 28))
-            && len <= room;
-        if !good {
-            return Ok(None);
-        }
-        let whole = entry_len(len);
+        let head = self.head_of(&block).filter(|h| h.seq == self.next_seq && h.len <= room);
+        let Some(head) = head else { return Ok(None) };
+        let whole = self.entry_len(head.len);
         if whole > room {
             return Ok(None);
         }
         let buf = self.read(place, whole)?;
-        let payload = &buf[HEAD_LEN..HEAD_LEN + len as usize];
-        if crc(payload) != u32::from_le_bytes(number(&head, 24)) {
+        let payload = &buf[self.head_len..self.head_len + head.len as usize];
+        if crc(payload) != head.payload_crc {
             return Ok(None);
         }
         Ok(Some((Bytes::copy_from_slice(payload), place + whole)))
     }
 
+    fn entry_len(&self, payload: u64) -> u64 {
+        (self.head_len as u64 + payload).next_multiple_of(BLOCK_LEN)
+    }
+
     /// Bytes of the longest payload that can ever be written.
     pub(super) fn entry_max(&self) -> usize {
-        self.ring_len as usize - HEAD_LEN
+        self.ring_len as usize - self.head_len
     }
 
     /// Whether the entries fit now.
     pub(super) fn fits(&self, entries: &[Entry]) -> bool {
-        let len: u64 = entries.iter().map(|(_, p)| entry_len(p.len() as u64)).sum();
+        let len: u64 = entries.iter().map(|(_, p)| self.entry_len(p.len() as u64)).sum();
         self.used() + len <= self.ring_len
     }
 
@@ -247,7 +315,12 @@ impl Journal {
 
     /// Writes entries in one go; they are durable when this returns. They must fit and follow.
     pub(super) fn write(&mut self, entries: &[Entry]) -> io::Result<()> {
-        let len = entries.iter().map(|(_, p)| entry_len(p.len() as u64)).sum();
+        let len = entries.iter().map(|(_, p)| self.entry_len(p.len() as u64)).sum();
+        if len > self.write_max {
+            self.write_max = len;
+            self.write_header()?;
+        }
+        let durable = self.next_seq - 1;
         let mut buf = aligned(len);
         let mut at = 0;
         for (seq, payload) in entries {
@@ -256,11 +329,12 @@ impl Journal {
             entry[..8].copy_from_slice(&self.magic(*seq).to_le_bytes());
             entry[8..16].copy_from_slice(&seq.to_le_bytes());
             entry[16..24].copy_from_slice(&(payload.len() as u64).to_le_bytes());
-            entry[24..28].copy_from_slice(&crc(payload).to_le_bytes());
-            let head_crc = crc(&entry[..28]);
-            entry[28..32].copy_from_slice(&head_crc.to_le_bytes());
+            entry[24..32].copy_from_slice(&durable.to_le_bytes());
+            entry[32..36].copy_from_slice(&crc(payload).to_le_bytes());
+            let head_crc = crc(&entry[..36]);
+            entry[36..40].copy_from_slice(&head_crc.to_le_bytes());
             entry[HEAD_LEN..HEAD_LEN + payload.len()].copy_from_slice(payload);
-            at += entry_len(payload.len() as u64) as usize;
+            at += self.entry_len(payload.len() as u64) as usize;
             self.next_seq += 1;
             self.ends.push_back((*seq, self.head + at as u64));
         }
@@ -300,6 +374,8 @@ impl Journal {
         self.ends.clear();
         self.tail = self.head;
         self.epoch += 1;
+        self.head_len = HEAD_LEN;
+        self.write_max = WRITE_MAX_FIRST;
         self.write_header()
     }
 
@@ -315,6 +391,7 @@ impl Journal {
         self.generation += 1;
         header[56..64].copy_from_slice(&self.epoch.to_le_bytes());
         header[64..72].copy_from_slice(&self.generation.to_le_bytes());
+        header[72..80].copy_from_slice(&self.write_max.to_le_bytes());
         let sum = crc(&header[12..]);
         header[8..12].copy_from_slice(&sum.to_le_bytes());
         self.file.write_all_at(&header, self.generation % 2 * BLOCK_LEN)?;
@@ -332,17 +409,13 @@ fn newer_header(file: &File) -> io::Result<Option<AlignedBuf>> {
         file.read_exact_at(&mut header, at)?;
         let good = header[..8] == *MAGIC
             && crc(&header[12..]) == u32::from_le_bytes(number(&header, 8))
-            && u32::from_le_bytes(number(&header, 12)) == VERSION;
+            && (1..=VERSION).contains(&u32::from_le_bytes(number(&header, 12)));
         let generation = |header: &[u8]| u64::from_le_bytes(number(header, 64));
         if good && newer.as_ref().is_none_or(|old| generation(old) < generation(&header)) {
             newer = Some(header);
         }
     }
     Ok(newer)
-}
-
-fn entry_len(payload: u64) -> u64 {
-    (HEAD_LEN as u64 + payload).next_multiple_of(BLOCK_LEN)
 }
 
 /// Bytes of a block device.
