@@ -10,7 +10,7 @@ import unittest
 
 import rados
 
-from cluster import Cluster
+from cluster import Cluster, state
 
 # Backend, options, causes that must have grown. (memstore writes nothing, and forgets.)
 STORES = {
@@ -165,6 +165,28 @@ class Stores(unittest.TestCase):
                     cluster.delete_pool(f"p{n}")
             for n in range(3):
                 c.ceph("tell", f"osd.{n}", "version")
+
+    def test_what_cannot_be_applied_ends_the_osd(self):
+        """Found by reading: a FileStore answered a write when its journal had it, could then not apply it (here
+        the object's file is none), and the OSD stayed up and read what was there before."""
+        with Cluster(osds=1, store="filestore") as c:
+            c.ceph("osd", "pool", "create", "p", "8")
+            c.wait_clean()
+            with rados.Rados(conffile=c.conf) as cluster, cluster.open_ioctx("p") as ioctx:
+                ioctx.write_full("object", b"before")
+                self.assertEqual(ioctx.read("object"), b"before")
+                file = next(pathlib.Path(c.dir).rglob("current/*_head/**/object_*"))
+                aside = file.with_name("aside")
+                file.rename(aside)
+                file.mkdir()
+                pid = c.pid("osd.0")
+                ioctx.write("object", b"behind")
+                c.wait(lambda: not os.path.exists(f"/proc/{pid}") or state(pid) == "Z", 10, "osd.0 has ended")
+                self.assertIn("the store fails: Latched", c.logs())
+                file.rmdir()
+                aside.rename(file)
+                c.up()
+                self.assertEqual(ioctx.read("object"), b"behind")
 
     def causes(self, c, causes):
         """Bytes by cause, by both ways to ask; each byte has one."""
