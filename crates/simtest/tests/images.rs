@@ -183,3 +183,50 @@ fn a_snapshot_whose_map_fails_is_known_to_writers() {
         assert!(shown(&io, "image", Some("s")).await == block(1));
     });
 }
+
+/// Found by reading: an update of the object map failed once, and from then on each write to an object
+/// that was not there failed, until the image was closed. librbd says that the map is invalid and goes on.
+#[test]
+fn writes_go_on_without_an_object_map_that_fails_while_the_lock_is_ours() {
+    let world = World::new(5);
+    let cluster = Cluster::make(&world.control(), Plan::default());
+    world.run_until(async move {
+        let io = pool(&cluster).await;
+        let options = CreateOptions { order: 16, ..CreateOptions::default() };
+        rbd::create(&io, "image", LEN, &options).await.unwrap();
+        let image = opened(&io, "image", None).await;
+        image.write(0, block(1)).await.unwrap();
+        let id = image.info().id;
+        io.operate(format!("rbd_object_map.{id}"), Operation::new().remove()).await.unwrap();
+        // Several at once: of one object, of others, of one that goes.
+        let at = |object: u64| object << 16;
+        let (one, other, same, gone) = futures_util::join!(
+            image.write(at(1), block(2)),
+            image.write(at(2), block(3)),
+            image.write(at(2) + 8192, block(4)),
+            image.discard(0, 1 << 16),
+        );
+        (one.unwrap(), other.unwrap(), same.unwrap(), gone.unwrap());
+        image.write(at(3), block(5)).await.unwrap();
+        image.close().await.unwrap();
+        let again = opened(&io, "image", None).await;
+        again.lock().await.unwrap();
+        assert_eq!(again.allocation(0, LEN), None, "its map is not trusted");
+        for (place, byte) in [(0, 0), (at(1), 2), (at(2), 3), (at(2) + 8192, 4), (at(3), 5)] {
+            let read = again.read(place, 8192).await.unwrap();
+            assert!(read.to_contiguous() == block(byte), "{place} {byte}");
+        }
+        again.close().await.unwrap();
+        // Without the lock nothing is said of the map and nothing written.
+        rbd::create(&io, "lost", LEN, &options).await.unwrap();
+        let lost = opened(&io, "lost", None).await;
+        lost.write(0, block(1)).await.unwrap();
+        let id = lost.info().id;
+        io.operate(format!("rbd_object_map.{id}"), Operation::new().remove()).await.unwrap();
+        let unlock = Operation::new().rmxattr("lock.rbd_lock");
+        io.operate(format!("rbd_header.{id}"), unlock).await.unwrap();
+        lost.write(at(1), block(2)).await.unwrap_err();
+        assert!(lost.allocation(0, LEN).is_some());
+        assert!(shown(&io, "lost", None).await == block(1));
+    });
+}

@@ -202,7 +202,7 @@ impl Image {
             return Ok(());
         }
         if let Some(map) = &map {
-            map.ensure_exists(object).await?;
+            self.0.map_updated(map, map.ensure_exists(object).await).await?;
         }
         if below {
             return self.copy_below(&view, object, &data).await;

@@ -175,10 +175,35 @@ impl Inner {
             Err(ClientError::Errno(Errno::ENOENT | Errno::EINVAL) | ClientError::Decode(_)) => {}
             Err(error) => return Err(error),
         }
-        // It cannot be trusted any more; `rbd object-map rebuild` makes another.
+        self.distrust_object_map(Operation::new()).await
+    }
+
+    /// It cannot be trusted any more; `rbd object-map rebuild` makes another.
+    async fn distrust_object_map(&self, op: Operation) -> Result<(), ClientError> {
         let flags = FLAG_OBJECT_MAP_INVALID | FLAG_FAST_DIFF_INVALID;
-        self.header_op(Operation::new().set_flags(NOSNAP, flags, flags)).await?;
+        self.header_op(op.set_flags(NOSNAP, flags, flags)).await?;
+        self.lock.map.borrow_mut().take();
         self.refresh().await
+    }
+
+    /// What came of an update of the object map. Without the map the image is slower, without writes it
+    /// is none: if the lock is still ours, which is asked of the header itself, one that failed is
+    /// said there to be invalid, durably, and the change it was for goes on without it.
+    pub(crate) async fn map_updated(
+        &self,
+        map: &ObjectMap,
+        result: Result<(), ClientError>,
+    ) -> Result<(), ClientError> {
+        let Err(error) = result else { return Ok(()) };
+        if self.lock.cookie().is_none() {
+            return Err(error);
+        }
+        if self.view().header.object_map_valid(NOSNAP) {
+            tracing::warn!("the object map of {} is given up: {error}", self.name);
+            self.distrust_object_map(self.locked_op()).await?;
+            let _ = map.close().await;
+        }
+        Ok(())
     }
 
     /// Another holds it. True if it was asked to hand over, false if the lock may be free now.

@@ -121,7 +121,7 @@ impl Image {
             if map.state(object) == object_map::NONEXISTENT {
                 return Ok(());
             }
-            map.ensure_exists(object).await?;
+            self.0.map_updated(&map, map.ensure_exists(object).await).await?;
         }
         let cut = Operation::new().stat().truncate(len);
         match view.write.operate(oid, cut).await {

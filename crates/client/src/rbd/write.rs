@@ -235,11 +235,11 @@ impl Image {
                 return Ok(());
             }
             if let Some(map) = map {
-                if deletes && beneath == 0 {
-                    map.set(object..object + 1, PENDING, None).await?;
-                } else {
-                    map.ensure_exists(object).await?;
-                }
+                let updated = match deletes && beneath == 0 {
+                    true => map.set(object..object + 1, PENDING, None).await,
+                    false => map.ensure_exists(object).await,
+                };
+                self.0.map_updated(map, updated).await?;
             }
             if let (Change::Compare(_, expected, _), 0) = (&change, beneath) {
                 self.make_for_compare(view, object, expected).await?;
@@ -247,7 +247,8 @@ impl Image {
             self.apply(view, object, &change, beneath, deletes).await?;
             if let (Some(map), true) = (map, deletes) {
                 let from = if beneath == 0 { PENDING } else { EXISTS };
-                map.set(object..object + 1, NONEXISTENT, Some(from)).await?;
+                let updated = map.set(object..object + 1, NONEXISTENT, Some(from)).await;
+                self.0.map_updated(map, updated).await?;
             }
             Ok(())
         })
