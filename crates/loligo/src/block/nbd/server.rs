@@ -1,6 +1,7 @@
 //! The server: exports, listening, and an orderly end.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use client::rbd::Image;
 use env::{Env, Listener, Stream};
@@ -20,6 +21,8 @@ use crate::output::tell;
 const DEFAULT_LISTEN: &str = "127.0.0.1:10809";
 /// Connections at a time; more wait in the kernel's queue.
 const CONNECTIONS_MAX: u64 = 256;
+/// Who has not chosen an export by then is sent away: it holds the place of another.
+const HAGGLING_MAX: Duration = Duration::from_secs(10);
 
 /// The protocol knows no notice of another size.
 const RESIZED: &str = "clients see the new size when they connect again";
@@ -116,7 +119,7 @@ async fn accept_until_told(env: &Env, listener: Rc<dyn Listener>, exports: Rc<[R
                     }
                     Err(e) => {
                         tracing::warn!("accept: {e}");
-                        env.sleep(std::time::Duration::from_millis(100)).await;
+                        env.sleep(Duration::from_millis(100)).await;
                     }
                 }
             }
@@ -129,7 +132,9 @@ async fn accept_until_told(env: &Env, listener: Rc<dyn Listener>, exports: Rc<[R
 async fn serve(env: &Env, stream: Rc<dyn Stream>, exports: &[Rc<Export>]) {
     let peer = stream.peer_addr().map_or_else(|| "a local client".to_owned(), |a| a.to_string());
     let mut incoming = Incoming::new(stream.clone());
-    let end = match negotiate(&stream, &mut incoming, exports).await {
+    let agreed = env.timeout(HAGGLING_MAX, negotiate(&stream, &mut incoming, exports)).await;
+    let too_long = |_| Err(End::Malformed("it has chosen no export in time".into()));
+    let end = match agreed.unwrap_or_else(too_long) {
         Ok(agreed) => {
             tracing::info!("{peer} uses {}", agreed.export.name);
             transmission::transmit(env, &stream, incoming, agreed).await

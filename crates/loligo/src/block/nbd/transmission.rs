@@ -7,7 +7,7 @@ use std::rc::Rc;
 use bytes::{BufMut, Bytes, BytesMut};
 use client::ClientError;
 use client::rbd::is_hole;
-use env::sync::{Notify, Semaphore};
+use env::sync::{Notify, Permit, Semaphore};
 use env::{Env, Stream};
 use types::{BufferList, Errno};
 
@@ -32,11 +32,18 @@ struct Link {
     structured: bool,
     allocation: bool,
     stream: Rc<dyn Stream>,
-    /// Replies that are ready. Bound: the requests under way.
-    ready: RefCell<Vec<Bytes>>,
+    ready: RefCell<Ready>,
     sending: Cell<bool>,
     broken: Cell<bool>,
     idle: Notify,
+}
+
+/// Replies that are ready.
+#[derive(Default)]
+struct Ready {
+    bufs: Vec<Bytes>,
+    /// The requests they answer: under way until the client has taken the replies, which bounds them.
+    answered: Vec<(Permit, Permit)>,
 }
 
 struct Request {
@@ -91,8 +98,7 @@ pub(super) async fn transmit(
         let env_of = env.clone();
         env.go(async move {
             let reply = of.handle(&request, payload).await;
-            of.queue(&env_of, reply);
-            drop((place, room));
+            of.queue(&env_of, reply, (place, room));
         });
     };
     // What was accepted is done and answered.
@@ -273,15 +279,19 @@ impl Link {
         reply
     }
 
-    fn queue(self: &Rc<Self>, env: &Env, reply: Vec<Bytes>) {
-        self.ready.borrow_mut().extend(reply);
+    fn queue(self: &Rc<Self>, env: &Env, reply: Vec<Bytes>, request: (Permit, Permit)) {
+        {
+            let mut ready = self.ready.borrow_mut();
+            ready.bufs.extend(reply);
+            ready.answered.push(request);
+        }
         if self.sending.replace(true) {
             return;
         }
         let link = self.clone();
         env.go(async move {
             loop {
-                let bufs = std::mem::take(&mut *link.ready.borrow_mut());
+                let Ready { bufs, answered } = std::mem::take(&mut *link.ready.borrow_mut());
                 if bufs.is_empty() || link.broken.get() {
                     break;
                 }
@@ -289,6 +299,7 @@ impl Link {
                     link.broken.set(true);
                     link.stream.close();
                 }
+                drop(answered);
             }
             link.sending.set(false);
             link.idle.notify_all();
