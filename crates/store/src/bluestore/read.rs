@@ -190,6 +190,9 @@ impl Reads for Core {
     }
 
     fn space(&self) -> Result<Statfs, StoreError> {
+        if self.state().failed.is_some() {
+            return Err(StoreError::Latched);
+        }
         let metadata = match &self.bluefs {
             Some(fs) => fs.used_len(),
             None => self.kv.stored_bytes().map_err(storage)?,

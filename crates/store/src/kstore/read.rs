@@ -1,6 +1,7 @@
 //! Reads of data.
 
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 
@@ -57,6 +58,9 @@ impl Reads for Core {
     }
 
     fn space(&self) -> Result<Statfs, StoreError> {
+        if self.failed.load(Ordering::Relaxed) {
+            return Err(StoreError::Latched);
+        }
         let data = self.totals().data;
         let stored = self.kv.stored_bytes().map_err(storage)?;
         Ok(Statfs {

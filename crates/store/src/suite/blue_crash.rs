@@ -359,6 +359,7 @@ fn a_failed_write_or_flush_latches() {
             let mut t = Transaction::new();
             t.touch(&pg(0), &numbered(0));
             assert_eq!(store.submit(t).await, Err(StoreError::Latched));
+            assert_eq!(store.statfs().await.map(drop), Err(StoreError::Latched));
             let image = file.crash_image(&mut Choices::new(writes_left as u64));
             let found = mounted(
                 &env,

@@ -162,6 +162,7 @@ fn a_failed_write_or_sync_latches() {
             let mut t = Transaction::new();
             t.touch(&pg(0), &numbered(0));
             assert_eq!(store.submit(t).await, Err(StoreError::Latched));
+            assert_eq!(store.statfs().await.map(drop), Err(StoreError::Latched));
             assert!(store.checkpoint().await.is_err());
             // What is on the device is still a prefix with all that was acknowledged.
             let store = mounted(&env, file.crash_image(&mut Choices::new(after))).await.unwrap();
