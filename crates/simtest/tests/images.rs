@@ -206,7 +206,9 @@ fn writes_go_on_without_an_object_map_that_fails_while_the_lock_is_ours() {
             image.write(at(2) + 8192, block(4)),
             image.discard(0, 1 << 16),
         );
-        (one.unwrap(), other.unwrap(), same.unwrap(), gone.unwrap());
+        for done in [one, other, same, gone] {
+            done.unwrap();
+        }
         image.write(at(3), block(5)).await.unwrap();
         image.close().await.unwrap();
         let again = opened(&io, "image", None).await;

@@ -225,7 +225,8 @@ impl Journal {
         let mut place = self.head;
         while place < end {
             let some = self.read(place, (end - place).min(SEARCH_LEN))?;
-            let heads = some.chunks_exact(BLOCK_LEN as usize).filter_map(|block| self.head_of(block));
+            let heads =
+                some.chunks_exact(BLOCK_LEN as usize).filter_map(|block| self.head_of(block));
             let mut later = heads.filter(|head| head.seq > missing && head.durable >= missing);
             if let Some(head) = later.next() {
                 return Ok(Some(head.seq));
