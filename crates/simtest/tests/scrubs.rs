@@ -266,7 +266,9 @@ fn writes_that_the_log_has_forgotten_are_seen_by_a_scrub() {
 fn writes_do_not_pass_those_that_wait_for_a_scrub() {
     let world = World::new(27);
     let options = "osd_scrub_max_preemptions = 0\nosd_scrub_chunk_max = 25\n".to_owned();
-    let plan = Plan { options, reads_take: Duration::from_millis(20), ..Plan::default() };
+    // Shards are read before they are overwritten.
+    let (code, reads_take) = (Some((2, 1)), Duration::from_millis(20));
+    let plan = Plan { options, code, reads_take, ..Plan::default() };
     let cluster = Cluster::make(&world.control(), plan);
     world.run_until(async move {
         let world = cluster.world().clone();
