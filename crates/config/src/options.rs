@@ -79,6 +79,11 @@ impl OptionDef {
         self.flags.contains('u')
     }
 
+    /// Whether a value may have variables (`$name`). What is no number was taken for one, 0, wherever a `$` stood in it.
+    pub fn takes_variables(&self) -> bool {
+        matches!(self.kind, Kind::Str | Kind::Addr | Kind::AddrVec)
+    }
+
     /// Whether a change that a running daemon takes holds from its next start on only.
     pub fn is_followed_late(&self) -> bool {
         self.flags.contains('l')

@@ -66,6 +66,9 @@ impl fmt::Display for SetError {
     }
 }
 
+/// Bytes beyond which the variables of a value are left as they are.
+const EXPANDED_MAX: usize = 64 << 10;
+
 /// Called with the names that changed.
 pub type Observer = Rc<dyn Fn(&Config, &BTreeSet<String>)>;
 
@@ -283,7 +286,8 @@ impl Config {
 
     /// A natural number, size or time in force; 0 if it is none.
     pub fn uint(&self, name: &str) -> u64 {
-        self.str(name).parse().unwrap_or(0)
+        let text = self.str(name);
+        text.parse().or_else(|_| text.parse::<f64>().map(|f| f as u64)).unwrap_or(0)
     }
 
     /// A number in force; 0 if it is none.
@@ -359,10 +363,9 @@ impl Config {
 
     fn store(&self, name: &str, value: &str, source: Source) -> Result<(), SetError> {
         let def = option(name).ok_or(SetError::Unknown)?;
-        let value = if value.contains('$') {
-            value.to_string()
-        } else {
-            normalize(def, value).map_err(SetError::Value)?
+        let value = match value.contains('$') && def.takes_variables() {
+            true => value.to_string(),
+            false => normalize(def, value).map_err(SetError::Value)?,
         };
         self.values.borrow_mut().entry(def.name).or_default().insert(source, value);
         self.revision.set(self.revision.get() + 1);
@@ -392,7 +395,8 @@ impl Config {
         }
         let mut out = String::new();
         let mut rest = text;
-        while let Some(at) = rest.find('$') {
+        // One that names itself ten times would be 10^8 long before it is deep.
+        while let Some(at) = rest.find('$').filter(|_| out.len() < EXPANDED_MAX) {
             out.push_str(&rest[..at]);
             let after = &rest[at + 1..];
             let (name, next) = match after.strip_prefix('{') {
@@ -453,6 +457,23 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
+
+    /// `config set osd osd_max_backfills '$x'` switched the limit off, and a text that names itself ten times made every daemon
+    /// expand it 10^8 times.
+    #[test]
+    fn variables_stand_in_texts_and_have_an_end() {
+        let c = Config::new("osd", "0");
+        assert!(c.set("osd_max_backfills", "$x", Source::Mon).is_err());
+        assert_eq!(c.uint("osd_max_backfills"), 1);
+        c.set("log_file", &"$log_file".repeat(10), Source::File).unwrap();
+        assert!(c.str("log_file").len() < 2 * EXPANDED_MAX);
+    }
+
+    /// What reads a float's option as a whole number found none, 0.
+    #[test]
+    fn floats_are_read_as_whole_numbers_too() {
+        assert_eq!(Config::new("mon", "a").uint("mon_subscribe_interval"), 86400);
+    }
 
     #[test]
     fn the_strongest_source_and_section_win() {

@@ -403,12 +403,11 @@ fn check_setting(
     if def.no_mon_update() && !(def.kind == Kind::Uuid && config::normalize(def, value).is_err()) {
         return fail(Errno::EINVAL, format!("{name} is special and cannot be stored by the mon"));
     }
-    let normal = if value.contains('$') {
-        value.to_string()
-    } else {
-        config::normalize(def, value).map_err(|error| {
+    let normal = match value.contains('$') && def.takes_variables() {
+        true => value.to_string(),
+        false => config::normalize(def, value).map_err(|error| {
             refuse(Errno(error.errno()), format!("error parsing value: {error}"))
-        })?
+        })?,
     };
     Ok((def.name.to_string(), normal))
 }
