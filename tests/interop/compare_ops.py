@@ -118,7 +118,6 @@ class History:
 U64 = (1 << 64) - 1
 CUTS = ("write_full", "truncate", "zero", "remove", "rollback", "create", "create_category", "copy_from", "copy_from2")
 READS = ("read", "sparse_read", "checksum", "cmpext")
-TIER_READS = ("cache_flush", "cache_try_flush", "cache_evict", "tier_flush", "tier_evict")
 EXCL, FAILOK = 1, 2
 FADVISE = (4, 8, 16, 32, 64, 128)
 RETURNVEC, ORDER_READS, BALANCE, LOCALIZE, ORDERSNAP = 1024, 4, 1, 2, 512
@@ -472,8 +471,8 @@ class Maker:
             return self.common_op()
         name = rng.choices(
             ["stat", "getxattr", "getxattrs", "read", "sparse_read", "checksum", "omap_get_vals", "omap_get_keys", "omap_get_header",
-             "omap_get_vals_by_keys", "list_watchers", "list_snaps", "is_dirty", *TIER_READS], [5, 3, 3, 10, 4, 7, 6, 5, 2, 4, 1, 0.3, 1, *([0.15] * len(TIER_READS))])[0]
-        if name in ("stat", "getxattrs", "omap_get_header", "list_watchers", "list_snaps", "is_dirty", *TIER_READS):
+             "omap_get_vals_by_keys", "list_watchers", "list_snaps", "is_dirty"], [5, 3, 3, 10, 4, 7, 6, 5, 2, 4, 1, 0.3, 1])[0]
+        if name in ("stat", "getxattrs", "omap_get_header", "list_watchers", "list_snaps", "is_dirty"):
             return Op(name)
         if name == "getxattr":
             return Op(name, (), (self.attr(),))
