@@ -10,7 +10,7 @@
 //! osd_metadata/<id>               map string -> string
 //! osd_pg_creating/creating        creating_pgs_t
 //! osd_pending_metadata            -
-//! osd_snap/purged_<pool>          interval set of purged snapshot ids
+//! osd_snap/purged_<pool>          interval set of purged snapshot ids and of removals' numbers
 //! auth/entity_<name>              EntityAuth
 //! auth/rotating                   KeyServerData's rotating part
 //! auth/max_global_id              u64 le: ids below are given out or reserved

@@ -69,6 +69,9 @@ pub(crate) struct OsdService {
     last_epoch_clean: BTreeMap<OsdId, Epoch>,
     /// Snapshots of which the manager says that no PG has them any more, to be told to OSDs.
     pub(crate) purged_snaps: BTreeMap<i64, types::IntervalSet>,
+    /// What pools' stored sets of purged snapshots will be with what is pending, read when one is
+    /// asked for. At most one for each pool.
+    ever_purged: BTreeMap<i64, types::IntervalSet>,
     /// Boot messages that came while noup was set: handled when it is cleared. One an OSD.
     refused_boots: BTreeMap<OsdId, (crate::event::SessionId, types::RawMessage)>,
     /// Encoded maps of recent epochs, so that many subscribers cost one read. At most 2 *
@@ -109,6 +112,7 @@ impl OsdService {
         self.cache.retain(|(_, epoch), _| *epoch >= self.first);
         self.pending = Incremental::new(self.map.fsid, self.map.epoch + 1);
         self.next = None;
+        self.ever_purged.clear();
         Ok(())
     }
 
@@ -139,6 +143,7 @@ impl OsdService {
             last_report: BTreeMap::new(),
             last_epoch_clean: BTreeMap::new(),
             purged_snaps: BTreeMap::new(),
+            ever_purged: BTreeMap::new(),
             refused_boots: BTreeMap::new(),
             cache: BTreeMap::new(),
             map,

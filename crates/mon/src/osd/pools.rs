@@ -377,6 +377,7 @@ impl MonCore {
             edited.choose_args.remove(&id);
             crush = Some(edited);
         }
+        self.forget_purged_snaps(id);
         let inc = self.inc();
         inc.new_pools.remove(&id);
         inc.new_pool_names.remove(&id);

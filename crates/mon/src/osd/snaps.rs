@@ -1,15 +1,24 @@
 //! Snapshots: of pools, and ids of those that clients manage themselves.
 //!
 //! A removed snapshot goes into the map's queue (`new_removed_snaps`); OSDs trim it; when the
-//! manager sees that no PG has it any more it leaves the queue (`new_purged_snaps`).
+//! manager sees that no PG has it any more it leaves the queue (`new_purged_snaps`) and is kept
+//! among the purged. So is the number that each removal takes of a pool's sequence, which no
+//! snapshot will ever have: what is kept is few intervals then, however many were removed
+//! (`pending_pseudo_purged_snaps` in `src/mon/OSDMonitor.h`).
 
-use maps::OsdMap;
+use bytes::Bytes;
+use denc::Denc;
 use maps::pool::{PoolSnapInfo, pool_flags};
+use maps::{OsdMap, PgPool};
 use types::{Errno, IntervalSet, SnapId};
 
 use crate::commands::{Refusal, fail};
 use crate::core::MonCore;
 use crate::event::SessionId;
+
+fn purged_key(pool: i64) -> Bytes {
+    crate::layout::key("osd_snap", &format!("purged_{pool}"))
+}
 
 impl MonCore {
     pub(crate) fn create_pool_snap(&mut self, id: i64, name: &str) -> Result<(), Refusal> {
@@ -38,10 +47,7 @@ impl MonCore {
         let found = pool.snaps.values().find(|snap| snap.name == name).map(|snap| snap.snapid);
         let Some(snapid) = found else { return fail(Errno::ENOENT, "") };
         pool.snaps.remove(&snapid);
-        pool.snap_seq += 1;
-        pool.snap_epoch = self.inc().epoch;
-        self.put_pool(id, pool);
-        self.queue_removed_snap(id, snapid);
+        self.remove_snap(id, pool, snapid);
         Ok(())
     }
 
@@ -72,28 +78,46 @@ impl MonCore {
         if snap > pool.snap_seq {
             return fail(Errno::ENOENT, "");
         }
-        if queued || snap == 0 || self.is_purged(id, snap) {
+        if queued || snap == 0 || self.purged_snaps(id).contains(snap) {
             // Removed before: nothing to do, and no error for it.
             return Ok(());
         }
-        let mut pool = pool;
-        pool.snap_seq += 1;
-        pool.snap_epoch = self.inc().epoch;
-        self.put_pool(id, pool);
-        self.queue_removed_snap(id, snap);
+        self.remove_snap(id, pool, snap);
         Ok(())
     }
 
-    fn queue_removed_snap(&mut self, id: i64, snap: SnapId) {
+    /// Queues a snapshot to be trimmed.
+    fn remove_snap(&mut self, id: i64, mut pool: PgPool, snap: SnapId) {
+        pool.snap_seq += 1;
+        let number = pool.snap_seq;
+        pool.snap_epoch = self.inc().epoch;
+        self.put_pool(id, pool);
         self.inc().new_removed_snaps.entry(id).or_default().insert(snap, 1);
+        let mut taken = IntervalSet::new();
+        taken.insert(number, 1);
+        self.add_purged_snaps(id, &taken);
     }
 
-    /// Whether a snapshot was removed and purged long ago.
-    fn is_purged(&self, id: i64, snap: SnapId) -> bool {
-        let key = crate::layout::key("osd_snap", &format!("purged_{id}"));
-        let stored = self.kv.get(&key).ok().flatten();
-        let set = stored.and_then(|bytes| <IntervalSet as denc::Denc>::from_bytes(&bytes).ok());
-        set.is_some_and(|set| set.contains(snap))
+    /// What was removed and purged long ago, with what is pending.
+    fn purged_snaps(&mut self, id: i64) -> &mut IntervalSet {
+        let kv = &self.kv;
+        self.osd.ever_purged.entry(id).or_insert_with(|| {
+            let stored = kv.get(&purged_key(id)).ok().flatten();
+            stored.and_then(|bytes| IntervalSet::from_bytes(&bytes).ok()).unwrap_or_default()
+        })
+    }
+
+    fn add_purged_snaps(&mut self, id: i64, more: &IntervalSet) {
+        let all = self.purged_snaps(id);
+        all.union_with(more);
+        let bytes = all.to_bytes();
+        self.batch().put(purged_key(id), bytes);
+    }
+
+    /// Forgets the purged snapshots of a pool that goes.
+    pub(crate) fn forget_purged_snaps(&mut self, id: i64) {
+        self.osd.ever_purged.remove(&id);
+        self.batch().delete(purged_key(id));
     }
 
     /// Takes out of the queue what the manager says is purged.
@@ -114,13 +138,7 @@ impl MonCore {
             if taken.is_empty() {
                 continue;
             }
-            let key = crate::layout::key("osd_snap", &format!("purged_{id}"));
-            let stored = self.kv.get(&key).ok().flatten();
-            let mut all = stored
-                .and_then(|bytes| <IntervalSet as denc::Denc>::from_bytes(&bytes).ok())
-                .unwrap_or_default();
-            all.union_with(&taken);
-            self.batch().put(key, denc::Denc::to_bytes(&all));
+            self.add_purged_snaps(id, &taken);
             self.inc().new_purged_snaps.insert(id, taken);
         }
     }
