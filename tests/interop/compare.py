@@ -237,6 +237,7 @@ ceph osd crush set osd.77 1.0 root=default host=b1
 ceph osd crush add osd.0 1.5 root=default host=b1
 ceph osd crush reweight osd.0 0.5
 ceph osd crush reweight osd.77 0.5
+ceph osd crush reweight osd.0 1e9
 ceph osd crush reweight b1 0.5
 ceph osd crush reweight-subtree b1 0.7
 ceph osd crush reweight-subtree nowhere 0.7
@@ -301,6 +302,7 @@ ceph osd set-nearfull-ratio 0.86
 ceph osd set-backfillfull-ratio 0.91
 ceph osd set-require-min-compat-client luminous
 ceph osd set-require-min-compat-client bogus
+ceph osd set-require-min-compat-client quincy
 ceph osd require-osd-release pacific
 ceph osd require-osd-release octopus
 ceph osd primary-affinity 0 0.5
@@ -342,6 +344,7 @@ ceph osd reweight 77 0.5
 ceph osd reweight 0 2
 ceph osd reweightn {}
 ceph osd reweightn nonsense
+ceph osd reweightn '{"99":"1"}'
 ceph osd new 11111111-2222-3333-4444-555555555555
 ceph osd new 11111111-2222-3333-4444-555555555555
 ceph osd new nonsense
@@ -389,6 +392,12 @@ ceph osd pool set p1 nodelete 1
 ceph osd pool delete p1 p1 --yes-i-really-really-mean-it
 ceph osd pool set p1 nodelete 0
 ceph osd pool set p1 nodelete maybe
+ceph osd pool set p1 nopgchange 1
+ceph osd pool set p1 pgp_num 4
+ceph osd pool set p1 pgp_num_actual 4
+ceph osd pool set p1 nopgchange 0
+ceph osd pool set p1 pgp_num_actual 0
+ceph osd pool set p1 pgp_num_actual 99
 ceph osd pool set p1 size 11
 ceph osd pool set p1 size 1
 ceph osd pool set p1 min_size 9
@@ -585,6 +594,11 @@ J ceph auth export client.t1
 ceph auth export client.nobody
 ceph auth caps client.nobody mon 'allow r'
 ceph auth caps client.t1 mon nonsense
+ceph auth caps client.t1 mon ''
+ceph auth caps client.t1 mgr ''
+ceph auth caps client.t1 osd ''
+ceph auth caps client.t1 mon 'allow r' mds ''
+ceph auth add client.t2 osd ''
 ceph auth import -i /dev/null
 ceph auth rm client.t1
 ceph auth rm client.t1
@@ -683,6 +697,7 @@ DIFFERENT = [
     ("ceph tell osd.0 dump_pgstate_history", r"word (missing|extra) [A-Za-z]+", "states that are gone through in one step are not seen: which there are depends on the moment"),
     ("ceph tell mon.a dump_historic_slow_ops", r"word missing \w+", "Ceph's says that it does not track ops, which it does: it tests for the contrary"),
     ("ceph tell mon.a dump_historic_ops", r"word missing .*|missing \.ops\[\].*", "a monitor handles a request in one step and remembers none"),
+    ("ceph osd crush reweight osd.0 1e9", r"word (missing|extra) .*", "we say what is too large"),
     ("ceph osd test-reweight-by-utilization", r"exit code 0, real 33.*", "the device is larger there: too little is used to reweight"),
     ("ceph tell mon.a sessions", r"word (missing|extra) .*", "a monitor is no session of its own here"),
     ("ceph report", r"word (missing|extra) .*|(missing|extra) \.(paxos|osd_sum_by_class|osd_metadata|monitoring|quorum|osdmap|crushmap|mdsmap|fsmap|auth|pg).*", "no Paxos here; another device class, PGs in other states"),

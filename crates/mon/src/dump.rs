@@ -29,6 +29,9 @@ pub(crate) fn release_name(release: u8) -> &'static str {
     }
 }
 
+/// The release whose protocol and maps these are.
+pub(crate) const RELEASE: u8 = 16;
+
 /// Number of a release by its name.
 pub(crate) fn release_number(name: &str) -> Option<u8> {
     (1..=17).find(|number| release_name(*number) == name)

@@ -16,6 +16,7 @@ use types::{AddrVec, Errno, UTime};
 
 use crate::clog::{INFO, WARN};
 use crate::core::{LoadError, MonCore};
+use crate::dump::RELEASE;
 use crate::event::SessionId;
 use crate::event::wire;
 use crate::layout::{self, MGR, MGR_METADATA};
@@ -38,8 +39,6 @@ const ALWAYS_ON: [&str; 10] = [
     "telemetry",
     "volumes",
 ];
-/// The release whose always-on modules a map names.
-const RELEASE: u32 = 16;
 
 /// State of the service.
 pub(crate) struct MgrService {
@@ -175,7 +174,7 @@ impl MonCore {
             map.available_modules = m.modules;
             map.clients = clients;
             map.client_names = Some(client_names);
-            map.always_on_modules.insert(RELEASE, names);
+            map.always_on_modules.insert(u32::from(RELEASE), names);
             if map.active_change.is_zero() {
                 map.active_change = now;
             }
@@ -195,7 +194,7 @@ impl MonCore {
         map.services = BTreeMap::new();
         map.available_modules = m.modules.clone();
         let names = always_on(&m.modules);
-        map.always_on_modules.insert(RELEASE, names);
+        map.always_on_modules.insert(u32::from(RELEASE), names);
         self.take_mgr_metadata(&m.name, m.metadata.clone());
         self.log_own("cluster", INFO, format!("Activating manager daemon {}", m.name));
     }

@@ -15,10 +15,8 @@ use types::{AuthEntityName, UTime, entity};
 
 use crate::auth as auth_service;
 use crate::commands::erasure_profile::str_map;
+use crate::dump::RELEASE;
 use crate::layout::{self, AUTH, CONFIG, MGR, MGRSTAT, MONMAP, OSDMAP};
-
-/// Release of OSDs required from the start: pacific.
-const RELEASE: u8 = 16;
 
 /// Why a database cannot be made.
 #[derive(Debug)]

@@ -392,5 +392,5 @@ fn place_text(place: &Location) -> String {
 }
 
 fn fixed(weight: f64) -> Result<u32, Refusal> {
-    fixed_weight(weight).ok_or_else(|| refuse(Errno::EINVAL, "weight is out of range"))
+    fixed_weight(weight).ok_or_else(|| refuse(Errno::EOVERFLOW, "weight is out of range"))
 }

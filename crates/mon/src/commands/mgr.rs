@@ -8,8 +8,7 @@ use types::Errno;
 
 use super::cmd::{Cmd, CmdResult, done, fail, refuse, say};
 use crate::core::MonCore;
-
-const RELEASE: u32 = 16;
+use crate::dump::RELEASE;
 
 impl MonCore {
     pub(crate) fn cmd_mgr(&mut self, cmd: &Cmd) -> CmdResult {
@@ -42,7 +41,7 @@ impl MonCore {
             "mgr module ls" => Ok(cmd.structured(|f| dump_modules(f, &map))),
             "mgr module enable" => {
                 let module = cmd.string("module")?;
-                if map.always_on(RELEASE).contains(&module) {
+                if map.always_on(u32::from(RELEASE)).contains(&module) {
                     return say(format!("module '{module}' is already enabled (always-on)"));
                 }
                 if map.modules.contains(&module) {
@@ -64,7 +63,7 @@ impl MonCore {
             }
             "mgr module disable" => {
                 let module = cmd.string("module")?;
-                if map.always_on(RELEASE).contains(&module) {
+                if map.always_on(u32::from(RELEASE)).contains(&module) {
                     return fail(
                         Errno::EINVAL,
                         format!("module '{module}' cannot be disabled (always-on)"),
@@ -237,7 +236,7 @@ fn option_kind(kind: u8) -> &'static str {
 }
 
 fn dump_modules(f: &mut Formatter, map: &MgrMap) {
-    let always = map.always_on(RELEASE);
+    let always = map.always_on(u32::from(RELEASE));
     f.object("modules", |f| {
         f.array("always_on_modules", |f| {
             always.iter().for_each(|name| f.dump_string("module", name));

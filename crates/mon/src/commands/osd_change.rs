@@ -172,7 +172,10 @@ impl MonCore {
         for (id, weight) in parsed {
             let osd: OsdId = id.parse().map_err(|_| bad())?;
             let weight: u32 = weight.parse().map_err(|_| bad())?;
-            if !map.exists(osd) || weight > WEIGHT_IN {
+            if !map.exists(osd) {
+                return fail(Errno::ENOENT, bad().text);
+            }
+            if weight > WEIGHT_IN {
                 return Err(bad());
             }
             weights.insert(osd, weight);
@@ -250,7 +253,10 @@ impl MonCore {
 
     fn require_client(&mut self, cmd: &Cmd) -> CmdResult {
         let name = cmd.string("version")?;
-        let Some(release) = crate::dump::release_number(&name) else {
+        // A later release than the cluster's own would promise what nobody here keeps.
+        let known =
+            crate::dump::release_number(&name).filter(|release| *release <= crate::dump::RELEASE);
+        let Some(release) = known else {
             return fail(Errno::EINVAL, format!("version {name} is not recognized"));
         };
         let map = self.next_map();

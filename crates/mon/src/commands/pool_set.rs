@@ -179,7 +179,7 @@ impl MonCore {
                     p.min_size = n as u8;
                 }
                 "pg_num" => self.set_pg_num(id, &mut p, &val)?,
-                "pgp_num" => {
+                "pgp_num" | "pgp_num_actual" => {
                     if p.has_flag(pool_flags::NOPGCHANGE) {
                         return fail(
                             Errno::EPERM,
@@ -193,24 +193,17 @@ impl MonCore {
                             format!("specified pgp_num must > 0, but you set to {n}"),
                         );
                     }
-                    if n > i64::from(p.pg_num_target) {
+                    let actual = var == "pgp_num_actual";
+                    let most = if actual { p.pg_num_pending } else { p.pg_num_target };
+                    if n > i64::from(most) {
                         return fail(
                             Errno::EINVAL,
-                            format!("specified pgp_num {n} > pg_num {}", p.pg_num_target),
+                            format!("specified pgp_num {n} > pg_num {most}"),
                         );
                     }
-                    // The manager walks there, as data movement allows.
-                    p.pgp_num_target = n as u32;
-                }
-                "pgp_num_actual" => {
-                    let n = parse_int(&val)?;
-                    if n <= 0 || n > i64::from(p.pg_num_pending) {
-                        return fail(
-                            Errno::EINVAL,
-                            format!("specified pgp_num {n} > pg_num {}", p.pg_num_pending),
-                        );
-                    }
-                    p.pgp_num = n as u32;
+                    // The manager walks to the target, as data movement allows.
+                    let to = if actual { &mut p.pgp_num } else { &mut p.pgp_num_target };
+                    *to = n as u32;
                 }
                 "crush_rule" => {
                     let map = self.next_map();

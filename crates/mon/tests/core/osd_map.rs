@@ -6,9 +6,9 @@ use std::time::Duration;
 use denc::Denc;
 use maps::{OsdMap, PgMapDigest};
 use messages::{
-    MMonCommand, MMonCommandAck, MMonMgrReport, MMonSubscribe, MOSDAlive, MOSDBeacon, MOSDFailure, MOSDFull,
-    MOSDMap, MOSDMarkMeDead, MOSDPGCreate2, MOSDPGCreated, MPoolOp, MPoolOpReply, Message,
-    PaxosHeader, PoolOpCode, SubscribeItem,
+    MMonCommand, MMonCommandAck, MMonMgrReport, MMonSubscribe, MOSDAlive, MOSDBeacon, MOSDFailure,
+    MOSDFull, MOSDMap, MOSDMarkMeDead, MOSDPGCreate2, MOSDPGCreated, MPoolOp, MPoolOpReply,
+    Message, PaxosHeader, PoolOpCode, SubscribeItem,
 };
 use mon::Event;
 use types::{AddrVec, EntityName, IntervalSet, UTime, Uuid};
