@@ -2,7 +2,8 @@
 //! (`do_copy_get`, `start_copy`, `finish_copyfrom` in `src/osd/PrimaryLogPG.cc`).
 //!
 //! Ceph writes the pieces to a temporary object and renames it. Here they are collected first: a
-//! copy is one transaction. What is held is bounded by the largest object.
+//! copy is one transaction. What is held is bounded: by the largest object, and with keys by
+//! `Limits::held`.
 
 use std::collections::BTreeMap;
 use std::mem::replace;
@@ -20,7 +21,7 @@ use types::{Errno, HObject, NOSNAP, ObjectLocator, OsdReqId, UTime};
 use super::execute::write_snapc;
 use super::object_context::Found;
 use super::op_context::{AttrChange, OpContext, Step, Stop, kb};
-use super::pg::{Pg, RemoteRead};
+use super::pg::{Limits, Pg, RemoteRead};
 use super::write::stored_attr;
 
 /// Flags of copy-from2 that are known.
@@ -164,13 +165,14 @@ impl OpContext {
             object: ObjectCopyData::default(),
             data: BufferList::new(),
             omap: BTreeMap::new(),
+            omap_bytes: 0,
+            limits: self.limits.clone(),
         };
         let head = HObject::new(source.read.name.clone(), &source.read.locator, NOSNAP);
         if head == *self.guard.head() {
             self.fetch_clone(&mut source).await?;
         } else {
-            let (chunk, max) = (self.limits.copy_chunk, self.limits.object_size);
-            source.fetch(&self.pg, chunk, max).await.map_err(Stop::NoSource)?;
+            source.fetch(&self.pg).await.map_err(Stop::NoSource)?;
             // It took a while: of a snapshot that was removed meanwhile nobody would trim the clone.
             if let Some(snapc) = write_snapc(&self.pg, &self.request) {
                 self.snapc = snapc;
@@ -308,16 +310,19 @@ struct Source {
     object: ObjectCopyData,
     data: BufferList,
     omap: BTreeMap<BString, Bytes>,
+    /// Of its names and values.
+    omap_bytes: u64,
+    limits: Rc<Limits>,
 }
 
 impl Source {
     /// Reads it all. A source that changes meanwhile is `ERANGE`.
-    async fn fetch(&mut self, pg: &Rc<dyn Pg>, chunk: u64, max: u64) -> Result<(), Errno> {
+    async fn fetch(&mut self, pg: &Rc<dyn Pg>) -> Result<(), Errno> {
         let mut cursor = ObjectCopyCursor::default();
         while !cursor.is_complete() {
             let mut w = Writer::new();
             w.put(&cursor);
-            w.u64(chunk);
+            w.u64(self.limits.copy_chunk);
             let mut get = OsdOp::new(ops::COPY_GET);
             get.indata = w.into_bytes();
             get.flags = self.op_flags;
@@ -336,9 +341,6 @@ impl Source {
                 self.user_version = reply.user_version;
             }
             self.take_output(&output, &mut cursor)?;
-            if self.data.len() as u64 > max {
-                return Err(Errno::EFBIG);
-            }
         }
         Ok(())
     }
@@ -358,7 +360,13 @@ impl Source {
         if !piece.omap_data.is_empty() {
             let entries: BTreeMap<BString, Bytes> =
                 BTreeMap::from_bytes(&piece.omap_data).map_err(|_| Errno::EIO)?;
+            let bytes = |(name, value): (&BString, &Bytes)| (name.len() + value.len()) as u64;
+            self.omap_bytes += entries.iter().map(bytes).sum::<u64>();
             self.omap.extend(entries);
+        }
+        let data = self.data.len() as u64;
+        if data > self.limits.object_size || data + self.omap_bytes > self.limits.held {
+            return Err(Errno::EFBIG);
         }
         if piece.attrs.is_empty() {
             piece.attrs = core::mem::take(&mut self.object.attrs);

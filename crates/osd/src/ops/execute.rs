@@ -26,9 +26,6 @@ use super::{copy, tmap};
 const LOST: Errno = Errno(23);
 /// OSD_WRITETOOBIG (EMSGSIZE): a write whose data no log entry can hold.
 const WRITE_TOO_BIG: Errno = Errno::EMSGSIZE;
-/// Bytes that one request's ops may answer and write together, twice the largest object: few bytes can ask for much
-/// (reads, `writesame`), and all of it is in memory at once.
-const HELD_MAX: u64 = 256 << 20;
 
 /// An op vector on one object, as it came from a client.
 pub struct Request {
@@ -485,7 +482,7 @@ impl OpContext {
                 Err(stop) => return Err(stop),
             }
             held += op.outdata.len() as u64;
-            if held + self.t.data_len() > HELD_MAX {
+            if held + self.t.data_len() > self.limits.held {
                 return Err(Errno::EFBIG.into());
             }
             op.rval = result;

@@ -145,6 +145,9 @@ pub struct Limits {
     pub notify_timeout_sec: u32,
     /// osd_copyfrom_max_chunk, bytes of one copy-get.
     pub copy_chunk: u64,
+    /// Bytes that one request's ops may answer and write together, or one copy has: few bytes can
+    /// ask for much (reads, `writesame`, a copy of all keys), and all of it is in memory at once.
+    pub held: u64,
     /// osd_hit_set_namespace: never listed.
     pub hit_set_namespace: BString,
     /// Whether data digests are left out of object info (osd_skip_data_digest). On by default,
@@ -170,6 +173,7 @@ impl Default for Limits {
             watch_timeout_sec: 30,
             notify_timeout_sec: 30,
             copy_chunk: 8 << 20,
+            held: 256 << 20, // twice the largest object
             hit_set_namespace: BString::from(".ceph-internal"),
             skip_data_digest: true,
         }

@@ -98,6 +98,36 @@ fn copying_fails_as_it_should() {
     });
 }
 
+/// All keys of a source were gathered in memory, however many there were, and were one transaction.
+#[test]
+fn a_copy_of_too_much_is_refused() {
+    on_pg(|pg| async move {
+        let keys = |n: usize| {
+            let set: BTreeMap<BString, Bytes> =
+                (0..n).map(|i| (format!("k{i:03}").into(), Bytes::from(vec![1; 96]))).collect();
+            OsdOp { indata: set.to_bytes(), ..OsdOp::new(ops::OMAPSETVALS) }
+        };
+        pg.put("a", b"data").await;
+        pg.op("a", keys(100)).await.unwrap();
+        pg.limits.borrow_mut().copy_chunk = 1000;
+        pg.limits.borrow_mut().held = 10_004;
+        pg.op("b", copy_from("a", head())).await.unwrap();
+        pg.op("a", keys(101)).await.unwrap();
+        assert_eq!(pg.op("c", copy_from("a", head())).await, Err(Errno::EFBIG));
+        assert_eq!(pg.get("c").await, Err(Errno::ENOENT));
+        // Of a clone of the same object, too.
+        pg.limits.borrow_mut().held = 5_000;
+        let mut vector = pg.request("a", vec![OsdOp::new(ops::DELETE)]);
+        vector.snapc = SnapContext { seq: 4, snaps: vec![4] };
+        assert_eq!(pg.run(vector).await.result, 0);
+        let clone = CopyFromArgs { snapid: 4, ..head() };
+        assert_eq!(pg.op("a", copy_from("a", clone)).await, Err(Errno::EFBIG));
+        pg.limits.borrow_mut().held = 11_000;
+        pg.op("a", copy_from("a", clone)).await.unwrap();
+        pg.check_stats().await;
+    });
+}
+
 /// A copy without a source was logged as a write that failed, and told the PG's last version. Ceph
 /// answers it at once, whatever of the vector came before and may fail.
 #[test]
