@@ -585,6 +585,8 @@ ceph config-key del k2
 ceph auth add client.t1 mon 'allow r'
 ceph auth add client.t1 mon 'allow rw'
 ceph auth add client.t2 mon nonsense
+ceph auth add client.admin mon nonsense
+ceph auth get-or-create client.t1 mon 'allow r' osd nonsense
 ceph auth add nonsense mon 'allow r'
 ceph auth get-or-create client.t1 mon 'allow *'
 J ceph auth get-or-create-key client.t1 mon 'allow r'

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use auth::{CryptoKey, EntityAuth, Keyring};
+use auth::{AuthError, CryptoKey, EntityAuth, Keyring};
 use command::{CommandReply, Formatter};
 use types::{AuthEntityName, Errno};
 
@@ -125,10 +125,9 @@ impl MonCore {
                 set_caps(&mut auth, &wanted);
             }
         }
-        check_caps(&auth)?;
         if let Some(old) = self.keys.borrow().data.secrets.get(&name) {
             if !cmd.input.is_empty() && old.key != auth.key {
-                return fail(Errno::EINVAL, format!("entity {name} exists but key does not match"));
+                return fail(Errno::EEXIST, format!("entity {name} exists but key does not match"));
             }
             let services = auth.caps.keys().chain(old.caps.keys());
             let differs = |service: &&String| old.caps.get(*service) != auth.caps.get(*service);
@@ -170,7 +169,6 @@ impl MonCore {
                     auth = from_keyring(cmd, &name)?;
                 }
                 set_caps(&mut auth, &wanted);
-                check_caps(&auth)?;
                 if auth.key.is_empty() {
                     auth.key = self.new_key();
                 }
@@ -193,7 +191,6 @@ impl MonCore {
         };
         auth.caps = BTreeMap::new();
         set_caps(&mut auth, &wanted);
-        check_caps(&auth)?;
         self.auth_put(&name, auth);
         say(format!("updated caps for {name}"))
     }
@@ -203,7 +200,6 @@ impl MonCore {
             return fail(Errno::EINVAL, "auth import: no data supplied");
         }
         let keyring = parse_keyring(cmd)?;
-        // Capabilities are not read, as in Ceph: an old cluster has some that say nothing today.
         if keyring.keys.values().any(|auth| auth.caps.is_empty()) {
             return fail(Errno::EINVAL, "auth import: no caps supplied");
         }
@@ -223,13 +219,19 @@ fn parse_entity(text: &str) -> Result<AuthEntityName, Refusal> {
 }
 
 /// The alternating services and capabilities of the command.
+/// The capabilities a command names. Each must parse, for a known service; what keyrings have is taken
+/// as it is, as in Ceph: an old cluster has some that say nothing today.
 fn caps_of(cmd: &Cmd) -> Result<BTreeMap<String, String>, Refusal> {
     let words = cmd.map.strings("caps")?;
     if !words.len().is_multiple_of(2) {
         return fail(Errno::EINVAL, "bad capabilities request; odd number of arguments");
     }
     let pairs = words.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone()));
-    Ok(pairs.collect())
+    let caps: BTreeMap<_, _> = pairs.collect();
+    for (service, text) in &caps {
+        caps::check_text(service, text).map_err(|text| refuse(Errno::EINVAL, text))?;
+    }
+    Ok(caps)
 }
 
 fn set_caps(auth: &mut EntityAuth, caps: &BTreeMap<String, String>) {
@@ -238,19 +240,15 @@ fn set_caps(auth: &mut EntityAuth, caps: &BTreeMap<String, String>) {
     }
 }
 
-/// Every capability must parse, for a known service.
-fn check_caps(auth: &EntityAuth) -> Result<(), Refusal> {
-    for service in auth.caps.keys() {
-        let text = auth.caps_text(service).unwrap_or_default();
-        caps::check_text(service, &text).map_err(|text| refuse(Errno::EINVAL, text))?;
-    }
-    Ok(())
-}
-
 fn parse_keyring(cmd: &Cmd) -> Result<Keyring, Refusal> {
     let bad =
         || refuse(Errno::EINVAL, "error decoding keyring cannot parse buffer: Malformed input");
-    let keyring = Keyring::from_file(&cmd.input).map_err(|_| bad())?;
+    let keyring = Keyring::from_file(&cmd.input).map_err(|error| match error {
+        AuthError::Syntax { .. } => {
+            refuse(Errno::EINVAL, format!("error decoding keyring: {error}"))
+        }
+        _ => bad(),
+    })?;
     if keyring.keys.is_empty() { Err(bad()) } else { Ok(keyring) }
 }
 

@@ -116,7 +116,11 @@ impl MonCore {
             }
         }
         let now = self.now.wall;
-        let (pg, pgp) = (pg_num as u32, pgp_num as u32);
+        // The manager walks from what a new pool may have to what is asked for.
+        let first = match self.conf.int("mon_osd_max_initial_pgs") {
+            most if most > 0 => pg_num.min(most) as u32,
+            _ => pg_num as u32,
+        };
         let map = self.next_map();
         let id =
             map.pools.keys().next_back().copied().unwrap_or(0).max(i64::from(map.pool_max)) + 1;
@@ -128,11 +132,11 @@ impl MonCore {
             // rjenkins
             object_hash: 2,
             flags,
-            pg_num: pg,
-            pgp_num: pgp,
-            pg_num_target: pg,
-            pgp_num_target: pgp,
-            pg_num_pending: pg,
+            pg_num: first,
+            pgp_num: first,
+            pg_num_target: pg_num as u32,
+            pgp_num_target: pgp_num as u32,
+            pg_num_pending: first,
             create_time: now,
             expected_num_objects: new.expected_num_objects,
             pg_autoscale_mode: autoscale_number(&autoscale),

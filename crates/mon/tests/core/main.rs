@@ -382,6 +382,19 @@ fn keyrings_are_imported_as_ceph_does() {
     assert_eq!(b.command(admin, r#"{"prefix":"auth get","entity":"client.old"}"#).rc, -2);
     assert_eq!(import(&mut b, old.clone()), (0, "imported keyring".into()));
     assert_eq!(b.out(admin, r#"{"prefix":"auth get","entity":"client.old"}"#), old);
+    // `auth add` with a keyring of such a key was refused; another key is EEXIST.
+    let add = |b: &mut Bench, file: &str| {
+        let json = r#"{"prefix":"auth add","entity":"client.old"}"#;
+        let ack = b.command_with(admin, json, file.as_bytes());
+        (ack.rc, ack.outs)
+    };
+    assert_eq!(add(&mut b, &old), (0, String::new()));
+    let text = "entity client.old exists but key does not match";
+    assert_eq!(add(&mut b, &old.replace("AQBKb6Zn", "AQBKb6Zm")), (-17, text.into()));
+    let text = "error decoding keyring: syntax error in line 2";
+    assert_eq!(add(&mut b, &old.replace("AQBKb6Zn", "")), (-22, text.into()));
+    b.out(admin, r#"{"prefix":"auth rm","entity":"client.old"}"#);
+    assert_eq!(add(&mut b, &old), (0, "added key for client.old".into()));
 }
 
 /// What is left of a file is a file as Ceph writes it, and has what says nothing once there is a cluster.

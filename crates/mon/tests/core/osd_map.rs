@@ -569,6 +569,22 @@ fn placement_groups_are_made_however_many_wait() {
     );
 }
 
+/// A new pool began with as many placement groups as were asked for, whatever mon_osd_max_initial_pgs said.
+#[test]
+fn a_new_pool_begins_with_few_placement_groups() {
+    let mut b = Bench::with(fresh_kv(), "mon_osd_max_initial_pgs = 8");
+    b.three_osds();
+    b.out(1, r#"{"prefix":"osd pool create","pool":"few","pg_num":4}"#);
+    b.out(1, r#"{"prefix":"osd pool create","pool":"many","pg_num":32,"pgp_num":16}"#);
+    let map = b.map();
+    let sizes = |name: &str| {
+        let p = map.pool(map.lookup_pool(name).unwrap()).unwrap();
+        [p.pg_num, p.pg_num_pending, p.pgp_num, p.pg_num_target, p.pgp_num_target]
+    };
+    assert_eq!(sizes("few"), [4; 5]);
+    assert_eq!(sizes("many"), [8, 8, 8, 32, 16]);
+}
+
 /// One full OSD stopped writes to all pools, those that can have nothing on it, too, and after it was taken out.
 #[test]
 fn a_full_osd_concerns_pools_that_reach_it() {
