@@ -167,6 +167,64 @@ async fn append_until(world: Control, io: IoCtx, stop: Rc<Cell<bool>>) {
     }
 }
 
+/// Found by life 52000053: an OSD that computed for ever.
+///
+/// 1. A primary comes back without two clones of an object, and reads wait for them.
+/// 2. Both are recovered while a read of another clone, which is there, waits for the disk.
+/// 3. What waited for the one and what waited for the other was run by a task each, once the object was free and nobody
+///    waited to write it: each waited to write it, and gave way to the other.
+#[test]
+fn what_waits_for_two_clones_of_an_object_is_run() {
+    const OBJECTS: usize = 10;
+    let world = World::new(35);
+    let cluster = Cluster::make(&world.control(), Plan::default());
+    world.run_until(async move {
+        let world = cluster.world().clone();
+        let admin = cluster.start().await;
+        cluster.create_pool(&admin, 1).await;
+        cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;
+        let io = admin.io_ctx("p").await.unwrap();
+        let mut snaps = Vec::new();
+        for _ in 0..3 {
+            snaps.insert(0, admin.selfmanaged_snap_create(io.pool_id()).await.unwrap());
+        }
+        let under = |snaps: &[u64]| {
+            let seq = snaps.first().copied().unwrap_or(0);
+            io.clone().with_snap_context(SnapContext { seq, snaps: snaps.to_vec() })
+        };
+        let name = |n: usize| format!("o{n}");
+        let data = |k: u8| Bytes::from(vec![k; 4096]);
+        for n in 0..OBJECTS {
+            under(&[]).write_full(name(n), data(1)).await.unwrap();
+            under(&snaps[2..]).write_full(name(n), data(2)).await.unwrap();
+        }
+        let pgid = types::PgId::new(u64::try_from(io.pool_id()).unwrap(), 0);
+        let primary = admin.osdmap().pg_to_up_acting(pgid).acting[0];
+        let id = u32::try_from(primary).unwrap();
+        cluster.kill_osd(id, Kill::PROCESS);
+        for n in 0..OBJECTS {
+            under(&snaps[1..]).write_full(name(n), data(3)).await.unwrap();
+            under(&snaps).write_full(name(n), data(4)).await.unwrap();
+        }
+        cluster.start_osd(id);
+        let disk = world.disk(&format!("osd.{id}"), "/osd/block");
+        disk.set_model(DiskModel { read: Duration::from_secs(1), ..DiskModel::default() });
+        cluster.wait_until_up(&admin).await;
+        let mut tasks = Vec::new();
+        for n in 0..OBJECTS {
+            for (snap, k) in [(snaps[2], 1), (snaps[1], 2), (snaps[0], 3)] {
+                let (io, name, found) = (io.clone().with_snap_read(snap), name(n), data(k));
+                tasks.push(world.spawn(async move {
+                    assert_eq!(io.read(name, 0, 0).await.unwrap(), found);
+                }));
+            }
+        }
+        for task in tasks {
+            task.await;
+        }
+    });
+}
+
 /// Seen by reading the code: a read could bring what a later write of the same client had written.
 ///
 /// 1. A read waits for the disk, a write comes behind it, and nothing is heard of the other copy for so long that the

@@ -175,26 +175,35 @@ impl Pg {
         if !self.waiting_for_object.borrow().contains_key(oid) {
             return;
         }
-        let (pg, generation, oid) = (self.rc(), self.generation.get(), oid.clone());
-        if !self.requeueing.borrow_mut().insert((generation, oid.clone())) {
+        let (pg, generation) = (self.rc(), self.generation.get());
+        let key = (generation, oid.head());
+        // One for the head and its clones: two would each give way to the other for ever.
+        let mut requeueing = self.requeueing.borrow_mut();
+        let recovered = requeueing.entry(key.clone()).or_default();
+        let is_under_way = !recovered.is_empty();
+        recovered.insert(oid.clone());
+        if is_under_way {
             return;
         }
+        drop(requeueing);
         self.host.env().go(async move {
             // Writes in the object's queue came later: they go behind those that wait (`wait_behind`), until
             // there are none. There is an end to it, for clients have bounds; reads would come and come.
             let guard = loop {
-                let guard = pg.contexts.lock(&oid.as_head(), LockKind::Write).await;
-                if !guard.has_writers_waiting() {
+                let guard = pg.contexts.lock(&key.1, LockKind::Write).await;
+                if generation != pg.generation.get() || !guard.has_writers_waiting() {
                     break guard;
                 }
             };
-            pg.requeueing.borrow_mut().remove(&(generation, oid.clone()));
+            let recovered = pg.requeueing.borrow_mut().remove(&key).unwrap_or_default();
             if generation != pg.generation.get() {
                 return;
             }
-            let ops = pg.waiting_for_object.borrow_mut().remove(&oid);
-            for op in ops.unwrap_or_default() {
-                pg.do_op(op);
+            for oid in recovered {
+                let ops = pg.waiting_for_object.borrow_mut().remove(&oid);
+                for op in ops.unwrap_or_default() {
+                    pg.do_op(op);
+                }
             }
             drop(guard);
         });

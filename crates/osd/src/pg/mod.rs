@@ -96,8 +96,8 @@ pub struct Pg {
     backoffs: RefCell<Vec<backoff::Asked>>,
     /// Ops that wait for an object to be recovered.
     waiting_for_object: RefCell<BTreeMap<HObject, Vec<Box<ClientOp>>>>,
-    /// Those recovered objects whose ops are about to be run, by generation.
-    requeueing: RefCell<BTreeSet<(u64, HObject)>>,
+    /// Heads and clones that are recovered and whose ops are about to be run, by generation and head.
+    requeueing: RefCell<BTreeMap<(u64, HObject), BTreeSet<HObject>>>,
     pub(crate) recovery: recovery::Recovery,
     pub(crate) reservations: reserve::Reservations,
     pub(crate) scrub: scrub::Scrubber,
