@@ -101,6 +101,21 @@ ceph auth caps client.t mon 'allow r'
 J ceph auth get client.t
 ceph auth print-key client.nobody
 ceph auth rm client.t
+ceph config set mgr mgr/balancer/active maybe
+ceph config set mgr mgr/balancer/active 0
+J ceph config get mgr mgr/balancer/active
+ceph config set mgr mgr/balancer/mode bogus
+ceph config set mgr mgr/balancer/upmap_max_deviation abc
+ceph config set mgr mgr/balancer/sleep_interval 1k
+ceph config set mgr mgr/crash/warn_recent_interval x
+ceph config set mgr mgr/balancer/bogus 1
+ceph config set mgr mgr/bogus/x 1
+- ceph config set mgr mgr/prometheus/rbd_stats_pools p
+ceph config dump
+ceph config rm mgr mgr/balancer/active
+ceph config rm mgr mgr/prometheus/rbd_stats_pools
+J ceph config get mgr mgr/balancer/bogus
+J ceph config help mgr/balancer/mode
 J ceph config set osd.0 osd_max_backfills 3
 J ceph config dump
 J ceph config get osd.0
@@ -693,7 +708,7 @@ DIFFERENT = [
     ("ceph (osd|mon) metadata.*", r"(word )?(missing|extra) (\.|\[\]\.)?(bluestore_bdev_size|osd_uuid|vda|snappy|zlib|zstd)", "another store; frames are never compressed"),
     ("ceph mgr (dump|module ls)", r"word (missing|extra) .*|missing \.(disabled_modules|.*available_modules|active_clients|always_on_modules|services).*", "Python modules, their options and clients: our manager has none"),
     ("ceph config(-key)? (show (osd.0|mgr.x|mon.a)|ls|dump)|ceph tell osd.0 config (show|diff)( get osd_max_backfills)?", r"word (missing|extra) .*|(missing|extra) (\[\]\.overrides.*|\.[a-z_.0-9]+)", "the two configuration files differ; options of what we do not have; keys of Python modules; defaults that main() sets"),
-    ("ceph (tell osd.0 )?config help osd_max_backfills", r"word (missing|extra) .*", "we describe options in our own words"),
+    ("ceph config help mgr/.*|ceph (tell osd.0 )?config help osd_max_backfills", r"word (missing|extra) .*", "we describe options in our own words"),
     ("ceph tell osd.0 perf dump osd", r"word missing [a-z_]+|missing \.osd\.[a-z_.]+", "counters of things that we do not do (cache tiers) or do not count"),
     ("ceph tell mon.a perf (dump paxos|schema)", r"word (missing|extra) .*|missing \.[A-Za-z:_.0-9-]+|.*description.*", "no Paxos here: counters of collecting, refreshing and sharing have no meaning; nor are there caches, throttles and finishers of threads; we describe counters in our own words"),
     ("ceph tell osd.0 dump_pgstate_history", r"word (missing|extra) [A-Za-z]+", "states that are gone through in one step are not seen: which there are depends on the moment"),

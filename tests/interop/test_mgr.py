@@ -104,7 +104,7 @@ class Manager(unittest.TestCase):
     def test_progress(self):
         """It said that nothing was in progress, whatever was."""
         c = self.cluster
-        c.ceph("config", "set", "mgr", "mgr/progress/sleep_interval", "0.2")
+        c.ceph("config", "set", "mgr", "mgr/progress/sleep_interval", "0")
         c.pool("moved", 16)
         c.wait_clean()
         c.run("rados", "bench", "-p", "moved", "2", "write", "-b", "4096", "--no-cleanup")

@@ -17,6 +17,6 @@ pub use numbers::{
     NumberError, Units, parse_bytes, parse_float, parse_iec, parse_integer, parse_secs, parse_si,
     parse_si_unsigned,
 };
-pub use options::{Kind, Level, OptionDef, option, options};
+pub use options::{Kind, Level, OptionDef, module_options, option, options};
 pub use store::{Config, Observer, SetError, Shown, Source};
 pub use value::{ValueError, normalize, parse_bool};

@@ -5,6 +5,9 @@
 //! flags: r set at run time, s at start only, c when created, C when the cluster is created,
 //!        n not from the monitor, u can be updated while running, l is followed from the next start on
 //! ```
+//!
+//! Options of the manager's modules, `mgr/MODULE/NAME`, are a table of their own of the same form,
+//! `module_options.tsv` (names, kinds and defaults are those of the modules in `src/pybind/mgr` at v16.2).
 
 use std::sync::OnceLock;
 
@@ -162,20 +165,21 @@ impl Level {
     }
 }
 
-/// All options, sorted by name.
+/// All options of daemons and clients, sorted by name.
 pub fn options() -> &'static [OptionDef] {
     static TABLE: OnceLock<Vec<OptionDef>> = OnceLock::new();
-    TABLE.get_or_init(|| {
-        let mut table: Vec<OptionDef> =
-            include_str!("options.tsv").lines().filter_map(parse_row).collect();
-        table.sort_by_key(|o| o.name);
-        table
-    })
+    TABLE.get_or_init(|| parse_table(include_str!("options.tsv")))
 }
 
-/// The option of that name; spaces and dashes count as underscores.
+/// All options of the manager's modules, sorted by name.
+pub fn module_options() -> &'static [OptionDef] {
+    static TABLE: OnceLock<Vec<OptionDef>> = OnceLock::new();
+    TABLE.get_or_init(|| parse_table(include_str!("module_options.tsv")))
+}
+
+/// The option of that name, of a module, too; spaces and dashes count as underscores.
 pub fn option(name: &str) -> Option<&'static OptionDef> {
-    let table = options();
+    let table = if name.starts_with("mgr/") { module_options() } else { options() };
     let found = table.binary_search_by(|o| o.name.cmp(name));
     found
         .or_else(|_| {
@@ -184,6 +188,12 @@ pub fn option(name: &str) -> Option<&'static OptionDef> {
         })
         .ok()
         .map(|i| &table[i])
+}
+
+fn parse_table(text: &'static str) -> Vec<OptionDef> {
+    let mut table: Vec<OptionDef> = text.lines().filter_map(parse_row).collect();
+    table.sort_by_key(|o| o.name);
+    table
 }
 
 fn parse_row(line: &'static str) -> Option<OptionDef> {
@@ -218,12 +228,13 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_defaults_parse() {
-        let table = options();
-        assert!(table.len() > 700);
-        for pair in table.windows(2) {
-            assert!(pair[0].name < pair[1].name, "{}", pair[1].name);
+        assert!(options().len() > 700);
+        for table in [options(), module_options()] {
+            for pair in table.windows(2) {
+                assert!(pair[0].name < pair[1].name, "{}", pair[1].name);
+            }
         }
-        for o in table {
+        for o in options().iter().chain(module_options()) {
             for default in [o.default, o.daemon_default] {
                 if !default.is_empty() && o.kind != Kind::Addr {
                     assert!(crate::normalize(o, default).is_ok(), "{} = {default}", o.name);
@@ -237,5 +248,7 @@ mod tests {
         assert_eq!(option("osd pool default size").map(|o| o.default), Some("3"));
         assert_eq!(option("mon-host").map(|o| o.kind), Some(Kind::Str));
         assert!(option("bogus").is_none());
+        assert_eq!(option("mgr/balancer/max-misplaced").map(|o| o.kind), None);
+        assert_eq!(option("mgr/balancer/sleep_interval").map(|o| o.kind), Some(Kind::Secs));
     }
 }

@@ -260,8 +260,7 @@ pub(crate) fn rows(mgr: &Mgr, map: &OsdMap, pgs: &PgMap) -> Vec<Row> {
 
 /// Whether all pools have been taken out of it.
 pub(crate) fn is_off(mgr: &Mgr) -> bool {
-    let options = mgr.module_options.borrow();
-    options.get(NOAUTOSCALE).is_some_and(|text| text.eq_ignore_ascii_case("true"))
+    mgr.config.bool(NOAUTOSCALE)
 }
 
 /// Findings: pools that only want to be told (`warn`), targets that contradict each other.
@@ -316,9 +315,7 @@ pub(crate) async fn run(mgr: Rc<Mgr>) {
     let mut looked = mgr.env.now();
     while !mgr.stopped.get() {
         mgr.env.sleep(LOOK_AT_OPTIONS).await;
-        let pause =
-            mgr.module_options.borrow().get(SLEEP_INTERVAL).and_then(|text| text.parse().ok());
-        let pause = Duration::from_secs_f64(pause.map_or(60.0, |secs: f64| secs.clamp(1.0, 1e6)));
+        let pause = mgr.config.duration(SLEEP_INTERVAL).max(Duration::from_secs(1));
         if !mgr.active.get() || mgr.env.now() < looked + pause {
             continue;
         }
@@ -355,11 +352,10 @@ async fn adjust(mgr: &Mgr) {
 /// Takes all pools out of it, or lets them in: the flag, the default of new pools, each pool.
 pub(crate) async fn set_off(mgr: &Mgr, off: bool) -> Result<(), String> {
     let mode = if off { "off" } else { "on" };
+    let set = mgr.set_option(NOAUTOSCALE, Some(off.to_string())).await;
+    set.map_err(|refused| refused.outs)?;
     let config = |who: &str, name: &str, value: &str| serde_json::json!({"prefix": "config set", "who": who, "name": name, "value": value});
-    let mut commands = vec![
-        config("mgr", NOAUTOSCALE, if off { "true" } else { "false" }),
-        config("global", "osd_pool_default_pg_autoscale_mode", mode),
-    ];
+    let mut commands = vec![config("global", "osd_pool_default_pg_autoscale_mode", mode)];
     let names: BTreeMap<i64, String> = mgr.osdmaps.current().pool_names.clone();
     commands.extend(names.values().map(|name| {
         serde_json::json!({
@@ -373,8 +369,6 @@ pub(crate) async fn set_off(mgr: &Mgr, off: bool) -> Result<(), String> {
             Err(error) => return Err(error.to_string()),
         }
     }
-    let value = if off { "true" } else { "false" };
-    mgr.module_options.borrow_mut().insert(NOAUTOSCALE.to_owned(), value.to_owned());
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use command::version;
-use maps::mgrmap::ModuleInfo;
+use maps::mgrmap::{ModuleInfo, ModuleOption};
 use messages::{MMgrBeacon, Message, MonCommand};
 use types::features;
 
@@ -40,9 +40,36 @@ fn modules() -> Vec<ModuleInfo> {
     let module = |name: &&str| ModuleInfo {
         name: (*name).to_owned(),
         can_run: true,
+        module_options: options_of(name),
         ..ModuleInfo::default()
     };
     MODULES.iter().map(module).collect()
+}
+
+/// A module's options, as the monitors' map has them.
+fn options_of(module: &str) -> BTreeMap<String, ModuleOption> {
+    const RUNTIME: u32 = 1;
+    let of_module = config::module_options().iter().filter_map(|option| {
+        let name = option.name.strip_prefix("mgr/")?.strip_prefix(module)?.strip_prefix('/')?;
+        Some((name.to_owned(), option))
+    });
+    let described = of_module.map(|(name, option)| {
+        let choices = option.choices.split('|').filter(|_| !option.choices.is_empty());
+        let described = ModuleOption {
+            name: name.clone(),
+            kind: option.kind as u8,
+            level: option.level as u8,
+            flags: if option.can_update_at_runtime() { RUNTIME } else { 0 },
+            default_value: option.default.to_owned(),
+            min: option.min.to_owned(),
+            max: option.max.to_owned(),
+            enum_allowed: choices.map(str::to_owned).collect(),
+            desc: option.desc.to_owned(),
+            ..ModuleOption::default()
+        };
+        (name, described)
+    });
+    described.collect()
 }
 
 /// What is served beside Ceph's protocol, and where.

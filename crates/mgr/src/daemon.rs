@@ -10,7 +10,7 @@ use std::time::Duration;
 use auth::Keyring;
 use bytes::Bytes;
 use command::CommandReply;
-use config::Config;
+use config::{Config, Source};
 use env::sync::Notify;
 use env::{Env, LocalFuture};
 use maps::{MgrMap, OsdMap};
@@ -57,8 +57,6 @@ pub struct Mgr {
     /// The statistics of PGs have been brought up to date.
     pub(crate) pgs_told: Notify,
     pub(crate) stopped: Cell<bool>,
-    /// Options of modules (`mgr/MODULE/NAME`) in the configuration database.
-    pub(crate) module_options: RefCell<BTreeMap<String, String>>,
     pub(crate) balancer: RefCell<Balancer>,
     /// Crash reports as last read; bounded where they are kept.
     pub(crate) crashes: RefCell<commands::crash::Reports>,
@@ -111,7 +109,6 @@ impl Mgr {
                 report_now: Notify::default(),
                 pgs_told: Notify::default(),
                 stopped: Cell::new(false),
-                module_options: RefCell::default(),
                 balancer: RefCell::default(),
                 crashes: RefCell::default(),
                 progress: RefCell::default(),
@@ -276,10 +273,10 @@ impl Mgr {
             None => json!({"prefix": "config rm", "who": "mgr", "name": name}),
         };
         self.at_monitors(&command, Bytes::new()).await?;
-        let mut options = self.module_options.borrow_mut();
-        match value {
-            Some(value) => options.insert(name.to_owned(), value),
-            None => options.remove(name),
+        // The monitors will say so, too; who asked must not see what was before.
+        let _ = match value {
+            Some(value) => self.config.set(name, &value, Source::Mon),
+            None => self.config.unset(name, Source::Mon).map(drop),
         };
         Ok(())
     }
@@ -454,9 +451,6 @@ impl MonEvents for Events {
     }
     fn on_config(&self, config: BTreeMap<String, String>) {
         let Some(mgr) = self.0.upgrade() else { return };
-        let of_modules = config.iter().filter(|(name, _)| name.starts_with("mgr/"));
-        *mgr.module_options.borrow_mut() =
-            of_modules.map(|(name, value)| (name.clone(), value.clone())).collect();
         let ignored = mgr.config.set_mon_values(&config);
         if !ignored.is_empty() {
             tracing::debug!("options not taken: {ignored:?}");

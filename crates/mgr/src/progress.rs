@@ -17,13 +17,10 @@ use types::{Epoch, OsdId, PgId, Uuid};
 use crate::daemon::Mgr;
 use crate::json;
 
-/// Completed events remembered, unless `max_completed_events` says otherwise; it may say so many.
-const COMPLETED: usize = 50;
+/// So many completed events may be remembered (`max_completed_events`).
 const COMPLETED_MAX: usize = 1000;
-/// Between two looks at maps and PGs, unless `sleep_interval` says otherwise, s.
-const SLEEP: f64 = 5.0;
-/// Shortest and longest pause.
-const SLEEP_RANGE: (f64, f64) = (0.1, 3600.0);
+/// Shortest and longest pause between two looks at maps and PGs (`sleep_interval`).
+const SLEEP_RANGE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3600));
 /// The module's options and where what is completed is kept, as Ceph's.
 const ENABLED: &str = "mgr/progress/enabled";
 const MAX_COMPLETED: &str = "mgr/progress/max_completed_events";
@@ -382,12 +379,8 @@ fn wall(mgr: &Mgr) -> f64 {
     mgr.env.wall_clock().as_secs_f64()
 }
 
-fn option<T: std::str::FromStr>(mgr: &Mgr, name: &str) -> Option<T> {
-    mgr.module_options.borrow().get(name).and_then(|text| text.parse().ok())
-}
-
 fn is_enabled(mgr: &Mgr) -> bool {
-    mgr.module_options.borrow().get(ENABLED).is_none_or(|text| text.eq_ignore_ascii_case("true"))
+    mgr.config.bool(ENABLED)
 }
 
 /// A module tells how far its task has come.
@@ -445,15 +438,16 @@ fn step(mgr: &Mgr) {
     let mut progress = mgr.progress.borrow_mut();
     progress.on_map(&map, pgs, ready, now, id);
     progress.on_pgs(map.epoch, pgs, ready, now, id);
-    progress.prune(option(mgr, MAX_COMPLETED).unwrap_or(COMPLETED).min(COMPLETED_MAX));
+    let most = usize::try_from(mgr.config.int(MAX_COMPLETED)).unwrap_or(0);
+    progress.prune(most.min(COMPLETED_MAX));
 }
 
 /// Looks at maps and PGs while the manager is active.
 pub(crate) async fn run(mgr: Rc<Mgr>) {
     let mut loaded = false;
     while !mgr.stopped.get() {
-        let pause: f64 = option(&mgr, SLEEP_INTERVAL).unwrap_or(SLEEP);
-        mgr.env.sleep(Duration::from_secs_f64(pause.clamp(SLEEP_RANGE.0, SLEEP_RANGE.1))).await;
+        let pause = mgr.config.duration(SLEEP_INTERVAL);
+        mgr.env.sleep(pause.clamp(SLEEP_RANGE.0, SLEEP_RANGE.1)).await;
         if !mgr.active.get() || mgr.stopped.get() {
             continue;
         }

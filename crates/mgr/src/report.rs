@@ -67,7 +67,8 @@ fn tick(mgr: &Mgr) {
     let mut checks = health::of_pgs(&cluster.pg_map, &map, &mgr.config, now);
     health::of_daemons(&mgr.daemons.borrow(), &mut checks);
     autoscaler::health(mgr, &map, &cluster.pg_map, &mut checks);
-    commands::crash::health(&mgr.crashes.borrow(), now, &mut checks);
+    let recent = mgr.config.duration("mgr/crash/warn_recent_interval");
+    commands::crash::health(&mgr.crashes.borrow(), now, recent, &mut checks);
     let mut digest = Writer::new();
     digest.put(&cluster.pg_map.digest_for(&map));
     let mut services = Writer::new();

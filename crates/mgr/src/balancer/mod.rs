@@ -26,8 +26,6 @@ pub(crate) const PLANS_MAX: usize = 64;
 /// Largest share of copies in the wrong place at which more is moved
 /// (`target_max_misplaced_ratio`).
 const MISPLACED_MAX: f64 = 0.05;
-/// Prefix of the module's options.
-const OPTIONS: &str = "mgr/balancer/";
 
 /// What somebody wants changed, and of which map.
 #[derive(Debug, Clone)]
@@ -49,33 +47,25 @@ pub(crate) struct Balancer {
     pub(crate) nothing_to_do: bool,
 }
 
-fn option(mgr: &Mgr, name: &str) -> Option<String> {
-    mgr.module_options.borrow().get(&format!("{OPTIONS}{name}")).cloned()
-}
-
-fn number(mgr: &Mgr, name: &str, default: f64) -> f64 {
-    option(mgr, name).and_then(|text| text.parse().ok()).unwrap_or(default)
-}
-
 /// `none`, `crush-compat` or `upmap`.
 pub(crate) fn mode(mgr: &Mgr) -> String {
-    option(mgr, "mode").unwrap_or_else(|| "upmap".to_owned())
+    mgr.config.str("mgr/balancer/mode")
 }
 
 /// Whether it acts by itself.
 pub(crate) fn is_active(mgr: &Mgr) -> bool {
-    option(mgr, "active").is_none_or(|text| text.eq_ignore_ascii_case("true"))
+    mgr.config.bool("mgr/balancer/active")
 }
 
 /// The pools it is restricted to; empty: all.
 pub(crate) fn pool_ids(mgr: &Mgr) -> BTreeSet<i64> {
-    let text = option(mgr, "pool_ids").unwrap_or_default();
+    let text = mgr.config.str("mgr/balancer/pool_ids");
     text.split(',').filter_map(|id| id.trim().parse().ok()).collect()
 }
 
 /// Sets an option of the module, for this manager and the next.
 pub(crate) async fn set_option(mgr: &Mgr, name: &str, value: &str) -> Result<(), String> {
-    let set = mgr.set_option(&format!("{OPTIONS}{name}"), Some(value.to_owned())).await;
+    let set = mgr.set_option(&format!("mgr/balancer/{name}"), Some(value.to_owned())).await;
     set.map_err(|refused| refused.outs)
 }
 
@@ -138,8 +128,8 @@ pub(crate) fn optimize(mgr: &Mgr, wanted: &BTreeSet<i64>) -> Result<Plan, NoPlan
     }
     // Where PGs are about to merge, exceptions only stand in the way.
     pools.retain(|id| map.pool(*id).is_some_and(|pool| pool.pg_num_target >= pool.pg_num));
-    let max = number(mgr, "upmap_max_optimizations", 10.0).clamp(0.0, 1e6) as usize;
-    let deviation = number(mgr, "upmap_max_deviation", 5.0);
+    let max = mgr.config.uint("mgr/balancer/upmap_max_optimizations").min(1_000_000) as usize;
+    let deviation = mgr.config.int("mgr/balancer/upmap_max_deviation").max(1) as f64;
     let changes = upmap::optimize(&map, &pools, deviation, max);
     if changes.is_empty() {
         return Err(NoPlan::Done(
@@ -237,8 +227,8 @@ async fn round(mgr: &Mgr) {
 /// Balances until the manager stops.
 pub(crate) async fn run(mgr: Rc<Mgr>) {
     while !mgr.stopped.get() {
-        let pause = number(&mgr, "sleep_interval", 60.0).clamp(1.0, 1e6);
-        mgr.env.sleep(Duration::from_secs_f64(pause)).await;
+        let pause = mgr.config.duration("mgr/balancer/sleep_interval").max(Duration::from_secs(1));
+        mgr.env.sleep(pause).await;
         if mgr.active.get() && !mgr.stopped.get() && is_active(&mgr) && mode(&mgr) != "none" {
             round(&mgr).await;
         }

@@ -19,8 +19,6 @@ const PREFIX: &str = "mgr/crash/crash/";
 const REPORTS_MAX: usize = 1000;
 /// Longest report taken.
 const REPORT_LEN_MAX: usize = 1 << 20;
-/// How long a crash is a finding (`warn_recent_interval`).
-const RECENT: Duration = Duration::from_secs(14 * 86400);
 const DAY: u64 = 86400;
 
 /// Reports by id.
@@ -222,12 +220,12 @@ pub(super) async fn run(mgr: &Mgr, map: &CommandMap, input: &Bytes) -> CommandRe
     }
 }
 
-/// Crashes of the last two weeks that nobody has archived are a finding.
-pub(crate) fn health(reports: &Reports, now: UTime, checks: &mut HealthCheckMap) {
+/// Crashes no older than `recent` that nobody has archived are a finding.
+pub(crate) fn health(reports: &Reports, now: UTime, recent: Duration, checks: &mut HealthCheckMap) {
     const DETAIL_MAX: usize = 30;
     let recent: Vec<&Value> = reports
         .values()
-        .filter(|report| is_new(report) && age(report, now).is_some_and(|age| age <= RECENT))
+        .filter(|report| is_new(report) && age(report, now).is_some_and(|age| age <= recent))
         .collect();
     if recent.is_empty() {
         return;
@@ -277,13 +275,14 @@ mod tests {
         ]
         .into();
         let mut checks = HealthCheckMap::default();
-        health(&reports, now, &mut checks);
+        let two_weeks = Duration::from_secs(14 * DAY);
+        health(&reports, now, two_weeks, &mut checks);
         let check = &checks.checks["RECENT_CRASH"];
         assert_eq!(check.summary, "1 daemons have recently crashed");
         assert_eq!(check.detail, ["osd.1 crashed on host h at 2026-11-20T07:00:00.000000Z"]);
         reports.get_mut("a").unwrap()["archived"] = Value::String("now".to_owned());
         let mut checks = HealthCheckMap::default();
-        health(&reports, now, &mut checks);
+        health(&reports, now, two_weeks, &mut checks);
         assert!(checks.checks.is_empty());
     }
 }

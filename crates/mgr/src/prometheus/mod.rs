@@ -37,11 +37,9 @@ fn wanted(mgr: &Mgr) -> bool {
 }
 
 fn address(mgr: &Mgr) -> SocketAddr {
-    let options = mgr.module_options.borrow();
-    let option = |name: &str| options.get(&format!("mgr/prometheus/{name}"));
-    let port = option("server_port").and_then(|text| text.parse().ok()).unwrap_or(PORT);
+    let port = u16::try_from(mgr.config.int("mgr/prometheus/server_port")).unwrap_or(PORT);
     let own = mgr.messenger.addrs().front().ip();
-    let ip = option("server_addr").and_then(|text| text.parse::<IpAddr>().ok()).or(own);
+    let ip = mgr.config.str("mgr/prometheus/server_addr").parse::<IpAddr>().ok().or(own);
     SocketAddr::new(ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), port)
 }
 

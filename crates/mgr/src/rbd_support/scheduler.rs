@@ -209,9 +209,9 @@ impl Scheduler {
         client: &Client,
     ) -> Result<BTreeMap<String, (LevelSpec, Schedule)>, ClientError> {
         let mut all = BTreeMap::new();
-        let global = mgr.module_options.borrow().get(self.option()).cloned();
-        if let Some(text) = global.filter(|text| !text.is_empty()) {
-            match Schedule::parse(&text) {
+        let global = mgr.config.str(self.option());
+        if !global.is_empty() {
+            match Schedule::parse(&global) {
                 Ok(schedule) => {
                     all.insert(String::new(), (LevelSpec::default(), schedule));
                 }

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use bytes::Bytes;
 use command::{Align, CommandReply, TextTable};
-use config::{ConfFile, Kind, option, options};
+use config::{ConfFile, Kind, OptionDef, module_options, option, options};
 use denc::{Denc, Reader, Writer};
 use types::{Errno, UTime};
 
@@ -40,10 +40,10 @@ impl MonCore {
             "config ls" => Ok(cmd.output(
                 |f| {
                     f.array("options", |f| {
-                        options().iter().for_each(|o| f.dump_string("option", o.name));
+                        all().for_each(|o| f.dump_string("option", o.name));
                     });
                 },
-                || options().iter().map(|o| format!("{}\n", o.name)).collect(),
+                || all().map(|o| format!("{}\n", o.name)).collect(),
             )),
             "config log" => self.config_log(cmd),
             "config reset" => self.config_reset(cmd),
@@ -383,6 +383,11 @@ impl MonCore {
     }
 }
 
+/// Every option, those of the manager's modules at the end.
+fn all() -> impl Iterator<Item = &'static OptionDef> {
+    options().iter().chain(module_options())
+}
+
 /// Name and value in the form stored, or why not.
 fn check_setting(
     who: &str,
@@ -394,8 +399,7 @@ fn check_setting(
         return fail(Errno::EINVAL, format!("unrecognized config target '{who}'"));
     }
     let Some(def) = option(name) else {
-        // Options of manager modules are known to the manager alone.
-        if force || name.starts_with("mgr/") {
+        if force {
             return Ok((name.to_string(), value.to_string()));
         }
         return fail(Errno::EINVAL, format!("unrecognized config option '{name}'"));
