@@ -652,7 +652,7 @@ impl Pg {
         }
     }
 
-    /// Ops wait for time to pass (leases of an earlier interval): look again then.
+    /// Time has to pass (leases of an earlier interval) before ops run and the PG is clean: look again then.
     pub(crate) fn schedule_wake(&self) {
         let now = self.now();
         let until = {
@@ -672,6 +672,7 @@ impl Pg {
             env.sleep_until(until).await;
             pg.wake_scheduled.set(false);
             pg.requeue_waiting();
+            pg.kick_recovery();
         });
     }
 

@@ -193,6 +193,7 @@ impl Pg {
         }
         if self.core.borrow().is_recovered() {
             self.step(|core, _, now, out| core.on_recovered(now, out));
+            self.schedule_wake();
             return;
         }
         self.recovery.running.set(true);
@@ -439,6 +440,7 @@ async fn run(pg: Rc<Pg>, generation: u64) {
     pg.recovery.running.set(false);
     pg.enter(Phase::Idle);
     pg.step(|core, _, now, out| core.on_recovered(now, out));
+    pg.schedule_wake();
     if pg.core.borrow().is_recovered() {
         pg.reservations.unforce();
         pg.update_stamps();

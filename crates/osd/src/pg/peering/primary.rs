@@ -531,6 +531,11 @@ impl Peering {
         if !enough || *clean {
             return;
         }
+        // A clean PG forgets who served before, and so who may hold a lease from then: the next interval
+        // would serve beside them.
+        if self.leases.prior_until_ub > now {
+            return;
+        }
         *clean = true;
         let history = &mut self.info.history;
         history.last_epoch_clean = self.epoch;
