@@ -25,5 +25,10 @@ pub fn release_name(release: u8) -> &'static str {
     NAMES.get(usize::from(release)).copied().unwrap_or("unknown")
 }
 
+/// The number of a release's name; none of those after [`PACIFIC`], whose promises nobody here keeps.
+pub fn release_number(name: &str) -> Option<u8> {
+    (1..=PACIFIC).find(|number| release_name(*number) == name)
+}
+
 /// The release this system is.
 pub const PACIFIC: u8 = 16;

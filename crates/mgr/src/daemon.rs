@@ -60,6 +60,8 @@ pub struct Mgr {
     pub(crate) balancer: RefCell<Balancer>,
     /// Crash reports as last read; bounded where they are kept.
     pub(crate) crashes: RefCell<commands::crash::Reports>,
+    /// They have been read since this manager became the active one.
+    pub(crate) knows_crashes: Cell<bool>,
     pub(crate) progress: RefCell<Progress>,
     pub(crate) rbd_support: RbdSupport,
     pub(crate) counters: Counters,
@@ -111,6 +113,7 @@ impl Mgr {
                 stopped: Cell::new(false),
                 balancer: RefCell::default(),
                 crashes: RefCell::default(),
+                knows_crashes: Cell::new(false),
                 progress: RefCell::default(),
                 rbd_support: RbdSupport::new(),
                 counters: Counters::default(),
@@ -203,6 +206,9 @@ impl Mgr {
                 // Daemons go to the new active one by themselves when this one is silent.
                 self.close_daemons();
                 self.cluster.borrow_mut().reset();
+                // Another one goes on with these: should we be active again, they are loaded anew.
+                self.knows_crashes.set(false);
+                self.progress.take();
             }
         }
         if news {

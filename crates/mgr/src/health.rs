@@ -3,11 +3,13 @@
 //! v16.2).
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use command::ByteU;
 use config::Config;
 use maps::pgmap::PgMap;
 use maps::ping_times::{self, Ping};
+use maps::pool::pool_opts;
 use maps::{HealthCheckMap, OsdMap, Severity};
 use types::osd::{PgStat, pg_state};
 use types::{OsdId, PgId, UTime};
@@ -149,7 +151,7 @@ pub(crate) fn of_pgs(pgs: &PgMap, map: &OsdMap, config: &Config, now: UTime) -> 
     let mut checks = HealthCheckMap::default();
     of_states(pgs, map, config, now, &mut checks);
     of_objects(pgs, map, config, &mut checks);
-    of_scrubs(pgs, config, now, &mut checks);
+    of_scrubs(pgs, map, config, now, &mut checks);
     of_pg_counts(pgs, map, config, &mut checks);
     of_pools(pgs, map, config, &mut checks);
     of_stores(pgs, config, &mut checks);
@@ -252,12 +254,14 @@ fn of_objects(pgs: &PgMap, map: &OsdMap, config: &Config, checks: &mut HealthChe
     }
 }
 
-fn of_scrubs(pgs: &PgMap, config: &Config, now: UTime, checks: &mut HealthCheckMap) {
+/// Placement groups that are late by more than a share of the interval, the pool's own or the cluster's.
+fn of_scrubs(pgs: &PgMap, map: &OsdMap, config: &Config, now: UTime, checks: &mut HealthCheckMap) {
     let max = usize::try_from(config.uint("mon_health_max_detail")).unwrap_or(usize::MAX);
-    let kinds: [(&str, &str, &str, &str, fn(&PgStat) -> UTime); 2] = [
+    let kinds: [(&str, &str, u32, &str, &str, fn(&PgStat) -> UTime); 2] = [
         (
             "PG_NOT_SCRUBBED",
             "scrubbed",
+            pool_opts::SCRUB_MAX_INTERVAL,
             "osd_scrub_max_interval",
             "mon_warn_pg_not_scrubbed_ratio",
             |pg| pg.last_scrub_stamp,
@@ -265,24 +269,39 @@ fn of_scrubs(pgs: &PgMap, config: &Config, now: UTime, checks: &mut HealthCheckM
         (
             "PG_NOT_DEEP_SCRUBBED",
             "deep-scrubbed",
+            pool_opts::DEEP_SCRUB_INTERVAL,
             "osd_deep_scrub_interval",
             "mon_warn_pg_not_deep_scrubbed_ratio",
             |pg| pg.last_deep_scrub_stamp,
         ),
     ];
-    for (code, word, interval, ratio, stamp) in kinds {
+    for (code, word, of_pool, interval, ratio, stamp) in kinds {
         let ratio = config.float(ratio);
         if ratio <= 0.0 {
             continue;
         }
-        let age = config.duration(interval).mul_f64(1.0 + ratio.min(1000.0));
-        let cutoff = now.minus(age);
+        // A time that is no `Duration` is so long that nothing is ever late.
+        let cutoff = |interval: f64| {
+            Duration::try_from_secs_f64(interval * (1.0 + ratio)).ok().map(|age| now.minus(age))
+        };
+        let of_cluster = config.float(interval);
+        let cutoffs: BTreeMap<u64, Option<UTime>> = map
+            .pools
+            .iter()
+            .map(|(id, pool)| {
+                let own = pool.opts.double(of_pool).filter(|own| *own > 0.0);
+                (*id as u64, cutoff(own.unwrap_or(of_cluster)))
+            })
+            .collect();
+        let is_late = |pgid: &PgId, stamp: UTime| {
+            cutoffs.get(&pgid.pool).is_some_and(|cutoff| cutoff.is_some_and(|c| stamp < c))
+        };
         let late: Vec<(&PgId, UTime)> = pgs
             .pg_stat
             .iter()
             .filter(|(_, pg)| pg.state != 0)
             .map(|(pgid, pg)| (pgid, stamp(pg)))
-            .filter(|(_, stamp)| *stamp < cutoff)
+            .filter(|(pgid, stamp)| is_late(pgid, *stamp))
             .collect();
         if late.is_empty() {
             continue;
@@ -564,6 +583,8 @@ pub(crate) fn of_daemons(daemons: &Daemons, checks: &mut HealthCheckMap) {
 
 #[cfg(test)]
 mod tests {
+    use maps::PgPool;
+    use maps::pool::PoolOpt;
     use types::osd::osd_stat::Minutes;
     use types::osd::{OsdStat, PingTimes};
 
@@ -593,5 +614,46 @@ mod tests {
         assert_eq!(check.summary, "Slow OSD heartbeats on back (longest 1118.003ms)");
         assert_eq!(check.detail.len(), 1);
         assert!(check.detail[0].ends_with(" 1118.003 msec possibly improving"), "{check:?}");
+    }
+
+    /// Pools' own intervals did not count: one that is scrubbed every two months was a warning from the second week
+    /// on. And an interval of more seconds than a `Duration` holds ended the manager.
+    #[test]
+    fn scrubs_are_late_by_the_pool_s_own_interval() {
+        const DAY: u32 = 86_400;
+        let now = UTime { sec: 1_795_232_811, nsec: 0 };
+        let config = Config::new("mgr", "x");
+        let (mut map, mut pgs) = (OsdMap::default(), PgMap::default());
+        for (pool, deep_interval) in [(1, None), (2, Some(60.0)), (3, Some(1.0))] {
+            let mut p = PgPool::default();
+            if let Some(days) = deep_interval {
+                let value = PoolOpt::Double(days * f64::from(DAY));
+                p.opts.0.insert(pool_opts::DEEP_SCRUB_INTERVAL, value);
+            }
+            map.pools.insert(pool, p);
+            for (seed, age) in [(0, 1), (1, 5), (2, 30), (3, 200)] {
+                let stamp = UTime { sec: now.sec - age * DAY, nsec: 0 };
+                let pg = PgStat {
+                    state: pg_state::ACTIVE,
+                    last_scrub_stamp: now,
+                    last_deep_scrub_stamp: stamp,
+                    ..PgStat::default()
+                };
+                pgs.pg_stat.insert(PgId::new(pool as u64, seed), pg);
+            }
+        }
+        // By default a week, and three quarters of it.
+        let late = |config: &Config| {
+            let mut checks = HealthCheckMap::default();
+            of_scrubs(&pgs, &map, config, now, &mut checks);
+            let check = checks.checks.remove("PG_NOT_DEEP_SCRUBBED");
+            let named = |line: &String| line.split(' ').nth(1).unwrap_or_default().to_owned();
+            check.map(|check| check.detail.iter().map(named).collect::<Vec<_>>())
+        };
+        assert_eq!(late(&config).unwrap(), ["1.2", "1.3", "2.3", "3.1", "3.2", "3.3"]);
+        for long in ["1.5e19", "1e300"] {
+            config.set("osd_deep_scrub_interval", long, config::Source::Override).unwrap();
+            assert_eq!(late(&config).unwrap(), ["2.3", "3.1", "3.2", "3.3"]);
+        }
     }
 }

@@ -87,6 +87,8 @@ pub(crate) struct Progress {
     unsaved: bool,
     /// The map looked at last.
     map: Option<Rc<OsdMap>>,
+    /// What is kept has been read since this manager became the active one.
+    loaded: bool,
 }
 
 fn is_clean(stat: &PgStat) -> bool {
@@ -406,6 +408,7 @@ async fn load(mgr: &Mgr) -> Result<(), CommandReply> {
     let stored: Value =
         serde_json::from_str(dump.get(STORE).map_or("{}", |text| text)).unwrap_or_default();
     let mut progress = mgr.progress.borrow_mut();
+    progress.loaded = true;
     let newer = stored["compat_version"].as_u64().is_some_and(|version| version > STORE_VERSION);
     let events = stored["events"].as_array().filter(|_| !newer);
     progress.completed = events.into_iter().flatten().filter_map(Completed::parse).collect();
@@ -444,14 +447,13 @@ fn step(mgr: &Mgr) {
 
 /// Looks at maps and PGs while the manager is active.
 pub(crate) async fn run(mgr: Rc<Mgr>) {
-    let mut loaded = false;
     while !mgr.stopped.get() {
         let pause = mgr.config.duration(SLEEP_INTERVAL);
         mgr.env.sleep(pause.clamp(SLEEP_RANGE.0, SLEEP_RANGE.1)).await;
         if !mgr.active.get() || mgr.stopped.get() {
             continue;
         }
-        loaded = loaded || load(&mgr).await.is_ok();
+        let loaded = mgr.progress.borrow().loaded || load(&mgr).await.is_ok();
         if loaded && is_enabled(&mgr) {
             step(&mgr);
         }

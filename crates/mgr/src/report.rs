@@ -19,19 +19,19 @@ const GATHER: Duration = Duration::from_millis(20);
 /// Runs until the manager stops.
 pub(crate) async fn run(mgr: Rc<Mgr>) {
     let (mut seq, mut logged) = (0, Duration::ZERO);
-    let mut knows_crashes = false;
     while !mgr.stopped.get() {
         let period = mgr.config.duration("mgr_tick_period");
         if mgr.env.timeout(period, mgr.report_now.notified()).await.is_ok() {
             mgr.env.sleep(GATHER).await;
         }
         if mgr.active.get() && !mgr.stopped.get() {
-            if !knows_crashes {
+            if !mgr.knows_crashes.replace(true) {
                 // A manager that becomes active finds what others were told.
-                knows_crashes = true;
                 let of_task = mgr.clone();
                 mgr.env.go(async move {
-                    let _ = commands::crash::load(&of_task).await;
+                    if commands::crash::load(&of_task).await.is_err() {
+                        of_task.knows_crashes.set(false);
+                    }
                 });
             }
             tick(&mgr);

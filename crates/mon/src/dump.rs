@@ -3,39 +3,8 @@
 use command::Formatter;
 use maps::MonMap;
 use maps::monmap::{MON_FEATURE_NAMES, MonFeatures};
+use maps::release::release_name;
 use types::AddrVec;
-
-/// Name of a release by its number.
-pub(crate) fn release_name(release: u8) -> &'static str {
-    match release {
-        1 => "argonaut",
-        2 => "bobtail",
-        3 => "cuttlefish",
-        4 => "dumpling",
-        5 => "emperor",
-        6 => "firefly",
-        7 => "giant",
-        8 => "hammer",
-        9 => "infernalis",
-        10 => "jewel",
-        11 => "kraken",
-        12 => "luminous",
-        13 => "mimic",
-        14 => "nautilus",
-        15 => "octopus",
-        16 => "pacific",
-        17 => "quincy",
-        _ => "unknown",
-    }
-}
-
-/// The release whose protocol and maps these are.
-pub(crate) const RELEASE: u8 = 16;
-
-/// Number of a release by its name.
-pub(crate) fn release_number(name: &str) -> Option<u8> {
-    (1..=17).find(|number| release_name(*number) == name)
-}
 
 /// An address vector as an object of that name.
 pub(crate) fn addrvec(f: &mut Formatter, name: &str, addrs: &AddrVec) {

@@ -10,13 +10,13 @@ use bytes::Bytes;
 use command::Signature;
 use denc::Denc;
 use maps::mgrmap::{MgrMap, ModuleInfo, StandbyInfo};
+use maps::release::PACIFIC;
 use messages::{MMgrBeacon, MMgrDigest, MMgrMap, MonCommand};
 use store::Kv;
 use types::{AddrVec, Errno, UTime};
 
 use crate::clog::{INFO, WARN};
 use crate::core::{LoadError, MonCore};
-use crate::dump::RELEASE;
 use crate::event::SessionId;
 use crate::event::wire;
 use crate::layout::{self, MGR, MGR_METADATA};
@@ -174,7 +174,7 @@ impl MonCore {
             map.available_modules = m.modules;
             map.clients = clients;
             map.client_names = Some(client_names);
-            map.always_on_modules.insert(u32::from(RELEASE), names);
+            map.always_on_modules.insert(u32::from(PACIFIC), names);
             if map.active_change.is_zero() {
                 map.active_change = now;
             }
@@ -194,7 +194,7 @@ impl MonCore {
         map.services = BTreeMap::new();
         map.available_modules = m.modules.clone();
         let names = always_on(&m.modules);
-        map.always_on_modules.insert(u32::from(RELEASE), names);
+        map.always_on_modules.insert(u32::from(PACIFIC), names);
         self.take_mgr_metadata(&m.name, m.metadata.clone());
         self.log_own("cluster", INFO, format!("Activating manager daemon {}", m.name));
     }

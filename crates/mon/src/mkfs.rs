@@ -9,13 +9,13 @@ use auth::{CryptoKey, EntityAuth, FillRandom, Keyring};
 use config::Config;
 use denc::Denc;
 use maps::osdmap::osdmap_flags;
+use maps::release::PACIFIC;
 use maps::{Incremental, MgrMap, MonMap, OsdMap, ServiceMap};
 use store::{Kv, KvBatch, KvError};
 use types::{AuthEntityName, UTime, entity};
 
 use crate::auth as auth_service;
 use crate::commands::erasure_profile::str_map;
-use crate::dump::RELEASE;
 use crate::layout::{self, AUTH, CONFIG, MGR, MGRSTAT, MONMAP, OSDMAP};
 
 /// Why a database cannot be made.
@@ -74,7 +74,7 @@ pub fn mkfs(
 
     let mgrmap = MgrMap {
         epoch: 1,
-        always_on_modules: BTreeMap::from([(u32::from(RELEASE), BTreeSet::new())]),
+        always_on_modules: BTreeMap::from([(u32::from(PACIFIC), BTreeSet::new())]),
         // Of those that Ceph enables at first (mgr_initial_modules) what a manager here has.
         modules: BTreeSet::from(["iostat".to_string()]),
         ..MgrMap::default()
@@ -171,8 +171,8 @@ fn put_osdmap(batch: &mut KvBatch, conf: &Config, monmap: &MonMap, now: UTime) {
         full_ratio: conf.float("mon_osd_full_ratio") as f32,
         backfillfull_ratio: conf.float("mon_osd_backfillfull_ratio") as f32,
         nearfull_ratio: conf.float("mon_osd_nearfull_ratio") as f32,
-        require_min_compat_client: crate::dump::release_number(&min_compat).unwrap_or(12),
-        require_osd_release: RELEASE,
+        require_min_compat_client: maps::release::release_number(&min_compat).unwrap_or(12),
+        require_osd_release: PACIFIC,
         ..OsdMap::default()
     };
     let (full, crc) = map.encode_with_crc();

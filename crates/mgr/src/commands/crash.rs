@@ -29,11 +29,23 @@ pub(crate) async fn load(mgr: &Mgr) -> Result<(), CommandReply> {
     let command = serde_json::json!({"prefix": "config-key dump", "key": PREFIX, "format": "json"});
     let dump = mgr.at_monitors(&command, Bytes::new()).await?;
     let dump: BTreeMap<String, String> = serde_json::from_slice(&dump).unwrap_or_default();
-    let report = |(key, text): (String, String)| {
-        Some((key.strip_prefix(PREFIX)?.to_owned(), serde_json::from_str(&text).ok()?))
-    };
-    *mgr.crashes.borrow_mut() = dump.into_iter().filter_map(report).collect();
+    *mgr.crashes.borrow_mut() = stored(dump);
     Ok(())
+}
+
+/// The reports among what is kept, where anybody may write.
+fn stored(dump: BTreeMap<String, String>) -> Reports {
+    let report = |(key, text): (String, String)| {
+        let id = key.strip_prefix(PREFIX)?;
+        match serde_json::from_str::<Value>(&text).ok().filter(Value::is_object) {
+            Some(report) => Some((id.to_owned(), report)),
+            None => {
+                tracing::warn!("{key} is no report of a crash: left out");
+                None
+            }
+        }
+    };
+    dump.into_iter().filter_map(report).collect()
 }
 
 async fn keep(mgr: &Mgr, id: &str, report: Value) -> Result<(), CommandReply> {
@@ -264,6 +276,14 @@ mod tests {
         {
             assert_eq!(time_of(bad), None, "{bad}");
         }
+    }
+
+    /// `config-key set mgr/crash/crash/bad '[]'` and `crash archive-all` ended every manager.
+    #[test]
+    fn what_is_no_report_is_left_out() {
+        let kept = ["[]", "\"x\"", "1", "true", "null", "", "{}"].into_iter().enumerate();
+        let dump = kept.map(|(n, text)| (format!("{PREFIX}{n}"), text.to_owned())).collect();
+        assert_eq!(stored(dump).into_keys().collect::<Vec<_>>(), ["6"]);
     }
 
     #[test]

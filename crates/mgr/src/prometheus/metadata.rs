@@ -30,8 +30,13 @@ impl Metadata {
     pub(super) fn address(&self, daemon: &str, field: &str) -> &str {
         let address = self.get(daemon, field);
         let address = address.rsplit_once("v2:").map_or(address, |(_, of_v2)| of_v2);
-        address.rsplit_once(':').map_or(address, |(host, _)| host)
+        ip_of(address)
     }
+}
+
+/// The host of an address with a port and perhaps a nonce: `[::1]` of `[::1]:6800/0`.
+pub(super) fn ip_of(address: &str) -> &str {
+    address.rsplit_once(':').map_or(address, |(host, _)| host)
 }
 
 /// Asks the monitors, if that is due.
@@ -72,5 +77,15 @@ mod tests {
         assert_eq!(metadata.address("osd.0", "b"), "[::1]");
         assert_eq!(metadata.get("osd.0", "hostname"), "vm");
         assert_eq!(metadata.address("osd.1", "a"), "");
+    }
+
+    /// Of an IPv6 address `[` was shown.
+    #[test]
+    fn an_address_is_shown_without_its_port() {
+        for (address, ip) in
+            [("10.0.0.1:6800/7", "10.0.0.1"), ("[fd00::7]:6800/0", "[fd00::7]"), ("", "")]
+        {
+            assert_eq!(ip_of(address), ip);
+        }
     }
 }

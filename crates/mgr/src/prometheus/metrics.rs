@@ -14,7 +14,7 @@ use types::osd::pg_state;
 use crate::cluster::Cluster;
 use crate::daemon::Mgr;
 use crate::daemons::{Counter, DaemonKey};
-use crate::prometheus::Metadata;
+use crate::prometheus::{Metadata, ip_of};
 
 /// Type bits of a counter: a time, an average, one that only grows.
 const TIME: u8 = 1;
@@ -150,7 +150,7 @@ fn of_monitors(page: &mut Page, cluster: &Cluster, metadata: &Metadata) {
         let labels = [
             ("ceph_daemon", name.as_str()),
             ("hostname", metadata.get(&name, "hostname")),
-            ("public_addr", address.split(':').next().unwrap_or_default()),
+            ("public_addr", ip_of(address)),
             ("rank", rank.as_str()),
             ("ceph_version", metadata.get(&name, "ceph_version")),
         ];
@@ -222,10 +222,7 @@ fn of_osds(page: &mut Page, map: &OsdMap, cluster: &Cluster, metadata: &Metadata
             ("front_iface", metadata.get(&name, "front_iface")),
             ("hostname", host),
             ("objectstore", metadata.get(&name, "osd_objectstore")),
-            (
-                "public_addr",
-                address.as_deref().and_then(|a| a.split(':').next()).unwrap_or_default(),
-            ),
+            ("public_addr", ip_of(address.as_deref().unwrap_or_default())),
             ("ceph_version", metadata.get(&name, "ceph_version")),
         ];
         page.add("untyped", "osd_metadata", "The OSD's metadata", &labels, 1.0);

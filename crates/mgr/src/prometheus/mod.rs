@@ -10,6 +10,7 @@ mod metadata;
 mod metrics;
 
 pub(crate) use metadata::Metadata;
+use metadata::ip_of;
 
 use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

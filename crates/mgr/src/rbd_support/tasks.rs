@@ -364,12 +364,13 @@ impl Tasks {
             task.canceled = true;
             task.failure = Some("Operation canceled".to_owned());
             let task = task.clone();
+            // The end of one that is under way is told where it ends.
             if state.in_progress != Some(task.sequence) {
                 state.tasks.remove(&task.sequence);
+                told_end(mgr, &task);
             }
             task
         };
-        told_end(mgr, &task);
         let forgotten = match open(client, &task.refs.pool, &task.refs.namespace).await {
             Ok(io) => forget(&io, &task).await,
             Err(error) => Err(error),

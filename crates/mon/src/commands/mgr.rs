@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use command::Formatter;
 use maps::mgrmap::{MgrMap, ModuleInfo};
+use maps::release::PACIFIC;
 use types::Errno;
 
 use super::cmd::{Cmd, CmdResult, done, fail, refuse, say};
 use crate::core::MonCore;
-use crate::dump::RELEASE;
 
 impl MonCore {
     pub(crate) fn cmd_mgr(&mut self, cmd: &Cmd) -> CmdResult {
@@ -41,7 +41,7 @@ impl MonCore {
             "mgr module ls" => Ok(cmd.structured(|f| dump_modules(f, &map))),
             "mgr module enable" => {
                 let module = cmd.string("module")?;
-                if map.always_on(u32::from(RELEASE)).contains(&module) {
+                if map.always_on(u32::from(PACIFIC)).contains(&module) {
                     return say(format!("module '{module}' is already enabled (always-on)"));
                 }
                 if map.modules.contains(&module) {
@@ -63,7 +63,7 @@ impl MonCore {
             }
             "mgr module disable" => {
                 let module = cmd.string("module")?;
-                if map.always_on(u32::from(RELEASE)).contains(&module) {
+                if map.always_on(u32::from(PACIFIC)).contains(&module) {
                     return fail(
                         Errno::EINVAL,
                         format!("module '{module}' cannot be disabled (always-on)"),
@@ -166,7 +166,7 @@ fn dump(f: &mut Formatter, map: &MgrMap) {
     });
     f.object("always_on_modules", |f| {
         for (release, names) in &map.always_on_modules {
-            f.array(crate::dump::release_name(*release as u8), |f| {
+            f.array(maps::release::release_name(*release as u8), |f| {
                 names.iter().for_each(|name| f.dump_string("module", name));
             });
         }
@@ -236,7 +236,7 @@ fn option_kind(kind: u8) -> &'static str {
 }
 
 fn dump_modules(f: &mut Formatter, map: &MgrMap) {
-    let always = map.always_on(u32::from(RELEASE));
+    let always = map.always_on(u32::from(PACIFIC));
     f.object("modules", |f| {
         f.array("always_on_modules", |f| {
             always.iter().for_each(|name| f.dump_string("module", name));

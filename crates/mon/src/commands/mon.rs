@@ -234,7 +234,7 @@ impl MonCore {
                     f.dump_unsigned("epoch", map.epoch);
                     f.dump_string(
                         "min_mon_release_name",
-                        crate::dump::release_name(map.min_mon_release),
+                        maps::release::release_name(map.min_mon_release),
                     );
                     f.dump_unsigned("num_mons", map.size() as u64);
                     f.dump_string("leader", leader);
@@ -410,7 +410,7 @@ fn monmap_text(map: &MonMap) -> String {
     let _ = writeln!(out, "fsid {}", map.fsid);
     let _ = writeln!(out, "last_changed {}", map.last_changed);
     let _ = writeln!(out, "created {}", map.created);
-    let release = crate::dump::release_name(map.min_mon_release);
+    let release = maps::release::release_name(map.min_mon_release);
     let _ = writeln!(out, "min_mon_release {} ({release})", map.min_mon_release);
     let _ = writeln!(out, "election_strategy: {}", map.strategy);
     for (rank, name) in map.ranks.iter().enumerate() {

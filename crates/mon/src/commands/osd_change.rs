@@ -236,7 +236,7 @@ impl MonCore {
     fn require_release(&mut self, cmd: &Cmd) -> CmdResult {
         let name = cmd.string("release")?;
         let map = self.next_map();
-        let Some(release) = crate::dump::release_number(&name) else {
+        let Some(release) = maps::release::release_number(&name) else {
             return fail(Errno::EINVAL, format!("unrecognized release {name}"));
         };
         if release < map.require_osd_release {
@@ -253,15 +253,12 @@ impl MonCore {
 
     fn require_client(&mut self, cmd: &Cmd) -> CmdResult {
         let name = cmd.string("version")?;
-        // A later release than the cluster's own would promise what nobody here keeps.
-        let known =
-            crate::dump::release_number(&name).filter(|release| *release <= crate::dump::RELEASE);
-        let Some(release) = known else {
+        let Some(release) = maps::release::release_number(&name) else {
             return fail(Errno::EINVAL, format!("version {name} is not recognized"));
         };
         let map = self.next_map();
         let used = super::osd_misc::min_compat_client(&map);
-        if crate::dump::release_number(used).is_some_and(|used| used > release) {
+        if maps::release::release_number(used).is_some_and(|used| used > release) {
             return fail(
                 Errno::EPERM,
                 format!(

@@ -25,12 +25,12 @@ pub(crate) fn osdmap_text(map: &OsdMap) -> String {
     let _ = writeln!(out, "backfillfull_ratio {}", float(map.backfillfull_ratio));
     let _ = writeln!(out, "nearfull_ratio {}", float(map.nearfull_ratio));
     if map.require_min_compat_client > 0 {
-        let name = crate::dump::release_name(map.require_min_compat_client);
+        let name = maps::release::release_name(map.require_min_compat_client);
         let _ = writeln!(out, "require_min_compat_client {name}");
     }
     let _ = writeln!(out, "min_compat_client {}", min_compat_client(map));
     if map.require_osd_release > 0 {
-        let name = crate::dump::release_name(map.require_osd_release);
+        let name = maps::release::release_name(map.require_osd_release);
         let _ = writeln!(out, "require_osd_release {name}");
     }
     let _ = writeln!(out, "stretch_mode_enabled {}", map.stretch_mode_enabled);

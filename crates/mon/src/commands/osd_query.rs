@@ -103,7 +103,7 @@ impl MonCore {
             }
             "osd get-require-min-compat-client" => {
                 let map = self.osdmap();
-                let name = crate::dump::release_name(map.require_min_compat_client);
+                let name = maps::release::release_name(map.require_min_compat_client);
                 // The same whatever form is asked for.
                 Ok(CommandReply::data(format!("{name}\n")))
             }

@@ -117,7 +117,7 @@ impl MonCore {
             f.dump_unsigned("quorum_age", self.quorum_age());
             f.object("monmap", |f| {
                 f.dump_unsigned("epoch", self.monmap.epoch);
-                let release = crate::dump::release_name(self.monmap.min_mon_release);
+                let release = maps::release::release_name(self.monmap.min_mon_release);
                 f.dump_string("min_mon_release_name", release);
                 f.dump_unsigned("num_mons", self.monmap.size() as u64);
             });
