@@ -1,11 +1,12 @@
 //! Whose turn it is to be scrubbed, and what clients write meanwhile.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use client::IoCtx;
+use client::{IoCtx, Operation};
 use serde_json::json;
 use sim::World;
 use simtest::{Cluster, Plan};
@@ -308,4 +309,111 @@ fn writes_do_not_pass_those_that_wait_for_a_scrub() {
             client.await;
         }
     });
+}
+
+/// A repair scrub ended while objects it had found damaged were overwritten.
+///
+/// 1. A write finds that no copy of its object is missing, and reads what it needs before it has a version.
+/// 2. The scrub ends: a damaged copy is noted as missing, in the version of before the write.
+/// 3. The write gets its version, and all copies get the write.
+/// 4. The version of before is fetched, which nobody has any more: the object was unfound and took no writes, and the
+///    one command that is offered then takes it away.
+fn what_is_being_written_when_its_repair_begins_is_found(code: Option<(u32, u32)>) {
+    const OBJECTS: usize = 16;
+    const LIMIT: Duration = Duration::from_secs(60);
+    let world = World::new(28);
+    let options =
+        "osd_scrub_chunk_min = 1\nosd_scrub_chunk_max = 1\nosd_scrub_sleep = 0.5\n".to_owned();
+    let cluster = Cluster::make(&world.control(), Plan { options, code, ..Plan::default() });
+    world.run_until(async move {
+        let world = cluster.world().clone();
+        let admin = cluster.start().await;
+        cluster.create_pool(&admin, 1).await;
+        let io = admin.io_ctx("p").await.unwrap();
+        let locator = ObjectLocator { pool: io.pool_id(), ..ObjectLocator::default() };
+        let mut names: Vec<String> = (0..OBJECTS).map(|n| format!("o{n}")).collect();
+        // As a scrub goes through them.
+        names.sort_by_key(|name| HObject::new(name.as_str(), &locator, NOSNAP));
+        for name in &names {
+            io.write_full(name.clone(), Bytes::from(vec![1; 10_000])).await.unwrap();
+        }
+        cluster.wait_until_clean(&admin, LIMIT).await;
+        let pgid = types::PgId::new(u64::try_from(io.pool_id()).unwrap(), 0);
+        let acting = admin.osdmap().pg_to_up_acting(pgid).acting;
+        // The first half: the primary's copies, or the shards that hold no data, which no write reads.
+        let damaged = names[..OBJECTS / 2].to_vec();
+        let (osd, shard) = code.map_or((acting[0], 0), |(k, _)| (acting[k as usize], k));
+        for name in &damaged {
+            let inject =
+                json!({"prefix": "injectdataerr", "pool": "p", "objname": name, "shardid": shard});
+            let done = admin.osd_command(osd, inject.to_string(), Bytes::new()).await.unwrap();
+            assert_eq!(&done.outb[..], b"ok");
+        }
+        let logged = async |what: String| {
+            let ask = json!({"prefix": "log last", "num": 500, "level": "debug"});
+            let told = async {
+                loop {
+                    let log = cluster.command(&admin, ask.clone()).await;
+                    if String::from_utf8_lossy(&log).contains(&what) {
+                        return;
+                    }
+                    world.sleep(Duration::from_millis(100)).await;
+                }
+            };
+            cluster.in_time(&admin, &what, LIMIT, told).await;
+        };
+        let repair = json!({"prefix": "pg repair", "pgid": pgid.to_string()}).to_string();
+        let begun = admin.mgr_command(repair, Bytes::new()).await.unwrap();
+        assert_eq!(begun.rc, 0, "{}", begun.outs);
+        logged(format!(":::{}:head : candidate had a read error", damaged.last().unwrap())).await;
+        // What a write reads takes its time from now on.
+        cluster.slow_reads(u32::try_from(acting[0]).unwrap(), Duration::from_millis(400));
+        let busy = Rc::new(Cell::new(true));
+        let writers: Vec<_> = damaged
+            .iter()
+            .map(|name| {
+                let (io, busy, name) = (io.clone(), busy.clone(), name.clone());
+                world.spawn(async move {
+                    let mut byte = 1_u8;
+                    while busy.get() {
+                        byte += 1;
+                        let mut op = Operation::new();
+                        if code.is_none() {
+                            op = op.omap_get_vals(&"".into(), 1, &"".into());
+                            op = op
+                                .omap_set(&BTreeMap::from([("k".into(), Bytes::from(vec![byte]))]));
+                        }
+                        io.operate(name.clone(), op.write(100, Bytes::from(vec![byte; 50])))
+                            .await
+                            .unwrap();
+                    }
+                    byte
+                })
+            })
+            .collect();
+        logged(format!("{} errors, {} fixed", damaged.len(), damaged.len())).await;
+        busy.set(false);
+        for (name, writer) in damaged.iter().zip(writers) {
+            let byte = cluster.in_time(&admin, "the last write", LIMIT, writer).await;
+            let mut expected = vec![1; 10_000];
+            expected[100..150].fill(byte);
+            let read = io.read(name.clone(), 0, 0);
+            let read = cluster.in_time(&admin, "a read", LIMIT, read).await;
+            assert!(read.unwrap()[..] == expected[..], "{name} is not what was written");
+        }
+        cluster.wait_until_clean(&admin, LIMIT).await;
+        cluster.slow_reads(u32::try_from(acting[0]).unwrap(), Duration::ZERO);
+        world.sleep(Duration::from_secs(1)).await;
+        cluster.compare_replicas(&admin).await;
+    });
+}
+
+#[test]
+fn an_object_that_is_being_written_when_its_repair_begins_is_found() {
+    what_is_being_written_when_its_repair_begins_is_found(None);
+}
+
+#[test]
+fn shards_that_are_being_written_when_their_repair_begins_are_found() {
+    what_is_being_written_when_its_repair_begins_is_found(Some((2, 1)));
 }

@@ -201,9 +201,9 @@ impl Pg {
             }
         }
         self.alive(generation)?;
-        self.finish_scrub(kind, &settings, total).await;
+        let ended = self.finish_scrub(kind, &settings, total).await;
         drop(slots);
-        Ok(())
+        ended
     }
 
     fn log_line(&self, level: LogLevel, text: String) {
@@ -349,7 +349,12 @@ impl Pg {
         Ok(())
     }
 
-    async fn finish_scrub(self: &Rc<Self>, kind: Kind, settings: &ScrubSettings, total: Total) {
+    async fn finish_scrub(
+        self: &Rc<Self>,
+        kind: Kind,
+        settings: &ScrubSettings,
+        total: Total,
+    ) -> Result<(), Stopped> {
         let found = total.findings;
         let damaged = found.good.len();
         let mut repair = kind.repair || kind.auto_repair;
@@ -373,7 +378,7 @@ impl Pg {
         let repairing = repair && damaged > 0;
         if repairing {
             self.scrub.repairing.set(true);
-            fixed += self.mark_damaged(&found);
+            fixed += self.mark_damaged(&found).await.ok_or(Stopped::Interval)?;
         }
         let errors = shallow + deep;
         let mut text = match errors {
@@ -433,8 +438,7 @@ impl Pg {
         }
         self.write_dirty(&mut t);
         if let Err(e) = self.host.store().submit(t).await {
-            self.host.store_failed(&e);
-            return;
+            return Err(Stopped::Store(e));
         }
         self.step(|core, _, now, out| core.share_history(now, out));
         if !repairing {
@@ -446,6 +450,7 @@ impl Pg {
         if repairing {
             self.begin_repair();
         }
+        Ok(())
     }
 
     /// Compares the PG's statistics with what was counted; `false` if they were wrong. A repair,

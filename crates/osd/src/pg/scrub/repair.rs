@@ -13,10 +13,17 @@ use crate::pg::peering::Peering;
 use crate::pg::reserve::{Phase, Purpose};
 
 impl Pg {
-    /// Notes the damaged copies of a scrub; their number.
-    pub(super) fn mark_damaged(&self, found: &Findings) -> u32 {
+    /// Notes the damaged copies of a scrub; their number, or nothing if the interval ended first. Each object's once no
+    /// write of it is on its way: one that had found nothing missing would give all copies a version that is not the
+    /// one to be fetched, which nobody has then.
+    pub(super) async fn mark_damaged(&self, found: &Findings) -> Option<u32> {
+        let generation = self.generation.get();
         let mut count = 0;
         for (oid, good) in &found.good {
+            let _guard = self.contexts.lock(&oid.head(), LockKind::Read).await;
+            if generation != self.generation.get() {
+                return None;
+            }
             let none = BTreeSet::new();
             let missing = found.missing.get(oid).unwrap_or(&none);
             let wrong = found.inconsistent.get(oid).unwrap_or(&none);
@@ -26,11 +33,11 @@ impl Pg {
             }
             self.core.borrow_mut().info.stats.stats.sum.num_objects_repaired += 1;
         }
-        count
+        Some(count)
     }
 
     /// A copy is to be fetched anew, in the version the object has by now: it may have been written since the
-    /// damage was seen, and nobody has the version of then. One that was removed needs nothing.
+    /// damage was seen, and nobody has the version of then. One that was removed needs nothing. The object's lock is held.
     fn mark_missing(&self, oid: &HObject, version: EVersion, shard: PgShard) {
         let newest = self.core.borrow().log.newest_of(oid).map(|e| (e.version, e.is_delete()));
         let version = match newest {
