@@ -499,7 +499,13 @@ impl Peering {
         }
         self.forget_down_peers(view);
         if self.is_peering() && self.prior.affected_by(view) {
+            // Strays told of themselves once in this interval, and are not among those that are asked.
+            let strays = std::mem::take(&mut self.strays);
+            let mut infos = std::mem::take(&mut self.peer_info);
+            infos.retain(|shard, _| strays.contains(shard));
             self.restart_peering(out);
+            self.strays = strays;
+            self.peer_info = infos;
         }
     }
 

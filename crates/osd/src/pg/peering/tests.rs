@@ -8,12 +8,12 @@ mod world;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use types::osd::{PastIntervals, PgHistory, PgInfo, PgLog};
+use types::osd::{CompactInterval, PastIntervals, PgHistory, PgInfo, PgLog};
 use types::{EVersion, HObject, OsdId, PgId, PgShard};
 
 use self::map::Map;
 use self::world::{Node, World, oid};
-use super::{Effect, Log, LogMessage, PeerMessage, Peering, Query};
+use super::{Effect, Log, LogMessage, PeerMessage, Peering, Query, State};
 use crate::pg::backend::Redundancy;
 
 thread_local! {
@@ -392,4 +392,59 @@ fn a_stray_that_comes_up_tells_the_primary_of_itself() {
     out.clear();
     stray.act_map(&up, now, &mut out);
     assert_eq!(out, [], "once is enough");
+}
+
+/// An OSD died that alone had acknowledged writes. What its disk held was put on another OSD, which told the primary of
+/// itself and had the last word with that: it is no member, and was none. Then the operator declared the dead one lost.
+/// The primary began anew in the same interval, asked those of before, and had forgotten the one who knew: the PG was
+/// incomplete, though all that it lacked was up.
+#[test]
+fn who_told_of_itself_is_known_when_an_osd_is_declared_lost() {
+    let after_it_was_lost = |stray_is_up: bool| {
+        let mut map = map_of_two(20, &[0, 1]);
+        map.up.extend([(2, true), (3, false)]);
+        let pgid = PgId { pool: 1, seed: 0 }.spg();
+        let info = |started: u32, head: u64| {
+            let history = PgHistory {
+                epoch_created: 1,
+                same_interval_since: 20,
+                last_epoch_started: started,
+                ..PgHistory::default()
+            };
+            let last_update = EVersion::new(started, head);
+            PgInfo {
+                history,
+                last_update,
+                last_complete: last_update,
+                last_epoch_started: started,
+                ..PgInfo::new(pgid)
+            }
+        };
+        let (me, other, stray) = (PgShard::replica(0), PgShard::replica(1), PgShard::replica(2));
+        let dead = PgShard::replica(3);
+        let past = PastIntervals {
+            first: 12,
+            last: 19,
+            all_participants: [me, other, dead].into(),
+            intervals: vec![CompactInterval { first: 12, last: 19, acting: [dead].into() }],
+        };
+        let settings = World::new(1, 2, 2, 1, Redundancy::Copies).settings;
+        let mut primary = Peering::load(me, pgid, settings, map.mapping(), 20, info(10, 3), past);
+        let (now, mut out) = (Duration::from_secs(1), Vec::new());
+        let tells = |info| PeerMessage::Notify(Box::new(info), Box::default());
+        primary.act_map(&map, now, &mut out);
+        primary.on_message(other, (20, 20), tells(info(10, 3)), &map, now, &mut out);
+        primary.on_message(stray, (20, 20), tells(info(15, 5)), &map, now, &mut out);
+        assert!(matches!(primary.state(), State::Down), "{}", primary.state().name());
+        let mut lost = Map { epoch: 21, lost_at: [(3, 21)].into(), ..map.clone() };
+        lost.up.insert(2, stray_is_up);
+        primary.advance_map(&lost, &map, lost.mapping(), now, &mut out);
+        primary.act_map(&lost, now, &mut out);
+        primary.on_message(other, (21, 21), tells(info(10, 3)), &lost, now, &mut out);
+        primary.state().clone()
+    };
+    let state = after_it_was_lost(true);
+    assert!(matches!(state, State::GetLog { from } if from.osd == 2), "{}", state.name());
+    let state = after_it_was_lost(false);
+    assert!(matches!(state, State::Incomplete), "{}", state.name());
 }

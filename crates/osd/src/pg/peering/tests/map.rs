@@ -16,6 +16,7 @@ pub(super) struct Map {
     pub(super) up_from: BTreeMap<OsdId, Epoch>,
     pub(super) up_thru: BTreeMap<OsdId, Epoch>,
     pub(super) dead: BTreeMap<OsdId, Epoch>,
+    pub(super) lost_at: BTreeMap<OsdId, Epoch>,
     pub(super) pg_temp: Vec<OsdId>,
     pub(super) order: Vec<OsdId>,
     pub(super) size: u32,
@@ -93,8 +94,8 @@ impl ClusterView for Map {
     fn up_thru(&self, osd: OsdId) -> Epoch {
         self.up_thru.get(&osd).copied().unwrap_or(0)
     }
-    fn lost_at(&self, _: OsdId) -> Epoch {
-        0
+    fn lost_at(&self, osd: OsdId) -> Epoch {
+        self.lost_at.get(&osd).copied().unwrap_or(0)
     }
     fn is_dead(&self, osd: OsdId) -> bool {
         self.dead.get(&osd).copied().unwrap_or(0) > self.up_from(osd)
