@@ -12,6 +12,7 @@ use denc::Denc;
 use maps::OsdMap;
 use store::transfer::Objects;
 use store::{CollId, ObjectStore, StoreError, Transaction};
+use types::hobject::NO_GEN;
 use types::osd::{PgLog, SnapSet};
 use types::{Epoch, GhObject, HObject, SpgId};
 
@@ -177,6 +178,8 @@ impl<R: Read> Import<'_, R> {
         if oid.is_pgmeta() || oid.shard != pgid.shard || !pgid.pgid.contains(self.bits, &oid.hobj) {
             return Err(TransferError::Format(format!("{oid} is no object of {pgid}")));
         }
+        // What is kept to undo a write (of shards) has no rows, and is before what it was.
+        let is_current = oid.generation == NO_GEN;
         let mut t = Transaction::new();
         t.touch(&cid, &oid);
         loop {
@@ -188,7 +191,7 @@ impl<R: Read> Import<'_, R> {
                 }
                 (Kind::Attrs, body) => {
                     let attrs = Map::from_bytes(&body)?.0;
-                    if let Some(set) = attrs.get(SS_ATTR) {
+                    if let Some(set) = attrs.get(SS_ATTR).filter(|_| is_current) {
                         self.note_clones(&oid, &SnapSet::from_bytes(set)?, &mut t);
                     }
                     t.setattrs(&cid, &oid, attrs);
@@ -208,7 +211,7 @@ impl<R: Read> Import<'_, R> {
         }
         self.store.submit(t).await?;
         self.moved.objects += 1;
-        if oid.hobj.is_snap() {
+        if oid.hobj.is_snap() && is_current {
             self.clones.insert(oid.hobj);
         }
         Ok(())
