@@ -56,6 +56,11 @@ impl fmt::Display for BadProfile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BadProfile::NoPlugin(name) => write!(f, "there is no erasure code plugin '{name}'"),
+            BadProfile::Unsupported(key @ "mapping", value) => write!(
+                f,
+                "{key}={value} is not supported: leave it out; data chunks are the first, in their \
+                 order, then parity"
+            ),
             BadProfile::Unsupported(key, value) => write!(
                 f,
                 "{key}={value} is not supported: use plugin=jerasure or plugin=isa with \
@@ -141,6 +146,11 @@ impl Profile {
             (Plugin::Jerasure, t) => return Err(BadProfile::NoTechnique("jerasure", t)),
             (Plugin::Isa, t) => return Err(BadProfile::NoTechnique("isa", t)),
         };
+        // Ceph puts each chunk where it says: what either system wrote the other would take for something else.
+        let mapping = text("mapping", "");
+        if !mapping.is_empty() {
+            return Err(BadProfile::Unsupported("mapping", mapping));
+        }
         let (k, m) = (number("k", "7")?, number("m", "3")?);
         let w = if plugin == Plugin::Jerasure { number("w", "8")? } else { 8 };
         if k < 2 {
@@ -212,6 +222,18 @@ mod tests {
         let p = of("").unwrap();
         assert_eq!((p.plugin, p.k, p.m), (Plugin::Jerasure, 7, 3));
         assert_eq!(of("plugin=isa,crush-root=x,k=4").unwrap().k, 4);
+    }
+
+    /// `mapping=_DD` was taken and kept, and chunks lay as without it. An OSD of Ceph's in that pool puts data into
+    /// shards 1 and 2: each system would have decoded the other's chunks to rubbish.
+    #[test]
+    fn chunks_lie_nowhere_else_than_asked() {
+        for text in ["k=2,m=1,mapping=_DD", "k=2,m=1,mapping=D", "plugin=isa,k=2,m=1,mapping=DD_"] {
+            let told = of(text).expect_err(text).to_string();
+            let said = text.rsplit(',').next().unwrap();
+            assert!(told.starts_with(&format!("{said} is not supported: leave it out")), "{told}");
+        }
+        assert_eq!(of("k=2,m=1,mapping=").unwrap().k, 2);
     }
 
     #[test]
