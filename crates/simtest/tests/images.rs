@@ -1,5 +1,6 @@
 //! Images: what is made of several objects, and is cut off or overtaken in between.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use bstr::BString;
@@ -7,6 +8,7 @@ use bytes::Bytes;
 use client::rbd::{self, CreateOptions, Image, OpenOptions, features};
 use client::{ClientError, IoCtx, Operation};
 use denc::Writer;
+use serde_json::json;
 use sim::World;
 use simtest::{Cluster, Plan};
 use types::{Errno, SnapContext};
@@ -230,5 +232,60 @@ fn writes_go_on_without_an_object_map_that_fails_while_the_lock_is_ours() {
         lost.write(at(1), block(2)).await.unwrap_err();
         assert!(lost.allocation(0, LEN).is_some());
         assert!(shown(&io, "lost", None).await == block(1));
+    });
+}
+
+/// Found by reading: an acknowledged write was overwritten by one who had lost the image.
+///
+/// 1. Whoever holds the lock is blocklisted: its watch is lost, and cannot be made anew.
+/// 2. Another breaks the lock and writes.
+/// 3. The blocklisting ends, and the first wrote again: it thought that the lock was still its own.
+///
+/// Nor does it know of snapshots taken meanwhile, lock or no lock.
+#[test]
+fn who_could_not_watch_any_more_writes_and_reads_no_more() {
+    let world = World::new(6);
+    let cluster = Cluster::make(&world.control(), Plan::default());
+    world.run_until(async move {
+        let world = cluster.world().clone();
+        let io = pool(&cluster).await;
+        let client = cluster.client("client.1").await;
+        let fenced = client.io_ctx("p").await.unwrap();
+        let addr = client.addrs().iter().next().unwrap().legacy_text().to_string();
+        let blocklist = |what: &str| {
+            let command = json!({"prefix": "osd blocklist", "blocklistop": what, "addr": addr});
+            cluster.command(io.client(), command)
+        };
+        let refused = Err(ClientError::Errno(Errno::ESHUTDOWN));
+        for options in [CreateOptions::default(), layered()] {
+            let name = format!("image of {}", options.features);
+            rbd::create(&io, &name, LEN, &options).await.unwrap();
+            let image = opened(&fenced, &name, None).await;
+            let reader = OpenOptions { read_only: true, ..OpenOptions::default() };
+            let reader = Image::open(&fenced, &name, &reader).await.unwrap();
+            image.write(0, block(1)).await.unwrap();
+            blocklist("add").await;
+            world.sleep(Duration::from_secs(1)).await;
+            assert_eq!(image.write(0, block(2)).await, refused);
+            world.sleep(Duration::from_secs(20)).await;
+            let other = opened(&io, &name, None).await;
+            other.write(0, block(3)).await.unwrap();
+            blocklist("rm").await;
+            world.sleep(Duration::from_secs(1)).await;
+            assert_eq!(image.write(0, block(4)).await, refused);
+            assert_eq!(image.discard(0, 4096).await, refused);
+            assert_eq!(image.resize(LEN / 2).await, refused);
+            assert_eq!(image.lock().await, refused);
+            for blind in [image, reader] {
+                assert_eq!(blind.read(0, 8192).await.map(|_| ()), refused);
+                blind.close().await.unwrap();
+            }
+            assert!(other.read(0, 8192).await.unwrap().to_contiguous() == block(3));
+            other.close().await.unwrap();
+            let again = opened(&fenced, &name, None).await;
+            again.write(0, block(5)).await.unwrap();
+            again.close().await.unwrap();
+            assert!(shown(&io, &name, None).await == block(5));
+        }
     });
 }

@@ -114,6 +114,8 @@ pub(crate) struct Inner {
     pub(crate) objects: ObjectUse,
     pub(crate) resized: Notify,
     pub(crate) closed: Cell<bool>,
+    /// It could not be watched any more: others have changed it unseen, and may hold the lock.
+    pub(crate) fenced: Cell<bool>,
     /// The image is being removed: its journal counts no more.
     pub(crate) is_going: Cell<bool>,
 }
@@ -218,6 +220,7 @@ impl Image {
             objects: ObjectUse::default(),
             resized: Notify::default(),
             closed: Cell::new(false),
+            fenced: Cell::new(false),
             is_going: Cell::new(false),
         })))
     }
@@ -406,6 +409,14 @@ impl Inner {
         Ok(self.view())
     }
 
+    /// ESHUTDOWN for one that has been closed, or fenced off: that ends when it is opened again.
+    pub(crate) fn check_usable(&self) -> Result<(), Errno> {
+        match self.closed.get() || self.fenced.get() {
+            true => Err(Errno::ESHUTDOWN),
+            false => Ok(()),
+        }
+    }
+
     /// Enters as a writer, with the lock if the image wants one.
     pub(crate) async fn enter_write(
         self: &Rc<Self>,
@@ -414,9 +425,7 @@ impl Inner {
             return Err(Errno::EROFS.into());
         }
         loop {
-            if self.closed.get() {
-                return Err(Errno::ESHUTDOWN.into());
-            }
+            self.check_usable()?;
             self.fresh_view().await?;
             let inside = self.gate.enter().await;
             let view = self.view();
@@ -431,6 +440,9 @@ impl Inner {
     /// What readers see. With a journal they take the lock, for it may hold what the content does
     /// not yet.
     pub(crate) async fn view_to_read(self: &Rc<Self>) -> Result<Rc<View>, ClientError> {
+        if self.fenced.get() {
+            return Err(Errno::ESHUTDOWN.into());
+        }
         let view = self.fresh_view().await?;
         let waits = view.header.has(features::JOURNALING) && !self.read_only;
         if !waits || self.lock.is_owned() {
@@ -446,9 +458,7 @@ impl Inner {
             return Err(Errno::EROFS.into());
         }
         let turn = self.changes.acquire(1).await;
-        if self.closed.get() {
-            return Err(Errno::ESHUTDOWN.into());
-        }
+        self.check_usable()?;
         if self.view().header.has(features::EXCLUSIVE_LOCK) && !self.lock.is_owned() {
             self.take_lock().await?;
         }

@@ -93,6 +93,7 @@ impl Inner {
             return Ok(());
         }
         self.env.sleep_until(self.lock.courtesy.get()).await;
+        self.check_usable()?;
         self.take_lock().await
     }
 
@@ -277,6 +278,14 @@ impl Inner {
             watcher::announce(self, watcher::RELEASED_LOCK);
             Ok(())
         })
+    }
+
+    /// The watch is lost for good, and with it the lock.
+    pub(crate) async fn fence_off(&self) {
+        self.fenced.set(true);
+        self.watch.borrow_mut().take();
+        let _turn = self.changes.acquire(1).await;
+        self.lock.lost();
     }
 
     /// The watch has another cookie now: so has the lock.

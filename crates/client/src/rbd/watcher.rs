@@ -143,10 +143,15 @@ async fn register_again(inner: &Rc<Inner>) {
                 let _ = inner.follow_watch().await;
                 return;
             }
-            // Removed, or we are blocklisted: writes will say so.
-            Err(ClientError::Errno(Errno::ENOENT | Errno::ESHUTDOWN) | ClientError::Closed) => {
-                return;
+            // Removed, or we are blocklisted. That may end, but by then the image is another's.
+            Err(ClientError::Errno(error @ (Errno::ENOENT | Errno::ESHUTDOWN))) => {
+                tracing::warn!(
+                    "{} cannot be watched any more ({error}): it must be opened again",
+                    inner.name
+                );
+                return inner.fence_off().await;
             }
+            Err(ClientError::Closed) => return,
             Err(_) => inner.env.sleep(AGAIN).await,
         }
     }
