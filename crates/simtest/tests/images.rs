@@ -289,3 +289,49 @@ fn who_could_not_watch_any_more_writes_and_reads_no_more() {
         }
     });
 }
+
+/// Found by reading: a client that lived was blocklisted for an hour. It gave the lock back and ended its
+/// watch after another had read who holds the lock, and before that one read who watches. Here it does so
+/// at ever other times.
+#[test]
+fn who_gives_the_lock_back_meanwhile_is_not_taken_for_dead() {
+    let world = World::new(7);
+    let cluster = Cluster::make(&world.control(), Plan::default());
+    world.run_until(async move {
+        let world = cluster.world().clone();
+        let io = pool(&cluster).await;
+        rbd::create(&io, "image", LEN, &CreateOptions::default()).await.unwrap();
+        let image = opened(&io, "image", None).await;
+        let header = format!("rbd_header.{}", image.info().id);
+        let client = cluster.client("client.1").await;
+        let holder = client.io_ctx("p").await.unwrap();
+        for n in 0..200_u32 {
+            let watch = holder.watch(header.as_str(), Rc::new(|_| ())).await.unwrap();
+            let mut w = Writer::new();
+            w.envelope(1, 1, |w| {
+                w.put(&"rbd_lock".to_owned());
+                w.u8(1);
+                w.put(&format!("auto {}", watch.cookie()));
+                w.put(&"internal".to_owned());
+                w.put(&String::new());
+                w.u64(0);
+                w.u8(0);
+            });
+            let lock = Operation::new().exec("lock", "lock", &w.into_bytes()).as_write();
+            holder.operate(header.as_str(), lock).await.unwrap();
+            let takes = image.clone();
+            let taken = world.spawn(async move { takes.lock().await });
+            world.sleep(Duration::from_micros(100) * n).await;
+            // One after the other on their way to the OSD.
+            let unlock = holder.operate(header.as_str(), Operation::new().rmxattr("lock.rbd_lock"));
+            let (unlocked, ended) = futures_util::join!(unlock, watch.unwatch());
+            unlocked.unwrap();
+            ended.unwrap();
+            taken.await.unwrap();
+            image.unlock().await.unwrap();
+            let map = io.client().osdmap();
+            assert!(map.blocklist.is_empty(), "attempt {n}: {:?}", map.blocklist);
+        }
+        image.close().await.unwrap();
+    });
+}

@@ -209,8 +209,7 @@ impl Inner {
 
     /// Another holds it. True if it was asked to hand over, false if the lock may be free now.
     async fn ask_or_break(&self) -> Result<bool, ClientError> {
-        let ask = Operation::new().rbd_lock_info();
-        let info: LockInfo = self.io.operate(self.header_oid.clone(), ask).await?.decode(0)?;
+        let info = self.lock_info().await?;
         let Some((id, locker)) = info.lockers.first_key_value() else { return Ok(false) };
         let handle = std::str::from_utf8(&id.cookie)
             .ok()
@@ -225,8 +224,16 @@ impl Inner {
             watcher::request_lock(self).await?;
             return Ok(true);
         }
-        self.break_lock(id, locker).await?;
+        // It may have given the lock back before it ended its watch: then it is none of the dead.
+        if self.lock_info().await?.lockers.first_key_value() == Some((id, locker)) {
+            self.break_lock(id, locker).await?;
+        }
         Ok(false)
+    }
+
+    async fn lock_info(&self) -> Result<LockInfo, ClientError> {
+        let ask = Operation::new().rbd_lock_info();
+        self.io.operate(self.header_oid.clone(), ask).await?.decode(0)
     }
 
     /// The holder is dead: nothing it has sent may arrive after the lock is ours.
