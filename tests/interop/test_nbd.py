@@ -499,6 +499,20 @@ class WithLibrbd(unittest.TestCase):
                 c.wait(refused, 10, "the new size")
             sock.close()
 
+    def test_an_image_of_a_group_stays(self):
+        """It was removed, and the group could do nothing any more."""
+        c.run("rbd", "create", "member", "--size", "8M")
+        c.run("rbd", "group", "create", "rbd/group")
+        c.run("rbd", "group", "image", "add", "rbd/group", "rbd/member")
+        refused = c.run(LOLIGO, "rbd", "rm", "member", check=False)
+        self.assertNotEqual(refused.returncode, 0)
+        self.assertIn(b"it belongs to a group; 'rbd group image rm", refused.stderr)
+        c.run("rbd", "group", "snap", "create", "rbd/group@s")
+        c.run("rbd", "group", "snap", "rm", "rbd/group@s")
+        c.run("rbd", "group", "image", "rm", "rbd/group", "rbd/member")
+        loligo("rbd", "rm", "member")
+        c.run("rbd", "group", "rm", "rbd/group")
+
     def test_the_lock_of_the_dead_is_broken(self):
         loligo("rbd", "create", "orphan", "--size", "8M")
         s = Serve("rbd/orphan")

@@ -335,3 +335,33 @@ fn who_gives_the_lock_back_meanwhile_is_not_taken_for_dead() {
         image.close().await.unwrap();
     });
 }
+
+/// Found by reading: an image was removed although it belonged to a group, which listed and could do
+/// nothing any more.
+#[test]
+fn an_image_of_a_group_is_not_removed() {
+    let world = World::new(8);
+    let cluster = Cluster::make(&world.control(), Plan::default());
+    world.run_until(async move {
+        let io = pool(&cluster).await;
+        rbd::create(&io, "image", LEN, &layered()).await.unwrap();
+        let image = opened(&io, "image", None).await;
+        image.write(0, block(1)).await.unwrap();
+        let header = format!("rbd_header.{}", image.info().id);
+        image.close().await.unwrap();
+        let mut w = Writer::new();
+        w.envelope(1, 1, |w| {
+            w.i64(io.pool_id());
+            w.put(&"1234".to_owned());
+        });
+        let group = w.into_bytes();
+        let link = |method| Operation::new().exec("rbd", method, &group).as_write();
+        io.operate(header.as_str(), link("image_group_add")).await.unwrap();
+        let removed = rbd::remove(&io, "image").await;
+        assert_eq!(removed, Err(ClientError::Errno(Errno::EMLINK)));
+        assert!(shown(&io, "image", None).await == block(1));
+        io.operate(header.as_str(), link("image_group_remove")).await.unwrap();
+        rbd::remove(&io, "image").await.unwrap();
+        assert!(rbd::list(&io).await.unwrap().is_empty());
+    });
+}

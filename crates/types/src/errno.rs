@@ -55,6 +55,7 @@ errnos! {
     EFBIG 27 "File too large"
     ENOSPC 28 "No space left on device"
     EROFS 30 "Read-only file system"
+    EMLINK 31 "Too many links"
     EPIPE 32 "Broken pipe"
     EDOM 33 "Numerical argument out of domain"
     ERANGE 34 "Numerical result out of range"

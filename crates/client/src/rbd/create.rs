@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use cls::rbd::GroupSpec;
 use cls::rbd::mirror_status::mode;
 use futures_util::future::LocalBoxFuture;
 use types::Errno;
@@ -242,7 +243,7 @@ pub async fn list(io: &IoCtx) -> Result<BTreeMap<String, String>, ClientError> {
 }
 
 /// Removes an image with its content: ENOTEMPTY when it has snapshots, EBUSY when somebody has
-/// it open.
+/// it open, EMLINK when it belongs to a group.
 pub async fn remove(io: &IoCtx, name: &str) -> Result<(), ClientError> {
     remove_with(io, name, &unwatched).await
 }
@@ -268,6 +269,11 @@ pub(crate) async fn remove_open(image: &Image, tell: OnProgress<'_>) -> Result<(
     }
     if image.0.watchers().await?.entries.len() > 1 {
         return Err(Errno::EBUSY.into());
+    }
+    let ask = Operation::new().rbd("image_group_get", |_| ());
+    let outcome = image.0.io.operate(image.0.header_oid.clone(), ask).await?;
+    if outcome.decode::<GroupSpec>(0)? != GroupSpec::default() {
+        return Err(Errno::EMLINK.into());
     }
     let blocked = image.0.block_writes().await;
     image.trim_with(&view, 0, tell).await?;

@@ -56,7 +56,8 @@ async fn set_state(io: &IoCtx, id: &str, from: u8, to: u8) -> Result<(), ClientE
 }
 
 /// Removes an image from the trash with its content: ENOENT, EPERM before its time unless
-/// forced, EBUSY while it is restored or somebody has it open, ENOTEMPTY when it has snapshots.
+/// forced, EBUSY while it is restored or somebody has it open, ENOTEMPTY when it has snapshots,
+/// EMLINK when it belongs to a group.
 pub async fn trash_remove(
     io: &IoCtx,
     id: &str,
@@ -135,7 +136,7 @@ async fn remove_content(io: &IoCtx, id: &str, tell: OnProgress<'_>) -> Result<()
 }
 
 /// Removes what users put into the trash and whose time is over at `now` (seconds since 1970).
-/// What cannot go yet (open, with snapshots) is left for the next time; the first such error is
+/// What cannot go yet (open, with snapshots, in a group) is left for the next time; the first such error is
 /// told when nothing more can go.
 pub async fn trash_purge(io: &IoCtx, now: u32) -> Result<(), ClientError> {
     let due = |spec: &TrashImageSpec| {
@@ -149,7 +150,9 @@ pub async fn trash_purge(io: &IoCtx, now: u32) -> Result<(), ClientError> {
         for id in left {
             match trash_remove(io, &id, true, &unwatched).await {
                 Ok(()) | Err(ClientError::Errno(Errno::ENOENT)) => {}
-                Err(error @ ClientError::Errno(Errno::ENOTEMPTY | Errno::EBUSY)) => {
+                Err(
+                    error @ ClientError::Errno(Errno::ENOTEMPTY | Errno::EBUSY | Errno::EMLINK),
+                ) => {
                     first = first.and(Err(error));
                     kept.push(id);
                 }

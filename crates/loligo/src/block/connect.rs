@@ -94,6 +94,9 @@ pub(crate) fn said(spec: &ImageSpec, error: ClientError) -> Failure {
              the lock); --read-only may do"
         }
         ClientError::Errno(Errno::ENOTEMPTY) => ": it has snapshots; remove them first",
+        ClientError::Errno(Errno::EMLINK) => {
+            ": it belongs to a group; 'rbd group image rm GROUP IMAGE' takes it out, then try again"
+        }
         ClientError::Errno(Errno::EBUSY) => ": somebody uses it, or it is protected, or has clones",
         ClientError::Errno(Errno::EEXIST) => ": it exists already",
         _ => "",
