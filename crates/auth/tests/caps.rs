@@ -197,6 +197,41 @@ fn osd_rights() {
     assert!(osd("profile rbd pool=q namespace=n", &info));
 }
 
+/// Who was confined to a namespace could take no snapshot of an image there (EPERM): the monitor asked
+/// whether the capability let him write an object without a name outside of all namespaces.
+#[test]
+fn who_writes_to_some_of_a_pool_s_objects_takes_snapshots_of_it() {
+    let mut apps = AppMetadata::new();
+    apps.insert("cephfs".to_owned(), args(&[("data", "fs1")]));
+    let writes = |cap: &str| OsdCap::parse(cap).unwrap().writes_to_pool("p", &apps, &addr());
+    for cap in [
+        "profile rbd pool=p namespace=n",
+        "profile rbd pool=p",
+        "profile rbd",
+        "allow *",
+        "allow rwx pool=p namespace=n",
+        "allow w pool=p object_prefix x",
+        "profile rbd pool=q namespace=n, allow rw pool p",
+        "allow rw tag cephfs data=fs1",
+        "allow rw namespace=n tag cephfs data=*",
+    ] {
+        assert!(writes(cap), "{cap}");
+    }
+    for cap in [
+        "profile rbd pool=q namespace=n",
+        "profile rbd namespace=n",
+        "profile rbd-read-only pool=p",
+        "allow rx pool=p",
+        "allow rw object_prefix x",
+        "allow rw tag cephfs data=fs2",
+        "allow rw tag rbd *=*",
+        "allow rwx pool=p network 203.0.113.0/24",
+        "profile nonsense pool=p",
+    ] {
+        assert!(!writes(cap), "{cap}");
+    }
+}
+
 #[test]
 fn mgr_and_mds() {
     let ask = |cap: &str, module: &str, command: &str, given: &[(&str, &str)], wanted: Rwx| {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use auth::caps::{MdsCap, MgrCap, MonCap, MonRequest, OsdCap, OsdRequest, Rwx};
+use auth::caps::{MdsCap, MgrCap, MonCap, MonRequest, OsdCap, Rwx};
 use maps::PgPool;
 use types::entity;
 
@@ -52,22 +52,13 @@ impl Caps {
     }
 }
 
-/// Whether OSD capabilities allow to write to a pool's objects.
+/// Whether OSD capabilities allow to write to objects of a pool, all or some.
 pub(crate) fn osd_pool_writable(text: &str, name: &str, pool: &PgPool, peer: &Peer) -> bool {
     if peer.caps.allow_all {
         return true;
     }
     let Ok(cap) = OsdCap::parse(text) else { return false };
-    cap.is_capable(&OsdRequest {
-        pool: name,
-        namespace: b"",
-        app_metadata: &pool.application_metadata,
-        object: b"",
-        read: false,
-        write: true,
-        classes: &[],
-        addr: &peer.socket_addr,
-    })
+    cap.writes_to_pool(name, &pool.application_metadata, &peer.socket_addr)
 }
 
 /// Whether a capability's text parses; if not, what to tell the user.

@@ -204,16 +204,20 @@ impl OsdMatch {
                 namespace.as_bytes() == req.namespace
                     || namespace.strip_suffix('*').is_some_and(starts)
             })
-            && self.tag.as_ref().is_none_or(|(app, key, value)| {
-                let Some(settings) = req.app_metadata.get(app) else { return false };
-                match (key.as_str(), value.as_str()) {
-                    ("*", "*") => true,
-                    ("*", value) => settings.values().any(|v| v == value),
-                    (key, "*") => settings.contains_key(key),
-                    (key, value) => settings.get(key).is_some_and(|v| v == value),
-                }
-            })
+            && (self.tag.is_none() || self.names_app_of(req.app_metadata))
             && req.object.starts_with(self.prefix.as_bytes())
+    }
+
+    /// Whether it has a tag, and a pool with these applications that tag.
+    fn names_app_of(&self, apps: &AppMetadata) -> bool {
+        let Some((app, key, value)) = &self.tag else { return false };
+        let Some(settings) = apps.get(app) else { return false };
+        match (key.as_str(), value.as_str()) {
+            ("*", "*") => true,
+            ("*", value) => settings.values().any(|v| v == value),
+            (key, "*") => settings.contains_key(key),
+            (key, value) => settings.get(key).is_some_and(|v| v == value),
+        }
     }
 
     fn is_all(&self) -> bool {
@@ -322,6 +326,17 @@ impl OsdCap {
             .iter()
             .flat_map(|grant| &grant.rights)
             .any(|(spec, objects)| spec.bits == ANY && objects.is_all())
+    }
+
+    /// Whether it has to do with writing to a pool, be it to some of its objects only: such a client
+    /// takes snapshots, which are of no namespace (`is_osd_writable` in `src/mon/OSDMonitor.cc`; the
+    /// tag is ours).
+    pub fn writes_to_pool(&self, pool: &str, apps: &AppMetadata, addr: &EntityAddr) -> bool {
+        let reaches = |grant: &&OsdGrant| grant.network.as_ref().is_none_or(|n| n.contains(addr));
+        self.grants.iter().filter(reaches).flat_map(|grant| &grant.rights).any(|(spec, objects)| {
+            let is_it = || objects.pool.as_deref() == Some(pool) || objects.names_app_of(apps);
+            spec.bits & W != 0 && (objects.is_all() || is_it())
+        })
     }
 
     /// Whether the operation is allowed.
