@@ -499,6 +499,26 @@ class WithLibrbd(unittest.TestCase):
                 c.wait(refused, 10, "the new size")
             sock.close()
 
+    def test_a_snapshot_librbd_left_to_its_clones_goes_with_the_last(self):
+        """It stayed in the trash of its image for ever, and the image with it."""
+        for last in (["rm", "kid"], ["flatten", "kid"]):
+            loligo("rbd", "create", "par", "--size", "8M")
+            loligo("rbd", "snap", "create", "par@s")
+            for kid in ("kid", "other"):
+                loligo("rbd", "clone", "par@s", kid)
+            c.run("rbd", "--rbd-default-clone-format", "2", "snap", "rm", "--no-progress", "par@s")
+
+            def left():
+                snaps = json.loads(c.run("rbd", "snap", "ls", "--all", "par", "--format", "json").stdout)
+                return [snap["namespace"]["type"] for snap in snaps]
+            loligo("rbd", "rm", "other")
+            self.assertEqual(left(), ["trash"])
+            loligo("rbd", *last)
+            self.assertEqual(left(), [])
+            loligo("rbd", "rm", "par")
+        # The flattened one.
+        loligo("rbd", "rm", "kid")
+
     def test_an_image_of_a_group_stays(self):
         """It was removed, and the group could do nothing any more."""
         c.run("rbd", "create", "member", "--size", "8M")

@@ -365,3 +365,50 @@ fn an_image_of_a_group_is_not_removed() {
         assert!(rbd::list(&io).await.unwrap().is_empty());
     });
 }
+
+/// Found by reading: a snapshot that was removed while it had clones is in its image's trash until the
+/// last of them goes; it stayed there for ever.
+#[test]
+fn a_snapshot_in_the_trash_goes_with_its_last_clone() {
+    let world = World::new(9);
+    let cluster = Cluster::make(&world.control(), Plan::default());
+    world.run_until(async move {
+        let io = pool(&cluster).await;
+        rbd::create(&io, "parent", LEN, &CreateOptions::default()).await.unwrap();
+        let parent = opened(&io, "parent", None).await;
+        parent.write(0, block(1)).await.unwrap();
+        let left = async || {
+            parent.refresh().await.unwrap();
+            parent.snapshots().into_iter().map(|snap| snap.size).collect::<Vec<_>>()
+        };
+        for (size, kid) in [(LEN, "kept"), (2 * LEN, "removed"), (3 * LEN, "flattened")] {
+            parent.resize(size).await.unwrap();
+            parent.snap_create("s").await.unwrap();
+            rbd::clone(&io, "parent", "s", &io, kid, &layered()).await.unwrap();
+            rbd::clone(&io, "parent", "s", &io, "one more", &layered()).await.unwrap();
+            let snap = parent.snapshots().pop().unwrap().id;
+            // As librbd removes it.
+            let trash = Operation::new().exec("rbd", "snapshot_trash_add", &snap.to_le_bytes());
+            let header = format!("rbd_header.{}", parent.info().id);
+            io.operate(header, trash.as_write()).await.unwrap();
+            rbd::remove(&io, "one more").await.unwrap();
+            parent.refresh().await.unwrap();
+        }
+        assert_eq!(left().await, [LEN, 2 * LEN, 3 * LEN]);
+        rbd::remove(&io, "removed").await.unwrap();
+        assert_eq!(left().await, [LEN, 3 * LEN]);
+        let kid = opened(&io, "flattened", None).await;
+        kid.flatten().await.unwrap();
+        kid.close().await.unwrap();
+        assert_eq!(left().await, [LEN]);
+        // A user's snapshot stays when its clone goes.
+        parent.snap_create("user's").await.unwrap();
+        rbd::clone(&io, "parent", "user's", &io, "of the user's", &layered()).await.unwrap();
+        rbd::remove(&io, "of the user's").await.unwrap();
+        assert_eq!(left().await, [LEN, 3 * LEN]);
+        parent.close().await.unwrap();
+        for kid in ["kept", "flattened"] {
+            assert!(shown(&io, kid, None).await == block(1), "{kid}");
+        }
+    });
+}

@@ -8,8 +8,9 @@
 //! kind are looked for outside of those.
 
 use cls::rbd::features::operation::CLONE_CHILD;
-use cls::rbd::snapshot::ChildImageSpec;
+use cls::rbd::snapshot::{ChildImageSpec, SnapshotInfo};
 use denc::Denc;
+use futures_util::future::LocalBoxFuture;
 use futures_util::{StreamExt, stream};
 use types::Errno;
 
@@ -123,7 +124,32 @@ pub(crate) async fn detach_from_parent(
         Ok(_) | Err(ClientError::Errno(Errno::ENOENT)) => {}
         Err(error) => return Err(error),
     }
-    tell_parent(io, spec).await
+    tell_parent(io, spec).await?;
+    match remove_unused(io_of(io, spec), spec).await {
+        Ok(()) | Err(ClientError::Errno(Errno::ENOENT | Errno::EBUSY)) => {}
+        // The child is none any more, whatever becomes of the parent.
+        Err(error) => tracing::warn!(
+            "snapshot {} of {} stays in the trash: {error}",
+            spec.snap_id,
+            spec.image_id
+        ),
+    }
+    Ok(())
+}
+
+/// Who removes a snapshot that has clones puts it into its image's trash; it goes with the last of them.
+fn remove_unused(io: IoCtx, spec: &ParentImageSpec) -> LocalBoxFuture<'_, Result<(), ClientError>> {
+    Box::pin(async move {
+        let ask = Operation::new().rbd("snapshot_get", |w| w.u64(spec.snap_id));
+        let snap: SnapshotInfo = io.operate(names::header_of(spec), ask).await?.decode(0)?;
+        if !snap.namespace.is_trash() || snap.child_count > 0 {
+            return Ok(());
+        }
+        let (id, options) = (spec.image_id.to_string(), OpenOptions::default());
+        let parent = Image::open_id(&io, String::new(), id, &options).await?;
+        let removed = parent.snap_remove_by_id(spec.snap_id).await;
+        removed.and(parent.close().await)
+    })
 }
 
 async fn tell_parent(io: &IoCtx, spec: &ParentImageSpec) -> Result<(), ClientError> {
