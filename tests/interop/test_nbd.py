@@ -519,6 +519,28 @@ class WithLibrbd(unittest.TestCase):
         # The flattened one.
         loligo("rbd", "rm", "kid")
 
+    def test_a_full_pool_is_emptied(self):
+        """`loligo rbd rm` and `snap rm` waited for room, without a word."""
+        for pool in ("tight", "tight-data"):
+            c.pool(pool, 4)
+            c.run("rbd", "pool", "init", pool)
+        loligo("rbd", "create", "tight/image", "--size", "8M", "--data-pool", "tight-data")
+        with Serve("tight/image") as s:
+            c.run("nbdcopy", file_of(content(8 * MIB)), s.url())
+        loligo("rbd", "snap", "create", "tight/image@s")
+        for pool in ("tight", "tight-data"):
+            c.ceph("osd", "pool", "set-quota", pool, "max_objects", "1")
+
+        def full():
+            pools = json.loads(c.ceph("osd", "dump", "-f", "json"))["pools"]
+            return sum("full_quota" in pool["flags_names"] for pool in pools) == 2
+        c.wait(full, 30, "two full pools")
+        loligo("rbd", "snap", "rm", "tight/image@s")
+        loligo("rbd", "rm", "tight/image")
+        self.assertEqual(loligo("rbd", "ls", "tight"), "")
+        for pool in ("tight", "tight-data"):
+            c.ceph("osd", "pool", "rm", pool, pool, "--yes-i-really-really-mean-it")
+
     def test_an_image_of_a_group_stays(self):
         """It was removed, and the group could do nothing any more."""
         c.run("rbd", "create", "member", "--size", "8M")

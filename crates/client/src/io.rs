@@ -54,6 +54,12 @@ impl IoCtx {
         }
     }
 
+    /// Another pool and namespace, with the flags of this one.
+    pub(crate) fn in_pool(&self, pool: i64, namespace: &BString) -> IoCtx {
+        let there = IoCtx::new(self.client.clone(), pool).with_namespace(namespace.clone());
+        there.with_flags(self.flags)
+    }
+
     /// The pool's id.
     pub fn pool_id(&self) -> i64 {
         self.locator.pool

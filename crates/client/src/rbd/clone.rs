@@ -32,7 +32,7 @@ fn child_spec(io: &IoCtx, id: &str) -> ChildImageSpec {
 }
 
 fn io_of(io: &IoCtx, spec: &ParentImageSpec) -> IoCtx {
-    IoCtx::new(io.client().clone(), spec.pool_id).with_namespace(spec.pool_namespace.clone())
+    io.in_pool(spec.pool_id, &spec.pool_namespace)
 }
 
 /// Makes a clone of a snapshot: EINVAL when the parent has no layering, ENOENT, EEXIST.

@@ -312,10 +312,6 @@ impl Image {
     }
 }
 
-fn io_of_pool(io: &IoCtx, pool: i64, namespace: &bstr::BStr) -> IoCtx {
-    IoCtx::new(io.client().clone(), pool).with_namespace(namespace.to_owned())
-}
-
 async fn make_view(
     io: &IoCtx,
     id: &str,
@@ -326,7 +322,7 @@ async fn make_view(
 ) -> Result<View, ClientError> {
     let data = match header.data_pool {
         -1 => io.clone(),
-        pool => io_of_pool(io, pool, io.namespace().as_ref()),
+        pool => io.in_pool(pool, io.namespace()),
     };
     let overlap = header.overlap_at(snap);
     let wants_parent = match snap {
@@ -366,7 +362,7 @@ async fn open_parent(io: &IoCtx, spec: &ParentImageSpec, depth: u32) -> Result<I
     if depth > ANCESTORS_MAX {
         return Err(Errno::EINVAL.into());
     }
-    let io = io_of_pool(io, spec.pool_id, spec.pool_namespace.as_ref());
+    let io = io.in_pool(spec.pool_id, &spec.pool_namespace);
     let header = Header::read(&io, &names::header_of(spec)).await?;
     if !header.snaps.contains_key(&spec.snap_id) {
         return Err(Errno::ENOENT.into());

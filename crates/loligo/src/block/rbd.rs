@@ -1,9 +1,10 @@
 //! `loligo rbd`: the few image commands needed without Ceph's own `rbd`, printed as it does.
 
-use client::Client;
-use client::rbd::{self, CreateOptions, Image, ImageInfo, features};
+use client::rbd::{self, CreateOptions, Image, ImageInfo, OpenOptions, features};
+use client::{Client, IoCtx};
 use env::Env;
 use serde_json::json;
+use types::osd::ops::message_flags;
 
 use super::cli::{CreateArgs, RbdArgs, RbdCommand, SnapCommand};
 use super::connect::{connect, open, pool, said};
@@ -37,7 +38,7 @@ async fn run_with(client: &Client, command: RbdCommand) -> Result<(), Failure> {
         }
         RbdCommand::Info { image, json } => info(client, &image, json).await,
         RbdCommand::Rm { image } => {
-            let io = pool(client, &image.pool, &image.namespace).await?;
+            let io = pool_that_empties(client, &image).await?;
             rbd::remove(&io, &image.image).await.map_err(|e| said(&image, e))
         }
         RbdCommand::Resize { image, size, allow_shrink } => {
@@ -65,6 +66,11 @@ async fn run_with(client: &Client, command: RbdCommand) -> Result<(), Failure> {
             finish(&open, &image, open.flatten().await).await
         }
     }
+}
+
+/// What makes a full pool emptier does not wait until it is.
+async fn pool_that_empties(client: &Client, spec: &ImageSpec) -> Result<IoCtx, Failure> {
+    Ok(pool(client, &spec.pool, &spec.namespace).await?.with_flags(message_flags::FULL_TRY))
 }
 
 async fn finish(
@@ -100,7 +106,14 @@ async fn snap(client: &Client, command: SnapCommand) -> Result<(), Failure> {
     };
     let name = snap_of(spec)?;
     let head = ImageSpec { snap: None, ..spec.clone() };
-    let image = open(client, &head, false).await?;
+    let opened = match &command {
+        SnapCommand::Rm { .. } => {
+            let io = pool_that_empties(client, &head).await?;
+            Image::open(&io, &head.image, &OpenOptions::default()).await.map_err(|e| said(&head, e))
+        }
+        _ => open(client, &head, false).await,
+    };
+    let image = opened?;
     let result = match &command {
         SnapCommand::Create { .. } => image.snap_create(name).await,
         SnapCommand::Rm { .. } => image.snap_remove(name).await,

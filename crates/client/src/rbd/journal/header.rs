@@ -291,7 +291,7 @@ fn prefix(io: &IoCtx, id: &str) -> String {
 /// Where the entries are; those in another pool are in no namespace.
 fn data_io(io: &IoCtx, pool: i64) -> IoCtx {
     match pool {
-        pool if pool >= 0 && pool != io.pool_id() => IoCtx::new(io.client().clone(), pool),
+        pool if pool >= 0 && pool != io.pool_id() => io.in_pool(pool, &BString::default()),
         _ => io.clone(),
     }
 }
