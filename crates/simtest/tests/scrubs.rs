@@ -318,12 +318,16 @@ fn writes_do_not_pass_those_that_wait_for_a_scrub() {
 /// 3. The write gets its version, and all copies get the write.
 /// 4. The version of before is fetched, which nobody has any more: the object was unfound and took no writes, and the
 ///    one command that is offered then takes it away.
-fn what_is_being_written_when_its_repair_begins_is_found(code: Option<(u32, u32)>) {
+///
+/// If the log `forgets`, the damaged objects are written before the scrub ends, and only others then.
+fn what_is_written_before_its_repair_begins_is_found(code: Option<(u32, u32)>, forgets: bool) {
     const OBJECTS: usize = 16;
     const LIMIT: Duration = Duration::from_secs(60);
     let world = World::new(28);
-    let options =
-        "osd_scrub_chunk_min = 1\nosd_scrub_chunk_max = 1\nosd_scrub_sleep = 0.5\n".to_owned();
+    let options = "osd_scrub_chunk_min = 1\nosd_scrub_chunk_max = 1\nosd_scrub_sleep = 0.5\n";
+    let short = "osd_min_pg_log_entries = 1\nosd_max_pg_log_entries = 2\nosd_pg_log_trim_min = 1\n\
+                 osd_scrub_max_preemptions = 1\n";
+    let options = options.to_owned() + if forgets { short } else { "" };
     let cluster = Cluster::make(&world.control(), Plan { options, code, ..Plan::default() });
     world.run_until(async move {
         let world = cluster.world().clone();
@@ -369,14 +373,17 @@ fn what_is_being_written_when_its_repair_begins_is_found(code: Option<(u32, u32)
         // What a write reads takes its time from now on.
         cluster.slow_reads(u32::try_from(acting[0]).unwrap(), Duration::from_millis(400));
         let busy = Rc::new(Cell::new(true));
-        let writers: Vec<_> = damaged
+        let writers: Vec<_> = names
             .iter()
-            .map(|name| {
+            .enumerate()
+            .take(if forgets { OBJECTS } else { damaged.len() })
+            .map(|(n, name)| {
                 let (io, busy, name) = (io.clone(), busy.clone(), name.clone());
+                let once = forgets && n < OBJECTS / 2;
                 world.spawn(async move {
                     let mut byte = 1_u8;
-                    while busy.get() {
-                        byte += 1;
+                    while busy.get() && !(once && byte > 1) {
+                        byte = byte.wrapping_add(1);
                         let mut op = Operation::new();
                         if code.is_none() {
                             op = op.omap_get_vals(&"".into(), 1, &"".into());
@@ -393,7 +400,7 @@ fn what_is_being_written_when_its_repair_begins_is_found(code: Option<(u32, u32)
             .collect();
         logged(format!("{} errors, {} fixed", damaged.len(), damaged.len())).await;
         busy.set(false);
-        for (name, writer) in damaged.iter().zip(writers) {
+        for (name, writer) in names.iter().zip(writers) {
             let byte = cluster.in_time(&admin, "the last write", LIMIT, writer).await;
             let mut expected = vec![1; 10_000];
             expected[100..150].fill(byte);
@@ -409,11 +416,19 @@ fn what_is_being_written_when_its_repair_begins_is_found(code: Option<(u32, u32)
 }
 
 #[test]
-fn an_object_that_is_being_written_when_its_repair_begins_is_found() {
-    what_is_being_written_when_its_repair_begins_is_found(None);
+fn objects_that_are_being_written_when_their_repair_begins_are_found() {
+    what_is_written_before_its_repair_begins_is_found(None, false);
 }
 
 #[test]
 fn shards_that_are_being_written_when_their_repair_begins_are_found() {
-    what_is_being_written_when_its_repair_begins_is_found(Some((2, 1)));
+    what_is_written_before_its_repair_begins_is_found(Some((2, 1)), false);
+}
+
+/// A busy placement group's log has forgotten by the end of a scrub which version an object got meanwhile: the one that the
+/// scrub had seen was to be fetched.
+#[test]
+fn what_was_written_before_its_repair_and_is_forgotten_by_the_log_is_found() {
+    what_is_written_before_its_repair_begins_is_found(None, true);
+    what_is_written_before_its_repair_begins_is_found(Some((2, 1)), true);
 }

@@ -21,14 +21,17 @@ impl Pg {
         let mut count = 0;
         for (oid, good) in &found.good {
             let _guard = self.contexts.lock(&oid.head(), LockKind::Read).await;
+            let own = self.own_version(oid).await;
             if generation != self.generation.get() {
                 return None;
             }
+            // Written since, and the log may have forgotten it: any version there is will do.
+            let version = if own > good.version { EVersion::ZERO } else { good.version };
             let none = BTreeSet::new();
             let missing = found.missing.get(oid).unwrap_or(&none);
             let wrong = found.inconsistent.get(oid).unwrap_or(&none);
             for shard in missing.iter().chain(wrong) {
-                self.mark_missing(oid, good.version, *shard);
+                self.mark_missing(oid, version, *shard);
                 count += 1;
             }
             self.core.borrow_mut().info.stats.stats.sum.num_objects_repaired += 1;
