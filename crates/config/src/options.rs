@@ -11,7 +11,7 @@
 
 use std::sync::OnceLock;
 
-/// The kind of an option's value.
+/// The kind of an option's value, in the order of Ceph's numbers (`Option::type_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A natural number.
@@ -38,7 +38,7 @@ pub enum Kind {
     Millisecs,
 }
 
-/// Whom an option is for.
+/// Whom an option is for, in the order of Ceph's numbers (`Option::level_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
     /// Everybody.

@@ -218,8 +218,7 @@ fn parse_entity(text: &str) -> Result<AuthEntityName, Refusal> {
     text.parse().map_err(|_| refuse(Errno::EINVAL, format!("invalid entity_auth {text}")))
 }
 
-/// The alternating services and capabilities of the command.
-/// The capabilities a command names. Each must parse, for a known service; what keyrings have is taken
+/// The alternating services and capabilities of the command. Each must parse, for a known service; what keyrings have is taken
 /// as it is, as in Ceph: an old cluster has some that say nothing today.
 fn caps_of(cmd: &Cmd) -> Result<BTreeMap<String, String>, Refusal> {
     let words = cmd.map.strings("caps")?;
