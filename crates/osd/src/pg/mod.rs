@@ -423,6 +423,10 @@ impl Pg {
                 Effect::Send { to, query_epoch, message } => {
                     messages.push((to, query_epoch, message));
                 }
+                Effect::Join { to, message } => {
+                    let raw = self.peer_message(to, self.epoch(), message);
+                    self.host.send_osd(to.osd, raw);
+                }
                 Effect::Undo(Undo::Remove(oid)) => {
                     t.remove(&self.cid, &self.goid(&oid));
                     self.contexts.forget(&oid);

@@ -396,9 +396,9 @@ const RETRY_PAUSE: Duration = Duration::from_millis(200);
 /// Recovers, then backfills, each with the slots it needs, until there is nothing that can be done.
 async fn run(pg: Rc<Pg>, generation: u64) {
     let alive = || generation == pg.generation.get();
-    while alive()
-        && let Some(purpose) = pg.next_purpose()
-    {
+    while alive() {
+        pg.join_postponed();
+        let Some(purpose) = pg.next_purpose() else { break };
         let reserved = pg.reserve_slots(purpose, generation).await;
         if !alive() {
             return;
@@ -448,6 +448,15 @@ async fn run(pg: Rc<Pg>, generation: u64) {
 }
 
 impl Pg {
+    /// Those that waited with their backfill, since they alone had something, begin if that is over.
+    fn join_postponed(&self) {
+        let mut joined = false;
+        self.step(|core, _, now, out| joined = core.join_postponed(now, out));
+        if joined {
+            self.recovery.backfill.reset();
+        }
+    }
+
     /// What slots are to be asked for; `None` if nothing can be done now.
     fn next_purpose(&self) -> Option<Purpose> {
         if !self.may_recover() {

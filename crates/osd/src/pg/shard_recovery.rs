@@ -164,6 +164,9 @@ impl Pg {
                         if is_damaged {
                             self.source_is_damaged(oid, need, member);
                         }
+                        if other.is_ok() {
+                            self.stray_lacks(oid, need, member);
+                        }
                         let why = other.err();
                         tracing::warn!(pg = %self.pgid, %oid, %member, ?why, "not a source");
                         sources.remove(&member.shard);
@@ -203,6 +206,15 @@ impl Pg {
                 return Moved::Done;
             }
             offset = to;
+        }
+    }
+
+    /// A stray's log need not tell that what it has is of another version, as the log of a member does.
+    fn stray_lacks(&self, oid: &HObject, need: EVersion, member: PgShard) {
+        let core = &mut *self.core.borrow_mut();
+        if !core.acting_backfill.contains(&member) {
+            let missing = core.peer_missing.entry(member).or_default();
+            missing.add(oid, need, EVersion::ZERO, false);
         }
     }
 

@@ -36,6 +36,7 @@ mod history;
 mod intervals;
 mod lease;
 mod merge;
+mod postponed;
 mod primary;
 mod prior_set;
 mod replica;
@@ -206,6 +207,14 @@ pub enum Effect {
         /// The epoch of the query that is answered, or the own one.
         query_epoch: Epoch,
         /// What.
+        message: PeerMessage,
+    },
+    /// Has somebody follow while writes are under way: to be sent at once, before the next of them. Nothing in it is a
+    /// promise: what is not durable yet the receiver knows of as of any write.
+    Join {
+        /// Whom.
+        to: PgShard,
+        /// The activation.
         message: PeerMessage,
     },
     /// The data of a write that did not happen: undo or remove it.

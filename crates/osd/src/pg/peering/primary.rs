@@ -356,6 +356,12 @@ impl Peering {
     }
 
     fn got_missing(&mut self, now: Duration, view: &dyn ClusterView, out: &mut Vec<Effect>) {
+        let waiting = self.ask_who_begins_anew(now, out);
+        if !waiting.is_empty() {
+            self.state = State::GetMissing { waiting };
+            return;
+        }
+        self.postpone_who_alone_has_objects();
         self.state = State::WaitUpThru;
         self.try_activate(view, now, out);
         if self.state == State::WaitUpThru {
@@ -403,14 +409,14 @@ impl Peering {
     }
 
     /// What makes a peer follow; a lease if it acts.
-    fn activation_of(
+    pub(super) fn activation_of(
         &mut self,
         peer: PgShard,
         lease: Option<super::Lease>,
         now: Duration,
     ) -> PeerMessage {
         let my_info = self.info_for_peer(now);
-        let is_new_backfill = self.is_new_backfill(peer);
+        let begins_anew = self.begins_anew(peer);
         let theirs = self.peer_info.entry(peer).or_default();
         if theirs.is_incomplete()
             && theirs.stats.stats.sum.num_objects >= my_info.stats.stats.sum.num_objects
@@ -432,7 +438,7 @@ impl Peering {
             past_intervals: self.past_intervals.clone(),
             lease,
         };
-        if same || (by_log && !is_new_backfill) {
+        if !begins_anew {
             // Up by log. A backfill that was interrupted goes on where it was.
             let theirs = self.peer_info.entry(peer).or_default();
             let missing = self.peer_missing.entry(peer).or_default();
@@ -464,13 +470,6 @@ impl Peering {
         theirs.last_complete = if complete { theirs.last_update } else { theirs.last_complete };
         self.peer_last_complete.insert(peer, theirs.last_complete);
         PeerMessage::Log(Box::new(message))
-    }
-
-    /// Whether a backfill target has to begin anew: it says it is complete, but its log does not
-    /// reach ours.
-    fn is_new_backfill(&self, peer: PgShard) -> bool {
-        self.backfill_targets.contains(&peer)
-            && self.peer_info.get(&peer).is_none_or(|i| i.last_backfill.is_max())
     }
 
     /// A follower (or we) made the activation durable.
@@ -555,9 +554,10 @@ impl Peering {
         }
     }
 
-    /// Nobody who follows lacks anything.
+    /// Nobody who follows lacks anything, and all of the up set follow.
     pub fn is_recovered(&self) -> bool {
         self.missing.is_empty()
+            && self.postponed().next().is_none()
             && self.acting_backfill.iter().filter(|s| **s != self.whoami).all(|s| {
                 self.peer_missing.get(s).is_none_or(Missing::is_empty)
                     && self.peer_info.get(s).is_some_and(|i| i.last_backfill.is_max())

@@ -92,6 +92,7 @@ impl World {
     }
 
     /// Without faults and writes.
+    #[track_caller]
     fn run_until(&mut self, done: impl Fn(&World) -> bool) {
         for _ in 0..200_000 {
             if done(self) {
@@ -255,6 +256,55 @@ fn strays_undo_a_write_that_did_not_happen_and_are_sources_then() {
         w.settle(seed);
         assert_eq!(w.nodes[&3].objects[&oid(0)], acked, "seed {seed}");
     }
+}
+
+/// An OSD alone had the newest version of an object: it served while the others were down, they took its log
+/// afterwards, and it fell before they were brought the object. When it came back so much had been written that it was
+/// to be backfilled from nothing. It removed what it had, and with that the last copy: the object was unfound for ever,
+/// though no OSD was lost.
+#[test]
+fn who_alone_has_an_object_is_not_backfilled_before_it_is_elsewhere() {
+    let mut seen = 0;
+    for (shards, seed) in [false, true].into_iter().flat_map(|s| (1..=100).map(move |n| (s, n))) {
+        let redundancy = if shards { Redundancy::Shards { k: 1 } } else { Redundancy::Copies };
+        let mut w = World::new(seed, 3, 3, 1, redundancy);
+        w.kill(1);
+        w.kill(2);
+        w.run_until(|w| w.is_serving(0) && w.nodes[&0].core.acting_len() == 1);
+        w.write(0, oid(0));
+        w.run_until(|w| w.acked.contains_key(&oid(0)));
+        let written = w.acked[&oid(0)];
+        w.restart(1);
+        w.restart(2);
+        let lacks = |w: &World, o: OsdId| w.nodes[&o].core.missing.contains(&oid(0));
+        let has_heard = |w: &World, o: OsdId| {
+            let history = w.nodes[&o].core.info.history;
+            w.nodes[&o].core.follows()
+                && history.last_epoch_started >= history.same_interval_since
+        };
+        w.run_until(|w| has_heard(w, 1) && has_heard(w, 2));
+        if !lacks(&w, 1) || !lacks(&w, 2) {
+            continue; // it was brought to one before the other had heard
+        }
+        w.kill(0);
+        for n in 0..20 {
+            let object = oid(1 + n % 3);
+            w.run_until(|w| w.is_serving(1));
+            w.write(1, object);
+            w.run_until(|w| w.nodes[&1].writes.is_empty());
+        }
+        assert!(w.nodes[&1].core.log.tail() > written, "seed {seed}: it is to be backfilled");
+        w.restart(0);
+        // It begins amid writes: the first that it is sent follows what it was told before.
+        for n in 0..2_000 {
+            w.random_step(false);
+            w.write(1, oid(1 + n % 3));
+        }
+        w.settle(seed);
+        assert_eq!(w.nodes[&0].objects.get(&oid(0)), Some(&written), "seed {seed}");
+        seen += 1;
+    }
+    assert!(seen >= 20, "{seen} times");
 }
 
 /// A pool of 64 PGs was created, and a map without news for them came right after: replicas that

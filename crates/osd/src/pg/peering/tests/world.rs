@@ -210,6 +210,7 @@ impl World {
 
     fn perform(&mut self, o: OsdId, effects: Vec<Effect>) {
         let mut sends = Vec::new();
+        let mut joins = Vec::new();
         let mut commit = Vec::new();
         let mut changes = Vec::new();
         {
@@ -219,6 +220,10 @@ impl World {
                     Effect::Send { to, query_epoch, message } => {
                         check_backfill_info(to, &message);
                         sends.push((to.osd, (n.core.epoch, query_epoch), message));
+                    }
+                    Effect::Join { to, message } => {
+                        check_backfill_info(to, &message);
+                        joins.push((to.osd, (n.core.epoch, n.core.epoch), message));
                     }
                     Effect::Undo(Undo::Remove(oid)) => {
                         n.objects.remove(&oid);
@@ -258,7 +263,7 @@ impl World {
                 self.nodes.get_mut(&o).unwrap().pending.push_back((disk, commit));
             }
         }
-        for (to, epochs, message) in sends {
+        for (to, epochs, message) in sends.into_iter().chain(joins) {
             self.send(o, to, Packet::Peer { epochs, message });
         }
         if !self.cut_off.contains(&o) {
@@ -300,7 +305,7 @@ impl World {
         self.perform(o, out);
     }
 
-    fn kill(&mut self, o: OsdId) {
+    pub(super) fn kill(&mut self, o: OsdId) {
         let n = self.nodes.remove(&o).unwrap();
         // Some of what was submitted may have become durable, in order.
         let keep = self.random(n.pending.len() as u64 + 1) as usize;
@@ -396,6 +401,8 @@ impl World {
                     return;
                 }
                 let version = entry.version;
+                let is_next = n.core.log.is_continued_by(std::slice::from_ref(&entry));
+                assert!(is_next, "osd.{to}: {version} after {}", n.core.log.head());
                 if whole {
                     n.objects.insert(entry.soid.clone(), version);
                 }
@@ -440,7 +447,13 @@ impl World {
         let Some((_, waiting)) = n.writes.get_mut(&version) else { return };
         waiting.remove(&member);
         if waiting.is_empty() {
-            let (oid, _) = n.writes.remove(&version).unwrap();
+            let oid = n.writes[&version].0.clone();
+            while let Some(first) = n.writes.first_entry()
+                && first.get().1.is_empty()
+            {
+                n.core.durable_everywhere = *first.key();
+                first.remove();
+            }
             let newest = self.acked.entry(oid).or_insert(version);
             *newest = version.max(*newest);
         }
@@ -555,12 +568,11 @@ impl World {
             let sources: Vec<PgShard> = n.core.sources(&oid, need);
             let sources: Vec<PgShard> =
                 sources.into_iter().filter(|s| is_near(self, s.osd)).collect();
-            let enough = self.is_enough(o, &oid, need, &sources);
-            // One object a step, out of the first source (`pull.rs`) if it is a copy.
-            if let Some(s) = sources.first().filter(|_| enough) {
-                let found = self.nodes[&s.osd].objects.get(&oid).copied();
-                let copies = !self.maps[0].redundancy.is_erasure();
-                assert!(!copies || found == Some(need), "osd.{} should have {oid}", s.osd);
+            if self.is_told_what_strays_lack(o, &oid, need, &sources) {
+                return;
+            }
+            // One object a step.
+            if self.is_enough(o, &oid, need, &sources) {
                 let n = self.nodes.get_mut(&o).unwrap();
                 n.objects.insert(oid.clone(), need);
                 n.core.missing.got(&oid, need);
@@ -572,6 +584,10 @@ impl World {
             self.step_core(o, |core, _, now, out| core.discover_missing(now, out));
             return;
         }
+        self.step_core(o, |core, _, now, out| {
+            core.join_postponed(now, out);
+        });
+        let n = &self.nodes[&o];
         let peers: Vec<PgShard> =
             n.core.acting_backfill.iter().filter(|s| s.osd != o).copied().collect();
         for s in peers {
@@ -585,7 +601,10 @@ impl World {
                 assert!(have >= item.need);
                 let mut sources: Vec<PgShard> = n.core.sources(&oid, have);
                 sources.retain(|s| is_near(self, s.osd));
-                sources.push(n.core.whoami);
+                if self.is_told_what_strays_lack(o, &oid, have, &sources) {
+                    return;
+                }
+                sources.push(self.nodes[&o].core.whoami);
                 if !self.is_enough(o, &oid, have, &sources) {
                     self.step_core(o, |core, _, now, out| core.discover_missing(now, out));
                     continue;
@@ -621,20 +640,33 @@ impl World {
         }
     }
 
-    /// Whether an object can be made out of these members. Those that follow must have it as the
-    /// primary thinks; others are looked at.
+    /// A stray's log that ends before ours need not tell that what it has is of another version: the primary hears that
+    /// when it asks for the object (`pull.rs`, `shard_recovery.rs`).
+    fn is_told_what_strays_lack(
+        &mut self,
+        o: OsdId,
+        oid: &HObject,
+        need: EVersion,
+        sources: &[PgShard],
+    ) -> bool {
+        let has = |s: &PgShard| self.nodes[&s.osd].objects.get(oid) == Some(&need);
+        let follows = |s: &PgShard| self.nodes[&o].core.acting_backfill.contains(s);
+        let lacks = |s: &&PgShard| !follows(s) && !has(s);
+        let Some(stray) = sources.iter().find(lacks).copied() else { return false };
+        let core = &mut self.nodes.get_mut(&o).unwrap().core;
+        core.peer_missing.entry(stray).or_default().add(oid, need, EVersion::ZERO, false);
+        true
+    }
+
+    /// Whether an object can be made out of these members, which must have it as the primary thinks.
     fn is_enough(&self, o: OsdId, oid: &HObject, need: EVersion, members: &[PgShard]) -> bool {
         let core = &self.nodes[&o].core;
-        let sound = members.iter().filter(|s| {
+        for s in members.iter().filter(|s| s.osd != o) {
             let found = self.nodes.get(&s.osd).and_then(|p| p.objects.get(oid).copied());
-            assert!(
-                s.osd == o || found == Some(need),
-                "seed {}: {s} should have {oid} {need}: {found:?}",
-                self.seed
-            );
-            found == Some(need)
-        });
-        core.mapping.redundancy.is_recoverable(sound)
+            let seed = self.seed;
+            assert_eq!(found, Some(need), "seed {seed}: what {s} should have of {oid}");
+        }
+        core.mapping.redundancy.is_recoverable(members)
     }
 
     fn fault(&mut self) {
