@@ -156,15 +156,16 @@ impl Pg {
                         good.insert(member.shard, part);
                     }
                     other => {
+                        // EAGAIN: it went away.
+                        let went_away = matches!(other, Err(Errno::EAGAIN));
                         let is_damaged = match &other {
-                            // EAGAIN: it went away.
-                            Err(errno) => *errno != Errno::EAGAIN,
+                            Err(_) => !went_away,
                             Ok(part) => known.is_none() && version_of(part).is_none(),
                         };
                         if is_damaged {
                             self.source_is_damaged(oid, need, member);
                         }
-                        if other.is_ok() {
+                        if !went_away {
                             self.stray_lacks(oid, need, member);
                         }
                         let why = other.err();
@@ -209,7 +210,8 @@ impl Pg {
         }
     }
 
-    /// A stray's log need not tell that what it has is of another version, as the log of a member does.
+    /// A stray is no source of the object: what it has is damaged, or of another version, which its log need not tell
+    /// as that of a member does.
     fn stray_lacks(&self, oid: &HObject, need: EVersion, member: PgShard) {
         let core = &mut *self.core.borrow_mut();
         if !core.acting_backfill.contains(&member) {
