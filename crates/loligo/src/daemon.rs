@@ -14,7 +14,7 @@ use env::real::Runtime;
 use maps::monmap::MonFeatures;
 use maps::{MonInfo, MonMap};
 use store::ObjectStore;
-use types::{Errno, UTime, Uuid};
+use types::{EntityAddr, Errno, UTime, Uuid};
 
 use crate::admin_socket::{self, Handler};
 use crate::cli::{OsdArgs, StartArgs};
@@ -316,21 +316,40 @@ fn join_mon(env: &Env, config: &Config, monmap: &MonMap) -> Result<(), Failure> 
 }
 
 /// `loligo mon --mkfs`. Whether this monitor founds a cluster or joins one is a matter of
-/// `mon_host`: where it names this one alone there is nobody to join.
+/// `mon_host`: where it names this one alone there is nobody to join. One that joins need not be in the
+/// monitor map before.
 async fn mkfs_mon_with(env: &Env, config: &Config) -> Result<(), Failure> {
     let mon_host = config.str("mon_host");
     let hosts = monclient::parse_mon_host(&mon_host).unwrap_or_default();
     if hosts.len() < 2 && config.str("mon_initial_members").trim() == config.id() {
         return found_mon(env, config, &new_monmap(env, config, &[config.id()])?);
     }
-    let monmap = AdminSession::monmap(env, config, &mon_keyring(config)?).await?;
+    let session = AdminSession::of_monitor(env, config, &mon_keyring(config)?).await?;
+    let mut monmap = session.monmap(None).await?;
     if !monmap.mon_info.contains_key(config.id()) {
-        return Err(Failure::new(format!(
-            "mon.{0} is not in the monitor map: run 'ceph mon add {0} ADDRESS' first",
-            config.id()
-        )));
+        add_to_monmap(&session, config).await?;
+        monmap = session.monmap(Some(config.id())).await?;
     }
     join_mon(env, config, &monmap)
+}
+
+/// Has the monitors take this one into their map, at its `public_addr`. It counts once it has caught up.
+async fn add_to_monmap(session: &AdminSession, config: &Config) -> Result<(), Failure> {
+    let id = config.id();
+    let addr: Option<EntityAddr> = config.str("public_addr").parse().ok();
+    let Some(sock) = addr.and_then(|addr| addr.sock) else {
+        return Err(Failure::new(format!(
+            "mon.{id} is not in the monitor map: give its address (--set public_addr=IP:PORT, or public_addr in [mon.{id}]), \
+             or run 'ceph mon add {id} ADDRESS' first"
+        )));
+    };
+    // Without a port those that monitors have.
+    let addr = match sock.port() {
+        0 => sock.ip().to_string(),
+        _ => format!("v2:{sock}"),
+    };
+    let command = serde_json::json!({ "prefix": "mon add", "name": id, "addr": addr });
+    session.command(&command.to_string(), "").await.map(drop)
 }
 
 /// The map of a new cluster: these monitors, at the addresses of `mon_host`.

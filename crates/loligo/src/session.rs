@@ -22,6 +22,8 @@ const CONNECT_TIME: Duration = Duration::from_secs(15);
 
 /// Between two knocks at a monitor that does not listen yet.
 const KNOCK_PAUSE: Duration = Duration::from_millis(3);
+/// Between two looks at the monitor map.
+const MAP_PAUSE: Duration = Duration::from_millis(20);
 /// How long to knock.
 const KNOCK_TIME: Duration = Duration::from_secs(5);
 
@@ -52,12 +54,12 @@ impl AdminSession {
         AdminSession::open(env, &config).await
     }
 
-    /// The monitor map of the cluster that a monitor is to join, asked for with its own key.
-    pub(crate) async fn monmap(
+    /// Connects to the cluster that a monitor is to join, with the monitors' own key.
+    pub(crate) async fn of_monitor(
         env: &Env,
         config: &Config,
         keyring: &Keyring,
-    ) -> Result<MonMap, Failure> {
+    ) -> Result<AdminSession, Failure> {
         let name = AuthEntityName::new(MON, "");
         let mut keyring = keyring.clone();
         if let Some(auth) = keyring.keys.get(&name).cloned() {
@@ -66,10 +68,21 @@ impl AdminSession {
         let mut settings = Settings::from_config(config, Some(&keyring))
             .map_err(|e| Failure::new(e.to_string()))?;
         settings.name = name;
-        let session = AdminSession::begin(env, config, settings).await?;
-        let monmap = env.timeout(CONNECT_TIME, session.monc.monmap_ready()).await;
-        match monmap {
-            Ok(Ok(map)) => Ok(MonMap::clone(&map)),
+        AdminSession::begin(env, config, settings).await
+    }
+
+    /// The newest monitor map, or, if it is to name a monitor, the first that does.
+    pub(crate) async fn monmap(&self, with: Option<&str>) -> Result<MonMap, Failure> {
+        let newest = async {
+            let mut map = self.monc.monmap_ready().await.ok()?;
+            while with.is_some_and(|name| !map.mon_info.contains_key(name)) {
+                self.env.sleep(MAP_PAUSE).await;
+                map = self.monc.monmap()?;
+            }
+            Some(MonMap::clone(&map))
+        };
+        match self.env.timeout(CONNECT_TIME, newest).await {
+            Ok(Some(map)) => Ok(map),
             _ => Err(Failure::new("no monitor map came from the monitors")),
         }
     }

@@ -279,8 +279,7 @@ fn who_alone_has_an_object_is_not_backfilled_before_it_is_elsewhere() {
         let lacks = |w: &World, o: OsdId| w.nodes[&o].core.missing.contains(&oid(0));
         let has_heard = |w: &World, o: OsdId| {
             let history = w.nodes[&o].core.info.history;
-            w.nodes[&o].core.follows()
-                && history.last_epoch_started >= history.same_interval_since
+            w.nodes[&o].core.follows() && history.last_epoch_started >= history.same_interval_since
         };
         w.run_until(|w| has_heard(w, 1) && has_heard(w, 2));
         if !lacks(&w, 1) || !lacks(&w, 2) {
