@@ -37,12 +37,7 @@ impl Peering {
     fn get_infos(&mut self, view: &dyn ClusterView, now: Duration, out: &mut Vec<Effect>) {
         let State::GetInfo { waiting } = &mut self.state else { return };
         let mut waiting = std::mem::take(waiting);
-        self.prior = PriorSet::build(
-            &self.past_intervals,
-            self.info.history.last_epoch_started,
-            &self.mapping,
-            view,
-        );
+        self.build_prior(view);
         waiting.retain(|s| self.prior.probe.contains(s));
         let ask: Vec<PgShard> = self
             .prior
@@ -64,7 +59,20 @@ impl Peering {
         }
     }
 
+    fn build_prior(&mut self, view: &dyn ClusterView) {
+        let gone = self.peer_info.iter().filter(|(_, info)| info.dne());
+        self.prior = PriorSet::build(
+            &self.past_intervals,
+            self.info.history.last_epoch_started,
+            &self.mapping,
+            &gone.map(|(shard, _)| *shard).collect(),
+            view,
+        );
+    }
+
     fn got_infos(&mut self, now: Duration, view: &dyn ClusterView, out: &mut Vec<Effect>) {
+        // Whoever is up was asked, and may have nothing.
+        self.build_prior(view);
         if self.prior.pg_down && !env::mutant("ignore-down") {
             self.state = State::Down;
             return;

@@ -23,11 +23,13 @@ pub struct PriorSet {
 
 impl PriorSet {
     /// Builds it (`PastIntervals::PriorSet` at v16.2). Any single copy of those that acted in an
-    /// interval has all that was acknowledged in it; of shards it takes k.
+    /// interval has all that was acknowledged in it; of shards it takes k. Who has said that it has no copy (`gone`: its
+    /// disk was replaced) has seen nothing, though it is up; a real Ceph counts it.
     pub fn build(
         past: &PastIntervals,
         last_epoch_started: Epoch,
         mapping: &Mapping,
+        gone: &BTreeSet<PgShard>,
         view: &dyn ClusterView,
     ) -> PriorSet {
         let mut prior = PriorSet::default();
@@ -46,7 +48,9 @@ impl PriorSet {
             for shard in &interval.acting {
                 let osd = shard.osd;
                 if view.is_up(osd) {
-                    survivors.insert(*shard);
+                    if !gone.contains(shard) {
+                        survivors.insert(*shard);
+                    }
                 } else if view.exists(osd) {
                     let lost_at = view.lost_at(osd);
                     if lost_at > interval.first {

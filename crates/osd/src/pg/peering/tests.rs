@@ -497,3 +497,74 @@ fn who_told_of_itself_is_known_when_an_osd_is_declared_lost() {
     let state = after_it_was_lost(false);
     assert!(matches!(state, State::Incomplete), "{}", state.name());
 }
+
+/// Two OSDs had acknowledged writes that the primary had not seen. One got a new disk, while the other was down for a moment:
+/// that it was up counted, though it said that it had nothing, and the PG went on without those writes. When the
+/// other came back it was told to undo them. (Life 52100138: of two shards and one the new disk's counted, a write that
+/// had been interrupted on a single shard became what all were to have, and the object could not be made of that.)
+#[test]
+fn who_is_up_with_a_new_disk_has_seen_nothing() {
+    let info = |started: u32, head: u64| {
+        let history = PgHistory {
+            epoch_created: 1,
+            same_interval_since: 20,
+            last_epoch_started: started,
+            ..PgHistory::default()
+        };
+        let last_update = EVersion::new(started, head);
+        PgInfo {
+            history,
+            last_update,
+            last_complete: last_update,
+            last_epoch_started: started,
+            ..PgInfo::new(PgId { pool: 1, seed: 0 }.spg())
+        }
+    };
+    let tells = |info| PeerMessage::Notify(Box::new(info), Box::default());
+    let pgid = PgId { pool: 1, seed: 0 }.spg();
+    let (me, replaced, away) = (PgShard::replica(0), PgShard::replica(1), PgShard::replica(2));
+    let settings = || World::new(1, 2, 2, 1, Redundancy::Copies).settings;
+    let past = PastIntervals {
+        first: 12,
+        last: 19,
+        all_participants: [replaced, away].into(),
+        intervals: vec![CompactInterval { first: 12, last: 19, acting: [replaced, away].into() }],
+    };
+    let mut map = map_of_two(20, &[0, 1]);
+    map.up.insert(2, false);
+    let asked = |answer: PgInfo| {
+        let (mapping, own) = (map.mapping(), info(10, 3));
+        let mut primary = Peering::load(me, pgid, settings(), mapping, 20, own, past.clone());
+        let (now, mut out) = (Duration::from_secs(1), Vec::new());
+        primary.act_map(&map, now, &mut out);
+        primary.on_message(replaced, (20, 20), tells(answer), &map, now, &mut out);
+        primary
+    };
+    let state = asked(info(15, 5)).state().clone();
+    assert!(matches!(state, State::GetLog { from } if from == replaced), "{}", state.name());
+    let then = |change: &dyn Fn(&mut Map)| {
+        let mut primary = asked(Peering::absent_info(pgid));
+        assert_eq!(primary.state(), &State::Down);
+        assert_eq!(primary.prior().blocked_by.keys().collect::<Vec<_>>(), [&2]);
+        let mut next = Map { epoch: 21, ..map.clone() };
+        change(&mut next);
+        let (now, mut out) = (Duration::from_secs(2), Vec::new());
+        primary.advance_map(&next, &map, next.mapping(), now, &mut out);
+        primary.act_map(&next, now, &mut out);
+        let absent = tells(Peering::absent_info(pgid));
+        primary.on_message(replaced, (21, 21), absent, &next, now, &mut out);
+        primary.on_message(away, (21, 21), tells(info(15, 5)), &next, now, &mut out);
+        primary.state().clone()
+    };
+    let state = then(&|map| {
+        map.up.insert(2, true);
+        map.up_from.insert(2, 21);
+    });
+    assert!(matches!(state, State::GetLog { from } if from == away), "{}", state.name());
+    let state = then(&|map| {
+        map.lost_at.insert(2, 21);
+    });
+    assert!(matches!(state, State::GetMissing { .. } | State::Active { .. }), "{}", state.name());
+    let state = then(&|_| {});
+    assert_eq!(state, State::Down);
+}
