@@ -14,12 +14,13 @@ use futures_util::future::LocalBoxFuture;
 use futures_util::{StreamExt, stream};
 use types::Errno;
 
-use super::create::{CreateOptions, claim_name, forget, plan, write_header};
+use super::create::{CreateOptions, claim_name, plan, write_header};
 use super::header::{Header, ParentImageSpec};
 use super::image::{Image, OpenOptions};
 use super::journal::OpChange;
 use super::names::{self, features};
 use super::progress::{OnProgress, Progress, unwatched};
+use super::remove::forget;
 use super::write::OBJECTS_AT_A_TIME;
 use crate::{ClientError, IoCtx, Operation};
 

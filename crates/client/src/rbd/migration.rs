@@ -21,12 +21,12 @@ use types::osd::ops::{self, OsdOp};
 use types::snap::{NOSNAP, SNAPDIR};
 use types::{Errno, SnapContext, SnapId};
 
-use super::create::{forget, remove_open};
 use super::header::Header;
 use super::image::{Image, View};
 use super::names::{self, features};
 use super::object_map::{EXISTS, NONEXISTENT};
 use super::progress::{OnProgress, Progress};
+use super::remove::{forget, remove_open};
 use super::trash::{forget_entry, restore};
 use crate::{ClientError, IoCtx, Operation};
 

@@ -34,6 +34,7 @@ mod object_map;
 mod pool;
 mod progress;
 mod read;
+mod remove;
 mod snapshot;
 mod striping;
 mod trash;
@@ -41,7 +42,7 @@ mod watcher;
 mod write;
 
 pub use clone::clone;
-pub use create::{CreateOptions, create, list, remove, remove_with};
+pub use create::{CreateOptions, create, list};
 pub use header::{Parent, ParentImageSpec, SnapInfo};
 pub use image::{Image, ImageInfo, OpenOptions};
 pub use migration::{
@@ -53,4 +54,5 @@ pub use names::features;
 pub use pool::{image_id, image_name, mirror_image, mirror_images, mirror_mode, namespace_list};
 pub use progress::OnProgress;
 pub use read::{Allocated, is_hole};
+pub use remove::{remove, remove_with};
 pub use trash::{trash_get, trash_list, trash_purge, trash_remove};

@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 use cls::rbd::TrashImageSpec;
 use types::Errno;
 
-use super::create::{LIST_MAX, claim_name, remove_open};
+use super::create::{LIST_MAX, claim_name};
 use super::image::{Image, OpenOptions};
 use super::names;
 use super::progress::{OnProgress, unwatched};
+use super::remove::remove_open;
 use crate::{ClientError, IoCtx, Operation};
 
 /// The trash of a pool and namespace.
