@@ -7,7 +7,7 @@ import subprocess
 import time
 import unittest
 
-from cluster import Cluster
+from cluster import LOLIGO, Cluster
 
 MIB = 1 << 20
 
@@ -194,6 +194,30 @@ class BTasks(unittest.TestCase):
         self.assertEqual(content("other/moved"), head)
         self.assertEqual(refusal("task", "add", "migration", "abort", "other/moved"),
                          (22, "Error EINVAL: [errno 22] RBD invalid argument (Image other/moved is not migrating)"))
+
+    def test_mirrored_images_are_removed_where_they_are_primary(self):
+        """Once a copy of another cluster's image was removed, and of those that were not copies the pool went on to say that they
+        are mirrored: the other cluster kept its copies for ever."""
+        journaled = ("--size", "4M", "--image-feature", "exclusive-lock,journaling")
+        before = run("rados", "-p", "other", "listomapkeys", "rbd_mirroring").stdout
+        for name in ("ours", "theirs"):
+            rbd("create", *journaled, f"other/{name}")
+            rbd("mirror", "image", "enable", f"other/{name}", "journal")
+        rbd("create", "--size", "4M", "other/by-snapshots")
+        rbd("mirror", "image", "enable", "other/by-snapshots", "snapshot")
+        rbd("mirror", "image", "demote", "other/theirs")
+        id = json.loads(ceph("task", "add", "remove", "other/theirs"))["id"]
+        cluster.wait(lambda: any("retry_message" in t for t in tasks()), 60, "an attempt")
+        self.assertEqual(listing("task", "list", id)["retry_message"], "[errno 22] RBD invalid argument (error removing image)")
+        ceph("task", "cancel", id)
+        ceph("task", "add", "remove", "other/ours")
+        no_tasks()
+        run(LOLIGO, "rbd", "rm", "other/by-snapshots")
+        self.assertEqual({"ours", "theirs", "by-snapshots"} & set(rbd("ls", "other").split()), {"theirs"})
+        rbd("mirror", "image", "promote", "--force", "other/theirs")
+        ceph("task", "add", "remove", "other/theirs")
+        no_tasks()
+        self.assertEqual(run("rados", "-p", "other", "listomapkeys", "rbd_mirroring").stdout, before)
 
     def test_refusals(self):
         for args, why in [

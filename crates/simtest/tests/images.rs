@@ -412,3 +412,40 @@ fn a_snapshot_in_the_trash_goes_with_its_last_clone() {
         }
     });
 }
+
+/// Found by reading: a removal that was cut off between the header and the name left a name that nothing
+/// could remove: there was no such image. (librbd removes it.)
+#[test]
+fn a_name_whose_image_is_gone_can_be_removed() {
+    let world = World::new(10);
+    let cluster = Cluster::make(&world.control(), Plan::default());
+    world.run_until(async move {
+        let io = pool(&cluster).await;
+        let remains = async |objects: &[&str]| {
+            rbd::create(&io, "image", LEN, &layered()).await.unwrap();
+            let image = opened(&io, "image", None).await;
+            let id = image.info().id;
+            image.close().await.unwrap();
+            for object in objects {
+                io.remove(object.replace("ID", &id)).await.unwrap();
+            }
+        };
+        for objects in [&["rbd_header.ID"][..], &["rbd_header.ID", "rbd_id.image"]] {
+            remains(objects).await;
+            rbd::remove(&io, "image").await.unwrap();
+            assert!(rbd::list(&io).await.unwrap().is_empty());
+            let gone = Err(ClientError::Errno(Errno::ENOENT));
+            assert_eq!(rbd::remove(&io, "image").await, gone);
+        }
+        // Its parent is what is not there: that is another matter.
+        rbd::create(&io, "parent", LEN, &CreateOptions::default()).await.unwrap();
+        let parent = opened(&io, "parent", None).await;
+        parent.snap_create("s").await.unwrap();
+        rbd::clone(&io, "parent", "s", &io, "child", &layered()).await.unwrap();
+        let id = parent.info().id;
+        parent.close().await.unwrap();
+        io.remove(format!("rbd_header.{id}")).await.unwrap();
+        assert_eq!(rbd::remove(&io, "child").await, Err(ClientError::Errno(Errno::ENOENT)));
+        assert!(rbd::list(&io).await.unwrap().contains_key("child"));
+    });
+}

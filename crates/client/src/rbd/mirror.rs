@@ -1,4 +1,4 @@
-//! Snapshots for mirroring, on the primary image
+//! Snapshots for mirroring, on the primary image, and the end of an image's mirroring
 //! (`src/librbd/mirror/snapshot/{CreatePrimary,SetImageState,UnlinkPeer}Request.cc` at v16.2).
 //!
 //! ```text
@@ -13,15 +13,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use bstr::BString;
 use bytes::Bytes;
 use cls::rbd::features::PROTECTED;
-use cls::rbd::mirror_status::{MirrorPeer, direction, image_state};
+use cls::rbd::mirror_status::{MirrorImage, MirrorPeer, direction, image_state};
 use cls::rbd::snapshot::{MirrorSnapshot, SnapshotInfo, SnapshotNamespace, mirror_snapshot_state};
 use denc::Writer;
 use futures_util::future::LocalBoxFuture;
+use types::osd::ops::{self, OsdOp};
+use types::osd::{ObjListWatchResponse, WatchItem};
 use types::{Errno, SnapId};
 
 use super::image::Image;
+use super::journal;
 use super::names::features;
 use super::pool::{MIRRORING, mirror_image};
+use super::watcher::PATIENCE;
 use crate::{ClientError, IoCtx, Operation};
 
 /// Mode of mirroring by snapshots.
@@ -38,6 +42,8 @@ const IMPLICIT: u64 = features::STRIPINGV2
     | features::NON_PRIMARY;
 /// Bytes of one object of an image's state (`rbd_default_order` 22).
 const STATE_OBJECT: usize = 1 << 22;
+/// What watchers of the pool's mirroring are told: an image has another state.
+const IMAGE_UPDATED: u32 = 1;
 /// Metadata of an image read at a time.
 const METADATA_MAX: u64 = 1024;
 
@@ -47,7 +53,7 @@ fn state_object(id: &str, snap: SnapId, index: usize) -> String {
 
 impl Image {
     /// All snapshots with what they are for, oldest first.
-    async fn snap_infos(&self) -> Result<BTreeMap<SnapId, SnapshotInfo>, ClientError> {
+    pub(crate) async fn snap_infos(&self) -> Result<BTreeMap<SnapId, SnapshotInfo>, ClientError> {
         let mut all = BTreeMap::new();
         for id in self.0.view().header.snaps.keys() {
             let ask = Operation::new().rbd("snapshot_get", |w| w.u64(*id));
@@ -200,6 +206,11 @@ impl Image {
 
     async fn remove_mirror_snap(&self, id: SnapId) -> Result<(), ClientError> {
         self.snap_remove_by_id(id).await?;
+        self.remove_mirror_state(id).await
+    }
+
+    /// What `write_state` has written for a snapshot, if it has.
+    pub(crate) async fn remove_mirror_state(&self, id: SnapId) -> Result<(), ClientError> {
         for index in 0.. {
             match self.0.io.remove(state_object(&self.0.id, id, index)).await {
                 Ok(()) => {}
@@ -208,6 +219,71 @@ impl Image {
             }
         }
         Ok(())
+    }
+}
+
+impl Image {
+    /// How the image is mirrored; EINVAL when it is a copy of another cluster's.
+    pub(crate) async fn mirrored_from_here(&self) -> Result<Option<MirrorImage>, ClientError> {
+        let (io, id) = (&self.0.io, &self.0.id);
+        let Some(mirrored) = mirror_image(io, id).await? else { return Ok(None) };
+        let is_primary = if mirrored.state == image_state::DISABLING {
+            // Whose it was has been seen by who began it.
+            true
+        } else if mirrored.mode == BY_SNAPSHOT {
+            self.is_mirror_primary().await?
+        } else {
+            journal::is_owned_here(io, id).await?
+        };
+        if is_primary { Ok(Some(mirrored)) } else { Err(Errno::EINVAL.into()) }
+    }
+
+    /// Those that mirror it hear that it is taken out (`src/librbd/mirror/DisableRequest.cc`).
+    pub(crate) async fn begin_mirror_end(&self, mirrored: &MirrorImage) -> Result<(), ClientError> {
+        let ending = MirrorImage { state: image_state::DISABLING, ..mirrored.clone() };
+        let set = Operation::new().rbd_write("mirror_image_set", |w| {
+            w.put(&self.0.id);
+            w.put(&ending);
+        });
+        self.0.io.operate(MIRRORING, set).await?;
+        self.tell_mirrors(&ending).await;
+        Ok(())
+    }
+
+    /// The end of that, with its snapshots for mirroring gone.
+    pub(crate) async fn end_mirror(&self, mirrored: &MirrorImage) -> Result<(), ClientError> {
+        let remove = Operation::new().rbd_write("mirror_image_remove", |w| w.put(&self.0.id));
+        match self.0.io.operate(MIRRORING, remove).await {
+            Ok(_) | Err(ClientError::Errno(Errno::ENOENT)) => {}
+            Err(error) => return Err(error),
+        }
+        self.tell_mirrors(&MirrorImage { state: image_state::DISABLED, ..mirrored.clone() }).await;
+        Ok(())
+    }
+
+    /// Who does not answer sees it later. (`src/librbd/mirroring_watcher/Types.cc`: envelope(1,1) | u32 op |
+    /// u32 state, id, global id)
+    async fn tell_mirrors(&self, mirrored: &MirrorImage) {
+        let mut w = Writer::new();
+        w.envelope(1, 1, |w| {
+            w.u32(IMAGE_UPDATED);
+            w.u32(mirrored.state.into());
+            w.put(&self.0.id);
+            w.put(&mirrored.global_image_id);
+        });
+        match self.0.io.notify(MIRRORING, w.into_bytes(), PATIENCE).await {
+            Ok(_) | Err(ClientError::Errno(Errno::ENOENT)) => {}
+            Err(error) => tracing::warn!("mirrors of {} were not told: {error}", self.0.id),
+        }
+    }
+}
+
+/// Who watches what is mirrored of a pool.
+pub(crate) async fn mirrors(io: &IoCtx) -> Result<Vec<WatchItem>, ClientError> {
+    let ask = Operation::new().op(OsdOp::new(ops::LIST_WATCHERS));
+    match io.operate(MIRRORING, ask).await {
+        Err(ClientError::Errno(Errno::ENOENT)) => Ok(Vec::new()),
+        watchers => Ok(watchers?.decode::<ObjListWatchResponse>(0)?.entries),
     }
 }
 

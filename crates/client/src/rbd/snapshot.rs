@@ -103,7 +103,7 @@ impl Image {
         self.snap_remove_in_turn(snap).await
     }
 
-    async fn snap_remove_in_turn(&self, snap: SnapInfo) -> Result<(), ClientError> {
+    pub(crate) async fn snap_remove_in_turn(&self, snap: SnapInfo) -> Result<(), ClientError> {
         if snap.protected || snap.children > 0 {
             return Err(Errno::EBUSY.into());
         }

@@ -44,6 +44,18 @@ impl Operation {
     }
 }
 
+/// Whether an image's newest entries are this cluster's; so it is when there is no journal (any more).
+pub(crate) async fn is_owned_here(io: &IoCtx, id: &str) -> Result<bool, ClientError> {
+    let owned = match Header::open(io, id).await {
+        Err(ClientError::Errno(Errno::ENOENT)) => return Ok(true),
+        header => header?.check_owner().await,
+    };
+    match owned {
+        Err(ClientError::Errno(Errno::EROFS)) => Ok(false),
+        other => other.map(|()| true),
+    }
+}
+
 /// An open journal's header.
 pub(crate) struct Header {
     io: IoCtx,

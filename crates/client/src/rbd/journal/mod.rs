@@ -34,7 +34,7 @@ use futures_util::future::LocalBoxFuture;
 use types::{Errno, UTime};
 
 pub(crate) use event::{Event, OpChange};
-pub(crate) use header::{create, remove};
+pub(crate) use header::{create, is_owned_here, remove};
 pub(crate) use replay::replay;
 
 use super::image::{Image, Inner};
