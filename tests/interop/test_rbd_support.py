@@ -195,6 +195,39 @@ class BTasks(unittest.TestCase):
         self.assertEqual(refusal("task", "add", "migration", "abort", "other/moved"),
                          (22, "Error EINVAL: [errno 22] RBD invalid argument (Image other/moved is not migrating)"))
 
+    def test_migration_of_protected_snapshots(self):
+        """Once the source's snapshot kept it from being removed, when nothing said any more that it belonged to a migration: it
+        stayed in the trash, and nobody could take it out of there. An abort was refused for ever."""
+        for name in ("stays", "moves"):
+            data = filled(f"rbd/{name}", 5 * MIB)
+            rbd("snap", "create", f"rbd/{name}@s", "--no-progress")
+            rbd("snap", "protect", f"rbd/{name}@s")
+            rbd("migration", "prepare", f"rbd/{name}", f"other/{name}")
+            rbd("clone", f"other/{name}@s", f"rbd/child-of-{name}")
+            ceph("task", "add", "migration", "execute", f"other/{name}")
+            no_tasks()
+            self.assertEqual(content(f"rbd/child-of-{name}"), data)
+        ceph("task", "add", "migration", "commit", "other/moves")
+        no_tasks()
+        self.assertNotIn("moves", rbd("trash", "ls", "-a", "rbd"))
+        self.assertEqual(content("rbd/child-of-moves"), data)
+        # With the destination its clone would go.
+        id = json.loads(ceph("task", "add", "migration", "abort", "other/stays"))["id"]
+        cluster.wait(lambda: any("retry_message" in t for t in tasks()), 60, "an attempt")
+        self.assertIn("[errno 16]", listing("task", "list", id)["retry_message"])
+        ceph("task", "cancel", id)
+        self.assertIn("state: executed", rbd("status", "other/stays"))
+        for name in ("stays", "moves"):
+            rbd("rm", "--no-progress", f"rbd/child-of-{name}")
+        ceph("task", "add", "migration", "abort", "other/stays")
+        no_tasks()
+        self.assertEqual(rbd("trash", "ls", "-a", "rbd"), "")
+        for image in ("rbd/stays", "other/moves"):
+            self.assertIn("yes", rbd("snap", "ls", image))
+            rbd("snap", "unprotect", f"{image}@s")
+            rbd("snap", "purge", "--no-progress", image)
+            rbd("rm", "--no-progress", image)
+
     def test_mirrored_images_are_removed_where_they_are_primary(self):
         """Once a copy of another cluster's image was removed, and of those that were not copies the pool went on to say that they
         are mirrored: the other cluster kept its copies for ever."""

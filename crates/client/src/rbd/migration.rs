@@ -197,7 +197,8 @@ pub async fn migration_execute(
     Ok(())
 }
 
-/// Ends a migration that has been executed: EINVAL when it has not.
+/// Ends a migration that has been executed: EINVAL when it has not, EBUSY when somebody has the source open
+/// or a snapshot of it has clones. Cut off later, it leaves the source in the trash: `rbd trash rm`.
 pub async fn migration_commit(
     io: &IoCtx,
     name: &str,
@@ -207,11 +208,17 @@ pub async fn migration_commit(
     if migration.state != MigrationState::Executed {
         return Err(Errno::EINVAL.into());
     }
-    // Before the source goes, the destination must not look for it any more.
     let source = migration.source.open(io, false).await?;
-    migration.dest.end_migration(io).await?;
-    tell_openers(io, &migration.dest).await?;
-    let removed = remove_all(&source, tell).await;
+    let removed = async {
+        make_removable(&source).await?;
+        // Before the source goes, the destination must not look for it any more.
+        migration.dest.end_migration(io).await?;
+        tell_openers(io, &migration.dest).await?;
+        // What a removal that is cut off leaves is an image of the trash like any other.
+        migration.source.end_migration(io).await?;
+        remove_all(&source, tell).await
+    };
+    let removed = removed.await;
     let _ = source.close().await;
     removed?;
     let (id, source) = (&migration.source.id, migration.source.io(io));
@@ -219,7 +226,8 @@ pub async fn migration_commit(
     forget_entry(&source, id).await
 }
 
-/// Takes a migration back: what has been written since goes with the destination.
+/// Takes a migration back: what has been written since goes with the destination. EBUSY when somebody has
+/// that open or a snapshot of it has clones.
 pub async fn migration_abort(
     io: &IoCtx,
     name: &str,
@@ -231,10 +239,14 @@ pub async fn migration_abort(
         Err(ClientError::Errno(Errno::ENOENT)) => {}
         image => {
             let image = image?;
-            for end in [source, dest] {
-                end.set_state(io, MigrationState::Aborting).await?;
-            }
-            let removed = remove_all(&image, tell).await;
+            let removed = async {
+                make_removable(&image).await?;
+                for end in [source, dest] {
+                    end.set_state(io, MigrationState::Aborting).await?;
+                }
+                remove_all(&image, tell).await
+            };
+            let removed = removed.await;
             let _ = image.close().await;
             removed?;
             forget(&dest.io(io), &dest.name, &dest.id).await?;
@@ -257,6 +269,14 @@ async fn tell_openers(io: &IoCtx, end: &MigrationEnd) -> Result<(), ClientError>
         Ok(_) | Err(ClientError::Errno(Errno::ENOENT | Errno::ETIMEDOUT)) => Ok(()),
         Err(error) => Err(error),
     }
+}
+
+/// Sees that nothing will keep an image from being removed, before anything of it is.
+async fn make_removable(image: &Image) -> Result<(), ClientError> {
+    if image.is_open_elsewhere().await? {
+        return Err(Errno::EBUSY.into());
+    }
+    image.snap_unprotect_all().await
 }
 
 /// Snapshots and content.

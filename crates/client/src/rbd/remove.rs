@@ -76,7 +76,7 @@ pub(crate) async fn remove_open(image: &Image, tell: OnProgress<'_>) -> Result<(
 
 impl Image {
     /// Whether others have it open. Those that mirror it close it when it is mirrored no more.
-    async fn is_open_elsewhere(&self) -> Result<bool, ClientError> {
+    pub(crate) async fn is_open_elsewhere(&self) -> Result<bool, ClientError> {
         let mut watchers = self.0.watchers().await?.entries;
         if watchers.len() > 1 {
             let mirrors = mirrors(&self.0.io).await?;

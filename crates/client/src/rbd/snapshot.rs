@@ -15,6 +15,14 @@ use super::object_map::{self, EXISTS, NONEXISTENT, States};
 use super::write::OBJECTS_AT_A_TIME;
 use crate::{ClientError, Operation};
 
+/// Clones hold what is in the trash already, or is not a user's.
+fn check_removable(snap: &SnapInfo) -> Result<(), Errno> {
+    match snap.protected || snap.children > 0 && !snap.user {
+        true => Err(Errno::EBUSY),
+        false => Ok(()),
+    }
+}
+
 impl Image {
     fn snap_named(&self, view: &View, name: &str) -> Result<SnapInfo, ClientError> {
         view.header.snap_named(name).cloned().ok_or(ClientError::Errno(Errno::ENOENT))
@@ -89,7 +97,8 @@ impl Image {
         Ok(id)
     }
 
-    /// Removes a snapshot: EBUSY when it is protected or has clones.
+    /// Removes a snapshot: EBUSY when it is protected. One that has clones waits in the image's trash
+    /// until the last of them goes.
     pub async fn snap_remove(&self, name: &str) -> Result<(), ClientError> {
         let _turn = self.0.begin_change().await?;
         let snap = self.snap_named(&self.0.view(), name)?;
@@ -104,9 +113,7 @@ impl Image {
     }
 
     pub(crate) async fn snap_remove_in_turn(&self, snap: SnapInfo) -> Result<(), ClientError> {
-        if snap.protected || snap.children > 0 {
-            return Err(Errno::EBUSY.into());
-        }
+        check_removable(&snap)?;
         let removed = match self.0.lock.journal() {
             None => None,
             Some(_) => Some(self.snap_namespace(snap.id).await?),
@@ -128,8 +135,11 @@ impl Image {
     /// With the turn for changes held; others are not told yet.
     pub(crate) async fn snap_remove_alone(&self, snap: &SnapInfo) -> Result<(), ClientError> {
         let view = self.0.view();
-        if snap.protected || snap.children > 0 {
-            return Err(Errno::EBUSY.into());
+        check_removable(snap)?;
+        if snap.children > 0 {
+            let add = self.0.locked_op().rbd_write("snapshot_trash_add", |w| w.u64(snap.id));
+            self.0.header_op(add).await?;
+            return self.0.refresh().await;
         }
         if view.header.has(features::OBJECT_MAP) {
             self.remove_map(&view, snap.id).await?;
@@ -210,23 +220,47 @@ impl Image {
         if !snap.protected {
             return Err(Errno::EINVAL.into());
         }
-        let (name, namespace) = (name.into(), SnapshotNamespace::User);
+        self.end_protection(snap).await
+    }
+
+    async fn end_protection(&self, snap: SnapInfo) -> Result<(), ClientError> {
+        let (name, namespace) = (snap.name.as_str().into(), SnapshotNamespace::User);
         let ends = OpChange::SnapUnprotect { name, namespace };
         let ended = self.0.journaled(ends, self.snap_unprotect_in_turn(&snap)).await;
         self.0.header_changed().await?;
         ended
     }
 
-    /// With the turn for changes held; others are not told yet.
-    pub(crate) async fn snap_unprotect_in_turn(&self, snap: &SnapInfo) -> Result<(), ClientError> {
-        self.set_protection(snap.id, UNPROTECTING).await?;
-        let spec = ParentImageSpec {
+    /// Takes the protection off all snapshots: EBUSY, before anything is changed, when one has clones.
+    pub(crate) async fn snap_unprotect_all(&self) -> Result<(), ClientError> {
+        let _turn = self.0.begin_change().await?;
+        let snaps = self.snapshots();
+        for snap in &snaps {
+            if snap.children > 0
+                || snap.protected && has_children(&self.0.io, &self.spec_of_snap(snap.id)).await?
+            {
+                return Err(Errno::EBUSY.into());
+            }
+        }
+        for snap in snaps.into_iter().filter(|snap| snap.protected) {
+            self.end_protection(snap).await?;
+        }
+        Ok(())
+    }
+
+    fn spec_of_snap(&self, snap_id: SnapId) -> ParentImageSpec {
+        ParentImageSpec {
             pool_id: self.0.io.pool_id(),
             pool_namespace: self.0.io.namespace().to_owned(),
             image_id: self.0.id.as_str().into(),
-            snap_id: snap.id,
-        };
-        let children = has_children(&self.0.io, &spec).await;
+            snap_id,
+        }
+    }
+
+    /// With the turn for changes held; others are not told yet.
+    pub(crate) async fn snap_unprotect_in_turn(&self, snap: &SnapInfo) -> Result<(), ClientError> {
+        self.set_protection(snap.id, UNPROTECTING).await?;
+        let children = has_children(&self.0.io, &self.spec_of_snap(snap.id)).await;
         let free = matches!(children, Ok(false));
         self.set_protection(snap.id, if free { UNPROTECTED } else { PROTECTED }).await?;
         self.0.refresh().await?;
