@@ -252,6 +252,17 @@ class BTasks(unittest.TestCase):
         no_tasks()
         self.assertEqual(run("rados", "-p", "other", "listomapkeys", "rbd_mirroring").stdout, before)
 
+    def test_a_full_pool_is_emptied(self):
+        """Once a task waited until the pool was not full any more, and so did who asked for it."""
+        filled("quiet/large", 8 * MIB)
+        cluster.ceph("osd", "pool", "set-quota", "quiet", "max_objects", "1")
+        cluster.wait(lambda: "full_quota" in cluster.ceph("osd", "pool", "ls", "detail"), 60, "a full pool")
+        ceph("task", "add", "remove", "quiet/large")
+        no_tasks()
+        self.assertNotIn("large", rbd("ls", "quiet"))
+        cluster.ceph("osd", "pool", "set-quota", "quiet", "max_objects", "0")
+        cluster.wait(lambda: "full_quota" not in cluster.ceph("osd", "pool", "ls", "detail"), 60, "room")
+
     def test_refusals(self):
         for args, why in [
             (("flatten", "rbd/nope"), (2, "Error ENOENT: [errno 2] RBD image not found (Image rbd/nope does not exist)")),
@@ -330,6 +341,13 @@ class DFailover(unittest.TestCase):
         before = {kind: listing(*kind, "schedule", "list") for kind in [("trash", "purge"), ("mirror", "snapshot")]}
         old = cluster.json("mgr", "dump")
         self.assertIn("rbd_support", old["always_on_modules"]["pacific"])
+        # Once who could write to one pool could have images of all others removed: its list of tasks was believed where they are.
+        rbd("create", "--size", "4M", "rbd/victim")
+        forged = {"sequence": 4000, "id": "0", "message": "Removing image", "refs":
+                  {"action": "remove", "pool_name": "rbd", "pool_namespace": "", "image_name": "victim"}}
+        run("rados", "-p", "quiet", "setomapval", "rbd_task", "0000000000000FA0", json.dumps(forged))
+        endless = dict(forged, sequence=(1 << 64) - 1)
+        run("rados", "-p", "quiet", "setomapval", "rbd_task", "FFFFFFFFFFFFFFFF", json.dumps(endless))
         clients = [a["addrvec"][0]["nonce"] for a in old["active_clients"] if a["name"] == "rbd_support"]
         cluster.ceph("mgr", "fail", old["active_name"])
         def again():
@@ -337,6 +355,11 @@ class DFailover(unittest.TestCase):
             return now["available"] and now["active_change"] != old["active_change"]
         cluster.wait(again, 60, "a new active manager")
         cluster.wait(lambda: run("ceph", "rbd", "task", "list").returncode == 0, 60, "the module")
+        no_tasks()
+        self.assertIn("victim", rbd("ls", "rbd"))
+        rbd("create", "--size", "4M", "rbd/next")
+        self.assertEqual(json.loads(ceph("task", "add", "remove", "rbd/next"))["sequence"], 4001)
+        no_tasks()
         after = {kind: listing(*kind, "schedule", "list") for kind in before}
         self.assertEqual(after, before)
         # Nothing that the old one has sent may still arrive.

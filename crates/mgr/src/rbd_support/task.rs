@@ -26,6 +26,9 @@ const ACTIONS: [(Action, &str); 6] = [
     (Action::MigrationAbort, "migrate abort"),
 ];
 
+/// Of what is read; others follow it.
+const SEQUENCE_MAX: u64 = u64::MAX >> 1;
+
 impl Action {
     fn word(self) -> &'static str {
         ACTIONS.iter().find(|(action, _)| *action == self).map_or("", |(_, word)| word)
@@ -184,7 +187,8 @@ impl Task {
         let refs = Refs::parse(&value["refs"])?;
         let missing = |key: &str| format!("Invalid task format (missing key '{key}')");
         let text = |key: &str| value[key].as_str().map(str::to_owned).ok_or_else(|| missing(key));
-        let sequence = value["sequence"].as_u64().ok_or_else(|| missing("sequence"))?;
+        let sequence = value["sequence"].as_u64().filter(|n| *n <= SEQUENCE_MAX);
+        let sequence = sequence.ok_or_else(|| missing("sequence"))?;
         Ok(Task::new(sequence, text("id")?, text("message")?, refs))
     }
 }

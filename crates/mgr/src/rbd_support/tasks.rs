@@ -19,6 +19,7 @@ use client::{Client, ClientError, IoCtx, Operation};
 use command::{CommandMap, CommandReply};
 use env::sync::{Notify, Semaphore};
 use serde_json::Value;
+use types::osd::ops::message_flags;
 use types::{Errno, UTime, Uuid};
 
 use super::task::{Action, Refs, Task};
@@ -74,6 +75,22 @@ impl State {
         matching.pop().or_else(completed)
     }
 
+    /// Whether it may be done: who has canceled it meanwhile was told that it will not.
+    fn begin(&mut self, sequence: u64) -> bool {
+        let Some(task) = self.tasks.get_mut(&sequence) else { return false };
+        task.in_progress = true;
+        self.in_progress = Some(sequence);
+        true
+    }
+
+    /// It is not under way any more; whether it was canceled.
+    fn pause(&mut self, sequence: u64) -> bool {
+        self.in_progress = None;
+        let Some(task) = self.tasks.get_mut(&sequence) else { return true };
+        task.in_progress = false;
+        task.canceled
+    }
+
     fn by_id(&self, id: &str) -> Option<&Task> {
         self.tasks.values().find(|task| task.id == id)
     }
@@ -102,8 +119,15 @@ fn rbd_error(errno: Errno, what: String) -> CommandReply {
     CommandReply::error(errno.0, rbd_words(&errno.into(), &what))
 }
 
+/// What makes a full pool emptier does not wait until it is; the rest is refused there, and tried again.
 async fn open(client: &Client, pool: &str, namespace: &str) -> Result<IoCtx, ClientError> {
-    Ok(client.io_ctx(pool).await?.with_namespace(namespace))
+    let io = client.io_ctx(pool).await?.with_namespace(namespace);
+    Ok(io.with_flags(message_flags::FULL_TRY))
+}
+
+/// The list of tasks may grow in a full pool, too.
+fn list_of(io: &IoCtx) -> IoCtx {
+    io.clone().with_flags(message_flags::FULL_FORCE)
 }
 
 impl Tasks {
@@ -137,7 +161,10 @@ impl Tasks {
                 for (key, value) in stored {
                     let mut state = self.state.borrow_mut();
                     match Task::parse(&String::from_utf8_lossy(&value)) {
-                        Ok(task) if state.tasks.len() < TASKS_MAX => {
+                        Ok(mut task) if state.tasks.len() < TASKS_MAX => {
+                            // Who may write here may have it done here, and nowhere else.
+                            task.refs.pool.clone_from(&pool);
+                            task.refs.namespace.clone_from(&namespace);
                             state.sequence = state.sequence.max(task.sequence);
                             state.tasks.insert(task.sequence, task);
                         }
@@ -187,12 +214,8 @@ impl Tasks {
             }
             Err(error) => return self.retry_later(mgr, sequence, rados_reason(&error)),
         };
-        {
-            let mut state = self.state.borrow_mut();
-            state.in_progress = Some(sequence);
-            if let Some(task) = state.tasks.get_mut(&sequence) {
-                task.in_progress = true;
-            }
+        if !self.state.borrow_mut().begin(sequence) {
+            return;
         }
         let tell = |done: u64, all: u64| {
             let mut state = self.state.borrow_mut();
@@ -202,17 +225,12 @@ impl Tasks {
             !task.canceled && alive()
         };
         let outcome = act(&io, &refs, &tell).await;
-        {
-            let mut state = self.state.borrow_mut();
-            state.in_progress = None;
-            if let Some(task) = state.tasks.get_mut(&sequence) {
-                task.in_progress = false;
-            }
-        }
+        let canceled = self.state.borrow_mut().pause(sequence);
         let failure = match outcome {
             Ok(()) => None,
             Err(Ended::Never(why)) => Some(why),
-            Err(Ended::Now(ClientError::Errno(Errno::ECANCELED), _)) if alive() => None,
+            // Whatever it has ended with: it is not tried again.
+            Err(Ended::Now(..)) if canceled && alive() => None,
             Err(Ended::Now(error, what)) => {
                 mgr.rbd_support.failed(&error);
                 return self.retry_later(mgr, sequence, rbd_words(&error, what));
@@ -346,7 +364,8 @@ impl Tasks {
         };
         let text = task.text();
         let values = [(BString::from(task.key()), Bytes::from(text.clone()))];
-        io.operate(OBJECT, Operation::new().omap_set(&values.into())).await.map_err(|e| {
+        let set = Operation::new().omap_set(&values.into());
+        list_of(&io).operate(OBJECT, set).await.map_err(|e| {
             rados_error(&e, &format!("Failed to operate write op for oid {OBJECT}"))
         })?;
         self.state.borrow_mut().tasks.insert(task.sequence, task);
@@ -417,7 +436,7 @@ fn rados_reason(error: &ClientError) -> String {
 
 async fn forget(io: &IoCtx, task: &Task) -> Result<(), ClientError> {
     let remove = Operation::new().omap_rm_keys(&[BString::from(task.key())]);
-    match io.operate(OBJECT, remove).await {
+    match list_of(io).operate(OBJECT, remove).await {
         Err(ClientError::Errno(Errno::ENOENT)) => Ok(()),
         other => other.map(drop),
     }
@@ -568,6 +587,31 @@ async fn flatten(io: &IoCtx, name: &str, tell: rbd::OnProgress<'_>) -> Result<()
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Found by reading: a task that was canceled when it was about to begin began all the same, and one
+    /// that was canceled under way and failed otherwise was tried again: who was told that an image stays
+    /// lost its first objects.
+    #[test]
+    fn what_is_canceled_is_not_begun_again() {
+        let mut state = State::default();
+        let refs = Refs {
+            action: Action::Remove,
+            pool: "p".to_owned(),
+            namespace: String::new(),
+            image: Some("i".to_owned()),
+            image_id: None,
+        };
+        let new = |n| Task::new(n, n.to_string(), String::new(), refs.clone());
+        state.tasks.insert(1, new(1));
+        assert!(state.begin(1));
+        assert!(!state.pause(1), "it may be tried again");
+        assert!(state.begin(1));
+        state.tasks.get_mut(&1).unwrap().canceled = true;
+        assert!(state.pause(1), "it may not");
+        state.tasks.remove(&1);
+        assert!(!state.begin(1));
+        assert_eq!(state.in_progress, None);
+    }
 
     #[test]
     fn specs_read_as_in_ceph() {
