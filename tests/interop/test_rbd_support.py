@@ -138,6 +138,14 @@ class ASchedules(unittest.TestCase):
         rbd("mirror", "snapshot", "schedule", "rm", "-p", "other", "1d")
         planned = lambda: [s["image"] for s in listing("mirror", "snapshot", "schedule", "status")["scheduled_images"]]
         cluster.wait(lambda: planned() == ["other/mirrored"], 90, "the image planned")
+        # Once one image that could not be read took all of its pool out of the plan.
+        rbd("mirror", "pool", "enable", "quiet", "image")
+        run("rados", "-p", "other", "setomapval", "rbd_mirroring", "image_damaged", "x")
+        rbd("mirror", "snapshot", "schedule", "add", "-p", "quiet", "1d")
+        self.assertEqual(planned(), ["other/mirrored"])
+        run("rados", "-p", "other", "rmomapkey", "rbd_mirroring", "image_damaged")
+        rbd("mirror", "snapshot", "schedule", "rm", "-p", "quiet", "1d")
+        rbd("mirror", "pool", "disable", "quiet")
 
 
 class BTasks(unittest.TestCase):

@@ -51,7 +51,8 @@ fn invalid<T>(why: String) -> Result<T, LevelError> {
     Err(LevelError::Invalid(why))
 }
 
-fn found<T>(result: Result<T, ClientError>) -> Result<Option<T>, ClientError> {
+/// `None` for what is not there.
+pub(super) fn found<T>(result: Result<T, ClientError>) -> Result<Option<T>, ClientError> {
     match result {
         Err(ClientError::Errno(Errno::ENOENT)) => Ok(None),
         other => other.map(Some),

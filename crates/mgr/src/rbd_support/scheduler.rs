@@ -16,13 +16,14 @@ use std::time::Duration;
 use bstr::BString;
 use bytes::Bytes;
 use client::rbd::{self, Image, OpenOptions};
-use client::{Client, ClientError, Operation};
+use client::{Client, ClientError, IoCtx, Operation};
 use command::{CommandMap, CommandReply};
 use env::sync::{Notify, Semaphore};
 use serde_json::{Value, json};
 use types::Errno;
+use types::osd::ops::message_flags;
 
-use super::level::{Kind, LevelError, LevelSpec};
+use super::level::{Kind, LevelError, LevelSpec, found as there};
 use super::schedule::{Schedule, time_text};
 use super::{EINVAL, rados_error, rbd_pools};
 use crate::daemon::Mgr;
@@ -182,7 +183,10 @@ impl Scheduler {
                         Err(ClientError::Errno(Errno::ESHUTDOWN)) => {
                             return Err(Errno::ESHUTDOWN.into());
                         }
-                        Err(error) => tracing::warn!("pool {name} is left out: {error}"),
+                        Err(error) => {
+                            tracing::warn!("of pool {name} what was there before counts: {error}");
+                            items.extend(self.known(|item| item.pool == pool));
+                        }
                     }
                 }
                 if items.len() > ITEMS_MAX {
@@ -201,6 +205,22 @@ impl Scheduler {
         }
         self.refreshed.set(Some(mgr.env.now()));
         Ok(())
+    }
+
+    /// What was there at the last look.
+    fn known(&self, wanted: impl Fn(&Item) -> bool) -> BTreeMap<Item, String> {
+        let state = self.state.borrow();
+        let known = state.items.iter().filter(|(item, _)| wanted(item));
+        known.map(|(item, shown)| (item.clone(), shown.clone())).collect()
+    }
+
+    fn known_schedules(
+        &self,
+        wanted: impl Fn(&String, &LevelSpec) -> bool,
+    ) -> BTreeMap<String, (LevelSpec, Schedule)> {
+        let state = self.state.borrow();
+        let known = state.schedules.iter().filter(|(id, (spec, _))| wanted(id, spec));
+        known.map(|(id, known)| (id.clone(), known.clone())).collect()
     }
 
     async fn load(
@@ -224,7 +244,8 @@ impl Scheduler {
                 Err(ClientError::Errno(Errno::ESHUTDOWN)) => return Err(Errno::ESHUTDOWN.into()),
                 Err(ClientError::Errno(Errno::ENOENT)) => continue,
                 Err(error) => {
-                    tracing::warn!("schedules of pool {name}: {error}");
+                    tracing::warn!("schedules of pool {name} stay as they were: {error}");
+                    all.extend(self.known_schedules(|_, spec| spec.pool() == Some(pool)));
                     continue;
                 }
                 Ok(stored) => stored,
@@ -239,8 +260,21 @@ impl Scheduler {
                         stale.push(key);
                         continue;
                     }
-                    Err(LevelError::Client(error)) => return Err(error),
+                    Err(LevelError::Client(error @ ClientError::Errno(Errno::ESHUTDOWN))) => {
+                        return Err(error);
+                    }
+                    Err(LevelError::Client(error)) => {
+                        tracing::warn!("the schedule of {id} stays as it was: {error}");
+                        all.extend(self.known_schedules(|known, _| *known == id));
+                        continue;
+                    }
                 };
+                if spec.pool() != Some(pool) {
+                    tracing::warn!(
+                        "pool {name} has a schedule of {id}, which is elsewhere: left out"
+                    );
+                    continue;
+                }
                 match Schedule::parse(&text) {
                     Ok(schedule) if all.len() < LEVELS_MAX => {
                         all.insert(id, (spec, schedule));
@@ -279,14 +313,16 @@ impl Scheduler {
             }
             let io = io.clone().with_namespace(namespace.as_str());
             for id in rbd::mirror_images(&io).await? {
-                let mirrored = rbd::mirror_image(&io, &id).await?;
-                if mirrored.is_none_or(|image| image.mode != rbd::BY_SNAPSHOT) {
-                    continue;
-                }
-                let (Ok(image), true) =
-                    (rbd::image_name(&io, &id).await, is_primary(&io, &id).await)
-                else {
-                    continue;
+                let image = match primary_by_snapshots(&io, &id).await {
+                    Ok(Some(image)) => image,
+                    Ok(None) => continue,
+                    Err(error @ ClientError::Errno(Errno::ESHUTDOWN)) => return Err(error),
+                    Err(error) => {
+                        tracing::warn!("image {id} of pool {name} counts as before: {error}");
+                        let this = item(Some(id));
+                        items.extend(self.known(|known| *known == this));
+                        continue;
+                    }
                 };
                 let shown = match namespace.as_str() {
                     "" => format!("{name}/{image}"),
@@ -358,7 +394,7 @@ impl Scheduler {
     async fn act(&self, mgr: &Rc<Mgr>, client: &Client, item: &Item) {
         let name = client.osdmap().pool_names.get(&item.pool).cloned().unwrap_or_default();
         let Ok(io) = client.io_ctx(&name).await else { return };
-        let io = io.with_namespace(item.namespace.as_str());
+        let io = io.with_namespace(item.namespace.as_str()).with_flags(message_flags::FULL_TRY);
         let Some(id) = item.image.clone() else {
             let now = u32::try_from(now_of(mgr)).unwrap_or(u32::MAX);
             if let Err(error) = rbd::trash_purge(&io, now).await {
@@ -492,17 +528,22 @@ fn now_of(mgr: &Mgr) -> u64 {
     mgr.env.wall_clock().as_secs()
 }
 
-async fn is_primary(io: &client::IoCtx, id: &str) -> bool {
+/// The name of an image of which mirror snapshots are taken here.
+async fn primary_by_snapshots(io: &IoCtx, id: &str) -> Result<Option<String>, ClientError> {
+    let mirrored = rbd::mirror_image(io, id).await?;
+    if mirrored.is_none_or(|image| image.mode != rbd::BY_SNAPSHOT) {
+        return Ok(None);
+    }
     let options = OpenOptions { read_only: true, snap: None };
-    let Ok(image) = Image::open_id(io, String::new(), id.to_owned(), &options).await else {
-        return false;
-    };
+    let Some(name) = there(rbd::image_name(io, id).await)? else { return Ok(None) };
+    let image = Image::open_id(io, String::new(), id.to_owned(), &options).await;
+    let Some(image) = there(image)? else { return Ok(None) };
     let primary = image.is_mirror_primary().await;
     let _ = image.close().await;
-    primary.unwrap_or(false)
+    Ok(primary?.then_some(name))
 }
 
-async fn snapshot(io: &client::IoCtx, id: &str) -> Result<(), ClientError> {
+async fn snapshot(io: &IoCtx, id: &str) -> Result<(), ClientError> {
     let gone = |error: &ClientError| *error == ClientError::Errno(Errno::ENOENT);
     let name = match rbd::image_name(io, id).await {
         Err(error) if gone(&error) => return Ok(()),
