@@ -1,9 +1,10 @@
 //! `loligo rbd`: the few image commands needed without Ceph's own `rbd`, printed as it does.
 
 use client::rbd::{self, CreateOptions, Image, ImageInfo, OpenOptions, features};
-use client::{Client, IoCtx};
+use client::{Client, ClientError, IoCtx};
 use env::Env;
 use serde_json::json;
+use types::Errno;
 use types::osd::ops::message_flags;
 
 use super::cli::{CreateArgs, RbdArgs, RbdCommand, SnapCommand};
@@ -39,7 +40,13 @@ async fn run_with(client: &Client, command: RbdCommand) -> Result<(), Failure> {
         RbdCommand::Info { image, json } => info(client, &image, json).await,
         RbdCommand::Rm { image } => {
             let io = pool_that_empties(client, &image).await?;
-            rbd::remove(&io, &image.image).await.map_err(|e| said(&image, e))
+            rbd::remove(&io, &image.image).await.map_err(|e| match e {
+                ClientError::Errno(Errno::EINVAL) => Failure::new(format!(
+                    "{image}: {e}: it is a copy of another cluster's image; 'rbd mirror image \
+                     disable --force {image}' parts it from that, then try again"
+                )),
+                _ => said(&image, e),
+            })
         }
         RbdCommand::Resize { image, size, allow_shrink } => {
             let open = open(client, &image, false).await?;
@@ -76,7 +83,7 @@ async fn pool_that_empties(client: &Client, spec: &ImageSpec) -> Result<IoCtx, F
 async fn finish(
     image: &Image,
     spec: &ImageSpec,
-    result: Result<(), client::ClientError>,
+    result: Result<(), ClientError>,
 ) -> Result<(), Failure> {
     let closed = image.close().await;
     result.and(closed).map_err(|e| said(spec, e))
