@@ -102,7 +102,15 @@ impl Inner {
     }
 
     async fn write_durably(&self, batch: &mut Batch, seq: u64) -> io::Result<()> {
-        let data = join_writes(std::mem::take(&mut batch.data), WriteCause::Data);
+        let mut data = join_writes(std::mem::take(&mut batch.data), WriteCause::Data);
+        if batch.data_first && !env::mutant("skip-flush") {
+            let data = std::mem::take(&mut data);
+            let writes = data.into_iter().map(|(offset, pieces)| self.device.write(offset, pieces));
+            let early = std::mem::take(&mut batch.early);
+            let written = join_all(writes).await.into_iter();
+            written.chain(join_all(early).await).collect::<io::Result<()>>()?;
+            self.device.sync().await?;
+        }
         let until = match data.len() < DURABLE_WRITES_MAX
             && batch.early.is_empty()
             && !self.must_spill(batch)

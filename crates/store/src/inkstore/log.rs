@@ -95,6 +95,8 @@ pub(super) struct Pending {
     pub(super) recs: RecWriter,
     /// Blocks to be written, in the order of submission.
     pub(super) data: Vec<(u32, Bytes)>,
+    /// Some block's checksum [tells nothing](super::format::tells_nothing): no record of it before it is there.
+    pub(super) data_first: bool,
     /// Long writes under way already.
     pub(super) early: Vec<JoinHandle<std::io::Result<()>>>,
     /// First blocks of what is in [`super::Core::inflight`] for this batch.
@@ -114,6 +116,7 @@ pub(super) struct Batch {
     pub(super) payload: Vec<u8>,
     pub(super) shares: Shares,
     pub(super) data: Vec<(u32, Bytes)>,
+    pub(super) data_first: bool,
     pub(super) early: Vec<JoinHandle<std::io::Result<()>>>,
     pub(super) inflight: Vec<u32>,
     pub(super) freed: Vec<u32>,
@@ -134,6 +137,7 @@ impl Pending {
             payload,
             shares,
             data: std::mem::take(&mut self.data),
+            data_first: std::mem::take(&mut self.data_first),
             early: std::mem::take(&mut self.early),
             inflight: std::mem::take(&mut self.inflight),
             freed: std::mem::take(&mut self.freed),
