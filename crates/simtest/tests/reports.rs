@@ -174,3 +174,35 @@ fn who_leads_next_knows_when_a_placement_group_was_last_whole() {
         }
     });
 }
+
+/// A placement group that never had copies enough was "stuck inactive since forever" in `ceph health detail`, and was
+/// never clean or peered: a real Ceph counts from its creation.
+#[test]
+fn who_never_acted_is_stuck_since_its_creation() {
+    let world = World::new(8);
+    let cluster =
+        Cluster::make(&world.control(), Plan { osds: 1, size: 2, min_size: 2, ..Plan::default() });
+    world.run_until(async move {
+        let world = cluster.world().clone();
+        let admin = cluster.start().await;
+        cluster.create_pool(&admin, 2).await;
+        let command = async |ask: &str| admin.mon_command(ask, Bytes::new()).await.unwrap().outb;
+        loop {
+            world.sleep(Duration::from_secs(1)).await;
+            let health = command(r#"{"prefix":"health","detail":"detail"}"#).await;
+            let health = String::from_utf8(health.to_vec()).unwrap();
+            if let Some(line) = health.lines().find(|line| line.contains("is stuck inactive")) {
+                assert!(line.contains("is stuck inactive for 6"), "{health}");
+                break;
+            }
+        }
+        let ask = r#"{"prefix":"pg dump","dumpcontents":["pgs"],"format":"json"}"#;
+        let dump = admin.mgr_command(ask, Bytes::new()).await.unwrap();
+        let dump: serde_json::Value = serde_json::from_slice(&dump.outb).unwrap();
+        for pg in dump["pg_stats"].as_array().unwrap() {
+            assert_eq!(pg["state"], "undersized+peered");
+            assert_eq!(pg["last_clean"], pg["last_active"]);
+            assert_eq!(pg["last_clean"], pg["last_clean_scrub_stamp"]);
+        }
+    });
+}

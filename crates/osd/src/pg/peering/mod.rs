@@ -344,7 +344,14 @@ impl Peering {
         history: PgHistory,
         past: PastIntervals,
     ) -> Peering {
-        let info = PgInfo { history, ..PgInfo::new(pgid) };
+        let mut info = PgInfo { history, ..PgInfo::new(pgid) };
+        if history.last_epoch_started == 0 {
+            // Nobody has scrubbed it yet: the stamp is that of its creation, from which health counts
+            // how long it has not come to act.
+            let created = history.last_clean_scrub_stamp;
+            let stats = &mut info.stats;
+            (stats.last_active, stats.last_peered, stats.last_clean) = (created, created, created);
+        }
         let mut pg = Peering::load(whoami, pgid, settings, mapping, epoch, info, past);
         // The copy is made in the middle of an interval: what peers say as of its beginning is of
         // this one.
