@@ -182,6 +182,20 @@ class Quorum(unittest.TestCase):
         mons = self.c.json("mon", "dump")["mons"]
         return [m["public_addrs"]["addrvec"][0]["addr"] for m in mons]
 
+    def test_a_disks_of_all_monitors_are_looked_at(self):
+        """`mon_data_avail_warn` had no effect: nobody was told that a monitor's disk fills up."""
+        self.c.wait_quorum(["a", "b", "c"])
+        self.assertNotIn("MON_DISK", self.c.ceph("health", "detail"))
+
+        def set_all(value):
+            for name in "abc":
+                self.c.ceph("tell", f"mon.{name}", "config", "set", "mon_data_avail_warn", value)
+        # All have at most that much.
+        set_all("100")
+        self.c.wait(lambda: "mons a,b,c are low on available space" in self.c.ceph("health", "detail"), 30, "a warning")
+        set_all("2")
+        self.c.wait(lambda: "MON_DISK" not in self.c.ceph("health", "detail"), 30, "no warning")
+
     def test_c_a_wiped_monitor_recovers_from_the_others(self):
         def wipe():
             self.c.kill("mon.c")

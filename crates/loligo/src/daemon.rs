@@ -1,7 +1,11 @@
 //! One daemon in this process: configuration, keyring, store, start, admin socket, clean stop.
 
+use std::ffi::CString;
 use std::fs;
+use std::mem::MaybeUninit;
 use std::net::ToSocketAddrs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -254,9 +258,27 @@ async fn start_mon(env: &Env, config: Rc<Config>) -> Result<mon::Mon, Failure> {
     let kv = open_mon_kv(env, &config)?;
     let name = config.id().to_owned();
     let identity = mon::Identity { name, metadata: config.facts() };
-    mon::Mon::start(env.clone(), config, kv, identity)
+    let dir = PathBuf::from(config.str("mon_data"));
+    let daemon = mon::Mon::start(env.clone(), config, kv, identity)
         .await
-        .map_err(|e| Failure::new(e.to_string()))
+        .map_err(|e| Failure::new(e.to_string()))?;
+    daemon.watch_disk(move || disk_of(&dir));
+    Ok(daemon)
+}
+
+/// What the store in a folder takes, and what its file system has left for whoever is not root.
+fn disk_of(dir: &Path) -> Option<mon::Disk> {
+    let path = CString::new(dir.as_os_str().as_bytes()).ok()?;
+    let mut stat = MaybeUninit::<libc::statvfs>::uninit();
+    // SAFETY: the path ends in a zero, the answer has room.
+    if unsafe { libc::statvfs(path.as_ptr(), stat.as_mut_ptr()) } != 0 {
+        return None;
+    }
+    // SAFETY: the call has filled it.
+    let stat = unsafe { stat.assume_init() };
+    let stored_bytes = fs::metadata(dir.join(MON_STORE)).ok()?.blocks() * 512;
+    let avail_percent = (stat.f_bavail * 100).checked_div(stat.f_blocks)?;
+    Some(mon::Disk { avail_percent, stored_bytes })
 }
 
 /// Commands of a monitor's admin socket, with `get_command_descriptions` for `ceph daemon`.
@@ -270,11 +292,14 @@ fn mon_command(daemon: &mon::Mon, json: String) -> CommandReply {
     }
 }
 
+/// File of a monitor's store.
+const MON_STORE: &str = "store.redb";
+
 fn open_mon_kv(env: &Env, config: &Config) -> Result<Rc<dyn store::Kv>, Failure> {
     let dir = PathBuf::from(config.str("mon_data"));
     fs::create_dir_all(&dir)
         .map_err(|e| Failure::new(format!("cannot create {}: {e}", dir.display())))?;
-    let path = dir.join("store.redb");
+    let path = dir.join(MON_STORE);
     let kv = store::kv::RedbKv::open(env, &path)
         .map_err(|e| Failure::new(format!("cannot open {}: {e}", path.display())))?;
     Ok(Rc::new(kv))

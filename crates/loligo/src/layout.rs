@@ -281,6 +281,9 @@ impl NewConf<'_> {
              mon_allow_pool_delete = true\n\
              mon_allow_pool_size_one = true\n\
              mon_warn_on_pool_no_redundancy = false\n\
+             # As on a developer's machine, whose disk has other uses.\n\
+             mon_data_avail_warn = 2\n\
+             mon_data_avail_crit = 1\n\
              # All OSDs are on this host: without this no two of them could report a third.\n\
              mon_osd_reporter_subtree_level = osd\n\
              {sets}\n\

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use command::Formatter;
+use command::{ByteU, Formatter};
 use denc::Denc;
 use maps::osdmap::{osd_state, osdmap_flags};
 use maps::pool::pool_flags;
@@ -76,6 +76,7 @@ impl MonCore {
         let mut checks = HealthCheckMap::default();
         self.check_osdmap(&mut checks);
         self.check_mons(&mut checks);
+        self.check_disks(&mut checks);
         self.check_mgr(&mut checks);
         self.check_auth(&mut checks);
         checks.merge(self.stat.health.clone());
@@ -121,6 +122,42 @@ impl MonCore {
                     skew.latency
                 ));
             }
+        }
+    }
+
+    /// Monitors whose store's file system has little room left, or whose store takes much of it.
+    fn check_disks(&self, checks: &mut HealthCheckMap) {
+        let crit = self.conf.uint("mon_data_avail_crit");
+        let warn = self.conf.uint("mon_data_avail_warn");
+        let big = self.conf.uint("mon_data_size_warn");
+        let (mut very_low, mut low, mut large) = (Vec::new(), Vec::new(), Vec::new());
+        for (name, disk) in &self.standing.disks {
+            let avail = disk.avail_percent;
+            let text = format!("mon.{name} has {avail}% avail");
+            if avail <= crit {
+                very_low.push((name, text));
+            } else if avail <= warn {
+                low.push((name, text));
+            }
+            if disk.stored_bytes >= big {
+                let (stored, big) = (ByteU(disk.stored_bytes), ByteU(big));
+                large.push((name, format!("mon.{name} is {stored} >= mon_data_size_warn ({big})")));
+            }
+        }
+        for (code, severity, found, what) in [
+            ("MON_DISK_CRIT", Severity::Err, very_low, "very low on available space"),
+            ("MON_DISK_LOW", Severity::Warn, low, "low on available space"),
+            ("MON_DISK_BIG", Severity::Warn, large, "using a lot of disk space"),
+        ] {
+            let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
+            let (mons, are) = match names.len() {
+                0 => continue,
+                1 => ("mon", "is"),
+                _ => ("mons", "are"),
+            };
+            let text = format!("{mons} {} {are} {what}", names.join(","));
+            let check = checks.add(code, severity, text, names.len() as i64);
+            check.detail = found.into_iter().map(|(_, text)| text).collect();
         }
     }
 
@@ -448,14 +485,14 @@ impl MonCore {
         out.push('\n');
         if detail {
             for (code, check) in &self.health.checks.checks {
-                let mute = match self.health.mutes.get(code) {
-                    None => String::new(),
-                    Some(mute) if mute.ttl.is_zero() => "(MUTED) ".to_string(),
-                    Some(mute) => {
-                        let left = mute.ttl.since(self.now.wall);
-                        format!("(MUTED ttl {}) ", span_text(left))
-                    }
-                };
+                let mute = self.health.mutes.get(code).map_or(String::new(), |mute| {
+                    let ttl = match mute.ttl.is_zero() {
+                        true => String::new(),
+                        false => format!(" ttl {}", span_text(mute.ttl.since(self.now.wall))),
+                    };
+                    let sticky = if mute.sticky { ", STICKY" } else { "" };
+                    format!("(MUTED{ttl}{sticky}) ")
+                });
                 let level = check.severity.short_name();
                 let _ = writeln!(out, "{mute}[{level}] {code}: {}", check.summary);
                 for line in &check.detail {

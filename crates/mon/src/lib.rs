@@ -47,4 +47,4 @@ pub use event::{Effect, Event, Now, Peer, SessionId};
 pub use log::{LocalLog, Log, LogError};
 pub use mkfs::{MkfsError, mkfs, mkfs_joining};
 pub use shell::{Mon, StartError};
-pub use standing::{Role, Skew, Standing};
+pub use standing::{Disk, Role, Skew, Standing};

@@ -13,6 +13,7 @@ use types::message::MsgHeader;
 use types::{AddrVec, AuthEntityName, EntityAddr, EntityName, RawMessage};
 
 use crate::event::Peer;
+use crate::standing::Disk;
 
 /// Message type: outside the range Ceph uses.
 pub(crate) const TYPE: u16 = 0x4c4f;
@@ -50,6 +51,8 @@ pub(crate) enum PeerMessage {
     TimePing { stamp: u64 },
     /// The answer: the wall clock in nanoseconds.
     TimePong { stamp: u64, wall: u64 },
+    /// What the sender's store takes, and what is left of its file system.
+    Disk(Disk),
     /// A client wants to read at the sender's: how far must the log be applied there?
     ReadAt { seq: u64 },
     /// So far, says a leader with a lease.
@@ -212,6 +215,11 @@ impl Denc for PeerMessage {
                 w.u64(*index);
             }
             PeerMessage::Left => w.u8(17),
+            PeerMessage::Disk(disk) => {
+                w.u8(18);
+                w.u64(disk.avail_percent);
+                w.u64(disk.stored_bytes);
+            }
         }
     }
     fn decode(r: &mut Reader<'_>) -> Result<PeerMessage, Error> {
@@ -245,6 +253,7 @@ impl Denc for PeerMessage {
             15 => PeerMessage::ReadAt { seq: r.u64()? },
             16 => PeerMessage::At { seq: r.u64()?, index: r.u64()? },
             17 => PeerMessage::Left,
+            18 => PeerMessage::Disk(Disk { avail_percent: r.u64()?, stored_bytes: r.u64()? }),
             tag => {
                 return Err(Error::Invalid { what: "monitors' message", value: tag.into() });
             }
@@ -325,6 +334,7 @@ mod tests {
             PeerMessage::ReadAt { seq: 1 },
             PeerMessage::At { seq: 1, index: 2 },
             PeerMessage::Left,
+            PeerMessage::Disk(Disk { avail_percent: 30, stored_bytes: 1 << 20 }),
         ];
         for one in all {
             let raw = one.wire();

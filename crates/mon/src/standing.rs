@@ -42,6 +42,15 @@ pub struct Skew {
     pub latency: f64,
 }
 
+/// What a monitor's store takes, and what is left of its file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Disk {
+    /// Per cent of the file system that are free.
+    pub avail_percent: u64,
+    /// Bytes that the store takes.
+    pub stored_bytes: u64,
+}
+
 /// The quorum as this monitor knows it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Standing {
@@ -57,6 +66,8 @@ pub struct Standing {
     pub since: Duration,
     /// Clocks, as the leader compared them; and how often it did.
     pub skews: BTreeMap<String, Skew>,
+    /// Disks of the monitors' stores: only the leader is told.
+    pub disks: BTreeMap<String, Disk>,
     /// Number of comparisons of clocks since the election.
     pub rounds: u32,
 }

@@ -91,7 +91,8 @@ impl MonCore {
             }
             ttl = self.now.wall.plus(std::time::Duration::from_secs(secs));
         }
-        let check = self.health.checks.checks.get(&code);
+        // One that stays whatever becomes of the finding remembers nothing of it.
+        let check = self.health.checks.checks.get(&code).filter(|_| !sticky);
         if check.is_none() && !sticky {
             return fail(Errno::ENOENT, format!("health alert {code} is not currently raised"));
         }

@@ -40,7 +40,7 @@ use crate::counters::Counters;
 use crate::event::{Effect, Event, Now, Peer, SessionId};
 use crate::log::{Log, LogError};
 use crate::replica::Replica;
-use crate::standing::Role;
+use crate::standing::{Disk, Role};
 use peers::Peers;
 use router::Router;
 use to_mgr::ToMgr;
@@ -126,7 +126,11 @@ struct Shell {
     /// Why the monitor stopped by itself.
     failure: RefCell<Option<String>>,
     failed: Notify,
+    disk_probe: RefCell<Option<DiskProbe>>,
 }
+
+/// See [`Mon::watch_disk`].
+type DiskProbe = Box<dyn Fn() -> Option<Disk>>;
 
 impl Mon {
     /// Starts the monitor of this database: listens on its address in the monitor map and looks
@@ -192,6 +196,7 @@ impl Mon {
                 exited: Cell::new(false),
                 failure: RefCell::new(None),
                 failed: Notify::default(),
+                disk_probe: RefCell::default(),
             });
             messenger.set_auth_server(Rc::new(auth_server::MonAuthServer { shell: shell.clone() }));
             messenger.set_auth_client(Rc::new(auth_server::MonAuthClient { shell: shell.clone() }));
@@ -236,6 +241,12 @@ impl Mon {
         self.shell.failure.borrow().clone()
     }
 
+    /// How to learn now and then what the store takes and its file system has left: of a store in
+    /// memory there is nothing to learn.
+    pub fn watch_disk(&self, probe: impl Fn() -> Option<Disk> + 'static) {
+        *self.shell.disk_probe.borrow_mut() = Some(Box::new(probe));
+    }
+
     /// Completes when the monitor has stopped by itself.
     pub async fn failed(&self) -> String {
         let failure = || self.shell.failure.borrow().clone();
@@ -250,6 +261,12 @@ impl Mon {
             self.shell.hand_over().await;
         }
         self.shell.stop();
+    }
+}
+
+impl Shell {
+    fn own_disk(&self) -> Option<Disk> {
+        self.disk_probe.borrow().as_ref().and_then(|probe| probe())
     }
 }
 

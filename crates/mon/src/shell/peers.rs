@@ -20,7 +20,7 @@ use super::{Shell, timing_of};
 use crate::event::SessionId;
 use crate::peer::{PeerMessage, View};
 use crate::replica::Piece;
-use crate::standing::{Role, Skew, Standing};
+use crate::standing::{Disk, Role, Skew, Standing};
 
 /// A connection over which nothing has come for so long leads nowhere, though nobody has said so:
 /// greetings come more often.
@@ -56,6 +56,7 @@ pub(super) struct Peers {
     timecheck_at: Duration,
     view_at: Duration,
     skews: BTreeMap<String, Skew>,
+    disks: BTreeMap<String, Disk>,
     rounds: u32,
 }
 
@@ -296,6 +297,15 @@ impl Shell {
             PeerMessage::TimePing { stamp } => {
                 let wall = u64::try_from(self.env.wall_clock().as_nanos()).unwrap_or(u64::MAX);
                 self.send_peer(from, &PeerMessage::TimePong { stamp, wall });
+                if let Some(disk) = self.own_disk() {
+                    self.send_peer(from, &PeerMessage::Disk(disk));
+                }
+            }
+            PeerMessage::Disk(disk) => {
+                let mut peers = self.peers.borrow_mut();
+                if let Some(name) = peers.known.get(&from).map(|known| known.name.clone()) {
+                    peers.disks.insert(name, disk);
+                }
             }
             PeerMessage::TimePong { stamp, wall } => self.on_time(from, stamp, wall),
             PeerMessage::Left => self.on_left(from),
@@ -348,10 +358,13 @@ impl Shell {
         let timecheck = {
             let mut peers = self.peers.borrow_mut();
             peers.skews.retain(|name, _| quorum.contains(name));
+            peers.disks.retain(|name, _| quorum.contains(name));
             let due = now >= peers.timecheck_at;
             if due {
                 peers.timecheck_at = now + TIMECHECK;
                 peers.rounds += 1;
+                let own = self.own_disk().map(|disk| (self.identity.name.clone(), disk));
+                peers.disks.extend(own);
             }
             due
         };
@@ -365,13 +378,13 @@ impl Shell {
         let Some(before) = self.core.borrow().as_ref().map(|core| core.standing().clone()) else {
             return;
         };
-        let (skews, rounds) = {
+        let (skews, disks, rounds) = {
             let peers = self.peers.borrow();
-            (peers.skews.clone(), peers.rounds)
+            (peers.skews.clone(), peers.disks.clone(), peers.rounds)
         };
         let since = if before.quorum == quorum { before.since } else { now };
         let news = before.quorum != quorum || before.skews != skews;
-        let standing = Standing { quorum, since, skews, rounds, ..before };
+        let standing = Standing { quorum, since, skews, disks, rounds, ..before };
         let view = View {
             term: u64::from(standing.epoch / 2),
             quorum: standing.quorum.clone(),

@@ -165,6 +165,56 @@ fn a_mute_shrinks_with_its_finding() {
     assert!(shown(&mut b));
 }
 
+/// A mute that stays kept the finding's text and count, as if they mattered, and `health detail` did not
+/// say that it stays.
+#[test]
+fn a_sticky_mute_says_so_and_remembers_no_finding() {
+    let mut b = Bench::new(fresh_kv());
+    let admin = b.admin();
+    b.command(admin, r#"{"prefix":"osd set","key":"noup"}"#);
+    let mute = r#"{"prefix":"health mute","code":"OSDMAP_FLAGS","ttl":"1h","sticky":true}"#;
+    assert_eq!(b.command(admin, mute).rc, 0);
+    let detail = b.out(admin, r#"{"prefix":"health","detail":"detail"}"#);
+    assert!(detail.contains("(MUTED ttl 59m, STICKY) [WRN] OSDMAP_FLAGS: noup"), "{detail}");
+    let json = b.out(admin, r#"{"prefix":"health","format":"json"}"#);
+    assert!(json.contains(r#""sticky":true,"summary":"","count":0}"#), "{json}");
+}
+
+/// `mon_data_avail_warn`, `mon_data_avail_crit` and `mon_data_size_warn` were taken and had no effect: nobody
+/// was told that the disk of a monitor fills up, until the monitor stopped.
+#[test]
+fn health_tells_of_monitors_disks() {
+    let mut b = Bench::new(kv_of(&["a", "b", "c"]));
+    let admin = b.admin();
+    let mut health = |disks: [(&str, u64, u64); 3]| {
+        let disk = |(name, avail_percent, stored_bytes): (&str, _, _)| {
+            (name.to_owned(), mon::Disk { avail_percent, stored_bytes })
+        };
+        let disks = disks.into_iter().map(disk).collect();
+        let standing = mon::Standing { disks, ..b.core.standing().clone() };
+        let effects = b.core.stand(clock(b.now), standing).unwrap();
+        b.perform(effects);
+        b.pass(Duration::from_secs(5));
+        let text = b.out(admin, r#"{"prefix":"health","detail":"detail"}"#);
+        let ours = text.lines().skip_while(|line| !line.contains("MON_DISK"));
+        let ours = ours.take_while(|line| line.contains("MON_DISK") || line.contains("mon."));
+        ours.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert!(health([("a", 31, 1 << 20), ("b", 100, 0), ("c", 31, 0)]).is_empty());
+    assert_eq!(
+        health([("a", 30, 1 << 20), ("b", 5, 0), ("c", 6, 15 << 30)]),
+        [
+            "[WRN] MON_DISK_BIG: mon c is using a lot of disk space",
+            "    mon.c is 15 GiB >= mon_data_size_warn (15 GiB)",
+            "[ERR] MON_DISK_CRIT: mon b is very low on available space",
+            "    mon.b has 5% avail",
+            "[WRN] MON_DISK_LOW: mons a,c are low on available space",
+            "    mon.a has 30% avail",
+            "    mon.c has 6% avail",
+        ]
+    );
+}
+
 /// `ceph -s` showed the map's flags twice, one line under the other.
 #[test]
 fn the_status_shows_flags_once() {
