@@ -4,6 +4,7 @@
 //! Sections nest; names are ignored for what stands in a JSON array. JSON numbers of type float
 //! have 17 significant digits.
 
+use std::borrow::Cow;
 use std::fmt::{Display, Write};
 
 use crate::format_g;
@@ -162,6 +163,7 @@ impl Formatter {
     }
 
     fn open_section(&mut self, name: &str, is_array: bool) {
+        let name = &*self.element(name);
         if self.xml {
             self.spaces();
             let _ = write!(self.out, "<{name}>");
@@ -175,7 +177,16 @@ impl Formatter {
         self.open.push(Section { name: name.to_string(), is_array, entries: 0 });
     }
 
+    /// A name as the format can have it: of an XML element without spaces.
+    fn element<'a>(&self, name: &'a str) -> Cow<'a, str> {
+        match self.xml && name.contains(' ') {
+            true => name.replace(' ', "_").into(),
+            false => name.into(),
+        }
+    }
+
     fn value(&mut self, name: &str, value: &str, quoted: bool) {
+        let name = &*self.element(name);
         if self.xml {
             self.spaces();
             let _ = write!(self.out, "<{name}>");
@@ -298,6 +309,21 @@ mod tests {
             "{\n    \"n\": 3,\n    \"list\": [\n        \"a\\\"b\",\n        0.5\n    ],\n    \
              \"empty\": [],\n    \"o\": {\n        \"b\": true\n    }\n}\n"
         );
+    }
+
+    /// `pg dump -f xml` had elements called `last update`, which no reader of XML takes.
+    #[test]
+    fn xml_elements_have_no_spaces_in_their_names() {
+        let document = |format| {
+            let mut f = Formatter::new(format);
+            f.object("ping times", |f| f.dump_string("last update", "a b"));
+            f.finish()
+        };
+        assert_eq!(
+            document(Format::Xml),
+            "<ping_times><last_update>a b</last_update></ping_times>"
+        );
+        assert_eq!(document(Format::Json), "{\"last update\":\"a b\"}");
     }
 
     #[test]
