@@ -82,6 +82,10 @@ class Manager(unittest.TestCase):
     def test_the_balancer_evens_out_pgs(self):
         c = self.cluster
         c.ceph("config", "set", "mgr", "mgr/balancer/upmap_max_deviation", "1")
+        # While it acts by itself it was overridden by hand all the same.
+        for words in (["optimize", "beside"], ["execute", "beside"]):
+            refused = c.run("ceph", "balancer", *words, check=False)
+            self.assertEqual((refused.returncode, b"Balancer enabled, disable to" in refused.stderr), (22, True), words)
         c.ceph("balancer", "off")
         self.assertFalse(c.json("balancer", "status")["active"])
         spread = lambda: max(self.pgs_by_osd().values()) - min(self.pgs_by_osd().values())

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use maps::OsdMap;
+use maps::pgmap::PgMap;
 use types::osd::pg_state;
 
 pub(crate) use eval::evaluate;
@@ -23,9 +24,6 @@ use crate::daemon::Mgr;
 
 /// Plans kept at most.
 pub(crate) const PLANS_MAX: usize = 64;
-/// Largest share of copies in the wrong place at which more is moved
-/// (`target_max_misplaced_ratio`).
-const MISPLACED_MAX: f64 = 0.05;
 
 /// What somebody wants changed, and of which map.
 #[derive(Debug, Clone)]
@@ -70,9 +68,11 @@ pub(crate) async fn set_option(mgr: &Mgr, name: &str, value: &str) -> Result<(),
 }
 
 /// Why nothing may be moved now, as Ceph says it.
-fn not_now(mgr: &Mgr) -> Option<String> {
-    let cluster = mgr.cluster.borrow();
-    let (pgs, sum) = (&cluster.pg_map.pg_stat, &cluster.pg_map.digest.pg_sum.stats.sum);
+///
+/// `is_ready`: whether the sums are complete; `max`: the largest share of copies in the wrong place
+/// at which more is moved (`target_max_misplaced_ratio`).
+fn not_now(is_ready: bool, pgs: &PgMap, max: f64) -> Option<String> {
+    let (pgs, sum) = (&pgs.pg_stat, &pgs.digest.pg_sum.stats.sum);
     let total = pgs.len().max(1) as f64;
     let share = |holds: &dyn Fn(u64) -> bool| {
         pgs.values().filter(|pg| holds(pg.state)).count() as f64 / total
@@ -82,16 +82,14 @@ fn not_now(mgr: &Mgr) -> Option<String> {
     let copies = sum.num_object_copies.max(1) as f64;
     let degraded = sum.num_objects_degraded as f64 / copies;
     let misplaced = sum.num_objects_misplaced as f64 / copies;
-    if !cluster.ready || unknown > 0.0 {
+    if !is_ready || unknown > 0.0 {
         Some(format!("Some PGs ({unknown:.6}) are unknown; try again later"))
     } else if degraded > 0.0 {
         Some(format!("Some objects ({degraded:.6}) are degraded; try again later"))
     } else if inactive > 0.0 {
         Some(format!("Some PGs ({inactive:.6}) are inactive; try again later"))
-    } else if misplaced >= MISPLACED_MAX {
-        Some(format!(
-            "Too many objects ({misplaced:.6} > {MISPLACED_MAX:.6}) are misplaced; try again later"
-        ))
+    } else if misplaced >= max {
+        Some(format!("Too many objects ({misplaced:.6} > {max:.6}) are misplaced; try again later"))
     } else {
         None
     }
@@ -111,8 +109,12 @@ pub(crate) enum NoPlan {
 pub(crate) fn optimize(mgr: &Mgr, wanted: &BTreeSet<i64>) -> Result<Plan, NoPlan> {
     let map = mgr.osdmaps.current();
     let mode = mode(mgr);
-    if let Some(why) = not_now(mgr) {
-        return Err(NoPlan::NotNow(why));
+    {
+        let cluster = mgr.cluster.borrow();
+        let max = mgr.config.float("target_max_misplaced_ratio");
+        if let Some(why) = not_now(cluster.ready, &cluster.pg_map, max) {
+            return Err(NoPlan::NotNow(why));
+        }
     }
     match mode.as_str() {
         "upmap" => {}
@@ -232,5 +234,23 @@ pub(crate) async fn run(mgr: Rc<Mgr>) {
         if mgr.active.get() && !mgr.stopped.get() && is_active(&mgr) && mode(&mgr) != "none" {
             round(&mgr).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `target_max_misplaced_ratio` counted for splits of PGs, but not for the balancer, which stopped at 5 %
+    /// whatever was set.
+    #[test]
+    fn more_is_moved_up_to_the_share_that_is_set() {
+        let mut pgs = PgMap::default();
+        let sum = &mut pgs.digest.pg_sum.stats.sum;
+        (sum.num_object_copies, sum.num_objects_misplaced) = (1000, 100);
+        assert_eq!(not_now(true, &pgs, 0.2), None);
+        let why = not_now(true, &pgs, 0.07).unwrap();
+        let words = "Too many objects (0.100000 > 0.070000) are misplaced; try again later";
+        assert_eq!(why, words);
     }
 }

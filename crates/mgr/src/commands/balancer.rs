@@ -107,14 +107,23 @@ fn eval(mgr: &Mgr, map: &CommandMap) -> CommandReply {
     match osdmap.lookup_pool(&option) {
         Some(id) => {
             let score = score(&osdmap, &[id].into());
-            let text = format!("pool \"{option}\" current score {score:.6} (lower is better)\n");
+            let text = format!("pool \"{option}\" score {score:.6} (lower is better)\n");
             CommandReply::data(text)
         }
         None => CommandReply::error(EINVAL, format!("option \"{option}\" not a plan or a pool")),
     }
 }
 
+/// While it acts by itself, nobody does beside it.
+fn refuse_while_active(mgr: &Mgr, what: &str) -> Option<CommandReply> {
+    let text = format!("Balancer enabled, disable to {what}");
+    balancer::is_active(mgr).then(|| CommandReply::error(EINVAL, text))
+}
+
 fn optimize(mgr: &Mgr, map: &CommandMap) -> CommandReply {
+    if let Some(refusal) = refuse_while_active(mgr, "optimize manually") {
+        return refusal;
+    }
     let name = text(map, "plan");
     let wanted = match pools(map, &mgr.osdmaps.current()) {
         Ok(wanted) => wanted,
@@ -147,6 +156,9 @@ fn with_plan(
 }
 
 async fn execute(mgr: &Mgr, map: &CommandMap) -> CommandReply {
+    if let Some(refusal) = refuse_while_active(mgr, "execute a plan") {
+        return refusal;
+    }
     let name = text(map, "plan");
     let plan = mgr.balancer.borrow().plans.get(&name).cloned();
     let Some(plan) = plan else {
