@@ -14,6 +14,8 @@ use msgr::Connection;
 use types::osd::{PgStat, pg_state};
 use types::{OsdId, PgId, UTime};
 
+use crate::daemons::DaemonKey;
+
 /// After this many report periods what OSDs have not told is no longer waited for.
 const READY_AFTER_PERIODS: u32 = 4;
 
@@ -192,6 +194,21 @@ impl Cluster {
         daemon.metadata.clone_from(metadata);
     }
 
+    /// Daemons of services that have not been heard of for longer than `grace`: gone without a goodbye.
+    /// `heard`: when one was last heard of.
+    pub(crate) fn silent_services(
+        &self,
+        heard: impl Fn(&DaemonKey) -> UTime,
+        now: UTime,
+        grace: Duration,
+    ) -> Vec<DaemonKey> {
+        let all = self.service_map.services.iter().flat_map(|(kind, service)| {
+            let key = |name: &String| DaemonKey { kind: kind.clone(), name: name.clone() };
+            service.daemons.keys().map(key)
+        });
+        all.filter(|key| now.since(heard(key)) > grace).collect()
+    }
+
     /// A service's daemon says goodbye.
     pub(crate) fn service_gone(&mut self, service: &str, daemon: &str, now: UTime) {
         let map = &mut self.service_map;
@@ -224,5 +241,36 @@ fn unknown_since(stamp: UTime) -> PgStat {
         last_deep_scrub_stamp: stamp,
         last_clean_scrub_stamp: stamp,
         ..PgStat::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use maps::servicemap::{Service, ServiceDaemon};
+
+    use super::*;
+
+    /// `mgr_service_beacon_grace` had no effect: a mirror daemon that was killed stood in `ceph -s` for ever.
+    #[test]
+    fn a_service_that_is_silent_is_gone() {
+        let mut cluster = Cluster::default();
+        let names = ["alive", "dead"];
+        let daemons = names.map(|name| (name.to_owned(), ServiceDaemon::default())).into();
+        let service = Service { daemons, ..Service::default() };
+        cluster.service_map.services.insert("rbd-mirror".to_owned(), service);
+        let at = |sec: u32| UTime { sec, nsec: 0 };
+        let heard = |key: &DaemonKey| if key.name == "dead" { at(1000) } else { at(1030) };
+        let grace = Duration::from_secs(60);
+        let mut silent = |now: u32| {
+            let silent = cluster.silent_services(heard, at(now), grace);
+            silent.iter().for_each(|key| cluster.service_gone(&key.kind, &key.name, at(now)));
+            silent.iter().map(DaemonKey::text).collect::<Vec<_>>()
+        };
+        assert!(silent(1060).is_empty());
+        assert_eq!(silent(1061), ["rbd-mirror.dead"]);
+        assert!(silent(1062).is_empty());
+        let left = &cluster.service_map.services["rbd-mirror"].daemons;
+        assert_eq!(left.keys().collect::<Vec<_>>(), ["alive"]);
+        assert!(cluster.service_map_dirty);
     }
 }

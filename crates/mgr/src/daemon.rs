@@ -225,6 +225,7 @@ impl Mgr {
         let now = UTime::from_duration(self.env.wall_clock());
         let mut cluster = self.cluster.borrow_mut();
         cluster.on_osdmap(map, now);
+        self.daemons.borrow_mut().keep_osds(|osd| map.exists(osd));
         cluster.apply(now, report::smoothing(self));
         self.report_now.notify_all();
     }

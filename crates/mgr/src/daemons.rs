@@ -8,7 +8,7 @@ use config::Config;
 use denc::Reader;
 use messages::{DaemonHealthMetric, MMgrOpen, MMgrReport, PerfCounterType};
 use msgr::Connection;
-use types::UTime;
+use types::{OsdId, UTime};
 
 /// Daemons kept, and counters of each; more are not taken. An OSD of Ceph has about 400 counters.
 const DAEMONS_MAX: usize = 16384;
@@ -157,6 +157,11 @@ impl Daemons {
         }
     }
 
+    /// OSDs that are not in the map any more tell nothing of the cluster.
+    pub(crate) fn keep_osds(&mut self, exists: impl Fn(OsdId) -> bool) {
+        self.by_key.retain(|key, _| key.kind != "osd" || key.name.parse().is_ok_and(&exists));
+    }
+
     pub(crate) fn clear(&mut self) {
         self.by_key.clear();
     }
@@ -199,5 +204,24 @@ impl Daemon {
             }
             Ok(())
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Counters of OSDs that had been purged stayed on the page of metrics, as they were last, until another manager
+    /// took over.
+    #[test]
+    fn what_purged_osds_told_is_forgotten() {
+        let mut daemons = Daemons::default();
+        for (kind, name) in [("osd", "0"), ("osd", "1"), ("rbd-mirror", "1"), ("mgr", "x")] {
+            let key = DaemonKey { kind: kind.to_owned(), name: name.to_owned() };
+            daemons.by_key.insert(key, Daemon::default());
+        }
+        daemons.keep_osds(|osd| osd == 0);
+        let left: Vec<String> = daemons.iter().map(|(key, _)| key.text()).collect();
+        assert_eq!(left, ["mgr.x", "osd.0", "rbd-mirror.1"]);
     }
 }

@@ -11,6 +11,7 @@ use types::entity::{EntityName, MGR};
 use types::{AuthEntityName, UTime};
 
 use crate::daemon::Mgr;
+use crate::daemons::DaemonKey;
 use crate::{autoscaler, commands, health};
 
 /// News wait this long for others.
@@ -59,6 +60,22 @@ fn tick(mgr: &Mgr) {
     let period = mgr.config.duration("mgr_stats_period");
     let active_for = mgr.env.now().saturating_sub(mgr.active_since.get());
     let mut cluster = mgr.cluster.borrow_mut();
+    {
+        let mut daemons = mgr.daemons.borrow_mut();
+        // Those that another manager knew have as long to come here.
+        let active_since = now.minus(active_for);
+        let heard = |key: &DaemonKey| {
+            let daemon = daemons.find(&key.kind, &key.name);
+            daemon.map_or(active_since, |daemon| daemon.last_beacon.max(active_since))
+        };
+        for key in
+            cluster.silent_services(heard, now, mgr.config.duration("mgr_service_beacon_grace"))
+        {
+            tracing::info!("{} is gone: it has not been heard of", key.text());
+            cluster.service_gone(&key.kind, &key.name, now);
+            daemons.close(&key);
+        }
+    }
     cluster.apply(now, smoothing(mgr));
     cluster.check_ready(&map, active_for, period);
     if !cluster.ready {
