@@ -16,6 +16,7 @@ use maps::pool::{PoolOpts, pool_flags, pool_opts};
 use maps::{HealthCheckMap, OsdMap, PgPool, Severity};
 use types::OsdId;
 
+use crate::commands::osd::short_number;
 use crate::daemon::Mgr;
 
 /// Fewest PGs a pool is thought to need, unless it says otherwise.
@@ -263,7 +264,8 @@ pub(crate) fn is_off(mgr: &Mgr) -> bool {
     mgr.config.bool(NOAUTOSCALE)
 }
 
-/// Findings: pools that only want to be told (`warn`), targets that contradict each other.
+/// Findings: pools that only want to be told (`warn`), targets that contradict each other or are
+/// more than there is room for.
 ///
 /// Ceph 16.2 warns of every pool in that mode, even of one that has what it should have; here only
 /// of those that would be changed if the mode were `on`.
@@ -300,6 +302,11 @@ fn health_of(rows: &[Row], checks: &mut HealthCheckMap) {
             both,
             "pools have both target_size_bytes and target_size_ratio set",
         ),
+        (
+            "POOL_TARGET_SIZE_BYTES_OVERCOMMITTED",
+            overcommitted(rows),
+            "subtrees have overcommitted pool target_size_bytes",
+        ),
     ];
     for (code, detail, text) in found {
         if !detail.is_empty() {
@@ -308,6 +315,37 @@ fn health_of(rows: &[Row], checks: &mut HealthCheckMap) {
             check.detail = detail;
         }
     }
+}
+
+/// Of each root whose pools hold, or are expected to hold, more than its OSDs do: which, and by how
+/// much.
+fn overcommitted(rows: &[Row]) -> Vec<String> {
+    // As Python prints them.
+    let list = |rows: &[&Row]| {
+        let names: Vec<String> = rows.iter().map(|row| format!("'{}'", row.name)).collect();
+        format!("[{}]", names.join(", "))
+    };
+    let mut by_root: BTreeMap<i32, Vec<&Row>> = BTreeMap::new();
+    rows.iter().for_each(|row| by_root.entry(row.root).or_default().push(row));
+    let over = by_root.into_values().filter_map(|mut rows| {
+        rows.sort_by_key(|row| row.id);
+        let expected = |row: &Row| row.target_bytes.max(0) as f64 * row.rate;
+        let targeted: Vec<&Row> = rows.iter().copied().filter(|row| row.target_bytes > 0).collect();
+        let total: f64 = rows.iter().map(|row| expected(row).max(row.raw_used())).sum();
+        let capacity = rows.first()?.capacity as f64;
+        if targeted.is_empty() || total <= capacity {
+            return None;
+        }
+        let bytes = targeted.iter().copied().map(expected).sum::<f64>() as u64;
+        Some(format!(
+            "Pools {} overcommit available storage by {:.3}x due to target_size_bytes {} on pools {}",
+            list(&rows),
+            total / capacity,
+            short_number(bytes, 5, 1024),
+            list(&targeted)
+        ))
+    });
+    over.collect()
 }
 
 /// Changes pools until the manager stops. The pause between two looks may be changed during it.
@@ -487,5 +525,27 @@ mod tests {
             checks.checks["POOL_TOO_MANY_PGS"].summary,
             "1 pools have too many placement groups"
         );
+    }
+    /// Nobody was warned of pools that are expected to hold more than there is.
+    #[test]
+    fn expectations_beyond_the_space_are_a_finding() {
+        let of = |id: i64, name: &str, stored: u64, target: u64| {
+            let mut pool = pool(name, 32, stored);
+            (pool.row.id, pool.row.target_bytes) = (id, target as i64);
+            pool
+        };
+        let found = |pools: Vec<Pool>| {
+            let mut checks = HealthCheckMap::default();
+            health_of(&calculate(pools, |_| TERABYTE, 100.0), &mut checks);
+            checks.checks.remove("POOL_TARGET_SIZE_BYTES_OVERCOMMITTED")
+        };
+        assert_eq!(found(vec![of(1, "a", 0, TERABYTE), of(2, "b", 0, TERABYTE * 7 / 3)]), None);
+        // What is there without being expected is not the operator's mistake.
+        assert_eq!(found(vec![of(1, "a", TERABYTE * 4, 0)]), None);
+        let check = found(vec![of(1, "a", TERABYTE, 0), of(2, "b", 0, TERABYTE * 4)]).unwrap();
+        assert_eq!(check.summary, "1 subtrees have overcommitted pool target_size_bytes");
+        let text = "Pools ['a', 'b'] overcommit available storage by 1.500x due to target_size_bytes \
+                    12.0T on pools ['b']";
+        assert_eq!(check.detail, [text]);
     }
 }

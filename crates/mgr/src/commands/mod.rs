@@ -8,7 +8,7 @@ mod devices;
 mod form;
 mod metadata;
 mod modules;
-mod osd;
+pub(crate) mod osd;
 mod osd_df;
 mod pg;
 mod reweight;

@@ -48,7 +48,7 @@ pub(super) fn parse_osds(words: &[String], map: &OsdMap) -> Result<BTreeSet<OsdI
             return Ok(map.osds().collect());
         }
         let osd = parse_osd_id(word).ok_or_else(|| {
-            let text = format!("invalid osd id{word}");
+            let text = format!("invalid osd id '{word}'");
             CommandReply::error(EINVAL, text)
         })?;
         osds.insert(osd);
@@ -353,7 +353,7 @@ pub(super) async fn destroy(mgr: &Mgr, map: &CommandMap) -> CommandReply {
 
 /// A number in at most `width` characters, with a unit of 1024s (`mgr_util.format_dimless` with
 /// 1000s, `format_bytes` with 1024s).
-pub(super) fn short_number(n: u64, width: usize, factor: u64) -> String {
+pub(crate) fn short_number(n: u64, width: usize, factor: u64) -> String {
     const UNITS: [char; 9] = [' ', 'k', 'M', 'G', 'T', 'P', 'E', 'Z', 'Y'];
     let (mut unit, mut whole) = (0, n);
     while whole.to_string().len() > width - 1 {
