@@ -625,6 +625,8 @@ J ceph health
 ceph health mute OSDMAP_FLAGS 1h
 J ceph health
 J ceph health detail
+ceph health mute OSDMAP_FLAGS 1h --sticky
+J ceph health detail
 ceph health mute OSDMAP_FLAGS nonsense
 ceph health mute OSDMAP_FLAGS 10secs
 ceph health mute OSDMAP_FLAGS 0
@@ -663,6 +665,9 @@ J ceph report
 J ceph version
 J ceph service status
 J ceph balancer status
+ceph balancer optimize beside
+ceph balancer execute beside
+ceph balancer eval p1
 J ceph crash ls
 J ceph crash stat
 ceph crash info nosuch
