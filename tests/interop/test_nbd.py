@@ -541,6 +541,29 @@ class WithLibrbd(unittest.TestCase):
         for pool in ("tight", "tight-data"):
             c.ceph("osd", "pool", "rm", pool, pool, "--yes-i-really-really-mean-it")
 
+    def test_a_snapshot_is_not_its_image(self):
+        """`loligo rbd rm rbd/image@snap` removed the image, with all that it held."""
+        c.run("rbd", "create", "whole", "--size", "8M")
+        for command in [("rm",), ("resize", "--size", "1M", "--allow-shrink"), ("flatten",)]:
+            refused = c.run(LOLIGO, "rbd", command[0], "whole@s", *command[1:], check=False)
+            self.assertNotEqual(refused.returncode, 0)
+            self.assertIn(b"named without a snapshot", refused.stderr)
+        self.assertNotEqual(
+            c.run(LOLIGO, "rbd", "create", "made@s", "--size", "1M", check=False).returncode, 0)
+        self.assertEqual(json.loads(c.run("rbd", "info", "whole", "--format", "json").stdout)["size"], 8 << 20)
+        c.run("rbd", "rm", "whole")
+
+    def test_a_file_is_not_taken_for_a_socket(self):
+        """`loligo nbd serve --socket FILE` removed a file of that name."""
+        c.run("rbd", "create", "served", "--size", "8M")
+        path = os.path.join(c.dir, "a-file")
+        pathlib.Path(path).write_bytes(b"content")
+        refused = c.run(LOLIGO, "nbd", "serve", "served", "--socket", path, check=False)
+        self.assertNotEqual(refused.returncode, 0)
+        self.assertIn(b"no socket", refused.stderr)
+        self.assertEqual(pathlib.Path(path).read_bytes(), b"content")
+        c.run("rbd", "rm", "served")
+
     def test_an_image_of_a_group_stays(self):
         """It was removed, and the group could do nothing any more."""
         c.run("rbd", "create", "member", "--size", "8M")

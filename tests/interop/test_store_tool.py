@@ -214,6 +214,16 @@ class StoreTool(unittest.TestCase):
         again = path + ".again"
         tool(c, 2, "export", pg, again)
         self.assertEqual(pathlib.Path(again).stat().st_size, len(whole))
+        # A pipe and a link were replaced by a file (a device, too, by who may).
+        link, pipe = path + ".link", path + ".pipe"
+        os.symlink(again, link)
+        tool(c, 2, "export", pg, link)
+        self.assertTrue(os.path.islink(link))
+        os.mkfifo(pipe)
+        reader = subprocess.Popen(["wc", "-c", pipe], stdout=subprocess.PIPE)
+        tool(c, 2, "export", pg, pipe)
+        self.assertTrue(pathlib.Path(pipe).is_fifo())
+        self.assertEqual(int(reader.communicate(timeout=60)[0].split()[0]), len(whole))
 
     def third(self, c):
         """A third OSD that has all maps and no placement groups."""

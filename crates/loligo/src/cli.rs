@@ -116,7 +116,7 @@ pub(crate) struct UpArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) threads_per_process: Option<u32>,
     /// Port of the first monitor (messenger v2); others have the ports after it [default: 3300, or what the cluster in DIR has]
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) port: Option<u16>,
     /// Set an option, for this and later starts (a line of DIR/ceph.conf's [global])
     #[arg(long, value_name = "KEY=VALUE")]

@@ -135,7 +135,14 @@ fn up_in(args: &UpArgs, layout: &Layout) -> Result<(), Failure> {
         Some(conf) => conf_ports(layout, conf, args.port)?,
         None => {
             let first = args.port.unwrap_or(DEFAULT_PORT);
-            (first..=u16::MAX).take(plan.mons as usize).collect()
+            let ports: Vec<u16> = (first..=u16::MAX).take(plan.mons as usize).collect();
+            if ports.len() < plan.mons as usize {
+                return Err(Failure::new(format!(
+                    "{} monitors from port {first} on do not fit below 65536; give a lower --port",
+                    plan.mons
+                )));
+            }
+            ports
         }
     };
     if let Some(conf) = &existing {

@@ -6,6 +6,7 @@ use std::mem::size_of;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
@@ -173,6 +174,10 @@ pub(super) fn listen_unix(path: &Path, flags: libc::c_int) -> io::Result<OwnedFd
             match UnixStream::connect(path) {
                 Err(refused) if refused.kind() == io::ErrorKind::ConnectionRefused => {}
                 _ => return Err(error),
+            }
+            // A file of another kind refuses connections, too.
+            if !std::fs::symlink_metadata(path)?.file_type().is_socket() {
+                return Err(io::Error::new(error.kind(), "there is a file that is no socket"));
             }
             std::fs::remove_file(path)?;
             listen(&addr, flags)

@@ -26,6 +26,7 @@ pub(crate) fn run(args: RbdArgs) -> Result<(), Failure> {
 async fn run_with(client: &Client, command: RbdCommand) -> Result<(), Failure> {
     match command {
         RbdCommand::Create { image, size, options } => {
+            without_snap(&image)?;
             let io = pool(client, &image.pool, &image.namespace).await?;
             let options = create_options(&options)?;
             rbd::create(&io, &image.image, size, &options).await.map_err(|e| said(&image, e))
@@ -39,6 +40,7 @@ async fn run_with(client: &Client, command: RbdCommand) -> Result<(), Failure> {
         }
         RbdCommand::Info { image, json } => info(client, &image, json).await,
         RbdCommand::Rm { image } => {
+            without_snap(&image)?;
             let io = pool_that_empties(client, &image).await?;
             rbd::remove(&io, &image.image).await.map_err(|e| match e {
                 ClientError::Errno(Errno::EINVAL) => Failure::new(format!(
@@ -49,6 +51,7 @@ async fn run_with(client: &Client, command: RbdCommand) -> Result<(), Failure> {
             })
         }
         RbdCommand::Resize { image, size, allow_shrink } => {
+            without_snap(&image)?;
             let open = open(client, &image, false).await?;
             if size < open.size() && !allow_shrink {
                 open.close().await.map_err(|e| said(&image, e))?;
@@ -61,6 +64,7 @@ async fn run_with(client: &Client, command: RbdCommand) -> Result<(), Failure> {
         RbdCommand::Snap { command } => snap(client, command).await,
         RbdCommand::Clone { parent, child, options } => {
             let snap = snap_of(&parent)?;
+            without_snap(&child)?;
             let from = pool(client, &parent.pool, &parent.namespace).await?;
             let to = pool(client, &child.pool, &child.namespace).await?;
             let options = create_options(&options)?;
@@ -69,6 +73,7 @@ async fn run_with(client: &Client, command: RbdCommand) -> Result<(), Failure> {
                 .map_err(|e| said(&child, e))
         }
         RbdCommand::Flatten { image } => {
+            without_snap(&image)?;
             let open = open(client, &image, false).await?;
             finish(&open, &image, open.flatten().await).await
         }
@@ -91,6 +96,16 @@ async fn finish(
 
 fn snap_of(spec: &ImageSpec) -> Result<&str, Failure> {
     spec.snap.as_deref().ok_or_else(|| Failure::new(format!("{spec}: write IMAGE@SNAP")))
+}
+
+/// What is done to a whole image is not meant for a snapshot of it.
+fn without_snap(spec: &ImageSpec) -> Result<(), Failure> {
+    match spec.snap {
+        None => Ok(()),
+        Some(_) => Err(Failure::new(format!(
+            "{spec}: this is done to a whole image, which is named without a snapshot"
+        ))),
+    }
 }
 
 async fn snap(client: &Client, command: SnapCommand) -> Result<(), Failure> {

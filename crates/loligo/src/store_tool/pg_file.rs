@@ -1,8 +1,8 @@
 //! `loligo store export` and `import`.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{BufReader, BufWriter};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use osd::offline::{Moved, TransferError};
@@ -47,25 +47,33 @@ pub(super) async fn export(
     if store.collection_bits(&cid).await.is_ok() {
         objects::for_each(store, &cid, |_| count += 1).await?;
     }
+    // A device or a pipe is written to; a link stays one.
+    let place = std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
+    let is_file = std::fs::metadata(&place).map_or(true, |found| found.is_file());
     // Whoever finds a file of that name finds a whole one.
-    let mut part = file.as_os_str().to_owned();
-    part.push(".part");
-    let part = Path::new(&part).to_owned();
-    let out = File::create(&part).map_err(|e| of_file(&part, &e))?;
+    let mut part = place.as_os_str().to_owned();
+    part.push(if is_file { ".part" } else { "" });
+    let part = PathBuf::from(part);
+    let out = OpenOptions::new().write(true).create(is_file).truncate(is_file).open(&part);
+    let out = out.map_err(|e| of_file(&part, &e))?;
     let out = BufWriter::with_capacity(BUFFER_LEN, out);
     let bar = progress("exporting", count);
     let exported = osd::offline::export(store, pgid, out, &mut |n| bar.set_position(n)).await;
     let (moved, out) = match exported {
         Ok(exported) => exported,
         Err(e) => {
-            let _ = std::fs::remove_file(&part);
+            if is_file {
+                let _ = std::fs::remove_file(&part);
+            }
             return Err(refused(e));
         }
     };
     bar.finish_and_clear();
     let out = out.into_inner().map_err(|e| of_file(&part, e.error()))?;
-    out.sync_all().map_err(|e| of_file(&part, &e))?;
-    std::fs::rename(&part, file).map_err(|e| of_file(file, &e))?;
+    if is_file {
+        out.sync_all().map_err(|e| of_file(&part, &e))?;
+        std::fs::rename(&part, &place).map_err(|e| of_file(&place, &e))?;
+    }
     let text = format!(
         "{pgid}: {} objects, {} bytes, {} log entries at map {} in {}",
         moved.objects,
