@@ -251,8 +251,10 @@ class Quorum(unittest.TestCase):
             self.c.wait_quorum(left)
             if leader != "d":
                 self.c.wait(lambda: not self.alive(f"mon.{leader}"), 10, "the removed one to stop")
+                # One that does not lead was not told, and lived on outside.
                 self.c.ceph("mon", "rm", "d")
                 self.c.wait_quorum([n for n in left if n != "d"])
+                self.c.wait(lambda: not self.alive("mon.d"), 10, "the removed one to stop")
                 addr = f"127.0.0.1:{self.c.port + 'abc'.index(leader)}"
                 self.c.ceph("mon", "add", leader, addr)
                 os.remove(f"{self.c.dir}/mon/{leader}/store.redb")

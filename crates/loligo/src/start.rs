@@ -184,8 +184,15 @@ fn note_stopped(layout: &Layout, progress: &Shared) {
         {
             continue;
         }
-        let mut why = format!("it stopped: {}", process::log_tail(layout, &name));
-        if let Some(n) = name.strip_prefix("osd.") {
+        let words = process::log_tail(layout, &name);
+        let mut why = format!("it stopped: {words}");
+        if words.contains("cannot listen") {
+            // Its data is well.
+            why.push_str(
+                "; four ports an OSD between ms_bind_port_min and ms_bind_port_max are needed, of \
+                 all clusters of this machine: 'loligo up --set ms_bind_port_max=N' gives more",
+            );
+        } else if let Some(n) = name.strip_prefix("osd.") {
             why.push_str(&format!(
                 "; if its data is lost: 'ceph osd purge {n} --yes-i-really-mean-it', remove {}, \
                  and 'loligo up --osds N' makes a new one",

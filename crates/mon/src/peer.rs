@@ -53,6 +53,8 @@ pub(crate) enum PeerMessage {
     TimePong { stamp: u64, wall: u64 },
     /// What the sender's store takes, and what is left of its file system.
     Disk(Disk),
+    /// The monitor map has had an epoch in which the receiver is not a monitor any more.
+    Removed { epoch: u32 },
     /// A client wants to read at the sender's: how far must the log be applied there?
     ReadAt { seq: u64 },
     /// So far, says a leader with a lease.
@@ -215,6 +217,10 @@ impl Denc for PeerMessage {
                 w.u64(*index);
             }
             PeerMessage::Left => w.u8(17),
+            PeerMessage::Removed { epoch } => {
+                w.u8(19);
+                w.u32(*epoch);
+            }
             PeerMessage::Disk(disk) => {
                 w.u8(18);
                 w.u64(disk.avail_percent);
@@ -253,6 +259,7 @@ impl Denc for PeerMessage {
             15 => PeerMessage::ReadAt { seq: r.u64()? },
             16 => PeerMessage::At { seq: r.u64()?, index: r.u64()? },
             17 => PeerMessage::Left,
+            19 => PeerMessage::Removed { epoch: r.u32()? },
             18 => PeerMessage::Disk(Disk { avail_percent: r.u64()?, stored_bytes: r.u64()? }),
             tag => {
                 return Err(Error::Invalid { what: "monitors' message", value: tag.into() });
@@ -335,6 +342,7 @@ mod tests {
             PeerMessage::At { seq: 1, index: 2 },
             PeerMessage::Left,
             PeerMessage::Disk(Disk { avail_percent: 30, stored_bytes: 1 << 20 }),
+            PeerMessage::Removed { epoch: 7 },
         ];
         for one in all {
             let raw = one.wire();

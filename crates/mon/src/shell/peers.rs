@@ -38,6 +38,10 @@ const CLIENTS_PATIENCE: Duration = Duration::from_secs(4);
 /// Entries a new member may lag behind when it begins to count.
 const LAG_MAX: u64 = 16;
 
+/// Why a monitor ends that is not to be one any more.
+const REMOVED: &str =
+    "it was removed from the monitor map, and its data is of no use any more: remove its folder";
+
 struct Known {
     name: String,
     con: Connection,
@@ -199,15 +203,35 @@ impl Shell {
                 return con.mark_down();
             }
         };
-        if let PeerMessage::Hello { id, name, metadata } = message {
-            return self.on_hello(con, id, name, metadata);
+        match message {
+            PeerMessage::Hello { id, name, metadata } => self.on_hello(con, id, name, metadata),
+            PeerMessage::Removed { epoch } => self.on_removed(epoch),
+            message => self.on_message_of(con, message),
         }
+    }
+
+    fn on_message_of(self: &Rc<Shell>, con: &Connection, message: PeerMessage) {
         let from = {
             let peers = self.peers.borrow();
             peers.known.iter().find(|(_, known)| known.con == *con).map(|(id, _)| *id)
         };
         let Some(from) = from else { return };
         self.on_known_peer(from, message);
+    }
+
+    /// Who was taken out of the map is no member any more, and does not get the entry that says so.
+    fn tell_if_removed(&self, con: &Connection, name: &str) {
+        let map = self.monmap.borrow();
+        if !map.mon_info.contains_key(name) {
+            con.send(PeerMessage::Removed { epoch: map.epoch }.wire());
+        }
+    }
+
+    /// By the word of one whose map may be older than ours: then we have been added since.
+    fn on_removed(self: &Rc<Shell>, epoch: u32) {
+        if epoch > self.monmap.borrow().epoch {
+            self.fail(REMOVED.to_owned());
+        }
     }
 
     fn on_hello(
@@ -217,6 +241,7 @@ impl Shell {
         name: String,
         metadata: BTreeMap<String, String>,
     ) {
+        self.tell_if_removed(con, &name);
         let known = {
             let mut peers = self.peers.borrow_mut();
             peers.known.retain(|other, known| known.name != name || *other == id);
@@ -309,7 +334,7 @@ impl Shell {
             }
             PeerMessage::TimePong { stamp, wall } => self.on_time(from, stamp, wall),
             PeerMessage::Left => self.on_left(from),
-            PeerMessage::Hello { .. } => {}
+            PeerMessage::Hello { .. } | PeerMessage::Removed { .. } => {}
         }
     }
 
@@ -558,7 +583,7 @@ impl Shell {
                     // Whoever asked for it is told first, and somebody else leads.
                     shell.env.sleep(Duration::from_millis(300)).await;
                     shell.hand_over().await;
-                    shell.fail("it was removed from the monitor map".to_owned());
+                    shell.fail(REMOVED.to_owned());
                 });
             }
         }
