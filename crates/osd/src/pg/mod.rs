@@ -661,7 +661,7 @@ impl Pg {
         let now = self.now();
         let until = {
             let core = self.core.borrow();
-            if !core.is_active() {
+            if !core.is_activated() {
                 return;
             }
             core.wait_until(now)

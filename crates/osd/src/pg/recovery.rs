@@ -450,6 +450,10 @@ async fn run(pg: Rc<Pg>, generation: u64) {
 impl Pg {
     /// Those that waited with their backfill, since they alone had something, begin if that is over.
     fn join_postponed(&self) {
+        // What is on its way to us is not missing any more, and need not be durable yet.
+        if !self.recovery.active.borrow().is_empty() || self.next_object().is_some() {
+            return;
+        }
         let mut joined = false;
         self.step(|core, _, now, out| joined = core.join_postponed(now, out));
         if joined {

@@ -120,6 +120,8 @@ impl Pg {
                 return (objects - has).clamp(0, objects);
             }
             match core.peer_missing.get(&shard) {
+                // Its backfill is to come.
+                _ if core.is_postponed(shard) => objects,
                 Some(missing) => missing.len() as i64,
                 None if core.acting_backfill.contains(&shard) => 0,
                 None => objects,

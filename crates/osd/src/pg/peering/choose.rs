@@ -93,14 +93,16 @@ pub(super) fn choose(mapping: &Mapping, auth: PgShard, infos: &Infos) -> Option<
     }
 }
 
+/// Whether a copy can be brought up by the authoritative log, or put back to it: their logs overlap.
+fn is_usable(info: &PgInfo, auth: &PgInfo) -> bool {
+    !info.is_incomplete() && info.last_update >= auth.log_tail && info.log_tail <= auth.last_update
+}
+
 /// Chooses the acting set of an erasure coded PG (`calc_ec_acting`): for each place the up set's
 /// member if its log reaches the authoritative one, else who acts there now, else any other OSD
 /// with that shard; else a hole.
 fn choose_shards(mapping: &Mapping, auth: PgShard, infos: &Infos) -> Choice {
-    let oldest = infos[&auth].log_tail;
-    let usable = |shard: &PgShard| {
-        infos.get(shard).is_some_and(|i| !i.is_incomplete() && i.last_update >= oldest)
-    };
+    let usable = |shard: &PgShard| infos.get(shard).is_some_and(|i| is_usable(i, &infos[&auth]));
     let mut choice = Choice::default();
     for at in 0..mapping.size as usize {
         let member = |set: &[OsdId]| {
@@ -128,11 +130,7 @@ fn choose_shards(mapping: &Mapping, auth: PgShard, infos: &Infos) -> Choice {
 /// Chooses the acting set of a replicated PG (`calc_replicated_acting`): the up set's members
 /// whose logs reach those of the authoritative one, topped up with others that have the data.
 fn choose_replicated(mapping: &Mapping, auth: PgShard, infos: &Infos) -> Choice {
-    let auth_info = &infos[&auth];
-    let oldest = auth_info.log_tail;
-    let usable = |shard: &PgShard| {
-        infos.get(shard).is_some_and(|i| !i.is_incomplete() && i.last_update >= oldest)
-    };
+    let usable = |shard: &PgShard| infos.get(shard).is_some_and(|i| is_usable(i, &infos[&auth]));
     let primary = mapping.up_leader().filter(&usable).unwrap_or(auth);
     let mut choice = Choice::default();
     choice.want.push(primary.osd);

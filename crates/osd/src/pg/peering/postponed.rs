@@ -102,6 +102,11 @@ impl Peering {
         self.mapping.up_shards().filter(|s| !self.acting_backfill.contains(s))
     }
 
+    /// Whether it is one of them.
+    pub fn is_postponed(&self, shard: PgShard) -> bool {
+        self.mapping.is_up(shard) && !self.acting_backfill.contains(&shard)
+    }
+
     /// Has those begin whose objects are elsewhere now, or turned out not to be there. Returns whether somebody did:
     /// a backfill that has begun is to begin once more, for all.
     pub fn join_postponed(&mut self, now: Duration, out: &mut Vec<Effect>) -> bool {

@@ -60,12 +60,11 @@ impl Peering {
     }
 
     fn build_prior(&mut self, view: &dyn ClusterView) {
-        let gone = self.peer_info.iter().filter(|(_, info)| info.dne());
         self.prior = PriorSet::build(
             &self.past_intervals,
             self.info.history.last_epoch_started,
             &self.mapping,
-            &gone.map(|(shard, _)| *shard).collect(),
+            &self.infos(),
             view,
         );
     }
@@ -224,8 +223,11 @@ impl Peering {
         let LogMessage { info, log, missing, .. } = message;
         match &mut self.state {
             State::GetLog { from: expected } if *expected == from => {
-                self.take_master_log(from, info, log, missing, now, out);
-                self.get_missing(now, view, out);
+                if self.take_master_log(from, info, log, missing, now, out) {
+                    self.get_missing(now, view, out);
+                } else {
+                    self.state = State::Incomplete;
+                }
             }
             State::GetMissing { waiting } if waiting.contains(&from) => {
                 waiting.remove(&from);
@@ -245,6 +247,7 @@ impl Peering {
         }
     }
 
+    /// `false` if our log does not overlap the authoritative one: the choice of the acting set sees to it.
     fn take_master_log(
         &mut self,
         from: PgShard,
@@ -253,11 +256,16 @@ impl Peering {
         missing: PgMissing,
         now: Duration,
         out: &mut Vec<Effect>,
-    ) {
+    ) -> bool {
         let mut removed = Vec::new();
-        let merged = self.log.merge(&info, &log, &mut self.info, &mut self.missing, &mut removed);
-        // The choice of the acting set made sure that our log reaches the authoritative one.
-        debug_assert!(merged, "{}: logs do not overlap", self.pgid);
+        if !self.log.merge(&info, &log, &mut self.info, &mut self.missing, &mut removed) {
+            let (tail, head) = (self.log.tail(), self.log.head());
+            tracing::error!(
+                pg = %self.pgid, %from, "the authoritative log, {} to {}, does not overlap ours, {tail} to {head}",
+                log.tail, log.head
+            );
+            return false;
+        }
         out.extend(removed.into_iter().map(Effect::Undo));
         self.info.last_epoch_started = self.info.last_epoch_started.max(info.last_epoch_started);
         self.info.last_interval_started =
@@ -269,6 +277,7 @@ impl Peering {
         self.dirty_big_info = true;
         self.peer_missing.insert(from, Missing::from_wire(missing));
         self.peer_info.insert(from, info);
+        true
     }
 
     pub(super) fn update_complete_after_merge(&mut self) {

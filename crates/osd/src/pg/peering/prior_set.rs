@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use types::osd::PastIntervals;
+use types::osd::{PastIntervals, PgInfo};
 use types::{Epoch, OsdId, PgShard};
 
 use super::view::{ClusterView, Mapping};
@@ -23,13 +23,17 @@ pub struct PriorSet {
 
 impl PriorSet {
     /// Builds it (`PastIntervals::PriorSet` at v16.2). Any single copy of those that acted in an
-    /// interval has all that was acknowledged in it; of shards it takes k. Who has said that it has no copy (`gone`: its
-    /// disk was replaced) has seen nothing, though it is up; a real Ceph counts it.
+    /// interval has all that was acknowledged in it; of shards it takes k.
+    ///
+    /// Who says that it has nothing of a PG that was active before got a new disk, and has seen nothing, though it is up
+    /// (`infos`: what those that were asked have said, and the own). A real Ceph counts it. It may also be that it was
+    /// not made before the interval ended: that shows where another member has a copy and did not activate either, as all
+    /// do before something is acknowledged.
     pub fn build(
         past: &PastIntervals,
         last_epoch_started: Epoch,
         mapping: &Mapping,
-        gone: &BTreeSet<PgShard>,
+        infos: &BTreeMap<PgShard, PgInfo>,
         view: &dyn ClusterView,
     ) -> PriorSet {
         let mut prior = PriorSet::default();
@@ -42,15 +46,16 @@ impl PriorSet {
                 prior.down.insert(shard.osd);
             }
         }
+        let has_nothing = |info: &PgInfo| info.last_epoch_started == 0 && info.is_empty();
+        let is_gone =
+            |shard: &&PgShard| last_epoch_started > 0 && infos.get(shard).is_some_and(has_nothing);
         for interval in past.maybe_rw_back_to(last_epoch_started) {
             let mut survivors = BTreeSet::new();
             let mut blockers = BTreeMap::new();
             for shard in &interval.acting {
                 let osd = shard.osd;
                 if view.is_up(osd) {
-                    if !gone.contains(shard) {
-                        survivors.insert(*shard);
-                    }
+                    survivors.insert(*shard);
                 } else if view.exists(osd) {
                     let lost_at = view.lost_at(osd);
                     if lost_at > interval.first {
@@ -61,7 +66,16 @@ impl PriorSet {
                     }
                 }
             }
-            if !mapping.redundancy.is_recoverable(&survivors) && !blockers.is_empty() {
+            let mut enough = mapping.redundancy.is_recoverable(&survivors);
+            let did_not_activate = |shard: &PgShard| {
+                let started = infos.get(shard).map_or(0, |info| info.last_epoch_started);
+                (1..interval.first).contains(&started)
+            };
+            if enough && !survivors.iter().any(did_not_activate) {
+                let seen = survivors.iter().filter(|shard| !is_gone(shard));
+                enough = mapping.redundancy.is_recoverable(seen);
+            }
+            if !enough && !blockers.is_empty() {
                 prior.pg_down = true;
                 prior.blocked_by.extend(blockers);
             }

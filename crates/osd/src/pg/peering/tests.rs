@@ -13,7 +13,7 @@ use types::{EVersion, HObject, OsdId, PgId, PgShard};
 
 use self::map::Map;
 use self::world::{Node, World, oid};
-use super::{Effect, Log, LogMessage, PeerMessage, Peering, Query, State};
+use super::{Effect, Log, LogMessage, PeerMessage, Peering, PriorSet, Query, State};
 use crate::pg::backend::Redundancy;
 
 thread_local! {
@@ -567,4 +567,61 @@ fn who_is_up_with_a_new_disk_has_seen_nothing() {
     assert!(matches!(state, State::GetMissing { .. } | State::Active { .. }), "{}", state.name());
     let state = then(&|_| {});
     assert_eq!(state, State::Down);
+}
+
+/// Who leads may be the one with the new disk: it did not count itself out, and went on without what was acknowledged.
+/// And who has nothing of a PG that was never active has not lost anything: a new PG of shards, whose
+/// primary died while it was made, stayed down; so would an older one whose new members had not been made yet.
+#[test]
+fn whoever_has_nothing_has_lost_something_only_where_there_was_something() {
+    let blocked = |redundancy: Redundancy, heard_of: u32, started: [Option<u32>; 2]| {
+        let mut map = map_of_two(20, &[0, 1, 2]);
+        (map.redundancy, map.size) = (redundancy, 3);
+        map.up.insert(2, false);
+        let member = |osd: OsdId| map.member(osd);
+        let acting = [0, 1, 2].map(member);
+        let past = PastIntervals {
+            first: 12,
+            last: 19,
+            all_participants: acting.into(),
+            intervals: vec![CompactInterval { first: 12, last: 19, acting: acting.into() }],
+        };
+        let info = |started: Option<u32>| {
+            let pgid = PgId { pool: 1, seed: 0 }.spg();
+            let Some(last_epoch_started) = started else { return Peering::absent_info(pgid) };
+            let history = PgHistory { epoch_created: 1, ..PgHistory::default() };
+            let last_update = EVersion::new(last_epoch_started, last_epoch_started.into());
+            PgInfo { history, last_epoch_started, last_update, ..PgInfo::new(pgid) }
+        };
+        let infos = BTreeMap::from([0, 1].map(|o| (member(o), info(started[o as usize]))));
+        PriorSet::build(&past, heard_of, &map.mapping(), &infos, &map).pg_down
+    };
+    let (copies, shards) = (Redundancy::Copies, Redundancy::Shards { k: 2 });
+    assert!(blocked(copies, 10, [Some(0), Some(0)]), "we, and the other, have new disks");
+    assert!(!blocked(copies, 10, [Some(0), Some(14)]), "the other has all");
+    assert!(blocked(shards, 10, [Some(14), None]), "one shard has it");
+    assert!(!blocked(shards, 10, [Some(14), Some(14)]));
+    assert!(!blocked(shards, 0, [Some(0), None]), "it is new");
+    assert!(!blocked(shards, 10, [Some(10), None]), "it was not active since 10");
+}
+
+/// An OSD came back after it had been declared lost, and the others had gone on from far behind it: its whole log was newer
+/// than theirs ends. It was to be put back by log, refused that, and the PG hung in "activating"; where it
+/// led, it went on with what had been given up.
+#[test]
+fn whose_log_begins_behind_the_authoritative_one_is_backfilled() {
+    for redundancy in [Redundancy::Copies, Redundancy::Shards { k: 1 }] {
+        let map = Map { redundancy, ..map_of_two(20, &[0, 1]) };
+        let info = |tail: u64, head: u64, started: u32| PgInfo {
+            log_tail: EVersion::new(4, tail),
+            last_update: EVersion::new(4, head),
+            last_epoch_started: started,
+            ..PgInfo::new(PgId { pool: 1, seed: 0 }.spg())
+        };
+        let (ours, theirs) = (map.member(0), map.member(1));
+        let infos = BTreeMap::from([(ours, info(10, 20, 5)), (theirs, info(0, 8, 9))]);
+        let choice = super::choose::choose(&map.mapping(), theirs, &infos).unwrap();
+        assert_eq!(choice.backfill, [ours].into());
+        assert!(!choice.want.contains(&0), "{:?}", choice.want);
+    }
 }
