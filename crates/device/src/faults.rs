@@ -15,6 +15,8 @@ pub struct Faults {
     pub unreadable: RefCell<Vec<Range<u64>>>,
     /// Bytes at these offsets read with these bits flipped.
     pub flipped: RefCell<Vec<(u64, u8)>>,
+    /// The same, once: the next read of them.
+    pub flipped_once: RefCell<Vec<(u64, u8)>>,
     /// Writes until one fails (and all after it); `None` for never.
     pub writes_left: Cell<Option<u64>>,
     /// Syncs until one fails (and all after it); `None` for never.
@@ -73,6 +75,12 @@ impl BlockFile for FaultyFile {
                     buf[(at - offset) as usize] ^= bits;
                 }
             }
+            faults.flipped_once.borrow_mut().retain(|&(at, bits)| {
+                if range.contains(&at) {
+                    buf[(at - offset) as usize] ^= bits;
+                }
+                !range.contains(&at)
+            });
             Ok(buf)
         })
     }
