@@ -625,6 +625,8 @@ def words(text):
             r"v[12]:\S+|\d+\.\d+\.\d+\.\d+:\d+/\d+|client\.\d+|\S*real-ceph-\w+\S*|\S*loligo-test-\w+\S*",
             r"(rbd|journal)_data\.[0-9a-f.]+|journal\.[0-9a-f]{9,}|\.group\.\d+_[0-9a-f]+_[0-9a-f]+",
             r"\b(?=[0-9a-f]*[0-9])[0-9a-f]{9,40}\b",
+            # An id of librbd's whose random half is small (it is not padded).
+            r"\b(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{6,8}\b",
             r"\b0x[0-9a-f]{6,}|\b[0-9a-f]{12} -?\d+ ",
             r"(?m)^ *\d+ +\d+ +[\d.e+-]+ +([\d.e+-]+ )?.*/s.*$|elapsed:.*|(read|write)_ops:.*",
             r'"(cookie|watcher|address)":\S+|cookie=\d+'):
