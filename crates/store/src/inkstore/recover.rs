@@ -693,20 +693,26 @@ mod tests {
         InkStore::mount(env.clone(), BlockDevice::new(file)).await.unwrap()
     }
 
+    /// A store with an empty object, the first of the first PG, and a short log.
+    async fn new_store(env: &Env, len: u64) -> (Rc<MemoryFile>, InkStore) {
+        let file = MemoryFile::new(len, 512);
+        let options = MkfsOptions { uuid: [7; 16], log_len: Some(64 << 10) };
+        InkStore::mkfs(&BlockDevice::new(file.clone()), options).await.unwrap();
+        let store = mounted(env, file.clone()).await;
+        let mut t = Transaction::new();
+        t.mkcoll(&pg(0), 0).touch(&pg(0), &numbered(1));
+        store.submit(t).await.unwrap();
+        (file, store)
+    }
+
     /// A batch whose data was lost was dropped, and the one written with its number after the mount did
     /// not fit in front of the ring's end. The mount after the next found the dropped one where it
     /// had been and took it for the other.
     #[test]
     fn a_dropped_batch_stays_dropped() {
         block_on(|env| async move {
-            let file = MemoryFile::new(8 << 20, 512);
-            let options = MkfsOptions { uuid: [7; 16], log_len: Some(64 << 10) };
-            InkStore::mkfs(&BlockDevice::new(file.clone()), options).await.unwrap();
-            let store = mounted(&env, file.clone()).await;
+            let (file, store) = new_store(&env, 8 << 20).await;
             let (cid, oid) = (pg(0), numbered(1));
-            let mut t = Transaction::new();
-            t.mkcoll(&cid, 0).touch(&cid, &oid);
-            store.submit(t).await.unwrap();
             let room = |store: &InkStore| {
                 let log = &store.inner.core.borrow().log;
                 log.len - log.next_pos % log.len
@@ -748,13 +754,7 @@ mod tests {
     #[test]
     fn a_lost_superblock_does_not_take_the_store_back() {
         block_on(|env| async move {
-            let file = MemoryFile::new(8 << 20, 512);
-            let options = MkfsOptions { uuid: [7; 16], log_len: Some(64 << 10) };
-            InkStore::mkfs(&BlockDevice::new(file.clone()), options).await.unwrap();
-            let store = mounted(&env, file.clone()).await;
-            let mut t = Transaction::new();
-            t.mkcoll(&pg(0), 0).touch(&pg(0), &numbered(1));
-            store.submit(t).await.unwrap();
+            let (file, store) = new_store(&env, 8 << 20).await;
             let newest = store.inner.core.borrow().superblock.offset();
             let file = file.kill_image();
             for copy in 0..2 {
@@ -786,15 +786,8 @@ mod tests {
                 let content = |n: u32| {
                     self_checked(n, if len < 4096 { len + n as usize } else { len }, inverted)
                 };
-                let file = MemoryFile::new(1 << 20, 512);
-                let options = MkfsOptions { uuid: [7; 16], log_len: Some(64 << 10) };
-                InkStore::mkfs(&BlockDevice::new(file.clone()), options).await.unwrap();
-                let store = mounted(&env, file.clone()).await;
+                let (file, store) = new_store(&env, 1 << 20).await;
                 let (cid, oid) = (pg(0), numbered(1));
-                let mut t = Transaction::new();
-                t.mkcoll(&cid, 0).touch(&cid, &oid);
-                t.setattr(&cid, &oid, "n", 0_u32.to_le_bytes().to_vec());
-                store.submit(t).await.unwrap();
                 let write = async |n: u32| {
                     let mut t = Transaction::new();
                     t.remove(&cid, &oid).write(&cid, &oid, 0, content(n));
@@ -838,14 +831,8 @@ mod tests {
     #[test]
     fn the_end_of_the_log_is_read_twice() {
         block_on(|env| async move {
-            let file = MemoryFile::new(8 << 20, 512);
-            let options = MkfsOptions { uuid: [7; 16], log_len: Some(64 << 10) };
-            InkStore::mkfs(&BlockDevice::new(file.clone()), options).await.unwrap();
-            let store = mounted(&env, file.clone()).await;
+            let (file, store) = new_store(&env, 8 << 20).await;
             let (cid, oid) = (pg(0), numbered(1));
-            let mut t = Transaction::new();
-            t.mkcoll(&cid, 0).touch(&cid, &oid);
-            store.submit(t).await.unwrap();
             let (log, pos) = {
                 let log = &store.inner.core.borrow().log;
                 (log.start, log.next_pos)

@@ -74,7 +74,8 @@ impl Peering {
         out: &mut Vec<Effect>,
     ) -> BTreeSet<PgShard> {
         let mut ask = self.have_to_forget();
-        if self.only_with(&ask).next().is_none() {
+        // Nearly always nobody; what is missing may be much.
+        if ask.is_empty() || self.only_with(&ask).next().is_none() {
             return BTreeSet::new();
         }
         ask.retain(|peer| self.queried_for_unfound.insert(*peer));
@@ -89,6 +90,9 @@ impl Peering {
     /// Leaves those who alone have what is missing as they are.
     pub(super) fn postpone_who_alone_has_objects(&mut self) {
         let anew = self.have_to_forget();
+        if anew.is_empty() {
+            return;
+        }
         let postponed: BTreeSet<PgShard> = self.only_with(&anew).flatten().collect();
         for peer in postponed {
             tracing::info!(pg = %self.pgid, %peer, "is backfilled when what it alone has is recovered");

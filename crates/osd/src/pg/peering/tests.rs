@@ -443,6 +443,24 @@ fn a_stray_that_comes_up_tells_the_primary_of_itself() {
     assert_eq!(out, [], "once is enough");
 }
 
+/// What a copy says in the interval that begins at 20: it was active last at `started`, and has written `head` since.
+fn info_in_interval_20(started: u32, head: u64) -> PgInfo {
+    let history = PgHistory {
+        epoch_created: 1,
+        same_interval_since: 20,
+        last_epoch_started: started,
+        ..PgHistory::default()
+    };
+    let last_update = EVersion::new(started, head);
+    PgInfo {
+        history,
+        last_update,
+        last_complete: last_update,
+        last_epoch_started: started,
+        ..PgInfo::new(PgId { pool: 1, seed: 0 }.spg())
+    }
+}
+
 /// An OSD died that alone had acknowledged writes. What its disk held was put on another OSD, which told the primary of
 /// itself and had the last word with that: it is no member, and was none. Then the operator declared the dead one lost.
 /// The primary began anew in the same interval, asked those of before, and had forgotten the one who knew: the PG was
@@ -453,22 +471,7 @@ fn who_told_of_itself_is_known_when_an_osd_is_declared_lost() {
         let mut map = map_of_two(20, &[0, 1]);
         map.up.extend([(2, true), (3, false)]);
         let pgid = PgId { pool: 1, seed: 0 }.spg();
-        let info = |started: u32, head: u64| {
-            let history = PgHistory {
-                epoch_created: 1,
-                same_interval_since: 20,
-                last_epoch_started: started,
-                ..PgHistory::default()
-            };
-            let last_update = EVersion::new(started, head);
-            PgInfo {
-                history,
-                last_update,
-                last_complete: last_update,
-                last_epoch_started: started,
-                ..PgInfo::new(pgid)
-            }
-        };
+        let info = info_in_interval_20;
         let (me, other, stray) = (PgShard::replica(0), PgShard::replica(1), PgShard::replica(2));
         let dead = PgShard::replica(3);
         let past = PastIntervals {
@@ -504,22 +507,7 @@ fn who_told_of_itself_is_known_when_an_osd_is_declared_lost() {
 /// had been interrupted on a single shard became what all were to have, and the object could not be made of that.)
 #[test]
 fn who_is_up_with_a_new_disk_has_seen_nothing() {
-    let info = |started: u32, head: u64| {
-        let history = PgHistory {
-            epoch_created: 1,
-            same_interval_since: 20,
-            last_epoch_started: started,
-            ..PgHistory::default()
-        };
-        let last_update = EVersion::new(started, head);
-        PgInfo {
-            history,
-            last_update,
-            last_complete: last_update,
-            last_epoch_started: started,
-            ..PgInfo::new(PgId { pool: 1, seed: 0 }.spg())
-        }
-    };
+    let info = info_in_interval_20;
     let tells = |info| PeerMessage::Notify(Box::new(info), Box::default());
     let pgid = PgId { pool: 1, seed: 0 }.spg();
     let (me, replaced, away) = (PgShard::replica(0), PgShard::replica(1), PgShard::replica(2));
