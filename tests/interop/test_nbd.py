@@ -402,6 +402,24 @@ class WithLibrbd(unittest.TestCase):
             refused = c.run("qemu-io", "-f", "raw", s.url(), "-c", "write 0 4k", check=False)
             self.assertNotEqual(refused.returncode, 0)
 
+    def test_a_clone_says_whose_it_is(self):
+        """It was told by ids alone, without its parent's namespace; other errors told of images that were not there."""
+        loligo("rbd", "create", "whose", "--size", "1M")
+        loligo("rbd", "snap", "create", "whose@s")
+        loligo("rbd", "snap", "protect", "whose@s")
+        loligo("rbd", "clone", "whose@s", "whose-clone")
+        line = "\tparent: rbd/whose@s"
+        self.assertIn(line, loligo("rbd", "info", "whose-clone").splitlines())
+        self.assertIn(line, c.run("rbd", "info", "whose-clone").stdout.decode().splitlines())
+        parent = json.loads(loligo("rbd", "info", "whose-clone", "--json"))["parent"]
+        self.assertEqual((parent["image"], parent["snapshot"]), ("whose", "s"))
+        refused = c.run(LOLIGO, "rbd", "create", "whose-not", "--size", "1M", "--data-pool", "nope", check=False).stderr.decode()
+        self.assertIn("there is no pool nope", refused)
+        loligo("rbd", "create", "whose-not", "--size", "1M", "--image-feature", "exclusive-lock")
+        loligo("rbd", "snap", "create", "whose-not@s")
+        refused = c.run(LOLIGO, "rbd", "snap", "protect", "whose-not@s", check=False).stderr.decode()
+        self.assertIn("no feature layering", refused)
+
     def test_made_with_ours_used_with_librbd(self):
         loligo("rbd", "create", "ours", "--size", "10M", "--object-size", "1M")
         info = json.loads(c.run("rbd", "info", "ours", "--format", "json").stdout)

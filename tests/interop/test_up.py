@@ -278,17 +278,52 @@ def what_fails_is_told(c):
         rbd.communicate()
 
 
+def the_last_monitor_ends():
+    """A monitor that served and ended while `up` waited for others was told after 30 s, as one that does not serve."""
+    with Cluster(osds=1) as c:
+        stopped = c.pid("mgr.x")
+        os.kill(stopped, signal.SIGSTOP)
+        up = subprocess.Popen([LOLIGO, "up", "--dir", c.dir], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        # Until it has asked the monitor, and waits for the manager.
+        time.sleep(1)
+        c.kill("mon.a")
+        begin = time.monotonic()
+        said = up.communicate(timeout=120)[1]
+        os.kill(stopped, signal.SIGCONT)
+        assert up.returncode == 1 and "mon.a stopped" in said, said
+        print(f"told after {time.monotonic() - begin:.2f} s")
+
+
+def in_the_foreground():
+    """`up --foreground` said nothing of daemons that ended, and stayed when none was left. The sockets of daemons that had
+    ended stayed, too: those of root were in everybody's way."""
+    with Cluster(osds=2) as c:
+        c.down()
+        assert not os.listdir(f"{c.dir}/run"), os.listdir(f"{c.dir}/run")
+        up = subprocess.Popen([LOLIGO, "up", "--dir", c.dir, "--foreground"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        while "Ctrl-C" not in up.stdout.readline():
+            assert up.poll() is None, up.stderr.read()
+        os.kill(c.pid("osd.1"), signal.SIGKILL)
+        assert "osd.1 has ended" in up.stderr.readline()
+        for daemon in ("osd.0", "mgr.x", "mon.a"):
+            os.kill(c.pid(daemon), signal.SIGTERM)
+        said = up.communicate(timeout=120)[1]
+        assert up.returncode == 1 and "all daemons have ended" in said, said
+
+
 def main():
     with Cluster() as c:
         for test in (memory_when_idle, after_death_of_all, only_osds_died, memory_after_long_writes, a_socket_still_held,
                      silent_osd, a_reader_that_leaves, names_for_addresses, what_fails_is_told, another_name):
             test(c)
             print("ok", test.__name__)
-    without_authentication()
+    for test in (without_authentication, the_last_monitor_ends, in_the_foreground):
+        test()
+        print("ok", test.__name__, flush=True)
     for test, arg in ((one_bad_osd, 1), (one_bad_osd, 4), (cut_off, signal.SIGKILL), (cut_off, signal.SIGTERM)):
         test(arg)
         print("ok", test.__name__, arg, flush=True)
-    print("15 passed, 0 failed")
+    print("18 passed, 0 failed")
 
 
 if __name__ == "__main__":

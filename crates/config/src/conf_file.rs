@@ -7,6 +7,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+/// The section of all daemons and clients.
+const GLOBAL: &str = "global";
+
 /// Why a file cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfError {
@@ -32,48 +35,18 @@ impl ConfFile {
     /// Parses a file's text.
     pub fn parse(text: &str) -> Result<ConfFile, ConfError> {
         let mut file = ConfFile::default();
-        let mut section = "global".to_string();
-        let mut lines = text.trim_start_matches('\u{feff}').lines().enumerate();
-        while let Some((index, first)) = lines.next() {
-            let error = |reason| ConfError { line: index + 1, reason };
-            let mut line = first.trim_end_matches('\r').to_string();
-            while line.ends_with('\\') && !line.trim_start().starts_with(['#', ';']) {
-                line.pop();
-                match lines.next() {
-                    Some((_, next)) => line.push_str(next.trim_end_matches('\r')),
-                    None => break,
+        let mut section = GLOBAL.to_owned();
+        for line in lines(text) {
+            match line.meaning()? {
+                Meaning::Nothing => {}
+                Meaning::Section(name) => {
+                    file.sections.entry(name.clone()).or_default();
+                    section = name;
+                }
+                Meaning::Setting(name, value) => {
+                    file.sections.entry(section.clone()).or_default().insert(name, value);
                 }
             }
-            let line = line.trim();
-            if line.is_empty() || line.starts_with(['#', ';']) {
-                continue;
-            }
-            if let Some(rest) = line.strip_prefix('[') {
-                let (name, after) = rest
-                    .split_once(']')
-                    .ok_or_else(|| error("a section starts with '[' but has no ']'"))?;
-                let after = after.trim();
-                if !after.is_empty() && !after.starts_with(['#', ';']) {
-                    return Err(error("text after a section's ']'"));
-                }
-                section = name.trim().to_string();
-                if section.is_empty() {
-                    return Err(error("a section without a name"));
-                }
-                file.sections.entry(section.clone()).or_default();
-                continue;
-            }
-            let (name, value) =
-                line.split_once('=').ok_or_else(|| error("neither [section] nor name = value"))?;
-            let name = normalize_name(name);
-            if name.is_empty() {
-                return Err(error("no name before '='"));
-            }
-            if name.contains(['#', ';']) {
-                return Err(error("a comment inside a name"));
-            }
-            let value = parse_value(value.trim()).map_err(error)?;
-            file.sections.entry(section.clone()).or_default().insert(name, value);
         }
         Ok(file)
     }
@@ -91,6 +64,124 @@ impl ConfFile {
     /// Settings of one section.
     pub fn settings(&self, section: &str) -> impl Iterator<Item = (&str, &str)> {
         self.sections.get(section).into_iter().flatten().map(|(k, v)| (k.as_str(), v.as_str()))
+    }
+}
+
+/// The file's text with `name` set for all daemons: in each section of all of them or of one kind that sets it, and at
+/// the beginning of `[global]` if that does not. What single daemons and clients are told stays.
+pub fn with_setting(text: &str, name: &str, value: &str) -> Result<String, ConfError> {
+    const SECTIONS: [&str; 4] = [GLOBAL, "mon", "mgr", "osd"];
+    let set = format!("{name} = {}\n", quoted(value));
+    let mut section = GLOBAL.to_owned();
+    let mut new = String::new();
+    let mut is_global = false;
+    // Where `[global]` begins.
+    let mut begin = None;
+    for line in lines(text) {
+        match line.meaning()? {
+            Meaning::Setting(of, _) if of == name && SECTIONS.contains(&&*section) => {
+                is_global |= section == GLOBAL;
+                new.push_str(&set);
+                continue;
+            }
+            Meaning::Section(to) => section = to,
+            _ => {}
+        }
+        new.push_str(line.raw);
+        if !line.raw.ends_with('\n') {
+            new.push('\n');
+        }
+        if begin.is_none() && section == GLOBAL && line.text.trim_start().starts_with('[') {
+            begin = Some(new.len());
+        }
+    }
+    match begin {
+        _ if is_global => {}
+        Some(at) => new.insert_str(at, &set),
+        None => new.insert_str(0, &format!("[{GLOBAL}]\n{set}")),
+    }
+    Ok(new)
+}
+
+/// A value as it is written, so that [`ConfFile::parse`] finds it again. It has no line's end in it.
+fn quoted(value: &str) -> String {
+    if value.trim() == value && !value.contains(['\\', '"', '\'', '#', ';']) {
+        return value.to_owned();
+    }
+    format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+/// A line with those that continue it.
+struct Line<'a> {
+    /// From 1.
+    number: usize,
+    /// All of them, with their ends.
+    raw: &'a str,
+    /// What they say together.
+    text: String,
+}
+
+enum Meaning {
+    Nothing,
+    Section(String),
+    Setting(String, String),
+}
+
+fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
+    let mut rest = text.trim_start_matches('\u{feff}');
+    let mut next = 1;
+    std::iter::from_fn(move || {
+        let (begin, number) = (rest, next);
+        let mut text = String::new();
+        loop {
+            let len = rest.find('\n').map_or(rest.len(), |at| at + 1);
+            let (line, after) = rest.split_at(len);
+            if line.is_empty() {
+                break;
+            }
+            (rest, next) = (after, next + 1);
+            text.push_str(line.trim_end_matches('\n').trim_end_matches('\r'));
+            if !text.ends_with('\\') || text.trim_start().starts_with(['#', ';']) {
+                break;
+            }
+            text.pop();
+        }
+        let raw = &begin[..begin.len() - rest.len()];
+        (!raw.is_empty()).then_some(Line { number, raw, text })
+    })
+}
+
+impl Line<'_> {
+    fn meaning(&self) -> Result<Meaning, ConfError> {
+        let error = |reason| ConfError { line: self.number, reason };
+        let line = self.text.trim();
+        if line.is_empty() || line.starts_with(['#', ';']) {
+            return Ok(Meaning::Nothing);
+        }
+        if let Some(rest) = line.strip_prefix('[') {
+            let (name, after) = rest
+                .split_once(']')
+                .ok_or_else(|| error("a section starts with '[' but has no ']'"))?;
+            let after = after.trim();
+            if !after.is_empty() && !after.starts_with(['#', ';']) {
+                return Err(error("text after a section's ']'"));
+            }
+            return match name.trim() {
+                "" => Err(error("a section without a name")),
+                name => Ok(Meaning::Section(name.to_owned())),
+            };
+        }
+        let (name, value) =
+            line.split_once('=').ok_or_else(|| error("neither [section] nor name = value"))?;
+        let name = normalize_name(name);
+        if name.is_empty() {
+            return Err(error("no name before '='"));
+        }
+        if name.contains(['#', ';']) {
+            return Err(error("a comment inside a name"));
+        }
+        let value = parse_value(value.trim()).map_err(error)?;
+        Ok(Meaning::Setting(name, value))
     }
 }
 
@@ -153,6 +244,28 @@ mod tests {
         assert_eq!(file.get("global", "mon_host"), Some("a,   b"));
         assert_eq!(file.get("osd.0", "osd_data"), Some("/d;e"));
         assert_eq!(file.get("osd.0", "k"), Some(""));
+    }
+
+    /// A setting was put in front of those that the file had, so that it had no effect.
+    #[test]
+    fn a_setting_takes_the_place_of_others() {
+        let text = "a = 0\n# a = 9\n[osd]\nb=1\n a = \\\n 2\n[osd.1]\na = 3\n[client]\na = 4\n\
+                    [global]\nc = 5\n[mon]";
+        let set = |name, value| with_setting(text, name, value).unwrap();
+        let new = ConfFile::parse(&set("a", "x y;\\#\"'")).unwrap();
+        let values =
+            ["global", "osd", "osd.1", "client", "mon"].map(|section| new.get(section, "a"));
+        let value = Some("x y;\\#\"'");
+        assert_eq!(values, [value, value, Some("3"), Some("4"), None]);
+        assert_eq!((new.get("osd", "b"), new.get("global", "c")), (Some("1"), Some("5")));
+        let new = ConfFile::parse(&set("b", " 7")).unwrap();
+        assert_eq!((new.get("global", "b"), new.get("osd", "b")), (Some(" 7"), Some(" 7")));
+        assert_eq!(with_setting("", "b", "7").unwrap(), "[global]\nb = 7\n");
+        assert_eq!(with_setting("[osd]", "b", "7").unwrap(), "[global]\nb = 7\n[osd]\n");
+        assert_eq!(with_setting("a\n", "b", "7").unwrap_err().line, 1);
+        assert!(
+            set("d", "1").contains("# a = 9\n") && set("d", "1").contains("[global]\nd = 1\nc")
+        );
     }
 
     #[test]

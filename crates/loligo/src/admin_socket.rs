@@ -7,6 +7,8 @@
 //! ```
 //! A failed command's output begins with `ERROR: (errno) name`.
 
+use std::cell::Cell;
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -29,10 +31,27 @@ const LISTEN_PAUSE: Duration = Duration::from_millis(100);
 /// Answers one command, given as JSON text.
 pub(crate) type Handler = Rc<dyn Fn(String) -> LocalFuture<CommandReply>>;
 
+/// A socket that is served; its name goes with this, as with Ceph's daemons: it would be in the way of another user's.
+#[must_use]
+pub(crate) struct Served {
+    path: PathBuf,
+    is_ours: Rc<Cell<bool>>,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        if self.is_ours.get() {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
 /// Listens on `path` until the process ends. A socket that cannot be made is logged, not fatal:
 /// the daemon serves without it, as Ceph's do.
-pub(crate) fn serve(env: &Env, path: PathBuf, handler: Handler) {
+pub(crate) fn serve(env: &Env, path: PathBuf, handler: Handler) -> Served {
     let env_of_clients = env.clone();
+    let served = Served { path: path.clone(), is_ours: Rc::default() };
+    let is_ours = served.is_ours.clone();
     env.go(async move {
         let listener = match listen(&env_of_clients, &path).await {
             Ok(listener) => listener,
@@ -41,6 +60,7 @@ pub(crate) fn serve(env: &Env, path: PathBuf, handler: Handler) {
                 return;
             }
         };
+        is_ours.set(true);
         while let Ok(stream) = listener.accept().await {
             let handler = handler.clone();
             env_of_clients.go(async move {
@@ -52,6 +72,7 @@ pub(crate) fn serve(env: &Env, path: PathBuf, handler: Handler) {
             });
         }
     });
+    served
 }
 
 /// Waits for a socket that is in use: the kernel may go on accepting for a daemon that was killed a

@@ -14,7 +14,7 @@ use crate::store_tool::cli::StoreArgs;
     name = "loligo",
     version,
     about = "A distributed storage system that speaks Ceph's protocol",
-    after_help = "Try it:\n  loligo up                          a cluster of 1 monitor, 1 manager, 3 OSDs in ./loligo-data\n  export CEPH_CONF=$PWD/loligo-data/ceph.conf\n  ceph -s                            any Ceph 16.2 client works\n  loligo down"
+    after_help = "Try it:\n  loligo up                          a cluster of 1 monitor, 1 manager, 3 OSDs in ./loligo-data\n  export CEPH_CONF=$PWD/loligo-data/ceph.conf\n  ceph -s                            any Ceph 16.2 client works\n  loligo down\n\nDaemons write what they do to standard error, which 'up' puts into DIR/log; the environment's\nLOLIGO_LOG says how much: info (the default), warn, debug, or info,osd=debug by crate."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -118,7 +118,8 @@ pub(crate) struct UpArgs {
     /// Port of the first monitor (messenger v2); others have the ports after it [default: 3300, or what the cluster in DIR has]
     #[arg(long, value_name = "P", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) port: Option<u16>,
-    /// Set an option, for this and later starts (a line of DIR/ceph.conf's [global])
+    /// Set an option of all daemons, for this and later starts (in DIR/ceph.conf); those that run already get
+    /// it when they are started again
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
     /// Keep the daemons attached to this terminal; Ctrl-C stops them

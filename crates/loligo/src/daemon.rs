@@ -28,7 +28,7 @@ use crate::layout::{Layout, parse_conf};
 use crate::output::tell;
 use crate::session::AdminSession;
 use crate::up::Plan;
-use crate::{allocator, household, logging, memory, process, start, stores, up};
+use crate::{allocator, household, logging, memory, start, stores, up};
 
 /// All monitor features of 16.2 (mon_feature_t: kraken to pacific).
 const MON_FEATURES: u64 = 255;
@@ -191,9 +191,8 @@ pub(crate) async fn serve(env: &Env, config: Rc<Config>) -> Result<(), Failure> 
     let name = config.name();
     let socket = config.str("admin_socket");
     let serve_socket = |handler: Handler| {
-        if !socket.is_empty() {
-            admin_socket::serve(env, PathBuf::from(&socket), handler);
-        }
+        let is_told = !socket.is_empty();
+        is_told.then(|| admin_socket::serve(env, PathBuf::from(&socket), handler))
     };
     config.set_facts(host::facts(&config));
     tracing::info!("{name} starts, loligo {}", env!("CARGO_PKG_VERSION"));
@@ -201,7 +200,7 @@ pub(crate) async fn serve(env: &Env, config: Rc<Config>) -> Result<(), Failure> 
         "mon" => {
             let daemon = start_mon(env, config.clone()).await?;
             let of_socket = daemon.clone();
-            serve_socket(Rc::new(move |json| {
+            let _socket = serve_socket(Rc::new(move |json| {
                 let reply = mon_command(&of_socket, json);
                 Box::pin(async move { reply })
             }));
@@ -223,7 +222,7 @@ pub(crate) async fn serve(env: &Env, config: Rc<Config>) -> Result<(), Failure> 
                 .await
                 .map_err(|e| Failure::new(e.to_string()))?;
             let of_socket = daemon.clone();
-            serve_socket(Rc::new(move |json| of_socket.admin_command(json)));
+            let _socket = serve_socket(Rc::new(move |json| of_socket.admin_command(json)));
             env.termination().await;
             daemon.shutdown().await;
         }
@@ -235,7 +234,7 @@ pub(crate) async fn serve(env: &Env, config: Rc<Config>) -> Result<(), Failure> 
                 .await
                 .map_err(|e| Failure::new(e.to_string()))?;
             let of_socket = daemon.clone();
-            serve_socket(Rc::new(move |json| of_socket.admin_command(json)));
+            let _socket = serve_socket(Rc::new(move |json| of_socket.admin_command(json)));
             let stop = async {
                 env.termination().await;
                 None
@@ -550,7 +549,6 @@ pub(crate) fn run_all_in_threads(layout: Layout, plan: &Plan) -> Result<(), Fail
             Err(_) => return Err(Failure::new("a daemon panicked; see above")),
         }
     }
-    let _ = process::all_running(&layout);
     Ok(())
 }
 

@@ -60,8 +60,20 @@ impl Layout {
             .try_for_each(|name| make_folder(&self.dir.join(name)))
     }
 
-    /// Refuses a path so long that the daemons in it could not be asked anything.
+    /// Refuses a path so long that the daemons in it could not be asked anything, and one that a `ceph.conf` cannot
+    /// carry: `$` begins a variable, the others end a value or a path in a list of paths (`get_str_list`,
+    /// `src/common/str_list.cc` at v16.2).
     pub(crate) fn check_path(&self) -> Result<(), Failure> {
+        const NOT_IN_CONF: &str = "$#;,='\"\\";
+        let bad = |c: char| NOT_IN_CONF.contains(c) || c.is_whitespace() || c.is_control();
+        if let Some(bad) =
+            self.dir.to_str().map_or(Some('\u{fffd}'), |dir| dir.chars().find(|c| bad(*c)))
+        {
+            return Err(Failure::new(format!(
+                "{:?}: {bad:?} is in the path, which a ceph.conf cannot carry; give another --dir",
+                self.dir
+            )));
+        }
         let (len, most) = (self.dir.as_os_str().len(), SOCKET_PATH_MAX - LONGEST_SOCKET.len());
         match len > most {
             true => Err(Failure::new(format!(
@@ -245,7 +257,6 @@ pub(crate) struct NewConf<'a> {
     pub(crate) size: u32,
     pub(crate) store: &'a str,
     pub(crate) osd_size: u64,
-    pub(crate) sets: &'a [(String, String)],
 }
 
 impl NewConf<'_> {
@@ -258,7 +269,6 @@ impl NewConf<'_> {
         let hosts: Vec<String> = ports.map(|(port, _)| format!("[v2:127.0.0.1:{port}]")).collect();
         let hosts = hosts.join(",");
         let min_size = size - size / 2;
-        let sets: String = self.sets.iter().map(|(k, v)| format!("{k} = {v}\n")).collect();
         format!(
             "{MARK}. Any Ceph 16.2 client reads it: export CEPH_CONF={dir}/ceph.conf\n\
              [global]\n\
@@ -285,8 +295,7 @@ impl NewConf<'_> {
              mon_data_avail_warn = 2\n\
              mon_data_avail_crit = 1\n\
              # All OSDs are on this host: without this no two of them could report a third.\n\
-             mon_osd_reporter_subtree_level = osd\n\
-             {sets}\n\
+             mon_osd_reporter_subtree_level = osd\n\n\
              [mon]\n\
              mon_data = {dir}/mon/$id\n\
              keyring = {dir}/mon/$id/keyring\n\n\

@@ -194,6 +194,11 @@ pub(crate) fn simulate(args: &SimArgs) -> Result<(), Failure> {
         );
     }
     let Some(failure) = sum.failures.first() else {
+        if sum.lives == 0 {
+            let why =
+                "no life was lived: --minutes are too few, or there is no such --seed any more";
+            return Err(Failure::new(why));
+        }
         if !sum.is_clear() {
             let (unclear, answers) = (sum.unclear, sum.answers);
             let why = format!("{unclear} answers could not be judged, beside {answers} that were");

@@ -75,6 +75,8 @@ pub(crate) fn start(
     let failure = match ended {
         Ended::Done(Ok(())) => return Ok(progress.failed),
         Ended::Late if progress.has_monitors => {
+            // One that ended may be why nobody answers.
+            note_stopped(layout, &mut progress);
             let seconds = START_TIME.as_secs();
             let name = progress.awaited.unwrap_or_else(|| "the cluster".to_owned());
             let log = layout.dir().join("log");
@@ -116,15 +118,24 @@ impl Work {
                 self.begin(kind, ids, progress)?;
             }
         }
-        let session = {
-            let connect = AdminSession::connect(env, layout);
-            let gone = monitors_gone(env, layout);
-            futures_util::pin_mut!(connect, gone);
-            match select(connect, gone).await {
-                Either::Left((session, _)) => session?,
-                Either::Right((why, _)) => return Err(Failure::new(why)),
-            }
-        };
+        let serving = self.bring_to_serve(env, progress, &new);
+        let gone = monitors_gone(env, layout);
+        futures_util::pin_mut!(serving, gone);
+        match select(serving, gone).await {
+            Either::Left((result, _)) => result,
+            Either::Right((why, _)) => Err(Failure::new(why)),
+        }
+    }
+
+    /// With the monitors: makes the new OSDs and waits for all.
+    async fn bring_to_serve(
+        &self,
+        env: &Env,
+        progress: &Shared,
+        new: &[u32],
+    ) -> Result<(), Failure> {
+        let layout = &self.layout;
+        let session = AdminSession::connect(env, layout).await?;
         progress.borrow_mut().has_monitors = true;
         for group in new.chunks(self.plan.osds_per_process) {
             let mut made = Vec::new();
@@ -149,7 +160,7 @@ impl Work {
                 return Ok(());
             }
             progress.borrow_mut().awaited = awaited;
-            note_stopped(layout, progress);
+            note_stopped(layout, &mut progress.borrow_mut());
             env.sleep(PAUSE).await;
         }
     }
@@ -176,8 +187,7 @@ async fn monitors_gone(env: &Env, layout: &Layout) -> String {
 }
 
 /// Which daemons have stopped, why, and what is to be done about it.
-fn note_stopped(layout: &Layout, progress: &Shared) {
-    let mut progress = progress.borrow_mut();
+fn note_stopped(layout: &Layout, progress: &mut Progress) {
     for name in layout.daemons() {
         if process::running(&layout.pid_file(&name)).is_some()
             || progress.failed.contains_key(&name)
@@ -401,7 +411,7 @@ mod tests {
         fs::write(layout.log("osd.3"), log).unwrap();
         let progress = Shared::default();
         assert_eq!(Living::of(&layout, &progress).osds, ["osd.3"]);
-        note_stopped(&layout, &progress);
+        note_stopped(&layout, &mut progress.borrow_mut());
         let why = progress.borrow().failed["osd.3"].clone();
         assert!(why.starts_with("it stopped: osd.3 stops: refused by a monitor;"), "{why}");
         assert!(why.contains("ceph osd purge 3") && why.contains("/osd/3,"), "{why}");

@@ -9,16 +9,19 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use auth::{CryptoKey, EntityAuth, Keyring};
-use config::{ConfFile, parse_bytes};
+use config::{ConfFile, Config, parse_bytes};
+use env::Env;
+use futures_util::future::{Either, select};
 use types::{AuthEntityName, UTime, Uuid};
 
 use crate::cli::UpArgs;
 use crate::failure::Failure;
 use crate::layout::{
-    DEFAULT_PORT, Layout, Lock, NewConf, port_is_free, same_place, sync_parent, write_private,
+    DEFAULT_PORT, Layout, Lock, NewConf, parse_conf, port_is_free, same_place, sync_parent,
+    write_private,
 };
 use crate::output::tell;
 use crate::stores::{self, STORES};
@@ -84,10 +87,41 @@ fn plan(args: &UpArgs, existing: Option<&ConfFile>) -> Result<Plan, Failure> {
     if args.size.is_some() && (size == 0 || size > 10) {
         return Err(Failure::new(format!("--size {size}: give 1 to 10 replicas")));
     }
-    let sets = args.set.iter().map(|s| parse_set(s)).collect::<Result<_, _>>()?;
+    let sets = args.set.iter().map(|s| parse_cluster_set(s)).collect::<Result<_, _>>()?;
     let osds_per_process = args.osds_per_process as usize;
     let osd_args = args.threads_per_process.map(|n| format!("--threads={n}")).into_iter().collect();
     Ok(Plan { mons, mgrs, osds, osds_per_process, osd_args, store, osd_size, size, sets })
+}
+
+/// What `up` itself writes of a cluster, and where it finds its daemons by.
+const OWN_SETTINGS: [&str; 12] = [
+    "admin_socket",
+    "bluestore_block_size",
+    "fsid",
+    "keyring",
+    "mgr_data",
+    "mon_data",
+    "mon_host",
+    "mon_initial_members",
+    "osd_data",
+    "osd_objectstore",
+    "public_addr",
+    "run_dir",
+];
+
+/// A setting for all daemons of a cluster that `up` looks after.
+fn parse_cluster_set(text: &str) -> Result<(String, String), Failure> {
+    let (key, value) = parse_set(text)?;
+    let instead = match key.as_str() {
+        "osd_objectstore" => "; --store says it",
+        "bluestore_block_size" => "; --osd-size says it",
+        "mon_host" | "mon_initial_members" => "; --port and --mons say it",
+        _ => "",
+    };
+    match OWN_SETTINGS.contains(&key.as_str()) {
+        true => Err(Failure::new(format!("--set {text}: 'up' itself sets {key}{instead}"))),
+        false => Ok((key, value)),
+    }
 }
 
 /// Splits `KEY=VALUE` and checks both against the option table.
@@ -98,6 +132,9 @@ pub(crate) fn parse_set(text: &str) -> Result<(String, String), Failure> {
     let key = key.trim().replace([' ', '-'], "_");
     let option = config::option(&key)
         .ok_or_else(|| Failure::new(format!("--set {text}: there is no option {key}")))?;
+    if value.contains(char::is_control) {
+        return Err(Failure::new(format!("--set {text:?}: a value is one line of text")));
+    }
     config::normalize(option, value.trim())
         .map_err(|e| Failure::new(format!("--set {text}: {e}")))?;
     Ok((key, value.trim().to_owned()))
@@ -156,11 +193,16 @@ fn up_in(args: &UpArgs, layout: &Layout) -> Result<(), Failure> {
     }
     layout.make_folders()?;
     match existing {
-        Some(_) => add_settings(layout, &plan.sets)?,
+        Some(_) => add_settings(layout, &plan)?,
         None => make_cluster(layout, &plan, ports[0])?,
     }
     if args.single_process {
         return daemon::run_all_in_threads(layout.clone(), &plan);
+    }
+    if !plan.sets.is_empty() && !running.is_empty() {
+        tell!(
+            "--set is for daemons that start from now on; 'ceph config set' tells those that run"
+        );
     }
     start_and_wait(layout, &plan, args.foreground, lock, started)
 }
@@ -281,13 +323,35 @@ fn check_ignored(
     Ok(())
 }
 
-fn add_settings(layout: &Layout, sets: &[(String, String)]) -> Result<(), Failure> {
-    if sets.is_empty() {
-        return Ok(());
-    }
+fn add_settings(layout: &Layout, plan: &Plan) -> Result<(), Failure> {
     let text = fs::read_to_string(layout.conf())?;
-    let lines: String = sets.iter().map(|(k, v)| format!("{k} = {v}\n")).collect();
-    write_private(&layout.conf(), &text.replacen("[global]\n", &format!("[global]\n{lines}"), 1))
+    let new = with_settings(layout, plan, &text)?;
+    if new != text {
+        write_private(&layout.conf(), &new)?;
+    }
+    Ok(())
+}
+
+/// A `ceph.conf` with what is told, and with what so many OSDs need.
+fn with_settings(layout: &Layout, plan: &Plan, text: &str) -> Result<String, Failure> {
+    let path = layout.conf();
+    let config = daemon::config_of("osd", "0", &path, &parse_conf(&path, text)?)?;
+    let failed = |e: config::ConfError| Failure::new(format!("{}: {e}", path.display()));
+    plan.sets
+        .iter()
+        .chain(&more_ports(plan, &config))
+        .try_fold(text.to_owned(), |text, (k, v)| config::with_setting(&text, k, v).map_err(failed))
+}
+
+/// A wider range of ports, where that which is set has too few for the OSDs and half as many again: other clusters of
+/// this machine have some.
+fn more_ports(plan: &Plan, config: &Config) -> Option<(String, String)> {
+    const OF_AN_OSD: u64 = 4;
+    let (min, max) = (config.uint("ms_bind_port_min"), config.uint("ms_bind_port_max"));
+    let last = min + u64::from(plan.osds) * OF_AN_OSD * 3 / 2;
+    let told = plan.sets.iter().any(|(key, _)| key.starts_with("ms_bind_port_"));
+    let wider = last > max && last <= u64::from(u16::MAX) && !told;
+    wider.then(|| ("ms_bind_port_max".to_owned(), last.to_string()))
 }
 
 pub(crate) fn new_key() -> Result<(CryptoKey, Uuid), Failure> {
@@ -312,10 +376,10 @@ fn make_cluster(layout: &Layout, plan: &Plan, port: u16) -> Result<(), Failure> 
     let mon = EntityAuth::new(mon_key, [("mon", "allow *")]);
     let admin = EntityAuth::new(admin_key, all);
     let fsid = fsid.to_string();
-    let Plan { mons, size, store, osd_size, sets, .. } = plan;
+    let Plan { mons, size, store, osd_size, .. } = plan;
     let (mons, size, osd_size) = (*mons, *size, *osd_size);
-    let conf = NewConf { fsid: &fsid, port, mons, size, store, osd_size, sets };
-    let conf_text = conf.text(layout);
+    let conf = NewConf { fsid: &fsid, port, mons, size, store, osd_size };
+    let conf_text = with_settings(layout, plan, &conf.text(layout))?;
     write_private(&layout.unfinished_conf(), &conf_text)?;
 
     let ring = |entries: &[(&str, &EntityAuth)]| {
@@ -379,18 +443,56 @@ fn start_and_wait(
         count("mgr", "manager", "managers"),
         count("osd", "OSD", "OSDs")
     );
-    tell!("export CEPH_CONF={}", layout.conf().display());
+    tell!("export CEPH_CONF={}", for_shell(&layout.conf().display().to_string()));
     if attached {
         if !failed.is_empty() {
             eprintln!("loligo: {}", describe(&failed));
         }
         tell!("Ctrl-C stops the cluster");
-        env::real::Runtime::new()?.block_on(|env| async move { env.termination().await });
+        let (of_watch, told) = (layout.clone(), failed.clone());
+        let all_ended = env::real::Runtime::new()?.block_on(|env| async move {
+            let watch = watch(&env, of_watch, told);
+            futures_util::pin_mut!(watch);
+            matches!(select(env.termination(), watch).await, Either::Right(_))
+        });
         process::stop_all(layout);
+        if all_ended {
+            return Err(Failure::new("all daemons have ended"));
+        }
     }
     match failed.is_empty() {
         true => Ok(()),
         false => Err(Failure::new(describe(&failed))),
+    }
+}
+
+/// A path as a shell takes it for one word. It has no quotes in it ([`Layout::check_path`]).
+fn for_shell(path: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "/._-+:@%".contains(c);
+    match path.chars().all(plain) {
+        true => path.to_owned(),
+        false => format!("'{path}'"),
+    }
+}
+
+/// Tells of daemons that end, until none is left. `told` are those that are known not to serve.
+async fn watch(env: &Env, layout: Layout, mut told: BTreeMap<String, String>) {
+    const PAUSE: Duration = Duration::from_millis(200);
+    loop {
+        let running = process::all_running(&layout);
+        for name in layout.daemons() {
+            if running.iter().any(|(running, _)| *running == name) {
+                told.remove(&name);
+            } else if !told.contains_key(&name) {
+                let words = process::log_tail(&layout, &name);
+                eprintln!("loligo: {name} has ended: {words}");
+                told.insert(name, words);
+            }
+        }
+        if running.is_empty() {
+            return;
+        }
+        env.sleep(PAUSE).await;
     }
 }
 

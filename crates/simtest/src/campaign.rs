@@ -105,10 +105,9 @@ pub fn run(
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) && deadline.is_none_or(|at| Instant::now() < at)
                 {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= seeds.end {
-                        return;
-                    }
+                    let after = |seed| (seed < seeds.end).then(|| seed + 1);
+                    let taken = next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, after);
+                    let Ok(seed) = taken else { return };
                     let result = try_live(seed, settings);
                     let (sum, told) = &mut *shared.lock().unwrap_or_else(PoisonError::into_inner);
                     match &result {

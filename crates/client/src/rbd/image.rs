@@ -20,6 +20,7 @@ use super::header::{Header, Parent, ParentImageSpec, SnapInfo};
 use super::lock::Lock;
 use super::names::{self, features};
 use super::object_map::{self, ObjectMap, States};
+use super::pool::image_name;
 use super::watcher;
 use crate::{ClientError, IoCtx, Operation, Watch};
 
@@ -249,6 +250,17 @@ impl Image {
             created: header.created,
             parent: header.parent.clone(),
         }
+    }
+
+    /// Names of the image that lies beneath and of its snapshot. ENOENT where the image is in the trash, or beneath
+    /// is nothing.
+    pub async fn parent_names(&self) -> Result<(String, String), ClientError> {
+        let view = self.0.view();
+        let parent = view.parent.as_ref().ok_or(Errno::ENOENT)?;
+        let spec = view.header.parent_spec.as_ref().ok_or(Errno::ENOENT)?;
+        let snap = parent.0.view().header.snaps.get(&spec.snap_id).map(|snap| snap.name.clone());
+        let image = image_name(&parent.0.io, &parent.0.id).await?;
+        Ok((image, snap.ok_or(Errno::ENOENT)?))
     }
 
     /// Its id.

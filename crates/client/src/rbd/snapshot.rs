@@ -201,7 +201,7 @@ impl Image {
         let view = self.0.view();
         let snap = self.snap_named(&view, name)?;
         if !view.header.has(features::LAYERING) {
-            return Err(Errno::EOPNOTSUPP.into());
+            return Err(Errno::ENOSYS.into());
         }
         if snap.protected {
             return Err(Errno::EBUSY.into());

@@ -148,7 +148,12 @@ pub(super) fn lock(file: &File) -> io::Result<()> {
             Err(TryLockError::Error(error)) => return Err(error),
         }
     }
-    Ok(file.try_lock()?)
+    file.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => {
+            io::Error::new(io::ErrorKind::WouldBlock, "another process has it open")
+        }
+        TryLockError::Error(error) => error,
+    })
 }
 
 /// Unit of direct I/O and alignment of its memory, both in bytes.

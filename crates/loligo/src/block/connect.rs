@@ -89,6 +89,9 @@ pub(crate) fn said(spec: &ImageSpec, error: ClientError) -> Failure {
         ClientError::Errno(Errno::EOPNOTSUPP) => {
             ": it has features that only librbd knows (a migration under way, an unknown format)"
         }
+        ClientError::Errno(Errno::ENOSYS) => {
+            ": the image has no feature layering, which clones need"
+        }
         ClientError::Errno(Errno::EROFS) => {
             ": it cannot be written here (journaling, a mirror's copy, or its lock's owner keeps \
              the lock); --read-only may do"

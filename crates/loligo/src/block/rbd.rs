@@ -28,7 +28,7 @@ async fn run_with(client: &Client, command: RbdCommand) -> Result<(), Failure> {
         RbdCommand::Create { image, size, options } => {
             without_snap(&image)?;
             let io = pool(client, &image.pool, &image.namespace).await?;
-            let options = create_options(&options)?;
+            let options = create_options(client, &options).await?;
             rbd::create(&io, &image.image, size, &options).await.map_err(|e| said(&image, e))
         }
         RbdCommand::Ls { pool: name } => {
@@ -67,7 +67,7 @@ async fn run_with(client: &Client, command: RbdCommand) -> Result<(), Failure> {
             without_snap(&child)?;
             let from = pool(client, &parent.pool, &parent.namespace).await?;
             let to = pool(client, &child.pool, &child.namespace).await?;
-            let options = create_options(&options)?;
+            let options = create_options(client, &options).await?;
             rbd::clone(&from, &parent.image, snap, &to, &child.image, &options)
                 .await
                 .map_err(|e| said(&child, e))
@@ -147,7 +147,10 @@ async fn snap(client: &Client, command: SnapCommand) -> Result<(), Failure> {
     finish(&image, spec, result).await
 }
 
-fn create_options(args: &CreateArgs) -> Result<CreateOptions, Failure> {
+async fn create_options(client: &Client, args: &CreateArgs) -> Result<CreateOptions, Failure> {
+    if let Some(name) = &args.data_pool {
+        pool(client, name, "").await?;
+    }
     if !args.object_size.is_power_of_two() {
         return Err(Failure::new("--object-size must be a power of two from 4K to 32M"));
     }
@@ -172,6 +175,8 @@ async fn info(client: &Client, spec: &ImageSpec, as_json: bool) -> Result<(), Fa
     let image = open(client, spec, true).await?;
     let info = image.info();
     let snapshots = image.snapshots().len();
+    // Ids where it is in the trash.
+    let parent_names = image.parent_names().await.ok();
     image.close().await.map_err(|e| said(spec, e))?;
     let pools = client.osdmap();
     let pool_name = |id: i64| pools.pool_names.get(&id).cloned().unwrap_or_else(|| id.to_string());
@@ -195,7 +200,9 @@ async fn info(client: &Client, spec: &ImageSpec, as_json: bool) -> Result<(), Fa
             value["parent"] = json!({
                 "pool": pool_name(parent.spec.pool_id),
                 "pool_namespace": parent.spec.pool_namespace.to_string(),
+                "image": parent_names.as_ref().map(|(image, _)| image),
                 "id": parent.spec.image_id.to_string(),
+                "snapshot": parent_names.as_ref().map(|(_, snap)| snap),
                 "snap_id": parent.spec.snap_id,
                 "overlap": parent.overlap,
             });
@@ -203,11 +210,16 @@ async fn info(client: &Client, spec: &ImageSpec, as_json: bool) -> Result<(), Fa
         show!("{value:#}");
         return Ok(());
     }
-    print_info(&info, snapshots, pool_name);
+    print_info(&info, snapshots, parent_names, pool_name);
     Ok(())
 }
 
-fn print_info(info: &ImageInfo, snapshots: usize, pool_name: impl Fn(i64) -> String) {
+fn print_info(
+    info: &ImageInfo,
+    snapshots: usize,
+    parent_names: Option<(String, String)>,
+    pool_name: impl Fn(i64) -> String,
+) {
     show!("rbd image '{}':", info.name);
     show!("\tsize {} in {} objects", bytes_text(info.size), info.objects);
     show!("\torder {} ({} objects)", info.order, bytes_text(1 << info.order));
@@ -221,7 +233,18 @@ fn print_info(info: &ImageInfo, snapshots: usize, pool_name: impl Fn(i64) -> Str
     show!("\tfeatures: {}", features::names(info.features).join(", "));
     if let Some(parent) = &info.parent {
         let pool = pool_name(parent.spec.pool_id);
-        show!("\tparent: {pool}/{} at snapshot {}", parent.spec.image_id, parent.spec.snap_id);
+        let namespace = &parent.spec.pool_namespace;
+        let place = match namespace.is_empty() {
+            true => pool,
+            false => format!("{pool}/{namespace}"),
+        };
+        match parent_names {
+            Some((image, snap)) => show!("\tparent: {place}/{image}@{snap}"),
+            None => {
+                let (id, snap) = (&parent.spec.image_id, parent.spec.snap_id);
+                show!("\tparent: {place}/{id} at snapshot {snap} (its image is in the trash)");
+            }
+        }
         show!("\toverlap: {}", bytes_text(parent.overlap));
     }
     if info.stripe_count > 1 {

@@ -141,3 +141,61 @@ fn a_restart_changes_nothing_by_itself() {
     assert_eq!((more.store.as_str(), more.osd_size), ("memstore", 2 << 30));
     fs::remove_dir_all(layout.dir()).unwrap();
 }
+
+/// `--set` of a key that the file had already, or that its `[osd]` had, changed nothing; more than 125 OSDs found no
+/// ports; and what `up` finds its daemons by could be set to something else.
+#[test]
+fn what_is_set_has_an_effect() {
+    let layout = made("set", "--set osd_pool_default_size=2 --set osd_max_backfills=1");
+    let value = |name| {
+        let conf = layout.read_conf().unwrap().unwrap();
+        daemon::config_of("osd", "7", &layout.conf(), &conf).unwrap().str(name)
+    };
+    let again = |more: &str| add_settings(&layout, &plan(&args(layout.dir(), more), None).unwrap());
+    assert_eq!(
+        (value("osd_pool_default_size").as_str(), value("osd_max_backfills").as_str()),
+        ("2", "1")
+    );
+    again("--set osd_max_backfills=3 --set osd-pool-default-size=1").unwrap();
+    assert_eq!(
+        (value("osd_pool_default_size").as_str(), value("osd_max_backfills").as_str()),
+        ("1", "3")
+    );
+    let text = fs::read_to_string(layout.conf()).unwrap();
+    fs::write(layout.conf(), text.replace("[osd]\n", "[osd]\nosd max backfills = 5\n")).unwrap();
+    again("--set osd_max_backfills=4").unwrap();
+    assert_eq!(value("osd_max_backfills"), "4");
+
+    let default = value("ms_bind_port_max");
+    again("--osds 40").unwrap();
+    assert_eq!(value("ms_bind_port_max"), default);
+    again("--osds 200").unwrap();
+    assert_eq!(value("ms_bind_port_max"), "8000", "6800, and six for each");
+    again("--osds 256 --set ms_bind_port_max=9000").unwrap();
+    assert_eq!(value("ms_bind_port_max"), "9000");
+
+    for key in OWN_SETTINGS {
+        assert!(config::option(key).is_some(), "{key}");
+    }
+    let refused = plan(&args(layout.dir(), "--set osd_data=/tmp/$id"), None).unwrap_err();
+    assert!(refused.to_string().contains("'up' itself sets osd_data"), "{refused}");
+    let lines = parse_set("mon_pg_warn_min_per_osd=1\n[osd]").unwrap_err();
+    assert!(lines.to_string().contains("one line"), "{lines}");
+    fs::remove_dir_all(layout.dir()).unwrap();
+}
+
+/// A folder with a `#` in its name cut each path in `ceph.conf` short; a blank there ended the keyring's.
+#[test]
+fn a_folder_that_ceph_conf_cannot_carry_is_refused() {
+    let dir = folder("names");
+    for name in ["a b", "a#b", "a;b", "a,b", "$pid", "a=b", "a\"b", "a\\b", "a\nb"] {
+        let layout = Layout::create(&dir.join(name)).unwrap();
+        let failure = layout.check_path().unwrap_err().to_string();
+        assert!(failure.contains("give another --dir"), "{failure}");
+    }
+    for (name, word) in [("a.b_c-d@é", "a.b_c-d@é"), ("a(b)&c", "'a(b)&c'")] {
+        assert!(Layout::create(&dir.join(name)).unwrap().check_path().is_ok());
+        assert_eq!(for_shell(name), word);
+    }
+    fs::remove_dir_all(&dir).unwrap();
+}
