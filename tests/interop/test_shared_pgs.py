@@ -163,9 +163,9 @@ class SharedPgs(unittest.TestCase):
         self.read_all()
 
     def test_5_shards(self):
-        """An erasure coded pool. An OSD of ours went down when a real primary recovered a shard to it, and real primaries waited for its
-        shards' writes to be readable."""
-        cluster.ceph("osd", "erasure-code-profile", "set", "two", "k=2", "m=1", "crush-failure-domain=osd")
+        """An erasure coded pool, of packets. An OSD of ours went down when a real primary recovered a shard to it, and real primaries waited
+        for its shards' writes to be readable."""
+        cluster.ceph("osd", "erasure-code-profile", "set", "two", "k=2", "m=1", "technique=cauchy_good", "packetsize=64", "crush-failure-domain=osd")
         cluster.ceph("osd", "pool", "create", "shards", str(PGS // 2), str(PGS // 2), "erasure", "two")
         cluster.ceph("osd", "pool", "set", "shards", "min_size", "2")
         cluster.wait_clean()

@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use crate::kernel::dot;
+use crate::field::Field;
+use crate::kernel::{dot, dot_words};
 use crate::matrix::Matrix;
+use crate::packets::Packets;
 use crate::profile::{Plugin, Profile, Technique};
 
 /// One code.
@@ -12,7 +14,66 @@ use crate::profile::{Plugin, Profile, Technique};
 pub struct Code {
     k: usize,
     m: usize,
-    coding: Matrix,
+    coding: Rows,
+}
+
+/// How some chunks are made of k others.
+#[derive(Debug, Clone)]
+enum Rows {
+    /// Sums of products of words.
+    Words(Matrix),
+    /// Sums of packets.
+    Packets(Packets),
+}
+
+impl Rows {
+    /// Those of data or parity chunks that `chunks` names.
+    fn generator_rows(&self, chunks: &[usize]) -> Rows {
+        match self {
+            Rows::Words(matrix) => Rows::Words(matrix.generator_rows(chunks)),
+            Rows::Packets(packets) => Rows::Packets(packets.generator_rows(chunks)),
+        }
+    }
+
+    /// The same of what `back` makes the k chunks of, if those make all.
+    fn over(&self, back: &Rows) -> Option<Rows> {
+        match (self, back) {
+            (Rows::Words(rows), Rows::Words(back)) => {
+                Some(Rows::Words(rows.product(&back.inverted()?)))
+            }
+            (Rows::Packets(rows), Rows::Packets(back)) => {
+                Some(Rows::Packets(rows.product(&back.inverted()?)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Chunks are whole numbers of so many bytes.
+    fn unit(&self) -> usize {
+        match self {
+            Rows::Words(matrix) => matrix.field.w() as usize / 8,
+            Rows::Packets(packets) => packets.group_len(),
+        }
+    }
+
+    fn apply(&self, inputs: &[&[u8]]) -> Vec<Vec<u8>> {
+        let matrix = match self {
+            Rows::Packets(packets) => return packets.apply(inputs),
+            Rows::Words(matrix) => matrix,
+        };
+        let row = |r| {
+            let (row, mut out) = (matrix.row(r), vec![0; inputs[0].len()]);
+            match matrix.field {
+                Field::BYTES => {
+                    let bytes: Vec<u8> = row.iter().map(|cell| *cell as u8).collect();
+                    dot(&bytes, inputs, &mut out);
+                }
+                field => dot_words(field, row, inputs, &mut out),
+            }
+            out
+        };
+        (0..matrix.rows()).map(row).collect()
+    }
 }
 
 /// Why chunks cannot be computed.
@@ -25,8 +86,8 @@ pub enum DecodeError {
         /// Chunks it takes.
         needed: usize,
     },
-    /// Chunks of one stripe differ in length, or one is numbered k + m or more: the caller's
-    /// fault.
+    /// Chunks of one stripe differ in length or are no whole packets, or one is numbered k + m or more: the
+    /// caller's fault.
     NotOneStripe,
 }
 
@@ -46,13 +107,27 @@ impl std::error::Error for DecodeError {}
 impl Code {
     /// The code of a profile.
     pub fn new(profile: &Profile) -> Code {
-        let (k, m) = (profile.k, profile.m);
+        let (k, m, w, len) = (profile.k, profile.m, profile.w, profile.packet_len);
+        let field = Field::new(w);
         let coding = match (profile.plugin, profile.technique) {
             // isa sums one parity chunk up, whatever the matrix.
-            (Plugin::Isa, _) if m == 1 => Matrix::isa_vandermonde(k, m),
-            (Plugin::Jerasure, _) => Matrix::jerasure_vandermonde(k, m),
-            (Plugin::Isa, Technique::Cauchy) => Matrix::isa_cauchy(k, m),
-            (Plugin::Isa, Technique::ReedSolVan) => Matrix::isa_vandermonde(k, m),
+            (Plugin::Isa, _) if m == 1 => Rows::Words(Matrix::powers(field, k, m)),
+            (Plugin::Isa, Technique::Cauchy) => Rows::Words(Matrix::isa_cauchy(k, m)),
+            (Plugin::Isa, _) | (_, Technique::ReedSolR6) => {
+                Rows::Words(Matrix::powers(field, k, m))
+            }
+            (_, Technique::ReedSolVan | Technique::Cauchy) => {
+                Rows::Words(Matrix::jerasure_vandermonde(field, k, m))
+            }
+            (_, Technique::CauchyOrig) => {
+                Rows::Packets(Packets::of_matrix(&Matrix::cauchy_orig(field, k, m), len))
+            }
+            (_, Technique::CauchyGood) => {
+                Rows::Packets(Packets::of_matrix(&Matrix::cauchy_good(field, k, m), len))
+            }
+            (_, Technique::Liberation) => Rows::Packets(Packets::liberation(k, w as usize, len)),
+            (_, Technique::BlaumRoth) => Rows::Packets(Packets::blaum_roth(k, w as usize, len)),
+            (_, Technique::Liber8tion) => Rows::Packets(Packets::liber8tion(k, len)),
         };
         Code { k, m, coding }
     }
@@ -70,16 +145,11 @@ impl Code {
     /// The parity chunks of k data chunks of one length.
     ///
     /// # Panics
-    /// If there are not k, or they differ in length.
+    /// If there are not k, they differ in length, or are no whole words or packets.
     pub fn encode(&self, data: &[&[u8]]) -> Vec<Vec<u8>> {
         assert_eq!(data.len(), self.k, "one chunk for each column");
-        let len = data[0].len();
-        let parity = |r| {
-            let mut out = vec![0; len];
-            dot(self.coding.row(r), data, &mut out);
-            out
-        };
-        (0..self.m).map(parity).collect()
+        assert!(data[0].len().is_multiple_of(self.coding.unit()), "chunks are whole packets");
+        self.coding.apply(data)
     }
 
     /// Which chunks to read to have those wanted: they themselves if all are there, else the first
@@ -104,7 +174,8 @@ impl Code {
     ) -> Result<BTreeMap<usize, Vec<u8>>, DecodeError> {
         let len = available.values().next().map_or(0, |chunk| chunk.len());
         let is_one = |(&i, chunk): (&usize, &&[u8])| i < self.k + self.m && chunk.len() == len;
-        if !available.iter().all(is_one) || wanted.iter().any(|&i| i >= self.k + self.m) {
+        let whole = len.is_multiple_of(self.coding.unit());
+        if !whole || !available.iter().all(is_one) || wanted.iter().any(|&i| i >= self.k + self.m) {
             return Err(DecodeError::NotOneStripe);
         }
         let mut found = BTreeMap::new();
@@ -126,14 +197,9 @@ impl Code {
             return Err(too_few);
         }
         // Every k rows of these matrices are independent.
-        let back = self.coding.generator_rows(&sources).inverted().ok_or(too_few)?;
-        let rows = self.coding.generator_rows(&lost).product(&back);
+        let rows = self.coding.generator_rows(&lost).over(&self.coding.generator_rows(&sources));
         let inputs: Vec<&[u8]> = sources.iter().map(|i| available[i]).collect();
-        for (r, &i) in lost.iter().enumerate() {
-            let mut out = vec![0; len];
-            dot(rows.row(r), &inputs, &mut out);
-            found.insert(i, out);
-        }
+        found.extend(lost.into_iter().zip(rows.ok_or(too_few)?.apply(&inputs)));
         Ok(found)
     }
 }
@@ -155,11 +221,21 @@ mod tests {
             "plugin=isa,k=4,m=3",
             "plugin=isa,technique=cauchy,k=5,m=4",
             "plugin=jerasure,k=2,m=1",
+            "plugin=jerasure,k=4,m=3,w=16",
+            "plugin=jerasure,k=4,m=3,w=32",
+            "technique=reed_sol_r6_op,k=5,m=2",
+            "technique=cauchy_orig,k=4,m=3,w=5,packetsize=4",
+            "technique=cauchy_good,k=4,m=3,w=5,packetsize=4",
+            "technique=cauchy_good,k=6,m=2,packetsize=2",
+            "technique=liberation,k=5,m=2,packetsize=4",
+            "technique=blaum_roth,k=5,m=2,w=6,packetsize=4",
+            "technique=liber8tion,k=8,m=2,packetsize=1",
+            "technique=blaum_roth,k=2,m=2,packetsize=4",
         ] {
             let code = code(text);
             let (k, n) = (code.k(), code.k() + code.m());
             let data: Vec<Vec<u8>> =
-                (0..k).map(|j| (0..100).map(|i| (i * 13 + j * 101 + 5) as u8).collect()).collect();
+                (0..k).map(|j| (0..1680).map(|i| (i * 13 + j * 101 + 5) as u8).collect()).collect();
             let parts: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
             let parity = code.encode(&parts);
             let all: Vec<&[u8]> =
@@ -175,6 +251,7 @@ mod tests {
                     }
                     Err(e) => {
                         let available = there.len();
+                        assert!(available < k, "{text}: {mask:#b}");
                         assert_eq!(e, DecodeError::TooFew { available, needed: k });
                     }
                 }

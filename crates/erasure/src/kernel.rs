@@ -2,7 +2,7 @@
 //! decoding do with bytes. Three ways, all with the same result: one instruction a product where
 //! the processor has GFNI, two table look-ups in a register with AVX2, two in memory elsewhere.
 
-use crate::field::mul;
+use crate::field::{Field, mul8 as mul};
 
 /// Products of one coefficient with every byte: by low and by high half of the byte.
 struct Halves {
@@ -28,6 +28,27 @@ pub(crate) fn dot(coefficients: &[u8], inputs: &[&[u8]], out: &mut [u8]) {
     if done < out.len() {
         let halves: Vec<Halves> = coefficients.iter().map(|&c| Halves::of(c)).collect();
         tail(&halves, inputs, out, done);
+    }
+}
+
+/// The sum of products of words of two or four bytes, the lowest byte first.
+///
+/// # Panics
+/// As [`dot`].
+pub(crate) fn dot_words(field: Field, coefficients: &[u32], inputs: &[&[u8]], out: &mut [u8]) {
+    assert_eq!(coefficients.len(), inputs.len());
+    assert!(inputs.iter().all(|i| i.len() == out.len()), "inputs and output differ in length");
+    out.fill(0);
+    let word_len = field.w() as usize / 8;
+    for (c, input) in coefficients.iter().zip(inputs) {
+        // Products with each byte in each place.
+        let product = |place: usize, byte: usize| field.mul(*c, (byte as u32) << (8 * place));
+        let table = |place| -> [u32; 256] { core::array::from_fn(|byte| product(place, byte)) };
+        let tables: Vec<[u32; 256]> = (0..word_len).map(table).collect();
+        for (to, word) in out.chunks_exact_mut(word_len).zip(input.chunks_exact(word_len)) {
+            let sum = tables.iter().zip(word).fold(0, |sum, (t, byte)| sum ^ t[usize::from(*byte)]);
+            to.iter_mut().zip(sum.to_le_bytes()).for_each(|(to, byte)| *to ^= byte);
+        }
     }
 }
 

@@ -1,10 +1,9 @@
 //! Erasure codes as Ceph's plugins compute them: k data chunks become m parity chunks, and any k of
-//! the k + m give the others back. Chunks are byte for byte those of Ceph's `jerasure`
-//! (`reed_sol_van`, w = 8) and `isa` (`reed_sol_van`, `cauchy`) plugins.
+//! the k + m give the others back. Chunks are byte for byte those of Ceph's `jerasure` and `isa` plugins.
 //!
-//! * `field`: GF(2^8). * `matrix`: the codes' matrices. * `kernel`: sums of products over slices,
-//!   with what the processor has. * `code`: encode, decode. * `profile`: what operators write.
-//! * `stripe`: how an object's bytes lie in chunks.
+//! * `field`: GF(2^w). * `matrix`: the codes' matrices. * `kernel`: sums of products over slices,
+//!   with what the processor has. * `packets`: codes that only add. * `code`: encode, decode.
+//! * `profile`: what operators write. * `stripe`: how an object's bytes lie in chunks.
 //!
 //! Pure: knows nothing of objects, placement groups or OSDs.
 
@@ -12,6 +11,7 @@ mod code;
 mod field;
 mod kernel;
 mod matrix;
+mod packets;
 mod profile;
 mod stripe;
 

@@ -1,5 +1,7 @@
 //! Chunks beside those of a real Ceph 16.2: `golden.txt` was written with `ceph-erasure-code-tool
-//! encode` (stripe unit 1024, two stripes) and `calc-chunk-size` (an object of 10,000 bytes).
+//! encode` (stripe unit 1024, two stripes) and `calc-chunk-size` (an object of 10,000 bytes); `golden-jerasure.txt`
+//! likewise of the techniques and numbers of bits that a profile has to name (the smallest stripe unit there is, and an
+//! object of 10,000,000 bytes).
 
 use std::collections::BTreeMap;
 
@@ -44,6 +46,31 @@ fn parity_is_cephs() {
         lines += 1;
     }
     assert_eq!(lines, 45);
+}
+
+#[test]
+fn techniques_of_jerasure_are_cephs() {
+    let mut lines = 0;
+    for line in include_str!("golden-jerasure.txt").lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        let [told, unit, chunk_len, ref crcs @ ..] = words[..] else { panic!("{line}") };
+        let pairs = told.split(',').filter_map(|pair| pair.split_once('='));
+        let map = pairs.map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
+        let profile = Profile::of(&map).unwrap_or_else(|e| panic!("{line}: {e}"));
+        assert_eq!(profile.chunk_len(10_000_000).to_string(), chunk_len, "{line}");
+        let unit: usize = unit.parse().unwrap();
+        let stripes = Stripes::new(Code::new(&profile), unit);
+        let data = pattern(2 * unit * profile.k);
+        let chunks = stripes.encode(&data);
+        let found: Vec<String> =
+            chunks[profile.k..].iter().map(|c| format!("{:08x}", crc(c))).collect();
+        assert_eq!(found, crcs, "{line}");
+        let there: BTreeMap<usize, &[u8]> =
+            chunks.iter().map(Vec::as_slice).enumerate().skip(profile.m).collect();
+        assert!(stripes.decode(&there).unwrap() == data, "{line}");
+        lines += 1;
+    }
+    assert_eq!(lines, 193);
 }
 
 /// An object of 20,000 bytes in a pool of k = 2, m = 1 and 4096 bytes a piece: the checksums in the

@@ -192,13 +192,18 @@ fn complete(profile: &mut ProfileMap) -> Result<(), Refusal> {
     };
     put("k", code.k.to_string());
     put("m", code.m.to_string());
-    put("technique", "reed_sol_van".to_owned());
+    put("technique", code.technique.name().to_owned());
     put("crush-root", "default".to_owned());
     put("crush-failure-domain", "host".to_owned());
     put("crush-device-class", String::new());
     if code.plugin == Plugin::Jerasure {
-        put("w", "8".to_owned());
-        put("jerasure-per-chunk-alignment", "false".to_owned());
+        put("w", code.w.to_string());
+        if code.technique.has_packets() {
+            put("packetsize", code.packet_len.to_string());
+        }
+        if code.technique.may_align_each_chunk() {
+            put("jerasure-per-chunk-alignment", "false".to_owned());
+        }
     }
     Ok(())
 }

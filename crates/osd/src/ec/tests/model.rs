@@ -70,6 +70,8 @@ impl World {
             "plugin=isa,k=4,m=2",
             "plugin=isa,k=3,m=1",
             "plugin=isa,technique=cauchy,k=3,m=3",
+            "technique=reed_sol_r6_op,k=3,m=2",
+            "technique=cauchy_good,k=3,m=2,packetsize=1",
         ];
         let mut rng = Rng(seed);
         let profile = profiles[rng.below(profiles.len() as u64) as usize];
