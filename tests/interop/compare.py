@@ -388,6 +388,20 @@ ceph osd erasure-code-profile set prof1 k=3 m=1 crush-failure-domain=osd
 J ceph osd erasure-code-profile get prof1
 ceph osd erasure-code-profile rm prof1
 ceph osd erasure-code-profile rm prof1
+ceph osd erasure-code-profile set prof3 technique=reed_sol_r6_op k=4 m=3
+ceph osd erasure-code-profile set prof3 technique=reed_sol_r6_op k=4 w=16
+J ceph osd erasure-code-profile get prof3
+ceph osd erasure-code-profile rm prof3
+ceph osd erasure-code-profile set prof3 technique=cauchy_good k=4 m=3 packetsize=x
+ceph osd erasure-code-profile set prof3 technique=cauchy_good k=4 m=3 w=4 packetsize=8 stripe_unit=1024
+ceph osd erasure-code-profile set prof3 technique=cauchy_good k=4 m=3 w=4 packetsize=8 stripe_unit=1024 --force
+J ceph osd erasure-code-profile get prof3
+ceph osd erasure-code-profile set prof4 technique=liberation k=8
+ceph osd erasure-code-profile set prof4 technique=liberation packetsize=10
+ceph osd erasure-code-profile set prof4 technique=liberation
+J ceph osd erasure-code-profile get prof4
+ceph osd erasure-code-profile set prof5 technique=blaum_roth w=8
+ceph osd erasure-code-profile set prof5 technique=liber8tion k=9
 ceph osd erasure-code-profile set prof2 k=2 m=1 stripe_unit=4KiB
 ceph osd erasure-code-profile rm default
 ceph osd crush rule create-erasure ec_again

@@ -43,7 +43,7 @@ impl MonCore {
                 ),
             );
         }
-        complete(&mut profile)?;
+        complete(&mut profile, force)?;
         if let Some(old) = map.erasure_code_profiles.get(&name) {
             if *old == profile {
                 return done();
@@ -181,9 +181,17 @@ pub(crate) fn stripe_unit(profile: &ProfileMap, code: &Profile) -> Result<Option
 }
 
 /// Writes out what the plugin would take for granted.
-fn complete(profile: &mut ProfileMap) -> Result<(), Refusal> {
+fn complete(profile: &mut ProfileMap, force: bool) -> Result<(), Refusal> {
+    const PAGE_LEN: u64 = 4096;
     let code = code_of(profile)?;
-    stripe_unit(profile, &code)?;
+    let unit = stripe_unit(profile, &code)?;
+    if unit.is_some_and(|unit| unit % PAGE_LEN != 0) && !force {
+        return fail(
+            Errno::EINVAL,
+            "stripe_unit should be a multiple of 4096 bytes for best performance.use --force to \
+             override this check",
+        );
+    }
     let mut put = |key: &str, value: String| {
         let known = profile.entry(key.to_owned()).or_default();
         if known.is_empty() {
@@ -223,7 +231,7 @@ mod tests {
     fn set(words: &str) -> Result<String, String> {
         let given: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
         let mut profile = with_defaults(pairs(DEFAULT.split_whitespace()), &given);
-        complete(&mut profile).map_err(|refusal| refusal.text)?;
+        complete(&mut profile, false).map_err(|refusal| refusal.text)?;
         Ok(profile_text(&profile))
     }
 
@@ -238,6 +246,10 @@ mod tests {
         };
         assert_eq!(set(""), jerasure("2", "2"));
         assert_eq!(set("k=3"), jerasure("3", "2"));
+        let packets = "jerasure-per-chunk-alignment=false,k=4,m=2,packetsize=2048,plugin=jerasure,technique=cauchy_orig,w=8";
+        assert_eq!(set("technique=cauchy_orig k=4"), Ok(format!("{{{crush},{packets}}}")));
+        let packets = "k=2,m=2,packetsize=64,plugin=jerasure,technique=liberation,w=7";
+        assert_eq!(set("technique=liberation packetsize=64"), Ok(format!("{{{crush},{packets}}}")));
         let isa = format!("{{{crush},k=7,m=3,plugin=isa,technique=reed_sol_van}}");
         assert_eq!(set("plugin=isa"), Ok(isa));
     }
@@ -269,6 +281,10 @@ mod tests {
             (
                 "plugin=isa k=4 m=5",
                 "Vandermonde: m=5 should be less than 5 to guarantee an MDS codec: revert to m=4",
+            ),
+            (
+                "stripe_unit=1024",
+                "stripe_unit should be a multiple of 4096 bytes for best performance.use --force to override this check",
             ),
             (
                 "stripe_unit=1000",
