@@ -49,8 +49,9 @@ def loligo(*args, check=True, timeout=60):
 class Serve:
     """`loligo nbd serve` for a while; `url(name)` for libnbd's and qemu's tools."""
 
-    def __init__(self, *images, read_only=False, conf=None):
+    def __init__(self, *images, read_only=False, conf=None, code=0):
         self.images = images
+        self.code = code
         self.conf = conf or c.conf
         self.flags = ["--read-only"] if read_only else []
         self.socket = str(tmp / f"{os.getpid()}-{time.monotonic_ns()}.sock")
@@ -73,8 +74,9 @@ class Serve:
         self.process.send_signal(signal.SIGTERM)
         code = self.process.wait(timeout=30)
         self.process.stdout.close()
+        said = self.said()
         self.log.close()
-        assert code == 0 and not os.path.exists(self.socket), self.said()
+        assert code == self.code and not os.path.exists(self.socket), said
 
     def url(self, name=None):
         return f"nbd+unix:///{name or self.images[0]}?socket={self.socket}"
@@ -558,6 +560,69 @@ class WithLibrbd(unittest.TestCase):
         self.assertEqual(loligo("rbd", "ls", "tight"), "")
         for pool in ("tight", "tight-data"):
             c.ceph("osd", "pool", "rm", pool, pool, "--yes-i-really-really-mean-it")
+
+    def test_what_lies_beneath_may_go(self):
+        """A server went on by what it had once read of its image's parent: when that had been flattened and what lay beneath it
+        removed, it read zeros, and copied them up for good. A snapshot that was removed read as zeros, too."""
+        for command in ("create deep --size 8M", "bench deep --io-type write --io-size 4M --io-total 8M --io-pattern seq", "snap create deep@s",
+                        "snap protect deep@s", "clone deep@s middle", "snap create middle@s", "snap protect middle@s", "clone middle@s top",
+                        "create read --size 4M", "bench read --io-type write --io-size 4M --io-total 4M", "snap create read@s"):
+            c.run("rbd", *command.split())
+        data = c.run("rbd", "export", "deep", "-").stdout
+        assert any(data)
+        with Serve("rbd/top", "rbd/middle@s", "rbd/read@s") as s:
+            for name in s.images:
+                c.run("qemu-io", "-r", "-f", "raw", s.url(name), "-c", "read 0 4k")
+            for command in ("flatten middle", "snap unprotect deep@s", "snap rm deep@s", "rm deep", "snap rm read@s"):
+                c.run("rbd", *command.split())
+            self.assertEqual(c.run("nbdcopy", s.url("rbd/middle@s"), "-").stdout, data)
+            c.run("qemu-io", "-f", "raw", s.url(), "-c", "write -P 7 4k 4k")
+            changed = data[:4096] + b"\7" * 4096 + data[8192:]
+            self.assertEqual(c.run("nbdcopy", s.url(), "-").stdout, changed)
+            gone = c.run("qemu-io", "-r", "-f", "raw", s.url("rbd/read@s"), "-c", "read 0 4k", check=False)
+            self.assertNotEqual(gone.returncode, 0)
+            # A parent that the child needs no more is not watched.
+            c.run("rbd", "flatten", "top")
+            c.run("qemu-io", "-f", "raw", s.url(), "-c", "read 0 4k")
+            watchers = lambda: json.loads(c.run("rbd", "status", "middle", "--format", "json").stdout)["watchers"]  # noqa: E731
+            c.wait(lambda: len(watchers()) == 1, what="only the export of middle@s watches it")
+        self.assertEqual(c.run("rbd", "export", "top", "-").stdout, changed)
+
+    def test_an_image_that_is_another_clusters_now(self):
+        """A server wrote on into an image that had been demoted since it was opened: writes that the next synchronisation took back."""
+        c.run("rbd", "mirror", "pool", "enable", "rbd", "image")
+        c.run("rbd", "create", "demoted", "--size", "1M")
+        c.run("rbd", "mirror", "image", "enable", "demoted", "snapshot")
+        with Serve("rbd/demoted") as s:
+            c.run("qemu-io", "-f", "raw", s.url(), "-c", "write -P 1 0 4k")
+            c.run("rbd", "mirror", "image", "demote", "demoted")
+            refused = c.run("qemu-io", "-f", "raw", s.url(), "-c", "write -P 2 0 4k", check=False)
+            self.assertNotEqual(refused.returncode, 0)
+            c.run("qemu-io", "-f", "raw", s.url(), "-c", "read -P 1 0 4k")
+        c.run("rbd", "mirror", "image", "promote", "demoted", "--force")
+        c.run("rbd", "mirror", "image", "disable", "demoted", "--force")
+        c.run("rbd", "mirror", "pool", "disable", "rbd")
+
+    def test_who_is_fenced_off_ends(self):
+        """A server whose client was blocklisted stayed, and answered all that came with ESHUTDOWN."""
+        c.run("rbd", "create", "fenced", "--size", "1M")
+        with Serve("rbd/fenced", code=1) as s:
+            c.run("qemu-io", "-f", "raw", s.url(), "-c", "write 0 4k")
+            [watcher] = json.loads(c.run("rbd", "status", "fenced", "--format", "json").stdout)["watchers"]
+            c.ceph("osd", "blocklist", "add", watcher["address"])
+            c.wait(lambda: s.process.poll() is not None, 60, "it ends")
+            self.assertIn("others have taken the image", s.said())
+        c.ceph("osd", "blocklist", "rm", watcher["address"])
+
+    def test_a_full_pool_keeps_nobody(self):
+        """A server that was told to end stayed for as long as its pool was full: it could not give its lock back."""
+        c.pool("small", 4)
+        c.run("rbd", "create", "small/full", "--size", "8M")
+        with Serve("small/full") as s:
+            c.run("qemu-io", "-f", "raw", s.url(), "-c", "write 0 4M")
+            c.ceph("osd", "pool", "set-quota", "small", "max_bytes", "1000")
+            c.wait(lambda: "full" in c.ceph("osd", "pool", "ls", "detail").split("'small'")[1].splitlines()[0], 60, "the pool is full")
+        self.assertEqual(c.run("rbd", "lock", "ls", "small/full").stdout, b"")
 
     def test_a_snapshot_is_not_its_image(self):
         """`loligo rbd rm rbd/image@snap` removed the image, with all that it held."""

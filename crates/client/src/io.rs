@@ -112,7 +112,13 @@ impl IoCtx {
     }
 
     pub(crate) fn base_of(&self, object: BString, flags: u32) -> Base {
-        Base { object, locator: self.locator.clone(), flags: flags | self.flags, copy: 0 }
+        Base {
+            object,
+            locator: self.locator.clone(),
+            flags: flags | self.flags,
+            copy: 0,
+            keeps_watch: false,
+        }
     }
 
     /// The namespace.
@@ -293,7 +299,7 @@ impl IoCtx {
         let locator = ObjectLocator { hash: pg.seed.into(), ..self.locator.clone() };
         let flags = message_flags::READ | message_flags::PGOP | message_flags::IGNORE_OVERLAY;
         let flags = flags | self.flags;
-        let base = Base { object: BString::default(), locator, flags, copy: 0 };
+        let base = Base { object: BString::default(), locator, flags, copy: 0, keeps_watch: false };
         let request =
             Request { base, ops: vec![op], snapid: self.snap_read, snapc: SnapContext::default() };
         let page: PgNlsResponse = self.client.objecter().submit(request).await?.decode(0)?;

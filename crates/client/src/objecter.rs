@@ -61,7 +61,7 @@ struct Op {
     sent: Duration,
     checking_pool: bool,
     answer: Sender<Result<Outcome, ClientError>>,
-    _budget: [Permit; 2],
+    _budget: Option<[Permit; 2]>,
 }
 
 pub(crate) struct Objecter {
@@ -74,7 +74,7 @@ pub(crate) struct Objecter {
     pub(crate) sessions: RefCell<Sessions>,
     pub(crate) commands: Commands,
     pub(crate) lingers: Lingers,
-    /// Bound: [`INFLIGHT_OPS_MAX`].
+    /// Bound: [`INFLIGHT_OPS_MAX`], and one for each watch and each notify that came.
     ops: RefCell<BTreeMap<u64, Op>>,
     next_tid: Cell<u64>,
     map_changed: Notify,
@@ -149,9 +149,15 @@ impl Objecter {
         if request.base.flags & message_flags::BALANCE_READS != 0 {
             request.base.copy = self.env.random_u64();
         }
-        let bytes: u64 = request.ops.iter().map(cost_of).sum();
-        let budget =
-            [self.budget_ops.acquire(1).await, self.budget_bytes.acquire(bytes.max(1)).await];
+        // Watches do not wait behind operations that nobody answers.
+        let budget = match request.base.keeps_watch {
+            true => None,
+            false => {
+                let bytes: u64 = request.ops.iter().map(cost_of).sum();
+                let one = self.budget_ops.acquire(1).await;
+                Some([one, self.budget_bytes.acquire(bytes.max(1)).await])
+            }
+        };
         if self.stopped.get() {
             return Err(ClientError::Closed);
         }

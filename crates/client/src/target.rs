@@ -16,6 +16,9 @@ pub(crate) struct Base {
     pub(crate) flags: u32,
     /// Which copy is asked where any may be (BALANCE_READS): a number at random.
     pub(crate) copy: u64,
+    /// It keeps a watch alive, or says that one has heard: who waits for room must not lose what it holds by its
+    /// watch (`_send_linger_ping` in `src/osdc/Objecter.cc`).
+    pub(crate) keeps_watch: bool,
 }
 
 /// The state of the map an operation was sent under. Any difference in it ends the interval in
@@ -69,7 +72,7 @@ pub(crate) fn calc_target(map: &OsdMap, base: &Base) -> Option<Target> {
         osd,
         spg: SpgId { pgid: pg, shard },
         hash: raw.seed,
-        paused: is_paused(map, pool, base.flags),
+        paused: is_paused(map, pool, base),
         interval: Interval {
             pg,
             acting: places.acting,
@@ -102,11 +105,48 @@ fn any_copy(pool: &PgPool, acting: &[OsdId], base: &Base) -> Option<OsdId> {
 }
 
 /// Whether the cluster or the pool takes no such operation at the moment.
-fn is_paused(map: &OsdMap, pool: &PgPool, flags: u32) -> bool {
+fn is_paused(map: &OsdMap, pool: &PgPool, base: &Base) -> bool {
+    let flags = base.flags;
     let pauses_read = map.has_flag(osdmap_flags::PAUSERD);
+    if base.keeps_watch {
+        return pauses_read;
+    }
     let respects_full = flags & (message_flags::FULL_TRY | message_flags::FULL_FORCE) == 0;
     let full = map.has_flag(osdmap_flags::FULL) || pool.has_flag(pool_flags::FULL);
     let pauses_write = map.has_flag(osdmap_flags::PAUSEWR) || (full && respects_full);
     (flags & message_flags::READ != 0 && pauses_read)
         || (flags & message_flags::WRITE != 0 && pauses_write)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pings of watches waited with the writes for room in a full pool. After 30 s the watch was gone, so whoever wanted the
+    /// image next took its writer for dead, and blocklisted it.
+    #[test]
+    fn watches_outlive_a_full_pool() {
+        let op = |flags, keeps_watch| Base {
+            object: "rbd_header.1".into(),
+            locator: ObjectLocator::default(),
+            flags,
+            copy: 0,
+            keeps_watch,
+        };
+        let (write, read) = (message_flags::WRITE, message_flags::READ);
+        let paused = |map_flags, pool_flags, base: &Base| {
+            let map = OsdMap { flags: map_flags, ..OsdMap::default() };
+            is_paused(&map, &PgPool { flags: pool_flags, ..PgPool::default() }, base)
+        };
+        for (map, pool) in
+            [(0, pool_flags::FULL), (osdmap_flags::FULL, 0), (osdmap_flags::PAUSEWR, 0)]
+        {
+            assert!(paused(map, pool, &op(write, false)));
+            assert!(!paused(map, pool, &op(write, true)));
+            assert!(!paused(map, pool, &op(read, false)));
+        }
+        assert!(!paused(0, pool_flags::FULL, &op(write | message_flags::FULL_TRY, false)));
+        assert!(paused(osdmap_flags::PAUSERD, 0, &op(write, true)));
+        assert!(!paused(0, 0, &op(write | read, false)));
+    }
 }

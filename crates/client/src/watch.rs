@@ -171,7 +171,14 @@ impl Watch {
         w.blob(&reply);
         let args = NotifyArgs { cookie: self.cookie };
         let op = OsdOp::with(ops::NOTIFY_ACK, args, w.into_bytes());
-        self.io.operate(self.object.clone(), Operation::new().op(op)).await.map(drop)
+        let base = self.io.base_of(self.object.clone(), message_flags::READ);
+        let request = Request {
+            base: Base { keeps_watch: true, ..base },
+            ops: vec![op],
+            snapid: NOSNAP,
+            snapc: SnapContext::default(),
+        };
+        self.io.client().objecter().submit(request).await.map(drop)
     }
 
     /// Ends it at the OSD; from now on no event comes.
@@ -179,15 +186,13 @@ impl Watch {
         if !self.forget() {
             return Ok(());
         }
-        let op = watch_op(self.cookie, watch_op::UNWATCH, 0);
-        self.io.operate(self.object.clone(), Operation::new().op(op)).await.map(drop)
+        end(self.io.clone(), self.object.clone(), self.cookie).await
     }
 
     /// Ends a lost watch: the OSD may know it still, and notifies would wait for it.
     pub async fn abandon(&self) {
         self.forget();
-        let op = watch_op(self.cookie, watch_op::UNWATCH, 0);
-        let _ = self.io.operate(self.object.clone(), Operation::new().op(op)).await;
+        let _ = end(self.io.clone(), self.object.clone(), self.cookie).await;
     }
 
     fn forget(&self) -> bool {
@@ -202,14 +207,19 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         if self.forget() {
-            let (io, object) = (self.io.clone(), self.object.clone());
-            let op = watch_op(self.cookie, watch_op::UNWATCH, 0);
-            let env = io.client().env().clone();
-            env.go(async move {
-                let _ = io.operate(object, Operation::new().op(op)).await;
+            let ended = end(self.io.clone(), self.object.clone(), self.cookie);
+            self.io.client().env().clone().go(async move {
+                let _ = ended.await;
             });
         }
     }
+}
+
+/// Tells the OSD that a watch ends. That takes no room.
+async fn end(io: IoCtx, object: BString, cookie: u64) -> Result<(), ClientError> {
+    let op = watch_op(cookie, watch_op::UNWATCH, 0);
+    let io = io.with_flags(message_flags::FULL_TRY);
+    io.operate(object, Operation::new().op(op)).await.map(drop)
 }
 
 fn watch_op(cookie: u64, op: u8, generation: u32) -> OsdOp {
@@ -340,8 +350,10 @@ async fn register(
     op: u8,
     generation: u32,
 ) -> Result<(), ClientError> {
+    let keeps_watch = matches!(op, watch_op::PING | watch_op::RECONNECT);
+    let flags = if keeps_watch { message_flags::FULL_TRY } else { 0 };
     let request = Request {
-        base: linger.base.clone(),
+        base: Base { keeps_watch, flags: linger.base.flags | flags, ..linger.base.clone() },
         ops: vec![watch_op(cookie, op, generation)],
         snapid: NOSNAP,
         snapc: SnapContext::default(),

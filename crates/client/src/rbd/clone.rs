@@ -11,7 +11,6 @@ use cls::rbd::features::operation::CLONE_CHILD;
 use cls::rbd::snapshot::{ChildImageSpec, SnapshotInfo};
 use denc::Denc;
 use futures_util::future::LocalBoxFuture;
-use futures_util::{StreamExt, stream};
 use types::Errno;
 
 use super::create::{CreateOptions, claim_name, plan, write_header};
@@ -19,7 +18,7 @@ use super::header::{Header, ParentImageSpec};
 use super::image::{Image, OpenOptions};
 use super::journal::OpChange;
 use super::names::{self, features};
-use super::progress::{OnProgress, Progress, unwatched};
+use super::progress::{OnProgress, Progress, many, unwatched};
 use super::remove::forget;
 use super::write::OBJECTS_AT_A_TIME;
 use crate::{ClientError, IoCtx, Operation};
@@ -189,13 +188,9 @@ impl Image {
         let deep = view.header.has(features::DEEP_FLATTEN);
         // What snapshots see beyond the head's overlap was copied when the head was cut.
         let objects = view.header.layout.objects(view.overlap);
-        let copies = stream::iter(0..objects).map(|object| self.fill(object, deep, alone));
-        let mut copies = copies.buffer_unordered(OBJECTS_AT_A_TIME);
+        let copies = (0..objects).map(|object| self.fill(object, deep, alone));
         let progress = Progress::new(tell, objects);
-        while let Some(result) = copies.next().await {
-            result?;
-            progress.step()?;
-        }
+        many(copies, OBJECTS_AT_A_TIME, || progress.step()).await?;
         self.0.header_op(self.0.locked_op().rbd_write("parent_detach", |_| ())).await?;
         let after = Header::read(&self.0.io, &self.0.header_oid).await?;
         if after.snaps.values().all(|snap| snap.overlap.is_none()) {

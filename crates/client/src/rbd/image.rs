@@ -117,6 +117,7 @@ pub(crate) struct Inner {
     pub(crate) closed: Cell<bool>,
     /// It could not be watched any more: others have changed it unseen, and may hold the lock.
     pub(crate) fenced: Cell<bool>,
+    pub(crate) fenced_off: Notify,
     /// The image is being removed: its journal counts no more.
     pub(crate) is_going: Cell<bool>,
 }
@@ -156,11 +157,10 @@ impl Image {
             let read_only = options.read_only || snap != NOSNAP;
             Image::check_features(&header, read_only)?;
             let image = Image::with_header(io, name, id, header, snap, read_only, 0).await?;
+            let watched = watcher::register(&image.0).await;
+            // A reader wants to hear of changes, but may lack the right to watch.
             if !read_only {
-                watcher::register(&image.0).await?;
-            } else if snap == NOSNAP {
-                // A reader wants to hear of changes, but may lack the right to watch.
-                let _ = watcher::register(&image.0).await;
+                watched?;
             }
             Ok(image)
         })
@@ -222,6 +222,7 @@ impl Image {
             resized: Notify::default(),
             closed: Cell::new(false),
             fenced: Cell::new(false),
+            fenced_off: Notify::default(),
             is_going: Cell::new(false),
         })))
     }
@@ -276,6 +277,16 @@ impl Image {
     /// Whether writes are refused.
     pub fn is_read_only(&self) -> bool {
         self.0.read_only
+    }
+
+    /// Whether it has been fenced off: it answers ESHUTDOWN alone until it is opened again.
+    pub fn is_fenced(&self) -> bool {
+        self.0.fenced.get()
+    }
+
+    /// Completes when it has been fenced off.
+    pub async fn fenced(&self) {
+        self.0.fenced_off.until(|| self.0.fenced.get()).await;
     }
 
     /// Completes when the size has changed.
@@ -351,12 +362,10 @@ async fn make_view(
             }
         }
     };
-    let snap_map = match before {
-        Some(before) => before.snap_map.clone(),
-        None if snap != NOSNAP && header.object_map_valid(snap) => {
-            object_map::load(io, &names::object_map(id, snap)).await.ok()
-        }
-        None => None,
+    // Who flattens the image copies objects into its snapshots, too.
+    let snap_map = match snap != NOSNAP && header.object_map_valid(snap) {
+        true => object_map::load(io, &names::object_map(id, snap)).await.ok(),
+        false => None,
     };
     Ok(View {
         size: header.size_at(snap),
@@ -379,9 +388,12 @@ async fn open_parent(io: &IoCtx, spec: &ParentImageSpec, depth: u32) -> Result<I
     if !header.snaps.contains_key(&spec.snap_id) {
         return Err(Errno::ENOENT.into());
     }
-    let (name, id) = (String::new(), spec.image_id.to_string());
+    let id = spec.image_id.to_string();
     Image::check_features(&header, true)?;
-    Image::with_header(&io, name, id, header, spec.snap_id, true, depth).await
+    let image = Image::with_header(&io, id.clone(), id, header, spec.snap_id, true, depth).await?;
+    // It may be flattened, and what lies beneath it removed: who went on by what it was would read zeros for that.
+    let _ = watcher::register(&image.0).await;
+    Ok(image)
 }
 
 impl Inner {
@@ -397,11 +409,21 @@ impl Inner {
             let header = header.inspect_err(|_| self.stale.set(true))?;
             let before = self.view();
             if self.snap != NOSNAP && !header.snaps.contains_key(&self.snap) {
+                self.stale.set(true);
                 return Err(Errno::ENOENT.into());
             }
             let view = make_view(&self.io, &self.id, header, self.snap, Some(&before), self.depth);
             let view = view.await.inspect_err(|_| self.stale.set(true))?;
             let resized = view.size != before.size;
+            let parent_of = |view: &View| view.parent.as_ref().map(|parent| Rc::as_ptr(&parent.0));
+            if let Some(left) =
+                before.parent.clone().filter(|_| parent_of(&view) != parent_of(&before))
+            {
+                // It is watched no more.
+                self.env.go(async move {
+                    let _ = left.close().await;
+                });
+            }
             *self.view.borrow_mut() = Rc::new(view);
             if resized {
                 self.resized.notify_all();
@@ -437,6 +459,8 @@ impl Inner {
             self.fresh_view().await?;
             let inside = self.gate.enter().await;
             let view = self.view();
+            // It may have become another cluster's copy since it was opened.
+            Image::check_features(&view.header, false)?;
             if !view.header.has(features::EXCLUSIVE_LOCK) || self.lock.is_owned() {
                 return Ok((inside, view, self.lock.object_map()));
             }
@@ -471,6 +495,7 @@ impl Inner {
             self.take_lock().await?;
         }
         self.refresh().await?;
+        Image::check_features(&self.view().header, false)?;
         Ok(turn)
     }
 

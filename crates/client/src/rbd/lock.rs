@@ -18,6 +18,7 @@ use cls::lock::{LockInfo, LockerId, LockerInfo};
 use env::sync::Notify;
 use futures_util::future::LocalBoxFuture;
 use types::Errno;
+use types::osd::ops::message_flags;
 use types::snap::NOSNAP;
 
 use super::header::{FLAG_FAST_DIFF_INVALID, FLAG_OBJECT_MAP_INVALID};
@@ -26,13 +27,18 @@ use super::journal::Journal;
 use super::names::{self, LOCK_COOKIE, LOCK_TAG, features};
 use super::object_map::ObjectMap;
 use super::watcher;
-use crate::{ClientError, Operation};
+use crate::{ClientError, IoCtx, Operation};
 
 /// How long a request to hand over waits before it is made again.
 const REQUEST_AGAIN: Duration = Duration::from_secs(2);
 /// After handing over, the lock is not taken for this long: our own writes are nearer to it than
 /// those of the one who asked.
 const COURTESY: Duration = Duration::from_millis(100);
+/// Nor for this long, unless it is free before, if it was asked for to do something that takes long: librbd begins
+/// that anew whenever the lock is asked back.
+const LONG_COURTESY: Duration = Duration::from_secs(10);
+/// The lock is asked for so soon after what takes long was refused.
+const AFTER_REFUSAL: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
 pub(crate) struct Lock {
@@ -46,6 +52,8 @@ pub(crate) struct Lock {
     pub(crate) released: Notify,
     /// Until then it is left to who has asked for it.
     courtesy: Cell<Duration>,
+    /// When something that takes long was last refused to another.
+    pub(crate) refused: Cell<Option<Duration>>,
 }
 
 impl Lock {
@@ -92,7 +100,10 @@ impl Inner {
         if self.lock.is_owned() {
             return Ok(());
         }
-        self.env.sleep_until(self.lock.courtesy.get()).await;
+        let left = self.lock.courtesy.get().saturating_sub(self.env.now());
+        if !left.is_zero() {
+            let _ = self.env.timeout(left, self.lock.released.notified()).await;
+        }
         self.check_usable()?;
         self.take_lock().await
     }
@@ -100,8 +111,15 @@ impl Inner {
     /// Gives the lock to one who asks.
     pub(crate) async fn hand_over(self: &Rc<Self>) -> Result<(), ClientError> {
         self.release_lock().await?;
-        self.lock.courtesy.set(self.env.now() + COURTESY);
+        let now = self.env.now();
+        let refused = self.lock.refused.take().is_some_and(|at| now - at < AFTER_REFUSAL);
+        self.lock.courtesy.set(now + if refused { LONG_COURTESY } else { COURTESY });
         Ok(())
+    }
+
+    /// For what takes no room: it need not wait until a full pool has some.
+    fn full_io(&self) -> IoCtx {
+        self.io.clone().with_flags(message_flags::FULL_TRY)
     }
 
     fn own_cookie(&self) -> Result<String, ClientError> {
@@ -121,6 +139,11 @@ impl Inner {
                     Err(ClientError::Errno(Errno::EBUSY)) => {
                         if self.ask_or_break().await? {
                             let _ = self.env.timeout(REQUEST_AGAIN, released).await;
+                        }
+                        // Who holds it may have taken the feature away: then nobody needs it.
+                        self.refresh().await?;
+                        if !self.view().header.has(features::EXCLUSIVE_LOCK) {
+                            return Ok(());
                         }
                     }
                     Err(error) => return Err(error),
@@ -167,7 +190,7 @@ impl Inner {
         }
         let oid = names::object_map(&self.id, NOSNAP);
         let needed = view.header.layout.objects(view.size);
-        match ObjectMap::open(self.io.clone(), oid).await {
+        match ObjectMap::open(self.full_io(), oid).await {
             Ok(map) if map.objects() >= needed => {
                 *self.lock.map.borrow_mut() = Some(map);
                 return Ok(());
@@ -278,8 +301,9 @@ impl Inner {
                 let _ = map.close().await;
             }
             let Some(cookie) = cookie else { return Ok(()) };
-            match self.header_op(Operation::new().rbd_unlock(&cookie)).await {
-                Ok(()) | Err(ClientError::Errno(Errno::ENOENT)) => {}
+            let unlock = Operation::new().rbd_unlock(&cookie);
+            match self.full_io().operate(self.header_oid.clone(), unlock).await {
+                Ok(_) | Err(ClientError::Errno(Errno::ENOENT)) => {}
                 Err(error) => return Err(error),
             }
             watcher::announce(self, watcher::RELEASED_LOCK);
@@ -290,6 +314,8 @@ impl Inner {
     /// The watch is lost for good, and with it the lock.
     pub(crate) async fn fence_off(&self) {
         self.fenced.set(true);
+        self.stale.set(true);
+        self.fenced_off.notify_all();
         self.watch.borrow_mut().take();
         let _turn = self.changes.acquire(1).await;
         self.lock.lost();

@@ -2,14 +2,13 @@
 //! ResizeRequest.cc`, `TrimRequest.cc` at v16.2).
 
 use futures_util::future::LocalBoxFuture;
-use futures_util::{StreamExt, stream};
 use types::Errno;
 
 use super::image::{Image, View};
 use super::journal::OpChange;
 use super::names::features;
 use super::object_map;
-use super::progress::{OnProgress, Progress, unwatched};
+use super::progress::{OnProgress, Progress, many, unwatched};
 use super::write::{Change, OBJECTS_AT_A_TIME};
 use crate::{ClientError, Operation};
 
@@ -83,14 +82,10 @@ impl Image {
         let kept_sets = size.div_ceil(set);
         let first_gone = kept_sets * layout.count;
         let objects = layout.objects(view.size);
-        let gone = stream::iter(first_gone..objects)
+        let gone = (first_gone..objects)
             .map(|object| self.change(view, map.as_ref(), object, Change::Delete));
-        let mut gone = gone.buffer_unordered(OBJECTS_AT_A_TIME);
         let progress = Progress::new(tell, objects.saturating_sub(first_gone));
-        while let Some(result) = gone.next().await {
-            result?;
-            progress.step()?;
-        }
+        many(gone, OBJECTS_AT_A_TIME, || progress.step()).await?;
         let cut_end = (kept_sets * set).min(view.size);
         if size >= cut_end {
             return Ok(());

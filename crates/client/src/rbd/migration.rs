@@ -10,12 +10,10 @@
 //! ```
 //! Here: sources of format 2 of this cluster that are in no group and not mirrored (EOPNOTSUPP).
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
 use cls::rbd::snapshot::MigrationSpec;
-use futures_util::{StreamExt, stream};
 use types::osd::ObjListSnapResponse;
 use types::osd::ops::{self, OsdOp};
 use types::snap::{NOSNAP, SNAPDIR};
@@ -25,7 +23,7 @@ use super::header::Header;
 use super::image::{Image, View};
 use super::names::{self, features};
 use super::object_map::{EXISTS, NONEXISTENT};
-use super::progress::{OnProgress, Progress};
+use super::progress::{OnProgress, Progress, many};
 use super::remove::{forget, remove_open};
 use super::trash::{forget_entry, restore};
 use crate::{ClientError, IoCtx, Operation};
@@ -326,19 +324,9 @@ async fn copy(
     let largest = versions.iter().map(|v| v.source.size()).max().unwrap_or(0);
     let objects = view.header.layout.objects(largest);
     let progress = Progress::new(tell, objects);
-    let mut copied = Ok(());
-    let stopping = Cell::new(false);
-    let wanted = (0..objects).take_while(|_| !stopping.get());
-    let copies = stream::iter(wanted).map(|object| copy_object(dest, &versions, object));
-    let mut copies = copies.buffer_unordered(COPIES_AT_A_TIME);
-    // Those that have begun go on to their ends: cut off, they leave old versions in heads.
-    while let Some(result) = copies.next().await {
-        if let Err(error) = result.and_then(|()| progress.step()) {
-            stopping.set(true);
-            copied = copied.and(Err(error));
-        }
-    }
-    copied
+    // Those that have begun go on to their ends: cut off, they would leave old versions in heads, too.
+    let copies = (0..objects).map(|object| copy_object(dest, &versions, object));
+    many(copies, COPIES_AT_A_TIME, || progress.step()).await
 }
 
 async fn migration_version(

@@ -36,7 +36,14 @@ impl Image {
         if offset.checked_add(len).is_none_or(|end| end > view.size) {
             return Err(Errno::EINVAL.into());
         }
-        self.read_view(&view, offset, len).await
+        match self.read_view(&view, offset, len).await {
+            // What lay beneath is gone; then this image needs it no more.
+            Err(ClientError::Errno(Errno::ENOENT)) if view.parent.is_some() => {
+                self.0.refresh().await?;
+                self.read_view(&self.0.view(), offset, len).await
+            }
+            outcome => outcome,
+        }
     }
 
     async fn read_view(
@@ -117,7 +124,7 @@ impl Image {
     ) -> Result<BufferList, ClientError> {
         let Some(parent) = &view.parent else { return Ok(BufferList::new()) };
         let mut list = BufferList::new();
-        let below = parent.0.view();
+        let below = parent.0.fresh_view().await?;
         for range in view.header.layout.image_ranges(object, from..to) {
             let inside = range.start.min(below.size)..range.end.min(below.size);
             let len = inside.end - inside.start;

@@ -2,7 +2,6 @@
 
 use cls::rbd::features::{PROTECTED, UNPROTECTED, UNPROTECTING};
 use cls::rbd::snapshot::{SnapshotInfo, SnapshotNamespace};
-use futures_util::{StreamExt, stream};
 use types::osd::ops::{OsdOp, ROLLBACK, SnapArgs};
 use types::{Errno, SnapId};
 
@@ -12,6 +11,7 @@ use super::image::{Image, View};
 use super::journal::OpChange;
 use super::names::{self, features};
 use super::object_map::{self, EXISTS, NONEXISTENT, States};
+use super::progress::many;
 use super::write::OBJECTS_AT_A_TIME;
 use crate::{ClientError, Operation};
 
@@ -292,13 +292,9 @@ impl Image {
         let blocked = self.0.block_writes().await;
         let view = self.0.view();
         let goal = self.merge_snap_map(&view, snap).await?;
-        let objects = stream::iter(0..view.header.layout.objects(view.size));
+        let objects = 0..view.header.layout.objects(view.size);
         let rolled = objects.map(|object| self.roll_back_object(&view, snap, object));
-        let mut rolled = rolled.buffer_unordered(OBJECTS_AT_A_TIME);
-        while let Some(result) = rolled.next().await {
-            result?;
-        }
-        drop(rolled);
+        many(rolled, OBJECTS_AT_A_TIME, || Ok(())).await?;
         if let (Some(map), Some(goal)) = (self.0.lock.object_map(), goal) {
             map.replace(goal).await?;
         }

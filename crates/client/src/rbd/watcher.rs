@@ -102,12 +102,13 @@ pub(crate) async fn request_lock(inner: &Inner) -> Result<(), ClientError> {
     Ok(())
 }
 
-/// Begins to watch the header.
+/// Begins to watch the header. What was known of it may be old by then.
 pub(crate) async fn register(inner: &Rc<Inner>) -> Result<(), ClientError> {
     let weak = Rc::downgrade(inner);
     let handler = Rc::new(move |event| on_event(&weak, event));
     let watch = inner.io.watch(inner.header_oid.clone(), handler).await?;
     *inner.watch.borrow_mut() = Some(Rc::new(watch));
+    inner.stale.set(true);
     Ok(())
 }
 
@@ -139,7 +140,6 @@ async fn register_again(inner: &Rc<Inner>) {
     while !inner.closed.get() {
         match register(inner).await {
             Ok(()) => {
-                inner.stale.set(true);
                 let _ = inner.follow_watch().await;
                 return;
             }
@@ -197,7 +197,10 @@ fn answer_to(inner: &Rc<Inner>, payload: &Bytes) -> Bytes {
         Ok(ASYNC_COMPLETE | ASYNC_PROGRESS | ACQUIRED_LOCK | REQUEST_LOCK | u32::MAX) => {
             Bytes::new()
         }
-        Ok(_) if inner.lock.is_owned() => response(Errno::EOPNOTSUPP.result()),
+        Ok(_) if inner.lock.is_owned() => {
+            inner.lock.refused.set(Some(inner.env.now()));
+            response(Errno::EOPNOTSUPP.result())
+        }
         Ok(_) => Bytes::new(),
         Err(error) => {
             tracing::debug!("a notify on {} does not decode: {error}", inner.header_oid);

@@ -9,9 +9,7 @@
 use std::rc::Rc;
 
 use bytes::{Bytes, BytesMut};
-use futures_util::StreamExt;
 use futures_util::future::{LocalBoxFuture, join_all};
-use futures_util::stream;
 use types::Errno;
 use types::osd::ops::{self, OsdOp, WriteSameArgs};
 
@@ -19,6 +17,7 @@ use super::copyup::CopyUp;
 use super::image::{Image, View};
 use super::names::{self, features};
 use super::object_map::{EXISTS, EXISTS_CLEAN, NONEXISTENT, ObjectMap, PENDING};
+use super::progress::many;
 use super::striping::ObjectExtent;
 use crate::{ClientError, Operation};
 
@@ -161,13 +160,10 @@ impl Image {
             };
             change.map(|change| (extent.object, change))
         });
-        let changes = stream::iter(changes.collect::<Vec<_>>())
-            .map(|(object, change)| self.change(view, map, object, change));
-        let mut changes = changes.buffer_unordered(OBJECTS_AT_A_TIME);
-        while let Some(result) = changes.next().await {
-            result?;
-        }
-        Ok(())
+        let changes: Vec<_> = changes.collect();
+        let changes =
+            changes.into_iter().map(|(object, change)| self.change(view, map, object, change));
+        many(changes, OBJECTS_AT_A_TIME, || Ok(())).await
     }
 
     /// Writes `data` if the image holds `expected` there, in one step: `None`, or where the first

@@ -19,6 +19,8 @@ use crate::failure::Failure;
 const CONNECT_TIME: Duration = Duration::from_secs(30);
 /// After which time it is said what is waited for.
 const TELL_TIME: Duration = Duration::from_secs(2);
+/// How long an image gets to close.
+const CLOSE_TIME: Duration = Duration::from_secs(30);
 /// Where a configuration is looked for when nothing names one.
 const PLACES: [&str; 2] = ["./loligo-data/ceph.conf", "/etc/ceph/ceph.conf"];
 
@@ -80,6 +82,20 @@ pub(crate) async fn open(
     let io = pool(client, &spec.pool, &spec.namespace).await?;
     let options = OpenOptions { snap: spec.snap.clone(), read_only };
     Image::open(&io, &spec.image, &options).await.map_err(|e| said(spec, e))
+}
+
+/// Waits for what is under way and gives the lock back, but not for ever: in a full pool, or where placement groups are
+/// inactive, that cannot be done. Who opens the image next breaks the lock.
+pub(crate) async fn close(env: &Env, image: &Image, name: &str) {
+    match env.timeout(CLOSE_TIME, image.close()).await {
+        Ok(Ok(())) => {}
+        Ok(Err(e)) => tracing::warn!("{name}: closing: {e}"),
+        Err(_) => tracing::warn!(
+            "{name}: not closed after {} s: the cluster does not answer (a full pool? inactive placement groups?); its \
+             lock is left to be broken by who opens it next",
+            CLOSE_TIME.as_secs()
+        ),
+    }
 }
 
 /// What is wrong with an image, and what may be done about it.

@@ -174,6 +174,10 @@ impl Haggling<'_> {
             self.reply(code, answer::ERR_UNKNOWN, b"there is no such export").await?;
             return Ok(None);
         };
+        if export.image.is_fenced() {
+            self.reply(code, answer::ERR_SHUTDOWN, b"the image has to be opened again").await?;
+            return Ok(None);
+        }
         let mut main = BytesMut::new();
         main.put_u16(info::EXPORT);
         main.put_u64(export.size());

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use client::rbd::Image;
 use env::{Env, Listener, Stream};
+use futures_util::future::{Either, join_all, select};
 
 use super::handshake::{End, negotiate};
 use super::incoming::Incoming;
 use super::transmission;
 use super::wire::export_flags;
 use crate::block::cli::{ClusterArgs, NbdServeArgs};
-use crate::block::connect::{connect, open};
+use crate::block::connect::{close, connect, open};
 use crate::block::requests::tell_of_resizes;
 use crate::failure::Failure;
 use crate::logging;
@@ -71,17 +72,13 @@ pub(super) fn run(cluster: ClusterArgs, args: NbdServeArgs) -> Result<(), Failur
             tell_of_resizes(&env, &export.image, RESIZED);
         }
         let exports: Rc<[Rc<Export>]> = exports.into();
-        accept_until_told(&env, listener, exports.clone()).await;
-        for export in exports.iter() {
-            if let Err(e) = export.image.close().await {
-                tracing::warn!("{}: closing: {e}", export.name);
-            }
-        }
+        let ended = accept_until_over(&env, listener, exports.clone()).await;
+        join_all(exports.iter().map(|export| close(&env, &export.image, &export.name))).await;
         client.shutdown();
         if let Some(path) = &args.socket {
             let _ = std::fs::remove_file(path);
         }
-        Ok(())
+        ended
     })
 }
 
@@ -102,10 +99,16 @@ fn listen(env: &Env, args: &NbdServeArgs) -> Result<(Rc<dyn Listener>, String), 
     Ok((listener, place))
 }
 
-async fn accept_until_told(env: &Env, listener: Rc<dyn Listener>, exports: Rc<[Rc<Export>]>) {
+/// Until it is told to end, or none of the images can be used any more: whoever starts it again has them opened again.
+async fn accept_until_over(
+    env: &Env,
+    listener: Rc<dyn Listener>,
+    exports: Rc<[Rc<Export>]>,
+) -> Result<(), Failure> {
+    let all_fenced = join_all(exports.iter().map(|export| export.image.fenced()));
     let budget = env::sync::Semaphore::new(CONNECTIONS_MAX);
     let accepting = {
-        let env = env.clone();
+        let (env, exports) = (env.clone(), exports.clone());
         async move {
             loop {
                 let place = budget.acquire(1).await;
@@ -125,8 +128,15 @@ async fn accept_until_told(env: &Env, listener: Rc<dyn Listener>, exports: Rc<[R
             }
         }
     };
-    let ended = env.termination();
-    futures_util::future::select(std::pin::pin!(accepting), ended).await;
+    let told = env.termination();
+    let all_fenced = std::pin::pin!(all_fenced);
+    let over = select(all_fenced, told);
+    match select(std::pin::pin!(accepting), over).await {
+        Either::Right((Either::Left(_), _)) => Err(Failure::new(
+            "others have taken the image: start again to open it anew, when it is theirs no more",
+        )),
+        _ => Ok(()),
+    }
 }
 
 async fn serve(env: &Env, stream: Rc<dyn Stream>, exports: &[Rc<Export>]) {

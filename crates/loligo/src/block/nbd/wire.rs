@@ -42,6 +42,7 @@ pub(super) mod answer {
     pub(crate) const ERR_POLICY: u32 = ERROR + 2;
     pub(crate) const ERR_INVALID: u32 = ERROR + 3;
     pub(crate) const ERR_UNKNOWN: u32 = ERROR + 6;
+    pub(crate) const ERR_SHUTDOWN: u32 = ERROR + 7;
 }
 
 /// Kinds of information about an export.

@@ -13,7 +13,7 @@ use super::control::{ANY_DEVICE, Control};
 use super::queue::Queues;
 use super::wire::{self, DeviceInfo, Params, SECTOR, feature};
 use crate::block::cli::UblkArgs;
-use crate::block::connect::{connect, open, said};
+use crate::block::connect::{close, connect, open, said};
 use crate::block::requests::tell_of_resizes;
 use crate::block::spec::ImageSpec;
 use crate::failure::Failure;
@@ -52,9 +52,7 @@ pub(super) async fn attach(env: &Env, spec: &ImageSpec, args: &UblkArgs) -> Resu
         Ok(()) => serve(env, &control, &image, spec, args, told).await,
         Err(failure) => Err(failure),
     };
-    if let Err(e) = image.close().await {
-        tracing::warn!("{spec}: closing: {e}");
-    }
+    close(env, &image, &spec.to_string()).await;
     client.shutdown();
     served
 }
