@@ -185,10 +185,7 @@ impl Image {
         if header.features & !(features::SUPPORTED | features::READ_ONLY) != 0 {
             return Err(Errno::EOPNOTSUPP);
         }
-        if !read_only && header.features & features::READ_ONLY != 0 {
-            return Err(Errno::EROFS);
-        }
-        Ok(())
+        if read_only { Ok(()) } else { check_primary(header) }
     }
 
     pub(crate) async fn with_header(
@@ -335,6 +332,14 @@ impl Image {
     }
 }
 
+/// EROFS for what is not written to here: a mirror's copy.
+fn check_primary(header: &Header) -> Result<(), Errno> {
+    match header.features & features::READ_ONLY {
+        0 => Ok(()),
+        _ => Err(Errno::EROFS),
+    }
+}
+
 async fn make_view(
     io: &IoCtx,
     id: &str,
@@ -460,7 +465,7 @@ impl Inner {
             let inside = self.gate.enter().await;
             let view = self.view();
             // It may have become another cluster's copy since it was opened.
-            Image::check_features(&view.header, false)?;
+            check_primary(&view.header)?;
             if !view.header.has(features::EXCLUSIVE_LOCK) || self.lock.is_owned() {
                 return Ok((inside, view, self.lock.object_map()));
             }
@@ -495,7 +500,7 @@ impl Inner {
             self.take_lock().await?;
         }
         self.refresh().await?;
-        Image::check_features(&self.view().header, false)?;
+        check_primary(&self.view().header)?;
         Ok(turn)
     }
 

@@ -127,16 +127,29 @@ impl Core {
         if device.len() < label.device_len {
             return Err(StoreError::Format("the device is shorter than its store"));
         }
-        let opened = database.open(&device, &label, false)?;
+        // It may have grown: an OSD whose database had no room left can be given some.
+        let unit = u64::from(label.min_alloc_len);
+        let grown = Superblock { device_len: device.len() / unit * unit, ..label.clone() };
+        let opened = database.open(&device, &grown, false)?;
         let kv = opened.kv;
         let superblock = kv
             .get(&superblock_key())
             .map_err(storage)?
             .ok_or(StoreError::Format("no bluestore here: run --mkfs"))?;
         let superblock: Superblock = decoded(&superblock, "the superblock")?;
-        if superblock != label {
+        // Which of both was told last that it has grown is one.
+        if (Superblock { device_len: grown.device_len, ..superblock.clone() }) != grown
+            || superblock.device_len > grown.device_len
+        {
             return Err(StoreError::Format("device and database do not belong together"));
         }
+        if superblock != grown || label != grown {
+            let mut batch = KvBatch::new();
+            batch.put(superblock_key(), grown.to_bytes());
+            kv.commit(batch).map_err(storage)?;
+            write_label(&device, &grown)?;
+        }
+        let superblock = grown;
         let totals = match kv.get(&totals_key()).map_err(storage)? {
             Some(value) => Totals::of_bytes(&value).ok_or(StoreError::Format("the totals"))?,
             None => Totals::default(),
@@ -422,6 +435,12 @@ impl Durable for Core {
 /// [`close`](crate::ObjectStore::close) is a crash as far as both are concerned.
 pub type BlueStore = Blocking<Inner<Core>>;
 
+fn write_label(device: &SharedDevice, superblock: &Superblock) -> Result<(), StoreError> {
+    let label = Piece::new(superblock.to_block().into(), WriteCause::Superblock);
+    device.write(0, vec![label])?;
+    Ok(device.sync()?)
+}
+
 impl BlueStore {
     /// Makes an empty store on a device and in a database, which is emptied or made.
     pub async fn mkfs(
@@ -454,9 +473,7 @@ impl BlueStore {
                 batch.delete_range(&b""[..], &b""[..]);
                 batch.put(superblock_key(), superblock.to_bytes());
                 opened.kv.commit(batch).map_err(storage)?;
-                let label = Piece::new(superblock.to_block().into(), WriteCause::Superblock);
-                device.write(0, vec![label])?;
-                Ok(device.sync()?)
+                write_label(&device, &superblock)
             })
             .await
     }

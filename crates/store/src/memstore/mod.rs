@@ -5,7 +5,7 @@
 mod object;
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, Range};
 
 use bstr::{BStr, BString};
@@ -31,6 +31,8 @@ pub struct MemStore {
 struct State {
     colls: BTreeMap<CollId, Collection>,
     limit: u64,
+    /// Bytes of all objects ([`Object::allocated`]).
+    used: u64,
     closed: bool,
     stops_when_full: bool,
     /// A transaction found no room, and was to be the last.
@@ -53,11 +55,19 @@ impl MemStore {
         let state = State {
             colls: BTreeMap::new(),
             limit,
+            used: 0,
             closed: false,
             stops_when_full: false,
             stopped: false,
         };
         MemStore { state: RefCell::new(state) }
+    }
+
+    /// What is counted as used, and what the objects have.
+    #[cfg(test)]
+    pub(crate) fn counted(&self) -> (u64, u64) {
+        let state = self.state.borrow();
+        (state.used, state.all())
     }
 
     fn on<T: 'static>(
@@ -93,8 +103,17 @@ impl State {
         self.colls.get(cid).ok_or(StoreError::NoCollection(*cid))
     }
 
-    fn used(&self) -> u64 {
-        self.colls.values().flat_map(|c| c.objects.values()).map(|o| o.allocated()).sum()
+    fn all(&self) -> u64 {
+        self.colls.values().flat_map(|c| c.objects.values()).map(Object::allocated).sum()
+    }
+
+    /// Bytes that the objects have which a transaction names.
+    fn named(&self, t: &Transaction) -> u64 {
+        let names: BTreeSet<&GhObject> = t.objects().iter().collect();
+        let cids: BTreeSet<&CollId> = t.collections().iter().collect();
+        let colls = cids.into_iter().filter_map(|cid| self.colls.get(cid));
+        let objects = colls.flat_map(|coll| names.iter().filter_map(|oid| coll.objects.get(*oid)));
+        objects.map(Object::allocated).sum()
     }
 
     /// The most bytes the transaction can add.
@@ -223,13 +242,25 @@ impl ObjectStore for MemStore {
             return ready(Err(e));
         }
         let growth = state.growth(&t);
-        if growth > 0 && state.used() + growth > state.limit {
+        if growth > 0 && state.used + growth > state.limit {
             state.stopped = state.stops_when_full;
             return ready(Err(StoreError::NoSpace));
         }
+        let before = state.named(&t);
         for op in t.ops() {
             state.apply(&t, op);
         }
+        // With or in front of whole collections go objects that the transaction does not name.
+        let is_wide = |op: &Op| {
+            matches!(
+                op,
+                Op::RmColl { .. } | Op::SplitCollection { .. } | Op::MergeCollection { .. }
+            )
+        };
+        state.used = match t.ops().iter().any(is_wide) {
+            true => state.all(),
+            false => state.used + state.named(&t) - before,
+        };
         ready(Ok(()))
     }
 
@@ -345,7 +376,7 @@ impl ObjectStore for MemStore {
         if state.closed {
             return ready(Err(StoreError::Closed));
         }
-        let used = state.used();
+        let used = state.used;
         let objects = || state.colls.values().flat_map(|c| c.objects.values());
         let stored = objects().map(|o| o.pages_len()).sum();
         ready(Ok(Statfs {

@@ -203,6 +203,70 @@ async fn filled(env: &Env, seed: u64, unit: u32) -> (Arc<SharedMemoryFile>, Shar
     (file, kv, model)
 }
 
+/// The first `len` bytes of a device that has more.
+struct Part {
+    file: Arc<SharedMemoryFile>,
+    len: u64,
+}
+
+impl SharedBlockFile for Part {
+    fn len(&self) -> u64 {
+        self.len
+    }
+    fn block_len(&self) -> u32 {
+        self.file.block_len()
+    }
+    fn read_at(&self, offset: u64, len: usize) -> std::io::Result<AlignedBuf> {
+        self.file.read_at(offset, len)
+    }
+    fn write_at(&self, offset: u64, bufs: Vec<Bytes>) -> std::io::Result<()> {
+        self.file.write_at(offset, bufs)
+    }
+    fn sync(&self) -> std::io::Result<()> {
+        self.file.sync()
+    }
+}
+
+/// A store whose database had filled its device could not be opened again, and giving it a larger device did not help: it
+/// kept to the length it was made with.
+#[test]
+fn a_store_grows_with_its_device() {
+    block_on(|env| async move {
+        const LEN: u64 = 24 << 20;
+        let file = SharedMemoryFile::new(2 * LEN, 4096);
+        let device = |len| SharedDevice::new(Arc::new(Part { file: file.clone(), len }));
+        let disks = Disks::new(LEN, Under::BlueFs);
+        let store = made(&env, device(LEN), disks.bluefs(), 4096, Under::BlueFs).await;
+        let (mut model, mut choices) = (Model::default(), Choices::new(5));
+        for _ in 0..60 {
+            let t = transaction(&mut choices, &model, Sizes::SMALL);
+            if model.apply(&t).is_ok() {
+                store.submit(t).await.unwrap();
+            }
+        }
+        let before = store.statfs().await.unwrap();
+        store.close().await.unwrap();
+        for _ in 0..2 {
+            let store =
+                mounted(&env, device(2 * LEN), disks.bluefs(), Under::BlueFs).await.unwrap();
+            let after = store.statfs().await.unwrap();
+            assert_eq!(after.total, before.total + LEN);
+            assert!(after.available > before.available + LEN / 2, "{after:?}");
+            assert_eq!(model.compare(&*store).await, Ok(()));
+            check(&store).await;
+            store.close().await.unwrap();
+        }
+        // What it has grown to it needs.
+        assert!(mounted(&env, device(LEN), disks.bluefs(), Under::BlueFs).await.is_err());
+        // Only one of both superblocks was written.
+        let mut old = file.read_at(0, 4096).unwrap().to_vec();
+        let store = mounted(&env, device(2 * LEN), disks.bluefs(), Under::BlueFs).await.unwrap();
+        store.close().await.unwrap();
+        old.truncate(4096);
+        assert_eq!(file.read_at(0, 4096).unwrap().to_vec(), old);
+    });
+}
+
 #[test]
 fn rot_is_an_error_never_wrong_data() {
     block_on(|env| async move {

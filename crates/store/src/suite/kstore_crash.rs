@@ -217,3 +217,40 @@ fn every_byte_put_into_the_log_has_a_cause() {
         });
     }
 }
+
+/// `fsck --repair` took the content of an object whose onode did not decode for nobody's, and removed it; of a placement
+/// group's own object that is its log.
+#[test]
+fn what_may_be_an_unreadable_objects_stays() {
+    super::driver::block_on(|env| async move {
+        let kv: SharedKv = Arc::new(crate::kv::MemKv::new());
+        let options = MkfsOptions { uuid: [1; 16], stripe_len: 4096 };
+        KStore::mkfs(&env, kv.clone(), options).await.unwrap();
+        let store = mounted(&env, kv.clone()).await.unwrap();
+        let (cid, oid) = (super::workload::pg(0), super::workload::object("o", 1));
+        let mut t = crate::Transaction::new();
+        t.mkcoll(&cid, 0).touch(&cid, &oid).write(&cid, &oid, 0, vec![1; 10_000]);
+        t.omap_setkeys(&cid, &oid, [("k", "v".into())]);
+        store.submit(t).await.unwrap();
+        store.close().await.unwrap();
+        let key = crate::keyed::keys::onode_key(&cid, &oid);
+        let onode = kv.get(&key).unwrap().expect("the object's onode");
+        let put = |value: bytes::Bytes| {
+            let mut batch = crate::kv::KvBatch::new();
+            batch.put(key.clone(), value);
+            kv.commit(batch).unwrap();
+        };
+        put(bytes::Bytes::from_static(b"rot"));
+        let store = mounted(&env, kv.clone()).await.unwrap();
+        let found = store.fsck(crate::FsckOptions { deep: true, repair: true }).await.unwrap();
+        let said = found.errors.join("\n");
+        assert!(said.contains("does not decode") && said.contains("they stay"), "{said}");
+        store.close().await.unwrap();
+        // Somebody who can, mends it.
+        put(onode);
+        let store = mounted(&env, kv.clone()).await.unwrap();
+        let data = store.read(&cid, &oid, 0, 20_000).await.unwrap();
+        assert_eq!(data.to_contiguous(), vec![1; 10_000]);
+        assert_eq!(store.omap_values(&cid, &oid, &["k".into()]).await.unwrap().len(), 1);
+    });
+}
