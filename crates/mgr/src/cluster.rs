@@ -11,7 +11,7 @@ use maps::pgmap::{DeltaSettings, PgMap, PgMapIncremental};
 use maps::{OsdMap, ServiceMap};
 use messages::{MMgrDigest, MMgrOpen, MPGStats, MPGStatsAck};
 use msgr::Connection;
-use types::osd::{PgStat, pg_state};
+use types::osd::{OsdStat, PgStat, pg_state};
 use types::{OsdId, PgId, UTime};
 
 use crate::daemons::DaemonKey;
@@ -51,8 +51,9 @@ impl Cluster {
             return false;
         }
         let mut changed = self.reported.insert(osd);
+        let stat = if map.is_in(osd) { stats.osd_stat.clone() } else { of_out(&stats.osd_stat) };
         self.pending.osd_stat_rm.remove(&osd);
-        self.pending.osd_stat_updates.insert(osd, stats.osd_stat.clone());
+        self.pending.osd_stat_updates.insert(osd, stat);
         for (pool, statfs) in &stats.pool_stat {
             if map.pool(*pool).is_some() {
                 self.pending.pool_statfs_updates.insert((*pool, osd), *statfs);
@@ -73,17 +74,25 @@ impl Cluster {
         changed
     }
 
-    /// New PGs are unknown until somebody reports them; those of gone pools and of OSDs that are
-    /// out are forgotten; those whose primary is down are stale.
+    /// New PGs are unknown until somebody reports them; those of gone pools are forgotten, and so
+    /// are OSDs that are gone; the space of those that are out does not count; PGs whose primary is
+    /// down are stale.
     pub(crate) fn on_osdmap(&mut self, map: &OsdMap, now: UTime) {
         let pending = &mut self.pending;
         let gone = |pgid: &PgId| !map.pg_exists(*pgid);
         pending.pg_stat_updates.retain(|pgid, _| !gone(pgid));
         pending.pg_remove.extend(self.pg_map.pg_stat.keys().filter(|pgid| gone(pgid)));
-        let forgotten = |osd: OsdId| !map.exists(osd) || map.is_out(osd);
-        pending.osd_stat_updates.retain(|osd, _| !forgotten(*osd));
-        let out = self.pg_map.osd_stat.keys().filter(|osd| forgotten(**osd));
-        pending.osd_stat_rm.extend(out);
+        pending.osd_stat_updates.retain(|osd, _| map.exists(*osd));
+        for (osd, stat) in &self.pg_map.osd_stat {
+            if !map.exists(*osd) {
+                pending.osd_stat_rm.insert(*osd);
+            } else if map.is_out(*osd) && *stat != of_out(stat) {
+                pending.osd_stat_updates.entry(*osd).or_insert_with(|| stat.clone());
+            }
+        }
+        for (_, stat) in pending.osd_stat_updates.iter_mut().filter(|(osd, _)| map.is_out(**osd)) {
+            *stat = of_out(stat);
+        }
         self.reported.retain(|osd| map.is_up(*osd));
         for (id, pool) in &map.pools {
             let known = self.pg_map.digest.num_pg_by_pool.get(id).copied().unwrap_or(0);
@@ -227,6 +236,12 @@ impl Cluster {
     }
 }
 
+/// What counts of an OSD that is out: its space is not the cluster's any more, but which report was
+/// taken in and how many PGs it still stores is asked for until it is gone.
+fn of_out(stat: &OsdStat) -> OsdStat {
+    OsdStat { seq: stat.seq, num_pgs: stat.num_pgs, ..OsdStat::default() }
+}
+
 fn unknown_since(stamp: UTime) -> PgStat {
     PgStat {
         last_fresh: stamp,
@@ -246,9 +261,50 @@ fn unknown_since(stamp: UTime) -> PgStat {
 
 #[cfg(test)]
 mod tests {
+    use maps::osdmap::{WEIGHT_IN, osd_state};
     use maps::servicemap::{Service, ServiceDaemon};
 
     use super::*;
+
+    /// An OSD that was out but up was forgotten with every map and counted in full with its next report:
+    /// `ceph df` changed its total every few seconds.
+    #[test]
+    fn space_of_osds_that_are_out_does_not_count() {
+        let mut map = OsdMap { epoch: 1, ..OsdMap::default() };
+        map.set_max_osd(2);
+        for osd in 0..2 {
+            map.osd_state[osd] = osd_state::EXISTS | osd_state::UP;
+            map.osd_weight[osd] = WEIGHT_IN;
+        }
+        let mut cluster = Cluster::default();
+        let settings = DeltaSettings { smooth_intervals: 2, reset_interval_secs: 10 };
+        let report = |seq: u64| {
+            let mut osd_stat = OsdStat { seq, num_pgs: 7, num_osds: 1, ..OsdStat::default() };
+            osd_stat.statfs.total = 1 << 30;
+            MPGStats { osd_stat, ..MPGStats::default() }
+        };
+        let mut step = |map: &OsdMap, seq: Option<u64>| {
+            match seq {
+                Some(seq) => {
+                    (0..2).for_each(|osd| _ = cluster.ingest(osd, &report(seq), map));
+                }
+                None => cluster.on_osdmap(map, UTime::default()),
+            }
+            cluster.apply(UTime::default(), settings);
+            let sum = &cluster.pg_map.digest.osd_sum;
+            let seq = |osd: OsdId| cluster.pg_map.osd_stat.get(&osd).map(|s| (s.seq, s.num_pgs));
+            (sum.statfs.total >> 30, sum.num_osds, seq(1))
+        };
+        assert_eq!(step(&map, Some(1)), (2, 2, Some((1, 7))));
+        map.osd_weight[1] = 0;
+        assert_eq!(step(&map, None), (1, 1, Some((1, 7))));
+        assert_eq!(step(&map, Some(2)), (1, 1, Some((2, 7))));
+        assert_eq!(step(&map, None), (1, 1, Some((2, 7))));
+        map.osd_weight[1] = WEIGHT_IN;
+        assert_eq!(step(&map, Some(3)), (2, 2, Some((3, 7))));
+        map.osd_state[1] = 0;
+        assert_eq!(step(&map, None), (1, 1, None));
+    }
 
     /// `mgr_service_beacon_grace` had no effect: a mirror daemon that was killed stood in `ceph -s` for ever.
     #[test]
