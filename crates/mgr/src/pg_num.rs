@@ -28,6 +28,8 @@ struct Pgs {
     misplaced: f64,
     /// Some PG of the cluster is not active.
     inactive: bool,
+    /// Some object of the cluster has too few copies.
+    degraded: bool,
     /// The last PG and the one it merges into are clean and on the same OSDs.
     mergeable: bool,
 }
@@ -64,7 +66,11 @@ fn next_steps(pool: &PgPool, pgs: Pgs, bounds: Bounds) -> Vec<Step> {
         steps.push(Step::PgNum(fewer));
     }
     let target = pool.pgp_num_target.min(pool.pg_num_pending);
-    if target == pool.pgp_num || pgs.inactive || pgs.misplaced > bounds.misplaced {
+    if target == pool.pgp_num || pgs.misplaced > bounds.misplaced {
+        return steps;
+    }
+    // What is lost is made anew first: it would have to wait behind what only moves.
+    if pgs.inactive || pgs.degraded {
         return steps;
     }
     // As many as the room for misplaced copies lets move, at least one.
@@ -154,6 +160,7 @@ async fn look(mgr: &Mgr, map: &OsdMap) -> bool {
                 peered: of_pool().all(|(_, s)| s.state & ready != 0),
                 misplaced,
                 inactive,
+                degraded: sum.num_objects_degraded > 0,
                 mergeable: pool.pg_num_target < pool.pg_num && mergeable(map, stats, *id, pool),
             };
             let Some(name) = map.pool_names.get(id) else { continue };
@@ -200,7 +207,14 @@ mod tests {
     }
 
     fn pgs(known: u32) -> Pgs {
-        Pgs { known, peered: true, misplaced: 0.0, inactive: false, mergeable: true }
+        Pgs {
+            known,
+            peered: true,
+            misplaced: 0.0,
+            inactive: false,
+            degraded: false,
+            mergeable: true,
+        }
     }
 
     #[test]
@@ -221,6 +235,17 @@ mod tests {
         assert_eq!(next_steps(&pool(64, 60, 64), inactive, BOUNDS), []);
         let peering = Pgs { peered: false, ..pgs(8) };
         assert_eq!(next_steps(&pool(8, 8, 64), peering, BOUNDS), []);
+    }
+
+    /// `pgp_num` went on while copies were missing: objects moved that recovery had to wait behind.
+    #[test]
+    fn nothing_moves_while_copies_are_missing() {
+        let degraded = Pgs { degraded: true, ..pgs(64) };
+        assert_eq!(next_steps(&pool(64, 60, 64), degraded, BOUNDS), []);
+        assert_eq!(next_steps(&pool(64, 60, 8), degraded, BOUNDS), [Step::PgNum(63)]);
+        // A PG splits where it is.
+        let few = Pgs { known: 8, ..degraded };
+        assert_eq!(next_steps(&pool(8, 8, 64), few, BOUNDS), [Step::PgNum(24)]);
     }
 
     #[test]
