@@ -30,13 +30,15 @@ impl Places {
         let takes = rule.steps.iter().filter(|step| step.op == op::TAKE).count();
         let choose =
             [op::CHOOSE_FIRSTN, op::CHOOSE_INDEP, op::CHOOSELEAF_FIRSTN, op::CHOOSELEAF_INDEP];
-        let chosen = rule.steps.iter().filter(|step| choose.contains(&step.op));
-        let mut outer: Vec<i32> = chosen.map(|step| step.arg2).collect();
-        // `choose host` before `choose osd` is what `chooseleaf host` says in one step.
-        if outer.len() > 1 && outer.last() == Some(&0) {
-            outer.pop();
+        let mut chosen: Vec<_> =
+            rule.steps.iter().filter(|step| choose.contains(&step.op)).collect();
+        // `choose host` before `choose 1 osd` is what `chooseleaf host` says in one step. Several
+        // OSDs of a host hold a copy each: theirs stay in that host.
+        if chosen.len() > 1 && chosen.last().is_some_and(|step| (step.arg1, step.arg2) == (1, 0)) {
+            chosen.pop();
         }
-        let apart = outer.pop()?;
+        let apart = chosen.pop()?.arg2;
+        let outer = chosen.into_iter().map(|step| step.arg2).collect();
         (takes == 1).then_some(Places { outer, apart })
     }
 
@@ -79,6 +81,11 @@ pub(crate) fn targets(map: &OsdMap, pool: &PgPool) -> BTreeMap<OsdId, f64> {
 struct Pool<'a> {
     map: &'a OsdMap,
     places: Places,
+    /// By which the monitors judge: what these do not allow they take away at once, and it would
+    /// be done again and again.
+    demands: crush::Demands,
+    /// Copies of a PG.
+    size: i32,
     up: BTreeMap<PgId, Vec<OsdId>>,
     items: BTreeMap<PgId, Vec<(OsdId, OsdId)>>,
     /// PGs more than the OSD should have.
@@ -109,8 +116,14 @@ impl Pool<'_> {
     }
 
     fn move_one(&mut self, from: OsdId, to: OsdId) -> Option<PgId> {
+        let moved = |up: &[OsdId]| {
+            up.iter().map(|osd| if *osd == from { to } else { *osd }).collect::<Vec<_>>()
+        };
+        let is_in = |osd| self.map.weight(osd) > 0;
         let fits = |(_, up): &(&PgId, &Vec<OsdId>)| {
-            up.contains(&from) && self.places.allow(self.map, up, from, to)
+            up.contains(&from)
+                && self.places.allow(self.map, up, from, to)
+                && self.demands.allow(self.size, &moved(up), is_in)
         };
         let pgid = *self.up.iter().find(fits)?.0;
         let items = self.items.entry(pgid).or_default();
@@ -156,6 +169,7 @@ impl<'a> Pool<'a> {
             return None;
         }
         let places = Places::of(map, pool)?;
+        let demands = crush::Demands::of(&map.crush, i32::from(pool.crush_rule))?;
         let mut excess: BTreeMap<OsdId, f64> =
             targets(map, pool).into_iter().map(|(osd, n)| (osd, -n)).collect();
         let (mut up, mut items) = (BTreeMap::new(), BTreeMap::new());
@@ -173,7 +187,7 @@ impl<'a> Pool<'a> {
                 items.insert(pgid, present.clone());
             }
         }
-        Some(Pool { map, places, up, items, excess })
+        Some(Pool { map, places, demands, size: i32::from(pool.size), up, items, excess })
     }
 }
 
@@ -184,11 +198,11 @@ mod tests {
 
     use maps::osdmap::osd_state;
 
-    /// `hosts` hosts with two OSDs each; one pool of three copies on different hosts.
-    fn cluster(hosts: i32, pg_num: u32) -> OsdMap {
+    /// `hosts` hosts with `each` OSDs; one pool of three copies on different hosts.
+    fn cluster(hosts: i32, each: i32, pg_num: u32) -> OsdMap {
         let mut crush = crush::CrushMap::fresh();
-        for osd in 0..hosts * 2 {
-            let host = format!("h{}", osd / 2);
+        for osd in 0..hosts * each {
+            let host = format!("h{}", osd / each);
             let location = [("root", "default"), ("host", host.as_str())];
             let location = location.map(|(k, v)| (k.to_owned(), v.to_owned()));
             crush.insert_item(osd, 0x1_0000, &format!("osd.{osd}"), &location.into()).unwrap();
@@ -197,8 +211,8 @@ mod tests {
             .add_simple_rule("r", "default", "host", "", true, crush::RULE_REPLICATED)
             .unwrap();
         let mut map = OsdMap { epoch: 1, crush: Arc::new(crush), ..OsdMap::default() };
-        map.set_max_osd(hosts * 2);
-        for osd in 0..(hosts * 2) as usize {
+        map.set_max_osd(hosts * each);
+        for osd in 0..(hosts * each) as usize {
             map.osd_state[osd] = osd_state::EXISTS | osd_state::UP;
             map.osd_weight[osd] = WEIGHT_IN;
         }
@@ -229,7 +243,7 @@ mod tests {
 
     #[test]
     fn every_osd_gets_its_share_and_copies_stay_on_different_hosts() {
-        let mut map = cluster(5, 128);
+        let mut map = cluster(5, 2, 128);
         let spread = |map: &OsdMap| {
             let counts = counts(map);
             counts.values().max().unwrap() - counts.values().min().unwrap()
@@ -250,9 +264,41 @@ mod tests {
         assert!(optimize(&map, &[1].into(), 1.0, 1000).is_empty());
     }
 
+    /// `choose 4 host`, `choose 2 osd` was read as `chooseleaf host`: copies went to a fifth host, the
+    /// monitors took the exception away at once, and the next round made it anew, for ever.
+    #[test]
+    fn where_a_host_holds_several_copies_they_stay_on_so_many_hosts() {
+        use crush::{Rule, Step, op};
+        let mut map = cluster(5, 3, 64);
+        let crush = Arc::make_mut(&mut map.crush);
+        let (root, host) = (crush.id_of("default").unwrap(), crush.type_id("host").unwrap());
+        let steps = vec![
+            Step::new(op::TAKE, root, 0),
+            Step::new(op::CHOOSE_INDEP, 4, host),
+            Step::new(op::CHOOSE_INDEP, 2, 0),
+            Step::new(op::EMIT, 0, 0),
+        ];
+        let rule = Rule { ruleset: 1, kind: crush::RULE_ERASURE, min_size: 1, max_size: 8, steps };
+        let rule = crush.add_rule("pairs", rule).unwrap();
+        let pool = map.pools.get_mut(&1).unwrap();
+        (pool.kind, pool.size, pool.min_size) = (3, 8, 6);
+        pool.crush_rule = u8::try_from(rule).unwrap();
+        let changes = optimize(&map, &[1].into(), 1.0, 1000);
+        assert!(!changes.is_empty());
+        let demands = crush::Demands::of(&map.crush, rule).unwrap();
+        for (pgid, items) in changes {
+            map.pg_upmap_items.insert(pgid, items);
+            let osds = map.pg_to_raw_upmap(pgid);
+            let hosts: BTreeSet<i32> = osds.iter().map(|osd| osd / 3).collect();
+            assert!(demands.allow(8, &osds, |osd| map.weight(osd) > 0), "pg {pgid} {osds:?}");
+            assert_eq!(hosts.len(), 4, "pg {pgid} {osds:?}");
+        }
+        assert!(optimize(&map, &[1].into(), 1.0, 1000).is_empty());
+    }
+
     #[test]
     fn no_more_is_moved_than_asked_for() {
-        let map = cluster(5, 128);
+        let map = cluster(5, 2, 128);
         assert!(optimize(&map, &[1].into(), 1.0, 3).len() <= 3);
         assert!(optimize(&map, &BTreeSet::new(), 1.0, 3).is_empty());
     }
