@@ -111,6 +111,15 @@ fn root_of(map: &OsdMap, pool: &PgPool) -> i32 {
     take.map_or(0, |step| step.arg1)
 }
 
+/// The OSDs whose space a pool is measured by: those below what its rule takes first. One that
+/// takes from several trees does not tie these together: the pools of both would be left alone.
+fn osds_of(map: &OsdMap, pool: &PgPool) -> BTreeSet<OsdId> {
+    match map.crush.rule(i32::from(pool.crush_rule)) {
+        Some(_) => map.crush.devices_under(root_of(map, pool)).into_iter().collect(),
+        None => BTreeSet::new(),
+    }
+}
+
 fn pool_of(map: &OsdMap, pgs: &PgMap, id: i64, pool: &PgPool) -> Pool {
     let option = |name| opt(&pool.opts, name);
     let sum = pgs.digest.pg_pool_sum.get(&(id as i32));
@@ -139,7 +148,7 @@ fn pool_of(map: &OsdMap, pgs: &PgMap, id: i64, pool: &PgPool) -> Pool {
     };
     Pool {
         row,
-        osds: map.crush.rule_weights(i32::from(pool.crush_rule)).into_keys().collect(),
+        osds: osds_of(map, pool),
         size: f64::from(pool.size),
         min: option("pg_num_min").map_or(PG_NUM_MIN, |n| n as u64),
         max: option("pg_num_max").map_or(u64::MAX, |n| n as u64),
@@ -511,6 +520,38 @@ mod tests {
         other.osds = (10..20).collect();
         let expected = [of("one", 32, true), of("other", 32, true)];
         assert_eq!(wanted(vec![pool("one", 8, 0), other]), expected);
+    }
+
+    /// A pool that has a copy on fast OSDs and others on slow ones tied both trees together, and the
+    /// autoscaler left all their pools alone.
+    #[test]
+    fn a_rule_that_takes_twice_counts_where_it_takes_first() {
+        use crush::{Rule, Step, op};
+        let mut crush = crush::CrushMap::fresh();
+        for osd in 0..4 {
+            let root = if osd < 2 { "fast" } else { "slow" };
+            let location = [("root", root.to_owned()), ("host", format!("h{osd}"))];
+            let location = location.map(|(k, v)| (k.to_owned(), v)).into();
+            crush.insert_item(osd, 0x1_0000, &format!("osd.{osd}"), &location).unwrap();
+        }
+        let roots = ["fast", "slow"].map(|root| crush.id_of(root).unwrap());
+        let host = crush.type_id("host").unwrap();
+        let mut add = |name: &str, takes: &[i32]| {
+            let each = takes.iter().flat_map(|root| {
+                let leaf = Step::new(op::CHOOSELEAF_FIRSTN, 1, host);
+                [Step::new(op::TAKE, *root, 0), leaf, Step::new(op::EMIT, 0, 0)]
+            });
+            let (kind, steps) = (crush::RULE_REPLICATED, each.collect());
+            let rule = Rule { ruleset: 0, kind, min_size: 1, max_size: 10, steps };
+            u8::try_from(crush.add_rule(name, rule).unwrap()).unwrap()
+        };
+        let rules = [add("both", &roots), add("slow", &roots[1..]), 77];
+        let map = OsdMap { crush: std::sync::Arc::new(crush), ..OsdMap::default() };
+        let osds = rules.map(|crush_rule| {
+            let pool = PgPool { crush_rule, ..PgPool::default() };
+            osds_of(&map, &pool).into_iter().collect::<Vec<_>>()
+        });
+        assert_eq!(osds, [vec![0, 1], vec![2, 3], vec![]]);
     }
 
     #[test]
