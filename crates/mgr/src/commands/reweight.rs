@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use command::{CommandMap, CommandReply, Formatter, format_g};
+use config::Config;
 use maps::OsdMap;
 use maps::osdmap::WEIGHT_IN;
 use maps::pgmap::PgMap;
@@ -238,7 +239,7 @@ impl Moves {
     }
 }
 
-fn wish_of(map: &CommandMap, osdmap: &OsdMap) -> Result<Wish, CommandReply> {
+fn wish_of(map: &CommandMap, osdmap: &OsdMap, config: &Config) -> Result<Wish, CommandReply> {
     let bad = |error: command::BadArgument| CommandReply::error(EINVAL, error.to_string());
     let oload = map.opt_int("oload").map_err(bad)?.unwrap_or(120);
     if oload <= 100 {
@@ -248,14 +249,16 @@ fn wish_of(map: &CommandMap, osdmap: &OsdMap) -> Result<Wish, CommandReply> {
             FAILED reweight-by-pg";
         return Err(CommandReply::error(EINVAL, text));
     }
-    let max_change = map.opt_float("max_change").map_err(bad)?.unwrap_or(0.05);
+    let max_change = map.opt_float("max_change").map_err(bad)?;
+    let max_change = max_change.unwrap_or_else(|| config.float("mon_reweight_max_change"));
     if max_change <= 0.0 {
         return Err(CommandReply::error(
             EINVAL,
             format!("max_change {max_change} must be positive"),
         ));
     }
-    let max_osds = map.opt_int("max_osds").map_err(bad)?.unwrap_or(4);
+    let max_osds = map.opt_int("max_osds").map_err(bad)?;
+    let max_osds = max_osds.unwrap_or_else(|| config.int("mon_reweight_max_osds"));
     let max_osds = usize::try_from(max_osds).ok().filter(|n| *n > 0).ok_or_else(|| {
         CommandReply::error(EINVAL, format!("max_osds {max_osds} must be positive"))
     })?;
@@ -277,7 +280,7 @@ fn wish_of(map: &CommandMap, osdmap: &OsdMap) -> Result<Wish, CommandReply> {
 /// Answers the four commands; those without `test-` have the monitors set the weights.
 pub(super) async fn run(mgr: &Mgr, map: &CommandMap) -> CommandReply {
     let osdmap = mgr.osdmaps.current();
-    let wish = match wish_of(map, &osdmap) {
+    let wish = match wish_of(map, &osdmap, &mgr.config) {
         Ok(wish) => wish,
         Err(reply) => return reply,
     };
@@ -341,4 +344,31 @@ fn dump(f: &mut Formatter, wish: &Wish, plan: &Plan, moves: &Moves) {
         }
     });
     moves.dump(f);
+}
+
+#[cfg(test)]
+mod tests {
+    use config::Source;
+
+    use super::*;
+
+    /// `mon_reweight_max_change` and `mon_reweight_max_osds` had no effect.
+    #[test]
+    fn who_says_no_bounds_gets_those_that_are_set() {
+        let config = Config::new("mgr", "x");
+        let bounds = |config: &Config, command: &str| {
+            let map = CommandMap::parse(&[command.to_owned()]).unwrap();
+            let wish = wish_of(&map, &OsdMap::default(), config);
+            wish.map(|wish| (wish.max_change, wish.max_osds)).map_err(|refused| refused.outs)
+        };
+        let plain = r#"{"prefix": "osd reweight-by-utilization"}"#;
+        assert_eq!(bounds(&config, plain), Ok((0.05, 4)));
+        config.set("mon_reweight_max_change", "0.2", Source::Mon).unwrap();
+        config.set("mon_reweight_max_osds", "7", Source::Mon).unwrap();
+        assert_eq!(bounds(&config, plain), Ok((0.2, 7)));
+        let said = r#"{"prefix": "osd reweight-by-pg", "max_change": 0.1, "max_osds": 2}"#;
+        assert_eq!(bounds(&config, said), Ok((0.1, 2)));
+        config.set("mon_reweight_max_osds", "0", Source::Mon).unwrap();
+        assert_eq!(bounds(&config, plain), Err("max_osds 0 must be positive".to_owned()));
+    }
 }
