@@ -67,6 +67,8 @@ pub struct Mgr {
     pub(crate) counters: Counters,
     /// What the page of metrics says of daemons' hosts.
     pub(crate) metadata: RefCell<Metadata>,
+    /// Findings of health that were on the page of metrics, with their severity.
+    pub(crate) checks_seen: RefCell<BTreeMap<String, String>>,
     /// Where metrics are served, while they are.
     pub(crate) prometheus_url: RefCell<Option<String>>,
     /// The session with the monitors holds it weakly.
@@ -118,6 +120,7 @@ impl Mgr {
                 rbd_support: RbdSupport::new(),
                 counters: Counters::default(),
                 metadata: RefCell::default(),
+                checks_seen: RefCell::default(),
                 prometheus_url: RefCell::default(),
                 events: RefCell::default(),
             });

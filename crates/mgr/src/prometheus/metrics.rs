@@ -97,6 +97,8 @@ pub(super) fn page(mgr: &Mgr) -> String {
     let map = mgr.osdmaps.current();
     let mut cluster = mgr.cluster.borrow_mut();
     let metadata = mgr.metadata.borrow();
+    let health = parsed(&cluster.digest.health_json);
+    of_checks(&mut page, &health, &mut mgr.checks_seen.borrow_mut());
     of_monitors(&mut page, &cluster, &metadata);
     of_manager(&mut page, mgr);
     of_osds(&mut page, &map, &cluster, &metadata);
@@ -122,14 +124,29 @@ fn parsed(bytes: &[u8]) -> Value {
     serde_json::from_slice(bytes).unwrap_or_default()
 }
 
-fn of_monitors(page: &mut Page, cluster: &Cluster, metadata: &Metadata) {
-    let health = parsed(&cluster.digest.health_json);
+/// The state of health, and each finding by itself. `seen`: those that this manager has shown, with
+/// their severity; one that is over stays on the page as 0, so that its end is seen.
+fn of_checks(page: &mut Page, health: &Value, seen: &mut BTreeMap<String, String>) {
     let status = match health["status"].as_str() {
         Some("HEALTH_OK") => 0.0,
         Some("HEALTH_WARN") => 1.0,
         _ => 2.0,
     };
     page.add("untyped", "health_status", "Cluster health: 0 ok, 1 warn, 2 error", &[], status);
+    let checks = health["checks"].as_object();
+    for (name, check) in checks.into_iter().flatten() {
+        let severity = check["severity"].as_str().unwrap_or_default();
+        seen.insert(name.clone(), severity.to_owned());
+    }
+    for (name, severity) in &*seen {
+        let active = checks.is_some_and(|checks| checks.contains_key(name));
+        let labels = [("name", name.as_str()), ("severity", severity.as_str())];
+        let help = "Findings of health: 1 while there, 0 when over";
+        page.add("gauge", "health_detail", help, &labels, if active { 1.0 } else { 0.0 });
+    }
+}
+
+fn of_monitors(page: &mut Page, cluster: &Cluster, metadata: &Metadata) {
     let status = parsed(&cluster.digest.mon_status_json);
     let quorum: Vec<u64> =
         status["quorum"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect();
@@ -399,4 +416,32 @@ fn of_counter(page: &mut Page, key: &DaemonKey, path: &str, counter: &Counter) {
     page.add("counter", &format!("{path}_sum"), &format!("{help} Total"), &daemon, sum);
     let count = counter.last.count as f64;
     page.add("counter", &format!("{path}_count"), &format!("{help} Count"), &daemon, count);
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Alerts of Ceph's own rules on single findings (`ceph_health_detail{name="OSD_DOWN"}`) never came.
+    #[test]
+    fn each_finding_has_a_sample_and_keeps_it_when_it_is_over() {
+        let mut seen = BTreeMap::new();
+        let mut samples = |health: Value| {
+            let mut page = Page::default();
+            of_checks(&mut page, &health, &mut seen);
+            let text = page.text();
+            let lines = text.lines().filter(|line| line.starts_with("ceph_health_detail"));
+            lines.map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert!(samples(json!({"status": "HEALTH_OK", "checks": {}})).is_empty());
+        let checks = json!({"OSD_DOWN": {"severity": "HEALTH_WARN"}, "PG_AVAILABILITY": {}});
+        let both = samples(json!({"status": "HEALTH_WARN", "checks": checks}));
+        let down = r#"ceph_health_detail{name="OSD_DOWN",severity="HEALTH_WARN"}"#;
+        assert_eq!(both[0], format!("{down} 1.0"));
+        assert_eq!(both.len(), 2);
+        let over = samples(json!({"status": "HEALTH_OK", "checks": {}}));
+        assert_eq!((over[0].clone(), over.len()), (format!("{down} 0.0"), 2));
+    }
 }
