@@ -178,7 +178,9 @@ class Manager(unittest.TestCase):
         for text in filter(lambda t: t and not t.startswith("#"), page.splitlines()):
             self.assertRegex(text, line)
         for sample in ('ceph_osd_up{ceph_daemon="osd.4"} 1.0', 'ceph_pg_total{pool_id="1"} 64.0',
-                       'ceph_pool_metadata{pool_id="1",name="p"} 1.0', 'ceph_mon_quorum_status{ceph_daemon="mon.a"} 1.0'):
+                       'ceph_pool_metadata{pool_id="1",name="p",type="replicated",description="replica:2",compression_mode="none"} 1.0',
+                       '# TYPE ceph_pool_wr_bytes counter', '# TYPE ceph_pool_stored gauge',
+                       'ceph_mon_quorum_status{ceph_daemon="mon.a"} 1.0'):
             self.assertIn(sample, page)
         # What dashboards of Ceph draw: times of OSDs' operations, monitors' counters, where daemons run.
         for name in ("osd_op_w_latency_count", "osd_op_r_process_latency_sum", "osd_op_rw", "osd_commit_latency_ms", "pg_unknown",

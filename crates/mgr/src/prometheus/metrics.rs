@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use command::{Format, Formatter};
-use maps::OsdMap;
 use maps::osdmap::{WEIGHT_IN, osdmap_flags};
+use maps::pool::pool_opts;
 use maps::release::PACIFIC;
+use maps::{OsdMap, PgPool};
 use messages::DaemonHealthMetric;
 use serde_json::Value;
 use types::osd::pg_state;
@@ -359,15 +360,48 @@ fn of_space(page: &mut Page, map: &OsdMap, cluster: &mut Cluster) {
         "bytes_used",
     ];
     for pool in df["pools"].as_array().into_iter().flatten() {
-        let id = pool["id"].as_i64().unwrap_or(0).to_string();
-        let name = pool["name"].as_str().unwrap_or_default();
-        let labels = [("pool_id", id.as_str()), ("name", name)];
-        page.add("untyped", "pool_metadata", "The pool's name", &labels, 1.0);
+        let id = pool["id"].as_i64().unwrap_or(0);
+        let of = map.pool(id).map(|pool| about(map, pool)).unwrap_or_default();
+        let id = id.to_string();
+        let labels = [
+            ("pool_id", id.as_str()),
+            ("name", pool["name"].as_str().unwrap_or_default()),
+            ("type", of.kind),
+            ("description", of.description.as_str()),
+            ("compression_mode", of.compression_mode),
+        ];
+        page.add("untyped", "pool_metadata", "What the pool is", &labels, 1.0);
         for metric in OF_POOLS {
             let Some(value) = pool["stats"][metric].as_f64() else { continue };
+            let grows = ["rd", "rd_bytes", "wr", "wr_bytes"].contains(&metric);
+            let kind = if grows { "counter" } else { "gauge" };
             let help = format!("{metric} of the pool, as ceph df has it");
-            page.add("gauge", &format!("pool_{metric}"), &help, &labels[..1], value);
+            page.add(kind, &format!("pool_{metric}"), &help, &labels[..1], value);
         }
+    }
+}
+
+/// What labels tell of a pool.
+#[derive(Debug, Default)]
+struct About<'a> {
+    kind: &'static str,
+    description: String,
+    compression_mode: &'a str,
+}
+
+fn about<'a>(map: &OsdMap, pool: &'a PgPool) -> About<'a> {
+    let description = if pool.is_erasure() {
+        let profile = map.erasure_code_profiles.get(&pool.erasure_code_profile);
+        let chunks = profile.and_then(|of| Some((of.get("k")?, of.get("m")?)));
+        chunks.map_or("ec:unknown".to_owned(), |(k, m)| format!("ec:{k}+{m}"))
+    } else {
+        format!("replica:{}", pool.size)
+    };
+    let mode = pool_opts::by_name("compression_mode").and_then(|(key, _)| pool.opts.str(key));
+    About {
+        kind: if pool.is_erasure() { "erasure" } else { "replicated" },
+        description,
+        compression_mode: mode.unwrap_or("none"),
     }
 }
 
@@ -420,9 +454,30 @@ fn of_counter(page: &mut Page, key: &DaemonKey, path: &str, counter: &Counter) {
 
 #[cfg(test)]
 mod tests {
+    use maps::pool::PoolOpt;
     use serde_json::json;
 
     use super::*;
+
+    /// Dashboards of Ceph show what pools are: `type`, `description` and `compression_mode` were missing.
+    #[test]
+    fn pools_tell_what_they_are() {
+        let mut map = OsdMap::default();
+        let profile = [("k", "4"), ("m", "2")].map(|(k, v)| (k.to_owned(), v.to_owned()));
+        map.erasure_code_profiles.insert("wide".to_owned(), profile.into());
+        let mut replicated = PgPool { kind: 1, size: 3, ..PgPool::default() };
+        let (mode, _) = pool_opts::by_name("compression_mode").unwrap();
+        replicated.opts.0.insert(mode, PoolOpt::Str("force".to_owned()));
+        let of = |pool: &PgPool| {
+            let about = about(&map, pool);
+            format!("{} {} {}", about.kind, about.description, about.compression_mode)
+        };
+        assert_eq!(of(&replicated), "replicated replica:3 force");
+        let mut coded = PgPool { kind: 3, size: 6, ..PgPool::default() };
+        assert_eq!(of(&coded), "erasure ec:unknown none");
+        coded.erasure_code_profile = "wide".to_owned();
+        assert_eq!(of(&coded), "erasure ec:4+2 none");
+    }
 
     /// Alerts of Ceph's own rules on single findings (`ceph_health_detail{name="OSD_DOWN"}`) never came.
     #[test]
