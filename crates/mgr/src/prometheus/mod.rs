@@ -44,6 +44,12 @@ fn address(mgr: &Mgr) -> SocketAddr {
     SocketAddr::new(ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), port)
 }
 
+/// What others are told: nobody can connect to "all addresses", so the manager's own instead.
+fn url(listens: SocketAddr, own: Option<IpAddr>) -> String {
+    let own = own.filter(|_| listens.ip().is_unspecified());
+    format!("http://{}/", SocketAddr::new(own.unwrap_or(listens.ip()), listens.port()))
+}
+
 /// Serves until the manager stops.
 pub(crate) async fn run(mgr: Rc<Mgr>) {
     let mut complained = false;
@@ -56,8 +62,9 @@ pub(crate) async fn run(mgr: Rc<Mgr>) {
         match mgr.env.listen(address) {
             Ok(listener) => {
                 complained = false;
-                tracing::info!("metrics at http://{address}/metrics");
-                *mgr.prometheus_url.borrow_mut() = Some(format!("http://{address}/"));
+                let url = url(address, mgr.messenger.addrs().front().ip());
+                tracing::info!("metrics at {url}metrics");
+                *mgr.prometheus_url.borrow_mut() = Some(url);
                 mgr.beacon_now.notify_all();
                 serve(&mgr, &*listener).await;
                 mgr.prometheus_url.borrow_mut().take();
@@ -139,4 +146,19 @@ fn respond(mgr: &Mgr, head: &str) -> Bytes {
         out += &body;
     }
     Bytes::from(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With `server_addr` 0.0.0.0 or `::`, as Ceph's default is, `ceph mgr services` told
+    /// `http://0.0.0.0:9283/`: a scraper on another host asked itself.
+    #[test]
+    fn the_address_that_is_told_is_one_to_connect_to() {
+        let told = |listens: &str, own: &str| url(listens.parse().unwrap(), own.parse().ok());
+        assert_eq!(told("0.0.0.0:9283", "10.0.0.7"), "http://10.0.0.7:9283/");
+        assert_eq!(told("[::]:9283", "fd00::7"), "http://[fd00::7]:9283/");
+        assert_eq!(told("127.0.0.1:9283", "10.0.0.7"), "http://127.0.0.1:9283/");
+    }
 }
