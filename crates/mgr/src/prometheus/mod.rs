@@ -1,8 +1,8 @@
 //! The `prometheus` module: a page of figures under Ceph's metric names on a small HTTP server of
 //! its own (`src/pybind/mgr/prometheus/module.py` at v16.2). It serves while the module is enabled
-//! (`ceph mgr module enable prometheus`) and this manager is active, on the port of the option
-//! `mgr/prometheus/server_port` (9283) and the address `mgr/prometheus/server_addr` (that of the
-//! manager).
+//! (`ceph mgr module enable prometheus`), on the port of the option `mgr/prometheus/server_port`
+//! (9283) and the address `mgr/prometheus/server_addr` (that of the manager). A standby serves an
+//! empty page, so that who scrapes all managers finds none of them dead.
 //!
 //! Anybody who reaches the port may read it, as with Ceph's: it holds figures, not data.
 
@@ -33,8 +33,30 @@ const REQUEST_TIME: Duration = Duration::from_secs(10);
 /// How soon a change of the module's state is noticed.
 const PAUSE: Duration = Duration::from_millis(500);
 
-fn wanted(mgr: &Mgr) -> bool {
-    mgr.active.get() && !mgr.stopped.get() && mgr.mgrmap.borrow().modules.contains("prometheus")
+/// Which page is served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Active,
+    Standby,
+}
+
+/// `None`: nothing is served.
+fn role(mgr: &Mgr) -> Option<Role> {
+    let map = mgr.mgrmap.borrow();
+    if mgr.stopped.get() || !map.modules.contains("prometheus") {
+        return None;
+    }
+    let own = mgr.messenger.addrs().front().ip();
+    role_of(mgr.active.get(), own, map.active_addrs.front().ip())
+}
+
+/// A standby on the active manager's address leaves the port to it: a manager that becomes the
+/// active one there must find it free.
+fn role_of(is_active: bool, own: Option<IpAddr>, active: Option<IpAddr>) -> Option<Role> {
+    match is_active {
+        true => Some(Role::Active),
+        false => (active.is_some() && own != active).then_some(Role::Standby),
+    }
 }
 
 fn address(mgr: &Mgr) -> SocketAddr {
@@ -55,20 +77,21 @@ pub(crate) async fn run(mgr: Rc<Mgr>) {
     let mut complained = false;
     while !mgr.stopped.get() {
         mgr.env.sleep(PAUSE).await;
-        if !wanted(&mgr) {
-            continue;
-        }
+        let Some(role) = role(&mgr) else { continue };
         let address = address(&mgr);
         match mgr.env.listen(address) {
             Ok(listener) => {
                 complained = false;
                 let url = url(address, mgr.messenger.addrs().front().ip());
-                tracing::info!("metrics at {url}metrics");
-                *mgr.prometheus_url.borrow_mut() = Some(url);
-                mgr.beacon_now.notify_all();
-                serve(&mgr, &*listener).await;
-                mgr.prometheus_url.borrow_mut().take();
-                mgr.beacon_now.notify_all();
+                tracing::info!("metrics at {url}metrics ({role:?})");
+                if role == Role::Active {
+                    *mgr.prometheus_url.borrow_mut() = Some(url);
+                    mgr.beacon_now.notify_all();
+                }
+                serve(&mgr, &*listener, role).await;
+                if mgr.prometheus_url.take().is_some() {
+                    mgr.beacon_now.notify_all();
+                }
             }
             Err(error) if !complained => {
                 complained = true;
@@ -79,10 +102,10 @@ pub(crate) async fn run(mgr: Rc<Mgr>) {
     }
 }
 
-/// Until the module is disabled.
-async fn serve(mgr: &Rc<Mgr>, listener: &dyn Listener) {
+/// Until the module is disabled, or the manager's role is another.
+async fn serve(mgr: &Rc<Mgr>, listener: &dyn Listener, now: Role) {
     let open = Rc::new(Cell::new(0));
-    while wanted(mgr) {
+    while role(mgr) == Some(now) {
         let Ok(accepted) = mgr.env.timeout(PAUSE, listener.accept()).await else { continue };
         let Ok(stream) = accepted else { return };
         if open.get() >= CONNECTIONS_MAX {
@@ -94,8 +117,18 @@ async fn serve(mgr: &Rc<Mgr>, listener: &dyn Listener) {
         mgr.env.go(async move {
             let answer = async {
                 if let Some(request) = read_head(&*stream).await {
-                    metadata::refresh(&of_task).await;
-                    let _ = stream.send(vec![respond(&of_task, &request)]).await;
+                    let answer = match now {
+                        Role::Active => {
+                            metadata::refresh(&of_task).await;
+                            respond(&request, "/", || metrics::page(&of_task))
+                        }
+                        Role::Standby => {
+                            let map = of_task.mgrmap.borrow();
+                            let active = map.services.get("prometheus").map_or("/", String::as_str);
+                            respond(&request, active, String::new)
+                        }
+                    };
+                    let _ = stream.send(vec![answer]).await;
                 }
             };
             let _ = of_task.env.timeout(REQUEST_TIME, answer).await;
@@ -124,16 +157,17 @@ async fn read_head(stream: &dyn Stream) -> Option<String> {
     }
 }
 
-fn respond(mgr: &Mgr, head: &str) -> Bytes {
+/// `active`: the URL below which the metrics are.
+fn respond(head: &str, active: &str, page: impl FnOnce() -> String) -> Bytes {
     let mut words = head.split_ascii_whitespace();
     let (method, path) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
     let path = path.split('?').next().unwrap_or("");
     let (status, kind, body) = match (method, path) {
-        ("GET" | "HEAD", "/metrics") => ("200 OK", "text/plain; charset=utf-8", metrics::page(mgr)),
+        ("GET" | "HEAD", "/metrics") => ("200 OK", "text/plain; charset=utf-8", page()),
         ("GET" | "HEAD", "/") => (
             "200 OK",
             "text/html; charset=utf-8",
-            "<html><body><a href=\"/metrics\">Metrics</a></body></html>\n".to_owned(),
+            format!("<html><body><a href=\"{active}metrics\">Metrics</a></body></html>\n"),
         ),
         ("GET" | "HEAD", _) => ("404 Not Found", "text/plain", "there is /metrics\n".to_owned()),
         _ => ("405 Method Not Allowed", "text/plain", "only GET\n".to_owned()),
@@ -151,6 +185,24 @@ fn respond(mgr: &Mgr, head: &str) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A standby did not listen: who scraped all managers was told that it is dead.
+    #[test]
+    fn a_standby_serves_an_empty_page() {
+        let [here, there] = ["10.0.0.1", "10.0.0.2"].map(|ip| ip.parse::<IpAddr>().ok());
+        assert_eq!(role_of(true, here, here), Some(Role::Active));
+        assert_eq!(role_of(false, here, there), Some(Role::Standby));
+        assert_eq!(role_of(false, here, here), None, "the port is the active one's");
+        assert_eq!(role_of(false, here, None), None, "one of them is to become active");
+        let answer = |path: &str| {
+            let head = format!("GET {path} HTTP/1.1\r\n\r\n");
+            let answer = respond(&head, "http://10.0.0.2:9283/", String::new);
+            String::from_utf8(answer.to_vec()).unwrap()
+        };
+        let page = answer("/metrics");
+        assert!(page.starts_with("HTTP/1.1 200 OK\r\n") && page.ends_with("\r\n\r\n"), "{page}");
+        assert!(answer("/").contains("href=\"http://10.0.0.2:9283/metrics\""));
+    }
 
     /// With `server_addr` 0.0.0.0 or `::`, as Ceph's default is, `ceph mgr services` told
     /// `http://0.0.0.0:9283/`: a scraper on another host asked itself.
