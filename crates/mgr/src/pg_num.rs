@@ -17,11 +17,16 @@ use crate::daemon::Mgr;
 /// Between two looks (mgr_tick_period).
 const TICK: Duration = Duration::from_secs(2);
 
+/// PGs that `pgp_num` may be ahead of merges however few a pool has.
+const AHEAD_OF_MERGES: u32 = 8;
+
 /// What a pool's PGs are like.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Pgs {
     /// PGs that have reported.
     known: u32,
+    /// Objects of the pool.
+    objects: u64,
     /// All that have are active or at least have peered.
     peered: bool,
     /// Of all copies of the cluster, those in the wrong place.
@@ -49,6 +54,16 @@ enum Step {
     PgpNum(u32),
 }
 
+/// How far `pgp_num` may be ahead of merges: PGs that have not merged would lie on few OSDs, more than
+/// one may hold. Who sets a `pgp_num` of his own is left to it.
+fn nearest_to_merges(pool: &PgPool, bounds: Bounds) -> u32 {
+    if pool.pgp_num_target != pool.pg_num_target || pool.pgp_num_target >= pool.pg_num {
+        return 0;
+    }
+    let ahead = (f64::from(pool.pg_num) * bounds.misplaced) as u32;
+    pool.pg_num.saturating_sub(ahead.max(AHEAD_OF_MERGES))
+}
+
 /// The next steps of a pool that may be taken now.
 fn next_steps(pool: &PgPool, pgs: Pgs, bounds: Bounds) -> Vec<Step> {
     let mut steps = Vec::new();
@@ -73,15 +88,22 @@ fn next_steps(pool: &PgPool, pgs: Pgs, bounds: Bounds) -> Vec<Step> {
     if pgs.inactive || pgs.degraded {
         return steps;
     }
-    // As many as the room for misplaced copies lets move, at least one.
-    let room = (bounds.misplaced - pgs.misplaced).max(0.0) * f64::from(pool.pg_num);
-    let most = (room as u32).clamp(1, bounds.change);
-    let next = if target > pool.pgp_num {
+    // As many as the room for misplaced copies lets move, at least one; half of it at a time, as
+    // objects need not lie as evenly over PGs as is assumed. What holds next to nothing moves nothing.
+    let room = (bounds.misplaced - pgs.misplaced).min(bounds.misplaced / 2.0).max(0.0);
+    let most = ((room * f64::from(pool.pg_num)) as u32).clamp(1, bounds.change);
+    let leaps = target > pool.pgp_num && pgs.objects <= u64::from(target);
+    let next = if leaps {
+        target
+    } else if target > pool.pgp_num {
         target.min(pool.pgp_num + most)
     } else {
-        target.max(pool.pgp_num - most.min(pool.pgp_num - 1))
+        let next = target.max(pool.pgp_num - most.min(pool.pgp_num - 1));
+        next.max(nearest_to_merges(pool, bounds)).min(pool.pgp_num)
     };
-    steps.push(Step::PgpNum(next));
+    if next != pool.pgp_num {
+        steps.push(Step::PgpNum(next));
+    }
     steps
 }
 
@@ -157,6 +179,7 @@ async fn look(mgr: &Mgr, map: &OsdMap) -> bool {
             let ready = pg_state::ACTIVE | pg_state::PEERED;
             let pgs = Pgs {
                 known: of_pool().count() as u32,
+                objects: of_pool().map(|(_, s)| s.stats.sum.num_objects.max(0) as u64).sum(),
                 peered: of_pool().all(|(_, s)| s.state & ready != 0),
                 misplaced,
                 inactive,
@@ -209,6 +232,7 @@ mod tests {
     fn pgs(known: u32) -> Pgs {
         Pgs {
             known,
+            objects: 1000,
             peered: true,
             misplaced: 0.0,
             inactive: false,
@@ -251,13 +275,40 @@ mod tests {
     #[test]
     fn pgp_num_also_goes_down() {
         let shrink = PgPool { pgp_num_target: 1, ..pool(64, 8, 64) };
-        assert_eq!(next_steps(&shrink, pgs(64), BOUNDS), [Step::PgpNum(5)]);
+        assert_eq!(next_steps(&shrink, pgs(64), BOUNDS), [Step::PgpNum(7)]);
     }
+
+    /// `pgp_num` of a pool without objects went to the end at once, far ahead of the merges: 60 PGs lay
+    /// where 4 were to be.
+    #[test]
+    fn pgp_num_stays_near_the_merges() {
+        let busy = Pgs { mergeable: false, objects: 0, ..pgs(64) };
+        let pgp_num = |pgp_num, bounds| next_steps(&pool(64, pgp_num, 4), busy, bounds);
+        assert_eq!(pgp_num(57, BOUNDS), [Step::PgpNum(56)]);
+        assert_eq!(pgp_num(56, BOUNDS), []);
+        // Where it is farther already it waits: what has moved does not move back to go there again.
+        assert_eq!(pgp_num(30, BOUNDS), []);
+        let bold = Bounds { misplaced: 0.5, ..BOUNDS };
+        assert_eq!(pgp_num(64, bold), [Step::PgpNum(48)]);
+        assert_eq!(pgp_num(40, bold), [Step::PgpNum(32)]);
+        // A pgp_num that somebody has set is reached.
+        let own = PgPool { pgp_num_target: 2, ..pool(64, 56, 4) };
+        assert_eq!(next_steps(&own, busy, BOUNDS), [Step::PgpNum(55)]);
+    }
+
+    /// A pool of 64 PGs without objects took a minute to place them.
+    #[test]
+    fn where_there_is_nothing_to_move_pgp_num_grows_at_once() {
+        let few = |objects| Pgs { objects, ..pgs(64) };
+        assert_eq!(next_steps(&pool(64, 8, 64), few(64), BOUNDS), [Step::PgpNum(64)]);
+        assert_eq!(next_steps(&pool(64, 8, 64), few(65), BOUNDS), [Step::PgpNum(9)]);
+    }
+
     #[test]
     fn the_last_pg_merges_once_it_lies_with_the_other() {
         // First the places, then the PGs, one at a time.
-        assert_eq!(next_steps(&pool(64, 64, 8), pgs(64), BOUNDS), [Step::PgpNum(61)]);
-        let both = [Step::PgNum(63), Step::PgpNum(57)];
+        assert_eq!(next_steps(&pool(64, 64, 8), pgs(64), BOUNDS), [Step::PgpNum(63)]);
+        let both = [Step::PgNum(63), Step::PgpNum(59)];
         assert_eq!(next_steps(&pool(64, 60, 8), pgs(64), BOUNDS), both);
         let apart = Pgs { mergeable: false, ..pgs(64) };
         assert_eq!(next_steps(&pool(64, 8, 8), apart, BOUNDS), []);
