@@ -71,7 +71,8 @@ pub(crate) fn evaluate(map: &OsdMap, pgs: &PgMap, pools: &BTreeSet<i64>) -> f64 
     }
     let scores = by_rule.iter().filter_map(|(rule, counts)| Some(score(counts, shares.get(rule)?)));
     let scores: Vec<f64> = scores.collect();
-    scores.iter().sum::<f64>() / scores.len().max(1) as f64
+    // The sum of nothing is -0.
+    scores.iter().fold(0.0, |sum, score| sum + score) / scores.len().max(1) as f64
 }
 
 #[cfg(test)]
@@ -84,6 +85,13 @@ mod tests {
         {
             assert!((erf(x) - y).abs() < 2e-7, "erf({x}) = {}", erf(x));
         }
+    }
+
+    /// `balancer eval` of a cluster without pools said -0.000000.
+    #[test]
+    fn nothing_is_even() {
+        let score = evaluate(&OsdMap::default(), &PgMap::default(), &BTreeSet::new());
+        assert_eq!(format!("{score:.6}"), "0.000000");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use command::{CommandMap, CommandReply};
+use command::{CommandMap, CommandReply, Format, Formatter};
 use maps::OsdMap;
 
 use super::modules::indented;
@@ -54,8 +54,8 @@ async fn set_mode(mgr: &Mgr, map: &CommandMap) -> CommandReply {
     set(mgr, "mode", &mode).await
 }
 
-/// Ids of the pools named; the refusal if one is not there.
-fn pools(map: &CommandMap, osdmap: &OsdMap) -> Result<BTreeSet<i64>, CommandReply> {
+/// Ids of the pools named; the refusal if one is not there. `word`: what it calls them.
+fn pools(map: &CommandMap, osdmap: &OsdMap, word: &str) -> Result<BTreeSet<i64>, CommandReply> {
     let names = map.strings("pools").unwrap_or_default();
     let missing: Vec<String> = names
         .iter()
@@ -65,13 +65,13 @@ fn pools(map: &CommandMap, osdmap: &OsdMap) -> Result<BTreeSet<i64>, CommandRepl
     if missing.is_empty() {
         return Ok(names.iter().filter_map(|name| osdmap.lookup_pool(name)).collect());
     }
-    Err(CommandReply::error(EINVAL, format!("pools [{}] not found", missing.join(", "))))
+    Err(CommandReply::error(EINVAL, format!("{word} [{}] not found", missing.join(", "))))
 }
 
 async fn restrict(mgr: &Mgr, map: &CommandMap) -> CommandReply {
     let osdmap = mgr.osdmaps.current();
     let mut ids = balancer::pool_ids(mgr);
-    match pools(map, &osdmap) {
+    match pools(map, &osdmap, "pool(s)") {
         Err(reply) if map.prefix() == "balancer pool add" => return reply,
         Err(_) => {}
         Ok(named) if map.prefix() == "balancer pool add" => ids.extend(named),
@@ -81,11 +81,21 @@ async fn restrict(mgr: &Mgr, map: &CommandMap) -> CommandReply {
     set(mgr, "pool_ids", &ids.join(",")).await
 }
 
-fn pool_ls(mgr: &Mgr) -> CommandReply {
-    let osdmap = mgr.osdmaps.current();
-    let names: Vec<&String> =
-        balancer::pool_ids(mgr).iter().filter_map(|id| osdmap.pool_names.get(id)).collect();
-    CommandReply::data(serde_json::to_string_pretty(&names).unwrap_or_default())
+/// Unrestricted, nothing: a list without pools would say that it balances none.
+fn pool_ls(ids: &BTreeSet<i64>, osdmap: &OsdMap) -> CommandReply {
+    if ids.is_empty() {
+        return CommandReply::default();
+    }
+    let mut names: Vec<&String> = ids.iter().filter_map(|id| osdmap.pool_names.get(id)).collect();
+    names.sort();
+    list(names)
+}
+
+/// Indented by 4, as modules in Python answer.
+fn list<'a>(names: impl IntoIterator<Item = &'a String>) -> CommandReply {
+    let mut f = Formatter::new(Format::JsonPretty);
+    f.array("names", |f| names.into_iter().for_each(|name| f.dump_string("name", name)));
+    CommandReply::data(f.finish().trim_end().to_owned())
 }
 
 fn eval(mgr: &Mgr, map: &CommandMap) -> CommandReply {
@@ -125,7 +135,7 @@ fn optimize(mgr: &Mgr, map: &CommandMap) -> CommandReply {
         return refusal;
     }
     let name = text(map, "plan");
-    let wanted = match pools(map, &mgr.osdmaps.current()) {
+    let wanted = match pools(map, &mgr.osdmaps.current(), "pools") {
         Ok(wanted) => wanted,
         Err(reply) => return reply,
     };
@@ -180,7 +190,7 @@ pub(super) async fn run(mgr: &Mgr, map: &CommandMap) -> CommandReply {
         "balancer mode" => set_mode(mgr, map).await,
         "balancer on" => set(mgr, "active", "true").await,
         "balancer off" => set(mgr, "active", "false").await,
-        "balancer pool ls" => pool_ls(mgr),
+        "balancer pool ls" => pool_ls(&balancer::pool_ids(mgr), &mgr.osdmaps.current()),
         "balancer pool add" | "balancer pool rm" => restrict(mgr, map).await,
         "balancer eval" => eval(mgr, map),
         "balancer optimize" => optimize(mgr, map),
@@ -193,11 +203,23 @@ pub(super) async fn run(mgr: &Mgr, map: &CommandMap) -> CommandReply {
             mgr.balancer.borrow_mut().plans.clear();
             CommandReply::default()
         }
-        "balancer ls" => {
-            let names: Vec<String> = mgr.balancer.borrow().plans.keys().cloned().collect();
-            CommandReply::data(serde_json::to_string_pretty(&names).unwrap_or_default())
-        }
+        "balancer ls" => list(mgr.balancer.borrow().plans.keys()),
         "balancer execute" => execute(mgr, map).await,
         _ => CommandReply::error(EINVAL, "command not supported"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `balancer pool ls` said `[]` when all pools are balanced.
+    #[test]
+    fn pools_are_listed_where_there_is_a_choice() {
+        let names = [(1, "rbd"), (2, "a")].map(|(id, name)| (id, name.to_owned()));
+        let map = OsdMap { pool_names: names.into(), ..OsdMap::default() };
+        let listed = |ids: &[i64]| pool_ls(&ids.iter().copied().collect(), &map).outb;
+        assert_eq!(listed(&[]), "");
+        assert_eq!(listed(&[1, 2, 3]), "[\n    \"a\",\n    \"rbd\"\n]");
     }
 }

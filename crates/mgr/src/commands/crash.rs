@@ -172,17 +172,22 @@ async fn archive(mgr: &Mgr, wanted: Option<&str>) -> CommandReply {
     CommandReply::default()
 }
 
+/// Reports of crashes so many days ago, and before. Less than none: also of those that a clock
+/// ahead of ours has yet to come.
+fn older_than(reports: &Reports, days: i64, now: UTime) -> Vec<String> {
+    let limit = i64::from(now.sec).saturating_sub(days.saturating_mul(DAY as i64));
+    let old = |report: &Value| {
+        time_of(field(report, "timestamp")).is_some_and(|at| i64::from(at.sec) <= limit)
+    };
+    reports.iter().filter(|(_, report)| old(report)).map(|(id, _)| id.clone()).collect()
+}
+
 async fn prune(mgr: &Mgr, keep_days: &str) -> CommandReply {
-    let Ok(days) = keep_days.parse::<u64>() else {
+    let Ok(days) = keep_days.parse::<i64>() else {
         return CommandReply::error(EINVAL, "keep argument must be integer");
     };
     let now = UTime::from_duration(mgr.env.wall_clock());
-    let limit = Duration::from_secs(days.saturating_mul(DAY));
-    let old: Vec<String> = {
-        let reports = mgr.crashes.borrow();
-        let old = reports.iter().filter(|(_, report)| age(report, now).is_some_and(|a| a > limit));
-        old.map(|(id, _)| id.clone()).collect()
-    };
+    let old = older_than(&mgr.crashes.borrow(), days, now);
     for id in old {
         if let Err(reply) = remove(mgr, &id).await {
             return reply;
@@ -284,6 +289,19 @@ mod tests {
         let kept = ["[]", "\"x\"", "1", "true", "null", "", "{}"].into_iter().enumerate();
         let dump = kept.map(|(n, text)| (format!("{PREFIX}{n}"), text.to_owned())).collect();
         assert_eq!(stored(dump).into_keys().collect::<Vec<_>>(), ["6"]);
+    }
+
+    /// `crash prune -1` was refused; Ceph's takes it.
+    #[test]
+    fn reports_are_pruned_by_their_days() {
+        let now = time_of("2026-11-21T07:00:00.000000Z").unwrap();
+        let at = |day: &str| (day.to_owned(), report(&format!("2026-11-{day}T07:00:00.000000Z")));
+        let reports: Reports = [at("10"), at("20"), at("21"), at("22"), at("24")].into();
+        assert_eq!(older_than(&reports, 0, now), ["10", "20", "21"]);
+        assert_eq!(older_than(&reports, 1, now), ["10", "20"]);
+        assert_eq!(older_than(&reports, -1, now), ["10", "20", "21", "22"]);
+        assert!(older_than(&reports, i64::MAX, now).is_empty());
+        assert_eq!(older_than(&reports, i64::MIN, now).len(), 5);
     }
 
     #[test]
