@@ -562,13 +562,23 @@ impl Log {
         let common = self.entries.count_up_to(peer_log.head).checked_sub(1);
         let last_update =
             common.and_then(|at| self.version_at(at)).map_or(limit, |version| version.max(limit));
+        Log::judge_peer_above(last_update, peer_info, peer_log, peer_missing);
+    }
+
+    /// Finds out what a peer will lack once it has thrown out its entries above `happened`.
+    pub fn judge_peer_above(
+        happened: EVersion,
+        peer_info: &mut PgInfo,
+        peer_log: PgLog,
+        peer_missing: &mut Missing,
+    ) {
         let mut theirs = Log::from_wire(peer_log);
         let could_undo_from = theirs.can_rollback_to;
-        let divergent = theirs.rewind(last_update);
+        let divergent = theirs.rewind(happened);
         // Whether an object changed again in our log is seen when our newer entries are added to
         // the peer's missing set at activation; here the peer's own log decides.
         merge_divergent(&theirs, &divergent, could_undo_from, peer_info, peer_missing, None);
-        peer_info.last_update = peer_info.last_update.min(last_update);
+        peer_info.last_update = peer_info.last_update.min(happened);
         peer_info.last_complete = last_complete_of(&theirs, peer_info.last_update, peer_missing);
     }
 

@@ -317,7 +317,7 @@ pub struct Peering {
     /// The epoch in which this copy told the primary of itself last.
     reported_at: Epoch,
     pub(super) queried_for_unfound: BTreeSet<PgShard>,
-    /// Strays that have been told to undo writes and have not reported it: no sources.
+    /// Strays, and postponed members, that are told to undo writes and have not reported it: no sources.
     pub(super) undoing: BTreeSet<PgShard>,
     dirty_info: bool,
     dirty_big_info: bool,

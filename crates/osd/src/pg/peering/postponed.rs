@@ -10,10 +10,14 @@
 //! So whoever is to begin anew is asked for what it lacks, if something is unfound without it, and stays what it is,
 //! outside the acting set, until what it alone has is elsewhere. Then it begins, in the same interval
 //! ([`Peering::join_postponed`]). (A real Ceph has it begin anew at once.)
+//!
+//! In an erasure coded pool it may have to undo a write first, as a stray may: it was given one, was away when that
+//! turned out not to have happened, and our log has forgotten the time.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use types::osd::PgLog;
 use types::{EVersion, HObject, PgShard};
 
 use super::{Effect, Missing, PeerMessage, Peering, Query};
@@ -45,16 +49,42 @@ impl Peering {
     ) -> impl Iterator<Item = Vec<PgShard>> + 'a {
         let redundancy = self.mapping.redundancy;
         // Of copies the primary recovers its own first, and gives the others theirs.
-        let followers = self.acting_backfill.iter().filter(move |_| redundancy.is_erasure());
-        let theirs = followers.filter_map(|s| self.peer_missing.get(s));
-        let lacking = std::iter::once(&self.missing).chain(theirs).flat_map(Missing::iter);
-        lacking.filter(|(_, item)| !item.is_delete).filter_map(move |(oid, item)| {
-            let (with, without) = self.who_has(oid, item.need, others);
-            (!redundancy.is_recoverable(&without)).then_some(with)
-        })
+        let lacking = self.lacking().take(if redundancy.is_erasure() { usize::MAX } else { 1 });
+        lacking.flat_map(Missing::iter).filter(|(_, item)| !item.is_delete).filter_map(
+            move |(oid, item)| {
+                let (with, without) = self.who_has(oid, item.need, others);
+                (!redundancy.is_recoverable(&without)).then_some(with)
+            },
+        )
     }
 
-    /// Who has the object: of `others`, and beside them.
+    /// What we, and those who follow, lack.
+    fn lacking(&self) -> impl Iterator<Item = &Missing> {
+        let followers = self.acting_backfill.iter().filter_map(|s| self.peer_missing.get(s));
+        std::iter::once(&self.missing).chain(followers)
+    }
+
+    /// Up to where the log of a peer that ours has gone beyond is right, if it tells that not all of it is: it has a
+    /// write of an object that is missing, newer than the version that is needed.
+    pub(super) fn forgotten_divergence(&self, theirs: &PgLog) -> Option<EVersion> {
+        if theirs.head >= self.log.tail() {
+            return None;
+        }
+        let did_not_happen = |oid: &HObject, version: EVersion| {
+            let needs = self.lacking().filter_map(|missing| Some(missing.get(oid)?.need));
+            needs.max().is_some_and(|need| !need.is_zero() && version > need)
+        };
+        let mut happened = theirs.tail;
+        for e in &theirs.log {
+            if !e.is_error() && did_not_happen(&e.soid, e.version) {
+                return Some(happened);
+            }
+            happened = e.version;
+        }
+        None
+    }
+
+    /// Who has the object, or will: of `others`, and beside them.
     fn who_has(
         &self,
         oid: &HObject,
@@ -62,8 +92,9 @@ impl Peering {
         others: &BTreeSet<PgShard>,
     ) -> (Vec<PgShard>, Vec<PgShard>) {
         let own = (!self.missing.contains(oid)).then_some(self.whoami);
-        let all = own.into_iter().chain(self.sources(oid, need));
-        all.partition(|s| others.contains(s))
+        let beside = own.into_iter().chain(self.sources(oid, need));
+        let with = others.iter().copied().filter(|s| self.has(*s, oid, need));
+        (with.collect(), beside.filter(|s| !others.contains(s)).collect())
     }
 
     /// Asks those who are to begin anew what they lack, if something is unfound without them. Returns whose answers

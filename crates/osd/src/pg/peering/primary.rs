@@ -8,7 +8,7 @@ use types::{EVersion, HObject, PgShard, SpgId};
 
 use super::choose::{self, Infos};
 use super::view::ClusterView;
-use super::{Effect, LogMessage, Missing, PeerMessage, Peering, PriorSet, Query, State};
+use super::{Effect, Log, LogMessage, Missing, PeerMessage, Peering, PriorSet, Query, State};
 
 impl Peering {
     pub(super) fn start_primary(
@@ -232,7 +232,12 @@ impl Peering {
             State::GetMissing { waiting } if waiting.contains(&from) => {
                 waiting.remove(&from);
                 let done = waiting.is_empty();
+                let told = info.last_update;
                 self.take_replica_log(from, info, log, missing);
+                // It is told when it is known who follows: followers hear it with what they are to be.
+                if self.has_to_undo(from, told) {
+                    self.undoing.insert(from);
+                }
                 if done {
                     self.got_missing(now, view, out);
                 }
@@ -241,7 +246,10 @@ impl Peering {
             State::Active { .. } if self.queried_for_unfound.contains(&from) => {
                 let told = info.last_update;
                 self.take_replica_log(from, info, log, missing);
-                self.tell_to_undo(from, told, now, out);
+                if self.has_to_undo(from, told) && !self.acting_backfill.contains(&from) {
+                    self.undoing.insert(from);
+                    self.tell_to_undo(from, now, out);
+                }
             }
             _ => {}
         }
@@ -292,33 +300,30 @@ impl Peering {
         missing: PgMissing,
     ) {
         let mut missing = Missing::from_wire(missing);
-        self.log.judge_peer(&mut info, log, &mut missing);
+        match self.forgotten_divergence(&log) {
+            Some(happened) => Log::judge_peer_above(happened, &mut info, log, &mut missing),
+            None => self.log.judge_peer(&mut info, log, &mut missing),
+        }
         self.peer_info.insert(from, info);
         self.peer_missing.insert(from, missing);
     }
 
-    /// A stray's log that has been judged went beyond ours: the stray does not act, so it has not heard
-    /// that these writes did not happen, and its shards of their objects are of no use before it has
-    /// undone them. It is told as a follower is, and reports when that is durable. (Copies are not
+    /// Whether the log that a peer told of, up to `told`, turned out to go beyond what happened. (Copies are not
     /// undone: whoever has one of another version lacks the object.)
-    fn tell_to_undo(
-        &mut self,
-        stray: PgShard,
-        told: EVersion,
-        now: Duration,
-        out: &mut Vec<Effect>,
-    ) {
-        let judged = &self.peer_info[&stray];
-        if !self.mapping.redundancy.is_erasure()
-            || self.acting_backfill.contains(&stray)
-            || judged.last_update == told
-            || judged.last_backfill.is_min()
-        {
-            return;
-        }
-        let message = self.activation_of(stray, None, now);
-        self.undoing.insert(stray);
-        self.send(stray, message, out);
+    fn has_to_undo(&self, peer: PgShard, told: EVersion) -> bool {
+        let judged = &self.peer_info[&peer];
+        self.mapping.redundancy.is_erasure()
+            && judged.last_update != told
+            && !judged.last_backfill.is_min()
+    }
+
+    /// One that does not follow has not heard that writes did not happen, and its shards of their objects are of no
+    /// use before it has undone them. It is told up to where its log is right, whether or not that reaches ours,
+    /// and reports when it is durable.
+    fn tell_to_undo(&mut self, stray: PgShard, now: Duration, out: &mut Vec<Effect>) {
+        let mut info = self.info_for_peer(now);
+        info.last_update = self.peer_info[&stray].last_update;
+        self.send(stray, PeerMessage::Info(Box::new(info), None, None), out);
     }
 
     /// Asks the followers for what they lack, where their infos do not tell.
@@ -416,6 +421,10 @@ impl Peering {
                 let message = self.activation_of(peer, Some(lease), now);
                 self.send(peer, message, out);
             }
+        }
+        self.undoing.retain(|s| !self.acting_backfill.contains(s));
+        for postponed in self.undoing.clone() {
+            self.tell_to_undo(postponed, now, out);
         }
         self.peer_last_complete.insert(self.whoami, self.info.last_complete);
         out.push(Effect::Activate);
@@ -594,22 +603,20 @@ impl Peering {
     /// Who is known to have version `need` of an object, followers first. A stray whose log does not
     /// end within ours is not, before it has been asked for that log.
     pub fn sources(&self, oid: &HObject, need: EVersion) -> Vec<PgShard> {
-        let has = |shard: &PgShard| {
-            let Some(info) = self.peer_info.get(shard) else { return false };
-            let known = match self.peer_missing.get(shard) {
-                Some(missing) => !missing.contains(oid),
-                None => {
-                    info.last_complete == info.last_update && self.log.reaches(info.last_update)
-                }
-            };
-            known
-                && !self.undoing.contains(shard)
-                && info.last_update >= need
-                && *oid <= info.last_backfill
-        };
         let followers = self.acting_backfill.iter().filter(|s| **s != self.whoami);
         let others = self.peer_info.keys().filter(|s| !self.acting_backfill.contains(s));
-        followers.chain(others).filter(|s| has(s)).copied().collect()
+        let has = |s: &&PgShard| !self.undoing.contains(s) && self.has(**s, oid, need);
+        followers.chain(others).filter(has).copied().collect()
+    }
+
+    /// Whether a peer has it, or will when it has undone what it is told to.
+    pub(super) fn has(&self, shard: PgShard, oid: &HObject, need: EVersion) -> bool {
+        let Some(info) = self.peer_info.get(&shard) else { return false };
+        let known = match self.peer_missing.get(&shard) {
+            Some(missing) => !missing.contains(oid),
+            None => info.last_complete == info.last_update && self.log.reaches(info.last_update),
+        };
+        known && info.last_update >= need && *oid <= info.last_backfill
     }
 
     /// Something is missing that no known peer has: asks those whose missing sets are unknown.

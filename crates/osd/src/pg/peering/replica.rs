@@ -62,13 +62,16 @@ impl Peering {
             return;
         }
         let LogMessage { info, log, lease, .. } = message;
-        if self.state == State::ReplicaActive {
-            // Entries about objects given up for lost.
-            self.follow_log(&info, &log, out);
-            return;
-        }
-        if self.state != State::Stray {
-            return;
+        match self.state {
+            // Of one that was to undo something before it begins anew.
+            State::ReplicaActive if info.last_backfill.is_min() => {}
+            State::ReplicaActive => {
+                // Entries about objects given up for lost.
+                self.follow_log(&info, &log, out);
+                return;
+            }
+            State::Stray => {}
+            _ => return,
         }
         if info.last_backfill.is_min() {
             // All objects will come by backfill: what is here is of no use.

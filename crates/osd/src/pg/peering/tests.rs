@@ -306,6 +306,70 @@ fn who_alone_has_an_object_is_not_backfilled_before_it_is_elsewhere() {
     assert!(seen >= 20, "{seen} times");
 }
 
+/// Of four shards, any two of which make an object, one had been given a write that did not happen, and was away when that was decided.
+/// One of the two others that had the object died, and the fourth, which had just come, had not been brought
+/// its shard. When the one that had been away came back so much had been written that it was to be backfilled from
+/// nothing. It was left as it was, since the object could not be made without it; but its shard was of the write that did
+/// not happen, so nothing was made of it, it began anew all the same, and the object was unfound for ever, though
+/// one OSD was lost of two that may be. Now it is told to undo that write.
+#[test]
+fn who_alone_has_a_shard_undoes_a_write_that_did_not_happen_before_it_begins_anew() {
+    let mut seen = 0;
+    for seed in 1..=100 {
+        let mut w = World::new(seed, 4, 4, 2, Redundancy::Shards { k: 2 });
+        w.kill(3);
+        w.run_until(|w| w.is_serving(0) && w.nodes[&0].core.acting_len() == 3);
+        w.write(0, oid(0));
+        w.run_until(|w| w.acked.contains_key(&oid(0)));
+        let acked = w.acked[&oid(0)];
+        w.write(0, oid(0));
+        let written = w.nodes[&0].objects[&oid(0)];
+        while w.nodes[&1].objects[&oid(0)] != written {
+            w.deliver(0, 1);
+        }
+        while !w.nodes[&1].pending.is_empty() {
+            w.commit_one(1);
+        }
+        (0..3).for_each(|o| w.kill(o));
+        w.restart(0);
+        if w.nodes[&0].objects[&oid(0)] != acked {
+            continue; // the write was on two, and it happened
+        }
+        w.restart(2);
+        w.run_until(|w| w.is_serving(0) && w.nodes[&0].core.acting_len() == 2);
+        w.restart(3);
+        w.run_until(|w| w.nodes[&3].core.follows() && w.is_serving(0));
+        w.kill(2);
+        w.run_until(|w| w.is_serving(0) && w.nodes[&0].core.acting_len() == 2);
+        if w.nodes[&3].objects.contains_key(&oid(0)) {
+            continue; // it was brought its shard before that
+        }
+        for n in 0..20 {
+            w.run_until(|w| w.is_serving(0));
+            w.write(0, oid(1 + n % 3));
+            w.run_until(|w| w.nodes[&0].writes.is_empty());
+        }
+        assert!(w.nodes[&0].core.log.tail() > written, "seed {seed}: it is to be backfilled");
+        w.restart(1);
+        // It begins amid writes.
+        for n in 0..2_000 {
+            w.random_step(false);
+            w.write(0, oid(1 + n % 3));
+        }
+        w.run_until(|w| {
+            let core = &w.nodes[&0].core;
+            let follows = core.acting_backfill.iter().any(|s| s.osd == 1);
+            core.is_activated() && follows && core.is_recovered()
+        });
+        for o in [0, 1, 3] {
+            assert_eq!(w.nodes[&o].objects.get(&oid(0)), Some(&acked), "seed {seed}: osd.{o}");
+        }
+        w.settle(seed);
+        seen += 1;
+    }
+    assert!(seen >= 20, "{seen} times");
+}
+
 /// A pool of 64 PGs was created, and a map without news for them came right after: replicas that
 /// were made by the primary's log at the newer epoch took that log for one of an earlier interval.
 /// They never followed, and the PGs stayed in "activating" for ever.

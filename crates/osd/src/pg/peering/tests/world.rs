@@ -623,6 +623,10 @@ impl World {
             // Nothing may be on its way that is not whole.
             let quiet = n.writes.is_empty();
             if incomplete && quiet {
+                if !self.can_all_be_made(o) {
+                    self.step_core(o, |core, _, now, out| core.discover_missing(now, out));
+                    continue;
+                }
                 let objects = n.objects.clone();
                 let p = self.nodes.get_mut(&s.osd).unwrap();
                 p.objects = objects;
@@ -667,6 +671,19 @@ impl World {
             assert_eq!(found, Some(need), "seed {seed}: what {s} should have of {oid}");
         }
         core.mapping.redundancy.is_recoverable(members)
+    }
+
+    /// Whether all that the primary has can be made for somebody else.
+    fn can_all_be_made(&self, o: OsdId) -> bool {
+        let n = &self.nodes[&o];
+        n.objects.iter().all(|(oid, have)| {
+            let mut members = n.core.sources(oid, *have);
+            members.retain(|s| {
+                self.nodes.get(&s.osd).is_some_and(|p| p.objects.get(oid) == Some(have))
+            });
+            members.push(n.core.whoami);
+            n.core.mapping.redundancy.is_recoverable(&members)
+        })
     }
 
     fn fault(&mut self) {
