@@ -23,13 +23,14 @@ use types::{EVersion, HObject, PgShard};
 use super::{Effect, Missing, PeerMessage, Peering, Query};
 
 impl Peering {
-    /// Whether the activation tells a peer to forget what it has: its log does not reach ours, and it is not a
+    /// Whether the activation tells a peer to forget what it has: its log does not overlap ours, and it is not a
     /// backfill that goes on where it was.
     pub(super) fn begins_anew(&self, peer: PgShard) -> bool {
         let Some(theirs) = self.peer_info.get(&peer) else { return true };
         let is_target = self.backfill_targets.contains(&peer);
         let says_it_is_complete = is_target && theirs.last_backfill.is_max();
-        let by_log = theirs.last_update >= self.log.tail() && !theirs.last_backfill.is_min();
+        let overlaps = theirs.last_update >= self.log.tail() && theirs.log_tail <= self.log.head();
+        let by_log = overlaps && !theirs.last_backfill.is_min();
         theirs.last_update != self.info.last_update && (!by_log || says_it_is_complete)
     }
 

@@ -8,7 +8,7 @@ mod world;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use types::osd::{CompactInterval, PastIntervals, PgHistory, PgInfo, PgLog};
+use types::osd::{CompactInterval, PastIntervals, PgHistory, PgInfo, PgLog, PgLogEntry};
 use types::{EVersion, HObject, OsdId, PgId, PgShard};
 
 use self::map::Map;
@@ -676,4 +676,43 @@ fn whose_log_begins_behind_the_authoritative_one_is_backfilled() {
         assert_eq!(choice.backfill, [ours].into());
         assert!(!choice.want.contains(&0), "{:?}", choice.want);
     }
+}
+
+/// As above, with a copy that a backfill had been interrupted of: it was told to go on by log where it was, refused
+/// that, and the PG hung in "activating".
+#[test]
+fn an_interrupted_backfill_whose_log_begins_behind_the_authoritative_one_begins_anew() {
+    let map = Map { pg_temp: vec![0], ..map_of_two(20, &[0, 1]) };
+    let settings = World::new(1, 2, 2, 1, Redundancy::Copies).settings;
+    let (now, mut out) = (Duration::from_secs(1), Vec::new());
+    let core = |osd: OsdId, tail: u64, head: u64, started: u32| {
+        let version = |n| EVersion::new(4, n);
+        let entry = |n| PgLogEntry { soid: oid(n), version: version(n), ..PgLogEntry::default() };
+        let log = (tail + 1..=head).map(entry).collect();
+        let log = PgLog { tail: version(tail), head: version(head), log, ..PgLog::default() };
+        let info = PgInfo { log_tail: version(tail), ..info_in_interval_20(started, head) };
+        let info = PgInfo { last_update: version(head), last_complete: version(head), ..info };
+        let (pgid, past) = (info.pgid, PastIntervals::default());
+        let (member, settings) = (PgShard::replica(osd), settings.clone());
+        let mut core = Peering::load(member, pgid, settings, map.mapping(), 20, info, past);
+        core.log = Log::from_wire(log);
+        core
+    };
+    let (mut primary, mut copy) = (core(0, 0, 8, 9), core(1, 10, 20, 5));
+    copy.info.last_backfill = oid(3);
+    primary.act_map(&map, now, &mut out);
+    copy.act_map(&map, now, &mut out);
+    while !out.is_empty() {
+        for effect in std::mem::take(&mut out) {
+            let Effect::Send { to, message, .. } = effect else { continue };
+            let (from, core) = match to.osd {
+                0 => (copy.whoami, &mut primary),
+                _ => (primary.whoami, &mut copy),
+            };
+            core.on_message(from, (20, 20), message, &map, now, &mut out);
+        }
+    }
+    assert!(matches!(primary.state(), State::Active { .. }), "{}", primary.state().name());
+    assert!(copy.follows(), "{}", copy.state().name());
+    assert!(copy.info.last_backfill.is_min());
 }
