@@ -289,3 +289,80 @@ fn norecover_stops_nothing_that_a_client_waits_for() {
         cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;
     });
 }
+
+/// Two OSDs; one of them alone had an object, was away for longer than the log is, and waits with its backfill until the
+/// other has got that object. A client reads it while `norecover` is set, and the flag is taken away while what was pulled is
+/// being written. Were it taken for recovered then, the only OSD that has it would begin anew and remove it, and a loss of
+/// the other's power leave nothing of it.
+#[test]
+fn who_alone_has_an_object_keeps_it_until_it_is_durable_elsewhere() {
+    for after_ms in (1_000..7_000).step_by(500) {
+        let world = World::new(15);
+        let options = format!(
+            "{OPTIONS}osd_min_pg_log_entries = 3\nosd_max_pg_log_entries = 3\nosd_pg_log_trim_min = 1\n"
+        );
+        let plan = Plan { osds: 2, size: 2, min_size: 1, options, ..Plan::default() };
+        let cluster = Cluster::make(&world.control(), plan);
+        world.run_until(async move {
+            let world = cluster.world().clone();
+            let admin = cluster.start().await;
+            let pool = json!({"prefix": "osd pool create", "pool": "p", "pg_num": 1});
+            cluster.command(&admin, pool).await;
+            let io = admin.io_ctx("p").await.unwrap();
+            let content = Bytes::from_static(b"content");
+            io.write_full("other", content.clone()).await.unwrap();
+            let limit = Duration::from_secs(60);
+            cluster.wait_until_clean(&admin, limit).await;
+            let pgid = types::PgId::new(u64::try_from(io.pool_id()).unwrap(), 0);
+            let acting = admin.osdmap().pg_to_up_acting(pgid).acting;
+            let [has, lacks] = [0, 1].map(|n| u32::try_from(acting[n]).unwrap());
+            let until_act = async |osds: usize| {
+                while admin.osdmap().pg_to_up_acting(pgid).acting.len() != osds {
+                    world.sleep(Duration::from_millis(100)).await;
+                    admin.wait_for_latest_osdmap().await.unwrap();
+                }
+            };
+            cluster.command(&admin, json!({"prefix": "osd set", "key": "norecover"})).await;
+            cluster.kill_osd(lacks, Kill::PROCESS);
+            wait_until_down(&cluster, &admin, lacks).await;
+            io.write_full("kept", content.clone()).await.unwrap();
+            cluster.start_osd(lacks);
+            cluster.wait_until_up(&admin).await;
+            until_act(2).await;
+            io.write_full("other", content.clone()).await.unwrap();
+            cluster.kill_osd(has, Kill::PROCESS);
+            wait_until_down(&cluster, &admin, has).await;
+            for _ in 0..20 {
+                io.write_full("other", content.clone()).await.unwrap();
+            }
+            cluster.start_osd(has);
+            cluster.wait_until_up(&admin).await;
+            until_act(1).await;
+            io.write_full("other", content.clone()).await.unwrap();
+            // A client that does not hear of maps reads. What it reads comes from an OSD that does not either: whoever
+            // hears from it need not wait for a map.
+            let reader = cluster.client("client.reader").await;
+            let reads = reader.io_ctx("p").await.unwrap();
+            reads.read("other", 0, 0).await.unwrap();
+            for name in world.names().iter().filter(|name| name.starts_with("mon")) {
+                world.partition("client.reader", name);
+                world.partition(&format!("osd.{has}"), name);
+            }
+            let disk = cluster.broken_disk(lacks);
+            let sound = disk.model();
+            disk.set_model(sim::DiskModel { sync: Duration::from_secs(2), ..sound });
+            cluster.command(&admin, json!({"prefix": "osd unset", "key": "norecover"})).await;
+            world.sleep(Duration::from_millis(100)).await;
+            world.spawn(async move { reads.read("kept", 0, 0).await });
+            world.sleep(Duration::from_millis(after_ms)).await;
+            cluster.kill_osd(lacks, Kill::POWER);
+            disk.set_model(sound);
+            world.heal();
+            cluster.start_osd(lacks);
+            cluster.wait_until_up(&admin).await;
+            let read = cluster.in_time(&admin, "a read", limit, io.read("kept", 0, 0)).await;
+            assert_eq!(read.unwrap(), content);
+            cluster.wait_until_clean(&admin, limit).await;
+        });
+    }
+}
