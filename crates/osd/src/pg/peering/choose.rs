@@ -25,11 +25,10 @@ pub(super) fn find_best_info(
     whoami: PgShard,
     redundancy: Redundancy,
 ) -> Option<PgShard> {
-    let complete = || infos.values().filter(|i| !i.is_incomplete());
-    let newest_started = complete()
-        .map(|i| i.last_epoch_started.max(i.history.last_epoch_started))
-        .max()
-        .unwrap_or(0);
+    // What an incomplete one was told to be is no activation of its own; of others' it knows as anybody does.
+    let started = |i: &PgInfo| if i.is_incomplete() { 0 } else { i.last_epoch_started };
+    let newest_started =
+        infos.values().map(|i| started(i).max(i.history.last_epoch_started)).max().unwrap_or(0);
     // Whoever knows of that activation has at least the writes before it. An incomplete one knows
     // of it too: its last_update bounds what has to be there.
     let oldest_acceptable: EVersion = infos

@@ -26,7 +26,7 @@ impl PriorSet {
     /// interval has all that was acknowledged in it; of shards it takes k.
     ///
     /// Who says that it has nothing of a PG that was active before got a new disk, and has seen nothing, though it is up
-    /// (`infos`: what those that were asked have said, and the own). A real Ceph counts it. It may also be that it was
+    /// (`infos`: what those that were asked have said, and the own); so has who has not been filled since then. A real Ceph counts it. It may also be that it was
     /// not made before the interval ended: that shows where another member has a copy and did not activate either, as all
     /// do before something is acknowledged.
     pub fn build(
@@ -47,8 +47,9 @@ impl PriorSet {
             }
         }
         let has_nothing = |info: &PgInfo| info.last_epoch_started == 0 && info.is_empty();
+        let is_emptied = |info: &PgInfo| has_nothing(info) || info.is_incomplete();
         let is_gone =
-            |shard: &&PgShard| last_epoch_started > 0 && infos.get(shard).is_some_and(has_nothing);
+            |shard: &&PgShard| last_epoch_started > 0 && infos.get(shard).is_some_and(is_emptied);
         for interval in past.maybe_rw_back_to(last_epoch_started) {
             let mut survivors = BTreeSet::new();
             let mut blockers = BTreeMap::new();

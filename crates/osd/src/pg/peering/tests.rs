@@ -716,3 +716,31 @@ fn an_interrupted_backfill_whose_log_begins_behind_the_authoritative_one_begins_
     assert!(copy.follows(), "{}", copy.state().name());
     assert!(copy.info.last_backfill.is_min());
 }
+
+/// Two had acknowledged writes. One got a new disk, and had been told what it was to be filled with; then the other went
+/// away, and a third came back that had been away for long. That the new disk had been begun to be filled made it one that had
+/// seen those writes; and where it led, what it knew of when the PG had been active did not count, either: the
+/// PG went on without them.
+#[test]
+fn whose_backfill_has_only_begun_has_seen_nothing() {
+    let mut map = map_of_two(20, &[0, 2]);
+    map.up.insert(1, false);
+    let (filled, away, old) = (PgShard::replica(0), PgShard::replica(1), PgShard::replica(2));
+    let past = PastIntervals {
+        first: 12,
+        last: 19,
+        all_participants: [filled, away].into(),
+        intervals: vec![CompactInterval { first: 12, last: 19, acting: [filled, away].into() }],
+    };
+    let begun = PgInfo { last_backfill: HObject::min(), ..info_in_interval_20(15, 5) };
+    let infos = BTreeMap::from([(filled, begun.clone()), (old, info_in_interval_20(10, 3))]);
+    assert!(PriorSet::build(&past, 15, &map.mapping(), &infos, &map).pg_down);
+    for me in [filled, old] {
+        let best = super::choose::find_best_info(&infos, me, Redundancy::Copies);
+        assert_eq!(best, None, "{me} leads");
+    }
+    // It was being filled before that, and the interval was none in which anything was written.
+    let earlier = PgInfo { last_epoch_started: 10, ..begun };
+    let infos = BTreeMap::from([(filled, earlier), (old, info_in_interval_20(10, 3))]);
+    assert!(!PriorSet::build(&past, 10, &map.mapping(), &infos, &map).pg_down);
+}
