@@ -73,7 +73,9 @@ impl Peering {
         }
         let did_not_happen = |oid: &HObject, version: EVersion| {
             let needs = self.lacking().filter_map(|missing| Some(missing.get(oid)?.need));
-            needs.max().is_some_and(|need| !need.is_zero() && version > need)
+            // What followers need grows with our newer entries, which they are told of when they are activated.
+            let is_newest = |need| self.log.newest_of(oid).is_none_or(|e| e.version <= need);
+            needs.max().is_some_and(|need| !need.is_zero() && version > need && is_newest(need))
         };
         let mut happened = theirs.tail;
         for e in &theirs.log {
@@ -93,7 +95,10 @@ impl Peering {
         others: &BTreeSet<PgShard>,
     ) -> (Vec<PgShard>, Vec<PgShard>) {
         let own = (!self.missing.contains(oid)).then_some(self.whoami);
-        let beside = own.into_iter().chain(self.sources(oid, need));
+        // What a stray has may be of a write that did not happen.
+        let follows = |s: &PgShard| self.acting_backfill.contains(s);
+        let sources = self.sources(oid, need).into_iter().filter(follows);
+        let beside = own.into_iter().chain(sources);
         let with = others.iter().copied().filter(|s| self.has(*s, oid, need));
         (with.collect(), beside.filter(|s| !others.contains(s)).collect())
     }

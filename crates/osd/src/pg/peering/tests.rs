@@ -744,3 +744,37 @@ fn whose_backfill_has_only_begun_has_seen_nothing() {
     let infos = BTreeMap::from([(filled, earlier), (old, info_in_interval_20(10, 3))]);
     assert!(!PriorSet::build(&past, 10, &map.mapping(), &infos, &map).pg_down);
 }
+
+/// World 20432: a stray had written an object alone, and that had not happened; its log had been outrun, so nobody knew. One that
+/// had been away for long had the object as it was to be. As the stray was taken for one that had it, too, the other began
+/// anew at once, and the object was unfound for ever, though no OSD was lost.
+#[test]
+fn a_stray_that_may_have_an_object_lets_nobody_begin_anew_who_has_it() {
+    let asks = |osds: &[(OsdId, u64)]| {
+        let map = Map { pg_temp: vec![0], ..map_of_two(20, &[0, 1]) };
+        let map = Map { up: [0, 1, 2].map(|osd| (osd, true)).into(), ..map };
+        let settings = World::new(1, 2, 2, 1, Redundancy::Copies).settings;
+        let (now, mut out) = (Duration::from_secs(1), Vec::new());
+        let own = info_in_interval_20(9, 30);
+        let tail = EVersion::new(9, 20);
+        let log = PgLog { tail, head: own.last_update, ..PgLog::default() };
+        let (pgid, past) = (own.pgid, PastIntervals::default());
+        let (me, mapping) = (PgShard::replica(0), map.mapping());
+        let mut primary = Peering::load(me, pgid, settings, mapping, 20, own, past);
+        primary.info.log_tail = tail;
+        primary.log = Log::from_wire(log);
+        primary.missing.add(&oid(1), EVersion::new(9, 2), EVersion::ZERO, false);
+        primary.act_map(&map, now, &mut out);
+        for (osd, head) in osds {
+            let tells =
+                PeerMessage::Notify(Box::new(info_in_interval_20(9, *head)), Box::default());
+            primary.on_message(PgShard::replica(*osd), (20, 20), tells, &map, now, &mut out);
+        }
+        let all = |e: &Effect| matches!(e, Effect::Send { to, message: PeerMessage::Query(Query::FullLog, _), .. } if to.osd == 1);
+        assert!(primary.backfill_targets.contains(&PgShard::replica(1)));
+        out.iter().any(all)
+    };
+    assert!(asks(&[(1, 18)]));
+    assert!(asks(&[(2, 7), (1, 18)]));
+    assert!(!asks(&[(2, 7), (1, 0)]), "it has nothing");
+}
