@@ -26,9 +26,9 @@ impl PriorSet {
     /// interval has all that was acknowledged in it; of shards it takes k.
     ///
     /// Who says that it has nothing of a PG that was active before got a new disk, and has seen nothing, though it is up
-    /// (`infos`: what those that were asked have said, and the own); so has who has not been filled since then. A real Ceph counts it. It may also be that it was
-    /// not made before the interval ended: that shows where another member has a copy and did not activate either, as all
-    /// do before something is acknowledged.
+    /// (`infos`: what those that were asked have said, and the own); nor has who has not been filled since then. A real
+    /// Ceph counts both. It may also be that it was not made before the interval ended: that shows where another member
+    /// has a copy and did not activate either, as all do before something is acknowledged.
     pub fn build(
         past: &PastIntervals,
         last_epoch_started: Epoch,
