@@ -7,6 +7,7 @@
 //! is served at once.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -483,10 +484,10 @@ async fn watch(env: &Env, layout: Layout, mut told: BTreeMap<String, String>) {
         for name in layout.daemons() {
             if running.iter().any(|(running, _)| *running == name) {
                 told.remove(&name);
-            } else if !told.contains_key(&name) {
-                let words = process::log_tail(&layout, &name);
-                eprintln!("loligo: {name} has ended: {words}");
-                told.insert(name, words);
+            } else if let Entry::Vacant(new) = told.entry(name) {
+                let words = process::log_tail(&layout, new.key());
+                eprintln!("loligo: {} has ended: {words}", new.key());
+                new.insert(words);
             }
         }
         if running.is_empty() {

@@ -129,7 +129,7 @@ impl Core {
         }
         // It may have grown: an OSD whose database had no room left can be given some.
         let unit = u64::from(label.min_alloc_len);
-        let grown = Superblock { device_len: device.len() / unit * unit, ..label.clone() };
+        let grown = Superblock { device_len: device.len() / unit * unit, ..label };
         let opened = database.open(&device, &grown, false)?;
         let kv = opened.kv;
         let superblock = kv
@@ -138,7 +138,7 @@ impl Core {
             .ok_or(StoreError::Format("no bluestore here: run --mkfs"))?;
         let superblock: Superblock = decoded(&superblock, "the superblock")?;
         // Which of both was told last that it has grown is one.
-        if (Superblock { device_len: grown.device_len, ..superblock.clone() }) != grown
+        if (Superblock { device_len: grown.device_len, ..superblock }) != grown
             || superblock.device_len > grown.device_len
         {
             return Err(StoreError::Format("device and database do not belong together"));
