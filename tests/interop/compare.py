@@ -679,6 +679,7 @@ J ceph report
 J ceph version
 J ceph service status
 J ceph balancer status
+- timeout 25 sh -c 'while ceph pg stat | grep -qE "unknown|creating|peering|activating"; do sleep 0.2; done'
 ceph balancer optimize beside
 ceph balancer execute beside
 ceph balancer eval p1
@@ -739,7 +740,7 @@ DIFFERENT = [
     ("ceph report", r"word (missing|extra) .*|(missing|extra) \.(paxos|osd_sum_by_class|osd_metadata|monitoring|quorum|osdmap|crushmap|mdsmap|fsmap|auth|pg).*", "no Paxos here; another device class, PGs in other states"),
     ("ceph telemetry status", r"word (missing|extra) .*", "nothing is ever sent, so there are no addresses and no settings of where to"),
     ("ceph report", r"extra \.purged_snaps.*", "snapshots are purged sooner here"),
-    ("ceph log last (3|1 info cluster)", r"word (missing|extra) .*", "what was logged last by then"),
+    ("ceph log last (3|1 info cluster)", r"word (missing|extra) .*|(missing|extra) \[\]\.addrs.*", "what was logged last by then, and by whom"),
     ("ceph balancer status", r"word (missing|extra) .*", "what the last optimization came to"),
     ("ceph pg (dump pgs|dump_json sum|ls active|ls-by-primary 0|ls {p1}|dump_stuck inactive)|timeout 3 ceph iostat -w 120", r"word (missing|extra) .*|(missing|extra) .*(object_location_counts|purged_snaps|stuck_pg_stats).*", "PGs in other states at that moment"),
 ]

@@ -325,7 +325,8 @@ impl Image {
             }
             let parent = self.0.view().parent.clone();
             if let Some(parent) = parent {
-                Box::pin(parent.close()).await?;
+                // It may be gone, with its header: it was only read.
+                let _ = Box::pin(parent.close()).await;
             }
             released
         })
