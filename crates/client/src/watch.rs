@@ -351,9 +351,10 @@ async fn register(
     generation: u32,
 ) -> Result<(), ClientError> {
     let keeps_watch = matches!(op, watch_op::PING | watch_op::RECONNECT);
-    let flags = if keeps_watch { message_flags::FULL_TRY } else { 0 };
+    // It takes no room.
+    let flags = linger.base.flags | message_flags::FULL_TRY;
     let request = Request {
-        base: Base { keeps_watch, flags: linger.base.flags | flags, ..linger.base.clone() },
+        base: Base { keeps_watch, flags, ..linger.base.clone() },
         ops: vec![watch_op(cookie, op, generation)],
         snapid: NOSNAP,
         snapc: SnapContext::default(),

@@ -108,22 +108,23 @@ impl Code {
     /// The code of a profile.
     pub fn new(profile: &Profile) -> Code {
         let (k, m, w, len) = (profile.k, profile.m, profile.w, profile.packet_len);
-        let field = Field::new(w);
+        // Packets need none, and may be more of a group than a number has bits.
+        let field = || Field::new(w);
         let coding = match (profile.plugin, profile.technique) {
             // isa sums one parity chunk up, whatever the matrix.
-            (Plugin::Isa, _) if m == 1 => Rows::Words(Matrix::powers(field, k, m)),
+            (Plugin::Isa, _) if m == 1 => Rows::Words(Matrix::powers(field(), k, m)),
             (Plugin::Isa, Technique::Cauchy) => Rows::Words(Matrix::isa_cauchy(k, m)),
             (Plugin::Isa, _) | (_, Technique::ReedSolR6) => {
-                Rows::Words(Matrix::powers(field, k, m))
+                Rows::Words(Matrix::powers(field(), k, m))
             }
             (_, Technique::ReedSolVan | Technique::Cauchy) => {
-                Rows::Words(Matrix::jerasure_vandermonde(field, k, m))
+                Rows::Words(Matrix::jerasure_vandermonde(field(), k, m))
             }
             (_, Technique::CauchyOrig) => {
-                Rows::Packets(Packets::of_matrix(&Matrix::cauchy_orig(field, k, m), len))
+                Rows::Packets(Packets::of_matrix(&Matrix::cauchy_orig(field(), k, m), len))
             }
             (_, Technique::CauchyGood) => {
-                Rows::Packets(Packets::of_matrix(&Matrix::cauchy_good(field, k, m), len))
+                Rows::Packets(Packets::of_matrix(&Matrix::cauchy_good(field(), k, m), len))
             }
             (_, Technique::Liberation) => Rows::Packets(Packets::liberation(k, w as usize, len)),
             (_, Technique::BlaumRoth) => Rows::Packets(Packets::blaum_roth(k, w as usize, len)),
@@ -208,10 +209,13 @@ impl Code {
 mod tests {
     use super::*;
 
-    fn code(text: &str) -> Code {
+    fn profile(text: &str) -> Profile {
         let pairs = text.split(',').filter_map(|p| p.split_once('='));
-        let map = pairs.map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
-        Code::new(&Profile::of(&map).unwrap())
+        Profile::of(&pairs.map(|(k, v)| (k.to_owned(), v.to_owned())).collect()).unwrap()
+    }
+
+    fn code(text: &str) -> Code {
+        Code::new(&profile(text))
     }
 
     #[test]
@@ -230,12 +234,15 @@ mod tests {
             "technique=liberation,k=5,m=2,packetsize=4",
             "technique=blaum_roth,k=5,m=2,w=6,packetsize=4",
             "technique=liber8tion,k=8,m=2,packetsize=1",
+            "technique=liberation,k=2,m=2,w=37,packetsize=4",
+            "technique=blaum_roth,k=2,m=2,w=36,packetsize=4",
             "technique=blaum_roth,k=2,m=2,packetsize=4",
         ] {
-            let code = code(text);
+            let (code, chunk_len) = (code(text), profile(text).chunk_len(1));
             let (k, n) = (code.k(), code.k() + code.m());
-            let data: Vec<Vec<u8>> =
-                (0..k).map(|j| (0..1680).map(|i| (i * 13 + j * 101 + 5) as u8).collect()).collect();
+            let data: Vec<Vec<u8>> = (0..k)
+                .map(|j| (0..chunk_len).map(|i| (i * 13 + j * 101 + 5) as u8).collect())
+                .collect();
             let parts: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
             let parity = code.encode(&parts);
             let all: Vec<&[u8]> =

@@ -157,10 +157,9 @@ impl Image {
             let read_only = options.read_only || snap != NOSNAP;
             Image::check_features(&header, read_only)?;
             let image = Image::with_header(io, name, id, header, snap, read_only, 0).await?;
-            let watched = watcher::register(&image.0).await;
-            // A reader wants to hear of changes, but may lack the right to watch.
-            if !read_only {
-                watched?;
+            match read_only {
+                true => watcher::register_reader(&image.0).await,
+                false => watcher::register(&image.0).await?,
             }
             Ok(image)
         })
@@ -320,15 +319,16 @@ impl Image {
             }
             let released = self.0.release_lock().await;
             let watch = self.0.watch.borrow_mut().take();
-            if let Some(watch) = watch {
-                watch.unwatch().await?;
-            }
+            let ended = match watch {
+                Some(watch) => watch.unwatch().await,
+                None => Ok(()),
+            };
             let parent = self.0.view().parent.clone();
             if let Some(parent) = parent {
                 // It may be gone, with its header: it was only read.
                 let _ = Box::pin(parent.close()).await;
             }
-            released
+            ended.and(released)
         })
     }
 }
@@ -398,7 +398,7 @@ async fn open_parent(io: &IoCtx, spec: &ParentImageSpec, depth: u32) -> Result<I
     Image::check_features(&header, true)?;
     let image = Image::with_header(&io, id.clone(), id, header, spec.snap_id, true, depth).await?;
     // It may be flattened, and what lies beneath it removed: who went on by what it was would read zeros for that.
-    let _ = watcher::register(&image.0).await;
+    watcher::register_reader(&image.0).await;
     Ok(image)
 }
 

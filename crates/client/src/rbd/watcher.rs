@@ -112,6 +112,12 @@ pub(crate) async fn register(inner: &Rc<Inner>) -> Result<(), ClientError> {
     Ok(())
 }
 
+/// The same for who only reads: it wants to hear of changes, but may lack the right to watch, and does not wait
+/// while nothing may be written (`pausewr`).
+pub(crate) async fn register_reader(inner: &Rc<Inner>) {
+    let _ = inner.env.timeout(PATIENCE, register(inner)).await;
+}
+
 fn on_event(inner: &Weak<Inner>, event: WatchEvent) {
     let Some(inner) = inner.upgrade() else { return };
     let env = inner.env.clone();
