@@ -23,6 +23,19 @@ fn profile(plugin: &str, technique: &str, k: &str, m: &str) -> Profile {
     Profile::of(&pairs.map(|(k, v)| (k.to_owned(), v.to_owned())).into()).unwrap()
 }
 
+/// Two stripes: the checksums of their parity chunks, and their data without the first m chunks.
+fn check_stripes(profile: &Profile, unit: usize, crcs: &[&str], line: &str) {
+    let stripes = Stripes::new(Code::new(profile), unit);
+    let data = pattern(2 * unit * profile.k);
+    let chunks = stripes.encode(&data);
+    let parity = chunks[profile.k..].iter();
+    let found: Vec<String> = parity.map(|c| format!("{:08x}", crc(c))).collect();
+    assert_eq!(found, crcs, "{line}");
+    let there: BTreeMap<usize, &[u8]> =
+        chunks.iter().map(Vec::as_slice).enumerate().skip(profile.m).collect();
+    assert!(stripes.decode(&there).unwrap() == data, "{line}");
+}
+
 #[test]
 fn parity_is_cephs() {
     let mut lines = 0;
@@ -33,16 +46,7 @@ fn parity_is_cephs() {
         };
         let profile = profile(plugin, technique, k, m);
         assert_eq!(profile.chunk_len(10_000).to_string(), chunk_len, "{line}");
-        let stripes = Stripes::new(Code::new(&profile), 1024);
-        let data = pattern(2048 * profile.k);
-        let chunks = stripes.encode(&data);
-        let found: Vec<String> =
-            chunks[profile.k..].iter().map(|c| format!("{:08x}", crc(c))).collect();
-        assert_eq!(found, crcs, "{line}");
-        // And back, without the first m chunks.
-        let there: BTreeMap<usize, &[u8]> =
-            chunks.iter().map(Vec::as_slice).enumerate().skip(profile.m).collect();
-        assert_eq!(stripes.decode(&there).unwrap(), data, "{line}");
+        check_stripes(&profile, 1024, crcs, line);
         lines += 1;
     }
     assert_eq!(lines, 45);
@@ -58,16 +62,7 @@ fn techniques_of_jerasure_are_cephs() {
         let map = pairs.map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
         let profile = Profile::of(&map).unwrap_or_else(|e| panic!("{line}: {e}"));
         assert_eq!(profile.chunk_len(10_000_000).to_string(), chunk_len, "{line}");
-        let unit: usize = unit.parse().unwrap();
-        let stripes = Stripes::new(Code::new(&profile), unit);
-        let data = pattern(2 * unit * profile.k);
-        let chunks = stripes.encode(&data);
-        let found: Vec<String> =
-            chunks[profile.k..].iter().map(|c| format!("{:08x}", crc(c))).collect();
-        assert_eq!(found, crcs, "{line}");
-        let there: BTreeMap<usize, &[u8]> =
-            chunks.iter().map(Vec::as_slice).enumerate().skip(profile.m).collect();
-        assert!(stripes.decode(&there).unwrap() == data, "{line}");
+        check_stripes(&profile, unit.parse().unwrap(), crcs, line);
         lines += 1;
     }
     assert_eq!(lines, 193);

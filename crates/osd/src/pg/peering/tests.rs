@@ -170,6 +170,15 @@ impl World {
     }
 }
 
+/// As many writes of other objects, one by one, as a log does not keep.
+fn outgrow_log(w: &mut World, primary: i32) {
+    for n in 0..20 {
+        w.run_until(|w| w.is_serving(primary));
+        w.write(primary, oid(1 + n % 3));
+        w.run_until(|w| w.nodes[&primary].writes.is_empty());
+    }
+}
+
 fn run(seed: u64, osds: i32, size: u32, min_size: u32) {
     run_with(seed, osds, size, min_size, Redundancy::Copies);
 }
@@ -286,12 +295,7 @@ fn who_alone_has_an_object_is_not_backfilled_before_it_is_elsewhere() {
             continue; // it was brought to one before the other had heard
         }
         w.kill(0);
-        for n in 0..20 {
-            let object = oid(1 + n % 3);
-            w.run_until(|w| w.is_serving(1));
-            w.write(1, object);
-            w.run_until(|w| w.nodes[&1].writes.is_empty());
-        }
+        outgrow_log(&mut w, 1);
         assert!(w.nodes[&1].core.log.tail() > written, "seed {seed}: it is to be backfilled");
         w.restart(0);
         // It begins amid writes: the first that it is sent follows what it was told before.
@@ -344,11 +348,7 @@ fn who_alone_has_a_shard_undoes_a_write_that_did_not_happen_before_it_begins_ane
         if w.nodes[&3].objects.contains_key(&oid(0)) {
             continue; // it was brought its shard before that
         }
-        for n in 0..20 {
-            w.run_until(|w| w.is_serving(0));
-            w.write(0, oid(1 + n % 3));
-            w.run_until(|w| w.nodes[&0].writes.is_empty());
-        }
+        outgrow_log(&mut w, 0);
         assert!(w.nodes[&0].core.log.tail() > written, "seed {seed}: it is to be backfilled");
         w.restart(1);
         // It begins amid writes.
