@@ -46,6 +46,11 @@ class Site:
     def fill(self, image, mib, pattern="rand"):
         self.rbd("bench", "--io-type", "write", "--io-size", "64K", "--io-total", f"{mib}M", "--io-pattern", pattern, f"{POOL}/{image}")
 
+    def log(self):
+        """The end of what rbd-mirror says."""
+        with open(f"{self.cluster.dir}/log/rbd-mirror.log", errors="replace") as file:
+            return f"rbd-mirror at {self.name}:\n" + "".join(file.readlines()[-20:])
+
     def stop(self):
         """Stops rbd-mirror; it gives its locks back at both sides."""
         self.daemon.terminate()
@@ -91,7 +96,8 @@ class Mirroring:
         while not condition():
             if time.monotonic() > end:
                 states = [(site.name, *(site.state(image) for image in IMAGES)) for site in (self.a, self.b)]
-                raise AssertionError(f"not within {4 * timeout} s: {what}; {states}")
+                logs = "\n".join(site.log() for site in (self.a, self.b))
+                raise AssertionError(f"not within {4 * timeout} s: {what}; {states}\n{logs}")
             time.sleep(0.3)
 
     def same(self, source, target, image):
