@@ -220,7 +220,7 @@ impl MonCore {
         let interval =
             Duration::from_secs(u64::try_from(m.osd_beacon_report_interval).unwrap_or(0));
         self.osd.last_report.insert(osd, (self.now.mono, interval));
-        self.osd.last_epoch_clean.insert(osd, m.min_last_epoch_clean);
+        self.osd.clean_epochs.report(osd, &m, &map);
         let known = map.xinfo(osd).cloned().unwrap_or_default();
         if known.last_purged_snaps_scrub != m.last_purged_snaps_scrub {
             let inc = self.inc();

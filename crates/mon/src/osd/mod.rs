@@ -16,6 +16,7 @@
 //! | `tick.rs` | what time does to the map |
 
 mod boot;
+mod clean_epochs;
 mod creating;
 mod encode;
 mod failure;
@@ -38,6 +39,7 @@ use types::{Epoch, OsdId};
 pub(crate) use creating::CreatingPgs;
 pub(crate) use failure::FailureReports;
 
+use self::clean_epochs::CleanEpochs;
 use crate::core::{LoadError, MonCore};
 use crate::layout::{self, OSD_METADATA, OSDMAP};
 
@@ -65,8 +67,7 @@ pub(crate) struct OsdService {
     down_since: BTreeMap<OsdId, Duration>,
     /// When an OSD was last heard of, and how long it may be silent.
     last_report: BTreeMap<OsdId, (Duration, Duration)>,
-    /// Oldest epoch any of an OSD's PGs may still need.
-    last_epoch_clean: BTreeMap<OsdId, Epoch>,
+    clean_epochs: CleanEpochs,
     /// Snapshots of which the manager says that no PG has them any more, to be told to OSDs.
     pub(crate) purged_snaps: BTreeMap<i64, types::IntervalSet>,
     /// What pools' stored sets of purged snapshots will be with what is pending, read when one is
@@ -141,7 +142,7 @@ impl OsdService {
             failures: BTreeMap::new(),
             down_since: BTreeMap::new(),
             last_report: BTreeMap::new(),
-            last_epoch_clean: BTreeMap::new(),
+            clean_epochs: CleanEpochs::default(),
             purged_snaps: BTreeMap::new(),
             ever_purged: BTreeMap::new(),
             refused_boots: BTreeMap::new(),

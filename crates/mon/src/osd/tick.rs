@@ -204,38 +204,18 @@ impl MonCore {
 
     /// Oldest epoch that some PG's history may reach back to: what OSDs say in their beacons.
     fn oldest_epoch_needed(&self) -> Epoch {
-        let map = &self.osd.published;
-        if map.pools.is_empty() {
-            return map.epoch;
-        }
         // A PG that is being made has no history yet that its OSDs could tell of, and other PGs need
         // theirs as before (`OSDMonitor::get_trim_to`).
         if self.osd.creating.is_creating_any() {
             return 0;
         }
-        let mut oldest = map.epoch;
-        for osd in map.osds() {
-            if map.is_up(osd) || map.is_in(osd) {
-                // One that has not said yet may need anything.
-                oldest = oldest.min(self.osd.last_epoch_clean.get(&osd).copied().unwrap_or(0));
-            }
-        }
-        oldest
+        self.osd.clean_epochs.oldest_needed(&self.osd.published)
     }
 
     /// What OSDs say of the oldest epochs they need.
     pub(crate) fn dump_clean_epochs(&self, f: &mut command::Formatter) {
         f.object("osdmap_clean_epochs", |f| {
-            f.dump_unsigned("min_last_epoch_clean", self.oldest_epoch_needed());
-            f.object("last_epoch_clean", |f| f.array("per_pool", |_| {}));
-            f.array("osd_epochs", |f| {
-                for (osd, epoch) in &self.osd.last_epoch_clean {
-                    f.object("osd", |f| {
-                        f.dump_int("id", *osd);
-                        f.dump_unsigned("epoch", *epoch);
-                    });
-                }
-            });
+            self.osd.clean_epochs.dump(&self.osd.published, f);
         });
     }
 }

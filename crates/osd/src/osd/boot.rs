@@ -299,16 +299,17 @@ impl Osd {
         if !self.is_active() {
             return;
         }
-        let (mut pgs, mut min_clean) = (Vec::new(), self.current_map().epoch);
+        let epoch = self.current_map().epoch;
+        let (mut pgs, mut min_clean) = (Vec::new(), epoch);
         for pg in self.all_pgs() {
             let core = pg.core.borrow();
             if core.is_primary() {
                 pgs.push(pg.pgid().pgid);
+                min_clean = min_clean.min(core.effective_last_epoch_clean());
             }
-            min_clean = min_clean.min(core.info.history.last_epoch_clean);
         }
         let message = MOSDBeacon {
-            paxos: PaxosHeader::default(),
+            paxos: PaxosHeader::at(epoch.into()),
             pgs,
             min_last_epoch_clean: min_clean,
             last_purged_snaps_scrub: UTime::ZERO,

@@ -102,6 +102,7 @@ impl Osd {
                     loaded.info,
                     loaded.past_intervals,
                 );
+                core.known_since = self.superblock.borrow().oldest_map;
                 core.log = loaded.log;
                 core.missing = loaded.missing;
                 core.assume_leases(self.env.now());

@@ -2,7 +2,7 @@
 //! taken writes decides whom peering must ask (`PastIntervals` in `src/osd/osd_types.cc`).
 
 use types::osd::{PastIntervals, PgHistory, PgInterval};
-use types::{OsdId, PgId, PgShard};
+use types::{Epoch, OsdId, PgId, PgShard};
 
 use super::view::{ClusterView, Mapping};
 
@@ -37,20 +37,23 @@ pub fn is_new_interval(pgid: PgId, old: &Mapping, new: &Mapping) -> bool {
 /// Records the interval that ended with `last`, whose mapping was `old`.
 ///
 /// It may have gone read-write if it had `min_size` replicas and its primary was recorded as up
-/// during it: a primary activates only after that (`WaitUpThru`).
+/// during it: a primary activates only after that (`WaitUpThru`). One that began in maps that this OSD
+/// never had, and which `known_since` is the first it has of, may have been activated in those.
 pub(super) fn record_interval(
     past: &mut PastIntervals,
     history: &PgHistory,
     old: &Mapping,
     last: &dyn ClusterView,
+    known_since: Epoch,
 ) {
     let (first, primary) = (history.same_interval_since, old.acting_primary);
     let acting: Vec<PgShard> = old.acting_shards().collect();
     let enough =
         acting.len() >= old.min_size.max(1) as usize && old.redundancy.is_recoverable(&acting);
+    let was_up_thru = last.up_thru(primary) >= first || first == known_since;
     let maybe_went_rw = enough
         && is_osd(primary)
-        && ((last.up_thru(primary) >= first && last.up_from(primary) <= first)
+        && ((was_up_thru && last.up_from(primary) <= first)
             || (first..=last.epoch()).contains(&history.last_epoch_clean));
     past.add_interval(
         old.redundancy.is_erasure(),

@@ -289,6 +289,8 @@ pub struct Peering {
     pub mapping: Mapping,
     /// The current map.
     pub epoch: Epoch,
+    /// The first map since the last one that the monitors did not have for us any more, if there is one.
+    pub known_since: Epoch,
     /// Messages about earlier epochs are of the past.
     pub last_peering_reset: Epoch,
     state: State,
@@ -386,6 +388,7 @@ impl Peering {
             past_intervals,
             mapping,
             epoch,
+            known_since: 0,
             last_peering_reset: epoch,
             state: State::Initial,
             prior: PriorSet::default(),
@@ -468,6 +471,12 @@ impl Peering {
         matches!(self.state, State::Active { clean: true, .. })
     }
 
+    /// The epoch up to which nobody needs a map for this PG's sake, as its primary sees it
+    /// (`pg_stat_t::get_effective_last_epoch_clean` in `src/osd/osd_types.h` at v16.2).
+    pub fn effective_last_epoch_clean(&self) -> Epoch {
+        if self.is_clean() { self.epoch } else { self.info.history.last_epoch_clean }
+    }
+
     /// Number of OSDs in the acting set.
     pub fn acting_len(&self) -> usize {
         self.mapping.acting_shards().count()
@@ -509,6 +518,9 @@ impl Peering {
         out: &mut Vec<Effect>,
     ) {
         self.epoch = view.epoch();
+        if view.epoch() > last.epoch() + 1 {
+            self.known_since = view.epoch();
+        }
         if is_new_interval(self.pgid.pgid, &self.mapping, &mapping) {
             self.start_interval(view, last, mapping, now, out);
             return;
@@ -565,7 +577,8 @@ impl Peering {
         out: &mut Vec<Effect>,
     ) {
         let old = std::mem::replace(&mut self.mapping, mapping);
-        intervals::record_interval(&mut self.past_intervals, &self.info.history, &old, last);
+        let past = &mut self.past_intervals;
+        intervals::record_interval(past, &self.info.history, &old, last, self.known_since);
         let new = &self.mapping;
         let history = &mut self.info.history;
         history.same_interval_since = self.epoch;
