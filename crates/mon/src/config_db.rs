@@ -135,9 +135,14 @@ impl ConfigDb {
     }
 }
 
-/// The key under which a setting is stored, without `config/`.
+/// The key under which a setting is stored, without `config/`: one for each section and mask, however a
+/// command writes them.
 pub(crate) fn stored_key(who: &str, option: &str) -> String {
-    if who.is_empty() { format!("global/{option}") } else { format!("{who}/{option}") }
+    match parse_who(who) {
+        Some((section, mask)) if mask == Mask::default() => format!("{section}/{option}"),
+        Some((section, mask)) => format!("{section}/{}/{option}", mask.text()),
+        None => format!("{who}/{option}"),
+    }
 }
 
 /// Section and mask of a target such as `osd/class:ssd`; `None` if it is no valid one.

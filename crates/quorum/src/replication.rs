@@ -155,7 +155,9 @@ impl Raft {
             progress.next = progress.next.max(progress.matched + 1);
             progress.needs_sync = false;
         } else {
-            progress.next = (index + 1).clamp(progress.matched + 1, last + 1);
+            // One whose store is an older copy has less than it once acknowledged, and gets it again.
+            progress.matched = progress.matched.min(index);
+            progress.next = (index + 1).min(last + 1);
         }
         let more = progress.next <= last;
         let synced = progress.needs_sync && progress.next > base;

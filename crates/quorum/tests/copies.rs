@@ -48,8 +48,10 @@ fn beat(leader: &mut Raft, joiner: &mut Raft, now: &mut Duration) -> bool {
     leader.note_time(*now);
     leader.replicate(*now);
     let (mut on_way, _) = settle(leader, *now);
-    let mut copies = false;
+    let (mut copies, mut turns) = (false, 0);
     while !on_way.is_empty() {
+        turns += 1;
+        assert!(turns < 100, "they do not come to an end");
         for message in on_way {
             match message.to {
                 LEADER => leader.receive(*now, message),
@@ -107,4 +109,36 @@ fn a_copy_is_not_followed_by_another() {
     joiner.install(leader.applied_base().unwrap()).unwrap();
     goes_on(&mut leader, now);
     assert!((0..3).any(|_| beat(&mut leader, &mut joiner, &mut now)));
+}
+
+/// A member whose store was an older copy had less than it had acknowledged: it was sent what follows on that,
+/// refused it, and was sent it again at once, for ever.
+#[test]
+fn an_older_copy_of_a_store_is_brought_forward() {
+    let base = Base { index: 1, term: 0, members: Members::sole(LEADER, "a") };
+    let (mut leader, mut joiner) = (member(LEADER, base), member(JOINER, Base::default()));
+    joiner.set_whole(false);
+    let mut now = Duration::from_secs(10);
+    leader.note_time(now);
+    settle(&mut leader, now);
+    let mut members = leader.members().clone();
+    members.set(JOINER, "b", false);
+    leader.change_members(members).unwrap();
+    assert!((0..3).any(|_| beat(&mut leader, &mut joiner, &mut now)));
+    let older = leader.applied_base().unwrap();
+    joiner.install(older.clone()).unwrap();
+    joiner.set_whole(true);
+    for _ in 0..3 {
+        leader.propose(Bytes::new());
+        beat(&mut leader, &mut joiner, &mut now);
+    }
+    beat(&mut leader, &mut joiner, &mut now);
+    assert_eq!(joiner.applied(), leader.applied());
+
+    let mut joiner = member(JOINER, older);
+    leader.propose(Bytes::new());
+    for _ in 0..3 {
+        beat(&mut leader, &mut joiner, &mut now);
+    }
+    assert_eq!(joiner.applied(), leader.applied());
 }

@@ -19,7 +19,7 @@ const LEGACY_REQUIRE_FLAGS: u32 =
     osdmap_flags::REQUIRE_JEWEL | osdmap_flags::REQUIRE_KRAKEN | osdmap_flags::REQUIRE_LUMINOUS;
 
 /// Most OSD ids a map is made to have room for: far above any cluster, far below memory.
-const MAX_OSD_MAX: i32 = 1 << 20;
+pub const MAX_OSD_MAX: i32 = 1 << 20;
 
 /// Why a step does not fit a map. The step's sender is at fault; the map is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -22,7 +22,7 @@ use crush::CrushMap;
 use denc::{Denc, Error, Reader, Writer};
 use types::{AddrVec, EntityAddr, Epoch, IntervalSet, OsdId, PgId, UTime, Uuid};
 
-pub use apply::ApplyError;
+pub use apply::{ApplyError, MAX_OSD_MAX};
 pub use compat::{crush_features, has_steps};
 pub use dump::{dump_addr, dump_addrvec};
 pub use incremental::{Incremental, StretchChange};

@@ -74,6 +74,17 @@ impl MonCore {
         let ids = cmd.map.strings("ids")?;
         let any = ids.first().is_some_and(|id| matches!(id.as_str(), "any" | "all" | "*"));
         let map = self.next_map();
+        let mut words = String::new();
+        let mut failed = None;
+        // Others are done for all that.
+        let known = |id: &String| match parse_osd_id(id) {
+            Ok(osd) => Some(osd),
+            Err(refusal) => {
+                words.push_str(&refusal.text);
+                failed = Some(refusal.errno);
+                None
+            }
+        };
         let osds: Vec<OsdId> = match any {
             true => map
                 .osds()
@@ -84,10 +95,8 @@ impl MonCore {
                     _ => true,
                 })
                 .collect(),
-            false => ids.iter().map(|id| parse_osd_id(id)).collect::<Result<_, _>>()?,
+            false => ids.iter().filter_map(known).collect(),
         };
-        let mut words = String::new();
-        let mut failed = None;
         let mut removed = 0;
         for osd in osds {
             let map = self.next_map();
@@ -96,18 +105,19 @@ impl MonCore {
                 continue;
             }
             match verb.as_str() {
-                "down" if map.is_down(osd) => {
-                    let _ = write!(words, "osd.{osd} is already down. ");
-                }
                 "down" => {
-                    self.mark_down(osd);
+                    if map.is_down(osd) {
+                        let _ = write!(words, "osd.{osd} is already down. ");
+                    } else {
+                        self.mark_down(osd);
+                        let _ = write!(words, "marked down osd.{osd}. ");
+                    }
                     if definitely_dead {
                         let known = map.xinfo(osd).cloned().unwrap_or_default();
                         let inc = self.inc();
                         let epoch = inc.epoch;
                         inc.new_xinfo.entry(osd).or_insert(known).dead_epoch = epoch;
                     }
-                    let _ = write!(words, "marked down osd.{osd}. ");
                 }
                 "stop" if map.state(osd) & osd_state::STOP != 0 => {
                     let _ = write!(words, "osd.{osd} is already stopped. ");
@@ -208,7 +218,7 @@ impl MonCore {
 
     fn set_max_osd(&mut self, cmd: &Cmd) -> CmdResult {
         let max = cmd.map.int("newmax")?;
-        let limit = self.conf.int("mon_max_osd");
+        let limit = self.max_osd_limit();
         if max > limit {
             return fail(
                 Errno::ERANGE,

@@ -72,7 +72,7 @@ impl MonCore {
             }
             return Ok(osd);
         }
-        let max = self.conf.int("mon_max_osd");
+        let max = self.max_osd_limit();
         let osd = match wanted {
             Some(osd) if map.exists(osd) => {
                 if !map.is_destroyed(osd) {
@@ -182,17 +182,14 @@ impl MonCore {
         let osd = self.osd_id(cmd, "id")?;
         let purge = cmd.prefix != "osd destroy-actual";
         let map = self.next_map();
-        if !map.exists(osd) {
-            if purge {
-                return say(format!("osd.{osd} does not exist"));
-            }
-            return fail(Errno::ENOENT, format!("osd.{osd} does not exist"));
-        }
         if !cmd.map.flag("yes_i_really_mean_it") {
             return fail(
                 Errno::EPERM,
-                "Are you SURE?  Did you verify with 'ceph osd safe-to-destroy'?  This will PERMANENTLY DESTROY that OSD's data.  Pass --yes-i-really-mean-it to proceed.",
+                "Are you SURE?  Did you verify with 'ceph osd safe-to-destroy'?  This will mean real, permanent data loss, as well as deletion of cephx and lockbox keys. Pass --yes-i-really-mean-it if you really do.",
             );
+        }
+        if !map.exists(osd) {
+            return say(format!("osd.{osd} does not exist"));
         }
         if map.is_up(osd) {
             return fail(Errno::EBUSY, format!("osd.{osd} is not `down`."));

@@ -396,12 +396,9 @@ impl MonCore {
     fn pg_temp_set(&mut self, cmd: &Cmd) -> CmdResult {
         let pgid = self.pgid_of(cmd)?;
         let ids = self.osd_ids(cmd)?;
-        let size = self.next_map().pool(pgid.pool_id()).map_or(0, |p| p.size);
-        if ids.len() > usize::from(size) {
-            return fail(
-                Errno::EINVAL,
-                format!("num of osds ({}) is greater than pool size ({size})", ids.len()),
-            );
+        let map = self.next_map();
+        if let Some(pool) = map.pool(pgid.pool_id()).filter(|_| !ids.is_empty()) {
+            check_number(ids.len(), pool)?;
         }
         self.inc().new_pg_temp.insert(pgid, ids.clone());
         if ids.is_empty() {
@@ -440,42 +437,67 @@ impl MonCore {
             _ => {}
         }
         let ids = self.osd_ids(cmd)?;
-        let (size, min_size) =
-            map.pool(pgid.pool_id()).map_or((0, 0), |p| (usize::from(p.size), p.min_size));
+        let pool = map.pool(pgid.pool_id()).ok_or_else(|| refuse(Errno::ENOENT, ""))?;
+        // What says nothing, or again what was said, is passed over and told.
+        let mut passed_over = String::new();
         if cmd.prefix == "osd pg-upmap" {
-            if ids.len() < usize::from(min_size) || ids.len() > size {
-                return fail(
-                    Errno::EINVAL,
-                    format!("num of osds ({}) < pool min size ({min_size})", ids.len()),
-                );
-            }
-            if let Some(same) = duplicate(&ids) {
-                return fail(
-                    Errno::EINVAL,
-                    format!("osd.{same} already exists, osds must be different"),
-                );
+            check_number(ids.len(), pool)?;
+            let mut chosen: Vec<OsdId> = Vec::new();
+            for osd in ids {
+                if chosen.contains(&osd) {
+                    let _ = write!(passed_over, "osd.{osd} already exists, ");
+                } else {
+                    chosen.push(osd);
+                }
             }
             let inc = self.inc();
             inc.old_pg_upmap.remove(&pgid);
-            inc.new_pg_upmap.insert(pgid, ids.clone());
-            return say(format!("set {pgid} pg_upmap mapping to {}", osd_list(&ids)));
+            inc.new_pg_upmap.insert(pgid, chosen.clone());
+            let chosen = osd_list(&chosen);
+            return say(format!("{passed_over}set {pgid} pg_upmap mapping to {chosen}"));
         }
         if !ids.len().is_multiple_of(2) {
             return fail(Errno::EINVAL, "you must specify pairs of osd ids to be remapped");
         }
-        let pairs: Vec<(OsdId, OsdId)> = ids.chunks_exact(2).map(|p| (p[0], p[1])).collect();
-        if pairs.iter().any(|(from, to)| from == to) {
-            return fail(Errno::EINVAL, "from osd and to osd are the same");
+        if ids.len() / 2 > usize::from(pool.size) {
+            let (number, size) = (ids.len() / 2, pool.size);
+            let text = format!("num of osd pairs ({number}) > pool size ({size})");
+            return fail(Errno::EINVAL, text);
+        }
+        let mut pairs: Vec<(OsdId, OsdId)> = Vec::new();
+        for pair in ids.chunks_exact(2).map(|p| (p[0], p[1])) {
+            let (from, to) = pair;
+            if from == to {
+                let _ = write!(passed_over, "from osd.{from} == to osd.{to}, ");
+            } else if pairs.contains(&pair) {
+                let _ = write!(passed_over, "osd.{from} -> osd.{to} already exists, ");
+            } else {
+                pairs.push(pair);
+            }
+        }
+        if pairs.is_empty() {
+            let text = format!("{passed_over}no valid upmap items(pairs) is specified");
+            return fail(Errno::EINVAL, text);
         }
         let texts: Vec<String> = pairs.iter().map(|(a, b)| format!("{a}->{b}")).collect();
         let inc = self.inc();
         inc.old_pg_upmap_items.remove(&pgid);
         inc.new_pg_upmap_items.insert(pgid, pairs);
-        say(format!("set {pgid} pg_upmap_items mapping to [{}]", texts.join(",")))
+        let texts = texts.join(",");
+        say(format!("{passed_over}set {pgid} pg_upmap_items mapping to [{texts}]"))
     }
 }
 
-fn duplicate(ids: &[OsdId]) -> Option<OsdId> {
-    let mut seen = std::collections::BTreeSet::new();
-    ids.iter().copied().find(|id| !seen.insert(*id))
+/// Whether a PG may be put on so many.
+fn check_number(number: usize, pool: &maps::PgPool) -> Result<(), Refusal> {
+    let (least, most) = (pool.min_size, pool.size);
+    if number < usize::from(least) {
+        let text = format!("num of osds ({number}) < pool min size ({least})");
+        return Err(refuse(Errno::EINVAL, text));
+    }
+    if number > usize::from(most) {
+        let text = format!("num of osds ({number}) > pool size ({most})");
+        return Err(refuse(Errno::EINVAL, text));
+    }
+    Ok(())
 }

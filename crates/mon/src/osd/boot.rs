@@ -62,7 +62,7 @@ impl MonCore {
         if m.sb.cluster_fsid != self.monmap.fsid || peer.addrs.is_empty() || osd < 0 {
             return Boot::Ignore;
         }
-        let max = self.conf.int("mon_max_osd");
+        let max = self.max_osd_limit();
         if i64::from(osd) >= max {
             return Boot::Ignore;
         }

@@ -191,6 +191,11 @@ impl MonCore {
         next
     }
 
+    /// The number that OSDs' ids stay below: `mon_max_osd`, and what a map may have.
+    pub(crate) fn max_osd_limit(&self) -> i64 {
+        self.conf.int("mon_max_osd").min(maps::osdmap::MAX_OSD_MAX.into())
+    }
+
     /// The pool to be changed, as it will be; put it back with [`MonCore::put_pool`].
     pub(crate) fn pool_to_change(&mut self, id: i64) -> Option<maps::PgPool> {
         self.next_map().pool(id).cloned()

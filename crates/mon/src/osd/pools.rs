@@ -146,6 +146,7 @@ impl MonCore {
                 (true, name) => name.to_string(),
             },
             stripe_width,
+            fast_read: new.erasure && self.conf.bool("osd_pool_default_ec_fast_read"),
             last_force_op_resend_preluminous: 0,
             cache_target_dirty_ratio_micro: micro(
                 self.conf.float("osd_pool_default_cache_target_dirty_ratio"),
