@@ -28,7 +28,7 @@ use crate::layout::{Layout, parse_conf};
 use crate::output::tell;
 use crate::session::AdminSession;
 use crate::up::Plan;
-use crate::{allocator, household, logging, memory, start, stores, up};
+use crate::{addresses, allocator, household, logging, memory, start, stores, up};
 
 /// All monitor features of 16.2 (mon_feature_t: kraken to pacific).
 const MON_FEATURES: u64 = 255;
@@ -194,6 +194,9 @@ pub(crate) async fn serve(env: &Env, config: Rc<Config>) -> Result<(), Failure> 
         let is_told = !socket.is_empty();
         is_told.then(|| admin_socket::serve(env, PathBuf::from(&socket), handler))
     };
+    if config.kind() != "mon" {
+        addresses::choose(&config)?;
+    }
     config.set_facts(host::facts(&config));
     tracing::info!("{name} starts, loligo {}", env!("CARGO_PKG_VERSION"));
     match config.kind() {

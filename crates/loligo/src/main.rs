@@ -1,5 +1,6 @@
 //! The binary: command line, configuration, and the wiring of crates into daemons.
 
+mod addresses;
 mod admin_socket;
 mod allocator;
 mod block;
