@@ -326,9 +326,17 @@ ceph osd primary-affinity 77 0.5
 ceph osd primary-affinity 0 1
 ceph osd pg-upmap-items {p1}.0 0 1
 ceph osd pg-upmap-items 99.0 0 1
+ceph osd pg-upmap-items {p1}.0 2 2 0 1
+ceph osd pg-upmap-items {p1}.0 0 1 1 0 1 2 2 0
+ceph osd pg-upmap-items {p1}.0 1 1
 ceph osd rm-pg-upmap-items {p1}.0
+ceph osd pg-upmap {p1}.0 0 0 1 2
+ceph osd pg-upmap {p1}.0 0
+ceph osd pg-upmap {p1}.0 0 1 2 0
 ceph osd pg-upmap {p1}.0 0 1 2
 ceph osd rm-pg-upmap {p1}.0
+ceph osd pg-temp {p1}.0 0
+ceph osd pg-temp {p1}.0 0 1 2 1
 ceph osd pg-temp {p1}.0 0 1 2
 ceph osd primary-temp {p1}.0 0
 ceph osd primary-temp {p1}.0 -1
@@ -345,6 +353,7 @@ ceph osd unpause
 ceph osd lost 0
 ceph osd lost 0 --yes-i-really-mean-it
 ceph osd out 77
+ceph osd out abc 0
 ceph osd in 0
 ceph osd out 0
 ceph osd out 0

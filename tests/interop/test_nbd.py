@@ -146,7 +146,7 @@ def file_of(data):
 class Nbd(unittest.TestCase):
     def test_who_asks_is_told(self):
         loligo("rbd", "create", "list-a", "--size", "40M")
-        loligo("rbd", "create", "list-b", "--size", "3000000")
+        loligo("rbd", "create", "list-b", "--size", "3000000B")
         with Serve("rbd/list-a", "list-b") as s:
             ours = loligo("nbd", "list", f"unix:{s.socket}")
             self.assertIn("rbd/list-a", ours)
@@ -168,7 +168,7 @@ class Nbd(unittest.TestCase):
         for number, options in enumerate(([], ["--stripe-unit", "64K", "--stripe-count", "3"],
                                           ["--image-feature", "layering"])):
             name = f"copy-{number}"
-            loligo("rbd", "create", name, "--size", str(len(data)), "--object-size", "1M", *options)
+            loligo("rbd", "create", name, "--size", f"{len(data)}B", "--object-size", "1M", *options)
             with Serve(f"rbd/{name}") as s:
                 c.run("nbdcopy", "--connections=3", path, s.url())
                 c.run("nbdcopy", s.url(), back)

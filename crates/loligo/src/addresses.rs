@@ -155,7 +155,11 @@ mod tests {
             ("0.0.0.0/0", "", "127.0.0.1"),
             ("0.0.0.0/0", "eth1", "10.1.2.3"),
         ] {
-            assert_eq!(in_networks(networks, only, &machine()), Ok(ip.parse().unwrap()), "{networks}");
+            assert_eq!(
+                in_networks(networks, only, &machine()),
+                Ok(ip.parse().unwrap()),
+                "{networks}"
+            );
         }
         for networks in ["10.2.0.0/16", "10.1.2.4/32", "10.1.0.0", "10.1.0.0/33", "net/8"] {
             let refusal = in_networks(networks, "", &machine()).unwrap_err();

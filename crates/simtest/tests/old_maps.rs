@@ -64,12 +64,16 @@ fn maps_go_while_all_is_clean() {
 #[test]
 fn pgs_that_fell_silent_keep_their_maps() {
     let world = World::new(4);
-    let plan = Plan { osds: 6, size: 2, min_size: 1, options: OPTIONS.to_owned(), ..Plan::default() };
+    let plan =
+        Plan { osds: 6, size: 2, min_size: 1, options: OPTIONS.to_owned(), ..Plan::default() };
     let cluster = Cluster::make(&world.control(), plan);
     world.run_until(async move {
         let admin = cluster.start().await;
         cluster
-            .command(&admin, json!({"prefix": "osd pool create", "pool": "p", "pg_num": 4, "size": 2}))
+            .command(
+                &admin,
+                json!({"prefix": "osd pool create", "pool": "p", "pg_num": 4, "size": 2}),
+            )
             .await;
         let io = admin.io_ctx("p").await.unwrap();
         io.write_full("object", Bytes::from_static(b"old")).await.unwrap();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::spec::{ImageSpec, parse_bytes};
+use super::spec::{ImageSpec, parse_bytes, parse_mib};
 
 /// Which cluster, and who we are.
 #[derive(Debug, Clone, Args)]
@@ -34,8 +34,8 @@ pub(crate) enum RbdCommand {
     Create {
         /// POOL/IMAGE
         image: ImageSpec,
-        /// Its size, as 10G
-        #[arg(long, short = 's', value_parser = parse_bytes)]
+        /// Its size, as 10G; in MiB without a unit
+        #[arg(long, short = 's', value_parser = parse_mib)]
         size: u64,
         #[command(flatten)]
         options: CreateArgs,
@@ -63,8 +63,8 @@ pub(crate) enum RbdCommand {
     Resize {
         /// POOL/IMAGE
         image: ImageSpec,
-        /// Its new size
-        #[arg(long, short = 's', value_parser = parse_bytes)]
+        /// Its new size; in MiB without a unit
+        #[arg(long, short = 's', value_parser = parse_mib)]
         size: u64,
         /// Content behind the new size may go
         #[arg(long)]

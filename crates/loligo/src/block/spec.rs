@@ -70,6 +70,12 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).ok_or_else(|| "too large".to_owned())
 }
 
+/// A size of an image: a number alone counts MiB, as for Ceph's `rbd`.
+pub(crate) fn parse_mib(text: &str) -> Result<u64, String> {
+    let is_number = !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
+    if is_number { parse_bytes(&format!("{text}M")) } else { parse_bytes(text) }
+}
+
 /// Bytes for people: `10 GiB`.
 pub(crate) fn bytes_text(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
@@ -97,6 +103,8 @@ mod tests {
         assert_eq!(parse_bytes("4k"), Ok(4096));
         assert_eq!(parse_bytes("1GiB"), Ok(1 << 30));
         assert_eq!(parse_bytes("512"), Ok(512));
+        // `resize --size 2048` cut an image to 2 KiB where 2 GiB were meant.
+        assert_eq!((parse_mib("10"), parse_mib("512B")), (Ok(10 << 20), Ok(512)));
         assert!(parse_bytes("1x").is_err() && parse_bytes("k").is_err());
         assert_eq!((bytes_text(10 << 30), bytes_text(1536)), ("10 GiB".into(), "1.5 KiB".into()));
     }

@@ -223,23 +223,46 @@ fn making_a_pool_forgets_no_maps_of_others() {
     };
     b.out(1, r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#);
     created(&mut b);
-    let needed = b.map().epoch;
-    for session in &osds {
+    let pool = b.map().lookup_pool("p").unwrap() as u64;
+    let tell = |b: &mut Bench, osd: usize, seeds: std::ops::Range<u32>, needed: u32| {
         let beacon = MOSDBeacon {
-            paxos: PaxosHeader::at(needed.into()),
-            pgs: Vec::new(),
+            paxos: PaxosHeader::at(b.map().epoch.into()),
+            pgs: seeds.map(|seed| types::PgId::new(pool, seed)).collect(),
             min_last_epoch_clean: needed,
             last_purged_snaps_scrub: UTime::ZERO,
             osd_beacon_report_interval: 9000,
         };
-        b.send(*session, &beacon);
-    }
-    for _ in 0..10 {
-        b.out(1, r#"{"prefix":"osd set","key":"noout"}"#);
-        b.out(1, r#"{"prefix":"osd unset","key":"noout"}"#);
-    }
-    b.pass(Duration::from_secs(10));
+        b.send(osds[osd], &beacon);
+    };
+    let go_on = |b: &mut Bench| {
+        for _ in 0..10 {
+            b.out(1, r#"{"prefix":"osd set","key":"noout"}"#);
+            b.out(1, r#"{"prefix":"osd unset","key":"noout"}"#);
+        }
+        b.pass(Duration::from_secs(10));
+    };
+    // One PG that nobody has told of is enough to keep all.
+    let needed = b.map().epoch;
+    tell(&mut b, 0, 0..4, needed);
+    tell(&mut b, 1, 4..7, needed);
+    tell(&mut b, 2, 0..0, needed);
+    go_on(&mut b);
+    assert_eq!(first(&mut b), 1);
+    tell(&mut b, 1, 7..8, needed);
+    go_on(&mut b);
     assert!((2..=u64::from(needed)).contains(&first(&mut b)));
+    // A PG whose OSDs are gone, and which nobody tells of any more, keeps those since then.
+    b.out(1, r#"{"prefix":"osd down","ids":["1"]}"#);
+    b.out(1, r#"{"prefix":"osd out","ids":["1"]}"#);
+    let later = b.map().epoch;
+    tell(&mut b, 0, 0..4, later);
+    tell(&mut b, 2, 4..7, later);
+    go_on(&mut b);
+    assert!(first(&mut b) <= u64::from(needed), "{} {needed}", first(&mut b));
+    tell(&mut b, 2, 7..8, later);
+    go_on(&mut b);
+    assert!(first(&mut b) > u64::from(needed), "{} {needed}", first(&mut b));
+    let needed = later;
     b.out(1, r#"{"prefix":"osd pool create","pool":"q","pg_num":8}"#);
     for _ in 0..10 {
         b.out(1, r#"{"prefix":"osd set","key":"noout"}"#);
@@ -657,4 +680,19 @@ fn pgp_num_is_walked_and_kept_apart() {
         (again.rc, &again.outs[..]),
         (0, "pool 'p' does not exist; pool 'q' does -- assuming successful rename")
     );
+}
+
+/// With a larger `mon_max_osd` one command made a step that no map takes, and each monitor in turn panicked.
+#[test]
+fn more_osds_than_a_map_takes_are_refused() {
+    let mut b = Bench::with(fresh_kv(), "mon_max_osd = 2000000");
+    for (json, errno) in [
+        (r#"{"prefix":"osd setmaxosd","newmax":1500000}"#, types::Errno::ERANGE),
+        (
+            r#"{"prefix":"osd create","id":1500000,"uuid":"97ba6fd7-1f68-4a44-a7c3-a5d09bfe3b4d"}"#,
+            types::Errno::ERANGE,
+        ),
+    ] {
+        assert_eq!(b.command(1, json).rc, -errno.0, "{json}");
+    }
 }
