@@ -161,7 +161,7 @@ pub(crate) struct OsdArgs {
 #[derive(Debug, Args)]
 pub(crate) struct StartArgs {
     /// The configuration file
-    #[arg(long, short = 'c', value_name = "CONF", env = "CEPH_CONF")]
+    #[arg(long, short = 'c', env = "CEPH_CONF", default_value = "/etc/ceph/ceph.conf")]
     pub(crate) conf: PathBuf,
     /// Create the daemon's data and exit; an OSD's that is there stays. A monitor of a cluster whose
     /// others run gets its state from them when it starts

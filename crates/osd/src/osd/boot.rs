@@ -179,6 +179,15 @@ impl Osd {
 
     fn send_boot(&self) {
         self.set_state(BootState::Booting);
+        let (own, id) = (self.superblock.borrow().osd_fsid, self.whoami);
+        let known = self.current_map().uuid(id);
+        if !known.is_zero() && known != own {
+            // Monitors refuse it without a word to us.
+            tracing::error!(
+                "the map has osd.{id} with store {known}, and this one is {own}: it is not let in. If the other is lost: \
+                 'ceph osd destroy {id} --yes-i-really-mean-it', 'ceph osd new {own} {id}', and a new key"
+            );
+        }
         let epoch = u64::from(self.current_map().epoch);
         let message = MOSDBoot {
             paxos: PaxosHeader { version: epoch, ..PaxosHeader::default() },
