@@ -174,8 +174,10 @@ impl OpContext {
         } else {
             source.fetch(&self.pg).await.map_err(Stop::NoSource)?;
             // It took a while: of a snapshot that was removed meanwhile nobody would trim the clone.
+            // One that was taken meanwhile comes after this write: that what a clone for it differs
+            // in is to be noted was decided before.
             if let Some(snapc) = write_snapc(&self.pg, &self.request) {
-                self.snapc = snapc;
+                self.snapc.snaps.retain(|snap| snapc.snaps.contains(snap));
             }
         }
         let has_omap = !source.omap.is_empty() || !source.object.omap_header.is_empty();

@@ -164,3 +164,52 @@ fn a_clone_is_copied_onto_its_own_head() {
         pg.check_stats().await;
     });
 }
+
+/// A snapshot of the pool that was taken while a copy read its source was taken for one from before it: a clone was made of
+/// an object that had none, and what it differed in from the copy had not been noted. Whoever recovered the clone later
+/// made it of the copy's bytes.
+#[test]
+fn what_clones_share_with_a_copy_is_the_same_bytes_when_a_snapshot_is_taken_meanwhile() {
+    on_pg(|pg| async move {
+        pg.put("copy", b"OOOO").await;
+        pg.put("source", b"NNNN").await;
+        let reading = pg.contexts.lock(&oid("source"), LockKind::Write).await;
+        let copy = pg.env().spawn_with_handle({
+            let pg = pg.clone();
+            async move { pg.op("copy", copy_from("source", head())).await }
+        });
+        pg.env().sleep(std::time::Duration::from_secs(1)).await;
+        {
+            let mut pool = pg.pool.borrow_mut();
+            pool.flags |= maps::pool::pool_flags::POOL_SNAPS;
+            pool.snap_seq = 1;
+            pool.snaps.insert(1, maps::pool::PoolSnapInfo::default());
+        }
+        drop(reading);
+        copy.await.unwrap();
+        let set = || async {
+            let store = pg.store();
+            let set = store.getattr(&pg.coll(), &pg.goid(&oid("copy")), b"snapset").await.unwrap();
+            types::osd::SnapSet::from_bytes(&set).unwrap()
+        };
+        for (clone, shared) in set().await.clone_overlap {
+            for (offset, len) in shared.iter() {
+                let read = |snap| {
+                    let goid = pg.goid(&oid("copy").with_snap(snap));
+                    let (store, coll) = (pg.store().clone(), pg.coll());
+                    async move { store.read(&coll, &goid, offset, len).await.unwrap() }
+                };
+                let (of_clone, of_head) = (read(clone).await, read(NOSNAP).await);
+                assert_eq!(of_clone.to_contiguous(), of_head.to_contiguous());
+            }
+        }
+        // The snapshot was taken before the copy had ended, and has what came of it.
+        pg.put("copy", b"later").await;
+        assert_eq!(set().await.clones, [1]);
+        let mut request = pg.request("copy", vec![OsdOp::extent(ops::READ, 0, 0, Bytes::new())]);
+        request.oid.snap = 1;
+        let reply = pg.run(request).await;
+        assert_eq!(reply.ops[0].outdata.to_contiguous(), &b"NNNN"[..]);
+        pg.check_stats().await;
+    });
+}
