@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use sim::{Kill, World};
 use simtest::{Cluster, Plan};
 use store::{CollId, Transaction};
-use types::{GhObject, HObject, NOSNAP, ObjectLocator};
+use types::{GhObject, HObject, NOSNAP, ObjectLocator, SnapContext};
 
 const OPTIONS: &str = "osd_heartbeat_grace = 6\n\
                        mgr_stats_period = 1\n\
@@ -365,4 +365,92 @@ fn who_alone_has_an_object_keeps_it_until_it_is_durable_elsewhere() {
             cluster.wait_until_clean(&admin, limit).await;
         });
     }
+}
+
+/// Which snapshots a clone serves is in its head. A clone that others had came though nobody had its head: what was there of that was from
+/// before the snapshot, so the clone was noted as of none, and nobody ever trimmed it.
+#[test]
+fn clones_wait_for_a_head_that_is_found_again() {
+    clone_with_unfound_head(false);
+}
+
+/// The same, and they go on when their head is given up.
+#[test]
+fn clones_wait_for_a_head_until_it_is_given_up() {
+    clone_with_unfound_head(true);
+}
+
+fn clone_with_unfound_head(is_given_up: bool) {
+    let world = World::new(16);
+    let plan = Plan { min_size: 1, options: OPTIONS.to_owned(), ..Plan::default() };
+    let cluster = Cluster::make(&world.control(), plan);
+    world.run_until(async move {
+        let world = cluster.world().clone();
+        let admin = cluster.start().await;
+        let pool = json!({"prefix": "osd pool create", "pool": "p", "pg_num": 1});
+        cluster.command(&admin, pool).await;
+        let io = admin.io_ctx("p").await.unwrap();
+        io.write_full("o", Bytes::from_static(b"first")).await.unwrap();
+        let limit = Duration::from_secs(60);
+        cluster.wait_until_clean(&admin, limit).await;
+        let pgid = types::PgId::new(u64::try_from(io.pool_id()).unwrap(), 0);
+        let acting = admin.osdmap().pg_to_up_acting(pgid).acting;
+        let [leads, away, follows] = [0, 1, 2].map(|n| u32::try_from(acting[n]).unwrap());
+        for flag in ["noout", "norecover"] {
+            cluster.command(&admin, json!({"prefix": "osd set", "key": flag})).await;
+        }
+        let kill = async |osd| {
+            cluster.kill_osd(osd, Kill::PROCESS);
+            wait_until_down(&cluster, &admin, osd).await;
+        };
+        let acts = async |wanted: u32| {
+            while !admin.osdmap().pg_to_up_acting(pgid).acting.contains(&(wanted as i32)) {
+                world.sleep(Duration::from_millis(100)).await;
+                admin.wait_for_latest_osdmap().await.unwrap();
+            }
+        };
+        // The clone is at two of them, and what comes then of its head at one.
+        kill(leads).await;
+        let snap = admin.selfmanaged_snap_create(io.pool_id()).await.unwrap();
+        let later = io.clone().with_snap_context(SnapContext { seq: snap, snaps: vec![snap] });
+        later.write_full("o", Bytes::from_static(b"second")).await.unwrap();
+        kill(follows).await;
+        later.write_full("o", Bytes::from_static(b"third")).await.unwrap();
+        cluster.start_osd(leads);
+        acts(leads).await;
+        // They have agreed on what there is when this is acknowledged.
+        io.write_full("other", Bytes::from_static(b"x")).await.unwrap();
+        kill(away).await;
+        io.write_full("other", Bytes::from_static(b"y")).await.unwrap();
+        cluster.start_osd(follows);
+        acts(follows).await;
+        cluster.command(&admin, json!({"prefix": "osd unset", "key": "norecover"})).await;
+        world.sleep(Duration::from_secs(20)).await;
+        let ask = async |ask: Value| {
+            let primary = admin.osdmap().pg_to_up_acting(pgid).acting_primary;
+            admin.osd_command(primary, ask.to_string(), Bytes::new()).await.unwrap()
+        };
+        let list = json!({"prefix": "pg", "cmd": "list_unfound", "pgid": pgid.to_string(), "format": "json"});
+        let list: Value = serde_json::from_slice(&ask(list).await.outb).unwrap();
+        assert_eq!((&list["num_unfound"], &list["num_missing"]), (&json!(1), &json!(2)), "{list}");
+        if is_given_up {
+            let lost = json!({"prefix": "osd lost", "id": away, "yes_i_really_mean_it": true});
+            cluster.command(&admin, lost).await;
+            let mark = json!({"prefix": "pg", "cmd": "mark_unfound_lost", "pgid": pgid.to_string(), "mulcmd": "revert"});
+            while ask(mark.clone()).await.rc != 0 {
+                world.sleep(Duration::from_millis(100)).await;
+            }
+            let past = io.clone().with_snap_read(snap);
+            let read = cluster.in_time(&admin, "a read of the clone", limit, past.read("o", 0, 0));
+            assert_eq!(&read.await.unwrap()[..], b"first");
+            assert_eq!(&io.read("o", 0, 0).await.unwrap()[..], b"second");
+        }
+        cluster.start_osd(away);
+        cluster.wait_until_up(&admin).await;
+        cluster.wait_until_clean(&admin, limit).await;
+        let past = io.clone().with_snap_read(snap);
+        assert_eq!(&past.read("o", 0, 0).await.unwrap()[..], b"first");
+        // What each store holds belongs together: clones and their rows, too.
+        cluster.compare_replicas(&admin).await;
+    });
 }

@@ -254,7 +254,13 @@ impl Pg {
         let core = self.core.borrow();
         let active = self.recovery.active.borrow();
         let unfound = self.recovery.unfound.borrow();
-        let free = |oid: &&HObject| !active.contains(*oid) && !unfound.contains(*oid);
+        let awaits_head = |oid: &HObject| {
+            // Nobody has what says which snapshots it serves.
+            let is_unfound = |head| core.missing.contains(head) && unfound.contains(head);
+            !unfound.is_empty() && oid.is_snap() && is_unfound(&oid.head())
+        };
+        let free =
+            |oid: &&HObject| !active.contains(*oid) && !unfound.contains(*oid) && !awaits_head(oid);
         if let Some(oid) = core.missing.in_version_order().find(free) {
             return Some(oid.clone());
         }
@@ -273,7 +279,7 @@ impl Pg {
                 core.missing.contains(&head)
                     || core.peer_missing.values().any(|m| m.contains(&head))
             };
-            if lacks_head {
+            if lacks_head && !self.recovery.unfound.borrow().contains(&head) {
                 if !self.recovery.active.borrow().contains(&head) {
                     self.start_object(head.clone(), None);
                 }
@@ -283,6 +289,10 @@ impl Pg {
                         return Moved::Failed;
                     }
                 }
+            }
+            // What is here of it may not know the clone.
+            if self.core.borrow().missing.contains(&head) {
+                return Moved::Failed;
             }
         }
         if self.is_erasure() {
