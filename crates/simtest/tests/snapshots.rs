@@ -536,3 +536,48 @@ fn trimming_sleeps_and_is_stopped() {
         assert_eq!(clones().await, 0);
     });
 }
+
+/// Trimming rested between two clones while the interval ended. It noticed when it woke, and ended; but the new interval had not begun
+/// another, as that one was there. Removed snapshots took their room until a map happened to come.
+#[test]
+fn trimming_goes_on_in_the_next_interval() {
+    const OBJECTS: usize = 4;
+    let world = World::new(31);
+    let options = "osd_snap_trim_sleep = 20\n".to_owned();
+    let cluster = Cluster::make(&world.control(), Plan { options, ..Plan::default() });
+    world.run_until(async move {
+        let world = cluster.world().clone();
+        let admin = cluster.start().await;
+        cluster.create_pool(&admin, 1).await;
+        cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;
+        let io = admin.io_ctx("p").await.unwrap();
+        let snap = admin.selfmanaged_snap_create(io.pool_id()).await.unwrap();
+        let later = io.clone().with_snap_context(SnapContext { seq: snap, snaps: vec![snap] });
+        for n in 0..OBJECTS {
+            io.write_full(format!("o{n}"), Bytes::from_static(b"before")).await.unwrap();
+            later.write_full(format!("o{n}"), Bytes::from_static(b"after")).await.unwrap();
+        }
+        let of_all = io.clone().with_snap_read(SNAPDIR);
+        let clones = async || {
+            let mut clones = 0;
+            for n in 0..OBJECTS {
+                let list = Operation::new().op(OsdOp::new(ops::LIST_SNAPS));
+                let listed = of_all.operate(format!("o{n}"), list).await.unwrap();
+                let listed: ObjListSnapResponse = listed.decode(0).unwrap();
+                clones += listed.clones.iter().filter(|clone| clone.cloneid != NOSNAP).count();
+            }
+            clones
+        };
+        admin.selfmanaged_snap_remove(io.pool_id(), snap).await.unwrap();
+        while clones().await == OBJECTS {
+            world.sleep(Duration::from_millis(100)).await;
+        }
+        let min_size =
+            json!({"prefix": "osd pool set", "pool": "p", "var": "min_size", "val": "1"});
+        cluster.command(&admin, min_size).await;
+        cluster.wait_until_clean(&admin, Duration::from_secs(15)).await;
+        assert!(clones().await > 0, "it was over before the interval ended");
+        world.sleep(Duration::from_secs(200)).await;
+        assert_eq!(clones().await, 0);
+    });
+}

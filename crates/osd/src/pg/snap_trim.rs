@@ -45,6 +45,10 @@ impl Pg {
         self.host.env().go(async move {
             pg.trim_snaps(generation).await;
             pg.snap_trimming.set(false);
+            // The next interval did not begin: this one had not ended yet.
+            if generation != pg.generation.get() {
+                pg.maybe_trim_snaps();
+            }
         });
     }
 
