@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use denc::{Denc, Reader, Writer};
+use env::sync::{Sender, oneshot};
 use messages::{MWatchNotify, Message, NotifyOpcode};
 use types::bufferlist::BufferList;
 use types::osd::ops::{NotifyArgs, WatchArgs, watch_op};
@@ -323,8 +324,9 @@ struct Notify {
     /// Watches (global id, cookie) that have not answered.
     waiting: RefCell<BTreeSet<(u64, u64)>>,
     replies: RefCell<BTreeMap<(u64, u64), Bytes>>,
-    done: Cell<bool>,
     started: Cell<bool>,
+    /// Ends the wait for its timeout; taken when the notifier has been told.
+    ended: Cell<Option<Sender<()>>>,
 }
 
 impl Notify {
@@ -346,9 +348,7 @@ impl Notify {
 
     /// Tells the notifier who answered what and who did not.
     fn complete(&self, return_code: i32) {
-        if self.done.replace(true) {
-            return;
-        }
+        let Some(ended) = self.ended.take() else { return };
         let mut w = Writer::new();
         w.put(&*self.replies.borrow());
         w.put(&*self.waiting.borrow());
@@ -362,6 +362,7 @@ impl Notify {
             notifier_gid: self.notifier_gid,
             replies: w.into_bytes(),
         });
+        ended.send(());
     }
 }
 
@@ -440,6 +441,7 @@ impl Effects {
 }
 
 fn start_notify(pg: &Rc<dyn Pg>, slot: &Rc<Slot>, client: &Rc<Client>, request: NotifyRequest) {
+    let (ended, end) = oneshot();
     let notify = Rc::new(Notify {
         client: client.clone(),
         cookie: request.cookie,
@@ -449,22 +451,26 @@ fn start_notify(pg: &Rc<dyn Pg>, slot: &Rc<Slot>, client: &Rc<Client>, request: 
         payload: request.payload,
         waiting: RefCell::default(),
         replies: RefCell::default(),
-        done: Cell::new(false),
         started: Cell::new(false),
+        ended: Cell::new(Some(ended)),
     });
     let watches: Vec<Rc<Watch>> = slot.watches.borrow().values().cloned().collect();
     watches.iter().for_each(|watch| watch.start_notify(&notify));
     notify.start();
-    if notify.done.get() {
+    if watches.is_empty() {
         return;
     }
+    let watches: Vec<Weak<Watch>> = watches.iter().map(Rc::downgrade).collect();
     let timeout = Duration::from_secs(request.timeout_sec.into());
     let env = pg.env().clone();
     let waiter = Rc::downgrade(&notify);
     pg.env().go(async move {
-        env.sleep(timeout).await;
+        // The notifier chooses the time, and may choose years: what has ended waits no longer.
+        if env.timeout(timeout, end).await.is_ok() {
+            return;
+        }
         if let Some(notify) = waiter.upgrade() {
-            for watch in &watches {
+            for watch in watches.iter().filter_map(Weak::upgrade) {
                 watch.unanswered.borrow_mut().remove(&notify.id);
             }
             notify.complete(Errno::ETIMEDOUT.result());

@@ -228,3 +228,28 @@ fn blocklisted_watchers_are_evicted() {
         assert_eq!(notifier.inbox.borrow()[0].return_code, 0);
     });
 }
+
+/// The notifier chooses the time to wait for answers: a task waited it out, an hour say, and held the watches, though all had answered
+/// at once. Whoever notified often filled the OSD's memory.
+#[test]
+fn nothing_is_left_of_notifies_that_have_ended() {
+    on_pg(|pg| async move {
+        let (watcher, notifier) = (client(1), client(3));
+        pg.put("a", b"data").await;
+        send(&pg, &watcher, watch(watch_op::WATCH, 11)).await;
+        let watches = {
+            let guard = pg.contexts.lock(&oid("a"), LockKind::Read).await;
+            guard.slot.watches.borrow().values().cloned().collect::<Vec<_>>()
+        };
+        let held = || (Rc::strong_count(&watches[0]), Rc::weak_count(&watches[0]));
+        let before = held();
+        for n in 0..8 {
+            send(&pg, &notifier, notify(n, 3600)).await;
+            let id = watcher.inbox.borrow().last().unwrap().notify_id;
+            send(&pg, &watcher, ack(id, 11, b"")).await;
+        }
+        assert_eq!(notifier.inbox.borrow().len(), 8);
+        pg.env().sleep(Duration::from_secs(1)).await;
+        assert_eq!(held(), before);
+    });
+}
