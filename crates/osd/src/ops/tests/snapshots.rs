@@ -397,3 +397,31 @@ fn the_mappers_object_is_cephs() {
         }
     });
 }
+
+/// A row of the snap mapper for a snapshot that the clone does not serve stayed when that snapshot was trimmed: the same clone
+/// was found and written again without end.
+#[test]
+fn rows_of_snapshots_that_a_clone_does_not_serve_go_when_trimmed() {
+    on_pg(|pg| async move {
+        write_at(&pg, 0, full(b"zero")).await;
+        write_at(&pg, 1, full(b"one")).await;
+        let clone = oid("a").with_snap(1);
+        let mut t = Transaction::new();
+        pg.mapper.add(&clone, [1, 7].into(), &mut t);
+        pg.store().submit(t).await.unwrap();
+        pg.removed_snaps.borrow_mut().push(7);
+        for left in [1, 0] {
+            let found = pg.mapper.objects_to_trim(pg.pgid().pgid, 0, 7, 2).await.unwrap();
+            assert_eq!(found.len(), left);
+            if left > 0 {
+                let guard = pg.contexts.lock(&oid("a"), LockKind::Write).await;
+                let trim = snap_trim::trim_object(&pg.as_pg(), guard, &clone, 7).await;
+                pg.commit(trim.ok().unwrap(), &watch::no_client()).await;
+            }
+        }
+        assert_eq!(pg.mapper.snaps(&clone).await.unwrap(), [1].into());
+        assert_eq!(list(&pg).await.clones[0].snaps, [1]);
+        assert_eq!(get_at(&pg, 1).await.unwrap(), &b"zero"[..]);
+        pg.check_stats().await;
+    });
+}
