@@ -22,6 +22,7 @@ fn described(context: &Context, moved: &Moved, file: &Path) -> Value {
         "pgid": moved.pgid.to_string(),
         "file": file.display().to_string(),
         "objects": moved.objects,
+        "skipped": moved.skipped,
         "bytes": moved.data,
         "log_entries": moved.log_entries,
         "epoch": moved.epoch,
@@ -102,8 +103,12 @@ pub(super) async fn import(
         .await
         .map_err(|e| Failure::new(format!("cannot import {}: {e}", file.display())))?;
     bar.finish_and_clear();
+    let skipped = match moved.skipped {
+        0 => String::new(),
+        n => format!("; {n} objects were left out, as PGs that split off since are here already"),
+    };
     let text = format!(
-        "{}: {} objects, {} bytes, {} log entries at map {} are in {} now",
+        "{}: {} objects, {} bytes, {} log entries at map {} are in {} now{skipped}",
         moved.pgid,
         moved.objects,
         moved.data,

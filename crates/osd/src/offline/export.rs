@@ -45,6 +45,7 @@ pub async fn export<W: Write>(
     let mut moved = Moved {
         pgid,
         objects: 0,
+        skipped: 0,
         data: 0,
         log_entries: loaded.log.len() as u64,
         epoch: loaded.epoch,

@@ -24,6 +24,7 @@ use crate::osd::map_store::meta_object;
 use crate::pg::log::LogChanges;
 use crate::pg::missing::Missing;
 use crate::pg::persist::{self, Keys, LoadError};
+use crate::pg::split::spans;
 
 /// Bytes of data in one transaction.
 const TRANSACTION_LEN: u64 = 1 << 20;
@@ -36,6 +37,9 @@ struct Import<'a, R> {
     cid: CollId,
     pgid: SpgId,
     mapper: SnapMapper,
+    /// Of the hash, those that the file's objects share.
+    file_bits: u32,
+    /// And those that the collection's do: others are here already.
     bits: u32,
     /// Clones that came: they are before their head.
     clones: BTreeSet<HObject>,
@@ -62,7 +66,7 @@ pub async fn import<R: Read>(
     let pgid = begin.pgid;
     let cid = CollId::Pg(pgid);
     make_room(store, pgid, &cid).await?;
-    let metadata: PgMetadata = expect(&mut file, Kind::PgMetadata)?;
+    let mut metadata: PgMetadata = expect(&mut file, Kind::PgMetadata)?;
     if metadata.info.pgid != pgid {
         return refused(format!("it begins as {pgid} and goes on as {}", metadata.info.pgid));
     }
@@ -70,16 +74,20 @@ pub async fn import<R: Read>(
     let Some(pool) = map.pool(pgid.pgid.pool as i64) else {
         return refused(format!("its own map has no pool {}", pgid.pgid.pool));
     };
-    let bits = pgid.pgid.split_bits(pool.pg_num);
+    let file_bits = pgid.pgid.split_bits(pool.pg_num);
     check_pool(store, &own, pgid, (metadata.epoch, pool.pg_num)).await?;
+    let bits = free_bits(store, pgid, file_bits).await?;
+    if bits > file_bits {
+        leave_to_others(&mut metadata, |oid| !pgid.pgid.contains(bits, oid));
+    }
     let mut t = Transaction::new();
     t.mkcoll(&cid, bits);
     store.submit(t).await?;
     let mapper = SnapMapper::new(store.clone(), CollId::Meta, SnapMapper::default_object());
     let log_entries = metadata.log.log.len() as u64;
-    let moved = Moved { pgid, objects: 0, data: 0, log_entries, epoch: metadata.epoch };
+    let moved = Moved { pgid, objects: 0, skipped: 0, data: 0, log_entries, epoch: metadata.epoch };
     let clones = BTreeSet::new();
-    let mut import = Import { store, file, cid, pgid, mapper, bits, clones, moved };
+    let mut import = Import { store, file, cid, pgid, mapper, file_bits, bits, clones, moved };
     loop {
         match import.file.section()? {
             (Kind::ObjectBegin, body) => {
@@ -110,6 +118,40 @@ fn expect<T: Denc, R: Read>(file: &mut PgFileReader<R>, wanted: Kind) -> Result<
         (kind, body) if kind == wanted => Ok(T::from_bytes(&body)?),
         (kind, _) => unexpected(kind),
     }
+}
+
+/// Bits of the hash that the collection's objects share. Where the placement group has split since, what split off may
+/// be here, newer than in the file: its objects would be in two collections, and a merge would bring back what has been
+/// removed. What is not here splits off when the OSD starts.
+async fn free_bits(
+    store: &Rc<dyn ObjectStore>,
+    pgid: SpgId,
+    file_bits: u32,
+) -> Result<u32, TransferError> {
+    let mut bits = file_bits;
+    for cid in store.collections().await? {
+        let CollId::Pg(other) = cid else { continue };
+        if other != pgid && other.shard == pgid.shard {
+            while bits < u32::BITS && spans(pgid.pgid, bits, other.pgid) {
+                bits += 1;
+            }
+        }
+    }
+    Ok(bits)
+}
+
+/// Takes out of the notes what is said of objects that do not come, as a split does.
+fn leave_to_others(metadata: &mut PgMetadata, leaves: impl Fn(&HObject) -> bool) {
+    metadata.log.log.retain(|e| !leaves(&e.soid));
+    let missing: Vec<HObject> = metadata.missing.items().keys().cloned().collect();
+    for oid in missing.iter().filter(|oid| leaves(oid)) {
+        metadata.missing.remove(oid);
+    }
+    if metadata.missing.is_empty() {
+        metadata.info.last_complete = metadata.info.last_update;
+    }
+    // A scrub, due at once, counts.
+    metadata.info.stats.stats_invalid = true;
 }
 
 /// The placement group must not be there; what an import that was cut off left of it goes.
@@ -175,8 +217,14 @@ impl<R: Read> Import<'_, R> {
     async fn object(&mut self, begin: ObjectBegin) -> Result<(), TransferError> {
         let ObjectBegin { oid, .. } = begin;
         let (cid, pgid) = (self.cid, self.pgid);
-        if oid.is_pgmeta() || oid.shard != pgid.shard || !pgid.pgid.contains(self.bits, &oid.hobj) {
+        let is_of = |bits| pgid.pgid.contains(bits, &oid.hobj);
+        if oid.is_pgmeta() || oid.shard != pgid.shard || !is_of(self.file_bits) {
             return Err(TransferError::Format(format!("{oid} is no object of {pgid}")));
+        }
+        if !is_of(self.bits) {
+            while self.file.section()?.0 != Kind::ObjectEnd {}
+            self.moved.skipped += 1;
+            return Ok(());
         }
         // What is kept to undo a write (of shards) has no rows, and is before what it was.
         let is_current = oid.generation == NO_GEN;

@@ -33,6 +33,8 @@ pub struct Moved {
     pub pgid: SpgId,
     /// Objects.
     pub objects: u64,
+    /// Objects of an import that belong to placement groups that are here already, split off since.
+    pub skipped: u64,
     /// Bytes of data.
     pub data: u64,
     /// Entries of its log.

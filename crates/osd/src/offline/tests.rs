@@ -14,7 +14,7 @@ use super::*;
 use crate::ops::object_context::{OI_ATTR, SS_ATTR};
 use crate::ops::snap_mapper::SnapMapper;
 use crate::pg::log::LogChanges;
-use crate::pg::persist::Keys;
+use crate::pg::persist::{self, Keys};
 
 const EPOCH: u32 = 5;
 
@@ -248,5 +248,60 @@ fn a_check_finds_what_does_not_belong_together() {
         assert_eq!((report.errors.len(), report.repaired), (2, 2), "{report:?}");
         assert_eq!(check(&good, false).await.1, store::Fsck::default());
         assert_eq!(mapper.snaps(&clone.hobj).await.unwrap(), [3, 4].into());
+    });
+}
+
+/// A placement group has been split since it was exported, and what split off is here, newer: the import had its objects in the other's
+/// collection as well, and a merge brought back those that had been removed. What split off and is not here comes, and splits
+/// off when the OSD starts.
+#[test]
+fn what_split_off_and_is_here_is_not_imported() {
+    run(async {
+        let store = filled().await;
+        let mut of_child = object("of the child", NOSNAP);
+        of_child.hobj.hash = 0x3b;
+        let mut t = Transaction::new();
+        put(&mut t, &of_child, b"as it was");
+        t.setattr(&cid(), &of_child, SS_ATTR, SnapSet::default().to_bytes());
+        let version = EVersion { epoch: EPOCH, version: 4 };
+        let entry =
+            PgLogEntry { version, soid: of_child.hobj.clone(), ..PgLogEntry::default() }.to_bytes();
+        let item = types::osd::PgMissingItem { need: version, ..Default::default() };
+        let last_update = version;
+        let info = PgInfo { pgid: pgid(), last_update, ..PgInfo::default() };
+        let mut notes = Keys::default();
+        notes.info(&info, Some(&PastIntervals::default()), EPOCH);
+        notes.log(LogChanges {
+            written: [(version, &entry[..])].into_iter().collect(),
+            ..LogChanges::default()
+        });
+        notes.missing(vec![(of_child.hobj.clone(), Some(item))]);
+        notes.add_to(&cid(), &pgid().pgmeta(), &mut t);
+        store.submit(t).await.unwrap();
+        let (moved, file) = export(&store, pgid(), Vec::new(), &mut |_| {}).await.unwrap();
+        assert_eq!((moved.objects, moved.log_entries), (5, 4));
+        // What split off 2.3, what split off that, and something else.
+        for (child, is_here) in [(0xb, true), (0x1b, true), (0x4, false)] {
+            let other = osd_store(1).await;
+            let mut t = Transaction::new();
+            t.mkcoll(&CollId::Pg(PgId { pool: 2, seed: child }.spg()), 5);
+            other.submit(t).await.unwrap();
+            let moved = import(&other, &file[..], &mut |_| {}).await.unwrap();
+            let bits = other.collection_bits(&cid()).await.unwrap();
+            let came = other.stat(&cid(), &of_child).await.is_ok();
+            let notes = persist::load(&*other, &cid(), &pgid().pgmeta()).await.unwrap();
+            let found = (moved.objects, moved.skipped, moved.log_entries, came);
+            let left = (notes.log.len(), notes.missing.iter().count());
+            let expected = match is_here {
+                true => ((4, 1, 3, false), (3, 0)),
+                false => ((5, 0, 4, true), (4, 1)),
+            };
+            assert_eq!((found, left), expected, "2.{child:x}");
+            assert!(!crate::pg::split::spans(pgid().pgid, bits, PgId { pool: 2, seed: child }));
+            if is_here {
+                assert_eq!(notes.info.last_complete, notes.info.last_update);
+                assert!(notes.info.stats.stats_invalid);
+            }
+        }
     });
 }

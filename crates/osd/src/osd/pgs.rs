@@ -13,6 +13,7 @@ use super::{Osd, OsdError};
 use crate::pg::host::Host;
 use crate::pg::peering::{PeerMessage, Peering};
 use crate::pg::persist::{self, LoadError};
+use crate::pg::split::spans;
 use crate::pg::wire::{self, Decoded};
 use crate::pg::{self, Pg};
 
@@ -253,8 +254,15 @@ impl Osd {
             return Ok(());
         }
         let (children, shard) = (pg.pgid().pgid.children(before, after), pg.pgid().shard);
+        if children.is_empty() {
+            return Ok(());
+        }
+        // An import beside one that has split off before left out what its collection cannot hold: what is not here
+        // must not be made with a log that says it is.
+        let bits = self.store.collection_bits(&CollId::Pg(pg.pgid())).await?;
         let children: Vec<SpgId> = children
             .into_iter()
+            .filter(|child| spans(pg.pgid().pgid, bits, *child))
             .map(|child| SpgId { pgid: child, shard })
             .filter(|c| !known.contains(c))
             .collect();

@@ -39,7 +39,7 @@ mod shard_recovery;
 mod shards;
 mod snap_rows;
 mod snap_trim;
-mod split;
+pub(crate) mod split;
 pub(crate) mod state_history;
 pub mod stats;
 mod told_stats;

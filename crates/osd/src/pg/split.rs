@@ -4,10 +4,16 @@ use std::rc::Rc;
 
 use maps::OsdMap;
 use store::{CollId, StoreError, Transaction};
-use types::{Epoch, HObject, SpgId};
+use types::{Epoch, HObject, PgId, SpgId};
 
 use super::Pg;
 use super::peering::Peering;
+
+/// Whether a collection of `pgid` with that many bits holds the objects of `other`, too.
+pub(crate) fn spans(pgid: PgId, bits: u32, other: PgId) -> bool {
+    let first = HObject { pool: other.pool_id(), hash: other.seed, ..HObject::default() };
+    pgid.contains(bits, &first)
+}
 
 impl Pg {
     /// Before a split: nothing is under way any more.
