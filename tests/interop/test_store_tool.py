@@ -225,6 +225,64 @@ class StoreTool(unittest.TestCase):
         self.assertTrue(pathlib.Path(pipe).is_fifo())
         self.assertEqual(int(reader.communicate(timeout=60)[0].split()[0]), len(whole))
 
+    def test_an_import_leaves_alone_what_split_off_since(self):
+        """A placement group was exported, then split, and objects of the new one were removed. The import beside the new one had the
+        new one's objects as well, and when the two merged, what had been removed was back."""
+        names = {f"o{n}" for n in range(40)}
+        with Cluster(osds=3, size=1) as c:
+            c.ceph("osd", "pool", "create", "p", "1", "1", "--autoscale-mode=off")
+            c.wait_clean()
+            pool = c.json("osd", "pool", "ls", "detail")[-1]["pool_id"]
+            first, other = f"{pool}.0", f"{pool}.1"
+
+            def place(pg):
+                return c.json("pg", "map", pg)["acting"][0]
+
+            with rados.Rados(conffile=c.conf) as cluster, cluster.open_ioctx("p") as ioctx:
+                for name in names:
+                    ioctx.write_full(name, name.encode())
+            lost = place(first)
+            kept = (lost + 1) % 3
+            c.down()
+            path = os.path.join(c.dir, "pg.export")
+            self.assertEqual(answer(c, lost, "export", first, path)["objects"], len(names))
+            c.up()
+            c.wait_clean()
+            c.ceph("osd", "pool", "set", "p", "pg_num", "2")
+            c.ceph("osd", "pool", "set", "p", "pgp_num", "2")
+            c.wait(lambda: len(c.json("pg", "ls-by-pool", "p")["pg_stats"]) == 2, what="the split")
+            c.wait_clean()
+            for pg, osd in (first, lost), (other, kept):
+                if place(pg) != osd:
+                    c.ceph("osd", "pg-upmap-items", pg, str(place(pg)), str(osd))
+                c.wait(lambda: place(pg) == osd, what=f"{pg} on osd.{osd}")
+            c.wait_clean()
+            gone = {name for name in names if c.json("osd", "map", "p", name)["pgid"] == other}
+            for osd in lost, kept:
+                c.kill(f"osd.{osd}")
+                c.ceph("osd", "down", str(osd))
+            imported = answer(c, kept, "import", path)
+            self.assertEqual((imported["objects"], imported["skipped"]), (len(names - gone), len(gone)))
+            self.assertEqual(answer(c, kept, "fsck", "--deep")["errors"], [])
+            with open(f"{c.dir}/log/osd.{kept}.log", "ab") as log:
+                started = subprocess.Popen([LOLIGO, "osd", "--id", str(kept), "-c", c.conf], stdout=log, stderr=log)
+            self.addCleanup(started.wait)
+            pathlib.Path(c.dir, "run", f"osd.{kept}.pid").write_text(f"{started.pid}\n")
+            c.wait(lambda: c.json("osd", "stat")["num_up_osds"] == 2, what="two OSDs up")
+            c.ceph("osd", "lost", str(lost), "--yes-i-really-mean-it")
+            c.ceph("osd", "out", str(lost))
+            c.wait_clean()
+            with rados.Rados(conffile=c.conf) as cluster, cluster.open_ioctx("p") as ioctx:
+                self.assertEqual(sorted(o.key for o in ioctx.list_objects()), sorted(names))
+                for name in gone:
+                    ioctx.remove_object(name)
+                c.ceph("osd", "pool", "set", "p", "pg_num", "1")
+                c.wait(lambda: len(c.json("pg", "ls-by-pool", "p")["pg_stats"]) == 1, 60, what="the merge")
+                c.wait_clean()
+                self.assertEqual(sorted(o.key for o in ioctx.list_objects()), sorted(names - gone))
+                for name in names - gone:
+                    self.assertEqual(ioctx.read(name), name.encode())
+
     def third(self, c):
         """A third OSD that has all maps and no placement groups."""
         c.ceph("osd", "set", "noin")
