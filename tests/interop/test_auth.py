@@ -132,7 +132,7 @@ class Renewal(unittest.TestCase):
                 self.assertEqual(client.get_instance_id(), session)
             for daemon in ("osd.0", "osd.1", "osd.2", "mgr.x"):
                 log = pathlib.Path(cluster.dir, "log", f"{daemon}.log").read_text()
-                self.assertNotIn("handshake: refused", log)
+                self.assertNotIn("auth: refused", log)
 
 
 class Modes(unittest.TestCase):

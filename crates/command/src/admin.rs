@@ -1,6 +1,6 @@
 //! Commands that every daemon answers about its process alone, by `ceph tell` and on its admin socket
-//! (`src/common/admin_socket.cc`, `src/common/ceph_context.cc` at v16.2). Those on options and counters
-//! are in the crates `config` and `perf`.
+//! (`src/common/admin_socket.cc`, `src/common/ceph_context.cc` at v16.2). Those on options
+//! and the log are in the crate `config`, those on counters in `perf`.
 
 use crate::{CommandMap, CommandReply, CommandTable, Formatter, Signature, version};
 
@@ -14,9 +14,6 @@ pub fn admin_signatures() -> Vec<Signature> {
         ("get_command_descriptions", "list commands with their arguments"),
         ("git_version", "show the build"),
         ("help", "list commands with a line about each"),
-        ("log dump", "write recent log lines out"),
-        ("log flush", "write waiting log lines out"),
-        ("log reopen", "open the log anew"),
         ("version", "show the version"),
     ]
     .into_iter()
@@ -46,8 +43,6 @@ pub fn admin_command(map: &CommandMap, table: &CommandTable) -> Option<CommandRe
                 f.dump_string(&command.prefix(), &command.help);
             }
         }),
-        // Log lines are written as they come: nothing waits, and no file is held open here.
-        "log dump" | "log flush" | "log reopen" => f.object("log", |_| {}),
         "version" => f.object("version", |f| {
             f.dump_string("version", version::SHORT);
             f.dump_string("release", version::RELEASE);

@@ -1,4 +1,5 @@
-//! The `config ...` commands every daemon answers by `ceph tell` and on its admin socket.
+//! The `config ...` commands every daemon answers by `ceph tell` and on its admin socket, and those on the log, whose place
+//! is an option's.
 
 use std::fmt::Write;
 
@@ -26,6 +27,12 @@ pub fn admin_signatures() -> Vec<Signature> {
         ),
         ("config show", "list all options with their values"),
         ("config unset name=var,type=CephString", "take a value set at run time away"),
+        (
+            "log dump",
+            "write recent log lines out (none are kept back: log_max_recent has no effect)",
+        ),
+        ("log flush", "write waiting log lines out (none ever wait)"),
+        ("log reopen", "open the log's file anew, where it was moved away"),
         ("injectargs name=injected_args,type=CephString,n=N", "set options by --name=value"),
     ]
     .into_iter()
@@ -33,7 +40,7 @@ pub fn admin_signatures() -> Vec<Signature> {
     .collect()
 }
 
-/// Answers a `config ...` or `injectargs` command; `None` for any other.
+/// Answers a `config ...`, `log ...` or `injectargs` command; `None` for any other.
 pub fn admin_command(config: &Config, map: &CommandMap) -> Option<CommandReply> {
     Some(match map.prefix() {
         "config show" => show(config, map),
@@ -44,6 +51,12 @@ pub fn admin_command(config: &Config, map: &CommandMap) -> Option<CommandReply> 
         "config diff get" => diff_get(config, map),
         "config help" => help(map),
         "injectargs" => injectargs(config, map),
+        // Lines are written as they come: none waits, and none is kept beside.
+        "log dump" | "log flush" => log_done(map),
+        "log reopen" => {
+            config.reopen_log();
+            log_done(map)
+        }
         _ => return None,
     })
 }
@@ -284,6 +297,12 @@ fn injectargs(config: &Config, map: &CommandMap) -> CommandReply {
     }
 }
 
+fn log_done(map: &CommandMap) -> CommandReply {
+    let mut f = Formatter::new(map.format());
+    f.object("log", |_| {});
+    CommandReply::formatted(f)
+}
+
 /// As `md_config_t::parse_option` says it (`src/common/config.cc` at v16.2).
 fn parse_error(name: &str, value: &str, why: &str) -> String {
     let name = name.replace('-', "_");
@@ -319,6 +338,24 @@ mod tests {
         assert_eq!(r.rc, -2);
         let r = run(&c, r#"{"prefix":"injectargs","injected_args":["--debug_osd=1/5"]}"#);
         assert_eq!((r.rc, r.outs.as_str()), (0, "debug_osd = '1/5' "));
+    }
+
+    /// `log reopen` said that it had, and did nothing.
+    #[test]
+    fn the_log_is_opened_anew_by_command() {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        static REOPENED: AtomicU32 = AtomicU32::new(0);
+        let c = Config::new("osd", "0");
+        // Where nobody has a file.
+        assert_eq!(run(&c, r#"{"prefix":"log reopen"}"#).rc, 0);
+        c.on_log_reopen(|| {
+            REOPENED.fetch_add(1, Ordering::SeqCst);
+        });
+        for prefix in ["log reopen", "log flush", "log dump"] {
+            let r = run(&c, &format!(r#"{{"prefix":"{prefix}","format":"json"}}"#));
+            assert_eq!((r.rc, &r.outb[..]), (0, &b"{}"[..]));
+        }
+        assert_eq!(REOPENED.load(Ordering::SeqCst), 1);
     }
 
     /// `filestore_max_sync_interval` and the like were refused as read-only, which Ceph takes and says of

@@ -96,6 +96,8 @@ pub struct Config {
     /// At most one entry per option of the table and source.
     values: RefCell<BTreeMap<&'static str, BTreeMap<Source, String>>>,
     observers: RefCell<Vec<(Vec<&'static str>, Observer)>>,
+    /// See [`Config::on_log_reopen`].
+    log_reopen: Cell<Option<fn()>>,
     /// See [`Config::revision`].
     revision: Cell<u64>,
     /// See [`Config::facts`].
@@ -116,6 +118,7 @@ impl Config {
             is_daemon: kind != "client",
             values: RefCell::default(),
             observers: RefCell::default(),
+            log_reopen: Cell::new(None),
             revision: Cell::new(1),
             facts: RefCell::default(),
             ignored: RefCell::default(),
@@ -265,6 +268,18 @@ impl Config {
         self.observers.borrow_mut().push((names.to_vec(), observer));
     }
 
+    /// What `log reopen` does in this process; nothing without.
+    pub fn on_log_reopen(&self, reopen: fn()) {
+        self.log_reopen.set(Some(reopen));
+    }
+
+    /// Opens the log's file anew.
+    pub(crate) fn reopen_log(&self) {
+        if let Some(reopen) = self.log_reopen.get() {
+            reopen();
+        }
+    }
+
     /// The value in force, variables expanded; `None` for an unknown name.
     pub fn value(&self, name: &str) -> Option<String> {
         let def = option(name)?;
@@ -276,6 +291,24 @@ impl Config {
         let value = self.value(name);
         debug_assert!(value.is_some(), "no option {name}");
         value.unwrap_or_default()
+    }
+
+    /// What an option that may say `CHANNEL=VALUE ...`, or one value for all, says of a channel of the cluster log: the value of
+    /// `default` where it does not name it, nothing without one (`get_conf_str_map_helper` in `src/common/str_map.cc` at v16.2).
+    pub fn of_channel(&self, name: &str, channel: &str) -> String {
+        let text = self.str(name);
+        let words: Vec<&str> =
+            text.split([' ', '\t', '\n', ',', ';']).filter(|word| !word.is_empty()).collect();
+        if let [one] = words[..]
+            && !one.contains('=')
+        {
+            return with_channel(one, channel);
+        }
+        let of = |key: &str| {
+            let mut pairs = words.iter().filter_map(|word| word.split_once('='));
+            pairs.rfind(|(name, _)| *name == key).map(|(_, value)| value)
+        };
+        of(channel).or_else(|| of("default")).map_or(String::new(), |v| with_channel(v, channel))
     }
 
     /// A whole number, size or time in force; 0 if it is none.
@@ -452,6 +485,11 @@ impl Config {
     }
 }
 
+/// A value with the variable that stands for the channel expanded.
+fn with_channel(value: &str, channel: &str) -> String {
+    value.replace("${channel}", channel).replace("$channel", channel)
+}
+
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
@@ -493,6 +531,18 @@ mod tests {
         assert_eq!(c.unset("osd_max_backfills", Source::Override), Ok(true));
         assert_eq!(c.int("osd_max_backfills"), 3);
         assert_eq!(c.set_at_runtime("bogus", "1"), Err(SetError::Unknown));
+    }
+
+    #[test]
+    fn options_speak_of_channels() {
+        let c = Config::new("mon", "a");
+        let file = |channel: &str| c.of_channel("mon_cluster_log_file", channel);
+        assert_eq!(file("cluster"), "/var/log/ceph/ceph.log");
+        assert_eq!(file("audit"), "/var/log/ceph/ceph.audit.log");
+        c.set("mon_cluster_log_file", "/x/$name.$channel", Source::File).unwrap();
+        assert_eq!(file("audit"), "/x/mon.a.audit");
+        c.set("mon_cluster_log_file", "cluster=/x/all;audit=", Source::File).unwrap();
+        assert_eq!([file("cluster"), file("audit"), file("other")], ["/x/all", "", ""]);
     }
 
     /// Addresses are kept as Ceph writes them, types, ports and nonces too.

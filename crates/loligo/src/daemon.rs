@@ -144,6 +144,7 @@ fn run_one(
         ));
     };
     let (config, mkfs) = (Rc::new(load_config(kind, id, &args.conf, sets)?), args.mkfs);
+    logging::follow(&config, logging::ALONE);
     Runtime::new()?.block_on(move |env| async move {
         match (kind, mkfs) {
             ("mon", true) => mkfs_mon_with(&env, &config).await,
@@ -188,6 +189,11 @@ fn cluster_fsid(config: &Config) -> Result<Uuid, Failure> {
 
 /// Runs a daemon until it is told to stop or has to.
 pub(crate) async fn serve(env: &Env, config: Rc<Config>) -> Result<(), Failure> {
+    // On standard error alone nobody would see it where the log is a file.
+    run_daemon(env, config).await.inspect_err(|failure| tracing::error!("{failure}"))
+}
+
+async fn run_daemon(env: &Env, config: Rc<Config>) -> Result<(), Failure> {
     let name = config.name();
     let socket = config.str("admin_socket");
     let serve_socket = |handler: Handler| {
@@ -246,7 +252,6 @@ pub(crate) async fn serve(env: &Env, config: Rc<Config>) -> Result<(), Failure> 
             futures_util::pin_mut!(stop, failed);
             let ended = futures_util::future::select(stop, failed).await.factor_first().0;
             if let Some(reason) = ended {
-                tracing::error!("{name} stops: {reason}");
                 return Err(Failure::new(format!("{name} stops: {reason}")));
             }
             daemon.shutdown().await;
@@ -265,6 +270,7 @@ async fn start_mon(env: &Env, config: Rc<Config>) -> Result<mon::Mon, Failure> {
         .await
         .map_err(|e| Failure::new(e.to_string()))?;
     daemon.watch_disk(move || disk_of(&dir));
+    daemon.write_log(logging::append);
     Ok(daemon)
 }
 

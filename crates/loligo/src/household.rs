@@ -79,6 +79,7 @@ impl Household {
         let mut living = Vec::new();
         for (tenant, id) in &self.osds {
             let config = Rc::new(daemon::load_config("osd", id, &self.conf, &self.sets)?);
+            logging::follow(&config, tenant.get());
             let of_tenant = tenants.env(*tenant);
             let serving = {
                 let (env, config) = (of_tenant.clone(), config.clone());

@@ -3,14 +3,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use config::Source;
 use denc::Denc;
 use messages::{LogEntry, MLog, MLogAck};
 use store::Kv;
 use types::{AuthEntityName, EntityName, RawMessage, entity};
 
 use crate::core::{LoadError, MonCore};
-use crate::event::SessionId;
-use crate::event::wire;
+use crate::event::{Effect, SessionId, wire};
 use crate::layout::{self, LOGM};
 use crate::standing::Role;
 
@@ -35,6 +35,8 @@ pub(crate) struct ClusterLog {
     last: u64,
     /// Lines up to this number are in the log.
     encoded: u64,
+    /// Lines up to this number have been written to this monitor's files.
+    written: u64,
     /// Newest line taken of each sender, so that a line sent again is not taken twice.
     seen: BTreeMap<String, u64>,
     own_seq: u64,
@@ -52,6 +54,7 @@ impl ClusterLog {
             log.lines.push_back((number, entry));
         }
         log.encoded = log.last;
+        log.written = log.last;
         Ok(log)
     }
 
@@ -103,6 +106,19 @@ pub(crate) fn level_prio(name: &str) -> Option<u16> {
         "error" => ERROR,
         _ => return None,
     })
+}
+
+/// Whether a line of this priority is to be written where `least` is the least severe that is: names of syslog's levels,
+/// above which lines on security are.
+fn is_severe(prio: u16, least: &str) -> bool {
+    let least = match least {
+        "debug" => DEBUG,
+        "info" => INFO,
+        "notice" | "warn" | "warning" => WARN,
+        "err" | "error" => ERROR,
+        _ => return prio == SECURITY,
+    };
+    prio >= least || prio == SECURITY
 }
 
 /// The letters of a priority in a printed line.
@@ -234,6 +250,40 @@ impl MonCore {
         for number in dropped {
             batch.delete(layout::numbered(LOGM, "", number));
         }
+    }
+
+    /// Has lines that are committed now written where `mon_cluster_log_file` and the options beside it say. That they are
+    /// is every monitor's own affair: each has its files.
+    pub(crate) fn write_clog(&mut self) {
+        let (from, end) = (self.clog.written + 1, self.clog.encoded);
+        if from > end {
+            return;
+        }
+        self.clog.written = end;
+        let conf = &self.conf;
+        // Ceph's default is below /var/log/ceph, as that of log_file.
+        let is_told = conf.source("mon_cluster_log_file").is_some_and(|s| s != Source::Default);
+        let (to_file, to_stderr) = (
+            is_told && conf.bool("mon_cluster_log_to_file"),
+            conf.bool("mon_cluster_log_to_stderr"),
+        );
+        if !to_file && !to_stderr {
+            return;
+        }
+        let mut texts: BTreeMap<Option<String>, String> = BTreeMap::new();
+        for (_, entry) in self.clog.since(from).take_while(|(number, _)| *number <= end) {
+            let (channel, line) = (&entry.channel, line_text(entry));
+            let least = conf.of_channel("mon_cluster_log_file_level", channel);
+            if to_stderr {
+                *texts.entry(None).or_default() += &format!("{channel} {line}\n");
+            }
+            let file = conf.of_channel("mon_cluster_log_file", channel);
+            if to_file && !file.is_empty() && is_severe(entry.prio, &least) {
+                *texts.entry(Some(file)).or_default() += &format!("{line}\n");
+            }
+        }
+        let writes = texts.into_iter().map(|(file, text)| Effect::WriteLog(file, text));
+        self.effects.extend(writes);
     }
 
     /// Sends new lines to a session that watches the log; `next` is the first it wants.

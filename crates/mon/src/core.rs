@@ -107,7 +107,7 @@ pub struct MonCore {
     waiting: Vec<Waiting>,
     committing: Vec<Waiting>,
     next_tick: Duration,
-    effects: Vec<Effect>,
+    pub(crate) effects: Vec<Effect>,
     /// The request being handled, and whether it will be handled again.
     request: Option<u64>,
     retried: bool,

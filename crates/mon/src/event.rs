@@ -82,6 +82,8 @@ pub enum Effect {
     AskMgr(SessionId, u64, MMonCommand),
     /// Replace the values which the monitor's own options have from the configuration database.
     OwnConfig(std::collections::BTreeMap<String, String>),
+    /// Append committed lines of the cluster log to the file of this path; without one, to standard error.
+    WriteLog(Option<String>, String),
 }
 
 /// A message ready to send.

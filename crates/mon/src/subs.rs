@@ -160,6 +160,7 @@ impl MonCore {
     /// After a commit: everybody hears what is new to him.
     pub(crate) fn publish_maps(&mut self) {
         self.refresh_health();
+        self.write_clog();
         let all: Vec<(SessionId, Vec<String>)> = self
             .sessions
             .iter()

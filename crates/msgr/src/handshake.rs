@@ -397,7 +397,7 @@ impl Handshake {
 
     fn refuse(&mut self, method: u32, e: &AuthError) {
         let Role::Server { auth, exchange, .. } = &mut self.role else { return };
-        tracing::info!(peer = %self.peer, "refused: {e}");
+        tracing::info!(target: "auth", peer = %self.peer, "refused: {e}");
         *exchange = None;
         let errno = match e {
             AuthError::Method { .. } => Errno::EOPNOTSUPP,

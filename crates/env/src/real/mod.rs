@@ -36,6 +36,7 @@ use crate::{
     BlockFile, Driver, Env, Executor, JoinHandle, Listener, Listeners, LocalFuture, OpenBlock,
     SharedBlockFile, Stream, SyncFile, Timers, Workers, buf,
 };
+pub use signal::on_hangup;
 use socket::RawAddr;
 use twin::{TwinListener, TwinStream};
 

@@ -127,10 +127,13 @@ struct Shell {
     failure: RefCell<Option<String>>,
     failed: Notify,
     disk_probe: RefCell<Option<DiskProbe>>,
+    log_writer: RefCell<Option<LogWriter>>,
 }
 
 /// See [`Mon::watch_disk`].
 type DiskProbe = Box<dyn Fn() -> Option<Disk>>;
+/// See [`Mon::write_log`].
+type LogWriter = Box<dyn Fn(Option<&str>, &str)>;
 
 impl Mon {
     /// Starts the monitor of this database: listens on its address in the monitor map and looks
@@ -197,6 +200,7 @@ impl Mon {
                 failure: RefCell::new(None),
                 failed: Notify::default(),
                 disk_probe: RefCell::default(),
+                log_writer: RefCell::default(),
             });
             messenger.set_auth_server(Rc::new(auth_server::MonAuthServer { shell: shell.clone() }));
             messenger.set_auth_client(Rc::new(auth_server::MonAuthClient { shell: shell.clone() }));
@@ -245,6 +249,11 @@ impl Mon {
     /// memory there is nothing to learn.
     pub fn watch_disk(&self, probe: impl Fn() -> Option<Disk> + 'static) {
         *self.shell.disk_probe.borrow_mut() = Some(Box::new(probe));
+    }
+
+    /// How lines of the cluster log are appended to a file, or written to standard error: nobody does without.
+    pub fn write_log(&self, append: impl Fn(Option<&str>, &str) + 'static) {
+        *self.shell.log_writer.borrow_mut() = Some(Box::new(append));
     }
 
     /// Completes when the monitor has stopped by itself.
@@ -443,6 +452,11 @@ impl Shell {
                     );
                 }
                 Effect::WakeAt(at) => self.wake(at),
+                Effect::WriteLog(file, text) => {
+                    if let Some(append) = &*self.log_writer.borrow() {
+                        append(file.as_deref(), &text);
+                    }
+                }
                 Effect::OwnConfig(settings) => {
                     for name in self.conf.set_mon_values(&settings) {
                         tracing::debug!("option {name} from the monitors is not taken");

@@ -28,6 +28,8 @@ pub(crate) struct Bench {
     pub(crate) tid: u64,
     /// Messages sent, by session, not yet taken.
     pub(crate) sent: BTreeMap<u64, Vec<RawMessage>>,
+    /// What was written of the cluster log, by file.
+    pub(crate) written: BTreeMap<Option<String>, String>,
     /// Commits are not told: a proposal stays under way.
     pub(crate) holds_commits: bool,
     /// Nor is anything committed: another monitor leads by now.
@@ -121,6 +123,7 @@ impl Bench {
             now: Duration::ZERO,
             tid: 0,
             sent: BTreeMap::new(),
+            written: BTreeMap::new(),
             holds_commits: false,
             loses_proposals: false,
         };
@@ -144,6 +147,9 @@ impl Bench {
                     }
                     let effects = self.core.step(clock(self.now), Event::Committed);
                     self.perform(effects);
+                }
+                Effect::WriteLog(file, text) => {
+                    *self.written.entry(file).or_default() += &text;
                 }
                 Effect::Close(_)
                 | Effect::WakeAt(_)

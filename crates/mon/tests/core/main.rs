@@ -12,11 +12,11 @@ use bytes::Bytes;
 use denc::Denc;
 use maps::osdmap::osd_state;
 use messages::{
-    MAuth, MAuthReply, MConfig, MMgrBeacon, MMgrMap, MMonCommand, MMonCommandAck, MMonSubscribe,
-    MOSDMap, Message, SubscribeItem,
+    LogEntry, MAuth, MAuthReply, MConfig, MLog, MMgrBeacon, MMgrMap, MMonCommand, MMonCommandAck,
+    MMonSubscribe, MOSDMap, Message, PaxosHeader, SubscribeItem,
 };
 use mon::Event;
-use types::{EntityName, Errno, entity};
+use types::{AddrVec, AuthEntityName, EntityName, Errno, UTime, entity};
 
 use crate::bench::*;
 
@@ -347,6 +347,62 @@ fn the_admin_socket_has_what_any_daemon_s_has() {
     let help = ask("help").outb;
     let help = std::str::from_utf8(&help).unwrap();
     assert!(help.contains(r#""config get":"#) && help.contains(r#""log flush":"#), "{help}");
+}
+
+/// `mon_cluster_log_file` was taken and had no effect.
+#[test]
+fn the_cluster_log_is_written_when_it_is_committed() {
+    const WARN: u16 = 3;
+    let mut seq = 0;
+    let mut say = |b: &mut Bench, prio: u16, channel: &str, text: &str| {
+        seq += 1;
+        let entry = LogEntry {
+            name: AuthEntityName::new(entity::OSD, "0".to_owned()),
+            rank: EntityName::osd(0),
+            addrs: AddrVec::default(),
+            stamp: UTime::default(),
+            seq,
+            prio,
+            msg: text.into(),
+            channel: channel.into(),
+        };
+        let fsid = FSID.parse().unwrap();
+        b.send(1, &MLog { paxos: PaxosHeader::default(), fsid, entries: vec![entry] });
+        b.pass(Duration::from_secs(1));
+    };
+    let files = "mon_cluster_log_file = default=/x/$cluster.$channel audit=";
+    let mut b = Bench::with(fresh_kv(), &format!("{files}\nmon_cluster_log_file_level = warn"));
+    b.admin();
+    b.written.clear();
+    b.holds_commits = true;
+    say(&mut b, WARN + 1, "cluster", "early");
+    assert!(b.written.is_empty(), "{:?}", b.written);
+    b.holds_commits = false;
+    b.step(Event::Committed);
+    say(&mut b, WARN, "cluster", "large");
+    say(&mut b, WARN - 2, "cluster", "small");
+    say(&mut b, WARN - 1, "mine", "of security");
+    say(&mut b, WARN, "audit", "elsewhere");
+    let ends = |file: &str| -> Vec<String> {
+        let text = b.written.get(&Some(file.to_owned())).map_or("", |text| text);
+        assert!(text.is_empty() || text.ends_with('\n'));
+        let lines = text.lines().filter(|line| !line.contains("Health check"));
+        lines.map(|line| line.split_once(" : ").unwrap().1.to_owned()).collect()
+    };
+    assert_eq!(ends("/x/ceph.cluster"), ["cluster [ERR] early", "cluster [WRN] large"]);
+    assert_eq!(ends("/x/ceph.mine"), ["mine [SEC] of security"]);
+    assert_eq!(b.written.len(), 2, "{:?}", b.written);
+    // Where nobody names a file, none is written: Ceph's default is below /var/log/ceph.
+    let mut b = Bench::new(fresh_kv());
+    b.admin();
+    say(&mut b, WARN, "cluster", "unheard");
+    assert!(b.written.is_empty());
+    // On standard error lines say which channel they are of.
+    let mut b = Bench::with(fresh_kv(), "mon_cluster_log_to_stderr = true");
+    b.admin();
+    say(&mut b, WARN, "cluster", "shown");
+    let shown = |line: &str| line.starts_with("cluster ") && line.ends_with("cluster [WRN] shown");
+    assert!(b.written[&None].lines().any(shown), "{:?}", b.written);
 }
 
 /// An OSD that is down may be told to stop, too, and one that has been told is told no more; up again, it is not to stop.

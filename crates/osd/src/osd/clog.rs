@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
+use config::parse_bool;
 use messages::{LogEntry, MLog, MLogAck, Message, PaxosHeader};
 use types::entity::{EntityName, OSD};
 use types::{AuthEntityName, UTime};
@@ -14,6 +15,9 @@ use crate::pg::host::{Host, LogLevel};
 const WAITING_MAX: usize = 1000;
 /// Lines of one message (mon_client_max_log_entries_per_message).
 const SEND_MAX: usize = 1000;
+
+/// The cluster log's part for what happens, beside `audit`.
+const CHANNEL: &str = "cluster";
 
 /// Lines on their way.
 #[derive(Default)]
@@ -30,12 +34,15 @@ impl ClusterLog {
 }
 
 impl Osd {
-    /// Writes a line to the cluster log, and to our own.
+    /// Writes a line to our own log and, if `clog_to_monitors` lets us, to the cluster's.
     pub(crate) fn log_to_cluster(&self, level: LogLevel, text: String) {
         match level {
             LogLevel::Debug | LogLevel::Info => tracing::info!("cluster log: {text}"),
             LogLevel::Warn => tracing::warn!("cluster log: {text}"),
             LogLevel::Error => tracing::error!("cluster log: {text}"),
+        }
+        if !parse_bool(&self.config.of_channel("clog_to_monitors", CHANNEL)).unwrap_or(true) {
+            return;
         }
         let log = &self.clog;
         log.seq.set(log.seq.get() + 1);
@@ -47,7 +54,7 @@ impl Osd {
             seq: log.seq.get(),
             prio: level as u16,
             msg: text,
-            channel: "cluster".to_owned(),
+            channel: CHANNEL.to_owned(),
         };
         {
             let mut waiting = log.waiting.borrow_mut();
