@@ -691,15 +691,28 @@ J ceph balancer status
 ceph balancer optimize beside
 ceph balancer execute beside
 ceph balancer eval p1
+ceph balancer eval-verbose p1
+ceph balancer eval-verbose
+ceph balancer eval-verbose nosuch
+ceph balancer dump nosuch
 J ceph crash ls
 J ceph crash stat
 ceph crash info nosuch
+ceph crash json_report 24
+ceph crash json_report many
 J ceph device ls
 J ceph device ls-by-daemon osd.0
 ceph device ls-by-daemon osd.77
 J ceph device ls-by-host nosuch
 ceph device info nosuch
 J ceph telemetry status
+ceph telemetry show
+ceph telemetry show nosuch
+J ceph telemetry show-device
+J ceph telemetry show-all
+ceph telemetry on
+ceph telemetry send
+ceph telemetry off
 ceph progress off
 ceph progress
 J ceph progress json
@@ -747,6 +760,7 @@ DIFFERENT = [
     ("ceph tell mon.a sessions", r"word (missing|extra) .*", "a monitor is no session of its own here"),
     ("ceph report", r"word (missing|extra) .*|(missing|extra) \.(paxos|osd_sum_by_class|osd_metadata|monitoring|quorum|osdmap|crushmap|mdsmap|fsmap|auth|pg).*", "no Paxos here; another device class, PGs in other states"),
     ("ceph telemetry status", r"word (missing|extra) .*", "nothing is ever sent, so there are no addresses and no settings of where to"),
+    ("ceph telemetry (show|on|send).*", r"word (missing|extra) .*|missing \.[a-z].*", "nothing is ever sent: there is no report to show, and it is refused for good"),
     ("ceph report", r"extra \.purged_snaps.*", "snapshots are purged sooner here"),
     ("ceph log last (3|1 info cluster)", r"word (missing|extra) .*|(missing|extra) \[\]\.addrs.*", "what was logged last by then, and by whom"),
     ("ceph balancer (optimize|execute) beside", r"exit code 22, real (11|2): .*", "a real manager asks first whether PGs are inactive, as some of its cluster may still be"),

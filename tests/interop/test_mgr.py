@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """What the manager does of itself and for operators: configurations, the balancer, the autoscaler, crash
 reports, metrics. About 25 s."""
+import ast
 import datetime
 import json
 import re
@@ -74,6 +75,14 @@ class Manager(unittest.TestCase):
         c.wait(lambda: pg_num("few") == 8, 90, "the pool that is expected to be large grows")
         c.wait(lambda: pg_num("many") == 4, 120, "the pool with too many shrinks")
         self.assertEqual((pg_num("told"), pg_num("left")), (16, 16))
+        # What it did is to be seen, and over in the end.
+        ids = {p["pool_name"]: p["pool_id"] for p in c.json("osd", "pool", "ls", "detail")}
+
+        def told(name, how):
+            return [e["refs"] for e in json.loads(c.ceph("progress", "json"))["completed"]
+                    if re.fullmatch(f"PG autoscaler {how[0]} pool {ids[name]} PGs from \\d+ to {how[1]}", e["message"])]
+        for name, how in (("few", ("increasing", 8)), ("many", ("decreasing", 4))):
+            c.wait(lambda: [["pool", ids[name]]] in told(name, how), 20, f"the event of {name} is over")
         c.ceph("osd", "pool", "set", "noautoscale")
         c.wait(lambda: row("few")["pg_autoscale_mode"] == "off", 20, "all pools are left alone")
         for name in ("few", "many", "told", "left"):
@@ -96,6 +105,13 @@ class Manager(unittest.TestCase):
         c.ceph("config", "set", "mgr", "mgr/balancer/upmap_max_optimizations", "100")
         c.wait(lambda: c.run("ceph", "balancer", "optimize", "even", check=False).returncode == 0, 10, "a plan")
         self.assertIn("ceph osd pg-upmap-items 1.", c.ceph("balancer", "show", "even"))
+        # Neither was there: what the plan is to the map, and what the score comes from.
+        moves = c.json("balancer", "dump", "even")["new_pg_upmap_items"]
+        self.assertTrue(moves and all(move["pgid"].startswith("1.") and move["mappings"] for move in moves), moves)
+        verbose = c.ceph("balancer", "eval-verbose", "even").splitlines()
+        self.assertIn(f"score {score('even'):.6f}", verbose[-1])
+        counted = dict(line.split(" ", 1) for line in verbose[1:-1])
+        self.assertEqual(set(ast.literal_eval(counted["count_by_root"])["default"]["pgs"]), set(range(5)))
         self.assertLess(score("even"), first)
         c.ceph("balancer", "execute", "even")
         c.wait(lambda: spread() <= 2, 20, "PGs lie evenly")

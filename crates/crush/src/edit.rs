@@ -648,7 +648,7 @@ impl CrushMap {
     }
 
     /// The weights of the devices below a bucket, level by level, and their sum.
-    fn device_weights_under(&self, root: i32) -> (BTreeMap<i32, f32>, f32) {
+    pub fn device_weights_under(&self, root: i32) -> (BTreeMap<i32, f32>, f32) {
         let (mut weights, mut sum) = (BTreeMap::new(), 0.0);
         let mut todo = std::collections::VecDeque::from([root]);
         let mut seen = std::collections::BTreeSet::new();

@@ -14,10 +14,12 @@ use bytes::Bytes;
 use maps::pgmap::PgMap;
 use maps::pool::{PoolOpts, pool_flags, pool_opts};
 use maps::{HealthCheckMap, OsdMap, PgPool, Severity};
+use serde_json::json;
 use types::OsdId;
 
 use crate::commands::osd::short_number;
 use crate::daemon::Mgr;
+use crate::progress;
 
 /// Fewest PGs a pool is thought to need, unless it says otherwise.
 const PG_NUM_MIN: u64 = 32;
@@ -357,24 +359,77 @@ fn overcommitted(rows: &[Row]) -> Vec<String> {
     over.collect()
 }
 
+/// A pool on its way to another number of PGs: an event of `ceph progress`.
+struct Change {
+    event: String,
+    from: u32,
+    to: u32,
+    /// The map that says so has come.
+    seen: bool,
+}
+
+/// The changes that this manager has had made, by pool.
+type Changes = BTreeMap<i64, Change>;
+
+impl Change {
+    fn tell(&self, mgr: &Mgr, pool: i64, progress: f64) {
+        let how = if self.from < self.to { "increasing" } else { "decreasing" };
+        let (from, to) = (self.from, self.to);
+        let text = format!("PG autoscaler {how} pool {pool} PGs from {from} to {to}");
+        progress::update(mgr, &self.event, &text, json!([["pool", pool]]), progress);
+    }
+
+    /// How far it has come, 0 to 1; `None`: it is over, or another one is under way instead.
+    fn look(&mut self, pool: Option<&PgPool>) -> Option<f64> {
+        let pool = pool?;
+        self.seen |= pool.pg_num_target == self.to;
+        if !self.seen {
+            return Some(0.0);
+        }
+        let part = |pg_num: u32| f64::from(pg_num.abs_diff(self.from));
+        (pool.pg_num != pool.pg_num_target).then(|| part(pool.pg_num) / part(self.to).max(1.0))
+    }
+}
+
+/// Tells of changes how far they have come.
+fn follow(mgr: &Mgr, changes: &mut Changes) {
+    let map = mgr.osdmaps.current();
+    changes.retain(|id, change| {
+        let progress = change.look(map.pool(*id));
+        match progress {
+            Some(progress) => change.tell(mgr, *id, progress),
+            None => progress::end(mgr, &change.event, None),
+        }
+        progress.is_some()
+    });
+}
+
 /// Changes pools until the manager stops. The pause between two looks may be changed during it.
 pub(crate) async fn run(mgr: Rc<Mgr>) {
     let mut looked = mgr.env.now();
+    let mut changes = Changes::new();
     while !mgr.stopped.get() {
         mgr.env.sleep(LOOK_AT_OPTIONS).await;
+        if mgr.active.get() {
+            follow(&mgr, &mut changes);
+        } else {
+            changes.clear();
+        }
         let pause = mgr.config.duration(SLEEP_INTERVAL).max(Duration::from_secs(1));
         if !mgr.active.get() || mgr.env.now() < looked + pause {
             continue;
         }
         looked = mgr.env.now();
         if !mgr.stopped.get() && !is_off(&mgr) {
-            adjust(&mgr).await;
+            adjust(&mgr, &mut changes).await;
         }
     }
 }
 
-async fn adjust(mgr: &Mgr) {
+async fn adjust(mgr: &Mgr, changes: &mut Changes) {
     let map = mgr.osdmaps.current();
+    // The map of what was asked for a look ago has come, or somebody asked for something else right away.
+    changes.values_mut().for_each(|change| change.seen = true);
     let rows = {
         let cluster = mgr.cluster.borrow();
         if !cluster.ready {
@@ -389,7 +444,16 @@ async fn adjust(mgr: &Mgr) {
             "val": row.wanted.to_string(),
         });
         match mgr.monc.command(vec![command.to_string()], Bytes::new()).await {
-            Ok(answer) if answer.rc == 0 => {}
+            Ok(answer) if answer.rc == 0 => {
+                let from = map.pool(row.id).map_or(row.pg_num, |pool| pool.pg_num);
+                let to = u32::try_from(row.wanted).unwrap_or(u32::MAX);
+                let event = changes
+                    .remove(&row.id)
+                    .map_or_else(|| progress::new_id(mgr), |before| before.event);
+                let change = Change { event, from, to, seen: false };
+                change.tell(mgr, row.id, 0.0);
+                changes.insert(row.id, change);
+            }
             Ok(answer) => tracing::warn!("pool {}: {}", row.name, answer.outs),
             Err(error) => tracing::warn!("pool {}: {error:?}", row.name),
         }
@@ -448,6 +512,25 @@ mod tests {
             both_targets: false,
         };
         Pool { row, osds: (0..10).collect(), size: 3.0, min: PG_NUM_MIN, max: u64::MAX }
+    }
+
+    /// What the autoscaler did was no event of `ceph progress`.
+    #[test]
+    fn a_change_is_followed_until_the_pool_has_its_pgs() {
+        let mut change = Change { event: String::new(), from: 32, to: 128, seen: false };
+        let mut at = |pg_num, pg_num_target| {
+            let pool = PgPool { pg_num, pg_num_target, ..PgPool::default() };
+            change.look(Some(&pool))
+        };
+        // The map from before it was asked for: that is not the end.
+        assert_eq!(at(32, 32), Some(0.0));
+        assert_eq!(at(32, 128), Some(0.0));
+        assert_eq!(at(56, 128), Some(0.25));
+        assert_eq!(at(128, 128), None);
+        assert_eq!(Change { event: String::new(), from: 32, to: 128, seen: true }.look(None), None);
+        let mut fewer = Change { event: String::new(), from: 128, to: 32, seen: true };
+        let pool = PgPool { pg_num: 80, pg_num_target: 32, ..PgPool::default() };
+        assert_eq!(fewer.look(Some(&pool)), Some(0.5));
     }
 
     /// On 10 OSDs of 1 TB, 100 PGs each: (wanted, whether it is off).

@@ -385,6 +385,13 @@ fn is_enabled(mgr: &Mgr) -> bool {
     mgr.config.bool(ENABLED)
 }
 
+/// An id for an event.
+pub(crate) fn new_id(mgr: &Mgr) -> String {
+    let mut random = [0; 16];
+    mgr.env.fill_random(&mut random);
+    Uuid::from_random(random).to_string()
+}
+
 /// A module tells how far its task has come.
 pub(crate) fn update(mgr: &Mgr, id: &str, message: &str, refs: Value, progress: f64) {
     if is_enabled(mgr) {
@@ -431,11 +438,7 @@ async fn save(mgr: &Mgr) -> Result<(), CommandReply> {
 }
 
 fn step(mgr: &Mgr) {
-    let id = || {
-        let mut random = [0; 16];
-        mgr.env.fill_random(&mut random);
-        Uuid::from_random(random).to_string()
-    };
+    let id = || new_id(mgr);
     let (map, now, cluster) = (mgr.osdmaps.current(), wall(mgr), mgr.cluster.borrow());
     let (pgs, ready) = (&cluster.pg_map.pg_stat, cluster.ready);
     let mut progress = mgr.progress.borrow_mut();

@@ -15,15 +15,44 @@ use std::time::Duration;
 use bytes::Bytes;
 use maps::OsdMap;
 use maps::pgmap::PgMap;
+use serde_json::json;
+use types::OsdId;
 use types::osd::pg_state;
 
-pub(crate) use eval::evaluate;
+pub(crate) use eval::Eval;
 pub(crate) use upmap::Changes;
 
 use crate::daemon::Mgr;
+use crate::json;
 
 /// Plans kept at most.
 pub(crate) const PLANS_MAX: usize = 64;
+
+/// What a plan leaves as it is, of what a change of the map may name.
+const UNCHANGED: [&str; 22] = [
+    "new_blocklist",
+    "new_last_clean_interval",
+    "new_lost",
+    "new_pg_temp",
+    "new_pg_upmap",
+    "new_pool_names",
+    "new_pools",
+    "new_purged_snaps",
+    "new_range_blocklist",
+    "new_removed_snaps",
+    "new_up_osds",
+    "new_up_thru",
+    "new_uuid",
+    "new_weight",
+    "new_xinfo",
+    "old_blocklist",
+    "old_erasure_code_profiles",
+    "old_pg_upmap",
+    "old_pools",
+    "old_range_blocklist",
+    "osd_state_xor",
+    "primary_temp",
+];
 
 /// What somebody wants changed, and of which map.
 #[derive(Debug, Clone)]
@@ -174,6 +203,34 @@ impl Plan {
         out
     }
 
+    /// The change of the map that this is, as Ceph shows one (`OSDMap::Incremental::dump` in `src/osd/OSDMap.cc` at v16.2).
+    pub(crate) fn increment(&self) -> String {
+        let (mut new, mut old) = (Vec::new(), Vec::new());
+        for (pgid, items) in &self.changes {
+            let pair = |(from, to): &(OsdId, OsdId)| json!({"from": from, "to": to});
+            match items.is_empty() {
+                true => old.push(json!(pgid.to_string())),
+                false => new.push(json!({
+                    "pgid": pgid.to_string(), "mappings": items.iter().map(pair).collect::<Vec<_>>(),
+                })),
+            }
+        }
+        let mut change = json!({
+            "epoch": self.map.epoch + 1, "fsid": self.map.fsid.to_string(), "modified": "0.000000",
+            "new_flags": -1, "new_pool_max": -1, "new_max_osd": -1, "new_require_osd_release": 255,
+            "new_require_min_compat_client": 255, "new_last_up_change": "0.000000",
+            "new_last_in_change": "0.000000", "erasure_code_profiles": {},
+            "new_pg_upmap_items": new, "old_pg_upmap_items": old,
+        });
+        for ratio in ["new_full_ratio", "new_nearfull_ratio", "new_backfillfull_ratio"] {
+            change[ratio] = json!(-1.0);
+        }
+        for unchanged in UNCHANGED {
+            change[unchanged] = json!([]);
+        }
+        json::indented(&change)
+    }
+
     /// Has the monitors carry it out; the first refusal ends it.
     pub(crate) async fn execute(&self, mgr: &Mgr) -> Result<(), (i32, String)> {
         for (pgid, items) in &self.changes {
@@ -239,7 +296,23 @@ pub(crate) async fn run(mgr: Rc<Mgr>) {
 
 #[cfg(test)]
 mod tests {
+    use types::PgId;
+
     use super::*;
+
+    /// `balancer dump` was not there.
+    #[test]
+    fn a_plan_is_a_change_of_the_map() {
+        let map = Rc::new(OsdMap { epoch: 6, ..OsdMap::default() });
+        let changes = [(PgId::new(2, 31), vec![(0, 2)]), (PgId::new(3, 0), Vec::new())].into();
+        let plan = Plan { mode: "upmap".to_owned(), map, pools: BTreeSet::new(), changes };
+        let shown: serde_json::Value = serde_json::from_str(&plan.increment()).unwrap();
+        assert_eq!(shown["epoch"], 7);
+        let moved = json!([{"mappings": [{"from": 0, "to": 2}], "pgid": "2.1f"}]);
+        assert_eq!(shown["new_pg_upmap_items"], moved);
+        assert_eq!(shown["old_pg_upmap_items"], json!(["3.0"]));
+        assert_eq!(shown["new_weight"], json!([]));
+    }
 
     /// `target_max_misplaced_ratio` counted for splits of PGs, but not for the balancer, which stopped at 5 %
     /// whatever was set.

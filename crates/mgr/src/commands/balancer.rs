@@ -1,13 +1,14 @@
 //! `balancer ...` (`src/pybind/mgr/balancer/module.py` at v16.2).
 
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 use command::{CommandMap, CommandReply, Format, Formatter};
 use maps::OsdMap;
 
 use super::modules::indented;
 use super::{EINVAL, ENOENT};
-use crate::balancer::{self, NoPlan, PLANS_MAX, Plan};
+use crate::balancer::{self, Eval, NoPlan, PLANS_MAX, Plan};
 use crate::daemon::Mgr;
 
 const ENOEXEC: i32 = 8;
@@ -98,30 +99,25 @@ fn list<'a>(names: impl IntoIterator<Item = &'a String>) -> CommandReply {
     CommandReply::data(f.finish().trim_end().to_owned())
 }
 
+/// `balancer eval` and, with all that the score comes from, `balancer eval-verbose`.
 fn eval(mgr: &Mgr, map: &CommandMap) -> CommandReply {
     let osdmap = mgr.osdmaps.current();
-    let cluster = mgr.cluster.borrow();
     let option = text(map, "option");
-    let score =
-        |map: &OsdMap, pools: &BTreeSet<i64>| balancer::evaluate(map, &cluster.pg_map, pools);
-    let all: BTreeSet<i64> = osdmap.pools.keys().copied().collect();
-    if option.is_empty() {
-        let score = score(&osdmap, &all);
-        return CommandReply::data(format!("current cluster score {score:.6} (lower is better)\n"));
-    }
-    if let Some(plan) = mgr.balancer.borrow().plans.get(&option) {
-        let score = score(&plan.final_map(), &plan.pools);
-        let text = format!("plan {option} final score {score:.6} (lower is better)\n");
-        return CommandReply::data(text);
-    }
-    match osdmap.lookup_pool(&option) {
-        Some(id) => {
-            let score = score(&osdmap, &[id].into());
-            let text = format!("pool \"{option}\" score {score:.6} (lower is better)\n");
-            CommandReply::data(text)
-        }
-        None => CommandReply::error(EINVAL, format!("option \"{option}\" not a plan or a pool")),
-    }
+    let (of, map_of_it, pools) = if option.is_empty() {
+        ("current cluster".to_owned(), osdmap.clone(), osdmap.pools.keys().copied().collect())
+    } else if let Some(plan) = mgr.balancer.borrow().plans.get(&option) {
+        (format!("plan {option} final"), Rc::new(plan.final_map()), plan.pools.clone())
+    } else if let Some(id) = osdmap.lookup_pool(&option) {
+        (format!("pool \"{option}\""), osdmap.clone(), [id].into())
+    } else {
+        return CommandReply::error(EINVAL, format!("option \"{option}\" not a plan or a pool"));
+    };
+    let eval = Eval::of(&map_of_it, &mgr.cluster.borrow().pg_map, &pools);
+    let score = format!("score {:.6} (lower is better)\n", eval.score());
+    CommandReply::data(match map.prefix() {
+        "balancer eval-verbose" => format!("{of}\n{}{score}", eval.text()),
+        _ => format!("{of} {score}"),
+    })
 }
 
 /// While it acts by itself, nobody does beside it.
@@ -192,9 +188,10 @@ pub(super) async fn run(mgr: &Mgr, map: &CommandMap) -> CommandReply {
         "balancer off" => set(mgr, "active", "false").await,
         "balancer pool ls" => pool_ls(&balancer::pool_ids(mgr), &mgr.osdmaps.current()),
         "balancer pool add" | "balancer pool rm" => restrict(mgr, map).await,
-        "balancer eval" => eval(mgr, map),
+        "balancer eval" | "balancer eval-verbose" => eval(mgr, map),
         "balancer optimize" => optimize(mgr, map),
         "balancer show" => with_plan(mgr, map, |plan| CommandReply::data(plan.text())),
+        "balancer dump" => with_plan(mgr, map, |plan| CommandReply::data(plan.increment())),
         "balancer rm" => {
             mgr.balancer.borrow_mut().plans.remove(&text(map, "plan"));
             CommandReply::default()

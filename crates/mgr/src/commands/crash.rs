@@ -12,6 +12,7 @@ use types::UTime;
 
 use super::EINVAL;
 use crate::daemon::Mgr;
+use crate::json;
 
 /// Where reports are kept.
 const PREFIX: &str = "mgr/crash/crash/";
@@ -214,6 +215,30 @@ fn stat(mgr: &Mgr) -> CommandReply {
     CommandReply::data(out)
 }
 
+/// How often which program has crashed in the last hours. Ceph's module asks for the hours, too, but counts all that it has.
+fn by_program(reports: &Reports, hours: i64, now: UTime) -> Value {
+    let span = Duration::from_secs(u64::try_from(hours).unwrap_or(0).saturating_mul(3600));
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    for report in reports.values().filter(|r| age(r, now).is_some_and(|age| age <= span)) {
+        let name = field(report, "process_name");
+        *counts.entry(if name.is_empty() { "unknown" } else { name }).or_default() += 1;
+    }
+    counts.into_iter().map(|(name, count)| (name.to_owned(), Value::from(count))).collect()
+}
+
+/// The answer is where messages are, as in Ceph.
+fn json_report(mgr: &Mgr, hours: &str) -> CommandReply {
+    let Ok(hours) = hours.parse::<i64>() else {
+        return CommandReply {
+            rc: EINVAL,
+            outs: "<hours> argument must be integer".to_owned(),
+            outb: Bytes::new(),
+        };
+    };
+    let now = UTime::from_duration(mgr.env.wall_clock());
+    CommandReply::text(json::compact(&by_program(&mgr.crashes.borrow(), hours, now)))
+}
+
 /// Answers the module's commands.
 pub(super) async fn run(mgr: &Mgr, map: &CommandMap, input: &Bytes) -> CommandReply {
     if let Err(reply) = load(mgr).await {
@@ -226,6 +251,7 @@ pub(super) async fn run(mgr: &Mgr, map: &CommandMap, input: &Bytes) -> CommandRe
         "crash ls" => ls(mgr, map, false),
         "crash ls-new" => ls(mgr, map, true),
         "crash stat" => stat(mgr),
+        "crash json_report" => json_report(mgr, &text("hours")),
         "crash post" => post(mgr, input).await,
         "crash prune" => prune(mgr, &text("keep")).await,
         "crash archive-all" => archive(mgr, None).await,
@@ -302,6 +328,24 @@ mod tests {
         assert_eq!(older_than(&reports, -1, now), ["10", "20", "21", "22"]);
         assert!(older_than(&reports, i64::MAX, now).is_empty());
         assert_eq!(older_than(&reports, i64::MIN, now).len(), 5);
+    }
+
+    /// `crash json_report` was not there.
+    #[test]
+    fn crashes_of_the_last_hours_are_counted_by_program() {
+        let now = time_of("2026-11-21T07:00:00.000000Z").unwrap();
+        let at = |hour: &str, program: &str| {
+            let mut report = report(&format!("2026-11-21T{hour}:30:00.000000Z"));
+            report["process_name"] = program.into();
+            (hour.to_owned(), report)
+        };
+        let reports: Reports =
+            [at("01", "ceph-osd"), at("04", "ceph-osd"), at("05", ""), at("06", "ceph-osd")].into();
+        let counts = |hours| json::compact(&by_program(&reports, hours, now));
+        assert_eq!(counts(24), r#"{"ceph-osd": 3, "unknown": 1}"#);
+        assert_eq!(counts(3), r#"{"ceph-osd": 2, "unknown": 1}"#);
+        assert_eq!([counts(0), counts(i64::MIN)], ["{}", "{}"]);
+        assert_eq!(counts(i64::MAX), counts(24));
     }
 
     #[test]

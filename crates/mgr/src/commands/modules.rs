@@ -5,6 +5,9 @@ use command::{CommandMap, CommandReply, Format, Formatter, format_bytes};
 
 use crate::daemon::Mgr;
 
+const EPERM: i32 = 1;
+const NEVER_SENT: &str = "Loligo has no telemetry and sends nothing to anybody";
+
 /// A document indented by 4 whatever form was asked for, as modules in Python answer.
 pub(super) fn indented(fill: impl FnOnce(&mut Formatter)) -> CommandReply {
     let mut f = Formatter::new(Format::JsonPretty);
@@ -16,6 +19,14 @@ pub(super) fn indented(fill: impl FnOnce(&mut Formatter)) -> CommandReply {
 pub(super) fn run(mgr: &Mgr, map: &CommandMap) -> Option<CommandReply> {
     Some(match map.prefix() {
         "telemetry status" => telemetry(),
+        // It is off.
+        "telemetry off" => CommandReply::default(),
+        "telemetry on" | "telemetry send" => {
+            CommandReply::error(EPERM, format!("{NEVER_SENT}: nothing was switched on or sent"))
+        }
+        prefix if prefix.starts_with("telemetry show") => {
+            CommandReply { outs: NEVER_SENT.to_owned(), ..CommandReply::data("{}\n") }
+        }
         "iostat" => iostat(mgr, map),
         "service dump" => service_dump(mgr, map),
         "service status" => service_status(mgr, map),
