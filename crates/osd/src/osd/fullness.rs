@@ -95,6 +95,9 @@ pub enum Lack {
 pub(crate) struct Room {
     /// Bytes until the next step at the earliest.
     left: Cell<u64>,
+    /// All bytes that ever went to the store, and those of them that the last measurement saw.
+    written: Cell<u64>,
+    seen: Cell<u64>,
     measuring: Cell<bool>,
     /// OSDs that are past the map's full ratio by their own word, whatever the map says of them, and
     /// when they said so (`env.now()`): this one and those in the PGs that it leads.
@@ -108,7 +111,13 @@ impl Room {
     pub(super) fn take(&self, bytes: u64) -> bool {
         let left = self.left.get().saturating_sub(bytes);
         self.left.set(left);
+        self.written.set(self.written.get() + bytes);
         left == 0 && !self.measuring.replace(true)
+    }
+
+    /// Bytes that no measurement has seen: they may be in the store's queue, before the next one.
+    fn unseen(&self) -> u64 {
+        self.written.get() - self.seen.get()
     }
 
     pub(super) fn drops(&self, session: &Rc<Session>, lack: Lack) {
@@ -154,8 +163,13 @@ impl Osd {
     /// ops found no room when there is some. Once a second, and when so much has been written that
     /// the step may be another: a disk may be filled faster than that.
     pub(super) async fn measure_room(&self) {
+        // The store answers behind what it was given.
+        let written = self.room.written.get();
         match self.store.statfs().await {
-            Ok(statfs) => self.statfs.set(statfs),
+            Ok(statfs) => {
+                self.statfs.set(statfs);
+                self.room.seen.set(written.max(self.room.seen.get()));
+            }
             // It may have failed after all that was submitted had been answered.
             Err(e) => return self.store_failed(&e),
         }
@@ -217,10 +231,13 @@ impl Osd {
         self.injected_fullness.step().unwrap_or_else(measured)
     }
 
-    /// Whether the next write must be refused.
+    /// Whether the next write must be refused. What no measurement has seen counts as if it took room: a
+    /// burst would else be let in whole while the store is slow to say that it is full.
     pub(super) fn refuses_writes(&self) -> bool {
+        let statfs = self.statfs.get();
+        let unseen = self.room.unseen() as f64 / statfs.total.max(1) as f64;
         self.injected_fullness.hits(Fullness::Failsafe)
-            || self.used_ratio() >= self.failsafe_ratio.get()
+            || self.used_ratio() + unseen >= self.failsafe_ratio.get()
     }
 
     /// Pretends to be so full for `count` writes (negative: until told otherwise).
@@ -285,6 +302,17 @@ mod tests {
         room.left.set(1);
         room.measuring.set(false);
         assert!(room.take(1));
+    }
+
+    #[test]
+    fn what_no_measurement_saw_is_known() {
+        let room = Room::default();
+        room.take(4096);
+        assert_eq!(room.unseen(), 4096);
+        let asked = room.written.get();
+        room.take(100);
+        room.seen.set(asked);
+        assert_eq!(room.unseen(), 100);
     }
 
     #[test]

@@ -222,7 +222,7 @@ impl Pg {
             self.contexts.forget(&oid);
             self.write_dirty(&mut t);
         }
-        self.host.will_write(t.data_len());
+        self.host.will_write(t.data_len() + t.metadata_bytes());
         let committed = self.host.store().submit(t);
         if let Err(e) = committed.await {
             self.host.store_failed(&e);

@@ -501,7 +501,7 @@ impl Pg {
     }
 
     fn submit_now(&self, t: Transaction) -> LocalFuture<Result<(), StoreError>> {
-        self.host.will_write(t.data_len());
+        self.host.will_write(t.data_len() + t.metadata_bytes());
         self.host.store().submit(t)
     }
 
