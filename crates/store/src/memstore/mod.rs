@@ -1,12 +1,16 @@
-//! The store that forgets: objects in memory, for tests and for measuring everything but a device.
+//! The store in memory, for tests and for measuring everything but a device.
 //!
-//! A transaction is durable at once, in the sense that nothing outlives the process.
+//! A transaction is durable at once, in the sense that nothing outlives the process; but one that has a
+//! file ([`saved`]) is saved there when it is closed, as Ceph's MemStore (`src/os/memstore/MemStore.cc`
+//! at v16.2).
 
 mod object;
+mod saved;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, Range};
+use std::path::Path;
 
 use bstr::{BStr, BString};
 use bytes::Bytes;
@@ -16,6 +20,7 @@ use types::hobject::GhObject;
 
 pub(crate) use self::object::omap_page;
 use self::object::{Object, PAGE_LEN};
+use self::saved::Saved;
 use crate::check::{Existing, check, split_moves};
 use crate::{
     CollId, Listing, ObjectStat, ObjectStore, OmapPage, Op, Pairs, Statfs, StoreError, Transaction,
@@ -35,8 +40,10 @@ struct State {
     used: u64,
     closed: bool,
     stops_when_full: bool,
-    /// A transaction found no room, and was to be the last.
+    /// A transaction found no room, and was to be the last; or a file of what was could not be removed.
     stopped: bool,
+    /// Where it is saved.
+    saved: Option<Saved>,
 }
 
 #[derive(Debug, Default)]
@@ -59,8 +66,27 @@ impl MemStore {
             closed: false,
             stops_when_full: false,
             stopped: false,
+            saved: None,
         };
         MemStore { state: RefCell::new(state) }
+    }
+
+    /// An empty one that is saved in a file when it is closed.
+    pub fn make(path: &Path, limit: u64) -> MemStore {
+        let store = MemStore::new(limit);
+        store.state.borrow_mut().saved = Some(Saved::at(path));
+        store
+    }
+
+    /// The one that was saved in a file, and will be again.
+    pub fn open(path: &Path, limit: u64) -> Result<MemStore, StoreError> {
+        let store = MemStore::new(limit);
+        {
+            let mut state = store.state.borrow_mut();
+            let saved = Saved::load(path, &mut state)?;
+            state.saved = Some(saved);
+        }
+        Ok(store)
     }
 
     /// What is counted as used, and what the objects have.
@@ -246,6 +272,13 @@ impl ObjectStore for MemStore {
             state.stopped = state.stops_when_full;
             return ready(Err(StoreError::NoSpace));
         }
+        if let Some(saved) = &mut state.saved
+            && let Err(e) = saved.outdate()
+        {
+            tracing::error!(error = %e, "cannot remove what the memstore saved");
+            state.stopped = true;
+            return ready(Err(e.into()));
+        }
         let before = state.named(&t);
         for op in t.ops() {
             state.apply(&t, op);
@@ -394,7 +427,12 @@ impl ObjectStore for MemStore {
     }
 
     fn close(&self) -> LocalFuture<Result<(), StoreError>> {
-        self.state.borrow_mut().closed = true;
-        ready(Ok(()))
+        let mut state = self.state.borrow_mut();
+        state.closed = true;
+        let saved = state.saved.take().map_or(Ok(()), |mut saved| saved.save(&state));
+        ready(saved.map_err(|e| {
+            tracing::error!(error = %e, "cannot save the memstore");
+            e.into()
+        }))
     }
 }
