@@ -102,8 +102,9 @@ impl PageWanted {
 pub(crate) trait Backend: 'static {
     /// Its reads.
     type Core: Core;
-    /// Whether names and collections are in the core's memory, changed when a transaction is
-    /// submitted: then there must be one lane for all else, or the store must order across lanes.
+    /// Whether names, collections and what there is of everything are in the core's memory, changed when a
+    /// transaction is submitted: then there must be one lane for all else, or the store must order across
+    /// lanes.
     const NAMES_IN_MEMORY: bool = false;
     /// The core and its lanes, until the store is closed.
     fn lanes(&self) -> &Lanes<Self::Core>;
@@ -188,7 +189,7 @@ impl<B: Backend> Blocking<B> {
         lanes.run(lanes.lane_of(&cid), move |core| job(core, &cid, &oid))
     }
 
-    /// What is about names only: at once, if the core keeps them in memory.
+    /// What is about names and sums only: at once, if the core keeps them in memory.
     fn names<T: Send + 'static>(
         &self,
         cid: Option<&CollId>,
@@ -309,7 +310,7 @@ impl<B: Backend> ObjectStore for Blocking<B> {
     }
 
     fn statfs(&self) -> LocalFuture<Result<Statfs, StoreError>> {
-        self.0.lanes().run(0, |core| core.statfs())
+        self.names(None, |core| core.statfs())
     }
 
     fn pool_statfs(&self) -> LocalFuture<Result<Option<PoolStatfs>, StoreError>> {

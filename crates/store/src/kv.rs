@@ -4,6 +4,7 @@
 //! ([`env::Workers`]). Keys are bytes in their natural order; whoever wants Ceph's prefix and key
 //! joins them ([`joined_key`]). [`RedbKv`] is the monitor's, [`NativeKv`] RocksDB or LevelDB.
 
+mod fitted;
 mod native;
 mod redb_kv;
 mod told;
@@ -16,6 +17,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
+pub(crate) use fitted::need;
+pub use fitted::{Fitted, fitted};
 pub use native::{Engine, FileSystem, LevelDbOptions, NativeKv, RocksDbOptions};
 pub use redb_kv::RedbKv;
 pub(crate) use told::{storage, written_counters};
@@ -50,6 +53,23 @@ pub trait Kv {
     }
     /// Bytes the database takes on its device.
     fn stored_bytes(&self) -> Result<u64, KvError>;
+    /// About how many of its bytes are for keys with `start <= key < end` (an empty `end` is no limit),
+    /// with what was deleted and is still there. Cheap enough to be asked now and then while writing.
+    fn range_bytes(&self, start: &[u8], end: &[u8]) -> Result<u64, KvError> {
+        let mut bytes = 0;
+        self.scan(start, end, Direction::Forwards, &mut |key, value| {
+            bytes += (key.len() + value.len()) as u64;
+            true
+        })?;
+        Ok(bytes)
+    }
+    /// What the file system that its files are on has left; `None` if they are on none.
+    fn file_system_free(&self) -> Result<Option<u64>, KvError> {
+        Ok(None)
+    }
+    /// If much of it is hidden by deletions, begins to give that back. Returns at once, and may have to
+    /// be called several times.
+    fn reclaim(&self) {}
     /// Rewrites everything into its shortest form.
     fn compact(&self) -> Result<(), KvError> {
         Ok(())

@@ -22,6 +22,7 @@ pub mod memstore;
 mod object_key;
 mod object_store;
 mod pool_options;
+mod room;
 #[cfg(test)]
 mod suite;
 

@@ -9,7 +9,7 @@ use super::bluefs::{BlueFs, FsError, Mode, Place, Places, Role, SharedAllocator,
 use super::format::{LABEL_ROOM, Prefix, Superblock};
 use crate::StoreError;
 use crate::keyed::keys::{behind, number_of};
-use crate::kv::{Direction, Kv, RocksDbOptions, SharedKv, storage};
+use crate::kv::{Direction, Fitted, Kv, RocksDbOptions, SharedKv, fitted, storage};
 
 /// Where a store's database is.
 #[derive(Clone)]
@@ -41,43 +41,9 @@ pub(super) struct Opened {
     pub(super) kv: SharedKv,
     pub(super) alloc: SharedAllocator,
     pub(super) bluefs: Option<Arc<BlueFs>>,
-    /// Bytes that it may need at once: of the main device if it has no other, and at all.
-    pub(super) reserve: u64,
-    pub(super) headroom: u64,
-}
-
-/// RocksDB's write buffer unless it is set.
-const WRITE_BUFFER_LEN: u64 = 64 << 20;
-/// Smallest write buffer that a device's size asks for.
-const WRITE_BUFFER_LEN_MIN: u64 = 1 << 20;
-
-/// The value of a setting in RocksDB's options.
-fn setting(options: &str, name: &str) -> Option<u64> {
-    let value = options.split([',', ';']).find_map(|part| {
-        let (key, value) = part.split_once('=')?;
-        (key.trim() == name).then(|| value.trim())
-    });
-    value?.parse().ok()
-}
-
-/// Settings for a database that may have a 32nd of `len` bytes for each write buffer, and the
-/// length of a buffer.
-fn fitted(given: &RocksDbOptions, len: u64) -> (RocksDbOptions, u64) {
-    let wanted = setting(&given.options, "write_buffer_size").unwrap_or(WRITE_BUFFER_LEN);
-    let most = (len / 32).max(WRITE_BUFFER_LEN_MIN);
-    if wanted <= most {
-        return (given.clone(), wanted);
-    }
-    let mut fitted = given.clone();
-    // Of a setting that comes twice the latter holds. Compactions must find room, too.
-    if !fitted.options.is_empty() {
-        fitted.options.push(',');
-    }
-    fitted.options += &format!(
-        "write_buffer_size={most},target_file_size_base={most},max_bytes_for_level_base={}",
-        4 * most
-    );
-    (fitted, most)
+    /// Bytes of its write buffer, and of a compaction; 0 if it is not on our devices.
+    pub(super) buffer: u64,
+    pub(super) compaction: u64,
 }
 
 fn failed(e: FsError) -> StoreError {
@@ -117,13 +83,13 @@ impl Database {
             if !create {
                 load(&**kv, &alloc)?;
             }
-            return Ok(Opened { kv: kv.clone(), alloc, bluefs: None, reserve: 0, headroom: 0 });
+            return Ok(Opened { kv: kv.clone(), alloc, bluefs: None, buffer: 0, compaction: 0 });
         };
         let Database::BlueFs { options, db, .. } = self else {
             return Err(StoreError::Format("no database"));
         };
         let len = db.as_ref().map_or(device.len(), SharedDevice::len);
-        let (options, buffer) = fitted(options, len);
+        let Fitted { options, buffer, compaction } = fitted(options, len);
         let fs = Arc::new(BlueFs::mount(places, superblock.uuid).map_err(failed)?);
         let mode = match create {
             true => Mode::Create,
@@ -135,14 +101,7 @@ impl Database {
             }
         };
         let kv = open_rocksdb(&fs, &options, mode).map_err(storage)?;
-        Ok(Opened {
-            kv: Arc::new(kv),
-            alloc,
-            bluefs: Some(fs),
-            // Also where it has a device of its own: what that has no room for is spilled here.
-            reserve: 2 * buffer,
-            headroom: buffer,
-        })
+        Ok(Opened { kv: Arc::new(kv), alloc, bluefs: Some(fs), buffer, compaction })
     }
 
     /// BlueFS's devices, if it is under the database.
@@ -174,23 +133,4 @@ fn load(kv: &dyn Kv, alloc: &SharedAllocator) -> Result<(), StoreError> {
     })
     .map_err(storage)?;
     sound.ok_or(StoreError::Format("the freelist"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn buffers_fit_the_device() {
-        let given = RocksDbOptions {
-            options: "compression=kNoCompression,write_buffer_size=268435456".into(),
-            ..RocksDbOptions::default()
-        };
-        assert_eq!(fitted(&given, 100 << 30), (given.clone(), 256 << 20));
-        let (small, len) = fitted(&given, 1 << 30);
-        assert_eq!(len, 32 << 20);
-        assert!(small.options.contains(",write_buffer_size=33554432,"));
-        assert_eq!(fitted(&given, 1 << 20).1, 1 << 20);
-        assert_eq!(fitted(&RocksDbOptions::default(), 100 << 30).1, 64 << 20);
-    }
 }

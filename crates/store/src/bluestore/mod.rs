@@ -36,7 +36,7 @@ use device::{Ledger, Piece, SharedDevice, WriteCause};
 use env::Env;
 
 use self::alloc::Allocator;
-use self::bluefs::{BlueFs, SharedAllocator};
+use self::bluefs::{BlueFs, Role, SharedAllocator};
 use self::commit::{Pending, Unfinished};
 pub use self::compression::{Algorithm, Compression, Mode as CompressionMode};
 pub use self::database::Database;
@@ -50,7 +50,7 @@ use crate::keyed::keys::{behind, superblock_key, totals_key};
 use crate::keyed::read::View;
 use crate::keyed::rounds::{Durable, Inner};
 use crate::keyed::{self, decoded};
-use crate::kv::{KvBatch, SharedKv, storage, written_counters};
+use crate::kv::{KvBatch, SharedKv, need, storage, written_counters};
 use crate::{CollId, PoolOptions, StoreCounter, StoreError, Transaction};
 
 /// How a new store is made.
@@ -80,10 +80,12 @@ pub struct Core {
     /// The same for pools that want it otherwise. Bound: the pools of the cluster.
     pools: Mutex<BTreeMap<u64, Compression>>,
     compression_counts: CompressionCounts,
-    /// Bytes kept free for the database.
-    kv_reserve: u64,
-    /// What must be free for it when it is to hold more.
-    kv_headroom: u64,
+    /// Bytes of the database's write buffer, and of a compaction; 0 if it is not on our devices.
+    kv_buffer: u64,
+    kv_compaction: u64,
+    /// Bytes that it holds, when last looked, and those put into it since.
+    kv_held: AtomicU64,
+    kv_put: AtomicU64,
     state: Mutex<State>,
     /// Held by whoever makes things durable. Taken before `state`.
     round: Mutex<()>,
@@ -170,8 +172,10 @@ impl Core {
             compression,
             pools: Mutex::default(),
             compression_counts: CompressionCounts::default(),
-            kv_reserve: opened.reserve,
-            kv_headroom: opened.headroom,
+            kv_buffer: opened.buffer,
+            kv_compaction: opened.compaction,
+            kv_held: AtomicU64::new(0),
+            kv_put: AtomicU64::new(0),
             state: Mutex::new(State {
                 totals,
                 pools: Pools::new(),
@@ -186,6 +190,7 @@ impl Core {
             transactions: AtomicU64::new(0),
             deferred_writes: AtomicU64::new(0),
         };
+        core.look_at_kv()?;
         core.replay(records?)?;
         let pools = core.load_pools()?;
         core.state().pools = pools;
@@ -221,19 +226,45 @@ impl Core {
     }
 
     /// Bytes kept free for transactions that need none in the end, overwrites by copies, and for
-    /// the database.
+    /// the database: what it may need, and a little that only omaps may have.
     fn reserve(&self) -> u64 {
         let share = (self.superblock.device_len / 64).min(4 << 20);
-        let share = share.max(4 * self.unit()) + self.kv_reserve;
+        let share = share.max(4 * self.unit()) + self.kv_need() + 2 * self.kv_buffer;
         share.next_multiple_of(self.unit())
+    }
+
+    /// Bytes that must be free for the database, of this device beside its own. What it has beyond what it
+    /// holds are tables of a compaction, or that one has just made needless: of what is needed that is
+    /// had already.
+    fn kv_need(&self) -> u64 {
+        let Some(fs) = &self.bluefs else { return 0 };
+        let spaces = [Role::Wal, Role::Db, Role::Main].map(|role| fs.space_of(role));
+        let has: u64 = spaces.iter().map(|(has, _)| has).sum();
+        let load = |n: &AtomicU64| n.load(Ordering::Relaxed);
+        let holds = (load(&self.kv_held) + load(&self.kv_put)).min(has);
+        let need = need(self.kv_buffer, self.kv_compaction, holds).saturating_sub(has - holds);
+        let (has, all) = spaces[Role::Db as usize];
+        need.saturating_sub(all.saturating_sub(has))
+    }
+
+    /// Asks the database what it holds.
+    fn look_at_kv(&self) -> Result<(), StoreError> {
+        if let Some(fs) = &self.bluefs {
+            let held = self.kv.range_bytes(b"", b"").map_err(storage)?;
+            // With its logs.
+            let held = held + 2 * self.kv_buffer + fs.overhead();
+            self.kv_held.store(held, Ordering::Relaxed);
+            self.kv_put.store(0, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     fn attempt(&self, t: &Transaction) -> Result<(), StoreError> {
         let before = self.state().totals;
         let mut txn = Txn::new(self, before);
         let mut applied = keyed::apply::apply(&mut txn, t);
-        if applied.is_ok() && !self.fits(&txn) {
-            applied = Err(StoreError::NoSpace);
+        if applied.is_ok() {
+            applied = self.find_room(&txn, t);
         }
         let mut state = self.state();
         let mut alloc = self.alloc();
@@ -277,25 +308,38 @@ impl Core {
         Ok(())
     }
 
-    /// Whether a transaction leaves the reserve alone, or takes no more than it frees.
-    fn fits(&self, txn: &Txn<'_>) -> bool {
+    /// Whether there is room for a transaction, by what the database holds now if it seems not.
+    fn find_room(&self, txn: &Txn<'_>, t: &Transaction) -> Result<(), StoreError> {
+        let metadata = t.metadata_bytes();
+        if self.kv_put.fetch_add(metadata, Ordering::Relaxed) > self.kv_buffer / 4 {
+            self.look_at_kv()?;
+        }
+        if self.fits(txn, t, metadata) {
+            return Ok(());
+        }
+        self.look_at_kv()?;
+        if self.fits(txn, t, metadata) { Ok(()) } else { Err(StoreError::NoSpace) }
+    }
+
+    /// Whether a transaction leaves the reserve alone, or takes no more than it frees; and what the
+    /// database may need, if it adds to that.
+    fn fits(&self, txn: &Txn<'_>, t: &Transaction, metadata: u64) -> bool {
         let len = |runs: &[Range<u64>]| runs.iter().map(|run| run.end - run.start).sum::<u64>();
         let (took, freed) = (len(&txn.took), len(&txn.freed));
+        let (need, reserve) = (self.kv_need(), self.reserve());
         let alloc = self.alloc();
         // What waits to be free may be much: the database must not find the device full meanwhile.
         let is_waiting = alloc.waiting_len() > took;
-        if is_waiting && alloc.free_len() < self.kv_reserve {
+        if is_waiting && alloc.free_len() < need {
             return false;
         }
         let used = (alloc.used_len() + alloc.lent_len() + took).saturating_sub(freed);
-        let has_room = used + self.reserve() <= alloc.data_len();
-        drop(alloc);
-        let fs = self.bluefs.as_ref();
-        let is_tight = fs.is_some_and(|fs| fs.free_len() < self.kv_headroom);
         match took > freed {
-            true => has_room,
+            // An OSD's own: maps, without which it could not go on.
+            true if t.is_of_owner() => used + 2 * self.kv_buffer <= alloc.data_len(),
+            true => used + reserve <= alloc.data_len(),
             // Only what shrinks may go on when the database's devices are nearly full.
-            false => freed > took || !is_tight || !txn.adds_omap(),
+            false => freed > took || !t.adds_metadata() || alloc.free_len() >= need + metadata,
         }
     }
 
@@ -568,7 +612,7 @@ mod tests {
                 t.write(&pg(0), &numbered(1), n % 3 * 4096, vec![n as u8; 1 << 20]);
                 core.apply(&t).unwrap();
                 let free = core.alloc().free_len();
-                assert!(free >= core.kv_reserve, "{free} bytes after write {n}");
+                assert!(free >= core.kv_need(), "{free} bytes after write {n}");
             }
             core.finish().unwrap();
         });

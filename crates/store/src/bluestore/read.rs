@@ -8,14 +8,19 @@ use bytes::{Bytes, BytesMut};
 use super::Core;
 use super::bluefs::Role;
 use super::extent_map::{Blob, SHARD_LEN, Shard};
-use super::format::{BLOCK_LEN, Onode};
+use super::format::{BLOCK_LEN, Onode, Prefix};
 use super::pending::scan_over;
 use super::txn::Txn;
 use super::write::checksums;
 use crate::keyed::Keys;
+use crate::keyed::keys::behind;
 use crate::keyed::read::{Reads, push_extent};
 use crate::kv::storage;
+use crate::room::TIGHT_SHARE;
 use crate::{Fsck, FsckOptions, PoolStatfs, Statfs, StoreError};
+
+/// A database that has less than this share of the device could give back little.
+const DATABASE_SHARE: u64 = 8;
 
 /// The bytes of the range that lie before the end.
 pub(super) fn read(
@@ -197,27 +202,36 @@ impl Reads for Core {
             Some(fs) => fs.used_len(),
             None => self.kv.stored_bytes().map_err(storage)?,
         };
+        let omap = Prefix::Omap.key();
+        let omap = self.kv.range_bytes(&omap, &behind(&omap)).map_err(storage)?.min(metadata);
+        self.look_at_kv()?;
+        let reserved = self.reserve();
         let (stored, [compressed, compressed_allocated, compressed_original]) = {
             let totals = self.state().totals;
             (totals.stored, totals.compressed)
         };
         let alloc = self.alloc();
-        let (total, used) = (alloc.data_len(), alloc.used_len());
-        let free = total.saturating_sub(used + alloc.lent_len());
+        let used = alloc.used_len();
+        let free = alloc.data_len().saturating_sub(used + alloc.lent_len());
         // A device for the database counts, as in Ceph.
         let beside = self.bluefs.as_ref().map_or(0, |fs| fs.space_of(Role::Db).1);
-        let reserved = self.reserve();
+        drop(alloc);
+        let total = self.superblock.device_len + beside;
+        let available = free.saturating_sub(reserved);
+        if available < total / TIGHT_SHARE && metadata > total / DATABASE_SHARE {
+            self.kv.reclaim();
+        }
         Ok(Statfs {
-            total: self.superblock.device_len + beside,
-            available: free.saturating_sub(reserved),
+            total,
+            available,
             internally_reserved: reserved,
             allocated: used,
             data_stored: stored,
             data_compressed: compressed,
             data_compressed_allocated: compressed_allocated,
             data_compressed_original: compressed_original,
-            internal_metadata: metadata,
-            ..Statfs::default()
+            omap_allocated: omap,
+            internal_metadata: metadata - omap,
         })
     }
 }

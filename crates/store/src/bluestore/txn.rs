@@ -224,11 +224,6 @@ impl<'a> Txn<'a> {
         self.shared.insert(sbid, (blob, true));
     }
 
-    /// Whether it puts anything into omaps: what can grow a database without end.
-    pub(super) fn adds_omap(&self) -> bool {
-        self.changes.puts_below(&Prefix::Omap.key())
-    }
-
     /// Takes `len` bytes of the device.
     pub(super) fn allocate(&mut self, len: u64) -> Result<Vec<Range<u64>>, StoreError> {
         let runs = self.core.alloc().allocate(len);

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -26,6 +27,7 @@ use crate::check::check;
 use crate::kv::storage;
 use crate::kv::{Direction, KvBatch, SharedKv};
 use crate::object_key::{parse_collection_key, parse_object};
+use crate::room::{Found, Growth, Room, TIGHT_SHARE, Taken, beyond_need};
 use crate::{
     CollId, Fsck, FsckOptions, Listing, ObjectStat, OmapPage, Statfs, StoreError, Transaction,
 };
@@ -44,6 +46,15 @@ struct Progress {
     failed: bool,
 }
 
+/// A transaction that was taken on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Accepted {
+    pub(super) seq: u64,
+    /// Bytes of the entry.
+    pub(super) len: u64,
+    taken: Taken,
+}
+
 #[derive(Default)]
 struct Queue {
     /// Entries the journal does not have yet, in order. Bound: the callers' own, and the throttle.
@@ -58,6 +69,8 @@ pub(crate) struct Core {
     /// Snapshots, where commits are such.
     checkpoints: Option<Checkpoints>,
     names: Mutex<Names>,
+    /// Taken after `names`.
+    room: Room,
     queue: Mutex<Queue>,
     journal: Mutex<Journal>,
     commit: Mutex<CommitFile>,
@@ -72,11 +85,18 @@ pub(crate) struct Core {
     pub(super) half_full: AtomicBool,
     pub(super) queued_ops: AtomicU64,
     pub(super) queued_bytes: AtomicU64,
+    /// What they will take.
+    queued_room: [AtomicU64; 2],
     pub(super) commits: AtomicU64,
     pub(super) snapshots: AtomicU64,
     /// Operations until the next one fails as if the process were killed there: for tests.
     #[cfg(test)]
     pub(super) ops_left: AtomicU64,
+}
+
+/// About what a store's database takes.
+fn database_bytes(kv: &SharedKv) -> Result<u64, StoreError> {
+    kv.range_bytes(b"", b"").map_err(storage)
 }
 
 /// Long names of a collection and their ids.
@@ -180,6 +200,7 @@ impl Core {
         }
         journal.begin_epoch(last)?;
         let entry_max = journal.entry_max();
+        let room = Room::new(settings.limit, names.data + database_bytes(&files.kv)?);
         let next_seq = journal.next_seq().max(last + 1);
         let progress = Progress {
             durable: next_seq - 1,
@@ -192,6 +213,7 @@ impl Core {
             settings,
             root,
             checkpoints,
+            room,
             names: Mutex::new(names),
             queue: Mutex::new(Queue { entries: VecDeque::new(), next_seq }),
             journal_counts: journal.counts.clone(),
@@ -206,6 +228,7 @@ impl Core {
             half_full: AtomicBool::new(false),
             queued_ops: AtomicU64::new(0),
             queued_bytes: AtomicU64::new(0),
+            queued_room: Default::default(),
             commits: AtomicU64::new(0),
             snapshots: AtomicU64::new(0),
             #[cfg(test)]
@@ -213,13 +236,23 @@ impl Core {
         })
     }
 
-    /// Takes a transaction on: its effect on names is seen at once. Its number and length.
-    pub(super) fn take_on(&self, t: &mut Transaction) -> Result<(u64, u64), StoreError> {
+    /// Takes a transaction on: its effect on names is seen at once, and there is room for it on the
+    /// file system.
+    pub(super) fn take_on(&self, t: &mut Transaction) -> Result<Accepted, StoreError> {
         self.refuse_if_failed()?;
         let mut names = locked(&self.names);
         check(t, &*names)?;
-        let growth = names.growth(t);
-        if growth > 0 && names.data + growth > self.settings.limit {
+        let (grown, metadata) = (names.growth(t), t.metadata_bytes());
+        let growth = match grown > 0 {
+            true if t.is_of_owner() => Growth::Metadata,
+            true => Growth::Data,
+            false if t.adds_metadata() => Growth::Metadata,
+            false => Growth::Nothing,
+        };
+        // Data over data takes none, but for what btrfs copies.
+        let taken = Taken { database: metadata, files: grown + metadata };
+        let look = || self.found().map(|found| (found, self.queued_room()));
+        if !self.room.take(names.data + grown, taken, growth, look)? {
             if self.stops_when_full.load(Ordering::Relaxed) {
                 self.fail();
             }
@@ -239,7 +272,33 @@ impl Core {
         queue.entries.push_back((seq, payload));
         self.queued_ops.fetch_add(1, Ordering::Relaxed);
         self.queued_bytes.fetch_add(len, Ordering::Relaxed);
-        Ok((seq, len))
+        for (queued, bytes) in self.queued_room.iter().zip([taken.database, taken.files]) {
+            queued.fetch_add(bytes, Ordering::Relaxed);
+        }
+        Ok(Accepted { seq, len, taken })
+    }
+
+    /// What the database takes, and what the file system has left.
+    fn found(&self) -> Result<Found, StoreError> {
+        let (_, _, free) = xattr::file_system(&self.root)?;
+        let database = database_bytes(&self.files.kv)?;
+        let free = free.saturating_sub(self.journal_holes()?);
+        Ok(Found { database, free: beyond_need(free, database) })
+    }
+
+    /// Bytes of the same file system that the journal will take when it is written there.
+    fn journal_holes(&self) -> Result<u64, StoreError> {
+        let (journal, root) = (std::fs::metadata(&self.settings.journal)?, self.root.metadata()?);
+        Ok(match journal.dev() == root.dev() {
+            true => journal.len().saturating_sub(journal.blocks() * 512),
+            false => 0,
+        })
+    }
+
+    /// What transactions will take that are not applied yet.
+    fn queued_room(&self) -> Taken {
+        let [database, files] = [0, 1].map(|n| self.queued_room[n].load(Ordering::Relaxed));
+        Taken { database, files }
     }
 
     fn fail(&self) {
@@ -335,10 +394,10 @@ impl Core {
     /// Applies an entry once it is durable, or may be without.
     pub(super) fn apply_when_durable(
         &self,
-        seq: u64,
-        len: u64,
+        accepted: Accepted,
         t: &Transaction,
     ) -> Result<(), StoreError> {
+        let Accepted { seq, len, taken } = accepted;
         let mut progress = locked(&self.progress);
         let must_wait = |progress: &Progress| {
             let is_stopped = progress.stop_behind.is_some_and(|last| seq > last);
@@ -359,6 +418,9 @@ impl Core {
         }
         self.queued_ops.fetch_sub(1, Ordering::Relaxed);
         self.queued_bytes.fetch_sub(len, Ordering::Relaxed);
+        for (queued, bytes) in self.queued_room.iter().zip([taken.database, taken.files]) {
+            queued.fetch_sub(bytes, Ordering::Relaxed);
+        }
         let mut progress = locked(&self.progress);
         progress.applied_ahead.insert(seq);
         while let Some(next) =
@@ -661,15 +723,23 @@ impl blocking::Core for Core {
 
     fn statfs(&self) -> Result<Statfs, StoreError> {
         self.refuse_if_failed()?;
-        let data = locked(&self.names).data;
-        let (_, size, free) = xattr::file_system(&self.root)?;
+        let (_, size, _) = xattr::file_system(&self.root)?;
         let total = self.settings.limit.min(size);
+        let found = self.found()?;
+        let names = locked(&self.names);
+        let data = names.data;
+        let available = self.room.measure(found, self.queued_room(), data).min(total);
+        drop(names);
+        if available < total / TIGHT_SHARE {
+            self.files.kv.reclaim();
+        }
         Ok(Statfs {
             total,
-            available: total.saturating_sub(data).min(free),
+            available,
             allocated: data,
             data_stored: data,
-            internal_metadata: self.files.kv.stored_bytes().map_err(storage)?,
+            // But for xattrs that files have no room for, omaps are what the database is for.
+            omap_allocated: found.database,
             ..Statfs::default()
         })
     }

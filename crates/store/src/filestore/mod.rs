@@ -36,6 +36,7 @@ use env::{Env, LocalFuture, Workers};
 use self::checkpoint::Checkpoints;
 pub use self::checkpoint::{make_current, roll_back};
 use self::commit::CommitFile;
+use self::core::Accepted;
 pub(crate) use self::core::Core;
 use self::files::locked;
 use self::journal::Journal;
@@ -309,8 +310,7 @@ impl Inner {
     fn apply_in_lanes(
         &self,
         core: Arc<Core>,
-        seq: u64,
-        len: u64,
+        accepted: Accepted,
         t: Transaction,
     ) -> LocalFuture<Result<(), StoreError>> {
         let mut wanted: Vec<usize> =
@@ -322,7 +322,7 @@ impl Inner {
         let all = self.lanes.all();
         if others.is_empty() {
             return Box::pin(all[first].run(move || {
-                let result = core.apply_when_durable(seq, len, &t);
+                let result = core.apply_when_durable(accepted, &t);
                 drop(core);
                 result
             }));
@@ -336,7 +336,7 @@ impl Inner {
         Box::pin(all[first].run(move || {
             let result = Mutex::new(Ok(()));
             gate.pass(Some((count, &|| {
-                *locked(&result) = core.apply_when_durable(seq, len, &t);
+                *locked(&result) = core.apply_when_durable(accepted, &t);
             })));
             drop(core);
             let result = result.into_inner();
@@ -359,20 +359,21 @@ impl Backend for Inner {
         };
         let (ops, bytes) =
             (core.queued_ops.load(Ordering::Relaxed), core.queued_bytes.load(Ordering::Relaxed));
-        let (seq, len) = match core.take_on(&mut t) {
+        let accepted = match core.take_on(&mut t) {
             Ok(taken) => taken,
             Err(e) => return Box::pin(std::future::ready(Err(e))),
         };
         let settings = &core.settings;
         let full = settings.queue_ops.is_full(ops) || settings.queue_bytes.is_full(bytes);
-        let delay = settings.queue_ops.delay(ops, 1) + settings.queue_bytes.delay(bytes, len);
+        let delay =
+            settings.queue_ops.delay(ops, 1) + settings.queue_bytes.delay(bytes, accepted.len);
         let theirs = core.clone();
         let journaled = self.journal.run(move || {
-            let result = theirs.journal_up_to(seq);
+            let result = theirs.journal_up_to(accepted.seq);
             drop(theirs);
             result
         });
-        let applied = self.apply_in_lanes(core.clone(), seq, len, t);
+        let applied = self.apply_in_lanes(core.clone(), accepted, t);
         let half_full = Rc::downgrade(&self.syncer);
         let core = Arc::downgrade(&core);
         Box::pin(async move {

@@ -56,14 +56,6 @@ impl<'a, O: Onode> Changes<'a, O> {
         self.writes.insert(key, value);
     }
 
-    /// Whether a value was put under a key that begins with `prefix`.
-    pub(crate) fn puts_below(&self, prefix: &[u8]) -> bool {
-        let end = behind(prefix);
-        let range = (Bound::Included(prefix), Bound::Excluded(&end[..]));
-        let mut changes = self.writes.range::<[u8], _>(range);
-        changes.any(|(_, value)| value.is_some())
-    }
-
     /// Keys there are in `start..end`, in order.
     pub(crate) fn keys(&self, start: &[u8], end: &[u8]) -> Result<Vec<Bytes>, StoreError> {
         let mut found = BTreeMap::new();

@@ -23,11 +23,12 @@ use self::format::{Prefix, Superblock, Totals};
 use self::txn::Txn;
 use crate::blocking::Blocking;
 use crate::check::check;
-use crate::keyed::keys::{superblock_key, totals_key};
+use crate::keyed::keys::{behind, superblock_key, totals_key};
 use crate::keyed::read::View;
 use crate::keyed::rounds::{Durable, Inner};
 use crate::keyed::{self, decoded};
-use crate::kv::{KvBatch, SharedKv, storage, written_counters};
+use crate::kv::{Kv, KvBatch, SharedKv, storage, written_counters};
+use crate::room::{Found, Growth, Room, Taken, file_system_room};
 use crate::{Op, StoreCounter, StoreError, Transaction};
 
 /// How a new store is made.
@@ -46,8 +47,9 @@ pub const STRIPE_LEN: u32 = 65_536;
 pub struct Core {
     kv: SharedKv,
     superblock: Superblock,
-    /// Bytes of stripes that fit.
+    /// Its size in bytes.
     limit: u64,
+    room: Room,
     totals: Mutex<Totals>,
     /// A change has failed half-way: nothing is acknowledged any more.
     failed: AtomicBool,
@@ -69,10 +71,12 @@ impl Core {
             Some(value) => decoded(&value, "the totals")?,
             None => Totals::default(),
         };
+        let used = totals.data + besides_data(&*kv)?;
         Ok(Core {
             kv,
             superblock,
             limit,
+            room: Room::new(limit, used),
             totals: Mutex::new(totals),
             failed: AtomicBool::new(false),
             put: Default::default(),
@@ -84,6 +88,19 @@ impl Core {
     fn totals(&self) -> MutexGuard<'_, Totals> {
         self.totals.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// What the database takes besides data, and what its file system has left. Data counts as what
+    /// objects have: what was written over it stays only until the database compacts.
+    fn found(&self) -> Result<Found, StoreError> {
+        Ok(Found { database: besides_data(&*self.kv)?, free: file_system_room(&*self.kv)? })
+    }
+}
+
+/// About how many bytes of a database are no stripes.
+fn besides_data(kv: &dyn Kv) -> Result<u64, StoreError> {
+    let data = Prefix::Data.key();
+    let before = kv.range_bytes(b"", &data).map_err(storage)?;
+    Ok(before + kv.range_bytes(&behind(&data), b"").map_err(storage)?)
 }
 
 impl Durable for Core {
@@ -99,9 +116,6 @@ impl Durable for Core {
         let mut txn = Txn::new(self, self.superblock.stripe_len, totals.last_nid);
         keyed::apply::apply(&mut txn, t)?;
         let data = totals.data.saturating_add_signed(txn.data_delta);
-        if txn.data_delta > 0 && data > self.limit {
-            return Err(StoreError::NoSpace);
-        }
         let after = Totals { last_nid: txn.last_nid, data };
         if after != *totals {
             txn.changes.put(totals_key(), after.to_bytes());
@@ -112,6 +126,18 @@ impl Durable for Core {
                 bytes[prefix as usize] += len;
             }
         });
+        let all = bytes.iter().sum::<u64>();
+        let taken = Taken { database: all - bytes[Prefix::Data as usize], files: all };
+        let growth = match txn.data_delta > 0 {
+            true if t.is_of_owner() => Growth::Metadata,
+            true => Growth::Data,
+            false if t.adds_metadata() => Growth::Metadata,
+            false => Growth::Nothing,
+        };
+        let look = || self.found().map(|found| (found, Taken::default()));
+        if !self.room.take(data, taken, growth, look)? {
+            return Err(StoreError::NoSpace);
+        }
         if !batch.is_empty()
             && let Err(e) = self.kv.commit_later(batch)
         {
@@ -177,7 +203,7 @@ impl KStore {
             .await
     }
 
-    /// Opens the store in a database. Stripes of up to `limit` bytes fit.
+    /// Opens the store in a database, of `limit` bytes.
     pub async fn mount(env: Env, kv: SharedKv, limit: u64) -> Result<KStore, StoreError> {
         let lane = env.workers("kstore", 1)?;
         let core = Arc::new(lane.run(move || Core::open(kv, limit)).await?);

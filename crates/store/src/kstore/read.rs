@@ -5,12 +5,14 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 
-use super::format::Onode;
+use super::format::{Onode, Prefix};
 use super::txn::stripe;
 use super::{Core, apply};
 use crate::keyed::Keys;
+use crate::keyed::keys::behind;
 use crate::keyed::read::{Reads, push_extent};
 use crate::kv::{Direction, storage};
+use crate::room::{TIGHT_SHARE, Taken};
 use crate::{Fsck, FsckOptions, Statfs, StoreError};
 
 impl Keys for Core {
@@ -62,14 +64,20 @@ impl Reads for Core {
             return Err(StoreError::Latched);
         }
         let data = self.totals().data;
-        let stored = self.kv.stored_bytes().map_err(storage)?;
+        let found = self.found()?;
+        let omap = Prefix::Omap.key();
+        let omap = self.kv.range_bytes(&omap, &behind(&omap)).map_err(storage)?;
+        let available = self.room.measure(found, Taken::default(), data);
+        if available < self.limit / TIGHT_SHARE {
+            self.kv.reclaim();
+        }
         Ok(Statfs {
             total: self.limit,
-            available: self.limit.saturating_sub(data),
+            available,
             allocated: data,
             data_stored: data,
-            // Stripes that were replaced stay until the database compacts.
-            internal_metadata: stored.saturating_sub(data),
+            omap_allocated: omap,
+            internal_metadata: found.database.saturating_sub(omap),
             ..Statfs::default()
         })
     }

@@ -84,6 +84,16 @@ unsafe extern "C" {
         error: *mut *mut c_char,
     ) -> c_int;
     fn loligo_kv_compact(db: *mut RawEngine, error: *mut *mut c_char) -> c_int;
+    fn loligo_kv_range_bytes(
+        db: *mut RawEngine,
+        start: *const u8,
+        start_len: usize,
+        end: *const u8,
+        end_len: usize,
+        out: *mut u64,
+        error: *mut *mut c_char,
+    ) -> c_int;
+    fn loligo_kv_reclaim(db: *mut RawEngine);
     fn loligo_kv_counters(db: *mut RawEngine, out: *mut u64);
     fn loligo_kv_close(db: *mut RawEngine);
     fn loligo_kv_free_error(error: *mut c_char);
@@ -398,6 +408,46 @@ impl Kv for NativeKv {
             }
         }
         Ok(total)
+    }
+
+    fn range_bytes(&self, start: &[u8], end: &[u8]) -> Result<u64, KvError> {
+        if is_empty_range(start, end) {
+            return Ok(0);
+        }
+        let (mut bytes, mut error) = (0, null_mut());
+        // SAFETY: bounds and places live through the call.
+        let outcome = unsafe {
+            loligo_kv_range_bytes(
+                self.raw.as_ptr(),
+                start.as_ptr(),
+                start.len(),
+                end.as_ptr(),
+                end.len(),
+                &raw mut bytes,
+                &raw mut error,
+            )
+        };
+        told(outcome, error)?;
+        Ok(bytes)
+    }
+
+    fn file_system_free(&self) -> Result<Option<u64>, KvError> {
+        let Some(dir) = &self.dir else { return Ok(None) };
+        let failed = |e: std::io::Error| KvError::Storage(e.to_string());
+        let path = CString::new(dir.as_os_str().as_bytes())
+            .map_err(|_| KvError::Storage("a zero byte in a path".into()))?;
+        // SAFETY: all zeros is a value of this plain struct.
+        let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
+        // SAFETY: the path and the place live through the call.
+        if unsafe { libc::statvfs(path.as_ptr(), &raw mut stat) } != 0 {
+            return Err(failed(std::io::Error::last_os_error()));
+        }
+        Ok(Some(stat.f_bavail * stat.f_frsize))
+    }
+
+    fn reclaim(&self) {
+        // SAFETY: the database is open as long as `self` is.
+        unsafe { loligo_kv_reclaim(self.raw.as_ptr()) }
     }
 
     fn compact(&self) -> Result<(), KvError> {

@@ -202,6 +202,48 @@ impl Transaction {
         Transaction::default()
     }
 
+    /// Whether it puts more objects, xattrs and keys than it takes away: what makes a store's metadata
+    /// grow. One that removes an object or a range does not, whatever is noted with that.
+    pub fn adds_metadata(&self) -> bool {
+        let (mut put, mut gone) = (0, 0);
+        for op in &self.ops {
+            match op {
+                Op::Remove { .. } | Op::OmapClear { .. } | Op::OmapRmKeyRange { .. } => {
+                    return false;
+                }
+                Op::SetAttrs { attrs, .. } => put += attrs.len(),
+                Op::OmapSetKeys { entries, .. } => put += entries.len(),
+                Op::Touch { .. }
+                | Op::Create { .. }
+                | Op::Clone { .. }
+                | Op::SetAttr { .. }
+                | Op::OmapSetHeader { .. } => put += 1,
+                Op::OmapRmKeys { keys, .. } => gone += keys.len(),
+                Op::RmAttr { .. } | Op::RmAttrs { .. } => gone += 1,
+                _ => {}
+            }
+        }
+        put > gone
+    }
+
+    /// Whether it is about nothing but what the store's owner notes for itself.
+    pub(crate) fn is_of_owner(&self) -> bool {
+        self.colls.iter().all(|cid| *cid == CollId::Meta)
+    }
+
+    /// Bytes of xattrs and keys in it, with their values.
+    pub fn metadata_bytes(&self) -> u64 {
+        let of = |pairs: &Pairs| pairs.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>();
+        let bytes = self.ops.iter().map(|op| match op {
+            Op::SetAttr { name, value, .. } => name.len() + value.len(),
+            Op::SetAttrs { attrs, .. } => of(attrs),
+            Op::OmapSetKeys { entries, .. } => of(entries),
+            Op::OmapSetHeader { header, .. } => header.len(),
+            _ => 0,
+        });
+        bytes.sum::<usize>() as u64
+    }
+
     /// The changes in order.
     pub fn ops(&self) -> &[Op] {
         &self.ops

@@ -438,6 +438,12 @@ impl BlueFs {
         files.sum::<u64>() + extents_len(&state.log.extents)
     }
 
+    /// About how much of that is in no file: its log, and what is left of the files' last units.
+    pub(super) fn overhead(&self) -> u64 {
+        let state = self.state();
+        extents_len(&state.log.extents) + state.files.len() as u64 * ALLOC_LEN / 2
+    }
+
     /// Bytes that files may still have.
     pub(super) fn free_len(&self) -> u64 {
         let places = self.places[1..].iter().flatten();

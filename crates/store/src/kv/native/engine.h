@@ -45,6 +45,9 @@ inline std::string base_name(const std::string& path) {
   return slash == std::string::npos ? path : path.substr(slash + 1);
 }
 
+// Behind all keys there are: for calls that know no range without an end.
+inline std::string last_key() { return std::string(64, '\xff'); }
+
 // A change: op 0 put, 1 delete, 2 delete the range key..value (an empty value: to the end).
 struct Op {
   uint32_t op;
@@ -68,6 +71,11 @@ class Engine {
                    bool backwards, Visit visit, void* context, std::string* error) = 0;
   virtual int write(const Op* ops, size_t count, bool sync, std::string* error) = 0;
   virtual int compact(std::string* error) = 0;
+  // About how many bytes tables and memory have for a range; an empty end is no limit.
+  virtual int range_bytes(const char* start, size_t start_len, const char* end, size_t end_len,
+                          uint64_t* out, std::string* error) = 0;
+  // If deletions hide much, lets compactions begin that give it back.
+  virtual void reclaim() = 0;
   Counters counters;
 };
 

@@ -42,6 +42,15 @@ int loligo_kv_compact(Engine* db, char** error) {
   return told(outcome, text, error);
 }
 
+int loligo_kv_range_bytes(Engine* db, const char* start, size_t start_len, const char* end,
+                          size_t end_len, uint64_t* out, char** error) {
+  std::string text;
+  int outcome = db->range_bytes(start, start_len, end, end_len, out, &text);
+  return told(outcome, text, error);
+}
+
+void loligo_kv_reclaim(Engine* db) { db->reclaim(); }
+
 void loligo_kv_counters(Engine* db, uint64_t* out) {
   for (int i = 0; i < loligo::kCounters; i++)
     out[i] = db->counters.of[i].load(std::memory_order_relaxed);

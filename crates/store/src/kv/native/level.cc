@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include <leveldb/cache.h>
@@ -171,10 +172,16 @@ int outcome(const Status& status, std::string* error) {
   return kStorage;
 }
 
+// Deletions before a compaction for their sake.
+constexpr uint64_t kDeletionsMin = 1000;
+
 class Level : public Engine {
  public:
   Level() : env_(&counters, &flushes_) {}
-  ~Level() override { db_.reset(); }
+  ~Level() override {
+    if (compaction_.joinable()) compaction_.join();
+    db_.reset();
+  }
 
   int open(const std::string& path, uint64_t write_buffer_len, uint64_t cache_len,
            uint64_t block_len, int bloom_bits, bool compress, bool create, std::string* error) {
@@ -246,6 +253,7 @@ class Level : public Engine {
         batch.Put(key, Slice(op.value, op.value_len));
       } else if (op.op == 1) {
         batch.Delete(key);
+        deletions_++;
       } else {
         Status status = remove_range(&batch, ops, i);
         if (!status.ok()) return outcome(status, error);
@@ -264,6 +272,25 @@ class Level : public Engine {
     return kOk;
   }
 
+  // Without what is in memory only: a write buffer at most.
+  int range_bytes(const char* start, size_t start_len, const char* end, size_t end_len,
+                  uint64_t* out, std::string*) override {
+    std::string last = last_key();
+    leveldb::Range range(Slice(start, start_len), end_len > 0 ? Slice(end, end_len) : Slice(last));
+    db_->GetApproximateSizes(&range, 1, out);
+    return kOk;
+  }
+
+  void reclaim() override {
+    if (deletions_ < kDeletionsMin || compacting_.exchange(true)) return;
+    deletions_ = 0;
+    if (compaction_.joinable()) compaction_.join();
+    compaction_ = std::thread([this] {
+      db_->CompactRange(nullptr, nullptr);
+      compacting_ = false;
+    });
+  }
+
  private:
   static leveldb::ReadOptions checked() {
     leveldb::ReadOptions options;
@@ -275,8 +302,10 @@ class Level : public Engine {
   Status remove_range(leveldb::WriteBatch* batch, const Op* ops, size_t at) {
     Slice start(ops[at].key, ops[at].key_len), end(ops[at].value, ops[at].value_len);
     std::unique_ptr<leveldb::Iterator> it(db_->NewIterator(checked()));
-    for (it->Seek(start); it->Valid() && (end.empty() || it->key().compare(end) < 0); it->Next())
+    for (it->Seek(start); it->Valid() && (end.empty() || it->key().compare(end) < 0); it->Next()) {
       batch->Delete(it->key());
+      deletions_++;
+    }
     for (size_t i = 0; i < at; i++) {
       Slice key(ops[i].key, ops[i].key_len);
       bool inside = key.compare(start) >= 0 && (end.empty() || key.compare(end) < 0);
@@ -290,6 +319,11 @@ class Level : public Engine {
   std::unique_ptr<leveldb::Cache> cache_;
   std::unique_ptr<const leveldb::FilterPolicy> filter_;
   std::unique_ptr<leveldb::DB> db_;
+  // Since the last compaction that reclaim() began, and that one. What was deleted before the opening
+  // nobody knows: perhaps enough.
+  std::atomic<uint64_t> deletions_{kDeletionsMin};
+  std::atomic<bool> compacting_{false};
+  std::thread compaction_;
 };
 
 }  // namespace

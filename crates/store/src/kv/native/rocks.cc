@@ -15,6 +15,7 @@
 #include <rocksdb/convenience.h>
 #include <rocksdb/db.h>
 #include <rocksdb/env.h>
+#include <rocksdb/experimental.h>
 #include <rocksdb/file_system.h>
 #include <rocksdb/listener.h>
 #include <rocksdb/options.h>
@@ -29,6 +30,10 @@ namespace {
 // Ranges of up to so many keys are deleted key by key: a range tombstone slows reads down until
 // it is compacted away.
 constexpr size_t kRangeKeysMax = 4096;
+
+// Deletions that hide something are much if they are so many, and one in so many entries.
+constexpr uint64_t kDeletionsMin = 1000;
+constexpr uint64_t kDeletionsShare = 8;
 
 // Why the tables that are being written are written, by path.
 class Reasons {
@@ -324,7 +329,45 @@ class Rocks : public Engine {
     return outcome(db_->CompactRange(CompactRangeOptions(), nullptr, nullptr), error);
   }
 
+  int range_bytes(const char* start, size_t start_len, const char* end, size_t end_len,
+                  uint64_t* out, std::string* error) override {
+    std::string last = last_key();
+    Range range(Slice(start, start_len), end_len > 0 ? Slice(end, end_len) : Slice(last));
+    SizeApproximationOptions options;
+    options.include_memtables = true;
+    options.include_files = true;
+    Status status =
+        db_->GetApproximateSizes(options, db_->DefaultColumnFamily(), &range, 1, out);
+    return outcome(status, error);
+  }
+
+  // File by file, as compactions go that RocksDB begins by itself: one of everything might need as
+  // much room again as there is.
+  void reclaim() override {
+    uint64_t entries = 0, deletions = 0;
+    db_->GetIntProperty("rocksdb.num-entries-active-mem-table", &entries);
+    db_->GetIntProperty("rocksdb.num-deletes-active-mem-table", &deletions);
+    if (ranges_.exchange(0) > 0 || is_much(deletions, entries)) {
+      FlushOptions options;
+      options.wait = false;
+      options.allow_write_stall = true;
+      // One that fails tells so by the next write.
+      db_->Flush(options).PermitUncheckedError();
+    }
+    std::map<std::string, std::string> tables;
+    if (!db_->GetMapProperty(DB::Properties::kAggregatedTableProperties, &tables)) return;
+    entries = strtoull(tables["num_entries"].c_str(), nullptr, 10);
+    deletions = strtoull(tables["num_deletions"].c_str(), nullptr, 10);
+    deletions += strtoull(tables["num_range_deletions"].c_str(), nullptr, 10) * kRangeKeysMax;
+    if (is_much(deletions, entries))
+      experimental::SuggestCompactRange(db_.get(), nullptr, nullptr).PermitUncheckedError();
+  }
+
  private:
+  static bool is_much(uint64_t deletions, uint64_t entries) {
+    return deletions >= kDeletionsMin && deletions >= entries / kDeletionsShare;
+  }
+
   // Deletes what the database and the operations before have in a range.
   Status remove_range(WriteBatch* batch, const Op* ops, size_t at) {
     Slice start(ops[at].key, ops[at].key_len), end(ops[at].value, ops[at].value_len);
@@ -336,7 +379,10 @@ class Rocks : public Engine {
       keys.push_back(it->key().ToString());
     Status status = it->status();
     if (!status.ok()) return status;
-    if (keys.size() > kRangeKeysMax && !end.empty()) return batch->DeleteRange(start, end);
+    if (keys.size() > kRangeKeysMax && !end.empty()) {
+      ranges_++;
+      return batch->DeleteRange(start, end);
+    }
     for (; it->Valid(); it->Next()) keys.push_back(it->key().ToString());
     for (const std::string& key : keys) {
       status = batch->Delete(key);
@@ -355,6 +401,8 @@ class Rocks : public Engine {
 
   std::unique_ptr<Env> env_;
   std::unique_ptr<DB> db_;
+  // Ranges deleted since the last flush that reclaim() began: no property tells of them.
+  std::atomic<uint64_t> ranges_{0};
 };
 
 }  // namespace

@@ -1,0 +1,95 @@
+//! RocksDB's settings for a small device, and the room it needs to go on.
+
+use super::RocksDbOptions;
+
+/// Settings that were fitted to a device, and what comes of them. In bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fitted {
+    /// The settings.
+    pub options: RocksDbOptions,
+    /// A write buffer.
+    pub(crate) buffer: u64,
+    /// The most that one compaction makes anew: what stops writes in level 0, level 1, and what comes to
+    /// it meanwhile.
+    pub(crate) compaction: u64,
+}
+
+/// Room for what else an opening writes: a manifest, settings, BlueFS's log.
+const FILES_LEN: u64 = 1 << 20;
+
+/// Bytes that a database may need beside the `has` that it has, whatever comes: for its log and what is
+/// being flushed, and for a compaction, which writes tables before it removes those that it made them of.
+pub(crate) fn need(buffer: u64, compaction: u64, has: u64) -> u64 {
+    3 * buffer + FILES_LEN + has.min(compaction)
+}
+
+/// RocksDB's write buffer unless it is set.
+const WRITE_BUFFER_LEN: u64 = 64 << 20;
+/// Smallest write buffer that a device's size asks for.
+const WRITE_BUFFER_LEN_MIN: u64 = 256 << 10;
+/// A buffer is at most such a share of the device.
+const WRITE_BUFFER_SHARE: u64 = 128;
+
+/// The value of a setting in RocksDB's options.
+fn setting(options: &str, name: &str) -> Option<u64> {
+    let value = options.split([',', ';']).find_map(|part| {
+        let (key, value) = part.split_once('=')?;
+        (key.trim() == name).then(|| value.trim())
+    });
+    value?.parse().ok()
+}
+
+/// Write buffers in a compaction by our bounds, and by RocksDB's own.
+const COMPACTION_BUFFERS: u64 = 16;
+const COMPACTION_BUFFERS_UNBOUND: u64 = 42;
+/// A device so many times as large as the latter needs no bounds.
+const UNBOUND_SHARE: u64 = 16;
+
+/// Settings for a database on a device of `len` bytes.
+pub fn fitted(given: &RocksDbOptions, len: u64) -> Fitted {
+    let wanted = setting(&given.options, "write_buffer_size").unwrap_or(WRITE_BUFFER_LEN);
+    let buffer = wanted.min((len / WRITE_BUFFER_SHARE).max(WRITE_BUFFER_LEN_MIN));
+    let unbound = COMPACTION_BUFFERS_UNBOUND * buffer;
+    let mut options = given.clone();
+    if buffer == wanted && unbound <= len / UNBOUND_SHARE {
+        return Fitted { options, buffer, compaction: unbound };
+    }
+    // Of a setting that comes twice the latter holds. Compactions must find room, too: so few tables in
+    // level 0, and one compaction at a time; and no logs are kept for being written again.
+    if !options.options.is_empty() {
+        options.options.push(',');
+    }
+    options.options += &format!(
+        "write_buffer_size={buffer},max_write_buffer_number=2,recycle_log_file_num=0,\
+         target_file_size_base={buffer},max_bytes_for_level_base={base},\
+         level0_file_num_compaction_trigger=4,level0_slowdown_writes_trigger=6,\
+         level0_stop_writes_trigger=8,max_background_compactions=1,max_compaction_bytes={base}",
+        base = 4 * buffer
+    );
+    Fitted { options, buffer, compaction: COMPACTION_BUFFERS * buffer }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_fit_the_device() {
+        let given = RocksDbOptions {
+            options: "compression=kNoCompression,write_buffer_size=268435456".into(),
+            ..RocksDbOptions::default()
+        };
+        let large = fitted(&given, 1 << 40);
+        assert_eq!((&large.options, large.buffer), (&given, 256 << 20));
+        let small = fitted(&given, 1 << 30);
+        assert_eq!(small.buffer, 8 << 20);
+        assert!(small.options.options.contains(",write_buffer_size=8388608,"));
+        assert_eq!(fitted(&given, 1 << 20).buffer, 256 << 10);
+        let default = fitted(&RocksDbOptions::default(), 100 << 30);
+        assert_eq!((default.options, default.buffer), (RocksDbOptions::default(), 64 << 20));
+        // Buffers that are small enough, and too many of them.
+        let bounds = fitted(&given, 40 << 30);
+        assert_eq!(bounds.buffer, 256 << 20);
+        assert!(bounds.options.options.contains(",level0_stop_writes_trigger=8,"));
+    }
+}
