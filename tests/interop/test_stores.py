@@ -10,9 +10,9 @@ import unittest
 
 import rados
 
-from cluster import Cluster, state
+from cluster import LOLIGO, Cluster, state
 
-# Backend, options, causes that must have grown. (memstore writes nothing, and forgets.)
+# Backend, options, causes that must have grown. (memstore writes nothing until it is stopped.)
 STORES = {
     "inkstore": ("inkstore", [], ["written_data", "writes"]),
     "memstore": ("memstore", [], []),
@@ -198,13 +198,24 @@ class Stores(unittest.TestCase):
             self.assertEqual(parts, counters["written"], counters)
 
     def forgotten(self, c, snap):
-        """An OSD whose store is empty when it comes back gets everything from the others."""
-        for n in (0, 1):
-            c.kill(f"osd.{n}")
+        """An OSD whose store was in memory has it again when it was stopped. One that was killed says that it has nothing any more, and when
+        it is made anew gets everything from the others."""
+        def served():
             c.up()
             c.wait_clean()
             with rados.Rados(conffile=c.conf) as cluster, cluster.open_ioctx("p") as ioctx:
                 look(self, ioctx, snap)
+
+        c.down()
+        served()
+        for n in (0, 1):
+            c.kill(f"osd.{n}")
+            with self.assertRaisesRegex(RuntimeError, "what it had is gone"):
+                c.up()
+            os.remove(f"{c.dir}/osd/{n}/type")
+            fsid = pathlib.Path(c.dir, "osd", str(n), "fsid").read_text().strip()
+            c.run(LOLIGO, "osd", "--mkfs", "--id", str(n), "--osd-uuid", fsid, "-c", c.conf)
+            served()
 
 
 for one in STORES:

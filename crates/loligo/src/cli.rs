@@ -97,7 +97,8 @@ pub(crate) struct UpArgs {
     pub(crate) osds: Option<u32>,
     /// Storage backend of new OSDs, also of those that a restart adds: inkstore; bluestore (data on a raw
     /// device, metadata in RocksDB); filestore (files, with a journal); kstore (everything
-    /// in RocksDB or LevelDB, see kstore_backend); memstore (data is gone when the OSD stops)
+    /// in RocksDB or LevelDB, see kstore_backend); memstore (in memory: saved when the OSD is stopped, gone
+    /// when it is killed)
     /// [default: inkstore, or what the cluster was made with]
     #[arg(long, value_name = "NAME")]
     pub(crate) store: Option<String>,

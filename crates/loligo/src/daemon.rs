@@ -238,7 +238,7 @@ async fn run_daemon(env: &Env, config: Rc<Config>) -> Result<(), Failure> {
         _ => {
             let keyring = read_keyring(&config)?.unwrap_or_default();
             let _lock = stores::lock(&config, stores::Patience::Some)?;
-            let store = open_store(env, &config).await?;
+            let store = stores::open(env, &config).await?;
             let daemon = osd::Osd::start(env.clone(), config.clone(), keyring, store)
                 .await
                 .map_err(|e| Failure::new(e.to_string()))?;
@@ -409,17 +409,6 @@ fn new_monmap(env: &Env, config: &Config, ids: &[&str]) -> Result<MonMap, Failur
     Ok(monmap)
 }
 
-/// The OSD's store, opened.
-async fn open_store(env: &Env, config: &Rc<Config>) -> Result<Rc<dyn ObjectStore>, Failure> {
-    let store = stores::open(env, config).await?;
-    if stores::forgets(config) {
-        let whoami = config.id().parse().unwrap_or(0);
-        let osd_fsid = read_osd_fsid(config)?;
-        make_osd(&store, whoami, cluster_fsid(config)?, osd_fsid).await?;
-    }
-    Ok(store)
-}
-
 /// The identity told to `osd new`, kept beside the store.
 fn read_osd_fsid(config: &Config) -> Result<Uuid, Failure> {
     let path = Path::new(&config.str("osd_data")).join("fsid");
@@ -478,9 +467,6 @@ async fn mkfs_osd_with(env: &Env, config: &Rc<Config>, given: Option<Uuid>) -> R
         fs::write(dir.join(fact), format!("{value}\n"))?;
     }
     stores::make(env, config, osd_fsid).await?;
-    if stores::forgets(config) {
-        return Ok(());
-    }
     fill_store(env, config, osd_fsid).await
 }
 
@@ -512,9 +498,7 @@ async fn leave_made(env: &Env, config: &Rc<Config>, given: Option<Uuid>) -> Resu
     {
         return Err(other(format!("its OSD has the fsid {osd_fsid}, not {given}")));
     }
-    if !stores::forgets(config) {
-        fill_store(env, config, osd_fsid).await.map_err(|e| other(e.to_string()))?;
-    }
+    fill_store(env, config, osd_fsid).await.map_err(|e| other(e.to_string()))?;
     tell!("{} has its store in {dir} already: it stays as it is", config.name());
     Ok(())
 }

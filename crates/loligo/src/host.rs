@@ -137,7 +137,7 @@ fn of_osd(config: &Config) -> Vec<(&'static str, String)> {
         ("front_iface", String::new()),
         ("network_numa_unknown_ifaces", "back_iface,front_iface".to_owned()),
     ]);
-    if stores::forgets(config) {
+    if stores::is_in_memory(config) {
         all.extend(["device_ids", "device_paths", "devices"].map(|fact| (fact, String::new())));
     } else {
         all.extend(devices(&stores::place(config)));

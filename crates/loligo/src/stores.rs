@@ -15,7 +15,7 @@ use store::bluestore::{self, Algorithm, BlueStore, Compression, CompressionMode,
 use store::filestore::{self, Backoff, FileStore, InlineXattrs};
 use store::inkstore::{self, InkStore};
 use store::kstore::{self, KStore};
-use store::kv::{Engine, LevelDbOptions, NativeKv, RocksDbOptions, SharedKv};
+use store::kv::{Engine, LevelDbOptions, NativeKv, RocksDbOptions, SharedKv, fitted};
 use store::memstore::MemStore;
 use types::Uuid;
 
@@ -26,8 +26,17 @@ use crate::memory;
 pub(crate) const STORES: [&str; 5] = ["inkstore", "bluestore", "filestore", "kstore", "memstore"];
 
 /// Files and folders in an OSD's folder that belong to its store, of all backends.
-pub(crate) const FILES: [&str; 8] =
-    ["type", "block", "block.db", "block.wal", "db", "db.backend", "current", "journal"];
+pub(crate) const FILES: [&str; 9] = [
+    "type",
+    "block",
+    "block.db",
+    "block.wal",
+    "db",
+    "db.backend",
+    "current",
+    "journal",
+    "memstore",
+];
 
 /// How long to wait for another process to let a store go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,9 +132,14 @@ pub(crate) fn is_made(config: &Config) -> bool {
     !written_kind(&data_dir(config)).is_empty()
 }
 
-/// Whether the store is empty at each start, so that the OSD is made anew then.
-pub(crate) fn forgets(config: &Config) -> bool {
+/// Whether the store has no device.
+pub(crate) fn is_in_memory(config: &Config) -> bool {
     kind(config) == "memstore"
+}
+
+/// Where a store in memory is while its OSD is stopped.
+fn saved_path(config: &Config) -> PathBuf {
+    data_dir(config).join("memstore")
 }
 
 /// What to look at for the devices under the store.
@@ -147,7 +161,13 @@ const DISCARD_SHORTEST: u64 = 64 << 10;
 pub(crate) async fn open(env: &Env, config: &Rc<Config>) -> Result<Rc<dyn ObjectStore>, Failure> {
     let size = config.uint("bluestore_block_size");
     match kind(config).as_str() {
-        "memstore" => Ok(Rc::new(MemStore::new(size))),
+        "memstore" => {
+            let path = saved_path(config);
+            if !path.exists() {
+                return Err(gone(config));
+            }
+            Ok(Rc::new(MemStore::open(&path, size).map_err(|e| failed(&path, &e))?))
+        }
         "inkstore" => {
             let path = block_path(config);
             let device = open_device(env, &path, None)?;
@@ -183,12 +203,30 @@ pub(crate) async fn open(env: &Env, config: &Rc<Config>) -> Result<Rc<dyn Object
     }
 }
 
+/// Why an OSD whose store was in memory does not start. Were it to begin empty by itself, PGs that no other
+/// OSD has would be `unknown` without a word.
+fn gone(config: &Config) -> Failure {
+    let (name, dir) = (config.name(), data_dir(config));
+    let fsid = fs::read_to_string(dir.join("fsid")).unwrap_or_default();
+    Failure::new(format!(
+        "{name} was killed and had its store in memory: what it had is gone. If other OSDs have copies of it, \
+         or it is not needed, let it begin empty: remove {}/type, then run 'loligo osd --mkfs --id {} \
+         --osd-uuid {} -c CONF'",
+        dir.display(),
+        config.id(),
+        fsid.trim()
+    ))
+}
+
 /// Makes an empty store in the OSD's folder.
 pub(crate) async fn make(env: &Env, config: &Config, osd_fsid: Uuid) -> Result<(), Failure> {
     let size = config.uint("bluestore_block_size");
     let (dir, kind) = (data_dir(config), config.str("osd_objectstore"));
     match kind.as_str() {
-        "memstore" => {}
+        "memstore" => {
+            let path = saved_path(config);
+            MemStore::make(&path, size).close().await.map_err(|e| failed(&path, &e))?;
+        }
         "inkstore" => {
             let path = block_path(config);
             link_block(config, &path)?;
@@ -374,6 +412,7 @@ fn compression(config: &Config) -> Result<Compression, Failure> {
 
 fn kstore_kv(config: &Config, path: &Path, create: bool) -> Result<SharedKv, Failure> {
     let (backend, options) = (config.str("kstore_backend"), config.str("kstore_rocksdb_options"));
+    let options = options_for_size(config, options);
     open_kv(config, path, &backend, options, config.uint("rocksdb_cache_size"), create)
 }
 
@@ -381,7 +420,14 @@ fn filestore_kv(config: &Config, dir: &Path, create: bool) -> Result<SharedKv, F
     let (backend, options) =
         (config.str("filestore_omap_backend"), config.str("filestore_rocksdb_options"));
     let cache = config.uint("rocksdb_cache_size");
+    let options = options_for_size(config, options);
     open_kv(config, &dir.join("current").join("omap"), &backend, options, cache, create)
+}
+
+/// RocksDB's options, with smaller buffers for a small OSD.
+fn options_for_size(config: &Config, options: String) -> String {
+    let given = RocksDbOptions { options, ..RocksDbOptions::default() };
+    fitted(&given, config.uint("bluestore_block_size")).options.options
 }
 
 /// The journal: beside the files, unless the option names another place than Ceph's default.

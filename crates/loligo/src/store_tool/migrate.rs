@@ -99,7 +99,7 @@ pub(super) async fn migrate(context: &Context, to: &str, keep_old: bool) -> Resu
         return Err(Failure::new(format!("--to {to}: there is {known}")));
     }
     if to == "memstore" {
-        return Err(Failure::new("--to memstore: that keeps nothing when its OSD stops"));
+        return Err(Failure::new("--to memstore: that keeps nothing when its OSD is killed"));
     }
     let (new, old) = (beside(&dir, ".migrate"), beside(&dir, ".old"));
     if keep_old && old.exists() {

@@ -129,12 +129,6 @@ pub(crate) fn run(args: StoreArgs) -> Result<(), Failure> {
     let (conf, osd) = place(&args.place)?;
     let config = Rc::new(daemon::load_config("osd", &osd, &conf, &args.place.set)?);
     check_place(&args.place, &config, &conf)?;
-    let kind = stores::kind(&config);
-    if stores::forgets(&config) {
-        return Err(Failure::new(format!(
-            "osd.{osd} is a {kind}: it is empty whenever it is stopped"
-        )));
-    }
     if !Path::new(&config.str("osd_data")).join("type").exists() {
         return Err(Failure::new(format!(
             "{} holds no store: 'loligo osd --id {osd} --mkfs' makes one",
