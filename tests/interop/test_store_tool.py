@@ -1,6 +1,6 @@
 """`loligo store` on stopped OSDs: reading and setting single values, fsck, export and import of a
 placement group (Ceph's own tool reads the file), and a chain of migrations through all backends with
-the cluster's data the same behind each; what one OSD lost is repaired from another. Takes about 25 s."""
+the cluster's data the same behind each; what one OSD lost is repaired from another. What an import leaves alone. Takes about 100 s."""
 import json
 import os
 import pathlib
@@ -26,6 +26,9 @@ def tool(c, osd, *args, input=None, check=True):
 def answer(c, osd, *args):
     """Its JSON."""
     return json.loads(tool(c, osd, "--json", *args).stdout)
+
+
+NAMES = {f"o{n}" for n in range(40)}
 
 
 class StoreTool(unittest.TestCase):
@@ -228,60 +231,91 @@ class StoreTool(unittest.TestCase):
     def test_an_import_leaves_alone_what_split_off_since(self):
         """A placement group was exported, then split, and objects of the new one were removed. The import beside the new one had the
         new one's objects as well, and when the two merged, what had been removed was back."""
-        names = {f"o{n}" for n in range(40)}
         with Cluster(osds=3, size=1) as c:
-            c.ceph("osd", "pool", "create", "p", "1", "1", "--autoscale-mode=off")
-            c.wait_clean()
-            pool = c.json("osd", "pool", "ls", "detail")[-1]["pool_id"]
-            first, other = f"{pool}.0", f"{pool}.1"
-
-            def place(pg):
-                return c.json("pg", "map", pg)["acting"][0]
-
-            with rados.Rados(conffile=c.conf) as cluster, cluster.open_ioctx("p") as ioctx:
-                for name in names:
-                    ioctx.write_full(name, name.encode())
-            lost = place(first)
-            kept = (lost + 1) % 3
-            c.down()
-            path = os.path.join(c.dir, "pg.export")
-            self.assertEqual(answer(c, lost, "export", first, path)["objects"], len(names))
-            c.up()
-            c.wait_clean()
-            c.ceph("osd", "pool", "set", "p", "pg_num", "2")
-            c.ceph("osd", "pool", "set", "p", "pgp_num", "2")
-            c.wait(lambda: len(c.json("pg", "ls-by-pool", "p")["pg_stats"]) == 2, what="the split")
-            c.wait_clean()
-            for pg, osd in (first, lost), (other, kept):
-                if place(pg) != osd:
-                    c.ceph("osd", "pg-upmap-items", pg, str(place(pg)), str(osd))
-                c.wait(lambda: place(pg) == osd, what=f"{pg} on osd.{osd}")
-            c.wait_clean()
-            gone = {name for name in names if c.json("osd", "map", "p", name)["pgid"] == other}
-            for osd in lost, kept:
-                c.kill(f"osd.{osd}")
-                c.ceph("osd", "down", str(osd))
+            first, path = self.exported(c)
+            other = first[:-1] + "1"
+            lost, kept = self.split(c, first, 2)
+            gone = {name for name in NAMES if c.json("osd", "map", "p", name)["pgid"] == other}
             imported = answer(c, kept, "import", path)
-            self.assertEqual((imported["objects"], imported["skipped"]), (len(names - gone), len(gone)))
+            self.assertEqual((imported["objects"], imported["skipped"]), (len(NAMES - gone), len(gone)))
             self.assertEqual(answer(c, kept, "fsck", "--deep")["errors"], [])
-            with open(f"{c.dir}/log/osd.{kept}.log", "ab") as log:
-                started = subprocess.Popen([LOLIGO, "osd", "--id", str(kept), "-c", c.conf], stdout=log, stderr=log)
-            self.addCleanup(started.wait)
-            pathlib.Path(c.dir, "run", f"osd.{kept}.pid").write_text(f"{started.pid}\n")
-            c.wait(lambda: c.json("osd", "stat")["num_up_osds"] == 2, what="two OSDs up")
+            self.start(c, kept)
             c.ceph("osd", "lost", str(lost), "--yes-i-really-mean-it")
             c.ceph("osd", "out", str(lost))
             c.wait_clean()
             with rados.Rados(conffile=c.conf) as cluster, cluster.open_ioctx("p") as ioctx:
-                self.assertEqual(sorted(o.key for o in ioctx.list_objects()), sorted(names))
+                self.assertEqual(sorted(o.key for o in ioctx.list_objects()), sorted(NAMES))
                 for name in gone:
                     ioctx.remove_object(name)
                 c.ceph("osd", "pool", "set", "p", "pg_num", "1")
                 c.wait(lambda: len(c.json("pg", "ls-by-pool", "p")["pg_stats"]) == 1, 60, what="the merge")
                 c.wait_clean()
-                self.assertEqual(sorted(o.key for o in ioctx.list_objects()), sorted(names - gone))
-                for name in names - gone:
+                self.assertEqual(sorted(o.key for o in ioctx.list_objects()), sorted(NAMES - gone))
+                for name in NAMES - gone:
                     self.assertEqual(ioctx.read(name), name.encode())
+
+    def test_an_import_makes_nothing_of_what_it_leaves_out(self):
+        """Two split off at once, and one of them is here. Objects of the other cannot be where those of the one are not, and are left
+        out, too. It must not be made when the OSD starts: its log would say that it has them."""
+        with Cluster(osds=3, size=1) as c:
+            first, path = self.exported(c)
+            lost, kept = self.split(c, first, 4)
+            pgs = {name: c.json("osd", "map", "p", name)["pgid"][-1] for name in NAMES}
+            come = [name for name in NAMES if pgs[name] in "02"]
+            imported = answer(c, kept, "import", path)
+            self.assertEqual((imported["objects"], imported["skipped"]), (len(come), len(NAMES) - len(come)))
+            self.start(c, kept)
+            c.kill(f"osd.{kept}")
+            found = answer(c, kept, "stat")["objects_by_pg"]
+            self.assertNotIn(first[:-1] + "3", found)
+            self.assertEqual(answer(c, kept, "fsck", "--deep")["errors"], [])
+
+    def exported(self, c):
+        """The only placement group of a pool, and the file that it is in."""
+        c.ceph("osd", "pool", "create", "p", "1", "1", "--autoscale-mode=off")
+        c.wait_clean()
+        first = f"{c.json('osd', 'pool', 'ls', 'detail')[-1]['pool_id']}.0"
+        with rados.Rados(conffile=c.conf) as cluster, cluster.open_ioctx("p") as ioctx:
+            for name in NAMES:
+                ioctx.write_full(name, name.encode())
+        path = os.path.join(c.dir, "pg.export")
+        osd = self.place(c, first)
+        c.down()
+        self.assertEqual(answer(c, osd, "export", first, path)["objects"], len(NAMES))
+        c.up()
+        c.wait_clean()
+        return first, path
+
+    def place(self, c, pg):
+        return c.json("pg", "map", pg)["acting"][0]
+
+    def split(self, c, first, pg_num):
+        """Splits it, leaves the second of them alone on one OSD, and kills that and the one where all others are: both."""
+        c.ceph("osd", "pool", "set", "p", "pg_num", str(pg_num))
+        c.ceph("osd", "pool", "set", "p", "pgp_num", str(pg_num))
+        c.wait(lambda: len(c.json("pg", "ls-by-pool", "p")["pg_stats"]) == pg_num, what="the split")
+        c.wait_clean()
+        lost = self.place(c, first)
+        kept = (lost + 1) % 3
+        for n in range(pg_num):
+            pg, osd = f"{first[:-1]}{n}", kept if n == 1 else lost
+            if self.place(c, pg) != osd:
+                c.ceph("osd", "pg-upmap-items", pg, str(self.place(c, pg)), str(osd))
+            c.wait(lambda: self.place(c, pg) == osd, what=f"{pg} on osd.{osd}")
+        c.wait_clean()
+        # Who had one before removes it.
+        c.wait(lambda: c.json("tell", f"osd.{kept}", "status")["num_pgs"] == 1, what="one placement group left")
+        for osd in lost, kept:
+            c.kill(f"osd.{osd}")
+            c.ceph("osd", "down", str(osd))
+        return lost, kept
+
+    def start(self, c, osd):
+        with open(f"{c.dir}/log/osd.{osd}.log", "ab") as log:
+            started = subprocess.Popen([LOLIGO, "osd", "--id", str(osd), "-c", c.conf], stdout=log, stderr=log)
+        self.addCleanup(started.wait)
+        pathlib.Path(c.dir, "run", f"osd.{osd}.pid").write_text(f"{started.pid}\n")
+        c.wait(lambda: c.json("osd", "stat")["num_up_osds"] == 2, what="two OSDs up")
 
     def third(self, c):
         """A third OSD that has all maps and no placement groups."""
