@@ -150,7 +150,8 @@ class Stores(unittest.TestCase):
 
     def test_a_pool_goes_while_its_snapshots_do(self):
         """Ceph's `LibRadosSnapshots` on BlueStore took OSDs down with `NoCollection`: its pool was removed while
-        objects of a removed snapshot were looked for. There were none, and that was noted in a PG that was gone."""
+        objects of a removed snapshot were looked for. There were none, and that was noted in a PG that was gone. Later
+        what looked began again when its PG had gone."""
         with Cluster(osds=3, store="bluestore") as c:
             with rados.Rados(conffile=c.conf) as cluster:
                 for n in range(40):

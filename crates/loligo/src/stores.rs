@@ -424,10 +424,15 @@ fn filestore_kv(config: &Config, dir: &Path, create: bool) -> Result<SharedKv, F
     open_kv(config, &dir.join("current").join("omap"), &backend, options, cache, create)
 }
 
-/// RocksDB's options, with smaller buffers for a small OSD.
+/// RocksDB's options, with smaller buffers for a small OSD. On others its files may be larger than the
+/// OSD's size says for a while: they are on a file system, and experiments want RocksDB's own settings.
 fn options_for_size(config: &Config, options: String) -> String {
-    let given = RocksDbOptions { options, ..RocksDbOptions::default() };
-    fitted(&given, config.uint("bluestore_block_size")).options.options
+    const SMALL: u64 = 1 << 30;
+    let size = config.uint("bluestore_block_size");
+    if size >= SMALL {
+        return options;
+    }
+    fitted(&RocksDbOptions { options, ..RocksDbOptions::default() }, size).options.options
 }
 
 /// The journal: beside the files, unless the option names another place than Ceph's default.

@@ -686,6 +686,7 @@ fn pgp_num_is_walked_and_kept_apart() {
 #[test]
 fn more_osds_than_a_map_takes_are_refused() {
     let mut b = Bench::with(fresh_kv(), "mon_max_osd = 2000000");
+    b.three_osds();
     for (json, errno) in [
         (r#"{"prefix":"osd setmaxosd","newmax":1500000}"#, types::Errno::ERANGE),
         (

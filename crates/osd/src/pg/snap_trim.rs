@@ -29,7 +29,8 @@ impl Pg {
     /// Whether a clone may be trimmed now (`SnapTrimmer::can_trim`).
     fn may_trim(&self) -> bool {
         let is_forbidden = self.map.borrow().has_flag(osdmap_flags::NOSNAPTRIM);
-        !is_forbidden && self.core.borrow().is_clean() && !self.scrub.is_active()
+        let is_going = self.deleting.get() || self.splitting.get();
+        !is_forbidden && !is_going && self.core.borrow().is_clean() && !self.scrub.is_active()
     }
 
     /// Starts trimming if there is something to trim and nothing against it.

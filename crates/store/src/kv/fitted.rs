@@ -27,8 +27,11 @@ pub(crate) fn need(buffer: u64, compaction: u64, has: u64) -> u64 {
 const WRITE_BUFFER_LEN: u64 = 64 << 20;
 /// Smallest write buffer that a device's size asks for.
 const WRITE_BUFFER_LEN_MIN: u64 = 256 << 10;
-/// A buffer is at most such a share of the device.
-const WRITE_BUFFER_SHARE: u64 = 128;
+/// A buffer is at most such a share of the device: of one below this length, where room for keys counts for more than bytes
+/// written by compactions, and of others, which experiments compare with Ceph.
+const SMALL_LEN: u64 = 2 << 30;
+const WRITE_BUFFER_SHARE_SMALL: u64 = 128;
+const WRITE_BUFFER_SHARE: u64 = 32;
 
 /// The value of a setting in RocksDB's options.
 fn setting(options: &str, name: &str) -> Option<u64> {
@@ -48,7 +51,8 @@ const UNBOUND_SHARE: u64 = 16;
 /// Settings for a database on a device of `len` bytes.
 pub fn fitted(given: &RocksDbOptions, len: u64) -> Fitted {
     let wanted = setting(&given.options, "write_buffer_size").unwrap_or(WRITE_BUFFER_LEN);
-    let buffer = wanted.min((len / WRITE_BUFFER_SHARE).max(WRITE_BUFFER_LEN_MIN));
+    let share = if len < SMALL_LEN { WRITE_BUFFER_SHARE_SMALL } else { WRITE_BUFFER_SHARE };
+    let buffer = wanted.min((len / share).max(WRITE_BUFFER_LEN_MIN));
     let unbound = COMPACTION_BUFFERS_UNBOUND * buffer;
     let mut options = given.clone();
     if buffer == wanted && unbound <= len / UNBOUND_SHARE {
@@ -85,6 +89,7 @@ mod tests {
         assert_eq!(small.buffer, 8 << 20);
         assert!(small.options.options.contains(",write_buffer_size=8388608,"));
         assert_eq!(fitted(&given, 1 << 20).buffer, 256 << 10);
+        assert_eq!(fitted(&given, 4 << 30).buffer, 128 << 20);
         let default = fitted(&RocksDbOptions::default(), 100 << 30);
         assert_eq!((default.options, default.buffer), (RocksDbOptions::default(), 64 << 20));
         // Buffers that are small enough, and too many of them.
