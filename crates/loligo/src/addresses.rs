@@ -90,20 +90,22 @@ fn bits(ip: IpAddr) -> (u128, u32) {
     }
 }
 
-/// This machine's addresses with the names of their interfaces, in the kernel's order.
+/// This machine's addresses with the names of their interfaces: of those that are up, loopback's behind the
+/// others (a service's address may stand there on each host), else in the kernel's order.
 fn interfaces() -> Vec<(String, IpAddr)> {
     let mut found = Vec::new();
     let mut list: *mut libc::ifaddrs = ptr::null_mut();
     // SAFETY: the call writes one pointer, to a list that is freed below.
     if unsafe { libc::getifaddrs(&mut list) } != 0 {
-        return found;
+        return Vec::new();
     }
     let mut at = list;
     // SAFETY: the list's entries live until it is freed; an entry's name ends in a zero, and its address is
     // of the length that its family says.
     while let Some(entry) = unsafe { at.as_ref() } {
         at = entry.ifa_next;
-        if entry.ifa_addr.is_null() {
+        let has = |flag: libc::c_int| entry.ifa_flags & flag as u32 != 0;
+        if entry.ifa_addr.is_null() || !has(libc::IFF_UP) {
             continue;
         }
         let ip: Option<IpAddr> = match i32::from(unsafe { (*entry.ifa_addr).sa_family }) {
@@ -122,12 +124,13 @@ fn interfaces() -> Vec<(String, IpAddr)> {
         if let Some(ip) = ip {
             // SAFETY: as above.
             let name = unsafe { CStr::from_ptr(entry.ifa_name) };
-            found.push((name.to_string_lossy().into_owned(), ip));
+            found.push((has(libc::IFF_LOOPBACK), name.to_string_lossy().into_owned(), ip));
         }
     }
     // SAFETY: it came from `getifaddrs`, and nothing points into it any more.
     unsafe { libc::freeifaddrs(list) };
-    found
+    found.sort_by_key(|(is_loopback, ..)| *is_loopback);
+    found.into_iter().map(|(_, name, ip)| (name, ip)).collect()
 }
 
 #[cfg(test)]
@@ -137,10 +140,10 @@ mod tests {
     fn machine() -> Vec<(String, IpAddr)> {
         let interface = |name: &str, ip: &str| (name.to_owned(), ip.parse().unwrap());
         vec![
-            interface("lo", "127.0.0.1"),
             interface("eth0", "192.0.2.9"),
             interface("eth1", "10.1.2.3"),
             interface("eth1", "fd00::3"),
+            interface("lo", "127.0.0.1"),
         ]
     }
 
@@ -152,7 +155,7 @@ mod tests {
             ("10.0.0.0/24, 10.1.0.0/16", "", "10.1.2.3"),
             ("10.1.2.3/32", "", "10.1.2.3"),
             ("fd00::/64", "", "fd00::3"),
-            ("0.0.0.0/0", "", "127.0.0.1"),
+            ("0.0.0.0/0", "", "192.0.2.9"),
             ("0.0.0.0/0", "eth1", "10.1.2.3"),
         ] {
             assert_eq!(
@@ -168,7 +171,8 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_has_loopback() {
-        assert!(interfaces().iter().any(|(_, ip)| ip.is_loopback()));
+    fn loopback_comes_last() {
+        let found = interfaces();
+        assert!(found.last().is_none_or(|(_, ip)| ip.is_loopback()), "{found:?}");
     }
 }

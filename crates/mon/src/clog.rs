@@ -272,7 +272,13 @@ impl MonCore {
         }
         let mut texts: BTreeMap<Option<String>, String> = BTreeMap::new();
         for (_, entry) in self.clog.since(from).take_while(|(number, _)| *number <= end) {
-            let (channel, line) = (&entry.channel, line_text(entry));
+            // Senders choose it, and it becomes part of a file's name.
+            let is_name = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
+            let channel = match entry.channel.chars().all(is_name) {
+                true => entry.channel.as_str(),
+                false => "cluster",
+            };
+            let line = line_text(entry);
             let least = conf.of_channel("mon_cluster_log_file_level", channel);
             if to_stderr {
                 *texts.entry(None).or_default() += &format!("{channel} {line}\n");

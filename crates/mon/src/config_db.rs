@@ -87,6 +87,16 @@ impl ConfigDb {
         self.settings.remove(key)
     }
 
+    /// Other keys of the same setting: earlier versions stored masks as a command had written them.
+    pub(crate) fn other_keys(&self, key: &str) -> Vec<String> {
+        let (who, option) = split_key(key);
+        let Some((section, mask)) = parse_who(who) else { return Vec::new() };
+        let same = self.settings.iter().filter(|(other, s)| {
+            other.as_str() != key && s.option == option && s.section == section && s.mask == mask
+        });
+        same.map(|(other, _)| other.clone()).collect()
+    }
+
     /// The value stored under a key.
     pub(crate) fn get(&self, key: &str) -> Option<&str> {
         self.settings.get(key).map(|s| s.value.as_str())
@@ -182,6 +192,24 @@ fn split_key(key: &str) -> (&str, &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A setting that a command wrote with its masks in another order, or with `global/`, was another one: it stayed in
+    /// force when the first was removed.
+    #[test]
+    fn a_setting_has_one_key() {
+        assert_eq!(stored_key("osd/class:ssd/host:h", "a"), "osd/host:h/class:ssd/a");
+        assert_eq!(stored_key("host:h", "a"), stored_key("global/host:h", "a"));
+        assert_eq!(stored_key("", "a"), "global/a");
+        let mut db = ConfigDb::default();
+        for key in ["osd/class:ssd/host:h/a", "osd/host:h/class:ssd/a", "osd/host:h/a", "host:h/b"]
+        {
+            assert!(db.insert(key, "1"));
+        }
+        let others = |who| db.other_keys(&stored_key(who, "a"));
+        assert_eq!(others("osd/host:h/class:ssd"), ["osd/class:ssd/host:h/a"]);
+        assert_eq!(others("osd/host:h"), Vec::<String>::new());
+        assert_eq!(db.other_keys(&stored_key("global/host:h", "b")), ["host:h/b"]);
+    }
 
     #[test]
     fn narrower_targets_win() {

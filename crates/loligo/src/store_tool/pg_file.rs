@@ -105,7 +105,10 @@ pub(super) async fn import(
     bar.finish_and_clear();
     let skipped = match moved.skipped {
         0 => String::new(),
-        n => format!("; {n} objects were left out, as PGs that split off since are here already"),
+        n => format!(
+            "; {n} objects were left out, as PGs that split off since are here. Those of other PGs among them are in the file \
+             alone: keep it, and import it into an OSD that has none of this PG's"
+        ),
     };
     let text = format!(
         "{}: {} objects, {} bytes, {} log entries at map {} are in {} now{skipped}",

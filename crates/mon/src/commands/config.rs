@@ -60,10 +60,13 @@ impl MonCore {
         let force = cmd.map.flag("force");
         let (name, value) = check_setting(&who, &name, &value, force)?;
         let key = stored_key(&who, &name);
-        if self.config_db.get(&key) == Some(value.as_str()) {
+        let others = self.config_db.other_keys(&key);
+        if others.is_empty() && self.config_db.get(&key) == Some(value.as_str()) {
             return done();
         }
-        self.config_change("", &[(key, Some(value))])?;
+        let mut changes: Vec<_> = others.into_iter().map(|other| (other, None)).collect();
+        changes.push((key, Some(value)));
+        self.config_change("", &changes)?;
         done()
     }
 
@@ -75,8 +78,13 @@ impl MonCore {
             return fail(Errno::EINVAL, format!("unrecognized config target '{who}'"));
         }
         let key = stored_key(&who, &name);
+        let mut keys = self.config_db.other_keys(&key);
         if self.config_db.get(&key).is_some() {
-            self.config_change("", &[(key, None)])?;
+            keys.push(key);
+        }
+        if !keys.is_empty() {
+            let changes: Vec<_> = keys.into_iter().map(|key| (key, None)).collect();
+            self.config_change("", &changes)?;
         }
         done()
     }
