@@ -195,8 +195,8 @@ impl Core {
             deferred_writes: AtomicU64::new(0),
         };
         core.look_at_kv()?;
-        let (free, need) = (core.alloc().free_len(), core.kv_need());
-        if free < need {
+        let free = core.alloc().free_len();
+        if free < core.kv_need() {
             core.kv_need_most = free - free / 8;
         }
         core.replay(records?)?;
