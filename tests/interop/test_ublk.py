@@ -237,7 +237,7 @@ class Devices(unittest.TestCase):
         self.assertEqual(export("ranges"), bytes(wanted))
 
     def test_what_may_not_be_written_is_not(self):
-        create("kept", "--size", str(MIB + 100))
+        create("kept", "--size", f"{MIB + 100}B")
         c.run("rbd", "bench", "kept", "--io-type", "write", "--io-size", "64K", "--io-total", "512K")
         c.run("rbd", "snap", "create", "--no-progress", "kept@s")
         before = export("kept@s")[:MIB]
