@@ -86,9 +86,6 @@ pub struct Core {
     /// Bytes that it holds, when last looked, and those put into it since.
     kv_held: AtomicU64,
     kv_put: AtomicU64,
-    /// The most that is kept free for it: less than it may need where it was opened with less, filled by who kept back less. The
-    /// OSD has to note things before it can delete any.
-    kv_need_most: u64,
     state: Mutex<State>,
     /// Held by whoever makes things durable. Taken before `state`.
     round: Mutex<()>,
@@ -166,7 +163,7 @@ impl Core {
             .into_iter()
             .map(|(key, value)| Ok((key, decoded(&value, "a deferred write")?)))
             .collect();
-        let mut core = Core {
+        let core = Core {
             device,
             kv,
             superblock,
@@ -179,7 +176,6 @@ impl Core {
             kv_compaction: opened.compaction,
             kv_held: AtomicU64::new(0),
             kv_put: AtomicU64::new(0),
-            kv_need_most: u64::MAX,
             state: Mutex::new(State {
                 totals,
                 pools: Pools::new(),
@@ -195,10 +191,6 @@ impl Core {
             deferred_writes: AtomicU64::new(0),
         };
         core.look_at_kv()?;
-        let free = core.alloc().free_len();
-        if free < core.kv_need() {
-            core.kv_need_most = free - free / 8;
-        }
         core.replay(records?)?;
         let pools = core.load_pools()?;
         core.state().pools = pools;
@@ -252,7 +244,7 @@ impl Core {
         let holds = (load(&self.kv_held) + load(&self.kv_put)).min(has);
         let need = need(self.kv_buffer, self.kv_compaction, holds).saturating_sub(has - holds);
         let (has, all) = spaces[Role::Db as usize];
-        need.saturating_sub(all.saturating_sub(has)).min(self.kv_need_most)
+        need.saturating_sub(all.saturating_sub(has))
     }
 
     /// Asks the database what it holds.

@@ -2,47 +2,14 @@
 // by cause. Nothing here throws into Rust, and Rust's callbacks do not unwind into C++.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
 #include <string>
 
 namespace loligo {
-
-// Rests between attempts to give space back. While space is tight they are asked for each second, and an
-// OSD that only goes on deletes enough for each: so a rest is twice as long as the one before, until nobody
-// has asked for a while.
-class Rest {
- public:
-  // Whether there is none now.
-  bool over() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    auto now = Clock::now();
-    if (now - asked_ > kForgotten) length_ = kShortest;
-    asked_ = now;
-    return now >= until_;
-  }
-
-  void begin() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    until_ = Clock::now() + length_;
-    length_ = std::min(2 * length_, kLongest);
-  }
-
- private:
-  using Clock = std::chrono::steady_clock;
-  static constexpr Clock::duration kShortest = std::chrono::milliseconds(100);
-  static constexpr Clock::duration kLongest = std::chrono::minutes(10);
-  static constexpr Clock::duration kForgotten = std::chrono::minutes(1);
-  std::mutex mutex_;
-  Clock::duration length_ = kShortest;
-  Clock::time_point until_, asked_;
-};
 
 // Places in the counters' array; native.rs has the same order.
 enum Counter {

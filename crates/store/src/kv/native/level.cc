@@ -282,9 +282,8 @@ class Level : public Engine {
   }
 
   void reclaim() override {
-    if (!rest_.over() || deletions_ < kDeletionsMin || compacting_.exchange(true)) return;
+    if (deletions_ < kDeletionsMin || compacting_.exchange(true)) return;
     deletions_ = 0;
-    rest_.begin();
     if (compaction_.joinable()) compaction_.join();
     compaction_ = std::thread([this] {
       db_->CompactRange(nullptr, nullptr);
@@ -323,7 +322,6 @@ class Level : public Engine {
   // Since the last compaction that reclaim() began, and that one. What was deleted before the opening
   // nobody knows: perhaps enough.
   std::atomic<uint64_t> deletions_{kDeletionsMin};
-  Rest rest_;
   std::atomic<bool> compacting_{false};
   std::thread compaction_;
 };

@@ -344,7 +344,6 @@ class Rocks : public Engine {
   // File by file, as compactions go that RocksDB begins by itself: one of everything might need as
   // much room again as there is.
   void reclaim() override {
-    if (!rest_.over()) return;
     uint64_t entries = 0, deletions = 0;
     db_->GetIntProperty("rocksdb.num-entries-active-mem-table", &entries);
     db_->GetIntProperty("rocksdb.num-deletes-active-mem-table", &deletions);
@@ -354,16 +353,14 @@ class Rocks : public Engine {
       options.allow_write_stall = true;
       // One that fails tells so by the next write.
       db_->Flush(options).PermitUncheckedError();
-      rest_.begin();
     }
     std::map<std::string, std::string> tables;
     if (!db_->GetMapProperty(DB::Properties::kAggregatedTableProperties, &tables)) return;
     entries = strtoull(tables["num_entries"].c_str(), nullptr, 10);
     deletions = strtoull(tables["num_deletions"].c_str(), nullptr, 10);
     deletions += strtoull(tables["num_range_deletions"].c_str(), nullptr, 10) * kRangeKeysMax;
-    if (!is_much(deletions, entries)) return;
-    experimental::SuggestCompactRange(db_.get(), nullptr, nullptr).PermitUncheckedError();
-    rest_.begin();
+    if (is_much(deletions, entries))
+      experimental::SuggestCompactRange(db_.get(), nullptr, nullptr).PermitUncheckedError();
   }
 
  private:
@@ -404,7 +401,6 @@ class Rocks : public Engine {
 
   std::unique_ptr<Env> env_;
   std::unique_ptr<DB> db_;
-  Rest rest_;
   // Ranges deleted since the last flush that reclaim() began: no property tells of them.
   std::atomic<uint64_t> ranges_{0};
 };
