@@ -66,25 +66,35 @@ fn beat(leader: &mut Raft, joiner: &mut Raft, now: &mut Duration) -> bool {
     copies
 }
 
+/// A leader alone, and one that has nothing yet.
+fn leader_and_joiner(now: Duration) -> (Raft, Raft) {
+    let base = Base { index: 1, term: 0, members: Members::sole(LEADER, "a") };
+    let (mut leader, mut joiner) = (member(LEADER, base), member(JOINER, Base::default()));
+    joiner.set_whole(false);
+    leader.note_time(now);
+    settle(&mut leader, now);
+    (leader, joiner)
+}
+
+fn let_in(leader: &mut Raft) {
+    let mut members = leader.members().clone();
+    members.set(JOINER, "b", false);
+    leader.change_members(members).unwrap();
+}
+
 /// Every copy of the state was followed by another (short life 6271): the leader learns of the
 /// first one's end from the answer to what it says next, and that was, once more, that the member
 /// lacks what the log does not hold any more.
 #[test]
 fn a_copy_is_not_followed_by_another() {
-    let base = Base { index: 1, term: 0, members: Members::sole(LEADER, "a") };
-    let (mut leader, mut joiner) = (member(LEADER, base), member(JOINER, Base::default()));
-    joiner.set_whole(false);
     let mut now = Duration::from_secs(10);
-    leader.note_time(now);
-    settle(&mut leader, now);
+    let (mut leader, mut joiner) = leader_and_joiner(now);
     assert!(leader.is_leader());
     for _ in 0..10 {
         leader.propose(Bytes::new());
         settle(&mut leader, now);
     }
-    let mut members = leader.members().clone();
-    members.set(JOINER, "b", false);
-    leader.change_members(members).unwrap();
+    let_in(&mut leader);
 
     assert!((0..3).any(|_| beat(&mut leader, &mut joiner, &mut now)));
     let copied = leader.applied_base().unwrap();
@@ -115,15 +125,9 @@ fn a_copy_is_not_followed_by_another() {
 /// refused it, and was sent it again at once, for ever.
 #[test]
 fn an_older_copy_of_a_store_is_brought_forward() {
-    let base = Base { index: 1, term: 0, members: Members::sole(LEADER, "a") };
-    let (mut leader, mut joiner) = (member(LEADER, base), member(JOINER, Base::default()));
-    joiner.set_whole(false);
     let mut now = Duration::from_secs(10);
-    leader.note_time(now);
-    settle(&mut leader, now);
-    let mut members = leader.members().clone();
-    members.set(JOINER, "b", false);
-    leader.change_members(members).unwrap();
+    let (mut leader, mut joiner) = leader_and_joiner(now);
+    let_in(&mut leader);
     assert!((0..3).any(|_| beat(&mut leader, &mut joiner, &mut now)));
     let older = leader.applied_base().unwrap();
     joiner.install(older.clone()).unwrap();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use client::Operation;
+use client::{Client, IoCtx, Operation};
 use osd::ops::SnapMapper;
 use serde_json::{Value, json};
 use sim::{DiskModel, Kill, World};
@@ -490,6 +490,33 @@ fn rows_of_divergent_clones_go_and_those_of_clones_that_come_stay() {
     });
 }
 
+/// A pool of one PG whose objects have a clone each, of a snapshot that has just been removed.
+async fn trimmed_soon(cluster: &Cluster, admin: &Client, objects: usize) -> IoCtx {
+    cluster.create_pool(admin, 1).await;
+    cluster.wait_until_clean(admin, Duration::from_secs(60)).await;
+    let io = admin.io_ctx("p").await.unwrap();
+    let snap = admin.selfmanaged_snap_create(io.pool_id()).await.unwrap();
+    let later = io.clone().with_snap_context(SnapContext { seq: snap, snaps: vec![snap] });
+    for n in 0..objects {
+        io.write_full(format!("o{n}"), Bytes::from_static(b"before")).await.unwrap();
+        later.write_full(format!("o{n}"), Bytes::from_static(b"after")).await.unwrap();
+    }
+    admin.selfmanaged_snap_remove(io.pool_id(), snap).await.unwrap();
+    io
+}
+
+/// The clones that are left of those.
+async fn clones_of(io: &IoCtx, objects: usize) -> usize {
+    let (of_all, mut clones) = (io.clone().with_snap_read(SNAPDIR), 0);
+    for n in 0..objects {
+        let list = Operation::new().op(OsdOp::new(ops::LIST_SNAPS));
+        let listed = of_all.operate(format!("o{n}"), list).await.unwrap();
+        let listed: ObjListSnapResponse = listed.decode(0).unwrap();
+        clones += listed.clones.iter().filter(|clone| clone.cloneid != NOSNAP).count();
+    }
+    clones
+}
+
 /// nosnaptrim was looked at when trimming began, and osd_snap_trim_sleep never: whoever wanted clients to have the disks could not stop it.
 #[test]
 fn trimming_sleeps_and_is_stopped() {
@@ -500,27 +527,8 @@ fn trimming_sleeps_and_is_stopped() {
     world.run_until(async move {
         let world = cluster.world().clone();
         let admin = cluster.start().await;
-        cluster.create_pool(&admin, 1).await;
-        cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;
-        let io = admin.io_ctx("p").await.unwrap();
-        let snap = admin.selfmanaged_snap_create(io.pool_id()).await.unwrap();
-        let later = io.clone().with_snap_context(SnapContext { seq: snap, snaps: vec![snap] });
-        for n in 0..OBJECTS {
-            io.write_full(format!("o{n}"), Bytes::from_static(b"before")).await.unwrap();
-            later.write_full(format!("o{n}"), Bytes::from_static(b"after")).await.unwrap();
-        }
-        let of_all = io.clone().with_snap_read(SNAPDIR);
-        let clones = async || {
-            let mut clones = 0;
-            for n in 0..OBJECTS {
-                let list = Operation::new().op(OsdOp::new(ops::LIST_SNAPS));
-                let listed = of_all.operate(format!("o{n}"), list).await.unwrap();
-                let listed: ObjListSnapResponse = listed.decode(0).unwrap();
-                clones += listed.clones.iter().filter(|clone| clone.cloneid != NOSNAP).count();
-            }
-            clones
-        };
-        admin.selfmanaged_snap_remove(io.pool_id(), snap).await.unwrap();
+        let io = trimmed_soon(&cluster, &admin, OBJECTS).await;
+        let clones = async || clones_of(&io, OBJECTS).await;
         world.sleep(Duration::from_secs(10)).await;
         // Two in two seconds, as Ceph trims two at once and sleeps then.
         let left = clones().await;
@@ -548,27 +556,8 @@ fn trimming_goes_on_in_the_next_interval() {
     world.run_until(async move {
         let world = cluster.world().clone();
         let admin = cluster.start().await;
-        cluster.create_pool(&admin, 1).await;
-        cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;
-        let io = admin.io_ctx("p").await.unwrap();
-        let snap = admin.selfmanaged_snap_create(io.pool_id()).await.unwrap();
-        let later = io.clone().with_snap_context(SnapContext { seq: snap, snaps: vec![snap] });
-        for n in 0..OBJECTS {
-            io.write_full(format!("o{n}"), Bytes::from_static(b"before")).await.unwrap();
-            later.write_full(format!("o{n}"), Bytes::from_static(b"after")).await.unwrap();
-        }
-        let of_all = io.clone().with_snap_read(SNAPDIR);
-        let clones = async || {
-            let mut clones = 0;
-            for n in 0..OBJECTS {
-                let list = Operation::new().op(OsdOp::new(ops::LIST_SNAPS));
-                let listed = of_all.operate(format!("o{n}"), list).await.unwrap();
-                let listed: ObjListSnapResponse = listed.decode(0).unwrap();
-                clones += listed.clones.iter().filter(|clone| clone.cloneid != NOSNAP).count();
-            }
-            clones
-        };
-        admin.selfmanaged_snap_remove(io.pool_id(), snap).await.unwrap();
+        let io = trimmed_soon(&cluster, &admin, OBJECTS).await;
+        let clones = async || clones_of(&io, OBJECTS).await;
         while clones().await == OBJECTS {
             world.sleep(Duration::from_millis(100)).await;
         }

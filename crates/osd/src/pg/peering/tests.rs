@@ -480,6 +480,43 @@ fn who_has_only_heard_of_the_last_activation_is_asked_for_all_of_its_log() {
     assert_eq!(asked(12, 8), Some(Query::Log(EVersion::new(8, 0))));
 }
 
+/// An OSD came back when the monitors had forgotten the maps of when it left. The first one it got was in the middle of an
+/// interval: counted from there, its primary had not been recorded as up in it, so it was taken for one without writes, and
+/// the old copy served when those that had them were gone.
+#[test]
+fn an_interval_that_began_in_maps_never_seen_may_have_taken_writes() {
+    let pgid = PgId { pool: 1, seed: 0 }.spg();
+    let settings = || World::new(1, 2, 2, 1, Redundancy::Copies).settings;
+    let load = |map: &Map| {
+        let (me, info, past) = (PgShard::replica(0), PgInfo::new(pgid), PastIntervals::default());
+        Peering::load(me, pgid, settings(), map.mapping(), map.epoch, info, past)
+    };
+    let others = |epoch: u32| {
+        let mut map = map_of_two(epoch, &[1, 2]);
+        map.up_from = [(1, 5), (2, 5)].into();
+        map.up_thru = [(1, 8), (2, 8)].into();
+        map
+    };
+    let goes = |core: &mut Peering, from: &Map, to: &Map| {
+        core.advance_map(to, from, to.mapping(), Duration::from_secs(1), &mut Vec::new());
+    };
+    for (found_at, may_have) in [(11, false), (452, true)] {
+        let (before, found) = (map_of_two(10, &[0, 1]), others(found_at));
+        let after = map_of_two(found_at + 1, &[0]);
+        let mut core = load(&before);
+        goes(&mut core, &before, &found);
+        // It is restarted here, or not.
+        let mut again = load(&found);
+        again.known_since = core.known_since;
+        again.info = core.info.clone();
+        for mut core in [core, again] {
+            goes(&mut core, &found, &after);
+            let has = core.past_intervals.intervals.iter().any(|i| i.first == found_at);
+            assert_eq!(has, may_have, "{:?}", core.past_intervals);
+        }
+    }
+}
+
 /// A stray restarted. It told the primary of itself as soon as it had loaded its PGs, which nobody
 /// listens to before the map has it up; and that it is up changes nothing of where the PG is, so it
 /// was silent then. What only it had stayed unfound for up to sixteen maps.
