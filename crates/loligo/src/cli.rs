@@ -31,7 +31,7 @@ pub(crate) enum Command {
     /// Show what the cluster in DIR says of itself
     Status(StatusArgs),
     /// Run one monitor in the foreground
-    Mon(DaemonArgs),
+    Mon(MonArgs),
     /// Run one manager in the foreground
     Mgr(DaemonArgs),
     /// Run an OSD in the foreground, or several in one process
@@ -129,6 +129,20 @@ pub(crate) struct UpArgs {
     /// Run all daemons as threads of this process, in the foreground (for tests)
     #[arg(long)]
     pub(crate) single_process: bool,
+}
+
+/// A monitor.
+#[derive(Debug, Args)]
+pub(crate) struct MonArgs {
+    /// Write the monitor map of this monitor, which is stopped, to FILE ('monmaptool' shows and changes it) and exit
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["inject_monmap", "mkfs"])]
+    pub(crate) extract_monmap: Option<PathBuf>,
+    /// Give this monitor, which is stopped, the map in FILE, which names no other, and exit: started, it
+    /// leads alone. For when a majority of the monitors is gone for good
+    #[arg(long, value_name = "FILE", conflicts_with = "mkfs")]
+    pub(crate) inject_monmap: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) daemon: DaemonArgs,
 }
 
 /// A monitor or a manager.
@@ -246,6 +260,9 @@ mod tests {
         assert!(parse("loligo osd --id 0 -c conf --osd-uuid u").is_err());
         assert!(parse("loligo mon --id a -c conf --mkfs").is_ok());
         assert!(parse("loligo mon --id a -c conf --threads 2").is_err());
+        assert!(parse("loligo mon --id a -c conf --inject-monmap f").is_ok());
+        assert!(parse("loligo mon --id a -c conf --mkfs --inject-monmap f").is_err());
+        assert!(parse("loligo mgr --id x -c conf --extract-monmap f").is_err());
         assert!(parse("loligo mgr --id x -c conf --mkfs --osd-uuid u").is_err());
         assert!(parse("loligo sim --lives 0").is_err());
         assert!(parse("loligo bench rados p --runtime 0").is_err());

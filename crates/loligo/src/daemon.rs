@@ -126,12 +126,8 @@ pub(crate) fn run_osds(args: &OsdArgs) -> Result<(), Failure> {
     household::run(id, *threads, &start.conf, &sets)
 }
 
-/// `loligo mon|mgr`.
-pub(crate) fn run(kind: &'static str, ids: &[String], args: &StartArgs) -> Result<(), Failure> {
-    run_one(kind, ids, args, &args.set)
-}
-
-fn run_one(
+/// `loligo mon|mgr`, and an OSD that has its process for itself.
+pub(crate) fn run_one(
     kind: &'static str,
     ids: &[String],
     args: &StartArgs,
@@ -301,9 +297,9 @@ fn mon_command(daemon: &mon::Mon, json: String) -> CommandReply {
 }
 
 /// File of a monitor's store.
-const MON_STORE: &str = "store.redb";
+pub(crate) const MON_STORE: &str = "store.redb";
 
-fn open_mon_kv(env: &Env, config: &Config) -> Result<Rc<dyn store::Kv>, Failure> {
+pub(crate) fn open_mon_kv(env: &Env, config: &Config) -> Result<Rc<dyn store::Kv>, Failure> {
     let dir = PathBuf::from(config.str("mon_data"));
     fs::create_dir_all(&dir)
         .map_err(|e| Failure::new(format!("cannot create {}: {e}", dir.display())))?;

@@ -15,6 +15,7 @@ mod laboratory;
 mod layout;
 mod logging;
 mod memory;
+mod monmap;
 mod output;
 mod pages;
 mod process;
@@ -53,8 +54,8 @@ fn main() -> ExitCode {
         Command::Up(args) => up::up(&args),
         Command::Down(args) => down::down(&args),
         Command::Status(args) => status::status(&args),
-        Command::Mon(args) => daemon::run("mon", &args.id, &args.start),
-        Command::Mgr(args) => daemon::run("mgr", &args.id, &args.start),
+        Command::Mon(args) => monmap::run(&args),
+        Command::Mgr(args) => daemon::run_one("mgr", &args.id, &args.start, &args.start.set),
         Command::Osd(args) => daemon::run_osds(&args),
         Command::Rbd(args) => block::rbd::run(args),
         Command::Bench(args) => block::bench::run(args),

@@ -222,11 +222,31 @@ fn location_text(loc: &BTreeMap<String, String>) -> String {
 impl MonFeatures {
     /// The names of the features.
     pub fn names(self) -> Vec<&'static str> {
-        let set = MON_FEATURE_NAMES.iter().filter(|(bit, _)| self.bits & bit != 0);
-        set.map(|(_, name)| *name).collect()
+        self.each().map(|(_, name)| *name).collect()
     }
 
-    fn dump(self, f: &mut Formatter, name: &str) {
+    /// Their array of bits.
+    pub fn dump_with_value(self, f: &mut Formatter, name: &str) {
+        f.array(name, |f| self.each().for_each(|(bit, name)| f.dump_unsigned(name, *bit)));
+    }
+
+    /// `[kraken(1),luminous(2)]`.
+    pub fn text_with_value(self) -> String {
+        format!("[{}]", joined(self.each().map(|(bit, name)| format!("{name}({bit})"))))
+    }
+
+    fn each(self) -> impl Iterator<Item = &'static (u64, &'static str)> {
+        MON_FEATURE_NAMES.iter().filter(move |(bit, _)| self.bits & bit != 0)
+    }
+
+    /// The feature of that name.
+    pub fn named(name: &str) -> Option<MonFeatures> {
+        let (bits, _) = MON_FEATURE_NAMES.iter().find(|(_, known)| *known == name)?;
+        Some(MonFeatures { bits: *bits })
+    }
+
+    /// Their array.
+    pub fn dump(self, f: &mut Formatter, name: &str) {
         f.array(name, |f| self.names().into_iter().for_each(|n| f.dump_string("feature", n)));
     }
 }

@@ -152,7 +152,7 @@ pub(crate) fn dump_line(f: &mut command::Formatter, e: &LogEntry) {
     f.object("entry", |f| {
         f.dump_stream("name", &e.name);
         f.dump_stream("rank", e.rank);
-        crate::dump::addrvec(f, "addrs", &e.addrs);
+        maps::osdmap::dump_addrvec(f, "addrs", &e.addrs);
         f.dump_stream("stamp", e.stamp);
         f.dump_unsigned("seq", e.seq);
         f.dump_string("channel", &e.channel);

@@ -7,7 +7,7 @@
 //! | part | files |
 //! |---|---|
 //! | core | `core.rs standing.rs event.rs session.rs subs.rs dispatch.rs caps.rs` |
-//! | storage | `log.rs replica.rs layout.rs mkfs.rs` |
+//! | storage | `log.rs replica.rs layout.rs mkfs.rs inject.rs` |
 //! | services | `monmap.rs osd/ auth.rs config_db.rs clog.rs mgr.rs stat.rs health.rs counters.rs` |
 //! | commands | `commands/`, `answered.rs`, `commands.tsv` |
 //! | other monitors | `peer.rs`, `shell/` |
@@ -22,10 +22,10 @@ mod config_db;
 mod core;
 mod counters;
 mod dispatch;
-mod dump;
 mod event;
 mod full_ratios;
 mod health;
+mod inject;
 mod layout;
 mod log;
 mod mgr;
@@ -44,6 +44,7 @@ mod sync;
 pub use crate::core::{FillRandom, Identity, LoadError, MonCore};
 pub use counters::Counters;
 pub use event::{Effect, Event, Now, Peer, SessionId};
+pub use inject::{InjectError, StoredMonMap, extract_monmap, inject_monmap};
 pub use log::{LocalLog, Log, LogError};
 pub use mkfs::{MkfsError, mkfs, mkfs_joining};
 pub use shell::{Mon, StartError};

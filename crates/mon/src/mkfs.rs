@@ -17,6 +17,7 @@ use types::{AuthEntityName, UTime, entity};
 use crate::auth as auth_service;
 use crate::commands::erasure_profile::str_map;
 use crate::layout::{self, AUTH, CONFIG, MGR, MGRSTAT, MONMAP, OSDMAP};
+use crate::monmap;
 
 /// Why a database cannot be made.
 #[derive(Debug)]
@@ -64,10 +65,8 @@ pub fn mkfs(
     }
     let mut batch = KvBatch::new();
 
-    let epoch = monmap.epoch.max(1);
-    let monmap = MonMap { epoch, ..monmap.clone() };
-    batch.put(layout::numbered(MONMAP, "", epoch.into()), monmap.to_bytes());
-    layout::put_u64(&mut batch, MONMAP, "last", epoch.into());
+    let monmap = MonMap { epoch: monmap.epoch.max(1), ..monmap.clone() };
+    monmap::put(&mut batch, &monmap);
 
     put_keys(&mut batch, keyring, now, fill)?;
     put_osdmap(&mut batch, conf, &monmap, now);
@@ -119,8 +118,7 @@ pub(crate) fn join(
     fill: FillRandom<'_>,
 ) {
     batch.put(layout::key(AUTH, "mon_keyring"), mon_keyring.to_bytes());
-    batch.put(layout::numbered(MONMAP, "", monmap.epoch.into()), monmap.to_bytes());
-    layout::put_u64(batch, MONMAP, "last", monmap.epoch.into());
+    monmap::put(batch, monmap);
     let mut id = [0; 8];
     fill(&mut id);
     crate::replica::put_joining(batch, u64::from_le_bytes(id) | 1);

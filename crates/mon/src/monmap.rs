@@ -7,7 +7,7 @@ use command::Formatter;
 use denc::Denc;
 use maps::MonMap;
 use messages::MMonMap;
-use store::Kv;
+use store::{Kv, KvBatch};
 use types::{AddrVec, Epoch};
 
 use crate::core::{LoadError, MonCore};
@@ -23,6 +23,12 @@ pub(crate) fn load(kv: &dyn Kv) -> Result<MonMap, LoadError> {
         .get(&layout::numbered(MONMAP, "", last))?
         .ok_or_else(|| LoadError::Inconsistent { what: what() })?;
     MonMap::from_bytes(&bytes).map_err(|error| LoadError::Decode { what: what(), error })
+}
+
+/// Makes a map the newest one.
+pub(crate) fn put(batch: &mut KvBatch, monmap: &MonMap) {
+    batch.put(layout::numbered(MONMAP, "", monmap.epoch.into()), monmap.to_bytes());
+    layout::put_u64(batch, MONMAP, "last", monmap.epoch.into());
 }
 
 /// Facts about monitors, by name.
@@ -81,10 +87,8 @@ impl MonCore {
         change(&mut self.monmap);
         self.monmap.epoch += 1;
         self.monmap.last_changed = self.now.wall;
-        let (epoch, bytes) = (self.monmap.epoch, self.monmap.to_bytes());
-        let batch = self.batch();
-        batch.put(layout::numbered(MONMAP, "", epoch.into()), bytes);
-        layout::put_u64(batch, MONMAP, "last", epoch.into());
+        let monmap = self.monmap.clone();
+        put(self.batch(), &monmap);
     }
 
     pub(crate) fn send_monmap(&mut self, to: SessionId) {
@@ -101,11 +105,9 @@ impl MonCore {
             f.dump_unsigned("quorum_age", self.quorum_age());
             f.object("features", |f| {
                 f.dump_string("quorum_con", types::features::ALL.to_string());
-                f.array("quorum_mon", |f| {
-                    crate::dump::mon_feature_names(f, &self.monmap.persistent_features);
-                });
+                self.monmap.persistent_features.dump(f, "quorum_mon");
             });
-            crate::dump::monmap(f, "monmap", &self.monmap);
+            f.object("monmap", |f| self.monmap.dump(f));
         });
     }
 
@@ -140,13 +142,9 @@ impl MonCore {
             f.dump_unsigned("quorum_age", self.quorum_age());
             f.object("features", |f| {
                 f.dump_string("required_con", "2449958747317026820");
-                f.array("required_mon", |f| {
-                    crate::dump::mon_feature_names(f, &self.monmap.persistent_features);
-                });
+                self.monmap.persistent_features.dump(f, "required_mon");
                 f.dump_string("quorum_con", types::features::ALL.to_string());
-                f.array("quorum_mon", |f| {
-                    crate::dump::mon_feature_names(f, &self.monmap.persistent_features);
-                });
+                self.monmap.persistent_features.dump(f, "quorum_mon");
             });
             f.array("outside_quorum", |f| {
                 if self.standing.role == Role::Out {
@@ -155,7 +153,7 @@ impl MonCore {
             });
             f.array("extra_probe_peers", |_| {});
             f.array("sync_provider", |_| {});
-            crate::dump::monmap(f, "monmap", &self.monmap);
+            f.object("monmap", |f| self.monmap.dump(f));
             self.dump_feature_map(f, "feature_map");
             f.dump_bool("stretch_mode", self.monmap.stretch_mode_enabled);
         });

@@ -159,6 +159,68 @@ pub(crate) fn put_joining(batch: &mut KvBatch, id: u64) {
     layout::put_u64(batch, RAFT, "copying", 1);
 }
 
+/// What a database has of the log.
+struct Written {
+    hard: HardState,
+    base: Base,
+    /// What follows it.
+    entries: Vec<Entry>,
+}
+
+impl Written {
+    fn read(kv: &dyn Kv) -> Result<Written, KvError> {
+        let base: Base = stored(kv, "base")?.unwrap_or_default();
+        let hard: HardState = stored(kv, "hard")?.unwrap_or_default();
+        let mut entries = Vec::new();
+        let (start, end) = (entry_key(base.index + 1), layout::numbered(RAFT, "entry_", u64::MAX));
+        for (key, value) in kv.range(&start, &end, 1_000_000)? {
+            let entry = Entry::from_bytes(&value).map_err(|e| corrupt("entry", e))?;
+            if entry.index != base.index + 1 + entries.len() as u64 {
+                let key = String::from_utf8_lossy(&key).into_owned();
+                return Err(KvError::Corrupt(format!("{key} does not follow the entry before")));
+            }
+            entries.push(entry);
+        }
+        Ok(Written { hard, base, entries })
+    }
+
+    /// Term and index of the newest entry.
+    fn last(&self) -> (u64, u64) {
+        self.entries.last().map_or((self.base.term, self.base.index), |e| (e.term, e.index))
+    }
+}
+
+/// Term and index of the newest entry of a database that nobody has open; nothing if its state is a
+/// copy that has not come whole.
+pub(crate) fn last_entry(kv: &dyn Kv) -> Result<Option<(u64, u64)>, KvError> {
+    let last = Written::read(kv)?.last();
+    let whole_at = layout::get_u64(kv, RAFT, "whole_at")?.unwrap_or(0);
+    let torn = layout::get_u64(kv, RAFT, "copying")?.is_some();
+    Ok((!torn && whole_at <= last.1).then_some(last))
+}
+
+/// Makes the log of a database that nobody has open one of this member alone, whoever the others were, and
+/// `changes` its next entry. All that it has counts as committed then, whether a majority had it or not.
+pub(crate) fn put_sole(
+    kv: &dyn Kv,
+    batch: &mut KvBatch,
+    name: &str,
+    changes: &KvBatch,
+) -> Result<(), KvError> {
+    // One that has never been started founds its log by itself.
+    let Some(id) = layout::get_u64(kv, RAFT, "id")?.map(MemberId) else { return Ok(()) };
+    let written = Written::read(kv)?;
+    let (last_term, last) = written.last();
+    let term = written.hard.term.max(last_term) + 1;
+    let payloads =
+        [Payload::Members(Members::sole(id, name)), Payload::Data(encode_batch(changes))];
+    for (index, payload) in (last + 1..).zip(payloads) {
+        batch.put(entry_key(index), Entry { index, term, payload }.to_bytes());
+    }
+    batch.put(raft_key("hard"), HardState { term, vote: id }.to_bytes());
+    Ok(())
+}
+
 impl Replica {
     /// The log of this database. One that has none yet founds a cluster of this monitor alone;
     /// others join.
@@ -185,18 +247,7 @@ impl Replica {
                 id
             }
         };
-        let base: Base = stored(&*kv, "base")?.unwrap_or_default();
-        let hard: HardState = stored(&*kv, "hard")?.unwrap_or_default();
-        let mut entries = Vec::new();
-        let (start, end) = (entry_key(base.index + 1), layout::numbered(RAFT, "entry_", u64::MAX));
-        for (key, value) in kv.range(&start, &end, 1_000_000)? {
-            let entry = Entry::from_bytes(&value).map_err(|e| corrupt("entry", e))?;
-            if entry.index != base.index + 1 + entries.len() as u64 {
-                let key = String::from_utf8_lossy(&key).into_owned();
-                return Err(KvError::Corrupt(format!("{key} does not follow the entry before")));
-            }
-            entries.push(entry);
-        }
+        let Written { hard, base, entries } = Written::read(&*kv)?;
         let torn = layout::get_u64(&*kv, RAFT, "copying")?.is_some();
         let whole_at = layout::get_u64(&*kv, RAFT, "whole_at")?.unwrap_or(0);
         let applied = layout::get_u64(&*kv, PAXOS, "last_committed")?.unwrap_or(0);

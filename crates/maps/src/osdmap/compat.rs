@@ -60,14 +60,13 @@ impl OsdMap {
         let affinity = self.osd_primary_affinity.iter().any(|a| *a != WEIGHT_IN);
         let any_pool = |wanted: &dyn Fn(&PgPool) -> bool| self.pools.values().any(wanted);
         let caches = any_pool(&|p| !p.tiers.is_empty() || p.is_tier());
-        let erasure = any_pool(&|p| p.is_erasure());
         if upmap || has(features::CRUSH_CHOOSE_ARGS) {
             12
         } else if has(features::CRUSH_TUNABLES5) {
             10
         } else if has(features::CRUSH_V4) {
             8
-        } else if affinity || has(features::CRUSH_TUNABLES3) || erasure || caches {
+        } else if affinity || has(features::CRUSH_TUNABLES3) || caches {
             6
         } else if has(features::CRUSH_TUNABLES2)
             || any_pool(&|p| p.has_flag(pool_flags::HASHPSPOOL))

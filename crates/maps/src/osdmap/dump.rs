@@ -107,7 +107,8 @@ impl OsdMap {
         pool.dump(f);
     }
 
-    fn dump_osd(&self, osd: OsdId, f: &mut Formatter) {
+    /// The members of one OSD that exists.
+    pub fn dump_osd(&self, osd: OsdId, f: &mut Formatter) {
         let i = osd as usize;
         f.dump_int("osd", osd);
         f.dump_stream("uuid", self.osd_uuid[i]);

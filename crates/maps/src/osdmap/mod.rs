@@ -27,6 +27,7 @@ pub use compat::{crush_features, has_steps};
 pub use dump::{dump_addr, dump_addrvec};
 pub use incremental::{Incremental, StretchChange};
 pub use placement::UpActing;
+pub use print::osd_list;
 pub use tree::{TreeFilter, crush_tree, dump_crush_tree, weight_set_name};
 
 use crate::pool::PgPool;

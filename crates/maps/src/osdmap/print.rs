@@ -11,7 +11,7 @@ use crate::release::release_name;
 use command::format_stream_float;
 
 /// `[1,2,3]`.
-pub(crate) fn osd_list(osds: &[OsdId]) -> String {
+pub fn osd_list(osds: &[OsdId]) -> String {
     let osds: Vec<String> = osds.iter().map(OsdId::to_string).collect();
     format!("[{}]", osds.join(","))
 }
@@ -26,7 +26,7 @@ impl OsdMap {
         out.push_str(&self.print_pools());
         let _ = write!(out, "\nmax_osd {}\n", self.max_osd);
         for osd in self.osds() {
-            let _ = self.print_osd(&mut out, osd);
+            out.push_str(&self.print_osd(osd));
         }
         out.push('\n');
         let _ = self.print_exceptions(&mut out);
@@ -84,7 +84,14 @@ impl OsdMap {
         out
     }
 
-    fn print_osd(&self, out: &mut String, osd: OsdId) -> fmt::Result {
+    /// One OSD that exists: a line of `ceph osd dump`.
+    pub fn print_osd(&self, osd: OsdId) -> String {
+        let mut out = String::new();
+        let _ = self.print_osd_to(&mut out, osd);
+        out
+    }
+
+    fn print_osd_to(&self, out: &mut String, osd: OsdId) -> fmt::Result {
         let i = osd as usize;
         let up = if self.is_up(osd) { "up  " } else { "down" };
         let within = if self.is_in(osd) { "in " } else { "out" };

@@ -7,7 +7,7 @@ use auth::{AuthError, CryptoKey, EntityAuth, Keyring};
 use command::{CommandReply, Formatter};
 use types::{AuthEntityName, Errno};
 
-use super::cmd::{Cmd, CmdResult, Refusal, done, fail, refuse, say};
+use super::cmd::{Cmd, CmdResult, Refusal, done, fail, refuse, say, unhandled};
 use crate::caps;
 use crate::core::MonCore;
 
@@ -42,7 +42,7 @@ impl MonCore {
                 say("updated")
             }
             "auth import" => self.auth_import(cmd),
-            _ => done(),
+            _ => unhandled(),
         }
     }
 

@@ -79,6 +79,11 @@ pub(crate) fn not_yet<T>() -> Result<T, Refusal> {
     Err(Refusal { not_yet: true, ..refuse(Errno::EAGAIN, "wait for the next epoch") })
 }
 
+/// A command that nobody handles, though it is in the table.
+pub(crate) fn unhandled() -> CmdResult {
+    fail(Errno::EINVAL, "command not known")
+}
+
 /// Success with a status text.
 pub(crate) fn say(text: impl Into<String>) -> CmdResult {
     Ok(CommandReply::text(text))

@@ -13,7 +13,7 @@ use config::{ConfFile, Kind, OptionDef, module_options, option, options};
 use denc::{Denc, Reader, Writer};
 use types::{Errno, UTime};
 
-use super::cmd::{Cmd, CmdResult, Refusal, done, fail, refuse};
+use super::cmd::{Cmd, CmdResult, Refusal, done, fail, refuse, unhandled};
 use crate::config_db::{Entity, Setting, parse_who, stored_key};
 use crate::core::MonCore;
 
@@ -49,7 +49,7 @@ impl MonCore {
             "config reset" => self.config_reset(cmd),
             "config generate-minimal-conf" => Ok(self.config_minimal()),
             "config assimilate-conf" => self.config_assimilate(cmd),
-            _ => done(),
+            _ => unhandled(),
         }
     }
 

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use types::Errno;
 
-use super::cmd::{Cmd, CmdResult, done, fail, say};
+use super::cmd::{Cmd, CmdResult, fail, say, unhandled};
 use crate::core::MonCore;
 use crate::layout;
 
@@ -63,7 +63,7 @@ impl MonCore {
                     });
                 }))
             }
-            _ => done(),
+            _ => unhandled(),
         }
     }
 

@@ -6,7 +6,7 @@ use maps::crush_dump::{dump_choose_args, dump_crush, dump_rule, dump_rules, dump
 use maps::osdmap::{crush_tree, dump_crush_tree, weight_set_name};
 use types::Errno;
 
-use super::cmd::{Cmd, CmdResult, done, fail, say};
+use super::cmd::{Cmd, CmdResult, done, fail, say, unhandled};
 use super::crush::crush_refusal;
 use crate::core::MonCore;
 
@@ -159,7 +159,7 @@ impl MonCore {
                 ))
             }
             "osd crush weight-set dump" => Ok(cmd.structured(|f| dump_choose_args(f, &map.crush))),
-            _ => done(),
+            _ => unhandled(),
         }
     }
 

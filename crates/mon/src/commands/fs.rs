@@ -1,11 +1,9 @@
 //! `fs ...` and `mds ...` as far as a cluster without file systems has answers.
 
-use command::Formatter;
 use maps::FsMap;
-use maps::fsmap::FeatureSet;
 use types::Errno;
 
-use super::cmd::{Cmd, CmdResult, done, fail};
+use super::cmd::{Cmd, CmdResult, fail, unhandled};
 use crate::core::MonCore;
 
 /// Features of file system clients, by number.
@@ -40,8 +38,7 @@ impl MonCore {
                 if wanted.is_some_and(|e| e > 0 && e != i64::from(map.epoch)) {
                     return fail(Errno::ENOENT, "");
                 }
-                let mut reply =
-                    cmd.output(|f| f.object("fsmap", |f| dump_fields(f, &map)), || text(&map));
+                let mut reply = cmd.output(|f| f.object("fsmap", |f| map.dump(f)), || map.print());
                 reply.outs = format!("dumped fsmap epoch {}", map.epoch);
                 Ok(reply)
             }
@@ -71,7 +68,7 @@ impl MonCore {
             "mds stat" => Ok(cmd.output(
                 |f| {
                     f.object("mds_stat", |f| {
-                        f.object("fsmap", |f| dump_fields(f, &map));
+                        f.object("fsmap", |f| map.dump(f));
                         f.dump_unsigned("mdsmap_first_committed", 1u32);
                         f.dump_unsigned("mdsmap_last_committed", map.epoch);
                     });
@@ -85,53 +82,7 @@ impl MonCore {
             "mds versions" | "mds count-metadata" => {
                 Ok(cmd.structured(|f| f.object("counts", |_| {})))
             }
-            _ => done(),
+            _ => unhandled(),
         }
     }
-}
-
-/// Members of a file system map.
-pub(crate) fn dump_fields(f: &mut Formatter, map: &FsMap) {
-    f.dump_unsigned("epoch", map.epoch);
-    f.dump_int("default_fscid", map.legacy_client_fscid);
-    f.object("compat", |f| {
-        dump_features(f, "compat", &map.default_compat.compat);
-        dump_features(f, "ro_compat", &map.default_compat.ro_compat);
-        dump_features(f, "incompat", &map.default_compat.incompat);
-    });
-    f.object("feature_flags", |f| {
-        f.dump_bool("enable_multiple", map.enable_multiple);
-        f.dump_bool("ever_enabled_multiple", map.ever_enabled_multiple);
-    });
-    f.array("standbys", |_| {});
-    f.array("filesystems", |_| {});
-}
-
-fn dump_features(f: &mut Formatter, name: &str, features: &FeatureSet) {
-    f.object(name, |f| {
-        for (bit, text) in &features.names {
-            f.dump_string(&format!("feature_{bit}"), text);
-        }
-    });
-}
-
-fn text(map: &FsMap) -> String {
-    let set = |features: &FeatureSet| {
-        let parts: Vec<String> =
-            features.names.iter().map(|(bit, text)| format!("{bit}={text}")).collect();
-        format!("{{{}}}", parts.join(","))
-    };
-    let c = &map.default_compat;
-    format!(
-        "e{}\nenable_multiple, ever_enabled_multiple: {},{}\n\
-         default compat: compat={},rocompat={},incompat={}\n\
-         legacy client fscid: {}\n \nNo filesystems configured\n",
-        map.epoch,
-        u8::from(map.enable_multiple),
-        u8::from(map.ever_enabled_multiple),
-        set(&c.compat),
-        set(&c.ro_compat),
-        set(&c.incompat),
-        map.legacy_client_fscid
-    )
 }

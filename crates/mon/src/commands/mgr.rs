@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use command::Formatter;
-use maps::mgrmap::{MgrMap, ModuleInfo};
+use maps::MgrMap;
 use maps::release::PACIFIC;
 use types::Errno;
 
-use super::cmd::{Cmd, CmdResult, done, fail, refuse, say};
+use super::cmd::{Cmd, CmdResult, done, fail, refuse, say, unhandled};
 use crate::core::MonCore;
 
 impl MonCore {
@@ -31,7 +31,7 @@ impl MonCore {
                     }
                     _ => map,
                 };
-                Ok(cmd.structured(|f| f.object("mgrmap", |f| dump(f, &map))))
+                Ok(cmd.structured(|f| f.object("mgrmap", |f| map.dump(f))))
             }
             "mgr services" => Ok(cmd.structured(|f| {
                 f.object("services", |f| {
@@ -114,7 +114,7 @@ impl MonCore {
                 let counts = self.mgr_counts(&property);
                 Ok(cmd.structured(|f| super::status::dump_counts(f, &property, &counts)))
             }
-            _ => done(),
+            _ => unhandled(),
         }
     }
 
@@ -136,105 +136,6 @@ fn dump_facts(f: &mut Formatter, name: &str, facts: &BTreeMap<String, String>) {
     });
 }
 
-fn dump(f: &mut Formatter, map: &MgrMap) {
-    f.dump_unsigned("epoch", map.epoch);
-    f.dump_unsigned("active_gid", map.active_gid);
-    f.dump_string("active_name", &map.active_name);
-    crate::dump::addrvec(f, "active_addrs", &map.active_addrs);
-    f.dump_stream("active_addr", map.active_addrs.legacy_text());
-    f.dump_stream("active_change", map.active_change);
-    f.dump_unsigned("active_mgr_features", map.active_mgr_features);
-    f.dump_bool("available", map.available);
-    f.array("standbys", |f| {
-        for standby in map.standbys.values() {
-            f.object("standby", |f| {
-                f.dump_unsigned("gid", standby.gid);
-                f.dump_string("name", &standby.name);
-                f.dump_unsigned("mgr_features", standby.mgr_features);
-                f.array("available_modules", |f| {
-                    standby.available_modules.iter().for_each(|m| dump_module(f, m));
-                });
-            });
-        }
-    });
-    f.array("modules", |f| map.modules.iter().for_each(|m| f.dump_string("module", m)));
-    f.array("available_modules", |f| {
-        map.available_modules.iter().for_each(|m| dump_module(f, m));
-    });
-    f.object("services", |f| {
-        map.services.iter().for_each(|(name, url)| f.dump_string(name, url));
-    });
-    f.object("always_on_modules", |f| {
-        for (release, names) in &map.always_on_modules {
-            f.array(maps::release::release_name(*release as u8), |f| {
-                names.iter().for_each(|name| f.dump_string("module", name));
-            });
-        }
-    });
-    f.dump_unsigned("last_failure_osd_epoch", map.last_failure_osd_epoch);
-    f.array("active_clients", |f| {
-        for (i, addrs) in map.clients.iter().enumerate() {
-            f.object("client", |f| {
-                if let Some(name) = map.client_names.as_ref().and_then(|names| names.get(i)) {
-                    f.dump_string("name", name);
-                }
-                crate::dump::addrvec_fields(f, addrs);
-            });
-        }
-    });
-}
-
-fn dump_module(f: &mut Formatter, m: &ModuleInfo) {
-    f.object("module", |f| {
-        f.dump_string("name", &m.name);
-        f.dump_bool("can_run", m.can_run);
-        f.dump_string("error_string", &m.error_string);
-        f.object("module_options", |f| {
-            for (name, o) in &m.module_options {
-                f.object(name, |f| {
-                    f.dump_string("name", &o.name);
-                    f.dump_string("type", option_kind(o.kind));
-                    f.dump_string(
-                        "level",
-                        ["basic", "advanced", "dev"][usize::from(o.level.min(2))],
-                    );
-                    f.dump_unsigned("flags", o.flags);
-                    f.dump_string("default_value", &o.default_value);
-                    f.dump_string("min", &o.min);
-                    f.dump_string("max", &o.max);
-                    f.array("enum_allowed", |f| {
-                        o.enum_allowed.iter().for_each(|w| f.dump_string("allowed", w));
-                    });
-                    f.dump_string("desc", &o.desc);
-                    f.dump_string("long_desc", &o.long_desc);
-                    f.array("tags", |f| o.tags.iter().for_each(|t| f.dump_string("tag", t)));
-                    f.array("see_also", |f| {
-                        o.see_also.iter().for_each(|s| f.dump_string("option", s));
-                    });
-                });
-            }
-        });
-    });
-}
-
-/// Names of option kinds, by their number on the wire.
-fn option_kind(kind: u8) -> &'static str {
-    const NAMES: [&str; 11] = [
-        "uint",
-        "int",
-        "str",
-        "float",
-        "bool",
-        "addr",
-        "addrvec",
-        "uuid",
-        "size",
-        "secs",
-        "millisecs",
-    ];
-    NAMES.get(usize::from(kind)).copied().unwrap_or("str")
-}
-
 fn dump_modules(f: &mut Formatter, map: &MgrMap) {
     let always = map.always_on(u32::from(PACIFIC));
     f.object("modules", |f| {
@@ -250,7 +151,7 @@ fn dump_modules(f: &mut Formatter, map: &MgrMap) {
                 .available_modules
                 .iter()
                 .filter(|m| !always.contains(&m.name) && !map.modules.contains(&m.name));
-            disabled.for_each(|m| dump_module(f, m));
+            disabled.for_each(|m| m.dump(f));
         });
     });
 }

@@ -1,15 +1,15 @@
 //! `mon ...`.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use command::{CommandReply, Formatter};
 use denc::Denc;
+use maps::monmap::MonFeatures;
 use maps::{MonInfo, MonMap};
 use types::addr::AddrType;
 use types::{AddrVec, EntityAddr, Errno, entity};
 
-use super::cmd::{Cmd, CmdResult, Refusal, done, fail, refuse, say};
+use super::cmd::{Cmd, CmdResult, Refusal, done, fail, refuse, say, unhandled};
 use crate::core::MonCore;
 
 impl MonCore {
@@ -20,11 +20,11 @@ impl MonCore {
                 let mut reply = cmd.output(
                     |f| {
                         f.object("monmap", |f| {
-                            crate::dump::monmap_fields(f, &map);
+                            map.dump(f);
                             self.dump_quorum_ranks(f);
                         });
                     },
-                    || monmap_text(&map),
+                    || map.print(),
                 );
                 reply.outs = format!("dumped monmap epoch {}", map.epoch);
                 Ok(reply)
@@ -145,7 +145,7 @@ impl MonCore {
             }
             // Every monitor speaks version 2, and there is one copy of the database.
             "mon enable-msgr2" | "mon scrub" => done(),
-            _ => done(),
+            _ => unhandled(),
         }
     }
 
@@ -269,10 +269,10 @@ impl MonCore {
     /// Only persistent features can be set: there are no optional ones.
     fn mon_feature_set(&mut self, cmd: &Cmd) -> CmdResult {
         let name = cmd.string("feature_name")?;
-        let Some(feature) = crate::dump::mon_feature(&name) else {
+        let Some(feature) = MonFeatures::named(&name) else {
             return fail(Errno::ENOENT, format!("unknown feature '{name}'"));
         };
-        let text = format!("mon_feature_t({})", crate::dump::mon_feature_text(&feature));
+        let text = format!("mon_feature_t([{}])", feature.names().join(","));
         if !cmd.map.flag("yes_i_really_mean_it") {
             return fail(
                 Errno::EPERM,
@@ -290,13 +290,16 @@ impl MonCore {
 
     fn mon_features(&self, cmd: &Cmd) -> CommandReply {
         let features = &self.monmap.persistent_features;
-        let value = cmd.map.contains("with_value");
-        let text = crate::dump::mon_feature_text(features);
-        let _ = value;
+        let with_value = cmd.map.contains("with_value");
+        let text = match with_value {
+            true => features.text_with_value(),
+            false => format!("[{}]", features.names().join(",")),
+        };
         cmd.output(
             |f| {
-                let list = |f: &mut Formatter, name: &str| {
-                    f.array(name, |f| crate::dump::mon_feature_names(f, features));
+                let list = |f: &mut Formatter, name: &str| match with_value {
+                    true => features.dump_with_value(f, name),
+                    false => features.dump(f, name),
                 };
                 f.object("features", |f| {
                     f.object("all", |f| {
@@ -305,9 +308,7 @@ impl MonCore {
                     });
                     f.object("monmap", |f| {
                         list(f, "persistent");
-                        f.array("optional", |f| {
-                            crate::dump::mon_feature_names(f, &self.monmap.optional_features);
-                        });
+                        self.monmap.optional_features.dump(f, "optional");
                         list(f, "required");
                     });
                 });
@@ -402,26 +403,4 @@ fn mon_addrs(text: &str) -> Option<AddrVec> {
         PORT_V1 => AddrVec::of(at(AddrType::Legacy, PORT_V1)),
         port => AddrVec::of(at(AddrType::Msgr2, port)),
     })
-}
-
-fn monmap_text(map: &MonMap) -> String {
-    let mut out = String::new();
-    let _ = writeln!(out, "epoch {}", map.epoch);
-    let _ = writeln!(out, "fsid {}", map.fsid);
-    let _ = writeln!(out, "last_changed {}", map.last_changed);
-    let _ = writeln!(out, "created {}", map.created);
-    let release = maps::release::release_name(map.min_mon_release);
-    let _ = writeln!(out, "min_mon_release {} ({release})", map.min_mon_release);
-    let _ = writeln!(out, "election_strategy: {}", map.strategy);
-    for (rank, name) in map.ranks.iter().enumerate() {
-        let Some(mon) = map.mon_info.get(name) else { continue };
-        let _ = write!(out, "{rank}: {} mon.{name}", mon.public_addrs);
-        if !mon.crush_loc.is_empty() {
-            let places: Vec<String> =
-                mon.crush_loc.iter().map(|(k, v)| format!("{k}={v}")).collect();
-            let _ = write!(out, "; crush location {{{}}}", places.join(","));
-        }
-        out.push('\n');
-    }
-    out
 }

@@ -267,8 +267,9 @@ impl MonCore {
             return fail(Errno::EINVAL, format!("version {name} is not recognized"));
         };
         let map = self.next_map();
-        let used = super::osd_misc::min_compat_client(&map);
-        if maps::release::release_number(used).is_some_and(|used| used > release) {
+        let used = map.min_compat_client();
+        if used > release {
+            let used = maps::release::release_name(used);
             return fail(
                 Errno::EPERM,
                 format!(

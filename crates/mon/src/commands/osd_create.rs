@@ -6,7 +6,7 @@ use command::CommandReply;
 use maps::osdmap::osd_state;
 use types::{AuthEntityName, Errno, OsdId, Uuid, entity};
 
-use super::cmd::{Cmd, CmdResult, Refusal, fail, not_yet, refuse, say};
+use super::cmd::{Cmd, CmdResult, Refusal, fail, not_yet, refuse, say, unhandled};
 use super::crush::crush_refusal;
 use crate::core::MonCore;
 
@@ -44,7 +44,7 @@ impl MonCore {
                 Ok(id_reply(cmd, osd))
             }
             "osd destroy-actual" | "osd purge-actual" | "osd purge-new" => self.destroy(cmd),
-            _ => say(""),
+            _ => unhandled(),
         }
     }
 

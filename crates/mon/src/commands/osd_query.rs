@@ -7,7 +7,7 @@ use std::rc::Rc;
 use bstr::BString;
 use command::{Align, CommandReply, Formatter, TextTable};
 use maps::OsdMap;
-use maps::osdmap::{WEIGHT_IN, osd_state};
+use maps::osdmap::osd_list;
 use types::{Errno, ObjectLocator, OsdId, PgId};
 
 use super::cmd::{Cmd, CmdResult, Refusal, fail, refuse};
@@ -167,8 +167,7 @@ impl MonCore {
 
     fn osd_dump(&mut self, cmd: &Cmd) -> CmdResult {
         let map = self.wanted_map(cmd)?;
-        Ok(cmd
-            .output(|f| f.object("osdmap", |f| map.dump(f)), || super::osd_misc::osdmap_text(&map)))
+        Ok(cmd.output(|f| f.object("osdmap", |f| map.dump(f)), || map.print()))
     }
 
     fn osd_info(&mut self, cmd: &Cmd) -> CmdResult {
@@ -179,19 +178,19 @@ impl MonCore {
                 return fail(Errno::EINVAL, format!("osd.{osd} does not exist"));
             }
             return Ok(cmd.output(
-                |f| f.object("osd_info", |f| dump_osd(f, &map, osd)),
-                || format!("{}\n", super::osd_misc::osd_line(&map, osd)),
+                |f| f.object("osd_info", |f| map.dump_osd(osd, f)),
+                || map.print_osd(osd),
             ));
         }
         Ok(cmd.output(
             |f| {
                 f.array("osd_info", |f| {
                     for osd in map.osds() {
-                        f.object("osd", |f| dump_osd(f, &map, osd));
+                        f.object("osd", |f| map.dump_osd(osd, f));
                     }
                 });
             },
-            || map.osds().map(|osd| super::osd_misc::osd_line(&map, osd) + "\n").collect(),
+            || map.osds().map(|osd| map.print_osd(osd)).collect(),
         ))
     }
 
@@ -205,7 +204,11 @@ impl MonCore {
         Ok(cmd.structured(|f| {
             f.object("osd_location", |f| {
                 f.dump_int("osd", osd);
-                crate::dump::addrvec(f, "addrs", &map.addrs(osd).cloned().unwrap_or_default());
+                maps::osdmap::dump_addrvec(
+                    f,
+                    "addrs",
+                    &map.addrs(osd).cloned().unwrap_or_default(),
+                );
                 f.dump_stream("osd_fsid", map.uuid(osd));
                 if let Some(host) = facts.get("hostname") {
                     f.dump_string("host", host);
@@ -513,43 +516,4 @@ fn id_list(cmd: &Cmd, name: &str, ids: &[OsdId]) -> CommandReply {
 
 fn osd_array(f: &mut Formatter, name: &str, osds: &[OsdId]) {
     f.array(name, |f| osds.iter().for_each(|osd| f.dump_int("osd", *osd)));
-}
-
-/// `[1,0,2]`.
-pub(crate) fn osd_list(osds: &[OsdId]) -> String {
-    let texts: Vec<String> = osds.iter().map(OsdId::to_string).collect();
-    format!("[{}]", texts.join(","))
-}
-
-/// Members of one OSD's entry in a map's dump.
-fn dump_osd(f: &mut Formatter, map: &OsdMap, osd: OsdId) {
-    let info = map.info(osd).copied().unwrap_or_default();
-    f.dump_int("osd", osd);
-    f.dump_stream("uuid", map.uuid(osd));
-    f.dump_int("up", i32::from(map.is_up(osd)));
-    f.dump_int("in", i32::from(map.is_in(osd)));
-    let share = |n: u32| f64::from(n) / f64::from(WEIGHT_IN);
-    f.dump_float("weight", f64::from(share(map.weight(osd)) as f32));
-    f.dump_float("primary_affinity", f64::from(share(map.primary_affinity(osd)) as f32));
-    f.dump_unsigned("last_clean_begin", info.last_clean_begin);
-    f.dump_unsigned("last_clean_end", info.last_clean_end);
-    f.dump_unsigned("up_from", info.up_from);
-    f.dump_unsigned("up_thru", info.up_thru);
-    f.dump_unsigned("down_at", info.down_at);
-    f.dump_unsigned("lost_at", info.lost_at);
-    let (hb_back, hb_front) =
-        map.hb_addrs_of(osd).map(|(a, b)| (a.clone(), b.clone())).unwrap_or_default();
-    let addrs = map.addrs(osd).cloned().unwrap_or_default();
-    let cluster = map.cluster_addrs_of(osd).cloned().unwrap_or_default();
-    crate::dump::addrvec(f, "public_addrs", &addrs);
-    crate::dump::addrvec(f, "cluster_addrs", &cluster);
-    crate::dump::addrvec(f, "heartbeat_back_addrs", &hb_back);
-    crate::dump::addrvec(f, "heartbeat_front_addrs", &hb_front);
-    f.dump_stream("public_addr", addrs.legacy_text());
-    f.dump_stream("cluster_addr", cluster.legacy_text());
-    f.dump_stream("heartbeat_back_addr", hb_back.legacy_text());
-    f.dump_stream("heartbeat_front_addr", hb_front.legacy_text());
-    f.array("state", |f| {
-        osd_state::names(map.state(osd)).iter().for_each(|name| f.dump_string("state", name));
-    });
 }

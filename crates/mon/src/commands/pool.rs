@@ -6,7 +6,7 @@ use command::{CommandReply, format_bytes, format_si};
 use maps::PgPool;
 use types::Errno;
 
-use super::cmd::{Cmd, CmdResult, Refusal, done, fail, refuse, say};
+use super::cmd::{Cmd, CmdResult, Refusal, fail, refuse, say, unhandled};
 use super::pool_set::parse_int;
 use crate::core::MonCore;
 use crate::osd::pools::NewPool;
@@ -62,7 +62,7 @@ impl MonCore {
             | "osd pool application set"
             | "osd pool application rm" => self.pool_application(cmd),
             "osd pool application get" => self.pool_application_get(cmd),
-            _ => done(),
+            _ => unhandled(),
         }
     }
 
@@ -97,13 +97,7 @@ impl MonCore {
                 if !detail {
                     return map.pool_names.values().map(|name| format!("{name}\n")).collect();
                 }
-                let mut out: String = map
-                    .pools
-                    .iter()
-                    .map(|(id, pool)| super::osd_misc::pool_text(&map, *id, pool))
-                    .collect();
-                out.push('\n');
-                out
+                map.print_pools() + "\n"
             },
         ))
     }

@@ -25,7 +25,7 @@ impl MonCore {
         self.dump_health(&mut f, true);
         f.dump_unsigned("monmap_first_committed", 1u32);
         f.dump_unsigned("monmap_last_committed", self.monmap.epoch);
-        crate::dump::monmap(&mut f, "monmap", &self.monmap);
+        f.object("monmap", |f| self.monmap.dump(f));
         f.array("quorum", |f| f.dump_int("mon", self.rank()));
         f.object("osdmap", |f| map.dump(f));
         f.array("osd_metadata", |f| {
@@ -41,7 +41,7 @@ impl MonCore {
         f.dump_unsigned("osdmap_last_committed", map.epoch);
         f.object("crushmap", |f| maps::crush_dump::dump_crush(f, &map.crush));
         let fsmap = maps::FsMap::default();
-        f.object("fsmap", |f| super::fs::dump_fields(f, &fsmap));
+        f.object("fsmap", |f| fsmap.dump(f));
         f.dump_unsigned("mdsmap_first_committed", 1u32);
         f.dump_unsigned("mdsmap_last_committed", fsmap.epoch);
         f.object("auth", |f| {
@@ -51,7 +51,7 @@ impl MonCore {
             f.dump_unsigned("num_secrets", keys.data.secrets.len() as u64);
         });
         dump_digest(&mut f, &self.stat.digest);
-        super::status::dump_service_map(&mut f, &self.stat.service_map);
+        f.object("servicemap", |f| self.stat.service_map.dump(f));
         f.close_section();
         let text = f.finish();
         // The checksum lets a reader see that a pasted report is whole.

@@ -8,7 +8,7 @@ use maps::HealthMute;
 use maps::osdmap::osdmap_flags;
 use types::{Errno, UTime};
 
-use super::cmd::{Cmd, CmdResult, done, fail, refuse};
+use super::cmd::{Cmd, CmdResult, done, fail, refuse, unhandled};
 use crate::core::MonCore;
 use crate::health::span_text;
 
@@ -72,7 +72,7 @@ impl MonCore {
             "node ls" => self.node_ls(cmd),
             "report" => Ok(self.report(cmd)),
             "tell" => fail(Errno::EINVAL, "tell goes to the daemon itself"),
-            _ => done(),
+            _ => unhandled(),
         }
     }
 
@@ -140,7 +140,7 @@ impl MonCore {
                     mgr.services.iter().for_each(|(name, url)| f.dump_string(name, url));
                 });
             });
-            dump_service_map(f, &self.stat.service_map);
+            f.object("servicemap", |f| self.stat.service_map.dump(f));
             f.object("progress_events", |f| {
                 for (id, event) in &self.stat.progress {
                     f.object(id, |f| {
@@ -346,36 +346,4 @@ impl MonCore {
 /// Placement groups with a temporary acting set.
 fn num_remapped(map: &maps::OsdMap) -> u64 {
     map.pg_temp.len() as u64
-}
-
-/// The service map as `servicemap`.
-pub(crate) fn dump_service_map(f: &mut Formatter, map: &maps::ServiceMap) {
-    f.object("servicemap", |f| {
-        f.dump_unsigned("epoch", map.epoch);
-        f.dump_stream("modified", map.modified);
-        f.object("services", |f| {
-            for (name, service) in &map.services {
-                f.object(name, |f| {
-                    f.object("daemons", |f| {
-                        f.dump_string("summary", &service.summary);
-                        for (id, d) in &service.daemons {
-                            f.object(id, |f| {
-                                f.dump_unsigned("start_epoch", d.start_epoch);
-                                f.dump_stream("start_stamp", d.start_stamp);
-                                f.dump_unsigned("gid", d.gid);
-                                f.dump_stream("addr", d.addr);
-                                let facts = |f: &mut Formatter, name: &str, map: &BTreeMap<String, String>| {
-                                    f.object(name, |f| {
-                                        map.iter().for_each(|(k, v)| f.dump_string(k, v));
-                                    });
-                                };
-                                facts(f, "metadata", &d.metadata);
-                                facts(f, "task_status", &d.task_status);
-                            });
-                        }
-                    });
-                });
-            }
-        });
-    });
 }

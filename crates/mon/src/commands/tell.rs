@@ -7,7 +7,7 @@ use command::{
 use messages::{MCommand, MCommandReply};
 use types::{Errno, RawMessage, entity};
 
-use super::cmd::{Cmd, CmdResult, done};
+use super::cmd::{Cmd, CmdResult, unhandled};
 use crate::clog;
 use crate::core::MonCore;
 use crate::event::SessionId;
@@ -131,7 +131,7 @@ impl MonCore {
         }
         match self.own_command(cmd) {
             Some(reply) => Ok(reply),
-            None => done(),
+            None => unhandled(),
         }
     }
 
@@ -206,7 +206,7 @@ impl MonCore {
                 f.object("session", |f| {
                     f.dump_stream("name", p.name);
                     f.dump_stream("entity_name", &p.auth_name);
-                    crate::dump::addrvec(f, "addrs", &p.addrs);
+                    maps::osdmap::dump_addrvec(f, "addrs", &p.addrs);
                     f.object("socket_addr", |f| {
                         f.dump_string("type", p.socket_addr.kind.name());
                         f.dump_stream("addr", p.socket_addr.sockaddr_text());

@@ -6,7 +6,7 @@ use auth::{CryptoKey, EntityAuth, Keyring};
 use config::Config;
 use maps::{MonInfo, MonMap};
 use store::kv::MemKv;
-use types::{AuthEntityName, UTime, entity};
+use types::{AddrVec, AuthEntityName, EntityAddr, UTime, entity};
 
 use super::*;
 use crate::layout::CONFIG_KEY;
@@ -108,4 +108,67 @@ fn what_is_a_monitors_alone_is_not_copied() {
     let mark = (layout::key(MON_SYNC, "force_sync"), Bytes::copy_from_slice(&1u64.to_le_bytes()));
     assert!(to.take_piece(SOURCE, piece(vec![mark], false)).unwrap());
     assert_eq!(layout::get_u64(&*to.kv, MON_SYNC, "force_sync").unwrap(), None);
+}
+
+/// Two monitors of three are gone for good. What is left has a log of three members, of which its own vote
+/// is no majority, and in it what nobody has told it is committed.
+#[test]
+fn a_monitor_given_a_map_of_its_own_goes_on_with_all_that_it_has() {
+    let kv = fresh_kv();
+    drop(open(&kv));
+    let own = layout::get_u64(&*kv, RAFT, "id").unwrap().map(MemberId).unwrap();
+    let last = last_entry(&*kv).unwrap().unwrap().1;
+    let mut three = Members::sole(own, "a");
+    three.set(MemberId(3), "b", true);
+    three.set(MemberId(5), "c", true);
+    let told = layout::key(CONFIG_KEY, "told");
+    let mut change = KvBatch::new();
+    change.put(told.clone(), Bytes::from_static(b"x"));
+    let mut batch = KvBatch::new();
+    let payloads = [Payload::Members(three), Payload::Data(encode_batch(&change))];
+    for (index, payload) in (last + 1..).zip(payloads) {
+        batch.put(entry_key(index), Entry { index, term: 4, payload }.to_bytes());
+    }
+    batch.put(raft_key("hard"), HardState { term: 6, vote: MemberId(3) }.to_bytes());
+    kv.commit(batch).unwrap();
+
+    let stored = crate::extract_monmap(&*kv).unwrap();
+    assert_eq!(stored.last_entry, Some((4, last + 2)));
+    let addr = |port| EntityAddr::msgr2(([127, 0, 0, 1], port).into(), 0);
+    let mon = |name: &str, port| MonInfo {
+        name: name.into(),
+        public_addrs: AddrVec::of(addr(port)),
+        ..MonInfo::default()
+    };
+    let mut map = stored.monmap.clone();
+    let inject = |map: &MonMap| {
+        crate::inject_monmap(&*kv, "a", &map.to_bytes(), UTime::default())
+            .map_err(|e| e.to_string())
+    };
+    assert!(inject(&map).unwrap_err().contains("no address"));
+    map.add(mon("a", 3301));
+    map.add(mon("b", 3302));
+    assert!(inject(&map).unwrap_err().contains("--rm b"));
+    assert!(
+        inject(&MonMap { fsid: types::Uuid([7; 16]), ..map.clone() })
+            .unwrap_err()
+            .contains("cluster")
+    );
+    map.remove("b");
+    assert_eq!(inject(&map).unwrap(), stored.monmap.epoch + 1);
+
+    let replica = open(&kv);
+    for second in 0..60 {
+        replica.raft_mut().note_time(NOW + Duration::from_secs(second));
+        while replica.store().unwrap().1 {}
+        replica.apply().unwrap();
+    }
+    assert!(replica.raft().is_leader());
+    assert!(replica.is_whole());
+    assert_eq!(kv.get(&told).unwrap().as_deref(), Some(&b"x"[..]));
+    let now = crate::monmap::load(&*kv).unwrap();
+    assert_eq!((now.epoch, now.size()), (stored.monmap.epoch + 1, 1));
+    assert_eq!(now.mon_info["a"].public_addrs, AddrVec::of(addr(3301)));
+    let members = replica.raft().members().clone();
+    assert_eq!(members, Members::sole(own, "a"));
 }

@@ -2,6 +2,7 @@
 
 mod bench;
 mod osd_map;
+mod table;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

@@ -1,0 +1,60 @@
+//! `loligo mon`: the daemon, or the map of one that is stopped (`--extract-monmap`, `--inject-monmap`).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use denc::Denc;
+use env::real::Runtime;
+use store::Kv;
+use types::UTime;
+
+use crate::cli::{DaemonArgs, MonArgs};
+use crate::daemon::{MON_STORE, load_config, open_mon_kv, run_one};
+use crate::failure::Failure;
+use crate::output::tell;
+
+/// `loligo mon`.
+pub(crate) fn run(args: &MonArgs) -> Result<(), Failure> {
+    let MonArgs { extract_monmap, inject_monmap, daemon: DaemonArgs { id, start } } = args;
+    if extract_monmap.is_none() && inject_monmap.is_none() {
+        return run_one("mon", id, start, &start.set);
+    }
+    let [id] = &id[..] else {
+        return Err(Failure::new("several --id: the map of one monitor at a time"));
+    };
+    let config = load_config("mon", id, &start.conf, &start.set)?;
+    let path = PathBuf::from(config.str("mon_data")).join(MON_STORE);
+    if !path.exists() {
+        return Err(Failure::new(format!("there is no monitor's store at {}", path.display())));
+    }
+    let env = Runtime::new()?.env();
+    let kv = open_mon_kv(&env, &config)?;
+    if let Some(file) = extract_monmap {
+        extract(&*kv, id, file)?;
+    }
+    if let Some(file) = inject_monmap {
+        inject(&*kv, id, file, UTime::from_duration(env.wall_clock()))?;
+    }
+    Ok(())
+}
+
+fn extract(kv: &dyn Kv, id: &str, file: &Path) -> Result<(), Failure> {
+    let stored = mon::extract_monmap(kv).map_err(|e| Failure::new(format!("mon.{id}: {e}")))?;
+    fs::write(file, stored.monmap.to_bytes())
+        .map_err(|e| Failure::new(format!("cannot write {}: {e}", file.display())))?;
+    let epoch = stored.monmap.epoch;
+    match stored.last_entry {
+        Some((term, index)) => tell!("mon.{id}: map e{epoch}, log up to {term}.{index}"),
+        None => tell!("mon.{id}: map e{epoch}, and a copy of another's state that is not whole"),
+    }
+    Ok(())
+}
+
+fn inject(kv: &dyn Kv, id: &str, file: &Path, now: UTime) -> Result<(), Failure> {
+    let map =
+        fs::read(file).map_err(|e| Failure::new(format!("cannot read {}: {e}", file.display())))?;
+    let epoch = mon::inject_monmap(kv, id, &map.into(), now)
+        .map_err(|e| Failure::new(format!("{}: {e}", file.display())))?;
+    tell!("mon.{id}: map e{epoch}; started, it leads alone");
+    Ok(())
+}
