@@ -72,6 +72,8 @@ class Ledger(unittest.TestCase):
                 total = written.pop("written")
                 print(f"{store}, osd.{osd}: {total} bytes in all, by cause {({k: v for k, v in written.items() if v})}, sectors {last - sectors}")
                 self.assertGreater(total, 10 << 20)
+                if store != "inkstore":
+                    self.assertGreater(written["written_compaction"], 0)
                 self.assertEqual(sum(written.values()), total)
                 self.assertEqual(last - sectors, total)
 

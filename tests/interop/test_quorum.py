@@ -342,6 +342,47 @@ class Quorum(unittest.TestCase):
             self.c.wait_quorum(["a", "b", "c"])
             self.assertIn(self.c.json("tell", f"mon.{name}", "mon_status")["state"], ("leader", "peon"))
 
+    def test_z_what_one_has_left_becomes_a_cluster_again(self):
+        """With two of three stores gone nothing could make the third one serve: all was lost."""
+        self.c.wait_quorum(["a", "b", "c"])
+        self.c.ceph("config-key", "set", "before", "two are lost")
+        conf, map_file = self.c.conf, f"{self.c.dir}/monmap"
+
+        def mon(name, *args):
+            return subprocess.run([LOLIGO, "mon", "--id", name, "-c", conf, *args], capture_output=True, text=True, timeout=60)
+
+        # One that runs keeps its store to itself.
+        self.assertEqual(mon("c", "--extract-monmap", map_file).returncode, 1)
+        for name in "abc":
+            self.c.kill(f"mon.{name}")
+        for name in "ab":
+            os.remove(f"{self.c.dir}/mon/{name}/store.redb")
+        gone = mon("a", "--extract-monmap", map_file)
+        self.assertIn("there is no monitor's store", gone.stderr)
+        self.assertEqual(gone.returncode, 1)
+        told = mon("c", "--extract-monmap", map_file)
+        self.assertRegex(told.stdout, r"^mon.c: map e\d+, log up to \d+\.\d+\n$")
+        refused = mon("c", "--inject-monmap", map_file)
+        self.assertIn("--rm a --rm b", refused.stderr)
+        self.assertEqual(refused.returncode, 1)
+        subprocess.run(["monmaptool", map_file, "--rm", "a", "--rm", "b"], check=True, capture_output=True)
+        self.assertEqual(mon("c", "--inject-monmap", map_file).returncode, 0)
+        self.c.start_mon("c")
+        self.c.wait_quorum(["c"])
+        self.assertEqual(self.c.ceph("config-key", "get", "before"), "two are lost")
+        # Daemons come to it by themselves, and it takes others in.
+        self.c.ceph("osd", "down", "0")
+        self.c.wait(lambda: self.c.json("osd", "stat")["num_up_osds"] == 3, 60, "osd.0 to come back")
+        for name in "ab":
+            self.c.mkfs(name, "--set", f"public_addr=127.0.0.1:{self.c.port + 'abc'.index(name)}")
+            self.c.start_mon(name)
+        self.c.wait_quorum(["a", "b", "c"])
+        self.c.kill("mon.c")
+        self.c.wait_quorum(["a", "b"])
+        self.assertEqual(self.c.ceph("config-key", "get", "before"), "two are lost")
+        self.c.start_mon("c")
+        self.c.wait_quorum(["a", "b", "c"])
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

@@ -262,7 +262,8 @@ impl Objecter {
         for tid in resend {
             self.send_op(tid);
         }
-        for tid in self.commands.on_map(&self.sessions.borrow()) {
+        let stale = self.commands.on_map(&self.sessions.borrow());
+        for tid in stale {
             self.send_command(tid);
         }
         self.map_changed.notify_all();

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use command::Formatter;
 use denc::{Denc, Error, Reader, Writer};
 use types::Epoch;
+use types::osd::{CompatSet, FeatureSet};
 
 /// A versioned struct kept as it came: the bytes behind its envelope.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,53 +33,21 @@ impl Denc for Opaque {
     }
 }
 
-/// A set of features of an on-disk format: bits and their names.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Denc)]
-pub struct FeatureSet {
-    /// Bit n for feature n; bit 0 is never written.
-    pub mask: u64,
-    /// Names by number.
-    pub names: BTreeMap<u64, String>,
-}
-
-impl FeatureSet {
-    /// The set of these features.
-    pub fn of(features: &[(u64, &str)]) -> FeatureSet {
-        FeatureSet {
-            mask: features.iter().fold(0, |mask, (n, _)| mask | 1 << n),
-            names: features.iter().map(|(n, name)| (*n, (*name).to_owned())).collect(),
-        }
-    }
-}
-
-/// What a reader must know to read, to write, or may ignore.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Denc)]
-pub struct CompatSet {
-    /// May be ignored.
-    pub compat: FeatureSet,
-    /// Must be known to write.
-    pub ro_compat: FeatureSet,
-    /// Must be known at all.
-    pub incompat: FeatureSet,
-}
-
-impl CompatSet {
-    /// What an MDS map of 16.2 requires when no MDS has said otherwise.
-    pub fn mds_default() -> CompatSet {
-        CompatSet {
-            incompat: FeatureSet::of(&[
-                (1, "base v0.20"),
-                (2, "client writeable ranges"),
-                (3, "default file layouts on dirs"),
-                (4, "dir inode in separate object"),
-                (5, "mds uses versioned encoding"),
-                (6, "dirfrag is stored in omap"),
-                (8, "no anchor table"),
-                (9, "file layout v2"),
-                (10, "snaprealm v2"),
-            ]),
-            ..CompatSet::default()
-        }
+/// What an MDS map of 16.2 requires when no MDS has said otherwise.
+fn mds_default() -> CompatSet {
+    CompatSet {
+        incompat: FeatureSet::of(&[
+            (1, "base v0.20"),
+            (2, "client writeable ranges"),
+            (3, "default file layouts on dirs"),
+            (4, "dir inode in separate object"),
+            (5, "mds uses versioned encoding"),
+            (6, "dirfrag is stored in omap"),
+            (8, "no anchor table"),
+            (9, "file layout v2"),
+            (10, "snaprealm v2"),
+        ]),
+        ..CompatSet::default()
     }
 }
 
@@ -114,7 +83,7 @@ impl Default for FsMap {
             epoch: 1,
             next_filesystem_id: 1,
             legacy_client_fscid: -1,
-            default_compat: CompatSet::mds_default(),
+            default_compat: mds_default(),
             enable_multiple: true,
             filesystems: Vec::new(),
             mds_roles: BTreeMap::new(),
@@ -158,38 +127,28 @@ impl Denc for FsMap {
     }
 }
 
-impl FeatureSet {
-    fn dump(&self, f: &mut Formatter, name: &str) {
-        f.object(name, |f| {
-            for (n, name) in &self.names {
-                f.dump_string(&format!("feature_{n}"), name);
-            }
-        });
-    }
-
-    fn text(&self) -> String {
-        let names: Vec<String> = self.names.iter().map(|(n, name)| format!("{n}={name}")).collect();
-        format!("{{{}}}", names.join(","))
-    }
+fn dump_compat(compat: &CompatSet, f: &mut Formatter) {
+    f.object("compat", |f| {
+        for (name, set) in sets(compat) {
+            f.object(name, |f| {
+                for (n, name) in &set.names {
+                    f.dump_string(&format!("feature_{n}"), name);
+                }
+            });
+        }
+    });
 }
 
-impl CompatSet {
-    /// The set's document.
-    pub fn dump(&self, f: &mut Formatter, name: &str) {
-        f.object(name, |f| {
-            self.compat.dump(f, "compat");
-            self.ro_compat.dump(f, "ro_compat");
-            self.incompat.dump(f, "incompat");
-        });
-    }
+fn compat_text(compat: &CompatSet) -> String {
+    let texts = sets(compat).map(|(name, set)| {
+        let names: Vec<String> = set.names.iter().map(|(n, name)| format!("{n}={name}")).collect();
+        format!("{}={{{}}}", name.replace('_', ""), names.join(","))
+    });
+    texts.join(",")
 }
 
-impl std::fmt::Display for CompatSet {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (compat, ro, incompat) =
-            (self.compat.text(), self.ro_compat.text(), self.incompat.text());
-        write!(f, "compat={compat},rocompat={ro},incompat={incompat}")
-    }
+fn sets(compat: &CompatSet) -> [(&'static str, &FeatureSet); 3] {
+    [("compat", &compat.compat), ("ro_compat", &compat.ro_compat), ("incompat", &compat.incompat)]
 }
 
 impl FsMap {
@@ -197,7 +156,7 @@ impl FsMap {
     pub fn dump(&self, f: &mut Formatter) {
         f.dump_int("epoch", self.epoch);
         f.dump_int("default_fscid", self.legacy_client_fscid);
-        self.default_compat.dump(f, "compat");
+        dump_compat(&self.default_compat, f);
         f.object("feature_flags", |f| {
             f.dump_bool("enable_multiple", self.enable_multiple);
             f.dump_bool("ever_enabled_multiple", self.ever_enabled_multiple);
@@ -214,7 +173,7 @@ impl FsMap {
             self.epoch,
             u8::from(self.enable_multiple),
             u8::from(self.ever_enabled_multiple),
-            self.default_compat,
+            compat_text(&self.default_compat),
             self.legacy_client_fscid
         )
     }

@@ -22,7 +22,6 @@ fn golden_encodings() {
         "MgrMap::StandbyInfo" => maps::mgrmap::StandbyInfo,
         "FSMap" => maps::FsMap,
         "Filesystem" => maps::fsmap::Opaque,
-        "CompatSet" => maps::fsmap::CompatSet,
         "ServiceMap" => maps::ServiceMap,
         "ServiceMap::Service" => maps::servicemap::Service,
         "ServiceMap::Daemon" => maps::servicemap::ServiceDaemon,

@@ -16,6 +16,8 @@ use crate::standing::Role;
 
 /// Lines kept, of all channels together.
 const LINES_MAX: usize = 10_000;
+/// Bytes of a line kept; so 80 MB of lines at most.
+const LINE_BYTES_MAX: usize = 8 << 10;
 /// Lines of one message taken; the rest of it is dropped.
 const LINES_PER_MESSAGE_MAX: usize = 4096;
 
@@ -90,7 +92,11 @@ impl ClusterLog {
         }
     }
 
-    fn push(&mut self, entry: LogEntry) {
+    fn push(&mut self, mut entry: LogEntry) {
+        if entry.msg.len() > LINE_BYTES_MAX {
+            entry.msg.truncate(entry.msg.floor_char_boundary(LINE_BYTES_MAX));
+            entry.msg.push_str("...");
+        }
         self.last += 1;
         self.lines.push_back((self.last, entry));
     }

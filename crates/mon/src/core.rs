@@ -43,6 +43,9 @@ const PROPOSE_DELAY: Duration = Duration::from_millis(3);
 const TICK: Duration = Duration::from_secs(1);
 /// Sessions at most; more are refused. Each needs a few KiB.
 const SESSIONS_MAX: usize = 20_000;
+/// Messages whose changes share a proposal are longer than this by one at most: a proposal is one message
+/// between monitors.
+const TAKEN_BYTES_MAX: usize = 32 << 20;
 /// Requests and answers that wait for a commit, at most. Beyond, requests are dropped: their
 /// senders ask again when their session is reset.
 const WAITING_MAX: usize = 100_000;
@@ -103,6 +106,8 @@ pub struct MonCore {
     // The log.
     batch: KvBatch,
     dirty_since: Option<Duration>,
+    /// Of messages handled since the last proposal.
+    taken_bytes: usize,
     proposing: bool,
     waiting: Vec<Waiting>,
     committing: Vec<Waiting>,
@@ -155,6 +160,7 @@ impl MonCore {
             monmap,
             batch: KvBatch::new(),
             dirty_since: None,
+            taken_bytes: 0,
             proposing: false,
             waiting: Vec::new(),
             committing: Vec::new(),
@@ -251,6 +257,15 @@ impl MonCore {
         self.effects.push(Effect::Send(to, message));
     }
 
+    /// Whether a message may be handled now; else it waits for the next proposal.
+    pub(crate) fn take_bytes(&mut self, len: usize) -> bool {
+        let full = self.dirty_since.is_some() && self.taken_bytes > TAKEN_BYTES_MAX;
+        if !full {
+            self.taken_bytes += len;
+        }
+        !full
+    }
+
     /// Handles a request again after the commit of what is pending.
     pub(crate) fn retry(&mut self, from: SessionId, message: RawMessage) {
         if self.waiting.len() >= WAITING_MAX {
@@ -296,6 +311,7 @@ impl MonCore {
 
     fn propose(&mut self) {
         self.dirty_since = None;
+        self.taken_bytes = 0;
         self.encode_osdmap();
         self.encode_mgr();
         self.encode_clog();
@@ -349,6 +365,7 @@ impl MonCore {
     pub(crate) fn forget_pending(&mut self) {
         self.batch = KvBatch::new();
         self.dirty_since = None;
+        self.taken_bytes = 0;
         self.proposing = false;
         self.waiting.clear();
         self.committing.clear();

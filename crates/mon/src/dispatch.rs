@@ -21,6 +21,9 @@ impl MonCore {
         if !self.sessions.contains_key(&from) {
             return;
         }
+        if !self.take_bytes(raw.payload_len()) {
+            return self.retry(from, raw);
+        }
         if let Err(error) = self.dispatch(from, &raw) {
             let who = self.sessions.get(&from).map(|s| s.describe()).unwrap_or_default();
             tracing::warn!("message type {} of {who} does not decode: {error}", raw.header.kind);

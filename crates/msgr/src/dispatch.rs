@@ -18,10 +18,21 @@ pub struct Incoming {
     pub(crate) permits: [Option<Permit>; 2],
 }
 
+/// A message's share of its sender's throttles.
+#[derive(Debug)]
+pub struct Share {
+    _permits: [Option<Permit>; 2],
+}
+
 impl Incoming {
     /// A message with no throttle behind it (sent to oneself, or made by a test).
     pub fn unthrottled(message: RawMessage, received: Duration) -> Incoming {
         Incoming { message, received, permits: [None, None] }
+    }
+
+    /// The message, and its share of the throttles, which is given back when that is dropped.
+    pub fn into_parts(self) -> (RawMessage, Share) {
+        (self.message, Share { _permits: self.permits })
     }
 
     /// The message alone; its share of the throttles is given back now.

@@ -38,7 +38,7 @@ const REVISION_1: u64 = 1;
 /// Rounds of authentication a peer may take before it is given up.
 const ROUNDS_MAX: u32 = 16;
 /// Bytes a peer may send before AUTH_DONE: tickets are a few kB each.
-const RECEIVED_MAX: usize = 256 << 10;
+const RECEIVED_MAX: usize = 64 << 10;
 
 /// Why a handshake ended without a session.
 #[derive(Debug)]

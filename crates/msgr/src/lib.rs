@@ -29,7 +29,7 @@ pub use auth_traits::{
     SessionKeys, Stranger,
 };
 pub use connection::Connection;
-pub use dispatch::{Dispatcher, Incoming};
+pub use dispatch::{Dispatcher, Incoming, Share};
 pub use messenger::{Config, Messenger};
 pub use policy::{FEATURES_ALL, Policies, Policy};
 pub use throttle::{Permit, Throttle};

@@ -6,7 +6,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-/// At most `max` units are out at a time. A single request above `max` is granted when nothing
+/// At most `max` units are out at a time, any number if it is 0. A single request above `max` is granted when nothing
 /// else is out, so that one large message cannot block for ever.
 #[derive(Debug)]
 pub struct Throttle {
@@ -40,7 +40,7 @@ impl Throttle {
 
     fn fits(&self, units: u64) -> bool {
         let out = self.out.get();
-        out == 0 || out.saturating_add(units) <= self.max
+        self.max == 0 || out == 0 || out.saturating_add(units) <= self.max
     }
 
     /// Takes units if they are free and nobody waits.

@@ -11,6 +11,7 @@
 //! Relies on `store` for durability and on `msgr`/`monclient` for peers; all I/O goes by `env`.
 
 pub mod ec;
+mod features;
 pub mod offline;
 pub mod ops;
 pub mod osd;

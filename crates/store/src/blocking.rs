@@ -15,6 +15,7 @@ use env::{LocalFuture, Workers};
 use types::bufferlist::BufferList;
 use types::hobject::GhObject;
 
+use crate::kv::{Kv, storage};
 use crate::{
     CollId, Fsck, FsckOptions, Listing, ObjectStat, ObjectStore, OmapPage, PoolOptions, PoolStatfs,
     Statfs, StoreCounter, StoreError, Transaction,
@@ -67,6 +68,16 @@ pub(crate) trait Core: Send + Sync + 'static {
         None
     }
     fn fsck(&self, options: FsckOptions) -> Result<Fsck, StoreError>;
+    /// Its database.
+    fn kv(&self) -> &dyn Kv;
+    /// [`ObjectStore::compact`]: a database that is compacted as a whole may take as much room again.
+    fn compact(&self) -> Result<(), StoreError> {
+        let space = self.statfs()?;
+        if space.available < space.omap_allocated + space.internal_metadata {
+            return Err(StoreError::NoSpace);
+        }
+        self.kv().compact().map_err(storage)
+    }
 }
 
 /// The arguments of [`ObjectStore::omap_range`].
@@ -169,6 +180,31 @@ impl<C: Send + Sync + 'static> Lanes<C> {
             drop(core);
             result
         }))
+    }
+
+    /// Runs a job beside the lanes, on a thread that is there as long as the job.
+    fn run_apart<T: Send + 'static>(
+        &self,
+        name: &str,
+        job: impl FnOnce(&C) -> Result<T, StoreError> + Send + 'static,
+    ) -> LocalFuture<Result<T, StoreError>> {
+        let Some(core) = self.core() else {
+            return Box::pin(std::future::ready(Err(StoreError::Closed)));
+        };
+        let threads = self.lanes[0].thread_count().min(1);
+        let apart = match Workers::start(name, threads) {
+            Ok(apart) => apart,
+            Err(e) => return Box::pin(std::future::ready(Err(e.into()))),
+        };
+        Box::pin(async move {
+            apart
+                .run(move || {
+                    let result = job(&core);
+                    drop(core);
+                    result
+                })
+                .await
+        })
     }
 }
 
@@ -344,6 +380,10 @@ impl<B: Backend> ObjectStore for Blocking<B> {
             others.iter().for_each(drop);
             core.fsck(options)
         })
+    }
+
+    fn compact(&self) -> LocalFuture<Result<(), StoreError>> {
+        self.0.lanes().run_apart("compact", |core| core.compact())
     }
 
     fn close(&self) -> LocalFuture<Result<(), StoreError>> {

@@ -138,10 +138,8 @@ pub trait ObjectStore {
         Box::pin(std::future::ready(Ok(Fsck::default())))
     }
     /// Writes what the store knows anew in its shortest form; completes when it is durable.
-    /// Nothing to do where there is but one form.
-    fn compact(&self) -> LocalFuture<Result<(), StoreError>> {
-        Box::pin(std::future::ready(Ok(())))
-    }
+    /// Nothing to do where there is but one form; `NoSpace` where it would need more room than there is.
+    fn compact(&self) -> LocalFuture<Result<(), StoreError>>;
     /// Makes everything durable and lets the device go. Later calls fail with `Closed`.
     fn close(&self) -> LocalFuture<Result<(), StoreError>>;
 }

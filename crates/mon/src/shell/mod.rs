@@ -30,10 +30,11 @@ use config::Config;
 use env::sync::Notify;
 use env::{Env, LocalFuture};
 use maps::MonMap;
+use messages::{MMonCommand, MMonCommandAck, Message};
 use msgr::{Connection, Dispatcher, Incoming, Messenger, Policies, Policy};
 use quorum::Timing;
 use store::Kv;
-use types::{EntityName, Errno, UTime, entity};
+use types::{EntityName, Errno, RawMessage, UTime, entity};
 
 use crate::core::{Identity, LoadError, MonCore};
 use crate::counters::Counters;
@@ -48,6 +49,8 @@ use to_mgr::ToMgr;
 /// Connections are counted from here in the core, so that 0 is nobody.
 type Connections = BTreeMap<SessionId, Connection>;
 
+/// Longest message taken of who is no monitor: what is done with it has to fit messages between monitors.
+const REQUEST_BYTES_MAX: usize = 16 << 20;
 /// Longest pause between attempts to reach another monitor.
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
 /// How much later than the first each further monitor stands for election.
@@ -576,16 +579,39 @@ impl Door {
     }
 }
 
+/// The answer to a command that is longer than [`REQUEST_BYTES_MAX`]; of other messages there is none.
+fn too_long(message: &RawMessage, len: usize) -> Option<RawMessage> {
+    if message.header.kind != MMonCommand::TYPE {
+        return None;
+    }
+    let cmd = MMonCommand::decode(message).ok()?.cmd;
+    let outs = format!("{len} bytes with the input are too long: {REQUEST_BYTES_MAX} at most");
+    let ack = MMonCommandAck { rc: -Errno::EFBIG.0, outs, cmd, ..MMonCommandAck::default() };
+    Some(ack.encode().with_tid(message.header.tid))
+}
+
 impl Dispatcher for Door {
     fn on_message(&self, con: &Connection, incoming: Incoming) {
-        let message = incoming.into_message();
         if Door::is_mon(con) {
             if Door::may_be_mon(con) {
-                self.shell.on_peer_message(con, &message);
+                self.shell.on_peer_message(con, &incoming.into_message());
             }
             return;
         }
-        self.shell.on_client_message(con.id(), message);
+        let len = incoming.message.payload_len();
+        if len <= REQUEST_BYTES_MAX {
+            return self.shell.on_client_message(con.id(), incoming);
+        }
+        match too_long(&incoming.message, len) {
+            Some(answer) => {
+                con.send(answer);
+            }
+            None => {
+                tracing::warn!("{con:?}: a message of {len} bytes is more than monitors take");
+                con.mark_down();
+                self.closed(con);
+            }
+        }
     }
 
     fn on_accept(&self, con: &Connection) {

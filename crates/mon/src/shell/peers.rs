@@ -13,6 +13,7 @@ use command::{CommandMap, CommandReply};
 use maps::MonMap;
 use messages::{MCommand, MCommandReply, Message};
 use msgr::Connection;
+use msgr::frame::FRONT_MAX;
 use quorum::MemberId;
 use types::{EntityName, RawMessage, entity};
 
@@ -179,7 +180,13 @@ impl Shell {
 
     pub(super) fn send_peer(&self, to: MemberId, message: &PeerMessage) {
         if let Some(known) = self.peers.borrow().known.get(&to) {
-            known.con.send(message.wire());
+            let wire = message.wire();
+            // It would be sent again for ever: the other side takes no such frame.
+            if wire.front.len() > FRONT_MAX as usize {
+                let len = wire.front.len();
+                return tracing::warn!("{len} bytes are more than monitors send each other");
+            }
+            known.con.send(wire);
         }
     }
 

@@ -26,6 +26,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use messages::{MAuth, MCommand, MGetConfig, MMonSubscribe, MPing, Message};
+use msgr::{Incoming, Share};
 use quorum::MemberId;
 use types::RawMessage;
 
@@ -44,6 +45,8 @@ const MON_GET_MAP: u16 = 5;
 struct Open {
     session: SessionId,
     message: RawMessage,
+    /// Who sends more than his policy's throttles let him waits until this is answered.
+    _share: Share,
     /// The present leader has it.
     sent: bool,
     /// Of a subscription: the entry that must be applied here.
@@ -101,7 +104,8 @@ impl Shell {
         }
     }
 
-    pub(super) fn on_client_message(self: &Rc<Shell>, from: SessionId, message: RawMessage) {
+    pub(super) fn on_client_message(self: &Rc<Shell>, from: SessionId, incoming: Incoming) {
+        let (message, share) = incoming.into_parts();
         if message.header.kind == MCommand::TYPE && self.on_quorum_command(from, &message) {
             return;
         }
@@ -122,7 +126,9 @@ impl Shell {
             }
             router.last_seq += 1;
             let seq = router.last_seq;
-            router.open.insert(seq, Open { session: from, message, sent: false, at: None });
+            router
+                .open
+                .insert(seq, Open { session: from, message, _share: share, sent: false, at: None });
             router.open.len() > OPEN_MAX
         };
         if full {

@@ -18,6 +18,7 @@ use types::{Epoch, GhObject, HObject, SpgId};
 
 use super::pg_file::{Data, Kind, Map, ObjectBegin, One, PgBegin, PgFileReader, PgMetadata};
 use super::{Moved, TransferError, load_error, superblock};
+use crate::features;
 use crate::ops::object_context::SS_ATTR;
 use crate::ops::snap_mapper::SnapMapper;
 use crate::osd::map_store::meta_object;
@@ -62,6 +63,9 @@ pub async fn import<R: Read>(
     let (theirs, ours) = (begin.superblock.cluster_fsid, own.cluster_fsid);
     if theirs != ours {
         return refused(format!("it is of cluster {theirs}, this OSD of {ours}"));
+    }
+    if let Some(names) = features::unknown(&begin.superblock.compat_features) {
+        return refused(format!("it has features that this version does not know: {names}"));
     }
     let pgid = begin.pgid;
     let cid = CollId::Pg(pgid);
@@ -143,10 +147,7 @@ async fn free_bits(
 /// Takes out of the notes what is said of objects that do not come, as a split does.
 fn leave_to_others(metadata: &mut PgMetadata, leaves: impl Fn(&HObject) -> bool) {
     metadata.log.log.retain(|e| !leaves(&e.soid));
-    let missing: Vec<HObject> = metadata.missing.items().keys().cloned().collect();
-    for oid in missing.iter().filter(|oid| leaves(oid)) {
-        metadata.missing.remove(oid);
-    }
+    metadata.missing.retain(|oid| !leaves(oid));
     if metadata.missing.is_empty() {
         metadata.info.last_complete = metadata.info.last_update;
     }

@@ -23,6 +23,7 @@ use types::osd::OsdSuperblock;
 pub use self::check::{FsckTally, fsck};
 pub use self::export::export;
 pub use self::import::import;
+use crate::features;
 use crate::osd::map_store::meta_object;
 use crate::pg::persist::LoadError;
 
@@ -106,7 +107,15 @@ async fn superblock(store: &Rc<dyn ObjectStore>) -> Result<OsdSuperblock, Transf
         Err(StoreError::NoObject | StoreError::NoCollection(_)) => {
             Err(TransferError::Refused("the store has no superblock: --mkfs did not end".into()))
         }
-        bytes => Ok(OsdSuperblock::from_bytes(&bytes?.to_contiguous())?),
+        bytes => {
+            let superblock = OsdSuperblock::from_bytes(&bytes?.to_contiguous())?;
+            match features::unknown(&superblock.compat_features) {
+                None => Ok(superblock),
+                Some(names) => Err(TransferError::Refused(format!(
+                    "the store has features that this version does not know: {names}"
+                ))),
+            }
+        }
     }
 }
 

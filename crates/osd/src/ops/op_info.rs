@@ -69,6 +69,8 @@ impl OpInfo {
             // A call's own mode bit says "reads"; its method's flags say what it does, and with
             // `class-read` alone a client may call what only reads.
             info.read |= op.is_read_mode() && op.code != ops::CALL;
+            // It hears what others say of the object.
+            info.read |= op.code == ops::WATCH;
             info.pg_op |= op.is_pg_type();
             info.cache |= op.is_cache_mode();
             if op.code == ops::CALL {

@@ -13,36 +13,10 @@ use messages::{
 };
 use monclient::MonEvents;
 use msgr::Connection;
-use types::osd::{CompatSet, FeatureSet};
 use types::{EntityAddr, Epoch, OsdId, PgId, SpgId, UTime};
 
 use super::{BootState, Osd};
 use crate::pg::host::LogLevel;
-
-/// CEPH_OSD_FEATURE_INCOMPAT_* of 16.2.
-pub(super) fn compat_features() -> CompatSet {
-    CompatSet {
-        incompat: FeatureSet::of(&[
-            (1, "initial feature set(~v.18)"),
-            (2, "pginfo object"),
-            (3, "object locator"),
-            (4, "last_epoch_clean"),
-            (5, "categories"),
-            (6, "hobjectpool"),
-            (7, "biginfo"),
-            (8, "leveldbinfo"),
-            (9, "leveldblog"),
-            (10, "snapmapper"),
-            (11, "sharded objects"),
-            (12, "transaction hints"),
-            (13, "pg meta object"),
-            (14, "explicit missing set"),
-            (15, "fastinfo pg attr"),
-            (16, "deletes in missing set"),
-        ]),
-        ..CompatSet::default()
-    }
-}
 
 /// When the map had us down while we lived. Bound: what is older than the period goes, and each is a
 /// new map.

@@ -83,7 +83,7 @@ impl Dispatcher for Dispatch {
         if let Err(e) = handled {
             tracing::warn!("{con:?}: message of type {kind} does not decode: {e}");
             if con.peer_kind() == CLIENT {
-                con.mark_down();
+                osd.end_client(con);
             }
         }
     }
@@ -102,11 +102,7 @@ impl Dispatcher for Dispatch {
             Role::Client => {
                 osd.monc.on_reset(con);
                 osd.on_mgr_reset(con);
-                osd.forget_parked(con);
-                if let Some(session) = con.session::<Session>() {
-                    session.client().reset();
-                    con.set_session(None);
-                }
+                osd.forget_client(con);
             }
             Role::HeartbeatClient => osd.on_heartbeat_reset(con),
             Role::Objecter => osd.remote_reads.on_reset(con),
@@ -146,6 +142,21 @@ impl Osd {
 
     /// A connection of a client is gone, and with it whoever waits for answers: what it sent of maps that may never
     /// come must not keep the places of messages that others need.
+    /// Ends a client's session: of a connection that we end ourselves nobody else tells.
+    pub(super) fn end_client(&self, con: &Connection) {
+        con.mark_down();
+        self.forget_client(con);
+    }
+
+    /// A client's session is over: what it sent and waits goes, its watches have their timeouts.
+    fn forget_client(&self, con: &Connection) {
+        self.forget_parked(con);
+        if let Some(session) = con.session::<Session>() {
+            session.client().reset();
+            con.set_session(None);
+        }
+    }
+
     fn forget_parked(&self, con: &Connection) {
         let mut parked = self.waiting_for_map.borrow_mut();
         parked.retain(|_, waiting| {

@@ -211,14 +211,16 @@ impl Osd {
             Lack::Full(osd) => self.room.is_full(osd),
         };
         // No map need ever say that it was full: without a new connection they would wait for ever.
+        let mut over = Vec::new();
         self.room.dropped.borrow_mut().retain(|(session, lack)| {
             let waits = lacks(*lack);
-            if !waits && let Some(session) = session.upgrade() {
-                session.con.mark_down();
+            if !waits {
+                over.extend(session.upgrade());
             }
             // Who is full for long sees clients come and go.
             waits && session.strong_count() > 0
         });
+        over.iter().for_each(|session| self.end_client(&session.con));
         self.all_pgs().iter().for_each(|pg| pg.recover_if_room());
     }
 

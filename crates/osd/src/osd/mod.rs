@@ -52,6 +52,7 @@ use types::{Epoch, OsdId, SpgId, Uuid};
 use self::map_store::{MapStore, meta_object};
 use self::stats::Counters;
 use self::tracker::Tracker;
+use crate::features;
 use crate::ops::snap_mapper::SnapMapper;
 use crate::ops::{ClassLists, Limits};
 use crate::pg::Pg;
@@ -80,6 +81,8 @@ pub enum OsdError {
     NoSuperblock,
     /// What the store says of itself cannot be read.
     BadSuperblock(denc::Error),
+    /// The store was written to by who knows more: the names of that.
+    UnknownFeatures(String),
     /// The store belongs to another OSD.
     WrongOsd {
         /// The number in the superblock.
@@ -111,6 +114,12 @@ impl core::fmt::Display for OsdError {
             OsdError::Store(e) => write!(f, "store: {e:?}"),
             OsdError::NoSuperblock => f.write_str("the store holds no OSD yet (run with --mkfs)"),
             OsdError::BadSuperblock(e) => write!(f, "superblock: {e}"),
+            OsdError::UnknownFeatures(names) => {
+                write!(
+                    f,
+                    "the store has features that this version does not know: {names} (start the version that wrote it)"
+                )
+            }
             OsdError::WrongOsd { found, expected } => {
                 write!(f, "the store belongs to osd.{found}, not to osd.{expected}")
             }
@@ -254,7 +263,7 @@ impl Osd {
             cluster_fsid: options.cluster_fsid,
             osd_fsid: options.osd_fsid,
             whoami: options.whoami,
-            compat_features: boot::compat_features(),
+            compat_features: features::compat_features(),
             ..OsdSuperblock::default()
         };
         let mut t = Transaction::new();
@@ -278,7 +287,11 @@ impl Osd {
         store: Rc<dyn ObjectStore>,
     ) -> LocalFuture<Result<Rc<Osd>, OsdError>> {
         Box::pin(async move {
-            let superblock = read_superblock(&store).await?;
+            let mut superblock = read_superblock(&store).await?;
+            if let Some(names) = features::unknown(&superblock.compat_features) {
+                return Err(OsdError::UnknownFeatures(names));
+            }
+            superblock.compat_features = features::compat_features();
             let expected: i32 = config.id().parse().unwrap_or(-1);
             if superblock.whoami != expected {
                 return Err(OsdError::WrongOsd { found: superblock.whoami, expected });
@@ -326,7 +339,7 @@ impl Osd {
             |policies| Messenger::new(env.clone(), msgr::Config::new(name, nonce, policies));
         let of_clients = Policy::stateless_registered_server().throttled(
             config.uint("osd_client_message_size_cap"),
-            config.uint("osd_client_message_cap").max(1),
+            config.uint("osd_client_message_cap"),
         );
         let client = messenger(
             Policies::new(of_clients)

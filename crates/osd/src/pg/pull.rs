@@ -119,6 +119,8 @@ impl Pg {
         generation: u64,
     ) -> bool {
         let oid = op.soid.clone();
+        let told: u64 = op.data_included.iter().map(|(_, len)| len).sum();
+        let is_short = told != op.data.len() as u64;
         let pulling = self.core.borrow().is_primary();
         let repairs = if pulling { self.scrub.is_repairing() } else { of_repair };
         if pulling {
@@ -127,7 +129,7 @@ impl Pg {
                 _ => return false,
             };
             // Which version is needed is not known of an object that was found damaged here.
-            let wrong = op.version.is_zero() || !need.is_zero() && op.version != need;
+            let wrong = op.version.is_zero() || !need.is_zero() && op.version != need || is_short;
             if wrong {
                 // Not there, not to be read to its end, or not in the version needed.
                 if let Some(pull) = self.recovery.pulls.borrow_mut().remove(&oid) {
@@ -135,6 +137,9 @@ impl Pg {
                 }
                 return true;
             }
+        } else if is_short {
+            tracing::warn!(%oid, %from, told, len = op.data.len(), "a push has not the data that it tells of");
+            return false;
         }
         let complete = op.after_progress.data_complete && op.after_progress.omap_complete;
         let mut ss = op.recovery_info.ss.clone();
@@ -196,7 +201,7 @@ impl Pg {
         }
         let mut at = 0;
         for (offset, len) in op.data_included.iter() {
-            let end = (at + len as usize).min(op.data.len());
+            let end = at + len as usize;
             t.write(&self.cid, &into, offset, op.data.slice(at..end));
             at = end;
         }

@@ -15,7 +15,7 @@ use super::write::checksums;
 use crate::keyed::Keys;
 use crate::keyed::keys::behind;
 use crate::keyed::read::{Reads, push_extent};
-use crate::kv::storage;
+use crate::kv::{Kv, storage};
 use crate::room::TIGHT_SHARE;
 use crate::{Fsck, FsckOptions, PoolStatfs, Statfs, StoreError};
 
@@ -192,6 +192,10 @@ impl Reads for Core {
         let state = self.state();
         let pools = state.pools.iter();
         Some(pools.map(|(pool, space)| (*pool, space.statfs())).collect())
+    }
+
+    fn database(&self) -> &dyn Kv {
+        &*self.kv
     }
 
     fn space(&self) -> Result<Statfs, StoreError> {

@@ -25,7 +25,7 @@ use super::{Settings, xattr};
 use crate::blocking::{self, PageWanted};
 use crate::check::check;
 use crate::kv::storage;
-use crate::kv::{Direction, KvBatch, SharedKv};
+use crate::kv::{Direction, Kv, KvBatch, SharedKv};
 use crate::object_key::{parse_collection_key, parse_object};
 use crate::room::{Found, Growth, Room, TIGHT_SHARE, Taken, beyond_need};
 use crate::{
@@ -719,6 +719,10 @@ impl blocking::Core for Core {
             self.commit_if(true)?;
         }
         Ok(report)
+    }
+
+    fn kv(&self) -> &dyn Kv {
+        &*self.files.kv
     }
 
     fn statfs(&self) -> Result<Statfs, StoreError> {

@@ -15,6 +15,7 @@ use super::keys::{
 use super::{Keys, Onode, decoded};
 use crate::blocking::{Core, PageWanted};
 use crate::check::Existing;
+use crate::kv::Kv;
 use crate::object_key::parse_collection_key;
 use crate::{
     CollId, Fsck, FsckOptions, Listing, ObjectStat, OmapPage, PoolStatfs, Statfs, StoreError,
@@ -91,6 +92,8 @@ pub(crate) trait Reads: Keys + Send + Sync + 'static {
     ) -> Result<Vec<Range<u64>>, StoreError>;
     /// [`Core::fsck`].
     fn check_all(&self, options: FsckOptions) -> Result<Fsck, StoreError>;
+    /// [`Core::kv`].
+    fn database(&self) -> &dyn Kv;
     /// [`Core::statfs`].
     fn space(&self) -> Result<Statfs, StoreError>;
     /// [`Core::pool_statfs`].
@@ -261,6 +264,10 @@ impl<R: Reads> Core for R {
 
     fn fsck(&self, options: FsckOptions) -> Result<Fsck, StoreError> {
         self.check_all(options)
+    }
+
+    fn kv(&self) -> &dyn Kv {
+        self.database()
     }
 
     fn statfs(&self) -> Result<Statfs, StoreError> {

@@ -11,7 +11,7 @@ use super::{Core, apply};
 use crate::keyed::Keys;
 use crate::keyed::keys::behind;
 use crate::keyed::read::{Reads, push_extent};
-use crate::kv::{Direction, storage};
+use crate::kv::{Direction, Kv, storage};
 use crate::room::{TIGHT_SHARE, Taken};
 use crate::{Fsck, FsckOptions, Statfs, StoreError};
 
@@ -57,6 +57,10 @@ impl Reads for Core {
 
     fn check_all(&self, options: FsckOptions) -> Result<Fsck, StoreError> {
         self.check_keys(options)
+    }
+
+    fn database(&self) -> &dyn Kv {
+        &*self.kv
     }
 
     fn space(&self) -> Result<Statfs, StoreError> {

@@ -426,6 +426,10 @@ impl ObjectStore for MemStore {
         self.state.borrow_mut().stops_when_full = true;
     }
 
+    fn compact(&self) -> LocalFuture<Result<(), StoreError>> {
+        ready(Ok(()))
+    }
+
     fn close(&self) -> LocalFuture<Result<(), StoreError>> {
         let mut state = self.state.borrow_mut();
         state.closed = true;

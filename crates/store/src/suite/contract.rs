@@ -618,6 +618,43 @@ fn a_store_full_of_keys_refuses_more_opens_again_and_gives_them_back() {
     });
 }
 
+/// `ceph tell osd.N compact` did nothing on stores with a database, and said that it had.
+#[test]
+fn a_store_is_compacted_beside_all_else() {
+    each(async |env, kind| {
+        let mut backend = Backend::new(env, kind, 64 << 20).await;
+        let cid = pg(0);
+        let (mut model, mut choices) = (Model::default(), Choices::new(7));
+        let mut submit = async |store: &dyn ObjectStore, t: Transaction| {
+            model.apply(&t).unwrap();
+            store.submit(t).await.unwrap();
+        };
+        let mut t = Transaction::new();
+        t.mkcoll(&cid, 0).touch(&cid, &numbered(1));
+        submit(&*backend.store, t).await;
+        for _ in 0..300 {
+            let mut t = Transaction::new();
+            t.omap_setkeys(&cid, &numbered(1), scattered(&mut choices));
+            submit(&*backend.store, t).await;
+        }
+        let compacted = |store: &dyn ObjectStore| {
+            let counters = store.counters();
+            counters.iter().find(|c| c.name == "written_compaction").map(|c| c.value)
+        };
+        let before = compacted(&*backend.store);
+        let compaction = backend.store.compact();
+        let mut t = Transaction::new();
+        t.omap_setkeys(&cid, &numbered(1), scattered(&mut choices));
+        submit(&*backend.store, t).await;
+        compaction.await.unwrap();
+        assert!(!kind.is_real() || compacted(&*backend.store) > before, "{kind:?} {before:?}");
+        assert_eq!(model.compare(&*backend.store).await, Ok(()), "{kind:?}");
+        backend.reopen(false).await;
+        assert_eq!(model.compare(&*backend.store).await, Ok(()), "{kind:?}");
+        backend.check().await;
+    });
+}
+
 /// An OSD was told that a write found no room after it had handed over the next one, a small one
 /// that fitted: the PG's log was durable with that entry and without the one before it.
 #[test]

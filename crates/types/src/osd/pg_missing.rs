@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use denc::{Denc, Error, Reader, Writer};
 
 use super::clean_regions::ObjectCleanRegions;
-use super::pg_log::PgLogEntry;
 use crate::hobject::HObject;
 use crate::version::EVersion;
 
@@ -59,11 +58,10 @@ impl Denc for PgMissingItem {
     }
 }
 
-/// Wire: pg_missing_t v5/c2. Keeps an index by version for recovery in the order of the log.
+/// What a member lacks, as it is sent. Wire: pg_missing_t v5/c2.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PgMissing {
     missing: BTreeMap<HObject, PgMissingItem>,
-    by_version: BTreeMap<u64, HObject>,
     /// Whether deletions are in it too (always, since luminous).
     pub may_include_deletes: bool,
 }
@@ -79,11 +77,6 @@ impl PgMissing {
         &self.missing
     }
 
-    /// The objects by `need.version`.
-    pub fn by_version(&self) -> &BTreeMap<u64, HObject> {
-        &self.by_version
-    }
-
     /// Objects in it.
     pub fn len(&self) -> usize {
         self.missing.len()
@@ -94,123 +87,14 @@ impl PgMissing {
         self.missing.is_empty()
     }
 
-    /// The item of an object.
-    pub fn get(&self, oid: &HObject) -> Option<&PgMissingItem> {
-        self.missing.get(oid)
-    }
-
-    /// Whether the object is missing.
-    pub fn is_missing(&self, oid: &HObject) -> bool {
-        self.missing.contains_key(oid)
-    }
-
-    /// Whether the object is missing at `version` or before.
-    pub fn is_missing_version(&self, oid: &HObject, version: EVersion) -> bool {
-        self.missing.get(oid).is_some_and(|item| item.need <= version)
-    }
-
-    /// The old version there is of a missing object; 0'0 for none.
-    pub fn have_old(&self, oid: &HObject) -> EVersion {
-        self.missing.get(oid).map_or(EVersion::ZERO, |item| item.have)
-    }
-
-    /// The smallest version needed.
-    pub fn oldest_need(&self) -> EVersion {
-        let oldest = self.by_version.values().next().and_then(|oid| self.missing.get(oid));
-        oldest.map_or(EVersion::ZERO, |item| item.need)
+    /// Takes out all others.
+    pub fn retain(&mut self, mut stays: impl FnMut(&HObject) -> bool) {
+        self.missing.retain(|oid, _| stays(oid));
     }
 
     /// Adds or replaces an object.
     pub fn add(&mut self, oid: HObject, item: PgMissingItem) {
-        self.remove(&oid);
-        self.by_version.insert(item.need.version, oid.clone());
         self.missing.insert(oid, item);
-    }
-
-    /// Takes an object out.
-    pub fn remove(&mut self, oid: &HObject) -> Option<PgMissingItem> {
-        let item = self.missing.remove(oid)?;
-        self.by_version.remove(&item.need.version);
-        Some(item)
-    }
-
-    /// Takes an object out that has been recovered at `version`, if that is new enough.
-    pub fn got(&mut self, oid: &HObject, version: EVersion) {
-        if self.is_missing_version(oid, version) {
-            self.remove(oid);
-        }
-    }
-
-    /// Changes what an object needs; one that was not missing had nothing.
-    pub fn revise_need(&mut self, oid: HObject, need: EVersion, is_delete: bool) {
-        let have = self.have_old(&oid);
-        self.add(oid, PgMissingItem::fully_dirty(need, have, is_delete));
-    }
-
-    /// Changes which version of a missing object there is.
-    pub fn revise_have(&mut self, oid: &HObject, have: EVersion) {
-        if let Some(item) = self.missing.get_mut(oid) {
-            item.have = have;
-        }
-    }
-
-    /// All of a missing object has to be copied.
-    pub fn mark_fully_dirty(&mut self, oid: &HObject) {
-        if let Some(item) = self.missing.get_mut(oid) {
-            item.clean_regions.mark_fully_dirty();
-        }
-    }
-
-    /// A log entry came that this member has not applied.
-    pub fn add_next_event(&mut self, entry: &PgLogEntry) {
-        let had = self.remove(&entry.soid);
-        let is_delete = entry.is_delete();
-        let item = match had {
-            // A new object.
-            _ if entry.prior_version.is_zero() || entry.is_clone() => {
-                PgMissingItem::fully_dirty(entry.version, EVersion::ZERO, is_delete)
-            }
-            // Already missing: have stays.
-            Some(mut item) => {
-                item.need = entry.version;
-                item.is_delete = is_delete;
-                if entry.is_lost_revert() {
-                    item.clean_regions.mark_fully_dirty();
-                } else {
-                    item.clean_regions.merge(&entry.clean_regions);
-                }
-                item
-            }
-            None if entry.is_lost_revert() => {
-                PgMissingItem::fully_dirty(entry.version, entry.extras().reverting_to, is_delete)
-            }
-            None => PgMissingItem {
-                need: entry.version,
-                have: entry.prior_version,
-                is_delete,
-                clean_regions: entry.clean_regions.clone(),
-            },
-        };
-        self.add(entry.soid.clone(), item);
-    }
-
-    /// Moves the objects that `moves` names to a new set: the PG splits.
-    pub fn split_off(&mut self, mut moves: impl FnMut(&HObject) -> bool) -> PgMissing {
-        let mut child =
-            PgMissing { may_include_deletes: self.may_include_deletes, ..PgMissing::default() };
-        let gone: Vec<HObject> = self.missing.keys().filter(|oid| moves(oid)).cloned().collect();
-        for oid in gone {
-            if let Some(item) = self.remove(&oid) {
-                child.add(oid, item);
-            }
-        }
-        child
-    }
-
-    /// Forgets all.
-    pub fn clear(&mut self) {
-        self.missing.clear();
-        self.by_version.clear();
     }
 }
 
@@ -223,11 +107,7 @@ impl Denc for PgMissing {
     }
     fn decode(r: &mut Reader<'_>) -> Result<PgMissing, Error> {
         r.envelope("PgMissing", 5, 4, |r, _| {
-            let missing: BTreeMap<HObject, PgMissingItem> = r.get()?;
-            let may_include_deletes = r.bool()?;
-            let by_version =
-                missing.iter().map(|(oid, item)| (item.need.version, oid.clone())).collect();
-            Ok(PgMissing { missing, by_version, may_include_deletes })
+            Ok(PgMissing { missing: r.get()?, may_include_deletes: r.bool()? })
         })
     }
 }

@@ -20,11 +20,6 @@ impl FeatureSet {
     pub fn of(features: &[(u64, &str)]) -> FeatureSet {
         FeatureSet { names: features.iter().map(|&(id, name)| (id, name.to_owned())).collect() }
     }
-
-    /// Whether all of `other` is here.
-    pub fn contains_all(&self, other: &FeatureSet) -> bool {
-        other.names.keys().all(|id| self.names.contains_key(id))
-    }
 }
 
 impl Denc for FeatureSet {
@@ -52,14 +47,15 @@ pub struct CompatSet {
 }
 
 impl CompatSet {
-    /// Whether one with these features can write what has `other`'s.
-    pub fn writeable(&self, other: &CompatSet) -> bool {
-        self.readable(other) && self.ro_compat.contains_all(&other.ro_compat)
-    }
-
-    /// Whether one with these features can read what has `other`'s.
-    pub fn readable(&self, other: &CompatSet) -> bool {
-        self.incompat.contains_all(&other.incompat)
+    /// The names of what one with these features must know, and does not, to write what has `other`'s.
+    pub fn lacks<'a>(&self, other: &'a CompatSet) -> Vec<&'a str> {
+        let unknown = |own: &FeatureSet, other: &'a FeatureSet| {
+            let known: Vec<u64> = own.names.keys().copied().collect();
+            other.names.iter().filter(move |(id, _)| !known.contains(id)).map(|(_, name)| &name[..])
+        };
+        unknown(&self.incompat, &other.incompat)
+            .chain(unknown(&self.ro_compat, &other.ro_compat))
+            .collect()
     }
 }
 
