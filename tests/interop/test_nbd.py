@@ -835,7 +835,7 @@ class Bench(unittest.TestCase):
         text = loligo("bench", "rados", "rbd", "--rw=randread", "--size=8M", "--runtime=1", "--iodepth=4", "--numjobs=2")
         self.assertRegex(text, r"read: \d+ IOPS")
         with rados.Rados(conffile=c.conf) as cluster, cluster.open_ioctx("rbd") as io:
-            self.assertFalse([o.key for o in io.list_objects() if o.key.startswith("loligo_bench")])
+            self.assertFalse([o.key for o in io.list_objects() if o.key.startswith("benchmark_data")])
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import threading
 import time
 import unittest
@@ -341,6 +342,18 @@ class Quorum(unittest.TestCase):
             self.c.ceph("tell", f"mon.{name}", "quorum", "enter")
             self.c.wait_quorum(["a", "b", "c"])
             self.assertIn(self.c.json("tell", f"mon.{name}", "mon_status")["state"], ("leader", "peon"))
+
+    def test_i_what_is_too_long_for_monitors_is_refused(self):
+        """Monitors took 2 GB of a client and 128 MB of each other: one `config-key set` of a large file took the monitor that it
+        reached out of the quorum for ever, and tried again, all of them."""
+        self.c.wait_quorum(["a", "b", "c"])
+        with tempfile.NamedTemporaryFile() as f:
+            f.truncate(140 << 20)
+            for _ in range(4):
+                r = self.c.run("ceph", "config-key", "set", "large", "-i", f.name, check=False)
+                self.assertEqual(r.returncode, 27, r.stderr)
+                self.assertIn("EFBIG", r.stderr)
+        self.assertEqual(sorted(self.c.quorum()["quorum_names"]), ["a", "b", "c"])
 
     def test_z_what_one_has_left_becomes_a_cluster_again(self):
         """With two of three stores gone nothing could make the third one serve: all was lost."""

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -123,7 +123,11 @@ impl Cluster {
     /// OSDs that are no more, by name.
     pub(crate) fn gone(&self) -> Vec<String> {
         match self.system {
-            System::Loligo => Vec::new(),
+            System::Loligo => {
+                let running = ending::running(&self.dir);
+                let osds = (0..REPLICAS).map(|n| format!("osd.{n}"));
+                osds.filter(|name| !running.contains(name)).collect()
+            }
             System::Ceph => ceph::gone(&self.dir),
         }
     }
@@ -184,13 +188,8 @@ impl Drop for Cluster {
             let _ = fs::remove_dir_all(&self.dir);
             return;
         }
-        let down = Command::new(&self.host.program)
-            .args(["down", "--dir"])
-            .arg(&self.dir)
-            .stdin(Stdio::null())
-            .output();
-        if let Err(e) = down {
-            (self.host.tell)(&format!("cannot stop the cluster in {}: {e}", self.dir.display()));
+        if !ending::stop(&self.dir, &self.host) {
+            return;
         }
         // Unmounted before the folder goes.
         self.disk = None;

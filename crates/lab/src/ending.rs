@@ -7,10 +7,12 @@
 use std::fs;
 use std::io::Read;
 use std::os::fd::IntoRawFd;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::{Host, LabError, ceph};
 
@@ -31,6 +33,8 @@ static MADE: AtomicU32 = AtomicU32::new(0);
 /// Runs what makes a cluster to its end.
 pub(crate) fn make(command: &mut Command) -> std::io::Result<Output> {
     let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // A signal to all (Ctrl-C) is dealt with here, not there.
+    let command = command.process_group(0);
     let (child, pid) = {
         // Noted before a signal can be dealt with.
         let mut making = making();
@@ -111,13 +115,51 @@ pub(crate) fn prepare(data: &Path, host: &Host) -> Result<(), LabError> {
     Ok(())
 }
 
+/// How often, and with what pauses, a cluster is told to stop.
+const DOWN_TRIES: u32 = 20;
+const DOWN_PAUSE: Duration = Duration::from_millis(500);
+
+/// Daemons of a folder that run, by name.
+pub(crate) fn running(folder: &Path) -> Vec<String> {
+    let files = fs::read_dir(folder.join("run")).into_iter().flatten().flatten();
+    let of_file = |path: PathBuf| {
+        let name = path.file_name()?.to_str()?.strip_suffix(".pid")?.to_owned();
+        let pid: u32 = fs::read_to_string(&path).ok()?.trim().parse().ok()?;
+        is_alive(pid).then_some(name)
+    };
+    files.filter_map(|file| of_file(file.path())).collect()
+}
+
+/// Whether a process is there and has not ended.
+fn is_alive(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The state stands behind the name, which may have anything in it.
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}
+
+/// Stops a cluster of ours; whether nothing of it runs any more.
+pub(crate) fn stop(folder: &Path, host: &Host) -> bool {
+    let down = || {
+        let mut down = Command::new(&host.program);
+        let down = down.args(["down", "--dir"]).arg(folder).stdin(Stdio::null()).process_group(0);
+        down.output().is_ok_and(|out| out.status.success())
+    };
+    // It is refused while an `up` that was killed just now still has the folder.
+    for _ in 0..DOWN_TRIES {
+        if down() || running(folder).is_empty() {
+            return true;
+        }
+        std::thread::sleep(DOWN_PAUSE);
+    }
+    (host.tell)(&format!("the daemons in {} do not stop: it is left", folder.display()));
+    false
+}
+
 /// Stops what runs in a folder, takes its devices down and removes it.
 fn end(folder: &Path, host: &Host) {
-    let _ = Command::new(&host.program)
-        .args(["down", "--dir"])
-        .arg(folder)
-        .stdin(Stdio::null())
-        .output();
+    if !stop(folder, host) {
+        return;
+    }
     ceph::down(folder);
     let program = |name: &str, args: &[&str]| {
         let out = Command::new(name).args(args).stdin(Stdio::null()).output();

@@ -5,7 +5,7 @@ use std::fs;
 use std::mem::MaybeUninit;
 use std::net::ToSocketAddrs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -24,7 +24,7 @@ use crate::admin_socket::{self, Handler};
 use crate::cli::{OsdArgs, StartArgs};
 use crate::failure::Failure;
 use crate::host;
-use crate::layout::{Layout, parse_conf};
+use crate::layout::{Layout, make_private_folder, parse_conf};
 use crate::output::tell;
 use crate::session::AdminSession;
 use crate::up::Plan;
@@ -177,7 +177,7 @@ fn random_uuid(env: &Env) -> Uuid {
     Uuid::from_random(bytes)
 }
 
-fn cluster_fsid(config: &Config) -> Result<Uuid, Failure> {
+pub(crate) fn cluster_fsid(config: &Config) -> Result<Uuid, Failure> {
     let text = config.str("fsid");
     text.parse()
         .map_err(|_| Failure::new(format!("fsid {text:?} in the configuration is not a UUID")))
@@ -297,16 +297,31 @@ fn mon_command(daemon: &mon::Mon, json: String) -> CommandReply {
 }
 
 /// File of a monitor's store.
-pub(crate) const MON_STORE: &str = "store.redb";
+const MON_STORE: &str = "store.redb";
 
+/// The store of a monitor that has been made.
 pub(crate) fn open_mon_kv(env: &Env, config: &Config) -> Result<Rc<dyn store::Kv>, Failure> {
-    let dir = PathBuf::from(config.str("mon_data"));
-    fs::create_dir_all(&dir)
-        .map_err(|e| Failure::new(format!("cannot create {}: {e}", dir.display())))?;
-    let path = dir.join(MON_STORE);
+    let path = PathBuf::from(config.str("mon_data")).join(MON_STORE);
+    if !path.exists() {
+        return Err(Failure::new(format!(
+            "there is no monitor's store at {} (wrong --id, or --mkfs was not run)",
+            path.display()
+        )));
+    }
     let kv = store::kv::RedbKv::open(env, &path)
         .map_err(|e| Failure::new(format!("cannot open {}: {e}", path.display())))?;
     Ok(Rc::new(kv))
+}
+
+/// Where a monitor's store is to be. All keys of the cluster will be in it: it is its owner's alone.
+fn make_mon_kv(env: &Env, config: &Config) -> Result<Rc<dyn store::Kv>, Failure> {
+    let dir = PathBuf::from(config.str("mon_data"));
+    make_private_folder(&dir)?;
+    let path = dir.join(MON_STORE);
+    let made =
+        fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+    made.map_err(|e| Failure::new(format!("cannot create {}: {e}", path.display())))?;
+    open_mon_kv(env, config)
 }
 
 /// Makes the stores of a new cluster's monitors before there is a configuration file: the first
@@ -332,14 +347,14 @@ fn mon_keyring(config: &Config) -> Result<Keyring, Failure> {
 }
 
 fn found_mon(env: &Env, config: &Config, monmap: &MonMap) -> Result<(), Failure> {
-    let (keyring, kv) = (mon_keyring(config)?, open_mon_kv(env, config)?);
+    let (keyring, kv) = (mon_keyring(config)?, make_mon_kv(env, config)?);
     let now = UTime::from_duration(env.wall_clock());
     mon::mkfs(&*kv, config, monmap, &keyring, now, &|buf: &mut [u8]| env.fill_random(buf))
         .map_err(|e| Failure::new(e.to_string()))
 }
 
 fn join_mon(env: &Env, config: &Config, monmap: &MonMap) -> Result<(), Failure> {
-    let (keyring, kv) = (mon_keyring(config)?, open_mon_kv(env, config)?);
+    let (keyring, kv) = (mon_keyring(config)?, make_mon_kv(env, config)?);
     mon::mkfs_joining(&*kv, monmap, &keyring, &|buf: &mut [u8]| env.fill_random(buf))
         .map_err(|e| Failure::new(e.to_string()))
 }

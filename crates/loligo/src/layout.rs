@@ -12,10 +12,10 @@
 //!
 //! DIR itself is locked by who starts and stops daemons.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::{self, Write};
 use std::net::TcpListener;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -55,9 +55,8 @@ impl Layout {
 
     /// What the folder of a cluster has in it.
     pub(crate) fn make_folders(&self) -> Result<(), Failure> {
-        ["run", "log", "mon", "mgr", "osd"]
-            .iter()
-            .try_for_each(|name| make_folder(&self.dir.join(name)))
+        ["run", "log"].iter().try_for_each(|name| make_folder(&self.dir.join(name)))?;
+        ["mon", "mgr", "osd"].iter().try_for_each(|name| make_private_folder(&self.dir.join(name)))
     }
 
     /// Refuses a path so long that the daemons in it could not be asked anything, and one that a `ceph.conf` cannot
@@ -65,7 +64,10 @@ impl Layout {
     /// `src/common/str_list.cc` at v16.2).
     pub(crate) fn check_path(&self) -> Result<(), Failure> {
         const NOT_IN_CONF: &str = "$#;,='\"\\";
-        let bad = |c: char| NOT_IN_CONF.contains(c) || c.is_whitespace() || c.is_control();
+        let bad = |c: char| {
+            // Ceph's own clients abort at what is not ASCII.
+            NOT_IN_CONF.contains(c) || c.is_whitespace() || c.is_control() || !c.is_ascii()
+        };
         if let Some(bad) =
             self.dir.to_str().map_or(Some('\u{fffd}'), |dir| dir.chars().find(|c| bad(*c)))
         {
@@ -222,8 +224,16 @@ pub(crate) struct Lock {
 }
 
 fn make_folder(path: &Path) -> Result<(), Failure> {
-    fs::create_dir_all(path)
-        .map_err(|e| Failure::new(format!("cannot create {}: {e}", path.display())))
+    made(path, fs::create_dir_all(path))
+}
+
+/// A folder for its owner alone, as keys and data will be in it; one that is there stays as it is.
+pub(crate) fn make_private_folder(path: &Path) -> Result<(), Failure> {
+    made(path, DirBuilder::new().recursive(true).mode(0o700).create(path))
+}
+
+fn made(path: &Path, made: io::Result<()>) -> Result<(), Failure> {
+    made.map_err(|e| Failure::new(format!("cannot create {}: {e}", path.display())))
 }
 
 fn is_marked(conf: &Path) -> bool {

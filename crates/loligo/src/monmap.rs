@@ -1,7 +1,7 @@
 //! `loligo mon`: the daemon, or the map of one that is stopped (`--extract-monmap`, `--inject-monmap`).
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use denc::Denc;
 use env::real::Runtime;
@@ -9,7 +9,7 @@ use store::Kv;
 use types::UTime;
 
 use crate::cli::{DaemonArgs, MonArgs};
-use crate::daemon::{MON_STORE, load_config, open_mon_kv, run_one};
+use crate::daemon::{load_config, open_mon_kv, run_one};
 use crate::failure::Failure;
 use crate::output::tell;
 
@@ -23,10 +23,6 @@ pub(crate) fn run(args: &MonArgs) -> Result<(), Failure> {
         return Err(Failure::new("several --id: the map of one monitor at a time"));
     };
     let config = load_config("mon", id, &start.conf, &start.set)?;
-    let path = PathBuf::from(config.str("mon_data")).join(MON_STORE);
-    if !path.exists() {
-        return Err(Failure::new(format!("there is no monitor's store at {}", path.display())));
-    }
     let env = Runtime::new()?.env();
     let kv = open_mon_kv(&env, &config)?;
     if let Some(file) = extract_monmap {

@@ -36,6 +36,8 @@ const START_TIME: Duration = Duration::from_secs(30);
 const PEERING_TIME: Duration = Duration::from_secs(10);
 /// Between two looks at what serves.
 const PAUSE: Duration = Duration::from_millis(10);
+/// How long a monitor that cannot listen has to say so.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// How far a start has come.
 #[derive(Debug, Default)]
@@ -122,7 +124,12 @@ impl Work {
         let gone = monitors_gone(env, layout);
         futures_util::pin_mut!(serving, gone);
         match select(serving, gone).await {
-            Either::Left((result, _)) => result,
+            Either::Left((Ok(()), _)) => Ok(()),
+            // Another cluster's monitor may have answered where ours cannot listen: then that is why.
+            Either::Left((Err(why), gone)) => match env.timeout(LAST_WORDS, gone).await {
+                Ok(of_monitor) => Err(Failure::new(of_monitor)),
+                Err(_) => Err(why),
+            },
             Either::Right((why, _)) => Err(Failure::new(why)),
         }
     }
@@ -136,6 +143,13 @@ impl Work {
     ) -> Result<(), Failure> {
         let layout = &self.layout;
         let session = AdminSession::connect(env, layout).await?;
+        let config = daemon::load_config("client", "admin", &layout.conf(), &[])?;
+        let (theirs, ours) = (session.monmap(None).await?.fsid, daemon::cluster_fsid(&config)?);
+        if theirs != ours {
+            return Err(Failure::new(format!(
+                "the monitor that answers is of cluster {theirs}, not of {ours}: another cluster has this one's port (give --port to one of them)"
+            )));
+        }
         progress.borrow_mut().has_monitors = true;
         for group in new.chunks(self.plan.osds_per_process) {
             let mut made = Vec::new();

@@ -136,8 +136,10 @@ pub(crate) fn parse_set(text: &str) -> Result<(String, String), Failure> {
     if value.contains(char::is_control) {
         return Err(Failure::new(format!("--set {text:?}: a value is one line of text")));
     }
-    config::normalize(option, value.trim())
-        .map_err(|e| Failure::new(format!("--set {text}: {e}")))?;
+    config::normalize(option, value.trim()).map_err(|e| match e.to_string().as_str() {
+        "" => Failure::new(format!("--set {text}: this is no value of {key}")),
+        why => Failure::new(format!("--set {text}: {why}")),
+    })?;
     Ok((key, value.trim().to_owned()))
 }
 
@@ -304,6 +306,12 @@ fn check_ignored(
         return refuse(format!("--size {given}"), advice);
     }
     let known = layout.ids("osd");
+    if let Some(given) = args.osds.filter(|given| (*given as usize) < known.len()) {
+        let there = known.len();
+        tell!(
+            "note: {there} OSDs are there; --osds {given} adds none and removes none ('ceph osd purge' does)"
+        );
+    }
     let adds = (0..plan.osds).any(|n| !known.contains(&n.to_string()));
     if adds || !layout.unmade_osds().is_empty() {
         return Ok(());

@@ -58,10 +58,3 @@ fn a_fresh_fsmap_prints_as_cephs() {
     assert_eq!(json(|f| map.dump(f)), want);
     assert_eq!(map.to_bytes(), golden("fsmap.1"));
 }
-
-#[test]
-fn a_fresh_osdmap_is_the_monitors() {
-    let want = OsdMap::from_bytes(&golden("full.1")).unwrap();
-    let map = OsdMap::fresh(want.fsid, want.created, "osd");
-    assert_eq!(map.encode_with_crc().1, want.crc, "{map:?}\n{want:?}");
-}

@@ -1,6 +1,6 @@
 //! Message bodies: what is between a message's header and its payload. One file a message (a
-//! request and its reply share one), layouts as 16.2 sends them (src/messages/*.h at v16.2;
-//! shared facts in docs/protocol.md). Sockets are not known here.
+//! request and its reply share one), layouts as 16.2 sends them (src/messages/*.h at v16.2).
+//! Sockets are not known here.
 //!
 //! A body whose front is its fields in order derives `Denc` and is declared by `message!`; the
 //! others implement [`Message`] by hand.

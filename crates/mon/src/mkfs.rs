@@ -206,3 +206,28 @@ fn initial_crush(chooseleaf_type: i32) -> crush::CrushMap {
     debug_assert!(added.is_ok(), "{added:?}");
     map
 }
+
+#[cfg(test)]
+mod tests {
+    use store::kv::MemKv;
+
+    use super::*;
+
+    /// `full.1` is what a monitor of 16.2 begins with.
+    #[test]
+    fn the_first_osdmap_is_that_of_cephs_monitors() {
+        let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../maps/tests/golden/full.1");
+        let want = OsdMap::from_bytes(&std::fs::read(golden).unwrap().into()).unwrap();
+        let conf = Config::new("mon", "a");
+        conf.set("osd_crush_chooseleaf_type", "0", config::Source::File).unwrap();
+        let mut keyring = Keyring::new();
+        let key = CryptoKey::generate(&|buf: &mut [u8]| buf.fill(1), UTime::default());
+        let auth = EntityAuth::new(key, [("mon", "allow *")]);
+        keyring.keys.insert(AuthEntityName::new(entity::MON, ""), auth);
+        let (kv, monmap) = (MemKv::new(), MonMap { fsid: want.fsid, ..MonMap::default() });
+        mkfs(&kv, &conf, &monmap, &keyring, want.created, &|buf: &mut [u8]| buf.fill(1)).unwrap();
+        let made = layout::get(&kv, OSDMAP, "full_0000000000000001").unwrap().unwrap();
+        let made = OsdMap::from_bytes(&made).unwrap();
+        assert_eq!(made.crc, want.crc, "{made:?}\n{want:?}");
+    }
+}

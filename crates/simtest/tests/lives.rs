@@ -12,6 +12,7 @@ mod growth;
 mod images;
 mod logs;
 mod mclock;
+mod nonsense;
 mod old_maps;
 mod quorum;
 mod recovery_sleep;

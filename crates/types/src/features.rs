@@ -8,12 +8,6 @@ pub const ALL: u64 = 0x3f01_cfbd_fffd_ffff;
 /// What a mon or an OSD demands of a client.
 pub const REQUIRED_OF_CLIENT: u64 = 0x0c01_0200_4204_0000;
 
-/// What a mon demands of an OSD.
-pub const MON_REQUIRES_OF_OSD: u64 = 0x2e01_0200_4204_4000;
-
-/// What an OSD demands of a mon.
-pub const OSD_REQUIRES_OF_MON: u64 = 0x0c01_0200_4204_2201;
-
 /// Features of the maps this release writes.
 pub const OSDMAP: u64 = 0x0f00_0880_1021_2a04;
 
@@ -24,34 +18,18 @@ pub const INCARNATION_3: u64 = 1 << 57 | 1 << 28;
 
 /// Luminous server: backoff, resend on split.
 pub const SERVER_LUMINOUS: u64 = 1 << 21 | INCARNATION_2;
-/// Mimic server.
-pub const SERVER_MIMIC: u64 = 1 << 28 | INCARNATION_2;
-/// Nautilus server.
-pub const SERVER_NAUTILUS: u64 = 1 << 2 | INCARNATION_3;
-/// Octopus server.
-pub const SERVER_OCTOPUS: u64 = 1 << 16 | INCARNATION_3;
-/// Pacific server.
-pub const SERVER_PACIFIC: u64 = 1 << 20 | INCARNATION_3;
-/// Upmap entries in OSD maps (the bit of SERVER_LUMINOUS).
-pub const OSDMAP_PG_UPMAP: u64 = SERVER_LUMINOUS;
 /// Weight sets in CRUSH maps (the bit of SERVER_LUMINOUS).
 pub const CRUSH_CHOOSE_ARGS: u64 = SERVER_LUMINOUS;
-/// Stretch mode.
-pub const STRETCH_MODE: u64 = 1 << 32 | INCARNATION_3;
 /// straw2 and hashed pools: tunables 1.
 pub const CRUSH_TUNABLES: u64 = 1 << 18;
 /// chooseleaf_descend_once.
 pub const CRUSH_TUNABLES2: u64 = 1 << 25;
-/// Pools with the hashpspool flag.
-pub const OSDHASHPSPOOL: u64 = 1 << 30;
 /// chooseleaf_vary_r.
 pub const CRUSH_TUNABLES3: u64 = 1 << 41;
 /// straw2 buckets.
 pub const CRUSH_V4: u64 = 1 << 48;
 /// chooseleaf_stable.
 pub const CRUSH_TUNABLES5: u64 = 1 << 58;
-/// MOSDOpReply v7 and later.
-pub const NEW_OSDOPREPLY_ENCODING: u64 = 1 << 58;
 /// Typed addresses and address vectors.
 pub const MSG_ADDR2: u64 = 1 << 59;
 /// The mon keeps subscriptions without acks.

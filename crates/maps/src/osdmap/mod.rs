@@ -7,7 +7,6 @@
 mod apply;
 mod compat;
 pub(crate) mod dump;
-mod fresh;
 mod incremental;
 mod placement;
 mod print;

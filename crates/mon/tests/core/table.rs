@@ -1,6 +1,10 @@
 //! The table of commands and what is behind it.
 
+use std::time::Duration;
+
+use messages::{MMonCommand, MMonCommandAck};
 use serde_json::{Map, Value, json};
+use types::{EntityName, entity};
 
 use crate::bench::*;
 
@@ -44,4 +48,38 @@ fn each_command_of_the_table_is_handled() {
         let reply = b.command(admin, &Value::Object(given.clone()).to_string());
         assert_ne!(reply.outs, "command not known", "{given:?}");
     }
+}
+
+/// A key that may only read had commands refused that were 60 MB long: each made a line of the audit log, and three
+/// together an entry of the monitors' log that none could send another. No quorum lasted.
+#[test]
+fn lines_of_the_log_have_an_end_and_so_has_a_proposal() {
+    let mut b = Bench::new(fresh_kv());
+    let reader = 40;
+    b.open(reader, EntityName { kind: entity::CLIENT, num: 4040 }, "client.reader", "allow r", 999);
+    let long = "x".repeat(12 << 20);
+    let refused =
+        b.command(reader, &json!({"prefix": "osd pool create", "pool": long}).to_string());
+    assert_eq!(refused.rc, -13);
+    let admin = b.admin();
+    let lines = b.out(admin, r#"{"prefix":"log last","num":10,"channel":"audit","level":"debug"}"#);
+    assert!(lines.contains("osd pool create") && lines.contains("xxx..."), "{}", lines.len());
+    assert!(lines.len() < 64 << 10, "{}", lines.len());
+    // What would be more than monitors send each other is proposed one behind the other.
+    let before = b.map().epoch;
+    for n in 0..6 {
+        let command =
+            json!({"prefix": "osd pool create", "pool": format!("{n}{long}"), "pg_num": 1});
+        let fsid = FSID.parse().unwrap();
+        b.send(
+            admin,
+            &MMonCommand { fsid, cmd: vec![command.to_string()], ..MMonCommand::default() },
+        );
+    }
+    for _ in 0..10 {
+        b.pass(Duration::from_millis(10));
+    }
+    let answers: Vec<i32> = b.take::<MMonCommandAck>(admin).iter().map(|ack| ack.rc).collect();
+    assert_eq!(answers, [0; 6]);
+    assert_eq!(b.map().epoch, before + 2);
 }

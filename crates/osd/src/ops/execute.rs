@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use maps::pool::pool_flags;
-use messages::{MOSDOp, MOSDOpReply};
+use messages::MOSDOpReply;
 use types::bufferlist::BufferList;
 use types::osd::ops::{self, message_flags, op_flags};
 use types::osd::{LogOpReturn, OsdOp};
@@ -134,22 +134,6 @@ impl Reply {
             ops: request.ops.iter().map(without_input).collect(),
             versions: Versions::None,
             executed: false,
-        }
-    }
-
-    /// The answer to a message that is no request at all ([`Request::of`]), or that the PG refuses.
-    pub fn refuse_message(op: &MOSDOp, errno: Errno, epoch: Epoch) -> MOSDOpReply {
-        MOSDOpReply {
-            object: op.object.clone(),
-            pgid: op.pgid.pgid,
-            flags: u64::from(op.flags & !message_flags::ONNVRAM),
-            result: errno.result(),
-            bad_replay_version: EVersion::ZERO,
-            epoch,
-            ops: op.ops.iter().map(without_input).collect(),
-            retry_attempt: op.retry_attempt,
-            replay_version: EVersion::ZERO,
-            user_version: 0,
         }
     }
 

@@ -9,7 +9,7 @@
 //! them; that is what makes the order of versions the order of submission.
 //!
 //! 1. *sync, on arrival* [`Request::of`] takes a `MOSDOp` apart: it gives the errno to answer at
-//!    once ([`Reply::refuse_message`]) or a [`Request`], whose [`OpInfo`] says what it may do and
+//!    once or a [`Request`], whose [`OpInfo`] says what it may do and
 //!    which rights it needs ([`OpInfo::rights`]). The PG checks epoch and caps, and answers
 //!    duplicates from its log ([`Reply::duplicate`]). PG ops (`info.pg_op`) go to
 //!    [`execute_pg_op`], which needs no lock. For the rest, [`check_request`] makes `do_op`'s

@@ -266,11 +266,6 @@ impl Turns {
         self.env.now().as_secs_f64()
     }
 
-    /// Whether osd_op_queue asks for this.
-    pub fn are_given(&self) -> bool {
-        self.enabled.get()
-    }
-
     /// A client's operation with so many bytes begins.
     pub fn serve_client(self: &Rc<Turns>, bytes: u64) {
         if !self.enabled.get() {

@@ -13,6 +13,7 @@ use client::{Client, ClientError, IoCtx};
 use env::Env;
 use futures_util::future::join_all;
 use indicatif::{ProgressBar, ProgressStyle};
+use msgr::frame::DATA_MAX;
 use types::Errno;
 
 use self::load::{Progress, Tally, Target, run_job};
@@ -39,7 +40,7 @@ pub(crate) fn run(args: BenchArgs) -> Result<(), Failure> {
     let (place, load, engine) = match args.command {
         BenchCommand::Rbd { image, load } => (Place::Image(image), load, "rbd"),
         BenchCommand::Rados { pool, object_size, load } => {
-            let prefix = format!("loligo_bench.{}", std::process::id());
+            let prefix = format!("benchmark_data_loligo_{}", std::process::id());
             (Place::Pool { pool, object_size, prefix }, load, "rados")
         }
     };
@@ -201,6 +202,13 @@ async fn on_objects(
     number: u64,
     progress: Arc<Progress>,
 ) -> Result<Tally, Failure> {
+    if load.size == Some(0) {
+        return Err(Failure::new("--size 0: there is nothing to read or write"));
+    }
+    if load.bs > DATA_MAX.into() {
+        let most = bytes_text(DATA_MAX.into());
+        return Err(Failure::new(format!("--bs: one operation carries {most} at most")));
+    }
     let size = load.size.unwrap_or(RADOS_SIZE).next_multiple_of(object_size);
     let blocks = size / load.bs;
     let objects: Vec<String> = (0..size / object_size).map(|n| format!("{prefix}.{n:x}")).collect();
