@@ -237,6 +237,11 @@ impl MemoryFile {
         MemoryFile::with_pages(self.len, self.block_len, self.state.borrow().current.clone())
     }
 
+    /// As [`MemoryFile::kill_image`], on a device of another length.
+    pub fn image_of_len(&self, len: u64) -> Rc<MemoryFile> {
+        MemoryFile::with_pages(len, self.block_len, self.state.borrow().current.clone())
+    }
+
     fn with_pages(len: u64, block_len: u32, pages: Pages) -> Rc<MemoryFile> {
         let file = MemoryFile::new(len, block_len);
         *file.state.borrow_mut() = State::of(pages);

@@ -36,6 +36,13 @@ pub enum StoreError {
     Device(io::ErrorKind),
     /// An earlier write or flush failed (EIO): nothing has been acknowledged since.
     Latched,
+    /// The device is shorter than it was (EIO): what lay behind its end is gone.
+    Shrunk {
+        /// Its length in bytes when it was mounted last.
+        store_len: u64,
+        /// Its length in bytes now.
+        device_len: u64,
+    },
     /// What is on the device is no store of this kind, or is damaged (EIO).
     Format(&'static str),
     /// The store is closed (ESHUTDOWN).
@@ -55,6 +62,7 @@ impl StoreError {
             StoreError::Checksum { .. }
             | StoreError::Device(_)
             | StoreError::Latched
+            | StoreError::Shrunk { .. }
             | StoreError::Format(_) => 5,
             StoreError::Closed => 108,
         }
@@ -77,6 +85,9 @@ impl fmt::Display for StoreError {
             }
             StoreError::Device(kind) => write!(f, "device error: {kind}"),
             StoreError::Latched => f.write_str("the store stopped after a failed write"),
+            StoreError::Shrunk { store_len, device_len } => {
+                write!(f, "the device has {device_len} bytes, the store on it {store_len}")
+            }
             StoreError::Format(what) => write!(f, "not a readable store: {what}"),
             StoreError::Closed => f.write_str("the store is closed"),
         }

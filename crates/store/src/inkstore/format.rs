@@ -166,6 +166,7 @@ impl Superblock {
     pub(super) fn is_sane(&self, device_len: u64) -> bool {
         let log_end = self.log_block.checked_add(self.log_len / BLOCK_LEN);
         self.device_len <= device_len
+            && self.device_len / BLOCK_LEN <= u32::MAX.into()
             && self.log_align.is_power_of_two()
             && (512..=BLOCK_LEN as u32).contains(&self.log_align)
             && self.log_len.is_multiple_of(BLOCK_LEN)
