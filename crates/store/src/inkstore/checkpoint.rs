@@ -3,7 +3,8 @@
 //! A checkpoint begins at a batch boundary and holds the state exactly as it was then, although
 //! transactions go on: an object that changes before it is written has its part of the checkpoint
 //! put aside first (`State::change`). It is written in slices, never more than
-//! [`SLICE_LEN`] at once. Every so often a run holds everything and the older ones go.
+//! [`SLICE_LEN`] at once. Every so often a run holds everything and the older ones go: where there is room for
+//! it, since it only saves blocks once it is written.
 //!
 //! What stands in a run: `entries.rs`.
 
@@ -30,7 +31,7 @@ use crate::CollId;
 const SLICE_LEN: usize = if cfg!(test) { 4096 } else { 256 << 10 };
 /// Pause between slices, unless the log is getting full.
 const SLICE_PAUSE: Duration = Duration::from_millis(1);
-/// Runs beside the base before a new base is written.
+/// Runs beside the base before a new base is written, if there is room for one.
 const RUNS_MAX: usize = 8;
 /// Every so many blocks the index of a run names the first entry.
 const INDEX_BLOCKS: u32 = 16;
@@ -116,7 +117,10 @@ impl Core {
         let runs = &self.manifest.runs;
         let deltas: u64 = runs.iter().skip(1).map(Run::blocks).sum();
         let base_blocks = runs.first().map_or(0, Run::blocks);
-        let base = runs.is_empty() || runs.len() > RUNS_MAX || deltas > base_blocks / 2 + 256;
+        let due = runs.len() > RUNS_MAX || deltas > base_blocks / 2 + 256;
+        // What removals leave takes little as a delta, and gives room for a base.
+        let base = runs.is_empty() || due && self.base_blocks_max() <= self.alloc.free().into();
+        self.estimate_frozen = self.state.space.metadata_estimate();
         let state = &mut self.state;
         state.freeze(base);
         state.drop_handles();
@@ -399,5 +403,121 @@ impl RunWriter {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use device::BlockDevice;
+    use device::memory::MemoryFile;
+    use env::Env;
+    use types::hobject::{GhObject, HObject};
+
+    use super::*;
+    use crate::inkstore::{InkStore, MkfsOptions};
+    use crate::suite::{block_on, numbered, pg};
+    use crate::{ObjectStore, StoreError, Transaction};
+
+    async fn made(env: &Env, len: u64, log_len: u64) -> (Rc<MemoryFile>, InkStore) {
+        let file = MemoryFile::new(len, 4096);
+        let device = BlockDevice::new(file.clone());
+        let options = MkfsOptions { uuid: [7; 16], log_len: Some(log_len) };
+        InkStore::mkfs(&device, options).await.unwrap();
+        let store = InkStore::mount(env.clone(), device).await.unwrap();
+        let mut t = Transaction::new();
+        t.mkcoll(&pg(0), 0);
+        store.submit(t).await.unwrap();
+        (file, store)
+    }
+
+    fn long_named(n: u64) -> GhObject {
+        let name = format!("{n:02040}");
+        GhObject::new(HObject { name: name.into(), pool: 3, ..HObject::default() })
+    }
+
+    /// A store full of objects with names of 2 KB had no room for its next checkpoint: names did not count in what is
+    /// kept for it. The OSD went down and did not come up again.
+    #[test]
+    fn names_count_in_what_is_kept_for_a_checkpoint() {
+        block_on(|env| async move {
+            for data in [vec![], vec![1; 4096]] {
+                let (file, store) = made(&env, 8 << 20, 256 << 10).await;
+                let fill = async |store: &InkStore, from: u64| {
+                    for n in from.. {
+                        let mut t = Transaction::new();
+                        t.touch(&pg(0), &long_named(n)).write(
+                            &pg(0),
+                            &long_named(n),
+                            0,
+                            data.clone(),
+                        );
+                        match store.submit(t).await {
+                            Ok(()) => {}
+                            Err(StoreError::NoSpace) => return n,
+                            Err(e) => panic!("{n}: {e}"),
+                        }
+                    }
+                    0
+                };
+                let objects = fill(&store, 0).await;
+                assert!(objects > 300, "{objects}");
+                for _ in 0..3 {
+                    store.checkpoint().await.unwrap();
+                }
+                let device = BlockDevice::new(file.kill_image());
+                let store = InkStore::mount(env.clone(), device).await.unwrap();
+                for n in 0..objects {
+                    let mut t = Transaction::new();
+                    t.remove(&pg(0), &long_named(n));
+                    store.submit(t).await.unwrap();
+                }
+                assert_eq!(store.fsck(true).await.unwrap().errors, Vec::<String>::new());
+                let again = fill(&store, 0).await;
+                assert!(again > objects / 10 * 9, "{objects} {again}");
+                assert_eq!(store.fsck(true).await.unwrap().errors, Vec::<String>::new());
+            }
+        });
+    }
+
+    /// A base was begun whether there was room for it or not, and a store without stopped for good, though a base only
+    /// saves blocks: removals would have gone on.
+    #[test]
+    fn without_room_for_a_base_there_are_deltas() {
+        block_on(|env| async move {
+            let (_, store) = made(&env, 16 << 20, 256 << 10).await;
+            for n in 0..2000 {
+                let mut t = Transaction::new();
+                t.touch(&pg(0), &long_named(n));
+                store.submit(t).await.unwrap();
+            }
+            let runs = || store.inner.core.borrow().manifest.runs.len();
+            while runs() < RUNS_MAX {
+                let mut t = Transaction::new();
+                t.setattr(&pg(0), &long_named(0), "n", runs().to_le_bytes().to_vec());
+                store.submit(t).await.unwrap();
+                store.checkpoint().await.unwrap();
+            }
+            // All but little of the room is gone.
+            let taken = {
+                let core = &mut *store.inner.core.borrow_mut();
+                let count = core.alloc.free() - 300;
+                core.alloc.allocate(count).unwrap()
+            };
+            let count = async |n: u64| {
+                let mut t = Transaction::new();
+                t.remove(&pg(0), &long_named(n));
+                store.submit(t).await.unwrap();
+                store.checkpoint().await.unwrap();
+                runs()
+            };
+            let mut most = 0;
+            for n in 0..20 {
+                most = most.max(count(n).await);
+            }
+            assert!(most > RUNS_MAX + 10, "{most}");
+            taken.into_iter().for_each(|e| store.inner.core.borrow_mut().alloc.release_extent(e));
+            assert_eq!(count(20).await, 1);
+            assert_eq!(store.fsck(true).await.unwrap().errors, Vec::<String>::new());
+        });
     }
 }

@@ -20,8 +20,11 @@ use super::rec::{Value, parse_runs, put_runs};
 use super::state::State;
 use crate::{CollId, StoreError};
 
-/// About how many bytes of chunks or omap keys one entry holds.
+/// About how many bytes of chunks or omap keys one entry holds, at least.
 const ENTRY_LEN: usize = 2048;
+/// An entry holds at least so many times what the name in front of it takes: all but an object's first are there for
+/// what they hold, and 200,000 short keys of an object with a name of 2,040 bytes were a run of 400 MB.
+pub(super) const ENTRY_NAMES: usize = 16;
 /// An omap is copied whole for a checkpoint that needs at least this part of it: one in so many
 /// chunks.
 const OMAP_SHARE: usize = 4;
@@ -43,12 +46,15 @@ pub(super) struct Entries {
     bytes: Vec<u8>,
     /// Where each ends.
     ends: Vec<usize>,
+    /// Where what the open one holds begins, behind the name; 0: none is open.
+    body: usize,
 }
 
 impl Entries {
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
+        self.body = 0;
     }
 
     /// The one that has not ended.
@@ -61,6 +67,7 @@ impl Entries {
         self.bytes.put_u8(kind);
         self.bytes.put_coll(cid);
         self.bytes.put_object(oid);
+        self.body = self.bytes.len();
         &mut self.bytes
     }
 
@@ -68,11 +75,14 @@ impl Entries {
     fn end(&mut self) {
         if self.open_len() > 0 {
             self.ends.push(self.bytes.len());
+            self.body = 0;
         }
     }
 
     fn end_if_long(&mut self) {
-        if self.open_len() >= ENTRY_LEN {
+        let held = self.bytes.len() - self.body;
+        let name = self.open_len() - held;
+        if held >= ENTRY_LEN.max(ENTRY_NAMES * name) {
             self.end();
         }
     }
@@ -463,6 +473,47 @@ mod tests {
             assert_eq!((state.next_frozen(&mut entries), entries), (Some(key), expected));
             assert_eq!(state.next_frozen(&mut Entries::default()), None);
         }
+    }
+
+    /// 200,000 short keys of an object with a name of 2,040 bytes were a run of 400 MB, and the device was full: the name
+    /// counted as what an entry holds, so that each had one key.
+    #[test]
+    fn a_long_name_is_a_small_part_of_the_entries() {
+        let cid = CollId::Pg("3.1".parse().unwrap());
+        let entries_of = |name_len: usize| {
+            let hobj = HObject { name: "n".repeat(name_len).into(), ..HObject::default() };
+            let oid = GhObject::new(hobj);
+            let mut state = State::new();
+            state.make_collection(cid, 3);
+            let slot = state.create(&cid, &oid).unwrap();
+            let (onode, space) = state.change(slot).unwrap();
+            for n in 0..20_000 {
+                let key = format!("{n:020}");
+                let place = onode.omap_mut().map.find(key.as_str().into());
+                onode.omap_set(place, key.as_str().into(), b"value", space);
+            }
+            for n in 0..20_000 {
+                onode.write_blocks(n * 40, &[BlockPtr { block: n as u32 + 10, crc: 1 }], space);
+            }
+            let mut entries = Entries::default();
+            put_entries(&mut entries, onode, &Dirty { fresh: true, ..Dirty::default() });
+            let mut loaded = State::new();
+            entries.iter().for_each(|entry| load_entry(&mut loaded, entry, 1 << 20).unwrap());
+            let (onode, loaded) =
+                (state.find(&cid, &oid).unwrap(), loaded.find(&cid, &oid).unwrap());
+            assert!(onode.pointers().eq(loaded.pointers()));
+            let keys = |onode: &Onode| {
+                let map = &onode.omap().unwrap().map;
+                map.iter().map(|(k, v)| (k.to_vec(), v.to_vec())).collect::<Vec<_>>()
+            };
+            assert!(keys(onode) == keys(loaded));
+            let space = &state.space;
+            let estimate = space.metadata_estimate();
+            assert!(estimate > entries.bytes.len() as u64, "{estimate} {name_len}");
+            entries.bytes.len()
+        };
+        let (short, long) = (entries_of(20), entries_of(2040));
+        assert!(long < short + short / 10, "{short} {long}");
     }
 
     /// A change of any kind; the same for the same choices and state.

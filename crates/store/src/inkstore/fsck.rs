@@ -5,6 +5,7 @@ use std::rc::Rc;
 use super::format::{BLOCK_LEN, PageHeader, SUPERBLOCK_SLOTS};
 use super::onode::BlockPtr;
 use super::read::{ReadGuard, read_blocks};
+use super::space::Space;
 use super::{Core, Inner};
 use crate::StoreError;
 
@@ -60,9 +61,10 @@ impl Core {
     /// Counts references again and compares with the allocator and the running sums.
     fn check_references(&self, report: &mut FsckReport) {
         let mut references = vec![0_u32; self.device_blocks as usize];
-        let mut pointers = 0;
+        let (mut pointers, mut counted) = (0, Space::default());
         for onode in self.state.onodes() {
             report.objects += 1;
+            counted.add_object(&onode.oid);
             for ptr in onode.pointers() {
                 pointers += 1;
                 references[ptr.block as usize] += 1;
@@ -80,6 +82,10 @@ impl Core {
                 "{} objects with {pointers} pointers, but {} with {} counted",
                 report.objects, space.objects, space.pointers
             ));
+        }
+        if counted.name_bytes != space.name_bytes {
+            let names = counted.name_bytes;
+            report.error(format!("names of {names} bytes, {} counted", space.name_bytes));
         }
         let mut owned = vec![false; self.device_blocks as usize];
         let log_blocks = (self.log.len / BLOCK_LEN) as u32;

@@ -113,6 +113,8 @@ struct Core {
     unchecked: u64,
     /// The last batch of the checkpoint under way, and where it ends once that is known.
     frozen_at: FrozenAt,
+    /// [`space::Space::metadata_estimate`] when the last checkpoint began; 0 if none did since the mount.
+    estimate_frozen: u64,
     /// Checkpoints asked for and begun, to be compared.
     checkpoint_asked: u64,
     checkpoints_begun: u64,
@@ -480,6 +482,12 @@ impl ObjectStore for InkStore {
     }
 }
 
+/// Blocks for so many bytes of a checkpoint, a quarter more, and some.
+fn with_quarter(bytes: u64) -> u64 {
+    let blocks = bytes / format::PAGE_PAYLOAD_LEN as u64;
+    blocks + blocks / 4 + 64
+}
+
 impl Core {
     fn statfs(&self) -> Statfs {
         let bytes = |blocks: u64| blocks * BLOCK_LEN;
@@ -513,8 +521,16 @@ impl Core {
     /// Blocks kept free so that a checkpoint of everything can be written beside the present one,
     /// and that what is being replaced is not in the way: removals always work.
     fn reserve_blocks(&self) -> u64 {
-        let metadata = self.state.space.metadata_estimate() / format::PAGE_PAYLOAD_LEN as u64;
-        metadata + metadata / 4 + 64 + self.overwrite_blocks()
+        with_quarter(self.state.space.metadata_estimate()) + self.overwrite_blocks()
+    }
+
+    /// The most blocks that a base takes which begins now: by the estimate, or by what the runs take that it is to replace
+    /// and the estimate has grown by since the last of them.
+    fn base_blocks_max(&self) -> u64 {
+        let estimate = self.state.space.metadata_estimate();
+        let runs = self.manifest_blocks * format::PAGE_PAYLOAD_LEN as u64;
+        let grown = estimate.saturating_sub(self.estimate_frozen);
+        with_quarter(estimate.min(runs + grown))
     }
 
     /// The part of the reserve that overwrites may take for the time until what they replace is

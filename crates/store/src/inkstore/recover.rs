@@ -155,6 +155,7 @@ pub(super) async fn mount(device: &BlockDevice) -> Result<Core, StoreError> {
         checkpointing: false,
         unchecked: replayed.transactions,
         frozen_at: None,
+        estimate_frozen: 0,
         checkpoint_asked: 0,
         checkpoints_begun: 0,
         checkpoints_done: 0,

@@ -2,6 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use types::hobject::GhObject;
+
+use super::entries::ENTRY_NAMES;
+
 /// References to blocks and sums over all objects. Rebuilt at mount by [`Space::add`] on every
 /// pointer, kept up to date by the operations that change an object.
 #[derive(Debug, Default)]
@@ -20,6 +24,8 @@ pub(super) struct Space {
     pub(super) attr_bytes: u64,
     /// Objects.
     pub(super) objects: u64,
+    /// Bytes of their names.
+    pub(super) name_bytes: u64,
     /// True while the log is replayed: references are counted afterwards, over what remains.
     pub(super) replaying: bool,
 }
@@ -69,6 +75,16 @@ impl Space {
         1 + self.shared.get(&block).copied().unwrap_or(0)
     }
 
+    pub(super) fn add_object(&mut self, oid: &GhObject) {
+        self.objects += 1;
+        self.name_bytes += name_len(oid);
+    }
+
+    pub(super) fn drop_object(&mut self, oid: &GhObject) {
+        self.objects -= 1;
+        self.name_bytes -= name_len(oid);
+    }
+
     pub(super) fn grow_omap(&mut self, added: usize, removed: usize) {
         if !self.replaying {
             self.omap_bytes = (self.omap_bytes + added as u64).saturating_sub(removed as u64);
@@ -81,8 +97,15 @@ impl Space {
         }
     }
 
-    /// An upper estimate of the bytes that all metadata takes in a checkpoint.
+    /// An upper estimate of the bytes that all metadata takes in a checkpoint. The name stands in front of an
+    /// object's head, chunks and keys; again in front of more of these, of which it is a small part.
     pub(super) fn metadata_estimate(&self) -> u64 {
-        self.pointers * 10 + self.omap_bytes * 5 / 4 + self.attr_bytes * 5 / 4 + self.objects * 400
+        let held = self.pointers * 10 + self.omap_bytes * 5 / 4;
+        let named = held + held / ENTRY_NAMES as u64;
+        named + self.attr_bytes * 5 / 4 + self.objects * 300 + self.name_bytes * 3
     }
+}
+
+fn name_len(oid: &GhObject) -> u64 {
+    (oid.hobj.name.len() + oid.hobj.namespace.len() + oid.hobj.key.len()) as u64
 }

@@ -294,11 +294,11 @@ impl State {
                 (self.onodes.len() - 1) as Slot
             }
         };
+        self.space.add_object(&oid);
         let name = Name::new(oid);
         coll.objects.insert(name.clone(), slot);
         self.index.insert(hash, slot);
         list(&mut self.dirty, (*cid, name), slot);
-        self.space.objects += 1;
         Some(slot)
     }
 
@@ -325,7 +325,7 @@ impl State {
         coll.objects.remove(oid, slot);
         self.index.remove(hash_of(cid, oid), slot);
         self.vacant.push(slot);
-        self.space.objects -= 1;
+        self.space.drop_object(oid);
         Some(onode)
     }
 
@@ -538,7 +538,7 @@ impl State {
         let mut space = Space::default();
         let mut seen = vec![0_u64; (device_blocks as usize).div_ceil(64)];
         for onode in self.onodes() {
-            space.objects += 1;
+            space.add_object(&onode.oid);
             space.grow_omap(onode.omap_cost(), 0);
             space.grow_attrs(onode.attr_cost(), 0);
             for ptr in onode.pointers() {
