@@ -32,6 +32,13 @@ pub enum StoreError {
         /// Where, in bytes from the start of the device.
         device_offset: u64,
     },
+    /// A part of the device without which the store cannot be opened is not to be read (EIO).
+    Unreadable {
+        /// Where, in bytes from the start of the device.
+        device_offset: u64,
+        /// What the device said.
+        kind: io::ErrorKind,
+    },
     /// The device failed (EIO).
     Device(io::ErrorKind),
     /// An earlier write or flush failed (EIO): nothing has been acknowledged since.
@@ -60,6 +67,7 @@ impl StoreError {
             StoreError::NoSpace => 28,
             StoreError::TooBig => 27,
             StoreError::Checksum { .. }
+            | StoreError::Unreadable { .. }
             | StoreError::Device(_)
             | StoreError::Latched
             | StoreError::Shrunk { .. }
@@ -82,6 +90,9 @@ impl fmt::Display for StoreError {
             StoreError::TooBig => f.write_str("offset beyond the largest object"),
             StoreError::Checksum { device_offset } => {
                 write!(f, "checksum mismatch at device offset {device_offset:#x}")
+            }
+            StoreError::Unreadable { device_offset, kind } => {
+                write!(f, "the device cannot be read at offset {device_offset:#x}: {kind}")
             }
             StoreError::Device(kind) => write!(f, "device error: {kind}"),
             StoreError::Latched => f.write_str("the store stopped after a failed write"),

@@ -1,6 +1,7 @@
 //! Making a store and putting one together again: superblock, checkpoint, log.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 
 use bytes::Bytes;
 use device::{BlockDevice, Piece, WriteCause};
@@ -204,6 +205,16 @@ async fn newest_superblock(device: &BlockDevice) -> Result<Superblock, StoreErro
     }
 }
 
+/// Reads what the mount cannot do without: an error says where that is.
+async fn read_at(
+    device: &BlockDevice,
+    device_offset: u64,
+    len: u64,
+) -> Result<AlignedBuf, StoreError> {
+    let read = device.read(device_offset, len as usize).await;
+    read.map_err(|e| StoreError::Unreadable { device_offset, kind: e.kind() })
+}
+
 /// Reads the manifest and its runs into the state.
 async fn load_checkpoint(
     device: &BlockDevice,
@@ -222,7 +233,7 @@ async fn load_checkpoint(
         let Some(block) = u32::try_from(next).ok().filter(|&b| b < device_blocks) else {
             return damaged("manifest outside the device");
         };
-        let page = device.read(next * BLOCK_LEN, BLOCK_LEN as usize).await?;
+        let page = read_at(device, next * BLOCK_LEN, BLOCK_LEN).await?;
         let Some((header, bytes)) = PageHeader::open(uuid, &page, id, index) else {
             return Err(StoreError::Checksum { device_offset: next * BLOCK_LEN });
         };
@@ -259,8 +270,7 @@ async fn load_run(
     let mut stream: Vec<u8> = Vec::new();
     let mut index = 0;
     for piece in run.extents.iter().flat_map(slices) {
-        let bytes =
-            device.read(piece.offset(), (u64::from(piece.len) * BLOCK_LEN) as usize).await?;
+        let bytes = read_at(device, piece.offset(), u64::from(piece.len) * BLOCK_LEN).await?;
         for (i, page) in bytes.chunks_exact(BLOCK_LEN as usize).enumerate() {
             let Some((_, payload)) = PageHeader::open(uuid, page, run.id, index) else {
                 let device_offset = piece.offset() + i as u64 * BLOCK_LEN;
@@ -327,9 +337,16 @@ async fn replay(
     device_blocks: u32,
     state: &mut State,
 ) -> Result<Replayed, StoreError> {
-    let mut scan =
-        Scan { device, superblock, window: Bytes::new(), window_at: 0, start: None, device_blocks };
-    scan.start = BatchHeader::decode(&scan.bytes(0, BATCH_HEADER_LEN as u64).await?);
+    let mut scan = Scan {
+        device,
+        superblock,
+        window: Bytes::new(),
+        window_at: 0,
+        bad: 0..0,
+        start: Ok(None),
+        device_blocks,
+    };
+    scan.start = scan.read_start().await;
     let mut replay = Replay::default();
     let mut out = Replayed {
         next_seq: superblock.replay_seq,
@@ -396,8 +413,10 @@ struct Scan<'a> {
     window: Bytes,
     /// Device offset of the window.
     window_at: u64,
-    /// What is at the ring's start says it is this batch.
-    start: Option<BatchHeader>,
+    /// Part of the device of which some cannot be read.
+    bad: Range<u64>,
+    /// What is at the ring's start says it is this batch; an error if it cannot be read.
+    start: Result<Option<BatchHeader>, StoreError>,
     device_blocks: u32,
 }
 
@@ -410,20 +429,45 @@ impl Scan<'_> {
         let len = len.min(start + log_len - at);
         let window_end = self.window_at + self.window.len() as u64;
         if at < self.window_at || at + len > window_end {
-            let want = len.max(READ_LEN).next_multiple_of(self.superblock.log_align.into());
-            let want = want.min(start + log_len - at);
-            self.window = self.device.read(at, want as usize).await?.freeze();
+            let aligned = |len: u64| {
+                let len = len.next_multiple_of(self.superblock.log_align.into());
+                len.min(start + log_len - at)
+            };
+            let (least, want) = (aligned(len), aligned(len.max(READ_LEN)));
+            // A device may try long before it says that it cannot: not again for each sector in front.
+            let want = if self.bad.contains(&at) { least } else { want };
+            let mut read = read_at(self.device, at, want).await;
+            if read.is_err() && want > least {
+                self.bad = at..at + want;
+                // What is not asked for may be nobody's.
+                read = read_at(self.device, at, least).await;
+            }
+            self.window = read?.freeze();
             self.window_at = at;
         }
         let from = (at - self.window_at) as usize;
         Ok(self.window.slice(from..from + len as usize))
     }
 
+    async fn read_start(&mut self) -> Result<Option<BatchHeader>, StoreError> {
+        Ok(BatchHeader::decode(&self.bytes(0, BATCH_HEADER_LEN as u64).await?))
+    }
+
+    /// The most of the ring that a batch takes.
+    fn batch_max(&self) -> u64 {
+        self.superblock.log_len / 4
+    }
+
     /// The batch with this number, at `pos` or, if it did not fit there, at the ring's start. One
     /// that a mount dropped may still be at the other of the two: the one of the later life counts.
     async fn batch(&mut self, pos: u64, seq: u64) -> Result<Option<FoundBatch>, StoreError> {
         let wrapped = pos.next_multiple_of(self.superblock.log_len);
-        let at_start = self.start.as_ref().is_some_and(|h| h.seq == seq && h.pos == wrapped);
+        let start = match &self.start {
+            // Not where a batch may be that belongs here.
+            Err(_) if wrapped - pos >= self.batch_max() => None,
+            start => start.clone()?,
+        };
+        let at_start = start.is_some_and(|h| h.seq == seq && h.pos == wrapped);
         let mut newest: Option<FoundBatch> = None;
         for pos in [Some(pos), at_start.then_some(wrapped)].into_iter().flatten() {
             let Some((header, payload)) = self.valid_at(pos).await? else { continue };
@@ -468,8 +512,7 @@ impl Scan<'_> {
         let places = extents(c, self.device_blocks)?;
         let mut payload = Vec::new();
         for piece in places.iter().flat_map(slices) {
-            let bytes =
-                self.device.read(piece.offset(), (u64::from(piece.len) * BLOCK_LEN) as usize);
+            let bytes = read_at(self.device, piece.offset(), u64::from(piece.len) * BLOCK_LEN);
             payload.extend_from_slice(&bytes.await?);
         }
         if len > payload.len() {
@@ -484,13 +527,12 @@ impl Scan<'_> {
 
     /// Whether the places where a batch was looked for and not found read the same once more.
     async fn is_steady(&mut self) -> Result<bool, StoreError> {
-        let again = self.device.read(self.window_at, self.window.len()).await?;
+        let again = read_at(self.device, self.window_at, self.window.len() as u64).await?;
         if again[..] != self.window[..] {
             return Ok(false);
         }
         self.window = Bytes::new();
-        let start = BatchHeader::decode(&self.bytes(0, BATCH_HEADER_LEN as u64).await?);
-        Ok(start == self.start)
+        Ok(self.read_start().await == self.start)
     }
 
     /// Whether the place where the log seems to end is followed by a batch that was written when
@@ -500,9 +542,14 @@ impl Scan<'_> {
         let align = u64::from(self.superblock.log_align);
         let mut at = pos;
         // The missing batch is at most so long, and may have been at the start of the ring.
-        let room = self.superblock.log_len / 4;
+        let room = self.batch_max();
         while at < pos + room {
-            if let Some((header, _)) = self.valid_at(at).await? {
+            let found = match self.valid_at(at).await {
+                // Nobody needs what is there: that one batch is, is told by any.
+                Err(StoreError::Unreadable { .. }) => None,
+                found => found?,
+            };
+            if let Some((header, _)) = found {
                 let later = header.seq > seq && header.durable >= seq;
                 let of_this_life = header.epoch == self.superblock.epoch;
                 let of_a_later_life = header.epoch > self.superblock.epoch;
@@ -837,6 +884,54 @@ mod tests {
                 "the device has 8388608 bytes, the store on it 16777216"
             );
             check(&mounted(&env, grown).await, n).await;
+        });
+    }
+
+    /// A sector in a part of the log that holds nothing made a store that could not be opened. Where the next batch may
+    /// be, it still does: what cannot be read may have been acknowledged.
+    #[test]
+    fn what_nobody_needs_of_the_log_need_not_be_readable() {
+        block_on(|env| async move {
+            let (file, store) = new_store(&env, 8 << 20).await;
+            let (cid, oid) = (pg(0), numbered(1));
+            let place = |store: &InkStore| {
+                let log = &store.inner.core.borrow().log;
+                (log.start, log.offset(log.next_pos), log.len)
+            };
+            let mount = async |file: &MemoryFile, bad: u64| {
+                let faults = Rc::new(Faults::default());
+                faults.unreadable.borrow_mut().push(bad..bad + 512);
+                let faulty = FaultyFile::new(file.kill_image(), faults);
+                let store = InkStore::mount(env.clone(), BlockDevice::new(Rc::new(faulty))).await?;
+                store.getattr(&cid, &oid, b"n").await
+            };
+            for n in 1..200_u64 {
+                let mut t = Transaction::new();
+                t.setattr(&cid, &oid, "n", n.to_le_bytes().to_vec());
+                store.submit(t).await.unwrap();
+                if n % 7 == 0 {
+                    // So that nothing in front of this is needed.
+                    store.checkpoint().await.unwrap();
+                }
+                let (start, next, len) = place(&store);
+                let read = Ok(Bytes::copy_from_slice(&n.to_le_bytes()));
+                if start + len - next > len / 4 {
+                    assert_eq!(mount(&file, next + 512).await, read, "{n}");
+                    assert_eq!(mount(&file, next + 4096).await, read, "{n}");
+                    if n % 7 == 0 {
+                        assert_eq!(mount(&file, start).await, read, "{n}");
+                    }
+                }
+                let refused = mount(&file, next).await.unwrap_err();
+                assert!(
+                    matches!(refused, StoreError::Unreadable { device_offset, .. } if device_offset == next),
+                    "{refused:?}"
+                );
+                if start + len - next < len / 4 {
+                    let refused = mount(&file, start).await.unwrap_err();
+                    assert!(matches!(refused, StoreError::Unreadable { .. }), "{refused:?}");
+                }
+            }
         });
     }
 
