@@ -492,12 +492,14 @@ impl Scan<'_> {
         }
     }
 
-    /// Whatever whole batch is at a place.
+    /// Whatever whole batch is at a place. What somebody has written into an xattr may begin like one: none of the log's
+    /// is elsewhere than it says, or longer than the log places.
     async fn valid_at(&mut self, pos: u64) -> Result<Option<(BatchHeader, Vec<u8>)>, StoreError> {
         let bytes = self.bytes(pos, BATCH_HEADER_LEN as u64).await?;
         let Some(header) = BatchHeader::decode(&bytes) else { return Ok(None) };
         let len = BATCH_HEADER_LEN as u64 + u64::from(header.payload_len);
-        if len > self.superblock.log_len {
+        let log_len = self.superblock.log_len;
+        if header.pos % log_len != pos % log_len || len > self.batch_max() {
             return Ok(None);
         }
         let bytes = self.bytes(pos, len).await?;
@@ -932,6 +934,47 @@ mod tests {
                     assert!(matches!(refused, StoreError::Unreadable { .. }), "{refused:?}");
                 }
             }
+        });
+    }
+
+    /// Values that looked like the beginnings of batches as long as the log made a mount read the log for each of them.
+    #[test]
+    fn what_looks_like_a_batch_is_read_once() {
+        block_on(|env| async move {
+            let file = MemoryFile::new(64 << 20, 512);
+            let device = BlockDevice::new(file.clone());
+            let log_len = 16 << 20;
+            let options = MkfsOptions { uuid: [7; 16], log_len: Some(log_len) };
+            InkStore::mkfs(&device, options).await.unwrap();
+            let store = mounted(&env, file.clone()).await;
+            let mut t = Transaction::new();
+            t.mkcoll(&pg(0), 0);
+            store.submit(t).await.unwrap();
+            let behind = {
+                let log = &store.inner.core.borrow().log;
+                log.offset(log.next_pos)
+            };
+            for n in 1..40 {
+                let mut sector = AlignedBuf::zeroed(512);
+                let header = BatchHeader {
+                    seq: n,
+                    pos: 0,
+                    epoch: 1,
+                    durable: 0,
+                    payload_len: log_len as u32 / 2,
+                    transactions: 1,
+                    spilled: false,
+                };
+                header.seal(&[7; 16], &mut sector);
+                let piece = Piece::new(sector.freeze(), WriteCause::Journal);
+                device.write(behind + n * 512, vec![piece]).await.unwrap();
+            }
+            device.sync().await.unwrap();
+            let device = BlockDevice::new(file.kill_image());
+            let store = InkStore::mount(env, device.clone()).await.unwrap();
+            assert_eq!(store.collections().await.unwrap(), [pg(0)]);
+            let read = device.ledger().read();
+            assert!(read < log_len, "{read} bytes read");
         });
     }
 
