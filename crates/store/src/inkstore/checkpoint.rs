@@ -150,33 +150,13 @@ async fn write(inner: &Inner, task: Task) -> io::Result<()> {
     };
     let (mut writer, mut entries) = (RunWriter::new(uuid, id), Entries::default());
     loop {
-        let more = {
-            let state = &mut inner.core.borrow_mut().state;
-            let mut more = true;
-            while more && writer.ready_len() < SLICE_LEN {
-                entries.clear();
-                match state.next_frozen(&mut entries) {
-                    Some(key) => writer.push(&key, &entries),
-                    None => more = false,
-                }
-            }
-            more
-        };
-        if !more {
-            break;
-        }
-        writer.flush(inner).await?;
-        let hurry = {
-            let log = &inner.core.borrow().log;
-            log.used() > log.len / 4 * 3
-        };
-        if !hurry {
-            inner.env.sleep(SLICE_PAUSE).await;
-        }
+        entries.clear();
+        let next = inner.core.borrow_mut().state.next_frozen(&mut entries);
+        let Some(key) = next else { break };
+        writer.push(inner, &key, &entries).await?;
     }
     inner.core.borrow_mut().state.frozen = None;
-    writer.finish();
-    writer.flush(inner).await?;
+    writer.finish(inner).await?;
     let run = Run {
         id,
         base: task.base,
@@ -208,6 +188,17 @@ async fn write(inner: &Inner, task: Task) -> io::Result<()> {
     inner.progress.notify_all();
     inner.work.notify_all();
     Ok(())
+}
+
+/// Lets others have the device between two slices, unless the log is getting full.
+async fn pause(inner: &Inner) {
+    let hurry = {
+        let log = &inner.core.borrow().log;
+        log.used() > log.len / 4 * 3
+    };
+    if !hurry {
+        inner.env.sleep(SLICE_PAUSE).await;
+    }
 }
 
 /// Waits until the last batch of the checkpoint is durable; where it ends.
@@ -291,12 +282,13 @@ fn allocate(inner: &Inner, count: u32) -> io::Result<Vec<Extent>> {
     extents.map(Extents::into_vec).ok_or(io::ErrorKind::StorageFull.into())
 }
 
-/// Cuts a run's entries into blocks.
+/// Cuts a run's entries into blocks, and writes a slice of them whenever there is one: an object may be long.
 struct RunWriter {
     uuid: [u8; 16],
     id: u64,
-    /// Whole blocks, their headers not filled in.
-    ready: Vec<u8>,
+    /// Whole blocks: so many bytes of a slice.
+    ready: AlignedBuf,
+    ready_len: usize,
     block: Vec<u8>,
     first_entry: u16,
     next_index: u32,
@@ -310,7 +302,8 @@ impl RunWriter {
         RunWriter {
             uuid,
             id,
-            ready: Vec::new(),
+            ready: AlignedBuf::scratch(SLICE_LEN),
+            ready_len: 0,
             block: vec![0; PAGE_HEADER_LEN],
             first_entry: NO_ENTRY,
             next_index: 0,
@@ -320,31 +313,28 @@ impl RunWriter {
         }
     }
 
-    fn ready_len(&self) -> usize {
-        self.ready.len()
-    }
-
-    fn push(&mut self, key: &Key, entries: &Entries) {
+    async fn push(&mut self, inner: &Inner, key: &Key, entries: &Entries) -> io::Result<()> {
         for entry in entries.iter() {
             let due = self.index.last().is_none_or(|(at, _)| self.next_index >= at + INDEX_BLOCKS);
             if due && self.first_entry == NO_ENTRY {
                 self.index.push((self.next_index, key.clone()));
             }
-            self.push_entry(entry);
+            self.push_entry(inner, entry).await?;
         }
+        Ok(())
     }
 
-    fn push_entry(&mut self, entry: &[u8]) {
+    async fn push_entry(&mut self, inner: &Inner, entry: &[u8]) -> io::Result<()> {
         if self.first_entry == NO_ENTRY {
             self.first_entry = (self.block.len() - PAGE_HEADER_LEN) as u16;
         }
         let mut len = Vec::with_capacity(4);
         len.put_varint(entry.len() as u64);
-        self.append(&len);
-        self.append(entry);
+        self.append(inner, &len).await?;
+        self.append(inner, entry).await
     }
 
-    fn append(&mut self, mut bytes: &[u8]) {
+    async fn append(&mut self, inner: &Inner, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             let room = BLOCK_LEN as usize - self.block.len();
             let (now, later) = bytes.split_at(room.min(bytes.len()));
@@ -353,7 +343,12 @@ impl RunWriter {
             if self.block.len() == BLOCK_LEN as usize {
                 self.end_block();
             }
+            if self.ready_len == SLICE_LEN {
+                self.flush(inner).await?;
+                pause(inner).await;
+            }
         }
+        Ok(())
     }
 
     fn end_block(&mut self) {
@@ -362,15 +357,16 @@ impl RunWriter {
         let header = PageHeader { stream, index, first_entry, used, next: 0 };
         self.block.resize(BLOCK_LEN as usize, 0);
         header.seal(&self.uuid, &mut self.block);
-        self.ready.extend_from_slice(&self.block);
+        self.ready.copy_from_slice_at(self.ready_len, &self.block);
+        self.ready_len += self.block.len();
         self.block.truncate(PAGE_HEADER_LEN);
         self.block.fill(0);
         self.first_entry = NO_ENTRY;
         self.next_index += 1;
     }
 
-    /// Appends the index and fills up the last block.
-    fn finish(&mut self) {
+    /// Appends the index, fills up the last block and writes what is left.
+    async fn finish(&mut self, inner: &Inner) -> io::Result<()> {
         self.index_block = self.next_index;
         let mut entry = vec![INDEX];
         entry.put_varint(self.index.len() as u64);
@@ -379,21 +375,22 @@ impl RunWriter {
             entry.put_coll(cid);
             entry.put_object(&name.oid);
         }
-        self.push_entry(&entry);
+        self.push_entry(inner, &entry).await?;
         if self.block.len() > PAGE_HEADER_LEN {
             self.end_block();
         }
+        self.flush(inner).await
     }
 
     /// Writes the whole blocks there are.
     async fn flush(&mut self, inner: &Inner) -> io::Result<()> {
-        let ready = std::mem::take(&mut self.ready);
-        let count = ready.len() / BLOCK_LEN as usize;
-        if count == 0 {
+        if self.ready_len == 0 {
             return Ok(());
         }
-        let mut rest = AlignedBuf::copy_from_slice(&ready).freeze();
-        for extent in allocate(inner, count as u32)? {
+        let mut ready = std::mem::replace(&mut self.ready, AlignedBuf::scratch(SLICE_LEN));
+        ready.truncate(std::mem::take(&mut self.ready_len));
+        let mut rest = ready.freeze();
+        for extent in allocate(inner, (rest.len() / BLOCK_LEN as usize) as u32)? {
             let bytes: Bytes = rest.split_to(extent.len as usize * BLOCK_LEN as usize);
             let piece = Piece::new(bytes, WriteCause::Checkpoint);
             inner.device.write(extent.offset(), vec![piece]).await?;
@@ -476,6 +473,28 @@ mod tests {
                 assert!(again > objects / 10 * 9, "{objects} {again}");
                 assert_eq!(store.fsck(true).await.unwrap().errors, Vec::<String>::new());
             }
+        });
+    }
+
+    /// An object's entries were all made into blocks, and these copied, before the first was written: four times its omap.
+    #[test]
+    fn a_long_object_is_written_in_slices() {
+        block_on(|env| async move {
+            let (_, store) = made(&env, 32 << 20, 1 << 20).await;
+            let mut t = Transaction::new();
+            let keys = (0..2000_u64).map(|n| (format!("{n:020}"), Bytes::from(vec![n as u8; 200])));
+            t.touch(&pg(0), &numbered(1)).omap_setkeys(&pg(0), &numbered(1), keys);
+            store.submit(t).await.unwrap();
+            let counts = || {
+                let ledger = store.device().ledger();
+                (ledger.writes(), ledger.written(WriteCause::Checkpoint))
+            };
+            let before = counts();
+            store.checkpoint().await.unwrap();
+            let (writes, written) = counts();
+            let (writes, written) = (writes - before.0, written - before.1);
+            assert!(written > 40_000, "{written}");
+            assert!(writes * SLICE_LEN as u64 >= written, "{writes} writes of {written} bytes");
         });
     }
 
