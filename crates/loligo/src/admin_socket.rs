@@ -27,6 +27,8 @@ const ANSWER_LEN_MAX: usize = 16 << 20;
 /// How often a socket in use is tried again, and after what pause: 5 s in all.
 const LISTEN_TRIES: usize = 50;
 const LISTEN_PAUSE: Duration = Duration::from_millis(100);
+/// Pause after nobody could be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Answers one command, given as JSON text.
 pub(crate) type Handler = Rc<dyn Fn(String) -> LocalFuture<CommandReply>>;
@@ -61,18 +63,32 @@ pub(crate) fn serve(env: &Env, path: PathBuf, handler: Handler) -> Served {
             }
         };
         is_ours.set(true);
-        while let Ok(stream) = listener.accept().await {
-            let handler = handler.clone();
-            env_of_clients.go(async move {
-                if let Some(request) = read_request(&*stream).await {
-                    let reply = handler(request).await;
-                    let _ = stream.send(vec![encode_reply(&reply)]).await;
-                }
-                stream.close();
-            });
-        }
+        answer(env_of_clients, listener, handler).await;
     });
     served
+}
+
+/// Answers everybody who comes, as long as the process lives.
+async fn answer(env: Env, listener: Rc<dyn Listener>, handler: Handler) {
+    loop {
+        let stream = match listener.accept().await {
+            Ok(stream) => stream,
+            Err(e) => {
+                // Out of file descriptors, or who came is gone already: others may do better.
+                tracing::warn!("admin socket: accept: {e}");
+                env.sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let handler = handler.clone();
+        env.go(async move {
+            if let Some(request) = read_request(&*stream).await {
+                let reply = handler(request).await;
+                let _ = stream.send(vec![encode_reply(&reply)]).await;
+            }
+            stream.close();
+        });
+    }
 }
 
 /// Waits for a socket that is in use: the kernel may go on accepting for a daemon that was killed a
@@ -156,7 +172,55 @@ fn encode_reply(reply: &CommandReply) -> Bytes {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
+    use env::real::Runtime;
+
     use super::*;
+
+    /// A listener that first fails a few times.
+    struct Failing {
+        left: Cell<u32>,
+        listener: Rc<dyn Listener>,
+    }
+
+    impl Listener for Failing {
+        fn accept(&self) -> LocalFuture<io::Result<Rc<dyn Stream>>> {
+            const EMFILE: i32 = 24;
+            match self.left.get() {
+                0 => self.listener.accept(),
+                left => {
+                    self.left.set(left - 1);
+                    Box::pin(std::future::ready(Err(io::Error::from_raw_os_error(EMFILE))))
+                }
+            }
+        }
+
+        fn local_addr(&self) -> Option<SocketAddr> {
+            None
+        }
+    }
+
+    /// A daemon that was out of file descriptors for a moment had no admin socket any more.
+    #[test]
+    fn who_cannot_be_accepted_is_not_the_last() {
+        let name = format!("loligo-admin-socket-{}.asok", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let answered = Runtime::new().unwrap().block_on({
+            let path = path.clone();
+            |env| async move {
+                let listener = env.listen_unix(&path).unwrap();
+                let failing = Rc::new(Failing { left: Cell::new(3), listener });
+                let handler: Handler =
+                    Rc::new(|_| Box::pin(std::future::ready(CommandReply::data("7"))));
+                env.go(answer(env.clone(), failing, handler));
+                let asked = env.timeout(Duration::from_secs(60), ask(&env, &path, "any")).await;
+                asked.ok().flatten()
+            }
+        });
+        let _ = fs::remove_file(&path);
+        assert_eq!(answered, Some(serde_json::json!(7)));
+    }
 
     /// What a command said without data was not a line.
     #[test]
