@@ -3,13 +3,13 @@
 use std::cell::Cell;
 use std::future::Future;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use bytes::Bytes;
 use env::{AlignedBuf, BlockFile, Env, OpenBlock, Until};
 
-use crate::{Ledger, WriteCause};
+use crate::{DeviceError, Ledger, WriteCause};
 
 /// Bytes to write and why. `causes` tells how many of the bytes are there for which cause.
 #[derive(Debug, Clone)]
@@ -52,26 +52,40 @@ pub struct BlockDevice {
 
 struct Inner {
     file: Rc<dyn BlockFile>,
+    /// What it was opened as.
+    path: Option<PathBuf>,
     ledger: Ledger,
-    failed: Cell<Option<io::ErrorKind>>,
+    failed: Cell<Option<DeviceError>>,
 }
 
 impl core::fmt::Debug for BlockDevice {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "BlockDevice({} bytes)", self.len())
+        let len = self.len();
+        match &self.inner.path {
+            Some(path) => write!(f, "BlockDevice({}, {len} bytes)", path.display()),
+            None => write!(f, "BlockDevice({len} bytes)"),
+        }
     }
 }
 
 impl BlockDevice {
     /// A device on a file that is open.
     pub fn new(file: Rc<dyn BlockFile>) -> BlockDevice {
-        let inner = Inner { file, ledger: Ledger::default(), failed: Cell::new(None) };
+        BlockDevice::with(file, None)
+    }
+
+    pub(crate) fn named(file: Rc<dyn BlockFile>, path: &Path) -> BlockDevice {
+        BlockDevice::with(file, Some(path.to_path_buf()))
+    }
+
+    fn with(file: Rc<dyn BlockFile>, path: Option<PathBuf>) -> BlockDevice {
+        let inner = Inner { file, path, ledger: Ledger::default(), failed: Cell::new(None) };
         BlockDevice { inner: Rc::new(inner) }
     }
 
     /// Opens a file or block device.
     pub fn open(env: &Env, path: &Path, options: OpenBlock) -> io::Result<BlockDevice> {
-        Ok(BlockDevice::new(env.open_block(path, options)?))
+        Ok(BlockDevice::named(env.open_block(path, options)?, path))
     }
 
     /// Size in bytes.
@@ -91,7 +105,7 @@ impl BlockDevice {
     }
 
     /// The error that latched the device, if one did.
-    pub fn failure(&self) -> Option<io::ErrorKind> {
+    pub fn failure(&self) -> Option<DeviceError> {
         self.inner.failed.get()
     }
 
@@ -163,7 +177,7 @@ impl BlockDevice {
 
     fn admit(&self) -> io::Result<()> {
         match self.inner.failed.get() {
-            Some(kind) => Err(kind.into()),
+            Some(first) => Err(first.into()),
             None => Ok(()),
         }
     }
@@ -172,7 +186,7 @@ impl BlockDevice {
 impl Inner {
     fn latch(&self, result: io::Result<()>) -> io::Result<()> {
         if let Err(e) = &result {
-            self.failed.set(Some(self.failed.get().unwrap_or(e.kind())));
+            self.failed.set(Some(self.failed.get().unwrap_or(e.into())));
         }
         result
     }

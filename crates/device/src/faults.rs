@@ -37,7 +37,8 @@ impl FaultyFile {
 }
 
 fn failure() -> io::Error {
-    io::Error::other("fault asked for")
+    const EIO: i32 = 5;
+    io::Error::from_raw_os_error(EIO)
 }
 
 /// Whether one more call may succeed.

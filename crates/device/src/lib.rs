@@ -7,6 +7,7 @@
 //! that can show what a crash would leave, [`faults`] one that fails on demand: both for tests.
 
 mod block_device;
+mod error;
 pub mod faults;
 mod ledger;
 pub mod memory;
@@ -14,5 +15,6 @@ mod shared;
 pub mod shared_memory;
 
 pub use block_device::{BlockDevice, Causes, Piece};
+pub use error::DeviceError;
 pub use ledger::{Ledger, WriteCause};
 pub use shared::SharedDevice;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use env::{AlignedBuf, Env, OpenBlock, SharedBlockFile};
 
-use crate::{Ledger, Piece};
+use crate::{DeviceError, Ledger, Piece};
 
 /// A device that threads share. A clone is another handle to it.
 ///
@@ -20,7 +20,7 @@ pub struct SharedDevice {
 struct Inner {
     file: Arc<dyn SharedBlockFile>,
     ledger: Ledger,
-    failed: Mutex<Option<io::ErrorKind>>,
+    failed: Mutex<Option<DeviceError>>,
 }
 
 impl core::fmt::Debug for SharedDevice {
@@ -86,18 +86,18 @@ impl SharedDevice {
 
     fn admit(&self) -> io::Result<()> {
         match *self.failed() {
-            Some(kind) => Err(kind.into()),
+            Some(first) => Err(first.into()),
             None => Ok(()),
         }
     }
 
-    fn failed(&self) -> std::sync::MutexGuard<'_, Option<io::ErrorKind>> {
+    fn failed(&self) -> std::sync::MutexGuard<'_, Option<DeviceError>> {
         self.inner.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn latch(&self, result: io::Result<()>) -> io::Result<()> {
         if let Err(e) = &result {
-            self.failed().get_or_insert(e.kind());
+            self.failed().get_or_insert(e.into());
         }
         result
     }

@@ -259,8 +259,7 @@ impl Cluster {
         }
         let create_len = make.map(|_| plan.disk_len);
         let options = OpenBlock { create_len, read_only: false };
-        let device = BlockDevice::open(env, Path::new(OSD_BLOCK), options)
-            .map_err(|error| StoreError::Device(error.kind()))?;
+        let device = BlockDevice::open(env, Path::new(OSD_BLOCK), options)?;
         if let Some(uuid) = make {
             let options = inkstore::MkfsOptions { uuid: uuid.0, log_len: None };
             InkStore::mkfs(&device, options).await?;

@@ -3,6 +3,8 @@
 use core::fmt;
 use std::io;
 
+use device::DeviceError;
+
 use crate::CollId;
 
 /// Why a transaction or a read failed.
@@ -37,10 +39,10 @@ pub enum StoreError {
         /// Where, in bytes from the start of the device.
         device_offset: u64,
         /// What the device said.
-        kind: io::ErrorKind,
+        error: DeviceError,
     },
     /// The device failed (EIO).
-    Device(io::ErrorKind),
+    Device(DeviceError),
     /// An earlier write or flush failed (EIO): nothing has been acknowledged since.
     Latched,
     /// The device is shorter than it was (EIO): what lay behind its end is gone.
@@ -91,10 +93,10 @@ impl fmt::Display for StoreError {
             StoreError::Checksum { device_offset } => {
                 write!(f, "checksum mismatch at device offset {device_offset:#x}")
             }
-            StoreError::Unreadable { device_offset, kind } => {
-                write!(f, "the device cannot be read at offset {device_offset:#x}: {kind}")
+            StoreError::Unreadable { device_offset, error } => {
+                write!(f, "the device cannot be read at offset {device_offset:#x}: {error}")
             }
-            StoreError::Device(kind) => write!(f, "device error: {kind}"),
+            StoreError::Device(error) => write!(f, "device error: {error}"),
             StoreError::Latched => f.write_str("the store stopped after a failed write"),
             StoreError::Shrunk { store_len, device_len } => {
                 write!(f, "the device has {device_len} bytes, the store on it {store_len}")
@@ -109,6 +111,6 @@ impl std::error::Error for StoreError {}
 
 impl From<io::Error> for StoreError {
     fn from(e: io::Error) -> StoreError {
-        StoreError::Device(e.kind())
+        StoreError::Device(e.into())
     }
 }

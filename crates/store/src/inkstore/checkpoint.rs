@@ -139,7 +139,7 @@ impl Core {
 /// Writes a checkpoint.
 pub(super) async fn run(inner: Rc<Inner>, task: Task) {
     if let Err(e) = write(&inner, task).await {
-        inner.fail(e.kind());
+        inner.fail(e.into());
     }
 }
 

@@ -8,7 +8,7 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-use device::WriteCause;
+use device::{DeviceError, WriteCause};
 use env::{LocalFuture, Until};
 use futures_util::future::join_all;
 
@@ -53,7 +53,7 @@ impl Inner {
             if let Some(batch) = batch
                 && let Err(e) = self.write_batch(batch, seq).await
             {
-                self.fail(e.kind());
+                self.fail(e.into());
                 break;
             }
             gathering.after(gathering::Ended {
@@ -88,7 +88,7 @@ impl Inner {
         let waiters = std::mem::take(&mut batch.waiters);
         let answer = match &done {
             Ok(()) => Ok(()),
-            Err(e) => Err(StoreError::Device(e.kind())),
+            Err(e) => Err(StoreError::Device(e.into())),
         };
         if done.is_ok() {
             self.core.borrow_mut().on_durable(batch, seq);
@@ -221,13 +221,13 @@ impl Inner {
     }
 
     /// Stops everything after a failed write or sync.
-    pub(super) fn fail(&self, kind: io::ErrorKind) {
+    pub(super) fn fail(&self, error: DeviceError) {
         let waiters = {
             let mut core = self.core.borrow_mut();
             if core.failed.is_none() {
-                tracing::error!(%kind, device = ?self.device, "the store stops: a write failed");
+                tracing::error!(%error, device = ?self.device, "the store stops: a write failed");
             }
-            core.failed.get_or_insert(StoreError::Device(kind));
+            core.failed.get_or_insert(StoreError::Device(error));
             core.pending.take().waiters
         };
         for waiter in waiters {

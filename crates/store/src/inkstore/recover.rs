@@ -212,7 +212,7 @@ async fn read_at(
     len: u64,
 ) -> Result<AlignedBuf, StoreError> {
     let read = device.read(device_offset, len as usize).await;
-    read.map_err(|e| StoreError::Unreadable { device_offset, kind: e.kind() })
+    read.map_err(|e| StoreError::Unreadable { device_offset, error: e.into() })
 }
 
 /// Reads the manifest and its runs into the state.

@@ -42,7 +42,7 @@ impl Inner {
             let stops = e == StoreError::NoSpace && core.stops_when_full;
             drop(core);
             if stops {
-                self.fail(std::io::ErrorKind::StorageFull);
+                self.fail(std::io::ErrorKind::StorageFull.into());
             }
             return ready(Err(e));
         }

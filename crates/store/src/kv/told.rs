@@ -12,11 +12,11 @@ pub(crate) fn storage(e: KvError) -> StoreError {
         }
         KvError::NoSpace(what) => {
             tracing::error!(what, "the database has no space");
-            StoreError::Device(std::io::ErrorKind::StorageFull)
+            StoreError::Device(std::io::ErrorKind::StorageFull.into())
         }
         KvError::Storage(what) => {
             tracing::error!(what, "the database failed");
-            StoreError::Device(std::io::ErrorKind::Other)
+            StoreError::Device(std::io::ErrorKind::Other.into())
         }
     }
 }

@@ -159,6 +159,8 @@ fn a_failed_write_or_sync_latches() {
                 }
             }
             assert!(acknowledged < 30);
+            let first = store.device().failure().unwrap();
+            assert_eq!(first.to_string(), "Input/output error (os error 5)");
             let mut t = Transaction::new();
             t.touch(&pg(0), &numbered(0));
             assert_eq!(store.submit(t).await, Err(StoreError::Latched));

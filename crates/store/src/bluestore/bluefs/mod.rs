@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::{Bytes, BytesMut};
-use device::{Piece, SharedDevice, WriteCause};
+use device::{DeviceError, Piece, SharedDevice, WriteCause};
 
 use self::file::File;
 use self::format::{
@@ -50,7 +50,7 @@ pub(super) enum FsError {
     /// No device has room.
     NoSpace,
     /// A device failed, now or earlier.
-    Device(std::io::ErrorKind),
+    Device(DeviceError),
     /// What is there is not what was written.
     Corrupt(&'static str),
 }
@@ -61,7 +61,7 @@ impl fmt::Display for FsError {
             FsError::NotFound => f.write_str("bluefs: not there"),
             FsError::Exists => f.write_str("bluefs: there already"),
             FsError::NoSpace => f.write_str("bluefs: no space left"),
-            FsError::Device(kind) => write!(f, "bluefs: the device failed: {kind}"),
+            FsError::Device(error) => write!(f, "bluefs: the device failed: {error}"),
             FsError::Corrupt(what) => write!(f, "bluefs: {what}"),
         }
     }
@@ -71,7 +71,7 @@ impl std::error::Error for FsError {}
 
 impl From<std::io::Error> for FsError {
     fn from(e: std::io::Error) -> FsError {
-        FsError::Device(e.kind())
+        FsError::Device(e.into())
     }
 }
 
