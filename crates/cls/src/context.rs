@@ -85,6 +85,8 @@ pub trait ObjectContext {
     fn fill_random(&self, buf: &mut [u8]);
     /// The object's user version before this op.
     fn object_version(&self) -> u64;
+    /// The last user version of the object's PG before this op.
+    fn pg_version(&self) -> u64;
     /// Text that differs for each step of each op on this PG: `last user version.step`.
     fn subop_version(&self) -> String;
     /// The newest snapshot the object knows; `None` where there is no object, nor clones of one.

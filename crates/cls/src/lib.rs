@@ -6,15 +6,22 @@
 //! the files. What a method reads is the object as it was before the op vector it runs in (except
 //! existence and size), as in Ceph: its own writes become visible when the vector has been applied.
 
+pub mod cmpomap;
 mod context;
+pub mod fifo;
 pub mod hello;
 pub mod journal;
 pub mod lock;
 pub mod log;
 pub mod numops;
+pub mod otp;
+pub mod queue;
+pub mod queue_2pc;
 pub mod rbd;
 pub mod refcount;
 mod registry;
+pub mod rgw;
+pub mod rgw_gc;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

@@ -101,13 +101,20 @@ pub struct Class {
 
 /// All classes, by name.
 pub const CLASSES: &[Class] = &[
+    crate::queue_2pc::CLASS,
+    crate::cmpomap::CLASS,
+    crate::fifo::CLASS,
     crate::hello::CLASS,
     crate::journal::CLASS,
     crate::lock::CLASS,
     crate::log::CLASS,
     crate::numops::CLASS,
+    crate::otp::CLASS,
+    crate::queue::CLASS,
     crate::rbd::CLASS,
     crate::refcount::CLASS,
+    crate::rgw::CLASS,
+    crate::rgw_gc::CLASS,
     crate::timeindex::CLASS,
     crate::user::CLASS,
     crate::version::CLASS,

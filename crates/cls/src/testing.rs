@@ -20,6 +20,8 @@ pub(crate) struct TestObject {
     pub(crate) now: UTime,
     pub(crate) steps: u32,
     pub(crate) watchers: Vec<(EntityName, EntityAddr)>,
+    /// What reads show during [`TestObject::call_as_osd`].
+    pub(crate) before: Option<Box<TestObject>>,
 }
 
 impl Default for TestObject {
@@ -34,6 +36,7 @@ impl Default for TestObject {
             now: UTime::new(1_600_000_000, 0),
             steps: 0,
             watchers: Vec::new(),
+            before: None,
         }
     }
 }
@@ -56,6 +59,28 @@ impl TestObject {
         input: &Bytes,
     ) -> Result<Output, Errno> {
         run(crate::call(self, class.as_bytes(), method.as_bytes(), input))
+    }
+
+    /// Calls a method as an OSD does: it does not see its own writes, and leaves none if it fails.
+    pub(crate) fn call_as_osd(
+        &mut self,
+        class: &str,
+        method: &str,
+        input: &Bytes,
+    ) -> Result<Output, Errno> {
+        let before = self.clone();
+        self.before = Some(Box::new(before.clone()));
+        let result = self.call_raw(class, method, input);
+        self.before = None;
+        if !matches!(&result, Ok(output) if output.result >= 0) {
+            *self = before;
+        }
+        result
+    }
+
+    /// The object, as reads show it.
+    fn seen(&self) -> &TestObject {
+        self.before.as_deref().unwrap_or(self)
     }
 
     fn need(&self) -> Result<(), Errno> {
@@ -108,7 +133,8 @@ impl ObjectContext for TestObject {
     }
     fn remove(&mut self) -> Call<'_, ()> {
         let result = self.need();
-        *self = TestObject { caller: self.caller, now: self.now, ..TestObject::default() };
+        let (caller, now, before) = (self.caller, self.now, self.before.take());
+        *self = TestObject { caller, now, before, ..TestObject::default() };
         ready(result)
     }
     fn truncate(&mut self, size: u64) -> Call<'_, ()> {
@@ -119,11 +145,11 @@ impl ObjectContext for TestObject {
         self.write(offset, vec![0; len as usize].into())
     }
     fn getxattr(&mut self, name: &[u8]) -> Call<'_, Bytes> {
-        let value = self.attrs.get(BStr::new(name)).cloned().ok_or(Errno::ENODATA);
+        let value = self.seen().attrs.get(BStr::new(name)).cloned().ok_or(Errno::ENODATA);
         ready(self.need().and(value))
     }
     fn getxattrs(&mut self) -> Call<'_, BTreeMap<BString, Bytes>> {
-        ready(self.need().map(|()| self.attrs.clone()))
+        ready(self.need().map(|()| self.seen().attrs.clone()))
     }
     fn setxattr(&mut self, name: &[u8], value: Bytes) -> Call<'_, ()> {
         self.exists = true;
@@ -131,7 +157,7 @@ impl ObjectContext for TestObject {
         ready(Ok(()))
     }
     fn omap_keys(&mut self, after: &[u8], max: u64) -> Call<'_, (Vec<BString>, bool)> {
-        let mut keys = self.omap.keys().filter(|key| key[..] > *after);
+        let mut keys = self.seen().omap.keys().filter(|key| key[..] > *after);
         let page: Vec<_> = keys.by_ref().take(max as usize).cloned().collect();
         let more = keys.next().is_some();
         ready(Ok((page, more)))
@@ -143,20 +169,21 @@ impl ObjectContext for TestObject {
         max: u64,
     ) -> Call<'_, (BTreeMap<BString, Bytes>, bool)> {
         let mut vals =
-            self.omap.iter().filter(|(key, _)| key[..] > *after && key.starts_with(prefix));
+            self.seen().omap.iter().filter(|(key, _)| key[..] > *after && key.starts_with(prefix));
         let page = vals.by_ref().take(max as usize).map(|(k, v)| (k.clone(), v.clone())).collect();
         let more = vals.next().is_some();
         ready(Ok((page, more)))
     }
     fn omap_vals_by_keys(&mut self, keys: Vec<BString>) -> Call<'_, BTreeMap<BString, Bytes>> {
-        let found = keys.into_iter().filter_map(|k| self.omap.get(&k).cloned().map(|v| (k, v)));
+        let found =
+            keys.into_iter().filter_map(|k| self.seen().omap.get(&k).cloned().map(|v| (k, v)));
         ready(Ok(found.collect()))
     }
     fn omap_val(&mut self, key: &[u8]) -> Call<'_, Bytes> {
-        ready(self.omap.get(BStr::new(key)).cloned().ok_or(Errno::ENOENT))
+        ready(self.seen().omap.get(BStr::new(key)).cloned().ok_or(Errno::ENOENT))
     }
     fn omap_header(&mut self) -> Call<'_, Bytes> {
-        ready(Ok(self.header.clone()))
+        ready(Ok(self.seen().header.clone()))
     }
     fn omap_set(&mut self, vals: BTreeMap<BString, Bytes>) -> Call<'_, ()> {
         self.exists = true;
@@ -196,6 +223,9 @@ impl ObjectContext for TestObject {
         buf.fill(7);
     }
     fn object_version(&self) -> u64 {
+        1
+    }
+    fn pg_version(&self) -> u64 {
         1
     }
     fn subop_version(&self) -> String {

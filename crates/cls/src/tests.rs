@@ -6,7 +6,7 @@ use denc::{Denc, Writer};
 use types::{EntityName, Errno, UTime};
 
 use crate::testing::TestObject;
-use crate::{journal, lock, log, refcount, timeindex, user, version};
+use crate::{cmpomap, journal, lock, log, otp, refcount, timeindex, user, version};
 
 fn lock_op(kind: u8, cookie: &str, tag: &str, flags: u8) -> lock::LockOp {
     lock::LockOp {
@@ -310,4 +310,120 @@ fn user_sums_its_buckets() {
     assert_eq!(header(&mut object).stats.total_entries, 1);
     object.call("user", "reset_user_stats", &user::TimeOp::default()).unwrap();
     assert_eq!(header(&mut object).stats.total_bytes, 5);
+}
+
+fn cmp_vals(
+    mode: u8,
+    comparison: u8,
+    values: &[(&str, Bytes)],
+    default: Option<Bytes>,
+) -> cmpomap::CmpValsOp {
+    let values = values.iter().map(|(key, value)| (BString::from(*key), value.clone())).collect();
+    cmpomap::CmpValsOp { mode, comparison, values, default_value: default }
+}
+
+#[test]
+fn cmpomap_changes_what_matches() {
+    let number = |n: u64| n.to_bytes();
+    let mut object = TestObject::default();
+    object.omap.insert("a".into(), number(5));
+    object.omap.insert("empty".into(), Bytes::new());
+    object.omap.insert("text".into(), Bytes::from_static(b"t"));
+    let mut ask = |comparison, key, value: Bytes, default| {
+        let op = cmp_vals(2, comparison, &[(key, value)], default);
+        object.call("cmpomap", "cmp_vals", &op).map(|_| ())
+    };
+    for (comparison, less, same, more) in [
+        (1, false, true, false),
+        (2, true, false, true),
+        (3, false, false, true),
+        (4, false, true, true),
+        (5, true, false, false),
+        (6, true, true, false),
+    ] {
+        for (n, holds) in [(4, less), (5, same), (6, more)] {
+            let expected = if holds { Ok(()) } else { Err(Errno::ECANCELED) };
+            assert_eq!(ask(comparison, "a", number(n), None), expected);
+        }
+    }
+    assert_eq!(ask(7, "a", number(1), None), Err(Errno::EINVAL));
+    assert_eq!(ask(1, "empty", number(0), None), Ok(()));
+    assert_eq!(ask(1, "none", number(0), None), Err(Errno::ECANCELED));
+    assert_eq!(ask(1, "none", number(7), Some(number(7))), Ok(()));
+    assert_eq!(ask(1, "text", number(0), None), Err(Errno::EIO));
+    assert_eq!(ask(1, "a", Bytes::from_static(b"x"), None), Err(Errno::EINVAL));
+    let values = [("a", number(9)), ("text", number(9)), ("none", number(9))];
+    object.call("cmpomap", "cmp_set_vals", &cmp_vals(2, 3, &values, None)).unwrap();
+    assert_eq!(object.omap[&BString::from("a")], number(9));
+    assert_eq!(object.omap[&BString::from("text")], Bytes::from_static(b"t"));
+    assert_eq!(object.omap.len(), 3);
+    object.call("cmpomap", "cmp_set_vals", &cmp_vals(2, 3, &values, Some(Bytes::new()))).unwrap();
+    assert_eq!(object.omap[&BString::from("none")], number(9));
+    let op = cmpomap::CmpRmKeysOp {
+        mode: 1,
+        comparison: 1,
+        values: [("text".into(), Bytes::from_static(b"t")), ("a".into(), number(1))].into(),
+    };
+    object.call("cmpomap", "cmp_rm_keys", &op).unwrap();
+    let keys: Vec<_> = object.omap.keys().map(ToString::to_string).collect();
+    assert_eq!(keys, ["a", "empty", "none"]);
+    // Bytes are signed.
+    let op = cmp_vals(1, 5, &[("none", Bytes::from_static(b"\xff"))], None);
+    object.call("cmpomap", "cmp_vals", &op).unwrap();
+}
+
+/// RFC 6238's secret and times; what liboath makes of other texts of it.
+#[test]
+fn otp_takes_a_password_once() {
+    let call = |object: &mut TestObject, id: &str, value: &str, token: &str| {
+        let op = otp::CheckOp { id: id.into(), value: value.into(), token: token.into() };
+        object.call("otp", "otp_check", &op)?;
+        let reply = object.call("otp", "otp_get_result", &op).unwrap();
+        Ok(otp::GetResultReply::from_bytes_exact(&reply).unwrap().result.result)
+    };
+    let info = |seed: &str, seed_type| otp::OtpInfo {
+        kind: 2,
+        id: "a".into(),
+        seed: seed.into(),
+        seed_type,
+        step_size: 30,
+        window: 2,
+        ..otp::OtpInfo::default()
+    };
+    let set = |object: &mut TestObject, info: otp::OtpInfo| {
+        object.call("otp", "otp_set", &otp::OtpEntries { entries: vec![info] }).map(|_| ())
+    };
+    let mut object = TestObject { now: UTime::new(59, 0), ..TestObject::default() };
+    assert_eq!(call(&mut object, "a", "94287082", "t1"), Err(Errno::ENOENT));
+    for (seed, seed_type) in
+        [("3", 1), ("zz", 0), ("A1", 2), ("AAA", 2), ("AA=", 2), ("========", 2), ("AA========", 2)]
+    {
+        assert_eq!(set(&mut object, info(seed, seed_type)), Err(Errno::EINVAL), "{seed}");
+    }
+    set(&mut object, info("gezdgnbvgy3tqojqGEZDGNBVGY3TQOJQ", 2)).unwrap();
+    set(&mut object, info("3132333435363738393031323334353637383930", 1)).unwrap();
+    assert_eq!(call(&mut object, "a", "94287082", "t1"), Ok(1));
+    assert_eq!(call(&mut object, "a", "94287082", "t2"), Ok(2));
+    assert_eq!(call(&mut object, "a", "287082", "t3"), Ok(2));
+    for value in ["12345", "123456789"] {
+        assert_eq!(call(&mut object, "a", value, "t4"), Ok(2));
+    }
+    // The sixth within a step is not looked at.
+    object.now = UTime::new(61, 0);
+    assert_eq!(call(&mut object, "a", "1", "t5"), Ok(0));
+    object.now = UTime::new(1_111_111_109, 0);
+    assert_eq!(call(&mut object, "a", "07081804", "t6"), Ok(1));
+    // Of the next step, then of the one before that.
+    object.now = UTime::new(1_111_111_079, 0);
+    assert_eq!(call(&mut object, "a", "07081804", "t7"), Ok(2));
+    let get = |object: &mut TestObject| {
+        let op = otp::GetOp { get_all: true, ..otp::GetOp::default() };
+        let reply = object.call("otp", "otp_get", &op).unwrap();
+        otp::OtpEntries::from_bytes_exact(&reply).unwrap().entries
+    };
+    assert_eq!(get(&mut object)[0].seed_bin, &b"12345678901234567890"[..]);
+    set(&mut object, otp::OtpInfo { step_size: 0, ..info("00", 1) }).unwrap();
+    assert_eq!(call(&mut object, "a", "123456", "t8"), Ok(2));
+    object.call("otp", "otp_remove", &otp::RemoveOp { ids: vec!["a".into(), "b".into()] }).unwrap();
+    assert_eq!(get(&mut object), []);
 }

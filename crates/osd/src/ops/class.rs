@@ -310,6 +310,10 @@ impl ObjectContext for ClassView<'_> {
         self.ctx.obc.obs.borrow().oi.user_version
     }
 
+    fn pg_version(&self) -> u64 {
+        self.ctx.pg.last_user_version()
+    }
+
     fn subop_version(&self) -> String {
         format!("{}.{}", self.ctx.pg.last_user_version(), self.ctx.steps)
     }
