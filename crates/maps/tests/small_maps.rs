@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use command::{Format, Formatter};
 use denc::Denc;
-use maps::{FsMap, MgrMap, MonMap, OsdMap};
+use maps::{FsMap, MgrMap, MonMap};
 
 fn golden(name: &str) -> Bytes {
     let path = format!("{}/tests/golden/{name}", env!("CARGO_MANIFEST_DIR"));
