@@ -352,7 +352,7 @@ class Quorum(unittest.TestCase):
             for _ in range(4):
                 r = self.c.run("ceph", "config-key", "set", "large", "-i", f.name, check=False)
                 self.assertEqual(r.returncode, 27, r.stderr)
-                self.assertIn("EFBIG", r.stderr)
+                self.assertIn(b"EFBIG", r.stderr)
         self.assertEqual(sorted(self.c.quorum()["quorum_names"]), ["a", "b", "c"])
 
     def test_z_what_one_has_left_becomes_a_cluster_again(self):
