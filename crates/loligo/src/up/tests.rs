@@ -188,12 +188,12 @@ fn what_is_set_has_an_effect() {
 #[test]
 fn a_folder_that_ceph_conf_cannot_carry_is_refused() {
     let dir = folder("names");
-    for name in ["a b", "a#b", "a;b", "a,b", "$pid", "a=b", "a\"b", "a\\b", "a\nb"] {
+    for name in ["a b", "a#b", "a;b", "a,b", "$pid", "a=b", "a\"b", "a\\b", "a\nb", "é"] {
         let layout = Layout::create(&dir.join(name)).unwrap();
         let failure = layout.check_path().unwrap_err().to_string();
         assert!(failure.contains("give another --dir"), "{failure}");
     }
-    for (name, word) in [("a.b_c-d@é", "a.b_c-d@é"), ("a(b)&c", "'a(b)&c'")] {
+    for (name, word) in [("a.b_c-d@", "a.b_c-d@"), ("a(b)&c", "'a(b)&c'")] {
         assert!(Layout::create(&dir.join(name)).unwrap().check_path().is_ok());
         assert_eq!(for_shell(name), word);
     }
