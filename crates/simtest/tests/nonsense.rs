@@ -7,7 +7,7 @@ use messages::{MOSDOp, Message};
 use sim::World;
 use simtest::{Cluster, Plan, RawClient};
 use types::osd::ops::{self, OsdOp, message_flags};
-use types::{MsgHeader, NOSNAP, ObjectLocator, OsdReqId, PgId, RawMessage, UTime};
+use types::{MsgHeader, NOSNAP, ObjectLocator, OsdId, OsdReqId, PgId, RawMessage, UTime};
 
 /// Ops of a map that nobody has wait for it and hold their share of what an OSD takes of clients. Then came a
 /// message that does not decode: the OSD ended the connection, and forgot neither the ops nor the
@@ -17,7 +17,7 @@ fn who_is_thrown_out_leaves_nothing() {
     const MOST: usize = 1 << 20;
     let world = World::new(31);
     let options = format!("osd_client_message_size_cap = {MOST}\n");
-    let cluster = Cluster::make(&world.control(), Plan { osds: 1, options, ..Plan::default() });
+    let cluster = Cluster::make(&world.control(), Plan { options, ..Plan::default() });
     world.run_until(async move {
         let world = cluster.world().clone();
         let admin = cluster.start().await;
@@ -61,7 +61,11 @@ fn who_is_thrown_out_leaves_nothing() {
             front: Bytes::from_static(&[0xff; 40]),
             ..RawMessage::default()
         };
-        raw.send(&admin, 0, (1..=4).map(early).chain([nonsense]));
+        // Whoever leads the placement group is among them.
+        for osd in 0..cluster.osds_max() {
+            let messages = (1..=4).map(early).chain([nonsense.clone()]);
+            raw.send(&admin, osd as OsdId, messages);
+        }
         world.sleep(Duration::from_secs(5)).await;
         let write = io.write_full("o", Bytes::from_static(b"after"));
         cluster.in_time(&admin, "a write beside them", limit, write).await.unwrap();
