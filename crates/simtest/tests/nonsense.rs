@@ -62,7 +62,7 @@ fn who_is_thrown_out_leaves_nothing() {
             ..RawMessage::default()
         };
         // Whoever leads the placement group is among them.
-        for osd in 0..cluster.osds_max() {
+        for osd in cluster.members() {
             let messages = (1..=4).map(early).chain([nonsense.clone()]);
             raw.send(&admin, osd as OsdId, messages);
         }
