@@ -67,7 +67,7 @@ fn who_is_thrown_out_leaves_nothing() {
             raw.send(&admin, osd as OsdId, messages);
         }
         world.sleep(Duration::from_secs(5)).await;
-        let write = io.write_full("o", Bytes::from_static(b"after"));
+        let write = io.write_full("o", Bytes::from(vec![2; 100_000]));
         cluster.in_time(&admin, "a write beside them", limit, write).await.unwrap();
     });
 }
