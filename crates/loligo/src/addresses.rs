@@ -108,7 +108,9 @@ fn interfaces() -> Vec<(String, IpAddr)> {
         if entry.ifa_addr.is_null() || !has(libc::IFF_UP) {
             continue;
         }
-        let ip: Option<IpAddr> = match i32::from(unsafe { (*entry.ifa_addr).sa_family }) {
+        // SAFETY: the address is not null, and every one begins with its family.
+        let family = unsafe { (*entry.ifa_addr).sa_family };
+        let ip: Option<IpAddr> = match i32::from(family) {
             libc::AF_INET => {
                 // SAFETY: so it is for this family.
                 let addr = unsafe { &*entry.ifa_addr.cast::<libc::sockaddr_in>() };
