@@ -182,7 +182,8 @@ impl Cluster {
         cluster
     }
 
-    pub(crate) fn config(&self, kind: &str, id: &str, host: &str) -> Rc<Config> {
+    /// What a daemon or a client on that host reads.
+    pub fn config(&self, kind: &str, id: &str, host: &str) -> Rc<Config> {
         let config = Config::new(kind, id).with_identity("ceph", host, 1);
         let file = ConfFile::parse(&self.conf).expect("a good configuration");
         let bad = config.load_file(&file);
@@ -484,6 +485,11 @@ impl Cluster {
         };
         self.in_time(client, "a life on a new disk", Duration::from_secs(300), reborn).await;
         self.wait_until_up(client).await;
+    }
+
+    /// Everybody's keys.
+    pub fn keyring(&self) -> &Keyring {
+        &self.keyring
     }
 
     /// A client on a host of its own.

@@ -15,6 +15,7 @@ mod mclock;
 mod nonsense;
 mod old_maps;
 mod quorum;
+mod raw_client;
 mod recovery_sleep;
 mod rejoin;
 mod reports;

@@ -5,9 +5,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use messages::{MOSDOp, Message};
 use sim::World;
-use simtest::{Cluster, Plan, RawClient};
+use simtest::{Cluster, Plan};
 use types::osd::ops::{self, OsdOp, message_flags};
 use types::{MsgHeader, NOSNAP, ObjectLocator, OsdId, OsdReqId, PgId, RawMessage, UTime};
+
+use crate::raw_client::RawClient;
 
 /// Ops of a map that nobody has wait for it and hold their share of what an OSD takes of clients. Then came a
 /// message that does not decode: the OSD ended the connection, and forgot neither the ops nor the

@@ -7,7 +7,7 @@ use monclient::{MonClient, Settings};
 use msgr::{Connection, Dispatcher, Incoming, Messenger, Policies, Policy};
 use types::{EntityName, OsdId, RawMessage, entity};
 
-use crate::Cluster;
+use simtest::Cluster;
 
 /// See the module.
 pub struct RawClient {
@@ -40,7 +40,7 @@ impl RawClient {
     pub async fn connect(cluster: &Cluster, host: &str) -> RawClient {
         let env = cluster.world().node(host);
         let config = cluster.config("client", "admin", host);
-        let settings = Settings::from_config(&config, Some(&cluster.keyring)).expect("settings");
+        let settings = Settings::from_config(&config, Some(cluster.keyring())).expect("settings");
         let inside = env.clone();
         let handle = env.spawn_with_handle(async move {
             let name = EntityName { kind: entity::CLIENT, num: -1 };
