@@ -10,7 +10,7 @@ use types::{EntityName, OsdId, RawMessage, entity};
 use simtest::Cluster;
 
 /// See the module.
-pub struct RawClient {
+pub(crate) struct RawClient {
     messenger: Messenger,
 }
 
@@ -37,7 +37,7 @@ impl Dispatcher for ToMonClient {
 
 impl RawClient {
     /// Connects as `client.admin` from a host of its own.
-    pub async fn connect(cluster: &Cluster, host: &str) -> RawClient {
+    pub(crate) async fn connect(cluster: &Cluster, host: &str) -> RawClient {
         let env = cluster.world().node(host);
         let config = cluster.config("client", "admin", host);
         let settings = Settings::from_config(&config, Some(cluster.keyring())).expect("settings");
@@ -56,7 +56,12 @@ impl RawClient {
     }
 
     /// Sends an OSD messages over one connection.
-    pub fn send(&self, admin: &Client, osd: OsdId, messages: impl IntoIterator<Item = RawMessage>) {
+    pub(crate) fn send(
+        &self,
+        admin: &Client,
+        osd: OsdId,
+        messages: impl IntoIterator<Item = RawMessage>,
+    ) {
         let map = admin.osdmap();
         let addrs = map.addrs(osd).expect("the OSD is up");
         let con = self.messenger.connect_to(entity::OSD, addrs);
