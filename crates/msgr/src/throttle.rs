@@ -109,3 +109,20 @@ impl Drop for Permit {
         self.throttle.wake_first();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `osd_client_message_cap = 0` let one message in at a time; in Ceph it is no bound.
+    #[test]
+    fn none_is_no_bound() {
+        let taken = |max| {
+            let throttle = Throttle::new(max);
+            let first = throttle.try_take(7);
+            (first.is_some(), throttle.try_take(7).is_some())
+        };
+        assert_eq!(taken(0), (true, true));
+        assert_eq!(taken(13), (true, false));
+    }
+}

@@ -77,3 +77,28 @@ impl OsdMap {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::pool::TYPE_ERASURE;
+
+    /// An erasure coded pool asked for firefly (of daemons it does, of clients not: `OSDMap::get_features` at v16.2), and one
+    /// with hashpspool, in another place, for bobtail: what osdmaptool calls dumpling.
+    #[test]
+    fn what_clients_need_is_counted_once() {
+        let mut map = OsdMap::default();
+        let mut crush = CrushMap::default();
+        crush.tunables.chooseleaf_descend_once = 1;
+        (crush.tunables.chooseleaf_vary_r, crush.tunables.chooseleaf_stable) = (0, 0);
+        map.crush = Arc::new(crush);
+        let pool =
+            PgPool { flags: pool_flags::HASHPSPOOL, kind: TYPE_ERASURE, ..PgPool::default() };
+        map.pools.insert(1, pool);
+        assert_eq!(map.min_compat_client(), 4);
+        map.osd_primary_affinity = vec![WEIGHT_IN / 2];
+        assert_eq!(map.min_compat_client(), 6);
+    }
+}

@@ -163,6 +163,29 @@ fn what_is_kept_to_undo_writes_tells_nothing_of_snapshots() {
     });
 }
 
+/// Stores and files of a version that knows more were read, and written to, as if they were ours.
+#[test]
+fn what_has_unknown_features_is_left_alone() {
+    run(async {
+        let file = exported(&filled().await).await;
+        let newer = |store: Rc<dyn ObjectStore>| async move {
+            let mut known = superblock(&store).await.unwrap();
+            known.compat_features = crate::features::compat_features();
+            known.compat_features.incompat.names.insert(40, "of tomorrow".to_owned());
+            let mut t = Transaction::new();
+            t.write(&CollId::Meta, &meta_object("osd_superblock"), 0, known.to_bytes());
+            store.submit(t).await.unwrap();
+            store
+        };
+        let into = newer(osd_store(1).await).await;
+        let why = import(&into, &file[..], &mut |_| {}).await.unwrap_err().to_string();
+        assert!(why.contains("of tomorrow"), "{why}");
+        let from = newer(filled().await).await;
+        let why = export(&from, pgid(), Vec::new(), &mut |_| {}).await.unwrap_err().to_string();
+        assert!(why.contains("of tomorrow"), "{why}");
+    });
+}
+
 #[test]
 fn imports_that_cannot_be_are_refused_and_cut_ones_leave_no_placement_group() {
     run(async {

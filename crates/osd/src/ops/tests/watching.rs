@@ -253,3 +253,13 @@ fn nothing_is_left_of_notifies_that_have_ended() {
         assert_eq!(held(), before);
     });
 }
+
+/// Who may only write watched, and heard what others notified of. As Ceph, each watch is a read, pings too.
+#[test]
+fn who_watches_needs_the_right_to_read() {
+    for op in [watch_op::WATCH, watch_op::PING, watch_op::UNWATCH] {
+        let info = OpInfo::of(&[watch(op, 1)], 0, &ClassLists::default()).unwrap();
+        assert!(info.rights().read, "{op}");
+        assert_eq!(info.rights().write, op != watch_op::PING);
+    }
+}
