@@ -8,8 +8,8 @@ use bytes::Bytes;
 use config::Config;
 use env::Env;
 use maps::MonMap;
-use monclient::{MonClient, Settings};
-use msgr::{Connection, Dispatcher, Incoming, Messenger, Policies, Policy};
+use monclient::{MonClient, MonitorsOnly, Settings};
+use msgr::{Messenger, Policies, Policy};
 use types::AuthEntityName;
 use types::entity::{CLIENT, EntityName, MON};
 
@@ -31,20 +31,6 @@ const KNOCK_TIME: Duration = Duration::from_secs(5);
 pub(crate) struct AdminSession {
     env: Env,
     monc: MonClient,
-}
-
-struct ToMonClient(MonClient);
-
-impl Dispatcher for ToMonClient {
-    fn on_message(&self, con: &Connection, incoming: Incoming) {
-        drop(self.0.on_message(con, incoming));
-    }
-    fn on_connect(&self, con: &Connection) {
-        self.0.on_connect(con);
-    }
-    fn on_reset(&self, con: &Connection) {
-        self.0.on_reset(con);
-    }
 }
 
 impl AdminSession {
@@ -105,7 +91,7 @@ impl AdminSession {
         let policies = Policies::new(Policy::lossy_client());
         let messenger = Messenger::new(env.clone(), msgr::Config::new(name, nonce, policies));
         let monc = MonClient::new(env.clone(), messenger.clone(), settings);
-        messenger.set_dispatcher(Rc::new(ToMonClient(monc.clone())));
+        messenger.set_dispatcher(Rc::new(MonitorsOnly(monc.clone())));
         monc.start();
         match env.timeout(CONNECT_TIME, monc.authenticated()).await {
             Ok(Ok(())) => Ok(AdminSession { env: env.clone(), monc }),

@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use client::Client;
-use monclient::{MonClient, Settings};
-use msgr::{Connection, Dispatcher, Incoming, Messenger, Policies, Policy};
+use monclient::{MonClient, MonitorsOnly, Settings};
+use msgr::{Messenger, Policies, Policy};
 use types::{EntityName, OsdId, RawMessage, entity};
 
 use simtest::Cluster;
@@ -12,27 +12,6 @@ use simtest::Cluster;
 /// See the module.
 pub(crate) struct RawClient {
     messenger: Messenger,
-}
-
-struct ToMonClient(MonClient);
-
-impl Dispatcher for ToMonClient {
-    fn on_message(&self, con: &Connection, incoming: Incoming) {
-        // What OSDs answer nobody hears.
-        drop(self.0.on_message(con, incoming));
-    }
-
-    fn on_connect(&self, con: &Connection) {
-        self.0.on_connect(con);
-    }
-
-    fn on_reset(&self, con: &Connection) {
-        self.0.on_reset(con);
-    }
-
-    fn on_refused(&self, con: &Connection) {
-        self.0.on_reset(con);
-    }
 }
 
 impl RawClient {
@@ -47,7 +26,7 @@ impl RawClient {
             let policies = Policies::new(Policy::lossy_client());
             let messenger = Messenger::new(inside.clone(), msgr::Config::new(name, 1, policies));
             let monc = MonClient::new(inside, messenger.clone(), settings);
-            messenger.set_dispatcher(Rc::new(ToMonClient(monc.clone())));
+            messenger.set_dispatcher(Rc::new(MonitorsOnly(monc.clone())));
             monc.start();
             monc.authenticated().await.expect("the monitor knows the client");
             RawClient { messenger }
