@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Calls the classes `queue`, `rgw_gc`, `2pc_queue`, `fifo` and `cmpomap` on a real Ceph 16.2 and on ours, at random from a seed, and compares what they answer.
+"""Calls the classes `queue`, `rgw_gc`, `2pc_queue`, `fifo`, `cmpomap` and `otp` on a real Ceph 16.2 and on ours, at random from a seed, and compares what they answer.
 
     tests/interop/compare_queues.py [--seed N] [--calls N]
 
@@ -239,8 +239,26 @@ def cmpomap(both, rng, name, calls):
         both.call(name, "cmpomap", method, struct_of(body + (b"" if method == "cmp_rm_keys" else default)))
 
 
+def otp(both, rng, name, calls):
+    for n in range(calls):
+        kind = rng.choice(["set", "get", "check", "remove"]) if n else "set"
+        ids = [text(rng.choice([b"a", b"b", b"c"])) for _ in range(rng.randrange(3))]
+        if kind == "set":
+            seed, seed_type = rng.choice([(b"3132333435", 1), (b"JBSW y3dp", 2), (b"MY======", 2), (b"A", 2), (b"AAAAAA", 2), (b"MY==", 2), (b"313", 0), (b"zz", 1), (b"", 1), (b"A-", 2)])
+            info = struct_of(b"\2" + text(rng.choice([b"a", b"b"])) + text(seed) + bytes([seed_type]) + text(b"") + struct.pack("<iII", 0, 30, 2))
+            both.call(name, "otp", "otp_set", struct_of(many([info])))
+        elif kind == "get":
+            both.call(name, "otp", "otp_get", struct_of(struct.pack("?", rng.random() < 0.5) + many(ids)))
+        elif kind == "remove":
+            both.call(name, "otp", "otp_remove", struct_of(many(ids)))
+        else:
+            body = struct_of(text(rng.choice([b"a", b"b"])) + text(rng.choice([b"123", b"abcdefg"])) + text(rng.choice([b"t1", b"t2"])))
+            both.call(name, "otp", "otp_check", body)
+            both.call(name, "otp", "otp_get_result", body, result)
+
+
 KINDS = {
-    "queue": lambda *args: ring(*args, "queue"), "2pc_queue": lambda *args: ring(*args, "2pc_queue"), "rgw_gc": gc, "fifo": fifo, "part": part, "cmpomap": cmpomap,
+    "queue": lambda *args: ring(*args, "queue"), "2pc_queue": lambda *args: ring(*args, "2pc_queue"), "rgw_gc": gc, "fifo": fifo, "part": part, "cmpomap": cmpomap, "otp": otp,
 }
 
 

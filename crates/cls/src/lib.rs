@@ -14,6 +14,7 @@ pub mod journal;
 pub mod lock;
 pub mod log;
 pub mod numops;
+pub mod otp;
 pub mod queue;
 pub mod queue_2pc;
 pub mod rbd;

@@ -109,6 +109,7 @@ pub const CLASSES: &[Class] = &[
     crate::lock::CLASS,
     crate::log::CLASS,
     crate::numops::CLASS,
+    crate::otp::CLASS,
     crate::queue::CLASS,
     crate::rbd::CLASS,
     crate::refcount::CLASS,

@@ -6,7 +6,7 @@ use denc::{Denc, Writer};
 use types::{EntityName, Errno, UTime};
 
 use crate::testing::TestObject;
-use crate::{cmpomap, journal, lock, log, refcount, timeindex, user, version};
+use crate::{cmpomap, journal, lock, log, otp, refcount, timeindex, user, version};
 
 fn lock_op(kind: u8, cookie: &str, tag: &str, flags: u8) -> lock::LockOp {
     lock::LockOp {
@@ -370,4 +370,60 @@ fn cmpomap_changes_what_matches() {
     // Bytes are signed.
     let op = cmp_vals(1, 5, &[("none", Bytes::from_static(b"\xff"))], None);
     object.call("cmpomap", "cmp_vals", &op).unwrap();
+}
+
+/// RFC 6238's secret and times; what liboath makes of other texts of it.
+#[test]
+fn otp_takes_a_password_once() {
+    let call = |object: &mut TestObject, id: &str, value: &str, token: &str| {
+        let op = otp::CheckOp { id: id.into(), value: value.into(), token: token.into() };
+        object.call("otp", "otp_check", &op)?;
+        let reply = object.call("otp", "otp_get_result", &op).unwrap();
+        Ok(otp::GetResultReply::from_bytes_exact(&reply).unwrap().result.result)
+    };
+    let info = |seed: &str, seed_type| otp::OtpInfo {
+        kind: 2,
+        id: "a".into(),
+        seed: seed.into(),
+        seed_type,
+        step_size: 30,
+        window: 2,
+        ..otp::OtpInfo::default()
+    };
+    let set = |object: &mut TestObject, info: otp::OtpInfo| {
+        object.call("otp", "otp_set", &otp::OtpEntries { entries: vec![info] }).map(|_| ())
+    };
+    let mut object = TestObject { now: UTime::new(59, 0), ..TestObject::default() };
+    assert_eq!(call(&mut object, "a", "94287082", "t1"), Err(Errno::ENOENT));
+    for (seed, seed_type) in
+        [("3", 1), ("zz", 0), ("A1", 2), ("AAA", 2), ("AA=", 2), ("========", 2), ("AA========", 2)]
+    {
+        assert_eq!(set(&mut object, info(seed, seed_type)), Err(Errno::EINVAL), "{seed}");
+    }
+    set(&mut object, info("gezdgnbvgy3tqojqGEZDGNBVGY3TQOJQ", 2)).unwrap();
+    set(&mut object, info("3132333435363738393031323334353637383930", 1)).unwrap();
+    assert_eq!(call(&mut object, "a", "94287082", "t1"), Ok(1));
+    assert_eq!(call(&mut object, "a", "94287082", "t2"), Ok(2));
+    assert_eq!(call(&mut object, "a", "287082", "t3"), Ok(2));
+    for value in ["12345", "123456789"] {
+        assert_eq!(call(&mut object, "a", value, "t4"), Ok(2));
+    }
+    // The sixth within a step is not looked at.
+    object.now = UTime::new(61, 0);
+    assert_eq!(call(&mut object, "a", "1", "t5"), Ok(0));
+    object.now = UTime::new(1_111_111_109, 0);
+    assert_eq!(call(&mut object, "a", "07081804", "t6"), Ok(1));
+    // Of the next step, then of the one before that.
+    object.now = UTime::new(1_111_111_079, 0);
+    assert_eq!(call(&mut object, "a", "07081804", "t7"), Ok(2));
+    let get = |object: &mut TestObject| {
+        let op = otp::GetOp { get_all: true, ..otp::GetOp::default() };
+        let reply = object.call("otp", "otp_get", &op).unwrap();
+        otp::OtpEntries::from_bytes_exact(&reply).unwrap().entries
+    };
+    assert_eq!(get(&mut object)[0].seed_bin, &b"12345678901234567890"[..]);
+    set(&mut object, otp::OtpInfo { step_size: 0, ..info("00", 1) }).unwrap();
+    assert_eq!(call(&mut object, "a", "123456", "t8"), Ok(2));
+    object.call("otp", "otp_remove", &otp::RemoveOp { ids: vec!["a".into(), "b".into()] }).unwrap();
+    assert_eq!(get(&mut object), []);
 }
