@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use env::Env;
 use env::sync::Notify;
+use env::{Env, Stream};
 use types::addr::{AddrVec, EntityAddr};
 use types::entity::EntityName;
 
@@ -35,7 +35,8 @@ pub struct Config {
     pub ready_timeout: Duration,
     /// How long a connection may be silent (`ms_connection_idle_timeout`).
     pub idle_timeout: Duration,
-    /// Accepted sockets that have not finished their handshake, at most; more are closed at once.
+    /// Accepted sockets that have not finished their handshake, at most; who has waited longest makes
+    /// room for one more.
     pub strangers_max: usize,
     /// Attempts to connect are numbered from here. Peers refuse a number below one they have seen
     /// from the same address and nonce: a daemon whose nonce is always the same (a monitor) begins
@@ -73,7 +74,8 @@ pub(crate) struct Shared {
     pub(crate) registered: RefCell<BTreeMap<(u8, AddrVec), Connection>>,
     /// Open connections outside the table (anonymous ones), by id.
     pub(crate) others: RefCell<BTreeMap<u64, Connection>>,
-    pub(crate) strangers: Cell<usize>,
+    /// Accepted sockets within their handshake (`Config::strangers_max`), in the order they came.
+    pub(crate) strangers: RefCell<BTreeMap<u64, Rc<dyn Stream>>>,
     next_id: Cell<u64>,
     global_seq: Cell<u64>,
     pub(crate) stopped: Cell<bool>,
@@ -105,7 +107,7 @@ impl Messenger {
             dispatcher: RefCell::new(None),
             registered: RefCell::default(),
             others: RefCell::default(),
-            strangers: Cell::new(0),
+            strangers: RefCell::default(),
             next_id: Cell::new(1),
             stopped: Cell::new(false),
             stop: Rc::default(),
@@ -255,7 +257,7 @@ impl Shared {
     pub(crate) fn let_go(&self) {
         self.stopped.set(true);
         let held = (self.auth_client.take(), self.auth_server.take(), self.dispatcher.take());
-        let connections = (self.registered.take(), self.others.take());
+        let connections = (self.registered.take(), self.others.take(), self.strangers.take());
         drop((held, connections));
     }
 

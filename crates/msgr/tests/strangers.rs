@@ -7,12 +7,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use common::{localhost, node, raw, until};
+use common::{localhost, node, node_of, raw, until};
 use denc::Denc;
 use env::real::Runtime;
 use env::{Env, Stream};
 use msgr::frame::{FrameWriter, PREAMBLE_LEN, Preamble, Segment, SendBatch, tag};
-use msgr::{FEATURES_ALL, Policies, Policy};
+use msgr::{Config, FEATURES_ALL, Policies, Policy};
 use types::BufferList;
 use types::addr::{AddrVec, EntityAddr};
 use types::entity::{CLIENT, EntityName, OSD};
@@ -154,5 +154,42 @@ fn nothing_a_stranger_sends_hurts_others() {
         server.shutdown();
         friend.shutdown();
         late.shutdown();
+    });
+}
+
+/// Who opened as many connections as a daemon takes strangers, and said nothing, kept everybody
+/// else out for as long as he came back: new ones were closed. The oldest makes room now.
+#[test]
+fn strangers_who_hold_all_places_keep_nobody_out() {
+    Runtime::new().unwrap().block_on(|env| async move {
+        let policies = Policies::new(Policy::stateless_registered_server());
+        let mut config = Config::new(EntityName::osd(0), 1, policies);
+        config.strangers_max = 3;
+        config.ready_timeout = Duration::from_secs(600);
+        let (server, seen) = node_of(&env, config, None);
+        server.bind(localhost()).unwrap();
+        let addrs = server.addrs();
+        let sock = addrs.msgr2().unwrap().sock.unwrap();
+        let mut silent: Vec<Rc<dyn Stream>> = Vec::new();
+        for _ in 0..20 {
+            silent.push(env.connect(sock).await.unwrap());
+        }
+        let (friend, _) =
+            node(&env, EntityName::client(1), Policies::new(Policy::lossy_client()), None);
+        friend.connect_to(OSD, &addrs).send(raw(1, 7, b""));
+        until(&env, "friend", || seen.tids().contains(&7)).await;
+
+        // The server says its banner first: whoever hears nothing after it is still a stranger.
+        let mut open = 0;
+        for stream in &silent {
+            let heard = async {
+                while matches!(stream.recv(BytesMut::with_capacity(4096)).await, (Ok(n), _) if n > 0) {}
+            };
+            open += usize::from(env.timeout(Duration::from_millis(200), heard).await.is_err());
+        }
+        // The friend took the place of one.
+        assert_eq!(open, 2);
+        server.shutdown();
+        friend.shutdown();
     });
 }

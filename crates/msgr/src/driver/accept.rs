@@ -42,12 +42,9 @@ pub(super) async fn run(messenger: Weak<Shared>, listener: Rc<dyn Listener>) {
             return;
         }
         match accepted {
-            Ok(stream) if shared.strangers.get() < shared.config.strangers_max => {
-                shared.env.clone().go(stranger(shared, stream));
-            }
             Ok(stream) => {
-                tracing::warn!("too many unfinished handshakes, closing one");
-                stream.close();
+                let place = take_place(&shared, &stream);
+                shared.env.clone().go(stranger(shared, stream, place));
             }
             Err(e) => {
                 // Out of file descriptors, or the peer is gone already: others may do better.
@@ -58,6 +55,21 @@ pub(super) async fn run(messenger: Weak<Shared>, listener: Rc<dyn Listener>) {
             }
         }
     }
+}
+
+/// A new socket's place among the strangers. Where all are taken, the oldest goes: who means it is
+/// done in milliseconds, so who holds all places could otherwise keep everybody else out.
+fn take_place(shared: &Shared, stream: &Rc<dyn Stream>) -> u64 {
+    let mut strangers = shared.strangers.borrow_mut();
+    if strangers.len() >= shared.config.strangers_max
+        && let Some((_, oldest)) = strangers.pop_first()
+    {
+        tracing::warn!(from = ?oldest.peer_addr(), "too many unfinished handshakes, closing the oldest");
+        oldest.close();
+    }
+    let place = shared.new_id();
+    strangers.insert(place, stream.clone());
+    place
 }
 
 /// Why a stranger did not become a peer.
@@ -92,12 +104,11 @@ impl From<HandshakeError> for Failed {
 }
 
 /// One accepted socket: its handshake, then its session.
-async fn stranger(messenger: Rc<Shared>, stream: Rc<dyn Stream>) {
-    messenger.strangers.set(messenger.strangers.get() + 1);
+async fn stranger(messenger: Rc<Shared>, stream: Rc<dyn Stream>, place: u64) {
     let from = stream.peer_addr();
     let timeout = messenger.config.ready_timeout;
     let outcome = messenger.env.timeout(timeout, handshake(&messenger, stream.clone())).await;
-    messenger.strangers.set(messenger.strangers.get() - 1);
+    messenger.strangers.borrow_mut().remove(&place);
     match outcome {
         Ok(Ok((con, carrier))) => {
             let reading = attach(&con, carrier);

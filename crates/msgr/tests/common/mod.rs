@@ -181,6 +181,12 @@ pub fn node(
     let mut config = Config::new(name, (env.random_u64() >> 33) as u32, policies);
     config.initial_backoff = Duration::from_millis(20);
     config.max_backoff = Duration::from_millis(300);
+    node_of(env, config, modes)
+}
+
+/// A messenger of these settings with a recorder.
+pub fn node_of(env: &Env, config: Config, modes: Option<Vec<u32>>) -> (Messenger, Rc<Recorder>) {
+    let name = config.name;
     let messenger = Messenger::new(env.clone(), config);
     let id = name.num.to_string();
     let auth =
