@@ -183,7 +183,7 @@ class Stores(unittest.TestCase):
                 pid = c.pid("osd.0")
                 ioctx.write("object", b"behind")
                 c.wait(lambda: not os.path.exists(f"/proc/{pid}") or state(pid) == "Z", 10, "osd.0 has ended")
-                self.assertIn("the store fails: Latched", c.logs())
+                self.assertIn("the store fails: the store stopped after a failed write", c.logs())
                 file.rmdir()
                 aside.rename(file)
                 c.up()

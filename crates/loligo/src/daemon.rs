@@ -292,7 +292,7 @@ fn mon_command(daemon: &mon::Mon, json: String) -> CommandReply {
             CommandReply::data(daemon.admin_signatures().descriptions(map.format(), false))
         }
         Ok(map) => daemon.admin_command(&map, Bytes::new()),
-        Err(e) => CommandReply::error(Errno::EINVAL.0, format!("{e:?}")),
+        Err(e) => CommandReply::error(Errno::EINVAL.0, e.to_string()),
     }
 }
 

@@ -216,7 +216,7 @@ fn note_stopped(layout: &Layout, progress: &mut Progress) {
                 "; four ports an OSD between ms_bind_port_min and ms_bind_port_max are needed, of \
                  all clusters of this machine: 'loligo up --set ms_bind_port_max=N' gives more",
             );
-        } else if words.contains("StorageFull") || words.contains("No space left on device") {
+        } else if words.contains("no storage space") || words.contains("No space left on device") {
             let dir = layout.dir().display();
             why.push_str(&format!("; the disk under {dir} is full: make room, then 'loligo up'"));
         } else if let Some(n) = name.strip_prefix("osd.") {

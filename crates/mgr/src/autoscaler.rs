@@ -455,7 +455,7 @@ async fn adjust(mgr: &Mgr, changes: &mut Changes) {
                 changes.insert(row.id, change);
             }
             Ok(answer) => tracing::warn!("pool {}: {}", row.name, answer.outs),
-            Err(error) => tracing::warn!("pool {}: {error:?}", row.name),
+            Err(error) => tracing::warn!("pool {}: {error}", row.name),
         }
     }
 }

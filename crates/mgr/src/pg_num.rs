@@ -206,7 +206,7 @@ async fn look(mgr: &Mgr, map: &OsdMap) -> bool {
         match mgr.monc.command(vec![command.to_string()], Bytes::new()).await {
             Ok(answer) if answer.rc == 0 => {}
             Ok(answer) => tracing::warn!("{command}: {}", answer.outs),
-            Err(error) => tracing::warn!("{command}: {error:?}"),
+            Err(error) => tracing::warn!("{command}: {error}"),
         }
     }
     !commands.is_empty()

@@ -108,7 +108,7 @@ impl Osd {
         match self.env.timeout(COMMAND_MAX, run).await {
             Ok(Ok(answer)) if answer.rc == 0 => {}
             Ok(Ok(answer)) => tracing::warn!("crush update: {} ({})", answer.outs, answer.rc),
-            Ok(Err(e)) => tracing::warn!("crush update: {e:?}"),
+            Ok(Err(e)) => tracing::warn!("crush update: {e}"),
             Err(_) => tracing::warn!("crush update: no answer from the monitors"),
         }
     }

@@ -197,7 +197,7 @@ impl Host for Osd {
 
     fn store_failed(&self, error: &StoreError) {
         if *error != StoreError::Closed {
-            self.fail(format!("the store fails: {error:?}"));
+            self.fail(format!("the store fails: {error}"));
         }
     }
 

@@ -100,7 +100,7 @@ impl Osd {
         }
         self.note_in_superblock(&new, m.oldest_map, &mut t);
         if let Err(e) = self.store.submit(t).await {
-            self.fail(format!("cannot store maps: {e:?}"));
+            self.fail(format!("cannot store maps: {e}"));
             return;
         }
         self.consume(&new).await;
@@ -278,7 +278,7 @@ fn apply(last: &OsdMap, bytes: &Bytes) -> Option<(OsdMap, Bytes)> {
         .inspect_err(|e| tracing::error!("an incremental map: {e}"))
         .ok()?;
     let mut map = last.clone();
-    map.apply(&inc).inspect_err(|e| tracing::error!("an incremental map: {e:?}")).ok()?;
+    map.apply(&inc).inspect_err(|e| tracing::error!("an incremental map: {e}")).ok()?;
     let (full, crc) = map.encode_with_crc();
     if inc.full_crc != 0 && crc != inc.full_crc {
         tracing::warn!("osdmap {}: crc {crc:#x}, the sender has {:#x}", map.epoch, inc.full_crc);

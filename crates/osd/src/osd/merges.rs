@@ -189,7 +189,7 @@ impl Osd {
                     }
                 }
                 if let Err(e) = target.merge_from(&sources, map).await {
-                    self.fail(format!("cannot merge into {}: {e:?}", target.pgid()));
+                    self.fail(format!("cannot merge into {}: {e}", target.pgid()));
                     return;
                 }
                 target.advance(std::slice::from_ref(map));

@@ -111,7 +111,7 @@ impl From<StoreError> for OsdError {
 impl core::fmt::Display for OsdError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            OsdError::Store(e) => write!(f, "store: {e:?}"),
+            OsdError::Store(e) => write!(f, "store: {e}"),
             OsdError::NoSuperblock => f.write_str("the store holds no OSD yet (run with --mkfs)"),
             OsdError::BadSuperblock(e) => write!(f, "superblock: {e}"),
             OsdError::UnknownFeatures(names) => {
@@ -596,7 +596,7 @@ impl Osd {
         }
         self.stop_io();
         if let Err(e) = self.store.close().await {
-            tracing::error!("the store does not close: {e:?}");
+            tracing::error!("the store does not close: {e}");
         }
     }
 

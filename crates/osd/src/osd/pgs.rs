@@ -228,7 +228,7 @@ impl Osd {
             made = match pg.split(&children, after, map).await {
                 Ok(made) => made,
                 Err(e) => {
-                    self.fail(format!("cannot split {}: {e:?}", pg.pgid()));
+                    self.fail(format!("cannot split {}: {e}", pg.pgid()));
                     return None;
                 }
             };
@@ -339,7 +339,7 @@ impl Osd {
                     Ok(Some(map)) => maps.push(map),
                     // From before our time: what the monitor said of its history stands.
                     Ok(None) => {}
-                    Err(e) => return osd.fail(format!("cannot read maps: {e:?}")),
+                    Err(e) => return osd.fail(format!("cannot read maps: {e}")),
                 }
             }
             let slot = osd.pgs.borrow_mut().remove(&pgid);
@@ -387,7 +387,7 @@ impl Osd {
         let osd = self.clone();
         self.env.go(async move {
             if let Err(e) = committed.await {
-                osd.fail(format!("cannot create pg {pgid}: {e:?}"));
+                osd.fail(format!("cannot create pg {pgid}: {e}"));
             }
         });
         tracing::debug!("pg {pgid} created at {}", pg.epoch());

@@ -65,7 +65,7 @@ impl Pg {
                     return self.delete_there(oid, EVersion::ZERO, peer).await;
                 }
                 Err(e) => {
-                    tracing::error!(pg = %self.pgid, %oid, "cannot read to push: {e:?}");
+                    tracing::error!(pg = %self.pgid, %oid, "cannot read to push: {e}");
                     self.repair_own(oid).await;
                     return false;
                 }

@@ -211,7 +211,7 @@ pub(super) async fn run(
         Ok(None) => {
             return Ok(refused(Errno::ENOSPC, "not enough space for this benchmark"));
         }
-        Err(error) => return Ok(refused(Errno::EIO, format!("the store fails: {error:?}"))),
+        Err(error) => return Ok(refused(Errno::EIO, format!("the store fails: {error}"))),
     };
     // A clock too coarse to see it is no reason to divide by zero.
     let seconds = elapsed.as_secs_f64().max(1e-9);

@@ -30,7 +30,7 @@ pub(super) fn status(target: &dyn Target, format: Format) -> CommandReply {
 pub(super) async fn compact(target: &dyn Target, format: Format) -> CommandReply {
     let start = target.env().now();
     if let Err(e) = target.store().compact().await {
-        return refused(Errno(e.errno()), format!("the store could not be compacted: {e:?}"));
+        return refused(Errno(e.errno()), format!("the store could not be compacted: {e}"));
     }
     let elapsed = target.env().now().saturating_sub(start);
     object(format, "compact_result", |f| f.dump_float("elapsed_time", elapsed.as_secs_f64()))
