@@ -9,7 +9,8 @@ use maps::PgPool;
 use store::{CollId, ObjectStore};
 use types::osd::OsdOp;
 use types::{
-    EVersion, EntityName, Epoch, Errno, GhObject, HObject, ObjectLocator, OsdReqId, SnapId, SpgId,
+    EVersion, EntityAddr, EntityName, Epoch, Errno, GhObject, HObject, ObjectLocator, OsdReqId,
+    SnapId, SpgId,
 };
 
 use super::{ClassLists, SnapMapper};
@@ -74,6 +75,8 @@ pub trait Pg {
     fn on_unreadable(&self, oid: &HObject, version: EVersion) -> bool;
     /// A number for the next notify: (epoch << 32) | counter.
     fn next_notify_id(&self) -> u64;
+    /// Whether the map shuts that client out.
+    fn is_blocklisted(&self, addr: &EntityAddr) -> bool;
     /// A watch has not been heard of for its timeout: run [`super::watch::execute_timeout`] for
     /// it, as one runs an op.
     fn on_watch_timeout(&self, oid: &HObject, cookie: u64, watcher: EntityName);

@@ -46,12 +46,15 @@ pub struct Client {
     sink: Box<dyn Sink>,
     /// The watches told on this session; bounded by the watches it has set up.
     watches: RefCell<Vec<Weak<Watch>>>,
+    /// Its connection is gone: what it sent before may still run, and must not be told there.
+    gone: Cell<bool>,
 }
 
 impl Client {
     /// A session of that client at that address.
     pub fn new(name: EntityName, addr: EntityAddr, sink: Box<dyn Sink>) -> Rc<Client> {
-        Rc::new(Client { name, addr, sink, watches: RefCell::default() })
+        let (watches, gone) = (RefCell::default(), Cell::new(false));
+        Rc::new(Client { name, addr, sink, watches, gone })
     }
 
     /// Who it is.
@@ -64,7 +67,14 @@ impl Client {
         self.addr
     }
 
-    /// The session is over: its watches wait for a reconnect until they time out.
+    /// The session is over: its watches, those too that it has asked for and not yet got, wait for a
+    /// reconnect until they time out.
+    pub fn end(self: &Rc<Self>) {
+        self.gone.set(true);
+        self.reset();
+    }
+
+    /// Its watches wait for a reconnect until they time out.
     pub fn reset(self: &Rc<Self>) {
         for watch in core::mem::take(&mut *self.watches.borrow_mut()) {
             if let Some(watch) = watch.upgrade() {
@@ -144,7 +154,10 @@ impl Watch {
         for (&(cookie, watcher), info) in &obs.oi.watchers {
             watches.entry((cookie, watcher)).or_insert_with(|| {
                 let watch = Watch::new(pg, obs.oi.soid.clone(), watcher, info);
-                watch.arm();
+                match pg.is_blocklisted(&info.addr) {
+                    true => watch.evict(),
+                    false => watch.arm(),
+                }
                 watch
             });
         }
@@ -156,6 +169,9 @@ impl Watch {
     }
 
     fn connect(self: &Rc<Self>, client: &Rc<Client>, will_ping: bool) {
+        if client.gone.get() {
+            return self.arm();
+        }
         self.will_ping.set(will_ping);
         self.heard();
         let is_same = self.client.borrow().as_ref().is_some_and(|old| Rc::ptr_eq(old, client));

@@ -152,7 +152,7 @@ impl Osd {
     fn forget_client(&self, con: &Connection) {
         self.forget_parked(con);
         if let Some(session) = con.session::<Session>() {
-            session.client().reset();
+            session.client().end();
             con.set_session(None);
         }
     }

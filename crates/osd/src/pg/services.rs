@@ -8,7 +8,9 @@ use env::{Env, LocalFuture};
 use futures_util::future::{Either, select};
 use maps::PgPool;
 use store::{CollId, ObjectStore};
-use types::{EVersion, EntityName, Epoch, Errno, GhObject, HObject, OsdReqId, SnapId, SpgId};
+use types::{
+    EVersion, EntityAddr, EntityName, Epoch, Errno, GhObject, HObject, OsdReqId, SnapId, SpgId,
+};
 
 use super::Pg;
 use crate::ops::{self, Limits, MissingObject, RemoteRead, RemoteReply};
@@ -135,6 +137,10 @@ impl ops::Pg for Pg {
         let n = self.notify_counter.get().wrapping_add(1);
         self.notify_counter.set(n);
         u64::from(self.epoch()) << 32 | u64::from(n)
+    }
+
+    fn is_blocklisted(&self, addr: &EntityAddr) -> bool {
+        self.map.borrow().is_addr_blocklisted(addr)
     }
 
     fn on_watch_timeout(&self, oid: &HObject, cookie: u64, watcher: EntityName) {

@@ -52,6 +52,7 @@ pub(super) struct TestPg {
     pub(super) removed_snaps: RefCell<Vec<SnapId>>,
     /// Objects that were called damaged.
     pub(super) damaged: RefCell<Vec<HObject>>,
+    pub(super) blocklist: RefCell<Vec<EntityAddr>>,
     pub(super) mapper: SnapMapper,
 }
 
@@ -114,6 +115,7 @@ impl TestPg {
             missing: RefCell::default(),
             removed_snaps: RefCell::default(),
             damaged: RefCell::default(),
+            blocklist: RefCell::default(),
             mapper,
         })
     }
@@ -358,6 +360,9 @@ impl Pg for TestPg {
             let ops = reply.ops.iter().map(|op| (op.rval, op.outdata.to_contiguous())).collect();
             Ok(RemoteReply { result: reply.result, ops, user_version })
         })
+    }
+    fn is_blocklisted(&self, addr: &EntityAddr) -> bool {
+        self.blocklist.borrow().contains(addr)
     }
     fn next_notify_id(&self) -> u64 {
         self.notify_ids.set(self.notify_ids.get() + 1);

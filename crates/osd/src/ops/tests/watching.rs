@@ -229,6 +229,50 @@ fn blocklisted_watchers_are_evicted() {
     });
 }
 
+/// A client asked for a watch, lost its connection before the write was done, and asked again on the next one: that changed nothing and was
+/// answered before the first was done, which then had the watch told on the connection that was gone. Pings went on, and every notify was lost.
+#[test]
+fn a_watch_is_not_told_on_a_connection_that_is_gone() {
+    on_pg(|pg| async move {
+        let (before, now, notifier) = (client(1), client(1), client(3));
+        pg.put("a", b"data").await;
+        assert_eq!(send(&pg, &now, watch(watch_op::WATCH, 11)).await, 0);
+        before.client.end();
+        assert_eq!(send(&pg, &before, watch(watch_op::WATCH, 11)).await, 0);
+        send(&pg, &notifier, notify(1, 30)).await;
+        assert_eq!(now.inbox.borrow().len(), 1);
+        assert!(before.inbox.borrow().is_empty());
+        // Where nobody came again it has its time, and ends.
+        assert_eq!(send(&pg, &before, watch(watch_op::WATCH, 22)).await, 0);
+        assert_eq!(send(&pg, &now, watch(watch_op::PING, 22)).await, Errno::ETIMEDOUT.result());
+        pg.env().sleep(Duration::from_secs(20)).await;
+        assert_eq!(send(&pg, &now, watch(watch_op::PING, 11)).await, 0);
+        pg.env().sleep(Duration::from_secs(11)).await;
+        assert_eq!(watchers(&pg).await, [(EntityName::client(1), 11, 30)]);
+    });
+}
+
+/// A map shut a client out, and then its object was loaded by a new primary: the watch was there for its whole time, and notifies waited for it.
+#[test]
+fn watches_of_blocklisted_clients_end_when_they_are_loaded() {
+    on_pg(|pg| async move {
+        let (shut_out, other) = (client(1), client(2));
+        pg.put("a", b"data").await;
+        for (client, cookie) in [(&shut_out, 11), (&other, 22)] {
+            send(&pg, client, watch(watch_op::WATCH, cookie)).await;
+        }
+        pg.contexts.clear();
+        watchers(&pg).await;
+        pg.env().sleep(Duration::from_secs(1)).await;
+        assert_eq!(watchers(&pg).await.len(), 2);
+        pg.contexts.clear();
+        pg.blocklist.borrow_mut().push(shut_out.client.addr());
+        watchers(&pg).await;
+        pg.env().sleep(Duration::from_secs(1)).await;
+        assert_eq!(watchers(&pg).await, []);
+    });
+}
+
 /// The notifier chooses the time to wait for answers: a task waited it out, an hour say, and held the watches, though all had answered
 /// at once. Whoever notified often filled the OSD's memory.
 #[test]
