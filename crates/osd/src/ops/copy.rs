@@ -2,12 +2,13 @@
 //! (`do_copy_get`, `start_copy`, `finish_copyfrom` in `src/osd/PrimaryLogPG.cc`).
 //!
 //! Ceph writes the pieces to a temporary object and renames it. Here they are collected first: a
-//! copy is one transaction. What is held is bounded: by the largest object, and with keys by
-//! `Limits::held`.
+//! copy is one transaction. What is held is bounded: by the largest object, and with names and
+//! values, and with what the ops before it hold, by `Limits::held`.
 
 use std::collections::BTreeMap;
 use std::mem::replace;
 use std::rc::Rc;
+use std::time::Duration;
 
 use bstr::BString;
 use bytes::Bytes;
@@ -30,6 +31,10 @@ const COPY_FROM_FLAGS: u8 = 0x3f;
 const REQIDS_MAX: usize = 10;
 /// Omap entries of one page asked of the store.
 const OMAP_PAGE_MAX: usize = 1024;
+/// How long a copy waits for a piece of its source, while nobody else gets at its target. Two
+/// objects that are copied to each other wait for each other: each copy gives up after this and up
+/// to as much again, by chance, so that one of them ends first.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 fn set_reqids(data: &mut ObjectCopyData, reqids: Vec<(OsdReqId, u64, i32)>) {
     for (position, (reqid, user_version, code)) in (0_u32..).zip(reqids) {
@@ -165,7 +170,8 @@ impl OpContext {
             object: ObjectCopyData::default(),
             data: BufferList::new(),
             omap: BTreeMap::new(),
-            omap_bytes: 0,
+            bytes: 0,
+            room: self.limits.held.saturating_sub(self.held + self.t.data_len()),
             limits: self.limits.clone(),
         };
         let head = HObject::new(source.read.name.clone(), &source.read.locator, NOSNAP);
@@ -222,7 +228,8 @@ impl OpContext {
     }
 
     fn install_copy(&mut self, source: Source, flags: u32, truncate: Option<(u64, u64)>) {
-        let Source { object, data, omap, user_version, .. } = source;
+        let Source { object, data, omap, user_version, bytes, .. } = source;
+        self.held += bytes;
         if self.obs.exists {
             self.t.remove(&self.coll, &self.goid);
         } else {
@@ -312,13 +319,16 @@ struct Source {
     object: ObjectCopyData,
     data: BufferList,
     omap: BTreeMap<BString, Bytes>,
-    /// Of its names and values.
-    omap_bytes: u64,
+    /// Of its names and values, of xattrs and of omap.
+    bytes: u64,
+    /// Bytes it may have in all.
+    room: u64,
     limits: Rc<Limits>,
 }
 
 impl Source {
-    /// Reads it all. A source that changes meanwhile is `ERANGE`.
+    /// Reads it all. A source that changes meanwhile is `ERANGE`, one that does not answer `EAGAIN`:
+    /// clients send the copy again.
     async fn fetch(&mut self, pg: &Rc<dyn Pg>) -> Result<(), Errno> {
         let mut cursor = ObjectCopyCursor::default();
         while !cursor.is_complete() {
@@ -334,7 +344,9 @@ impl Source {
                 read.ops.push(OsdOp::with(ops::ASSERT_VER, version, Bytes::new()));
             }
             read.ops.push(get);
-            let reply = pg.read_remote(read).await?;
+            let chance = Duration::from_millis(pg.env().random_u64() % PATIENCE.as_millis() as u64);
+            let reply = pg.env().timeout(PATIENCE + chance, pg.read_remote(read)).await;
+            let reply = reply.map_err(|_| Errno::EAGAIN)??;
             if let Some(errno) = Errno::from_result(reply.result) {
                 return Err(errno);
             }
@@ -359,15 +371,17 @@ impl Source {
 
     fn take(&mut self, mut piece: ObjectCopyData) -> Result<(), Errno> {
         self.data.push(core::mem::take(&mut piece.data));
+        let pair = |(name, value): (&BString, &Bytes)| (name.len() + value.len()) as u64;
+        self.bytes += piece.attrs.iter().map(pair).sum::<u64>();
+        self.bytes += piece.omap_header.len() as u64;
         if !piece.omap_data.is_empty() {
             let entries: BTreeMap<BString, Bytes> =
                 BTreeMap::from_bytes(&piece.omap_data).map_err(|_| Errno::EIO)?;
-            let bytes = |(name, value): (&BString, &Bytes)| (name.len() + value.len()) as u64;
-            self.omap_bytes += entries.iter().map(bytes).sum::<u64>();
+            self.bytes += entries.iter().map(pair).sum::<u64>();
             self.omap.extend(entries);
         }
         let data = self.data.len() as u64;
-        if data > self.limits.object_size || data + self.omap_bytes > self.limits.held {
+        if data > self.limits.object_size || data + self.bytes > self.room {
             return Err(Errno::EFBIG);
         }
         if piece.attrs.is_empty() {

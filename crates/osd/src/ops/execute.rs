@@ -455,7 +455,7 @@ impl OpContext {
     /// Runs all ops: the result of the last, or of the first that fails and may not.
     async fn run(&mut self) -> Step {
         let request = self.request.clone();
-        let (mut result, mut held) = (0, 0);
+        let mut result = 0;
         for op in &request.ops {
             let mut op = op.clone();
             let step = self.run_op(&mut op).await;
@@ -465,8 +465,8 @@ impl OpContext {
                 Err(Stop::Errno(errno)) => result = errno.result(),
                 Err(stop) => return Err(stop),
             }
-            held += op.outdata.len() as u64;
-            if held + self.t.data_len() > self.limits.held {
+            self.held += op.outdata.len() as u64;
+            if self.held + self.t.data_len() > self.limits.held {
                 return Err(Errno::EFBIG.into());
             }
             op.rval = result;

@@ -8,6 +8,7 @@ use bstr::BString;
 use bytes::Bytes;
 use cls::PglsFilter;
 use denc::{Denc, Reader};
+use types::bufferlist::BufferList;
 use types::osd::ops;
 use types::osd::scrub_errors::{ScrubLsArg, ScrubLsResult};
 use types::osd::{NlsEntry, OsdOp, PgLsResponse, PgNlsResponse};
@@ -22,7 +23,7 @@ const ALL_NAMESPACES: &[u8] = b"\x01";
 
 /// Runs a vector of PG ops. It changes nothing and needs no lock.
 pub async fn execute_pg_op(pg: &Rc<dyn Pg>, request: &Request) -> Reply {
-    let mut result = 0;
+    let (mut result, mut held) = (0, 0);
     let mut done = Vec::with_capacity(request.ops.len());
     for op in &request.ops {
         let mut op = op.clone();
@@ -31,6 +32,11 @@ pub async fn execute_pg_op(pg: &Rc<dyn Pg>, request: &Request) -> Reply {
                 Ok(value) => value,
                 Err(errno) => errno.result(),
             };
+            held += op.outdata.len() as u64;
+            if held > pg.limits().held {
+                op.outdata = BufferList::new();
+                result = Errno::EFBIG.result();
+            }
         }
         op.indata = Bytes::new();
         done.push(op);

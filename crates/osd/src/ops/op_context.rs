@@ -97,6 +97,9 @@ pub(super) struct OpContext {
     pub(super) num_write: u32,
     /// Ops done so far, nested ones too.
     pub(super) steps: u32,
+    /// Bytes of answers so far, and of what copies have brought beside data: with the data in `t`
+    /// up to `Limits::held`.
+    pub(super) held: u64,
     /// The ops done so far with their results and outputs.
     pub(super) results: Vec<OsdOp>,
 }
@@ -140,6 +143,7 @@ impl OpContext {
             num_read: 0,
             num_write: 0,
             steps: 0,
+            held: 0,
             results: Vec::with_capacity(request.ops.len()),
             request,
         }

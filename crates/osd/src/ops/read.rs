@@ -12,6 +12,8 @@ use super::xxhash::{xxh32, xxh64};
 /// Results of cmpext count down from here: -4095 - offset of the first byte that differs.
 const MAX_ERRNO: i32 = 4095;
 
+/// Checksums of small chunks that are computed before others get a turn: a few milliseconds.
+const CHECKSUMS_AT_ONCE: u64 = 1 << 17;
 /// Kinds of checksums in [`ChecksumArgs`].
 const XXHASH32: u8 = 0;
 const XXHASH64: u8 = 1;
@@ -220,14 +222,19 @@ impl OpContext {
                 return Err(Errno::EINVAL.into());
             }
         }
-        let init_len = match args.kind {
+        let sum_len = match args.kind {
             XXHASH32 | CRC32C => 4,
             XXHASH64 => 8,
             _ => return Err(Errno::EINVAL.into()),
         };
         let mut init = [0; 8];
-        init[..init_len].copy_from_slice(input.get(..init_len).ok_or(Errno::EINVAL)?);
+        init[..sum_len].copy_from_slice(input.get(..sum_len).ok_or(Errno::EINVAL)?);
         let init = u64::from_le_bytes(init);
+        let count = length.checked_div(chunk_size).unwrap_or(u64::from(length > 0));
+        let answer = count.saturating_mul(sum_len as u64);
+        if answer > self.limits.held {
+            return Err(Errno::EFBIG.into());
+        }
         let data = if length == 0 {
             Bytes::new()
         } else {
@@ -239,9 +246,12 @@ impl OpContext {
         }
         let chunk_size = if chunk_size == 0 { length } else { chunk_size };
         let mut w = Writer::new();
-        w.count(length.checked_div(chunk_size).unwrap_or(0) as usize);
+        w.count(count as usize);
         if chunk_size > 0 {
-            for chunk in data.chunks_exact(chunk_size as usize) {
+            for (n, chunk) in (1..).zip(data.chunks_exact(chunk_size as usize)) {
+                if u64::is_multiple_of(n, CHECKSUMS_AT_ONCE) {
+                    env::yield_now().await;
+                }
                 match args.kind {
                     XXHASH32 => w.u32(xxh32(chunk, init as u32)),
                     XXHASH64 => w.u64(xxh64(chunk, init)),

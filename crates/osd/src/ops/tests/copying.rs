@@ -1,6 +1,7 @@
 //! copy-from and copy-get.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use types::osd::ObjectCopyData;
 use types::osd::ops::{CopyFromArgs, op_flags};
@@ -124,6 +125,50 @@ fn a_copy_of_too_much_is_refused() {
         assert_eq!(pg.op("a", copy_from("a", clone)).await, Err(Errno::EFBIG));
         pg.limits.borrow_mut().held = 11_000;
         pg.op("a", copy_from("a", clone)).await.unwrap();
+        pg.check_stats().await;
+    });
+}
+
+/// Each copy of a vector was held to the bound alone: a vector of thousands had the keys of thousands of copies in memory, and so had an
+/// OSD whose objects had long xattrs, which did not count.
+#[test]
+fn copies_of_a_vector_are_bounded_together() {
+    on_pg(|pg| async move {
+        pg.put("a", b"data").await;
+        let keys: BTreeMap<BString, Bytes> = [("key".into(), Bytes::from(vec![1; 997]))].into();
+        let keys = OsdOp { indata: keys.to_bytes(), ..OsdOp::new(ops::OMAPSETVALS) };
+        pg.op("a", keys).await.unwrap();
+        pg.op("a", OsdOp::attr(ops::SETXATTR, b"name", &[2; 996]).unwrap()).await.unwrap();
+        let copies = |n: usize| vec![copy_from("a", head()); n];
+        for (held, n, fits) in [(4_007, 2, false), (4_008, 2, true), (8_015, 4, false)] {
+            pg.limits.borrow_mut().held = held;
+            let result = pg.run(pg.request("b", copies(n))).await.result;
+            assert_eq!(result, if fits { 0 } else { Errno::EFBIG.result() }, "{n} in {held}");
+        }
+        pg.check_stats().await;
+    });
+}
+
+/// Two objects that were copied to each other at once waited for each other for ever, each copy with its target's lock, and so did all who
+/// wanted one of them.
+#[test]
+fn crossed_copies_end() {
+    on_pg(|pg| async move {
+        pg.put("a", b"one").await;
+        pg.put("b", b"two").await;
+        let copy = async |to: &str, from: &str| loop {
+            match pg.op(to, copy_from(from, head())).await {
+                Err(Errno::EAGAIN) => pg.env().sleep(Duration::from_millis(1)).await,
+                other => return other,
+            }
+        };
+        let both = futures_util::future::join(copy("a", "b"), copy("b", "a"));
+        let (one, two) = pg.env().timeout(Duration::from_secs(600), both).await.expect("both end");
+        (one.unwrap(), two.unwrap());
+        // One came first, and the other copied what it had made.
+        let data = pg.get("a").await.unwrap();
+        assert_eq!(pg.get("b").await.unwrap(), data);
+        assert!([&b"one"[..], b"two"].contains(&&data[..]));
         pg.check_stats().await;
     });
 }

@@ -113,3 +113,21 @@ fn filters() {
         }
     });
 }
+
+/// Answers of a vector's listings had no bound: a message of a few hundred KB, with thousands of them, was answered with gigabytes.
+#[test]
+fn listings_of_a_vector_are_bounded_together() {
+    on_pg(|pg| async move {
+        pg.put("object", b"x").await;
+        let args = PglsArgs { count: 10, start_epoch: 1 };
+        let op = OsdOp::with(ops::PGNLS, args, HObject::min().to_bytes());
+        let len = execute_pg_op(&pg.as_pg(), &pg.request("", vec![op.clone()])).await.ops[0]
+            .outdata
+            .len();
+        pg.limits.borrow_mut().held = 2 * len as u64;
+        let reply = execute_pg_op(&pg.as_pg(), &pg.request("", vec![op; 4])).await;
+        assert_eq!(reply.result, Errno::EFBIG.result());
+        let lens: Vec<usize> = reply.ops.iter().map(|op| op.outdata.len()).collect();
+        assert_eq!(lens, [len, len, 0, 0]);
+    });
+}
