@@ -8,7 +8,6 @@
 use std::collections::BTreeMap;
 use std::mem::replace;
 use std::rc::Rc;
-use std::time::Duration;
 
 use bstr::BString;
 use bytes::Bytes;
@@ -31,10 +30,6 @@ const COPY_FROM_FLAGS: u8 = 0x3f;
 const REQIDS_MAX: usize = 10;
 /// Omap entries of one page asked of the store.
 const OMAP_PAGE_MAX: usize = 1024;
-/// How long a copy waits for a piece of its source, while nobody else gets at its target. Two
-/// objects that are copied to each other wait for each other: each copy gives up after this and up
-/// to as much again, by chance, so that one of them ends first.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 fn set_reqids(data: &mut ObjectCopyData, reqids: Vec<(OsdReqId, u64, i32)>) {
     for (position, (reqid, user_version, code)) in (0_u32..).zip(reqids) {
@@ -178,7 +173,7 @@ impl OpContext {
         if head == *self.guard.head() {
             self.fetch_clone(&mut source).await?;
         } else {
-            source.fetch(&self.pg).await.map_err(Stop::NoSource)?;
+            self.guard.lend(source.fetch(&self.pg)).await.map_err(Stop::NoSource)?;
             // It took a while: of a snapshot that was removed meanwhile nobody would trim the clone.
             // One that was taken meanwhile comes after this write: that what a clone for it differs
             // in is to be noted was decided before.
@@ -327,8 +322,7 @@ struct Source {
 }
 
 impl Source {
-    /// Reads it all. A source that changes meanwhile is `ERANGE`, one that does not answer `EAGAIN`:
-    /// clients send the copy again.
+    /// Reads it all. A source that changes meanwhile is `ERANGE`.
     async fn fetch(&mut self, pg: &Rc<dyn Pg>) -> Result<(), Errno> {
         let mut cursor = ObjectCopyCursor::default();
         while !cursor.is_complete() {
@@ -344,9 +338,7 @@ impl Source {
                 read.ops.push(OsdOp::with(ops::ASSERT_VER, version, Bytes::new()));
             }
             read.ops.push(get);
-            let chance = Duration::from_millis(pg.env().random_u64() % PATIENCE.as_millis() as u64);
-            let reply = pg.env().timeout(PATIENCE + chance, pg.read_remote(read)).await;
-            let reply = reply.map_err(|_| Errno::EAGAIN)??;
+            let reply = pg.read_remote(read).await?;
             if let Some(errno) = Errno::from_result(reply.result) {
                 return Err(errno);
             }

@@ -14,7 +14,7 @@
 //!    duplicates from its log ([`Reply::duplicate`]). PG ops (`info.pg_op`) go to
 //!    [`execute_pg_op`], which needs no lock. For the rest, [`check_request`] makes `do_op`'s
 //!    checks of names, sizes and snap ids (answer [`Reply::refusal`]).
-//! 2. *sync, on arrival* `contexts.lock(&head, LockKind::of(&info))` takes a place in the object's
+//! 2. *sync, on arrival* `contexts.lock(&head, LockKind::of(&request))` takes a place in the object's
 //!    queue. Places are granted in the order they are taken (readers together, writers one after
 //!    the other), so the arrival order of one object's ops is kept whatever awaits come later.
 //!    Recovery, scrub and snap trimming take the same locks.

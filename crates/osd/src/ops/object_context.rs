@@ -16,12 +16,16 @@
 //! op (`RWEXCL`) commits, so that calls of classes on one object (of an object map, a bucket's
 //! index) cost a round to the replicas each; here they share one.
 //!
+//! A writer that copies another object waits for that one's primary. Meanwhile nothing has changed
+//! yet, and whoever copies this one may read it ([`ObjectGuard::lend`]): two objects that are copied
+//! to each other would wait for each other for ever.
+//!
 //! Ceph keeps a context a clone (`ObjectContext`, `RWState` in `src/osd/osd_internal_types.h`); one
 //! lock for an object and its clones is coarser for readers of snapshots and simpler.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::hash::BuildHasher;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -33,10 +37,10 @@ use denc::Denc;
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use store::StoreError;
-use types::osd::{ObjectInfo, SnapSet, WatchItem};
-use types::{EVersion, EntityAddr, EntityName, Errno, GhObject, HObject, NOSNAP, SnapId};
+use types::osd::{ObjectInfo, OsdOp, SnapSet, WatchItem, ops};
+use types::{EVersion, EntityAddr, EntityName, Errno, GhObject, HObject, NOSNAP, SnapId, entity};
 
-use super::op_info::OpInfo;
+use super::execute::Request;
 use super::pg::Pg;
 use super::shared::Shared;
 use super::watch::Watch;
@@ -111,14 +115,20 @@ pub enum LockKind {
     Read,
     /// Alone while it executes, shared with later writers while it commits.
     Write,
+    /// Of a copy of it: as a reader, and while a writer only waits for another object.
+    Copy,
 }
 
 impl LockKind {
-    /// How an op holds its object (`PrimaryLogPG::get_rw_locks`).
-    pub fn of(info: &OpInfo) -> LockKind {
-        match info.rwordered() {
-            false => LockKind::Read,
+    /// How a request holds its object (`PrimaryLogPG::get_rw_locks`).
+    pub fn of(request: &Request) -> LockKind {
+        let copies = |op: &OsdOp| matches!(op.code, ops::COPY_GET | ops::ASSERT_VER);
+        match request.info.rwordered() {
             true => LockKind::Write,
+            false if request.reqid.name.kind == entity::OSD && request.ops.iter().all(copies) => {
+                LockKind::Copy
+            }
+            false => LockKind::Read,
         }
     }
 }
@@ -149,6 +159,10 @@ pub(super) struct Slot {
     goid: OnceCell<Rc<GhObject>>,
     readers: Cell<u32>,
     executing: Cell<bool>,
+    /// Whether who executes only waits for another object (`ObjectGuard::lend`).
+    lent: Cell<bool>,
+    /// Who then waits until nobody reads this one.
+    returning: RefCell<Option<Waker>>,
     committing: Cell<u32>,
     /// Bounded by the ops a PG admits.
     queue: RefCell<VecDeque<Rc<Waiter>>>,
@@ -171,6 +185,8 @@ impl Slot {
             goid: OnceCell::new(),
             readers: Cell::new(0),
             executing: Cell::new(false),
+            lent: Cell::new(false),
+            returning: RefCell::default(),
             committing: Cell::new(0),
             queue: RefCell::default(),
             contexts: RefCell::default(),
@@ -183,24 +199,36 @@ impl Slot {
     }
 
     fn admits(&self, kind: LockKind) -> bool {
-        if self.executing.get() {
-            return false;
-        }
+        let is_free = !self.executing.get();
         match kind {
-            LockKind::Read => self.committing.get() == 0,
-            LockKind::Write => self.readers.get() == 0,
+            LockKind::Read => is_free && self.committing.get() == 0,
+            LockKind::Write => is_free && self.readers.get() == 0,
+            LockKind::Copy => (is_free || self.lent.get()) && self.committing.get() == 0,
         }
     }
 
     fn take(&self, kind: LockKind) {
         match kind {
-            LockKind::Read => self.readers.set(self.readers.get() + 1),
+            LockKind::Read | LockKind::Copy => self.readers.set(self.readers.get() + 1),
             LockKind::Write => self.executing.set(true),
         }
     }
 
-    /// Grants the front of the queue as far as it goes.
+    /// Grants the front of the queue as far as it goes, and of an object that is lent all copies.
     fn advance(&self) {
+        if self.lent.get() && self.admits(LockKind::Copy) {
+            self.queue.borrow_mut().retain(|waiter| {
+                if waiter.kind != LockKind::Copy || waiter.cancelled.get() {
+                    return true;
+                }
+                self.take(waiter.kind);
+                waiter.granted.set(true);
+                if let Some(waker) = waiter.waker.borrow_mut().take() {
+                    waker.wake();
+                }
+                false
+            });
+        }
         loop {
             let waker = {
                 let mut queue = self.queue.borrow_mut();
@@ -267,7 +295,7 @@ impl Future for Lock {
 impl Lock {
     fn guard(&self) -> ObjectGuard {
         let hold = match self.kind {
-            LockKind::Read => Hold::Read,
+            LockKind::Read | LockKind::Copy => Hold::Read,
             LockKind::Write => Hold::Executing,
         };
         ObjectGuard {
@@ -358,6 +386,25 @@ impl ObjectGuard {
             self.slot.committing.set(self.slot.committing.get() + 1);
             self.slot.advance();
         }
+    }
+
+    /// Waits for another object while this one is held to be changed: until then it is as it was,
+    /// and may be copied. The other one may be waiting for that. Goes on when nobody copies it.
+    pub(super) async fn lend<T>(&self, wait: impl Future<Output = T>) -> T {
+        self.slot.lent.set(true);
+        self.slot.advance();
+        let lent = Lent(&self.slot);
+        let value = wait.await;
+        drop(lent);
+        poll_fn(|cx| match self.slot.readers.get() {
+            0 => Poll::Ready(()),
+            _ => {
+                *self.slot.returning.borrow_mut() = Some(cx.waker().clone());
+                Poll::Pending
+            }
+        })
+        .await;
+        value
     }
 
     /// A reader's guard of the object, when all that was submitted before is durable: what an op
@@ -517,6 +564,15 @@ fn damaged(pg: &Rc<dyn Pg>, oid: &HObject, errno: Errno) -> Result<Found, Errno>
     }
 }
 
+/// Ends a loan, also where who waits is dropped.
+struct Lent<'a>(&'a Slot);
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        self.0.lent.set(false);
+    }
+}
+
 /// The answer of [`ObjectGuard::find`].
 pub enum Found {
     /// This context; the object may still not exist (a head).
@@ -531,7 +587,12 @@ impl Drop for ObjectGuard {
     fn drop(&mut self) {
         let slot = &self.slot;
         match self.hold.get() {
-            Hold::Read => slot.readers.set(slot.readers.get() - 1),
+            Hold::Read => {
+                slot.readers.set(slot.readers.get() - 1);
+                if let Some(waker) = slot.returning.take() {
+                    waker.wake();
+                }
+            }
             Hold::Executing => slot.executing.set(false),
             Hold::Committing => slot.committing.set(slot.committing.get() - 1),
         }
@@ -633,7 +694,8 @@ impl ObjectContexts {
     pub fn lock(self: &Rc<Self>, head: &HObject, kind: LockKind) -> Lock {
         debug_assert!(head.is_head());
         let slot = self.slot(head);
-        let is_free = slot.queue.borrow().is_empty() && slot.admits(kind);
+        let is_next = slot.queue.borrow().is_empty() || (kind == LockKind::Copy && slot.lent.get());
+        let is_free = is_next && slot.admits(kind);
         let waiter = if is_free {
             slot.take(kind);
             None

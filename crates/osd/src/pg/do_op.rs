@@ -121,7 +121,7 @@ impl Pg {
     }
 
     fn enqueue(&self, op: Box<ClientOp>) {
-        let lock = self.contexts.lock(&op.request.oid.as_head(), LockKind::of(&op.request.info));
+        let lock = self.contexts.lock(&op.request.oid.as_head(), LockKind::of(&op.request));
         let waits = !lock.is_granted();
         op.tracked.mark("queued_for_pg");
         self.run(run_op(self.rc(), op, (lock, waits), self.generation.get()));

@@ -66,10 +66,10 @@ fn locks_over_the_interpreter() {
         // The attribute is a client's.
         let attr = OsdOp::attr(ops::GETXATTR, b"lock.l", b"").unwrap();
         assert!(pg.op("a", attr).await.is_ok());
-        let info = OpInfo::of(&[lock()], 0, &ClassLists::default()).unwrap();
-        let rights = info.rights();
+        let request = pg.request("a", vec![lock()]);
+        let rights = request.info.rights();
         assert!(!rights.write && rights.classes[0].write && rights.classes[0].read);
-        assert_eq!(LockKind::of(&info), LockKind::Write);
+        assert_eq!(LockKind::of(&request), LockKind::Write);
     });
 }
 

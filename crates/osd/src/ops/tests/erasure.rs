@@ -98,7 +98,7 @@ fn a_replaced_object_is_cut_to_nothing() {
         make_erasure(&pg, pool_flags::EC_OVERWRITES);
         pg.put("a", b"0123").await;
         let request = pg.request("a", vec![extent(ops::WRITEFULL, 0, b"01234567")]);
-        let lock = pg.contexts.lock(&request.oid.head(), LockKind::of(&request.info));
+        let lock = pg.contexts.lock(&request.oid.head(), LockKind::of(&request));
         let executed = execute(&pg.as_pg(), lock.await, Rc::new(request)).await;
         let Kind::Write(pending) = executed.kind else { panic!("a write") };
         let t = pending.finish(pg.next(), 9).transaction;

@@ -44,7 +44,7 @@ fn the_queue_is_first_come_first_served() {
 /// be free for it at once.
 async fn submit(pg: &TestPg, mut request: Request) -> ObjectGuard {
     request.info = OpInfo::of(&request.ops, request.flags, &ClassLists::default()).unwrap();
-    let lock = pg.contexts.lock(&request.oid.head(), LockKind::of(&request.info));
+    let lock = pg.contexts.lock(&request.oid.head(), LockKind::of(&request));
     let guard = lock.try_now().unwrap_or_else(|_| panic!("held off"));
     let executed = execute(&pg.as_pg(), guard, Rc::new(request)).await;
     let Kind::Write(pending) = executed.kind else { panic!("a write") };
@@ -69,7 +69,7 @@ fn a_call_does_not_wait_for_the_commit_before() {
         let mut read = pg.request("a", vec![OsdOp::extent(ops::READ, 0, 0, Bytes::new())]);
         read.flags |= message_flags::RWORDERED;
         read.info = OpInfo::of(&read.ops, read.flags, &ClassLists::default()).unwrap();
-        let lock = pg.contexts.lock(&read.oid.head(), LockKind::of(&read.info));
+        let lock = pg.contexts.lock(&read.oid.head(), LockKind::of(&read));
         let guard = lock.try_now().unwrap_or_else(|_| panic!("held off"));
         let executed = execute(&pg.as_pg(), guard, Rc::new(read)).await;
         let seen = executed.reply.ops[0].outdata.to_contiguous();

@@ -158,7 +158,7 @@ impl TestPg {
         if let Err(errno) = check_request(&request, &limits) {
             return Some(Reply::refusal(&request, errno));
         }
-        let lock = self.contexts.lock(&request.oid.head(), LockKind::of(&request.info));
+        let lock = self.contexts.lock(&request.oid.head(), LockKind::of(&request));
         let guard = lock.await;
         let request = Rc::new(request);
         let pg = self.as_pg();
@@ -353,7 +353,9 @@ impl Pg for TestPg {
     fn read_remote(&self, read: RemoteRead) -> LocalFuture<Result<RemoteReply, Errno>> {
         let me = self.me.upgrade().unwrap();
         Box::pin(async move {
-            let mut request = me.request("", read.ops);
+            let osd = client(0).client.addr();
+            let osd = Client::new(EntityName::osd(0), osd, Box::new(Inbox(Rc::default())));
+            let mut request = me.request_of(&osd, "", read.ops);
             request.oid = HObject::new(read.name, &read.locator, read.snap);
             let reply = me.run(request).await;
             let (_, _, user_version) = reply.versions.on_wire();
