@@ -570,3 +570,37 @@ fn trimming_goes_on_in_the_next_interval() {
         assert_eq!(clones().await, 0);
     });
 }
+
+/// What a placement group had trimmed it remembered for ever, a run of numbers for each snapshot that was ever removed: in each copy, and in
+/// each report to the manager and the monitors, which grew too long to be sent.
+#[test]
+fn what_all_have_trimmed_is_forgotten() {
+    let world = World::new(32);
+    let cluster = Cluster::make(&world.control(), Plan::default());
+    world.run_until(async move {
+        let world = cluster.world().clone();
+        let admin = cluster.start().await;
+        cluster.create_pool(&admin, 4).await;
+        cluster.wait_until_clean(&admin, Duration::from_secs(60)).await;
+        let io = admin.io_ctx("p").await.unwrap();
+        let purged = async || {
+            let ask = json!({"prefix": "pg ls", "format": "json"}).to_string();
+            let answer = admin.mgr_command(ask, Bytes::new()).await.unwrap();
+            let pgs: Value = serde_json::from_slice(&answer.outb).unwrap();
+            let pgs = pgs["pg_stats"].as_array().unwrap().iter();
+            pgs.map(|pg| pg["purged_snaps"].as_array().unwrap().len()).collect::<Vec<_>>()
+        };
+        let mut most = 0;
+        for _ in 0..6 {
+            let snap = admin.selfmanaged_snap_create(io.pool_id()).await.unwrap();
+            admin.selfmanaged_snap_remove(io.pool_id(), snap).await.unwrap();
+            for _ in 0..10 {
+                world.sleep(Duration::from_secs(1)).await;
+                most = most.max(purged().await.into_iter().max().unwrap());
+            }
+        }
+        assert!(most > 0, "none was seen to be trimmed");
+        world.sleep(Duration::from_secs(30)).await;
+        assert_eq!(purged().await, [0; 4]);
+    });
+}

@@ -19,11 +19,32 @@ const PAUSE: Duration = Duration::from_millis(2);
 impl Pg {
     /// Removed snapshots that this PG has not trimmed.
     pub(crate) fn snaps_to_trim(&self) -> IntervalSet {
-        let pool = self.pgid.pgid.pool_id();
-        let mut queue =
-            self.map.borrow().removed_snaps_queue.get(&pool).cloned().unwrap_or_default();
+        let mut queue = self.removed_snaps();
         queue.subtract(&self.core.borrow().info.purged_snaps);
         queue
+    }
+
+    /// Removed snapshots that some PG of the pool may not have trimmed.
+    fn removed_snaps(&self) -> IntervalSet {
+        let pool = self.pgid.pgid.pool_id();
+        self.map.borrow().removed_snaps_queue.get(&pool).cloned().unwrap_or_default()
+    }
+
+    /// Snapshots that all PGs have trimmed leave the queue, and are not remembered any more: else
+    /// their number only grows, in each copy and in what is reported of it
+    /// (`PrimaryLogPG::on_active_advmap` takes out what maps say is purged).
+    fn forget_purged_snaps(&self) {
+        let queue = self.removed_snaps();
+        let purged = self.core.borrow().info.purged_snaps.clone();
+        let kept = purged.intersection(&queue);
+        if kept == purged {
+            return;
+        }
+        self.step(|core, _, now, out| {
+            core.info.purged_snaps = kept;
+            core.mark_dirty_big_info();
+            core.share_history(now, out);
+        });
     }
 
     /// Whether a clone may be trimmed now (`SnapTrimmer::can_trim`).
@@ -38,6 +59,7 @@ impl Pg {
         if self.snap_trimming.get() || !self.may_trim() || self.is_premerge() {
             return;
         }
+        self.forget_purged_snaps();
         if self.snaps_to_trim().is_empty() {
             return;
         }
