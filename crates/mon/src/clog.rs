@@ -18,6 +18,10 @@ use crate::standing::Role;
 const LINES_MAX: usize = 10_000;
 /// Bytes of a line kept; so 80 MB of lines at most.
 const LINE_BYTES_MAX: usize = 8 << 10;
+/// Bytes of a channel's name and of a sender's; lines with longer ones are dropped.
+const NAME_BYTES_MAX: usize = 256;
+/// Addresses a sender says to have; with more those of its session stand there.
+const ADDRS_MAX: usize = 8;
 /// Lines of one message taken; the rest of it is dropped.
 const LINES_PER_MESSAGE_MAX: usize = 4096;
 
@@ -183,7 +187,10 @@ impl MonCore {
                 continue;
             }
             *seen = entry.seq;
-            if entry.addrs.is_empty() {
+            if entry.channel.len().max(entry.name.id.len()) > NAME_BYTES_MAX {
+                continue;
+            }
+            if entry.addrs.is_empty() || entry.addrs.0.len() > ADDRS_MAX {
                 entry.addrs = addrs.clone();
             }
             self.clog.push(entry);

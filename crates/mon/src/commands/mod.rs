@@ -259,10 +259,11 @@ fn find(table: &CommandTable, map: &CommandMap) -> Option<Signature> {
 }
 
 /// Arguments as capabilities see them: text, by name; capabilities that are to be given, by whose they are
-/// (`caps_mon`), for keys that may give some and no others (Ceph: `_generate_command_map`).
+/// (`caps_mon`), for keys that may give some and no others (Ceph: `_generate_command_map`). What a client calls
+/// so by itself is none: it would hide what is given.
 fn arguments(map: &CommandMap) -> BTreeMap<String, String> {
     map.iter()
-        .filter(|(key, _)| !matches!(*key, "prefix" | "format"))
+        .filter(|(key, _)| !matches!(*key, "prefix" | "format") && !key.starts_with("caps_"))
         .flat_map(|(key, value)| {
             if let ("caps", ArgValue::Strings(texts)) = (key, value)
                 && let (pairs, []) = texts.as_chunks::<2>()

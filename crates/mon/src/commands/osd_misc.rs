@@ -92,15 +92,25 @@ impl MonCore {
             "pg repeer" => {
                 let pgid = self.pgid_of(cmd)?;
                 let map = self.next_map();
-                let acting = map.pg_to_up_acting(pgid).acting;
-                let real: Vec<OsdId> =
-                    acting.iter().copied().filter(|osd| map.exists(*osd)).collect();
-                // A temporary mapping to one of its own OSDs begins a new interval; it is dropped
+                let mapping = map.pg_to_up_acting(pgid);
+                let primary = mapping.acting_primary;
+                if primary < 0 {
+                    return fail(Errno::EAGAIN, "pg currently has no primary");
+                }
+                // A temporary mapping to others than it has begins a new interval; it is dropped
                 // again as soon as the placement group has peered.
-                let Some(first) = real.first() else {
-                    return fail(Errno::EAGAIN, format!("pg {pgid} has no osds"));
-                };
-                self.inc().new_pg_temp.insert(pgid, vec![*first]);
+                let mut osds = vec![primary];
+                if mapping.acting.len() < 2 {
+                    let other = (0..map.max_osd).find(|osd| *osd != primary && map.is_up(*osd));
+                    let Some(other) = other else {
+                        return fail(
+                            Errno::EAGAIN,
+                            "not enough up OSDs in the cluster to force repeer",
+                        );
+                    };
+                    osds.push(other);
+                }
+                self.inc().new_pg_temp.insert(pgid, osds);
                 done()
             }
             _ => unhandled(),

@@ -145,7 +145,10 @@ impl MonCore {
             || (state & osd_state::AUTOOUT != 0 && self.conf.bool("mon_osd_auto_mark_auto_out_in"))
             || (state & osd_state::NEW != 0 && self.conf.bool("mon_osd_auto_mark_new_in"));
         let mut weight = None;
-        if auto_in && self.can_mark_in(&map, osd) && map.is_out(osd) {
+        // One that is in and new is weighed, too: with that it is not new any more. (One that stayed so
+        // was marked in again when it had been marked out and came back, and `purge-new` took it.)
+        let is_new = state & osd_state::NEW != 0;
+        if auto_in && self.can_mark_in(&map, osd) && (map.is_out(osd) || is_new) {
             weight = Some(if xinfo.old_weight > 0 { xinfo.old_weight } else { WEIGHT_IN });
             xinfo.old_weight = 0;
         }
@@ -249,6 +252,7 @@ impl MonCore {
             let have = map.pg_temp.get(pgid);
             if want.is_empty() && (have.is_some() || map.primary_temp.contains_key(pgid)) {
                 self.inc().new_pg_temp.insert(*pgid, Vec::new());
+                self.inc().new_primary_temp.insert(*pgid, -1);
                 changed = true;
                 continue;
             }
@@ -263,6 +267,8 @@ impl MonCore {
                 continue;
             }
             self.inc().new_pg_temp.insert(*pgid, want.clone());
+            // As in Ceph: who is chosen to lead was chosen of others.
+            self.inc().new_primary_temp.insert(*pgid, -1);
             changed = true;
         }
         if changed {

@@ -74,8 +74,12 @@ impl MonCore {
             .filter(|(pgid, osds)| temp_is_stale(&next, **pgid, osds))
             .map(|(pgid, _)| *pgid)
             .collect();
-        let stale_primary: Vec<_> =
-            next.primary_temp.keys().filter(|pgid| !next.pg_exists(**pgid)).copied().collect();
+        let stale_primary: Vec<_> = next
+            .primary_temp
+            .iter()
+            .filter(|(pgid, osd)| primary_temp_is_stale(&next, **pgid, **osd))
+            .map(|(pgid, _)| *pgid)
+            .collect();
         // An exception that changes nothing, or names an OSD that is gone, has had its day; PGs that
         // are to merge must lie on the same OSDs.
         let idle = |pgid: &types::PgId| {
@@ -310,6 +314,16 @@ fn merges(map: &OsdMap, pgid: types::PgId) -> bool {
             source == pgid || source.parent() == pgid
         })
     })
+}
+
+/// A temporary primary that has lost its purpose: its PG is gone, it is down, or it leads anyway
+/// (`OSDMap::clean_temps`).
+fn primary_temp_is_stale(map: &OsdMap, pgid: types::PgId, osd: i32) -> bool {
+    let leads_anyway = || {
+        let mapping = map.pg_to_up_acting(pgid);
+        mapping.acting_primary == mapping.up_primary
+    };
+    !map.pg_exists(pgid) || map.is_down(osd) || leads_anyway()
 }
 
 /// A temporary mapping that has lost its purpose: its PG is gone, all its OSDs are down, or it is

@@ -697,3 +697,72 @@ fn more_osds_than_a_map_takes_are_refused() {
         assert_eq!(b.command(1, json).rc, -errno.0, "{json}");
     }
 }
+
+/// Who led a placement group for a while (`osd primary-temp`) led it for ever: when it had died nobody did, and a removed OSD's successor
+/// of the same number led again.
+#[test]
+fn a_temporary_primary_goes_when_it_is_down_or_leads_anyway() {
+    let mut b = Bench::new(fresh_kv());
+    let osds = b.three_osds();
+    b.out(1, r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#);
+    let pgid = types::PgId::new(b.map().lookup_pool("p").unwrap() as u64, 0);
+    let up = b.map().pg_to_up_acting(pgid).up;
+    let lead = |b: &mut Bench, osd: i32| {
+        b.out(1, &format!(r#"{{"prefix":"osd primary-temp","pgid":"{pgid}","id":"{osd}"}}"#));
+        b.map().primary_temp.contains_key(&pgid)
+    };
+    assert!(lead(&mut b, up[1]));
+    assert_eq!(b.map().pg_to_up_acting(pgid).acting_primary, up[1]);
+    assert!(!lead(&mut b, up[0]), "it leads anyway");
+    assert!(lead(&mut b, up[1]));
+    let gone = failure(up[1], messages::FAILURE_FAILED | messages::FAILURE_IMMEDIATE, 0);
+    b.send(osds[up[0] as usize], &gone);
+    b.pass(Duration::ZERO);
+    let map = b.map();
+    assert!(map.is_down(up[1]) && map.primary_temp.is_empty());
+    assert_eq!(map.pg_to_up_acting(pgid).acting_primary, up[0]);
+}
+
+/// An OSD that was made anew under its number while that was in stayed new: marked out by hand it was marked in again when it came back.
+#[test]
+fn an_osd_that_is_in_is_not_new_once_it_is_up() {
+    let mut b = Bench::new(fresh_kv());
+    b.three_osds();
+    b.out(1, r#"{"prefix":"osd down","ids":["0"]}"#);
+    b.out(1, r#"{"prefix":"osd destroy-actual","id":0,"yes_i_really_mean_it":true}"#);
+    b.out(1, r#"{"prefix":"osd new","uuid":"01010101-0101-0101-0101-010101010101","id":0}"#);
+    let is_new = |b: &mut Bench| b.map().state(0) & maps::osdmap::osd_state::NEW != 0;
+    assert!(is_new(&mut b) && b.map().is_in(0));
+    b.step(Event::Closed(100));
+    b.boot(0);
+    assert!(b.map().is_up(0) && b.map().is_in(0) && !is_new(&mut b));
+    b.out(1, r#"{"prefix":"osd out","ids":["0"]}"#);
+    b.out(1, r#"{"prefix":"osd down","ids":["0"]}"#);
+    b.step(Event::Closed(100));
+    b.boot(0);
+    assert!(b.map().is_up(0) && b.map().is_out(0));
+}
+
+/// To peer anew a placement group was mapped to its only OSD, which is what it had: nothing happened, and the command said that all was well.
+#[test]
+fn a_placement_group_of_one_peers_anew_with_another() {
+    let mut b = Bench::with(fresh_kv(), "mon_allow_pool_size_one = true");
+    b.three_osds();
+    let pool = r#"{"prefix":"osd pool create","pool":"p","pg_num":8,"size":1,"yes_i_really_mean_it":true}"#;
+    b.out(1, pool);
+    let pgid = types::PgId::new(b.map().lookup_pool("p").unwrap() as u64, 0);
+    let before = b.map().pg_to_up_acting(pgid);
+    let repeer = format!(r#"{{"prefix":"pg repeer","pgid":"{pgid}"}}"#);
+    b.out(1, &repeer);
+    let now = b.map().pg_to_up_acting(pgid);
+    assert_eq!((&now.up, now.acting_primary), (&before.up, before.acting_primary));
+    assert_ne!(now.acting, before.acting);
+    for osd in (0..3).filter(|osd| *osd != before.acting_primary) {
+        b.out(1, &format!(r#"{{"prefix":"osd down","ids":["{osd}"]}}"#));
+    }
+    let ack = b.command(1, &repeer);
+    assert_eq!(
+        (ack.rc, ack.outs.as_str()),
+        (-11, "not enough up OSDs in the cluster to force repeer")
+    );
+}

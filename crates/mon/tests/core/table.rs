@@ -83,3 +83,58 @@ fn lines_of_the_log_have_an_end_and_so_has_a_proposal() {
     assert_eq!(answers, [0; 6]);
     assert_eq!(b.map().epoch, before + 2);
 }
+
+/// Keys that may make other keys with certain capabilities and no others made them with any: beside what is given (`caps`) a client told what
+/// it seems to give (`caps_mon`), as the monitor calls it to itself, and that was looked at.
+#[test]
+fn keys_that_give_certain_capabilities_give_no_others() {
+    let mut b = Bench::new(fresh_kv());
+    let (kind, caps) = (entity::CLIENT, "allow profile bootstrap-rbd");
+    b.open(40, EntityName { kind, num: 4040 }, "client.bootstrap-rbd", caps, 999);
+    let make = |b: &mut Bench, mon: &str, osd: &str, seems: bool| {
+        let mut command = json!({"prefix": "auth get-or-create", "entity": "client.x", "caps": ["mon", mon, "osd", osd]});
+        if seems {
+            command["caps_mon"] = "profile rbd".into();
+            command["caps_osd"] = "profile rbd".into();
+        }
+        b.command(40, &command.to_string()).rc
+    };
+    assert_eq!(make(&mut b, "allow *", "allow *", false), -13);
+    assert_eq!(make(&mut b, "allow *", "allow *", true), -13);
+    assert_eq!(make(&mut b, "profile rbd", "profile rbd", false), 0);
+}
+
+/// Lines of the cluster log had a bound in their text alone: with names of channels as long as a message 10,000 of them filled the memory of
+/// all monitors.
+#[test]
+fn names_in_the_log_have_an_end() {
+    let mut b = Bench::new(fresh_kv());
+    let admin = b.admin();
+    let mut seq = 0;
+    let mut say = |b: &mut Bench, name: &str, channel: &str, addrs: usize| {
+        seq += 1;
+        let entry = messages::LogEntry {
+            name: types::AuthEntityName::new(entity::OSD, name.to_owned()),
+            rank: EntityName::osd(0),
+            addrs: types::AddrVec((0..addrs).map(|_| addr(1)).collect()),
+            stamp: types::UTime::default(),
+            seq,
+            prio: 4,
+            msg: "told".into(),
+            channel: channel.into(),
+        };
+        let fsid = FSID.parse().unwrap();
+        let paxos = messages::PaxosHeader::default();
+        b.send(admin, &messages::MLog { paxos, fsid, entries: vec![entry] });
+        b.pass(Duration::from_secs(1));
+        let last = r#"{"prefix":"log last","num":10,"channel":"*","level":"debug"}"#;
+        b.out(admin, last).matches("told").count()
+    };
+    let long = "x".repeat(1 << 20);
+    assert_eq!(say(&mut b, "0", "cluster", 1), 1);
+    assert_eq!(say(&mut b, "0", &long, 1), 1);
+    assert_eq!(say(&mut b, &long, "cluster", 1), 1);
+    assert_eq!(say(&mut b, "0", "cluster", 10_000), 2);
+    let last = r#"{"prefix":"log last","num":10,"channel":"*","level":"debug"}"#;
+    assert!(b.out(admin, last).len() < 4096);
+}
