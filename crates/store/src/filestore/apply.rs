@@ -314,9 +314,6 @@ impl Step<'_> {
     }
 
     fn remove_collection(&self, cid: &CollId) -> Result<(), StoreError> {
-        let mut batch = KvBatch::new();
-        batch.delete(bits_key(cid));
-        self.files.change(batch)?;
         locked(&self.files.born).remove(cid);
         let tree = locked(&self.files.colls).remove(cid);
         if let Some(tree) = tree {
@@ -326,7 +323,15 @@ impl Step<'_> {
             }
             std::fs::remove_dir_all(locked(&tree).root())?;
         }
-        Ok(())
+        // The key goes when the folder has gone for good, and what has left it is elsewhere for good:
+        // without a key nobody looks into a folder that comes back, and a collection of the same
+        // name would begin with what is in it.
+        if !self.files.by_snapshots {
+            xattr::sync_file_system(&std::fs::File::open(&self.files.dir)?)?;
+        }
+        let mut batch = KvBatch::new();
+        batch.delete(bits_key(cid));
+        self.files.change(batch)
     }
 
     fn clone(&self, cid: &CollId, oid: &GhObject, to: &GhObject) -> Result<(), StoreError> {

@@ -553,10 +553,11 @@ impl Core {
     }
 }
 
-/// Reads all names from the folders; deletes what belongs to no object (any more).
+/// Reads all names from the folders; deletes what belongs to no object (any more). Where it cannot be
+/// read what belongs to an object nothing is deleted.
 fn names_of(files: &Files) -> Result<Names, StoreError> {
     let mut names = Names::default();
-    let mut ids = BTreeSet::new();
+    let (mut ids, mut unread) = (BTreeSet::new(), 0);
     for (cid, (bits, _)) in collections(&files.kv)? {
         let coll = names.colls.entry(cid).or_default();
         coll.bits = bits;
@@ -568,13 +569,20 @@ fn names_of(files: &Files) -> Result<Names, StoreError> {
             let size = file.metadata()?.len();
             data += size;
             coll.objects.insert(oid.clone(), size);
-            if let Ok(Some(id)) = files.id(&file) {
-                ids.insert(id);
+            match files.id(&file) {
+                Ok(id) => ids.extend(id),
+                Err(error) => {
+                    unread += 1;
+                    tracing::error!(%oid, %error, "its id cannot be read: its omap is out of reach");
+                }
             }
             Ok(())
         })?;
         names.data += data;
         locked(&files.colls).insert(cid, Arc::new(Mutex::new(tree)));
+    }
+    if unread > 0 {
+        return Ok(names);
     }
     // Ids whose objects went while the key-value store had not yet heard of it.
     let mut from = 0;

@@ -24,6 +24,7 @@ pub(super) fn check(
 ) -> Result<Fsck, StoreError> {
     let mut report = Fsck::default();
     let mut ids: BTreeMap<u64, String> = BTreeMap::new();
+    let mut unread = 0;
     for (cid, coll) in &names.colls {
         let tree = locked(&files.colls).get(cid).cloned();
         let Some(tree) = tree else {
@@ -61,7 +62,10 @@ pub(super) fn check(
                     }
                 }
                 Ok(None) => {}
-                Err(e) => report.error(format!("{name}: {e}")),
+                Err(e) => {
+                    report.error(format!("{name}: {e}"));
+                    unread += 1;
+                }
             }
             if options.deep
                 && let Err(e) = read_all(&file, len)
@@ -71,6 +75,8 @@ pub(super) fn check(
         }
         check_long_names(files, cid, names, options, &mut report)?;
     }
+    // Keys may be of those whose ids cannot be read.
+    let options = FsckOptions { repair: options.repair && unread == 0, ..options };
     check_omaps(files, &ids, options, &mut report)?;
     Ok(report)
 }

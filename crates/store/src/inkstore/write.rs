@@ -158,9 +158,10 @@ impl Core {
         if used + blocks <= limit {
             return Ok(());
         }
-        // Near the end: what is overwritten counts.
+        // Near the end: what is overwritten counts. Who frees as much as he takes has found what he
+        // needs meanwhile, whatever the metadata have grown by since the last of the room was taken.
         let replaced = replaced_blocks(t, &self.state);
-        let fits = used + blocks.saturating_sub(replaced) <= limit;
+        let fits = blocks <= replaced || used + blocks - replaced <= limit;
         if fits { Ok(()) } else { Err(StoreError::NoSpace) }
     }
 
@@ -657,8 +658,16 @@ fn growth(t: &Transaction, state: &State) -> (u64, u64) {
 /// Blocks that the transaction's writes surely free.
 fn replaced_blocks(t: &Transaction, state: &State) -> u64 {
     let mut replaced = 0;
+    // What it copies before it writes over it stays, as the copy's.
+    let mut copied: SmallVec<[(CollIndex, ObjectIndex); 2]> = SmallVec::new();
     for op in t.ops() {
+        if let Op::Clone { cid, oid, .. } | Op::CloneRange { cid, oid, .. } = op {
+            copied.push((*cid, *oid));
+        }
         let Op::Write { cid, oid, offset, data } = op else { continue };
+        if copied.contains(&(*cid, *oid)) {
+            continue;
+        }
         let (cid, oid) = (&t.collections()[*cid as usize], &t.objects()[*oid as usize]);
         let Some(onode) = state.lookup(cid, oid).and_then(|s| state.onode(s)) else { continue };
         let end = offset + data.len() as u64;

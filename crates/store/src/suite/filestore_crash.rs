@@ -2,8 +2,11 @@
 //! order, wherever the process died, and however much of the journal is applied again over files
 //! that have it already.
 
+use std::ffi::{CStr, CString};
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -19,7 +22,7 @@ use super::real::Dir;
 use super::workload::{Sizes, numbered, object, pg, transaction};
 use crate::filestore::{FileStore, Settings};
 use crate::kv::{Direction, Kv, KvBatch, KvError, MemKv, SharedKv, Visit};
-use crate::{ObjectStore, StoreError, Transaction};
+use crate::{FsckOptions, ObjectStore, StoreError, Transaction};
 
 const LIMIT: u64 = 64 << 20;
 
@@ -372,6 +375,129 @@ fn a_file_that_gets_a_long_name_is_known_by_it_after_a_power_loss() {
         assert_eq!(model.compare(&*store).await, Ok(()));
         drop(store);
         let store = mounted(&env, &dir, &durable).await.unwrap();
+        assert_eq!(model.compare(&*store).await, Ok(()));
+    });
+}
+
+/// A database that notes, each time it loses a key, whether a folder is there.
+struct Watching {
+    kv: MemKv,
+    folder: PathBuf,
+    seen: Mutex<Vec<bool>>,
+}
+
+impl Watching {
+    fn keys(&self) -> usize {
+        let mut count = 0;
+        let seen = self.kv.scan(b"", &[0xff; 16], Direction::Forwards, &mut |_, _| {
+            count += 1;
+            true
+        });
+        seen.map(|()| count).unwrap()
+    }
+}
+
+impl Kv for Watching {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, KvError> {
+        self.kv.get(key)
+    }
+    fn scan(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        direction: Direction,
+        visit: Visit<'_>,
+    ) -> Result<(), KvError> {
+        self.kv.scan(start, end, direction, visit)
+    }
+    fn commit(&self, batch: KvBatch) -> Result<(), KvError> {
+        self.commit_later(batch)
+    }
+    fn commit_later(&self, batch: KvBatch) -> Result<(), KvError> {
+        let before = self.keys();
+        self.kv.commit(batch)?;
+        if self.keys() < before {
+            self.seen.lock().unwrap().push(self.folder.exists());
+        }
+        Ok(())
+    }
+    fn stored_bytes(&self) -> Result<u64, KvError> {
+        self.kv.stored_bytes()
+    }
+}
+
+/// Found by reading: the key of a removed or merged collection went before its folder. After a power loss between the two nobody looked into
+/// the folder, where objects were whose renames the file system had not made durable; and a collection made anew under the name began with
+/// what had been removed from the old one.
+#[test]
+fn the_key_of_a_collection_goes_behind_its_folder() {
+    block_on(|env| async move {
+        let dir = Dir::new("file-order");
+        let (folder, seen) = (dir.0.join("current").join(pg(1).to_string()), Mutex::default());
+        let watching = Arc::new(Watching { kv: MemKv::new(), folder, seen });
+        let kv: SharedKv = watching.clone();
+        let store = made(&env, &dir, &kv, 2 << 20).await;
+        let mut t = Transaction::new();
+        t.mkcoll(&pg(0), 1).mkcoll(&pg(1), 1).write(&pg(1), &object("a", 1), 0, vec![7; 1000]);
+        store.submit(t).await.unwrap();
+        assert!(watching.folder.exists());
+        let mut t = Transaction::new();
+        t.merge_collection(&pg(1), &pg(0), 0);
+        store.submit(t).await.unwrap();
+        store.close().await.unwrap();
+        assert!(!watching.folder.exists());
+        let seen = watching.seen.lock().unwrap();
+        assert!(!seen.is_empty() && seen.iter().all(|there| !there), "{seen:?}");
+    });
+}
+
+/// Found by reading: one xattr that could not be read at a mount, and the omap of its object was gone for good, as that of no object.
+#[test]
+fn an_omap_stays_when_its_objects_id_cannot_be_read() {
+    fn file_in(dir: &Path) -> Option<PathBuf> {
+        fs::read_dir(dir).unwrap().find_map(|entry| {
+            let path = entry.unwrap().path();
+            if path.is_dir() { file_in(&path) } else { Some(path) }
+        })
+    }
+    const ID: &CStr = c"user.loligo.id";
+    fn set_id(path: &Path, value: &[u8]) {
+        let path = CString::new(path.as_os_str().as_bytes()).unwrap();
+        let (value, len) = (value.as_ptr().cast(), value.len());
+        // SAFETY: all pointers are valid for the call.
+        let done = unsafe { libc::setxattr(path.as_ptr(), ID.as_ptr(), value, len, 0) };
+        assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+    }
+    fn id_of(path: &Path) -> [u8; 8] {
+        let path = CString::new(path.as_os_str().as_bytes()).unwrap();
+        let mut id = [0; 8];
+        // SAFETY: all pointers are valid for the call, and the buffer is as long as it is told.
+        let got = unsafe { libc::getxattr(path.as_ptr(), ID.as_ptr(), id.as_mut_ptr().cast(), 8) };
+        assert_eq!(got, 8, "{}", std::io::Error::last_os_error());
+        id
+    }
+    block_on(|env| async move {
+        let dir = Dir::new("file-id");
+        let kv = database();
+        let store = made(&env, &dir, &kv, 2 << 20).await;
+        let mut t = Transaction::new();
+        t.mkcoll(&pg(0), 0).touch(&pg(0), &object("a", 1));
+        t.omap_setkeys(&pg(0), &object("a", 1), [("key", Bytes::from_static(b"value"))]);
+        let mut model = Model::default();
+        model.apply(&t).unwrap();
+        store.submit(t).await.unwrap();
+        store.close().await.unwrap();
+        drop(store);
+        let file = file_in(&dir.0.join("current").join(pg(0).to_string())).unwrap();
+        let id = id_of(&file);
+        set_id(&file, b"bad");
+        let store = mounted(&env, &dir, &kv).await.unwrap();
+        let repair = FsckOptions { deep: true, repair: true };
+        assert!(!store.fsck(repair).await.unwrap().errors.is_empty());
+        store.close().await.unwrap();
+        drop(store);
+        set_id(&file, &id);
+        let store = mounted(&env, &dir, &kv).await.unwrap();
         assert_eq!(model.compare(&*store).await, Ok(()));
     });
 }
