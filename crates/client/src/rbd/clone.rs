@@ -191,7 +191,7 @@ impl Image {
         let copies = (0..objects).map(|object| self.fill(object, deep, alone));
         let progress = Progress::new(tell, objects);
         many(copies, OBJECTS_AT_A_TIME, || progress.step()).await?;
-        self.0.header_op(self.0.locked_op().rbd_write("parent_detach", |_| ())).await?;
+        self.0.locked_op(Operation::new().rbd_write("parent_detach", |_| ())).await?;
         let after = Header::read(&self.0.io, &self.0.header_oid).await?;
         if after.snaps.values().all(|snap| snap.overlap.is_none()) {
             detach_from_parent(self, &parent.spec).await?;

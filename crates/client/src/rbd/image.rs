@@ -109,6 +109,8 @@ pub(crate) struct Inner {
     pub(crate) stale: Cell<bool>,
     refreshing: Semaphore,
     pub(crate) changes: Semaphore,
+    /// Who takes the lock, gives it back or lets it follow the watch.
+    pub(crate) lock_turn: Semaphore,
     gate: Gate,
     pub(crate) lock: Lock,
     pub(crate) watch: RefCell<Option<Rc<Watch>>>,
@@ -211,6 +213,7 @@ impl Image {
             stale: Cell::new(false),
             refreshing: Semaphore::new(1),
             changes: Semaphore::new(1),
+            lock_turn: Semaphore::new(1),
             gate: Gate::default(),
             lock: Lock::default(),
             watch: RefCell::default(),
@@ -464,6 +467,8 @@ impl Inner {
             self.check_usable()?;
             self.fresh_view().await?;
             let inside = self.gate.enter().await;
+            // It may have been fenced off while the gate was closed.
+            self.check_usable()?;
             let view = self.view();
             // It may have become another cluster's copy since it was opened.
             check_primary(&view.header)?;
@@ -514,11 +519,26 @@ impl Inner {
         self.io.operate(self.header_oid.clone(), op).await.map(drop)
     }
 
-    /// An operation on the header that fails when the lock has been taken from us.
-    pub(crate) fn locked_op(&self) -> Operation {
-        match self.lock.cookie() {
-            Some(cookie) => Operation::new().assert_rbd_locked(&cookie, names::LOCK_TAG),
-            None => Operation::new(),
+    /// The same, failing (EBUSY) when the lock has been taken from us.
+    pub(crate) async fn locked_op(&self, op: Operation) -> Result<(), ClientError> {
+        loop {
+            let cookie = self.lock.cookie();
+            let guarded = match &cookie {
+                Some(cookie) => {
+                    Operation::new().assert_rbd_locked(cookie, names::LOCK_TAG).then(op.clone())
+                }
+                None => op.clone(),
+            };
+            let outcome = self.header_op(guarded).await;
+            if outcome != Err(ClientError::Errno(Errno::EBUSY)) {
+                return outcome;
+            }
+            // The lock may have got a new cookie while this was on its way.
+            let _turn = self.lock_turn.acquire(1).await;
+            let now = self.lock.cookie();
+            if now.is_none() || now == cookie {
+                return outcome;
+            }
         }
     }
 

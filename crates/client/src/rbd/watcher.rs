@@ -145,10 +145,7 @@ async fn register_again(inner: &Rc<Inner>) {
     }
     while !inner.closed.get() {
         match register(inner).await {
-            Ok(()) => {
-                let _ = inner.follow_watch().await;
-                return;
-            }
+            Ok(()) => return inner.follow_watch().await,
             // Removed, or we are blocklisted. That may end, but by then the image is another's.
             Err(ClientError::Errno(error @ (Errno::ENOENT | Errno::ESHUTDOWN))) => {
                 tracing::warn!(
