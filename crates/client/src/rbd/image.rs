@@ -105,8 +105,11 @@ pub(crate) struct Inner {
     pub(crate) read_only: bool,
     depth: u32,
     view: RefCell<Rc<View>>,
-    /// The header has changed since the view was made.
-    pub(crate) stale: Cell<bool>,
+    /// How often the header has changed, or may have.
+    changed: Cell<u64>,
+    /// How many of these changes the view shows. Counted, for while one is read about another may come; and until the
+    /// new view is there nobody goes by the old one.
+    shown: Cell<u64>,
     refreshing: Semaphore,
     pub(crate) changes: Semaphore,
     /// Who takes the lock, gives it back or lets it follow the watch.
@@ -210,7 +213,8 @@ impl Image {
             read_only,
             depth,
             view: RefCell::new(Rc::new(view)),
-            stale: Cell::new(false),
+            changed: Cell::new(0),
+            shown: Cell::new(0),
             refreshing: Semaphore::new(1),
             changes: Semaphore::new(1),
             lock_turn: Semaphore::new(1),
@@ -410,42 +414,58 @@ impl Inner {
         self.view.borrow().clone()
     }
 
-    pub(crate) fn refresh(&self) -> LocalBoxFuture<'_, Result<(), ClientError>> {
+    /// The header has changed, or may have: the view may be old.
+    pub(crate) fn outdate(&self) {
+        self.changed.set(self.changed.get() + 1);
+    }
+
+    pub(crate) fn is_outdated(&self) -> bool {
+        self.shown.get() < self.changed.get()
+    }
+
+    pub(crate) async fn refresh(&self) -> Result<(), ClientError> {
+        self.outdate();
+        self.fresh_view().await.map(drop)
+    }
+
+    /// A view that shows all changes up to now.
+    pub(crate) fn fresh_view(&self) -> LocalBoxFuture<'_, Result<Rc<View>, ClientError>> {
         Box::pin(async move {
-            let _one = self.refreshing.acquire(1).await;
-            self.stale.set(false);
-            let header = Header::read(&self.io, &self.header_oid).await;
-            let header = header.inspect_err(|_| self.stale.set(true))?;
-            let before = self.view();
-            if self.snap != NOSNAP && !header.snaps.contains_key(&self.snap) {
-                self.stale.set(true);
-                return Err(Errno::ENOENT.into());
+            let wanted = self.changed.get();
+            if self.shown.get() < wanted {
+                let _one = self.refreshing.acquire(1).await;
+                if self.shown.get() < wanted {
+                    self.replace_view().await?;
+                }
             }
-            let view = make_view(&self.io, &self.id, header, self.snap, Some(&before), self.depth);
-            let view = view.await.inspect_err(|_| self.stale.set(true))?;
-            let resized = view.size != before.size;
-            let parent_of = |view: &View| view.parent.as_ref().map(|parent| Rc::as_ptr(&parent.0));
-            if let Some(left) =
-                before.parent.clone().filter(|_| parent_of(&view) != parent_of(&before))
-            {
-                // It is watched no more.
-                self.env.go(async move {
-                    let _ = left.close().await;
-                });
-            }
-            *self.view.borrow_mut() = Rc::new(view);
-            if resized {
-                self.resized.notify_all();
-            }
-            Ok(())
+            Ok(self.view())
         })
     }
 
-    pub(crate) async fn fresh_view(&self) -> Result<Rc<View>, ClientError> {
-        if self.stale.get() {
-            self.refresh().await?;
+    async fn replace_view(&self) -> Result<(), ClientError> {
+        let changed = self.changed.get();
+        let header = Header::read(&self.io, &self.header_oid).await?;
+        let before = self.view();
+        if self.snap != NOSNAP && !header.snaps.contains_key(&self.snap) {
+            return Err(Errno::ENOENT.into());
         }
-        Ok(self.view())
+        let view =
+            make_view(&self.io, &self.id, header, self.snap, Some(&before), self.depth).await?;
+        let resized = view.size != before.size;
+        let parent_of = |view: &View| view.parent.as_ref().map(|parent| Rc::as_ptr(&parent.0));
+        if let Some(left) = before.parent.clone().filter(|_| parent_of(&view) != parent_of(&before))
+        {
+            // It is watched no more.
+            self.env.go(async move {
+                let _ = left.close().await;
+            });
+        }
+        *self.view.borrow_mut() = Rc::new(view);
+        self.shown.set(changed);
+        if resized {
+            self.resized.notify_all();
+        }
+        Ok(())
     }
 
     /// ESHUTDOWN for one that has been closed, or fenced off: that ends when it is opened again.
@@ -467,8 +487,11 @@ impl Inner {
             self.check_usable()?;
             self.fresh_view().await?;
             let inside = self.gate.enter().await;
-            // It may have been fenced off while the gate was closed.
+            // Much may have happened while the gate was closed.
             self.check_usable()?;
+            if self.is_outdated() {
+                continue;
+            }
             let view = self.view();
             // It may have become another cluster's copy since it was opened.
             check_primary(&view.header)?;

@@ -326,7 +326,7 @@ impl Inner {
     /// The watch is lost for good, or the lock: others have changed the image unseen, or may do so.
     pub(crate) async fn fence_off(&self) {
         self.fenced.set(true);
-        self.stale.set(true);
+        self.outdate();
         self.fenced_off.notify_all();
         self.watch.borrow_mut().take();
         let _turn = self.changes.acquire(1).await;

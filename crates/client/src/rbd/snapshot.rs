@@ -88,7 +88,7 @@ impl Image {
             }
         };
         // Writers must learn of it, whatever fails from here on.
-        self.0.stale.set(true);
+        self.0.outdate();
         if let Some(map) = self.0.lock.object_map() {
             let to = names::object_map(&self.0.id, id);
             map.snap_add(&to, view.header.has(features::FAST_DIFF)).await?;
