@@ -645,3 +645,27 @@ fn no_snapshot_shows_what_was_written_after_it() {
         }
     });
 }
+
+/// Found by reading: two images of one client both had the lock. The watch of the first was lost, and before
+/// there was another the second took it for dead; who is the same client is not blocklisted.
+#[test]
+fn two_openings_by_one_client_have_the_lock_in_turn() {
+    let world = World::new(16);
+    let cluster = Cluster::make(&world.control(), Plan::default());
+    world.run_until(async move {
+        let io = pool(&cluster).await;
+        rbd::create(&io, "image", LEN, &CreateOptions::default()).await.unwrap();
+        let one = opened(&io, "image", None).await;
+        one.write(0, block(1)).await.unwrap();
+        lose_watches(&io, &one).await;
+        let two = opened(&io, "image", None).await;
+        two.lock().await.unwrap();
+        assert!(two.is_lock_owner() && !one.is_lock_owner());
+        // Of one that was dropped nobody is left: its lock is broken.
+        drop(two);
+        one.write(0, block(2)).await.unwrap();
+        assert!(one.is_lock_owner());
+        assert!(io.client().osdmap().blocklist.is_empty());
+        one.close().await.unwrap();
+    });
+}

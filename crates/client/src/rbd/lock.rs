@@ -21,9 +21,9 @@ use bytes::Bytes;
 use cls::lock::{LockInfo, LockerId, LockerInfo};
 use env::sync::Notify;
 use futures_util::future::LocalBoxFuture;
-use types::Errno;
 use types::osd::ops::message_flags;
 use types::snap::NOSNAP;
+use types::{EntityName, Errno};
 
 use super::header::{FLAG_FAST_DIFF_INVALID, FLAG_OBJECT_MAP_INVALID};
 use super::image::{Image, Inner};
@@ -31,7 +31,7 @@ use super::journal::Journal;
 use super::names::{self, LOCK_COOKIE, LOCK_TAG, features};
 use super::object_map::ObjectMap;
 use super::watcher;
-use crate::{ClientError, IoCtx, Operation};
+use crate::{Client, ClientError, IoCtx, Operation};
 
 /// How long a request to hand over waits before it is made again.
 const REQUEST_AGAIN: Duration = Duration::from_secs(2);
@@ -44,10 +44,30 @@ const LONG_COURTESY: Duration = Duration::from_secs(10);
 /// The lock is asked for so soon after what takes long was refused.
 const AFTER_REFUSAL: Duration = Duration::from_secs(5);
 
+/// The cookie of a lock that an image of this client has, or is about to have. A lock of ours that none of them
+/// knows was left by one that went without a word, and may be broken; the client is not blocklisted for it.
+struct Cookie {
+    text: String,
+    client: Client,
+}
+
+impl Cookie {
+    fn new(text: String, client: &Client) -> Cookie {
+        client.lock_cookies().borrow_mut().insert(text.as_str().into());
+        Cookie { text, client: client.clone() }
+    }
+}
+
+impl Drop for Cookie {
+    fn drop(&mut self) {
+        self.client.lock_cookies().borrow_mut().remove(self.text.as_bytes());
+    }
+}
+
 #[derive(Default)]
 pub(crate) struct Lock {
     /// Set while the lock is ours.
-    cookie: RefCell<Option<String>>,
+    cookie: RefCell<Option<Cookie>>,
     /// Writers may enter: what the last owner left is dealt with.
     is_ready: Cell<bool>,
     map: RefCell<Option<Rc<ObjectMap>>>,
@@ -66,7 +86,7 @@ impl Lock {
     }
 
     pub(crate) fn cookie(&self) -> Option<String> {
-        self.cookie.borrow().clone()
+        self.cookie.borrow().as_ref().map(|cookie| cookie.text.clone())
     }
 
     pub(crate) fn object_map(&self) -> Option<Rc<ObjectMap>> {
@@ -171,8 +191,8 @@ impl Inner {
     /// EBUSY when another has it.
     async fn try_lock(&self) -> Result<(), ClientError> {
         let _turn = self.lock_turn.acquire(1).await;
-        let cookie = self.own_cookie()?;
-        match self.header_op(Operation::new().rbd_lock(&cookie, LOCK_TAG)).await {
+        let cookie = Cookie::new(self.own_cookie()?, self.io.client());
+        match self.header_op(Operation::new().rbd_lock(&cookie.text, LOCK_TAG)).await {
             Ok(()) | Err(ClientError::Errno(Errno::EEXIST)) => {}
             Err(error) => return Err(error),
         }
@@ -270,9 +290,16 @@ impl Inner {
             return Ok(true);
         }
         // It may have given the lock back before it ended its watch: then it is none of the dead.
-        if self.lock_info().await?.lockers.first_key_value() == Some((id, locker)) {
-            self.break_lock(id, locker).await?;
+        if self.lock_info().await?.lockers.first_key_value() != Some((id, locker)) {
+            return Ok(false);
         }
+        let client = self.io.client();
+        let own = id.locker == EntityName::client(client.global_id() as i64);
+        if own && client.lock_cookies().borrow().contains(&id.cookie) {
+            // Another image of this client, between two watches: it can be asked when it has the next.
+            return Ok(true);
+        }
+        self.break_lock(id, locker, own).await?;
         Ok(false)
     }
 
@@ -281,11 +308,17 @@ impl Inner {
         self.io.operate(self.header_oid.clone(), ask).await?.decode(0)
     }
 
-    /// The holder is dead: nothing it has sent may arrive after the lock is ours.
-    async fn break_lock(&self, id: &LockerId, locker: &LockerInfo) -> Result<(), ClientError> {
+    /// The holder is dead: nothing it has sent may arrive after the lock is ours. An image of our `own` that is
+    /// no more has nothing under way.
+    async fn break_lock(
+        &self,
+        id: &LockerId,
+        locker: &LockerInfo,
+        own: bool,
+    ) -> Result<(), ClientError> {
         tracing::warn!("the lock of {} is broken: {} is gone", self.name, id.locker);
         let client = self.io.client();
-        if id.locker != types::EntityName::client(client.global_id() as i64) {
+        if !own {
             let command = serde_json::json!({
                 "prefix": "osd blocklist",
                 "blocklistop": "add",
@@ -341,7 +374,8 @@ impl Inner {
         if old == new {
             return;
         }
-        let follow = Operation::new().rbd_lock_cookie(&old, &new);
+        let new = Cookie::new(new, self.io.client());
+        let follow = Operation::new().rbd_lock_cookie(&old, &new.text);
         match self.full_io().operate(self.header_oid.clone(), follow).await {
             Ok(_) => *self.lock.cookie.borrow_mut() = Some(new),
             Err(ClientError::Closed) => {}
