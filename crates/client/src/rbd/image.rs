@@ -5,7 +5,6 @@
 //! take turns by the `changes` permit, which is always taken before the gate is closed.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use env::Env;
@@ -20,6 +19,7 @@ use super::header::{Header, Parent, ParentImageSpec, SnapInfo};
 use super::lock::Lock;
 use super::names::{self, features};
 use super::object_map::{self, ObjectMap, States};
+use super::object_use::ObjectUse;
 use super::pool::image_name;
 use super::watcher;
 use crate::{ClientError, IoCtx, Operation, Watch};
@@ -617,49 +617,5 @@ impl Drop for Blocked<'_> {
     fn drop(&mut self) {
         self.0.closed.set(self.0.closed.get() - 1);
         self.0.changed.notify_all();
-    }
-}
-
-/// Which objects are written now: a removal is alone with its object, else the object map could
-/// say "gone" of what another write has just made.
-#[derive(Default)]
-pub(crate) struct ObjectUse {
-    /// Writers by object; `u32::MAX` stands for a removal.
-    used: RefCell<BTreeMap<u64, u32>>,
-    changed: Notify,
-}
-
-pub(crate) struct Using<'a> {
-    of: &'a ObjectUse,
-    object: u64,
-}
-
-impl ObjectUse {
-    pub(crate) async fn enter(&self, object: u64, alone: bool) -> Using<'_> {
-        loop {
-            {
-                let mut used = self.used.borrow_mut();
-                let users = used.get(&object).copied().unwrap_or(0);
-                if users == 0 || (!alone && users != u32::MAX) {
-                    used.insert(object, if alone { u32::MAX } else { users + 1 });
-                    return Using { of: self, object };
-                }
-            }
-            self.changed.notified().await;
-        }
-    }
-}
-
-impl Drop for Using<'_> {
-    fn drop(&mut self) {
-        let mut used = self.of.used.borrow_mut();
-        match used.get_mut(&self.object) {
-            Some(users) if *users != u32::MAX && *users > 1 => *users -= 1,
-            _ => {
-                used.remove(&self.object);
-                drop(used);
-                self.of.changed.notify_all();
-            }
-        }
     }
 }
