@@ -1,8 +1,11 @@
 //! A client of the cluster: its sessions, its pools, its commands.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use auth::Keyring;
+use bstr::BString;
 use bytes::Bytes;
 use config::Config;
 use env::Env;
@@ -29,6 +32,7 @@ pub struct Options {
 struct Inner {
     config: Rc<Config>,
     objecter: Rc<Objecter>,
+    lock_cookies: RefCell<BTreeSet<BString>>,
     /// The session with the monitors holds it weakly.
     _events: Rc<dyn MonEvents>,
 }
@@ -141,7 +145,12 @@ impl Client {
         messenger.set_dispatcher(Rc::new(Dispatch(objecter.clone())));
         let events: Rc<dyn MonEvents> = Rc::new(Events { config: config.clone() });
         monc.set_events(&events);
-        let client = Client(Rc::new(Inner { objecter: objecter.clone(), config, _events: events }));
+        let client = Client(Rc::new(Inner {
+            objecter: objecter.clone(),
+            config,
+            lock_cookies: RefCell::default(),
+            _events: events,
+        }));
         monc.subscribe("mgrmap", 0, 0);
         let once = if options.follow_osdmap { 0 } else { SUBSCRIBE_ONETIME };
         monc.subscribe("osdmap", 0, once);
@@ -180,6 +189,11 @@ impl Client {
     pub async fn io_ctx(&self, pool: &str) -> Result<IoCtx, ClientError> {
         let id = self.pool_lookup(pool).await?;
         Ok(IoCtx::new(self.clone(), id))
+    }
+
+    /// Cookies of the exclusive locks of images that are open here. Bound: one or two for each.
+    pub(crate) fn lock_cookies(&self) -> &RefCell<BTreeSet<BString>> {
+        &self.0.lock_cookies
     }
 
     pub(crate) fn objecter(&self) -> &Rc<Objecter> {

@@ -78,6 +78,16 @@ impl Operation {
         self
     }
 
+    /// Adds all of another.
+    #[must_use]
+    pub(crate) fn then(mut self, other: Operation) -> Operation {
+        self.ops.extend(other.ops);
+        self.flags |= other.flags;
+        self.is_write |= other.is_write;
+        self.invalid |= other.invalid;
+        self
+    }
+
     fn maybe(mut self, op: Option<OsdOp>) -> Operation {
         match op {
             Some(op) => self.op(op),

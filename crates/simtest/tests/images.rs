@@ -6,12 +6,14 @@ use std::time::Duration;
 use bstr::BString;
 use bytes::Bytes;
 use client::rbd::{self, CreateOptions, Image, OpenOptions, features};
-use client::{ClientError, IoCtx, Operation};
+use client::{ClientError, IoCtx, Operation, Watch};
 use denc::Writer;
 use serde_json::json;
 use sim::World;
 use simtest::{Cluster, Plan};
-use types::{Errno, SnapContext};
+use types::osd::ObjListWatchResponse;
+use types::osd::ops::{self, OsdOp, WatchArgs, watch_op};
+use types::{EntityName, Errno, SnapContext};
 
 const LEN: u64 = 1 << 20;
 
@@ -40,6 +42,49 @@ async fn shown(io: &IoCtx, name: &str, snap: Option<&str>) -> Vec<u8> {
 
 fn block(byte: u8) -> Bytes {
     vec![byte; 8192].into()
+}
+
+fn header_of(image: &Image) -> String {
+    format!("rbd_header.{}", image.info().id)
+}
+
+/// Takes away the watches that a client has on an image, as when its OSD has not heard of it for too long.
+/// It learns of that with its next ping.
+async fn lose_watches(io: &IoCtx, image: &Image) {
+    let header = header_of(image);
+    let ask = Operation::new().op(OsdOp::new(ops::LIST_WATCHERS));
+    let all = io.operate(header.as_str(), ask).await.unwrap();
+    let all: ObjListWatchResponse = all.decode(0).unwrap();
+    let own = EntityName::client(io.client().global_id() as i64);
+    for watcher in all.entries.iter().filter(|watcher| watcher.name == own) {
+        let args = WatchArgs {
+            cookie: watcher.cookie,
+            version: 0,
+            op: watch_op::UNWATCH,
+            generation: 0,
+            timeout: 0,
+        };
+        let end = OsdOp::with(ops::WATCH, args, Bytes::new());
+        io.operate(header.as_str(), Operation::new().op(end)).await.unwrap();
+    }
+}
+
+/// Takes an image's lock as one who watches, and hands it over to nobody.
+async fn lock_by_hand(holder: &IoCtx, header: &str) -> Watch {
+    let watch = holder.watch(header, Rc::new(|_| ())).await.unwrap();
+    let mut w = Writer::new();
+    w.envelope(1, 1, |w| {
+        w.put(&"rbd_lock".to_owned());
+        w.u8(1);
+        w.put(&format!("auto {}", watch.cookie()));
+        w.put(&"internal".to_owned());
+        w.put(&String::new());
+        w.u64(0);
+        w.u8(0);
+    });
+    let lock = Operation::new().exec("lock", "lock", &w.into_bytes()).as_write();
+    holder.operate(header, lock).await.unwrap();
+    watch
 }
 
 /// Puts what `prepare` writes into the header of one of the two images.
@@ -305,19 +350,7 @@ fn who_gives_the_lock_back_meanwhile_is_not_taken_for_dead() {
         let client = cluster.client("client.1").await;
         let holder = client.io_ctx("p").await.unwrap();
         for n in 0..200_u32 {
-            let watch = holder.watch(header.as_str(), Rc::new(|_| ())).await.unwrap();
-            let mut w = Writer::new();
-            w.envelope(1, 1, |w| {
-                w.put(&"rbd_lock".to_owned());
-                w.u8(1);
-                w.put(&format!("auto {}", watch.cookie()));
-                w.put(&"internal".to_owned());
-                w.put(&String::new());
-                w.u64(0);
-                w.u8(0);
-            });
-            let lock = Operation::new().exec("lock", "lock", &w.into_bytes()).as_write();
-            holder.operate(header.as_str(), lock).await.unwrap();
+            let watch = lock_by_hand(&holder, &header).await;
             let takes = image.clone();
             let taken = world.spawn(async move { takes.lock().await });
             world.sleep(Duration::from_micros(100) * n).await;
@@ -486,5 +519,182 @@ fn a_source_whose_removal_was_cut_off_can_be_removed() {
         rbd::trash_remove(&io, &id, false, &|_, _| true).await.unwrap();
         assert!(rbd::trash_list(&io).await.unwrap().is_empty());
         assert!(shown(&io, "dest", None).await == block(1));
+    });
+}
+
+/// Found by reading: who had the lock believed that it was lost.
+///
+/// 1. A first write asks for the lock, which another holds, and our watch is lost.
+/// 2. There is a new watch. That the lock follows it waits for its turn, behind that write.
+/// 3. The lock comes free and is taken under the new watch's cookie; then it is to follow the watch from
+///    that cookie to the same one, which is refused.
+///
+/// Nobody who asked for the lock was answered any more.
+#[test]
+fn a_lock_taken_under_the_new_watch_stays_ours() {
+    let world = World::new(12);
+    let cluster = Cluster::make(&world.control(), Plan::default());
+    world.run_until(async move {
+        let world = cluster.world().clone();
+        let io = pool(&cluster).await;
+        rbd::create(&io, "image", LEN, &CreateOptions::default()).await.unwrap();
+        let image = opened(&io, "image", None).await;
+        let header = header_of(&image);
+        let holder = cluster.client("client.1").await.io_ctx("p").await.unwrap();
+        let watch = lock_by_hand(&holder, &header).await;
+        let writer = image.clone();
+        let written = world.spawn(async move { writer.write(0, block(1)).await });
+        world.sleep(Duration::from_secs(1)).await;
+        lose_watches(&io, &image).await;
+        world.sleep(Duration::from_secs(12)).await;
+        holder.operate(header.as_str(), Operation::new().rmxattr("lock.rbd_lock")).await.unwrap();
+        watch.unwatch().await.unwrap();
+        written.await.unwrap();
+        world.sleep(Duration::from_secs(1)).await;
+        assert!(image.is_lock_owner());
+        let other = opened(&holder, "image", None).await;
+        other.write(8192, block(2)).await.unwrap();
+        other.close().await.unwrap();
+        image.close().await.unwrap();
+    });
+}
+
+/// Found by reading: a client that lived was blocklisted, for its lock kept the cookie of a lost watch as long
+/// as a change took: whoever wanted the lock found nobody who watched under it. And when the watch was lost
+/// twice meanwhile, the lock followed it twice to the same cookie, which was taken for its loss.
+#[test]
+fn the_lock_follows_the_watch_while_a_change_takes_long() {
+    let world = World::new(13);
+    let cluster = Cluster::make(&world.control(), Plan::default());
+    world.run_until(async move {
+        let world = cluster.world().clone();
+        let io = pool(&cluster).await;
+        rbd::create(&io, "image", LEN, &CreateOptions::default()).await.unwrap();
+        let there = cluster.client("client.1").await.io_ctx("p").await.unwrap();
+        let image = opened(&there, "image", None).await;
+        image.write(0, block(1)).await.unwrap();
+        // The id of the snapshot is the monitor's to give.
+        world.partition("client.1", "mon.a");
+        let taker = image.clone();
+        let taken = world.spawn(async move { taker.snap_create("s").await });
+        for _ in 0..2 {
+            world.sleep(Duration::from_secs(1)).await;
+            lose_watches(&there, &image).await;
+            world.sleep(Duration::from_secs(12)).await;
+        }
+        let other = opened(&io, "image", None).await;
+        let asks = other.clone();
+        let locked = world.spawn(async move { asks.lock().await });
+        world.sleep(Duration::from_secs(20)).await;
+        assert!(image.is_lock_owner());
+        world.heal();
+        taken.await.unwrap();
+        locked.await.unwrap();
+        let map = io.client().osdmap();
+        assert!(map.blocklist.is_empty(), "{:?}", map.blocklist);
+        other.write(0, block(2)).await.unwrap();
+        image.write(0, block(3)).await.unwrap();
+        assert!(shown(&io, "image", Some("s")).await == block(1));
+    });
+}
+
+/// Whoever loses the lock together with the watch does nothing more: it is another's.
+#[test]
+fn a_lock_that_cannot_follow_the_watch_fences_its_holder_off() {
+    let world = World::new(17);
+    let cluster = Cluster::make(&world.control(), Plan::default());
+    world.run_until(async move {
+        let world = cluster.world().clone();
+        let io = pool(&cluster).await;
+        rbd::create(&io, "image", LEN, &CreateOptions::default()).await.unwrap();
+        let image = opened(&io, "image", None).await;
+        image.write(0, block(1)).await.unwrap();
+        lose_watches(&io, &image).await;
+        let header = header_of(&image);
+        io.operate(header.as_str(), Operation::new().rmxattr("lock.rbd_lock")).await.unwrap();
+        let there = cluster.client("client.1").await.io_ctx("p").await.unwrap();
+        let other = opened(&there, "image", None).await;
+        other.write(0, block(2)).await.unwrap();
+        world.sleep(Duration::from_secs(12)).await;
+        assert!(image.is_fenced() && !image.is_lock_owner());
+        let refused = Err(ClientError::Errno(Errno::ESHUTDOWN));
+        assert_eq!(image.write(0, block(3)).await, refused);
+        assert_eq!(image.snap_create("s").await, refused);
+        image.close().await.unwrap();
+        assert!(other.is_lock_owner());
+        other.close().await.unwrap();
+        assert!(shown(&io, "image", None).await == block(2));
+    });
+}
+
+/// What is done to the header under the lock may be on its way when the lock gets another cookie.
+#[test]
+fn changes_go_on_while_watches_are_lost() {
+    let world = World::new(14);
+    let cluster = Cluster::make(&world.control(), Plan::default());
+    world.run_until(async move {
+        let world = cluster.world().clone();
+        let io = pool(&cluster).await;
+        rbd::create(&io, "image", LEN, &CreateOptions::default()).await.unwrap();
+        let image = opened(&io, "image", None).await;
+        image.snap_create("s").await.unwrap();
+        for _ in 0..4 {
+            lose_watches(&io, &image).await;
+            let until = world.now() + Duration::from_secs(6);
+            while world.now() < until {
+                image.snap_protect("s").await.unwrap();
+                image.snap_unprotect("s").await.unwrap();
+            }
+            assert!(image.is_lock_owner());
+        }
+    });
+}
+
+/// Found by reading: a snapshot showed what was written after it had been taken, in an image without a lock.
+/// The writer had heard that the header had changed, and while it read that, others of its writes went by what
+/// it had known before.
+#[test]
+fn no_snapshot_shows_what_was_written_after_it() {
+    let world = World::new(15);
+    let cluster = Cluster::make(&world.control(), Plan::default());
+    world.run_until(async move {
+        let io = pool(&cluster).await;
+        rbd::create(&io, "image", LEN, &layered()).await.unwrap();
+        let taker = opened(&io, "image", None).await;
+        let there = cluster.client("client.1").await.io_ctx("p").await.unwrap();
+        let writer = opened(&there, "image", None).await;
+        (0..3).for_each(|osd| cluster.slow_reads(osd, Duration::from_millis(100)));
+        for n in 1..=10 {
+            writer.write(0, block(n)).await.unwrap();
+            taker.snap_create(&n.to_string()).await.unwrap();
+            writer.write(0, block(n + 100)).await.unwrap();
+        }
+        for n in 1..=10 {
+            assert!(shown(&io, "image", Some(&n.to_string())).await == block(n), "{n}");
+        }
+    });
+}
+
+/// Found by reading: two images of one client both had the lock. The watch of the first was lost, and before
+/// there was another the second took it for dead; who is the same client is not blocklisted.
+#[test]
+fn two_openings_by_one_client_have_the_lock_in_turn() {
+    let world = World::new(16);
+    let cluster = Cluster::make(&world.control(), Plan::default());
+    world.run_until(async move {
+        let io = pool(&cluster).await;
+        rbd::create(&io, "image", LEN, &CreateOptions::default()).await.unwrap();
+        let one = opened(&io, "image", None).await;
+        one.write(0, block(1)).await.unwrap();
+        lose_watches(&io, &one).await;
+        let two = opened(&io, "image", None).await;
+        two.lock().await.unwrap();
+        assert!(two.is_lock_owner() && !one.is_lock_owner());
+        // Of one that was dropped nobody is left: its lock is broken.
+        drop(two);
+        one.write(0, block(2)).await.unwrap();
+        assert!(one.is_lock_owner());
+        assert!(io.client().osdmap().blocklist.is_empty());
+        one.close().await.unwrap();
     });
 }

@@ -15,7 +15,7 @@ use types::Errno;
 
 use super::create::{CreateOptions, claim_name, plan, write_header};
 use super::header::{Header, ParentImageSpec};
-use super::image::{Image, OpenOptions};
+use super::image::{Image, OpenOptions, View};
 use super::journal::OpChange;
 use super::names::{self, features};
 use super::progress::{OnProgress, Progress, many, unwatched};
@@ -191,7 +191,7 @@ impl Image {
         let copies = (0..objects).map(|object| self.fill(object, deep, alone));
         let progress = Progress::new(tell, objects);
         many(copies, OBJECTS_AT_A_TIME, || progress.step()).await?;
-        self.0.header_op(self.0.locked_op().rbd_write("parent_detach", |_| ())).await?;
+        self.0.locked_op(Operation::new().rbd_write("parent_detach", |_| ())).await?;
         let after = Header::read(&self.0.io, &self.0.header_oid).await?;
         if after.snaps.values().all(|snap| snap.overlap.is_none()) {
             detach_from_parent(self, &parent.spec).await?;
@@ -208,16 +208,15 @@ impl Image {
                 (Some(inside), view, map)
             }
         };
-        let _using = self.0.objects.enter(object, true).await;
         let below = deep && !view.header.snapc.snaps.is_empty();
         let prefix = view.prefix(object, view.overlap);
-        if prefix == 0 {
+        // One that is there need not be kept from its writers; it may come while they are waited for.
+        if prefix == 0 || is_there(&view, object).await? {
             return Ok(());
         }
-        let oid = view.header.data_object(object);
-        match view.write.stat(oid.clone()).await {
-            Err(ClientError::Errno(Errno::ENOENT)) => {}
-            other => return other.map(drop),
+        let _using = self.0.objects.enter(object, true).await;
+        if is_there(&view, object).await? {
+            return Ok(());
         }
         let data = self.parent_data(&view, object, prefix).await?;
         if data.is_empty() {
@@ -230,7 +229,15 @@ impl Image {
             return self.copy_below(&view, object, &data).await;
         }
         let copy = Operation::new().copy_up(&data);
-        view.write.operate(oid, copy).await.map(drop)
+        view.write.operate(view.header.data_object(object), copy).await.map(drop)
+    }
+}
+
+async fn is_there(view: &View, object: u64) -> Result<bool, ClientError> {
+    match view.write.stat(view.header.data_object(object)).await {
+        Ok(_) => Ok(true),
+        Err(ClientError::Errno(Errno::ENOENT)) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 

@@ -5,7 +5,6 @@
 //! take turns by the `changes` permit, which is always taken before the gate is closed.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use env::Env;
@@ -20,6 +19,7 @@ use super::header::{Header, Parent, ParentImageSpec, SnapInfo};
 use super::lock::Lock;
 use super::names::{self, features};
 use super::object_map::{self, ObjectMap, States};
+use super::object_use::ObjectUse;
 use super::pool::image_name;
 use super::watcher;
 use crate::{ClientError, IoCtx, Operation, Watch};
@@ -105,10 +105,15 @@ pub(crate) struct Inner {
     pub(crate) read_only: bool,
     depth: u32,
     view: RefCell<Rc<View>>,
-    /// The header has changed since the view was made.
-    pub(crate) stale: Cell<bool>,
+    /// How often the header has changed, or may have.
+    changed: Cell<u64>,
+    /// How many of these changes the view shows. Counted, for while one is read about another may come; and until the
+    /// new view is there nobody goes by the old one.
+    shown: Cell<u64>,
     refreshing: Semaphore,
     pub(crate) changes: Semaphore,
+    /// Who takes the lock, gives it back or lets it follow the watch.
+    pub(crate) lock_turn: Semaphore,
     gate: Gate,
     pub(crate) lock: Lock,
     pub(crate) watch: RefCell<Option<Rc<Watch>>>,
@@ -208,9 +213,11 @@ impl Image {
             read_only,
             depth,
             view: RefCell::new(Rc::new(view)),
-            stale: Cell::new(false),
+            changed: Cell::new(0),
+            shown: Cell::new(0),
             refreshing: Semaphore::new(1),
             changes: Semaphore::new(1),
+            lock_turn: Semaphore::new(1),
             gate: Gate::default(),
             lock: Lock::default(),
             watch: RefCell::default(),
@@ -407,42 +414,58 @@ impl Inner {
         self.view.borrow().clone()
     }
 
-    pub(crate) fn refresh(&self) -> LocalBoxFuture<'_, Result<(), ClientError>> {
+    /// The header has changed, or may have: the view may be old.
+    pub(crate) fn outdate(&self) {
+        self.changed.set(self.changed.get() + 1);
+    }
+
+    pub(crate) fn is_outdated(&self) -> bool {
+        self.shown.get() < self.changed.get()
+    }
+
+    pub(crate) async fn refresh(&self) -> Result<(), ClientError> {
+        self.outdate();
+        self.fresh_view().await.map(drop)
+    }
+
+    /// A view that shows all changes up to now.
+    pub(crate) fn fresh_view(&self) -> LocalBoxFuture<'_, Result<Rc<View>, ClientError>> {
         Box::pin(async move {
-            let _one = self.refreshing.acquire(1).await;
-            self.stale.set(false);
-            let header = Header::read(&self.io, &self.header_oid).await;
-            let header = header.inspect_err(|_| self.stale.set(true))?;
-            let before = self.view();
-            if self.snap != NOSNAP && !header.snaps.contains_key(&self.snap) {
-                self.stale.set(true);
-                return Err(Errno::ENOENT.into());
+            let wanted = self.changed.get();
+            if self.shown.get() < wanted {
+                let _one = self.refreshing.acquire(1).await;
+                if self.shown.get() < wanted {
+                    self.replace_view().await?;
+                }
             }
-            let view = make_view(&self.io, &self.id, header, self.snap, Some(&before), self.depth);
-            let view = view.await.inspect_err(|_| self.stale.set(true))?;
-            let resized = view.size != before.size;
-            let parent_of = |view: &View| view.parent.as_ref().map(|parent| Rc::as_ptr(&parent.0));
-            if let Some(left) =
-                before.parent.clone().filter(|_| parent_of(&view) != parent_of(&before))
-            {
-                // It is watched no more.
-                self.env.go(async move {
-                    let _ = left.close().await;
-                });
-            }
-            *self.view.borrow_mut() = Rc::new(view);
-            if resized {
-                self.resized.notify_all();
-            }
-            Ok(())
+            Ok(self.view())
         })
     }
 
-    pub(crate) async fn fresh_view(&self) -> Result<Rc<View>, ClientError> {
-        if self.stale.get() {
-            self.refresh().await?;
+    async fn replace_view(&self) -> Result<(), ClientError> {
+        let changed = self.changed.get();
+        let header = Header::read(&self.io, &self.header_oid).await?;
+        let before = self.view();
+        if self.snap != NOSNAP && !header.snaps.contains_key(&self.snap) {
+            return Err(Errno::ENOENT.into());
         }
-        Ok(self.view())
+        let view =
+            make_view(&self.io, &self.id, header, self.snap, Some(&before), self.depth).await?;
+        let resized = view.size != before.size;
+        let parent_of = |view: &View| view.parent.as_ref().map(|parent| Rc::as_ptr(&parent.0));
+        if let Some(left) = before.parent.clone().filter(|_| parent_of(&view) != parent_of(&before))
+        {
+            // It is watched no more.
+            self.env.go(async move {
+                let _ = left.close().await;
+            });
+        }
+        *self.view.borrow_mut() = Rc::new(view);
+        self.shown.set(changed);
+        if resized {
+            self.resized.notify_all();
+        }
+        Ok(())
     }
 
     /// ESHUTDOWN for one that has been closed, or fenced off: that ends when it is opened again.
@@ -464,6 +487,11 @@ impl Inner {
             self.check_usable()?;
             self.fresh_view().await?;
             let inside = self.gate.enter().await;
+            // Much may have happened while the gate was closed.
+            self.check_usable()?;
+            if self.is_outdated() {
+                continue;
+            }
             let view = self.view();
             // It may have become another cluster's copy since it was opened.
             check_primary(&view.header)?;
@@ -514,11 +542,26 @@ impl Inner {
         self.io.operate(self.header_oid.clone(), op).await.map(drop)
     }
 
-    /// An operation on the header that fails when the lock has been taken from us.
-    pub(crate) fn locked_op(&self) -> Operation {
-        match self.lock.cookie() {
-            Some(cookie) => Operation::new().assert_rbd_locked(&cookie, names::LOCK_TAG),
-            None => Operation::new(),
+    /// The same, failing (EBUSY) when the lock has been taken from us.
+    pub(crate) async fn locked_op(&self, op: Operation) -> Result<(), ClientError> {
+        loop {
+            let cookie = self.lock.cookie();
+            let guarded = match &cookie {
+                Some(cookie) => {
+                    Operation::new().assert_rbd_locked(cookie, names::LOCK_TAG).then(op.clone())
+                }
+                None => op.clone(),
+            };
+            let outcome = self.header_op(guarded).await;
+            if outcome != Err(ClientError::Errno(Errno::EBUSY)) {
+                return outcome;
+            }
+            // The lock may have got a new cookie while this was on its way.
+            let _turn = self.lock_turn.acquire(1).await;
+            let now = self.lock.cookie();
+            if now.is_none() || now == cookie {
+                return outcome;
+            }
         }
     }
 
@@ -574,49 +617,5 @@ impl Drop for Blocked<'_> {
     fn drop(&mut self) {
         self.0.closed.set(self.0.closed.get() - 1);
         self.0.changed.notify_all();
-    }
-}
-
-/// Which objects are written now: a removal is alone with its object, else the object map could
-/// say "gone" of what another write has just made.
-#[derive(Default)]
-pub(crate) struct ObjectUse {
-    /// Writers by object; `u32::MAX` stands for a removal.
-    used: RefCell<BTreeMap<u64, u32>>,
-    changed: Notify,
-}
-
-pub(crate) struct Using<'a> {
-    of: &'a ObjectUse,
-    object: u64,
-}
-
-impl ObjectUse {
-    pub(crate) async fn enter(&self, object: u64, alone: bool) -> Using<'_> {
-        loop {
-            {
-                let mut used = self.used.borrow_mut();
-                let users = used.get(&object).copied().unwrap_or(0);
-                if users == 0 || (!alone && users != u32::MAX) {
-                    used.insert(object, if alone { u32::MAX } else { users + 1 });
-                    return Using { of: self, object };
-                }
-            }
-            self.changed.notified().await;
-        }
-    }
-}
-
-impl Drop for Using<'_> {
-    fn drop(&mut self) {
-        let mut used = self.of.used.borrow_mut();
-        match used.get_mut(&self.object) {
-            Some(users) if *users != u32::MAX && *users > 1 => *users -= 1,
-            _ => {
-                used.remove(&self.object);
-                drop(used);
-                self.of.changed.notify_all();
-            }
-        }
     }
 }

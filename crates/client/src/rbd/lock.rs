@@ -8,6 +8,10 @@
 //!                             +-- its watcher is gone: blocklist it, break the lock, again
 //! ```
 //! Owned is who has the lock and has replayed the image's journal, if it has one.
+//!
+//! The lock's cookie names its holder's watch. When that is made anew the lock gets the new cookie (`follow_watch`),
+//! whatever change is under way: until then others take the holder for dead. So taking the lock, giving it back and
+//! its new cookie take turns of their own by the `lock_turn` permit, which is taken after `changes`.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -17,9 +21,9 @@ use bytes::Bytes;
 use cls::lock::{LockInfo, LockerId, LockerInfo};
 use env::sync::Notify;
 use futures_util::future::LocalBoxFuture;
-use types::Errno;
 use types::osd::ops::message_flags;
 use types::snap::NOSNAP;
+use types::{EntityName, Errno};
 
 use super::header::{FLAG_FAST_DIFF_INVALID, FLAG_OBJECT_MAP_INVALID};
 use super::image::{Image, Inner};
@@ -27,7 +31,7 @@ use super::journal::Journal;
 use super::names::{self, LOCK_COOKIE, LOCK_TAG, features};
 use super::object_map::ObjectMap;
 use super::watcher;
-use crate::{ClientError, IoCtx, Operation};
+use crate::{Client, ClientError, IoCtx, Operation};
 
 /// How long a request to hand over waits before it is made again.
 const REQUEST_AGAIN: Duration = Duration::from_secs(2);
@@ -40,10 +44,30 @@ const LONG_COURTESY: Duration = Duration::from_secs(10);
 /// The lock is asked for so soon after what takes long was refused.
 const AFTER_REFUSAL: Duration = Duration::from_secs(5);
 
+/// The cookie of a lock that an image of this client has, or is about to have. A lock of ours that none of them
+/// knows was left by one that went without a word, and may be broken; the client is not blocklisted for it.
+struct Cookie {
+    text: String,
+    client: Client,
+}
+
+impl Cookie {
+    fn new(text: String, client: &Client) -> Cookie {
+        client.lock_cookies().borrow_mut().insert(text.as_str().into());
+        Cookie { text, client: client.clone() }
+    }
+}
+
+impl Drop for Cookie {
+    fn drop(&mut self) {
+        self.client.lock_cookies().borrow_mut().remove(self.text.as_bytes());
+    }
+}
+
 #[derive(Default)]
 pub(crate) struct Lock {
     /// Set while the lock is ours.
-    cookie: RefCell<Option<String>>,
+    cookie: RefCell<Option<Cookie>>,
     /// Writers may enter: what the last owner left is dealt with.
     is_ready: Cell<bool>,
     map: RefCell<Option<Rc<ObjectMap>>>,
@@ -62,7 +86,7 @@ impl Lock {
     }
 
     pub(crate) fn cookie(&self) -> Option<String> {
-        self.cookie.borrow().clone()
+        self.cookie.borrow().as_ref().map(|cookie| cookie.text.clone())
     }
 
     pub(crate) fn object_map(&self) -> Option<Rc<ObjectMap>> {
@@ -131,11 +155,10 @@ impl Inner {
     /// With the turn for changes held.
     pub(crate) fn take_lock(self: &Rc<Self>) -> LocalBoxFuture<'_, Result<(), ClientError>> {
         Box::pin(async move {
-            let cookie = loop {
-                let cookie = self.own_cookie()?;
+            loop {
                 let released = self.lock.released.notified();
-                match self.header_op(Operation::new().rbd_lock(&cookie, LOCK_TAG)).await {
-                    Ok(()) | Err(ClientError::Errno(Errno::EEXIST)) => break cookie,
+                match self.try_lock().await {
+                    Ok(()) => break,
                     Err(ClientError::Errno(Errno::EBUSY)) => {
                         if self.ask_or_break().await? {
                             let _ = self.env.timeout(REQUEST_AGAIN, released).await;
@@ -148,30 +171,49 @@ impl Inner {
                     }
                     Err(error) => return Err(error),
                 }
-            };
+            }
             // Another may have changed anything meanwhile.
-            let opened = match self.refresh().await {
-                Ok(()) => self.open_object_map().await,
-                Err(error) => Err(error),
+            let opened = async {
+                self.refresh().await?;
+                self.open_object_map().await?;
+                self.open_journal().await
             };
-            *self.lock.cookie.borrow_mut() = Some(cookie.clone());
-            let opened = match opened {
-                Ok(()) => self.open_journal().await,
-                error => error,
-            };
-            if let Err(error) = opened {
-                let map = self.lock.object_map();
-                self.lock.lost();
-                if let Some(map) = map {
-                    let _ = map.close().await;
-                }
-                let _ = self.header_op(Operation::new().rbd_unlock(&cookie)).await;
+            if let Err(error) = opened.await {
+                let _ = self.give_back().await;
                 return Err(error);
             }
             self.lock.is_ready.set(true);
             watcher::announce(self, watcher::ACQUIRED_LOCK);
             Ok(())
         })
+    }
+
+    /// EBUSY when another has it.
+    async fn try_lock(&self) -> Result<(), ClientError> {
+        let _turn = self.lock_turn.acquire(1).await;
+        let cookie = Cookie::new(self.own_cookie()?, self.io.client());
+        match self.header_op(Operation::new().rbd_lock(&cookie.text, LOCK_TAG)).await {
+            Ok(()) | Err(ClientError::Errno(Errno::EEXIST)) => {}
+            Err(error) => return Err(error),
+        }
+        *self.lock.cookie.borrow_mut() = Some(cookie);
+        Ok(())
+    }
+
+    /// With no writers inside.
+    async fn give_back(&self) -> Result<(), ClientError> {
+        let _turn = self.lock_turn.acquire(1).await;
+        let (map, cookie) = (self.lock.object_map(), self.lock.cookie());
+        self.lock.lost();
+        if let Some(map) = map {
+            let _ = map.close().await;
+        }
+        let Some(cookie) = cookie else { return Ok(()) };
+        let unlock = Operation::new().rbd_unlock(&cookie);
+        match self.full_io().operate(self.header_oid.clone(), unlock).await {
+            Ok(_) | Err(ClientError::Errno(Errno::ENOENT)) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     async fn open_journal(self: &Rc<Self>) -> Result<(), ClientError> {
@@ -199,13 +241,13 @@ impl Inner {
             Err(ClientError::Errno(Errno::ENOENT | Errno::EINVAL) | ClientError::Decode(_)) => {}
             Err(error) => return Err(error),
         }
-        self.distrust_object_map(Operation::new()).await
+        self.distrust_object_map().await
     }
 
     /// It cannot be trusted any more; `rbd object-map rebuild` makes another.
-    async fn distrust_object_map(&self, op: Operation) -> Result<(), ClientError> {
+    async fn distrust_object_map(&self) -> Result<(), ClientError> {
         let flags = FLAG_OBJECT_MAP_INVALID | FLAG_FAST_DIFF_INVALID;
-        self.header_op(op.set_flags(NOSNAP, flags, flags)).await?;
+        self.locked_op(Operation::new().set_flags(NOSNAP, flags, flags)).await?;
         self.lock.map.borrow_mut().take();
         self.refresh().await
     }
@@ -224,7 +266,7 @@ impl Inner {
         }
         if self.view().header.object_map_valid(NOSNAP) {
             tracing::warn!("the object map of {} is given up: {error}", self.name);
-            self.distrust_object_map(self.locked_op()).await?;
+            self.distrust_object_map().await?;
             let _ = map.close().await;
         }
         Ok(())
@@ -248,9 +290,16 @@ impl Inner {
             return Ok(true);
         }
         // It may have given the lock back before it ended its watch: then it is none of the dead.
-        if self.lock_info().await?.lockers.first_key_value() == Some((id, locker)) {
-            self.break_lock(id, locker).await?;
+        if self.lock_info().await?.lockers.first_key_value() != Some((id, locker)) {
+            return Ok(false);
         }
+        let client = self.io.client();
+        let own = id.locker == EntityName::client(client.global_id() as i64);
+        if own && client.lock_cookies().borrow().contains(&id.cookie) {
+            // Another image of this client, between two watches: it can be asked when it has the next.
+            return Ok(true);
+        }
+        self.break_lock(id, locker, own).await?;
         Ok(false)
     }
 
@@ -259,11 +308,17 @@ impl Inner {
         self.io.operate(self.header_oid.clone(), ask).await?.decode(0)
     }
 
-    /// The holder is dead: nothing it has sent may arrive after the lock is ours.
-    async fn break_lock(&self, id: &LockerId, locker: &LockerInfo) -> Result<(), ClientError> {
+    /// The holder is dead: nothing it has sent may arrive after the lock is ours. An image of our `own` that is
+    /// no more has nothing under way.
+    async fn break_lock(
+        &self,
+        id: &LockerId,
+        locker: &LockerInfo,
+        own: bool,
+    ) -> Result<(), ClientError> {
         tracing::warn!("the lock of {} is broken: {} is gone", self.name, id.locker);
         let client = self.io.client();
-        if id.locker != types::EntityName::client(client.global_id() as i64) {
+        if !own {
             let command = serde_json::json!({
                 "prefix": "osd blocklist",
                 "blocklistop": "add",
@@ -289,32 +344,22 @@ impl Inner {
                 return Ok(());
             }
             let _blocked = self.block_writes().await;
-            let (map, cookie) = (self.lock.object_map(), self.lock.cookie());
             if let Some(journal) = self.lock.journal() {
                 // The next owner replays what could not be told.
                 if let Err(error) = journal.close().await {
                     tracing::warn!("the journal of {} is left as it is: {error}", self.name);
                 }
             }
-            self.lock.lost();
-            if let Some(map) = map {
-                let _ = map.close().await;
-            }
-            let Some(cookie) = cookie else { return Ok(()) };
-            let unlock = Operation::new().rbd_unlock(&cookie);
-            match self.full_io().operate(self.header_oid.clone(), unlock).await {
-                Ok(_) | Err(ClientError::Errno(Errno::ENOENT)) => {}
-                Err(error) => return Err(error),
-            }
+            self.give_back().await?;
             watcher::announce(self, watcher::RELEASED_LOCK);
             Ok(())
         })
     }
 
-    /// The watch is lost for good, and with it the lock.
+    /// The watch is lost for good, or the lock: others have changed the image unseen, or may do so.
     pub(crate) async fn fence_off(&self) {
         self.fenced.set(true);
-        self.stale.set(true);
+        self.outdate();
         self.fenced_off.notify_all();
         self.watch.borrow_mut().take();
         let _turn = self.changes.acquire(1).await;
@@ -322,17 +367,26 @@ impl Inner {
     }
 
     /// The watch has another cookie now: so has the lock.
-    pub(crate) async fn follow_watch(self: &Rc<Self>) -> Result<(), ClientError> {
-        let _turn = self.changes.acquire(1).await;
-        let Some(old) = self.lock.cookie() else { return Ok(()) };
-        let new = self.own_cookie()?;
-        match self.header_op(Operation::new().rbd_lock_cookie(&old, &new)).await {
-            Ok(()) => *self.lock.cookie.borrow_mut() = Some(new),
+    pub(crate) async fn follow_watch(&self) {
+        let turn = self.lock_turn.acquire(1).await;
+        let (Some(old), Ok(new)) = (self.lock.cookie(), self.own_cookie()) else { return };
+        // It was taken under the new watch, or the watch was lost once more meanwhile.
+        if old == new {
+            return;
+        }
+        let new = Cookie::new(new, self.io.client());
+        let follow = Operation::new().rbd_lock_cookie(&old, &new.text);
+        match self.full_io().operate(self.header_oid.clone(), follow).await {
+            Ok(_) => *self.lock.cookie.borrow_mut() = Some(new),
+            Err(ClientError::Closed) => {}
             Err(error) => {
-                tracing::warn!("the lock of {} was lost: {error}", self.name);
-                self.lock.lost();
+                tracing::warn!(
+                    "the lock of {} was lost ({error}): it must be opened again",
+                    self.name
+                );
+                drop(turn);
+                self.fence_off().await;
             }
         }
-        Ok(())
     }
 }

@@ -44,18 +44,18 @@ impl Image {
             let objects = view.header.layout.objects(size);
             self.check_size(size)?;
             let map = self.0.lock.object_map();
-            let set_size = self.0.locked_op().rbd_write("set_size", |w| w.u64(size));
+            let set_size = Operation::new().rbd_write("set_size", |w| w.u64(size));
             if size >= view.size {
                 if let Some(map) = &map {
                     map.resize(objects).await?;
                 }
-                self.0.header_op(set_size).await?;
+                self.0.locked_op(set_size).await?;
                 return self.0.refresh().await;
             }
             let _blocked = self.0.block_writes().await;
             let view = self.0.view();
             self.trim(&view, size).await?;
-            self.0.header_op(set_size).await?;
+            self.0.locked_op(set_size).await?;
             if let Some(map) = &map {
                 map.resize(objects).await?;
             }

@@ -31,6 +31,7 @@ mod migration;
 mod mirror;
 mod names;
 mod object_map;
+mod object_use;
 mod pool;
 mod progress;
 mod read;

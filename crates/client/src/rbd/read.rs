@@ -139,7 +139,7 @@ impl Image {
     /// map can be trusted here (the feature is off, or another may write).
     pub fn allocation(&self, offset: u64, len: u64) -> Option<Vec<Allocated>> {
         let view = self.0.view();
-        if self.0.stale.get() || offset.checked_add(len)? > view.size {
+        if self.0.is_outdated() || offset.checked_add(len)? > view.size {
             return None;
         }
         let head = self.0.lock.object_map();

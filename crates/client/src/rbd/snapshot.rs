@@ -70,12 +70,12 @@ impl Image {
         let pool = self.data_pool(&view);
         let id = loop {
             let id = client.selfmanaged_snap_create(pool).await?;
-            let add = self.0.locked_op().rbd_write("snapshot_add", |w| {
+            let add = Operation::new().rbd_write("snapshot_add", |w| {
                 w.put(&name.to_owned());
                 w.u64(id);
                 w.put(namespace);
             });
-            match self.0.header_op(add).await {
+            match self.0.locked_op(add).await {
                 Ok(()) => break id,
                 // Another has made one with a newer id.
                 Err(ClientError::Errno(Errno::ESTALE)) => {
@@ -88,7 +88,7 @@ impl Image {
             }
         };
         // Writers must learn of it, whatever fails from here on.
-        self.0.stale.set(true);
+        self.0.outdate();
         if let Some(map) = self.0.lock.object_map() {
             let to = names::object_map(&self.0.id, id);
             map.snap_add(&to, view.header.has(features::FAST_DIFF)).await?;
@@ -137,15 +137,15 @@ impl Image {
         let view = self.0.view();
         check_removable(snap)?;
         if snap.children > 0 {
-            let add = self.0.locked_op().rbd_write("snapshot_trash_add", |w| w.u64(snap.id));
-            self.0.header_op(add).await?;
+            let add = Operation::new().rbd_write("snapshot_trash_add", |w| w.u64(snap.id));
+            self.0.locked_op(add).await?;
             return self.0.refresh().await;
         }
         if view.header.has(features::OBJECT_MAP) {
             self.remove_map(&view, snap.id).await?;
         }
-        let remove = self.0.locked_op().rbd_write("snapshot_remove", |w| w.u64(snap.id));
-        self.0.header_op(remove).await?;
+        let remove = Operation::new().rbd_write("snapshot_remove", |w| w.u64(snap.id));
+        self.0.locked_op(remove).await?;
         self.0.refresh().await?;
         // The last one that saw the parent of a flattened image.
         let after = self.0.view();
@@ -188,11 +188,11 @@ impl Image {
     }
 
     pub(crate) async fn set_protection(&self, id: SnapId, status: u8) -> Result<(), ClientError> {
-        let set = self.0.locked_op().rbd_write("set_protection_status", |w| {
+        let set = Operation::new().rbd_write("set_protection_status", |w| {
             w.u64(id);
             w.u8(status);
         });
-        self.0.header_op(set).await
+        self.0.locked_op(set).await
     }
 
     /// Protects a snapshot from removal, for clones of the first kind; EBUSY when it is.

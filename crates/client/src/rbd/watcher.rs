@@ -108,7 +108,7 @@ pub(crate) async fn register(inner: &Rc<Inner>) -> Result<(), ClientError> {
     let handler = Rc::new(move |event| on_event(&weak, event));
     let watch = inner.io.watch(inner.header_oid.clone(), handler).await?;
     *inner.watch.borrow_mut() = Some(Rc::new(watch));
-    inner.stale.set(true);
+    inner.outdate();
     Ok(())
 }
 
@@ -145,10 +145,7 @@ async fn register_again(inner: &Rc<Inner>) {
     }
     while !inner.closed.get() {
         match register(inner).await {
-            Ok(()) => {
-                let _ = inner.follow_watch().await;
-                return;
-            }
+            Ok(()) => return inner.follow_watch().await,
             // Removed, or we are blocklisted. That may end, but by then the image is another's.
             Err(ClientError::Errno(error @ (Errno::ENOENT | Errno::ESHUTDOWN))) => {
                 tracing::warn!(
@@ -180,7 +177,9 @@ fn answer_to(inner: &Rc<Inner>, payload: &Bytes) -> Bytes {
     });
     match op {
         Ok(HEADER_UPDATE) => {
-            inner.stale.set(true);
+            // Answered at once, as librbd does: from here on all who come wait for the new view. Were it waited for
+            // here, so would who notifies, which may be ourselves, with what reading needs in hand.
+            inner.outdate();
             let inner = inner.clone();
             inner.env.clone().go(async move {
                 let _ = inner.fresh_view().await;

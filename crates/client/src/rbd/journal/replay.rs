@@ -223,11 +223,11 @@ async fn make(image: &Image, change: &OpChange) -> Result<(), ClientError> {
             image.snap_remove_alone(&snap_of(name, namespace)?).await
         }
         OpChange::SnapRename { id, to, .. } => {
-            let rename = inner.locked_op().rbd_write("snapshot_rename", |w| {
+            let rename = Operation::new().rbd_write("snapshot_rename", |w| {
                 w.u64(*id);
                 w.put(to);
             });
-            inner.header_op(rename).await
+            inner.locked_op(rename).await
         }
         OpChange::SnapProtect { name, namespace } => {
             let snap = snap_of(name, namespace)?;
@@ -247,8 +247,8 @@ async fn make(image: &Image, change: &OpChange) -> Result<(), ClientError> {
             image.snap_rollback_in_turn(&snap_of(name, namespace)?).await
         }
         OpChange::SnapLimit { limit } => {
-            let set = inner.locked_op().rbd_write("snapshot_set_limit", |w| w.u64(*limit));
-            inner.header_op(set).await
+            let set = Operation::new().rbd_write("snapshot_set_limit", |w| w.u64(*limit));
+            inner.locked_op(set).await
         }
         OpChange::Rename { name } => rename(image, &text(name)?).await,
         OpChange::Resize { size } => image.resize_in_turn(*size).await,
@@ -268,12 +268,12 @@ async fn make(image: &Image, change: &OpChange) -> Result<(), ClientError> {
         }
         OpChange::MetadataSet { key, value } => {
             let all = BTreeMap::from([(key.clone(), value.clone())]);
-            let set = inner.locked_op().rbd_write("metadata_set", |w| w.put(&all));
-            inner.header_op(set).await
+            let set = Operation::new().rbd_write("metadata_set", |w| w.put(&all));
+            inner.locked_op(set).await
         }
         OpChange::MetadataRemove { key } => {
-            let remove = inner.locked_op().rbd_write("metadata_remove", |w| w.put(key));
-            inner.header_op(remove).await
+            let remove = Operation::new().rbd_write("metadata_remove", |w| w.put(key));
+            inner.locked_op(remove).await
         }
     }?;
     inner.refresh().await
