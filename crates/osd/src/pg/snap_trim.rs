@@ -16,6 +16,21 @@ const BATCH: usize = 16;
 /// Pause between clones: clients go first.
 const PAUSE: Duration = Duration::from_millis(2);
 
+/// Runs of trimmed snapshots that are remembered behind the queue: a client that has not heard yet may
+/// name them for a while, and nobody would trim what is cloned for them. Ceph remembers none
+/// (`PrimaryLogPG::on_active_advmap`); all of them would be more with each that is removed.
+const REMEMBERED: usize = 64;
+
+/// Of the snapshots that a PG has trimmed those that may be named still.
+fn remembered(purged: &IntervalSet, queue: &IntervalSet) -> IntervalSet {
+    let mut kept = purged.intersection(queue);
+    let runs = purged.iter().count();
+    for (start, len) in purged.iter().skip(runs.saturating_sub(REMEMBERED)) {
+        kept.insert(start, len);
+    }
+    kept
+}
+
 impl Pg {
     /// Removed snapshots that this PG has not trimmed.
     pub(crate) fn snaps_to_trim(&self) -> IntervalSet {
@@ -25,18 +40,15 @@ impl Pg {
     }
 
     /// Removed snapshots that some PG of the pool may not have trimmed.
-    fn removed_snaps(&self) -> IntervalSet {
+    pub(crate) fn removed_snaps(&self) -> IntervalSet {
         let pool = self.pgid.pgid.pool_id();
         self.map.borrow().removed_snaps_queue.get(&pool).cloned().unwrap_or_default()
     }
 
-    /// Snapshots that all PGs have trimmed leave the queue, and are not remembered any more: else
-    /// their number only grows, in each copy and in what is reported of it
-    /// (`PrimaryLogPG::on_active_advmap` takes out what maps say is purged).
+    /// Snapshots that all PGs have trimmed leave the queue, and are forgotten in time.
     fn forget_purged_snaps(&self) {
-        let queue = self.removed_snaps();
         let purged = self.core.borrow().info.purged_snaps.clone();
-        let kept = purged.intersection(&queue);
+        let kept = remembered(&purged, &self.removed_snaps());
         if kept == purged {
             return;
         }
@@ -157,5 +169,27 @@ impl Pg {
                 return false;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a placement group had trimmed it remembered for ever: a run of numbers in each copy for each snapshot that was ever removed.
+    #[test]
+    fn few_trimmed_snapshots_are_remembered() {
+        let runs = |numbers: &mut dyn Iterator<Item = u64>| {
+            let mut set = IntervalSet::new();
+            numbers.for_each(|n| set.insert(2 * n, 1));
+            set
+        };
+        let few = runs(&mut (1..=64));
+        assert_eq!(remembered(&few, &IntervalSet::new()), few);
+        let all = runs(&mut (1..=1000));
+        assert_eq!(remembered(&all, &IntervalSet::new()), runs(&mut (937..=1000)));
+        // What is in the queue must be known as trimmed.
+        let queue = runs(&mut [3, 2000].into_iter());
+        assert_eq!(remembered(&all, &queue), runs(&mut [3].into_iter().chain(937..=1000)));
     }
 }

@@ -206,7 +206,7 @@ impl Pg {
         st.acting_primary = core.mapping.acting_primary;
         st.mapping_epoch = info.history.same_interval_since;
         st.blocked_by = core.prior().blocked_by.keys().copied().collect();
-        st.purged_snaps = info.purged_snaps.clone();
+        st.purged_snaps = info.purged_snaps.intersection(&self.removed_snaps());
         let sum = &mut st.stats.sum;
         let copies = (core.mapping.size as usize).max(core.acting_len());
         sum.num_object_copies = sum.num_objects * copies as i64;

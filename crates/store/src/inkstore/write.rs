@@ -149,19 +149,19 @@ impl Core {
         let used = self.used_blocks();
         let metadata_blocks = metadata.div_ceil(PAGE_PAYLOAD_LEN as u64) * 5 / 4;
         let total = u64::from(self.device_blocks);
-        if blocks == 0 && metadata <= SMALL_METADATA {
-            // What comes with a removal (a pg log entry) must fit when nothing else does.
-            let fits = used + metadata_blocks + self.reserve_blocks() / 2 <= total;
-            return if fits { Ok(()) } else { Err(StoreError::NoSpace) };
+        // What comes with a removal or an overwrite (a pg log entry) must fit when nothing else does.
+        let is_small = metadata <= SMALL_METADATA;
+        let fits_as_small = || used + metadata_blocks + self.reserve_blocks() / 2 <= total;
+        if blocks == 0 && is_small {
+            return if fits_as_small() { Ok(()) } else { Err(StoreError::NoSpace) };
         }
         let limit = total.saturating_sub(reserve).saturating_sub(metadata_blocks);
         if used + blocks <= limit {
             return Ok(());
         }
-        // Near the end: what is overwritten counts. Who frees as much as he takes has found what he
-        // needs meanwhile, whatever the metadata have grown by since the last of the room was taken.
-        let replaced = replaced_blocks(t, &self.state);
-        let fits = blocks <= replaced || used + blocks - replaced <= limit;
+        // Near the end: what is overwritten counts.
+        let more = blocks.saturating_sub(replaced_blocks(t, &self.state));
+        let fits = if more == 0 && is_small { fits_as_small() } else { used + more <= limit };
         if fits { Ok(()) } else { Err(StoreError::NoSpace) }
     }
 
