@@ -1,7 +1,6 @@
 //! A client of the cluster: its sessions, its pools, its commands.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use auth::Keyring;
@@ -32,7 +31,7 @@ pub struct Options {
 struct Inner {
     config: Rc<Config>,
     objecter: Rc<Objecter>,
-    lock_cookies: RefCell<BTreeSet<BString>>,
+    lock_cookies: RefCell<Vec<BString>>,
     /// The session with the monitors holds it weakly.
     _events: Rc<dyn MonEvents>,
 }
@@ -191,8 +190,9 @@ impl Client {
         Ok(IoCtx::new(self.clone(), id))
     }
 
-    /// Cookies of the exclusive locks of images that are open here. Bound: one or two for each.
-    pub(crate) fn lock_cookies(&self) -> &RefCell<BTreeSet<BString>> {
+    /// Cookies of the exclusive locks of images that are open here, each as often as it is held. Bound: one or two
+    /// for each image.
+    pub(crate) fn lock_cookies(&self) -> &RefCell<Vec<BString>> {
         &self.0.lock_cookies
     }
 

@@ -53,14 +53,17 @@ struct Cookie {
 
 impl Cookie {
     fn new(text: String, client: &Client) -> Cookie {
-        client.lock_cookies().borrow_mut().insert(text.as_str().into());
+        client.lock_cookies().borrow_mut().push(text.as_str().into());
         Cookie { text, client: client.clone() }
     }
 }
 
 impl Drop for Cookie {
     fn drop(&mut self) {
-        self.client.lock_cookies().borrow_mut().remove(self.text.as_bytes());
+        let mut cookies = self.client.lock_cookies().borrow_mut();
+        if let Some(at) = cookies.iter().position(|cookie| cookie == self.text.as_bytes()) {
+            cookies.swap_remove(at);
+        }
     }
 }
 
