@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -314,12 +315,13 @@ fn folders_split_by_the_hash() {
     });
 }
 
-/// A database whose durable content is another than what it shows.
+/// A database whose durable content is another than what it shows, and who watches it may look after each change.
 #[derive(Default)]
 struct Lazy {
     shown: MemKv,
     durable: Arc<MemKv>,
     later: Mutex<KvBatch>,
+    watch: Option<Box<dyn Fn(&MemKv) + Send + Sync>>,
 }
 
 impl Kv for Lazy {
@@ -341,7 +343,9 @@ impl Kv for Lazy {
     }
     fn commit_later(&self, batch: KvBatch) -> Result<(), KvError> {
         self.later.lock().unwrap().append(batch.clone());
-        self.shown.commit(batch)
+        self.shown.commit(batch)?;
+        self.watch.iter().for_each(|look| look(&self.shown));
+        Ok(())
     }
     fn stored_bytes(&self) -> Result<u64, KvError> {
         self.shown.stored_bytes()
@@ -379,53 +383,6 @@ fn a_file_that_gets_a_long_name_is_known_by_it_after_a_power_loss() {
     });
 }
 
-/// A database that notes, each time it loses a key, whether a folder is there.
-struct Watching {
-    kv: MemKv,
-    folder: PathBuf,
-    seen: Mutex<Vec<bool>>,
-}
-
-impl Watching {
-    fn keys(&self) -> usize {
-        let mut count = 0;
-        let seen = self.kv.scan(b"", &[0xff; 16], Direction::Forwards, &mut |_, _| {
-            count += 1;
-            true
-        });
-        seen.map(|()| count).unwrap()
-    }
-}
-
-impl Kv for Watching {
-    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, KvError> {
-        self.kv.get(key)
-    }
-    fn scan(
-        &self,
-        start: &[u8],
-        end: &[u8],
-        direction: Direction,
-        visit: Visit<'_>,
-    ) -> Result<(), KvError> {
-        self.kv.scan(start, end, direction, visit)
-    }
-    fn commit(&self, batch: KvBatch) -> Result<(), KvError> {
-        self.commit_later(batch)
-    }
-    fn commit_later(&self, batch: KvBatch) -> Result<(), KvError> {
-        let before = self.keys();
-        self.kv.commit(batch)?;
-        if self.keys() < before {
-            self.seen.lock().unwrap().push(self.folder.exists());
-        }
-        Ok(())
-    }
-    fn stored_bytes(&self) -> Result<u64, KvError> {
-        self.kv.stored_bytes()
-    }
-}
-
 /// Found by reading: the key of a removed or merged collection went before its folder. After a power loss between the two nobody looked into
 /// the folder, where objects were whose renames the file system had not made durable; and a collection made anew under the name began with
 /// what had been removed from the old one.
@@ -433,20 +390,33 @@ impl Kv for Watching {
 fn the_key_of_a_collection_goes_behind_its_folder() {
     block_on(|env| async move {
         let dir = Dir::new("file-order");
-        let (folder, seen) = (dir.0.join("current").join(pg(1).to_string()), Mutex::default());
-        let watching = Arc::new(Watching { kv: MemKv::new(), folder, seen });
-        let kv: SharedKv = watching.clone();
+        let folder = dir.0.join("current").join(pg(1).to_string());
+        // Each time a key has gone: whether the folder is there.
+        let seen: Arc<Mutex<Vec<bool>>> = Arc::default();
+        let (of_watch, notes, before) = (folder.clone(), seen.clone(), AtomicUsize::new(0));
+        let look = move |kv: &MemKv| {
+            let mut keys = 0;
+            let count = &mut |_: &[u8], _: &[u8]| {
+                keys += 1;
+                true
+            };
+            kv.scan(b"", &[0xff; 16], Direction::Forwards, count).unwrap();
+            if before.swap(keys, Ordering::Relaxed) > keys {
+                notes.lock().unwrap().push(of_watch.exists());
+            }
+        };
+        let kv: SharedKv = Arc::new(Lazy { watch: Some(Box::new(look)), ..Lazy::default() });
         let store = made(&env, &dir, &kv, 2 << 20).await;
         let mut t = Transaction::new();
         t.mkcoll(&pg(0), 1).mkcoll(&pg(1), 1).write(&pg(1), &object("a", 1), 0, vec![7; 1000]);
         store.submit(t).await.unwrap();
-        assert!(watching.folder.exists());
+        assert!(folder.exists());
         let mut t = Transaction::new();
         t.merge_collection(&pg(1), &pg(0), 0);
         store.submit(t).await.unwrap();
         store.close().await.unwrap();
-        assert!(!watching.folder.exists());
-        let seen = watching.seen.lock().unwrap();
+        assert!(!folder.exists());
+        let seen = seen.lock().unwrap();
         assert!(!seen.is_empty() && seen.iter().all(|there| !there), "{seen:?}");
     });
 }

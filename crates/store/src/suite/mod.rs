@@ -11,6 +11,7 @@ mod discarding;
 mod driver;
 mod faults;
 mod filestore_crash;
+mod filling;
 mod gathering;
 mod kstore_crash;
 mod model;

@@ -192,3 +192,12 @@ fn operation(
         },
     }
 }
+
+/// Keys of an omap in no order, so that compactions meet all of it, each with a value.
+pub(super) fn scattered(choices: &mut Choices) -> BTreeMap<BString, Bytes> {
+    let entry = |choices: &mut Choices| {
+        let value = vec![choices.below(256) as u8; 200 + choices.below(3000) as usize];
+        (format!("{:016x}", choices.below(u64::MAX)).into(), value.into())
+    };
+    (0..16).map(|_| entry(choices)).collect()
+}
