@@ -14,6 +14,7 @@ mod watching;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::rc::{Rc, Weak};
+use std::time::Duration;
 
 use bstr::BString;
 use bytes::Bytes;
@@ -353,6 +354,8 @@ impl Pg for TestPg {
     fn read_remote(&self, read: RemoteRead) -> LocalFuture<Result<RemoteReply, Errno>> {
         let me = self.me.upgrade().unwrap();
         Box::pin(async move {
+            // It goes over a network: others get their turn, and their locks.
+            me.env.sleep(Duration::from_millis(1)).await;
             let osd = client(0).client.addr();
             let osd = Client::new(EntityName::osd(0), osd, Box::new(Inbox(Rc::default())));
             let mut request = me.request_of(&osd, "", read.ops);
