@@ -514,7 +514,12 @@ impl Cluster {
             self.command(admin, pool).await;
             return;
         };
-        let keys = [format!("k={k}"), format!("m={m}"), "crush-failure-domain=osd".to_owned()];
+        self.create_coded_pool(admin, pg_num, &[&format!("k={k}"), &format!("m={m}")]).await;
+    }
+
+    /// Makes the clients' pool with an erasure code of which `keys` tell.
+    pub async fn create_coded_pool(&self, admin: &Client, pg_num: u32, keys: &[&str]) {
+        let keys = [keys, &["crush-failure-domain=osd"]].concat();
         let profile =
             json!({"prefix": "osd erasure-code-profile set", "name": "e", "profile": keys});
         self.command(admin, profile).await;

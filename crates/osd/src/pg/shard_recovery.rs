@@ -26,9 +26,6 @@ use super::shards::ChunkPart;
 use crate::ops::LockKind;
 use crate::ops::object_context::{OI_ATTR, SS_ATTR};
 
-/// Parts of chunks that are read are multiples of this.
-const PART_ALIGN: u64 = 4096;
-
 /// What the first part's attributes tell of an object.
 struct Known {
     oi: ObjectInfo,
@@ -123,11 +120,14 @@ impl Pg {
     ) -> Moved {
         let Some(codec) = self.codec() else { return Moved::Failed };
         let wanted: BTreeSet<i8> = targets.iter().map(|s| s.shard).collect();
-        let part_len = self.host.recovery_limits().chunk / codec.k() as u64;
-        let part_len = part_len.next_multiple_of(PART_ALIGN);
+        // Whole stripes, as less than the piece of a code does not decode
+        // (`ECBackend::get_recovery_chunk_size`).
+        let part_len = codec.chunk_len(self.host.recovery_limits().chunk);
         let mut sources = self.members_with(oid, need, true);
         sources.retain(|_, member| !targets.contains(member));
         let mut known: Option<Known> = None;
+        // Whose version has been looked at. Others join in the middle, when a source fails.
+        let mut seen: BTreeSet<PgShard> = BTreeSet::new();
         let mut offset = 0;
         loop {
             // Whoever has just that shard, else any k.
@@ -140,7 +140,8 @@ impl Pg {
                 return Moved::Unfound;
             }
             let count = from.len();
-            let parts = self.read_chunks(oid, from, offset, part_len, known.is_none()).await;
+            let with_attrs = from.iter().any(|member| !seen.contains(member));
+            let parts = self.read_chunks(oid, from, offset, part_len, with_attrs).await;
             if generation != self.generation.get() {
                 return Moved::Failed;
             }
@@ -152,7 +153,8 @@ impl Pg {
             let mut good = BTreeMap::new();
             for (member, part) in parts {
                 match part {
-                    Ok(part) if known.is_some() || version_of(&part) == Some(need) => {
+                    Ok(part) if seen.contains(&member) || version_of(&part) == Some(need) => {
+                        seen.insert(member);
                         good.insert(member.shard, part);
                     }
                     other => {
@@ -160,7 +162,7 @@ impl Pg {
                         let went_away = matches!(other, Err(Errno::EAGAIN));
                         let is_damaged = match &other {
                             Err(_) => !went_away,
-                            Ok(part) => known.is_none() && version_of(part).is_none(),
+                            Ok(part) => version_of(part).is_none_or(|version| version < need),
                         };
                         if is_damaged {
                             self.source_is_damaged(oid, need, member);
