@@ -526,7 +526,7 @@ impl Peering {
             return;
         }
         self.forget_down_peers(view);
-        if self.is_peering() && self.prior.affected_by(view) {
+        if self.is_peering() && (self.prior.affected_by(view) || self.waits_for_down(view)) {
             // Strays told of themselves once in this interval, and are not among those that are asked.
             let strays = std::mem::take(&mut self.strays);
             let mut infos = std::mem::take(&mut self.peer_info);
@@ -549,6 +549,21 @@ impl Peering {
                 | State::GetMissing { .. }
                 | State::WaitUpThru
         )
+    }
+
+    /// Whether whom the acting set is to have, or who is to give its log, is down. That may be a stray, of whom
+    /// neither the prior set nor the mapping knows (`WaitActingChange::react`, `GetLog::react` in
+    /// `src/osd/PeeringState.cc`).
+    fn waits_for_down(&self, view: &dyn ClusterView) -> bool {
+        match &self.state {
+            State::WaitActingChange => {
+                let mut wanted =
+                    self.want_acting.iter().filter(|osd| **osd != types::ids::OSD_NONE);
+                wanted.any(|osd| !view.is_up(*osd))
+            }
+            State::GetLog { from } => !view.is_up(from.osd),
+            _ => false,
+        }
     }
 
     fn forget_down_peers(&mut self, view: &dyn ClusterView) {

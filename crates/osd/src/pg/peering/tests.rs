@@ -602,6 +602,49 @@ fn who_told_of_itself_is_known_when_an_osd_is_declared_lost() {
     assert!(matches!(state, State::Incomplete), "{}", state.name());
 }
 
+/// A stray had the last word: its log was to be fetched, or it was to lead. It died before, and as it is neither a member nor
+/// among those of before nobody minded: the PG stayed in "peering" until something else changed.
+#[test]
+fn a_stray_that_is_waited_for_may_die() {
+    let mut map = map_of_two(20, &[0, 1]);
+    map.up.insert(2, true);
+    let pgid = PgId { pool: 1, seed: 0 }.spg();
+    let (me, other, stray) = (PgShard::replica(0), PgShard::replica(1), PgShard::replica(2));
+    let tells = |info| PeerMessage::Notify(Box::new(info), Box::default());
+    // Whether its log goes back to where those of the members end.
+    for overlaps in [true, false] {
+        let settings = World::new(1, 2, 2, 1, Redundancy::Copies).settings;
+        let own = info_in_interval_20(10, 3);
+        let past = PastIntervals::default();
+        let mut primary = Peering::load(me, pgid, settings, map.mapping(), 20, own, past);
+        let (now, mut out) = (Duration::from_secs(1), Vec::new());
+        primary.act_map(&map, now, &mut out);
+        let mut of_stray = info_in_interval_20(10, 9);
+        if !overlaps {
+            of_stray.log_tail = EVersion::new(of_stray.last_update.epoch, 8);
+        }
+        primary.on_message(stray, (20, 20), tells(of_stray), &map, now, &mut out);
+        let info = info_in_interval_20(10, 3);
+        primary.on_message(other, (20, 20), tells(info.clone()), &map, now, &mut out);
+        let state = primary.state().clone();
+        match overlaps {
+            true => assert_eq!(state, State::GetLog { from: stray }),
+            false => assert_eq!(state, State::WaitActingChange),
+        }
+        let mut next = Map { epoch: 21, ..map.clone() };
+        next.up.insert(2, false);
+        primary.advance_map(&next, &map, next.mapping(), now, &mut out);
+        primary.act_map(&next, now, &mut out);
+        primary.on_message(other, (21, 21), tells(info), &next, now, &mut out);
+        let state = primary.state().clone();
+        assert!(
+            matches!(state, State::GetMissing { .. } | State::Active { .. }),
+            "{}",
+            state.name()
+        );
+    }
+}
+
 /// Two OSDs had acknowledged writes that the primary had not seen. One got a new disk, while the other was down for a moment:
 /// that it was up counted, though it said that it had nothing, and the PG went on without those writes. When the
 /// other came back it was told to undo them. (Life 52100138: of two shards and one the new disk's counted, a write that
